@@ -1,0 +1,408 @@
+// Python's view of the engine: the only file that knows Python. Exceptions stop here.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <optional>
+
+#include "engine/clock.h"
+#include "engine/connections.h"
+#include "engine/drive.h"
+#include "engine/program.h"
+#include "engine/progress_thread.h"
+#include "engine/signals.h"
+#include "memory/buffer.h"
+#include "memory/payload.h"
+#include "net/library.h"
+#include "net/logger.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+namespace tcpx {
+namespace {
+
+using IntTable = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using LongTable = nb::ndarray<const int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+using LongVector = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+using LongResult = nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>;
+
+// An array of our own for Python: `stamps` are overwritten by the next batch.
+LongResult copied(const int64_t* data, size_t count) {
+  auto* copy = new int64_t[count > 0 ? count : 1];
+  std::copy(data, data + count, copy);
+  nb::capsule owner(copy, [](void* p) noexcept { delete[] static_cast<int64_t*>(p); });
+  return LongResult(copy, {count}, owner);
+}
+
+std::vector<PayloadSpan> spans_of(const LongTable& table) {
+  if (table.shape(1) != 4) throw nb::value_error("spans have 4 columns");
+  std::vector<PayloadSpan> spans(table.shape(0));
+  for (size_t i = 0; i < spans.size(); ++i) {
+    spans[i] = {static_cast<uint64_t>(table(i, 0)), static_cast<uint64_t>(table(i, 1)),
+                static_cast<uint32_t>(table(i, 2)), static_cast<uint64_t>(table(i, 3))};
+  }
+  return spans;
+}
+
+// A host buffer cut into slots, as a row wants it.
+class SlotBuffer {
+ public:
+  explicit SlotBuffer(size_t bytes) : buffer_(bytes) {}
+
+  void cut(size_t used, size_t guard, size_t stride, size_t count) {
+    if (used + guard > stride || stride * count > buffer_.bytes()) {
+      throw nb::value_error("slots do not fit the buffer");
+    }
+    slots_ = {buffer_.data(), stride, used, guard};
+    count_ = count;
+  }
+  HostBuffer& buffer() { return buffer_; }
+  const Slots& slots() const { return slots_; }
+  void check(size_t first, size_t count) const {
+    if (first + count > count_) throw nb::value_error("no such slots");
+  }
+  SlotBase base() const { return {slots_.base, slots_.stride}; }
+
+ private:
+  HostBuffer buffer_;
+  Slots slots_{};
+  size_t count_ = 0;
+};
+
+// The pieces of a rank's engine, in the order in which they may be destroyed.
+class Engine {
+ public:
+  Engine(Plugin& plugin, int device, int window_send, int window_receive, int spins_before_yield)
+      : plugin_(plugin),
+        connections_(plugin, device),
+        driver_(plugin.net(), connections_, {window_send, window_receive, spins_before_yield}),
+        thread_(std::in_place, driver_) {}
+
+  Plugin& plugin_;
+  Connections connections_;
+  Driver driver_;
+  std::optional<ProgressThread> thread_;
+  std::vector<BlockTable> blocks_ = std::vector<BlockTable>(kBuffers);
+};
+
+const char* kind_name(FlowKind kind) {
+  switch (kind) {
+    case FlowKind::kSend: return "send";
+    case FlowKind::kReceive: return "receive";
+    default: return "copy";
+  }
+}
+
+const char* fault_name(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::kPlugin: return "plugin";
+    case FaultKind::kStall: return "stall";
+    case FaultKind::kSize: return "size";
+    case FaultKind::kInterrupted: return "interrupted";
+    case FaultKind::kTimeout: return "timeout";
+    case FaultKind::kStopped: return "stopped";
+    default: return "none";
+  }
+}
+
+nb::list report_of(const std::vector<FlowReport>& picture) {
+  nb::list rows;
+  for (const FlowReport& r : picture) {
+    nb::dict row;
+    row["kind"] = kind_name(r.kind);
+    row["peer"] = r.peer;
+    row["lane"] = r.lane;
+    row["channel"] = r.channel;
+    row["window"] = r.window;
+    row["posted"] = r.posted;
+    row["completed"] = r.completed;
+    row["bytes"] = r.bytes;
+    row["finished"] = r.finished;
+    row["oldest_iteration"] = r.oldest_iteration;
+    row["oldest_step"] = r.oldest_step;
+    row["oldest_chunk"] = r.oldest_chunk;
+    row["oldest_bytes"] = r.oldest_bytes;
+    row["oldest_age_ns"] = r.oldest_age_ns;
+    rows.append(row);
+  }
+  return rows;
+}
+
+nb::dict properties_of(Plugin& plugin, int device) {
+  NetProperties p;
+  const int code = plugin.net().properties(device, &p);
+  if (code != kNetSuccess) {
+    throw PluginError("getProperties", code, "device " + std::to_string(device));
+  }
+  nb::dict d;
+  d["name"] = p.name;
+  d["pci_path"] = p.pci_path;
+  d["guid"] = p.guid;
+  d["ptr_support"] = p.ptr_support;
+  d["speed_mbps"] = p.speed_mbps;
+  d["port"] = p.port;
+  d["latency_us"] = p.latency_us;
+  d["max_comms"] = p.max_comms;
+  d["max_recvs"] = p.max_recvs;
+  d["device_type"] = p.device_type;
+  d["device_version"] = p.device_version;
+  return d;
+}
+
+int count_devices(Plugin& plugin) {
+  int count = 0;
+  const int code = plugin.net().devices(&count);
+  if (code != kNetSuccess) throw PluginError("devices", code, "");
+  return count;
+}
+
+}  // namespace
+}  // namespace tcpx
+
+NB_MODULE(_native, m) {
+  using namespace tcpx;
+  nb::set_leak_warnings(false);  // an aborting run leaves without ceremony
+
+  nb::exception<LibraryError>(m, "LibraryError");
+  nb::exception<PluginError>(m, "PluginError");
+  nb::exception<ConnectTimeout>(m, "ConnectTimeout");
+  nb::exception<Interrupt>(m, "Interrupt");
+
+  m.attr("MAX_CHUNK_BYTES") = kMaxChunkBytes;
+  m.attr("MAX_REQUESTS") = static_cast<int>(kNetMaxRequests);
+  m.attr("HANDLE_BYTES") = static_cast<int>(kNetHandleBytes);
+  m.attr("PTR_HOST") = static_cast<int>(kNetPtrHost);
+  m.attr("PTR_CUDA") = static_cast<int>(kNetPtrCuda);
+
+  m.def("now_ns", &now_ns, "CLOCK_MONOTONIC in nanoseconds, shared by all processes of a host.");
+  m.def("install_signal_handlers", &install_signal_handlers);
+  m.def("restore_signal_handlers", &restore_signal_handlers);
+  m.def("stop_signal", &stop_signal);
+  m.def("plugin_log_lines", &plugin_log::recent_lines);
+  m.def("plugin_log_warnings", &plugin_log::warnings);
+  m.def("print_plugin_log", &plugin_log::set_print_level, "level"_a);
+  m.def(
+      "payload",
+      [](size_t bytes, uint64_t seed, uint32_t sender, uint64_t iteration, uint64_t offset) {
+        std::vector<uint8_t> out(bytes);
+        payload_generate(out.data(), bytes, payload_key(seed, sender, iteration), offset);
+        return nb::bytes(out.data(), bytes);
+      },
+      "bytes"_a, "seed"_a, "sender"_a, "iteration"_a, "offset"_a,
+      "The bytes that `sender` sends in `iteration` from `offset` of its buffer on.");
+
+  nb::class_<Plugin>(m, "Plugin")
+      .def(nb::init<const std::string&>(), "path"_a)
+      .def_prop_ro("path", &Plugin::path)
+      .def_prop_ro("abi_versions", &Plugin::abi_versions)
+      .def_prop_ro("abi", [](Plugin& p) { return p.net().abi(); })
+      .def_prop_ro("name", [](Plugin& p) { return std::string(p.net().name()); })
+      .def("init", &Plugin::init, nb::call_guard<nb::gil_scoped_release>())
+      .def("devices", &count_devices)
+      .def("properties", &properties_of, "device"_a);
+
+  nb::class_<SlotBuffer>(m, "SlotBuffer")
+      .def(nb::init<size_t>(), "bytes"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("bytes", [](SlotBuffer& b) { return b.buffer().bytes(); })
+      .def("cut", &SlotBuffer::cut, "used"_a, "guard"_a, "stride"_a, "count"_a)
+      .def("view",
+           [](SlotBuffer& b) {
+             return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(
+                 b.buffer().data(), {b.buffer().bytes()}, nb::find(b));
+           })
+      .def(
+          "fill",
+          [](SlotBuffer& b, size_t first, size_t count, uint64_t iteration, uint64_t seed,
+             const LongTable& spans) {
+            const auto s = spans_of(spans);
+            b.check(first, count);
+            nb::gil_scoped_release release;
+            fill_slots(b.slots(), first, count, iteration, seed, s.data(), s.size());
+          },
+          "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a)
+      .def(
+          "poison",
+          [](SlotBuffer& b, size_t first, size_t count, uint64_t iteration, uint64_t seed,
+             const LongTable& spans) {
+            const auto s = spans_of(spans);
+            b.check(first, count);
+            nb::gil_scoped_release release;
+            poison_slots(b.slots(), first, count, iteration, seed, s.data(), s.size());
+          },
+          "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a)
+      .def(
+          "verify",
+          [](SlotBuffer& b, size_t first, size_t count, uint64_t iteration, uint64_t seed,
+             const LongTable& spans) {
+            const auto s = spans_of(spans);
+            b.check(first, count);
+            SlotVerdict v;
+            {
+              nb::gil_scoped_release release;
+              v = verify_slots(b.slots(), first, count, iteration, seed, s.data(), s.size());
+            }
+            nb::dict d;
+            d["wrong"] = v.wrong;
+            d["guard_wrong"] = v.guard_wrong;
+            if (v.has_first) {
+              d["iteration"] = iteration + (v.slot - first);
+              d["offset"] = v.offset;
+              d["sender"] = v.sender == UINT32_MAX ? -1 : static_cast<int64_t>(v.sender);
+              d["expected"] = v.expected;
+              d["found"] = v.found;
+            }
+            return d;
+          },
+          "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a);
+
+  nb::class_<Engine>(m, "Engine")
+      .def(nb::init<Plugin&, int, int, int, int>(), "plugin"_a, "device"_a, "window_send"_a,
+           "window_receive"_a, "spins_before_yield"_a, nb::keep_alive<1, 2>())
+      .def(
+          "listen",
+          [](Engine& e, int peer, int lane, int channel) {
+            const auto handle = e.connections_.listen(peer, lane, channel);
+            return nb::bytes(handle.data(), handle.size());
+          },
+          "peer"_a, "lane"_a, "channel"_a)
+      .def(
+          "add_send",
+          [](Engine& e, int peer, int lane, int channel, const nb::bytes& handle) {
+            if (handle.size() != kNetHandleBytes) throw nb::value_error("a handle has 128 bytes");
+            e.connections_.add_send(peer, lane, channel,
+                                    reinterpret_cast<const uint8_t*>(handle.c_str()));
+          },
+          "peer"_a, "lane"_a, "channel"_a, "handle"_a)
+      .def(
+          "establish", [](Engine& e, double timeout_s) { e.connections_.establish(timeout_s); },
+          "timeout_s"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "register_buffer",
+          [](Engine& e, int buffer, SlotBuffer& memory) {
+            if (buffer < 0 || buffer >= kBuffers) throw nb::value_error("no such buffer");
+            nb::gil_scoped_release release;
+            e.connections_.register_buffer(buffer, memory.buffer().data(),
+                                           memory.buffer().bytes(), kNetPtrHost);
+          },
+          "buffer"_a, "memory"_a, nb::keep_alive<1, 3>())
+      .def("setup_times",
+           [](Engine& e) {
+             nb::list rows;
+             for (const auto& c : e.connections_.comms()) {
+               rows.append(nb::make_tuple(c->direction == Direction::kSend ? "send" : "receive",
+                                          c->peer, c->lane, c->channel, c->listen_ns,
+                                          c->establish_ns, c->register_ns));
+             }
+             return rows;
+           })
+      .def("close", [](Engine& e) { e.connections_.close(); },
+           nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "set_blocks",
+          [](Engine& e, int buffer, const LongVector& offsets, const LongVector& lengths) {
+            if (buffer < 0 || buffer >= kBuffers || offsets.shape(0) != lengths.shape(0)) {
+              throw nb::value_error("bad block table");
+            }
+            BlockTable& table = e.blocks_[buffer];
+            table.offsets.assign(offsets.data(), offsets.data() + offsets.shape(0));
+            table.lengths.assign(lengths.data(), lengths.data() + lengths.shape(0));
+          },
+          "buffer"_a, "offsets"_a, "lengths"_a)
+      .def(
+          "load",
+          [](Engine& e, const IntTable& table, uint64_t chunk_bytes, int channels,
+             const std::vector<SlotBuffer*>& buffers, uint64_t iterations) {
+            if (table.shape(1) != kStepColumns) throw nb::value_error("a step has 12 columns");
+            if (chunk_bytes < 1 || chunk_bytes > kMaxChunkBytes || channels < 1) {
+              throw nb::value_error("bad chunk or channels");
+            }
+            SlotBase bases[kBuffers];
+            for (size_t i = 0; i < buffers.size() && i < kBuffers; ++i) {
+              if (buffers[i] != nullptr) bases[i] = buffers[i]->base();
+            }
+            e.driver_.load(compile(table.data(), table.shape(0), e.blocks_.data(), chunk_bytes,
+                                   channels),
+                           bases);
+            e.driver_.reserve(iterations);
+          },
+          "table"_a, "chunk_bytes"_a, "channels"_a, "buffers"_a, "iterations"_a)
+      .def("pin", [](Engine& e, int cpu) { return e.thread_->pin(cpu); }, "cpu"_a)
+      .def(
+          "start",
+          [](Engine& e, uint64_t first_slot, uint64_t iterations, int64_t start_ns,
+             int64_t stall_ns, int64_t end_by_ns) {
+            e.thread_->start({first_slot, iterations, start_ns, stall_ns, end_by_ns});
+          },
+          "first_slot"_a, "iterations"_a, "start_ns"_a, "stall_ns"_a, "end_by_ns"_a)
+      .def(
+          "wait",
+          [](Engine& e, double seconds) {
+            return e.thread_->wait(seconds) != ProgressThread::State::kRunning;
+          },
+          "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "True when the batch has ended; False after `seconds`.")
+      .def("request_stop", [](Engine& e) { e.driver_.request_stop(); })
+      .def("idle_ns", [](Engine& e) { return e.driver_.idle_ns(); },
+           "How long the batch under way has made no progress.")
+      .def("stamps",
+           [](Engine& e, uint64_t iterations) {
+             const BatchStamps& s = e.driver_.stamps();
+             if (iterations > s.end.size()) throw nb::value_error("no such iterations");
+             nb::dict d;
+             d["start"] = s.start;
+             d["late"] = s.late;
+             d["end"] = copied(s.end.data(), iterations);
+             d["send_done"] = copied(s.send_done.data(), iterations);
+             d["receive_done"] = copied(s.receive_done.data(), iterations);
+             return d;
+           },
+           "iterations"_a)
+      .def("cpu_time",
+           [](Engine& e) {
+             const auto t = e.thread_->cpu_time();
+             return nb::make_tuple(t.user_ns, t.system_ns);
+           })
+      .def("fault",
+           [](Engine& e) -> nb::object {
+             const Fault& f = e.driver_.fault();
+             if (f.kind == FaultKind::kNone) return nb::none();
+             nb::dict d;
+             d["kind"] = fault_name(f.kind);
+             d["call"] = f.call;
+             d["code"] = f.code;
+             d["code_name"] = result_name(f.code);
+             d["flow"] = f.flow;
+             d["iteration"] = f.iteration;
+             d["chunk"] = f.chunk;
+             d["step"] = f.step;
+             return d;
+           })
+      .def("take_picture_ready", [](Engine& e) { return e.driver_.take_picture_ready(); })
+      .def("picture", [](Engine& e) { return report_of(e.driver_.picture()); })
+      .def("sockets", [](Engine& e) {
+        const SocketTotals t = e.connections_.sockets().totals();
+        nb::dict d;
+        d["sent"] = t.sent;
+        d["received"] = t.received;
+        d["retransmits"] = t.retransmits;
+        d["readable"] = t.sockets;
+        d["count"] = e.connections_.sockets().count();
+        d["congestion_control"] = e.connections_.sockets().congestion_control();
+        return d;
+      });
+
+  m.def(
+      "probe",
+      [](const std::string& path) {
+        Plugin plugin(path);
+        nb::dict d;
+        d["path"] = plugin.path();
+        d["abi_versions"] = plugin.abi_versions();
+        d["abi"] = plugin.net().abi();
+        d["name"] = std::string(plugin.net().name());
+        return d;
+      },
+      "path"_a, "What a file offers, without initialising it. Raises LibraryError.");
+}

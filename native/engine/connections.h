@@ -1,0 +1,91 @@
+// The comms of a rank: listening, connecting, registering memory, closing.
+//
+// This is set-up, not the hot path: it may allocate and throw, but every wait has a deadline on lack
+// of progress, and nothing is called again after it has failed.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "engine/sockets.h"
+#include "net/library.h"
+
+namespace tcpx {
+
+constexpr int kBuffers = 3;  // send, receive, scratch
+
+// A registration covers kRegionBytes, plus as much as a chunk that begins in it may need: so chunk
+// offsets need no relation to region borders, and a buffer of any size fits calls with int sizes.
+constexpr int kRegionShift = 30;
+constexpr size_t kMaxChunkBytes = size_t{2} << 20;
+
+enum class Direction { kSend, kReceive };
+
+struct Comm {
+  Direction direction;
+  int peer;
+  int lane;
+  int channel;
+  void* comm = nullptr;         // NULL until established
+  void* listen_comm = nullptr;  // receive side, until all are established
+  // The plugin keeps its state in the handle while it connects: this copy is its own and never moves.
+  std::array<uint8_t, kNetHandleBytes> handle{};
+  alignas(16) std::array<uint8_t, 64> device_block{};  // where accept writes a device handle
+  NetDeviceHandle* device_handle = nullptr;
+  std::vector<void*> mhandles[kBuffers];  // by region
+  int64_t listen_ns = 0;
+  int64_t establish_ns = 0;  // from the first connect or accept to a comm
+  int64_t register_ns = 0;
+};
+
+// Not all comms came up in time; the text names those that did not.
+class ConnectTimeout : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class Interrupt : public std::runtime_error {
+ public:
+  explicit Interrupt(int signal_number)
+      : std::runtime_error("interrupted"), signal(signal_number) {}
+  int signal;
+};
+
+class Connections {
+ public:
+  Connections(Plugin& plugin, int device);
+
+  // The handle to give to `peer`, which connects to it.
+  std::array<uint8_t, kNetHandleBytes> listen(int peer, int lane, int channel);
+  void add_send(int peer, int lane, int channel, const uint8_t* handle);
+
+  // Polls all connects and accepts together until every comm is there.
+  void establish(double timeout_s);
+
+  // Registers a buffer with every comm of the directions that use it.
+  void register_buffer(int buffer, uint8_t* data, size_t bytes, int type);
+
+  // In NCCL's order; every peer must have finished receiving before. Reports the first refusal.
+  void close();
+
+  Comm* find(Direction direction, int peer, int lane, int channel) const;
+  const std::vector<std::unique_ptr<Comm>>& comms() const { return comms_; }
+  const TcpSockets& sockets() const { return sockets_; }
+
+ private:
+  bool advance(Comm& comm);  // true when it became established now
+
+  Plugin& plugin_;
+  int device_;
+  bool unpacks_;  // the plugin wants a device handle block at accept
+  std::vector<std::unique_ptr<Comm>> comms_;
+  TcpSockets sockets_;
+};
+
+std::string describe(const Comm& comm);
+
+}  // namespace tcpx

@@ -1,0 +1,327 @@
+#include "engine/drive.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "engine/clock.h"
+#include "engine/signals.h"
+#include "net/logger.h"
+
+namespace tcpx {
+namespace {
+
+constexpr int kTag = 99;                  // some plugins match by tag: equal on both sides
+constexpr uint32_t kSweepsPerClock = 32;  // between two readings of the coarse clock
+
+constexpr int kSend = static_cast<int>(FlowKind::kSend);
+constexpr int kReceive = static_cast<int>(FlowKind::kReceive);
+
+}  // namespace
+
+Driver::Driver(Net& net, const Connections& connections, const DriveLimits& limits)
+    : net_(net), connections_(connections), limits_(limits) {}
+
+void Driver::load(Program program, const SlotBase* buffers) {
+  program_ = std::move(program);
+  std::copy(buffers, buffers + kBuffers, buffers_);
+  flows_.clear();
+  for (const ChunkQueue& queue : program_.queues) {
+    Flow flow;
+    flow.kind = queue.kind;
+    flow.ops = queue.ops.data();
+    flow.n_ops = static_cast<uint32_t>(queue.ops.size());
+    if (queue.kind == FlowKind::kCopy) {
+      flow.window = 1;
+    } else {
+      const bool sends = queue.kind == FlowKind::kSend;
+      const Comm* comm = connections_.find(sends ? Direction::kSend : Direction::kReceive,
+                                           queue.peer, queue.lane, queue.channel);
+      if (comm == nullptr || comm->comm == nullptr) {
+        throw std::invalid_argument("no connection to rank " + std::to_string(queue.peer) +
+                                    ", lane " + std::to_string(queue.lane) + ", channel " +
+                                    std::to_string(queue.channel));
+      }
+      flow.window = sends ? limits_.window_send : limits_.window_receive;
+      flow.comm = comm->comm;
+      flow.mhandles = comm->mhandles;
+      for (const ChunkOp& op : queue.ops) {
+        if (comm->mhandles[op.buffer].empty()) {
+          throw std::invalid_argument("buffer " + std::to_string(op.buffer) + " is not registered");
+        }
+      }
+    }
+    flows_.push_back(flow);
+  }
+  counters_.assign(program_.counters, 0);
+  picture_.assign(flows_.size(), FlowReport{});
+}
+
+void Driver::reserve(uint64_t iterations) {
+  left_.resize(iterations);
+  stamps_.end.resize(iterations);
+  stamps_.send_done.resize(iterations);
+  stamps_.receive_done.resize(iterations);
+}
+
+bool Driver::run(const BatchPlan& plan) {
+  if (failed_) return false;
+  if (plan.iterations > left_.size()) throw std::invalid_argument("batch longer than reserved");
+  begin(plan);
+  plugin_log::set_quiet(true);
+  wait_for_start(plan);
+  uint32_t sweeps = 0;
+  while (open_ < iterations_ && !failed_) {
+    if (++sweeps % kSweepsPerClock == 0) tick();
+    bool moved = false;
+    for (Flow& flow : flows_) {
+      moved |= flow.kind == FlowKind::kCopy ? advance_copies(flow) : advance(flow);
+    }
+    if (moved) {
+      idle_sweeps_ = 0;
+      moved_since_check_ = true;
+    } else if (!idle(plan)) {
+      break;
+    }
+  }
+  plugin_log::set_quiet(false);
+  return !failed_;
+}
+
+void Driver::begin(const BatchPlan& plan) {
+  first_slot_ = plan.first_slot;
+  iterations_ = plan.iterations;
+  open_ = 0;
+  idle_sweeps_ = 0;
+  std::fill(counters_.begin(), counters_.end(), 0);
+  IterationLeft all{};
+  for (int kind = 0; kind < 3; ++kind) all.all += all.by_kind[kind] = program_.ops[kind];
+  std::fill_n(left_.begin(), iterations_, all);
+  std::fill_n(stamps_.end.begin(), iterations_, int64_t{-1});
+  std::fill_n(stamps_.send_done.begin(), iterations_, int64_t{-1});
+  std::fill_n(stamps_.receive_done.begin(), iterations_, int64_t{-1});
+  for (Flow& flow : flows_) {
+    flow.post_op = flow.head_op = 0;
+    flow.post_iteration = flow.head_iteration = 0;
+    flow.posted = flow.completed = flow.bytes = 0;
+  }
+}
+
+void Driver::wait_for_start(const BatchPlan& plan) {
+  int64_t now = now_ns();
+  stamps_.late = plan.start_ns != 0 && now > plan.start_ns;
+  while (now < plan.start_ns) {
+    if (plan.start_ns - now > 20'000) sched_yield();
+    now = now_ns();
+  }
+  stamps_.start = plan.start_ns != 0 ? plan.start_ns : now;
+  coarse_now_ = now;
+  last_progress_.store(now, std::memory_order_relaxed);
+  moved_since_check_ = false;
+}
+
+bool Driver::advance(Flow& flow) {
+  bool moved = false;
+  while (flow.completed != flow.posted && test_head(flow)) moved = true;
+  // One post a visit: between two posts of a flow every other flow makes progress.
+  if (!failed_ && may_post(flow)) moved |= post_head(flow);
+  return moved;
+}
+
+// True when the oldest request of the window is complete and its slot is free again.
+bool Driver::test_head(Flow& flow) {
+  void* request = flow.requests[flow.completed % kNetMaxRequests];
+  int done = 0;
+  int sizes[1] = {0};
+  int code = net_.test(request, &done, sizes);
+  if (code != kNetSuccess) {
+    fail_call(FaultKind::kPlugin, "test", code, flow, flow.head_op, flow.head_iteration);
+    return false;
+  }
+  if (!done) return false;
+  const ChunkOp& op = flow.ops[flow.head_op];
+  if (flow.kind == FlowKind::kReceive) {
+    // TCPX never writes the size; a plugin that does must agree with what was sent.
+    if (sizes[0] != 0 && static_cast<uint32_t>(sizes[0]) != op.bytes) {
+      fail_call(FaultKind::kSize, "test", sizes[0], flow, flow.head_op, flow.head_iteration);
+      return false;
+    }
+    if (net_.offers_consumed()) {
+      code = net_.irecv_consumed(flow.comm, 1, request);
+      if (code != kNetSuccess) {
+        fail_call(FaultKind::kPlugin, "irecvConsumed", code, flow, flow.head_op, flow.head_iteration);
+        return false;
+      }
+    }
+  }
+  ++flow.completed;
+  complete(flow, op);
+  return true;
+}
+
+bool Driver::may_post(const Flow& flow) const {
+  if (flow.post_iteration == iterations_) return false;
+  if (flow.posted - flow.completed >= static_cast<uint64_t>(flow.window)) return false;
+  // Receives of later iterations have slots of their own and may be posted early; whatever reads or
+  // sends begins when the iteration before is complete.
+  if (flow.kind != FlowKind::kReceive && flow.post_iteration > open_) return false;
+  if (!program_.has_waits) return true;
+  for (const Wait& wait : flow.ops[flow.post_op].waits) {
+    if (wait.need != 0 &&
+        counters_[wait.counter] < flow.post_iteration * wait.per_iteration + wait.need) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool Driver::post_head(Flow& flow) {
+  const ChunkOp& op = flow.ops[flow.post_op];
+  uint8_t* data = address(op.buffer, flow.post_iteration, op.offset);
+  void* mhandle =
+      flow.mhandles[op.buffer][static_cast<size_t>(data - buffers_[op.buffer].base) >> kRegionShift];
+  void* request = nullptr;
+  int code;
+  if (flow.kind == FlowKind::kSend) {
+    code = net_.isend(flow.comm, data, op.bytes, kTag, mhandle, &request);
+  } else {
+    void* pointer = data;
+    size_t bytes = op.bytes;
+    int tag = kTag;
+    code = net_.irecv(flow.comm, 1, &pointer, &bytes, &tag, &mhandle, &request);
+  }
+  if (code != kNetSuccess) {
+    fail_call(FaultKind::kPlugin, flow.kind == FlowKind::kSend ? "isend" : "irecv", code, flow,
+              flow.post_op, flow.post_iteration);
+    return false;
+  }
+  if (request == nullptr) return false;  // busy: the same chunk again at the next visit
+  flow.requests[flow.posted % kNetMaxRequests] = request;
+  flow.posted_at[flow.posted % kNetMaxRequests] = coarse_now_;
+  ++flow.posted;
+  if (++flow.post_op == flow.n_ops) {
+    flow.post_op = 0;
+    ++flow.post_iteration;
+  }
+  return true;
+}
+
+bool Driver::advance_copies(Flow& flow) {
+  if (!may_post(flow)) return false;
+  const ChunkOp& op = flow.ops[flow.post_op];
+  memcpy(address(op.buffer, flow.post_iteration, op.offset),
+         address(op.source_buffer, flow.post_iteration, op.source), op.bytes);
+  ++flow.posted;
+  ++flow.completed;
+  if (++flow.post_op == flow.n_ops) {
+    flow.post_op = 0;
+    ++flow.post_iteration;
+  }
+  complete(flow, op);
+  return true;
+}
+
+void Driver::complete(Flow& flow, const ChunkOp& op) {
+  const uint64_t iteration = flow.head_iteration;
+  if (++flow.head_op == flow.n_ops) {
+    flow.head_op = 0;
+    ++flow.head_iteration;
+  }
+  flow.bytes += op.bytes;
+  if (program_.has_waits) {
+    ++counters_[op.channel_counter];
+    ++counters_[op.step_counter];
+  }
+  IterationLeft& left = left_[iteration];
+  const int kind = static_cast<int>(flow.kind);
+  const bool last_of_kind = --left.by_kind[kind] == 0;
+  --left.all;
+  if (!last_of_kind) return;
+  const int64_t now = now_ns();
+  if (kind == kSend) stamps_.send_done[iteration] = now;
+  if (kind == kReceive) stamps_.receive_done[iteration] = now;
+  while (open_ < iterations_ && left_[open_].all == 0) stamps_.end[open_++] = now;
+}
+
+// The coarse clock moves on, and with it the memory of when something last happened.
+void Driver::tick() {
+  coarse_now_ = now_ns();
+  if (!moved_since_check_) return;
+  last_progress_.store(coarse_now_, std::memory_order_relaxed);
+  moved_since_check_ = false;
+}
+
+int64_t Driver::idle_ns() const {
+  return now_ns() - last_progress_.load(std::memory_order_relaxed);
+}
+
+// Nothing moved in a sweep. False ends the batch.
+bool Driver::idle(const BatchPlan& plan) {
+  ++idle_sweeps_;
+  if (idle_sweeps_ > static_cast<uint32_t>(limits_.spins_before_yield)) sched_yield();
+  if (idle_sweeps_ % kSweepsPerClock != 0) return !failed_;
+  tick();
+  if (const int signal = stop_signal()) {
+    fail(FaultKind::kInterrupted, signal);
+  } else if (stop_requested_.load(std::memory_order_relaxed)) {
+    fail(FaultKind::kStopped, 0);
+  } else if (plan.end_by_ns != 0 && coarse_now_ > plan.end_by_ns) {
+    fail(FaultKind::kTimeout, 0);
+  } else if (coarse_now_ - last_progress_.load(std::memory_order_relaxed) > plan.stall_ns) {
+    fail(FaultKind::kStall, 0);
+  } else if (report_requested() && take_report_request()) {
+    take_picture();
+    picture_ready_.store(true, std::memory_order_release);
+  }
+  return !failed_;
+}
+
+void Driver::fail(FaultKind kind, int code) {
+  failed_ = true;
+  fault_.kind = kind;
+  fault_.code = code;
+  coarse_now_ = now_ns();
+  take_picture();
+}
+
+void Driver::fail_call(FaultKind kind, const char* call, int code, const Flow& flow, uint32_t op,
+                       uint64_t iteration) {
+  if (failed_) return;  // the first fault of a sweep is the one that counts
+  fault_.call = call;
+  fault_.flow = static_cast<int>(&flow - flows_.data());
+  fault_.iteration = iteration;
+  fault_.chunk = flow.ops[op].chunk;
+  fault_.step = flow.ops[op].step;
+  fail(kind, code);
+}
+
+void Driver::take_picture() {
+  for (size_t i = 0; i < flows_.size(); ++i) {
+    const Flow& flow = flows_[i];
+    const ChunkQueue& queue = program_.queues[i];
+    FlowReport& report = picture_[i];
+    report.kind = flow.kind;
+    report.peer = queue.peer;
+    report.lane = queue.lane;
+    report.channel = queue.channel;
+    report.window = flow.window;
+    report.posted = flow.posted;
+    report.completed = flow.completed;
+    report.bytes = flow.bytes;
+    report.finished = flow.head_iteration >= iterations_;
+    const ChunkOp& op = flow.ops[flow.head_op];
+    report.oldest_iteration = flow.head_iteration;
+    report.oldest_step = op.step;
+    report.oldest_chunk = op.chunk;
+    report.oldest_bytes = op.bytes;
+    report.oldest_age_ns =
+        flow.posted == flow.completed
+            ? -1
+            : coarse_now_ - flow.posted_at[flow.completed % kNetMaxRequests];
+  }
+}
+
+}  // namespace tcpx

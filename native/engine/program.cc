@@ -1,0 +1,126 @@
+#include "engine/program.h"
+
+#include <algorithm>
+#include <map>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+#include "engine/connections.h"
+
+namespace tcpx {
+namespace {
+
+enum Column {
+  kOp, kPeer, kLane, kSrcBuffer, kSrcBlock, kDstBuffer, kDstBlock, kBlocks,
+  kPred0, kWait0, kPred1, kWait1,
+};
+enum Op { kOpSend = 0, kOpReceive = 1, kOpCopy = 2 };
+enum WaitKind { kWaitChunk = 0, kWaitWhole = 1 };
+
+struct Range {
+  uint64_t offset;
+  uint64_t bytes;
+};
+
+[[noreturn]] void refuse(size_t row, const std::string& why) {
+  throw std::invalid_argument("schedule row " + std::to_string(row) + ": " + why);
+}
+
+Range range_of(const BlockTable* blocks, int buffer, int block, int count, size_t row) {
+  if (buffer < 0 || buffer >= kBuffers) refuse(row, "no buffer " + std::to_string(buffer));
+  const BlockTable& table = blocks[buffer];
+  if (block < 0 || count < 1 || size_t(block) + size_t(count) > table.offsets.size()) {
+    refuse(row, "blocks " + std::to_string(block) + "+" + std::to_string(count) + " of " +
+                    std::to_string(table.offsets.size()));
+  }
+  const size_t last = size_t(block) + size_t(count) - 1;
+  return {table.offsets[block], table.offsets[last] + table.lengths[last] - table.offsets[block]};
+}
+
+uint32_t chunks_of(uint64_t bytes, uint64_t chunk_bytes) {
+  return bytes == 0 ? 1 : static_cast<uint32_t>((bytes + chunk_bytes - 1) / chunk_bytes);
+}
+
+// How many of `chunks` chunks travel on channel `channel`.
+uint32_t share_of(uint32_t chunks, int channel, int channels) {
+  return (chunks + channels - 1 - channel) / channels;
+}
+
+}  // namespace
+
+Program compile(const int32_t* table, size_t steps, const BlockTable* blocks, uint64_t chunk_bytes,
+                int channels) {
+  Program program;
+  std::map<std::tuple<int, int, int, int>, size_t> queue_of;
+  std::vector<uint32_t> step_chunks(steps);
+  std::vector<uint64_t> step_bytes(steps);
+  const auto channel_counter = [&](size_t step, int channel) {
+    return static_cast<uint32_t>(step * channels + channel);
+  };
+  const auto step_counter = [&](size_t step) {
+    return static_cast<uint32_t>(steps * channels + step);
+  };
+  program.counters = static_cast<uint32_t>(steps * (channels + 1));
+
+  for (size_t row = 0; row < steps; ++row) {
+    const int32_t* step = table + row * kStepColumns;
+    const int op = step[kOp];
+    if (op < kOpSend || op > kOpCopy) refuse(row, "unknown operation " + std::to_string(op));
+    const auto kind = static_cast<FlowKind>(op);
+    Range from{0, 0};
+    Range to{0, 0};
+    if (kind != FlowKind::kReceive) {
+      from = range_of(blocks, step[kSrcBuffer], step[kSrcBlock], step[kBlocks], row);
+    }
+    if (kind != FlowKind::kSend) {
+      to = range_of(blocks, step[kDstBuffer], step[kDstBlock], step[kBlocks], row);
+    }
+    if (kind == FlowKind::kCopy && from.bytes != to.bytes) refuse(row, "copy of unequal lengths");
+    const uint64_t bytes = kind == FlowKind::kReceive ? to.bytes : from.bytes;
+    const uint32_t chunks = chunks_of(bytes, chunk_bytes);
+    step_bytes[row] = bytes;
+    step_chunks[row] = chunks;
+    for (uint32_t c = 0; c < chunks; ++c) {
+      const int channel = static_cast<int>(c % channels);
+      ChunkOp chunk{};
+      const uint64_t at = c * chunk_bytes;
+      chunk.bytes = static_cast<uint32_t>(std::min(chunk_bytes, bytes - std::min(at, bytes)));
+      chunk.step = static_cast<uint32_t>(row);
+      chunk.chunk = c;
+      chunk.offset = (kind == FlowKind::kSend ? from.offset : to.offset) + at;
+      chunk.source = from.offset + at;
+      chunk.buffer =
+          static_cast<uint8_t>(kind == FlowKind::kSend ? step[kSrcBuffer] : step[kDstBuffer]);
+      chunk.source_buffer = static_cast<uint8_t>(std::max(step[kSrcBuffer], 0));
+      chunk.channel_counter = channel_counter(row, channel);
+      chunk.step_counter = step_counter(row);
+      for (int w = 0; w < 2; ++w) {
+        const int pred = step[w == 0 ? kPred0 : kPred1];
+        const int how = step[w == 0 ? kWait0 : kWait1];
+        if (pred < 0) continue;
+        if (size_t(pred) >= row) refuse(row, "waits for a later row " + std::to_string(pred));
+        program.has_waits = true;
+        if (how == kWaitWhole) {
+          chunk.waits[w] = {step_counter(pred), step_chunks[pred], step_chunks[pred]};
+        } else if (step_bytes[pred] == bytes) {
+          chunk.waits[w] = {channel_counter(pred, channel), c / channels + 1,
+                            share_of(chunks, channel, channels)};
+        } else {
+          refuse(row, "waits chunk by chunk for row " + std::to_string(pred) +
+                          " of another length");
+        }
+      }
+      const int peer = kind == FlowKind::kCopy ? -1 : step[kPeer];
+      const int lane = kind == FlowKind::kCopy ? 0 : step[kLane];
+      const auto key = std::make_tuple(op, peer, lane, channel);
+      const auto [found, is_new] = queue_of.emplace(key, program.queues.size());
+      if (is_new) program.queues.push_back({kind, peer, lane, channel, {}});
+      program.queues[found->second].ops.push_back(chunk);
+      ++program.ops[op];
+    }
+  }
+  return program;
+}
+
+}  // namespace tcpx

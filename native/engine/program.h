@@ -1,0 +1,62 @@
+// A schedule cut into chunks for one row: what the timed loop walks, in queues that it only reads.
+//
+// The rows of a schedule (see tcpx_mpi/schedule.py, which documents the form) name blocks; the block
+// tables of a row give them bytes. Chunk c of a step travels on channel c % channels, so that "chunk
+// c waits for chunk c" stays on one channel, and because every queue is FIFO a dependency is one
+// comparison of a counter with a number known beforehand.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace tcpx {
+
+enum class FlowKind : uint8_t { kSend = 0, kReceive = 1, kCopy = 2 };
+
+struct Wait {
+  uint32_t counter;        // index into the counters of the row
+  uint32_t need;           // chunks of this iteration that must be complete, 0: waits for nothing
+  uint32_t per_iteration;  // chunks that one iteration adds to the counter
+};
+
+struct ChunkOp {
+  uint64_t offset;  // in the slot: where a send reads, where a receive or copy writes
+  uint64_t source;  // in the slot: where a copy reads
+  uint32_t bytes;
+  uint32_t step;
+  uint32_t chunk;
+  uint32_t channel_counter;  // bumped on completion: chunks of this step on this channel
+  uint32_t step_counter;     // bumped on completion: chunks of this step on all channels
+  uint8_t buffer;
+  uint8_t source_buffer;
+  Wait waits[2];
+};
+
+struct ChunkQueue {
+  FlowKind kind;
+  int peer;
+  int lane;
+  int channel;
+  std::vector<ChunkOp> ops;  // of one iteration, in the order of the schedule
+};
+
+struct BlockTable {
+  std::vector<uint64_t> offsets;
+  std::vector<uint64_t> lengths;
+};
+
+struct Program {
+  std::vector<ChunkQueue> queues;
+  uint32_t counters = 0;
+  uint32_t ops[3] = {0, 0, 0};  // an iteration, by FlowKind
+  bool has_waits = false;
+};
+
+// `table` has `steps` rows of kStepColumns ints. Throws std::invalid_argument naming the row that
+// cannot be.
+constexpr int kStepColumns = 12;
+Program compile(const int32_t* table, size_t steps, const BlockTable* blocks, uint64_t chunk_bytes,
+                int channels);
+
+}  // namespace tcpx

@@ -1,0 +1,46 @@
+// The thread that drives: one a rank, native, with its own CPU, never Python's main thread.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "engine/drive.h"
+
+namespace tcpx {
+
+class ProgressThread {
+ public:
+  explicit ProgressThread(Driver& driver);
+  ~ProgressThread();  // waits for the batch under way, which its deadline bounds
+
+  // Binds the thread to one CPU; false where the system refuses.
+  bool pin(int cpu);
+
+  void start(const BatchPlan& plan);
+
+  enum class State { kIdle, kRunning, kFinished };
+  // Waits up to `seconds` for the batch to end; kRunning says it has not.
+  State wait(double seconds);
+
+  // Of the whole process while the last batch ran, helper threads of the plugin included.
+  struct CpuTime {
+    int64_t user_ns;
+    int64_t system_ns;
+  };
+  CpuTime cpu_time() const { return cpu_; }
+
+ private:
+  void loop();
+
+  Driver& driver_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  BatchPlan plan_;
+  State state_ = State::kIdle;
+  bool stopping_ = false;
+  CpuTime cpu_{0, 0};
+  std::thread thread_;
+};
+
+}  // namespace tcpx

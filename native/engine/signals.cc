@@ -1,0 +1,48 @@
+#include "engine/signals.h"
+
+#include <atomic>
+#include <csignal>
+
+namespace tcpx {
+namespace {
+
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+
+std::atomic<int> g_stop{0};
+std::atomic<bool> g_report{false};
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
+              "a signal handler may only touch lock-free atomics");
+struct sigaction g_previous[3];
+bool g_installed = false;
+
+void on_signal(int number) {
+  if (number == SIGUSR1) {
+    g_report.store(true, std::memory_order_relaxed);
+  } else {
+    g_stop.store(number, std::memory_order_relaxed);
+  }
+}
+
+}  // namespace
+
+void install_signal_handlers() {
+  if (g_installed) return;
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  for (int i = 0; i < 3; ++i) sigaction(kSignals[i], &action, &g_previous[i]);
+  g_installed = true;
+}
+
+void restore_signal_handlers() {
+  if (!g_installed) return;
+  for (int i = 0; i < 3; ++i) sigaction(kSignals[i], &g_previous[i], nullptr);
+  g_installed = false;
+}
+
+int stop_signal() { return g_stop.load(std::memory_order_relaxed); }
+bool report_requested() { return g_report.load(std::memory_order_relaxed); }
+bool take_report_request() { return g_report.exchange(false, std::memory_order_relaxed); }
+
+}  // namespace tcpx

@@ -1,0 +1,14 @@
+// Signals as flags: the handler sets one, loops read it, Python is not involved.
+#pragma once
+
+namespace tcpx {
+
+// SIGINT and SIGTERM ask the running batch to stop; SIGUSR1 asks for a report of where it stands.
+void install_signal_handlers();
+void restore_signal_handlers();
+
+int stop_signal();           // the signal that asked us to stop, or 0
+bool take_report_request();  // true once a SIGUSR1
+bool report_requested();     // without taking it
+
+}  // namespace tcpx

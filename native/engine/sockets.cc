@@ -1,0 +1,86 @@
+#include "engine/sockets.h"
+
+#include <dirent.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+
+#include <cstdlib>
+#include <map>
+
+namespace tcpx {
+namespace {
+
+int int_option(int fd, int level, int option) {
+  int value = -1;
+  socklen_t length = sizeof(value);
+  return getsockopt(fd, level, option, &value, &length) == 0 ? value : -1;
+}
+
+bool is_connected_tcp(int fd) {
+  const int domain = int_option(fd, SOL_SOCKET, SO_DOMAIN);
+  return (domain == AF_INET || domain == AF_INET6) &&
+         int_option(fd, SOL_SOCKET, SO_TYPE) == SOCK_STREAM &&
+         int_option(fd, SOL_SOCKET, SO_ACCEPTCONN) == 0;
+}
+
+std::map<uint64_t, int> connected_tcp() {
+  std::map<uint64_t, int> by_inode;
+  DIR* directory = opendir("/proc/self/fd");
+  if (directory == nullptr) return by_inode;
+  while (const dirent* entry = readdir(directory)) {
+    if (entry->d_name[0] == '.') continue;
+    const int fd = atoi(entry->d_name);
+    struct stat status;
+    if (fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) && is_connected_tcp(fd)) {
+      by_inode[status.st_ino] = fd;
+    }
+  }
+  closedir(directory);
+  return by_inode;
+}
+
+}  // namespace
+
+std::set<uint64_t> tcp_socket_inodes() {
+  std::set<uint64_t> inodes;
+  for (const auto& [inode, fd] : connected_tcp()) inodes.insert(inode);
+  return inodes;
+}
+
+TcpSockets TcpSockets::opened_since(const std::set<uint64_t>& before) {
+  TcpSockets sockets;
+  for (const auto& [inode, fd] : connected_tcp()) {
+    if (before.count(inode) == 0) sockets.descriptors_.push_back(fd);
+  }
+  return sockets;
+}
+
+SocketTotals TcpSockets::totals() const {
+  SocketTotals totals;
+  for (const int fd : descriptors_) {
+    tcp_info info{};
+    socklen_t length = sizeof(info);
+    if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) != 0) continue;
+    totals.sent += info.tcpi_bytes_sent;
+    totals.received += info.tcpi_bytes_received;
+    totals.retransmits += info.tcpi_total_retrans;
+    ++totals.sockets;
+  }
+  return totals;
+}
+
+std::string TcpSockets::congestion_control() const {
+  std::set<std::string> names;
+  for (const int fd : descriptors_) {
+    char name[16] = {};
+    socklen_t length = sizeof(name) - 1;
+    if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &length) == 0) names.insert(name);
+  }
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : ",") + name;
+  return text;
+}
+
+}  // namespace tcpx

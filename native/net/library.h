@@ -1,0 +1,50 @@
+// Finding the plugin's table in a shared library.
+#pragma once
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "net/net.h"
+
+namespace tcpx {
+
+// The file is not there, cannot be mapped, or holds no table that we can read.
+class LibraryError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A plugin refused a call: which, with what code, in what circumstances.
+class PluginError : public std::runtime_error {
+ public:
+  PluginError(const std::string& call, int code, const std::string& what);
+  int code() const { return code_; }
+
+ private:
+  int code_;
+};
+
+// A plugin in this process. It is never unloaded: plugins leave threads and exit handlers behind.
+class Plugin {
+ public:
+  // Maps `path` (a path, or a name for the dynamic linker) with its symbols kept to itself.
+  explicit Plugin(const std::string& path);
+
+  const std::string& path() const { return path_; }  // of the file as mapped
+  const std::vector<int>& abi_versions() const { return abi_versions_; }  // found in the file
+  Net& net() { return *net_; }
+
+  // Once a process, as plugins demand; a second call, also after a failure, throws.
+  void init();
+  bool initialised() const { return initialised_; }
+
+ private:
+  std::string path_;
+  std::vector<int> abi_versions_;
+  std::unique_ptr<Net> net_;
+  bool initialised_ = false;
+};
+
+}  // namespace tcpx

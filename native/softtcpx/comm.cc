@@ -1,0 +1,190 @@
+#include "softtcpx/comm.h"
+
+#include <sys/epoll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "softtcpx/device.h"
+#include "softtcpx/log.h"
+#include "softtcpx/worker.h"
+
+namespace softtcpx {
+namespace {
+
+// Rounds over the sockets in one call: enough to be worth it, few enough to be fair to the other
+// connections of the owner.
+constexpr int kRounds = 4;
+// While sockets are tried directly, epoll is asked this rarely: only for the end of the peer.
+constexpr uint32_t kTriesALook = 64;
+
+}  // namespace
+
+Comm::Comm(ObjectKind kind, Device& device, Sockets sockets)
+    : Object(kind),
+      device_(device),
+      sockets_(std::move(sockets)),
+      data_bits_((1u << sockets_.data.size()) - 1),
+      data_events_(kind == ObjectKind::kSendComm ? EPOLLOUT : EPOLLIN | EPOLLRDHUP),
+      ready_(data_bits_ | bit_of(kControlBit)) {
+  for (Request& request : ring_.slots) request.comm = this;
+}
+
+void Comm::leave_owner() {
+  if (worker_ != nullptr) worker_->release(this);
+  if (poller_ != nullptr) {
+    if (ring_.seen != ring_.posted.load(std::memory_order_relaxed))
+      poller_->add_waiting(-static_cast<int>(sockets_.data.size()));
+    poller_->remove(sockets_.control.get());
+    for (const Fd& fd : sockets_.data) poller_->remove(fd.get());
+  }
+  if (cell_ != nullptr) return_cell(cell_);
+  if (worker_ != nullptr) device_.workers.put_back(worker_);
+}
+
+bool Comm::start() {
+  if (sockets_.threads > 0) {
+    worker_ = device_.workers.borrow(sockets_.threads);
+    if (worker_ == nullptr) return false;
+  }
+  poller_ = worker_ != nullptr ? &worker_->poller() : &device_.poller;
+  cell_ = take_cell();
+  if (!poller_->add(sockets_.control.get(), EPOLLIN | EPOLLRDHUP, cell_, kControlBit)) return false;
+  for (size_t i = 0; i < sockets_.data.size(); ++i) {
+    if (!poller_->add(sockets_.data[i].get(), data_events_, cell_, static_cast<int>(i)))
+      return false;
+  }
+  if (worker_ != nullptr) worker_->adopt(this);
+  return true;
+}
+
+int Comm::post(void* data, int64_t bytes, const Region* region, void** request) {
+  if (const int failure = failure_.load(std::memory_order_acquire)) return failure;
+  if (bytes < 0 || (bytes > 0 && (region == nullptr || region->kind() != ObjectKind::kRegion ||
+                                  region->device != &device_ ||
+                                  !region->contains(data, static_cast<uint64_t>(bytes)))))
+    return kNetInvalidArgument;
+  const uint64_t sequence = ring_.posted.load(std::memory_order_relaxed);
+  if (sequence - oldest_unfreed() == RequestRing::kSlots) return kNetInternalError;
+
+  Request& slot = ring_.slot(sequence);
+  slot.data = static_cast<uint8_t*>(data);
+  slot.capacity = static_cast<uint64_t>(bytes);
+  slot.scheduled = 0;
+  slot.announced = false;
+  prepare(slot, slot.capacity);
+  if (sequence == ring_.seen) poller_->add_waiting(static_cast<int>(sockets_.data.size()));
+  if (worker_ == nullptr) {
+    ring_.posted.store(sequence + 1, std::memory_order_release);
+  } else {
+    ring_.posted.store(sequence + 1, std::memory_order_seq_cst);  // before the look at `parked`
+    worker_->wake_if_parked();
+  }
+  *request = &slot;
+  return kNetSuccess;
+}
+
+int Comm::test(const Request& request, int* done) {
+  *done = 0;
+  const uint64_t head = ring_.seen;
+  const uint64_t posted = ring_.posted.load(std::memory_order_relaxed);
+  if (head == posted || &ring_.slot(head) != &request) return kNetInternalError;
+  if (worker_ == nullptr && ring_.completed.load(std::memory_order_relaxed) == head) drive();
+  // The failure first: what was completed before it still counts.
+  const int failure = failure_.load(std::memory_order_acquire);
+  if (ring_.completed.load(std::memory_order_acquire) == head) return failure;
+  ring_.seen = head + 1;
+  if (head + 1 == posted) poller_->add_waiting(-static_cast<int>(sockets_.data.size()));
+  *done = 1;
+  return kNetSuccess;
+}
+
+bool Comm::has_pending() const {
+  return ring_.completed.load(std::memory_order_relaxed) !=
+         ring_.posted.load(std::memory_order_acquire);
+}
+
+bool Comm::has_news() const { return ring_.posted.load(std::memory_order_seq_cst) != driven_; }
+
+bool Comm::drive() {
+  driven_ = ring_.posted.load(std::memory_order_acquire);
+  if (failed()) return false;
+  const bool direct = poller_->waiting() <= device_.settings.direct_sockets;
+  take_events();
+  if ((direct || losing_ || ready_ != 0) && progress(direct)) return true;
+  if (!my_turn_to_sweep(direct)) return false;
+  poller_->sweep();
+  take_events();
+  return ready_ != 0 && progress(false);
+}
+
+void Comm::take_events() {
+  if (cell_->events.load(std::memory_order_relaxed) == 0) return;
+  const uint32_t events = cell_->events.exchange(0, std::memory_order_acquire);
+  ready_ |= events & ReadyCell::kReadyMask;
+  hung_up_ |= events >> ReadyCell::kHangUpShift;
+}
+
+bool Comm::my_turn_to_sweep(bool direct) {
+  if (direct) return ++idle_tries_ % kTriesALook == 0;
+  const uint32_t newest = poller_->generation();
+  const bool told = seen_generation_ == newest;
+  seen_generation_ = told ? newest + 1 : newest;
+  return told;
+}
+
+// The state machine: a few rounds over the sockets that may do something, then the verdict.
+bool Comm::progress(bool direct) {
+  if ((ready_ & bit_of(kControlBit)) != 0) read_control();
+  uint32_t open = (direct ? data_bits_ : ready_) & data_bits_;
+  bool moved = false;
+  for (int round = 0; open != 0 && round < kRounds; ++round) {
+    for (uint32_t rest = open; rest != 0; rest &= rest - 1) {
+      const int socket = __builtin_ctz(rest);
+      const Step outcome = step(socket);
+      if (failed()) return true;
+      moved |= outcome == Step::kMoved || outcome == Step::kMovedAll;
+      // A socket that has hung up announces nothing any more: it stays ready until its end is read.
+      const bool quiet = outcome == Step::kMovedAll && (hung_up_ & bit_of(socket)) == 0;
+      if (quiet || outcome == Step::kBlocked) ready_ &= ~bit_of(socket);
+      if (outcome != Step::kMoved) open &= ~bit_of(socket);
+    }
+  }
+  complete_in_order();
+  if (has_pending()) judge_losses();
+  return moved;
+}
+
+void Comm::complete_in_order() {
+  const uint64_t before = ring_.completed.load(std::memory_order_relaxed);
+  const uint64_t posted = ring_.posted.load(std::memory_order_acquire);
+  uint64_t completed = before;
+  while (completed != posted && ring_.slot(completed).complete()) ++completed;
+  if (completed != before) ring_.completed.store(completed, std::memory_order_release);
+}
+
+void Comm::read_control() {
+  uint8_t bytes[64];
+  const ssize_t got = ::recv(sockets_.control.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+    if (errno == EAGAIN) ready_ &= ~bit_of(kControlBit);
+    return;
+  }
+  ready_ &= ~bit_of(kControlBit);
+  control_ended_ = losing_ = true;
+  // There is no control message after the handshake: a peer that sends one is not ours.
+  if (got > 0) fail(kNetInternalError, "unexpected bytes on the control connection", 0);
+}
+
+void Comm::fail(int code, const char* what, int error_number) {
+  if (failed()) return;
+  complete_in_order();
+  SOFTTCPX_WARN("%s connection with %s: %s%s%s; error %d from now on",
+                kind() == ObjectKind::kSendComm ? "send" : "receive",
+                address_text(sockets_.peer).c_str(), what, error_number != 0 ? ": " : "",
+                error_number != 0 ? std::strerror(error_number) : "", code);
+  failure_.store(code, std::memory_order_release);
+}
+
+}  // namespace softtcpx

@@ -1,0 +1,111 @@
+// A connection: one state machine with one owner.
+//
+// The caller posts requests and sees them done; the owner moves bytes. The owner is the caller
+// itself, inside test, or one worker thread for the life of the connection. Between the two there
+// are counters and no lock. What differs between sending and receiving is one step on one socket.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "softtcpx/objects.h"
+#include "softtcpx/poller.h"
+#include "softtcpx/regions.h"
+#include "softtcpx/requests.h"
+#include "softtcpx/settings.h"
+#include "softtcpx/socket.h"
+
+namespace softtcpx {
+
+class Worker;
+
+// The sockets of a finished handshake.
+struct Sockets {
+  Fd control;
+  std::vector<Fd> data;
+  int threads = 0;  // of the listener: it holds for both sides
+  sockaddr_in peer{};
+};
+
+class Comm : public Object {
+ public:
+  virtual ~Comm() = default;
+
+  // Joins the owner. False with errno set when the sockets cannot be watched.
+  bool start();
+
+  // The caller's side: one thread at a time, none of it waits. test and post give NCCL's codes.
+  int post(void* data, int64_t bytes, const Region* region, void** request);
+  int test(const Request& request, int* done);
+
+  // The owner's side.
+  // Moves what can be moved now, and looks for news if that is nothing. True: something moved.
+  bool drive();
+  bool has_pending() const;
+  // True once a request was posted that drive has not looked at yet.
+  bool has_news() const;
+
+  const Device& device() const { return device_; }
+
+ protected:
+  // What one step on one data socket came to.
+  enum class Step {
+    kMoved,        // bytes moved; there may be more
+    kMovedAll,     // bytes moved, and the socket will do no more for now
+    kBlocked,      // the socket does nothing for now
+    kNothingToDo,  // the socket could, but there is no request for it
+  };
+
+  static constexpr uint32_t bit_of(int socket) { return 1u << socket; }
+
+  Comm(ObjectKind kind, Device& device, Sockets sockets);
+
+  virtual void prepare(Request& request, uint64_t bytes) = 0;
+  virtual Step step(int socket) = 0;
+  // After the steps: what does a lost peer or socket mean for the requests that are still pending?
+  virtual void judge_losses() = 0;
+  virtual uint64_t oldest_unfreed() const = 0;
+
+  // Sticky: the first one counts.
+  void fail(int code, const char* what, int error_number);
+  bool failed() const { return failure_.load(std::memory_order_relaxed) != kNetSuccess; }
+  void lose_socket(int socket) {
+    data_bits_ &= ~bit_of(socket);
+    losing_ = true;
+  }
+  // Before the derived part is gone: afterwards no thread touches this connection.
+  void leave_owner();
+
+  RequestRing ring_;
+  Device& device_;
+  Sockets sockets_;
+  uint32_t data_bits_;          // data sockets that still work
+  bool control_ended_ = false;  // the peer has closed, or died
+  bool losing_ = false;         // it has, or a data socket ended
+  const uint32_t data_events_;  // what epoll should tell about a data socket
+
+ private:
+  static constexpr int kControlBit = kMaxSockets;
+
+  bool progress(bool direct);
+  void take_events();
+  bool my_turn_to_sweep(bool direct);
+  void read_control();
+  void complete_in_order();
+
+  std::atomic<int> failure_{kNetSuccess};
+  Worker* worker_ = nullptr;  // none: the caller of test is the owner
+  Poller* poller_ = nullptr;
+  ReadyCell* cell_ = nullptr;
+
+  // The owner's own.
+  uint32_t ready_;  // sockets that epoll has announced and that have not blocked since
+  uint32_t hung_up_ = 0;  // sockets at whose end lies an end-of-file or an error
+  uint32_t seen_generation_ = 0;
+  uint32_t idle_tries_ = 0;
+  uint64_t driven_ = 0;  // requests that drive has looked at
+};
+
+}  // namespace softtcpx

@@ -1,0 +1,59 @@
+// The connecting side of a handshake: tries until the listener answers, without ever waiting.
+#pragma once
+
+#include <poll.h>
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "softtcpx/send_comm.h"
+#include "softtcpx/socket.h"
+#include "softtcpx/wire.h"
+
+namespace softtcpx {
+
+class Connector {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  Connector(Device& device, const ListenHandle& handle);
+
+  // Success with no comm: ask again.
+  int advance(std::unique_ptr<SendComm>* comm);
+
+ private:
+  enum class State {
+    kResting,     // the next attempt begins at rest_until_
+    kConnecting,  // sockets on their way; each says hello as soon as it is there
+    kAsking,      // all hellos are said, the answer is not whole
+  };
+
+  bool begin_attempt();
+  bool greet(size_t socket);
+  bool hear_answer(bool* answered);
+  bool move();  // one pass over the sockets; false ends the attempt
+  void end_attempt(const char* why, int error_number);
+  std::unique_ptr<SendComm> make_comm();
+
+  Device& device_;
+  const ListenHandle handle_;
+  const Clock::time_point reach_by_;
+  Clock::time_point answer_by_{};  // from the moment that the port took all sockets
+  Clock::time_point rest_until_{};
+  State state_ = State::kResting;
+  bool answered_ = false;
+  const char* last_failure_ = "the listener did not answer";
+  int last_error_ = 0;
+
+  Token connection_{};
+  std::vector<Fd> sockets_;  // the control socket, then the data sockets
+  std::vector<bool> greeted_;
+  uint32_t have_ = 0;
+  uint8_t answer_bytes_[sizeof(Hello)];
+};
+
+// One call of the table's connect: finds or begins the attempt that the handle's buffer stands for.
+int connect_step(Device& device, void* handle, std::unique_ptr<SendComm>* comm);
+
+}  // namespace softtcpx

@@ -1,0 +1,27 @@
+// A network interface that we offer, with what all its connections share.
+#pragma once
+
+#include <utility>
+
+#include "softtcpx/interfaces.h"
+#include "softtcpx/poller.h"
+#include "softtcpx/settings.h"
+#include "softtcpx/worker.h"
+
+namespace softtcpx {
+
+struct Device {
+  Device(int index_, Interface interface_, const Settings& settings_)
+      : index(index_),
+        interface(std::move(interface_)),
+        settings(settings_),
+        workers(settings_.spin_us) {}
+
+  const int index;
+  const Interface interface;
+  const Settings& settings;
+  Poller poller;  // of the connections whose owner is the caller of test
+  WorkerPool workers;
+};
+
+}  // namespace softtcpx

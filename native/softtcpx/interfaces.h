@@ -1,0 +1,31 @@
+// Which network interfaces of this host we offer as devices.
+#pragma once
+
+#include <netinet/in.h>
+
+#include <string>
+#include <vector>
+
+namespace softtcpx {
+
+struct Interface {
+  std::string name;
+  std::string pci_path;  // empty: a virtual interface
+  sockaddr_in address{};
+  int speed_mbps = 0;
+  bool loopback = false;
+};
+
+// Pure: does `name` belong to the list `spec`? "eth,ib" prefixes, "=eth0,eth1" exact names,
+// "^docker" and "^=eth0" all others.
+bool name_matches(const std::string& spec, const std::string& name);
+
+// Pure: the interfaces to offer, sorted by name. An empty `spec` means all but the bridges of
+// containers and virtual machines. Loopback is offered when it is asked for by name, or when
+// nothing else is there.
+std::vector<Interface> choose_interfaces(const std::string& spec, std::vector<Interface> found);
+
+// IPv4 interfaces that are up, with what sysfs knows about them.
+std::vector<Interface> find_interfaces();
+
+}  // namespace softtcpx

@@ -1,0 +1,59 @@
+// The listening side of a handshake: one port, strangers sorted until one connection is whole.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "softtcpx/objects.h"
+#include "softtcpx/recv_comm.h"
+#include "softtcpx/socket.h"
+#include "softtcpx/wire.h"
+
+namespace softtcpx {
+
+class Listener : public Object {
+ public:
+  explicit Listener(Device& device) : Object(ObjectKind::kListener), device_(device) {}
+
+  // Opens the port and fills the handle; gives NCCL's codes.
+  int open(ListenHandle* handle);
+
+  // Never waits. Success with no comm: nothing whole has come yet. After the one comm that a
+  // listener makes it has no sockets left, and asking again is an error.
+  int accept(std::unique_ptr<RecvComm>* comm);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Stranger {  // has connected and not said all of its hello
+    Fd fd;
+    sockaddr_in address{};
+    Clock::time_point since;
+    uint32_t have = 0;
+    uint8_t bytes[sizeof(Hello)];
+  };
+  struct Group {  // sockets of one attempt to connect
+    Token connection{};
+    Fd control;
+    std::vector<Fd> data;
+    sockaddr_in peer{};
+
+    bool whole() const;
+  };
+
+  int take_strangers(Clock::time_point now);
+  void hear_strangers(Clock::time_point now);
+  void sort_in(Stranger& stranger);
+  bool answer(const Group& group);
+  std::unique_ptr<RecvComm> make_comm(Group& group);
+  void close_all();
+
+  Device& device_;
+  Fd port_;
+  ListenHandle handle_{};
+  std::vector<Stranger> strangers_;  // oldest first
+  std::vector<Group> groups_;        // oldest first
+};
+
+}  // namespace softtcpx

@@ -1,0 +1,161 @@
+#include "softtcpx/settings.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "softtcpx/log.h"
+#include "softtcpx/socket.h"
+
+namespace softtcpx {
+namespace {
+
+struct NumberSetting {
+  const char* name;
+  int64_t Settings::*field;
+  int64_t fallback, least, most;
+  const char* reason;
+};
+
+constexpr int64_t kMinute = 60 * 1000;
+
+constexpr NumberSetting kNumbers[] = {
+    {"NCCL_NSOCKS_PERTHREAD", &Settings::sockets_per_thread, 1, 1, 1 << 20,
+     "data sockets a thread; one stream is fastest where there are few cores"},
+    {"NCCL_SOCKET_NTHREADS", &Settings::threads, 0, 0, 1 << 20,
+     "workers a device; 0: the caller of test does all the work"},
+    {"NCCL_DYNAMIC_CHUNK_SIZE", &Settings::chunk_bytes, 524288, 0, 1 << 30,
+     "largest piece of a message on one socket; 0 means the default"},
+    {"SOFTTCPX_SNDBUF", &Settings::send_buffer_bytes, 4 << 20, 0, 1 << 30,
+     "bytes a sender may run ahead; smaller ones halve the speed of a stream; 0: the kernel tunes"},
+    {"SOFTTCPX_RCVBUF", &Settings::receive_buffer_bytes, 0, 0, 1 << 30,
+     "0: the kernel tunes; a fixed size switches its tuning off"},
+    {"SOFTTCPX_CONNECT_TIMEOUT_MS", &Settings::connect_timeout_ms, 20000, 1, 60 * kMinute,
+     "how long connect tries to reach a listener"},
+    {"SOFTTCPX_ANSWER_TIMEOUT_MS", &Settings::answer_timeout_ms, kMinute, 1, 60 * kMinute,
+     "how long connect waits for accept once the listener's port took the connection"},
+    {"SOFTTCPX_DIRECT_SOCKETS", &Settings::direct_sockets, 4, 0, 1 << 20,
+     "up to so many waiting sockets are tried directly, beyond that epoll tells"},
+    {"SOFTTCPX_SPIN_US", &Settings::spin_us, 50, 0, 1000000,
+     "how long a worker without work looks for some before it sleeps"},
+};
+
+struct TextSetting {
+  const char* name;
+  std::string Settings::*field;
+  const char* fallback;
+  const char* reason;
+};
+
+constexpr TextSetting kTexts[] = {
+    {"SOFTTCPX_CONGESTION", &Settings::congestion, "cubic",
+     "bbr paces a local stream down to less than half; 'default' leaves the kernel's own"},
+    {"NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", &Settings::data_interfaces, "",
+     "interfaces: prefixes, = exact, ^ not; empty: see the next"},
+    {"NCCL_SOCKET_IFNAME", &Settings::socket_interfaces, "",
+     "the same, where the one above is not set; empty: all that are up"},
+};
+
+void describe(Settings& settings, const char* name, const std::string& value, const char* source,
+              const char* reason) {
+  settings.description.push_back(std::string(name) + "=" + value + " (" + source + "): " + reason);
+}
+
+void load_number(Settings& settings, const NumberSetting& spec) {
+  const char* text = std::getenv(spec.name);
+  int64_t value = spec.fallback;
+  const char* source = "default";
+  if (text != nullptr && *text != '\0') {
+    char* end = nullptr;
+    errno = 0;
+    const long long parsed = std::strtoll(text, &end, 10);
+    if (errno != 0 || *end != '\0' || parsed < spec.least || parsed > spec.most) {
+      SOFTTCPX_WARN("%s=%s is no whole number from %lld to %lld; using %lld", spec.name, text,
+                    static_cast<long long>(spec.least), static_cast<long long>(spec.most),
+                    static_cast<long long>(spec.fallback));
+    } else {
+      value = parsed;
+      source = "environment";
+    }
+  }
+  settings.*spec.field = value;
+  describe(settings, spec.name, std::to_string(value), source, spec.reason);
+}
+
+void load_text(Settings& settings, const TextSetting& spec) {
+  const char* text = std::getenv(spec.name);
+  const bool set = text != nullptr && *text != '\0';
+  settings.*spec.field = set ? text : spec.fallback;
+  describe(settings, spec.name, settings.*spec.field, set ? "environment" : "default", spec.reason);
+}
+
+int64_t kernel_limit(const char* path) {
+  std::FILE* file = std::fopen(path, "re");
+  if (file == nullptr) return -1;
+  long long value = -1;
+  if (std::fscanf(file, "%lld", &value) != 1) value = -1;
+  std::fclose(file);
+  return value;
+}
+
+// A fixed buffer that the kernel cuts down to its limit is worse than its own tuning.
+void keep_buffer_if_granted(Settings& settings, int64_t Settings::*field, const char* name,
+                            const char* limit_path) {
+  const int64_t limit = kernel_limit(limit_path);
+  if (settings.*field == 0 || limit < 0 || settings.*field <= limit) return;
+  SOFTTCPX_WARN("%s=%lld is above the kernel's limit of %lld (%s); the kernel tunes it instead",
+                name, static_cast<long long>(settings.*field), static_cast<long long>(limit),
+                limit_path);
+  settings.*field = 0;
+  describe(settings, name, "0", "kernel limit", "the size asked for is not granted here");
+}
+
+void keep_congestion_if_granted(Settings& settings) {
+  if (settings.congestion == "default") settings.congestion.clear();
+  const Fd probe = open_stream_socket();
+  if (!probe.valid()) return;
+  if (!settings.congestion.empty() && !set_congestion(probe.get(), settings.congestion)) {
+    SOFTTCPX_WARN("the kernel refuses congestion control %s (%s); its own default stays",
+                  settings.congestion.c_str(), std::strerror(errno));
+    settings.congestion.clear();
+  }
+  describe(settings, "congestion control in use", congestion_of(probe.get()), "kernel",
+           "what a fresh data socket reports");
+}
+
+}  // namespace
+
+int socket_count(int64_t sockets_per_thread, int64_t threads) {
+  const int64_t groups = std::clamp<int64_t>(threads, 1, kMaxThreads);
+  const int64_t each = std::clamp<int64_t>(sockets_per_thread, 1, kMaxSockets / groups);
+  return static_cast<int>(groups * each);
+}
+
+Settings load_settings() {
+  Settings settings;
+  for (const NumberSetting& spec : kNumbers) load_number(settings, spec);
+  for (const TextSetting& spec : kTexts) load_text(settings, spec);
+  if (settings.chunk_bytes == 0) {
+    settings.chunk_bytes = 524288;
+    describe(settings, "NCCL_DYNAMIC_CHUNK_SIZE", "524288", "default", "0 would never move a byte");
+  }
+  settings.sockets = socket_count(settings.sockets_per_thread, settings.threads);
+  settings.threads = std::min<int64_t>(settings.threads, kMaxThreads);
+  keep_buffer_if_granted(settings, &Settings::send_buffer_bytes, "SOFTTCPX_SNDBUF",
+                         "/proc/sys/net/core/wmem_max");
+  keep_buffer_if_granted(settings, &Settings::receive_buffer_bytes, "SOFTTCPX_RCVBUF",
+                         "/proc/sys/net/core/rmem_max");
+  keep_congestion_if_granted(settings);
+  describe(settings, "sockets and workers in use",
+           std::to_string(settings.sockets) + " and " + std::to_string(settings.threads), "derived",
+           "at most 8 of each; a listener's counts hold for both sides");
+  return settings;
+}
+
+}  // namespace softtcpx

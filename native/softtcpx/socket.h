@@ -1,0 +1,53 @@
+// A file descriptor with one owner, and the few things we ask of a TCP socket.
+#pragma once
+
+#include <netinet/in.h>
+#include <unistd.h>
+
+#include <string>
+#include <utility>
+
+namespace softtcpx {
+
+struct Settings;
+
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    if (this != &other) {
+      reset();
+      fd_ = std::exchange(other.fd_, -1);
+    }
+    return *this;
+  }
+  ~Fd() { reset(); }
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+  void reset() {
+    if (fd_ >= 0) ::close(fd_);
+    fd_ = -1;
+  }
+
+ private:
+  int fd_ = -1;
+};
+
+// A non-blocking, close-on-exec IPv4 stream socket without delay; invalid with errno set.
+Fd open_stream_socket();
+
+bool set_congestion(int fd, const std::string& name);
+std::string congestion_of(int fd);
+
+// Options of the sockets that carry data, set before connect or listen so that they hold for the
+// first packet. A receiver never sends there and a sender never reads, hence one buffer each.
+void apply_sender_options(int fd, const Settings& settings);
+void apply_listener_options(int fd, const Settings& settings);
+
+// "192.0.2.7:4711", for the log.
+std::string address_text(const sockaddr_in& address);
+
+}  // namespace softtcpx

@@ -1,0 +1,107 @@
+"""The command line: arguments in, one line for an error, an exit code out."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from tcpx_mpi._version import __version__
+from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
+
+#: A file each in this package, imported when it is asked for; each has `command`.
+COMMANDS = {
+    "run": "measure a pattern",
+    "plugins": "list the plugins found here, and which one a run would use",
+    "report": "print the table of a result file",
+    "merge": "join the journals of a run that died into one file",
+}
+
+_EXAMPLES = (
+    "tcpx-mpi run ring --ranks 4",
+    "mpirun -n 4 tcpx-mpi run pair -b 1K -e 1G -f 2 --hdf5 pair.h5",
+    "tcpx-mpi report pair.h5",
+)
+
+
+class _Commands(click.Group):
+    """The commands, each imported only when it runs: `--help` loads neither MPI nor HDF5."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command = importlib.import_module(f"tcpx_mpi.cli.{cmd_name}").command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        # The one-line descriptions are here, so that listing the commands imports none of them.
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+        write_exit_codes(formatter)
+        write_examples(formatter, _EXAMPLES)
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=False,
+)
+@click.version_option(__version__, prog_name="tcpx-mpi")
+def _group() -> None:
+    """Measures NCCL network plugins, such as GPUDirect-TCPX, between MPI ranks, without NCCL."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs a command line (default: this process's) and returns its exit code."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        return _run(arguments)
+    except TcpxError as error:
+        print(f"tcpx-mpi: error: {error}", file=sys.stderr)
+        return int(error.exit_code)
+    except (KeyboardInterrupt, click.Abort):
+        return int(ExitCode.INTERRUPTED)
+    except BrokenPipeError:
+        # The reader (`| head`) has enough. Nothing more may be written, not even at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(ExitCode.OK)
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        code = _group.main(arguments, "tcpx-mpi", standalone_mode=False, obj=arguments)
+    except click.ClickException as error:
+        refusal = UsageError(_one_line(error, arguments))
+        if arguments[:1] != ["run"]:
+            raise refusal from None
+        from tcpx_mpi.cli.run import refuse
+
+        return refuse(refusal, arguments)
+    finally:
+        sys.stdout.flush()
+    return code if isinstance(code, int) else 0
+
+
+def _one_line(error: click.ClickException, arguments: list[str]) -> str:
+    """click's message in the form of ours, with the help that says more."""
+    text = " ".join(error.format_message().split()).rstrip(".")
+    text = text[:1].lower() + text[1:]
+    if isinstance(error, click.NoSuchOption):
+        close = difflib.get_close_matches(error.option_name, error.possibilities or [], n=1)
+        text = f"unknown option {error.option_name}"
+        text += f" (did you mean {close[0]}?)" if close else ""
+    elif arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
+        text = f"unknown command {arguments[0]}: expected one of {', '.join(COMMANDS)}"
+    elif not arguments:
+        text = f"no command given: expected one of {', '.join(COMMANDS)}"
+    command = arguments[0] if arguments and arguments[0] in COMMANDS else ""
+    return f"{text}; see `{' '.join(['tcpx-mpi', command]).strip()} --help`"

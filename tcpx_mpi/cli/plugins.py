@@ -1,0 +1,90 @@
+"""`tcpx-mpi plugins`: what could be loaded here, and what a run would load, and why."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from dataclasses import dataclass
+
+import click
+
+from tcpx_mpi import plugins
+from tcpx_mpi.errors import TcpxError
+
+
+@dataclass(frozen=True)
+class Line:
+    """A candidate and what is known of it; `problem` is "" for one that can be used."""
+
+    name: str
+    path: str
+    exists: bool
+    sha256: str
+    abi_versions: tuple[int, ...]
+    plugin: str
+    problem: str
+
+
+@click.command("plugins")
+@click.option("--plugin", metavar="PLUGIN", help="As for `run`: which one would it be?")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(plugin: str | None, as_json: bool) -> int:
+    """Lists the plugins found here, and the one that `run` would choose, with the reason.
+
+    The exit code is that of the choice: 3 where TCPX is asked for and is missing.
+    """
+    bundled_dir = plugins.bundled_dir()
+    lines = [_line(candidate) for candidate in plugins.candidates(os.environ, bundled_dir)]
+    choice: plugins.PluginChoice | None = None
+    refusal: TcpxError | None = None
+    try:
+        choice = plugins.find_plugin(plugin or "auto", os.environ, bundled_dir)
+        plugins.inspect(choice)
+    except TcpxError as error:
+        refusal = error
+    if as_json:
+        _print_json(lines, choice, refusal)
+    else:
+        _print_table(lines, choice if refusal is None else None)
+    if refusal is not None:
+        raise refusal
+    return 0
+
+
+def _line(candidate: plugins.PluginChoice) -> Line:
+    if not os.path.exists(candidate.path):
+        return Line(candidate.how, candidate.path, False, "", (), "", "not there")
+    try:
+        file = plugins.inspect(candidate)
+    except TcpxError as error:
+        return Line(candidate.how, candidate.path, True, "", (), "", str(error))
+    return Line(candidate.how, candidate.path, True, file.sha256, file.abi_versions, file.name, "")
+
+
+def _print_table(lines: list[Line], choice: plugins.PluginChoice | None) -> None:
+    cells = [("", "by", "plugin", "ABI", "sha256", "path")]
+    for line in lines:
+        mark = "->" if choice is not None and choice.path == line.path else ""
+        abi = ",".join(f"v{version}" for version in line.abi_versions)
+        shown = line.plugin or ("-" if not line.exists else "none")
+        cells.append((mark, line.name, shown, abi or "-", line.sha256[:12] or "-", line.path))
+    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
+    for row in cells:
+        print(
+            "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        )
+    for line in lines:
+        if line.exists and line.problem:
+            print(f"# {line.problem}")
+    if choice is not None:
+        print(f"# run would choose {choice.path}: {choice.how}")
+
+
+def _print_json(
+    lines: list[Line], choice: plugins.PluginChoice | None, refusal: TcpxError | None
+) -> None:
+    chosen = dataclasses.asdict(choice) if choice is not None and refusal is None else None
+    problem = str(refusal) if refusal is not None else None
+    listed = [dataclasses.asdict(line) for line in lines]
+    print(json.dumps({"plugins": listed, "chosen": chosen, "error": problem}, indent=2))

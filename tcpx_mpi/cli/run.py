@@ -1,0 +1,193 @@
+"""`tcpx-mpi run PATTERN`: as a rank under a launcher, or as the parent that starts mpirun."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+import click
+
+from tcpx_mpi import launch, patterns, plugins
+from tcpx_mpi.cli.help import write_examples, write_exit_codes, write_knobs
+from tcpx_mpi.config import Settings, load_settings
+from tcpx_mpi.errors import TcpxError, UsageError
+from tcpx_mpi.knobs import IGNORED, KNOBS, OPERATION, VARIABLES_ONLY
+
+_EXAMPLES = (
+    "tcpx-mpi run ring --ranks 4",
+    "mpirun -n 2 tcpx-mpi run pair -b 1K -e 1G -f 2 -n 50 -w 5",
+    "mpirun -n 16 --hostfile HOSTS tcpx-mpi run mesh --plugin tcpx --channels 4",
+)
+_KNOBS = [knob for knob in KNOBS if knob.group != VARIABLES_ONLY]
+#: Options that may stand without a value, which then is 1.
+_MAY_BE_BARE = {flag for knob in _KNOBS if knob.may_be_bare for flag in knob.flags}
+
+
+class _RunCommand(click.Command):
+    """Options by the table of knobs, help by its groups."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, with_bare_values(args))
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Patterns"):
+            formatter.write_dl(list(patterns.NAMES.items()))
+        write_knobs(formatter)
+        write_exit_codes(formatter)
+        write_examples(formatter, _EXAMPLES)
+
+
+def with_bare_values(args: Sequence[str]) -> list[str]:
+    """Gives `-I` and its like the 1 that they mean where no 0 or 1 follows."""
+    complete: list[str] = []
+    for position, word in enumerate(args):
+        complete.append(word)
+        if word in _MAY_BE_BARE and args[position + 1 : position + 2] not in (["0"], ["1"]):
+            complete.append("1")
+    return complete
+
+
+@click.pass_context
+def _callback(ctx: click.Context, /, **values: str | None) -> int:
+    arguments: list[str] = ctx.obj
+    ignored = [flag for flag in IGNORED if values.pop(f"ignored{flag[1:]}") is not None]
+    rank = launch.under_launcher(os.environ)
+    if rank is None:
+        return _as_parent(values, ignored, arguments)
+    try:
+        validated = launch.PARENT_VARIABLE in os.environ
+        settings = validate(values, os.environ, rank.size, outputs=rank.rank == 0 and not validated)
+    except TcpxError as error:
+        return _as_rank(error, arguments)
+    if rank.rank == 0:
+        warn(ignored, settings)
+    return _as_rank(settings, arguments)
+
+
+def refuse(error: UsageError, arguments: list[str]) -> int:
+    """What becomes of a command line that cannot be parsed: ranks say it once, between them."""
+    if launch.under_launcher(os.environ) is None:
+        raise error
+    return _as_rank(error, arguments)
+
+
+def validate(
+    values: Mapping[str, str | None],
+    environ: Mapping[str, str],
+    world: int | None,
+    outputs: bool = True,
+) -> Settings:
+    """The settings, with everything refused that one process can see without MPI or a plugin.
+
+    `world` is the number of ranks where it is known; `outputs`: this process will write results.
+    """
+    _refuse_pattern(values["pattern"])
+    settings = load_settings(values, environ)
+    if settings.ranks is not None and world is not None and settings.ranks != world:
+        raise UsageError(
+            f"--ranks ({settings.ranks}) is not the number of ranks of the launcher ({world}): "
+            "leave --ranks out under mpirun"
+        )
+    if world is not None and (refusal := patterns.load(settings.pattern).refuse(world)):
+        raise UsageError(refusal)
+    plugins.prepare_environment(settings, environ)
+    _refuse_unwritable(settings, outputs)
+    return settings
+
+
+def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
+    """What was given and has no effect; at most one line."""
+    parts = [f"{' '.join(ignored)} (nothing of the kind here)"] if ignored else []
+    given = [
+        knob.letter
+        for knob in _KNOBS
+        if knob.group == OPERATION and settings.sources[knob.field].startswith("command line")
+    ]
+    if given:
+        parts.append(f"{' '.join(given)} ({settings.pattern} moves bytes, without arithmetic)")
+    return [f"ignored: {', '.join(parts)}"] if parts else []
+
+
+def warn(ignored: Sequence[str], settings: Settings) -> None:
+    """Prints `warnings`; one process does."""
+    for line in warnings(ignored, settings):
+        print(f"# warning: {line}", file=sys.stderr, flush=True)
+
+
+def _as_rank(settings: Settings | TcpxError, arguments: Sequence[str]) -> int:
+    from tcpx_mpi.benchmark import run_rank  # MPI and numpy
+
+    return run_rank(settings, ["tcpx-mpi", *arguments])
+
+
+def _as_parent(
+    values: Mapping[str, str | None], ignored: Sequence[str], arguments: Sequence[str]
+) -> int:
+    """Finds every mistake that can be found here, then starts mpirun; the ranks say the rest."""
+    _refuse_pattern(values["pattern"])
+    ranks = load_settings(values, os.environ).ranks
+    if ranks is None:
+        raise UsageError(_how_to_start(os.environ, str(values["pattern"])))
+    settings = validate(values, os.environ, ranks)
+    plugins.inspect(plugins.choose_plugin(settings, os.environ))
+    return launch.start_mpirun(ranks, arguments, os.environ)
+
+
+def _how_to_start(environ: Mapping[str, str], pattern: str) -> str:
+    if launch.srun_without_pmi(environ):
+        return (
+            "srun started this without PMI, so ranks cannot meet: use `srun --mpi=pmix`, or mpirun"
+        )
+    return (
+        "run needs at least 2 ranks: "
+        f"start it with `mpirun -n 4 tcpx-mpi run {pattern}`, or add --ranks 4"
+    )
+
+
+def _refuse_pattern(name: str | None) -> None:
+    known = ", ".join(patterns.NAMES)
+    if name is None:
+        raise UsageError(f"no pattern given: use one of {known}, like `tcpx-mpi run ring`")
+    if name not in patterns.NAMES:
+        close = difflib.get_close_matches(name.lower(), patterns.NAMES, n=1)
+        suggestion = f" (did you mean {close[0]}?)" if close else ""
+        raise UsageError(f"unknown pattern {name}{suggestion}: use one of {known}")
+
+
+def _refuse_unwritable(settings: Settings, outputs: bool) -> None:
+    from tcpx_mpi.records import require_writable
+
+    # Every node has its own spool; results are written where rank 0 is.
+    require_writable(os.path.join(settings.spool, "journal"), "--spool")
+    if outputs and settings.json_path is not None:
+        require_writable(settings.json_path, "-J/--output_file")
+    if outputs and settings.hdf5_path != "none":
+        require_writable(settings.hdf5_path or "result.h5", "--hdf5")
+
+
+def _parameters() -> list[click.Parameter]:
+    # All values stay text until `load_settings`, which knows their limits and their sources.
+    options: list[click.Parameter] = [
+        # Not required by click, so that our own line lists the patterns.
+        click.Argument(["pattern"], required=False, metavar="PATTERN")
+    ]
+    options += [click.Option([knob.name, *knob.flags], metavar=knob.metavar) for knob in _KNOBS]
+    # -D and the like: the name must not clash with that of a knob in another case.
+    options += [
+        click.Option([f"ignored{letter[1:]}", letter, long], hidden=True)
+        for letter, long in IGNORED.items()
+    ]
+    return options
+
+
+command = _RunCommand(
+    "run",
+    params=_parameters(),
+    callback=_callback,
+    options_metavar="[OPTIONS]",
+    help="Measures PATTERN between all ranks and checks every byte.\n\n"
+    "Start it under mpirun, or alone with --ranks N. A command-line option wins over an "
+    "environment variable, which wins over the default [in brackets].",
+)

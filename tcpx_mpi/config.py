@@ -1,0 +1,225 @@
+"""The settings of a run: command line > environment > (a file, one day) > defaults, then frozen.
+
+Below this nothing reads the environment or the command line. Every value knows its source.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.knobs import KNOBS, Knob
+from tcpx_mpi.units import format_size_option
+
+#: More rows than anybody reads; it catches `-b 0 -e 1G -i 1` before memory runs out.
+MAX_SIZES = 10_000
+
+#: Fields that may differ between ranks: they name places on one node, or how ranks were started.
+_LOCAL_FIELDS = frozenset({"spool", "ranks", "debug", "sources"})
+
+_BY_NAME = {knob.name: knob for knob in KNOBS}
+_SIZE_KNOBS = ("minbytes", "maxbytes", "stepbytes", "stepfactor", "sizes")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything a run was asked for; `sources` has the origin of each field."""
+
+    pattern: str
+    sizes: tuple[int, ...]
+    iters: int
+    warmup_iters: int
+    agg_iters: int
+    run_cycles: int
+    average: int
+    check: int
+    op: str
+    datatype: str
+    root: int
+    blocking: int
+    timeout_s: float
+    report_timestamps: bool
+    report_cputime: bool
+    json_path: str | None
+    per_iter_timing: bool
+    per_iter_skip: int
+    report_gbits: bool
+    plugin: str
+    memory: str
+    channels: int
+    chunk_bytes: int
+    window_send: int
+    window_recv: int
+    #: None: a name made of the pattern and the time; "none": no file.
+    hdf5_path: str | None
+    seed: int
+    stall_timeout_s: float
+    connect_timeout_s: float
+    spool: str
+    check_memory_bytes: int
+    ranks: int | None
+    unpack_impl: str
+    debug: bool
+    sources: Mapping[str, str]
+
+    def describe(self) -> list[tuple[str, str, str]]:
+        """(name, value as text, source) of every field, in the order of the class."""
+        fields = [field.name for field in dataclasses.fields(self) if field.name != "sources"]
+        return [(name, _as_text(name, getattr(self, name)), self.sources[name]) for name in fields]
+
+    def fingerprint(self, extra: Iterable[tuple[str, str]] = ()) -> str:
+        """Everything that must be equal on all ranks, a `name='value'` line each.
+
+        `extra` adds what is found outside the settings, such as a variable or a plugin's hash.
+        """
+        pairs = [(name, text) for name, text, _ in self.describe() if name not in _LOCAL_FIELDS]
+        # A line break in a value (a path may have one) must not make two lines of it.
+        return "\n".join(f"{name}={value!r}" for name, value in [*pairs, *extra])
+
+    def memory_kind(self) -> tuple[str, str]:
+        """(kind of memory that is used, why)."""
+        if self.memory == "auto":
+            return "host", "auto: this version has no GPU support"
+        return self.memory, "asked for"
+
+
+def fingerprint_difference(first: str, second: str) -> str:
+    """What differs between two fingerprints, as `name (value, other value)`; "" if nothing."""
+    ours = dict(line.split("=", 1) for line in first.split("\n"))
+    theirs = dict(line.split("=", 1) for line in second.split("\n"))
+    return ", ".join(
+        f"{name} ({ours.get(name, 'not set')}, {theirs.get(name, 'not set')})"
+        for name in dict.fromkeys([*ours, *theirs])
+        if ours.get(name) != theirs.get(name)
+    )
+
+
+def load_settings(cli: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
+    """The settings of a command line (by knob name, None: not given) and an environment.
+
+    Pure but for the place of the temporary directory. Raises UsageError, one line, for the first
+    value that cannot be.
+    """
+    layers = [
+        _command_line_layer(cli),
+        _environment_layer(environ),
+        # The configuration file goes here: the environment wins over it, it wins over defaults.
+        {knob.name: Value(knob.default, "default") for knob in KNOBS},
+    ]
+    values = {knob.name: _first(knob.name, layers) for knob in KNOBS}
+    sizes = _sizes(layers, values)
+    if values["spool"].value is None:
+        values["spool"] = Value(_temporary_directory(), "default")
+    fields = {knob.field: values[knob.name] for knob in KNOBS if knob.field != "sizes"}
+    fields["pattern"] = Value(str(cli["pattern"]), "command line")
+    fields["sizes"] = sizes
+    return Settings(
+        **{name: found.value for name, found in fields.items()},  # type: ignore[arg-type]  # by knob
+        sources={name: found.source for name, found in fields.items()},
+    )
+
+
+@dataclass(frozen=True)
+class Value:
+    """A parsed value and where it comes from."""
+
+    value: object
+    source: str
+
+
+Layer = Mapping[str, Value]
+
+
+def _command_line_layer(cli: Mapping[str, object]) -> dict[str, Value]:
+    unknown = set(cli) - set(_BY_NAME) - {"pattern"}
+    if unknown:
+        raise TypeError(f"no such setting: {', '.join(sorted(unknown))}")
+    return {
+        knob.name: Value(knob.parse(knob.label, str(cli[knob.name])), f"command line {knob.option}")
+        for knob in KNOBS
+        if cli.get(knob.name) is not None
+    }
+
+
+def _environment_layer(environ: Mapping[str, str]) -> dict[str, Value]:
+    # A variable that is set to nothing counts as not set, as shells make it.
+    return {
+        knob.name: Value(knob.parse(variable, environ[variable]), f"environment {variable}")
+        for knob in KNOBS
+        if (variable := _variable_of(knob, environ))
+    }
+
+
+def _variable_of(knob: Knob, environ: Mapping[str, str]) -> str | None:
+    return next((name for name in knob.variables if environ.get(name, "").strip()), None)
+
+
+def _first(name: str, layers: Iterable[Layer]) -> Value:
+    return next(layer[name] for layer in layers if name in layer)
+
+
+def _sizes(layers: Iterable[Layer], values: Mapping[str, Value]) -> Value:
+    """The sizes and their source; a layer that says where they begin or end owns them."""
+    owner = next(layer for layer in layers if {"sizes", "minbytes", "maxbytes"} & set(layer))
+    given = [name for name in _SIZE_KNOBS if values[name].source.startswith("command line")]
+    if "sizes" in given:
+        if len(given) > 1:
+            others = ", ".join(_BY_NAME[name].label for name in given if name != "sizes")
+            raise UsageError(f"--sizes and {others} exclude each other: give one or the other")
+        return values["sizes"]
+    minimum, maximum, step, factor = (
+        owner.get(name, Value(_BY_NAME[name].default, "default"))
+        if name in ("minbytes", "maxbytes")
+        else values[name]
+        for name in ("minbytes", "maxbytes", "stepbytes", "stepfactor")
+    )
+    sources = dict.fromkeys(
+        found.source for found in (minimum, maximum, step, factor) if found.source != "default"
+    )
+    sizes = _progression(minimum, maximum, _number(step), _number(factor))
+    return Value(sizes, ", ".join(sources) or "default")
+
+
+def _progression(minimum: Value, maximum: Value, step: int, factor: int) -> tuple[int, ...]:
+    """nccl-tests' sizes: multiplied where the factor is above 1, else added to."""
+    first, last = _number(minimum), _number(maximum)
+    if first > last:
+        both = f"-b/--minbytes ({format_size_option(first)}{_default_note(minimum)})"
+        limit = f"-e/--maxbytes ({format_size_option(last)}{_default_note(maximum)})"
+        raise UsageError(f"{both} is larger than {limit}; give a -b that is at most -e")
+    sizes = []
+    size = first
+    while size <= last:
+        sizes.append(size)
+        if len(sizes) > MAX_SIZES:
+            raise UsageError(f"-b to -e has more than {MAX_SIZES} sizes: give a larger -i or -f")
+        # 0 times a factor stays 0 for ever, so the size after 0 is 1.
+        size = max(size * factor, 1) if factor > 1 else size + step
+    return tuple(sizes)
+
+
+def _default_note(found: Value) -> str:
+    return ", the default" if found.source == "default" else ""
+
+
+def _number(found: Value) -> int:
+    assert isinstance(found.value, int)
+    return found.value
+
+
+def _temporary_directory() -> str:
+    import tempfile  # 10 ms that `--help` need not pay
+
+    return tempfile.gettempdir()
+
+
+def _as_text(name: str, value: object) -> str:
+    if value is None:
+        return {"hdf5_path": "automatic", "ranks": "by the launcher"}.get(name, "none")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(str(item) for item in value)
+    return str(value)

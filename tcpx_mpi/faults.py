@@ -1,0 +1,124 @@
+"""What went wrong in a batch, put into words: the error that ends the run and the stall report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tcpx_mpi.errors import (
+    ExitCode,
+    LostRank,
+    PluginFailed,
+    Stalled,
+    TcpxError,
+    WrongBytes,
+)
+from tcpx_mpi.units import format_size
+from tcpx_mpi.world import interrupted_by
+
+Flow = Mapping[str, Any]
+
+#: Codes by which a plugin says that the other side is gone: system error and remote error.
+_PEER_GONE = (2, 6)
+#: Flows in a report; with more, only the oldest.
+_REPORT_LINES = 32
+
+
+class StoppedByOthers(TcpxError):
+    """This rank made no progress and another rank has called the roll."""
+
+    exit_code = ExitCode.OK
+
+
+def error_of(
+    fault: Mapping[str, Any], picture: Sequence[Flow], where: str, limits: Mapping[str, float]
+) -> TcpxError:
+    """The error for an engine's fault. `where` names rank, host and row; `limits` are in seconds."""
+    kind = fault["kind"]
+    if kind == "interrupted":
+        return interrupted_by(int(fault["code"]))
+    if kind == "stall":
+        patience = limits["stall_timeout_s"]
+        return Stalled(f"{where}: no progress for {patience:g} s; {_oldest(picture)}")
+    if kind == "timeout":
+        return Stalled(f"{where}: the run took longer than -T {limits['timeout_s']:g} s")
+    if kind == "stopped":
+        return StoppedByOthers(f"{where}: stopped; {_oldest(picture)}")
+    flow = picture[fault["flow"]]
+    at = f"{_name(flow)}, iteration {fault['iteration']} of the batch, chunk {fault['chunk']}"
+    if kind == "size":
+        expected = format_size(int(flow["oldest_bytes"]))
+        return WrongBytes(
+            f"{where}: {at}: the plugin reports {fault['code']} bytes, {expected} were sent"
+        )
+    text = f"{where}: plugin call {fault['call']} returned {fault['code']} ({fault['code_name']})"
+    if fault["code"] in _PEER_GONE:
+        return LostRank(f"{text}: rank {flow['peer']} is gone, or its connection is; {at}")
+    return PluginFailed(f"{text}; {at}")
+
+
+def report_lines(picture: Sequence[Flow], where: str) -> tuple[str, ...]:
+    """Every unfinished flow of a rank, the oldest request first: the stall report."""
+    open_flows = sorted(
+        (flow for flow in picture if not flow["finished"]),
+        key=lambda flow: -int(flow["oldest_age_ns"]),
+    )
+    if not open_flows:
+        return (f"{where}: this rank had nothing left to do",)
+    lines = [f"{where}: {len(open_flows)} of {len(picture)} flows unfinished"]
+    lines += [f"    {_describe(flow)}" for flow in open_flows[:_REPORT_LINES]]
+    if len(open_flows) > _REPORT_LINES:
+        lines.append(f"    and {len(open_flows) - _REPORT_LINES} younger ones")
+    return tuple(lines)
+
+
+def wrong_bytes_text(rank: int, verdict: Mapping[str, Any], chunk_bytes: int, block: int) -> str:
+    """The first wrong byte of a check: who, from whom, when, where, what.
+
+    `block` is the offset in the slot where the stretch of that sender begins.
+    """
+    at = int(verdict["offset"])
+    expected, found = int(verdict["expected"]), int(verdict["found"])
+    values = f"expected 0x{expected:02x}, found 0x{found:02x}"
+    if verdict["sender"] < 0:
+        return (
+            f"rank {rank}, iteration {verdict['iteration']}: written behind the end of a message "
+            f"at byte {at} of the slot, {values}"
+        )
+    offset = at - block
+    return (
+        f"rank {rank}, peer {verdict['sender']}, iteration {verdict['iteration']}, "
+        f"chunk {offset // chunk_bytes}, offset {offset}: {values}"
+    )
+
+
+def _oldest(picture: Sequence[Flow]) -> str:
+    waiting = [flow for flow in picture if not flow["finished"]]
+    posted = [flow for flow in waiting if flow["oldest_age_ns"] >= 0]
+    if posted:
+        oldest = max(posted, key=lambda flow: int(flow["oldest_age_ns"]))
+        return f"waiting for rank {oldest['peer']}: {_describe(oldest)}"
+    if waiting:
+        return f"nothing posted: {_describe(waiting[0])}"
+    return "nothing left to do here"
+
+
+def _name(flow: Flow) -> str:
+    if flow["kind"] == "copy":
+        return f"local copy, channel {flow['channel']}"
+    way = "send to" if flow["kind"] == "send" else "receive from"
+    return f"{way} rank {flow['peer']}, lane {flow['lane']}, channel {flow['channel']}"
+
+
+def _describe(flow: Flow) -> str:
+    outstanding = int(flow["posted"]) - int(flow["completed"])
+    text = f"{_name(flow)}: window {outstanding}/{flow['window']}"
+    place = (
+        f"iteration {flow['oldest_iteration']} of the batch, step {flow['oldest_step']}, "
+        f"chunk {flow['oldest_chunk']}, {format_size(int(flow['oldest_bytes']))}"
+    )
+    if flow["oldest_age_ns"] >= 0:
+        text += f", oldest request {place}, posted {int(flow['oldest_age_ns']) / 1e9:.1f} s ago"
+    else:
+        text += f", next {place}"
+    return f"{text}; {format_size(int(flow['bytes']))} moved in this batch"

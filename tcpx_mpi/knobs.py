@@ -1,0 +1,204 @@
+"""Every knob of a run, declared once: names, default, limits, earlier variables and meaning.
+
+The command line builds its options and its help from `KNOBS`; `config` reads values by them.
+Letters and meanings of the nccl-tests groups are those of nccl-tests; ours are long-only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tcpx_mpi.parsing import (
+    Parser,
+    any_text,
+    memory_kind,
+    one_number_of,
+    one_of,
+    output_path,
+    seconds,
+    size,
+    size_list,
+    switch,
+    whole,
+)
+from tcpx_mpi.units import format_size_option
+
+#: The largest chunk: a request never carries more, whatever the plugin would take.
+MAX_CHUNK_BYTES = 2 << 20
+#: Requests that a TCPX comm holds at once; the 17th post is an error there.
+MAX_WINDOW = 16
+
+SIZES = "Sizes (1024-based: 4K, 1.5M, 1GiB)"
+OPERATION = "Operation (where there is arithmetic or a root)"
+MEASUREMENT = "Measurement"
+REPORTING = "Reporting"
+TRANSPORT = "Transport"
+CHECKS = "Checks and deadlines"
+RESULTS = "Launch and results"
+VARIABLES_ONLY = ""
+#: In the order of `--help`; the first four are nccl-tests' own.
+GROUPS = (SIZES, OPERATION, MEASUREMENT, REPORTING, TRANSPORT, CHECKS, RESULTS)
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One setting: `name` is its key for `load_settings`, `field` its place in `Settings`."""
+
+    name: str
+    field: str
+    group: str
+    default: object
+    parse: Parser
+    help: str
+    #: nccl-tests' letter; such a knob keeps nccl-tests' long form, underscores included.
+    letter: str = ""
+    #: The long form where it is not made of the name.
+    long: str = ""
+    metavar: str = "N"
+    #: Environment variables of the same meaning; the first one that is set wins.
+    variables: tuple[str, ...] = ()
+    #: Without a value the option means 1; nccl-tests always gives one.
+    may_be_bare: bool = False
+
+    @property
+    def option(self) -> str:
+        """The long form, as typed."""
+        made = self.name if self.letter else self.name.replace("_", "-")
+        return self.long or f"--{made}"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """All forms, the letter first."""
+        return (self.letter, self.option) if self.letter else (self.option,)
+
+    @property
+    def label(self) -> str:
+        """How an error names the option: `-b/--minbytes`."""
+        return "/".join(self.flags)
+
+    @property
+    def is_flag(self) -> bool:
+        """It is shown without a value."""
+        return not self.metavar
+
+    @property
+    def default_text(self) -> str:
+        """The default as it would be typed; "" where it is worked out later."""
+        if self.default is None or self.default == ():
+            return ""
+        if isinstance(self.default, bool):
+            return str(int(self.default))
+        if isinstance(self.default, int) and self.metavar == "SIZE":
+            return format_size_option(self.default)
+        return f"{self.default:g}s" if isinstance(self.default, float) else str(self.default)
+
+
+# A table, so laid out as one: what it is; then its forms.
+# fmt: off
+KNOBS: tuple[Knob, ...] = (
+    Knob("minbytes", "sizes", SIZES, 32 << 20, size(0), "smallest size",
+         letter="-b", metavar="SIZE", variables=("UCCL_TCPX_PERF_SIZE",)),
+    Knob("maxbytes", "sizes", SIZES, 32 << 20, size(0), "largest size",
+         letter="-e", metavar="SIZE", variables=("UCCL_TCPX_PERF_SIZE",)),
+    Knob("stepbytes", "sizes", SIZES, 1 << 20, size(1), "add this to get the next size",
+         letter="-i", metavar="SIZE"),
+    Knob("stepfactor", "sizes", SIZES, 1, whole(1), "if above 1, multiply by this instead",
+         letter="-f"),
+    Knob("sizes", "sizes", SIZES, (), size_list, "exactly these sizes, in place of -b -e -i -f",
+         metavar="SIZE,..."),
+
+    Knob("op", "op", OPERATION, "sum", any_text, "reduction", letter="-o", metavar="OP"),
+    Knob("datatype", "datatype", OPERATION, "float", any_text, "type of the elements",
+         letter="-d", metavar="TYPE"),
+    Knob("root", "root", OPERATION, 0, whole(0), "root rank", letter="-r", metavar="RANK"),
+
+    Knob("iters", "iters", MEASUREMENT, 20, whole(1), "timed iterations a size",
+         letter="-n", variables=("UCCL_TCPX_PERF_ITERS",)),
+    Knob("warmup_iters", "warmup_iters", MEASUREMENT, 1, whole(0),
+         "iterations before them, kept apart in the file", letter="-w"),
+    Knob("agg_iters", "agg_iters", MEASUREMENT, 1, whole(1),
+         "messages posted together in each iteration", letter="-m"),
+    Knob("run_cycles", "run_cycles", MEASUREMENT, 1, whole(0),
+         "measure all sizes so many times; 0: until interrupted", letter="-N"),
+    Knob("average", "average", MEASUREMENT, 1, one_number_of(0, 1, 2, 3),
+         "time over the ranks that receive: 0 rank 0, 1 average, 2 minimum, 3 maximum",
+         letter="-a", metavar="0-3"),
+    Knob("check", "check", MEASUREMENT, 1, whole(0),
+         "check every timed byte; 0: none, and no bandwidth is claimed as checked",
+         letter="-c", metavar="0|1"),
+    Knob("blocking", "blocking", MEASUREMENT, 0, one_number_of(0, 1, 3),
+         "0: back to back; 1 or 3: every iteration starts together",
+         letter="-z", metavar="0|1|3"),
+    Knob("timeout", "timeout_s", MEASUREMENT, 0.0, seconds(zero=True),
+         "end the run after this time in total; 0: never", letter="-T", metavar="TIME"),
+
+    Knob("report_timestamps", "report_timestamps", REPORTING, False, switch,
+         "add the time of day to each row", letter="-S", metavar="0|1", may_be_bare=True),
+    Knob("report_cputime", "report_cputime", REPORTING, False, switch,
+         "add CPU time to each row", letter="-C", metavar="0|1", may_be_bare=True),
+    Knob("per_iter_timing", "per_iter_timing", REPORTING, False, switch,
+         "add columns of the single iterations", letter="-I", metavar="0|1", may_be_bare=True),
+    Knob("per_iter_skip", "per_iter_skip", REPORTING, 0, whole(0),
+         "leave the first K iterations out of those columns", letter="-K", metavar="K"),
+    Knob("output_file", "json_path", REPORTING, None, output_path,
+         "also write JSON; a file that exists is kept (FILE.0, FILE.1 are written)",
+         letter="-J", metavar="FILE"),
+    Knob("report_gbits", "report_gbits", REPORTING, False, switch,
+         "add columns in Gb/s", long="--report_gbits", metavar="", may_be_bare=True),
+
+    Knob("plugin", "plugin", TRANSPORT, "auto", any_text,
+         "a path, or a name: softtcpx, tcpx, null, auto, or NAME of libnccl-net-NAME.so",
+         metavar="PLUGIN", variables=("UCCL_TCPX_PLUGIN_PATH",)),
+    Knob("memory", "memory", TRANSPORT, "auto", memory_kind,
+         "where buffers are; this version: host", metavar="host|auto|cuda"),
+    Knob("channels", "channels", TRANSPORT, 2, whole(1), "connections to each peer",
+         variables=("UCCL_TCPX_NUM_CHANNELS",)),
+    Knob("chunk", "chunk_bytes", TRANSPORT, 512 << 10,
+         size(1, MAX_CHUNK_BYTES, "the largest chunk"), "largest request, at most 2M",
+         metavar="SIZE", variables=("UCCL_TCPX_CHUNK_BYTES", "NCCL_P2P_NET_CHUNKSIZE")),
+    Knob("window_send", "window_send", TRANSPORT, 12,
+         whole(1, MAX_WINDOW, "the plugin's request limit"),
+         "sends in flight on each channel, at most 16"),
+    Knob("window_recv", "window_recv", TRANSPORT, 16,
+         whole(1, MAX_WINDOW, "the plugin's request limit"),
+         "receives in flight on each channel, at most 16"),
+
+    Knob("seed", "seed", CHECKS, 1, whole(0, (1 << 64) - 1, "64 bits"), "seed of the payload"),
+    Knob("check_memory", "check_memory_bytes", CHECKS, 1 << 30, size(1),
+         "memory for buffer slots, so that whole batches are checked", metavar="SIZE"),
+    Knob("stall_timeout", "stall_timeout_s", CHECKS, 30.0, seconds(),
+         "end the run when nothing has moved for this time", metavar="TIME"),
+    Knob("connect_timeout", "connect_timeout_s", CHECKS, 30.0, seconds(),
+         "end the run when connecting takes longer", metavar="TIME"),
+
+    Knob("ranks", "ranks", RESULTS, None, whole(1),
+         "start mpirun here with N ranks; under mpirun it only has to agree"),
+    Knob("hdf5", "hdf5_path", RESULTS, None, output_path,
+         "every sample goes here (tcpx-mpi-PATTERN-TIME.h5); none: no file",
+         metavar="FILE|none"),
+    Knob("spool", "spool", RESULTS, None, any_text,
+         "each rank's journal until its row is in the file (the temporary directory)",
+         metavar="DIR"),
+
+    Knob("unpack_impl", "unpack_impl", VARIABLES_ONLY, "kernel",
+         one_of("kernel", "d2d", "host", "none"),
+         "how fragments become a buffer; no effect in host memory",
+         variables=("UCCL_TCPX_UNPACK_IMPL",)),
+    Knob("debug", "debug", VARIABLES_ONLY, False, switch, "show what the plugin logs",
+         variables=("UCCL_TCPX_DEBUG", "TCPX_DEBUG", "TCPX_PERF")),
+)
+# fmt: on
+
+#: nccl-tests' options that mean nothing here: accepted, with one warning line.
+IGNORED: dict[str, str] = {
+    "-t": "--nthreads",
+    "-g": "--ngpus",
+    "-p": "--parallel_init",
+    "-G": "--cudagraph",
+    "-R": "--local_register",
+    "-x": "--cta_policy",
+    "-D": "--device_implementation",
+    "-V": "--device_cta_count",
+    "-u": "--unalign",
+    "-M": "--memory_report",
+}

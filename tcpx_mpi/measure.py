@@ -1,0 +1,296 @@
+"""One row on one rank: poison, fill, start together, drive, check; the samples of every batch."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcpx_mpi import _native
+from tcpx_mpi.config import Settings
+from tcpx_mpi.faults import error_of, report_lines, wrong_bytes_text
+from tcpx_mpi.patterns import Pattern, expected_bytes
+from tcpx_mpi.records import Journal, RankRow, RowFacts
+from tcpx_mpi.rank_setup import RankEngine
+from tcpx_mpi.row_plan import GUARD_BYTES, RowPlan, slot_shape
+from tcpx_mpi.schedule import BufferId, Column, Op, chunks_of, step_bytes
+from tcpx_mpi.units import format_size
+from tcpx_mpi.world import World, interrupted_by
+
+Int64s = NDArray[np.int64]
+
+#: An agreed start is this far ahead of the latest rank's clock: time to leave the collective and
+#: wake the progress thread. More where ranks share cores.
+_LEAD_NS = 500_000
+_LEAD_OVERSUBSCRIBED_NS = 3_000_000
+#: Memory is poisoned and checked at more than this rate, so a collective behind it may be that late.
+_SLOWEST_CHECK_BYTES_PER_S = 200e6
+#: A batch that made no progress for this long lets its main thread look for a roll call.
+_UNEASY_NS = 1_000_000_000
+
+
+@dataclass
+class Batch:
+    """What one batch yields on this rank; int64[iterations] in ns."""
+
+    samples: dict[str, Int64s]
+    start_ns: int
+    late: bool
+
+
+class Measurement:
+    """Measures rows on this rank; the counters of payload iterations never repeat in a run."""
+
+    def __init__(
+        self,
+        world: World,
+        settings: Settings,
+        pattern: Pattern,
+        engine: RankEngine,
+        journal: Journal,
+        shared_clock: bool,
+        host_name: str,
+        end_by_ns: int,
+    ) -> None:
+        self._world = world
+        self._settings = settings
+        self._pattern = pattern
+        self._engine = engine
+        self._journal = journal
+        self._shared_clock = shared_clock
+        self._host_name = host_name
+        self._end_by_ns = end_by_ns
+        self._iteration = 0
+        self._spans: dict[BufferId, Int64s] = {}
+        self._where = ""
+
+    def measure(self, facts: RowFacts, plan: RowPlan) -> RankRow:
+        """Collective: run the warm-ups and iterations of a row; this rank's part of it."""
+        size = facts.size_bytes
+        self._where = (
+            f"rank {self._world.rank} on {self._host_name}, row {facts.index} ({format_size(size)})"
+        )
+        layout = self._load(facts, plan)
+        row = self._empty_row(facts, layout)
+        verdicts: list[dict[str, Any]] = []
+        for kind, batches in (("warmup", plan.warmup_batches), ("timed", plan.batches)):
+            first = 0
+            for count in batches:
+                batch = self._run_batch(facts, plan, count, row if kind == "timed" else None)
+                if self._settings.check:
+                    verdicts.append(self._check(plan, count, row))
+                self._iteration += count
+                self._keep(row, kind, facts, first, batch)
+                first += count
+        row.batches = np.array(plan.batches, dtype=np.int64)
+        if self._settings.check and size:
+            self._judge(row, verdicts, facts.chunk_bytes)
+        return row
+
+    # --- Before the batches ----------------------------------------------------------------------
+
+    def _load(self, facts: RowFacts, plan: RowPlan) -> Any:
+        rank, world = self._world.rank, self._world.size
+        layout = self._pattern.layout(rank, world, facts.size_bytes)
+        engine = self._engine
+        for buffer, memory in engine.buffers.items():
+            shape = slot_shape(layout[buffer].total_bytes)
+            memory.cut(shape.used_bytes, GUARD_BYTES, shape.stride_bytes, plan.slots)
+        for buffer, table in layout.items():
+            engine.native.set_blocks(int(buffer), table.offsets, table.lengths)
+        engine.native.load(
+            engine.schedule.table,
+            facts.chunk_bytes,
+            self._settings.channels,
+            [engine.buffers.get(buffer) for buffer in BufferId],
+            plan.batch,
+        )
+        whole = layout[BufferId.SEND].total_bytes
+        self._spans = {
+            BufferId.SEND: np.array([[0, whole, rank, 0]] if whole else [], np.int64).reshape(
+                -1, 4
+            ),
+            BufferId.RECV: expected_bytes(self._pattern, rank, world, facts.size_bytes),
+        }
+        return layout
+
+    def _empty_row(self, facts: RowFacts, layout: Any) -> RankRow:
+        schedule = self._engine.schedule
+        steps = step_bytes(schedule, layout)
+        op = schedule.column(Column.OP)
+        chunks = [chunks_of(int(n), facts.chunk_bytes) for n in steps.length[op != Op.COPY]]
+        empty = {phase: [] for phase in ("iteration", "send", "receive", "start")}
+        return RankRow(
+            rank=self._world.rank,
+            receives=schedule.receives,
+            checked=bool(self._settings.check) and facts.size_bytes > 0,
+            wrong=-1,
+            chunks=sum(chunks),
+            payload_bytes_sent=int(steps.length[op == Op.SEND].sum()) * facts.iterations,
+            payload_bytes_received=int(steps.length[op == Op.RECV].sum()) * facts.iterations,
+            prepare_ns=0,
+            check_ns=0,
+            cpu_user_ns=0,
+            cpu_system_ns=0,
+            net_sent=0,
+            net_received=0,
+            tcp_retransmits=0,
+            samples={phase: np.zeros(0, np.int64) for phase in empty},
+            warmup={phase: np.zeros(0, np.int64) for phase in empty},
+            batches=np.zeros(0, np.int64),
+            batch_start=np.zeros(0, np.int64),
+            late=np.zeros(0, np.bool_),
+        )
+
+    # --- One batch -------------------------------------------------------------------------------
+
+    def _run_batch(self, facts: RowFacts, plan: RowPlan, count: int, row: RankRow | None) -> Batch:
+        """Collective. `row` counts what the batch cost, None for warm-ups."""
+        prepare_ns = self._prepare(plan)
+        patience = self.patience_s
+        before = self._engine.native.sockets()
+        if self._settings.blocking:
+            parts = [self._drive(slot, 1, patience) for slot in range(count)]
+        else:
+            parts = [self._drive(0, count, patience)]
+        self._world.barrier("end of a batch", patience)
+        after = self._engine.native.sockets()
+        if row is not None:
+            row.prepare_ns += prepare_ns
+            row.cpu_user_ns += sum(part[1][0] for part in parts)
+            row.cpu_system_ns += sum(part[1][1] for part in parts)
+            _add_network(row, before, after)
+        return _joined([part[0] for part in parts])
+
+    def _prepare(self, plan: RowPlan) -> int:
+        """Fill the send slots and poison the receive slots, all of them; returns ns."""
+        start = time.monotonic_ns()
+        buffers, seed = self._engine.buffers, self._settings.seed
+        fresh = self._settings.check or self._iteration == 0
+        if fresh and BufferId.SEND in buffers:
+            buffers[BufferId.SEND].fill(
+                0, plan.slots, self._iteration, seed, self._spans[BufferId.SEND]
+            )
+        if fresh and BufferId.RECV in buffers:
+            buffers[BufferId.RECV].poison(
+                0, plan.slots, self._iteration, seed, self._spans[BufferId.RECV]
+            )
+        return time.monotonic_ns() - start
+
+    def _drive(
+        self, first_slot: int, count: int, patience_s: float
+    ) -> tuple[Batch, tuple[int, int]]:
+        """Collective: start together, wait for the engine; what it stamped and its CPU time."""
+        native = self._engine.native
+        start_ns = self._agree_start(patience_s)
+        stall_ns = int(self._settings.stall_timeout_s * 1e9)
+        native.start(first_slot, count, start_ns, stall_ns, self._end_by_ns)
+        while not native.wait(0.25):
+            if native.take_picture_ready():
+                print("\n".join(report_lines(native.picture(), self._where)), file=sys.stderr)
+            # MPI stays silent while the plugin moves anything; it is asked only in trouble.
+            if native.idle_ns() > _UNEASY_NS and self._world.alarmed():
+                native.request_stop()
+        self._raise_fault()
+        return _batch_of(native.stamps(count)), native.cpu_time()
+
+    def _agree_start(self, patience_s: float) -> int:
+        """The instant at which all ranks start: on one clock an agreed one, else 0 for "now"."""
+        if not self._shared_clock:
+            self._world.barrier("start of a batch", patience_s)
+            return 0
+        latest = self._world.maximum(_native.now_ns(), "start of a batch", patience_s)
+        crowded = self._engine.placement.oversubscribed
+        return latest + (_LEAD_OVERSUBSCRIBED_NS if crowded else _LEAD_NS)
+
+    def _raise_fault(self) -> None:
+        fault = self._engine.native.fault()
+        if fault is not None:
+            limits = {
+                "stall_timeout_s": self._settings.stall_timeout_s,
+                "timeout_s": self._settings.timeout_s,
+            }
+            raise error_of(fault, self._engine.native.picture(), self._where, limits)
+        if signal_number := _native.stop_signal():
+            raise interrupted_by(signal_number)
+
+    def report(self) -> tuple[str, ...]:
+        """Where every unfinished flow of this rank stands."""
+        return report_lines(self._engine.native.picture(), self._where)
+
+    @property
+    def patience_s(self) -> float:
+        """How late a rank may come to a collective after it has poisoned or checked its slots."""
+        memory = sum(buffer.bytes for buffer in self._engine.buffers.values())
+        return self._settings.stall_timeout_s + memory / _SLOWEST_CHECK_BYTES_PER_S
+
+    # --- After a batch ---------------------------------------------------------------------------
+
+    def _check(self, plan: RowPlan, count: int, row: RankRow) -> dict[str, Any]:
+        start = time.monotonic_ns()
+        verdict: dict[str, Any] = {"wrong": 0, "guard_wrong": 0}
+        if BufferId.RECV in self._engine.buffers:
+            verdict = self._engine.buffers[BufferId.RECV].verify(
+                0, count, self._iteration, self._settings.seed, self._spans[BufferId.RECV]
+            )
+        row.check_ns += time.monotonic_ns() - start
+        return verdict
+
+    def _judge(self, row: RankRow, verdicts: list[dict[str, Any]], chunk_bytes: int) -> None:
+        row.wrong = sum(int(v["wrong"]) + int(v["guard_wrong"]) for v in verdicts)
+        first = next((v for v in verdicts if "found" in v), None)
+        if first is not None:
+            begins = self._spans[BufferId.RECV][:, 0]
+            block = int(begins[begins <= first["offset"]].max(initial=0))
+            row.fault = wrong_bytes_text(self._world.rank, first, chunk_bytes, block)
+
+    def _keep(self, row: RankRow, kind: str, facts: RowFacts, first: int, batch: Batch) -> None:
+        samples = row.warmup if kind == "warmup" else row.samples
+        for phase, values in batch.samples.items():
+            samples[phase] = np.concatenate([samples[phase], values])
+        if kind == "timed":
+            row.batch_start = np.append(row.batch_start, batch.start_ns)
+            row.late = np.append(row.late, batch.late)
+        self._journal.append_batch(facts.index, facts.size_bytes, kind, first, batch.samples)
+
+
+def _batch_of(stamps: dict[str, Any]) -> Batch:
+    """Durations from instants: an iteration starts when the one before it is complete."""
+    end: Int64s = stamps["end"]
+    start = np.concatenate([[stamps["start"]], end[:-1]]).astype(np.int64)
+
+    def since_start(done: Int64s) -> Int64s:
+        # A receive posted early may be complete before its own iteration starts: 0, not negative.
+        return np.where(done < 0, -1, np.maximum(done - start, 0)).astype(np.int64)
+
+    samples = {
+        "iteration": end - start,
+        "send": since_start(stamps["send_done"]),
+        "receive": since_start(stamps["receive_done"]),
+        "start": start,
+    }
+    return Batch(samples, int(stamps["start"]), bool(stamps["late"]))
+
+
+def _joined(parts: list[Batch]) -> Batch:
+    if len(parts) == 1:
+        return parts[0]
+    samples = {
+        phase: np.concatenate([part.samples[phase] for part in parts]) for phase in parts[0].samples
+    }
+    return Batch(samples, parts[0].start_ns, any(part.late for part in parts))
+
+
+def _add_network(row: RankRow, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Bytes by TCP_INFO, -1 where not every socket of the plugin can be read."""
+    known = after["readable"] > 0 and after["readable"] == after["count"]
+    if not known or row.net_sent < 0:
+        row.net_sent = row.net_received = row.tcp_retransmits = -1
+        return
+    row.net_sent += after["sent"] - before["sent"]
+    row.net_received += after["received"] - before["received"]
+    row.tcp_retransmits += after["retransmits"] - before["retransmits"]

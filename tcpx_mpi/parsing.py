@@ -1,0 +1,141 @@
+"""Makes values of the text of an option or a variable; `label` names it in the error.
+
+Every parser raises UsageError in one line: what, found, limit, what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.units import format_size_option, parse_duration, parse_size
+
+#: No machine has buffers for more; it keeps every offset well inside 64 bits.
+MAX_SIZE_BYTES = 1 << 40
+
+#: (label, text) -> value
+Parser = Callable[[str, str], object]
+
+
+def any_text(label: str, text: str) -> str:
+    """The text itself, which must not be empty."""
+    if not text.strip():
+        raise UsageError(f"{label} is empty: give a value, or leave it out")
+    return text
+
+
+def output_path(label: str, text: str) -> str | None:
+    """A path, or None (the default) for nothing."""
+    return text or None
+
+
+def one_of(*allowed: str) -> Callable[[str, str], str]:
+    """A parser of a few words, in either case."""
+
+    def parse(label: str, text: str) -> str:
+        word = text.strip().lower()
+        if word not in allowed:
+            raise UsageError(f"{label} ({text}) is unknown: use one of {', '.join(allowed)}")
+        return word
+
+    return parse
+
+
+def one_number_of(*allowed: int) -> Callable[[str, str], int]:
+    """A parser of a few whole numbers."""
+
+    def parse(label: str, text: str) -> int:
+        number = _integer(label, text)
+        if number not in allowed:
+            listed = ", ".join(str(value) for value in allowed)
+            raise UsageError(f"{label} ({text}) is unknown: use one of {listed}")
+        return number
+
+    return parse
+
+
+def whole(minimum: int, maximum: int | None = None, limit: str = "") -> Callable[[str, str], int]:
+    """A parser of whole numbers; `limit` says what the maximum is."""
+
+    def parse(label: str, text: str) -> int:
+        number = _integer(label, text)
+        if number < minimum:
+            raise UsageError(f"{label} ({number}) is too small; use {minimum} or more")
+        if maximum is not None and number > maximum:
+            raise UsageError(
+                f"{label} ({number}) is larger than {limit} ({maximum}); use {maximum} or less"
+            )
+        return number
+
+    return parse
+
+
+def size(
+    minimum: int, maximum: int = MAX_SIZE_BYTES, limit: str = "any buffer here"
+) -> Callable[[str, str], int]:
+    """A parser of sizes in bytes; `limit` says what the maximum is."""
+
+    def parse(label: str, text: str) -> int:
+        try:
+            size_bytes = parse_size(text)
+        except UsageError as error:
+            raise UsageError(f"{label}: {error}") from None
+        if size_bytes < minimum:
+            least = format_size_option(minimum)
+            raise UsageError(f"{label} ({text}) is too small; use {least} or more")
+        if size_bytes > maximum:
+            most = format_size_option(maximum)
+            raise UsageError(
+                f"{label} ({text}) is larger than {limit} ({most}); use {most} or less"
+            )
+        return size_bytes
+
+    return parse
+
+
+def size_list(label: str, text: str) -> tuple[int, ...]:
+    """Sizes with commas between them, in the order given."""
+    parts = [part for part in text.split(",") if part.strip()]
+    if not parts:
+        raise UsageError(f"{label} ({text}) lists no size; write it like 4K,64K,1M")
+    return tuple(size(0)(label, part) for part in parts)
+
+
+def seconds(zero: bool = False) -> Callable[[str, str], float]:
+    """A parser of times in seconds, above zero unless `zero` means something."""
+
+    def parse(label: str, text: str) -> float:
+        try:
+            duration_s = parse_duration(text)
+        except UsageError as error:
+            raise UsageError(f"{label}: {error}") from None
+        if duration_s == 0 and not zero:
+            raise UsageError(f"{label} ({text}) is too small; use a time above 0, like 30s")
+        return duration_s
+
+    return parse
+
+
+def switch(label: str, text: str) -> bool:
+    """0 or 1 as in nccl-tests; also the words and the levels above 1 that people write."""
+    word = text.strip().lower()
+    if word in ("true", "yes", "on") or (word.isdecimal() and int(word) > 0):
+        return True
+    if word in ("0", "false", "no", "off"):
+        return False
+    raise UsageError(f"{label} ({text}) is not a switch: use 0 or 1")
+
+
+def memory_kind(label: str, text: str) -> str:
+    """host or auto: this version cannot give a GPU's memory."""
+    kind = one_of("host", "auto", "cuda")(label, text)
+    if kind == "cuda":
+        raise UsageError(f"{label} (cuda) needs GPU support, which this version lacks; use host")
+    return kind
+
+
+def _integer(label: str, text: str) -> int:
+    try:
+        return int(text.strip())
+    except ValueError:
+        raise UsageError(f"{label} ({text}) is not a whole number; write it like 20") from None

@@ -1,0 +1,52 @@
+"""Everybody to everybody (nccl-tests' alltoall).
+
+The size is a rank's whole send buffer, divided by the ragged rule: block p goes to rank p. So rank
+r receives one block of the same length from each rank, the length of block r.
+"""
+
+from __future__ import annotations
+
+from tcpx_mpi.patterns import NAMES, Pattern, fewer_than_two
+from tcpx_mpi.schedule import (
+    BlockTable,
+    Expected,
+    Layout,
+    Schedule,
+    ScheduleBuilder,
+    make_layout,
+    ragged_division,
+)
+
+
+def _schedule(rank: int, world: int) -> Schedule:
+    steps = ScheduleBuilder()
+    # At distance d everybody sends to another rank, so no rank is everybody's first target.
+    for distance in range(1, world):
+        source, target = (rank - distance) % world, (rank + distance) % world
+        steps.receive(source, source)
+        steps.send(target, target)
+    # Last, so that the network has work while the processor copies.
+    steps.copy(rank, rank)
+    return steps.build()
+
+
+def _layout(rank: int, world: int, size_bytes: int) -> Layout:
+    send = ragged_division(size_bytes, world)
+    recv = BlockTable.of_lengths([int(send.lengths[rank])] * world)
+    return make_layout(send=send, recv=recv)
+
+
+def _expected(rank: int, world: int) -> Expected:
+    return Expected.of_rows([(origin, origin, rank) for origin in range(world)])
+
+
+MESH = Pattern(
+    name="mesh",
+    summary=NAMES["mesh"],
+    busbw_factor=lambda world: (world - 1) / world,
+    time_divisor=1,
+    refuse=lambda world: fewer_than_two("mesh", world),
+    schedule=_schedule,
+    layout=_layout,
+    expected=_expected,
+)

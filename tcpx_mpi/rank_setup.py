@@ -1,0 +1,173 @@
+"""Bringing a rank's engine up: plugin, device, comms, memory. Local steps, no MPI."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from dataclasses import dataclass
+from typing import Any
+
+from tcpx_mpi import _native
+from tcpx_mpi.config import Settings
+from tcpx_mpi.errors import SetupFailed, UsageError
+from tcpx_mpi.patterns import Pattern
+from tcpx_mpi.placement import Placement
+from tcpx_mpi.plugins import PluginFile, choose_plugin, inspect, prepare_environment
+from tcpx_mpi.schedule import BufferId, Schedule
+from tcpx_mpi.topology import Host
+from tcpx_mpi.units import format_size
+from tcpx_mpi.world import interrupted_by
+
+#: Idle sweeps before the core is offered to others, where every rank has a core of its own.
+SPINS_BEFORE_YIELD = 100
+
+
+@dataclass
+class LoadedPlugin:
+    """A plugin in this process: its file, its handle, and what was set for it beforehand."""
+
+    file: PluginFile
+    how: str
+    handle: Any
+    derived: list[tuple[str, str, str]]
+
+
+def load_plugin(settings: Settings, environ: MutableMapping[str, str]) -> LoadedPlugin:
+    """Find, map and initialise the plugin; variables that it needs are set before it is mapped.
+
+    Raises UsageError, PluginMissing, or SetupFailed where init or the device list fails.
+    """
+    derived = prepare_environment(settings, environ)
+    for name, value, _ in derived:
+        environ[name] = value
+    if settings.debug:
+        _native.print_plugin_log(3)
+    choice = choose_plugin(settings, environ)
+    file = inspect(choice)
+    handle = _native.Plugin(choice.path)
+    try:
+        handle.init()
+        devices = handle.devices()
+    except _native.PluginError as error:
+        raise SetupFailed(f"{file.path}: {error}") from None
+    if devices < 1:
+        raise UsageError(
+            f"{file.path} finds 0 devices, at least 1 is needed: check that a network interface "
+            "is up and that NCCL_SOCKET_IFNAME or NCCL_GPUDIRECTTCPX_SOCKET_IFNAME selects one"
+        )
+    return LoadedPlugin(file, choice.how, handle, derived)
+
+
+class RankEngine:
+    """The engine of one rank with its comms and buffers."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        plugin: LoadedPlugin,
+        placement: Placement,
+        schedule: Schedule,
+    ) -> None:
+        self.settings = settings
+        self.schedule = schedule
+        self.placement = placement
+        self.buffers: dict[BufferId, Any] = {}
+        with _setup_errors():
+            self.native = _native.Engine(
+                plugin.handle,
+                placement.device,
+                settings.window_send,
+                settings.window_recv,
+                0 if placement.oversubscribed else SPINS_BEFORE_YIELD,
+            )
+
+    def listen(self, world_size: int) -> list[bytes]:
+        """Listen once for every comm to receive on; the handles for each rank, joined."""
+        handles = [b""] * world_size
+        with _setup_errors():
+            for peer, lane in self.schedule.peers_received:
+                for channel in range(self.settings.channels):
+                    handles[peer] += self.native.listen(peer, lane, channel)
+        return handles
+
+    def connect(self, handles: list[bytes]) -> None:
+        """Connect to every handle received and accept on every listener, all polled together."""
+        size = _native.HANDLE_BYTES
+        for peer in {peer for peer, _ in self.schedule.peers_sent}:
+            lanes = [lane for other, lane in self.schedule.peers_sent if other == peer]
+            comms = [(lane, ch) for lane in lanes for ch in range(self.settings.channels)]
+            if len(handles[peer]) != size * len(comms):
+                raise SetupFailed(
+                    f"rank {peer} sent {len(handles[peer]) // size} handles, {len(comms)} are "
+                    "needed: both sides must have the same channels and lanes"
+                )
+            for index, (lane, channel) in enumerate(comms):
+                handle = handles[peer][index * size : (index + 1) * size]
+                self.native.add_send(peer, lane, channel, handle)
+        with _setup_errors():
+            self.native.establish(self.settings.connect_timeout_s)
+        if self.placement.progress_cpu >= 0:
+            self.native.pin(self.placement.progress_cpu)
+
+    def allocate(self, sizes: dict[BufferId, int], host: Host) -> None:
+        """Allocate and register the buffers that this rank's schedule uses, once for all rows.
+
+        Raises UsageError where the node has not that much memory.
+        """
+        needed = sum(sizes.values())
+        share = host.memory_available_bytes // self.placement.local_ranks
+        if host.memory_available_bytes and needed > share:
+            raise UsageError(
+                f"the buffers of this rank need {format_size(needed)}, available on {host.name} "
+                f"are {format_size(share)} a rank: use a smaller -e or --check-memory"
+            )
+        with _setup_errors():
+            for buffer, size in sizes.items():
+                if size:
+                    self.buffers[buffer] = _native.SlotBuffer(size)
+                    self.native.register_buffer(int(buffer), self.buffers[buffer])
+
+    def setup_rows(self, rank: int) -> list[tuple[int, str, int, int, int, int]]:
+        """(rank, phase, peer, lane, channel, ns) of every set-up call."""
+        rows = []
+        for (
+            direction,
+            peer,
+            lane,
+            channel,
+            listen,
+            establish,
+            register,
+        ) in self.native.setup_times():
+            where = (peer, lane, channel)
+            if direction == "receive":
+                rows.append((rank, "listen", *where, listen))
+                rows.append((rank, "accept", *where, establish))
+            else:
+                rows.append((rank, "connect", *where, establish))
+            rows.append((rank, "regMr", *where, register))
+        return rows
+
+    def close(self) -> None:
+        with _setup_errors():
+            self.native.close()
+
+
+class _setup_errors:  # noqa: N801  # reads as a statement
+    """Turns the native errors of set-up into ours."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, _native.PluginError | _native.ConnectTimeout):
+            raise SetupFailed(str(error)) from None
+        if isinstance(error, _native.Interrupt):
+            raise interrupted_by(_native.stop_signal()) from None
+        if isinstance(error, MemoryError):
+            raise SetupFailed("the system refused the memory for the buffers") from None
+
+
+def patterned_sizes(pattern: Pattern, rank: int, world: int, size: int) -> dict[BufferId, int]:
+    """Bytes that one slot of each buffer uses on `rank` at this size."""
+    layout = pattern.layout(rank, world, size)
+    return {buffer: table.total_bytes for buffer, table in layout.items() if table.blocks}

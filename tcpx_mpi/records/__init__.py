@@ -1,0 +1,61 @@
+"""The record of a run: its form in memory, its HDF5 file, the ranks' journals, and reading back.
+
+The only package that knows h5py, which is imported when a file is opened and not before: ranks
+other than 0 write nothing but a journal, and never load it.
+"""
+
+from tcpx_mpi.records.environment import filter_environment
+from tcpx_mpi.records.journal import Journal, JournalContent, journal_path, read_journal
+from tcpx_mpi.records.merge import merge
+from tcpx_mpi.records.model import (
+    PHASES,
+    Fault,
+    PartialRow,
+    Plan,
+    RankInfo,
+    RankRow,
+    Row,
+    RowFacts,
+    Run,
+    RunHeader,
+    SetupTimes,
+    join_row,
+    missing_rows,
+)
+from tcpx_mpi.records.names import (
+    create_exclusively,
+    default_run_name,
+    free_name,
+    require_writable,
+)
+from tcpx_mpi.records.reader import read_run
+from tcpx_mpi.records.writer import RunWriter, utc_now
+
+__all__ = [
+    "PHASES",
+    "Fault",
+    "Journal",
+    "JournalContent",
+    "PartialRow",
+    "Plan",
+    "RankInfo",
+    "RankRow",
+    "Row",
+    "RowFacts",
+    "Run",
+    "RunHeader",
+    "RunWriter",
+    "SetupTimes",
+    "create_exclusively",
+    "default_run_name",
+    "filter_environment",
+    "free_name",
+    "join_row",
+    "journal_path",
+    "merge",
+    "missing_rows",
+    "read_journal",
+    "read_run",
+    "require_writable",
+    "utc_now",
+]

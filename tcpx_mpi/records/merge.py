@@ -1,0 +1,106 @@
+"""Joins the journals that a crash left on the nodes into one HDF5 file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.records.journal import JournalContent, read_journal
+from tcpx_mpi.records.model import (
+    PartialRow,
+    Row,
+    Run,
+    RunHeader,
+    SetupTimes,
+    join_row,
+    missing_rows,
+)
+from tcpx_mpi.records.reader import read_run
+from tcpx_mpi.records.writer import RunWriter, utc_now
+
+
+def merge(out: str, journals: Sequence[str], run_file: str | None = None) -> str:
+    """Write what `run_file` and the journals hold together to a new file; return its name.
+
+    A row that every rank finished becomes a row. Of any other the samples are kept as a partial
+    row that names the ranks without a whole part. Raises UsageError for journals of different
+    runs or twice of one rank, and if neither the run's file nor a journal knows the header.
+    """
+    contents = [read_journal(path) for path in journals]
+    run = read_run(run_file) if run_file is not None else None
+    header = _header(contents, run)
+    by_rank = {content.rank: content for content in contents}
+    _refuse_strangers(contents, header)
+
+    rows = list(run.rows) if run is not None else []
+    whole, partial = _join(by_rank, header.world, {row.index for row in rows})
+    rows = sorted(rows + whole, key=lambda row: row.index)
+    header.notes = [*header.notes, f"merged from {len(contents)} journals, {utc_now()}"]
+
+    writer = RunWriter(out)
+    writer.write_header(header)
+    writer.write_setup(run.setup if run is not None else SetupTimes.joined([]))
+    for row in rows:
+        writer.append_row(row)
+    for part in partial:
+        writer.append_partial(part)
+    if run is not None and run.fault is not None:
+        writer.write_fault(run.fault)
+        writer.close()
+    elif missing_rows(header.plan, rows):
+        writer.close()
+    else:
+        writer.finish()
+    return writer.path
+
+
+def _header(contents: Sequence[JournalContent], run: Run | None) -> RunHeader:
+    if run is not None:
+        return run.header
+    for content in contents:
+        if content.header is not None:
+            return content.header
+    raise UsageError(
+        "merge: the header of the run is not known: give the run's file, or rank 0's journal"
+    )
+
+
+def _refuse_strangers(contents: Sequence[JournalContent], header: RunHeader) -> None:
+    seen: dict[int, str] = {}
+    for content in contents:
+        name = os.path.basename(content.path)
+        if content.run_id != header.run_id:
+            raise UsageError(f"merge: {name} is of run {content.run_id}, not {header.run_id}")
+        if not 0 <= content.rank < header.world:
+            raise UsageError(f"merge: {name} is of rank {content.rank} of {header.world}")
+        if content.rank in seen:
+            raise UsageError(f"merge: {name} and {seen[content.rank]} are of the same rank")
+        seen[content.rank] = name
+
+
+def _join(
+    by_rank: Mapping[int, JournalContent], world: int, present: set[int]
+) -> tuple[list[Row], list[PartialRow]]:
+    """The rows that all ranks finished, and the others; rows in `present` are left out."""
+    whole, partial = [], []
+    found = {index for content in by_rank.values() for index in content.rows}
+    for index in sorted(found - present):
+        held = {rank: c.rows[index] for rank, c in sorted(by_rank.items()) if index in c.rows}
+        parts = [row.part for row in held.values() if row.part is not None]
+        facts = next((row.facts for row in held.values() if row.facts is not None), None)
+        if facts is not None and len(parts) == world:
+            whole.append(join_row(facts, parts, utc_now()))
+            continue
+        partial.append(
+            PartialRow(
+                index=index,
+                size_bytes=next(iter(held.values())).size_bytes,
+                missing_ranks=tuple(
+                    rank for rank in range(world) if rank not in held or held[rank].part is None
+                ),
+                samples={rank: row.samples for rank, row in held.items()},
+                warmup={rank: row.warmup for rank, row in held.items()},
+            )
+        )
+    return whole, partial

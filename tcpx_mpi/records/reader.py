@@ -1,0 +1,164 @@
+"""Reads the HDF5 file of a run, whole or not."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from tcpx_mpi.errors import PartialResult, UsageError
+from tcpx_mpi.records.model import (
+    Fault,
+    PartialRow,
+    Plan,
+    RankInfo,
+    Row,
+    Run,
+    RunHeader,
+    SetupTimes,
+)
+from tcpx_mpi.records.schema import (
+    FAULT_COLUMNS,
+    HEADER_ATTRIBUTES,
+    PAIR_COLUMNS,
+    PER_RANK_COLUMNS,
+    PLAN_ATTRIBUTES,
+    RANK_INFO_COLUMNS,
+    ROW_ATTRIBUTES,
+    SCHEMA,
+    SCHEMA_VERSION,
+    SETTING_COLUMNS,
+    plain,
+    read_samples,
+    read_table,
+    read_texts,
+)
+
+
+def read_run(path: str) -> Run:
+    """The run in a file; what an unfinished one lacks is in `Run.missing`.
+
+    Raises UsageError for a file that is missing, truncated, foreign, damaged or of a newer
+    schema, and PartialResult for one whose writer was killed before it wrote a header.
+    """
+    import h5py
+
+    if not os.path.isfile(path):
+        raise UsageError(f"{path}: no such file; give the HDF5 file of a run")
+    if os.path.getsize(path) == 0:
+        raise UsageError(f"{path} is empty: its writer was killed before it wrote anything")
+    try:
+        if not h5py.is_hdf5(path):
+            raise UsageError(f"{path} is no HDF5 file; give the HDF5 file of a run")
+        file = h5py.File(path, "r")
+    except BlockingIOError as error:
+        raise UsageError(f"{path} is being written by a run; wait until it has ended") from error
+    except PermissionError as error:
+        raise UsageError(f"{path} cannot be read: permission denied") from error
+    except OSError as error:
+        raise UsageError(f"{path} is truncated or damaged: {_one_line(error)}") from error
+    with file:
+        _refuse_foreign(file, path)
+        try:
+            return _read(file, path)
+        except (KeyError, ValueError, TypeError, OSError, RuntimeError) as error:
+            raise UsageError(f"{path} is damaged: {_one_line(error)}") from error
+
+
+def _refuse_foreign(file: Any, path: str) -> None:
+    schema, version = file.attrs.get("schema"), plain(file.attrs.get("schema_version"))
+    if schema != SCHEMA:
+        raise UsageError(f"{path} is an HDF5 file of another program; give the file of a run")
+    if version != SCHEMA_VERSION:
+        raise UsageError(
+            f"{path} has schema version {version}, this tcpx-mpi reads {SCHEMA_VERSION}; "
+            "read it with the version that wrote it, or a newer one"
+        )
+    # The last thing that write_header makes.
+    if "rows" not in file:
+        raise PartialResult(f"{path} has no header: the run was killed before its first row")
+
+
+def _read(file: Any, path: str) -> Run:
+    setup = file["setup"][()] if "setup" in file else SetupTimes.joined([]).table
+    return Run(
+        path=path,
+        header=_read_header(file),
+        setup=SetupTimes(setup),
+        rows=sorted(
+            (_read_row(group) for group in file["rows"].values() if group.attrs.get("whole")),
+            key=lambda row: row.index,
+        ),
+        complete=bool(file.attrs["complete"]),
+        end_time=str(file.attrs.get("end_time", "")),
+        fault=_read_fault(file["fault"]) if "fault" in file else None,
+        partial=[_read_partial(group) for group in file.get("partial", {}).values()],
+    )
+
+
+def _read_header(file: Any) -> RunHeader:
+    plan = file["plan"]
+    values = {name: plain(file.attrs[name]) for name in HEADER_ATTRIBUTES}
+    for name in ("versions", "environment", "facts"):
+        values[name] = {
+            item["name"]: item["value"] for item in read_table(file, name, PAIR_COLUMNS)
+        }
+    return RunHeader(
+        **values,
+        command=read_texts(file, "command"),
+        notes=read_texts(file, "notes"),
+        plan=Plan(
+            **{name: plain(plan.attrs[name]) for name in PLAN_ATTRIBUTES},
+            sizes=tuple(plan["sizes"][()].tolist()),
+            slots=tuple(plan["slots"][()].tolist()),
+        ),
+        settings=[
+            (item["name"], item["value"], item["source"])
+            for item in read_table(file, "settings", SETTING_COLUMNS)
+        ],
+        ranks=[RankInfo(**item) for item in read_table(file, "ranks", RANK_INFO_COLUMNS)],
+    )
+
+
+def _read_row(group: Any) -> Row:
+    table = group["ranks"][()]
+    columns = {
+        name: table[name].astype(np.bool_ if kind is bool else np.int64)
+        for name, kind in PER_RANK_COLUMNS
+    }
+    return Row(
+        **{name: plain(group.attrs[name]) for name in ROW_ATTRIBUTES},
+        **columns,
+        samples=read_samples(group, "samples"),
+        warmup=read_samples(group, "warmup"),
+        batches=group["batches"][()],
+        batch_start=group["batch_start"][()],
+        late=group["late"][()].astype(np.bool_),
+        faults=read_texts(group, "faults"),
+    )
+
+
+def _read_fault(group: Any) -> Fault:
+    return Fault(
+        kind=str(group.attrs["kind"]),
+        exit_code=int(group.attrs["exit_code"]),
+        texts={item["rank"]: item["text"] for item in read_table(group, "texts", FAULT_COLUMNS)},
+        missing_ranks=tuple(group["missing_ranks"][()].tolist()),
+        time=str(group.attrs["time"]),
+    )
+
+
+def _read_partial(group: Any) -> PartialRow:
+    ranks = {int(name.removeprefix("rank_")): name for name in group if name.startswith("rank_")}
+    return PartialRow(
+        index=int(group.attrs["index"]),
+        size_bytes=int(group.attrs["size_bytes"]),
+        missing_ranks=tuple(group["missing_ranks"][()].tolist()),
+        samples={rank: read_samples(group[name], "samples") for rank, name in ranks.items()},
+        warmup={rank: read_samples(group[name], "warmup") for rank, name in ranks.items()},
+    )
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

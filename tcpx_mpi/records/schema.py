@@ -1,0 +1,103 @@
+"""The names and types of the HDF5 file, shared by its writer and its reader.
+
+History: version 1, the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcpx_mpi.records.model import RANK_COLUMNS, RANK_FLAGS, Plan, RankInfo, RowFacts, RunHeader
+
+SCHEMA = "tcpx-mpi run"
+SCHEMA_VERSION = 1
+
+#: Parts of a header that have a place of their own; the rest are attributes of the root.
+HEADER_TABLES = ("settings", "versions", "environment", "facts", "ranks", "command", "notes")
+HEADER_ATTRIBUTES = tuple(
+    item.name for item in fields(RunHeader) if item.name not in (*HEADER_TABLES, "plan")
+)
+PLAN_LISTS = ("sizes", "slots")
+PLAN_ATTRIBUTES = tuple(item.name for item in fields(Plan) if item.name not in PLAN_LISTS)
+ROW_ATTRIBUTES = (*(item.name for item in fields(RowFacts)), "chunks", "finished_time")
+
+#: A column is its name and its type: int, bool or str.
+Columns = Sequence[tuple[str, type]]
+RANK_INFO_COLUMNS: Columns = tuple(
+    (item.name, int if item.type == "int" else str) for item in fields(RankInfo)
+)
+SETTING_COLUMNS: Columns = (("name", str), ("value", str), ("source", str))
+PAIR_COLUMNS: Columns = (("name", str), ("value", str))
+FAULT_COLUMNS: Columns = (("rank", int), ("text", str))
+PER_RANK_COLUMNS: Columns = tuple(
+    (name, bool if name in RANK_FLAGS else int) for name in RANK_COLUMNS
+)
+
+
+def row_name(index: int) -> str:
+    """The group of a row; sorting by name sorts by index."""
+    return f"row_{index:06d}"
+
+
+def clean_text(text: str) -> str:
+    """Text that HDF5 can hold: no NUL, and bytes that were never UTF-8 as escapes."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
+
+
+def write_texts(group: Any, name: str, texts: Iterable[str]) -> None:
+    """A list of texts as a dataset; an attribute could not hold a long one."""
+    import h5py
+
+    cleaned = [clean_text(text) for text in texts]
+    group.create_dataset(name, data=np.array(cleaned, dtype=object), dtype=h5py.string_dtype())
+
+
+def read_texts(group: Any, name: str) -> list[str]:
+    return [_decoded(text) for text in group[name][()].tolist()]
+
+
+def write_table(group: Any, name: str, columns: Columns, rows: Iterable[Sequence[Any]]) -> None:
+    """A table with named columns as one compound dataset."""
+    import h5py
+
+    types = {int: np.dtype("<i8"), bool: np.dtype(np.bool_), str: h5py.string_dtype()}
+    cleaned = [
+        tuple(clean_text(value) if isinstance(value, str) else value for value in row)
+        for row in rows
+    ]
+    dtype = [(column, types[kind]) for column, kind in columns]
+    group.create_dataset(name, data=np.array(cleaned, dtype=dtype))
+
+
+def read_table(group: Any, name: str, columns: Columns) -> list[dict[str, Any]]:
+    """The rows of a table by name of column; raises KeyError if a column is not there."""
+    table = group[name][()]
+    lists = [[_decoded(value) for value in table[column].tolist()] for column, _ in columns]
+    names = [column for column, _ in columns]
+    return [dict(zip(names, values, strict=True)) for values in zip(*lists, strict=True)]
+
+
+def write_samples(group: Any, name: str, samples: dict[str, NDArray[np.int64]]) -> None:
+    """A group with one dataset a phase, in nanoseconds."""
+    inner = group.create_group(name)
+    inner.attrs["unit"] = "ns"
+    for phase, values in samples.items():
+        inner.create_dataset(phase, data=values.astype("<i8", copy=False))
+
+
+def read_samples(group: Any, name: str) -> dict[str, NDArray[np.int64]]:
+    return {phase: dataset[()] for phase, dataset in group[name].items()}
+
+
+def plain(value: Any) -> Any:
+    """An attribute's value as Python's own type instead of numpy's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _decoded(value: Any) -> Any:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

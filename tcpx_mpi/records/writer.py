@@ -1,0 +1,182 @@
+"""Writes the one HDF5 file of a run: complete and flushed after each row."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tcpx_mpi.errors import OutputFailed, UsageError
+from tcpx_mpi.records.model import Fault, PartialRow, Row, RunHeader, SetupTimes
+from tcpx_mpi.records.names import candidate_names, require_writable
+from tcpx_mpi.records.schema import (
+    FAULT_COLUMNS,
+    HEADER_ATTRIBUTES,
+    PAIR_COLUMNS,
+    PER_RANK_COLUMNS,
+    PLAN_ATTRIBUTES,
+    PLAN_LISTS,
+    RANK_INFO_COLUMNS,
+    ROW_ATTRIBUTES,
+    SCHEMA,
+    SCHEMA_VERSION,
+    SETTING_COLUMNS,
+    clean_text,
+    row_name,
+    write_samples,
+    write_table,
+    write_texts,
+)
+
+
+def utc_now() -> str:
+    """The time of day for a record, ISO 8601 in UTC."""
+    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+
+
+class RunWriter:
+    """The HDF5 file of a run while it is written, by rank 0 only.
+
+    Every method leaves a flushed file behind, so that a killed writer loses nothing that a
+    method has returned from. After an OutputFailed the file is closed and later calls fail too.
+    """
+
+    def __init__(self, path: str) -> None:
+        """Create `path`, or the first free name beside it; see `path` for which.
+
+        Raises UsageError, with nothing created, where no file can be made.
+        """
+        import h5py
+
+        require_writable(path, "--hdf5")
+        for name in candidate_names(path):
+            try:
+                # The default format: the "latest" one cannot be opened after a kill.
+                self._file: Any = h5py.File(name, "x")
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise UsageError(f"--hdf5: cannot create {name}: {_one_line(error)}") from error
+            self.path = name
+            break
+        with self._step("mark"):
+            self._file.attrs["schema"] = SCHEMA
+            self._file.attrs["schema_version"] = SCHEMA_VERSION
+            self._file.attrs["complete"] = False
+
+    def write_header(self, header: RunHeader) -> None:
+        """The run's circumstances; before any row."""
+        with self._step("write the header"):
+            root = self._file
+            for name in HEADER_ATTRIBUTES:
+                _set_attribute(root, name, getattr(header, name))
+            plan = root.create_group("plan")
+            for name in PLAN_ATTRIBUTES:
+                _set_attribute(plan, name, getattr(header.plan, name))
+            for name in PLAN_LISTS:
+                plan.create_dataset(name, data=list(getattr(header.plan, name)), dtype="<i8")
+            write_texts(root, "command", header.command)
+            write_texts(root, "notes", header.notes)
+            write_table(root, "settings", SETTING_COLUMNS, header.settings)
+            for name in ("versions", "environment", "facts"):
+                write_table(root, name, PAIR_COLUMNS, getattr(header, name).items())
+            write_table(
+                root,
+                "ranks",
+                RANK_INFO_COLUMNS,
+                [[getattr(info, name) for name, _ in RANK_INFO_COLUMNS] for info in header.ranks],
+            )
+            root.create_group("rows")
+
+    def write_setup(self, setup: SetupTimes) -> None:
+        """The times of listen, connect, accept and regMr on every rank."""
+        with self._step("write the set-up times"):
+            self._file.create_dataset("setup", data=setup.table)
+
+    def append_row(self, row: Row) -> None:
+        """One row with all its samples; on disk when this returns."""
+        with self._step(f"write row {row.index}"):
+            group = self._file["rows"].create_group(row_name(row.index))
+            group.attrs["whole"] = False
+            for name in ROW_ATTRIBUTES:
+                _set_attribute(group, name, getattr(row, name))
+            write_samples(group, "samples", row.samples)
+            write_samples(group, "warmup", row.warmup)
+            for name in ("batches", "batch_start", "late"):
+                group.create_dataset(name, data=getattr(row, name))
+            columns = [getattr(row, name).tolist() for name, _ in PER_RANK_COLUMNS]
+            write_table(group, "ranks", PER_RANK_COLUMNS, zip(*columns, strict=True))
+            write_texts(group, "faults", row.faults)
+            # Last: a reader passes over a row whose writer was killed before this.
+            group.attrs["whole"] = True
+
+    def append_partial(self, part: PartialRow) -> None:
+        """What the journals hold of a row that no rank 0 ever joined."""
+        with self._step(f"write a part of row {part.index}"):
+            group = self._file.require_group("partial").create_group(row_name(part.index))
+            group.attrs["index"] = part.index
+            group.attrs["size_bytes"] = part.size_bytes
+            group.create_dataset("missing_ranks", data=list(part.missing_ranks), dtype="<i8")
+            for rank in part.samples:
+                inner = group.create_group(f"rank_{rank:06d}")
+                write_samples(inner, "samples", part.samples[rank])
+                write_samples(inner, "warmup", part.warmup[rank])
+
+    def fail(
+        self,
+        kind: str,
+        exit_code: int,
+        texts: Mapping[int, str],
+        missing_ranks: Sequence[int] = (),
+    ) -> None:
+        """The run ended early: why, in each rank's words (-1: nobody's); closes the file."""
+        self.write_fault(Fault(kind, exit_code, dict(texts), tuple(missing_ranks), utc_now()))
+        self.close()
+
+    def write_fault(self, fault: Fault) -> None:
+        with self._step("write the fault"):
+            group = self._file.create_group("fault")
+            group.attrs["kind"] = clean_text(fault.kind)
+            group.attrs["exit_code"] = fault.exit_code
+            group.attrs["time"] = fault.time
+            write_table(group, "texts", FAULT_COLUMNS, sorted(fault.texts.items()))
+            group.create_dataset("missing_ranks", data=list(fault.missing_ranks), dtype="<i8")
+
+    def finish(self) -> None:
+        """The run is whole: mark it complete and close the file."""
+        with self._step("finish"):
+            self._file.attrs["end_time"] = utc_now()
+            self._file.attrs["complete"] = True
+        self.close()
+
+    def close(self) -> None:
+        """Close the file as it is; nothing happens the second time."""
+        if not self._file:  # h5py: a closed file is false
+            return
+        try:
+            self._file.close()
+        except (OSError, RuntimeError) as error:
+            raise OutputFailed(f"{self.path}: cannot close: {_one_line(error)}") from error
+
+    @contextlib.contextmanager
+    def _step(self, what: str) -> Iterator[None]:
+        """Run one step and flush; turn what HDF5 raises into one line and give the file up."""
+        if not self._file:
+            raise OutputFailed(f"{self.path}: cannot {what}: the file was closed before")
+        try:
+            yield
+            self._file.flush()
+        except (OSError, RuntimeError, ValueError, KeyError) as error:
+            # ValueError and KeyError: h5py reports some failed writes of metadata so.
+            with contextlib.suppress(OSError, RuntimeError):
+                self._file.close()
+            raise OutputFailed(f"{self.path}: cannot {what}: {_one_line(error)}") from error
+
+
+def _set_attribute(group: Any, name: str, value: str | int | float) -> None:
+    group.attrs[name] = clean_text(value) if isinstance(value, str) else value
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__

@@ -1,0 +1,152 @@
+"""The lines below the table: nccl-tests' two figures, then what a reader must know of the rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tcpx_mpi.records import Fault, RunHeader
+from tcpx_mpi.report.preamble import rank_name
+from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth, slowest_rank
+from tcpx_mpi.units import format_size
+
+#: NCCL_TESTS_MIN_BW passes at this part of its value, as in nccl-tests.
+_MIN_BW_TOLERANCE = 0.9
+
+
+def footer_lines(
+    header: RunHeader,
+    summaries: Sequence[RowSummary],
+    *,
+    fault: Fault | None = None,
+    missing: Sequence[str] = (),
+    files: Sequence[str] = (),
+) -> list[str]:
+    """The comment lines that conclude a table; `files` are the names of results as written."""
+    wrong = sum(summary.wrong_found for summary in summaries)
+    bandwidth = mean_bus_bandwidth(summaries)
+    passed = passes_minimum_bandwidth(header, bandwidth)
+    gate = "" if passed is None else "OK" if passed else "FAILED"
+    lines = [
+        f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
+        f"# Avg bus bandwidth    : {_figure(bandwidth)} {gate}",
+        "#",
+    ]
+    lines += [_line("Wrong bytes", text) for summary in summaries for text in summary.faults]
+    lines += _check_lines(summaries)
+    lines += _slowest_lines(header, summaries)
+    lines += _network_lines(summaries)
+    lines += _late_lines(summaries)
+    if fault is not None:
+        lines.append(_line("Ended early", f"{fault.kind} (exit code {fault.exit_code})"))
+    lines += [_line("Missing", text) for text in missing]
+    lines += [_line("Written", name) for name in files]
+    return [*lines, "#", f"# Collective test concluded: {header.pattern}", "#"]
+
+
+def minimum_bandwidth(header: RunHeader) -> float | None:
+    """NCCL_TESTS_MIN_BW of the run in GB/s; NaN for text that is no number, None if unset."""
+    text = header.environment.get("NCCL_TESTS_MIN_BW")
+    if text is None:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def passes_minimum_bandwidth(header: RunHeader, bandwidth: float) -> bool | None:
+    """Whether the run reaches its NCCL_TESTS_MIN_BW, or None if it has none.
+
+    Fails closed: an unknown bandwidth, or an unreadable limit, does not pass.
+    """
+    limit = minimum_bandwidth(header)
+    if limit is None:
+        return None
+    return bandwidth >= _MIN_BW_TOLERANCE * limit
+
+
+def _check_lines(summaries: Sequence[RowSummary]) -> list[str]:
+    lines = []
+    unchecked = [s for s in summaries if s.size_bytes > 0 and not s.checked]
+    if unchecked:
+        sizes = ", ".join(dict.fromkeys(format_size(s.size_bytes) for s in unchecked))
+        text = (
+            f"bandwidth of unchecked bytes in {len(unchecked)} of {len(summaries)} rows ({sizes})"
+        )
+        lines.append(_line("WARNING", f"{text}: it proves nothing; use -c 1"))
+    received = sum(summary.payload_received for summary in summaries)
+    checked = sum(summary.payload_received_checked for summary in summaries)
+    measured = sum(summary.measured_ns for summary in summaries)
+    overhead = sum(summary.overhead_ns for summary in summaries)
+    if received > 0:
+        cost = f"{overhead / measured:.2f} x the measured time" if measured > 0 else "unknown"
+        lines.append(
+            _line(
+                "Checked", f"{_percent(checked, received)} of the timed bytes, at a cost of {cost}"
+            )
+        )
+    return lines
+
+
+def _slowest_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
+    slowest = slowest_rank(summaries)
+    if slowest is None:
+        return []
+    text = (
+        f"{rank_name(header, slowest.rank)} in {slowest.rows} of {slowest.of_rows} rows, at most "
+        f"{_figure(slowest.ratio, 3)} x the median rank (at {format_size(slowest.size_bytes)})"
+    )
+    return [_line("Slowest rank", text)]
+
+
+def _network_lines(summaries: Sequence[RowSummary]) -> list[str]:
+    """Bytes by TCP_INFO against the payload, over the rows in which every rank could read it."""
+    known = [s for s in summaries if s.net_sent is not None and s.net_received is not None]
+    payload = sum(summary.payload_sent for summary in known)
+    payload_received = sum(summary.payload_received for summary in known)
+    if payload == 0:
+        return [_line("Network bytes", "n/a: TCP_INFO of the plugin's sockets was not read")]
+    sent = sum(summary.net_sent or 0 for summary in known)
+    received = sum(summary.net_received or 0 for summary in known)
+    text = (
+        f"{_percent(sent, payload)} of the payload sent, "
+        f"{_percent(received, payload_received)} received (TCP_INFO)"
+    )
+    counts = [summary.tcp_retransmits for summary in known]
+    if None not in counts:
+        text += f", {sum(count or 0 for count in counts)} retransmits"
+    lines = [_line("Network bytes", text)]
+    if sent < payload or received < payload:
+        lines.append(
+            _line(
+                "WARNING", "fewer bytes crossed the network than were sent: a short cut was taken"
+            )
+        )
+    return lines
+
+
+def _late_lines(summaries: Sequence[RowSummary]) -> list[str]:
+    late = sum(summary.late_starts for summary in summaries)
+    starts = sum(summary.starts for summary in summaries)
+    if late == 0:
+        return []
+    return [_line("Late starts", f"{late} of {starts} agreed starts were missed")]
+
+
+def _line(title: str, text: str) -> str:
+    return f"# {title:<20} : {text}"
+
+
+def _figure(value: float, digits: int = 6) -> str:
+    return f"{value:.{digits}g}" if math.isfinite(value) else "n/a"
+
+
+def _percent(part: int, whole: int) -> str:
+    """A percentage that says 100 only of the whole."""
+    if whole <= 0:
+        return "n/a"
+    percent = 100 * part / whole
+    if part < whole:
+        percent = min(percent, 99.99)
+    return f"{percent:.4g} %"

@@ -1,0 +1,227 @@
+"""The JSON of a run (`-J`): a superset of the keys of nccl-tests' version 3.
+
+Values are real numbers, booleans and null; what is unknown is null, never 0 or "nan".
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from tcpx_mpi.errors import OutputFailed
+from tcpx_mpi.records import Row, Run, RunHeader, create_exclusively
+from tcpx_mpi.report.footer import passes_minimum_bandwidth
+from tcpx_mpi.report.preamble import pci_address, step
+from tcpx_mpi.report.table import summarise_row
+from tcpx_mpi.stats import Distribution, RowSummary, mean_bus_bandwidth
+
+JSON_VERSION = 3
+
+
+def to_json(run: Run, files: Sequence[str] = ()) -> dict[str, Any]:
+    """The document of a run, whole or not; `files` are the names of its other results."""
+    header = run.header
+    summaries = [summarise_row(header, row) for row in run.rows]
+    wrong = sum(summary.wrong_found for summary in summaries)
+    bandwidth = mean_bus_bandwidth(summaries)
+    document = {
+        "version": JSON_VERSION,
+        "start_time": header.start_time,
+        "args": header.command,
+        "env": [f"{name}={value}" for name, value in header.environment.items()],
+        "nccl_version": header.versions.get("NCCL"),
+        "config": _config(header),
+        "results": [
+            _result(header, row, summary) for row, summary in zip(run.rows, summaries, strict=True)
+        ],
+        "out_of_bounds": {"count": wrong, "okay": wrong == 0},
+        "average_bus_bandwidth": {
+            "bandwidth": bandwidth,
+            "okay": passes_minimum_bandwidth(header, bandwidth),
+        },
+        "errors": _errors(run, summaries),
+        "end_time": run.end_time or None,
+        "tcpx_mpi": _ours(run, files),
+    }
+    plain: dict[str, Any] = _without_nan(document)
+    return plain
+
+
+def write_json(path: str, document: dict[str, Any]) -> str:
+    """Write a document to `path` or the first free name beside it; return the name used.
+
+    Raises UsageError where no file can be made, and OutputFailed, leaving no half of a file,
+    where it cannot be filled.
+    """
+    text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=True) + "\n"
+    descriptor, name = create_exclusively(path)
+    try:
+        with os.fdopen(descriptor, "w", encoding="ascii") as file:
+            file.write(text)
+    except OSError as error:
+        os.unlink(name)
+        raise OutputFailed(f"{name}: cannot write: {error.strerror}") from error
+    return name
+
+
+def _config(header: RunHeader) -> dict[str, Any]:
+    plan = header.plan
+    amount, unit = step(plan.sizes)
+    return {
+        "nthreads": 1,
+        "ngpus": 1,
+        "minimum_bytes": min(plan.sizes),
+        "maximum_bytes": max(plan.sizes),
+        "step_bytes": amount if unit == "bytes" else None,
+        "step_factor": amount if unit == "factor" else None,
+        "sizes": list(plan.sizes),
+        "warmup_iters": plan.warmup_iters,
+        "iterations": plan.iters,
+        "aggregated_iterations": plan.agg_iters,
+        "run_cycles": plan.run_cycles,
+        "average": plan.average,
+        "validation": plan.check,
+        "graph": 0,
+        "blocking_collectives": plan.blocking != 0,
+        "per_iter_timing": plan.per_iter_timing,
+        "per_iter_skip": plan.per_iter_skip,
+        "parallel_init": False,
+        "mode": header.mode,
+        "devices": [
+            {
+                "rank": info.rank,
+                "group": 0,
+                "pid": info.pid,
+                "hostname": info.host,
+                "device": info.device,
+                "device_hex": pci_address(info),
+                "device_info": info.device_name,
+                "node": info.node,
+                "nic": info.nic,
+                "nic_pci": info.nic_pci,
+                "nic_speed_mbps": info.nic_speed_mbps if info.nic_speed_mbps > 0 else None,
+                "numa_node": info.numa_node if info.numa_node >= 0 else None,
+                "cpus": info.cpus,
+                "progress_cpu": info.progress_cpu if info.progress_cpu >= 0 else None,
+            }
+            for info in header.ranks
+        ],
+    }
+
+
+def _result(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, Any]:
+    return {
+        "size": summary.size_bytes,
+        "count": summary.count,
+        "type": summary.type_name,
+        "redop": summary.redop,
+        "root": summary.root,
+        "out_of_place": {
+            "time": summary.time_ns / 1e3,
+            "alg_bw": summary.algbw,
+            "bus_bw": summary.busbw,
+            "nwrong": summary.wrong,
+        },
+        "out_of_place_per_iter": _per_iteration(header, summary),
+        "in_place": None,
+        "in_place_per_iter": None,
+        "actual_iterations": row.iterations,
+        "experiment_name": header.pattern,
+        "index": row.index,
+        "cycle": row.cycle,
+        "checked": summary.checked,
+        "t_max_us": summary.t_max_ns / 1e3,
+        "t_max_rank": summary.t_max_rank if summary.t_max_rank >= 0 else None,
+        "time_us_by_rank": [time_ns / 1e3 for time_ns in summary.time_ns_by_rank.tolist()],
+        "mmsg_per_s": summary.mmsg_per_s,
+        "slots": row.slots,
+        "chunk_bytes": row.chunk_bytes,
+        "chunks": row.chunks,
+        "payload_bytes_sent": summary.payload_sent,
+        "payload_bytes_received": summary.payload_received,
+        "net_bytes_sent": summary.net_sent,
+        "net_bytes_received": summary.net_received,
+        "tcp_retransmits": summary.tcp_retransmits,
+        "cpu_s_per_GB": summary.cpu_s_per_gb,
+        "prepare_and_check_s": summary.overhead_ns / 1e9,
+        "late_starts": summary.late_starts,
+        "finished_time": summary.finished_time,
+    }
+
+
+def _per_iteration(header: RunHeader, summary: RowSummary) -> dict[str, Any]:
+    spread: Distribution = summary.per_iteration
+    wanted = header.plan.per_iter_timing
+    return {
+        "skipped_iterations": header.plan.per_iter_skip,
+        "min_us": spread.min / 1e3,
+        "max_us": spread.max / 1e3,
+        "avg_us": spread.mean / 1e3,
+        "p50_us": spread.p50 / 1e3,
+        "p95_us": spread.p95 / 1e3,
+        "p99_us": spread.p99 / 1e3,
+        "p99_9_us": spread.p99_9 / 1e3,
+        "stdev_us": spread.stdev / 1e3,
+        "cv_pct": spread.cv * 100,
+        # Long lists only for those who asked (-I): the HDF5 file has every sample anyway.
+        "times_us": (summary.iteration_max_ns / 1e3).tolist() if wanted else None,
+    }
+
+
+def _errors(run: Run, summaries: Sequence[RowSummary]) -> list[str]:
+    errors = [text for summary in summaries for text in summary.faults]
+    if run.fault is not None:
+        errors += [text for _, text in sorted(run.fault.texts.items())]
+    return errors
+
+
+def _ours(run: Run, files: Sequence[str]) -> dict[str, Any]:
+    header = run.header
+    table = run.setup.table
+    return {
+        "run_id": header.run_id,
+        "pattern": header.pattern,
+        "world": header.world,
+        "complete": run.complete,
+        "missing": run.missing,
+        "fault": dataclasses.asdict(run.fault) if run.fault is not None else None,
+        "plugin": {
+            "path": header.plugin_path,
+            "sha256": header.plugin_sha256,
+            "abi": header.plugin_abi,
+            "name": header.plugin_name,
+        },
+        "memory": header.memory,
+        "last_level_cache_bytes": header.llc_bytes if header.llc_bytes > 0 else None,
+        "settings": [
+            {"name": name, "value": value, "source": source}
+            for name, value, source in header.settings
+        ],
+        "versions": header.versions,
+        "facts": header.facts,
+        "notes": header.notes,
+        "setup": [
+            dict(zip(table.dtype.names or (), (_text(value) for value in item), strict=True))
+            for item in table.tolist()
+        ],
+        "files": list(files),
+    }
+
+
+def _text(value: Any) -> Any:
+    return value.decode("ascii") if isinstance(value, bytes) else value
+
+
+def _without_nan(value: Any) -> Any:
+    """The same with null for every number that is not finite: JSON has no other word for it."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {str(key): _without_nan(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_without_nan(item) for item in value]
+    return value

@@ -1,0 +1,102 @@
+"""The lines above the table: what runs, how it is timed, and where every rank is."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from itertools import groupby, pairwise
+
+from tcpx_mpi.records import Plan, RankInfo, RunHeader
+from tcpx_mpi.units import MIB, format_size
+
+#: The step that nccl-tests prints where there is only one size.
+_DEFAULT_STEP_BYTES = MIB
+_PCI_ADDRESS = re.compile(r"([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(\.[0-7])?")
+
+_MODES = {
+    "back-to-back": "a rank starts an iteration when its own last one is complete",
+    "synchronised": "every iteration starts together on all ranks",
+}
+
+
+def header_lines(header: RunHeader) -> list[str]:
+    """The comment lines from the version to the rank map."""
+    plan = header.plan
+    amount, unit = step(plan.sizes)
+    lines = [
+        f"# tcpx-mpi version {header.versions.get('tcpx-mpi', 'unknown')}",
+        f"# Collective test starting: {header.pattern}",
+        f"# nThread 1 nGpus 1 minBytes {min(plan.sizes)} maxBytes {max(plan.sizes)} "
+        f"step: {amount}({unit}) warmup iters: {plan.warmup_iters} iters: {plan.iters} "
+        f"agg iters: {plan.agg_iters} validation: {plan.check} graph: 0 unalign: 0",
+        "#",
+        f"# Plugin: {header.plugin_path} sha256 {header.plugin_sha256[:12]} "
+        f"ABI v{header.plugin_abi} name {header.plugin_name} memory {header.memory}",
+        f"# Timing: {header.mode}" + (f": {_MODES[header.mode]}" if header.mode in _MODES else ""),
+        f"# Engine: chunk {format_size(plan.chunk_bytes)}, {plan.channels} channels, "
+        f"window send {plan.window_send} receive {plan.window_recv}",
+        f"# Buffers: {_slots(plan)}; last-level cache "
+        + (format_size(header.llc_bytes) if header.llc_bytes > 0 else "unknown"),
+    ]
+    lines += [
+        f"# Setting: {name} = {value} ({source})"
+        for name, value, source in header.settings
+        if source != "default"
+    ]
+    lines += [f"# Note: {note}" for note in header.notes]
+    lines += ["#", "# Using devices"]
+    return lines + [rank_line(info) for info in header.ranks]
+
+
+def rank_line(info: RankInfo) -> str:
+    """A rank's line as nccl-tests prints it; NIC, NUMA node and CPUs follow the device's name."""
+    nic = f"NIC {info.nic or 'unknown'}"
+    if info.nic_speed_mbps > 0:
+        nic += f" {info.nic_speed_mbps} Mb/s"
+    numa = f"NUMA node {info.numa_node}" if info.numa_node >= 0 else "NUMA node unknown"
+    progress = f", progress CPU {info.progress_cpu}" if info.progress_cpu >= 0 else ""
+    return (
+        f"#  Rank {info.rank:2d} Group  0 Pid {info.pid:6d} on {info.host:>10s} "
+        f"device {info.device:2d} [{pci_address(info)}] {info.device_name}, {nic}, {numa}, "
+        f"CPUs {info.cpus or 'unknown'}{progress}"
+    )
+
+
+def rank_name(header: RunHeader, rank: int) -> str:
+    """A rank with its place: `rank 3 on hostA (device 1, NIC eth2)`."""
+    for info in header.ranks:
+        if info.rank == rank:
+            return f"rank {rank} on {info.host} (device {info.device}, NIC {info.nic})"
+    return f"rank {rank}"
+
+
+def pci_address(info: RankInfo) -> str:
+    """The bracket of the rank line: scripts expect a PCI address there, so never a word."""
+    match = _PCI_ADDRESS.fullmatch(info.nic_pci)
+    return match.group(1).lower() if match else "0000:00:00"
+
+
+def step(sizes: Sequence[int]) -> tuple[int, str]:
+    """What would have made these sizes: a step in bytes, a factor, or 0 for a list."""
+    pairs = list(pairwise(sizes))
+    if not pairs:
+        return _DEFAULT_STEP_BYTES, "bytes"
+    first, second = pairs[0]
+    factor = second // first if first > 0 else 0
+    if factor > 1 and all(b == a * factor for a, b in pairs):
+        return factor, "factor"
+    if all(b - a == second - first > 0 for a, b in pairs):
+        return second - first, "bytes"
+    return 0, "list"
+
+
+def _slots(plan: Plan) -> str:
+    """Slots by size, in runs of equal numbers: `64 slots for 1 KiB to 4 KiB, 2 for 1 GiB`."""
+    if len(plan.slots) != len(plan.sizes):
+        return "slots unknown"
+    texts: list[str] = []
+    for count, run in groupby(zip(plan.slots, plan.sizes, strict=True), key=lambda pair: pair[0]):
+        sizes = [format_size(size) for _, size in run]
+        span = sizes[0] if len(sizes) == 1 else f"{sizes[0]} to {sizes[-1]}"
+        texts.append(f"{count}{'' if texts else ' slots'} for {span}")
+    return ", ".join(texts)

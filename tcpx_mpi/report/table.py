@@ -1,0 +1,147 @@
+"""The table in the format of nccl-tests: 13 standard columns first, ours to their right."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from tcpx_mpi.records import Plan, Row, RunHeader
+from tcpx_mpi.stats import RowSummary, summarise
+from tcpx_mpi.units import (
+    fit_number,
+    format_gb_per_s,
+    format_time_us,
+    gbits_per_s,
+)
+
+#: Where nccl-tests has no figure, and where we have none: its scripts know only the first.
+ABSENT = "N/A"
+UNKNOWN = "n/a"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its two lines of title, its width, and a row's text in it."""
+
+    title: str
+    unit: str
+    width: int
+    text: Callable[[RowSummary], str]
+    group: str = ""
+
+
+def summarise_row(header: RunHeader, row: Row) -> RowSummary:
+    """The numbers of a row as this run's options ask for them."""
+    plan = header.plan
+    return summarise(
+        row, plan.average, header.busbw_factor, header.time_divisor, plan.per_iter_skip
+    )
+
+
+def title_lines(header: RunHeader) -> list[str]:
+    """The three heading lines over the rows, all comments."""
+    standard, ours = _standard_columns(), _our_columns(header.plan)
+    columns = [*standard, *ours]
+    groups = f"{'#':<63}out-of-place{'':<23}in-place".ljust(_width(standard))
+    for label, members in groupby(ours, key=lambda column: column.group):
+        groups += "  " + label.center(_width(list(members)))
+    # The trailing blank is nccl-tests' own.
+    return [
+        "#",
+        groups.rstrip() + " " * 10 if not ours else groups,
+        "#" + _joined([column.title for column in columns], columns)[1:] + " ",
+        "#" + _joined([column.unit for column in columns], columns)[1:] + " ",
+    ]
+
+
+def row_line(header: RunHeader, summary: RowSummary) -> str:
+    """One row of the table; splitting it at blanks gives the 13 fields of nccl-tests first."""
+    columns = [*_standard_columns(), *_our_columns(header.plan)]
+    return _joined([column.text(summary) for column in columns], columns)
+
+
+def _joined(texts: Sequence[str], columns: Sequence[Column]) -> str:
+    pairs = zip(texts, columns, strict=True)
+    return "  ".join(text.rjust(column.width) for text, column in pairs)
+
+
+def _width(columns: Sequence[Column]) -> int:
+    return sum(column.width for column in columns) + 2 * (len(columns) - 1)
+
+
+def _standard_columns() -> list[Column]:
+    return [
+        Column("size", "(B)", 12, lambda s: str(s.size_bytes)),
+        Column("count", "(elements)", 12, lambda s: str(s.count)),
+        Column("type", "", 8, lambda s: s.type_name),
+        Column("redop", "", 6, lambda s: s.redop),
+        Column("root", "", 6, lambda s: str(s.root)),
+        Column("time", "(us)", 7, lambda s: format_time_us(s.time_ns, 7, ABSENT)),
+        Column("algbw", "(GB/s)", 6, lambda s: format_gb_per_s(s.algbw, 6, ABSENT)),
+        Column("busbw", "(GB/s)", 6, lambda s: format_gb_per_s(s.busbw, 6, ABSENT)),
+        Column("#wrong", "", 6, lambda s: ABSENT if s.wrong is None else str(s.wrong)),
+        # Nothing runs in place yet.
+        Column("time", "(us)", 7, lambda s: ABSENT),
+        Column("algbw", "(GB/s)", 6, lambda s: ABSENT),
+        Column("busbw", "(GB/s)", 6, lambda s: ABSENT),
+        Column("#wrong", "", 6, lambda s: ABSENT),
+    ]
+
+
+def _our_columns(plan: Plan) -> list[Column]:
+    columns = [
+        _time_column("t_max", lambda s: s.t_max_ns, "slowest rank"),
+        Column(
+            "@rank",
+            "",
+            6,
+            lambda s: f"@{s.t_max_rank}" if s.t_max_rank >= 0 else UNKNOWN,
+            "slowest rank",
+        ),
+        _time_column("p50", lambda s: s.per_iteration.p50, "maximum of an iteration"),
+        _time_column("p95", lambda s: s.per_iteration.p95, "maximum of an iteration"),
+        _time_column("p99", lambda s: s.per_iteration.p99, "maximum of an iteration"),
+    ]
+    if plan.agg_iters > 1:
+        columns.append(_number_column("Mmsg/s", "", lambda s: s.mmsg_per_s))
+    if plan.report_gbits:
+        columns += [
+            _number_column("algbw", "(Gb/s)", lambda s: gbits_per_s(s.algbw)),
+            _number_column("busbw", "(Gb/s)", lambda s: gbits_per_s(s.busbw)),
+        ]
+    if plan.per_iter_timing:
+        columns += [
+            _time_column("i_min", lambda s: s.per_iteration.min),
+            _time_column("i_max", lambda s: s.per_iteration.max),
+            _time_column("i_avg", lambda s: s.per_iteration.mean),
+            _time_column("i_stdev", lambda s: s.per_iteration.stdev),
+            _number_column("i_cv%", "(%)", lambda s: 100 * s.per_iteration.cv),
+        ]
+    if plan.report_cputime:
+        columns += [
+            _time_column("cputime", lambda s: _cpu_ns_a_copy(s)),
+            Column("cpu_s_per_GB", "(s/GB)", 12, lambda s: _significant(s.cpu_s_per_gb)),
+        ]
+    if plan.report_timestamps:
+        columns.append(Column("timestamp", "(UTC)", 24, lambda s: s.finished_time or UNKNOWN))
+    return columns
+
+
+def _time_column(title: str, time_ns: Callable[[RowSummary], float], group: str = "") -> Column:
+    return Column(title, "(us)", 9, lambda s: format_time_us(time_ns(s), 9, UNKNOWN), group)
+
+
+def _number_column(title: str, unit: str, number: Callable[[RowSummary], float]) -> Column:
+    return Column(title, unit, 8, lambda s: fit_number(number(s), 8, UNKNOWN))
+
+
+def _cpu_ns_a_copy(summary: RowSummary) -> float:
+    """CPU time of one rank for one copy of the pattern, averaged over ranks."""
+    copies = summary.iterations * summary.agg * summary.time_ns_by_rank.size
+    return summary.cpu_ns / copies if copies > 0 else math.nan
+
+
+def _significant(value: float) -> str:
+    return f"{value:.4g}" if math.isfinite(value) else UNKNOWN

@@ -1,0 +1,68 @@
+"""The shape of a row: how many slots, how they lie in memory, how iterations form batches. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+#: Bytes behind every slot that nobody may write; they are judged with the payload.
+GUARD_BYTES = 64
+_CACHE_LINE = 64
+_PAGE = 4096
+#: No row needs more slots: poisoning them takes longer than any batch of such small messages.
+_MOST_SLOTS = 1 << 20
+
+
+@dataclass(frozen=True)
+class SlotShape:
+    """One buffer's slots: slot k is at k * stride_bytes and uses `used_bytes`."""
+
+    used_bytes: int
+    stride_bytes: int
+
+
+@dataclass(frozen=True)
+class RowPlan:
+    """A row's slots and batches, equal on all ranks.
+
+    `slots` are poisoned before a batch; a batch runs at most that many iterations, so that every
+    timed byte has a place of its own until it is checked.
+    """
+
+    slots: int
+    batch: int
+    batches: tuple[int, ...]
+    warmup_batches: tuple[int, ...]
+
+
+def slot_shape(used_bytes: int) -> SlotShape:
+    """Slots on page borders where messages are that large, else on cache lines."""
+    align = _PAGE if used_bytes >= _PAGE else _CACHE_LINE
+    stride = -(-(used_bytes + GUARD_BYTES) // align) * align
+    return SlotShape(used_bytes, stride)
+
+
+def slots_for(
+    slot_bytes: int, iterations: int, memory_bytes: int, llc_bytes: int, local_ranks: int
+) -> int:
+    """How many slots a row has, from the largest slot (send + receive) of any rank.
+
+    At least 2; else as many as iterations, and more where that is needed to be beyond the
+    last-level cache (twice its size over the ranks of a node), within `memory_bytes` a rank.
+    """
+    beyond_cache = -(-2 * llc_bytes // (slot_bytes * local_ranks))
+    wanted = min(max(iterations, beyond_cache), max(iterations, _MOST_SLOTS))
+    return max(2, min(wanted, memory_bytes // slot_bytes))
+
+
+def plan_row(slots: int, iterations: int, warmups: int) -> RowPlan:
+    """Cut iterations into batches of at most `slots`."""
+    return RowPlan(
+        slots,
+        min(slots, max(iterations, warmups, 1)),
+        *(_cut(total, slots) for total in (iterations, warmups)),
+    )
+
+
+def _cut(total: int, most: int) -> tuple[int, ...]:
+    full, rest = divmod(total, most)
+    return (most,) * full + ((rest,) if rest else ())

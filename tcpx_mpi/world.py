@@ -1,0 +1,291 @@
+"""MPI as a service: exchange, agree, start together, call the roll. The only user of mpi4py.
+
+Every collective is non-blocking and polled with a deadline, so that a rank that hangs is named
+instead of hanging all. MPI runs between batches, never inside one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import pickle
+import time
+from collections.abc import Callable, Iterator, MutableMapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from tcpx_mpi.errors import ExitCode, Interrupted, LostRank, TcpxError
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+#: Open MPI's own start-up is 1 s faster without its search for fabrics that this tool never uses.
+#: Set only where the user has set nothing.
+OPEN_MPI_DEFAULTS = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,sm,self"}
+
+#: How long the ranks that are alive may take to answer a roll call.
+ROLL_CALL_S = 3.0
+#: How long a rank waits to be dismissed after a roll call before it leaves on its own.
+DISMISSAL_S = 5.0
+
+_ALARM_TAG = 1
+_DISMISSAL_TAG = 2
+_SPINS_BEFORE_SLEEP = 20_000
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a rank says at a roll call: its exit code, one line, and a report of any length."""
+
+    rank: int
+    exit_code: int
+    text: str
+    report: tuple[str, ...] = ()
+
+
+class Alarm(Exception):
+    """Another rank has called the roll while this one waited for it."""
+
+
+class AgreedError(TcpxError):
+    """An error of at least one rank that all ranks know of; `rank` is the lowest that had it."""
+
+    def __init__(self, text: str, exit_code: ExitCode, rank: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+        self.rank = rank
+
+
+class World:
+    """All ranks of a run. `stop_signal` tells which signal has asked this process to stop, or 0."""
+
+    def __init__(self, comm: MPI.Intracomm, stop_signal: Callable[[], int]) -> None:
+        self._comm = comm
+        # The roll call must not be mixed up with a collective that hangs.
+        self._alarms = comm.Dup()
+        self._stop_signal = stop_signal
+        self.rank: int = comm.Get_rank()
+        self.size: int = comm.Get_size()
+
+    # --- Collectives: every rank calls these, in the same order ------------------------------
+
+    def allgather(self, value: object, what: str, patience_s: float) -> list[Any]:
+        """Collective: every rank's value, by rank. `what` names the step in an error."""
+        blob = np.frombuffer(pickle.dumps(value, protocol=5), dtype=np.uint8)
+        sizes = np.zeros(self.size, dtype=np.int64)
+        mine = np.array([blob.size], dtype=np.int64)
+        self._finish(self._comm.Iallgather(mine, sizes), what, patience_s)
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        everything = np.empty(int(offsets[-1]), dtype=np.uint8)
+        spec: Any = [everything, (sizes.tolist(), offsets[:-1].tolist()), self._byte_type()]
+        self._finish(self._comm.Iallgatherv(blob, spec), what, patience_s)
+        return [pickle.loads(everything[a:b].data) for a, b in _spans(offsets)]
+
+    def gather(self, value: object, what: str, patience_s: float) -> list[Any] | None:
+        """Collective: every rank's value on rank 0, None elsewhere."""
+        blob = np.frombuffer(pickle.dumps(value, protocol=5), dtype=np.uint8)
+        sizes = np.zeros(self.size, dtype=np.int64)
+        mine = np.array([blob.size], dtype=np.int64)
+        self._finish(self._comm.Igather(mine, sizes, root=0), what, patience_s)
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        everything = np.empty(int(offsets[-1]), dtype=np.uint8)
+        spec: Any = None
+        if self.rank == 0:
+            spec = [everything, (sizes.tolist(), offsets[:-1].tolist()), self._byte_type()]
+        self._finish(self._comm.Igatherv(blob, spec, root=0), what, patience_s)
+        if self.rank != 0:
+            return None
+        return [pickle.loads(everything[a:b].data) for a, b in _spans(offsets)]
+
+    def exchange(self, outgoing: list[bytes], what: str, patience_s: float) -> list[bytes]:
+        """Collective: outgoing[p] goes to rank p; returns what each rank sent here."""
+        sizes = np.array([len(part) for part in outgoing], dtype=np.int64)
+        incoming = np.zeros(self.size, dtype=np.int64)
+        self._finish(self._comm.Ialltoall(sizes, incoming), what, patience_s)
+        sent = np.frombuffer(b"".join(outgoing) or b"\0", dtype=np.uint8)
+        offsets = np.concatenate(([0], np.cumsum(incoming)))
+        received = np.empty(max(int(offsets[-1]), 1), dtype=np.uint8)
+        send_offsets = np.concatenate(([0], np.cumsum(sizes)))[:-1]
+        byte = self._byte_type()
+        send_spec: Any = [sent, (sizes.tolist(), send_offsets.tolist()), byte]
+        receive_spec: Any = [received, (incoming.tolist(), offsets[:-1].tolist()), byte]
+        self._finish(self._comm.Ialltoallv(send_spec, receive_spec), what, patience_s)
+        return [received[a:b].tobytes() for a, b in _spans(offsets)]
+
+    def barrier(self, what: str, patience_s: float) -> None:
+        """Collective: nobody leaves before all have come."""
+        self._finish(self._comm.Ibarrier(), what, patience_s)
+
+    def maximum(self, value: int, what: str, patience_s: float) -> int:
+        """Collective: the largest value of all ranks."""
+        mine = np.array([value], dtype=np.int64)
+        largest = np.zeros(1, dtype=np.int64)
+        from mpi4py import MPI
+
+        self._finish(self._comm.Iallreduce(mine, largest, op=MPI.MAX), what, patience_s)
+        return int(largest[0])
+
+    @contextlib.contextmanager
+    def agree(self, what: str, patience_s: float) -> Iterator[None]:
+        """Collective around a local step: if it fails on any rank, all ranks raise AgreedError.
+
+        A rank that hangs in its step is found by the others' deadline (LostRank).
+        """
+        error: TcpxError | None = None
+        try:
+            yield
+        except (Interrupted, LostRank):
+            raise
+        except TcpxError as found:
+            error = found
+        verdict = None if error is None else (int(error.exit_code), str(error))
+        verdicts = self.allgather(verdict, what, patience_s)
+        raise_agreed(verdicts, error)
+
+    # --- When a rank hangs or dies ------------------------------------------------------------
+
+    def roll_call(self, answer: Answer) -> dict[int, Answer]:
+        """Tell all ranks why this one stops, and hear who is still there, within ROLL_CALL_S.
+
+        Not collective: whoever meets trouble calls it, and a rank that waits in a collective is
+        drawn into it by `Alarm`.
+        """
+        blob = json.dumps([answer.rank, answer.exit_code, answer.text, list(answer.report)])
+        message = np.frombuffer(blob.encode(), dtype=np.uint8)
+        # Kept until the process ends: a request to a hung rank never completes.
+        self._alarm_sends = [
+            self._alarms.Isend(message, dest=peer, tag=_ALARM_TAG)
+            for peer in range(self.size)
+            if peer != self.rank
+        ]
+        answers = {self.rank: answer}
+        deadline = time.monotonic() + ROLL_CALL_S
+        while len(answers) < self.size and time.monotonic() < deadline:
+            blob_found = self._take_message(_ALARM_TAG)
+            if blob_found is None:
+                time.sleep(0.001)
+                continue
+            rank, exit_code, text, report = json.loads(blob_found)
+            answers[rank] = Answer(rank, exit_code, text, tuple(report))
+        return answers
+
+    def dismiss(self, ranks: list[int], exit_code: int) -> None:
+        """Let the others go with this exit code, once what they said is printed and kept."""
+        note = np.array([exit_code], dtype=np.uint8)
+        self._dismissal_sends = [
+            self._alarms.Isend(note, dest=peer, tag=_DISMISSAL_TAG)
+            for peer in ranks
+            if peer != self.rank
+        ]
+        # An eager message of one byte leaves at once; give the transport a moment to take it.
+        for request in self._dismissal_sends:
+            deadline = time.monotonic() + 0.5
+            while not request.Test() and time.monotonic() < deadline:
+                time.sleep(0.001)
+
+    def await_dismissal(self, exit_code: int) -> int:
+        """Wait until the speaker has printed and kept what this rank said, at most DISMISSAL_S.
+
+        Returns the exit code that all ranks leave with, `exit_code` if nobody says.
+        """
+        deadline = time.monotonic() + DISMISSAL_S
+        while time.monotonic() < deadline:
+            note = self._take_message(_DISMISSAL_TAG)
+            if note is not None:
+                return note[0]
+            time.sleep(0.001)
+        return exit_code
+
+    def leave(self, exit_code: int) -> NoReturn:
+        """End this process at once: collectives hang and comms are broken, nothing can be undone."""
+        os._exit(exit_code)
+
+    def alarmed(self) -> bool:
+        """Whether another rank has called the roll; asked by a rank that makes no progress."""
+        return bool(self._alarms.Iprobe(tag=_ALARM_TAG))
+
+    # --- Inside --------------------------------------------------------------------------------
+
+    def _finish(self, request: MPI.Request, what: str, patience_s: float) -> None:
+        """Poll a collective until it is complete.
+
+        Raises LostRank after `patience_s`, Interrupted on a signal, Alarm when another rank calls
+        the roll.
+        """
+        deadline = time.monotonic() + patience_s
+        spins = 0
+        while not request.Test():
+            spins += 1
+            if spins < _SPINS_BEFORE_SLEEP:
+                os.sched_yield()
+                if spins % 256:
+                    continue
+            else:
+                time.sleep(0.0002)
+            if signal_number := self._stop_signal():
+                raise interrupted_by(signal_number)
+            if self._alarms.Iprobe(tag=_ALARM_TAG):
+                raise Alarm
+            if time.monotonic() > deadline:
+                raise LostRank(f"not all ranks came to `{what}` within {patience_s:g} s")
+
+    def _take_message(self, tag: int) -> bytes | None:
+        from mpi4py import MPI
+
+        status = MPI.Status()
+        if not self._alarms.Iprobe(tag=tag, status=status):
+            return None
+        blob = np.empty(status.Get_count(MPI.BYTE), dtype=np.uint8)
+        self._alarms.Recv(blob, source=status.Get_source(), tag=tag)
+        return blob.tobytes()
+
+    def _byte_type(self) -> Any:
+        from mpi4py import MPI
+
+        return MPI.BYTE
+
+
+def interrupted_by(signal_number: int) -> Interrupted:
+    """The error of a run that a signal ends; its exit code is 128 + the signal's number."""
+    error = Interrupted(f"interrupted by signal {signal_number}")
+    error.exit_code = ExitCode(128 + signal_number)
+    return error
+
+
+def raise_agreed(verdicts: list[tuple[int, str] | None], own: TcpxError | None) -> None:
+    """Raise AgreedError if any rank's verdict is an error; equal input on all ranks, equal output.
+
+    The lowest rank's error is the one that counts. Its text names that rank unless all ranks say
+    the same.
+    """
+    failed = [rank for rank, verdict in enumerate(verdicts) if verdict is not None]
+    if not failed:
+        return
+    first = failed[0]
+    exit_code, text = verdicts[first] or (int(ExitCode.DEFECT), "")
+    alike = all(verdict is not None and verdict[1] == text for verdict in verdicts)
+    where = "" if alike else f"rank {first}: "
+    raise AgreedError(where + text, ExitCode(exit_code), first) from own
+
+
+def start(stop_signal: Callable[[], int], environ: MutableMapping[str, str]) -> World:
+    """Initialise MPI (once a process) and return the world."""
+    for name, value in OPEN_MPI_DEFAULTS.items():
+        environ.setdefault(name, value)
+    from mpi4py import MPI
+
+    return World(MPI.COMM_WORLD, stop_signal)
+
+
+def library_version() -> str:
+    """The MPI library in use, its first line."""
+    from mpi4py import MPI
+
+    return MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")
+
+
+def _spans(offsets: Any) -> list[tuple[int, int]]:
+    return [(int(a), int(b)) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
