@@ -3,45 +3,37 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 
-from tcpx_mpi import _native, circumstances
+from tcpx_mpi import _native, circumstances, trouble
 from tcpx_mpi import world as mpi
-from tcpx_mpi.config import Settings, fingerprint_difference
-from tcpx_mpi.errors import ExitCode, Interrupted, TcpxError, UsageError
+from tcpx_mpi.agreement import SETUP_PATIENCE_S, agree_settings, require_equal
+from tcpx_mpi.config import Settings
+from tcpx_mpi.errors import ExitCode, Interrupted, TcpxError
 from tcpx_mpi.measure import Measurement
 from tcpx_mpi.output import Output
 from tcpx_mpi.patterns import Pattern, load, repeated
 from tcpx_mpi.placement import Placement, place
 from tcpx_mpi.rank_setup import LoadedPlugin, RankEngine, load_plugin
-from tcpx_mpi.records import Journal, Plan, RankInfo, SetupTimes
+from tcpx_mpi.records import Journal, Plan, SetupTimes
 from tcpx_mpi.rows import PlannedRow, RowPlanner, buffer_sizes
 from tcpx_mpi.topology import Host, read_host
-from tcpx_mpi.world import AgreedError, Alarm, Answer, World
-
-#: Set-up steps other than connecting are short; a rank that is this late hangs.
-SETUP_PATIENCE_S = 60.0
+from tcpx_mpi.world import AgreedError, Alarm, World
 
 
 def run_rank(parsed: Settings | TcpxError, argv: Sequence[str]) -> int:
     """Collective: the whole run on this rank; returns its exit code, the same on all ranks."""
     _native.install_signal_handlers()
     world = mpi.start(_native.stop_signal, os.environ)
-    benchmark = Benchmark(world, list(argv))
+    story = Benchmark(world, list(argv))
     try:
-        return benchmark.run(parsed)
+        return story.run(parsed)
     except AgreedError as error:
-        # All ranks know of it: one of them says it, and MPI ends in good order.
-        if world.rank == 0:
-            print(f"tcpx-mpi: error: {error}", file=sys.stderr, flush=True)
-            benchmark.output.fail(error, {})
-        return int(error.exit_code)
+        return trouble.end_agreed(world, story.output, error)
     except Interrupted as error:
-        benchmark.output.fail(error, {})
-        world.leave(int(error.exit_code))
-    except (TcpxError, Alarm) as trouble:
-        benchmark.leave_in_trouble(trouble)
+        trouble.leave_interrupted(world, story.output, error)
+    except (TcpxError, Alarm) as error:
+        trouble.leave_in_trouble(world, story.output, error, story.report(), story.host_names)
 
 
 class Benchmark:
@@ -51,32 +43,34 @@ class Benchmark:
         self.world = world
         self.argv = argv
         self.output = Output(active=world.rank == 0)
+        self.host_names = [""] * world.size
         self.measurement: Measurement | None = None
 
     def run(self, parsed: Settings | TcpxError) -> int:
         """Collective: the story, top to bottom; returns the exit code."""
-        settings = self.agree_settings(parsed)
+        world = self.world
+        settings = agree_settings(world, parsed)
         host = read_host()
-        hosts: list[Host] = self.world.allgather(host, "hosts", SETUP_PATIENCE_S)
+        hosts: list[Host] = world.allgather(host, "hosts", SETUP_PATIENCE_S)
+        self.host_names = [each.name for each in hosts]
         pattern = repeated(load(settings.pattern), settings.agg_iters)
-        plugin = self.load_plugin(settings)
-        placement = place(
-            self.world.rank, [h.node for h in hosts], host.cpus, plugin.handle.devices()
-        )
         planner = RowPlanner(settings, pattern, load(settings.pattern), hosts)
         rows = planner.rows()
-        with self.world.agree("output", SETUP_PATIENCE_S):
+        plugin = self.load_plugin(settings)
+        nodes = [each.node for each in hosts]
+        placement = place(world.rank, nodes, host.cpus, plugin.handle.devices())
+        with world.agree("output", SETUP_PATIENCE_S):
             self.output.open(settings)
-        with self.world.agree("journal", SETUP_PATIENCE_S):
-            run_id = self.world.allgather(self.output.run_id, "run id", SETUP_PATIENCE_S)[0]
-            journal = Journal(settings.spool, run_id, self.world.rank, self.world.size)
+        with world.agree("journal", SETUP_PATIENCE_S):
+            run_id = world.allgather(self.output.run_id, "run id", SETUP_PATIENCE_S)[0]
+            journal = Journal(settings.spool, run_id, world.rank, world.size)
         engine = self.connect(settings, plugin, placement, pattern)
-        with self.world.agree("memory", SETUP_PATIENCE_S):
-            engine.allocate(buffer_sizes(pattern, self.world.rank, self.world.size, rows), host)
-        self.begin(settings, pattern, host, placement, plugin, engine, planner.plan(rows), journal)
+        with world.agree("memory", SETUP_PATIENCE_S):
+            engine.allocate(buffer_sizes(pattern, world.rank, world.size, rows), host)
+        self.begin(settings, pattern, host, plugin, engine, planner.plan(rows), journal)
         self.measurement = Measurement(
-            self.world, settings, pattern, engine, journal,
-            shared_clock=len({h.clock for h in hosts}) == 1,
+            world, settings, pattern, engine, journal,
+            shared_clock=len({each.clock for each in hosts}) == 1,
             host_name=host.name,
             end_by_ns=planner.end_by_ns(_native.now_ns()),
         )  # fmt: skip
@@ -85,41 +79,11 @@ class Benchmark:
         journal.close()
         return self.end(engine)
 
-    def agree_settings(self, parsed: Settings | TcpxError) -> Settings:
-        """Collective: the settings, valid and equal on all ranks."""
-        with self.world.agree("arguments", SETUP_PATIENCE_S):
-            if isinstance(parsed, TcpxError):
-                raise parsed
-            refusal = load(parsed.pattern).refuse(self.world.size)
-            if refusal is not None:
-                raise UsageError(refusal)
-        assert isinstance(parsed, Settings)
-        self.require_equal(parsed.fingerprint(), "arguments")
-        return parsed
-
-    def require_equal(self, fingerprint: str, what: str) -> None:
-        """Collective: raise UsageError naming the first rank that differs from rank 0."""
-        prints = self.world.allgather(fingerprint, what, SETUP_PATIENCE_S)
-        with self.world.agree(what, SETUP_PATIENCE_S):
-            for rank, other in enumerate(prints):
-                if other != prints[0]:
-                    raise UsageError(
-                        f"rank {rank} differs from rank 0 in "
-                        f"{fingerprint_difference(prints[0], other)}; "
-                        f"start every rank with the same {what}"
-                    )
-
     def load_plugin(self, settings: Settings) -> LoadedPlugin:
         """Collective: the plugin, initialised, the same file on all ranks."""
         with self.world.agree("plugin", SETUP_PATIENCE_S):
             plugin = load_plugin(settings, os.environ)
-        self.require_equal(
-            "\n".join(
-                [f"plugin_sha256={plugin.file.sha256}", f"plugin_name={plugin.file.name}"]
-                + [f"{name}={value}" for name, value, _ in plugin.derived]
-            ),
-            "plugin",
-        )
+        require_equal(self.world, plugin.fingerprint(), "plugin and its environment")
         return plugin
 
     def connect(
@@ -137,22 +101,19 @@ class Benchmark:
         return engine
 
     def begin(
-        self, settings: Settings, pattern: Pattern, host: Host, placement: Placement,
+        self, settings: Settings, pattern: Pattern, host: Host,
         plugin: LoadedPlugin, engine: RankEngine, plan: Plan, journal: Journal,
     ) -> None:  # fmt: skip
         """Collective: the circumstances of the run, in the file and on the screen."""
-        info = circumstances.rank_info(
-            self.world.rank, host, placement, plugin, settings.memory_kind()[0]
-        )
+        info = circumstances.rank_info(self.world.rank, host, engine.placement, plugin, settings)
         setup = SetupTimes.from_rows(engine.setup_rows(self.world.rank))
-        parts: list[tuple[RankInfo, SetupTimes]] | None
         parts = self.world.gather((info, setup), "circumstances", SETUP_PATIENCE_S)
         with self.world.agree("header", SETUP_PATIENCE_S):
             if parts is not None:
+                ranks, times = zip(*parts, strict=True)
+                facts = circumstances.facts(host, plugin, engine)
                 header = self.output.begin(
-                    settings, pattern, self.argv, [part[0] for part in parts],
-                    SetupTimes.joined([part[1] for part in parts]), plugin,
-                    circumstances.facts(host, plugin, engine.native.sockets()["congestion_control"]),
+                    settings, pattern, self.argv, ranks, SetupTimes.joined(times), plugin, facts,
                     plan, host.llc_bytes,
                 )  # fmt: skip
                 journal.write_header(header)
@@ -177,16 +138,6 @@ class Benchmark:
             verdict = self.output.end() if self.world.rank == 0 else ExitCode.OK
         return int(self.world.allgather(int(verdict), "verdict", SETUP_PATIENCE_S)[0])
 
-    def leave_in_trouble(self, trouble: TcpxError | Alarm) -> None:
-        """Call the roll, let the lowest rank that is there speak, and end all ranks alike."""
-        rank = self.world.rank
-        code = int(trouble.exit_code) if isinstance(trouble, TcpxError) else int(ExitCode.OK)
-        text = str(trouble) or f"rank {rank}: waited for the others"
-        report = self.measurement.report() if self.measurement is not None else ()
-        answers = self.world.roll_call(Answer(rank, code, text, report))
-        if rank == min(answers):
-            code = self.output.trouble(answers, self.world.size)
-            self.world.dismiss(sorted(answers), code)
-        else:
-            code = self.world.await_dismissal(code or int(ExitCode.LOST_RANK))
-        self.world.leave(code)
+    def report(self) -> tuple[str, ...]:
+        """Where this rank's requests stand, for a stall report."""
+        return self.measurement.report() if self.measurement is not None else ()

@@ -10,14 +10,15 @@ from pathlib import Path
 from typing import Any
 
 from tcpx_mpi import __version__, world
+from tcpx_mpi.config import Settings
 from tcpx_mpi.placement import Placement
-from tcpx_mpi.rank_setup import LoadedPlugin
+from tcpx_mpi.rank_setup import LoadedPlugin, RankEngine
 from tcpx_mpi.records import RankInfo
 from tcpx_mpi.topology import Host, cpu_list_text, interface_numa_node
 
 
 def rank_info(
-    rank: int, host: Host, placement: Placement, plugin: LoadedPlugin, memory: str
+    rank: int, host: Host, placement: Placement, plugin: LoadedPlugin, settings: Settings
 ) -> RankInfo:
     """Where this rank runs and what it drives."""
     nic: dict[str, Any] = plugin.handle.properties(placement.device)
@@ -38,7 +39,7 @@ def rank_info(
         plugin_sha256=plugin.file.sha256,
         plugin_abi=plugin.file.abi,
         plugin_name=plugin.file.name,
-        memory=memory,
+        memory=settings.memory_kind()[0],
     )
 
 
@@ -55,7 +56,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def facts(host: Host, plugin: LoadedPlugin, congestion_control: str) -> dict[str, str]:
+def facts(host: Host, plugin: LoadedPlugin, engine: RankEngine) -> dict[str, str]:
     """What is true of rank 0's host and plugin and may explain a number."""
     return {
         "kernel": host.kernel,
@@ -63,7 +64,7 @@ def facts(host: Host, plugin: LoadedPlugin, congestion_control: str) -> dict[str
         "cpus": cpu_list_text(host.cpus),
         "memory_available_bytes": str(host.memory_available_bytes),
         "plugin_found": plugin.how,
-        "congestion_control": congestion_control or "unknown",
+        "congestion_control": engine.native.sockets()["congestion_control"] or "unknown",
     }
 
 

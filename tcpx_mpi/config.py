@@ -21,6 +21,8 @@ _LOCAL_FIELDS = frozenset({"spool", "ranks", "debug", "sources"})
 
 _BY_NAME = {knob.name: knob for knob in KNOBS}
 _SIZE_KNOBS = ("minbytes", "maxbytes", "stepbytes", "stepfactor", "sizes")
+#: They do not say where sizes begin or end, so they leave that to another layer.
+_STEPS = ("stepbytes", "stepfactor")
 
 
 @dataclass(frozen=True)
@@ -70,13 +72,13 @@ class Settings:
         return [(name, _as_text(name, getattr(self, name)), self.sources[name]) for name in fields]
 
     def fingerprint(self, extra: Iterable[tuple[str, str]] = ()) -> str:
-        """Everything that must be equal on all ranks, a `name='value'` line each.
+        """Everything that must be equal on all ranks, a `name=value` line each.
 
         `extra` adds what is found outside the settings, such as a variable or a plugin's hash.
         """
         pairs = [(name, text) for name, text, _ in self.describe() if name not in _LOCAL_FIELDS]
-        # A line break in a value (a path may have one) must not make two lines of it.
-        return "\n".join(f"{name}={value!r}" for name, value in [*pairs, *extra])
+        # A path may have a line break, which must not make two lines of it.
+        return "\n".join(f"{name}={value}".replace("\n", "\\n") for name, value in [*pairs, *extra])
 
     def memory_kind(self) -> tuple[str, str]:
         """(kind of memory that is used, why)."""
@@ -102,14 +104,15 @@ def load_settings(cli: Mapping[str, object], environ: Mapping[str, str]) -> Sett
     Pure but for the place of the temporary directory. Raises UsageError, one line, for the first
     value that cannot be.
     """
+    command_line = _command_line_layer(cli)
     layers = [
-        _command_line_layer(cli),
-        _environment_layer(environ),
+        command_line,
+        _environment_layer(environ, hidden=command_line),
         # The configuration file goes here: the environment wins over it, it wins over defaults.
         {knob.name: Value(knob.default, "default") for knob in KNOBS},
     ]
     values = {knob.name: _first(knob.name, layers) for knob in KNOBS}
-    sizes = _sizes(layers, values)
+    sizes = _sizes(values)
     if values["spool"].value is None:
         values["spool"] = Value(_temporary_directory(), "default")
     fields = {knob.field: values[knob.name] for knob in KNOBS if knob.field != "sizes"}
@@ -143,16 +146,19 @@ def _command_line_layer(cli: Mapping[str, object]) -> dict[str, Value]:
     }
 
 
-def _environment_layer(environ: Mapping[str, str]) -> dict[str, Value]:
-    # A variable that is set to nothing counts as not set, as shells make it.
+def _environment_layer(environ: Mapping[str, str], hidden: Layer) -> dict[str, Value]:
+    # What the command line hides is not even parsed: a variable of NCCL's own may hold what we
+    # refuse, and an option must be a way out.
+    hidden_fields = {_BY_NAME[name].field for name in hidden if name not in _STEPS}
     return {
         knob.name: Value(knob.parse(variable, environ[variable]), f"environment {variable}")
         for knob in KNOBS
-        if (variable := _variable_of(knob, environ))
+        if knob.field not in hidden_fields and (variable := _variable_of(knob, environ))
     }
 
 
 def _variable_of(knob: Knob, environ: Mapping[str, str]) -> str | None:
+    # A variable that is set to nothing counts as not set, as shells make it.
     return next((name for name in knob.variables if environ.get(name, "").strip()), None)
 
 
@@ -160,21 +166,15 @@ def _first(name: str, layers: Iterable[Layer]) -> Value:
     return next(layer[name] for layer in layers if name in layer)
 
 
-def _sizes(layers: Iterable[Layer], values: Mapping[str, Value]) -> Value:
-    """The sizes and their source; a layer that says where they begin or end owns them."""
-    owner = next(layer for layer in layers if {"sizes", "minbytes", "maxbytes"} & set(layer))
+def _sizes(values: Mapping[str, Value]) -> Value:
+    """The sizes and their source: a list, or a progression from -b to -e."""
     given = [name for name in _SIZE_KNOBS if values[name].source.startswith("command line")]
     if "sizes" in given:
         if len(given) > 1:
             others = ", ".join(_BY_NAME[name].label for name in given if name != "sizes")
             raise UsageError(f"--sizes and {others} exclude each other: give one or the other")
         return values["sizes"]
-    minimum, maximum, step, factor = (
-        owner.get(name, Value(_BY_NAME[name].default, "default"))
-        if name in ("minbytes", "maxbytes")
-        else values[name]
-        for name in ("minbytes", "maxbytes", "stepbytes", "stepfactor")
-    )
+    minimum, maximum, step, factor = (values[name] for name in _SIZE_KNOBS[:4])
     sources = dict.fromkeys(
         found.source for found in (minimum, maximum, step, factor) if found.source != "default"
     )

@@ -33,7 +33,7 @@ class StoppedByOthers(TcpxError):
 def error_of(
     fault: Mapping[str, Any], picture: Sequence[Flow], where: str, limits: Mapping[str, float]
 ) -> TcpxError:
-    """The error for an engine's fault. `where` names rank, host and row; `limits` are in seconds."""
+    """The error for an engine's fault. `where` names rank, host, row; `limits` are in seconds."""
     kind = fault["kind"]
     if kind == "interrupted":
         return interrupted_by(int(fault["code"]))

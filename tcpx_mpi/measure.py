@@ -14,8 +14,8 @@ from tcpx_mpi import _native
 from tcpx_mpi.config import Settings
 from tcpx_mpi.faults import error_of, report_lines, wrong_bytes_text
 from tcpx_mpi.patterns import Pattern, expected_bytes
-from tcpx_mpi.records import Journal, RankRow, RowFacts
 from tcpx_mpi.rank_setup import RankEngine
+from tcpx_mpi.records import PHASES, Journal, RankRow, RowFacts
 from tcpx_mpi.row_plan import GUARD_BYTES, RowPlan, slot_shape
 from tcpx_mpi.schedule import BufferId, Column, Op, chunks_of, step_bytes
 from tcpx_mpi.units import format_size
@@ -27,8 +27,8 @@ Int64s = NDArray[np.int64]
 #: wake the progress thread. More where ranks share cores.
 _LEAD_NS = 500_000
 _LEAD_OVERSUBSCRIBED_NS = 3_000_000
-#: Memory is poisoned and checked at more than this rate, so a collective behind it may be that late.
-_SLOWEST_CHECK_BYTES_PER_S = 200e6
+#: Memory is poisoned and checked at more than this; a collective behind it may be that late.
+_SLOWEST_CHECK_BYTES_PER_S = 500e6
 #: A batch that made no progress for this long lets its main thread look for a roll call.
 _UNEASY_NS = 1_000_000_000
 
@@ -123,7 +123,6 @@ class Measurement:
         steps = step_bytes(schedule, layout)
         op = schedule.column(Column.OP)
         chunks = [chunks_of(int(n), facts.chunk_bytes) for n in steps.length[op != Op.COPY]]
-        empty = {phase: [] for phase in ("iteration", "send", "receive", "start")}
         return RankRow(
             rank=self._world.rank,
             receives=schedule.receives,
@@ -139,8 +138,8 @@ class Measurement:
             net_sent=0,
             net_received=0,
             tcp_retransmits=0,
-            samples={phase: np.zeros(0, np.int64) for phase in empty},
-            warmup={phase: np.zeros(0, np.int64) for phase in empty},
+            samples={phase: np.zeros(0, np.int64) for phase in PHASES},
+            warmup={phase: np.zeros(0, np.int64) for phase in PHASES},
             batches=np.zeros(0, np.int64),
             batch_start=np.zeros(0, np.int64),
             late=np.zeros(0, np.bool_),
@@ -219,13 +218,15 @@ class Measurement:
             raise interrupted_by(signal_number)
 
     def report(self) -> tuple[str, ...]:
-        """Where every unfinished flow of this rank stands."""
+        """Where every unfinished flow of this rank stands, or that no batch was under way."""
+        if self._engine.native.fault() is None:
+            return (f"{self._where}: between two batches, with nothing posted",)
         return report_lines(self._engine.native.picture(), self._where)
 
     @property
     def patience_s(self) -> float:
         """How late a rank may come to a collective after it has poisoned or checked its slots."""
-        memory = sum(buffer.bytes for buffer in self._engine.buffers.values())
+        memory: int = sum(buffer.bytes for buffer in self._engine.buffers.values())
         return self._settings.stall_timeout_s + memory / _SLOWEST_CHECK_BYTES_PER_S
 
     # --- After a batch ---------------------------------------------------------------------------
@@ -258,9 +259,9 @@ class Measurement:
         self._journal.append_batch(facts.index, facts.size_bytes, kind, first, batch.samples)
 
 
-def _batch_of(stamps: dict[str, Any]) -> Batch:
+def _batch_of(stamps: _native.Stamps) -> Batch:
     """Durations from instants: an iteration starts when the one before it is complete."""
-    end: Int64s = stamps["end"]
+    end = stamps["end"]
     start = np.concatenate([[stamps["start"]], end[:-1]]).astype(np.int64)
 
     def since_start(done: Int64s) -> Int64s:

@@ -14,7 +14,6 @@ from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.patterns import Pattern
 from tcpx_mpi.rank_setup import LoadedPlugin
 from tcpx_mpi.records import (
-    Fault,
     Plan,
     RankInfo,
     RankRow,
@@ -83,7 +82,7 @@ class Output:
             memory=memory,
             llc_bytes=llc_bytes,
             mode="synchronised" if settings.blocking else "back-to-back",
-            notes=list(getattr(pattern, 'notes', ())),
+            notes=list(pattern.notes),
         )
         path = self._writer.path if self._writer else ""
         self._run = Run(path, header, setup, [], complete=False)
@@ -116,50 +115,38 @@ class Output:
         _print(report.footer_lines(run.header, self._summaries, files=files))
         return _verdict(run, self._summaries)
 
-    def fail(self, error: TcpxError, texts: Mapping[int, str]) -> None:
-        """The run ends early: keep why, beside what was measured."""
-        self._keep_fault(_name_of(error), int(error.exit_code), texts or {-1: str(error)}, ())
-
-    def trouble(self, answers: Mapping[int, Answer], world_size: int) -> int:
+    def trouble(self, answers: Mapping[int, Answer], host_names: Sequence[str]) -> int:
         """The roll was called: print every rank's report, keep it; the exit code for all.
 
         Runs on the lowest rank that answered, which is not always rank 0.
         """
-        missing = sorted(set(range(world_size)) - set(answers))
-        lines = [line for rank in sorted(answers) for line in answers[rank].report]
+        missing = [rank for rank in range(len(host_names)) if rank not in answers]
+        for rank in sorted(answers):
+            for line in answers[rank].report:
+                print(f"# {line}", file=sys.stderr)
         codes = sorted({answer.exit_code for answer in answers.values() if answer.exit_code})
+        text = next((a.text for a in answers.values() if codes and a.exit_code == codes[0]), "")
         code = codes[0] if codes else int(ExitCode.LOST_RANK)
-        worst = next((a.text for a in answers.values() if a.exit_code == code), "")
-        for line in lines:
-            print(f"# {line}", file=sys.stderr)
         if missing:
-            names = ", ".join(str(rank) for rank in missing)
-            hosts = {info.rank: info.host for info in self._run.header.ranks} if self._run else {}
-            where = ", ".join(sorted({hosts[rank] for rank in missing if rank in hosts}))
-            lost = f"rank {names}{f' on {where}' if where else ''} did not answer the roll call"
-            worst = f"{lost}; {worst}"
-        print(f"tcpx-mpi: error: {worst}", file=sys.stderr, flush=True)
-        texts = {rank: answer.text for rank, answer in answers.items()}
-        self._keep_fault(ExitCode(code).name.lower(), code, texts, missing)
+            names = ", ".join(f"{rank} on {host_names[rank]}" for rank in missing)
+            text = f"rank {names} did not answer the roll call{'; ' if text else ''}{text}"
+            code = int(ExitCode.LOST_RANK)
+        print(f"tcpx-mpi: error: {text}", file=sys.stderr, flush=True)
+        self.keep_fault(code, {rank: answer.text for rank, answer in answers.items()}, missing)
         return code
 
-    def _keep_fault(
-        self, kind: str, code: int, texts: Mapping[int, str], missing: Sequence[int]
-    ) -> None:
-        if not self._active:
-            return
-        if self._run is not None:
-            self._run.fault = Fault(kind, code, dict(texts), tuple(missing), utc_now())
+    def keep_fault(self, code: int, texts: Mapping[int, str], missing: Sequence[int]) -> None:
+        """The run ends early: keep why, beside what was measured."""
         if self._writer is None:
             return
         try:
-            self._writer.fail(kind, code, texts, missing)
+            self._writer.fail(ExitCode(code).name.lower(), code, texts, missing)
         except TcpxError as second:  # the disk may be what failed in the first place
             print(f"tcpx-mpi: error: {second}", file=sys.stderr)
-        if self._run is not None and self._run.rows:
-            count = len(self._run.rows)
-            rows = "row" if count == 1 else "rows"
-            print(f"# {count} {rows} measured before are in {self._writer.path}", file=sys.stderr)
+        kept = len(self._run.rows) if self._run is not None else 0
+        if kept:
+            what = "1 row" if kept == 1 else f"{kept} rows"
+            print(f"# kept: {what} in {self._writer.path}", file=sys.stderr, flush=True)
 
     def _write_json(self) -> list[str]:
         """The names of all files of this run."""
@@ -178,10 +165,6 @@ def _verdict(run: Run, summaries: Sequence[RowSummary]) -> ExitCode:
     if report.passes_minimum_bandwidth(run.header, mean_bus_bandwidth(summaries)) is False:
         return ExitCode.BELOW_GATE
     return ExitCode.OK
-
-
-def _name_of(error: TcpxError) -> str:
-    return ExitCode(error.exit_code).name.lower()
 
 
 def _print(lines: Iterable[str]) -> None:

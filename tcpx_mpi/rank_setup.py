@@ -9,7 +9,6 @@ from typing import Any
 from tcpx_mpi import _native
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
-from tcpx_mpi.patterns import Pattern
 from tcpx_mpi.placement import Placement
 from tcpx_mpi.plugins import PluginFile, choose_plugin, inspect, prepare_environment
 from tcpx_mpi.schedule import BufferId, Schedule
@@ -29,6 +28,11 @@ class LoadedPlugin:
     how: str
     handle: Any
     derived: list[tuple[str, str, str]]
+
+    def fingerprint(self) -> str:
+        """What must be equal on all ranks, a `name=value` line each."""
+        lines = [f"plugin_sha256={self.file.sha256}", f"plugin_name={self.file.name}"]
+        return "\n".join(lines + [f"{name}={value}" for name, value, _ in self.derived])
 
 
 def load_plugin(settings: Settings, environ: MutableMapping[str, str]) -> LoadedPlugin:
@@ -152,7 +156,7 @@ class RankEngine:
             self.native.close()
 
 
-class _setup_errors:  # noqa: N801  # reads as a statement
+class _setup_errors:  # reads as a statement
     """Turns the native errors of set-up into ours."""
 
     def __enter__(self) -> None:
@@ -165,9 +169,3 @@ class _setup_errors:  # noqa: N801  # reads as a statement
             raise interrupted_by(_native.stop_signal()) from None
         if isinstance(error, MemoryError):
             raise SetupFailed("the system refused the memory for the buffers") from None
-
-
-def patterned_sizes(pattern: Pattern, rank: int, world: int, size: int) -> dict[BufferId, int]:
-    """Bytes that one slot of each buffer uses on `rank` at this size."""
-    layout = pattern.layout(rank, world, size)
-    return {buffer: table.total_bytes for buffer, table in layout.items() if table.blocks}

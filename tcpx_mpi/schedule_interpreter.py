@@ -121,6 +121,7 @@ def prove(
     for rank in range(world):
         want_rank, want_offset = _promise(pattern, rank, world, size_bytes)
         for iteration, found in enumerate(outcome.received[rank]):
+            # Messages are matched within an iteration; this looks after the model's own slots.
             want_iteration = np.where(want_rank == NONE, NONE, iteration)
             wrong = (
                 (found.rank != want_rank)

@@ -151,8 +151,11 @@ def minimum_samples(percentile: float) -> int:
     """Samples below which a percentile is not stated: 59 for 95, 299 for 99, 2995 for 99.9.
 
     With that many the largest sample exceeds the true percentile with a chance of 95 %. The
-    median and below need one sample: they are not a claim about a tail.
+    median and below need one sample: they are not a claim about a tail. Raises ValueError
+    outside 0 to 100; 100 itself is outside, for no number of samples bounds the maximum.
     """
+    if not 0 <= percentile < 100:
+        raise ValueError(f"percentile {percentile} is not within 0 and below 100")
     if percentile <= 50:
         return 1
     return math.ceil(math.log(1 - _PERCENTILE_CONFIDENCE) / math.log(percentile / 100))

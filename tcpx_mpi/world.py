@@ -7,6 +7,7 @@ instead of hanging all. MPI runs between batches, never inside one.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import pickle
@@ -172,19 +173,24 @@ class World:
             answers[rank] = Answer(rank, exit_code, text, tuple(report))
         return answers
 
-    def dismiss(self, ranks: list[int], exit_code: int) -> None:
-        """Let the others go with this exit code, once what they said is printed and kept."""
+    def dismiss(self, exit_code: int) -> None:
+        """Let all ranks go with this exit code, once what they said is printed and kept."""
         note = np.array([exit_code], dtype=np.uint8)
+        # To the missing ones too: one that was only stopped finds it when it wakes.
         self._dismissal_sends = [
             self._alarms.Isend(note, dest=peer, tag=_DISMISSAL_TAG)
-            for peer in ranks
+            for peer in range(self.size)
             if peer != self.rank
         ]
-        # An eager message of one byte leaves at once; give the transport a moment to take it.
-        for request in self._dismissal_sends:
-            deadline = time.monotonic() + 0.5
-            while not request.Test() and time.monotonic() < deadline:
-                time.sleep(0.001)
+        # A message of one byte leaves at once; give the transport a moment to take it.
+        deadline = time.monotonic() + 0.2
+        while time.monotonic() < deadline and not all(r.Test() for r in self._dismissal_sends):
+            time.sleep(0.001)
+
+    def dismissal(self) -> int | None:
+        """The exit code with which a roll call that this rank has missed let it go, or None."""
+        note = self._take_message(_DISMISSAL_TAG)
+        return None if note is None else note[0]
 
     def await_dismissal(self, exit_code: int) -> int:
         """Wait until the speaker has printed and kept what this rank said, at most DISMISSAL_S.
@@ -193,14 +199,13 @@ class World:
         """
         deadline = time.monotonic() + DISMISSAL_S
         while time.monotonic() < deadline:
-            note = self._take_message(_DISMISSAL_TAG)
-            if note is not None:
-                return note[0]
+            if (code := self.dismissal()) is not None:
+                return code
             time.sleep(0.001)
         return exit_code
 
     def leave(self, exit_code: int) -> NoReturn:
-        """End this process at once: collectives hang and comms are broken, nothing can be undone."""
+        """End this process at once: where collectives hang nothing can be undone in order."""
         os._exit(exit_code)
 
     def alarmed(self) -> bool:
@@ -288,4 +293,4 @@ def library_version() -> str:
 
 
 def _spans(offsets: Any) -> list[tuple[int, int]]:
-    return [(int(a), int(b)) for a, b in zip(offsets[:-1], offsets[1:], strict=True)]
+    return [(int(a), int(b)) for a, b in itertools.pairwise(offsets)]

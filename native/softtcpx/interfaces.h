@@ -25,7 +25,7 @@ bool name_matches(const std::string& spec, const std::string& name);
 // nothing else is there.
 std::vector<Interface> choose_interfaces(const std::string& spec, std::vector<Interface> found);
 
-// IPv4 interfaces that are up, with what sysfs knows about them.
+// IPv4 interfaces that are up, with what sysfs knows about them. Throws std::system_error.
 std::vector<Interface> find_interfaces();
 
 }  // namespace softtcpx

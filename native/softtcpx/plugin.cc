@@ -1,8 +1,10 @@
 // The table: every call checks its arguments here, and goes on to the object that does the work.
+#include <cstring>
 #include <exception>
 #include <memory>
 #include <mutex>
 #include <new>
+#include <system_error>
 #include <vector>
 
 #include "net/abi_v7.h"
@@ -50,6 +52,9 @@ int guarded(const char* name, Call call) {
     return call();
   } catch (const std::bad_alloc&) {
     SOFTTCPX_WARN("%s: out of memory", name);
+    return kNetSystemError;
+  } catch (const std::system_error& error) {
+    SOFTTCPX_WARN("%s: %s", name, error.what());
     return kNetSystemError;
   } catch (const std::exception& error) {
     SOFTTCPX_WARN("%s: %s", name, error.what());

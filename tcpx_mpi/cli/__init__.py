@@ -78,7 +78,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _run(arguments: list[str]) -> int:
     try:
-        code = _group.main(arguments, "tcpx-mpi", standalone_mode=False, obj=arguments)
+        # Not `_group.main`, which would end the process with codes of its own.
+        with _group.make_context("tcpx-mpi", list(arguments), obj=arguments) as context:
+            code = _group.invoke(context)
+    except click.exceptions.Exit as done:  # --help and --version
+        return done.exit_code
     except click.ClickException as error:
         refusal = UsageError(_one_line(error, arguments))
         if arguments[:1] != ["run"]:

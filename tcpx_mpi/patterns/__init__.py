@@ -49,6 +49,8 @@ class Pattern:
     schedule: Callable[[int, int], Schedule]
     layout: Callable[[int, int, int], Layout]
     expected: Callable[[int, int], Expected]
+    #: What a reader of the table must know beside the summary.
+    notes: tuple[str, ...] = ()
 
 
 def load(name: str) -> Pattern:
@@ -175,4 +177,5 @@ def repeated(pattern: Pattern, messages: int) -> Pattern:
         schedule=schedule,
         layout=layout,
         expected=expected,
+        notes=pattern.notes,
     )

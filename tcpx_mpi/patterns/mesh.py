@@ -49,4 +49,5 @@ MESH = Pattern(
     schedule=_schedule,
     layout=_layout,
     expected=_expected,
+    notes=("each rank's own block is copied locally, inside the timed region",),
 )

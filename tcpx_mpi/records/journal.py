@@ -235,7 +235,10 @@ def _records(data: bytes) -> Iterator[tuple[dict[str, Any], dict[str, NDArray[An
         end = start + text_bytes + data_bytes
         if magic != MAGIC or end > len(data) or zlib.crc32(data[start:end]) != crc:
             break
-        header = json.loads(data[start : start + text_bytes])
+        try:
+            header = json.loads(data[start : start + text_bytes])
+        except ValueError:  # zeros are a record with a right checksum
+            break
         arrays, offset = {}, start + text_bytes
         for name, dtype, length in header["arrays"]:
             arrays[name] = np.frombuffer(data, dtype=dtype, count=length, offset=offset).copy()

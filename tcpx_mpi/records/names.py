@@ -49,10 +49,13 @@ def require_writable(path: str, what: str) -> None:
 
 
 def create_exclusively(path: str) -> tuple[int, str]:
-    """Open the first free name of `path` for writing; return its file descriptor and name."""
+    """Open the first free name of `path`; return its file descriptor and that name.
+
+    Raises UsageError where no file can be made.
+    """
     for name in candidate_names(path):
         try:
-            return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644), name
+            return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666), name
         except FileExistsError:
             continue
         except OSError as error:

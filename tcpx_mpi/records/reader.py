@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from tcpx_mpi.errors import PartialResult, UsageError
+from tcpx_mpi.records.commit_file import open_for_reading
 from tcpx_mpi.records.model import (
     Fault,
     PartialRow,
@@ -35,6 +36,10 @@ from tcpx_mpi.records.schema import (
     read_texts,
 )
 
+_HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+#: What h5py raises where a part is not there, or is not what it should be.
+_DAMAGE = (KeyError, ValueError, TypeError, AttributeError, OSError, RuntimeError)
+
 
 def read_run(path: str) -> Run:
     """The run in a file; what an unfinished one lacks is in `Run.missing`.
@@ -49,21 +54,22 @@ def read_run(path: str) -> Run:
     if os.path.getsize(path) == 0:
         raise UsageError(f"{path} is empty: its writer was killed before it wrote anything")
     try:
-        if not h5py.is_hdf5(path):
-            raise UsageError(f"{path} is no HDF5 file; give the HDF5 file of a run")
-        file = h5py.File(path, "r")
-    except BlockingIOError as error:
-        raise UsageError(f"{path} is being written by a run; wait until it has ended") from error
-    except PermissionError as error:
-        raise UsageError(f"{path} cannot be read: permission denied") from error
+        stored = open_for_reading(path)
     except OSError as error:
-        raise UsageError(f"{path} is truncated or damaged: {_one_line(error)}") from error
-    with file:
-        _refuse_foreign(file, path)
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    with stored:
+        if stored.read(len(_HDF5_SIGNATURE)) != _HDF5_SIGNATURE:
+            raise UsageError(f"{path} is no HDF5 file; give the HDF5 file of a run")
         try:
-            return _read(file, path)
-        except (KeyError, ValueError, TypeError, OSError, RuntimeError) as error:
-            raise UsageError(f"{path} is damaged: {_one_line(error)}") from error
+            file = h5py.File(stored, "r")
+        except OSError as error:
+            raise UsageError(f"{path} is truncated or damaged: {_one_line(error)}") from error
+        with file:
+            try:
+                _refuse_foreign(file, path)
+                return _read(file, path)
+            except _DAMAGE as error:
+                raise UsageError(f"{path} is damaged: {_one_line(error)}") from error
 
 
 def _refuse_foreign(file: Any, path: str) -> None:

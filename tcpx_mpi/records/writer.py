@@ -7,9 +7,10 @@ import datetime
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tcpx_mpi.errors import OutputFailed, UsageError
+from tcpx_mpi.errors import OutputFailed
+from tcpx_mpi.records.commit_file import CommitFile
 from tcpx_mpi.records.model import Fault, PartialRow, Row, RunHeader, SetupTimes
-from tcpx_mpi.records.names import candidate_names, require_writable
+from tcpx_mpi.records.names import create_exclusively, require_writable
 from tcpx_mpi.records.schema import (
     FAULT_COLUMNS,
     HEADER_ATTRIBUTES,
@@ -50,16 +51,10 @@ class RunWriter:
         import h5py
 
         require_writable(path, "--hdf5")
-        for name in candidate_names(path):
-            try:
-                # The default format: the "latest" one cannot be opened after a kill.
-                self._file: Any = h5py.File(name, "x")
-            except FileExistsError:
-                continue
-            except OSError as error:
-                raise UsageError(f"--hdf5: cannot create {name}: {_one_line(error)}") from error
-            self.path = name
-            break
+        descriptor, self.path = create_exclusively(path)
+        self._commits = CommitFile(descriptor)
+        # The default format: a file of the "latest" one cannot be opened after a kill.
+        self._file: Any = h5py.File(self._commits, "w")
         with self._step("mark"):
             self._file.attrs["schema"] = SCHEMA
             self._file.attrs["schema_version"] = SCHEMA_VERSION
@@ -152,25 +147,31 @@ class RunWriter:
 
     def close(self) -> None:
         """Close the file as it is; nothing happens the second time."""
-        if not self._file:  # h5py: a closed file is false
+        if self._commits.closed:
             return
-        try:
+        with self._step("close"):
             self._file.close()
-        except (OSError, RuntimeError) as error:
-            raise OutputFailed(f"{self.path}: cannot close: {_one_line(error)}") from error
+        self._commits.close()
 
     @contextlib.contextmanager
     def _step(self, what: str) -> Iterator[None]:
-        """Run one step and flush; turn what HDF5 raises into one line and give the file up."""
-        if not self._file:
+        """Run one step and commit it; turn what HDF5 raises into one line and give the file up.
+
+        A step that fails is not committed: the file stays what the step before left.
+        """
+        if self._commits.closed:
             raise OutputFailed(f"{self.path}: cannot {what}: the file was closed before")
         try:
             yield
-            self._file.flush()
+            if self._file:  # h5py: a closed file is false
+                self._file.flush()
+            self._commits.commit()
         except (OSError, RuntimeError, ValueError, KeyError) as error:
             # ValueError and KeyError: h5py reports some failed writes of metadata so.
             with contextlib.suppress(OSError, RuntimeError):
                 self._file.close()
+            with contextlib.suppress(OSError):
+                self._commits.close()
             raise OutputFailed(f"{self.path}: cannot {what}: {_one_line(error)}") from error
 
 

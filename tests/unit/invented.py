@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,6 +22,13 @@ from tcpx_mpi.records import (
 )
 
 FINISHED = "2025-03-01T12:00:01.000+00:00"
+
+
+def child_environment() -> dict[str, str]:
+    """The environment for a child process that imports this module."""
+    inherited = os.environ.get("PYTHONPATH")
+    paths = [str(Path(__file__).parent), *([inherited] if inherited else [])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def rank_info(rank: int, **changes: Any) -> RankInfo:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 
@@ -189,14 +190,15 @@ def test_expected_bytes_leave_out_empty_blocks_and_keep_large_offsets() -> None:
     assert patterns.expected_bytes(patterns.load("pair"), 0, 2, 8).shape == (0, 4)
 
 
+def test_expected_bytes_are_sorted_by_where_they_go() -> None:
+    backwards = Expected.of_rows([(1, 0, 1), (0, 1, 1)])
+    pattern = dataclasses.replace(patterns.load("mesh"), expected=lambda rank, world: backwards)
+    assert patterns.expected_bytes(pattern, 1, 2, 6).tolist() == [[0, 3, 1, 3], [3, 3, 0, 3]]
+
+
 def test_expecting_a_block_of_another_length_is_refused() -> None:
     mesh = patterns.load("mesh")
-    wrong = patterns.Pattern(
-        **{
-            **vars(mesh),
-            "expected": lambda rank, world: Expected.of_rows([(0, 1, 3)]),
-        }
-    )
+    wrong = dataclasses.replace(mesh, expected=lambda rank, world: Expected.of_rows([(0, 1, 3)]))
     with pytest.raises(ScheduleError, match="mesh: rank 0 expects 3 bytes in block 0, but block 3"):
         patterns.expected_bytes(wrong, 0, 4, 10)
 

