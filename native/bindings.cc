@@ -76,7 +76,7 @@ class Engine {
  public:
   Engine(Plugin& plugin, int device, int window_send, int window_receive, int spins_before_yield)
       : plugin_(plugin),
-        connections_(plugin, device),
+        connections_(plugin.net(), device),
         driver_(plugin.net(), connections_, {window_send, window_receive, spins_before_yield}),
         thread_(std::in_place, driver_) {}
 

@@ -1,8 +1,13 @@
 """The version of the package, as installed."""
 
+from __future__ import annotations
+
 from importlib.metadata import PackageNotFoundError, version
 
-try:
-    __version__ = version("tcpx-mpi")
-except PackageNotFoundError:  # run from a source tree that was never installed
-    __version__ = "0+unknown"
+
+def installed_version() -> str:
+    """The version in the package's metadata; "0+unknown" for a source tree never installed."""
+    try:
+        return version("tcpx-mpi")
+    except PackageNotFoundError:
+        return "0+unknown"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
+
 from tcpx_mpi.config import Settings, fingerprint_difference
-from tcpx_mpi.errors import TcpxError, UsageError
+from tcpx_mpi.errors import SetupFailed, TcpxError, UsageError
+from tcpx_mpi.launch import under_launcher
 from tcpx_mpi.patterns import load
 from tcpx_mpi.world import World
 
@@ -17,6 +21,7 @@ def agree_settings(world: World, parsed: Settings | TcpxError) -> Settings:
     `parsed` is what this rank made of its command line and environment, or why it could not.
     """
     with world.agree("arguments", SETUP_PATIENCE_S):
+        _refuse_foreign_launcher(world.size, os.environ)
         if isinstance(parsed, TcpxError):
             raise parsed
         refusal = load(parsed.pattern).refuse(world.size)
@@ -38,3 +43,14 @@ def require_equal(world: World, fingerprint: str, what: str) -> None:
                     f"rank {rank} differs from rank 0: {difference}, rank 0's value first; "
                     f"start every rank with the same {what}"
                 )
+
+
+def _refuse_foreign_launcher(world_size: int, environ: Mapping[str, str]) -> None:
+    """An mpirun of another MPI starts ranks that each believe they are alone."""
+    launched = under_launcher(environ)
+    if launched is not None and launched.size is not None and launched.size != world_size:
+        raise SetupFailed(
+            f"the launcher started {launched.size} ranks, but the MPI library sees {world_size}: "
+            "mpirun and the library mpi4py loads belong to different MPIs; use the mpirun of that "
+            "library, or set MPI4PY_LIBMPI"
+        )

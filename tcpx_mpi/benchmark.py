@@ -123,7 +123,8 @@ class Benchmark:
         part = measurement.measure(row.facts, row.plan)
         journal.append_result(row.facts, part)
         parts = self.world.gather(part, "samples", measurement.patience_s)
-        with self.world.agree("output", SETUP_PATIENCE_S):
+        # With the patience of a row: a rank that stops here is one stopped in mid-run like others.
+        with self.world.agree("output", measurement.patience_s):
             if parts is not None:
                 self.output.row(row.facts, parts)
         journal.acknowledge(row.facts.index)

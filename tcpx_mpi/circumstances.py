@@ -9,7 +9,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tcpx_mpi import __version__, world
+import tcpx_mpi
+from tcpx_mpi import world
 from tcpx_mpi.config import Settings
 from tcpx_mpi.placement import Placement
 from tcpx_mpi.rank_setup import LoadedPlugin, RankEngine
@@ -46,7 +47,7 @@ def rank_info(
 def versions() -> dict[str, str]:
     """Versions as loaded, for the record."""
     found = {
-        "tcpx-mpi": __version__,
+        "tcpx-mpi": tcpx_mpi.__version__,
         "git": _git_state(),
         "python": platform.python_version(),
         "mpi": world.library_version(),

@@ -189,13 +189,19 @@ class Measurement:
         stall_ns = int(self._settings.stall_timeout_s * 1e9)
         native.start(first_slot, count, start_ns, stall_ns, self._end_by_ns)
         while not native.wait(0.25):
-            if native.take_picture_ready():
-                print("\n".join(report_lines(native.picture(), self._where)), file=sys.stderr)
+            self._show_progress()
             # MPI stays silent while the plugin moves anything; it is asked only in trouble.
             if native.idle_ns() > _UNEASY_NS and self._world.alarmed():
                 native.request_stop()
+        self._show_progress()  # asked for in the last moments of a batch, or of a short one
         self._raise_fault()
         return _batch_of(native.stamps(count)), native.cpu_time()
+
+    def _show_progress(self) -> None:
+        """Prints the picture that SIGUSR1 asked the engine for, if it has taken one."""
+        if self._engine.native.take_picture_ready():
+            lines = report_lines(self._engine.native.picture(), self._where)
+            print("\n".join(lines), file=sys.stderr)
 
     def _agree_start(self, patience_s: float) -> int:
         """The instant at which all ranks start: on one clock an agreed one, else 0 for "now"."""

@@ -22,6 +22,7 @@ from tcpx_mpi.records import (
     RunHeader,
     RunWriter,
     SetupTimes,
+    create_exclusively,
     default_run_name,
     filter_environment,
     join_row,
@@ -50,6 +51,10 @@ class Output:
         self._settings = settings
         if settings.json_path is not None:
             require_writable(settings.json_path, "-J")
+            # Tried, not only looked at: root may write everywhere, and yet not in /proc.
+            descriptor, name = create_exclusively(settings.json_path)
+            os.close(descriptor)
+            os.unlink(name)
         if settings.hdf5_path != "none":
             now = datetime.datetime.now()
             self._writer = RunWriter(settings.hdf5_path or default_run_name(settings.pattern, now))

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 from tcpx_mpi.errors import ExitCode, Interrupted, TcpxError
+from tcpx_mpi.launch import under_launcher
 from tcpx_mpi.output import Output
 from tcpx_mpi.world import AgreedError, Alarm, Answer, World
 
 
 def end_agreed(world: World, output: Output, error: AgreedError) -> int:
     """Collective: all ranks know of the error, rank 0 says it; the exit code for all."""
-    if world.rank == 0:
+    launched = under_launcher(os.environ)
+    if world.rank == 0 and (launched is None or launched.rank == 0):
         print(f"tcpx-mpi: error: {error}", file=sys.stderr, flush=True)
         output.keep_fault(int(error.exit_code), {error.rank: str(error)}, ())
     return int(error.exit_code)
@@ -21,6 +24,8 @@ def end_agreed(world: World, output: Output, error: AgreedError) -> int:
 
 def leave_interrupted(world: World, output: Output, error: Interrupted) -> NoReturn:
     """A signal ended this rank; the launcher tells the others."""
+    if world.rank == 0:
+        print(f"tcpx-mpi: error: {error}", file=sys.stderr, flush=True)
     output.keep_fault(int(error.exit_code), {world.rank: str(error)}, ())
     world.leave(int(error.exit_code))
 

@@ -26,12 +26,11 @@ std::string describe(const Comm& comm) {
          std::to_string(comm.channel);
 }
 
-Connections::Connections(Plugin& plugin, int device) : plugin_(plugin), device_(device) {
+Connections::Connections(Net& net, int device) : net_(net), device_(device) {
   NetProperties properties;
-  check(plugin_.net().properties(device, &properties), "getProperties",
-        "device " + std::to_string(device));
-  unpacks_ = properties.device_type == kNetDeviceUnpack &&
-             properties.device_version == kNetUnpackVersion;
+  check(net_.properties(device, &properties), "getProperties", "device " + std::to_string(device));
+  unpacks_ =
+      properties.device_type == kNetDeviceUnpack && properties.device_version == kNetUnpackVersion;
 }
 
 std::array<uint8_t, kNetHandleBytes> Connections::listen(int peer, int lane, int channel) {
@@ -41,8 +40,7 @@ std::array<uint8_t, kNetHandleBytes> Connections::listen(int peer, int lane, int
   comm->lane = lane;
   comm->channel = channel;
   const int64_t start = now_ns();
-  check(plugin_.net().listen(device_, comm->handle.data(), &comm->listen_comm), "listen",
-        describe(*comm));
+  check(net_.listen(device_, comm->handle.data(), &comm->listen_comm), "listen", describe(*comm));
   comm->listen_ns = now_ns() - start;
   comms_.push_back(std::move(comm));
   return comms_.back()->handle;
@@ -61,8 +59,9 @@ void Connections::add_send(int peer, int lane, int channel, const uint8_t* handl
 bool Connections::advance(Comm& comm) {
   if (comm.direction == Direction::kSend) {
     NetDeviceHandle* none = nullptr;
-    check(plugin_.net().connect(device_, comm.handle.data(), &comm.comm, &none), "connect",
-          describe(comm));
+    const int code = net_.connect(device_, comm.handle.data(), &comm.comm, &none);
+    refused_ = code != kNetSuccess;
+    check(code, "connect", describe(comm));
     return comm.comm != nullptr;
   }
   // A plugin that unpacks on the device writes into our block, also for host memory; any other
@@ -73,12 +72,15 @@ bool Connections::advance(Comm& comm) {
     handle->type = kNetDeviceUnpack;
     handle->version = kNetUnpackVersion;
   }
-  check(plugin_.net().accept(comm.listen_comm, &comm.comm, &handle), "accept", describe(comm));
+  const int code = net_.accept(comm.listen_comm, &comm.comm, &handle);
+  refused_ = code != kNetSuccess;
+  check(code, "accept", describe(comm));
   if (comm.comm != nullptr) comm.device_handle = handle;
   return comm.comm != nullptr;
 }
 
 void Connections::establish(double timeout_s) {
+  if (refused_) throw std::logic_error("a connection was refused before");
   const auto before = tcp_socket_inodes();
   std::vector<Comm*> pending;
   for (const auto& comm : comms_) {
@@ -116,7 +118,7 @@ void Connections::establish(double timeout_s) {
   sockets_ = TcpSockets::opened_since(before);
   for (const auto& comm : comms_) {
     if (comm->listen_comm == nullptr) continue;
-    check(plugin_.net().close_listen(comm->listen_comm), "closeListen", describe(*comm));
+    check(net_.close_listen(comm->listen_comm), "closeListen", describe(*comm));
     comm->listen_comm = nullptr;
   }
 }
@@ -129,7 +131,7 @@ void Connections::register_buffer(int buffer, uint8_t* data, size_t bytes, int t
     for (size_t at = 0; at < std::max<size_t>(bytes, 1); at += region) {
       void* mhandle = nullptr;
       const size_t covered = std::min(bytes - at, region + kMaxChunkBytes);
-      check(plugin_.net().reg_mr(comm->comm, data + at, covered, type, &mhandle), "regMr",
+      check(net_.reg_mr(comm->comm, data + at, covered, type, &mhandle), "regMr",
             describe(*comm) + ", " + std::to_string(covered) + " bytes");
       handles.push_back(mhandle);
     }
@@ -147,21 +149,21 @@ void Connections::close() {
     first_call = call;
     first_what = describe(comm);
   };
-  Net& net = plugin_.net();
   for (const auto& comm : comms_) {
     if (comm->comm == nullptr) continue;
     for (auto& handles : comm->mhandles) {
-      for (void* mhandle : handles) note(net.dereg_mr(comm->comm, mhandle), "deregMr", *comm);
+      for (void* mhandle : handles) note(net_.dereg_mr(comm->comm, mhandle), "deregMr", *comm);
       handles.clear();
     }
     if (comm->direction == Direction::kSend) {
-      note(net.close_send(comm->comm), "closeSend", *comm);
+      note(net_.close_send(comm->comm), "closeSend", *comm);
     } else {
-      note(net.close_recv(comm->comm), "closeRecv", *comm);
+      note(net_.close_recv(comm->comm), "closeRecv", *comm);
     }
     comm->comm = nullptr;
   }
   comms_.clear();
+  sockets_ = TcpSockets();  // their descriptors are others' now
   if (first_code != kNetSuccess) check(first_code, first_call, first_what);
 }
 

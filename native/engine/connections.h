@@ -1,7 +1,7 @@
 // The comms of a rank: listening, connecting, registering memory, closing.
 //
-// This is set-up, not the hot path: it may allocate and throw, but every wait has a deadline on lack
-// of progress, and nothing is called again after it has failed.
+// This is set-up, not the hot path: it may allocate and throw, but every wait has a deadline on
+// lack of progress, and nothing is called again after it has failed.
 #pragma once
 
 #include <array>
@@ -32,7 +32,8 @@ struct Comm {
   int channel;
   void* comm = nullptr;         // NULL until established
   void* listen_comm = nullptr;  // receive side, until all are established
-  // The plugin keeps its state in the handle while it connects: this copy is its own and never moves.
+  // The plugin keeps its state in the handle while it connects: this copy is its own and never
+  // moves.
   std::array<uint8_t, kNetHandleBytes> handle{};
   alignas(16) std::array<uint8_t, 64> device_block{};  // where accept writes a device handle
   NetDeviceHandle* device_handle = nullptr;
@@ -57,13 +58,14 @@ class Interrupt : public std::runtime_error {
 
 class Connections {
  public:
-  Connections(Plugin& plugin, int device);
+  Connections(Net& net, int device);
 
   // The handle to give to `peer`, which connects to it.
   std::array<uint8_t, kNetHandleBytes> listen(int peer, int lane, int channel);
   void add_send(int peer, int lane, int channel, const uint8_t* handle);
 
-  // Polls all connects and accepts together until every comm is there.
+  // Polls all connects and accepts together until every comm is there. After a refusal it polls no
+  // more: the handle and the listener that were refused may not be used again.
   void establish(double timeout_s);
 
   // Registers a buffer with every comm of the directions that use it.
@@ -79,9 +81,10 @@ class Connections {
  private:
   bool advance(Comm& comm);  // true when it became established now
 
-  Plugin& plugin_;
+  Net& net_;
   int device_;
-  bool unpacks_;  // the plugin wants a device handle block at accept
+  bool unpacks_;          // the plugin wants a device handle block at accept
+  bool refused_ = false;  // a connect or accept returned an error
   std::vector<std::unique_ptr<Comm>> comms_;
   TcpSockets sockets_;
 };

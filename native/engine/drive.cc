@@ -14,8 +14,8 @@
 namespace tcpx {
 namespace {
 
-constexpr int kTag = 99;                  // some plugins match by tag: equal on both sides
-constexpr uint32_t kSweepsPerClock = 32;  // between two readings of the coarse clock
+constexpr int kTag = 99;                 // some plugins match by tag: equal on both sides
+constexpr uint32_t kSweepsPerLook = 32;  // between two looks at the clock, signals and flags
 
 constexpr int kSend = static_cast<int>(FlowKind::kSend);
 constexpr int kReceive = static_cast<int>(FlowKind::kReceive);
@@ -23,7 +23,13 @@ constexpr int kReceive = static_cast<int>(FlowKind::kReceive);
 }  // namespace
 
 Driver::Driver(Net& net, const Connections& connections, const DriveLimits& limits)
-    : net_(net), connections_(connections), limits_(limits) {}
+    : net_(net), connections_(connections), limits_(limits) {
+  for (const int window : {limits.window_send, limits.window_receive}) {
+    if (window < 1 || window > kNetMaxRequests) {
+      throw std::invalid_argument("a window of " + std::to_string(window) + " requests");
+    }
+  }
+}
 
 void Driver::load(Program program, const SlotBase* buffers) {
   program_ = std::move(program);
@@ -74,17 +80,19 @@ bool Driver::run(const BatchPlan& plan) {
   plugin_log::set_quiet(true);
   wait_for_start(plan);
   uint32_t sweeps = 0;
-  while (open_ < iterations_ && !failed_) {
-    if (++sweeps % kSweepsPerClock == 0) tick();
+  while (open_ < iterations_) {
+    if (++sweeps % kSweepsPerLook == 0 && !look_around(plan)) break;
     bool moved = false;
     for (Flow& flow : flows_) {
       moved |= flow.kind == FlowKind::kCopy ? advance_copies(flow) : advance(flow);
+      if (failed_) break;  // a comm that failed may have taken others along: no further call
     }
+    if (failed_) break;
     if (moved) {
       idle_sweeps_ = 0;
-      moved_since_check_ = true;
-    } else if (!idle(plan)) {
-      break;
+      moved_since_look_ = true;
+    } else if (++idle_sweeps_ > static_cast<uint32_t>(limits_.spins_before_yield)) {
+      sched_yield();
     }
   }
   plugin_log::set_quiet(false);
@@ -118,9 +126,13 @@ void Driver::wait_for_start(const BatchPlan& plan) {
     now = now_ns();
   }
   stamps_.start = plan.start_ns != 0 ? plan.start_ns : now;
+  if (flows_.empty()) {  // a rank without a part: its iterations are complete as they begin
+    std::fill_n(stamps_.end.begin(), iterations_, stamps_.start);
+    open_ = iterations_;
+  }
   coarse_now_ = now;
   last_progress_.store(now, std::memory_order_relaxed);
-  moved_since_check_ = false;
+  moved_since_look_ = false;
 }
 
 bool Driver::advance(Flow& flow) {
@@ -152,7 +164,8 @@ bool Driver::test_head(Flow& flow) {
     if (net_.offers_consumed()) {
       code = net_.irecv_consumed(flow.comm, 1, request);
       if (code != kNetSuccess) {
-        fail_call(FaultKind::kPlugin, "irecvConsumed", code, flow, flow.head_op, flow.head_iteration);
+        fail_call(FaultKind::kPlugin, "irecvConsumed", code, flow, flow.head_op,
+                  flow.head_iteration);
         return false;
       }
     }
@@ -168,12 +181,11 @@ bool Driver::may_post(const Flow& flow) const {
   // Receives of later iterations have slots of their own and may be posted early; whatever reads or
   // sends begins when the iteration before is complete.
   if (flow.kind != FlowKind::kReceive && flow.post_iteration > open_) return false;
-  if (!program_.has_waits) return true;
-  for (const Wait& wait : flow.ops[flow.post_op].waits) {
-    if (wait.need != 0 &&
-        counters_[wait.counter] < flow.post_iteration * wait.per_iteration + wait.need) {
-      return false;
-    }
+  const ChunkOp& op = flow.ops[flow.post_op];
+  const Wait* waits = program_.waits.data() + op.first_wait;
+  for (uint32_t w = 0; w < op.n_waits; ++w) {
+    const uint64_t need = flow.post_iteration * waits[w].per_iteration + waits[w].need;
+    if (counters_[waits[w].counter] < need) return false;
   }
   return true;
 }
@@ -181,8 +193,8 @@ bool Driver::may_post(const Flow& flow) const {
 bool Driver::post_head(Flow& flow) {
   const ChunkOp& op = flow.ops[flow.post_op];
   uint8_t* data = address(op.buffer, flow.post_iteration, op.offset);
-  void* mhandle =
-      flow.mhandles[op.buffer][static_cast<size_t>(data - buffers_[op.buffer].base) >> kRegionShift];
+  void* mhandle = flow.mhandles[op.buffer][static_cast<size_t>(data - buffers_[op.buffer].base) >>
+                                           kRegionShift];
   void* request = nullptr;
   int code;
   if (flow.kind == FlowKind::kSend) {
@@ -231,10 +243,7 @@ void Driver::complete(Flow& flow, const ChunkOp& op) {
     ++flow.head_iteration;
   }
   flow.bytes += op.bytes;
-  if (program_.has_waits) {
-    ++counters_[op.channel_counter];
-    ++counters_[op.step_counter];
-  }
+  ++counters_[op.counter];
   IterationLeft& left = left_[iteration];
   const int kind = static_cast<int>(flow.kind);
   const bool last_of_kind = --left.by_kind[kind] == 0;
@@ -246,24 +255,11 @@ void Driver::complete(Flow& flow, const ChunkOp& op) {
   while (open_ < iterations_ && left_[open_].all == 0) stamps_.end[open_++] = now;
 }
 
-// The coarse clock moves on, and with it the memory of when something last happened.
-void Driver::tick() {
+// What need not be seen at once: time, signals, requests of other threads. False ends the batch.
+bool Driver::look_around(const BatchPlan& plan) {
   coarse_now_ = now_ns();
-  if (!moved_since_check_) return;
-  last_progress_.store(coarse_now_, std::memory_order_relaxed);
-  moved_since_check_ = false;
-}
-
-int64_t Driver::idle_ns() const {
-  return now_ns() - last_progress_.load(std::memory_order_relaxed);
-}
-
-// Nothing moved in a sweep. False ends the batch.
-bool Driver::idle(const BatchPlan& plan) {
-  ++idle_sweeps_;
-  if (idle_sweeps_ > static_cast<uint32_t>(limits_.spins_before_yield)) sched_yield();
-  if (idle_sweeps_ % kSweepsPerClock != 0) return !failed_;
-  tick();
+  if (moved_since_look_) last_progress_.store(coarse_now_, std::memory_order_relaxed);
+  moved_since_look_ = false;
   if (const int signal = stop_signal()) {
     fail(FaultKind::kInterrupted, signal);
   } else if (stop_requested_.load(std::memory_order_relaxed)) {
@@ -277,6 +273,10 @@ bool Driver::idle(const BatchPlan& plan) {
     picture_ready_.store(true, std::memory_order_release);
   }
   return !failed_;
+}
+
+int64_t Driver::idle_ns() const {
+  return now_ns() - last_progress_.load(std::memory_order_relaxed);
 }
 
 void Driver::fail(FaultKind kind, int code) {
@@ -317,10 +317,9 @@ void Driver::take_picture() {
     report.oldest_step = op.step;
     report.oldest_chunk = op.chunk;
     report.oldest_bytes = op.bytes;
-    report.oldest_age_ns =
-        flow.posted == flow.completed
-            ? -1
-            : coarse_now_ - flow.posted_at[flow.completed % kNetMaxRequests];
+    report.oldest_age_ns = flow.posted == flow.completed
+                               ? -1
+                               : coarse_now_ - flow.posted_at[flow.completed % kNetMaxRequests];
   }
 }
 

@@ -76,8 +76,8 @@ struct BatchPlan {
 
 // Nanoseconds on now_ns()'s clock, one entry an iteration; -1 where a rank has no such part.
 struct BatchStamps {
-  int64_t start = 0;      // of the batch: the agreed instant, also if this rank came late
-  bool late = false;      // this rank was not ready at the agreed instant
+  int64_t start = 0;  // of the batch: the agreed instant, also if this rank came late
+  bool late = false;  // this rank was not ready at the agreed instant
   std::vector<int64_t> end;
   std::vector<int64_t> send_done;
   std::vector<int64_t> receive_done;
@@ -99,7 +99,7 @@ class Driver {
   const BatchStamps& stamps() const { return stamps_; }
   const Fault& fault() const { return fault_; }
 
-  // From another thread: ends a batch that makes no progress, and how long it has made none.
+  // From another thread: ends the batch under way, and how long that has made no progress.
   void request_stop() { stop_requested_.store(true, std::memory_order_relaxed); }
   int64_t idle_ns() const;
 
@@ -138,8 +138,7 @@ class Driver {
   bool post_head(Flow& flow);
   bool may_post(const Flow& flow) const;
   void complete(Flow& flow, const ChunkOp& op);
-  void tick();
-  bool idle(const BatchPlan& plan);
+  bool look_around(const BatchPlan& plan);
   void fail(FaultKind kind, int code);
   void fail_call(FaultKind kind, const char* call, int code, const Flow& flow, uint32_t op,
                  uint64_t iteration);
@@ -165,7 +164,7 @@ class Driver {
   uint64_t iterations_ = 0;
   uint64_t open_ = 0;  // the oldest iteration that is not complete
   bool failed_ = false;
-  bool moved_since_check_ = false;
+  bool moved_since_look_ = false;
   uint32_t idle_sweeps_ = 0;
   int64_t coarse_now_ = 0;  // good to a few sweeps: for ages, never for results
   std::atomic<int64_t> last_progress_{0};

@@ -12,8 +12,18 @@ namespace tcpx {
 namespace {
 
 enum Column {
-  kOp, kPeer, kLane, kSrcBuffer, kSrcBlock, kDstBuffer, kDstBlock, kBlocks,
-  kPred0, kWait0, kPred1, kWait1,
+  kOp,
+  kPeer,
+  kLane,
+  kSrcBuffer,
+  kSrcBlock,
+  kDstBuffer,
+  kDstBlock,
+  kBlocks,
+  kPred0,
+  kWait0,
+  kPred1,
+  kWait1,
 };
 enum Op { kOpSend = 0, kOpReceive = 1, kOpCopy = 2 };
 enum WaitKind { kWaitChunk = 0, kWaitWhole = 1 };
@@ -55,13 +65,10 @@ Program compile(const int32_t* table, size_t steps, const BlockTable* blocks, ui
   std::map<std::tuple<int, int, int, int>, size_t> queue_of;
   std::vector<uint32_t> step_chunks(steps);
   std::vector<uint64_t> step_bytes(steps);
-  const auto channel_counter = [&](size_t step, int channel) {
+  const auto counter_of = [&](size_t step, int channel) {
     return static_cast<uint32_t>(step * channels + channel);
   };
-  const auto step_counter = [&](size_t step) {
-    return static_cast<uint32_t>(steps * channels + step);
-  };
-  program.counters = static_cast<uint32_t>(steps * (channels + 1));
+  program.counters = static_cast<uint32_t>(steps * channels);
 
   for (size_t row = 0; row < steps; ++row) {
     const int32_t* step = table + row * kStepColumns;
@@ -93,24 +100,29 @@ Program compile(const int32_t* table, size_t steps, const BlockTable* blocks, ui
       chunk.buffer =
           static_cast<uint8_t>(kind == FlowKind::kSend ? step[kSrcBuffer] : step[kDstBuffer]);
       chunk.source_buffer = static_cast<uint8_t>(std::max(step[kSrcBuffer], 0));
-      chunk.channel_counter = channel_counter(row, channel);
-      chunk.step_counter = step_counter(row);
+      chunk.counter = counter_of(row, channel);
+      chunk.first_wait = static_cast<uint32_t>(program.waits.size());
       for (int w = 0; w < 2; ++w) {
         const int pred = step[w == 0 ? kPred0 : kPred1];
         const int how = step[w == 0 ? kWait0 : kWait1];
         if (pred < 0) continue;
         if (size_t(pred) >= row) refuse(row, "waits for a later row " + std::to_string(pred));
-        program.has_waits = true;
         if (how == kWaitWhole) {
-          chunk.waits[w] = {step_counter(pred), step_chunks[pred], step_chunks[pred]};
+          for (int ch = 0; ch < channels && share_of(step_chunks[pred], ch, channels) > 0; ++ch) {
+            const uint32_t share = share_of(step_chunks[pred], ch, channels);
+            program.waits.push_back({counter_of(pred, ch), share, share});
+          }
+        } else if (how != kWaitChunk) {
+          refuse(row, "unknown way to wait " + std::to_string(how));
         } else if (step_bytes[pred] == bytes) {
-          chunk.waits[w] = {channel_counter(pred, channel), c / channels + 1,
-                            share_of(chunks, channel, channels)};
+          program.waits.push_back(
+              {counter_of(pred, channel), c / channels + 1, share_of(chunks, channel, channels)});
         } else {
-          refuse(row, "waits chunk by chunk for row " + std::to_string(pred) +
-                          " of another length");
+          refuse(row,
+                 "waits chunk by chunk for row " + std::to_string(pred) + " of another length");
         }
       }
+      chunk.n_waits = static_cast<uint16_t>(program.waits.size() - chunk.first_wait);
       const int peer = kind == FlowKind::kCopy ? -1 : step[kPeer];
       const int lane = kind == FlowKind::kCopy ? 0 : step[kLane];
       const auto key = std::make_tuple(op, peer, lane, channel);

@@ -1,9 +1,9 @@
 // A schedule cut into chunks for one row: what the timed loop walks, in queues that it only reads.
 //
-// The rows of a schedule (see tcpx_mpi/schedule.py, which documents the form) name blocks; the block
-// tables of a row give them bytes. Chunk c of a step travels on channel c % channels, so that "chunk
-// c waits for chunk c" stays on one channel, and because every queue is FIFO a dependency is one
-// comparison of a counter with a number known beforehand.
+// The rows of a schedule (see tcpx_mpi/schedule.py, which documents the form) name blocks; the
+// block tables of a row give them bytes. Chunk c of a step travels on channel c % channels, so that
+// "chunk c waits for chunk c" stays on one channel, and because every queue is FIFO a dependency is
+// one comparison of a counter with a number known beforehand.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +14,12 @@ namespace tcpx {
 
 enum class FlowKind : uint8_t { kSend = 0, kReceive = 1, kCopy = 2 };
 
+// One comparison: the counter of a (step, channel) against a number known beforehand. Chunks of
+// later iterations may run ahead on another channel, never on the same one: so a step that waits
+// for a whole predecessor compares once a channel.
 struct Wait {
   uint32_t counter;        // index into the counters of the row
-  uint32_t need;           // chunks of this iteration that must be complete, 0: waits for nothing
+  uint32_t need;           // chunks of this iteration that must be complete
   uint32_t per_iteration;  // chunks that one iteration adds to the counter
 };
 
@@ -26,11 +29,11 @@ struct ChunkOp {
   uint32_t bytes;
   uint32_t step;
   uint32_t chunk;
-  uint32_t channel_counter;  // bumped on completion: chunks of this step on this channel
-  uint32_t step_counter;     // bumped on completion: chunks of this step on all channels
+  uint32_t counter;     // bumped on completion: chunks of this step on this channel
+  uint32_t first_wait;  // in Program::waits
+  uint16_t n_waits;
   uint8_t buffer;
   uint8_t source_buffer;
-  Wait waits[2];
 };
 
 struct ChunkQueue {
@@ -48,9 +51,9 @@ struct BlockTable {
 
 struct Program {
   std::vector<ChunkQueue> queues;
+  std::vector<Wait> waits;
   uint32_t counters = 0;
   uint32_t ops[3] = {0, 0, 0};  // an iteration, by FlowKind
-  bool has_waits = false;
 };
 
 // `table` has `steps` rows of kStepColumns ints. Throws std::invalid_argument naming the row that

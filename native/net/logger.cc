@@ -1,6 +1,7 @@
 #include "net/logger.h"
 
 #include <atomic>
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -21,7 +22,7 @@ char g_ring[kLines][kLineBytes];
 uint64_t g_written = 0;
 
 // INFO lines of set-up are kept too: they say which NICs and settings a plugin chose.
-constexpr int kKeepLevel = kNetLogInfo;
+constexpr int kKeepLevel = kNetLogAbort;
 
 void log(int level, unsigned long flags, const char* function, int line, const char* format, ...) {
   (void)flags;
@@ -31,6 +32,7 @@ void log(int level, unsigned long flags, const char* function, int line, const c
   const bool print = level <= print_level && level != kNetLogNone;
   if ((!keep && !print) || format == nullptr) return;
 
+  const int kept_errno = errno;  // a plugin may log before it reads its own
   char text[kLineBytes];
   va_list arguments;
   va_start(arguments, format);
@@ -45,6 +47,7 @@ void log(int level, unsigned long flags, const char* function, int line, const c
     const std::lock_guard<std::mutex> lock(g_mutex);
     memcpy(g_ring[g_written++ % kLines], text, sizeof(text));
   }
+  errno = kept_errno;
 }
 
 }  // namespace

@@ -114,6 +114,7 @@ bool Comm::drive() {
   take_events();
   if ((direct || losing_ || ready_ != 0) && progress(direct)) return true;
   if (!my_turn_to_sweep(direct)) return false;
+  if (direct) while_idle();
   poller_->sweep();
   take_events();
   return ready_ != 0 && progress(false);

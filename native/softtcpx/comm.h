@@ -64,6 +64,8 @@ class Comm : public Object {
 
   virtual void prepare(Request& request, uint64_t bytes) = 0;
   virtual Step step(int socket) = 0;
+  // Now and then, while nothing moves on a connection whose sockets are tried directly.
+  virtual void while_idle() {}
   // After the steps: what does a lost peer or socket mean for the requests that are still pending?
   virtual void judge_losses() = 0;
   virtual uint64_t oldest_unfreed() const = 0;
@@ -101,7 +103,7 @@ class Comm : public Object {
   ReadyCell* cell_ = nullptr;
 
   // The owner's own.
-  uint32_t ready_;  // sockets that epoll has announced and that have not blocked since
+  uint32_t ready_;        // sockets that epoll has announced and that have not blocked since
   uint32_t hung_up_ = 0;  // sockets at whose end lies an end-of-file or an error
   uint32_t seen_generation_ = 0;
   uint32_t idle_tries_ = 0;

@@ -92,11 +92,12 @@ int Connector::advance(std::unique_ptr<SendComm>* comm) {
     return *comm != nullptr ? kNetSuccess : kNetSystemError;
   }
   // Reaching the port and waiting for accept have a deadline each: accept may come late.
-  const bool late = state_ == State::kAsking ? now > answer_by_ : now > reach_by_ && now > answer_by_;
+  const bool late =
+      state_ == State::kAsking ? now > answer_by_ : now > reach_by_ && now > answer_by_;
   if (!late) return kNetSuccess;
-  SOFTTCPX_WARN("connect to %s: %s%s%s; given up",
-                address_text(listener_address(handle_)).c_str(), last_failure_,
-                last_error_ != 0 ? ": " : "", last_error_ != 0 ? std::strerror(last_error_) : "");
+  SOFTTCPX_WARN("connect to %s: %s%s%s; given up", address_text(listener_address(handle_)).c_str(),
+                last_failure_, last_error_ != 0 ? ": " : "",
+                last_error_ != 0 ? std::strerror(last_error_) : "");
   return kNetSystemError;
 }
 
@@ -177,8 +178,8 @@ bool Connector::greet(size_t socket) {
 }
 
 bool Connector::hear_answer(bool* answered) {
-  const ssize_t got = ::recv(sockets_[0].get(), answer_bytes_ + have_, sizeof answer_bytes_ - have_,
-                             MSG_DONTWAIT);
+  const ssize_t got =
+      ::recv(sockets_[0].get(), answer_bytes_ + have_, sizeof answer_bytes_ - have_, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
   if (got <= 0)
     return end_attempt("the listener closed in the handshake", got < 0 ? errno : 0), false;

@@ -5,8 +5,8 @@
 #include <net/if.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cctype>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -92,7 +92,8 @@ std::vector<Interface> choose_interfaces(const std::string& spec, std::vector<In
 std::vector<Interface> find_interfaces() {
   std::vector<Interface> found;
   ifaddrs* list = nullptr;
-  if (::getifaddrs(&list) != 0) throw std::system_error(errno, std::generic_category(), "interfaces");
+  if (::getifaddrs(&list) != 0)
+    throw std::system_error(errno, std::generic_category(), "interfaces");
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != AF_INET) continue;
     if ((entry->ifa_flags & IFF_UP) == 0 || (entry->ifa_flags & IFF_RUNNING) == 0) continue;

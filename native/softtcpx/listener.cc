@@ -97,10 +97,9 @@ void Listener::hear_strangers(Clock::time_point now) {
 
 // Gives the socket of a complete hello to its group, or closes it.
 void Listener::sort_in(Stranger& stranger) {
-  const Fd fd = std::move(stranger.fd);
+  Fd fd = std::move(stranger.fd);
   Hello hello;
-  const HelloVerdict verdict =
-      judge_hello(stranger.bytes, handle_.secret, handle_.sockets, &hello);
+  const HelloVerdict verdict = judge_hello(stranger.bytes, handle_.secret, handle_.sockets, &hello);
   if (verdict != HelloVerdict::kWelcome) {
     SOFTTCPX_WARN("refused %s: %s", address_text(stranger.address).c_str(), verdict_text(verdict));
     return;
@@ -121,7 +120,7 @@ void Listener::sort_in(Stranger& stranger) {
     SOFTTCPX_WARN("refused %s: a replayed handshake", address_text(stranger.address).c_str());
     return;
   }
-  place = std::move(const_cast<Fd&>(fd));
+  place = std::move(fd);
 }
 
 bool Listener::Group::whole() const {

@@ -29,7 +29,8 @@ struct Plugin {
 };
 
 Plugin& plugin() {
-  static Plugin* one = new Plugin;  // never destroyed: there is no finalize, and threads may live on
+  static Plugin* one =
+      new Plugin;  // never destroyed: there is no finalize, and threads may live on
   return *one;
 }
 
@@ -65,7 +66,7 @@ int guarded(const char* name, Call call) {
 int set_up(Plugin& self) {
   self.settings = load_settings();
   const std::string& spec = self.settings.data_interfaces.empty() ? self.settings.socket_interfaces
-                                                                   : self.settings.data_interfaces;
+                                                                  : self.settings.data_interfaces;
   for (Interface& interface : choose_interfaces(spec, find_interfaces())) {
     auto device = std::make_unique<Device>(static_cast<int>(self.devices.size()),
                                            std::move(interface), self.settings);

@@ -1,4 +1,5 @@
-// One epoll for all connections of an owner: it turns readiness into flags, a flag cell a connection.
+// One epoll for all connections of an owner: it turns readiness into flags, a flag cell a
+// connection.
 #pragma once
 
 #include <atomic>

@@ -25,13 +25,13 @@ class RecvComm final : public Comm {
   // Behind the rest of the current piece, each read takes what follows it into a small stage: the
   // next header, and whole small messages with it. A large piece is copied once, by the kernel.
   struct Lane {
-    static constexpr uint32_t kStageBytes = 4096;
+    static constexpr uint32_t kStageBytes = 8192 + 2 * sizeof(ChunkHeader);
 
     uint32_t staged() const { return end - begin; }
 
-    Request* request = nullptr;  // the message of the current piece; none between two pieces
-    uint8_t* cursor = nullptr;   // where its next byte belongs
-    uint64_t left = 0;           // bytes of the piece that are still to come
+    Request* request = nullptr;   // the message of the current piece; none between two pieces
+    uint8_t* cursor = nullptr;    // where its next byte belongs
+    uint64_t left = 0;            // bytes of the piece that are still to come
     uint32_t begin = 0, end = 0;  // bytes of the stage that are not used yet
     std::array<uint8_t, kStageBytes> stage;
   };
@@ -44,6 +44,7 @@ class RecvComm final : public Comm {
 
   void prepare(Request& request, uint64_t bytes) override;
   Step step(int socket) override;
+  void while_idle() override;
   void judge_losses() override;
   uint64_t oldest_unfreed() const override { return ring_.consumed; }
 

@@ -16,8 +16,8 @@ class Comm;
 struct alignas(64) Request {
   Comm* comm = nullptr;  // for good
   uint8_t* data = nullptr;
-  uint64_t capacity = 0;  // bytes to send, or room to receive
-  uint64_t total = 0;     // bytes of the message, as its first piece announced it
+  uint64_t capacity = 0;   // bytes to send, or room to receive
+  uint64_t total = 0;      // bytes of the message, as its first piece announced it
   uint64_t scheduled = 0;  // bytes of the pieces that a socket has begun to carry
   uint64_t left = 0;       // sending: pieces; receiving: bytes, and 1 before it is announced
   bool announced = false;
@@ -33,9 +33,9 @@ struct RequestRing {
   Request& slot(uint64_t sequence) { return slots[sequence % kSlots]; }
 
   std::array<Request, kSlots> slots;
-  alignas(64) std::atomic<uint64_t> posted{0};  // written by the caller
-  uint64_t seen = 0;                            // the caller's own: test said done
-  uint64_t consumed = 0;                        // the caller's own: slots free again
+  alignas(64) std::atomic<uint64_t> posted{0};     // written by the caller
+  uint64_t seen = 0;                               // the caller's own: test said done
+  uint64_t consumed = 0;                           // the caller's own: slots free again
   alignas(64) std::atomic<uint64_t> completed{0};  // written by the owner
 };
 

@@ -17,7 +17,8 @@ constexpr uint64_t kSharedBytes = 64 * 1024;
 
 SendComm::SendComm(Device& device, Sockets sockets)
     : Comm(ObjectKind::kSendComm, device, std::move(sockets)),
-      chunk_bytes_(static_cast<uint64_t>(device.settings.chunk_bytes)) {}
+      chunk_bytes_(static_cast<uint64_t>(device.settings.chunk_bytes)),
+      loads_(new Load[sockets_.data.size()]) {}
 
 void SendComm::prepare(Request& request, uint64_t bytes) {
   request.total = bytes;
@@ -60,9 +61,9 @@ void SendComm::fill(Load& load) {
     Request& request = ring_.slot(next_);
     const uint64_t length = std::min(chunk_bytes_, request.total - request.scheduled);
     if (load.pieces > 0 && bytes + length > kSharedBytes) return;
-    load.add(make_chunk_header(next_, request.total, request.scheduled,
-                               static_cast<uint32_t>(length)),
-             request.data + request.scheduled, &request);
+    load.add(
+        make_chunk_header(next_, request.total, request.scheduled, static_cast<uint32_t>(length)),
+        request.data + request.scheduled, &request);
     bytes += length;
     request.scheduled += length;
     if (request.scheduled == request.total) ++next_;

@@ -4,6 +4,7 @@
 #include <sys/uio.h>
 
 #include <array>
+#include <memory>
 
 #include "softtcpx/comm.h"
 #include "softtcpx/wire.h"
@@ -43,7 +44,7 @@ class SendComm final : public Comm {
 
   const uint64_t chunk_bytes_;
   uint64_t next_ = 0;  // the oldest request of which no socket has all pieces yet
-  std::array<Load, kMaxSockets> loads_;
+  std::unique_ptr<Load[]> loads_;
 };
 
 }  // namespace softtcpx

@@ -110,7 +110,7 @@ HelloVerdict judge_answer(const uint8_t (&bytes)[sizeof(Hello)], const Token& an
 }
 
 ChunkHeader make_chunk_header(uint64_t sequence, uint64_t total, uint64_t offset, uint32_t length) {
-  return ChunkHeader{kChunkMagic, length, sequence, total, offset};
+  return ChunkHeader{kChunkMagic, length, sequence, total, offset, {}};
 }
 
 const char* verdict_text(ChunkVerdict verdict) {
@@ -128,7 +128,8 @@ const char* verdict_text(ChunkVerdict verdict) {
 }
 
 bool plausible_chunk(const ChunkHeader& header) {
-  if (header.magic != kChunkMagic || header.offset > header.total) return false;
+  if (header.magic != kChunkMagic || !all_zero(header.spare)) return false;
+  if (header.offset > header.total) return false;
   if (header.length > header.total - header.offset) return false;
   return header.length > 0 || header.total == 0;  // only an empty message has an empty piece
 }

@@ -1,4 +1,5 @@
-// Every byte format of softtcpx, and pure functions that judge bytes: no sockets, no memory, no log.
+// Every byte format of softtcpx, and pure functions that judge bytes: no sockets, no memory, no
+// log.
 //
 // A number is little-endian on the wire as in memory; the asserts below stop any other build.
 #pragma once
@@ -80,15 +81,17 @@ HelloVerdict judge_hello(const uint8_t (&bytes)[sizeof(Hello)], const Token& sec
 HelloVerdict judge_answer(const uint8_t (&bytes)[sizeof(Hello)], const Token& answer,
                           const Token& connection, int sockets);
 
-// In front of every piece of a message, on its data socket.
+// In front of every piece of a message, on its data socket. As long as a cache line, so that the
+// payload behind it is copied as fast as it would be without a header.
 struct ChunkHeader {
   uint32_t magic;
   uint32_t length;    // bytes that follow
   uint64_t sequence;  // which message of the connection, from 0
   uint64_t total;     // bytes of the whole message
   uint64_t offset;    // of this piece in the message
+  uint8_t spare[32];
 };
-static_assert(sizeof(ChunkHeader) == 32, "a chunk header has 32 bytes");
+static_assert(sizeof(ChunkHeader) == 64, "a chunk header has 64 bytes");
 
 ChunkHeader make_chunk_header(uint64_t sequence, uint64_t total, uint64_t offset, uint32_t length);
 

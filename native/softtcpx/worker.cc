@@ -57,12 +57,11 @@ void Worker::release(Comm* comm) {
   leaving_.push_back(comm);
   changed_.store(true, std::memory_order_seq_cst);
   poller_.wake();
-  released_.wait(lock, [&] {
-    return std::find(leaving_.begin(), leaving_.end(), comm) == leaving_.end();
-  });
+  released_.wait(
+      lock, [&] { return std::find(leaving_.begin(), leaving_.end(), comm) == leaving_.end(); });
 }
 
-void Worker::take_changes() {
+bool Worker::take_changes() {
   const std::lock_guard<std::mutex> lock(mutex_);
   changed_.store(false, std::memory_order_seq_cst);
   comms_.insert(comms_.end(), arriving_.begin(), arriving_.end());
@@ -71,14 +70,15 @@ void Worker::take_changes() {
     comms_.erase(std::remove(comms_.begin(), comms_.end(), comm), comms_.end());
   leaving_.clear();
   released_.notify_all();
+  return !stop_;
 }
 
 void Worker::park() {
   parked_.store(true, std::memory_order_seq_cst);
   // A request posted before this store is seen here; one posted after it wakes us.
-  const bool news = changed_.load(std::memory_order_seq_cst) ||
-                    std::any_of(comms_.begin(), comms_.end(),
-                                [](const Comm* comm) { return comm->has_news(); });
+  const bool news =
+      changed_.load(std::memory_order_seq_cst) ||
+      std::any_of(comms_.begin(), comms_.end(), [](const Comm* comm) { return comm->has_news(); });
   if (!news) poller_.wait(kParkMs);
   parked_.store(false, std::memory_order_seq_cst);
 }
@@ -88,10 +88,7 @@ void Worker::run() {
   const auto spin = std::chrono::microseconds(spin_us_);
   Clock::time_point idle_since = Clock::now();
   for (int tries = 1;; ++tries) {
-    if (changed_.load(std::memory_order_acquire)) {
-      take_changes();
-      if (stop_) return;  // set before `changed_`, and only once
-    }
+    if (changed_.load(std::memory_order_acquire) && !take_changes()) return;
     bool moved = false;
     for (Comm* comm : comms_) moved |= comm->has_pending() && comm->drive();
     if (moved) {
@@ -109,8 +106,9 @@ void Worker::run() {
 
 Worker* WorkerPool::borrow(int threads) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Place& place = *std::min_element(places_.begin(), places_.begin() + threads,
-                                   [](const Place& a, const Place& b) { return a.users < b.users; });
+  Place& place =
+      *std::min_element(places_.begin(), places_.begin() + threads,
+                        [](const Place& a, const Place& b) { return a.users < b.users; });
   if (place.worker == nullptr) {
     auto worker = std::make_unique<Worker>(spin_us_);
     if (!worker->start()) return nullptr;

@@ -35,7 +35,7 @@ class Worker {
 
  private:
   void run();
-  void take_changes();
+  bool take_changes();  // false: stop
   void park();
 
   const int64_t spin_us_;

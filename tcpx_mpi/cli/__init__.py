@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import click
 
-from tcpx_mpi._version import __version__
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
 from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
 
@@ -55,7 +54,7 @@ class _Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=False,
 )
-@click.version_option(__version__, prog_name="tcpx-mpi")
+@click.version_option(package_name="tcpx-mpi", prog_name="tcpx-mpi")
 def _group() -> None:
     """Measures NCCL network plugins, such as GPUDirect-TCPX, between MPI ranks, without NCCL."""
 

@@ -25,8 +25,8 @@ from typing import Any
 
 PAGE_BYTES = 4096
 
-#: The end of a redo block: magic, pages, bytes of the block before this, CRC-32 of those.
-_FOOTER = struct.Struct("<8sIQI")
+#: The end of a redo block: magic, bytes of the pages before this, CRC-32 of those.
+_FOOTER = struct.Struct("<8sQI")
 _MAGIC = b"TCPXREDO"
 #: Before each page's bytes: its offset in the file and its length.
 _PAGE = struct.Struct("<QI")
@@ -142,7 +142,7 @@ def _pages_of(start: int, end: int) -> Iterator[int]:
 
 def _redo_block(pages: dict[int, bytearray]) -> bytes:
     body = b"".join(_PAGE.pack(page, len(kept)) + kept for page, kept in pages.items())
-    return body + _FOOTER.pack(_MAGIC, len(pages), len(body), zlib.crc32(body))
+    return body + _FOOTER.pack(_MAGIC, len(body), zlib.crc32(body))
 
 
 def _read_redo(descriptor: int, size: int) -> dict[int, bytearray] | None:
@@ -151,7 +151,7 @@ def _read_redo(descriptor: int, size: int) -> dict[int, bytearray] | None:
         return None
     footer = bytearray(_FOOTER.size)
     _read_at(descriptor, memoryview(footer), size - len(footer))
-    magic, count, body_bytes, crc = _FOOTER.unpack(footer)
+    magic, body_bytes, crc = _FOOTER.unpack(footer)
     start = size - len(footer) - body_bytes
     if magic != _MAGIC or start < 0:
         return None
@@ -160,7 +160,7 @@ def _read_redo(descriptor: int, size: int) -> dict[int, bytearray] | None:
     if zlib.crc32(body) != crc:
         return None
     pages, position = {}, 0
-    for _ in range(count):
+    while position < len(body):
         page, length = _PAGE.unpack_from(body, position)
         position += _PAGE.size
         pages[page] = body[position : position + length]

@@ -93,7 +93,7 @@ def _read(file: Any, path: str) -> Run:
         header=_read_header(file),
         setup=SetupTimes(setup),
         rows=sorted(
-            (_read_row(group) for group in file["rows"].values() if group.attrs.get("whole")),
+            (_read_row(group) for group in file["rows"].values()),
             key=lambda row: row.index,
         ),
         complete=bool(file.attrs["complete"]),

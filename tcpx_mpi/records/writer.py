@@ -32,8 +32,9 @@ from tcpx_mpi.records.schema import (
 
 
 def utc_now() -> str:
-    """The time of day for a record, ISO 8601 in UTC."""
-    return datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="milliseconds")
+    """The time of day for a record, ISO 8601 in UTC: 2025-03-01T12:00:00.000Z."""
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return now.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class RunWriter:
@@ -93,7 +94,6 @@ class RunWriter:
         """One row with all its samples; on disk when this returns."""
         with self._step(f"write row {row.index}"):
             group = self._file["rows"].create_group(row_name(row.index))
-            group.attrs["whole"] = False
             for name in ROW_ATTRIBUTES:
                 _set_attribute(group, name, getattr(row, name))
             write_samples(group, "samples", row.samples)
@@ -103,8 +103,6 @@ class RunWriter:
             columns = [getattr(row, name).tolist() for name, _ in PER_RANK_COLUMNS]
             write_table(group, "ranks", PER_RANK_COLUMNS, zip(*columns, strict=True))
             write_texts(group, "faults", row.faults)
-            # Last: a reader passes over a row whose writer was killed before this.
-            group.attrs["whole"] = True
 
     def append_partial(self, part: PartialRow) -> None:
         """What the journals hold of a row that no rank 0 ever joined."""

@@ -47,10 +47,10 @@ def title_lines(header: RunHeader) -> list[str]:
     groups = f"{'#':<63}out-of-place{'':<23}in-place".ljust(_width(standard))
     for label, members in groupby(ours, key=lambda column: column.group):
         groups += "  " + label.center(_width(list(members)))
-    # The trailing blank is nccl-tests' own.
+    # The trailing blanks are nccl-tests' own.
     return [
         "#",
-        groups.rstrip() + " " * 10 if not ours else groups,
+        groups.rstrip() + " ",
         "#" + _joined([column.title for column in columns], columns)[1:] + " ",
         "#" + _joined([column.unit for column in columns], columns)[1:] + " ",
     ]

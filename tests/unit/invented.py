@@ -21,7 +21,7 @@ from tcpx_mpi.records import (
     join_row,
 )
 
-FINISHED = "2025-03-01T12:00:01.000+00:00"
+FINISHED = "2025-03-01T12:00:01.000Z"
 
 
 def child_environment() -> dict[str, str]:
@@ -60,7 +60,7 @@ def run_header(world: int = 4, plan: Plan | None = None, **changes: Any) -> RunH
     header = RunHeader(
         run_id="0011223344556677",
         pattern="ring",
-        start_time="2025-03-01T12:00:00.000+00:00",
+        start_time="2025-03-01T12:00:00.000Z",
         command=["tcpx-mpi", "run", "ring"],
         plan=plan if plan is not None else Plan(sizes=(1024, 2048, 4096), slots=(64, 32, 16)),
         settings=[("channels", "2", "default"), ("seed", "7", "command line --seed")],

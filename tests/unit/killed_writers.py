@@ -41,7 +41,7 @@ def arm(nth: int, how: str) -> None:
 
     real_pwrite, real_ftruncate = os.pwrite, os.ftruncate
 
-    def pwrite(descriptor: int, data: memoryview, offset: int) -> int:
+    def pwrite(descriptor: int, data: memoryview | bytes, offset: int) -> int:
         if due():
             if how == "torn":
                 real_pwrite(descriptor, data[: len(data) // 2], offset)
@@ -53,7 +53,8 @@ def arm(nth: int, how: str) -> None:
             end()
         real_ftruncate(descriptor, length)
 
-    os.pwrite, os.ftruncate = pwrite, ftruncate
+    # The writers give nothing but memoryviews, the journal bytes.
+    os.pwrite, os.ftruncate = pwrite, ftruncate  # type: ignore[assignment]
 
 
 def write_run(path: str, acknowledge: Callable[[], None]) -> None:

@@ -39,6 +39,7 @@ def test_the_defaults_are_those_of_the_conventions() -> None:
     assert (found.stall_timeout_s, found.connect_timeout_s) == (30.0, 30.0)
     assert (found.plugin, found.memory, found.seed) == ("auto", "auto", 1)
     assert found.check_memory_bytes == 1 << 30
+    assert (found.op, found.datatype, found.root) == ("sum", "float", 0)
     assert (found.json_path, found.hdf5_path, found.ranks) == (None, None, None)
 
 
@@ -234,8 +235,8 @@ def test_fingerprints_do_not_differ_in_what_belongs_to_one_node_or_to_the_source
 
 
 def test_a_fingerprint_takes_more_pairs_and_line_breaks() -> None:
-    one = settings(hdf5="a\nchannels=9.h5").fingerprint([("plugin", "x")])
-    other = settings(hdf5="a\nchannels=9.h5").fingerprint([("plugin", "y")])
+    one = settings(hdf5="a\nb.h5").fingerprint([("plugin", "x")])
+    other = settings(hdf5="a\nb.h5").fingerprint([("plugin", "y")])
     assert fingerprint_difference(one, other) == "plugin (x, y)"
 
 

@@ -221,10 +221,11 @@ def test_ranks_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
     process = start(2, "-c", note_pid, str(tmp_path))
     notes = [tmp_path / "0", tmp_path / "1"]
     wait_for(notes, "pid")
-    process.kill()
-    process.communicate(timeout=60)
-    deadline = time.monotonic() + 10
     pids = [int(note.read_text().split()[1]) for note in notes]
+    process.kill()
+    process.wait()  # not for its pipes, which the ranks hold open too
+    deadline = time.monotonic() + 10
     while any(runs(pid) for pid in pids):
         assert time.monotonic() < deadline, "ranks are still there"
         time.sleep(0.02)
+    process.communicate(timeout=60)

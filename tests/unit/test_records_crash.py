@@ -118,6 +118,58 @@ def test_changes_are_seen_before_the_commit_and_by_others_after_it(tmp_path: Pat
     file.close()
 
 
+def killed_in_a_commit(path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[bytes, bytes]:
+    """Change `path` in two places, but die between them; return its bytes before and after."""
+    before = b"a" * 10_000
+    path.write_bytes(before)
+    file = CommitFile(os.open(path, os.O_RDWR))
+    for offset in (100, 9000):
+        file.seek(offset)
+        file.write(b"b" * 50)
+    writes = []
+
+    def pwrite(descriptor: int, data: memoryview, offset: int) -> int:
+        writes.append(offset)
+        if len(writes) == 3:
+            raise OSError("killed")
+        return real_pwrite(descriptor, data, offset)
+
+    real_pwrite = os.pwrite
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    with pytest.raises(OSError, match="killed"):
+        file.commit()
+    monkeypatch.undo()
+    file.close()
+    after = bytearray(before)
+    after[100:150] = after[9000:9050] = b"b" * 50
+    return before, bytes(after)
+
+
+def first_bytes(path: Path, count: int) -> bytes:
+    with open_for_reading(str(path)) as file:
+        return file.read(count)
+
+
+def test_a_commit_that_was_cut_short_is_seen_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, after = killed_in_a_commit(tmp_path / "file", monkeypatch)
+    assert (tmp_path / "file").read_bytes()[:10_000] != after
+    assert first_bytes(tmp_path / "file", 10_000) == after
+
+
+def test_a_damaged_redo_block_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed_in_a_commit(tmp_path / "file", monkeypatch)
+    data = (tmp_path / "file").read_bytes()
+    for at in range(10_000, len(data), 7):
+        flipped = bytearray(data)
+        flipped[at] ^= 1
+        (tmp_path / "file").write_bytes(flipped)
+        assert first_bytes(tmp_path / "file", 10_000) == data[:10_000]
+
+
 def test_an_uncommitted_change_is_forgotten(tmp_path: Path) -> None:
     path = tmp_path / "file"
     path.write_bytes(b"a" * 100)

@@ -1,0 +1,39 @@
+// Gathering what a plugin scattered: a finished receive lies as fragments in a bounce buffer, listed in
+// a queue of descriptors, and must be put together at its destination before it may be consumed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "net/abi_v7.h"
+
+namespace tcpx {
+
+// Where the fragments of one finished receive are, as the plugin left them.
+struct UnpackSource {
+  const NetUnpackFragment* fragments;
+  uint64_t count;
+  const uint8_t* bounce;
+};
+
+// The k-th receive of a comm, empty ones counted, has slot k % 16 of the comm's queue.
+UnpackSource unpack_source(const NetUnpackDevice& device, uint64_t sequence);
+
+enum class UnpackMode : int {
+  kKernel = 0,  // one pass over all fragments; the CPU reference where there is no GPU
+  kCopies = 1,  // one copy a fragment ("d2d")
+  kHost = 2,    // down to a staging buffer, gathered there, up again
+  kNone = 3,    // nothing is moved: an ablation, whose bytes are wrong
+};
+
+struct UnpackResult {
+  uint64_t bytes;  // sum of the fragments' lengths: what was received
+  bool in_bounds;  // false: a fragment ends beyond `posted` bytes, and nothing was written
+};
+
+// The specification of every other way to unpack: fragment i is fragments[i].len bytes from
+// bounce + src_off to destination + dst_off; any alignment, any order, a length down to 1, none at
+// all. Writes nothing where a fragment would end beyond `posted` bytes.
+UnpackResult unpack_reference(const UnpackSource& source, uint8_t* destination, uint64_t posted);
+
+}  // namespace tcpx

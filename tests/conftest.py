@@ -1,0 +1,45 @@
+"""What all tests share: skips that TCPX_MPI_REQUIRE forbids, and an environment without knobs.
+
+A test that lacks something skips by `pytest.skip("needs THING: why")`. TCPX_MPI_REQUIRE=mpi,netns
+makes a failure of every such skip whose THING it names: where the thing must be there, a test that
+did not run is no success.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+REQUIRE = "TCPX_MPI_REQUIRE"
+
+#: Variables that change what a run does: a test sets those that it means, and inherits none.
+KNOBS = ("NCCL_", "UCCL_", "TCPX_", "SOFTTCPX_", "OMPI_", "PMI", "PMIX_", "PRTE_", "SLURM_")
+
+
+@pytest.fixture(autouse=True)
+def _no_knobs_of_the_users_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith(KNOBS) and name != REQUIRE:
+            monkeypatch.delenv(name)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
+    outcome = yield
+    report = outcome.get_result()
+    if report.skipped and isinstance(report.longrepr, tuple):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if thing := forbidden(reason, os.environ.get(REQUIRE, "")):
+            report.outcome = "failed"
+            report.longrepr = f"{REQUIRE} names {thing}, so this may not be skipped: {reason}"
+
+
+def forbidden(reason: str, required: str) -> str | None:
+    """The thing for lack of which a test was skipped, if it is one of those required."""
+    found = re.match(r"needs ([\w-]+):", reason)
+    things = [thing.strip() for thing in required.split(",")]
+    return found[1] if found and found[1] in things else None

@@ -1,0 +1,189 @@
+"""A copy of the sources that may be broken: patched, rebuilt, run, and put right again."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+#: A check of a mutant that hangs is ended after this; what is found takes seconds.
+LIMIT_S = 60
+
+#: Keeps an editable install of the real sources from standing before the copy.
+_SITECUSTOMIZE = """\
+import sys
+sys.meta_path[:] = [f for f in sys.meta_path if "_editable_" not in type(f).__module__]
+"""
+
+
+@dataclass(frozen=True)
+class Patch:
+    """A unified diff of one file under a line that says why and one that says what detects it."""
+
+    name: str
+    why: str
+    detected_by: str
+    file: str
+    hunks: tuple[tuple[str, str], ...]  # the lines as they are, the lines as they shall be
+
+
+def read_patch(path: Path) -> Patch:
+    """Raises ValueError where the file has another form."""
+    why, detected, *lines = path.read_text().splitlines(keepends=True)
+    if not detected.startswith("detected by: ") or not lines[1].startswith("+++ b/"):
+        raise ValueError(f"{path.name}: not a patch of these tests")
+    hunks: list[tuple[list[str], list[str]]] = []
+    for line in lines[2:]:
+        if line.startswith("@@"):
+            hunks.append(([], []))
+        if line[0] in " -":
+            hunks[-1][0].append(line[1:])
+        if line[0] in " +":
+            hunks[-1][1].append(line[1:])
+    return Patch(
+        name=path.stem,
+        why=why.strip(),
+        detected_by=detected.removeprefix("detected by: ").strip(),
+        file=lines[1].removeprefix("+++ b/").strip(),
+        hunks=tuple(("".join(old), "".join(new)) for old, new in hunks),
+    )
+
+
+def patched(text: str, patch: Patch) -> str:
+    """Text with every hunk applied, wherever its lines stand. ValueError: not there just once."""
+    for old, new in patch.hunks:
+        if text.count(old) != 1:
+            raise ValueError(f"{patch.name} fits {patch.file} {text.count(old)} times:\n{old}")
+        text = text.replace(old, new)
+    return text
+
+
+@dataclass
+class BrokenCopy:
+    """The sources in `folder`, laid out as in the repository, and what is built of them.
+
+    The folder stays from one session to the next: only what differs is written and rebuilt.
+    """
+
+    folder: Path
+    cmake: str
+
+    @property
+    def build(self) -> Path:
+        return self.folder / "build"
+
+    @property
+    def package(self) -> Path:
+        return self.folder / "package"
+
+    def refresh(self) -> None:
+        """Make the sources equal to the repository's."""
+        for part, patterns in (
+            ("native", ("*.cc", "*.h", "*.map", "CMakeLists.txt")),
+            ("tests/native", ("*.cc", "*.h", "CMakeLists.txt")),
+            ("tcpx_mpi", ("*.py",)),
+        ):
+            files = {p for pattern in patterns for p in (REPOSITORY / part).rglob(pattern)}
+            wanted = {path.relative_to(REPOSITORY) for path in files}
+            there = {path.relative_to(self.folder) for path in (self.folder / part).rglob("*.*")}
+            for path in there - wanted:
+                if path.suffix in {".cc", ".h", ".py"}:
+                    (self.folder / path).unlink()
+            for path in wanted:
+                self._write(path, (REPOSITORY / path).read_text())
+        self.package.mkdir(exist_ok=True)
+        (self.package / "sitecustomize.py").write_text(_SITECUSTOMIZE)
+        link = self.package / "tcpx_mpi"
+        if not link.is_symlink():
+            link.symlink_to(self.folder / "tcpx_mpi")
+
+    def apply(self, patch: Patch) -> None:
+        self._write(Path(patch.file), patched((REPOSITORY / patch.file).read_text(), patch))
+
+    def revert(self, patch: Patch) -> None:
+        self._write(Path(patch.file), (REPOSITORY / patch.file).read_text())
+
+    def _write(self, path: Path, text: str) -> None:
+        target = self.folder / path
+        if target.exists() and target.read_text() == text:
+            return  # its time of change decides what is rebuilt
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+    def configure(self) -> None:
+        options = [
+            "-DSKBUILD=ON",
+            "-DTCPX_MPI_NATIVE_TESTS=ON",
+            "-DCMAKE_BUILD_TYPE=None",
+            "-DCMAKE_CXX_FLAGS=-O1",
+            f"-DPython_EXECUTABLE={sys.executable}",
+        ]
+        ninja = find_tool("ninja")
+        if ninja is not None:
+            options += ["-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={ninja}"]
+        self._run([self.cmake, "-S", self.folder / "native", "-B", self.build, *options])
+
+    def make(self, *targets: str) -> None:
+        """Build targets; RuntimeError where a mutant does not even compile."""
+        self._run([self.cmake, "--build", self.build, "--parallel", "2", "--target", *targets])
+
+    def install(self) -> None:
+        """The libraries into the package."""
+        self.make("_native", "softtcpx", "nullnet")
+        for library in self.build.glob("*.so"):
+            shutil.copy2(library, self.package / "tcpx_mpi" / library.name)
+
+    def native_test(self, name: str) -> int:
+        """The exit code of one native test, "program.test"."""
+        program, test = name.split(".")
+        self.make(f"test_{program}")
+        command = [self.build / "native_tests" / f"test_{program}", test]
+        try:
+            return subprocess.run(command, capture_output=True, timeout=LIMIT_S).returncode
+        except subprocess.TimeoutExpired:
+            return -1
+
+    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Python with the copy as its `tcpx_mpi`."""
+        environ = {
+            **os.environ,
+            "PYTHONPATH": str(self.package),
+            "PYTHONDONTWRITEBYTECODE": "1",  # two mutants of one second would share a .pyc
+            "NCCL_SOCKET_IFNAME": "lo",
+        }
+        return subprocess.run(
+            [sys.executable, *arguments],
+            env=environ,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+        )
+
+    def verdict(self, arguments: list[str]) -> str:
+        """How a run of the benchmark ended: "exit 5, wrong 17"; its #wrong column, or none."""
+        result = self.python("-m", "tcpx_mpi", "run", *arguments)
+        rows = re.findall(
+            r"^ +\d+ +\d+ +uint8 +none +-1 +\S+ +\S+ +\S+ +(\S+)", result.stdout, re.M
+        )
+        return f"exit {result.returncode}, wrong {' '.join(rows) or 'none'}"
+
+    def _run(self, command: list[str | Path]) -> None:
+        environ = {**os.environ, "PATH": _path()}
+        result = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environ)
+        if result.returncode != 0:
+            raise RuntimeError((result.stdout + result.stderr)[-4000:])
+
+
+def find_tool(name: str) -> str | None:
+    """The program beside this Python (a wheel's), else in PATH."""
+    return shutil.which(name, path=_path())
+
+
+def _path() -> str:
+    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])

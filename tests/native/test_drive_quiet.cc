@@ -1,0 +1,138 @@
+// The timed loop allocates nothing and formats no log line.
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+
+#include "net/library.h"
+#include "net/logger.h"
+#include "rig.h"
+
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+}
+
+namespace {
+
+std::atomic<bool> g_counting{false};
+std::atomic<int> g_allocations{0};
+
+void note() {
+  if (g_counting.load(std::memory_order_relaxed)) g_allocations.fetch_add(1);
+}
+
+}  // namespace
+
+// glibc's own allocator, counted; operator new ends here too.
+extern "C" {
+void* malloc(size_t bytes) {
+  note();
+  return __libc_malloc(bytes);
+}
+void* calloc(size_t count, size_t bytes) {
+  note();
+  return __libc_calloc(count, bytes);
+}
+void* realloc(void* old, size_t bytes) {
+  note();
+  return __libc_realloc(old, bytes);
+}
+void* aligned_alloc(size_t alignment, size_t bytes) {
+  note();
+  return __libc_memalign(alignment, bytes);
+}
+}
+
+using namespace tcpx;
+
+namespace {
+
+// Two channels over the null plugin, which allocates nothing itself.
+struct NullRank {
+  NullRank() : plugin(NULL_PLUGIN), connections(plugin.net(), 0) {
+    plugin.init();
+    for (int channel : {0, 1}) {
+      const auto handle = connections.listen(kPeer, 0, channel);
+      connections.add_send(kPeer, 0, channel, handle.data());
+    }
+    connections.establish(1.0);
+    for (int buffer : {kSendBuffer, kReceiveBuffer}) {
+      memory[buffer].resize(1 << 16);
+      connections.register_buffer(buffer, memory[buffer].data(), memory[buffer].size(), 1);
+      bases[buffer] = {memory[buffer].data(), 1024};
+    }
+  }
+  Plugin plugin;
+  Connections connections;
+  std::vector<uint8_t> memory[2];
+  SlotBase bases[kBuffers] = {};
+};
+
+int allocations_of(Driver& driver, const BatchPlan& plan, bool expected) {
+  g_allocations = 0;
+  g_counting = true;
+  const bool went_well = driver.run(plan);
+  g_counting = false;
+  CHECK_EQ(went_well, expected);
+  return g_allocations;
+}
+
+}  // namespace
+
+TEST(allocations_are_counted_at_all) {
+  g_counting = true;
+  std::vector<int> some(100);
+  g_counting = false;
+  CHECK_EQ(g_allocations.load(), 1);
+  CHECK_EQ(some[99], 0);
+}
+
+TEST(a_batch_allocates_nothing) {
+  NullRank rank;
+  Driver driver(rank.plugin.net(), rank.connections, {});
+  const BlockTable blocks[kBuffers] = {blocks_of({512, 512}), blocks_of({512, 512}), {}};
+  const Steps steps = Steps().receive(0).send(0, 0, kChunk).copy(0, 1, 0, kWhole).receive(1);
+  driver.load(compile(steps.data(), steps.size(), blocks, 16, 2), rank.bases);
+  driver.reserve(32);
+  BatchPlan plan;
+  plan.iterations = 32;
+  plan.stall_ns = 1'000'000'000;
+  CHECK_EQ(allocations_of(driver, plan, true), 0);
+  CHECK_EQ(allocations_of(driver, plan, true), 0);
+}
+
+TEST(a_batch_that_fails_allocates_nothing_either) {
+  // A send that waits for a receive on a lane of its own; the fake never completes the receive.
+  Rig rig;
+  rig.load(Steps().receive(0).send(0, 0, kChunk), {64}, 16, 2);
+  rig.net.completes = [](const FakeRequest&) { return false; };
+  rig.net.events.reserve(1 << 24);
+  BatchPlan plan;
+  plan.iterations = 2;
+  plan.stall_ns = 20'000'000;
+  CHECK_EQ(allocations_of(rig.driver, plan, false), 0);
+  CHECK_EQ(rig.driver.fault().kind, FaultKind::kStall);
+}
+
+TEST(what_a_plugin_logs_in_a_batch_is_counted_and_not_kept) {
+  Rig rig;
+  rig.load(Steps().receive(0).send(0), {64}, 16, 2);
+  const NetLogger log = plugin_log::function();
+  log(kNetLogWarn, 0, "before", 1, "kept");
+  rig.net.completes = [&](const FakeRequest&) {
+    // The text is not looked at: this format would fault if it were.
+    log(kNetLogWarn, 0, "within", 2, reinterpret_cast<const char*>(0x10));
+    return true;
+  };
+  const uint64_t before = plugin_log::warnings();
+  CHECK(rig.run(2));
+  CHECK_EQ(plugin_log::warnings() - before, 16u);
+  log(kNetLogWarn, 0, "after", 3, "kept again");
+  const auto lines = plugin_log::recent_lines();
+  CHECK_EQ(lines.size(), 2u);
+  CHECK_EQ(lines.back(), std::string("kept again"));
+}
+
+CHECK_MAIN()

@@ -1,0 +1,90 @@
+// The logger that plugins call: any text, from any thread, at any rate.
+#include <cerrno>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+#include "engine/clock.h"
+#include "net/logger.h"
+
+using namespace tcpx;
+using plugin_log::function;
+using plugin_log::recent_lines;
+
+TEST(a_null_string_is_printed_as_such) {
+  const char* null = nullptr;
+  function()(kNetLogInfo, 0, "init", 1, "path %s, %d", null, 7);
+  CHECK_EQ(recent_lines().back(), std::string("path (null), 7"));
+}
+
+TEST(a_null_format_or_function_is_survived) {
+  function()(kNetLogWarn, 0, nullptr, 0, nullptr);
+  CHECK(recent_lines().empty());
+  plugin_log::set_print_level(kNetLogWarn);
+  function()(kNetLogWarn, 0, nullptr, 0, "no function");
+  CHECK_EQ(recent_lines().back(), std::string("no function"));
+}
+
+TEST(long_and_ragged_lines_are_cut) {
+  const std::string longer(5000, 'x');
+  function()(kNetLogWarn, 0, "f", 1, "%s", longer.c_str());
+  CHECK_EQ(recent_lines().back(), std::string(511, 'x'));
+  function()(kNetLogWarn, 0, "f", 1, "one\r\ntwo\n");
+  CHECK_EQ(recent_lines().back(), std::string("one"));
+}
+
+TEST(the_last_lines_are_kept_oldest_first) {
+  for (int i = 0; i < 100; ++i) function()(kNetLogInfo, 0, "f", 1, "line %d", i);
+  const auto lines = recent_lines();
+  CHECK_EQ(lines.size(), 16u);
+  CHECK_EQ(lines.front(), std::string("line 84"));
+  CHECK_EQ(lines.back(), std::string("line 99"));
+}
+
+TEST(traces_are_not_kept_and_what_precedes_an_end_is) {
+  function()(kNetLogTrace, 0, "f", 1, "trace");
+  CHECK(recent_lines().empty());
+  for (const int level : {kNetLogVersion, kNetLogWarn, kNetLogInfo, kNetLogAbort}) {
+    function()(level, 0, "f", 1, "level %d", level);
+    CHECK_EQ(recent_lines().back(), "level " + std::to_string(level));
+  }
+}
+
+TEST(warnings_are_counted_from_many_threads_and_lines_are_whole) {
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([t] {
+      for (int i = 0; i < 5000; ++i) {
+        function()(kNetLogWarn, 0, "f", i, "%s", std::string(100, char('a' + t)).c_str());
+        if (i % 100 == 0) recent_lines();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK_EQ(plugin_log::warnings(), 20'000u);
+  for (const std::string& line : recent_lines()) {
+    CHECK_EQ(line, std::string(100, line[0]));
+  }
+}
+
+TEST(while_quiet_a_line_costs_next_to_nothing_and_is_not_kept) {
+  plugin_log::set_quiet(true);
+  const int64_t start = now_ns();
+  for (int i = 0; i < 1'000'000; ++i) {
+    function()(kNetLogWarn, 0, "f", i, "%s %d", "a line of a plugin that talks a lot", i);
+  }
+  const int64_t took = now_ns() - start;
+  plugin_log::set_quiet(false);
+  CHECK(recent_lines().empty());
+  CHECK_EQ(plugin_log::warnings(), 1'000'000u);
+  CHECK_LT(took, 100'000'000);  // 100 ns a line, where formatting costs several times that
+}
+
+TEST(a_call_leaves_errno_alone) {
+  errno = ECONNRESET;
+  function()(kNetLogWarn, 0, "f", 1, "%ls", L"\xD800");  // a character that cannot be converted
+  CHECK_EQ(errno, ECONNRESET);
+}
+
+CHECK_MAIN()

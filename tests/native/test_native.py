@@ -1,0 +1,65 @@
+"""Every TEST(name) of the native tests as a case of its own; built once, run by ctest."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from build_native import REPOSITORY, configure, find_tool, make, required_tools
+
+FOLDER = Path(__file__).parent
+BUILD = REPOSITORY / "build" / "native-tests"
+TEST_LINE = re.compile(r"^TEST\(([a-z0-9_]+)\)", re.MULTILINE)
+NAMES = sorted(
+    f"{source.stem.removeprefix('test_')}.{name}"
+    for source in FOLDER.glob("test_*.cc")
+    for name in TEST_LINE.findall(source.read_text())
+)
+#: nanoseconds a chunk, and with a dependency of every chunk / without; see the test of the speed
+MOST_NS_A_CHUNK = 150.0
+MOST_RATIO = 1.2
+
+
+@pytest.fixture(scope="session")
+def build() -> Path:
+    """The build folder, up to date."""
+    cmake = required_tools()
+    configure(cmake, REPOSITORY / "native", BUILD, "-DTCPX_MPI_NATIVE_TESTS=ON")
+    make(cmake, BUILD, "native_tests")
+    return BUILD
+
+
+@pytest.mark.timeout(700)  # the first case builds
+@pytest.mark.parametrize("name", NAMES)
+def test_native(build: Path, name: str) -> None:
+    ctest = find_tool("ctest")
+    assert ctest is not None
+    command = [ctest, "--output-on-failure", "--no-tests=error", "-R", f"^{re.escape(name)}$"]
+    result = subprocess.run(command, cwd=build, capture_output=True, text=True, timeout=120)
+    if result.returncode != 0:
+        pytest.fail(result.stdout[-6000:], pytrace=False)
+
+
+def test_ctest_knows_the_same_names(build: Path) -> None:
+    ctest = find_tool("ctest")
+    assert ctest is not None
+    shown = subprocess.run([ctest, "-N"], cwd=build, capture_output=True, text=True, timeout=60)
+    assert sorted(re.findall(r"Test +#\d+: (\S+)", shown.stdout)) == NAMES
+
+
+@pytest.mark.timeout(700)
+def test_the_engine_costs_at_most_150_ns_a_chunk_and_little_more_with_dependencies(
+    build: Path,
+) -> None:
+    command = [str(build / "native_tests" / "bench_engine"), str(build / "libnccl-net-null.so")]
+    best_ns, best_ratio, said = float("inf"), float("inf"), ""
+    for _ in range(5):  # the machine is shared: one quiet moment is enough
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        said += result.stdout
+        numbers = [float(n) for n in re.findall(r"\d+\.\d+", result.stdout)]
+        best_ns, best_ratio = min(best_ns, max(numbers[:2])), min(best_ratio, numbers[2])
+        if best_ns <= MOST_NS_A_CHUNK and best_ratio <= MOST_RATIO:
+            return
+    pytest.fail(f"{said}at most {MOST_NS_A_CHUNK} ns and a ratio of {MOST_RATIO}")
