@@ -89,21 +89,31 @@ class Engine {
 
 const char* kind_name(FlowKind kind) {
   switch (kind) {
-    case FlowKind::kSend: return "send";
-    case FlowKind::kReceive: return "receive";
-    default: return "copy";
+    case FlowKind::kSend:
+      return "send";
+    case FlowKind::kReceive:
+      return "receive";
+    default:
+      return "copy";
   }
 }
 
 const char* fault_name(FaultKind kind) {
   switch (kind) {
-    case FaultKind::kPlugin: return "plugin";
-    case FaultKind::kStall: return "stall";
-    case FaultKind::kSize: return "size";
-    case FaultKind::kInterrupted: return "interrupted";
-    case FaultKind::kTimeout: return "timeout";
-    case FaultKind::kStopped: return "stopped";
-    default: return "none";
+    case FaultKind::kPlugin:
+      return "plugin";
+    case FaultKind::kStall:
+      return "stall";
+    case FaultKind::kSize:
+      return "size";
+    case FaultKind::kInterrupted:
+      return "interrupted";
+    case FaultKind::kTimeout:
+      return "timeout";
+    case FaultKind::kStopped:
+      return "stopped";
+    default:
+      return "none";
   }
 }
 
@@ -209,8 +219,8 @@ NB_MODULE(_native, m) {
       .def("cut", &SlotBuffer::cut, "used"_a, "guard"_a, "stride"_a, "count"_a)
       .def("view",
            [](SlotBuffer& b) {
-             return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(
-                 b.buffer().data(), {b.buffer().bytes()}, nb::find(b));
+             return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(b.buffer().data(),
+                                                                 {b.buffer().bytes()}, nb::find(b));
            })
       .def(
           "fill",
@@ -283,8 +293,8 @@ NB_MODULE(_native, m) {
           [](Engine& e, int buffer, SlotBuffer& memory) {
             if (buffer < 0 || buffer >= kBuffers) throw nb::value_error("no such buffer");
             nb::gil_scoped_release release;
-            e.connections_.register_buffer(buffer, memory.buffer().data(),
-                                           memory.buffer().bytes(), kNetPtrHost);
+            e.connections_.register_buffer(buffer, memory.buffer().data(), memory.buffer().bytes(),
+                                           kNetPtrHost);
           },
           "buffer"_a, "memory"_a, nb::keep_alive<1, 3>())
       .def("setup_times",
@@ -297,8 +307,9 @@ NB_MODULE(_native, m) {
              }
              return rows;
            })
-      .def("close", [](Engine& e) { e.connections_.close(); },
-           nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "close", [](Engine& e) { e.connections_.close(); },
+          nb::call_guard<nb::gil_scoped_release>())
       .def(
           "set_blocks",
           [](Engine& e, int buffer, const LongVector& offsets, const LongVector& lengths) {
@@ -322,13 +333,14 @@ NB_MODULE(_native, m) {
             for (size_t i = 0; i < buffers.size() && i < kBuffers; ++i) {
               if (buffers[i] != nullptr) bases[i] = buffers[i]->base();
             }
-            e.driver_.load(compile(table.data(), table.shape(0), e.blocks_.data(), chunk_bytes,
-                                   channels),
-                           bases);
+            e.driver_.load(
+                compile(table.data(), table.shape(0), e.blocks_.data(), chunk_bytes, channels),
+                bases);
             e.driver_.reserve(iterations);
           },
           "table"_a, "chunk_bytes"_a, "channels"_a, "buffers"_a, "iterations"_a)
-      .def("pin", [](Engine& e, int cpu) { return e.thread_->pin(cpu); }, "cpu"_a)
+      .def(
+          "pin", [](Engine& e, int cpu) { return e.thread_->pin(cpu); }, "cpu"_a)
       .def(
           "start",
           [](Engine& e, uint64_t first_slot, uint64_t iterations, int64_t start_ns,
@@ -344,21 +356,23 @@ NB_MODULE(_native, m) {
           "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
           "True when the batch has ended; False after `seconds`.")
       .def("request_stop", [](Engine& e) { e.driver_.request_stop(); })
-      .def("idle_ns", [](Engine& e) { return e.driver_.idle_ns(); },
-           "How long the batch under way has made no progress.")
-      .def("stamps",
-           [](Engine& e, uint64_t iterations) {
-             const BatchStamps& s = e.driver_.stamps();
-             if (iterations > s.end.size()) throw nb::value_error("no such iterations");
-             nb::dict d;
-             d["start"] = s.start;
-             d["late"] = s.late;
-             d["end"] = copied(s.end.data(), iterations);
-             d["send_done"] = copied(s.send_done.data(), iterations);
-             d["receive_done"] = copied(s.receive_done.data(), iterations);
-             return d;
-           },
-           "iterations"_a)
+      .def(
+          "idle_ns", [](Engine& e) { return e.driver_.idle_ns(); },
+          "How long the batch under way has made no progress.")
+      .def(
+          "stamps",
+          [](Engine& e, uint64_t iterations) {
+            const BatchStamps& s = e.driver_.stamps();
+            if (iterations > s.end.size()) throw nb::value_error("no such iterations");
+            nb::dict d;
+            d["start"] = s.start;
+            d["late"] = s.late;
+            d["end"] = copied(s.end.data(), iterations);
+            d["send_done"] = copied(s.send_done.data(), iterations);
+            d["receive_done"] = copied(s.receive_done.data(), iterations);
+            return d;
+          },
+          "iterations"_a)
       .def("cpu_time",
            [](Engine& e) {
              const auto t = e.thread_->cpu_time();

@@ -23,10 +23,10 @@ from tcpx_mpi.world import World, interrupted_by
 
 Int64s = NDArray[np.int64]
 
-#: An agreed start is this far ahead of the latest rank's clock: time to leave the collective and
-#: wake the progress thread. More where ranks share cores.
-_LEAD_NS = 500_000
-_LEAD_OVERSUBSCRIBED_NS = 3_000_000
+#: An agreed start is this far ahead of a rank's clock at first: time to leave the collective and
+#: wake the progress thread. A rank that comes late all the same doubles its lead from then on.
+_FIRST_LEAD_NS = 500_000
+_LONGEST_LEAD_NS = 8_000_000
 #: Memory is poisoned and checked at more than this; a collective behind it may be that late.
 _SLOWEST_CHECK_BYTES_PER_S = 500e6
 #: A batch that made no progress for this long lets its main thread look for a roll call.
@@ -65,6 +65,7 @@ class Measurement:
         self._host_name = host_name
         self._end_by_ns = end_by_ns
         self._iteration = 0
+        self._lead_ns = _FIRST_LEAD_NS
         self._spans: dict[BufferId, Int64s] = {}
         self._where = ""
 
@@ -195,7 +196,10 @@ class Measurement:
                 native.request_stop()
         self._show_progress()  # asked for in the last moments of a batch, or of a short one
         self._raise_fault()
-        return _batch_of(native.stamps(count)), native.cpu_time()
+        batch = _batch_of(native.stamps(count))
+        if batch.late:
+            self._lead_ns = min(2 * self._lead_ns, _LONGEST_LEAD_NS)
+        return batch, native.cpu_time()
 
     def _show_progress(self) -> None:
         """Prints the picture that SIGUSR1 asked the engine for, if it has taken one."""
@@ -208,9 +212,8 @@ class Measurement:
         if not self._shared_clock:
             self._world.barrier("start of a batch", patience_s)
             return 0
-        latest = self._world.maximum(_native.now_ns(), "start of a batch", patience_s)
-        crowded = self._engine.placement.oversubscribed
-        return latest + (_LEAD_OVERSUBSCRIBED_NS if crowded else _LEAD_NS)
+        ready_ns = _native.now_ns() + self._lead_ns
+        return self._world.maximum(ready_ns, "start of a batch", patience_s)
 
     def _raise_fault(self) -> None:
         fault = self._engine.native.fault()

@@ -28,6 +28,8 @@ class LoadedPlugin:
     how: str
     handle: Any
     derived: list[tuple[str, str, str]]
+    #: The last lines that it logged while it was initialised: its settings and devices.
+    said: list[str]
 
     def fingerprint(self) -> str:
         """What must be equal on all ranks, a `name=value` line each."""
@@ -58,7 +60,7 @@ def load_plugin(settings: Settings, environ: MutableMapping[str, str]) -> Loaded
             f"{file.path} finds 0 devices, at least 1 is needed: check that a network interface "
             "is up and that NCCL_SOCKET_IFNAME or NCCL_GPUDIRECTTCPX_SOCKET_IFNAME selects one"
         )
-    return LoadedPlugin(file, choice.how, handle, derived)
+    return LoadedPlugin(file, choice.how, handle, derived, _native.plugin_log_lines())
 
 
 class RankEngine:

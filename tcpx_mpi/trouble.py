@@ -24,6 +24,8 @@ def end_agreed(world: World, output: Output, error: AgreedError) -> int:
 
 def leave_interrupted(world: World, output: Output, error: Interrupted) -> NoReturn:
     """A signal ended this rank; the launcher tells the others."""
+    # A launcher that ends a job wakes a stopped rank by the same signal as any other.
+    _leave_if_missed(world, output, str(error))
     if world.rank == 0:
         print(f"tcpx-mpi: error: {error}", file=sys.stderr, flush=True)
     output.keep_fault(int(error.exit_code), {world.rank: str(error)}, ())
@@ -43,10 +45,7 @@ def leave_in_trouble(
     """
     code = int(trouble.exit_code) if isinstance(trouble, TcpxError) else int(ExitCode.OK)
     text = str(trouble) or f"rank {world.rank}: waited for the others"
-    missed = world.dismissal()
-    if missed is not None:  # this rank slept through a roll call: it was named there
-        output.keep_fault(missed, {world.rank: text}, (world.rank,))
-        world.leave(missed)
+    _leave_if_missed(world, output, text)
     answers = world.roll_call(Answer(world.rank, code, text, tuple(report)))
     if world.rank == min(answers):
         code = output.trouble(answers, host_names)
@@ -54,3 +53,11 @@ def leave_in_trouble(
     else:
         code = world.await_dismissal(code or int(ExitCode.LOST_RANK))
     world.leave(code)
+
+
+def _leave_if_missed(world: World, output: Output, text: str) -> None:
+    """Leaves silently if this rank slept through a roll call: it was named there."""
+    missed = world.dismissal()
+    if missed is not None:
+        output.keep_fault(missed, {world.rank: text}, (world.rank,))
+        world.leave(missed)

@@ -34,7 +34,9 @@ DISMISSAL_S = 5.0
 
 _ALARM_TAG = 1
 _DISMISSAL_TAG = 2
-_SPINS_BEFORE_SLEEP = 20_000
+#: A poll yields so often, then sleeps: other ranks of this node may need the core to arrive.
+_SPINS_BEFORE_SLEEP = 200
+_POLL_S = 0.00005
 
 
 @dataclass(frozen=True)
@@ -226,16 +228,14 @@ class World:
             spins += 1
             if spins < _SPINS_BEFORE_SLEEP:
                 os.sched_yield()
-                if spins % 256:
-                    continue
-            else:
-                time.sleep(0.0002)
+                continue
+            time.sleep(_POLL_S)
             if signal_number := self._stop_signal():
                 raise interrupted_by(signal_number)
             if self._alarms.Iprobe(tag=_ALARM_TAG):
                 raise Alarm
             if time.monotonic() > deadline:
-                raise LostRank(f"not all ranks came to `{what}` within {patience_s:g} s")
+                raise LostRank(f"not all ranks came to `{what}` within {patience_s:.3g} s")
 
     def _take_message(self, tag: int) -> bytes | None:
         from mpi4py import MPI

@@ -27,6 +27,19 @@ def _no_knobs_of_the_users_shell(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(name)
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # pytest-mpi takes the folder tests/mpi for its marker `mpi` and skips what lies in it. The
+    # tests there start mpirun themselves.
+    for item in items:
+        if item.get_closest_marker("mpi") is None:
+            item.own_markers = [mark for mark in item.own_markers if not _is_pytest_mpis(mark)]
+
+
+def _is_pytest_mpis(mark: pytest.Mark) -> bool:
+    return mark.name == "skip" and "--with-mpi" in str(mark.kwargs.get("reason"))
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
     outcome = yield

@@ -1,6 +1,7 @@
 #include "engine/drive.h"
 
 #include <sched.h>
+#include <time.h>
 
 #include <algorithm>
 #include <cstring>
@@ -14,8 +15,10 @@
 namespace tcpx {
 namespace {
 
-constexpr int kTag = 99;                 // some plugins match by tag: equal on both sides
-constexpr uint32_t kSweepsPerLook = 32;  // between two looks at the clock, signals and flags
+constexpr int kTag = 99;                    // some plugins match by tag: equal on both sides
+constexpr int64_t kStartSpinNs = 20'000;    // before the agreed start the core is kept
+constexpr int64_t kStartSleepNs = 200'000;  // and this far ahead it need not even look
+constexpr uint32_t kSweepsPerLook = 32;     // between two looks at the clock, signals and flags
 
 constexpr int kSend = static_cast<int>(FlowKind::kSend);
 constexpr int kReceive = static_cast<int>(FlowKind::kReceive);
@@ -120,11 +123,19 @@ void Driver::begin(const BatchPlan& plan) {
 
 void Driver::wait_for_start(const BatchPlan& plan) {
   int64_t now = now_ns();
-  stamps_.late = plan.start_ns != 0 && now > plan.start_ns;
   while (now < plan.start_ns) {
-    if (plan.start_ns - now > 20'000) sched_yield();
+    const int64_t left = plan.start_ns - now;
+    if (left > kStartSleepNs) {  // other ranks of this host may need the core to get ready
+      const timespec pause{0,
+                           static_cast<long>(std::min<int64_t>(left, 500'000'000) - kStartSleepNs)};
+      nanosleep(&pause, nullptr);
+    } else if (left > kStartSpinNs) {
+      sched_yield();
+    }
     now = now_ns();
   }
+  // Also a rank that was there in time and lost its core meanwhile.
+  stamps_.late = plan.start_ns != 0 && now - plan.start_ns > kStartSpinNs;
   stamps_.start = plan.start_ns != 0 ? plan.start_ns : now;
   if (flows_.empty()) {  // a rank without a part: its iterations are complete as they begin
     std::fill_n(stamps_.end.begin(), iterations_, stamps_.start);

@@ -77,7 +77,7 @@ struct BatchPlan {
 // Nanoseconds on now_ns()'s clock, one entry an iteration; -1 where a rank has no such part.
 struct BatchStamps {
   int64_t start = 0;  // of the batch: the agreed instant, also if this rank came late
-  bool late = false;  // this rank was not ready at the agreed instant
+  bool late = false;  // this rank missed the agreed instant
   std::vector<int64_t> end;
   std::vector<int64_t> send_done;
   std::vector<int64_t> receive_done;

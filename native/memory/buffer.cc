@@ -10,7 +10,9 @@ namespace {
 
 constexpr size_t kPage = 4096;
 
-size_t whole_pages(size_t bytes) { return std::max<size_t>(1, (bytes + kPage - 1) / kPage) * kPage; }
+size_t whole_pages(size_t bytes) {
+  return std::max<size_t>(1, (bytes + kPage - 1) / kPage) * kPage;
+}
 
 }  // namespace
 

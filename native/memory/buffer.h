@@ -1,4 +1,5 @@
-// Host memory for messages: page-aligned, zeroed and touched, so that no timed byte faults a page in.
+// Host memory for messages: page-aligned, zeroed and touched, so that no timed byte faults a page
+// in.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,11 @@
-// What is sent, and how it is judged: every byte is a function of (seed, sender, iteration, offset).
+// What is sent, and how it is judged: every byte is a function of (seed, sender, iteration,
+// offset).
 //
-// Word w (4 little-endian bytes at offset 4w of the sender's buffer) is a keyed mix of w; the key is
-// 64 bits, hashed from (seed, sender, iteration). Data of another iteration, of another rank or from
-// another offset agrees with what is expected in one byte of 256; 16 bytes of it agree with
-// probability 2^-128, or 2^-64 if the two keys collide. Poison is the complement of what is expected,
-// so that a byte that never arrived is wrong with certainty, at every size.
+// Word w (4 little-endian bytes at offset 4w of the sender's buffer) is a keyed mix of w; the key
+// is 64 bits, hashed from (seed, sender, iteration). Data of another iteration, of another rank or
+// from another offset agrees with what is expected in one byte of 256; 16 bytes of it agree with
+// probability 2^-128, or 2^-64 if the two keys collide. Poison is the complement of what is
+// expected, so that a byte that never arrived is wrong with certainty, at every size.
 #pragma once
 
 #include <cstddef>
@@ -51,7 +52,7 @@ struct Slots {
 };
 
 struct SlotVerdict {
-  uint64_t wrong = 0;       // payload bytes
+  uint64_t wrong = 0;        // payload bytes
   uint64_t guard_wrong = 0;  // bytes written behind a slot
   bool has_first = false;
   uint64_t slot = 0;

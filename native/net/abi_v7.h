@@ -1,7 +1,7 @@
 // The C interface of an NCCL network plugin, version 7, as the plugin and its caller share it.
 //
-// These are our own declarations of a published binary layout; the static_asserts pin every size and
-// offset, so that a slip here fails the build instead of corrupting a call.
+// These are our own declarations of a published binary layout; the static_asserts pin every size
+// and offset, so that a slip here fails the build instead of corrupting a call.
 #pragma once
 
 #include <cstddef>

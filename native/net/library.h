@@ -32,7 +32,7 @@ class Plugin {
   // Maps `path` (a path, or a name for the dynamic linker) with its symbols kept to itself.
   explicit Plugin(const std::string& path);
 
-  const std::string& path() const { return path_; }  // of the file as mapped
+  const std::string& path() const { return path_; }                       // of the file as mapped
   const std::vector<int>& abi_versions() const { return abi_versions_; }  // found in the file
   Net& net() { return *net_; }
 

@@ -1,8 +1,8 @@
 // The logger that we hand to a plugin.
 //
-// A plugin calls it unfiltered, from several threads, 10^5 to 10^6 times a GiB: while the timed loop
-// runs a call only bumps a counter. Outside of it the last lines are kept, so that an error can
-// quote what the plugin said.
+// A plugin calls it unfiltered, from several threads, 10^5 to 10^6 times a GiB: while the timed
+// loop runs a call only bumps a counter. Outside of it the last lines are kept, so that an error
+// can quote what the plugin said.
 #pragma once
 
 #include <cstdint>

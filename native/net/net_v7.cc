@@ -68,8 +68,7 @@ class NetV7 final : public Net {
     for (int i = 0; i < n; ++i) narrow[i] = static_cast<int>(bytes[i]);
     return table_->irecv(comm, n, data, narrow, tags, mhandles, request);
   }
-  int iflush(void* comm, int n, void** data, int* bytes, void** mhandles,
-             void** request) override {
+  int iflush(void* comm, int n, void** data, int* bytes, void** mhandles, void** request) override {
     return table_->iflush(comm, n, data, bytes, mhandles, request);
   }
   int test(void* request, int* done, int* bytes) override {
@@ -96,16 +95,26 @@ std::unique_ptr<Net> make_net_v7(const void* table) {
 
 const char* result_name(int code) {
   switch (code) {
-    case kNetSuccess: return "success";
-    case kNetUnhandledCudaError: return "unhandled CUDA error";
-    case kNetSystemError: return "system error";
-    case kNetInternalError: return "internal error";
-    case kNetInvalidArgument: return "invalid argument";
-    case kNetInvalidUsage: return "invalid usage";
-    case kNetRemoteError: return "remote error";
-    case kNetInProgress: return "in progress";
-    case kNetTimeout: return "timeout";
-    default: return "unknown code";
+    case kNetSuccess:
+      return "success";
+    case kNetUnhandledCudaError:
+      return "unhandled CUDA error";
+    case kNetSystemError:
+      return "system error";
+    case kNetInternalError:
+      return "internal error";
+    case kNetInvalidArgument:
+      return "invalid argument";
+    case kNetInvalidUsage:
+      return "invalid usage";
+    case kNetRemoteError:
+      return "remote error";
+    case kNetInProgress:
+      return "in progress";
+    case kNetTimeout:
+      return "timeout";
+    default:
+      return "unknown code";
   }
 }
 

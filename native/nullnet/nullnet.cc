@@ -1,4 +1,5 @@
-// A net plugin whose calls complete at once and move no byte: what is left is the caller's own cost.
+// A net plugin whose calls complete at once and move no byte: what is left is the caller's own
+// cost.
 //
 // It keeps the form of the contract (handles, windows of 16, consume) so that an engine drives it
 // like any other; every byte that it "delivers" fails the check, as it must.
@@ -71,7 +72,7 @@ int irecv_consumed(void*, int, void*) { return kNetSuccess; }
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const NetTableV7 ncclNetPlugin_v7 = {
-    "null",  init,   devices,  get_properties, listen, connect, accept,        reg_mr,        nullptr,
-    dereg_mr, isend, irecv,    iflush,         test,   close,   close,         close,         get_device_mr,
-    irecv_consumed,
+    "null", init,    devices,  get_properties, listen,         connect, accept,
+    reg_mr, nullptr, dereg_mr, isend,          irecv,          iflush,  test,
+    close,  close,   close,    get_device_mr,  irecv_consumed,
 };

@@ -1,5 +1,6 @@
-// Gathering what a plugin scattered: a finished receive lies as fragments in a bounce buffer, listed in
-// a queue of descriptors, and must be put together at its destination before it may be consumed.
+// Gathering what a plugin scattered: a finished receive lies as fragments in a bounce buffer,
+// listed in a queue of descriptors, and must be put together at its destination before it may be
+// consumed.
 #pragma once
 
 #include <cstddef>

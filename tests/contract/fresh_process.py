@@ -18,16 +18,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from net_v7 import LIBRARY, softtcpx_path
+
 LIMIT_S = 120
 #: Arguments of a function that is no test body but the other end of a `Line`.
 OTHER = {"other": True}
 
 
 def clean_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return our environment without a plugin's variables, then loopback, then `variables`."""
+    """Return our environment without a plugin's variables, with loopback and `variables`."""
     ours = ("NCCL_", "SOFTTCPX_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-    return {**kept, "NCCL_SOCKET_IFNAME": "lo", **variables}
+    library = {LIBRARY: str(softtcpx_path())}
+    return {**kept, **library, "NCCL_SOCKET_IFNAME": "lo", **variables}
 
 
 def command_of(function: Callable[..., None], arguments: Mapping[str, Any]) -> list[str]:

@@ -67,11 +67,15 @@ class Table(ctypes.Structure):
     ]
 
 
+LIBRARY = "TCPX_MPI_SOFTTCPX_LIB"
+#: Read at import: a test sees none of the variables of the shell that started it.
+_named = os.environ.get(LIBRARY)
+
+
 def softtcpx_path() -> Path:
     """The library under test: named by the environment, or the one in the package."""
-    named = os.environ.get("TCPX_MPI_SOFTTCPX_LIB")
-    if named:
-        return Path(named)
+    if _named:
+        return Path(_named)
     from tcpx_mpi import _native
 
     return Path(_native.__file__).parent / "libnccl-net-softtcpx.so"

@@ -66,7 +66,7 @@ def exchange(net: Net, send: int, recv: int, message: bytes = b"Hello, softtcpx!
 
 def test_the_library_exports_one_data_symbol_and_nothing_else() -> None:
     if shutil.which("nm") is None:
-        pytest.skip("nm (binutils) is not installed")
+        pytest.skip("needs nm: the symbols of the library are listed with it")
     listing = subprocess.run(
         ["nm", "-D", "--defined-only", str(softtcpx_path())],
         capture_output=True,
@@ -383,6 +383,48 @@ def test_strangers_at_the_port_do_not_disturb_a_handshake(kind: str) -> None:
     assert net.table.close_send(ends["send"]) == SUCCESS
     assert net.table.close_recv(ends["recv"]) == SUCCESS
     assert open_descriptors() == before
+
+
+@pytest.mark.parametrize(
+    "wrong", ["secret", "answer as secret", "version", "sockets", "index", "kind", "spare"]
+)
+@in_fresh_process(NCCL_NSOCKS_PERTHREAD="2")
+def test_a_whole_handshake_that_is_not_for_this_listener_is_closed(wrong: str) -> None:
+    net = Net().started()
+    listen_comm, handle = net.listen()
+    secret, answer = handle[24:40], handle[40:56]
+    proof = {"secret": secret[:15] + bytes([secret[15] ^ 1]), "answer as secret": answer}
+    strangers = []
+    for kind, index in ((1, 0), (2, 0), (2, 1)):
+        said = bytearray(hello(kind, index, 2, b"c" * 16, proof.get(wrong, secret)))
+        if wrong == "version":
+            said[8] += 1
+        elif wrong == "kind":
+            said[12] = 3
+        elif wrong == "index":
+            said[13] = 9
+        elif wrong == "sockets":
+            said[14] = 3
+        elif wrong == "spare":
+            said[63] = 1
+        stranger = socket.create_connection(address_of(handle))
+        stranger.sendall(said)
+        stranger.setblocking(False)
+        strangers.append(stranger)
+
+    def all_closed() -> bool:
+        assert net.accept(listen_comm) == (SUCCESS, None)
+        for stranger in tuple(strangers):
+            try:
+                assert stranger.recv(64) == b"", "a stranger was answered"
+            except BlockingIOError:
+                continue
+            except ConnectionResetError:
+                pass
+            strangers.remove(stranger)
+        return not strangers
+
+    until(all_closed, "refusals")
 
 
 @in_fresh_process()

@@ -105,6 +105,12 @@ def mpmd(*commands: Sequence[str]) -> list[str]:
     return joined
 
 
+def available_memory_bytes() -> int:
+    """What the kernel says could be allocated now without swapping."""
+    lines = Path("/proc/meminfo").read_text().splitlines()
+    return next(int(x.split()[1]) * 1024 for x in lines if x.startswith("MemAvailable:"))
+
+
 def clean_environment(variables: Mapping[str, str]) -> dict[str, str]:
     """This process's environment (see tests/conftest.py), on loopback, then `variables`.
 

@@ -142,7 +142,7 @@ class BrokenCopy:
         """The exit code of one native test, "program.test"."""
         program, test = name.split(".")
         self.make(f"test_{program}")
-        command = [self.build / "native_tests" / f"test_{program}", test]
+        command = [str(self.build / "native_tests" / f"test_{program}"), test]
         try:
             return subprocess.run(command, capture_output=True, timeout=LIMIT_S).returncode
         except subprocess.TimeoutExpired:

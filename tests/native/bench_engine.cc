@@ -1,9 +1,10 @@
 // What the engine itself costs: nanoseconds a chunk over a plugin whose calls complete at once.
 //
-// usage: bench_engine libnccl-net-null.so [runs]
+// usage: bench_engine PATH/libnccl-net-null.so [runs]
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <vector>
 
 #include "engine/clock.h"
@@ -70,15 +71,8 @@ double ns_a_chunk(Driver& driver, bool depend, const BlockTable* blocks, const S
   return results[results.size() / 2];
 }
 
-}  // namespace
-
-int main(int count, char** arguments) {
-  if (count < 2) {
-    fprintf(stderr, "usage: %s libnccl-net-null.so [runs]\n", arguments[0]);
-    return 2;
-  }
-  const int runs = count > 2 ? std::max(1, atoi(arguments[2])) : 15;
-  Plugin plugin(arguments[1]);
+void measure(const char* path, int runs) {
+  Plugin plugin(path);
   plugin.init();
   Connections connections(plugin.net(), 0);
   for (int channel = 0; channel < kChannels; ++channel) {
@@ -110,5 +104,20 @@ int main(int count, char** arguments) {
   const double dependent = ns_a_chunk(driver, true, blocks, bases, runs);
   printf("independent %.1f ns/chunk, dependent %.1f ns/chunk, ratio %.2f\n", independent, dependent,
          dependent / independent);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count < 2) {
+    fprintf(stderr, "usage: %s PATH/libnccl-net-null.so [runs]\n", arguments[0]);
+    return 2;
+  }
+  try {
+    measure(arguments[1], count > 2 ? std::max(1, atoi(arguments[2])) : 15);
+  } catch (const std::exception& error) {
+    fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
   return 0;
 }

@@ -1,0 +1,225 @@
+"""Ranks that stop, die or are told to end in mid-row: who ends, how, and what is kept.
+
+Every run here has a short first row and then one that would last for minutes; the signal comes
+while the second is under way, known by what the ranks say and not by the clock.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from jobs import LIMIT_S, Job, Result, mpirun, run, started, tcpx_mpi
+
+from tcpx_mpi.records import Run, read_journal, read_run
+
+pytestmark = pytest.mark.multirank
+
+ITERS = 20000
+#: A chunk is as small as a message of the first row; the second row's have so many that it lasts.
+CHUNK, FIRST, ENDLESS = 64, 1, 16 << 10
+STALL_S = 2
+#: Stall, roll call, dismissal and mpirun's own end, and as much again for a busy machine.
+ENDS_WITHIN_S = 2 * (STALL_S + 3 + 1) + 3
+
+OPTIONS = ("--plugin", "softtcpx", "--sizes", f"{FIRST},{ENDLESS}", "-n", str(ITERS),
+           "--chunk", str(CHUNK), "--stall-timeout", str(STALL_S), "--hdf5", "o.h5",
+           "--spool", "spool")  # fmt: skip
+#: Without checks a row is one batch.
+UNCHECKED = ("-c", "0", "-w", "0")
+#: With checks and little memory there are many batches, and as many times between two.
+CHECKED = ("--check-memory", "1M")
+
+
+def wait_until_in_mid_batch(job: Job, ranks: int) -> None:
+    """Returns while every rank moves the second row's bytes."""
+    job.wait_for_row(FIRST)
+    for rank in range(ranks):
+        job.send_rank(rank, signal.SIGUSR1)
+        job.wait_for(rf"^rank {rank} on .*, row 1 .*: \d of 2 flows unfinished")
+
+
+def wait_until_between_batches(job: Job, ranks: int) -> None:
+    """Returns when the second row has begun; where it stands is not known."""
+    job.wait_for_row(FIRST)
+
+
+def rows_kept(place: Path) -> tuple[Run, Result]:
+    """The file of a run that ended in its second row, and what `tcpx-mpi report` says of it."""
+    found = read_run(str(place / "o.h5"))
+    assert [row.size_bytes for row in found.rows] == [FIRST]
+    assert found.rows[0].samples["iteration"].shape == (found.header.world, ITERS)
+    assert not found.complete
+    report = run(tcpx_mpi("report", "o.h5"), place)
+    assert report.code == 12, report.text
+    assert [row.size for row in report.rows] == [FIRST]
+    assert "1 of 2 rows: 16 KiB" in report.errors[0]
+    return found, report
+
+
+@pytest.mark.parametrize("stopped", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("options", "wait"),
+    [(UNCHECKED, wait_until_in_mid_batch), (CHECKED, wait_until_between_batches)],
+    ids=["in a batch", "between batches"],
+)
+def test_a_stopped_rank_ends_every_rank_within_the_deadline_and_is_named(
+    stopped: int, options: tuple[str, ...], wait: Callable[[Job, int], None], place: Path
+) -> None:
+    if stopped == 2 and options is CHECKED:
+        pytest.skip("the same as for rank 1")
+    with started(tcpx_mpi("run", "ring", "--ranks", "3", *OPTIONS, *options), place) as job:
+        wait(job, 3)
+        job.send_rank(stopped, signal.SIGSTOP)
+        result = job.finish(ENDS_WITHIN_S)
+
+    assert result.code == 7, result.text
+    assert len(result.errors) == 1, result.text
+    assert re.match(rf"rank {stopped} on \S+ did not answer the roll call; ", result.errors[0])
+    others = sorted({0, 1, 2} - {stopped})
+    for rank in others:
+        assert re.search(rf"^# rank {rank} on \S+, row \d", result.err, re.M), result.text
+    found, report = rows_kept(place)
+    if found.fault is None:
+        # The writer itself was stopped, and mpirun left it no time to write on.
+        assert stopped == 0
+        assert "its writer was killed" in report.errors[0]
+        return
+    assert (found.fault.kind, found.fault.exit_code) == ("lost_rank", 7)
+    assert found.fault.missing_ranks == (stopped,)
+    assert sorted(found.fault.texts) == ([0] if stopped == 0 else others)
+    assert f"rank {stopped}" in report.errors[0]
+
+
+def test_a_stall_report_has_the_requests_of_every_rank_that_is_left(place: Path) -> None:
+    command = tcpx_mpi("run", "ring", "--ranks", "3", *OPTIONS, *UNCHECKED, "--channels", "2")
+    with started(command, place) as job:
+        wait_until_in_mid_batch(job, 3)
+        job.send_rank(1, signal.SIGSTOP)
+        result = job.finish(ENDS_WITHIN_S)
+    report = [line for line in result.err.splitlines() if line.startswith("#     ")]
+    # Rank 2 waits for what the stopped rank 1 sends, rank 0 for what rank 2 then cannot send.
+    for peer in (1, 2):
+        waiting = rf"receive from rank {peer}, lane 0, channel 0: window \d+/16, oldest request "
+        place_and_age = r"iteration \d+ of the batch, step \d, chunk \d+, 64 B, posted [2-9]\.\d s"
+        assert any(re.search(waiting + place_and_age, line) for line in report), result.text
+    assert all("moved in this batch" in line for line in report), result.text
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_killed_rank_ends_the_job_and_merge_joins_what_its_journals_have(
+    killed: int, place: Path
+) -> None:
+    with started(tcpx_mpi("run", "ring", "--ranks", "3", *OPTIONS, *CHECKED), place) as job:
+        job.wait_for_row(FIRST)
+        until(lambda: all(batches_of_the_second_row(path) for path in journals(place)), "batches")
+        job.send_rank(killed, signal.SIGKILL)
+        result = job.finish(ENDS_WITHIN_S)
+    assert result.code == 137, result.text
+    rows_kept(place)
+
+    left = [f"spool/{path.name}" for path in journals(place)]
+    assert len(left) == 3
+    merged = run(tcpx_mpi("merge", "--run", "o.h5", "joined.h5", *left), place)
+    assert merged.code == 12, merged.text
+    whole = read_run(str(place / "joined.h5"))
+    assert [row.size_bytes for row in whole.rows] == [FIRST]
+    assert [part.size_bytes for part in whole.partial] == [ENDLESS]
+    assert sorted(whole.partial[0].samples) == [0, 1, 2]
+    assert all(part["iteration"].size > 0 for part in whole.partial[0].samples.values())
+
+
+def journals(place: Path) -> list[Path]:
+    return sorted((place / "spool").iterdir())
+
+
+def batches_of_the_second_row(journal: Path) -> bool:
+    row = read_journal(str(journal)).rows.get(1)
+    return row is not None and row.samples["iteration"].size > 0
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    """Looks again and again until a file has come to be as it must."""
+    deadline = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < deadline, f"no {what}"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+)
+def test_a_signal_ends_the_run_in_good_order_with_its_own_exit_code(
+    number: signal.Signals, code: int, place: Path
+) -> None:
+    with started(tcpx_mpi("run", "ring", "--ranks", "3", *OPTIONS, *UNCHECKED), place) as job:
+        wait_until_in_mid_batch(job, 3)
+        job.send(number)
+        result = job.finish(ENDS_WITHIN_S)
+    assert result.code == code, result.text
+    assert "# kept: 1 row in o.h5" in result.err
+    found, _ = rows_kept(place)
+    assert found.fault is not None
+    assert found.fault.exit_code == code
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_a_users_own_mpirun_keeps_the_rows(number: signal.Signals, place: Path) -> None:
+    # mpirun leaves its ranks a fraction of a second: what they say and its code are its own.
+    with started(mpirun(3, "run", "ring", *OPTIONS, *UNCHECKED), place) as job:
+        wait_until_in_mid_batch(job, 3)
+        job.send(number)
+        result = job.finish(ENDS_WITHIN_S)
+    assert result.code != 0
+    rows_kept(place)
+
+
+def test_sigusr1_shows_progress_of_every_rank_and_the_run_goes_on(place: Path) -> None:
+    options = ("-n", "1000", "-w", "0")
+    with started(tcpx_mpi("run", "ring", "--ranks", "3", *OPTIONS, *options), place) as job:
+        job.wait_for_row(FIRST)
+        job.send(signal.SIGUSR1)
+        for rank in range(3):
+            job.wait_for(rf"^rank {rank} on \S+, row 1 \(16 KiB\): ")
+        result = job.finish()
+    assert result.code == 0, result.text
+    assert [row.wrong for row in result.rows] == [0, 0]
+    assert read_run(str(place / "o.h5")).complete
+
+
+def test_t_ends_the_run_after_that_time_and_keeps_the_rows(place: Path) -> None:
+    command = tcpx_mpi("run", "ring", "--ranks", "2", *OPTIONS, *UNCHECKED, "-T", "3")
+    result = run(command, place)
+    assert result.code == 6, result.text
+    assert len(result.errors) == 1, result.text
+    assert "the run took longer than -T 3 s" in result.errors[0]
+    found, _ = rows_kept(place)
+    assert found.fault is not None
+    assert (found.fault.kind, found.fault.exit_code) == ("stall", 6)
+    assert found.fault.missing_ranks == ()
+
+
+def test_bytes_that_nobody_sent_are_all_counted_and_the_first_is_named(place: Path) -> None:
+    # The null plugin moves nothing; the poison is the complement of what should have come.
+    command = tcpx_mpi("run", "ring", "--ranks", "3", "--plugin", "null", "--sizes", "17,100000",
+                       "-n", "3", "--hdf5", "o.h5", "--spool", "spool")  # fmt: skip
+    result = run(command, place)
+    assert result.code == 5, result.text
+    iterations = 4  # with the warm-up, which is checked too
+    assert [row.wrong for row in result.rows] == [3 * iterations * size for size in (17, 100000)]
+    assert f"# Out of bounds values : {3 * iterations * 100017} FAILED" in result.out
+    found = read_run(str(place / "o.h5"))
+    assert found.complete
+    for row in found.rows:
+        assert row.wrong.tolist() == [iterations * row.size_bytes] * 3
+        for rank, text in enumerate(row.faults):
+            match = re.fullmatch(
+                rf"rank {rank}, peer {(rank - 1) % 3}, iteration \d+, chunk 0, offset 0: "
+                r"expected 0x(..), found 0x(..)", text)  # fmt: skip
+            assert match, text
+            assert int(match[1], 16) ^ int(match[2], 16) == 0xFF
+            assert text in result.out

@@ -1,0 +1,180 @@
+"""The direction of imports, and who alone may know what. The map: docs of each module."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PACKAGE = REPOSITORY / "tcpx_mpi"
+NATIVE = REPOSITORY / "native"
+
+# Lowest first: a module imports from its own layer and from lower ones. A folder is one module.
+LAYERS = (
+    ("_version", "errors"),
+    ("__init__", "units", "launch"),
+    ("parsing",),
+    ("knobs",),
+    ("config", "topology", "stats", "row_plan"),
+    ("placement", "plugins"),
+    ("schedule",),
+    ("patterns", "schedule_interpreter", "records"),
+    ("world",),
+    ("_native",),
+    ("report",),
+    ("rows", "rank_setup", "circumstances", "agreement", "faults", "output", "trouble", "measure"),
+    ("session", "benchmark"),
+    ("cli",),
+    ("__main__",),
+)
+LAYER = {module: number for number, layer in enumerate(LAYERS) for module in layer}
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def module_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Full names of what a file imports, within functions too, but for type checking only."""
+    tree = ast.parse(path.read_text())
+    for_types = {
+        child
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        for child in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if node in for_types:
+            continue
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute here"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def ours(path: Path) -> set[str]:
+    """The modules of this package that a file imports."""
+    names = {name for name in imports_of(path) if name.split(".")[0] == "tcpx_mpi"}
+    return {name.split(".")[1] for name in names if name != "tcpx_mpi"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_imports_go_downwards(path: Path) -> None:
+    module = module_of(path)
+    assert module in LAYER, f"{module} has no place in LAYERS: give it the lowest that it can have"
+    upwards = {name for name in ours(path) if LAYER.get(name, -1) > LAYER[module]}
+    assert not upwards, f"{module} imports {sorted(upwards)}, which stand above it"
+
+
+def test_no_module_imports_itself_in_a_circle() -> None:
+    wanted: dict[str, set[str]] = {}
+    for path in FILES:
+        wanted.setdefault(module_of(path), set()).update(ours(path) - {module_of(path)})
+    settled: set[str] = set()
+    while ready := {
+        m for m in wanted.keys() - settled if not (wanted[m] & wanted.keys()) - settled
+    }:
+        settled |= ready
+    assert settled == wanted.keys(), f"a circle within {sorted(wanted.keys() - settled)}"
+
+
+@pytest.mark.parametrize(
+    ("library", "owner"), [("mpi4py", "world"), ("h5py", "records"), ("click", "cli")]
+)
+def test_a_library_has_one_owner(library: str, owner: str) -> None:
+    users = {
+        module_of(path)
+        for path in FILES
+        if any(name.split(".")[0] == library for name in imports_of(path))
+    }
+    assert users == {owner}
+
+
+def test_the_benchmark_is_a_story_of_under_150_lines() -> None:
+    assert len((PACKAGE / "benchmark.py").read_text().splitlines()) < 150
+
+
+def test_importing_the_package_loads_nothing_heavy_and_no_mpi() -> None:
+    code = "import sys, tcpx_mpi; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    heavy = {"mpi4py", "numpy", "h5py", "psutil", "click", "cupy", "scipy", "matplotlib"}
+    assert not heavy & set(loaded.stdout.split())
+
+
+# --- Native code ----------------------------------------------------------------------------------
+
+# A folder includes from its own and from these.
+NATIVE_BELOW = {
+    "net": set(),
+    "memory": set(),
+    "engine": {"net"},
+    "softtcpx": {"net"},
+    "nullnet": {"net"},
+    "unpack": {"net"},
+}
+NATIVE_FILES = sorted([*NATIVE.rglob("*.cc"), *NATIVE.rglob("*.h")])
+INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+SYSTEM_INCLUDE = re.compile(r"^\s*#\s*include\s*<([^>]+)>", re.MULTILINE)
+COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTALL)
+
+
+def native_name(path: Path) -> str:
+    return str(path.relative_to(NATIVE))
+
+
+def folder_of(path: Path) -> str:
+    return path.relative_to(NATIVE).parts[0]
+
+
+@pytest.mark.parametrize("path", NATIVE_FILES, ids=native_name)
+def test_native_includes_go_downwards(path: Path) -> None:
+    folder = folder_of(path)
+    if folder == "bindings.cc":
+        return  # on top of everything
+    for include in INCLUDE.findall(path.read_text()):
+        first = include.split("/")[0]
+        if "/" in include and first in {*NATIVE_BELOW, "bindings.cc"}:
+            assert first in NATIVE_BELOW[folder] | {folder}, f"{folder} includes {include}"
+
+
+def test_softtcpx_shares_only_the_declarations_of_the_abi_with_the_engine() -> None:
+    for path in NATIVE_FILES:
+        if folder_of(path) in ("softtcpx", "nullnet"):
+            shared = {i for i in INCLUDE.findall(path.read_text()) if i.startswith("net/")}
+            assert shared <= {"net/abi_v7.h"}, native_name(path)
+
+
+def test_only_the_bindings_know_python() -> None:
+    for path in NATIVE_FILES:
+        if folder_of(path) != "bindings.cc":
+            text = path.read_text()
+            assert not re.search(r"nanobind|Python\.h|PyObject|pybind", text), native_name(path)
+
+
+def test_native_code_knows_no_mpi() -> None:
+    for path in NATIVE_FILES:
+        assert "mpi.h" not in SYSTEM_INCLUDE.findall(path.read_text()), native_name(path)
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in NATIVE_FILES if folder_of(p) == "engine"], ids=native_name
+)
+def test_no_code_of_the_engine_names_a_pattern(path: Path) -> None:
+    code = COMMENT_OR_TEXT.sub(" ", path.read_text()).replace("std::pair", "")
+    words = set(re.findall(r"[A-Za-z_]\w*", code))
+    # CamelCase and snake_case alike: kRingStep, ring_step.
+    parts = {
+        part for word in words for part in re.sub(r"([a-z])([A-Z])", r"\1_\2", word).split("_")
+    }
+    named = parts & {"pair", "Pair", "ring", "Ring", "mesh", "Mesh", "pingpong", "Pingpong"}
+    assert not named, f"{native_name(path)} names {sorted(named)}"

@@ -1,0 +1,90 @@
+"""Cases for `mpirun -n 3 pytest --with-mpi`: `tcpx_mpi.world` between real ranks."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tcpx_mpi import world as mpi
+from tcpx_mpi.errors import ExitCode, LostRank, UsageError
+from tcpx_mpi.world import AgreedError, Alarm, Answer, World
+
+pytestmark = pytest.mark.mpi(min_size=3)
+PATIENCE_S = 20.0
+
+
+@pytest.fixture(scope="module")
+def world() -> World:
+    return mpi.start(lambda: 0, os.environ)
+
+
+def test_every_rank_gets_every_value(world: World) -> None:
+    values = world.allgather({"rank": world.rank, "text": "x" * world.rank}, "test", PATIENCE_S)
+    assert values == [{"rank": r, "text": "x" * r} for r in range(world.size)]
+
+
+def test_only_rank_0_gets_what_is_gathered(world: World) -> None:
+    values = world.gather(world.rank * 10, "test", PATIENCE_S)
+    assert values == ([0, 10, 20] if world.rank == 0 else None)
+
+
+def test_each_rank_gets_what_was_meant_for_it_also_nothing(world: World) -> None:
+    outgoing = [bytes([world.rank, peer]) * peer for peer in range(world.size)]
+    incoming = world.exchange(outgoing, "test", PATIENCE_S)
+    assert incoming == [bytes([peer, world.rank]) * world.rank for peer in range(world.size)]
+
+
+def test_the_maximum_is_that_of_all_ranks(world: World) -> None:
+    assert world.maximum(-5 + world.rank, "test", PATIENCE_S) == world.size - 6
+
+
+def test_an_error_on_one_rank_is_raised_on_all_and_names_it(world: World) -> None:
+    def step() -> None:
+        with world.agree("step", PATIENCE_S):
+            if world.rank == 1:
+                raise UsageError("no such thing")
+
+    with pytest.raises(AgreedError, match=r"^rank 1: no such thing$") as caught:
+        step()
+    assert caught.value.exit_code == ExitCode.USAGE
+    assert caught.value.rank == 1
+
+
+def test_the_same_error_on_all_ranks_names_none(world: World) -> None:
+    with pytest.raises(AgreedError, match=r"^all alike$"), world.agree("step", PATIENCE_S):
+        raise UsageError("all alike")
+
+
+def test_a_rank_that_does_not_come_is_noticed_within_the_patience(world: World) -> None:
+    from mpi4py import MPI
+
+    if world.rank == 2:
+        for peer in (0, 1):
+            MPI.COMM_WORLD.recv(source=peer)
+        # Nobody can take a barrier back: the late rank completes it.
+        world.barrier("somewhere", PATIENCE_S)
+    else:
+        with pytest.raises(LostRank, match="not all ranks came to `somewhere`"):
+            world.barrier("somewhere", 0.2)
+        MPI.COMM_WORLD.send("gave up", dest=2)
+    world.barrier("go on", PATIENCE_S)
+
+
+def test_a_roll_call_draws_in_ranks_that_wait_and_lets_all_go_with_one_code(world: World) -> None:
+    if world.rank == 1:
+        trouble: Exception = UsageError("trouble here")
+    else:
+        with pytest.raises(Alarm) as caught:
+            world.barrier("waiting", PATIENCE_S)
+        trouble = caught.value
+    code = 6 if world.rank == 1 else 0
+    answers = world.roll_call(Answer(world.rank, code, str(trouble), ("line",)))
+    assert sorted(answers) == [0, 1, 2]
+    assert answers[1] == Answer(1, 6, "trouble here", ("line",))
+    if world.rank == 0:
+        world.dismiss(6)
+    else:
+        assert world.await_dismissal(99) == 6
+    if world.rank == 1:
+        world.barrier("waiting", PATIENCE_S)
