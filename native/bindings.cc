@@ -1,9 +1,11 @@
 // Python's view of the engine: the only file that knows Python. Exceptions stop here.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <map>
 #include <optional>
 
 #include "engine/clock.h"
@@ -12,10 +14,12 @@
 #include "engine/program.h"
 #include "engine/progress_thread.h"
 #include "engine/signals.h"
+#include "engine/transfer.h"
 #include "memory/buffer.h"
 #include "memory/payload.h"
 #include "net/library.h"
 #include "net/logger.h"
+#include "unpack/witness.h"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -71,21 +75,69 @@ class SlotBuffer {
   size_t count_ = 0;
 };
 
+constexpr int kUnpackInPlace = -1;  // the plugin delivers where the receive was posted
+
 // The pieces of a rank's engine, in the order in which they may be destroyed.
 class Engine {
  public:
-  Engine(Plugin& plugin, int device, int window_send, int window_receive, int spins_before_yield)
+  Engine(Plugin& plugin, int device, int window_send, int window_receive, int spins_before_yield,
+         int unpack, bool witness)
       : plugin_(plugin),
         connections_(plugin.net(), device),
-        driver_(plugin.net(), connections_, {window_send, window_receive, spins_before_yield}),
+        unpacker_(unpack == kUnpackInPlace ? nullptr
+                                           : make_cpu_unpacker(static_cast<UnpackMode>(unpack))),
+        witness_(witness && unpacker_ ? new UnpackWitness(std::move(unpacker_)) : nullptr),
+        driver_(plugin.net(), connections_, {window_send, window_receive, spins_before_yield},
+                witness_ ? witness_.get() : unpacker_.get()),
         thread_(std::in_place, driver_) {}
 
   Plugin& plugin_;
   Connections connections_;
+  std::unique_ptr<Unpacker> unpacker_;
+  std::unique_ptr<UnpackWitness> witness_;  // has the unpacker, where there is one
   Driver driver_;
   std::optional<ProgressThread> thread_;
   std::vector<BlockTable> blocks_ = std::vector<BlockTable>(kBuffers);
 };
+
+using ByteArray = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// A session, and the arrays that may not go before its comms are closed.
+class SessionCore {
+ public:
+  SessionCore(Plugin& plugin, int device, const TransferLimits& limits)
+      : session_(plugin.net(), device, limits) {}
+
+  std::map<int, ByteArray> arrays_;
+  PeerSession session_;
+};
+
+// Lets Python run its handlers of signals, which may raise.
+void run_signal_handlers() {
+  nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+nb::list picture_of(const std::vector<TransferPicture>& picture) {
+  nb::list rows;
+  for (const TransferPicture& p : picture) {
+    nb::dict row;
+    row["kind"] = p.direction == Direction::kSend ? "send" : "receive";
+    row["channel"] = p.channel;
+    row["window"] = p.window;
+    row["posted"] = p.posted;
+    row["finished"] = p.finished;
+    row["bytes"] = p.bytes;
+    row["queued"] = p.queued;
+    row["oldest_transfer"] = p.oldest_transfer;
+    row["oldest_message"] = p.oldest_message;
+    row["oldest_chunk"] = p.oldest_chunk;
+    row["oldest_bytes"] = p.oldest_bytes;
+    row["oldest_age_ns"] = p.has_oldest ? p.oldest_age_ns : -1;
+    rows.append(row);
+  }
+  return rows;
+}
 
 const char* kind_name(FlowKind kind) {
   switch (kind) {
@@ -115,6 +167,35 @@ const char* fault_name(FaultKind kind) {
     default:
       return "none";
   }
+}
+
+// What the witness of an engine has seen since the last time, each receive with its comm.
+nb::list sights_of(Engine& engine) {
+  nb::list rows;
+  if (!engine.witness_) return rows;
+  for (const UnpackWitness::Sight& sight : engine.witness_->take()) {
+    nb::dict row;
+    for (const auto& comm : engine.connections_.comms()) {
+      const NetUnpackDevice* device = comm->unpack_queue();
+      if (device == nullptr) continue;
+      const auto* const first = &device->meta->mem[0][0];
+      if (sight.slot < first || sight.slot >= first + kNetUnpackSlots * kNetUnpackFragments) {
+        continue;
+      }
+      row["peer"] = comm->peer;
+      row["channel"] = comm->channel;
+      row["slot"] = (sight.slot - first) / kNetUnpackFragments;
+    }
+    row["count"] = sight.count;
+    nb::list fragments;
+    for (const NetUnpackFragment& f : sight.fragments) {
+      fragments.append(nb::make_tuple(f.src_off, f.len, f.dst_off));
+    }
+    row["fragments"] = fragments;
+    row["probe"] = nb::bytes(sight.probe.data(), sight.probe.size());
+    rows.append(row);
+  }
+  return rows;
 }
 
 nb::list report_of(const std::vector<FlowReport>& picture) {
@@ -185,6 +266,12 @@ NB_MODULE(_native, m) {
   m.attr("HANDLE_BYTES") = static_cast<int>(kNetHandleBytes);
   m.attr("PTR_HOST") = static_cast<int>(kNetPtrHost);
   m.attr("PTR_CUDA") = static_cast<int>(kNetPtrCuda);
+  m.attr("DEVICE_UNPACK") = static_cast<int>(kNetDeviceUnpack);
+  m.attr("UNPACK_IN_PLACE") = kUnpackInPlace;
+  m.attr("UNPACK_KERNEL") = static_cast<int>(UnpackMode::kKernel);
+  m.attr("UNPACK_COPIES") = static_cast<int>(UnpackMode::kCopies);
+  m.attr("UNPACK_HOST") = static_cast<int>(UnpackMode::kHost);
+  m.attr("UNPACK_NONE") = static_cast<int>(UnpackMode::kNone);
 
   m.def("now_ns", &now_ns, "CLOCK_MONOTONIC in nanoseconds, shared by all processes of a host.");
   m.def("install_signal_handlers", &install_signal_handlers);
@@ -268,8 +355,9 @@ NB_MODULE(_native, m) {
           "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a);
 
   nb::class_<Engine>(m, "Engine")
-      .def(nb::init<Plugin&, int, int, int, int>(), "plugin"_a, "device"_a, "window_send"_a,
-           "window_receive"_a, "spins_before_yield"_a, nb::keep_alive<1, 2>())
+      .def(nb::init<Plugin&, int, int, int, int, int, bool>(), "plugin"_a, "device"_a,
+           "window_send"_a, "window_receive"_a, "spins_before_yield"_a, "unpack"_a = kUnpackInPlace,
+           "witness"_a = false, nb::keep_alive<1, 2>())
       .def(
           "listen",
           [](Engine& e, int peer, int lane, int channel) {
@@ -290,13 +378,14 @@ NB_MODULE(_native, m) {
           "timeout_s"_a, nb::call_guard<nb::gil_scoped_release>())
       .def(
           "register_buffer",
-          [](Engine& e, int buffer, SlotBuffer& memory) {
+          [](Engine& e, int buffer, SlotBuffer& memory, int pointer) {
             if (buffer < 0 || buffer >= kBuffers) throw nb::value_error("no such buffer");
             nb::gil_scoped_release release;
-            e.connections_.register_buffer(buffer, memory.buffer().data(), memory.buffer().bytes(),
-                                           kNetPtrHost);
+            HostBuffer& host = memory.buffer();
+            e.connections_.register_buffer(buffer, host.data(), host.capacity(), pointer);
           },
-          "buffer"_a, "memory"_a, nb::keep_alive<1, 3>())
+          "buffer"_a, "memory"_a, "pointer"_a = static_cast<int>(kNetPtrHost),
+          nb::keep_alive<1, 3>())
       .def("setup_times",
            [](Engine& e) {
              nb::list rows;
@@ -406,6 +495,110 @@ NB_MODULE(_native, m) {
         d["congestion_control"] = e.connections_.sockets().congestion_control();
         return d;
       });
+
+  m.def("unpack_sights", &sights_of, "engine"_a,
+        "What an engine with a witness found in its descriptor queues since the last call.");
+
+  nb::enum_<Direction>(m, "Direction")
+      .value("SEND", Direction::kSend)
+      .value("RECEIVE", Direction::kReceive);
+  nb::enum_<TransferState>(m, "TransferState")
+      .value("COMPLETE", TransferState::kComplete)
+      .value("ACTIVE", TransferState::kActive)
+      .value("FAILED", TransferState::kFailed);
+  nb::enum_<WaitResult>(m, "WaitResult")
+      .value("COMPLETE", WaitResult::kComplete)
+      .value("FAILED", WaitResult::kFailed)
+      .value("STALLED", WaitResult::kStalled)
+      .value("CLOSED", WaitResult::kClosed);
+
+  nb::class_<SessionCore>(m, "SessionCore")
+      .def(
+          "__init__",
+          [](SessionCore* self, Plugin& plugin, int device, int channels, uint64_t chunk_bytes,
+             int window_send, int window_receive) {
+            const TransferLimits limits{channels, chunk_bytes, window_send, window_receive};
+            new (self) SessionCore(plugin, device, limits);
+          },
+          "plugin"_a, "device"_a, "channels"_a, "chunk_bytes"_a, "window_send"_a,
+          "window_receive"_a, nb::keep_alive<1, 2>())
+      .def(
+          "listen",
+          [](SessionCore& s, int channel) {
+            const auto handle = s.session_.listen(channel);
+            return nb::bytes(handle.data(), handle.size());
+          },
+          "channel"_a)
+      .def(
+          "add_send",
+          [](SessionCore& s, int channel, const nb::bytes& handle) {
+            if (handle.size() != kNetHandleBytes) throw nb::value_error("a handle has 128 bytes");
+            s.session_.add_send(channel, reinterpret_cast<const uint8_t*>(handle.c_str()));
+          },
+          "channel"_a, "handle"_a)
+      .def(
+          "establish",
+          [](SessionCore& s, double timeout_s, std::optional<Direction> until) {
+            nb::gil_scoped_release release;
+            s.session_.establish(timeout_s, until, run_signal_handlers);
+          },
+          "timeout_s"_a, "until"_a.none())
+      .def(
+          "register_memory",
+          [](SessionCore& s, const ByteArray& array) {
+            const int id = s.session_.register_memory(array.data(), array.size(), kNetPtrHost);
+            s.arrays_.emplace(id, array);
+            return id;
+          },
+          "array"_a)
+      .def(
+          "deregister_memory",
+          [](SessionCore& s, int memory) {
+            s.session_.deregister_memory(memory);
+            s.arrays_.erase(memory);
+          },
+          "memory"_a)
+      .def("create", [](SessionCore& s) { return s.session_.create(); })
+      .def(
+          "post",
+          [](SessionCore& s, uint64_t transfer, Direction direction, int memory, uint64_t offset,
+             uint64_t bytes) { s.session_.post(transfer, direction, memory, offset, bytes); },
+          "transfer"_a, "direction"_a, "memory"_a, "offset"_a, "bytes"_a,
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "release", [](SessionCore& s, uint64_t transfer) { s.session_.release(transfer); },
+          "transfer"_a)
+      .def(
+          "poll", [](SessionCore& s, uint64_t transfer) { return s.session_.poll(transfer); },
+          "transfer"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "wait",
+          [](SessionCore& s, uint64_t transfer, double patience_s) {
+            return s.session_.wait(transfer, static_cast<int64_t>(patience_s * 1e9),
+                                   run_signal_handlers);
+          },
+          "transfer"_a, "patience_s"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("fault",
+           [](SessionCore& s) -> nb::object {
+             const TransferFault f = s.session_.fault();
+             if (f.kind == TransferFault::Kind::kNone) return nb::none();
+             nb::dict d;
+             d["kind"] = f.kind == TransferFault::Kind::kPlugin ? "plugin" : "size";
+             d["call"] = f.call;
+             d["code"] = f.code;
+             d["code_name"] = result_name(f.code);
+             d["direction"] = f.direction == Direction::kSend ? "send" : "receive";
+             d["channel"] = f.channel;
+             d["transfer"] = f.transfer;
+             d["message"] = f.message;
+             d["chunk"] = f.chunk;
+             d["bytes"] = f.bytes;
+             return d;
+           })
+      .def("picture", [](SessionCore& s) { return picture_of(s.session_.picture()); })
+      .def(
+          "close", [](SessionCore& s) { s.session_.close(); },
+          nb::call_guard<nb::gil_scoped_release>());
 
   m.def(
       "probe",

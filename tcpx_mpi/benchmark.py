@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tcpx_mpi import _native, circumstances, trouble
 from tcpx_mpi import world as mpi
@@ -21,11 +21,13 @@ from tcpx_mpi.topology import Host, read_host
 from tcpx_mpi.world import AgreedError, Alarm, World
 
 
-def run_rank(parsed: Settings | TcpxError, argv: Sequence[str]) -> int:
+def run_rank(
+    parsed: Settings | TcpxError, argv: Sequence[str], make: Callable[..., Benchmark] | None = None
+) -> int:
     """Collective: the whole run on this rank; returns its exit code, the same on all ranks."""
     _native.install_signal_handlers()
     world = mpi.start(_native.stop_signal, os.environ)
-    story = Benchmark(world, list(argv))
+    story = (make or Benchmark)(world, list(argv))
     try:
         return story.run(parsed)
     except AgreedError as error:
@@ -38,6 +40,8 @@ def run_rank(parsed: Settings | TcpxError, argv: Sequence[str]) -> int:
 
 class Benchmark:
     """One run on one rank; every method that says so is collective."""
+
+    witness = False  # the engine remembers what the plugin delivered
 
     def __init__(self, world: World, argv: list[str]) -> None:
         self.world = world
@@ -93,7 +97,7 @@ class Benchmark:
         world = self.world
         with world.agree("listen", SETUP_PATIENCE_S):
             schedule = pattern.schedule(world.rank, world.size)
-            engine = RankEngine(settings, plugin, placement, schedule)
+            engine = RankEngine(settings, plugin, placement, schedule, self.witness)
             handles = engine.listen(world.size)
         handles = world.exchange(handles, "handles", SETUP_PATIENCE_S)
         with world.agree("connect", SETUP_PATIENCE_S + settings.connect_timeout_s):

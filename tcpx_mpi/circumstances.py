@@ -66,7 +66,7 @@ def facts(host: Host, plugin: LoadedPlugin, engine: RankEngine) -> dict[str, str
         "memory_available_bytes": str(host.memory_available_bytes),
         "plugin_found": plugin.how,
         "plugin_said": "\n".join(plugin.said),
-        "congestion_control": engine.native.sockets()["congestion_control"] or "unknown",
+        "congestion_control": str(engine.native.sockets()["congestion_control"]) or "unknown",
     }
 
 

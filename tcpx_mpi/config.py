@@ -50,6 +50,7 @@ class Settings:
     report_gbits: bool
     plugin: str
     memory: str
+    unpack: str
     channels: int
     chunk_bytes: int
     window_send: int
@@ -62,7 +63,6 @@ class Settings:
     spool: str
     check_memory_bytes: int
     ranks: int | None
-    unpack_impl: str
     debug: bool
     sources: Mapping[str, str]
 
@@ -85,6 +85,14 @@ class Settings:
         if self.memory == "auto":
             return "host", "auto: this version has no GPU support"
         return self.memory, "asked for"
+
+    def unpack_mode(self) -> str:
+        """How received fragments are put together; "in place" where the plugin delivers so."""
+        return self.unpack if self.memory_kind()[0] == "emulated" else "in place"
+
+    def checks(self) -> bool:
+        """Whether received bytes are checked: not where they are left scattered on purpose."""
+        return bool(self.check) and self.unpack_mode() != "none"
 
 
 def fingerprint_difference(first: str, second: str) -> str:

@@ -19,7 +19,7 @@ from tcpx_mpi.world import interrupted_by
 Flow = Mapping[str, Any]
 
 #: Codes by which a plugin says that the other side is gone: system error and remote error.
-_PEER_GONE = (2, 6)
+PEER_GONE = (2, 6)
 #: Flows in a report; with more, only the oldest.
 _REPORT_LINES = 32
 
@@ -52,7 +52,7 @@ def error_of(
             f"{where}: {at}: the plugin reports {fault['code']} bytes, {expected} were sent"
         )
     text = f"{where}: plugin call {fault['call']} returned {fault['code']} ({fault['code_name']})"
-    if fault["code"] in _PEER_GONE:
+    if fault["code"] in PEER_GONE:
         return LostRank(f"{text}: rank {flow['peer']} is gone, or its connection is; {at}")
     return PluginFailed(f"{text}; {at}")
 

@@ -150,7 +150,11 @@ KNOBS: tuple[Knob, ...] = (
          "a path, or a name: softtcpx, tcpx, null, auto, or NAME of libnccl-net-NAME.so",
          metavar="PLUGIN", variables=("UCCL_TCPX_PLUGIN_PATH",)),
     Knob("memory", "memory", TRANSPORT, "auto", memory_kind,
-         "where buffers are; this version: host", metavar="host|auto|cuda"),
+         "where buffers are; emulated: host memory by way of the plugin's GPU receive path",
+         metavar="host|auto|emulated"),
+    Knob("unpack", "unpack", TRANSPORT, "kernel", one_of("kernel", "d2d", "host", "none"),
+         "how fragments become a message in emulated memory; none: not at all, an ablation",
+         metavar="kernel|d2d|host|none", variables=("UCCL_TCPX_UNPACK_IMPL",)),
     Knob("channels", "channels", TRANSPORT, 2, whole(1), "connections to each peer",
          variables=("UCCL_TCPX_NUM_CHANNELS",)),
     Knob("chunk", "chunk_bytes", TRANSPORT, 512 << 10,
@@ -180,10 +184,6 @@ KNOBS: tuple[Knob, ...] = (
          "each rank's journal until its row is in the file (the temporary directory)",
          metavar="DIR"),
 
-    Knob("unpack_impl", "unpack_impl", VARIABLES_ONLY, "kernel",
-         one_of("kernel", "d2d", "host", "none"),
-         "how fragments become a buffer; no effect in host memory",
-         variables=("UCCL_TCPX_UNPACK_IMPL",)),
     Knob("debug", "debug", VARIABLES_ONLY, False, switch, "show what the plugin logs",
          variables=("UCCL_TCPX_DEBUG", "TCPX_DEBUG", "TCPX_PERF")),
 )

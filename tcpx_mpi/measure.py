@@ -51,7 +51,7 @@ class Measurement:
         settings: Settings,
         pattern: Pattern,
         engine: RankEngine,
-        journal: Journal,
+        journal: Journal | None,
         shared_clock: bool,
         host_name: str,
         end_by_ns: int,
@@ -82,13 +82,13 @@ class Measurement:
             first = 0
             for count in batches:
                 batch = self._run_batch(facts, plan, count, row if kind == "timed" else None)
-                if self._settings.check:
+                if self._settings.checks():
                     verdicts.append(self._check(plan, count, row))
                 self._iteration += count
                 self._keep(row, kind, facts, first, batch)
                 first += count
         row.batches = np.array(plan.batches, dtype=np.int64)
-        if self._settings.check and size:
+        if self._settings.checks() and size:
             self._judge(row, verdicts, facts.chunk_bytes)
         return row
 
@@ -127,7 +127,7 @@ class Measurement:
         return RankRow(
             rank=self._world.rank,
             receives=schedule.receives,
-            checked=bool(self._settings.check) and facts.size_bytes > 0,
+            checked=self._settings.checks() and facts.size_bytes > 0,
             wrong=-1,
             chunks=sum(chunks),
             payload_bytes_sent=int(steps.length[op == Op.SEND].sum()) * facts.iterations,
@@ -170,7 +170,7 @@ class Measurement:
         """Fill the send slots and poison the receive slots, all of them; returns ns."""
         start = time.monotonic_ns()
         buffers, seed = self._engine.buffers, self._settings.seed
-        fresh = self._settings.check or self._iteration == 0
+        fresh = self._settings.checks() or self._iteration == 0
         if fresh and BufferId.SEND in buffers:
             buffers[BufferId.SEND].fill(
                 0, plan.slots, self._iteration, seed, self._spans[BufferId.SEND]
@@ -265,7 +265,8 @@ class Measurement:
         if kind == "timed":
             row.batch_start = np.append(row.batch_start, batch.start_ns)
             row.late = np.append(row.late, batch.late)
-        self._journal.append_batch(facts.index, facts.size_bytes, kind, first, batch.samples)
+        if self._journal is not None:
+            self._journal.append_batch(facts.index, facts.size_bytes, kind, first, batch.samples)
 
 
 def _batch_of(stamps: _native.Stamps) -> Batch:

@@ -85,6 +85,7 @@ class Output:
             plugin_abi=plugin.file.abi,
             plugin_name=plugin.file.name,
             memory=memory,
+            unpack=settings.unpack_mode(),
             llc_bytes=llc_bytes,
             mode="synchronised" if settings.blocking else "back-to-back",
             notes=list(pattern.notes),
@@ -103,9 +104,9 @@ class Output:
         """Join the parts of all ranks; on disk and on the screen when this returns."""
         assert self._run is not None
         row = join_row(facts, parts, utc_now())
-        self._run.rows.append(row)
         if self._writer is not None:
             self._writer.append_row(row)
+        self._run.rows.append(row)  # only now: a row that could not be written is not kept
         self._summaries.append(report.summarise_row(self._run.header, row))
         _print([report.row_line(self._run.header, self._summaries[-1])])
 
@@ -129,9 +130,8 @@ class Output:
         for rank in sorted(answers):
             for line in answers[rank].report:
                 print(f"# {line}", file=sys.stderr)
-        codes = sorted({answer.exit_code for answer in answers.values() if answer.exit_code})
-        text = next((a.text for a in answers.values() if codes and a.exit_code == codes[0]), "")
-        code = codes[0] if codes else int(ExitCode.LOST_RANK)
+        cause = min(answers.values(), key=_follows_from_others)
+        text, code = cause.text, cause.exit_code or int(ExitCode.LOST_RANK)
         if missing:
             names = ", ".join(f"{rank} on {host_names[rank]}" for rank in missing)
             text = f"rank {names} did not answer the roll call{'; ' if text else ''}{text}"
@@ -146,8 +146,10 @@ class Output:
             return
         try:
             self._writer.fail(ExitCode(code).name.lower(), code, texts, missing)
-        except TcpxError as second:  # the disk may be what failed in the first place
-            print(f"tcpx-mpi: error: {second}", file=sys.stderr)
+        except TcpxError as second:
+            # Where the disk is what failed in the first place, that has been said.
+            if code != ExitCode.OUTPUT_FAILED:
+                print(f"tcpx-mpi: error: {second}", file=sys.stderr)
         kept = len(self._run.rows) if self._run is not None else 0
         if kept:
             what = "1 row" if kept == 1 else f"{kept} rows"
@@ -162,6 +164,12 @@ class Output:
             document = report.to_json(self._run, files)
             files.append(report.write_json(self._settings.json_path, document))
         return files
+
+
+def _follows_from_others(answer: Answer) -> tuple[bool, bool, bool, int]:
+    """Sorts a cause before what it leads to: other ranks lose a peer, or wait for it in vain."""
+    code = answer.exit_code
+    return (code == ExitCode.OK, code == ExitCode.STALL, code == ExitCode.LOST_RANK, answer.rank)
 
 
 def _verdict(run: Run, summaries: Sequence[RowSummary]) -> ExitCode:

@@ -127,8 +127,8 @@ def switch(label: str, text: str) -> bool:
 
 
 def memory_kind(label: str, text: str) -> str:
-    """host or auto: this version cannot give a GPU's memory."""
-    kind = one_of("host", "auto", "cuda")(label, text)
+    """host, emulated or auto: this version cannot give a GPU's memory."""
+    kind = one_of("host", "auto", "emulated", "cuda")(label, text)
     if kind == "cuda":
         raise UsageError(f"{label} (cuda) needs GPU support, which this version lacks; use host")
     return kind

@@ -26,7 +26,7 @@ def place(rank: int, nodes: list[str], cpus: tuple[int, ...], devices: int) -> P
     local = [other for other, node in enumerate(nodes) if node == nodes[rank]]
     local_rank = local.index(rank)
     oversubscribed = len(local) > len(cpus)
-    room = len(cpus) > len(local)
+    room = len(cpus) >= len(local)
     return Placement(
         local_rank=local_rank,
         local_ranks=len(local),

@@ -19,6 +19,14 @@ from tcpx_mpi.world import interrupted_by
 #: Idle sweeps before the core is offered to others, where every rank has a core of its own.
 SPINS_BEFORE_YIELD = 100
 
+#: Native names of the ways to put received fragments together.
+UNPACK_MODES = {
+    "kernel": _native.UNPACK_KERNEL,
+    "d2d": _native.UNPACK_COPIES,
+    "host": _native.UNPACK_HOST,
+    "none": _native.UNPACK_NONE,
+}
+
 
 @dataclass
 class LoadedPlugin:
@@ -63,6 +71,23 @@ def load_plugin(settings: Settings, environ: MutableMapping[str, str]) -> Loaded
     return LoadedPlugin(file, choice.how, handle, derived, _native.plugin_log_lines())
 
 
+def require_memory(kind: str, plugin: LoadedPlugin, device: int) -> int:
+    """How buffers of this kind are registered; raises UsageError where the plugin has no such."""
+    pointer = _native.PTR_CUDA if kind == "emulated" else _native.PTR_HOST
+    properties = plugin.handle.properties(device)
+    if not properties["ptr_support"] & pointer:
+        raise UsageError(
+            f"--memory {kind}: plugin {plugin.file.name} does not take such buffers (ptrSupport "
+            f"{properties['ptr_support']}); use --memory host, or a plugin that offers CUDA memory"
+        )
+    if kind == "emulated" and properties["device_type"] != _native.DEVICE_UNPACK:
+        raise UsageError(
+            f"--memory emulated: plugin {plugin.file.name} has no receive path for GPUs "
+            f"(netDeviceType {properties['device_type']}, expected {_native.DEVICE_UNPACK})"
+        )
+    return pointer
+
+
 class RankEngine:
     """The engine of one rank with its comms and buffers."""
 
@@ -72,10 +97,12 @@ class RankEngine:
         plugin: LoadedPlugin,
         placement: Placement,
         schedule: Schedule,
+        witness: bool = False,
     ) -> None:
         self.settings = settings
         self.schedule = schedule
         self.placement = placement
+        self._pointer = require_memory(settings.memory_kind()[0], plugin, placement.device)
         self.buffers: dict[BufferId, Any] = {}
         with _setup_errors():
             self.native = _native.Engine(
@@ -84,6 +111,8 @@ class RankEngine:
                 settings.window_send,
                 settings.window_recv,
                 0 if placement.oversubscribed else SPINS_BEFORE_YIELD,
+                UNPACK_MODES.get(settings.unpack_mode(), _native.UNPACK_IN_PLACE),
+                witness,
             )
 
     def listen(self, world_size: int) -> list[bytes]:
@@ -130,7 +159,7 @@ class RankEngine:
             for buffer, size in sizes.items():
                 if size:
                     self.buffers[buffer] = _native.SlotBuffer(size)
-                    self.native.register_buffer(int(buffer), self.buffers[buffer])
+                    self.native.register_buffer(int(buffer), self.buffers[buffer], self._pointer)
 
     def setup_rows(self, rank: int) -> list[tuple[int, str, int, int, int, int]]:
         """(rank, phase, peer, lane, channel, ns) of every set-up call."""

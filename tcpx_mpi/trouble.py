@@ -12,6 +12,9 @@ from tcpx_mpi.launch import under_launcher
 from tcpx_mpi.output import Output
 from tcpx_mpi.world import AgreedError, Alarm, Answer, World
 
+#: A rank in trouble looks so long for a sign that it slept through a roll call.
+WAKING_S = 0.05
+
 
 def end_agreed(world: World, output: Output, error: AgreedError) -> int:
     """Collective: all ranks know of the error, rank 0 says it; the exit code for all."""
@@ -25,7 +28,7 @@ def end_agreed(world: World, output: Output, error: AgreedError) -> int:
 def leave_interrupted(world: World, output: Output, error: Interrupted) -> NoReturn:
     """A signal ended this rank; the launcher tells the others."""
     # A launcher that ends a job wakes a stopped rank by the same signal as any other.
-    _leave_if_missed(world, output, str(error))
+    _leave_if_missed(world, output, str(error), WAKING_S)
     if world.rank == 0:
         print(f"tcpx-mpi: error: {error}", file=sys.stderr, flush=True)
     output.keep_fault(int(error.exit_code), {world.rank: str(error)}, ())
@@ -45,8 +48,9 @@ def leave_in_trouble(
     """
     code = int(trouble.exit_code) if isinstance(trouble, TcpxError) else int(ExitCode.OK)
     text = str(trouble) or f"rank {world.rank}: waited for the others"
-    _leave_if_missed(world, output, text)
+    _leave_if_missed(world, output, text, WAKING_S)
     answers = world.roll_call(Answer(world.rank, code, text, tuple(report)))
+    _leave_if_missed(world, output, text)
     if world.rank == min(answers):
         code = output.trouble(answers, host_names)
         world.dismiss(code)
@@ -55,9 +59,9 @@ def leave_in_trouble(
     world.leave(code)
 
 
-def _leave_if_missed(world: World, output: Output, text: str) -> None:
+def _leave_if_missed(world: World, output: Output, text: str, patience_s: float = 0.0) -> None:
     """Leaves silently if this rank slept through a roll call: it was named there."""
-    missed = world.dismissal()
+    missed = world.dismissal(patience_s)
     if missed is not None:
         output.keep_fault(missed, {world.rank: text}, (world.rank,))
         world.leave(missed)

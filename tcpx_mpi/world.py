@@ -167,6 +167,8 @@ class World:
         answers = {self.rank: answer}
         deadline = time.monotonic() + ROLL_CALL_S
         while len(answers) < self.size and time.monotonic() < deadline:
+            if self._alarms.Iprobe(tag=_DISMISSAL_TAG):
+                break  # the call is over: this rank came late to it
             blob_found = self._take_message(_ALARM_TAG)
             if blob_found is None:
                 time.sleep(0.001)
@@ -189,10 +191,17 @@ class World:
         while time.monotonic() < deadline and not all(r.Test() for r in self._dismissal_sends):
             time.sleep(0.001)
 
-    def dismissal(self) -> int | None:
-        """The exit code with which a roll call that this rank has missed let it go, or None."""
-        note = self._take_message(_DISMISSAL_TAG)
-        return None if note is None else note[0]
+    def dismissal(self, patience_s: float = 0.0) -> int | None:
+        """The exit code with which a roll call that this rank has missed let it go, or None.
+
+        A rank that wakes needs a moment to find what was sent to it while it slept.
+        """
+        deadline = time.monotonic() + patience_s
+        while (note := self._take_message(_DISMISSAL_TAG)) is None:
+            if time.monotonic() >= deadline:
+                return None
+            time.sleep(0.001)
+        return note[0]
 
     def await_dismissal(self, exit_code: int) -> int:
         """Wait until the speaker has printed and kept what this rank said, at most DISMISSAL_S.

@@ -21,9 +21,28 @@ void check(int code, const char* call, const std::string& what) {
 }  // namespace
 
 std::string describe(const Comm& comm) {
-  return (comm.direction == Direction::kSend ? "to rank " : "from rank ") +
-         std::to_string(comm.peer) + ", lane " + std::to_string(comm.lane) + ", channel " +
-         std::to_string(comm.channel);
+  const std::string channel = ", channel " + std::to_string(comm.channel);
+  const std::string way = comm.direction == Direction::kSend ? "to " : "from ";
+  if (comm.peer == kUnranked) return way + "the peer" + channel;
+  return way + "rank " + std::to_string(comm.peer) + ", lane " + std::to_string(comm.lane) +
+         channel;
+}
+
+std::vector<void*> register_regions(Net& net, const Comm& comm, uint8_t* data, size_t bytes,
+                                    int type) {
+  const size_t region = size_t{1} << kRegionShift;
+  std::vector<void*> mhandles;
+  for (size_t at = 0; at < std::max<size_t>(bytes, 1); at += region) {
+    void* mhandle = nullptr;
+    const size_t covered = std::min(bytes - at, region + kMaxChunkBytes);
+    const int code = net.reg_mr(comm.comm, data + at, covered, type, &mhandle);
+    if (code != kNetSuccess) {
+      for (void* done : mhandles) net.dereg_mr(comm.comm, done);
+      check(code, "regMr", describe(comm) + ", " + std::to_string(covered) + " bytes");
+    }
+    mhandles.push_back(mhandle);
+  }
+  return mhandles;
 }
 
 Connections::Connections(Net& net, int device) : net_(net), device_(device) {
@@ -79,62 +98,71 @@ bool Connections::advance(Comm& comm) {
   return comm.comm != nullptr;
 }
 
-void Connections::establish(double timeout_s) {
+bool Connections::poll() {
   if (refused_) throw std::logic_error("a connection was refused before");
-  const auto before = tcp_socket_inodes();
-  std::vector<Comm*> pending;
+  bool moved = false;
   for (const auto& comm : comms_) {
-    if (comm->comm == nullptr) pending.push_back(comm.get());
+    if (comm->comm != nullptr) continue;
+    if (comm->first_poll_ns == 0) comm->first_poll_ns = now_ns();
+    if (!advance(*comm)) continue;
+    comm->establish_ns = now_ns() - comm->first_poll_ns;
+    moved = true;
   }
-  const int64_t start = now_ns();
+  return moved;
+}
+
+size_t Connections::pending(std::optional<Direction> direction) const {
+  return std::count_if(comms_.begin(), comms_.end(), [&](const auto& comm) {
+    return comm->comm == nullptr && (!direction || comm->direction == *direction);
+  });
+}
+
+std::string Connections::describe_pending(double timeout_s) const {
+  std::string names;
+  size_t pending = 0;
+  for (const auto& comm : comms_) {
+    if (comm->comm != nullptr) continue;
+    if (++pending <= 4) names += (pending > 1 ? "; " : "") + describe(*comm);
+  }
+  return std::to_string(pending) + " of " + std::to_string(comms_.size()) +
+         " connections did not come up within " + std::to_string(timeout_s).substr(0, 5) +
+         " s: " + names;
+}
+
+void Connections::close_listeners() {
+  for (const auto& comm : comms_) {
+    if (comm->listen_comm == nullptr || comm->comm == nullptr) continue;  // an accept is pending
+    check(net_.close_listen(comm->listen_comm), "closeListen", describe(*comm));
+    comm->listen_comm = nullptr;
+  }
+}
+
+void Connections::establish(double timeout_s) {
+  const auto before = tcp_socket_inodes();
   const int64_t patience_ns = static_cast<int64_t>(timeout_s * 1e9);
-  int64_t last_progress = start;
-  while (!pending.empty()) {
-    const size_t left = pending.size();
-    pending.erase(std::remove_if(pending.begin(), pending.end(),
-                                 [&](Comm* comm) {
-                                   if (!advance(*comm)) return false;
-                                   comm->establish_ns = now_ns() - start;
-                                   return true;
-                                 }),
-                  pending.end());
+  int64_t last_progress = now_ns();
+  while (pending() > 0) {
+    const bool moved = poll();
     if (const int signal = stop_signal()) throw Interrupt(signal);
     const int64_t now = now_ns();
-    if (pending.size() < left) {
+    if (moved) {
       last_progress = now;
     } else if (now - last_progress > patience_ns) {
-      std::string text = std::to_string(pending.size()) + " of " + std::to_string(comms_.size()) +
-                         " connections did not come up within " +
-                         std::to_string(timeout_s).substr(0, 5) + " s: ";
-      for (size_t i = 0; i < std::min<size_t>(pending.size(), 4); ++i) {
-        text += (i > 0 ? "; " : "") + describe(*pending[i]);
-      }
-      throw ConnectTimeout(text);
+      throw ConnectTimeout(describe_pending(timeout_s));
     } else {
       const timespec pause{0, 50'000};  // set-up waits for other processes: leave them the core
       nanosleep(&pause, nullptr);
     }
   }
   sockets_ = TcpSockets::opened_since(before);
-  for (const auto& comm : comms_) {
-    if (comm->listen_comm == nullptr) continue;
-    check(net_.close_listen(comm->listen_comm), "closeListen", describe(*comm));
-    comm->listen_comm = nullptr;
-  }
+  close_listeners();
 }
 
 void Connections::register_buffer(int buffer, uint8_t* data, size_t bytes, int type) {
-  const size_t region = size_t{1} << kRegionShift;
   for (const auto& comm : comms_) {
     const int64_t start = now_ns();
-    auto& handles = comm->mhandles[buffer];
-    for (size_t at = 0; at < std::max<size_t>(bytes, 1); at += region) {
-      void* mhandle = nullptr;
-      const size_t covered = std::min(bytes - at, region + kMaxChunkBytes);
-      check(net_.reg_mr(comm->comm, data + at, covered, type, &mhandle), "regMr",
-            describe(*comm) + ", " + std::to_string(covered) + " bytes");
-      handles.push_back(mhandle);
-    }
+    const auto added = register_regions(net_, *comm, data, bytes, type);
+    comm->mhandles[buffer].insert(comm->mhandles[buffer].end(), added.begin(), added.end());
     comm->register_ns += now_ns() - start;
   }
 }

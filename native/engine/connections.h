@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -25,6 +26,8 @@ constexpr size_t kMaxChunkBytes = size_t{2} << 20;
 
 enum class Direction { kSend, kReceive };
 
+constexpr int kUnranked = -1;  // the one peer of a session, which has no rank
+
 struct Comm {
   Direction direction;
   int peer;
@@ -38,6 +41,15 @@ struct Comm {
   alignas(16) std::array<uint8_t, 64> device_block{};  // where accept writes a device handle
   NetDeviceHandle* device_handle = nullptr;
   std::vector<void*> mhandles[kBuffers];  // by region
+  uint64_t receives_done = 0;  // since the comm came up: the k-th has slot k % 16 of its queue
+
+  // Where the plugin lists the fragments of receives; NULL: it delivers in place.
+  const NetUnpackDevice* unpack_queue() const {
+    return device_handle != nullptr && device_handle->type == kNetDeviceUnpack
+               ? static_cast<const NetUnpackDevice*>(device_handle->handle)
+               : nullptr;
+  }
+  int64_t first_poll_ns = 0;  // on now_ns()'s clock
   int64_t listen_ns = 0;
   int64_t establish_ns = 0;  // from the first connect or accept to a comm
   int64_t register_ns = 0;
@@ -64,9 +76,17 @@ class Connections {
   std::array<uint8_t, kNetHandleBytes> listen(int peer, int lane, int channel);
   void add_send(int peer, int lane, int channel, const uint8_t* handle);
 
-  // Polls all connects and accepts together until every comm is there. After a refusal it polls no
-  // more: the handle and the listener that were refused may not be used again.
+  // Polls all connects and accepts together until every comm is there.
   void establish(double timeout_s);
+
+  // One round over the connects and accepts that are pending; true when one came up. After a
+  // refusal there is none: the handle and the listener that were refused may not be used again.
+  bool poll();
+  size_t pending(std::optional<Direction> direction = std::nullopt) const;
+  // What is pending, in words.
+  std::string describe_pending(double timeout_s) const;
+  // Of the accepts that are done.
+  void close_listeners();
 
   // Registers a buffer with every comm of the directions that use it.
   void register_buffer(int buffer, uint8_t* data, size_t bytes, int type);
@@ -90,5 +110,10 @@ class Connections {
 };
 
 std::string describe(const Comm& comm);
+
+// The mhandles of a stretch of memory on a comm, by region. Throws PluginError; then nothing stays
+// registered.
+std::vector<void*> register_regions(Net& net, const Comm& comm, uint8_t* data, size_t bytes,
+                                    int type);
 
 }  // namespace tcpx

@@ -25,8 +25,9 @@ constexpr int kReceive = static_cast<int>(FlowKind::kReceive);
 
 }  // namespace
 
-Driver::Driver(Net& net, const Connections& connections, const DriveLimits& limits)
-    : net_(net), connections_(connections), limits_(limits) {
+Driver::Driver(Net& net, const Connections& connections, const DriveLimits& limits,
+               Unpacker* unpacker)
+    : net_(net), connections_(connections), limits_(limits), unpacker_(unpacker) {
   for (const int window : {limits.window_send, limits.window_receive}) {
     if (window < 1 || window > kNetMaxRequests) {
       throw std::invalid_argument("a window of " + std::to_string(window) + " requests");
@@ -47,8 +48,8 @@ void Driver::load(Program program, const SlotBase* buffers) {
       flow.window = 1;
     } else {
       const bool sends = queue.kind == FlowKind::kSend;
-      const Comm* comm = connections_.find(sends ? Direction::kSend : Direction::kReceive,
-                                           queue.peer, queue.lane, queue.channel);
+      Comm* comm = connections_.find(sends ? Direction::kSend : Direction::kReceive, queue.peer,
+                                     queue.lane, queue.channel);
       if (comm == nullptr || comm->comm == nullptr) {
         throw std::invalid_argument("no connection to rank " + std::to_string(queue.peer) +
                                     ", lane " + std::to_string(queue.lane) + ", channel " +
@@ -57,6 +58,13 @@ void Driver::load(Program program, const SlotBase* buffers) {
       flow.window = sends ? limits_.window_send : limits_.window_receive;
       flow.comm = comm->comm;
       flow.mhandles = comm->mhandles;
+      if (!sends && unpacker_ != nullptr) {
+        flow.queue = comm->unpack_queue();
+        flow.sequence = &comm->receives_done;
+        if (flow.queue == nullptr) {
+          throw std::invalid_argument("the plugin gave no descriptor queue " + describe(*comm));
+        }
+      }
       for (const ChunkOp& op : queue.ops) {
         if (comm->mhandles[op.buffer].empty()) {
           throw std::invalid_argument("buffer " + std::to_string(op.buffer) + " is not registered");
@@ -117,7 +125,9 @@ void Driver::begin(const BatchPlan& plan) {
   for (Flow& flow : flows_) {
     flow.post_op = flow.head_op = 0;
     flow.post_iteration = flow.head_iteration = 0;
-    flow.posted = flow.completed = flow.bytes = 0;
+    flow.posted = flow.tested = flow.completed = flow.bytes = 0;
+    flow.test_op = 0;
+    flow.test_iteration = 0;
   }
 }
 
@@ -148,7 +158,11 @@ void Driver::wait_for_start(const BatchPlan& plan) {
 
 bool Driver::advance(Flow& flow) {
   bool moved = false;
-  while (flow.completed != flow.posted && test_head(flow)) moved = true;
+  if (flow.queue != nullptr) {
+    moved = advance_unpacked(flow);
+  } else {
+    while (flow.completed != flow.posted && test_head(flow)) moved = true;
+  }
   // One post a visit: between two posts of a flow every other flow makes progress.
   if (!failed_ && may_post(flow)) moved |= post_head(flow);
   return moved;
@@ -156,33 +170,73 @@ bool Driver::advance(Flow& flow) {
 
 // True when the oldest request of the window is complete and its slot is free again.
 bool Driver::test_head(Flow& flow) {
-  void* request = flow.requests[flow.completed % kNetMaxRequests];
+  if (!is_done(flow, flow.completed, flow.head_op, flow.head_iteration)) return false;
+  return flow.kind == FlowKind::kReceive ? consume_head(flow) : (complete(flow), true);
+}
+
+// Receives that must be put together: done by the plugin, unpacked, consumed, each in order.
+bool Driver::advance_unpacked(Flow& flow) {
+  bool moved = false;
+  while (flow.tested != flow.posted && begin_unpack(flow)) moved = true;
+  while (!failed_ && flow.completed != flow.tested &&
+         flow.tickets[flow.completed % kNetMaxRequests] <= unpacker_->finished() &&
+         consume_head(flow)) {
+    moved = true;
+  }
+  return moved;
+}
+
+bool Driver::begin_unpack(Flow& flow) {
+  if (!is_done(flow, flow.tested, flow.test_op, flow.test_iteration)) return false;
+  const ChunkOp& op = flow.ops[flow.test_op];
+  const UnpackResult result =
+      unpacker_->submit(unpack_source(*flow.queue, (*flow.sequence)++),
+                        address(op.buffer, flow.test_iteration, op.offset), op.bytes);
+  // TCPX never tells a size: what was received is the sum of the fragments.
+  if (!result.in_bounds || result.bytes != op.bytes) {
+    fail_call(FaultKind::kSize, "test", static_cast<int>(result.bytes), flow, flow.test_op,
+              flow.test_iteration);
+    return false;
+  }
+  flow.tickets[flow.tested % kNetMaxRequests] = unpacker_->last_ticket();
+  ++flow.tested;
+  if (++flow.test_op == flow.n_ops) {
+    flow.test_op = 0;
+    ++flow.test_iteration;
+  }
+  return true;
+}
+
+// Asks for one request, the oldest that is not known to be done; once done it is not asked again.
+bool Driver::is_done(Flow& flow, uint64_t index, uint32_t op, uint64_t iteration) {
   int done = 0;
   int sizes[1] = {0};
-  int code = net_.test(request, &done, sizes);
+  const int code = net_.test(flow.requests[index % kNetMaxRequests], &done, sizes);
   if (code != kNetSuccess) {
-    fail_call(FaultKind::kPlugin, "test", code, flow, flow.head_op, flow.head_iteration);
+    fail_call(FaultKind::kPlugin, "test", code, flow, op, iteration);
     return false;
   }
   if (!done) return false;
-  const ChunkOp& op = flow.ops[flow.head_op];
-  if (flow.kind == FlowKind::kReceive) {
-    // TCPX never writes the size; a plugin that does must agree with what was sent.
-    if (sizes[0] != 0 && static_cast<uint32_t>(sizes[0]) != op.bytes) {
-      fail_call(FaultKind::kSize, "test", sizes[0], flow, flow.head_op, flow.head_iteration);
+  // TCPX never writes the size; a plugin that does must agree with what was sent.
+  if (flow.kind == FlowKind::kReceive && sizes[0] != 0 &&
+      static_cast<uint32_t>(sizes[0]) != flow.ops[op].bytes) {
+    fail_call(FaultKind::kSize, "test", sizes[0], flow, op, iteration);
+    return false;
+  }
+  return true;
+}
+
+// The oldest receive is in place: its slot, and what the plugin keeps for it, are free again.
+bool Driver::consume_head(Flow& flow) {
+  if (net_.offers_consumed()) {
+    void* request = flow.requests[flow.completed % kNetMaxRequests];
+    const int code = net_.irecv_consumed(flow.comm, 1, request);
+    if (code != kNetSuccess) {
+      fail_call(FaultKind::kPlugin, "irecvConsumed", code, flow, flow.head_op, flow.head_iteration);
       return false;
     }
-    if (net_.offers_consumed()) {
-      code = net_.irecv_consumed(flow.comm, 1, request);
-      if (code != kNetSuccess) {
-        fail_call(FaultKind::kPlugin, "irecvConsumed", code, flow, flow.head_op,
-                  flow.head_iteration);
-        return false;
-      }
-    }
   }
-  ++flow.completed;
-  complete(flow, op);
+  complete(flow);
   return true;
 }
 
@@ -238,16 +292,17 @@ bool Driver::advance_copies(Flow& flow) {
   memcpy(address(op.buffer, flow.post_iteration, op.offset),
          address(op.source_buffer, flow.post_iteration, op.source), op.bytes);
   ++flow.posted;
-  ++flow.completed;
   if (++flow.post_op == flow.n_ops) {
     flow.post_op = 0;
     ++flow.post_iteration;
   }
-  complete(flow, op);
+  complete(flow);
   return true;
 }
 
-void Driver::complete(Flow& flow, const ChunkOp& op) {
+void Driver::complete(Flow& flow) {
+  const ChunkOp& op = flow.ops[flow.head_op];
+  ++flow.completed;
   const uint64_t iteration = flow.head_iteration;
   if (++flow.head_op == flow.n_ops) {
     flow.head_op = 0;

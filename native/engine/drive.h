@@ -13,6 +13,7 @@
 
 #include "engine/connections.h"
 #include "engine/program.h"
+#include "unpack/unpacker.h"
 
 namespace tcpx {
 
@@ -85,7 +86,9 @@ struct BatchStamps {
 
 class Driver {
  public:
-  Driver(Net& net, const Connections& connections, const DriveLimits& limits);
+  // `unpacker` puts receives together where the plugin scatters them; NULL: it delivers in place.
+  Driver(Net& net, const Connections& connections, const DriveLimits& limits,
+         Unpacker* unpacker = nullptr);
 
   // The program of the row to come. Throws std::invalid_argument where a comm or region is missing.
   void load(Program program, const SlotBase* buffers);
@@ -119,11 +122,17 @@ class Driver {
     uint64_t post_iteration = 0;
     uint64_t head_iteration = 0;
     uint64_t posted = 0;
-    uint64_t completed = 0;
+    uint64_t tested = 0;     // seen done; without an unpacker complete at the same time
+    uint64_t completed = 0;  // in place and consumed
     uint64_t bytes = 0;
+    const NetUnpackDevice* queue = nullptr;  // where the plugin lists fragments; NULL: in place
+    uint64_t* sequence = nullptr;            // receives of the comm that were seen done, ever
+    uint32_t test_op = 0;                    // of the request to be tested next, where unpacked
+    uint64_t test_iteration = 0;
     const std::vector<void*>* mhandles = nullptr;  // [buffer][region]
     void* requests[kNetMaxRequests] = {};
     int64_t posted_at[kNetMaxRequests] = {};
+    uint64_t tickets[kNetMaxRequests] = {};
   };
   struct IterationLeft {
     uint32_t by_kind[3];
@@ -134,10 +143,14 @@ class Driver {
   void wait_for_start(const BatchPlan& plan);
   bool advance(Flow& flow);
   bool advance_copies(Flow& flow);
+  bool advance_unpacked(Flow& flow);
   bool test_head(Flow& flow);
+  bool is_done(Flow& flow, uint64_t index, uint32_t op, uint64_t iteration);
+  bool begin_unpack(Flow& flow);
+  bool consume_head(Flow& flow);
   bool post_head(Flow& flow);
   bool may_post(const Flow& flow) const;
-  void complete(Flow& flow, const ChunkOp& op);
+  void complete(Flow& flow);
   bool look_around(const BatchPlan& plan);
   void fail(FaultKind kind, int code);
   void fail_call(FaultKind kind, const char* call, int code, const Flow& flow, uint32_t op,
@@ -150,6 +163,7 @@ class Driver {
   Net& net_;
   const Connections& connections_;
   DriveLimits limits_;
+  Unpacker* unpacker_;
   Program program_;
   SlotBase buffers_[kBuffers];
   std::vector<Flow> flows_;

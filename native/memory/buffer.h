@@ -17,6 +17,7 @@ class HostBuffer {
 
   uint8_t* data() const { return data_; }
   size_t bytes() const { return bytes_; }
+  size_t capacity() const;  // whole pages: what may be registered as GPU memory
 
  private:
   uint8_t* data_;

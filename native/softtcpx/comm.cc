@@ -27,6 +27,10 @@ Comm::Comm(ObjectKind kind, Device& device, Sockets sockets)
       sockets_(std::move(sockets)),
       data_bits_((1u << sockets_.data.size()) - 1),
       data_events_(kind == ObjectKind::kSendComm ? EPOLLOUT : EPOLLIN | EPOLLRDHUP),
+      recv_sync_(device.settings.recv_sync != 0),
+      trap_(TrapState::armed(device.settings.traps, kind == ObjectKind::kSendComm)
+                ? std::make_unique<TrapState>(device.settings.traps)
+                : nullptr),
       ready_(data_bits_ | bit_of(kControlBit)) {
   for (Request& request : ring_.slots) request.comm = this;
 }
@@ -41,6 +45,9 @@ void Comm::leave_owner() {
   }
   if (cell_ != nullptr) return_cell(cell_);
   if (worker_ != nullptr) device_.workers.put_back(worker_);
+  worker_ = nullptr;
+  poller_ = nullptr;
+  cell_ = nullptr;
 }
 
 bool Comm::start() {
@@ -67,12 +74,26 @@ int Comm::post(void* data, int64_t bytes, const Region* region, void** request) 
     return kNetInvalidArgument;
   const uint64_t sequence = ring_.posted.load(std::memory_order_relaxed);
   if (sequence - oldest_unfreed() == RequestRing::kSlots) return kNetInternalError;
+  if (__builtin_expect(trap_ != nullptr, false)) {
+    switch (trap_->on_post(sequence - oldest_unfreed())) {
+      case TrapState::Post::kGo:
+        break;
+      case TrapState::Post::kBusy:
+        *request = nullptr;
+        return kNetSuccess;
+      case TrapState::Post::kFull:
+        return kNetInternalError;
+      case TrapState::Post::kFailed:
+        return trap_->code();
+    }
+  }
 
   Request& slot = ring_.slot(sequence);
   slot.data = static_cast<uint8_t*>(data);
   slot.capacity = static_cast<uint64_t>(bytes);
   slot.scheduled = 0;
   slot.announced = false;
+  slot.on_device = bytes > 0 && region->on_device;
   prepare(slot, slot.capacity);
   if (sequence == ring_.seen) poller_->add_waiting(static_cast<int>(sockets_.data.size()));
   if (worker_ == nullptr) {
@@ -85,7 +106,7 @@ int Comm::post(void* data, int64_t bytes, const Region* region, void** request) 
   return kNetSuccess;
 }
 
-int Comm::test(const Request& request, int* done) {
+int Comm::test(const Request& request, int* done, int* sizes) {
   *done = 0;
   const uint64_t head = ring_.seen;
   const uint64_t posted = ring_.posted.load(std::memory_order_relaxed);
@@ -93,7 +114,16 @@ int Comm::test(const Request& request, int* done) {
   if (worker_ == nullptr && ring_.completed.load(std::memory_order_relaxed) == head) drive();
   // The failure first: what was completed before it still counts.
   const int failure = failure_.load(std::memory_order_acquire);
-  if (ring_.completed.load(std::memory_order_acquire) == head) return failure;
+  const bool completed = ring_.completed.load(std::memory_order_acquire) != head;
+  if (__builtin_expect(trap_ != nullptr, false)) {
+    const TrapState::Answer answer = trap_->on_test(head, completed);
+    if (answer != TrapState::Answer::kGo)
+      return answer == TrapState::Answer::kFailed ? trap_->code() : kNetSuccess;
+    const int64_t told = trap_->size_told(request.total);
+    if (completed && told >= 0 && sizes != nullptr && kind() == ObjectKind::kRecvComm)
+      *sizes = static_cast<int>(told);
+  }
+  if (!completed) return failure;
   ring_.seen = head + 1;
   if (head + 1 == posted) poller_->add_waiting(-static_cast<int>(sockets_.data.size()));
   *done = 1;
@@ -110,6 +140,10 @@ bool Comm::has_news() const { return ring_.posted.load(std::memory_order_seq_cst
 bool Comm::drive() {
   driven_ = ring_.posted.load(std::memory_order_acquire);
   if (failed()) return false;
+  if (__builtin_expect(trap_ != nullptr, false) &&
+      trap_->stopped(ring_.completed.load(std::memory_order_relaxed)))
+    return false;
+  if (recv_sync_) exchange_credits();
   const bool direct = poller_->waiting() <= device_.settings.direct_sockets;
   take_events();
   if ((direct || losing_ || ready_ != 0) && progress(direct)) return true;
@@ -152,6 +186,8 @@ bool Comm::progress(bool direct) {
       if (outcome != Step::kMoved) open &= ~bit_of(socket);
     }
   }
+  if (__builtin_expect(trap_ != nullptr, false) && moved)
+    trap_->after_progress(ring_.completed.load(std::memory_order_relaxed));
   complete_in_order();
   if (has_pending()) judge_losses();
   return moved;
@@ -167,14 +203,18 @@ void Comm::complete_in_order() {
 
 void Comm::read_control() {
   uint8_t bytes[64];
-  const ssize_t got = ::recv(sockets_.control.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+  ssize_t got = 0;
+  do {
+    got = ::recv(sockets_.control.get(), bytes, sizeof bytes, MSG_DONTWAIT);
+  } while (got > 0 && take_control(bytes, static_cast<size_t>(got)));
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
     if (errno == EAGAIN) ready_ &= ~bit_of(kControlBit);
     return;
   }
   ready_ &= ~bit_of(kControlBit);
   control_ended_ = losing_ = true;
-  // There is no control message after the handshake: a peer that sends one is not ours.
+  // But for the credits of RECV_SYNC there is no control message after the handshake: a peer that
+  // sends one is not ours.
   if (got > 0) fail(kNetInternalError, "unexpected bytes on the control connection", 0);
 }
 

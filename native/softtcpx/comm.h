@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "softtcpx/objects.h"
@@ -16,6 +17,7 @@
 #include "softtcpx/requests.h"
 #include "softtcpx/settings.h"
 #include "softtcpx/socket.h"
+#include "softtcpx/traps.h"
 
 namespace softtcpx {
 
@@ -38,7 +40,7 @@ class Comm : public Object {
 
   // The caller's side: one thread at a time, none of it waits. test and post give NCCL's codes.
   int post(void* data, int64_t bytes, const Region* region, void** request);
-  int test(const Request& request, int* done);
+  int test(const Request& request, int* done, int* sizes);
 
   // The owner's side.
   // Moves what can be moved now, and looks for news if that is nothing. True: something moved.
@@ -64,6 +66,11 @@ class Comm : public Object {
 
   virtual void prepare(Request& request, uint64_t bytes) = 0;
   virtual Step step(int socket) = 0;
+  // RECV_SYNC: before each look at the sockets, what is to be told, or asked for, on the control
+  // connection.
+  virtual void exchange_credits() = 0;
+  // Bytes on the control connection; false when none are expected.
+  virtual bool take_control(const uint8_t*, size_t) { return false; }
   // Now and then, while nothing moves on a connection whose sockets are tried directly.
   virtual void while_idle() {}
   // After the steps: what does a lost peer or socket mean for the requests that are still pending?
@@ -72,6 +79,7 @@ class Comm : public Object {
 
   // Sticky: the first one counts.
   void fail(int code, const char* what, int error_number);
+  void look_at_control() { ready_ |= bit_of(kControlBit); }
   bool failed() const { return failure_.load(std::memory_order_relaxed) != kNetSuccess; }
   void lose_socket(int socket) {
     data_bits_ &= ~bit_of(socket);
@@ -83,10 +91,12 @@ class Comm : public Object {
   RequestRing ring_;
   Device& device_;
   Sockets sockets_;
-  uint32_t data_bits_;          // data sockets that still work
-  bool control_ended_ = false;  // the peer has closed, or died
-  bool losing_ = false;         // it has, or a data socket ended
-  const uint32_t data_events_;  // what epoll should tell about a data socket
+  uint32_t data_bits_;                     // data sockets that still work
+  bool control_ended_ = false;             // the peer has closed, or died
+  bool losing_ = false;                    // it has, or a data socket ended
+  const uint32_t data_events_;             // what epoll should tell about a data socket
+  const bool recv_sync_;                   // a send waits for a credit of the receiver
+  const std::unique_ptr<TrapState> trap_;  // none, but in tests
 
  private:
   static constexpr int kControlBit = kMaxSockets;

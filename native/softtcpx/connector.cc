@@ -107,30 +107,31 @@ bool Connector::begin_attempt() {
   sockets_.clear();
   greeted_.assign(count, false);
   have_ = 0;
-  if (!random_token(&connection_)) return end_attempt("no random numbers", errno), false;
+  if (!random_token(&connection_)) return end_attempt("no random numbers", errno);
   for (size_t i = 0; i < count; ++i) {
     Fd fd = open_stream_socket();
-    if (!fd.valid()) return end_attempt("no socket", errno), false;
+    if (!fd.valid()) return end_attempt("no socket", errno);
     if (i > 0) apply_sender_options(fd.get(), device_.settings);
     // From the address of our own device, so that its NIC carries the traffic.
     const sockaddr_in& own = device_.interface.address;
     const int on = 1;
     ::setsockopt(fd.get(), IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &on, sizeof on);
     if (::bind(fd.get(), reinterpret_cast<const sockaddr*>(&own), sizeof own) != 0)
-      return end_attempt("bind to the device's address", errno), false;
+      return end_attempt("bind to the device's address", errno);
     if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&target), sizeof target) != 0 &&
         errno != EINPROGRESS)
-      return end_attempt("connect", errno), false;
+      return end_attempt("connect", errno);
     sockets_.push_back(std::move(fd));
   }
   return true;
 }
 
-void Connector::end_attempt(const char* why, int error_number) {
+bool Connector::end_attempt(const char* why, int error_number) {
   last_failure_ = why;
   last_error_ = error_number;
   sockets_.clear();
   rest_until_ = Clock::now() + kRest;
+  return false;
 }
 
 bool Connector::move() {
@@ -144,10 +145,11 @@ bool Connector::move() {
       if (!greeted_[i]) {
         if (!greet(i)) return false;
       } else if (i > 0) {
-        end_attempt("the listener closed a data connection in the handshake", 0);
-        return false;
+        return end_attempt("the listener closed a data connection in the handshake", 0);
       } else if (!hear_answer(&answered_)) {
         return false;
+      } else if (answered_) {
+        return true;  // whatever the data sockets say now, it is the connection's to handle
       }
     }
     all_greeted = all_greeted && greeted_[i];
@@ -164,7 +166,7 @@ bool Connector::greet(size_t socket) {
   int error = 0;
   socklen_t length = sizeof error;
   ::getsockopt(sockets_[socket].get(), SOL_SOCKET, SO_ERROR, &error, &length);
-  if (error != 0) return end_attempt("connect", error), false;
+  if (error != 0) return end_attempt("connect", error);
   const Hello hello =
       socket == 0 ? make_hello(HelloKind::kControl, 0, handle_.sockets, connection_, handle_.secret)
                   : make_hello(HelloKind::kData, static_cast<int>(socket) - 1, handle_.sockets,
@@ -172,7 +174,7 @@ bool Connector::greet(size_t socket) {
   // The first bytes of a fresh connection always fit into its buffer.
   if (::send(sockets_[socket].get(), &hello, sizeof hello, MSG_DONTWAIT | MSG_NOSIGNAL) !=
       static_cast<ssize_t>(sizeof hello))
-    return end_attempt("the listener closed in the handshake", errno), false;
+    return end_attempt("the listener closed in the handshake", errno);
   greeted_[socket] = true;
   return true;
 }
@@ -181,13 +183,12 @@ bool Connector::hear_answer(bool* answered) {
   const ssize_t got =
       ::recv(sockets_[0].get(), answer_bytes_ + have_, sizeof answer_bytes_ - have_, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-  if (got <= 0)
-    return end_attempt("the listener closed in the handshake", got < 0 ? errno : 0), false;
+  if (got <= 0) return end_attempt("the listener closed in the handshake", got < 0 ? errno : 0);
   have_ += static_cast<uint32_t>(got);
   if (have_ < sizeof answer_bytes_) return true;
   const HelloVerdict verdict =
       judge_answer(answer_bytes_, handle_.answer, connection_, handle_.sockets);
-  if (verdict != HelloVerdict::kWelcome) return end_attempt(verdict_text(verdict), 0), false;
+  if (verdict != HelloVerdict::kWelcome) return end_attempt(verdict_text(verdict), 0);
   *answered = true;
   return true;
 }
@@ -208,6 +209,12 @@ std::unique_ptr<SendComm> Connector::make_comm() {
 int connect_step(Device& device, void* buffer, std::unique_ptr<SendComm>* comm) {
   auto* handle = static_cast<ListenHandle*>(buffer);
   if (!valid_listen_handle(*handle)) return kNetInvalidArgument;
+  if (handle->flags != (device.settings.recv_sync != 0 ? kRecvSync : 0)) {
+    SOFTTCPX_WARN("NCCL_GPUDIRECTTCPX_RECV_SYNC is %lld here and %u at the listener",
+                  static_cast<long long>(device.settings.recv_sync), handle->flags);
+    return kNetInvalidUsage;
+  }
+  if (device.settings.traps.no_peer != 0) return kNetSuccess;  // a trap: not yet, for ever
   const std::shared_ptr<Attempt> attempt = find_attempt(device, handle);
   if (attempt == nullptr) {
     SOFTTCPX_WARN("connect with a handle that was used up, or with a copy of one in use");

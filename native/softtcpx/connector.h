@@ -33,7 +33,8 @@ class Connector {
   bool greet(size_t socket);
   bool hear_answer(bool* answered);
   bool move();  // one pass over the sockets; false ends the attempt
-  void end_attempt(const char* why, int error_number);
+  // Always false, for the step that failed to pass on.
+  bool end_attempt(const char* why, int error_number);
   std::unique_ptr<SendComm> make_comm();
 
   Device& device_;

@@ -39,6 +39,7 @@ int Listener::open(ListenHandle* handle) {
   handle_.address = address.sin_addr.s_addr;
   handle_.port = address.sin_port;
   handle_.sockets = static_cast<uint8_t>(device_.settings.sockets);
+  handle_.flags = device_.settings.recv_sync != 0 ? kRecvSync : 0;
   handle_.threads = static_cast<uint8_t>(device_.settings.threads);
   if (!random_token(&handle_.secret) || !random_token(&handle_.answer)) return kNetSystemError;
   *handle = handle_;
@@ -51,7 +52,12 @@ int Listener::accept(std::unique_ptr<RecvComm>* comm) {
   if (const int code = take_strangers(now)) return code;
   hear_strangers(now);
   for (Group& group : groups_) {
-    if (!group.whole() || !answer(group)) continue;
+    if (!group.whole()) continue;
+    if (const int64_t late_ms = device_.settings.traps.accept_ms) {  // a trap
+      if (group.whole_since == Clock::time_point{}) group.whole_since = now;
+      if (now - group.whole_since < std::chrono::milliseconds(late_ms)) continue;
+    }
+    if (!answer(group)) continue;
     *comm = make_comm(group);
     close_all();
     return *comm != nullptr ? kNetSuccess : kNetSystemError;
@@ -143,7 +149,7 @@ std::unique_ptr<RecvComm> Listener::make_comm(Group& group) {
   sockets.threads = handle_.threads;
   sockets.peer = group.peer;
   auto comm = std::make_unique<RecvComm>(device_, std::move(sockets));
-  if (comm->start()) return comm;
+  if (comm->open_bounce() && comm->start()) return comm;
   SOFTTCPX_WARN("accept on %s: %s", device_.interface.name.c_str(), std::strerror(errno));
   return nullptr;
 }

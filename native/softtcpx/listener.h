@@ -38,6 +38,7 @@ class Listener : public Object {
     Fd control;
     std::vector<Fd> data;
     sockaddr_in peer{};
+    Clock::time_point whole_since{};
 
     bool whole() const;
   };

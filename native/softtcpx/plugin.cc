@@ -114,11 +114,12 @@ int get_properties(int index, NetPropertiesV7* properties) {
   properties->name = nic.name.c_str();
   properties->pci_path = nic.pci_path.empty() ? nullptr : nic.pci_path.c_str();
   properties->guid = static_cast<uint64_t>(index);
-  properties->ptr_support = kNetPtrHost;
+  properties->ptr_support = kNetPtrHost | kNetPtrCuda;
   properties->speed_mbps = nic.speed_mbps;
   properties->max_comms = 65536;
   properties->max_recvs = 1;
-  properties->net_device_type = kNetDeviceHost;
+  properties->net_device_type = kNetDeviceUnpack;
+  properties->net_device_version = kNetUnpackVersion;
   return kNetSuccess;
 }
 
@@ -148,13 +149,18 @@ int connect(int index, void* handle, void** send_comm, NetDeviceHandle**) {
   });
 }
 
-int accept(void* listen_comm, void** recv_comm, NetDeviceHandle**) {
+// A caller that unpacks passes a pointer to its own block; TCPX crashes where there is none.
+int accept(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device) {
   auto* listener = as<Listener>(listen_comm, ObjectKind::kListener);
   if (listener == nullptr || recv_comm == nullptr) return kNetInvalidArgument;
   *recv_comm = nullptr;
   return guarded("accept", [&] {
     std::unique_ptr<RecvComm> comm;
     const int code = listener->accept(&comm);
+    if (comm != nullptr && recv_device != nullptr && *recv_device != nullptr) {
+      **recv_device = NetDeviceHandle{kNetDeviceUnpack, kNetUnpackVersion, comm->offer_device(),
+                                      sizeof(NetUnpackDevice), 1};
+    }
     *recv_comm = static_cast<Object*>(comm.release());
     return code;
   });
@@ -167,12 +173,18 @@ Comm* as_comm(void* pointer) {
 
 int reg_mr(void* comm_pointer, void* data, int size, int type, void** mhandle) {
   const Comm* comm = as_comm(comm_pointer);
-  if (comm == nullptr || mhandle == nullptr || size < 0 || type != kNetPtrHost)
+  if (comm == nullptr || mhandle == nullptr || size < 0 ||
+      (type != kNetPtrHost && type != kNetPtrCuda))
+    return kNetInvalidArgument;
+  const bool on_device = type == kNetPtrCuda;
+  if (on_device && (reinterpret_cast<uintptr_t>(data) % kBouncePageBytes != 0 ||
+                    static_cast<uint32_t>(size) % kBouncePageBytes != 0 || size == 0))
     return kNetInvalidArgument;
   if (data == nullptr && size > 0) return kNetInvalidArgument;
   return guarded("regMr", [&] {
     *mhandle = static_cast<Object*>(
-        std::make_unique<Region>(&comm->device(), data, static_cast<uint64_t>(size)).release());
+        std::make_unique<Region>(&comm->device(), data, static_cast<uint64_t>(size), on_device)
+            .release());
     return kNetSuccess;
   });
 }
@@ -207,10 +219,10 @@ int iflush(void* recv_comm, int, void**, int*, void**, void** request) {
   return kNetSuccess;
 }
 
-int test(void* request_pointer, int* done, int*) {
+int test(void* request_pointer, int* done, int* sizes) {
   const auto* request = static_cast<const Request*>(request_pointer);
   if (request == nullptr || done == nullptr) return kNetInvalidArgument;
-  return request->comm->test(*request, done);
+  return request->comm->test(*request, done, sizes);
 }
 
 template <class T, ObjectKind kind>
@@ -220,6 +232,13 @@ int close(void* pointer) {
   if (object == nullptr) return kNetInvalidArgument;
   delete object;
   return kNetSuccess;
+}
+
+int close_recv(void* pointer) {
+  auto* comm = as<RecvComm>(pointer, ObjectKind::kRecvComm);
+  const int code = comm != nullptr ? comm->finish() : kNetSuccess;
+  const int closed = close<RecvComm, ObjectKind::kRecvComm>(pointer);
+  return closed != kNetSuccess ? closed : code;
 }
 
 int get_device_mr(void*, void*, void**) { return kNetSuccess; }
@@ -252,7 +271,7 @@ const NetTableV7 ncclNetPlugin_v7 = {
     softtcpx::iflush,
     softtcpx::test,
     softtcpx::close<softtcpx::SendComm, softtcpx::ObjectKind::kSendComm>,
-    softtcpx::close<softtcpx::RecvComm, softtcpx::ObjectKind::kRecvComm>,
+    softtcpx::close_recv,
     softtcpx::close<softtcpx::Listener, softtcpx::ObjectKind::kListener>,
     softtcpx::get_device_mr,
     softtcpx::irecv_consumed,

@@ -7,6 +7,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
+
+#include "softtcpx/device.h"
+#include "softtcpx/log.h"
 
 namespace softtcpx {
 namespace {
@@ -18,13 +22,45 @@ constexpr std::chrono::seconds kLastBytes{1};
 
 RecvComm::RecvComm(Device& device, Sockets sockets)
     : Comm(ObjectKind::kRecvComm, device, std::move(sockets)),
-      lanes_(new Lane[sockets_.data.size()]) {}
+      lanes_(new Lane[sockets_.data.size()]),
+      bounce_(device.settings) {}
+
+NetUnpackDevice* RecvComm::offer_device() {
+  offered_ = true;
+  return bounce_.device();
+}
+
+int RecvComm::receive(void* data, int64_t bytes, const Region* region, void** request) {
+  if (region != nullptr && region->on_device) {
+    if (!offered_) return kNetInvalidArgument;
+    if (!bounce_.filled()) {  // the first one of the connection
+      scatters_.reset(new Scatter[sockets_.data.size()]);
+      bounce_.fill();
+    }
+  }
+  return post(data, bytes, region, request);
+}
 
 int RecvComm::consumed(const Request& request) {
-  if (ring_.consumed == ring_.seen || &ring_.slot(ring_.consumed) != &request)
-    return kNetInternalError;
-  ++ring_.consumed;
+  const uint64_t oldest = ring_.consumed.load(std::memory_order_relaxed);
+  if (oldest == ring_.seen || &ring_.slot(oldest) != &request) return kNetInternalError;
+  if (request.on_device) bounce_.poison(oldest);
+  ring_.consumed.store(oldest + 1, std::memory_order_release);
   return kNetSuccess;
+}
+
+int RecvComm::finish() {
+  leave_owner();
+  const uint64_t seen = ring_.seen, consumed = ring_.consumed.load(std::memory_order_relaxed);
+  const uint32_t leaked =
+      bounce_.leaked(consumed, seen, ring_.posted.load(std::memory_order_relaxed));
+  if (leaked == 0 || failed()) return kNetSuccess;
+  SOFTTCPX_WARN(
+      "receive connection with %s: closed with %u bounce pages missing; %llu finished "
+      "receives were not consumed",
+      address_text(sockets_.peer).c_str(), leaked,
+      static_cast<unsigned long long>(seen - consumed));
+  return kNetInternalError;
 }
 
 void RecvComm::prepare(Request& request, uint64_t) {
@@ -41,6 +77,29 @@ void RecvComm::while_idle() {
     ::setsockopt(fd.get(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
 }
 
+// At most a few in a row: the sender has read all but those of the last 16 receives.
+void RecvComm::exchange_credits() {
+  if (credit_left_ == 0) {
+    const uint64_t posted = ring_.posted.load(std::memory_order_acquire);
+    if (credited_ == posted) return;
+    credited_ = posted;
+    credit_ = make_credit(posted);
+    credit_left_ = sizeof credit_;
+  }
+  const uint8_t* rest = reinterpret_cast<const uint8_t*>(&credit_ + 1) - credit_left_;
+  const ssize_t sent =
+      ::send(sockets_.control.get(), rest, credit_left_, MSG_DONTWAIT | MSG_NOSIGNAL);
+  if (sent > 0) credit_left_ -= static_cast<uint32_t>(sent);
+}
+
+void RecvComm::announce(Request& request, const ChunkHeader& header) {
+  request.left = request.total = header.total;
+  request.announced = true;
+  bounce_.take_back(ring_.consumed.load(std::memory_order_acquire));
+  bounce_.begin(header.sequence, header.total);
+  if (header.total == 0) whole(request, header.sequence);
+}
+
 RecvComm::Staged RecvComm::begin_piece(Lane& lane) {
   ChunkHeader header;
   std::memcpy(&header, &lane.stage[lane.begin], sizeof header);
@@ -51,15 +110,24 @@ RecvComm::Staged RecvComm::begin_piece(Lane& lane) {
     Request& request = ring_.slot(header.sequence);
     verdict = judge_chunk(header,
                           {request.capacity, request.announced, request.total, request.scheduled});
+    if (__builtin_expect(trap_ != nullptr, false) && verdict == ChunkVerdict::kTooLarge &&
+        trap_->overflows())
+      verdict = ChunkVerdict::kGood;
     if (verdict == ChunkVerdict::kGood) {
-      if (!request.announced) request.left = request.total = header.total;
-      request.announced = true;
+      if (!request.announced) announce(request, header);
       request.scheduled += header.length;
       lane.begin += sizeof header;
       if (header.length > 0) {
         lane.request = &request;
-        lane.cursor = request.data + header.offset;
+        lane.sequence = header.sequence;
         lane.left = header.length;
+        lane.cursor = request.data + header.offset;
+        lane.scatter = nullptr;
+        if (request.on_device) {
+          lane.scatter = &scatters_[&lane - &lanes_[0]];
+          lane.scatter->begin(header.sequence, header.offset, header.length);
+          if (!cut(lane)) return Staged::kRefused;
+        }
       }
       return Staged::kUsedUp;
     }
@@ -71,11 +139,11 @@ RecvComm::Staged RecvComm::begin_piece(Lane& lane) {
 RecvComm::Staged RecvComm::use_stage(Lane& lane) {
   for (;;) {
     if (lane.request != nullptr) {
-      const uint64_t take = std::min<uint64_t>(lane.left, lane.staged());
+      const uint64_t take = std::min<uint64_t>(lane.room(), lane.staged());
       if (take == 0) return Staged::kUsedUp;
-      std::memcpy(lane.cursor, &lane.stage[lane.begin], take);
-      lane.begin += static_cast<uint32_t>(take);
+      copy_from_stage(lane, take);
       arrived(lane, take);
+      if (lane.request != nullptr && !cut(lane)) return Staged::kRefused;
     } else {
       if (lane.staged() < sizeof(ChunkHeader)) return Staged::kUsedUp;
       const Staged outcome = begin_piece(lane);
@@ -84,11 +152,74 @@ RecvComm::Staged RecvComm::use_stage(Lane& lane) {
   }
 }
 
+bool RecvComm::cut(Lane& lane) {
+  if (lane.scatter == nullptr || lane.scatter->cut(bounce_)) return true;
+  fail(kNetInternalError, "a message of more than 2047 fragments into GPU memory", 0);
+  return false;
+}
+
+void RecvComm::copy_from_stage(Lane& lane, uint64_t bytes) {
+  const uint8_t* from = &lane.stage[lane.begin];
+  lane.begin += static_cast<uint32_t>(bytes);
+  if (lane.scatter == nullptr) {
+    std::memcpy(lane.cursor, from, bytes);
+    return;
+  }
+  for (const iovec* part = lane.scatter->parts(); bytes > 0; ++part) {
+    const uint64_t take = std::min<uint64_t>(bytes, part->iov_len);
+    std::memcpy(part->iov_base, from, take);
+    from += take;
+    bytes -= take;
+  }
+}
+
 void RecvComm::arrived(Lane& lane, uint64_t bytes) {
-  lane.cursor += bytes;
   lane.left -= bytes;
   lane.request->left -= bytes;
-  if (lane.left == 0) lane.request = nullptr;
+  if (lane.scatter != nullptr) {
+    lane.scatter->arrived(bounce_, bytes);
+  } else {
+    lane.cursor += bytes;
+  }
+  if (lane.left > 0) return;
+  Request& request = *std::exchange(lane.request, nullptr);
+  lane.scatter = nullptr;
+  if (request.left == 0) whole(request, lane.sequence);
+}
+
+void RecvComm::whole(Request& request, uint64_t sequence) {
+  if (__builtin_expect(trap_ != nullptr, false)) spring_traps(request, sequence);
+  if (request.on_device) bounce_.publish(sequence);
+}
+
+void RecvComm::spring_traps(Request& request, uint64_t sequence) {
+  const TrapState::Damage damage = trap_->damage(sequence);
+  NetUnpackFragment* fragments = bounce_.descriptors(sequence);
+  if (damage.corrupt && request.total > 0)
+    *(request.on_device ? bounce_.page_bytes(fragments[0].src_off) : request.data) ^= 0x01;
+  if (!request.on_device) return;
+  if (damage.reorder) std::reverse(fragments, fragments + bounce_.listed(sequence));
+  if (damage.duplicate) bounce_.duplicate_last(sequence);
+  if (trap_->leaks(sequence)) bounce_.lose_page(sequence);
+}
+
+// Into what is left of the piece, and behind it into the stage.
+ssize_t RecvComm::read(Lane& lane, int fd, uint64_t* wanted) {
+  const iovec stage = {&lane.stage[lane.end], lane.stage.size() - lane.end};
+  if (lane.scatter != nullptr) {
+    int parts = lane.scatter->count();
+    *wanted = lane.scatter->room();
+    if (lane.scatter->all_cut()) {
+      *lane.scatter->behind() = stage;
+      *wanted += stage.iov_len;
+      ++parts;
+    }
+    return ::readv(fd, lane.scatter->parts(), parts);
+  }
+  *wanted = lane.left + stage.iov_len;
+  if (lane.left == 0) return ::recv(fd, stage.iov_base, stage.iov_len, MSG_DONTWAIT);
+  const iovec parts[2] = {{lane.cursor, lane.left}, stage};
+  return ::readv(fd, parts, 2);
 }
 
 Comm::Step RecvComm::step(int socket) {
@@ -103,17 +234,15 @@ Comm::Step RecvComm::step(int socket) {
   lane.begin = 0;
 
   const int fd = sockets_.data[socket].get();
-  const iovec parts[2] = {{lane.cursor, lane.left},
-                          {&lane.stage[lane.end], lane.stage.size() - lane.end}};
-  const uint64_t wanted = lane.left + parts[1].iov_len;
-  const ssize_t got = lane.left > 0 ? ::readv(fd, parts, 2)
-                                    : ::recv(fd, parts[1].iov_base, parts[1].iov_len, MSG_DONTWAIT);
+  uint64_t wanted = 0;
+  const ssize_t got = read(lane, fd, &wanted);
   if (got < 0 && errno == EAGAIN) return Step::kBlocked;
   if (got < 0 && errno == EINTR) return Step::kNothingToDo;
   if (got <= 0) return lost(socket, got < 0 ? errno : 0);
 
-  const uint64_t direct = std::min<uint64_t>(static_cast<uint64_t>(got), lane.left);
+  const uint64_t direct = std::min<uint64_t>(static_cast<uint64_t>(got), lane.room());
   if (direct > 0) arrived(lane, direct);
+  if (lane.request != nullptr && !cut(lane)) return Step::kBlocked;
   lane.end += static_cast<uint32_t>(static_cast<uint64_t>(got) - direct);
   const Staged after = use_stage(lane);
   if (after == Staged::kRefused) return Step::kBlocked;

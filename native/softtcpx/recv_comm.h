@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 
+#include "softtcpx/bounce.h"
 #include "softtcpx/comm.h"
 #include "softtcpx/wire.h"
 
@@ -15,11 +16,16 @@ class RecvComm final : public Comm {
   RecvComm(Device& device, Sockets sockets);
   ~RecvComm() override { leave_owner(); }
 
-  int receive(void* data, int64_t bytes, const Region* region, void** request) {
-    return post(data, bytes, region, request);
-  }
+  // False with errno set.
+  bool open_bounce() { return bounce_.open(); }
+  // The caller of accept knows how to unpack: from now on receives into GPU memory are taken.
+  NetUnpackDevice* offer_device();
+
+  int receive(void* data, int64_t bytes, const Region* region, void** request);
   // Frees the slot of the oldest finished receive; any other request is refused.
   int consumed(const Request& request);
+  // Ends the connection; an error when bounce pages are missing afterwards.
+  int finish();
 
  private:
   // Behind the rest of the current piece, each read takes what follows it into a small stage: the
@@ -29,8 +35,12 @@ class RecvComm final : public Comm {
 
     uint32_t staged() const { return end - begin; }
 
+    uint64_t room() const { return scatter != nullptr ? scatter->room() : left; }
+
     Request* request = nullptr;   // the message of the current piece; none between two pieces
-    uint8_t* cursor = nullptr;    // where its next byte belongs
+    uint64_t sequence = 0;        // of that message
+    uint8_t* cursor = nullptr;    // where its next byte belongs, unless it goes to bounce pages
+    Scatter* scatter = nullptr;   // where to, if it does
     uint64_t left = 0;            // bytes of the piece that are still to come
     uint32_t begin = 0, end = 0;  // bytes of the stage that are not used yet
     std::array<uint8_t, kStageBytes> stage;
@@ -45,16 +55,32 @@ class RecvComm final : public Comm {
   void prepare(Request& request, uint64_t bytes) override;
   Step step(int socket) override;
   void while_idle() override;
+  void exchange_credits() override;
   void judge_losses() override;
-  uint64_t oldest_unfreed() const override { return ring_.consumed; }
+  uint64_t oldest_unfreed() const override {
+    return ring_.consumed.load(std::memory_order_relaxed);
+  }
 
   Staged use_stage(Lane& lane);
   Staged begin_piece(Lane& lane);
+  void announce(Request& request, const ChunkHeader& header);
+  bool cut(Lane& lane);
+  void copy_from_stage(Lane& lane, uint64_t bytes);
+  ssize_t read(Lane& lane, int fd, uint64_t* wanted);
   void arrived(Lane& lane, uint64_t bytes);
+  void whole(Request& request, uint64_t sequence);
+  void spring_traps(Request& request, uint64_t sequence);
   Step lost(int socket, int error_number);
 
   std::unique_ptr<Lane[]> lanes_;
   std::chrono::steady_clock::time_point losing_since_{};
+
+  BouncePool bounce_;
+  std::unique_ptr<Scatter[]> scatters_;  // one a socket, for receives into GPU memory
+  bool offered_ = false;
+  uint64_t credited_ = 0;  // receives that the sender knows of
+  uint32_t credit_left_ = 0;
+  Credit credit_{};  // of which its last `credit_left_` bytes are not sent yet
 };
 
 }  // namespace softtcpx

@@ -8,11 +8,12 @@
 namespace softtcpx {
 
 struct Region : Object {
-  Region(const Device* device_, const void* data, uint64_t bytes_)
+  Region(const Device* device_, const void* data, uint64_t bytes_, bool on_device_)
       : Object(ObjectKind::kRegion),
         device(device_),
         base(reinterpret_cast<uintptr_t>(data)),
-        bytes(bytes_) {}
+        bytes(bytes_),
+        on_device(on_device_) {}
 
   bool contains(const void* data, uint64_t length) const {
     const auto address = reinterpret_cast<uintptr_t>(data);
@@ -22,6 +23,7 @@ struct Region : Object {
   const Device* device;  // a registration belongs to the NIC it was made for
   uintptr_t base;
   uint64_t bytes;
+  bool on_device;  // GPU memory, or host pages that stand for it
 };
 
 }  // namespace softtcpx

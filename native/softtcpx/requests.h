@@ -21,6 +21,7 @@ struct alignas(64) Request {
   uint64_t scheduled = 0;  // bytes of the pieces that a socket has begun to carry
   uint64_t left = 0;       // sending: pieces; receiving: bytes, and 1 before it is announced
   bool announced = false;
+  bool on_device = false;  // receiving: into bounce pages, not to `data`
 
   bool complete() const { return left == 0; }
 };
@@ -35,7 +36,7 @@ struct RequestRing {
   std::array<Request, kSlots> slots;
   alignas(64) std::atomic<uint64_t> posted{0};     // written by the caller
   uint64_t seen = 0;                               // the caller's own: test said done
-  uint64_t consumed = 0;                           // the caller's own: slots free again
+  std::atomic<uint64_t> consumed{0};               // written by the caller: slots free again
   alignas(64) std::atomic<uint64_t> completed{0};  // written by the owner
 };
 

@@ -18,7 +18,8 @@ constexpr uint64_t kSharedBytes = 64 * 1024;
 SendComm::SendComm(Device& device, Sockets sockets)
     : Comm(ObjectKind::kSendComm, device, std::move(sockets)),
       chunk_bytes_(static_cast<uint64_t>(device.settings.chunk_bytes)),
-      loads_(new Load[sockets_.data.size()]) {}
+      loads_(new Load[sockets_.data.size()]),
+      granted_(recv_sync_ ? 0 : ~uint64_t{0}) {}
 
 void SendComm::prepare(Request& request, uint64_t bytes) {
   request.total = bytes;
@@ -55,9 +56,9 @@ void SendComm::Load::sent(size_t bytes) {
 
 void SendComm::fill(Load& load) {
   load.first = load.parts = load.pieces = 0;
-  const uint64_t posted = ring_.posted.load(std::memory_order_acquire);
+  const uint64_t end = std::min(granted_, ring_.posted.load(std::memory_order_acquire));
   uint64_t bytes = 0;
-  while (next_ != posted && load.pieces < Load::kPieces) {
+  while (next_ < end && load.pieces < Load::kPieces) {
     Request& request = ring_.slot(next_);
     const uint64_t length = std::min(chunk_bytes_, request.total - request.scheduled);
     if (load.pieces > 0 && bytes + length > kSharedBytes) return;
@@ -87,6 +88,23 @@ Comm::Step SendComm::step(int socket) {
   }
   load.sent(static_cast<size_t>(sent));
   return load.empty() ? Step::kMoved : Step::kMovedAll;
+}
+
+// Starved of credit, it does not wait for epoll to tell that there is some.
+void SendComm::exchange_credits() {
+  if (next_ == granted_ && has_pending()) look_at_control();
+}
+
+bool SendComm::take_control(const uint8_t* bytes, size_t count) {
+  if (!recv_sync_) return false;
+  for (size_t i = 0; i < count; ++i) {
+    credit_[have_++] = bytes[i];
+    if (have_ < sizeof credit_) continue;
+    have_ = 0;
+    const uint64_t sent = ring_.completed.load(std::memory_order_relaxed);
+    if (!judge_credit(credit_, granted_, sent, &granted_)) return false;
+  }
+  return true;
 }
 
 void SendComm::judge_losses() {

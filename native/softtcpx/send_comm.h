@@ -38,6 +38,8 @@ class SendComm final : public Comm {
   void prepare(Request& request, uint64_t bytes) override;
   Step step(int socket) override;
   void judge_losses() override;
+  void exchange_credits() override;
+  bool take_control(const uint8_t* bytes, size_t count) override;
   uint64_t oldest_unfreed() const override { return ring_.seen; }
 
   void fill(Load& load);
@@ -45,6 +47,10 @@ class SendComm final : public Comm {
   const uint64_t chunk_bytes_;
   uint64_t next_ = 0;  // the oldest request of which no socket has all pieces yet
   std::unique_ptr<Load[]> loads_;
+
+  uint64_t granted_;  // receives that the peer has posted; without RECV_SYNC: no limit
+  uint32_t have_ = 0;
+  uint8_t credit_[sizeof(Credit)];  // its first `have_` bytes
 };
 
 }  // namespace softtcpx

@@ -9,7 +9,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
+#include "net/abi_v7.h"
 #include "softtcpx/log.h"
 #include "softtcpx/socket.h"
 
@@ -23,7 +25,15 @@ struct NumberSetting {
   const char* reason;
 };
 
+struct TrapSetting {
+  const char* name;
+  int64_t Traps::*field;
+  int64_t fallback, most;
+  const char* reason;
+};
+
 constexpr int64_t kMinute = 60 * 1000;
+constexpr int64_t kManyMessages = int64_t{1} << 60;
 
 constexpr NumberSetting kNumbers[] = {
     {"NCCL_NSOCKS_PERTHREAD", &Settings::sockets_per_thread, 1, 1, 1 << 20,
@@ -44,6 +54,48 @@ constexpr NumberSetting kNumbers[] = {
      "up to so many waiting sockets are tried directly, beyond that epoll tells"},
     {"SOFTTCPX_SPIN_US", &Settings::spin_us, 50, 0, 1000000,
      "how long a worker without work looks for some before it sleeps"},
+    {"NCCL_GPUDIRECTTCPX_RECV_SYNC", &Settings::recv_sync, 0, 0, 1,
+     "1: a send waits until the receive for it is posted; equal on both sides"},
+    {"SOFTTCPX_SHUFFLE", &Settings::shuffle, 1, 0, 1, "1: bounce pages are handed out in no order"},
+    {"SOFTTCPX_POISON", &Settings::poison, 0, 0, 1,
+     "1: a bounce page is overwritten when it is consumed, so that a late unpack is seen"},
+    {"SOFTTCPX_SEED", &Settings::seed, 1, 0, 1 << 30,
+     "of the order of pages and of random fragments"},
+};
+
+// For tests only: each makes softtcpx break a rule or a connection on purpose.
+constexpr TrapSetting kTraps[] = {
+    {"SOFTTCPX_TRAP_SIZES", &Traps::sizes, 0, 2,
+     "what test writes as the size of a receive: 0 nothing, 1 the bytes, 2 one byte more"},
+    {"SOFTTCPX_TRAP_OVERSIZE", &Traps::oversize, 0, 1,
+     "1: a larger message than the posted receive is written beyond it, as TCPX does"},
+    {"SOFTTCPX_TRAP_BUSY_NULL", &Traps::busy_null, 0, kManyMessages,
+     "every n-th post is answered by rc 0 and no request"},
+    {"SOFTTCPX_TRAP_QUEUE", &Traps::queue, 0, kNetMaxRequests,
+     "requests that a connection takes before it answers 3"},
+    {"SOFTTCPX_TRAP_ERROR_AT", &Traps::error_at, -1, kManyMessages,
+     "message whose test returns SOFTTCPX_TRAP_ERROR_CODE"},
+    {"SOFTTCPX_TRAP_ERROR_CODE", &Traps::error_code, 2, 1000, "the code for it"},
+    {"SOFTTCPX_TRAP_DELAY", &Traps::delay, 0, kManyMessages, "done is told so many tests late"},
+    {"SOFTTCPX_TRAP_LOST_AT", &Traps::lost_at, -1, kManyMessages,
+     "message whose end is never told"},
+    {"SOFTTCPX_TRAP_CORRUPT_AT", &Traps::corrupt_at, -1, kManyMessages,
+     "received message of which the first byte is changed"},
+    {"SOFTTCPX_TRAP_DUPLICATE_AT", &Traps::duplicate_at, -1, kManyMessages,
+     "received message whose last fragment is listed twice"},
+    {"SOFTTCPX_TRAP_REORDER_AT", &Traps::reorder_at, -1, kManyMessages,
+     "received message whose fragments are listed backwards"},
+    {"SOFTTCPX_TRAP_STOP_AT", &Traps::stop_at, -1, kManyMessages,
+     "message after which nothing moves any more"},
+    {"SOFTTCPX_TRAP_EXIT_AT", &Traps::exit_at, -1, kManyMessages,
+     "message in whose midst the process ends"},
+    {"SOFTTCPX_TRAP_LEAK_AT", &Traps::leak_at, -1, kManyMessages,
+     "received message of which a bounce page is lost"},
+    {"SOFTTCPX_TRAP_ACCEPT_MS", &Traps::accept_ms, 0, 60 * kMinute,
+     "how long accept says 'not yet' to a peer that is there"},
+    {"SOFTTCPX_TRAP_NO_PEER", &Traps::no_peer, 0, 1, "1: connect never comes to an end"},
+    {"SOFTTCPX_TRAP_RANK", &Traps::rank, -1, 1 << 30,
+     "the only rank with traps (as mpirun numbers it); -1: all"},
 };
 
 struct TextSetting {
@@ -60,6 +112,10 @@ constexpr TextSetting kTexts[] = {
      "interfaces: prefixes, = exact, ^ not; empty: see the next"},
     {"NCCL_SOCKET_IFNAME", &Settings::socket_interfaces, "",
      "the same, where the one above is not set; empty: all that are up"},
+    {"SOFTTCPX_FRAGMENTS", &Settings::fragments_name, "page",
+     "page: 4096 bytes each; mss: as in TCP segments; random: any length and alignment"},
+    {"SOFTTCPX_TRAP_SIDE", &Settings::trap_side_name, "both",
+     "send, recv or both: the connections with traps"},
 };
 
 void describe(Settings& settings, const char* name, const std::string& value, const char* source,
@@ -67,25 +123,51 @@ void describe(Settings& settings, const char* name, const std::string& value, co
   settings.description.push_back(std::string(name) + "=" + value + " (" + source + "): " + reason);
 }
 
-void load_number(Settings& settings, const NumberSetting& spec) {
-  const char* text = std::getenv(spec.name);
-  int64_t value = spec.fallback;
-  const char* source = "default";
-  if (text != nullptr && *text != '\0') {
-    char* end = nullptr;
-    errno = 0;
-    const long long parsed = std::strtoll(text, &end, 10);
-    if (errno != 0 || *end != '\0' || parsed < spec.least || parsed > spec.most) {
-      SOFTTCPX_WARN("%s=%s is no whole number from %lld to %lld; using %lld", spec.name, text,
-                    static_cast<long long>(spec.least), static_cast<long long>(spec.most),
-                    static_cast<long long>(spec.fallback));
-    } else {
-      value = parsed;
-      source = "environment";
-    }
+// True when the environment has a usable value.
+bool read_number(const char* name, int64_t least, int64_t most, int64_t fallback, int64_t* value) {
+  *value = fallback;
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return false;
+  char* end = nullptr;
+  errno = 0;
+  const long long parsed = std::strtoll(text, &end, 10);
+  if (errno != 0 || *end != '\0' || parsed < least || parsed > most) {
+    SOFTTCPX_WARN("%s=%s is no whole number from %lld to %lld; using %lld", name, text,
+                  static_cast<long long>(least), static_cast<long long>(most),
+                  static_cast<long long>(fallback));
+    return false;
   }
-  settings.*spec.field = value;
-  describe(settings, spec.name, std::to_string(value), source, spec.reason);
+  *value = parsed;
+  return true;
+}
+
+void load_number(Settings& settings, const NumberSetting& spec) {
+  const bool set =
+      read_number(spec.name, spec.least, spec.most, spec.fallback, &(settings.*spec.field));
+  describe(settings, spec.name, std::to_string(settings.*spec.field),
+           set ? "environment" : "default", spec.reason);
+}
+
+// Only what is set is described, and loudly: a trap must not be met by accident.
+void load_trap(Settings& settings, const TrapSetting& spec) {
+  int64_t& value = settings.traps.*spec.field;
+  if (!read_number(spec.name, std::min<int64_t>(spec.fallback, 0), spec.most, spec.fallback,
+                   &value))
+    return;
+  describe(settings, spec.name, std::to_string(value), "environment", spec.reason);
+  SOFTTCPX_WARN("a trap is set: %s=%lld", spec.name, static_cast<long long>(value));
+}
+
+// The position of a text setting's value in `names`; the first one, with a warning, for any other.
+int choose(const char* setting, const std::string& value,
+           std::initializer_list<const char*> names) {
+  int index = 0;
+  for (const char* name : names) {
+    if (value == name) return index;
+    ++index;
+  }
+  SOFTTCPX_WARN("%s=%s is unknown; using %s", setting, value.c_str(), *names.begin());
+  return 0;
 }
 
 void load_text(Settings& settings, const TextSetting& spec) {
@@ -141,6 +223,11 @@ Settings load_settings() {
   Settings settings;
   for (const NumberSetting& spec : kNumbers) load_number(settings, spec);
   for (const TextSetting& spec : kTexts) load_text(settings, spec);
+  for (const TrapSetting& spec : kTraps) load_trap(settings, spec);
+  settings.fragments = static_cast<Fragments>(
+      choose("SOFTTCPX_FRAGMENTS", settings.fragments_name, {"page", "mss", "random"}));
+  settings.traps.side = static_cast<TrapSide>(
+      choose("SOFTTCPX_TRAP_SIDE", settings.trap_side_name, {"both", "send", "recv"}));
   if (settings.chunk_bytes == 0) {
     settings.chunk_bytes = 524288;
     describe(settings, "NCCL_DYNAMIC_CHUNK_SIZE", "524288", "default", "0 would never move a byte");

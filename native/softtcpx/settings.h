@@ -10,6 +10,37 @@ namespace softtcpx {
 constexpr int kMaxSockets = 8;  // data sockets of one connection
 constexpr int kMaxThreads = 8;  // workers of one device
 
+// How a receive into GPU memory is cut into fragments.
+enum class Fragments {
+  kPages,     // 4096 bytes each
+  kSegments,  // 4096 + 4096 + 856, as the pages of a large TCP segment
+  kRandom,    // any length, anywhere in its page
+};
+
+enum class TrapSide { kBoth, kSend, kReceive };
+
+// Faults on purpose; message numbers count from 0, -1 is none. See traps.h.
+struct Traps {
+  int64_t sizes = 0;
+  int64_t oversize = 0;
+  int64_t busy_null = 0;
+  int64_t queue = 0;
+  int64_t error_at = -1;
+  int64_t error_code = 0;
+  int64_t delay = 0;
+  int64_t lost_at = -1;
+  int64_t corrupt_at = -1;
+  int64_t duplicate_at = -1;
+  int64_t reorder_at = -1;
+  int64_t stop_at = -1;
+  int64_t exit_at = -1;
+  int64_t leak_at = -1;
+  int64_t accept_ms = 0;
+  int64_t no_peer = 0;
+  int64_t rank = -1;
+  TrapSide side = TrapSide::kBoth;
+};
+
 struct Settings {
   // As the environment asks for them.
   int64_t sockets_per_thread = 0;
@@ -21,11 +52,20 @@ struct Settings {
   int64_t answer_timeout_ms = 0;
   int64_t direct_sockets = 0;
   int64_t spin_us = 0;
+  int64_t recv_sync = 0;
+  int64_t shuffle = 0;
+  int64_t poison = 0;
+  int64_t seed = 0;
+  std::string fragments_name;
+  std::string trap_side_name;
   std::string congestion;  // empty: the kernel's own default
   std::string data_interfaces;
   std::string socket_interfaces;
 
+  Traps traps;
+
   // What follows from them.
+  Fragments fragments = Fragments::kPages;
   int sockets = 1;  // data sockets of a connection that this side listens for
 
   // One line a setting for the log: name, value, source, reason.

@@ -12,6 +12,7 @@ namespace {
 constexpr char kHandleMagic[8] = {'s', 't', 'c', 'p', 'x', 'H', 'N', 'D'};
 constexpr char kHelloMagic[8] = {'s', 't', 'c', 'p', 'x', 'H', 'E', 'L'};
 constexpr uint32_t kChunkMagic = 0x6b6e6863;
+constexpr uint32_t kCreditMagic = 0x74647263;
 
 template <size_t n>
 bool all_zero(const uint8_t (&bytes)[n]) {
@@ -50,7 +51,8 @@ ListenHandle make_listen_handle() {
 bool valid_listen_handle(const ListenHandle& handle) {
   return std::memcmp(handle.magic, kHandleMagic, sizeof kHandleMagic) == 0 &&
          handle.version == kWireVersion && handle.port != 0 && handle.sockets >= 1 &&
-         handle.sockets <= kMaxSockets && handle.threads <= kMaxThreads;
+         handle.sockets <= kMaxSockets && handle.threads <= kMaxThreads &&
+         (handle.flags & ~kRecvSync) == 0;
 }
 
 Hello make_hello(HelloKind kind, int index, int sockets, const Token& connection,
@@ -111,6 +113,20 @@ HelloVerdict judge_answer(const uint8_t (&bytes)[sizeof(Hello)], const Token& an
 
 ChunkHeader make_chunk_header(uint64_t sequence, uint64_t total, uint64_t offset, uint32_t length) {
   return ChunkHeader{kChunkMagic, length, sequence, total, offset, {}};
+}
+
+Credit make_credit(uint64_t posted) { return Credit{kCreditMagic, 0, posted}; }
+
+bool judge_credit(const uint8_t (&bytes)[sizeof(Credit)], uint64_t granted, uint64_t sent,
+                  uint64_t* posted) {
+  Credit credit;
+  std::memcpy(&credit, bytes, sizeof credit);
+  if (credit.magic != kCreditMagic || credit.spare != 0) return false;
+  // Without a sum: a number near 2^64 must not wrap around.
+  if (credit.posted <= granted || credit.posted < sent || credit.posted - sent > kNetMaxRequests)
+    return false;
+  *posted = credit.posted;
+  return true;
 }
 
 const char* verdict_text(ChunkVerdict verdict) {

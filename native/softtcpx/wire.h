@@ -33,13 +33,14 @@ struct ListenHandle {
   uint16_t port;     // network order
   uint8_t sockets;   // data sockets of the connection, 1..8
   uint8_t threads;   // workers a device, 0..8
-  uint32_t unused;
-  Token secret;  // the connecting side proves itself with it
-  Token answer;  // the listening side proves itself with it; it is never sent to the listener
+  uint32_t flags;    // kRecvSync or 0
+  Token secret;      // the connecting side proves itself with it
+  Token answer;      // the listening side proves itself with it; it is never sent to the listener
   // Belongs to the connecting side, 0 in a fresh handle: which attempt this buffer stands for.
   uint64_t connect_state;
   uint8_t spare[64];
 };
+constexpr uint32_t kRecvSync = 1;  // sends wait for credits; equal on both sides
 static_assert(sizeof(ListenHandle) == kNetHandleBytes, "a handle has 128 bytes");
 
 ListenHandle make_listen_handle();  // magic and version set, all else zero
@@ -94,6 +95,20 @@ struct ChunkHeader {
 static_assert(sizeof(ChunkHeader) == 64, "a chunk header has 64 bytes");
 
 ChunkHeader make_chunk_header(uint64_t sequence, uint64_t total, uint64_t offset, uint32_t length);
+
+// RECV_SYNC: on the control connection, from the receiver: so many receives are posted altogether.
+struct Credit {
+  uint32_t magic;
+  uint32_t spare;
+  uint64_t posted;
+};
+static_assert(sizeof(Credit) == 16, "a credit has 16 bytes");
+
+Credit make_credit(uint64_t posted);
+// Believed when it grants more than before, and no more than a receiver can have open at once
+// beyond the messages that were sent.
+bool judge_credit(const uint8_t (&bytes)[sizeof(Credit)], uint64_t granted, uint64_t sent,
+                  uint64_t* posted);
 
 // What the receiver knows about the message that a header names.
 struct ExpectedMessage {

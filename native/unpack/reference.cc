@@ -13,7 +13,7 @@ UnpackSource unpack_source(const NetUnpackDevice& device, uint64_t sequence) {
   return {device.meta->mem[slot], count, static_cast<const uint8_t*>(device.bounce_buf)};
 }
 
-UnpackResult unpack_reference(const UnpackSource& source, uint8_t* destination, uint64_t posted) {
+UnpackResult unpack_bounds(const UnpackSource& source, uint64_t posted) {
   UnpackResult result{0, source.count <= kNetUnpackFragments};
   for (uint64_t i = 0; result.in_bounds && i < source.count; ++i) {
     const NetUnpackFragment& fragment = source.fragments[i];
@@ -21,8 +21,12 @@ UnpackResult unpack_reference(const UnpackSource& source, uint8_t* destination, 
     // In this order a dst_off near 2^64 cannot wrap around.
     result.in_bounds = fragment.dst_off <= posted && fragment.len <= posted - fragment.dst_off;
   }
-  if (!result.in_bounds) return result;
-  for (uint64_t i = 0; i < source.count; ++i) {
+  return result;
+}
+
+UnpackResult unpack_reference(const UnpackSource& source, uint8_t* destination, uint64_t posted) {
+  const UnpackResult result = unpack_bounds(source, posted);
+  for (uint64_t i = 0; result.in_bounds && i < source.count; ++i) {
     const NetUnpackFragment& fragment = source.fragments[i];
     memcpy(destination + fragment.dst_off, source.bounce + fragment.src_off, fragment.len);
   }

@@ -37,4 +37,7 @@ struct UnpackResult {
 // all. Writes nothing where a fragment would end beyond `posted` bytes.
 UnpackResult unpack_reference(const UnpackSource& source, uint8_t* destination, uint64_t posted);
 
+// The same without writing: what was received, and whether it fits.
+UnpackResult unpack_bounds(const UnpackSource& source, uint64_t posted);
+
 }  // namespace tcpx

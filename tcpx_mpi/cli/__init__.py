@@ -16,6 +16,7 @@ from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
 #: A file each in this package, imported when it is asked for; each has `command`.
 COMMANDS = {
     "run": "measure a pattern",
+    "smoke": "send one small message each way between every two ranks, and check it",
     "plugins": "list the plugins found here, and which one a run would use",
     "report": "print the table of a result file",
     "merge": "join the journals of a run that died into one file",
@@ -84,7 +85,7 @@ def _run(arguments: list[str]) -> int:
         return done.exit_code
     except click.ClickException as error:
         refusal = UsageError(_one_line(error, arguments))
-        if arguments[:1] != ["run"]:
+        if arguments[:1] not in (["run"], ["smoke"]):
             raise refusal from None
         from tcpx_mpi.cli.run import refuse
 

@@ -85,6 +85,13 @@ def validate(
     """
     _refuse_pattern(values["pattern"])
     settings = load_settings(values, environ)
+    require_startable(settings, environ, world)
+    _refuse_unwritable(settings, outputs)
+    return settings
+
+
+def require_startable(settings: Settings, environ: Mapping[str, str], world: int | None) -> None:
+    """Refuses what cannot be with this number of ranks (None: not known yet) or environment."""
     if settings.ranks is not None and world is not None and settings.ranks != world:
         raise UsageError(
             f"--ranks ({settings.ranks}) is not the number of ranks of the launcher ({world}): "
@@ -93,8 +100,6 @@ def validate(
     if world is not None and (refusal := patterns.load(settings.pattern).refuse(world)):
         raise UsageError(refusal)
     plugins.prepare_environment(settings, environ)
-    _refuse_unwritable(settings, outputs)
-    return settings
 
 
 def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
@@ -129,20 +134,21 @@ def _as_parent(
     _refuse_pattern(values["pattern"])
     ranks = load_settings(values, os.environ).ranks
     if ranks is None:
-        raise UsageError(_how_to_start(os.environ, str(values["pattern"])))
+        raise UsageError(how_to_start(os.environ, "run", str(values["pattern"])))
     settings = validate(values, os.environ, ranks)
     plugins.inspect(plugins.choose_plugin(settings, os.environ))
     return launch.start_mpirun(ranks, arguments, os.environ)
 
 
-def _how_to_start(environ: Mapping[str, str], pattern: str) -> str:
+def how_to_start(environ: Mapping[str, str], *command: str) -> str:
+    """What to type, to somebody who started one process that nobody meets."""
     if launch.srun_without_pmi(environ):
         return (
             "srun started this without PMI, so ranks cannot meet: use `srun --mpi=pmix`, or mpirun"
         )
     return (
-        "run needs at least 2 ranks: "
-        f"start it with `mpirun -n 4 tcpx-mpi run {pattern}`, or add --ranks 4"
+        f"{command[0]} needs at least 2 ranks: "
+        f"start it with `mpirun -n 4 tcpx-mpi {' '.join(command)}`, or add --ranks 4"
     )
 
 

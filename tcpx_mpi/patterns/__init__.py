@@ -27,7 +27,10 @@ NAMES: dict[str, str] = {
     "mesh": "all to all: the send buffer is divided among all ranks, own part copied locally",
 }
 
-_FAMILY = {"pair": "pair", "pingpong": "pair", "ring": "ring", "mesh": "mesh"}
+#: The pattern of `tcpx-mpi smoke`, which `run` does not offer.
+SMOKE = "smoke"
+
+_FAMILY = {"pair": "pair", "pingpong": "pair", "ring": "ring", "mesh": "mesh", SMOKE: "smoke"}
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ class Pattern:
 
 def load(name: str) -> Pattern:
     """The pattern of this name. Raises UsageError for an unknown one."""
-    if name not in NAMES:
+    if name not in _FAMILY:
         known = ", ".join(NAMES)
         raise UsageError(f"unknown pattern `{name}`; use one of {known}")
     module = importlib.import_module(f"tcpx_mpi.patterns.{_FAMILY[name]}")

@@ -115,6 +115,8 @@ class RunHeader:
     plugin_abi: int
     plugin_name: str
     memory: str
+    #: How fragments became messages: kernel, d2d, host, none; "in place" where there are none.
+    unpack: str
     #: Last-level cache in bytes; 0 or less if unknown.
     llc_bytes: int
     #: "back-to-back" or "synchronised"; never mixed in a run.

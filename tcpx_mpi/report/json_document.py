@@ -196,6 +196,7 @@ def _ours(run: Run, files: Sequence[str]) -> dict[str, Any]:
             "name": header.plugin_name,
         },
         "memory": header.memory,
+        "unpack": header.unpack,
         "last_level_cache_bytes": header.llc_bytes if header.llc_bytes > 0 else None,
         "settings": [
             {"name": name, "value": value, "source": source}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,9 +36,13 @@ class Column:
 def summarise_row(header: RunHeader, row: Row) -> RowSummary:
     """The numbers of a row as this run's options ask for them."""
     plan = header.plan
-    return summarise(
+    summary = summarise(
         row, plan.average, header.busbw_factor, header.time_divisor, plan.per_iter_skip
     )
+    if header.unpack == "none":
+        # An ablation: time without a part of the work is no bandwidth of anything.
+        return dataclasses.replace(summary, algbw=math.nan, busbw=math.nan, mmsg_per_s=math.nan)
+    return summary
 
 
 def title_lines(header: RunHeader) -> list[str]:

@@ -12,6 +12,7 @@ import importlib
 import inspect
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -97,6 +98,8 @@ class Line:
 
 
 def _main(file: str, function: str, text: str) -> None:
+    # Python ignores SIGPIPE; a host that does not must survive a lost peer too.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     path = Path(file)
     sys.path.insert(0, str(path.parent))
     module = importlib.import_module(path.stem)

@@ -123,13 +123,14 @@ def test_a_refused_congestion_control_leaves_the_kernels_own() -> None:
 
 
 @in_fresh_process()
-def test_properties_are_those_of_a_host_memory_plugin_with_one_receive_a_call() -> None:
+def test_properties_are_those_of_an_unpacking_plugin_with_one_receive_a_call() -> None:
     net = Net().started()
     assert net.devices() == 1
     lo = net.properties(0)
     assert (lo.name, lo.pci_path) == (b"lo", None)
-    assert (lo.ptr_support, lo.max_recvs, lo.max_comms) == (1, 1, 65536)
-    assert (lo.net_device_type, lo.port, lo.latency_us) == (0, 0, 0)
+    assert (lo.ptr_support, lo.max_recvs, lo.max_comms) == (3, 1, 65536)
+    assert (lo.net_device_type, lo.net_device_version) == (1, 7)
+    assert (lo.port, lo.latency_us) == (0, 0)
     assert lo.speed_mbps > 0
     assert net.table.get_properties(1, None) == INVALID_ARGUMENT
     assert net.table.get_properties(-1, None) == INVALID_ARGUMENT
@@ -445,6 +446,33 @@ def test_a_listener_closes_its_port_once_its_connection_is_made() -> None:
     until(step, "accept")
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(address_of(handle))
+
+
+@in_fresh_process()
+def test_a_peer_that_closes_right_after_accept_leaves_a_send_comm_that_fails_with_code_2() -> None:
+    net = Net().started()
+    listen_comm, handle = net.listen()
+    connecting = Connecting(net, handle)
+    accepted: list[int] = []
+
+    def accepts() -> bool:
+        if not accepted:
+            assert connecting.step() == (SUCCESS, None)
+            code, comm = net.accept(listen_comm)
+            assert code == SUCCESS
+            accepted.extend([comm] if comm is not None else [])
+        return bool(accepted)
+
+    until(accepts, "accept")
+    assert net.table.close_recv(accepted[0]) == SUCCESS
+    code, send = connecting.step()
+    assert code == SUCCESS
+    assert send is not None
+    source = Memory(64 << 20)
+    code, request = net.isend(send, source.address, source.size, net.registered(send, source))
+    assert code == SUCCESS
+    assert net.code_of(request) == SYSTEM
+    assert net.table.close_send(send) == SUCCESS
 
 
 @in_fresh_process()

@@ -8,6 +8,7 @@ its environment, and killed when the test leaves, stopped processes too.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import re
 import signal
@@ -28,6 +29,10 @@ LIMIT_S = 60.0
 GONE_S = 10.0
 
 _MARK = "TESTS_JOB"
+#: What Open MPI's mpirun says, now and then, on a machine with much else to do.
+_MPIRUN_FAILED = "PMIx server's listener thread failed to start"
+_PR_SET_PDEATHSIG = 1
+_PRCTL = ctypes.CDLL(None).prctl
 _RANK_LINE = re.compile(r"#  Rank +(\d+) Group  0 Pid +(\d+) on +(\S+) ")
 _ROW_LINE = re.compile(r" +\d+ +\d+ +uint8 ")
 
@@ -134,9 +139,16 @@ def run(
     environ: Mapping[str, str] | None = None,
     limit_s: float = LIMIT_S,
 ) -> Result:
-    """Runs a command to its end in the directory `cwd`."""
-    with started(command, cwd, environ) as job:
-        return job.finish(limit_s)
+    """Runs a command to its end in the directory `cwd`.
+
+    A second time where mpirun itself did not come up: no rank of ours was started then.
+    """
+    for _ in range(2):
+        with started(command, cwd, environ) as job:
+            result = job.finish(limit_s)
+        if _MPIRUN_FAILED not in result.err:
+            break
+    return result
 
 
 @contextlib.contextmanager
@@ -149,6 +161,11 @@ def started(
         yield job
     finally:
         job.kill()
+
+
+def _end_with_this_process() -> None:
+    """In the child: SIGTERM when a killed pytest could end it no more."""
+    _PRCTL(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 class Job:
@@ -169,6 +186,7 @@ class Job:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=_end_with_this_process,
         )
         pipes = ((self._process.stdout, self._out), (self._process.stderr, self._err))
         self._readers = [threading.Thread(target=self._read, args=pipe) for pipe in pipes]

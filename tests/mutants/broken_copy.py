@@ -155,6 +155,7 @@ class BrokenCopy:
             "PYTHONPATH": str(self.package),
             "PYTHONDONTWRITEBYTECODE": "1",  # two mutants of one second would share a .pyc
             "NCCL_SOCKET_IFNAME": "lo",
+            "SOFTTCPX_POISON": "1",  # what is unpacked too late is seen to be wrong
         }
         return subprocess.run(
             [sys.executable, *arguments],

@@ -1,6 +1,6 @@
 """The sources, broken on purpose one way at a time: what shall detect it must detect it.
 
-A patch names what detects it: a native test, or one of three runs of the benchmark with what the
+A patch names what detects it: a native test, or one of four runs of the benchmark with what the
 broken copy makes of it.
 """
 
@@ -16,15 +16,19 @@ from broken_copy import REPOSITORY, BrokenCopy, Patch, find_tool, patched, read_
 from tcpx_mpi.errors import PluginMissing
 from tcpx_mpi.launch import find_mpirun
 
-# Two ranks: ragged messages of 25 chunks over real sockets; a plugin that delivers nothing, so
+# Two ranks: ragged messages of 25 chunks over real sockets, and of 7 chunks that are scattered and
+# put together again; a plugin that delivers nothing, so
 # that every byte of every iteration must be wrong; and a run that does not ask for the check.
 RUNS = {
     "checked": "ring --ranks 2 --plugin softtcpx -b 100003 -e 100003 -n 6 --chunk 4K",
+    "emulated": "ring --ranks 2 --plugin softtcpx --memory emulated -b 100003 -e 100003 -n 6 "
+    "--chunk 16K",
     "null": "pair --ranks 2 --plugin null -b 4 -e 4 -n 2000",
     "unchecked": "pair --ranks 2 --plugin null -b 4K -e 4K -n 5 -c 0",
 }
 SOUND = {
     "checked": "exit 0, wrong 0",
+    "emulated": "exit 0, wrong 0",
     "null": "exit 5, wrong 8004",  # one warm-up
     "unchecked": "exit 0, wrong N/A",
 }

@@ -250,6 +250,44 @@ TEST(a_signal_ends_the_wait_for_connections) {
   CHECK_THROWS(connections.establish(20.0), Interrupt, "interrupted");
 }
 
+TEST(only_listeners_whose_accept_is_done_are_closed) {
+  SlowNet net;
+  net.comes_up = [](Call call, int) { return call == Call::kConnect; };
+  Connections connections(net, 0);
+  add_comms(connections, 1, 1);
+  CHECK(connections.poll());
+  connections.close_listeners();
+  CHECK(net.closing.empty());
+  CHECK_EQ(connections.pending(), 1u);
+  CHECK_EQ(connections.pending(Direction::kReceive), 1u);
+  CHECK_EQ(connections.pending(Direction::kSend), 0u);
+  net.comes_up = [](Call, int) { return true; };
+  CHECK(connections.poll());
+  CHECK_EQ(connections.pending(), 0u);
+  connections.close_listeners();
+  CHECK_EQ(net.closing.size(), 1u);
+  CHECK_CONTRACT(net);
+}
+
+TEST(a_refused_region_releases_those_before_it) {
+  SlowNet net;
+  Connections connections(net, 0);
+  add_comms(connections, 1, 0);
+  connections.establish(1.0);
+  struct Second : SlowNet {
+    int reg_mr(void*, void*, size_t, int, void** mhandle) override {
+      *mhandle = this;
+      return ++asked == 2 ? kNetSystemError : 0;
+    }
+    int asked = 0;
+  } picky;
+  // Never touched: only its size matters.
+  uint8_t* const somewhere = reinterpret_cast<uint8_t*>(uintptr_t{1} << 40);
+  CHECK_THROWS(register_regions(picky, *connections.comms()[0], somewhere, size_t{3} << 30, 1),
+               PluginError, "regMr returned 2 (system error): to rank 1, lane 0, channel 0");
+  CHECK(picky.closing == std::vector<std::string>({"deregMr"}));
+}
+
 TEST(listeners_are_closed_once_everything_is_up) {
   SlowNet net;
   Connections connections(net, 0);

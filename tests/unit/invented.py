@@ -76,6 +76,7 @@ def run_header(world: int = 4, plan: Plan | None = None, **changes: Any) -> RunH
         plugin_abi=7,
         plugin_name="softtcpx",
         memory="host",
+        unpack="in place",
         llc_bytes=32 << 20,
         mode="back-to-back",
         notes=["a note"],

@@ -87,7 +87,7 @@ def test_the_plugin_path_of_the_earlier_system_is_kept_with_its_source() -> None
 
 
 def test_the_unpack_mode_is_recorded_from_its_variable() -> None:
-    assert settings({"UCCL_TCPX_UNPACK_IMPL": "d2d"}).unpack_impl == "d2d"
+    assert settings({"UCCL_TCPX_UNPACK_IMPL": "d2d"}).unpack == "d2d"
     assert "UCCL_TCPX_UNPACK_IMPL (dma)" in refusal({"UCCL_TCPX_UNPACK_IMPL": "dma"})
 
 
@@ -164,7 +164,7 @@ def test_sizes_that_cannot_be_are_refused() -> None:
         ({"average": "4"}, ["-a/--average (4)", "0, 1, 2, 3"]),
         ({"blocking": "2"}, ["-z/--blocking (2)", "0, 1, 3"]),
         ({"memory": "cuda"}, ["--memory (cuda)", "GPU support", "use host"]),
-        ({"memory": "disk"}, ["--memory (disk)", "host, auto, cuda"]),
+        ({"memory": "disk"}, ["--memory (disk)", "host, auto, emulated, cuda"]),
         ({"stall_timeout": "0"}, ["--stall-timeout (0)", "30s"]),
         ({"connect_timeout": "soon"}, ["--connect-timeout", "soon"]),
         ({"per_iter_timing": "ring"}, ["-I/--per_iter_timing (ring)", "use 0 or 1"]),

@@ -19,7 +19,7 @@ NATIVE = REPOSITORY / "native"
 LAYERS = (
     ("_version", "errors"),
     ("__init__", "units", "launch"),
-    ("parsing",),
+    ("parsing", "connection_info"),
     ("knobs",),
     ("config", "topology", "stats", "row_plan"),
     ("placement", "plugins"),
@@ -29,7 +29,7 @@ LAYERS = (
     ("_native",),
     ("report",),
     ("rows", "rank_setup", "circumstances", "agreement", "faults", "output", "trouble", "measure"),
-    ("session", "benchmark"),
+    ("session", "benchmark", "smoke"),
     ("cli",),
     ("__main__",),
 )
@@ -117,7 +117,7 @@ def test_importing_the_package_loads_nothing_heavy_and_no_mpi() -> None:
 NATIVE_BELOW = {
     "net": set(),
     "memory": set(),
-    "engine": {"net"},
+    "engine": {"net", "unpack"},
     "softtcpx": {"net"},
     "nullnet": {"net"},
     "unpack": {"net"},

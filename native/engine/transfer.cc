@@ -1,0 +1,482 @@
+#include "engine/transfer.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "engine/clock.h"
+
+namespace tcpx {
+namespace {
+
+constexpr int kTag = 99;  // as in the timed loop
+constexpr uint32_t kSpinsBeforeYield = 20;
+constexpr uint32_t kSweepsPerLook = 32;            // between two looks at the clock
+constexpr int64_t kIdleBeforeSleepNs = 5'000'000;  // a wait this long may cost a sleep's delay
+
+// All sessions of this process. Locked before, never after, the mutex of a session.
+std::mutex g_sessions_mutex;
+std::vector<PeerSession*> g_sessions;
+
+int index_of(Direction direction) { return direction == Direction::kSend ? 0 : 1; }
+
+// Several registrations of which all succeed, or none stays.
+class Registrations {
+ public:
+  explicit Registrations(Net& net) : net_(net) {}
+  ~Registrations() {
+    for (const auto& [comm, mhandle] : undo_) net_.dereg_mr(comm, mhandle);
+  }
+  void add(const Comm& comm, uint8_t* data, size_t bytes, int type) {
+    regions_.push_back(register_regions(net_, comm, data, bytes, type));
+    for (void* mhandle : regions_.back()) undo_.emplace_back(comm.comm, mhandle);
+  }
+  std::vector<std::vector<void*>> take() {
+    undo_.clear();
+    return std::move(regions_);
+  }
+
+ private:
+  Net& net_;
+  std::vector<std::vector<void*>> regions_;  // an entry a call of add
+  std::vector<std::pair<void*, void*>> undo_;
+};
+
+}  // namespace
+
+PeerSession::PeerSession(Net& net, int device, const TransferLimits& limits)
+    : net_(net), limits_(limits), connections_(net, device) {
+  for (const int window : {limits.window_send, limits.window_receive}) {
+    if (window < 1 || window > kNetMaxRequests) {
+      throw std::invalid_argument("a window of " + std::to_string(window) + " requests");
+    }
+  }
+  if (limits.chunk_bytes < 1 || limits.chunk_bytes > kMaxChunkBytes || limits.channels < 1) {
+    throw std::invalid_argument("bad chunk or channels");
+  }
+  for (auto& flows : flow_of_) flows.resize(limits.channels, nullptr);
+  const std::lock_guard<std::mutex> all(g_sessions_mutex);
+  g_sessions.push_back(this);
+}
+
+PeerSession::~PeerSession() {
+  try {
+    close();
+  } catch (const std::exception&) {
+    // Nobody is left to be told; close() tells.
+  }
+}
+
+// --- Set-up
+// ---------------------------------------------------------------------------------------
+
+std::array<uint8_t, kNetHandleBytes> PeerSession::listen(int channel) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return connections_.listen(kUnranked, 0, channel);
+}
+
+void PeerSession::add_send(int channel, const uint8_t* handle) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  connections_.add_send(kUnranked, 0, channel, handle);
+}
+
+void PeerSession::establish(double patience_s, std::optional<Direction> direction,
+                            const WaitHook& hook) {
+  const int64_t patience_ns = static_cast<int64_t>(patience_s * 1e9);
+  int64_t last_progress = now_ns();
+  int64_t last_hook = last_progress;
+  size_t left = 0, left_before = 0;
+  for (;;) {
+    const bool moved = progress_all();
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (refusal_) std::rethrow_exception(refusal_);
+      if (closed_) throw std::invalid_argument("the session is closed");
+      if (connections_.pending(direction) == 0) return connections_.close_listeners();
+      left = connections_.pending();
+    }
+    const int64_t now = now_ns();
+    if (left < left_before) last_progress = now;  // other sessions' progress is not this one's
+    left_before = left;
+    if (now - last_progress > patience_ns) {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      throw ConnectTimeout(connections_.describe_pending(patience_s));
+    }
+    if (hook && now - last_hook > kWaitHookNs) {
+      hook();
+      last_hook = now;
+    }
+    if (!moved) {
+      const timespec pause{0, 50'000};  // the peer may need this core to get there
+      nanosleep(&pause, nullptr);
+    }
+  }
+}
+
+// Takes over the comms that have come up, with all memory registered.
+void PeerSession::adopt_comms() {
+  for (const auto& comm : connections_.comms()) {
+    Flow*& flow = flow_of_[index_of(comm->direction)].at(comm->channel);
+    if (comm->comm == nullptr || flow != nullptr) continue;
+    Registrations added(net_);
+    for (auto& [id, memory] : memories_) added.add(*comm, memory.data, memory.bytes, memory.type);
+    flows_.emplace_back();
+    flow = &flows_.back();
+    flow->comm = comm.get();
+    flow->window =
+        comm->direction == Direction::kSend ? limits_.window_send : limits_.window_receive;
+    flow->index = flows_.size() - 1;
+    auto regions = added.take();
+    auto next = regions.begin();
+    for (auto& [id, memory] : memories_) memory.mhandles.push_back(std::move(*next++));
+  }
+}
+
+int PeerSession::register_memory(uint8_t* data, size_t bytes, int type) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Registrations added(net_);
+  for (const Flow& flow : flows_) added.add(*flow.comm, data, bytes, type);
+  memories_.emplace(next_memory_, Memory{data, bytes, type, added.take()});
+  return next_memory_++;
+}
+
+void PeerSession::deregister_memory(int id) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = memories_.find(id);
+  if (found == memories_.end()) throw std::invalid_argument("no such memory");
+  if (found->second.messages > 0) {
+    throw std::invalid_argument("in use by " + std::to_string(found->second.messages) +
+                                " unfinished messages");
+  }
+  const Memory memory = std::move(found->second);
+  memories_.erase(found);
+  for (const Flow& flow : flows_) {
+    for (void* mhandle : memory.mhandles[flow.index]) {
+      const int code = net_.dereg_mr(flow.comm->comm, mhandle);
+      if (code != kNetSuccess) throw PluginError("deregMr", code, describe(*flow.comm));
+    }
+  }
+}
+
+void PeerSession::close() {
+  {
+    const std::lock_guard<std::mutex> all(g_sessions_mutex);
+    g_sessions.erase(std::remove(g_sessions.begin(), g_sessions.end(), this), g_sessions.end());
+  }
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (closed_) return;
+  closed_ = true;
+  int refusal = kNetSuccess;
+  for (const auto& [id, memory] : memories_) {
+    for (const Flow& flow : flows_) {
+      for (void* mhandle : memory.mhandles[flow.index]) {
+        const int code = net_.dereg_mr(flow.comm->comm, mhandle);
+        if (refusal == kNetSuccess) refusal = code;
+      }
+    }
+  }
+  connections_.close();
+  if (refusal != kNetSuccess) throw PluginError("deregMr", refusal, "while closing");
+}
+
+// --- Transfers
+// ------------------------------------------------------------------------------------
+
+uint64_t PeerSession::create() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  transfers_.emplace(next_transfer_, Transfer{});
+  return next_transfer_++;
+}
+
+void PeerSession::post(uint64_t transfer, Direction direction, int id, uint64_t offset,
+                       uint64_t bytes) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const int way = index_of(direction);
+  Transfer& owner = find(transfer);
+  const auto memory = memories_.find(id);
+  if (memory == memories_.end()) throw std::invalid_argument("no such memory");
+  if (offset > memory->second.bytes || bytes > memory->second.bytes - offset) {
+    throw std::out_of_range("beyond the end of the memory");
+  }
+  const auto& flows = flow_of_[way];
+  if (std::count(flows.begin(), flows.end(), nullptr) > 0) {
+    throw std::invalid_argument("no connections of that direction");
+  }
+  const uint64_t chunks = bytes == 0 ? 1 : (bytes + limits_.chunk_bytes - 1) / limits_.chunk_bytes;
+  const uint64_t number = next_message_[way]++;
+  Message& message =
+      messages_[way]
+          .emplace(number, Message{number, transfer, id, offset, bytes, chunks, chunks})
+          .first->second;
+  owner.open[way] += chunks;
+  ++memory->second.messages;
+  for (uint64_t channel = 0; channel < std::min<uint64_t>(chunks, flows.size()); ++channel) {
+    flows[channel]->queue.push_back({&message, channel});
+  }
+  last_progress_[way] = now_ns();
+  progress();
+}
+
+void PeerSession::release(uint64_t transfer) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Transfer& released = find(transfer);
+  released.released = true;
+  if (released.open[0] + released.open[1] == 0) transfers_.erase(transfer);
+}
+
+TransferState PeerSession::poll(uint64_t transfer) {
+  progress_all();
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return state_of(find(transfer));
+}
+
+WaitResult PeerSession::wait(uint64_t transfer, int64_t patience_ns, const WaitHook& hook) {
+  const int64_t start = now_ns();
+  int64_t last_hook = start;
+  int64_t idle_since = 0;
+  uint32_t idle = 0;
+  for (uint32_t sweeps = 1;; ++sweeps) {
+    const bool moved = progress_all();
+    int64_t progressed = 0;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const Transfer& waited_for = find(transfer);
+      const TransferState state = state_of(waited_for);
+      if (state == TransferState::kComplete) return WaitResult::kComplete;
+      if (state == TransferState::kFailed) return WaitResult::kFailed;
+      if (closed_) return WaitResult::kClosed;
+      progressed = last_progress(waited_for);
+    }
+    idle = moved ? 0 : idle + 1;
+    if (idle > kSpinsBeforeYield) sched_yield();  // the plugin's threads may need this core
+    if (sweeps % kSweepsPerLook != 0) continue;
+    const int64_t now = now_ns();
+    if (hook && now - last_hook > kWaitHookNs) {
+      hook();
+      last_hook = now;
+    }
+    if (now - std::max(progressed, start) > patience_ns) return WaitResult::kStalled;
+    if (moved || idle < kSweepsPerLook) {
+      idle_since = now;
+    } else if (now - idle_since > kIdleBeforeSleepNs) {
+      const timespec pause{0, 50'000};
+      nanosleep(&pause, nullptr);
+    }
+  }
+}
+
+PeerSession::Transfer& PeerSession::find(uint64_t transfer) {
+  const auto found = transfers_.find(transfer);
+  if (found == transfers_.end() || found->second.released) {
+    throw std::invalid_argument("no such transfer");
+  }
+  return found->second;
+}
+
+TransferState PeerSession::state_of(const Transfer& transfer) const {
+  if (transfer.open[0] + transfer.open[1] == 0) return TransferState::kComplete;
+  return fault_.kind == TransferFault::Kind::kNone ? TransferState::kActive
+                                                   : TransferState::kFailed;
+}
+
+// Of the directions in which something is left: others' traffic does not keep a stalled one alive.
+int64_t PeerSession::last_progress(const Transfer& transfer) const {
+  int64_t last = 0;
+  for (int way = 0; way < 2; ++way) {
+    if (transfer.open[way] > 0) last = std::max(last, last_progress_[way]);
+  }
+  return last;
+}
+
+// --- Progress
+// -------------------------------------------------------------------------------------
+
+bool PeerSession::progress_all() {
+  bool moved;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    moved = progress();
+  }
+  const std::unique_lock<std::mutex> all(g_sessions_mutex, std::try_to_lock);
+  if (!all) return moved;  // another thread is at it
+  for (PeerSession* other : g_sessions) {
+    if (other == this) continue;
+    const std::unique_lock<std::mutex> lock(other->mutex_, std::try_to_lock);
+    if (lock) moved |= other->progress();
+  }
+  return moved;
+}
+
+bool PeerSession::progress() {
+  bool moved = false;
+  if (!closed_ && !refusal_ && connections_.pending() > 0) {
+    try {
+      moved = connections_.poll();
+      if (moved) adopt_comms();
+    } catch (const std::exception&) {
+      refusal_ = std::current_exception();  // for whoever waits for this session
+    }
+  }
+  for (Flow& flow : flows_) {
+    // A comm that failed may have taken others along: no further call.
+    if (closed_ || fault_.kind != TransferFault::Kind::kNone) return false;
+    moved |= advance(flow);
+  }
+  return moved;
+}
+
+bool PeerSession::advance(Flow& flow) {
+  bool moved = false;
+  while (flow.finished != flow.posted) {
+    Slot& oldest = flow.slots[flow.finished % kNetMaxRequests];
+    if (oldest.state == ChunkState::kPosted) test(flow, oldest);
+    if (oldest.state == ChunkState::kArrived) consume(flow, oldest);
+    if (oldest.state != ChunkState::kFinished) break;
+    finish(flow, oldest);
+    moved = true;
+  }
+  // One post a visit: between two posts of a flow every other flow makes progress.
+  const bool room = flow.posted - flow.finished < static_cast<uint64_t>(flow.window);
+  if (room && !flow.queue.empty() && fault_.kind == TransferFault::Kind::kNone) {
+    moved |= post_next(flow);
+  }
+  return moved;
+}
+
+uint64_t PeerSession::chunk_bytes(const Message& message, uint64_t chunk) const {
+  return std::min(limits_.chunk_bytes, message.bytes - chunk * limits_.chunk_bytes);
+}
+
+bool PeerSession::post_next(Flow& flow) {
+  Share& share = flow.queue.front();
+  const Message& message = *share.message;
+  const Memory& memory = memories_.at(message.memory);
+  const uint64_t at = message.offset + share.next * limits_.chunk_bytes;
+  const auto& regions = memory.mhandles[flow.index];
+  void* mhandle = regions[std::min<size_t>(at >> kRegionShift, regions.size() - 1)];
+  void* data = memory.data + at;
+  size_t bytes = chunk_bytes(message, share.next);
+  int tag = kTag;
+  Slot slot{ChunkState::kPosted, nullptr, share.message, share.next, bytes, now_ns()};
+  const bool sends = flow.comm->direction == Direction::kSend;
+  const int code =
+      sends ? net_.isend(flow.comm->comm, data, bytes, tag, mhandle, &slot.request)
+            : net_.irecv(flow.comm->comm, 1, &data, &bytes, &tag, &mhandle, &slot.request);
+  if (code != kNetSuccess) {
+    fail(TransferFault::Kind::kPlugin, sends ? "isend" : "irecv", code, flow, slot);
+    return false;
+  }
+  if (slot.request == nullptr) return false;  // busy: the same chunk again at the next visit
+  flow.slots[flow.posted++ % kNetMaxRequests] = slot;
+  share.next += limits_.channels;
+  if (share.next >= message.chunks) flow.queue.pop_front();
+  last_progress_[index_of(flow.comm->direction)] = slot.posted_at;
+  return true;
+}
+
+void PeerSession::test(Flow& flow, Slot& slot) {
+  int done = 0;
+  int sizes[1] = {0};
+  const int code = net_.test(slot.request, &done, sizes);
+  if (code != kNetSuccess) return fail(TransferFault::Kind::kPlugin, "test", code, flow, slot);
+  if (!done) return;
+  if (flow.comm->direction == Direction::kSend) {
+    slot.state = ChunkState::kFinished;
+    return;
+  }
+  ++flow.comm->receives_done;
+  // TCPX never writes the size; a plugin that does must agree with what was posted.
+  flow.reports_sizes |= sizes[0] != 0;
+  if (flow.reports_sizes && static_cast<uint64_t>(sizes[0]) != slot.bytes) {
+    return fail(TransferFault::Kind::kSize, "test", sizes[0], flow, slot);
+  }
+  slot.state = ChunkState::kArrived;
+}
+
+void PeerSession::consume(Flow& flow, Slot& slot) {
+  if (net_.offers_consumed()) {
+    const int code = net_.irecv_consumed(flow.comm->comm, 1, slot.request);
+    if (code != kNetSuccess) {
+      return fail(TransferFault::Kind::kPlugin, "irecvConsumed", code, flow, slot);
+    }
+  }
+  slot.state = ChunkState::kFinished;
+}
+
+void PeerSession::finish(Flow& flow, Slot& slot) {
+  const int way = index_of(flow.comm->direction);
+  ++flow.finished;
+  flow.bytes += slot.bytes;
+  last_progress_[way] = now_ns();
+  Message& message = *slot.message;
+  const auto owner = transfers_.find(message.transfer);
+  if (--owner->second.open[way] == 0 && owner->second.released &&
+      owner->second.open[1 - way] == 0) {
+    transfers_.erase(owner);
+  }
+  if (--message.open == 0) {
+    --memories_.at(message.memory).messages;
+    messages_[way].erase(message.number);
+  }
+  slot.message = nullptr;
+}
+
+// --- What went wrong, and where it stands
+// -----------------------------------------------------------
+
+void PeerSession::fail(TransferFault::Kind kind, const char* call, int code, const Flow& flow,
+                       const Slot& slot) {
+  fault_ = {kind,
+            call,
+            code,
+            flow.comm->direction,
+            flow.comm->channel,
+            slot.message->transfer,
+            slot.message->number,
+            slot.chunk,
+            slot.bytes};
+}
+
+TransferFault PeerSession::fault() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return fault_;
+}
+
+std::vector<TransferPicture> PeerSession::picture() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const int64_t now = now_ns();
+  std::vector<TransferPicture> rows;
+  for (const Flow& flow : flows_) {
+    TransferPicture row{};
+    row.direction = flow.comm->direction;
+    row.channel = flow.comm->channel;
+    row.window = flow.window;
+    row.posted = flow.posted;
+    row.finished = flow.finished;
+    row.bytes = flow.bytes;
+    row.queued = flow.queue.size();
+    row.has_oldest = flow.finished != flow.posted;
+    if (row.has_oldest) {
+      const Slot& oldest = flow.slots[flow.finished % kNetMaxRequests];
+      row.oldest_transfer = oldest.message->transfer;
+      row.oldest_message = oldest.message->number;
+      row.oldest_chunk = oldest.chunk;
+      row.oldest_bytes = oldest.bytes;
+      row.oldest_age_ns = now - oldest.posted_at;
+    } else if (!flow.queue.empty()) {
+      const Share& next = flow.queue.front();
+      row.oldest_transfer = next.message->transfer;
+      row.oldest_message = next.message->number;
+      row.oldest_chunk = next.next;
+      row.oldest_bytes = chunk_bytes(*next.message, next.next);
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+}  // namespace tcpx

@@ -1,0 +1,205 @@
+// A session with one peer: its comms, and messages posted one by one, outside of timed runs.
+//
+// Whoever waits for one session makes progress for all of this process, connections too: ranks that
+// connect around a circle, each to its next one first, would else wait for each other for ever.
+//
+// A message is cut into chunks; chunk c travels on channel c % channels, an empty message is one
+// chunk of 0 bytes. Each comm is a FIFO (Flow): chunks wait in its queue, at most a window of them
+// are posted, and only the oldest is tested. A transfer is a few messages that are waited for
+// together; it owns no part of a window, so that it can end without touching another.
+//
+// The life of a chunk:
+//   queued --the window has room and the plugin takes it--> kPosted
+//   kPosted, receive --test says done, the size is right--> kArrived
+//   kPosted, send    --test says done--------------------> kFinished
+//   kArrived         --consumed, once, in order----------> kFinished, its slot is free
+// An error of the plugin, or a wrong size, is kept (TransferFault) and ends all that is not
+// finished.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "engine/connections.h"
+
+namespace tcpx {
+
+struct TransferLimits {
+  int channels = 2;
+  uint64_t chunk_bytes = 512 << 10;
+  int window_send = 12;
+  int window_receive = 16;
+};
+
+enum class ChunkState : uint8_t { kFinished, kPosted, kArrived };
+
+enum class TransferState {
+  kComplete,  // nothing of it is left to do; also before its first message
+  kActive,
+  kFailed,  // something is left that will never be done: see fault()
+};
+
+enum class WaitResult { kComplete, kFailed, kStalled, kClosed };
+
+struct TransferFault {
+  enum class Kind { kNone, kPlugin, kSize } kind = Kind::kNone;
+  const char* call = "";
+  int code = 0;  // of the plugin; the size that it reported
+  Direction direction = Direction::kSend;
+  int channel = 0;
+  uint64_t transfer = 0;
+  uint64_t message = 0;  // of its direction, since the session began
+  uint64_t chunk = 0;
+  uint64_t bytes = 0;  // of the chunk
+};
+
+// What a caller wants done while we wait, about every kWaitHookNs; by throwing it ends the wait.
+using WaitHook = std::function<void()>;
+constexpr int64_t kWaitHookNs = 50'000'000;
+
+// One comm as it stands.
+struct TransferPicture {
+  Direction direction;
+  int channel;
+  int window;
+  uint64_t posted;
+  uint64_t finished;
+  uint64_t bytes;   // finished
+  uint64_t queued;  // messages with chunks that are not posted
+  bool has_oldest;  // something is posted: the oldest of it
+  uint64_t oldest_transfer;
+  uint64_t oldest_message;
+  uint64_t oldest_chunk;
+  uint64_t oldest_bytes;
+  int64_t oldest_age_ns;
+};
+
+// May be called from several threads.
+class PeerSession {
+ public:
+  // Throws std::invalid_argument for limits outside of the contract.
+  PeerSession(Net& net, int device, const TransferLimits& limits);
+  ~PeerSession();  // closes, without a word
+  PeerSession(const PeerSession&) = delete;
+  PeerSession& operator=(const PeerSession&) = delete;
+
+  // The handle of a channel, which the peer connects to; and the peer's, to connect to.
+  std::array<uint8_t, kNetHandleBytes> listen(int channel);
+  void add_send(int channel, const uint8_t* handle);
+  // Until every comm of the direction, or every one, is there. Throws ConnectTimeout after
+  // `patience_s` without progress, and may then be called again; PluginError of a refusal stays.
+  void establish(double patience_s, std::optional<Direction> direction,
+                 const WaitHook& hook = nullptr);
+
+  // Memory that messages may name, registered with every comm, those to come too.
+  int register_memory(uint8_t* data, size_t bytes, int type);
+  // Throws std::invalid_argument while a message uses it.
+  void deregister_memory(int memory);
+
+  uint64_t create();
+  // Throws std::invalid_argument where there is no comm of the direction, or no such transfer or
+  // memory, std::out_of_range beyond the memory's end. Makes progress everywhere.
+  void post(uint64_t transfer, Direction direction, int memory, uint64_t offset, uint64_t bytes);
+  // The transfer is forgotten; what is not finished goes on.
+  void release(uint64_t transfer);
+
+  // After one round of progress.
+  TransferState poll(uint64_t transfer);
+  // Until it is complete, or nothing has moved in its directions for `patience_ns`. The lock is
+  // free between two rounds.
+  WaitResult wait(uint64_t transfer, int64_t patience_ns, const WaitHook& hook = nullptr);
+
+  TransferFault fault() const;
+  std::vector<TransferPicture> picture() const;
+
+  // Deregisters, then closes all comms; what is not finished is lost. Reports the first refusal.
+  void close();
+
+  const Connections& connections() const { return connections_; }
+
+ private:
+  struct Memory {
+    uint8_t* data;
+    size_t bytes;
+    int type;
+    std::vector<std::vector<void*>> mhandles;  // by flow, by region
+    uint64_t messages = 0;                     // that are not finished
+  };
+  struct Transfer {
+    uint64_t open[2] = {0, 0};  // chunks that are not finished, by direction
+    bool released = false;
+  };
+  struct Message {
+    uint64_t number;
+    uint64_t transfer;
+    int memory;
+    uint64_t offset;
+    uint64_t bytes;
+    uint64_t chunks;
+    uint64_t open;  // chunks that are not finished
+  };
+  // The part of a message that travels on one channel: chunk `next`, next + channels, ...
+  struct Share {
+    Message* message;
+    uint64_t next;
+  };
+  struct Slot {
+    ChunkState state = ChunkState::kFinished;
+    void* request = nullptr;
+    Message* message = nullptr;
+    uint64_t chunk = 0;
+    uint64_t bytes = 0;
+    int64_t posted_at = 0;
+  };
+  struct Flow {
+    Comm* comm;
+    int window;
+    size_t index;  // in flows_
+    std::deque<Share> queue;
+    Slot slots[kNetMaxRequests];
+    uint64_t posted = 0;
+    uint64_t finished = 0;
+    uint64_t bytes = 0;
+    bool reports_sizes = false;  // it did so once: then a size of 0 is a size
+  };
+
+  bool progress();      // one round over connections and flows
+  bool progress_all();  // and over those of the other sessions
+  void adopt_comms();
+  bool advance(Flow& flow);
+  bool post_next(Flow& flow);
+  void test(Flow& flow, Slot& slot);
+  void consume(Flow& flow, Slot& slot);
+  void finish(Flow& flow, Slot& slot);
+  void fail(TransferFault::Kind kind, const char* call, int code, const Flow& flow,
+            const Slot& slot);
+  TransferState state_of(const Transfer& transfer) const;
+  Transfer& find(uint64_t transfer);
+  int64_t last_progress(const Transfer& transfer) const;
+  uint64_t chunk_bytes(const Message& message, uint64_t chunk) const;
+
+  Net& net_;
+  TransferLimits limits_;
+  mutable std::mutex mutex_;  // guards all below
+  Connections connections_;
+  std::exception_ptr refusal_;     // of a connect, an accept, or a registration with a new comm
+  std::deque<Flow> flows_;         // their addresses stay
+  std::vector<Flow*> flow_of_[2];  // by direction and channel; NULL: no comm yet
+  std::map<int, Memory> memories_;
+  std::map<uint64_t, Transfer> transfers_;
+  std::map<uint64_t, Message> messages_[2];  // not finished, by direction and number
+  uint64_t next_message_[2] = {0, 0};
+  uint64_t next_transfer_ = 1;
+  int next_memory_ = 1;
+  int64_t last_progress_[2] = {0, 0};
+  TransferFault fault_;
+  bool closed_ = false;
+};
+
+}  // namespace tcpx

@@ -1,0 +1,59 @@
+#include "softtcpx/traps.h"
+
+#include <unistd.h>
+
+#include <cstdlib>
+
+namespace softtcpx {
+namespace {
+
+// -1 where no launcher has numbered this process.
+int64_t own_rank() {
+  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"}) {
+    const char* text = std::getenv(name);
+    if (text != nullptr && *text != '\0') return std::strtoll(text, nullptr, 10);
+  }
+  return -1;
+}
+
+}  // namespace
+
+bool TrapState::armed(const Traps& traps, bool sends) {
+  const bool any = traps.sizes > 0 || traps.oversize > 0 || traps.busy_null > 0 ||
+                   traps.queue > 0 || traps.error_at >= 0 || traps.delay > 0 ||
+                   traps.lost_at >= 0 || traps.corrupt_at >= 0 || traps.duplicate_at >= 0 ||
+                   traps.reorder_at >= 0 || traps.stop_at >= 0 || traps.exit_at >= 0 ||
+                   traps.leak_at >= 0;
+  const bool this_side = traps.side == TrapSide::kBoth || (traps.side == TrapSide::kSend) == sends;
+  return any && this_side && (traps.rank < 0 || traps.rank == own_rank());
+}
+
+TrapState::Post TrapState::on_post(uint64_t outstanding) {
+  if (failed_) return Post::kFailed;
+  if (traps_.queue > 0 && outstanding >= static_cast<uint64_t>(traps_.queue)) return Post::kFull;
+  if (traps_.busy_null > 0 && ++posts_ % traps_.busy_null == 0) return Post::kBusy;
+  return Post::kGo;
+}
+
+TrapState::Answer TrapState::on_test(uint64_t sequence, bool completed) {
+  if (is(traps_.error_at, sequence)) {
+    failed_ = true;
+    return Answer::kFailed;
+  }
+  if (!completed) return Answer::kGo;
+  if (is(traps_.lost_at, sequence)) return Answer::kNotYet;
+  if (tests_++ < traps_.delay) return Answer::kNotYet;
+  tests_ = 0;
+  return Answer::kGo;
+}
+
+void TrapState::after_progress(uint64_t sequence) const {
+  if (traps_.exit_at >= 0 && sequence >= static_cast<uint64_t>(traps_.exit_at)) ::_exit(1);
+}
+
+TrapState::Damage TrapState::damage(uint64_t sequence) const {
+  return {is(traps_.corrupt_at, sequence), is(traps_.duplicate_at, sequence),
+          is(traps_.reorder_at, sequence)};
+}
+
+}  // namespace softtcpx

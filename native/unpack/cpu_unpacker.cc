@@ -1,0 +1,68 @@
+#include <cstring>
+#include <vector>
+
+#include "unpack/unpacker.h"
+
+namespace tcpx {
+namespace {
+
+class CpuUnpacker : public Unpacker {
+ public:
+  explicit CpuUnpacker(UnpackMode mode) : mode_(mode) {}
+
+  UnpackResult submit(const UnpackSource& source, uint8_t* destination, uint64_t posted) override {
+    ++tickets_;
+    switch (mode_) {
+      case UnpackMode::kKernel:
+        return unpack_reference(source, destination, posted);
+      case UnpackMode::kCopies:
+        return copies(source, destination, posted);
+      case UnpackMode::kHost:
+        return through_host(source, destination, posted);
+      case UnpackMode::kNone:
+        break;
+    }
+    return unpack_bounds(source, posted);
+  }
+
+  uint64_t finished() const override { return tickets_; }
+
+ private:
+  // One call of a copy routine a fragment, as one device copy a fragment would be.
+  UnpackResult copies(const UnpackSource& source, uint8_t* destination, uint64_t posted) {
+    const UnpackResult result = unpack_bounds(source, posted);
+    for (uint64_t i = 0; result.in_bounds && i < source.count; ++i) {
+      const NetUnpackFragment& fragment = source.fragments[i];
+      copy_(destination + fragment.dst_off, source.bounce + fragment.src_off, fragment.len);
+    }
+    return result;
+  }
+
+  // Down fragment by fragment, gathered in a staging buffer, up in one piece a stretch.
+  UnpackResult through_host(const UnpackSource& source, uint8_t* destination, uint64_t posted) {
+    const UnpackResult result = unpack_bounds(source, posted);
+    if (!result.in_bounds) return result;
+    if (staging_.size() < posted) staging_.resize(posted);
+    // What no fragment covers must stay as it is at the destination.
+    memcpy(staging_.data(), destination, posted);
+    for (uint64_t i = 0; i < source.count; ++i) {
+      const NetUnpackFragment& fragment = source.fragments[i];
+      memcpy(staging_.data() + fragment.dst_off, source.bounce + fragment.src_off, fragment.len);
+    }
+    memcpy(destination, staging_.data(), posted);
+    return result;
+  }
+
+  UnpackMode mode_;
+  // Through a pointer, so that the compiler cannot make one copy out of many.
+  void* (*volatile copy_)(void*, const void*, size_t) = &memcpy;
+  std::vector<uint8_t> staging_ = std::vector<uint8_t>(size_t{2} << 20);
+};
+
+}  // namespace
+
+std::unique_ptr<Unpacker> make_cpu_unpacker(UnpackMode mode) {
+  return std::make_unique<CpuUnpacker>(mode);
+}
+
+}  // namespace tcpx

@@ -1,0 +1,34 @@
+// Who unpacks: finished receives go in, in order, and come out when their bytes are in place.
+//
+// A GPU does that on its own time: the driver submits and goes on, and reads a counter. The CPU is
+// done when `submit` returns; to the driver that is the same thing.
+#pragma once
+
+#include <memory>
+
+#include "unpack/unpack.h"
+
+namespace tcpx {
+
+class Unpacker {
+ public:
+  virtual ~Unpacker() = default;
+
+  // Begins with one finished receive; its ticket is one more than that of the one before. The
+  // result says what was received; where it is out of bounds nothing is written.
+  virtual UnpackResult submit(const UnpackSource& source, uint8_t* destination,
+                              uint64_t posted) = 0;
+
+  uint64_t last_ticket() const { return tickets_; }
+
+  // Every ticket up to this one is in place.
+  virtual uint64_t finished() const = 0;
+
+ protected:
+  uint64_t tickets_ = 0;
+};
+
+// Unpacks with the CPU, in memory that the CPU can read: the emulated kind.
+std::unique_ptr<Unpacker> make_cpu_unpacker(UnpackMode mode);
+
+}  // namespace tcpx

@@ -1,0 +1,56 @@
+// Looks on while another unpacks, and remembers what lay in the queue and in the bounce buffer:
+// both are gone once a receive is consumed. For people who ask what the plugin delivered; it
+// allocates.
+#pragma once
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "unpack/unpacker.h"
+
+namespace tcpx {
+
+class UnpackWitness final : public Unpacker {
+ public:
+  static constexpr size_t kFragments = 8;  // remembered of a receive
+  static constexpr size_t kProbeBytes = 32;
+
+  struct Sight {
+    const NetUnpackFragment* slot;  // where the plugin listed them: tells the comm
+    uint64_t count;
+    std::vector<NetUnpackFragment> fragments;  // the first ones
+    std::vector<uint8_t> probe;                // the first bytes of the first one
+  };
+
+  explicit UnpackWitness(std::unique_ptr<Unpacker> inner) : inner_(std::move(inner)) {}
+
+  UnpackResult submit(const UnpackSource& source, uint8_t* destination, uint64_t posted) override {
+    sights_.push_back(look(source));
+    const UnpackResult result = inner_->submit(source, destination, posted);
+    tickets_ = inner_->last_ticket();
+    return result;
+  }
+  uint64_t finished() const override { return inner_->finished(); }
+
+  // What was seen since the last time.
+  std::vector<Sight> take() { return std::exchange(sights_, {}); }
+
+ private:
+  static Sight look(const UnpackSource& source) {
+    Sight sight{source.fragments, source.count, {}, {}};
+    const size_t shown = std::min<uint64_t>(source.count, kFragments);
+    sight.fragments.assign(source.fragments, source.fragments + shown);
+    if (shown > 0) {
+      const uint8_t* first = source.bounce + source.fragments[0].src_off;
+      sight.probe.assign(first, first + std::min<size_t>(source.fragments[0].len, kProbeBytes));
+    }
+    return sight;
+  }
+
+  std::unique_ptr<Unpacker> inner_;
+  std::vector<Sight> sights_;
+};
+
+}  // namespace tcpx

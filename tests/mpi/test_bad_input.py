@@ -1,0 +1,274 @@
+"""What cannot be: one line from one rank, its exit code, and not a file left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import h5py
+import pytest
+from jobs import Result, mpirun, mpmd, run, tcpx_mpi
+
+from tcpx_mpi.plugins import TCPX_PLACES
+
+pytestmark = pytest.mark.multirank
+
+PARENT, RANKS = "tcpx-mpi run --ranks", "mpirun"
+
+
+@pytest.fixture
+def elsewhere(place: Path) -> Iterator[Path]:
+    """The place, watched: what a refused run is given may lie there, what it makes may not."""
+    yield place
+    left = {path.name for path in place.rglob("*")} - {"spool", "given"}
+    left -= {path.name for path in (place / "given").rglob("*")}
+    assert not left, f"a refused run left {left}"
+
+
+@pytest.fixture
+def given(elsewhere: Path) -> Path:
+    """A directory for what a test gives to a run."""
+    (elsewhere / "given").mkdir()
+    return elsewhere / "given"
+
+
+def refused(
+    command: Sequence[str],
+    cwd: Path,
+    *says: str,
+    code: int = 2,
+    environ: Mapping[str, str] | None = None,
+) -> Result:
+    """A run that must end with one line of ours that has all of `says`, and no table."""
+    # A machine with a GPU must refuse what one without it does.
+    surroundings = {"TMPDIR": str(cwd), "CUDA_VISIBLE_DEVICES": ""}
+    result = run(command, cwd, {**surroundings, **(environ or {})})
+    assert result.code == code, result.text
+    assert len(result.errors) == 1, result.text
+    for words in says:
+        assert words in result.errors[0], result.text
+    assert "Traceback" not in result.err, result.text
+    assert not result.rows, result.text
+    return result
+
+
+def start(how: str, ranks: int, *arguments: str) -> list[str]:
+    if how == PARENT:
+        return tcpx_mpi("run", *arguments, "--ranks", str(ranks))
+    return mpirun(ranks, "run", *arguments)
+
+
+# --- The command line ----------------------------------------------------------------------------
+
+#: arguments, ranks -> what the line says: what, found, limit, what to do
+COMMAND_LINES: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
+    "unknown pattern": (("rign",), 2, ("rign", "ring", "pair, pingpong, ring, mesh")),
+    "unknown option": (("ring", "--chanels", "3"), 2, ("--chanels", "--channels", "--help")),
+    "ambiguous size": (("ring", "-b", "64MB"), 2, ("--minbytes", "64MB", "64M", "64MiB")),
+    "sizes turned round": (("ring", "-b", "2M", "-e", "1M"), 2, ("-b", "2M", "-e", "1M")),
+    "chunk of nothing": (("ring", "--chunk", "0"), 2, ("--chunk", "0", "1 or more")),
+    "chunk above 2 MiB": (("ring", "--chunk", "3M"), 2, ("--chunk", "3M", "2M or less")),
+    "send window": (("ring", "--window-send", "17"), 2, ("--window-send", "17", "16 or less")),
+    "receive window": (("ring", "--window-recv", "17"), 2, ("--window-recv", "17", "16 or less")),
+    "odd pair": (("pair",), 3, ("pair", "even number of ranks", "3", "2 or 4")),
+    "one rank": (("ring",), 1, ("ring", "at least 2 ranks", "1", "mpirun -n 2")),
+    "cuda without a GPU": (("ring", "--memory", "cuda"), 2, ("--memory", "cuda", "host")),
+    "missing plugin": (
+        ("ring", "--plugin", "/nosuch/libnccl-net-x.so"), 2,
+        ("--plugin", "/nosuch/libnccl-net-x.so", "no such file", "tcpx-mpi plugins")),
+    "missing directory": (("ring", "--hdf5", "nosuch/o.h5"), 2, ("--hdf5", "nosuch")),
+    "a directory as the file": (("ring", "--hdf5", "spool"), 2, ("--hdf5", "spool", "directory")),
+    "missing directory of JSON": (("ring", "-J", "nosuch/o.json"), 2, ("-J", "nosuch")),
+    "missing spool": (("ring", "--spool", "nosuch"), 2, ("--spool", "nosuch")),
+}  # fmt: skip
+
+
+#: Ranks under a user's own mpirun take other ways to the same line: these are all the ways.
+BY_RANKS_TOO = ("unknown pattern", "unknown option", "ambiguous size", "odd pair", "one rank",
+                "missing plugin", "missing directory", "missing spool")  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", COMMAND_LINES)
+def test_a_mistake_is_found_before_mpirun_is_started(mistake: str, elsewhere: Path) -> None:
+    arguments, ranks, says = COMMAND_LINES[mistake]
+    result = refused(start(PARENT, ranks, *arguments), elsewhere, *says)
+    assert result.err.count("\n") == 1, "mpirun has a banner of its own"
+
+
+@pytest.mark.parametrize("mistake", BY_RANKS_TOO)
+def test_a_mistake_that_all_ranks_make_is_said_by_one(mistake: str, elsewhere: Path) -> None:
+    arguments, ranks, says = COMMAND_LINES[mistake]
+    refused(start(RANKS, ranks, *arguments), elsewhere, *says)
+
+
+def test_no_ranks_at_all_says_how_to_start_some(elsewhere: Path) -> None:
+    refused(tcpx_mpi("run", "ring"), elsewhere, "at least 2 ranks", "mpirun -n 4", "--ranks 4")
+
+
+@pytest.mark.parametrize("option", ["--hdf5", "-J"])
+def test_a_directory_that_takes_no_file_is_found_before_anything_is_measured(
+    option: str, elsewhere: Path
+) -> None:
+    # Permission bits do not stop root, the kernel does: nobody makes files in /proc.
+    other = ("--hdf5", "none") if option == "-J" else ()
+    refused(start(PARENT, 2, "ring", option, "/proc/o", *other), elsewhere, "/proc/o", "create")
+
+
+# --- Ranks that differ ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        (("ring", "-n", "3"), ("ring", "-n", "4"), ("iters", "3", "4", "same arguments")),
+        (("ring",), ("mesh",), ("pattern", "ring", "mesh", "same arguments")),
+        (("ring", "--channels", "2"), ("ring", "--channels", "3"), ("channels", "2", "3")),
+        (("ring",), ("ring", "-n", "many"), ("--iters", "many", "whole number")),
+        (
+            ("ring", "--plugin", "softtcpx"),
+            ("ring", "--plugin", "null"),
+            ("plugin", "softtcpx", "null"),
+        ),
+    ],
+    ids=["iterations", "pattern", "channels", "a mistake on one", "plugin"],
+)
+def test_a_rank_that_was_started_differently_is_named(
+    first: tuple[str, ...], second: tuple[str, ...], says: tuple[str, ...], elsewhere: Path
+) -> None:
+    # Rank 2 differs: neither the one that speaks nor the last that could be.
+    command = mpmd(mpirun(2, "run", *first), mpirun(1, "run", *second), mpirun(1, "run", *first))
+    refused(command, elsewhere, "rank 2", *says)
+
+
+def test_a_plugin_of_other_content_under_the_same_name_is_refused(
+    elsewhere: Path, given: Path
+) -> None:
+    from tcpx_mpi.plugins import bundled_dir
+
+    library = Path(bundled_dir()) / "libnccl-net-softtcpx.so"
+    for node, more in (("a", b""), ("b", b"\0")):
+        (given / node).mkdir()
+        copy = given / node / "libnccl-net-mine.so"
+        copy.write_bytes(library.read_bytes() + more)
+    commands = [
+        mpirun(1, "run", "ring", "--plugin", "mine", LD_LIBRARY_PATH=str(given / node))
+        for node in ("a", "b")
+    ]
+    refused(mpmd(*commands), elsewhere, "rank 1", "plugin_sha256")
+
+
+def test_a_chunk_size_of_the_plugin_that_differs_between_ranks_is_refused(elsewhere: Path) -> None:
+    commands = [
+        mpirun(1, "run", "ring", NCCL_DYNAMIC_CHUNK_SIZE=str(size)) for size in (1 << 20, 2 << 20)
+    ]
+    says = ("rank 1", "NCCL_DYNAMIC_CHUNK_SIZE", "1048576", "2097152")
+    refused(mpmd(*commands), elsewhere, *says)
+
+
+@pytest.mark.parametrize("how", [PARENT, RANKS])
+def test_a_chunk_size_of_the_plugin_below_chunk_is_refused(how: str, elsewhere: Path) -> None:
+    says = ("NCCL_DYNAMIC_CHUNK_SIZE (4096)", "--chunk (512K)", "--chunk 4096 or less")
+    environ = {"NCCL_DYNAMIC_CHUNK_SIZE": "4096"}
+    refused(start(how, 2, "ring"), elsewhere, *says, environ=environ)
+
+
+# --- Plugins -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", [PARENT, RANKS])
+def test_a_text_file_is_no_plugin(how: str, elsewhere: Path, given: Path) -> None:
+    path = given / "libnccl-net-text.so"
+    path.write_text("#!/bin/sh\n" * 100)
+    says = ("--plugin", str(path), "tcpx-mpi plugins")
+    refused(start(how, 2, "ring", "--plugin", str(path)), elsewhere, *says)
+
+
+def compiled(given: Path, source: str) -> Path:
+    """A shared library of some C. Skips where nothing compiles it."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("needs compiler: no cc, gcc or clang in PATH")
+    library = given / "libnccl-net-made.so"
+    (given / "made.c").write_text(source)
+    command = [compiler, "-shared", "-fPIC", "-o", str(library), str(given / "made.c")]
+    subprocess.run(command, check=True, timeout=60)
+    return library
+
+
+@pytest.mark.parametrize("how", [PARENT, RANKS])
+def test_a_library_without_a_plugins_symbol_is_no_plugin(
+    how: str, elsewhere: Path, given: Path
+) -> None:
+    library = compiled(given, "int nothing_of_the_kind;")
+    says = ("--plugin", str(library), "no NCCL network plugin", "ncclNetPlugin_v")
+    refused(start(how, 2, "ring", "--plugin", str(library)), elsewhere, *says)
+
+
+@pytest.mark.parametrize("how", [PARENT, RANKS])
+def test_a_plugin_of_unknown_abi_versions_is_refused_with_those_that_it_has(
+    how: str, elsewhere: Path, given: Path
+) -> None:
+    # v5 is older and v99 newer than anything that has been published for long.
+    library = compiled(given, "void *ncclNetPlugin_v5[32]; void *ncclNetPlugin_v99[32];")
+    says = ("--plugin", str(library), "v5", "supported")
+    refused(start(how, 2, "ring", "--plugin", str(library)), elsewhere, *says)
+
+
+def test_a_plugin_without_devices_is_refused(elsewhere: Path) -> None:
+    says = ("0 devices", "NCCL_SOCKET_IFNAME")
+    environ = {"NCCL_SOCKET_IFNAME": "nosuch0"}
+    refused(start(PARENT, 2, "ring", "--plugin", "softtcpx"), elsewhere, *says, environ=environ)
+
+
+@pytest.mark.parametrize("how", [PARENT, RANKS])
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"NCCL_GPUDIRECTTCPX_CTRL_DEV": "eth0"},
+        {"UCCL_TCPX_PLUGIN_PATH": "/nosuch/libnccl-net-tcpx.so"},
+    ],
+    ids=["a variable of TCPX", "its path"],
+)
+def test_tcpx_that_is_asked_for_and_missing_is_not_replaced_by_another_plugin(
+    environ: dict[str, str], how: str, elsewhere: Path
+) -> None:
+    if any(map(os.path.exists, TCPX_PLACES)):
+        pytest.skip("needs no-tcpx: TCPX is installed here")
+    says = (*environ, "--plugin softtcpx")
+    refused(start(how, 2, "ring"), elsewhere, *says, code=3, environ=environ)
+
+
+# --- Files given to report -----------------------------------------------------------------------
+
+
+def foreign(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file["somebody"] = "else"
+
+
+def truncated(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file["data"] = list(range(10000))
+    os.truncate(path, path.stat().st_size // 2)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda path: None, "no such file"),
+        (lambda path: path.touch(), "empty"),
+        (lambda path: path.write_text("# a table\n" * 50), "no HDF5 file"),
+        (foreign, "another program"),
+        (truncated, "truncated or damaged"),
+        (lambda path: path.mkdir(), "no such file"),
+    ],
+    ids=["missing", "empty", "text", "foreign", "truncated", "directory"],
+)
+def test_a_file_that_is_no_run_is_refused_by_report(
+    make: Callable[[Path], None], says: str, elsewhere: Path, given: Path
+) -> None:
+    make(given / "o.h5")
+    refused(tcpx_mpi("report", "given/o.h5"), elsewhere, "given/o.h5", says)

@@ -1,0 +1,156 @@
+"""Plugins that break the rules, one way a test: a named error or the right bytes, and in time.
+
+The traps are switches of softtcpx (docs/softtcpx.md). One of two ranks has them, unless a test
+says otherwise; messages count from 0 on each connection, warm-up included.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from jobs import Result, run, tcpx_mpi
+
+pytestmark = pytest.mark.multirank
+
+#: Longer than it takes a rank to hear of another's error, which must come first.
+STALL_S = 2
+#: A stall, the roll call and mpirun's own end, on a busy machine.
+LIMIT_S = 20.0
+both_kinds = pytest.mark.parametrize("memory", ["host", "emulated"])
+
+WRONG_BYTES, STALLED, LOST_RANK, PLUGIN_FAILED, SETUP_FAILED = 5, 6, 7, 13, 4
+
+
+def trapped(place: Path, memory: str, traps: Mapping[str, str | int], *options: str) -> Result:
+    """A run of two ranks in a ring, 40 messages of 4 chunks each, of which rank 1 has the traps."""
+    variables = {f"SOFTTCPX_TRAP_{name}": str(value) for name, value in traps.items()}
+    command = tcpx_mpi("run", "ring", "--ranks", "2", "--plugin", "softtcpx", "-b", "16K",
+                       "-e", "16K", "-n", "40", "--chunk", "4K", "--memory", memory,
+                       "--hdf5", "none", "--spool", "spool", "--stall-timeout", str(STALL_S),
+                       *options)  # fmt: skip
+    return run(command, place, {"SOFTTCPX_TRAP_RANK": "1", **variables}, LIMIT_S)
+
+
+def assert_sound(result: Result) -> None:
+    assert result.code == 0, result.text
+    assert [row.wrong for row in result.rows] == [0], result.text
+
+
+def assert_refused(result: Result, code: int, text: str) -> None:
+    """One error line with `text` (a pattern) in it, and no row of bytes that were called right."""
+    assert result.code == code, result.text
+    assert len(result.errors) == 1, result.text
+    assert re.search(text, result.errors[0]), result.text
+    assert not any(row.wrong == 0 for row in result.rows), result.text
+
+
+# --- What a harness must cope with --------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("memory", "traps"),
+    [
+        ("host", {"SIZES": 1}),
+        ("emulated", {"BUSY_NULL": 2, "DELAY": 7}),
+        ("host", {"DELAY": 50, "SIDE": "send"}),
+        ("host", {"BUSY_NULL": 3}),
+        ("emulated", {"REORDER_AT": 8}),
+        ("emulated", {"ACCEPT_MS": 1000, "RANK": -1}),
+    ],
+    ids=lambda value: value if isinstance(value, str) else " ".join(value),
+)
+def test_a_harmless_oddity_changes_no_byte(
+    memory: str, traps: Mapping[str, str | int], place: Path
+) -> None:
+    assert_sound(trapped(place, memory, traps))
+
+
+# --- What it must find --------------------------------------------------------------------------
+
+
+@both_kinds
+def test_one_corrupted_byte_is_found_and_is_one(memory: str, place: Path) -> None:
+    result = trapped(place, memory, {"CORRUPT_AT": 8})
+    assert result.code == WRONG_BYTES, result.text
+    # One byte on each of two channels.
+    assert [row.wrong for row in result.rows] == [2], result.text
+
+
+def test_a_fragment_that_is_listed_twice_is_a_wrong_size(place: Path) -> None:
+    result = trapped(place, "emulated", {"DUPLICATE_AT": 8})
+    assert_refused(result, WRONG_BYTES, r"rank 1 .* reports 8192 bytes")
+
+
+def test_a_wrong_size_that_a_plugin_tells_is_an_error(place: Path) -> None:
+    assert_refused(
+        trapped(place, "host", {"SIZES": 2}), WRONG_BYTES, r"rank 1 .* reports 4097 bytes"
+    )
+
+
+@pytest.mark.parametrize(
+    ("memory", "side", "code", "exit_code"),
+    [
+        ("host", "send", 3, PLUGIN_FAILED),
+        ("host", "recv", 99, PLUGIN_FAILED),
+        ("emulated", "send", 6, LOST_RANK),
+        ("emulated", "recv", 3, PLUGIN_FAILED),
+    ],
+)
+def test_an_error_code_of_one_message_is_named_with_rank_and_call(
+    memory: str, side: str, code: int, exit_code: int, place: Path
+) -> None:
+    result = trapped(place, memory, {"ERROR_AT": 5, "ERROR_CODE": code, "SIDE": side})
+    assert_refused(result, exit_code, rf"^rank 1 .*call test returned {code} ")
+
+
+def test_a_queue_that_is_smaller_than_the_window_is_an_error_of_the_plugin(place: Path) -> None:
+    result = trapped(place, "host", {"QUEUE": 1, "SIDE": "recv"})
+    assert_refused(result, PLUGIN_FAILED, r"^rank 1 .*call irecv returned 3 ")
+
+
+def test_a_queue_as_large_as_the_window_is_enough(place: Path) -> None:
+    options = ("--window-send", "2", "--window-recv", "2")
+    assert_sound(trapped(place, "emulated", {"QUEUE": 2}, *options))
+
+
+@pytest.mark.parametrize(
+    ("trap", "side", "memory"),
+    [
+        ("LOST_AT", "send", "host"),
+        ("LOST_AT", "recv", "emulated"),
+        ("STOP_AT", "send", "emulated"),
+        ("STOP_AT", "recv", "host"),
+    ],
+)
+def test_a_plugin_that_stops_is_a_stall_within_the_deadline(
+    trap: str, side: str, memory: str, place: Path
+) -> None:
+    start = time.monotonic()
+    result = trapped(place, memory, {trap: 6, "SIDE": side})
+    assert_refused(result, STALLED, rf"no progress for {STALL_S} s; waiting for rank \d")
+    assert time.monotonic() - start < STALL_S + 10
+
+
+@both_kinds
+def test_a_rank_that_ends_in_mid_transfer_ends_the_job(memory: str, place: Path) -> None:
+    result = trapped(place, memory, {"EXIT_AT": 5})
+    assert result.code not in (0, WRONG_BYTES), result.text
+    assert not any(row.wrong == 0 for row in result.rows)
+
+
+def test_a_leaked_bounce_page_is_an_error_at_close(place: Path) -> None:
+    result = trapped(place, "emulated", {"LEAK_AT": 8})
+    assert result.code == SETUP_FAILED, result.text
+    assert "closeRecv returned 3" in result.errors[0]
+    assert "1 bounce pages missing" in result.errors[0]
+
+
+def test_a_peer_that_never_comes_is_named_within_the_deadline(place: Path) -> None:
+    start = time.monotonic()
+    result = trapped(place, "emulated", {"NO_PEER": 1, "RANK": -1}, "--connect-timeout", "2")
+    assert_refused(result, SETUP_FAILED, r"connections did not come up within 2")
+    assert time.monotonic() - start < 12
