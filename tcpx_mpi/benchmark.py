@@ -9,7 +9,7 @@ from tcpx_mpi import _native, circumstances, trouble
 from tcpx_mpi import world as mpi
 from tcpx_mpi.agreement import SETUP_PATIENCE_S, agree_settings, require_equal
 from tcpx_mpi.config import Settings
-from tcpx_mpi.errors import ExitCode, Interrupted, TcpxError
+from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.measure import Measurement
 from tcpx_mpi.output import Output
 from tcpx_mpi.patterns import Pattern, load, repeated
@@ -18,7 +18,7 @@ from tcpx_mpi.rank_setup import LoadedPlugin, RankEngine, load_plugin
 from tcpx_mpi.records import Journal, Plan, SetupTimes
 from tcpx_mpi.rows import PlannedRow, RowPlanner, buffer_sizes
 from tcpx_mpi.topology import Host, read_host
-from tcpx_mpi.world import AgreedError, Alarm, World
+from tcpx_mpi.world import Alarm, World
 
 
 def run_rank(
@@ -30,12 +30,10 @@ def run_rank(
     story = (make or Benchmark)(world, list(argv))
     try:
         return story.run(parsed)
-    except AgreedError as error:
-        return trouble.end_agreed(world, story.output, error)
-    except Interrupted as error:
-        trouble.leave_interrupted(world, story.output, error)
     except (TcpxError, Alarm) as error:
-        trouble.leave_in_trouble(world, story.output, error, story.report(), story.host_names)
+        if story.journal is not None:
+            story.journal.put_away()
+        return trouble.end(world, story.output, error, story.report(), story.host_names)
 
 
 class Benchmark:
@@ -48,6 +46,7 @@ class Benchmark:
         self.argv = argv
         self.output = Output(active=world.rank == 0)
         self.host_names = [""] * world.size
+        self.journal: Journal | None = None
         self.measurement: Measurement | None = None
 
     def run(self, parsed: Settings | TcpxError) -> int:
@@ -67,7 +66,7 @@ class Benchmark:
             self.output.open(settings)
         with world.agree("journal", SETUP_PATIENCE_S):
             run_id = world.allgather(self.output.run_id, "run id", SETUP_PATIENCE_S)[0]
-            journal = Journal(settings.spool, run_id, world.rank, world.size)
+            self.journal = journal = Journal(settings.spool, run_id, world.rank, world.size)
         engine = self.connect(settings, plugin, placement, pattern)
         with world.agree("memory", SETUP_PATIENCE_S):
             engine.allocate(buffer_sizes(pattern, world.rank, world.size, rows), host)

@@ -144,13 +144,16 @@ class Output:
         """The run ends early: keep why, beside what was measured."""
         if self._writer is None:
             return
+        if self._run is None:  # nothing is known yet, and nothing is left half-written
+            self._writer.discard()
+            return
         try:
             self._writer.fail(ExitCode(code).name.lower(), code, texts, missing)
         except TcpxError as second:
             # Where the disk is what failed in the first place, that has been said.
             if code != ExitCode.OUTPUT_FAILED:
                 print(f"tcpx-mpi: error: {second}", file=sys.stderr)
-        kept = len(self._run.rows) if self._run is not None else 0
+        kept = len(self._run.rows)
         if kept:
             what = "1 row" if kept == 1 else f"{kept} rows"
             print(f"# kept: {what} in {self._writer.path}", file=sys.stderr, flush=True)

@@ -16,6 +16,21 @@ from tcpx_mpi.world import AgreedError, Alarm, Answer, World
 WAKING_S = 0.05
 
 
+def end(
+    world: World,
+    output: Output,
+    error: TcpxError | Alarm,
+    report: Sequence[str],
+    host_names: Sequence[str],
+) -> int:
+    """End a run in the way that fits its error; returns only where all ranks agree on it."""
+    if isinstance(error, AgreedError):
+        return end_agreed(world, output, error)
+    if isinstance(error, Interrupted):
+        leave_interrupted(world, output, error)
+    leave_in_trouble(world, output, error, report, host_names)
+
+
 def end_agreed(world: World, output: Output, error: AgreedError) -> int:
     """Collective: all ranks know of the error, rank 0 says it; the exit code for all."""
     launched = under_launcher(os.environ)

@@ -135,6 +135,11 @@ class Journal:
         os.close(self._fd)
         self._fd = -1
 
+    def put_away(self) -> None:
+        """Close the journal of a run that ended early; what is not yet on rank 0's disk stays."""
+        with contextlib.suppress(OutputFailed):  # the run has ended for another reason
+            self.close()
+
     def _append(self, header: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
         flat = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
         shapes = [[name, values.dtype.str, values.size] for name, values in flat.items()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -126,6 +127,12 @@ class RunWriter:
         """The run ended early: why, in each rank's words (-1: nobody's); closes the file."""
         self.write_fault(Fault(kind, exit_code, dict(texts), tuple(missing_ranks), utc_now()))
         self.close()
+
+    def discard(self) -> None:
+        """Nothing was measured: leave no file behind."""
+        self.close()
+        with contextlib.suppress(OSError):
+            os.unlink(self.path)
 
     def write_fault(self, fault: Fault) -> None:
         with self._step("write the fault"):

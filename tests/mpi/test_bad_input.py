@@ -104,6 +104,15 @@ def test_a_mistake_that_all_ranks_make_is_said_by_one(mistake: str, elsewhere: P
     refused(start(RANKS, ranks, *arguments), elsewhere, *says)
 
 
+def test_a_mistake_found_after_the_outputs_were_opened_leaves_neither_file_nor_journal(
+    elsewhere: Path, given: Path
+) -> None:
+    # More memory than any machine of these tests has: known when the plugin is up.
+    command = start(PARENT, 2, "pair", "--sizes", "900G", "--spool", str(given))
+    refused(command, elsewhere, "available on", "use a smaller -e or --check-memory")
+    assert list(given.iterdir()) == []
+
+
 def test_no_ranks_at_all_says_how_to_start_some(elsewhere: Path) -> None:
     refused(tcpx_mpi("run", "ring"), elsewhere, "at least 2 ranks", "mpirun -n 4", "--ranks 4")
 
