@@ -171,7 +171,7 @@ class World:
                 break  # the call is over: this rank came late to it
             blob_found = self._take_message(_ALARM_TAG)
             if blob_found is None:
-                time.sleep(0.001)
+                time.sleep(0.001)  # the run is over: nothing waits for this but the answers
                 continue
             rank, exit_code, text, report = json.loads(blob_found)
             answers[rank] = Answer(rank, exit_code, text, tuple(report))
@@ -200,7 +200,7 @@ class World:
         while (note := self._take_message(_DISMISSAL_TAG)) is None:
             if time.monotonic() >= deadline:
                 return None
-            time.sleep(0.001)
+            time.sleep(0.001)  # as in a roll call
         return note[0]
 
     def await_dismissal(self, exit_code: int) -> int:
@@ -212,7 +212,7 @@ class World:
         while time.monotonic() < deadline:
             if (code := self.dismissal()) is not None:
                 return code
-            time.sleep(0.001)
+            time.sleep(0.001)  # as in a roll call
         return exit_code
 
     def leave(self, exit_code: int) -> NoReturn:

@@ -1,8 +1,10 @@
 // Our narrow view of a net plugin: what the engine may ask of any plugin of any ABI version.
 //
-// The view has what the newest ABI has (a context, size_t sizes, several receives in one call, a
-// finalize); one file an ABI version maps it onto that version's table. A slot that a plugin leaves
-// NULL is a value ("not offered"), never a crash. The engine knows this view and nothing below it.
+// The view has what the newest ABI has: size_t sizes, several receives in one call, a finalize. The
+// context that newer versions hand from init to other calls is an adapter's own, a Net is one such
+// context. One file an ABI version maps the view onto that version's table. A slot that a plugin
+// leaves NULL is a value ("not offered"), never a crash. The engine knows this view and nothing
+// below it.
 #pragma once
 
 #include <cstddef>
