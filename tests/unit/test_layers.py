@@ -21,6 +21,7 @@ LAYERS = (
     ("__init__", "units", "launch"),
     ("parsing", "connection_info"),
     ("knobs",),
+    ("config_file",),
     ("config", "topology", "stats", "row_plan"),
     ("placement", "plugins"),
     ("schedule",),
