@@ -179,7 +179,9 @@ def _refuse_unwritable(settings: Settings, outputs: bool) -> None:
         return
     for path, option in (
         (settings.json_path, "-J/--output_file"),
+        (settings.csv_path, "--csv"),
         (settings.save_config_path, "--save-config"),
+        (None if settings.events_to_stdout() else settings.json_stream_path, "--json-stream"),
     ):
         if path is not None:
             require_writable(path, option)
