@@ -8,7 +8,7 @@ from tcpx_mpi.errors import PartialResult
 
 
 @click.command("report")
-@click.argument("file")
+@click.argument("file", type=click.Path())
 def command(file: str) -> int:
     """Prints the table of the run in FILE, and what is missing from it (then exit code 12)."""
     from tcpx_mpi.records import read_run
