@@ -7,12 +7,11 @@ import os
 import secrets
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from tcpx_mpi import circumstances, export, progress, report, tables
+from tcpx_mpi import circumstances, report
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
-from tcpx_mpi.event_stream import EventStream
 from tcpx_mpi.patterns import Pattern
 from tcpx_mpi.rank_setup import LoadedPlugin
 from tcpx_mpi.records import (
@@ -35,6 +34,10 @@ from tcpx_mpi.records import (
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
 from tcpx_mpi.world import Answer
 
+if TYPE_CHECKING:
+    from tcpx_mpi.event_stream import EventStream
+    from tcpx_mpi.progress import Progress
+
 
 class Output:
     """The results of a run on their way out; `active` on rank 0 only."""
@@ -48,7 +51,7 @@ class Output:
         #: Files written beside the HDF5 file, by the names that they got.
         self._files: list[str] = []
         self._events: EventStream | None = None
-        self._progress: progress.Progress | None = None
+        self._progress: Progress | None = None
         self._row_under_way = -1
         self.run_id = secrets.token_hex(6) if active else ""
 
@@ -61,6 +64,8 @@ class Output:
         _require_creatable(settings.csv_path, "--csv")
         _require_creatable(settings.save_config_path, "--save-config")
         if settings.json_stream_path is not None:
+            from tcpx_mpi.event_stream import EventStream
+
             aside = settings.events_to_stdout()
             self._events = EventStream(None if aside else settings.json_stream_path)
         if settings.hdf5_path != "none":
@@ -110,7 +115,9 @@ class Output:
         self._print(
             [*report.header_lines(header), *report.setup_lines(setup), *report.title_lines(header)]
         )
-        self._progress = progress.on_terminal(os.environ, self._text, plan)
+        from tcpx_mpi.progress import on_terminal  # rank 0 alone has one
+
+        self._progress = on_terminal(os.environ, self._text, plan)
         return header
 
     def between_batches(self, facts: RowFacts, kind: str, first: int) -> None:
@@ -221,6 +228,8 @@ class Output:
         if self._events is not None and self._events.path:
             files.append(self._events.path)
         if self._settings.csv_path is not None:
+            from tcpx_mpi import export, tables
+
             text = export.csv_text(tables.rows(self._run))
             files.append(write_text(self._settings.csv_path, text))
         if self._settings.json_path is not None:

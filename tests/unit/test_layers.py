@@ -133,6 +133,16 @@ def test_importing_the_package_loads_nothing_heavy_and_no_mpi() -> None:
     assert not heavy & set(loaded.stdout.split())
 
 
+def test_a_rank_loads_nothing_that_only_some_runs_need() -> None:
+    code = "import sys, tcpx_mpi.benchmark; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    seldom = {"rich", "pandas", "pyarrow", "h5py", "tcpx_mpi.export", "tcpx_mpi.event_stream",
+              "tcpx_mpi.progress", "tcpx_mpi.tables"}  # fmt: skip
+    assert not seldom & set(loaded.stdout.split())
+
+
 # --- Native code ----------------------------------------------------------------------------------
 
 # A folder includes from its own and from these.
