@@ -22,13 +22,14 @@ LAYERS = (
     ("parsing", "connection_info"),
     ("knobs",),
     ("config", "topology", "stats", "row_plan"),
-    ("placement", "plugins"),
+    ("placement", "plugins", "ratios"),
     ("schedule",),
     ("patterns", "schedule_interpreter", "records"),
-    ("world",),
+    ("world", "sides"),
     ("_native",),
     ("report",),
     ("rows", "rank_setup", "circumstances", "agreement", "faults", "output", "trouble", "measure"),
+    ("peers",),
     ("session", "benchmark", "smoke"),
     ("cli",),
     ("__main__",),
@@ -121,6 +122,7 @@ NATIVE_BELOW = {
     "softtcpx": {"net"},
     "nullnet": {"net"},
     "unpack": {"net"},
+    "peers": {"engine", "memory"},
 }
 NATIVE_FILES = sorted([*NATIVE.rglob("*.cc"), *NATIVE.rglob("*.h")])
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
