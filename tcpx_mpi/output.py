@@ -15,6 +15,7 @@ from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.patterns import Pattern
 from tcpx_mpi.rank_setup import LoadedPlugin
 from tcpx_mpi.records import (
+    PeerInfo,
     Plan,
     RankInfo,
     RankRow,
@@ -75,7 +76,7 @@ class Output:
     def begin(
         self, settings: Settings, pattern: Pattern, argv: Sequence[str],
         ranks: Sequence[RankInfo], setup: SetupTimes, plugin: LoadedPlugin,
-        facts: dict[str, str], plan: Plan, llc_bytes: int,
+        facts: dict[str, str], plan: Plan, llc_bytes: int, peers: Sequence[PeerInfo] = (),
     ) -> RunHeader:  # fmt: skip
         """Write and print what is known before the first row."""
         memory, why = settings.memory_kind()
@@ -102,6 +103,7 @@ class Output:
             llc_bytes=llc_bytes,
             mode="synchronised" if settings.blocking else "back-to-back",
             notes=list(pattern.notes),
+            peers=list(peers),
         )
         path = self._writer.path if self._writer else ""
         self._run = Run(path, header, setup, [], complete=False)
@@ -255,7 +257,8 @@ def _follows_from_others(answer: Answer) -> tuple[bool, bool, bool, int]:
 
 
 def _verdict(run: Run, summaries: Sequence[RowSummary]) -> ExitCode:
-    if any(summary.wrong_found for summary in summaries):
+    peers = [ratio for summary in summaries for ratio in summary.against.values()]
+    if any(summary.wrong_found for summary in summaries) or any(each.wrong for each in peers):
         return ExitCode.WRONG_BYTES
     if report.passes_minimum_bandwidth(run.header, mean_bus_bandwidth(summaries)) is False:
         return ExitCode.BELOW_GATE

@@ -23,15 +23,16 @@ LAYERS = (
     ("knobs",),
     ("config_file",),
     ("config", "topology", "stats", "row_plan"),
-    ("placement", "plugins"),
+    ("placement", "plugins", "ratios"),
     ("schedule",),
     ("patterns", "schedule_interpreter", "records"),
-    ("world",),
+    ("world", "sides"),
     ("_native",),
     ("report",),
     ("tables",),
     ("export", "frames", "event_stream", "progress"),
     ("rows", "rank_setup", "circumstances", "agreement", "faults", "output", "trouble", "measure"),
+    ("peers",),
     ("session", "benchmark", "smoke"),
     ("cli",),
     ("__main__",),
@@ -153,6 +154,7 @@ NATIVE_BELOW = {
     "softtcpx": {"net"},
     "nullnet": {"net"},
     "unpack": {"net"},
+    "peers": {"engine", "memory"},
 }
 NATIVE_FILES = sorted([*NATIVE.rglob("*.cc"), *NATIVE.rglob("*.h")])
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
