@@ -66,12 +66,13 @@ def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> lis
 def variants(link: Link, two_way: bool) -> list[PeerInfo]:
     """Equal streams first, then the candidates for raw's best that differ from it."""
     equal = _info(KIND, link, link.streams, False)
-    others = [
-        _info(f"{KIND}_{streams}", link, streams, two_way)
-        for streams in BEST_OF
-        if two_way or streams != link.streams
-    ]
-    return [equal, *others]
+    others = streams_of(link, two_way)
+    return [equal, *(each for each in others if two_way or each.streams != link.streams)]
+
+
+def streams_of(link: Link, two_way: bool) -> list[PeerInfo]:
+    """Raw TCP by the numbers of streams among which its best is looked for."""
+    return [_info(f"{KIND}_{streams}", link, streams, two_way) for streams in BEST_OF]
 
 
 def connect(

@@ -30,7 +30,7 @@ LAYERS = (
     ("report",),
     ("rows", "rank_setup", "circumstances", "agreement", "faults", "output", "trouble", "measure"),
     ("peers",),
-    ("session", "benchmark", "smoke"),
+    ("session", "benchmark", "smoke", "ceiling"),
     ("cli",),
     ("__main__",),
 )
