@@ -2,14 +2,18 @@
 
     python tests/fuzz/make_seeds.py
 
-The formats are those of native/softtcpx/wire.h, written down a second time: a target whose honest
-seed is refused shows that the two disagree.
+The formats come from tests/contract/wire.py, which writes down native/softtcpx/wire.h once more.
 """
 
 from __future__ import annotations
 
 import struct
+import sys
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "contract"))  # for wire
+from wire import credit, header, hello
+from wire import handle as handle_of
 
 FOLDER = Path(__file__).parent / "seeds"
 SECRET, ANSWER, CONNECTION = b"s" * 16, b"a" * 16, b"c" * 16
@@ -20,27 +24,8 @@ PIECE, RAW, TEST, POST, CONSUME, CONTROL, SHUT = 0, 2, 3, 4, 5, 6, 7  # operatio
 ON_DEVICE, SEGMENTS, RANDOM = 4, 1 << 3, 2 << 3  # kinds of its connection
 
 
-def hello(kind: int, index: int, sockets: int, connection: bytes, proof: bytes) -> bytes:
-    return (
-        b"stcpxHEL"
-        + struct.pack("<IBBBx", 1, kind, index, sockets)
-        + connection
-        + proof
-        + bytes(16)
-    )
-
-
-def handle(port: int = 4711, sockets: int = 2, threads: int = 1, flags: int = 1) -> bytes:
-    head = b"stcpxHND" + struct.pack("<I4sH", 1, bytes([127, 0, 0, 1]), port)
-    return head + struct.pack("<BBI", sockets, threads, flags) + SECRET + ANSWER + bytes(8 + 64)
-
-
-def header(sequence: int, total: int, offset: int, length: int) -> bytes:
-    return b"chnk" + struct.pack("<IQQQ", length, sequence, total, offset) + bytes(32)
-
-
-def credit(posted: int) -> bytes:
-    return b"crdt" + struct.pack("<IQ", 0, posted)
+def handle(port: int = 4711, sockets: int = 2, threads: int = 1) -> bytes:
+    return handle_of(("127.0.0.1", port), SECRET, ANSWER, sockets, threads, flags=1)
 
 
 def damaged(seed: bytes, *places: int) -> dict[str, bytes]:
