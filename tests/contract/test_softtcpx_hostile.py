@@ -158,6 +158,24 @@ def test_a_stranger_at_the_port_disturbs_nobody_and_leaves_nothing(kind: str, mo
     household.assert_same()
 
 
+@pytest.mark.parametrize("kind", ["silence", "noise"])
+@in_fresh_process()
+def test_strangers_that_take_the_last_descriptors_give_way(kind: str) -> None:
+    with_room_for_a_flood()
+    net = Net().started()
+    listen_comm, handle = net.listen()
+    siege = Siege(kind, handle, [], handle)
+    connecting = Connecting(net, handle)
+    for number in range(siege.acts):
+        siege.act()
+        if number in (10, 20):  # connect, and say hello
+            assert connecting.step() == (SUCCESS, None)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    last = max(map(int, open_descriptors()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (last + 4, hard))
+    exchange(net, *handshake(net, listen_comm, connecting))
+
+
 class Mallinfo2(ctypes.Structure):
     """malloc.h's, of which we want one of ten numbers."""
 
