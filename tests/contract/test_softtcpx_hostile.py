@@ -123,7 +123,7 @@ def test_a_stranger_at_the_port_disturbs_nobody_and_leaves_nothing(kind: str, mo
     with_room_for_a_flood()
     net = Net().started()
     household = Household()
-    recorded = recorded_hellos(net)
+    recorded = recorded_hellos(net) if kind == "recorded elsewhere" else []
     other_listener, foreign = net.listen()
     listen_comm, handle = net.listen()
     siege = Siege(kind, handle, recorded, foreign)
