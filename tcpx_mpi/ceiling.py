@@ -36,17 +36,10 @@ _COPY_ROUNDS = 15
 class Ceiling(Benchmark):
     """The ceilings of the machines of one world."""
 
-    def __init__(
-        self,
-        world: World,
-        argv: list[str],
-        interface: str,
-        congestion: str,
-        round_trip: Settings | None,
-    ) -> None:
+    def __init__(self, world: World, argv: list[str], link: Link, more: Sequence[Settings]) -> None:
         super().__init__(world, argv)
-        self.link = Link(interface, congestion, streams=1)
-        self.round_trip = round_trip  # None beside settings that cannot be
+        self.link = link
+        self.more = more  # to be measured after what `run` is given
 
     def run(self, parsed: Settings | TcpxError) -> int:
         """Collective: the story, top to bottom; returns the exit code."""
@@ -60,7 +53,7 @@ class Ceiling(Benchmark):
             self._say([*copy_lines(host.llc_bytes), clock_line()])
         world.barrier("memory copies", SETUP_PATIENCE_S)  # others would disturb them
         wrong = 0
-        for asked in filter(None, (settings, self.round_trip)):
+        for asked in (settings, *self.more):
             wrong += self._measure(asked, host, hosts)
         codes = world.allgather(wrong, "verdict", SETUP_PATIENCE_S)
         return int(ExitCode.WRONG_BYTES if any(codes) else ExitCode.OK)

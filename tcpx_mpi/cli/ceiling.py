@@ -20,12 +20,14 @@ _EXAMPLES = (
     "mpirun -n 2 --hostfile HOSTS tcpx-mpi ceiling --interface eth1",
 )
 _KNOBS = [knob for knob in KNOBS if knob.name in ("stall_timeout", "connect_timeout", "ranks")]
-_DEFAULT_RANKS = "2"
+_DEFAULT_RANKS = 2
 _FIXED = {"hdf5": "none", "against": "raw", "check": "1", "plugin": "none"}
-_STREAM = {**_FIXED, "pattern": "pair", "sizes": "1M,64M", "iters": "160", "warmup_iters": "16"}
-_ROUND_TRIP = {
-    **_FIXED, "pattern": "pingpong", "sizes": "8", "iters": "16000", "warmup_iters": "1000",
-}  # fmt: skip
+#: Blocks of 10 to 50 ms each.
+_MEASURED = (
+    {**_FIXED, "pattern": "pair", "sizes": "1M", "iters": "1600", "warmup_iters": "100"},
+    {**_FIXED, "pattern": "pair", "sizes": "64M", "iters": "32", "warmup_iters": "4"},
+    {**_FIXED, "pattern": "pingpong", "sizes": "8", "iters": "16000", "warmup_iters": "1000"},
+)
 
 
 class _CeilingCommand(click.Command):
@@ -41,44 +43,39 @@ def _callback(
     arguments: list[str] = ctx.obj
     rank = launch.under_launcher(os.environ)
     if rank is None:
-        stream, _ = _settings(values, os.environ, None)
-        ranks = stream.ranks or int(_DEFAULT_RANKS)
+        ranks = _settings(values, os.environ, None)[0].ranks or _DEFAULT_RANKS
         _settings(values, os.environ, ranks)
         return launch.start_mpirun(ranks, arguments, os.environ)
     try:
         settings = _settings(values, os.environ, rank.size)
     except TcpxError as error:
-        return _as_rank(error, None, arguments, interface, congestion)
-    return _as_rank(*settings, arguments, interface, congestion)
+        return _as_rank(error, [], arguments, interface, congestion)
+    return _as_rank(settings[0], settings[1:], arguments, interface, congestion)
 
 
 def _settings(
     values: Mapping[str, str | None], environ: Mapping[str, str], world: int | None
-) -> tuple[Settings, Settings]:
+) -> list[Settings]:
     """What streams and round trips are measured by."""
-    stream, round_trip = (
-        load_settings({**values, **fixed}, environ) for fixed in (_STREAM, _ROUND_TRIP)
-    )
-    require_startable(stream, environ, world)
-    return stream, round_trip
+    settings = [load_settings({**values, **fixed}, environ) for fixed in _MEASURED]
+    require_startable(settings[0], environ, world)
+    return settings
 
 
 def _as_rank(
     settings: Settings | TcpxError,
-    round_trip: Settings | None,
+    more: Sequence[Settings],
     arguments: Sequence[str],
     interface: str | None,
     congestion: str,
 ) -> int:
     from tcpx_mpi.benchmark import run_rank  # MPI and numpy
     from tcpx_mpi.ceiling import Ceiling, default_interface
+    from tcpx_mpi.peers import Link
 
-    story = functools.partial(
-        Ceiling,
-        interface=interface or default_interface(),
-        congestion="" if congestion == "default" else congestion,
-        round_trip=round_trip,
-    )
+    congestion = "" if congestion == "default" else congestion
+    link = Link(interface or default_interface(), congestion, streams=1)
+    story = functools.partial(Ceiling, link=link, more=more)
     return run_rank(settings, ["tcpx-mpi", *arguments], story)
 
 
