@@ -69,7 +69,9 @@ class Ceiling(Benchmark):
             buffers = slot_buffers(sizes, host, placement)
         ground = Ground(pattern.schedule(world.rank, world.size), buffers, placement)
         infos = raw.streams_of(self.link, two_way=True)
-        sides = raw.connect(infos, world, settings.connect_timeout_s, ground, self.link)
+        sides = raw.connect(
+            infos, world, settings.connect_timeout_s, ground, self.link, not settings.check
+        )
         self.measurement = Measurement(
             world, settings, pattern, ground, sides, journal=None,
             shared_clock=len({each.clock for each in hosts}) == 1,
@@ -99,7 +101,8 @@ def header_lines(hosts: Sequence[Host], link: Link) -> list[str]:
     return [
         f"# tcpx-mpi ceiling: {len(hosts)} ranks on {names}, {hosts[0].cpu_model}, no plugin",
         f"# TCP over {link.interface}, {link.congestion_control or 'congestion control unset'}, "
-        f"send buffer {buffer}; every byte checked; median of blocks (slowest - fastest)",
+        f"send buffer {buffer}; median of blocks (slowest - fastest);"
+        " every byte checked but of `same buffer`",
         f"# {'what':<22} {'size':>8} {'streams':>8} {'':>9}",
     ]
 
@@ -141,9 +144,8 @@ def raw_lines(pattern: Pattern, rows: Mapping[int, Row]) -> list[str]:
             text = "{:9.2f} us ({:.2f} - {:.2f})".format(*(spread / 1e3))
             lines.append(_line("raw TCP round trip / 2", size, str(streams), text))
         else:
-            lines.append(
-                _line("raw TCP stream", size, str(streams), _rates(row.size_bytes / spread))
-            )
+            what = "raw TCP stream" if row.checked.any() else "raw TCP, same buffer"
+            lines.append(_line(what, size, str(streams), _rates(row.size_bytes / spread)))
     return lines
 
 

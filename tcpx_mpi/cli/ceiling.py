@@ -23,9 +23,11 @@ _KNOBS = [knob for knob in KNOBS if knob.name in ("stall_timeout", "connect_time
 _DEFAULT_RANKS = 2
 _FIXED = {"hdf5": "none", "against": "raw", "check": "1", "plugin": "none"}
 #: Blocks of 10 to 50 ms each.
+_STREAM = {**_FIXED, "pattern": "pair", "sizes": "1M", "iters": "1600", "warmup_iters": "100"}
 _MEASURED = (
-    {**_FIXED, "pattern": "pair", "sizes": "1M", "iters": "1600", "warmup_iters": "100"},
-    {**_FIXED, "pattern": "pair", "sizes": "64M", "iters": "32", "warmup_iters": "4"},
+    _STREAM,
+    {**_STREAM, "check": "0"},
+    {**_STREAM, "sizes": "64M", "iters": "32", "warmup_iters": "4"},
     {**_FIXED, "pattern": "pingpong", "sizes": "8", "iters": "16000", "warmup_iters": "1000"},
 )
 

@@ -32,7 +32,7 @@ _MOST_CHUNK_BYTES = 1 << 30
 class RawSide:
     """One variant of the raw peer on one rank."""
 
-    def __init__(self, info: PeerInfo, link: Link, ground: Ground) -> None:
+    def __init__(self, info: PeerInfo, link: Link, ground: Ground, one_slot: bool) -> None:
         self.info = info
         self.driver = _native.RawPeer(
             link.interface,
@@ -41,6 +41,7 @@ class RawSide:
             info.streams,
             info.two_way,
             spins_before_yield(ground.placement),
+            one_slot,
         )
         if ground.placement.progress_cpu >= 0:
             self.driver.pin(ground.placement.progress_cpu)
@@ -76,12 +77,17 @@ def streams_of(link: Link, two_way: bool) -> list[PeerInfo]:
 
 
 def connect(
-    infos: Sequence[PeerInfo], world: World, timeout_s: float, ground: Ground, link: Link
-) -> list[Side]:
-    """Collective: one side for each variant, connected."""
+    infos: Sequence[PeerInfo], world: World, timeout_s: float, ground: Ground, link: Link,
+    one_slot: bool = False,
+) -> list[Side]:  # fmt: skip
+    """Collective: one side for each variant, connected.
+
+    `one_slot`: every iteration uses the first slot of its buffers, which then stay in the cache as
+    those of iperf3 do; such bytes cannot be checked.
+    """
     with world.agree("raw peer", SETUP_PATIENCE_S):
         try:
-            sides = [RawSide(info, link, ground) for info in infos]
+            sides = [RawSide(info, link, ground, one_slot) for info in infos]
             mine = [side.driver.listen() for side in sides]
         except RuntimeError as error:
             raise SetupFailed(str(error)) from None
