@@ -14,7 +14,7 @@ CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v cla
 .PHONY: bench test setup lint format test-unit test-native test-mutants fuzz clean help
 
 help:
-	@echo "make bench         set up, then all patterns on this machine over softtcpx (RANKS=4)"
+	@echo "make bench         set up, then all patterns on this machine over softtcpx beside raw TCP (RANKS=4)"
 	@echo "make test          set up, then lint and all tests"
 	@echo "make setup         virtual environment in $(VENV), native core built into it"
 	@echo "make lint          ruff, mypy --strict, clang-format"
@@ -43,7 +43,8 @@ $(VENV)/.installed: $(VENV)/.python pyproject.toml $(NATIVE) $(PACKAGES)
 
 bench: setup
 	@for pattern in pair pingpong ring mesh; do \
-	  $(BIN)/tcpx-mpi run $$pattern --ranks $(RANKS) --plugin softtcpx -b 8 -e 8M -f 16 || exit $$?; \
+	  $(BIN)/tcpx-mpi run $$pattern --ranks $(RANKS) --plugin softtcpx -b 8 -e 8M -f 16 \
+	    --against raw || exit $$?; \
 	done
 
 lint: setup
