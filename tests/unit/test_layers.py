@@ -27,7 +27,7 @@ LAYERS = (
     ("patterns", "schedule_interpreter", "records"),
     ("world", "sides"),
     ("_native",),
-    ("report",),
+    ("report", "setup_errors"),
     ("rows", "rank_setup", "circumstances", "agreement", "faults", "output", "trouble", "measure"),
     ("peers",),
     ("session", "benchmark", "smoke", "ceiling"),
