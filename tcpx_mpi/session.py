@@ -46,8 +46,8 @@ from tcpx_mpi.errors import (
 from tcpx_mpi.faults import PEER_GONE
 from tcpx_mpi.plugins import CHUNK_VARIABLE, choose_plugin
 from tcpx_mpi.rank_setup import LoadedPlugin, load_plugin
+from tcpx_mpi.setup_errors import setup_errors
 from tcpx_mpi.units import format_size
-from tcpx_mpi.world import interrupted_by
 
 __all__ = ["Session", "Transfer"]
 
@@ -96,7 +96,7 @@ class Session:
         self._peer: ConnectionInfo | None = None
         self._sizes: dict[int, int] = {}
         self._closed = False
-        with _setup_errors():
+        with setup_errors():
             self._native = _native.SessionCore(
                 self._plugin.handle, device, settings.channels, settings.chunk_bytes,
                 settings.window_send, settings.window_recv,
@@ -108,7 +108,7 @@ class Session:
         """Listen once a channel; what the peer's load_remote_conn_info needs."""
         self._require_open()
         if self._listening is None:
-            with _setup_errors():
+            with setup_errors():
                 handles = [self._native.listen(ch) for ch in range(self._settings.channels)]
             self._listening = self._info(tuple(handles))
         return self._listening.encode()
@@ -162,7 +162,7 @@ class Session:
         """
         self._require_open()
         data = _bytes_of(array)
-        with _setup_errors():
+        with setup_errors():
             mem_id = self._native.register_memory(data)
         self._sizes[mem_id] = data.nbytes
         return mem_id
@@ -172,7 +172,7 @@ class Session:
         self._require_open()
         self._require_memory(mem_id)
         try:
-            with _setup_errors():
+            with setup_errors():
                 self._native.deregister_memory(mem_id)
         except ValueError as error:
             raise UsageError(f"mem_id {mem_id} is {error}: wait for them first") from None
@@ -194,7 +194,7 @@ class Session:
         if self._closed:
             return
         self._closed = True
-        with _setup_errors():
+        with setup_errors():
             self._native.close()
 
     def __enter__(self) -> Session:
@@ -225,7 +225,7 @@ class Session:
     def _establish(self, timeout_s: float | None, until: _native.Direction | None) -> None:
         self._require_open()
         patience_s = _patience(timeout_s, self._settings.connect_timeout_s)
-        with _setup_errors():
+        with setup_errors():
             self._native.establish(patience_s, until)
 
     def _require_open(self) -> None:
@@ -459,16 +459,3 @@ def _stall_text(number: int, patience_s: float, picture: list[dict[str, Any]]) -
         f"chunk {p['oldest_chunk']}, {format_size(int(p['oldest_bytes']))}, "
         f"posted {int(p['oldest_age_ns']) / 1e9:.1f} s ago; {format_size(int(p['bytes']))} moved"
     )
-
-
-class _setup_errors:  # reads as a statement
-    """Turns the native errors of set-up and of closing into ours."""
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, _native.PluginError | _native.ConnectTimeout):
-            raise SetupFailed(str(error)) from None
-        if isinstance(error, _native.Interrupt):
-            raise interrupted_by(_native.stop_signal()) from None

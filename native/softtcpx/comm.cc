@@ -119,9 +119,10 @@ int Comm::test(const Request& request, int* done, int* sizes) {
     const TrapState::Answer answer = trap_->on_test(head, completed);
     if (answer != TrapState::Answer::kGo)
       return answer == TrapState::Answer::kFailed ? trap_->code() : kNetSuccess;
-    const int64_t told = trap_->size_told(request.total);
-    if (completed && told >= 0 && sizes != nullptr && kind() == ObjectKind::kRecvComm)
-      *sizes = static_cast<int>(told);
+    if (completed && sizes != nullptr && kind() == ObjectKind::kRecvComm) {
+      const int64_t told = trap_->size_told(request.total);  // a worker's until then
+      if (told >= 0) *sizes = static_cast<int>(told);
+    }
   }
   if (!completed) return failure;
   ring_.seen = head + 1;

@@ -32,7 +32,9 @@ def header_lines(header: RunHeader) -> list[str]:
         "#",
         f"# Plugin: {header.plugin_path} sha256 {header.plugin_sha256[:12]} "
         f"ABI v{header.plugin_abi} name {header.plugin_name} memory {header.memory}"
-        + ("" if header.unpack == "in place" else f", unpack {header.unpack}"),
+        + ("" if header.unpack == "in place" else f", unpack {header.unpack}")
+        # Words of a GPU, where there is none.
+        + (" by the CPU in host memory" if header.memory == "emulated" else ""),
         f"# Timing: {header.mode}" + (f": {_MODES[header.mode]}" if header.mode in _MODES else ""),
         f"# Engine: chunk {format_size(plan.chunk_bytes)}, {plan.channels} channels, "
         f"window send {plan.window_send} receive {plan.window_recv}",

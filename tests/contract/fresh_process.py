@@ -109,6 +109,9 @@ def _main(file: str, function: str, text: str) -> None:
         body(Line(sys.stdin.buffer, sys.stdout.buffer))
     else:
         body.body(**arguments)
+    # No clearing up under the feet of a worker of the plugin that still has something to send.
+    sys.stdout.flush()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -67,6 +67,10 @@ class Table(ctypes.Structure):
     ]
 
 
+#: Registered memory is kept to the end of the process: a worker of the plugin may still move bytes
+#: of a request that a test body leaves behind.
+REGISTERED: list[object] = []
+
 LIBRARY = "TCPX_MPI_SOFTTCPX_LIB"
 #: Read at import: a test sees none of the variables of the shell that started it.
 _named = os.environ.get(LIBRARY)
@@ -154,6 +158,7 @@ class Net:
 
     def reg_mr(self, comm: int, memory: Memory, kind: int = PTR_HOST) -> tuple[int, int | None]:
         mhandle = _void_p()
+        REGISTERED.append(memory)
         code = self.table.reg_mr(comm, memory.address, memory.size, kind, ctypes.byref(mhandle))
         return code, mhandle.value
 

@@ -7,7 +7,7 @@ import itertools
 import mmap
 from dataclasses import dataclass
 
-from net_v7 import PTR_CUDA, SLOTS, SUCCESS, Connecting, Net, until
+from net_v7 import PTR_CUDA, REGISTERED, SLOTS, SUCCESS, Connecting, Net, until
 
 PAGE = 4096
 FRAGMENTS = 2048
@@ -124,6 +124,7 @@ class Pages:
 
     def registered(self, net: Net, comm: int) -> int:
         mhandle = ctypes.c_void_p()
+        REGISTERED.append(self)
         code = net.table.reg_mr(comm, self.address, self.size, PTR_CUDA, ctypes.byref(mhandle))
         assert code == SUCCESS
         assert mhandle.value is not None

@@ -72,6 +72,7 @@ class BrokenCopy:
 
     folder: Path
     cmake: str
+    options: tuple[str, ...] = ()  # of cmake
 
     @property
     def build(self) -> Path:
@@ -122,6 +123,7 @@ class BrokenCopy:
             "-DCMAKE_BUILD_TYPE=None",
             "-DCMAKE_CXX_FLAGS=-O1",
             f"-DPython_EXECUTABLE={sys.executable}",
+            *self.options,
         ]
         ninja = find_tool("ninja")
         if ninja is not None:

@@ -63,3 +63,14 @@ def test_the_engine_costs_at_most_150_ns_a_chunk_and_little_more_with_dependenci
         if best_ns <= MOST_NS_A_CHUNK and best_ratio <= MOST_RATIO:
             return
     pytest.fail(f"{said}at most {MOST_NS_A_CHUNK} ns and a ratio of {MOST_RATIO}")
+
+
+@pytest.mark.timeout(700)
+def test_the_benchmark_of_the_unpack_agrees_with_memcpy_and_measures_every_case(
+    build: Path,
+) -> None:
+    command = [str(build / "native_tests" / "bench_unpack"), "1"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert re.findall(r"^(\w+) +(\d+) MiB: .* ratios \d+\.\d+ \d+\.\d+$", result.stdout, re.M) == [
+        ("page", "1"), ("mss", "1"), ("page", "64"), ("mss", "64"),
+    ]  # fmt: skip

@@ -226,6 +226,13 @@ def test_the_step_is_read_off_the_sizes(sizes: tuple[int, ...], step: str) -> No
     assert f" step: {step} " in header_lines(invented.run_header(plan=Plan(sizes=sizes)))[2]
 
 
+def test_the_header_says_that_emulated_memory_is_no_gpu() -> None:
+    header = invented.run_header(memory="emulated", unpack="kernel")
+    assert header_lines(header)[4].endswith(
+        " memory emulated, unpack kernel by the CPU in host memory"
+    )
+
+
 def test_the_header_says_plugin_mode_slots_and_changed_settings() -> None:
     text = "\n".join(header_lines(invented.run_header()))
     assert (

@@ -1,0 +1,71 @@
+"""What the sanitizer targets consist of, as far as it is quick: `make test-asan` does the rest."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from broken_copy import REPOSITORY, Patch, find_tool, patched, read_patch
+from sanitized_copy import RUNTIMES, defects_in
+
+from tcpx_mpi import _native
+
+PLANTED = [read_patch(path) for path in sorted((Path(__file__).parent / "planted").iterdir())]
+OURS = Path("/repository/build/address")
+
+LEAKS = """\
+==7==ERROR: LeakSanitizer: detected memory leaks
+
+Direct leak of 80 byte(s) in 2 object(s) allocated from:
+    #0 0x1 in malloc (/lib/libasan.so.8+0x1)
+    #1 0x2 in gc_alloc Modules/gcmodule.c:2283
+
+Direct leak of 40 byte(s) in 1 object(s) allocated from:
+    #0 0x1 in operator new(unsigned long) ../libsanitizer/asan/asan_new_delete.cpp:95
+    #1 0x2 in reg_mr /repository/build/address/native/softtcpx/plugin.cc:184
+    #2 0x3 in _PyEval_EvalFrame Include/internal/pycore_ceval.h:73
+
+SUMMARY: AddressSanitizer: 120 byte(s) leaked in 3 allocation(s).
+"""
+OVERFLOW = """\
+==7==ERROR: AddressSanitizer: heap-buffer-overflow on address 0x1
+    #0 0x1 in memcpy (/lib/libasan.so.8+0x1)
+    #1 0x2 in someone_elses (/lib/libother.so+0x2)
+"""
+
+
+def test_of_leaks_those_with_a_frame_of_ours_count_and_of_errors_all() -> None:
+    (leak,) = defects_in(LEAKS, OURS)
+    assert "of 40 byte(s)" in leak
+    assert defects_in(LEAKS, Path("/elsewhere")) == []
+    assert defects_in(OVERFLOW, OURS) == [OVERFLOW]
+
+
+def test_each_sanitizer_has_defects_to_find() -> None:
+    assert {p.detected_by.split(":")[0] for p in PLANTED} == set(RUNTIMES)
+
+
+@pytest.mark.parametrize("patch", PLANTED, ids=lambda p: p.name)
+def test_a_planted_defect_still_fits_the_sources(patch: Patch) -> None:
+    text = (REPOSITORY / patch.file).read_text()
+    assert patched(text, patch) != text
+
+
+def test_what_is_installed_for_use_needs_no_sanitizer() -> None:
+    libraries = sorted(Path(_native.__file__).parent.glob("*.so"))
+    assert len(libraries) == 3
+    for library in libraries:
+        content = library.read_bytes()
+        assert not any(mark in content for mark in (b"__asan_init", b"__tsan_init", b"__ubsan_"))
+
+
+def test_a_sanitizer_that_is_none_is_refused(tmp_path: Path) -> None:
+    cmake = find_tool("cmake")
+    if cmake is None or not any(map(find_tool, ("c++", "g++", "clang++"))):
+        pytest.skip("needs compiler: cmake or a C++ compiler is not found")
+    command = [cmake, "-S", str(REPOSITORY / "native"), "-B", str(tmp_path),
+               "-DTCPX_MPI_SANITIZE=leak"]  # fmt: skip
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode != 0
+    assert "TCPX_MPI_SANITIZE is address, thread or empty, not leak" in result.stderr

@@ -1,0 +1,159 @@
+"""Native tests, contract tests and runs of 4 ranks under a sanitizer: `make test-asan, test-tsan`.
+
+Not part of `make test`: it takes minutes. SANITIZER says which, address (with undefined behaviour
+and leaks) or thread. At the end defects are planted, each of which must be found.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from broken_copy import Patch, find_tool, read_patch
+from jobs import Result, mpirun, run
+from sanitized_copy import REPOSITORY, SanitizedCopy, sanitized_copy, without_random_addresses
+
+SANITIZER = os.environ["SANITIZER"]
+BUILD_LIMIT_S = CONTRACT_LIMIT_S = 600
+RUN_LIMIT_S = 60
+PLANTED = [read_patch(path) for path in sorted((Path(__file__).parent / "planted").iterdir())]
+
+#: What is not asked of the contract tests, and why.
+NOT_ASKED = {
+    "address": [],
+    # libtsan has a thread of its own, from the first one that is started.
+    "thread": ["every_descriptor_and_thread", "socket_and_thread_counts"],
+}
+#: Their bodies end without closing what they made: what leaks is looked for in the runs.
+NO_LEAKS = "detect_leaks=0"
+#: With the locks of Open MPI libtsan's search for cycles of locks crashes; ours are also taken by
+#: the native and the contract tests.
+NO_CYCLES = "detect_deadlocks=0"
+
+#: Several sockets, pieces and kinds of fragments, and messages that need several slots.
+EVERYTHING = {"NCCL_NSOCKS_PERTHREAD": "2", "SOFTTCPX_FRAGMENTS": "random", "SOFTTCPX_POISON": "1"}
+SIZES = ("--sizes", "0,1,4097,300001", "-n", "8", "--chunk", "16K", "--check-memory", "16M")
+MEMORY = {
+    "host": (),
+    "kernel": ("--memory", "emulated"),
+    "d2d": ("--memory", "emulated", "--unpack", "d2d"),
+}
+PLUGIN_FAILED, STALLED = 13, 6
+
+every_progress = pytest.mark.parametrize("threads", [0, 2], ids=["inline", "threaded"])
+
+
+@pytest.fixture(scope="session")
+def built() -> SanitizedCopy:
+    """The copy, sound and up to date."""
+    copy = sanitized_copy(SANITIZER)
+    without_random_addresses()
+    copy.refresh()
+    copy.configure()
+    copy.make("native_tests")
+    copy.install()
+    return copy
+
+
+@pytest.fixture
+def copy(built: SanitizedCopy) -> SanitizedCopy:
+    built.forget_reports()
+    return built
+
+
+def run_of_4(
+    copy: SanitizedCopy, place: Path, pattern: str, *options: str, **variables: str
+) -> Result:
+    """A run of the copy on four ranks over softtcpx, all bytes checked."""
+    (place / "spool").mkdir(exist_ok=True)
+    always = ("--plugin", "softtcpx", "--hdf5", "none", "--spool", "spool")
+    # For the ranks alone: mpirun is not under test.
+    for_ranks = {**copy.environment(NO_CYCLES), **EVERYTHING, **variables}
+    command = mpirun(4, "run", pattern, *SIZES, *always, *options, **for_ranks)
+    # PMIx's other way wants memory at an address where libtsan has its own.
+    return run(command, place, {"PMIX_MCA_gds": "hash"}, RUN_LIMIT_S)
+
+
+def assert_clean(copy: SanitizedCopy) -> None:
+    found = copy.defects()
+    if found:
+        pytest.fail("\n\n".join(found)[:12000], pytrace=False)
+
+
+@pytest.mark.timeout(BUILD_LIMIT_S)  # the first one builds
+def test_native_tests(copy: SanitizedCopy) -> None:
+    ctest = find_tool("ctest")
+    assert ctest is not None
+    result = subprocess.run([ctest, "--output-on-failure", "--no-tests=error", "-j", "2"],
+                            cwd=copy.build, capture_output=True, text=True)  # fmt: skip
+    assert result.returncode == 0, result.stdout[-12000:]
+
+
+@pytest.mark.timeout(CONTRACT_LIMIT_S)
+def test_contract_tests_of_softtcpx(copy: SanitizedCopy) -> None:
+    named = {"TCPX_MPI_SOFTTCPX_LIB": str(copy.package / "tcpx_mpi" / "libnccl-net-softtcpx.so")}
+    others = " or ".join(NOT_ASKED[SANITIZER])
+    asked = ["-k", f"not ({others})"] if others else []
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "tests/contract", "-q", "-p", "no:cacheprovider", *asked],
+        cwd=REPOSITORY, env={**os.environ, **copy.environment(NO_LEAKS), **named},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert_clean(copy)
+    assert result.returncode == 0, result.stdout[-12000:]
+
+
+@every_progress
+@pytest.mark.parametrize("memory", MEMORY)
+@pytest.mark.parametrize("pattern", ["pair", "pingpong", "ring", "mesh"])
+def test_a_run_of_4_ranks(
+    copy: SanitizedCopy, pattern: str, memory: str, threads: int, tmp_path: Path
+) -> None:
+    result = run_of_4(copy, tmp_path, pattern, *MEMORY[memory], NCCL_SOCKET_NTHREADS=str(threads))
+    assert_clean(copy)
+    assert result.code == 0, result.text
+    assert [row.wrong for row in result.rows] == [None, 0, 0, 0], result.text
+
+
+@every_progress
+@pytest.mark.parametrize(("trap", "code"), [("ERROR_AT", PLUGIN_FAILED), ("STOP_AT", STALLED)])
+def test_a_run_that_fails(
+    copy: SanitizedCopy, trap: str, code: int, threads: int, tmp_path: Path
+) -> None:
+    traps = {f"SOFTTCPX_TRAP_{trap}": "20", "SOFTTCPX_TRAP_RANK": "1",
+             "SOFTTCPX_TRAP_ERROR_CODE": "3"}  # fmt: skip
+    result = run_of_4(copy, tmp_path, "ring", *MEMORY["kernel"], "--stall-timeout", "5",
+                      NCCL_SOCKET_NTHREADS=str(threads), **traps)  # fmt: skip
+    assert_clean(copy)
+    assert result.code == code, result.text
+
+
+@every_progress
+def test_two_processes_with_the_session_api(
+    copy: SanitizedCopy, threads: int, tmp_path: Path
+) -> None:
+    example = str(REPOSITORY / "examples" / "two_processes.py")
+    variables = {**EVERYTHING, "NCCL_SOCKET_NTHREADS": str(threads)}
+    result = run([sys.executable, example], tmp_path, {**copy.environment(), **variables})
+    assert_clean(copy)
+    assert (result.code, result.out.count("all right")) == (0, 1), result.text
+
+
+@pytest.mark.timeout(BUILD_LIMIT_S)
+@pytest.mark.parametrize(
+    "patch", [p for p in PLANTED if p.detected_by.startswith(SANITIZER)], ids=lambda p: p.name
+)
+def test_a_planted_defect_is_found(copy: SanitizedCopy, patch: Patch, tmp_path: Path) -> None:
+    copy.apply(patch)
+    try:
+        copy.install()
+        result = run_of_4(copy, tmp_path, "mesh", *MEMORY["kernel"], NCCL_SOCKET_NTHREADS="2")
+    finally:
+        copy.revert(patch)
+    words = patch.detected_by.removeprefix(f"{SANITIZER}: ")
+    found = [*copy.defects(), result.err]
+    assert any(re.search(words, report, re.DOTALL) for report in found), f"{found}\n{result.text}"
