@@ -158,6 +158,8 @@ def values_of(knob: Knob) -> st.SearchStrategy[str]:
             lambda sizes: ",".join(map(str, sizes))
         ),
         "against": st.sampled_from(["", "raw", "mpi", "raw,mpi"]),
+        # Fewer are refused beside a peer.
+        "iters": st.integers(8, 64).map(str),
         "average": st.sampled_from("0123"),
         "blocking": st.sampled_from("013"),
         "seed": st.integers(0, (1 << 64) - 1).map(str),

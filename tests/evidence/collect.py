@@ -1,0 +1,178 @@
+"""Measures every figure of docs/performance.md on this machine and keeps the results as evidence.
+
+Usage: python tests/evidence/collect.py [NAME ...]     (all, or those named)
+
+Runs become small HDF5 files in docs/evidence (the same samples, compressed), other figures go to
+docs/evidence/measured.json with the command and its values. `performance_page.py --write` then
+makes the tables of the page out of them. Wants an idle machine, and iperf3.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import h5py
+
+from tcpx_mpi import launch
+from tcpx_mpi.records import read_run
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+EVIDENCE = REPOSITORY / "docs" / "evidence"
+NATIVE = REPOSITORY / "build" / "native-tests"
+LAUNCHES = 3
+
+_ONE = "--channels 1 --plugin softtcpx"
+#: Name of the file -> the arguments of `tcpx-mpi run`.
+RUNS = {
+    "pair-1MiB": f"pair --ranks 2 -b 1M -e 1M -n 480 -w 60 {_ONE} --against raw,mpi",
+    "pair-64MiB": f"pair --ranks 2 -b 64M -e 64M -n 48 -w 6 {_ONE} --against raw,mpi",
+    "pingpong-8B": f"pingpong --ranks 2 -b 8 -e 8 -n 800 -w 400 {_ONE} --against raw,mpi",
+    "ring-1MiB": f"ring --ranks 4 -b 1M -e 1M -n 160 -w 20 {_ONE} --against raw",
+    "mesh-1MiB": f"mesh --ranks 8 -b 1M -e 1M -n 48 -w 8 {_ONE} --against raw",
+    "emulated-1MiB": f"pair --ranks 2 -b 1M -e 1M -n 480 -w 60 {_ONE} --memory emulated "
+    "--against raw",
+}
+
+
+def collect_run(name: str) -> None:
+    """Several launches of one run."""
+    for number in range(LAUNCHES):
+        with tempfile.TemporaryDirectory() as place:
+            result = Path(place) / "run.h5"
+            command = [*_tcpx_mpi(), "run", *RUNS[name].split(), "--hdf5", str(result)]
+            subprocess.run(command, check=True, cwd=place, stdout=subprocess.DEVNULL)
+            compress(result, EVIDENCE / f"{name}.{number}.h5")
+        print(f"{name}.{number}", flush=True)
+
+
+def compress(source: Path, target: Path) -> None:
+    """The same file with compressed datasets; target is replaced."""
+    target.unlink(missing_ok=True)
+    with h5py.File(source, "r") as old, h5py.File(target, "w") as new:
+        new.attrs.update(old.attrs)
+
+        def copy(name: str, item: h5py.Group | h5py.Dataset) -> None:
+            if isinstance(item, h5py.Group):
+                made = new.require_group(name)
+            else:
+                small = item.shape == () or item.size < 64 or item.dtype.names is not None
+                filters = {} if small else {"compression": "gzip", "shuffle": True}
+                made = new.create_dataset(name, data=item[()], dtype=item.dtype, **filters)
+            made.attrs.update(item.attrs)
+
+        old.visititems(copy)
+
+
+def collect_ceiling() -> None:
+    """raw TCP from one buffer in turns with iperf3 -l 1M on the loopback interface."""
+    iperf3 = "iperf3 -c 127.0.0.1 -p {port} -C cubic -l 1M -w 4M -t 2 -J"
+    ceiling = [*_tcpx_mpi(), "ceiling", "--interface", "lo"]
+    ours: list[float] = []
+    theirs: list[float] = []
+    for number in range(2 * LAUNCHES - 1):
+        port = 5300 + number
+        with subprocess.Popen(["iperf3", "-s", "-1", "-p", str(port)], stdout=subprocess.DEVNULL):
+            time.sleep(0.5)
+            done = subprocess.run(
+                iperf3.format(port=port).split(), check=True, capture_output=True, text=True
+            )
+        theirs.append(json.loads(done.stdout)["end"]["sum_received"]["bits_per_second"] / 8e9)
+        text = subprocess.run(ceiling, check=True, capture_output=True, text=True).stdout
+        found = re.findall(r"raw TCP, same buffer +1 MiB +\d +([\d.]+) GB/s", text)
+        ours.append(max(map(float, found)))
+    keep("raw-in-cache", "tcpx-mpi ceiling --interface lo", "GB/s", ours, "best of 1, 2, 4 streams")
+    keep("iperf3", iperf3.format(port="PORT"), "GB/s", theirs, "in turns with raw-in-cache")
+
+
+def collect_startup() -> None:
+    """From mpirun to the first timed iteration."""
+    arguments = ["run", "pair", "--plugin", "softtcpx", "-b", "1K", "-e", "1K", "--hdf5"]
+    seconds = []
+    for _ in range(7):
+        with tempfile.TemporaryDirectory() as place:
+            result = os.path.join(place, "run.h5")
+            command = [launch.find_mpirun(os.environ), "-n", "2", *_tcpx_mpi(), *arguments, result]
+            begin = time.monotonic_ns()
+            subprocess.run(
+                command, check=True, cwd=place, stdout=subprocess.DEVNULL,
+                env=launch.mpirun_environment(os.environ, is_root=os.geteuid() == 0),
+            )  # fmt: skip
+            first = int(read_run(result).rows[0].batch_start.min())
+            seconds.append((first - begin) / 1e9)
+    keep("startup", "mpirun -n 2 tcpx-mpi run pair --plugin softtcpx -b 1K -e 1K", "s", seconds, "")
+
+
+def collect_engine() -> None:
+    """ns a chunk over the null plugin."""
+    texts = [_native("native_tests/bench_engine", "libnccl-net-null.so") for _ in range(5)]
+    for label in ("independent", "dependent"):
+        found = [
+            float(value) for text in texts for value in re.findall(rf"{label} ([\d.]+) ns", text)
+        ]
+        keep(f"engine-{label}", "bench_engine libnccl-net-null.so", "ns a chunk", found, "")
+
+
+def collect_mesh_of_64() -> None:
+    """64 ranks on this machine, from start to footer."""
+    arguments = "run mesh --ranks 64 --plugin softtcpx -b 64K -e 64K -n 5 --hdf5 none"
+    seconds = []
+    for _ in range(2):
+        begin = time.monotonic()
+        subprocess.run(
+            [*_tcpx_mpi(), *arguments.split()], check=True, stdout=subprocess.DEVNULL, cwd="/tmp"
+        )
+        seconds.append(time.monotonic() - begin)
+    keep("mesh-64-ranks", f"tcpx-mpi {arguments}", "s", seconds, "8064 connections, checked")
+
+
+def keep(name: str, command: str, unit: str, values: Iterable[float], note: str) -> None:
+    """One figure into measured.json: all its values."""
+    path = EVIDENCE / "measured.json"
+    everything = json.loads(path.read_text()) if path.exists() else {}
+    everything[name] = {
+        "command": command,
+        "unit": unit,
+        "values": [float(f"{value:.4g}") for value in values],
+        "note": note,
+        "load": round(os.getloadavg()[0], 1),
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+    }
+    path.write_text(json.dumps(dict(sorted(everything.items())), indent=1) + "\n")
+    print(name, everything[name]["values"], flush=True)
+
+
+def _native(program: str, plugin: str) -> str:
+    return subprocess.run(
+        [str(NATIVE / program), str(NATIVE / plugin)], check=True, capture_output=True, text=True
+    ).stdout
+
+
+def _tcpx_mpi() -> list[str]:
+    return [sys.executable, "-m", "tcpx_mpi"]
+
+
+COLLECTORS: dict[str, Callable[[], None]] = {
+    **{name: lambda name=name: collect_run(name) for name in RUNS},  # type: ignore[misc]
+    "ceiling": collect_ceiling,
+    "startup": collect_startup,
+    "engine": collect_engine,
+    "mesh-64-ranks": collect_mesh_of_64,
+}
+
+
+def main() -> None:
+    for name in sys.argv[1:] or COLLECTORS:
+        COLLECTORS[name]()
+
+
+if __name__ == "__main__":
+    main()
