@@ -37,7 +37,7 @@ $(VENV)/.python:
 
 $(VENV)/.installed: $(VENV)/.python pyproject.toml $(NATIVE) $(PACKAGES)
 	$(BIN)/python -m pip install --quiet "scikit-build-core>=0.11" "nanobind>=2.4" cmake ninja
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[$(MPI_EXTRA)analysis,test]'
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[$(MPI_EXTRA)test]'
 	@touch $@
 
 bench: setup

@@ -1,6 +1,7 @@
 """Benchmark of NCCL network plugins, launched by MPI. Importing it starts neither MPI nor CUDA.
 
-`Session` and `Transfer` move messages between two processes, with MPI or without.
+`Session` and `Transfer` move messages between two processes, with MPI or without. `open_run` reads
+the file of a run into pandas frames.
 """
 
 from __future__ import annotations
@@ -9,11 +10,19 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from tcpx_mpi.frames import open_run
     from tcpx_mpi.session import Session, Transfer
 
     __version__: str
 
-__all__ = ["Session", "Transfer", "__version__"]
+__all__ = ["Session", "Transfer", "__version__", "open_run"]
+
+#: By name, because this module stands below those that it lends names from.
+_LENT = {
+    "Session": "tcpx_mpi.session",
+    "Transfer": "tcpx_mpi.session",
+    "open_run": "tcpx_mpi.frames",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -23,7 +32,6 @@ def __getattr__(name: str) -> object:
         from tcpx_mpi._version import installed_version
 
         return installed_version()
-    if name in ("Session", "Transfer"):
-        # By name: this module stands below the one that it lends its names to.
-        return getattr(importlib.import_module("tcpx_mpi.session"), name)
+    if name in _LENT:
+        return getattr(importlib.import_module(_LENT[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

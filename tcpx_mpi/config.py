@@ -1,4 +1,4 @@
-"""The settings of a run: command line > environment > (a file, one day) > defaults, then frozen.
+"""The settings of a run: command line > environment > file > defaults, then frozen.
 
 Below this nothing reads the environment or the command line. Every value knows its source.
 """
@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from tcpx_mpi.config_file import PATTERN, config_text, read_config
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.knobs import KNOBS, Knob
 from tcpx_mpi.units import format_size_option
@@ -17,7 +18,7 @@ from tcpx_mpi.units import format_size_option
 MAX_SIZES = 10_000
 
 #: Fields that may differ between ranks: they name places on one node, or how ranks were started.
-_LOCAL_FIELDS = frozenset({"spool", "ranks", "debug", "sources"})
+_LOCAL_FIELDS = frozenset({"spool", "ranks", "debug", "config_path", "sources"})
 
 _BY_NAME = {knob.name: knob for knob in KNOBS}
 _SIZE_KNOBS = ("minbytes", "maxbytes", "stepbytes", "stepfactor", "sizes")
@@ -63,6 +64,8 @@ class Settings:
     spool: str
     check_memory_bytes: int
     ranks: int | None
+    config_path: str | None
+    save_config_path: str | None
     debug: bool
     sources: Mapping[str, str]
 
@@ -79,6 +82,18 @@ class Settings:
         pairs = [(name, text) for name, text, _ in self.describe() if name not in _LOCAL_FIELDS]
         # A path may have a line break, which must not make two lines of it.
         return "\n".join(f"{name}={value}".replace("\n", "\\n") for name, value in [*pairs, *extra])
+
+    def to_toml(self) -> str:
+        """The text of a file from which `--config` makes these settings; see `config_text`."""
+        # Sizes in one list, however they were given. A default of a machine stays with it.
+        knobs = [knob for knob in KNOBS if knob.in_file and knob.field != "sizes"]
+        values: list[tuple[Knob, object, str]] = []
+        values.append((_BY_NAME["sizes"], self.sizes, self.sources["sizes"]))
+        for knob in knobs:
+            value, source = getattr(self, knob.field), self.sources[knob.field]
+            machines = knob.default is None and source == "default"
+            values.append((knob, None if machines else value, source))
+        return config_text(self.pattern, values)
 
     def memory_kind(self) -> tuple[str, str]:
         """(kind of memory that is used, why)."""
@@ -109,22 +124,24 @@ def fingerprint_difference(first: str, second: str) -> str:
 def load_settings(cli: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
     """The settings of a command line (by knob name, None: not given) and an environment.
 
-    Pure but for the place of the temporary directory. Raises UsageError, one line, for the first
-    value that cannot be.
+    Pure but for the place of the temporary directory and the file that `config` names. Without a
+    pattern in either, it is "". Raises UsageError, one line, for the first value that cannot be.
     """
     command_line = _command_line_layer(cli)
+    environment = _environment_layer(environ, hidden=command_line)
     layers = [
         command_line,
-        _environment_layer(environ, hidden=command_line),
-        # The configuration file goes here: the environment wins over it, it wins over defaults.
+        environment,
+        _file_layer(command_line, above={**environment, **command_line}),
+        {PATTERN: Value("", "default")},
         {knob.name: Value(knob.default, "default") for knob in KNOBS},
     ]
-    values = {knob.name: _first(knob.name, layers) for knob in KNOBS}
+    values = {name: _first(name, layers) for name in [PATTERN, *_BY_NAME]}
     sizes = _sizes(values)
     if values["spool"].value is None:
         values["spool"] = Value(_temporary_directory(), "default")
     fields = {knob.field: values[knob.name] for knob in KNOBS if knob.field != "sizes"}
-    fields["pattern"] = Value(str(cli["pattern"]), "command line")
+    fields["pattern"] = values[PATTERN]
     fields["sizes"] = sizes
     return Settings(
         **{name: found.value for name, found in fields.items()},  # type: ignore[arg-type]  # by knob
@@ -147,22 +164,43 @@ def _command_line_layer(cli: Mapping[str, object]) -> dict[str, Value]:
     unknown = set(cli) - set(_BY_NAME) - {"pattern"}
     if unknown:
         raise TypeError(f"no such setting: {', '.join(sorted(unknown))}")
-    return {
+    layer = {
         knob.name: Value(knob.parse(knob.label, str(cli[knob.name])), f"command line {knob.option}")
         for knob in KNOBS
         if cli.get(knob.name) is not None
     }
+    if cli.get(PATTERN) is not None:
+        layer[PATTERN] = Value(str(cli[PATTERN]), "command line")
+    return layer
 
 
 def _environment_layer(environ: Mapping[str, str], hidden: Layer) -> dict[str, Value]:
     # What the command line hides is not even parsed: a variable of NCCL's own may hold what we
     # refuse, and an option must be a way out.
-    hidden_fields = {_BY_NAME[name].field for name in hidden if name not in _STEPS}
+    hidden_fields = {
+        _BY_NAME[name].field for name in hidden if name in _BY_NAME and name not in _STEPS
+    }
     return {
         knob.name: Value(knob.parse(variable, environ[variable]), f"environment {variable}")
         for knob in KNOBS
         if knob.field not in hidden_fields and (variable := _variable_of(knob, environ))
     }
+
+
+def _file_layer(command_line: Layer, above: Layer) -> dict[str, Value]:
+    """What the file of `--config` says, but for sizes that the layers above it say otherwise."""
+    if "config" not in command_line:
+        return {}
+    path = str(command_line["config"].value)
+    layer = {
+        name: Value(value, f"file {path}: {name}") for name, value in read_config(path).items()
+    }
+    # Key by key, -b of the command line goes with a maximum of the file; a list is a whole.
+    if "sizes" in above:
+        hidden = set(_SIZE_KNOBS)
+    else:
+        hidden = {"sizes"} if {"minbytes", "maxbytes"} & above.keys() else set()
+    return {name: value for name, value in layer.items() if name not in hidden}
 
 
 def _variable_of(knob: Knob, environ: Mapping[str, str]) -> str | None:
@@ -176,11 +214,13 @@ def _first(name: str, layers: Iterable[Layer]) -> Value:
 
 def _sizes(values: Mapping[str, Value]) -> Value:
     """The sizes and their source: a list, or a progression from -b to -e."""
-    given = [name for name in _SIZE_KNOBS if values[name].source.startswith("command line")]
+    # A variable gives way to a list: it was not typed beside it.
+    given = [name for name in _SIZE_KNOBS if values[name].source.startswith(("command", "file"))]
     if "sizes" in given:
         if len(given) > 1:
-            others = ", ".join(_BY_NAME[name].label for name in given if name != "sizes")
-            raise UsageError(f"--sizes and {others} exclude each other: give one or the other")
+            others = ", ".join(_named(name, values[name]) for name in given if name != "sizes")
+            ours = _named("sizes", values["sizes"])
+            raise UsageError(f"{ours} and {others} exclude each other: give one or the other")
         return values["sizes"]
     minimum, maximum, step, factor = (values[name] for name in _SIZE_KNOBS[:4])
     sources = dict.fromkeys(
@@ -190,12 +230,17 @@ def _sizes(values: Mapping[str, Value]) -> Value:
     return Value(sizes, ", ".join(sources) or "default")
 
 
+def _named(name: str, found: Value) -> str:
+    """How an error names the place where a value was given."""
+    return found.source if found.source.startswith("file") else _BY_NAME[name].label
+
+
 def _progression(minimum: Value, maximum: Value, step: int, factor: int) -> tuple[int, ...]:
     """nccl-tests' sizes: multiplied where the factor is above 1, else added to."""
     first, last = _number(minimum), _number(maximum)
     if first > last:
-        both = f"-b/--minbytes ({format_size_option(first)}{_default_note(minimum)})"
-        limit = f"-e/--maxbytes ({format_size_option(last)}{_default_note(maximum)})"
+        both = f"-b/--minbytes ({format_size_option(first)}{_origin(minimum)})"
+        limit = f"-e/--maxbytes ({format_size_option(last)}{_origin(maximum)})"
         raise UsageError(f"{both} is larger than {limit}; give a -b that is at most -e")
     sizes = []
     size = first
@@ -208,8 +253,11 @@ def _progression(minimum: Value, maximum: Value, step: int, factor: int) -> tupl
     return tuple(sizes)
 
 
-def _default_note(found: Value) -> str:
-    return ", the default" if found.source == "default" else ""
+def _origin(found: Value) -> str:
+    """Where a value that was not typed just now is from."""
+    if found.source.startswith("command line"):
+        return ""
+    return ", the default" if found.source == "default" else f", {found.source}"
 
 
 def _number(found: Value) -> int:

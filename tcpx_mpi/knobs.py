@@ -28,16 +28,18 @@ MAX_CHUNK_BYTES = 2 << 20
 #: Requests that a TCPX comm holds at once; the 17th post is an error there.
 MAX_WINDOW = 16
 
-SIZES = "Sizes (1024-based: 4K, 1.5M, 1GiB)"
+SIZES = "Sizes to scan (1024-based: 4K, 1.5M, 1GiB)"
 OPERATION = "Operation (where there is arithmetic or a root)"
-MEASUREMENT = "Measurement"
+PERFORMANCE = "Performance"
+TEST = "Test operation"
 REPORTING = "Reporting"
+SAVING = "Saving results (a file that exists is kept: FILE.0, FILE.1 are written)"
 TRANSPORT = "Transport"
 CHECKS = "Checks and deadlines"
-RESULTS = "Launch and results"
+LAUNCH = "Launch and settings"
 VARIABLES_ONLY = ""
-#: In the order of `--help`; the first four are nccl-tests' own.
-GROUPS = (SIZES, OPERATION, MEASUREMENT, REPORTING, TRANSPORT, CHECKS, RESULTS)
+#: In the order of `--help`; the first six are those of nccl-tests, with its letters.
+GROUPS = (SIZES, OPERATION, PERFORMANCE, TEST, REPORTING, SAVING, TRANSPORT, CHECKS, LAUNCH)
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class Knob:
     variables: tuple[str, ...] = ()
     #: Without a value the option means 1; nccl-tests always gives one.
     may_be_bare: bool = False
+    #: Whether a configuration file may set it.
+    in_file: bool = True
 
     @property
     def option(self) -> str:
@@ -112,24 +116,24 @@ KNOBS: tuple[Knob, ...] = (
          letter="-d", metavar="TYPE"),
     Knob("root", "root", OPERATION, 0, whole(0), "root rank", letter="-r", metavar="RANK"),
 
-    Knob("iters", "iters", MEASUREMENT, 20, whole(1), "timed iterations a size",
+    Knob("iters", "iters", PERFORMANCE, 20, whole(1), "timed iterations a size",
          letter="-n", variables=("UCCL_TCPX_PERF_ITERS",)),
-    Knob("warmup_iters", "warmup_iters", MEASUREMENT, 1, whole(0),
+    Knob("warmup_iters", "warmup_iters", PERFORMANCE, 1, whole(0),
          "iterations before them, kept apart in the file", letter="-w"),
-    Knob("agg_iters", "agg_iters", MEASUREMENT, 1, whole(1),
+    Knob("agg_iters", "agg_iters", PERFORMANCE, 1, whole(1),
          "messages posted together in each iteration", letter="-m"),
-    Knob("run_cycles", "run_cycles", MEASUREMENT, 1, whole(0),
+    Knob("run_cycles", "run_cycles", PERFORMANCE, 1, whole(0),
          "measure all sizes so many times; 0: until interrupted", letter="-N"),
-    Knob("average", "average", MEASUREMENT, 1, one_number_of(0, 1, 2, 3),
+    Knob("average", "average", PERFORMANCE, 1, one_number_of(0, 1, 2, 3),
          "time over the ranks that receive: 0 rank 0, 1 average, 2 minimum, 3 maximum",
          letter="-a", metavar="0-3"),
-    Knob("check", "check", MEASUREMENT, 1, whole(0),
+    Knob("check", "check", TEST, 1, whole(0),
          "check every timed byte; 0: none, and no bandwidth is claimed as checked",
          letter="-c", metavar="0|1"),
-    Knob("blocking", "blocking", MEASUREMENT, 0, one_number_of(0, 1, 3),
+    Knob("blocking", "blocking", TEST, 0, one_number_of(0, 1, 3),
          "0: back to back; 1 or 3: every iteration starts together",
          letter="-z", metavar="0|1|3"),
-    Knob("timeout", "timeout_s", MEASUREMENT, 0.0, seconds(zero=True),
+    Knob("timeout", "timeout_s", TEST, 0.0, seconds(zero=True),
          "end the run after this time in total; 0: never", letter="-T", metavar="TIME"),
 
     Knob("report_timestamps", "report_timestamps", REPORTING, False, switch,
@@ -140,11 +144,14 @@ KNOBS: tuple[Knob, ...] = (
          "add columns of the single iterations", letter="-I", metavar="0|1", may_be_bare=True),
     Knob("per_iter_skip", "per_iter_skip", REPORTING, 0, whole(0),
          "leave the first K iterations out of those columns", letter="-K", metavar="K"),
-    Knob("output_file", "json_path", REPORTING, None, output_path,
-         "also write JSON; a file that exists is kept (FILE.0, FILE.1 are written)",
-         letter="-J", metavar="FILE"),
     Knob("report_gbits", "report_gbits", REPORTING, False, switch,
          "add columns in Gb/s", long="--report_gbits", metavar="", may_be_bare=True),
+
+    Knob("output_file", "json_path", SAVING, None, output_path,
+         "also write JSON, with the keys of nccl-tests", letter="-J", metavar="FILE"),
+    Knob("hdf5", "hdf5_path", SAVING, None, output_path,
+         "every sample goes here (tcpx-mpi-PATTERN-TIME.h5); none: no file",
+         metavar="FILE|none"),
 
     Knob("plugin", "plugin", TRANSPORT, "auto", any_text,
          "a path, or a name: softtcpx, tcpx, null, auto, or NAME of libnccl-net-NAME.so",
@@ -175,12 +182,14 @@ KNOBS: tuple[Knob, ...] = (
     Knob("connect_timeout", "connect_timeout_s", CHECKS, 30.0, seconds(),
          "end the run when connecting takes longer", metavar="TIME"),
 
-    Knob("ranks", "ranks", RESULTS, None, whole(1),
+    Knob("ranks", "ranks", LAUNCH, None, whole(1),
          "start mpirun here with N ranks; under mpirun it only has to agree"),
-    Knob("hdf5", "hdf5_path", RESULTS, None, output_path,
-         "every sample goes here (tcpx-mpi-PATTERN-TIME.h5); none: no file",
-         metavar="FILE|none"),
-    Knob("spool", "spool", RESULTS, None, any_text,
+    Knob("config", "config_path", LAUNCH, None, any_text,
+         "TOML file of settings; the environment and the command line win over it",
+         metavar="FILE", in_file=False),
+    Knob("save_config", "save_config_path", LAUNCH, None, output_path,
+         "write the settings of this run as such a file", metavar="FILE", in_file=False),
+    Knob("spool", "spool", LAUNCH, None, any_text,
          "each rank's journal until its row is in the file (the temporary directory)",
          metavar="DIR"),
 

@@ -28,6 +28,7 @@ from tcpx_mpi.records import (
     join_row,
     require_writable,
     utc_now,
+    write_text,
 )
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
 from tcpx_mpi.world import Answer
@@ -42,6 +43,8 @@ class Output:
         self._run: Run | None = None
         self._summaries: list[RowSummary] = []
         self._settings: Settings | None = None
+        #: Files written beside the HDF5 file, by the names that they got.
+        self._files: list[str] = []
         self.run_id = secrets.token_hex(6) if active else ""
 
     def open(self, settings: Settings) -> None:
@@ -49,12 +52,8 @@ class Output:
         if not self._active:
             return
         self._settings = settings
-        if settings.json_path is not None:
-            require_writable(settings.json_path, "-J")
-            # Tried, not only looked at: root may write everywhere, and yet not in /proc.
-            descriptor, name = create_exclusively(settings.json_path)
-            os.close(descriptor)
-            os.unlink(name)
+        _require_creatable(settings.json_path, "-J")
+        _require_creatable(settings.save_config_path, "--save-config")
         if settings.hdf5_path != "none":
             now = datetime.datetime.now()
             self._writer = RunWriter(settings.hdf5_path or default_run_name(settings.pattern, now))
@@ -95,6 +94,8 @@ class Output:
         if self._writer is not None:
             self._writer.write_header(header)
             self._writer.write_setup(setup)
+        if settings.save_config_path is not None:
+            self._files.append(write_text(settings.save_config_path, settings.to_toml()))
         _print(
             [*report.header_lines(header), *report.setup_lines(setup), *report.title_lines(header)]
         )
@@ -163,10 +164,21 @@ class Output:
         assert self._run is not None
         assert self._settings is not None
         files = [self._writer.path] if self._writer is not None else []
+        files += self._files
         if self._settings.json_path is not None:
             document = report.to_json(self._run, files)
             files.append(report.write_json(self._settings.json_path, document))
         return files
+
+
+def _require_creatable(path: str | None, option: str) -> None:
+    if path is None:
+        return
+    require_writable(path, option)
+    # Tried, not only looked at: root may write everywhere, and yet not in /proc.
+    descriptor, name = create_exclusively(path)
+    os.close(descriptor)
+    os.unlink(name)
 
 
 def _follows_from_others(answer: Answer) -> tuple[bool, bool, bool, int]:

@@ -19,6 +19,7 @@ COMMANDS = {
     "smoke": "send one small message each way between every two ranks, and check it",
     "plugins": "list the plugins found here, and which one a run would use",
     "report": "print the table of a result file",
+    "export": "write a result file as CSV, Parquet or JSON, with every sample",
     "merge": "join the journals of a run that died into one file",
 }
 

@@ -83,8 +83,7 @@ def validate(
 
     `world` is the number of ranks where it is known; `outputs`: this process will write results.
     """
-    _refuse_pattern(values["pattern"])
-    settings = load_settings(values, environ)
+    settings = _load(values, environ)
     require_startable(settings, environ, world)
     _refuse_unwritable(settings, outputs)
     return settings
@@ -131,10 +130,10 @@ def _as_parent(
     values: Mapping[str, str | None], ignored: Sequence[str], arguments: Sequence[str]
 ) -> int:
     """Finds every mistake that can be found here, then starts mpirun; the ranks say the rest."""
-    _refuse_pattern(values["pattern"])
-    ranks = load_settings(values, os.environ).ranks
+    settings = _load(values, os.environ)
+    ranks = settings.ranks
     if ranks is None:
-        raise UsageError(how_to_start(os.environ, "run", str(values["pattern"])))
+        raise UsageError(how_to_start(os.environ, "run", settings.pattern))
     settings = validate(values, os.environ, ranks)
     plugins.inspect(plugins.choose_plugin(settings, os.environ))
     return launch.start_mpirun(ranks, arguments, os.environ)
@@ -152,9 +151,18 @@ def how_to_start(environ: Mapping[str, str], *command: str) -> str:
     )
 
 
-def _refuse_pattern(name: str | None) -> None:
+def _load(values: Mapping[str, str | None], environ: Mapping[str, str]) -> Settings:
+    # A mistyped pattern is said first; without one, the configuration file may have it.
+    if values["pattern"] is not None:
+        _refuse_pattern(values["pattern"])
+    settings = load_settings(values, environ)
+    _refuse_pattern(settings.pattern)
+    return settings
+
+
+def _refuse_pattern(name: str) -> None:
     known = ", ".join(patterns.NAMES)
-    if name is None:
+    if not name:
         raise UsageError(f"no pattern given: use one of {known}, like `tcpx-mpi run ring`")
     if name not in patterns.NAMES:
         close = difflib.get_close_matches(name.lower(), patterns.NAMES, n=1)
@@ -167,9 +175,15 @@ def _refuse_unwritable(settings: Settings, outputs: bool) -> None:
 
     # Every node has its own spool; results are written where rank 0 is.
     require_writable(os.path.join(settings.spool, "journal"), "--spool")
-    if outputs and settings.json_path is not None:
-        require_writable(settings.json_path, "-J/--output_file")
-    if outputs and settings.hdf5_path != "none":
+    if not outputs:
+        return
+    for path, option in (
+        (settings.json_path, "-J/--output_file"),
+        (settings.save_config_path, "--save-config"),
+    ):
+        if path is not None:
+            require_writable(path, option)
+    if settings.hdf5_path != "none":
         require_writable(settings.hdf5_path or "result.h5", "--hdf5")
 
 
@@ -195,5 +209,6 @@ command = _RunCommand(
     options_metavar="[OPTIONS]",
     help="Measures PATTERN between all ranks and checks every byte.\n\n"
     "Start it under mpirun, or alone with --ranks N. A command-line option wins over an "
-    "environment variable, which wins over the default [in brackets].",
+    "environment variable, which wins over a --config file, which wins over the default [in "
+    "brackets].",
 )

@@ -27,6 +27,7 @@ from tcpx_mpi.records.names import (
     default_run_name,
     free_name,
     require_writable,
+    write_text,
 )
 from tcpx_mpi.records.reader import read_run
 from tcpx_mpi.records.writer import RunWriter, utc_now
@@ -58,4 +59,5 @@ __all__ = [
     "read_run",
     "require_writable",
     "utc_now",
+    "write_text",
 ]

@@ -6,7 +6,7 @@ import datetime
 import os
 from collections.abc import Iterator
 
-from tcpx_mpi.errors import UsageError
+from tcpx_mpi.errors import OutputFailed, UsageError
 
 HDF5_SUFFIXES = (".h5", ".hdf5")
 
@@ -61,3 +61,19 @@ def create_exclusively(path: str) -> tuple[int, str]:
         except OSError as error:
             raise UsageError(f"cannot create {name}: {error.strerror}") from error
     raise AssertionError("candidate_names never ends")
+
+
+def write_text(path: str, text: str) -> str:
+    """Write a text to `path` or the first free name beside it; return the name used.
+
+    Raises UsageError where no file can be made, and OutputFailed, leaving no half of a file,
+    where it cannot be filled.
+    """
+    descriptor, name = create_exclusively(path)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            file.write(text)
+    except OSError as error:
+        os.unlink(name)
+        raise OutputFailed(f"{name}: cannot write: {error.strerror}") from error
+    return name

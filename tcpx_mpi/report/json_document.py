@@ -8,12 +8,10 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 from collections.abc import Sequence
 from typing import Any
 
-from tcpx_mpi.errors import OutputFailed
-from tcpx_mpi.records import Row, Run, RunHeader, create_exclusively
+from tcpx_mpi.records import Row, Run, RunHeader, write_text
 from tcpx_mpi.report.footer import passes_minimum_bandwidth
 from tcpx_mpi.report.preamble import pci_address, step
 from tcpx_mpi.report.table import summarise_row
@@ -52,20 +50,9 @@ def to_json(run: Run, files: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def write_json(path: str, document: dict[str, Any]) -> str:
-    """Write a document to `path` or the first free name beside it; return the name used.
-
-    Raises UsageError where no file can be made, and OutputFailed, leaving no half of a file,
-    where it cannot be filled.
-    """
+    """Write a document as `write_text` does; return the name used."""
     text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=True) + "\n"
-    descriptor, name = create_exclusively(path)
-    try:
-        with os.fdopen(descriptor, "w", encoding="ascii") as file:
-            file.write(text)
-    except OSError as error:
-        os.unlink(name)
-        raise OutputFailed(f"{name}: cannot write: {error.strerror}") from error
-    return name
+    return write_text(path, text)
 
 
 def _config(header: RunHeader) -> dict[str, Any]:

@@ -83,12 +83,15 @@ COMMAND_LINES: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
     "a directory as the file": (("ring", "--hdf5", "spool"), 2, ("--hdf5", "spool", "directory")),
     "missing directory of JSON": (("ring", "-J", "nosuch/o.json"), 2, ("-J", "nosuch")),
     "missing spool": (("ring", "--spool", "nosuch"), 2, ("--spool", "nosuch")),
+    "missing configuration": (
+        ("ring", "--config", "nosuch.toml"), 2, ("--config", "nosuch.toml", "no such file")),
 }  # fmt: skip
 
 
 #: Ranks under a user's own mpirun take other ways to the same line: these are all the ways.
 BY_RANKS_TOO = ("unknown pattern", "unknown option", "ambiguous size", "odd pair", "one rank",
-                "missing plugin", "missing directory", "missing spool")  # fmt: skip
+                "missing plugin", "missing directory", "missing spool",
+                "missing configuration")  # fmt: skip
 
 
 @pytest.mark.parametrize("mistake", COMMAND_LINES)
@@ -117,12 +120,12 @@ def test_no_ranks_at_all_says_how_to_start_some(elsewhere: Path) -> None:
     refused(tcpx_mpi("run", "ring"), elsewhere, "at least 2 ranks", "mpirun -n 4", "--ranks 4")
 
 
-@pytest.mark.parametrize("option", ["--hdf5", "-J"])
+@pytest.mark.parametrize("option", ["--hdf5", "-J", "--save-config"])
 def test_a_directory_that_takes_no_file_is_found_before_anything_is_measured(
     option: str, elsewhere: Path
 ) -> None:
     # Permission bits do not stop root, the kernel does: nobody makes files in /proc.
-    other = ("--hdf5", "none") if option == "-J" else ()
+    other = () if option == "--hdf5" else ("--hdf5", "none")
     refused(start(PARENT, 2, "ring", option, "/proc/o", *other), elsewhere, "/proc/o", "create")
 
 

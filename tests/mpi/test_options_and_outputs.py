@@ -112,6 +112,23 @@ def test_one_option_is_as_good_as_the_variable_of_the_earlier_system_and_wins(pl
     assert settings["channels"] == ("1", "command line --channels")
 
 
+def test_a_run_of_the_saved_settings_has_them_again_and_the_file_as_their_source(
+    place: Path,
+) -> None:
+    (place / "c.toml").write_text("mine")
+    first, before = ran(place, "mesh", *SMALL, "--channels", "3", "--save-config", "c.toml")
+    assert "# Written              : c.toml.0" in first.out
+    assert (place / "c.toml").read_text() == "mine"
+    again = run(tcpx_mpi("run", "--config", "c.toml.0", "--ranks", "2", "--hdf5", "p.h5"), place)
+    assert again.code == 0, again.text
+    after = read_run(str(place / "p.h5"))
+    assert (after.header.pattern, after.header.plan) == (before.header.pattern, before.header.plan)
+    sources = {name: source for name, _, source in after.header.settings}
+    assert sources["channels"] == "file c.toml.0: channels"
+    assert sources["hdf5_path"] == "command line --hdf5"
+    assert "# Setting: channels = 3 (file c.toml.0: channels)" in again.out
+
+
 # --- Files ---------------------------------------------------------------------------------------
 
 

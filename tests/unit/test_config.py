@@ -9,7 +9,7 @@ import pytest
 
 from tcpx_mpi.config import MAX_SIZES, Settings, fingerprint_difference, load_settings
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.knobs import CHECKS, IGNORED, KNOBS, RESULTS, TRANSPORT
+from tcpx_mpi.knobs import CHECKS, IGNORED, KNOBS, LAUNCH, TRANSPORT
 
 MIB = 1 << 20
 
@@ -247,7 +247,7 @@ def test_letters_are_those_of_nccl_tests_and_ours_have_none() -> None:
     letters = [knob.letter[1:] for knob in KNOBS if knob.letter]
     assert sorted(letters) == sorted("beifodrnwmNaczTSCIKJ")
     assert sorted(letter[1:] for letter in IGNORED) == sorted("tgpGRxDVuM")
-    ours = (TRANSPORT, CHECKS, RESULTS)
+    ours = (TRANSPORT, CHECKS, LAUNCH)
     assert all(not knob.letter and "_" not in knob.option for knob in KNOBS if knob.group in ours)
 
 

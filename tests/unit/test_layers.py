@@ -21,6 +21,7 @@ LAYERS = (
     ("__init__", "units", "launch"),
     ("parsing", "connection_info"),
     ("knobs",),
+    ("config_file",),
     ("config", "topology", "stats", "row_plan"),
     ("placement", "plugins"),
     ("schedule",),
@@ -28,6 +29,8 @@ LAYERS = (
     ("world",),
     ("_native",),
     ("report",),
+    ("tables",),
+    ("export", "frames"),
     ("rows", "rank_setup", "circumstances", "agreement", "faults", "output", "trouble", "measure"),
     ("session", "benchmark", "smoke"),
     ("cli",),
@@ -94,6 +97,8 @@ def test_no_module_imports_itself_in_a_circle() -> None:
         ("click", "cli"),
         ("jinja2", "report"),
         ("matplotlib", "report"),
+        ("pandas", "frames"),
+        ("pyarrow", "export"),
     ],
 )
 def test_a_library_has_one_owner(library: str, owner: str) -> None:
@@ -114,7 +119,19 @@ def test_importing_the_package_loads_nothing_heavy_and_no_mpi() -> None:
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
-    heavy = {"mpi4py", "numpy", "h5py", "psutil", "click", "cupy", "scipy", "matplotlib", "jinja2"}
+    heavy = {
+        "mpi4py",
+        "numpy",
+        "h5py",
+        "psutil",
+        "click",
+        "cupy",
+        "scipy",
+        "matplotlib",
+        "jinja2",
+        "pandas",
+        "rich",
+    }
     assert not heavy & set(loaded.stdout.split())
 
 

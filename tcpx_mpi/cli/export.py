@@ -1,0 +1,81 @@
+"""`tcpx-mpi export FILE`: a run as CSV, Parquet or JSON, with every sample."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+
+import click
+
+from tcpx_mpi.errors import PartialResult, UsageError
+
+#: In the order of use; `tcpx_mpi.tables` makes them.
+TABLES = ("samples", "rows", "counters", "batches", "ranks", "setup", "settings")
+_STDOUT = "-"
+
+
+@click.command("export")
+@click.argument("file", type=click.Path())
+@click.option("--csv", "as_csv", is_flag=True, help="One table as CSV.")
+@click.option("--parquet", "as_parquet", is_flag=True, help="One table as Parquet.")
+@click.option("--json", "as_json", is_flag=True, help="All tables in one JSON document.")
+@click.option(
+    "--table",
+    type=click.Choice(TABLES),
+    help="Which table of CSV or Parquet [samples, with all independent variables].",
+)
+@click.option(
+    "--output",
+    metavar="PATH|-",
+    type=click.Path(),
+    help="Where to; - is the standard output [FILE with another ending]. Nothing is overwritten.",
+)
+def command(
+    file: str,
+    as_csv: bool,
+    as_parquet: bool,
+    as_json: bool,
+    table: str | None,
+    output: str | None,
+) -> int:
+    """Writes the run in FILE for other programs: every sample, warm-up and set-up time.
+
+    A file of a run that died is exported too; what it lacks is said, with exit code 12.
+    """
+    forms = {"csv": as_csv, "parquet": as_parquet, "json": as_json}
+    chosen = [name for name, wanted in forms.items() if wanted]
+    if len(chosen) != 1:
+        raise UsageError("export needs exactly one of --csv, --parquet and --json")
+    if as_json and table is not None:
+        raise UsageError("--table is for --csv and --parquet: --json has all tables")
+    (form,) = chosen
+    path = output or _path_beside(file, form, table)
+    if form == "parquet" and path == _STDOUT and sys.stdout.isatty():
+        raise UsageError("--parquet is no text for a terminal: give --output PATH, or a pipe")
+
+    from tcpx_mpi import export
+    from tcpx_mpi.records import read_run
+    from tcpx_mpi.tables import tables_of
+
+    run = read_run(file)
+    if form == "json":
+        write: export.Writer = functools.partial(export.write_json, run)
+    else:
+        writer = export.write_csv if form == "csv" else export.write_parquet
+        write = functools.partial(writer, tables_of(run)[table or TABLES[0]])
+    if path == _STDOUT:
+        export.write_stdout(write)
+    else:
+        export.write_new_file(path, write)
+        print(f"# wrote {path}")
+    if run.missing:
+        raise PartialResult(f"{file} is partial: {'; '.join(run.missing)}")
+    return 0
+
+
+def _path_beside(file: str, form: str, table: str | None) -> str:
+    """o.csv, or o.rows.csv for a table that is not the default."""
+    stem, _ = os.path.splitext(file)
+    part = f".{table}" if table not in (None, TABLES[0]) else ""
+    return f"{stem}{part}.{form}"

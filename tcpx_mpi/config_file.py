@@ -1,0 +1,148 @@
+"""The TOML file of `--config` and `--save-config`: one key a knob, named like its long option.
+
+Pure but for opening the file. A bad file is one line: its name, line or key, what was expected.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.knobs import KNOBS, Knob
+
+#: Keys that are no knob: what `run` takes as its argument.
+PATTERN = "pattern"
+
+_KNOBS = {knob.name: knob for knob in KNOBS if knob.in_file}
+_REMEDY = "see `tcpx-mpi run --help`, or start from a file that --save-config wrote"
+
+
+def read_config(path: str) -> dict[str, object]:
+    """The parsed values in a file by name of knob, and "pattern" where it has one.
+
+    Raises UsageError for a file that cannot be read or is no TOML, for an unknown key, and for
+    a value of a wrong type or out of bounds.
+    """
+    values: dict[str, object] = {}
+    for key, value in _load(path).items():
+        where = f"{path}: {key}"
+        if key == PATTERN:
+            values[key] = _text(where, value, (str,), "a text in quotes")
+        elif key in _KNOBS:
+            knob = _KNOBS[key]
+            values[key] = knob.parse(where, _text(where, value, *_expected(knob)))
+        else:
+            close = difflib.get_close_matches(key.replace("-", "_"), [*_KNOBS, PATTERN], n=1)
+            suggestion = f" (did you mean {close[0]}?)" if close else ""
+            raise UsageError(f"{where} is no setting{suggestion}: {_REMEDY}")
+    return values
+
+
+def config_text(pattern: str, values: Iterable[tuple[Knob, object, str]]) -> str:
+    """The text of a file that `read_config` reads back to these values: (knob, value, source).
+
+    A value of None is the knob's default, which TOML cannot write; its line is a comment.
+    Raises UsageError for a text that is no UTF-8.
+    """
+    lines = ["# Settings of a run of tcpx-mpi: tcpx-mpi run --config FILE", ""]
+    lines.append(f"{PATTERN} = {_toml(pattern)}")
+    for knob, value, source in values:
+        note = "".join(letter if letter.isprintable() else "?" for letter in source)
+        if value is None:
+            lines.append(f"# {knob.name}: not set")
+        else:
+            lines.append(f"{knob.name} = {_toml(value)}  # {note}")
+    text = "\n".join(lines) + "\n"
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise UsageError(
+            "--save-config: a setting has bytes that are no UTF-8, which TOML cannot hold: "
+            "rename the file or directory that it names"
+        ) from None
+    return text
+
+
+def _load(path: str) -> Mapping[str, Any]:
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    try:
+        with open(path, "rb") as file:
+            text = file.read().decode("utf-8")
+        # With a line break at the end, an error in the last line has its number too.
+        loaded: dict[str, Any] = tomllib.loads(text + "\n")
+    except FileNotFoundError:
+        raise UsageError(f"--config: {path}: no such file; every rank reads it") from None
+    except OSError as error:
+        raise UsageError(f"--config: {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no TOML: byte {error.start} is no UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        # Its text says the line and the column.
+        raise UsageError(f"{path} is no TOML: {' '.join(str(error).split())}; {_REMEDY}") from None
+    return loaded
+
+
+def _expected(knob: Knob) -> tuple[tuple[type, ...], str]:
+    """The types of TOML that a knob takes, and how an error calls them."""
+    if isinstance(knob.default, bool):
+        return (bool,), "true or false"
+    if isinstance(knob.default, tuple):
+        return (list, str), 'a list such as [4096, "64K"]'
+    if isinstance(knob.default, float):
+        return (int, float, str), 'a time such as 30 or "500ms"'
+    if knob.metavar == "SIZE":
+        return (int, str), 'a size such as 4096 or "4K"'
+    if isinstance(knob.default, int) or knob.metavar == "N":
+        return (int,), "a whole number"
+    return (str,), "a text in quotes"
+
+
+def _text(where: str, value: Any, types: tuple[type, ...], expected: str) -> str:
+    """A value of one of these types as it would be typed on the command line."""
+    # In Python true is an int; in TOML it is none.
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise UsageError(f"{where} ({_shown(value)}) is {_kind(value)}: expected {expected}")
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float):
+        return f"{value:f}" if value.is_integer() else repr(value)
+    if isinstance(value, list):
+        return ",".join(_text(where, item, (int, str), expected) for item in value)
+    return str(value)
+
+
+def _kind(value: Any) -> str:
+    names = {bool: "a switch", int: "a whole number", float: "a number", str: "a text",
+             list: "a list", dict: "a table"}  # fmt: skip
+    return names.get(type(value), "a date or time")
+
+
+def _shown(value: Any, limit: int = 40) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= limit else f"{text[:limit]}..."
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value)
+    return '"' + "".join(_escaped(letter) for letter in str(value)) + '"'
+
+
+def _escaped(letter: str) -> str:
+    if letter in '"\\':
+        return f"\\{letter}"
+    # TOML forbids control characters within quotes, DEL among them.
+    return letter if letter >= " " and letter != "\x7f" else f"\\u{ord(letter):04x}"
