@@ -101,8 +101,8 @@ def time_plot(summaries: Sequence[RowSummary]) -> Plot | None:
     with _axes("time", 250) as plot:
         for line, colour in zip(lines, _SERIES, strict=False):
             _draw_line(plot.axes, line, colour)
-        # Nearly equal to the time where no rank lags: dashed, so that both are seen.
-        plot.axes.lines[1].set_linestyle((0, (3, 2.5)))
+        # Often on top of another line: dashed, so that both are seen.
+        plot.axes.lines[1].set(linestyle=(0, (3, 2.5)), zorder=3)
         plot.axes.set_yscale("log")
         _plain_log_ticks(plot.axes, "y")
         _size_axis(plot.axes, lines[0].sizes)
