@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 
+#include "build_info.h"
 #include "engine/clock.h"
 #include "engine/connections.h"
 #include "engine/drive.h"
@@ -261,6 +262,11 @@ NB_MODULE(_native, m) {
   nb::exception<ConnectTimeout>(m, "ConnectTimeout");
   nb::exception<Interrupt>(m, "Interrupt");
 
+  nb::dict build;
+  build["compiler"] = kBuildCompiler;
+  build["type"] = kBuildType;
+  build["flags"] = kBuildFlags;
+  m.attr("BUILD") = build;
   m.attr("MAX_CHUNK_BYTES") = kMaxChunkBytes;
   m.attr("MAX_REQUESTS") = static_cast<int>(kNetMaxRequests);
   m.attr("HANDLE_BYTES") = static_cast<int>(kNetHandleBytes);

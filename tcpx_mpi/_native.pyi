@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 import numpy as np
 from numpy.typing import NDArray
 
+BUILD: dict[str, str]
 MAX_CHUNK_BYTES: int
 MAX_REQUESTS: int
 HANDLE_BYTES: int

@@ -1,8 +1,10 @@
-"""The version of the package, as installed."""
+"""The version of the package, as installed, and the state of the source tree it runs from."""
 
 from __future__ import annotations
 
+import subprocess
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 
 def installed_version() -> str:
@@ -11,3 +13,16 @@ def installed_version() -> str:
         return version("tcpx-mpi")
     except PackageNotFoundError:
         return "0+unknown"
+
+
+def source_state() -> str:
+    """Commit of the source tree this package runs from, "+changes" where it differs; "" if none."""
+    tree = Path(__file__).resolve().parent.parent
+    if not (tree / ".git").exists():
+        return ""
+    command = ["git", "-C", str(tree), "describe", "--always", "--dirty=+changes", "--exclude=*"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip()

@@ -76,6 +76,7 @@ class Benchmark:
             shared_clock=len({each.clock for each in hosts}) == 1,
             host_name=host.name,
             end_by_ns=planner.end_by_ns(_native.now_ns()),
+            between_batches=self.output.between_batches,
         )  # fmt: skip
         for row in planner.cycles(rows):
             self.measure(self.measurement, row, journal)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import platform
-import subprocess
 from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
 import tcpx_mpi
-from tcpx_mpi import world
+from tcpx_mpi import _native, world
+from tcpx_mpi._version import source_state
 from tcpx_mpi.config import Settings
 from tcpx_mpi.placement import Placement
 from tcpx_mpi.rank_setup import LoadedPlugin, RankEngine
@@ -48,7 +47,8 @@ def versions() -> dict[str, str]:
     """Versions as loaded, for the record."""
     found = {
         "tcpx-mpi": tcpx_mpi.__version__,
-        "git": _git_state(),
+        "git": source_state(),
+        "build": ", ".join(_native.BUILD.values()),
         "python": platform.python_version(),
         "mpi": world.library_version(),
     }
@@ -68,21 +68,3 @@ def facts(host: Host, plugin: LoadedPlugin, engine: RankEngine) -> dict[str, str
         "plugin_said": "\n".join(plugin.said),
         "congestion_control": str(engine.native.sockets()["congestion_control"]) or "unknown",
     }
-
-
-def _git_state() -> str:
-    """Commit of the source tree this package runs from, "+changes" where it differs; "" if none."""
-    tree = Path(__file__).resolve().parent.parent
-    if not (tree / ".git").exists():
-        return ""
-
-    def git(*arguments: str) -> str:
-        done = subprocess.run(
-            ["git", "-C", str(tree), *arguments], capture_output=True, text=True, check=False
-        )
-        return done.stdout.strip()
-
-    try:
-        return git("describe", "--always", "--dirty=+changes", "--exclude=*")
-    except OSError:
-        return ""

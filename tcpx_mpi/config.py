@@ -46,6 +46,8 @@ class Settings:
     report_timestamps: bool
     report_cputime: bool
     json_path: str | None
+    csv_path: str | None
+    json_stream_path: str | None
     per_iter_timing: bool
     per_iter_skip: int
     report_gbits: bool
@@ -100,6 +102,10 @@ class Settings:
         if self.memory == "auto":
             return "host", "auto: this version has no GPU support"
         return self.memory, "asked for"
+
+    def events_to_stdout(self) -> bool:
+        """Whether the standard output is for events alone, and the table goes aside."""
+        return self.json_stream_path == "-"
 
     def unpack_mode(self) -> str:
         """How received fragments are put together; "in place" where the plugin delivers so."""

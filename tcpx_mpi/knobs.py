@@ -149,6 +149,11 @@ KNOBS: tuple[Knob, ...] = (
 
     Knob("output_file", "json_path", SAVING, None, output_path,
          "also write JSON, with the keys of nccl-tests", letter="-J", metavar="FILE"),
+    Knob("csv", "csv_path", SAVING, None, output_path,
+         "also write the rows of the table as CSV (`export` has the samples)", metavar="FILE"),
+    Knob("json_stream", "json_stream_path", SAVING, None, output_path,
+         "one JSON event a line as the run goes on; -: the standard output, and the table to "
+         "the standard error", metavar="FILE|-"),
     Knob("hdf5", "hdf5_path", SAVING, None, output_path,
          "every sample goes here (tcpx-mpi-PATTERN-TIME.h5); none: no file",
          metavar="FILE|none"),

@@ -17,6 +17,10 @@ from tcpx_mpi.errors import PluginMissing
 #: Set for ranks whose settings and outputs the parent has validated; its value is the parent's pid.
 PARENT_VARIABLE = "TCPX_MPI_PARENT"
 
+#: Says to ranks where the terminal of their parent is, and how wide: "both 120" where it shows the
+#: standard output too, "stderr 120" where that goes elsewhere. Not set: there is no terminal.
+TERMINAL_VARIABLE = "TCPX_MPI_TERMINAL"
+
 # A launcher sets a rank, and mostly a size. Order: the first pair that is there is the answer.
 _RANK_AND_SIZE = (
     ("OMPI_COMM_WORLD_RANK", ("OMPI_COMM_WORLD_SIZE",)),
@@ -120,7 +124,7 @@ def run_program(ranks: int, program: Sequence[str], environ: Mapping[str, str]) 
     """
     process = subprocess.Popen(
         [find_mpirun(environ), "-n", str(ranks), *program],
-        env=mpirun_environment(environ, is_root=os.geteuid() == 0),
+        env={**mpirun_environment(environ, is_root=os.geteuid() == 0), **terminal(environ)},
         # A terminal's Ctrl-C must reach mpirun through us alone: it kills ranks in 0.3 s.
         start_new_session=True,
         stdin=subprocess.DEVNULL,
@@ -131,6 +135,16 @@ def run_program(ranks: int, program: Sequence[str], environ: Mapping[str, str]) 
     if code != 0 and stops:
         return 128 + stops[0]
     return code if code >= 0 else 128 - code
+
+
+def terminal(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variable that tells ranks of this process's terminal; none for one without cursor."""
+    if not sys.stderr.isatty() or environ.get("TERM", "dumb") == "dumb":
+        return {}
+    where = "both" if sys.stdout.isatty() else "stderr"
+    columns = os.get_terminal_size(sys.stderr.fileno()).columns
+    # A terminal that does not know its size says 0.
+    return {TERMINAL_VARIABLE: f"{where} {columns or 80}"}
 
 
 @contextlib.contextmanager

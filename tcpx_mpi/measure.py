@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,6 +56,7 @@ class Measurement:
         shared_clock: bool,
         host_name: str,
         end_by_ns: int,
+        between_batches: Callable[[RowFacts, str, int], None] = lambda *batch: None,
     ) -> None:
         self._world = world
         self._settings = settings
@@ -64,6 +66,7 @@ class Measurement:
         self._shared_clock = shared_clock
         self._host_name = host_name
         self._end_by_ns = end_by_ns
+        self._between_batches = between_batches
         self._iteration = 0
         self._lead_ns = _FIRST_LEAD_NS
         self._spans: dict[BufferId, Int64s] = {}
@@ -81,6 +84,7 @@ class Measurement:
         for kind, batches in (("warmup", plan.warmup_batches), ("timed", plan.batches)):
             first = 0
             for count in batches:
+                self._between_batches(facts, kind, first)
                 batch = self._run_batch(facts, plan, count, row if kind == "timed" else None)
                 if self._settings.checks():
                     verdicts.append(self._check(plan, count, row))

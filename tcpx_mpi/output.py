@@ -7,10 +7,12 @@ import os
 import secrets
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TextIO
 
-from tcpx_mpi import circumstances, report
+from tcpx_mpi import circumstances, export, progress, report, tables
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
+from tcpx_mpi.event_stream import EventStream
 from tcpx_mpi.patterns import Pattern
 from tcpx_mpi.rank_setup import LoadedPlugin
 from tcpx_mpi.records import (
@@ -45,6 +47,9 @@ class Output:
         self._settings: Settings | None = None
         #: Files written beside the HDF5 file, by the names that they got.
         self._files: list[str] = []
+        self._events: EventStream | None = None
+        self._progress: progress.Progress | None = None
+        self._row_under_way = -1
         self.run_id = secrets.token_hex(6) if active else ""
 
     def open(self, settings: Settings) -> None:
@@ -53,7 +58,11 @@ class Output:
             return
         self._settings = settings
         _require_creatable(settings.json_path, "-J")
+        _require_creatable(settings.csv_path, "--csv")
         _require_creatable(settings.save_config_path, "--save-config")
+        if settings.json_stream_path is not None:
+            aside = settings.events_to_stdout()
+            self._events = EventStream(None if aside else settings.json_stream_path)
         if settings.hdf5_path != "none":
             now = datetime.datetime.now()
             self._writer = RunWriter(settings.hdf5_path or default_run_name(settings.pattern, now))
@@ -96,10 +105,21 @@ class Output:
             self._writer.write_setup(setup)
         if settings.save_config_path is not None:
             self._files.append(write_text(settings.save_config_path, settings.to_toml()))
-        _print(
+        if self._events is not None:
+            self._events.header(self._run)
+        self._print(
             [*report.header_lines(header), *report.setup_lines(setup), *report.title_lines(header)]
         )
+        self._progress = progress.on_terminal(os.environ, self._text, plan)
         return header
+
+    def between_batches(self, facts: RowFacts, kind: str, first: int) -> None:
+        """Before the batch of "warmup" or "timed" iterations that begins with `first`."""
+        if self._events is not None and self._row_under_way != facts.index:
+            self._row_under_way = facts.index
+            self._events.row_begins(facts)
+        if self._progress is not None:
+            self._progress.between_batches(facts, kind, first)
 
     def row(self, facts: RowFacts, parts: Sequence[RankRow]) -> None:
         """Join the parts of all ranks; on disk and on the screen when this returns."""
@@ -109,7 +129,9 @@ class Output:
             self._writer.append_row(row)
         self._run.rows.append(row)  # only now: a row that could not be written is not kept
         self._summaries.append(report.summarise_row(self._run.header, row))
-        _print([report.row_line(self._run.header, self._summaries[-1])])
+        if self._events is not None:
+            self._events.row(self._run, row, self._summaries[-1])
+        self._print([report.row_line(self._run.header, self._summaries[-1])])
 
     def end(self) -> ExitCode:
         """Close the files, print the footer; what the exit code of the run is."""
@@ -118,9 +140,12 @@ class Output:
         self._run.end_time = utc_now()
         if self._writer is not None:
             self._writer.finish()
-        run, files = self._run, self._write_json()
-        _print(report.footer_lines(run.header, self._summaries, files=files))
-        return _verdict(run, self._summaries)
+        run, files = self._run, self._write_documents()
+        self._print(report.footer_lines(run.header, self._summaries, files=files))
+        verdict = _verdict(run, self._summaries)
+        if self._events is not None:
+            self._events.end(verdict, run)
+        return verdict
 
     def trouble(self, answers: Mapping[int, Answer], host_names: Sequence[str]) -> int:
         """The roll was called: print every rank's report, keep it; the exit code for all.
@@ -141,8 +166,14 @@ class Output:
         self.keep_fault(code, {rank: answer.text for rank, answer in answers.items()}, missing)
         return code
 
+    def erase_progress(self) -> None:
+        """Before anything else is said on the terminal."""
+        if self._progress is not None:
+            self._progress.erase()
+
     def keep_fault(self, code: int, texts: Mapping[int, str], missing: Sequence[int]) -> None:
         """The run ends early: keep why, beside what was measured."""
+        self._end_events(code, texts, missing)
         if self._writer is None:
             return
         if self._run is None:  # nothing is known yet, and nothing is left half-written
@@ -159,12 +190,39 @@ class Output:
             what = "1 row" if kept == 1 else f"{kept} rows"
             print(f"# kept: {what} in {self._writer.path}", file=sys.stderr, flush=True)
 
-    def _write_json(self) -> list[str]:
+    @property
+    def _text(self) -> TextIO:
+        """Where the table goes."""
+        aside = self._settings is not None and self._settings.events_to_stdout()
+        return sys.stderr if aside else sys.stdout
+
+    def _print(self, lines: Iterable[str]) -> None:
+        self.erase_progress()
+        print("\n".join(lines), file=self._text, flush=True)
+
+    def _end_events(self, code: int, texts: Mapping[int, str], missing: Sequence[int]) -> None:
+        if self._events is None:
+            return
+        try:
+            self._events.fault(ExitCode(code).name.lower(), dict(texts), list(missing))
+            self._events.end(code, self._run)
+        except TcpxError as second:
+            if code != ExitCode.OUTPUT_FAILED:
+                print(f"tcpx-mpi: error: {second}", file=sys.stderr)
+        if self._run is None:
+            self._events.discard()
+
+    def _write_documents(self) -> list[str]:
         """The names of all files of this run."""
         assert self._run is not None
         assert self._settings is not None
         files = [self._writer.path] if self._writer is not None else []
         files += self._files
+        if self._events is not None and self._events.path:
+            files.append(self._events.path)
+        if self._settings.csv_path is not None:
+            text = export.csv_text(tables.rows(self._run))
+            files.append(write_text(self._settings.csv_path, text))
         if self._settings.json_path is not None:
             document = report.to_json(self._run, files)
             files.append(report.write_json(self._settings.json_path, document))
@@ -193,7 +251,3 @@ def _verdict(run: Run, summaries: Sequence[RowSummary]) -> ExitCode:
     if report.passes_minimum_bandwidth(run.header, mean_bus_bandwidth(summaries)) is False:
         return ExitCode.BELOW_GATE
     return ExitCode.OK
-
-
-def _print(lines: Iterable[str]) -> None:
-    print("\n".join(lines), flush=True)

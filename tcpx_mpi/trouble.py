@@ -24,6 +24,7 @@ def end(
     host_names: Sequence[str],
 ) -> int:
     """End a run in the way that fits its error; returns only where all ranks agree on it."""
+    output.erase_progress()
     if isinstance(error, AgreedError):
         return end_agreed(world, output, error)
     if isinstance(error, Interrupted):

@@ -11,6 +11,7 @@ import itertools
 import json
 import os
 import pickle
+import sys
 import time
 from collections.abc import Callable, Iterator, MutableMapping
 from dataclasses import dataclass
@@ -295,7 +296,11 @@ def start(stop_signal: Callable[[], int], environ: MutableMapping[str, str]) -> 
 
 
 def library_version() -> str:
-    """The MPI library in use, its first line."""
+    """The MPI library in use, its first line. Before `start` it starts no MPI, nor can `start`."""
+    if "mpi4py.MPI" not in sys.modules:
+        import mpi4py
+
+        mpi4py.rc.initialize = False
     from mpi4py import MPI
 
     return MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")

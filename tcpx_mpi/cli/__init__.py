@@ -21,7 +21,11 @@ COMMANDS = {
     "report": "print the table of a result file",
     "export": "write a result file as CSV, Parquet or JSON, with every sample",
     "merge": "join the journals of a run that died into one file",
+    "completion": "print what makes a shell complete commands, options and patterns",
 }
+
+#: How a shell asks what could stand at the cursor.
+COMPLETE_VARIABLE = "_TCPX_MPI_COMPLETE"
 
 _EXAMPLES = (
     "tcpx-mpi run ring --ranks 4",
@@ -56,14 +60,34 @@ class _Commands(click.Group):
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=False,
 )
-@click.version_option(package_name="tcpx-mpi", prog_name="tcpx-mpi")
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=lambda ctx, _, wanted: _show_version(ctx) if wanted else None,
+    help="Package, build, plugins, MPI and Python.",
+)
 def _group() -> None:
     """Measures NCCL network plugins, such as GPUDirect-TCPX, between MPI ranks, without NCCL."""
+
+
+def _show_version(ctx: click.Context) -> None:
+    from tcpx_mpi.cli.version import version_lines
+
+    if not ctx.resilient_parsing:
+        print("\n".join(version_lines()))
+        ctx.exit()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command line (default: this process's) and returns its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if COMPLETE_VARIABLE in os.environ:  # a shell asks, by what `completion` printed
+        from click.shell_completion import shell_complete
+
+        asked = os.environ[COMPLETE_VARIABLE]
+        return shell_complete(_group, {}, "tcpx-mpi", COMPLETE_VARIABLE, asked)
     try:
         return _run(arguments)
     except TcpxError as error:

@@ -8,9 +8,15 @@ from tcpx_mpi.errors import PartialResult
 
 
 @click.command("merge")
-@click.argument("out")
-@click.argument("journals", nargs=-1, required=True, metavar="JOURNAL...")
-@click.option("--run", "run_file", metavar="FILE", help="The run's own file, with earlier rows.")
+@click.argument("out", type=click.Path())
+@click.argument("journals", nargs=-1, required=True, metavar="JOURNAL...", type=click.Path())
+@click.option(
+    "--run",
+    "run_file",
+    metavar="FILE",
+    type=click.Path(),
+    help="The run's own file, with earlier rows.",
+)
 def command(out: str, journals: tuple[str, ...], run_file: str | None) -> int:
     """Writes OUT from the ranks' journals of a run that died (see --spool of `run`).
 

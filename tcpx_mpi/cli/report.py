@@ -8,8 +8,14 @@ from tcpx_mpi.errors import PartialResult
 
 
 @click.command("report")
-@click.argument("file")
-@click.option("--html", "page", metavar="PAGE", help="Also write one HTML file, plots and all.")
+@click.argument("file", type=click.Path())
+@click.option(
+    "--html",
+    "page",
+    type=click.Path(),
+    metavar="PAGE",
+    help="Also write one HTML file, plots and all.",
+)
 def command(file: str, page: str | None) -> int:
     """Prints the table of the run in FILE, and what is missing from it (then exit code 12).
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import click
 
 from tcpx_mpi import launch, patterns, plugins
+from tcpx_mpi.cli.complete import complete_pattern, completions
 from tcpx_mpi.cli.help import write_examples, write_exit_codes, write_knobs
 from tcpx_mpi.config import Settings, load_settings
 from tcpx_mpi.errors import TcpxError, UsageError
@@ -179,7 +180,9 @@ def _refuse_unwritable(settings: Settings, outputs: bool) -> None:
         return
     for path, option in (
         (settings.json_path, "-J/--output_file"),
+        (settings.csv_path, "--csv"),
         (settings.save_config_path, "--save-config"),
+        (None if settings.events_to_stdout() else settings.json_stream_path, "--json-stream"),
     ):
         if path is not None:
             require_writable(path, option)
@@ -191,9 +194,16 @@ def _parameters() -> list[click.Parameter]:
     # All values stay text until `load_settings`, which knows their limits and their sources.
     options: list[click.Parameter] = [
         # Not required by click, so that our own line lists the patterns.
-        click.Argument(["pattern"], required=False, metavar="PATTERN")
+        click.Argument(
+            ["pattern"], required=False, metavar="PATTERN", shell_complete=complete_pattern
+        )
     ]
-    options += [click.Option([knob.name, *knob.flags], metavar=knob.metavar) for knob in _KNOBS]
+    options += [
+        click.Option(
+            [knob.name, *knob.flags], metavar=knob.metavar, shell_complete=completions(knob)
+        )
+        for knob in _KNOBS
+    ]
     # -D and the like: the name must not clash with that of a knob in another case.
     options += [
         click.Option([f"ignored{letter[1:]}", letter, long], hidden=True)

@@ -2,7 +2,7 @@
 
 from tcpx_mpi.records import Run
 from tcpx_mpi.report.footer import footer_lines, minimum_bandwidth, passes_minimum_bandwidth
-from tcpx_mpi.report.json_document import to_json, write_json
+from tcpx_mpi.report.json_document import row_document, to_json, write_json
 from tcpx_mpi.report.preamble import header_lines, rank_line, rank_name
 from tcpx_mpi.report.setup_table import setup_lines
 from tcpx_mpi.report.table import row_line, summarise_row, title_lines
@@ -15,6 +15,7 @@ __all__ = [
     "rank_line",
     "rank_name",
     "report_lines",
+    "row_document",
     "row_line",
     "setup_lines",
     "summarise_row",

@@ -34,7 +34,8 @@ def to_json(run: Run, files: Sequence[str] = ()) -> dict[str, Any]:
         "nccl_version": header.versions.get("NCCL"),
         "config": _config(header),
         "results": [
-            _result(header, row, summary) for row, summary in zip(run.rows, summaries, strict=True)
+            row_document(header, row, summary)
+            for row, summary in zip(run.rows, summaries, strict=True)
         ],
         "out_of_bounds": {"count": wrong, "okay": wrong == 0},
         "average_bus_bandwidth": {
@@ -100,8 +101,9 @@ def _config(header: RunHeader) -> dict[str, Any]:
     }
 
 
-def _result(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, Any]:
-    return {
+def row_document(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, Any]:
+    """The entry of one row in `results`."""
+    result = {
         "size": summary.size_bytes,
         "count": summary.count,
         "type": summary.type_name,
@@ -138,6 +140,8 @@ def _result(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, Any]:
         "late_starts": summary.late_starts,
         "finished_time": summary.finished_time,
     }
+    plain: dict[str, Any] = _without_nan(result)
+    return plain
 
 
 def _per_iteration(header: RunHeader, summary: RowSummary) -> dict[str, Any]:

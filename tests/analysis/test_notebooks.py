@@ -16,11 +16,11 @@ from typing import Any
 import invented_runs
 import nbformat
 import pytest
+from jobs import run as run_job
+from jobs import tcpx_mpi
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
-from jobs import run as run_job
-from jobs import tcpx_mpi
 from tcpx_mpi import launch
 from tcpx_mpi.errors import PluginMissing
 from tcpx_mpi.records import Run, RunWriter, read_run

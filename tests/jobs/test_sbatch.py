@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
 from jobs import run as run_job
+
 from tcpx_mpi import launch
 from tcpx_mpi.cli.run import command as run_command
 from tcpx_mpi.cli.run import validate

@@ -82,6 +82,9 @@ COMMAND_LINES: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
     "missing directory": (("ring", "--hdf5", "nosuch/o.h5"), 2, ("--hdf5", "nosuch")),
     "a directory as the file": (("ring", "--hdf5", "spool"), 2, ("--hdf5", "spool", "directory")),
     "missing directory of JSON": (("ring", "-J", "nosuch/o.json"), 2, ("-J", "nosuch")),
+    "missing directory of CSV": (("ring", "--csv", "nosuch/o.csv"), 2, ("--csv", "nosuch")),
+    "missing directory of events": (
+        ("ring", "--json-stream", "nosuch/o"), 2, ("--json-stream", "nosuch")),
     "missing spool": (("ring", "--spool", "nosuch"), 2, ("--spool", "nosuch")),
     "missing configuration": (
         ("ring", "--config", "nosuch.toml"), 2, ("--config", "nosuch.toml", "no such file")),
@@ -120,12 +123,13 @@ def test_no_ranks_at_all_says_how_to_start_some(elsewhere: Path) -> None:
     refused(tcpx_mpi("run", "ring"), elsewhere, "at least 2 ranks", "mpirun -n 4", "--ranks 4")
 
 
-@pytest.mark.parametrize("option", ["--hdf5", "-J", "--save-config"])
+@pytest.mark.parametrize("option", ["--hdf5", "-J", "--csv", "--json-stream", "--save-config"])
 def test_a_directory_that_takes_no_file_is_found_before_anything_is_measured(
     option: str, elsewhere: Path
 ) -> None:
     # Permission bits do not stop root, the kernel does: nobody makes files in /proc.
-    other = () if option == "--hdf5" else ("--hdf5", "none")
+    # Beside the file of HDF5, one that can be made.
+    other = ("--json-stream", "s.jsonl") if option == "--hdf5" else ("--hdf5", "none")
     refused(start(PARENT, 2, "ring", option, "/proc/o", *other), elsewhere, "/proc/o", "create")
 
 

@@ -30,7 +30,7 @@ LAYERS = (
     ("_native",),
     ("report",),
     ("tables",),
-    ("export", "frames"),
+    ("export", "frames", "event_stream", "progress"),
     ("rows", "rank_setup", "circumstances", "agreement", "faults", "output", "trouble", "measure"),
     ("session", "benchmark", "smoke"),
     ("cli",),
@@ -99,6 +99,7 @@ def test_no_module_imports_itself_in_a_circle() -> None:
         ("matplotlib", "report"),
         ("pandas", "frames"),
         ("pyarrow", "export"),
+        ("rich", "progress"),
     ],
 )
 def test_a_library_has_one_owner(library: str, owner: str) -> None:
