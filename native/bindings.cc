@@ -2,6 +2,8 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/set.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -20,6 +22,9 @@
 #include "memory/payload.h"
 #include "net/library.h"
 #include "net/logger.h"
+#include "peers/ceiling.h"
+#include "peers/raw_links.h"
+#include "peers/raw_loop.h"
 #include "unpack/witness.h"
 
 namespace nb = nanobind;
@@ -78,8 +83,20 @@ class SlotBuffer {
 
 constexpr int kUnpackInPlace = -1;  // the plugin delivers where the receive was posted
 
+// What runs batches on a thread of its own: the engine, or a native peer beside it.
+class Runner {
+ public:
+  virtual ~Runner() = default;
+  virtual BatchLoop& loop() = 0;
+  virtual void load(Program program, const SlotBase* buffers) = 0;
+  virtual uint64_t most_chunk_bytes() const { return UINT32_MAX; }
+
+  std::vector<BlockTable> blocks_ = std::vector<BlockTable>(kBuffers);
+  std::optional<ProgressThread> thread_;  // a derived class makes it and ends it
+};
+
 // The pieces of a rank's engine, in the order in which they may be destroyed.
-class Engine {
+class Engine : public Runner {
  public:
   Engine(Plugin& plugin, int device, int window_send, int window_receive, int spins_before_yield,
          int unpack, bool witness)
@@ -89,17 +106,57 @@ class Engine {
                                            : make_cpu_unpacker(static_cast<UnpackMode>(unpack))),
         witness_(witness && unpacker_ ? new UnpackWitness(std::move(unpacker_)) : nullptr),
         driver_(plugin.net(), connections_, {window_send, window_receive, spins_before_yield},
-                witness_ ? witness_.get() : unpacker_.get()),
-        thread_(std::in_place, driver_) {}
+                witness_ ? witness_.get() : unpacker_.get()) {
+    thread_.emplace(driver_);
+  }
+  ~Engine() override { thread_.reset(); }
+  BatchLoop& loop() override { return driver_; }
+  uint64_t most_chunk_bytes() const override { return kMaxChunkBytes; }
+  void load(Program program, const SlotBase* buffers) override {
+    driver_.load(std::move(program), buffers);
+  }
 
   Plugin& plugin_;
   Connections connections_;
   std::unique_ptr<Unpacker> unpacker_;
   std::unique_ptr<UnpackWitness> witness_;  // has the unpacker, where there is one
   Driver driver_;
-  std::optional<ProgressThread> thread_;
-  std::vector<BlockTable> blocks_ = std::vector<BlockTable>(kBuffers);
 };
+
+class RawPeer : public Runner {
+ public:
+  RawPeer(const RawSettings& settings, int spins_before_yield)
+      : links_(settings), loop_(links_, spins_before_yield) {
+    thread_.emplace(loop_);
+  }
+  ~RawPeer() override { thread_.reset(); }
+  BatchLoop& loop() override { return loop_; }
+  void load(Program program, const SlotBase* buffers) override {
+    loop_.load(std::move(program), buffers);
+  }
+
+  RawLinks links_;
+  RawLoop loop_;
+  TcpSockets sockets_;
+};
+
+std::vector<RawLinks::Way> ways_of(const std::vector<std::pair<int, int>>& pairs) {
+  std::vector<RawLinks::Way> ways;
+  for (const auto& [peer, lane] : pairs) ways.push_back({peer, lane});
+  return ways;
+}
+
+nb::dict totals_of(const TcpSockets& sockets) {
+  const SocketTotals t = sockets.totals();
+  nb::dict d;
+  d["sent"] = t.sent;
+  d["received"] = t.received;
+  d["retransmits"] = t.retransmits;
+  d["readable"] = t.sockets;
+  d["count"] = sockets.count();
+  d["congestion_control"] = sockets.congestion_control();
+  return d;
+}
 
 using ByteArray = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
@@ -165,6 +222,8 @@ const char* fault_name(FaultKind kind) {
       return "timeout";
     case FaultKind::kStopped:
       return "stopped";
+    case FaultKind::kSocket:
+      return "socket";
     default:
       return "none";
   }
@@ -360,7 +419,93 @@ NB_MODULE(_native, m) {
           },
           "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a);
 
-  nb::class_<Engine>(m, "Engine")
+  nb::class_<Runner>(m, "Runner")
+      .def(
+          "set_blocks",
+          [](Runner& e, int buffer, const LongVector& offsets, const LongVector& lengths) {
+            if (buffer < 0 || buffer >= kBuffers || offsets.shape(0) != lengths.shape(0)) {
+              throw nb::value_error("bad block table");
+            }
+            BlockTable& table = e.blocks_[buffer];
+            table.offsets.assign(offsets.data(), offsets.data() + offsets.shape(0));
+            table.lengths.assign(lengths.data(), lengths.data() + lengths.shape(0));
+          },
+          "buffer"_a, "offsets"_a, "lengths"_a)
+      .def(
+          "load",
+          [](Runner& e, const IntTable& table, uint64_t chunk_bytes, int channels,
+             const std::vector<SlotBuffer*>& buffers, uint64_t iterations) {
+            if (table.shape(1) != kStepColumns) throw nb::value_error("a step has 12 columns");
+            if (chunk_bytes < 1 || chunk_bytes > e.most_chunk_bytes() || channels < 1) {
+              throw nb::value_error("bad chunk or channels");
+            }
+            SlotBase bases[kBuffers];
+            for (size_t i = 0; i < buffers.size() && i < kBuffers; ++i) {
+              if (buffers[i] != nullptr) bases[i] = buffers[i]->base();
+            }
+            e.load(compile(table.data(), table.shape(0), e.blocks_.data(), chunk_bytes, channels),
+                   bases);
+            e.loop().reserve(iterations);
+          },
+          "table"_a, "chunk_bytes"_a, "channels"_a, "buffers"_a, "iterations"_a)
+      .def(
+          "pin", [](Runner& e, int cpu) { return e.thread_->pin(cpu); }, "cpu"_a)
+      .def(
+          "start",
+          [](Runner& e, uint64_t first_slot, uint64_t iterations, int64_t start_ns,
+             int64_t stall_ns, int64_t end_by_ns) {
+            e.thread_->start({first_slot, iterations, start_ns, stall_ns, end_by_ns});
+          },
+          "first_slot"_a, "iterations"_a, "start_ns"_a, "stall_ns"_a, "end_by_ns"_a)
+      .def(
+          "wait",
+          [](Runner& e, double seconds) {
+            return e.thread_->wait(seconds) != ProgressThread::State::kRunning;
+          },
+          "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "True when the batch has ended; False after `seconds`.")
+      .def("request_stop", [](Runner& e) { e.loop().request_stop(); })
+      .def(
+          "idle_ns", [](Runner& e) { return e.loop().idle_ns(); },
+          "How long the batch under way has made no progress.")
+      .def(
+          "stamps",
+          [](Runner& e, uint64_t iterations) {
+            const BatchStamps& s = e.loop().stamps();
+            if (iterations > s.end.size()) throw nb::value_error("no such iterations");
+            nb::dict d;
+            d["start"] = s.start;
+            d["late"] = s.late;
+            d["end"] = copied(s.end.data(), iterations);
+            d["send_done"] = copied(s.send_done.data(), iterations);
+            d["receive_done"] = copied(s.receive_done.data(), iterations);
+            return d;
+          },
+          "iterations"_a)
+      .def("cpu_time",
+           [](Runner& e) {
+             const auto t = e.thread_->cpu_time();
+             return nb::make_tuple(t.user_ns, t.system_ns, t.others_ns);
+           })
+      .def("fault",
+           [](Runner& e) -> nb::object {
+             const Fault& f = e.loop().fault();
+             if (f.kind == FaultKind::kNone) return nb::none();
+             nb::dict d;
+             d["kind"] = fault_name(f.kind);
+             d["call"] = f.call;
+             d["code"] = f.code;
+             d["code_name"] = result_name(f.code);
+             d["flow"] = f.flow;
+             d["iteration"] = f.iteration;
+             d["chunk"] = f.chunk;
+             d["step"] = f.step;
+             return d;
+           })
+      .def("take_picture_ready", [](Runner& e) { return e.loop().take_picture_ready(); })
+      .def("picture", [](Runner& e) { return report_of(e.loop().picture()); });
+
+  nb::class_<Engine, Runner>(m, "Engine")
       .def(nb::init<Plugin&, int, int, int, int, int, bool>(), "plugin"_a, "device"_a,
            "window_send"_a, "window_receive"_a, "spins_before_yield"_a, "unpack"_a = kUnpackInPlace,
            "witness"_a = false, nb::keep_alive<1, 2>())
@@ -405,102 +550,67 @@ NB_MODULE(_native, m) {
       .def(
           "close", [](Engine& e) { e.connections_.close(); },
           nb::call_guard<nb::gil_scoped_release>())
+      .def("sockets", [](Engine& e) { return totals_of(e.connections_.sockets()); });
+
+  nb::class_<RawPeer, Runner>(m, "RawPeer")
       .def(
-          "set_blocks",
-          [](Engine& e, int buffer, const LongVector& offsets, const LongVector& lengths) {
-            if (buffer < 0 || buffer >= kBuffers || offsets.shape(0) != lengths.shape(0)) {
-              throw nb::value_error("bad block table");
-            }
-            BlockTable& table = e.blocks_[buffer];
-            table.offsets.assign(offsets.data(), offsets.data() + offsets.shape(0));
-            table.lengths.assign(lengths.data(), lengths.data() + lengths.shape(0));
+          "__init__",
+          [](RawPeer* self, const std::string& interface, const std::string& congestion,
+             int send_buffer_bytes, int streams, bool two_way, int spins_before_yield) {
+            if (streams < 1) throw nb::value_error("a peer needs a stream");
+            new (self) RawPeer({interface, congestion, send_buffer_bytes, streams, two_way},
+                               spins_before_yield);
           },
-          "buffer"_a, "offsets"_a, "lengths"_a)
-      .def(
-          "load",
-          [](Engine& e, const IntTable& table, uint64_t chunk_bytes, int channels,
-             const std::vector<SlotBuffer*>& buffers, uint64_t iterations) {
-            if (table.shape(1) != kStepColumns) throw nb::value_error("a step has 12 columns");
-            if (chunk_bytes < 1 || chunk_bytes > kMaxChunkBytes || channels < 1) {
-              throw nb::value_error("bad chunk or channels");
-            }
-            SlotBase bases[kBuffers];
-            for (size_t i = 0; i < buffers.size() && i < kBuffers; ++i) {
-              if (buffers[i] != nullptr) bases[i] = buffers[i]->base();
-            }
-            e.driver_.load(
-                compile(table.data(), table.shape(0), e.blocks_.data(), chunk_bytes, channels),
-                bases);
-            e.driver_.reserve(iterations);
-          },
-          "table"_a, "chunk_bytes"_a, "channels"_a, "buffers"_a, "iterations"_a)
-      .def(
-          "pin", [](Engine& e, int cpu) { return e.thread_->pin(cpu); }, "cpu"_a)
-      .def(
-          "start",
-          [](Engine& e, uint64_t first_slot, uint64_t iterations, int64_t start_ns,
-             int64_t stall_ns, int64_t end_by_ns) {
-            e.thread_->start({first_slot, iterations, start_ns, stall_ns, end_by_ns});
-          },
-          "first_slot"_a, "iterations"_a, "start_ns"_a, "stall_ns"_a, "end_by_ns"_a)
-      .def(
-          "wait",
-          [](Engine& e, double seconds) {
-            return e.thread_->wait(seconds) != ProgressThread::State::kRunning;
-          },
-          "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
-          "True when the batch has ended; False after `seconds`.")
-      .def("request_stop", [](Engine& e) { e.driver_.request_stop(); })
-      .def(
-          "idle_ns", [](Engine& e) { return e.driver_.idle_ns(); },
-          "How long the batch under way has made no progress.")
-      .def(
-          "stamps",
-          [](Engine& e, uint64_t iterations) {
-            const BatchStamps& s = e.driver_.stamps();
-            if (iterations > s.end.size()) throw nb::value_error("no such iterations");
-            nb::dict d;
-            d["start"] = s.start;
-            d["late"] = s.late;
-            d["end"] = copied(s.end.data(), iterations);
-            d["send_done"] = copied(s.send_done.data(), iterations);
-            d["receive_done"] = copied(s.receive_done.data(), iterations);
-            return d;
-          },
-          "iterations"_a)
-      .def("cpu_time",
-           [](Engine& e) {
-             const auto t = e.thread_->cpu_time();
-             return nb::make_tuple(t.user_ns, t.system_ns);
+          "interface"_a, "congestion"_a, "send_buffer_bytes"_a, "streams"_a, "two_way"_a,
+          "spins_before_yield"_a)
+      .def("listen",
+           [](RawPeer& p) {
+             const std::string address = p.links_.listen();
+             return nb::bytes(address.data(), address.size());
            })
-      .def("fault",
-           [](Engine& e) -> nb::object {
-             const Fault& f = e.driver_.fault();
-             if (f.kind == FaultKind::kNone) return nb::none();
-             nb::dict d;
-             d["kind"] = fault_name(f.kind);
-             d["call"] = f.call;
-             d["code"] = f.code;
-             d["code_name"] = result_name(f.code);
-             d["flow"] = f.flow;
-             d["iteration"] = f.iteration;
-             d["chunk"] = f.chunk;
-             d["step"] = f.step;
-             return d;
-           })
-      .def("take_picture_ready", [](Engine& e) { return e.driver_.take_picture_ready(); })
-      .def("picture", [](Engine& e) { return report_of(e.driver_.picture()); })
-      .def("sockets", [](Engine& e) {
-        const SocketTotals t = e.connections_.sockets().totals();
-        nb::dict d;
-        d["sent"] = t.sent;
-        d["received"] = t.received;
-        d["retransmits"] = t.retransmits;
-        d["readable"] = t.sockets;
-        d["count"] = e.connections_.sockets().count();
-        d["congestion_control"] = e.connections_.sockets().congestion_control();
-        return d;
-      });
+      .def(
+          "establish",
+          [](RawPeer& p, int rank, const std::vector<nb::bytes>& addresses,
+             const std::vector<std::pair<int, int>>& sends,
+             const std::vector<std::pair<int, int>>& receives, double timeout_s) {
+            std::vector<std::string> texts;
+            for (const nb::bytes& a : addresses) texts.emplace_back(a.c_str(), a.size());
+            nb::gil_scoped_release release;
+            p.links_.establish(rank, texts, ways_of(sends), ways_of(receives), timeout_s);
+            p.sockets_ = TcpSockets(p.links_.sockets());
+          },
+          "rank"_a, "addresses"_a, "sends"_a, "receives"_a, "timeout_s"_a,
+          "`sends` and `receives` are (peer, lane).")
+      .def("sockets", [](RawPeer& p) { return totals_of(p.sockets_); });
+
+  nb::class_<TcpSockets>(m, "TcpSockets")
+      .def(
+          "__init__",
+          [](TcpSockets* self, const std::set<uint64_t>& without) {
+            new (self) TcpSockets(TcpSockets::opened_since(without));
+          },
+          "without"_a, "The connected TCP sockets of this process but for these inodes.")
+      .def("totals", &totals_of)
+      .def("set_congestion_control", &TcpSockets::set_congestion_control, "name"_a,
+           "False where the kernel refuses.");
+  m.def("tcp_socket_inodes", &tcp_socket_inodes, "Of all connected TCP sockets of this process.");
+
+  m.def(
+      "time_copies",
+      [](size_t bytes, size_t footprint, int rounds) {
+        if (bytes < 1 || rounds < 1) throw nb::value_error("nothing to copy");
+        std::vector<int64_t> times;
+        {
+          nb::gil_scoped_release release;
+          times = time_copies(bytes, footprint, rounds);
+        }
+        return copied(times.data(), times.size());
+      },
+      "bytes"_a, "footprint"_a, "rounds"_a, "Nanoseconds of each of `rounds` memory copies.");
+  m.def("clock_cost", [] {
+    const ClockCost cost = clock_cost();
+    return nb::make_tuple(cost.ns_a_call, cost.resolution_ns);
+  });
 
   m.def("unpack_sights", &sights_of, "engine"_a,
         "What an engine with a witness found in its descriptor queues since the last call.");

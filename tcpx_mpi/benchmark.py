@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from tcpx_mpi import _native, circumstances, trouble
+from tcpx_mpi import _native, circumstances, peers, trouble
 from tcpx_mpi import world as mpi
 from tcpx_mpi.agreement import SETUP_PATIENCE_S, agree_settings, require_equal
 from tcpx_mpi.config import Settings
@@ -17,6 +17,7 @@ from tcpx_mpi.placement import Placement, place
 from tcpx_mpi.rank_setup import LoadedPlugin, RankEngine, load_plugin
 from tcpx_mpi.records import Journal, Plan, SetupTimes
 from tcpx_mpi.rows import PlannedRow, RowPlanner, buffer_sizes
+from tcpx_mpi.sides import Side
 from tcpx_mpi.topology import Host, read_host
 from tcpx_mpi.world import Alarm, World
 
@@ -26,7 +27,7 @@ def run_rank(
 ) -> int:
     """Collective: the whole run on this rank; returns its exit code, the same on all ranks."""
     _native.install_signal_handlers()
-    world = mpi.start(_native.stop_signal, os.environ)
+    world = mpi.start(_native.stop_signal, os.environ, "mpi" in getattr(parsed, "against", ()))
     story = (make or Benchmark)(world, list(argv))
     try:
         return story.run(parsed)
@@ -42,10 +43,9 @@ class Benchmark:
     witness = False  # the engine remembers what the plugin delivered
 
     def __init__(self, world: World, argv: list[str]) -> None:
-        self.world = world
-        self.argv = argv
+        self.world, self.argv = world, argv
         self.output = Output(active=world.rank == 0)
-        self.host_names = [""] * world.size
+        self.host_names: list[str] = [""] * world.size
         self.journal: Journal | None = None
         self.measurement: Measurement | None = None
 
@@ -60,8 +60,7 @@ class Benchmark:
         planner = RowPlanner(settings, pattern, load(settings.pattern), hosts)
         rows = planner.rows()
         plugin = self.load_plugin(settings)
-        nodes = [each.node for each in hosts]
-        placement = place(world.rank, nodes, host.cpus, plugin.handle.devices())
+        placement = place(world.rank, [each.node for each in hosts], host.cpus, plugin.devices)
         with world.agree("output", SETUP_PATIENCE_S):
             self.output.open(settings)
         with world.agree("journal", SETUP_PATIENCE_S):
@@ -70,9 +69,10 @@ class Benchmark:
         engine = self.connect(settings, plugin, placement, pattern)
         with world.agree("memory", SETUP_PATIENCE_S):
             engine.allocate(buffer_sizes(pattern, world.rank, world.size, rows), host)
-        self.begin(settings, pattern, host, plugin, engine, planner.plan(rows), journal)
+        beside = peers.prepare(world, settings, engine)
+        self.begin(settings, pattern, host, engine, beside, planner.plan(rows), journal)
         self.measurement = Measurement(
-            world, settings, pattern, engine, journal,
+            world, settings, pattern, engine.ground(), [engine, *beside], journal,
             shared_clock=len({each.clock for each in hosts}) == 1,
             host_name=host.name,
             end_by_ns=planner.end_by_ns(_native.now_ns()),
@@ -81,7 +81,7 @@ class Benchmark:
         for row in planner.cycles(rows):
             self.measure(self.measurement, row, journal)
         journal.close()
-        return self.end(engine)
+        return self.end([engine, *beside])
 
     def load_plugin(self, settings: Settings) -> LoadedPlugin:
         """Collective: the plugin, initialised, the same file on all ranks."""
@@ -105,20 +105,20 @@ class Benchmark:
         return engine
 
     def begin(
-        self, settings: Settings, pattern: Pattern, host: Host,
-        plugin: LoadedPlugin, engine: RankEngine, plan: Plan, journal: Journal,
+        self, settings: Settings, pattern: Pattern, host: Host, engine: RankEngine,
+        beside: Sequence[Side], plan: Plan, journal: Journal,
     ) -> None:  # fmt: skip
         """Collective: the circumstances of the run, in the file and on the screen."""
-        info = circumstances.rank_info(self.world.rank, host, engine.placement, plugin, settings)
+        info = circumstances.rank_info(self.world.rank, host, engine)
         setup = SetupTimes.from_rows(engine.setup_rows(self.world.rank))
         parts = self.world.gather((info, setup), "circumstances", SETUP_PATIENCE_S)
         with self.world.agree("header", SETUP_PATIENCE_S):
             if parts is not None:
                 ranks, times = zip(*parts, strict=True)
-                facts = circumstances.facts(host, plugin, engine)
                 header = self.output.begin(
-                    settings, pattern, self.argv, ranks, SetupTimes.joined(times), plugin, facts,
-                    plan, host.llc_bytes,
+                    settings, pattern, self.argv, ranks, SetupTimes.joined(times), engine.plugin,
+                    circumstances.facts(host, engine), plan, host.llc_bytes,
+                    [side.info for side in beside if side.info],
                 )  # fmt: skip
                 journal.write_header(header)
 
@@ -133,16 +133,17 @@ class Benchmark:
                 self.output.row(row.facts, parts)
         journal.acknowledge(row.facts.index)
 
-    def end(self, engine: RankEngine) -> int:
+    def end(self, sides: Sequence[Side]) -> int:
         """Collective: close in order, print the footer; the exit code of what was measured."""
         # A sender that closes early can give its receiver an error for data that is whole.
         self.world.barrier("close", SETUP_PATIENCE_S)
         with self.world.agree("close", SETUP_PATIENCE_S):
-            engine.close()
+            for side in sides:
+                side.close()
         with self.world.agree("output", SETUP_PATIENCE_S):
             verdict = self.output.end() if self.world.rank == 0 else ExitCode.OK
         return int(self.world.allgather(int(verdict), "verdict", SETUP_PATIENCE_S)[0])
 
     def report(self) -> tuple[str, ...]:
-        """Where this rank's requests stand, for a stall report."""
+        """Where this rank's requests stand."""
         return self.measurement.report() if self.measurement is not None else ()

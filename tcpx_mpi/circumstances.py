@@ -10,17 +10,14 @@ from typing import Any
 import tcpx_mpi
 from tcpx_mpi import _native, world
 from tcpx_mpi._version import source_state
-from tcpx_mpi.config import Settings
-from tcpx_mpi.placement import Placement
-from tcpx_mpi.rank_setup import LoadedPlugin, RankEngine
+from tcpx_mpi.rank_setup import RankEngine
 from tcpx_mpi.records import RankInfo
 from tcpx_mpi.topology import Host, cpu_list_text, interface_numa_node
 
 
-def rank_info(
-    rank: int, host: Host, placement: Placement, plugin: LoadedPlugin, settings: Settings
-) -> RankInfo:
+def rank_info(rank: int, host: Host, engine: RankEngine) -> RankInfo:
     """Where this rank runs and what it drives."""
+    placement, plugin = engine.placement, engine.plugin
     nic: dict[str, Any] = plugin.handle.properties(placement.device)
     return RankInfo(
         rank=rank,
@@ -39,7 +36,7 @@ def rank_info(
         plugin_sha256=plugin.file.sha256,
         plugin_abi=plugin.file.abi,
         plugin_name=plugin.file.name,
-        memory=settings.memory_kind()[0],
+        memory=engine.settings.memory_kind()[0],
     )
 
 
@@ -57,8 +54,9 @@ def versions() -> dict[str, str]:
     return found
 
 
-def facts(host: Host, plugin: LoadedPlugin, engine: RankEngine) -> dict[str, str]:
+def facts(host: Host, engine: RankEngine) -> dict[str, str]:
     """What is true of rank 0's host and plugin and may explain a number."""
+    plugin = engine.plugin
     return {
         "kernel": host.kernel,
         "cpu_model": host.cpu_model,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tcpx_mpi.config_file import PATTERN, config_text, read_config
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.knobs import KNOBS, Knob
+from tcpx_mpi.knobs import ITERS_BESIDE, KNOBS, LEAST_BLOCKS, Knob
 from tcpx_mpi.units import format_size_option
 
 #: More rows than anybody reads; it catches `-b 0 -e 1G -i 1` before memory runs out.
@@ -58,6 +58,8 @@ class Settings:
     chunk_bytes: int
     window_send: int
     window_recv: int
+    #: Peers that run beside the plugin, by name.
+    against: tuple[str, ...]
     #: None: a name made of the pattern and the time; "none": no file.
     hdf5_path: str | None
     seed: int
@@ -146,6 +148,13 @@ def load_settings(cli: Mapping[str, object], environ: Mapping[str, str]) -> Sett
     sizes = _sizes(values)
     if values["spool"].value is None:
         values["spool"] = Value(_temporary_directory(), "default")
+    if values["against"].value and values["iters"].source == "default":
+        values["iters"] = Value(ITERS_BESIDE, "default with --against")
+    if values["against"].value and _number(values["iters"]) < LEAST_BLOCKS:
+        raise UsageError(
+            f"-n/--iters ({_number(values['iters'])}) is too small with --against, which compares "
+            f"at least {LEAST_BLOCKS} blocks of iterations; use {LEAST_BLOCKS} or more"
+        )
     fields = {knob.field: values[knob.name] for knob in KNOBS if knob.field != "sizes"}
     fields["pattern"] = values[PATTERN]
     fields["sizes"] = sizes

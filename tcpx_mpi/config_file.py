@@ -94,7 +94,9 @@ def _expected(knob: Knob) -> tuple[tuple[type, ...], str]:
     if isinstance(knob.default, bool):
         return (bool,), "true or false"
     if isinstance(knob.default, tuple):
-        return (list, str), 'a list such as [4096, "64K"]'
+        names = ", ".join(f'"{name}"' for name in knob.metavar.split(","))
+        example = '4096, "64K"' if knob.metavar.startswith("SIZE") else names
+        return (list, str), f"a list such as [{example}]"
     if isinstance(knob.default, float):
         return (int, float, str), 'a time such as 30 or "500ms"'
     if knob.metavar == "SIZE":

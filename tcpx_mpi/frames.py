@@ -71,6 +71,11 @@ class RunFrames:
         return _frame(self._tables["samples"])
 
     @cached_property
+    def against(self) -> DataFrame:
+        """One line a row and peer beside it (`--against`): ratio, interval, both medians."""
+        return _frame(self._tables["against"])
+
+    @cached_property
     def counters(self) -> DataFrame:
         """One line a row, side and rank: bytes, CPU time, retransmits; -1 where not known."""
         return _frame(self._tables["counters"])
@@ -84,6 +89,11 @@ class RunFrames:
     def ranks(self) -> DataFrame:
         """The map rank -> host -> device -> NIC -> NUMA node -> CPUs."""
         return _frame(self._tables["ranks"])
+
+    @cached_property
+    def peers(self) -> DataFrame:
+        """What ran beside the plugin, and how it was set."""
+        return _frame(self._tables["peers"])
 
     @cached_property
     def setup(self) -> DataFrame:

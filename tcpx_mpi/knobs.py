@@ -12,6 +12,7 @@ from tcpx_mpi.parsing import (
     Parser,
     any_text,
     memory_kind,
+    names_of,
     one_number_of,
     one_of,
     output_path,
@@ -23,6 +24,15 @@ from tcpx_mpi.parsing import (
 )
 from tcpx_mpi.units import format_size_option
 
+#: What can run beside the plugin; a file each in `tcpx_mpi.peers`.
+PEERS = {
+    "raw": "plain TCP sockets, with as many streams as the plugin and at their best of 1, 2, 4",
+    "mpi": "the MPI library over TCP, by mpi4py",
+}
+#: With a peer a row has at least so many blocks of each side.
+LEAST_BLOCKS = 8
+#: Timed iterations where a peer runs and none were asked for: 20 in each block.
+ITERS_BESIDE = 20 * LEAST_BLOCKS
 #: The largest chunk: a request never carries more, whatever the plugin would take.
 MAX_CHUNK_BYTES = 2 << 20
 #: Requests that a TCPX comm holds at once; the 17th post is an error there.
@@ -35,11 +45,14 @@ TEST = "Test operation"
 REPORTING = "Reporting"
 SAVING = "Saving results (a file that exists is kept: FILE.0, FILE.1 are written)"
 TRANSPORT = "Transport"
+BESIDE = "Peers beside the plugin, in the same frame"
 CHECKS = "Checks and deadlines"
 LAUNCH = "Launch and settings"
 VARIABLES_ONLY = ""
 #: In the order of `--help`; the first six are those of nccl-tests, with its letters.
-GROUPS = (SIZES, OPERATION, PERFORMANCE, TEST, REPORTING, SAVING, TRANSPORT, CHECKS, LAUNCH)
+GROUPS = (
+    SIZES, OPERATION, PERFORMANCE, TEST, REPORTING, SAVING, TRANSPORT, BESIDE, CHECKS, LAUNCH,
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -178,6 +191,11 @@ KNOBS: tuple[Knob, ...] = (
     Knob("window_recv", "window_recv", TRANSPORT, 16,
          whole(1, MAX_WINDOW, "the plugin's request limit"),
          "receives in flight on each channel, at most 16"),
+
+    Knob("against", "against", BESIDE, (), names_of(tuple(PEERS)),
+         "run these beside the plugin, block by block, and print the ratios: "
+         + "; ".join(f"{name}: {what}" for name, what in PEERS.items()),
+         metavar="raw,mpi"),
 
     Knob("seed", "seed", CHECKS, 1, whole(0, (1 << 64) - 1, "64 bits"), "seed of the payload"),
     Knob("check_memory", "check_memory_bytes", CHECKS, 1 << 30, size(1),

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,10 +15,10 @@ from tcpx_mpi import _native
 from tcpx_mpi.config import Settings
 from tcpx_mpi.faults import error_of, report_lines, wrong_bytes_text
 from tcpx_mpi.patterns import Pattern, expected_bytes
-from tcpx_mpi.rank_setup import RankEngine
 from tcpx_mpi.records import PHASES, Journal, RankRow, RowFacts
 from tcpx_mpi.row_plan import GUARD_BYTES, RowPlan, slot_shape
 from tcpx_mpi.schedule import BufferId, Column, Op, chunks_of, step_bytes
+from tcpx_mpi.sides import Ground, Side
 from tcpx_mpi.units import format_size
 from tcpx_mpi.world import World, interrupted_by
 
@@ -43,6 +43,24 @@ class Batch:
     late: bool
 
 
+@dataclass
+class _Account:
+    """One side's part of a row, and the verdicts on its batches."""
+
+    side: Side
+    row: RankRow
+    verdicts: list[dict[str, Any]] = field(default_factory=list)
+
+
+#: The name of the plugin's own side in a row.
+PLUGIN = ""
+
+
+def name_of(side: Side) -> str:
+    """The key of a side's samples in a row."""
+    return side.info.name if side.info is not None else PLUGIN
+
+
 class Measurement:
     """Measures rows on this rank; the counters of payload iterations never repeat in a run."""
 
@@ -51,7 +69,8 @@ class Measurement:
         world: World,
         settings: Settings,
         pattern: Pattern,
-        engine: RankEngine,
+        ground: Ground,
+        sides: Sequence[Side],
         journal: Journal | None,
         shared_clock: bool,
         host_name: str,
@@ -61,7 +80,9 @@ class Measurement:
         self._world = world
         self._settings = settings
         self._pattern = pattern
-        self._engine = engine
+        self._ground = ground
+        self._sides = sides
+        self._side = sides[0]  # whose batch is, or was, the last one
         self._journal = journal
         self._shared_clock = shared_clock
         self._host_name = host_name
@@ -79,41 +100,46 @@ class Measurement:
             f"rank {self._world.rank} on {self._host_name}, row {facts.index} ({format_size(size)})"
         )
         layout = self._load(facts, plan)
-        row = self._empty_row(facts, layout)
-        verdicts: list[dict[str, Any]] = []
+        accounts = [_Account(side, self._empty_row(facts, layout)) for side in self._sides]
         for kind, batches in (("warmup", plan.warmup_batches), ("timed", plan.batches)):
             first = 0
-            for count in batches:
+            for number, count in enumerate(batches):
                 self._between_batches(facts, kind, first)
-                batch = self._run_batch(facts, plan, count, row if kind == "timed" else None)
-                if self._settings.checks():
-                    verdicts.append(self._check(plan, count, row))
-                self._iteration += count
-                self._keep(row, kind, facts, first, batch)
+                # ABBA: what drifts with time falls on all sides alike.
+                for account in accounts if number % 2 == 0 else reversed(accounts):
+                    self._account_for(account, facts, plan, kind, first, count)
                 first += count
-        row.batches = np.array(plan.batches, dtype=np.int64)
-        if self._settings.checks() and size:
-            self._judge(row, verdicts, facts.chunk_bytes)
-        return row
+        for account in accounts:
+            account.row.batches = np.array(plan.batches, dtype=np.int64)
+            if self._settings.checks() and size:
+                self._judge(account.row, account.verdicts, facts.chunk_bytes)
+        rows = {name_of(account.side): account.row for account in accounts}
+        own = rows.pop(PLUGIN)
+        own.against = rows
+        return own
+
+    def _account_for(
+        self, account: _Account, facts: RowFacts, plan: RowPlan, kind: str, first: int, count: int
+    ) -> None:
+        """Collective: one batch of one side, from the poison to the journal."""
+        row = account.row
+        self._side = account.side
+        batch = self._run_batch(facts, plan, count, row if kind == "timed" else None)
+        if self._settings.checks():
+            account.verdicts.append(self._check(plan, count, row))
+        self._iteration += count
+        self._keep(row, kind, facts, first, batch)
 
     # --- Before the batches ----------------------------------------------------------------------
 
     def _load(self, facts: RowFacts, plan: RowPlan) -> Any:
         rank, world = self._world.rank, self._world.size
         layout = self._pattern.layout(rank, world, facts.size_bytes)
-        engine = self._engine
-        for buffer, memory in engine.buffers.items():
+        for buffer, memory in self._ground.buffers.items():
             shape = slot_shape(layout[buffer].total_bytes)
             memory.cut(shape.used_bytes, GUARD_BYTES, shape.stride_bytes, plan.slots)
-        for buffer, table in layout.items():
-            engine.native.set_blocks(int(buffer), table.offsets, table.lengths)
-        engine.native.load(
-            engine.schedule.table,
-            facts.chunk_bytes,
-            self._settings.channels,
-            [engine.buffers.get(buffer) for buffer in BufferId],
-            plan.batch,
-        )
+        for side in self._sides:
+            side.load(self._ground, facts, layout, plan.batch)
         whole = layout[BufferId.SEND].total_bytes
         self._spans = {
             BufferId.SEND: np.array([[0, whole, rank, 0]] if whole else [], np.int64).reshape(
@@ -124,7 +150,7 @@ class Measurement:
         return layout
 
     def _empty_row(self, facts: RowFacts, layout: Any) -> RankRow:
-        schedule = self._engine.schedule
+        schedule = self._ground.schedule
         steps = step_bytes(schedule, layout)
         op = schedule.column(Column.OP)
         chunks = [chunks_of(int(n), facts.chunk_bytes) for n in steps.length[op != Op.COPY]]
@@ -140,6 +166,7 @@ class Measurement:
             check_ns=0,
             cpu_user_ns=0,
             cpu_system_ns=0,
+            cpu_others_ns=0,
             net_sent=0,
             net_received=0,
             tcp_retransmits=0,
@@ -156,24 +183,25 @@ class Measurement:
         """Collective. `row` counts what the batch cost, None for warm-ups."""
         prepare_ns = self._prepare(plan)
         patience = self.patience_s
-        before = self._engine.native.sockets()
+        before = self._side.driver.sockets()
         if self._settings.blocking:
             parts = [self._drive(slot, 1, patience) for slot in range(count)]
         else:
             parts = [self._drive(0, count, patience)]
         self._world.barrier("end of a batch", patience)
-        after = self._engine.native.sockets()
+        after = self._side.driver.sockets()
         if row is not None:
             row.prepare_ns += prepare_ns
             row.cpu_user_ns += sum(part[1][0] for part in parts)
             row.cpu_system_ns += sum(part[1][1] for part in parts)
+            row.cpu_others_ns += sum(part[1][2] for part in parts)
             _add_network(row, before, after)
         return _joined([part[0] for part in parts])
 
     def _prepare(self, plan: RowPlan) -> int:
         """Fill the send slots and poison the receive slots, all of them; returns ns."""
         start = time.monotonic_ns()
-        buffers, seed = self._engine.buffers, self._settings.seed
+        buffers, seed = self._ground.buffers, self._settings.seed
         fresh = self._settings.checks() or self._iteration == 0
         if fresh and BufferId.SEND in buffers:
             buffers[BufferId.SEND].fill(
@@ -187,28 +215,28 @@ class Measurement:
 
     def _drive(
         self, first_slot: int, count: int, patience_s: float
-    ) -> tuple[Batch, tuple[int, int]]:
-        """Collective: start together, wait for the engine; what it stamped and its CPU time."""
-        native = self._engine.native
+    ) -> tuple[Batch, tuple[int, int, int]]:
+        """Collective: start together, wait for the driver; what it stamped and its CPU time."""
+        driver = self._side.driver
         start_ns = self._agree_start(patience_s)
         stall_ns = int(self._settings.stall_timeout_s * 1e9)
-        native.start(first_slot, count, start_ns, stall_ns, self._end_by_ns)
-        while not native.wait(0.25):
+        driver.start(first_slot, count, start_ns, stall_ns, self._end_by_ns)
+        while not driver.wait(0.25):
             self._show_progress()
             # MPI stays silent while the plugin moves anything; it is asked only in trouble.
-            if native.idle_ns() > _UNEASY_NS and self._world.alarmed():
-                native.request_stop()
+            if driver.idle_ns() > _UNEASY_NS and self._world.alarmed():
+                driver.request_stop()
         self._show_progress()  # asked for in the last moments of a batch, or of a short one
         self._raise_fault()
-        batch = _batch_of(native.stamps(count))
+        batch = _batch_of(driver.stamps(count))
         if batch.late:
             self._lead_ns = min(2 * self._lead_ns, _LONGEST_LEAD_NS)
-        return batch, native.cpu_time()
+        return batch, driver.cpu_time()
 
     def _show_progress(self) -> None:
         """Prints the picture that SIGUSR1 asked the engine for, if it has taken one."""
-        if self._engine.native.take_picture_ready():
-            lines = report_lines(self._engine.native.picture(), self._where)
+        if self._side.driver.take_picture_ready():
+            lines = report_lines(self._side.driver.picture(), self._place())
             print("\n".join(lines), file=sys.stderr)
 
     def _agree_start(self, patience_s: float) -> int:
@@ -220,26 +248,31 @@ class Measurement:
         return self._world.maximum(ready_ns, "start of a batch", patience_s)
 
     def _raise_fault(self) -> None:
-        fault = self._engine.native.fault()
+        fault = self._side.driver.fault()
         if fault is not None:
             limits = {
                 "stall_timeout_s": self._settings.stall_timeout_s,
                 "timeout_s": self._settings.timeout_s,
             }
-            raise error_of(fault, self._engine.native.picture(), self._where, limits)
+            raise error_of(fault, self._side.driver.picture(), self._place(), limits)
         if signal_number := _native.stop_signal():
             raise interrupted_by(signal_number)
 
     def report(self) -> tuple[str, ...]:
         """Where every unfinished flow of this rank stands, or that no batch was under way."""
-        if self._engine.native.fault() is None:
+        if self._side.driver.fault() is None:
             return (f"{self._where}: between two batches, with nothing posted",)
-        return report_lines(self._engine.native.picture(), self._where)
+        return report_lines(self._side.driver.picture(), self._place())
+
+    def _place(self) -> str:
+        """Where this rank is, and which peer was at work if it was not the plugin."""
+        name = name_of(self._side)
+        return self._where + (f", peer {name}" if name != PLUGIN else "")
 
     @property
     def patience_s(self) -> float:
         """How late a rank may come to a collective after it has poisoned or checked its slots."""
-        memory: int = sum(buffer.bytes for buffer in self._engine.buffers.values())
+        memory: int = sum(buffer.bytes for buffer in self._ground.buffers.values())
         return self._settings.stall_timeout_s + memory / _SLOWEST_CHECK_BYTES_PER_S
 
     # --- After a batch ---------------------------------------------------------------------------
@@ -247,8 +280,8 @@ class Measurement:
     def _check(self, plan: RowPlan, count: int, row: RankRow) -> dict[str, Any]:
         start = time.monotonic_ns()
         verdict: dict[str, Any] = {"wrong": 0, "guard_wrong": 0}
-        if BufferId.RECV in self._engine.buffers:
-            verdict = self._engine.buffers[BufferId.RECV].verify(
+        if BufferId.RECV in self._ground.buffers:
+            verdict = self._ground.buffers[BufferId.RECV].verify(
                 0, count, self._iteration, self._settings.seed, self._spans[BufferId.RECV]
             )
         row.check_ns += time.monotonic_ns() - start
@@ -270,7 +303,9 @@ class Measurement:
             row.batch_start = np.append(row.batch_start, batch.start_ns)
             row.late = np.append(row.late, batch.late)
         if self._journal is not None:
-            self._journal.append_batch(facts.index, facts.size_bytes, kind, first, batch.samples)
+            self._journal.append_batch(
+                facts.index, facts.size_bytes, kind, first, batch.samples, name_of(self._side)
+            )
 
 
 def _batch_of(stamps: _native.Stamps) -> Batch:

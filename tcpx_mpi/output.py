@@ -7,15 +7,15 @@ import os
 import secrets
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from tcpx_mpi import circumstances, export, progress, report, tables
+from tcpx_mpi import circumstances, report
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
-from tcpx_mpi.event_stream import EventStream
 from tcpx_mpi.patterns import Pattern
 from tcpx_mpi.rank_setup import LoadedPlugin
 from tcpx_mpi.records import (
+    PeerInfo,
     Plan,
     RankInfo,
     RankRow,
@@ -35,6 +35,10 @@ from tcpx_mpi.records import (
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
 from tcpx_mpi.world import Answer
 
+if TYPE_CHECKING:
+    from tcpx_mpi.event_stream import EventStream
+    from tcpx_mpi.progress import Progress
+
 
 class Output:
     """The results of a run on their way out; `active` on rank 0 only."""
@@ -48,7 +52,7 @@ class Output:
         #: Files written beside the HDF5 file, by the names that they got.
         self._files: list[str] = []
         self._events: EventStream | None = None
-        self._progress: progress.Progress | None = None
+        self._progress: Progress | None = None
         self._row_under_way = -1
         self.run_id = secrets.token_hex(6) if active else ""
 
@@ -61,6 +65,8 @@ class Output:
         _require_creatable(settings.csv_path, "--csv")
         _require_creatable(settings.save_config_path, "--save-config")
         if settings.json_stream_path is not None:
+            from tcpx_mpi.event_stream import EventStream
+
             aside = settings.events_to_stdout()
             self._events = EventStream(None if aside else settings.json_stream_path)
         if settings.hdf5_path != "none":
@@ -70,7 +76,7 @@ class Output:
     def begin(
         self, settings: Settings, pattern: Pattern, argv: Sequence[str],
         ranks: Sequence[RankInfo], setup: SetupTimes, plugin: LoadedPlugin,
-        facts: dict[str, str], plan: Plan, llc_bytes: int,
+        facts: dict[str, str], plan: Plan, llc_bytes: int, peers: Sequence[PeerInfo] = (),
     ) -> RunHeader:  # fmt: skip
         """Write and print what is known before the first row."""
         memory, why = settings.memory_kind()
@@ -97,6 +103,7 @@ class Output:
             llc_bytes=llc_bytes,
             mode="synchronised" if settings.blocking else "back-to-back",
             notes=list(pattern.notes),
+            peers=list(peers),
         )
         path = self._writer.path if self._writer else ""
         self._run = Run(path, header, setup, [], complete=False)
@@ -110,7 +117,9 @@ class Output:
         self._print(
             [*report.header_lines(header), *report.setup_lines(setup), *report.title_lines(header)]
         )
-        self._progress = progress.on_terminal(os.environ, self._text, plan)
+        from tcpx_mpi.progress import on_terminal  # rank 0 alone has one
+
+        self._progress = on_terminal(os.environ, self._text, plan)
         return header
 
     def between_batches(self, facts: RowFacts, kind: str, first: int) -> None:
@@ -221,6 +230,8 @@ class Output:
         if self._events is not None and self._events.path:
             files.append(self._events.path)
         if self._settings.csv_path is not None:
+            from tcpx_mpi import export, tables
+
             text = export.csv_text(tables.rows(self._run))
             files.append(write_text(self._settings.csv_path, text))
         if self._settings.json_path is not None:
@@ -246,7 +257,8 @@ def _follows_from_others(answer: Answer) -> tuple[bool, bool, bool, int]:
 
 
 def _verdict(run: Run, summaries: Sequence[RowSummary]) -> ExitCode:
-    if any(summary.wrong_found for summary in summaries):
+    peers = [ratio for summary in summaries for ratio in summary.against.values()]
+    if any(summary.wrong_found for summary in summaries) or any(each.wrong for each in peers):
         return ExitCode.WRONG_BYTES
     if report.passes_minimum_bandwidth(run.header, mean_bus_bandwidth(summaries)) is False:
         return ExitCode.BELOW_GATE

@@ -5,7 +5,7 @@ Every parser raises UsageError in one line: what, found, limit, what to do.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.units import format_size_option, parse_duration, parse_size
@@ -99,6 +99,20 @@ def size_list(label: str, text: str) -> tuple[int, ...]:
     if not parts:
         raise UsageError(f"{label} ({text}) lists no size; write it like 4K,64K,1M")
     return tuple(size(0)(label, part) for part in parts)
+
+
+def names_of(known: Sequence[str]) -> Callable[[str, str], tuple[str, ...]]:
+    """A parser of names with commas between them, each at most once."""
+
+    def parse(label: str, text: str) -> tuple[str, ...]:
+        names = tuple(part.strip() for part in text.split(",") if part.strip())
+        for name in names:
+            if name not in known or names.count(name) > 1:
+                what = "is unknown" if name not in known else "is there twice"
+                raise UsageError(f"{label}: {name} {what}; use one or more of {', '.join(known)}")
+        return names
+
+    return parse
 
 
 def seconds(zero: bool = False) -> Callable[[str, str], float]:

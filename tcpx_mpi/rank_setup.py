@@ -11,7 +11,9 @@ from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
 from tcpx_mpi.placement import Placement
 from tcpx_mpi.plugins import PluginFile, choose_plugin, inspect, prepare_environment
-from tcpx_mpi.schedule import BufferId, Schedule
+from tcpx_mpi.records import RowFacts
+from tcpx_mpi.schedule import BufferId, Layout, Schedule
+from tcpx_mpi.sides import Driver, Ground, load_native
 from tcpx_mpi.topology import Host
 from tcpx_mpi.units import format_size
 from tcpx_mpi.world import interrupted_by
@@ -38,6 +40,10 @@ class LoadedPlugin:
     derived: list[tuple[str, str, str]]
     #: The last lines that it logged while it was initialised: its settings and devices.
     said: list[str]
+
+    @property
+    def devices(self) -> int:
+        return int(self.handle.devices())
 
     def fingerprint(self) -> str:
         """What must be equal on all ranks, a `name=value` line each."""
@@ -88,8 +94,15 @@ def require_memory(kind: str, plugin: LoadedPlugin, device: int) -> int:
     return pointer
 
 
+def spins_before_yield(placement: Placement) -> int:
+    """Idle sweeps of a loop before it offers its core to others."""
+    return 0 if placement.oversubscribed else SPINS_BEFORE_YIELD
+
+
 class RankEngine:
-    """The engine of one rank with its comms and buffers."""
+    """The engine of one rank with its comms and buffers: the plugin's side."""
+
+    info = None
 
     def __init__(
         self,
@@ -99,7 +112,9 @@ class RankEngine:
         schedule: Schedule,
         witness: bool = False,
     ) -> None:
+        self.own_sockets: frozenset[int] = frozenset()
         self.settings = settings
+        self.plugin = plugin
         self.schedule = schedule
         self.placement = placement
         self._pointer = require_memory(settings.memory_kind()[0], plugin, placement.device)
@@ -110,7 +125,7 @@ class RankEngine:
                 placement.device,
                 settings.window_send,
                 settings.window_recv,
-                0 if placement.oversubscribed else SPINS_BEFORE_YIELD,
+                spins_before_yield(placement),
                 UNPACK_MODES.get(settings.unpack_mode(), _native.UNPACK_IN_PLACE),
                 witness,
             )
@@ -138,8 +153,10 @@ class RankEngine:
             for index, (lane, channel) in enumerate(comms):
                 handle = handles[peer][index * size : (index + 1) * size]
                 self.native.add_send(peer, lane, channel, handle)
+        others = _native.tcp_socket_inodes()
         with _setup_errors():
             self.native.establish(self.settings.connect_timeout_s)
+        self.own_sockets = frozenset(_native.tcp_socket_inodes() - others)
         if self.placement.progress_cpu >= 0:
             self.native.pin(self.placement.progress_cpu)
 
@@ -160,6 +177,20 @@ class RankEngine:
                 if size:
                     self.buffers[buffer] = _native.SlotBuffer(size)
                     self.native.register_buffer(int(buffer), self.buffers[buffer], self._pointer)
+
+    @property
+    def driver(self) -> Driver:
+        return self.native
+
+    def ground(self) -> Ground:
+        """What peers beside the plugin stand on."""
+        return Ground(self.schedule, self.buffers, self.placement)
+
+    def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
+        """The row to come."""
+        load_native(
+            self.native, ground, layout, facts.chunk_bytes, self.settings.channels, longest_batch
+        )
 
     def setup_rows(self, rank: int) -> list[tuple[int, str, int, int, int, int]]:
         """(rank, phase, peer, lane, channel, ns) of every set-up call."""

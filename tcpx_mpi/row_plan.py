@@ -54,13 +54,14 @@ def slots_for(
     return max(2, min(wanted, memory_bytes // slot_bytes))
 
 
-def plan_row(slots: int, iterations: int, warmups: int) -> RowPlan:
-    """Cut iterations into batches of at most `slots`."""
-    return RowPlan(
-        slots,
-        min(slots, max(iterations, warmups, 1)),
-        *(_cut(total, slots) for total in (iterations, warmups)),
-    )
+def plan_row(slots: int, iterations: int, warmups: int, least_batches: int = 1) -> RowPlan:
+    """Cut iterations into batches of at most `slots`, the timed ones into `least_batches` or more.
+
+    `iterations` must be at least `least_batches`.
+    """
+    most = min(slots, iterations // least_batches)
+    timed, warm = _cut(iterations, most), _cut(warmups, slots)
+    return RowPlan(slots, max(*timed, *warm, 1), timed, warm)
 
 
 def _cut(total: int, most: int) -> tuple[int, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tcpx_mpi.config import Settings
+from tcpx_mpi.knobs import LEAST_BLOCKS
 from tcpx_mpi.patterns import Pattern
 from tcpx_mpi.records import Plan, RowFacts
 from tcpx_mpi.row_plan import RowPlan, plan_row, slot_shape, slots_for
@@ -97,7 +98,8 @@ class RowPlanner:
             iterations=s.iters,
             warmup_iterations=s.warmup_iters,
         )
-        return PlannedRow(facts, plan_row(slots, s.iters, s.warmup_iters))
+        blocks = LEAST_BLOCKS if s.against else 1
+        return PlannedRow(facts, plan_row(slots, s.iters, s.warmup_iters, blocks))
 
     def _slot_bytes(self, size: int) -> int:
         """Bytes that a slot takes on the rank where it takes most."""

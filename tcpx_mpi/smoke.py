@@ -55,9 +55,7 @@ class Smoke(Benchmark):
         hosts: list[Host] = world.allgather(host, "hosts", SETUP_PATIENCE_S)
         self.host_names = [each.name for each in hosts]
         plugin = self.load_plugin(settings)
-        placement = place(
-            world.rank, [each.node for each in hosts], host.cpus, plugin.handle.devices()
-        )
+        placement = place(world.rank, [each.node for each in hosts], host.cpus, plugin.devices)
         engine = self.connect(settings, plugin, placement, load(settings.pattern))
         first = RowPlanner(settings, at_distance(1), at_distance(1), hosts).rows()
         with world.agree("memory", SETUP_PATIENCE_S):
@@ -82,7 +80,7 @@ class Smoke(Benchmark):
         row = RowPlanner(settings, pattern, pattern, hosts).rows()[0]
         engine.schedule = pattern.schedule(world.rank, world.size)
         self.measurement = Measurement(
-            world, settings, pattern, engine, journal=None,
+            world, settings, pattern, engine.ground(), [engine], journal=None,
             shared_clock=len({each.clock for each in hosts}) == 1,
             host_name=self.host_names[world.rank],
             end_by_ns=0,

@@ -8,11 +8,14 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from tcpx_mpi.ratios import Ratio
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -66,6 +69,10 @@ class RowLike(Protocol):
     def cpu_user_ns(self) -> Int64s: ...
     @property
     def cpu_system_ns(self) -> Int64s: ...
+    @property
+    def cpu_others_ns(self) -> Int64s: ...
+    @property
+    def batches(self) -> Int64s: ...
     @property
     def net_sent(self) -> Int64s: ...
     @property
@@ -135,6 +142,9 @@ class RowSummary:
     net_sent: int | None
     net_received: int | None
     tcp_retransmits: int | None
+    #: Bytes that crossed the sockets of a receiving rank in a nanosecond of its batches; NaN
+    #: unless every rank could read them.
+    net_bw: float
     #: Time inside batches and time spent on poison, generation and checks, over all ranks.
     measured_ns: int
     overhead_ns: int
@@ -145,6 +155,8 @@ class RowSummary:
     starts: int
     finished_time: str
     faults: tuple[str, ...]
+    #: The ratio to every peer that ran beside the plugin, by its name.
+    against: Mapping[str, Ratio] = field(default_factory=dict)
 
 
 def minimum_samples(percentile: float) -> int:
@@ -327,6 +339,7 @@ def summarise(
         net_sent=_total_if_known(row.net_sent),
         net_received=_total_if_known(row.net_received),
         tcp_retransmits=_total_if_known(row.tcp_retransmits),
+        net_bw=_net_bandwidth(row, receives),
         measured_ns=int(np.maximum(row.samples["iteration"], 0).sum()),
         overhead_ns=int(row.prepare_ns.sum() + row.check_ns.sum()),
         cpu_ns=cpu_ns,
@@ -337,6 +350,12 @@ def summarise(
         finished_time=row.finished_time,
         faults=tuple(row.faults),
     )
+
+
+def _net_bandwidth(row: RowLike, receives: NDArray[np.bool_]) -> float:
+    elapsed_ns = float(np.maximum(row.samples["iteration"][receives], 0).sum())
+    received = _total_if_known(row.net_received[receives])
+    return rate(received, elapsed_ns) if received is not None else math.nan
 
 
 def _total_if_known(values: Int64s) -> int | None:

@@ -9,14 +9,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_type_hints
 
 import numpy as np
 
-from tcpx_mpi.records import PartialRow, Row, Run
+from tcpx_mpi.ratios import Ratio
+from tcpx_mpi.records import PartialRow, PeerInfo, Row, Run
 from tcpx_mpi.records.model import RANK_COLUMNS, RANK_FLAGS, SETUP_DTYPE, Int64s, RankInfo
 from tcpx_mpi.report import summarise_row
-from tcpx_mpi.stats import RowSummary, rate
+from tcpx_mpi.stats import RowSummary
 
 #: What a column holds. MAYBE_INT is the one kind of integer that may be None.
 INT, MAYBE_INT, FLOAT, BOOL, TEXT = "int64", "Int64", "float64", "bool", "text"
@@ -76,8 +77,8 @@ class Table:
 
 def tables_of(run: Run) -> dict[str, Table]:
     """All tables of a run by name; together they hold what its file holds."""
-    return {make.__name__: make(run) for make in (rows, samples, counters, batches, ranks, setup,
-                                                  settings)}  # fmt: skip
+    makers = (rows, samples, against, counters, batches, ranks, peers, setup, settings)
+    return {make.__name__: make(run) for make in makers}
 
 
 def rows(run: Run) -> Table:
@@ -120,6 +121,29 @@ def samples(run: Run) -> Table:
     return Table("samples", columns, blocks)
 
 
+def against(run: Run) -> Table:
+    """One line a row and peer beside it: the ratio with its interval; above 1 we are faster."""
+    kinds = {int: INT, float: FLOAT, str: TEXT, int | None: MAYBE_INT}
+    hints = get_type_hints(Ratio)
+    figures = {field.name: kinds[hints[field.name]] for field in dataclasses.fields(Ratio)}
+    shape = {"row": INT, "cycle": INT, "size_bytes": INT}
+
+    def blocks() -> Iterator[Block]:
+        for row in run.rows:
+            where = {
+                name: getattr(row, attribute)
+                for name, attribute in (
+                    ("row", "index"),
+                    ("cycle", "cycle"),
+                    ("size_bytes", "size_bytes"),
+                )
+            }
+            for ratio in summarise_row(run.header, row).against.values():
+                yield Block(1, {**where, **dataclasses.asdict(ratio)})
+
+    return Table("against", {**shape, **figures}, blocks)
+
+
 def counters(run: Run) -> Table:
     """One line a row, side and rank: what the rank counted, -1 where it could not."""
     kinds = {name: BOOL if name in RANK_FLAGS else INT for name in RANK_COLUMNS}
@@ -160,10 +184,12 @@ def batches(run: Run) -> Table:
 
 def ranks(run: Run) -> Table:
     """The map rank -> host -> device -> NIC -> NUMA node -> CPUs, and each rank's plugin."""
-    fields = dataclasses.fields(RankInfo)
-    columns = {field.name: INT if field.type == "int" else TEXT for field in fields}
-    lines = [dataclasses.asdict(info) for info in run.header.ranks]
-    return _small("ranks", columns, lines)
+    return _small("ranks", _kinds(RankInfo), [dataclasses.asdict(x) for x in run.header.ranks])
+
+
+def peers(run: Run) -> Table:
+    """What ran beside the plugin, and how it was set."""
+    return _small("peers", _kinds(PeerInfo), [dataclasses.asdict(x) for x in run.header.peers])
 
 
 def setup(run: Run) -> Table:
@@ -184,6 +210,12 @@ def settings(run: Run) -> Table:
     return _small("settings", columns, lines)
 
 
+def _kinds(record: type[RankInfo] | type[PeerInfo]) -> dict[str, str]:
+    kinds = {int: INT, bool: BOOL, str: TEXT}
+    hints = get_type_hints(record)
+    return {field.name: kinds[hints[field.name]] for field in dataclasses.fields(record)}
+
+
 def _said(run: Run) -> Iterator[tuple[str, str, str, str]]:
     header = run.header
     yield from (("setting", *each) for each in header.settings)
@@ -200,7 +232,8 @@ def _said(run: Run) -> Iterator[tuple[str, str, str, str]]:
     yield ("run", "end_time", run.end_time, "")
     yield ("run", "complete", _as_text(run.complete), "")
     for row in run.rows:
-        yield from (("wrong_bytes", str(row.index), text, "") for text in row.faults)
+        for side, part in _sides(row):
+            yield from (("wrong_bytes", f"{row.index} {side}", text, "") for text in part.faults)
     if run.fault is not None:
         fault = run.fault
         yield from (("fault", name, _as_text(getattr(fault, name)), "")
@@ -221,7 +254,9 @@ def _small(name: str, columns: Mapping[str, str], lines: Sequence[Mapping[str, A
 
 
 def _sides(row: Row) -> Iterator[tuple[str, Row]]:
+    """The row, then those of the peers beside it, each with its name."""
     yield OURS, row
+    yield from row.against.items()
 
 
 def _variables(run: Run, row: Row, side: str) -> dict[str, Any]:
@@ -278,14 +313,6 @@ def _sample_blocks(
         yield Block(ns.size, {**where, **values})
 
 
-def _net_bw(row: Row, summary: RowSummary) -> float:
-    """Bytes that a receiving rank got over its sockets, a nanosecond of the row's time."""
-    copies = row.iterations * row.agg * int(row.receives.sum())
-    if summary.net_received is None or copies == 0:
-        return float("nan")
-    return rate(summary.net_received / copies, summary.time_ns)
-
-
 #: The figures of a row: what they hold, and where they are from.
 _FIGURES: dict[str, tuple[str, Callable[[Row, RowSummary], Any]]] = {
     "iterations": (INT, lambda row, s: row.iterations),
@@ -295,7 +322,7 @@ _FIGURES: dict[str, tuple[str, Callable[[Row, RowSummary], Any]]] = {
     "time_us": (FLOAT, lambda row, s: s.time_ns / 1e3),
     "algbw": (FLOAT, lambda row, s: s.algbw),
     "busbw": (FLOAT, lambda row, s: s.busbw),
-    "net_bw": (FLOAT, _net_bw),
+    "net_bw": (FLOAT, lambda row, s: s.net_bw),
     "wrong": (MAYBE_INT, lambda row, s: s.wrong),
     "checked": (BOOL, lambda row, s: s.checked),
     "t_max_us": (FLOAT, lambda row, s: s.t_max_ns / 1e3),

@@ -13,7 +13,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -131,6 +131,17 @@ class World:
 
         self._finish(self._comm.Iallreduce(mine, largest, op=MPI.MAX), what, patience_s)
         return int(largest[0])
+
+    def acquainted(self, neighbours: Collection[int], patience_s: float) -> MPI.Intracomm:
+        """Collective: a communicator of its own over which this rank has met its neighbours, so
+        that a library that connects at the first message has done so."""
+        comm = self._comm.Dup()
+        nothing = np.empty(0, dtype=np.uint8)
+        requests = [comm.Irecv(nothing, source=peer) for peer in neighbours]
+        requests += [comm.Isend(nothing, dest=peer) for peer in neighbours]
+        for request in requests:
+            self._finish(request, "mpi peer", patience_s)
+        return comm
 
     @contextlib.contextmanager
     def agree(self, what: str, patience_s: float) -> Iterator[None]:
@@ -286,9 +297,15 @@ def raise_agreed(verdicts: list[tuple[int, str] | None], own: TcpxError | None) 
     raise AgreedError(where + text, ExitCode(exit_code), first) from own
 
 
-def start(stop_signal: Callable[[], int], environ: MutableMapping[str, str]) -> World:
-    """Initialise MPI (once a process) and return the world."""
-    for name, value in OPEN_MPI_DEFAULTS.items():
+def start(
+    stop_signal: Callable[[], int], environ: MutableMapping[str, str], tcp_only: bool = False
+) -> World:
+    """Initialise MPI (once a process) and return the world.
+
+    `tcp_only`: messages between ranks of a node must not take a short cut through memory.
+    """
+    defaults = OPEN_MPI_DEFAULTS | ({"OMPI_MCA_btl": "tcp,self"} if tcp_only else {})
+    for name, value in defaults.items():
         environ.setdefault(name, value)
     from mpi4py import MPI
 

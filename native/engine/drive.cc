@@ -1,33 +1,24 @@
 #include "engine/drive.h"
 
-#include <sched.h>
-#include <time.h>
-
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 
-#include "engine/clock.h"
-#include "engine/signals.h"
-#include "net/logger.h"
-
 namespace tcpx {
 namespace {
 
-constexpr int kTag = 99;                    // some plugins match by tag: equal on both sides
-constexpr int64_t kStartSpinNs = 20'000;    // before the agreed start the core is kept
-constexpr int64_t kStartSleepNs = 200'000;  // and this far ahead it need not even look
-constexpr uint32_t kSweepsPerLook = 32;     // between two looks at the clock, signals and flags
-
-constexpr int kSend = static_cast<int>(FlowKind::kSend);
-constexpr int kReceive = static_cast<int>(FlowKind::kReceive);
+constexpr int kTag = 99;  // some plugins match by tag: equal on both sides
 
 }  // namespace
 
 Driver::Driver(Net& net, const Connections& connections, const DriveLimits& limits,
                Unpacker* unpacker)
-    : net_(net), connections_(connections), limits_(limits), unpacker_(unpacker) {
+    : BatchLoop(limits.spins_before_yield),
+      net_(net),
+      connections_(connections),
+      limits_(limits),
+      unpacker_(unpacker) {
   for (const int window : {limits.window_send, limits.window_receive}) {
     if (window < 1 || window > kNetMaxRequests) {
       throw std::invalid_argument("a window of " + std::to_string(window) + " requests");
@@ -74,54 +65,11 @@ void Driver::load(Program program, const SlotBase* buffers) {
     flows_.push_back(flow);
   }
   counters_.assign(program_.counters, 0);
-  picture_.assign(flows_.size(), FlowReport{});
+  set_row(program_.ops, flows_.size());
 }
 
-void Driver::reserve(uint64_t iterations) {
-  left_.resize(iterations);
-  stamps_.end.resize(iterations);
-  stamps_.send_done.resize(iterations);
-  stamps_.receive_done.resize(iterations);
-}
-
-bool Driver::run(const BatchPlan& plan) {
-  if (failed_) return false;
-  if (plan.iterations > left_.size()) throw std::invalid_argument("batch longer than reserved");
-  begin(plan);
-  plugin_log::set_quiet(true);
-  wait_for_start(plan);
-  uint32_t sweeps = 0;
-  while (open_ < iterations_) {
-    if (++sweeps % kSweepsPerLook == 0 && !look_around(plan)) break;
-    bool moved = false;
-    for (Flow& flow : flows_) {
-      moved |= flow.kind == FlowKind::kCopy ? advance_copies(flow) : advance(flow);
-      if (failed_) break;  // a comm that failed may have taken others along: no further call
-    }
-    if (failed_) break;
-    if (moved) {
-      idle_sweeps_ = 0;
-      moved_since_look_ = true;
-    } else if (++idle_sweeps_ > static_cast<uint32_t>(limits_.spins_before_yield)) {
-      sched_yield();
-    }
-  }
-  plugin_log::set_quiet(false);
-  return !failed_;
-}
-
-void Driver::begin(const BatchPlan& plan) {
-  first_slot_ = plan.first_slot;
-  iterations_ = plan.iterations;
-  open_ = 0;
-  idle_sweeps_ = 0;
+void Driver::begin_flows() {
   std::fill(counters_.begin(), counters_.end(), 0);
-  IterationLeft all{};
-  for (int kind = 0; kind < 3; ++kind) all.all += all.by_kind[kind] = program_.ops[kind];
-  std::fill_n(left_.begin(), iterations_, all);
-  std::fill_n(stamps_.end.begin(), iterations_, int64_t{-1});
-  std::fill_n(stamps_.send_done.begin(), iterations_, int64_t{-1});
-  std::fill_n(stamps_.receive_done.begin(), iterations_, int64_t{-1});
   for (Flow& flow : flows_) {
     flow.post_op = flow.head_op = 0;
     flow.post_iteration = flow.head_iteration = 0;
@@ -131,29 +79,13 @@ void Driver::begin(const BatchPlan& plan) {
   }
 }
 
-void Driver::wait_for_start(const BatchPlan& plan) {
-  int64_t now = now_ns();
-  while (now < plan.start_ns) {
-    const int64_t left = plan.start_ns - now;
-    if (left > kStartSleepNs) {  // other ranks of this host may need the core to get ready
-      const timespec pause{0,
-                           static_cast<long>(std::min<int64_t>(left, 500'000'000) - kStartSleepNs)};
-      nanosleep(&pause, nullptr);
-    } else if (left > kStartSpinNs) {
-      sched_yield();
-    }
-    now = now_ns();
+bool Driver::sweep() {
+  bool moved = false;
+  for (Flow& flow : flows_) {
+    moved |= flow.kind == FlowKind::kCopy ? advance_copies(flow) : advance(flow);
+    if (failed()) break;  // a comm that failed may have taken others along: no further call
   }
-  // Also a rank that was there in time and lost its core meanwhile.
-  stamps_.late = plan.start_ns != 0 && now - plan.start_ns > kStartSpinNs;
-  stamps_.start = plan.start_ns != 0 ? plan.start_ns : now;
-  if (flows_.empty()) {  // a rank without a part: its iterations are complete as they begin
-    std::fill_n(stamps_.end.begin(), iterations_, stamps_.start);
-    open_ = iterations_;
-  }
-  coarse_now_ = now;
-  last_progress_.store(now, std::memory_order_relaxed);
-  moved_since_look_ = false;
+  return moved;
 }
 
 bool Driver::advance(Flow& flow) {
@@ -164,7 +96,7 @@ bool Driver::advance(Flow& flow) {
     while (flow.completed != flow.posted && test_head(flow)) moved = true;
   }
   // One post a visit: between two posts of a flow every other flow makes progress.
-  if (!failed_ && may_post(flow)) moved |= post_head(flow);
+  if (!failed() && may_post(flow)) moved |= post_head(flow);
   return moved;
 }
 
@@ -178,7 +110,7 @@ bool Driver::test_head(Flow& flow) {
 bool Driver::advance_unpacked(Flow& flow) {
   bool moved = false;
   while (flow.tested != flow.posted && begin_unpack(flow)) moved = true;
-  while (!failed_ && flow.completed != flow.tested &&
+  while (!failed() && flow.completed != flow.tested &&
          flow.tickets[flow.completed % kNetMaxRequests] <= unpacker_->finished() &&
          consume_head(flow)) {
     moved = true;
@@ -241,11 +173,11 @@ bool Driver::consume_head(Flow& flow) {
 }
 
 bool Driver::may_post(const Flow& flow) const {
-  if (flow.post_iteration == iterations_) return false;
+  if (flow.post_iteration == iterations()) return false;
   if (flow.posted - flow.completed >= static_cast<uint64_t>(flow.window)) return false;
   // Receives of later iterations have slots of their own and may be posted early; whatever reads or
   // sends begins when the iteration before is complete.
-  if (flow.kind != FlowKind::kReceive && flow.post_iteration > open_) return false;
+  if (flow.kind != FlowKind::kReceive && flow.post_iteration > open()) return false;
   const ChunkOp& op = flow.ops[flow.post_op];
   const Wait* waits = program_.waits.data() + op.first_wait;
   for (uint32_t w = 0; w < op.n_waits; ++w) {
@@ -277,7 +209,7 @@ bool Driver::post_head(Flow& flow) {
   }
   if (request == nullptr) return false;  // busy: the same chunk again at the next visit
   flow.requests[flow.posted % kNetMaxRequests] = request;
-  flow.posted_at[flow.posted % kNetMaxRequests] = coarse_now_;
+  flow.posted_at[flow.posted % kNetMaxRequests] = coarse_now();
   ++flow.posted;
   if (++flow.post_op == flow.n_ops) {
     flow.post_op = 0;
@@ -310,65 +242,27 @@ void Driver::complete(Flow& flow) {
   }
   flow.bytes += op.bytes;
   ++counters_[op.counter];
-  IterationLeft& left = left_[iteration];
-  const int kind = static_cast<int>(flow.kind);
-  const bool last_of_kind = --left.by_kind[kind] == 0;
-  --left.all;
-  if (!last_of_kind) return;
-  const int64_t now = now_ns();
-  if (kind == kSend) stamps_.send_done[iteration] = now;
-  if (kind == kReceive) stamps_.receive_done[iteration] = now;
-  while (open_ < iterations_ && left_[open_].all == 0) stamps_.end[open_++] = now;
-}
-
-// What need not be seen at once: time, signals, requests of other threads. False ends the batch.
-bool Driver::look_around(const BatchPlan& plan) {
-  coarse_now_ = now_ns();
-  if (moved_since_look_) last_progress_.store(coarse_now_, std::memory_order_relaxed);
-  moved_since_look_ = false;
-  if (const int signal = stop_signal()) {
-    fail(FaultKind::kInterrupted, signal);
-  } else if (stop_requested_.load(std::memory_order_relaxed)) {
-    fail(FaultKind::kStopped, 0);
-  } else if (plan.end_by_ns != 0 && coarse_now_ > plan.end_by_ns) {
-    fail(FaultKind::kTimeout, 0);
-  } else if (coarse_now_ - last_progress_.load(std::memory_order_relaxed) > plan.stall_ns) {
-    fail(FaultKind::kStall, 0);
-  } else if (report_requested() && take_report_request()) {
-    take_picture();
-    picture_ready_.store(true, std::memory_order_release);
-  }
-  return !failed_;
-}
-
-int64_t Driver::idle_ns() const {
-  return now_ns() - last_progress_.load(std::memory_order_relaxed);
-}
-
-void Driver::fail(FaultKind kind, int code) {
-  failed_ = true;
-  fault_.kind = kind;
-  fault_.code = code;
-  coarse_now_ = now_ns();
-  take_picture();
+  finish_part(flow.kind, iteration);
 }
 
 void Driver::fail_call(FaultKind kind, const char* call, int code, const Flow& flow, uint32_t op,
                        uint64_t iteration) {
-  if (failed_) return;  // the first fault of a sweep is the one that counts
-  fault_.call = call;
-  fault_.flow = static_cast<int>(&flow - flows_.data());
-  fault_.iteration = iteration;
-  fault_.chunk = flow.ops[op].chunk;
-  fault_.step = flow.ops[op].step;
-  fail(kind, code);
+  Fault fault;
+  fault.kind = kind;
+  fault.call = call;
+  fault.code = code;
+  fault.flow = static_cast<int>(&flow - flows_.data());
+  fault.iteration = iteration;
+  fault.chunk = flow.ops[op].chunk;
+  fault.step = flow.ops[op].step;
+  fail(fault);
 }
 
-void Driver::take_picture() {
+void Driver::take_picture(FlowReport* picture) const {
   for (size_t i = 0; i < flows_.size(); ++i) {
     const Flow& flow = flows_[i];
     const ChunkQueue& queue = program_.queues[i];
-    FlowReport& report = picture_[i];
+    FlowReport& report = picture[i];
     report.kind = flow.kind;
     report.peer = queue.peer;
     report.lane = queue.lane;
@@ -377,7 +271,7 @@ void Driver::take_picture() {
     report.posted = flow.posted;
     report.completed = flow.completed;
     report.bytes = flow.bytes;
-    report.finished = flow.head_iteration >= iterations_;
+    report.finished = flow.head_iteration >= iterations();
     const ChunkOp& op = flow.ops[flow.head_op];
     report.oldest_iteration = flow.head_iteration;
     report.oldest_step = op.step;
@@ -385,7 +279,7 @@ void Driver::take_picture() {
     report.oldest_bytes = op.bytes;
     report.oldest_age_ns = flow.posted == flow.completed
                                ? -1
-                               : coarse_now_ - flow.posted_at[flow.completed % kNetMaxRequests];
+                               : coarse_now() - flow.posted_at[flow.completed % kNetMaxRequests];
   }
 }
 

@@ -3,25 +3,41 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <time.h>
 
 #include <chrono>
 
 namespace tcpx {
 namespace {
 
-ProgressThread::CpuTime process_cpu_time() {
+struct Usage {
+  int64_t user_ns;
+  int64_t system_ns;
+};
+
+Usage usage_of(int whom) {
   rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
+  getrusage(whom, &usage);
   const auto ns = [](const timeval& t) {
     return int64_t{t.tv_sec} * 1'000'000'000 + int64_t{t.tv_usec} * 1000;
   };
   return {ns(usage.ru_utime), ns(usage.ru_stime)};
 }
 
+int64_t clock_of(clockid_t clock) {
+  timespec t{};
+  clock_gettime(clock, &t);
+  return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
+}
+
+int64_t others_now() {
+  return clock_of(CLOCK_PROCESS_CPUTIME_ID) - clock_of(CLOCK_THREAD_CPUTIME_ID);
+}
+
 }  // namespace
 
-ProgressThread::ProgressThread(Driver& driver) : driver_(driver) {
-  thread_ = std::thread([this] { loop(); });
+ProgressThread::ProgressThread(BatchLoop& loop) : loop_(loop) {
+  thread_ = std::thread([this] { serve(); });
 }
 
 ProgressThread::~ProgressThread() {
@@ -56,18 +72,20 @@ ProgressThread::State ProgressThread::wait(double seconds) {
   return state_;
 }
 
-void ProgressThread::loop() {
+void ProgressThread::serve() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || state_ == State::kRunning; });
     if (stopping_) return;
     const BatchPlan plan = plan_;
     lock.unlock();
-    const CpuTime before = process_cpu_time();
-    driver_.run(plan);
-    const CpuTime after = process_cpu_time();
+    const Usage before = usage_of(RUSAGE_SELF);
+    const int64_t others_before = others_now();
+    loop_.run(plan);
+    const int64_t others = others_now() - others_before;
+    const Usage after = usage_of(RUSAGE_SELF);
     lock.lock();
-    cpu_ = {after.user_ns - before.user_ns, after.system_ns - before.system_ns};
+    cpu_ = {after.user_ns - before.user_ns, after.system_ns - before.system_ns, others};
     state_ = State::kFinished;
     changed_.notify_all();
   }

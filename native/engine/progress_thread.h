@@ -5,13 +5,13 @@
 #include <mutex>
 #include <thread>
 
-#include "engine/drive.h"
+#include "engine/batch_loop.h"
 
 namespace tcpx {
 
 class ProgressThread {
  public:
-  explicit ProgressThread(Driver& driver);
+  explicit ProgressThread(BatchLoop& loop);
   ~ProgressThread();  // waits for the batch under way, which its deadline bounds
 
   // Binds the thread to one CPU; false where the system refuses.
@@ -27,19 +27,20 @@ class ProgressThread {
   struct CpuTime {
     int64_t user_ns;
     int64_t system_ns;
+    int64_t others_ns;  // the part of both that this thread had not: plugin, Python, MPI
   };
   CpuTime cpu_time() const { return cpu_; }
 
  private:
-  void loop();
+  void serve();
 
-  Driver& driver_;
+  BatchLoop& loop_;
   std::mutex mutex_;
   std::condition_variable changed_;
   BatchPlan plan_;
   State state_ = State::kIdle;
   bool stopping_ = false;
-  CpuTime cpu_{0, 0};
+  CpuTime cpu_{0, 0, 0};
   std::thread thread_;
 };
 

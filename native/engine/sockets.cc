@@ -71,6 +71,14 @@ SocketTotals TcpSockets::totals() const {
   return totals;
 }
 
+bool TcpSockets::set_congestion_control(const std::string& name) const {
+  bool all = true;
+  for (const int fd : descriptors_) {
+    all &= setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name.data(), name.size()) == 0;
+  }
+  return all;
+}
+
 std::string TcpSockets::congestion_control() const {
   std::set<std::string> names;
   for (const int fd : descriptors_) {

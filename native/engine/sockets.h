@@ -21,12 +21,14 @@ struct SocketTotals {
 class TcpSockets {
  public:
   TcpSockets() = default;
+  explicit TcpSockets(std::vector<int> descriptors) : descriptors_(std::move(descriptors)) {}
 
   // Those that were not there at `before`.
   static TcpSockets opened_since(const std::set<uint64_t>& before);
 
   SocketTotals totals() const;
   std::string congestion_control() const;  // of all, "cubic" or "bbr,cubic"; empty: none known
+  bool set_congestion_control(const std::string& name) const;  // false where one is refused
   int count() const { return static_cast<int>(descriptors_.size()); }
 
  private:

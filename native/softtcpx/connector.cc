@@ -111,7 +111,7 @@ bool Connector::begin_attempt() {
   for (size_t i = 0; i < count; ++i) {
     Fd fd = open_stream_socket();
     if (!fd.valid()) return end_attempt("no socket", errno);
-    if (i > 0) apply_sender_options(fd.get(), device_.settings);
+    apply_sender_options(fd.get(), device_.settings, /*carries_data=*/i > 0);
     // From the address of our own device, so that its NIC carries the traffic.
     const sockaddr_in& own = device_.interface.address;
     const int on = 1;

@@ -35,9 +35,10 @@ std::string congestion_of(int fd) {
   return name;
 }
 
-void apply_sender_options(int fd, const Settings& settings) {
+void apply_sender_options(int fd, const Settings& settings, bool carries_data) {
+  // Control too: whoever looks at the connection from outside finds one algorithm.
   if (!settings.congestion.empty()) set_congestion(fd, settings.congestion);
-  set_buffer(fd, SO_SNDBUF, settings.send_buffer_bytes);
+  if (carries_data) set_buffer(fd, SO_SNDBUF, settings.send_buffer_bytes);
 }
 
 void apply_listener_options(int fd, const Settings& settings) {

@@ -44,7 +44,7 @@ std::string congestion_of(int fd);
 
 // Options of the sockets that carry data, set before connect or listen so that they hold for the
 // first packet. A receiver never sends there and a sender never reads, hence one buffer each.
-void apply_sender_options(int fd, const Settings& settings);
+void apply_sender_options(int fd, const Settings& settings, bool carries_data);
 void apply_listener_options(int fd, const Settings& settings);
 
 // "192.0.2.7:4711", for the log.

@@ -11,7 +11,9 @@ import click
 from tcpx_mpi.errors import PartialResult, UsageError
 
 #: In the order of use; `tcpx_mpi.tables` makes them.
-TABLES = ("samples", "rows", "counters", "batches", "ranks", "setup", "settings")
+TABLES = (
+    "samples", "rows", "against", "counters", "batches", "ranks", "peers", "setup", "settings",
+)  # fmt: skip
 _STDOUT = "-"
 
 

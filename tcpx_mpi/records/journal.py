@@ -39,12 +39,15 @@ from tcpx_mpi.records.model import (
 )
 
 MAGIC = b"TJR1"
-VERSION = 1
+VERSION = 2
 _PREFIX = struct.Struct("<4sIQI")
 
 #: The parts of a RankRow that travel in batches, or as arrays beside the JSON.
-_SAMPLED = ("samples", "warmup")
+_SAMPLED = ("samples", "warmup", "against")
 _ARRAYS = ("batches", "batch_start", "late")
+
+#: A record of a journal: its header and its arrays by name.
+Record = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 
 def journal_path(spool: str, run_id: str, rank: int) -> str:
@@ -86,13 +89,15 @@ class Journal:
         kind: str,
         first_iteration: int,
         arrays: Mapping[str, Int64s],
+        peer: str = "",
     ) -> None:
-        """The samples of one batch, by phase; `kind` is "timed" or "warmup"."""
+        """The samples of one batch, by phase; `kind` is "timed" or "warmup", `peer` whose."""
         self._unacknowledged.add(row_index)
         header = {
             "record": "batch",
             "row": row_index,
             "size_bytes": size_bytes,
+            "peer": peer,
             "kind": kind,
             "first_iteration": first_iteration,
         }
@@ -101,6 +106,11 @@ class Journal:
     def append_result(self, facts: RowFacts, part: RankRow) -> None:
         """The end of a row: what this rank counted. Its samples came with the batches."""
         self._unacknowledged.add(facts.index)
+        for peer, beside in part.against.items():
+            self._append_counted(facts, beside, peer)
+        self._append_counted(facts, part, "")
+
+    def _append_counted(self, facts: RowFacts, part: RankRow, peer: str) -> None:
         counted = {
             item.name: getattr(part, item.name)
             for item in dataclasses.fields(part)
@@ -110,6 +120,7 @@ class Journal:
             "record": "result",
             "row": facts.index,
             "size_bytes": facts.size_bytes,
+            "peer": peer,
             "facts": facts_of(facts),
             "counted": counted,
         }
@@ -209,8 +220,8 @@ def read_journal(path: str) -> JournalContent:
     if first["version"] != VERSION:
         raise UsageError(f"{path} has journal version {first['version']}, expected {VERSION}")
     content = JournalContent(path, first["run_id"], first["rank"], first["world"])
-    batches: dict[int, list[tuple[dict[str, Any], dict[str, NDArray[Any]]]]] = {}
-    results: dict[int, tuple[dict[str, Any], dict[str, NDArray[Any]]]] = {}
+    batches: dict[int, list[Record]] = {}
+    results: dict[int, dict[str, Record]] = {}
     for header, arrays in records:
         match header["record"]:
             case "header":
@@ -218,18 +229,18 @@ def read_journal(path: str) -> JournalContent:
             case "batch":
                 batches.setdefault(header["row"], []).append((header, arrays))
             case "result":
-                results[header["row"]] = (header, arrays)
+                results.setdefault(header["row"], {})[header["peer"]] = (header, arrays)
             case "acknowledged":
                 batches.pop(header["row"], None)
                 results.pop(header["row"], None)
             case "torn":
                 content.torn = True
     for index in sorted(batches.keys() | results.keys()):
-        content.rows[index] = _joined(batches.get(index, []), results.get(index))
+        content.rows[index] = _joined(batches.get(index, []), results.get(index, {}))
     return content
 
 
-def _records(data: bytes) -> Iterator[tuple[dict[str, Any], dict[str, NDArray[Any]]]]:
+def _records(data: bytes) -> Iterator[Record]:
     """Every whole record in order, then {"record": "torn"} if something else follows."""
     position = 0
     while position < len(data):
@@ -254,13 +265,12 @@ def _records(data: bytes) -> Iterator[tuple[dict[str, Any], dict[str, NDArray[An
         yield {"record": "torn"}, {}
 
 
-def _joined(
-    batches: list[tuple[dict[str, Any], dict[str, NDArray[Any]]]],
-    result: tuple[dict[str, Any], dict[str, NDArray[Any]]] | None,
-) -> JournalRow:
-    def joined(kind: str) -> dict[str, Int64s]:
+def _joined(batches: list[Record], results: Mapping[str, Record]) -> JournalRow:
+    """A row of a journal; what its peers did is there only with the row's own result."""
+
+    def joined(peer: str, kind: str) -> dict[str, Int64s]:
         chosen = sorted(
-            (item for item in batches if item[0]["kind"] == kind),
+            (item for item in batches if item[0]["peer"] == peer and item[0]["kind"] == kind),
             key=lambda item: int(item[0]["first_iteration"]),
         )
         empty = [np.empty(0, dtype=np.int64)]
@@ -269,16 +279,22 @@ def _joined(
             for phase in PHASES
         }
 
-    samples, warmup = joined("timed"), joined("warmup")
-    if result is None:
+    def part_of(peer: str, against: dict[str, RankRow]) -> RankRow:
+        header, arrays = results[peer]
+        return RankRow(
+            **header["counted"],
+            samples=joined(peer, "timed"),
+            warmup=joined(peer, "warmup"),
+            against=against,
+            batches=arrays["batches"],
+            batch_start=arrays["batch_start"],
+            late=arrays["late"],
+        )
+
+    samples, warmup = joined("", "timed"), joined("", "warmup")
+    if "" not in results:  # written last
         return JournalRow(int(batches[0][0]["size_bytes"]), samples, warmup)
-    header, arrays = result
-    part = RankRow(
-        **header["counted"],
-        samples=samples,
-        warmup=warmup,
-        batches=arrays["batches"],
-        batch_start=arrays["batch_start"],
-        late=arrays["late"],
-    )
-    return JournalRow(int(header["size_bytes"]), samples, warmup, RowFacts(**header["facts"]), part)
+    against = {peer: part_of(peer, {}) for peer in results if peer}
+    header = results[""][0]
+    facts = RowFacts(**header["facts"])
+    return JournalRow(int(header["size_bytes"]), samples, warmup, facts, part_of("", against))

@@ -93,6 +93,23 @@ class Plan:
         return [(cycle, size) for cycle in range(cycles) for size in self.sizes]
 
 
+@dataclass(frozen=True)
+class PeerInfo:
+    """What runs beside the plugin in the same frame (`--against`), and how it was set."""
+
+    #: The key of its rows: "raw", "raw_1", "mpi".
+    name: str
+    #: What was asked for: several peers of one kind are variants of it.
+    kind: str
+    #: Sockets for each direction between two ranks; 0 where it chooses itself.
+    streams: int
+    #: A socket carries both directions.
+    two_way: bool
+    congestion_control: str
+    send_buffer_bytes: int
+    description: str
+
+
 @dataclass
 class RunHeader:
     """Everything known before the first row: the run's circumstances."""
@@ -123,6 +140,7 @@ class RunHeader:
     mode: str
     #: Comment lines for the table's header.
     notes: list[str] = field(default_factory=list)
+    peers: list[PeerInfo] = field(default_factory=list)
 
 
 def header_to_plain(header: RunHeader) -> dict[str, Any]:
@@ -139,6 +157,7 @@ def header_from_plain(plain: Mapping[str, Any]) -> RunHeader:
     values["plan"] = Plan(**plan)
     values["settings"] = [(name, value, source) for name, value, source in values["settings"]]
     values["ranks"] = [RankInfo(**rank) for rank in values["ranks"]]
+    values["peers"] = [PeerInfo(**peer) for peer in values["peers"]]
     return RunHeader(**values)
 
 
@@ -210,6 +229,8 @@ class RankRow:
     check_ns: int
     cpu_user_ns: int
     cpu_system_ns: int
+    #: CPU time in the batches that the driving thread had not: beside a peer, the idle side's.
+    cpu_others_ns: int
     net_sent: int
     net_received: int
     tcp_retransmits: int
@@ -223,6 +244,8 @@ class RankRow:
     batches: Int64s
     batch_start: Int64s
     late: Bools
+    #: What the peers of `--against` did in blocks between these batches, by name.
+    against: dict[str, RankRow] = field(default_factory=dict)
 
 
 #: The columns of a row with one value a rank; the same names in `RankRow` and in `Row`.
@@ -236,6 +259,7 @@ RANK_COLUMNS = (
     "check_ns",
     "cpu_user_ns",
     "cpu_system_ns",
+    "cpu_others_ns",
     "net_sent",
     "net_received",
     "tcp_retransmits",
@@ -265,11 +289,15 @@ class Row(RowFacts):
     check_ns: Int64s
     cpu_user_ns: Int64s
     cpu_system_ns: Int64s
+    cpu_others_ns: Int64s
     net_sent: Int64s
     net_received: Int64s
     tcp_retransmits: Int64s
     finished_time: str
     faults: list[str]
+    #: The rows of the peers of `--against`, of the same form; block b here and block b there were
+    #: neighbours in time.
+    against: dict[str, Row] = field(default_factory=dict)
 
 
 def facts_of(row: RowFacts) -> dict[str, Any]:
@@ -288,6 +316,8 @@ def join_row(facts: RowFacts, parts: Sequence[RankRow], finished_time: str) -> R
     for part in parts:
         if not np.array_equal(part.batches, parts[0].batches):
             raise ValueError(f"row {facts.index}: rank {part.rank} counted other batches")
+        if part.against.keys() != parts[0].against.keys():
+            raise ValueError(f"row {facts.index}: rank {part.rank} has other peers beside it")
 
     def column(name: str) -> NDArray[Any]:
         dtype = np.bool_ if name in RANK_FLAGS else np.int64
@@ -319,6 +349,10 @@ def join_row(facts: RowFacts, parts: Sequence[RankRow], finished_time: str) -> R
         late=stacked([part.late for part in parts], parts[0].batches.size, "late flags"),
         finished_time=finished_time,
         faults=[part.fault for part in parts if part.fault],
+        against={
+            name: join_row(facts, [part.against[name] for part in parts], finished_time)
+            for name in parts[0].against
+        },
         **columns,
     )
 

@@ -12,6 +12,7 @@ from tcpx_mpi.records.commit_file import open_for_reading
 from tcpx_mpi.records.model import (
     Fault,
     PartialRow,
+    PeerInfo,
     Plan,
     RankInfo,
     Row,
@@ -23,12 +24,13 @@ from tcpx_mpi.records.schema import (
     FAULT_COLUMNS,
     HEADER_ATTRIBUTES,
     PAIR_COLUMNS,
+    PEER_COLUMNS,
     PER_RANK_COLUMNS,
     PLAN_ATTRIBUTES,
     RANK_INFO_COLUMNS,
+    READABLE_VERSIONS,
     ROW_ATTRIBUTES,
     SCHEMA,
-    SCHEMA_VERSION,
     SETTING_COLUMNS,
     plain,
     read_samples,
@@ -76,9 +78,10 @@ def _refuse_foreign(file: Any, path: str) -> None:
     schema, version = file.attrs.get("schema"), plain(file.attrs.get("schema_version"))
     if schema != SCHEMA:
         raise UsageError(f"{path} is an HDF5 file of another program; give the file of a run")
-    if version != SCHEMA_VERSION:
+    if version not in READABLE_VERSIONS:
         raise UsageError(
-            f"{path} has schema version {version}, this tcpx-mpi reads {SCHEMA_VERSION}; "
+            f"{path} has schema version {version}, this tcpx-mpi reads "
+            f"{' and '.join(map(str, READABLE_VERSIONS))}; "
             "read it with the version that wrote it, or a newer one"
         )
     # The last thing that write_header makes.
@@ -124,6 +127,9 @@ def _read_header(file: Any) -> RunHeader:
             for item in read_table(file, "settings", SETTING_COLUMNS)
         ],
         ranks=[RankInfo(**item) for item in read_table(file, "ranks", RANK_INFO_COLUMNS)],
+        peers=[PeerInfo(**item) for item in read_table(file, "peers", PEER_COLUMNS)]
+        if "peers" in file
+        else [],
     )
 
 
@@ -132,7 +138,9 @@ def _read_row(group: Any) -> Row:
     columns = {
         name: table[name].astype(np.bool_ if kind is bool else np.int64)
         for name, kind in PER_RANK_COLUMNS
+        if name in table.dtype.names
     }
+    columns.setdefault("cpu_others_ns", np.full(table.size, -1, np.int64))  # version 1
     return Row(
         **{name: plain(group.attrs[name]) for name in ROW_ATTRIBUTES},
         **columns,
@@ -142,6 +150,7 @@ def _read_row(group: Any) -> Row:
         batch_start=group["batch_start"][()],
         late=group["late"][()].astype(np.bool_),
         faults=read_texts(group, "faults"),
+        against={peer: _read_row(inner) for peer, inner in group.get("against", {}).items()},
     )
 
 

@@ -1,6 +1,7 @@
 """The names and types of the HDF5 file, shared by its writer and its reader.
 
-History: version 1, the first.
+History: version 1, the first; version 2 adds peers (`--against`) and `cpu_others_ns`, which a file
+of version 1 reads as none and unknown.
 """
 
 from __future__ import annotations
@@ -12,13 +13,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tcpx_mpi.records.model import RANK_COLUMNS, RANK_FLAGS, Plan, RankInfo, RowFacts, RunHeader
+from tcpx_mpi.records.model import (
+    RANK_COLUMNS,
+    RANK_FLAGS,
+    PeerInfo,
+    Plan,
+    RankInfo,
+    RowFacts,
+    RunHeader,
+)
 
 SCHEMA = "tcpx-mpi run"
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+READABLE_VERSIONS = (1, 2)
 
 #: Parts of a header that have a place of their own; the rest are attributes of the root.
-HEADER_TABLES = ("settings", "versions", "environment", "facts", "ranks", "command", "notes")
+HEADER_TABLES = (
+    "settings",
+    "versions",
+    "environment",
+    "facts",
+    "ranks",
+    "command",
+    "notes",
+    "peers",
+)
 HEADER_ATTRIBUTES = tuple(
     item.name for item in fields(RunHeader) if item.name not in (*HEADER_TABLES, "plan")
 )
@@ -28,9 +47,9 @@ ROW_ATTRIBUTES = (*(item.name for item in fields(RowFacts)), "chunks", "finished
 
 #: A column is its name and its type: int, bool or str.
 Columns = Sequence[tuple[str, type]]
-RANK_INFO_COLUMNS: Columns = tuple(
-    (item.name, int if item.type == "int" else str) for item in fields(RankInfo)
-)
+_TYPES = {"int": int, "bool": bool, "str": str}
+RANK_INFO_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(RankInfo))
+PEER_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(PeerInfo))
 SETTING_COLUMNS: Columns = (("name", str), ("value", str), ("source", str))
 PAIR_COLUMNS: Columns = (("name", str), ("value", str))
 FAULT_COLUMNS: Columns = (("rank", int), ("text", str))

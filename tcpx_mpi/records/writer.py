@@ -16,6 +16,7 @@ from tcpx_mpi.records.schema import (
     FAULT_COLUMNS,
     HEADER_ATTRIBUTES,
     PAIR_COLUMNS,
+    PEER_COLUMNS,
     PER_RANK_COLUMNS,
     PLAN_ATTRIBUTES,
     PLAN_LISTS,
@@ -84,6 +85,12 @@ class RunWriter:
                 RANK_INFO_COLUMNS,
                 [[getattr(info, name) for name, _ in RANK_INFO_COLUMNS] for info in header.ranks],
             )
+            write_table(
+                root,
+                "peers",
+                PEER_COLUMNS,
+                [[getattr(peer, name) for name, _ in PEER_COLUMNS] for peer in header.peers],
+            )
             root.create_group("rows")
 
     def write_setup(self, setup: SetupTimes) -> None:
@@ -94,16 +101,7 @@ class RunWriter:
     def append_row(self, row: Row) -> None:
         """One row with all its samples; on disk when this returns."""
         with self._step(f"write row {row.index}"):
-            group = self._file["rows"].create_group(row_name(row.index))
-            for name in ROW_ATTRIBUTES:
-                _set_attribute(group, name, getattr(row, name))
-            write_samples(group, "samples", row.samples)
-            write_samples(group, "warmup", row.warmup)
-            for name in ("batches", "batch_start", "late"):
-                group.create_dataset(name, data=getattr(row, name))
-            columns = [getattr(row, name).tolist() for name, _ in PER_RANK_COLUMNS]
-            write_table(group, "ranks", PER_RANK_COLUMNS, zip(*columns, strict=True))
-            write_texts(group, "faults", row.faults)
+            _write_row(self._file["rows"].create_group(row_name(row.index)), row)
 
     def append_partial(self, part: PartialRow) -> None:
         """What the journals hold of a row that no rank 0 ever joined."""
@@ -178,6 +176,20 @@ class RunWriter:
             with contextlib.suppress(OSError):
                 self._commits.close()
             raise OutputFailed(f"{self.path}: cannot {what}: {_one_line(error)}") from error
+
+
+def _write_row(group: Any, row: Row) -> None:
+    for name in ROW_ATTRIBUTES:
+        _set_attribute(group, name, getattr(row, name))
+    write_samples(group, "samples", row.samples)
+    write_samples(group, "warmup", row.warmup)
+    for name in ("batches", "batch_start", "late"):
+        group.create_dataset(name, data=getattr(row, name))
+    columns = [getattr(row, name).tolist() for name, _ in PER_RANK_COLUMNS]
+    write_table(group, "ranks", PER_RANK_COLUMNS, zip(*columns, strict=True))
+    write_texts(group, "faults", row.faults)
+    for peer, beside in row.against.items():
+        _write_row(group.create_group(f"against/{peer}"), beside)
 
 
 def _set_attribute(group: Any, name: str, value: str | int | float) -> None:

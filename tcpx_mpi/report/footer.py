@@ -10,6 +10,8 @@ from tcpx_mpi.report.preamble import rank_name
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth, slowest_rank
 from tcpx_mpi.units import format_size
 
+#: More CPU time than this beside a peer, as a share of its time, and its figure is in doubt.
+_IDLE_SHARE = 0.01
 #: NCCL_TESTS_MIN_BW passes at this part of its value, as in nccl-tests.
 _MIN_BW_TOLERANCE = 0.9
 
@@ -37,6 +39,7 @@ def footer_lines(
     lines += _slowest_lines(header, summaries)
     lines += _network_lines(summaries)
     lines += _late_lines(summaries)
+    lines += _peer_lines(summaries)
     if fault is not None:
         lines.append(_line("Ended early", f"{fault.kind} (exit code {fault.exit_code})"))
     lines += [_line("Missing", text) for text in missing]
@@ -132,6 +135,41 @@ def _late_lines(summaries: Sequence[RowSummary]) -> list[str]:
     if late == 0:
         return []
     return [_line("Late starts", f"{late} of {starts} agreed starts were missed")]
+
+
+def _peer_lines(summaries: Sequence[RowSummary]) -> list[str]:
+    """What a reader must know before believing a ratio."""
+    found = [ratio for summary in summaries for ratio in summary.against.values()]
+    if not found:
+        return []
+    lines = [
+        _line(
+            "Beside peers",
+            "ratio of this plugin to the peer, above 1 faster; median of "
+            f"{min(each.blocks for each in found)} or more pairs of blocks, 95 % interval",
+        )
+    ]
+    for peer in dict.fromkeys(ratio.peer for ratio in found):
+        mine = [ratio for ratio in found if ratio.peer == peer]
+        wrong = sum(ratio.wrong or 0 for ratio in mine)
+        busiest = max(ratio.idle_share for ratio in mine)
+        if wrong:
+            lines.append(_line("WARNING", f"peer {peer} delivered {wrong} wrong bytes"))
+        if any(ratio.wrong is None for ratio in mine) and not wrong:
+            lines.append(_line("WARNING", f"peer {peer} was not checked in every row"))
+        if busiest >= _IDLE_SHARE:
+            lines.append(
+                _line(
+                    "WARNING",
+                    f"in the blocks of {peer} the idle side and the rest of a rank had up to "
+                    f"{100 * busiest:.2g} % of a CPU: the peer was slowed",
+                )
+            )
+        if any(ratio.net_share < 1 for ratio in mine):
+            lines.append(
+                _line("WARNING", f"peer {peer} sent fewer bytes than its payload: a short cut")
+            )
+    return lines
 
 
 def _line(title: str, text: str) -> str:

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from tcpx_mpi.ratios import Ratio, strongest
 from tcpx_mpi.records import Row, Run, RunHeader, write_text
 from tcpx_mpi.report.footer import passes_minimum_bandwidth
 from tcpx_mpi.report.preamble import pci_address, step
@@ -139,9 +140,39 @@ def row_document(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, 
         "prepare_and_check_s": summary.overhead_ns / 1e9,
         "late_starts": summary.late_starts,
         "finished_time": summary.finished_time,
+        "net_bw": summary.net_bw,
+        "against": _against(header, summary),
     }
     plain: dict[str, Any] = _without_nan(result)
     return plain
+
+
+def _against(header: RunHeader, summary: RowSummary) -> dict[str, Any]:
+    """By peer; "NAME_best" is the best of a peer's variants where it has some."""
+    found = {name: _ratio(ratio) for name, ratio in summary.against.items()}
+    for kind in dict.fromkeys(peer.kind for peer in header.peers):
+        names = [peer.name for peer in header.peers if peer.kind == kind]
+        best = strongest(summary.against, names)
+        if len(names) > 1 and best is not None:
+            found[f"{kind}_best"] = {**_ratio(best), "variant": best.peer}
+    return found
+
+
+def _ratio(ratio: Ratio) -> dict[str, Any]:
+    # Names as they are read by others: GB/s for a bandwidth, us for a time.
+    unit = "us" if ratio.metric == "time" else "gbps"
+    return {
+        "metric": ratio.metric,
+        "ratio": ratio.ratio,
+        "ci_low": ratio.ci_low,
+        "ci_high": ratio.ci_high,
+        "blocks": ratio.blocks,
+        f"ours_{unit}": ratio.ours,
+        f"theirs_{unit}": ratio.theirs,
+        "nwrong": ratio.wrong,
+        "idle_share": ratio.idle_share,
+        "net_share": ratio.net_share,
+    }
 
 
 def _per_iteration(header: RunHeader, summary: RowSummary) -> dict[str, Any]:
@@ -186,6 +217,7 @@ def _ours(run: Run, files: Sequence[str]) -> dict[str, Any]:
             "abi": header.plugin_abi,
             "name": header.plugin_name,
         },
+        "peers": [dataclasses.asdict(peer) for peer in header.peers],
         "memory": header.memory,
         "unpack": header.unpack,
         "last_level_cache_bytes": header.llc_bytes if header.llc_bytes > 0 else None,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from itertools import groupby, pairwise
 
-from tcpx_mpi.records import Plan, RankInfo, RunHeader
+from tcpx_mpi.records import PeerInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.units import MIB, format_size
 
 #: The step that nccl-tests prints where there is only one size.
@@ -39,6 +39,7 @@ def header_lines(header: RunHeader) -> list[str]:
         f"# Buffers: {_slots(plan)}; last-level cache "
         + (format_size(header.llc_bytes) if header.llc_bytes > 0 else "unknown"),
     ]
+    lines += [f"# Peer {peer.name}: {_peer_text(peer)}" for peer in header.peers]
     lines += [
         f"# Setting: {name} = {value} ({source})"
         for name, value, source in header.settings
@@ -89,6 +90,13 @@ def step(sizes: Sequence[int]) -> tuple[int, str]:
     if all(b - a == second - first > 0 for a, b in pairs):
         return second - first, "bytes"
     return 0, "list"
+
+
+def _peer_text(peer: PeerInfo) -> str:
+    text = f"{peer.description}, {peer.congestion_control or 'congestion control unknown'}"
+    if peer.send_buffer_bytes > 0:
+        text += f", send buffer {format_size(peer.send_buffer_bytes)}"
+    return text
 
 
 def _slots(plan: Plan) -> str:

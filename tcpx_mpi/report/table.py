@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tcpx_mpi.records import Plan, Row, RunHeader
+from tcpx_mpi.ratios import Ratio, ratios, strongest
+from tcpx_mpi.records import PeerInfo, Row, RunHeader
 from tcpx_mpi.stats import RowSummary, summarise
 from tcpx_mpi.units import (
     fit_number,
@@ -42,12 +43,13 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
     if header.unpack == "none":
         # An ablation: time without a part of the work is no bandwidth of anything.
         return dataclasses.replace(summary, algbw=math.nan, busbw=math.nan, mmsg_per_s=math.nan)
-    return summary
+    against = ratios(row, row.against, plan.average, header.busbw_factor, header.time_divisor)
+    return dataclasses.replace(summary, against=against)
 
 
 def title_lines(header: RunHeader) -> list[str]:
     """The three heading lines over the rows, all comments."""
-    standard, ours = _standard_columns(), _our_columns(header.plan)
+    standard, ours = _standard_columns(), _our_columns(header)
     columns = [*standard, *ours]
     groups = f"{'#':<63}out-of-place{'':<23}in-place".ljust(_width(standard))
     for label, members in groupby(ours, key=lambda column: column.group):
@@ -63,7 +65,7 @@ def title_lines(header: RunHeader) -> list[str]:
 
 def row_line(header: RunHeader, summary: RowSummary) -> str:
     """One row of the table; splitting it at blanks gives the 13 fields of nccl-tests first."""
-    columns = [*_standard_columns(), *_our_columns(header.plan)]
+    columns = [*_standard_columns(), *_our_columns(header)]
     return _joined([column.text(summary) for column in columns], columns)
 
 
@@ -95,7 +97,8 @@ def _standard_columns() -> list[Column]:
     ]
 
 
-def _our_columns(plan: Plan) -> list[Column]:
+def _our_columns(header: RunHeader) -> list[Column]:
+    plan = header.plan
     columns = [
         _time_column("t_max", lambda s: s.t_max_ns, "slowest rank"),
         Column(
@@ -108,7 +111,11 @@ def _our_columns(plan: Plan) -> list[Column]:
         _time_column("p50", lambda s: s.per_iteration.p50, "maximum of an iteration"),
         _time_column("p95", lambda s: s.per_iteration.p95, "maximum of an iteration"),
         _time_column("p99", lambda s: s.per_iteration.p99, "maximum of an iteration"),
+        _number_column("net_bw", "(GB/s)", lambda s: s.net_bw),
+        Column("cpu_s_per_GB", "(s/GB)", 12, lambda s: _significant(s.cpu_s_per_gb)),
     ]
+    for kind in dict.fromkeys(peer.kind for peer in header.peers):
+        columns += _peer_columns(kind, header.peers)
     if plan.agg_iters > 1:
         columns.append(_number_column("Mmsg/s", "", lambda s: s.mmsg_per_s))
     if plan.report_gbits:
@@ -127,11 +134,43 @@ def _our_columns(plan: Plan) -> list[Column]:
     if plan.report_cputime:
         columns += [
             _time_column("cputime", lambda s: _cpu_ns_a_copy(s)),
-            Column("cpu_s_per_GB", "(s/GB)", 12, lambda s: _significant(s.cpu_s_per_gb)),
         ]
     if plan.report_timestamps:
         columns.append(Column("timestamp", "(UTC)", 24, lambda s: s.finished_time or UNKNOWN))
     return columns
+
+
+def _peer_columns(kind: str, peers: Sequence[PeerInfo]) -> list[Column]:
+    """Beside the peer as asked for and, where it has variants, beside the best of them."""
+    names = [peer.name for peer in peers if peer.kind == kind]
+    streams = {peer.name: peer.streams for peer in peers}
+    columns = _ratio_columns(f"beside {kind}", lambda s: s.against.get(kind))
+    if len(names) > 1:
+        label = f"{kind} at its best"
+        columns += _ratio_columns(label, lambda s: strongest(s.against, names))
+
+        def streams_of_best(summary: RowSummary) -> str:
+            best = strongest(summary.against, names)
+            return str(streams[best.peer]) if best is not None else UNKNOWN
+
+        columns.append(Column("streams", "", 7, streams_of_best, label))
+    return columns
+
+
+def _ratio_columns(label: str, find: Callable[[RowSummary], Ratio | None]) -> list[Column]:
+    def text(part: str) -> Callable[[RowSummary], str]:
+        def of(summary: RowSummary) -> str:
+            found = find(summary)
+            value = math.nan if found is None else float(getattr(found, part))
+            return f"{value:.3f}" if math.isfinite(value) else UNKNOWN
+
+        return of
+
+    return [
+        Column("ratio", "", 6, text("ratio"), label),
+        Column("low", "", 6, text("ci_low"), label),
+        Column("high", "", 6, text("ci_high"), label),
+    ]
 
 
 def _time_column(title: str, time_ns: Callable[[RowSummary], float], group: str = "") -> Column:

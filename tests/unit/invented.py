@@ -125,6 +125,7 @@ def rank_row(rank: int, facts: RowFacts, **changes: Any) -> RankRow:
         check_ns=2000,
         cpu_user_ns=10_000,
         cpu_system_ns=5_000,
+        cpu_others_ns=300,
         net_sent=payload + 100,
         net_received=payload + 100,
         tcp_retransmits=0,

@@ -111,6 +111,8 @@ def test_a_list_in_the_file_is_replaced_as_a_whole(file: Path) -> None:
         ("chunk = [4]", ["chunk ([4]) is a list", 'expected a size such as 4096 or "4K"']),
         ('chunk = "64KB"', ["chunk", "64K or 64KiB"]),
         ("sizes = [4, true]", ["sizes (True)", "expected a list"]),
+        ("against = 3", ["against (3)", 'expected a list such as ["raw", "mpi"]']),
+        ("against = ['row']", ["against", "row is unknown", "raw, mpi"]),
         ("sizes = 4", ["sizes (4)", "expected a list"]),
         ("stall_timeout = 'soon'", ["stall_timeout", "soon"]),
         ("stall_timeout = nan", ["stall_timeout", "nan"]),
@@ -155,6 +157,7 @@ def values_of(knob: Knob) -> st.SearchStrategy[str]:
         "sizes": st.lists(st.integers(0, 1 << 40), min_size=1, max_size=50).map(
             lambda sizes: ",".join(map(str, sizes))
         ),
+        "against": st.sampled_from(["", "raw", "mpi", "raw,mpi"]),
         "average": st.sampled_from("0123"),
         "blocking": st.sampled_from("013"),
         "seed": st.integers(0, (1 << 64) - 1).map(str),

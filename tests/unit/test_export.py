@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import errno
 import io
 import json
@@ -22,7 +23,7 @@ from hypothesis.extra import numpy as arrays
 from tcpx_mpi import cli, export
 from tcpx_mpi.cli.export import TABLES
 from tcpx_mpi.errors import ExitCode, OutputFailed, UsageError
-from tcpx_mpi.records import PHASES, Fault, PartialRow, Run, RunWriter, read_run
+from tcpx_mpi.records import PHASES, Fault, PartialRow, PeerInfo, Run, RunWriter, read_run
 from tcpx_mpi.records.model import RANK_COLUMNS
 from tcpx_mpi.report import summarise_row, to_json
 from tcpx_mpi.tables import tables_of
@@ -83,7 +84,7 @@ def through_csv(run: Run, table: str) -> list[Line]:
     export.write_csv(tables_of(run)[table], file)
     lines = list(csv.DictReader(io.StringIO(file.getvalue().decode(), newline="")))
     switches = {"true": True, "false": False}
-    names = {"warmup", "partial", "late", "receives", "checked"}
+    names = {"warmup", "partial", "late", "receives", "checked", "two_way"}
     return [{k: switches[v] if k in names else v for k, v in line.items()} for line in lines]
 
 
@@ -230,6 +231,51 @@ def test_texts_with_commas_quotes_and_line_breaks_come_back() -> None:
     text = file.getvalue().decode("utf-8", "surrogateescape")
     said = {x["name"]: x["value"] for x in csv.DictReader(io.StringIO(text, newline=""))}
     assert (said["said"], said["odd"]) == ('a, "b"\nc', "\udcff")
+
+
+# --- Peers ---------------------------------------------------------------------------------------
+
+
+def beside(run: Run) -> Run:
+    """The run with a peer beside its second row that takes twice as long, in ten blocks."""
+    peer = PeerInfo("raw", "raw", 2, True, "cubic", 4096, "plain sockets")
+    blocks = np.full(10, 2, dtype=np.int64)
+    starts = {"batch_start": np.zeros((4, 10), np.int64), "late": np.zeros((4, 10), bool)}
+    row = dataclasses.replace(run.rows[1], batches=blocks, **starts)
+    slow = {phase: 2 * values for phase, values in row.samples.items()}
+    theirs = dataclasses.replace(row, samples=slow, faults=["rank 0: byte 3"])
+    run.rows[1] = dataclasses.replace(row, against={"raw": theirs})
+    return dataclasses.replace(run, header=dataclasses.replace(run.header, peers=[peer]))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_samples_of_a_peer_are_a_side_of_their_own(way: Way) -> None:
+    run = beside(a_run())
+    lines = way(run, "samples")
+    assert samples_in([x for x in lines if x["side"] == "plugin"]) == samples_of(run)
+    theirs = samples_in([x for x in lines if x["side"] == "raw"])
+    wanted = samples_of(dataclasses.replace(run, rows=[run.rows[1].against["raw"]]))
+    assert theirs == wanted
+    assert {(x["row"], x["side"]) for x in way(run, "batches") if x["side"] != "plugin"} == {
+        (x["row"], "raw") for x in lines if x["side"] == "raw"
+    }
+    assert len(way(run, "counters")) == 4 * 4
+    assert [x["side"] for x in way(run, "rows")] == ["plugin", "plugin", "raw", "plugin"]
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_the_ratio_to_a_peer_is_a_line_with_its_interval(way: Way) -> None:
+    run = beside(a_run())
+    (line,) = way(run, "against")
+    found = summarise_row(run.header, run.rows[1]).against["raw"]
+    assert (int(line["row"]), line["peer"], line["metric"]) == (1, "raw", "bus_bw")
+    assert (float(line["ratio"]), int(line["blocks"])) == (2.0, 10)
+    for name in ("ratio", "ci_low", "ci_high", "ours", "theirs"):
+        assert float(line[name]) == getattr(found, name), name
+    (peer,) = way(run, "peers")
+    assert (peer["name"], int(peer["streams"]), peer["congestion_control"]) == ("raw", 2, "cubic")
+    said = [tuple(line.values()) for line in way(run, "settings")]
+    assert ("wrong_bytes", "1 raw", "rank 0: byte 3", "") in said
 
 
 # --- Files of runs that died ---------------------------------------------------------------------

@@ -23,15 +23,16 @@ LAYERS = (
     ("knobs",),
     ("config_file",),
     ("config", "topology", "stats", "row_plan"),
-    ("placement", "plugins"),
+    ("placement", "plugins", "ratios"),
     ("schedule",),
     ("patterns", "schedule_interpreter", "records"),
-    ("world",),
+    ("world", "sides"),
     ("_native",),
     ("report",),
     ("tables",),
     ("export", "frames", "event_stream", "progress"),
     ("rows", "rank_setup", "circumstances", "agreement", "faults", "output", "trouble", "measure"),
+    ("peers",),
     ("session", "benchmark", "smoke"),
     ("cli",),
     ("__main__",),
@@ -136,6 +137,16 @@ def test_importing_the_package_loads_nothing_heavy_and_no_mpi() -> None:
     assert not heavy & set(loaded.stdout.split())
 
 
+def test_a_rank_loads_nothing_that_only_some_runs_need() -> None:
+    code = "import sys, tcpx_mpi.benchmark; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    seldom = {"rich", "pandas", "pyarrow", "h5py", "tcpx_mpi.export", "tcpx_mpi.event_stream",
+              "tcpx_mpi.progress", "tcpx_mpi.tables"}  # fmt: skip
+    assert not seldom & set(loaded.stdout.split())
+
+
 # --- Native code ----------------------------------------------------------------------------------
 
 # A folder includes from its own and from these.
@@ -146,6 +157,7 @@ NATIVE_BELOW = {
     "softtcpx": {"net"},
     "nullnet": {"net"},
     "unpack": {"net"},
+    "peers": {"engine", "memory"},
 }
 NATIVE_FILES = sorted([*NATIVE.rglob("*.cc"), *NATIVE.rglob("*.h")])
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)

@@ -25,7 +25,7 @@ def run_file(tmp_path: Path) -> Path:
     writer = RunWriter(str(tmp_path / "o.h5"))
     writer.write_header(invented.run_header())
     writer.write_setup(invented.setup_times())
-    writer.append_row(invented.row(0))
+    writer.append_row(invented.row(0, against={"raw": invented.row(0)}))
     writer.append_partial(PartialRow(1, 2048, (0,), {}, {}))
     writer.fail("stall", 6, {0: "text"})
     return Path(writer.path)
@@ -58,7 +58,7 @@ def test_the_page_names_everything_in_a_file(run_file: Path) -> None:
         visit("rows", file)
         file.visititems(visit)
     # The columns of the plan and of text tables are as in the command line, or obvious.
-    found -= {"unit", "text", "plan", "row_000001"}
+    found -= {"unit", "text", "plan", "row_000001", "raw"}
     with h5py.File(run_file, "r") as file:
         found -= set(file["plan"].attrs)
     assert found - NAMES == set()

@@ -1,0 +1,130 @@
+#include "engine/batch_loop.h"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "engine/signals.h"
+#include "net/logger.h"
+
+namespace tcpx {
+namespace {
+
+constexpr int64_t kStartSpinNs = 20'000;    // before the agreed start the core is kept
+constexpr int64_t kStartSleepNs = 200'000;  // and this far ahead it need not even look
+constexpr uint32_t kSweepsPerLook = 32;     // between two looks at the clock, signals and flags
+
+}  // namespace
+
+void BatchLoop::set_row(const uint32_t (&parts)[3], size_t flows) {
+  picture_.assign(flows, FlowReport{});
+  parts_ = {};
+  for (int kind = 0; kind < 3; ++kind) parts_.all += parts_.by_kind[kind] = parts[kind];
+}
+
+void BatchLoop::reserve(uint64_t iterations) {
+  left_.resize(iterations);
+  stamps_.end.resize(iterations);
+  stamps_.send_done.resize(iterations);
+  stamps_.receive_done.resize(iterations);
+}
+
+bool BatchLoop::run(const BatchPlan& plan) {
+  if (failed_) return false;
+  if (plan.iterations > left_.size()) throw std::invalid_argument("batch longer than reserved");
+  begin(plan);
+  plugin_log::set_quiet(true);
+  wait_for_start(plan);
+  uint32_t sweeps = 0;
+  uint32_t idle_sweeps = 0;
+  while (open_ < iterations_) {
+    if (++sweeps % kSweepsPerLook == 0 && !look_around(plan)) break;
+    const bool moved = sweep();
+    if (failed_) break;
+    if (moved) {
+      idle_sweeps = 0;
+      moved_since_look_ = true;
+    } else if (++idle_sweeps > static_cast<uint32_t>(spins_before_yield_)) {
+      rest();
+    }
+  }
+  plugin_log::set_quiet(false);
+  return !failed_;
+}
+
+void BatchLoop::rest() { sched_yield(); }
+
+void BatchLoop::begin(const BatchPlan& plan) {
+  first_slot_ = plan.first_slot;
+  iterations_ = plan.iterations;
+  open_ = 0;
+  std::fill_n(left_.begin(), iterations_, parts_);
+  std::fill_n(stamps_.end.begin(), iterations_, int64_t{-1});
+  std::fill_n(stamps_.send_done.begin(), iterations_, int64_t{-1});
+  std::fill_n(stamps_.receive_done.begin(), iterations_, int64_t{-1});
+  begin_flows();
+}
+
+void BatchLoop::wait_for_start(const BatchPlan& plan) {
+  int64_t now = now_ns();
+  while (now < plan.start_ns) {
+    const int64_t left = plan.start_ns - now;
+    if (left > kStartSleepNs) {  // other ranks of this host may need the core to get ready
+      const timespec pause{0,
+                           static_cast<long>(std::min<int64_t>(left, 500'000'000) - kStartSleepNs)};
+      nanosleep(&pause, nullptr);
+    } else if (left > kStartSpinNs) {
+      sched_yield();
+    }
+    now = now_ns();
+  }
+  // Also a rank that was there in time and lost its core meanwhile.
+  stamps_.late = plan.start_ns != 0 && now - plan.start_ns > kStartSpinNs;
+  stamps_.start = plan.start_ns != 0 ? plan.start_ns : now;
+  if (parts_.all == 0) {  // a rank without a part: its iterations are complete as they begin
+    std::fill_n(stamps_.end.begin(), iterations_, stamps_.start);
+    open_ = iterations_;
+  }
+  coarse_now_ = now;
+  last_progress_.store(now, std::memory_order_relaxed);
+  moved_since_look_ = false;
+}
+
+// What need not be seen at once: time, signals, requests of other threads. False ends the batch.
+bool BatchLoop::look_around(const BatchPlan& plan) {
+  coarse_now_ = now_ns();
+  if (moved_since_look_) last_progress_.store(coarse_now_, std::memory_order_relaxed);
+  moved_since_look_ = false;
+  if (const int signal = stop_signal()) {
+    fail(FaultKind::kInterrupted, signal);
+  } else if (stop_requested_.load(std::memory_order_relaxed)) {
+    fail(FaultKind::kStopped, 0);
+  } else if (plan.end_by_ns != 0 && coarse_now_ > plan.end_by_ns) {
+    fail(FaultKind::kTimeout, 0);
+  } else if (coarse_now_ - last_progress_.load(std::memory_order_relaxed) > plan.stall_ns) {
+    fail(FaultKind::kStall, 0);
+  } else if (report_requested() && take_report_request()) {
+    take_picture(picture_.data());
+    picture_ready_.store(true, std::memory_order_release);
+  }
+  return !failed_;
+}
+
+void BatchLoop::fail(FaultKind kind, int code) {
+  Fault fault;
+  fault.kind = kind;
+  fault.code = code;
+  fail(fault);
+}
+
+void BatchLoop::fail(const Fault& fault) {
+  if (failed_) return;  // the first fault of a sweep is the one that counts
+  failed_ = true;
+  fault_ = fault;
+  coarse_now_ = now_ns();
+  take_picture(picture_.data());
+}
+
+}  // namespace tcpx

@@ -1,0 +1,164 @@
+// The frame of a batch: start together, sweep over the flows until every iteration is complete,
+// stamp iterations, give up for a reason. What a sweep does is a driver's own affair; what is
+// stamped, and by which rule, is the same for all of them.
+//
+// While it runs a batch it allocates, logs, locks and formats nothing. What went wrong is a record
+// (Fault) and a picture of every flow (FlowReport), filled when it happens, put into words later.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <vector>
+
+#include "engine/clock.h"
+#include "engine/program.h"
+
+namespace tcpx {
+
+// Where the slots of one buffer lie: slot k begins at base + k * stride.
+struct SlotBase {
+  uint8_t* base = nullptr;
+  size_t stride = 0;
+};
+
+enum class FaultKind : int {
+  kNone = 0,
+  kPlugin = 1,       // a call returned an error
+  kStall = 2,        // no progress within the stall timeout
+  kSize = 3,         // the plugin reported another size than was sent
+  kInterrupted = 4,  // a signal
+  kTimeout = 5,      // the total time of the run is over
+  kStopped = 6,      // request_stop(): another rank met trouble
+  kSocket = 7,       // a socket of a peer beside us returned an error
+};
+
+struct Fault {
+  FaultKind kind = FaultKind::kNone;
+  const char* call = "";  // of the plugin, or of the system
+  int code = 0;           // of the plugin or system, or the signal, or the reported size
+  int flow = -1;
+  uint64_t iteration = 0;  // in the batch
+  uint32_t chunk = 0;
+  uint32_t step = 0;
+};
+
+// One flow as it stood at one instant.
+struct FlowReport {
+  FlowKind kind;
+  int peer;
+  int lane;
+  int channel;
+  int window;
+  uint64_t posted;
+  uint64_t completed;
+  uint64_t bytes;             // completed in this batch
+  uint64_t oldest_iteration;  // of the oldest request that is not complete
+  uint32_t oldest_step;
+  uint32_t oldest_chunk;
+  uint32_t oldest_bytes;
+  int64_t oldest_age_ns;  // since it was posted; -1: nothing is posted
+  bool finished;          // nothing left to do in this batch
+};
+
+struct BatchPlan {
+  uint64_t first_slot = 0;
+  uint64_t iterations = 0;
+  int64_t start_ns = 0;   // agreed instant on now_ns()'s clock; 0: at once
+  int64_t stall_ns = 0;   // patience with lack of progress
+  int64_t end_by_ns = 0;  // instant after which the batch gives up; 0: never
+};
+
+// Nanoseconds on now_ns()'s clock, one entry an iteration; -1 where a rank has no such part.
+struct BatchStamps {
+  int64_t start = 0;  // of the batch: the agreed instant, also if this rank came late
+  bool late = false;  // this rank missed the agreed instant
+  std::vector<int64_t> end;
+  std::vector<int64_t> send_done;
+  std::vector<int64_t> receive_done;
+};
+
+class BatchLoop {
+ public:
+  explicit BatchLoop(int spins_before_yield) : spins_before_yield_(spins_before_yield) {}
+  virtual ~BatchLoop() = default;
+  BatchLoop(const BatchLoop&) = delete;
+  BatchLoop& operator=(const BatchLoop&) = delete;
+
+  // Room for the longest batch of the row.
+  void reserve(uint64_t iterations);
+
+  // Runs a batch; false after a fault, which stays: a loop that failed runs no more.
+  bool run(const BatchPlan& plan);
+
+  const BatchStamps& stamps() const { return stamps_; }
+  const Fault& fault() const { return fault_; }
+
+  // From another thread: ends the batch under way, and how long that has made no progress.
+  void request_stop() { stop_requested_.store(true, std::memory_order_relaxed); }
+  int64_t idle_ns() const { return now_ns() - last_progress_.load(std::memory_order_relaxed); }
+
+  // The picture taken at the fault, or when a report was asked for while a batch ran.
+  const std::vector<FlowReport>& picture() const { return picture_; }
+  bool take_picture_ready() { return picture_ready_.exchange(false, std::memory_order_acquire); }
+
+ protected:
+  // The row to come: parts of one iteration of this rank, by FlowKind, and how many flows it has.
+  void set_row(const uint32_t (&parts)[3], size_t flows);
+
+  virtual void begin_flows() = 0;
+  virtual bool sweep() = 0;  // once over all flows; true if anything moved
+  virtual void take_picture(FlowReport* picture) const = 0;  // one report a flow
+  // Many sweeps moved nothing: offers the core to others.
+  virtual void rest();
+
+  // A part of an iteration is complete.
+  void finish_part(FlowKind kind, uint64_t iteration);
+  void fail(FaultKind kind, int code);
+  void fail(const Fault& fault);
+
+  uint64_t first_slot() const { return first_slot_; }
+  uint64_t iterations() const { return iterations_; }
+  uint64_t open() const { return open_; }  // the oldest iteration that is not complete
+  bool failed() const { return failed_; }
+  int64_t coarse_now() const { return coarse_now_; }
+
+ private:
+  struct IterationLeft {
+    uint32_t by_kind[3];
+    uint32_t all;
+  };
+
+  void begin(const BatchPlan& plan);
+  void wait_for_start(const BatchPlan& plan);
+  bool look_around(const BatchPlan& plan);
+
+  const int spins_before_yield_;  // idle sweeps before the core is offered to others
+  IterationLeft parts_{};
+  std::vector<IterationLeft> left_;
+  BatchStamps stamps_;
+  Fault fault_;
+  std::vector<FlowReport> picture_;
+  std::atomic<bool> picture_ready_{false};
+
+  uint64_t first_slot_ = 0;
+  uint64_t iterations_ = 0;
+  uint64_t open_ = 0;
+  bool failed_ = false;
+  bool moved_since_look_ = false;
+  int64_t coarse_now_ = 0;  // good to a few sweeps: for ages, never for results
+  std::atomic<int64_t> last_progress_{0};
+  std::atomic<bool> stop_requested_{false};
+};
+
+inline void BatchLoop::finish_part(FlowKind kind, uint64_t iteration) {
+  IterationLeft& left = left_[iteration];
+  const bool last_of_kind = --left.by_kind[static_cast<int>(kind)] == 0;
+  --left.all;
+  if (!last_of_kind) return;
+  const int64_t now = now_ns();
+  if (kind == FlowKind::kSend) stamps_.send_done[iteration] = now;
+  if (kind == FlowKind::kReceive) stamps_.receive_done[iteration] = now;
+  while (open_ < iterations_ && left_[open_].all == 0) stamps_.end[open_++] = now;
+}
+
+}  // namespace tcpx

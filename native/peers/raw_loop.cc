@@ -1,0 +1,163 @@
+#include "peers/raw_loop.h"
+
+#include <sched.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace tcpx {
+namespace {
+
+// One call moves at most this, so that every other flow has its turn: what iperf3 -l 1M does.
+constexpr size_t kMostACall = size_t{1} << 20;
+constexpr int kRestMs = 1;
+
+}  // namespace
+
+RawLoop::RawLoop(const RawLinks& links, int spins_before_yield)
+    : BatchLoop(spins_before_yield), links_(links), sleeps_(spins_before_yield == 0) {}
+
+void RawLoop::load(Program program, const SlotBase* buffers) {
+  program_ = std::move(program);
+  std::copy(buffers, buffers + kBuffers, buffers_);
+  flows_.clear();
+  for (const ChunkQueue& queue : program_.queues) {
+    Flow flow;
+    flow.kind = queue.kind;
+    flow.ops = queue.ops.data();
+    flow.n_ops = static_cast<uint32_t>(queue.ops.size());
+    if (queue.kind == FlowKind::kSend) {
+      flow.fd = links_.send_socket(queue.peer, queue.lane, queue.channel);
+    } else if (queue.kind == FlowKind::kReceive) {
+      flow.fd = links_.receive_socket(queue.peer, queue.lane, queue.channel);
+    }
+    flows_.push_back(flow);
+  }
+  counters_.assign(program_.counters, 0);
+  waiting_.assign(flows_.size(), pollfd{});
+  set_row(program_.ops, flows_.size());
+}
+
+void RawLoop::begin_flows() {
+  std::fill(counters_.begin(), counters_.end(), 0);
+  for (Flow& flow : flows_) {
+    flow.op = 0;
+    flow.iteration = flow.moved = flow.completed = flow.bytes = 0;
+  }
+}
+
+bool RawLoop::sweep() {
+  bool moved = false;
+  for (Flow& flow : flows_) {
+    moved |= advance(flow);
+    if (failed()) break;
+  }
+  return moved;
+}
+
+// Where ranks have no core of their own, the kernel says when there is something to do.
+void RawLoop::rest() {
+  if (!sleeps_) return BatchLoop::rest();
+  nfds_t count = 0;
+  for (const Flow& flow : flows_) {
+    if (flow.fd < 0 || !may_move(flow)) continue;
+    const bool sends = flow.kind == FlowKind::kSend;
+    waiting_[count++] = {flow.fd, static_cast<short>(sends ? POLLOUT : POLLIN), 0};
+  }
+  poll(waiting_.data(), count, kRestMs);
+}
+
+bool RawLoop::may_move(const Flow& flow) const {
+  if (flow.iteration == iterations()) return false;
+  // The engine's rule: whatever reads or sends begins when the iteration before is complete.
+  if (flow.kind != FlowKind::kReceive && flow.iteration > open()) return false;
+  const ChunkOp& op = flow.ops[flow.op];
+  const Wait* waits = program_.waits.data() + op.first_wait;
+  for (uint32_t w = 0; w < op.n_waits; ++w) {
+    const uint64_t need = flow.iteration * waits[w].per_iteration + waits[w].need;
+    if (counters_[waits[w].counter] < need) return false;
+  }
+  return true;
+}
+
+bool RawLoop::advance(Flow& flow) {
+  if (!may_move(flow)) return false;
+  const ChunkOp& op = flow.ops[flow.op];
+  if (flow.kind == FlowKind::kCopy) {
+    const SlotBase& from = buffers_[op.source_buffer];
+    const SlotBase& to = buffers_[op.buffer];
+    const uint64_t slot = first_slot() + flow.iteration;
+    memcpy(to.base + slot * to.stride + op.offset, from.base + slot * from.stride + op.source,
+           op.bytes);
+    complete(flow, op);
+    return true;
+  }
+  return move_bytes(flow, op);
+}
+
+bool RawLoop::move_bytes(Flow& flow, const ChunkOp& op) {
+  const SlotBase& slots = buffers_[op.buffer];
+  uint8_t* data = slots.base + (first_slot() + flow.iteration) * slots.stride + op.offset;
+  const size_t size = std::min<size_t>(op.bytes - flow.moved, kMostACall);
+  const bool sends = flow.kind == FlowKind::kSend;
+  ssize_t n = 0;
+  if (size > 0) {
+    n = sends ? send(flow.fd, data + flow.moved, size, MSG_DONTWAIT | MSG_NOSIGNAL)
+              : recv(flow.fd, data + flow.moved, size, MSG_DONTWAIT);
+  }
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (n < 0 || (n == 0 && size > 0)) {
+    Fault fault;
+    fault.kind = FaultKind::kSocket;
+    fault.call = sends ? "send" : "recv";
+    fault.code = n < 0 ? errno : 0;  // 0: the other side has closed
+    fault.flow = static_cast<int>(&flow - flows_.data());
+    fault.iteration = flow.iteration;
+    fault.chunk = op.chunk;
+    fault.step = op.step;
+    fail(fault);
+    return false;
+  }
+  flow.moved += static_cast<uint64_t>(n);
+  if (flow.moved == op.bytes) complete(flow, op);
+  return true;
+}
+
+void RawLoop::complete(Flow& flow, const ChunkOp& op) {
+  const uint64_t iteration = flow.iteration;
+  flow.moved = 0;
+  flow.bytes += op.bytes;
+  ++flow.completed;
+  if (++flow.op == flow.n_ops) {
+    flow.op = 0;
+    ++flow.iteration;
+  }
+  ++counters_[op.counter];
+  finish_part(flow.kind, iteration);
+}
+
+void RawLoop::take_picture(FlowReport* picture) const {
+  for (size_t i = 0; i < flows_.size(); ++i) {
+    const Flow& flow = flows_[i];
+    const ChunkQueue& queue = program_.queues[i];
+    const ChunkOp& op = flow.ops[flow.op];
+    picture[i] = {flow.kind,
+                  queue.peer,
+                  queue.lane,
+                  queue.channel,
+                  1,
+                  flow.completed,
+                  flow.completed,
+                  flow.bytes,
+                  flow.iteration,
+                  op.step,
+                  op.chunk,
+                  op.bytes,
+                  -1,
+                  flow.iteration >= iterations()};
+  }
+}
+
+}  // namespace tcpx

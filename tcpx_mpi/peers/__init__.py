@@ -1,0 +1,60 @@
+"""What runs beside the plugin in the same frame (`--against`): one file a peer.
+
+A peer's file has `prepare(world, settings, ground, link) -> list[Side]`, collective: it brings up
+the variants of the peer, or raises where it cannot run here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tcpx_mpi.plugins import data_sockets
+
+if TYPE_CHECKING:
+    from tcpx_mpi.config import Settings
+    from tcpx_mpi.rank_setup import RankEngine
+    from tcpx_mpi.sides import Side
+    from tcpx_mpi.world import World
+
+#: The MPI library's sockets are told from others by being there before a later peer has any.
+_PREPARED_FIRST = "mpi"
+
+
+@dataclass(frozen=True)
+class Link:
+    """How the plugin reaches its peers, which a peer beside it must do alike."""
+
+    #: The network interface of this rank's device.
+    interface: str
+    #: TCP congestion control of the plugin's sockets; "" where it cannot be read.
+    congestion_control: str
+    #: Sockets that carry data for each direction between two ranks.
+    streams: int
+    #: Inodes of the plugin's sockets in this process.
+    plugin_sockets: frozenset[int] = frozenset()
+
+
+def link_of(engine: RankEngine) -> Link:
+    """How the plugin's engine is connected."""
+    properties = engine.plugin.handle.properties(engine.placement.device)
+    # Several in use (a plugin's control sockets may differ) are none that a peer could have.
+    names = str(engine.native.sockets()["congestion_control"])
+    return Link(
+        interface=properties["name"],
+        congestion_control=names if "," not in names else "",
+        streams=engine.settings.channels * data_sockets(os.environ),
+        plugin_sockets=engine.own_sockets,
+    )
+
+
+def prepare(world: World, settings: Settings, engine: RankEngine) -> list[Side]:
+    """Collective: bring up every peer that was asked for. Raises SetupFailed on all ranks."""
+    names, ground, link = settings.against, engine.ground(), link_of(engine)
+    sides: dict[str, list[Side]] = {}
+    for name in sorted(names, key=lambda name: name != _PREPARED_FIRST):
+        module = importlib.import_module(f"tcpx_mpi.peers.{name}")
+        sides[name] = module.prepare(world, settings, ground, link)
+    return [side for name in names for side in sides[name]]

@@ -1,0 +1,343 @@
+"""The MPI peer: the same schedule by mpi4py's non-blocking sends and receives on host buffers.
+
+Over TCP alone: `world.start` keeps Open MPI from shared memory where this peer is asked for. The
+library's sockets are in this process, so they are given the plugin's congestion control here, once
+they are connected.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from tcpx_mpi import _native
+from tcpx_mpi.agreement import SETUP_PATIENCE_S
+from tcpx_mpi.config import Settings
+from tcpx_mpi.errors import SetupFailed
+from tcpx_mpi.peers import Link
+from tcpx_mpi.records import PeerInfo, RowFacts
+from tcpx_mpi.row_plan import slot_shape
+from tcpx_mpi.schedule import BufferId, Column, Layout, Op, step_bytes
+from tcpx_mpi.sides import Ground, Side
+from tcpx_mpi.world import World, library_version
+
+KIND = "mpi"
+#: Receives posted ahead to each peer, as the plugin's receive window.
+_AHEAD = 16
+#: So close to the agreed start the core is kept.
+_SPIN_NS = 20_000
+_POLLS_A_LOOK = 64
+#: Counts of an MPI call are an int: a longer message goes in pieces.
+_MOST_BYTES = 1 << 30
+
+
+class _Flow:
+    """What goes to, or comes from, one rank on one lane, in order."""
+
+    def __init__(self, op: Op, peer: int, lane: int) -> None:
+        self.op, self.peer, self.tag = op, peer, lane
+        #: (step, its predecessors, the memory of each slot) of every piece of an iteration.
+        self.pieces: list[tuple[int, list[int], list[Any]]] = []
+        self.iteration = self.piece = self.posted = self.completed = 0
+
+
+class MpiDriver:
+    """Runs a batch on the calling thread, while it is waited for."""
+
+    def __init__(self, comm: Any, sockets: Any, yields: bool) -> None:
+        self._comm = comm
+        self._sockets = sockets
+        self._yields = yields
+        self._fault: dict[str, Any] | None = None
+        self._flows: list[_Flow] = []
+        self._copies: list[tuple[int, list[int], list[Any], list[Any]]] = []
+        self._pieces_of_step: list[int] = []
+
+    def load(self, ground: Ground, layout: Layout, slots: int) -> None:
+        """The row to come; `slots` is the longest batch."""
+        table, spans = ground.schedule.table, step_bytes(ground.schedule, layout)
+        flows: dict[tuple[int, int, int], _Flow] = {}
+        self._copies, self._pieces_of_step = [], []
+
+        def memory(buffer: int, offset: int, length: int) -> list[Any]:
+            whole = ground.buffers[BufferId(buffer)].view()
+            stride = slot_shape(layout[BufferId(buffer)].total_bytes).stride_bytes
+            first = (k * stride + offset for k in range(slots))
+            return [whole[at : at + length] for at in first]
+
+        for step, row in enumerate(table.tolist()):
+            preds = [row[c] for c in (Column.PRED0, Column.PRED1) if row[c] >= 0]
+            length = int(spans.length[step])
+            source, target = int(spans.src_offset[step]), int(spans.dst_offset[step])
+            if row[Column.OP] == Op.COPY:
+                here = memory(row[Column.SRC_BUFFER], source, length)
+                there = memory(row[Column.DST_BUFFER], target, length)
+                self._copies.append((step, preds, here, there))
+                self._pieces_of_step.append(1)
+                continue
+            sends = row[Column.OP] == Op.SEND
+            buffer = row[Column.SRC_BUFFER] if sends else row[Column.DST_BUFFER]
+            key = (row[Column.OP], row[Column.PEER], row[Column.LANE])
+            flow = flows.setdefault(key, _Flow(Op(key[0]), *key[1:]))
+            begins = range(0, max(length, 1), _MOST_BYTES)
+            for begin in begins:
+                at = (source if sends else target) + begin
+                part = memory(buffer, at, min(_MOST_BYTES, length - begin))
+                flow.pieces.append((step, preds, part))
+            self._pieces_of_step.append(len(begins))
+        self._flows = list(flows.values())
+
+    # --- As a driver -----------------------------------------------------------------------------
+
+    def start(
+        self, first_slot: int, iterations: int, start_ns: int, stall_ns: int, end_by_ns: int
+    ) -> None:
+        self._first, self._iterations = first_slot, iterations
+        self._start_ns, self._stall_ns, self._end_by_ns = start_ns, stall_ns, end_by_ns
+        self._begun, self._stop = False, False
+        self._open = 0
+        steps = len(self._pieces_of_step)
+        #: Pieces of each step that are not complete, by iteration.
+        self._left = [bytearray([n] * iterations) for n in self._pieces_of_step]
+        self._steps_left = [steps] * iterations
+        self._sends_left = [sum(1 for f in self._flows if f.op == Op.SEND for _ in f.pieces)] * (
+            iterations
+        )
+        self._receives_left = [
+            sum(1 for f in self._flows if f.op == Op.RECV for _ in f.pieces)
+        ] * iterations
+        self._stamps: dict[str, Any] = {
+            "start": start_ns,
+            "late": False,
+            "end": np.full(iterations, -1, np.int64),
+            "send_done": np.full(iterations, -1, np.int64),
+            "receive_done": np.full(iterations, -1, np.int64),
+        }
+        for flow in self._flows:
+            flow.iteration = flow.piece = flow.posted = flow.completed = 0
+        self._copies_done = 0
+        self._requests: list[Any] = []
+        self._owners: list[tuple[_Flow, int, int]] = []
+        self._progress_ns = _native.now_ns()
+        self._cpu_before = _cpu()
+
+    def wait(self, seconds: float) -> bool:
+        """Drive the batch; see `Driver.wait`."""
+        give_up_ns = _native.now_ns() + int(seconds * 1e9)
+        if not self._begun and not self._wait_for_start(give_up_ns):
+            return False
+        polls = 0
+        while self._open < self._iterations:
+            polls += 1
+            moved = self._post()
+            moved |= self._test()
+            moved |= self._copy()
+            if moved:
+                self._moved = True
+            elif self._yields:
+                os.sched_yield()
+            if polls % _POLLS_A_LOOK == 0:
+                self._look_around()
+                if self._fault is not None:
+                    break
+                if _native.now_ns() > give_up_ns:
+                    return False
+        before, after = self._cpu_before, _cpu()
+        user, system, thread = (b - a for a, b in zip(before, after, strict=True))
+        self._cpu = (user, system, max(user + system - thread, 0))
+        return True
+
+    def request_stop(self) -> None:
+        self._stop = True
+
+    def idle_ns(self) -> int:
+        return _native.now_ns() - self._progress_ns
+
+    def stamps(self, iterations: int) -> Any:
+        return self._stamps
+
+    def cpu_time(self) -> tuple[int, int, int]:
+        return self._cpu
+
+    def fault(self) -> Mapping[str, Any] | None:
+        return self._fault
+
+    def picture(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "kind": "send" if flow.op == Op.SEND else "receive",
+                "peer": flow.peer,
+                "lane": flow.tag,
+                "channel": 0,
+                "window": _AHEAD,
+                "posted": flow.posted,
+                "completed": flow.completed,
+                "bytes": 0,
+                "finished": flow.completed == self._iterations * len(flow.pieces),
+                "oldest_iteration": flow.completed // max(len(flow.pieces), 1),
+                "oldest_step": flow.pieces[flow.completed % len(flow.pieces)][0],
+                "oldest_chunk": 0,
+                "oldest_bytes": flow.pieces[flow.completed % len(flow.pieces)][2][0].size,
+                "oldest_age_ns": self.idle_ns() if flow.posted > flow.completed else -1,
+            }
+            for flow in self._flows
+        ]
+
+    def take_picture_ready(self) -> bool:
+        return False
+
+    def sockets(self) -> dict[str, Any]:
+        totals: dict[str, Any] = self._sockets.totals()
+        return totals
+
+    # --- Inside ----------------------------------------------------------------------------------
+
+    def _wait_for_start(self, give_up_ns: int) -> bool:
+        now = _native.now_ns()
+        while now < self._start_ns:
+            if now > give_up_ns:
+                return False
+            if self._start_ns - now > _SPIN_NS:
+                os.sched_yield()
+            now = _native.now_ns()
+        self._stamps["late"] = self._start_ns != 0 and now - self._start_ns > _SPIN_NS
+        self._stamps["start"] = self._start_ns or now
+        if not self._pieces_of_step:
+            self._stamps["end"][:] = self._stamps["start"]
+            self._open = self._iterations
+        self._begun, self._moved = True, False
+        self._progress_ns = now
+        return True
+
+    def _post(self) -> bool:
+        moved = False
+        for flow in self._flows:
+            receives = flow.op == Op.RECV
+            while flow.iteration < self._iterations:
+                if receives:
+                    if flow.posted - flow.completed >= _AHEAD:
+                        break
+                # The engine's rule: what sends begins when the iteration before is complete.
+                elif flow.iteration > self._open:
+                    break
+                step, preds, memory = flow.pieces[flow.piece]
+                if any(self._left[pred][flow.iteration] for pred in preds):
+                    break
+                data = memory[self._first + flow.iteration]
+                post = self._comm.Irecv if receives else self._comm.Isend
+                self._requests.append(post(data, flow.peer, flow.tag))
+                self._owners.append((flow, flow.iteration, step))
+                flow.posted += 1
+                flow.piece += 1
+                if flow.piece == len(flow.pieces):
+                    flow.piece = 0
+                    flow.iteration += 1
+                moved = True
+        return moved
+
+    def _test(self) -> bool:
+        if not self._requests:
+            return False
+        done = self._requests[0].Testsome(self._requests)
+        if not done:
+            return False
+        now = _native.now_ns()
+        for index in done:
+            flow, iteration, step = self._owners[index]
+            flow.completed += 1
+            left = self._sends_left if flow.op == Op.SEND else self._receives_left
+            left[iteration] -= 1
+            if left[iteration] == 0:
+                name = "send_done" if flow.op == Op.SEND else "receive_done"
+                self._stamps[name][iteration] = now
+            self._finish_piece(step, iteration, now)
+        for index in sorted(done, reverse=True):
+            del self._requests[index], self._owners[index]
+        return True
+
+    def _copy(self) -> bool:
+        moved = False
+        while self._copies and self._copies_done < self._iterations * len(self._copies):
+            iteration, number = divmod(self._copies_done, len(self._copies))
+            step, preds, source, target = self._copies[number]
+            if iteration > self._open or any(self._left[pred][iteration] for pred in preds):
+                break
+            slot = self._first + iteration
+            target[slot][:] = source[slot]
+            self._copies_done += 1
+            self._finish_piece(step, iteration, _native.now_ns())
+            moved = True
+        return moved
+
+    def _finish_piece(self, step: int, iteration: int, now: int) -> None:
+        self._left[step][iteration] -= 1
+        if self._left[step][iteration] == 0:
+            self._steps_left[iteration] -= 1
+        while self._open < self._iterations and self._steps_left[self._open] == 0:
+            self._stamps["end"][self._open] = now
+            self._open += 1
+
+    def _look_around(self) -> None:
+        now = _native.now_ns()
+        if self._moved:
+            self._progress_ns, self._moved = now, False
+        if number := _native.stop_signal():
+            self._fail("interrupted", number)
+        elif self._stop:
+            self._fail("stopped", 0)
+        elif self._end_by_ns and now > self._end_by_ns:
+            self._fail("timeout", 0)
+        elif now - self._progress_ns > self._stall_ns:
+            self._fail("stall", 0)
+
+    def _fail(self, kind: str, code: int) -> None:
+        self._fault = {"kind": kind, "code": code, "call": "", "code_name": "", "flow": -1,
+                       "iteration": 0, "chunk": 0, "step": 0}  # fmt: skip
+
+
+class MpiSide:
+    """The MPI peer on one rank."""
+
+    def __init__(self, info: PeerInfo, driver: MpiDriver) -> None:
+        self.info = info
+        self.driver = driver
+
+    def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
+        self.driver.load(ground, layout, longest_batch)
+
+    def close(self) -> None:
+        """MPI is closed with the world."""
+
+
+def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> list[Side]:
+    """Collective: meet every neighbour, so that the library connects; set its sockets alike."""
+    schedule = ground.schedule
+    neighbours = {peer for peer, _ in (*schedule.peers_sent, *schedule.peers_received)}
+    comm = world.acquainted(neighbours, settings.connect_timeout_s)
+    with world.agree("mpi peer", SETUP_PATIENCE_S):
+        sockets = _native.TcpSockets(set(link.plugin_sockets))
+        name = link.congestion_control
+        if name and not sockets.set_congestion_control(name):
+            raise SetupFailed(f"mpi peer: the kernel refuses congestion control {name}")
+    totals = sockets.totals()
+    info = PeerInfo(
+        name=KIND,
+        kind=KIND,
+        streams=0,
+        two_way=True,
+        congestion_control=str(totals["congestion_control"]),
+        send_buffer_bytes=0,
+        description=f"{library_version()} by mpi4py, {totals['count']} TCP sockets on rank 0",
+    )
+    return [MpiSide(info, MpiDriver(comm, sockets, ground.placement.oversubscribed))]
+
+
+def _cpu() -> tuple[int, int, int]:
+    """User and system time of this process, and both of this thread; ns."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return int(usage.ru_utime * 1e9), int(usage.ru_stime * 1e9), time.thread_time_ns()

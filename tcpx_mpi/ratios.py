@@ -1,0 +1,131 @@
+"""A row beside its peers: the ratio of two transports that took turns in the same frame. Pure.
+
+The unit is the pair of neighbouring blocks, one of each side: what drifts with time is the same for
+both. The ratio of a row is the median of its pairs' ratios, the interval a percentile bootstrap
+over the pairs (Efron & Tibshirani, An Introduction to the Bootstrap, 1993, chapter 13).
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcpx_mpi.stats import RowLike, average_over_ranks, rate
+
+Float64s = NDArray[np.float64]
+
+CONFIDENCE = 0.95
+_RESAMPLES = 9999
+#: Fixed, so that the same file gives the same interval.
+_SEED = 20250301
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """This row against one peer. Above 1 the plugin is faster."""
+
+    peer: str
+    #: "bus_bw" in GB/s, or "time" in us where there is no bandwidth to speak of (a ping-pong).
+    metric: str
+    ratio: float
+    ci_low: float
+    ci_high: float
+    #: Pairs of neighbouring blocks.
+    blocks: int
+    #: Medians over the blocks, in the unit of the metric.
+    ours: float
+    theirs: float
+    #: Wrong bytes of the peer; None where it was not checked.
+    wrong: int | None
+    #: CPU time of everything but the peer during its blocks, over the time of the blocks.
+    idle_share: float
+    #: Bytes that the peer's sockets carried over its payload; NaN where they cannot be read.
+    net_share: float
+
+
+def block_times_ns(row: RowLike, average: int, time_divisor: int) -> Float64s:
+    """The time of one copy of the pattern in each block: float64[blocks].
+
+    A rank's time is that of its block over its iterations; over the receiving ranks `average`
+    decides as for a row (`-a`).
+    """
+    copies = row.agg * time_divisor
+    iteration_ns = row.samples["iteration"][row.receives.astype(bool)].astype(np.float64)
+    bounds = np.concatenate([[0], np.cumsum(row.batches)])
+    times = []
+    for first, last in itertools.pairwise(bounds):
+        by_rank = iteration_ns[:, first:last].mean(axis=1) / copies
+        times.append(average_over_ranks(by_rank, average))
+    return np.array(times)
+
+
+def bootstrap_interval(values: Float64s, confidence: float = CONFIDENCE) -> tuple[float, float]:
+    """The percentile bootstrap interval of the median; NaN for fewer than two values."""
+    if values.size < 2 or bool(np.isnan(values).any()):
+        return math.nan, math.nan
+    random = np.random.default_rng(_SEED)
+    chosen = random.integers(0, values.size, size=(_RESAMPLES, values.size))
+    medians = np.median(values[chosen], axis=1)
+    tail = 100 * (1 - confidence) / 2
+    low, high = np.percentile(medians, [tail, 100 - tail])
+    return float(low), float(high)
+
+
+def ratio_to(
+    row: RowLike, peer: str, theirs: RowLike, average: int, busbw_factor: float, time_divisor: int
+) -> Ratio:
+    """The plugin's row against one peer's row of the same frame."""
+    our_ns = block_times_ns(row, average, time_divisor)
+    their_ns = block_times_ns(theirs, average, time_divisor)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        pairs = np.where((our_ns > 0) & (their_ns > 0), their_ns / our_ns, math.nan)
+    low, high = bootstrap_interval(pairs)
+    by_time = time_divisor > 1 or row.size_bytes == 0
+
+    def figure(times_ns: Float64s) -> float:
+        middle = float(np.median(times_ns)) if times_ns.size else math.nan
+        return middle / 1e3 if by_time else busbw_factor * rate(row.size_bytes, middle)
+
+    checked = bool(theirs.receives.any() and theirs.checked[theirs.receives].all())
+    busy_ns = float(theirs.samples["iteration"].max(axis=0).sum()) if theirs.iterations else 0.0
+    others_ns = float(theirs.cpu_others_ns.max(initial=-1))
+    payload = int(theirs.payload_bytes_sent.sum())
+    sent = theirs.net_sent
+    return Ratio(
+        peer=peer,
+        metric="time" if by_time else "bus_bw",
+        ratio=float(np.median(pairs)) if pairs.size else math.nan,
+        ci_low=low,
+        ci_high=high,
+        blocks=int(pairs.size),
+        ours=figure(our_ns),
+        theirs=figure(their_ns),
+        wrong=int(theirs.wrong[theirs.wrong > 0].sum()) if checked else None,
+        idle_share=others_ns / busy_ns if busy_ns > 0 and others_ns >= 0 else math.nan,
+        net_share=int(sent.sum()) / payload if payload and not (sent < 0).any() else math.nan,
+    )
+
+
+def ratios(
+    row: RowLike,
+    against: Mapping[str, RowLike],
+    average: int,
+    busbw_factor: float,
+    time_divisor: int,
+) -> dict[str, Ratio]:
+    """The ratio to every peer of a row, by its name."""
+    return {
+        peer: ratio_to(row, peer, theirs, average, busbw_factor, time_divisor)
+        for peer, theirs in against.items()
+    }
+
+
+def strongest(found: Mapping[str, Ratio], names: Sequence[str]) -> Ratio | None:
+    """The peer among `names` that was fastest beside this row; None if none was measured."""
+    known = [found[name] for name in names if name in found and not math.isnan(found[name].ratio)]
+    return min(known, key=lambda each: each.ratio, default=None)
