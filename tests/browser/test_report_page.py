@@ -22,6 +22,7 @@ RUNS = {
     "sound": invented_runs.sound,
     "troubled": invented_runs.troubled,
     "empty": invented_runs.empty,
+    "beside-peers": invented_runs.beside_peers,
     "many-ranks": lambda: invented_runs.sound(world=40, rows=21),
 }
 WIDTHS = (360, 800, 1440)

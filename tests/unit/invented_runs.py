@@ -8,7 +8,7 @@ from typing import Any
 import invented
 import numpy as np
 
-from tcpx_mpi.records import Fault, Plan, Run, SetupTimes
+from tcpx_mpi.records import Fault, PeerInfo, Plan, Run, SetupTimes
 
 #: Names that would break a page that trusted them.
 HOSTILE = "<b>node</b>&amp;\"'$x_1$</script><script>alert(1)</script>"
@@ -68,6 +68,26 @@ def troubled() -> Run:
     )
     fault = Fault("stall", 6, {1: HOSTILE}, (3,), "2025-03-01T12:00:05.000Z")
     return dataclasses.replace(run, path=HOSTILE, header=header, complete=False, fault=fault)
+
+
+def beside_peers() -> Run:
+    """Peers of 1.25, 2 and half of the plugin's bandwidth; the last has wrong bytes at the end."""
+    run = sound(rows=5)
+    factors = {"raw": 0.8, "raw_4": 0.5, "mpi": 2.0}
+    for row in run.rows:
+        # Ten blocks of 30 iterations.
+        row.batches = np.full(10, 30, dtype=np.int64)
+        row.batch_start = np.full((4, 10), 10**12, dtype=np.int64)
+        row.late = np.zeros((4, 10), dtype=np.bool_)
+        for name, factor in factors.items():
+            times = {phase: (ns * factor).astype(np.int64) for phase, ns in row.samples.items()}
+            row.against[name] = dataclasses.replace(row, samples=times, against={})
+    wrong = run.rows[-1].against["mpi"]
+    run.rows[-1].against["mpi"] = dataclasses.replace(wrong, wrong=np.array([0, 7, 0, 0]))
+    peers = [
+        PeerInfo(name, name[:3], 2, True, "cubic", 4 << 20, "plain TCP sockets") for name in factors
+    ]
+    return dataclasses.replace(run, header=dataclasses.replace(run.header, peers=peers))
 
 
 def empty() -> Run:

@@ -285,9 +285,9 @@ def test_a_line_rate_is_that_of_the_rank_with_the_least_and_only_between_nodes()
 
 
 def test_a_ceiling_far_above_is_told_and_not_drawn() -> None:
-    run = invented_runs.sound(rows=15)  # at most 10 GB/s
-    near = plots.bandwidth_plot(summaries_of(run), line_rate(run.header))
-    low = plots.bandwidth_plot(summaries_of(invented_runs.sound(rows=4)), line_rate(run.header))
+    run, short = invented_runs.sound(rows=15), invented_runs.sound(rows=4)  # to 10, and 0.8 GB/s
+    near = plots.bandwidth_plot(run.header, summaries_of(run), line_rate(run.header))
+    low = plots.bandwidth_plot(run.header, summaries_of(short), line_rate(run.header))
     assert near is not None
     assert low is not None
     assert ">NIC line rate<" in near.svg
@@ -298,15 +298,50 @@ def test_a_ceiling_far_above_is_told_and_not_drawn() -> None:
 
 def test_bandwidths_of_wrong_and_unchecked_bytes_are_marked_in_the_plot() -> None:
     run = invented_runs.troubled()
-    plot = plots.bandwidth_plot(summaries_of(run), line_rate(run.header))
+    plot = plots.bandwidth_plot(run.header, summaries_of(run), line_rate(run.header))
     assert plot is not None
     assert ">wrong bytes<" in plot.svg
     assert ">unchecked<" in plot.svg
     run = invented_runs.sound(rows=3)
-    plot = plots.bandwidth_plot(summaries_of(run), line_rate(run.header))
+    plot = plots.bandwidth_plot(run.header, summaries_of(run), line_rate(run.header))
     assert plot is not None
     assert ">wrong bytes<" not in plot.svg
     assert ">unchecked<" not in plot.svg
+
+
+def test_peers_are_drawn_and_compared_row_by_row() -> None:
+    run = invented_runs.beside_peers()
+    summaries = summaries_of(run)
+    plot = plots.bandwidth_plot(run.header, summaries, line_rate(run.header))
+    assert plot is not None
+    for label in ("raw", "raw at its best", "mpi"):
+        assert f">{label}<" in plot.svg
+    assert ">raw_4<" not in plot.svg  # a variant: only the best of them is drawn
+    table = tables.ratios_table(summaries)
+    assert table is not None
+    first = {line.cells[1]: (line.cells[2], line.cells[4]) for line in table.lines[:3]}
+    assert first == {"raw": ("0.8", "slower"), "raw_4": ("0.5", "slower"), "mpi": ("2", "faster")}
+    assert {line.mark for line in table.lines} == {"", "bad"}
+    assert table.lines[-1].cells[-1] == "7"  # wrong bytes of a peer
+    page = Page(page_of(run)).text
+    assert "Ratio to each peer" in page
+    assert "plain TCP sockets" in page
+
+
+def test_an_interval_with_1_in_it_decides_nothing() -> None:
+    run = invented_runs.beside_peers()
+    for row in run.rows:
+        raw = row.against["raw"]
+        raw.samples["iteration"][:] = row.samples["iteration"]
+        raw.samples["iteration"][:, ::2] += 100
+        raw.samples["iteration"][:, 1::2] -= 100
+    table = tables.ratios_table(summaries_of(run))
+    assert table is not None
+    assert {line.cells[4] for line in table.lines if line.cells[1] == "raw"} == {"undecided"}
+
+
+def test_a_run_without_peers_has_no_table_of_them(sound: Page) -> None:
+    assert "Ratio to each peer" not in sound.text
 
 
 # --- The command ----------------------------------------------------------------------------------

@@ -52,6 +52,8 @@ def _content(run: Run) -> dict[str, Any]:
         "findings": tables.findings_table(findings),
         "rows": tables.rows_table(summaries, run.path),
         "ranks": tables.ranks_table(header, summaries),
+        "ratios": tables.ratios_table(summaries),
+        "peers": tables.peers_table(header),
         "setup": tables.setup_table(run.setup),
         "settings": tables.settings_table(header, defaults=False),
         "defaults": tables.settings_table(header, defaults=True),
@@ -62,7 +64,7 @@ def _content(run: Run) -> dict[str, Any]:
         "over_size": [
             plot
             for plot in (
-                plots.bandwidth_plot(summaries, line_rate(header)),
+                plots.bandwidth_plot(header, summaries, line_rate(header)),
                 plots.time_plot(summaries),
             )
             if plot is not None

@@ -6,13 +6,16 @@ A plot's caption says what is drawn, and what is left out of it.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tcpx_mpi.ratios import strongest
 from tcpx_mpi.records import Row, RunHeader, SetupTimes
 from tcpx_mpi.report.html.ceilings import LineRate
 from tcpx_mpi.report.html.svg import COLOURS, WIDTH, inline, style
@@ -56,16 +59,21 @@ class Line:
     high: list[float]
 
 
-def bandwidth_plot(summaries: Sequence[RowSummary], ceiling: LineRate) -> Plot | None:
-    """Bus bandwidth over size, with the NIC's line rate; None without a bandwidth."""
+def bandwidth_plot(
+    header: RunHeader, summaries: Sequence[RowSummary], ceiling: LineRate
+) -> Plot | None:
+    """Bus bandwidth over size, with its peers and the NIC's line rate; None without a bandwidth."""
     ours = line_over_sizes("bus bandwidth", summaries, lambda s: s.busbw)
     if not ours.sizes:
         return None
-    highest = max(ours.high)
+    peers = _peers_over_sizes(header, summaries)
+    highest = max(max(line.high) for line in (ours, *peers))
     drawn = ceiling.gb_per_s <= _CEILING_IN_SIGHT * highest
     heading = "Bandwidth over size"
     with _axes("bandwidth", 250) as plot:
         _draw_line(plot.axes, ours, _SERIES[0])
+        for line, colour in zip(peers, itertools.cycle(_SERIES[1:]), strict=False):
+            _draw_line(plot.axes, line, colour, dashed=True)
         _mark_rows(plot.axes, summaries)
         if drawn:
             plot.axes.axhline(
@@ -82,7 +90,8 @@ def bandwidth_plot(summaries: Sequence[RowSummary], ceiling: LineRate) -> Plot |
             f"{_figure(max(ours.middle))} GB/s at {format_size(best)}"
         )
         svg = plot.finished(heading, description)
-    caption = f"{description}. {_cycles_note(ours)}{_ceiling_note(ceiling, drawn)}"
+    beside = "Dashed: peers that took turns with it. " if peers else ""
+    caption = f"{description}. {_cycles_note(ours)}{beside}{_ceiling_note(ceiling, drawn)}"
     return Plot(heading, svg, caption + _zero_note(summaries))
 
 
@@ -285,15 +294,39 @@ def _axes(name: str, height: int) -> Iterator[_Axes]:
         yield _Axes(figure.add_subplot(), lambda title, words: inline(figure, name, title, words))
 
 
-def _draw_line(axes: Axes, line: Line, colour: str) -> None:
-    marker = "o" if len(line.sizes) <= _MARKERS_UP_TO else ""
+def _peers_over_sizes(header: RunHeader, summaries: Sequence[RowSummary]) -> list[Line]:
+    """The bandwidth of every kind of peer, set as the plugin is and at its best.
+
+    Beside a ping-pong they have none.
+    """
+    variants: dict[str, list[str]] = {}
+    for peer in header.peers:
+        variants.setdefault(peer.kind, []).append(peer.name)
+    drawn = {kind: [kind] for kind, names in variants.items() if kind in names}
+    drawn |= {f"{kind} at its best": names for kind, names in variants.items() if len(names) > 1}
+    lines = [
+        line_over_sizes(label, summaries, partial(_peer_bandwidth, drawn[label]))
+        for label in sorted(drawn)
+    ]
+    return [line for line in lines if line.sizes]
+
+
+def _peer_bandwidth(names: Sequence[str], summary: RowSummary) -> float:
+    """That of the best of these peers beside a row."""
+    best = strongest(summary.against, names)
+    return best.theirs if best is not None and best.metric == "bus_bw" else math.nan
+
+
+def _draw_line(axes: Axes, line: Line, colour: str, *, dashed: bool = False) -> None:
     axes.plot(
         line.sizes,
         line.middle,
         label=line.label,
         color=COLOURS[colour],
-        marker=marker,
-        markersize=4,
+        marker="o" if len(line.sizes) <= _MARKERS_UP_TO else "",
+        markersize=3 if dashed else 4,
+        linestyle=(0, (4, 2)) if dashed else "-",
+        linewidth=1.4 if dashed else 2,
     )
     if line.low != line.high:
         axes.fill_between(

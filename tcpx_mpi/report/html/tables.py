@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from tcpx_mpi.ratios import Ratio
 from tcpx_mpi.records import RunHeader, SetupTimes
 from tcpx_mpi.report.html.plots import longest_by_rank
 from tcpx_mpi.report.html.verdict import is_unchecked
@@ -113,6 +115,58 @@ def ranks_table(header: RunHeader, summaries: Sequence[RowSummary]) -> Table | N
     )
 
 
+def ratios_table(summaries: Sequence[RowSummary]) -> Table | None:
+    """Every row against every peer that took turns with it; None where none did."""
+    found = [(summary, ratio) for summary in summaries for ratio in summary.against.values()]
+    if not found:
+        return None
+    shown = found[:LINES_SHOWN]
+    return Table(
+        caption="Ratio to each peer, above 1: faster than it",
+        columns=(
+            Column("size"),
+            Column("peer", is_text=True),
+            Column("ratio", "x"),
+            Column("95 % interval", "x"),
+            Column("plugin is", is_text=True),
+            Column("plugin"),
+            Column("peer"),
+            Column("pairs", "of blocks"),
+            Column("wrong bytes", "of the peer"),
+        ),
+        lines=tuple(_ratio_line(summary, ratio) for summary, ratio in shown),
+        note=_left_out(len(shown), len(found), "ratios"),
+    )
+
+
+def peers_table(header: RunHeader) -> Table | None:
+    """What ran beside the plugin, and how it was set; None where nothing did."""
+    if not header.peers:
+        return None
+    return Table(
+        caption="Peers",
+        columns=(
+            Column("peer", is_text=True),
+            Column("what it is", is_text=True),
+            Column("streams", "a direction"),
+            Column("congestion control", is_text=True),
+            Column("send buffer"),
+        ),
+        lines=tuple(
+            Line(
+                (
+                    peer.name,
+                    peer.description,
+                    str(peer.streams) if peer.streams > 0 else "its own",
+                    peer.congestion_control or UNKNOWN,
+                    format_size(peer.send_buffer_bytes) if peer.send_buffer_bytes > 0 else UNKNOWN,
+                )
+            )
+            for peer in header.peers
+        ),
+    )
+
+
 def setup_table(setup: SetupTimes) -> Table | None:
     """The longest call of each phase on each rank, with the number of calls in all."""
     phases = setup.phases()
@@ -205,6 +259,38 @@ def findings_table(comments: Sequence[str]) -> Table:
         lines=tuple(Line((title, text), _FINDING_MARKS.get(title, "")) for title, text in shown),
         note=_left_out(len(shown), len(titled), "findings"),
     )
+
+
+_METRIC_UNITS = {"bus_bw": "GB/s", "time": "us"}
+
+
+def _ratio_line(summary: RowSummary, ratio: Ratio) -> Line:
+    unit = _METRIC_UNITS[ratio.metric]
+    cells = (
+        format_size(summary.size_bytes),
+        ratio.peer,
+        _figure(ratio.ratio),
+        f"{_figure(ratio.ci_low)} to {_figure(ratio.ci_high)}",
+        _decided(ratio),
+        f"{_figure(ratio.ours)} {unit}",
+        f"{_figure(ratio.theirs)} {unit}",
+        str(ratio.blocks),
+        "not checked" if ratio.wrong is None else f"{ratio.wrong:,}",
+    )
+    return Line(cells, "bad" if ratio.wrong else "doubtful" if ratio.wrong is None else "")
+
+
+def _decided(ratio: Ratio) -> str:
+    """What the interval says; nothing where 1 lies in it."""
+    if not math.isfinite(ratio.ci_low):
+        return "unknown: too few pairs"
+    if ratio.ci_low > 1:
+        return "faster"
+    return "slower" if ratio.ci_high < 1 else "undecided"
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3g}" if math.isfinite(value) else UNKNOWN
 
 
 def _wrong(summary: RowSummary) -> str:
