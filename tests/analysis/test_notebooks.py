@@ -203,6 +203,18 @@ def test_wrong_and_unchecked_rows_are_named(kernel: Kernel, tmp_path: Path) -> N
     assert kernel.run("compare", FIRST=file, SECOND=file).text.count("WRONG OR UNCHECKED in ") == 4
 
 
+def test_peers_are_ceilings_each_at_its_best(kernel: Kernel, tmp_path: Path) -> None:
+    file = write(invented_runs.beside_peers(), tmp_path / "o.h5")
+    probe = "{line.get_label(): list(line.get_ydata()) for line in axes.get_lines()}"
+    lines = kernel.run("bandwidth", probe, RUN=file, PICTURE="").probe
+    ours = lines.pop("softtcpx")
+    raw, mpi = (lines.pop(next(label for label in lines if label.startswith(kind)))
+                for kind in ("raw (ceiling: the best", "mpi (ceiling)"))  # fmt: skip
+    assert raw == pytest.approx([2 * bandwidth for bandwidth in ours], rel=1e-3)  # raw_4's
+    assert mpi == pytest.approx([bandwidth / 2 for bandwidth in ours], rel=1e-3)
+    assert lines.keys() == {"NIC line rate", "wrong or unchecked"}
+
+
 def test_a_slow_rank_is_the_first_of_the_slow_ones(kernel: Kernel, tmp_path: Path) -> None:
     file = write(invented_runs.sound(rows=4), tmp_path / "o.h5")
     ordered = "summary.sort_values(['rows_as_slowest', 'max'], ascending=False)"
