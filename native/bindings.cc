@@ -125,18 +125,22 @@ class Engine : public Runner {
 
 class RawPeer : public Runner {
  public:
-  RawPeer(const RawSettings& settings, int spins_before_yield)
-      : links_(settings), loop_(links_, spins_before_yield) {
+  RawPeer(const RawSettings& settings, int spins_before_yield, bool one_slot)
+      : links_(settings), loop_(links_, spins_before_yield), one_slot_(one_slot) {
     thread_.emplace(loop_);
   }
   ~RawPeer() override { thread_.reset(); }
   BatchLoop& loop() override { return loop_; }
   void load(Program program, const SlotBase* buffers) override {
-    loop_.load(std::move(program), buffers);
+    SlotBase bases[kBuffers];
+    std::copy(buffers, buffers + kBuffers, bases);
+    for (SlotBase& base : bases) base.stride *= one_slot_ ? 0 : 1;
+    loop_.load(std::move(program), bases);
   }
 
   RawLinks links_;
   RawLoop loop_;
+  const bool one_slot_;  // every iteration in the first slot: in the cache, and not to be checked
   TcpSockets sockets_;
 };
 
@@ -556,13 +560,14 @@ NB_MODULE(_native, m) {
       .def(
           "__init__",
           [](RawPeer* self, const std::string& interface, const std::string& congestion,
-             int send_buffer_bytes, int streams, bool two_way, int spins_before_yield) {
+             int send_buffer_bytes, int streams, bool two_way, int spins_before_yield,
+             bool one_slot) {
             if (streams < 1) throw nb::value_error("a peer needs a stream");
             new (self) RawPeer({interface, congestion, send_buffer_bytes, streams, two_way},
-                               spins_before_yield);
+                               spins_before_yield, one_slot);
           },
           "interface"_a, "congestion"_a, "send_buffer_bytes"_a, "streams"_a, "two_way"_a,
-          "spins_before_yield"_a)
+          "spins_before_yield"_a, "one_slot"_a = false)
       .def("listen",
            [](RawPeer& p) {
              const std::string address = p.links_.listen();

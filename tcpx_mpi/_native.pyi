@@ -125,6 +125,7 @@ class RawPeer(Runner):
         streams: int,
         two_way: bool,
         spins_before_yield: int,
+        one_slot: bool = ...,
     ) -> None: ...
     def listen(self) -> bytes: ...
     def establish(

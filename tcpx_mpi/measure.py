@@ -94,7 +94,10 @@ class Measurement:
         self._where = ""
 
     def measure(self, facts: RowFacts, plan: RowPlan) -> RankRow:
-        """Collective: run the warm-ups and iterations of a row; this rank's part of it."""
+        """Collective: run the warm-ups and iterations of a row; this rank's part of it.
+
+        It is the first side's, with the rows of the others beside it.
+        """
         size = facts.size_bytes
         self._where = (
             f"rank {self._world.rank} on {self._host_name}, row {facts.index} ({format_size(size)})"
@@ -113,10 +116,9 @@ class Measurement:
             account.row.batches = np.array(plan.batches, dtype=np.int64)
             if self._settings.checks() and size:
                 self._judge(account.row, account.verdicts, facts.chunk_bytes)
-        rows = {name_of(account.side): account.row for account in accounts}
-        own = rows.pop(PLUGIN)
-        own.against = rows
-        return own
+        own, *beside = accounts
+        own.row.against = {name_of(account.side): account.row for account in beside}
+        return own.row
 
     def _account_for(
         self, account: _Account, facts: RowFacts, plan: RowPlan, kind: str, first: int, count: int

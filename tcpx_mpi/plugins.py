@@ -259,7 +259,10 @@ def _native() -> ModuleType:
 
 def _hint(text: str) -> str:
     if "failed to map segment" in text:  # what dlopen says of a file system mounted noexec
-        return f"; its directory may be mounted noexec: copy the file and set {PATH_VARIABLE}"
+        return (
+            "; its file system may be mounted noexec: copy the file to an executable mount and "
+            f"name it there, by --plugin or {PATH_VARIABLE}"
+        )
     if "cannot load" in text:
         return "; name another: `tcpx-mpi plugins` lists what is here"
     return ""

@@ -17,7 +17,7 @@ from tcpx_mpi.records import Plan, RowFacts
 from tcpx_mpi.units import format_size
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from rich.console import Console, RenderableType
 
 #: Cheaper than to draw for every batch of a small size.
 _REDRAW_S = 0.1
@@ -111,11 +111,12 @@ class Progress:
         from rich.text import Text
 
         grid = Table.grid(padding=(0, 1))
-        grid.add_column(no_wrap=True, width=_BAR_COLUMNS)
+        cells: list[RenderableType] = [Text(text)]
+        if self._estimate.total is not None:
+            grid.add_column(no_wrap=True, width=_BAR_COLUMNS)
+            cells.insert(0, ProgressBar(self._estimate.total, done, width=_BAR_COLUMNS))
         grid.add_column(no_wrap=True, overflow="crop")
-        total = self._estimate.total
-        bar = ProgressBar(total, done, width=_BAR_COLUMNS, animation_time=0)
-        grid.add_row(bar, Text(text))
+        grid.add_row(*cells)
         # The last column stays free: a cursor behind it would be in the next line.
         options = self._console.options.update(width=self._columns - 1)
         line = self._console.render_lines(grid, options, pad=False)[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,6 +94,24 @@ def require_memory(kind: str, plugin: LoadedPlugin, device: int) -> int:
     return pointer
 
 
+def slot_buffers(
+    sizes: Mapping[BufferId, int], host: Host, placement: Placement
+) -> dict[BufferId, Any]:
+    """Buffers of these bytes, those of 0 left out.
+
+    Raises UsageError where the node has not that much memory, SetupFailed where it is refused.
+    """
+    needed = sum(sizes.values())
+    share = host.memory_available_bytes // placement.local_ranks
+    if host.memory_available_bytes and needed > share:
+        raise UsageError(
+            f"the buffers of this rank need {format_size(needed)}, available on {host.name} "
+            f"are {format_size(share)} a rank: use a smaller -e or --check-memory"
+        )
+    with _setup_errors():
+        return {buffer: _native.SlotBuffer(size) for buffer, size in sizes.items() if size}
+
+
 def spins_before_yield(placement: Placement) -> int:
     """Idle sweeps of a loop before it offers its core to others."""
     return 0 if placement.oversubscribed else SPINS_BEFORE_YIELD
@@ -165,18 +183,10 @@ class RankEngine:
 
         Raises UsageError where the node has not that much memory.
         """
-        needed = sum(sizes.values())
-        share = host.memory_available_bytes // self.placement.local_ranks
-        if host.memory_available_bytes and needed > share:
-            raise UsageError(
-                f"the buffers of this rank need {format_size(needed)}, available on {host.name} "
-                f"are {format_size(share)} a rank: use a smaller -e or --check-memory"
-            )
+        self.buffers.update(slot_buffers(sizes, host, self.placement))
         with _setup_errors():
-            for buffer, size in sizes.items():
-                if size:
-                    self.buffers[buffer] = _native.SlotBuffer(size)
-                    self.native.register_buffer(int(buffer), self.buffers[buffer], self._pointer)
+            for buffer, memory in self.buffers.items():
+                self.native.register_buffer(int(buffer), memory, self._pointer)
 
     @property
     def driver(self) -> Driver:

@@ -171,7 +171,10 @@ bool Comm::my_turn_to_sweep(bool direct) {
 
 // The state machine: a few rounds over the sockets that may do something, then the verdict.
 bool Comm::progress(bool direct) {
-  if ((ready_ & bit_of(kControlBit)) != 0) read_control();
+  if ((ready_ & bit_of(kControlBit)) != 0) {
+    read_control();
+    if (failed()) return true;  // from then on the buffers are the caller's again
+  }
   uint32_t open = (direct ? data_bits_ : ready_) & data_bits_;
   bool moved = false;
   for (int round = 0; open != 0 && round < kRounds; ++round) {

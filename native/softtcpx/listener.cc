@@ -72,9 +72,11 @@ int Listener::take_strangers(Clock::time_point now) {
     stranger.fd = Fd(::accept4(port_.get(), reinterpret_cast<sockaddr*>(&stranger.address), &length,
                                SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!stranger.fd.valid()) {
-      if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS)
+      const int error = errno;
+      if (error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS)
         return kNetSuccess;  // none left, or one that went away before it was taken
-      SOFTTCPX_WARN("accept on %s: %s", device_.interface.name.c_str(), std::strerror(errno));
+      if (make_room(now)) return kNetSuccess;
+      SOFTTCPX_WARN("accept on %s: %s", device_.interface.name.c_str(), std::strerror(error));
       return kNetSystemError;
     }
     stranger.since = now;
@@ -82,6 +84,15 @@ int Listener::take_strangers(Clock::time_point now) {
     strangers_.push_back(std::move(stranger));
   }
   return kNetSuccess;
+}
+
+// A flood must not be what this process has no descriptors for: the oldest of those who have not
+// said all by now gives way. False when there was none.
+bool Listener::make_room(Clock::time_point now) {
+  if (strangers_.empty()) return false;
+  hear_strangers(now);
+  if (!strangers_.empty()) strangers_.erase(strangers_.begin());
+  return true;
 }
 
 void Listener::hear_strangers(Clock::time_point now) {

@@ -44,6 +44,7 @@ class Listener : public Object {
   };
 
   int take_strangers(Clock::time_point now);
+  bool make_room(Clock::time_point now);
   void hear_strangers(Clock::time_point now);
   void sort_in(Stranger& stranger);
   bool answer(const Group& group);

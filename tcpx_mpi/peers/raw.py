@@ -32,7 +32,7 @@ _MOST_CHUNK_BYTES = 1 << 30
 class RawSide:
     """One variant of the raw peer on one rank."""
 
-    def __init__(self, info: PeerInfo, link: Link, ground: Ground) -> None:
+    def __init__(self, info: PeerInfo, link: Link, ground: Ground, one_slot: bool) -> None:
         self.info = info
         self.driver = _native.RawPeer(
             link.interface,
@@ -41,6 +41,7 @@ class RawSide:
             info.streams,
             info.two_way,
             spins_before_yield(ground.placement),
+            one_slot,
         )
         if ground.placement.progress_cpu >= 0:
             self.driver.pin(ground.placement.progress_cpu)
@@ -66,21 +67,27 @@ def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> lis
 def variants(link: Link, two_way: bool) -> list[PeerInfo]:
     """Equal streams first, then the candidates for raw's best that differ from it."""
     equal = _info(KIND, link, link.streams, False)
-    others = [
-        _info(f"{KIND}_{streams}", link, streams, two_way)
-        for streams in BEST_OF
-        if two_way or streams != link.streams
-    ]
-    return [equal, *others]
+    others = streams_of(link, two_way)
+    return [equal, *(each for each in others if two_way or each.streams != link.streams)]
+
+
+def streams_of(link: Link, two_way: bool) -> list[PeerInfo]:
+    """Raw TCP by the numbers of streams among which its best is looked for."""
+    return [_info(f"{KIND}_{streams}", link, streams, two_way) for streams in BEST_OF]
 
 
 def connect(
-    infos: Sequence[PeerInfo], world: World, timeout_s: float, ground: Ground, link: Link
-) -> list[Side]:
-    """Collective: one side for each variant, connected."""
+    infos: Sequence[PeerInfo], world: World, timeout_s: float, ground: Ground, link: Link,
+    one_slot: bool = False,
+) -> list[Side]:  # fmt: skip
+    """Collective: one side for each variant, connected.
+
+    `one_slot`: every iteration uses the first slot of its buffers, which then stay in the cache as
+    those of iperf3 do; such bytes cannot be checked.
+    """
     with world.agree("raw peer", SETUP_PATIENCE_S):
         try:
-            sides = [RawSide(info, link, ground) for info in infos]
+            sides = [RawSide(info, link, ground, one_slot) for info in infos]
             mine = [side.driver.listen() for side in sides]
         except RuntimeError as error:
             raise SetupFailed(str(error)) from None

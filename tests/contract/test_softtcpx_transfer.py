@@ -470,8 +470,13 @@ def data_sockets(port_side: bool) -> list[socket.socket]:
     found = []
     for name in sorted(os.listdir("/proc/self/fd"), key=int):
         try:
-            duplicate = socket.socket(fileno=os.dup(int(name)))
-        except OSError:
+            descriptor = os.dup(int(name))
+        except OSError:  # what listed them
+            continue
+        try:
+            duplicate = socket.socket(fileno=descriptor)
+        except OSError:  # no socket
+            os.close(descriptor)
             continue
         try:
             duplicate.getpeername()

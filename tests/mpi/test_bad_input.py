@@ -233,6 +233,30 @@ def test_a_plugin_of_unknown_abi_versions_is_refused_with_those_that_it_has(
     refused(start(how, 2, "ring", "--plugin", str(library)), elsewhere, *says)
 
 
+NOEXEC = """
+mount -t tmpfs -o noexec none "$1" || exit 77
+cp "$2" "$1/libnccl-net-x.so" && shift 2 && exec "$@"
+"""
+
+
+@pytest.mark.parametrize("by_option", [True, False])
+def test_a_plugin_on_a_noexec_mount_is_refused_with_the_way_out(
+    by_option: bool, elsewhere: Path, given: Path
+) -> None:
+    from tcpx_mpi.plugins import bundled_dir
+
+    library = given / "libnccl-net-x.so"
+    mounted = [shutil.which("unshare") or "unshare", "-m", "sh", "-c", NOEXEC, "sh", str(given),
+               f"{bundled_dir()}/libnccl-net-null.so"]  # fmt: skip
+    if shutil.which("unshare") is None or subprocess.run([*mounted, "true"]).returncode:
+        pytest.skip("needs mounts: root must be able to mount a tmpfs in a namespace of its own")
+    says = (str(library), "noexec: copy the file to an executable mount", "UCCL_TCPX_PLUGIN_PATH")
+    named = ("--plugin", str(library)) if by_option else ()
+    environ = {} if by_option else {"UCCL_TCPX_PLUGIN_PATH": str(library)}
+    command = [*mounted, *start(PARENT, 2, "ring", *named)]
+    refused(command, elsewhere, *says, code=2 if by_option else 3, environ=environ)
+
+
 def test_a_plugin_without_devices_is_refused(elsewhere: Path) -> None:
     says = ("0 devices", "NCCL_SOCKET_IFNAME")
     environ = {"NCCL_SOCKET_IFNAME": "nosuch0"}

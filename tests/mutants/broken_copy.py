@@ -84,7 +84,7 @@ class BrokenCopy:
     def refresh(self) -> None:
         """Make the sources equal to the repository's."""
         for part, patterns in (
-            ("native", ("*.cc", "*.h", "*.map", "CMakeLists.txt")),
+            ("native", ("*.cc", "*.h", "*.in", "*.map", "CMakeLists.txt")),
             ("tests/native", ("*.cc", "*.h", "CMakeLists.txt")),
             ("tcpx_mpi", ("*.py",)),
         ):

@@ -185,6 +185,32 @@ def test_a_file_that_is_no_plugin_is_a_mistake_of_whoever_named_it(
         plugins.inspect(PluginChoice(str(path), "here", asked))
 
 
+@pytest.mark.parametrize(("asked", "error"), [(True, UsageError), (False, PluginMissing)])
+def test_a_file_that_cannot_be_mapped_is_to_be_copied_to_an_executable_mount(
+    monkeypatch: pytest.MonkeyPatch, asked: bool, error: type[Exception]
+) -> None:
+    place = TCPX_PLACES[2]  # where a container-optimised system mounts it noexec
+
+    class Native:
+        LibraryError = OSError
+
+        @staticmethod
+        def probe(path: str) -> None:
+            raise OSError(
+                f"cannot load {path}: {path}: failed to map segment from shared object: "
+                "Operation not permitted"
+            )
+
+    monkeypatch.setattr(plugins, "_native", Native)
+    with pytest.raises(error) as caught:
+        plugins.inspect(PluginChoice(place, "TCPX is installed", asked))
+    text = str(caught.value)
+    assert place in text
+    assert "noexec: copy the file to an executable mount" in text
+    assert "--plugin or UCCL_TCPX_PLUGIN_PATH" in text
+    assert "\n" not in text
+
+
 # --- NCCL_DYNAMIC_CHUNK_SIZE -------------------------------------------------------------------
 
 

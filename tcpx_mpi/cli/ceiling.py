@@ -1,0 +1,112 @@
+"""`tcpx-mpi ceiling`: memory, clock and plain TCP of this machine, without any plugin."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping, Sequence
+
+import click
+
+from tcpx_mpi import launch
+from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.cli.run import require_startable
+from tcpx_mpi.config import Settings, load_settings
+from tcpx_mpi.errors import TcpxError
+from tcpx_mpi.knobs import KNOBS
+
+_EXAMPLES = (
+    "tcpx-mpi ceiling",
+    "mpirun -n 2 --hostfile HOSTS tcpx-mpi ceiling --interface eth1",
+)
+_KNOBS = [knob for knob in KNOBS if knob.name in ("stall_timeout", "connect_timeout", "ranks")]
+_DEFAULT_RANKS = 2
+_FIXED = {"hdf5": "none", "against": "raw", "check": "1", "plugin": "none"}
+#: Blocks of 10 to 50 ms each.
+_STREAM = {**_FIXED, "pattern": "pair", "sizes": "1M", "iters": "1600", "warmup_iters": "100"}
+_MEASURED = (
+    _STREAM,
+    {**_STREAM, "check": "0"},
+    {**_STREAM, "sizes": "64M", "iters": "32", "warmup_iters": "4"},
+    {**_FIXED, "pattern": "pingpong", "sizes": "8", "iters": "16000", "warmup_iters": "1000"},
+)
+
+
+class _CeilingCommand(click.Command):
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_exit_codes(formatter)
+        write_examples(formatter, _EXAMPLES)
+
+
+@click.pass_context
+def _callback(
+    ctx: click.Context, /, interface: str | None, congestion: str, **values: str | None
+) -> int:
+    arguments: list[str] = ctx.obj
+    rank = launch.under_launcher(os.environ)
+    if rank is None:
+        ranks = _settings(values, os.environ, None)[0].ranks or _DEFAULT_RANKS
+        _settings(values, os.environ, ranks)
+        return launch.start_mpirun(ranks, arguments, os.environ)
+    try:
+        settings = _settings(values, os.environ, rank.size)
+    except TcpxError as error:
+        return _as_rank(error, [], arguments, interface, congestion)
+    return _as_rank(settings[0], settings[1:], arguments, interface, congestion)
+
+
+def _settings(
+    values: Mapping[str, str | None], environ: Mapping[str, str], world: int | None
+) -> list[Settings]:
+    """What streams and round trips are measured by."""
+    settings = [load_settings({**values, **fixed}, environ) for fixed in _MEASURED]
+    require_startable(settings[0], environ, world)
+    return settings
+
+
+def _as_rank(
+    settings: Settings | TcpxError,
+    more: Sequence[Settings],
+    arguments: Sequence[str],
+    interface: str | None,
+    congestion: str,
+) -> int:
+    from tcpx_mpi.benchmark import run_rank  # MPI and numpy
+    from tcpx_mpi.ceiling import Ceiling, default_interface
+    from tcpx_mpi.peers import Link
+
+    congestion = "" if congestion == "default" else congestion
+    link = Link(interface or default_interface(), congestion, streams=1)
+    story = functools.partial(Ceiling, link=link, more=more)
+    return run_rank(settings, ["tcpx-mpi", *arguments], story)
+
+
+def _parameters() -> list[click.Parameter]:
+    options: list[click.Parameter] = [
+        click.Option(
+            ["--interface"],
+            metavar="NAME",
+            help="Network interface to use [the first that is up, loopback last].",
+        ),
+        click.Option(
+            ["--congestion"],
+            default="cubic",
+            metavar="NAME|default",
+            help="TCP congestion control; default: the kernel's own [cubic].",
+        ),
+    ]
+    options += [
+        click.Option([knob.name, *knob.flags], metavar=knob.metavar, help=f"{knob.help}.")
+        for knob in _KNOBS
+    ]
+    return options
+
+
+command = _CeilingCommand(
+    "ceiling",
+    params=_parameters(),
+    callback=_callback,
+    options_metavar="[OPTIONS]",
+    help="Measures what this machine does without any plugin: memory copies, the clock, plain TCP "
+    "streams and round trips between 2 ranks (or as many as mpirun starts), every byte checked.",
+)

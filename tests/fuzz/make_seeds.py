@@ -1,0 +1,170 @@
+"""Writes the seeds of every target: what honest peers send, and each of it damaged in one place.
+
+    python tests/fuzz/make_seeds.py
+
+The formats come from tests/contract/wire.py, which writes down native/softtcpx/wire.h once more.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "contract"))  # for wire
+from wire import credit, header, hello
+from wire import handle as handle_of
+
+FOLDER = Path(__file__).parent / "seeds"
+SECRET, ANSWER, CONNECTION = b"s" * 16, b"a" * 16, b"c" * 16
+
+HELLO, ANSWERED, HANDLE = range(3)  # the judges of handshake.cc
+PIECES, CREDITS = range(2)  # those of messages.cc
+PIECE, RAW, TEST, POST, CONSUME, CONTROL, SHUT = 0, 2, 3, 4, 5, 6, 7  # operations of receiver.cc
+ON_DEVICE, SEGMENTS, RANDOM = 4, 1 << 3, 2 << 3  # kinds of its connection
+
+
+def handle(port: int = 4711, sockets: int = 2, threads: int = 1) -> bytes:
+    return handle_of(("127.0.0.1", port), SECRET, ANSWER, sockets, threads, flags=1)
+
+
+def damaged(seed: bytes, *places: int) -> dict[str, bytes]:
+    return {f"byte-{at}": seed[:at] + bytes([seed[at] ^ 1]) + seed[at + 1 :] for at in places}
+
+
+def handshake() -> dict[str, bytes]:
+    seeds = {}
+
+    def add(name: str, judge: int, sockets: int, said: bytes, places: tuple[int, ...] = ()) -> None:
+        for suffix, bytes_ in {"": said, **damaged(said, *places)}.items():
+            seeds[f"{name}-{suffix}".rstrip("-")] = bytes([judge, sockets - 1]) + bytes_
+
+    everywhere = (0, 8, 12, 13, 14, 15, 16, 32, 63)
+    add("control", HELLO, 2, hello(1, 0, 2, CONNECTION, SECRET), everywhere)
+    add("data", HELLO, 8, hello(2, 7, 8, CONNECTION, SECRET))
+    add("data-beyond", HELLO, 2, hello(2, 2, 2, CONNECTION, SECRET))
+    add("no-hello", HELLO, 2, hello(3, 0, 2, CONNECTION, SECRET))
+    add("answer-for-secret", HELLO, 2, hello(1, 0, 2, CONNECTION, ANSWER))
+    add("half", HELLO, 2, hello(1, 0, 2, CONNECTION, SECRET)[:33])
+    add("answer", ANSWERED, 2, hello(3, 0, 2, CONNECTION, ANSWER), everywhere)
+    add("handle", HANDLE, 1, handle(), (0, 8, 19, 21, 120))
+    add("handle-without-port", HANDLE, 1, handle(port=0))
+    add("handle-of-9-sockets", HANDLE, 1, handle(sockets=9))
+    add("handle-of-0-sockets", HANDLE, 1, handle(sockets=0))
+    add("handle-of-9-threads", HANDLE, 1, handle(threads=9))
+    return seeds
+
+
+def messages() -> dict[str, bytes]:
+    def pieces(room: int, *headers: bytes) -> bytes:
+        return bytes([PIECES]) + struct.pack("<Q", room) + b"".join(headers)
+
+    def credits(granted: int, sent: int, *said: bytes) -> bytes:
+        return bytes([CREDITS]) + struct.pack("<QQ", granted, sent) + b"".join(said)
+
+    most = 2**64 - 1
+    one = header(5, 1000, 0, 1000)
+    return {
+        "whole": pieces(1000, one),
+        "in-three": pieces(1000, *(header(5, 900, at, 300) for at in (300, 0, 600))),
+        "empty": pieces(0, header(0, 0, 0, 0)),
+        "empty-piece": pieces(10, header(0, 10, 10, 0)),
+        "empty-twice": pieces(10, header(0, 0, 0, 0), header(0, 0, 0, 0)),
+        "too-large": pieces(999, one),
+        "twice": pieces(1000, one, one),
+        "two-totals": pieces(1000, header(5, 1000, 0, 10), header(5, 999, 10, 10)),
+        "offset-far-behind-the-end": pieces(most, header(0, 100, most - 1, 100)),
+        "end-wraps-around": pieces(most, header(0, most, most, 100)),
+        "offset-behind-the-end": pieces(most, header(0, 100, 101, 1)),
+        "one-too-long": pieces(100, header(0, 100, 1, 100)),
+        "largest": pieces(most, header(most, most, most - 2**32 + 1, 2**32 - 1)),
+        **{f"piece-{k}": pieces(1000, v) for k, v in damaged(one, 0, 4, 16, 24, 32, 63).items()},
+        "credits": credits(0, 0, credit(1), credit(16)),
+        "credit-too-high": credits(0, 0, credit(17)),
+        "credit-again": credits(5, 0, credit(5)),
+        "credit-taken-back": credits(5, 0, credit(4)),
+        "credit-below-sent": credits(3, 9, credit(8)),
+        "credit-near-the-end": credits(most - 1, most - 1, credit(most)),
+        "credit-wraps-around": credits(0, most - 3, credit(5), credit(most)),
+        **{f"credit-{k}": credits(0, 0, v) for k, v in damaged(credit(1), 0, 4, 8, 15).items()},
+    }
+
+
+def interfaces() -> dict[str, bytes]:
+    names = "\n".join(["eth0", "eth10", "eth1", "*lo", "docker0", "ib0", "*lo2", ""])
+    specs = ["", "eth", "=eth1", "=eth1,ib0", "^docker", "^=eth0", "lo", "=lo", "^", "=", "^=", ",",
+             ",,eth,", "eth,=ib", "^^eth", "=^eth0", "eth1,eth", " eth"]  # fmt: skip
+    return {f"list-{number:02}": f"{spec}\n{names}".encode() for number, spec in enumerate(specs)}
+
+
+def receiver() -> dict[str, bytes]:
+    def post(room: int) -> bytes:
+        return struct.pack("<BH", POST, room)
+
+    def piece(
+        socket: int, seq: int, total: int, offset: int, length: int, missing: int = 0
+    ) -> bytes:
+        return struct.pack("<BBBHHHB", PIECE, socket, seq, total, offset, length, missing)
+
+    def raw(socket: int, *said: bytes) -> bytes:
+        return b"".join(bytes([RAW, socket, len(part)]) + part for part in said)
+
+    test, consume = bytes([TEST]), bytes([CONSUME])
+    message = header(0, 30, 0, 30) + bytes(30)
+    many = b"".join(post(9) + piece(0, n, 9, 0, 9) + test + consume for n in range(20))
+    three = (
+        post(9000)
+        + piece(0, 0, 9000, 0, 3000)
+        + piece(1, 0, 9000, 6000, 3000)
+        + piece(2, 0, 9000, 3000, 3000)
+    )
+    talk = {
+        "one": post(100) + piece(0, 0, 100, 0, 100) + test,
+        "large": post(60000) + piece(0, 0, 60000, 0, 60000) + test * 3,
+        "empty": post(0) + post(5) + piece(0, 0, 0, 0, 0) + piece(0, 1, 0, 0, 0) + test * 2,
+        "many": many,
+        "early": piece(0, 1, 8, 0, 8) + post(8) + test + post(8) + test * 2,
+        "never-posted": post(8) + piece(0, 200, 8, 0, 8) + test,
+        "again": post(8)
+        + piece(0, 0, 8, 0, 8)
+        + test
+        + consume
+        + post(8)
+        + piece(0, 0, 8, 0, 8)
+        + test,
+        "too-large": post(8) + piece(0, 0, 9, 0, 9) + test,
+        "behind-the-end": post(50) + piece(0, 0, 50, 40, 20) + test,
+        "overlapping": post(50) + piece(0, 0, 50, 0, 30) + piece(0, 0, 50, 20, 30) + test,
+        "split-header": post(30)
+        + raw(0, message[:10])
+        + test
+        + raw(0, message[10:70], message[70:])
+        + test,
+        "noise": post(30) + raw(0, bytes(range(200))) + test * 2,
+        "zeros": post(30) + raw(0, bytes(64)) + test,
+        "cut": post(100) + piece(0, 0, 100, 0, 100, 7) + bytes([SHUT, 0]) + test,
+        "closed": post(100) + bytes([SHUT, 0]) + test,
+        "control": post(100) + piece(0, 0, 100, 0, 100) + bytes([CONTROL, 3]) + b"abc" + test,
+        "over-three-sockets": three + test * 2,
+    }
+    kinds = {"": 2, "-device": 2 | ON_DEVICE, "-segments": 2 | ON_DEVICE | SEGMENTS,
+             "-random": 2 | ON_DEVICE | RANDOM}  # fmt: skip
+    return {
+        name + kind: bytes([byte]) + said
+        for name, said in talk.items()
+        for kind, byte in kinds.items()
+    }
+
+
+TARGETS = {each.__name__: each() for each in (handshake, messages, interfaces, receiver)}
+
+
+def main() -> None:
+    for target, seeds in TARGETS.items():
+        (FOLDER / target).mkdir(parents=True, exist_ok=True)
+        for name, seed in seeds.items():
+            (FOLDER / target / name).write_bytes(seed)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""What was kept from fuzzing, seeds and findings, through the targets by any compiler.
+
+`make fuzz` does the fuzzing. Here each file is replayed with the sanitizers of the compiler that is
+there; and every check of the judges is taken away once, which the seeds must notice.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import fuzz
+import make_seeds
+import pytest
+
+FOLDER = Path(__file__).parent
+NATIVE = FOLDER.parents[1] / "native"
+BUILD = FOLDER.parents[1] / "build" / "fuzz-replay"
+LIMIT_S = 300
+WIRE = (NATIVE / "softtcpx" / "wire.cc").read_text()
+
+#: (target, text of wire.cc, what stands there instead).
+BROKEN = [
+    ("handshake", "if (hello.version != kWireVersion) return", "if (false) return"),
+    ("handshake", "if (!all_zero(hello.unused) || !all_zero(hello.spare))", "if (false)"),
+    ("handshake", "if (hello.sockets != sockets)", "if (false)"),
+    ("handshake", "if (hello->index >= indices)", "if (hello->index > indices)"),
+    ("handshake", "if (!same_token(hello->proof, secret))", "if (false)"),
+    ("handshake", "if (!same_token(hello.proof, answer))", "if (false)"),
+    ("handshake", "if (!same_token(hello.connection, connection))", "if (false)"),
+    ("handshake", "hello.kind != HelloKind::kAnswer || hello.index != 0", "hello.index != 0"),
+    ("handshake", "handle.sockets <= kMaxSockets", "handle.sockets <= kMaxSockets + 1"),
+    ("handshake", "handle.threads <= kMaxThreads", "true"),
+    ("messages", "if (header.offset > header.total) return false;", ""),
+    ("messages", "header.length > header.total - header.offset",
+     "header.length + header.offset > header.total"),
+    ("messages", "header.length > 0 || header.total == 0", "true"),
+    ("messages", "if (header.total > message.capacity)", "if (false)"),
+    ("messages", "if (header.total != message.total)", "if (false)"),
+    ("messages", "if (header.length > message.total - message.scheduled)", "if (false)"),
+    ("messages", "if (header.length == 0) return ChunkVerdict::kDisagrees;", ""),
+    ("messages", "credit.posted <= granted || credit.posted < sent", "credit.posted <= granted"),
+    ("messages", "credit.posted <= granted ||", ""),
+    ("messages", "credit.posted - sent > kNetMaxRequests",
+     "credit.posted > sent + kNetMaxRequests"),
+]  # fmt: skip
+
+
+def tool(*names: str) -> str:
+    """The first program of these that is there, beside this Python or in PATH; or a skip."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    for name in names:
+        if found := shutil.which(name, path=path):
+            return found
+    pytest.skip(f"needs compiler: {' or '.join(names)} not found")
+
+
+def run(*command: str | Path) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0, f"{command}\n{(done.stdout + done.stderr)[-6000:]}"
+
+
+@pytest.fixture(scope="session")
+def programs() -> Path:
+    """The folder of the targets that replay files, up to date."""
+    tool("c++", "g++", "clang++")
+    cmake = tool("cmake")
+    run(cmake, "-S", FOLDER, "-B", BUILD, "-G", "Ninja", f"-DCMAKE_MAKE_PROGRAM={tool('ninja')}")
+    run(cmake, "--build", BUILD, "--parallel", "2")
+    return BUILD
+
+
+@pytest.fixture(scope="session")
+def broken(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """A target for each entry of BROKEN, with judges that lack that check."""
+    folder = tmp_path_factory.mktemp("broken")
+    for name in ("handshake", "messages", "replay"):
+        run(*compiler(), "-c", FOLDER / f"{name}.cc", "-o", folder / f"{name}.o")
+
+    def build(number: int) -> Path:
+        target, text, instead = BROKEN[number]
+        assert WIRE.count(text) == 1, f"wire.cc has no longer: {text}"
+        source = folder / f"wire-{number}.cc"
+        source.write_text(WIRE.replace(text, instead))
+        parts = [folder / f"{target}.o", folder / "replay.o"]
+        run(*compiler(), source, *parts, "-o", source.with_suffix(""))
+        return source.with_suffix("")
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(build, range(len(BROKEN))))
+
+
+def compiler() -> list[str]:
+    flags = ["-std=c++17", "-O0", f"-I{NATIVE}", f"-I{FOLDER.parent}"]
+    return [tool("c++", "g++", "clang++"), *flags]
+
+
+def kept(target: str) -> list[Path]:
+    folders = (FOLDER / "seeds" / target, FOLDER / "findings" / target)
+    return sorted(path for folder in folders if folder.is_dir() for path in folder.iterdir())
+
+
+def test_every_target_has_the_seeds_that_the_script_writes() -> None:
+    assert set(make_seeds.TARGETS) == set(fuzz.TARGETS)
+    for target, seeds in make_seeds.TARGETS.items():
+        there = {path.name: path.read_bytes() for path in (FOLDER / "seeds" / target).iterdir()}
+        assert there == seeds, f"{target}: run tests/fuzz/make_seeds.py"
+        assert all(len(seed) <= fuzz.TARGETS[target] for seed in seeds.values())
+
+
+@pytest.mark.timeout(2 * LIMIT_S)  # the first case builds
+@pytest.mark.parametrize("target", fuzz.TARGETS)
+def test_what_was_kept_passes(programs: Path, target: str) -> None:
+    run(programs / target, *kept(target))
+
+
+@pytest.mark.parametrize("number", range(len(BROKEN)), ids=lambda number: BROKEN[number][1][:50])
+def test_the_seeds_notice_a_check_that_is_gone(broken: list[Path], number: int) -> None:
+    command = [broken[number], *kept(BROKEN[number][0])]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    assert "not so:" in done.stderr, "the seeds are content with it"
