@@ -65,7 +65,9 @@ class Passed:
         """What our parser makes of it."""
         assert self.arguments[0] == "run"
         arguments = self.arguments[1:]
-        with run_command.make_context("run", arguments, obj=arguments) as context:
+        # click keeps the names of the help option with the command, for all contexts to come.
+        given = {"obj": arguments, "help_option_names": ["-h", "--help"]}
+        with run_command.make_context("run", arguments, **given) as context:
             values = {k: v for k, v in context.params.items() if not k.startswith("ignored")}
             return validate(values, {}, world, outputs=True)
 
