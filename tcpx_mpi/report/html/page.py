@@ -1,0 +1,74 @@
+"""A run as the text of one HTML page: numbers to tables and plots, and those into the template."""
+
+from __future__ import annotations
+
+import shlex
+from importlib import resources
+from typing import Any
+
+from tcpx_mpi.records import Run
+from tcpx_mpi.report.footer import footer_lines
+from tcpx_mpi.report.html import plots, tables
+from tcpx_mpi.report.html.ceilings import line_rate
+from tcpx_mpi.report.html.verdict import verdict_of
+from tcpx_mpi.report.preamble import rank_name
+from tcpx_mpi.report.table import summarise_row
+from tcpx_mpi.stats import slowest_rank
+from tcpx_mpi.units import format_size
+
+
+def page_of(run: Run) -> str:
+    """The page of a run, whole or not; it refers to nothing outside of itself."""
+    import jinja2
+
+    folder = resources.files(__package__)
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),
+        # Every text of the run is a stranger's: host names, variables, messages of a plugin.
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html").render(_content(run))
+
+
+def _content(run: Run) -> dict[str, Any]:
+    header = run.header
+    summaries = [summarise_row(header, row) for row in run.rows]
+    findings = footer_lines(
+        header, summaries, fault=run.fault, missing=run.missing, files=[run.path]
+    )
+    slowest = slowest_rank(summaries)
+    return {
+        "title": f"{header.pattern}, {header.world} ranks, {header.plugin_name}",
+        "header": header,
+        "run": run,
+        "command": shlex.join(header.command),
+        "verdict": verdict_of(run, summaries),
+        "slowest": slowest,
+        "slowest_name": rank_name(header, slowest.rank) if slowest is not None else "",
+        "slowest_at": format_size(slowest.size_bytes) if slowest is not None else "",
+        "findings": tables.findings_table(findings),
+        "rows": tables.rows_table(summaries, run.path),
+        "ranks": tables.ranks_table(header, summaries),
+        "ratios": tables.ratios_table(summaries),
+        "peers": tables.peers_table(header),
+        "setup": tables.setup_table(run.setup),
+        "settings": tables.settings_table(header, defaults=False),
+        "defaults": tables.settings_table(header, defaults=True),
+        "versions": tables.pairs_table("Versions", header.versions),
+        "facts": tables.pairs_table("Facts of the host of rank 0", header.facts),
+        "environment": tables.pairs_table("Environment of rank 0", header.environment),
+        "placement": tables.placement_table(header),
+        "over_size": [
+            plot
+            for plot in (
+                plots.bandwidth_plot(header, summaries, line_rate(header)),
+                plots.time_plot(summaries),
+            )
+            if plot is not None
+        ],
+        "distributions": plots.distribution_plots(header, run.rows, summaries),
+        "setup_plot": plots.setup_plot(run.setup),
+    }

@@ -1,0 +1,409 @@
+"""The plots of a page: each from the numbers of the rows to an inline SVG with its words.
+
+A plot's caption says what is drawn, and what is left out of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tcpx_mpi.ratios import strongest
+from tcpx_mpi.records import Row, RunHeader, SetupTimes
+from tcpx_mpi.report.html.ceilings import LineRate
+from tcpx_mpi.report.html.svg import COLOURS, WIDTH, inline, style
+from tcpx_mpi.report.html.verdict import is_unchecked
+from tcpx_mpi.stats import Float64s, RowSummary
+from tcpx_mpi.units import fit_number, format_size, format_size_option
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+#: Ranks in a picture of all ranks: more are too narrow to read. The slowest are taken.
+RANKS_SHOWN = 32
+#: Marks of a phase of the set-up, the slowest: beyond that they hide each other.
+MARKS_SHOWN = 256
+#: Rows whose ranks are shown, spread over the sizes.
+DISTRIBUTIONS_SHOWN = 4
+#: A ceiling this many times the highest bandwidth is told and not drawn: it would flatten all else.
+_CEILING_IN_SIGHT = 4
+_MARKERS_UP_TO = 40
+_SIZE_TICKS = 8
+_SERIES = ("series-1", "series-2", "series-3", "series-4", "series-5")
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A finished plot: its heading, the SVG, and the sentence below it."""
+
+    heading: str
+    svg: str
+    caption: str
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line over sizes: one value a size, with the least and largest over cycles around it."""
+
+    label: str
+    sizes: list[int]
+    middle: list[float]
+    low: list[float]
+    high: list[float]
+
+
+def bandwidth_plot(
+    header: RunHeader, summaries: Sequence[RowSummary], ceiling: LineRate
+) -> Plot | None:
+    """Bus bandwidth over size, with its peers and the NIC's line rate; None without a bandwidth."""
+    ours = line_over_sizes("bus bandwidth", summaries, lambda s: s.busbw)
+    if not ours.sizes:
+        return None
+    peers = _peers_over_sizes(header, summaries)
+    highest = max(max(line.high) for line in (ours, *peers))
+    drawn = ceiling.gb_per_s <= _CEILING_IN_SIGHT * highest
+    heading = "Bandwidth over size"
+    with _axes("bandwidth", 250) as plot:
+        _draw_line(plot.axes, ours, _SERIES[0])
+        for line, colour in zip(peers, itertools.cycle(_SERIES[1:]), strict=False):
+            _draw_line(plot.axes, line, colour, dashed=True)
+        _mark_rows(plot.axes, summaries)
+        if drawn:
+            plot.axes.axhline(
+                ceiling.gb_per_s, color=COLOURS["ceiling"], linestyle=(0, (4, 3)), linewidth=1.5,
+                label="NIC line rate",
+            )  # fmt: skip
+        plot.axes.set_ylim(0, 1.08 * max(highest, ceiling.gb_per_s if drawn else 0))
+        _size_axis(plot.axes, ours.sizes)
+        _legend(plot.axes)
+        plot.axes.set_ylabel("GB/s a rank (1e9 bytes a second)")
+        best = ours.sizes[int(np.argmax(ours.middle))]
+        description = (
+            f"{_figure(ours.middle[0])} GB/s at {format_size(ours.sizes[0])}, at most "
+            f"{_figure(max(ours.middle))} GB/s at {format_size(best)}"
+        )
+        svg = plot.finished(heading, description)
+    beside = "Dashed: peers that took turns with it. " if peers else ""
+    caption = f"{description}. {_cycles_note(ours)}{beside}{_ceiling_note(ceiling, drawn)}"
+    return Plot(heading, svg, caption + _zero_note(summaries))
+
+
+def time_plot(summaries: Sequence[RowSummary]) -> Plot | None:
+    """Time over size, and its percentiles by iteration; None without a time."""
+    lines = [
+        line_over_sizes("time", summaries, lambda s: s.time_ns / 1e3),
+        line_over_sizes("slowest rank", summaries, lambda s: s.t_max_ns / 1e3),
+        line_over_sizes("p50", summaries, lambda s: s.per_iteration.p50 / 1e3),
+        line_over_sizes("p99", summaries, lambda s: s.per_iteration.p99 / 1e3),
+    ]
+    lines = [line for line in lines if line.sizes]
+    if not lines:
+        return None
+    heading = "Time over size"
+    with _axes("time", 250) as plot:
+        for line, colour in zip(lines, _SERIES, strict=False):
+            _draw_line(plot.axes, line, colour)
+        # Often on top of another line: dashed, so that both are seen.
+        plot.axes.lines[1].set(linestyle=(0, (3, 2.5)), zorder=3)
+        plot.axes.set_yscale("log")
+        _plain_log_ticks(plot.axes, "y")
+        _size_axis(plot.axes, lines[0].sizes)
+        _legend(plot.axes)
+        plot.axes.set_ylabel("us")
+        first = lines[0]
+        description = (
+            f"{_figure(first.middle[0])} us at {format_size(first.sizes[0])}, "
+            f"{_figure(first.middle[-1])} us at {format_size(first.sizes[-1])}"
+        )
+        svg = plot.finished(heading, description)
+    caption = (
+        f"{description}. p50 and p99 are of the slowest rank, iteration by iteration; "
+        "p99 needs 299 iterations."
+    )
+    return Plot(heading, svg, f"{caption} {_cycles_note(first)}".strip())
+
+
+def distribution_plots(
+    header: RunHeader, rows: Sequence[Row], summaries: Sequence[RowSummary]
+) -> list[Plot]:
+    """How the iterations of each rank spread, in a few rows from the smallest to the largest."""
+    timed = [
+        (row, summary)
+        for row, summary in zip(rows, summaries, strict=True)
+        if summary.iteration_max_ns.size > 0 and not np.isnan(summary.iteration_max_ns).any()
+    ]
+    # The first of each size: cycles repeat the sizes.
+    by_size: dict[int, tuple[Row, RowSummary]] = {}
+    for row, summary in timed:
+        by_size.setdefault(row.size_bytes, (row, summary))
+    sizes = sorted(by_size)
+    positions = np.linspace(0, len(sizes) - 1, min(DISTRIBUTIONS_SHOWN, len(sizes)))
+    return [
+        _distribution_plot(header, *by_size[sizes[round(float(position))]])
+        for position in positions
+    ]
+
+
+def setup_plot(setup: SetupTimes) -> Plot | None:
+    """What each rank's longest call of each phase took; None without set-up times."""
+    phases = setup.phases()
+    if not phases:
+        return None
+    heading = "Longest call of each rank"
+    slowest = []
+    with _axes("setup", 60 + 34 * len(phases)) as plot:
+        for position, phase in enumerate(phases):
+            longest = longest_by_rank(setup, phase)
+            times = sorted(longest.values(), reverse=True)[:MARKS_SHOWN]
+            plot.axes.plot(
+                np.array(times) / 1e3, [position] * len(times), "|", markersize=14,
+                color=COLOURS["series-1"], markeredgewidth=1.6,
+            )  # fmt: skip
+            rank = max(longest, key=lambda r, of=longest: of[r])  # type: ignore[misc]
+            slowest.append(f"{phase} {_figure(longest[rank] / 1e3)} us (rank {rank})")
+        plot.axes.set_xscale("log")
+        _plain_log_ticks(plot.axes, "x")
+        plot.axes.set_xlabel("us")
+        plot.axes.set_yticks(range(len(phases)), phases)
+        plot.axes.set_ylim(len(phases) - 0.4, -0.6)
+        plot.axes.grid(visible=False, axis="y")
+        description = f"Slowest: {', '.join(slowest)}"
+        svg = plot.finished(heading, description)
+    ranks = len(set(setup.table["rank"].tolist()))
+    note = (
+        f" Of {ranks:,} ranks the {MARKS_SHOWN} slowest are drawn." if ranks > MARKS_SHOWN else ""
+    )
+    return Plot(heading, svg, f"A mark is a rank. {description}.{note}")
+
+
+def longest_by_rank(setup: SetupTimes, phase: str) -> dict[int, int]:
+    """Nanoseconds of each rank's longest call of a phase, by rank."""
+    longest: dict[int, int] = {}
+    table = setup.of(phase)
+    for rank, ns in zip(table["rank"].tolist(), table["ns"].tolist(), strict=True):
+        longest[rank] = max(ns, longest.get(rank, ns))
+    return longest
+
+
+def line_over_sizes(
+    label: str, summaries: Sequence[RowSummary], value: Callable[[RowSummary], float]
+) -> Line:
+    """A value over sizes: the median over cycles; sizes of 0 and unknown values are left out."""
+    by_size: dict[int, list[float]] = {}
+    for summary in summaries:
+        number = value(summary)
+        if summary.size_bytes > 0 and math.isfinite(number):
+            by_size.setdefault(summary.size_bytes, []).append(number)
+    sizes = sorted(by_size)
+    return Line(
+        label=label,
+        sizes=sizes,
+        middle=[float(np.median(by_size[size])) for size in sizes],
+        low=[min(by_size[size]) for size in sizes],
+        high=[max(by_size[size]) for size in sizes],
+    )
+
+
+def _distribution_plot(header: RunHeader, row: Row, summary: RowSummary) -> Plot:
+    receiving = np.flatnonzero(row.receives)
+    by_time = receiving[np.argsort(-summary.time_ns_by_rank[receiving], kind="stable")]
+    shown = np.sort(by_time[:RANKS_SHOWN])
+    times_us = row.samples["iteration"][shown] / (row.agg * header.time_divisor) / 1e3
+    middle = float(np.median(summary.time_ns_by_rank[receiving]) / 1e3)
+    heading = f"{format_size(row.size_bytes)}, row {row.index}"
+    with _axes(f"ranks-{row.index}", 210) as plot:
+        plot.axes.bxp(
+            [_box(times) for times in times_us],
+            positions=range(len(shown)),
+            widths=0.6,
+            showfliers=False,
+            patch_artist=True,
+            boxprops={"facecolor": COLOURS["series-1"], "edgecolor": "none", "alpha": 0.55},
+            medianprops={"color": COLOURS["ink"], "linewidth": 1.6},
+            whiskerprops={"color": COLOURS["series-1"], "linewidth": 1.2},
+            capprops={"color": COLOURS["series-1"], "linewidth": 1.2},
+        )
+        means = summary.time_ns_by_rank[shown] / 1e3
+        plot.axes.plot(
+            range(len(shown)), means, "D", markersize=4, color=COLOURS["series-2"],
+            label="mean of a rank",
+        )  # fmt: skip
+        plot.axes.axhline(
+            middle, color=COLOURS["ceiling"], linestyle=(0, (4, 3)), linewidth=1.2,
+            label="median of the means",
+        )  # fmt: skip
+        if times_us.max() > 10 * np.median(times_us) and times_us.min() > 0:
+            plot.axes.set_yscale("log")
+            _plain_log_ticks(plot.axes, "y")
+        else:
+            plot.axes.set_ylim(0, 1.06 * float(times_us.max()))
+            plot.axes.yaxis.set_major_formatter(_plain_number)
+        every = math.ceil(len(shown) / 12)
+        plot.axes.set_xticks(range(0, len(shown), every), [str(rank) for rank in shown[::every]])
+        plot.axes.grid(visible=False, axis="x")
+        plot.axes.set_xlabel("rank")
+        plot.axes.set_ylabel("us")
+        _legend(plot.axes)
+        ratio = summary.t_max_ns / 1e3 / middle
+        slowest = (
+            f"Slowest: rank {summary.t_max_rank}, {_figure(summary.t_max_ns / 1e3)} us, "
+            f"{ratio:.3g} x the median rank"
+        )
+        svg = plot.finished(f"Times of the ranks at {heading}", slowest)
+    note = ""
+    if len(receiving) > RANKS_SHOWN:
+        note = f" Of {len(receiving):,} ranks that receive the {RANKS_SHOWN} slowest are drawn."
+    return Plot(heading, svg, f"{slowest}. {row.iterations:,} iterations a rank.{note}")
+
+
+def _box(times: Float64s) -> dict[str, float]:
+    quarter, middle, three = np.percentile(times, (25, 50, 75))
+    return {
+        "med": float(middle),
+        "q1": float(quarter),
+        "q3": float(three),
+        "whislo": float(times.min()),
+        "whishi": float(times.max()),
+    }
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """Empty axes, and how they become an SVG."""
+
+    axes: Axes
+    finished: Callable[[str, str], str]
+
+
+@contextlib.contextmanager
+def _axes(name: str, height: int) -> Iterator[_Axes]:
+    """Axes of a figure named `name` on the page, `height` of its units high."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(style(name)):
+        # A figure's own unit is 1/72 inch, which becomes one unit of the SVG.
+        figure = Figure(figsize=(WIDTH / 72, height / 72), layout="constrained")
+        yield _Axes(figure.add_subplot(), lambda title, words: inline(figure, name, title, words))
+
+
+def _peers_over_sizes(header: RunHeader, summaries: Sequence[RowSummary]) -> list[Line]:
+    """The bandwidth of every kind of peer, set as the plugin is and at its best.
+
+    Beside a ping-pong they have none.
+    """
+    variants: dict[str, list[str]] = {}
+    for peer in header.peers:
+        variants.setdefault(peer.kind, []).append(peer.name)
+    drawn = {kind: [kind] for kind, names in variants.items() if kind in names}
+    drawn |= {f"{kind} at its best": names for kind, names in variants.items() if len(names) > 1}
+    lines = [
+        line_over_sizes(label, summaries, partial(_peer_bandwidth, drawn[label]))
+        for label in sorted(drawn)
+    ]
+    return [line for line in lines if line.sizes]
+
+
+def _peer_bandwidth(names: Sequence[str], summary: RowSummary) -> float:
+    """That of the best of these peers beside a row."""
+    best = strongest(summary.against, names)
+    return best.theirs if best is not None and best.metric == "bus_bw" else math.nan
+
+
+def _draw_line(axes: Axes, line: Line, colour: str, *, dashed: bool = False) -> None:
+    axes.plot(
+        line.sizes,
+        line.middle,
+        label=line.label,
+        color=COLOURS[colour],
+        marker="o" if len(line.sizes) <= _MARKERS_UP_TO else "",
+        markersize=3 if dashed else 4,
+        linestyle=(0, (4, 2)) if dashed else "-",
+        linewidth=1.4 if dashed else 2,
+    )
+    if line.low != line.high:
+        axes.fill_between(
+            line.sizes, line.low, line.high, color=COLOURS[colour], alpha=0.18, linewidth=0
+        )
+
+
+def _mark_rows(axes: Axes, summaries: Sequence[RowSummary]) -> None:
+    """A cross on every bandwidth of wrong bytes, a ring around every one of unchecked bytes."""
+    marks = {
+        "wrong bytes": ("x", "bad", [s for s in summaries if s.wrong_found > 0]),
+        "unchecked": ("o", "doubtful", [s for s in summaries if is_unchecked(s)]),
+    }
+    for label, (marker, colour, rows) in marks.items():
+        if rows:
+            axes.plot(
+                [s.size_bytes for s in rows], [s.busbw for s in rows], marker, label=label,
+                color=COLOURS[colour], markersize=10, markeredgewidth=2.2, fillstyle="none",
+            )  # fmt: skip
+
+
+def _size_axis(axes: Axes, sizes: Sequence[int]) -> None:
+    """A logarithmic axis with powers of 2 as its ticks, or the one size where there is none."""
+    axes.set_xscale("log", base=2)
+    low, high = min(sizes), max(sizes)
+    axes.set_xlim(low / 1.4, high * 1.4)
+    exponents = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
+    steps = [step for step in range(1, len(exponents) + 1) if len(exponents[::step]) <= _SIZE_TICKS]
+    # Rather the step that ends at the last power, if it is not much wider.
+    step = next((s for s in steps[:3] if (len(exponents) - 1) % s == 0), steps[0] if steps else 1)
+    ticks = [2**exponent for exponent in exponents[::step]] or [low]
+    axes.set_xticks(ticks, [format_size_option(tick) for tick in ticks])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel("bytes (1K = 1024)")
+
+
+def _plain_log_ticks(axes: Axes, which: str) -> None:
+    """Ticks like 0.5, 1, 100, 20 000 in place of powers of ten, as few as can be read."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
+
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    low, high = axis.get_view_interval()
+    # Within a decade or two, powers of ten alone would be no ticks at all.
+    ratio = high / max(low, 1e-9)
+    subs = (1, 2, 5) if ratio < 100 else (1,)
+    axis.set_major_locator(
+        MaxNLocator(4) if ratio < 5 else LogLocator(base=10, subs=subs, numticks=6)
+    )
+    axis.set_major_formatter(_plain_number)
+    axis.set_minor_formatter(NullFormatter())
+
+
+def _plain_number(value: float, _position: object) -> str:
+    return f"{value:,g}"
+
+
+def _legend(axes: Axes) -> None:
+    axes.legend(
+        loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.2, borderpad=0,
+        fontsize=11, handletextpad=0.5,
+    )  # fmt: skip
+
+
+def _cycles_note(line: Line) -> str:
+    return "" if line.low == line.high else "The band is least to most over cycles. "
+
+
+def _ceiling_note(ceiling: LineRate, drawn: bool) -> str:
+    if math.isnan(ceiling.gb_per_s):
+        return f"Drawn without ceiling: {ceiling.text}."
+    where = "" if drawn else ", above this picture"
+    return f"NIC line rate {_figure(ceiling.gb_per_s)} GB/s a rank ({ceiling.text}){where}."
+
+
+def _zero_note(summaries: Sequence[RowSummary]) -> str:
+    return " Size 0 is in the table only." if any(s.size_bytes == 0 for s in summaries) else ""
+
+
+def _figure(value: float) -> str:
+    return fit_number(value, 8, "n/a")

@@ -1,0 +1,359 @@
+"""The tables of a page, as texts: what is in which cell, and what a table leaves out."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tcpx_mpi.ratios import Ratio
+from tcpx_mpi.records import RunHeader, SetupTimes
+from tcpx_mpi.report.html.plots import longest_by_rank
+from tcpx_mpi.report.html.verdict import is_unchecked
+from tcpx_mpi.report.preamble import rank_name
+from tcpx_mpi.report.table import UNKNOWN
+from tcpx_mpi.stats import RowSummary, slowest_rank
+from tcpx_mpi.units import format_gb_per_s, format_size, format_time_us
+
+#: Rows of the measured table on a page; a browser stays quick, and the page small.
+ROWS_SHOWN = 1000
+#: Lines of any other table.
+LINES_SHOWN = 500
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: title, unit below it, and whether it holds text (else numbers)."""
+
+    title: str
+    unit: str = ""
+    is_text: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """The cells of a line; `mark` is "", or the class that makes the line stand out."""
+
+    cells: tuple[str, ...]
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; the first cell of a line is its heading. `note` says what is not shown."""
+
+    caption: str
+    columns: tuple[Column, ...]
+    lines: tuple[Line, ...]
+    note: str = ""
+
+
+def rows_table(summaries: Sequence[RowSummary], path: str) -> Table:
+    """Every row, or the troubled, the slowest and the first ones of too many."""
+    shown = _most_telling(summaries, ROWS_SHOWN)
+    note = ""
+    if len(shown) < len(summaries):
+        note = (
+            f"{len(shown):,} of {len(summaries):,} rows are shown: those with wrong bytes, then "
+            "the unchecked, then the slowest for their size, and the first. "
+            f"All are in {path}: tcpx-mpi report {path}"
+        )
+    columns = _ROW_COLUMNS
+    if any(summary.cycle > 0 for summary in summaries):
+        columns = (columns[0], (Column("cycle"), lambda s: str(s.cycle)), *columns[1:])
+    return Table(
+        caption=f"{len(summaries):,} row{'' if len(summaries) == 1 else 's'}",
+        columns=tuple(column for column, _ in columns),
+        lines=tuple(
+            Line(tuple(text(summary) for _, text in columns), _mark(summary)) for summary in shown
+        ),
+        note=note,
+    )
+
+
+def ranks_table(header: RunHeader, summaries: Sequence[RowSummary]) -> Table | None:
+    """The ranks that receive, the slowest first: each against the median rank of every row."""
+    comparable = [s for s in summaries if int((~np.isnan(s.time_ns_by_rank)).sum()) > 1]
+    if not comparable:
+        return None
+    times_ns = np.stack([summary.time_ns_by_rank for summary in comparable])
+    ratios = times_ns / np.nanmedian(times_ns, axis=1, keepdims=True)
+    receiving = np.flatnonzero(~np.isnan(ratios).all(axis=0))
+    times_slowest = Counter(summary.t_max_rank for summary in comparable)
+    slowest = slowest_rank(comparable)
+    # In the order by which `slowest_rank` chooses, so that its choice is the first.
+    order = sorted(receiving.tolist(), key=lambda rank: (-times_slowest[rank], rank))
+    lines = []
+    for rank in order[:LINES_SHOWN]:
+        worst = int(np.nanargmax(ratios[:, rank]))
+        lines.append(
+            Line(
+                (
+                    rank_name(header, rank),
+                    str(times_slowest[rank]),
+                    f"{np.nanmedian(ratios[:, rank]):.3f}",
+                    f"{ratios[worst, rank]:.3f}",
+                    format_size(comparable[worst].size_bytes),
+                ),
+                "slowest" if slowest is not None and rank == slowest.rank else "",
+            )
+        )
+    return Table(
+        caption=f"Time of a rank over the median rank, in {len(comparable):,} rows",
+        columns=(
+            Column("rank", is_text=True),
+            Column("slowest", "in rows"),
+            Column("median", "x"),
+            Column("worst", "x"),
+            Column("at", "size"),
+        ),
+        lines=tuple(lines),
+        note=_left_out(len(lines), len(order), "ranks that receive, the slowest first"),
+    )
+
+
+def ratios_table(summaries: Sequence[RowSummary]) -> Table | None:
+    """Every row against every peer that took turns with it; None where none did."""
+    found = [(summary, ratio) for summary in summaries for ratio in summary.against.values()]
+    if not found:
+        return None
+    shown = found[:LINES_SHOWN]
+    return Table(
+        caption="Ratio to each peer, above 1: faster than it",
+        columns=(
+            Column("size"),
+            Column("peer", is_text=True),
+            Column("ratio", "x"),
+            Column("95 % interval", "x"),
+            Column("plugin is", is_text=True),
+            Column("plugin"),
+            Column("peer"),
+            Column("pairs", "of blocks"),
+            Column("wrong bytes", "of the peer"),
+        ),
+        lines=tuple(_ratio_line(summary, ratio) for summary, ratio in shown),
+        note=_left_out(len(shown), len(found), "ratios"),
+    )
+
+
+def peers_table(header: RunHeader) -> Table | None:
+    """What ran beside the plugin, and how it was set; None where nothing did."""
+    if not header.peers:
+        return None
+    return Table(
+        caption="Peers",
+        columns=(
+            Column("peer", is_text=True),
+            Column("what it is", is_text=True),
+            Column("streams", "a direction"),
+            Column("congestion control", is_text=True),
+            Column("send buffer"),
+        ),
+        lines=tuple(
+            Line(
+                (
+                    peer.name,
+                    peer.description,
+                    str(peer.streams) if peer.streams > 0 else "its own",
+                    peer.congestion_control or UNKNOWN,
+                    format_size(peer.send_buffer_bytes) if peer.send_buffer_bytes > 0 else UNKNOWN,
+                )
+            )
+            for peer in header.peers
+        ),
+    )
+
+
+def setup_table(setup: SetupTimes) -> Table | None:
+    """The longest call of each phase on each rank, with the number of calls in all."""
+    phases = setup.phases()
+    if not phases:
+        return None
+    longest = {phase: longest_by_rank(setup, phase) for phase in phases}
+    ranks = sorted(set(setup.table["rank"].tolist()))
+    latest = {phase: max(times, key=lambda rank: times[rank]) for phase, times in longest.items()}
+
+    def cell(phase: str, rank: int) -> str:
+        time_ns = longest[phase].get(rank)
+        if time_ns is None:
+            return UNKNOWN
+        return format_time_us(time_ns, 12) + (" *" if rank == latest[phase] else "")
+
+    shown = ranks[:LINES_SHOWN]
+    return Table(
+        caption="Longest call of each rank (* the slowest rank of a phase)",
+        columns=(
+            Column("rank"),
+            *(Column(phase, f"us, {setup.of(phase).size:,} calls") for phase in phases),
+        ),
+        lines=tuple(Line((str(rank), *(cell(phase, rank) for phase in phases))) for rank in shown),
+        note=_left_out(len(shown), len(ranks), "ranks"),
+    )
+
+
+def placement_table(header: RunHeader) -> Table:
+    """The map rank -> host -> device -> NIC -> NUMA node -> CPUs."""
+    shown = header.ranks[:LINES_SHOWN]
+    return Table(
+        caption="Where every rank was",
+        columns=(
+            Column("rank"),
+            *(Column(title, is_text=True) for title in ("host", "device", "NIC")),
+            Column("NIC speed", "Mb/s"),
+            Column("NUMA node"),
+            Column("CPUs", is_text=True),
+            Column("progress CPU"),
+        ),
+        lines=tuple(
+            Line(
+                (
+                    str(info.rank),
+                    info.host,
+                    f"{info.device} {info.device_name}",
+                    f"{info.nic or 'unknown'} {info.nic_pci}".strip(),
+                    str(info.nic_speed_mbps) if info.nic_speed_mbps > 0 else UNKNOWN,
+                    str(info.numa_node) if info.numa_node >= 0 else UNKNOWN,
+                    info.cpus or UNKNOWN,
+                    str(info.progress_cpu) if info.progress_cpu >= 0 else UNKNOWN,
+                )
+            )
+            for info in shown
+        ),
+        note=_left_out(len(shown), len(header.ranks), "ranks"),
+    )
+
+
+def settings_table(header: RunHeader, *, defaults: bool) -> Table:
+    """The settings that were left at their default, or all others, each with its source."""
+    chosen = [item for item in header.settings if (item[2] == "default") is defaults]
+    return Table(
+        caption="Settings left at their default" if defaults else "Settings and their sources",
+        columns=tuple(Column(title, is_text=True) for title in ("setting", "value", "source")),
+        lines=tuple(Line(item) for item in chosen),
+    )
+
+
+def pairs_table(caption: str, pairs: Mapping[str, str]) -> Table:
+    """Names and values."""
+    return Table(
+        caption=caption,
+        columns=(Column("name", is_text=True), Column("value", is_text=True)),
+        lines=tuple(Line(pair) for pair in pairs.items()),
+    )
+
+
+def findings_table(comments: Sequence[str]) -> Table:
+    """The lines below the printed table, `# title : text`, which the run says of itself."""
+    titled = [
+        (title.strip(), text)
+        for title, separator, text in (line[1:].partition(" : ") for line in comments)
+        if separator
+    ]
+    shown = titled[:LINES_SHOWN]
+    return Table(
+        caption="What the run says of itself",
+        columns=(Column("finding", is_text=True), Column("", is_text=True)),
+        lines=tuple(Line((title, text), _FINDING_MARKS.get(title, "")) for title, text in shown),
+        note=_left_out(len(shown), len(titled), "findings"),
+    )
+
+
+_METRIC_UNITS = {"bus_bw": "GB/s", "time": "us"}
+
+
+def _ratio_line(summary: RowSummary, ratio: Ratio) -> Line:
+    unit = _METRIC_UNITS[ratio.metric]
+    cells = (
+        format_size(summary.size_bytes),
+        ratio.peer,
+        _figure(ratio.ratio),
+        f"{_figure(ratio.ci_low)} to {_figure(ratio.ci_high)}",
+        _decided(ratio),
+        f"{_figure(ratio.ours)} {unit}",
+        f"{_figure(ratio.theirs)} {unit}",
+        str(ratio.blocks),
+        "not checked" if ratio.wrong is None else f"{ratio.wrong:,}",
+    )
+    return Line(cells, "bad" if ratio.wrong else "doubtful" if ratio.wrong is None else "")
+
+
+def _decided(ratio: Ratio) -> str:
+    """What the interval says; nothing where 1 lies in it."""
+    if not math.isfinite(ratio.ci_low):
+        return "unknown: too few pairs"
+    if ratio.ci_low > 1:
+        return "faster"
+    return "slower" if ratio.ci_high < 1 else "undecided"
+
+
+def _figure(value: float) -> str:
+    return f"{value:.3g}" if math.isfinite(value) else UNKNOWN
+
+
+def _wrong(summary: RowSummary) -> str:
+    if summary.wrong_found > 0:
+        return f"{summary.wrong_found:,} WRONG"
+    if is_unchecked(summary):
+        return "not checked"
+    return UNKNOWN if summary.wrong is None else "0"
+
+
+#: The columns of the rows but for the cycle: what is in the printed table, from the same numbers.
+_ROW_COLUMNS: tuple[tuple[Column, Callable[[RowSummary], str]], ...] = (
+    (Column("row"), lambda s: str(s.index)),
+    (Column("size"), lambda s: format_size(s.size_bytes)),
+    (Column("time", "us"), lambda s: format_time_us(s.time_ns, 9, UNKNOWN)),
+    (Column("algbw", "GB/s"), lambda s: format_gb_per_s(s.algbw, 8, UNKNOWN)),
+    (Column("busbw", "GB/s"), lambda s: format_gb_per_s(s.busbw, 8, UNKNOWN)),
+    (Column("wrong bytes"), _wrong),
+    (Column("t_max", "us"), lambda s: format_time_us(s.t_max_ns, 9, UNKNOWN)),
+    (Column("@rank"), lambda s: f"@{s.t_max_rank}" if s.t_max_rank >= 0 else UNKNOWN),
+    (Column("p50", "us"), lambda s: format_time_us(s.per_iteration.p50, 9, UNKNOWN)),
+    (Column("p95", "us"), lambda s: format_time_us(s.per_iteration.p95, 9, UNKNOWN)),
+    (Column("p99", "us"), lambda s: format_time_us(s.per_iteration.p99, 9, UNKNOWN)),
+)
+_FINDING_MARKS = {
+    "Wrong bytes": "bad",
+    "WARNING": "doubtful",
+    "Ended early": "bad",
+    "Missing": "doubtful",
+}
+
+
+def _mark(summary: RowSummary) -> str:
+    if summary.wrong_found > 0:
+        return "bad"
+    return "doubtful" if is_unchecked(summary) else ""
+
+
+def _most_telling(summaries: Sequence[RowSummary], limit: int) -> list[RowSummary]:
+    """At most `limit` rows, in their order: the worst, and for half of the places the first."""
+    if len(summaries) <= limit:
+        return list(summaries)
+    by_size: dict[int, list[float]] = {}
+    for summary in summaries:
+        by_size.setdefault(summary.size_bytes, []).append(summary.t_max_ns)
+    usual = {size: float(np.median(times)) for size, times in by_size.items()}
+
+    def badness(position: int) -> tuple[bool, bool, float]:
+        summary = summaries[position]
+        slowness = summary.t_max_ns / usual[summary.size_bytes] if summary.t_max_ns > 0 else 0.0
+        return summary.wrong_found > 0, is_unchecked(summary), slowness
+
+    worst = sorted(range(len(summaries)), key=badness, reverse=True)
+    troubled = sum(any(badness(position)[:2]) for position in worst)
+    chosen = set(worst[: min(max(troubled, limit // 2), limit)])
+    for position in range(len(summaries)):
+        if len(chosen) == limit:
+            break
+        chosen.add(position)
+    return [summaries[position] for position in sorted(chosen)]
+
+
+def _left_out(shown: int, total: int, things: str) -> str:
+    if shown == total:
+        return ""
+    return f"{shown:,} of {total:,} {things}, are shown; all are in the result file."

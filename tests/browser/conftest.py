@@ -1,0 +1,23 @@
+"""One Chromium for all tests of pages; the invented runs come from tests/unit."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from chromium import NAMES, Browser, find_chromium
+
+sys.path.append(str(Path(__file__).parents[1] / "unit"))  # for invented
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A running browser; each test opens its own page in it."""
+    program = find_chromium()
+    if program is None:
+        pytest.skip(f"needs chromium: none of {', '.join(NAMES)} is here; see `make browser`")
+    started = Browser(program, tmp_path_factory.mktemp("profile"))
+    yield started
+    started.close()
