@@ -156,6 +156,7 @@ nb::dict totals_of(const TcpSockets& sockets) {
   d["sent"] = t.sent;
   d["received"] = t.received;
   d["retransmits"] = t.retransmits;
+  d["rtt_us"] = t.rtt_us;
   d["readable"] = t.sockets;
   d["count"] = sockets.count();
   d["congestion_control"] = sockets.congestion_control();
@@ -486,6 +487,20 @@ NB_MODULE(_native, m) {
             return d;
           },
           "iterations"_a)
+      .def(
+          "thread_id", [](Runner& e) { return e.thread_->thread_id(); },
+          "The kernel's number of the driving thread.")
+      .def(
+          "cpus_seen",
+          [](Runner& e) {
+            nb::list cpus;
+            const CpuBits& bits = e.loop().cpus_seen();
+            for (size_t cpu = 0; cpu < 64 * bits.size(); ++cpu) {
+              if (bits[cpu / 64] >> (cpu % 64) & 1) cpus.append(cpu);
+            }
+            return cpus;
+          },
+          "CPUs on which the driving thread was seen in the last batch.")
       .def("cpu_time",
            [](Runner& e) {
              const auto t = e.thread_->cpu_time();

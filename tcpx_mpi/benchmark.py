@@ -55,12 +55,12 @@ class Benchmark:
         settings = agree_settings(world, parsed)
         host = read_host()
         hosts: list[Host] = world.allgather(host, "hosts", SETUP_PATIENCE_S)
-        self.host_names = [each.name for each in hosts]
+        self.host_names, nodes = [each.name for each in hosts], [each.node for each in hosts]
         pattern = repeated(load(settings.pattern), settings.agg_iters)
         planner = RowPlanner(settings, pattern, load(settings.pattern), hosts)
         rows = planner.rows()
         plugin = self.load_plugin(settings)
-        placement = place(world.rank, [each.node for each in hosts], host.cpus, plugin.devices)
+        placement = place(world.rank, nodes, host.cpus, plugin.devices)
         with world.agree("output", SETUP_PATIENCE_S):
             self.output.open(settings)
         with world.agree("journal", SETUP_PATIENCE_S):
@@ -69,10 +69,10 @@ class Benchmark:
         engine = self.connect(settings, plugin, placement, pattern)
         with world.agree("memory", SETUP_PATIENCE_S):
             engine.allocate(buffer_sizes(pattern, world.rank, world.size, rows), host)
-        beside = peers.prepare(world, settings, engine)
+        beside = peers.prepare(world, settings, engine, ground := engine.ground(nodes))
         self.begin(settings, pattern, host, engine, beside, planner.plan(rows), journal)
         self.measurement = Measurement(
-            world, settings, pattern, engine.ground(), [engine, *beside], journal,
+            world, settings, pattern, ground, [engine, *beside], journal,
             shared_clock=len({each.clock for each in hosts}) == 1,
             host_name=host.name,
             end_by_ns=planner.end_by_ns(_native.now_ns()),

@@ -24,7 +24,7 @@ from tcpx_mpi.rank_setup import slot_buffers
 from tcpx_mpi.ratios import block_times_ns
 from tcpx_mpi.records import RankRow, Row, RowFacts, join_row, utc_now
 from tcpx_mpi.rows import RowPlanner, buffer_sizes
-from tcpx_mpi.sides import Ground
+from tcpx_mpi.sides import Ground, Surroundings
 from tcpx_mpi.topology import Host, read_host
 from tcpx_mpi.units import format_size
 from tcpx_mpi.world import World
@@ -67,7 +67,9 @@ class Ceiling(Benchmark):
         with world.agree("memory", SETUP_PATIENCE_S):
             sizes = buffer_sizes(pattern, world.rank, world.size, rows)
             buffers = slot_buffers(sizes, host, placement)
-        ground = Ground(pattern.schedule(world.rank, world.size), buffers, placement)
+        around = Surroundings(self.link.interface, [each.node for each in hosts])
+        schedule = pattern.schedule(world.rank, world.size)
+        ground = Ground(schedule, buffers, placement, around)
         infos = raw.streams_of(self.link, two_way=True)
         sides = raw.connect(
             infos, world, settings.connect_timeout_s, ground, self.link, not settings.check

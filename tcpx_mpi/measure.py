@@ -15,9 +15,10 @@ from tcpx_mpi import _native
 from tcpx_mpi.config import Settings
 from tcpx_mpi.faults import error_of, report_lines, wrong_bytes_text
 from tcpx_mpi.patterns import Pattern, expected_bytes
+from tcpx_mpi.proof import Witness
 from tcpx_mpi.records import PHASES, Journal, RankRow, RowFacts
 from tcpx_mpi.row_plan import GUARD_BYTES, RowPlan, slot_shape
-from tcpx_mpi.schedule import BufferId, Column, Op, chunks_of, step_bytes
+from tcpx_mpi.schedule import BufferId, Column, Layout, Op, chunks_of, step_bytes
 from tcpx_mpi.sides import Ground, Side
 from tcpx_mpi.units import format_size
 from tcpx_mpi.world import World, interrupted_by
@@ -49,6 +50,7 @@ class _Account:
 
     side: Side
     row: RankRow
+    witness: Witness
     verdicts: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -103,7 +105,10 @@ class Measurement:
             f"rank {self._world.rank} on {self._host_name}, row {facts.index} ({format_size(size)})"
         )
         layout = self._load(facts, plan)
-        accounts = [_Account(side, self._empty_row(facts, layout)) for side in self._sides]
+        accounts = [
+            _Account(side, self._empty_row(facts, layout), self._witness(side))
+            for side in self._sides
+        ]
         for kind, batches in (("warmup", plan.warmup_batches), ("timed", plan.batches)):
             first = 0
             for number, count in enumerate(batches):
@@ -114,6 +119,7 @@ class Measurement:
                 first += count
         for account in accounts:
             account.row.batches = np.array(plan.batches, dtype=np.int64)
+            account.row.proof = account.witness.proof(self._remote_bytes(facts, layout))
             if self._settings.checks() and size:
                 self._judge(account.row, account.verdicts, facts.chunk_bytes)
         own, *beside = accounts
@@ -126,11 +132,26 @@ class Measurement:
         """Collective: one batch of one side, from the poison to the journal."""
         row = account.row
         self._side = account.side
-        batch = self._run_batch(facts, plan, count, row if kind == "timed" else None)
+        batch = self._run_batch(facts, plan, count, account if kind == "timed" else None)
         if self._settings.checks():
             account.verdicts.append(self._check(plan, count, row))
         self._iteration += count
         self._keep(row, kind, facts, first, batch)
+
+    def _witness(self, side: Side) -> Witness:
+        around = self._ground.surroundings
+        threads = around.plugin_threads if side.info is None else frozenset[int]()
+        return Witness(side.driver, threads, around.interface)
+
+    def _remote_bytes(self, facts: RowFacts, layout: Layout) -> int:
+        """Payload of the timed iterations that goes to, or comes from, other nodes."""
+        schedule, nodes = self._ground.schedule, self._ground.surroundings.nodes
+        here = nodes[self._world.rank]
+        lengths: list[int] = step_bytes(schedule, layout).length.tolist()
+        peers = schedule.column(Column.PEER).tolist()
+        steps = zip(lengths, peers, strict=True)
+        remote = sum(length for length, peer in steps if peer >= 0 and nodes[peer] != here)
+        return remote * facts.iterations
 
     # --- Before the batches ----------------------------------------------------------------------
 
@@ -181,18 +202,24 @@ class Measurement:
 
     # --- One batch -------------------------------------------------------------------------------
 
-    def _run_batch(self, facts: RowFacts, plan: RowPlan, count: int, row: RankRow | None) -> Batch:
-        """Collective. `row` counts what the batch cost, None for warm-ups."""
+    def _run_batch(
+        self, facts: RowFacts, plan: RowPlan, count: int, account: _Account | None
+    ) -> Batch:
+        """Collective. `account` is told what the batch cost; None for warm-ups."""
         prepare_ns = self._prepare(plan)
         patience = self.patience_s
         before = self._side.driver.sockets()
+        if account is not None:
+            account.witness.before()
         if self._settings.blocking:
             parts = [self._drive(slot, 1, patience) for slot in range(count)]
         else:
             parts = [self._drive(0, count, patience)]
         self._world.barrier("end of a batch", patience)
         after = self._side.driver.sockets()
-        if row is not None:
+        if account is not None:
+            account.witness.after(after)
+            row = account.row
             row.prepare_ns += prepare_ns
             row.cpu_user_ns += sum(part[1][0] for part in parts)
             row.cpu_system_ns += sum(part[1][1] for part in parts)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,10 +11,11 @@ from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
 from tcpx_mpi.placement import Placement
 from tcpx_mpi.plugins import PluginFile, choose_plugin, inspect, prepare_environment
+from tcpx_mpi.proof import thread_ids
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.schedule import BufferId, Layout, Schedule
 from tcpx_mpi.setup_errors import setup_errors
-from tcpx_mpi.sides import Driver, Ground, load_native
+from tcpx_mpi.sides import Driver, Ground, Surroundings, load_native
 from tcpx_mpi.topology import Host
 from tcpx_mpi.units import format_size
 
@@ -40,6 +41,8 @@ class LoadedPlugin:
     derived: list[tuple[str, str, str]]
     #: The last lines that it logged while it was initialised: its settings and devices.
     said: list[str]
+    #: Threads that it had started by the end of its initialisation.
+    threads: frozenset[int] = frozenset()
 
     @property
     def devices(self) -> int:
@@ -63,6 +66,7 @@ def load_plugin(settings: Settings, environ: MutableMapping[str, str]) -> Loaded
         _native.print_plugin_log(3)
     choice = choose_plugin(settings, environ)
     file = inspect(choice)
+    before = thread_ids()
     handle = _native.Plugin(choice.path)
     try:
         handle.init()
@@ -74,7 +78,8 @@ def load_plugin(settings: Settings, environ: MutableMapping[str, str]) -> Loaded
             f"{file.path} finds 0 devices, at least 1 is needed: check that a network interface "
             "is up and that NCCL_SOCKET_IFNAME or NCCL_GPUDIRECTTCPX_SOCKET_IFNAME selects one"
         )
-    return LoadedPlugin(file, choice.how, handle, derived, _native.plugin_log_lines())
+    said = _native.plugin_log_lines()
+    return LoadedPlugin(file, choice.how, handle, derived, said, thread_ids() - before)
 
 
 def require_memory(kind: str, plugin: LoadedPlugin, device: int) -> int:
@@ -131,6 +136,7 @@ class RankEngine:
         witness: bool = False,
     ) -> None:
         self.own_sockets: frozenset[int] = frozenset()
+        self._started_by_connect: frozenset[int] = frozenset()
         self.settings = settings
         self.plugin = plugin
         self.schedule = schedule
@@ -171,10 +177,11 @@ class RankEngine:
             for index, (lane, channel) in enumerate(comms):
                 handle = handles[peer][index * size : (index + 1) * size]
                 self.native.add_send(peer, lane, channel, handle)
-        others = _native.tcp_socket_inodes()
+        others, threads = _native.tcp_socket_inodes(), thread_ids()
         with setup_errors():
             self.native.establish(self.settings.connect_timeout_s)
         self.own_sockets = frozenset(_native.tcp_socket_inodes() - others)
+        self._started_by_connect = thread_ids() - threads
         if self.placement.progress_cpu >= 0:
             self.native.pin(self.placement.progress_cpu)
 
@@ -192,9 +199,17 @@ class RankEngine:
     def driver(self) -> Driver:
         return self.native
 
-    def ground(self) -> Ground:
-        """What peers beside the plugin stand on."""
-        return Ground(self.schedule, self.buffers, self.placement)
+    @property
+    def interface(self) -> str:
+        """The network interface of this rank's device."""
+        return str(self.plugin.handle.properties(self.placement.device)["name"])
+
+    def ground(self, nodes: Sequence[str]) -> Ground:
+        """What all sides stand on; `nodes` is the node of every rank."""
+        # What the plugin started since it was loaded, but for the driving thread and MPI's.
+        threads = self.plugin.threads | self._started_by_connect
+        around = Surroundings(self.interface, nodes, threads - {self.native.thread_id()})
+        return Ground(self.schedule, self.buffers, self.placement, around)
 
     def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
         """The row to come."""

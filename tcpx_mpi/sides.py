@@ -6,7 +6,7 @@ only moves what the schedule says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -39,6 +39,12 @@ class Driver(Protocol):
         """User and system ns of this process in the last batch, and how much of both was not the
         driving thread's."""
 
+    def thread_id(self) -> int:
+        """The kernel's number of the driving thread."""
+
+    def cpus_seen(self) -> list[int]:
+        """CPUs on which the driving thread was seen in the last batch."""
+
     def fault(self) -> Mapping[str, Any] | None:
         """What ended the batch early, or None."""
 
@@ -52,6 +58,15 @@ class Driver(Protocol):
         """Totals by TCP_INFO over the sockets of this side."""
 
 
+@dataclass(frozen=True)
+class Surroundings:
+    """Of one rank: its network interface, the plugin's threads, and the node of every rank."""
+
+    interface: str
+    nodes: Sequence[str]
+    plugin_threads: frozenset[int] = frozenset()
+
+
 @dataclass(frozen=True, eq=False)
 class Ground:
     """What all sides of a rank share: schedule, buffers cut into slots, and place."""
@@ -59,6 +74,7 @@ class Ground:
     schedule: Schedule
     buffers: dict[BufferId, Any]
     placement: Placement
+    surroundings: Surroundings
 
     def by_id(self) -> list[Any]:
         """The buffers in the order of their ids, None where the schedule uses none."""

@@ -79,8 +79,9 @@ class Smoke(Benchmark):
         pattern = at_distance(distance)
         row = RowPlanner(settings, pattern, pattern, hosts).rows()[0]
         engine.schedule = pattern.schedule(world.rank, world.size)
+        ground = engine.ground([each.node for each in hosts])
         self.measurement = Measurement(
-            world, settings, pattern, engine.ground(), [engine], journal=None,
+            world, settings, pattern, ground, [engine], journal=None,
             shared_clock=len({each.clock for each in hosts}) == 1,
             host_name=self.host_names[world.rank],
             end_by_ns=0,

@@ -24,6 +24,25 @@ Float64s = NDArray[np.float64]
 _PERCENTILE_CONFIDENCE = 0.95
 
 
+class ProofLike(Protocol):
+    """What is read of a rank's proof; `tcpx_mpi.records.Proof` is one."""
+
+    @property
+    def driver_cpus(self) -> str: ...
+    @property
+    def driver_preemptions(self) -> int: ...
+    @property
+    def plugin_cpus(self) -> str: ...
+    @property
+    def nic_sent(self) -> int: ...
+    @property
+    def nic_received(self) -> int: ...
+    @property
+    def nic_drops(self) -> int: ...
+    @property
+    def remote_bytes(self) -> int: ...
+
+
 class RowLike(Protocol):
     """What `summarise` reads of a row of the record; `tcpx_mpi.records.Row` is one."""
 
@@ -79,6 +98,8 @@ class RowLike(Protocol):
     def net_received(self) -> Int64s: ...
     @property
     def tcp_retransmits(self) -> Int64s: ...
+    @property
+    def proof(self) -> Sequence[ProofLike]: ...
     @property
     def finished_time(self) -> str: ...
     @property
@@ -155,6 +176,10 @@ class RowSummary:
     starts: int
     finished_time: str
     faults: tuple[str, ...]
+    #: Time in batches by rank.
+    elapsed_ns_by_rank: Float64s = field(default_factory=lambda: np.empty(0))
+    #: What was seen of each rank's threads and NIC; empty if nobody looked.
+    proof: Sequence[ProofLike] = ()
     #: The ratio to every peer that ran beside the plugin, by its name.
     against: Mapping[str, Ratio] = field(default_factory=dict)
 
@@ -349,6 +374,8 @@ def summarise(
         starts=int(row.late.size),
         finished_time=row.finished_time,
         faults=tuple(row.faults),
+        elapsed_ns_by_rank=np.maximum(row.samples["iteration"], 0).sum(axis=1).astype(np.float64),
+        proof=tuple(row.proof),
     )
 
 

@@ -50,6 +50,7 @@ bool BatchLoop::run(const BatchPlan& plan) {
       rest();
     }
   }
+  note_cpu();
   plugin_log::set_quiet(false);
   return !failed_;
 }
@@ -60,6 +61,7 @@ void BatchLoop::begin(const BatchPlan& plan) {
   first_slot_ = plan.first_slot;
   iterations_ = plan.iterations;
   open_ = 0;
+  cpus_seen_.fill(0);
   std::fill_n(left_.begin(), iterations_, parts_);
   std::fill_n(stamps_.end.begin(), iterations_, int64_t{-1});
   std::fill_n(stamps_.send_done.begin(), iterations_, int64_t{-1});
@@ -87,6 +89,7 @@ void BatchLoop::wait_for_start(const BatchPlan& plan) {
     std::fill_n(stamps_.end.begin(), iterations_, stamps_.start);
     open_ = iterations_;
   }
+  note_cpu();
   coarse_now_ = now;
   last_progress_.store(now, std::memory_order_relaxed);
   moved_since_look_ = false;
@@ -94,6 +97,7 @@ void BatchLoop::wait_for_start(const BatchPlan& plan) {
 
 // What need not be seen at once: time, signals, requests of other threads. False ends the batch.
 bool BatchLoop::look_around(const BatchPlan& plan) {
+  note_cpu();
   coarse_now_ = now_ns();
   if (moved_since_look_) last_progress_.store(coarse_now_, std::memory_order_relaxed);
   moved_since_look_ = false;
@@ -110,6 +114,11 @@ bool BatchLoop::look_around(const BatchPlan& plan) {
     picture_ready_.store(true, std::memory_order_release);
   }
   return !failed_;
+}
+
+void BatchLoop::note_cpu() {
+  const auto cpu = static_cast<unsigned>(sched_getcpu());  // no system call
+  if (cpu / 64 < cpus_seen_.size()) cpus_seen_[cpu / 64] |= uint64_t{1} << (cpu % 64);
 }
 
 void BatchLoop::fail(FaultKind kind, int code) {

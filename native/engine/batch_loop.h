@@ -6,6 +6,7 @@
 // (Fault) and a picture of every flow (FlowReport), filled when it happens, put into words later.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <vector>
@@ -77,6 +78,9 @@ struct BatchStamps {
   std::vector<int64_t> receive_done;
 };
 
+// CPUs by number, as many as a kernel may have here.
+using CpuBits = std::array<uint64_t, 64>;
+
 class BatchLoop {
  public:
   explicit BatchLoop(int spins_before_yield) : spins_before_yield_(spins_before_yield) {}
@@ -92,6 +96,8 @@ class BatchLoop {
 
   const BatchStamps& stamps() const { return stamps_; }
   const Fault& fault() const { return fault_; }
+  // Where the driving thread was seen in the last batch; looked at now and then.
+  const CpuBits& cpus_seen() const { return cpus_seen_; }
 
   // From another thread: ends the batch under way, and how long that has made no progress.
   void request_stop() { stop_requested_.store(true, std::memory_order_relaxed); }
@@ -131,6 +137,7 @@ class BatchLoop {
   void begin(const BatchPlan& plan);
   void wait_for_start(const BatchPlan& plan);
   bool look_around(const BatchPlan& plan);
+  void note_cpu();
 
   const int spins_before_yield_;  // idle sweeps before the core is offered to others
   IterationLeft parts_{};
@@ -139,6 +146,7 @@ class BatchLoop {
   Fault fault_;
   std::vector<FlowReport> picture_;
   std::atomic<bool> picture_ready_{false};
+  CpuBits cpus_seen_{};
 
   uint64_t first_slot_ = 0;
   uint64_t iterations_ = 0;

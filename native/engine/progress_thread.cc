@@ -3,7 +3,9 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <chrono>
 
@@ -73,6 +75,7 @@ ProgressThread::State ProgressThread::wait(double seconds) {
 }
 
 void ProgressThread::serve() {
+  thread_id_ = static_cast<int>(syscall(SYS_gettid));
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || state_ == State::kRunning; });

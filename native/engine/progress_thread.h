@@ -1,6 +1,7 @@
 // The thread that drives: one a rank, native, with its own CPU, never Python's main thread.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -16,6 +17,8 @@ class ProgressThread {
 
   // Binds the thread to one CPU; false where the system refuses.
   bool pin(int cpu);
+
+  int thread_id() const { return thread_id_; }  // the kernel's
 
   void start(const BatchPlan& plan);
 
@@ -41,6 +44,7 @@ class ProgressThread {
   State state_ = State::kIdle;
   bool stopping_ = false;
   CpuTime cpu_{0, 0, 0};
+  std::atomic<int> thread_id_{0};
   std::thread thread_;
 };
 

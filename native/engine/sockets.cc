@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <map>
 
@@ -66,6 +67,7 @@ SocketTotals TcpSockets::totals() const {
     totals.sent += info.tcpi_bytes_sent;
     totals.received += info.tcpi_bytes_received;
     totals.retransmits += info.tcpi_total_retrans;
+    totals.rtt_us = std::max(totals.rtt_us, info.tcpi_rtt);
     ++totals.sockets;
   }
   return totals;

@@ -15,7 +15,8 @@ struct SocketTotals {
   uint64_t sent = 0;      // bytes, retransmissions included
   uint64_t received = 0;  // bytes
   uint64_t retransmits = 0;
-  int sockets = 0;  // that could be read
+  uint32_t rtt_us = 0;  // the longest smoothed round trip
+  int sockets = 0;      // that could be read
 };
 
 class TcpSockets {

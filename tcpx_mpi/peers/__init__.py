@@ -16,7 +16,7 @@ from tcpx_mpi.plugins import data_sockets
 if TYPE_CHECKING:
     from tcpx_mpi.config import Settings
     from tcpx_mpi.rank_setup import RankEngine
-    from tcpx_mpi.sides import Side
+    from tcpx_mpi.sides import Ground, Side
     from tcpx_mpi.world import World
 
 #: The MPI library's sockets are told from others by being there before a later peer has any.
@@ -39,20 +39,19 @@ class Link:
 
 def link_of(engine: RankEngine) -> Link:
     """How the plugin's engine is connected."""
-    properties = engine.plugin.handle.properties(engine.placement.device)
     # Several in use (a plugin's control sockets may differ) are none that a peer could have.
     names = str(engine.native.sockets()["congestion_control"])
     return Link(
-        interface=properties["name"],
+        interface=engine.interface,
         congestion_control=names if "," not in names else "",
         streams=engine.settings.channels * data_sockets(os.environ),
         plugin_sockets=engine.own_sockets,
     )
 
 
-def prepare(world: World, settings: Settings, engine: RankEngine) -> list[Side]:
+def prepare(world: World, settings: Settings, engine: RankEngine, ground: Ground) -> list[Side]:
     """Collective: bring up every peer that was asked for. Raises SetupFailed on all ranks."""
-    names, ground, link = settings.against, engine.ground(), link_of(engine)
+    names, link = settings.against, link_of(engine)
     sides: dict[str, list[Side]] = {}
     for name in sorted(names, key=lambda name: name != _PREPARED_FIRST):
         module = importlib.import_module(f"tcpx_mpi.peers.{name}")

@@ -20,6 +20,7 @@ from tcpx_mpi.agreement import SETUP_PATIENCE_S
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.peers import Link
+from tcpx_mpi.proof import thread_state
 from tcpx_mpi.records import PeerInfo, RowFacts
 from tcpx_mpi.row_plan import slot_shape
 from tcpx_mpi.schedule import BufferId, Column, Layout, Op, step_bytes
@@ -163,6 +164,12 @@ class MpiDriver:
 
     def cpu_time(self) -> tuple[int, int, int]:
         return self._cpu
+
+    def thread_id(self) -> int:
+        return os.getpid()  # MPI is called by the main thread
+
+    def cpus_seen(self) -> list[int]:
+        return [thread_state(os.getpid()).cpu]
 
     def fault(self) -> Mapping[str, Any] | None:
         return self._fault

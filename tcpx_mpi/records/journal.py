@@ -30,6 +30,7 @@ from tcpx_mpi.errors import OutputFailed, UsageError
 from tcpx_mpi.records.model import (
     PHASES,
     Int64s,
+    Proof,
     RankRow,
     RowFacts,
     RunHeader,
@@ -43,7 +44,7 @@ VERSION = 2
 _PREFIX = struct.Struct("<4sIQI")
 
 #: The parts of a RankRow that travel in batches, or as arrays beside the JSON.
-_SAMPLED = ("samples", "warmup", "against")
+_SAMPLED = ("samples", "warmup", "against", "proof")
 _ARRAYS = ("batches", "batch_start", "late")
 
 #: A record of a journal: its header and its arrays by name.
@@ -123,6 +124,7 @@ class Journal:
             "peer": peer,
             "facts": facts_of(facts),
             "counted": counted,
+            "proof": dataclasses.asdict(part.proof),
         }
         self._append(header, {name: getattr(part, name) for name in _ARRAYS})
 
@@ -285,6 +287,7 @@ def _joined(batches: list[Record], results: Mapping[str, Record]) -> JournalRow:
             **header["counted"],
             samples=joined(peer, "timed"),
             warmup=joined(peer, "warmup"),
+            proof=Proof(**header["proof"]),
             against=against,
             batches=arrays["batches"],
             batch_start=arrays["batch_start"],

@@ -214,6 +214,32 @@ class RowFacts:
     warmup_iterations: int
 
 
+@dataclass(frozen=True)
+class Proof:
+    """Where one rank's work was seen while a row's batches ran; -1 and "" are unknown.
+
+    Threads are the driving one and those of the plugin. NIC counters are the interface's, so of
+    everybody who used it meanwhile.
+    """
+
+    driver_cpus: str = ""
+    driver_migrations: int = -1
+    #: How often the kernel took the CPU from the thread.
+    driver_preemptions: int = -1
+    plugin_threads: int = -1
+    plugin_cpus: str = ""
+    plugin_migrations: int = -1
+    nic_sent: int = -1
+    nic_received: int = -1
+    nic_packets: int = -1
+    #: Packets dropped or wrong, either way.
+    nic_drops: int = -1
+    #: Payload that this rank sent to and received from other nodes.
+    remote_bytes: int = -1
+    #: The longest smoothed round trip of a socket.
+    rtt_us: int = -1
+
+
 @dataclass(kw_only=True, eq=False)
 class RankRow:
     """One rank's part of a row: its samples and what it counted; -1 is "unknown" or "none"."""
@@ -244,6 +270,7 @@ class RankRow:
     batches: Int64s
     batch_start: Int64s
     late: Bools
+    proof: Proof = Proof()
     #: What the peers of `--against` did in blocks between these batches, by name.
     against: dict[str, RankRow] = field(default_factory=dict)
 
@@ -295,6 +322,8 @@ class Row(RowFacts):
     tcp_retransmits: Int64s
     finished_time: str
     faults: list[str]
+    #: By rank.
+    proof: list[Proof] = field(default_factory=list)
     #: The rows of the peers of `--against`, of the same form; block b here and block b there were
     #: neighbours in time.
     against: dict[str, Row] = field(default_factory=dict)
@@ -349,6 +378,7 @@ def join_row(facts: RowFacts, parts: Sequence[RankRow], finished_time: str) -> R
         late=stacked([part.late for part in parts], parts[0].batches.size, "late flags"),
         finished_time=finished_time,
         faults=[part.fault for part in parts if part.fault],
+        proof=[part.proof for part in parts],
         against={
             name: join_row(facts, [part.against[name] for part in parts], finished_time)
             for name in parts[0].against

@@ -14,6 +14,7 @@ from tcpx_mpi.records.model import (
     PartialRow,
     PeerInfo,
     Plan,
+    Proof,
     RankInfo,
     Row,
     Run,
@@ -27,6 +28,7 @@ from tcpx_mpi.records.schema import (
     PEER_COLUMNS,
     PER_RANK_COLUMNS,
     PLAN_ATTRIBUTES,
+    PROOF_COLUMNS,
     RANK_INFO_COLUMNS,
     READABLE_VERSIONS,
     ROW_ATTRIBUTES,
@@ -150,6 +152,9 @@ def _read_row(group: Any) -> Row:
         batch_start=group["batch_start"][()],
         late=group["late"][()].astype(np.bool_),
         faults=read_texts(group, "faults"),
+        proof=[Proof(**item) for item in read_table(group, "proof", PROOF_COLUMNS)]
+        if "proof" in group
+        else [],
         against={peer: _read_row(inner) for peer, inner in group.get("against", {}).items()},
     )
 

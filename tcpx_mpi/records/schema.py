@@ -1,7 +1,7 @@
 """The names and types of the HDF5 file, shared by its writer and its reader.
 
-History: version 1, the first; version 2 adds peers (`--against`) and `cpu_others_ns`, which a file
-of version 1 reads as none and unknown.
+History: version 1, the first; version 2 adds peers (`--against`), `cpu_others_ns` and `proof`,
+which a file of version 1 reads as none and unknown.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from tcpx_mpi.records.model import (
     RANK_FLAGS,
     PeerInfo,
     Plan,
+    Proof,
     RankInfo,
     RowFacts,
     RunHeader,
@@ -49,6 +50,7 @@ ROW_ATTRIBUTES = (*(item.name for item in fields(RowFacts)), "chunks", "finished
 Columns = Sequence[tuple[str, type]]
 _TYPES = {"int": int, "bool": bool, "str": str}
 RANK_INFO_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(RankInfo))
+PROOF_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(Proof))
 PEER_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(PeerInfo))
 SETTING_COLUMNS: Columns = (("name", str), ("value", str), ("source", str))
 PAIR_COLUMNS: Columns = (("name", str), ("value", str))

@@ -20,6 +20,7 @@ from tcpx_mpi.records.schema import (
     PER_RANK_COLUMNS,
     PLAN_ATTRIBUTES,
     PLAN_LISTS,
+    PROOF_COLUMNS,
     RANK_INFO_COLUMNS,
     ROW_ATTRIBUTES,
     SCHEMA,
@@ -188,6 +189,8 @@ def _write_row(group: Any, row: Row) -> None:
     columns = [getattr(row, name).tolist() for name, _ in PER_RANK_COLUMNS]
     write_table(group, "ranks", PER_RANK_COLUMNS, zip(*columns, strict=True))
     write_texts(group, "faults", row.faults)
+    proof = [[getattr(rank, name) for name, _ in PROOF_COLUMNS] for rank in row.proof]
+    write_table(group, "proof", PROOF_COLUMNS, proof)
     for peer, beside in row.against.items():
         _write_row(group.create_group(f"against/{peer}"), beside)
 

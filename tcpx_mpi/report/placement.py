@@ -1,0 +1,105 @@
+"""Whether ranks were where they should be: what was seen of them against what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tcpx_mpi.records import RankInfo, RunHeader
+from tcpx_mpi.report.preamble import rank_name
+from tcpx_mpi.stats import ProofLike, RowSummary
+from tcpx_mpi.units import format_size
+
+#: Counters of a NIC hold what a rank exchanged with other nodes, and headers; less than this part
+#: of it says that the bytes took another way.
+_LEAST_NIC_SHARE = 0.9
+
+
+def placement_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
+    """A warning for each rank that was seen elsewhere than asked for, with what to do."""
+    return [
+        f"# {'WARNING':<20} : {rank_name(header, info.rank)}: {text}"
+        for info in header.ranks
+        for text in _findings(info, _of_rank(info, summaries))
+    ]
+
+
+def usage_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
+    """How near NICs came to their rate, and how often progress threads lost their CPU."""
+    lines, best = [], None
+    for summary in summaries:
+        for info, proof in zip(header.ranks, summary.proof, strict=False):
+            elapsed_ns = float(summary.elapsed_ns_by_rank[info.rank])
+            percent = line_rate_percent(info, proof, elapsed_ns) if proof.remote_bytes > 0 else None
+            if percent is not None and (best is None or percent > best[0]):
+                best = (percent, info, summary.size_bytes)
+    if best is not None:
+        percent, info, size = best
+        lines.append(
+            f"# {'Line rate':<20} : at most {percent:.3g} % of {info.nic_speed_mbps / 1e3:g} Gb/s, "
+            f"by {rank_name(header, info.rank)} at {format_size(size)}"
+        )
+    lost = [
+        sum(max(row.driver_preemptions, 0) for row in _of_rank(info, summaries))
+        for info in header.ranks
+    ]
+    if sum(lost):
+        worst = max(range(len(lost)), key=lost.__getitem__)
+        lines.append(
+            f"# {'Preempted':<20} : progress threads lost their CPU {sum(lost)} times, "
+            f"{lost[worst]} of them {rank_name(header, header.ranks[worst].rank)}"
+        )
+    return lines
+
+
+def line_rate_percent(info: RankInfo, proof: ProofLike, elapsed_ns: float) -> float | None:
+    """The busier direction of the rank's NIC, in % of the rate that it states; None if unknown."""
+    if info.nic_speed_mbps <= 0 or elapsed_ns <= 0 or min(proof.nic_sent, proof.nic_received) < 0:
+        return None
+    bits_per_ns = 8 * max(proof.nic_sent, proof.nic_received) / elapsed_ns
+    return 100 * bits_per_ns / (info.nic_speed_mbps / 1e3)
+
+
+def _of_rank(info: RankInfo, summaries: Sequence[RowSummary]) -> list[ProofLike]:
+    return [s.proof[info.rank] for s in summaries if info.rank < len(s.proof)]
+
+
+def _findings(info: RankInfo, rows: Sequence[ProofLike]) -> Iterator[str]:
+    driver = set().union(*(cpus_of(row.driver_cpus) for row in rows))
+    plugin = set().union(*(cpus_of(row.plugin_cpus) for row in rows))
+    if info.progress_cpu >= 0 and driver - {info.progress_cpu}:
+        yield (
+            f"its progress thread was seen on CPUs {text_of(driver)}, not only on "
+            f"{info.progress_cpu} as asked for: look for a tool that moves threads, or --cpus"
+        )
+    if info.progress_cpu >= 0 and info.progress_cpu in plugin:
+        yield (
+            f"threads of the plugin ran on CPU {info.progress_cpu}, that of the progress thread: "
+            "bind them elsewhere (the plugin's TX and RX bindings), or use --cpus"
+        )
+    remote = sum(row.remote_bytes for row in rows if row.remote_bytes > 0)
+    seen = [row.nic_sent + row.nic_received for row in rows if row.nic_sent >= 0]
+    if remote > 0 and seen and sum(seen) < _LEAST_NIC_SHARE * remote:
+        yield (
+            f"NIC {info.nic} carried {format_size(sum(seen))} of the {format_size(remote)} that "
+            "the rank exchanged with other nodes: the bytes took another way; check routes, and "
+            "the interfaces that the plugin was given"
+        )
+    drops = sum(row.nic_drops for row in rows if row.nic_drops > 0)
+    if remote > 0 and drops:
+        yield (
+            f"NIC {info.nic} dropped {drops} packets, or had errors: check the link, its queues "
+            "and the MTU on both sides"
+        )
+
+
+def cpus_of(text: str) -> set[int]:
+    """The CPUs of a list as the kernel writes it: 0-3,8."""
+    cpus: set[int] = set()
+    for part in filter(None, text.split(",")):
+        first, _, last = part.partition("-")
+        cpus.update(range(int(first), int(last or first) + 1))
+    return cpus
+
+
+def text_of(cpus: set[int]) -> str:
+    return ",".join(map(str, sorted(cpus)))

@@ -1,0 +1,50 @@
+"""Where the work was seen, in the file and the footer of a real run."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import jobs
+import pytest
+
+from tcpx_mpi.records import read_run
+
+pytestmark = pytest.mark.multirank
+
+RUN = ("run", "pair", "--ranks", "2", "--plugin", "softtcpx", "--hdf5", "o.h5")
+
+
+def test_every_row_says_where_it_was_seen(place: Path) -> None:
+    variables = {"NCCL_SOCKET_NTHREADS": "1"}
+    command = jobs.tcpx_mpi(*RUN, "-b", "1M", "-e", "1M", "-n", "50", "--against", "raw")
+    result = jobs.run(command, place, variables)
+    assert result.code == 0, result.text
+    (row,) = read_run(str(place / "o.h5")).rows
+    assert len(row.proof) == 2
+    allowed = os.sched_getaffinity(0)
+    for seen in [*row.proof, *row.against["raw"].proof]:
+        assert seen.driver_cpus
+        assert {int(cpu) for cpu in seen.driver_cpus.replace("-", ",").split(",")} <= allowed
+        assert seen.remote_bytes == 0
+        assert seen.rtt_us > 0
+    assert [seen.plugin_threads for seen in row.proof] == [1, 1]
+    assert all(seen.plugin_cpus for seen in row.proof)
+    assert [seen.plugin_threads for seen in row.against["raw"].proof] == [0, 0]
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs cpus: two of them to move to")
+def test_a_progress_thread_that_is_moved_is_in_the_footer(place: Path) -> None:
+    options = ("-b", "64K", "-e", "64K", "-n", "4000", "-N", "4")
+    with jobs.started(jobs.tcpx_mpi(*RUN, *options), place) as job:
+        job.wait_for_row(64 << 10)
+        first, second = sorted(os.sched_getaffinity(0))[:2]
+        pid = job.ranks()[0]
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            os.sched_setaffinity(int(thread), {second})
+        result = job.finish()
+    assert result.code == 0, result.text
+    warnings = [line for line in result.out.splitlines() if line.startswith("# WARNING")]
+    assert any(
+        f"not only on {first} as asked for" in line and "rank 0" in line for line in warnings
+    )

@@ -1,0 +1,113 @@
+"""What is read of threads and NICs around a batch, and how it adds up."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from tcpx_mpi import proof
+from tcpx_mpi.proof import Witness, nic_counters, thread_ids, thread_state
+
+STAT = "7 (a name) with) S 1 " + " ".join(["0"] * 34) + " 5 0 0"
+
+
+def thread_folder(root: Path, thread: int, cpu: int = 5, run_ns: int = 100, moves: int = 3) -> None:
+    folder = root / str(thread)
+    folder.mkdir(parents=True, exist_ok=True)
+    fields = STAT.split(" ")
+    fields[-3] = str(cpu)
+    (folder / "stat").write_text(" ".join(fields))
+    (folder / "schedstat").write_text(f"{run_ns} 2 3\n")
+    (folder / "sched").write_text(
+        f"x (7, #threads: 2)\n---\nse.nr_migrations   :  {moves}\nnr_involuntary_switches  : 4\n"
+    )
+
+
+def nic_folder(root: Path, sent: int, received: int, dropped: int = 0) -> None:
+    folder = root / "eth1" / "statistics"
+    folder.mkdir(parents=True, exist_ok=True)
+    values = {"tx_bytes": sent, "rx_bytes": received, "tx_packets": 2, "rx_packets": 3}
+    values |= {"tx_dropped": dropped, "rx_dropped": 1, "tx_errors": 0, "rx_errors": 0}
+    for name, value in values.items():
+        (folder / name).write_text(f"{value}\n")
+
+
+def test_a_thread_is_read_whatever_its_name(tmp_path: Path) -> None:
+    thread_folder(tmp_path, 7)
+    found = thread_state(7, str(tmp_path))
+    assert (found.cpu, found.run_ns, found.migrations, found.preemptions) == (5, 100, 3, 4)
+
+
+def test_a_thread_that_is_gone_is_unknown(tmp_path: Path) -> None:
+    found = thread_state(7, str(tmp_path))
+    assert (found.cpu, found.run_ns, found.migrations, found.preemptions) == (-1, 0, -1, -1)
+
+
+def test_the_kernel_itself_is_understood() -> None:
+    found = thread_state(threading.get_native_id())
+    assert found.cpu in os.sched_getaffinity(0) | set(range(os.cpu_count() or 1))
+    assert found.run_ns > 0
+    assert threading.get_native_id() in thread_ids()
+
+
+def test_counters_of_a_nic(tmp_path: Path) -> None:
+    nic_folder(tmp_path, sent=10, received=20, dropped=4)
+    assert nic_counters("eth1", str(tmp_path)) == {
+        "nic_sent": 10, "nic_received": 20, "nic_packets": 5, "nic_drops": 5,
+    }  # fmt: skip
+    assert set(nic_counters("eth2", str(tmp_path)).values()) == {-1}
+    assert set(nic_counters("", str(tmp_path)).values()) == {-1}
+
+
+class Driver:
+    """Thread 7, seen on another CPU in each batch."""
+
+    def __init__(self) -> None:
+        self.batches = iter([[0], [2, 3]])
+
+    def thread_id(self) -> int:
+        return 7
+
+    def cpus_seen(self) -> list[int]:
+        return next(self.batches)
+
+
+def test_batches_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    threads, nics = tmp_path / "task", tmp_path / "net"
+    monkeypatch.setattr(proof, "thread_state", lambda t: thread_state(t, str(threads)))
+    monkeypatch.setattr(proof, "nic_counters", lambda name: nic_counters(name, str(nics)))
+    thread_folder(threads, 7)
+    thread_folder(threads, 8, cpu=1)  # busy
+    thread_folder(threads, 9, cpu=6)  # asleep: where it last ran says nothing
+    nic_folder(nics, 0, 0)
+    witness = Witness(Driver(), [8, 9], "eth1")
+    for number in (1, 2):
+        witness.before()
+        thread_folder(threads, 7, moves=3 + number)
+        thread_folder(threads, 8, cpu=number, run_ns=100 + number, moves=3 + 2 * number)
+        nic_folder(nics, sent=100 * number, received=10 * number)
+        witness.after({"rtt_us": 40 - number})
+    seen = witness.proof(remote_bytes=123)
+    assert (seen.driver_cpus, seen.driver_migrations, seen.driver_preemptions) == ("0,2-3", 2, 0)
+    assert (seen.plugin_threads, seen.plugin_cpus, seen.plugin_migrations) == (2, "1-2", 4)
+    assert (seen.nic_sent, seen.nic_received, seen.nic_packets, seen.nic_drops) == (200, 20, 0, 0)
+    assert (seen.remote_bytes, seen.rtt_us) == (123, 39)
+
+
+def test_what_was_unknown_once_stays_unknown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof, "thread_state", lambda t: thread_state(t, str(tmp_path)))
+    monkeypatch.setattr(proof, "nic_counters", lambda name: nic_counters(name, str(tmp_path)))
+    witness = Witness(Driver(), [], "eth1")
+    witness.before()
+    thread_folder(tmp_path, 7)
+    nic_folder(tmp_path, 5, 5)
+    witness.after({})
+    witness.before()
+    witness.after({})
+    seen = witness.proof(0)
+    assert (seen.driver_migrations, seen.nic_sent, seen.rtt_us) == (-1, -1, -1)

@@ -1,0 +1,81 @@
+"""Warnings about ranks that were seen elsewhere than asked for."""
+
+from __future__ import annotations
+
+import invented
+import pytest
+
+from tcpx_mpi.records import Proof
+from tcpx_mpi.report import footer_lines, summarise_row
+from tcpx_mpi.report.placement import cpus_of, line_rate_percent, placement_lines, usage_lines
+
+HEADER = invented.run_header()  # rank r is bound to CPU r % 2
+#: As asked for, and all bytes over the NIC.
+GOOD = [
+    Proof(driver_cpus=str(rank % 2), driver_migrations=0, driver_preemptions=0, plugin_threads=2,
+          plugin_cpus="4-5", plugin_migrations=1, nic_sent=600, nic_received=500, nic_packets=9,
+          nic_drops=0, remote_bytes=1000, rtt_us=30)
+    for rank in range(4)
+]  # fmt: skip
+
+
+def lines(changed: dict[int, dict[str, int | str]]) -> list[str]:
+    import dataclasses
+
+    seen = [dataclasses.replace(GOOD[rank], **changed.get(rank, {})) for rank in range(4)]
+    summaries = [summarise_row(HEADER, invented.row(0, proof=seen))]
+    found = placement_lines(HEADER, summaries)
+    assert all(line in footer_lines(HEADER, summaries) for line in found)
+    return found
+
+
+def test_nothing_is_said_of_ranks_in_their_places() -> None:
+    assert lines({}) == []
+
+
+def test_nothing_is_said_where_nobody_looked() -> None:
+    summaries = [summarise_row(HEADER, invented.row(0))]
+    assert placement_lines(HEADER, summaries) == []
+    assert usage_lines(HEADER, summaries) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"driver_cpus": "1,3"}, "its progress thread was seen on CPUs 1,3, not only on 1"),
+        ({"plugin_cpus": "0-2"}, "threads of the plugin ran on CPU 1"),
+        ({"nic_sent": 10, "nic_received": 20}, "NIC eth2 carried 30 B of the 1000 B"),
+        ({"nic_drops": 7}, "NIC eth2 dropped 7 packets"),
+    ],
+)
+def test_a_rank_that_is_elsewhere_is_named(changes: dict[str, int | str], said: str) -> None:
+    (line,) = lines({3: changes})
+    assert line.startswith("# WARNING")
+    assert "rank 3 on host" in line
+    assert said in line
+
+
+def test_a_nic_is_not_blamed_for_what_it_cannot_know() -> None:
+    assert lines({0: {"nic_sent": -1, "nic_received": -1}}) == []
+    assert lines({0: {"remote_bytes": 0, "nic_sent": 0, "nic_received": 0, "nic_drops": 3}}) == []
+
+
+def test_the_line_rate_is_that_of_the_busier_direction() -> None:
+    info = invented.rank_info(0, nic_speed_mbps=8000)
+    assert line_rate_percent(info, GOOD[0], elapsed_ns=1200) == pytest.approx(50.0)
+    assert line_rate_percent(invented.rank_info(0, nic_speed_mbps=-1), GOOD[0], 1200) is None
+    assert line_rate_percent(info, Proof(), 1200) is None
+
+
+def test_the_rank_that_was_preempted_most_is_named() -> None:
+    import dataclasses
+
+    seen = [dataclasses.replace(GOOD[rank], driver_preemptions=rank) for rank in range(4)]
+    text = "\n".join(usage_lines(HEADER, [summarise_row(HEADER, invented.row(0, proof=seen))]))
+    assert "lost their CPU 6 times, 3 of them rank 3 on host1" in text
+    assert "of 200 Gb/s, by rank" in text
+
+
+def test_cpu_lists() -> None:
+    assert cpus_of("0-2,7") == {0, 1, 2, 7}
+    assert cpus_of("") == set()
