@@ -14,7 +14,9 @@ namespace {
 
 constexpr int64_t kStartSpinNs = 20'000;    // before the agreed start the core is kept
 constexpr int64_t kStartSleepNs = 200'000;  // and this far ahead it need not even look
-constexpr uint32_t kSweepsPerLook = 32;     // between two looks at the clock, signals and flags
+constexpr int kYieldsBeforeSleep = 16;      // where ranks share cores
+constexpr long kSleepNs = 20'000;
+constexpr uint32_t kSweepsPerLook = 32;  // between two looks at the clock, signals and flags
 
 }  // namespace
 
@@ -46,6 +48,7 @@ bool BatchLoop::run(const BatchPlan& plan) {
     if (moved) {
       idle_sweeps = 0;
       moved_since_look_ = true;
+      rests_ = 0;
     } else if (++idle_sweeps > static_cast<uint32_t>(spins_before_yield_)) {
       rest();
     }
@@ -55,7 +58,16 @@ bool BatchLoop::run(const BatchPlan& plan) {
   return !failed_;
 }
 
-void BatchLoop::rest() { sched_yield(); }
+// A yield gives the core to a rank that is ready at once, but where others compute it comes back
+// late each time: a rank that still finds nothing sleeps, and wakes ahead of them.
+void BatchLoop::rest() {
+  if (spins_before_yield_ > 0 || ++rests_ < kYieldsBeforeSleep) {
+    sched_yield();
+  } else {
+    const timespec pause{0, kSleepNs};
+    nanosleep(&pause, nullptr);
+  }
+}
 
 void BatchLoop::begin(const BatchPlan& plan) {
   first_slot_ = plan.first_slot;

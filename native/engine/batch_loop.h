@@ -139,7 +139,7 @@ class BatchLoop {
   bool look_around(const BatchPlan& plan);
   void note_cpu();
 
-  const int spins_before_yield_;  // idle sweeps before the core is offered to others
+  const int spins_before_yield_;  // idle sweeps before the core is offered; 0: ranks share cores
   IterationLeft parts_{};
   std::vector<IterationLeft> left_;
   BatchStamps stamps_;
@@ -153,6 +153,7 @@ class BatchLoop {
   uint64_t open_ = 0;
   bool failed_ = false;
   bool moved_since_look_ = false;
+  int rests_ = 0;           // since anything moved
   int64_t coarse_now_ = 0;  // good to a few sweeps: for ages, never for results
   std::atomic<int64_t> last_progress_{0};
   std::atomic<bool> stop_requested_{false};

@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -76,6 +77,7 @@ ProgressThread::State ProgressThread::wait(double seconds) {
 
 void ProgressThread::serve() {
   thread_id_ = static_cast<int>(syscall(SYS_gettid));
+  prctl(PR_SET_TIMERSLACK, 1);  // a short sleep is to be short
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || state_ == State::kRunning; });
