@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,9 +104,9 @@ def assert_as_without_peers(row: Row) -> None:
     [
         ("pair", 2, "raw", ONE_WAY, ()),
         ("pair", 4, "raw,mpi", (*ONE_WAY, "mpi"), ("-m", "4")),
-        ("pingpong", 2, "mpi,raw", ("mpi", *TWO_WAY), ()),
+        ("pingpong", 2, "mpi,raw", ("mpi", *TWO_WAY), ("-z", "1")),
         ("ring", 4, "raw,mpi", (*ONE_WAY, "mpi"), ()),
-        ("mesh", 4, "raw,mpi", (*TWO_WAY, "mpi"), ("-z", "1")),
+        ("mesh", 4, "raw,mpi", (*TWO_WAY, "mpi"), ()),
         ("ring", 2, "raw,mpi", (*TWO_WAY, "mpi"), ("--memory", "emulated", "-m", "4")),
     ],
 )
@@ -170,14 +171,23 @@ def test_a_peer_that_cannot_run_here_ends_all_ranks_before_anything_is_measured(
 
 # --- A rank that stops in a peer's block ----------------------------------------------------------
 
-LARGE, STALL_S = 256 << 10, 3
+LARGE, STALL_S = 1 << 20, 3
 #: A short row, then one of seconds; without checks, so that nearly all of it is in blocks.
-TWO_ROWS = ("--sizes", f"0,{LARGE}", "-n", "20000", "-w", "0", "-c", "0", "--check-memory", "256M",
+TWO_ROWS = ("--sizes", f"0,{LARGE}", "-n", "12000", "-w", "0", "-c", "0", "--check-memory", "256M",
             "--stall-timeout", str(STALL_S))  # fmt: skip
-STANDS = r"^rank 0 on .*, row 1 \(256 KiB\)(, peer (\w+))?: (\d of \d flows unfinished)?"
+STANDS = r"^rank 0 on .*, row 1 \(1 MiB\)(, peer (\w+))?: (\d of \d flows unfinished)?"
 
 
-def stop_in_a_block_of(job: Job, peer: str) -> None:
+def wait_for_the_next_block(place: Path) -> None:
+    """Returns when rank 0 has put a block into its journal, which it does when one has ended."""
+    (journal,) = (place / "spool").glob("*rank000000.journal")
+    before, deadline = journal.stat().st_size, time.monotonic() + LIMIT_S
+    while journal.stat().st_size == before:
+        assert time.monotonic() < deadline, "no further block"
+        time.sleep(0.02)  # seen too soon, the next one has not begun
+
+
+def stop_in_a_block_of(job: Job, place: Path, peer: str) -> None:
     """Stops rank 1 in a block of the peer, as rank 0 says, which then waits for it."""
     job.wait_for_row(0)
     for _ in range(20):
@@ -193,6 +203,7 @@ def stop_in_a_block_of(job: Job, peer: str) -> None:
             return
         job.send_rank(1, signal.SIGCONT)
         job.wait_for_another(STANDS, asked)
+        wait_for_the_next_block(place)
     raise AssertionError(f"never in a block of {peer}")
 
 
@@ -203,12 +214,12 @@ def test_a_rank_that_stops_in_a_block_of_a_peer_is_named_with_the_peer(
     command = tcpx_mpi("run", "ring", "--ranks", "2", "--plugin", "softtcpx", "--against", peer,
                        *TWO_ROWS, "--hdf5", "o.h5", "--spool", "spool")  # fmt: skip
     with started(command, place) as job:
-        stop_in_a_block_of(job, peer)
+        stop_in_a_block_of(job, place, peer)
         result = job.finish(LIMIT_S)
     assert result.code == 7, result.text
     assert len(result.errors) == 1, result.text
     assert re.match(
-        rf"rank 1 on \S+ did not answer the roll call; rank 0 on \S+, row 1 \(256 KiB\), "
+        rf"rank 1 on \S+ did not answer the roll call; rank 0 on \S+, row 1 \(1 MiB\), "
         rf"peer {peer}\w*: no progress for {STALL_S} s; waiting for rank 1: "
         "(receive from|send to) rank 1, ",
         result.errors[0],
