@@ -347,6 +347,7 @@ NB_MODULE(_native, m) {
   m.def("install_signal_handlers", &install_signal_handlers);
   m.def("restore_signal_handlers", &restore_signal_handlers);
   m.def("stop_signal", &stop_signal);
+  m.def("take_report_request", &take_report_request, "True once after a SIGUSR1.");
   m.def("plugin_log_lines", &plugin_log::recent_lines);
   m.def("plugin_log_warnings", &plugin_log::warnings);
   m.def("print_plugin_log", &plugin_log::set_print_level, "level"_a);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -50,6 +51,13 @@ def error_of(
         expected = format_size(int(flow["oldest_bytes"]))
         return WrongBytes(
             f"{where}: {at}: the plugin reports {fault['code']} bytes, {expected} were sent"
+        )
+    if kind == "socket":  # of a peer: whatever the error, the connection is no more
+        code = int(fault["code"])
+        reason = os.strerror(code) if code else "the other side has closed"
+        return LostRank(
+            f"{where}: {fault['call']}: {reason}: rank {flow['peer']} is gone, or its connection "
+            f"is; {at}"
         )
     text = f"{where}: plugin call {fault['call']} returned {fault['code']} ({fault['code_name']})"
     if fault["code"] in PEER_GONE:

@@ -106,6 +106,8 @@ def names_of(known: Sequence[str]) -> Callable[[str, str], tuple[str, ...]]:
 
     def parse(label: str, text: str) -> tuple[str, ...]:
         names = tuple(part.strip() for part in text.split(",") if part.strip())
+        if not names:
+            raise UsageError(f"{label} ({text}) has no name; use one or more of {', '.join(known)}")
         for name in names:
             if name not in known or names.count(name) > 1:
                 what = "is unknown" if name not in known else "is there twice"

@@ -56,6 +56,7 @@ def block_times_ns(row: RowLike, average: int, time_divisor: int) -> Float64s:
     """
     copies = row.agg * time_divisor
     iteration_ns = row.samples["iteration"][row.receives.astype(bool)].astype(np.float64)
+    iteration_ns[iteration_ns < 0] = math.nan  # "none", as in a row
     bounds = np.concatenate([[0], np.cumsum(row.batches)])
     times = []
     for first, last in itertools.pairwise(bounds):

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 
 namespace tcpx {
@@ -87,7 +88,8 @@ void ProgressThread::serve() {
     const Usage before = usage_of(RUSAGE_SELF);
     const int64_t others_before = others_now();
     loop_.run(plan);
-    const int64_t others = others_now() - others_before;
+    // Two clocks are not read at one instant: a microsecond less than nothing is nothing.
+    const int64_t others = std::max<int64_t>(others_now() - others_before, 0);
     const Usage after = usage_of(RUSAGE_SELF);
     lock.lock();
     cpu_ = {after.user_ns - before.user_ns, after.system_ns - before.system_ns, others};

@@ -116,6 +116,7 @@ std::string RawLinks::listen() {
   listener_ = socket(address.socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (listener_ < 0) fail("socket");
   tune(listener_);  // accepted sockets inherit
+  own_ = address.socket;
   auto* any = reinterpret_cast<sockaddr*>(&address.socket);
   if (bind(listener_, any, address.length) != 0) fail("bind to " + settings_.interface);
   if (::listen(listener_, kBacklog) != 0) fail("listen");
@@ -190,6 +191,12 @@ bool RawLinks::advance(Link& link, int rank, const std::vector<std::string>& add
     link.fd = socket(address.socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (link.fd < 0) fail("socket");
     tune(link.fd);
+    // From the address of our own interface, so that its NIC carries the traffic, as a plugin's.
+    const auto* from = reinterpret_cast<const sockaddr*>(&own_);
+    set_int(link.fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+    if (own_.ss_family == address.socket.ss_family && bind(link.fd, from, address.length) != 0) {
+      fail("bind to " + settings_.interface);
+    }
     const auto* to = reinterpret_cast<const sockaddr*>(&address.socket);
     if (connect(link.fd, to, address.length) != 0 && errno != EINPROGRESS) fail(name());
     return true;

@@ -4,6 +4,8 @@
 // proves that it knows the listener's token, which travelled over MPI.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <array>
 #include <cstdint>
 #include <string>
@@ -68,6 +70,7 @@ class RawLinks {
 
   RawSettings settings_;
   int listener_ = -1;
+  sockaddr_storage own_{};  // of the interface, without a port
   std::array<uint8_t, 16> token_{};
   std::vector<Link> links_;
   std::vector<Guest> guests_;

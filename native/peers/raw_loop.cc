@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "engine/clock.h"
+
 namespace tcpx {
 namespace {
 
@@ -42,9 +44,11 @@ void RawLoop::load(Program program, const SlotBase* buffers) {
 
 void RawLoop::begin_flows() {
   std::fill(counters_.begin(), counters_.end(), 0);
+  const int64_t now = now_ns();
   for (Flow& flow : flows_) {
     flow.op = 0;
     flow.iteration = flow.moved = flow.completed = flow.bytes = 0;
+    flow.moved_ns = now;
   }
 }
 
@@ -121,6 +125,7 @@ bool RawLoop::move_bytes(Flow& flow, const ChunkOp& op) {
     return false;
   }
   flow.moved += static_cast<uint64_t>(n);
+  flow.moved_ns = coarse_now();
   if (flow.moved == op.bytes) complete(flow, op);
   return true;
 }
@@ -143,19 +148,21 @@ void RawLoop::take_picture(FlowReport* picture) const {
     const Flow& flow = flows_[i];
     const ChunkQueue& queue = program_.queues[i];
     const ChunkOp& op = flow.ops[flow.op];
+    // A stream has no requests: what waits for the kernel is as one, since it last moved.
+    const bool waits = flow.fd >= 0 && may_move(flow);
     picture[i] = {flow.kind,
                   queue.peer,
                   queue.lane,
                   queue.channel,
                   1,
-                  flow.completed,
+                  flow.completed + (waits ? 1 : 0),
                   flow.completed,
                   flow.bytes,
                   flow.iteration,
                   op.step,
                   op.chunk,
                   op.bytes,
-                  -1,
+                  waits ? coarse_now() - flow.moved_ns : -1,
                   flow.iteration >= iterations()};
   }
 }

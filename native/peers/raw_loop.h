@@ -28,7 +28,8 @@ class RawLoop : public BatchLoop {
     uint32_t n_ops = 0;
     uint32_t op = 0;  // under way, and its iteration
     uint64_t iteration = 0;
-    uint64_t moved = 0;  // bytes of it
+    uint64_t moved = 0;    // bytes of it
+    int64_t moved_ns = 0;  // when, on coarse_now()'s clock
     uint64_t completed = 0;
     uint64_t bytes = 0;
   };

@@ -153,12 +153,14 @@ def _peer_lines(summaries: Sequence[RowSummary]) -> list[str]:
         )
     ]
     for peer in dict.fromkeys(ratio.peer for ratio in found):
-        mine = [ratio for ratio in found if ratio.peer == peer]
+        rows = [(s.size_bytes, s.against[peer]) for s in summaries if peer in s.against]
+        mine = [ratio for _, ratio in rows]
         wrong = sum(ratio.wrong or 0 for ratio in mine)
-        busiest = max(ratio.idle_share for ratio in mine)
+        known = [ratio.idle_share for ratio in mine if math.isfinite(ratio.idle_share)]
+        busiest = max(known, default=0.0)
         if wrong:
             lines.append(_line("WARNING", f"peer {peer} delivered {wrong} wrong bytes"))
-        if any(ratio.wrong is None for ratio in mine) and not wrong:
+        if any(size > 0 and ratio.wrong is None for size, ratio in rows) and not wrong:
             lines.append(_line("WARNING", f"peer {peer} was not checked in every row"))
         if busiest >= _IDLE_SHARE:
             lines.append(

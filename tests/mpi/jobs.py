@@ -200,6 +200,20 @@ class Job:
         return self._wait(lambda lines: next((x for x in lines if re.search(pattern, x)), None),
                           f"no line with {pattern!r}", limit_s)  # fmt: skip
 
+    def lines_like(self, pattern: str) -> int:
+        """In how many lines until now `pattern` is found."""
+        with self._changed:
+            return sum(1 for x in self._lines() if re.search(pattern, x))
+
+    def wait_for_another(self, pattern: str, before: int, limit_s: float = LIMIT_S) -> str:
+        """The first line in which `pattern` is found, beyond the `before` that there were."""
+
+        def find(lines: list[str]) -> str | None:
+            found = [x for x in lines if re.search(pattern, x)]
+            return found[before] if len(found) > before else None
+
+        return self._wait(find, f"no further line with {pattern!r}", limit_s)
+
     def wait_for_row(self, size: int, limit_s: float = LIMIT_S) -> str:
         """The row of a size: all ranks have measured it and it is in the file."""
         return self.wait_for(rf"^ +{size} +{size} +uint8 ", limit_s)

@@ -7,6 +7,7 @@ of their own and, as over a real ssh, a clean environment.
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import subprocess
@@ -47,6 +48,11 @@ class TwoNodes:
         script = f'hostname {name} && exec "$@"'
         return ["ip", "netns", "exec", name, "unshare", "--uts", "bash", "-c", script, name,
                 *mpirun, *tcpx_mpi(*arguments)]  # fmt: skip
+
+    def data_bytes(self) -> int:
+        """Bytes that have left the first node by its data network, headers included."""
+        found = json.loads(ip("-n", self.names[0], "-s", "-j", "link", "show", "eth1"))
+        return int(found[0]["stats64"]["tx"]["bytes"])
 
 
 @contextlib.contextmanager

@@ -63,6 +63,14 @@ def patched(text: str, patch: Patch) -> str:
     return text
 
 
+PATCHES = [read_patch(path) for path in sorted((Path(__file__).parent / "patches").iterdir())]
+
+
+def detected_by(kind: str) -> list[Patch]:
+    """The patches that something of this kind detects: "native", "unit", "run" or "ratio"."""
+    return [patch for patch in PATCHES if patch.detected_by.split()[0] == kind]
+
+
 @dataclass
 class BrokenCopy:
     """The sources in `folder`, laid out as in the repository, and what is built of them.
@@ -149,6 +157,11 @@ class BrokenCopy:
             return subprocess.run(command, capture_output=True, timeout=LIMIT_S).returncode
         except subprocess.TimeoutExpired:
             return -1
+
+    def unit_test(self, *names: str) -> int:
+        """The exit code of tests of Python, "tests/unit/test_x.py::name", upon the copy."""
+        paths = [str(REPOSITORY / name) for name in names]
+        return self.python("-m", "pytest", "-q", "-p", "no:cacheprovider", *paths).returncode
 
     def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Python with the copy as its `tcpx_mpi`."""

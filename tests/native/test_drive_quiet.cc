@@ -1,49 +1,10 @@
 // The timed loop allocates nothing and formats no log line.
-#include <atomic>
 #include <cerrno>
-#include <cstdlib>
 
+#include "counted_allocations.h"
 #include "net/library.h"
 #include "net/logger.h"
 #include "rig.h"
-
-extern "C" {
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-void* __libc_memalign(size_t, size_t);
-}
-
-namespace {
-
-std::atomic<bool> g_counting{false};
-std::atomic<int> g_allocations{0};
-
-void note() {
-  if (g_counting.load(std::memory_order_relaxed)) g_allocations.fetch_add(1);
-}
-
-}  // namespace
-
-// glibc's own allocator, counted; operator new ends here too.
-extern "C" {
-void* malloc(size_t bytes) {
-  note();
-  return __libc_malloc(bytes);
-}
-void* calloc(size_t count, size_t bytes) {
-  note();
-  return __libc_calloc(count, bytes);
-}
-void* realloc(void* old, size_t bytes) {
-  note();
-  return __libc_realloc(old, bytes);
-}
-void* aligned_alloc(size_t alignment, size_t bytes) {
-  note();
-  return __libc_memalign(alignment, bytes);
-}
-}
 
 using namespace tcpx;
 

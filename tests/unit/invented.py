@@ -11,6 +11,7 @@ import numpy as np
 
 from tcpx_mpi.records import (
     PHASES,
+    PeerInfo,
     Plan,
     RankInfo,
     RankRow,
@@ -82,6 +83,42 @@ def run_header(world: int = 4, plan: Plan | None = None, **changes: Any) -> RunH
         notes=["a note"],
     )
     return dataclasses.replace(header, **changes)
+
+
+def peer(name: str, **changes: Any) -> PeerInfo:
+    """The peer "raw", its variant "raw_4", or "mpi"."""
+    kind, _, streams = name.partition("_")
+    info = PeerInfo(
+        name=name,
+        kind=kind,
+        streams=int(streams or 2) if kind == "raw" else 0,
+        two_way=kind == "mpi",
+        congestion_control="cubic",
+        send_buffer_bytes=4 << 20 if kind == "raw" else 0,
+        description=f"an invented {name}",
+    )
+    return dataclasses.replace(info, **changes)
+
+
+def rank_row_beside(rank: int, facts: RowFacts, **times: float) -> RankRow:
+    """A rank's part of a row in two blocks beside peers that take so many times as long."""
+    batches = np.array([8, facts.iterations - 8], dtype=np.int64)
+    starts, late = np.array([10**12, 10**12 + 10**6], dtype=np.int64), np.array([False, True])
+
+    def part(factor: float) -> RankRow:
+        row = rank_row(rank, facts, batches=batches, batch_start=starts, late=late)
+        row.samples["iteration"] = (row.samples["iteration"] * factor).astype(np.int64)
+        return row
+
+    own = part(1)
+    own.against = {name: part(factor) for name, factor in times.items()}
+    return own
+
+
+def row_beside(index: int = 0, world: int = 4, **times: float) -> Row:
+    """A whole row beside peers that take so many times as long."""
+    facts = row_facts(index)
+    return join_row(facts, [rank_row_beside(r, facts, **times) for r in range(world)], FINISHED)
 
 
 def setup_times(world: int = 4) -> SetupTimes:

@@ -68,6 +68,12 @@ def python(code: str) -> str:
         (["run", "ring"], ["at least 2 ranks", "mpirun -n 4 tcpx-mpi run ring", "--ranks 4"]),
         (["run", "ring", "--ranks", "1"], ["ring", "2"]),
         (["run", "pair", "--ranks", "3"], ["pair", "even"]),
+        (
+            ["run", "pair", "--ranks", "2", "--against", "raw", "-n", "7"],
+            ["-n/--iters (7)", "8 or"],
+        ),
+        (["run", "pair", "--ranks", "2", "--against", "nosuch"], ["--against: nosuch", "raw, mpi"]),
+        (["run", "pair", "--ranks", "2", "--against", ","], ["--against (,)", "raw, mpi"]),
         (["run", "ring", "--ranks", "2", "--hdf5", "/no/such/x.h5"], ["--hdf5", "/no/such"]),
         (["run", "ring", "--ranks", "2", "-J", "/no/such/x.json"], ["-J", "/no/such"]),
         (["run", "ring", "--ranks", "2", "--spool", "/no/such"], ["--spool", "/no/such"]),

@@ -255,3 +255,54 @@ def test_every_default_passes_its_own_limits() -> None:
     for knob in KNOBS:
         if knob.default_text:
             assert knob.parse(knob.label, knob.default_text) == knob.default, knob.name
+
+
+# --- Peers beside the plugin ----------------------------------------------------------------------
+
+
+def test_beside_a_peer_iterations_are_160_and_say_why() -> None:
+    found = settings(against="raw,mpi")
+    assert found.against == ("raw", "mpi")
+    assert found.iters == 160
+    assert ("iters", "160", "default with --against") in found.describe()
+    assert settings().iters == 20
+
+
+def test_iterations_that_were_asked_for_stay_beside_a_peer() -> None:
+    found = settings(against="raw", iters="8")
+    assert (found.iters, found.sources["iters"]) == (8, "command line --iters")
+    found = settings({"UCCL_TCPX_PERF_ITERS": "40"}, against="raw")
+    assert found.iters == 40
+
+
+@pytest.mark.parametrize("iters", ["1", "7"])
+def test_too_few_iterations_for_8_blocks_are_refused(iters: str) -> None:
+    text = refusal(against="raw", iters=iters)
+    assert text == (
+        f"-n/--iters ({iters}) is too small with --against, which compares at least 8 blocks of "
+        "iterations; use 8 or more"
+    )
+    assert settings(iters=iters).iters == int(iters)
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        ("nosuch", "nosuch is unknown"),
+        ("raw,nosuch", "nosuch is unknown"),
+        ("RAW", "RAW is unknown"),
+        ("raw,raw", "raw is there twice"),
+        (",", "(,) has no name"),
+        ("", "() has no name"),
+    ],
+)
+def test_peers_that_are_not_are_refused_with_those_that_are(names: str, words: str) -> None:
+    text = refusal(against=names)
+    assert text.startswith("--against")
+    assert words in text
+    assert text.endswith("; use one or more of raw, mpi")
+
+
+def test_ranks_with_other_peers_differ() -> None:
+    ours, theirs = settings(against="raw").fingerprint(), settings(against="mpi").fingerprint()
+    assert fingerprint_difference(ours, theirs) == "against (raw, mpi)"

@@ -1,0 +1,268 @@
+"""Peers beside the plugin on real runs: same frame, turn by turn, every sample kept and checked."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jobs import LIMIT_S, Job, Result, run, started, tcpx_mpi
+from two_nodes import NoNodes, TwoNodes, two_nodes
+
+from tcpx_mpi.records import PHASES, Row, Run, read_run
+
+pytestmark = pytest.mark.multirank
+
+#: 8 blocks of 2 and one of 1: nothing may rest on blocks of one length.
+ITERS, WARMUPS = 17, 3
+BLOCKS = [2] * 8 + [1]
+SIZES = (0, 17, 100_003)
+
+#: As many streams as the plugin has (2), and the candidates for raw's best.
+ONE_WAY = ("raw", "raw_1", "raw_4")
+TWO_WAY = ("raw", "raw_1", "raw_2", "raw_4")
+STREAMS = {"raw": 2, "raw_1": 1, "raw_2": 2, "raw_4": 4, "mpi": 0}
+
+
+def measured(
+    place: Path, *arguments: str, ranks: int, against: str, **environ: str
+) -> tuple[Result, Run]:
+    """A run beside peers that must succeed, and its file."""
+    common = ["--plugin", "softtcpx", "--ranks", str(ranks), "--against", against,
+              "-n", str(ITERS), "-w", str(WARMUPS), "--check-memory", "16M",
+              "--hdf5", "o.h5", "--spool", "spool"]  # fmt: skip
+    result = run(tcpx_mpi("run", *arguments, *common), place, environ)
+    assert result.code == 0, result.text
+    assert not result.errors, result.text
+    assert list((place / "spool").iterdir()) == [], "journals of a run that is whole"
+    found = read_run(str(place / "o.h5"))
+    assert found.complete
+    assert found.missing == []
+    return result, found
+
+
+def sizes(*wanted: int) -> tuple[str, str]:
+    return "--sizes", ",".join(map(str, wanted))
+
+
+def assert_every_sample_is_there(row: Row, ranks: int) -> None:
+    """The plugin's row, or a peer's: equal in form, and each iteration took some time."""
+    for phase in PHASES:
+        assert row.samples[phase].shape == (ranks, ITERS), phase
+        assert row.warmup[phase].shape == (ranks, WARMUPS), phase
+    assert (row.samples["iteration"] >= 0).all()
+    assert row.batches.tolist() == BLOCKS
+    assert row.batch_start.shape == row.late.shape == (ranks, len(BLOCKS))
+    assert ((row.samples["receive"] >= 0).all(axis=1) == row.receives).all()
+    assert (row.cpu_others_ns >= 0).all()
+
+
+def assert_checked_and_right(row: Row) -> None:
+    assert row.checked.all() == (row.size_bytes > 0)
+    assert row.wrong.tolist() == [0 if row.size_bytes else -1] * row.wrong.size
+    assert row.faults == []
+
+
+def assert_turns_were_taken(row: Row) -> None:
+    """A B .. then .. B A, and no block before the one before it had ended on every rank."""
+    sides = [row, *row.against.values()]
+    # Instants in the order in which blocks must have been; ranks of one machine share a clock.
+    before = 0
+    last = np.cumsum(row.batches) - 1
+    for block in range(row.batches.size):
+        for side in sides if block % 2 == 0 else reversed(sides):
+            starts = side.batch_start[:, block]
+            assert (starts == starts[0]).all(), "an agreed instant"
+            assert starts[0] >= before
+            ends = side.samples["start"] + side.samples["iteration"]
+            before = int(ends[:, last[block]].max())
+
+
+def assert_bytes_went_over_the_wire(row: Row) -> None:
+    for name, peer in row.against.items():
+        assert (peer.payload_bytes_sent == row.payload_bytes_sent).all()
+        assert (peer.payload_bytes_received == row.payload_bytes_received).all()
+        assert (peer.net_sent >= peer.payload_bytes_sent).all(), name
+        assert (peer.net_received >= peer.payload_bytes_received).all(), name
+        if name.startswith("raw"):  # and not a byte of anything else
+            assert (peer.net_received == peer.payload_bytes_received).all(), name
+
+
+def assert_as_without_peers(row: Row) -> None:
+    """The plugin's own sockets carried its own payload once, whatever ran beside it."""
+    headers = 256 * max(row.chunks, 1) * ITERS
+    assert (row.net_sent >= row.payload_bytes_sent).all()
+    assert (row.net_sent <= 1.2 * row.payload_bytes_sent + headers).all()
+
+
+@pytest.mark.parametrize(
+    ("pattern", "ranks", "against", "names", "options"),
+    [
+        ("pair", 2, "raw", ONE_WAY, ()),
+        ("pair", 4, "raw,mpi", (*ONE_WAY, "mpi"), ("-m", "4")),
+        ("pingpong", 2, "mpi,raw", ("mpi", *TWO_WAY), ("-z", "1")),
+        ("ring", 4, "raw,mpi", (*ONE_WAY, "mpi"), ()),
+        ("mesh", 4, "raw,mpi", (*TWO_WAY, "mpi"), ()),
+        ("ring", 2, "raw,mpi", (*TWO_WAY, "mpi"), ("--memory", "emulated", "-m", "4")),
+    ],
+)
+def test_every_side_of_a_row_moves_the_same_bytes_in_turn(
+    pattern: str, ranks: int, against: str, names: tuple[str, ...], options: tuple[str, ...],
+    place: Path,
+) -> None:  # fmt: skip
+    arguments = (pattern, *sizes(*SIZES), *options)
+    result, found = measured(place, *arguments, ranks=ranks, against=against)
+    assert [peer.name for peer in found.header.peers] == list(names)
+    assert {peer.congestion_control for peer in found.header.peers} == {"cubic"}
+    for peer in found.header.peers:
+        assert peer.streams == STREAMS[peer.name]
+        assert peer.two_way == (peer.name == "mpi" or (peer.name != "raw" and "raw_2" in names))
+    assert [row.wrong for row in result.rows] == [0 if size else None for size in SIZES]
+    for row in found.rows:
+        assert set(row.against) == set(names)
+        ordered = {name: row.against[name] for name in names}
+        row.against = ordered  # HDF5 sorts names; turns go by the order of the header
+        for side in (row, *ordered.values()):
+            assert_every_sample_is_there(side, ranks)
+            assert_checked_and_right(side)
+        assert_turns_were_taken(row)
+        assert_bytes_went_over_the_wire(row)
+        assert_as_without_peers(row)
+    # A ratio with its interval for each peer that was asked for, and for the best of raw.
+    ratios = [word for word in result.rows[-1].ours if re.fullmatch(r"\d+\.\d{3}", word)]
+    assert len(ratios) >= 3 * (1 + len(against.split(","))), result.text
+
+
+def test_peers_have_the_congestion_control_of_the_plugin(place: Path) -> None:
+    result, found = measured(place, "ring", *sizes(4096), ranks=2, against="raw,mpi",
+                             SOFTTCPX_CONGESTION="reno")  # fmt: skip
+    assert {peer.congestion_control for peer in found.header.peers} == {"reno"}
+    assert "# Peer raw: plain TCP, 2 one-way streams, reno, send buffer 4 MiB" in result.out
+
+
+def test_unchecked_peers_claim_nothing(place: Path) -> None:
+    result, found = measured(place, "ring", *sizes(4096), "-c", "0", ranks=2, against="raw,mpi")
+    assert [row.wrong for row in result.rows] == [None]
+    for side in (found.rows[0], *found.rows[0].against.values()):
+        assert_every_sample_is_there(side, 2)
+        assert not side.checked.any()
+        assert side.wrong.tolist() == [-1, -1]
+    for name in found.rows[0].against:
+        assert f"WARNING              : peer {name} was not checked in every row" in result.out
+
+
+def test_a_peer_that_cannot_run_here_ends_all_ranks_before_anything_is_measured(
+    place: Path,
+) -> None:
+    # The null plugin's device is no network interface, so that raw has no address to listen on.
+    command = tcpx_mpi("run", "ring", "--ranks", "3", "--plugin", "null", "--against", "raw",
+                       "--sizes", "4K", "--hdf5", "o.h5", "-J", "o.json",
+                       "--spool", "spool")  # fmt: skip
+    result = run(command, place)
+    assert result.code == 4, result.text
+    assert result.errors == ["raw peer: network interface null0 has no IP address to listen on"]
+    assert not result.rows
+    assert [path.name for path in place.rglob("*")] == ["spool"]
+
+
+# --- A rank that stops in a peer's block ----------------------------------------------------------
+
+LARGE, STALL_S = 1 << 20, 3
+#: A short row, then one of seconds; without checks, so that nearly all of it is in blocks.
+TWO_ROWS = ("--sizes", f"0,{LARGE}", "-n", "12000", "-w", "0", "-c", "0", "--check-memory", "256M",
+            "--stall-timeout", str(STALL_S))  # fmt: skip
+STANDS = r"^rank 0 on .*, row 1 \(1 MiB\)(, peer (\w+))?: (\d of \d flows unfinished)?"
+
+
+def wait_for_the_next_block(place: Path) -> None:
+    """Returns when rank 0 has put a block into its journal, which it does when one has ended."""
+    (journal,) = (place / "spool").glob("*rank000000.journal")
+    before, deadline = journal.stat().st_size, time.monotonic() + LIMIT_S
+    while journal.stat().st_size == before:
+        assert time.monotonic() < deadline, "no further block"
+        time.sleep(0.02)  # seen too soon, the next one has not begun
+
+
+def stop_in_a_block_of(job: Job, place: Path, peer: str) -> None:
+    """Stops rank 1 in a block of the peer, as rank 0 says, which then waits for it."""
+    job.wait_for_row(0)
+    for _ in range(20):
+        job.send_rank(1, signal.SIGSTOP)
+        asked = job.lines_like(STANDS)
+        job.send_rank(0, signal.SIGUSR1)
+        try:
+            line = job.wait_for_another(STANDS, asked, limit_s=STALL_S / 3)
+        except AssertionError:  # between two blocks: it answers in the next one
+            line = ""
+        said = re.match(STANDS, line)
+        if said is not None and (said[2] or "").startswith(peer) and said[3]:
+            return
+        job.send_rank(1, signal.SIGCONT)
+        job.wait_for_another(STANDS, asked)
+        wait_for_the_next_block(place)
+    raise AssertionError(f"never in a block of {peer}")
+
+
+@pytest.mark.parametrize("peer", ["raw", "mpi"])
+def test_a_rank_that_stops_in_a_block_of_a_peer_is_named_with_the_peer(
+    peer: str, place: Path
+) -> None:
+    command = tcpx_mpi("run", "ring", "--ranks", "2", "--plugin", "softtcpx", "--against", peer,
+                       *TWO_ROWS, "--hdf5", "o.h5", "--spool", "spool")  # fmt: skip
+    with started(command, place) as job:
+        stop_in_a_block_of(job, place, peer)
+        result = job.finish(LIMIT_S)
+    assert result.code == 7, result.text
+    assert len(result.errors) == 1, result.text
+    assert re.match(
+        rf"rank 1 on \S+ did not answer the roll call; rank 0 on \S+, row 1 \(1 MiB\), "
+        rf"peer {peer}\w*: no progress for {STALL_S} s; waiting for rank 1: "
+        "(receive from|send to) rank 1, ",
+        result.errors[0],
+    ), result.text
+    found = read_run(str(place / "o.h5"))
+    assert not found.complete
+    assert [row.size_bytes for row in found.rows] == [0]
+    assert peer in found.rows[0].against
+    assert found.fault is not None
+    assert (found.fault.kind, found.fault.missing_ranks) == ("lost_rank", (1,))
+
+
+# --- Two nodes ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nodes(place: Path) -> Iterator[TwoNodes]:
+    try:
+        with two_nodes(place, 1) as found:
+            yield found
+    except NoNodes as error:
+        pytest.skip(f"needs netns: {error}")
+
+
+def test_raw_goes_over_the_data_network_of_two_nodes(nodes: TwoNodes, place: Path) -> None:
+    command = nodes.mpirun(
+        1, "run", "ring", "--plugin", "softtcpx", *sizes(17, 100_003), "-n", str(ITERS),
+        "-w", str(WARMUPS), "--against", "raw", "--check-memory", "16M",
+        "--hdf5", str(place / "o.h5"), "--spool", str(place / "spool"),
+    )  # fmt: skip
+    before = nodes.data_bytes()
+    result = run(command, place)
+    assert result.code == 0, result.text
+    moved = nodes.data_bytes() - before
+    found = read_run(str(place / "o.h5"))
+    assert {info.nic for info in found.header.ranks} == {"eth1"}
+    payload = 0
+    for row in found.rows:
+        assert set(row.against) == set(TWO_WAY)
+        for side in (row, *row.against.values()):
+            assert_every_sample_is_there(side, 2)
+            assert_checked_and_right(side)
+            payload += int(side.payload_bytes_sent[0])
+        assert_bytes_went_over_the_wire(row)
+    # What the plugin and all of raw's variants sent has left this node by its data NIC.
+    assert moved >= payload

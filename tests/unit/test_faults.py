@@ -1,0 +1,64 @@
+"""What a fault of a batch is called: its error, its exit code, its words."""
+
+from __future__ import annotations
+
+import errno
+from typing import Any
+
+import pytest
+
+from tcpx_mpi.errors import ExitCode, LostRank, PluginFailed, Stalled
+from tcpx_mpi.faults import error_of
+
+WHERE = "rank 0 on host0, row 1 (16 KiB), peer raw"
+LIMITS = {"stall_timeout_s": 30.0, "timeout_s": 5.0}
+
+
+def flow(**changes: Any) -> dict[str, Any]:
+    """A receive that waits for rank 3."""
+    return {"kind": "receive", "peer": 3, "lane": 0, "channel": 1, "window": 1, "posted": 5,
+            "completed": 4, "bytes": 65536, "finished": False, "oldest_iteration": 4,
+            "oldest_step": 0, "oldest_chunk": 2, "oldest_bytes": 16384,
+            "oldest_age_ns": 31_000_000_000, **changes}  # fmt: skip
+
+
+def fault(kind: str, **changes: Any) -> dict[str, Any]:
+    return {"kind": kind, "call": "", "code": 0, "code_name": "", "flow": 0, "iteration": 4,
+            "chunk": 2, "step": 0, **changes}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "words"),
+    [
+        ("recv", 0, "recv: the other side has closed"),
+        ("recv", errno.ECONNRESET, "recv: Connection reset by peer"),
+        ("send", errno.EPIPE, "send: Broken pipe"),
+        ("send", 2, "send: No such file or directory"),
+    ],
+)
+def test_a_socket_of_a_peer_that_fails_is_a_lost_rank_and_no_plugin_call(
+    call: str, code: int, words: str
+) -> None:
+    # 2 and 6 are codes of a plugin with a meaning of their own, and errno's with another.
+    found = fault("socket", call=call, code=code, code_name="ncclSystemError")
+    error = error_of(found, [flow()], WHERE, LIMITS)
+    assert isinstance(error, LostRank)
+    assert error.exit_code == ExitCode.LOST_RANK
+    assert str(error) == (
+        f"{WHERE}: {words}: rank 3 is gone, or its connection is; receive from rank 3, lane 0, "
+        "channel 1, iteration 4 of the batch, chunk 2"
+    )
+
+
+def test_a_plugin_call_that_fails_is_one() -> None:
+    found = fault("plugin", call="irecv", code=3, code_name="internal error")
+    error = error_of(found, [flow()], WHERE, LIMITS)
+    assert isinstance(error, PluginFailed)
+    assert "plugin call irecv returned 3 (internal error)" in str(error)
+    assert isinstance(error_of(found | {"code": 6}, [flow()], WHERE, LIMITS), LostRank)
+
+
+def test_a_stall_names_the_rank_that_is_waited_for() -> None:
+    error = error_of(fault("stall"), [flow(finished=True), flow(peer=5)], WHERE, LIMITS)
+    assert isinstance(error, Stalled)
+    assert str(error).startswith(f"{WHERE}: no progress for 30 s; waiting for rank 5: ")
