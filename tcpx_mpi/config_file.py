@@ -116,7 +116,7 @@ def _text(where: str, value: Any, types: tuple[type, ...], expected: str) -> str
     if isinstance(value, float):
         return f"{value:f}" if value.is_integer() else repr(value)
     if isinstance(value, list):
-        return ",".join(_text(where, item, (int, str), expected) for item in value)
+        return ",".join(_text(where, item, (int, str), expected) for item in value) or "none"
     return str(value)
 
 

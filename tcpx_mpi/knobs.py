@@ -195,7 +195,7 @@ KNOBS: tuple[Knob, ...] = (
     Knob("against", "against", BESIDE, (), names_of(tuple(PEERS)),
          "run these beside the plugin, block by block, and print the ratios: "
          + "; ".join(f"{name}: {what}" for name, what in PEERS.items()),
-         metavar="raw,mpi"),
+         metavar="raw,mpi|none"),
 
     Knob("seed", "seed", CHECKS, 1, whole(0, (1 << 64) - 1, "64 bits"), "seed of the payload"),
     Knob("check_memory", "check_memory_bytes", CHECKS, 1 << 30, size(1),

@@ -102,9 +102,11 @@ def size_list(label: str, text: str) -> tuple[int, ...]:
 
 
 def names_of(known: Sequence[str]) -> Callable[[str, str], tuple[str, ...]]:
-    """A parser of names with commas between them, each at most once."""
+    """A parser of names with commas between them, each at most once; `none` for no name."""
 
     def parse(label: str, text: str) -> tuple[str, ...]:
+        if text.strip() == "none":
+            return ()
         names = tuple(part.strip() for part in text.split(",") if part.strip())
         if not names:
             raise UsageError(f"{label} ({text}) has no name; use one or more of {', '.join(known)}")

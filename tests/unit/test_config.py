@@ -261,6 +261,7 @@ def test_every_default_passes_its_own_limits() -> None:
 
 
 def test_beside_a_peer_iterations_are_160_and_say_why() -> None:
+    assert settings(against="none").against == ()
     found = settings(against="raw,mpi")
     assert found.against == ("raw", "mpi")
     assert found.iters == 160

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,7 +18,7 @@ from tcpx_mpi.placement import Placement
 from tcpx_mpi.records import PHASES, PeerInfo, RankRow
 from tcpx_mpi.row_plan import plan_row, slot_shape
 from tcpx_mpi.schedule import BufferId
-from tcpx_mpi.sides import Driver, Ground
+from tcpx_mpi.sides import Driver, Ground, Surroundings
 
 RANK, WORLD = 1, 2  # the receiver of a pair
 SIZE, ITERS, WARMUPS, SLOTS, SEED = 1000, 17, 3, 32, 7
@@ -94,6 +95,12 @@ class InventedDriver:
     def cpu_time(self) -> tuple[int, int, int]:
         return 30, 20, 1
 
+    def thread_id(self) -> int:
+        return threading.get_native_id()
+
+    def cpus_seen(self) -> list[int]:
+        return [0]
+
     def fault(self) -> None:
         return None
 
@@ -136,6 +143,7 @@ def measured(
         pattern.schedule(RANK, WORLD),
         {BufferId.RECV: memory},
         Placement(RANK, WORLD, 0, -1, False),
+        Surroundings("lo", ["here"] * 2),
     )
     wire = Wire(memory)
     sides = [InventedSide(name, wire, int(name == short)) for name in ("", *names)]
