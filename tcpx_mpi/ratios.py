@@ -85,6 +85,8 @@ def ratio_to(
     their_ns = block_times_ns(theirs, average, time_divisor)
     with np.errstate(divide="ignore", invalid="ignore"):
         pairs = np.where((our_ns > 0) & (their_ns > 0), their_ns / our_ns, math.nan)
+    if row.size_bytes == 0 and int(theirs.net_sent.sum()) == 0:
+        pairs[:] = math.nan  # raw TCP has nothing to send for an empty message
     low, high = bootstrap_interval(pairs)
     by_time = time_divisor > 1 or row.size_bytes == 0
 

@@ -59,11 +59,18 @@ def plan_row(slots: int, iterations: int, warmups: int, least_batches: int = 1) 
 
     `iterations` must be at least `least_batches`.
     """
-    most = min(slots, iterations // least_batches)
-    timed, warm = _cut(iterations, most), _cut(warmups, slots)
+    # Batches that are compared one by one weigh the same, so they are as long as each other.
+    batches = max(least_batches, -(-iterations // slots))
+    timed = _cut(iterations, slots) if least_batches == 1 else _cut_evenly(iterations, batches)
+    warm = _cut(warmups, slots)
     return RowPlan(slots, max(*timed, *warm, 1), timed, warm)
 
 
 def _cut(total: int, most: int) -> tuple[int, ...]:
     full, rest = divmod(total, most)
     return (most,) * full + ((rest,) if rest else ())
+
+
+def _cut_evenly(total: int, batches: int) -> tuple[int, ...]:
+    length, longer = divmod(total, batches)
+    return (length + 1,) * longer + (length,) * (batches - longer)

@@ -18,8 +18,8 @@ from tcpx_mpi.records import PHASES, Row, Run, read_run
 pytestmark = pytest.mark.multirank
 
 #: 8 blocks of 2 and one of 1: nothing may rest on blocks of one length.
-ITERS, WARMUPS = 17, 3
-BLOCKS = [2] * 8 + [1]
+ITERS, WARMUPS = 15, 3
+BLOCKS = [2] * 7 + [1]
 SIZES = (0, 17, 100_003)
 
 #: As many streams as the plugin has (2), and the candidates for raw's best.

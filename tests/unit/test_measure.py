@@ -21,8 +21,8 @@ from tcpx_mpi.schedule import BufferId
 from tcpx_mpi.sides import Driver, Ground, Surroundings
 
 RANK, WORLD = 1, 2  # the receiver of a pair
-SIZE, ITERS, WARMUPS, SLOTS, SEED = 1000, 17, 3, 32, 7
-BLOCKS = [2] * 8 + [1]
+SIZE, ITERS, WARMUPS, SLOTS, SEED = 1000, 15, 3, 32, 7
+BLOCKS = [2] * 7 + [1]
 
 
 class OneRank:
@@ -162,7 +162,7 @@ def measured(
 def test_blocks_go_back_and_forth_so_that_drift_falls_on_all_alike() -> None:
     _, batches = measured(["raw", "raw_4", "mpi"])
     there, back = ["", "raw", "raw_4", "mpi"], ["mpi", "raw_4", "raw", ""]
-    assert [name for name, *_ in batches] == there + (there + back) * 4 + there
+    assert [name for name, *_ in batches] == there + (there + back) * 4
     assert [count for _, _, count, _ in batches] == [WARMUPS] * 4 + [
         n for n in BLOCKS for _ in there
     ]
@@ -185,7 +185,7 @@ def test_every_side_has_all_its_samples_in_its_own_row() -> None:
             assert side.warmup[phase].shape == (WARMUPS,)
         assert side.batches.tolist() == BLOCKS
         assert side.batch_start.size == side.late.size == len(BLOCKS)
-        assert (side.cpu_user_ns, side.cpu_system_ns, side.cpu_others_ns) == (270, 180, 9)
+        assert (side.cpu_user_ns, side.cpu_system_ns, side.cpu_others_ns) == (240, 160, 8)
         assert (side.checked, side.wrong, side.fault) == (True, 0, "")
         assert side.payload_bytes_received == SIZE * ITERS
     assert all(not side.against for side in row.against.values())
