@@ -122,6 +122,12 @@ class BatchLoop {
   void fail(FaultKind kind, int code);
   void fail(const Fault& fault);
 
+  // Receives of later iterations have slots of their own and may be posted early; whatever reads or
+  // sends begins when the iteration before is complete.
+  bool may_begin(FlowKind kind, uint64_t iteration) const {
+    return iteration < iterations_ && (kind == FlowKind::kReceive || iteration <= open_);
+  }
+
   uint64_t first_slot() const { return first_slot_; }
   uint64_t iterations() const { return iterations_; }
   uint64_t open() const { return open_; }  // the oldest iteration that is not complete

@@ -173,18 +173,9 @@ bool Driver::consume_head(Flow& flow) {
 }
 
 bool Driver::may_post(const Flow& flow) const {
-  if (flow.post_iteration == iterations()) return false;
   if (flow.posted - flow.completed >= static_cast<uint64_t>(flow.window)) return false;
-  // Receives of later iterations have slots of their own and may be posted early; whatever reads or
-  // sends begins when the iteration before is complete.
-  if (flow.kind != FlowKind::kReceive && flow.post_iteration > open()) return false;
-  const ChunkOp& op = flow.ops[flow.post_op];
-  const Wait* waits = program_.waits.data() + op.first_wait;
-  for (uint32_t w = 0; w < op.n_waits; ++w) {
-    const uint64_t need = flow.post_iteration * waits[w].per_iteration + waits[w].need;
-    if (counters_[waits[w].counter] < need) return false;
-  }
-  return true;
+  return may_begin(flow.kind, flow.post_iteration) &&
+         waits_met(program_, counters_, flow.ops[flow.post_op], flow.post_iteration);
 }
 
 bool Driver::post_head(Flow& flow) {

@@ -56,6 +56,17 @@ struct Program {
   uint32_t ops[3] = {0, 0, 0};  // an iteration, by FlowKind
 };
 
+// Whether everything that a chunk of an iteration waits for is complete.
+inline bool waits_met(const Program& program, const std::vector<uint64_t>& counters,
+                      const ChunkOp& op, uint64_t iteration) {
+  const Wait* waits = program.waits.data() + op.first_wait;
+  for (uint32_t w = 0; w < op.n_waits; ++w) {
+    const uint64_t need = iteration * waits[w].per_iteration + waits[w].need;
+    if (counters[waits[w].counter] < need) return false;
+  }
+  return true;
+}
+
 // `table` has `steps` rows of kStepColumns ints. Throws std::invalid_argument naming the row that
 // cannot be.
 constexpr int kStepColumns = 12;

@@ -74,16 +74,8 @@ void RawLoop::rest() {
 }
 
 bool RawLoop::may_move(const Flow& flow) const {
-  if (flow.iteration == iterations()) return false;
-  // The engine's rule: whatever reads or sends begins when the iteration before is complete.
-  if (flow.kind != FlowKind::kReceive && flow.iteration > open()) return false;
-  const ChunkOp& op = flow.ops[flow.op];
-  const Wait* waits = program_.waits.data() + op.first_wait;
-  for (uint32_t w = 0; w < op.n_waits; ++w) {
-    const uint64_t need = flow.iteration * waits[w].per_iteration + waits[w].need;
-    if (counters_[waits[w].counter] < need) return false;
-  }
-  return true;
+  return may_begin(flow.kind, flow.iteration) &&
+         waits_met(program_, counters_, flow.ops[flow.op], flow.iteration);
 }
 
 bool RawLoop::advance(Flow& flow) {
