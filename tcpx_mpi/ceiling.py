@@ -15,7 +15,7 @@ from tcpx_mpi import _native
 from tcpx_mpi.agreement import SETUP_PATIENCE_S, agree_settings
 from tcpx_mpi.benchmark import Benchmark
 from tcpx_mpi.config import Settings
-from tcpx_mpi.errors import ExitCode, TcpxError
+from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
 from tcpx_mpi.measure import Measurement
 from tcpx_mpi.patterns import Pattern, load
 from tcpx_mpi.peers import Link, raw
@@ -48,6 +48,8 @@ class Ceiling(Benchmark):
         host = read_host()
         hosts: list[Host] = world.allgather(host, "hosts", SETUP_PATIENCE_S)
         self.host_names = [each.name for each in hosts]
+        with world.agree("interface", SETUP_PATIENCE_S):
+            require_interface(self.link.interface)
         self._say(header_lines(hosts, self.link))
         if world.rank == 0:
             self._say([*copy_lines(host.llc_bytes), clock_line()])
@@ -157,6 +159,17 @@ def _rates(spread: NDArray[np.float64]) -> str:
 
 def _line(what: str, size: str, streams: str, text: str) -> str:
     return f"  {what:<22} {size:>8} {streams:>8} {text}"
+
+
+def require_interface(name: str) -> None:
+    """Raises UsageError, naming those that are here, for a network interface that is not."""
+    import psutil
+
+    known = psutil.net_if_addrs()
+    if name not in known:
+        raise UsageError(
+            f"--interface ({name}): no such network interface; use one of {', '.join(known)}"
+        )
 
 
 def default_interface() -> str:

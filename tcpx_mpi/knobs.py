@@ -193,9 +193,9 @@ KNOBS: tuple[Knob, ...] = (
          "receives in flight on each channel, at most 16"),
 
     Knob("against", "against", BESIDE, (), names_of(tuple(PEERS)),
-         "run these beside the plugin, block by block, and print the ratios: "
+         "run these beside the plugin, block by block, and print the ratios (or none): "
          + "; ".join(f"{name}: {what}" for name, what in PEERS.items()),
-         metavar="raw,mpi|none"),
+         metavar="raw,mpi"),
 
     Knob("seed", "seed", CHECKS, 1, whole(0, (1 << 64) - 1, "64 bits"), "seed of the payload"),
     Knob("check_memory", "check_memory_bytes", CHECKS, 1 << 30, size(1),

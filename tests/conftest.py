@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+TESTS = Path(__file__).parent
 REQUIRE = "TCPX_MPI_REQUIRE"
 
 #: Variables that change what a run does: a test sets those that it means, and inherits none.
@@ -34,6 +36,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.get_closest_marker("mpi") is None:
             item.own_markers = [mark for mark in item.own_markers if not _is_pytest_mpis(mark)]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    # Two workers share the tests (`make test`): a folder is one's alone, because its tests build in
+    # one place or start as many ranks as there are cores. Unit tests go to whoever is free.
+    folder = item.path.relative_to(TESTS).parts[0]
+    if folder != "unit":
+        item.add_marker(pytest.mark.xdist_group(folder))
 
 
 def _is_pytest_mpis(mark: pytest.Mark) -> bool:
