@@ -6,7 +6,7 @@ and ends the process where none is left.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from tcpx_mpi.cpu_lists import parse_cpu_list, ranges_of
 from tcpx_mpi.errors import UsageError
@@ -68,13 +68,9 @@ def split_numa_node(topology: Topology, numa_node: int) -> tuple[tuple[int, ...]
     TCPX's parts are empty where there are not three cores. Our part has the first cores, where
     the kernel does its own work, because progress threads need the fewest.
     """
-    cpus = set(topology.cpus_of(numa_node))
+    cpus = set(topology.cpus_of(numa_node)) & set(topology.limits.cpuset or topology.cpus)
     cores = [core for core in topology.cores if cpus & set(core)]
     third = len(cores) // 3
     first = len(cores) - 2 * third
-    parts: Sequence[Sequence[tuple[int, ...]]] = (
-        cores[:first],
-        cores[first : first + third],
-        cores[first + third :],
-    )
-    return tuple(tuple(sorted(cpu for core in part for cpu in core)) for part in parts)
+    parts = (cores[:first], cores[first : first + third], cores[first + third :])
+    return tuple(tuple(sorted(cpus & {cpu for core in part for cpu in core})) for part in parts)

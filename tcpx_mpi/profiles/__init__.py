@@ -76,8 +76,8 @@ class Profile:
         if missing := self._missing_nics(topology):
             name = missing[0]
             nic = topology.nic(name)
-            what = "has no NIC" if nic is None else f"has {nic.state}"
-            raise UsageError(f"{self.source}: {host} {what} {name}: use the profile of its machine")
+            what = f"no NIC {name}" if nic is None else f"NIC {name} {nic.state}"
+            raise UsageError(f"{self.source}: {host} has {what}: use the profile of its machine")
         allowed = set(topology.limits.cpuset or topology.cpus)
         for kind, bindings in (("tx", self.tx_bindings), ("rx", self.rx_bindings)):
             for nic_name, cpus in (bindings or {}).items():
@@ -171,8 +171,9 @@ def keep_mpi_on_control_nic(
         return
     unset = [(name, v) for name, v in profile.mpi_variables() if not environ.get(name, "").strip()]
     environ.update(unset)
-    if unset:
-        environ[_SET_BEFORE] = ",".join(name for name, _ in unset)
+    # mpirun may have been told already, and does not hand its own variables to the ranks.
+    ours = [environ.get(_SET_BEFORE, ""), *(name for name, _ in unset)]
+    environ[_SET_BEFORE] = ",".join(filter(None, ours))
 
 
 def _load(name: str, source: str) -> Profile:
