@@ -56,8 +56,8 @@ class Tree:
         for line in lines:
             key, colon, value = line.partition(":")
             if colon and key.strip() == name:
-                kept = self._files.get(path, "")
-                self._files[path] = f"{kept}\n{line}" if kept and line not in kept else line
+                kept = self._files.get(path, "").splitlines()
+                self._files[path] = "\n".join(dict.fromkeys([*kept, line]))
                 return value.strip()
         return ""
 

@@ -17,7 +17,7 @@ from tcpx_mpi.cli.topo import placed, placement_lines
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.placement import Node, Placement, Request, Seat, channels_within, place_node
 from tcpx_mpi.placement_file import read_placement
-from tcpx_mpi.topology import Topology
+from tcpx_mpi.topology import NumaNode, Topology
 
 SPLIT = FIXTURES / "split.toml"
 
@@ -151,6 +151,36 @@ def test_the_numa_node_is_the_nics_before_the_gpus() -> None:
     (one,) = places(server, 1, Request(nics=("ens2f0",), gpus=(0,)))
     assert (one.gpu, one.nic, one.numa_node, one.memory_node) == (0, "ens2f0", 1, 1)
     assert one.progress_cpu in server.cpus_of(1)
+
+
+def test_of_two_switches_above_a_gpu_the_nic_behind_the_nearer_is_taken() -> None:
+    above = "/sys/devices/pci0000:10/0000:10:01.0"
+    plain = machines.flat(4, nics=0, gpus=1)
+    topology = dataclasses.replace(
+        plain,
+        gpus=(dataclasses.replace(plain.gpus[0], path=f"{above}/0000:11:00.0/0000:12:00.0"),),
+        nics=(
+            machines.nic("far", path=f"{above}/0000:15:00.0", pci="0000:15:00.0"),
+            machines.nic("near", path=f"{above}/0000:11:00.0/0000:13:00.0", pci="0000:13:00.0"),
+        ),
+    )
+    (one,) = places(topology, 1)
+    assert one.nic == "near"
+
+
+def test_ranks_that_may_be_anywhere_leave_the_cpus_of_others_alone() -> None:
+    plain = machines.flat(8)
+    topology = dataclasses.replace(
+        plain,
+        cores=((0, 4), (1, 5), (2, 6), (3, 7)),
+        numa_nodes=(NumaNode(0, (0, 1, 4, 5), 1 << 30), NumaNode(1, (2, 3, 6, 7), 1 << 30)),
+        nics=(machines.nic("a", numa_node=0), machines.nic("b")),
+    )
+    found = places(topology, 8, Request(nics=("a", "b", "b", "b")))
+    assert len({each.progress_cpu for each in found}) == 8
+    near = [each for each in found if each.nic == "a"]
+    assert all(each.progress_cpu in (0, 1, 4, 5) for each in near)
+    assert all(each.memory_node == topology.numa_of_cpu(each.progress_cpu) for each in found)
 
 
 # --- What is asked for --------------------------------------------------------------------------

@@ -179,6 +179,35 @@ def test_up_is_what_the_flags_and_the_state_say(tmp_path: Path) -> None:
     }  # fmt: skip
 
 
+def test_interrupts_go_where_they_are_allowed_to_if_the_kernel_does_not_say_where(
+    tmp_path: Path,
+) -> None:
+    device = "sys/devices/pci0000:00/0000:00:05.0"
+    tree = tree_of(
+        tmp_path,
+        {
+            f"{device}/net/a/operstate": "up",
+            f"{device}/msi_irqs/31": "msi",
+            f"{device}/msi_irqs/32": "msi",
+            "proc/irq/31/smp_affinity_list": "2-3",
+            "proc/irq/32/smp_affinity_list": "0-3",
+            "proc/irq/32/effective_affinity_list": "1",
+        },
+        {"sys/class/net/a": f"../../{device.removeprefix('sys/')}/net/a"},
+    )
+    (nic,) = read_topology(tree).nics
+    assert nic.irq_cpus == (1, 2, 3)
+    assert nic.pci == "0000:00:05.0"
+
+
+def test_a_line_that_is_read_twice_is_recorded_once(tmp_path: Path) -> None:
+    tree = tree_of(tmp_path / "a", {"proc/x": "A: 1\nB: 2\nC: 3"})
+    for name in ("A", "C", "A"):
+        tree.field("/proc/x", name)
+    tree.record(str(tmp_path / "b"), "", "[]")
+    assert (tmp_path / "b/proc/x").read_text() == "A: 1\nC: 3\n"
+
+
 # --- PCI ----------------------------------------------------------------------------------------
 
 
