@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from tcpx_mpi.topology import Gpu, Limits, Nic, NumaNode, Topology, Tree, read_topology
@@ -11,6 +12,7 @@ GOLDEN = FIXTURES / "golden"
 MACHINES = ("a3-highgpu-8g", "gpu-server", "laptop")
 
 
+@functools.cache
 def machine(name: str) -> Topology:
     """A machine of the fixtures."""
     return read_topology(Tree(str(FIXTURES / name)))

@@ -141,6 +141,15 @@ def test_a_profiles_chunk_size_holds_unless_it_is_too_small_or_the_user_has_one(
     assert found == (name, "65536", "environment")
 
 
+def test_the_page_of_a3_machines_has_what_the_profile_sets_and_where_it_puts_ranks() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "a3-high.md").read_text()
+    assert "was not run on A3 hardware" in page
+    assert (GOLDEN / "a3-highgpu-8g.placement.txt").read_text() in page
+    for name, value in a3_profile().variables(A3):
+        assert name in page or name == RX_VARIABLE
+        assert value in page or name in (TX_VARIABLE, RX_VARIABLE)
+
+
 # --- A profile and a machine that do not fit ----------------------------------------------------
 
 
