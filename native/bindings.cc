@@ -20,6 +20,7 @@
 #include "engine/transfer.h"
 #include "memory/buffer.h"
 #include "memory/payload.h"
+#include "memory/policy.h"
 #include "net/library.h"
 #include "net/logger.h"
 #include "peers/ceiling.h"
@@ -344,6 +345,9 @@ NB_MODULE(_native, m) {
   m.attr("UNPACK_NONE") = static_cast<int>(UnpackMode::kNone);
 
   m.def("now_ns", &now_ns, "CLOCK_MONOTONIC in nanoseconds, shared by all processes of a host.");
+  m.def("bind_memory_to", &bind_memory_to, "node"_a,
+        "Memory that this thread and later ones touch first lies on this NUMA node; False where "
+        "the kernel refuses.");
   m.def("install_signal_handlers", &install_signal_handlers);
   m.def("restore_signal_handlers", &restore_signal_handlers);
   m.def("stop_signal", &stop_signal);

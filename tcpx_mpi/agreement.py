@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, MutableMapping
 
+from tcpx_mpi import _native
+from tcpx_mpi import world as mpi
 from tcpx_mpi.config import Settings, fingerprint_difference
 from tcpx_mpi.errors import SetupFailed, TcpxError, UsageError
 from tcpx_mpi.launch import under_launcher
 from tcpx_mpi.patterns import load
+from tcpx_mpi.profiles import keep_mpi_on_control_nic
+from tcpx_mpi.topology import this_machine
 from tcpx_mpi.world import World
 
 #: Set-up steps other than connecting are short; a rank that is this late hangs.
 SETUP_PATIENCE_S = 60.0
+
+
+def start_world(parsed: Settings | TcpxError, environ: MutableMapping[str, str]) -> World:
+    """Initialise MPI as the settings want it: on a profile's control NIC, within the node by TCP
+    where MPI is to be measured."""
+    tcp_only = False
+    if isinstance(parsed, Settings):
+        tcp_only = "mpi" in parsed.against
+        keep_mpi_on_control_nic(parsed.profile, this_machine(), environ)
+    return mpi.start(_native.stop_signal, environ, tcp_only)
 
 
 def agree_settings(world: World, parsed: Settings | TcpxError) -> Settings:

@@ -6,17 +6,17 @@ import os
 from collections.abc import Callable, Sequence
 
 from tcpx_mpi import _native, circumstances, peers, trouble
-from tcpx_mpi import world as mpi
-from tcpx_mpi.agreement import SETUP_PATIENCE_S, agree_settings, require_equal
+from tcpx_mpi.agreement import SETUP_PATIENCE_S, agree_settings, require_equal, start_world
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.measure import Measurement
 from tcpx_mpi.output import Output
 from tcpx_mpi.patterns import Pattern, load, repeated
-from tcpx_mpi.placement import Placement, place
+from tcpx_mpi.placement import Placement
 from tcpx_mpi.rank_setup import LoadedPlugin, RankEngine, load_plugin
 from tcpx_mpi.records import Journal, Plan, SetupTimes
 from tcpx_mpi.rows import PlannedRow, RowPlanner, buffer_sizes
+from tcpx_mpi.seats import take_seat
 from tcpx_mpi.sides import Side
 from tcpx_mpi.topology import Host, read_host
 from tcpx_mpi.world import Alarm, World
@@ -27,7 +27,7 @@ def run_rank(
 ) -> int:
     """Collective: the whole run on this rank; returns its exit code, the same on all ranks."""
     _native.install_signal_handlers()
-    world = mpi.start(_native.stop_signal, os.environ, "mpi" in getattr(parsed, "against", ()))
+    world = start_world(parsed, os.environ)
     story = (make or Benchmark)(world, list(argv))
     try:
         return story.run(parsed)
@@ -56,11 +56,11 @@ class Benchmark:
         host = read_host()
         hosts: list[Host] = world.allgather(host, "hosts", SETUP_PATIENCE_S)
         self.host_names, nodes = [each.name for each in hosts], [each.node for each in hosts]
+        plugin = self.load_plugin(settings)
+        placement, settings = take_seat(world, settings, plugin, hosts)
         pattern = repeated(load(settings.pattern), settings.agg_iters)
         planner = RowPlanner(settings, pattern, load(settings.pattern), hosts)
         rows = planner.rows()
-        plugin = self.load_plugin(settings)
-        placement = place(world.rank, nodes, host.cpus, plugin.devices)
         with world.agree("output", SETUP_PATIENCE_S):
             self.output.open(settings)
         with world.agree("journal", SETUP_PATIENCE_S):

@@ -19,13 +19,14 @@ from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
 from tcpx_mpi.measure import Measurement
 from tcpx_mpi.patterns import Pattern, load
 from tcpx_mpi.peers import Link, raw
-from tcpx_mpi.placement import place
+from tcpx_mpi.placement import Node, Request
 from tcpx_mpi.rank_setup import slot_buffers
 from tcpx_mpi.ratios import block_times_ns
 from tcpx_mpi.records import RankRow, Row, RowFacts, join_row, utc_now
 from tcpx_mpi.rows import RowPlanner, buffer_sizes
+from tcpx_mpi.seats import seat_at
 from tcpx_mpi.sides import Ground, Surroundings
-from tcpx_mpi.topology import Host, read_host
+from tcpx_mpi.topology import Host, read_host, this_machine
 from tcpx_mpi.units import format_size
 from tcpx_mpi.world import World
 
@@ -63,7 +64,8 @@ class Ceiling(Benchmark):
     def _measure(self, settings: Settings, host: Host, hosts: Sequence[Host]) -> int:
         """Collective: raw TCP in one pattern; wrong bytes of all ranks, on rank 0."""
         world, pattern = self.world, load(settings.pattern)
-        placement = place(world.rank, [each.node for each in hosts], host.cpus, devices=1)
+        node = Node(host.name, this_machine(), [(self.link.interface, "")])
+        placement = seat_at(world.rank, hosts, node, Request())
         planner = RowPlanner(settings, pattern, pattern, hosts)
         rows = planner.rows()
         with world.agree("memory", SETUP_PATIENCE_S):

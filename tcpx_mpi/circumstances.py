@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import os
 import platform
+from collections import Counter
+from collections.abc import Sequence
 from importlib.metadata import version
 from typing import Any
 
 import tcpx_mpi
 from tcpx_mpi import _native, world
 from tcpx_mpi._version import source_state
+from tcpx_mpi.cpu_lists import cpu_list_text
 from tcpx_mpi.rank_setup import RankEngine
-from tcpx_mpi.records import RankInfo
-from tcpx_mpi.topology import Host, cpu_list_text, interface_numa_node
+from tcpx_mpi.records import RankInfo, SetupTimes
+from tcpx_mpi.topology import Host
+
+_NO_NICS = ("lo", "null0")
 
 
 def rank_info(rank: int, host: Host, engine: RankEngine) -> RankInfo:
@@ -29,7 +34,7 @@ def rank_info(rank: int, host: Host, engine: RankEngine) -> RankInfo:
         nic=nic["name"],
         nic_pci=os.path.basename(nic["pci_path"]),
         nic_speed_mbps=nic["speed_mbps"],
-        numa_node=interface_numa_node(nic["name"]),
+        numa_node=placement.numa_node,
         cpus=cpu_list_text(host.cpus),
         progress_cpu=placement.progress_cpu,
         plugin_path=plugin.file.path,
@@ -37,7 +42,28 @@ def rank_info(rank: int, host: Host, engine: RankEngine) -> RankInfo:
         plugin_abi=plugin.file.abi,
         plugin_name=plugin.file.name,
         memory=engine.settings.memory_kind()[0],
+        gpu=placement.gpu,
+        gpu_pci=placement.gpu_pci,
+        plugin_cpus=cpu_list_text(placement.plugin_cpus),
+        memory_node=placement.memory_node,
     )
+
+
+def connections(ranks: Sequence[RankInfo], setup: SetupTimes, sockets: int) -> dict[str, str]:
+    """The NIC with the most data connections, both ways, of so many sockets a comm; {} for none.
+
+    Loopback and what the null plugin offers are no NICs.
+    """
+    nic_of = {info.rank: (info.node, info.nic, info.host) for info in ranks}
+    count: Counter[tuple[str, str, str]] = Counter()
+    for phase in ("connect", "accept"):
+        for rank in setup.of(phase)["rank"].tolist():
+            if nic_of[rank][1] not in _NO_NICS:
+                count[nic_of[rank]] += sockets
+    if not count:
+        return {}
+    (_, nic, host), most = count.most_common(1)[0]
+    return {"connections_a_nic": str(most), "busiest_nic": f"{nic} of {host}"}
 
 
 def versions() -> dict[str, str]:

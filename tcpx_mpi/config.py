@@ -20,6 +20,15 @@ MAX_SIZES = 10_000
 #: Fields that may differ between ranks: they name places on one node, or how ranks were started.
 _LOCAL_FIELDS = frozenset({"spool", "ranks", "debug", "config_path", "sources"})
 
+#: How the text of a setting reads that is worked out later.
+_WHERE_NOT_GIVEN = {
+    "hdf5_path": "automatic",
+    "nic": "automatic",
+    "gpu": "automatic",
+    "cpus": "automatic",
+    "ranks": "by the launcher",
+}
+
 _BY_NAME = {knob.name: knob for knob in KNOBS}
 _SIZE_KNOBS = ("minbytes", "maxbytes", "stepbytes", "stepfactor", "sizes")
 #: They do not say where sizes begin or end, so they leave that to another layer.
@@ -58,6 +67,13 @@ class Settings:
     chunk_bytes: int
     window_send: int
     window_recv: int
+    profile: str
+    #: Lists as text, by rank of a node; None: left to placement.
+    nic: str | None
+    gpu: str | None
+    share_gpu: bool
+    cpus: str | None
+    placement_path: str | None
     #: Peers that run beside the plugin, by name.
     against: tuple[str, ...]
     #: None: a name made of the pattern and the time; "none": no file.
@@ -288,7 +304,7 @@ def _temporary_directory() -> str:
 
 def _as_text(name: str, value: object) -> str:
     if value is None:
-        return {"hdf5_path": "automatic", "ranks": "by the launcher"}.get(name, "none")
+        return _WHERE_NOT_GIVEN.get(name, "none")
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, tuple):

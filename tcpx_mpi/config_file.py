@@ -6,12 +6,12 @@ Pure but for opening the file. A bad file is one line: its name, line or key, wh
 from __future__ import annotations
 
 import difflib
-import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.knobs import KNOBS, Knob
+from tcpx_mpi.toml_file import read_toml
 
 #: Keys that are no knob: what `run` takes as its argument.
 PATTERN = "pattern"
@@ -27,7 +27,7 @@ def read_config(path: str) -> dict[str, object]:
     a value of a wrong type or out of bounds.
     """
     values: dict[str, object] = {}
-    for key, value in _load(path).items():
+    for key, value in read_toml("--config", path, _REMEDY).items():
         where = f"{path}: {key}"
         if key == PATTERN:
             values[key] = _text(where, value, (str,), "a text in quotes")
@@ -64,29 +64,6 @@ def config_text(pattern: str, values: Iterable[tuple[Knob, object, str]]) -> str
             "rename the file or directory that it names"
         ) from None
     return text
-
-
-def _load(path: str) -> Mapping[str, Any]:
-    if sys.version_info >= (3, 11):
-        import tomllib
-    else:
-        import tomli as tomllib
-
-    try:
-        with open(path, "rb") as file:
-            text = file.read().decode("utf-8")
-        # With a line break at the end, an error in the last line has its number too.
-        loaded: dict[str, Any] = tomllib.loads(text + "\n")
-    except FileNotFoundError:
-        raise UsageError(f"--config: {path}: no such file; every rank reads it") from None
-    except OSError as error:
-        raise UsageError(f"--config: {path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is no TOML: byte {error.start} is no UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        # Its text says the line and the column.
-        raise UsageError(f"{path} is no TOML: {' '.join(str(error).split())}; {_REMEDY}") from None
-    return loaded
 
 
 def _expected(knob: Knob) -> tuple[tuple[type, ...], str]:

@@ -11,8 +11,11 @@ from dataclasses import dataclass
 from tcpx_mpi.parsing import (
     Parser,
     any_text,
+    cpu_list,
     memory_kind,
+    names_in_turn,
     names_of,
+    numbers_in_turn,
     one_number_of,
     one_of,
     output_path,
@@ -45,13 +48,15 @@ TEST = "Test operation"
 REPORTING = "Reporting"
 SAVING = "Saving results (a file that exists is kept: FILE.0, FILE.1 are written)"
 TRANSPORT = "Transport"
+PLACEMENT = "Placement (lists go by rank of a node, in turn)"
 BESIDE = "Peers beside the plugin, in the same frame"
 CHECKS = "Checks and deadlines"
 LAUNCH = "Launch and settings"
 VARIABLES_ONLY = ""
 #: In the order of `--help`; the first six are those of nccl-tests, with its letters.
 GROUPS = (
-    SIZES, OPERATION, PERFORMANCE, TEST, REPORTING, SAVING, TRANSPORT, BESIDE, CHECKS, LAUNCH,
+    SIZES, OPERATION, PERFORMANCE, TEST, REPORTING, SAVING, TRANSPORT, PLACEMENT, BESIDE, CHECKS,
+    LAUNCH,
 )  # fmt: skip
 
 
@@ -191,6 +196,21 @@ KNOBS: tuple[Knob, ...] = (
     Knob("window_recv", "window_recv", TRANSPORT, 16,
          whole(1, MAX_WINDOW, "the plugin's request limit"),
          "receives in flight on each channel, at most 16"),
+
+    Knob("profile", "profile", PLACEMENT, "auto", any_text,
+         "what this kind of machine needs set; auto: the one that fits the machine, if any",
+         metavar="auto|none|NAME|FILE"),
+    Knob("nic", "nic", PLACEMENT, None, names_in_turn,
+         "NIC of each rank (the nearest to its GPU)", metavar="NAME,..."),
+    Knob("gpu", "gpu", PLACEMENT, None, numbers_in_turn,
+         "GPU of each rank (one each where there are enough); none: place ranks without GPUs",
+         metavar="NUMBER,...|none"),
+    Knob("share_gpu", "share_gpu", PLACEMENT, False, switch,
+         "let ranks of a node have the same GPU", metavar="", may_be_bare=True),
+    Knob("cpus", "cpus", PLACEMENT, None, cpu_list,
+         "CPUs for the progress threads (near the NIC, away from the plugin's)", metavar="LIST"),
+    Knob("placement", "placement_path", PLACEMENT, None, any_text,
+         "TOML file that says any of these for single ranks", metavar="FILE"),
 
     Knob("against", "against", BESIDE, (), names_of(tuple(PEERS)),
          "run these beside the plugin, block by block, and print the ratios (or none): "

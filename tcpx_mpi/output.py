@@ -13,6 +13,7 @@ from tcpx_mpi import circumstances, report
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.patterns import Pattern
+from tcpx_mpi.plugins import data_sockets
 from tcpx_mpi.rank_setup import LoadedPlugin
 from tcpx_mpi.records import (
     PeerInfo,
@@ -89,7 +90,11 @@ class Output:
             settings=[*settings.describe(), *plugin.derived],
             versions=circumstances.versions(),
             environment=filter_environment(os.environ),
-            facts={**facts, "memory_chosen": f"{memory} ({why})"},
+            facts={
+                **facts,
+                "memory_chosen": f"{memory} ({why})",
+                **circumstances.connections(ranks, setup, data_sockets(os.environ)),
+            },
             ranks=list(ranks),
             world=len(ranks),
             busbw_factor=pattern.busbw_factor(len(ranks)),

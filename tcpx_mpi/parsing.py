@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from tcpx_mpi.cpu_lists import cpu_list_text, parse_cpu_list
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.units import format_size_option, parse_duration, parse_size
 
@@ -117,6 +118,33 @@ def names_of(known: Sequence[str]) -> Callable[[str, str], tuple[str, ...]]:
         return names
 
     return parse
+
+
+def names_in_turn(label: str, text: str) -> str:
+    """Names with commas between them, each as often as one likes; kept as text."""
+    names = [part.strip() for part in text.split(",")]
+    if not all(names):
+        raise UsageError(f"{label} ({text}) is no list of names; write it like eth1,eth1,eth2,eth2")
+    return ",".join(names)
+
+
+def numbers_in_turn(label: str, text: str) -> str:
+    """Whole numbers with commas between them, or none; kept as text."""
+    numbers = [part.strip() for part in text.split(",")]
+    if numbers != ["none"] and not all(number.isdecimal() for number in numbers):
+        raise UsageError(f"{label} ({text}) is no list of numbers; write it like 0,1,2,3, or none")
+    return ",".join(numbers)
+
+
+def cpu_list(label: str, text: str) -> str:
+    """CPUs as the kernel writes them; kept as text."""
+    try:
+        cpus = parse_cpu_list(text)
+    except ValueError:
+        cpus = ()
+    if not cpus:
+        raise UsageError(f"{label} ({text}) is no list of CPUs; write it like 4-7,12")
+    return cpu_list_text(cpus)
 
 
 def seconds(zero: bool = False) -> Callable[[str, str], float]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -105,16 +105,30 @@ def inspect(choice: PluginChoice) -> PluginFile:
 
 
 def prepare_environment(
-    settings: Settings, environ: Mapping[str, str]
+    settings: Settings,
+    environ: Mapping[str, str],
+    profile: Sequence[tuple[str, str, str]] = (),
 ) -> list[tuple[str, str, str]]:
     """(name, value, source) of every variable to be set before any plugin is loaded.
 
-    TCPX hangs without NCCL_DYNAMIC_CHUNK_SIZE and leaks where a request is larger, so an unset
-    one becomes --chunk and a smaller one is refused (UsageError).
+    `profile` has those of a profile. TCPX hangs without NCCL_DYNAMIC_CHUNK_SIZE and leaks where a
+    request is larger, so an unset one becomes --chunk, unless the profile has a larger one, and a
+    smaller one is refused (UsageError).
     """
+    others = [variable for variable in profile if variable[0] != CHUNK_VARIABLE]
+    return [_chunk_variable(settings, environ, profile), *others]
+
+
+def _chunk_variable(
+    settings: Settings, environ: Mapping[str, str], profile: Sequence[tuple[str, str, str]]
+) -> tuple[str, str, str]:
     found = environ.get(CHUNK_VARIABLE, "").strip()
     if not found:
-        return [(CHUNK_VARIABLE, str(settings.chunk_bytes), "derived from --chunk")]
+        for variable in profile:
+            large = variable[1].isdecimal() and int(variable[1]) >= settings.chunk_bytes
+            if variable[0] == CHUNK_VARIABLE and large:
+                return variable
+        return (CHUNK_VARIABLE, str(settings.chunk_bytes), "derived from --chunk")
     if not found.isdecimal():
         raise UsageError(
             f"{CHUNK_VARIABLE} ({found}) is not a whole number of bytes; unset it to have --chunk"
@@ -125,7 +139,7 @@ def prepare_environment(
             f"{CHUNK_VARIABLE} ({found}) is smaller than --chunk ({chunk}); "
             f"unset it, or use --chunk {found} or less"
         )
-    return [(CHUNK_VARIABLE, found, "environment")]
+    return (CHUNK_VARIABLE, found, "environment")
 
 
 def candidates(

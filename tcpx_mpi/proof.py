@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tcpx_mpi.cpu_lists import cpu_list_text
 from tcpx_mpi.records import Proof
-from tcpx_mpi.topology import cpu_list_text
 
 _NIC_COUNTERS = {
     "nic_sent": ("tx_bytes",),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +12,13 @@ from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
 from tcpx_mpi.placement import Placement
 from tcpx_mpi.plugins import PluginFile, choose_plugin, inspect, prepare_environment
+from tcpx_mpi.profiles import NODE_VARIABLES, Profile, environment_of, find_profile
 from tcpx_mpi.proof import thread_ids
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.schedule import BufferId, Layout, Schedule
 from tcpx_mpi.setup_errors import setup_errors
 from tcpx_mpi.sides import Driver, Ground, Surroundings, load_native
-from tcpx_mpi.topology import Host
+from tcpx_mpi.topology import Host, this_machine
 from tcpx_mpi.units import format_size
 
 #: Idle sweeps before the core is offered to others, where every rank has a core of its own.
@@ -39,6 +41,7 @@ class LoadedPlugin:
     how: str
     handle: Any
     derived: list[tuple[str, str, str]]
+    profile: Profile | None
     #: The last lines that it logged while it was initialised: its settings and devices.
     said: list[str]
     #: Threads that it had started by the end of its initialisation.
@@ -51,7 +54,10 @@ class LoadedPlugin:
     def fingerprint(self) -> str:
         """What must be equal on all ranks, a `name=value` line each."""
         lines = [f"plugin_sha256={self.file.sha256}", f"plugin_name={self.file.name}"]
-        return "\n".join(lines + [f"{name}={value}" for name, value, _ in self.derived])
+        lines += [f"profile={self.profile.source if self.profile else 'none'}"]
+        # NICs and CPUs may have other names on another node.
+        equal = [each for each in self.derived if each[0] not in NODE_VARIABLES]
+        return "\n".join(lines + [f"{name}={value}" for name, value, _ in equal])
 
 
 def load_plugin(settings: Settings, environ: MutableMapping[str, str]) -> LoadedPlugin:
@@ -59,12 +65,17 @@ def load_plugin(settings: Settings, environ: MutableMapping[str, str]) -> Loaded
 
     Raises UsageError, PluginMissing, or SetupFailed where init or the device list fails.
     """
-    derived = prepare_environment(settings, environ)
+    topology = this_machine()
+    profile = find_profile(settings.profile, topology)
+    if profile is not None:
+        profile.require(topology, socket.gethostname())
+    # Before the profile sets variables that would ask for TCPX.
+    choice = choose_plugin(settings, environ)
+    derived = prepare_environment(settings, environ, environment_of(profile, topology, environ))
     for name, value, _ in derived:
         environ[name] = value
     if settings.debug:
         _native.print_plugin_log(3)
-    choice = choose_plugin(settings, environ)
     file = inspect(choice)
     before = thread_ids()
     handle = _native.Plugin(choice.path)
@@ -79,7 +90,8 @@ def load_plugin(settings: Settings, environ: MutableMapping[str, str]) -> Loaded
             "is up and that NCCL_SOCKET_IFNAME or NCCL_GPUDIRECTTCPX_SOCKET_IFNAME selects one"
         )
     said = _native.plugin_log_lines()
-    return LoadedPlugin(file, choice.how, handle, derived, said, thread_ids() - before)
+    started = thread_ids() - before
+    return LoadedPlugin(file, choice.how, handle, derived, profile, said, started)
 
 
 def require_memory(kind: str, plugin: LoadedPlugin, device: int) -> int:

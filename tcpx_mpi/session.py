@@ -379,7 +379,8 @@ def _wire_chunk_bytes(plugin: LoadedPlugin) -> int:
 def _settings_of(given: Mapping[str, object]) -> Settings:
     command_line = {name: value if value is None else str(value) for name, value in given.items()}
     return load_settings(
-        {**command_line, "memory": "host", "pattern": "session"},
+        # Nothing is set behind the back of a program; it can load a profile by `tcpx-mpi env`.
+        {**command_line, "memory": "host", "pattern": "session", "profile": "none"},
         os.environ,
     )
 

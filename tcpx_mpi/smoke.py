@@ -19,9 +19,9 @@ from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.measure import Measurement
 from tcpx_mpi.patterns import load
 from tcpx_mpi.patterns.smoke import at_distance
-from tcpx_mpi.placement import place
 from tcpx_mpi.rank_setup import LoadedPlugin, RankEngine
 from tcpx_mpi.rows import RowPlanner, buffer_sizes
+from tcpx_mpi.seats import take_seat
 from tcpx_mpi.topology import Host, read_host
 from tcpx_mpi.units import fit_number, format_size
 from tcpx_mpi.world import World
@@ -55,7 +55,7 @@ class Smoke(Benchmark):
         hosts: list[Host] = world.allgather(host, "hosts", SETUP_PATIENCE_S)
         self.host_names = [each.name for each in hosts]
         plugin = self.load_plugin(settings)
-        placement = place(world.rank, [each.node for each in hosts], host.cpus, plugin.devices)
+        placement, settings = take_seat(world, settings, plugin, hosts)
         engine = self.connect(settings, plugin, placement, load(settings.pattern))
         first = RowPlanner(settings, at_distance(1), at_distance(1), hosts).rows()
         with world.agree("memory", SETUP_PATIENCE_S):

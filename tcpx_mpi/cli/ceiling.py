@@ -10,7 +10,7 @@ import click
 
 from tcpx_mpi import launch
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
-from tcpx_mpi.cli.run import require_startable
+from tcpx_mpi.cli.run import require_startable, start_mpirun
 from tcpx_mpi.config import Settings, load_settings
 from tcpx_mpi.errors import TcpxError
 from tcpx_mpi.knobs import KNOBS
@@ -45,9 +45,10 @@ def _callback(
     arguments: list[str] = ctx.obj
     rank = launch.under_launcher(os.environ)
     if rank is None:
-        ranks = _settings(values, os.environ, None)[0].ranks or _DEFAULT_RANKS
+        asked = _settings(values, os.environ, None)[0]
+        ranks = asked.ranks or _DEFAULT_RANKS
         _settings(values, os.environ, ranks)
-        return launch.start_mpirun(ranks, arguments, os.environ)
+        return start_mpirun(asked, ranks, arguments)
     try:
         settings = _settings(values, os.environ, rank.size)
     except TcpxError as error:

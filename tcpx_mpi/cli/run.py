@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import difflib
 import os
+import socket
 import sys
 from collections.abc import Mapping, Sequence
 
 import click
 
-from tcpx_mpi import launch, patterns, plugins
+from tcpx_mpi import launch, patterns, plugins, profiles
 from tcpx_mpi.cli.complete import complete_pattern, completions
 from tcpx_mpi.cli.help import write_examples, write_exit_codes, write_knobs
 from tcpx_mpi.config import Settings, load_settings
 from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.knobs import IGNORED, KNOBS, OPERATION, VARIABLES_ONLY
+from tcpx_mpi.placement_file import read_placement
+from tcpx_mpi.topology import this_machine
 
 _EXAMPLES = (
     "tcpx-mpi run ring --ranks 4",
@@ -100,6 +103,12 @@ def require_startable(settings: Settings, environ: Mapping[str, str], world: int
     if world is not None and (refusal := patterns.load(settings.pattern).refuse(world)):
         raise UsageError(refusal)
     plugins.prepare_environment(settings, environ)
+    if settings.placement_path is not None:
+        read_placement(settings.placement_path)
+    if settings.profile not in (profiles.AUTO, profiles.NONE):
+        profile = profiles.find_profile(settings.profile, this_machine())
+        if profile is not None:
+            profile.require(this_machine(), socket.gethostname())
 
 
 def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
@@ -137,7 +146,14 @@ def _as_parent(
         raise UsageError(how_to_start(os.environ, "run", settings.pattern))
     settings = validate(values, os.environ, ranks)
     plugins.inspect(plugins.choose_plugin(settings, os.environ))
-    return launch.start_mpirun(ranks, arguments, os.environ)
+    return start_mpirun(settings, ranks, arguments)
+
+
+def start_mpirun(settings: Settings, ranks: int, arguments: Sequence[str]) -> int:
+    """Starts the ranks, with MPI on the control NIC of the profile; returns their exit code."""
+    environ = dict(os.environ)
+    profiles.keep_mpi_on_control_nic(settings.profile, this_machine(), environ)
+    return launch.start_mpirun(ranks, arguments, environ)
 
 
 def how_to_start(environ: Mapping[str, str], *command: str) -> str:

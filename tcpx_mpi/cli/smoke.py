@@ -10,7 +10,7 @@ import click
 
 from tcpx_mpi import launch, patterns, plugins
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
-from tcpx_mpi.cli.run import how_to_start, require_startable
+from tcpx_mpi.cli.run import how_to_start, require_startable, start_mpirun, with_bare_values
 from tcpx_mpi.config import Settings, load_settings
 from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.knobs import KNOBS
@@ -21,7 +21,8 @@ _EXAMPLES = (
 )
 #: The knobs of a run that mean something here.
 _NAMES = (
-    "plugin", "memory", "unpack", "channels", "chunk", "window_send", "window_recv", "seed",
+    "plugin", "memory", "unpack", "channels", "chunk", "window_send", "window_recv", "profile",
+    "nic", "gpu", "share_gpu", "cpus", "placement", "seed",
     "stall_timeout", "connect_timeout", "ranks",
 )  # fmt: skip
 _KNOBS = [knob for knob in KNOBS if knob.name in _NAMES]
@@ -31,6 +32,9 @@ _PAYLOAD_BYTES = "23"
 
 
 class _SmokeCommand(click.Command):
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, with_bare_values(args))
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_exit_codes(formatter)
         write_examples(formatter, _EXAMPLES)
@@ -106,7 +110,7 @@ def _as_parent(
         raise UsageError(how_to_start(os.environ, "smoke"))
     require_startable(settings, os.environ, settings.ranks)
     plugins.inspect(plugins.choose_plugin(settings, os.environ))
-    return launch.start_mpirun(settings.ranks, arguments, os.environ)
+    return start_mpirun(settings, settings.ranks, arguments)
 
 
 def _parameters() -> list[click.Parameter]:

@@ -56,6 +56,13 @@ class RankInfo:
     plugin_abi: int
     plugin_name: str
     memory: str
+    #: The GPU whose place this rank has; -1 and "" for none.
+    gpu: int = -1
+    gpu_pci: str = ""
+    #: The CPUs that the plugin's threads are bound to; "" where they choose.
+    plugin_cpus: str = ""
+    #: The NUMA node that the rank's memory is bound to; -1 where it is not.
+    memory_node: int = -1
 
 
 @dataclass(frozen=True)

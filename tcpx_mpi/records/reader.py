@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import MISSING, fields
 from typing import Any
 
 import numpy as np
@@ -128,11 +129,19 @@ def _read_header(file: Any) -> RunHeader:
             (item["name"], item["value"], item["source"])
             for item in read_table(file, "settings", SETTING_COLUMNS)
         ],
-        ranks=[RankInfo(**item) for item in read_table(file, "ranks", RANK_INFO_COLUMNS)],
+        ranks=_read_ranks(file),
         peers=[PeerInfo(**item) for item in read_table(file, "peers", PEER_COLUMNS)]
         if "peers" in file
         else [],
     )
+
+
+def _read_ranks(file: Any) -> list[RankInfo]:
+    # Columns with a default came with version 3.
+    needed = {item.name for item in fields(RankInfo) if item.default is MISSING}
+    there = file["ranks"].dtype.names
+    columns = [each for each in RANK_INFO_COLUMNS if each[0] in needed or each[0] in there]
+    return [RankInfo(**item) for item in read_table(file, "ranks", columns)]
 
 
 def _read_row(group: Any) -> Row:

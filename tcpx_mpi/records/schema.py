@@ -1,7 +1,8 @@
 """The names and types of the HDF5 file, shared by its writer and its reader.
 
 History: version 1, the first; version 2 adds peers (`--against`), `cpu_others_ns` and `proof`,
-which a file of version 1 reads as none and unknown.
+which a file of version 1 reads as none and unknown; version 3 adds to `ranks` a GPU's place, the
+plugin's CPUs and the node of the memory, unknown in older files.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from tcpx_mpi.records.model import (
 )
 
 SCHEMA = "tcpx-mpi run"
-SCHEMA_VERSION = 2
-READABLE_VERSIONS = (1, 2)
+SCHEMA_VERSION = 3
+READABLE_VERSIONS = (1, 2, 3)
 
 #: Parts of a header that have a place of their own; the rest are attributes of the root.
 HEADER_TABLES = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from tcpx_mpi.placement import CONNECTIONS_A_NIC
 from tcpx_mpi.records import Fault, RunHeader
 from tcpx_mpi.report.placement import placement_lines, usage_lines
 from tcpx_mpi.report.preamble import rank_name
@@ -38,6 +39,7 @@ def footer_lines(
     lines += [_line("Wrong bytes", text) for summary in summaries for text in summary.faults]
     lines += _check_lines(summaries)
     lines += _slowest_lines(header, summaries)
+    lines += _connection_lines(header)
     lines += _network_lines(summaries)
     lines += _late_lines(summaries)
     lines += usage_lines(header, summaries)
@@ -104,6 +106,21 @@ def _slowest_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[s
         f"{_figure(slowest.ratio, 3)} x the median rank (at {format_size(slowest.size_bytes)})"
     )
     return [_line("Slowest rank", text)]
+
+
+def _connection_lines(header: RunHeader) -> list[str]:
+    """A warning where a NIC had more connections than it is good for."""
+    most = int(header.facts.get("connections_a_nic", "0"))
+    if most <= CONNECTIONS_A_NIC:
+        return []
+    return [
+        _line(
+            "WARNING",
+            f"{most} data connections on {header.facts['busiest_nic']}, more than the "
+            f"{CONNECTIONS_A_NIC} that a NIC of an A3 machine is good for: use fewer --channels, "
+            "NCCL_NSOCKS_PERTHREAD or ranks a NIC",
+        )
+    ]
 
 
 def _network_lines(summaries: Sequence[RowSummary]) -> list[str]:

@@ -96,6 +96,10 @@ def _config(header: RunHeader) -> dict[str, Any]:
                 "numa_node": info.numa_node if info.numa_node >= 0 else None,
                 "cpus": info.cpus,
                 "progress_cpu": info.progress_cpu if info.progress_cpu >= 0 else None,
+                "gpu": info.gpu if info.gpu >= 0 else None,
+                "gpu_pci": info.gpu_pci or None,
+                "plugin_cpus": info.plugin_cpus or None,
+                "memory_node": info.memory_node if info.memory_node >= 0 else None,
             }
             for info in header.ranks
         ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tcpx_mpi.cpu_lists import cpu_list_text, parse_cpu_list
 from tcpx_mpi.records import RankInfo, RunHeader
 from tcpx_mpi.report.preamble import rank_name
 from tcpx_mpi.stats import ProofLike, RowSummary
@@ -64,11 +65,11 @@ def _of_rank(info: RankInfo, summaries: Sequence[RowSummary]) -> list[ProofLike]
 
 
 def _findings(info: RankInfo, rows: Sequence[ProofLike]) -> Iterator[str]:
-    driver = set().union(*(cpus_of(row.driver_cpus) for row in rows))
-    plugin = set().union(*(cpus_of(row.plugin_cpus) for row in rows))
+    driver: set[int] = set().union(*(parse_cpu_list(row.driver_cpus) for row in rows))
+    plugin: set[int] = set().union(*(parse_cpu_list(row.plugin_cpus) for row in rows))
     if info.progress_cpu >= 0 and driver - {info.progress_cpu}:
         yield (
-            f"its progress thread was seen on CPUs {text_of(driver)}, not only on "
+            f"its progress thread was seen on CPUs {cpu_list_text(driver)}, not only on "
             f"{info.progress_cpu} as asked for: look for a tool that moves threads, or --cpus"
         )
     if info.progress_cpu >= 0 and info.progress_cpu in plugin:
@@ -90,16 +91,3 @@ def _findings(info: RankInfo, rows: Sequence[ProofLike]) -> Iterator[str]:
             f"NIC {info.nic} dropped {drops} packets, or had errors: check the link, its queues "
             "and the MTU on both sides"
         )
-
-
-def cpus_of(text: str) -> set[int]:
-    """The CPUs of a list as the kernel writes it: 0-3,8."""
-    cpus: set[int] = set()
-    for part in filter(None, text.split(",")):
-        first, _, last = part.partition("-")
-        cpus.update(range(int(first), int(last or first) + 1))
-    return cpus
-
-
-def text_of(cpus: set[int]) -> str:
-    return ",".join(map(str, sorted(cpus)))

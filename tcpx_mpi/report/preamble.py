@@ -59,10 +59,13 @@ def rank_line(info: RankInfo) -> str:
         nic += f" {info.nic_speed_mbps} Mb/s"
     numa = f"NUMA node {info.numa_node}" if info.numa_node >= 0 else "NUMA node unknown"
     progress = f", progress CPU {info.progress_cpu}" if info.progress_cpu >= 0 else ""
+    progress += f", plugin CPUs {info.plugin_cpus}" if info.plugin_cpus else ""
+    gpu = f", by GPU {info.gpu} [{info.gpu_pci or 'unknown'}]" if info.gpu >= 0 else ""
+    memory = f", memory on node {info.memory_node}" if info.memory_node >= 0 else ""
     return (
         f"#  Rank {info.rank:2d} Group  0 Pid {info.pid:6d} on {info.host:>10s} "
-        f"device {info.device:2d} [{pci_address(info)}] {info.device_name}, {nic}, {numa}, "
-        f"CPUs {info.cpus or 'unknown'}{progress}"
+        f"device {info.device:2d} [{pci_address(info)}] {info.device_name}, {nic}{gpu}, {numa}, "
+        f"CPUs {info.cpus or 'unknown'}{progress}{memory}"
     )
 
 

@@ -161,6 +161,8 @@ def values_of(knob: Knob) -> st.SearchStrategy[str]:
         # Fewer are refused beside a peer.
         "iters": st.integers(8, 64).map(str),
         "average": st.sampled_from("0123"),
+        "gpu": st.sampled_from(["none", "0", "3,1, 2"]),
+        "cpus": st.sampled_from(["0", "4-7,12", "9,8"]),
         "blocking": st.sampled_from("013"),
         "seed": st.integers(0, (1 << 64) - 1).map(str),
         "memory": st.sampled_from(["host", "auto", "emulated"]),

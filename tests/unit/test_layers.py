@@ -17,13 +17,15 @@ NATIVE = REPOSITORY / "native"
 
 # Lowest first: a module imports from its own layer and from lower ones. A folder is one module.
 LAYERS = (
-    ("_version", "errors"),
+    ("_version", "errors", "cpu_lists"),
     ("__init__", "units", "launch"),
-    ("parsing", "connection_info"),
+    ("parsing", "connection_info", "topology", "toml_file"),
     ("knobs",),
     ("config_file",),
-    ("config", "topology", "stats", "row_plan"),
-    ("placement", "plugins", "ratios"),
+    ("config", "stats", "row_plan"),
+    ("bindings",),
+    ("profiles", "placement"),
+    ("placement_file", "plugins", "ratios"),
     ("schedule",),
     ("patterns", "schedule_interpreter", "records"),
     ("world", "sides", "proof"),
@@ -32,6 +34,7 @@ LAYERS = (
     ("tables",),
     ("export", "frames", "event_stream", "progress"),
     ("rows", "rank_setup", "circumstances", "agreement", "faults", "output", "trouble", "measure"),
+    ("seats",),
     ("peers",),
     ("session", "benchmark", "smoke", "ceiling"),
     ("cli",),

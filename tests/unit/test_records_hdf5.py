@@ -121,7 +121,7 @@ def test_another_program_finds_samples_by_rank_and_iteration(tmp_path: Path) -> 
     write_run(tmp_path / "o.h5")
     with h5py.File(tmp_path / "o.h5", "r") as file:
         assert file.attrs["schema"] == "tcpx-mpi run"
-        assert file.attrs["schema_version"] == 2
+        assert file.attrs["schema_version"] == 3
         assert bool(file.attrs["complete"])
         for phase in PHASES:
             assert file[f"rows/row_000001/samples/{phase}"].shape == (4, 20)
@@ -129,6 +129,22 @@ def test_another_program_finds_samples_by_rank_and_iteration(tmp_path: Path) -> 
         assert file["rows/row_000001"].attrs["size_bytes"] == 2048
         assert file["ranks"]["host"][2] == b"host1"
         assert file["setup"]["phase"][0] == b"listen"
+
+
+def test_a_file_without_the_columns_of_version_3_is_read_with_them_unknown(tmp_path: Path) -> None:
+    write_run(tmp_path / "o.h5")
+    with h5py.File(tmp_path / "o.h5", "r+") as file:
+        ranks = file["ranks"][()]
+        new = {"gpu", "gpu_pci", "plugin_cpus", "memory_node"}
+        old = [name for name in ranks.dtype.names if name not in new]
+        assert len(ranks.dtype.names) - len(old) == 4
+        dtype = [(name, ranks.dtype[name]) for name in old]
+        del file["ranks"]
+        file["ranks"] = np.array([tuple(row[old]) for row in ranks], dtype=dtype)
+        file.attrs["schema_version"] = 2
+    info = read_run(str(tmp_path / "o.h5")).header.ranks[3]
+    assert (info.nic, info.numa_node) == ("eth2", 0)
+    assert (info.gpu, info.gpu_pci, info.plugin_cpus, info.memory_node) == (-1, "", "", -1)
 
 
 def test_a_row_is_in_the_file_when_append_returns(tmp_path: Path) -> None:

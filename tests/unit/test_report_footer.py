@@ -130,6 +130,16 @@ def test_unknown_retransmits_are_left_out() -> None:
     assert "retransmits" not in about("Network bytes", footer([row]))[0]
 
 
+def test_more_connections_than_a_nic_is_good_for_are_a_warning_with_what_to_do() -> None:
+    facts = {"connections_a_nic": "9", "busiest_nic": "eth1 of hostA"}
+    header = invented.run_header(facts=facts)
+    (warning,) = about("WARNING", footer([invented.row()], header))
+    assert "9 data connections on eth1 of hostA, more than the 8" in warning
+    assert "use fewer --channels" in warning
+    header.facts["connections_a_nic"] = "8"
+    assert about("WARNING", footer([invented.row()], header)) == []
+
+
 def test_late_starts_are_told_only_if_there_are_any() -> None:
     row = invented.row(0)
     assert about("Late starts", footer([row])) == []

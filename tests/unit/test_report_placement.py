@@ -7,7 +7,7 @@ import pytest
 
 from tcpx_mpi.records import Proof
 from tcpx_mpi.report import footer_lines, summarise_row
-from tcpx_mpi.report.placement import cpus_of, line_rate_percent, placement_lines, usage_lines
+from tcpx_mpi.report.placement import line_rate_percent, placement_lines, usage_lines
 
 HEADER = invented.run_header()  # rank r is bound to CPU r % 2
 #: As asked for, and all bytes over the NIC.
@@ -74,8 +74,3 @@ def test_the_rank_that_was_preempted_most_is_named() -> None:
     text = "\n".join(usage_lines(HEADER, [summarise_row(HEADER, invented.row(0, proof=seen))]))
     assert "lost their CPU 6 times, 3 of them rank 3 on host1" in text
     assert "of 200 Gb/s, by rank" in text
-
-
-def test_cpu_lists() -> None:
-    assert cpus_of("0-2,7") == {0, 1, 2, 7}
-    assert cpus_of("") == set()

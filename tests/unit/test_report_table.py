@@ -269,6 +269,18 @@ def test_a_rank_line_is_that_of_nccl_tests_with_the_place_after_the_name() -> No
     )
 
 
+def test_a_rank_line_shows_the_place_that_was_given() -> None:
+    info = invented.rank_info(
+        3, gpu=5, gpu_pci="0000:61:00.0", plugin_cpus="8-35,112-139", memory_node=1
+    )
+    match = NCCL_TESTS_RANK.fullmatch(rank_line(info))
+    assert match is not None
+    assert match.group(7) == (
+        "host memory, NIC eth2 200000 Mb/s, by GPU 5 [0000:61:00.0], NUMA node 0, CPUs 0-7, "
+        "progress CPU 1, plugin CPUs 8-35,112-139, memory on node 1"
+    )
+
+
 @pytest.mark.parametrize("pci", ["", "/sys/devices/virtual/net/lo", "unknown"])
 def test_a_rank_without_a_pci_address_keeps_the_form_of_one(pci: str) -> None:
     info = invented.rank_info(0, nic_pci=pci, nic_speed_mbps=-1, numa_node=-1, progress_cpu=-1)

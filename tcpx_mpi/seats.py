@@ -1,0 +1,89 @@
+"""A rank takes its place: settings and facts into `placement`, what came out into this process."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections import Counter
+from collections.abc import Sequence
+
+from tcpx_mpi import _native
+from tcpx_mpi.agreement import SETUP_PATIENCE_S
+from tcpx_mpi.bindings import bindings_in
+from tcpx_mpi.config import Settings
+from tcpx_mpi.cpu_lists import parse_cpu_list
+from tcpx_mpi.placement import Node, Placement, Request, channels_within, place_node
+from tcpx_mpi.placement_file import read_placement
+from tcpx_mpi.plugins import data_sockets
+from tcpx_mpi.rank_setup import LoadedPlugin
+from tcpx_mpi.topology import Host, this_machine
+from tcpx_mpi.world import World
+
+#: The pattern whose default channels are made to fit its NICs.
+_FITTED = "pair"
+
+
+def take_seat(
+    world: World, settings: Settings, plugin: LoadedPlugin, hosts: Sequence[Host]
+) -> tuple[Placement, Settings]:
+    """Collective: this rank's place, with its memory bound; and the settings, fitted to the NICs.
+
+    Every rank raises UsageError where a request cannot be fulfilled on one of them.
+    """
+    with world.agree("placement", SETUP_PATIENCE_S):
+        node = Node(
+            host=hosts[world.rank].name,
+            topology=this_machine(),
+            devices=net_devices(plugin),
+            bindings=bindings_in(os.environ),
+            nic_of_gpu=plugin.profile.nic_of_gpu if plugin.profile is not None else (),
+        )
+        placement = seat_at(world.rank, hosts, node, request_of(settings))
+        if placement.memory_node >= 0 and not _native.bind_memory_to(placement.memory_node):
+            # In some containers: what is not so must not be recorded.
+            placement = dataclasses.replace(placement, memory_node=-1)
+    mine = (hosts[world.rank].node, placement.nic)
+    nics = Counter(world.allgather(mine, "NICs", SETUP_PATIENCE_S))
+    return placement, fitted(settings, max(nics.values()), data_sockets(os.environ))
+
+
+def seat_at(rank: int, hosts: Sequence[Host], node: Node, request: Request) -> Placement:
+    """The place of a rank among those of its node."""
+    local = [other for other, host in enumerate(hosts) if host.node == hosts[rank].node]
+    places = place_node(node, [hosts[other].cpus for other in local], request)
+    return places[local.index(rank)]
+
+
+def fitted(settings: Settings, ranks_a_nic: int, sockets: int) -> Settings:
+    """With fewer channels where `pair` would have more connections a NIC than are of use."""
+    if settings.pattern != _FITTED or settings.sources["channels"] != "default":
+        return settings
+    channels = channels_within(ranks_a_nic, sockets, settings.channels)
+    if channels == settings.channels:
+        return settings
+    source = f"default with {ranks_a_nic} ranks a NIC"
+    return dataclasses.replace(
+        settings, channels=channels, sources={**settings.sources, "channels": source}
+    )
+
+
+def request_of(settings: Settings) -> Request:
+    """What the settings ask of placement. Raises UsageError for a bad file."""
+    gpus = None
+    if settings.gpu is not None:
+        gpus = () if settings.gpu == "none" else tuple(map(int, settings.gpu.split(",")))
+    path = settings.placement_path
+    return Request(
+        nics=tuple(settings.nic.split(",")) if settings.nic else (),
+        gpus=gpus,
+        share_gpu=settings.share_gpu,
+        cpus=parse_cpu_list(settings.cpus or ""),
+        seats=read_placement(path) if path is not None else {},
+        seats_from=f"--placement {path}",
+    )
+
+
+def net_devices(plugin: LoadedPlugin) -> list[tuple[str, str]]:
+    """The plugin's devices: name and PCI address, "" without one."""
+    properties = [plugin.handle.properties(device) for device in range(plugin.devices)]
+    return [(each["name"], os.path.basename(each["pci_path"])) for each in properties]

@@ -1,0 +1,36 @@
+"""Opens a TOML file that a user names: settings, a profile, a placement."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from tcpx_mpi.errors import UsageError
+
+
+def read_toml(option: str, path: str, remedy: str) -> Mapping[str, Any]:
+    """The top-level table of a file. `option` named it, `remedy` says where to look for its form.
+
+    Raises UsageError, one line, for a file that cannot be read or is no TOML.
+    """
+    if sys.version_info >= (3, 11):
+        import tomllib
+    else:
+        import tomli as tomllib
+
+    try:
+        with open(path, "rb") as file:
+            text = file.read().decode("utf-8")
+        # With a line break at the end, an error in the last line has its number too.
+        loaded: dict[str, Any] = tomllib.loads(text + "\n")
+    except FileNotFoundError:
+        raise UsageError(f"{option}: {path}: no such file; every rank reads it") from None
+    except OSError as error:
+        raise UsageError(f"{option}: {path} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is no TOML: byte {error.start} is no UTF-8") from None
+    except tomllib.TOMLDecodeError as error:
+        # Its text says the line and the column.
+        raise UsageError(f"{path} is no TOML: {' '.join(str(error).split())}; {remedy}") from None
+    return loaded

@@ -1,0 +1,37 @@
+"""What this machine has: host identity, CPUs, NUMA nodes, GPUs, NICs, limits. Impure, small.
+
+`read_host` is what every rank tells the others; `read_topology` what placement on this node needs.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from tcpx_mpi.topology.host import Host, read_host
+from tcpx_mpi.topology.machine import Gpu, Limits, Nic, NumaNode, Topology
+from tcpx_mpi.topology.pci import Distance, pci_address
+from tcpx_mpi.topology.reader import gpu_facts, read_topology
+from tcpx_mpi.topology.tree import Tree
+
+
+@functools.cache
+def this_machine() -> Topology:
+    """The machine of this process, read once."""
+    return read_topology(Tree())
+
+
+__all__ = [
+    "Distance",
+    "Gpu",
+    "Host",
+    "Limits",
+    "Nic",
+    "NumaNode",
+    "Topology",
+    "Tree",
+    "gpu_facts",
+    "pci_address",
+    "read_host",
+    "read_topology",
+    "this_machine",
+]

@@ -1,0 +1,119 @@
+"""The GPUs of this machine, as the driver tells them: NVML, else CuPy; neither has to be there."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from tcpx_mpi.topology.machine import Gpu
+from tcpx_mpi.topology.pci import pci_address
+
+#: The driver brings it, so no package need be installed for it.
+NVML = "libnvidia-ml.so.1"
+_NAME_BYTES = 96
+
+
+class _PciInfo(ctypes.Structure):
+    """nvmlPciInfo_t; its last field is the address with a domain of 8 digits."""
+
+    _fields_ = (
+        ("busIdLegacy", ctypes.c_char * 16),
+        ("domain", ctypes.c_uint),
+        ("bus", ctypes.c_uint),
+        ("device", ctypes.c_uint),
+        ("pciDeviceId", ctypes.c_uint),
+        ("pciSubSystemId", ctypes.c_uint),
+        ("busId", ctypes.c_char * 32),
+    )
+
+
+def find_gpus(visible: str | None, nvml: str = NVML) -> list[Gpu]:
+    """The GPUs that a process with CUDA_VISIBLE_DEVICES = `visible` (None: not set) has.
+
+    NVML knows no such limit, so it is applied here; CuPy has it from CUDA.
+    """
+    found = _by_nvml(nvml)
+    if found is not None:
+        return visible_gpus(found, visible)
+    return _by_cupy()
+
+
+def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> list[Gpu]:
+    """What CUDA makes of CUDA_VISIBLE_DEVICES: numbers or UUIDs, up to the first that is none."""
+    if visible is None:
+        return list(gpus)
+    chosen: list[Gpu] = []
+    for word in (word.strip() for word in visible.split(",")):
+        if word.isdecimal():
+            matches = [gpu for gpu in gpus if gpu.index == int(word)]
+        else:
+            matches = [gpu for gpu in gpus if word and gpu.uuid.startswith(word)]
+        if len(matches) != 1 or any(matches[0].pci == gpu.pci for gpu in chosen):
+            break
+        chosen.append(matches[0])
+    return _numbered((gpu.name, gpu.uuid, gpu.pci) for gpu in chosen)
+
+
+def _by_nvml(file: str) -> list[Gpu] | None:
+    """None where NVML cannot tell."""
+    try:
+        library: Any = ctypes.CDLL(file)
+        if library.nvmlInit_v2() != 0:
+            return None
+    except (OSError, AttributeError):
+        return None
+    try:
+        count = ctypes.c_uint(0)
+        if library.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
+            return None
+        facts = [_nvml_facts(library, index) for index in range(count.value)]
+    finally:
+        library.nvmlShutdown()
+    # A device that NVML refuses to this process is none of its GPUs.
+    return _numbered(fact for fact in facts if fact is not None)
+
+
+def _nvml_facts(library: Any, index: int) -> tuple[str, str, str] | None:
+    device = ctypes.c_void_p()
+    info = _PciInfo()
+    name, uuid = (ctypes.create_string_buffer(_NAME_BYTES) for _ in range(2))
+    codes = [library.nvmlDeviceGetHandleByIndex_v2(ctypes.c_uint(index), ctypes.byref(device))]
+    if codes[0] == 0:
+        size = ctypes.c_uint(_NAME_BYTES)
+        codes.append(library.nvmlDeviceGetPciInfo_v3(device, ctypes.byref(info)))
+        codes.append(library.nvmlDeviceGetName(device, name, size))
+        codes.append(library.nvmlDeviceGetUUID(device, uuid, size))
+    if any(codes):
+        return None
+    return name.value.decode(), uuid.value.decode(), info.busId.decode()
+
+
+def _by_cupy() -> list[Gpu]:
+    try:
+        runtime: Any = importlib.import_module("cupy.cuda.runtime")
+    except ImportError:
+        return []
+    try:
+        names = [
+            _text(runtime.getDeviceProperties(index)["name"])
+            for index in range(runtime.getDeviceCount())
+        ]
+        return _numbered(
+            (name, "", runtime.deviceGetPCIBusId(index)) for index, name in enumerate(names)
+        )
+    except Exception as error:  # CuPy's own class, which cannot be named without CuPy
+        if type(error).__name__ != "CUDARuntimeError":
+            raise
+        return []  # CuPy is installed, and no driver
+
+
+def _numbered(facts: Iterable[tuple[str, str, str]]) -> list[Gpu]:
+    return [
+        Gpu(index, name, uuid, pci_address(pci)) for index, (name, uuid, pci) in enumerate(facts)
+    ]
+
+
+def _text(value: object) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)

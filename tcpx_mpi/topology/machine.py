@@ -1,0 +1,103 @@
+"""A machine as far as placement needs it: CPUs, NUMA nodes, GPUs, NICs and limits. Facts only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tcpx_mpi.topology.pci import Distance, distance
+
+
+@dataclass(frozen=True)
+class NumaNode:
+    """A NUMA node; `memory_bytes` is 0 where unknown."""
+
+    number: int
+    cpus: tuple[int, ...]
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Gpu:
+    """A GPU that this process may use, by its number here; `path` is its place in sysfs or ""."""
+
+    index: int
+    name: str
+    uuid: str
+    pci: str
+    path: str = ""
+    numa_node: int = -1
+
+
+@dataclass(frozen=True)
+class Nic:
+    """A network interface. -1 stands for unknown; `pci` and `path` are "" for a virtual one."""
+
+    name: str
+    #: The kernel's word: up, down, unknown, ...
+    state: str
+    up: bool
+    loopback: bool
+    speed_mbps: int
+    mtu: int
+    pci: str
+    path: str
+    numa_node: int
+    #: The CPUs that its interrupts go to.
+    irq_cpus: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What this process may use of the machine."""
+
+    #: CPUs of the affinity mask.
+    affinity: tuple[int, ...]
+    #: CPUs of the cgroup; empty where it does not say.
+    cpuset: tuple[int, ...]
+    #: CPUs' worth of time that the cgroup grants; 0 for no limit.
+    cpu_quota: float
+    #: Memory that the cgroup grants; 0 for no limit.
+    memory_bytes: int
+
+
+@dataclass(frozen=True)
+class Topology:
+    """One machine; `about` is the remark of a recorded one, "" for this machine itself."""
+
+    about: str
+    cpus: tuple[int, ...]
+    #: The CPUs of each core.
+    cores: tuple[tuple[int, ...], ...]
+    numa_nodes: tuple[NumaNode, ...]
+    gpus: tuple[Gpu, ...]
+    nics: tuple[Nic, ...]
+    limits: Limits
+
+    def nic(self, name: str) -> Nic | None:
+        """The NIC of this name."""
+        return next((nic for nic in self.nics if nic.name == name), None)
+
+    def gpu(self, index: int) -> Gpu | None:
+        """The GPU of this number."""
+        return next((gpu for gpu in self.gpus if gpu.index == index), None)
+
+    def numa_of(self, stated: int) -> int:
+        """The NUMA node of a device that states `stated`: where there is only one, that one."""
+        if stated < 0 and len(self.numa_nodes) == 1:
+            return self.numa_nodes[0].number
+        return stated
+
+    def cpus_of(self, numa_node: int) -> tuple[int, ...]:
+        """The CPUs of a NUMA node; all where it is unknown."""
+        known = {node.number: node.cpus for node in self.numa_nodes}
+        return known.get(numa_node, self.cpus)
+
+    def numa_of_cpu(self, cpu: int) -> int:
+        """The NUMA node of a CPU, -1 where unknown."""
+        return next((node.number for node in self.numa_nodes if cpu in node.cpus), -1)
+
+    def distance(self, gpu: Gpu, nic: Nic) -> tuple[Distance, int]:
+        """How far a NIC is from a GPU, and their common PCI bridges."""
+        return distance(
+            gpu.path, self.numa_of(gpu.numa_node), nic.path, self.numa_of(nic.numa_node)
+        )
