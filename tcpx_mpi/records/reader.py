@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import MISSING, fields
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from tcpx_mpi.errors import PartialResult, UsageError
 from tcpx_mpi.records.commit_file import open_for_reading
 from tcpx_mpi.records.model import (
+    Average,
     Fault,
     PartialRow,
     PeerInfo,
@@ -21,6 +23,7 @@ from tcpx_mpi.records.model import (
     SetupTimes,
 )
 from tcpx_mpi.records.schema import (
+    AVERAGE_COLUMNS,
     FAULT_COLUMNS,
     HEADER_ATTRIBUTES,
     PAIR_COLUMNS,
@@ -81,7 +84,7 @@ def _refuse_foreign(file: Any, path: str) -> None:
     if version not in READABLE_VERSIONS:
         raise UsageError(
             f"{path} has schema version {version}, this tcpx-mpi reads "
-            f"{' and '.join(map(str, READABLE_VERSIONS))}; "
+            f"{', '.join(map(str, READABLE_VERSIONS))}; "
             "read it with the version that wrote it, or a newer one"
         )
     # The last thing that write_header makes.
@@ -126,11 +129,19 @@ def _read_header(file: Any) -> RunHeader:
             (item["name"], item["value"], item["source"])
             for item in read_table(file, "settings", SETTING_COLUMNS)
         ],
-        ranks=[RankInfo(**item) for item in read_table(file, "ranks", RANK_INFO_COLUMNS)],
+        ranks=_read_ranks(file),
         peers=[PeerInfo(**item) for item in read_table(file, "peers", PEER_COLUMNS)]
         if "peers" in file
         else [],
     )
+
+
+def _read_ranks(file: Any) -> list[RankInfo]:
+    # Columns with a default came with version 3.
+    needed = {item.name for item in fields(RankInfo) if item.default is MISSING}
+    there = file["ranks"].dtype.names
+    columns = [each for each in RANK_INFO_COLUMNS if each[0] in needed or each[0] in there]
+    return [RankInfo(**item) for item in read_table(file, "ranks", columns)]
 
 
 def _read_row(group: Any) -> Row:
@@ -151,6 +162,9 @@ def _read_row(group: Any) -> Row:
         late=group["late"][()].astype(np.bool_),
         faults=read_texts(group, "faults"),
         against={peer: _read_row(inner) for peer, inner in group.get("against", {}).items()},
+        averages=[Average(**item) for item in read_table(group, "averages", AVERAGE_COLUMNS)]
+        if "averages" in group
+        else [],
     )
 
 

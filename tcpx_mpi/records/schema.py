@@ -1,7 +1,8 @@
 """The names and types of the HDF5 file, shared by its writer and its reader.
 
 History: version 1, the first; version 2 adds peers (`--against`) and `cpu_others_ns`, which a file
-of version 1 reads as none and unknown.
+of version 1 reads as none and unknown; version 3 adds `averages`, the rows of imported
+runs, and the GPU of a rank, unknown in older files.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 from tcpx_mpi.records.model import (
     RANK_COLUMNS,
     RANK_FLAGS,
+    Average,
     PeerInfo,
     Plan,
     RankInfo,
@@ -24,8 +26,8 @@ from tcpx_mpi.records.model import (
 )
 
 SCHEMA = "tcpx-mpi run"
-SCHEMA_VERSION = 2
-READABLE_VERSIONS = (1, 2)
+SCHEMA_VERSION = 3
+READABLE_VERSIONS = (1, 2, 3)
 
 #: Parts of a header that have a place of their own; the rest are attributes of the root.
 HEADER_TABLES = (
@@ -45,11 +47,12 @@ PLAN_LISTS = ("sizes", "slots")
 PLAN_ATTRIBUTES = tuple(item.name for item in fields(Plan) if item.name not in PLAN_LISTS)
 ROW_ATTRIBUTES = (*(item.name for item in fields(RowFacts)), "chunks", "finished_time")
 
-#: A column is its name and its type: int, bool or str.
+#: A column is its name and its type: int, float, bool or str.
 Columns = Sequence[tuple[str, type]]
-_TYPES = {"int": int, "bool": bool, "str": str}
+_TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 RANK_INFO_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(RankInfo))
 PEER_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(PeerInfo))
+AVERAGE_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(Average))
 SETTING_COLUMNS: Columns = (("name", str), ("value", str), ("source", str))
 PAIR_COLUMNS: Columns = (("name", str), ("value", str))
 FAULT_COLUMNS: Columns = (("rank", int), ("text", str))
@@ -84,7 +87,12 @@ def write_table(group: Any, name: str, columns: Columns, rows: Iterable[Sequence
     """A table with named columns as one compound dataset."""
     import h5py
 
-    types = {int: np.dtype("<i8"), bool: np.dtype(np.bool_), str: h5py.string_dtype()}
+    types = {
+        int: np.dtype("<i8"),
+        float: np.dtype("<f8"),
+        bool: np.dtype(np.bool_),
+        str: h5py.string_dtype(),
+    }
     cleaned = [
         tuple(clean_text(value) if isinstance(value, str) else value for value in row)
         for row in rows
