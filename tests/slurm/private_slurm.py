@@ -56,7 +56,7 @@ JobAcctGatherType=jobacct_gather/none
 AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
-SchedulerParameters=bf_interval=1,sched_min_interval=100000
+SchedulerType=sched/builtin
 MpiDefault=none
 ReturnToService=2
 KillWait=10
