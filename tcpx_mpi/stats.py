@@ -5,6 +5,7 @@ Unknown is NaN, never 0. Times are nanoseconds and rates bytes a nanosecond, whi
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from tcpx_mpi.ratios import Ratio
+    from tcpx_mpi.records import Average
 
 Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
@@ -104,6 +106,8 @@ class RowLike(Protocol):
     def finished_time(self) -> str: ...
     @property
     def faults(self) -> Sequence[str]: ...
+    @property
+    def averages(self) -> Sequence[Average]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,9 +156,10 @@ class RowSummary:
     mmsg_per_s: float
     #: True if every receiving rank checked every byte, and there was a byte to check.
     checked: bool
-    #: Wrong bytes of all ranks, or None where the row is not `checked`.
+    #: Wrong bytes of all ranks, or None where the row is not `checked`; of an imported row what
+    #: the other program calls wrong.
     wrong: int | None
-    #: Wrong bytes that were found, even in a row where another rank did not check.
+    #: Wrong bytes that were found, on both sides, even where another rank did not check.
     wrong_found: int
     payload_received: int
     payload_received_checked: int
@@ -166,7 +171,8 @@ class RowSummary:
     #: Bytes that crossed the sockets of a receiving rank in a nanosecond of its batches; NaN
     #: unless every rank could read them.
     net_bw: float
-    #: Time inside batches and time spent on poison, generation and checks, over all ranks.
+    #: Time inside batches and time spent on poison, generation and checks, over all ranks. Of an
+    #: imported row these two, the payload and the late starts are -1, unknown.
     measured_ns: int
     overhead_ns: int
     cpu_ns: float
@@ -182,6 +188,13 @@ class RowSummary:
     proof: Sequence[ProofLike] = ()
     #: The ratio to every peer that ran beside the plugin, by its name.
     against: Mapping[str, Ratio] = field(default_factory=dict)
+    #: The other side of an imported row, where its program ran it; we run nothing in place.
+    in_place: RowSummary | None = None
+
+    @property
+    def prepare_and_check_s(self) -> float:
+        """Seconds of `overhead_ns`; NaN where they are unknown."""
+        return self.overhead_ns / 1e9 if self.overhead_ns >= 0 else math.nan
 
 
 def minimum_samples(percentile: float) -> int:
@@ -259,10 +272,11 @@ def rate(amount: float, time_ns: float) -> float:
 
 
 def mean_bus_bandwidth(summaries: Sequence[RowSummary]) -> float:
-    """The mean of the rows' bus bandwidths, as nccl-tests prints it; NaN without rows."""
-    if not summaries:
+    """The mean of the bus bandwidths of all rows and sides, as nccl-tests; NaN without rows."""
+    sides = [side for s in summaries for side in (s, s.in_place) if side is not None]
+    if not sides:
         return math.nan
-    return float(np.mean([summary.busbw for summary in summaries]))
+    return float(np.mean([side.busbw for side in sides]))
 
 
 @dataclass(frozen=True)
@@ -312,8 +326,10 @@ def summarise(
     A rank's time is the sum of its batches over iterations, aggregation and `time_divisor` (2
     for a ping-pong, whose time is half a round trip); in the back-to-back mode that is the mean
     of its iterations. Only ranks that receive are timed: a sender's done means "copied to the
-    kernel".
+    kernel". An imported row has no samples: its figures are those that were told.
     """
+    if row.averages:
+        return _summarise_averages(row)
     receives = row.receives.astype(bool)
     copies = row.agg * time_divisor
     iteration_ns = row.samples["iteration"].astype(np.float64) / copies
@@ -376,6 +392,57 @@ def summarise(
         faults=tuple(row.faults),
         elapsed_ns_by_rank=np.maximum(row.samples["iteration"], 0).sum(axis=1).astype(np.float64),
         proof=tuple(row.proof),
+    )
+
+
+def _summarise_averages(row: RowLike) -> RowSummary:
+    """An imported row: what was told of it, and of nothing else a figure."""
+    sides = {average.side: _summary_of(row, average) for average in row.averages}
+    found = sum(side.wrong_found for side in sides.values())
+    return dataclasses.replace(
+        sides["out_of_place"], in_place=sides.get("in_place"), wrong_found=found
+    )
+
+
+def _summary_of(row: RowLike, told: Average) -> RowSummary:
+    checked = told.wrong >= 0
+    return RowSummary(
+        index=row.index,
+        cycle=row.cycle,
+        size_bytes=row.size_bytes,
+        count=row.count,
+        type_name=row.type_name,
+        redop=row.redop,
+        root=row.root,
+        agg=row.agg,
+        iterations=row.iterations,
+        time_ns_by_rank=np.full(row.receives.size, math.nan),
+        time_ns=told.time_ns,
+        algbw=told.algbw,
+        busbw=told.busbw,
+        t_max_rank=-1,
+        t_max_ns=math.nan,
+        iteration_max_ns=np.empty(0),
+        per_iteration=describe(np.empty(0)),
+        mmsg_per_s=math.nan,
+        checked=checked,
+        wrong=told.wrong if checked else None,
+        wrong_found=max(told.wrong, 0),
+        payload_received=-1,
+        payload_received_checked=-1,
+        payload_sent=-1,
+        net_sent=None,
+        net_received=None,
+        tcp_retransmits=None,
+        net_bw=math.nan,
+        measured_ns=-1,
+        overhead_ns=-1,
+        cpu_ns=math.nan,
+        cpu_s_per_gb=math.nan,
+        late_starts=-1,
+        starts=0,
+        finished_time=row.finished_time,
+        faults=tuple(row.faults),
     )
 
 

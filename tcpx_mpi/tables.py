@@ -25,6 +25,9 @@ INT, MAYBE_INT, FLOAT, BOOL, TEXT = "int64", "Int64", "float64", "bool", "text"
 #: The side of a row's own samples; a peer's side is its name.
 OURS = "plugin"
 
+#: The side of an imported row that its program ran in place; OURS is then the one out of place.
+IN_PLACE = "in_place"
+
 #: What was varied, or might be between runs: every line of rows, samples and batches has it.
 VARIABLES: dict[str, str] = {
     "run_id": TEXT, "pattern": TEXT, "plugin": TEXT, "memory": TEXT, "unpack": TEXT, "mode": TEXT,
@@ -89,8 +92,9 @@ def rows(run: Run) -> Table:
         for row in run.rows:
             for side, part in _sides(row):
                 summary = summarise_row(run.header, part)
-                figures = {name: make(part, summary) for name, (_, make) in _FIGURES.items()}
-                yield Block(1, {**_variables(run, part, side), **figures})
+                for name, figures in ((side, summary), (IN_PLACE, summary.in_place)):
+                    if figures is not None:
+                        yield Block(1, _figures(run, part, name, figures))
 
     return Table("rows", columns, blocks)
 
@@ -267,6 +271,11 @@ def _variables(run: Run, row: Row, side: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _figures(run: Run, row: Row, side: str, summary: RowSummary) -> dict[str, Any]:
+    made = {name: make(row, summary) for name, (_, make) in _FIGURES.items()}
+    return {**_variables(run, row, side), **made}
+
+
 def _partial_variables(run: Run, rest: PartialRow) -> dict[str, Any]:
     """What is known of a row of which no rank 0 wrote the facts."""
     unknown = dict.fromkeys(("cycle", "count", "root", "slots"), -1)
@@ -344,7 +353,7 @@ _FIGURES: dict[str, tuple[str, Callable[[Row, RowSummary], Any]]] = {
     "net_bytes_sent": (MAYBE_INT, lambda row, s: s.net_sent),
     "net_bytes_received": (MAYBE_INT, lambda row, s: s.net_received),
     "tcp_retransmits": (MAYBE_INT, lambda row, s: s.tcp_retransmits),
-    "prepare_and_check_s": (FLOAT, lambda row, s: s.overhead_ns / 1e9),
+    "prepare_and_check_s": (FLOAT, lambda row, s: s.prepare_and_check_s),
     "late_starts": (INT, lambda row, s: s.late_starts),
     "finished_time": (TEXT, lambda row, s: row.finished_time),
 }

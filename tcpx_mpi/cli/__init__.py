@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import keyword
 import os
 import sys
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ COMMANDS = {
     "plugins": "list the plugins found here, and which one a run would use",
     "report": "print the table of a result file",
     "export": "write a result file as CSV, Parquet or JSON, with every sample",
+    "import": "bring a log of nccl-tests into a result file, beside ours",
     "merge": "join the journals of a run that died into one file",
     "completion": "print what makes a shell complete commands, options and patterns",
 }
@@ -46,7 +48,9 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"tcpx_mpi.cli.{cmd_name}").command
+        # A module whose name is a keyword of Python has a line under its end.
+        module = f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name
+        command = importlib.import_module(f"tcpx_mpi.cli.{module}").command
         assert isinstance(command, click.Command)
         return command
 

@@ -8,7 +8,9 @@ from tcpx_mpi.records.environment import filter_environment
 from tcpx_mpi.records.journal import Journal, JournalContent, journal_path, read_journal
 from tcpx_mpi.records.merge import merge
 from tcpx_mpi.records.model import (
+    AVERAGES,
     PHASES,
+    Average,
     Fault,
     PartialRow,
     PeerInfo,
@@ -35,7 +37,9 @@ from tcpx_mpi.records.reader import read_run
 from tcpx_mpi.records.writer import RunWriter, utc_now
 
 __all__ = [
+    "AVERAGES",
     "PHASES",
+    "Average",
     "Fault",
     "Journal",
     "JournalContent",

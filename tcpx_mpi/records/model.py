@@ -23,6 +23,9 @@ Bools = NDArray[np.bool_]
 #: that instant on the rank's CLOCK_MONOTONIC.
 PHASES = ("iteration", "send", "receive", "start")
 
+#: The mode of a run that another program measured, and of which it told averages only.
+AVERAGES = "averages"
+
 SETUP_DTYPE = np.dtype(
     [
         ("rank", "<i4"),
@@ -143,11 +146,16 @@ class RunHeader:
     unpack: str
     #: Last-level cache in bytes; 0 or less if unknown.
     llc_bytes: int
-    #: "back-to-back" or "synchronised"; never mixed in a run.
+    #: "back-to-back" or "synchronised", never mixed in a run; or AVERAGES.
     mode: str
     #: Comment lines for the table's header.
     notes: list[str] = field(default_factory=list)
     peers: list[PeerInfo] = field(default_factory=list)
+
+    @property
+    def averages_only(self) -> bool:
+        """Imported from a program that keeps no samples: each row has `averages` instead."""
+        return self.mode == AVERAGES
 
 
 def header_to_plain(header: RunHeader) -> dict[str, Any]:
@@ -301,6 +309,23 @@ RANK_COLUMNS = (
 RANK_FLAGS = frozenset({"receives", "checked"})
 
 
+@dataclass(frozen=True)
+class Average:
+    """One side of a row as another program told it, in place of samples; NaN where it did not.
+
+    An average over ranks and iterations, by its own rules. `wrong` counts elements, not bytes,
+    and is -1 where it did not check.
+    """
+
+    #: "out_of_place" or "in_place".
+    side: str
+    time_ns: float
+    #: GB/s as told, not computed from size and time.
+    algbw: float
+    busbw: float
+    wrong: int
+
+
 @dataclass(kw_only=True, eq=False)
 class Row(RowFacts):
     """A row of the table with all its samples; the first axis of every array is the rank."""
@@ -334,6 +359,9 @@ class Row(RowFacts):
     #: The rows of the peers of `--against`, of the same form; block b here and block b there were
     #: neighbours in time.
     against: dict[str, Row] = field(default_factory=dict)
+    #: Of an imported row only: out of place and, if it was run, in place. Such a row has no
+    #: samples: its arrays have no iterations, and what ranks count is -1 or false.
+    averages: list[Average] = field(default_factory=list)
 
 
 def facts_of(row: RowFacts) -> dict[str, Any]:
@@ -485,7 +513,8 @@ def _missing_ranks(run: Run) -> list[str]:
 
 def _missing_samples(run: Run) -> list[str]:
     lines = []
-    for row in run.rows:
+    # An imported run never had any; that is no loss of this file.
+    for row in run.rows if not run.header.averages_only else []:
         expected = (run.header.world, row.iterations)
         for phase in PHASES:
             found = row.samples[phase].shape if phase in row.samples else (0, 0)

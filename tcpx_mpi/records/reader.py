@@ -11,6 +11,7 @@ import numpy as np
 from tcpx_mpi.errors import PartialResult, UsageError
 from tcpx_mpi.records.commit_file import open_for_reading
 from tcpx_mpi.records.model import (
+    Average,
     Fault,
     PartialRow,
     PeerInfo,
@@ -23,6 +24,7 @@ from tcpx_mpi.records.model import (
     SetupTimes,
 )
 from tcpx_mpi.records.schema import (
+    AVERAGE_COLUMNS,
     FAULT_COLUMNS,
     HEADER_ATTRIBUTES,
     PAIR_COLUMNS,
@@ -84,7 +86,7 @@ def _refuse_foreign(file: Any, path: str) -> None:
     if version not in READABLE_VERSIONS:
         raise UsageError(
             f"{path} has schema version {version}, this tcpx-mpi reads "
-            f"{' and '.join(map(str, READABLE_VERSIONS))}; "
+            f"{', '.join(map(str, READABLE_VERSIONS))}; "
             "read it with the version that wrote it, or a newer one"
         )
     # The last thing that write_header makes.
@@ -165,6 +167,9 @@ def _read_row(group: Any) -> Row:
         if "proof" in group
         else [],
         against={peer: _read_row(inner) for peer, inner in group.get("against", {}).items()},
+        averages=[Average(**item) for item in read_table(group, "averages", AVERAGE_COLUMNS)]
+        if "averages" in group
+        else [],
     )
 
 

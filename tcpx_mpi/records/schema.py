@@ -2,7 +2,8 @@
 
 History: version 1, the first; version 2 adds peers (`--against`), `cpu_others_ns` and `proof`,
 which a file of version 1 reads as none and unknown; version 3 adds to `ranks` a GPU's place, the
-plugin's CPUs and the node of the memory, unknown in older files.
+plugin's CPUs and the node of the memory, unknown in older files, and `averages`, the
+rows of imported runs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 from tcpx_mpi.records.model import (
     RANK_COLUMNS,
     RANK_FLAGS,
+    Average,
     PeerInfo,
     Plan,
     Proof,
@@ -47,12 +49,13 @@ PLAN_LISTS = ("sizes", "slots")
 PLAN_ATTRIBUTES = tuple(item.name for item in fields(Plan) if item.name not in PLAN_LISTS)
 ROW_ATTRIBUTES = (*(item.name for item in fields(RowFacts)), "chunks", "finished_time")
 
-#: A column is its name and its type: int, bool or str.
+#: A column is its name and its type: int, float, bool or str.
 Columns = Sequence[tuple[str, type]]
-_TYPES = {"int": int, "bool": bool, "str": str}
+_TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 RANK_INFO_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(RankInfo))
 PROOF_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(Proof))
 PEER_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(PeerInfo))
+AVERAGE_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(Average))
 SETTING_COLUMNS: Columns = (("name", str), ("value", str), ("source", str))
 PAIR_COLUMNS: Columns = (("name", str), ("value", str))
 FAULT_COLUMNS: Columns = (("rank", int), ("text", str))
@@ -87,7 +90,12 @@ def write_table(group: Any, name: str, columns: Columns, rows: Iterable[Sequence
     """A table with named columns as one compound dataset."""
     import h5py
 
-    types = {int: np.dtype("<i8"), bool: np.dtype(np.bool_), str: h5py.string_dtype()}
+    types = {
+        int: np.dtype("<i8"),
+        float: np.dtype("<f8"),
+        bool: np.dtype(np.bool_),
+        str: h5py.string_dtype(),
+    }
     cleaned = [
         tuple(clean_text(value) if isinstance(value, str) else value for value in row)
         for row in rows

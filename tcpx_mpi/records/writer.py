@@ -13,6 +13,7 @@ from tcpx_mpi.records.commit_file import CommitFile
 from tcpx_mpi.records.model import Fault, PartialRow, Row, RunHeader, SetupTimes
 from tcpx_mpi.records.names import create_exclusively, require_writable
 from tcpx_mpi.records.schema import (
+    AVERAGE_COLUMNS,
     FAULT_COLUMNS,
     HEADER_ATTRIBUTES,
     PAIR_COLUMNS,
@@ -191,6 +192,9 @@ def _write_row(group: Any, row: Row) -> None:
     write_texts(group, "faults", row.faults)
     proof = [[getattr(rank, name) for name, _ in PROOF_COLUMNS] for rank in row.proof]
     write_table(group, "proof", PROOF_COLUMNS, proof)
+    if row.averages:
+        told = [[getattr(each, name) for name, _ in AVERAGE_COLUMNS] for each in row.averages]
+        write_table(group, "averages", AVERAGE_COLUMNS, told)
     for peer, beside in row.against.items():
         _write_row(group.create_group(f"against/{peer}"), beside)
 

@@ -40,7 +40,10 @@ def footer_lines(
     lines += _check_lines(summaries)
     lines += _slowest_lines(header, summaries)
     lines += _connection_lines(header)
-    lines += _network_lines(summaries)
+    if header.averages_only:
+        lines.append(_line("Imported", "averages only, by the rules and the check of nccl-tests"))
+    else:
+        lines += _network_lines(summaries)
     lines += _late_lines(summaries)
     lines += usage_lines(header, summaries)
     lines += placement_lines(header, summaries)
@@ -152,7 +155,7 @@ def _network_lines(summaries: Sequence[RowSummary]) -> list[str]:
 def _late_lines(summaries: Sequence[RowSummary]) -> list[str]:
     late = sum(summary.late_starts for summary in summaries)
     starts = sum(summary.starts for summary in summaries)
-    if late == 0:
+    if late <= 0:
         return []
     return [_line("Late starts", f"{late} of {starts} agreed starts were missed")]
 

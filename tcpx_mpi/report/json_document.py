@@ -114,14 +114,9 @@ def row_document(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, 
         "type": summary.type_name,
         "redop": summary.redop,
         "root": summary.root,
-        "out_of_place": {
-            "time": summary.time_ns / 1e3,
-            "alg_bw": summary.algbw,
-            "bus_bw": summary.busbw,
-            "nwrong": summary.wrong,
-        },
+        "out_of_place": _side(summary),
         "out_of_place_per_iter": _per_iteration(header, summary),
-        "in_place": None,
+        "in_place": _side(summary.in_place) if summary.in_place is not None else None,
         "in_place_per_iter": None,
         "actual_iterations": row.iterations,
         "experiment_name": header.pattern,
@@ -132,23 +127,36 @@ def row_document(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, 
         "t_max_rank": summary.t_max_rank if summary.t_max_rank >= 0 else None,
         "time_us_by_rank": [time_ns / 1e3 for time_ns in summary.time_ns_by_rank.tolist()],
         "mmsg_per_s": summary.mmsg_per_s,
-        "slots": row.slots,
-        "chunk_bytes": row.chunk_bytes,
-        "chunks": row.chunks,
-        "payload_bytes_sent": summary.payload_sent,
-        "payload_bytes_received": summary.payload_received,
+        "slots": _known(row.slots),
+        "chunk_bytes": _known(row.chunk_bytes),
+        "chunks": _known(row.chunks),
+        "payload_bytes_sent": _known(summary.payload_sent),
+        "payload_bytes_received": _known(summary.payload_received),
         "net_bytes_sent": summary.net_sent,
         "net_bytes_received": summary.net_received,
         "tcp_retransmits": summary.tcp_retransmits,
         "cpu_s_per_GB": summary.cpu_s_per_gb,
-        "prepare_and_check_s": summary.overhead_ns / 1e9,
-        "late_starts": summary.late_starts,
+        "prepare_and_check_s": summary.prepare_and_check_s,
+        "late_starts": _known(summary.late_starts),
         "finished_time": summary.finished_time,
         "net_bw": summary.net_bw,
         "against": _against(header, summary),
     }
     plain: dict[str, Any] = _without_nan(result)
     return plain
+
+
+def _side(summary: RowSummary) -> dict[str, Any]:
+    return {
+        "time": summary.time_ns / 1e3,
+        "alg_bw": summary.algbw,
+        "bus_bw": summary.busbw,
+        "nwrong": summary.wrong,
+    }
+
+
+def _known(count: int) -> int | None:
+    return count if count >= 0 else None
 
 
 def _against(header: RunHeader, summary: RowSummary) -> dict[str, Any]:

@@ -19,6 +19,12 @@ _MODES = {
 }
 
 
+_IMPORTED = (
+    "# Timing: averages over ranks and iterations, imported as another program printed them; there "
+    "are no samples, hence no percentiles, no slowest rank and no intervals"
+)
+
+
 def header_lines(header: RunHeader) -> list[str]:
     """The comment lines from the version to the rank map."""
     plan = header.plan
@@ -30,6 +36,22 @@ def header_lines(header: RunHeader) -> list[str]:
         f"step: {amount}({unit}) warmup iters: {plan.warmup_iters} iters: {plan.iters} "
         f"agg iters: {plan.agg_iters} validation: {plan.check} graph: 0 unalign: 0",
         "#",
+    ]
+    lines += [_IMPORTED] if header.averages_only else _engine_lines(header)
+    lines += [f"# Peer {peer.name}: {_peer_text(peer)}" for peer in header.peers]
+    lines += [
+        f"# Setting: {name} = {value} ({source})"
+        for name, value, source in header.settings
+        if source != "default"
+    ]
+    lines += [f"# Note: {note}" for note in header.notes]
+    lines += ["#", "# Using devices"]
+    return lines + [rank_line(info) for info in header.ranks]
+
+
+def _engine_lines(header: RunHeader) -> list[str]:
+    plan = header.plan
+    return [
         f"# Plugin: {header.plugin_path} sha256 {header.plugin_sha256[:12]} "
         f"ABI v{header.plugin_abi} name {header.plugin_name} memory {header.memory}"
         + ("" if header.unpack == "in place" else f", unpack {header.unpack}")
@@ -41,15 +63,6 @@ def header_lines(header: RunHeader) -> list[str]:
         f"# Buffers: {_slots(plan)}; last-level cache "
         + (format_size(header.llc_bytes) if header.llc_bytes > 0 else "unknown"),
     ]
-    lines += [f"# Peer {peer.name}: {_peer_text(peer)}" for peer in header.peers]
-    lines += [
-        f"# Setting: {name} = {value} ({source})"
-        for name, value, source in header.settings
-        if source != "default"
-    ]
-    lines += [f"# Note: {note}" for note in header.notes]
-    lines += ["#", "# Using devices"]
-    return lines + [rank_line(info) for info in header.ranks]
 
 
 def rank_line(info: RankInfo) -> str:
@@ -78,8 +91,11 @@ def rank_name(header: RunHeader, rank: int) -> str:
 
 
 def pci_address(info: RankInfo) -> str:
-    """The bracket of the rank line: scripts expect a PCI address there, so never a word."""
-    match = _PCI_ADDRESS.fullmatch(info.nic_pci)
+    """The bracket of the rank line: scripts expect a PCI address there, so never a word.
+
+    The NIC's, which is what we drive; an imported rank has its GPU's.
+    """
+    match = _PCI_ADDRESS.fullmatch(info.nic_pci or info.gpu_pci)
     return match.group(1).lower() if match else "0000:00:00"
 
 

@@ -79,25 +79,34 @@ def _width(columns: Sequence[Column]) -> int:
 
 
 def _standard_columns() -> list[Column]:
+    def in_place(text: Callable[[RowSummary], str]) -> Callable[[RowSummary], str]:
+        # Only the rows of other programs have this side: we run nothing in place.
+        return lambda s: ABSENT if s.in_place is None else text(s.in_place)
+
+    sides = _side_columns()
     return [
         Column("size", "(B)", 12, lambda s: str(s.size_bytes)),
         Column("count", "(elements)", 12, lambda s: str(s.count)),
         Column("type", "", 8, lambda s: s.type_name),
         Column("redop", "", 6, lambda s: s.redop),
         Column("root", "", 6, lambda s: str(s.root)),
+        *sides,
+        *(dataclasses.replace(column, text=in_place(column.text)) for column in sides),
+    ]
+
+
+def _side_columns() -> list[Column]:
+    return [
         Column("time", "(us)", 7, lambda s: format_time_us(s.time_ns, 7, ABSENT)),
         Column("algbw", "(GB/s)", 6, lambda s: format_gb_per_s(s.algbw, 6, ABSENT)),
         Column("busbw", "(GB/s)", 6, lambda s: format_gb_per_s(s.busbw, 6, ABSENT)),
         Column("#wrong", "", 6, lambda s: ABSENT if s.wrong is None else str(s.wrong)),
-        # Nothing runs in place yet.
-        Column("time", "(us)", 7, lambda s: ABSENT),
-        Column("algbw", "(GB/s)", 6, lambda s: ABSENT),
-        Column("busbw", "(GB/s)", 6, lambda s: ABSENT),
-        Column("#wrong", "", 6, lambda s: ABSENT),
     ]
 
 
 def _our_columns(header: RunHeader) -> list[Column]:
+    if header.averages_only:
+        return []
     plan = header.plan
     columns = [
         _time_column("t_max", lambda s: s.t_max_ns, "slowest rank"),

@@ -38,6 +38,10 @@ SBATCH_OPTIONS = {
 }
 
 each_job = pytest.mark.parametrize("job", JOBS, ids=lambda job: job.stem)
+#: Those that run one pattern, once.
+SINGLE = [job for job in JOBS if job.stem in ("mesh", "ring")]
+each_single_job = pytest.mark.parametrize("job", SINGLE, ids=lambda job: job.stem)
+SWEEP, NCCL_TESTS = (REPOSITORY / "jobs" / f"{name}.sbatch" for name in ("sweep", "nccl-tests"))
 
 
 def sbatch_options(job: Path) -> dict[str, str]:
@@ -55,7 +59,7 @@ def sbatch_options(job: Path) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Passed:
-    """What a job passed to mpirun: its own options, and the command line of tcpx-mpi."""
+    """What a job passed to mpirun: its own options, a program, and the program's arguments."""
 
     options: list[str]
     program: str
@@ -86,12 +90,17 @@ def slurm_variables(job: Path, submitted_from: Path, **changes: str) -> dict[str
     }
 
 
-def pass_to_mpirun(job: Path, place: Path, code: int = 0, **variables: str) -> Passed:
-    """Runs a job with an mpirun that writes its arguments down and ends with `code`."""
+def passed_to_mpirun(job: Path, place: Path, code: int = 0, **variables: str) -> list[Passed]:
+    """Runs a job with an mpirun that writes its arguments down and ends with `code`.
+
+    The stub prints a line for the job to keep, and what it was called with, call by call.
+    """
     stub = place / "bin" / "mpirun"
     stub.parent.mkdir()
+    passed = shlex.quote(str(place / "passed"))
     stub.write_text(
-        f'#!/bin/sh\nprintf "%s\\0" "$@" > {shlex.quote(str(place))}/passed\nexit {code}\n'
+        f'#!/bin/sh\n{{ printf "%s\\0" "$@"; printf "\\n\\0"; }} >> {passed}\n'
+        f"echo printed; exit {code}\n"
     )
     stub.chmod(0o755)
     environ = {**os.environ, **slurm_variables(job, place), **variables}
@@ -100,13 +109,23 @@ def pass_to_mpirun(job: Path, place: Path, code: int = 0, **variables: str) -> P
         ["bash", str(job)], env=environ, cwd=place, capture_output=True, text=True, timeout=60
     )
     assert (done.returncode, done.stderr) == (code, "")
-    words = (place / "passed").read_text().split("\0")[:-1]
-    at = next(number for number, word in enumerate(words) if word.endswith("/tcpx-mpi"))
-    return Passed(words[:at], words[at], words[at + 1 :])
+    calls = []
+    for call in (place / "passed").read_text().split("\n\0")[:-1]:
+        words = call.split("\0")[:-1]
+        at = next(n for n, word in enumerate(words) if word.endswith(("/tcpx-mpi", "_perf")))
+        calls.append(Passed(words[:at], words[at], words[at + 1 :]))
+    return calls
 
 
-def test_both_jobs_are_there() -> None:
-    assert [job.name for job in JOBS] == ["mesh.sbatch", "ring.sbatch"]
+def pass_to_mpirun(job: Path, place: Path, code: int = 0, **variables: str) -> Passed:
+    """The same of a job that starts mpirun once."""
+    (passed,) = passed_to_mpirun(job, place, code, **variables)
+    return passed
+
+
+def test_the_jobs_are_there() -> None:
+    names = ["mesh", "nccl-tests", "ring", "sweep"]
+    assert [job.name for job in JOBS] == [f"{name}.sbatch" for name in names]
 
 
 @each_job
@@ -132,15 +151,17 @@ def test_slurm_finds_every_option_and_knows_it(job: Path) -> None:
 def test_mpirun_starts_as_many_ranks_as_slurm_has_tasks(job: Path, tmp_path: Path) -> None:
     options = sbatch_options(job)
     tasks = int(options["ntasks-per-node"])
-    passed = pass_to_mpirun(job, tmp_path)
-    assert passed.options == [
-        "-n", str(int(options["nodes"]) * tasks), "--map-by", f"ppr:{tasks}:node",
-        "--bind-to", "none",
-    ]  # fmt: skip
-    assert passed.program == f"{tmp_path}/.venv/bin/tcpx-mpi"
+    for passed in passed_to_mpirun(job, tmp_path):
+        assert passed.options[:6] == [
+            "-n", str(int(options["nodes"]) * tasks), "--map-by", f"ppr:{tasks}:node",
+            "--bind-to", "none",
+        ]  # fmt: skip
+        if job != NCCL_TESTS:
+            assert len(passed.options) == 6
+            assert passed.program == f"{tmp_path}/.venv/bin/tcpx-mpi"
 
 
-@each_job
+@each_single_job
 def test_our_own_parser_takes_the_command_line(job: Path, tmp_path: Path) -> None:
     settings = pass_to_mpirun(job, tmp_path).settings(world=16)
     assert settings.pattern == job.stem
@@ -150,7 +171,7 @@ def test_our_own_parser_takes_the_command_line(job: Path, tmp_path: Path) -> Non
     assert (tmp_path / "results" / f"tcpx-mpi-{job.stem}-4711").is_dir()
 
 
-@each_job
+@each_single_job
 def test_every_variable_can_be_given_and_names_with_blanks_stay_whole(
     job: Path, tmp_path: Path
 ) -> None:
@@ -169,11 +190,72 @@ def test_every_variable_can_be_given_and_names_with_blanks_stay_whole(
 
 @each_job
 def test_the_exit_code_of_the_ranks_is_that_of_the_job(job: Path, tmp_path: Path) -> None:
-    pass_to_mpirun(job, tmp_path, code=5)
+    pass_to_mpirun(job, tmp_path, code=5)  # and nothing is started after it
+
+
+# --- The sweep and the reference ------------------------------------------------------------------
+
+
+def test_a_sweep_runs_every_pattern_with_every_number_of_channels(tmp_path: Path) -> None:
+    runs = [passed.settings(world=16) for passed in passed_to_mpirun(SWEEP, tmp_path)]
+    wanted = [(name, n) for name in ("pair", "pingpong", "ring", "mesh") for n in (1, 2, 4)]
+    assert [(run.pattern, run.channels) for run in runs] == wanted
+    assert {run.sizes for run in runs} == {tuple(1024 << doubled for doubled in range(21))}
+    out = f"{tmp_path}/results/tcpx-mpi-sweep-4711"
+    assert [run.hdf5_path for run in runs] == [f"{out}/{name}-{n}.h5" for name, n in wanted]
+
+
+def test_the_variables_of_a_sweep_can_be_given(tmp_path: Path) -> None:
+    runs = passed_to_mpirun(
+        SWEEP, tmp_path, PATTERNS="ring", CHANNELS="1 8", PLUGIN="/opt/my plugin.so",
+        VENV="/opt/my venv", RESULTS=f"{tmp_path}/my results", MINBYTES="2M", MAXBYTES="4M",
+        ITERS="7",
+    )  # fmt: skip
+    assert {run.program for run in runs} == {"/opt/my venv/bin/tcpx-mpi"}
+    settings = [run.settings(world=16) for run in runs]
+    assert [(s.channels, s.iters, s.plugin) for s in settings] == [
+        (1, 7, "/opt/my plugin.so"), (8, 7, "/opt/my plugin.so"),
+    ]  # fmt: skip
+    assert {s.sizes for s in settings} == {(2 << 20, 4 << 20)}
+
+
+def test_the_reference_runs_three_tests_with_the_environment_of_tcpx(tmp_path: Path) -> None:
+    runs = passed_to_mpirun(NCCL_TESTS, tmp_path, NCCL_BUFFSIZE="4194304")
+    tests = ["all_reduce_perf", "alltoall_perf", "sendrecv_perf"]
+    assert [run.program for run in runs] == [f"{tmp_path}/nccl-tests/build/{t}" for t in tests]
+    words = "-b 1K -e 1G -f 2 -n 50 -w 50 -g 1 -c 1"
+    assert {" ".join(run.arguments) for run in runs} == {words}
+    for run in runs:
+        exports = run.options[6:]
+        assert exports[::2] == ["-x"] * (len(exports) // 2)
+        # All that the script sets goes to the ranks.
+        set_there = re.findall(r"^export (\w+)=", NCCL_TESTS.read_text(), re.MULTILINE)
+        assert set(set_there) <= set(exports[1::2])
+    out = tmp_path / "results" / "tcpx-mpi-nccl-tests-4711"
+    assert {p.name: p.read_text() for p in out.iterdir()} == {
+        f"nccl-tests-{test}.log": "printed\n" for test in tests
+    }
+
+
+def test_a_variable_of_the_reference_that_is_set_stays(tmp_path: Path) -> None:
+    lines = [line for line in NCCL_TESTS.read_text().splitlines() if line.startswith("export ")]
+    names = [line.split("=")[0].removeprefix("export ") for line in lines]
+    assert len(names) > 20
+    script = "\n".join(["set -eu", *lines, "env"])
+    environ = {**os.environ, **dict.fromkeys(names, "mine"), "TCPX_LIB": "/lib/tcpx"}
+    done = subprocess.run(
+        ["bash", "-c", script], env=environ, capture_output=True, text=True, timeout=60, check=True
+    )
+    found = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    assert found["LD_LIBRARY_PATH"] == "/lib/tcpx:mine"
+    assert {found[name] for name in names if name != "LD_LIBRARY_PATH"} == {"mine"}
+
+
+# --- Run ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.multirank
-@each_job
+@each_single_job
 def test_a_job_leaves_its_results_in_a_folder_of_its_own(job: Path, tmp_path: Path) -> None:
     try:
         mpirun = launch.find_mpirun(os.environ)

@@ -30,7 +30,7 @@ LAYERS = (
     ("patterns", "schedule_interpreter", "records"),
     ("world", "sides", "proof"),
     ("_native",),
-    ("report", "setup_errors"),
+    ("report", "setup_errors", "nccl_tests"),
     ("tables",),
     ("export", "frames", "event_stream", "progress"),
     ("rows", "rank_setup", "circumstances", "agreement", "faults", "output", "trouble", "measure"),

@@ -110,8 +110,9 @@ def time_plot(summaries: Sequence[RowSummary]) -> Plot | None:
     with _axes("time", 250) as plot:
         for line, colour in zip(lines, _SERIES, strict=False):
             _draw_line(plot.axes, line, colour)
-        # Often on top of another line: dashed, so that both are seen.
-        plot.axes.lines[1].set(linestyle=(0, (3, 2.5)), zorder=3)
+        # Often on top of another line: dashed, so that both are seen. An imported run has one.
+        for second in plot.axes.lines[1:2]:
+            second.set(linestyle=(0, (3, 2.5)), zorder=3)
         plot.axes.set_yscale("log")
         _plain_log_ticks(plot.axes, "y")
         _size_axis(plot.axes, lines[0].sizes)
@@ -123,11 +124,12 @@ def time_plot(summaries: Sequence[RowSummary]) -> Plot | None:
             f"{_figure(first.middle[-1])} us at {format_size(first.sizes[-1])}"
         )
         svg = plot.finished(heading, description)
-    caption = (
-        f"{description}. p50 and p99 are of the slowest rank, iteration by iteration; "
-        "p99 needs 299 iterations."
+    percentiles = (
+        " p50 and p99 are of the slowest rank, iteration by iteration; p99 needs 299 iterations."
+        if len(lines) > 1
+        else ""
     )
-    return Plot(heading, svg, f"{caption} {_cycles_note(first)}".strip())
+    return Plot(heading, svg, f"{description}.{percentiles} {_cycles_note(first)}".strip())
 
 
 def distribution_plots(

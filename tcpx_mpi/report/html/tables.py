@@ -62,6 +62,8 @@ def rows_table(summaries: Sequence[RowSummary], path: str) -> Table:
             f"All are in {path}: tcpx-mpi report {path}"
         )
     columns = _ROW_COLUMNS
+    if any(summary.in_place is not None for summary in summaries):
+        columns += _IN_PLACE_COLUMNS
     if any(summary.cycle > 0 for summary in summaries):
         columns = (columns[0], (Column("cycle"), lambda s: str(s.cycle)), *columns[1:])
     return Table(
@@ -314,6 +316,18 @@ _ROW_COLUMNS: tuple[tuple[Column, Callable[[RowSummary], str]], ...] = (
     (Column("p50", "us"), lambda s: format_time_us(s.per_iteration.p50, 9, UNKNOWN)),
     (Column("p95", "us"), lambda s: format_time_us(s.per_iteration.p95, 9, UNKNOWN)),
     (Column("p99", "us"), lambda s: format_time_us(s.per_iteration.p99, 9, UNKNOWN)),
+)
+
+
+def _in_place(text: Callable[[RowSummary], str]) -> Callable[[RowSummary], str]:
+    return lambda s: UNKNOWN if s.in_place is None else text(s.in_place)
+
+
+#: Of imported rows only.
+_IN_PLACE_COLUMNS: tuple[tuple[Column, Callable[[RowSummary], str]], ...] = (
+    (Column("time", "us, in place"), _in_place(lambda s: format_time_us(s.time_ns, 9, UNKNOWN))),
+    (Column("busbw", "GB/s, in place"), _in_place(lambda s: format_gb_per_s(s.busbw, 8, UNKNOWN))),
+    (Column("wrong", "in place"), _in_place(_wrong)),
 )
 _FINDING_MARKS = {
     "Wrong bytes": "bad",

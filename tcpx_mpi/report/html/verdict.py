@@ -23,7 +23,7 @@ class Verdict:
 def verdict_of(run: Run, summaries: Sequence[RowSummary]) -> Verdict:
     """The verdict on a run. GOOD is only what is complete, checked and right."""
     bad = _wrong_bytes(summaries) + _below_gate(run, summaries) + _ended_early(run)
-    doubtful = _unchecked(summaries) + _incomplete(run, summaries)
+    doubtful = _imported(run) + _unchecked(summaries) + _incomplete(run, summaries)
     if bad or doubtful:
         return Verdict(BAD if bad else DOUBTFUL, (*bad, *doubtful))
     rows = _counted(len(summaries), "row")
@@ -33,6 +33,15 @@ def verdict_of(run: Run, summaries: Sequence[RowSummary]) -> Verdict:
 def is_unchecked(summary: RowSummary) -> bool:
     """Whether a row moved bytes that nobody, or not everybody, checked."""
     return summary.size_bytes > 0 and not summary.checked
+
+
+def _imported(run: Run) -> list[str]:
+    if not run.header.averages_only:
+        return []
+    return [
+        "Imported from nccl-tests: averages only, without samples, and not the timed bytes but "
+        "those of an iteration of their own were checked."
+    ]
 
 
 def _wrong_bytes(summaries: Sequence[RowSummary]) -> list[str]:

@@ -1,0 +1,38 @@
+"""`tcpx-mpi import LOG`: a run of nccl-tests in our schema, beside ours."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from tcpx_mpi.errors import PartialResult
+
+
+@click.command("import")
+@click.argument("log", type=click.Path())
+@click.option(
+    "--output",
+    metavar="FILE.h5",
+    type=click.Path(),
+    help="Where to [LOG with another ending]. Nothing is overwritten: the next free name is taken.",
+)
+def command(log: str, output: str | None) -> int:
+    """Writes the run in LOG, what nccl-tests printed or its JSON (-J), as an HDF5 file.
+
+    It has the averages of nccl-tests, out of place and in place, and says so: no samples and no
+    percentiles. `report`, `export` and tcpx_mpi.open_run work on it. Of a log that was cut off
+    the whole rows are taken, and what is missing is said (exit code 12).
+    """
+    from tcpx_mpi.nccl_tests import read_log, run_of, write_run
+
+    path = output if output is not None else f"{os.path.splitext(log)[0]}.h5"
+    run = run_of(read_log(log))
+    written = write_run(run, path)
+    rows = "1 row" if len(run.rows) == 1 else f"{len(run.rows)} rows"
+    print(
+        f"# wrote {written}: {run.header.pattern}, {run.header.world} ranks, {rows}, averages only"
+    )
+    if run.missing:
+        raise PartialResult(f"{log} is partial: {'; '.join(run.missing)}")
+    return 0

@@ -1,0 +1,209 @@
+"""The jobs of jobs/ under a real Slurm of two nodes, by the commands of README and docs/slurm.md.
+
+Run by `make test-slurm`, which installs Slurm; not collected by `make test`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import h5py
+import nccl_tests_logs as logs
+import pytest
+from private_slurm import Job, Slurm
+
+from tcpx_mpi import cli
+from tcpx_mpi.errors import ExitCode
+from tcpx_mpi.records import Run, read_run
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PAGE = (REPOSITORY / "docs" / "slurm.md").read_text()
+README = (REPOSITORY / "README.md").read_text()
+#: A line of README may say behind the command what it does.
+SUBMITTED = [
+    line.split("  ")[0]
+    for text in (PAGE, README)
+    for block in re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
+    for line in block.splitlines()
+    if line.startswith("sbatch ")
+]
+#: What makes a job small; the command line of a page wins.
+SMALL = {"PLUGIN": "softtcpx", "MAXBYTES": "4K", "ITERS": "5"}
+SMALL_SIZES = [1024, 2048, 4096]
+
+
+def submitted(cluster: Slurm, place: Path, command: str, **variables: str) -> int:
+    path = f"{place / 'bin'}:{cluster.environ['PATH']}"
+    return cluster.submit(shlex.split(command), place, {**SMALL, "PATH": path, **variables})
+
+
+def ran(cluster: Slurm, place: Path, command: str, **variables: str) -> Job:
+    """A job that ended well, with its results in a folder of its own."""
+    job = cluster.finish(submitted(cluster, place, command, **variables), place)
+    assert (job.state, job.code) == ("COMPLETED", 0), job.text
+    assert [path.name for path in (place / "results").iterdir()] == [results(job, place).name]
+    return job
+
+
+def results(job: Job, place: Path) -> Path:
+    (folder,) = (place / "results").glob(f"*-{job.number}")
+    return folder
+
+
+def whole_run(path: Path, sizes: list[int]) -> Run:
+    """A run of two nodes with two ranks each, every byte checked."""
+    run = read_run(str(path))
+    assert run.missing == []
+    assert [row.size_bytes for row in run.rows] == sizes
+    assert run.header.world == 4
+    assert all(row.checked.all() and not row.wrong.any() for row in run.rows)
+    return run
+
+
+@pytest.mark.parametrize("command", [c for c in SUBMITTED if re.search("ring|mesh", c)])
+def test_a_command_of_the_pages_leaves_a_whole_run(
+    command: str, cluster: Slurm, place: Path
+) -> None:
+    if "sweep" in command:
+        job = ran(cluster, place, command)
+        runs = {path.stem for path in results(job, place).iterdir()}
+        assert runs == {"ring-1", "ring-2", "mesh-1", "mesh-2"}
+        for name in runs:
+            run = whole_run(results(job, place) / f"{name}.h5", SMALL_SIZES)
+            assert f"{run.header.pattern}-{run.header.plan.channels}" == name
+        return
+    job = ran(cluster, place, command)
+    found = re.search(r"jobs/(\w+)\.sbatch", command)
+    assert found
+    pattern = found[1]
+    files = sorted(path.name for path in results(job, place).iterdir())
+    assert files == [f"{pattern}.h5", f"{pattern}.json"]
+    asked = "MINBYTES=4K,MAXBYTES=64K" in command
+    sizes = [4096 << doubled for doubled in range(5)] if asked else SMALL_SIZES
+    run = whole_run(results(job, place) / f"{pattern}.h5", sizes)
+    assert run.header.pattern == pattern
+    assert run.header.environment["SLURM_JOB_ID"] == str(job.number)
+    assert run.header.environment["SLURM_JOB_NUM_NODES"] == "2"
+    assert "# Collective test concluded" in job.output
+
+
+def test_the_pages_submit_every_job() -> None:
+    named = {name for command in SUBMITTED for name in re.findall(r"jobs/(\S+)", command)}
+    assert named == {path.name for path in (REPOSITORY / "jobs").iterdir()}
+
+
+def test_the_exit_code_of_the_ranks_is_that_of_the_job(cluster: Slurm, place: Path) -> None:
+    number = submitted(cluster, place, "sbatch jobs/ring.sbatch", SOFTTCPX_TRAP_SIZES="2")
+    job = cluster.finish(number, place)
+    assert (job.state, job.code) == ("FAILED", ExitCode.WRONG_BYTES), job.text
+
+
+def test_a_sweep_ends_with_the_first_run_that_fails(cluster: Slurm, place: Path) -> None:
+    command = "sbatch --export=ALL,PATTERNS='rign ring',CHANNELS=1 jobs/sweep.sbatch"
+    job = cluster.finish(submitted(cluster, place, command), place)
+    assert (job.state, job.code) == ("FAILED", ExitCode.USAGE), job.text
+    assert list(results(job, place).iterdir()) == []
+
+
+def test_a_cancelled_job_keeps_its_rows_and_leaves_no_process(cluster: Slurm, place: Path) -> None:
+    # Rows of 1 MiB and more take seconds each. One rank a node, so that the first are quick.
+    command = "sbatch --ntasks-per-node=1 jobs/ring.sbatch"
+    number = submitted(cluster, place, command, ITERS="2000", MAXBYTES="64M")
+    log = place / f"tcpx-mpi-ring-{number}.log"
+
+    def second_row() -> bool:
+        return log.exists() and re.search(r"^ +2048 ", log.read_text(), re.MULTILINE) is not None
+
+    cluster.wait_for(second_row, "the second row", 60)
+    assert cluster.left()
+    assert cluster.command("scancel", str(number), cwd=place).returncode == 0
+    job = cluster.finish(number, place)  # says what is left, if anything is
+    assert job.state == "CANCELLED", job.text
+    run = read_run(str(results(job, place) / "ring.h5"))
+    assert [row.size_bytes for row in run.rows][:2] == [1024, 2048]
+    assert len(run.rows) < 17
+    assert all(row.samples["iteration"].shape == (2, 2000) for row in run.rows)
+    assert not run.complete
+    assert run.missing
+
+
+# --- The reference --------------------------------------------------------------------------------
+
+
+def test_the_logs_of_nccl_tests_are_kept_and_imported(cluster: Slurm, place: Path) -> None:
+    """With programs in place of nccl-tests: no GPU is here, and the job is the same."""
+    canned = {
+        "all_reduce_perf": logs.TABLE, "alltoall_perf": logs.alltoall(),
+        "sendrecv_perf": logs.sendrecv(),
+    }  # fmt: skip
+    build = place / "nccl-tests" / "build"
+    build.mkdir(parents=True)
+    for name, text in canned.items():
+        (build / f"{name}.txt").write_text(text)
+        (build / name).write_text(
+            "#!/bin/sh\n"
+            f'env > "{build}/{name}.$OMPI_COMM_WORLD_RANK.env"\n'
+            f'printf "%s\\n" "$@" > "{build}/{name}.$OMPI_COMM_WORLD_RANK.arguments"\n'
+            f'test "$OMPI_COMM_WORLD_RANK" != 0 || cat "{build}/{name}.txt"\n'
+        )
+        (build / name).chmod(0o755)
+    job = ran(cluster, place, "sbatch jobs/nccl-tests.sbatch", NCCL_ALGO="Tree")
+    folder = results(job, place)
+    assert {path.name for path in folder.iterdir()} == {f"nccl-tests-{n}.log" for n in canned}
+    for name, text in canned.items():
+        assert (folder / f"nccl-tests-{name}.log").read_text() == text
+        for rank in range(4):
+            environ = (build / f"{name}.{rank}.env").read_text().splitlines()
+            assert "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME=eth1,eth2,eth3,eth4" in environ
+            assert any(
+                line.startswith("NCCL_GPUDIRECTTCPX_TX_BINDINGS=eth1:8-21") for line in environ
+            )
+            assert "NCCL_ALGO=Tree" in environ  # the user's
+            assert f"SLURMD_NODENAME={'n1' if rank < 2 else 'n2'}" in environ
+            arguments = (build / f"{name}.{rank}.arguments").read_text().split()
+            assert arguments[:8] == ["-b", "1K", "-e", "4K", "-f", "2", "-n", "5"]
+
+    commands = re.findall(r"^tcpx-mpi (import|report) (.*)$", PAGE, re.MULTILINE)
+    assert [name for name, _ in commands] == ["import", "report"]
+    for name, path in commands:
+        assert cli.main([name, str(place / path.replace("JOB", str(job.number)))]) == 0
+    with h5py.File(folder / "nccl-tests-all_reduce_perf.h5") as file:
+        assert file.attrs["plugin_name"] == "nccl-tests"
+
+
+# --- Without mpirun -------------------------------------------------------------------------------
+
+
+def srun(cluster: Slurm, place: Path, command: str) -> subprocess.CompletedProcess[str]:
+    words = [*shlex.split(command), "--plugin", "softtcpx", "-b", "1K", "-e", "4K", "-f", "2"]
+    done = cluster.command(*words, cwd=place)
+    cluster.wait_for(lambda: not cluster.left(), "nothing to be left", 15)
+    return done
+
+
+def command_with_srun() -> str:
+    (command,) = re.findall(r"^srun .*$", PAGE, re.MULTILINE)
+    return str(command)
+
+
+def test_srun_with_pmix_starts_a_run(cluster: Slurm, place: Path) -> None:
+    listed = cluster.command("srun", "--mpi=list", cwd=place)
+    said = listed.stdout + listed.stderr
+    if "pmix" not in said or "can not load PMIx" in said:
+        pytest.skip(f"needs pmix: this Slurm has none: {said}")
+    done = srun(cluster, place, command_with_srun())
+    assert done.returncode == 0, done.stdout + done.stderr
+    (path,) = place.glob("*.h5")
+    whole_run(path, SMALL_SIZES)
+
+
+def test_srun_without_pmi_is_refused_by_every_task(cluster: Slurm, place: Path) -> None:
+    done = srun(cluster, place, command_with_srun().replace("--mpi=pmix ", ""))
+    assert done.returncode == ExitCode.USAGE
+    said = [line for line in done.stderr.splitlines() if "tcpx-mpi: error: " in line]
+    assert len(said) == 4
+    assert all("srun started this without PMI" in line and "--mpi=pmix" in line for line in said)
+    assert done.stdout == ""
