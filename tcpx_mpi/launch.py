@@ -28,6 +28,7 @@ _RANK_AND_SIZE = (
     # PMIx has the size elsewhere; under srun, Slurm says it.
     ("PMIX_RANK", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")),
 )
+_LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 # Every MPI reads its own, so no mpirun need be asked which it is (and no option be refused).
 # Ranks are not pinned, because a pinned rank shares its one core with its progress thread, and
 # more ranks than cores are no mistake here.
@@ -44,10 +45,17 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class LauncherRank:
-    """What a launcher's environment says of this process; size is None where it does not say."""
+    """What a launcher's environment says of this process; None where it does not say."""
 
     rank: int
     size: int | None
+    #: The number of this rank on its node.
+    local_rank: int | None = None
+
+    @property
+    def speaks_for_node(self) -> bool:
+        """Whether this one of the ranks of its node says what each of them has found."""
+        return (self.rank if self.local_rank is None else self.local_rank) == 0
 
 
 def under_launcher(environ: Mapping[str, str]) -> LauncherRank | None:
@@ -58,9 +66,28 @@ def under_launcher(environ: Mapping[str, str]) -> LauncherRank | None:
     for rank_name, size_names in _RANK_AND_SIZE:
         rank = environ.get(rank_name, "")
         if rank.isdecimal():
-            sizes = (environ.get(name, "") for name in size_names)
-            return LauncherRank(int(rank), next((int(s) for s in sizes if s.isdecimal()), None))
+            size, local = _first_number(environ, size_names), _first_number(environ, _LOCAL_RANKS)
+            return LauncherRank(int(rank), size, local)
     return None
+
+
+def _first_number(environ: Mapping[str, str], names: Sequence[str]) -> int | None:
+    values = (environ.get(name, "") for name in names)
+    return next((int(value) for value in values if value.isdecimal()), None)
+
+
+def foreign_library(launched: LauncherRank | None, world: int, library: str) -> str | None:
+    """Why ranks cannot meet, where the MPI library is not the launcher's; None: they can.
+
+    A library that knows nothing of its launcher starts each rank as a world of one.
+    """
+    if launched is None or launched.size is None or launched.size == world:
+        return None
+    return (
+        f"the launcher started {launched.size} ranks, but the MPI library sees {world}: mpirun and "
+        f"the library mpi4py loads ({library}) belong to different MPIs; use the mpirun of that "
+        "library, or set MPI4PY_LIBMPI to the library of that mpirun"
+    )
 
 
 def srun_without_pmi(environ: Mapping[str, str]) -> bool:

@@ -6,10 +6,12 @@ import difflib
 import importlib
 import os
 import sys
+import time
 from collections.abc import Sequence
 
 import click
 
+from tcpx_mpi import launch
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
 from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
 
@@ -27,6 +29,9 @@ COMMANDS = {
 
 #: How a shell asks what could stand at the cursor.
 COMPLETE_VARIABLE = "_TCPX_MPI_COMPLETE"
+
+#: So much sooner than silent ranks leaves the one that speaks for them.
+_SPEAKERS_LEAD_S = 1.0
 
 _EXAMPLES = (
     "tcpx-mpi run ring --ranks 4",
@@ -92,14 +97,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments)
     except TcpxError as error:
-        print(f"tcpx-mpi: error: {error}", file=sys.stderr)
-        return int(error.exit_code)
+        return _say(error)
     except (KeyboardInterrupt, click.Abort):
         return int(ExitCode.INTERRUPTED)
     except BrokenPipeError:
         # The reader (`| head`) has enough. Nothing more may be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.OK)
+
+
+def _say(error: TcpxError) -> int:
+    """Prints an error; of ranks that have no world to agree in, one of each node does."""
+    launched = launch.under_launcher(os.environ)
+    if launched is None or launched.speaks_for_node:
+        print(f"tcpx-mpi: error: {error}", file=sys.stderr, flush=True)
+    else:
+        # A launcher kills a job at the first rank that leaves, which must not be a silent one.
+        time.sleep(_SPEAKERS_LEAD_S)
+    return int(error.exit_code)
 
 
 def _run(arguments: list[str]) -> int:

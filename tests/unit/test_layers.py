@@ -26,7 +26,7 @@ LAYERS = (
     ("placement", "plugins", "ratios"),
     ("schedule",),
     ("patterns", "schedule_interpreter", "records"),
-    ("world", "sides"),
+    ("world", "sides", "shared_environment"),
     ("_native",),
     ("report", "setup_errors"),
     ("tables",),
