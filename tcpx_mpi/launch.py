@@ -149,16 +149,68 @@ def run_program(ranks: int, program: Sequence[str], environ: Mapping[str, str]) 
     SIGINT and SIGTERM go to the ranks, which end in good order; a second one goes to mpirun.
     SIGUSR1 goes to every rank. mpirun does not outlive us.
     """
-    process = subprocess.Popen(
-        [find_mpirun(environ), "-n", str(ranks), *program],
+    process = _started(ranks, program, environ, ())
+    with _forwarding_signals(process) as stops:
+        code = process.wait()
+    return _code_of(code, stops)
+
+
+def run_captured(
+    ranks: int,
+    program: Sequence[str],
+    environ: Mapping[str, str],
+    options: Sequence[str],
+    limit_s: float,
+) -> tuple[int | None, str]:
+    """As `run_program`, with mpirun's `options`: (exit code, what the ranks printed).
+
+    The code is None where it did not end within `limit_s` and was killed.
+    """
+    process = _started(ranks, program, environ, options, stdout=subprocess.PIPE)
+    with _forwarding_signals(process) as stops:
+        try:
+            printed, _ = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # it leads a session of its own
+            printed, _ = process.communicate()
+            return None, os.fsdecode(printed)
+    return _code_of(process.returncode, stops), os.fsdecode(printed)
+
+
+def one_rank_a_node(family: str, hosts: Sequence[str], exported: Sequence[str]) -> list[str]:
+    """mpirun's options for one rank on each of `hosts`, with these variables of ours."""
+    if family == "MPICH":
+        return ["-hosts", ",".join(hosts), "-ppn", "1"]  # it takes the whole environment along
+    exports = [word for name in exported for word in ("-x", name)]
+    return ["--host", ",".join(f"{host}:1" for host in hosts), "--map-by", "ppr:1:node", *exports]
+
+
+def without_ssh(environ: Mapping[str, str]) -> bool:
+    """Whether mpirun reaches nodes by something else: a batch system, or an agent of the user."""
+    agents = ("PRTE_MCA_plm_ssh_agent", "OMPI_MCA_plm_rsh_agent", "HYDRA_LAUNCHER_EXEC",
+              "HYDRA_LAUNCHER", "SLURM_JOB_ID")  # fmt: skip
+    return any(environ.get(name) for name in agents)
+
+
+def _started(
+    ranks: int,
+    program: Sequence[str],
+    environ: Mapping[str, str],
+    options: Sequence[str],
+    stdout: int | None = None,
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [find_mpirun(environ), *options, "-n", str(ranks), *program],
         env={**mpirun_environment(environ, is_root=os.geteuid() == 0), **terminal(environ)},
         # A terminal's Ctrl-C must reach mpirun through us alone: it kills ranks in 0.3 s.
         start_new_session=True,
         stdin=subprocess.DEVNULL,
+        stdout=stdout,
         preexec_fn=_die_with_parent(),
     )
-    with _forwarding_signals(process) as stops:
-        code = process.wait()
+
+
+def _code_of(code: int, stops: Sequence[int]) -> int:
     if code != 0 and stops:
         return 128 + stops[0]
     return code if code >= 0 else 128 - code

@@ -20,6 +20,7 @@ COMMANDS = {
     "run": "measure a pattern",
     "smoke": "send one small message each way between every two ranks, and check it",
     "ceiling": "measure memory, clock and plain TCP of this machine, without a plugin",
+    "preflight": "check this node, or all nodes of a hostfile, before a run",
     "plugins": "list the plugins found here, and which one a run would use",
     "report": "print the table of a result file",
     "export": "write a result file as CSV, Parquet or JSON, with every sample",

@@ -49,7 +49,13 @@ def python(code: str) -> str:
 @pytest.mark.parametrize(
     ("argv", "parts"),
     [
-        ([], ["no command", "run, smoke, ceiling, plugins, report, export, merge, completion"]),
+        (
+            [],
+            [
+                "no command",
+                "run, smoke, ceiling, preflight, plugins, report, export, merge, completion",
+            ],
+        ),
         (["rn"], ["unknown command rn", "run"]),
         (["--verbose"], ["unknown option --verbose"]),
         (["run"], ["no pattern", "pair, pingpong, ring, mesh"]),

@@ -33,7 +33,7 @@ LAYERS = (
     ("export", "frames", "event_stream", "progress"),
     ("rows", "rank_setup", "circumstances", "agreement", "faults", "output", "trouble", "measure"),
     ("peers",),
-    ("session", "benchmark", "smoke", "ceiling"),
+    ("session", "benchmark", "smoke", "ceiling", "preflight"),
     ("cli",),
     ("__main__",),
 )
