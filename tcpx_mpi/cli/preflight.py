@@ -10,6 +10,7 @@ import click
 
 from tcpx_mpi import launch
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.errors import UsageError
 from tcpx_mpi.preflight.findings import Finding, exit_code, lines
 
 _EXAMPLES = (
@@ -41,6 +42,11 @@ def command(hostfile: str | None, plugin: str | None, as_json: bool, answer: boo
 
     findings: Sequence[Finding] | None
     if launch.under_launcher(os.environ) is not None:
+        if hostfile is not None:
+            raise UsageError(
+                f"--hostfile ({hostfile}): a launcher has started this rank already; give the file "
+                "to it, or start tcpx-mpi alone"
+            )
         findings = story.check_as_rank(plugin)
         if answer:
             if findings is not None:

@@ -45,9 +45,10 @@ def check_as_rank(plugin: str | None) -> list[Finding] | None:
     facts = read_facts(plugin, os.environ)
     _native.install_signal_handlers()
     world = mpi.start(_native.stop_signal, os.environ)
-    # The ranks of a node look alike; the first of them answers for it.
-    every: list[NodeFacts] = world.allgather(facts, "preflight", SETUP_PATIENCE_S)
-    nodes = list({each.node: each for each in reversed(every)}.values())[::-1]
+    first_of: dict[str, NodeFacts] = {}
+    for each in world.allgather(facts, "preflight", SETUP_PATIENCE_S):
+        first_of.setdefault(each.node, each)  # the ranks of a node look alike
+    nodes = list(first_of.values())
     found: list[Finding] = []
     for label, each in zip(labels(nodes), nodes, strict=True):
         found += node_findings(each, label)
@@ -79,6 +80,8 @@ def check_nodes(hostfile: str, plugin: str | None, environ: Mapping[str, str]) -
     arguments = ["preflight", "--answer", *(["--plugin", plugin] if plugin else [])]
     program = [os.path.abspath(sys.executable), "-m", "tcpx_mpi", *arguments]
     code, text = launch.run_captured(len(hosts), program, environ, options, _LIMIT_S)
+    if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+        raise mpi.interrupted_by(code - 128)
     answers = [line for line in text.splitlines() if line.startswith(ANSWER)]
     if not answers:
         waited = f"within {_LIMIT_S:g} s" if code is None else f"(exit code {code})"

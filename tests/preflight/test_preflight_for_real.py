@@ -124,6 +124,25 @@ def test_ranks_of_one_node_are_checked_once(tmp_path: Path) -> None:
     assert {node for node, _ in checks(result)} == {os.uname().nodename}
 
 
+def test_an_mpirun_that_binds_a_rank_to_one_core_is_a_warning(tmp_path: Path) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs cpus: one core of one is no binding")
+    mpirun_command, *rest = mpirun(2, "preflight", "--plugin", "softtcpx", "--json")
+    result = run([mpirun_command, "--bind-to", "core", *rest], tmp_path)
+    assert result.code == 0, result.text
+    finding = checks(result)[os.uname().nodename, "CPUs"]
+    assert finding["status"] == "warning"
+    assert finding["found"].startswith("bound to one: ")
+    assert "--bind-to none" in finding["remedy"]
+
+
+def test_a_hostfile_for_ranks_that_are_started_is_refused(tmp_path: Path) -> None:
+    result = run(mpirun(2, "preflight", "--hostfile", "hosts"), tmp_path)
+    assert result.code == 2, result.text
+    assert len(result.errors) == 1, result.text
+    assert "--hostfile (hosts)" in result.errors[0]
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
