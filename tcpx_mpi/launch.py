@@ -28,6 +28,7 @@ _RANK_AND_SIZE = (
     # PMIx has the size elsewhere; under srun, Slurm says it.
     ("PMIX_RANK", ("SLURM_STEP_NUM_TASKS", "SLURM_NTASKS")),
 )
+_LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 # Every MPI reads its own, so no mpirun need be asked which it is (and no option be refused).
 # Ranks are not pinned, because a pinned rank shares its one core with its progress thread, and
 # more ranks than cores are no mistake here.
@@ -44,10 +45,17 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class LauncherRank:
-    """What a launcher's environment says of this process; size is None where it does not say."""
+    """What a launcher's environment says of this process; None where it does not say."""
 
     rank: int
     size: int | None
+    #: The number of this rank on its node.
+    local_rank: int | None = None
+
+    @property
+    def speaks_for_node(self) -> bool:
+        """Whether this one of the ranks of its node says what each of them has found."""
+        return (self.rank if self.local_rank is None else self.local_rank) == 0
 
 
 def under_launcher(environ: Mapping[str, str]) -> LauncherRank | None:
@@ -58,9 +66,28 @@ def under_launcher(environ: Mapping[str, str]) -> LauncherRank | None:
     for rank_name, size_names in _RANK_AND_SIZE:
         rank = environ.get(rank_name, "")
         if rank.isdecimal():
-            sizes = (environ.get(name, "") for name in size_names)
-            return LauncherRank(int(rank), next((int(s) for s in sizes if s.isdecimal()), None))
+            size, local = _first_number(environ, size_names), _first_number(environ, _LOCAL_RANKS)
+            return LauncherRank(int(rank), size, local)
     return None
+
+
+def _first_number(environ: Mapping[str, str], names: Sequence[str]) -> int | None:
+    values = (environ.get(name, "") for name in names)
+    return next((int(value) for value in values if value.isdecimal()), None)
+
+
+def foreign_library(launched: LauncherRank | None, world: int, library: str) -> str | None:
+    """Why ranks cannot meet, where the MPI library is not the launcher's; None: they can.
+
+    A library that knows nothing of its launcher starts each rank as a world of one.
+    """
+    if launched is None or launched.size is None or launched.size == world:
+        return None
+    return (
+        f"the launcher started {launched.size} ranks, but the MPI library sees {world}: mpirun and "
+        f"the library mpi4py loads ({library}) belong to different MPIs; use the mpirun of that "
+        "library, or set MPI4PY_LIBMPI to the library of that mpirun"
+    )
 
 
 def srun_without_pmi(environ: Mapping[str, str]) -> bool:
@@ -122,16 +149,68 @@ def run_program(ranks: int, program: Sequence[str], environ: Mapping[str, str]) 
     SIGINT and SIGTERM go to the ranks, which end in good order; a second one goes to mpirun.
     SIGUSR1 goes to every rank. mpirun does not outlive us.
     """
-    process = subprocess.Popen(
-        [find_mpirun(environ), "-n", str(ranks), *program],
+    process = _started(ranks, program, environ, ())
+    with _forwarding_signals(process) as stops:
+        code = process.wait()
+    return _code_of(code, stops)
+
+
+def run_captured(
+    ranks: int,
+    program: Sequence[str],
+    environ: Mapping[str, str],
+    options: Sequence[str],
+    limit_s: float,
+) -> tuple[int | None, str]:
+    """As `run_program`, with mpirun's `options`: (exit code, what the ranks printed).
+
+    The code is None where it did not end within `limit_s` and was killed.
+    """
+    process = _started(ranks, program, environ, options, stdout=subprocess.PIPE)
+    with _forwarding_signals(process) as stops:
+        try:
+            printed, _ = process.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # it leads a session of its own
+            printed, _ = process.communicate()
+            return None, os.fsdecode(printed)
+    return _code_of(process.returncode, stops), os.fsdecode(printed)
+
+
+def one_rank_a_node(family: str, hosts: Sequence[str], exported: Sequence[str]) -> list[str]:
+    """mpirun's options for one rank on each of `hosts`, with these variables of ours."""
+    if family == "MPICH":
+        return ["-hosts", ",".join(hosts), "-ppn", "1"]  # it takes the whole environment along
+    exports = [word for name in exported for word in ("-x", name)]
+    return ["--host", ",".join(f"{host}:1" for host in hosts), "--map-by", "ppr:1:node", *exports]
+
+
+def without_ssh(environ: Mapping[str, str]) -> bool:
+    """Whether mpirun reaches nodes by something else: a batch system, or an agent of the user."""
+    agents = ("PRTE_MCA_plm_ssh_agent", "OMPI_MCA_plm_rsh_agent", "HYDRA_LAUNCHER_EXEC",
+              "HYDRA_LAUNCHER", "SLURM_JOB_ID")  # fmt: skip
+    return any(environ.get(name) for name in agents)
+
+
+def _started(
+    ranks: int,
+    program: Sequence[str],
+    environ: Mapping[str, str],
+    options: Sequence[str],
+    stdout: int | None = None,
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [find_mpirun(environ), *options, "-n", str(ranks), *program],
         env={**mpirun_environment(environ, is_root=os.geteuid() == 0), **terminal(environ)},
         # A terminal's Ctrl-C must reach mpirun through us alone: it kills ranks in 0.3 s.
         start_new_session=True,
         stdin=subprocess.DEVNULL,
+        stdout=stdout,
         preexec_fn=_die_with_parent(),
     )
-    with _forwarding_signals(process) as stops:
-        code = process.wait()
+
+
+def _code_of(code: int, stops: Sequence[int]) -> int:
     if code != 0 and stops:
         return 128 + stops[0]
     return code if code >= 0 else 128 - code

@@ -11,22 +11,33 @@ import itertools
 import json
 import os
 import pickle
+import re
+import socket
 import sys
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterator, MutableMapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from tcpx_mpi.errors import ExitCode, Interrupted, LostRank, TcpxError
+from tcpx_mpi import launch
+from tcpx_mpi.errors import (
+    ExitCode,
+    Interrupted,
+    LostRank,
+    PluginMissing,
+    SetupFailed,
+    TcpxError,
+)
+from tcpx_mpi.launch import under_launcher
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-#: Open MPI's own start-up is 1 s faster without its search for fabrics that this tool never uses.
-#: Set only where the user has set nothing.
-OPEN_MPI_DEFAULTS = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,sm,self"}
+#: MPICH has one transport between nodes, UCX or libfabric, and a short cut within a node.
+_MPICH_TCP_ONLY = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "FI_PROVIDER": "tcp"}
 
 #: How long the ranks that are alive may take to answer a roll call.
 ROLL_CALL_S = 3.0
@@ -302,25 +313,63 @@ def start(
 ) -> World:
     """Initialise MPI (once a process) and return the world.
 
-    `tcp_only`: messages between ranks of a node must not take a short cut through memory.
+    `tcp_only`: messages between ranks of a node must not take a short cut through memory. Raises
+    PluginMissing where no MPI library can be loaded, SetupFailed where it is not the launcher's.
     """
-    defaults = OPEN_MPI_DEFAULTS | ({"OMPI_MCA_btl": "tcp,self"} if tcp_only else {})
-    for name, value in defaults.items():
+    MPI = _library()
+    for name, value in library_settings(library_version(), tcp_only).items():
         environ.setdefault(name, value)
-    from mpi4py import MPI
-
+    if not MPI.Is_initialized():
+        # mpi4py warns of a launcher of another MPI, which is refused below in one line.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    launched = under_launcher(environ)
+    refusal = launch.foreign_library(launched, MPI.COMM_WORLD.Get_size(), library_version())
+    if refusal is not None:
+        raise SetupFailed(refusal)
     return World(MPI.COMM_WORLD, stop_signal)
 
 
+def library_settings(library: str, tcp_only: bool = False) -> dict[str, str]:
+    """Variables that an MPI library of this version text should find, where a user sets none.
+
+    Open MPI starts 1 s faster without its search for fabrics that this tool never uses.
+    """
+    version = re.match(r"Open MPI v(\d+)", library)
+    if version is None:
+        return dict(_MPICH_TCP_ONLY) if tcp_only else {}
+    # Its shared memory has another name since 5.0, and an unknown name is fatal.
+    memory = "sm" if int(version[1]) >= 5 else "vader"
+    ways = "tcp,self" if tcp_only else f"tcp,{memory},self"
+    return {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": ways}
+
+
 def library_version() -> str:
-    """The MPI library in use, its first line. Before `start` it starts no MPI, nor can `start`."""
+    """The MPI library in use, its first line. Starts no MPI. Raises PluginMissing."""
+    return " ".join(_library().Get_library_version().splitlines()[0].rstrip("\0").split())
+
+
+def _library() -> Any:
+    """mpi4py's module over the MPI library that it finds, loaded but not initialised."""
     if "mpi4py.MPI" not in sys.modules:
         import mpi4py
 
+        # The library's version, which says how to set it up, is known without starting it.
         mpi4py.rc.initialize = False
-    from mpi4py import MPI
-
-    return MPI.Get_library_version().splitlines()[0].strip().rstrip("\0")
+        mpi4py.rc.finalize = True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # see `start`
+            from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        # The linker names what it did not find last.
+        cause = str(error).strip().splitlines()[-1]
+        raise PluginMissing(
+            f"no MPI library can be loaded on {socket.gethostname()} ({cause}): set MPI4PY_LIBMPI "
+            "to its path, and LD_LIBRARY_PATH to its directory (see docs/launching.md)"
+        ) from None
+    return MPI
 
 
 def _spans(offsets: Any) -> list[tuple[int, int]]:

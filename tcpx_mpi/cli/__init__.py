@@ -7,10 +7,12 @@ import importlib
 import keyword
 import os
 import sys
+import time
 from collections.abc import Sequence
 
 import click
 
+from tcpx_mpi import launch
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
 from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
 
@@ -19,6 +21,7 @@ COMMANDS = {
     "run": "measure a pattern",
     "smoke": "send one small message each way between every two ranks, and check it",
     "ceiling": "measure memory, clock and plain TCP of this machine, without a plugin",
+    "preflight": "check this node, or all nodes of a hostfile, before a run",
     "topo": "show what this machine has, and where ranks would go",
     "env": "print the environment of a profile, for mpirun or a shell",
     "plugins": "list the plugins found here, and which one a run would use",
@@ -31,6 +34,9 @@ COMMANDS = {
 
 #: How a shell asks what could stand at the cursor.
 COMPLETE_VARIABLE = "_TCPX_MPI_COMPLETE"
+
+#: So much sooner than silent ranks leaves the one that speaks for them.
+_SPEAKERS_LEAD_S = 1.0
 
 _EXAMPLES = (
     "tcpx-mpi run ring --ranks 4",
@@ -98,14 +104,24 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(arguments)
     except TcpxError as error:
-        print(f"tcpx-mpi: error: {error}", file=sys.stderr)
-        return int(error.exit_code)
+        return _say(error)
     except (KeyboardInterrupt, click.Abort):
         return int(ExitCode.INTERRUPTED)
     except BrokenPipeError:
         # The reader (`| head`) has enough. Nothing more may be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.OK)
+
+
+def _say(error: TcpxError) -> int:
+    """Prints an error; of ranks that have no world to agree in, one of each node does."""
+    launched = launch.under_launcher(os.environ)
+    if launched is None or launched.speaks_for_node:
+        print(f"tcpx-mpi: error: {error}", file=sys.stderr, flush=True)
+    else:
+        # A launcher kills a job at the first rank that leaves, which must not be a silent one.
+        time.sleep(_SPEAKERS_LEAD_S)
+    return int(error.exit_code)
 
 
 def _run(arguments: list[str]) -> int:

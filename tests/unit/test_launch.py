@@ -24,6 +24,7 @@ from tcpx_mpi.launch import LauncherRank, srun_without_pmi, under_launcher, with
         ({}, None),
         ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}, LauncherRank(3, 4)),
         ({"PMI_RANK": "0", "PMI_SIZE": "2"}, LauncherRank(0, 2)),
+        ({"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1"}, LauncherRank(3, 4, 1)),
         ({"PMIX_RANK": "1"}, LauncherRank(1, None)),
         ({"PMIX_RANK": "1", "SLURM_STEP_NUM_TASKS": "8"}, LauncherRank(1, 8)),
         # Open MPI sets PMIx's variables too, and knows the size.
@@ -40,6 +41,23 @@ def test_only_a_launcher_that_mpi_can_see_makes_a_rank(
     environ: dict[str, str], expected: LauncherRank | None
 ) -> None:
     assert under_launcher(environ) == expected
+
+
+def test_one_rank_of_each_node_speaks_for_it() -> None:
+    assert LauncherRank(4, 8, 0).speaks_for_node
+    assert not LauncherRank(5, 8, 1).speaks_for_node
+    # A launcher that does not say where its ranks are.
+    assert [LauncherRank(rank, 2).speaks_for_node for rank in (0, 1)] == [True, False]
+
+
+def test_a_library_that_does_not_see_its_launchers_ranks_is_refused() -> None:
+    refusal = launch.foreign_library(LauncherRank(1, 4), 1, "MPICH Version: 4.0.2")
+    assert refusal is not None
+    for words in ("started 4 ranks", "sees 1", "MPICH Version: 4.0.2", "MPI4PY_LIBMPI"):
+        assert words in refusal
+    assert launch.foreign_library(LauncherRank(1, 4), 4, "") is None
+    assert launch.foreign_library(LauncherRank(1, None), 1, "") is None
+    assert launch.foreign_library(None, 1, "") is None
 
 
 def test_an_srun_without_pmi_is_known_for_what_it_is() -> None:

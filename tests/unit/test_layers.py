@@ -28,7 +28,7 @@ LAYERS = (
     ("placement_file", "plugins", "ratios"),
     ("schedule",),
     ("patterns", "schedule_interpreter", "records"),
-    ("world", "sides", "proof"),
+    ("world", "sides", "proof", "shared_environment"),
     ("_native",),
     ("report", "setup_errors", "nccl_tests"),
     ("tables",),
@@ -36,7 +36,7 @@ LAYERS = (
     ("rows", "rank_setup", "circumstances", "agreement", "faults", "output", "trouble", "measure"),
     ("seats",),
     ("peers",),
-    ("session", "benchmark", "smoke", "ceiling"),
+    ("session", "benchmark", "smoke", "ceiling", "preflight"),
     ("cli",),
     ("__main__",),
 )

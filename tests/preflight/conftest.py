@@ -1,0 +1,8 @@
+"""A preflight is started by the jobs of tests/mpi, on the nodes of tests/mpi."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+sys.path.append(str(Path(__file__).parents[1] / "mpi"))  # for jobs and two_nodes

@@ -1,0 +1,237 @@
+"""A whole preflight: of this machine, of a noexec mount, of two nodes over a real mpirun."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jobs import Result, mpirun, run, tcpx_mpi
+from two_nodes import NoNodes, TwoNodes, two_nodes
+
+from tcpx_mpi import launch
+from tcpx_mpi.errors import PluginMissing
+from tcpx_mpi.plugins import bundled_dir
+
+pytestmark = pytest.mark.multirank
+
+
+@pytest.fixture(autouse=True)
+def _mpirun() -> None:
+    try:
+        launch.find_mpirun(os.environ)
+    except PluginMissing as error:
+        pytest.skip(f"needs mpi: {error}")
+
+
+def checks(result: Result) -> dict[tuple[str, str], dict[str, Any]]:
+    """(node, check) -> finding, of a preflight with --json."""
+    document = json.loads(result.out)
+    assert document["exit_code"] == result.code, result.text
+    return {(each["node"], each["check"]): each for each in document["checks"]}
+
+
+def test_this_machine_is_checked_and_each_finding_is_a_line(tmp_path: Path) -> None:
+    result = run(tcpx_mpi("preflight", "--plugin", "softtcpx"), tmp_path)
+    assert result.code == 0, result.text
+    *table, last = result.out.splitlines()
+    assert all(line.startswith(("OK  ", "warning  ")) for line in table), result.text
+    assert last.startswith("# ")
+    for words in (
+        "libnccl-net-softtcpx.so sha256",
+        "plugin devices",
+        "lo 127.0.0.1 MTU",
+        "wmem_max",
+    ):
+        assert words in result.out
+    found = checks(run(tcpx_mpi("preflight", "--plugin", "softtcpx", "--json"), tmp_path))
+    host = os.uname().nodename
+    assert len(found) == len(table)
+    assert found[host, "plugin devices"]["found"].startswith("1: lo ")
+
+
+@pytest.mark.parametrize(
+    ("environ", "options", "check", "says", "code"),
+    [
+        ({"NCCL_SOCKET_IFNAME": "nosuch0"}, (), "interfaces", "names none of", 4),
+        ({}, ("--plugin", "/nosuch/libnccl-net-x.so"), "plugin file", "no such file", 3),
+        ({"UCCL_TCPX_PLUGIN_PATH": "/nosuch.so"}, (), "plugin file", "UCCL_TCPX_PLUGIN_PATH", 3),
+    ],
+)
+def test_a_check_that_fails_gives_its_exit_code(
+    environ: dict[str, str], options: tuple[str, ...], check: str, says: str, code: int,
+    tmp_path: Path,
+) -> None:  # fmt: skip
+    result = run(tcpx_mpi("preflight", "--json", *options), tmp_path, environ)
+    assert result.code == code, result.text
+    finding = checks(result)[os.uname().nodename, check]
+    assert finding["status"] == "FAILED"
+    assert says in finding["found"]
+    assert finding["remedy"]
+
+
+ENDS_ITS_PROCESS = """
+#include <stdio.h>
+#include <stdlib.h>
+static int init(void *log) { (void)log; fprintf(stderr, "no CUDA device\\n"); exit(1); }
+struct { const char *name; int (*init)(void *); void *rest[18]; } ncclNetPlugin_v7 = {"ends", init};
+"""
+
+
+def test_a_plugin_that_ends_its_process_ends_no_preflight(tmp_path: Path) -> None:
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("needs compiler: no cc, gcc or clang in PATH")
+    library, source = tmp_path / "libnccl-net-ends.so", tmp_path / "ends.c"
+    source.write_text(ENDS_ITS_PROCESS)
+    command = [compiler, "-shared", "-fPIC", "-o", str(library), str(source)]
+    subprocess.run(command, check=True, timeout=60)
+    result = run(tcpx_mpi("preflight", "--json", "--plugin", str(library)), tmp_path)
+    finding = checks(result)[os.uname().nodename, "plugin file"]
+    assert result.code == 3, result.text
+    assert "ended its process with exit code 1: no CUDA device" in finding["found"]
+
+
+NOEXEC = """
+mount -t tmpfs -o noexec none "$1" || exit 77
+cp "$2" "$1/libnccl-net-x.so" && shift 2 && exec "$@"
+"""
+
+
+def test_a_noexec_mount_is_found_before_the_plugin_is_loaded(tmp_path: Path) -> None:
+    mounted = [shutil.which("unshare") or "unshare", "-m", "sh", "-c", NOEXEC, "sh",
+               str(tmp_path), f"{bundled_dir()}/libnccl-net-null.so"]  # fmt: skip
+    if shutil.which("unshare") is None or subprocess.run([*mounted, "true"]).returncode:
+        pytest.skip("needs mounts: root must be able to mount a tmpfs in a namespace of its own")
+    library = tmp_path / "libnccl-net-x.so"
+    options = ("preflight", "--json", "--plugin", str(library))
+    result = run([*mounted, *tcpx_mpi(*options)], tmp_path)
+    finding = checks(result)[os.uname().nodename, "plugin file"]
+    assert result.code == 3, result.text
+    assert f"{library} is on {tmp_path}, which is mounted noexec" in finding["found"]
+    assert "copy the file to an executable mount" in finding["remedy"]
+
+
+def test_ranks_of_one_node_are_checked_once(tmp_path: Path) -> None:
+    result = run(mpirun(3, "preflight", "--plugin", "softtcpx", "--json"), tmp_path)
+    assert result.code == 0, result.text
+    assert {node for node, _ in checks(result)} == {os.uname().nodename}
+
+
+def test_an_mpirun_that_binds_a_rank_to_one_core_is_a_warning(tmp_path: Path) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs cpus: one core of one is no binding")
+    mpirun_command, *rest = mpirun(2, "preflight", "--plugin", "softtcpx", "--json")
+    result = run([mpirun_command, "--bind-to", "core", *rest], tmp_path)
+    assert result.code == 0, result.text
+    finding = checks(result)[os.uname().nodename, "CPUs"]
+    assert finding["status"] == "warning"
+    assert finding["found"].startswith("bound to one: ")
+    assert "--bind-to none" in finding["remedy"]
+
+
+def test_a_hostfile_for_ranks_that_are_started_is_refused(tmp_path: Path) -> None:
+    result = run(mpirun(2, "preflight", "--hostfile", "hosts"), tmp_path)
+    assert result.code == 2, result.text
+    assert len(result.errors) == 1, result.text
+    assert "--hostfile (hosts)" in result.errors[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("localhost slots=2\nno.such.host.invalid slots=2\n", "no.such.host.invalid (line 2)"),
+        ("localhost slot=2\n", "line 1: 'slot=2' is not known"),
+        ("localhost slots=2\n127.0.0.1 slots=2\n", "are one node, 127.0.0.1"),
+        ("", "names no host"),
+    ],
+)
+def test_a_hostfile_that_cannot_be_is_refused_before_mpirun(
+    text: str, says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "hosts").write_text(text)
+    result = run(tcpx_mpi("preflight", "--hostfile", "hosts"), tmp_path)
+    assert result.code == 2, result.text
+    assert len(result.errors) == 1, result.text
+    assert says in result.errors[0]
+    assert result.err.count("\n") == 1, "mpirun has lines of its own"
+
+
+def test_an_mpirun_that_starts_nothing_is_said_in_one_line_of_ours(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("192.0.2.1 slots=1\n")  # an address that nobody has
+    # In place of ssh: it finds no node either, without waiting for one.
+    environ = {"PRTE_MCA_plm_ssh_agent": "/bin/false", "OMPI_MCA_plm_rsh_agent": "/bin/false"}
+    result = run(tcpx_mpi("preflight", "--hostfile", "hosts"), tmp_path, environ)
+    assert result.code == 4, result.text
+    assert len(result.errors) == 1, result.text
+    assert "mpirun started no rank that answered" in result.errors[0]
+    assert sys.executable in result.errors[0]
+
+
+# --- Two nodes -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Iterator[TwoNodes]:
+    try:
+        with two_nodes(tmp_path, 2) as found:
+            yield found
+    except NoNodes as error:
+        pytest.skip(f"needs netns: {error}")
+
+
+def on_first(nodes: TwoNodes, *command: str) -> list[str]:
+    """A command of an operator on the first node."""
+    script = 'hostname "$0" && exec "$@"'
+    name = nodes.names[0]
+    return ["ip", "netns", "exec", name, "unshare", "--uts", "bash", "-c", script, name, *command]
+
+
+def hostfile_preflight(nodes: TwoNodes, place: Path, **variables: str) -> Result:
+    environ = {
+        "PRTE_MCA_plm_ssh_agent": str(nodes.directory / "agent"),
+        "PRTE_MCA_prte_if_include": "eth0",
+        "OMPI_MCA_btl_tcp_if_include": "eth0",
+        "NCCL_SOCKET_IFNAME": "eth1",
+        **variables,
+    }
+    hosts = str(nodes.directory / "hosts")
+    command = tcpx_mpi("preflight", "--hostfile", hosts, "--plugin", "softtcpx", "--json")
+    return run(on_first(nodes, *command), place, environ)
+
+
+def test_two_nodes_that_are_alike_pass(nodes: TwoNodes, tmp_path: Path) -> None:
+    result = hostfile_preflight(nodes, tmp_path)
+    assert result.code == 0, result.text
+    found = checks(result)
+    for number, name in enumerate(nodes.names, start=1):
+        assert found[name, "interfaces"]["found"] == f"eth1 10.213.1.{number} MTU 1500"
+        assert found[name, "plugin devices"]["found"].startswith("1: eth1 ")
+    assert found["", "hostfile"]["found"].endswith("2 nodes, 4 slots")
+    assert found["", "same MTU"]["found"] == "1500"
+
+
+def test_what_differs_on_the_second_node_is_named(nodes: TwoNodes, tmp_path: Path) -> None:
+    second = nodes.names[1]
+    subprocess.run(["ip", "-n", second, "link", "set", "eth1", "mtu", "1400"], check=True)
+    text = (nodes.directory / "hosts").read_text()
+    (nodes.directory / "hosts").write_text(text.replace("10.213.0.2 slots=2", "10.213.0.2 slots=1"))
+    found = checks(hostfile_preflight(nodes, tmp_path))
+    assert found["", "same MTU"]["found"] == f"{nodes.names[0]} has 1500, {second} has 1400"
+    assert "uneven: 10.213.0.1 2, 10.213.0.2 1" in found["", "hostfile"]["found"]
+
+
+def test_a_data_interface_that_is_down_fails_its_node(nodes: TwoNodes, tmp_path: Path) -> None:
+    second = nodes.names[1]
+    subprocess.run(["ip", "-n", second, "link", "set", "eth1", "down"], check=True)
+    result = hostfile_preflight(nodes, tmp_path)
+    assert result.code == 4, result.text
+    found = checks(result)
+    assert "eth1 of NCCL_SOCKET_IFNAME is down" in found[second, "interfaces"]["found"]
+    assert found[second, "plugin devices"]["status"] == "FAILED"
