@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from tcpx_mpi.config import Settings, fingerprint_difference
 from tcpx_mpi.errors import SetupFailed, TcpxError, UsageError
 from tcpx_mpi.launch import under_launcher
 from tcpx_mpi.patterns import load
+from tcpx_mpi.topology import Host
 from tcpx_mpi.world import World
 
 #: Set-up steps other than connecting are short; a rank that is this late hangs.
@@ -32,6 +34,22 @@ def agree_settings(world: World, parsed: Settings | TcpxError) -> Settings:
     return parsed
 
 
+def agree_hosts(world: World, host: Host) -> list[Host]:
+    """Collective: every rank's host, by rank; every node has as many ranks as the others."""
+    hosts: list[Host] = world.allgather(host, "hosts", SETUP_PATIENCE_S)
+    world.places = [each.name for each in hosts]
+    with world.agree("hosts", SETUP_PATIENCE_S):
+        _refuse_uneven(hosts)
+    return hosts
+
+
+def tell_nic(world: World, name: str) -> None:
+    """Collective: from now on what is said of a rank names its network interface, too."""
+    names = world.allgather(name, "network interfaces", SETUP_PATIENCE_S)
+    both = zip(world.places, names, strict=True)
+    world.places = [f"{place} (NIC {name})" for place, name in both]
+
+
 def require_equal(world: World, fingerprint: str, what: str) -> None:
     """Collective: every rank raises UsageError, naming the first rank that differs from rank 0."""
     prints = world.allgather(fingerprint, what, SETUP_PATIENCE_S)
@@ -43,6 +61,18 @@ def require_equal(world: World, fingerprint: str, what: str) -> None:
                     f"rank {rank} differs from rank 0: {difference}, rank 0's value first; "
                     f"start every rank with the same {what}"
                 )
+
+
+def _refuse_uneven(hosts: Sequence[Host]) -> None:
+    """A node with fewer ranks has NICs that idle, and `pair` would pair ranks of one node."""
+    ranks = Counter(host.node for host in hosts)
+    names = {host.node: host.name for host in hosts}
+    if len(set(ranks.values())) > 1:
+        counts = ", ".join(f"{names[node]} has {count}" for node, count in ranks.items())
+        raise UsageError(
+            f"the nodes must have equally many ranks, but {counts}: give every node of the "
+            "hostfile the same slots, and mpirun -n a multiple of that"
+        )
 
 
 def _refuse_foreign_launcher(world_size: int, environ: Mapping[str, str]) -> None:

@@ -7,7 +7,6 @@ import platform
 import subprocess
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
 
 import tcpx_mpi
 from tcpx_mpi import world
@@ -19,7 +18,7 @@ from tcpx_mpi.topology import Host, cpu_list_text, interface_numa_node
 def rank_info(rank: int, host: Host, engine: RankEngine) -> RankInfo:
     """Where this rank runs and what it drives."""
     placement, plugin = engine.placement, engine.plugin
-    nic: dict[str, Any] = plugin.handle.properties(placement.device)
+    nic = plugin.nic(placement.device)
     return RankInfo(
         rank=rank,
         host=host.name,
