@@ -47,9 +47,13 @@ def output_of(command: list[str]) -> list[str]:
 def beside_raw(launcher: Launcher, pattern: str) -> None:
     command = launcher.command("run", pattern, "--plugin", "softtcpx", "-b", "1M", "-e", "1M",
                                "-n", ITERS, "--hdf5", "none", "--against", "raw")  # fmt: skip
-    for line in output_of(command):
-        if "beside raw" in line:
-            print(f"{pattern} 1 MiB: {line.lstrip('# ')}", flush=True)
+    (row,) = [line.split() for line in output_of(command) if re.match(r" +1048576 ", line)]
+    ratio, low, high, best, best_low, best_high, streams = row[-7:]
+    print(
+        f"{pattern} 1 MiB: beside raw {ratio} ({low} - {high}), "
+        f"beside raw at its best of 1, 2, 4 streams ({streams}) {best} ({best_low} - {best_high})",
+        flush=True,
+    )
 
 
 def busbw(launcher: Launcher, pattern: str, interfaces: tuple[str, ...]) -> float:
