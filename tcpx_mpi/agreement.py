@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import MutableMapping
+from collections import Counter
+from collections.abc import MutableMapping, Sequence
 
 import tcpx_mpi
 from tcpx_mpi import _native
@@ -14,7 +15,7 @@ from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.patterns import load
 from tcpx_mpi.profiles import keep_mpi_on_control_nic
 from tcpx_mpi.shared_environment import shared_environment
-from tcpx_mpi.topology import this_machine
+from tcpx_mpi.topology import Host, this_machine
 from tcpx_mpi.world import World
 
 #: Set-up steps other than connecting are short; a rank that is this late hangs.
@@ -51,6 +52,22 @@ def agree_settings(world: World, parsed: Settings | TcpxError) -> Settings:
     return parsed
 
 
+def agree_hosts(world: World, host: Host) -> list[Host]:
+    """Collective: every rank's host, by rank; every node has as many ranks as the others."""
+    hosts: list[Host] = world.allgather(host, "hosts", SETUP_PATIENCE_S)
+    world.places = [each.name for each in hosts]
+    with world.agree("hosts", SETUP_PATIENCE_S):
+        _refuse_uneven(hosts)
+    return hosts
+
+
+def tell_nic(world: World, name: str) -> None:
+    """Collective: from now on what is said of a rank names its network interface, too."""
+    names = world.allgather(name, "network interfaces", SETUP_PATIENCE_S)
+    both = zip(world.places, names, strict=True)
+    world.places = [f"{place} (NIC {name})" for place, name in both]
+
+
 def require_equal(world: World, fingerprint: str, what: str) -> None:
     """Collective: every rank raises UsageError, naming the first rank that differs from rank 0.
 
@@ -67,3 +84,15 @@ def require_equal(world: World, fingerprint: str, what: str) -> None:
                     f"{fingerprint_difference(first, other)}, rank 0's value first; "
                     f"start every rank with the same {what}"
                 )
+
+
+def _refuse_uneven(hosts: Sequence[Host]) -> None:
+    """A node with fewer ranks has NICs that idle, and `pair` would pair ranks of one node."""
+    ranks = Counter(host.node for host in hosts)
+    names = {host.node: host.name for host in hosts}
+    if len(set(ranks.values())) > 1:
+        counts = ", ".join(f"{names[node]} has {count}" for node, count in ranks.items())
+        raise UsageError(
+            f"the nodes must have equally many ranks, but {counts}: give every node of the "
+            "hostfile the same slots, and mpirun -n a multiple of that"
+        )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from tcpx_mpi import _native, circumstances, peers, trouble
-from tcpx_mpi.agreement import SETUP_PATIENCE_S, agree_settings, require_equal, start_world
+from tcpx_mpi import _native, agreement, circumstances, peers, trouble
+from tcpx_mpi.agreement import SETUP_PATIENCE_S
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.measure import Measurement
@@ -27,14 +27,14 @@ def run_rank(
 ) -> int:
     """Collective: the whole run on this rank; returns its exit code, the same on all ranks."""
     _native.install_signal_handlers()
-    world = start_world(parsed, os.environ)
+    world = agreement.start_world(parsed, os.environ)
     story = (make or Benchmark)(world, list(argv))
     try:
         return story.run(parsed)
     except (TcpxError, Alarm) as error:
         if story.journal is not None:
             story.journal.put_away()
-        return trouble.end(world, story.output, error, story.report(), story.host_names)
+        return trouble.end(world, story.output, error, story.report())
 
 
 class Benchmark:
@@ -45,17 +45,16 @@ class Benchmark:
     def __init__(self, world: World, argv: list[str]) -> None:
         self.world, self.argv = world, argv
         self.output = Output(active=world.rank == 0)
-        self.host_names: list[str] = [""] * world.size
         self.journal: Journal | None = None
         self.measurement: Measurement | None = None
 
     def run(self, parsed: Settings | TcpxError) -> int:
         """Collective: the story, top to bottom; returns the exit code."""
         world = self.world
-        settings = agree_settings(world, parsed)
+        settings = agreement.agree_settings(world, parsed)
         host = read_host()
-        hosts: list[Host] = world.allgather(host, "hosts", SETUP_PATIENCE_S)
-        self.host_names, nodes = [each.name for each in hosts], [each.node for each in hosts]
+        hosts = agreement.agree_hosts(world, host)
+        nodes = [each.node for each in hosts]
         plugin = self.load_plugin(settings)
         placement, settings = take_seat(world, settings, plugin, hosts)
         pattern = repeated(load(settings.pattern), settings.agg_iters)
@@ -74,7 +73,6 @@ class Benchmark:
         self.measurement = Measurement(
             world, settings, pattern, ground, [engine, *beside], journal,
             shared_clock=len({each.clock for each in hosts}) == 1,
-            host_name=host.name,
             end_by_ns=planner.end_by_ns(_native.now_ns()),
             between_batches=self.output.between_batches,
         )  # fmt: skip
@@ -87,7 +85,7 @@ class Benchmark:
         """Collective: the plugin, initialised, the same file on all ranks."""
         with self.world.agree("plugin", SETUP_PATIENCE_S):
             plugin = load_plugin(settings, os.environ)
-        require_equal(self.world, plugin.fingerprint(), "plugin and its environment")
+        agreement.require_equal(self.world, plugin.fingerprint(), "plugin and its environment")
         return plugin
 
     def connect(
@@ -95,13 +93,14 @@ class Benchmark:
     ) -> RankEngine:
         """Collective: listen, exchange the handles, connect and accept."""
         world = self.world
+        agreement.tell_nic(world, plugin.nic(placement.device)["name"])
         with world.agree("listen", SETUP_PATIENCE_S):
             schedule = pattern.schedule(world.rank, world.size)
             engine = RankEngine(settings, plugin, placement, schedule, self.witness)
             handles = engine.listen(world.size)
         handles = world.exchange(handles, "handles", SETUP_PATIENCE_S)
         with world.agree("connect", SETUP_PATIENCE_S + settings.connect_timeout_s):
-            engine.connect(handles)
+            engine.connect(handles, world.places)
         return engine
 
     def begin(

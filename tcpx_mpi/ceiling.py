@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi import _native
-from tcpx_mpi.agreement import SETUP_PATIENCE_S, agree_settings
+from tcpx_mpi.agreement import SETUP_PATIENCE_S, agree_hosts, agree_settings
 from tcpx_mpi.benchmark import Benchmark
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
@@ -47,8 +47,7 @@ class Ceiling(Benchmark):
         world = self.world
         settings = agree_settings(world, parsed)
         host = read_host()
-        hosts: list[Host] = world.allgather(host, "hosts", SETUP_PATIENCE_S)
-        self.host_names = [each.name for each in hosts]
+        hosts = agree_hosts(world, host)
         with world.agree("interface", SETUP_PATIENCE_S):
             require_interface(self.link.interface)
         self._say(header_lines(hosts, self.link))
@@ -81,7 +80,6 @@ class Ceiling(Benchmark):
         self.measurement = Measurement(
             world, settings, pattern, ground, sides, journal=None,
             shared_clock=len({each.clock for each in hosts}) == 1,
-            host_name=host.name,
             end_by_ns=0,
         )  # fmt: skip
         wrong = 0

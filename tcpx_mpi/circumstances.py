@@ -7,7 +7,6 @@ import platform
 from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Any
 
 import tcpx_mpi
 from tcpx_mpi import _native, world
@@ -23,7 +22,7 @@ _NO_NICS = ("lo", "null0")
 def rank_info(rank: int, host: Host, engine: RankEngine) -> RankInfo:
     """Where this rank runs and what it drives."""
     placement, plugin = engine.placement, engine.plugin
-    nic: dict[str, Any] = plugin.handle.properties(placement.device)
+    nic = plugin.nic(placement.device)
     return RankInfo(
         rank=rank,
         host=host.name,

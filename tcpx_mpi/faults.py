@@ -32,21 +32,31 @@ class StoppedByOthers(TcpxError):
 
 
 def error_of(
-    fault: Mapping[str, Any], picture: Sequence[Flow], where: str, limits: Mapping[str, float]
+    fault: Mapping[str, Any],
+    picture: Sequence[Flow],
+    where: str,
+    places: Sequence[str],
+    limits: Mapping[str, float],
 ) -> TcpxError:
-    """The error for an engine's fault. `where` names rank, host, row; `limits` are in seconds."""
+    """The error for an engine's fault.
+
+    `where` names rank, place and row; `places` has host and NIC by rank; `limits` are in seconds.
+    """
     kind = fault["kind"]
     if kind == "interrupted":
         return interrupted_by(int(fault["code"]))
     if kind == "stall":
         patience = limits["stall_timeout_s"]
-        return Stalled(f"{where}: no progress for {patience:g} s; {_oldest(picture)}")
+        return Stalled(f"{where}: no progress for {patience:g} s; {_oldest(picture, places)}")
     if kind == "timeout":
         return Stalled(f"{where}: the run took longer than -T {limits['timeout_s']:g} s")
     if kind == "stopped":
-        return StoppedByOthers(f"{where}: stopped; {_oldest(picture)}")
+        return StoppedByOthers(f"{where}: stopped; {_oldest(picture, places)}")
     flow = picture[fault["flow"]]
-    at = f"{_name(flow)}, iteration {fault['iteration']} of the batch, chunk {fault['chunk']}"
+    at = (
+        f"{_name(flow, places)}, iteration {fault['iteration']} of the batch, "
+        f"chunk {fault['chunk']}"
+    )
     if kind == "size":
         expected = format_size(int(flow["oldest_bytes"]))
         return WrongBytes(
@@ -65,7 +75,7 @@ def error_of(
     return PluginFailed(f"{text}; {at}")
 
 
-def report_lines(picture: Sequence[Flow], where: str) -> tuple[str, ...]:
+def report_lines(picture: Sequence[Flow], where: str, places: Sequence[str]) -> tuple[str, ...]:
     """Every unfinished flow of a rank, the oldest request first: the stall report."""
     open_flows = sorted(
         (flow for flow in picture if not flow["finished"]),
@@ -74,7 +84,7 @@ def report_lines(picture: Sequence[Flow], where: str) -> tuple[str, ...]:
     if not open_flows:
         return (f"{where}: this rank had nothing left to do",)
     lines = [f"{where}: {len(open_flows)} of {len(picture)} flows unfinished"]
-    lines += [f"    {_describe(flow)}" for flow in open_flows[:_REPORT_LINES]]
+    lines += [f"    {_describe(flow, places)}" for flow in open_flows[:_REPORT_LINES]]
     if len(open_flows) > _REPORT_LINES:
         lines.append(f"    and {len(open_flows) - _REPORT_LINES} younger ones")
     return tuple(lines)
@@ -100,27 +110,28 @@ def wrong_bytes_text(rank: int, verdict: Mapping[str, Any], chunk_bytes: int, bl
     )
 
 
-def _oldest(picture: Sequence[Flow]) -> str:
+def _oldest(picture: Sequence[Flow], places: Sequence[str]) -> str:
     waiting = [flow for flow in picture if not flow["finished"]]
     posted = [flow for flow in waiting if flow["oldest_age_ns"] >= 0]
     if posted:
         oldest = max(posted, key=lambda flow: int(flow["oldest_age_ns"]))
-        return f"waiting for rank {oldest['peer']}: {_describe(oldest)}"
+        return f"waiting for rank {oldest['peer']}: {_describe(oldest, places)}"
     if waiting:
-        return f"nothing posted: {_describe(waiting[0])}"
+        return f"nothing posted: {_describe(waiting[0], places)}"
     return "nothing left to do here"
 
 
-def _name(flow: Flow) -> str:
+def _name(flow: Flow, places: Sequence[str]) -> str:
     if flow["kind"] == "copy":
         return f"local copy, channel {flow['channel']}"
     way = "send to" if flow["kind"] == "send" else "receive from"
-    return f"{way} rank {flow['peer']}, lane {flow['lane']}, channel {flow['channel']}"
+    peer = f"rank {flow['peer']} on {places[flow['peer']]}"
+    return f"{way} {peer}, lane {flow['lane']}, channel {flow['channel']}"
 
 
-def _describe(flow: Flow) -> str:
+def _describe(flow: Flow, places: Sequence[str]) -> str:
     outstanding = int(flow["posted"]) - int(flow["completed"])
-    text = f"{_name(flow)}: window {outstanding}/{flow['window']}"
+    text = f"{_name(flow, places)}: window {outstanding}/{flow['window']}"
     place = (
         f"iteration {flow['oldest_iteration']} of the batch, step {flow['oldest_step']}, "
         f"chunk {flow['oldest_chunk']}, {format_size(int(flow['oldest_bytes']))}"

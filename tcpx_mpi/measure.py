@@ -75,7 +75,6 @@ class Measurement:
         sides: Sequence[Side],
         journal: Journal | None,
         shared_clock: bool,
-        host_name: str,
         end_by_ns: int,
         between_batches: Callable[[RowFacts, str, int], None] = lambda *batch: None,
     ) -> None:
@@ -87,7 +86,6 @@ class Measurement:
         self._side = sides[0]  # whose batch is, or was, the last one
         self._journal = journal
         self._shared_clock = shared_clock
-        self._host_name = host_name
         self._end_by_ns = end_by_ns
         self._between_batches = between_batches
         self._iteration = 0
@@ -101,9 +99,8 @@ class Measurement:
         It is the first side's, with the rows of the others beside it.
         """
         size = facts.size_bytes
-        self._where = (
-            f"rank {self._world.rank} on {self._host_name}, row {facts.index} ({format_size(size)})"
-        )
+        row = f"row {facts.index} ({format_size(size)})"
+        self._where = f"{self._world.name(self._world.rank)}, {row}"
         layout = self._load(facts, plan)
         accounts = [
             _Account(side, self._empty_row(facts, layout), self._witness(side))
@@ -265,7 +262,7 @@ class Measurement:
     def _show_progress(self) -> None:
         """Prints the picture that SIGUSR1 asked the engine for, if it has taken one."""
         if self._side.driver.take_picture_ready():
-            lines = report_lines(self._side.driver.picture(), self._place())
+            lines = report_lines(self._side.driver.picture(), self._place(), self._world.places)
             print("\n".join(lines), file=sys.stderr)
 
     def _agree_start(self, patience_s: float) -> int:
@@ -283,7 +280,8 @@ class Measurement:
                 "stall_timeout_s": self._settings.stall_timeout_s,
                 "timeout_s": self._settings.timeout_s,
             }
-            raise error_of(fault, self._side.driver.picture(), self._place(), limits)
+            picture = self._side.driver.picture()
+            raise error_of(fault, picture, self._place(), self._world.places, limits)
         if signal_number := _native.stop_signal():
             raise interrupted_by(signal_number)
 
@@ -291,7 +289,7 @@ class Measurement:
         """Where every unfinished flow of this rank stands, or that no batch was under way."""
         if self._side.driver.fault() is None:
             return (f"{self._where}: between two batches, with nothing posted",)
-        return report_lines(self._side.driver.picture(), self._place())
+        return report_lines(self._side.driver.picture(), self._place(), self._world.places)
 
     def _place(self) -> str:
         """Where this rank is, and which peer was at work if it was not the plugin."""

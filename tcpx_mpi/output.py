@@ -161,19 +161,19 @@ class Output:
             self._events.end(verdict, run)
         return verdict
 
-    def trouble(self, answers: Mapping[int, Answer], host_names: Sequence[str]) -> int:
+    def trouble(self, answers: Mapping[int, Answer], places: Sequence[str]) -> int:
         """The roll was called: print every rank's report, keep it; the exit code for all.
 
         Runs on the lowest rank that answered, which is not always rank 0.
         """
-        missing = [rank for rank in range(len(host_names)) if rank not in answers]
+        missing = [rank for rank in range(len(places)) if rank not in answers]
         for rank in sorted(answers):
             for line in answers[rank].report:
                 print(f"# {line}", file=sys.stderr)
         cause = min(answers.values(), key=_follows_from_others)
         text, code = cause.text, cause.exit_code or int(ExitCode.LOST_RANK)
         if missing:
-            names = ", ".join(f"{rank} on {host_names[rank]}" for rank in missing)
+            names = ", ".join(f"{rank} on {places[rank]}" for rank in missing)
             text = f"rank {names} did not answer the roll call{'; ' if text else ''}{text}"
             code = int(ExitCode.LOST_RANK)
         print(f"tcpx-mpi: error: {text}", file=sys.stderr, flush=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -27,6 +27,8 @@ PATH_VARIABLE = "UCCL_TCPX_PLUGIN_PATH"
 #: Sockets of a comm that carry data, at most: the limit of TCPX.
 MAX_DATA_SOCKETS = 8
 CHUNK_VARIABLE = "NCCL_DYNAMIC_CHUNK_SIZE"
+#: What chooses the network interfaces of TCPX and softtcpx; the first that is set holds.
+INTERFACE_VARIABLES = ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 #: Plugins that are built with this package.
 BUNDLED = ("softtcpx", "null")
 
@@ -140,6 +142,33 @@ def _chunk_variable(
             f"unset it, or use --chunk {found} or less"
         )
     return (CHUNK_VARIABLE, found, "environment")
+
+
+def missing_interface(
+    environ: Mapping[str, str], devices: Collection[str], present: Collection[str]
+) -> str | None:
+    """Why an interface that the environment names is none of the plugin's devices; None: all are.
+
+    `present`: the interfaces of this host, up or down. A plugin just goes on with fewer of them,
+    and nodes whose numbers differ then meet on a wrong network.
+    """
+    variable = next((name for name in INTERFACE_VARIABLES if environ.get(name)), None)
+    if variable is None or not set(devices) & set(present):
+        return None  # nothing was asked for, or the devices of this plugin are no interfaces
+    spec = environ[variable]
+    if spec.startswith("^"):
+        return None
+    fits: Callable[[str, str], bool] = str.__eq__ if spec.startswith("=") else str.startswith
+    for wanted in filter(None, spec.removeprefix("=").split(",")):
+        if any(fits(name, wanted) for name in devices):
+            continue
+        down = [name for name in present if fits(name, wanted)]
+        state = f"{down[0]} is not up, or has no address" if down else "there is none of that name"
+        return (
+            f"{variable} names {wanted}, but {state}: bring it up (ip link, ip addr), "
+            f"or leave it out on all nodes; usable are {', '.join(devices)}"
+        )
+    return None
 
 
 def candidates(

@@ -11,7 +11,13 @@ from tcpx_mpi import _native
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
 from tcpx_mpi.placement import Placement
-from tcpx_mpi.plugins import PluginFile, choose_plugin, inspect, prepare_environment
+from tcpx_mpi.plugins import (
+    PluginFile,
+    choose_plugin,
+    inspect,
+    missing_interface,
+    prepare_environment,
+)
 from tcpx_mpi.profiles import NODE_VARIABLES, Profile, environment_of, find_profile
 from tcpx_mpi.proof import thread_ids
 from tcpx_mpi.records import RowFacts
@@ -51,6 +57,11 @@ class LoadedPlugin:
     def devices(self) -> int:
         return int(self.handle.devices())
 
+    def nic(self, device: int) -> dict[str, Any]:
+        """What the plugin says of a device: name, pci_path, speed_mbps, ptr_support, ..."""
+        found: dict[str, Any] = self.handle.properties(device)
+        return found
+
     def fingerprint(self) -> str:
         """What must be equal on all ranks, a `name=value` line each."""
         lines = [f"plugin_sha256={self.file.sha256}", f"plugin_name={self.file.name}"]
@@ -89,6 +100,10 @@ def load_plugin(settings: Settings, environ: MutableMapping[str, str]) -> Loaded
             f"{file.path} finds 0 devices, at least 1 is needed: check that a network interface "
             "is up and that NCCL_SOCKET_IFNAME or NCCL_GPUDIRECTTCPX_SOCKET_IFNAME selects one"
         )
+    names = [handle.properties(device)["name"] for device in range(devices)]
+    present = [name for _, name in socket.if_nameindex()]
+    if refusal := missing_interface(environ, names, present):
+        raise UsageError(refusal)
     said = _native.plugin_log_lines()
     started = thread_ids() - before
     return LoadedPlugin(file, choice.how, handle, derived, profile, said, started)
@@ -97,7 +112,7 @@ def load_plugin(settings: Settings, environ: MutableMapping[str, str]) -> Loaded
 def require_memory(kind: str, plugin: LoadedPlugin, device: int) -> int:
     """How buffers of this kind are registered; raises UsageError where the plugin has no such."""
     pointer = _native.PTR_CUDA if kind == "emulated" else _native.PTR_HOST
-    properties = plugin.handle.properties(device)
+    properties = plugin.nic(device)
     if not properties["ptr_support"] & pointer:
         raise UsageError(
             f"--memory {kind}: plugin {plugin.file.name} does not take such buffers (ptrSupport "
@@ -175,8 +190,11 @@ class RankEngine:
                     handles[peer] += self.native.listen(peer, lane, channel)
         return handles
 
-    def connect(self, handles: list[bytes]) -> None:
-        """Connect to every handle received and accept on every listener, all polled together."""
+    def connect(self, handles: list[bytes], places: Sequence[str]) -> None:
+        """Connect to every handle received and accept on every listener, all polled together.
+
+        `places` has host and NIC by rank, for the error that names who is not reached.
+        """
         size = _native.HANDLE_BYTES
         for peer in {peer for peer, _ in self.schedule.peers_sent}:
             lanes = [lane for other, lane in self.schedule.peers_sent if other == peer]
@@ -190,7 +208,7 @@ class RankEngine:
                 handle = handles[peer][index * size : (index + 1) * size]
                 self.native.add_send(peer, lane, channel, handle)
         others, threads = _native.tcp_socket_inodes(), thread_ids()
-        with setup_errors():
+        with setup_errors(places):
             self.native.establish(self.settings.connect_timeout_s)
         self.own_sockets = frozenset(_native.tcp_socket_inodes() - others)
         self._started_by_connect = thread_ids() - threads

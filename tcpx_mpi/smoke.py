@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tcpx_mpi import _native
-from tcpx_mpi.agreement import SETUP_PATIENCE_S, agree_settings
+from tcpx_mpi.agreement import SETUP_PATIENCE_S, agree_hosts, agree_settings
 from tcpx_mpi.benchmark import Benchmark
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
@@ -52,8 +52,7 @@ class Smoke(Benchmark):
         world = self.world
         settings = agree_settings(world, parsed)
         host = read_host()
-        hosts: list[Host] = world.allgather(host, "hosts", SETUP_PATIENCE_S)
-        self.host_names = [each.name for each in hosts]
+        hosts = agree_hosts(world, host)
         plugin = self.load_plugin(settings)
         placement, settings = take_seat(world, settings, plugin, hosts)
         engine = self.connect(settings, plugin, placement, load(settings.pattern))
@@ -83,7 +82,6 @@ class Smoke(Benchmark):
         self.measurement = Measurement(
             world, settings, pattern, ground, [engine], journal=None,
             shared_clock=len({each.clock for each in hosts}) == 1,
-            host_name=self.host_names[world.rank],
             end_by_ns=0,
         )  # fmt: skip
         part = self.measurement.measure(row.facts, row.plan)

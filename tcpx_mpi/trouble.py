@@ -21,7 +21,6 @@ def end(
     output: Output,
     error: TcpxError | Alarm,
     report: Sequence[str],
-    host_names: Sequence[str],
 ) -> int:
     """End a run in the way that fits its error; returns only where all ranks agree on it."""
     output.erase_progress()
@@ -29,7 +28,7 @@ def end(
         return end_agreed(world, output, error)
     if isinstance(error, Interrupted):
         leave_interrupted(world, output, error)
-    leave_in_trouble(world, output, error, report, host_names)
+    leave_in_trouble(world, output, error, report)
 
 
 def end_agreed(world: World, output: Output, error: AgreedError) -> int:
@@ -56,11 +55,10 @@ def leave_in_trouble(
     output: Output,
     trouble: TcpxError | Alarm,
     report: Sequence[str],
-    host_names: Sequence[str],
 ) -> NoReturn:
     """Call the roll, let the lowest rank that is there speak, and end all ranks alike.
 
-    `report` says where this rank's requests stand; `host_names` has every rank's host.
+    `report` says where this rank's requests stand.
     """
     code = int(trouble.exit_code) if isinstance(trouble, TcpxError) else int(ExitCode.OK)
     text = str(trouble) or f"rank {world.rank}: waited for the others"
@@ -68,8 +66,8 @@ def leave_in_trouble(
     answers = world.roll_call(Answer(world.rank, code, text, tuple(report)))
     _leave_if_missed(world, output, text)
     if world.rank == min(answers):
-        code = output.trouble(answers, host_names)
-        world.dismiss(code)
+        code = output.trouble(answers, world.places)
+        world.dismiss(code, answers)
     else:
         code = world.await_dismissal(code or int(ExitCode.LOST_RANK))
     world.leave(code)

@@ -43,9 +43,12 @@ _MPICH_TCP_ONLY = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "FI_PROVIDER
 ROLL_CALL_S = 3.0
 #: How long a rank waits to be dismissed after a roll call before it leaves on its own.
 DISMISSAL_S = 5.0
+#: How long ranks wait for each other's last word, at most.
+FAREWELL_S = 1.0
 
 _ALARM_TAG = 1
 _DISMISSAL_TAG = 2
+_FAREWELL_TAG = 3
 #: A poll yields so often, then sleeps: other ranks of this node may need the core to arrive.
 _SPINS_BEFORE_SLEEP = 200
 _POLL_S = 0.00005
@@ -84,6 +87,12 @@ class World:
         self._stop_signal = stop_signal
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
+        #: The host of every rank and its network interface, as far as they are known by now.
+        self.places: list[str] = [""] * self.size
+
+    def name(self, rank: int) -> str:
+        """A rank and its place: "rank 3 on HOST (NIC eth1)"."""
+        return f"rank {rank} on {self.places[rank]}" if self.places[rank] else f"rank {rank}"
 
     # --- Collectives: every rank calls these, in the same order ------------------------------
 
@@ -169,7 +178,7 @@ class World:
             error = found
         verdict = None if error is None else (int(error.exit_code), str(error))
         verdicts = self.allgather(verdict, what, patience_s)
-        raise_agreed(verdicts, error)
+        raise_agreed(verdicts, error, self.name)
 
     # --- When a rank hangs or dies ------------------------------------------------------------
 
@@ -200,19 +209,26 @@ class World:
             answers[rank] = Answer(rank, exit_code, text, tuple(report))
         return answers
 
-    def dismiss(self, exit_code: int) -> None:
-        """Let all ranks go with this exit code, once what they said is printed and kept."""
-        note = np.array([exit_code], dtype=np.uint8)
+    def dismiss(self, exit_code: int, answered: Collection[int]) -> None:
+        """Let all ranks go with this exit code, once what they said is printed and kept.
+
+        Returns when those who `answered` the roll call know, at the latest after FAREWELL_S: a rank
+        that still calls MPI when the connection to another breaks is ended by MPI itself.
+        """
+        note = np.array([exit_code, self.rank], dtype=np.int64)
         # To the missing ones too: one that was only stopped finds it when it wakes.
         self._dismissal_sends = [
             self._alarms.Isend(note, dest=peer, tag=_DISMISSAL_TAG)
             for peer in range(self.size)
             if peer != self.rank
         ]
-        # A message of one byte leaves at once; give the transport a moment to take it.
-        deadline = time.monotonic() + 0.2
-        while time.monotonic() < deadline and not all(r.Test() for r in self._dismissal_sends):
-            time.sleep(0.001)
+        left = len(answered) - 1
+        deadline = time.monotonic() + FAREWELL_S
+        while left and time.monotonic() < deadline:
+            if self._take_message(_FAREWELL_TAG) is None:
+                time.sleep(0.001)
+            else:
+                left -= 1
 
     def dismissal(self, patience_s: float = 0.0) -> int | None:
         """The exit code with which a roll call that this rank has missed let it go, or None.
@@ -224,7 +240,9 @@ class World:
             if time.monotonic() >= deadline:
                 return None
             time.sleep(0.001)  # as in a roll call
-        return note[0]
+        exit_code, speaker = np.frombuffer(note, dtype=np.int64).tolist()
+        self._farewell = self._alarms.Isend(np.empty(0, np.uint8), speaker, tag=_FAREWELL_TAG)
+        return int(exit_code)
 
     def await_dismissal(self, exit_code: int) -> int:
         """Wait until the speaker has printed and kept what this rank said, at most DISMISSAL_S.
@@ -234,9 +252,16 @@ class World:
         deadline = time.monotonic() + DISMISSAL_S
         while time.monotonic() < deadline:
             if (code := self.dismissal()) is not None:
+                self._linger()
                 return code
             time.sleep(0.001)  # as in a roll call
         return exit_code
+
+    def _linger(self) -> None:
+        """Stay without a call to MPI until the launcher says that another rank has left."""
+        deadline = time.monotonic() + FAREWELL_S
+        while time.monotonic() < deadline and not self._stop_signal():
+            time.sleep(0.001)
 
     def leave(self, exit_code: int) -> NoReturn:
         """End this process at once: where collectives hang nothing can be undone in order."""
@@ -292,11 +317,13 @@ def interrupted_by(signal_number: int) -> Interrupted:
     return error
 
 
-def raise_agreed(verdicts: list[tuple[int, str] | None], own: TcpxError | None) -> None:
+def raise_agreed(
+    verdicts: list[tuple[int, str] | None], own: TcpxError | None, name: Callable[[int], str]
+) -> None:
     """Raise AgreedError if any rank's verdict is an error; equal input on all ranks, equal output.
 
-    The lowest rank's error is the one that counts. Its text names that rank unless all ranks say
-    the same.
+    The lowest rank's error is the one that counts. Its text names that rank, by `name`, unless all
+    ranks say the same.
     """
     failed = [rank for rank, verdict in enumerate(verdicts) if verdict is not None]
     if not failed:
@@ -304,7 +331,7 @@ def raise_agreed(verdicts: list[tuple[int, str] | None], own: TcpxError | None) 
     first = failed[0]
     exit_code, text = verdicts[first] or (int(ExitCode.DEFECT), "")
     alike = all(verdict is not None and verdict[1] == text for verdict in verdicts)
-    where = "" if alike else f"rank {first}: "
+    where = "" if alike else f"{name(first)}: "
     raise AgreedError(where + text, ExitCode(exit_code), first) from own
 
 
@@ -328,7 +355,19 @@ def start(
     refusal = launch.foreign_library(launched, MPI.COMM_WORLD.Get_size(), library_version())
     if refusal is not None:
         raise SetupFailed(refusal)
-    return World(MPI.COMM_WORLD, stop_signal)
+    try:
+        return World(MPI.COMM_WORLD, stop_signal)
+    except MPI.Exception as error:
+        # Others may have reached whom they need, and now wait for this rank without a deadline.
+        rank, host = MPI.COMM_WORLD.Get_rank(), socket.gethostname()
+        print(
+            f"tcpx-mpi: error: rank {rank} on {host}: MPI cannot reach every other rank ({error}): "
+            "check that the interfaces of btl_tcp_if_include are up on all nodes",
+            file=sys.stderr,
+            flush=True,
+        )
+        MPI.COMM_WORLD.Abort(int(ExitCode.SETUP_FAILED))
+        raise
 
 
 def library_settings(library: str, tcp_only: bool = False) -> dict[str, str]:

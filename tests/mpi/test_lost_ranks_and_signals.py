@@ -71,10 +71,14 @@ def test_a_stopped_rank_ends_every_rank_within_the_deadline_and_is_named(
 
     assert result.code == 7, result.text
     assert len(result.errors) == 1, result.text
-    assert re.match(rf"rank {stopped} on \S+ did not answer the roll call; ", result.errors[0])
+    assert re.match(
+        rf"rank {stopped} on \S+ \(NIC lo\) did not answer the roll call; ", result.errors[0]
+    )
     others = sorted({0, 1, 2} - {stopped})
     for rank in others:
-        assert re.search(rf"^# rank {rank} on \S+, row \d", result.err, re.M), result.text
+        assert re.search(rf"^# rank {rank} on \S+ \(NIC lo\), row \d", result.err, re.M), (
+            result.text
+        )
         if in_a_batch:
             # Each waits for the one before it in the ring: for the stopped one, or in its turn.
             assert oldest_request_from((rank - 1) % 3, result), result.text
@@ -93,9 +97,9 @@ def test_a_stopped_rank_ends_every_rank_within_the_deadline_and_is_named(
 def oldest_request_from(peer: int, result: Result) -> bool:
     """Whether the stall report has the oldest request for bytes of that rank, with its age."""
     line = (
-        rf"^#     receive from rank {peer}, lane 0, channel \d: window \d+/16, oldest request "
-        r"iteration \d+ of the batch, step \d, chunk \d+, 64 B, posted [2-9]\.\d s ago; "
-        r".* moved in this batch$"
+        rf"^#     receive from rank {peer} on \S+ \(NIC lo\), lane 0, channel \d: window \d+/16, "
+        r"oldest request iteration \d+ of the batch, step \d, chunk \d+, 64 B, "
+        r"posted [2-9]\.\d s ago; .* moved in this batch$"
     )
     return re.search(line, result.err, re.M) is not None
 
@@ -174,7 +178,7 @@ def test_sigusr1_shows_progress_of_every_rank_and_the_run_goes_on(place: Path) -
         job.wait_for_row(FIRST)
         job.send(signal.SIGUSR1)
         for rank in range(3):
-            job.wait_for(rf"^rank {rank} on \S+, row 1 \(16 KiB\): ")
+            job.wait_for(rf"^rank {rank} on \S+ \(NIC lo\), row 1 \(16 KiB\): ")
         result = job.finish()
     assert result.code == 0, result.text
     assert [row.wrong for row in result.rows] == [0, 0]

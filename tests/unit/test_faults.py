@@ -11,6 +11,7 @@ from tcpx_mpi.errors import ExitCode, LostRank, PluginFailed, Stalled
 from tcpx_mpi.faults import error_of
 
 WHERE = "rank 0 on host0, row 1 (16 KiB), peer raw"
+PLACES = [f"host{rank}" for rank in range(8)]
 LIMITS = {"stall_timeout_s": 30.0, "timeout_s": 5.0}
 
 
@@ -41,24 +42,24 @@ def test_a_socket_of_a_peer_that_fails_is_a_lost_rank_and_no_plugin_call(
 ) -> None:
     # 2 and 6 are codes of a plugin with a meaning of their own, and errno's with another.
     found = fault("socket", call=call, code=code, code_name="ncclSystemError")
-    error = error_of(found, [flow()], WHERE, LIMITS)
+    error = error_of(found, [flow()], WHERE, PLACES, LIMITS)
     assert isinstance(error, LostRank)
     assert error.exit_code == ExitCode.LOST_RANK
     assert str(error) == (
-        f"{WHERE}: {words}: rank 3 is gone, or its connection is; receive from rank 3, lane 0, "
-        "channel 1, iteration 4 of the batch, chunk 2"
+        f"{WHERE}: {words}: rank 3 is gone, or its connection is; receive from rank 3 on host3, "
+        "lane 0, channel 1, iteration 4 of the batch, chunk 2"
     )
 
 
 def test_a_plugin_call_that_fails_is_one() -> None:
     found = fault("plugin", call="irecv", code=3, code_name="internal error")
-    error = error_of(found, [flow()], WHERE, LIMITS)
+    error = error_of(found, [flow()], WHERE, PLACES, LIMITS)
     assert isinstance(error, PluginFailed)
     assert "plugin call irecv returned 3 (internal error)" in str(error)
-    assert isinstance(error_of(found | {"code": 6}, [flow()], WHERE, LIMITS), LostRank)
+    assert isinstance(error_of(found | {"code": 6}, [flow()], WHERE, PLACES, LIMITS), LostRank)
 
 
 def test_a_stall_names_the_rank_that_is_waited_for() -> None:
-    error = error_of(fault("stall"), [flow(finished=True), flow(peer=5)], WHERE, LIMITS)
+    error = error_of(fault("stall"), [flow(finished=True), flow(peer=5)], WHERE, PLACES, LIMITS)
     assert isinstance(error, Stalled)
     assert str(error).startswith(f"{WHERE}: no progress for 30 s; waiting for rank 5: ")

@@ -29,6 +29,10 @@ class OneRank:
     """A world in which the other rank always agrees."""
 
     rank, size = RANK, WORLD
+    places = ("host0", "host0")
+
+    def name(self, rank: int) -> str:
+        return f"rank {rank} on {self.places[rank]}"
 
     def barrier(self, what: str, patience_s: float) -> None:
         pass
@@ -149,7 +153,7 @@ def measured(
     sides = [InventedSide(name, wire, int(name == short)) for name in ("", *names)]
     measurement = Measurement(
         OneRank(), settings, pattern, ground, sides, None,  # type: ignore[arg-type]  # a world
-        shared_clock=True, host_name="host0", end_by_ns=0,
+        shared_clock=True, end_by_ns=0,
     )  # fmt: skip
     facts = invented.row_facts(
         0, size_bytes=SIZE, count=SIZE, slots=SLOTS, iterations=ITERS, warmup_iterations=WARMUPS

@@ -83,7 +83,7 @@ def test_a_roll_call_draws_in_ranks_that_wait_and_lets_all_go_with_one_code(worl
     assert sorted(answers) == [0, 1, 2]
     assert answers[1] == Answer(1, 6, "trouble here", ("line",))
     if world.rank == 0:
-        world.dismiss(6)
+        world.dismiss(6, answers)
     else:
         assert world.await_dismissal(99) == 6
     if world.rank == 1:

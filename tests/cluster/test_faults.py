@@ -1,0 +1,244 @@
+"""What a network and a far node can do to a run: who ends, how, what is said and what is kept."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import network_faults as faults
+import pytest
+from conftest import Launcher
+from jobs import Job, Result, run, started, tcpx_mpi
+from nodes import Cluster
+
+from tcpx_mpi.records import Run, read_run
+
+pytestmark = pytest.mark.multirank
+
+MIB = 1 << 20
+STALL_S = 2
+#: Stall, roll call, dismissal and mpirun's own end, and as much again for a busy machine.
+ENDS_WITHIN_S = 2 * (STALL_S + 3 + 1) + 3
+#: The first row is short, the second takes longer than it takes to meet its end.
+ENDLESS = ("--sizes", "1,16M", "-n", "1000", "-c", "0", "-w", "0", "--check-memory", "4M",
+           "--stall-timeout", str(STALL_S))  # fmt: skip
+#: Some seconds of checked bytes.
+CHECKED = ("--sizes", "1,4M", "-n", "300", "-w", "0", "--check-memory", "64M")
+
+
+def in_mid_row(job: Job, nodes: Cluster) -> None:
+    """Returns while the second row's bytes cross between the nodes."""
+    job.wait_for_row(1)
+    node = nodes.nodes[0]
+    before = node.network_bytes()["eth1"]
+    faults.until(lambda: node.network_bytes()["eth1"] > before + 32 * MIB, "bytes on eth1")
+
+
+def one_row_is_kept(nodes: Cluster, tmp_path: Path) -> Run:
+    """The file of a run that ended in its second row; `report` says so."""
+    path = str(nodes.nodes[0].file("o.h5"))
+    found = read_run(path)
+    assert [row.size_bytes for row in found.rows] == [1]
+    assert not found.complete
+    report = run(tcpx_mpi("report", path), tmp_path)
+    assert report.code == 12, report.text
+    assert "1 of 2 rows: 16 MiB" in report.errors[0]
+    return found
+
+
+def assert_nothing_runs(nodes: Cluster) -> None:
+    for node in nodes.nodes:
+        assert node.processes() == [node.keeper.pid]
+
+
+def test_a_link_that_goes_down_ends_in_a_report_that_names_nics_and_peers_on_both_nodes(
+    nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    first, second = nodes.nodes
+    command = launcher.run_command("ring", *ENDLESS)
+    # Each rank's own exit code: mpirun tells only the first.
+    tell = 'trap "" TERM; "$@"; code=$?; echo $code >/tmp/code.$OMPI_COMM_WORLD_RANK; exit $code'
+    at = command.index("tcpx-mpi")
+    command[at:at] = ["bash", "-c", tell, "tell"]
+    with started(command, tmp_path) as job:
+        in_mid_row(job, nodes)
+        with faults.link_down(second, "eth1"):
+            result = job.finish(ENDS_WITHIN_S)
+    assert result.code == 6, result.text
+    codes = {
+        rank: node.file(f"/tmp/code.{rank}").read_text().strip()
+        for node, ranks in ((first, (0, 1)), (second, (2, 3)))
+        for rank in ranks
+    }
+    assert set(codes.values()) == {"6"}, codes
+    assert len(result.errors) == 1, result.text
+    assert re.search(r"rank \d on tcpx-node-\d \(NIC eth\d\), row 1 \(16 MiB\): no progress for "
+                     r"2 s; waiting for rank \d", result.errors[0])  # fmt: skip
+    # Every rank of both nodes says where it stands; those that had finished a batch wait for none.
+    for rank in range(4):
+        place = rf"rank {rank} on tcpx-node-{rank // 2} \(NIC eth{rank % 2 + 1}\)"
+        assert re.search(rf"^# {place}, row 1 ", result.err, re.M), result.text
+    # Between the nodes a ring has 1 -> 2 and 3 -> 0: who waits names the other, and its NIC.
+    ways = r"receive from rank (1 on tcpx-node-0|3 on tcpx-node-1) \(NIC eth2\), lane 0"
+    assert re.search(rf"^#     {ways}, .*, posted [2-9]\.\d s ago; ", result.err, re.M), result.text
+    fault = one_row_is_kept(nodes, tmp_path).fault
+    assert fault is not None
+    assert (fault.kind, fault.exit_code, fault.missing_ranks) == ("stall", 6, ())
+    assert_nothing_runs(nodes)
+
+
+def checked_run_survives(result: Result, nodes: Cluster) -> Run:
+    """Every byte came right, and some had to be sent again."""
+    assert result.code == 0, result.text
+    assert [row.wrong for row in result.rows] == [0, 0]
+    found = read_run(str(nodes.nodes[0].file("o.h5")))
+    assert found.complete
+    assert sum(int(row.tcp_retransmits.sum()) for row in found.rows) > 0
+    return found
+
+
+def test_a_link_that_flaps_within_the_deadline_costs_no_byte(
+    nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    second = nodes.nodes[1]
+    with started(launcher.run_command("ring", *CHECKED), tmp_path) as job:
+        in_mid_row(job, nodes)
+        with faults.link_down(second, "eth1"):
+            faults.until_sending_in_vain(nodes.nodes, "eth1")
+        result = job.finish()
+    checked_run_survives(result, nodes)
+
+
+def test_lost_packets_are_sent_again_and_every_byte_is_right(
+    nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    with faults.loss(nodes.nodes[1], "eth1", one_in=100):
+        options = ("--sizes", "1,1M", "-n", "20", "--check-memory", "64M")
+        result = run(launcher.run_command("ring", *options), tmp_path)
+    checked_run_survives(result, nodes)
+
+
+def test_a_slow_link_is_measured_as_slow_and_every_byte_is_right(
+    nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    with faults.rate_limit(nodes.nodes[1], "eth1", "200mbit"):
+        options = ("--sizes", "1,1M", "-n", "20", "--check-memory", "64M")
+        result = run(launcher.run_command("ring", *options), tmp_path)
+    checked_run_survives(result, nodes)
+    # 200 Mb/s of packets, and a burst: what is above it did not go by this link.
+    assert 0.005 < result.rows[1].algbw < 0.027, result.text
+
+
+def test_connections_that_are_reset_are_an_error_of_their_own(
+    nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    with started(launcher.run_command("ring", *ENDLESS), tmp_path) as job:
+        in_mid_row(job, nodes)
+        assert faults.reset_connections(nodes.nodes[1], "eth1") > 0
+        result = job.finish(ENDS_WITHIN_S)
+    assert result.code == 7, result.text
+    assert len(result.errors) == 1, result.text
+    assert re.search(r"^rank \d on tcpx-node-\d \(NIC eth\d\), row 1 \(16 MiB\): plugin call test "
+                     r"returned 2 \(system error\): rank \d is gone, or its connection is; "
+                     r"(send to|receive from) rank \d on tcpx-node-\d \(NIC eth\d\), ",
+                     result.errors[0])  # fmt: skip
+    fault = one_row_is_kept(nodes, tmp_path).fault
+    assert fault is not None
+    assert (fault.kind, fault.exit_code) == ("lost_rank", 7)
+    assert_nothing_runs(nodes)
+
+
+def test_the_death_of_the_far_node_ends_the_near_one_and_keeps_the_rows(
+    nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    with started(launcher.run_command("ring", *ENDLESS), tmp_path) as job:
+        in_mid_row(job, nodes)
+        faults.kill(nodes.nodes[1])
+        result = job.finish(ENDS_WITHIN_S)
+    # What is said, and the exit code, are mpirun's: that of Open MPI 5.0 is 0 (docs/clusters.md).
+    assert re.search(r"Remote (daemon|host): .*tcpx-node-1", result.out + result.err), result.text
+    one_row_is_kept(nodes, tmp_path)
+    assert_nothing_runs(nodes)
+
+
+# --- Before anything is measured ------------------------------------------------------------------
+
+
+def test_an_unknown_host_is_named_and_nothing_is_left(
+    nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    hosts = "tcpx-node-0 slots=2\ntcpx-node-9 slots=2\n"
+    result = run(launcher.run_command("ring", hosts=hosts), tmp_path)
+    assert result.code != 0
+    assert "Could not resolve hostname tcpx-node-9" in result.err
+    assert_nothing_runs(nodes)
+
+
+def test_uneven_slots_are_refused_with_the_nodes_named(
+    nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    command = launcher.run_command("ring", hosts=nodes.hostfile((3, 1)))
+    result = run(command, tmp_path)
+    assert_refused(result, nodes)
+    assert "tcpx-node-0 has 3, tcpx-node-1 has 1" in result.errors[0]
+
+
+def assert_refused(result: Result, nodes: Cluster, code: int = 2) -> None:
+    assert result.code == code, result.text
+    assert len(result.errors) == 1, result.text
+    for node in nodes.nodes:
+        assert not node.file("o.h5").exists()
+    assert_nothing_runs(nodes)
+
+
+def test_a_data_interface_that_is_down_is_named_with_its_node(
+    nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    nodes.nodes[1].run("ip", "addr", "flush", "dev", "eth2")
+    result = run(launcher.run_command("ring"), tmp_path)
+    assert_refused(result, nodes)
+    assert result.errors[0].startswith(
+        "rank 2 on tcpx-node-1: NCCL_SOCKET_IFNAME names eth2, but eth2 is not up, or has no "
+    )
+
+
+def test_a_data_interface_that_is_absent_is_named_with_its_node(
+    nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    nodes.nodes[1].run("ip", "link", "set", "eth4", "down")
+    nodes.nodes[1].run("ip", "link", "set", "eth4", "name", "other")
+    # The other end of the cable has lost its carrier: left to the test above.
+    result = run(launcher.run_command("ring", NCCL_SOCKET_IFNAME="other,eth1"), tmp_path)
+    assert_refused(result, nodes)
+    assert result.errors[0].startswith(
+        "rank 0 on tcpx-node-0: NCCL_SOCKET_IFNAME names other, but there is none of that name"
+    )
+
+
+def test_a_data_interface_that_lets_nothing_in_is_named_with_both_nodes(
+    nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    with faults.firewall(nodes.nodes[1], "eth1"):
+        result = run(launcher.run_command("pair", "--connect-timeout", "1"), tmp_path)
+    assert_refused(result, nodes, code=4)
+    assert re.search(
+        r"^rank 0 on tcpx-node-0 \(NIC eth1\): .* connections did not come up within 1\.000 s: "
+        r"to rank 2, .*; rank 2 is on tcpx-node-1 \(NIC eth1\)$", result.errors[0],
+    )  # fmt: skip
+
+
+def test_mpi_without_its_control_network_ends_with_the_node_named(
+    nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    with faults.link_down(nodes.nodes[1], "eth0"):
+        # mpirun itself finds another way, which would not be there with a real ssh.
+        hosts = "".join(f"{node.address('eth4')} slots=2\n" for node in nodes.nodes)
+        for node in nodes.nodes:
+            lines = [f"{n.address('eth4')} {n.name} {n.keeper.pid}\n" for n in nodes.nodes]
+            node.file("/tmp/nodes").write_text("".join(lines))
+        result = run(launcher.run_command("ring", hosts=hosts), tmp_path)
+    assert result.code == 4, result.text
+    assert result.errors
+    assert all("MPI cannot reach every other rank" in line for line in result.errors)
+    assert re.search(r"rank [0-3] on tcpx-node-[01]: ", result.errors[0])
+    assert_nothing_runs(nodes)

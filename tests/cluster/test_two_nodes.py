@@ -1,0 +1,109 @@
+"""Ranks on two nodes that share nothing but Ethernets, started by README's command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import Launcher
+from jobs import run
+from nodes import DATA, SPOOL, TREE, WORK, Cluster, cluster
+
+from tcpx_mpi.records import Run, read_run
+
+pytestmark = pytest.mark.multirank
+
+SIZE, ITERS = 1 << 20, 20
+MIB = 1 << 20
+#: What a control network carries in a run of some seconds, at most.
+LITTLE = 2 * MIB
+README, CLUSTERS = ((TREE / name).read_text() for name in ("README.md", "docs/clusters.md"))
+IDENTITY = "from tcpx_mpi.topology import read_host as r; h = r(); print(h.node, h.clock)"
+
+
+def file_of(nodes: Cluster) -> Run:
+    """The file of a run that ended well: on the first node, and nothing else on any."""
+    first, second = nodes.nodes
+    assert sorted(path.name for path in first.file().iterdir()) == ["hosts", "o.h5"]
+    assert [path.name for path in second.file().iterdir()] == ["hosts"]
+    for node in nodes.nodes:
+        assert list(node.file(SPOOL).iterdir()) == [], "journals are left"
+        assert node.processes() == [node.keeper.pid]
+    found = read_run(str(first.file("o.h5")))
+    assert found.complete
+    return found
+
+
+@pytest.mark.parametrize("pattern", ["ring", "mesh", "pair"])
+def test_two_nodes_exchange_checked_bytes_over_their_data_networks(
+    pattern: str, nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    before = [node.network_bytes() for node in nodes.nodes]
+    command = launcher.run_command(
+        pattern, "--sizes", f"17,{SIZE}", "-n", str(ITERS), "--check-memory", "64M"
+    )
+    result = run(command, tmp_path)
+    assert result.code == 0, result.text
+    assert [row.wrong for row in result.rows] == [0, 0]
+    found = file_of(nodes)
+    ranks = found.header.ranks
+    assert [info.host for info in ranks] == [name for name in nodes.names for _ in (0, 1)]
+    assert len({info.node for info in ranks}) == 2
+    assert [info.nic for info in ranks] == ["eth1", "eth2"] * 2
+
+    # MPI keeps to eth0; what leaves a node goes to the NIC of the rank that it is for.
+    for node, were in zip(nodes.nodes, before, strict=True):
+        carried = {name: total - were[name] for name, total in node.network_bytes().items()}
+        # A ring has one message each way between the nodes, both to a rank on eth1; mesh has four
+        # quarters on each of two NICs, pair one message.
+        across = {"ring": [2, 0], "mesh": [1, 1], "pair": [1, 1]}[pattern]
+        for nic, messages in zip(DATA, [*across, 0, 0], strict=True):
+            payload = messages * ITERS * SIZE
+            assert payload <= carried[nic] <= 1.5 * payload + LITTLE, (node.name, nic, carried)
+        assert 0 < carried["eth0"] < LITTLE, carried
+
+
+def test_the_page_on_clusters_has_readmes_command() -> None:
+    (line,) = [line for line in README.splitlines() if line.startswith("mpirun -hostfile")]
+    assert f"\n       {line}\n" in CLUSTERS
+
+
+def test_nodes_of_one_name_are_two_nodes(tmp_path: Path) -> None:
+    with cluster(names=("node", "node")) as nodes:
+        identities = [node.run(sys.executable, "-c", IDENTITY).split() for node in nodes.nodes]
+        (node_a, clock_a), (node_b, clock_b) = identities
+        assert node_a != node_b
+        assert clock_a == clock_b, "one kernel has one clock"
+        names = {node.run("hostname").strip() for node in nodes.nodes}
+        assert names == {"node"}
+
+
+def test_what_one_node_writes_no_other_sees(nodes: Cluster) -> None:
+    first, second = nodes.nodes
+    for directory in (WORK, SPOOL, "/tmp", "/var/tmp", "/dev/shm"):
+        first.run("touch", f"{directory}/mine")
+        assert not second.file(f"{directory}/mine").exists()
+    for shared in (str(TREE), str(Path.home()), "/etc", "/run", "/usr", str(Path("/"))):
+        with pytest.raises(subprocess.CalledProcessError) as refused:
+            first.run("touch", f"{shared}/mine")
+        assert "Read-only file system" in refused.value.stderr
+
+
+def test_the_launch_agent_passes_on_no_more_than_ssh(nodes: Cluster) -> None:
+    agent = str(TREE / "tests" / "cluster" / "agent.sh")
+    call = ("env", "SECRET=1", agent, "-x", "-p", "22", "tcpx-node-1", "hostname;", "env")
+    said = subprocess.run(
+        nodes.nodes[0].command(*call),
+        capture_output=True, text=True, check=True,
+    ).stdout.splitlines()  # fmt: skip
+    assert said[0] == "tcpx-node-1"
+    names = {line.partition("=")[0] for line in said[1:]}
+    assert names - {"_", "PWD", "SHLVL", "OLDPWD"} == {"HOME", "USER", "SHELL", "PATH"}
+
+
+def test_a_mistake_of_ranks_on_another_node_is_one_line(launcher: Launcher, tmp_path: Path) -> None:
+    result = run(launcher.run_command("ring", "--chunk", "3M"), tmp_path)
+    assert result.code == 2, result.text
+    assert len(result.errors) == 1, result.text
