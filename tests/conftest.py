@@ -10,12 +10,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Generator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-TESTS = Path(__file__).parent
 REQUIRE = "TCPX_MPI_REQUIRE"
 
 #: Variables that change what a run does: a test sets those that it means, and inherits none.
@@ -38,13 +36,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.own_markers = [mark for mark in item.own_markers if not _is_pytest_mpis(mark)]
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_itemcollected(item: pytest.Item) -> None:
-    # Two workers share the tests (`make test`): a folder is one's alone, because its tests build in
-    # one place or start as many ranks as there are cores. Unit tests go to whoever is free.
-    folder = item.path.relative_to(TESTS).parts[0]
-    if folder != "unit":
-        item.add_marker(pytest.mark.xdist_group(folder))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Two workers share the tests (`make test`); what a folder's tests build is one worker's alone.
+
+    Most tests start as many ranks as there are cores, too. Unit tests go by file.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFolder(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::")[0]
+            folder = file.split("/")[1]
+            return file if folder == "unit" else folder
+
+    return ByFolder(config, log)
 
 
 def _is_pytest_mpis(mark: pytest.Mark) -> bool:
