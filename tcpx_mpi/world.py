@@ -18,6 +18,7 @@ import time
 import warnings
 from collections.abc import Callable, Collection, Iterator, MutableMapping
 from dataclasses import dataclass
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -355,6 +356,7 @@ def start(
     refusal = launch.foreign_library(launched, MPI.COMM_WORLD.Get_size(), library_version())
     if refusal is not None:
         raise SetupFailed(refusal)
+    _end_all_ranks_on_a_defect()
     try:
         return World(MPI.COMM_WORLD, stop_signal)
     except MPI.Exception as error:
@@ -368,6 +370,18 @@ def start(
         )
         MPI.COMM_WORLD.Abort(int(ExitCode.SETUP_FAILED))
         raise
+
+
+def _end_all_ranks_on_a_defect() -> None:
+    """An exception that nobody expected ends all ranks: the others would wait for this one."""
+    show = sys.excepthook
+
+    def end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        show(kind, error, trace)
+        sys.stderr.flush()
+        _library().COMM_WORLD.Abort(int(ExitCode.DEFECT))
+
+    sys.excepthook = end
 
 
 def library_settings(library: str, tcp_only: bool = False) -> dict[str, str]:

@@ -42,6 +42,8 @@ int64_t others_now() {
 
 ProgressThread::ProgressThread(BatchLoop& loop) : loop_(loop) {
   thread_ = std::thread([this] { serve(); });
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait(lock, [this] { return thread_id_ != 0; });
 }
 
 ProgressThread::~ProgressThread() {
@@ -77,9 +79,10 @@ ProgressThread::State ProgressThread::wait(double seconds) {
 }
 
 void ProgressThread::serve() {
-  thread_id_ = static_cast<int>(syscall(SYS_gettid));
   prctl(PR_SET_TIMERSLACK, 1);  // a short sleep is to be short
   std::unique_lock<std::mutex> lock(mutex_);
+  thread_id_ = static_cast<int>(syscall(SYS_gettid));
+  changed_.notify_all();
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || state_ == State::kRunning; });
     if (stopping_) return;

@@ -1,7 +1,6 @@
 // The thread that drives: one a rank, native, with its own CPU, never Python's main thread.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <thread>
@@ -44,7 +43,7 @@ class ProgressThread {
   State state_ = State::kIdle;
   bool stopping_ = false;
   CpuTime cpu_{0, 0, 0};
-  std::atomic<int> thread_id_{0};
+  int thread_id_ = 0;  // known when the constructor returns
   std::thread thread_;
 };
 
