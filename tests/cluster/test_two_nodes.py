@@ -65,6 +65,22 @@ def test_two_nodes_exchange_checked_bytes_over_their_data_networks(
         assert 0 < carried["eth0"] < LITTLE, carried
 
 
+@pytest.mark.parametrize(("pattern", "idle"), [("ring", [1, 3]), ("pair", [])])
+def test_a_nic_that_idles_while_its_rank_sends_is_in_the_footer(
+    pattern: str, idle: list[int], launcher: Launcher, tmp_path: Path
+) -> None:
+    # In a ring ranks 1 and 3 send to ranks on eth1, so what they send leaves by eth1.
+    command = launcher.run_command(pattern, "--sizes", str(SIZE), "-n", str(ITERS))
+    result = run(command, tmp_path)
+    assert result.code == 0, result.text
+    warnings = [line for line in result.out.splitlines() if line.startswith("# WARNING")]
+    found = [line for line in warnings if "the bytes took another way" in line]
+    assert len(found) == len(idle), result.text
+    for rank, line in zip(idle, found, strict=True):
+        assert f"rank {rank} on tcpx-node-{rank // 2} " in line
+        assert "NIC eth2 carried " in line
+
+
 def test_the_page_on_clusters_has_readmes_command() -> None:
     (line,) = [line for line in README.splitlines() if line.startswith("mpirun -hostfile")]
     assert f"\n       {line}\n" in CLUSTERS

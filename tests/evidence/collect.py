@@ -19,8 +19,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import h5py
+import numpy as np
 
 from tcpx_mpi import launch
 from tcpx_mpi.records import read_run
@@ -50,24 +52,43 @@ def collect_run(name: str) -> None:
             result = Path(place) / "run.h5"
             command = [*_tcpx_mpi(), "run", *RUNS[name].split(), "--hdf5", str(result)]
             subprocess.run(command, check=True, cwd=place, stdout=subprocess.DEVNULL)
-            compress(result, EVIDENCE / f"{name}.{number}.h5")
+            compress(result, EVIDENCE / f"{name}.{number}.h5", place)
         print(f"{name}.{number}", flush=True)
 
 
-def compress(source: Path, target: Path) -> None:
-    """The same file with compressed datasets; target is replaced."""
+def compress(source: Path, target: Path, place: str) -> None:
+    """The same file with compressed datasets; target is replaced.
+
+    Paths lose what is before this repository, and before the directory `place` of the run.
+    """
+
+    def local(value: Any) -> Any:
+        if isinstance(value, bytes):
+            return local(value.decode()).encode()
+        if isinstance(value, str):
+            for folder in (str(REPOSITORY), place):
+                value = value.replace(f"{folder}/", "").replace(folder, ".")
+            return value
+        return value
+
     target.unlink(missing_ok=True)
     with h5py.File(source, "r") as old, h5py.File(target, "w") as new:
-        new.attrs.update(old.attrs)
+        new.attrs.update({name: local(value) for name, value in old.attrs.items()})
 
         def copy(name: str, item: h5py.Group | h5py.Dataset) -> None:
             if isinstance(item, h5py.Group):
                 made = new.require_group(name)
             else:
-                small = item.shape == () or item.size < 64 or item.dtype.names is not None
+                data = item[()]
+                for column in data.dtype.names or ():
+                    if data.dtype[column].kind == "O":
+                        data[column] = [local(value) for value in data[column]]
+                if data.dtype.kind == "O":
+                    data = np.array([local(value) for value in data], dtype=object)
+                small = item.size < 64 or item.dtype.kind in "OV"
                 filters = {} if small else {"compression": "gzip", "shuffle": True}
-                made = new.create_dataset(name, data=item[()], dtype=item.dtype, **filters)
-            made.attrs.update(item.attrs)
+                made = new.create_dataset(name, data=data, dtype=item.dtype, **filters)
+            made.attrs.update({name: local(value) for name, value in item.attrs.items()})
 
         old.visititems(copy)
 
@@ -116,9 +137,38 @@ def collect_engine() -> None:
     texts = [_native("native_tests/bench_engine", "libnccl-net-null.so") for _ in range(5)]
     for label in ("independent", "dependent"):
         found = [
-            float(value) for text in texts for value in re.findall(rf"{label} ([\d.]+) ns", text)
+            float(value) for text in texts for value in re.findall(rf"\b{label} ([\d.]+) ns", text)
         ]
         keep(f"engine-{label}", "bench_engine libnccl-net-null.so", "ns a chunk", found, "")
+
+
+def collect_unpack() -> None:
+    """The CPU unpack reference beside memcpy of the same fragments."""
+    program = str(NATIVE / "native_tests" / "bench_unpack")
+    texts = [
+        subprocess.run([program], check=True, capture_output=True, text=True).stdout
+        for _ in range(3)
+    ]
+    for label, size in (("page", 1), ("mss", 1), ("page", 64), ("mss", 64)):
+        pattern = rf"{label} +{size} MiB: reference +([\d.]+) .*ratios ([\d.]+)"
+        found = [match for text in texts for match in re.findall(pattern, text)]
+        where = "in" if size == 1 else "out of"
+        note = f"fragments as in {label} mode, {where} the cache"
+        name = f"unpack-{label}-{size}MiB"
+        keep(name, "bench_unpack", "of memcpy", [float(ratio) for _, ratio in found], note)
+
+
+def collect_cluster() -> None:
+    """Two nodes on this machine, 2 x 2 ranks, 1 MiB messages."""
+    speed = [sys.executable, str(REPOSITORY / "tests" / "cluster" / "speed.py"), "--json"]
+    text = subprocess.run(speed, check=True, capture_output=True, text=True).stdout
+    notes = {"raw": "ratio to raw over the same veths, equal streams", "4-NICs": "4 NICs beside 1"}
+    for name, values in json.loads(text.splitlines()[-1]).items():
+        note = next(
+            (note for end, note in notes.items() if name.endswith(end)), "launch to first row"
+        )
+        unit = "s" if name == "cluster-first-row" else "x"
+        keep(name, "make bench-cluster", unit, values, note)
 
 
 def collect_mesh_of_64() -> None:
@@ -165,7 +215,9 @@ COLLECTORS: dict[str, Callable[[], None]] = {
     "ceiling": collect_ceiling,
     "startup": collect_startup,
     "engine": collect_engine,
+    "unpack": collect_unpack,
     "mesh-64-ranks": collect_mesh_of_64,
+    "cluster": collect_cluster,
 }
 
 
