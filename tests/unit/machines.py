@@ -9,7 +9,7 @@ from tcpx_mpi.topology import Gpu, Limits, Nic, NumaNode, Topology, Tree, read_t
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "topology"
 GOLDEN = FIXTURES / "golden"
-MACHINES = ("a3-highgpu-8g", "gpu-server", "laptop")
+MACHINES = ("a3-highgpu-8g", "gpu-server", "laptop", "two-h200")
 
 
 @functools.cache

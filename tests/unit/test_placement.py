@@ -33,6 +33,7 @@ SPLIT = FIXTURES / "split.toml"
         ("gpu-server-split", "gpu-server", 4, str(SPLIT)),
         ("gpu-server-slots", "gpu-server", 8, "auto"),
         ("laptop", "laptop", 2, "auto"),
+        ("two-h200", "two-h200", 2, "auto"),
         ("laptop-oversubscribed", "laptop", 4, "auto"),
     ],
 )

@@ -35,6 +35,14 @@ def test_the_synthetic_machines_say_so() -> None:
         assert machines.machine(name).about.startswith("synthetic")
 
 
+def test_a_real_machine_with_gpus_has_them_beside_its_nic() -> None:
+    found = machines.machine("two-h200")
+    assert [gpu.name for gpu in found.gpus] == ["NVIDIA H200"] * 2
+    assert [gpu.numa_node for gpu in found.gpus] == [-1, -1], "as virtual machines say"
+    (eth0,) = [nic for nic in found.nics if nic.name == "eth0"]
+    assert {found.distance(gpu, eth0)[0].name for gpu in found.gpus} == {"SAME_ROOT"}
+
+
 def test_an_a3_machine_has_the_pairs_of_gpus_and_nics_that_are_known_of_it() -> None:
     a3 = machines.machine("a3-highgpu-8g")
     nearest = {
