@@ -88,13 +88,17 @@ def test_a_link_that_goes_down_ends_in_a_report_that_names_nics_and_peers_on_bot
 
 
 def checked_run_survives(result: Result, nodes: Cluster) -> Run:
-    """Every byte came right, and some had to be sent again."""
+    """Every byte came right."""
     assert result.code == 0, result.text
     assert [row.wrong for row in result.rows] == [0, 0]
     found = read_run(str(nodes.nodes[0].file("o.h5")))
     assert found.complete
-    assert sum(int(row.tcp_retransmits.sum()) for row in found.rows) > 0
     return found
+
+
+def sent_again(found: Run) -> int:
+    """Segments that had to be sent again."""
+    return sum(int(row.tcp_retransmits.sum()) for row in found.rows)
 
 
 def test_a_link_that_flaps_within_the_deadline_costs_no_byte(
@@ -106,7 +110,7 @@ def test_a_link_that_flaps_within_the_deadline_costs_no_byte(
         with faults.link_down(second, "eth1"):
             faults.until_sending_in_vain(nodes.nodes, "eth1")
         result = job.finish()
-    checked_run_survives(result, nodes)
+    assert sent_again(checked_run_survives(result, nodes)) > 0
 
 
 def test_lost_packets_are_sent_again_and_every_byte_is_right(
@@ -115,7 +119,7 @@ def test_lost_packets_are_sent_again_and_every_byte_is_right(
     with faults.loss(nodes.nodes[1], "eth1", one_in=100):
         options = ("--sizes", "1,1M", "-n", "20", "--check-memory", "64M")
         result = run(launcher.run_command("ring", *options), tmp_path)
-    checked_run_survives(result, nodes)
+    assert sent_again(checked_run_survives(result, nodes)) > 0
 
 
 def test_a_slow_link_is_measured_as_slow_and_every_byte_is_right(
