@@ -227,7 +227,7 @@ class World:
         deadline = time.monotonic() + FAREWELL_S
         while left and time.monotonic() < deadline:
             if self._take_message(_FAREWELL_TAG) is None:
-                time.sleep(0.001)
+                time.sleep(0.001)  # as in a roll call
             else:
                 left -= 1
 
@@ -262,7 +262,7 @@ class World:
         """Stay without a call to MPI until the launcher says that another rank has left."""
         deadline = time.monotonic() + FAREWELL_S
         while time.monotonic() < deadline and not self._stop_signal():
-            time.sleep(0.001)
+            time.sleep(0.001)  # as in a roll call
 
     def leave(self, exit_code: int) -> NoReturn:
         """End this process at once: where collectives hang nothing can be undone in order."""

@@ -66,7 +66,7 @@ def kill(node: Node) -> None:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.005)
+        time.sleep(0.005)  # the kernel ends them in its own time
 
 
 def until_sending_in_vain(nodes: tuple[Node, Node], interface: str) -> None:
@@ -84,7 +84,7 @@ def until(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + LIMIT_S
     while not condition():
         assert time.monotonic() < deadline, f"no {what}"
-        time.sleep(0.01)
+        time.sleep(0.01)  # a poll with a deadline: nothing tells us
 
 
 @contextlib.contextmanager

@@ -249,7 +249,7 @@ def end_processes(space: str) -> None:
         for pid in pids:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        time.sleep(0.005)
+        time.sleep(0.005)  # the kernel ends them in its own time
 
 
 def ip(*words: str) -> str:
@@ -266,7 +266,7 @@ def wait_for_carrier(space: str, interface: str) -> None:
     while "LOWER_UP" not in ip("-n", space, "-o", "link", "show", interface):
         if time.monotonic() > deadline:
             raise NoCluster(f"{interface} of {space} does not come up")
-        time.sleep(0.005)
+        time.sleep(0.005)  # a poll with a deadline: carrier comes late
 
 
 def _connect(made: Cluster, interface: str) -> None:

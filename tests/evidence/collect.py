@@ -102,7 +102,7 @@ def collect_ceiling() -> None:
     for number in range(2 * LAUNCHES - 1):
         port = 5300 + number
         with subprocess.Popen(["iperf3", "-s", "-1", "-p", str(port)], stdout=subprocess.DEVNULL):
-            time.sleep(0.5)
+            time.sleep(0.5)  # iperf3 does not say when it listens
             done = subprocess.run(
                 iperf3.format(port=port).split(), check=True, capture_output=True, text=True
             )

@@ -168,7 +168,7 @@ def setup_plot(setup: SetupTimes) -> Plot | None:
                 np.array(times) / 1e3, [position] * len(times), "|", markersize=14,
                 color=COLOURS["series-1"], markeredgewidth=1.6,
             )  # fmt: skip
-            rank = max(longest, key=lambda r, of=longest: of[r])  # type: ignore[misc]
+            rank = max(longest, key=lambda r, of=longest: of[r])  # type: ignore[misc]  # mypy cannot infer a lambda's default
             slowest.append(f"{phase} {_figure(longest[rank] / 1e3)} us (rank {rank})")
         plot.axes.set_xscale("log")
         _plain_log_ticks(plot.axes, "x")
