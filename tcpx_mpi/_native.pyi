@@ -1,4 +1,4 @@
-"""The native core: plugin loader, buffers and payload, engine. See native/bindings.cc."""
+"""The native core: plugin loader, buffers and payload, engine. See native/bindings."""
 
 import enum
 from collections.abc import Collection

@@ -1,0 +1,135 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings/bind.h"
+#include "bindings/memory.h"
+#include "bindings/runner.h"
+#include "bindings/sockets.h"
+#include "engine/connections.h"
+#include "engine/drive.h"
+#include "net/library.h"
+#include "unpack/witness.h"
+
+namespace tcpx {
+namespace {
+
+constexpr int kUnpackInPlace = -1;  // the plugin delivers where the receive was posted
+
+// The pieces of a rank's engine, in the order in which they may be destroyed.
+class Engine : public Runner {
+ public:
+  Engine(Plugin& plugin, int device, int window_send, int window_receive, int spins_before_yield,
+         int unpack, bool witness)
+      : plugin_(plugin),
+        connections_(plugin.net(), device),
+        unpacker_(unpack == kUnpackInPlace ? nullptr
+                                           : make_cpu_unpacker(static_cast<UnpackMode>(unpack))),
+        witness_(witness && unpacker_ ? new UnpackWitness(std::move(unpacker_)) : nullptr),
+        driver_(plugin.net(), connections_, {window_send, window_receive, spins_before_yield},
+                witness_ ? witness_.get() : unpacker_.get()) {
+    thread_.emplace(driver_);
+  }
+  ~Engine() override { thread_.reset(); }
+  BatchLoop& loop() override { return driver_; }
+  uint64_t most_chunk_bytes() const override { return kMaxChunkBytes; }
+  void load(Program program, const SlotBase* buffers) override {
+    driver_.load(std::move(program), buffers);
+  }
+
+  Plugin& plugin_;
+  Connections connections_;
+  std::unique_ptr<Unpacker> unpacker_;
+  std::unique_ptr<UnpackWitness> witness_;  // has the unpacker, where there is one
+  Driver driver_;
+};
+
+// What the witness of an engine has seen since the last time, each receive with its comm.
+nb::list sights_of(Engine& engine) {
+  nb::list rows;
+  if (!engine.witness_) return rows;
+  for (const UnpackWitness::Sight& sight : engine.witness_->take()) {
+    nb::dict row;
+    for (const auto& comm : engine.connections_.comms()) {
+      const NetUnpackDevice* device = comm->unpack_queue();
+      if (device == nullptr) continue;
+      const auto* const first = &device->meta->mem[0][0];
+      if (sight.slot < first || sight.slot >= first + kNetUnpackSlots * kNetUnpackFragments) {
+        continue;
+      }
+      row["peer"] = comm->peer;
+      row["channel"] = comm->channel;
+      row["slot"] = (sight.slot - first) / kNetUnpackFragments;
+    }
+    row["count"] = sight.count;
+    nb::list fragments;
+    for (const NetUnpackFragment& f : sight.fragments) {
+      fragments.append(nb::make_tuple(f.src_off, f.len, f.dst_off));
+    }
+    row["fragments"] = fragments;
+    row["probe"] = nb::bytes(sight.probe.data(), sight.probe.size());
+    rows.append(row);
+  }
+  return rows;
+}
+
+}  // namespace
+
+void bind_engine(nb::module_& m) {
+  m.attr("UNPACK_IN_PLACE") = kUnpackInPlace;
+  m.attr("UNPACK_KERNEL") = static_cast<int>(UnpackMode::kKernel);
+  m.attr("UNPACK_COPIES") = static_cast<int>(UnpackMode::kCopies);
+  m.attr("UNPACK_HOST") = static_cast<int>(UnpackMode::kHost);
+  m.attr("UNPACK_NONE") = static_cast<int>(UnpackMode::kNone);
+
+  nb::class_<Engine, Runner>(m, "Engine")
+      .def(nb::init<Plugin&, int, int, int, int, int, bool>(), "plugin"_a, "device"_a,
+           "window_send"_a, "window_receive"_a, "spins_before_yield"_a, "unpack"_a = kUnpackInPlace,
+           "witness"_a = false, nb::keep_alive<1, 2>())
+      .def(
+          "listen",
+          [](Engine& e, int peer, int lane, int channel) {
+            const auto handle = e.connections_.listen(peer, lane, channel);
+            return nb::bytes(handle.data(), handle.size());
+          },
+          "peer"_a, "lane"_a, "channel"_a)
+      .def(
+          "add_send",
+          [](Engine& e, int peer, int lane, int channel, const nb::bytes& handle) {
+            if (handle.size() != kNetHandleBytes) throw nb::value_error("a handle has 128 bytes");
+            e.connections_.add_send(peer, lane, channel,
+                                    reinterpret_cast<const uint8_t*>(handle.c_str()));
+          },
+          "peer"_a, "lane"_a, "channel"_a, "handle"_a)
+      .def(
+          "establish", [](Engine& e, double timeout_s) { e.connections_.establish(timeout_s); },
+          "timeout_s"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "register_buffer",
+          [](Engine& e, int buffer, SlotBuffer& memory, int pointer) {
+            if (buffer < 0 || buffer >= kBuffers) throw nb::value_error("no such buffer");
+            nb::gil_scoped_release release;
+            HostBuffer& host = memory.buffer();
+            e.connections_.register_buffer(buffer, host.data(), host.capacity(), pointer);
+          },
+          "buffer"_a, "memory"_a, "pointer"_a = static_cast<int>(kNetPtrHost),
+          nb::keep_alive<1, 3>())
+      .def("setup_times",
+           [](Engine& e) {
+             nb::list rows;
+             for (const auto& c : e.connections_.comms()) {
+               rows.append(nb::make_tuple(c->direction == Direction::kSend ? "send" : "receive",
+                                          c->peer, c->lane, c->channel, c->listen_ns,
+                                          c->establish_ns, c->register_ns));
+             }
+             return rows;
+           })
+      .def(
+          "close", [](Engine& e) { e.connections_.close(); },
+          nb::call_guard<nb::gil_scoped_release>())
+      .def("sockets", [](Engine& e) { return totals_of(e.connections_.sockets()); });
+
+  m.def("unpack_sights", &sights_of, "engine"_a,
+        "What an engine with a witness found in its descriptor queues since the last call.");
+}
+
+}  // namespace tcpx

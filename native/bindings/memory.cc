@@ -1,0 +1,88 @@
+#include "bindings/memory.h"
+
+#include <vector>
+
+#include "bindings/bind.h"
+
+namespace tcpx {
+namespace {
+
+std::vector<PayloadSpan> spans_of(const LongTable& table) {
+  if (table.shape(1) != 4) throw nb::value_error("spans have 4 columns");
+  std::vector<PayloadSpan> spans(table.shape(0));
+  for (size_t i = 0; i < spans.size(); ++i) {
+    spans[i] = {static_cast<uint64_t>(table(i, 0)), static_cast<uint64_t>(table(i, 1)),
+                static_cast<uint32_t>(table(i, 2)), static_cast<uint64_t>(table(i, 3))};
+  }
+  return spans;
+}
+
+}  // namespace
+
+void bind_memory(nb::module_& m) {
+  m.def(
+      "payload",
+      [](size_t bytes, uint64_t seed, uint32_t sender, uint64_t iteration, uint64_t offset) {
+        std::vector<uint8_t> out(bytes);
+        payload_generate(out.data(), bytes, payload_key(seed, sender, iteration), offset);
+        return nb::bytes(out.data(), bytes);
+      },
+      "bytes"_a, "seed"_a, "sender"_a, "iteration"_a, "offset"_a,
+      "The bytes that `sender` sends in `iteration` from `offset` of its buffer on.");
+
+  nb::class_<SlotBuffer>(m, "SlotBuffer")
+      .def(nb::init<size_t>(), "bytes"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def_prop_ro("bytes", [](SlotBuffer& b) { return b.buffer().bytes(); })
+      .def("cut", &SlotBuffer::cut, "used"_a, "guard"_a, "stride"_a, "count"_a)
+      .def("view",
+           [](SlotBuffer& b) {
+             return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(b.buffer().data(),
+                                                                 {b.buffer().bytes()}, nb::find(b));
+           })
+      .def(
+          "fill",
+          [](SlotBuffer& b, size_t first, size_t count, uint64_t iteration, uint64_t seed,
+             const LongTable& spans) {
+            const auto s = spans_of(spans);
+            b.check(first, count);
+            nb::gil_scoped_release release;
+            fill_slots(b.slots(), first, count, iteration, seed, s.data(), s.size());
+          },
+          "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a)
+      .def(
+          "poison",
+          [](SlotBuffer& b, size_t first, size_t count, uint64_t iteration, uint64_t seed,
+             const LongTable& spans) {
+            const auto s = spans_of(spans);
+            b.check(first, count);
+            nb::gil_scoped_release release;
+            poison_slots(b.slots(), first, count, iteration, seed, s.data(), s.size());
+          },
+          "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a)
+      .def(
+          "verify",
+          [](SlotBuffer& b, size_t first, size_t count, uint64_t iteration, uint64_t seed,
+             const LongTable& spans) {
+            const auto s = spans_of(spans);
+            b.check(first, count);
+            SlotVerdict v;
+            {
+              nb::gil_scoped_release release;
+              v = verify_slots(b.slots(), first, count, iteration, seed, s.data(), s.size());
+            }
+            nb::dict d;
+            d["wrong"] = v.wrong;
+            d["guard_wrong"] = v.guard_wrong;
+            if (v.has_first) {
+              d["iteration"] = iteration + (v.slot - first);
+              d["offset"] = v.offset;
+              d["sender"] = v.sender == UINT32_MAX ? -1 : static_cast<int64_t>(v.sender);
+              d["expected"] = v.expected;
+              d["found"] = v.found;
+            }
+            return d;
+          },
+          "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a);
+}
+
+}  // namespace tcpx

@@ -1,0 +1,95 @@
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings/bind.h"
+#include "bindings/runner.h"
+#include "bindings/sockets.h"
+#include "peers/ceiling.h"
+#include "peers/raw_links.h"
+#include "peers/raw_loop.h"
+
+namespace tcpx {
+namespace {
+
+class RawPeer : public Runner {
+ public:
+  RawPeer(const RawSettings& settings, int spins_before_yield, bool one_slot)
+      : links_(settings), loop_(links_, spins_before_yield), one_slot_(one_slot) {
+    thread_.emplace(loop_);
+  }
+  ~RawPeer() override { thread_.reset(); }
+  BatchLoop& loop() override { return loop_; }
+  void load(Program program, const SlotBase* buffers) override {
+    SlotBase bases[kBuffers];
+    std::copy(buffers, buffers + kBuffers, bases);
+    for (SlotBase& base : bases) base.stride *= one_slot_ ? 0 : 1;
+    loop_.load(std::move(program), bases);
+  }
+
+  RawLinks links_;
+  RawLoop loop_;
+  const bool one_slot_;  // every iteration in the first slot: in the cache, and not to be checked
+  TcpSockets sockets_;
+};
+
+std::vector<RawLinks::Way> ways_of(const std::vector<std::pair<int, int>>& pairs) {
+  std::vector<RawLinks::Way> ways;
+  for (const auto& [peer, lane] : pairs) ways.push_back({peer, lane});
+  return ways;
+}
+
+}  // namespace
+
+void bind_peers(nb::module_& m) {
+  nb::class_<RawPeer, Runner>(m, "RawPeer")
+      .def(
+          "__init__",
+          [](RawPeer* self, const std::string& interface, const std::string& congestion,
+             int send_buffer_bytes, int streams, bool two_way, int spins_before_yield,
+             bool one_slot) {
+            if (streams < 1) throw nb::value_error("a peer needs a stream");
+            new (self) RawPeer({interface, congestion, send_buffer_bytes, streams, two_way},
+                               spins_before_yield, one_slot);
+          },
+          "interface"_a, "congestion"_a, "send_buffer_bytes"_a, "streams"_a, "two_way"_a,
+          "spins_before_yield"_a, "one_slot"_a = false)
+      .def("listen",
+           [](RawPeer& p) {
+             const std::string address = p.links_.listen();
+             return nb::bytes(address.data(), address.size());
+           })
+      .def(
+          "establish",
+          [](RawPeer& p, int rank, const std::vector<nb::bytes>& addresses,
+             const std::vector<std::pair<int, int>>& sends,
+             const std::vector<std::pair<int, int>>& receives, double timeout_s) {
+            std::vector<std::string> texts;
+            for (const nb::bytes& a : addresses) texts.emplace_back(a.c_str(), a.size());
+            nb::gil_scoped_release release;
+            p.links_.establish(rank, texts, ways_of(sends), ways_of(receives), timeout_s);
+            p.sockets_ = TcpSockets(p.links_.sockets());
+          },
+          "rank"_a, "addresses"_a, "sends"_a, "receives"_a, "timeout_s"_a,
+          "`sends` and `receives` are (peer, lane).")
+      .def("sockets", [](RawPeer& p) { return totals_of(p.sockets_); });
+
+  m.def(
+      "time_copies",
+      [](size_t bytes, size_t footprint, int rounds) {
+        if (bytes < 1 || rounds < 1) throw nb::value_error("nothing to copy");
+        std::vector<int64_t> times;
+        {
+          nb::gil_scoped_release release;
+          times = time_copies(bytes, footprint, rounds);
+        }
+        return copied(times.data(), times.size());
+      },
+      "bytes"_a, "footprint"_a, "rounds"_a, "Nanoseconds of each of `rounds` memory copies.");
+  m.def("clock_cost", [] {
+    const ClockCost cost = clock_cost();
+    return nb::make_tuple(cost.ns_a_call, cost.resolution_ns);
+  });
+}
+
+}  // namespace tcpx

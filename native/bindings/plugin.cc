@@ -1,0 +1,65 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings/bind.h"
+#include "net/library.h"
+
+namespace tcpx {
+namespace {
+
+nb::dict properties_of(Plugin& plugin, int device) {
+  NetProperties p;
+  const int code = plugin.net().properties(device, &p);
+  if (code != kNetSuccess) {
+    throw PluginError("getProperties", code, "device " + std::to_string(device));
+  }
+  nb::dict d;
+  d["name"] = p.name;
+  d["pci_path"] = p.pci_path;
+  d["guid"] = p.guid;
+  d["ptr_support"] = p.ptr_support;
+  d["speed_mbps"] = p.speed_mbps;
+  d["port"] = p.port;
+  d["latency_us"] = p.latency_us;
+  d["max_comms"] = p.max_comms;
+  d["max_recvs"] = p.max_recvs;
+  d["device_type"] = p.device_type;
+  d["device_version"] = p.device_version;
+  return d;
+}
+
+int count_devices(Plugin& plugin) {
+  int count = 0;
+  const int code = plugin.net().devices(&count);
+  if (code != kNetSuccess) throw PluginError("devices", code, "");
+  return count;
+}
+
+}  // namespace
+
+void bind_plugin(nb::module_& m) {
+  nb::class_<Plugin>(m, "Plugin")
+      .def(nb::init<const std::string&>(), "path"_a)
+      .def_prop_ro("path", &Plugin::path)
+      .def_prop_ro("abi_versions", &Plugin::abi_versions)
+      .def_prop_ro("abi", [](Plugin& p) { return p.net().abi(); })
+      .def_prop_ro("name", [](Plugin& p) { return std::string(p.net().name()); })
+      .def("init", &Plugin::init, nb::call_guard<nb::gil_scoped_release>())
+      .def("devices", &count_devices)
+      .def("properties", &properties_of, "device"_a);
+
+  m.def(
+      "probe",
+      [](const std::string& path) {
+        Plugin plugin(path);
+        nb::dict d;
+        d["path"] = plugin.path();
+        d["abi_versions"] = plugin.abi_versions();
+        d["abi"] = plugin.net().abi();
+        d["name"] = std::string(plugin.net().name());
+        return d;
+      },
+      "path"_a, "What a file offers, without initialising it. Raises LibraryError.");
+}
+
+}  // namespace tcpx

@@ -1,0 +1,25 @@
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include "bindings/bind.h"
+#include "engine/clock.h"
+#include "engine/signals.h"
+#include "memory/policy.h"
+#include "net/logger.h"
+
+namespace tcpx {
+void bind_process(nb::module_& m) {
+  m.def("now_ns", &now_ns, "CLOCK_MONOTONIC in nanoseconds, shared by all processes of a host.");
+  m.def("bind_memory_to", &bind_memory_to, "node"_a,
+        "Memory that this thread and later ones touch first lies on this NUMA node; False where "
+        "the kernel refuses.");
+  m.def("install_signal_handlers", &install_signal_handlers);
+  m.def("restore_signal_handlers", &restore_signal_handlers);
+  m.def("stop_signal", &stop_signal);
+  m.def("take_report_request", &take_report_request, "True once after a SIGUSR1.");
+  m.def("plugin_log_lines", &plugin_log::recent_lines);
+  m.def("plugin_log_warnings", &plugin_log::warnings);
+  m.def("print_plugin_log", &plugin_log::set_print_level, "level"_a);
+}
+
+}  // namespace tcpx

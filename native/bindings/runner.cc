@@ -1,0 +1,171 @@
+#include "bindings/runner.h"
+
+#include <nanobind/stl/vector.h>
+
+#include "bindings/bind.h"
+#include "bindings/memory.h"
+#include "engine/connections.h"
+
+namespace tcpx {
+namespace {
+
+const char* kind_name(FlowKind kind) {
+  switch (kind) {
+    case FlowKind::kSend:
+      return "send";
+    case FlowKind::kReceive:
+      return "receive";
+    default:
+      return "copy";
+  }
+}
+
+const char* fault_name(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::kPlugin:
+      return "plugin";
+    case FaultKind::kStall:
+      return "stall";
+    case FaultKind::kSize:
+      return "size";
+    case FaultKind::kInterrupted:
+      return "interrupted";
+    case FaultKind::kTimeout:
+      return "timeout";
+    case FaultKind::kStopped:
+      return "stopped";
+    case FaultKind::kSocket:
+      return "socket";
+    default:
+      return "none";
+  }
+}
+
+nb::list report_of(const std::vector<FlowReport>& picture) {
+  nb::list rows;
+  for (const FlowReport& r : picture) {
+    nb::dict row;
+    row["kind"] = kind_name(r.kind);
+    row["peer"] = r.peer;
+    row["lane"] = r.lane;
+    row["channel"] = r.channel;
+    row["window"] = r.window;
+    row["posted"] = r.posted;
+    row["completed"] = r.completed;
+    row["bytes"] = r.bytes;
+    row["finished"] = r.finished;
+    row["oldest_iteration"] = r.oldest_iteration;
+    row["oldest_step"] = r.oldest_step;
+    row["oldest_chunk"] = r.oldest_chunk;
+    row["oldest_bytes"] = r.oldest_bytes;
+    row["oldest_age_ns"] = r.oldest_age_ns;
+    rows.append(row);
+  }
+  return rows;
+}
+
+}  // namespace
+
+void bind_runner(nb::module_& m) {
+  nb::class_<Runner>(m, "Runner")
+      .def(
+          "set_blocks",
+          [](Runner& e, int buffer, const LongVector& offsets, const LongVector& lengths) {
+            if (buffer < 0 || buffer >= kBuffers || offsets.shape(0) != lengths.shape(0)) {
+              throw nb::value_error("bad block table");
+            }
+            BlockTable& table = e.blocks_[buffer];
+            table.offsets.assign(offsets.data(), offsets.data() + offsets.shape(0));
+            table.lengths.assign(lengths.data(), lengths.data() + lengths.shape(0));
+          },
+          "buffer"_a, "offsets"_a, "lengths"_a)
+      .def(
+          "load",
+          [](Runner& e, const IntTable& table, uint64_t chunk_bytes, int channels,
+             const std::vector<SlotBuffer*>& buffers, uint64_t iterations) {
+            if (table.shape(1) != kStepColumns) throw nb::value_error("a step has 12 columns");
+            if (chunk_bytes < 1 || chunk_bytes > e.most_chunk_bytes() || channels < 1) {
+              throw nb::value_error("bad chunk or channels");
+            }
+            SlotBase bases[kBuffers];
+            for (size_t i = 0; i < buffers.size() && i < kBuffers; ++i) {
+              if (buffers[i] != nullptr) bases[i] = buffers[i]->base();
+            }
+            e.load(compile(table.data(), table.shape(0), e.blocks_.data(), chunk_bytes, channels),
+                   bases);
+            e.loop().reserve(iterations);
+          },
+          "table"_a, "chunk_bytes"_a, "channels"_a, "buffers"_a, "iterations"_a)
+      .def(
+          "pin", [](Runner& e, int cpu) { return e.thread_->pin(cpu); }, "cpu"_a)
+      .def(
+          "start",
+          [](Runner& e, uint64_t first_slot, uint64_t iterations, int64_t start_ns,
+             int64_t stall_ns, int64_t end_by_ns) {
+            e.thread_->start({first_slot, iterations, start_ns, stall_ns, end_by_ns});
+          },
+          "first_slot"_a, "iterations"_a, "start_ns"_a, "stall_ns"_a, "end_by_ns"_a)
+      .def(
+          "wait",
+          [](Runner& e, double seconds) {
+            return e.thread_->wait(seconds) != ProgressThread::State::kRunning;
+          },
+          "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "True when the batch has ended; False after `seconds`.")
+      .def("request_stop", [](Runner& e) { e.loop().request_stop(); })
+      .def(
+          "idle_ns", [](Runner& e) { return e.loop().idle_ns(); },
+          "How long the batch under way has made no progress.")
+      .def(
+          "stamps",
+          [](Runner& e, uint64_t iterations) {
+            const BatchStamps& s = e.loop().stamps();
+            if (iterations > s.end.size()) throw nb::value_error("no such iterations");
+            nb::dict d;
+            d["start"] = s.start;
+            d["late"] = s.late;
+            d["end"] = copied(s.end.data(), iterations);
+            d["send_done"] = copied(s.send_done.data(), iterations);
+            d["receive_done"] = copied(s.receive_done.data(), iterations);
+            return d;
+          },
+          "iterations"_a)
+      .def(
+          "thread_id", [](Runner& e) { return e.thread_->thread_id(); },
+          "The kernel's number of the driving thread.")
+      .def(
+          "cpus_seen",
+          [](Runner& e) {
+            nb::list cpus;
+            const CpuBits& bits = e.loop().cpus_seen();
+            for (size_t cpu = 0; cpu < 64 * bits.size(); ++cpu) {
+              if (bits[cpu / 64] >> (cpu % 64) & 1) cpus.append(cpu);
+            }
+            return cpus;
+          },
+          "CPUs on which the driving thread was seen in the last batch.")
+      .def("cpu_time",
+           [](Runner& e) {
+             const auto t = e.thread_->cpu_time();
+             return nb::make_tuple(t.user_ns, t.system_ns, t.others_ns);
+           })
+      .def("fault",
+           [](Runner& e) -> nb::object {
+             const Fault& f = e.loop().fault();
+             if (f.kind == FaultKind::kNone) return nb::none();
+             nb::dict d;
+             d["kind"] = fault_name(f.kind);
+             d["call"] = f.call;
+             d["code"] = f.code;
+             d["code_name"] = result_name(f.code);
+             d["flow"] = f.flow;
+             d["iteration"] = f.iteration;
+             d["chunk"] = f.chunk;
+             d["step"] = f.step;
+             return d;
+           })
+      .def("take_picture_ready", [](Runner& e) { return e.loop().take_picture_ready(); })
+      .def("picture", [](Runner& e) { return report_of(e.loop().picture()); });
+}
+
+}  // namespace tcpx

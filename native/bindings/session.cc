@@ -1,0 +1,158 @@
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/string.h>
+
+#include <map>
+#include <optional>
+
+#include "bindings/bind.h"
+#include "engine/transfer.h"
+#include "net/library.h"
+
+namespace tcpx {
+namespace {
+
+using ByteArray = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+
+// A session, and the arrays that may not go before its comms are closed.
+class SessionCore {
+ public:
+  SessionCore(Plugin& plugin, int device, const TransferLimits& limits)
+      : session_(plugin.net(), device, limits) {}
+
+  std::map<int, ByteArray> arrays_;
+  PeerSession session_;
+};
+
+// Lets Python run its handlers of signals, which may raise.
+void run_signal_handlers() {
+  nb::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw nb::python_error();
+}
+
+nb::list picture_of(const std::vector<TransferPicture>& picture) {
+  nb::list rows;
+  for (const TransferPicture& p : picture) {
+    nb::dict row;
+    row["kind"] = p.direction == Direction::kSend ? "send" : "receive";
+    row["channel"] = p.channel;
+    row["window"] = p.window;
+    row["posted"] = p.posted;
+    row["finished"] = p.finished;
+    row["bytes"] = p.bytes;
+    row["queued"] = p.queued;
+    row["oldest_transfer"] = p.oldest_transfer;
+    row["oldest_message"] = p.oldest_message;
+    row["oldest_chunk"] = p.oldest_chunk;
+    row["oldest_bytes"] = p.oldest_bytes;
+    row["oldest_age_ns"] = p.has_oldest ? p.oldest_age_ns : -1;
+    rows.append(row);
+  }
+  return rows;
+}
+
+}  // namespace
+
+void bind_session(nb::module_& m) {
+  nb::enum_<Direction>(m, "Direction")
+      .value("SEND", Direction::kSend)
+      .value("RECEIVE", Direction::kReceive);
+  nb::enum_<TransferState>(m, "TransferState")
+      .value("COMPLETE", TransferState::kComplete)
+      .value("ACTIVE", TransferState::kActive)
+      .value("FAILED", TransferState::kFailed);
+  nb::enum_<WaitResult>(m, "WaitResult")
+      .value("COMPLETE", WaitResult::kComplete)
+      .value("FAILED", WaitResult::kFailed)
+      .value("STALLED", WaitResult::kStalled)
+      .value("CLOSED", WaitResult::kClosed);
+
+  nb::class_<SessionCore>(m, "SessionCore")
+      .def(
+          "__init__",
+          [](SessionCore* self, Plugin& plugin, int device, int channels, uint64_t chunk_bytes,
+             int window_send, int window_receive) {
+            const TransferLimits limits{channels, chunk_bytes, window_send, window_receive};
+            new (self) SessionCore(plugin, device, limits);
+          },
+          "plugin"_a, "device"_a, "channels"_a, "chunk_bytes"_a, "window_send"_a,
+          "window_receive"_a, nb::keep_alive<1, 2>())
+      .def(
+          "listen",
+          [](SessionCore& s, int channel) {
+            const auto handle = s.session_.listen(channel);
+            return nb::bytes(handle.data(), handle.size());
+          },
+          "channel"_a)
+      .def(
+          "add_send",
+          [](SessionCore& s, int channel, const nb::bytes& handle) {
+            if (handle.size() != kNetHandleBytes) throw nb::value_error("a handle has 128 bytes");
+            s.session_.add_send(channel, reinterpret_cast<const uint8_t*>(handle.c_str()));
+          },
+          "channel"_a, "handle"_a)
+      .def(
+          "establish",
+          [](SessionCore& s, double timeout_s, std::optional<Direction> until) {
+            nb::gil_scoped_release release;
+            s.session_.establish(timeout_s, until, run_signal_handlers);
+          },
+          "timeout_s"_a, "until"_a.none())
+      .def(
+          "register_memory",
+          [](SessionCore& s, const ByteArray& array) {
+            const int id = s.session_.register_memory(array.data(), array.size(), kNetPtrHost);
+            s.arrays_.emplace(id, array);
+            return id;
+          },
+          "array"_a)
+      .def(
+          "deregister_memory",
+          [](SessionCore& s, int memory) {
+            s.session_.deregister_memory(memory);
+            s.arrays_.erase(memory);
+          },
+          "memory"_a)
+      .def("create", [](SessionCore& s) { return s.session_.create(); })
+      .def(
+          "post",
+          [](SessionCore& s, uint64_t transfer, Direction direction, int memory, uint64_t offset,
+             uint64_t bytes) { s.session_.post(transfer, direction, memory, offset, bytes); },
+          "transfer"_a, "direction"_a, "memory"_a, "offset"_a, "bytes"_a,
+          nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "release", [](SessionCore& s, uint64_t transfer) { s.session_.release(transfer); },
+          "transfer"_a)
+      .def(
+          "poll", [](SessionCore& s, uint64_t transfer) { return s.session_.poll(transfer); },
+          "transfer"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "wait",
+          [](SessionCore& s, uint64_t transfer, double patience_s) {
+            return s.session_.wait(transfer, static_cast<int64_t>(patience_s * 1e9),
+                                   run_signal_handlers);
+          },
+          "transfer"_a, "patience_s"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("fault",
+           [](SessionCore& s) -> nb::object {
+             const TransferFault f = s.session_.fault();
+             if (f.kind == TransferFault::Kind::kNone) return nb::none();
+             nb::dict d;
+             d["kind"] = f.kind == TransferFault::Kind::kPlugin ? "plugin" : "size";
+             d["call"] = f.call;
+             d["code"] = f.code;
+             d["code_name"] = result_name(f.code);
+             d["direction"] = f.direction == Direction::kSend ? "send" : "receive";
+             d["channel"] = f.channel;
+             d["transfer"] = f.transfer;
+             d["message"] = f.message;
+             d["chunk"] = f.chunk;
+             d["bytes"] = f.bytes;
+             return d;
+           })
+      .def("picture", [](SessionCore& s) { return picture_of(s.session_.picture()); })
+      .def(
+          "close", [](SessionCore& s) { s.session_.close(); },
+          nb::call_guard<nb::gil_scoped_release>());
+}
+
+}  // namespace tcpx
