@@ -81,6 +81,7 @@ class Settings:
     seed: int
     stall_timeout_s: float
     connect_timeout_s: float
+    gate_path: str | None
     spool: str
     check_memory_bytes: int
     ranks: int | None

@@ -224,6 +224,9 @@ KNOBS: tuple[Knob, ...] = (
          "end the run when nothing has moved for this time", metavar="TIME"),
     Knob("connect_timeout", "connect_timeout_s", CHECKS, 30.0, seconds(),
          "end the run when connecting takes longer", metavar="TIME"),
+    Knob("gate", "gate_path", CHECKS, None, any_text,
+         "TOML file of limits that the run must meet, else exit code 9 (`tcpx-mpi gate`)",
+         metavar="FILE"),
 
     Knob("ranks", "ranks", LAUNCH, None, whole(1),
          "start mpirun here with N ranks; under mpirun it only has to agree"),

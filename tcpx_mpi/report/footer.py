@@ -25,15 +25,19 @@ def footer_lines(
     fault: Fault | None = None,
     missing: Sequence[str] = (),
     files: Sequence[str] = (),
+    gate: Sequence[str] = (),
 ) -> list[str]:
-    """The comment lines that conclude a table; `files` are the names of results as written."""
+    """The comment lines that conclude a table.
+
+    `files` are the names of results as written, `gate` has the lines of a judgement.
+    """
     wrong = sum(summary.wrong_found for summary in summaries)
     bandwidth = mean_bus_bandwidth(summaries)
     passed = passes_minimum_bandwidth(header, bandwidth)
-    gate = "" if passed is None else "OK" if passed else "FAILED"
+    minimum = "" if passed is None else "OK" if passed else "FAILED"
     lines = [
         f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
-        f"# Avg bus bandwidth    : {_figure(bandwidth)} {gate}",
+        f"# Avg bus bandwidth    : {_figure(bandwidth)} {minimum}",
         "#",
     ]
     lines += [_line("Wrong bytes", text) for summary in summaries for text in summary.faults]
@@ -52,7 +56,7 @@ def footer_lines(
         lines.append(_line("Ended early", f"{fault.kind} (exit code {fault.exit_code})"))
     lines += [_line("Missing", text) for text in missing]
     lines += [_line("Written", name) for name in files]
-    return [*lines, "#", f"# Collective test concluded: {header.pattern}", "#"]
+    return [*lines, *gate, "#", f"# Collective test concluded: {header.pattern}", "#"]
 
 
 def minimum_bandwidth(header: RunHeader) -> float | None:

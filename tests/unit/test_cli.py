@@ -53,7 +53,7 @@ def python(code: str) -> str:
             [],
             [
                 "no command",
-                "run, smoke, ceiling, preflight, topo, env, plugins, report, export, import, merge",
+                "run, smoke, ceiling, preflight, topo, env, plugins, report, gate, export, import",
             ],
         ),
         (["rn"], ["unknown command rn", "run"]),

@@ -30,6 +30,7 @@ LAYERS = (
     ("patterns", "schedule_interpreter", "records"),
     ("world", "sides", "proof", "shared_environment"),
     ("_native",),
+    ("gates",),
     ("report", "setup_errors", "nccl_tests"),
     ("tables",),
     ("export", "frames", "event_stream", "progress"),
