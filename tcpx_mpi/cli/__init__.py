@@ -21,6 +21,7 @@ COMMANDS = {
     "run": "measure a pattern",
     "smoke": "send one small message each way between every two ranks, and check it",
     "ceiling": "measure memory, clock and plain TCP of this machine, without a plugin",
+    "selftest": "measure this tool's own cost and this machine's noise, and its ceilings",
     "preflight": "check this node, or all nodes of a hostfile, before a run",
     "topo": "show what this machine has, and where ranks would go",
     "env": "print the environment of a profile, for mpirun or a shell",
@@ -134,7 +135,7 @@ def _run(arguments: list[str]) -> int:
         return done.exit_code
     except click.ClickException as error:
         refusal = UsageError(_one_line(error, arguments))
-        if arguments[:1] not in (["run"], ["smoke"], ["ceiling"]):
+        if arguments[:1] not in (["run"], ["smoke"], ["ceiling"], ["selftest"]):
             raise refusal from None
         from tcpx_mpi.cli.run import refuse
 

@@ -14,6 +14,8 @@ from tcpx_mpi.units import format_size
 
 #: More CPU time than this beside a peer, as a share of its time, and its figure is in doubt.
 _IDLE_SHARE = 0.01
+#: More of a row's time than this is the tool's own, and the row measures the tool.
+_OWN_SHARE = 0.1
 #: NCCL_TESTS_MIN_BW passes at this part of its value, as in nccl-tests.
 _MIN_BW_TOLERANCE = 0.9
 
@@ -44,6 +46,7 @@ def footer_lines(
     lines += _check_lines(summaries)
     lines += _slowest_lines(header, summaries)
     lines += _connection_lines(header)
+    lines += _resolution_lines(header, summaries)
     if header.averages_only:
         lines.append(_line("Imported", "averages only, by the rules and the check of nccl-tests"))
     else:
@@ -128,6 +131,27 @@ def _connection_lines(header: RunHeader) -> list[str]:
             "NCCL_NSOCKS_PERTHREAD or ranks a NIC",
         )
     ]
+
+
+def _resolution_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
+    """The rows of whose time this program's own loop and clock are a part that counts."""
+    try:
+        chunk_ns = float(header.facts["own_chunk_ns"])
+        clock_ns = float(header.facts["own_clock_ns"])
+    except KeyError:  # a file from before this was measured, or an imported one
+        return []
+    # By rows: an iteration is `agg` copies, two of them in a round trip, and one stamp at its end.
+    shares = {
+        s.size_bytes: (s.chunks * chunk_ns + clock_ns) / (s.time_ns * s.agg * header.time_divisor)
+        for s in summaries
+        if s.time_ns > 0
+    }
+    below = {size: share for size, share in shares.items() if share > _OWN_SHARE}
+    if not below:
+        return []
+    sizes = ", ".join(f"{format_size(size)} ({100 * share:.0f} %)" for size, share in below.items())
+    text = f"the tool's own loop and clock have more than a tenth of the time at {sizes}"
+    return [_line("Below resolution", text)]
 
 
 def _network_lines(summaries: Sequence[RowSummary]) -> list[str]:

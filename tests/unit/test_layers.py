@@ -34,10 +34,12 @@ LAYERS = (
     ("report", "setup_errors", "nccl_tests"),
     ("tables",),
     ("export", "frames", "event_stream", "progress"),
+    ("own_cost",),
     ("rows", "rank_setup", "circumstances", "agreement", "faults", "output", "trouble", "measure"),
     ("seats",),
     ("peers",),
     ("session", "benchmark", "smoke", "ceiling", "preflight"),
+    ("selftest",),
     ("cli",),
     ("__main__",),
 )
