@@ -45,6 +45,7 @@ class Settings:
     warmup_iters: int
     agg_iters: int
     run_cycles: int
+    all_pairs: bool
     average: int
     check: int
     op: str

@@ -153,6 +153,9 @@ KNOBS: tuple[Knob, ...] = (
          letter="-z", metavar="0|1|3"),
     Knob("timeout", "timeout_s", TEST, 0.0, seconds(zero=True),
          "end the run after this time in total; 0: never", letter="-T", metavar="TIME"),
+    Knob("all", "all_pairs", TEST, False, switch,
+         "pairs: every rank meets every other one, in 2 (ranks - 1) rounds",
+         metavar="", may_be_bare=True),
 
     Knob("report_timestamps", "report_timestamps", REPORTING, False, switch,
          "add the time of day to each row", letter="-S", metavar="0|1", may_be_bare=True),

@@ -157,8 +157,14 @@ class Output:
             self._writer.finish()
         run, files = self._run, self._write_documents()
         judgement = self._judge()
-        gate = judgement.lines() if judgement else []
-        self._print(report.footer_lines(run.header, self._summaries, files=files, gate=gate))
+        lines = report.footer_lines(
+            run.header,
+            self._summaries,
+            files=files,
+            slow=report.suspect_lines(run.header, run.rows),
+            gate=judgement.lines() if judgement else [],
+        )
+        self._print(lines)
         verdict = _verdict(run, self._summaries)
         if judgement and not judgement.passed and verdict == ExitCode.OK:
             verdict = ExitCode.BELOW_GATE

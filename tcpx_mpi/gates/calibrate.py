@@ -1,7 +1,7 @@
 """Limits out of several launches, with the rate of false alarms that they were made for.
 
 The unit is the launch: iterations of one launch are no independent evidence of the next. A limit
-is the one-sided prediction limit for the logarithm of one further launch's median time,
+is the one-sided prediction limit for the logarithm of one further launch's time,
 
     exp(mean + t(n - 1, 1 - a / m) * s * sqrt(1 + 1 / n))
 
@@ -42,7 +42,7 @@ class _Group:
     """The launches of one pattern, memory kind and size."""
 
     key: Key
-    #: Slowest median of a launch, in ns: over its cycles, for a gate judges each row.
+    #: Of each launch, in ns: the slowest row, over its cycles, for a gate judges each row.
     times_ns: tuple[float, ...]
     factor: float
 
@@ -156,7 +156,7 @@ def _limit(group: _Group, false_alarms: float) -> Limit:
     time_ns = _slowest_expected_ns(group.times_ns, false_alarms)
     median = sorted(group.times_ns)[len(group.times_ns) // 2]
     provenance = (
-        f"{len(group.times_ns)} launches, median time {median / 1e3:.4g} us, "
+        f"{len(group.times_ns)} launches, median {median / 1e3:.4g} us, "
         f"{min(group.times_ns) / 1e3:.4g} to {max(group.times_ns) / 1e3:.4g}"
     )
     if size == 0:

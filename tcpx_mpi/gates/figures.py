@@ -2,33 +2,41 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
+import numpy as np
+
+from tcpx_mpi.ratios import block_times_ns
 from tcpx_mpi.records import Row, Run
 from tcpx_mpi.stats import rate, summarise
+
+#: `-a 3`: the maximum over ranks.
+_SLOWEST = 3
 
 
 @dataclass(frozen=True)
 class Figures:
-    """Of the time of an iteration, the maximum over the ranks that receive; ns, GB/s."""
+    """Of the slowest of the ranks that receive; ns, GB/s."""
 
-    #: The median: one slow iteration moves it little, a slow row as a whole moves it fully.
+    #: The median over batches of a batch's time an iteration. Not of single iterations: these run
+    #: back to back, and one that found its bytes already there took no time.
     time_ns: float
-    #: NaN below 299 iterations.
+    #: Of single iterations; NaN below 299 of them.
     p99_ns: float
-    #: Of the median time; NaN where nothing was sent.
+    #: Of `time_ns`; NaN where nothing was sent.
     busbw: float
 
 
 def figures_of(run: Run, row: Row) -> Figures:
-    """Busbw is size / median time x the pattern's factor; NaN for 0 bytes."""
-    plan = run.header.plan
-    summary = summarise(
-        row, plan.average, run.header.busbw_factor, run.header.time_divisor, plan.per_iter_skip
-    )
-    median = summary.per_iteration.p50
-    busbw = rate(row.size_bytes, median) * run.header.busbw_factor
-    return Figures(median, summary.per_iteration.p99, busbw if row.size_bytes else float("nan"))
+    """Busbw is size / time x the pattern's factor; NaN for 0 bytes."""
+    header = run.header
+    times_ns = block_times_ns(row, _SLOWEST, header.time_divisor)
+    time_ns = float(np.median(times_ns)) if times_ns.size else math.nan
+    busbw = rate(row.size_bytes, time_ns) * header.busbw_factor
+    skip = header.plan.per_iter_skip
+    summary = summarise(row, _SLOWEST, header.busbw_factor, header.time_divisor, skip)
+    return Figures(time_ns, summary.per_iteration.p99, busbw if row.size_bytes else math.nan)
 
 
 def flaws(run: Run, row: Row) -> list[str]:

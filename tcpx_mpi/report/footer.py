@@ -27,11 +27,12 @@ def footer_lines(
     fault: Fault | None = None,
     missing: Sequence[str] = (),
     files: Sequence[str] = (),
+    slow: Sequence[str] = (),
     gate: Sequence[str] = (),
 ) -> list[str]:
     """The comment lines that conclude a table.
 
-    `files` are the names of results as written, `gate` has the lines of a judgement.
+    `files` are the names of results as written; `slow` and `gate` have lines of their own.
     """
     wrong = sum(summary.wrong_found for summary in summaries)
     bandwidth = mean_bus_bandwidth(summaries)
@@ -45,6 +46,7 @@ def footer_lines(
     lines += [_line("Wrong bytes", text) for summary in summaries for text in summary.faults]
     lines += _check_lines(summaries)
     lines += _slowest_lines(header, summaries)
+    lines += slow
     lines += _connection_lines(header)
     lines += _resolution_lines(header, summaries)
     if header.averages_only:

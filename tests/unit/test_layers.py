@@ -22,7 +22,7 @@ LAYERS = (
     ("parsing", "connection_info", "topology", "toml_file"),
     ("knobs",),
     ("config_file",),
-    ("config", "stats", "row_plan"),
+    ("config", "stats", "row_plan", "suspects"),
     ("bindings",),
     ("profiles", "placement"),
     ("placement_file", "plugins", "ratios"),
