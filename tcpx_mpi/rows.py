@@ -103,7 +103,9 @@ class RowPlanner:
             iterations=s.iters,
             warmup_iterations=s.warmup_iters,
         )
-        blocks = LEAST_BLOCKS if s.against else 1
+        # Medians over blocks: of a peer beside us, and where ranks are compared with each other.
+        several = bool(s.against) or self._pattern.rounds is not None
+        blocks = min(LEAST_BLOCKS, s.iters) if several else 1
         return PlannedRow(facts, plan_row(slots, s.iters, s.warmup_iters, blocks))
 
     def _slot_bytes(self, size: int) -> int:

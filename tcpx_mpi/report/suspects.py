@@ -58,11 +58,15 @@ def rounds_of(header: RunHeader) -> int:
 
 
 def _measured(times: NDArray[np.float64], batches: NDArray[np.int64]) -> Measured:
-    """The median over batches, for single iterations run back to back; means of both halves."""
+    """Medians over batches, for single iterations run back to back, and of both halves."""
     firsts = np.concatenate([[0], np.cumsum(batches)[:-1]])
     by_batch = np.add.reduceat(times, firsts) / batches
-    half = max(times.size // 2, 1)
-    halves = float(times[:half].mean()), float(times[-half:].mean())
+    if by_batch.size < 2:  # `pair` with few iterations
+        half = max(times.size // 2, 1)
+        halves = float(times[:half].mean()), float(times[-half:].mean())
+    else:
+        half = by_batch.size // 2
+        halves = float(np.median(by_batch[:half])), float(np.median(by_batch[-half:]))
     return Measured(float(np.median(by_batch)), *halves)
 
 
