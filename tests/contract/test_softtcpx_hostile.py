@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
+import time
 
 import pytest
 from fresh_process import in_fresh_process
@@ -16,6 +18,8 @@ from hostile import ATTEMPT, FalseReceiver, FalseSender, Household, Traffic, res
 from net_v7 import INTERNAL, SUCCESS, SYSTEM, Memory, Net, until
 from wire import HELLO, credit, greeting, header
 
+#: How long a receiver that has lost a socket waits for the next byte of another.
+QUIET_S = 1.0
 #: Rounds in which something that must not happen has not happened.
 ROUNDS = 300
 
@@ -168,6 +172,53 @@ def test_a_sender_that_is_only_slow_is_served(environ: dict[str, str]) -> None:
     net.finish(request)
     assert target.content() == b"g" * ROOM
     traffic.finish()
+
+
+@in_fresh_process(NCCL_NSOCKS_PERTHREAD="2")
+def test_after_a_loss_bytes_that_still_come_are_waited_for_and_silence_is_not() -> None:
+    """Longer than the second that silence is given: what counts is the last byte, not the loss."""
+    net = Net().started()
+    peer = FalseSender(net, sockets=2)
+    room = 8 << 20  # more than what comes one by one
+    target = Memory(room)
+    mhandle = net.registered(peer.comm, target)
+    _, request = net.irecv(peer.comm, target.address, room, mhandle)
+    peer.data[0].close()
+    peer.data[1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    peer.data[1].sendall(header(0, room, 0, room))
+    sent, began = 0, time.monotonic()
+    while time.monotonic() - began < 1.5 * QUIET_S:
+        peer.data[1].sendall(b"g")
+        sent += 1
+        assert net.test(request) == (SUCCESS, False)
+    assert sent < room
+    rest = threading.Thread(target=peer.data[1].sendall, args=(b"g" * (room - sent),))
+    rest.start()
+    net.finish(request)
+    rest.join()
+    assert net.consumed(peer.comm, request) == SUCCESS
+    assert target.content() == b"g" * room
+    _, request = net.irecv(peer.comm, target.address, room, mhandle)
+    assert net.code_of(request) == SYSTEM
+    peer.close()
+
+
+@in_fresh_process(NCCL_NSOCKS_PERTHREAD="2")
+def test_after_a_loss_silence_counts_only_while_a_receive_is_posted() -> None:
+    net = Net().started()
+    peer = FalseSender(net, sockets=2)
+    target = Memory(ROOM)
+    mhandle = net.registered(peer.comm, target)
+    peer.data[0].close()
+    for sequence in range(2):
+        _, request = net.irecv(peer.comm, target.address, ROOM, mhandle)
+        assert net.test(request) == (SUCCESS, False)
+        peer.data[1].sendall(header(sequence, ROOM, 0, ROOM) + b"g" * ROOM)
+        net.finish(request)
+        assert net.consumed(peer.comm, request) == SUCCESS
+        began = time.monotonic()
+        until(lambda since=began: time.monotonic() - since > 1.2 * QUIET_S, "silence")
+    peer.close()
 
 
 #: What a receiver says on its control socket to a sender that waits for credits, and the code of a
