@@ -37,6 +37,10 @@ from wire import (
 #: Rounds in which something that must not happen has not happened.
 ROUNDS = 300
 two_data_sockets = in_fresh_process(NCCL_NSOCKS_PERTHREAD="2")
+#: And no setting of the handle is 0.
+all_settings = in_fresh_process(
+    NCCL_NSOCKS_PERTHREAD="2", NCCL_SOCKET_NTHREADS="1", NCCL_GPUDIRECTTCPX_RECV_SYNC="1"
+)
 
 
 def close_both(net: Net, send: int, recv: int) -> None:
@@ -266,7 +270,7 @@ def test_a_hello_with_one_thing_wrong_is_not_even_challenged() -> None:
     admitted(net, listen_comm, Caller(handle))
 
 
-@two_data_sockets
+@all_settings
 def test_a_proof_with_one_thing_wrong_is_refused() -> None:
     net = Net().started()
     listen_comm, handle = net.listen()
@@ -396,21 +400,22 @@ def test_a_challenge_with_one_thing_wrong_gets_no_proof() -> None:
         host.close()
 
 
-@two_data_sockets
+@all_settings
 def test_an_answer_with_one_thing_wrong_is_not_believed() -> None:
     net = Net().started()
     for wrong, answering in ANSWERS.items():
-        host = Host(2)
+        host = Host(2, threads=1, flags=1)
         host.answering = functools.partial(answering, host.handle)
         meets_another_attempt(host, Connecting(net, host.handle), wrong)
         assert host.answered, wrong
         host.close()
 
 
-@two_data_sockets
+@all_settings
 def test_an_answer_that_is_not_whole_is_waited_for() -> None:
     net = Net().started()
-    host = Host(2, answering=lambda attempt, said, _: answer(host.handle, attempt, said)[:-1])
+    host = Host(2, threads=1, flags=1)
+    host.answering = lambda attempt, said, _: answer(host.handle, attempt, said)[:-1]
     connecting = Connecting(net, host.handle)
 
     def answered() -> bool:
