@@ -10,6 +10,8 @@ import os
 import socket
 from collections.abc import Callable, Mapping
 
+from fresh_process import in_fresh_process
+from net_v7 import SUCCESS, Connecting, until
 from wire import (
     CHALLENGE,
     GREETING_BYTES,
@@ -29,6 +31,13 @@ from wire import (
 Proving = Callable[[int, bytes, bytes], bytes]
 #: What to answer an attempt whose sockets were so challenged and have said these proofs.
 Answering = Callable[[bytes, Mapping[int, bytes], Mapping[int, bytes]], bytes]
+
+
+two_data_sockets = in_fresh_process(NCCL_NSOCKS_PERTHREAD="2")
+
+
+def with_token(said: bytes, token: bytes) -> bytes:
+    return said[:32] + token + said[48:]
 
 
 class Words:
@@ -194,6 +203,17 @@ class Attempt:
             return False
         self._answered = True
         return True
+
+
+def meets_another_attempt(host: Host, connecting: Connecting, what: str) -> None:
+    """The plugin does not believe the host, and tries anew."""
+
+    def again() -> bool:
+        assert connecting.step() == (SUCCESS, None)
+        host.step()
+        return host.attempts > 1
+
+    until(again, what)
 
 
 class Relay:

@@ -40,6 +40,11 @@ def reset(peer: socket.socket) -> None:
     peer.close()
 
 
+def close_both(net: Net, send: int, recv: int) -> None:
+    assert net.table.close_send(send) == SUCCESS
+    assert net.table.close_recv(recv) == SUCCESS
+
+
 class Household:
     """What this process had before; `same` says that it has no more and no less now."""
 

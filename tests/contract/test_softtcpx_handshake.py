@@ -1,7 +1,7 @@
 """softtcpx's handshake: whoever cannot prove that it has the handle comes to nothing.
 
-Recorded words replayed to either side, callers and listeners that know the secret and get one thing
-wrong, and what of it all can be read on the wire.
+Callers and listeners that know the secret and get one thing wrong, and what of it all can be read
+on the wire. Words that were recorded are in test_softtcpx_replays.
 """
 
 from __future__ import annotations
@@ -13,10 +13,16 @@ from collections.abc import Callable, Mapping
 
 import pytest
 from fresh_process import in_fresh_process
-from handshakes import Caller, Host, Relay
+from handshakes import (
+    Caller,
+    Host,
+    Relay,
+    meets_another_attempt,
+    two_data_sockets,
+    with_token,
+)
 from hostile import Household, Traffic
 from net_v7 import SUCCESS, SYSTEM, Connecting, Net, handshake, made_by, until
-from test_softtcpx_setup import exchange
 from wire import (
     ANSWER,
     CHALLENGE,
@@ -25,7 +31,6 @@ from wire import (
     NO_TOKEN,
     PROOF,
     TOKEN_BYTES,
-    address_of,
     answer,
     elsewhere,
     greeting,
@@ -36,166 +41,15 @@ from wire import (
 
 #: Rounds in which something that must not happen has not happened.
 ROUNDS = 300
-two_data_sockets = in_fresh_process(NCCL_NSOCKS_PERTHREAD="2")
-#: And no setting of the handle is 0.
+#: No setting of the handle is 0.
 all_settings = in_fresh_process(
     NCCL_NSOCKS_PERTHREAD="2", NCCL_SOCKET_NTHREADS="1", NCCL_GPUDIRECTTCPX_RECV_SYNC="1"
 )
 
 
-def close_both(net: Net, send: int, recv: int) -> None:
-    assert net.table.close_send(send) == SUCCESS
-    assert net.table.close_recv(recv) == SUCCESS
-
-
 def changed(said: bytes, at: int, by: int = 1) -> bytes:
     """With the bits `by` of one byte the other way."""
     return said[:at] + bytes([said[at] ^ by]) + said[at + 1 :]
-
-
-def with_token(said: bytes, token: bytes) -> bytes:
-    return said[:32] + token + said[48:]
-
-
-# Recorded and replayed ----------------------------------------------------------------------------
-
-
-class Replay:
-    """All that a connecting side said, said again on sockets of our own."""
-
-    def __init__(self, where: bytes, recorded: list[bytes]) -> None:
-        self.peers = [socket.create_connection(address_of(where)) for _ in recorded]
-        for peer, said in zip(self.peers, recorded, strict=True):
-            peer.sendall(said)
-            peer.setblocking(False)
-        self._heard = [b"" for _ in recorded]
-        self._open = set(range(len(recorded)))
-
-    def refused(self) -> bool:
-        """All are closed, with nothing said to them but a challenge."""
-        for number in tuple(self._open):
-            try:
-                said = self.peers[number].recv(65536)
-            except BlockingIOError:
-                continue
-            except ConnectionResetError:  # closed, before it read all
-                said = b""
-            self._heard[number] += said
-            if not said:
-                self._open.remove(number)
-        for heard in self._heard:
-            assert len(heard) <= GREETING_BYTES, "a replay was answered"
-        return not self._open
-
-    def close(self) -> None:
-        for peer in self.peers:
-            peer.close()
-
-
-def say_all_but_the_last_proof(net: Net, listen_comm: int, connecting: Connecting,
-                               relay: Relay) -> None:  # fmt: skip
-    """An attempt up to the last word of its last socket, which the relay keeps."""
-    relay.most = {2: GREETING_BYTES}
-
-    def all_said() -> bool:
-        assert connecting.step() == (SUCCESS, None)
-        relay.step()
-        assert net.accept(listen_comm) == (SUCCESS, None)
-        return relay.all_proofs_said(sockets=2)
-
-    until(all_said, "all proofs")
-    for _ in range(ROUNDS):
-        assert net.accept(listen_comm) == (SUCCESS, None)
-
-
-@two_data_sockets
-def test_a_recorded_attempt_is_refused_while_the_original_lives() -> None:
-    net = Net().started()
-    household = Household()
-    listen_comm, handle = net.listen()
-    relay = Relay(handle)
-    connecting = Connecting(net, relay.handle)
-    say_all_but_the_last_proof(net, listen_comm, connecting, relay)
-    replay = Replay(handle, relay.to_listener)
-
-    def refused() -> bool:
-        assert net.accept(listen_comm) == (SUCCESS, None)
-        return replay.refused()
-
-    until(refused, "refusals")
-    relay.most = {}
-    close_both(net, *handshake(net, listen_comm, connecting, relay.step))
-    relay.close()
-    replay.close()
-    household.assert_same()
-
-
-@two_data_sockets
-def test_a_recorded_attempt_is_refused_after_its_sockets_are_gone() -> None:
-    net = Net().started()
-    listen_comm, handle = net.listen()
-    relay = Relay(handle)
-    say_all_but_the_last_proof(net, listen_comm, Connecting(net, relay.handle), relay)
-    relay.close()
-    for _ in range(ROUNDS):
-        assert net.accept(listen_comm) == (SUCCESS, None)
-    replay = Replay(handle, relay.to_listener)
-
-    def refused() -> bool:
-        assert net.accept(listen_comm) == (SUCCESS, None)
-        return replay.refused()
-
-    until(refused, "refusals")
-    replay.close()
-    exchange(net, *handshake(net, listen_comm, Connecting(net, handle)))
-
-
-@two_data_sockets
-def test_a_recorded_attempt_is_refused_when_the_listener_has_its_connection() -> None:
-    net = Net().started()
-    household = Household()
-    listen_comm, handle = net.listen()
-    relay = Relay(handle)
-    connecting = Connecting(net, relay.handle)
-    say_all_but_the_last_proof(net, listen_comm, connecting, relay)
-    replay = Replay(handle, relay.to_listener)  # in the backlog when the last proof comes
-    relay.most = {}
-    ends = handshake(net, listen_comm, connecting, relay.step)
-    until(replay.refused, "refusals")
-    with pytest.raises(ConnectionRefusedError):
-        Replay(handle, relay.to_listener)
-    close_both(net, *ends)
-    relay.close()
-    replay.close()
-    household.assert_same()
-
-
-@pytest.mark.parametrize("names", ["the old attempt", "the new attempt"])
-@two_data_sockets
-def test_the_recorded_words_of_a_listener_convince_nobody(names: str) -> None:
-    net = Net().started()
-    listen_comm, handle = net.listen()
-    relay = Relay(handle)
-    close_both(net, *handshake(net, listen_comm, Connecting(net, relay.handle), relay.step))
-    relay.close()
-    control, *data = relay.to_caller
-    recorded = [control[:GREETING_BYTES], *data]
-    assert [len(said) for said in relay.to_caller] == [2 * GREETING_BYTES, *[GREETING_BYTES] * 2]
-
-    def challenging(honest: bytes) -> bytes:
-        said = recorded[honest[13]]
-        return said if names == "the old attempt" else with_token(honest, token_of(said))
-
-    def answering(attempt: bytes, *_: Mapping[int, bytes]) -> bytes:
-        return greeting(ANSWER, 0, 2, attempt, token_of(control[GREETING_BYTES:]))
-
-    host = Host(2, secret=secret_of(handle), challenging=challenging, answering=answering)
-    meets_another_attempt(host, Connecting(net, host.handle), names)
-    assert host.answered == (names == "the new attempt")
-    host.close()
-
-
-# One thing wrong ----------------------------------------------------------------------------------
 
 
 def meets_refusals(
@@ -341,17 +195,6 @@ def admitted(net: Net, listen_comm: int, caller: Caller) -> None:
         return net.accept(listen_comm)
 
     made_by(poll, "accept")
-
-
-def meets_another_attempt(host: Host, connecting: Connecting, what: str) -> None:
-    """The plugin does not believe the host, and tries anew."""
-
-    def again() -> bool:
-        assert connecting.step() == (SUCCESS, None)
-        host.step()
-        return host.attempts > 1
-
-    until(again, what)
 
 
 #: What is wrong with a challenge.

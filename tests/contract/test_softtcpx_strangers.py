@@ -15,7 +15,7 @@ import socket
 import pytest
 from fresh_process import in_fresh_process
 from handshakes import Relay
-from hostile import FLOOD, Household, Siege, Traffic
+from hostile import FLOOD, Household, Siege, Traffic, close_both
 from net_v7 import SUCCESS, Connecting, Net, handshake
 from test_softtcpx_setup import exchange, open_descriptors
 from test_softtcpx_transfer import data_sockets
@@ -29,11 +29,6 @@ def with_room_for_a_flood() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert hard >= 3 * FLOOD, "the tests need a higher limit of open files (ulimit -Hn)"
     resource.setrlimit(resource.RLIMIT_NOFILE, (3 * FLOOD, hard))
-
-
-def close_both(net: Net, send: int, recv: int) -> None:
-    assert net.table.close_send(send) == SUCCESS
-    assert net.table.close_recv(recv) == SUCCESS
 
 
 def recorded_callers(net: Net) -> list[bytes]:
