@@ -193,7 +193,7 @@ bool Comm::progress(bool direct) {
   if (__builtin_expect(trap_ != nullptr, false) && moved)
     trap_->after_progress(ring_.completed.load(std::memory_order_relaxed));
   complete_in_order();
-  if (has_pending()) judge_losses();
+  if (has_pending()) judge_losses(moved);
   return moved;
 }
 

@@ -73,8 +73,9 @@ class Comm : public Object {
   virtual bool take_control(const uint8_t*, size_t) { return false; }
   // Now and then, while nothing moves on a connection whose sockets are tried directly.
   virtual void while_idle() {}
-  // After the steps: what does a lost peer or socket mean for the requests that are still pending?
-  virtual void judge_losses() = 0;
+  // After the steps, of which one `moved` bytes or none did: what does a lost peer or socket mean
+  // for the requests that are still pending?
+  virtual void judge_losses(bool moved) = 0;
   virtual uint64_t oldest_unfreed() const = 0;
 
   // Sticky: the first one counts.

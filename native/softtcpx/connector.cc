@@ -17,6 +17,7 @@ using Clock = Connector::Clock;
 constexpr std::chrono::milliseconds kRest{20};  // between two attempts
 constexpr uint64_t kFinished = ~uint64_t{0};    // connect_state of a handle that was used up
 constexpr std::chrono::minutes kForgotten{5};   // an attempt that nobody asks about any more
+constexpr char kClosed[] = "the listener closed in the handshake";
 
 sockaddr_in listener_address(const ListenHandle& handle) {
   sockaddr_in address{};
@@ -104,10 +105,9 @@ int Connector::advance(std::unique_ptr<SendComm>* comm) {
 bool Connector::begin_attempt() {
   const sockaddr_in target = listener_address(handle_);
   const size_t count = 1u + handle_.sockets;
-  sockets_.clear();
-  greeted_.assign(count, false);
-  have_ = 0;
-  if (!random_token(&connection_)) return end_attempt("no random numbers", errno);
+  callers_.clear();
+  challenges_ = {};
+  if (!random_token(&attempt_)) return end_attempt("no random numbers", errno);
   for (size_t i = 0; i < count; ++i) {
     Fd fd = open_stream_socket();
     if (!fd.valid()) return end_attempt("no socket", errno);
@@ -121,7 +121,9 @@ bool Connector::begin_attempt() {
     if (::connect(fd.get(), reinterpret_cast<const sockaddr*>(&target), sizeof target) != 0 &&
         errno != EINPROGRESS)
       return end_attempt("connect", errno);
-    sockets_.push_back(std::move(fd));
+    callers_.emplace_back();
+    callers_.back().fd = std::move(fd);
+    callers_.back().hello = make_hello(static_cast<int>(i), handle_.sockets, attempt_);
   }
   return true;
 }
@@ -129,30 +131,23 @@ bool Connector::begin_attempt() {
 bool Connector::end_attempt(const char* why, int error_number) {
   last_failure_ = why;
   last_error_ = error_number;
-  sockets_.clear();
+  callers_.clear();
   rest_until_ = Clock::now() + kRest;
   return false;
 }
 
 bool Connector::move() {
   std::vector<pollfd> polled;
-  for (size_t i = 0; i < sockets_.size(); ++i)
-    polled.push_back({sockets_[i].get(), static_cast<short>(greeted_[i] ? POLLIN : POLLOUT), 0});
+  for (const Caller& caller : callers_) {
+    const bool reached = caller.said != Caller::Said::kNothing;
+    polled.push_back({caller.fd.get(), static_cast<short>(reached ? POLLIN : POLLOUT), 0});
+  }
   if (::poll(polled.data(), polled.size(), 0) <= 0) return true;
   bool all_greeted = true;
-  for (size_t i = 0; i < sockets_.size(); ++i) {
-    if (polled[i].revents != 0) {
-      if (!greeted_[i]) {
-        if (!greet(i)) return false;
-      } else if (i > 0) {
-        return end_attempt("the listener closed a data connection in the handshake", 0);
-      } else if (!hear_answer(&answered_)) {
-        return false;
-      } else if (answered_) {
-        return true;  // whatever the data sockets say now, it is the connection's to handle
-      }
-    }
-    all_greeted = all_greeted && greeted_[i];
+  for (size_t i = 0; i < callers_.size(); ++i) {
+    if (polled[i].revents != 0 && !advance_caller(callers_[i])) return false;
+    if (answered_) return true;  // whatever the data sockets say now, it is the connection's
+    all_greeted = all_greeted && callers_[i].said != Caller::Said::kNothing;
   }
   if (all_greeted && state_ == State::kConnecting) {
     state_ = State::kAsking;
@@ -162,41 +157,56 @@ bool Connector::move() {
   return true;
 }
 
-bool Connector::greet(size_t socket) {
+bool Connector::advance_caller(Caller& caller) {
+  if (caller.said == Caller::Said::kNothing) return greet(caller);
+  if (caller.said == Caller::Said::kProof && caller.hello.socket > 0)
+    return end_attempt("the listener closed a data connection in the handshake", 0);
+  switch (hear(caller.fd.get(), caller.bytes, sizeof caller.bytes, &caller.have)) {
+    case Heard::kEnded:
+      return end_attempt(kClosed, errno);
+    case Heard::kPart:
+      return true;
+    case Heard::kAll:
+      break;
+  }
+  caller.have = 0;
+  return caller.said == Caller::Said::kHello ? prove(caller) : judge_answer(caller);
+}
+
+bool Connector::greet(Caller& caller) {
   int error = 0;
   socklen_t length = sizeof error;
-  ::getsockopt(sockets_[socket].get(), SOL_SOCKET, SO_ERROR, &error, &length);
+  ::getsockopt(caller.fd.get(), SOL_SOCKET, SO_ERROR, &error, &length);
   if (error != 0) return end_attempt("connect", error);
-  const Hello hello =
-      socket == 0 ? make_hello(HelloKind::kControl, 0, handle_.sockets, connection_, handle_.secret)
-                  : make_hello(HelloKind::kData, static_cast<int>(socket) - 1, handle_.sockets,
-                               connection_, handle_.secret);
-  // The first bytes of a fresh connection always fit into its buffer.
-  if (::send(sockets_[socket].get(), &hello, sizeof hello, MSG_DONTWAIT | MSG_NOSIGNAL) !=
-      static_cast<ssize_t>(sizeof hello))
-    return end_attempt("the listener closed in the handshake", errno);
-  greeted_[socket] = true;
+  if (!say(caller.fd.get(), &caller.hello, sizeof caller.hello)) return end_attempt(kClosed, errno);
+  caller.said = Caller::Said::kHello;
   return true;
 }
 
-bool Connector::hear_answer(bool* answered) {
-  const ssize_t got =
-      ::recv(sockets_[0].get(), answer_bytes_ + have_, sizeof answer_bytes_ - have_, MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
-  if (got <= 0) return end_attempt("the listener closed in the handshake", got < 0 ? errno : 0);
-  have_ += static_cast<uint32_t>(got);
-  if (have_ < sizeof answer_bytes_) return true;
-  const HelloVerdict verdict =
-      judge_answer(answer_bytes_, handle_.answer, connection_, handle_.sockets);
-  if (verdict != HelloVerdict::kWelcome) return end_attempt(verdict_text(verdict), 0);
-  *answered = true;
+bool Connector::prove(Caller& caller) {
+  Token challenge;
+  const GreetingVerdict verdict = judge_challenge(caller.bytes, caller.hello, &challenge);
+  if (verdict != GreetingVerdict::kWelcome) return end_attempt(verdict_text(verdict), 0);
+  const Greeting proof = make_proof(handle_, caller.hello, challenge);
+  if (!say(caller.fd.get(), &proof, sizeof proof)) return end_attempt(kClosed, errno);
+  challenges_[caller.hello.socket] = challenge;
+  caller.said = Caller::Said::kProof;
+  return true;
+}
+
+// It is over the challenges of all sockets: before they are there, nobody's answer is right.
+bool Connector::judge_answer(const Caller& control) {
+  const GreetingVerdict verdict =
+      judge_proof(control.bytes, make_answer(handle_, attempt_, challenges_));
+  if (verdict != GreetingVerdict::kWelcome) return end_attempt(verdict_text(verdict), 0);
+  answered_ = true;
   return true;
 }
 
 std::unique_ptr<SendComm> Connector::make_comm() {
   Sockets sockets;
-  sockets.control = std::move(sockets_[0]);
-  for (size_t i = 1; i < sockets_.size(); ++i) sockets.data.push_back(std::move(sockets_[i]));
+  sockets.control = std::move(callers_[0].fd);
+  for (size_t i = 1; i < callers_.size(); ++i) sockets.data.push_back(std::move(callers_[i].fd));
   sockets.threads = handle_.threads;
   sockets.peer = listener_address(handle_);
   auto comm = std::make_unique<SendComm>(device_, std::move(sockets));

@@ -26,13 +26,22 @@ class Connector {
   enum class State {
     kResting,     // the next attempt begins at rest_until_
     kConnecting,  // sockets on their way; each says hello as soon as it is there
-    kAsking,      // all hellos are said, the answer is not whole
+    kAsking,      // all hellos are said; challenges, or the answer, are not whole
+  };
+  struct Caller {  // a socket of the attempt: the control socket, then the data sockets
+    enum class Said { kNothing, kHello, kProof } said = Said::kNothing;
+    Fd fd;
+    Greeting hello{};
+    uint32_t have = 0;  // bytes of what it hears next
+    GreetingBytes bytes;
   };
 
   bool begin_attempt();
-  bool greet(size_t socket);
-  bool hear_answer(bool* answered);
   bool move();  // one pass over the sockets; false ends the attempt
+  bool advance_caller(Caller& caller);
+  bool greet(Caller& caller);
+  bool prove(Caller& caller);
+  bool judge_answer(const Caller& control);
   // Always false, for the step that failed to pass on.
   bool end_attempt(const char* why, int error_number);
   std::unique_ptr<SendComm> make_comm();
@@ -47,11 +56,9 @@ class Connector {
   const char* last_failure_ = "the listener did not answer";
   int last_error_ = 0;
 
-  Token connection_{};
-  std::vector<Fd> sockets_;  // the control socket, then the data sockets
-  std::vector<bool> greeted_;
-  uint32_t have_ = 0;
-  uint8_t answer_bytes_[sizeof(Hello)];
+  Token attempt_{};
+  Challenges challenges_{};
+  std::vector<Caller> callers_;
 };
 
 // One call of the table's connect: finds or begins the attempt that the handle's buffer stands for.

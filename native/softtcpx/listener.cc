@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kMaxStrangers = 64;
 constexpr size_t kMaxGroups = 4;
 constexpr int kStrangersACall = 32;
-constexpr std::chrono::seconds kHelloDeadline{10};
+constexpr std::chrono::seconds kWordDeadline{10};  // for the hello, and then for the proof
 
 }  // namespace
 
@@ -41,7 +41,7 @@ int Listener::open(ListenHandle* handle) {
   handle_.sockets = static_cast<uint8_t>(device_.settings.sockets);
   handle_.flags = device_.settings.recv_sync != 0 ? kRecvSync : 0;
   handle_.threads = static_cast<uint8_t>(device_.settings.threads);
-  if (!random_token(&handle_.secret) || !random_token(&handle_.answer)) return kNetSystemError;
+  if (!random_token(&handle_.secret)) return kNetSystemError;
   *handle = handle_;
   return kNetSuccess;
 }
@@ -97,66 +97,78 @@ bool Listener::make_room(Clock::time_point now) {
 
 void Listener::hear_strangers(Clock::time_point now) {
   for (Stranger& stranger : strangers_) {
-    const ssize_t got = ::recv(stranger.fd.get(), stranger.bytes + stranger.have,
-                               sizeof stranger.bytes - stranger.have, MSG_DONTWAIT);
-    if (got > 0) {
-      stranger.have += static_cast<uint32_t>(got);
-      if (stranger.have == sizeof stranger.bytes) sort_in(stranger);
-    } else if (got == 0 || (errno != EAGAIN && errno != EINTR)) {
+    const Heard heard =
+        hear(stranger.fd.get(), stranger.bytes, sizeof stranger.bytes, &stranger.have);
+    if (heard == Heard::kPart) {
+      if (now - stranger.since > kWordDeadline) stranger.fd.reset();
+    } else if (heard == Heard::kEnded) {
+      stranger.fd.reset();
+    } else if (!(stranger.challenged ? admit(stranger) : challenge(stranger, now))) {
       stranger.fd.reset();
     }
-    if (now - stranger.since > kHelloDeadline) stranger.fd.reset();
   }
   strangers_.erase(std::remove_if(strangers_.begin(), strangers_.end(),
                                   [](const Stranger& stranger) { return !stranger.fd.valid(); }),
                    strangers_.end());
 }
 
-// Gives the socket of a complete hello to its group, or closes it.
-void Listener::sort_in(Stranger& stranger) {
-  Fd fd = std::move(stranger.fd);
-  Hello hello;
-  const HelloVerdict verdict = judge_hello(stranger.bytes, handle_.secret, handle_.sockets, &hello);
-  if (verdict != HelloVerdict::kWelcome) {
-    SOFTTCPX_WARN("refused %s: %s", address_text(stranger.address).c_str(), verdict_text(verdict));
-    return;
-  }
+// Whoever has said a proper hello is asked to prove more. False: nothing to be had from this one.
+bool Listener::challenge(Stranger& stranger, Clock::time_point now) {
+  const GreetingVerdict verdict = judge_hello(stranger.bytes, handle_.sockets, &stranger.hello);
+  if (verdict != GreetingVerdict::kWelcome) return refuse(stranger, verdict_text(verdict));
+  if (!random_token(&stranger.challenge)) return refuse(stranger, "no random numbers");
+  stranger.challenged = true;
+  stranger.since = now;
+  stranger.have = 0;
+  const Greeting challenge = make_challenge(stranger.hello, stranger.challenge);
+  return say(stranger.fd.get(), &challenge, sizeof challenge);
+}
+
+// Gives a socket with its proof to its group. False: it has none, or its place is taken.
+bool Listener::admit(Stranger& stranger) {
+  const Greeting& hello = stranger.hello;
+  const GreetingVerdict verdict =
+      judge_proof(stranger.bytes, make_proof(handle_, hello, stranger.challenge));
+  if (verdict != GreetingVerdict::kWelcome) return refuse(stranger, verdict_text(verdict));
   auto group = std::find_if(groups_.begin(), groups_.end(), [&](const Group& other) {
-    return same_token(other.connection, hello.connection);
+    return same_token(other.attempt, hello.attempt);
   });
   if (group == groups_.end()) {
     if (groups_.size() == kMaxGroups) groups_.erase(groups_.begin());
     groups_.emplace_back();
     group = groups_.end() - 1;
-    group->connection = hello.connection;
-    group->data.resize(handle_.sockets);
+    group->attempt = hello.attempt;
+    group->sockets.resize(1u + handle_.sockets);
     group->peer = stranger.address;
   }
-  Fd& place = hello.kind == HelloKind::kControl ? group->control : group->data[hello.index];
-  if (place.valid()) {
-    SOFTTCPX_WARN("refused %s: a replayed handshake", address_text(stranger.address).c_str());
-    return;
-  }
-  place = std::move(fd);
+  Fd& place = group->sockets[hello.socket];
+  if (place.valid()) return refuse(stranger, "a second socket in the place of another");
+  place = std::move(stranger.fd);
+  group->challenges[hello.socket] = stranger.challenge;
+  return true;
+}
+
+// The proof of this side. False when the other one has given up meanwhile: its group can then not
+// become a connection.
+bool Listener::answer(const Group& group) {
+  const Greeting answer = make_answer(handle_, group.attempt, group.challenges);
+  return say(group.sockets[0].get(), &answer, sizeof answer);
 }
 
 bool Listener::Group::whole() const {
-  return control.valid() &&
-         std::all_of(data.begin(), data.end(), [](const Fd& fd) { return fd.valid(); });
+  return std::all_of(sockets.begin(), sockets.end(), [](const Fd& fd) { return fd.valid(); });
 }
 
-// False when the other side has given up meanwhile: its group can then not become a connection.
-bool Listener::answer(const Group& group) {
-  const Hello hello =
-      make_hello(HelloKind::kAnswer, 0, handle_.sockets, group.connection, handle_.answer);
-  return ::send(group.control.get(), &hello, sizeof hello, MSG_DONTWAIT | MSG_NOSIGNAL) ==
-         static_cast<ssize_t>(sizeof hello);
+bool Listener::refuse(const Stranger& stranger, const char* why) {
+  SOFTTCPX_WARN("refused %s: %s", address_text(stranger.address).c_str(), why);
+  return false;
 }
 
 std::unique_ptr<RecvComm> Listener::make_comm(Group& group) {
   Sockets sockets;
-  sockets.control = std::move(group.control);
-  sockets.data = std::move(group.data);
+  sockets.control = std::move(group.sockets[0]);
+  for (size_t i = 1; i < group.sockets.size(); ++i)
+    sockets.data.push_back(std::move(group.sockets[i]));
   sockets.threads = handle_.threads;
   sockets.peer = group.peer;
   auto comm = std::make_unique<RecvComm>(device_, std::move(sockets));

@@ -26,17 +26,20 @@ class Listener : public Object {
  private:
   using Clock = std::chrono::steady_clock;
 
-  struct Stranger {  // has connected and not said all of its hello
+  struct Stranger {  // has connected and not proved yet that it has the handle
     Fd fd;
     sockaddr_in address{};
-    Clock::time_point since;
-    uint32_t have = 0;
-    uint8_t bytes[sizeof(Hello)];
+    Clock::time_point since;  // it came, or was challenged
+    bool challenged = false;
+    Greeting hello{};
+    Token challenge{};
+    uint32_t have = 0;  // bytes of what it says next
+    GreetingBytes bytes;
   };
-  struct Group {  // sockets of one attempt to connect
-    Token connection{};
-    Fd control;
-    std::vector<Fd> data;
+  struct Group {  // sockets of one attempt to connect, each of which has proved it
+    Token attempt{};
+    std::vector<Fd> sockets;  // the control socket, then the data sockets
+    Challenges challenges{};
     sockaddr_in peer{};
     Clock::time_point whole_since{};
 
@@ -46,7 +49,9 @@ class Listener : public Object {
   int take_strangers(Clock::time_point now);
   bool make_room(Clock::time_point now);
   void hear_strangers(Clock::time_point now);
-  void sort_in(Stranger& stranger);
+  bool challenge(Stranger& stranger, Clock::time_point now);
+  bool admit(Stranger& stranger);
+  static bool refuse(const Stranger& stranger, const char* why);
   bool answer(const Group& group);
   std::unique_ptr<RecvComm> make_comm(Group& group);
   void close_all();

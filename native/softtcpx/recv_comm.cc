@@ -15,7 +15,8 @@
 namespace softtcpx {
 namespace {
 
-// Once the peer or a socket is gone, how long data may still be on its way on the other sockets.
+// Once the peer or a socket is gone, how long the other sockets may be quiet and still have data on
+// their way.
 constexpr std::chrono::seconds kLastBytes{1};
 
 }  // namespace
@@ -259,16 +260,19 @@ Comm::Step RecvComm::lost(int socket, int error_number) {
 }
 
 // A peer that closes or dies does so on every socket, in any order, and what it had sent before
-// still arrives. So a loss ends the connection only when nothing more can come.
-void RecvComm::judge_losses() {
+// still arrives. So a loss ends the connection only when nothing more can come, or comes.
+void RecvComm::judge_losses(bool moved) {
   if (!losing_) return;
   if (data_bits_ == 0) {
     fail(kNetSystemError, "the peer closed while receives were pending", 0);
     return;
   }
   const auto now = std::chrono::steady_clock::now();
-  if (losing_since_ == std::chrono::steady_clock::time_point{}) losing_since_ = now;
-  if (now - losing_since_ > kLastBytes)
+  const uint64_t posted = ring_.posted.load(std::memory_order_relaxed);
+  // What comes while nothing is posted is not read: a new receive has its second too.
+  if (moved || posted != judged_) quiet_since_ = now;
+  judged_ = posted;
+  if (now - quiet_since_ > kLastBytes)
     fail(kNetSystemError, "a socket of the peer is lost and nothing more arrives", 0);
 }
 

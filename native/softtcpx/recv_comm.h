@@ -56,7 +56,7 @@ class RecvComm final : public Comm {
   Step step(int socket) override;
   void while_idle() override;
   void exchange_credits() override;
-  void judge_losses() override;
+  void judge_losses(bool moved) override;
   uint64_t oldest_unfreed() const override {
     return ring_.consumed.load(std::memory_order_relaxed);
   }
@@ -73,7 +73,9 @@ class RecvComm final : public Comm {
   Step lost(int socket, int error_number);
 
   std::unique_ptr<Lane[]> lanes_;
-  std::chrono::steady_clock::time_point losing_since_{};
+  // Since a loss: when a byte last came, or a receive was last posted.
+  std::chrono::steady_clock::time_point quiet_since_{};
+  uint64_t judged_ = 0;  // receives posted then
 
   BouncePool bounce_;
   std::unique_ptr<Scatter[]> scatters_;  // one a socket, for receives into GPU memory

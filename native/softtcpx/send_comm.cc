@@ -107,7 +107,7 @@ bool SendComm::take_control(const uint8_t* bytes, size_t count) {
   return true;
 }
 
-void SendComm::judge_losses() {
+void SendComm::judge_losses(bool) {
   if (control_ended_) fail(kNetSystemError, "the peer closed while sends were pending", 0);
 }
 

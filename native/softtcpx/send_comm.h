@@ -37,7 +37,7 @@ class SendComm final : public Comm {
 
   void prepare(Request& request, uint64_t bytes) override;
   Step step(int socket) override;
-  void judge_losses() override;
+  void judge_losses(bool) override;
   void exchange_credits() override;
   bool take_control(const uint8_t* bytes, size_t count) override;
   uint64_t oldest_unfreed() const override { return ring_.seen; }

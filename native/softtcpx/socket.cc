@@ -4,6 +4,8 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <cerrno>
+
 #include "softtcpx/settings.h"
 
 namespace softtcpx {
@@ -21,6 +23,19 @@ Fd open_stream_socket() {
   const int on = 1;
   if (fd.valid()) ::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
   return fd;
+}
+
+Heard hear(int fd, uint8_t* message, uint32_t size, uint32_t* have) {
+  const ssize_t got = ::recv(fd, message + *have, size - *have, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Heard::kPart;
+  if (got == 0) errno = 0;
+  if (got <= 0) return Heard::kEnded;
+  *have += static_cast<uint32_t>(got);
+  return *have == size ? Heard::kAll : Heard::kPart;
+}
+
+bool say(int fd, const void* message, size_t size) {
+  return ::send(fd, message, size, MSG_DONTWAIT | MSG_NOSIGNAL) == static_cast<ssize_t>(size);
 }
 
 bool set_congestion(int fd, const std::string& name) {

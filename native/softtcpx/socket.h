@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -41,6 +42,17 @@ Fd open_stream_socket();
 
 bool set_congestion(int fd, const std::string& name);
 std::string congestion_of(int fd);
+
+// What one look at a socket, without waiting, brought of a message of a known size.
+enum class Heard {
+  kAll,    // its last byte is there
+  kPart,   // not yet
+  kEnded,  // the socket ended or broke before: errno, 0 for an end
+};
+// `have` counts the bytes that are there.
+Heard hear(int fd, uint8_t* message, uint32_t size, uint32_t* have);
+// True when all of a message went out at once, as a first one on a socket always can.
+bool say(int fd, const void* message, size_t size);
 
 // Options of the sockets that carry data, set before connect or listen so that they hold for the
 // first packet. A receiver never sends there and a sender never reads, hence one buffer each.

@@ -4,13 +4,13 @@
 
 #include <algorithm>
 
-#include "softtcpx/settings.h"
+#include "softtcpx/blake2s.h"
 
 namespace softtcpx {
 namespace {
 
 constexpr char kHandleMagic[8] = {'s', 't', 'c', 'p', 'x', 'H', 'N', 'D'};
-constexpr char kHelloMagic[8] = {'s', 't', 'c', 'p', 'x', 'H', 'E', 'L'};
+constexpr char kGreetingMagic[8] = {'s', 't', 'c', 'p', 'x', 'H', 'E', 'L'};
 constexpr uint32_t kChunkMagic = 0x6b6e6863;
 constexpr uint32_t kCreditMagic = 0x74647263;
 
@@ -19,13 +19,62 @@ bool all_zero(const uint8_t (&bytes)[n]) {
   return std::all_of(bytes, bytes + n, [](uint8_t byte) { return byte == 0; });
 }
 
-// What both kinds of judgement share: is it a hello of this version, with `sockets` sockets?
-HelloVerdict judge_form(const Hello& hello, int sockets) {
-  if (std::memcmp(hello.magic, kHelloMagic, sizeof kHelloMagic) != 0) return HelloVerdict::kNotOurs;
-  if (hello.version != kWireVersion) return HelloVerdict::kOtherVersion;
-  if (!all_zero(hello.unused) || !all_zero(hello.spare)) return HelloVerdict::kMalformed;
-  if (hello.sockets != sockets) return HelloVerdict::kMalformed;
-  return HelloVerdict::kWelcome;
+Greeting make_greeting(GreetingKind kind, int socket, int sockets, const Token& attempt,
+                       const Token& token) {
+  Greeting greeting{};
+  std::memcpy(greeting.magic, kGreetingMagic, sizeof kGreetingMagic);
+  greeting.version = kWireVersion;
+  greeting.kind = kind;
+  greeting.socket = static_cast<uint8_t>(socket);
+  greeting.sockets = static_cast<uint8_t>(sockets);
+  greeting.attempt = attempt;
+  greeting.token = token;
+  return greeting;
+}
+
+// Is it a greeting of this version and kind, among `sockets` data sockets?
+GreetingVerdict judge_form(const Greeting& greeting, GreetingKind kind, int sockets) {
+  if (std::memcmp(greeting.magic, kGreetingMagic, sizeof kGreetingMagic) != 0)
+    return GreetingVerdict::kNotOurs;
+  if (greeting.version != kWireVersion) return GreetingVerdict::kOtherVersion;
+  if (!all_zero(greeting.unused) || !all_zero(greeting.spare)) return GreetingVerdict::kMalformed;
+  if (greeting.kind != kind) return GreetingVerdict::kMalformed;
+  if (greeting.sockets != sockets || greeting.socket > sockets) return GreetingVerdict::kMalformed;
+  return GreetingVerdict::kWelcome;
+}
+
+// Is it that greeting, but for the token?
+GreetingVerdict judge_all_but_token(const Greeting& greeting, GreetingKind kind,
+                                    const Greeting& other) {
+  const GreetingVerdict form = judge_form(greeting, kind, other.sockets);
+  if (form != GreetingVerdict::kWelcome) return form;
+  if (greeting.socket != other.socket) return GreetingVerdict::kMalformed;
+  if (!same_token(greeting.attempt, other.attempt)) return GreetingVerdict::kOtherAttempt;
+  return GreetingVerdict::kWelcome;
+}
+
+// What a proof is made over; never sent. It has all that the sides must agree on.
+struct Claim {
+  uint32_t version;
+  GreetingKind kind;  // kProof: the connecting side says so; kAnswer: the listening one
+  uint8_t socket;
+  uint8_t sockets;
+  uint8_t threads;
+  uint32_t flags;
+  Token attempt;
+  Challenges challenges;  // kProof: the one of this socket alone
+};
+static_assert(sizeof(Claim) == 12 + sizeof(Token) * (1 + kMostGreeters), "no byte without a name");
+
+Greeting prove(const ListenHandle& handle, GreetingKind kind, int socket, const Token& attempt,
+               const Challenges& challenges) {
+  const Claim claim{kWireVersion,   kind,           static_cast<uint8_t>(socket),
+                    handle.sockets, handle.threads, handle.flags,
+                    attempt,        challenges};
+  Token proof;
+  blake2s(proof.bytes, sizeof proof.bytes, handle.secret.bytes, sizeof handle.secret.bytes, &claim,
+          sizeof claim);
+  return make_greeting(kind, socket, handle.sockets, attempt, proof);
 }
 
 }  // namespace
@@ -55,60 +104,66 @@ bool valid_listen_handle(const ListenHandle& handle) {
          (handle.flags & ~kRecvSync) == 0;
 }
 
-Hello make_hello(HelloKind kind, int index, int sockets, const Token& connection,
-                 const Token& proof) {
-  Hello hello{};
-  std::memcpy(hello.magic, kHelloMagic, sizeof kHelloMagic);
-  hello.version = kWireVersion;
-  hello.kind = kind;
-  hello.index = static_cast<uint8_t>(index);
-  hello.sockets = static_cast<uint8_t>(sockets);
-  hello.connection = connection;
-  hello.proof = proof;
-  return hello;
+Greeting make_hello(int socket, int sockets, const Token& attempt) {
+  return make_greeting(GreetingKind::kHello, socket, sockets, attempt, {});
 }
 
-const char* verdict_text(HelloVerdict verdict) {
+Greeting make_challenge(const Greeting& hello, const Token& challenge) {
+  return make_greeting(GreetingKind::kChallenge, hello.socket, hello.sockets, hello.attempt,
+                       challenge);
+}
+
+Greeting make_proof(const ListenHandle& handle, const Greeting& hello, const Token& challenge) {
+  Challenges challenges{};
+  challenges[hello.socket] = challenge;
+  return prove(handle, GreetingKind::kProof, hello.socket, hello.attempt, challenges);
+}
+
+Greeting make_answer(const ListenHandle& handle, const Token& attempt,
+                     const Challenges& challenges) {
+  return prove(handle, GreetingKind::kAnswer, 0, attempt, challenges);
+}
+
+const char* verdict_text(GreetingVerdict verdict) {
   switch (verdict) {
-    case HelloVerdict::kWelcome:
+    case GreetingVerdict::kWelcome:
       return "welcome";
-    case HelloVerdict::kNotOurs:
+    case GreetingVerdict::kNotOurs:
       return "no softtcpx handshake";
-    case HelloVerdict::kOtherVersion:
+    case GreetingVerdict::kOtherVersion:
       return "another version of softtcpx";
-    case HelloVerdict::kMalformed:
+    case GreetingVerdict::kMalformed:
       return "a malformed handshake";
-    case HelloVerdict::kForeignSecret:
-      return "a handshake for another listener";
-    case HelloVerdict::kOtherConnection:
-      return "an answer to another connection";
+    case GreetingVerdict::kOtherAttempt:
+      return "a word from another handshake";
+    case GreetingVerdict::kNoProof:
+      return "no proof of the handle's secret";
   }
   return "unknown";
 }
 
-HelloVerdict judge_hello(const uint8_t (&bytes)[sizeof(Hello)], const Token& secret, int sockets,
-                         Hello* hello) {
+GreetingVerdict judge_hello(const GreetingBytes& bytes, int sockets, Greeting* hello) {
   std::memcpy(hello, bytes, sizeof *hello);
-  const HelloVerdict form = judge_form(*hello, sockets);
-  if (form != HelloVerdict::kWelcome) return form;
-  const int indices = hello->kind == HelloKind::kData      ? sockets
-                      : hello->kind == HelloKind::kControl ? 1
-                                                           : 0;
-  if (hello->index >= indices) return HelloVerdict::kMalformed;
-  if (!same_token(hello->proof, secret)) return HelloVerdict::kForeignSecret;
-  return HelloVerdict::kWelcome;
+  const GreetingVerdict form = judge_form(*hello, GreetingKind::kHello, sockets);
+  if (form != GreetingVerdict::kWelcome) return form;
+  return all_zero(hello->token.bytes) ? GreetingVerdict::kWelcome : GreetingVerdict::kMalformed;
 }
 
-HelloVerdict judge_answer(const uint8_t (&bytes)[sizeof(Hello)], const Token& answer,
-                          const Token& connection, int sockets) {
-  Hello hello;
-  std::memcpy(&hello, bytes, sizeof hello);
-  const HelloVerdict form = judge_form(hello, sockets);
-  if (form != HelloVerdict::kWelcome) return form;
-  if (hello.kind != HelloKind::kAnswer || hello.index != 0) return HelloVerdict::kMalformed;
-  if (!same_token(hello.proof, answer)) return HelloVerdict::kForeignSecret;
-  if (!same_token(hello.connection, connection)) return HelloVerdict::kOtherConnection;
-  return HelloVerdict::kWelcome;
+GreetingVerdict judge_challenge(const GreetingBytes& bytes, const Greeting& hello,
+                                Token* challenge) {
+  Greeting said;
+  std::memcpy(&said, bytes, sizeof said);
+  *challenge = said.token;
+  return judge_all_but_token(said, GreetingKind::kChallenge, hello);
+}
+
+GreetingVerdict judge_proof(const GreetingBytes& bytes, const Greeting& honest) {
+  Greeting said;
+  std::memcpy(&said, bytes, sizeof said);
+  const GreetingVerdict rest = judge_all_but_token(said, honest.kind, honest);
+  if (rest != GreetingVerdict::kWelcome) return rest;
+  return same_token(said.token, honest.token) ? GreetingVerdict::kWelcome
+                                              : GreetingVerdict::kNoProof;
 }
 
 ChunkHeader make_chunk_header(uint64_t sequence, uint64_t total, uint64_t offset, uint32_t length) {

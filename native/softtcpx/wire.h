@@ -4,23 +4,25 @@
 // A number is little-endian on the wire as in memory; the asserts below stop any other build.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 #include "net/abi_v7.h"
+#include "softtcpx/settings.h"
 
 namespace softtcpx {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "formats are little-endian");
 
-constexpr uint32_t kWireVersion = 1;
+constexpr uint32_t kWireVersion = 2;
 
-struct Token {  // 128 random bits
+struct Token {  // 128 bits: random ones, or a proof
   uint8_t bytes[16];
 };
 
-// In constant time, so that a stranger cannot guess a secret byte by byte.
+// In constant time, so that a stranger cannot guess a proof byte by byte.
 bool same_token(const Token& a, const Token& b);
 // From the kernel; false when it has none to give.
 bool random_token(Token* token);
@@ -34,11 +36,10 @@ struct ListenHandle {
   uint8_t sockets;   // data sockets of the connection, 1..8
   uint8_t threads;   // workers a device, 0..8
   uint32_t flags;    // kRecvSync or 0
-  Token secret;      // the connecting side proves itself with it
-  Token answer;      // the listening side proves itself with it; it is never sent to the listener
+  Token secret;      // both sides prove that they have it; it is never sent to anybody
   // Belongs to the connecting side, 0 in a fresh handle: which attempt this buffer stands for.
   uint64_t connect_state;
-  uint8_t spare[64];
+  uint8_t spare[80];
 };
 constexpr uint32_t kRecvSync = 1;  // sends wait for credits; equal on both sides
 static_assert(sizeof(ListenHandle) == kNetHandleBytes, "a handle has 128 bytes");
@@ -46,41 +47,55 @@ static_assert(sizeof(ListenHandle) == kNetHandleBytes, "a handle has 128 bytes")
 ListenHandle make_listen_handle();  // magic and version set, all else zero
 bool valid_listen_handle(const ListenHandle& handle);
 
-// First on every socket, from the connecting side; and the listener's answer on the control one.
-enum class HelloKind : uint8_t { kControl = 1, kData = 2, kAnswer = 3 };
+// The handshake. On every socket the connecting side says hello, the listener answers with a random
+// challenge, and the connecting side proves over it that it has the handle's secret. Once all
+// sockets of an attempt have, the listener proves the same on the control socket, over the
+// attempt's own random name and all the challenges. A proof holds for one side, attempt, socket and
+// challenge: what was recorded is of no use to anybody, and no side says anything that the other
+// one could.
+enum class GreetingKind : uint8_t { kHello = 1, kChallenge = 2, kProof = 3, kAnswer = 4 };
 
-struct Hello {
+struct Greeting {
   char magic[8];
   uint32_t version;
-  HelloKind kind;
-  uint8_t index;    // which data socket; 0 for the others
+  GreetingKind kind;
+  uint8_t socket;   // 0: the control socket; from 1 on the data sockets
   uint8_t sockets;  // data sockets of the connection
   uint8_t unused[1];
-  Token connection;  // all sockets of one attempt name the same
-  Token proof;       // the handle's secret, or its answer
+  Token attempt;  // random; all sockets of one attempt to connect name the same
+  Token token;    // hello: zero; challenge: random; proof and answer: the proof
   uint8_t spare[16];
 };
-static_assert(sizeof(Hello) == 64, "a hello has 64 bytes");
+static_assert(sizeof(Greeting) == 64, "a greeting has 64 bytes");
 
-Hello make_hello(HelloKind kind, int index, int sockets, const Token& connection,
-                 const Token& proof);
+constexpr int kMostGreeters = 1 + kMaxSockets;        // the control socket and the data sockets
+using Challenges = std::array<Token, kMostGreeters>;  // by socket; zero beyond those that there are
 
-enum class HelloVerdict {
+Greeting make_hello(int socket, int sockets, const Token& attempt);
+Greeting make_challenge(const Greeting& hello, const Token& challenge);
+Greeting make_proof(const ListenHandle& handle, const Greeting& hello, const Token& challenge);
+Greeting make_answer(const ListenHandle& handle, const Token& attempt,
+                     const Challenges& challenges);
+
+enum class GreetingVerdict {
   kWelcome,
-  kNotOurs,         // other magic: some other program, or noise
-  kOtherVersion,    //
-  kMalformed,       // a kind, index, count or spare byte that no hello has
-  kForeignSecret,   // well-formed, but meant for another listener
-  kOtherConnection  // an answer to a question that we did not ask
+  kNotOurs,       // other magic: some other program, or noise
+  kOtherVersion,  //
+  kMalformed,     // a kind, socket, count or spare byte that this greeting cannot have
+  kOtherAttempt,  // well-formed, but said to somebody else
+  kNoProof        // all is well but the proof
 };
-const char* verdict_text(HelloVerdict verdict);
+const char* verdict_text(GreetingVerdict verdict);
 
-// What a listener makes of the first 64 bytes of a stranger.
-HelloVerdict judge_hello(const uint8_t (&bytes)[sizeof(Hello)], const Token& secret, int sockets,
-                         Hello* hello);
-// What a connecting side makes of the first 64 bytes on its control socket.
-HelloVerdict judge_answer(const uint8_t (&bytes)[sizeof(Hello)], const Token& answer,
-                          const Token& connection, int sockets);
+using GreetingBytes = uint8_t[sizeof(Greeting)];
+
+// What a listener of so many data sockets makes of the first 64 bytes of a stranger.
+GreetingVerdict judge_hello(const GreetingBytes& bytes, int sockets, Greeting* hello);
+// What a connecting side makes of what comes back.
+GreetingVerdict judge_challenge(const GreetingBytes& bytes, const Greeting& hello,
+                                Token* challenge);
+// What either side makes of a proof or an answer, when it knows what an honest peer would say.
+GreetingVerdict judge_proof(const GreetingBytes& bytes, const Greeting& honest);
 
 // In front of every piece of a message, on its data socket. As long as a cache line, so that the
 // payload behind it is copied as fast as it would be without a header.

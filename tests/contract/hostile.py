@@ -4,34 +4,67 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import socket
 import struct
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
-from net_v7 import SLOTS, SUCCESS, Connecting, Memory, Net, until
+from handshakes import Caller, Host, Words
+from net_v7 import HANDLE_BYTES, SLOTS, SUCCESS, Connecting, Memory, Net, until
+from test_softtcpx_setup import open_descriptors, threads
 from test_softtcpx_transfer import ends_of
 from wire import (
     ANSWER,
-    CONTROL,
-    DATA,
-    HELLO_BYTES,
+    CHALLENGE,
+    GREETING_BYTES,
+    HELLO,
+    NO_TOKEN,
+    PROOF,
     address_of,
-    answer_of,
-    handle,
-    hello,
-    secret_of,
+    answer,
+    attempt_of,
+    greeting,
+    proof,
+    token_of,
 )
 
-CONNECTION = b"c" * 16
+ATTEMPT = b"c" * 16
 FLOOD = 1000
-Step = Callable[[], bool]
 
 
 def reset(peer: socket.socket) -> None:
     """Close with an RST, whatever is still on its way."""
     peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     peer.close()
+
+
+def close_both(net: Net, send: int, recv: int) -> None:
+    assert net.table.close_send(send) == SUCCESS
+    assert net.table.close_recv(recv) == SUCCESS
+
+
+class Household:
+    """What this process had before; `same` says that it has no more and no less now."""
+
+    def __init__(self) -> None:
+        self._before = (open_descriptors(), threads())
+
+    def new_descriptors(self) -> int:
+        return len(open_descriptors()) - len(self._before[0])
+
+    def assert_same(self) -> None:
+        descriptors, threads_now = open_descriptors(), threads()
+        if "TSAN_OPTIONS" in os.environ:  # libtsan starts a thread of its own
+            threads_now = self._before[1]
+        assert (descriptors, threads_now) == self._before
+
+
+def with_room_for_a_flood() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    assert hard >= 3 * FLOOD, "the tests need a higher limit of open files (ulimit -Hn)"
+    resource.setrlimit(resource.RLIMIT_NOFILE, (3 * FLOOD, hard))
 
 
 class Traffic:
@@ -68,117 +101,123 @@ class Traffic:
 # Strangers ----------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Stranger:
+    """What a stranger says, and to the challenge that a proper hello earns."""
+
+    says: bytes
+    replies: Callable[[bytes], bytes] | None = None
+
+
+def strangers(where: bytes, recorded: list[bytes], foreign: bytes) -> dict[str, list[Stranger]]:
+    """By kind, those that come in turn to the listener of `where`, which wants two data sockets."""
+    good = greeting(HELLO, 0, 2, ATTEMPT)
+
+    def proved(challenge: bytes) -> bytes:
+        return proof(where, 0, ATTEMPT, token_of(challenge))
+
+    return {
+        "noise": [Stranger(os.urandom(300))],
+        "a hello of noise": [Stranger(os.urandom(GREETING_BYTES))],
+        "zeros": [Stranger(bytes(4096))],
+        "http": [Stranger(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 4)],
+        "silence": [Stranger(b"")],
+        "half a handshake": [Stranger(good[:40])],
+        "half a handshake, then the end": [Stranger(good[:40])],
+        "another version": [Stranger(good[:8] + b"\1" + good[9:])],
+        "another number of sockets": [Stranger(greeting(HELLO, 1, 3, ATTEMPT))],
+        "a socket too many": [Stranger(greeting(HELLO, 3, 2, ATTEMPT))],
+        "an answer": [Stranger(greeting(ANSWER, 0, 2, ATTEMPT))],
+        "a proof unasked for": [Stranger(proof(where, 0, ATTEMPT, NO_TOKEN))],
+        "silence when challenged": [Stranger(good, lambda _: b"")],
+        "a challenge sent back": [Stranger(good, lambda challenge: challenge)],
+        "a challenge as a proof": [
+            Stranger(good, lambda challenge: greeting(PROOF, 0, 2, ATTEMPT, token_of(challenge)))
+        ],
+        "half a proof": [Stranger(good, lambda challenge: proved(challenge)[:40])],
+        "half a proof, then zeros": [
+            Stranger(good, lambda challenge: proved(challenge)[:40] + bytes(24))
+        ],
+        "a foreign secret": [
+            Stranger(good, lambda challenge: proof(foreign, 0, ATTEMPT, token_of(challenge)))
+        ],
+        "recorded elsewhere": [Stranger(said, lambda _: b"") for said in recorded],
+        "a byte at a time": [Stranger(good[:-1])],
+        "reset": [Stranger(good[:40])],
+        "flood": [Stranger(b"")],
+    }
+
+
 class Siege:
     """Strangers of one kind at a port: one more with every `act`."""
 
+    KINDS = tuple(strangers(bytes(HANDLE_BYTES), [], bytes(HANDLE_BYTES)))
+
     def __init__(self, kind: str, where: bytes, recorded: list[bytes], foreign: bytes) -> None:
-        good = hello(CONTROL, 0, 2, CONNECTION, secret_of(where))
-        said = {
-            "noise": [os.urandom(300)],
-            "a hello of noise": [os.urandom(HELLO_BYTES)],
-            "zeros": [bytes(4096)],
-            "http": [b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 4],
-            "silence": [b""],
-            "half a handshake": [good[:40]],
-            "half a handshake, then the end": [good[:40]],
-            "another version": [good[:8] + b"\2" + good[9:]],
-            "another number of sockets": [hello(DATA, 0, 3, CONNECTION, secret_of(where))],
-            "a socket too many": [hello(DATA, 2, 2, CONNECTION, secret_of(where))],
-            "an answer": [hello(ANSWER, 0, 2, CONNECTION, secret_of(where))],
-            "the answer for the secret": [hello(CONTROL, 0, 2, CONNECTION, answer_of(where))],
-            "a foreign secret": [hello(CONTROL, 0, 2, CONNECTION, secret_of(foreign))],
-            "recorded elsewhere": recorded,
-            "a byte at a time": [good[:-1]],
-            "reset": [good[:40]],
-            "flood": [b""],
-        }[kind]
         self.kind = kind
         self.acts = FLOOD if kind == "flood" else 40
         self._address = address_of(where)
-        self._said = said
-        self._strangers: list[socket.socket] = []
+        self._kinds = strangers(where, recorded, foreign)[kind]
+        self._there: list[socket.socket] = []
+        self._unchallenged: list[tuple[Words, Stranger]] = []
         self._slow: list[tuple[socket.socket, bytes]] = []
 
     def act(self) -> None:
-        said = self._said[len(self._strangers) % len(self._said)]
+        self.reply()
+        stranger = self._kinds[len(self._there) % len(self._kinds)]
         if self.kind == "flood":  # more than a backlog may hold
-            stranger = socket.socket()
-            stranger.setblocking(False)
-            stranger.connect_ex(self._address)
+            peer = socket.socket()
+            peer.setblocking(False)
+            peer.connect_ex(self._address)
         else:
-            stranger = socket.create_connection(self._address, timeout=30)
-            self._say(stranger, said)
-            stranger.setblocking(False)
+            peer = socket.create_connection(self._address, timeout=30)
+            self._say(peer, stranger.says)
+            peer.setblocking(False)
         if self.kind == "reset":
-            reset(stranger)
+            reset(peer)
         elif self.kind == "half a handshake, then the end":
-            stranger.close()
+            peer.close()
         else:
-            self._strangers.append(stranger)
+            self._there.append(peer)
+            if stranger.replies is not None:
+                self._unchallenged.append((Words(peer), stranger))
 
-    def _say(self, stranger: socket.socket, said: bytes) -> None:
+    def reply(self) -> None:
+        """To the challenges that have come."""
+        for words, stranger in tuple(self._unchallenged):
+            with contextlib.suppress(ConnectionError):  # it gave way to others
+                if (said := words.next()) is None:
+                    continue
+                assert stranger.replies is not None
+                assert said == greeting(
+                    CHALLENGE, stranger.says[13], 2, attempt_of(stranger.says), token_of(said)
+                )
+                words.peer.sendall(stranger.replies(said))
+            self._unchallenged.remove((words, stranger))
+
+    def _say(self, peer: socket.socket, said: bytes) -> None:
         if self.kind == "a byte at a time":
-            self._slow = [
-                (each, rest[1:]) for each, rest in [*self._slow, (stranger, said)] if rest
-            ]
+            self._slow = [(each, rest[1:]) for each, rest in [*self._slow, (peer, said)] if rest]
             said = b""
             for each, rest in self._slow:
                 with contextlib.suppress(OSError):  # refused meanwhile
-                    each.send(said_byte(self._said[0], rest))
+                    each.send(said_byte(self._kinds[0].says, rest))
         with contextlib.suppress(ConnectionError):
-            stranger.sendall(said)
+            peer.sendall(said)
 
     def lift(self) -> None:
-        """Nobody was answered; all are gone afterwards."""
-        for stranger in self._strangers:
+        """Nobody was told more than a challenge; all are gone afterwards."""
+        self.reply()
+        for peer in self._there:
             with contextlib.suppress(OSError):  # refused, or still unheard
-                assert stranger.recv(1) == b"", "a stranger was answered"
-            stranger.close()
+                assert peer.recv(1) == b"", "a stranger was answered"
+            peer.close()
 
 
 def said_byte(whole: bytes, rest: bytes) -> bytes:
     """The byte in front of `rest` in `whole`."""
     at = len(whole) - len(rest) - 1
     return whole[at : at + 1]
-
-
-class Relay:
-    """Between a connecting side and its listener: records what goes to the listener."""
-
-    def __init__(self, where: bytes, sockets: int) -> None:
-        self._target = address_of(where)
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self._server.setblocking(False)
-        port = struct.pack(">H", self._server.getsockname()[1])
-        self.handle = where[:16] + port + where[18:]
-        self.recorded: list[bytes] = []
-        self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        self.held: set[int] = set()  # sockets, in their order, whose bytes go no further for now
-        self._kept = [b""] * sockets
-
-    def pump(self) -> None:
-        with contextlib.suppress(BlockingIOError):
-            near = self._server.accept()[0]
-            self._pairs.append((near, socket.create_connection(self._target)))
-            self.recorded.append(b"")
-            for end in self._pairs[-1]:
-                end.setblocking(False)
-        for number, (near, far) in enumerate(self._pairs):
-            with contextlib.suppress(BlockingIOError):
-                said = near.recv(65536)
-                self.recorded[number] += said
-                self._kept[number] += said
-            if number not in self.held:
-                far.sendall(self._kept[number])
-                self._kept[number] = b""
-            with contextlib.suppress(BlockingIOError):
-                near.sendall(far.recv(65536))
-
-    def close(self) -> None:
-        for pair in self._pairs:
-            for end in pair:
-                end.close()
-        self._server.close()
 
 
 # Peers that know the secret -----------------------------------------------------------------------
@@ -189,14 +228,12 @@ class FalseSender:
 
     def __init__(self, net: Net, sockets: int = 1) -> None:
         listen_comm, where = net.listen()
-        said = [hello(CONTROL, 0, sockets, CONNECTION, secret_of(where))]
-        said += [hello(DATA, k, sockets, CONNECTION, secret_of(where)) for k in range(sockets)]
-        self.control, *self.data = [socket.create_connection(address_of(where)) for _ in said]
-        for peer, hello_ in zip([self.control, *self.data], said, strict=True):
-            peer.sendall(hello_)
+        assert where[18] == sockets
+        self._caller = Caller(where)
         made: list[int] = []
 
         def admitted() -> bool:
+            self._caller.step()
             code, comm = net.accept(listen_comm)
             assert code == SUCCESS
             made.extend([comm] if comm is not None else [])
@@ -205,50 +242,37 @@ class FalseSender:
         until(admitted, "accept")
         assert net.table.close_listen(listen_comm) == SUCCESS
         self.comm = made[0]
-        answer = hello(ANSWER, 0, sockets, CONNECTION, answer_of(where))
-        assert self.control.recv(HELLO_BYTES, socket.MSG_WAITALL) == answer
+        self._caller.step()
+        honest = answer(where, self._caller.attempt, self._caller.challenges)
+        assert self._caller.answer == honest
+        self.control, *self.data = [words.peer for words in self._caller.words.values()]
+        for peer in (self.control, *self.data):
+            peer.setblocking(True)
 
     def close(self) -> None:
-        for peer in (self.control, *self.data):
-            peer.close()
+        self._caller.close()
 
 
 class FalseReceiver:
     """A listening side of our own that a connecting side has found; `comm` is the plugin's end."""
 
     def __init__(self, net: Net, sockets: int = 1, threads: int = 0, flags: int = 0) -> None:
-        server = socket.create_server(("127.0.0.1", 0))
-        server.setblocking(False)
-        secret, answer = os.urandom(16), os.urandom(16)
-        where = handle(server.getsockname()[:2], secret, answer, sockets, threads, flags)
-        connecting = Connecting(net, where)
-        peers: dict[tuple[int, int], socket.socket] = {}
+        self._host = Host(sockets, threads, flags)
+        connecting = Connecting(net, self._host.handle)
         made: list[int] = []
 
         def connected() -> bool:
             code, comm = connecting.step()
             assert code == SUCCESS
             made.extend([comm] if comm is not None else [])
-            with contextlib.suppress(BlockingIOError):
-                peer = server.accept()[0]
-                peer.setblocking(False)
-                peers[(0, len(peers))] = peer  # not known yet
-            for key in [key for key in peers if key[0] == 0]:
-                with contextlib.suppress(BlockingIOError):
-                    said = peers[key].recv(HELLO_BYTES)
-                    assert said[32:48] == secret
-                    peers[(said[12], said[13])] = peers.pop(key)
-                    if len(peers) == 1 + sockets and not any(kind == 0 for kind, _ in peers):
-                        reply = hello(ANSWER, 0, sockets, said[16:32], answer)
-                        peers[(CONTROL, 0)].sendall(reply)
+            self._host.step()
             return bool(made)
 
         until(connected, "connect")
-        server.close()
         self.comm = made[0]
-        self.control = peers.pop((CONTROL, 0))
-        self.data = [peers[(DATA, k)] for k in range(sockets)]
+        peers = self._host.sockets
+        self.control = peers[0]
+        self.data = [peers[number] for number in range(1, 1 + sockets)]
 
     def close(self) -> None:
-        for peer in (self.control, *self.data):
-            peer.close()
+        self._host.close()

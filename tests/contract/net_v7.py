@@ -248,50 +248,51 @@ class Connecting:
         return code, comm.value
 
 
-def connect(net: Net, handle: bytes) -> int:
-    connecting = Connecting(net, handle)
+def made_by(poll: Callable[[], tuple[int, int | None]], what: str) -> int:
+    """The comm that polling connect or accept comes to."""
     made: list[int] = []
 
     def step() -> bool:
-        code, comm = connecting.step()
-        assert code == SUCCESS, f"connect returned {code}"
+        code, comm = poll()
+        assert code == SUCCESS, f"{what} returned {code}"
         if comm is not None:
             made.append(comm)
         return bool(made)
 
-    until(step, "connect")
+    until(step, what)
     return made[0]
+
+
+def connect(net: Net, handle: bytes) -> int:
+    return made_by(Connecting(net, handle).step, "connect")
 
 
 def accept(net: Net, listen_comm: int) -> int:
-    made: list[int] = []
-
-    def step() -> bool:
-        code, comm = net.accept(listen_comm)
-        assert code == SUCCESS, f"accept returned {code}"
-        if comm is not None:
-            made.append(comm)
-        return bool(made)
-
-    until(step, "accept")
-    return made[0]
+    return made_by(lambda: net.accept(listen_comm), "accept")
 
 
-def connected(net: Net) -> tuple[int, int]:
-    """Return both ends of one connection, made within this process by polling them in turn."""
-    listen_comm, handle = net.listen()
-    connecting = Connecting(net, handle)
+def handshake(
+    net: Net, listen_comm: int, connecting: Connecting, meanwhile: Callable[[], object] = int
+) -> tuple[int, int]:
+    """Both ends of a connection, by polling connect and accept in turn, and `meanwhile`."""
     ends: dict[str, int] = {}
 
     def step() -> bool:
-        for name, act in (("send", connecting.step), ("recv", lambda: net.accept(listen_comm))):
+        meanwhile()
+        for name, poll in (("send", connecting.step), ("recv", lambda: net.accept(listen_comm))):
             if name not in ends:
-                code, comm = act()
+                code, comm = poll()
                 assert code == SUCCESS, f"{name} side: {code}"
                 if comm is not None:
                     ends[name] = comm
         return len(ends) == 2
 
-    until(step, "a connection")
+    until(step, "the handshake")
     assert net.table.close_listen(listen_comm) == SUCCESS
     return ends["send"], ends["recv"]
+
+
+def connected(net: Net) -> tuple[int, int]:
+    """Return both ends of one connection, made within this process."""
+    listen_comm, handle = net.listen()
+    return handshake(net, listen_comm, Connecting(net, handle))

@@ -1,7 +1,6 @@
-"""softtcpx among peers that mean harm: each is refused, and nobody else notices.
+"""softtcpx among peers that were admitted and then break the rules: nobody else notices.
 
-Three tables: strangers at a listener's port by the moment of their coming; senders and receivers
-that were admitted and then break the rules on their control or data socket. Beside each a sound
+Two tables: senders and receivers that lie on their control or data socket. Beside each a sound
 connection of the same process moves its bytes. A crash is the exit code of the test's own process,
 a blocking call is its time limit.
 """
@@ -9,264 +8,20 @@ a blocking call is its time limit.
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import gc
-import os
-import resource
 import socket
-from collections.abc import Callable
+import threading
+import time
 
 import pytest
 from fresh_process import in_fresh_process
-from hostile import (
-    CONNECTION,
-    FLOOD,
-    FalseReceiver,
-    FalseSender,
-    Relay,
-    Siege,
-    Traffic,
-    reset,
-)
-from net_v7 import INTERNAL, SUCCESS, SYSTEM, Connecting, Memory, Net, until
-from test_softtcpx_setup import exchange, open_descriptors, threads
-from test_softtcpx_transfer import data_sockets
-from wire import CONTROL, address_of, answer_of, credit, header, hello, secret_of
+from hostile import ATTEMPT, FalseReceiver, FalseSender, Household, Traffic, reset
+from net_v7 import INTERNAL, SUCCESS, SYSTEM, Memory, Net, until
+from wire import HELLO, credit, greeting, header
 
-#: Strangers that wait at a listener at once, at most, and what a connection and a poller need.
-MOST_DESCRIPTORS = 64 + 16
+#: How long a receiver that has lost a socket waits for the next byte of another.
+QUIET_S = 1.0
 #: Rounds in which something that must not happen has not happened.
 ROUNDS = 300
-
-
-class Household:
-    """What this process had before; `same` says that it has no more and no less now."""
-
-    def __init__(self) -> None:
-        self._before = (open_descriptors(), threads())
-
-    def new_descriptors(self) -> int:
-        return len(open_descriptors()) - len(self._before[0])
-
-    def assert_same(self) -> None:
-        descriptors, threads_now = open_descriptors(), threads()
-        if "TSAN_OPTIONS" in os.environ:  # libtsan starts a thread of its own
-            threads_now = self._before[1]
-        assert (descriptors, threads_now) == self._before
-
-
-def with_room_for_a_flood() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    assert hard >= 3 * FLOOD, "the tests need a higher limit of open files (ulimit -Hn)"
-    resource.setrlimit(resource.RLIMIT_NOFILE, (3 * FLOOD, hard))
-
-
-def handshake(
-    net: Net, listen_comm: int, connecting: Connecting, meanwhile: Callable[[], None] = int
-) -> tuple[int, int]:
-    """Connect and accept in turn, and `meanwhile`, until both ends are there."""
-    ends: dict[str, int] = {}
-
-    def step() -> bool:
-        meanwhile()
-        for name, poll in (("send", connecting.step), ("recv", lambda: net.accept(listen_comm))):
-            if name not in ends:
-                code, comm = poll()
-                assert code == SUCCESS, f"{name} side: {code}"
-                if comm is not None:
-                    ends[name] = comm
-        return len(ends) == 2
-
-    until(step, "the handshake")
-    assert net.table.close_listen(listen_comm) == SUCCESS
-    return ends["send"], ends["recv"]
-
-
-def close_both(net: Net, send: int, recv: int) -> None:
-    assert net.table.close_send(send) == SUCCESS
-    assert net.table.close_recv(recv) == SUCCESS
-
-
-def recorded_hellos(net: Net) -> list[bytes]:
-    """What a sound connecting side said on its sockets, in order, to a listener now closed."""
-    listen_comm, handle = net.listen()
-    relay = Relay(handle, sockets=3)
-    close_both(net, *handshake(net, listen_comm, Connecting(net, relay.handle), relay.pump))
-    relay.close()
-    with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(address_of(handle))
-    assert [len(said) for said in relay.recorded] == [64, 64, 64]
-    return relay.recorded
-
-
-STRANGERS = [
-    "noise",
-    "a hello of noise",
-    "zeros",
-    "http",
-    "silence",
-    "half a handshake",
-    "half a handshake, then the end",
-    "another version",
-    "another number of sockets",
-    "a socket too many",
-    "an answer",
-    "the answer for the secret",
-    "a foreign secret",
-    "recorded elsewhere",
-    "a byte at a time",
-    "reset",
-    "flood",
-]
-
-
-@pytest.mark.parametrize("moment", ["before accept", "in a handshake", "in a transfer"])
-@pytest.mark.parametrize("kind", STRANGERS)
-@in_fresh_process(NCCL_NSOCKS_PERTHREAD="2")
-def test_a_stranger_at_the_port_disturbs_nobody_and_leaves_nothing(kind: str, moment: str) -> None:
-    with_room_for_a_flood()
-    net = Net().started()
-    household = Household()
-    recorded = recorded_hellos(net) if kind == "recorded elsewhere" else []
-    other_listener, foreign = net.listen()
-    listen_comm, handle = net.listen()
-    siege = Siege(kind, handle, recorded, foreign)
-    connecting = Connecting(net, handle)
-    if moment == "before accept":
-        for _ in range(siege.acts):
-            siege.act()
-        mine = household.new_descriptors()
-    elif moment == "in a handshake":
-        for number in range(siege.acts):
-            siege.act()
-            if number % 10 == 3:
-                assert connecting.step() == (SUCCESS, None)
-        mine = household.new_descriptors()
-    else:
-        traffic = Traffic(net)
-        mine = household.new_descriptors() + siege.acts
-        for _ in range(siege.acts):
-            siege.act()
-            assert net.accept(listen_comm) == (SUCCESS, None)
-            traffic.pump()
-        traffic.finish()
-    for _ in range(FLOOD // 10):
-        if moment != "in a handshake":
-            assert net.accept(listen_comm) == (SUCCESS, None)
-    assert household.new_descriptors() - mine <= MOST_DESCRIPTORS, "strangers are bounded"
-    ends = handshake(net, listen_comm, connecting)
-    exchange(net, *ends)
-    close_both(net, *ends)
-    siege.lift()
-    assert net.table.close_listen(other_listener) == SUCCESS
-    household.assert_same()
-
-
-@pytest.mark.parametrize("kind", ["silence", "noise"])
-@in_fresh_process()
-def test_strangers_that_take_the_last_descriptors_give_way(kind: str) -> None:
-    with_room_for_a_flood()
-    net = Net().started()
-    listen_comm, handle = net.listen()
-    siege = Siege(kind, handle, [], handle)
-    connecting = Connecting(net, handle)
-    for number in range(siege.acts):
-        siege.act()
-        if number in (10, 20):  # connect, and say hello
-            assert connecting.step() == (SUCCESS, None)
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    last = max(map(int, open_descriptors()))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (last + 4, hard))
-    exchange(net, *handshake(net, listen_comm, connecting))
-
-
-class Mallinfo2(ctypes.Structure):
-    """malloc.h's, of which we want one of ten numbers."""
-
-    _fields_ = [("fields", ctypes.c_size_t * 10)]  # noqa: RUF012 (ctypes reads it so)
-
-
-@in_fresh_process()
-def test_floods_leave_no_memory_behind() -> None:
-    with_room_for_a_flood()
-    net = Net().started()
-    listen_comm, handle = net.listen()
-
-    mallinfo2 = ctypes.CDLL(None).mallinfo2
-    mallinfo2.restype = Mallinfo2
-
-    def flooded() -> int:
-        """Bytes that malloc has given out, after one more flood."""
-        siege = Siege("flood", handle, [], handle)
-        for _ in range(siege.acts):
-            siege.act()
-            assert net.accept(listen_comm) == (SUCCESS, None)
-        siege.lift()
-        for _ in range(10):
-            assert net.accept(listen_comm) == (SUCCESS, None)
-        gc.collect()
-        return int(mallinfo2().fields[7])  # uordblks
-
-    flooded()
-    first = flooded()
-    assert flooded() - first < 16 * FLOOD, "bytes a stranger"
-
-
-@in_fresh_process(NCCL_NSOCKS_PERTHREAD="2")
-def test_the_recorded_hellos_of_a_handshake_under_way_are_refused() -> None:
-    net = Net(log=True).started()
-    household = Household()
-    listen_comm, handle = net.listen()
-    relay = Relay(handle, sockets=3)
-    relay.held = {2}  # the last data socket: the handshake is not whole
-    connecting = Connecting(net, relay.handle)
-
-    def all_said() -> bool:
-        assert connecting.step() == (SUCCESS, None)
-        relay.pump()
-        assert net.accept(listen_comm) == (SUCCESS, None)
-        return [len(said) for said in relay.recorded] == [64, 64, 64]
-
-    until(all_said, "three hellos")
-    for _ in range(ROUNDS):
-        assert net.accept(listen_comm) == (SUCCESS, None)
-    replays = [socket.create_connection(address_of(handle)) for _ in range(2)]
-    for replay, said in zip(replays, relay.recorded[:2], strict=True):
-        replay.sendall(said)
-        replay.setblocking(False)
-
-    def refused() -> bool:
-        assert net.accept(listen_comm) == (SUCCESS, None)
-        return sum("replayed" in line for line in net.log_lines) == 2
-
-    until(refused, "two refusals")
-    for replay in replays:
-        assert replay.recv(1) == b""
-        replay.close()
-    relay.held = set()
-    close_both(net, *handshake(net, listen_comm, connecting, relay.pump))
-    relay.close()
-    household.assert_same()
-
-
-@in_fresh_process(NCCL_NSOCKS_PERTHREAD="2")
-def test_no_port_of_a_running_connection_takes_another() -> None:
-    net = Net().started()
-    household = Household()
-    traffic = Traffic(net)
-    traffic.pump()
-    ports = {end.getsockname() for side in (True, False) for end in data_sockets(side)}
-    assert len(ports) == 1 + 3, "the listener's, and those of control and data sockets"
-    for port in ports:
-        for _ in range(20):
-            with pytest.raises(ConnectionRefusedError):
-                socket.create_connection(port)
-            traffic.pump()
-    traffic.finish()
-    household.assert_same()
-
-
-# Peers that were admitted -------------------------------------------------------------------------
 
 #: Owners of a hostile connection: the caller of test, or a worker that it shares with sound ones.
 both_owners = pytest.mark.parametrize(
@@ -419,6 +174,53 @@ def test_a_sender_that_is_only_slow_is_served(environ: dict[str, str]) -> None:
     traffic.finish()
 
 
+@in_fresh_process(NCCL_NSOCKS_PERTHREAD="2")
+def test_after_a_loss_bytes_that_still_come_are_waited_for_and_silence_is_not() -> None:
+    """Longer than the second that silence is given: what counts is the last byte, not the loss."""
+    net = Net().started()
+    peer = FalseSender(net, sockets=2)
+    room = 8 << 20  # more than what comes one by one
+    target = Memory(room)
+    mhandle = net.registered(peer.comm, target)
+    _, request = net.irecv(peer.comm, target.address, room, mhandle)
+    peer.data[0].close()
+    peer.data[1].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    peer.data[1].sendall(header(0, room, 0, room))
+    sent, began = 0, time.monotonic()
+    while time.monotonic() - began < 1.5 * QUIET_S:
+        peer.data[1].sendall(b"g")
+        sent += 1
+        assert net.test(request) == (SUCCESS, False)
+    assert sent < room
+    rest = threading.Thread(target=peer.data[1].sendall, args=(b"g" * (room - sent),))
+    rest.start()
+    net.finish(request)
+    rest.join()
+    assert net.consumed(peer.comm, request) == SUCCESS
+    assert target.content() == b"g" * room
+    _, request = net.irecv(peer.comm, target.address, room, mhandle)
+    assert net.code_of(request) == SYSTEM
+    peer.close()
+
+
+@in_fresh_process(NCCL_NSOCKS_PERTHREAD="2")
+def test_after_a_loss_silence_counts_only_while_a_receive_is_posted() -> None:
+    net = Net().started()
+    peer = FalseSender(net, sockets=2)
+    target = Memory(ROOM)
+    mhandle = net.registered(peer.comm, target)
+    peer.data[0].close()
+    for sequence in range(2):
+        _, request = net.irecv(peer.comm, target.address, ROOM, mhandle)
+        assert net.test(request) == (SUCCESS, False)
+        peer.data[1].sendall(header(sequence, ROOM, 0, ROOM) + b"g" * ROOM)
+        net.finish(request)
+        assert net.consumed(peer.comm, request) == SUCCESS
+        began = time.monotonic()
+        until(lambda since=began: time.monotonic() - since > 1.2 * QUIET_S, "silence")
+    peer.close()
+
+
 #: What a receiver says on its control socket to a sender that waits for credits, and the code of a
 #: send that was posted (None: it stays pending).
 RECEIVERS: dict[str, tuple[bytes, str, int | None]] = {
@@ -432,7 +234,7 @@ RECEIVERS: dict[str, tuple[bytes, str, int | None]] = {
     "a credit too many": (credit(17), "stays", INTERNAL),
     "the largest credit": (credit(MOST), "stays", INTERNAL),
     "a spare byte": (b"crdt\1" + credit(1)[5:], "stays", INTERNAL),
-    "a hello": (hello(CONTROL, 0, 1, CONNECTION, bytes(16)), "stays", INTERNAL),
+    "a hello": (greeting(HELLO, 0, 1, ATTEMPT), "stays", INTERNAL),
 }
 
 
@@ -517,104 +319,3 @@ def test_a_receiver_that_breaks_the_rules(how: str, environ: dict[str, str]) -> 
     assert net.table.close_send(peer.comm) == SUCCESS
     peer.close()
     household.assert_same()
-
-
-@pytest.mark.parametrize("sockets", [1, 2])
-@in_fresh_process(SOFTTCPX_CONNECT_TIMEOUT_MS="200", SOFTTCPX_ANSWER_TIMEOUT_MS="200")
-def test_a_listener_that_answers_with_floods_is_given_up(sockets: int) -> None:
-    net = Net(log=True).started()
-    household = Household()
-    traffic = Traffic(net)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        server.setblocking(False)
-        genuine_listener, handle = net.listen()
-        where = (
-            handle[:16]
-            + server.getsockname()[1].to_bytes(2, "big")
-            + bytes([sockets])
-            + handle[19:]
-        )
-        connecting = Connecting(net, where)
-        arrived: list[socket.socket] = []
-
-        def given_up() -> bool:
-            traffic.pump()
-            code, comm = connecting.step()
-            assert comm is None
-            try:
-                arrived.append(server.accept()[0])
-                arrived[-1].sendall(bytes(range(256)) * 16)
-            except (BlockingIOError, ConnectionError):
-                pass
-            return code == SYSTEM
-
-        until(given_up, "code 2")
-        for peer in arrived:
-            peer.close()
-    traffic.finish()
-    assert net.table.close_listen(genuine_listener) == SUCCESS
-    for secret in (secret_of(handle), answer_of(handle)):
-        assert not any(secret.hex() in line for line in net.log_lines)
-    household.assert_same()
-
-
-@pytest.mark.parametrize(
-    "wrong", ["secret", "answer as secret", "version", "sockets", "index", "kind", "spare"]
-)
-@in_fresh_process(NCCL_NSOCKS_PERTHREAD="2")
-def test_a_whole_handshake_that_is_not_for_this_listener_is_closed(wrong: str) -> None:
-    net = Net().started()
-    listen_comm, handle = net.listen()
-    secret, answer = handle[24:40], handle[40:56]
-    proof = {"secret": secret[:15] + bytes([secret[15] ^ 1]), "answer as secret": answer}
-    strangers = []
-    for kind, index in ((1, 0), (2, 0), (2, 1)):
-        said = bytearray(hello(kind, index, 2, b"c" * 16, proof.get(wrong, secret)))
-        if wrong == "version":
-            said[8] += 1
-        elif wrong == "kind":
-            said[12] = 3
-        elif wrong == "index":
-            said[13] = 9
-        elif wrong == "sockets":
-            said[14] = 3
-        elif wrong == "spare":
-            said[63] = 1
-        stranger = socket.create_connection(address_of(handle))
-        stranger.sendall(said)
-        stranger.setblocking(False)
-        strangers.append(stranger)
-
-    def all_closed() -> bool:
-        assert net.accept(listen_comm) == (SUCCESS, None)
-        for stranger in tuple(strangers):
-            try:
-                assert stranger.recv(64) == b"", "a stranger was answered"
-            except BlockingIOError:
-                continue
-            except ConnectionResetError:
-                pass
-            strangers.remove(stranger)
-        return not strangers
-
-    until(all_closed, "refusals")
-
-
-@in_fresh_process()
-def test_the_secret_of_a_handle_is_random_and_appears_in_no_log_line() -> None:
-    net = Net(log=True).started()
-    _, first = net.listen()
-    listen_comm, second = net.listen()
-    assert first[24:40] != second[24:40]
-    assert first[40:56] != second[40:56]
-    stranger = socket.create_connection(address_of(second))
-    stranger.sendall(hello(2, 7, 1, b"c" * 16, second[24:40]))
-    until(lambda: net.accept(listen_comm) == (0, None) and len(net.log_lines) > 0, "a refusal")
-    until(
-        lambda: net.accept(listen_comm) == (0, None) and any("refused" in s for s in net.log_lines),
-        "a refusal",
-    )
-    text = "\n".join(net.log_lines)
-    for secret in (second[24:40], second[40:56]):
-        assert secret.hex() not in text.lower()
-        assert secret.decode("latin-1") not in text

@@ -1,7 +1,8 @@
 // The judges of a handshake: they accept what an honest peer sends, byte for byte, and nothing
 // else.
 //
-// Input: a byte that selects the judge, a byte for the number of sockets, and the bytes to judge.
+// Input: a byte that selects the judge, a byte for the number of sockets, for a challenge, a proof
+// or an answer one for the socket, and the bytes to judge.
 #include "fuzz/input.h"
 #include "softtcpx/settings.h"
 #include "softtcpx/wire.h"
@@ -18,34 +19,68 @@ Token token_of(uint8_t byte) {
   std::memset(token.bytes, byte, sizeof token.bytes);
   return token;
 }
-const Token kSecret = token_of('s'), kAnswer = token_of('a'), kConnection = token_of('c');
+const Token kAttempt = token_of('c');
+
+// As the seeds' listener gives it; `sockets` is what is fuzzed.
+ListenHandle handle_of(int sockets) {
+  ListenHandle handle = make_listen_handle();
+  handle.sockets = static_cast<uint8_t>(sockets);
+  handle.threads = 1;
+  handle.flags = kRecvSync;
+  handle.secret = token_of('s');
+  return handle;
+}
+
+Challenges challenges_of(int sockets) {
+  Challenges challenges{};
+  for (int i = 0; i <= sockets; ++i) challenges[i] = token_of(static_cast<uint8_t>('0' + i));
+  return challenges;
+}
 
 void judge_hello_of(Input& input, int sockets) {
-  uint8_t bytes[sizeof(Hello)];
+  GreetingBytes bytes;
   input.take(bytes, sizeof bytes);
-  Hello hello;
-  const HelloVerdict verdict = judge_hello(bytes, kSecret, sockets, &hello);
+  Greeting hello;
+  const GreetingVerdict verdict = judge_hello(bytes, sockets, &hello);
   REQUIRE(same_bytes(hello, bytes));
-  // Every hello that an honest peer may send; with its own proof, and with ours.
-  bool honest = false, well_formed = false;
-  for (int i = -1; i < sockets; ++i) {
-    const HelloKind kind = i < 0 ? HelloKind::kControl : HelloKind::kData;
-    const int index = i < 0 ? 0 : i;
-    honest |= same_bytes(bytes, make_hello(kind, index, sockets, hello.connection, kSecret));
-    well_formed |=
-        same_bytes(bytes, make_hello(kind, index, sockets, hello.connection, hello.proof));
-  }
-  REQUIRE((verdict == HelloVerdict::kWelcome) == honest);
-  REQUIRE((verdict == HelloVerdict::kForeignSecret) == (well_formed && !honest));
+  bool honest = false;
+  for (int i = 0; i <= sockets; ++i)
+    honest |= same_bytes(bytes, make_hello(i, sockets, hello.attempt));
+  REQUIRE((verdict == GreetingVerdict::kWelcome) == honest);
   REQUIRE(verdict_text(verdict) != nullptr);
 }
 
-void judge_answer_of(Input& input, int sockets) {
-  uint8_t bytes[sizeof(Hello)];
+void judge_challenge_of(Input& input, int sockets) {
+  const Greeting hello = make_hello(input.take<uint8_t>() % (1 + sockets), sockets, kAttempt);
+  GreetingBytes bytes;
   input.take(bytes, sizeof bytes);
-  const HelloVerdict verdict = judge_answer(bytes, kAnswer, kConnection, sockets);
-  const Hello honest = make_hello(HelloKind::kAnswer, 0, sockets, kConnection, kAnswer);
-  REQUIRE((verdict == HelloVerdict::kWelcome) == same_bytes(bytes, honest));
+  Token challenge;
+  const GreetingVerdict verdict = judge_challenge(bytes, hello, &challenge);
+  const bool honest = same_bytes(bytes, make_challenge(hello, challenge));
+  REQUIRE((verdict == GreetingVerdict::kWelcome) == honest);
+  REQUIRE(verdict_text(verdict) != nullptr);
+}
+
+// A proof of one socket, or the answer to all.
+void judge_proof_of(Input& input, int sockets) {
+  const int socket = input.take<uint8_t>() % (2 + sockets);
+  const ListenHandle handle = handle_of(sockets);
+  const Challenges challenges = challenges_of(sockets);
+  const Greeting honest =
+      socket <= sockets
+          ? make_proof(handle, make_hello(socket, sockets, kAttempt), challenges[socket])
+          : make_answer(handle, kAttempt, challenges);
+  GreetingBytes bytes;
+  input.take(bytes, sizeof bytes);
+  Greeting said, all_but_the_proof;
+  std::memcpy(&said, bytes, sizeof said);
+  all_but_the_proof = honest;
+  all_but_the_proof.token = said.token;
+  const GreetingVerdict verdict = judge_proof(bytes, honest);
+  REQUIRE((verdict == GreetingVerdict::kWelcome) == same_bytes(bytes, honest));
+  REQUIRE((verdict == GreetingVerdict::kNoProof) ==
+          (same_bytes(bytes, all_but_the_proof) && !same_bytes(bytes, honest)));
+  REQUIRE(verdict_text(verdict) != nullptr);
 }
 
 void judge_handle_of(Input& input) {
@@ -58,7 +93,6 @@ void judge_handle_of(Input& input) {
   honest.threads = handle.threads;
   honest.flags = handle.flags;
   honest.secret = handle.secret;
-  honest.answer = handle.answer;
   honest.connect_state = handle.connect_state;
   std::memcpy(honest.spare, handle.spare, sizeof honest.spare);
   const bool usable = handle.port != 0 && handle.sockets >= 1 && handle.sockets <= kMaxSockets &&
@@ -71,10 +105,11 @@ void judge_handle_of(Input& input) {
 
 int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input input(data, size);
-  const int judge = input.take<uint8_t>() % 3;
+  const int judge = input.take<uint8_t>() % 4;
   const int sockets = 1 + input.take<uint8_t>() % kMaxSockets;
   if (judge == 0) judge_hello_of(input, sockets);
-  if (judge == 1) judge_answer_of(input, sockets);
-  if (judge == 2) judge_handle_of(input);
+  if (judge == 1) judge_challenge_of(input, sockets);
+  if (judge == 2) judge_proof_of(input, sockets);
+  if (judge == 3) judge_handle_of(input);
   return 0;
 }

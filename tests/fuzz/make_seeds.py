@@ -12,20 +12,33 @@ import sys
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "contract"))  # for wire
-from wire import credit, header, hello
+from wire import (
+    ANSWER,
+    CHALLENGE,
+    HELLO,
+    NO_TOKEN,
+    PROOF,
+    answer,
+    credit,
+    greeting,
+    header,
+    proof,
+    token_of,
+)
 from wire import handle as handle_of
 
 FOLDER = Path(__file__).parent / "seeds"
-SECRET, ANSWER, CONNECTION = b"s" * 16, b"a" * 16, b"c" * 16
+SECRET, ATTEMPT = b"s" * 16, b"c" * 16  # handshake.cc knows these
+CHALLENGES = {number: bytes([ord("0") + number]) * 16 for number in range(9)}
 
-HELLO, ANSWERED, HANDLE = range(3)  # the judges of handshake.cc
+TO_LISTENER, TO_CALLER, PROVED, HANDLE = range(4)  # the judges of handshake.cc
 PIECES, CREDITS = range(2)  # those of messages.cc
 PIECE, RAW, TEST, POST, CONSUME, CONTROL, SHUT = 0, 2, 3, 4, 5, 6, 7  # operations of receiver.cc
 ON_DEVICE, SEGMENTS, RANDOM = 4, 1 << 3, 2 << 3  # kinds of its connection
 
 
 def handle(port: int = 4711, sockets: int = 2, threads: int = 1) -> bytes:
-    return handle_of(("127.0.0.1", port), SECRET, ANSWER, sockets, threads, flags=1)
+    return handle_of(("127.0.0.1", port), SECRET, sockets, threads, flags=1)
 
 
 def damaged(seed: bytes, *places: int) -> dict[str, bytes]:
@@ -35,18 +48,36 @@ def damaged(seed: bytes, *places: int) -> dict[str, bytes]:
 def handshake() -> dict[str, bytes]:
     seeds = {}
 
-    def add(name: str, judge: int, sockets: int, said: bytes, places: tuple[int, ...] = ()) -> None:
+    def add(
+        name: str, judge: int, sockets: int, said: bytes, places: tuple[int, ...] = (),
+        about: bytes = b"",
+    ) -> None:  # fmt: skip
         for suffix, bytes_ in {"": said, **damaged(said, *places)}.items():
-            seeds[f"{name}-{suffix}".rstrip("-")] = bytes([judge, sockets - 1]) + bytes_
+            seeds[f"{name}-{suffix}".rstrip("-")] = bytes([judge, sockets - 1]) + about + bytes_
 
-    everywhere = (0, 8, 12, 13, 14, 15, 16, 32, 63)
-    add("control", HELLO, 2, hello(1, 0, 2, CONNECTION, SECRET), everywhere)
-    add("data", HELLO, 8, hello(2, 7, 8, CONNECTION, SECRET))
-    add("data-beyond", HELLO, 2, hello(2, 2, 2, CONNECTION, SECRET))
-    add("no-hello", HELLO, 2, hello(3, 0, 2, CONNECTION, SECRET))
-    add("answer-for-secret", HELLO, 2, hello(1, 0, 2, CONNECTION, ANSWER))
-    add("half", HELLO, 2, hello(1, 0, 2, CONNECTION, SECRET)[:33])
-    add("answer", ANSWERED, 2, hello(3, 0, 2, CONNECTION, ANSWER), everywhere)
+    everywhere = (0, 8, 12, 13, 14, 15, 16, 32, 47, 63)
+    hello, challenge = greeting(HELLO, 0, 2, ATTEMPT), greeting(CHALLENGE, 1, 2, ATTEMPT, b"n" * 16)
+    add("control", TO_LISTENER, 2, hello, everywhere)
+    add("data", TO_LISTENER, 8, greeting(HELLO, 8, 8, ATTEMPT))
+    add("data-beyond", TO_LISTENER, 2, greeting(HELLO, 3, 2, ATTEMPT))
+    add("no-hello", TO_LISTENER, 2, greeting(ANSWER, 0, 2, ATTEMPT))
+    add("half", TO_LISTENER, 2, hello[:33])
+    add("challenge", TO_CALLER, 2, challenge, everywhere, about=bytes([1]))
+    add("challenge-for-another-socket", TO_CALLER, 2, challenge, about=bytes([2]))
+
+    def prove(name: str, sockets: int, number: int, said: bytes, *places: int) -> None:
+        add(name, PROVED, sockets, said, places, about=bytes([number]))
+
+    where = handle()
+    all_of_two = {number: CHALLENGES[number] for number in range(3)}
+    answered = answer(where, ATTEMPT, all_of_two)
+    prove("proof-control", 2, 0, proof(where, 0, ATTEMPT, CHALLENGES[0]), *everywhere)
+    prove("proof-data", 8, 8, proof(handle(sockets=8), 8, ATTEMPT, CHALLENGES[8]))
+    prove("proof-of-another-socket", 2, 1, proof(where, 2, ATTEMPT, CHALLENGES[2]))
+    prove("proof-of-nothing", 2, 1, greeting(PROOF, 1, 2, ATTEMPT, NO_TOKEN))
+    prove("answer", 2, 3, answered, *everywhere)
+    prove("answer-of-eight", 8, 9, answer(handle(sockets=8), ATTEMPT, CHALLENGES))
+    prove("answer-as-proof", 2, 0, greeting(PROOF, 0, 2, ATTEMPT, token_of(answered)))
     add("handle", HANDLE, 1, handle(), (0, 8, 19, 21, 120))
     add("handle-without-port", HANDLE, 1, handle(port=0))
     add("handle-of-9-sockets", HANDLE, 1, handle(sockets=9))

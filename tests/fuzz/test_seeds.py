@@ -25,14 +25,19 @@ WIRE = (NATIVE / "softtcpx" / "wire.cc").read_text()
 
 #: (target, text of wire.cc, what stands there instead).
 BROKEN = [
-    ("handshake", "if (hello.version != kWireVersion) return", "if (false) return"),
-    ("handshake", "if (!all_zero(hello.unused) || !all_zero(hello.spare))", "if (false)"),
-    ("handshake", "if (hello.sockets != sockets)", "if (false)"),
-    ("handshake", "if (hello->index >= indices)", "if (hello->index > indices)"),
-    ("handshake", "if (!same_token(hello->proof, secret))", "if (false)"),
-    ("handshake", "if (!same_token(hello.proof, answer))", "if (false)"),
-    ("handshake", "if (!same_token(hello.connection, connection))", "if (false)"),
-    ("handshake", "hello.kind != HelloKind::kAnswer || hello.index != 0", "hello.index != 0"),
+    ("handshake", "if (greeting.version != kWireVersion) return", "if (false) return"),
+    ("handshake", "if (!all_zero(greeting.unused) || !all_zero(greeting.spare))", "if (false)"),
+    ("handshake", "if (greeting.kind != kind)", "if (false)"),
+    ("handshake", "greeting.sockets != sockets || greeting.socket > sockets",
+     "greeting.socket > sockets"),
+    ("handshake", "greeting.sockets != sockets || greeting.socket > sockets",
+     "greeting.sockets != sockets"),
+    ("handshake", "all_zero(hello->token.bytes)", "true"),
+    ("handshake", "if (greeting.socket != other.socket)", "if (false)"),
+    ("handshake", "if (!same_token(greeting.attempt, other.attempt))", "if (false)"),
+    ("handshake", "return same_token(said.token, honest.token)", "return true"),
+    ("handshake", "for (size_t i = 0; i < sizeof a.bytes; ++i)",
+     "for (size_t i = 0; i < sizeof a.bytes - 1; ++i)"),
     ("handshake", "handle.sockets <= kMaxSockets", "handle.sockets <= kMaxSockets + 1"),
     ("handshake", "handle.threads <= kMaxThreads", "true"),
     ("messages", "if (header.offset > header.total) return false;", ""),
@@ -78,15 +83,16 @@ def programs() -> Path:
 def broken(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """A target for each entry of BROKEN, with judges that lack that check."""
     folder = tmp_path_factory.mktemp("broken")
-    for name in ("handshake", "messages", "replay"):
-        run(*compiler(), "-c", FOLDER / f"{name}.cc", "-o", folder / f"{name}.o")
+    sound = [FOLDER / f"{name}.cc" for name in ("handshake", "messages", "replay")]
+    for source in (*sound, NATIVE / "softtcpx" / "blake2s.cc"):
+        run(*compiler(), "-c", source, "-o", folder / f"{source.stem}.o")
 
     def build(number: int) -> Path:
         target, text, instead = BROKEN[number]
         assert WIRE.count(text) == 1, f"wire.cc has no longer: {text}"
         source = folder / f"wire-{number}.cc"
         source.write_text(WIRE.replace(text, instead))
-        parts = [folder / f"{target}.o", folder / "replay.o"]
+        parts = [folder / f"{name}.o" for name in (target, "replay", "blake2s")]
         run(*compiler(), source, *parts, "-o", source.with_suffix(""))
         return source.with_suffix("")
 

@@ -13,6 +13,8 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 #: A check of a mutant that hangs is ended after this; what is found takes seconds.
 LIMIT_S = 60
+#: A build that hangs is ended after this; one takes a minute or two of an idle machine.
+BUILD_LIMIT_S = 2400
 
 #: Keeps an editable install of the real sources from standing before the copy.
 _SITECUSTOMIZE = """\
@@ -191,7 +193,9 @@ class BrokenCopy:
 
     def _run(self, command: list[str | Path]) -> None:
         environ = {**os.environ, "PATH": _path()}
-        result = subprocess.run(command, capture_output=True, text=True, timeout=600, env=environ)
+        result = subprocess.run(
+            command, capture_output=True, text=True, timeout=BUILD_LIMIT_S, env=environ
+        )
         if result.returncode != 0:
             raise RuntimeError((result.stdout + result.stderr)[-4000:])
 
