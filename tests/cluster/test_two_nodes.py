@@ -81,6 +81,22 @@ def test_a_nic_that_idles_while_its_rank_sends_is_in_the_footer(
         assert "NIC eth2 carried " in line
 
 
+@pytest.mark.parametrize(("pattern", "warned"), [("ring", True), ("pair", False)])
+def test_more_connections_between_nodes_than_a_nic_is_good_for_are_in_the_footer(
+    pattern: str, warned: bool, launcher: Launcher, tmp_path: Path
+) -> None:
+    # 8 sockets a channel: ring keeps its 2 channels, pair makes do with 1.
+    nics = ",".join(DATA)
+    command = launcher.run_command(
+        pattern, "--sizes", "64K", NCCL_NSOCKS_PERTHREAD="8", NCCL_SOCKET_IFNAME=nics
+    )
+    result = run(command, tmp_path)
+    assert result.code == 0, result.text
+    warning = "16 data connections on eth2 of tcpx-node-0, more than the 8 that a NIC of an A3"
+    assert (warning in result.out) is warned, result.text
+    assert ("data connections on" in result.out) is warned, result.text
+
+
 def test_the_page_on_clusters_has_readmes_command() -> None:
     (line,) = [line for line in README.splitlines() if line.startswith("mpirun -hostfile")]
     assert f"\n       {line}\n" in CLUSTERS
