@@ -17,6 +17,7 @@ from tcpx_mpi.rank_setup import RankEngine
 from tcpx_mpi.records import RankInfo, SetupTimes
 from tcpx_mpi.topology import Host
 
+
 def rank_info(rank: int, host: Host, engine: RankEngine) -> RankInfo:
     """Where this rank runs and what it drives."""
     placement, plugin = engine.placement, engine.plugin
