@@ -7,8 +7,8 @@ from pathlib import Path
 
 import network_faults as faults
 import pytest
-from conftest import Launcher
 from jobs import Job, Result, run, started, tcpx_mpi
+from launcher import Launcher
 from nodes import Cluster
 
 from tcpx_mpi.records import Run, read_run
