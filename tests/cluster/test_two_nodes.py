@@ -102,6 +102,7 @@ def test_more_connections_between_nodes_than_a_nic_is_good_for_are_in_the_footer
 def test_the_page_on_clusters_has_readmes_command() -> None:
     (line,) = [line for line in README.splitlines() if line.startswith("mpirun -hostfile")]
     assert f"\n       {line}\n" in CLUSTERS
+    assert f"\n    {line} --hdf5 ring.h5 && tcpx-mpi report ring.h5 >report.txt\n" in CLUSTERS
 
 
 @pytest.fixture

@@ -27,10 +27,10 @@ from tcpx_mpi import launch
 LIMIT_S = 60.0
 #: Processes that mpirun kills take so long to be gone, at most.
 GONE_S = 10.0
+#: What Open MPI's mpirun says, now and then, on a machine with much else to do; no rank is started.
+MPIRUN_FAILED = "PMIx server's listener thread failed to start"
 
 _MARK = "TESTS_JOB"
-#: What Open MPI's mpirun says, now and then, on a machine with much else to do.
-_MPIRUN_FAILED = "PMIx server's listener thread failed to start"
 _PR_SET_PDEATHSIG = 1
 _PRCTL = ctypes.CDLL(None).prctl
 _RANK_LINE = re.compile(r"#  Rank +(\d+) Group  0 Pid +(\d+) on +(\S+) ")
@@ -146,7 +146,7 @@ def run(
     for _ in range(2):
         with started(command, cwd, environ) as job:
             result = job.finish(limit_s)
-        if _MPIRUN_FAILED not in result.err:
+        if MPIRUN_FAILED not in result.err:
             break
     return result
 
