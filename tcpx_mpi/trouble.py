@@ -74,8 +74,10 @@ def leave_in_trouble(
 
 
 def _leave_if_missed(world: World, output: Output, text: str, patience_s: float = 0.0) -> None:
-    """Leaves silently if this rank slept through a roll call: it was named there."""
+    """Leaves silently if a roll call is over: this rank slept through it and was named there, or
+    was the last to hear what all others had said."""
     missed = world.dismissal(patience_s)
     if missed is not None:
         output.keep_fault(missed, {world.rank: text}, (world.rank,))
+        world.linger()
         world.leave(missed)

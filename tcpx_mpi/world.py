@@ -253,13 +253,15 @@ class World:
         deadline = time.monotonic() + DISMISSAL_S
         while time.monotonic() < deadline:
             if (code := self.dismissal()) is not None:
-                self._linger()
+                self.linger()
                 return code
             time.sleep(0.001)  # as in a roll call
         return exit_code
 
-    def _linger(self) -> None:
-        """Stay without a call to MPI until the launcher says that another rank has left."""
+    def linger(self) -> None:
+        """Stay without a call to MPI until the launcher says that another rank has left: the one
+        that speaks is ended by MPI itself where a connection breaks while it still calls it.
+        """
         deadline = time.monotonic() + FAREWELL_S
         while time.monotonic() < deadline and not self._stop_signal():
             time.sleep(0.001)  # as in a roll call

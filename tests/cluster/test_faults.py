@@ -8,7 +8,7 @@ from pathlib import Path
 
 import network_faults as faults
 import pytest
-from jobs import Job, Result, run, started, tcpx_mpi
+from jobs import Job, Result, codes_told, run, started, tcpx_mpi, telling_code
 from launcher import Launcher
 from nodes import TREE, Cluster
 
@@ -49,17 +49,14 @@ def one_row_is_kept(nodes: Cluster, tmp_path: Path) -> Run:
 
 
 def telling_codes(command: list[str]) -> list[str]:
-    """The command, with each rank's own exit code in a file: mpirun tells only the first."""
-    tell = 'trap "" TERM; "$@"; code=$?; echo $code >/tmp/code.$OMPI_COMM_WORLD_RANK; exit $code'
+    """The command of a run, whose ranks tell `codes` how each has ended."""
     at = command.index("tcpx-mpi")
-    return [*command[:at], "bash", "-c", tell, "tell", *command[at:]]
+    return [*command[:at], *telling_code("/tmp/code", command[at:])]
 
 
-def codes_told(nodes: Cluster) -> dict[int, int]:
+def codes(nodes: Cluster) -> dict[int, int]:
     """Rank -> exit code, of those that have ended."""
-    files = {rank: nodes.nodes[rank // 2].file(f"/tmp/code.{rank}") for rank in range(4)}
-    texts = {rank: file.read_text() for rank, file in files.items() if file.exists()}
-    return {rank: int(text) for rank, text in texts.items() if text.endswith("\n")}
+    return codes_told({rank: nodes.nodes[rank // 2].file(f"/tmp/code.{rank}") for rank in range(4)})
 
 
 def assert_nothing_runs(nodes: Cluster) -> None:
@@ -76,7 +73,7 @@ def test_a_link_that_goes_down_ends_in_a_report_that_names_nics_and_peers_on_bot
         with faults.link_down(second, "eth1"):
             result = job.finish(ENDS_WITHIN_S)
     assert result.code == 6, result.text
-    assert codes_told(nodes) == dict.fromkeys(range(4), 6)
+    assert codes(nodes) == dict.fromkeys(range(4), 6)
     assert len(result.errors) == 1, result.text
     assert re.search(r"rank \d on tcpx-node-\d \(NIC eth\d\), row 1 \(16 MiB\): no progress for "
                      r"2 s; waiting for rank \d", result.errors[0])  # fmt: skip
@@ -164,11 +161,11 @@ def test_ranks_end_by_themselves_when_the_control_network_is_gone_for_good(
     with started(telling_codes(launcher.run_command("ring", *ENDLESS)), tmp_path) as job:
         in_mid_row(job, nodes)
         with faults.link_down(nodes.nodes[1], "eth0"):
-            faults.until(lambda: len(codes_told(nodes)) == 4, "end of the ranks", ENDS_WITHIN_S)
+            faults.until(lambda: len(codes(nodes)) == 4, "end of the ranks", ENDS_WITHIN_S)
             text = job.wait_for("tcpx-mpi: error: ")
             # mpirun itself waits for its far daemon (docs/clusters.md).
             job.kill()
-    assert codes_told(nodes) == dict.fromkeys(range(4), 7)
+    assert codes(nodes) == dict.fromkeys(range(4), 7)
     far = r"2 on tcpx-node-1 \(NIC eth1\), 3 on tcpx-node-1 \(NIC eth2\)"
     assert re.search(rf"error: rank {far} did not answer the roll call; ", text), text
     fault = one_row_is_kept(nodes, tmp_path).fault

@@ -5,6 +5,7 @@ Run by `make test-slurm`, which installs Slurm; not collected by `make test`.
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
 import shutil
@@ -137,18 +138,19 @@ def test_a_cancelled_job_keeps_its_rows_and_leaves_no_process(cluster: Slurm, pl
 
 def in_second_row(cluster: Slurm, place: Path, command: str, **variables: str) -> int:
     """The number of a running job that has printed the row of 2 KiB; tried as `finished` does."""
+    second_row = re.compile(rf"^ +2048 |{MPIRUN_FAILED}", re.MULTILINE)
     for _ in range(2):
         number = submitted(cluster, place, command, **variables)
-        log = place / f"tcpx-mpi-ring-{number}.log"
-        either = re.compile(rf"^ +2048 |{MPIRUN_FAILED}", re.MULTILINE)
-
-        def said(log: Path = log) -> bool:
-            return log.exists() and either.search(log.read_text()) is not None
-
-        cluster.wait_for(said, f"the second row in {log}", 60)
-        if MPIRUN_FAILED not in log.read_text():
+        output = functools.partial(output_of, place / f"tcpx-mpi-ring-{number}.log")
+        cluster.wait_for(lambda text=output: bool(second_row.search(text())), "the second row", 60)
+        if MPIRUN_FAILED not in output():
             break
     return number
+
+
+def output_of(log: Path) -> str:
+    """What a job has printed until now."""
+    return log.read_text() if log.exists() else ""
 
 
 # --- The reference --------------------------------------------------------------------------------
