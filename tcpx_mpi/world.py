@@ -266,8 +266,14 @@ class World:
         while time.monotonic() < deadline and not self._stop_signal():
             time.sleep(0.001)  # as in a roll call
 
-    def leave(self, exit_code: int) -> NoReturn:
-        """End this process at once: where collectives hang nothing can be undone in order."""
+    def leave(self, exit_code: int, speaks: bool = False) -> NoReturn:
+        """End this process at once: where collectives hang nothing can be undone in order.
+
+        `speaks`: it is the first to leave, for all. MPICH's mpirun kills the others then, and has
+        their signal in its exit code (9) unless the first one aborts.
+        """
+        if speaks and library_version().startswith("MPICH"):
+            self._comm.Abort(exit_code)
         os._exit(exit_code)
 
     def alarmed(self) -> bool:
