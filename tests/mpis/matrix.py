@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from jobs import Result, run, started
+from launcher import cluster_or_skip
+from nodes import HERE as CLUSTER
 from other_mpis import NoPackages, OtherMpi, make, of_this_environment
 
 pytestmark = pytest.mark.multirank
@@ -169,3 +171,33 @@ def test_the_mpirun_of_open_mpi_4_starts_ranks_of_open_mpi_5_on_this_machine(
     every: dict[str, OtherMpi], tmp_path: Path
 ) -> None:
     checked(run(mixed(every["openmpi4"], every["openmpi5"]), tmp_path, CROWDED), 2)
+
+
+#: An installed MPICH finds its libraries on the far node; this one has to be told of them.
+AGENT = """#!/bin/bash
+while [[ $1 == -* ]]; do shift; done
+host=$1
+shift
+exec {agent} "$host" "export {exports}; $*"
+"""
+
+
+def test_mpich_reaches_a_second_node_by_a_launch_agent(
+    mpis: dict[str, OtherMpi], tmp_path: Path
+) -> None:
+    mpich = mpis["mpich"]
+    exports = " ".join(f"{name}={value}" for name, value in mpich.environ.items())
+    with cluster_or_skip() as nodes:
+        first = nodes.nodes[0]
+        agent = first.file("agent")
+        agent.write_text(AGENT.format(agent=CLUSTER / "agent.sh", exports=exports))
+        agent.chmod(0o755)
+        hosts = "".join(f"{node.address('eth0')}:2\n" for node in nodes.nodes)
+        first.file("hosts").write_text(hosts)
+        mpirun = [mpich.mpirun, "-f", "hosts", "-n", str(RANKS), "-iface", "eth0"]
+        variables = ("HYDRA_LAUNCHER_EXEC=/tmp/work/agent", "NCCL_SOCKET_IFNAME=eth1,eth2")
+        program = [mpich.python, "-m", "tcpx_mpi", "run", "ring", *QUICK]
+        result = run(first.command("env", *variables, *mpirun, *program), tmp_path)
+    checked(result, 2)
+    assert "on tcpx-node-0 device  1" in result.out
+    assert "on tcpx-node-1 device  1" in result.out
