@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import socket
 from collections import Counter
@@ -15,7 +16,7 @@ from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.patterns import load
 from tcpx_mpi.profiles import keep_mpi_on_control_nic
 from tcpx_mpi.shared_environment import shared_environment
-from tcpx_mpi.topology import Host, this_machine
+from tcpx_mpi.topology import Host, node_names, this_machine
 from tcpx_mpi.world import World
 
 #: Set-up steps other than connecting are short; a rank that is this late hangs.
@@ -53,8 +54,11 @@ def agree_settings(world: World, parsed: Settings | TcpxError) -> Settings:
 
 
 def agree_hosts(world: World, host: Host) -> list[Host]:
-    """Collective: every rank's host, by rank; every node has as many ranks as the others."""
-    hosts: list[Host] = world.allgather(host, "hosts", SETUP_PATIENCE_S)
+    """Collective: every rank's host, by rank; every node has as many ranks as the others.
+
+    Hosts of one name on several nodes have been given one each.
+    """
+    hosts = _told_apart(world.allgather(host, "hosts", SETUP_PATIENCE_S))
     world.places = [each.name for each in hosts]
     with world.agree("hosts", SETUP_PATIENCE_S):
         _refuse_uneven(hosts)
@@ -84,6 +88,12 @@ def require_equal(world: World, fingerprint: str, what: str) -> None:
                     f"{fingerprint_difference(first, other)}, rank 0's value first; "
                     f"start every rank with the same {what}"
                 )
+
+
+def _told_apart(hosts: Sequence[Host]) -> list[Host]:
+    host_of = {host.node: host.name for host in hosts}
+    name_of = dict(zip(host_of, node_names(list(host_of.values())), strict=True))
+    return [dataclasses.replace(host, name=name_of[host.node]) for host in hosts]
 
 
 def _refuse_uneven(hosts: Sequence[Host]) -> None:

@@ -52,8 +52,8 @@ class Benchmark:
         """Collective: the story, top to bottom; returns the exit code."""
         world = self.world
         settings = agreement.agree_settings(world, parsed)
-        host = read_host()
-        hosts = agreement.agree_hosts(world, host)
+        hosts = agreement.agree_hosts(world, read_host())
+        host = hosts[world.rank]
         nodes = [each.node for each in hosts]
         plugin = self.load_plugin(settings)
         placement, settings = take_seat(world, settings, plugin, hosts)

@@ -46,8 +46,8 @@ class Ceiling(Benchmark):
         """Collective: the story, top to bottom; returns the exit code."""
         world = self.world
         settings = agree_settings(world, parsed)
-        host = read_host()
-        hosts = agree_hosts(world, host)
+        hosts = agree_hosts(world, read_host())
+        host = hosts[world.rank]
         with world.agree("interface", SETUP_PATIENCE_S):
             require_interface(self.link.interface)
         self._say(header_lines(hosts, self.link))

@@ -17,8 +17,6 @@ from tcpx_mpi.rank_setup import RankEngine
 from tcpx_mpi.records import RankInfo, SetupTimes
 from tcpx_mpi.topology import Host
 
-_NO_NICS = ("lo", "null0")
-
 
 def rank_info(rank: int, host: Host, engine: RankEngine) -> RankInfo:
     """Where this rank runs and what it drives."""
@@ -52,14 +50,16 @@ def rank_info(rank: int, host: Host, engine: RankEngine) -> RankInfo:
 def connections(ranks: Sequence[RankInfo], setup: SetupTimes, sockets: int) -> dict[str, str]:
     """The NIC with the most data connections, both ways, of so many sockets a comm; {} for none.
 
-    Loopback and what the null plugin offers are no NICs.
+    Those between ranks of one node do not count: whatever NIC they name, the kernel keeps their
+    bytes on its loopback.
     """
-    nic_of = {info.rank: (info.node, info.nic, info.host) for info in ranks}
+    place = {info.rank: (info.node, info.nic, info.host) for info in ranks}
     count: Counter[tuple[str, str, str]] = Counter()
     for phase in ("connect", "accept"):
-        for rank in setup.of(phase)["rank"].tolist():
-            if nic_of[rank][1] not in _NO_NICS:
-                count[nic_of[rank]] += sockets
+        of_phase = setup.of(phase)
+        for rank, peer in zip(of_phase["rank"].tolist(), of_phase["peer"].tolist(), strict=True):
+            if place[rank][0] != place[peer][0]:
+                count[place[rank]] += sockets
     if not count:
         return {}
     (_, nic, host), most = count.most_common(1)[0]

@@ -105,11 +105,11 @@ class SelfTest(Ceiling):
     def run(self, parsed: Settings | TcpxError) -> int:
         """Collective: the story, top to bottom; returns the exit code."""
         if isinstance(parsed, Settings):
-            hosts = agree_hosts(self.world, host := read_host())
+            hosts = agree_hosts(self.world, read_host())
             with self.world.agree("output", SETUP_PATIENCE_S):
                 if self._path is not None and self.world.rank == 0:
                     require_writable(self._path, "--output")
-            self._test_ourselves(hosts, host)
+            self._test_ourselves(hosts, hosts[self.world.rank])
         code = super().run(parsed)
         if self._path is not None and self.world.rank == 0:
             text = json.dumps(self._document, indent=1, allow_nan=False) + "\n"

@@ -51,8 +51,8 @@ class Smoke(Benchmark):
         """Collective: the story, top to bottom; returns the exit code."""
         world = self.world
         settings = agree_settings(world, parsed)
-        host = read_host()
-        hosts = agree_hosts(world, host)
+        hosts = agree_hosts(world, read_host())
+        host = hosts[world.rank]
         plugin = self.load_plugin(settings)
         placement, settings = take_seat(world, settings, plugin, hosts)
         engine = self.connect(settings, plugin, placement, load(settings.pattern))

@@ -65,17 +65,20 @@ def leave_in_trouble(
     _leave_if_missed(world, output, text, WAKING_S)
     answers = world.roll_call(Answer(world.rank, code, text, tuple(report)))
     _leave_if_missed(world, output, text)
-    if world.rank == min(answers):
+    speaks = world.rank == min(answers)
+    if speaks:
         code = output.trouble(answers, world.places)
         world.dismiss(code, answers)
     else:
         code = world.await_dismissal(code or int(ExitCode.LOST_RANK))
-    world.leave(code)
+    world.leave(code, speaks)
 
 
 def _leave_if_missed(world: World, output: Output, text: str, patience_s: float = 0.0) -> None:
-    """Leaves silently if this rank slept through a roll call: it was named there."""
+    """Leaves silently if a roll call is over: this rank slept through it and was named there, or
+    was the last to hear what all others had said."""
     missed = world.dismissal(patience_s)
     if missed is not None:
         output.keep_fault(missed, {world.rank: text}, (world.rank,))
+        world.linger()
         world.leave(missed)

@@ -253,19 +253,27 @@ class World:
         deadline = time.monotonic() + DISMISSAL_S
         while time.monotonic() < deadline:
             if (code := self.dismissal()) is not None:
-                self._linger()
+                self.linger()
                 return code
             time.sleep(0.001)  # as in a roll call
         return exit_code
 
-    def _linger(self) -> None:
-        """Stay without a call to MPI until the launcher says that another rank has left."""
+    def linger(self) -> None:
+        """Stay without a call to MPI until the launcher says that another rank has left: the one
+        that speaks is ended by MPI itself where a connection breaks while it still calls it.
+        """
         deadline = time.monotonic() + FAREWELL_S
         while time.monotonic() < deadline and not self._stop_signal():
             time.sleep(0.001)  # as in a roll call
 
-    def leave(self, exit_code: int) -> NoReturn:
-        """End this process at once: where collectives hang nothing can be undone in order."""
+    def leave(self, exit_code: int, speaks: bool = False) -> NoReturn:
+        """End this process at once: where collectives hang nothing can be undone in order.
+
+        `speaks`: it is the first to leave, for all. MPICH's mpirun kills the others then, and has
+        their signal in its exit code (9) unless the first one aborts.
+        """
+        if speaks and library_version().startswith("MPICH"):
+            self._comm.Abort(exit_code)
         os._exit(exit_code)
 
     def alarmed(self) -> bool:

@@ -21,7 +21,7 @@ from tcpx_mpi.agreement import SETUP_PATIENCE_S
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.peers import Link
-from tcpx_mpi.proof import thread_state
+from tcpx_mpi.proof import Kernel
 from tcpx_mpi.records import PeerInfo, RowFacts
 from tcpx_mpi.row_plan import slot_shape
 from tcpx_mpi.schedule import BufferId, Column, Layout, Op, step_bytes
@@ -61,6 +61,7 @@ class MpiDriver:
         self._comm = comm
         self._sockets = sockets
         self._yields = yields
+        self._kernel = Kernel()
         self._fault: dict[str, Any] | None = None
         self._flows: list[_Flow] = []
         self._copies: list[tuple[int, list[int], list[Any], list[Any]]] = []
@@ -176,7 +177,7 @@ class MpiDriver:
         return os.getpid()  # MPI is called by the main thread
 
     def cpus_seen(self) -> list[int]:
-        return [thread_state(os.getpid()).cpu]
+        return [self._kernel.thread(os.getpid()).cpu]
 
     def fault(self) -> Mapping[str, Any] | None:
         return self._fault

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from tcpx_mpi.preflight.checks import labels, named_interfaces
+from tcpx_mpi.preflight.checks import named_interfaces
 from tcpx_mpi.preflight.facts import NodeFacts
 from tcpx_mpi.preflight.findings import Finding, Status
+from tcpx_mpi.topology import node_names
 
 _NOT_SET = "not set"
 
@@ -24,7 +25,7 @@ def agreement_findings(nodes: Sequence[NodeFacts]) -> list[Finding]:
         ("NIC count", _nics, Status.FAILED, "name as many interfaces on each node"),
         ("TCP default", _congestion, Status.WARNING, "sysctl -w net.ipv4.tcp_congestion_control"),
     ]
-    named = list(labels(nodes))
+    named = node_names([facts.host for facts in nodes])
     found = [
         _finding(f"same {name}", dict(zip(named, map(value, nodes), strict=True)), status, remedy)
         for name, value, status, remedy in same

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from tcpx_mpi.cpu_lists import cpu_list_text
 from tcpx_mpi.errors import ExitCode
@@ -254,10 +254,3 @@ def _cpus(facts: NodeFacts) -> _Outcome:
 
 def _list(words: Sequence[str]) -> str:
     return ", ".join(words) or "unknown"
-
-
-def labels(nodes: Sequence[NodeFacts]) -> Iterator[str]:
-    """A name for each node: its host's, numbered where several have the same one."""
-    hosts = [facts.host for facts in nodes]
-    for number, host in enumerate(hosts):
-        yield host if hosts.count(host) == 1 else f"{host}#{number}"

@@ -13,7 +13,7 @@ from tcpx_mpi import world as mpi
 from tcpx_mpi.agreement import SETUP_PATIENCE_S
 from tcpx_mpi.errors import ExitCode, SetupFailed
 from tcpx_mpi.preflight.alike import agreement_findings, mpi_family, mpirun_finding
-from tcpx_mpi.preflight.checks import labels, node_findings
+from tcpx_mpi.preflight.checks import node_findings
 from tcpx_mpi.preflight.facts import NodeFacts, own_addresses, read_facts, read_mpirun
 from tcpx_mpi.preflight.findings import Finding, Status
 from tcpx_mpi.preflight.hostfile import (
@@ -22,6 +22,7 @@ from tcpx_mpi.preflight.hostfile import (
     read_hostfile,
     require_known,
 )
+from tcpx_mpi.topology import node_names
 
 #: Before the line of JSON in which rank 0 answers to the process that started it.
 ANSWER = "tcpx-mpi preflight: "
@@ -49,8 +50,9 @@ def check_as_rank(plugin: str | None) -> list[Finding] | None:
     for each in world.allgather(facts, "preflight", SETUP_PATIENCE_S):
         first_of.setdefault(each.node, each)  # the ranks of a node look alike
     nodes = list(first_of.values())
+    names = node_names([each.host for each in nodes])
     found: list[Finding] = []
-    for label, each in zip(labels(nodes), nodes, strict=True):
+    for label, each in zip(names, nodes, strict=True):
         found += node_findings(each, label)
     return found + agreement_findings(nodes) if world.rank == 0 else None
 

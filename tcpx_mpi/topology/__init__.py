@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 
-from tcpx_mpi.topology.host import Host, read_host
+from tcpx_mpi.topology.host import Host, node_names, read_host
 from tcpx_mpi.topology.machine import Gpu, Limits, Nic, NumaNode, Topology
 from tcpx_mpi.topology.pci import Distance, pci_address
 from tcpx_mpi.topology.reader import gpu_facts, read_topology
@@ -30,6 +30,7 @@ __all__ = [
     "Topology",
     "Tree",
     "gpu_facts",
+    "node_names",
     "pci_address",
     "read_host",
     "read_topology",

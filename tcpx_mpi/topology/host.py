@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +40,13 @@ def read_host() -> Host:
         kernel=os.uname().release,
         cpu_model=_cpu_model(),
     )
+
+
+def node_names(hosts: Sequence[str]) -> list[str]:
+    """A name for each of several nodes: its host's, numbered where more than one has the same."""
+    return [
+        host if hosts.count(host) == 1 else f"{host}#{number}" for number, host in enumerate(hosts)
+    ]
 
 
 def last_level_cache_bytes(root: str = "/sys/devices/system/cpu/cpu0/cache") -> int:

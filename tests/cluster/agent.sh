@@ -10,9 +10,13 @@ shift
 while read -r address name keeper; do
   [[ $host == "$address" || $host == "$name" ]] || continue
   # The tests find what a job has started by this one variable more.
-  exec nsenter -t "$keeper" -n -m -u -i env -i -C "$HOME" HOME="$HOME" USER="${USER:-root}" \
+  nsenter -t "$keeper" -n -m -u -i env -i -C "$HOME" HOME="$HOME" USER="${USER:-root}" \
     SHELL=/bin/bash PATH=/usr/local/bin:/usr/bin:/bin ${TESTS_JOB:+TESTS_JOB="$TESTS_JOB"} \
     /bin/bash -c "$*"
+  code=$?
+  # A node that dies takes the command with it, and ssh, on this node, says that it has lost it.
+  ((code > 128)) && echo "Connection to $host closed." >&2 && exit 255
+  exit "$code"
 done </tmp/nodes
 echo "ssh: Could not resolve hostname $host: Name or service not known" >&2
 exit 255

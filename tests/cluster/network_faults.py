@@ -79,9 +79,9 @@ def until_sending_in_vain(nodes: tuple[Node, Node], interface: str) -> None:
     )
 
 
-def until(condition: Callable[[], bool], what: str) -> None:
+def until(condition: Callable[[], bool], what: str, limit_s: float = LIMIT_S) -> None:
     """Looks again and again until it is so."""
-    deadline = time.monotonic() + LIMIT_S
+    deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, f"no {what}"
         time.sleep(0.01)  # a poll with a deadline: nothing tells us

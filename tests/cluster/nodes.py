@@ -38,6 +38,8 @@ WORK, SPOOL = "/tmp/work", "/tmp/spool"
 TOOLS = ("ip", "tc", "ss", "unshare", "nsenter", "mount", "bash")
 #: Open MPI's and MPICH's names for what starts their daemons.
 _AGENTS = ("PRTE_MCA_plm_ssh_agent", "OMPI_MCA_plm_rsh_agent", "HYDRA_LAUNCHER_EXEC")
+#: What tests say by variables, and an operator by options.
+_OF_TESTS = ("PRTE_MCA_rmaps_default_mapping_policy", "PRTE_MCA_hwloc_default_binding_policy")
 #: The keepers that this process has started, to be waited for.
 _CHILDREN: dict[int, subprocess.Popen[str]] = {}
 _PR_SET_PDEATHSIG = 1
@@ -88,7 +90,8 @@ class Node:
     def command(self, *words: str) -> list[str]:
         """The command that runs `words` on this node, as somebody who has logged in there."""
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-        login = ["env", "-C", WORK, f"PATH={path}", "HYDRA_LAUNCHER=ssh"]
+        login = ["env", *(f"--unset={name}" for name in _OF_TESTS)]
+        login += ["-C", WORK, f"PATH={path}", "HYDRA_LAUNCHER=ssh"]
         login += [f"{name}={HERE / 'agent.sh'}" for name in _AGENTS]
         login += ["OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"]
         return [*self._enter(), *login, *words]

@@ -16,11 +16,10 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "mpi"))  # for jobs
 
-from conftest import Launcher
+from launcher import Launcher
 from nodes import DATA, NoCluster, cluster
 
 ROUNDS = 5
-LAUNCHES = 3
 LAUNCHES = 3
 ITERS = "200"
 

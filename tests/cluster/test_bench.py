@@ -28,8 +28,12 @@ def _able(nodes: bench.Cluster) -> None:
     """Skips where there can be no nodes; those of the fixture must survive what is done here."""
 
 
+#: Not the tree's own, which somebody may type at.
+LABEL = f"test {os.getpid()}"
+
+
 def cluster_py(*words: str) -> subprocess.CompletedProcess[str]:
-    environ = {**os.environ, "TCPX_MPI_CLUSTER": f"test {os.getpid()}"}
+    environ = {**os.environ, "TCPX_MPI_CLUSTER": LABEL}
     command = [sys.executable, str(HERE / "cluster.py"), *words]
     return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
 
@@ -41,7 +45,7 @@ def test_a_cluster_made_by_hand_runs_what_it_prints_and_is_gone_when_it_is_down(
     try:
         assert done.returncode == 0, done.stderr
         (line,) = re.findall(r"^  (.* on 0 mpirun .*)$", done.stdout, re.M)
-        environ = {**os.environ, "TCPX_MPI_CLUSTER": f"test {os.getpid()}"}
+        environ = {**os.environ, "TCPX_MPI_CLUSTER": LABEL}
         printed = subprocess.run(
             line, shell=True, env=environ, capture_output=True, text=True, check=False
         )
@@ -56,7 +60,7 @@ def test_a_cluster_made_by_hand_runs_what_it_prints_and_is_gone_when_it_is_down(
     finally:
         down = cluster_py("down")
     assert (down.returncode, down.stdout) == (0, "down\n")
-    assert [found.spaces for found in clusters() if found.by_hand.startswith("test ")] == []
+    assert [found.spaces for found in clusters() if found.by_hand == LABEL] == []
     assert cluster_py("on", "0", "true").stderr == "no cluster is up: make cluster-up\n"
     assert all(keeper.alive for keeper in nodes.keepers)
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import network_faults as faults
 import pytest
-from conftest import Launcher
-from jobs import Job, Result, run, started, tcpx_mpi
-from nodes import Cluster
+from jobs import Job, Result, codes_told, run, started, tcpx_mpi, telling_code
+from launcher import Launcher
+from nodes import TREE, Cluster
 
 from tcpx_mpi.records import Run, read_run
 
 pytestmark = pytest.mark.multirank
 
+PAGE = (TREE / "docs" / "clusters.md").read_text()
 MIB = 1 << 20
 STALL_S = 2
 #: Stall, roll call, dismissal and mpirun's own end, and as much again for a busy machine.
@@ -46,6 +48,17 @@ def one_row_is_kept(nodes: Cluster, tmp_path: Path) -> Run:
     return found
 
 
+def telling_codes(command: list[str]) -> list[str]:
+    """The command of a run, whose ranks tell `codes` how each has ended."""
+    at = command.index("tcpx-mpi")
+    return [*command[:at], *telling_code("/tmp/code", command[at:])]
+
+
+def codes(nodes: Cluster) -> dict[int, int]:
+    """Rank -> exit code, of those that have ended."""
+    return codes_told({rank: nodes.nodes[rank // 2].file(f"/tmp/code.{rank}") for rank in range(4)})
+
+
 def assert_nothing_runs(nodes: Cluster) -> None:
     for node in nodes.nodes:
         assert node.processes() == [node.keeper.pid]
@@ -54,23 +67,13 @@ def assert_nothing_runs(nodes: Cluster) -> None:
 def test_a_link_that_goes_down_ends_in_a_report_that_names_nics_and_peers_on_both_nodes(
     nodes: Cluster, launcher: Launcher, tmp_path: Path
 ) -> None:
-    first, second = nodes.nodes
-    command = launcher.run_command("ring", *ENDLESS)
-    # Each rank's own exit code: mpirun tells only the first.
-    tell = 'trap "" TERM; "$@"; code=$?; echo $code >/tmp/code.$OMPI_COMM_WORLD_RANK; exit $code'
-    at = command.index("tcpx-mpi")
-    command[at:at] = ["bash", "-c", tell, "tell"]
-    with started(command, tmp_path) as job:
+    second = nodes.nodes[1]
+    with started(telling_codes(launcher.run_command("ring", *ENDLESS)), tmp_path) as job:
         in_mid_row(job, nodes)
         with faults.link_down(second, "eth1"):
             result = job.finish(ENDS_WITHIN_S)
     assert result.code == 6, result.text
-    codes = {
-        rank: node.file(f"/tmp/code.{rank}").read_text().strip()
-        for node, ranks in ((first, (0, 1)), (second, (2, 3)))
-        for rank in ranks
-    }
-    assert set(codes.values()) == {"6"}, codes
+    assert codes(nodes) == dict.fromkeys(range(4), 6)
     assert len(result.errors) == 1, result.text
     assert re.search(r"rank \d on tcpx-node-\d \(NIC eth\d\), row 1 \(16 MiB\): no progress for "
                      r"2 s; waiting for rank \d", result.errors[0])  # fmt: skip
@@ -152,17 +155,56 @@ def test_connections_that_are_reset_are_an_error_of_their_own(
     assert_nothing_runs(nodes)
 
 
+def test_ranks_end_by_themselves_when_the_control_network_is_gone_for_good(
+    nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    with started(telling_codes(launcher.run_command("ring", *ENDLESS)), tmp_path) as job:
+        in_mid_row(job, nodes)
+        with faults.link_down(nodes.nodes[1], "eth0"):
+            faults.until(lambda: len(codes(nodes)) == 4, "end of the ranks", ENDS_WITHIN_S)
+            text = job.wait_for("tcpx-mpi: error: ")
+            # mpirun itself waits for its far daemon (docs/clusters.md).
+            job.kill()
+    assert codes(nodes) == dict.fromkeys(range(4), 7)
+    far = r"2 on tcpx-node-1 \(NIC eth1\), 3 on tcpx-node-1 \(NIC eth2\)"
+    assert re.search(rf"error: rank {far} did not answer the roll call; ", text), text
+    fault = one_row_is_kept(nodes, tmp_path).fault
+    assert fault is not None
+    assert (fault.kind, fault.exit_code, fault.missing_ranks) == ("lost_rank", 7, (2, 3))
+    assert_nothing_runs(nodes)
+
+
 def test_the_death_of_the_far_node_ends_the_near_one_and_keeps_the_rows(
     nodes: Cluster, launcher: Launcher, tmp_path: Path
 ) -> None:
-    with started(launcher.run_command("ring", *ENDLESS), tmp_path) as job:
+    with started(in_a_script(launcher), tmp_path) as job:
         in_mid_row(job, nodes)
         faults.kill(nodes.nodes[1])
         result = job.finish(ENDS_WITHIN_S)
-    # What is said, and the exit code, are mpirun's: that of Open MPI 5.0 is 0 (docs/clusters.md).
+    # What is said is mpirun's; its code is 0 or 255, and what a script sees is never 0.
     assert re.search(r"Remote (daemon|host): .*tcpx-node-1", result.out + result.err), result.text
+    assert result.code in (12, 255), result.text
     one_row_is_kept(nodes, tmp_path)
     assert_nothing_runs(nodes)
+
+
+def test_a_script_sees_a_whole_run_as_a_success(
+    nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    result = run(in_a_script(launcher, "--sizes", "1K", "-n", "5"), tmp_path)
+    assert result.code == 0, result.text
+    report = nodes.nodes[0].file("report.txt").read_text()
+    assert "# Out of bounds values : 0 OK" in report
+
+
+def in_a_script(launcher: Launcher, *options: str) -> list[str]:
+    """The page's line for scripts on the first node, with a run of ours, into o.h5."""
+    (line,) = re.findall(r"^ +(mpirun .* && tcpx-mpi report .*)$", PAGE, re.M)
+    run_step, report_step = line.replace("ring.h5", "o.h5").split(" && ")
+    assert run_step.endswith("--hdf5 o.h5"), line
+    command = launcher.run_command("ring", *(options or ENDLESS))
+    at = command.index("mpirun")
+    return [*command[:at], "bash", "-c", f"{shlex.join(command[at:])} && {report_step}"]
 
 
 # --- Before anything is measured ------------------------------------------------------------------

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import Launcher
 from jobs import run
-from nodes import DATA, SPOOL, TREE, WORK, Cluster, cluster
+from launcher import Launcher, cluster_or_skip
+from nodes import DATA, SPOOL, TREE, WORK, Cluster
 
 from tcpx_mpi.records import Run, read_run
 
@@ -81,19 +83,63 @@ def test_a_nic_that_idles_while_its_rank_sends_is_in_the_footer(
         assert "NIC eth2 carried " in line
 
 
+@pytest.mark.parametrize(("pattern", "warned"), [("ring", True), ("pair", False)])
+def test_more_connections_between_nodes_than_a_nic_is_good_for_are_in_the_footer(
+    pattern: str, warned: bool, launcher: Launcher, tmp_path: Path
+) -> None:
+    # 8 sockets a channel: ring keeps its 2 channels, pair makes do with 1.
+    nics = ",".join(DATA)
+    command = launcher.run_command(
+        pattern, "--sizes", "64K", NCCL_NSOCKS_PERTHREAD="8", NCCL_SOCKET_IFNAME=nics
+    )
+    result = run(command, tmp_path)
+    assert result.code == 0, result.text
+    warning = "16 data connections on eth2 of tcpx-node-0, more than the 8 that a NIC of an A3"
+    assert (warning in result.out) is warned, result.text
+    assert ("data connections on" in result.out) is warned, result.text
+
+
 def test_the_page_on_clusters_has_readmes_command() -> None:
     (line,) = [line for line in README.splitlines() if line.startswith("mpirun -hostfile")]
     assert f"\n       {line}\n" in CLUSTERS
+    assert f"\n    {line} --hdf5 ring.h5 && tcpx-mpi report ring.h5 >report.txt\n" in CLUSTERS
 
 
-def test_nodes_of_one_name_are_two_nodes(tmp_path: Path) -> None:
-    with cluster(names=("node", "node")) as nodes:
-        identities = [node.run(sys.executable, "-c", IDENTITY).split() for node in nodes.nodes]
-        (node_a, clock_a), (node_b, clock_b) = identities
-        assert node_a != node_b
-        assert clock_a == clock_b, "one kernel has one clock"
-        names = {node.run("hostname").strip() for node in nodes.nodes}
-        assert names == {"node"}
+@pytest.fixture
+def namesakes() -> Iterator[Cluster]:
+    """Two nodes with one host name."""
+    with cluster_or_skip(names=("node", "node")) as made:
+        assert {node.run("hostname").strip() for node in made.nodes} == {"node"}
+        yield made
+
+
+def test_nodes_of_one_name_have_an_identity_each_and_one_clock(namesakes: Cluster) -> None:
+    identities = [node.run(sys.executable, "-c", IDENTITY).split() for node in namesakes.nodes]
+    (node_a, clock_a), (node_b, clock_b) = identities
+    assert node_a != node_b
+    assert clock_a == clock_b, "one kernel has one clock"
+
+
+def test_ranks_on_nodes_of_one_name_are_told_apart_in_table_and_file(
+    namesakes: Cluster, tmp_path: Path
+) -> None:
+    launcher = Launcher(namesakes)
+    options = ("--sizes", str(SIZE), "-n", str(ITERS), "--check-memory", "64M")
+    result = run(launcher.run_command("pair", *options), tmp_path)
+    assert result.code == 0, result.text
+    assert [row.wrong for row in result.rows] == [0]
+    ranks = file_of(namesakes).header.ranks
+    names = ["node#0", "node#0", "node#1", "node#1"]
+    assert [info.host for info in ranks] == names
+    assert ranks[0].node == ranks[1].node != ranks[2].node == ranks[3].node
+    # As many ranks on each node as NICs are free there: four of one node would have four.
+    assert [info.nic for info in ranks] == ["eth1", "eth2"] * 2
+    lines = re.findall(r"^#  Rank +(\d) .* on +(\S+) device", result.out, re.M)
+    assert lines == [(str(rank), name) for rank, name in enumerate(names)]
+    # Between nodes, as pair is to be: rank 0 to 2 and 1 to 3, so all of it by the data NICs.
+    for node in namesakes.nodes:
+        carried = node.network_bytes()
+        assert min(carried["eth1"], carried["eth2"]) >= ITERS * SIZE, carried
 
 
 def test_what_one_node_writes_no_other_sees(nodes: Cluster) -> None:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 
 import performance_page
+import proof_cost
+import pytest
 from performance_page import BLOCK, EVIDENCE, LIMITS, PAGE, rendered
 
 from tcpx_mpi.records import read_run
@@ -32,6 +35,19 @@ def test_a_changed_figure_is_seen() -> None:
     assert rendered(changed) != changed
 
 
+def test_the_cost_of_the_proof_is_measured_with_a_witness_that_reads(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    proof_cost.main(pairs=3, iterations=4)
+    said = capsys.readouterr().out
+    found = re.fullmatch(
+        r"with \d+\.\d\d ns/chunk, without \d+\.\d\d ns/chunk, cost -?\d+\.\d\d %, "
+        r"witness (\d+\.\d) us a batch\n", said,
+    )  # fmt: skip
+    assert found, said
+    assert float(found[1]) > 1  # files are read
+
+
 def test_every_run_was_checked_and_right() -> None:
     for path in sorted(EVIDENCE.glob("*.h5")):
         run = read_run(str(path))
@@ -56,6 +72,12 @@ def test_raw_is_no_straw_man() -> None:
     measured = json.loads((EVIDENCE / "measured.json").read_text())
     ours, theirs = (sorted(measured[name]["values"]) for name in ("raw-in-cache", "iperf3"))
     assert ours[len(ours) // 2] >= 0.9 * theirs[len(theirs) // 2]
+
+
+def test_the_proof_of_placement_costs_a_hundredth_of_a_chunk_at_most() -> None:
+    measured = json.loads((EVIDENCE / "measured.json").read_text())
+    parts = ("proof-in-the-loop", "proof-around-batches")
+    assert sum(statistics.median(measured[name]["values"]) for name in parts) <= 1.0
 
 
 def test_the_limits_are_of_runs_that_exist() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "cluster"))  # for nodes and launcher
 
 from tcpx_mpi import launch
 from tcpx_mpi.errors import PluginMissing

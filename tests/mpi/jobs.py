@@ -27,10 +27,10 @@ from tcpx_mpi import launch
 LIMIT_S = 60.0
 #: Processes that mpirun kills take so long to be gone, at most.
 GONE_S = 10.0
+#: What Open MPI's mpirun says, now and then, on a machine with much else to do; no rank is started.
+MPIRUN_FAILED = "PMIx server's listener thread failed to start"
 
 _MARK = "TESTS_JOB"
-#: What Open MPI's mpirun says, now and then, on a machine with much else to do.
-_MPIRUN_FAILED = "PMIx server's listener thread failed to start"
 _PR_SET_PDEATHSIG = 1
 _PRCTL = ctypes.CDLL(None).prctl
 _RANK_LINE = re.compile(r"#  Rank +(\d+) Group  0 Pid +(\d+) on +(\S+) ")
@@ -102,6 +102,21 @@ def mpirun(ranks: int, *arguments: str, **variables: str) -> list[str]:
     return [launch.find_mpirun(os.environ), "-n", str(ranks), *exports, *tcpx_mpi(*arguments)]
 
 
+def telling_code(path: str, command: Sequence[str]) -> list[str]:
+    """The command of a rank, with its own exit code in PATH.RANK: mpirun tells that of one.
+
+    In a session of its own, where mpirun does not kill it a fraction of a second after another.
+    """
+    tell = f'"$@"; code=$?; echo $code >{path}.$OMPI_COMM_WORLD_RANK; exit $code'
+    return ["setsid", "--wait", "bash", "-c", tell, "tell", *command]
+
+
+def codes_told(files: Mapping[int, Path]) -> dict[int, int]:
+    """Rank -> exit code, of those that have ended, out of the file of each."""
+    texts = {rank: file.read_text() for rank, file in files.items() if file.exists()}
+    return {rank: int(text) for rank, text in texts.items() if text.endswith("\n")}
+
+
 def mpmd(*commands: Sequence[str]) -> list[str]:
     """One mpirun that starts the ranks of several `mpirun` commands, in their order."""
     joined = list(commands[0])
@@ -146,7 +161,7 @@ def run(
     for _ in range(2):
         with started(command, cwd, environ) as job:
             result = job.finish(limit_s)
-        if _MPIRUN_FAILED not in result.err:
+        if MPIRUN_FAILED not in result.err:
             break
     return result
 

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from jobs import LIMIT_S, Job, Result, run, started, tcpx_mpi
-from two_nodes import NoNodes, TwoNodes, two_nodes
+from launcher import Launcher, cluster_or_skip
+from nodes import WORK, Cluster
 
 from tcpx_mpi.records import PHASES, Row, Run, read_run
 
@@ -238,25 +239,23 @@ def test_a_rank_that_stops_in_a_block_of_a_peer_is_named_with_the_peer(
 
 
 @pytest.fixture
-def nodes(place: Path) -> Iterator[TwoNodes]:
-    try:
-        with two_nodes(place, 1) as found:
-            yield found
-    except NoNodes as error:
-        pytest.skip(f"needs netns: {error}")
+def nodes() -> Iterator[Cluster]:
+    with cluster_or_skip() as made:
+        yield made
 
 
-def test_raw_goes_over_the_data_network_of_two_nodes(nodes: TwoNodes, place: Path) -> None:
-    command = nodes.mpirun(
-        1, "run", "ring", "--plugin", "softtcpx", *sizes(17, 100_003), "-n", str(ITERS),
+def test_raw_goes_over_the_data_network_of_two_nodes(nodes: Cluster, place: Path) -> None:
+    first = nodes.nodes[0]
+    command = Launcher(nodes).command(
+        "run", "ring", "--plugin", "softtcpx", *sizes(17, 100_003), "-n", str(ITERS),
         "-w", str(WARMUPS), "--against", "raw", "--check-memory", "16M",
-        "--hdf5", str(place / "o.h5"), "--spool", str(place / "spool"),
+        "--hdf5", f"{WORK}/o.h5", hosts=nodes.hostfile((1, 1)),
     )  # fmt: skip
-    before = nodes.data_bytes()
+    before = first.network_bytes()["eth1"]
     result = run(command, place)
     assert result.code == 0, result.text
-    moved = nodes.data_bytes() - before
-    found = read_run(str(place / "o.h5"))
+    moved = first.network_bytes()["eth1"] - before
+    found = read_run(str(first.file("o.h5")))
     assert {info.nic for info in found.header.ranks} == {"eth1"}
     payload = 0
     for row in found.rows:
@@ -264,7 +263,7 @@ def test_raw_goes_over_the_data_network_of_two_nodes(nodes: TwoNodes, place: Pat
         for side in (row, *row.against.values()):
             assert_every_sample_is_there(side, 2)
             assert_checked_and_right(side)
-            payload += int(side.payload_bytes_sent[0])
+            payload += int(side.payload_bytes_sent[0] + side.payload_bytes_received[0])
         assert_bytes_went_over_the_wire(row)
-    # What the plugin and all of raw's variants sent has left this node by its data NIC.
+    # What the plugin and all of raw's variants sent and received went by this node's data NIC.
     assert moved >= payload

@@ -1,8 +1,9 @@
-"""The matrix starts its runs by the jobs of tests/mpi."""
+"""The matrix starts its runs by the jobs of tests/mpi, and one on the nodes of tests/cluster."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "mpi"))  # for jobs
+for folder in ("mpi", "cluster"):  # for jobs; for nodes and launcher
+    sys.path.append(str(Path(__file__).parents[1] / folder))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from jobs import Result, run, started
-from other_mpis import NoPackages, OtherMpi, make
+from launcher import cluster_or_skip
+from nodes import HERE as CLUSTER
+from other_mpis import NoPackages, OtherMpi, make, of_this_environment
 
 pytestmark = pytest.mark.multirank
 
@@ -127,23 +128,76 @@ def test_a_signal_ends_all_ranks_in_good_order(
     assert result.code == 128 + number, result.text
 
 
-@pytest.mark.parametrize("launcher", ["mpich", "openmpi4"])
+@pytest.fixture
+def every(mpis: dict[str, OtherMpi]) -> dict[str, OtherMpi]:
+    """The unpacked ones and that of the environment."""
+    try:
+        return {**mpis, "openmpi5": of_this_environment()}
+    except NoPackages as error:
+        pytest.skip(f"needs mpis: {error}")
+
+
+def mixed(launcher: OtherMpi, library: OtherMpi) -> list[str]:
+    """The mpirun of one MPI, with ranks that have the library of another and what that needs."""
+    theirs = [word for name in launcher.environ for word in ("-u", name)]
+    ours = [f"{name}={value}" for name, value in library.environ.items()]
+    if library.name == "mpich":  # mpi4py's wheel looks for Open MPI first where its mpirun is
+        (file,) = library.directory.glob("lib/libmpi*")
+        ours.append(f"MPI4PY_LIBMPI={file}")
+    python = ["env", *theirs, *ours, library.python]
+    return [launcher.mpirun, "-n", str(RANKS), *python, "-m", "tcpx_mpi", "run", "ring", *QUICK]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "library"),
+    [
+        ("openmpi5", "openmpi4"),
+        ("openmpi5", "mpich"),
+        ("openmpi4", "mpich"),
+        ("mpich", "openmpi5"),
+    ],
+)
 def test_an_mpirun_of_another_mpi_is_refused_in_one_line(
-    launcher: str, mpis: dict[str, OtherMpi], tmp_path: Path
+    launcher: str, library: str, every: dict[str, OtherMpi], tmp_path: Path
 ) -> None:
-    # The Open MPI of the environment must not find the libraries of the unpacked one.
-    theirs = {
-        "mpich": ["env", "-u", "LD_LIBRARY_PATH", sys.executable],
-        "openmpi4": [mpis["mpich"].python],
-    }[launcher]
-    command = [mpis[launcher].mpirun, "-n", str(RANKS), *theirs, "-m", "tcpx_mpi", "run", "ring"]
-    libraries = f"{UNPACKED}/mpich/lib"
-    (file,) = mpis["mpich"].directory.glob("lib/libmpi*")
-    environ = {"LD_LIBRARY_PATH": libraries} | (
-        {"MPI4PY_LIBMPI": str(file)} if launcher == "openmpi4" else {}
-    )
-    result = run([*command, *QUICK], tmp_path, {**CROWDED, **environ})
+    result = run(mixed(every[launcher], every[library]), tmp_path, CROWDED)
     assert result.code == 4, result.text
     assert len(result.errors) == 1, result.text
     assert f"started {RANKS} ranks, but the MPI library sees 1" in result.errors[0]
     assert "RuntimeWarning" not in result.err, result.text
+
+
+def test_the_mpirun_of_open_mpi_4_starts_ranks_of_open_mpi_5_on_this_machine(
+    every: dict[str, OtherMpi], tmp_path: Path
+) -> None:
+    checked(run(mixed(every["openmpi4"], every["openmpi5"]), tmp_path, CROWDED), 2)
+
+
+#: An installed MPICH finds its libraries on the far node; this one has to be told of them.
+AGENT = """#!/bin/bash
+while [[ $1 == -* ]]; do shift; done
+host=$1
+shift
+exec {agent} "$host" "export {exports}; $*"
+"""
+
+
+def test_mpich_reaches_a_second_node_by_a_launch_agent(
+    mpis: dict[str, OtherMpi], tmp_path: Path
+) -> None:
+    mpich = mpis["mpich"]
+    exports = " ".join(f"{name}={value}" for name, value in mpich.environ.items())
+    with cluster_or_skip() as nodes:
+        first = nodes.nodes[0]
+        agent = first.file("agent")
+        agent.write_text(AGENT.format(agent=CLUSTER / "agent.sh", exports=exports))
+        agent.chmod(0o755)
+        hosts = "".join(f"{node.address('eth0')}:2\n" for node in nodes.nodes)
+        first.file("hosts").write_text(hosts)
+        mpirun = [mpich.mpirun, "-f", "hosts", "-n", str(RANKS), "-iface", "eth0"]
+        variables = ("HYDRA_LAUNCHER_EXEC=/tmp/work/agent", "NCCL_SOCKET_IFNAME=eth1,eth2")
+        program = [mpich.python, "-m", "tcpx_mpi", "run", "ring", *QUICK]
+        result = run(first.command("env", *variables, *mpirun, *program), tmp_path)
+    checked(result, 2)
+    assert "on tcpx-node-0 device  1" in result.out
+    assert "on tcpx-node-1 device  1" in result.out

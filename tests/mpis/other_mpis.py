@@ -6,13 +6,16 @@ one that runs this, and `bin/mpirun`. Nothing outside of that directory is writt
 
 from __future__ import annotations
 
+import os
 import platform
 import shutil
 import site
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from tcpx_mpi import launch
 
 PACKAGES = ("openmpi-bin", "mpich")
 
@@ -29,6 +32,8 @@ class OtherMpi:
     #: As the library calls itself.
     library: str
     directory: Path
+    #: What it needs, as it is not where it was built for; a user's LD_LIBRARY_PATH goes before.
+    environ: dict[str, str] = field(default_factory=dict)
 
     @property
     def python(self) -> str:
@@ -39,6 +44,15 @@ class OtherMpi:
         return str(self.directory / "bin" / "mpirun")
 
 
+def of_this_environment() -> OtherMpi:
+    """The MPI beside this Python, or in PATH. Raises NoPackages where it is no Open MPI 5."""
+    mpirun = Path(launch.find_mpirun(os.environ))
+    said = subprocess.run([mpirun, "--version"], capture_output=True, text=True, check=False).stdout
+    if "Open MPI) 5" not in said or mpirun.parent != Path(sys.prefix) / "bin":
+        raise NoPackages(f"Open MPI 5 is wanted beside this Python, found {mpirun}: {said[:40]!r}")
+    return OtherMpi("openmpi5", "Open MPI v5", Path(sys.prefix))
+
+
 def make(directory: Path) -> list[OtherMpi]:
     """Both MPIs below `directory`, where they stay for the next time. Raises NoPackages."""
     root = directory / "root"
@@ -46,8 +60,7 @@ def make(directory: Path) -> list[OtherMpi]:
         unpack(root)
         (directory / "unpacked").touch()
     libraries = root / "usr/lib" / f"{platform.machine()}-linux-gnu"
-    # What a user has in it comes first, as of any site's own wrapper.
-    search = f"${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}{libraries}:{libraries}/pmix2/lib"
+    search = f"{libraries}:{libraries}/pmix2/lib"
     open_mpi = {
         # Open MPI looks below these for what it was configured to have below /usr.
         "OPAL_PREFIX": f"{root}/usr",
@@ -88,13 +101,17 @@ def one(
     """The directory of one MPI; what is there already is made anew."""
     shutil.rmtree(directory, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True)
-    found = OtherMpi(directory.name, library, directory)
+    found = OtherMpi(directory.name, library, directory, environ)
     (packages,) = directory.glob("lib/python*/site-packages")
     here = [path for path in site.getsitepackages() if path.startswith(sys.prefix)]
     # Their own .pth files count too: this package may be installed by one.
     (packages / "more.pth").write_text(f"import site; site.addsitedir({here[0]!r})\n")
     (directory / "lib" / soname).symlink_to(file)  # where mpi4py's wheel looks first
-    exports = "".join(f'export {name}="{value}"\n' for name, value in environ.items())
+    before = "${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}"  # as of any site's own wrapper
+    exports = "".join(
+        f'export {name}="{before if name == "LD_LIBRARY_PATH" else ""}{value}"\n'
+        for name, value in environ.items()
+    )
     script = Path(found.mpirun)
     script.write_text(f'#!/bin/sh\n{exports}exec {mpirun} "$@"\n')
     script.chmod(0o755)

@@ -66,6 +66,19 @@ def test_the_engine_costs_at_most_150_ns_a_chunk_and_little_more_with_dependenci
 
 
 @pytest.mark.timeout(700)
+def test_the_benchmark_of_the_proof_looks_at_the_cpu_in_every_other_batch(build: Path) -> None:
+    command = [str(build / "native_tests" / "bench_proof"), str(build / "libnccl-net-null.so"), "4"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    found = re.fullmatch(
+        r"with \d+\.\d\d ns/chunk, without \d+\.\d\d ns/chunk, cost -?\d+\.\d\d %, "
+        r"looks (\d+\.\d{4}) a chunk\n", said,
+    )  # fmt: skip
+    assert found, said
+    # Once in 32 sweeps, and a sweep has several chunks.
+    assert 0.001 < float(found[1]) < 1 / 32
+
+
+@pytest.mark.timeout(700)
 def test_the_benchmark_of_the_unpack_agrees_with_memcpy_and_measures_every_case(
     build: Path,
 ) -> None:

@@ -1,8 +1,9 @@
-"""A preflight is started by the jobs of tests/mpi, on the nodes of tests/mpi."""
+"""A preflight is started by the jobs of tests/mpi, on the nodes of tests/cluster."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "mpi"))  # for jobs and two_nodes
+for folder in ("mpi", "cluster"):  # for jobs; for nodes and launcher
+    sys.path.append(str(Path(__file__).parents[1] / folder))

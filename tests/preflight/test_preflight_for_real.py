@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 from jobs import Result, mpirun, run, tcpx_mpi
-from two_nodes import NoNodes, TwoNodes, two_nodes
+from launcher import cluster_or_skip
+from nodes import Cluster
 
 from tcpx_mpi import launch
 from tcpx_mpi.errors import PluginMissing
@@ -178,60 +179,49 @@ def test_an_mpirun_that_starts_nothing_is_said_in_one_line_of_ours(tmp_path: Pat
 
 
 @pytest.fixture
-def nodes(tmp_path: Path) -> Iterator[TwoNodes]:
-    try:
-        with two_nodes(tmp_path, 2) as found:
-            yield found
-    except NoNodes as error:
-        pytest.skip(f"needs netns: {error}")
+def nodes() -> Iterator[Cluster]:
+    with cluster_or_skip() as made:
+        yield made
 
 
-def on_first(nodes: TwoNodes, *command: str) -> list[str]:
-    """A command of an operator on the first node."""
-    script = 'hostname "$0" && exec "$@"'
-    name = nodes.names[0]
-    return ["ip", "netns", "exec", name, "unshare", "--uts", "bash", "-c", script, name, *command]
-
-
-def hostfile_preflight(nodes: TwoNodes, place: Path, **variables: str) -> Result:
+def hostfile_preflight(nodes: Cluster, place: Path) -> Result:
+    """By an operator on the first node, with MPI on the control network as variables."""
     environ = {
-        "PRTE_MCA_plm_ssh_agent": str(nodes.directory / "agent"),
         "PRTE_MCA_prte_if_include": "eth0",
         "OMPI_MCA_btl_tcp_if_include": "eth0",
         "NCCL_SOCKET_IFNAME": "eth1",
-        **variables,
     }
-    hosts = str(nodes.directory / "hosts")
-    command = tcpx_mpi("preflight", "--hostfile", hosts, "--plugin", "softtcpx", "--json")
-    return run(on_first(nodes, *command), place, environ)
+    options = ("preflight", "--hostfile", "hosts", "--plugin", "softtcpx", "--json")
+    return run(nodes.nodes[0].command("tcpx-mpi", *options), place, environ)
 
 
-def test_two_nodes_that_are_alike_pass(nodes: TwoNodes, tmp_path: Path) -> None:
+def test_two_nodes_that_are_alike_pass(nodes: Cluster, tmp_path: Path) -> None:
     result = hostfile_preflight(nodes, tmp_path)
     assert result.code == 0, result.text
     found = checks(result)
-    for number, name in enumerate(nodes.names, start=1):
-        assert found[name, "interfaces"]["found"] == f"eth1 10.213.1.{number} MTU 1500"
-        assert found[name, "plugin devices"]["found"].startswith("1: eth1 ")
+    for node in nodes.nodes:
+        address = node.address("eth1")
+        assert found[node.name, "interfaces"]["found"] == f"eth1 {address} MTU 1500"
+        assert found[node.name, "plugin devices"]["found"].startswith("1: eth1 ")
     assert found["", "hostfile"]["found"].endswith("2 nodes, 4 slots")
     assert found["", "same MTU"]["found"] == "1500"
 
 
-def test_what_differs_on_the_second_node_is_named(nodes: TwoNodes, tmp_path: Path) -> None:
-    second = nodes.names[1]
-    subprocess.run(["ip", "-n", second, "link", "set", "eth1", "mtu", "1400"], check=True)
-    text = (nodes.directory / "hosts").read_text()
-    (nodes.directory / "hosts").write_text(text.replace("10.213.0.2 slots=2", "10.213.0.2 slots=1"))
+def test_what_differs_on_the_second_node_is_named(nodes: Cluster, tmp_path: Path) -> None:
+    first, second = nodes.nodes
+    second.run("ip", "link", "set", "eth1", "mtu", "1400")
+    first.file("hosts").write_text(nodes.hostfile((2, 1)))
     found = checks(hostfile_preflight(nodes, tmp_path))
-    assert found["", "same MTU"]["found"] == f"{nodes.names[0]} has 1500, {second} has 1400"
-    assert "uneven: 10.213.0.1 2, 10.213.0.2 1" in found["", "hostfile"]["found"]
+    assert found["", "same MTU"]["found"] == f"{first.name} has 1500, {second.name} has 1400"
+    uneven = f"uneven: {first.address('eth0')} 2, {second.address('eth0')} 1"
+    assert uneven in found["", "hostfile"]["found"]
 
 
-def test_a_data_interface_that_is_down_fails_its_node(nodes: TwoNodes, tmp_path: Path) -> None:
-    second = nodes.names[1]
-    subprocess.run(["ip", "-n", second, "link", "set", "eth1", "down"], check=True)
+def test_a_data_interface_that_is_down_fails_its_node(nodes: Cluster, tmp_path: Path) -> None:
+    second = nodes.nodes[1]
+    second.run("ip", "link", "set", "eth1", "down")
     result = hostfile_preflight(nodes, tmp_path)
     assert result.code == 4, result.text
     found = checks(result)
-    assert "eth1 of NCCL_SOCKET_IFNAME is down" in found[second, "interfaces"]["found"]
-    assert found[second, "plugin devices"]["status"] == "FAILED"
+    assert "eth1 of NCCL_SOCKET_IFNAME is down" in found[second.name, "interfaces"]["found"]
+    assert found[second.name, "plugin devices"]["status"] == "FAILED"

@@ -5,14 +5,17 @@ Run by `make test-slurm`, which installs Slurm; not collected by `make test`.
 
 from __future__ import annotations
 
+import functools
 import re
 import shlex
+import shutil
 import subprocess
 from pathlib import Path
 
 import h5py
 import nccl_tests_logs as logs
 import pytest
+from jobs import MPIRUN_FAILED
 from private_slurm import Job, Slurm
 
 from tcpx_mpi import cli
@@ -40,9 +43,19 @@ def submitted(cluster: Slurm, place: Path, command: str, **variables: str) -> in
     return cluster.submit(shlex.split(command), place, {**SMALL, "PATH": path, **variables})
 
 
+def finished(cluster: Slurm, place: Path, command: str, **variables: str) -> Job:
+    """A job to its end; a second one where mpirun itself did not come up, as in tests/mpi."""
+    for _ in range(2):
+        job = cluster.finish(submitted(cluster, place, command, **variables), place)
+        if MPIRUN_FAILED not in job.output:
+            break
+        shutil.rmtree(results(job, place))
+    return job
+
+
 def ran(cluster: Slurm, place: Path, command: str, **variables: str) -> Job:
     """A job that ended well, with its results in a folder of its own."""
-    job = cluster.finish(submitted(cluster, place, command, **variables), place)
+    job = finished(cluster, place, command, **variables)
     assert (job.state, job.code) == ("COMPLETED", 0), job.text
     assert [path.name for path in (place / "results").iterdir()] == [results(job, place).name]
     return job
@@ -96,14 +109,13 @@ def test_the_pages_submit_every_job() -> None:
 
 
 def test_the_exit_code_of_the_ranks_is_that_of_the_job(cluster: Slurm, place: Path) -> None:
-    number = submitted(cluster, place, "sbatch jobs/ring.sbatch", SOFTTCPX_TRAP_SIZES="2")
-    job = cluster.finish(number, place)
+    job = finished(cluster, place, "sbatch jobs/ring.sbatch", SOFTTCPX_TRAP_SIZES="2")
     assert (job.state, job.code) == ("FAILED", ExitCode.WRONG_BYTES), job.text
 
 
 def test_a_sweep_ends_with_the_first_run_that_fails(cluster: Slurm, place: Path) -> None:
     command = "sbatch --export=ALL,PATTERNS='rign ring',CHANNELS=1 jobs/sweep.sbatch"
-    job = cluster.finish(submitted(cluster, place, command), place)
+    job = finished(cluster, place, command)
     assert (job.state, job.code) == ("FAILED", ExitCode.USAGE), job.text
     assert list(results(job, place).iterdir()) == []
 
@@ -111,13 +123,7 @@ def test_a_sweep_ends_with_the_first_run_that_fails(cluster: Slurm, place: Path)
 def test_a_cancelled_job_keeps_its_rows_and_leaves_no_process(cluster: Slurm, place: Path) -> None:
     # Rows of 1 MiB and more take seconds each. One rank a node, so that the first are quick.
     command = "sbatch --ntasks-per-node=1 jobs/ring.sbatch"
-    number = submitted(cluster, place, command, ITERS="2000", MAXBYTES="64M")
-    log = place / f"tcpx-mpi-ring-{number}.log"
-
-    def second_row() -> bool:
-        return log.exists() and re.search(r"^ +2048 ", log.read_text(), re.MULTILINE) is not None
-
-    cluster.wait_for(second_row, "the second row", 60)
+    number = in_second_row(cluster, place, command, ITERS="2000", MAXBYTES="64M")
     assert cluster.left()
     assert cluster.command("scancel", str(number), cwd=place).returncode == 0
     job = cluster.finish(number, place)  # says what is left, if anything is
@@ -128,6 +134,23 @@ def test_a_cancelled_job_keeps_its_rows_and_leaves_no_process(cluster: Slurm, pl
     assert all(row.samples["iteration"].shape == (2, 2000) for row in run.rows)
     assert not run.complete
     assert run.missing
+
+
+def in_second_row(cluster: Slurm, place: Path, command: str, **variables: str) -> int:
+    """The number of a running job that has printed the row of 2 KiB; tried as `finished` does."""
+    second_row = re.compile(rf"^ +2048 |{MPIRUN_FAILED}", re.MULTILINE)
+    for _ in range(2):
+        number = submitted(cluster, place, command, **variables)
+        output = functools.partial(output_of, place / f"tcpx-mpi-ring-{number}.log")
+        cluster.wait_for(lambda text=output: bool(second_row.search(text())), "the second row", 60)
+        if MPIRUN_FAILED not in output():
+            break
+    return number
+
+
+def output_of(log: Path) -> str:
+    """What a job has printed until now."""
+    return log.read_text() if log.exists() else ""
 
 
 # --- The reference --------------------------------------------------------------------------------

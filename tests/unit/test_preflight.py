@@ -13,7 +13,7 @@ from tcpx_mpi import launch
 from tcpx_mpi.errors import ExitCode, UsageError
 from tcpx_mpi.preflight import facts as reading
 from tcpx_mpi.preflight.alike import agreement_findings, mpi_family, mpirun_finding
-from tcpx_mpi.preflight.checks import labels, name_matches, node_findings
+from tcpx_mpi.preflight.checks import name_matches, node_findings
 from tcpx_mpi.preflight.facts import Interface, NodeFacts, PluginFacts
 from tcpx_mpi.preflight.findings import Finding, Status, exit_code, lines
 from tcpx_mpi.preflight.hostfile import (
@@ -249,7 +249,9 @@ def test_only_the_nodes_that_differ_are_named() -> None:
 
 
 def test_nodes_of_one_host_name_are_told_apart() -> None:
-    assert list(labels([GOOD, GOOD, second()])) == ["a3-0#0", "a3-0#1", "a3-1"]
+    apart = dataclasses.replace(GOOD, version="9")
+    said = [f.found for f in agreement_findings([GOOD, apart]) if f.check == "same tcpx-mpi"]
+    assert said == ["a3-0#0 has 0.1.0 abc, a3-0#1 has 9 abc"]
 
 
 @pytest.mark.parametrize(

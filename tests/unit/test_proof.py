@@ -6,10 +6,7 @@ import os
 import threading
 from pathlib import Path
 
-import pytest
-
-from tcpx_mpi import proof
-from tcpx_mpi.proof import Witness, nic_counters, thread_ids, thread_state
+from tcpx_mpi.proof import Kernel, Witness, thread_ids
 
 STAT = "7 (a name) with) S 1 " + " ".join(["0"] * 34) + " 5 0 0"
 
@@ -37,17 +34,17 @@ def nic_folder(root: Path, sent: int, received: int, dropped: int = 0) -> None:
 
 def test_a_thread_is_read_whatever_its_name(tmp_path: Path) -> None:
     thread_folder(tmp_path, 7)
-    found = thread_state(7, str(tmp_path))
+    found = Kernel(tasks=str(tmp_path)).thread(7)
     assert (found.cpu, found.run_ns, found.migrations, found.preemptions) == (5, 100, 3, 4)
 
 
 def test_a_thread_that_is_gone_is_unknown(tmp_path: Path) -> None:
-    found = thread_state(7, str(tmp_path))
+    found = Kernel(tasks=str(tmp_path)).thread(7)
     assert (found.cpu, found.run_ns, found.migrations, found.preemptions) == (-1, 0, -1, -1)
 
 
 def test_the_kernel_itself_is_understood() -> None:
-    found = thread_state(threading.get_native_id())
+    found = Kernel().thread(threading.get_native_id())
     assert found.cpu in os.sched_getaffinity(0) | set(range(os.cpu_count() or 1))
     assert found.run_ns > 0
     assert threading.get_native_id() in thread_ids()
@@ -55,11 +52,38 @@ def test_the_kernel_itself_is_understood() -> None:
 
 def test_counters_of_a_nic(tmp_path: Path) -> None:
     nic_folder(tmp_path, sent=10, received=20, dropped=4)
-    assert nic_counters("eth1", str(tmp_path)) == {
+    assert Kernel(nics=str(tmp_path)).nic("eth1") == {
         "nic_sent": 10, "nic_received": 20, "nic_packets": 5, "nic_drops": 5,
     }  # fmt: skip
-    assert set(nic_counters("eth2", str(tmp_path)).values()) == {-1}
-    assert set(nic_counters("", str(tmp_path)).values()) == {-1}
+    assert set(Kernel(nics=str(tmp_path)).nic("eth2").values()) == {-1}
+    assert set(Kernel(nics=str(tmp_path)).nic("").values()) == {-1}
+
+
+def test_a_file_is_opened_once_and_read_anew(tmp_path: Path) -> None:
+    kernel = Kernel(tasks=str(tmp_path))
+    assert kernel.thread(7).cpu == -1  # not there yet
+    opened = len(os.listdir("/proc/self/fd"))
+    for cpu in (2, 3):
+        thread_folder(tmp_path, 7, cpu=cpu)
+        assert kernel.thread(7).cpu == cpu
+    assert len(os.listdir("/proc/self/fd")) == opened + 3
+    kernel.close()
+    assert len(os.listdir("/proc/self/fd")) == opened
+
+
+def test_a_thread_that_ends_while_it_is_watched_is_unknown() -> None:
+    kernel, done = Kernel(), threading.Event()
+    thread = threading.Thread(target=done.wait)
+    thread.start()
+    assert thread.native_id is not None
+    assert kernel.thread(thread.native_id).cpu >= 0
+    done.set()
+    thread.join()
+    while thread.native_id in thread_ids():
+        pass  # the kernel ends it in its own time
+    found = kernel.thread(thread.native_id)
+    assert (found.cpu, found.run_ns, found.migrations) == (-1, 0, -1)
+    kernel.close()
 
 
 class Driver:
@@ -75,15 +99,13 @@ class Driver:
         return next(self.batches)
 
 
-def test_batches_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_add_up(tmp_path: Path) -> None:
     threads, nics = tmp_path / "task", tmp_path / "net"
-    monkeypatch.setattr(proof, "thread_state", lambda t: thread_state(t, str(threads)))
-    monkeypatch.setattr(proof, "nic_counters", lambda name: nic_counters(name, str(nics)))
     thread_folder(threads, 7)
     thread_folder(threads, 8, cpu=1)  # busy
     thread_folder(threads, 9, cpu=6)  # asleep: where it last ran says nothing
     nic_folder(nics, 0, 0)
-    witness = Witness(Driver(), [8, 9], "eth1")
+    witness = Witness(Driver(), [8, 9], "eth1", Kernel(str(threads), str(nics)))
     for number in (1, 2):
         witness.before()
         thread_folder(threads, 7, moves=3 + number)
@@ -97,12 +119,8 @@ def test_batches_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert (seen.remote_bytes, seen.rtt_us) == (123, 39)
 
 
-def test_what_was_unknown_once_stays_unknown(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(proof, "thread_state", lambda t: thread_state(t, str(tmp_path)))
-    monkeypatch.setattr(proof, "nic_counters", lambda name: nic_counters(name, str(tmp_path)))
-    witness = Witness(Driver(), [], "eth1")
+def test_what_was_unknown_once_stays_unknown(tmp_path: Path) -> None:
+    witness = Witness(Driver(), [], "eth1", Kernel(str(tmp_path), str(tmp_path)))
     witness.before()
     thread_folder(tmp_path, 7)
     nic_folder(tmp_path, 5, 5)

@@ -32,19 +32,22 @@ def test_only_the_default_channels_of_pair_are_made_to_fit() -> None:
     assert fitted(settings("ring"), ranks_a_nic=8, sockets=8).channels == 2
 
 
-def test_connections_are_counted_on_the_busiest_nic_both_ways() -> None:
+def test_connections_between_nodes_are_counted_on_the_busiest_nic_both_ways() -> None:
     ranks = [invented.rank_info(rank) for rank in range(4)]
-    # Of each rank: 2 connects, and rank 1 accepts 3 more.
-    rows = [(rank, "connect", 0, 0, channel, 1) for rank in range(4) for channel in range(2)]
-    rows += [(1, "accept", 0, 0, channel, 1) for channel in range(3)]
-    rows += [(2, "regMr", 0, 0, 0, 1), (2, "listen", 0, 0, 0, 1)]
+    assert ranks[0].node == ranks[1].node != ranks[2].node
+    # Of each rank: 2 connects to the other node; rank 1 accepts 3 more from there.
+    rows = [(rank, "connect", 3 - rank, 0, channel, 1) for rank in range(4) for channel in (0, 1)]
+    rows += [(1, "accept", 2, 0, channel, 1) for channel in range(3)]
+    rows += [(2, "regMr", -1, 0, 0, 1), (2, "listen", 1, 0, 0, 1)]
+    # Many within a node, which go by no NIC.
+    rows += [(0, "connect", 1, 0, channel, 1) for channel in range(9)]
     found = connections(ranks, SetupTimes.from_rows(rows), sockets=2)
     assert found == {"connections_a_nic": "10", "busiest_nic": "eth2 of host0"}
 
 
-def test_loopback_is_no_nic_with_too_many_connections() -> None:
-    ranks = [invented.rank_info(0, nic="lo")]
-    setup = SetupTimes.from_rows([(0, "connect", 0, 0, 0, 1)])
+def test_a_run_on_one_node_has_no_connections_on_a_nic() -> None:
+    ranks = [invented.rank_info(rank) for rank in (0, 1)]
+    setup = SetupTimes.from_rows([(0, "connect", 1, 0, 0, 1), (1, "accept", 0, 0, 0, 1)])
     assert connections(ranks, setup, sockets=1) == {}
 
 

@@ -16,10 +16,24 @@ from machines import FIXTURES, GOLDEN, MACHINES
 from tcpx_mpi import cli
 from tcpx_mpi.cpu_lists import cpu_list_text, parse_cpu_list, ranges_of
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.topology import Distance, Gpu, Tree, gpu_facts, pci_address, read_topology
+from tcpx_mpi.topology import (
+    Distance,
+    Gpu,
+    Tree,
+    gpu_facts,
+    node_names,
+    pci_address,
+    read_topology,
+)
 from tcpx_mpi.topology.gpus import find_gpus, visible_gpus
 from tcpx_mpi.topology.pci import distance, pci_function
 from tcpx_mpi.topology.picture import picture_lines
+
+
+def test_nodes_of_one_host_name_get_one_each_and_others_keep_theirs() -> None:
+    assert node_names(["a", "b", "a", "c"]) == ["a#0", "b", "a#2", "c"]
+    assert node_names(["a"]) == ["a"]
+
 
 # --- Recorded machines --------------------------------------------------------------------------
 

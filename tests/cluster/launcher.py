@@ -1,0 +1,51 @@
+"""README's mpirun on a cluster of two nodes, for every test that starts ranks there."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from nodes import NAMES, SPOOL, TREE, WORK, Cluster, NoCluster, cluster
+
+_README = re.compile(r"^mpirun -hostfile hostfiles/tcpx\.txt (.*?) tcpx-mpi run ring ", re.M)
+
+
+@contextlib.contextmanager
+def cluster_or_skip(names: tuple[str, str] = NAMES) -> Iterator[Cluster]:
+    """Two nodes of a test's own."""
+    with contextlib.ExitStack() as stack:
+        try:
+            made = stack.enter_context(cluster(names))
+        except NoCluster as error:
+            pytest.skip(f"needs netns: {error}")
+        yield made
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """README's command for two nodes, with this cluster's hostfile in place of its own."""
+
+    cluster: Cluster
+
+    def command(self, *arguments: str, hosts: str = "", **variables: str) -> list[str]:
+        """The command on the first node that runs `tcpx-mpi ARGUMENTS` on both.
+
+        `hosts` is the text of another hostfile; `variables` are set in place of README's own.
+        """
+        first = self.cluster.nodes[0]
+        first.file("hosts").write_text(hosts or self.cluster.hostfile())
+        found = _README.search((TREE / "README.md").read_text())
+        assert found, "README.md has no mpirun with hostfiles/tcpx.txt"
+        options = found[1]
+        for name, value in variables.items():
+            options = re.sub(rf"-x {name}=\S+", "", options) + f" -x {name}={value}"
+        return first.command("mpirun", "-hostfile", "hosts", *options.split(),
+                             "tcpx-mpi", *arguments)  # fmt: skip
+
+    def run_command(self, pattern: str, *options: str, **how: str) -> list[str]:
+        """A run of a pattern whose file is o.h5 and whose journals are in the spool."""
+        files = ("--hdf5", f"{WORK}/o.h5", "--spool", SPOOL)
+        return self.command("run", pattern, "--plugin", "softtcpx", *files, *options, **how)

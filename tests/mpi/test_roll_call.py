@@ -1,0 +1,51 @@
+"""How ranks leave after a roll call: none before those that still listen to it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import jobs
+import pytest
+
+from tcpx_mpi import launch
+
+pytestmark = pytest.mark.multirank
+
+#: Rank 2 is so slow that the roll call is over before it has heard every answer. Rank 1 says its
+#: farewell only when rank 2 has ended, or stays: so rank 0 listens meanwhile.
+PROGRAM = """
+import os, time
+from tcpx_mpi import _native, trouble, world as mpi
+from tcpx_mpi.errors import Stalled
+from tcpx_mpi.output import Output
+_native.install_signal_handlers()
+world = mpi.start(_native.stop_signal, os.environ)
+pids = world.allgather(os.getpid(), "pids", 60.0)
+if world.rank == 2:
+    take = world._take_message
+    world._take_message = lambda tag: None if tag == mpi._ALARM_TAG else take(tag)
+if world.rank == 1:
+    wait = world.await_dismissal
+    def later(code):
+        deadline = time.monotonic() + 0.5
+        while os.path.exists(f"/proc/{pids[2]}") and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return wait(code)
+    world.await_dismissal = later
+trouble.end(world, Output(active=False), Stalled("nothing moves"), ())
+"""
+
+
+def test_a_rank_that_hears_the_end_of_a_roll_call_first_breaks_no_others(place: Path) -> None:
+    mpirun = launch.find_mpirun(os.environ)
+    by_tcp = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self"}  # as between nodes
+    ranks = jobs.telling_code("code", [sys.executable, "-c", PROGRAM])
+    result = jobs.run([mpirun, "-n", "3", *ranks], place, by_tcp)
+    assert result.errors == ["nothing moves"], result.text
+    assert jobs.codes_told({rank: place / f"code.{rank}" for rank in range(3)}) == {
+        0: 6,
+        1: 6,
+        2: 6,
+    }
