@@ -342,6 +342,8 @@ _FIGURES: dict[str, tuple[str, Callable[[Row, RowSummary], Any]]] = {
     "stdev_us": (FLOAT, lambda row, s: s.per_iteration.stdev / 1e3),
     "cv_pct": (FLOAT, lambda row, s: s.per_iteration.cv * 100),
     "p50_us": (FLOAT, lambda row, s: s.per_iteration.p50 / 1e3),
+    "p50_low_us": (FLOAT, lambda row, s: s.per_iteration.p50_low / 1e3),
+    "p50_high_us": (FLOAT, lambda row, s: s.per_iteration.p50_high / 1e3),
     "p95_us": (FLOAT, lambda row, s: s.per_iteration.p95 / 1e3),
     "p99_us": (FLOAT, lambda row, s: s.per_iteration.p99 / 1e3),
     "p99_9_us": (FLOAT, lambda row, s: s.per_iteration.p99_9 / 1e3),

@@ -9,6 +9,7 @@ from tcpx_mpi.placement import CONNECTIONS_A_NIC
 from tcpx_mpi.records import Fault, RunHeader
 from tcpx_mpi.report.placement import placement_lines, usage_lines
 from tcpx_mpi.report.preamble import rank_name
+from tcpx_mpi.report.steadiness import steadiness_lines
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth, slowest_rank
 from tcpx_mpi.units import format_size
 
@@ -45,6 +46,7 @@ def footer_lines(
     else:
         lines += _network_lines(summaries)
     lines += _late_lines(summaries)
+    lines += [_line(title, text) for title, text in steadiness_lines(summaries)]
     lines += usage_lines(header, summaries)
     lines += placement_lines(header, summaries)
     lines += _peer_lines(summaries)

@@ -126,6 +126,10 @@ def row_document(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, 
         "t_max_us": summary.t_max_ns / 1e3,
         "t_max_rank": summary.t_max_rank if summary.t_max_rank >= 0 else None,
         "time_us_by_rank": [time_ns / 1e3 for time_ns in summary.time_ns_by_rank.tolist()],
+        "p50_us_by_rank": [
+            [median.estimate / 1e3, median.low / 1e3, median.high / 1e3]
+            for median in summary.median_ns_by_rank
+        ],
         "mmsg_per_s": summary.mmsg_per_s,
         "slots": _known(row.slots),
         "chunk_bytes": _known(row.chunk_bytes),
@@ -196,6 +200,8 @@ def _per_iteration(header: RunHeader, summary: RowSummary) -> dict[str, Any]:
         "max_us": spread.max / 1e3,
         "avg_us": spread.mean / 1e3,
         "p50_us": spread.p50 / 1e3,
+        "p50_low_us": spread.p50_low / 1e3,
+        "p50_high_us": spread.p50_high / 1e3,
         "p95_us": spread.p95 / 1e3,
         "p99_us": spread.p99 / 1e3,
         "p99_9_us": spread.p99_9 / 1e3,
