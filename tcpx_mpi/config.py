@@ -45,6 +45,11 @@ class Settings:
     warmup_iters: int
     agg_iters: int
     run_cycles: int
+    #: 0: a planned number of iterations.
+    ci: float
+    max_time_s: float
+    duration_s: float
+    sample_memory_bytes: int
     average: int
     check: int
     op: str
@@ -121,6 +126,10 @@ class Settings:
             return "host", "auto: this version has no GPU support"
         return self.memory, "asked for"
 
+    def open_ended(self) -> bool:
+        """Whether rows go on until something is reached, in place of a number of iterations."""
+        return self.ci > 0 or self.duration_s > 0
+
     def events_to_stdout(self) -> bool:
         """Whether the standard output is for events alone, and the table goes aside."""
         return self.json_stream_path == "-"
@@ -171,6 +180,8 @@ def load_settings(cli: Mapping[str, object], environ: Mapping[str, str]) -> Sett
             f"-n/--iters ({_number(values['iters'])}) is too small with --against, which compares "
             f"at least {LEAST_BLOCKS} blocks of iterations; use {LEAST_BLOCKS} or more"
         )
+    if values["ci"].value and values["duration"].value:
+        raise UsageError("--ci and --duration both say when a row ends: give one of them")
     fields = {knob.field: values[knob.name] for knob in KNOBS if knob.field != "sizes"}
     fields["pattern"] = values[PATTERN]
     fields["sizes"] = sizes

@@ -325,6 +325,7 @@ def _sample_blocks(
 #: The figures of a row: what they hold, and where they are from.
 _FIGURES: dict[str, tuple[str, Callable[[Row, RowSummary], Any]]] = {
     "iterations": (INT, lambda row, s: row.iterations),
+    "ended_by": (TEXT, lambda row, s: row.ended_by),
     "warmup_iterations": (INT, lambda row, s: row.warmup_iterations),
     "messages_per_copy": (INT, lambda row, s: row.messages_per_copy),
     "chunks": (INT, lambda row, s: row.chunks),

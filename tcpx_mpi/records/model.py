@@ -225,8 +225,11 @@ class RowFacts:
     messages_per_copy: int = 1
     chunk_bytes: int
     slots: int
+    #: Planned before the row (0: until something is reached), counted after it.
     iterations: int
     warmup_iterations: int
+    #: What ended it; `tcpx_mpi.pace.ENDINGS`.
+    ended_by: str = "iterations"
 
 
 @dataclass(frozen=True)

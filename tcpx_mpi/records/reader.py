@@ -27,6 +27,7 @@ from tcpx_mpi.records.schema import (
     AVERAGE_COLUMNS,
     FAULT_COLUMNS,
     HEADER_ATTRIBUTES,
+    NEW_ROW_ATTRIBUTES,
     PAIR_COLUMNS,
     PEER_COLUMNS,
     PER_RANK_COLUMNS,
@@ -155,7 +156,11 @@ def _read_row(group: Any) -> Row:
     }
     columns.setdefault("cpu_others_ns", np.full(table.size, -1, np.int64))  # version 1
     return Row(
-        **{name: plain(group.attrs[name]) for name in ROW_ATTRIBUTES},
+        **{
+            name: plain(group.attrs[name])
+            for name in ROW_ATTRIBUTES
+            if name in group.attrs or name not in NEW_ROW_ATTRIBUTES
+        },
         **columns,
         samples=read_samples(group, "samples"),
         warmup=read_samples(group, "warmup"),

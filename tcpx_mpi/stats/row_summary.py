@@ -73,6 +73,9 @@ class RowSummary:
     starts: int
     finished_time: str
     faults: tuple[str, ...]
+    #: What ended it, and of --ci the widest rank's half interval over its median (else NaN).
+    ended_by: str = "iterations"
+    half_width: float = math.nan
     #: The median of its iterations by rank, with its interval; NaN for one that receives nothing.
     median_ns_by_rank: Sequence[Interval] = ()
     #: Time in batches by rank.

@@ -15,6 +15,7 @@ from tcpx_mpi.stats.distribution import describe
 from tcpx_mpi.stats.interval import UNKNOWN, median_interval
 from tcpx_mpi.stats.row_like import Float64s, Int64s, RowLike
 from tcpx_mpi.stats.row_summary import RowSummary
+from tcpx_mpi.stats.stop_rule import half_width
 
 if TYPE_CHECKING:
     from tcpx_mpi.records import Average
@@ -118,6 +119,9 @@ def summarise(
         ),
         elapsed_ns_by_rank=np.maximum(row.samples["iteration"], 0).sum(axis=1).astype(np.float64),
         proof=tuple(row.proof),
+        half_width=max((half_width(times) for times in iteration_ns[receives]), default=math.nan)
+        if row.ended_by in ("ci", "max-time")
+        else math.nan,
     )
 
 
@@ -165,7 +169,7 @@ def _summary_of(row: RowLike, told: Average) -> RowSummary:
 #: What a summary takes over from its row, whoever measured it.
 _FACTS = (
     "index", "cycle", "size_bytes", "count", "type_name", "redop", "root", "agg", "iterations",
-    "finished_time",
+    "finished_time", "ended_by",
 )  # fmt: skip
 
 
