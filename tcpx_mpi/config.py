@@ -18,7 +18,7 @@ from tcpx_mpi.units import format_size_option
 MAX_SIZES = 10_000
 
 #: Fields that may differ between ranks: they name places on one node, or how ranks were started.
-_LOCAL_FIELDS = frozenset({"spool", "ranks", "debug", "config_path", "sources"})
+_LOCAL_FIELDS = frozenset({"spool", "ranks", "runs", "debug", "config_path", "sources"})
 
 #: How the text of a setting reads that is worked out later.
 _WHERE_NOT_GIVEN = {
@@ -89,6 +89,9 @@ class Settings:
     spool: str
     check_memory_bytes: int
     ranks: int | None
+    runs: int
+    #: From 1; 0 where there is but one.
+    launch: int
     config_path: str | None
     save_config_path: str | None
     debug: bool

@@ -242,6 +242,9 @@ KNOBS: tuple[Knob, ...] = (
 
     Knob("ranks", "ranks", LAUNCH, None, whole(1),
          "start mpirun here with N ranks; under mpirun it only has to agree"),
+    Knob("runs", "runs", LAUNCH, 1, whole(1, 1000, "what anybody waits for"),
+         "with --ranks: so many whole launches, each with the sizes in an order of its own by "
+         "--seed, all in one file", metavar="K"),
     Knob("config", "config_path", LAUNCH, None, any_text,
          "TOML file of settings; the environment and the command line win over it",
          metavar="FILE", in_file=False),
@@ -251,6 +254,9 @@ KNOBS: tuple[Knob, ...] = (
          "each rank's journal until its row is in the file (the temporary directory)",
          metavar="DIR"),
 
+    Knob("launch", "launch", VARIABLES_ONLY, 0, whole(0),
+         "which of several launches this is, from 1; 0: the only one",
+         variables=("TCPX_MPI_LAUNCH",), in_file=False),
     Knob("debug", "debug", VARIABLES_ONLY, False, switch, "show what the plugin logs",
          variables=("UCCL_TCPX_DEBUG", "TCPX_DEBUG", "TCPX_PERF")),
 )

@@ -8,6 +8,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.knobs import LEAST_BLOCKS
@@ -54,10 +56,16 @@ class RowPlanner:
         return [self._row(index, size) for index, size in enumerate(self._settings.sizes)]
 
     def cycles(self, rows: Sequence[PlannedRow]) -> Iterator[PlannedRow]:
-        """The rows of all cycles (`-N`, 0: for ever), each with an index of its own."""
-        wanted = self._settings.run_cycles
+        """The rows of all cycles (`-N`, 0: for ever), each with an index of its own.
+
+        One of several launches has them in an order of its own, so that no size always follows
+        the same one.
+        """
+        wanted, launch = self._settings.run_cycles, self._settings.launch
+        random = np.random.default_rng([self._settings.seed, launch])
         for cycle in itertools.count() if wanted == 0 else range(wanted):
-            for row in rows:
+            order = random.permutation(len(rows)) if launch else np.arange(len(rows))
+            for row in (rows[int(number)] for number in order):
                 index = cycle * len(rows) + row.facts.index
                 facts = dataclasses.replace(row.facts, index=index, cycle=cycle)
                 yield PlannedRow(facts, row.plan, row.until)

@@ -7,6 +7,7 @@ record are as in the file (-1: unknown); figures made of them are NaN or None wh
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_type_hints
@@ -79,9 +80,20 @@ class Table:
 
 
 def tables_of(run: Run) -> dict[str, Table]:
-    """All tables of a run by name; together they hold what its file holds."""
+    """All tables of a run by name; together they hold what its file holds.
+
+    Of several launches a table has all lines; those of rows and samples say which launch by
+    `run_id`.
+    """
     makers = (rows, samples, against, counters, batches, ranks, peers, setup, settings)
-    return {make.__name__: make(run) for make in makers}
+    return {make.__name__: _over_launches(make, run) for make in makers}
+
+
+def _over_launches(make: Callable[[Run], Table], run: Run) -> Table:
+    parts = [make(launch) for launch in run.all_launches]
+    return dataclasses.replace(
+        parts[0], blocks=lambda: itertools.chain.from_iterable(part.blocks() for part in parts)
+    )
 
 
 def rows(run: Run) -> Table:

@@ -29,6 +29,7 @@ COMMANDS = {
     "export": "write a result file as CSV, Parquet or JSON, with every sample",
     "import": "bring a log of nccl-tests into a result file, beside ours",
     "merge": "join the journals of a run that died into one file",
+    "join": "put files of single launches into one, for report and compare",
     "completion": "print what makes a shell complete commands, options and patterns",
 }
 

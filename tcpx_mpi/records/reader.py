@@ -10,6 +10,7 @@ import numpy as np
 
 from tcpx_mpi.errors import PartialResult, UsageError
 from tcpx_mpi.records.commit_file import open_for_reading
+from tcpx_mpi.records.launches import GROUP, PLANNED
 from tcpx_mpi.records.model import (
     Average,
     Fault,
@@ -96,6 +97,13 @@ def _refuse_foreign(file: Any, path: str) -> None:
 
 
 def _read(file: Any, path: str) -> Run:
+    run = _read_launch(file, path)
+    run.launches = [_read_launch(group, path) for _, group in sorted(file.get(GROUP, {}).items())]
+    run.launches_planned = int(file.attrs.get(PLANNED, 1))
+    return run
+
+
+def _read_launch(file: Any, path: str) -> Run:
     setup = file["setup"][()] if "setup" in file else SetupTimes.joined([]).table
     return Run(
         path=path,

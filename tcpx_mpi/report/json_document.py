@@ -14,6 +14,7 @@ from typing import Any
 from tcpx_mpi.ratios import Ratio, strongest
 from tcpx_mpi.records import Row, Run, RunHeader, write_text
 from tcpx_mpi.report.footer import passes_minimum_bandwidth
+from tcpx_mpi.report.launches import RowOverLaunches, representative, rows_over_launches
 from tcpx_mpi.report.preamble import pci_address, step
 from tcpx_mpi.report.table import summarise_row
 from tcpx_mpi.stats import Distribution, RowSummary, mean_bus_bandwidth
@@ -23,6 +24,8 @@ JSON_VERSION = 3
 
 def to_json(run: Run, files: Sequence[str] = ()) -> dict[str, Any]:
     """The document of a run, whole or not; `files` are the names of its other results."""
+    over_launches = {row.index: row for row in rows_over_launches(run)}
+    run = representative(run)
     header = run.header
     summaries = [summarise_row(header, row) for row in run.rows]
     wrong = sum(summary.wrong_found for summary in summaries)
@@ -35,7 +38,7 @@ def to_json(run: Run, files: Sequence[str] = ()) -> dict[str, Any]:
         "nccl_version": header.versions.get("NCCL"),
         "config": _config(header),
         "results": [
-            row_document(header, row, summary)
+            row_document(header, row, summary) | _over_launches(over_launches.get(row.index))
             for row, summary in zip(run.rows, summaries, strict=True)
         ],
         "out_of_bounds": {"count": wrong, "okay": wrong == 0},
@@ -49,6 +52,23 @@ def to_json(run: Run, files: Sequence[str] = ()) -> dict[str, Any]:
     }
     plain: dict[str, Any] = _without_nan(document)
     return plain
+
+
+def _over_launches(row: RowOverLaunches | None) -> dict[str, Any]:
+    """A row over several launches; nothing where there is but one."""
+    if row is None:
+        return {}
+    return {
+        "launches": {
+            "count": int(row.times_ns.size),
+            "times_us": (row.times_ns / 1e3).tolist(),
+            "median_us": row.median_ns.estimate / 1e3,
+            "low_us": row.median_ns.low / 1e3,
+            "high_us": row.median_ns.high / 1e3,
+            "within_pct": 100 * row.variation.within,
+            "between_pct": 100 * row.variation.between,
+        }
+    }
 
 
 def write_json(path: str, document: dict[str, Any]) -> str:

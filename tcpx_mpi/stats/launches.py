@@ -126,23 +126,29 @@ class Variation:
 
 
 def variation(blocks: Sequence[Float64s]) -> Variation:
-    """The two parts of the variance of several launches; `blocks[launch]` are the times of its
+    """The two parts of the spread of several launches; `blocks[launch]` are the times of its
     stretches, float64[stretch].
 
-    A one-way analysis of variance: what the launches' means differ by beyond what the spread
-    within them explains. NaN where there is one launch (`between`) or one stretch (`within`).
+    By median absolute deviations, so that one stretch that lost its CPU does not count for all.
+    What the launches' medians differ by for no other reason than the spread within them is taken
+    off. NaN where there are fewer than 3 launches (`between`) or 2 stretches (`within`).
     """
-    known = [times for times in blocks if times.size and not bool(np.isnan(times).any())]
-    if len(known) < len(blocks) or not known:
+    if not blocks or any(t.size == 0 or bool(np.isnan(t).any()) for t in blocks):
         return Variation(math.nan, math.nan)
-    middle = float(np.median([np.median(times) for times in known]))
-    inner = [float(times.var(ddof=1)) for times in known if times.size > 1]
+    medians = np.array([float(np.median(times)) for times in blocks])
+    middle = float(np.median(medians))
+    inner = [_deviation(times) for times in blocks if times.size > 1]
     if not inner or middle <= 0:
         return Variation(math.nan, math.nan)
-    within = float(np.mean(inner))
-    between = math.nan
-    if len(known) > 1:
-        stretches = float(np.mean([times.size for times in known]))
-        outer = float(np.var([times.mean() for times in known], ddof=1))
-        between = math.sqrt(max(outer - within / stretches, 0.0)) / middle
-    return Variation(math.sqrt(within) / middle, between)
+    within = float(np.median(inner))
+    if medians.size < 3:
+        return Variation(within / middle, math.nan)
+    # The median of m normal values varies by pi / 2 times as much as their mean.
+    by_chance = math.pi / 2 * within**2 / float(np.mean([times.size for times in blocks]))
+    between = math.sqrt(max(_deviation(medians) ** 2 - by_chance, 0.0))
+    return Variation(within / middle, between / middle)
+
+
+def _deviation(values: Float64s) -> float:
+    """The standard deviation of normal values with this median absolute deviation."""
+    return 1.4826 * float(np.median(np.abs(values - np.median(values))))

@@ -46,7 +46,7 @@ LAYERS = (
     ),
     ("seats",),
     ("peers",),
-    ("session", "benchmark", "smoke", "ceiling", "preflight"),
+    ("session", "benchmark", "smoke", "ceiling", "preflight", "launches"),
     ("cli",),
     ("__main__",),
 )
