@@ -7,8 +7,8 @@ from pathlib import Path
 
 import h5py
 import invented
-import numpy as np
 import pytest
+from launch_files import FACTORS, joined, launch_file, slowed
 from same_run import same
 
 from tcpx_mpi import cli, tables
@@ -16,37 +16,10 @@ from tcpx_mpi.config import load_settings
 from tcpx_mpi.errors import OutputFailed, UsageError
 from tcpx_mpi.launches import FILE_VARIABLE, NUMBER_VARIABLE, part_of_series, refuse_series
 from tcpx_mpi.patterns import load
-from tcpx_mpi.records import LaunchesWriter, Row, RunWriter, read_run
+from tcpx_mpi.records import LaunchesWriter, RunWriter, read_run
 from tcpx_mpi.report import report_lines, to_json
 from tcpx_mpi.rows import RowPlanner
 from tcpx_mpi.topology import read_host
-
-FACTORS = (1.0, 3.0, 2.0, 5.0, 4.0)
-
-
-def slowed(index: int, factor: float) -> Row:
-    row = invented.row(index)
-    row.samples["iteration"] = (row.samples["iteration"] * factor).astype(np.int64)
-    return row
-
-
-def launch_file(path: Path, number: int, factor: float = 1.0, rows: int = 3) -> str:
-    """A whole launch whose iterations take `factor` times as long."""
-    writer = RunWriter(str(path))
-    writer.write_header(invented.run_header(run_id=f"{number:012x}"))
-    writer.write_setup(invented.setup_times())
-    for index in range(rows):
-        writer.append_row(slowed(index, factor))
-    writer.finish()
-    return writer.path
-
-
-def joined(place: Path, planned: int = 5, factors: tuple[float, ...] = FACTORS) -> str:
-    writer = LaunchesWriter(str(place / "all.h5"), planned)
-    for number, factor in enumerate(factors):
-        writer.append(launch_file(place / f"{number}.h5", number, factor))
-    writer.close()
-    return writer.path
 
 
 def test_launches_come_back_as_they_were(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ LAYERS = (
     ("placement_file", "plugins", "ratios", "pace"),
     ("schedule",),
     ("patterns", "schedule_interpreter", "records"),
-    ("world", "sides", "proof", "shared_environment"),
+    ("world", "sides", "proof", "shared_environment", "compare"),
     ("_native",),
     ("report", "setup_errors", "nccl_tests"),
     ("tables",),
