@@ -135,3 +135,17 @@ def _show(settings: Settings, path: str) -> None:
     if settings.json_path is not None:
         files.append(report.write_json(settings.json_path, report.to_json(run, files)))
     print("\n".join(report.report_lines(run, files)), flush=True)
+
+
+def run_in_turns(first: Series, second: Series, runs: int) -> int:
+    """K launches of each of two series in the order ABBA; the code of the first that failed, or 0.
+
+    What drifts with time then falls on both alike, and neighbours in time make pairs.
+    """
+    for number in range(runs):
+        pair = ((first, " of A"), (second, " of B"))
+        for series, label in pair if number % 2 == 0 else reversed(pair):
+            code = series.launch(label)
+            if code != ExitCode.OK:
+                return code
+    return int(ExitCode.OK)

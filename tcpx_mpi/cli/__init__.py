@@ -26,6 +26,7 @@ COMMANDS = {
     "env": "print the environment of a profile, for mpirun or a shell",
     "plugins": "list the plugins found here, and which one a run would use",
     "report": "print the table of a result file",
+    "ab": "run launches of two commands in turns, and compare them",
     "compare": "say whether one run is as fast as another, by its launches",
     "export": "write a result file as CSV, Parquet or JSON, with every sample",
     "import": "bring a log of nccl-tests into a result file, beside ours",

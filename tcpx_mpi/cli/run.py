@@ -26,6 +26,7 @@ _EXAMPLES = (
     "mpirun -n 16 --hostfile HOSTS tcpx-mpi run mesh --plugin tcpx --channels 4",
 )
 _KNOBS = [knob for knob in KNOBS if knob.group != VARIABLES_ONLY]
+_NAMES = {"pattern", *(knob.name for knob in _KNOBS)}
 #: Options that may stand without a value, which then is 1.
 _MAY_BE_BARE = {flag for knob in _KNOBS if knob.may_be_bare for flag in knob.flags}
 
@@ -161,6 +162,23 @@ def _as_parent(
     path = settings.hdf5_path or default_run_name(settings.pattern, datetime.datetime.now())
     command = launches.Command(settings, arguments, environment(settings, os.environ))
     return launches.run_series(command, path)
+
+
+def settings_of(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
+    """The validated settings of a `run` with these arguments, which must have --ranks.
+
+    Raises UsageError and what click raises of a bad option.
+    """
+    # With a parent: it has the names of the help option, which click keeps for good.
+    above = click.get_current_context()
+    with command.make_context("run", list(arguments), parent=above) as context:
+        values = {name: value for name, value in context.params.items() if name in _NAMES}
+    settings = _load(values, environ)
+    if settings.ranks is None:
+        raise UsageError("launches need --ranks N: each one starts mpirun")
+    settings = validate(values, environ, settings.ranks)
+    plugins.inspect(plugins.choose_plugin(settings, environ))
+    return settings
 
 
 def start_mpirun(settings: Settings, ranks: int, arguments: Sequence[str]) -> int:

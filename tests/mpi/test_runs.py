@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from jobs import mpirun, run, tcpx_mpi
 
+from tcpx_mpi.compare import taken_in_turns
 from tcpx_mpi.records import read_run
 
 pytestmark = pytest.mark.multirank
@@ -53,3 +54,20 @@ def test_several_launches_under_a_launcher_are_refused(place: Path) -> None:
     assert result.code == 2
     assert "--runs starts mpirun itself" in result.err
     assert sorted(path.name for path in place.iterdir()) == ["spool"]
+
+
+def test_ab_launches_in_turns_and_compares(place: Path) -> None:
+    common = ("ring", "--ranks", "2", "--plugin", "softtcpx", "--sizes", "4K", "--spool", "spool")
+    sides = ("--", "--", "SOFTTCPX_TRAP_SLOW_PERCENT=3", "--channels", "1")
+    result = run(tcpx_mpi("ab", "--runs", "2", "--out", "x", *common, *sides), place)
+    assert result.code == 11, result.text  # two launches a side decide nothing
+    first, second = (read_run(str(place / f"x-{side}.h5")) for side in "AB")
+    assert first.missing == second.missing == []
+    assert taken_in_turns(first, second)
+    starts = [launch.header.start_time for run in (first, second) for launch in run.all_launches]
+    a1, a2, b1, b2 = starts
+    assert sorted(starts) == [a1, b1, b2, a2]
+    assert second.header.environment["SOFTTCPX_TRAP_SLOW_PERCENT"] == "3"
+    assert "# differs: setting channels: 2 | 1" in result.out
+    assert "# verdict: inconclusive" in result.out
+    assert sorted(path.name for path in place.iterdir()) == ["spool", "x-A.h5", "x-B.h5"]

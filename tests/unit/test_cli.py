@@ -53,7 +53,7 @@ def python(code: str) -> str:
             [],
             [
                 "no command",
-                "run, smoke, ceiling, preflight, topo, env, plugins, report, export, import, merge",
+                ", ".join(cli.COMMANDS),
             ],
         ),
         (["rn"], ["unknown command rn", "run"]),
