@@ -50,6 +50,7 @@ class Settings:
     max_time_s: float
     duration_s: float
     sample_memory_bytes: int
+    all_pairs: bool
     average: int
     check: int
     op: str
@@ -86,6 +87,7 @@ class Settings:
     seed: int
     stall_timeout_s: float
     connect_timeout_s: float
+    gate_path: str | None
     spool: str
     check_memory_bytes: int
     ranks: int | None

@@ -61,7 +61,7 @@ class RowPlanner:
         One of several launches has them in an order of its own, so that no size always follows
         the same one.
         """
-        wanted, launch = self._settings.run_cycles, self._settings.launch
+        wanted, launch = self._settings.run_cycles * self.rounds, self._settings.launch
         random = np.random.default_rng([self._settings.seed, launch])
         for cycle in itertools.count() if wanted == 0 else range(wanted):
             order = random.permutation(len(rows)) if launch else np.arange(len(rows))
@@ -70,12 +70,17 @@ class RowPlanner:
                 facts = dataclasses.replace(row.facts, index=index, cycle=cycle)
                 yield PlannedRow(facts, row.plan, row.until)
 
+    @property
+    def rounds(self) -> int:
+        """Cycles through the sizes until every round of the pattern was run once."""
+        return len(self._pattern.rounds_run(self._world, self._settings.all_pairs))
+
     def plan(self, rows: Sequence[PlannedRow]) -> Plan:
         """What was asked for, for the record."""
         s = self._settings
         return Plan(
             sizes=s.sizes,
-            run_cycles=s.run_cycles,
+            run_cycles=s.run_cycles * self.rounds,
             iters=s.iters,
             warmup_iters=s.warmup_iters,
             agg_iters=s.agg_iters,
@@ -119,20 +124,22 @@ class RowPlanner:
             iterations=0 if s.open_ended() else s.iters,
             warmup_iterations=s.warmup_iters,
         )
-        blocks = LEAST_BLOCKS if s.against else 1
+        # Medians over blocks: of a peer beside us, and where ranks are compared with each other.
+        several = bool(s.against) or self._pattern.rounds is not None
+        blocks = min(LEAST_BLOCKS, s.iters) if several else 1
         plan = plan_row(slots, s.iters, s.warmup_iters, blocks)
         if not s.open_ended():
             return PlannedRow(facts, plan)
-        return PlannedRow(facts, dataclasses.replace(plan, batch=slots), self._until(plan))
+        return PlannedRow(facts, dataclasses.replace(plan, batch=slots), self._until(plan, several))
 
-    def _until(self, plan: RowPlan) -> Until:
+    def _until(self, plan: RowPlan, several: bool) -> Until:
         s = self._settings
         return Until(
             ci=s.ci,
             max_time_ns=int(s.max_time_s * 1e9),
             duration_ns=int(s.duration_s * 1e9),
             most_iterations=max(s.sample_memory_bytes // self._sample_bytes(), plan.batches[0]),
-            even_batches=LEAST_BLOCKS if s.against else 0,
+            even_batches=LEAST_BLOCKS if several else 0,
         )
 
     def _sample_bytes(self) -> int:
@@ -161,8 +168,9 @@ class RowPlanner:
 
     def _messages(self) -> int:
         """Messages that a rank receives in one copy of the pattern; all receivers are alike."""
+        single = self._single.rounds_run(self._world, False)[0]
         return max(
-            int((self._single.schedule(rank, self._world).column(Column.OP) == Op.RECV).sum())
+            int((single.schedule(rank, self._world).column(Column.OP) == Op.RECV).sum())
             for rank in (0, self._world - 1)
         )
 

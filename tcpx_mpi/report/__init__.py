@@ -8,6 +8,7 @@ from tcpx_mpi.report.json_document import row_document, to_json, write_json
 from tcpx_mpi.report.launches import launches_lines, representative
 from tcpx_mpi.report.preamble import header_lines, rank_line, rank_name
 from tcpx_mpi.report.setup_table import setup_lines
+from tcpx_mpi.report.suspects import suspect_lines
 from tcpx_mpi.report.table import row_line, summarise_row, title_lines
 
 __all__ = [
@@ -22,6 +23,7 @@ __all__ = [
     "row_line",
     "setup_lines",
     "summarise_row",
+    "suspect_lines",
     "title_lines",
     "to_json",
     "write_json",
@@ -44,6 +46,11 @@ def report_lines(run: Run, files: Sequence[str] = ()) -> list[str]:
         lines
         + launches
         + footer_lines(
-            run.header, summaries, fault=run.fault, missing=run.missing, files=files or [run.path]
+            run.header,
+            summaries,
+            fault=run.fault,
+            missing=run.missing,
+            files=files or [run.path],
+            slow=suspect_lines(run.header, run.rows),
         )
     )

@@ -80,6 +80,8 @@ class RowSummary:
     median_ns_by_rank: Sequence[Interval] = ()
     #: Time in batches by rank.
     elapsed_ns_by_rank: Float64s = field(default_factory=lambda: np.empty(0))
+    #: Chunks an iteration on the rank that has most; 0 where unknown.
+    chunks: int = 0
     #: What was seen of each rank's threads and NIC; empty if nobody looked.
     proof: Sequence[ProofLike] = ()
     #: The ratio to every peer that ran beside the plugin, by its name.

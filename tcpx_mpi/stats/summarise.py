@@ -119,6 +119,7 @@ def summarise(
         ),
         elapsed_ns_by_rank=np.maximum(row.samples["iteration"], 0).sum(axis=1).astype(np.float64),
         proof=tuple(row.proof),
+        chunks=row.chunks,
         half_width=max((half_width(times) for times in iteration_ns[receives]), default=math.nan)
         if row.ended_by in ("ci", "max-time")
         else math.nan,

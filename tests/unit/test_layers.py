@@ -22,7 +22,7 @@ LAYERS = (
     ("parsing", "connection_info", "topology", "toml_file"),
     ("knobs",),
     ("config_file",),
-    ("config", "stats", "row_plan"),
+    ("config", "stats", "row_plan", "suspects"),
     ("bindings",),
     ("profiles", "placement"),
     ("placement_file", "plugins", "ratios", "pace"),
@@ -30,9 +30,11 @@ LAYERS = (
     ("patterns", "schedule_interpreter", "records"),
     ("world", "sides", "proof", "shared_environment", "compare"),
     ("_native",),
+    ("gates",),
     ("report", "setup_errors", "nccl_tests"),
     ("tables",),
     ("export", "frames", "event_stream", "progress"),
+    ("own_cost",),
     (
         "rows",
         "rank_setup",
@@ -47,6 +49,7 @@ LAYERS = (
     ("seats",),
     ("peers",),
     ("session", "benchmark", "smoke", "ceiling", "preflight", "launches"),
+    ("selftest",),
     ("cli",),
     ("__main__",),
 )
