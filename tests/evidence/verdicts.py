@@ -2,8 +2,8 @@
 
 Usage: python tests/evidence/verdicts.py [--same 40] [--slower 10] [--runs 10] [--out FILE]
 
-Each comparison is of launches in turns. What is finished is kept in docs/evidence/verdicts.json, the
-times of all launches with it, so the script goes on where it was interrupted. It ends with 1 where
+Each comparison is of launches in turns. What is finished is kept in docs/evidence/verdicts.json
+with the times of all launches, so the script goes on where it was interrupted. It ends with 1 where
 more than a tenth of the equal pairs were called different, or fewer than 8 of 10 slow ones found.
 Wants an idle machine of two cores and, for 50 comparisons of 10 launches a side, a quarter of an
 hour.
