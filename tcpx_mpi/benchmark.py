@@ -61,6 +61,7 @@ class Benchmark:
         planner = RowPlanner(settings, pattern, load(settings.pattern), hosts)
         rows = planner.rows()
         with world.agree("output", SETUP_PATIENCE_S):
+            planner.require_room()
             self.output.open(settings)
         with world.agree("journal", SETUP_PATIENCE_S):
             run_id = world.allgather(self.output.run_id, "run id", SETUP_PATIENCE_S)[0]
@@ -123,14 +124,14 @@ class Benchmark:
 
     def measure(self, measurement: Measurement, row: PlannedRow, journal: Journal) -> None:
         """Collective: one row, from the poison to the flushed file."""
-        part = measurement.measure(row.facts, row.plan)
-        journal.append_result(row.facts, part)
+        part, facts = measurement.measure(row.facts, row.plan, row.until)
+        journal.append_result(facts, part)
         parts = self.world.gather(part, "samples", measurement.patience_s)
         # With the patience of a row: a rank that stops here is one stopped in mid-run like others.
         with self.world.agree("output", measurement.patience_s):
             if parts is not None:
-                self.output.row(row.facts, parts)
-        journal.acknowledge(row.facts.index)
+                self.output.row(facts, parts)
+        journal.acknowledge(facts.index)
 
     def end(self, sides: Sequence[Side]) -> int:
         """Collective: close in order, print the footer; the exit code of what was measured."""

@@ -84,7 +84,7 @@ class Ceiling(Benchmark):
         )  # fmt: skip
         wrong = 0
         for row in rows:
-            part = self.measurement.measure(row.facts, row.plan)
+            part, _ = self.measurement.measure(row.facts, row.plan)
             parts = world.gather(part, "samples", self.measurement.patience_s)
             if parts is not None:
                 found = joined(row.facts, parts, [info.streams for info in infos])

@@ -18,7 +18,7 @@ from tcpx_mpi.units import format_size_option
 MAX_SIZES = 10_000
 
 #: Fields that may differ between ranks: they name places on one node, or how ranks were started.
-_LOCAL_FIELDS = frozenset({"spool", "ranks", "debug", "config_path", "sources"})
+_LOCAL_FIELDS = frozenset({"spool", "ranks", "runs", "debug", "config_path", "sources"})
 
 #: How the text of a setting reads that is worked out later.
 _WHERE_NOT_GIVEN = {
@@ -45,6 +45,11 @@ class Settings:
     warmup_iters: int
     agg_iters: int
     run_cycles: int
+    #: 0: a planned number of iterations.
+    ci: float
+    max_time_s: float
+    duration_s: float
+    sample_memory_bytes: int
     all_pairs: bool
     average: int
     check: int
@@ -86,6 +91,9 @@ class Settings:
     spool: str
     check_memory_bytes: int
     ranks: int | None
+    runs: int
+    #: From 1; 0 where there is but one.
+    launch: int
     config_path: str | None
     save_config_path: str | None
     debug: bool
@@ -122,6 +130,10 @@ class Settings:
         if self.memory == "auto":
             return "host", "auto: this version has no GPU support"
         return self.memory, "asked for"
+
+    def open_ended(self) -> bool:
+        """Whether rows go on until something is reached, in place of a number of iterations."""
+        return self.ci > 0 or self.duration_s > 0
 
     def events_to_stdout(self) -> bool:
         """Whether the standard output is for events alone, and the table goes aside."""
@@ -173,6 +185,8 @@ def load_settings(cli: Mapping[str, object], environ: Mapping[str, str]) -> Sett
             f"-n/--iters ({_number(values['iters'])}) is too small with --against, which compares "
             f"at least {LEAST_BLOCKS} blocks of iterations; use {LEAST_BLOCKS} or more"
         )
+    if values["ci"].value and values["duration"].value:
+        raise UsageError("--ci and --duration both say when a row ends: give one of them")
     fields = {knob.field: values[knob.name] for knob in KNOBS if knob.field != "sizes"}
     fields["pattern"] = values[PATTERN]
     fields["sizes"] = sizes

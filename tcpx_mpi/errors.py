@@ -13,6 +13,7 @@
     ├── Inconclusive               11   a comparison could not decide
     ├── PartialResult              12   a file is whole in form but rows or ranks are missing
     ├── PluginFailed               13   a plugin call failed while measuring
+    │   (a comparison found a speed-up: 14, which is no error)
     └── Interrupted           130/143   a signal ended the run
 
 Exit 0 is success and exit 1 is a defect of this program (a traceback is printed).
@@ -40,6 +41,7 @@ class ExitCode(enum.IntEnum):
     INCONCLUSIVE = 11
     PARTIAL_RESULT = 12
     PLUGIN_FAILED = 13
+    BETTER = 14
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -60,6 +62,7 @@ EXIT_CODE_MEANING: dict[ExitCode, str] = {
     ExitCode.INCONCLUSIVE: "inconclusive comparison",
     ExitCode.PARTIAL_RESULT: "partial result: rows or ranks are missing",
     ExitCode.PLUGIN_FAILED: "a plugin call failed while measuring",
+    ExitCode.BETTER: "better in a comparison",
     ExitCode.INTERRUPTED: "interrupted (SIGINT)",
     ExitCode.TERMINATED: "terminated (SIGTERM)",
 }

@@ -48,7 +48,7 @@ class EventStream:
         self._write(
             "row_begun",
             {"index": facts.index, "cycle": facts.cycle, "size": facts.size_bytes,
-             "warmup_iterations": facts.warmup_iterations, "iterations": facts.iterations},
+             "warmup_iterations": facts.warmup_iterations, "iterations": facts.iterations or None},
         )  # fmt: skip
 
     def row(self, run: Run, row: Row, summary: RowSummary) -> None:

@@ -20,6 +20,7 @@ from tcpx_mpi.parsing import (
     one_of,
     output_path,
     seconds,
+    share,
     size,
     size_list,
     switch,
@@ -44,6 +45,7 @@ MAX_WINDOW = 16
 SIZES = "Sizes to scan (1024-based: 4K, 1.5M, 1GiB)"
 OPERATION = "Operation (where there is arithmetic or a root)"
 PERFORMANCE = "Performance"
+STOPPING = "When a row ends (each in place of a number of iterations; -n is then that of a batch)"
 TEST = "Test operation"
 REPORTING = "Reporting"
 SAVING = "Saving results (a file that exists is kept: FILE.0, FILE.1 are written)"
@@ -53,10 +55,10 @@ BESIDE = "Peers beside the plugin, in the same frame"
 CHECKS = "Checks and deadlines"
 LAUNCH = "Launch and settings"
 VARIABLES_ONLY = ""
-#: In the order of `--help`; the first six are those of nccl-tests, with its letters.
+#: In the order of `--help`.
 GROUPS = (
-    SIZES, OPERATION, PERFORMANCE, TEST, REPORTING, SAVING, TRANSPORT, PLACEMENT, BESIDE, CHECKS,
-    LAUNCH,
+    SIZES, OPERATION, PERFORMANCE, STOPPING, TEST, REPORTING, SAVING, TRANSPORT, PLACEMENT, BESIDE,
+    CHECKS, LAUNCH,
 )  # fmt: skip
 
 
@@ -112,7 +114,7 @@ class Knob:
             return str(int(self.default))
         if isinstance(self.default, int) and self.metavar == "SIZE":
             return format_size_option(self.default)
-        return f"{self.default:g}s" if isinstance(self.default, float) else str(self.default)
+        return f"{self.default:g}s" if self.metavar == "TIME" else str(self.default)
 
 
 # A table, so laid out as one: what it is; then its forms.
@@ -142,6 +144,19 @@ KNOBS: tuple[Knob, ...] = (
          "messages posted together in each iteration", letter="-m"),
     Knob("run_cycles", "run_cycles", PERFORMANCE, 1, whole(0),
          "measure all sizes so many times; 0: until interrupted", letter="-N"),
+    Knob("ci", "ci", STOPPING, 0.0, share,
+         "go on until the 95 % interval of the median is within this share of it, like 0.05",
+         metavar="SHARE"),
+    Knob("max_time", "max_time_s", STOPPING, 60.0, seconds(),
+         "with --ci, end a row after this time, and say that it was not enough",
+         metavar="TIME"),
+    Knob("duration", "duration_s", STOPPING, 0.0, seconds(zero=True),
+         "go on until the batches of a row took this time; every sample is kept",
+         metavar="TIME"),
+    Knob("sample_memory", "sample_memory_bytes", STOPPING, 1 << 30, size(1 << 20),
+         "memory of rank 0 for the samples of a row; one that fills it ends",
+         metavar="SIZE"),
+
     Knob("average", "average", PERFORMANCE, 1, one_number_of(0, 1, 2, 3),
          "time over the ranks that receive: 0 rank 0, 1 average, 2 minimum, 3 maximum",
          letter="-a", metavar="0-3"),
@@ -233,6 +248,9 @@ KNOBS: tuple[Knob, ...] = (
 
     Knob("ranks", "ranks", LAUNCH, None, whole(1),
          "start mpirun here with N ranks; under mpirun it only has to agree"),
+    Knob("runs", "runs", LAUNCH, 1, whole(1, 1000, "what anybody waits for"),
+         "with --ranks: so many whole launches, each with the sizes in an order of its own by "
+         "--seed, all in one file", metavar="K"),
     Knob("config", "config_path", LAUNCH, None, any_text,
          "TOML file of settings; the environment and the command line win over it",
          metavar="FILE", in_file=False),
@@ -242,6 +260,9 @@ KNOBS: tuple[Knob, ...] = (
          "each rank's journal until its row is in the file (the temporary directory)",
          metavar="DIR"),
 
+    Knob("launch", "launch", VARIABLES_ONLY, 0, whole(0),
+         "which of several launches this is, from 1; 0: the only one",
+         variables=("TCPX_MPI_LAUNCH",), in_file=False),
     Knob("debug", "debug", VARIABLES_ONLY, False, switch, "show what the plugin logs",
          variables=("UCCL_TCPX_DEBUG", "TCPX_DEBUG", "TCPX_PERF")),
 )

@@ -138,9 +138,13 @@ def without_ranks(argv: Sequence[str]) -> list[str]:
 
 def start_mpirun(ranks: int, argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Runs `tcpx-mpi ARGV` on so many ranks, as `run_program`."""
+    return run_program(ranks, rank_program(argv), environ)
+
+
+def rank_program(argv: Sequence[str]) -> list[str]:
+    """What mpirun starts on each rank for `tcpx-mpi ARGV`."""
     # Absolute, because a node that does not find a bare `python` makes mpirun hang.
-    program = [os.path.abspath(sys.executable), "-m", "tcpx_mpi", *without_ranks(argv)]
-    return run_program(ranks, program, environ)
+    return [os.path.abspath(sys.executable), "-m", "tcpx_mpi", *without_ranks(argv)]
 
 
 def run_program(ranks: int, program: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -160,11 +164,11 @@ def run_captured(
     program: Sequence[str],
     environ: Mapping[str, str],
     options: Sequence[str],
-    limit_s: float,
+    limit_s: float | None,
 ) -> tuple[int | None, str]:
     """As `run_program`, with mpirun's `options`: (exit code, what the ranks printed).
 
-    The code is None where it did not end within `limit_s` and was killed.
+    The code is None where it did not end within `limit_s` (None: no limit) and was killed.
     """
     process = _started(ranks, program, environ, options, stdout=subprocess.PIPE)
     with _forwarding_signals(process) as stops:

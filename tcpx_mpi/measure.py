@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,8 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi import _native
+from tcpx_mpi.batch import Batch, add_network, batch_of, joined_arrays, joined_batch
 from tcpx_mpi.config import Settings
 from tcpx_mpi.faults import error_of, report_lines, wrong_bytes_text
+from tcpx_mpi.pace import Pace, Until
 from tcpx_mpi.patterns import Pattern, expected_bytes
 from tcpx_mpi.proof import Witness
 from tcpx_mpi.records import PHASES, Journal, RankRow, RowFacts
@@ -37,15 +40,6 @@ _UNEASY_NS = 1_000_000_000
 
 
 @dataclass
-class Batch:
-    """What one batch yields on this rank; int64[iterations] in ns."""
-
-    samples: dict[str, Int64s]
-    start_ns: int
-    late: bool
-
-
-@dataclass
 class _Account:
     """One side's part of a row, and the verdicts on its batches."""
 
@@ -53,6 +47,13 @@ class _Account:
     row: RankRow
     witness: Witness
     verdicts: list[dict[str, Any]] = field(default_factory=list)
+    #: Samples by phase, batch by batch; joined at the end of the row.
+    timed: dict[str, list[Int64s]] = field(default_factory=lambda: defaultdict(list))
+    warmup: dict[str, list[Int64s]] = field(default_factory=lambda: defaultdict(list))
+
+    def iterations_ns(self) -> Int64s:
+        """The timed iterations so far; empty where this rank receives nothing."""
+        return joined_arrays(self.timed["iteration"] if self.row.receives else [])
 
 
 #: The name of the plugin's own side in a row.
@@ -94,10 +95,13 @@ class Measurement:
         self._spans: dict[BufferId, Int64s] = {}
         self._where = ""
 
-    def measure(self, facts: RowFacts, plan: RowPlan) -> RankRow:
-        """Collective: run the warm-ups and iterations of a row; this rank's part of it.
+    def measure(
+        self, facts: RowFacts, plan: RowPlan, until: Until | None = None
+    ) -> tuple[RankRow, RowFacts]:
+        """Collective: run the warm-ups and iterations of a row; this rank's part, and the facts.
 
-        It is the first side's, with the rows of the others beside it.
+        The part is the first side's, with the rows of the others beside it. With `until` the
+        facts say how many iterations it took, and what ended it.
         """
         size = facts.size_bytes
         row = f"row {facts.index} ({format_size(size)})"
@@ -108,22 +112,67 @@ class Measurement:
             _Account(side, self._empty_row(facts, layout), self._witness(side))
             for side in self._sides
         ]
-        for kind, batches in (("warmup", plan.warmup_batches), ("timed", plan.batches)):
-            first = 0
-            for number, count in enumerate(batches):
-                self._between_batches(facts, kind, first)
-                # ABBA: what drifts with time falls on all sides alike.
-                for account in accounts if number % 2 == 0 else reversed(accounts):
-                    self._account_for(account, facts, plan, kind, first, count)
-                first += count
+        self._in_turns(accounts, facts, plan, "warmup", plan.warmup_batches)
+        pace = Pace(plan, until)
+        batches = self._in_turns(accounts, facts, plan, "timed", self._paced(pace, accounts[0]))
+        facts = dataclasses.replace(facts, iterations=pace.done, ended_by=pace.ended_by)
         for account in accounts:
-            account.row.batches = np.array(plan.batches, dtype=np.int64)
-            account.row.proof = account.witness.proof(self._remote_bytes(facts, layout))
+            self._complete(account, facts, layout, batches)
             if self._settings.checks() and size:
                 self._judge(account.row, account.verdicts, facts.chunk_bytes)
         own, *beside = accounts
         own.row.against = {name_of(account.side): account.row for account in beside}
-        return own.row
+        return own.row, facts
+
+    def _in_turns(
+        self,
+        accounts: Sequence[_Account],
+        facts: RowFacts,
+        plan: RowPlan,
+        kind: str,
+        batches: Iterable[int],
+    ) -> list[int]:
+        """Collective: the batches of all sides in turns; returns how long they were."""
+        done: list[int] = []
+        for number, count in enumerate(batches):
+            first = sum(done)
+            self._between_batches(facts, kind, first)
+            # ABBA: what drifts with time falls on all sides alike.
+            for account in accounts if number % 2 == 0 else reversed(accounts):
+                self._account_for(account, facts, plan, kind, first, count)
+            done.append(count)
+        return done
+
+    def _paced(self, pace: Pace, own: _Account) -> Iterator[int]:
+        """Collective where the row is open-ended: the timed batches, each when it is due."""
+        began_ns = time.monotonic_ns()
+        measured_ns = looked_at = 0
+        while count := pace.next_batch():
+            yield count
+            if pace.open_ended:
+                new = own.timed["iteration"][looked_at:]
+                looked_at += len(new)
+                measured_ns += sum(int(times.sum()) for times in new)
+                look = pace.own_look(
+                    measured_ns,
+                    time.monotonic_ns() - began_ns,
+                    lambda: own.iterations_ns().astype(np.float64),
+                )
+                pace.take(self._world.allgather(look, "look at a row", self.patience_s))
+
+    def _complete(
+        self, account: _Account, facts: RowFacts, layout: Any, batches: Sequence[int]
+    ) -> None:
+        """What is known of a side's row when its last batch is over."""
+        row = account.row
+        row.batches = np.array(batches, dtype=np.int64)
+        row.samples = {phase: joined_arrays(account.timed[phase]) for phase in PHASES}
+        row.warmup = {phase: joined_arrays(account.warmup[phase]) for phase in PHASES}
+        row.proof = account.witness.proof(self._remote_bytes(facts, layout))
+        schedule = self._ground.schedule
+        steps, op = step_bytes(schedule, layout), schedule.column(Column.OP)
+        row.payload_bytes_sent = int(steps.length[op == Op.SEND].sum()) * facts.iterations
+        row.payload_bytes_received = int(steps.length[op == Op.RECV].sum()) * facts.iterations
 
     def _account_for(
         self, account: _Account, facts: RowFacts, plan: RowPlan, kind: str, first: int, count: int
@@ -135,7 +184,7 @@ class Measurement:
         if self._settings.checks():
             account.verdicts.append(self._check(plan, count, row))
         self._iteration += count
-        self._keep(row, kind, facts, first, batch)
+        self._keep(account, kind, facts, first, batch)
 
     def _witness(self, side: Side) -> Witness:
         around = self._ground.surroundings
@@ -191,8 +240,8 @@ class Measurement:
             checked=self._settings.checks() and facts.size_bytes > 0,
             wrong=-1,
             chunks=sum(chunks),
-            payload_bytes_sent=int(steps.length[op == Op.SEND].sum()) * facts.iterations,
-            payload_bytes_received=int(steps.length[op == Op.RECV].sum()) * facts.iterations,
+            payload_bytes_sent=0,
+            payload_bytes_received=0,
             prepare_ns=0,
             check_ns=0,
             cpu_user_ns=0,
@@ -201,8 +250,8 @@ class Measurement:
             net_sent=0,
             net_received=0,
             tcp_retransmits=0,
-            samples={phase: np.zeros(0, np.int64) for phase in PHASES},
-            warmup={phase: np.zeros(0, np.int64) for phase in PHASES},
+            samples={},
+            warmup={},
             batches=np.zeros(0, np.int64),
             batch_start=np.zeros(0, np.int64),
             late=np.zeros(0, np.bool_),
@@ -232,8 +281,8 @@ class Measurement:
             row.cpu_user_ns += sum(part[1][0] for part in parts)
             row.cpu_system_ns += sum(part[1][1] for part in parts)
             row.cpu_others_ns += sum(part[1][2] for part in parts)
-            _add_network(row, before, after)
-        return _joined([part[0] for part in parts])
+            add_network(row, before, after)
+        return joined_batch([part[0] for part in parts])
 
     def _prepare(self, plan: RowPlan) -> int:
         """Fill the send slots and poison the receive slots, all of them; returns ns."""
@@ -265,7 +314,7 @@ class Measurement:
                 driver.request_stop()
         self._show_progress()  # asked for in the last moments of a batch, or of a short one
         self._raise_fault()
-        batch = _batch_of(driver.stamps(count))
+        batch = batch_of(driver.stamps(count))
         if batch.late:
             self._lead_ns = min(2 * self._lead_ns, _LONGEST_LEAD_NS)
         return batch, driver.cpu_time()
@@ -333,52 +382,16 @@ class Measurement:
             block = int(begins[begins <= first["offset"]].max(initial=0))
             row.fault = wrong_bytes_text(self._world.rank, first, chunk_bytes, block)
 
-    def _keep(self, row: RankRow, kind: str, facts: RowFacts, first: int, batch: Batch) -> None:
-        samples = row.warmup if kind == "warmup" else row.samples
+    def _keep(
+        self, account: _Account, kind: str, facts: RowFacts, first: int, batch: Batch
+    ) -> None:
+        samples = account.warmup if kind == "warmup" else account.timed
         for phase, values in batch.samples.items():
-            samples[phase] = np.concatenate([samples[phase], values])
+            samples[phase].append(values)
         if kind == "timed":
-            row.batch_start = np.append(row.batch_start, batch.start_ns)
-            row.late = np.append(row.late, batch.late)
+            account.row.batch_start = np.append(account.row.batch_start, batch.start_ns)
+            account.row.late = np.append(account.row.late, batch.late)
         if self._journal is not None:
             self._journal.append_batch(
-                facts.index, facts.size_bytes, kind, first, batch.samples, name_of(self._side)
+                facts.index, facts.size_bytes, kind, first, batch.samples, name_of(account.side)
             )
-
-
-def _batch_of(stamps: _native.Stamps) -> Batch:
-    """Durations from instants: an iteration starts when the one before it is complete."""
-    end = stamps["end"]
-    start = np.concatenate([[stamps["start"]], end[:-1]]).astype(np.int64)
-
-    def since_start(done: Int64s) -> Int64s:
-        # A receive posted early may be complete before its own iteration starts: 0, not negative.
-        return np.where(done < 0, -1, np.maximum(done - start, 0)).astype(np.int64)
-
-    samples = {
-        "iteration": end - start,
-        "send": since_start(stamps["send_done"]),
-        "receive": since_start(stamps["receive_done"]),
-        "start": start,
-    }
-    return Batch(samples, int(stamps["start"]), bool(stamps["late"]))
-
-
-def _joined(parts: list[Batch]) -> Batch:
-    if len(parts) == 1:
-        return parts[0]
-    samples = {
-        phase: np.concatenate([part.samples[phase] for part in parts]) for phase in parts[0].samples
-    }
-    return Batch(samples, parts[0].start_ns, any(part.late for part in parts))
-
-
-def _add_network(row: RankRow, before: dict[str, Any], after: dict[str, Any]) -> None:
-    """Bytes by TCP_INFO, -1 where not every socket of the plugin can be read."""
-    known = after["readable"] > 0 and after["readable"] == after["count"]
-    if not known or row.net_sent < 0:
-        row.net_sent = row.net_received = row.tcp_retransmits = -1
-        return
-    row.net_sent += after["sent"] - before["sent"]
-    row.net_received += after["received"] - before["received"]
-    row.tcp_retransmits += after["retransmits"] - before["retransmits"]

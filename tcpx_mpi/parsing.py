@@ -5,6 +5,7 @@ Every parser raises UsageError in one line: what, found, limit, what to do.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from tcpx_mpi.cpu_lists import cpu_list_text, parse_cpu_list
@@ -160,6 +161,17 @@ def seconds(zero: bool = False) -> Callable[[str, str], float]:
         return duration_s
 
     return parse
+
+
+def share(label: str, text: str) -> float:
+    """A part of a whole, below 1; 0 for nothing of the kind."""
+    try:
+        part = float(text)
+    except ValueError:
+        part = math.nan
+    if not 0 <= part < 1:
+        raise UsageError(f"{label} ({text}) is no share; use a number from 0 to below 1, like 0.05")
+    return part
 
 
 def switch(label: str, text: str) -> bool:

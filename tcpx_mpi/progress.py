@@ -42,7 +42,7 @@ class Estimate:
         before = cycles * sum(self._weights) + sum(self._weights[:index])
         iterations = first + (facts.warmup_iterations if kind == "timed" else 0)
         of_all = max(facts.warmup_iterations + facts.iterations, 1)
-        return before + self._weights[index] * iterations / of_all
+        return before + self._weights[index] * min(iterations / of_all, 1)
 
     def seconds_left(self, done: float, elapsed_s: float) -> float | None:
         """At the speed so far; None where nothing is done yet, or the run has no end."""
@@ -98,9 +98,10 @@ class Progress:
             if kind == "warmup"
             else ("iteration", facts.iterations)
         )
+        of_iterations = f"/{iterations}" if iterations else ""
         text = (
             f"row {facts.index + 1}{of_rows}  {format_size(facts.size_bytes)}  "
-            f"{what} {first}/{iterations}"
+            f"{what} {first}{of_iterations}"
         )
         return text if left is None else f"{text}  about {_duration(left)} left"
 

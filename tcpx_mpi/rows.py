@@ -8,13 +8,24 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from tcpx_mpi.config import Settings
+from tcpx_mpi.errors import UsageError
 from tcpx_mpi.knobs import LEAST_BLOCKS
+from tcpx_mpi.pace import Until
 from tcpx_mpi.patterns import Pattern
-from tcpx_mpi.records import Plan, RowFacts
+from tcpx_mpi.records import PHASES, Plan, RowFacts
 from tcpx_mpi.row_plan import RowPlan, plan_row, slot_shape, slots_for
 from tcpx_mpi.schedule import BufferId, Column, Op
 from tcpx_mpi.topology import Host
+from tcpx_mpi.units import format_size
+
+#: A batch of an open-ended row may grow to so many iterations and bytes a rank, as memory allows.
+_MOST_IN_A_BATCH = 4096
+_BATCH_BYTES = 256 << 20
+#: The plugin, raw with its variants, mpi.
+_MOST_SIDES = 6
 
 
 @dataclass(frozen=True)
@@ -23,6 +34,8 @@ class PlannedRow:
 
     facts: RowFacts
     plan: RowPlan
+    #: None: the planned batches.
+    until: Until | None = None
 
 
 class RowPlanner:
@@ -43,13 +56,19 @@ class RowPlanner:
         return [self._row(index, size) for index, size in enumerate(self._settings.sizes)]
 
     def cycles(self, rows: Sequence[PlannedRow]) -> Iterator[PlannedRow]:
-        """The rows of all cycles (`-N`, 0: for ever), each with an index of its own."""
-        wanted = self._settings.run_cycles * self.rounds
+        """The rows of all cycles (`-N`, 0: for ever), each with an index of its own.
+
+        One of several launches has them in an order of its own, so that no size always follows
+        the same one.
+        """
+        wanted, launch = self._settings.run_cycles * self.rounds, self._settings.launch
+        random = np.random.default_rng([self._settings.seed, launch])
         for cycle in itertools.count() if wanted == 0 else range(wanted):
-            for row in rows:
+            order = random.permutation(len(rows)) if launch else np.arange(len(rows))
+            for row in (rows[int(number)] for number in order):
                 index = cycle * len(rows) + row.facts.index
                 facts = dataclasses.replace(row.facts, index=index, cycle=cycle)
-                yield PlannedRow(facts, row.plan)
+                yield PlannedRow(facts, row.plan, row.until)
 
     @property
     def rounds(self) -> int:
@@ -86,11 +105,13 @@ class RowPlanner:
 
     def _row(self, index: int, size: int) -> PlannedRow:
         s = self._settings
+        slot_bytes = self._slot_bytes(size)
         longest = max(s.iters, s.warmup_iters)
+        if s.open_ended():
+            longest = max(longest, min(_MOST_IN_A_BATCH, _BATCH_BYTES // max(slot_bytes, 1)))
         slots = slots_for(
-            self._slot_bytes(size), longest, s.check_memory_bytes, self._llc_bytes,
-            self._local_ranks,
-        )  # fmt: skip
+            slot_bytes, longest, s.check_memory_bytes, self._llc_bytes, self._local_ranks
+        )
         facts = RowFacts(
             index=index,
             cycle=0,
@@ -100,13 +121,43 @@ class RowPlanner:
             messages_per_copy=self._messages(),
             chunk_bytes=s.chunk_bytes,
             slots=slots,
-            iterations=s.iters,
+            iterations=0 if s.open_ended() else s.iters,
             warmup_iterations=s.warmup_iters,
         )
         # Medians over blocks: of a peer beside us, and where ranks are compared with each other.
         several = bool(s.against) or self._pattern.rounds is not None
         blocks = min(LEAST_BLOCKS, s.iters) if several else 1
-        return PlannedRow(facts, plan_row(slots, s.iters, s.warmup_iters, blocks))
+        plan = plan_row(slots, s.iters, s.warmup_iters, blocks)
+        if not s.open_ended():
+            return PlannedRow(facts, plan)
+        return PlannedRow(facts, dataclasses.replace(plan, batch=slots), self._until(plan, several))
+
+    def _until(self, plan: RowPlan, several: bool) -> Until:
+        s = self._settings
+        return Until(
+            ci=s.ci,
+            max_time_ns=int(s.max_time_s * 1e9),
+            duration_ns=int(s.duration_s * 1e9),
+            most_iterations=max(s.sample_memory_bytes // self._sample_bytes(), plan.batches[0]),
+            even_batches=LEAST_BLOCKS if several else 0,
+        )
+
+    def _sample_bytes(self) -> int:
+        """Bytes that rank 0 keeps of an iteration: all phases of all ranks and sides."""
+        sides = _MOST_SIDES if self._settings.against else 1
+        return len(PHASES) * 8 * self._world * sides
+
+    def require_room(self) -> None:
+        """Refuses more samples than rank 0 has memory for, with the figures; raises UsageError."""
+        s = self._settings
+        needed = s.iters * self._sample_bytes()
+        if not s.open_ended() and needed > s.sample_memory_bytes:
+            raise UsageError(
+                f"-n/--iters ({s.iters}) takes {format_size(needed)} for the samples of a row on "
+                f"rank 0, more than --sample-memory ({format_size(s.sample_memory_bytes)}); use "
+                f"{s.sample_memory_bytes // self._sample_bytes()} or less with more cycles (-N), "
+                "or more --sample-memory"
+            )
 
     def _slot_bytes(self, size: int) -> int:
         """Bytes that a slot takes on the rank where it takes most."""

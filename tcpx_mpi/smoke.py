@@ -84,7 +84,7 @@ class Smoke(Benchmark):
             shared_clock=len({each.clock for each in hosts}) == 1,
             end_by_ns=0,
         )  # fmt: skip
-        part = self.measurement.measure(row.facts, row.plan)
+        part, _ = self.measurement.measure(row.facts, row.plan)
         mine = Arrival(
             sender=(world.rank - distance) % world.size,
             receiver=world.rank,

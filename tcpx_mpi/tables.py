@@ -7,6 +7,7 @@ record are as in the file (-1: unknown); figures made of them are NaN or None wh
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_type_hints
@@ -79,9 +80,20 @@ class Table:
 
 
 def tables_of(run: Run) -> dict[str, Table]:
-    """All tables of a run by name; together they hold what its file holds."""
+    """All tables of a run by name; together they hold what its file holds.
+
+    Of several launches a table has all lines; those of rows and samples say which launch by
+    `run_id`.
+    """
     makers = (rows, samples, against, counters, batches, ranks, peers, setup, settings)
-    return {make.__name__: make(run) for make in makers}
+    return {make.__name__: _over_launches(make, run) for make in makers}
+
+
+def _over_launches(make: Callable[[Run], Table], run: Run) -> Table:
+    parts = [make(launch) for launch in run.all_launches]
+    return dataclasses.replace(
+        parts[0], blocks=lambda: itertools.chain.from_iterable(part.blocks() for part in parts)
+    )
 
 
 def rows(run: Run) -> Table:
@@ -325,6 +337,7 @@ def _sample_blocks(
 #: The figures of a row: what they hold, and where they are from.
 _FIGURES: dict[str, tuple[str, Callable[[Row, RowSummary], Any]]] = {
     "iterations": (INT, lambda row, s: row.iterations),
+    "ended_by": (TEXT, lambda row, s: row.ended_by),
     "warmup_iterations": (INT, lambda row, s: row.warmup_iterations),
     "messages_per_copy": (INT, lambda row, s: row.messages_per_copy),
     "chunks": (INT, lambda row, s: row.chunks),
@@ -342,6 +355,8 @@ _FIGURES: dict[str, tuple[str, Callable[[Row, RowSummary], Any]]] = {
     "stdev_us": (FLOAT, lambda row, s: s.per_iteration.stdev / 1e3),
     "cv_pct": (FLOAT, lambda row, s: s.per_iteration.cv * 100),
     "p50_us": (FLOAT, lambda row, s: s.per_iteration.p50 / 1e3),
+    "p50_low_us": (FLOAT, lambda row, s: s.per_iteration.p50_low / 1e3),
+    "p50_high_us": (FLOAT, lambda row, s: s.per_iteration.p50_high / 1e3),
     "p95_us": (FLOAT, lambda row, s: s.per_iteration.p95 / 1e3),
     "p99_us": (FLOAT, lambda row, s: s.per_iteration.p99 / 1e3),
     "p99_9_us": (FLOAT, lambda row, s: s.per_iteration.p99_9 / 1e3),

@@ -2,11 +2,20 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
 
 namespace softtcpx {
 namespace {
+
+// Longer than this nobody waits for a message: a batch has ended meanwhile.
+constexpr int64_t kLongestPause = 1000000;
+
+int64_t now_ns() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
 
 // -1 where no launcher has numbered this process.
 int64_t own_rank() {
@@ -24,7 +33,7 @@ bool TrapState::armed(const Traps& traps, bool sends) {
                    traps.queue > 0 || traps.error_at >= 0 || traps.delay > 0 || traps.slow_us > 0 ||
                    traps.lost_at >= 0 || traps.corrupt_at >= 0 || traps.duplicate_at >= 0 ||
                    traps.reorder_at >= 0 || traps.stop_at >= 0 || traps.exit_at >= 0 ||
-                   traps.leak_at >= 0;
+                   traps.leak_at >= 0 || traps.slow_percent > 0;
   const bool this_side = traps.side == TrapSide::kBoth || (traps.side == TrapSide::kSend) == sends;
   return any && this_side && (traps.rank < 0 || traps.rank == own_rank());
 }
@@ -53,8 +62,22 @@ TrapState::Answer TrapState::on_test(uint64_t sequence, bool completed) {
   return Answer::kGo;
 }
 
-void TrapState::after_progress(uint64_t sequence) const {
+// Where one connection is slowed, and messages come one after the other in one piece each, as in a
+// ping-pong of up to 32 KiB over loopback, a message takes so much longer.
+void TrapState::slow_down() {
+  const int64_t now = now_ns();
+  if (moved_ns_ != 0) {
+    const int64_t until =
+        now + std::min(now - moved_ns_, kLongestPause) * traps_.slow_percent / 100;
+    while (now_ns() < until) {
+    }
+  }
+  moved_ns_ = now_ns();
+}
+
+void TrapState::after_progress(uint64_t sequence) {
   if (traps_.exit_at >= 0 && sequence >= static_cast<uint64_t>(traps_.exit_at)) ::_exit(1);
+  if (traps_.slow_percent > 0) slow_down();
 }
 
 TrapState::Damage TrapState::damage(uint64_t sequence) const {

@@ -27,8 +27,9 @@ class TrapState {
   enum class Answer { kGo, kNotYet, kFailed };
   Answer on_test(uint64_t sequence, bool completed);
 
-  // The owner has moved bytes while this message was the oldest unfinished one: may not come back.
-  void after_progress(uint64_t sequence) const;
+  // The owner has moved bytes while this message was the oldest unfinished one: may not come back,
+  // or late.
+  void after_progress(uint64_t sequence);
   bool stopped(uint64_t completed) const {
     return traps_.stop_at >= 0 && completed > static_cast<uint64_t>(traps_.stop_at);
   }
@@ -46,12 +47,14 @@ class TrapState {
   }
 
  private:
+  void slow_down();
   static bool is(int64_t at, uint64_t sequence) {
     return at >= 0 && static_cast<uint64_t>(at) == sequence;
   }
 
   const Traps& traps_;
   int64_t posts_ = 0;
+  int64_t moved_ns_ = 0;                                 // when bytes moved last, 0: never
   int64_t tests_ = 0;                                    // since the oldest message completed
   std::chrono::steady_clock::time_point next_answer_{};  // SLOW_US
   bool failed_ = false;

@@ -27,10 +27,13 @@ COMMANDS = {
     "env": "print the environment of a profile, for mpirun or a shell",
     "plugins": "list the plugins found here, and which one a run would use",
     "report": "print the table of a result file",
+    "ab": "run launches of two commands in turns, and compare them",
+    "compare": "say whether one run is as fast as another, by its launches",
     "gate": "judge a result file by limits, or make limits out of several",
     "export": "write a result file as CSV, Parquet or JSON, with every sample",
     "import": "bring a log of nccl-tests into a result file, beside ours",
     "merge": "join the journals of a run that died into one file",
+    "join": "put files of single launches into one, for report and compare",
     "completion": "print what makes a shell complete commands, options and patterns",
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import difflib
 import os
 import socket
@@ -10,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from tcpx_mpi import launch, patterns, plugins, profiles
+from tcpx_mpi import launch, launches, patterns, plugins, profiles
 from tcpx_mpi.cli.complete import complete_pattern, completions
 from tcpx_mpi.cli.help import write_examples, write_exit_codes, write_knobs
 from tcpx_mpi.config import Settings, load_settings
@@ -25,6 +26,7 @@ _EXAMPLES = (
     "mpirun -n 16 --hostfile HOSTS tcpx-mpi run mesh --plugin tcpx --channels 4",
 )
 _KNOBS = [knob for knob in KNOBS if knob.group != VARIABLES_ONLY]
+_NAMES = {"pattern", *(knob.name for knob in _KNOBS)}
 #: Options that may stand without a value, which then is 1.
 _MAY_BE_BARE = {flag for knob in _KNOBS if knob.may_be_bare for flag in knob.flags}
 
@@ -63,9 +65,15 @@ def _callback(ctx: click.Context, /, **values: str | None) -> int:
     try:
         validated = launch.PARENT_VARIABLE in os.environ
         settings = validate(values, os.environ, rank.size, outputs=rank.rank == 0 and not validated)
+        if settings.runs > 1 and not settings.launch:
+            raise UsageError(
+                "--runs starts mpirun itself: give --ranks N and no mpirun, or start the launches "
+                "yourself and put their files together with `tcpx-mpi join`"
+            )
+        settings = launches.part_of_series(settings, os.environ)
     except TcpxError as error:
         return _as_rank(error, arguments)
-    if rank.rank == 0:
+    if rank.rank == 0 and settings.launch <= 1:
         warn(ignored, settings)
     return _as_rank(settings, arguments)
 
@@ -150,14 +158,43 @@ def _as_parent(
         raise UsageError(how_to_start(os.environ, "run", settings.pattern))
     settings = validate(values, os.environ, ranks)
     plugins.inspect(plugins.choose_plugin(settings, os.environ))
-    return start_mpirun(settings, ranks, arguments)
+    if settings.runs == 1:
+        return start_mpirun(settings, ranks, arguments)
+    launches.refuse_series(settings)
+    from tcpx_mpi.records import default_run_name
+
+    path = settings.hdf5_path or default_run_name(settings.pattern, datetime.datetime.now())
+    command = launches.Command(settings, arguments, environment(settings, os.environ))
+    return launches.run_series(command, path)
+
+
+def settings_of(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
+    """The validated settings of a `run` with these arguments, which must have --ranks.
+
+    Raises UsageError and what click raises of a bad option.
+    """
+    # With a parent: it has the names of the help option, which click keeps for good.
+    above = click.get_current_context()
+    with command.make_context("run", list(arguments), parent=above) as context:
+        values = {name: value for name, value in context.params.items() if name in _NAMES}
+    settings = _load(values, environ)
+    if settings.ranks is None:
+        raise UsageError("launches need --ranks N: each one starts mpirun")
+    settings = validate(values, environ, settings.ranks)
+    plugins.inspect(plugins.choose_plugin(settings, environ))
+    return settings
 
 
 def start_mpirun(settings: Settings, ranks: int, arguments: Sequence[str]) -> int:
-    """Starts the ranks, with MPI on the control NIC of the profile; returns their exit code."""
-    environ = dict(os.environ)
-    profiles.keep_mpi_on_control_nic(settings.profile, this_machine(), environ)
-    return launch.start_mpirun(ranks, arguments, environ)
+    """Starts the ranks; returns their exit code."""
+    return launch.start_mpirun(ranks, arguments, environment(settings, os.environ))
+
+
+def environment(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment for mpirun, with MPI on the control NIC of the profile."""
+    made = dict(environ)
+    profiles.keep_mpi_on_control_nic(settings.profile, this_machine(), made)
+    return made
 
 
 def how_to_start(environ: Mapping[str, str], *command: str) -> str:

@@ -6,6 +6,7 @@ other than 0 write nothing but a journal, and never load it.
 
 from tcpx_mpi.records.environment import filter_environment
 from tcpx_mpi.records.journal import Journal, JournalContent, journal_path, read_journal
+from tcpx_mpi.records.launches import LaunchesWriter
 from tcpx_mpi.records.merge import merge
 from tcpx_mpi.records.model import (
     AVERAGES,
@@ -43,6 +44,7 @@ __all__ = [
     "Fault",
     "Journal",
     "JournalContent",
+    "LaunchesWriter",
     "PartialRow",
     "PeerInfo",
     "Plan",

@@ -225,8 +225,11 @@ class RowFacts:
     messages_per_copy: int = 1
     chunk_bytes: int
     slots: int
+    #: Planned before the row (0: until something is reached), counted after it.
     iterations: int
     warmup_iterations: int
+    #: What ended it; `tcpx_mpi.pace.ENDINGS`.
+    ended_by: str = "iterations"
 
 
 @dataclass(frozen=True)
@@ -459,6 +462,14 @@ class Run:
     end_time: str = ""
     fault: Fault | None = None
     partial: list[PartialRow] = field(default_factory=list)
+    #: Of several launches in one file, those after the first; each a run of its own.
+    launches: list[Run] = field(default_factory=list)
+    launches_planned: int = 1
+
+    @property
+    def all_launches(self) -> list[Run]:
+        """This run and the launches after it."""
+        return [self, *self.launches]
 
     @property
     def missing(self) -> list[str]:
@@ -468,6 +479,7 @@ class Run:
             + missing_rows(self.header.plan, self.rows)
             + _missing_ranks(self)
             + _missing_samples(self)
+            + _missing_launches(self)
         )
 
 
@@ -498,6 +510,16 @@ def _missing_end(run: Run) -> list[str]:
     if not run.complete:
         return ["the end of the run: its writer was killed, or is still running"]
     return []
+
+
+def _missing_launches(run: Run) -> list[str]:
+    found = 1 + len(run.launches)
+    lines = []
+    if found < run.launches_planned:
+        lines.append(f"{run.launches_planned - found} of {run.launches_planned} launches")
+    for number, launch in enumerate(run.launches, 2):
+        lines += [f"launch {number}: {text}" for text in launch.missing]
+    return lines
 
 
 def _missing_ranks(run: Run) -> list[str]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from tcpx_mpi.errors import PartialResult, UsageError
 from tcpx_mpi.records.commit_file import open_for_reading
+from tcpx_mpi.records.launches import GROUP, PLANNED
 from tcpx_mpi.records.model import (
     Average,
     Fault,
@@ -27,6 +28,7 @@ from tcpx_mpi.records.schema import (
     AVERAGE_COLUMNS,
     FAULT_COLUMNS,
     HEADER_ATTRIBUTES,
+    NEW_ROW_ATTRIBUTES,
     PAIR_COLUMNS,
     PEER_COLUMNS,
     PER_RANK_COLUMNS,
@@ -95,6 +97,13 @@ def _refuse_foreign(file: Any, path: str) -> None:
 
 
 def _read(file: Any, path: str) -> Run:
+    run = _read_launch(file, path)
+    run.launches = [_read_launch(group, path) for _, group in sorted(file.get(GROUP, {}).items())]
+    run.launches_planned = int(file.attrs.get(PLANNED, 1))
+    return run
+
+
+def _read_launch(file: Any, path: str) -> Run:
     setup = file["setup"][()] if "setup" in file else SetupTimes.joined([]).table
     return Run(
         path=path,
@@ -155,7 +164,11 @@ def _read_row(group: Any) -> Row:
     }
     columns.setdefault("cpu_others_ns", np.full(table.size, -1, np.int64))  # version 1
     return Row(
-        **{name: plain(group.attrs[name]) for name in ROW_ATTRIBUTES},
+        **{
+            name: plain(group.attrs[name])
+            for name in ROW_ATTRIBUTES
+            if name in group.attrs or name not in NEW_ROW_ATTRIBUTES
+        },
         **columns,
         samples=read_samples(group, "samples"),
         warmup=read_samples(group, "warmup"),

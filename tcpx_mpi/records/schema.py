@@ -3,7 +3,8 @@
 History: version 1, the first; version 2 adds peers (`--against`), `cpu_others_ns` and `proof`,
 which a file of version 1 reads as none and unknown; version 3 adds to `ranks` a GPU's place, the
 plugin's CPUs and the node of the memory, unknown in older files, and `averages`, the
-rows of imported runs.
+rows of imported runs; version 4 adds `ended_by` to a row, "iterations" in older files, and
+`launches`, which an older file has none of.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from tcpx_mpi.records.model import (
 )
 
 SCHEMA = "tcpx-mpi run"
-SCHEMA_VERSION = 3
-READABLE_VERSIONS = (1, 2, 3)
+SCHEMA_VERSION = 4
+READABLE_VERSIONS = (1, 2, 3, 4)
 
 #: Parts of a header that have a place of their own; the rest are attributes of the root.
 HEADER_TABLES = (
@@ -48,6 +49,9 @@ HEADER_ATTRIBUTES = tuple(
 PLAN_LISTS = ("sizes", "slots")
 PLAN_ATTRIBUTES = tuple(item.name for item in fields(Plan) if item.name not in PLAN_LISTS)
 ROW_ATTRIBUTES = (*(item.name for item in fields(RowFacts)), "chunks", "finished_time")
+
+#: Older files lack these; what they then mean is in `RowFacts`.
+NEW_ROW_ATTRIBUTES = frozenset({"ended_by"})
 
 #: A column is its name and its type: int, float, bool or str.
 Columns = Sequence[tuple[str, type]]

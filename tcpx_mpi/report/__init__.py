@@ -1,8 +1,11 @@
 """Text and JSON out of a run's records: the live table and `tcpx-mpi report` are the same code."""
 
+from collections.abc import Sequence
+
 from tcpx_mpi.records import Run
 from tcpx_mpi.report.footer import footer_lines, minimum_bandwidth, passes_minimum_bandwidth
 from tcpx_mpi.report.json_document import row_document, to_json, write_json
+from tcpx_mpi.report.launches import launches_lines, representative
 from tcpx_mpi.report.preamble import header_lines, rank_line, rank_name
 from tcpx_mpi.report.setup_table import setup_lines
 from tcpx_mpi.report.suspects import suspect_lines
@@ -27,19 +30,27 @@ __all__ = [
 ]
 
 
-def report_lines(run: Run) -> list[str]:
-    """All that `tcpx-mpi report` prints of a run; what it lacks is at the end."""
+def report_lines(run: Run, files: Sequence[str] = ()) -> list[str]:
+    """All that `tcpx-mpi report` prints of a run; what it lacks is at the end.
+
+    `files` are its results where it is more than its own file.
+    """
+    launches, run = launches_lines(run), representative(run)
     summaries = [summarise_row(run.header, row) for row in run.rows]
     lines = header_lines(run.header)
     if run.setup.table.size > 0:
         lines += setup_lines(run.setup)
     lines += title_lines(run.header)
     lines += [row_line(run.header, summary) for summary in summaries]
-    return lines + footer_lines(
-        run.header,
-        summaries,
-        fault=run.fault,
-        missing=run.missing,
-        files=[run.path],
-        slow=suspect_lines(run.header, run.rows),
+    return (
+        lines
+        + launches
+        + footer_lines(
+            run.header,
+            summaries,
+            fault=run.fault,
+            missing=run.missing,
+            files=files or [run.path],
+            slow=suspect_lines(run.header, run.rows),
+        )
     )

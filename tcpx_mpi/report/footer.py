@@ -9,6 +9,7 @@ from tcpx_mpi.placement import CONNECTIONS_A_NIC
 from tcpx_mpi.records import Fault, RunHeader
 from tcpx_mpi.report.placement import placement_lines, usage_lines
 from tcpx_mpi.report.preamble import rank_name
+from tcpx_mpi.report.steadiness import steadiness_lines
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth, slowest_rank
 from tcpx_mpi.units import format_size
 
@@ -54,6 +55,8 @@ def footer_lines(
     else:
         lines += _network_lines(summaries)
     lines += _late_lines(summaries)
+    lines += _ending_lines(header, summaries)
+    lines += [_line(title, text) for title, text in steadiness_lines(summaries)]
     lines += usage_lines(header, summaries)
     lines += placement_lines(header, summaries)
     lines += _peer_lines(summaries)
@@ -188,6 +191,25 @@ def _late_lines(summaries: Sequence[RowSummary]) -> list[str]:
     if late <= 0:
         return []
     return [_line("Late starts", f"{late} of {starts} agreed starts were missed")]
+
+
+def _ending_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
+    """Rows that ended before they had what was asked for."""
+    asked = {name: value for name, value, _ in header.settings}
+    wide = [
+        f"{format_size(summary.size_bytes)} (+-{100 * summary.half_width:.2g} %)"
+        for summary in summaries
+        if summary.ended_by == "max-time"
+    ]
+    full = [format_size(s.size_bytes) for s in summaries if s.ended_by == "sample-memory"]
+    lines = []
+    if wide:
+        text = f"{len(wide)} of {len(summaries)} rows were not within --ci {asked.get('ci', '')}"
+        lines.append(_line("Not narrow", f"{text} by --max-time: {', '.join(wide)}"))
+    if full:
+        text = "full before the rows had what was asked for"
+        lines.append(_line("Sample memory", f"{text}: {', '.join(full)}; use more --sample-memory"))
+    return lines
 
 
 def _peer_lines(summaries: Sequence[RowSummary]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import Any
 from tcpx_mpi.ratios import Ratio, strongest
 from tcpx_mpi.records import Row, Run, RunHeader, write_text
 from tcpx_mpi.report.footer import passes_minimum_bandwidth
+from tcpx_mpi.report.launches import RowOverLaunches, representative, rows_over_launches
 from tcpx_mpi.report.preamble import pci_address, step
 from tcpx_mpi.report.table import summarise_row
 from tcpx_mpi.stats import Distribution, RowSummary, mean_bus_bandwidth
@@ -23,6 +24,8 @@ JSON_VERSION = 3
 
 def to_json(run: Run, files: Sequence[str] = ()) -> dict[str, Any]:
     """The document of a run, whole or not; `files` are the names of its other results."""
+    over_launches = {row.index: row for row in rows_over_launches(run)}
+    run = representative(run)
     header = run.header
     summaries = [summarise_row(header, row) for row in run.rows]
     wrong = sum(summary.wrong_found for summary in summaries)
@@ -35,7 +38,7 @@ def to_json(run: Run, files: Sequence[str] = ()) -> dict[str, Any]:
         "nccl_version": header.versions.get("NCCL"),
         "config": _config(header),
         "results": [
-            row_document(header, row, summary)
+            row_document(header, row, summary) | _over_launches(over_launches.get(row.index))
             for row, summary in zip(run.rows, summaries, strict=True)
         ],
         "out_of_bounds": {"count": wrong, "okay": wrong == 0},
@@ -49,6 +52,23 @@ def to_json(run: Run, files: Sequence[str] = ()) -> dict[str, Any]:
     }
     plain: dict[str, Any] = _without_nan(document)
     return plain
+
+
+def _over_launches(row: RowOverLaunches | None) -> dict[str, Any]:
+    """A row over several launches; nothing where there is but one."""
+    if row is None:
+        return {}
+    return {
+        "launches": {
+            "count": int(row.times_ns.size),
+            "times_us": (row.times_ns / 1e3).tolist(),
+            "median_us": row.median_ns.estimate / 1e3,
+            "low_us": row.median_ns.low / 1e3,
+            "high_us": row.median_ns.high / 1e3,
+            "within_pct": 100 * row.variation.within,
+            "between_pct": 100 * row.variation.between,
+        }
+    }
 
 
 def write_json(path: str, document: dict[str, Any]) -> str:
@@ -119,6 +139,7 @@ def row_document(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, 
         "in_place": _side(summary.in_place) if summary.in_place is not None else None,
         "in_place_per_iter": None,
         "actual_iterations": row.iterations,
+        "ended_by": row.ended_by,
         "experiment_name": header.pattern,
         "index": row.index,
         "cycle": row.cycle,
@@ -126,6 +147,10 @@ def row_document(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, 
         "t_max_us": summary.t_max_ns / 1e3,
         "t_max_rank": summary.t_max_rank if summary.t_max_rank >= 0 else None,
         "time_us_by_rank": [time_ns / 1e3 for time_ns in summary.time_ns_by_rank.tolist()],
+        "p50_us_by_rank": [
+            [median.estimate / 1e3, median.low / 1e3, median.high / 1e3]
+            for median in summary.median_ns_by_rank
+        ],
         "mmsg_per_s": summary.mmsg_per_s,
         "slots": _known(row.slots),
         "chunk_bytes": _known(row.chunk_bytes),
@@ -196,6 +221,8 @@ def _per_iteration(header: RunHeader, summary: RowSummary) -> dict[str, Any]:
         "max_us": spread.max / 1e3,
         "avg_us": spread.mean / 1e3,
         "p50_us": spread.p50 / 1e3,
+        "p50_low_us": spread.p50_low / 1e3,
+        "p50_high_us": spread.p50_high / 1e3,
         "p95_us": spread.p95 / 1e3,
         "p99_us": spread.p99 / 1e3,
         "p99_9_us": spread.p99_9 / 1e3,

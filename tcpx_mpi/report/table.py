@@ -118,6 +118,8 @@ def _our_columns(header: RunHeader) -> list[Column]:
             "slowest rank",
         ),
         _time_column("p50", lambda s: s.per_iteration.p50, "maximum of an iteration"),
+        _time_column("p50_low", lambda s: s.per_iteration.p50_low, "maximum of an iteration"),
+        _time_column("p50_high", lambda s: s.per_iteration.p50_high, "maximum of an iteration"),
         _time_column("p95", lambda s: s.per_iteration.p95, "maximum of an iteration"),
         _time_column("p99", lambda s: s.per_iteration.p99, "maximum of an iteration"),
         _number_column("net_bw", "(GB/s)", lambda s: s.net_bw),

@@ -92,6 +92,18 @@ def test_a_queue_may_be_smaller_than_16(limit: int) -> None:
         assert end.post(0, 1) == INTERNAL
 
 
+@in_fresh_process(SOFTTCPX_TRAP_SLOW_PERCENT="1000")
+def test_a_slowed_connection_delivers_all_the_same() -> None:
+    net = Net().started()
+    sender, receiver = hosts(net)
+    for message in range(3):
+        assert receiver.post(100 * message, 100) == SUCCESS
+        assert sender.post(0, 100) == SUCCESS
+        until(sender.test_head, "the send")
+        until(receiver.test_head, "the receive")
+    assert receiver.memory.content() == b"s" * 300 + b"p" * 100
+
+
 @in_fresh_process(
     SOFTTCPX_TRAP_ERROR_AT="1", SOFTTCPX_TRAP_ERROR_CODE="42", SOFTTCPX_TRAP_SIDE="recv"
 )

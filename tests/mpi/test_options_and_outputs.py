@@ -31,7 +31,7 @@ def columns(result: Result) -> list[str]:
 
 
 SMALL = ("--sizes", "1K,64K", "-n", "10")
-ALWAYS = ["t_max", "@rank", "p50", "p95", "p99", "net_bw", "cpu_s_per_GB"]
+ALWAYS = ["t_max", "@rank", "p50", "p50_low", "p50_high", "p95", "p99", "net_bw", "cpu_s_per_GB"]
 
 
 def test_m_posts_messages_together_and_reports_their_rate(place: Path) -> None:

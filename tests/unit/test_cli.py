@@ -53,7 +53,7 @@ def python(code: str) -> str:
             [],
             [
                 "no command",
-                "run, smoke, ceiling, selftest, preflight, topo, env, plugins, report, gate",
+                ", ".join(cli.COMMANDS),
             ],
         ),
         (["rn"], ["unknown command rn", "run"]),

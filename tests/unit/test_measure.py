@@ -158,7 +158,7 @@ def measured(
     facts = invented.row_facts(
         0, size_bytes=SIZE, count=SIZE, slots=SLOTS, iterations=ITERS, warmup_iterations=WARMUPS
     )
-    row = measurement.measure(facts, plan_row(SLOTS, ITERS, WARMUPS, 8))
+    row, _ = measurement.measure(facts, plan_row(SLOTS, ITERS, WARMUPS, 8))
     assert [side.loads for side in sides] == [1] * len(sides)
     return row, wire.batches
 

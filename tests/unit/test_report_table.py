@@ -64,9 +64,10 @@ def test_a_row_begins_with_the_13_fields_of_nccl_tests() -> None:
     assert (int(size), int(count), kind, redop, int(root)) == (1024, 1024, "uint8", "none", -1)
     assert (float(time), float(algbw), float(busbw), int(wrong)) == (1.16, 0.88, 0.88, 0)
     assert fields[9:13] == ["N/A"] * 4
-    assert fields[13:18] == ["1.31", "@3", "1.31", "n/a", "n/a"]
+    # The median of 1300 .. 1319 is between the 6th and the 15th of them.
+    assert fields[13:20] == ["1.31", "@3", "1.31", "1.31", "1.31", "n/a", "n/a"]
     # (20 x 1024 + 100) bytes a rank in 20 iterations of 1159.5 ns; 15 us of CPU for 20 KiB.
-    assert fields[18:] == [f"{20_580 / 23_190:.2f}", f"{15_000 / 20_480:.4g}"]
+    assert fields[20:] == [f"{20_580 / 23_190:.2f}", f"{15_000 / 20_480:.4g}"]
 
 
 def test_the_standard_columns_are_as_wide_as_those_of_nccl_tests() -> None:
@@ -125,6 +126,8 @@ def test_optional_columns_stand_to_the_right_in_order() -> None:
         "t_max",
         "@rank",
         "p50",
+        "p50_low",
+        "p50_high",
         "p95",
         "p99",
         "net_bw",
@@ -153,12 +156,14 @@ def test_optional_columns_stand_to_the_right_in_order() -> None:
 
 def test_enough_iterations_have_percentiles() -> None:
     row = invented.row(0, iterations=300)
-    assert line_of(row).split()[15:18] == ["1.45", "1.58", "1.60"]
+    fields = line_of(row).split()
+    assert (fields[15], *fields[18:20]) == ("1.45", "1.58", "1.60")
 
 
 def test_skipped_iterations_are_not_in_the_percentiles() -> None:
     row = invented.row(0, iterations=300)
-    assert line_of(row, per_iter_skip=100).split()[15:18] == ["1.50", "1.59", "n/a"]
+    fields = line_of(row, per_iter_skip=100).split()
+    assert (fields[15], *fields[18:20]) == ("1.50", "1.59", "n/a")
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ from __future__ import annotations
 import importlib
 import os
 
+from tcpx_mpi.compare import Comparison
 from tcpx_mpi.errors import OutputFailed, PluginMissing, UsageError
 from tcpx_mpi.records import Run, require_writable
 
-__all__ = ["require_page_possible", "write_html"]
+__all__ = ["require_page_possible", "write_comparison", "write_html"]
 
 
 def require_page_possible(path: str) -> None:
@@ -40,7 +41,17 @@ def write_html(run: Run, path: str) -> None:
     """
     from tcpx_mpi.report.html.page import page_of
 
-    text = page_of(run)
+    _write_new(page_of(run), path)
+
+
+def write_comparison(comparison: Comparison, path: str) -> None:
+    """Writes the page of a comparison, as `write_html` does."""
+    from tcpx_mpi.report.html.comparison import comparison_page
+
+    _write_new(comparison_page(comparison), path)
+
+
+def _write_new(text: str, path: str) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
     except FileExistsError as error:

@@ -11,6 +11,7 @@ from tcpx_mpi.report.footer import footer_lines
 from tcpx_mpi.report.html import plots, tables
 from tcpx_mpi.report.html.ceilings import line_rate
 from tcpx_mpi.report.html.verdict import verdict_of
+from tcpx_mpi.report.launches import representative
 from tcpx_mpi.report.preamble import rank_name
 from tcpx_mpi.report.table import summarise_row
 from tcpx_mpi.stats import slowest_rank
@@ -19,6 +20,11 @@ from tcpx_mpi.units import format_size
 
 def page_of(run: Run) -> str:
     """The page of a run, whole or not; it refers to nothing outside of itself."""
+    return rendered("page.html", _content(representative(run)))
+
+
+def rendered(template: str, content: dict[str, Any]) -> str:
+    """The text of a template of this folder."""
     import jinja2
 
     folder = resources.files(__package__)
@@ -30,7 +36,7 @@ def page_of(run: Run) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html").render(_content(run))
+    return environment.get_template(template).render(content)
 
 
 def _content(run: Run) -> dict[str, Any]:

@@ -1,0 +1,66 @@
+"""One batch of one side on one rank: from the driver's stamps to samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcpx_mpi import _native
+from tcpx_mpi.records import RankRow
+
+Int64s = NDArray[np.int64]
+
+
+@dataclass
+class Batch:
+    """What one batch yields on this rank; int64[iterations] in ns."""
+
+    samples: dict[str, Int64s]
+    start_ns: int
+    late: bool
+
+
+def joined_arrays(parts: Sequence[Int64s]) -> Int64s:
+    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
+
+
+def batch_of(stamps: _native.Stamps) -> Batch:
+    """Durations from instants: an iteration starts when the one before it is complete."""
+    end = stamps["end"]
+    start = np.concatenate([[stamps["start"]], end[:-1]]).astype(np.int64)
+
+    def since_start(done: Int64s) -> Int64s:
+        # A receive posted early may be complete before its own iteration starts: 0, not negative.
+        return np.where(done < 0, -1, np.maximum(done - start, 0)).astype(np.int64)
+
+    samples = {
+        "iteration": end - start,
+        "send": since_start(stamps["send_done"]),
+        "receive": since_start(stamps["receive_done"]),
+        "start": start,
+    }
+    return Batch(samples, int(stamps["start"]), bool(stamps["late"]))
+
+
+def joined_batch(parts: list[Batch]) -> Batch:
+    if len(parts) == 1:
+        return parts[0]
+    samples = {
+        phase: np.concatenate([part.samples[phase] for part in parts]) for phase in parts[0].samples
+    }
+    return Batch(samples, parts[0].start_ns, any(part.late for part in parts))
+
+
+def add_network(row: RankRow, before: dict[str, Any], after: dict[str, Any]) -> None:
+    """Bytes by TCP_INFO, -1 where not every socket of the plugin can be read."""
+    known = after["readable"] > 0 and after["readable"] == after["count"]
+    if not known or row.net_sent < 0:
+        row.net_sent = row.net_received = row.tcp_retransmits = -1
+        return
+    row.net_sent += after["sent"] - before["sent"]
+    row.net_received += after["received"] - before["received"]
+    row.tcp_retransmits += after["retransmits"] - before["retransmits"]

@@ -1,0 +1,56 @@
+"""`tcpx-mpi compare A.h5 B.h5`: is B as fast as A? By launches, with an exit code."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from tcpx_mpi.cli.compare_options import comparison_options, limits_of, show_comparison
+from tcpx_mpi.errors import UsageError
+
+
+@click.command("compare")
+@click.argument("first", metavar="A", type=click.Path())
+@click.argument("second", metavar="B", type=click.Path())
+@comparison_options
+@click.option(
+    "--spread",
+    metavar="FILE",
+    type=click.Path(),
+    help="A file of 10 or more launches of this machine, by which single ones are judged.",
+)
+@click.option(
+    "--anyway", is_flag=True, help="Compare even what differs in kind, is partial or unchecked."
+)
+def command(
+    first: str,
+    second: str,
+    tolerance: float,
+    resolution: float,
+    json_path: str | None,
+    page: str | None,
+    spread: str | None,
+    anyway: bool,
+) -> int:
+    """Compares the runs in A and B row by row: B's speed over A's, with its interval.
+
+    The unit is the launch (`run --runs K`, or `join`); 4 a side are the least that can decide. Exit
+    code 0: the same, 10: B is worse, 14: B is better, 11: inconclusive.
+    """
+    limits = limits_of(tolerance, resolution)
+    from tcpx_mpi.compare import compare_runs, refusals
+    from tcpx_mpi.records import read_run
+    from tcpx_mpi.report.html import require_page_possible
+
+    if page is not None:
+        require_page_possible(page)
+    runs = read_run(first), read_run(second)
+    if reasons := refusals(*runs):
+        if not anyway:
+            rest = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+            raise UsageError(f"not comparable: {reasons[0]}{rest}; --anyway compares all the same")
+        for reason in reasons:
+            print(f"# warning: not comparable: {reason}", file=sys.stderr)
+    machine = read_run(spread) if spread is not None else None
+    return show_comparison(compare_runs(*runs, limits, machine), json_path, page)

@@ -1,0 +1,69 @@
+"""What `compare` and `ab` have in common: limits of a verdict, and where it goes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tcpx_mpi.errors import UsageError
+
+if TYPE_CHECKING:
+    from tcpx_mpi.compare import Comparison, Limits
+
+_OPTIONS = (
+    click.option(
+        "--tolerance",
+        type=float,
+        default=0.01,
+        metavar="SHARE",
+        help="A difference up to this is none, however sure it is [0.01].",
+    ),
+    click.option(
+        "--resolution",
+        type=float,
+        default=0.05,
+        metavar="SHARE",
+        help="Say 'same' only where a difference beyond this is excluded [0.05].",
+    ),
+    click.option("--json", "json_path", type=click.Path(), metavar="FILE", help="Also as JSON."),
+    click.option(
+        "--html", "page", type=click.Path(), metavar="PAGE", help="Also as one HTML page."
+    ),
+)
+
+
+def comparison_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Adds the options to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def limits_of(tolerance: float, resolution: float) -> Limits:
+    """Raises UsageError for limits that cannot be."""
+    from tcpx_mpi.compare import Limits
+
+    if not 0 <= tolerance <= resolution < 1:
+        raise UsageError(
+            f"--tolerance ({tolerance:g}) and --resolution ({resolution:g}) are shares below 1, "
+            "the first not above the second: use like 0.01 and 0.05"
+        )
+    return Limits(tolerance, resolution)
+
+
+def show_comparison(comparison: Comparison, json_path: str | None, page: str | None) -> int:
+    """Prints and writes a comparison; its exit code."""
+    from tcpx_mpi.compare import comparison_document, comparison_lines
+    from tcpx_mpi.report import write_json
+    from tcpx_mpi.report.html import write_comparison
+
+    for line in comparison_lines(comparison):
+        print(line)
+    if json_path is not None:
+        print(f"# wrote {write_json(json_path, comparison_document(comparison))}")
+    if page is not None:
+        write_comparison(comparison, page)
+        print(f"# wrote {page}")
+    return int(comparison.verdict.exit_code)

@@ -1,0 +1,26 @@
+"""Two runs side by side, row by row: is the second as fast as the first? The unit is the launch.
+
+Needs no MPI and no plugin. `compare_runs` decides, `comparison_lines` and `comparison_document` say
+it as text and as JSON; the page is `tcpx_mpi.report.html.write_comparison`.
+"""
+
+from tcpx_mpi.compare.circumstances import Difference, differences, refusals
+from tcpx_mpi.compare.document import comparison_document
+from tcpx_mpi.compare.rows import launch_times, taken_in_turns
+from tcpx_mpi.compare.text import comparison_lines
+from tcpx_mpi.compare.verdict import Comparison, Limits, RowComparison, Verdict, compare_runs
+
+__all__ = [
+    "Comparison",
+    "Difference",
+    "Limits",
+    "RowComparison",
+    "Verdict",
+    "compare_runs",
+    "comparison_document",
+    "comparison_lines",
+    "differences",
+    "launch_times",
+    "refusals",
+    "taken_in_turns",
+]

@@ -1,0 +1,151 @@
+"""Whole launches of a run, one after the other, each with processes of its own, in one file.
+
+What a launch gets by chance (places in memory, ports, what else the machine does) it keeps for all
+its iterations. So the launch, and not the iteration, is what a comparison counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tcpx_mpi import launch
+from tcpx_mpi.config import Settings
+from tcpx_mpi.errors import ExitCode, UsageError
+
+#: Tells a rank where its launch's file goes; TCPX_MPI_LAUNCH tells which launch it is.
+FILE_VARIABLE = "TCPX_MPI_LAUNCH_FILE"
+NUMBER_VARIABLE = "TCPX_MPI_LAUNCH"
+
+
+@dataclass(frozen=True)
+class Command:
+    """What is launched again and again: settings that were validated, as typed and as parsed."""
+
+    settings: Settings
+    #: Of tcpx-mpi: `run PATTERN ...`.
+    arguments: Sequence[str]
+    environ: Mapping[str, str]
+
+
+def part_of_series(settings: Settings, environ: Mapping[str, str]) -> Settings:
+    """The settings of one launch of several: a file that is joined to the others, and no other."""
+    if not settings.launch or FILE_VARIABLE not in environ:
+        return settings
+    return dataclasses.replace(
+        settings,
+        hdf5_path=environ[FILE_VARIABLE],
+        json_path=None,
+        csv_path=None,
+        save_config_path=None,
+        json_stream_path=None,
+    )
+
+
+def refuse_series(settings: Settings) -> None:
+    """Raises UsageError for what several launches cannot have."""
+    if settings.hdf5_path == "none":
+        raise UsageError("--runs keeps its launches in one file: leave --hdf5 none out")
+    if settings.json_stream_path is not None:
+        raise UsageError("--json-stream is of one launch: leave it out with --runs, or use -J")
+
+
+class Series:
+    """The launches of one command on their way into one file."""
+
+    def __init__(self, command: Command, path: str, runs: int) -> None:
+        """Creates the file. Raises UsageError where that fails."""
+        from tcpx_mpi.records import LaunchesWriter
+
+        self._command = command
+        self._runs = runs
+        self._writer = LaunchesWriter(path, runs)
+        # Not beside the result: a launch's own file is nobody's result.
+        self._place = tempfile.mkdtemp(prefix="tcpx-mpi-launches-")
+
+    @property
+    def path(self) -> str:
+        """The file, by the name that it got."""
+        return self._writer.path
+
+    @property
+    def launches(self) -> int:
+        """Launches in the file."""
+        return self._writer.launches
+
+    def launch(self, label: str = "") -> int:
+        """One more launch; its exit code. What failed, and why, is on the standard error."""
+        number = self.launches + 1
+        path = os.path.join(self._place, f"{number}.h5")
+        environ = {
+            **self._command.environ,
+            NUMBER_VARIABLE: str(number),
+            FILE_VARIABLE: path,
+        }
+        print(f"# launch {number} of {self._runs}{label}", file=sys.stderr, flush=True)
+        ranks = self._command.settings.ranks
+        assert ranks is not None
+        code, printed = launch.run_captured(
+            ranks, launch.rank_program(self._command.arguments), environ, (), None
+        )
+        assert code is not None  # only a limit makes it None
+        if code != ExitCode.OK:
+            sys.stdout.write(printed)
+        if os.path.exists(path):
+            self._writer.append(path)
+            os.unlink(path)
+        return code
+
+    def close(self) -> None:
+        """Close the file, and remove what is temporary; twice is once."""
+        self._writer.close()
+        shutil.rmtree(self._place, ignore_errors=True)
+
+
+def run_series(command: Command, path: str) -> int:
+    """K launches and their report; the exit code of the first one that failed, or 0."""
+    series = Series(command, path, command.settings.runs)
+    code = int(ExitCode.OK)
+    try:
+        while code == ExitCode.OK and series.launches < command.settings.runs:
+            code = series.launch()
+    finally:
+        series.close()
+    if series.launches:
+        _show(command.settings, series.path)
+    return code
+
+
+def _show(settings: Settings, path: str) -> None:
+    """The report of the file, and the other results that were asked for."""
+    from tcpx_mpi import export, report, tables
+    from tcpx_mpi.records import read_run, write_text
+
+    run = read_run(path)
+    files = [path]
+    if settings.save_config_path is not None:
+        files.append(write_text(settings.save_config_path, settings.to_toml()))
+    if settings.csv_path is not None:
+        files.append(write_text(settings.csv_path, export.csv_text(tables.tables_of(run)["rows"])))
+    if settings.json_path is not None:
+        files.append(report.write_json(settings.json_path, report.to_json(run, files)))
+    print("\n".join(report.report_lines(run, files)), flush=True)
+
+
+def run_in_turns(first: Series, second: Series, runs: int) -> int:
+    """K launches of each of two series in the order ABBA; the code of the first that failed, or 0.
+
+    What drifts with time then falls on both alike, and neighbours in time make pairs.
+    """
+    for number in range(runs):
+        pair = ((first, " of A"), (second, " of B"))
+        for series, label in pair if number % 2 == 0 else reversed(pair):
+            code = series.launch(label)
+            if code != ExitCode.OK:
+                return code
+    return int(ExitCode.OK)

@@ -1,0 +1,66 @@
+"""Several launches of one run in one file: the first is the root, the others are groups of it.
+
+So every reader finds an ordinary run, and one that knows of launches finds all of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+
+from tcpx_mpi.errors import OutputFailed
+from tcpx_mpi.records.commit_file import CommitFile, open_for_reading
+from tcpx_mpi.records.names import create_exclusively, require_writable
+
+GROUP = "launches"
+#: Attribute of the root: how many launches were to come.
+PLANNED = "launches_planned"
+
+
+class LaunchesWriter:
+    """The file of several launches while they are made; whole after each `append`."""
+
+    def __init__(self, path: str, planned: int) -> None:
+        """Create `path`, or the first free name beside it. Raises UsageError where that fails."""
+        import h5py
+
+        require_writable(path, "--hdf5")
+        descriptor, self.path = create_exclusively(path)
+        self._commits = CommitFile(descriptor)
+        self._file = h5py.File(self._commits, "w")
+        self._planned = planned
+        self.launches = 0
+
+    def append(self, launch: str) -> None:
+        """Take over the file of a launch. Raises OutputFailed where it cannot be read or kept."""
+        import h5py
+
+        try:
+            with open_for_reading(launch) as stored, h5py.File(stored, "r") as source:
+                target = self._file
+                if self.launches:
+                    target = self._file.create_group(f"{GROUP}/launch_{self.launches:06d}")
+                for name in source:
+                    source.copy(name, target)
+                for name, value in source.attrs.items():
+                    target.attrs[name] = value
+            self._file.attrs[PLANNED] = self._planned
+            self._file.flush()
+            self._commits.commit()
+        except (OSError, RuntimeError, ValueError, KeyError) as error:
+            text = " ".join(str(error).split())
+            raise OutputFailed(f"{self.path}: cannot take over {launch}: {text}") from error
+        self.launches += 1
+
+    def close(self) -> None:
+        """Close the file; nothing is left of one without a launch. Twice is once."""
+        if self._commits.closed:
+            return
+        with contextlib.suppress(OSError, RuntimeError):
+            self._file.close()
+        if self.launches:
+            self._commits.commit()
+        self._commits.close()
+        if not self.launches:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path)

@@ -1,0 +1,121 @@
+"""Several launches of a run: which of them a row of the table shows, and how far they spread."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tcpx_mpi.records import Row, Run, RunHeader
+from tcpx_mpi.stats import (
+    Float64s,
+    Interval,
+    Variation,
+    block_means,
+    iteration_times_ns,
+    median_interval,
+    typical_time_ns,
+    variation,
+)
+from tcpx_mpi.units import format_time_us
+
+UNKNOWN = "n/a"
+
+
+@dataclass(frozen=True)
+class RowOverLaunches:
+    """A row of the table over all launches that have it."""
+
+    index: int
+    size_bytes: int
+    #: The typical time of each launch in ns, in the order of the launches; NaN where unknown.
+    times_ns: Float64s
+    median_ns: Interval
+    variation: Variation
+
+
+def rows_over_launches(run: Run) -> list[RowOverLaunches]:
+    """Each row over the launches of a file, in the order of the table; [] for one launch."""
+    if not run.launches:
+        return []
+    found = []
+    for index, rows in sorted(_by_index(run).items()):
+        times = np.array([_typical(header, row) for header, row in rows])
+        blocks = [block_means(_iterations(header, row)) for header, row in rows]
+        found.append(
+            RowOverLaunches(
+                index, rows[0][1].size_bytes, times, median_interval(times), variation(blocks)
+            )
+        )
+    return found
+
+
+def representative(run: Run) -> Run:
+    """The run whose rows are, each, those of the launch with the median time.
+
+    A launch that found wrong bytes, or did not check, stands before all others: it must be seen.
+    A file of one launch is what it is.
+    """
+    if not run.launches:
+        return run
+    rows = [_chosen(each) for _, each in sorted(_by_index(run).items())]
+    return dataclasses.replace(run, rows=rows)
+
+
+def launches_lines(run: Run) -> list[str]:
+    """The table of launches, comments for scripts that read the rows; [] for one launch."""
+    rows = rows_over_launches(run)
+    if not rows:
+        return []
+    lines = [
+        "#",
+        f"## {1 + len(run.launches)} launches, sizes in an order of its own in each; the table has "
+        "the launch with the median time",
+        f"## {'size':>12}  {'launches':>8}  {'median(us)':>12}  {'low(us)':>12}  {'high(us)':>12}  "
+        f"{'within(%)':>9}  {'between(%)':>10}",
+    ]
+    return lines + [
+        f"## {row.size_bytes:>12}  {row.times_ns.size:>8}  {_time(row.median_ns.estimate)}  "
+        f"{_time(row.median_ns.low)}  {_time(row.median_ns.high)}  "
+        f"{_percent(row.variation.within):>9}  {_percent(row.variation.between):>10}"
+        for row in rows
+    ]
+
+
+def _by_index(run: Run) -> dict[int, list[tuple[RunHeader, Row]]]:
+    rows: dict[int, list[tuple[RunHeader, Row]]] = {}
+    for launch in run.all_launches:
+        for row in launch.rows:
+            rows.setdefault(row.index, []).append((launch.header, row))
+    return rows
+
+
+def _chosen(rows: Sequence[tuple[RunHeader, Row]]) -> Row:
+    for _, row in rows:
+        if bool((row.wrong > 0).any()):
+            return row
+    for _, row in rows:
+        if row.size_bytes > 0 and not bool(row.checked[row.receives].all()):
+            return row
+    times = np.array([_typical(header, row) for header, row in rows])
+    order = np.argsort(times, kind="stable")  # NaN last
+    return rows[int(order[(len(rows) - 1) // 2])][1]
+
+
+def _typical(header: RunHeader, row: Row) -> float:
+    return typical_time_ns(row, header.plan.average, header.time_divisor)
+
+
+def _iterations(header: RunHeader, row: Row) -> Float64s:
+    return iteration_times_ns(row, header.plan.average, header.time_divisor)
+
+
+def _time(time_ns: float) -> str:
+    return format_time_us(time_ns, 12, UNKNOWN).rjust(12)
+
+
+def _percent(part: float) -> str:
+    return f"{100 * part:.2f}" if math.isfinite(part) else UNKNOWN

@@ -1,0 +1,62 @@
+"""Numbers out of the samples of a row: numpy in, numbers out, nothing read or written.
+
+Unknown is NaN, never 0. Times are nanoseconds and rates bytes a nanosecond, which are GB/s.
+"""
+
+from tcpx_mpi.stats.blocks import (
+    BLOCKS,
+    block_means,
+    independent_count,
+    independent_means,
+    iteration_times_ns,
+    typical_time_ns,
+)
+from tcpx_mpi.stats.distribution import (
+    Distribution,
+    describe,
+    minimum_samples,
+    percentile_nearest_rank,
+)
+from tcpx_mpi.stats.interval import CONFIDENCE, Interval, median_interval
+from tcpx_mpi.stats.launches import Shift, Variation, compare_launches, spread_of, variation
+from tcpx_mpi.stats.row_like import Float64s, Int64s, ProofLike, RowLike
+from tcpx_mpi.stats.row_summary import RowSummary
+from tcpx_mpi.stats.slowest import SlowestRank, slowest_rank
+from tcpx_mpi.stats.steadiness import Change, find_change
+from tcpx_mpi.stats.stop_rule import half_width
+from tcpx_mpi.stats.summarise import average_over_ranks, mean_bus_bandwidth, rate, summarise
+
+__all__ = [
+    "BLOCKS",
+    "CONFIDENCE",
+    "Change",
+    "Distribution",
+    "Float64s",
+    "Int64s",
+    "Interval",
+    "ProofLike",
+    "RowLike",
+    "RowSummary",
+    "Shift",
+    "SlowestRank",
+    "Variation",
+    "average_over_ranks",
+    "block_means",
+    "compare_launches",
+    "describe",
+    "find_change",
+    "half_width",
+    "independent_count",
+    "independent_means",
+    "iteration_times_ns",
+    "mean_bus_bandwidth",
+    "median_interval",
+    "minimum_samples",
+    "percentile_nearest_rank",
+    "rate",
+    "slowest_rank",
+    "spread_of",
+    "summarise",
+    "typical_time_ns",
+    "variation",
+]

@@ -1,0 +1,98 @@
+"""A series of iterations in blocks, because neighbouring iterations are not independent.
+
+A stream of small messages arrives in bursts, so that single iterations say little and their mean
+over a block says much; and an interval for independent values is too narrow for those that are not.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tcpx_mpi.stats.row_like import Float64s, RowLike
+
+#: Blocks into which a row is cut for its typical time, and for what it did over time.
+BLOCKS = 25
+#: Merging stops where fewer than this many blocks would be left to judge by.
+_LEAST_BLOCKS = 12
+#: How far neighbours resemble each other is judged by so many at the beginning of a long series.
+_LOOKED_AT = 1 << 16
+
+
+def block_means(values: Float64s, blocks: int = BLOCKS) -> Float64s:
+    """The means of at most `blocks` stretches of a series, equally long but for 1: float64[...]."""
+    if values.size == 0:
+        return np.empty(0)
+    bounds = np.linspace(0, values.size, min(blocks, values.size) + 1).astype(np.int64)
+    return np.add.reduceat(values, bounds[:-1]) / np.diff(bounds)
+
+
+def independent_means(values: Float64s) -> Float64s:
+    """The means of blocks long enough that neighbours do not resemble each other.
+
+    The length doubles, from 1, while neighbours are correlated beyond chance (Fishman's batch
+    means, on ranks), as far as 12 blocks are left. Iterations of a rest are left out.
+    """
+    means = values
+    while means.size >= 2 * _LEAST_BLOCKS and _alike(means):
+        half = means.size // 2
+        means = means[: 2 * half].reshape(half, 2).mean(axis=1)
+    return means
+
+
+def independent_count(values: Float64s) -> int:
+    """How many independent values a series is worth; 0 for an empty one."""
+    if values.size == 0:
+        return 0
+    looked_at = values[:_LOOKED_AT]
+    return int(values.size * independent_means(looked_at).size / looked_at.size)
+
+
+def _alike(values: Float64s) -> bool:
+    """Whether neighbours are correlated, by rank, more than independent ones in 20 cases."""
+    ranks = mid_ranks(values)
+    ranks -= ranks.mean()
+    spread = float(ranks @ ranks)
+    if spread <= 0:
+        return False
+    return abs(float(ranks[:-1] @ ranks[1:]) / spread) > 2 / math.sqrt(values.size)
+
+
+def mid_ranks(values: Float64s) -> Float64s:
+    """The rank of each value from 1; equal values share the mean of theirs."""
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    last = np.cumsum(counts)
+    middle: Float64s = (last - (counts - 1) / 2)[inverse]
+    return middle
+
+
+def iteration_times_ns(row: RowLike, average: int, time_divisor: int) -> Float64s:
+    """The time of one copy of the pattern in each iteration, over the ranks that receive as `-a`
+    asks: float64[iterations]; empty where nobody receives or the row is an imported one.
+    """
+    receives = row.receives.astype(bool)
+    if not receives.any() or "iteration" not in row.samples:
+        return np.empty(0)
+    times = row.samples["iteration"][receives].astype(np.float64)
+    times[times < 0] = math.nan  # "none", as in a row
+    over_ranks = {
+        0: lambda: times[0],
+        1: lambda: times.mean(axis=0),
+        2: lambda: times.min(axis=0),
+        3: lambda: times.max(axis=0),
+    }
+    chosen: Float64s = over_ranks[average]() / (row.agg * time_divisor)
+    return chosen
+
+
+def typical_time_ns(row: RowLike, average: int, time_divisor: int) -> float:
+    """The time by which a launch counts: the median over 25 stretches of the row, NaN if unknown.
+
+    A stretch's time is the mean of its iterations, so that bursts do not matter, and a stretch in
+    which the machine did something else does not either. An imported row has its one average.
+    """
+    if row.averages:
+        return next((a.time_ns for a in row.averages if a.side == "out_of_place"), math.nan)
+    times = block_means(iteration_times_ns(row, average, time_divisor))
+    return float(np.median(times)) if times.size else math.nan

@@ -1,0 +1,95 @@
+"""A row of the table as numbers: the form, whoever measured it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tcpx_mpi.stats.distribution import Distribution
+from tcpx_mpi.stats.interval import Interval
+from tcpx_mpi.stats.row_like import Float64s, ProofLike
+
+if TYPE_CHECKING:
+    from tcpx_mpi.ratios import Ratio
+
+
+@dataclass(frozen=True, eq=False)
+class RowSummary:
+    """A row of the table as numbers, computed from its samples alone."""
+
+    index: int
+    cycle: int
+    size_bytes: int
+    count: int
+    type_name: str
+    redop: str
+    root: int
+    agg: int
+    iterations: int
+    #: Mean time of one copy of the pattern by rank; NaN for a rank that receives nothing.
+    time_ns_by_rank: Float64s
+    #: The row's time: one rank's, or an average over the ranks that receive, as `-a` asks.
+    time_ns: float
+    algbw: float
+    busbw: float
+    #: The slowest receiving rank and its mean time; -1 and NaN where nobody receives.
+    t_max_rank: int
+    t_max_ns: float
+    #: Per iteration, the maximum over the ranks that receive: every one, and their spread
+    #: without the first `per_iter_skip`.
+    iteration_max_ns: Float64s
+    per_iteration: Distribution
+    #: Millions of messages a rank receives a second.
+    mmsg_per_s: float
+    #: True if every receiving rank checked every byte, and there was a byte to check.
+    checked: bool
+    #: Wrong bytes of all ranks, or None where the row is not `checked`; of an imported row what
+    #: the other program calls wrong.
+    wrong: int | None
+    #: Wrong bytes that were found, on both sides, even where another rank did not check.
+    wrong_found: int
+    payload_received: int
+    payload_received_checked: int
+    payload_sent: int
+    #: Bytes by TCP_INFO over all ranks; None unless every rank could read it.
+    net_sent: int | None
+    net_received: int | None
+    tcp_retransmits: int | None
+    #: Bytes that crossed the sockets of a receiving rank in a nanosecond of its batches; NaN
+    #: unless every rank could read them.
+    net_bw: float
+    #: Time inside batches and time spent on poison, generation and checks, over all ranks. Of an
+    #: imported row these two, the payload and the late starts are -1, unknown.
+    measured_ns: int
+    overhead_ns: int
+    cpu_ns: float
+    cpu_s_per_gb: float
+    #: Agreed starts that a rank missed, of all ranks' starts.
+    late_starts: int
+    starts: int
+    finished_time: str
+    faults: tuple[str, ...]
+    #: What ended it, and of --ci the widest rank's half interval over its median (else NaN).
+    ended_by: str = "iterations"
+    half_width: float = math.nan
+    #: The median of its iterations by rank, with its interval; NaN for one that receives nothing.
+    median_ns_by_rank: Sequence[Interval] = ()
+    #: Time in batches by rank.
+    elapsed_ns_by_rank: Float64s = field(default_factory=lambda: np.empty(0))
+    #: Chunks an iteration on the rank that has most; 0 where unknown.
+    chunks: int = 0
+    #: What was seen of each rank's threads and NIC; empty if nobody looked.
+    proof: Sequence[ProofLike] = ()
+    #: The ratio to every peer that ran beside the plugin, by its name.
+    against: Mapping[str, Ratio] = field(default_factory=dict)
+    #: The other side of an imported row, where its program ran it; we run nothing in place.
+    in_place: RowSummary | None = None
+
+    @property
+    def prepare_and_check_s(self) -> float:
+        """Seconds of `overhead_ns`; NaN where they are unknown."""
+        return self.overhead_ns / 1e9 if self.overhead_ns >= 0 else math.nan

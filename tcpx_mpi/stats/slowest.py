@@ -1,0 +1,46 @@
+"""Which rank was slowest over a run."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tcpx_mpi.stats.row_summary import RowSummary
+
+
+@dataclass(frozen=True)
+class SlowestRank:
+    """The rank that was slowest most often, and how far behind it was at its worst.
+
+    `ratio` is its time over the median of the receiving ranks, in the row of `size_bytes`.
+    """
+
+    rank: int
+    rows: int
+    of_rows: int
+    ratio: float
+    size_bytes: int
+
+
+def slowest_rank(summaries: Sequence[RowSummary]) -> SlowestRank | None:
+    """The slowest rank over a run; None where no row has two receiving ranks to compare."""
+    comparable = [s for s in summaries if int((~np.isnan(s.time_ns_by_rank)).sum()) > 1]
+    if not comparable:
+        return None
+    times_slowest = Counter(summary.t_max_rank for summary in comparable)
+    # Of equally often slowest ranks the lowest, so that the same file gives the same answer.
+    rank = min(times_slowest, key=lambda r: (-times_slowest[r], r))
+    worst = max(
+        (s for s in comparable if s.t_max_rank == rank),
+        key=lambda s: s.t_max_ns / float(np.nanmedian(s.time_ns_by_rank)),
+    )
+    return SlowestRank(
+        rank=rank,
+        rows=times_slowest[rank],
+        of_rows=len(comparable),
+        ratio=worst.t_max_ns / float(np.nanmedian(worst.time_ns_by_rank)),
+        size_bytes=worst.size_bytes,
+    )

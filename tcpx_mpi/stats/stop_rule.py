@@ -1,0 +1,28 @@
+"""When a row has enough iterations: the interval of its median is narrow enough. Pure."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tcpx_mpi.stats.blocks import independent_means
+from tcpx_mpi.stats.interval import median_interval
+from tcpx_mpi.stats.row_like import Float64s
+
+#: Looks at fewer iterations than this are taken in by luck too often.
+LEAST_ITERATIONS = 30
+#: From one look to the next there are so many times as many iterations: each look is a chance to
+#: be lucky, and costs a pass over all of them.
+GROWTH = 1.25
+
+
+def half_width(times_ns: Float64s) -> float:
+    """Half of the width of the 95 % interval of the median, over the median; infinite if unknown.
+
+    Of blocks without correlation, since iterations that resemble their neighbours count less.
+    """
+    if times_ns.size < LEAST_ITERATIONS:
+        return math.inf
+    found = median_interval(independent_means(times_ns)).relative_half_width
+    return math.inf if np.isnan(found) else found

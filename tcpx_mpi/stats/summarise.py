@@ -1,0 +1,197 @@
+"""The numbers of a row, out of its samples or out of what another program told."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcpx_mpi.stats.blocks import independent_count
+from tcpx_mpi.stats.distribution import describe
+from tcpx_mpi.stats.interval import UNKNOWN, median_interval
+from tcpx_mpi.stats.row_like import Float64s, Int64s, RowLike
+from tcpx_mpi.stats.row_summary import RowSummary
+from tcpx_mpi.stats.stop_rule import half_width
+
+if TYPE_CHECKING:
+    from tcpx_mpi.records import Average
+
+
+def average_over_ranks(times_ns: Float64s, average: int) -> float:
+    """One time out of the receiving ranks' times in rank order, as `-a` asks.
+
+    `average` is 0 for rank 0 (the lowest receiving rank where rank 0 receives nothing), 1 for
+    the mean, 2 for the minimum, 3 for the maximum. NaN if nobody receives, and for 1 to 3 if
+    one of the times is unknown.
+    """
+    if times_ns.size == 0:
+        return math.nan
+    choose = {0: times_ns[0], 1: times_ns.mean(), 2: times_ns.min(), 3: times_ns.max()}
+    return float(choose[average])
+
+
+def rate(amount: float, time_ns: float) -> float:
+    """`amount` a nanosecond; NaN for an unknown time, and for none at all."""
+    return amount / time_ns if time_ns > 0 else math.nan
+
+
+def mean_bus_bandwidth(summaries: Sequence[RowSummary]) -> float:
+    """The mean of the bus bandwidths of all rows and sides, as nccl-tests; NaN without rows."""
+    sides = [side for s in summaries for side in (s, s.in_place) if side is not None]
+    if not sides:
+        return math.nan
+    return float(np.mean([side.busbw for side in sides]))
+
+
+def summarise(
+    row: RowLike,
+    average: int,
+    busbw_factor: float,
+    time_divisor: int,
+    per_iter_skip: int = 0,
+) -> RowSummary:
+    """The numbers of one row of the table.
+
+    A rank's time is the sum of its batches over iterations, aggregation and `time_divisor` (2
+    for a ping-pong, whose time is half a round trip); in the back-to-back mode that is the mean
+    of its iterations. Only ranks that receive are timed: a sender's done means "copied to the
+    kernel". An imported row has no samples: its figures are those that were told.
+    """
+    if row.averages:
+        return _summarise_averages(row)
+    receives = row.receives.astype(bool)
+    copies = row.agg * time_divisor
+    iteration_ns = row.samples["iteration"].astype(np.float64) / copies
+    # A negative sample stands for "none", which must not enter a mean as if it were a time.
+    iteration_ns[iteration_ns < 0] = math.nan
+
+    time_ns_by_rank = np.full(receives.size, math.nan)
+    iteration_max_ns = np.empty(0)
+    t_max_rank, t_max_ns = -1, math.nan
+    if receives.any() and row.iterations > 0:
+        time_ns_by_rank[receives] = iteration_ns[receives].mean(axis=1)
+        iteration_max_ns = iteration_ns[receives].max(axis=0)
+        # argmax takes NaN for the largest: a rank whose time is unknown is not passed over.
+        t_max_rank = int(np.flatnonzero(receives)[np.argmax(time_ns_by_rank[receives])])
+        t_max_ns = float(time_ns_by_rank[t_max_rank])
+    time_ns = average_over_ranks(time_ns_by_rank[receives], average)
+    algbw = 0.0 if row.size_bytes == 0 else rate(row.size_bytes, time_ns)
+
+    checked = bool(row.size_bytes > 0 and receives.any() and row.checked[receives].all())
+    found = row.wrong[row.wrong > 0]
+    payload_received = int(row.payload_bytes_received.sum())
+    cpu_ns = _known_sum(row.cpu_user_ns, row.cpu_system_ns)
+    return RowSummary(
+        **_facts_of(row),
+        time_ns_by_rank=time_ns_by_rank,
+        time_ns=time_ns,
+        algbw=algbw,
+        busbw=algbw * busbw_factor,
+        t_max_rank=t_max_rank,
+        t_max_ns=t_max_ns,
+        iteration_max_ns=iteration_max_ns,
+        per_iteration=describe(iteration_max_ns[per_iter_skip:]),
+        mmsg_per_s=rate(row.messages_per_copy, time_ns) * 1e3,
+        checked=checked,
+        wrong=int(found.sum()) if checked else None,
+        wrong_found=int(found.sum()),
+        payload_received=payload_received,
+        payload_received_checked=int(row.payload_bytes_received[row.checked].sum()),
+        payload_sent=int(row.payload_bytes_sent.sum()),
+        net_sent=_total_if_known(row.net_sent),
+        net_received=_total_if_known(row.net_received),
+        tcp_retransmits=_total_if_known(row.tcp_retransmits),
+        net_bw=_net_bandwidth(row, receives),
+        measured_ns=int(np.maximum(row.samples["iteration"], 0).sum()),
+        overhead_ns=int(row.prepare_ns.sum() + row.check_ns.sum()),
+        cpu_ns=cpu_ns,
+        # Seconds a 1e9 bytes are nanoseconds a byte.
+        cpu_s_per_gb=cpu_ns / payload_received if payload_received > 0 else math.nan,
+        late_starts=int(row.late.sum()),
+        starts=int(row.late.size),
+        median_ns_by_rank=tuple(
+            median_interval(times, independent=independent_count(times)) if receiving else UNKNOWN
+            for times, receiving in zip(iteration_ns[:, per_iter_skip:], receives, strict=True)
+        ),
+        elapsed_ns_by_rank=np.maximum(row.samples["iteration"], 0).sum(axis=1).astype(np.float64),
+        proof=tuple(row.proof),
+        chunks=row.chunks,
+        half_width=max((half_width(times) for times in iteration_ns[receives]), default=math.nan)
+        if row.ended_by in ("ci", "max-time")
+        else math.nan,
+    )
+
+
+def _summarise_averages(row: RowLike) -> RowSummary:
+    """An imported row: what was told of it, and of nothing else a figure."""
+    sides = {average.side: _summary_of(row, average) for average in row.averages}
+    found = sum(side.wrong_found for side in sides.values())
+    return dataclasses.replace(
+        sides["out_of_place"], in_place=sides.get("in_place"), wrong_found=found
+    )
+
+
+def _summary_of(row: RowLike, told: Average) -> RowSummary:
+    checked = told.wrong >= 0
+    return RowSummary(
+        **_facts_of(row),
+        time_ns_by_rank=np.full(row.receives.size, math.nan),
+        time_ns=told.time_ns,
+        algbw=told.algbw,
+        busbw=told.busbw,
+        t_max_rank=-1,
+        t_max_ns=math.nan,
+        iteration_max_ns=np.empty(0),
+        per_iteration=describe(np.empty(0)),
+        mmsg_per_s=math.nan,
+        checked=checked,
+        wrong=told.wrong if checked else None,
+        wrong_found=max(told.wrong, 0),
+        payload_received=-1,
+        payload_received_checked=-1,
+        payload_sent=-1,
+        net_sent=None,
+        net_received=None,
+        tcp_retransmits=None,
+        net_bw=math.nan,
+        measured_ns=-1,
+        overhead_ns=-1,
+        cpu_ns=math.nan,
+        cpu_s_per_gb=math.nan,
+        late_starts=-1,
+        starts=0,
+    )
+
+
+#: What a summary takes over from its row, whoever measured it.
+_FACTS = (
+    "index", "cycle", "size_bytes", "count", "type_name", "redop", "root", "agg", "iterations",
+    "finished_time", "ended_by",
+)  # fmt: skip
+
+
+def _facts_of(row: RowLike) -> dict[str, Any]:
+    return {**{name: getattr(row, name) for name in _FACTS}, "faults": tuple(row.faults)}
+
+
+def _net_bandwidth(row: RowLike, receives: NDArray[np.bool_]) -> float:
+    elapsed_ns = float(np.maximum(row.samples["iteration"][receives], 0).sum())
+    received = _total_if_known(row.net_received[receives])
+    return rate(received, elapsed_ns) if received is not None else math.nan
+
+
+def _total_if_known(values: Int64s) -> int | None:
+    """The sum, or None if there is no value or one of them is -1 for unknown."""
+    if values.size == 0 or bool((values < 0).any()):
+        return None
+    return int(values.sum())
+
+
+def _known_sum(*columns: Int64s) -> float:
+    """The sum of all columns, or NaN if a value of them is -1 for unknown."""
+    totals = [_total_if_known(column) for column in columns]
+    return math.nan if None in totals else float(sum(t for t in totals if t is not None))

@@ -1,0 +1,178 @@
+"""Several launches in one file: what is written, read, missing, shown, and exported."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import h5py
+import invented
+import pytest
+from launch_files import FACTORS, joined, launch_file, slowed
+from same_run import same
+
+from tcpx_mpi import cli, tables
+from tcpx_mpi.config import load_settings
+from tcpx_mpi.errors import OutputFailed, UsageError
+from tcpx_mpi.launches import FILE_VARIABLE, NUMBER_VARIABLE, part_of_series, refuse_series
+from tcpx_mpi.patterns import load
+from tcpx_mpi.records import LaunchesWriter, RunWriter, read_run
+from tcpx_mpi.report import report_lines, to_json
+from tcpx_mpi.rows import RowPlanner
+from tcpx_mpi.topology import read_host
+
+
+def test_launches_come_back_as_they_were(tmp_path: Path) -> None:
+    run = read_run(joined(tmp_path))
+    assert [each.header.run_id for each in run.all_launches] == [f"{n:012x}" for n in range(5)]
+    for factor, launch in zip(FACTORS, run.all_launches, strict=True):
+        assert same(launch.rows, [slowed(index, factor) for index in range(3)])
+        assert launch.complete
+    assert run.missing == []
+
+
+def test_another_program_finds_the_first_launch_where_a_single_one_is(tmp_path: Path) -> None:
+    with h5py.File(joined(tmp_path)) as file:
+        assert file["rows/row_000001/samples/iteration"].shape == (4, 20)
+        assert "rows/row_000001" in file["launches/launch_000004"]
+        assert len(file["launches"]) == 4
+
+
+def test_what_is_missing_of_launches_is_said(tmp_path: Path) -> None:
+    writer = LaunchesWriter(str(tmp_path / "all.h5"), 4)
+    writer.append(launch_file(tmp_path / "0.h5", 0))
+    writer.append(launch_file(tmp_path / "1.h5", 1, rows=2))
+    missing = read_run(writer.path).missing  # killed here: each launch is there once appended
+    assert missing == ["2 of 4 launches", "launch 2: 1 of 3 rows: 4 KiB"]
+    writer.close()
+
+
+def test_a_file_without_a_launch_is_not_left_behind(tmp_path: Path) -> None:
+    writer = LaunchesWriter(str(tmp_path / "all.h5"), 2)
+    (tmp_path / "bad.h5").write_text("no HDF5")
+    with pytest.raises(OutputFailed, match=r"all\.h5: cannot take over .*bad\.h5"):
+        writer.append(str(tmp_path / "bad.h5"))
+    writer.close()
+    writer.close()
+    assert not (tmp_path / "all.h5").exists()
+
+
+# --- What is shown --------------------------------------------------------------------------------
+
+
+def test_the_table_shows_the_launch_with_the_median_time_and_the_spread(tmp_path: Path) -> None:
+    lines = report_lines(read_run(joined(tmp_path)))
+    row = next(line for line in lines if line.split()[:1] == ["1024"]).split()
+    assert float(row[5]) == pytest.approx(3 * 1.1595, abs=0.01)
+    start = next(n for n, line in enumerate(lines) if line.startswith("## 5 launches"))
+    size, launches, median, low, high, within, between = lines[start + 2].split()[1:]
+    assert (size, launches, float(median)) == ("1024", "5", pytest.approx(3 * 1.1595, abs=0.01))
+    assert (low, high) == ("n/a", "n/a")  # five launches do not bound a median with 95 %
+    assert float(within) < 1
+    # MAD of 1 2 3 4 5 is 1, of which the median is 3.
+    assert float(between) == pytest.approx(100 * 1.4826 / 3, rel=0.01)
+
+
+def test_a_launch_with_wrong_bytes_is_the_one_that_is_shown(tmp_path: Path) -> None:
+    run = read_run(joined(tmp_path))
+    bad = run.launches[2].rows[1]
+    bad.wrong[2] = 7
+    bad.faults.append("rank 2: 7 wrong bytes")
+    lines = report_lines(run)
+    assert "# Out of bounds values : 7 FAILED" in lines
+    assert any(line.endswith("rank 2: 7 wrong bytes") for line in lines)
+    assert to_json(run)["out_of_bounds"] == {"count": 7, "okay": False}
+
+
+def test_an_unchecked_launch_is_not_hidden_by_checked_ones(tmp_path: Path) -> None:
+    run = read_run(joined(tmp_path))
+    run.launches[3].rows[0].checked[:] = False
+    run.launches[3].rows[0].wrong[:] = -1
+    assert any("bandwidth of unchecked bytes in 1 of 3 rows" in line for line in report_lines(run))
+
+
+def test_json_has_the_time_of_every_launch(tmp_path: Path) -> None:
+    result = to_json(read_run(joined(tmp_path)))["results"][0]
+    assert result["launches"]["count"] == 5
+    assert result["launches"]["times_us"] == pytest.approx([1.1595 * f for f in FACTORS], rel=1e-3)
+    assert result["launches"]["low_us"] is None
+
+
+def test_tables_have_the_lines_of_all_launches(tmp_path: Path) -> None:
+    made = tables.tables_of(read_run(joined(tmp_path)))
+    ids = [block.values["run_id"] for block in made["rows"].blocks()]
+    assert ids == [f"{number:012x}" for number in range(5) for _ in range(3)]
+    assert sum(block.length for block in made["setup"].blocks()) == 5 * 12
+
+
+# --- Joining by hand ------------------------------------------------------------------------------
+
+
+def test_files_of_single_launches_are_joined(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [launch_file(tmp_path / f"{n}.h5", n, f) for n, f in enumerate(FACTORS)]
+    assert cli.main(["join", str(tmp_path / "all.h5"), *files]) == 0
+    assert capsys.readouterr().out == f"# wrote {tmp_path / 'all.h5'}\n"
+    assert len(read_run(str(tmp_path / "all.h5")).launches) == 4
+
+
+def test_files_of_different_commands_are_no_launches(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = launch_file(tmp_path / "0.h5", 0)
+    other = RunWriter(str(tmp_path / "1.h5"))
+    other.write_header(invented.run_header(pattern="mesh"))
+    other.finish()
+    out = str(tmp_path / "all.h5")
+    assert cli.main(["join", out, first, other.path]) == 2
+    assert "1.h5 has another pattern than" in capsys.readouterr().err
+    assert cli.main(["join", out, joined(tmp_path), first]) == 2
+    assert "has several launches already" in capsys.readouterr().err
+    assert not Path(out.replace("all.h5", "all.0.h5")).exists()
+
+
+# --- How a launch is planned ----------------------------------------------------------------------
+
+
+def test_each_launch_has_the_sizes_in_an_order_of_its_own_by_the_seed() -> None:
+    def order(launch: int, seed: int = 1) -> list[int]:
+        settings = dataclasses.replace(
+            load_settings({"pattern": "ring", "sizes": "1,2,3,4,5,6,7,8"}, {}),
+            launch=launch,
+            seed=seed,
+        )
+        pattern = load("ring")
+        planner = RowPlanner(settings, pattern, pattern, [read_host()] * 2)
+        return [row.facts.index for row in planner.cycles(planner.rows())]
+
+    assert order(0) == list(range(8))
+    orders = [order(launch) for launch in range(1, 6)]
+    assert all(sorted(each) == list(range(8)) for each in orders)
+    assert len({tuple(each) for each in orders}) == 5
+    assert order(1) == orders[0]
+    assert order(1, seed=2) != orders[0]
+
+
+def test_a_launch_of_a_series_writes_its_part_and_nothing_else() -> None:
+    given = {"pattern": "ring", "output_file": "o.json", "csv": "o.csv", "runs": "3"}
+    environ = {NUMBER_VARIABLE: "2", FILE_VARIABLE: "/tmp/2.h5"}
+    part = part_of_series(load_settings(given, environ), environ)
+    assert (part.launch, part.hdf5_path, part.json_path, part.csv_path) == (
+        2, "/tmp/2.h5", None, None,
+    )  # fmt: skip
+    alone = load_settings(given, {})
+    assert part_of_series(alone, {}) == alone
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "text"),
+    [
+        ("hdf5", "none", "--runs keeps its launches"),
+        ("json_stream", "-", "--json-stream is of one"),
+    ],
+)
+def test_what_a_series_cannot_have_is_refused(option: str, value: str, text: str) -> None:
+    settings = load_settings({"pattern": "ring", option: value, "runs": "2"}, {})
+    with pytest.raises(UsageError, match=text):
+        refuse_series(settings)
