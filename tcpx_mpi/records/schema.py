@@ -3,7 +3,8 @@
 History: version 1, the first; version 2 adds peers (`--against`), `cpu_others_ns` and `proof`,
 which a file of version 1 reads as none and unknown; version 3 adds to `ranks` a GPU's place, the
 plugin's CPUs and the node of the memory, unknown in older files, and `averages`, the
-rows of imported runs.
+rows of imported runs; version 4 adds to `peers` whether one has a process of its own and what it is
+known to exceed, and to `proof` the CPU time of such processes while others ran.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ from tcpx_mpi.records.model import (
 )
 
 SCHEMA = "tcpx-mpi run"
-SCHEMA_VERSION = 3
-READABLE_VERSIONS = (1, 2, 3)
+SCHEMA_VERSION = 4
+READABLE_VERSIONS = (1, 2, 3, 4)
 
 #: Parts of a header that have a place of their own; the rest are attributes of the root.
 HEADER_TABLES = (

@@ -301,7 +301,7 @@ def test_peers_that_are_not_are_refused_with_those_that_are(names: str, words: s
     text = refusal(against=names)
     assert text.startswith("--against")
     assert words in text
-    assert text.endswith("; use one or more of raw, mpi")
+    assert text.endswith("; use one or more of raw, mpi, nccl")
 
 
 def test_ranks_with_other_peers_differ() -> None:

@@ -25,7 +25,7 @@ from tcpx_mpi.report import (
 
 #: The example of the format, key by key.
 EXAMPLE = {"metric", "ratio", "ci_low", "ci_high", "blocks", "ours_gbps", "theirs_gbps"}
-OURS = {"nwrong", "idle_share", "net_share"}
+OURS = {"nwrong", "idle_share", "net_share", "cpu_s_per_GB", "void"}
 VARIANTS = ("raw", "raw_1", "raw_4")
 
 
