@@ -206,7 +206,7 @@ def _peer_lines(summaries: Sequence[RowSummary]) -> list[str]:
             _line(
                 "WARNING",
                 "in the plugin's blocks processes of waiting peers had up to "
-                f"{100 * waiting:.2g} % of a CPU: the plugin was slowed",
+                f"{100 * waiting:.3g} % of a CPU: the plugin was slowed",
             )
         )
     return lines

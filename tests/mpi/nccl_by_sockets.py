@@ -1,8 +1,8 @@
 """Stands in for NCCL where there is no GPU: host slots, TCP sockets, and a thread for a stream.
 
 A companion imports it by TCPX_MPI_NCCL_BACKEND. Work is queued and runs later, in order, as on a
-stream; what is grouped moves together. NCCL_BY_SOCKETS=KIND:RANK:WHEN makes the companion of a rank
-go wrong after so many groups: see `_Fault`.
+stream; what is grouped moves together. BY_SOCKETS_FAULT=KIND:RANK:WHEN makes the companion of a
+rank go wrong at its WHENth group: see `_Fault`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from tcpx_mpi import _native
 from tcpx_mpi.peers.nccl.backend import Backend, BackendError, Memory, Transfer
 
-FAULT_VARIABLE = "NCCL_BY_SOCKETS"
+FAULT_VARIABLE = "BY_SOCKETS_FAULT"
 _HELLO = struct.Struct("<iB")
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from tcpx_mpi.agreement import SETUP_PATIENCE_S
 from tcpx_mpi.config import Settings
@@ -47,15 +48,14 @@ def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> lis
             facts = companion.answer("facts", SETUP_PATIENCE_S)
             unique_id = companion.ask("unique_id", patience_s=SETUP_PATIENCE_S)
         everybody = world.allgather((facts["gpu"], unique_id), "nccl peer", SETUP_PATIENCE_S)
-        with world.agree("nccl peer", SETUP_PATIENCE_S + settings.connect_timeout_s):
+        with world.agree("nccl peer", SETUP_PATIENCE_S), _named(preset):
             _refuse_shared_gpus(world, ground, [gpu for gpu, _ in everybody])
-            with _named(preset):
-                sizes = {buffer: memory.bytes for buffer, memory in ground.buffers.items()}
-                companion.ask("allocate", sizes, patience_s=SETUP_PATIENCE_S)
-                sockets = companion.ask(
-                    "connect", everybody[0][1], world.rank, world.size, _neighbours(ground),
-                    link.congestion_control, patience_s=settings.connect_timeout_s,
-                )  # fmt: skip
+            sizes = {buffer: memory.bytes for buffer, memory in ground.buffers.items()}
+            companion.ask("allocate", sizes, patience_s=SETUP_PATIENCE_S)
+        sockets = _connected(
+            world, companion, preset, settings.connect_timeout_s, everybody[0][1],
+            _neighbours(ground), link.congestion_control,
+        )  # fmt: skip
         own = " ".join(f"{name}={value}" for name, value in variables.items())
         info = PeerInfo(
             # The first one is what was asked for, others are variants of it.
@@ -72,6 +72,31 @@ def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> lis
         )
         sides.append(NcclSide(info, companion, sizes, world.rank))
     return sides
+
+
+def _connected(
+    world: World, companion: CompanionProcess, preset: str, timeout_s: float, unique_id: bytes,
+    neighbours: list[tuple[bool, int]], congestion: str,
+) -> dict[str, Any]:  # fmt: skip
+    """Collective: make the communicator and meet the neighbours; totals of the sockets.
+
+    All ranks raise what went wrong, and that of a rank which waited for it only if no other does.
+    """
+    sockets: dict[str, Any] = {}
+    failure = None
+    try:
+        sockets = companion.ask(
+            "connect", unique_id, world.rank, world.size, neighbours, congestion,
+            patience_s=timeout_s,
+        )  # fmt: skip
+    except CompanionFailed as error:
+        failure = (error.late, world.rank, str(error))
+    failures = world.allgather(failure, "nccl peer", SETUP_PATIENCE_S + timeout_s)
+    with world.agree("nccl peer", SETUP_PATIENCE_S):
+        if any(failures):
+            _, rank, text = min(filter(None, failures))
+            raise SetupFailed(f"{world.name(rank)}: nccl peer, preset {preset}: {text}")
+    return sockets
 
 
 @contextmanager

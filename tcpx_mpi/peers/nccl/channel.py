@@ -12,6 +12,8 @@ import struct
 import time
 from typing import Any
 
+#: What a companion answers: a request is done, it has failed, or how far a batch is.
+DONE, FAILED, PROGRESS = "done", "failed", "progress"
 _LENGTH = struct.Struct("<Q")
 _MOST_AT_ONCE = 1 << 20
 

@@ -20,13 +20,11 @@ import numpy as np
 
 from tcpx_mpi import _native
 from tcpx_mpi.peers.nccl.backend import Backend, BackendError, Memory, Transfer
-from tcpx_mpi.peers.nccl.channel import Channel, Closed
+from tcpx_mpi.peers.nccl.channel import DONE, FAILED, PROGRESS, Channel, Closed
 from tcpx_mpi.peers.nccl.groups import Piece
 from tcpx_mpi.proof import process_cpu_ns, thread_state
 from tcpx_mpi.schedule import BufferId
 
-#: What a companion answers: a request is done, it has failed, or how far a batch is.
-DONE, FAILED, PROGRESS = "done", "failed", "progress"
 #: A batch tells so often how far it is.
 _TELL_NS = 50_000_000
 #: So close to the agreed start the core is kept.

@@ -14,8 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tcpx_mpi import _native
-from tcpx_mpi.peers.nccl.channel import Channel, Closed
-from tcpx_mpi.peers.nccl.companion import DONE, PROGRESS
+from tcpx_mpi.peers.nccl.channel import DONE, PROGRESS, Channel, Closed
 from tcpx_mpi.world import interrupted_by
 
 _PROGRAM = "tcpx_mpi.peers.nccl.companion"
@@ -28,11 +27,14 @@ _END_S = 5.0
 
 
 class CompanionFailed(Exception):
-    """`code` is NCCL's result, or -1: it is gone, it hangs, or something else failed in it."""
+    """`code` is NCCL's result, or -1: it is gone, it hangs, or something else failed in it.
 
-    def __init__(self, text: str, code: int = -1) -> None:
+    `late`: it hangs, perhaps because another one has failed.
+    """
+
+    def __init__(self, text: str, code: int = -1, late: bool = False) -> None:
         super().__init__(text)
-        self.code = code
+        self.code, self.late = code, late
 
 
 class CompanionProcess:
@@ -89,7 +91,7 @@ class CompanionProcess:
             if time.monotonic() > deadline:
                 self.kill()
                 late = f"`{request}` was not done within {patience_s:.3g} s"
-                raise CompanionFailed(late + self._last_words())
+                raise CompanionFailed(late + self._last_words(), late=True)
 
     def message(self, patience_s: float) -> Any:
         """What it says next, or None after `patience_s`. Raises CompanionFailed if it is gone."""

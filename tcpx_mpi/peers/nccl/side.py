@@ -12,11 +12,11 @@ from tcpx_mpi import _native
 from tcpx_mpi.agreement import SETUP_PATIENCE_S
 from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.faults import peer_failure
-from tcpx_mpi.peers.nccl.companion import PROGRESS
+from tcpx_mpi.peers.nccl.channel import PROGRESS
 from tcpx_mpi.peers.nccl.groups import Piece, groups_of
 from tcpx_mpi.peers.nccl.process import CompanionFailed, CompanionProcess
 from tcpx_mpi.records import PeerInfo, RowFacts
-from tcpx_mpi.schedule import BufferId, Layout
+from tcpx_mpi.schedule import BufferId, Layout, Schedule
 from tcpx_mpi.sides import Ground
 
 #: Memory is filled and checked at more than this.
@@ -62,9 +62,9 @@ class NcclDriver:
         self._fault: dict[str, Any] | None = None
         self._cpus: list[int] = []
 
-    def load(self, groups: list[list[Piece]], longest_batch: int) -> None:
+    def load(self, schedule: Schedule, groups: list[list[Piece]], longest_batch: int) -> None:
         """The row to come."""
-        self._groups = groups
+        self._schedule, self._groups = schedule, groups
         _asked(self._companion, "load", groups, longest_batch, patience_s=SETUP_PATIENCE_S)
 
     def start(
@@ -98,9 +98,9 @@ class NcclDriver:
         if message is not None and message[1] != (self._launched, self._completed):
             self._launched, self._completed = message[1]
             self._progress_ns = _native.now_ns()
+        # The companion is left as it is, and ends with this process: if it were gone sooner, others
+        # would lose theirs, and take that for the cause.
         self._look_around()
-        if self._fault is not None:
-            self._companion.kill()  # nothing else ends what it has queued
         return self._fault is not None
 
     def request_stop(self) -> None:
@@ -163,14 +163,13 @@ class NcclDriver:
 
     def _take(self, batch: Mapping[str, Any]) -> None:
         none = np.full(self._iterations, -1, np.int64)
-        flat = [piece for group in self._groups for piece in group]
         self._stamps = {
             "start": batch["start"],
             "late": batch["late"],
             "end": batch["end"],
             # A group is complete as a whole.
-            "send_done": batch["end"] if any(piece.sends for piece in flat) else none,
-            "receive_done": batch["end"] if not all(piece.sends for piece in flat) else none,
+            "send_done": batch["end"] if self._schedule.sends else none,
+            "receive_done": batch["end"] if self._schedule.receives else none,
         }
         user, system, rank = (int(batch[f"cpu_{part}_ns"]) for part in ("user", "system", "rank"))
         self._cpu = (user, system, rank)
@@ -212,7 +211,8 @@ class NcclSide:
         self._rank = rank
 
     def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
-        self.driver.load(groups_of(ground.schedule, layout, self._rank), longest_batch)
+        groups = groups_of(ground.schedule, layout, self._rank)
+        self.driver.load(ground.schedule, groups, longest_batch)
 
     def close(self) -> None:
         try:
