@@ -16,7 +16,7 @@ from tcpx_mpi.config import Settings
 from tcpx_mpi.faults import error_of, report_lines, wrong_bytes_text
 from tcpx_mpi.patterns import Pattern, expected_bytes
 from tcpx_mpi.proof import Witness
-from tcpx_mpi.records import PHASES, Journal, RankRow, RowFacts
+from tcpx_mpi.records import PHASES, Journal, RankRow, RowFacts, gpu_row
 from tcpx_mpi.row_plan import GUARD_BYTES, RowPlan, slot_shape
 from tcpx_mpi.schedule import BufferId, Column, Layout, Op, chunks_of, step_bytes
 from tcpx_mpi.sides import Ground, Side
@@ -106,8 +106,11 @@ class Measurement:
             _Account(side, self._empty_row(facts, layout), self._witness(side))
             for side in self._sides
         ]
+        before = None
         for kind, batches in (("warmup", plan.warmup_batches), ("timed", plan.batches)):
             first = 0
+            if kind == "timed" and self._ground.gpu_state is not None:
+                before = self._ground.gpu_state()
             for number, count in enumerate(batches):
                 self._between_batches(facts, kind, first)
                 # ABBA: what drifts with time falls on all sides alike.
@@ -120,6 +123,8 @@ class Measurement:
             if self._settings.checks() and size:
                 self._judge(account.row, account.verdicts, facts.chunk_bytes)
         own, *beside = accounts
+        if before is not None and self._ground.gpu_state is not None:
+            own.row.gpu = gpu_row(before, self._ground.gpu_state())
         own.row.against = {name_of(account.side): account.row for account in beside}
         return own.row
 

@@ -10,6 +10,7 @@ from typing import Any
 from tcpx_mpi import _native
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
+from tcpx_mpi.gpu.memory import RankGpu
 from tcpx_mpi.placement import Placement
 from tcpx_mpi.plugins import (
     PluginFile,
@@ -111,16 +112,16 @@ def load_plugin(settings: Settings, environ: MutableMapping[str, str]) -> Loaded
 
 def require_memory(kind: str, plugin: LoadedPlugin, device: int) -> int:
     """How buffers of this kind are registered; raises UsageError where the plugin has no such."""
-    pointer = _native.PTR_CUDA if kind == "emulated" else _native.PTR_HOST
+    pointer = _native.PTR_HOST if kind == "host" else _native.PTR_CUDA
     properties = plugin.nic(device)
     if not properties["ptr_support"] & pointer:
         raise UsageError(
             f"--memory {kind}: plugin {plugin.file.name} does not take such buffers (ptrSupport "
             f"{properties['ptr_support']}); use --memory host, or a plugin that offers CUDA memory"
         )
-    if kind == "emulated" and properties["device_type"] != _native.DEVICE_UNPACK:
+    if kind != "host" and properties["device_type"] != _native.DEVICE_UNPACK:
         raise UsageError(
-            f"--memory emulated: plugin {plugin.file.name} has no receive path for GPUs "
+            f"--memory {kind}: plugin {plugin.file.name} has no receive path for GPUs "
             f"(netDeviceType {properties['device_type']}, expected {_native.DEVICE_UNPACK})"
         )
     return pointer
@@ -129,7 +130,7 @@ def require_memory(kind: str, plugin: LoadedPlugin, device: int) -> int:
 def slot_buffers(
     sizes: Mapping[BufferId, int], host: Host, placement: Placement
 ) -> dict[BufferId, Any]:
-    """Buffers of these bytes, those of 0 left out.
+    """Buffers of these bytes in host memory, those of 0 left out.
 
     Raises UsageError where the node has not that much memory, SetupFailed where it is refused.
     """
@@ -168,9 +169,13 @@ class RankEngine:
         self.plugin = plugin
         self.schedule = schedule
         self.placement = placement
-        self._pointer = require_memory(settings.memory_kind()[0], plugin, placement.device)
+        self._pointer = require_memory(settings.memory, plugin, placement.device)
         self.buffers: dict[BufferId, Any] = {}
+        #: Whose memory is used, and whose clocks are watched; None without one.
+        self.gpu: RankGpu | None = None
         with setup_errors():
+            if settings.memory == "cuda":
+                self.gpu = RankGpu(placement)
             self.native = _native.Engine(
                 plugin.handle,
                 placement.device,
@@ -179,6 +184,7 @@ class RankEngine:
                 spins_before_yield(placement),
                 UNPACK_MODES.get(settings.unpack_mode(), _native.UNPACK_IN_PLACE),
                 witness,
+                self.gpu.ordinal if self.gpu is not None else -1,
             )
 
     def listen(self, world_size: int) -> list[bytes]:
@@ -218,10 +224,14 @@ class RankEngine:
     def allocate(self, sizes: dict[BufferId, int], host: Host) -> None:
         """Allocate and register the buffers that this rank's schedule uses, once for all rows.
 
-        Raises UsageError where the node has not that much memory.
+        Raises UsageError where the node, or the GPU, has not that much memory.
         """
-        self.buffers.update(slot_buffers(sizes, host, self.placement))
         with setup_errors():
+            self.buffers.update(
+                slot_buffers(sizes, host, self.placement)
+                if self.gpu is None
+                else self.gpu.slot_buffers(sizes)
+            )
             for buffer, memory in self.buffers.items():
                 self.native.register_buffer(int(buffer), memory, self._pointer)
 
@@ -239,7 +249,8 @@ class RankEngine:
         # What the plugin started since it was loaded, but for the driving thread and MPI's.
         threads = self.plugin.threads | self._started_by_connect
         around = Surroundings(self.interface, nodes, threads - {self.native.thread_id()})
-        return Ground(self.schedule, self.buffers, self.placement, around)
+        state = self.gpu.health.state if self.gpu is not None else None
+        return Ground(self.schedule, self.buffers, self.placement, around, state)
 
     def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
         """The row to come."""

@@ -6,12 +6,12 @@ only moves what the schedule says.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tcpx_mpi.placement import Placement
-from tcpx_mpi.records import PeerInfo, RowFacts
+from tcpx_mpi.records import GpuState, PeerInfo, RowFacts
 from tcpx_mpi.schedule import BufferId, Layout, Schedule
 
 
@@ -75,6 +75,8 @@ class Ground:
     buffers: dict[BufferId, Any]
     placement: Placement
     surroundings: Surroundings
+    #: The state of the GPU whose memory is used; None without one.
+    gpu_state: Callable[[], GpuState] | None = None
 
     def by_id(self) -> list[Any]:
         """The buffers in the order of their ids, None where the schedule uses none."""

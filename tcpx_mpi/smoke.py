@@ -113,10 +113,9 @@ class Smoke(Benchmark):
 
 def header_lines(settings: Settings, ranks: int, plugin: LoadedPlugin, verbose: bool) -> list[str]:
     """What is sent over what, and the title of the table."""
-    kind, _ = settings.memory_kind()
     lines = [
         f"# smoke: {format_size(settings.sizes[0])} each way between every two of {ranks} ranks, "
-        f"{settings.channels} channels, {kind} memory",
+        f"{settings.channels} channels, {settings.memory} memory",
         f"# plugin: {plugin.file.name} (ABI v{plugin.file.abi}), {plugin.file.path}",
     ]
     if verbose and settings.unpack_mode() == "in place":

@@ -10,6 +10,7 @@ import numpy as np
 
 from tcpx_mpi.errors import PartialResult, UsageError
 from tcpx_mpi.records.commit_file import open_for_reading
+from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.model import (
     Average,
     Fault,
@@ -26,6 +27,7 @@ from tcpx_mpi.records.model import (
 from tcpx_mpi.records.schema import (
     AVERAGE_COLUMNS,
     FAULT_COLUMNS,
+    GPU_COLUMNS,
     HEADER_ATTRIBUTES,
     PAIR_COLUMNS,
     PEER_COLUMNS,
@@ -139,7 +141,7 @@ def _read_header(file: Any) -> RunHeader:
 
 
 def _read_ranks(file: Any) -> list[RankInfo]:
-    # Columns with a default came with version 3.
+    # Columns with a default came with version 3 or later.
     needed = {item.name for item in fields(RankInfo) if item.default is MISSING}
     there = file["ranks"].dtype.names
     columns = [each for each in RANK_INFO_COLUMNS if each[0] in needed or each[0] in there]
@@ -165,6 +167,9 @@ def _read_row(group: Any) -> Row:
         faults=read_texts(group, "faults"),
         proof=[Proof(**item) for item in read_table(group, "proof", PROOF_COLUMNS)]
         if "proof" in group
+        else [],
+        gpu=[GpuRow(**item) for item in read_table(group, "gpu", GPU_COLUMNS)]
+        if "gpu" in group
         else [],
         against={peer: _read_row(inner) for peer, inner in group.get("against", {}).items()},
         averages=[Average(**item) for item in read_table(group, "averages", AVERAGE_COLUMNS)]

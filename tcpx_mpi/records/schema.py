@@ -3,7 +3,8 @@
 History: version 1, the first; version 2 adds peers (`--against`), `cpu_others_ns` and `proof`,
 which a file of version 1 reads as none and unknown; version 3 adds to `ranks` a GPU's place, the
 plugin's CPUs and the node of the memory, unknown in older files, and `averages`, the
-rows of imported runs.
+rows of imported runs; version 4 adds `gpu_name` and `gpu_numa_node` to `ranks` and the table `gpu`
+to rows, none of which an older file has.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.model import (
     RANK_COLUMNS,
     RANK_FLAGS,
@@ -28,8 +30,8 @@ from tcpx_mpi.records.model import (
 )
 
 SCHEMA = "tcpx-mpi run"
-SCHEMA_VERSION = 3
-READABLE_VERSIONS = (1, 2, 3)
+SCHEMA_VERSION = 4
+READABLE_VERSIONS = (1, 2, 3, 4)
 
 #: Parts of a header that have a place of their own; the rest are attributes of the root.
 HEADER_TABLES = (
@@ -54,6 +56,7 @@ Columns = Sequence[tuple[str, type]]
 _TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 RANK_INFO_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(RankInfo))
 PROOF_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(Proof))
+GPU_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(GpuRow))
 PEER_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(PeerInfo))
 AVERAGE_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(Average))
 SETTING_COLUMNS: Columns = (("name", str), ("value", str), ("source", str))
