@@ -6,12 +6,10 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tcpx_mpi.topology import pci_address
-
-LIBRARY = "libcuda.so.1"
+from tcpx_mpi.topology import CUDA, pci_address
 
 
-def cuda_version(library: str = LIBRARY) -> int:
+def cuda_version(library: str = CUDA) -> int:
     """The newest CUDA that the driver speaks, 1000 * major + 10 * minor; 0 without a driver."""
     version = ctypes.c_int(0)
     try:
