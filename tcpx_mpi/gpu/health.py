@@ -6,7 +6,6 @@ between batches only: an answer takes up to a millisecond.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -26,7 +25,7 @@ class GpuHealth:
         #: The driver's own version, "" where it is unknown.
         self.driver = ""
         try:
-            nvml = importlib.import_module("pynvml")
+            import pynvml as nvml
         except ImportError:
             self.obstacle = NOT_READ
             return

@@ -6,7 +6,6 @@ fills and checks them.
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -85,11 +84,12 @@ class RankGpu:
 def load_cupy() -> Any:
     """CuPy. Raises UsageError where it is not installed, or not for this machine's CUDA."""
     try:
-        return importlib.import_module("cupy")
+        import cupy
     except ImportError as error:
         found = " ".join(str(error).split())
         how = how_to_install_cupy(cuda_version())
         raise UsageError(f"a GPU's memory needs CuPy ({found}): {how}") from None
+    return cupy
 
 
 def _pages(number: int) -> int:

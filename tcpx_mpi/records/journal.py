@@ -290,7 +290,7 @@ def _joined(batches: list[Record], results: Mapping[str, Record]) -> JournalRow:
             samples=joined(peer, "timed"),
             warmup=joined(peer, "warmup"),
             proof=Proof(**header["proof"]),
-            gpu=GpuRow(**header["gpu"]) if header["gpu"] is not None else None,
+            gpu=GpuRow(**header["gpu"]) if header.get("gpu") else None,
             against=against,
             batches=arrays["batches"],
             batch_start=arrays["batch_start"],

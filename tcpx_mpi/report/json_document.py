@@ -144,7 +144,8 @@ def row_document(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, 
         "net_bw": summary.net_bw,
         "against": _against(header, summary),
         "gpus": [
-            {name: _known(value) for name, value in dataclasses.asdict(gpu).items()} for gpu in row.gpu
+            {name: _known(value) for name, value in dataclasses.asdict(gpu).items()}
+            for gpu in row.gpu
         ],
     }
     plain: dict[str, Any] = _without_nan(result)

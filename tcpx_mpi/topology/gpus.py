@@ -121,4 +121,3 @@ def _numbered(facts: Iterable[tuple[str, str, str]]) -> list[Gpu]:
     return [
         Gpu(index, name, uuid, pci_address(pci)) for index, (name, uuid, pci) in enumerate(facts)
     ]
-

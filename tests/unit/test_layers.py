@@ -104,6 +104,7 @@ def test_no_module_imports_itself_in_a_circle() -> None:
         ("pandas", "frames"),
         ("pyarrow", "export"),
         ("rich", "progress"),
+        ("cupy", "gpu"),
         ("pynvml", "gpu"),
     ],
 )
