@@ -34,7 +34,7 @@ help:
 	@echo "make test-browser  the HTML report in a real browser (make browser: installs Chromium)"
 	@echo "make test-slurm    the jobs under a real Slurm of two nodes (make slurm: installs Slurm)"
 	@echo "make test-gpu      everything in the memory of this machine's GPUs; no network: WHEELHOUSE=DIR"
-	@echo "make bench-gpu     the speed of it: pair, ring, pingpong, small messages (WHEELHOUSE=DIR)"
+	@echo "make bench-gpu     the speed of it, beside NCCL; files in RESULTS=DIR (build/gpu-results)"
 	@echo "make wheelhouse    here, the wheels that a GPU machine without network lacks, in DIR"
 	@echo "make test-mpis     runs over Open MPI 4.1 and MPICH, unpacked in build/mpis: 2 minutes"
 	@echo "make pictures      the picture of the README, by a notebook, from docs/evidence"
@@ -146,7 +146,7 @@ test-gpu: gpu-setup
 	$(GPU_VENV)/bin/python -m pytest tests/gpu
 
 bench-gpu: gpu-setup
-	$(GPU_VENV)/bin/python tests/gpu/bench.py
+	$(GPU_VENV)/bin/python tests/gpu/bench.py $(or $(RESULTS),build/gpu-results)
 
 wheelhouse: WHEELS = $(or $(WHEELHOUSE),build/wheelhouse)
 wheelhouse: setup

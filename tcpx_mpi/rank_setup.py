@@ -10,10 +10,13 @@ from typing import Any
 from tcpx_mpi import _native
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
+from tcpx_mpi.gpu.choice import may_be_cuda
+from tcpx_mpi.gpu.defaults import WORKERS_VARIABLE, worker_variables, workers_for
 from tcpx_mpi.gpu.memory import RankGpu
 from tcpx_mpi.placement import Placement
 from tcpx_mpi.plugins import (
     PluginFile,
+    bundled_path,
     choose_plugin,
     inspect,
     missing_interface,
@@ -38,6 +41,10 @@ UNPACK_MODES = {
     "host": _native.UNPACK_HOST,
     "none": _native.UNPACK_NONE,
 }
+
+
+#: Variables that may differ from node to node.
+_OF_A_NODE = (*NODE_VARIABLES, WORKERS_VARIABLE)
 
 
 @dataclass
@@ -68,13 +75,17 @@ class LoadedPlugin:
         lines = [f"plugin_sha256={self.file.sha256}", f"plugin_name={self.file.name}"]
         lines += [f"profile={self.profile.source if self.profile else 'none'}"]
         # NICs and CPUs may have other names on another node.
-        equal = [each for each in self.derived if each[0] not in NODE_VARIABLES]
+        equal = [each for each in self.derived if each[0] not in _OF_A_NODE]
         return "\n".join(lines + [f"{name}={value}" for name, value, _ in equal])
 
 
-def load_plugin(settings: Settings, environ: MutableMapping[str, str]) -> LoadedPlugin:
+def load_plugin(
+    settings: Settings, environ: MutableMapping[str, str], hosts: Sequence[Host] = ()
+) -> LoadedPlugin:
     """Find, map and initialise the plugin; variables that it needs are set before it is mapped.
 
+    `hosts` are those of all ranks, among whose cores the workers of our own plugin are divided
+    where they are to move GPUs' memory.
     Raises UsageError, PluginMissing, or SetupFailed where init or the device list fails.
     """
     topology = this_machine()
@@ -84,6 +95,8 @@ def load_plugin(settings: Settings, environ: MutableMapping[str, str]) -> Loaded
     # Before the profile sets variables that would ask for TCPX.
     choice = choose_plugin(settings, environ)
     derived = prepare_environment(settings, environ, environment_of(profile, topology, environ))
+    if hosts and may_be_cuda(settings) and choice.path == bundled_path("softtcpx"):
+        derived += worker_variables(workers_for(hosts), environ)
     for name, value, _ in derived:
         environ[name] = value
     if settings.debug:

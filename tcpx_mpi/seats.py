@@ -14,6 +14,7 @@ from tcpx_mpi.config import Settings
 from tcpx_mpi.cpu_lists import parse_cpu_list
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.gpu.choice import decided, obstacle_to_cuda
+from tcpx_mpi.gpu.defaults import with_channels, workers_asked_for
 from tcpx_mpi.placement import Node, Placement, Request, channels_within, place_node
 from tcpx_mpi.placement_file import read_placement
 from tcpx_mpi.plugins import data_sockets
@@ -23,6 +24,8 @@ from tcpx_mpi.world import World
 
 #: The pattern whose default channels are made to fit its NICs.
 _FITTED = "pair"
+#: Patterns in which a rank sends to one other; in the rest it sends to all.
+_ONE_PEER = ("pair", "pingpong", "ring")
 
 
 def take_seat(
@@ -48,6 +51,9 @@ def take_seat(
     mine = (hosts[world.rank].node, placement.nic)
     nics = Counter(world.allgather(mine, "NICs", SETUP_PATIENCE_S))
     settings = with_memory(world, settings, plugin, placement, hosts[world.rank].name)
+    if settings.memory == "cuda" and (workers := workers_asked_for(os.environ)):
+        peers = 1 if settings.pattern in _ONE_PEER else world.size - 1
+        settings = with_channels(settings, workers, peers)
     return placement, fitted(settings, max(nics.values()), data_sockets(os.environ))
 
 

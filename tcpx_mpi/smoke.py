@@ -53,7 +53,7 @@ class Smoke(Benchmark):
         settings = agree_settings(world, parsed)
         host = read_host()
         hosts = agree_hosts(world, host)
-        plugin = self.load_plugin(settings)
+        plugin = self.load_plugin(settings, hosts)
         placement, settings = take_seat(world, settings, plugin, hosts)
         engine = self.connect(settings, plugin, placement, load(settings.pattern))
         first = RowPlanner(settings, at_distance(1), at_distance(1), hosts).rows()

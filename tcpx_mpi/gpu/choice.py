@@ -11,8 +11,17 @@ from tcpx_mpi import _native
 from tcpx_mpi.config import Settings
 from tcpx_mpi.gpu.driver import cuda_version, how_to_install_cupy, ordinal_of
 from tcpx_mpi.placement import Placement
+from tcpx_mpi.topology import this_machine
 
 _WHY_CUDA = "every rank has a GPU, and the plugin takes its memory"
+
+
+def may_be_cuda(settings: Settings) -> bool:
+    """Whether this may become a run in GPUs' memory, as far as can be told before a plugin is
+    there."""
+    if settings.memory == "auto":
+        return bool(this_machine().gpus) and importlib.util.find_spec("cupy") is not None
+    return settings.memory == "cuda"
 
 
 def decided(settings: Settings, obstacles: Sequence[str]) -> Settings:
