@@ -52,6 +52,11 @@ def error_of(
         return Stalled(f"{where}: the run took longer than -T {limits['timeout_s']:g} s")
     if kind == "stopped":
         return StoppedByOthers(f"{where}: stopped; {_oldest(picture, places)}")
+    if kind == "gpu":  # of no flow: a launch is for all that are ready
+        return PluginFailed(
+            f"{where}: CUDA driver call {fault['call']} returned {fault['code']} "
+            f"({fault['code_name']}): the unpack on the GPU has failed"
+        )
     flow = picture[fault["flow"]]
     at = (
         f"{_name(flow, places)}, iteration {fault['iteration']} of the batch, "

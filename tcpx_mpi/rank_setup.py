@@ -13,6 +13,7 @@ from tcpx_mpi.errors import SetupFailed, UsageError
 from tcpx_mpi.gpu.choice import may_be_cuda
 from tcpx_mpi.gpu.defaults import WORKERS_VARIABLE, worker_variables, workers_for
 from tcpx_mpi.gpu.memory import RankGpu
+from tcpx_mpi.gpu.watch import RowWatch
 from tcpx_mpi.placement import Placement
 from tcpx_mpi.plugins import (
     PluginFile,
@@ -262,8 +263,8 @@ class RankEngine:
         # What the plugin started since it was loaded, but for the driving thread and MPI's.
         threads = self.plugin.threads | self._started_by_connect
         around = Surroundings(self.interface, nodes, threads - {self.native.thread_id()})
-        state = self.gpu.health.state if self.gpu is not None else None
-        return Ground(self.schedule, self.buffers, self.placement, around, state)
+        watch = RowWatch(self.native, self.gpu.health) if self.gpu is not None else None
+        return Ground(self.schedule, self.buffers, self.placement, around, watch)
 
     def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
         """The row to come."""
@@ -295,3 +296,5 @@ class RankEngine:
     def close(self) -> None:
         with setup_errors():
             self.native.close()
+        if self.gpu is not None:
+            self.gpu.health.close()

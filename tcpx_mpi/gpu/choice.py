@@ -9,7 +9,7 @@ from typing import Any
 
 from tcpx_mpi import _native
 from tcpx_mpi.config import Settings
-from tcpx_mpi.gpu.driver import cuda_version, how_to_install_cupy, ordinal_of
+from tcpx_mpi.gpu.driver import how_to_install_cupy, ordinal_of
 from tcpx_mpi.placement import Placement
 from tcpx_mpi.topology import this_machine
 
@@ -60,7 +60,7 @@ def obstacle_to_cuda(
             "of those that CUDA shows to this process: check CUDA_VISIBLE_DEVICES"
         )
     if importlib.util.find_spec("cupy") is None:
-        return f"CuPy is missing on {host}: {how_to_install_cupy(cuda_version())}"
+        return f"CuPy is missing on {host}: {how_to_install_cupy()}"
     return ""
 
 

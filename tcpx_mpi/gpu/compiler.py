@@ -7,6 +7,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tcpx_mpi import _native
+
 _LIBRARY = "libnvrtc.so.*"
 
 
@@ -36,3 +38,11 @@ def kernel_cache(environ: Mapping[str, str]) -> str:
 def this_process() -> tuple[list[str], str]:
     """Both for this process."""
     return nvrtc_folders(sys.path, os.environ), kernel_cache(os.environ)
+
+
+def nvrtc_version() -> str:
+    """Of what compiles kernels here; "none" where only the cache has them."""
+    try:
+        return str(_native.nvrtc_found()[0])
+    except _native.CudaUnavailable:
+        return "none"

@@ -1,33 +1,30 @@
-"""What the driver is, asked of the library itself, so that it can be told even where it fails."""
+"""What CUDA shows of this machine: the driver's version, and which GPU has which number."""
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tcpx_mpi.topology import CUDA, pci_address
+from tcpx_mpi import _native
+from tcpx_mpi.topology import pci_address
 
 
-def cuda_version(library: str = CUDA) -> int:
-    """The newest CUDA that the driver speaks, 1000 * major + 10 * minor; 0 without a driver."""
-    version = ctypes.c_int(0)
+def cuda_major() -> int:
+    """The newest CUDA that the driver speaks, as its first number; 0 without a driver."""
     try:
-        ctypes.CDLL(library).cuDriverGetVersion(ctypes.byref(version))
-    except (OSError, AttributeError):
+        return int(_native.cuda_driver_version().partition(".")[0])
+    except _native.CudaUnavailable:
         return 0
-    return version.value
 
 
-def version_text(version: int) -> str:
-    """13.0 of 13000."""
-    return f"{version // 1000}.{version % 1000 // 10}"
+def extra_for(major: int) -> str:
+    """The extra of this package with the CuPy that fits a driver of this CUDA."""
+    return "cuda13" if major >= 13 else "cuda12"
 
 
-def how_to_install_cupy(driver_cuda: int) -> str:
-    """The extra that fits a driver of this CUDA version."""
-    extra = "cuda13" if driver_cuda >= 13000 else "cuda12"
-    return f"pip install 'tcpx-mpi[{extra}]'"
+def how_to_install_cupy() -> str:
+    """What to type where CuPy is missing."""
+    return f"pip install 'tcpx-mpi[{extra_for(cuda_major())}]'"
 
 
 def ordinal_of(pci: str, devices: Sequence[Mapping[str, Any]]) -> int | None:

@@ -11,7 +11,8 @@ from typing import Any
 
 from tcpx_mpi import _native
 from tcpx_mpi.errors import SetupFailed, UsageError
-from tcpx_mpi.gpu.driver import cuda_version, how_to_install_cupy, ordinal_of, version_text
+from tcpx_mpi.gpu.compiler import nvrtc_version, this_process
+from tcpx_mpi.gpu.driver import how_to_install_cupy, ordinal_of
 from tcpx_mpi.gpu.health import GpuHealth
 from tcpx_mpi.placement import Placement
 from tcpx_mpi.schedule import BufferId
@@ -36,6 +37,8 @@ class RankGpu:
         self.name = next(str(each["name"]) for each in devices if each["ordinal"] == ordinal)
         self._sharers = placement.gpu_sharers
         self._cupy = load_cupy()
+        nvrtc, cache = this_process()
+        _native.cuda_configure(cache, nvrtc)
         self._cupy.cuda.Device(ordinal).use()
         _native.cuda_select(ordinal)
         self.health = GpuHealth(placement.gpu_pci)
@@ -46,8 +49,8 @@ class RankGpu:
         """Versions of what stands between us and the GPU, and who tells its clocks."""
         return {
             "gpu_driver": self.health.driver or "unknown",
-            "gpu_driver_cuda": version_text(cuda_version()),
-            "gpu_nvrtc": str(_native.cuda_compiler_version()) or "none",
+            "gpu_driver_cuda": _native.cuda_driver_version(),
+            "gpu_nvrtc": nvrtc_version(),
             "gpu_cupy": str(self._cupy.__version__),
             "gpu_clocks": self.health.obstacle or "read by NVML",
         }
@@ -87,8 +90,7 @@ def load_cupy() -> Any:
         import cupy
     except ImportError as error:
         found = " ".join(str(error).split())
-        how = how_to_install_cupy(cuda_version())
-        raise UsageError(f"a GPU's memory needs CuPy ({found}): {how}") from None
+        raise UsageError(f"a GPU's memory needs CuPy ({found}): {how_to_install_cupy()}") from None
     return cupy
 
 

@@ -1,4 +1,4 @@
-"""What cannot be on GPUs is one line and exit code 2, before anything is timed; faults are found."""
+"""What cannot be on GPUs: one line and exit code 2 before anything is timed; faults are found."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ import pytest
 
 from tcpx_mpi import _native
 from tcpx_mpi.config import Settings, load_settings
-from tcpx_mpi.gpu import choice
+from tcpx_mpi.gpu import choice, driver
 from tcpx_mpi.gpu.choice import decided, obstacle_to_cuda
-from tcpx_mpi.gpu.driver import cuda_version, how_to_install_cupy, ordinal_of, version_text
+from tcpx_mpi.gpu.driver import cuda_major, extra_for, ordinal_of
 from tcpx_mpi.placement import Placement
 
 PLACE = Placement(local_rank=1, local_ranks=2, device=0, progress_cpu=-1, oversubscribed=False,
@@ -88,9 +88,9 @@ def test_a_missing_cupy_is_named_with_the_extra_that_brings_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(choice.importlib.util, "find_spec", lambda name: None)
-    monkeypatch.setattr(choice, "cuda_version", lambda: 12040)
+    monkeypatch.setattr(driver, "cuda_major", lambda: 12)
     assert obstacle() == "CuPy is missing on hostA: pip install 'tcpx-mpi[cuda12]'"
-    assert how_to_install_cupy(13000) == "pip install 'tcpx-mpi[cuda13]'"
+    assert extra_for(13) == "cuda13"
 
 
 def test_auto_is_a_gpus_memory_only_where_every_rank_has_one() -> None:
@@ -101,6 +101,14 @@ def test_auto_is_a_gpus_memory_only_where_every_rank_has_one() -> None:
     assert (one.memory, one.sources["memory"]) == ("host", "auto: hostB has no usable GPU")
 
 
-def test_the_drivers_cuda_is_asked_of_the_library() -> None:
-    assert cuda_version("libno-such-cuda.so") == 0
-    assert version_text(12040) == "12.4"
+def test_the_drivers_cuda_decides_which_cupy_and_none_is_no_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_native, "cuda_driver_version", lambda: "13.0")
+    assert cuda_major() == 13
+
+    def unavailable() -> str:
+        raise _native.CudaUnavailable("no driver here")
+
+    monkeypatch.setattr(_native, "cuda_driver_version", unavailable)
+    assert cuda_major() == 0
