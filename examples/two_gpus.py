@@ -10,6 +10,7 @@ wrote is sent.
 from __future__ import annotations
 
 import sys
+from multiprocessing.connection import Connection
 
 import cupy
 from two_processes import exchange, part, together
@@ -27,7 +28,7 @@ def pages(count: int) -> cupy.ndarray:
     return room[start : start + count]
 
 
-def first(line) -> None:
+def first(line: Connection) -> None:
     numbers = pages(BYTES)
     numbers[:] = cupy.arange(BYTES, dtype=cupy.uint8)
     cupy.cuda.Device().synchronize()
@@ -46,7 +47,7 @@ def first(line) -> None:
     sys.exit(0 if right else 5)
 
 
-def second(line) -> None:
+def second(line: Connection) -> None:
     gpu = cupy.cuda.runtime.getDeviceCount() - 1
     with cupy.cuda.Device(gpu), Session(plugin="softtcpx", gpu=gpu) as session:
         numbers = pages(BYTES)

@@ -1,4 +1,4 @@
-"""What a row keeps of a rank's GPU: its state around the timed batches, and its unpacks' own time."""
+"""What a row keeps of a rank's GPU: its state around the timed batches, its unpacks' own time."""
 
 from __future__ import annotations
 
