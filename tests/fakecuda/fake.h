@@ -134,6 +134,7 @@ struct Driver {
   std::map<CUdevice, std::unique_ptr<Arena>> arenas;
   std::map<CUdevice, Context> contexts;
   std::map<CUdeviceptr, Pinned> pinned;
+  std::atomic<uint64_t> version{1};  // of what is allocated and page-locked
   std::map<std::string, uint64_t> calls;
 };
 Driver& driver();

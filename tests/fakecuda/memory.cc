@@ -52,6 +52,7 @@ CUdeviceptr Arena::allocate(size_t bytes) {
   const size_t offset = begin + (small ? kSmallOffset : 0);
   allocations_[offset] = {bytes, begin, span};
   allocated_ += bytes;
+  ++driver().version;
   return forbidden_ + offset;
 }
 
@@ -62,6 +63,7 @@ bool Arena::free(CUdeviceptr pointer) {
   mprotect(open_ + gone.span_begin, gone.span_bytes, PROT_NONE);
   fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, gone.span_begin, gone.span_bytes);
   allocated_ -= gone.bytes;
+  ++driver().version;
   allocations_.erase(found);
   return true;
 }
@@ -101,12 +103,45 @@ uint8_t* reach(CUdeviceptr pointer, size_t bytes, bool host_too) {
   return host_too ? reinterpret_cast<uint8_t*>(pointer) : nullptr;
 }
 
+namespace {
+
+// Of the last few looked up on a thread: a kernel goes through the same ones again and again.
+struct Stretch {
+  CUdevice device = -1;
+  CUdeviceptr begin = 0;
+  size_t bytes = 0;
+  uint8_t* memory = nullptr;
+  uint64_t version = 0;
+};
+thread_local Stretch stretches[8];
+thread_local unsigned next_stretch = 0;
+
+}  // namespace
+
 uint8_t* reach_from(CUdevice device, CUdeviceptr pointer, size_t bytes) {
+  const uint64_t version = driver().version.load();
+  for (const Stretch& known : stretches) {
+    if (known.version == version && known.device == device && pointer >= known.begin &&
+        pointer - known.begin + bytes <= known.bytes) {
+      return known.memory + (pointer - known.begin);
+    }
+  }
   const std::lock_guard<std::recursive_mutex> lock(driver().mutex);
-  Arena* arena = arena_of(pointer);
-  if (arena != nullptr && arena->device != device) return nullptr;
-  if (arena == nullptr && !is_pinned(pointer, bytes)) return nullptr;
-  return reach(pointer, bytes, true);
+  Stretch& found = stretches[next_stretch++ % 8];
+  found = {device, 0, 0, nullptr, version};
+  if (Arena* arena = arena_of(pointer)) {
+    if (arena->device != device) return nullptr;
+    if (!arena->range(pointer, &found.begin, &found.bytes)) return nullptr;
+    found.memory = arena->open(found.begin);
+  } else {
+    if (!is_pinned(pointer, 1)) return nullptr;
+    const auto pinned = std::prev(driver().pinned.upper_bound(pointer));
+    found.begin = pinned->first;
+    found.bytes = pinned->second.bytes;
+    found.memory = reinterpret_cast<uint8_t*>(found.begin);
+  }
+  const bool inside = pointer - found.begin + bytes <= found.bytes;
+  return inside ? found.memory + (pointer - found.begin) : nullptr;
 }
 
 namespace {
@@ -254,6 +289,7 @@ FAKECUDA_API CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned) {
   void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return kOutOfMemory;
   driver().pinned[reinterpret_cast<CUdeviceptr>(memory)] = {bytes, true};
+  ++driver().version;
   *pointer = memory;
   return kSuccess;
 }
@@ -268,6 +304,7 @@ FAKECUDA_API CUresult cuMemFreeHost(void* pointer) {
   if (found == driver().pinned.end() || !found->second.own) return kInvalidValue;
   const size_t bytes = rounded_up(found->second.bytes, kPage);
   driver().pinned.erase(found);
+  ++driver().version;
   const auto users = streams_of(context, false);
   lock.unlock();
   for (const auto& stream : users) stream->wait();
@@ -285,6 +322,7 @@ FAKECUDA_API CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned
     }
   }
   driver().pinned[begin] = {bytes, false};
+  ++driver().version;
   return kSuccess;
 }
 
@@ -293,6 +331,7 @@ FAKECUDA_API CUresult cuMemHostUnregister(void* pointer) {
   const auto found = driver().pinned.find(reinterpret_cast<CUdeviceptr>(pointer));
   if (found == driver().pinned.end() || found->second.own) return kHostMemoryNotRegistered;
   driver().pinned.erase(found);
+  ++driver().version;
   return kSuccess;
 }
 

@@ -7,6 +7,8 @@
 #include <cstdlib>
 
 #include "check.h"
+#include "cuda/compiler.h"
+#include "cuda/gpu.h"
 
 // Loaded by its path, under the name that later loads ask for: "libcuda.so.1" is it from then on.
 inline void* fake_driver() {
@@ -20,6 +22,13 @@ Function* fake_call(const char* name) {
   void* symbol = dlsym(fake_driver(), name);
   if (symbol == nullptr) check::fail(__FILE__, __LINE__, std::string("no ") + name);
   return reinterpret_cast<Function*>(symbol);
+}
+
+// GPU `ordinal` of the fake driver, also where there is a real one.
+inline tcpx::Gpu& fake_gpu(int ordinal = 0) {
+  fake_driver();
+  tcpx::set_cuda_compiler({{FAKECUDA_FOLDER}, ""});
+  return tcpx::use_gpu(ordinal);
 }
 
 // Nothing asynchronous runs while one of these lives.
