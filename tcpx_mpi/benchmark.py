@@ -55,7 +55,7 @@ class Benchmark:
         host = read_host()
         hosts = agreement.agree_hosts(world, host)
         nodes = [each.node for each in hosts]
-        plugin = self.load_plugin(settings)
+        plugin = self.load_plugin(settings, hosts)
         placement, settings = take_seat(world, settings, plugin, hosts)
         pattern = repeated(load(settings.pattern), settings.agg_iters)
         planner = RowPlanner(settings, pattern, load(settings.pattern), hosts)
@@ -81,10 +81,10 @@ class Benchmark:
         journal.close()
         return self.end([engine, *beside])
 
-    def load_plugin(self, settings: Settings) -> LoadedPlugin:
+    def load_plugin(self, settings: Settings, hosts: Sequence[Host]) -> LoadedPlugin:
         """Collective: the plugin, initialised, the same file on all ranks."""
         with self.world.agree("plugin", SETUP_PATIENCE_S):
-            plugin = load_plugin(settings, os.environ)
+            plugin = load_plugin(settings, os.environ, hosts)
         agreement.require_equal(self.world, plugin.fingerprint(), "plugin and its environment")
         return plugin
 

@@ -118,19 +118,13 @@ class Settings:
             values.append((knob, None if machines else value, source))
         return config_text(self.pattern, values)
 
-    def memory_kind(self) -> tuple[str, str]:
-        """(kind of memory that is used, why)."""
-        if self.memory == "auto":
-            return "host", "auto: this version has no GPU support"
-        return self.memory, "asked for"
-
     def events_to_stdout(self) -> bool:
         """Whether the standard output is for events alone, and the table goes aside."""
         return self.json_stream_path == "-"
 
     def unpack_mode(self) -> str:
         """How received fragments are put together; "in place" where the plugin delivers so."""
-        return self.unpack if self.memory_kind()[0] == "emulated" else "in place"
+        return self.unpack if self.memory in ("emulated", "cuda") else "in place"
 
     def checks(self) -> bool:
         """Whether received bytes are checked: not where they are left scattered on purpose."""

@@ -54,6 +54,11 @@ def error_of(
         return StoppedByOthers(f"{where}: stopped; {_oldest(picture, places)}")
     if kind == "peer":  # of `--against`, in a process of its own
         return peer_failure(where, int(fault["code"]), str(fault["text"]))
+    if kind == "gpu":  # of no flow: a launch is for all that are ready
+        return PluginFailed(
+            f"{where}: CUDA driver call {fault['call']} returned {fault['code']} "
+            f"({fault['code_name']}): the unpack on the GPU has failed"
+        )
     flow = picture[fault["flow"]]
     at = (
         f"{_name(flow, places)}, iteration {fault['iteration']} of the batch, "

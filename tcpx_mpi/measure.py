@@ -16,10 +16,10 @@ from tcpx_mpi.config import Settings
 from tcpx_mpi.faults import error_of, report_lines, wrong_bytes_text
 from tcpx_mpi.patterns import Pattern, expected_bytes
 from tcpx_mpi.proof import Witness
-from tcpx_mpi.records import PHASES, Journal, RankRow, RowFacts
+from tcpx_mpi.records import PHASES, GpuRow, Journal, RankRow, RowFacts
 from tcpx_mpi.row_plan import GUARD_BYTES, RowPlan, slot_shape
 from tcpx_mpi.schedule import BufferId, Column, Layout, Op, chunks_of, step_bytes
-from tcpx_mpi.sides import Ground, Side
+from tcpx_mpi.sides import GpuWatch, Ground, Side
 from tcpx_mpi.units import format_size
 from tcpx_mpi.world import World, interrupted_by
 
@@ -33,6 +33,9 @@ _LONGEST_LEAD_NS = 8_000_000
 _SLOWEST_CHECK_BYTES_PER_S = 500e6
 #: A batch that made no progress for this long lets its main thread look for a roll call.
 _UNEASY_NS = 1_000_000_000
+
+#: Of the batch in which a GPU times its own work: enough for a mean, and done at once.
+_WATCHED_ITERATIONS = 16
 
 
 @dataclass
@@ -108,6 +111,8 @@ class Measurement:
         ]
         for kind, batches in (("warmup", plan.warmup_batches), ("timed", plan.batches)):
             first = 0
+            if kind == "timed" and self._ground.gpu is not None:
+                self._ground.gpu.before_row()
             for number, count in enumerate(batches):
                 self._between_batches(facts, kind, first)
                 # ABBA: what drifts with time falls on all sides alike.
@@ -120,6 +125,8 @@ class Measurement:
             if self._settings.checks() and size:
                 self._judge(account.row, account.verdicts, facts.chunk_bytes)
         own, *beside = accounts
+        if self._ground.gpu is not None:
+            own.row.gpu = self._watch_unpack(self._ground.gpu, own.side, facts, plan)
         own.row.against = {name_of(account.side): account.row for account in beside}
         return own.row
 
@@ -302,6 +309,15 @@ class Measurement:
         """How late a rank may come to a collective after it has poisoned or checked its slots."""
         memory: int = sum(buffer.bytes for buffer in self._ground.buffers.values())
         return self._settings.stall_timeout_s + memory / _SLOWEST_CHECK_BYTES_PER_S
+
+    def _watch_unpack(self, watch: GpuWatch, side: Side, facts: RowFacts, plan: RowPlan) -> GpuRow:
+        """Collective: a batch that is not timed, in which the GPU notes its own times."""
+        watch.after_row()
+        self._side = side
+        iterations = min(plan.batch, _WATCHED_ITERATIONS)
+        self._run_batch(facts, plan, iterations, None)
+        self._iteration += iterations
+        return watch.row()
 
     # --- After a batch ---------------------------------------------------------------------------
 

@@ -199,14 +199,6 @@ def switch(label: str, text: str) -> bool:
     raise UsageError(f"{label} ({text}) is not a switch: use 0 or 1")
 
 
-def memory_kind(label: str, text: str) -> str:
-    """host, emulated or auto: this version cannot give a GPU's memory."""
-    kind = one_of("host", "auto", "emulated", "cuda")(label, text)
-    if kind == "cuda":
-        raise UsageError(f"{label} (cuda) needs GPU support, which this version lacks; use host")
-    return kind
-
-
 def _integer(label: str, text: str) -> int:
     try:
         return int(text.strip())

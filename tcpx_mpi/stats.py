@@ -47,6 +47,23 @@ class ProofLike(Protocol):
     def waiting_cpu_ns(self) -> int: ...
 
 
+class GpuLike(Protocol):
+    """What is read of a rank's GPU; `tcpx_mpi.records.GpuRow` is one."""
+
+    @property
+    def sm_mhz_after(self) -> int: ...
+    @property
+    def throttle_reasons_before(self) -> int: ...
+    @property
+    def throttle_reasons_after(self) -> int: ...
+    @property
+    def unpack_gpu_ns(self) -> int: ...
+    @property
+    def unpack_bytes(self) -> int: ...
+    @property
+    def unpack_launches(self) -> int: ...
+
+
 class RowLike(Protocol):
     """What `summarise` reads of a row of the record; `tcpx_mpi.records.Row` is one."""
 
@@ -104,6 +121,8 @@ class RowLike(Protocol):
     def tcp_retransmits(self) -> Int64s: ...
     @property
     def proof(self) -> Sequence[ProofLike]: ...
+    @property
+    def gpu(self) -> Sequence[GpuLike]: ...
     @property
     def finished_time(self) -> str: ...
     @property
@@ -188,6 +207,8 @@ class RowSummary:
     elapsed_ns_by_rank: Float64s = field(default_factory=lambda: np.empty(0))
     #: What was seen of each rank's threads and NIC; empty if nobody looked.
     proof: Sequence[ProofLike] = ()
+    #: Each rank's GPU; empty where none was used.
+    gpu: Sequence[GpuLike] = ()
     #: The ratio to every peer that ran beside the plugin, by its name.
     against: Mapping[str, Ratio] = field(default_factory=dict)
     #: The other side of an imported row, where its program ran it; we run nothing in place.
@@ -405,6 +426,7 @@ def summarise(
         faults=tuple(row.faults),
         elapsed_ns_by_rank=np.maximum(row.samples["iteration"], 0).sum(axis=1).astype(np.float64),
         proof=tuple(row.proof),
+        gpu=tuple(row.gpu),
     )
 
 

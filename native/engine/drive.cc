@@ -65,6 +65,7 @@ void Driver::load(Program program, const SlotBase* buffers) {
     flows_.push_back(flow);
   }
   counters_.assign(program_.counters, 0);
+  if (unpacker_ != nullptr) unpacker_->reserve(flows_.size() * kNetMaxRequests);
   set_row(program_.ops, flows_.size());
 }
 
@@ -85,7 +86,20 @@ bool Driver::sweep() {
     moved |= flow.kind == FlowKind::kCopy ? advance_copies(flow) : advance(flow);
     if (failed()) break;  // a comm that failed may have taken others along: no further call
   }
+  if (unpacker_ != nullptr) flush_unpacker();
   return moved;
+}
+
+// One launch for the receives of all flows that this sweep found finished.
+void Driver::flush_unpacker() {
+  unpacker_->flush();
+  const UnpackFailure failure = unpacker_->failure();
+  if (failure.code == 0) return;
+  Fault fault;
+  fault.kind = FaultKind::kGpu;
+  fault.call = failure.call;
+  fault.code = failure.code;
+  fail(fault);
 }
 
 bool Driver::advance(Flow& flow) {

@@ -64,6 +64,7 @@ class Driver : public BatchLoop {
   bool test_head(Flow& flow);
   bool is_done(Flow& flow, uint64_t index, uint32_t op, uint64_t iteration);
   bool begin_unpack(Flow& flow);
+  void flush_unpacker();
   bool consume_head(Flow& flow);
   bool post_head(Flow& flow);
   bool may_post(const Flow& flow) const;

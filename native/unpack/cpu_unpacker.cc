@@ -25,7 +25,7 @@ class CpuUnpacker : public Unpacker {
     return unpack_bounds(source, posted);
   }
 
-  uint64_t finished() const override { return tickets_; }
+  uint64_t finished() override { return tickets_; }
 
  private:
   // One call of a copy routine a fragment, as one device copy a fragment would be.

@@ -32,7 +32,10 @@ class UnpackWitness final : public Unpacker {
     tickets_ = inner_->last_ticket();
     return result;
   }
-  uint64_t finished() const override { return inner_->finished(); }
+  void reserve(size_t requests) override { inner_->reserve(requests); }
+  void flush() override { inner_->flush(); }
+  uint64_t finished() override { return inner_->finished(); }
+  UnpackFailure failure() const override { return inner_->failure(); }
 
   // What was seen since the last time.
   std::vector<Sight> take() { return std::exchange(sights_, {}); }

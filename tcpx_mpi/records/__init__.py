@@ -5,6 +5,7 @@ other than 0 write nothing but a journal, and never load it.
 """
 
 from tcpx_mpi.records.environment import filter_environment
+from tcpx_mpi.records.gpu import GpuRow, GpuState, gpu_row, throttled
 from tcpx_mpi.records.journal import Journal, JournalContent, journal_path, read_journal
 from tcpx_mpi.records.merge import merge
 from tcpx_mpi.records.model import (
@@ -41,6 +42,8 @@ __all__ = [
     "PHASES",
     "Average",
     "Fault",
+    "GpuRow",
+    "GpuState",
     "Journal",
     "JournalContent",
     "PartialRow",
@@ -59,6 +62,7 @@ __all__ = [
     "default_run_name",
     "filter_environment",
     "free_name",
+    "gpu_row",
     "join_row",
     "journal_path",
     "merge",
@@ -66,6 +70,7 @@ __all__ = [
     "read_journal",
     "read_run",
     "require_writable",
+    "throttled",
     "utc_now",
     "write_text",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 
 from tcpx_mpi.errors import PartialResult, UsageError
 from tcpx_mpi.records.commit_file import open_for_reading
+from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.model import (
     Average,
     Fault,
@@ -26,6 +27,7 @@ from tcpx_mpi.records.model import (
 from tcpx_mpi.records.schema import (
     AVERAGE_COLUMNS,
     FAULT_COLUMNS,
+    GPU_COLUMNS,
     HEADER_ATTRIBUTES,
     PAIR_COLUMNS,
     PEER_COLUMNS,
@@ -164,6 +166,9 @@ def _read_row(group: Any) -> Row:
         late=group["late"][()].astype(np.bool_),
         faults=read_texts(group, "faults"),
         proof=_read_records(group, "proof", Proof, PROOF_COLUMNS) if "proof" in group else [],
+        gpu=[GpuRow(**item) for item in read_table(group, "gpu", GPU_COLUMNS)]
+        if "gpu" in group
+        else [],
         against={peer: _read_row(inner) for peer, inner in group.get("against", {}).items()},
         averages=[Average(**item) for item in read_table(group, "averages", AVERAGE_COLUMNS)]
         if "averages" in group

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from tcpx_mpi.placement import CONNECTIONS_A_NIC
 from tcpx_mpi.records import Fault, RunHeader
+from tcpx_mpi.report.gpus import gpu_lines
 from tcpx_mpi.report.placement import placement_lines, usage_lines
 from tcpx_mpi.report.preamble import rank_name
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth, slowest_rank
@@ -49,6 +50,7 @@ def footer_lines(
     lines += _late_lines(summaries)
     lines += usage_lines(header, summaries)
     lines += placement_lines(header, summaries)
+    lines += gpu_lines(header, summaries)
     lines += _peer_lines(summaries)
     if fault is not None:
         lines.append(_line("Ended early", f"{fault.kind} (exit code {fault.exit_code})"))

@@ -49,9 +49,9 @@ def handshake() -> dict[str, bytes]:
     add("answer", ANSWERED, 2, hello(3, 0, 2, CONNECTION, ANSWER), everywhere)
     add("handle", HANDLE, 1, handle(), (0, 8, 19, 21, 120))
     add("handle-without-port", HANDLE, 1, handle(port=0))
-    add("handle-of-9-sockets", HANDLE, 1, handle(sockets=9))
+    add("handle-of-17-sockets", HANDLE, 1, handle(sockets=17))
     add("handle-of-0-sockets", HANDLE, 1, handle(sockets=0))
-    add("handle-of-9-threads", HANDLE, 1, handle(threads=9))
+    add("handle-of-17-threads", HANDLE, 1, handle(threads=17))
     return seeds
 
 

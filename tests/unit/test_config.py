@@ -163,8 +163,7 @@ def test_sizes_that_cannot_be_are_refused() -> None:
         ({"agg_iters": "0"}, ["-m/--agg_iters (0)", "use 1 or more"]),
         ({"average": "4"}, ["-a/--average (4)", "0, 1, 2, 3"]),
         ({"blocking": "2"}, ["-z/--blocking (2)", "0, 1, 3"]),
-        ({"memory": "cuda"}, ["--memory (cuda)", "GPU support", "use host"]),
-        ({"memory": "disk"}, ["--memory (disk)", "host, auto, emulated, cuda"]),
+        ({"memory": "disk"}, ["--memory (disk)", "auto, host, emulated, cuda"]),
         ({"stall_timeout": "0"}, ["--stall-timeout (0)", "30s"]),
         ({"connect_timeout": "soon"}, ["--connect-timeout", "soon"]),
         ({"per_iter_timing": "ring"}, ["-I/--per_iter_timing (ring)", "use 0 or 1"]),
@@ -212,11 +211,11 @@ def test_times_take_units() -> None:
     assert settings(timeout="2m").timeout_s == 120.0
 
 
-def test_memory_auto_is_host_and_says_why() -> None:
-    kind, reason = settings().memory_kind()
-    assert kind == "host"
-    assert "no GPU support" in reason
-    assert settings(memory="host").memory_kind()[0] == "host"
+def test_what_is_unpacked_depends_on_the_memory() -> None:
+    assert settings(memory="host").unpack_mode() == "in place"
+    assert settings(memory="cuda").unpack_mode() == "kernel"
+    assert settings(memory="emulated", unpack="d2d").unpack_mode() == "d2d"
+    assert not settings(memory="cuda", unpack="none").checks()
 
 
 # --- Equality between ranks --------------------------------------------------------------------

@@ -30,7 +30,7 @@ LAYERS = (
     ("patterns", "schedule_interpreter", "records"),
     ("world", "sides", "proof", "shared_environment"),
     ("_native",),
-    ("report", "setup_errors", "nccl_tests"),
+    ("report", "setup_errors", "nccl_tests", "gpu"),
     ("tables",),
     ("export", "frames", "event_stream", "progress"),
     ("rows", "rank_setup", "circumstances", "agreement", "faults", "output", "trouble", "measure"),
@@ -104,6 +104,8 @@ def test_no_module_imports_itself_in_a_circle() -> None:
         ("pandas", "frames"),
         ("pyarrow", "export"),
         ("rich", "progress"),
+        ("cupy", "gpu"),
+        ("pynvml", "gpu"),
     ],
 )
 def test_a_library_has_one_owner(library: str, owner: str) -> None:
