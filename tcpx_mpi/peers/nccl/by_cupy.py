@@ -12,23 +12,26 @@ from collections.abc import Sequence
 from typing import Any
 
 from tcpx_mpi import _native
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.gpu.compiler import this_process
+from tcpx_mpi.gpu.driver import ordinal_of
+from tcpx_mpi.gpu.memory import PAGE_BYTES, load_cupy
 from tcpx_mpi.peers.nccl.backend import Backend, BackendError, Memory, Transfer
-
-_PAGE = 4096
 
 
 def open_backend(gpu_pci: str) -> Backend:
     """NCCL on the GPU at a PCI address. Raises BackendError with what is missing."""
     try:
-        cupy = importlib.import_module("cupy")
-    except ImportError as error:
-        what = f"CuPy cannot be imported ({error})"
-        raise _missing(what, "install tcpx-mpi[cuda12] or tcpx-mpi[cuda13]") from None
+        cupy = load_cupy()
+    except UsageError as error:
+        raise BackendError("CuPy", -1, str(error)) from None
     nccl = importlib.import_module("cupy.cuda.nccl")
     if not nccl.available:
-        raise _missing(
-            f"CuPy {cupy.__version__} finds no NCCL",
-            "install nvidia-nccl-cu12 or nvidia-nccl-cu13, as fits CuPy",
+        raise BackendError(
+            "NCCL",
+            -1,
+            f"CuPy {cupy.__version__} finds none: install nvidia-nccl-cu12 or nvidia-nccl-cu13, as "
+            "fits CuPy",
         )
     return CupyBackend(cupy, nccl, gpu_pci)
 
@@ -44,23 +47,28 @@ class CupyBackend:
         self._marks: list[Any] = []
         self._allocations: list[Any] = []
         try:
-            # CUDA numbers what it shows to this process; only the address is common to all.
-            self._gpu = int(cupy.cuda.runtime.deviceGetByPCIBusId(gpu_pci))
-            cupy.cuda.Device(self._gpu).use()
+            gpus = _native.cuda_devices()
+        except _native.CudaUnavailable as error:
+            raise BackendError(f"GPU {gpu_pci}", -1, str(error)) from None
+        ordinal = ordinal_of(gpu_pci, gpus)
+        if ordinal is None:
+            raise BackendError(f"GPU {gpu_pci}", -1, "is none that CUDA shows to its companion")
+        self._gpu, self._model = ordinal, gpus[ordinal]["name"]
+        nvrtc, cache = this_process()
+        _native.cuda_configure(cache, nvrtc)
+        try:
+            cupy.cuda.Device(ordinal).use()
             self._stream = cupy.cuda.Stream(non_blocking=True)
         except self._errors as error:
             raise self._error(f"GPU {gpu_pci}", error) from None
+        _native.cuda_select(ordinal)
 
     def facts(self) -> dict[str, str]:
         version = int(self._nccl.get_version())
         # 22703 is 2.27.3; before 2.9 it was 2804.
         text = f"{version // 10000}.{version // 100 % 100}.{version % 100}"
-        runtime = self._cupy.cuda.runtime
-        return {
-            "name": f"NCCL {text} by CuPy {self._cupy.__version__}",
-            "gpu": self._pci,
-            "model": runtime.getDeviceProperties(self._gpu)["name"].decode(),
-        }
+        name = f"NCCL {text} by CuPy {self._cupy.__version__}"
+        return {"name": name, "gpu": self._pci, "model": self._model}
 
     def unique_id(self) -> bytes:
         try:
@@ -77,16 +85,15 @@ class CupyBackend:
             raise self._error("ncclCommInitRank", error) from None
 
     def allocate(self, size: int) -> Memory:
-        whole = -(-size // _PAGE) * _PAGE
+        whole = -(-size // PAGE_BYTES) * PAGE_BYTES
         try:
-            # Not from CuPy's pool: one allocation of the driver's, with pages of its own.
-            allocation = self._cupy.cuda.memory.Memory(whole + _PAGE)
+            # A page more: CuPy's blocks begin on borders of 512 bytes.
+            allocation = self._cupy.cuda.alloc(whole + PAGE_BYTES)
         except (*self._errors, MemoryError) as error:
             raise self._error("cudaMalloc", error) from None
         self._allocations.append(allocation)
-        address = -(-allocation.ptr // _PAGE) * _PAGE
-        native: Any = _native
-        return Memory(native.CudaSlots(address, whole, self._gpu), address)
+        address = -(-int(allocation.ptr) // PAGE_BYTES) * PAGE_BYTES
+        return Memory(_native.CudaSlots(address, whole, self._gpu), address)
 
     def group(self, transfers: Sequence[Transfer]) -> None:
         nccl, comm, stream = self._nccl, self._comm, self._stream.ptr
@@ -132,7 +139,3 @@ class CupyBackend:
         nccls = isinstance(error, self._nccl.NcclError)
         code = int(getattr(error, "status", -1)) if nccls else -1
         return BackendError(call, code, " ".join(str(error).split()))
-
-
-def _missing(what: str, remedy: str) -> BackendError:
-    return BackendError("NCCL", -1, f"{what}: {remedy}")
