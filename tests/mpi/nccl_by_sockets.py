@@ -28,10 +28,15 @@ _HELLO = struct.Struct("<iB")
 
 
 def open_backend(gpu_pci: str) -> Backend:
-    fault = _Fault(os.environ.get(FAULT_VARIABLE, ""))
+    fault = fault_here()
     if fault.kind == "missing":
         raise BackendError("NCCL", -1, "needs what is not here: install it")
     return SocketBackend(fault)
+
+
+def fault_here() -> _Fault:
+    """What is to go wrong in this process, or nothing."""
+    return _Fault(os.environ.get(FAULT_VARIABLE, ""))
 
 
 class _Fault:
@@ -72,15 +77,15 @@ class SocketBackend:
         gpu = "the only one" if self._fault.kind == "shared" else str(os.getpid())
         return {"name": f"sockets of {os.environ['NCCL_NET']}", "gpu": gpu, "model": "none"}
 
-    def unique_id(self) -> bytes:
-        return pickle.dumps(self._listener.getsockname())
+    def unique_id(self) -> tuple[str, int]:
+        address: tuple[str, int] = self._listener.getsockname()
+        return address
 
-    def connect(self, unique_id: bytes, rank: int, world: int) -> None:
+    def connect(self, unique_id: tuple[str, int], rank: int, world: int) -> None:
         self._rank = rank
         if self._fault.now(rank, "refused"):
             raise BackendError("ncclCommInitRank", 5, "invalid usage")
-        address = pickle.loads(unique_id)
-        places = self._agree(address, rank, world)
+        places = self._agree(unique_id, rank, world)
         for peer in range(world):
             self._out[peer] = socket.create_connection(places[peer])
             self._out[peer].sendall(_HELLO.pack(rank, 0))
@@ -124,13 +129,22 @@ class SocketBackend:
         for each in (*self._out.values(), *self._in.values()):
             each.close()
 
+    # --- Where bytes are, where that is not the host
+
+    def opened(self, each: Transfer) -> memoryview:
+        """The bytes of a transfer, as the host can read and write them while it is under way."""
+        return memoryview((ctypes.c_char * each.length).from_address(each.address)).cast("B")
+
+    def closed(self, each: Transfer, memory: memoryview) -> None:
+        """The transfer is complete."""
+
     # --- Inside ----------------------------------------------------------------------------------
 
-    def _agree(self, address: object, rank: int, world: int) -> list[tuple[str, int]]:
+    def _agree(self, address: tuple[str, int], rank: int, world: int) -> list[tuple[str, int]]:
         """Where every rank listens, by way of rank 0."""
         mine = self._listener.getsockname()
         if rank:
-            with socket.create_connection(address) as root:  # type: ignore[arg-type]
+            with socket.create_connection(address) as root:
                 root.sendall(_HELLO.pack(rank, 1) + _packed(mine))
                 return list(_unpacked(root))
         places = {0: mine}
@@ -170,10 +184,8 @@ class SocketBackend:
                 self._failure = BackendError("ncclGroup", 3, "internal error")
             case "wrong":
                 wrong = True
-        left = [
-            (each, memoryview((ctypes.c_char * each.length).from_address(each.address)).cast("B"))
-            for each in transfers
-        ]
+        memories = [self.opened(each) for each in transfers]
+        left = list(zip(transfers, memories, strict=True))
         while left:
             # Of several for one peer the first: they come in the order in which they go.
             firsts = {(each.sends, each.peer): number for number, (each, _) in
@@ -190,6 +202,8 @@ class SocketBackend:
                     left[number] = (each, memory[moved:])
             if left:
                 self._wait(left)
+        for each, memory in zip(transfers, memories, strict=True):
+            self.closed(each, memory)
 
     def _step(self, each: Transfer, memory: memoryview) -> int:
         end = (self._out if each.sends else self._in)[each.peer]

@@ -75,7 +75,7 @@ def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> lis
 
 
 def _connected(
-    world: World, companion: CompanionProcess, preset: str, timeout_s: float, unique_id: bytes,
+    world: World, companion: CompanionProcess, preset: str, timeout_s: float, unique_id: Any,
     neighbours: list[tuple[bool, int]], congestion: str,
 ) -> dict[str, Any]:  # fmt: skip
     """Collective: make the communicator and meet the neighbours; totals of the sockets.

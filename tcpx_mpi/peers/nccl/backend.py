@@ -49,10 +49,10 @@ class Backend(Protocol):
         """ "name": what it is, with its version; "gpu": which two ranks of a node may not share;
         "model": of that GPU."""
 
-    def unique_id(self) -> bytes:
-        """What all ranks must have from one of them to `connect`."""
+    def unique_id(self) -> Any:
+        """What all ranks must have from one of them to `connect`; it can be pickled."""
 
-    def connect(self, unique_id: bytes, rank: int, world: int) -> None:
+    def connect(self, unique_id: Any, rank: int, world: int) -> None:
         """Collective over the companions: make the communicator."""
 
     def allocate(self, size: int) -> Memory:

@@ -70,17 +70,15 @@ class CupyBackend:
         name = f"NCCL {text} by CuPy {self._cupy.__version__}"
         return {"name": name, "gpu": self._pci, "model": self._model}
 
-    def unique_id(self) -> bytes:
+    def unique_id(self) -> Any:
         try:
-            # CuPy has them as C's char, which is signed here.
-            return bytes(part & 0xFF for part in self._nccl.get_unique_id())
+            return self._nccl.get_unique_id()
         except self._errors as error:
             raise self._error("ncclGetUniqueId", error) from None
 
-    def connect(self, unique_id: bytes, rank: int, world: int) -> None:
-        signed = tuple(part - 256 if part > 127 else part for part in unique_id)
+    def connect(self, unique_id: Any, rank: int, world: int) -> None:
         try:
-            self._comm = self._nccl.NcclCommunicator(world, signed, rank)
+            self._comm = self._nccl.NcclCommunicator(world, unique_id, rank)
         except self._errors as error:
             raise self._error("ncclCommInitRank", error) from None
 

@@ -46,14 +46,14 @@ class Companion:
     def facts(self) -> dict[str, str]:
         return self._backend.facts()
 
-    def unique_id(self) -> bytes:
+    def unique_id(self) -> Any:
         return self._backend.unique_id()
 
     def allocate(self, sizes: dict[BufferId, int]) -> None:
         self._memory = {buffer: self._backend.allocate(size) for buffer, size in sizes.items()}
 
     def connect(
-        self, unique_id: bytes, rank: int, world: int, neighbours: Sequence[tuple[bool, int]],
+        self, unique_id: Any, rank: int, world: int, neighbours: Sequence[tuple[bool, int]],
         congestion: str,
     ) -> dict[str, Any]:  # fmt: skip
         """Meet every neighbour, each way that the schedule goes: NCCL connects at the first
