@@ -39,7 +39,7 @@ def require_all_right(result: Result, sizes: int = 5) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "fragments"),
-    itertools.product(("kernel", "d2d", "host"), ("mss", "random")),
+    list(itertools.product(("kernel", "d2d", "host"), ("mss", "random"))),
 )
 def test_every_mode_puts_every_byte_in_place(
     mode: str, fragments: str, gpus: Gpus, place: Path
