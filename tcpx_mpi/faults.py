@@ -52,6 +52,11 @@ def error_of(
         return Stalled(f"{where}: the run took longer than -T {limits['timeout_s']:g} s")
     if kind == "stopped":
         return StoppedByOthers(f"{where}: stopped; {_oldest(picture, places)}")
+    if kind == "gpu":
+        return PluginFailed(
+            f"{where}: CUDA driver call {fault['call']} returned {fault['code']} "
+            f"({fault['code_name']}) while receives were unpacked; {_oldest(picture, places)}"
+        )
     flow = picture[fault["flow"]]
     at = (
         f"{_name(flow, places)}, iteration {fault['iteration']} of the batch, "
