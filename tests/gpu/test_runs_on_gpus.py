@@ -13,7 +13,7 @@ from tcpx_mpi.records import read_run
 
 pytestmark = pytest.mark.multirank
 
-BASE = ("--plugin", "softtcpx", "--spool", "spool", "--hdf5", "o.h5", "--check-memory", "64M")
+BASE = ("--plugin", "softtcpx", "--spool", "spool", "--hdf5", "o.h5", "--check-memory", "1M")
 #: Nothing, a byte, a fragment that ends in the midst of a page, several messages a queue holds.
 SIZES = ("--sizes", "0,1,4097,300001,3M", "-n", "4", "--chunk", "64K")
 #: Ranks start one after the other on one GPU, each with a context of its own.
