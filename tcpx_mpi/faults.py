@@ -54,10 +54,10 @@ def error_of(
         return StoppedByOthers(f"{where}: stopped; {_oldest(picture, places)}")
     if kind == "peer":  # of `--against`, in a process of its own
         return peer_failure(where, int(fault["code"]), str(fault["text"]))
-    if kind == "gpu":  # of no flow: a launch is for all that are ready
+    if kind == "gpu":
         return PluginFailed(
             f"{where}: CUDA driver call {fault['call']} returned {fault['code']} "
-            f"({fault['code_name']}): the unpack on the GPU has failed"
+            f"({fault['code_name']}) while receives were unpacked; {_oldest(picture, places)}"
         )
     flow = picture[fault["flow"]]
     at = (

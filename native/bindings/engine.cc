@@ -35,8 +35,9 @@ class Engine : public Runner {
         connections_(plugin.net(), device, gpu),
         unpacker_(make_unpacker(unpack, gpu, &cuda_unpacker_)),
         witness_(witness && unpacker_ ? new UnpackWitness(std::move(unpacker_)) : nullptr),
+        copier_(gpu == kNoGpu ? nullptr : make_cuda_unpacker(gpu, UnpackMode::kCopies)),
         driver_(plugin.net(), connections_, {window_send, window_receive, spins_before_yield},
-                witness_ ? witness_.get() : unpacker_.get()) {
+                witness_ ? witness_.get() : unpacker_.get(), copier_.get()) {
     thread_.emplace(driver_, gpu);
   }
   ~Engine() override { thread_.reset(); }
@@ -51,6 +52,7 @@ class Engine : public Runner {
   CudaUnpacker* cuda_unpacker_ = nullptr;  // the same, where a GPU unpacks
   std::unique_ptr<Unpacker> unpacker_;
   std::unique_ptr<UnpackWitness> witness_;  // has the unpacker, where there is one
+  std::unique_ptr<Unpacker> copier_;
   Driver driver_;
 };
 

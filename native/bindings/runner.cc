@@ -1,5 +1,6 @@
 #include "bindings/runner.h"
 
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "bindings/bind.h"

@@ -18,6 +18,8 @@ bool PinnedMemory::open(const Gpu& gpu, size_t bytes) {
   memory_ = static_cast<uint8_t*>(memory);
   bytes_ = bytes;
   if (!gpu) return true;
+  // Advice only: fewer faults when it is locked, and fewer misses when pages are taken in no order.
+  ::madvise(memory, bytes, MADV_HUGEPAGE);
   const CurrentContext current(gpu);
   check_cuda(*gpu.driver, "cuCtxPushCurrent", current.code());
   check_cuda(*gpu.driver, "cuMemHostRegister",

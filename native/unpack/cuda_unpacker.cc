@@ -51,11 +51,8 @@ UnpackResult CudaUnpacker::submit(const UnpackSource& source, uint8_t* destinati
                                   uint64_t posted) {
   // Descriptors lie in page-locked host memory: looked at here, and no kernel writes astray.
   const UnpackResult result = unpack_bounds(source, posted);
-  ++tickets_;
   if (!result.in_bounds) return result;
-  if (mode_ == UnpackMode::kNone || failure_.code != 0) return result;
-  if (unlaunched_ == kUnpackItems) flush();
-  if (unlaunched_ == 0) begin_launch();
+  begin_request();
   switch (mode_) {
     case UnpackMode::kKernel:
       arguments_.item[unlaunched_] = {address(source.fragments),
@@ -65,19 +62,30 @@ UnpackResult CudaUnpacker::submit(const UnpackSource& source, uint8_t* destinati
                                       0,
                                       0};
       fragments_[unlaunched_] = static_cast<unsigned>(source.count);
+      fragments_unlaunched_ += source.count;
       break;
     case UnpackMode::kCopies:
       copy_fragments(source, destination);
       break;
-    default:
+    case UnpackMode::kHost:
       copy_through_host(source, destination, posted, result.bytes == posted);
+      break;
+    case UnpackMode::kNone:
+      break;
   }
   ++unlaunched_;
   unlaunched_bytes_ += result.bytes;
   return result;
 }
 
-void CudaUnpacker::copy(uint64_t to, uint64_t from, size_t bytes) {
+void CudaUnpacker::copy(uint8_t* to, const uint8_t* from, uint64_t bytes) {
+  begin_request();
+  begin_copy(address(to), address(from), bytes);
+  ++unlaunched_;
+  unlaunched_bytes_ += bytes;
+}
+
+void CudaUnpacker::begin_copy(uint64_t to, uint64_t from, size_t bytes) {
   if (failure_.code != 0 || bytes == 0) return;
   ok(cuda().copy_async(to, from, bytes, lane().stream.handle()), "cuMemcpyAsync");
 }
@@ -85,8 +93,8 @@ void CudaUnpacker::copy(uint64_t to, uint64_t from, size_t bytes) {
 void CudaUnpacker::copy_fragments(const UnpackSource& source, uint8_t* destination) {
   for (uint64_t i = 0; i < source.count; ++i) {
     const NetUnpackFragment& fragment = source.fragments[i];
-    copy(address(destination + fragment.dst_off), address(source.bounce + fragment.src_off),
-         fragment.len);
+    begin_copy(address(destination + fragment.dst_off), address(source.bounce + fragment.src_off),
+               fragment.len);
   }
 }
 
@@ -98,40 +106,44 @@ void CudaUnpacker::copy_through_host(const UnpackSource& source, uint8_t* destin
   }
   const uint64_t staging = lane().staging->address();
   // What no fragment covers must stay as it is at the destination.
-  if (!covered) copy(staging, address(destination), posted);
+  if (!covered) begin_copy(staging, address(destination), posted);
   for (uint64_t i = 0; i < source.count; ++i) {
     const NetUnpackFragment& fragment = source.fragments[i];
-    copy(staging + fragment.dst_off, address(source.bounce + fragment.src_off), fragment.len);
+    begin_copy(staging + fragment.dst_off, address(source.bounce + fragment.src_off), fragment.len);
   }
-  copy(address(destination), staging, posted);
+  begin_copy(address(destination), staging, posted);
 }
 
-void CudaUnpacker::begin_launch() {
-  if (timed_ == timers_.size()) return;
+void CudaUnpacker::begin_request() {
+  if (unlaunched_ == kUnpackItems) flush();
+  ++tickets_;
+  if (unlaunched_ > 0 || timed_ == timers_.size()) return;
   ok(cuda().event_record(timers_[timed_].begin, lane().stream.handle()), "cuEventRecord");
 }
 
 void CudaUnpacker::end_launch() {
-  launches_[launched_ % launches_.size()] = {next_lane_, tickets_};
-  ++launched_;
-  if (timed_ < timers_.size()) {
+  launches_[launched_++ % launches_.size()] = {next_lane_, tickets_};
+  if (timed_ < timers_.size()) {  // one after the other, so that the times add up
     Timer& timer = timers_[timed_++];
     timer.measured = {unlaunched_, unlaunched_bytes_, 0};
     ok(cuda().event_record(timer.end, lane().stream.handle()), "cuEventRecord");
+  } else {
+    next_lane_ = (next_lane_ + 1) % kLanes;
   }
-  unlaunched_ = unlaunched_bytes_ = 0;
-  next_lane_ = (next_lane_ + 1) % kLanes;
+  unlaunched_ = unlaunched_bytes_ = fragments_unlaunched_ = 0;
 }
 
 // One launch for all that is ready. Copies are under way already: then the kernel has nothing to
 // move, and writes the ticket behind them.
 void CudaUnpacker::flush() {
   if (unlaunched_ == 0 || failure_.code != 0) return;
-  UnpackArguments& a = arguments_;
-  uint64_t fragments = 0;
-  if (mode_ == UnpackMode::kKernel) {
-    for (uint64_t i = 0; i < unlaunched_; ++i) fragments += fragments_[i];
+  if (mode_ == UnpackMode::kNone) {  // nothing was begun: nothing is to be waited for
+    finished_ = tickets_;
+    unlaunched_ = 0;
+    return;
   }
+  UnpackArguments& a = arguments_;
+  const uint64_t fragments = fragments_unlaunched_;
   // Few fragments are cut into parts, so that every multiprocessor has some.
   a.group = fragments > 0 ? kUnpackWarps : 0;
   while (a.group > 1 && fragments / a.group < static_cast<uint64_t>(gpu_.facts.multiprocessors)) {
@@ -156,7 +168,6 @@ void CudaUnpacker::flush() {
 }
 
 uint64_t CudaUnpacker::finished() {
-  if (mode_ == UnpackMode::kNone) return tickets_;
   while (ended_ != launched_) {
     const Launch& oldest = launches_[ended_ % launches_.size()];
     const auto* seen =

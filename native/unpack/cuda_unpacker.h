@@ -19,6 +19,7 @@ class CudaUnpacker final : public Unpacker {
 
   void reserve(size_t requests) override;
   UnpackResult submit(const UnpackSource& source, uint8_t* destination, uint64_t posted) override;
+  void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) override;
   void flush() override;
   uint64_t finished() override;
   UnpackFailure failure() const override { return failure_; }
@@ -54,11 +55,11 @@ class CudaUnpacker final : public Unpacker {
   };
 
   Lane& lane() { return *lanes_[next_lane_]; }
-  void copy(uint64_t to, uint64_t from, size_t bytes);
+  void begin_copy(uint64_t to, uint64_t from, size_t bytes);
   void copy_fragments(const UnpackSource& source, uint8_t* destination);
   void copy_through_host(const UnpackSource& source, uint8_t* destination, uint64_t posted,
                          bool covered);
-  void begin_launch();
+  void begin_request();
   void end_launch();
   bool ok(int code, const char* call);
   void drop_timers();
@@ -73,6 +74,7 @@ class CudaUnpacker final : public Unpacker {
   unsigned fragments_[kUnpackItems] = {};
   uint64_t unlaunched_ = 0;  // requests
   uint64_t unlaunched_bytes_ = 0;
+  uint64_t fragments_unlaunched_ = 0;
   std::vector<Launch> launches_ = std::vector<Launch>(256);  // a ring of those under way
   uint64_t launched_ = 0;
   uint64_t ended_ = 0;

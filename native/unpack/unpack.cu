@@ -109,7 +109,7 @@ __device__ __forceinline__ void put_together(const UnpackArguments& a, Shared& s
   const u32 parts = kUnpackWarps / a.group;
   const Quad fragment = shared.fragment[warp / parts];
   const u32 length = fragment.y;
-  // Parts of whole lines: no two warps share one, wherever the fragment begins.
+  // Parts of whole lines where the fragment begins with one, as pages do.
   const u32 step = ((length + parts - 1) / parts + 127) & ~127u;
   const u32 begin = warp % parts * step;
   if (begin >= length) return;

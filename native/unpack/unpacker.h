@@ -27,6 +27,9 @@ class Unpacker {
   virtual UnpackResult submit(const UnpackSource& source, uint8_t* destination,
                               uint64_t posted) = 0;
 
+  // A copy within the memory of this rank, with a ticket like a receive.
+  virtual void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) = 0;
+
   uint64_t last_ticket() const { return tickets_; }
 
   // Begins with all that was submitted, at the latest now.

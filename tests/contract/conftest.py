@@ -19,7 +19,7 @@ _named = os.environ.get(DRIVER)
 
 @pytest.fixture(scope="session")
 def libcuda() -> str:
-    """The driver to load: named by the environment (libcuda.so.1: a real GPU's), or the fake one."""
+    """The driver to load: that of the environment (libcuda.so.1: a real GPU's), or the fake one."""
     if _named:
         return _named
     cmake = required_tools()

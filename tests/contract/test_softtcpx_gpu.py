@@ -10,6 +10,7 @@ import os
 import random
 import re
 import threading
+import time
 from collections import deque
 
 import pytest
@@ -325,6 +326,30 @@ def test_where_pages_run_out_a_socket_is_not_read_until_some_come_back(
     pair.close()
 
 
+@in_fresh_process(SOFTTCPX_BOUNCE_PAGES="300")
+def test_what_waits_for_pages_is_not_lost_with_a_sender_that_is_gone() -> None:
+    net, content = Net().started(), os.urandom(4 * CHUNK)
+    pair = GpuPair(net, Driver(), content)
+    requests = [pair.post_receive(k * CHUNK, CHUNK) for k in range(4)]
+    for k in range(4):
+        pair.post_send(k * CHUNK, CHUNK)
+    pair.finish(requests[0])
+    pair.finish(requests[1])
+    assert net.table.close_send(pair.send) == SUCCESS
+    gone = time.monotonic()
+
+    def later_than_any_patience_with_a_lost_peer() -> bool:
+        assert net.test(requests[2]) == (SUCCESS, False)
+        return time.monotonic() > gone + 1.5
+
+    until(later_than_any_patience_with_a_lost_peer, "1.5 s")
+    for k in range(4):
+        if k > 1:
+            net.finish(requests[k])
+        assert pair.queue.unpacked(k, CHUNK) == content[k * CHUNK :][:CHUNK]
+        assert net.consumed(pair.recv, requests[k]) == SUCCESS
+
+
 @pytest.mark.parametrize("chunk", [CHUNK, 3000])
 @in_fresh_process()
 def test_16_receives_of_a_chunk_fit_however_late_they_are_consumed(chunk: int) -> None:
@@ -531,7 +556,9 @@ def test_closing_waits_for_the_copies_that_are_under_way(environ: dict[str, str]
     until(begun, "the copies to begin")
     driver.make_current(None)
     closed: list[int] = []
-    closing = threading.Thread(target=lambda: closed.append(net.table.close_send(pair.send)))
+    closing = threading.Thread(
+        target=lambda: closed.append(net.table.close_send(pair.send)), daemon=True
+    )
     closing.start()
     asked = driver.calls("cuStreamQuery")
     until(lambda: driver.calls("cuStreamQuery") > asked + 3, "closeSend to wait")
@@ -574,7 +601,7 @@ def test_closing_gives_up_on_copies_that_never_end_and_keeps_their_memory() -> N
     ids=lambda value: ",".join(value.values()) if isinstance(value, dict) else str(value),
 )
 @in_fresh_process()
-def test_workers_may_be_as_many_as_connections_whatever_the_sockets_of_each(
+def test_socket_and_thread_counts_go_up_to_16_by_settings_of_their_own(
     environ: dict[str, str], sockets: int, workers: int
 ) -> None:
     net = Net().started()

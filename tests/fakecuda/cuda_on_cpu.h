@@ -30,6 +30,7 @@ struct Index {
 struct Running {
   CUdevice device;
   bool astray;
+  bool reported;  // it told the CPU that all is done: whatever it writes after that is too late
 };
 inline thread_local Running running;
 
@@ -52,6 +53,7 @@ Value get(u64 at) {
 
 template <typename Value>
 void put(u64 at, Value value) {
+  if (running.reported) running.astray = true;
   memcpy(touch(at, sizeof(value)), &value, sizeof(value));
 }
 
@@ -73,6 +75,7 @@ inline void store4(u64 at, u32 value) { fakecuda::put(at, value); }
 inline void store1(u64 at, u8 byte) { fakecuda::put(at, byte); }
 
 inline void store8_for_host(u64 at, u64 value) {
+  fakecuda::running.reported = true;
   __atomic_store_n(reinterpret_cast<u64*>(fakecuda::touch(at, 8)), value, __ATOMIC_RELEASE);
 }
 inline u32 add_released(u64 at, u32 value) {
@@ -94,21 +97,25 @@ inline u32 shift_right(u32 low, u32 high, u32 shift) {
   return static_cast<u32>((static_cast<u64>(high) << 32 | low) >> (shift & 31));
 }
 
+// One step of a block; false: the kernel went astray, and is ended as a GPU ends it.
+#define FAKECUDA_STEP(step)                                                    \
+  for (threadIdx.x = grid.threads; threadIdx.x-- > 0;) step(argument, shared); \
+  if (fakecuda::running.astray) return false
+
 // Blocks and threads from the last to the first: no kernel may count on an order.
 #define TCPX_KERNEL(name, Argument, Shared, first, second, third)                      \
   static bool name##_on_cpu(CUdevice device, fakecuda::Grid grid, const void* bytes) { \
     const auto& argument = *static_cast<const Argument*>(bytes);                       \
-    fakecuda::running = {device, false};                                               \
+    fakecuda::running = {device, false, false};                                        \
     gridDim.x = grid.blocks;                                                           \
     blockDim.x = grid.threads;                                                         \
     for (blockIdx.x = grid.blocks; blockIdx.x-- > 0;) {                                \
       alignas(16) uint8_t memory[sizeof(Shared)];                                      \
       memset(memory, 0xA5, sizeof(memory)); /* nobody cleared it */                    \
       auto& shared = *reinterpret_cast<Shared*>(memory);                               \
-      for (threadIdx.x = grid.threads; threadIdx.x-- > 0;) first(argument, shared);    \
-      for (threadIdx.x = grid.threads; threadIdx.x-- > 0;) second(argument, shared);   \
-      for (threadIdx.x = grid.threads; threadIdx.x-- > 0;) third(argument, shared);    \
-      if (fakecuda::running.astray) return false;                                      \
+      FAKECUDA_STEP(first);                                                            \
+      FAKECUDA_STEP(second);                                                           \
+      FAKECUDA_STEP(third);                                                            \
     }                                                                                  \
     return true;                                                                       \
   }                                                                                    \

@@ -18,7 +18,7 @@ def ran(gpus: Gpus, place: Path, ranks: int, *options: str, **variables: str) ->
     """A ring of 40 small messages of 4 chunks each in GPUs' memory."""
     command = tcpx_mpi("run", "ring", "--ranks", str(ranks), "--memory", "cuda", "-b", "16K", "-e",
                        "16K", "-n", "40", "--chunk", "4K", "--hdf5", "none", "--spool", "spool",
-                       "--plugin", "softtcpx", *options)  # fmt: skip
+                       "--plugin", "softtcpx", "--check-memory", "1M", *options)  # fmt: skip
     return run(command, place, {**gpus.variables, **variables}, LIMIT_S)
 
 

@@ -13,7 +13,7 @@ from tcpx_mpi.records import read_run
 
 pytestmark = pytest.mark.multirank
 
-BASE = ("--plugin", "softtcpx", "--spool", "spool", "--hdf5", "o.h5", "--check-memory", "64M")
+BASE = ("--plugin", "softtcpx", "--spool", "spool", "--hdf5", "o.h5", "--check-memory", "1M")
 #: Nothing, a byte, a fragment that ends in the midst of a page, several messages a queue holds.
 SIZES = ("--sizes", "0,1,4097,300001,3M", "-n", "4", "--chunk", "64K")
 #: Ranks start one after the other on one GPU, each with a context of its own.
@@ -39,7 +39,7 @@ def require_all_right(result: Result, sizes: int = 5) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "fragments"),
-    itertools.product(("kernel", "d2d", "host"), ("mss", "random")),
+    list(itertools.product(("kernel", "d2d", "host"), ("mss", "random"))),
 )
 def test_every_mode_puts_every_byte_in_place(
     mode: str, fragments: str, gpus: Gpus, place: Path

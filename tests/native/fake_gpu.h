@@ -24,10 +24,12 @@ Function* fake_call(const char* name) {
   return reinterpret_cast<Function*>(symbol);
 }
 
-// GPU `ordinal` of the fake driver, also where there is a real one.
-inline tcpx::Gpu& fake_gpu(int ordinal = 0) {
-  fake_driver();
-  tcpx::set_cuda_compiler({{FAKECUDA_FOLDER}, ""});
+// GPU `ordinal` of the fake driver, also where there is a real one; of the real one where
+// TCPX_MPI_REAL_GPU is set, which may name a folder with NVRTC.
+inline tcpx::Gpu& test_gpu(int ordinal = 0) {
+  const char* real = getenv("TCPX_MPI_REAL_GPU");
+  if (real == nullptr) fake_driver();
+  tcpx::set_cuda_compiler({{real != nullptr ? real : FAKECUDA_FOLDER}, ""});
   return tcpx::use_gpu(ordinal);
 }
 

@@ -75,3 +75,11 @@ def test_a_stall_names_the_rank_that_is_waited_for() -> None:
     error = error_of(fault("stall"), [flow(finished=True), flow(peer=5)], WHERE, PLACES, LIMITS)
     assert isinstance(error, Stalled)
     assert str(error).startswith(f"{WHERE}: no progress for 30 s; waiting for rank 5: ")
+
+
+def test_a_call_of_the_cuda_driver_that_fails_names_no_plugin_call() -> None:
+    found = fault("gpu", call="cuLaunchKernel", code=719, code_name="CUDA_ERROR_LAUNCH_FAILED")
+    error = error_of(found | {"flow": -1}, [flow()], WHERE, PLACES, LIMITS)
+    assert isinstance(error, PluginFailed)
+    assert "CUDA driver call cuLaunchKernel returned 719 (CUDA_ERROR_LAUNCH_FAILED)" in str(error)
+    assert "plugin call" not in str(error)
