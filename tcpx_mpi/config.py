@@ -82,6 +82,9 @@ class Settings:
     placement_path: str | None
     #: Peers that run beside the plugin, by name.
     against: tuple[str, ...]
+    #: How NCCL is set beside the plugin: presets, and NAME=VALUE over each of them.
+    nccl_presets: tuple[str, ...]
+    nccl_env: tuple[str, ...]
     #: None: a name made of the pattern and the time; "none": no file.
     hdf5_path: str | None
     seed: int
@@ -125,12 +128,6 @@ class Settings:
             values.append((knob, None if machines else value, source))
         return config_text(self.pattern, values)
 
-    def memory_kind(self) -> tuple[str, str]:
-        """(kind of memory that is used, why)."""
-        if self.memory == "auto":
-            return "host", "auto: this version has no GPU support"
-        return self.memory, "asked for"
-
     def open_ended(self) -> bool:
         """Whether rows go on until something is reached, in place of a number of iterations."""
         return self.ci > 0 or self.duration_s > 0
@@ -141,7 +138,7 @@ class Settings:
 
     def unpack_mode(self) -> str:
         """How received fragments are put together; "in place" where the plugin delivers so."""
-        return self.unpack if self.memory_kind()[0] == "emulated" else "in place"
+        return self.unpack if self.memory in ("emulated", "cuda") else "in place"
 
     def checks(self) -> bool:
         """Whether received bytes are checked: not where they are left scattered on purpose."""

@@ -20,10 +20,10 @@ from tcpx_mpi.faults import error_of, report_lines, wrong_bytes_text
 from tcpx_mpi.pace import Pace, Until
 from tcpx_mpi.patterns import Pattern, expected_bytes
 from tcpx_mpi.proof import Witness
-from tcpx_mpi.records import PHASES, Journal, RankRow, RowFacts
+from tcpx_mpi.records import PHASES, GpuRow, Journal, RankRow, RowFacts
 from tcpx_mpi.row_plan import GUARD_BYTES, RowPlan, slot_shape
 from tcpx_mpi.schedule import BufferId, Column, Layout, Op, chunks_of, step_bytes
-from tcpx_mpi.sides import Ground, Side
+from tcpx_mpi.sides import GpuWatch, Ground, Side
 from tcpx_mpi.units import format_size
 from tcpx_mpi.world import World, interrupted_by
 
@@ -37,6 +37,9 @@ _LONGEST_LEAD_NS = 8_000_000
 _SLOWEST_CHECK_BYTES_PER_S = 500e6
 #: A batch that made no progress for this long lets its main thread look for a roll call.
 _UNEASY_NS = 1_000_000_000
+
+#: Of the batch in which a GPU times its own work: enough for a mean, and done at once.
+_WATCHED_ITERATIONS = 16
 
 
 @dataclass
@@ -113,6 +116,8 @@ class Measurement:
             for side in self._sides
         ]
         self._in_turns(accounts, facts, plan, "warmup", plan.warmup_batches)
+        if self._ground.gpu is not None:
+            self._ground.gpu.before_row()
         pace = Pace(plan, until)
         batches = self._in_turns(accounts, facts, plan, "timed", self._paced(pace, accounts[0]))
         facts = dataclasses.replace(facts, iterations=pace.done, ended_by=pace.ended_by)
@@ -121,6 +126,8 @@ class Measurement:
             if self._settings.checks() and size:
                 self._judge(account.row, account.verdicts, facts.chunk_bytes)
         own, *beside = accounts
+        if self._ground.gpu is not None:
+            own.row.gpu = self._watch_unpack(self._ground.gpu, own.side, facts, plan)
         own.row.against = {name_of(account.side): account.row for account in beside}
         return own.row, facts
 
@@ -189,7 +196,8 @@ class Measurement:
     def _witness(self, side: Side) -> Witness:
         around = self._ground.surroundings
         threads = around.plugin_threads if side.info is None else frozenset[int]()
-        return Witness(side.driver, threads, around.interface)
+        waiting = [pid for each in self._sides if each is not side for pid in each.processes]
+        return Witness(side.driver, threads, around.interface, waiting=waiting)
 
     def _remote_bytes(self, facts: RowFacts, layout: Layout) -> int:
         """Payload of the timed iterations that goes to, or comes from, other nodes."""
@@ -215,10 +223,10 @@ class Measurement:
     def _load(self, facts: RowFacts, plan: RowPlan) -> Any:
         rank, world = self._world.rank, self._world.size
         layout = self._pattern.layout(rank, world, facts.size_bytes)
-        for buffer, memory in self._ground.buffers.items():
-            shape = slot_shape(layout[buffer].total_bytes)
-            memory.cut(shape.used_bytes, GUARD_BYTES, shape.stride_bytes, plan.slots)
         for side in self._sides:
+            for buffer, memory in side.buffers.items():
+                shape = slot_shape(layout[buffer].total_bytes)
+                memory.cut(shape.used_bytes, GUARD_BYTES, shape.stride_bytes, plan.slots)
             side.load(self._ground, facts, layout, plan.batch)
         whole = layout[BufferId.SEND].total_bytes
         self._spans = {
@@ -287,7 +295,7 @@ class Measurement:
     def _prepare(self, plan: RowPlan) -> int:
         """Fill the send slots and poison the receive slots, all of them; returns ns."""
         start = time.monotonic_ns()
-        buffers, seed = self._ground.buffers, self._settings.seed
+        buffers, seed = self._side.buffers, self._settings.seed
         fresh = self._settings.checks() or self._iteration == 0
         if fresh and BufferId.SEND in buffers:
             buffers[BufferId.SEND].fill(
@@ -362,13 +370,22 @@ class Measurement:
         memory: int = sum(buffer.bytes for buffer in self._ground.buffers.values())
         return self._settings.stall_timeout_s + memory / _SLOWEST_CHECK_BYTES_PER_S
 
+    def _watch_unpack(self, watch: GpuWatch, side: Side, facts: RowFacts, plan: RowPlan) -> GpuRow:
+        """Collective: a batch that is not timed, in which the GPU notes its own times."""
+        watch.after_row()
+        self._side = side
+        iterations = min(plan.batch, _WATCHED_ITERATIONS)
+        self._run_batch(facts, plan, iterations, None)
+        self._iteration += iterations
+        return watch.row()
+
     # --- After a batch ---------------------------------------------------------------------------
 
     def _check(self, plan: RowPlan, count: int, row: RankRow) -> dict[str, Any]:
         start = time.monotonic_ns()
         verdict: dict[str, Any] = {"wrong": 0, "guard_wrong": 0}
-        if BufferId.RECV in self._ground.buffers:
-            verdict = self._ground.buffers[BufferId.RECV].verify(
+        if BufferId.RECV in self._side.buffers:
+            verdict = self._side.buffers[BufferId.RECV].verify(
                 0, count, self._iteration, self._settings.seed, self._spans[BufferId.RECV]
             )
         row.check_ns += time.monotonic_ns() - start

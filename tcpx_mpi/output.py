@@ -81,7 +81,6 @@ class Output:
         facts: dict[str, str], plan: Plan, llc_bytes: int, peers: Sequence[PeerInfo] = (),
     ) -> RunHeader:  # fmt: skip
         """Write and print what is known before the first row."""
-        memory, why = settings.memory_kind()
         header = RunHeader(
             run_id=self.run_id,
             pattern=pattern.name,
@@ -93,7 +92,7 @@ class Output:
             environment=filter_environment(os.environ),
             facts={
                 **facts,
-                "memory_chosen": f"{memory} ({why})",
+                "memory_chosen": f"{settings.memory} ({settings.sources['memory']})",
                 **circumstances.connections(ranks, setup, data_sockets(os.environ)),
             },
             ranks=list(ranks),
@@ -104,7 +103,7 @@ class Output:
             plugin_sha256=plugin.file.sha256,
             plugin_abi=plugin.file.abi,
             plugin_name=plugin.file.name,
-            memory=memory,
+            memory=settings.memory,
             unpack=settings.unpack_mode(),
             llc_bytes=llc_bytes,
             mode="synchronised" if settings.blocking else "back-to-back",

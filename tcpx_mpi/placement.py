@@ -36,6 +36,9 @@ class Placement:
     nic: str = ""
     gpu: int = -1
     gpu_pci: str = ""
+    gpu_numa_node: int = -1
+    #: Ranks that have this GPU, or that have none.
+    gpu_sharers: int = 1
     numa_node: int = -1
     #: The CPUs that the plugin's threads for this NIC are bound to; empty: its own choice.
     plugin_cpus: tuple[int, ...] = ()
@@ -60,6 +63,8 @@ class Request:
     #: None: as many as there are; (): none.
     gpus: tuple[int, ...] | None = None
     share_gpu: bool = False
+    #: A rank without a GPU is an error, and no slot.
+    needs_gpus: bool = False
     cpus: tuple[int, ...] = ()
     seats: Mapping[int, Seat] = field(default_factory=dict)
     seats_from: str = ""
@@ -89,6 +94,7 @@ def place_node(node: Node, masks: Sequence[Sequence[int]], request: Request) -> 
     """
     ranks = range(len(masks))
     gpus = _gpus(node, len(masks), request)
+    sharers = Counter(gpu.index if gpu is not None else -1 for gpu in gpus)
     devices = _devices(node, gpus, request)
     numa = [_numa_node(node, gpus[rank], devices[rank]) for rank in ranks]
     cpus = _progress_cpus(node, masks, numa, request)
@@ -108,6 +114,8 @@ def place_node(node: Node, masks: Sequence[Sequence[int]], request: Request) -> 
             nic=node.devices[devices[rank]][0],
             gpu=gpu.index if (gpu := gpus[rank]) is not None else -1,
             gpu_pci=gpu.pci if gpu is not None else "",
+            gpu_numa_node=topology.numa_of(gpu.numa_node) if gpu is not None else -1,
+            gpu_sharers=sharers[gpu.index if gpu is not None else -1],
             numa_node=numa[rank],
             plugin_cpus=tuple(node.bindings.get(node.devices[devices[rank]][0], ())),
             memory_node=_memory_node(node, rank, numa[rank], request),
@@ -133,9 +141,12 @@ def _gpus(node: Node, ranks: int, request: Request) -> list[Gpu | None]:
     by_file = {rank: seat.gpu for rank, seat in request.seats.items() if seat.gpu is not None}
     if request.gpus is None and not by_file:
         # Not asked for: more ranks than GPUs are slots, unless the GPUs are to be shared.
-        if not found or (ranks > len(found) and not request.share_gpu):
+        if not found or (ranks > len(found) and not request.share_gpu and not request.needs_gpus):
             return [None] * ranks
-        return [found[rank % len(found)] for rank in range(ranks)]
+        chosen: list[Gpu | None] = [found[rank % len(found)] for rank in range(ranks)]
+        if not request.share_gpu:
+            _require_one_each(node, chosen)
+        return chosen
     gpus: list[Gpu | None] = []
     for rank in range(ranks):
         if rank in by_file:
@@ -163,6 +174,7 @@ def _gpu(node: Node, number: int, asked_by: str) -> Gpu:
 
 
 def _require_one_each(node: Node, gpus: Sequence[Gpu | None]) -> None:
+    """Raises UsageError where two ranks have the same GPU."""
     owner: dict[int, int] = {}
     for rank, gpu in enumerate(gpus):
         if gpu is not None and owner.setdefault(gpu.index, rank) != rank:

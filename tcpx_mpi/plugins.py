@@ -188,7 +188,7 @@ def candidates(
             if file.startswith("libnccl-net") and file.endswith(".so"):
                 found.setdefault(os.path.join(directory, file), "LD_LIBRARY_PATH")
     for name in BUNDLED:
-        found.setdefault(os.path.join(bundled_dir, f"libnccl-net-{name}.so"), name)
+        found.setdefault(_bundled_file(name, bundled_dir), name)
     return [PluginChoice(path, how, asked=False) for path, how in found.items()]
 
 
@@ -207,6 +207,11 @@ def what_asks_for_tcpx(environ: Mapping[str, str], exists: Exists = os.path.exis
 def bundled_dir() -> str:
     """The directory of the plugins built with this package: beside the native module."""
     return os.path.dirname(os.path.abspath(str(_native().__file__)))
+
+
+def bundled_path(name: str) -> str:
+    """The file of a plugin built with this package: one of BUNDLED."""
+    return _bundled_file(name, bundled_dir())
 
 
 def sha256_of(path: str) -> str:
@@ -246,10 +251,14 @@ def _tcpx(asked_by: str, exists: Exists) -> PluginChoice:
 
 
 def _bundled(name: str, how: str, bundled_dir: str, exists: Exists, asked: bool) -> PluginChoice:
-    path = os.path.join(bundled_dir, f"libnccl-net-{name}.so")
+    path = _bundled_file(name, bundled_dir)
     if not exists(path):
         raise PluginMissing(f"the plugin {name} is not at {path}: install tcpx-mpi anew")
     return PluginChoice(path, how, asked)
+
+
+def _bundled_file(name: str, bundled_dir: str) -> str:
+    return os.path.join(bundled_dir, f"libnccl-net-{name}.so")
 
 
 def _by_path_or_name(spec: str, environ: Mapping[str, str], exists: Exists) -> PluginChoice:

@@ -7,7 +7,8 @@ Read before and after each batch, never within one.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,8 +93,21 @@ class Kernel:
             return ""
 
 
+def process_cpu_ns(process: int) -> int:
+    """CPU time of all threads of a process; -1 where the kernel does not say, or it is gone."""
+    # Made of a process as clock_getcpuclockid does it: its scheduled time.
+    clock = (~process << 3) | 2
+    try:
+        return time.clock_gettime_ns(clock)
+    except OSError:
+        return -1
+
+
 class Witness:
-    """Watches one rank's batches of a row; `proof` is what it saw in all of them."""
+    """Watches one rank's batches of a row; `proof` is what it saw in all of them.
+
+    `waiting`: processes that have nothing to do in these batches.
+    """
 
     def __init__(
         self,
@@ -101,9 +115,11 @@ class Witness:
         plugin_threads: Collection[int],
         interface: str,
         kernel: Kernel | None = None,
+        waiting: Sequence[int] = (),
     ) -> None:
         self._driver = driver
         self._kernel = kernel or Kernel()
+        self._waiting = waiting
         self._plugin_threads = sorted(plugin_threads)
         self._interface = interface
         self._driver_cpus: set[int] = set()
@@ -115,6 +131,7 @@ class Witness:
         """A batch is about to run."""
         self._threads = self._states()
         self._nic = self._kernel.nic(self._interface)
+        self._waiting_ns = self._waiting_cpu()
 
     def after(self, sockets: Mapping[str, Any]) -> None:
         """The batch is over."""
@@ -129,6 +146,8 @@ class Witness:
             self._count("plugin_migrations", before[thread].migrations, now[thread].migrations)
         for name, value in self._kernel.nic(self._interface).items():
             self._count(name, self._nic[name], value)
+        for used, now_used in zip(self._waiting_ns, self._waiting_cpu(), strict=True):
+            self._count("waiting_cpu_ns", used, now_used)
         self._rtt_us = max(self._rtt_us, int(sockets.get("rtt_us") or -1))
 
     def proof(self, remote_bytes: int) -> Proof:
@@ -143,6 +162,9 @@ class Witness:
             rtt_us=self._rtt_us,
             **self._counted,
         )
+
+    def _waiting_cpu(self) -> list[int]:
+        return [process_cpu_ns(process) for process in self._waiting]
 
     def _states(self) -> dict[int, ThreadState]:
         threads = [self._driver.thread_id(), *self._plugin_threads]

@@ -10,9 +10,14 @@ from typing import Any
 from tcpx_mpi import _native
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
+from tcpx_mpi.gpu.choice import may_be_cuda
+from tcpx_mpi.gpu.defaults import WORKERS_VARIABLE, worker_variables, workers_for
+from tcpx_mpi.gpu.memory import RankGpu
+from tcpx_mpi.gpu.watch import RowWatch
 from tcpx_mpi.placement import Placement
 from tcpx_mpi.plugins import (
     PluginFile,
+    bundled_path,
     choose_plugin,
     inspect,
     missing_interface,
@@ -37,6 +42,10 @@ UNPACK_MODES = {
     "host": _native.UNPACK_HOST,
     "none": _native.UNPACK_NONE,
 }
+
+
+#: Variables that may differ from node to node.
+_OF_A_NODE = (*NODE_VARIABLES, WORKERS_VARIABLE)
 
 
 @dataclass
@@ -67,13 +76,17 @@ class LoadedPlugin:
         lines = [f"plugin_sha256={self.file.sha256}", f"plugin_name={self.file.name}"]
         lines += [f"profile={self.profile.source if self.profile else 'none'}"]
         # NICs and CPUs may have other names on another node.
-        equal = [each for each in self.derived if each[0] not in NODE_VARIABLES]
+        equal = [each for each in self.derived if each[0] not in _OF_A_NODE]
         return "\n".join(lines + [f"{name}={value}" for name, value, _ in equal])
 
 
-def load_plugin(settings: Settings, environ: MutableMapping[str, str]) -> LoadedPlugin:
+def load_plugin(
+    settings: Settings, environ: MutableMapping[str, str], hosts: Sequence[Host] = ()
+) -> LoadedPlugin:
     """Find, map and initialise the plugin; variables that it needs are set before it is mapped.
 
+    `hosts` are those of all ranks, among whose cores the workers of our own plugin are divided
+    where they are to move GPUs' memory.
     Raises UsageError, PluginMissing, or SetupFailed where init or the device list fails.
     """
     topology = this_machine()
@@ -83,6 +96,8 @@ def load_plugin(settings: Settings, environ: MutableMapping[str, str]) -> Loaded
     # Before the profile sets variables that would ask for TCPX.
     choice = choose_plugin(settings, environ)
     derived = prepare_environment(settings, environ, environment_of(profile, topology, environ))
+    if hosts and may_be_cuda(settings) and choice.path == bundled_path("softtcpx"):
+        derived += worker_variables(workers_for(hosts), environ)
     for name, value, _ in derived:
         environ[name] = value
     if settings.debug:
@@ -111,16 +126,16 @@ def load_plugin(settings: Settings, environ: MutableMapping[str, str]) -> Loaded
 
 def require_memory(kind: str, plugin: LoadedPlugin, device: int) -> int:
     """How buffers of this kind are registered; raises UsageError where the plugin has no such."""
-    pointer = _native.PTR_CUDA if kind == "emulated" else _native.PTR_HOST
+    pointer = _native.PTR_HOST if kind == "host" else _native.PTR_CUDA
     properties = plugin.nic(device)
     if not properties["ptr_support"] & pointer:
         raise UsageError(
             f"--memory {kind}: plugin {plugin.file.name} does not take such buffers (ptrSupport "
             f"{properties['ptr_support']}); use --memory host, or a plugin that offers CUDA memory"
         )
-    if kind == "emulated" and properties["device_type"] != _native.DEVICE_UNPACK:
+    if kind != "host" and properties["device_type"] != _native.DEVICE_UNPACK:
         raise UsageError(
-            f"--memory emulated: plugin {plugin.file.name} has no receive path for GPUs "
+            f"--memory {kind}: plugin {plugin.file.name} has no receive path for GPUs "
             f"(netDeviceType {properties['device_type']}, expected {_native.DEVICE_UNPACK})"
         )
     return pointer
@@ -129,7 +144,7 @@ def require_memory(kind: str, plugin: LoadedPlugin, device: int) -> int:
 def slot_buffers(
     sizes: Mapping[BufferId, int], host: Host, placement: Placement
 ) -> dict[BufferId, Any]:
-    """Buffers of these bytes, those of 0 left out.
+    """Buffers of these bytes in host memory, those of 0 left out.
 
     Raises UsageError where the node has not that much memory, SetupFailed where it is refused.
     """
@@ -153,6 +168,7 @@ class RankEngine:
     """The engine of one rank with its comms and buffers: the plugin's side."""
 
     info = None
+    processes = ()
 
     def __init__(
         self,
@@ -168,9 +184,13 @@ class RankEngine:
         self.plugin = plugin
         self.schedule = schedule
         self.placement = placement
-        self._pointer = require_memory(settings.memory_kind()[0], plugin, placement.device)
+        self._pointer = require_memory(settings.memory, plugin, placement.device)
         self.buffers: dict[BufferId, Any] = {}
+        #: Whose memory is used, and whose clocks are watched; None without one.
+        self.gpu: RankGpu | None = None
         with setup_errors():
+            if settings.memory == "cuda":
+                self.gpu = RankGpu(placement)
             self.native = _native.Engine(
                 plugin.handle,
                 placement.device,
@@ -179,6 +199,7 @@ class RankEngine:
                 spins_before_yield(placement),
                 UNPACK_MODES.get(settings.unpack_mode(), _native.UNPACK_IN_PLACE),
                 witness,
+                self.gpu.ordinal if self.gpu is not None else -1,
             )
 
     def listen(self, world_size: int) -> list[bytes]:
@@ -218,10 +239,14 @@ class RankEngine:
     def allocate(self, sizes: dict[BufferId, int], host: Host) -> None:
         """Allocate and register the buffers that this rank's schedule uses, once for all rows.
 
-        Raises UsageError where the node has not that much memory.
+        Raises UsageError where the node, or the GPU, has not that much memory.
         """
-        self.buffers.update(slot_buffers(sizes, host, self.placement))
         with setup_errors():
+            self.buffers.update(
+                slot_buffers(sizes, host, self.placement)
+                if self.gpu is None
+                else self.gpu.slot_buffers(sizes)
+            )
             for buffer, memory in self.buffers.items():
                 self.native.register_buffer(int(buffer), memory, self._pointer)
 
@@ -239,7 +264,8 @@ class RankEngine:
         # What the plugin started since it was loaded, but for the driving thread and MPI's.
         threads = self.plugin.threads | self._started_by_connect
         around = Surroundings(self.interface, nodes, threads - {self.native.thread_id()})
-        return Ground(self.schedule, self.buffers, self.placement, around)
+        watch = RowWatch(self.native, self.gpu.health) if self.gpu is not None else None
+        return Ground(self.schedule, self.buffers, self.placement, around, watch)
 
     def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
         """The row to come."""
@@ -271,3 +297,5 @@ class RankEngine:
     def close(self) -> None:
         with setup_errors():
             self.native.close()
+        if self.gpu is not None:
+            self.gpu.health.close()

@@ -12,6 +12,9 @@ from tcpx_mpi.agreement import SETUP_PATIENCE_S
 from tcpx_mpi.bindings import bindings_in
 from tcpx_mpi.config import Settings
 from tcpx_mpi.cpu_lists import parse_cpu_list
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.gpu.choice import decided, obstacle_to_cuda
+from tcpx_mpi.gpu.defaults import with_channels, workers_asked_for
 from tcpx_mpi.placement import Node, Placement, Request, channels_within, place_node
 from tcpx_mpi.placement_file import read_placement
 from tcpx_mpi.plugins import data_sockets
@@ -21,12 +24,15 @@ from tcpx_mpi.world import World
 
 #: The pattern whose default channels are made to fit its NICs.
 _FITTED = "pair"
+#: Patterns in which a rank sends to one other; in the rest it sends to all.
+_ONE_PEER = ("pair", "pingpong", "ring")
 
 
 def take_seat(
     world: World, settings: Settings, plugin: LoadedPlugin, hosts: Sequence[Host]
 ) -> tuple[Placement, Settings]:
-    """Collective: this rank's place, with its memory bound; and the settings, fitted to the NICs.
+    """Collective: this rank's place, with its memory bound; and the settings, with the memory kind
+    that it can have and fitted to the NICs.
 
     Every rank raises UsageError where a request cannot be fulfilled on one of them.
     """
@@ -44,6 +50,10 @@ def take_seat(
             placement = dataclasses.replace(placement, memory_node=-1)
     mine = (hosts[world.rank].node, placement.nic)
     nics = Counter(world.allgather(mine, "NICs", SETUP_PATIENCE_S))
+    settings = with_memory(world, settings, plugin, placement, hosts[world.rank].name)
+    if settings.memory == "cuda" and (workers := workers_asked_for(os.environ)):
+        peers = 1 if settings.pattern in _ONE_PEER else world.size - 1
+        settings = with_channels(settings, workers, peers)
     return placement, fitted(settings, max(nics.values()), data_sockets(os.environ))
 
 
@@ -52,6 +62,26 @@ def seat_at(rank: int, hosts: Sequence[Host], node: Node, request: Request) -> P
     local = [other for other, host in enumerate(hosts) if host.node == hosts[rank].node]
     places = place_node(node, [hosts[other].cpus for other in local], request)
     return places[local.index(rank)]
+
+
+def with_memory(
+    world: World, settings: Settings, plugin: LoadedPlugin, placement: Placement, host: str
+) -> Settings:
+    """Collective: the settings with a memory kind in place of "auto", its reason as the source.
+
+    A GPU's memory where every rank can use one. Raises UsageError on all ranks where `--memory
+    cuda` asks for what one of them has not.
+    """
+    if settings.memory not in ("auto", "cuda"):
+        return settings
+    with world.agree("memory kind", SETUP_PATIENCE_S):
+        properties = plugin.nic(placement.device)
+        obstacle = obstacle_to_cuda(plugin.file.name, properties, placement, host)
+        if obstacle and settings.memory == "cuda":
+            raise UsageError(f"--memory cuda: {obstacle}; or use --memory host")
+    if settings.memory == "cuda":
+        return settings
+    return decided(settings, world.allgather(obstacle, "memory kind", SETUP_PATIENCE_S))
 
 
 def fitted(settings: Settings, ranks_a_nic: int, sockets: int) -> Settings:
@@ -77,6 +107,7 @@ def request_of(settings: Settings) -> Request:
         nics=tuple(settings.nic.split(",")) if settings.nic else (),
         gpus=gpus,
         share_gpu=settings.share_gpu,
+        needs_gpus=settings.memory == "cuda",
         cpus=parse_cpu_list(settings.cpus or ""),
         seats=read_placement(path) if path is not None else {},
         seats_from=f"--placement {path}",

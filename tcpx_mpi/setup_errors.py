@@ -19,7 +19,9 @@ def setup_errors(places: Sequence[str] = ()) -> Iterator[None]:
     """
     try:
         yield
-    except (_native.PluginError, _native.ConnectTimeout) as error:
+    except (
+        _native.PluginError, _native.ConnectTimeout, _native.CudaError, _native.CudaUnavailable
+    ) as error:  # fmt: skip
         raise SetupFailed(_with_places(str(error), places)) from None
     except _native.Interrupt:
         raise interrupted_by(_native.stop_signal()) from None

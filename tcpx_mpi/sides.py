@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tcpx_mpi.placement import Placement
-from tcpx_mpi.records import PeerInfo, RowFacts
+from tcpx_mpi.records import GpuRow, PeerInfo, RowFacts
 from tcpx_mpi.schedule import BufferId, Layout, Schedule
 
 
@@ -58,6 +58,19 @@ class Driver(Protocol):
         """Totals by TCP_INFO over the sockets of this side."""
 
 
+class GpuWatch(Protocol):
+    """How the GPU of a rank fares in a row."""
+
+    def before_row(self) -> None:
+        """The timed batches are about to begin."""
+
+    def after_row(self) -> None:
+        """They are over; from here on the GPU times its unpacks, for a batch that is not timed."""
+
+    def row(self) -> GpuRow:
+        """What was seen, once that batch is over."""
+
+
 @dataclass(frozen=True)
 class Surroundings:
     """Of one rank: its network interface, the plugin's threads, and the node of every rank."""
@@ -75,6 +88,8 @@ class Ground:
     buffers: dict[BufferId, Any]
     placement: Placement
     surroundings: Surroundings
+    #: Of the GPU whose memory is used; None without one.
+    gpu: GpuWatch | None = None
 
     def by_id(self) -> list[Any]:
         """The buffers in the order of their ids, None where the schedule uses none."""
@@ -90,6 +105,14 @@ class Side(Protocol):
 
     @property
     def driver(self) -> Driver: ...
+
+    @property
+    def buffers(self) -> Mapping[BufferId, Any]:
+        """Where its bytes are: the ground's buffers, or its own of the same sizes."""
+
+    @property
+    def processes(self) -> Sequence[int]:
+        """The processes that it has beside the rank's."""
 
     def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
         """The row to come."""

@@ -53,7 +53,7 @@ class Smoke(Benchmark):
         settings = agree_settings(world, parsed)
         hosts = agree_hosts(world, read_host())
         host = hosts[world.rank]
-        plugin = self.load_plugin(settings)
+        plugin = self.load_plugin(settings, hosts)
         placement, settings = take_seat(world, settings, plugin, hosts)
         engine = self.connect(settings, plugin, placement, load(settings.pattern))
         first = RowPlanner(settings, at_distance(1), at_distance(1), hosts).rows()
@@ -113,10 +113,9 @@ class Smoke(Benchmark):
 
 def header_lines(settings: Settings, ranks: int, plugin: LoadedPlugin, verbose: bool) -> list[str]:
     """What is sent over what, and the title of the table."""
-    kind, _ = settings.memory_kind()
     lines = [
         f"# smoke: {format_size(settings.sizes[0])} each way between every two of {ranks} ranks, "
-        f"{settings.channels} channels, {kind} memory",
+        f"{settings.channels} channels, {settings.memory} memory",
         f"# plugin: {plugin.file.name} (ABI v{plugin.file.abi}), {plugin.file.path}",
     ]
     if verbose and settings.unpack_mode() == "in place":

@@ -8,26 +8,37 @@
 #include "engine/connections.h"
 #include "engine/drive.h"
 #include "net/library.h"
+#include "unpack/cuda_unpacker.h"
 #include "unpack/witness.h"
 
 namespace tcpx {
 namespace {
 
 constexpr int kUnpackInPlace = -1;  // the plugin delivers where the receive was posted
+constexpr int kNoGpu = -1;
+
+std::unique_ptr<Unpacker> make_unpacker(int unpack, int gpu, CudaUnpacker** on_gpu) {
+  if (unpack == kUnpackInPlace) return nullptr;
+  const auto mode = static_cast<UnpackMode>(unpack);
+  if (gpu == kNoGpu) return make_cpu_unpacker(mode);
+  auto unpacker = std::make_unique<CudaUnpacker>(gpu, mode);
+  *on_gpu = unpacker.get();
+  return unpacker;
+}
 
 // The pieces of a rank's engine, in the order in which they may be destroyed.
 class Engine : public Runner {
  public:
   Engine(Plugin& plugin, int device, int window_send, int window_receive, int spins_before_yield,
-         int unpack, bool witness)
+         int unpack, bool witness, int gpu)
       : plugin_(plugin),
-        connections_(plugin.net(), device),
-        unpacker_(unpack == kUnpackInPlace ? nullptr
-                                           : make_cpu_unpacker(static_cast<UnpackMode>(unpack))),
+        connections_(plugin.net(), device, gpu),
+        unpacker_(make_unpacker(unpack, gpu, &cuda_unpacker_)),
         witness_(witness && unpacker_ ? new UnpackWitness(std::move(unpacker_)) : nullptr),
+        copier_(gpu == kNoGpu ? nullptr : make_cuda_unpacker(gpu, UnpackMode::kCopies)),
         driver_(plugin.net(), connections_, {window_send, window_receive, spins_before_yield},
-                witness_ ? witness_.get() : unpacker_.get()) {
-    thread_.emplace(driver_);
+                witness_ ? witness_.get() : unpacker_.get(), copier_.get()) {
+    thread_.emplace(driver_, gpu);
   }
   ~Engine() override { thread_.reset(); }
   BatchLoop& loop() override { return driver_; }
@@ -38,8 +49,10 @@ class Engine : public Runner {
 
   Plugin& plugin_;
   Connections connections_;
+  CudaUnpacker* cuda_unpacker_ = nullptr;  // the same, where a GPU unpacks
   std::unique_ptr<Unpacker> unpacker_;
   std::unique_ptr<UnpackWitness> witness_;  // has the unpacker, where there is one
+  std::unique_ptr<Unpacker> copier_;
   Driver driver_;
 };
 
@@ -82,9 +95,9 @@ void bind_engine(nb::module_& m) {
   m.attr("UNPACK_NONE") = static_cast<int>(UnpackMode::kNone);
 
   nb::class_<Engine, Runner>(m, "Engine")
-      .def(nb::init<Plugin&, int, int, int, int, int, bool>(), "plugin"_a, "device"_a,
+      .def(nb::init<Plugin&, int, int, int, int, int, bool, int>(), "plugin"_a, "device"_a,
            "window_send"_a, "window_receive"_a, "spins_before_yield"_a, "unpack"_a = kUnpackInPlace,
-           "witness"_a = false, nb::keep_alive<1, 2>())
+           "witness"_a = false, "gpu"_a = kNoGpu, nb::keep_alive<1, 2>())
       .def(
           "listen",
           [](Engine& e, int peer, int lane, int channel) {
@@ -105,11 +118,10 @@ void bind_engine(nb::module_& m) {
           "timeout_s"_a, nb::call_guard<nb::gil_scoped_release>())
       .def(
           "register_buffer",
-          [](Engine& e, int buffer, SlotBuffer& memory, int pointer) {
+          [](Engine& e, int buffer, SlotMemory& memory, int pointer) {
             if (buffer < 0 || buffer >= kBuffers) throw nb::value_error("no such buffer");
             nb::gil_scoped_release release;
-            HostBuffer& host = memory.buffer();
-            e.connections_.register_buffer(buffer, host.data(), host.capacity(), pointer);
+            e.connections_.register_buffer(buffer, memory.data(), memory.capacity(), pointer);
           },
           "buffer"_a, "memory"_a, "pointer"_a = static_cast<int>(kNetPtrHost),
           nb::keep_alive<1, 3>())
@@ -126,6 +138,24 @@ void bind_engine(nb::module_& m) {
       .def(
           "close", [](Engine& e) { e.connections_.close(); },
           nb::call_guard<nb::gil_scoped_release>())
+      .def(
+          "measure_unpack",
+          [](Engine& e, size_t launches) {
+            if (e.cuda_unpacker_ == nullptr) throw nb::value_error("no GPU unpacks here");
+            e.cuda_unpacker_->measure(launches);
+          },
+          "launches"_a, "The GPU times each of the next launches, in batches that are not timed.")
+      .def(
+          "unpack_times",
+          [](Engine& e) {
+            nb::list rows;
+            if (e.cuda_unpacker_ == nullptr) return rows;
+            for (const auto& m : e.cuda_unpacker_->measured()) {
+              rows.append(nb::make_tuple(m.requests, m.bytes, m.microseconds));
+            }
+            return rows;
+          },
+          "Of each measured launch: receives, bytes, microseconds on the GPU.")
       .def("sockets", [](Engine& e) { return totals_of(e.connections_.sockets()); });
 
   m.def("unpack_sights", &sights_of, "engine"_a,

@@ -30,45 +30,37 @@ void bind_memory(nb::module_& m) {
       "bytes"_a, "seed"_a, "sender"_a, "iteration"_a, "offset"_a,
       "The bytes that `sender` sends in `iteration` from `offset` of its buffer on.");
 
-  nb::class_<SlotBuffer>(m, "SlotBuffer")
-      .def(nb::init<size_t>(), "bytes"_a, nb::call_guard<nb::gil_scoped_release>())
-      .def_prop_ro("bytes", [](SlotBuffer& b) { return b.buffer().bytes(); })
-      .def("cut", &SlotBuffer::cut, "used"_a, "guard"_a, "stride"_a, "count"_a)
-      .def("view",
-           [](SlotBuffer& b) {
-             return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(b.buffer().data(),
-                                                                 {b.buffer().bytes()}, nb::find(b));
-           })
+  nb::class_<SlotMemory>(m, "SlotMemory")
+      .def_prop_ro("bytes", &SlotMemory::bytes)
+      .def_prop_ro("gpu", &SlotMemory::gpu, "The GPU that has it; -1: the host.")
+      .def("cut", &SlotMemory::cut, "used"_a, "guard"_a, "stride"_a, "count"_a)
       .def(
           "fill",
-          [](SlotBuffer& b, size_t first, size_t count, uint64_t iteration, uint64_t seed,
+          [](SlotMemory& b, size_t first, size_t count, uint64_t iteration, uint64_t seed,
              const LongTable& spans) {
             const auto s = spans_of(spans);
-            b.check(first, count);
             nb::gil_scoped_release release;
-            fill_slots(b.slots(), first, count, iteration, seed, s.data(), s.size());
+            b.fill(first, count, iteration, seed, s.data(), s.size());
           },
           "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a)
       .def(
           "poison",
-          [](SlotBuffer& b, size_t first, size_t count, uint64_t iteration, uint64_t seed,
+          [](SlotMemory& b, size_t first, size_t count, uint64_t iteration, uint64_t seed,
              const LongTable& spans) {
             const auto s = spans_of(spans);
-            b.check(first, count);
             nb::gil_scoped_release release;
-            poison_slots(b.slots(), first, count, iteration, seed, s.data(), s.size());
+            b.poison(first, count, iteration, seed, s.data(), s.size());
           },
           "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a)
       .def(
           "verify",
-          [](SlotBuffer& b, size_t first, size_t count, uint64_t iteration, uint64_t seed,
+          [](SlotMemory& b, size_t first, size_t count, uint64_t iteration, uint64_t seed,
              const LongTable& spans) {
             const auto s = spans_of(spans);
-            b.check(first, count);
             SlotVerdict v;
             {
               nb::gil_scoped_release release;
-              v = verify_slots(b.slots(), first, count, iteration, seed, s.data(), s.size());
+              v = b.verify(first, count, iteration, seed, s.data(), s.size());
             }
             nb::dict d;
             d["wrong"] = v.wrong;
@@ -83,6 +75,12 @@ void bind_memory(nb::module_& m) {
             return d;
           },
           "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a);
+
+  nb::class_<HostSlots, SlotMemory>(m, "SlotBuffer")
+      .def(nb::init<size_t>(), "bytes"_a, nb::call_guard<nb::gil_scoped_release>())
+      .def("view", [](HostSlots& b) {
+        return nb::ndarray<nb::numpy, uint8_t, nb::ndim<1>>(b.data(), {b.bytes()}, nb::find(b));
+      });
 }
 
 }  // namespace tcpx

@@ -40,6 +40,7 @@ NB_MODULE(_native, m) {
   bind_process(m);
   bind_plugin(m);
   bind_memory(m);
+  bind_cuda(m);
   bind_runner(m);
   bind_engine(m);
   bind_sockets(m);

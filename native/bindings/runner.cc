@@ -1,9 +1,11 @@
 #include "bindings/runner.h"
 
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include "bindings/bind.h"
 #include "bindings/memory.h"
+#include "cuda/driver.h"
 #include "engine/connections.h"
 
 namespace tcpx {
@@ -36,6 +38,8 @@ const char* fault_name(FaultKind kind) {
       return "stopped";
     case FaultKind::kSocket:
       return "socket";
+    case FaultKind::kGpu:
+      return "gpu";
     default:
       return "none";
   }
@@ -82,14 +86,14 @@ void bind_runner(nb::module_& m) {
       .def(
           "load",
           [](Runner& e, const IntTable& table, uint64_t chunk_bytes, int channels,
-             const std::vector<SlotBuffer*>& buffers, uint64_t iterations) {
+             const std::vector<SlotMemory*>& buffers, uint64_t iterations) {
             if (table.shape(1) != kStepColumns) throw nb::value_error("a step has 12 columns");
             if (chunk_bytes < 1 || chunk_bytes > e.most_chunk_bytes() || channels < 1) {
               throw nb::value_error("bad chunk or channels");
             }
             SlotBase bases[kBuffers];
             for (size_t i = 0; i < buffers.size() && i < kBuffers; ++i) {
-              if (buffers[i] != nullptr) bases[i] = buffers[i]->base();
+              if (buffers[i] != nullptr) bases[i] = base_of(*buffers[i]);
             }
             e.load(compile(table.data(), table.shape(0), e.blocks_.data(), chunk_bytes, channels),
                    bases);
@@ -157,7 +161,8 @@ void bind_runner(nb::module_& m) {
              d["kind"] = fault_name(f.kind);
              d["call"] = f.call;
              d["code"] = f.code;
-             d["code_name"] = result_name(f.code);
+             d["code_name"] = f.kind == FaultKind::kGpu ? cuda_error_name(f.code)
+                                                        : std::string(result_name(f.code));
              d["flow"] = f.flow;
              d["iteration"] = f.iteration;
              d["chunk"] = f.chunk;

@@ -31,12 +31,13 @@ enum class FaultKind : int {
   kTimeout = 5,      // the total time of the run is over
   kStopped = 6,      // request_stop(): another rank met trouble
   kSocket = 7,       // a socket of a peer beside us returned an error
+  kGpu = 8,          // a call of the CUDA driver failed
 };
 
 struct Fault {
   FaultKind kind = FaultKind::kNone;
   const char* call = "";  // of the plugin, or of the system
-  int code = 0;           // of the plugin or system, or the signal, or the reported size
+  int code = 0;           // of the plugin, system or driver, or the signal, or the reported size
   int flow = -1;
   uint64_t iteration = 0;  // in the batch
   uint32_t chunk = 0;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "cuda/gpu.h"
 #include "engine/clock.h"
 #include "engine/signals.h"
 #include "net/logger.h"
@@ -45,7 +46,7 @@ std::vector<void*> register_regions(Net& net, const Comm& comm, uint8_t* data, s
   return mhandles;
 }
 
-Connections::Connections(Net& net, int device) : net_(net), device_(device) {
+Connections::Connections(Net& net, int device, int gpu) : net_(net), device_(device), gpu_(gpu) {
   NetProperties properties;
   check(net_.properties(device, &properties), "getProperties", "device " + std::to_string(device));
   unpacks_ =
@@ -94,8 +95,21 @@ bool Connections::advance(Comm& comm) {
   const int code = net_.accept(comm.listen_comm, &comm.comm, &handle);
   refused_ = code != kNetSuccess;
   check(code, "accept", describe(comm));
-  if (comm.comm != nullptr) comm.device_handle = handle;
-  return comm.comm != nullptr;
+  if (comm.comm == nullptr) return false;
+  comm.device_handle = handle;
+  fetch_queue(comm);
+  return true;
+}
+
+// Once: where the queue is does not change while the comm lives.
+void Connections::fetch_queue(Comm& comm) const {
+  const NetUnpackDevice* queue = comm.unpack_queue();
+  if (gpu_ < 0 || queue == nullptr || !is_on_gpu(queue)) return;
+  NetUnpackDevice fetched;
+  check_cuda(cuda().copy(reinterpret_cast<CudaAddress>(&fetched),
+                         reinterpret_cast<CudaAddress>(queue), sizeof(fetched)),
+             "cuMemcpy", "the descriptor queue " + describe(comm));
+  comm.fetched_queue = fetched;
 }
 
 bool Connections::poll() {

@@ -43,8 +43,12 @@ struct Comm {
   std::vector<void*> mhandles[kBuffers];  // by region
   uint64_t receives_done = 0;  // since the comm came up: the k-th has slot k % 16 of its queue
 
+  // What the device handle points to, where that is memory of a GPU.
+  std::optional<NetUnpackDevice> fetched_queue;
+
   // Where the plugin lists the fragments of receives; NULL: it delivers in place.
   const NetUnpackDevice* unpack_queue() const {
+    if (fetched_queue) return &*fetched_queue;
     return device_handle != nullptr && device_handle->type == kNetDeviceUnpack
                ? static_cast<const NetUnpackDevice*>(device_handle->handle)
                : nullptr;
@@ -70,7 +74,9 @@ class Interrupt : public std::runtime_error {
 
 class Connections {
  public:
-  Connections(Net& net, int device);
+  // With a GPU, the plugin may keep what it tells the receiving side in that one's memory; -1:
+  // there is none, and every pointer is the host's.
+  Connections(Net& net, int device, int gpu = -1);
 
   // The handle to give to `peer`, which connects to it.
   std::array<uint8_t, kNetHandleBytes> listen(int peer, int lane, int channel);
@@ -100,9 +106,11 @@ class Connections {
 
  private:
   bool advance(Comm& comm);  // true when it became established now
+  void fetch_queue(Comm& comm) const;
 
   Net& net_;
   int device_;
+  int gpu_;
   bool unpacks_;          // the plugin wants a device handle block at accept
   bool refused_ = false;  // a connect or accept returned an error
   std::vector<std::unique_ptr<Comm>> comms_;

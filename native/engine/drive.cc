@@ -13,12 +13,13 @@ constexpr int kTag = 99;  // some plugins match by tag: equal on both sides
 }  // namespace
 
 Driver::Driver(Net& net, const Connections& connections, const DriveLimits& limits,
-               Unpacker* unpacker)
+               Unpacker* unpacker, Unpacker* copier)
     : BatchLoop(limits.spins_before_yield),
       net_(net),
       connections_(connections),
       limits_(limits),
-      unpacker_(unpacker) {
+      unpacker_(unpacker),
+      copier_(copier) {
   for (const int window : {limits.window_send, limits.window_receive}) {
     if (window < 1 || window > kNetMaxRequests) {
       throw std::invalid_argument("a window of " + std::to_string(window) + " requests");
@@ -36,7 +37,7 @@ void Driver::load(Program program, const SlotBase* buffers) {
     flow.ops = queue.ops.data();
     flow.n_ops = static_cast<uint32_t>(queue.ops.size());
     if (queue.kind == FlowKind::kCopy) {
-      flow.window = 1;
+      flow.window = copier_ != nullptr ? kNetMaxRequests : 1;
     } else {
       const bool sends = queue.kind == FlowKind::kSend;
       Comm* comm = connections_.find(sends ? Direction::kSend : Direction::kReceive, queue.peer,
@@ -65,6 +66,9 @@ void Driver::load(Program program, const SlotBase* buffers) {
     flows_.push_back(flow);
   }
   counters_.assign(program_.counters, 0);
+  for (Unpacker* unpacker : {unpacker_, copier_}) {
+    if (unpacker != nullptr) unpacker->reserve(flows_.size() * kNetMaxRequests);
+  }
   set_row(program_.ops, flows_.size());
 }
 
@@ -85,7 +89,22 @@ bool Driver::sweep() {
     moved |= flow.kind == FlowKind::kCopy ? advance_copies(flow) : advance(flow);
     if (failed()) break;  // a comm that failed may have taken others along: no further call
   }
+  for (Unpacker* unpacker : {unpacker_, copier_}) {
+    if (unpacker != nullptr) flush(unpacker);
+  }
   return moved;
+}
+
+// One launch for the receives of all flows that this sweep found finished.
+void Driver::flush(Unpacker* unpacker) {
+  unpacker->flush();
+  const UnpackFailure failure = unpacker->failure();
+  if (failure.code == 0) return;
+  Fault fault;
+  fault.kind = FaultKind::kGpu;
+  fault.call = failure.call;
+  fault.code = failure.code;
+  fail(fault);
 }
 
 bool Driver::advance(Flow& flow) {
@@ -200,26 +219,43 @@ bool Driver::post_head(Flow& flow) {
   }
   if (request == nullptr) return false;  // busy: the same chunk again at the next visit
   flow.requests[flow.posted % kNetMaxRequests] = request;
+  note_posted(flow);
+  return true;
+}
+
+void Driver::note_posted(Flow& flow) {
   flow.posted_at[flow.posted % kNetMaxRequests] = coarse_now();
   ++flow.posted;
   if (++flow.post_op == flow.n_ops) {
     flow.post_op = 0;
     ++flow.post_iteration;
   }
-  return true;
 }
 
 bool Driver::advance_copies(Flow& flow) {
+  bool moved = false;
+  while (copier_ != nullptr && flow.completed != flow.posted &&
+         flow.tickets[flow.completed % kNetMaxRequests] <= copier_->finished()) {
+    complete(flow);
+    moved = true;
+  }
+  return begin_copy(flow) || moved;
+}
+
+bool Driver::begin_copy(Flow& flow) {
   if (!may_post(flow)) return false;
   const ChunkOp& op = flow.ops[flow.post_op];
-  memcpy(address(op.buffer, flow.post_iteration, op.offset),
-         address(op.source_buffer, flow.post_iteration, op.source), op.bytes);
-  ++flow.posted;
-  if (++flow.post_op == flow.n_ops) {
-    flow.post_op = 0;
-    ++flow.post_iteration;
+  uint8_t* to = address(op.buffer, flow.post_iteration, op.offset);
+  const uint8_t* from = address(op.source_buffer, flow.post_iteration, op.source);
+  const uint64_t index = flow.posted % kNetMaxRequests;
+  note_posted(flow);
+  if (copier_ == nullptr) {
+    memcpy(to, from, op.bytes);
+    complete(flow);
+  } else {
+    copier_->copy(to, from, op.bytes);
+    flow.tickets[index] = copier_->last_ticket();
   }
-  complete(flow);
   return true;
 }
 

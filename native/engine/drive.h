@@ -2,7 +2,7 @@
 //
 // It posts the heads of the queues of a program, tests the oldest request of each window and
 // consumes what was received, in order; BatchLoop stamps the iterations. It calls nothing but the
-// plugin and the clock.
+// plugin, the unpacker and the clock.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,9 @@ struct DriveLimits {
 class Driver : public BatchLoop {
  public:
   // `unpacker` puts receives together where the plugin scatters them; NULL: it delivers in place.
+  // `copier` moves what stays on this rank where the CPU cannot; NULL: it can.
   Driver(Net& net, const Connections& connections, const DriveLimits& limits,
-         Unpacker* unpacker = nullptr);
+         Unpacker* unpacker = nullptr, Unpacker* copier = nullptr);
 
   // The program of the row to come. Throws std::invalid_argument where a comm or region is missing.
   void load(Program program, const SlotBase* buffers);
@@ -59,11 +60,14 @@ class Driver : public BatchLoop {
   bool sweep() override;
   void take_picture(FlowReport* picture) const override;
   bool advance(Flow& flow);
+  void note_posted(Flow& flow);
   bool advance_copies(Flow& flow);
   bool advance_unpacked(Flow& flow);
   bool test_head(Flow& flow);
   bool is_done(Flow& flow, uint64_t index, uint32_t op, uint64_t iteration);
   bool begin_unpack(Flow& flow);
+  bool begin_copy(Flow& flow);
+  void flush(Unpacker* unpacker);
   bool consume_head(Flow& flow);
   bool post_head(Flow& flow);
   bool may_post(const Flow& flow) const;
@@ -78,6 +82,7 @@ class Driver : public BatchLoop {
   const Connections& connections_;
   DriveLimits limits_;
   Unpacker* unpacker_;
+  Unpacker* copier_;
   Program program_;
   SlotBase buffers_[kBuffers];
   std::vector<Flow> flows_;

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "cuda/gpu.h"
+
 namespace tcpx {
 namespace {
 
@@ -40,7 +42,8 @@ int64_t others_now() {
 
 }  // namespace
 
-ProgressThread::ProgressThread(BatchLoop& loop) : loop_(loop) {
+ProgressThread::ProgressThread(BatchLoop& loop, int gpu)
+    : loop_(loop), gpu_(gpu >= 0 ? &use_gpu(gpu) : nullptr) {
   thread_ = std::thread([this] { serve(); });
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return thread_id_ != 0; });
@@ -79,7 +82,8 @@ ProgressThread::State ProgressThread::wait(double seconds) {
 }
 
 void ProgressThread::serve() {
-  prctl(PR_SET_TIMERSLACK, 1);  // a short sleep is to be short
+  prctl(PR_SET_TIMERSLACK, 1);          // a short sleep is to be short
+  if (gpu_ != nullptr) gpu_->select();  // which succeeded on the thread that made this one
   std::unique_lock<std::mutex> lock(mutex_);
   thread_id_ = static_cast<int>(syscall(SYS_gettid));
   changed_.notify_all();

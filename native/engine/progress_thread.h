@@ -9,9 +9,13 @@
 
 namespace tcpx {
 
+class Gpu;
+
 class ProgressThread {
  public:
-  explicit ProgressThread(BatchLoop& loop);
+  // With a GPU, which is current on it whenever the loop runs; -1: without. Throws CudaUnavailable,
+  // CudaError.
+  explicit ProgressThread(BatchLoop& loop, int gpu = -1);
   ~ProgressThread();  // waits for the batch under way, which its deadline bounds
 
   // Binds the thread to one CPU; false where the system refuses.
@@ -37,6 +41,7 @@ class ProgressThread {
   void serve();
 
   BatchLoop& loop_;
+  const Gpu* gpu_;
   std::mutex mutex_;
   std::condition_variable changed_;
   BatchPlan plan_;

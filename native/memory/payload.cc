@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "memory/payload_arguments.h"
+#include "memory/payload_word.h"
+
 // One clone a vector width, chosen by the loader for the CPU at hand.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -14,35 +17,14 @@
 namespace tcpx {
 namespace {
 
-constexpr uint8_t kGuardByte = 0x5A;
+constexpr uint8_t kGuardByte = kGuardValue;
 constexpr size_t kVerifyBlock = 4096;  // judged as a whole; looked into only when it differs
-
-uint64_t mix64(uint64_t x) {
-  x ^= x >> 32;
-  x *= 0xd6e8feb86659fd93ull;
-  x ^= x >> 32;
-  x *= 0xd6e8feb86659fd93ull;
-  return x ^ (x >> 32);
-}
-
-inline uint32_t word_at(uint32_t index, uint32_t add, uint32_t stir) {
-  uint32_t x = index + add;
-  x *= 0x9e3779b1u;
-  x ^= x >> 15;
-  x = (x + stir) * 0x7feb352du;
-  return x ^ (x >> 16);
-}
-
-// Word indices beyond 32 bits (16 GiB) change the key, so that the mix stays 32 bits wide.
-inline uint32_t stir_of(PayloadKey key, uint64_t word) {
-  return key.stir ^ static_cast<uint32_t>(mix64(word >> 32));
-}
 
 TCPX_VECTOR_CLONES
 void generate_words(uint8_t* out, size_t words, uint32_t index, uint32_t add, uint32_t stir,
                     uint32_t flip) {
   for (size_t i = 0; i < words; ++i) {
-    const uint32_t x = word_at(index + static_cast<uint32_t>(i), add, stir) ^ flip;
+    const uint32_t x = payload_word(index + static_cast<uint32_t>(i), add, stir) ^ flip;
     memcpy(out + 4 * i, &x, 4);
   }
 }
@@ -54,14 +36,15 @@ uint32_t differing_words(const uint8_t* in, size_t words, uint32_t index, uint32
   for (size_t i = 0; i < words; ++i) {
     uint32_t x;
     memcpy(&x, in + 4 * i, 4);
-    difference |= x ^ word_at(index + static_cast<uint32_t>(i), add, stir);
+    difference |= x ^ payload_word(index + static_cast<uint32_t>(i), add, stir);
   }
   return difference;
 }
 
 uint8_t byte_at(PayloadKey key, uint64_t offset) {
   const uint64_t word = offset / 4;
-  const uint32_t x = word_at(static_cast<uint32_t>(word), key.add, stir_of(key, word));
+  const uint32_t x =
+      payload_word(static_cast<uint32_t>(word), key.add, payload_stir(key.stir, word));
   return static_cast<uint8_t>(x >> (8 * (offset % 4)));
 }
 
@@ -75,7 +58,7 @@ void in_pieces(size_t bytes, PayloadKey key, uint64_t offset, Bytes&& ragged, Wo
     const uint64_t word = (offset + at) / 4;
     const uint64_t until_wrap = (uint64_t{1} << 32) - (word & 0xffffffffu);
     const size_t words = static_cast<size_t>(std::min<uint64_t>((bytes - at) / 4, until_wrap));
-    whole(at, words, static_cast<uint32_t>(word), stir_of(key, word));
+    whole(at, words, static_cast<uint32_t>(word), payload_stir(key.stir, word));
     at += 4 * words;
   }
   if (at < bytes) ragged(at, bytes);
@@ -110,7 +93,7 @@ void judge_bytes(const uint8_t* in, size_t begin, size_t end, PayloadKey key, ui
 }  // namespace
 
 PayloadKey payload_key(uint64_t seed, uint32_t sender, uint64_t iteration) {
-  const uint64_t key = mix64(mix64(mix64(seed) + sender + 1) + iteration + 1);
+  const uint64_t key = payload_key_bits(seed, sender, iteration);
   return {static_cast<uint32_t>(key), static_cast<uint32_t>(key >> 32)};
 }
 

@@ -12,6 +12,7 @@
 #include <memory>
 
 #include "net/abi_v7.h"
+#include "softtcpx/pinned.h"
 #include "softtcpx/settings.h"
 
 namespace softtcpx {
@@ -19,6 +20,10 @@ namespace softtcpx {
 constexpr uint32_t kBouncePageBytes = 4096;
 constexpr uint32_t kMaxFragments = kNetUnpackFragments - 1;  // of one receive
 constexpr uint32_t kBouncePages = kNetUnpackSlots * kMaxFragments;
+
+// Pages that a receive of so many bytes may need at most: full ones, and one for the end of each
+// piece. Small fragments, for tests, need more.
+uint32_t pages_for(uint64_t bytes, const Settings& settings);
 
 // A stretch of a page that is to hold the bytes from dst_off on.
 struct Fragment {
@@ -30,21 +35,25 @@ struct Fragment {
 class BouncePool {
  public:
   explicit BouncePool(const Settings& settings);
-  ~BouncePool();
-  BouncePool(const BouncePool&) = delete;
-  BouncePool& operator=(const BouncePool&) = delete;
 
-  // Reserves addresses and the queue, which is all that a receiver of host memory ever needs.
-  // False with errno set.
-  bool open();
+  // Without a GPU it reserves addresses and the queue, which is all that a receiver of host memory
+  // ever needs; with one all of it is page-locked, hence less. False with errno set; throws
+  // CudaError.
+  bool open(const Gpu& gpu);
   // Before the first receive into GPU memory is posted.
   void fill();
   bool filled() const { return free_ != nullptr; }
 
-  NetUnpackDevice* device() const { return &shared_->device; }
+  // As the GPU sees it.
+  NetUnpackDevice* device() const { return memory_.as_seen_by_gpu(&shared_->device); }
+  const PinnedMemory& memory() const { return memory_; }
+  uint32_t pages() const { return pages_; }
   uint8_t* page_bytes(uint32_t src_off) const { return bounce_ + src_off; }
 
   // The owner's part, for the receive with this number.
+  // Sets as many pages aside as the receive may need; false while there are too few. In order: so
+  // each receive that has its pages comes to an end whatever the others do.
+  bool admit(uint64_t sequence, uint64_t capacity);
   void begin(uint64_t sequence, uint64_t total);
   // Cuts the next fragment of a piece with `left` bytes, the `nth` of that piece, and takes a page
   // for it; false when the receive has as many as it may have.
@@ -75,7 +84,8 @@ class BouncePool {
     NetUnpackDevice device;
   };
   struct Slot {
-    uint32_t pages = 0;   // taken
+    uint32_t quota = 0;   // pages set aside
+    uint32_t pages = 0;   // of them taken
     uint32_t listed = 0;  // fragments with all bytes
     uint64_t uncut = 0;   // bytes that have no page yet
   };
@@ -85,17 +95,17 @@ class BouncePool {
   uint16_t* pages_of(uint64_t sequence) const {
     return &taken_[(sequence % kNetUnpackSlots) * kMaxFragments];
   }
-  uint32_t length_of(const Slot& slot, uint32_t nth) const;
   uint32_t random(uint32_t below);
 
-  const Fragments fragments_;
-  const bool shuffle_, poison_;
+  const Settings& settings_;
   uint64_t random_state_;
-  uint8_t* mapping_ = nullptr;
+  PinnedMemory memory_;
   Shared* shared_ = nullptr;
   uint8_t* bounce_ = nullptr;
   std::unique_ptr<uint16_t[]> free_;   // a stack: the page that came back last goes out next
   std::unique_ptr<uint16_t[]> taken_;  // by slot
+  uint32_t pages_ = 0;
+  uint32_t unreserved_ = 0;
   uint32_t n_free_ = 0;
   uint64_t taken_back_ = 0;  // receives whose pages are back
   std::array<Slot, kNetUnpackSlots> slots_;
@@ -114,14 +124,12 @@ class Scatter {
   }
   // Cuts as far as there is room; false when the receive may have no more fragments.
   bool cut(BouncePool& pool);
-  const iovec* parts() const { return &parts_[first_]; }
-  int count() const { return end_ - first_; }
-  uint64_t room() const { return room_; }  // bytes of `parts`
+  // Where the next `room` bytes belong; neighbours in memory as one. Returns how many parts.
+  int parts(const BouncePool& pool, iovec (&parts)[kCut + 1]) const;
+  uint64_t room() const { return room_; }
   bool all_cut() const { return uncut_ == 0; }
   // The first `bytes` of `parts` have arrived.
   void arrived(BouncePool& pool, uint64_t bytes);
-  // Leaves room for one more part behind `parts`.
-  iovec* behind() { return &parts_[end_]; }
 
  private:
   uint64_t sequence_ = 0;
@@ -130,8 +138,8 @@ class Scatter {
   uint64_t room_ = 0;
   uint32_t nth_ = 0;
   int first_ = 0, end_ = 0;
+  uint32_t filled_ = 0;  // bytes of the first one
   std::array<Fragment, kCut> fragments_;
-  std::array<iovec, kCut + 1> parts_;
 };
 
 }  // namespace softtcpx

@@ -24,6 +24,7 @@ constexpr uint32_t kTriesALook = 64;
 Comm::Comm(ObjectKind kind, Device& device, Sockets sockets)
     : Object(kind),
       device_(device),
+      gpu_(current_gpu()),
       sockets_(std::move(sockets)),
       data_bits_((1u << sockets_.data.size()) - 1),
       data_events_(kind == ObjectKind::kSendComm ? EPOLLOUT : EPOLLIN | EPOLLRDHUP),
@@ -93,7 +94,8 @@ int Comm::post(void* data, int64_t bytes, const Region* region, void** request) 
   slot.capacity = static_cast<uint64_t>(bytes);
   slot.scheduled = 0;
   slot.announced = false;
-  slot.on_device = bytes > 0 && region->on_device;
+  slot.copied = 0;
+  slot.memory = bytes > 0 ? region->memory : Memory::kHost;
   prepare(slot, slot.capacity);
   if (sequence == ring_.seen) poller_->add_waiting(static_cast<int>(sockets_.data.size()));
   if (worker_ == nullptr) {
@@ -136,7 +138,14 @@ bool Comm::has_pending() const {
          ring_.posted.load(std::memory_order_acquire);
 }
 
-bool Comm::has_news() const { return ring_.posted.load(std::memory_order_seq_cst) != driven_; }
+bool Comm::has_news() const {
+  return ring_.posted.load(std::memory_order_seq_cst) != driven_ ||
+         (!failed() && goes_on_unannounced());
+}
+
+void Comm::wake_owner() {
+  if (worker_ != nullptr) worker_->wake_if_parked();
+}
 
 bool Comm::drive() {
   driven_ = ring_.posted.load(std::memory_order_acquire);
@@ -157,9 +166,9 @@ bool Comm::drive() {
 
 void Comm::take_events() {
   if (cell_->events.load(std::memory_order_relaxed) == 0) return;
-  const uint32_t events = cell_->events.exchange(0, std::memory_order_acquire);
-  ready_ |= events & ReadyCell::kReadyMask;
-  hung_up_ |= events >> ReadyCell::kHangUpShift;
+  const uint64_t events = cell_->events.exchange(0, std::memory_order_acquire);
+  ready_ |= static_cast<uint32_t>(events & ReadyCell::kReadyMask);
+  hung_up_ |= static_cast<uint32_t>(events >> ReadyCell::kHangUpShift);
 }
 
 bool Comm::my_turn_to_sweep(bool direct) {

@@ -11,6 +11,7 @@
 #include <memory>
 #include <vector>
 
+#include "softtcpx/cuda.h"
 #include "softtcpx/objects.h"
 #include "softtcpx/poller.h"
 #include "softtcpx/regions.h"
@@ -46,10 +47,16 @@ class Comm : public Object {
   // Moves what can be moved now, and looks for news if that is nothing. True: something moved.
   bool drive();
   bool has_pending() const;
-  // True once a request was posted that drive has not looked at yet.
+  // True once a request was posted that drive has not looked at yet, and while something goes on
+  // that no socket announces: whoever drives must not sleep then.
   bool has_news() const;
 
+  // Before GPU memory is registered: whatever moving it takes. Throws CudaError or
+  // std::system_error; false, with a line in the log, where this connection cannot.
+  virtual bool serve_gpu_memory(const Gpu& gpu) = 0;
+
   const Device& device() const { return device_; }
+  const Gpu& gpu() const { return gpu_; }
 
  protected:
   // What one step on one data socket came to.
@@ -77,6 +84,7 @@ class Comm : public Object {
   // for the requests that are still pending?
   virtual void judge_losses(bool moved) = 0;
   virtual uint64_t oldest_unfreed() const = 0;
+  virtual bool goes_on_unannounced() const = 0;
 
   // Sticky: the first one counts.
   void fail(int code, const char* what, int error_number);
@@ -86,11 +94,17 @@ class Comm : public Object {
     data_bits_ &= ~bit_of(socket);
     losing_ = true;
   }
+  void wake_owner();  // after a change that it sleeps for
+  // The context is current on a worker for good; a caller keeps its own.
+  CurrentContext::After after_calls() const {
+    return worker_ != nullptr ? CurrentContext::After::kStay : CurrentContext::After::kRestore;
+  }
   // Before the derived part is gone: afterwards no thread touches this connection.
   void leave_owner();
 
   RequestRing ring_;
   Device& device_;
+  const Gpu gpu_;  // whose context was current at connect or accept
   Sockets sockets_;
   uint32_t data_bits_;                     // data sockets that still work
   bool control_ended_ = false;             // the peer has closed, or died

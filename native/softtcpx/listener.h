@@ -23,6 +23,8 @@ class Listener : public Object {
   // listener makes it has no sockets left, and asking again is an error.
   int accept(std::unique_ptr<RecvComm>* comm);
 
+  const Gpu& gpu() const { return gpu_; }  // whose context was current at listen
+
  private:
   using Clock = std::chrono::steady_clock;
 
@@ -57,6 +59,7 @@ class Listener : public Object {
   void close_all();
 
   Device& device_;
+  const Gpu gpu_ = current_gpu();
   Fd port_;
   ListenHandle handle_{};
   std::vector<Stranger> strangers_;  // oldest first

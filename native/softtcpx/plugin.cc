@@ -4,11 +4,13 @@
 #include <memory>
 #include <mutex>
 #include <new>
+#include <optional>
 #include <system_error>
 #include <vector>
 
 #include "net/abi_v7.h"
 #include "softtcpx/connector.h"
+#include "softtcpx/cuda.h"
 #include "softtcpx/device.h"
 #include "softtcpx/listener.h"
 #include "softtcpx/log.h"
@@ -57,6 +59,9 @@ int guarded(const char* name, Call call) {
   } catch (const std::system_error& error) {
     SOFTTCPX_WARN("%s: %s", name, error.what());
     return kNetSystemError;
+  } catch (const CudaError& error) {
+    SOFTTCPX_WARN("%s: %s", name, error.what());
+    return kNetUnhandledCudaError;
   } catch (const std::exception& error) {
     SOFTTCPX_WARN("%s: %s", name, error.what());
     return kNetInternalError;
@@ -155,6 +160,13 @@ int accept(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device) {
   if (listener == nullptr || recv_comm == nullptr) return kNetInvalidArgument;
   *recv_comm = nullptr;
   return guarded("accept", [&] {
+    const Gpu here = current_gpu();
+    if (here && listener->gpu() && here.context != listener->gpu().context) {
+      SOFTTCPX_WARN("accept: GPU %d is current, and GPU %d was at listen", here.ordinal,
+                    listener->gpu().ordinal);
+      return static_cast<int>(kNetInvalidUsage);
+    }
+    const CurrentContext current(listener->gpu());  // where none is, that of listen holds
     std::unique_ptr<RecvComm> comm;
     const int code = listener->accept(&comm);
     if (comm != nullptr && recv_device != nullptr && *recv_device != nullptr) {
@@ -171,21 +183,50 @@ Comm* as_comm(void* pointer) {
   return comm != nullptr ? comm : as<RecvComm>(pointer, ObjectKind::kRecvComm);
 }
 
+// What lies at an address that the caller calls GPU memory; null with the reason in the log.
+std::optional<Memory> gpu_memory(Comm& comm, const void* data, uint64_t bytes) {
+  const Gpu gpu = comm.gpu() ? comm.gpu() : current_gpu();
+  if (!gpu) return Memory::kEmulated;  // no driver that could know the address
+  const CurrentContext current(gpu);
+  const char* wrong = nullptr;
+  switch (residence(gpu, data, bytes)) {
+    case Residence::kHost:
+      return Memory::kEmulated;
+    case Residence::kThisGpu:
+      if (comm.serve_gpu_memory(gpu)) return Memory::kGpu;
+      return std::nullopt;
+    case Residence::kOtherGpu:
+      wrong = "lie in another GPU than the connection's, which is";
+      break;
+    case Residence::kSeveralAllocations:
+      wrong = "are not within one allocation of";
+      break;
+  }
+  SOFTTCPX_WARN("regMr: %llu bytes at %p %s GPU %d", static_cast<unsigned long long>(bytes), data,
+                wrong, gpu.ordinal);
+  return std::nullopt;
+}
+
 int reg_mr(void* comm_pointer, void* data, int size, int type, void** mhandle) {
-  const Comm* comm = as_comm(comm_pointer);
+  Comm* comm = as_comm(comm_pointer);
   if (comm == nullptr || mhandle == nullptr || size < 0 ||
       (type != kNetPtrHost && type != kNetPtrCuda))
     return kNetInvalidArgument;
-  const bool on_device = type == kNetPtrCuda;
-  if (on_device && (reinterpret_cast<uintptr_t>(data) % kBouncePageBytes != 0 ||
-                    static_cast<uint32_t>(size) % kBouncePageBytes != 0 || size == 0))
+  if (type == kNetPtrCuda && (reinterpret_cast<uintptr_t>(data) % kBouncePageBytes != 0 ||
+                              static_cast<uint32_t>(size) % kBouncePageBytes != 0 || size == 0)) {
+    SOFTTCPX_WARN("regMr: %d bytes at %p; GPU memory is registered in whole pages of %u bytes",
+                  size, data, kBouncePageBytes);
     return kNetInvalidArgument;
+  }
   if (data == nullptr && size > 0) return kNetInvalidArgument;
   return guarded("regMr", [&] {
+    const auto bytes = static_cast<uint64_t>(size);
+    std::optional<Memory> memory = Memory::kHost;
+    if (type == kNetPtrCuda) memory = gpu_memory(*comm, data, bytes);
+    if (!memory) return static_cast<int>(kNetInvalidArgument);
     *mhandle = static_cast<Object*>(
-        std::make_unique<Region>(&comm->device(), data, static_cast<uint64_t>(size), on_device)
-            .release());
-    return kNetSuccess;
+        std::make_unique<Region>(&comm->device(), data, bytes, *memory).release());
+    return static_cast<int>(kNetSuccess);
   });
 }
 

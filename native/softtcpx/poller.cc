@@ -82,7 +82,7 @@ void Poller::deliver(int timeout_ms) {
       [[maybe_unused]] const ssize_t got = ::read(wake_.get(), &wakes, sizeof wakes);
       continue;
     }
-    uint32_t bits = 1u << (tag & kBitMask);
+    uint64_t bits = uint64_t{1} << (tag & kBitMask);
     if ((events[i].events & (EPOLLRDHUP | EPOLLHUP | EPOLLERR)) != 0)
       bits |= bits << ReadyCell::kHangUpShift;
     cell->events.fetch_or(bits, std::memory_order_release);

@@ -13,10 +13,10 @@ namespace softtcpx {
 // never freed, so that a thread that still holds an event of a closed connection writes into a
 // cell: its next user looks once in vain, and that is all.
 struct alignas(64) ReadyCell {
-  static constexpr int kHangUpShift = 16;  // bit n + 16: socket n has an end to be read
-  static constexpr uint32_t kReadyMask = (1u << kHangUpShift) - 1;
+  static constexpr int kHangUpShift = 32;  // bit n + 32: socket n has an end to be read
+  static constexpr uint64_t kReadyMask = (uint64_t{1} << kHangUpShift) - 1;
 
-  std::atomic<uint32_t> events{0};
+  std::atomic<uint64_t> events{0};
 };
 ReadyCell* take_cell();
 void return_cell(ReadyCell* cell);
@@ -27,7 +27,7 @@ class Poller {
   bool open();
   bool is_open() const { return epoll_.valid(); }
 
-  // Edge-triggered. `bit` (0..15) is what an event of this socket sets in `cell`.
+  // Edge-triggered. `bit` (0..31) is what an event of this socket sets in `cell`.
   bool add(int fd, uint32_t epoll_events, ReadyCell* cell, int bit);
   void remove(int fd);
 

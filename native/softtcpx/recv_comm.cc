@@ -26,14 +26,36 @@ RecvComm::RecvComm(Device& device, Sockets sockets)
       lanes_(new Lane[sockets_.data.size()]),
       bounce_(device.settings) {}
 
+bool RecvComm::open_bounce() {
+  if (!bounce_.open(gpu_)) return false;
+  if (gpu_)
+    SOFTTCPX_INFO("a receiving connection to GPU %d: %u bounce pages, %zu bytes page-locked",
+                  gpu_.ordinal, bounce_.pages(), bounce_.memory().bytes());
+  return true;
+}
+
+bool RecvComm::serve_gpu_memory(const Gpu&) {
+  if (bounce_.memory().pinned()) return true;
+  SOFTTCPX_WARN("regMr of GPU memory: no context was current at listen or accept");
+  return false;
+}
+
 NetUnpackDevice* RecvComm::offer_device() {
   offered_ = true;
   return bounce_.device();
 }
 
 int RecvComm::receive(void* data, int64_t bytes, const Region* region, void** request) {
-  if (region != nullptr && region->on_device) {
+  if (region != nullptr && region->memory != Memory::kHost) {
     if (!offered_) return kNetInvalidArgument;
+    if (bounce_.memory().pinned() && bytes > 0 &&
+        pages_for(static_cast<uint64_t>(bytes), device_.settings) > bounce_.pages()) {
+      SOFTTCPX_WARN(
+          "a receive of %lld bytes needs more than the %u page-locked bounce pages; "
+          "SOFTTCPX_BOUNCE_PAGES says how many there are",
+          static_cast<long long>(bytes), bounce_.pages());
+      return kNetInvalidArgument;
+    }
     if (!bounce_.filled()) {  // the first one of the connection
       scatters_.reset(new Scatter[sockets_.data.size()]);
       bounce_.fill();
@@ -45,8 +67,9 @@ int RecvComm::receive(void* data, int64_t bytes, const Region* region, void** re
 int RecvComm::consumed(const Request& request) {
   const uint64_t oldest = ring_.consumed.load(std::memory_order_relaxed);
   if (oldest == ring_.seen || &ring_.slot(oldest) != &request) return kNetInternalError;
-  if (request.on_device) bounce_.poison(oldest);
-  ring_.consumed.store(oldest + 1, std::memory_order_release);
+  if (request.scattered()) bounce_.poison(oldest);
+  ring_.consumed.store(oldest + 1, std::memory_order_seq_cst);  // before the look at `starved_`
+  if (starved_.load(std::memory_order_seq_cst)) wake_owner();
   return kNetSuccess;
 }
 
@@ -93,10 +116,32 @@ void RecvComm::exchange_credits() {
   if (sent > 0) credit_left_ -= static_cast<uint32_t>(sent);
 }
 
+// Receives get their pages in order, all that they may need or none: then the oldest one that is
+// without waits only for older ones, which have theirs and come to an end.
+bool RecvComm::admitted(uint64_t sequence, uint64_t posted) {
+  if (sequence < admitted_) return true;
+  const uint64_t consumed = ring_.consumed.load(std::memory_order_acquire);
+  bounce_.take_back(consumed);
+  for (; admitted_ < posted; ++admitted_) {
+    const Request& request = ring_.slot(admitted_);
+    if (request.scattered() && !bounce_.admit(admitted_, request.capacity)) break;
+  }
+  const bool starved = sequence >= admitted_;
+  if (starved) starved_at_ = consumed;
+  if (starved != starved_.load(std::memory_order_relaxed))
+    starved_.store(starved, std::memory_order_seq_cst);
+  return !starved;
+}
+
+// Pages have come back since they did not suffice.
+bool RecvComm::goes_on_unannounced() const {
+  return starved_.load(std::memory_order_relaxed) &&
+         ring_.consumed.load(std::memory_order_seq_cst) != starved_at_;
+}
+
 void RecvComm::announce(Request& request, const ChunkHeader& header) {
   request.left = request.total = header.total;
   request.announced = true;
-  bounce_.take_back(ring_.consumed.load(std::memory_order_acquire));
   bounce_.begin(header.sequence, header.total);
   if (header.total == 0) whole(request, header.sequence);
 }
@@ -107,7 +152,8 @@ RecvComm::Staged RecvComm::begin_piece(Lane& lane) {
   ChunkVerdict verdict = ChunkVerdict::kMalformed;
   if (plausible_chunk(header) &&
       header.sequence >= ring_.completed.load(std::memory_order_relaxed)) {
-    if (header.sequence >= ring_.posted.load(std::memory_order_acquire)) return Staged::kNotYet;
+    const uint64_t posted = ring_.posted.load(std::memory_order_acquire);
+    if (header.sequence >= posted || !admitted(header.sequence, posted)) return Staged::kNotYet;
     Request& request = ring_.slot(header.sequence);
     verdict = judge_chunk(header,
                           {request.capacity, request.announced, request.total, request.scheduled});
@@ -124,7 +170,7 @@ RecvComm::Staged RecvComm::begin_piece(Lane& lane) {
         lane.left = header.length;
         lane.cursor = request.data + header.offset;
         lane.scatter = nullptr;
-        if (request.on_device) {
+        if (request.scattered()) {
           lane.scatter = &scatters_[&lane - &lanes_[0]];
           lane.scatter->begin(header.sequence, header.offset, header.length);
           if (!cut(lane)) return Staged::kRefused;
@@ -166,7 +212,9 @@ void RecvComm::copy_from_stage(Lane& lane, uint64_t bytes) {
     std::memcpy(lane.cursor, from, bytes);
     return;
   }
-  for (const iovec* part = lane.scatter->parts(); bytes > 0; ++part) {
+  iovec parts[Scatter::kCut + 1];
+  lane.scatter->parts(bounce_, parts);
+  for (const iovec* part = parts; bytes > 0; ++part) {
     const uint64_t take = std::min<uint64_t>(bytes, part->iov_len);
     std::memcpy(part->iov_base, from, take);
     from += take;
@@ -190,15 +238,15 @@ void RecvComm::arrived(Lane& lane, uint64_t bytes) {
 
 void RecvComm::whole(Request& request, uint64_t sequence) {
   if (__builtin_expect(trap_ != nullptr, false)) spring_traps(request, sequence);
-  if (request.on_device) bounce_.publish(sequence);
+  if (request.scattered()) bounce_.publish(sequence);
 }
 
 void RecvComm::spring_traps(Request& request, uint64_t sequence) {
   const TrapState::Damage damage = trap_->damage(sequence);
   NetUnpackFragment* fragments = bounce_.descriptors(sequence);
   if (damage.corrupt && request.total > 0)
-    *(request.on_device ? bounce_.page_bytes(fragments[0].src_off) : request.data) ^= 0x01;
-  if (!request.on_device) return;
+    *(request.scattered() ? bounce_.page_bytes(fragments[0].src_off) : request.data) ^= 0x01;
+  if (!request.scattered()) return;
   if (damage.reorder) std::reverse(fragments, fragments + bounce_.listed(sequence));
   if (damage.duplicate) bounce_.duplicate_last(sequence);
   if (trap_->leaks(sequence)) bounce_.lose_page(sequence);
@@ -208,14 +256,14 @@ void RecvComm::spring_traps(Request& request, uint64_t sequence) {
 ssize_t RecvComm::read(Lane& lane, int fd, uint64_t* wanted) {
   const iovec stage = {&lane.stage[lane.end], lane.stage.size() - lane.end};
   if (lane.scatter != nullptr) {
-    int parts = lane.scatter->count();
+    iovec parts[Scatter::kCut + 1];
+    int count = lane.scatter->parts(bounce_, parts);
     *wanted = lane.scatter->room();
     if (lane.scatter->all_cut()) {
-      *lane.scatter->behind() = stage;
+      parts[count++] = stage;
       *wanted += stage.iov_len;
-      ++parts;
     }
-    return ::readv(fd, lane.scatter->parts(), parts);
+    return ::readv(fd, parts, count);
   }
   *wanted = lane.left + stage.iov_len;
   if (lane.left == 0) return ::recv(fd, stage.iov_base, stage.iov_len, MSG_DONTWAIT);
@@ -260,9 +308,10 @@ Comm::Step RecvComm::lost(int socket, int error_number) {
 }
 
 // A peer that closes or dies does so on every socket, in any order, and what it had sent before
-// still arrives. So a loss ends the connection only when nothing more can come, or comes.
+// still arrives. So a loss ends the connection only when nothing more can come, or comes; while the caller
+// keeps the pages for it, it has come and is not read.
 void RecvComm::judge_losses(bool moved) {
-  if (!losing_) return;
+  if (!losing_ || starved_.load(std::memory_order_relaxed)) return;
   if (data_bits_ == 0) {
     fail(kNetSystemError, "the peer closed while receives were pending", 0);
     return;

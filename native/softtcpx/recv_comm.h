@@ -16,11 +16,12 @@ class RecvComm final : public Comm {
   RecvComm(Device& device, Sockets sockets);
   ~RecvComm() override { leave_owner(); }
 
-  // False with errno set.
-  bool open_bounce() { return bounce_.open(); }
+  // Page-locked and mapped where a GPU is current. False with errno set; throws CudaError.
+  bool open_bounce();
   // The caller of accept knows how to unpack: from now on receives into GPU memory are taken.
   NetUnpackDevice* offer_device();
 
+  bool serve_gpu_memory(const Gpu& gpu) override;
   int receive(void* data, int64_t bytes, const Region* region, void** request);
   // Frees the slot of the oldest finished receive; any other request is refused.
   int consumed(const Request& request);
@@ -48,7 +49,8 @@ class RecvComm final : public Comm {
 
   enum class Staged {
     kUsedUp,   // more bytes are needed
-    kNotYet,   // a message for which nothing is posted: leave it, and all behind it, where it is
+    kNotYet,   // a message for which nothing is posted, or no pages are free: leave it, and all
+               // behind it, where it is
     kRefused,  // the peer breaks the rules; the connection has failed
   };
 
@@ -60,9 +62,11 @@ class RecvComm final : public Comm {
   uint64_t oldest_unfreed() const override {
     return ring_.consumed.load(std::memory_order_relaxed);
   }
+  bool goes_on_unannounced() const override;
 
   Staged use_stage(Lane& lane);
   Staged begin_piece(Lane& lane);
+  bool admitted(uint64_t sequence, uint64_t posted);
   void announce(Request& request, const ChunkHeader& header);
   bool cut(Lane& lane);
   void copy_from_stage(Lane& lane, uint64_t bytes);
@@ -80,7 +84,10 @@ class RecvComm final : public Comm {
   BouncePool bounce_;
   std::unique_ptr<Scatter[]> scatters_;  // one a socket, for receives into GPU memory
   bool offered_ = false;
-  uint64_t credited_ = 0;  // receives that the sender knows of
+  uint64_t admitted_ = 0;             // receives that have their pages, or need none
+  std::atomic<bool> starved_{false};  // the next one waits for pages
+  uint64_t starved_at_ = 0;           // receives that were consumed when they did not suffice
+  uint64_t credited_ = 0;             // receives that the sender knows of
   uint32_t credit_left_ = 0;
   Credit credit_{};  // of which its last `credit_left_` bytes are not sent yet
 };

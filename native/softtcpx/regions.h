@@ -7,13 +7,19 @@
 
 namespace softtcpx {
 
+enum class Memory {
+  kHost,
+  kEmulated,  // host pages that stand for GPU memory: the CPU may follow their addresses
+  kGpu,
+};
+
 struct Region : Object {
-  Region(const Device* device_, const void* data, uint64_t bytes_, bool on_device_)
+  Region(const Device* device_, const void* data, uint64_t bytes_, Memory memory_)
       : Object(ObjectKind::kRegion),
         device(device_),
         base(reinterpret_cast<uintptr_t>(data)),
         bytes(bytes_),
-        on_device(on_device_) {}
+        memory(memory_) {}
 
   bool contains(const void* data, uint64_t length) const {
     const auto address = reinterpret_cast<uintptr_t>(data);
@@ -23,7 +29,7 @@ struct Region : Object {
   const Device* device;  // a registration belongs to the NIC it was made for
   uintptr_t base;
   uint64_t bytes;
-  bool on_device;  // GPU memory, or host pages that stand for it
+  Memory memory;
 };
 
 }  // namespace softtcpx

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "net/abi_v7.h"
+#include "softtcpx/regions.h"
 
 namespace softtcpx {
 
@@ -20,8 +21,11 @@ struct alignas(64) Request {
   uint64_t total = 0;      // bytes of the message, as its first piece announced it
   uint64_t scheduled = 0;  // bytes of the pieces that a socket has begun to carry
   uint64_t left = 0;       // sending: pieces; receiving: bytes, and 1 before it is announced
+  uint64_t copied = 0;     // sending from a GPU: bytes of which the copy to the host has begun
   bool announced = false;
-  bool on_device = false;  // receiving: into bounce pages, not to `data`
+  Memory memory = Memory::kHost;  // of `data`; kHost too where there are no bytes
+
+  bool scattered() const { return memory != Memory::kHost; }  // receiving: into bounce pages
 
   bool complete() const { return left == 0; }
 };

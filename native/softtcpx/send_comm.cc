@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 
 #include "softtcpx/device.h"
 
@@ -12,36 +13,47 @@ namespace {
 
 // Small pieces share a system call up to so many bytes.
 constexpr uint64_t kSharedBytes = 64 * 1024;
+// Looks at a copy that does not land, before the driver is asked whether it has failed.
+constexpr uint32_t kLooksAQuestion = 1 << 14;
 
 }  // namespace
 
 SendComm::SendComm(Device& device, Sockets sockets)
     : Comm(ObjectKind::kSendComm, device, std::move(sockets)),
       chunk_bytes_(static_cast<uint64_t>(device.settings.chunk_bytes)),
+      copy_bytes_(std::min(chunk_bytes_, static_cast<uint64_t>(device.settings.copy_bytes))),
       loads_(new Load[sockets_.data.size()]),
       granted_(recv_sync_ ? 0 : ~uint64_t{0}) {}
 
-void SendComm::prepare(Request& request, uint64_t bytes) {
-  request.total = bytes;
-  // An empty message has a header too, hence one piece.
-  request.left = std::max<uint64_t>(1, (bytes + chunk_bytes_ - 1) / chunk_bytes_);
+bool SendComm::serve_gpu_memory(const Gpu& gpu) {
+  if (copy_ring_ != nullptr) return true;
+  copy_ring_ = std::make_unique<CopyRing>(gpu, copy_bytes_, device_.settings.copies);
+  copies_.store(copy_ring_.get(), std::memory_order_release);
+  return true;
 }
 
-void SendComm::Load::add(const ChunkHeader& header, const uint8_t* data, Request* request) {
+void SendComm::prepare(Request& request, uint64_t bytes) {
+  request.total = bytes;
+  const uint64_t each = request.memory == Memory::kGpu ? copy_bytes_ : chunk_bytes_;
+  // An empty message has a header too, hence one piece.
+  request.left = std::max<uint64_t>(1, (bytes + each - 1) / each);
+}
+
+void SendComm::Load::add(const ChunkHeader& header, const uint8_t* data, Request* request,
+                         CopyRing::Piece* copied) {
   headers[pieces] = header;
   iov[parts] = iovec{&headers[pieces], sizeof header};
-  finishes[parts] = nullptr;
+  ends[parts] = {};
   ++pieces;
   ++parts;
   if (header.length > 0) {
     iov[parts] = iovec{const_cast<uint8_t*>(data), header.length};
-    finishes[parts] = nullptr;
     ++parts;
   }
-  finishes[parts - 1] = request;
+  ends[parts - 1] = {request, copied};
 }
 
-void SendComm::Load::sent(size_t bytes) {
+void SendComm::Load::sent(size_t bytes, CopyRing* ring) {
   while (bytes > 0) {
     iovec& part = iov[first];
     const size_t taken = std::min(bytes, part.iov_len);
@@ -49,9 +61,55 @@ void SendComm::Load::sent(size_t bytes) {
     part.iov_len -= taken;
     bytes -= taken;
     if (part.iov_len > 0) return;
-    if (finishes[first] != nullptr) --finishes[first]->left;
+    const End& end = ends[first];
+    if (end.request != nullptr) --end.request->left;
+    if (end.copied != nullptr) ring->sent(*end.copied);
     ++first;
   }
+}
+
+// Keeps the copy engine busy while the sockets send what has landed.
+void SendComm::copy_ahead(CopyRing& copies) {
+  const uint64_t posted = ring_.posted.load(std::memory_order_acquire);
+  copy_next_ = std::max(copy_next_, next_);  // what has nothing to copy may be gone by now
+  std::optional<CurrentContext> current;     // once there is something to copy
+  for (; copy_next_ < posted; ++copy_next_) {
+    Request& request = ring_.slot(copy_next_);
+    const uint64_t bytes = request.memory == Memory::kGpu ? request.total : 0;
+    while (request.copied < bytes && copies.has_room() && !copies.failed()) {
+      if (!current) current.emplace(copies.gpu(), after_calls());
+      const uint64_t length = std::min(copy_bytes_, bytes - request.copied);
+      copies.begin(request.data + request.copied, length);
+      request.copied += length;
+    }
+    if (request.copied < bytes) break;
+  }
+  copies.tell();
+  judge_copies(copies);
+}
+
+void SendComm::judge_copies(const CopyRing& copies) {
+  if (copies.failed()) fail(kNetUnhandledCudaError, copies.failure().c_str(), 0);
+}
+
+// The oldest piece in the ring, which belongs to the oldest message; null while it is not there.
+CopyRing::Piece* SendComm::landed_piece(CopyRing& copies) {
+  CopyRing::Piece* piece = copies.next();
+  if (piece == nullptr || copies.landed(*piece)) return piece;
+  if (++looks_ % kLooksAQuestion == 0) {
+    const CurrentContext current(copies.gpu(), after_calls());
+    copies.ask();
+    judge_copies(copies);
+  }
+  return nullptr;
+}
+
+// A copy is on its way, or has landed, and a socket is free for it.
+bool SendComm::goes_on_unannounced() const {
+  CopyRing* const copies = this->copies();
+  if (copies == nullptr || copies->next() == nullptr || next_ >= granted_) return false;
+  return std::any_of(&loads_[0], &loads_[0] + sockets_.data.size(),
+                     [](const Load& load) { return load.empty(); });
 }
 
 void SendComm::fill(Load& load) {
@@ -60,11 +118,20 @@ void SendComm::fill(Load& load) {
   uint64_t bytes = 0;
   while (next_ < end && load.pieces < Load::kPieces) {
     Request& request = ring_.slot(next_);
-    const uint64_t length = std::min(chunk_bytes_, request.total - request.scheduled);
+    const uint8_t* data = request.data + request.scheduled;
+    uint64_t length = std::min(chunk_bytes_, request.total - request.scheduled);
+    CopyRing::Piece* copied = nullptr;
+    if (request.memory == Memory::kGpu) {
+      copied = landed_piece(*copies());
+      if (copied == nullptr) return;
+      data = copied->data;
+      length = copied->length;
+    }
     if (load.pieces > 0 && bytes + length > kSharedBytes) return;
+    if (copied != nullptr) copies()->take();
     load.add(
         make_chunk_header(next_, request.total, request.scheduled, static_cast<uint32_t>(length)),
-        request.data + request.scheduled, &request);
+        data, &request, copied);
     bytes += length;
     request.scheduled += length;
     if (request.scheduled == request.total) ++next_;
@@ -73,7 +140,10 @@ void SendComm::fill(Load& load) {
 
 Comm::Step SendComm::step(int socket) {
   Load& load = loads_[socket];
-  if (load.empty()) fill(load);
+  if (load.empty()) {
+    if (CopyRing* const copies = this->copies()) copy_ahead(*copies);
+    if (!failed()) fill(load);
+  }
   if (load.empty()) return Step::kNothingToDo;
   msghdr message{};
   message.msg_iov = &load.iov[load.first];
@@ -86,7 +156,7 @@ Comm::Step SendComm::step(int socket) {
     fail(kNetSystemError, "a data socket broke", errno);
     return Step::kBlocked;
   }
-  load.sent(static_cast<size_t>(sent));
+  load.sent(static_cast<size_t>(sent), copies());
   return load.empty() ? Step::kMoved : Step::kMovedAll;
 }
 

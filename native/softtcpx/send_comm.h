@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "softtcpx/comm.h"
+#include "softtcpx/copy_ring.h"
 #include "softtcpx/wire.h"
 
 namespace softtcpx {
@@ -19,6 +20,7 @@ class SendComm final : public Comm {
   int send(void* data, int64_t bytes, const Region* region, void** request) {
     return post(data, bytes, region, request);
   }
+  bool serve_gpu_memory(const Gpu& gpu) override;
 
  private:
   // What a socket is carrying: a large piece, or several small ones in one system call.
@@ -26,13 +28,18 @@ class SendComm final : public Comm {
     static constexpr int kPieces = 8;
 
     bool empty() const { return first == parts; }
-    void add(const ChunkHeader& header, const uint8_t* data, Request* request);
-    void sent(size_t bytes);
+    void add(const ChunkHeader& header, const uint8_t* data, Request* request,
+             CopyRing::Piece* copied);
+    void sent(size_t bytes, CopyRing* ring);
 
     int first = 0, parts = 0, pieces = 0;
     std::array<ChunkHeader, kPieces> headers;
     std::array<iovec, 2 * kPieces> iov;
-    std::array<Request*, 2 * kPieces> finishes;  // the request that has one piece less after it
+    struct End {
+      Request* request;         // has one piece less after this part; none: the piece goes on
+      CopyRing::Piece* copied;  // lies in the ring until then; none: host memory
+    };
+    std::array<End, 2 * kPieces> ends;
   };
 
   void prepare(Request& request, uint64_t bytes) override;
@@ -41,12 +48,24 @@ class SendComm final : public Comm {
   void exchange_credits() override;
   bool take_control(const uint8_t* bytes, size_t count) override;
   uint64_t oldest_unfreed() const override { return ring_.seen; }
+  bool goes_on_unannounced() const override;
 
+  void copy_ahead(CopyRing& copies);
   void fill(Load& load);
+  CopyRing::Piece* landed_piece(CopyRing& copies);
+  void judge_copies(const CopyRing& copies);
 
-  const uint64_t chunk_bytes_;
-  uint64_t next_ = 0;  // the oldest request of which no socket has all pieces yet
+  const uint64_t chunk_bytes_;  // most of a piece
+  const uint64_t copy_bytes_;   // and of one out of GPU memory
+  uint64_t next_ = 0;           // the oldest request of which no socket has all pieces yet
   std::unique_ptr<Load[]> loads_;
+
+  // From the first registration of GPU memory on; made by the caller, used by the owner.
+  CopyRing* copies() const { return copies_.load(std::memory_order_acquire); }
+  std::unique_ptr<CopyRing> copy_ring_;
+  std::atomic<CopyRing*> copies_{nullptr};
+  uint64_t copy_next_ = 0;  // the oldest request that may have bytes to be copied
+  uint32_t looks_ = 0;      // at copies that had not landed
 
   uint64_t granted_;  // receives that the peer has posted; without RECV_SYNC: no limit
   uint32_t have_ = 0;

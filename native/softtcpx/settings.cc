@@ -12,6 +12,7 @@
 #include <initializer_list>
 
 #include "net/abi_v7.h"
+#include "softtcpx/bounce.h"
 #include "softtcpx/log.h"
 #include "softtcpx/socket.h"
 
@@ -33,6 +34,7 @@ struct TrapSetting {
 };
 
 constexpr int64_t kMinute = 60 * 1000;
+constexpr int64_t kCopyUnit = 65536;
 constexpr int64_t kManyMessages = int64_t{1} << 60;
 
 constexpr NumberSetting kNumbers[] = {
@@ -40,6 +42,10 @@ constexpr NumberSetting kNumbers[] = {
      "data sockets a thread; one stream is fastest where there are few cores"},
     {"NCCL_SOCKET_NTHREADS", &Settings::threads, 0, 0, 1 << 20,
      "workers a device; 0: the caller of test does all the work"},
+    {"SOFTTCPX_MAX_SOCKETS", &Settings::max_sockets, 8, 1, kMaxSockets,
+     "bound of the product of the two above, and of the workers that the second asks for"},
+    {"SOFTTCPX_WORKERS", &Settings::workers, 0, 0, kMaxThreads,
+     "workers a device, whatever the sockets of a connection; 0: as NCCL_SOCKET_NTHREADS says"},
     {"NCCL_DYNAMIC_CHUNK_SIZE", &Settings::chunk_bytes, 524288, 0, 1 << 30,
      "largest piece of a message on one socket; 0 means the default"},
     {"SOFTTCPX_SNDBUF", &Settings::send_buffer_bytes, 4 << 20, 0, 1 << 30,
@@ -61,6 +67,12 @@ constexpr NumberSetting kNumbers[] = {
      "1: a bounce page is overwritten when it is consumed, so that a late unpack is seen"},
     {"SOFTTCPX_SEED", &Settings::seed, 1, 0, 1 << 30,
      "of the order of pages and of random fragments"},
+    {"SOFTTCPX_COPY_BYTES", &Settings::copy_bytes, 524288, kCopyUnit, 64 << 20,
+     "most bytes that one copy out of GPU memory has, and then one piece on a socket"},
+    {"SOFTTCPX_COPIES", &Settings::copies, 4, 2, 64,
+     "such copies that a sending connection has page-locked memory for"},
+    {"SOFTTCPX_BOUNCE_PAGES", &Settings::bounce_pages, 0, 0, kBouncePages,
+     "page-locked, a receiving connection; 0: enough for 16 receives of a chunk, and for 8 MiB"},
 };
 
 // For tests only: each makes softtcpx break a rule or a connection on purpose.
@@ -217,9 +229,9 @@ void keep_congestion_if_granted(Settings& settings) {
 
 }  // namespace
 
-int socket_count(int64_t sockets_per_thread, int64_t threads) {
-  const int64_t groups = std::clamp<int64_t>(threads, 1, kMaxThreads);
-  const int64_t each = std::clamp<int64_t>(sockets_per_thread, 1, kMaxSockets / groups);
+int socket_count(int64_t sockets_per_thread, int64_t threads, int64_t most) {
+  const int64_t groups = std::clamp<int64_t>(threads, 1, most);
+  const int64_t each = std::clamp<int64_t>(sockets_per_thread, 1, most / groups);
   return static_cast<int>(groups * each);
 }
 
@@ -236,8 +248,11 @@ Settings load_settings() {
     settings.chunk_bytes = 524288;
     describe(settings, "NCCL_DYNAMIC_CHUNK_SIZE", "524288", "default", "0 would never move a byte");
   }
-  settings.sockets = socket_count(settings.sockets_per_thread, settings.threads);
-  settings.threads = std::min<int64_t>(settings.threads, kMaxThreads);
+  settings.sockets =
+      socket_count(settings.sockets_per_thread, settings.threads, settings.max_sockets);
+  settings.threads =
+      settings.workers > 0 ? settings.workers : std::min(settings.threads, settings.max_sockets);
+  settings.copy_bytes -= settings.copy_bytes % kCopyUnit;
   keep_buffer_if_granted(settings, &Settings::send_buffer_bytes, "SOFTTCPX_SNDBUF",
                          "/proc/sys/net/core/wmem_max");
   keep_buffer_if_granted(settings, &Settings::receive_buffer_bytes, "SOFTTCPX_RCVBUF",
@@ -245,7 +260,7 @@ Settings load_settings() {
   keep_congestion_if_granted(settings);
   describe(settings, "sockets and workers in use",
            std::to_string(settings.sockets) + " and " + std::to_string(settings.threads), "derived",
-           "at most 8 of each; a listener's counts hold for both sides");
+           "a listener's counts hold for both sides");
   return settings;
 }
 

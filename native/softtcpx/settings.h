@@ -7,8 +7,8 @@
 
 namespace softtcpx {
 
-constexpr int kMaxSockets = 8;  // data sockets of one connection
-constexpr int kMaxThreads = 8;  // workers of one device
+constexpr int kMaxSockets = 16;  // data sockets of one connection
+constexpr int kMaxThreads = 16;  // workers of one device
 
 // How a receive into GPU memory is cut into fragments.
 enum class Fragments {
@@ -47,6 +47,8 @@ struct Settings {
   // As the environment asks for them.
   int64_t sockets_per_thread = 0;
   int64_t threads = 0;
+  int64_t max_sockets = 0;
+  int64_t workers = 0;
   int64_t chunk_bytes = 0;
   int64_t send_buffer_bytes = 0;     // 0: the kernel tunes it
   int64_t receive_buffer_bytes = 0;  // 0: the kernel tunes it
@@ -58,6 +60,9 @@ struct Settings {
   int64_t shuffle = 0;
   int64_t poison = 0;
   int64_t seed = 0;
+  int64_t copy_bytes = 0;    // of GPU memory, in one copy
+  int64_t copies = 0;        // under way or landed, a sending connection
+  int64_t bounce_pages = 0;  // page-locked, a receiving connection; 0: as the chunk size needs
   std::string fragments_name;
   std::string trap_side_name;
   std::string congestion;  // empty: the kernel's own default
@@ -75,7 +80,7 @@ struct Settings {
 };
 
 // How many data sockets a listener asks for; never 0, whatever is asked.
-int socket_count(int64_t sockets_per_thread, int64_t threads);
+int socket_count(int64_t sockets_per_thread, int64_t threads, int64_t most);
 
 // Reads the environment and asks the kernel which of the socket options it grants. A value that is
 // no number or out of range is reported by a warning, and the default is used in its place.

@@ -32,7 +32,14 @@ class UnpackWitness final : public Unpacker {
     tickets_ = inner_->last_ticket();
     return result;
   }
-  uint64_t finished() const override { return inner_->finished(); }
+  void reserve(size_t requests) override { inner_->reserve(requests); }
+  void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) override {
+    inner_->copy(to, from, bytes);
+    tickets_ = inner_->last_ticket();
+  }
+  void flush() override { inner_->flush(); }
+  uint64_t finished() override { return inner_->finished(); }
+  UnpackFailure failure() const override { return inner_->failure(); }
 
   // What was seen since the last time.
   std::vector<Sight> take() { return std::exchange(sights_, {}); }

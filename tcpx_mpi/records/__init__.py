@@ -5,6 +5,7 @@ other than 0 write nothing but a journal, and never load it.
 """
 
 from tcpx_mpi.records.environment import filter_environment
+from tcpx_mpi.records.gpu import GpuRow, GpuState, gpu_row, throttled
 from tcpx_mpi.records.journal import Journal, JournalContent, journal_path, read_journal
 from tcpx_mpi.records.launches import LaunchesWriter
 from tcpx_mpi.records.merge import merge
@@ -42,6 +43,8 @@ __all__ = [
     "PHASES",
     "Average",
     "Fault",
+    "GpuRow",
+    "GpuState",
     "Journal",
     "JournalContent",
     "LaunchesWriter",
@@ -61,6 +64,7 @@ __all__ = [
     "default_run_name",
     "filter_environment",
     "free_name",
+    "gpu_row",
     "join_row",
     "journal_path",
     "merge",
@@ -68,6 +72,7 @@ __all__ = [
     "read_journal",
     "read_run",
     "require_writable",
+    "throttled",
     "utc_now",
     "write_text",
 ]

@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi.errors import OutputFailed, UsageError
+from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.model import (
     PHASES,
     Int64s,
@@ -44,7 +45,7 @@ VERSION = 2
 _PREFIX = struct.Struct("<4sIQI")
 
 #: The parts of a RankRow that travel in batches, or as arrays beside the JSON.
-_SAMPLED = ("samples", "warmup", "against", "proof")
+_SAMPLED = ("samples", "warmup", "against", "proof", "gpu")
 _ARRAYS = ("batches", "batch_start", "late")
 
 #: A record of a journal: its header and its arrays by name.
@@ -125,6 +126,7 @@ class Journal:
             "facts": facts_of(facts),
             "counted": counted,
             "proof": dataclasses.asdict(part.proof),
+            "gpu": None if part.gpu is None else dataclasses.asdict(part.gpu),
         }
         self._append(header, {name: getattr(part, name) for name in _ARRAYS})
 
@@ -288,6 +290,7 @@ def _joined(batches: list[Record], results: Mapping[str, Record]) -> JournalRow:
             samples=joined(peer, "timed"),
             warmup=joined(peer, "warmup"),
             proof=Proof(**header["proof"]),
+            gpu=GpuRow(**header["gpu"]) if header.get("gpu") else None,
             against=against,
             batches=arrays["batches"],
             batch_start=arrays["batch_start"],

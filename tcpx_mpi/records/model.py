@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.units import format_size
 
 Int64s = NDArray[np.int64]
@@ -66,6 +67,9 @@ class RankInfo:
     plugin_cpus: str = ""
     #: The NUMA node that the rank's memory is bound to; -1 where it is not.
     memory_node: int = -1
+    #: The model of the GPU whose memory is used, and its NUMA node; "" and -1 where none is.
+    gpu_name: str = ""
+    gpu_numa_node: int = -1
 
 
 @dataclass(frozen=True)
@@ -118,6 +122,11 @@ class PeerInfo:
     congestion_control: str
     send_buffer_bytes: int
     description: str
+    #: It runs in a process of its own beside each rank.
+    own_process: bool = False
+    #: A bus bandwidth that it is known to exceed here with large messages: with less it was
+    #: weakened, and a ratio to it is void. 0: none is known.
+    floor_gbps: float = 0.0
 
 
 @dataclass
@@ -256,6 +265,8 @@ class Proof:
     remote_bytes: int = -1
     #: The longest smoothed round trip of a socket.
     rtt_us: int = -1
+    #: CPU time of the processes that other sides have beside the rank's, which should sleep.
+    waiting_cpu_ns: int = -1
 
 
 @dataclass(kw_only=True, eq=False)
@@ -289,6 +300,8 @@ class RankRow:
     batch_start: Int64s
     late: Bools
     proof: Proof = Proof()
+    #: Of a run in a GPU's memory.
+    gpu: GpuRow | None = None
     #: What the peers of `--against` did in blocks between these batches, by name.
     against: dict[str, RankRow] = field(default_factory=dict)
 
@@ -359,6 +372,8 @@ class Row(RowFacts):
     faults: list[str]
     #: By rank.
     proof: list[Proof] = field(default_factory=list)
+    #: By rank, of a run in GPUs' memory.
+    gpu: list[GpuRow] = field(default_factory=list)
     #: The rows of the peers of `--against`, of the same form; block b here and block b there were
     #: neighbours in time.
     against: dict[str, Row] = field(default_factory=dict)
@@ -417,6 +432,7 @@ def join_row(facts: RowFacts, parts: Sequence[RankRow], finished_time: str) -> R
         finished_time=finished_time,
         faults=[part.fault for part in parts if part.fault],
         proof=[part.proof for part in parts],
+        gpu=[part.gpu for part in parts if part.gpu is not None],
         against={
             name: join_row(facts, [part.against[name] for part in parts], finished_time)
             for name in parts[0].against

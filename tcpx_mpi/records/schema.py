@@ -4,7 +4,9 @@ History: version 1, the first; version 2 adds peers (`--against`), `cpu_others_n
 which a file of version 1 reads as none and unknown; version 3 adds to `ranks` a GPU's place, the
 plugin's CPUs and the node of the memory, unknown in older files, and `averages`, the
 rows of imported runs; version 4 adds `ended_by` to a row, "iterations" in older files, and
-`launches`, which an older file has none of.
+`launches`, which an older file has none of; `gpu_name` and
+`gpu_numa_node` in `ranks`, the table `gpu` in rows, in `peers` whether one has a process of its own
+and what it is known to exceed, in `proof` the CPU time of such processes while others ran.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.model import (
     RANK_COLUMNS,
     RANK_FLAGS,
@@ -58,6 +61,7 @@ Columns = Sequence[tuple[str, type]]
 _TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 RANK_INFO_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(RankInfo))
 PROOF_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(Proof))
+GPU_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(GpuRow))
 PEER_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(PeerInfo))
 AVERAGE_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(Average))
 SETTING_COLUMNS: Columns = (("name", str), ("value", str), ("source", str))

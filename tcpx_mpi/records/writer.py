@@ -15,6 +15,7 @@ from tcpx_mpi.records.names import create_exclusively, require_writable
 from tcpx_mpi.records.schema import (
     AVERAGE_COLUMNS,
     FAULT_COLUMNS,
+    GPU_COLUMNS,
     HEADER_ATTRIBUTES,
     PAIR_COLUMNS,
     PEER_COLUMNS,
@@ -192,6 +193,9 @@ def _write_row(group: Any, row: Row) -> None:
     write_texts(group, "faults", row.faults)
     proof = [[getattr(rank, name) for name, _ in PROOF_COLUMNS] for rank in row.proof]
     write_table(group, "proof", PROOF_COLUMNS, proof)
+    if row.gpu:
+        gpus = [[getattr(rank, name) for name, _ in GPU_COLUMNS] for rank in row.gpu]
+        write_table(group, "gpu", GPU_COLUMNS, gpus)
     if row.averages:
         told = [[getattr(each, name) for name, _ in AVERAGE_COLUMNS] for each in row.averages]
         write_table(group, "averages", AVERAGE_COLUMNS, told)

@@ -118,6 +118,8 @@ def _config(header: RunHeader) -> dict[str, Any]:
                 "progress_cpu": info.progress_cpu if info.progress_cpu >= 0 else None,
                 "gpu": info.gpu if info.gpu >= 0 else None,
                 "gpu_pci": info.gpu_pci or None,
+                "gpu_name": info.gpu_name or None,
+                "gpu_numa_node": info.gpu_numa_node if info.gpu_numa_node >= 0 else None,
                 "plugin_cpus": info.plugin_cpus or None,
                 "memory_node": info.memory_node if info.memory_node >= 0 else None,
             }
@@ -166,6 +168,10 @@ def row_document(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, 
         "finished_time": summary.finished_time,
         "net_bw": summary.net_bw,
         "against": _against(header, summary),
+        "gpus": [
+            {name: _known(value) for name, value in dataclasses.asdict(gpu).items()}
+            for gpu in row.gpu
+        ],
     }
     plain: dict[str, Any] = _without_nan(result)
     return plain
@@ -209,6 +215,8 @@ def _ratio(ratio: Ratio) -> dict[str, Any]:
         "nwrong": ratio.wrong,
         "idle_share": ratio.idle_share,
         "net_share": ratio.net_share,
+        "cpu_s_per_GB": ratio.cpu_s_per_gb,
+        "void": ratio.void,
     }
 
 

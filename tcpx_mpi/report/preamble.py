@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 
 from tcpx_mpi.records import PeerInfo, Plan, RankInfo, RunHeader
@@ -51,18 +51,32 @@ def header_lines(header: RunHeader) -> list[str]:
 
 def _engine_lines(header: RunHeader) -> list[str]:
     plan = header.plan
+    gpus = [f"# GPUs: {gpus_text(header.facts)}"] if header.memory == "cuda" else []
     return [
         f"# Plugin: {header.plugin_path} sha256 {header.plugin_sha256[:12]} "
         f"ABI v{header.plugin_abi} name {header.plugin_name} memory {header.memory}"
         + ("" if header.unpack == "in place" else f", unpack {header.unpack}")
         # Words of a GPU, where there is none.
         + (" by the CPU in host memory" if header.memory == "emulated" else ""),
+        *gpus,
         f"# Timing: {header.mode}" + (f": {_MODES[header.mode]}" if header.mode in _MODES else ""),
         f"# Engine: chunk {format_size(plan.chunk_bytes)}, {plan.channels} channels, "
         f"window send {plan.window_send} receive {plan.window_recv}",
         f"# Buffers: {_slots(plan)}; last-level cache "
         + (format_size(header.llc_bytes) if header.llc_bytes > 0 else "unknown"),
     ]
+
+
+def gpus_text(facts: Mapping[str, str]) -> str:
+    """What stands between us and the GPUs, from the facts of a run in their memory."""
+
+    def fact(name: str) -> str:
+        return facts.get(f"gpu_{name}", "unknown")
+
+    return (
+        f"driver {fact('driver')} for CUDA {fact('driver_cuda')}, NVRTC {fact('nvrtc')}, "
+        f"CuPy {fact('cupy')}, clocks {fact('clocks')}"
+    )
 
 
 def rank_line(info: RankInfo) -> str:
@@ -73,13 +87,22 @@ def rank_line(info: RankInfo) -> str:
     numa = f"NUMA node {info.numa_node}" if info.numa_node >= 0 else "NUMA node unknown"
     progress = f", progress CPU {info.progress_cpu}" if info.progress_cpu >= 0 else ""
     progress += f", plugin CPUs {info.plugin_cpus}" if info.plugin_cpus else ""
-    gpu = f", by GPU {info.gpu} [{info.gpu_pci or 'unknown'}]" if info.gpu >= 0 else ""
+    gpu = _gpu_text(info)
     memory = f", memory on node {info.memory_node}" if info.memory_node >= 0 else ""
     return (
         f"#  Rank {info.rank:2d} Group  0 Pid {info.pid:6d} on {info.host:>10s} "
         f"device {info.device:2d} [{pci_address(info)}] {info.device_name}, {nic}{gpu}, {numa}, "
         f"CPUs {info.cpus or 'unknown'}{progress}{memory}"
     )
+
+
+def _gpu_text(info: RankInfo) -> str:
+    if info.gpu < 0:
+        return ""
+    if info.memory != "cuda":
+        return f", by GPU {info.gpu} [{info.gpu_pci or 'unknown'}]"
+    node = info.gpu_numa_node
+    return f", GPU {info.gpu} on NUMA node {node if node >= 0 else 'unknown'}"
 
 
 def rank_name(header: RunHeader, rank: int) -> str:
@@ -93,9 +116,12 @@ def rank_name(header: RunHeader, rank: int) -> str:
 def pci_address(info: RankInfo) -> str:
     """The bracket of the rank line: scripts expect a PCI address there, so never a word.
 
-    The NIC's, which is what we drive; an imported rank has its GPU's.
+    The GPU's where its memory is used, else the NIC's; an imported rank has its GPU's.
     """
-    match = _PCI_ADDRESS.fullmatch(info.nic_pci or info.gpu_pci)
+    first, second = info.nic_pci, info.gpu_pci
+    if info.memory == "cuda":
+        first, second = second, first
+    match = _PCI_ADDRESS.fullmatch(first or second)
     return match.group(1).lower() if match else "0000:00:00"
 
 

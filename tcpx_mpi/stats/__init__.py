@@ -19,12 +19,19 @@ from tcpx_mpi.stats.distribution import (
 )
 from tcpx_mpi.stats.interval import CONFIDENCE, Interval, median_interval
 from tcpx_mpi.stats.launches import Shift, Variation, compare_launches, spread_of, variation
-from tcpx_mpi.stats.row_like import Float64s, Int64s, ProofLike, RowLike
+from tcpx_mpi.stats.row_like import Float64s, GpuLike, Int64s, ProofLike, RowLike
 from tcpx_mpi.stats.row_summary import RowSummary
 from tcpx_mpi.stats.slowest import SlowestRank, slowest_rank
 from tcpx_mpi.stats.steadiness import Change, find_change
 from tcpx_mpi.stats.stop_rule import half_width
-from tcpx_mpi.stats.summarise import average_over_ranks, mean_bus_bandwidth, rate, summarise
+from tcpx_mpi.stats.summarise import (
+    average_over_ranks,
+    cpu_s_per_gb,
+    cpu_time_ns,
+    mean_bus_bandwidth,
+    rate,
+    summarise,
+)
 
 __all__ = [
     "BLOCKS",
@@ -32,6 +39,7 @@ __all__ = [
     "Change",
     "Distribution",
     "Float64s",
+    "GpuLike",
     "Int64s",
     "Interval",
     "ProofLike",
@@ -43,6 +51,8 @@ __all__ = [
     "average_over_ranks",
     "block_means",
     "compare_launches",
+    "cpu_s_per_gb",
+    "cpu_time_ns",
     "describe",
     "find_change",
     "half_width",

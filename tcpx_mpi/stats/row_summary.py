@@ -11,7 +11,7 @@ import numpy as np
 
 from tcpx_mpi.stats.distribution import Distribution
 from tcpx_mpi.stats.interval import Interval
-from tcpx_mpi.stats.row_like import Float64s, ProofLike
+from tcpx_mpi.stats.row_like import Float64s, GpuLike, ProofLike
 
 if TYPE_CHECKING:
     from tcpx_mpi.ratios import Ratio
@@ -84,6 +84,8 @@ class RowSummary:
     chunks: int = 0
     #: What was seen of each rank's threads and NIC; empty if nobody looked.
     proof: Sequence[ProofLike] = ()
+    #: Each rank's GPU; empty where none was used.
+    gpu: Sequence[GpuLike] = ()
     #: The ratio to every peer that ran beside the plugin, by its name.
     against: Mapping[str, Ratio] = field(default_factory=dict)
     #: The other side of an imported row, where its program ran it; we run nothing in place.

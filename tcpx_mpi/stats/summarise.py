@@ -47,6 +47,18 @@ def mean_bus_bandwidth(summaries: Sequence[RowSummary]) -> float:
     return float(np.mean([side.busbw for side in sides]))
 
 
+def cpu_time_ns(row: RowLike) -> float:
+    """CPU time of all ranks in a row's batches; NaN where one of them does not know its own."""
+    return _known_sum(row.cpu_user_ns, row.cpu_system_ns)
+
+
+def cpu_s_per_gb(row: RowLike) -> float:
+    """CPU seconds of all ranks for 1e9 bytes received; NaN where nothing is."""
+    received = int(row.payload_bytes_received.sum())
+    # Seconds a 1e9 bytes are nanoseconds a byte.
+    return cpu_time_ns(row) / received if received > 0 else math.nan
+
+
 def summarise(
     row: RowLike,
     average: int,
@@ -84,7 +96,7 @@ def summarise(
     checked = bool(row.size_bytes > 0 and receives.any() and row.checked[receives].all())
     found = row.wrong[row.wrong > 0]
     payload_received = int(row.payload_bytes_received.sum())
-    cpu_ns = _known_sum(row.cpu_user_ns, row.cpu_system_ns)
+    cpu_ns = cpu_time_ns(row)
     return RowSummary(
         **_facts_of(row),
         time_ns_by_rank=time_ns_by_rank,
@@ -109,8 +121,7 @@ def summarise(
         measured_ns=int(np.maximum(row.samples["iteration"], 0).sum()),
         overhead_ns=int(row.prepare_ns.sum() + row.check_ns.sum()),
         cpu_ns=cpu_ns,
-        # Seconds a 1e9 bytes are nanoseconds a byte.
-        cpu_s_per_gb=cpu_ns / payload_received if payload_received > 0 else math.nan,
+        cpu_s_per_gb=cpu_s_per_gb(row),
         late_starts=int(row.late.sum()),
         starts=int(row.late.size),
         median_ns_by_rank=tuple(
@@ -119,6 +130,7 @@ def summarise(
         ),
         elapsed_ns_by_rank=np.maximum(row.samples["iteration"], 0).sum(axis=1).astype(np.float64),
         proof=tuple(row.proof),
+        gpu=tuple(row.gpu),
         chunks=row.chunks,
         half_width=max((half_width(times) for times in iteration_ns[receives]), default=math.nan)
         if row.ended_by in ("ci", "max-time")

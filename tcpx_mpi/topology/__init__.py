@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 
+from tcpx_mpi.topology.gpus import CUDA
 from tcpx_mpi.topology.host import Host, node_names, read_host
 from tcpx_mpi.topology.machine import Gpu, Limits, Nic, NumaNode, Topology
 from tcpx_mpi.topology.pci import Distance, pci_address
@@ -21,6 +22,7 @@ def this_machine() -> Topology:
 
 
 __all__ = [
+    "CUDA",
     "Distance",
     "Gpu",
     "Host",

@@ -1,17 +1,18 @@
-"""The GPUs of this machine, as the driver tells them: NVML, else CuPy; neither has to be there."""
+"""The GPUs of this machine, as NVML tells them, else the CUDA driver; neither has to be there."""
 
 from __future__ import annotations
 
 import ctypes
-import importlib
 from collections.abc import Iterable, Sequence
 from typing import Any
+from uuid import UUID
 
 from tcpx_mpi.topology.machine import Gpu
 from tcpx_mpi.topology.pci import pci_address
 
 #: The driver brings it, so no package need be installed for it.
 NVML = "libnvidia-ml.so.1"
+CUDA = "libcuda.so.1"
 _NAME_BYTES = 96
 
 
@@ -29,15 +30,15 @@ class _PciInfo(ctypes.Structure):
     )
 
 
-def find_gpus(visible: str | None, nvml: str = NVML) -> list[Gpu]:
+def find_gpus(visible: str | None, nvml: str = NVML, cuda: str = CUDA) -> list[Gpu]:
     """The GPUs that a process with CUDA_VISIBLE_DEVICES = `visible` (None: not set) has.
 
-    NVML knows no such limit, so it is applied here; CuPy has it from CUDA.
+    NVML knows no such limit, so it is applied here; the CUDA driver does it itself.
     """
     found = _by_nvml(nvml)
     if found is not None:
         return visible_gpus(found, visible)
-    return _by_cupy()
+    return _by_driver(cuda)
 
 
 def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> list[Gpu]:
@@ -90,30 +91,33 @@ def _nvml_facts(library: Any, index: int) -> tuple[str, str, str] | None:
     return name.value.decode(), uuid.value.decode(), info.busId.decode()
 
 
-def _by_cupy() -> list[Gpu]:
+def _by_driver(file: str) -> list[Gpu]:
     try:
-        runtime: Any = importlib.import_module("cupy.cuda.runtime")
-    except ImportError:
+        library: Any = ctypes.CDLL(file)
+        count = ctypes.c_int(0)
+        if library.cuInit(0) != 0 or library.cuDeviceGetCount(ctypes.byref(count)) != 0:
+            return []
+    except (OSError, AttributeError):
         return []
-    try:
-        names = [
-            _text(runtime.getDeviceProperties(index)["name"])
-            for index in range(runtime.getDeviceCount())
-        ]
-        return _numbered(
-            (name, "", runtime.deviceGetPCIBusId(index)) for index, name in enumerate(names)
-        )
-    except Exception as error:  # CuPy's own class, which cannot be named without CuPy
-        if type(error).__name__ != "CUDARuntimeError":
-            raise
-        return []  # CuPy is installed, and no driver
+    facts = [_driver_facts(library, index) for index in range(count.value)]
+    return _numbered(fact for fact in facts if fact is not None)
+
+
+def _driver_facts(library: Any, index: int) -> tuple[str, str, str] | None:
+    device = ctypes.c_int()
+    name, pci = (ctypes.create_string_buffer(_NAME_BYTES) for _ in range(2))
+    uuid = (ctypes.c_ubyte * 16)()
+    codes = [library.cuDeviceGet(ctypes.byref(device), index)]
+    if codes[0] == 0:
+        codes.append(library.cuDeviceGetName(name, _NAME_BYTES, device))
+        codes.append(library.cuDeviceGetPCIBusId(pci, _NAME_BYTES, device))
+        codes.append(library.cuDeviceGetUuid(ctypes.byref(uuid), device))
+    if any(codes):
+        return None
+    return name.value.decode(), f"GPU-{UUID(bytes=bytes(uuid))}", pci.value.decode()
 
 
 def _numbered(facts: Iterable[tuple[str, str, str]]) -> list[Gpu]:
     return [
         Gpu(index, name, uuid, pci_address(pci)) for index, (name, uuid, pci) in enumerate(facts)
     ]
-
-
-def _text(value: object) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

@@ -80,9 +80,9 @@ def handshake() -> dict[str, bytes]:
     prove("answer-as-proof", 2, 0, greeting(PROOF, 0, 2, ATTEMPT, token_of(answered)))
     add("handle", HANDLE, 1, handle(), (0, 8, 19, 21, 120))
     add("handle-without-port", HANDLE, 1, handle(port=0))
-    add("handle-of-9-sockets", HANDLE, 1, handle(sockets=9))
+    add("handle-of-17-sockets", HANDLE, 1, handle(sockets=17))
     add("handle-of-0-sockets", HANDLE, 1, handle(sockets=0))
-    add("handle-of-9-threads", HANDLE, 1, handle(threads=9))
+    add("handle-of-17-threads", HANDLE, 1, handle(threads=17))
     return seeds
 
 

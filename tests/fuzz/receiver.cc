@@ -115,7 +115,8 @@ class Rig {
   void post(uint64_t capacity) {
     std::unique_ptr<uint8_t[]> buffer(new uint8_t[capacity]);
     std::memset(buffer.get(), kUntouched, capacity);
-    const Region region(&device_, buffer.get(), capacity, on_device_);
+    const Region region(&device_, buffer.get(), capacity,
+                        on_device_ ? Memory::kEmulated : Memory::kHost);
     void* request = nullptr;
     const int code =
         comm_->receive(buffer.get(), static_cast<int64_t>(capacity), &region, &request);

@@ -95,15 +95,16 @@ class BrokenCopy:
     def refresh(self) -> None:
         """Make the sources equal to the repository's."""
         for part, patterns in (
-            ("native", ("*.cc", "*.h", "*.in", "*.map", "CMakeLists.txt")),
+            ("native", ("*.cc", "*.h", "*.cu", "*.in", "*.map", "CMakeLists.txt")),
             ("tests/native", ("*.cc", "*.h", "CMakeLists.txt")),
+            ("tests/fakecuda", ("*.cc", "*.h", "CMakeLists.txt")),
             ("tcpx_mpi", ("*.py",)),
         ):
             files = {p for pattern in patterns for p in (REPOSITORY / part).rglob(pattern)}
             wanted = {path.relative_to(REPOSITORY) for path in files}
             there = {path.relative_to(self.folder) for path in (self.folder / part).rglob("*.*")}
             for path in there - wanted:
-                if path.suffix in {".cc", ".h", ".py"}:
+                if path.suffix in {".cc", ".h", ".cu", ".py"}:
                     (self.folder / path).unlink()
             for path in wanted:
                 self._write(path, (REPOSITORY / path).read_text())

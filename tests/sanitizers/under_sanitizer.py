@@ -96,7 +96,10 @@ def test_native_tests(copy: SanitizedCopy) -> None:
 
 @pytest.mark.timeout(CONTRACT_LIMIT_S)
 def test_contract_tests_of_softtcpx(copy: SanitizedCopy) -> None:
-    named = {"TCPX_MPI_SOFTTCPX_LIB": str(copy.package / "tcpx_mpi" / "libnccl-net-softtcpx.so")}
+    named = {
+        "TCPX_MPI_SOFTTCPX_LIB": str(copy.package / "tcpx_mpi" / "libnccl-net-softtcpx.so"),
+        "TCPX_MPI_LIBCUDA": str(copy.build / "fakecuda" / "libcuda.so.1"),
+    }
     others = " or ".join(NOT_ASKED[SANITIZER])
     asked = ["-k", f"not ({others})"] if others else []
     result = subprocess.run(

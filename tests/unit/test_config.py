@@ -163,8 +163,7 @@ def test_sizes_that_cannot_be_are_refused() -> None:
         ({"agg_iters": "0"}, ["-m/--agg_iters (0)", "use 1 or more"]),
         ({"average": "4"}, ["-a/--average (4)", "0, 1, 2, 3"]),
         ({"blocking": "2"}, ["-z/--blocking (2)", "0, 1, 3"]),
-        ({"memory": "cuda"}, ["--memory (cuda)", "GPU support", "use host"]),
-        ({"memory": "disk"}, ["--memory (disk)", "host, auto, emulated, cuda"]),
+        ({"memory": "disk"}, ["--memory (disk)", "auto, host, emulated, cuda"]),
         ({"stall_timeout": "0"}, ["--stall-timeout (0)", "30s"]),
         ({"connect_timeout": "soon"}, ["--connect-timeout", "soon"]),
         ({"per_iter_timing": "ring"}, ["-I/--per_iter_timing (ring)", "use 0 or 1"]),
@@ -212,11 +211,11 @@ def test_times_take_units() -> None:
     assert settings(timeout="2m").timeout_s == 120.0
 
 
-def test_memory_auto_is_host_and_says_why() -> None:
-    kind, reason = settings().memory_kind()
-    assert kind == "host"
-    assert "no GPU support" in reason
-    assert settings(memory="host").memory_kind()[0] == "host"
+def test_what_is_unpacked_depends_on_the_memory() -> None:
+    assert settings(memory="host").unpack_mode() == "in place"
+    assert settings(memory="cuda").unpack_mode() == "kernel"
+    assert settings(memory="emulated", unpack="d2d").unpack_mode() == "d2d"
+    assert not settings(memory="cuda", unpack="none").checks()
 
 
 # --- Equality between ranks --------------------------------------------------------------------
@@ -301,7 +300,33 @@ def test_peers_that_are_not_are_refused_with_those_that_are(names: str, words: s
     text = refusal(against=names)
     assert text.startswith("--against")
     assert words in text
-    assert text.endswith("; use one or more of raw, mpi")
+    assert text.endswith("; use one or more of raw, mpi, nccl")
+
+
+def test_nccl_is_tuned_unless_asked_for_otherwise() -> None:
+    found = settings(against="nccl")
+    assert (found.nccl_presets, found.nccl_env) == (("tuned",), ())
+    found = settings(against="nccl", nccl_preset="default,tuned",
+                     nccl_env="NCCL_ALGO=Ring,Tree, NCCL_BUFFSIZE=4194304")  # fmt: skip
+    assert found.nccl_presets == ("default", "tuned")
+    assert found.nccl_env == ("NCCL_ALGO=Ring,Tree", "NCCL_BUFFSIZE=4194304")
+    assert settings(nccl_env="none").nccl_env == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"nccl_preset": "none"}, "--nccl-preset: none is unknown; use one or more of tuned, def"),
+        ({"nccl_env": "BUFFSIZE=1"}, "--nccl-env (BUFFSIZE=1) sets no variable of that kind"),
+        ({"nccl_env": "NCCL_ALGO"}, "--nccl-env (NCCL_ALGO) sets no variable of that kind"),
+        ({"nccl_env": "NCCL_ALGO="}, "--nccl-env (NCCL_ALGO=) sets no variable of that kind"),
+        ({"nccl_env": ""}, "--nccl-env () sets no variable of that kind"),
+        ({"nccl_env": "NCCL_ALGO=Ring,NCCL_P2P_DISABLE=0"}, "--nccl-env: NCCL_P2P_DISABLE keeps it "
+         "on its own TCP sockets"),
+    ],
+)  # fmt: skip
+def test_settings_of_nccl_that_cannot_be_are_one_line(options: dict[str, str], words: str) -> None:
+    assert refusal(against="nccl", **options).startswith(words)
 
 
 def test_ranks_with_other_peers_differ() -> None:

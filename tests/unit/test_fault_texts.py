@@ -51,6 +51,18 @@ def test_a_socket_of_a_peer_that_fails_is_a_lost_rank_and_no_plugin_call(
     )
 
 
+@pytest.mark.parametrize(
+    ("code", "kind"), [(-1, PluginFailed), (3, PluginFailed), (2, LostRank), (6, LostRank)]
+)
+def test_a_peer_in_a_process_of_its_own_says_itself_what_failed(
+    code: int, kind: type[Exception]
+) -> None:
+    found = {"kind": "peer", "code": code, "text": "the companion process 7 was ended by SIGKILL"}
+    error = error_of(found, [], WHERE, PLACES, LIMITS)
+    assert type(error) is kind
+    assert str(error) == f"{WHERE}: the companion process 7 was ended by SIGKILL"
+
+
 def test_a_plugin_call_that_fails_is_one() -> None:
     found = fault("plugin", call="irecv", code=3, code_name="internal error")
     error = error_of(found, [flow()], WHERE, PLACES, LIMITS)
@@ -63,3 +75,11 @@ def test_a_stall_names_the_rank_that_is_waited_for() -> None:
     error = error_of(fault("stall"), [flow(finished=True), flow(peer=5)], WHERE, PLACES, LIMITS)
     assert isinstance(error, Stalled)
     assert str(error).startswith(f"{WHERE}: no progress for 30 s; waiting for rank 5: ")
+
+
+def test_a_call_of_the_cuda_driver_that_fails_names_no_plugin_call() -> None:
+    found = fault("gpu", call="cuLaunchKernel", code=719, code_name="CUDA_ERROR_LAUNCH_FAILED")
+    error = error_of(found | {"flow": -1}, [flow()], WHERE, PLACES, LIMITS)
+    assert isinstance(error, PluginFailed)
+    assert "CUDA driver call cuLaunchKernel returned 719 (CUDA_ERROR_LAUNCH_FAILED)" in str(error)
+    assert "plugin call" not in str(error)

@@ -31,7 +31,7 @@ LAYERS = (
     ("world", "sides", "proof", "shared_environment", "compare"),
     ("_native",),
     ("gates",),
-    ("report", "setup_errors", "nccl_tests"),
+    ("report", "setup_errors", "nccl_tests", "gpu"),
     ("tables",),
     ("export", "frames", "event_stream", "progress"),
     ("own_cost",),
@@ -117,6 +117,8 @@ def test_no_module_imports_itself_in_a_circle() -> None:
         ("pandas", "frames"),
         ("pyarrow", "export"),
         ("rich", "progress"),
+        ("cupy", "gpu"),
+        ("pynvml", "gpu"),
     ],
 )
 def test_a_library_has_one_owner(library: str, owner: str) -> None:

@@ -254,6 +254,17 @@ def test_what_a_node_cannot_give_is_refused_by_name(
     assert all(part in text for part in parts), text
 
 
+def test_ranks_that_need_gpus_are_no_slots() -> None:
+    topology = machines.flat(4, gpus=2)
+    assert [each.gpu for each in places(topology, 3, Request())] == [-1, -1, -1]
+    with pytest.raises(
+        UsageError, match=r"local ranks 0 and 2 of here would both have GPU 0.*--sh"
+    ):
+        places(topology, 3, Request(needs_gpus=True))
+    shared = places(topology, 3, Request(needs_gpus=True, share_gpu=True))
+    assert [(each.gpu, each.gpu_sharers) for each in shared] == [(0, 2), (1, 1), (0, 2)]
+
+
 def test_a_gpu_twice_or_unknown_is_refused_where_there_are_gpus() -> None:
     topology = machines.flat(4, gpus=2)
     with pytest.raises(

@@ -1,0 +1,98 @@
+// How a kernel reaches memory: every access by a name that says what it must observe. Compiled for
+// the GPU only; tests without one give the same names another meaning (tests/fakecuda).
+#pragma once
+
+#ifdef __CUDACC__
+
+typedef unsigned char u8;
+typedef unsigned int u32;
+typedef unsigned long long u64;
+
+struct alignas(16) Quad {
+  u32 x, y, z, w;
+};
+
+// Data that was complete before the launch: any cache may have it. The address is aligned.
+__device__ __forceinline__ Quad load16(u64 at) {
+  Quad q;
+  asm("ld.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+      : "=r"(q.x), "=r"(q.y), "=r"(q.z), "=r"(q.w)
+      : "l"(at));
+  return q;
+}
+__device__ __forceinline__ u64 load8(u64 at) {
+  u64 value;
+  asm("ld.global.u64 %0, [%1];" : "=l"(value) : "l"(at));
+  return value;
+}
+__device__ __forceinline__ u8 load1(u64 at) {
+  u32 byte;
+  asm("ld.global.u8 %0, [%1];" : "=r"(byte) : "l"(at));
+  return static_cast<u8>(byte);
+}
+
+// What the CPU writes between launches: from where it lies, past all caches.
+__device__ __forceinline__ Quad load16_fresh(u64 at) {
+  Quad q;
+  asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(q.x), "=r"(q.y), "=r"(q.z), "=r"(q.w)
+               : "l"(at));
+  return q;
+}
+__device__ __forceinline__ u64 load8_fresh(u64 at) {
+  u64 value;
+  asm volatile("ld.volatile.global.u64 %0, [%1];" : "=l"(value) : "l"(at));
+  return value;
+}
+
+__device__ __forceinline__ void store16(u64 at, Quad q) {
+  asm volatile("st.global.v4.u32 [%0], {%1,%2,%3,%4};" ::"l"(at), "r"(q.x), "r"(q.y), "r"(q.z),
+               "r"(q.w)
+               : "memory");
+}
+__device__ __forceinline__ void store1(u64 at, u8 byte) {
+  asm volatile("st.global.u8 [%0], %1;" ::"l"(at), "r"(static_cast<u32>(byte)) : "memory");
+}
+
+// Adds for all blocks of the launch; the value before. What this thread's block wrote before its
+// last barrier is seen by whoever sees the sum.
+__device__ __forceinline__ u32 add_released(u64 at, u32 value) {
+  __threadfence();
+  const u32 before = atomicAdd(reinterpret_cast<u32*>(at), value);
+  __threadfence();
+  return before;
+}
+__device__ __forceinline__ void add_count(u64 at, u64 value) {
+  atomicAdd(reinterpret_cast<u64*>(at), value);
+}
+__device__ __forceinline__ void keep_least(u64 at, u64 value) {
+  atomicMin(reinterpret_cast<u64*>(at), value);
+}
+
+// For the CPU, which polls it: whoever sees it sees all that was written before.
+__device__ __forceinline__ void store8_for_host(u64 at, u64 value) {
+  __threadfence_system();
+  asm volatile("st.volatile.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+}
+__device__ __forceinline__ void store4(u64 at, u32 value) {
+  asm volatile("st.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
+}
+
+// The low 32 bits of high:low shifted right; shift below 32.
+__device__ __forceinline__ u32 shift_right(u32 low, u32 high, u32 shift) {
+  return __funnelshift_r(low, high, shift);
+}
+
+// A kernel is a sequence of steps with a barrier of the block between two; each step is called with
+// the argument of the launch and the shared memory of the block.
+#define TCPX_KERNEL(name, Argument, Shared, first, second, third)              \
+  extern "C" __global__ void name(const __grid_constant__ Argument argument) { \
+    __shared__ Shared shared;                                                  \
+    first(argument, shared);                                                   \
+    __syncthreads();                                                           \
+    second(argument, shared);                                                  \
+    __syncthreads();                                                           \
+    third(argument, shared);                                                   \
+  }
+
+#endif

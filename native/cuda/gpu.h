@@ -1,0 +1,111 @@
+// The GPUs of this process: what they are, and what is made once for each that is used.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "cuda/driver.h"
+
+namespace tcpx {
+
+struct GpuFacts {
+  int ordinal;  // among the visible ones
+  std::string name;
+  std::string pci;   // "0000:0f:00.0"
+  std::string uuid;  // "GPU-..."
+  size_t total_bytes;
+  int major, minor;  // compute capability
+  int multiprocessors;
+};
+
+// Of all visible GPUs. Throws CudaUnavailable where there is none.
+std::vector<GpuFacts> gpus();
+
+struct GpuKernels {
+  void* unpack;
+  void* payload_write;
+  void* payload_verify;
+};
+
+// A GPU in use, for the life of the process: its primary context, which everybody in it shares, and
+// the kernels.
+class Gpu {
+ public:
+  explicit Gpu(int ordinal);
+  Gpu(const Gpu&) = delete;
+  Gpu& operator=(const Gpu&) = delete;
+
+  // Makes it current on the calling thread.
+  void select() const;
+
+  // Starts a kernel with one argument, a plain block of data that is copied before this returns.
+  void launch(void* function, unsigned blocks, unsigned threads, const void* argument,
+              void* stream) const;
+
+  // Compiled at the first call. The GPU must be current.
+  const GpuKernels& kernels();
+
+  const GpuFacts facts;
+
+ private:
+  void* context_ = nullptr;
+  std::once_flag compiled_;
+  GpuKernels kernels_{};
+};
+
+// The GPU with this number, current on the calling thread from now on. Throws CudaUnavailable,
+// CudaError.
+Gpu& use_gpu(int ordinal);
+
+// True for memory of a GPU; false for memory of the host, page-locked or not.
+bool is_on_gpu(const void* pointer);
+
+// Memory of a GPU, or page-locked memory of the host that all GPUs see at the same address.
+class GpuMemory {
+ public:
+  GpuMemory(Gpu& gpu, size_t bytes);
+  ~GpuMemory();
+  GpuMemory(const GpuMemory&) = delete;
+  GpuMemory& operator=(const GpuMemory&) = delete;
+  CudaAddress address() const { return address_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  Gpu& gpu_;
+  CudaAddress address_ = 0;
+  size_t bytes_;
+};
+
+class PinnedMemory {
+ public:
+  PinnedMemory(Gpu& gpu, size_t bytes);  // zeroed
+  ~PinnedMemory();
+  PinnedMemory(const PinnedMemory&) = delete;
+  PinnedMemory& operator=(const PinnedMemory&) = delete;
+  uint8_t* data() const { return data_; }
+  CudaAddress address() const { return reinterpret_cast<CudaAddress>(data_); }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  Gpu& gpu_;
+  uint8_t* data_ = nullptr;
+  size_t bytes_;
+};
+
+class GpuStream {
+ public:
+  explicit GpuStream(Gpu& gpu);
+  ~GpuStream();
+  GpuStream(const GpuStream&) = delete;
+  GpuStream& operator=(const GpuStream&) = delete;
+  void* handle() const { return handle_; }
+  void wait() const { check_cuda(cuda().stream_wait(handle_), "cuStreamSynchronize"); }
+
+ private:
+  Gpu& gpu_;
+  void* handle_ = nullptr;
+};
+
+}  // namespace tcpx

@@ -1,0 +1,9 @@
+// The kernels' sources, put into the library by the build: each with all that it includes.
+#pragma once
+
+namespace tcpx {
+
+extern const char kUnpackSource[];
+extern const char kPayloadSource[];
+
+}  // namespace tcpx

@@ -1,0 +1,173 @@
+#include "memory/cuda_slots.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+#include "memory/payload_arguments.h"
+
+namespace tcpx {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr size_t kPieceBytes = size_t{64} << 10;
+constexpr size_t kFindingsBytes = 32;  // keeps the pieces behind them aligned
+constexpr unsigned kThreads = 256;
+constexpr unsigned kBlocksEach = 8;  // of a multiprocessor: all threads that it can hold
+static_assert(sizeof(PayloadFindings) <= kFindingsBytes && sizeof(PayloadPiece) == 32,
+              "as payload.cu reads them");
+
+std::string hex(CudaAddress pointer) {
+  char text[24];
+  snprintf(text, sizeof(text), "0x%llx", pointer);
+  return text;
+}
+
+Gpu& checked(CudaAddress pointer, size_t bytes, int ordinal) {
+  Gpu& gpu = use_gpu(ordinal);
+  const std::string what =
+      "GPU memory at " + hex(pointer) + ", " + std::to_string(bytes) + " bytes";
+  if (!is_on_gpu(reinterpret_cast<void*>(pointer))) {
+    throw std::invalid_argument(what + ": no GPU has memory there");
+  }
+  int owner = -1;
+  check_cuda(cuda().pointer_attribute(&owner, kCudaOrdinal, pointer), "cuPointerGetAttribute");
+  if (owner != ordinal) {
+    throw std::invalid_argument(what + ": is on GPU " + std::to_string(owner) + ", not on GPU " +
+                                std::to_string(ordinal));
+  }
+  if (pointer % kPage != 0) {
+    throw std::invalid_argument(what +
+                                ": does not begin at a multiple of 4096; allocate 4095 "
+                                "bytes more and begin at the next one");
+  }
+  if (bytes == 0 || bytes % kPage != 0) {
+    throw std::invalid_argument(what + ": is not a multiple of 4096 long; round up");
+  }
+  CudaAddress base = 0;
+  size_t all = 0;
+  check_cuda(cuda().mem_range(&base, &all, pointer), "cuMemGetAddressRange");
+  if (pointer - base + bytes > all) {
+    throw std::invalid_argument(what + ": goes beyond its allocation, which has " +
+                                std::to_string(all - (pointer - base)) + " bytes from there on");
+  }
+  return gpu;
+}
+
+// The spans cut into what one block of threads does, in the order in which they are judged.
+std::vector<PayloadPiece> pieces_of(const PayloadSpan* spans, size_t n_spans, const Slots& slots,
+                                    bool guard) {
+  std::vector<PayloadPiece> pieces;
+  uint64_t ordinal = 0;
+  const auto add = [&](uint64_t offset, uint64_t bytes, uint32_t sender, uint64_t sender_offset) {
+    for (uint64_t at = 0; at < bytes; at += kPieceBytes) {
+      const auto length = static_cast<unsigned>(std::min<uint64_t>(bytes - at, kPieceBytes));
+      pieces.push_back({offset + at, sender_offset + at, ordinal, length, sender});
+      ordinal += length;
+    }
+  };
+  for (size_t s = 0; s < n_spans; ++s) {
+    add(spans[s].offset, spans[s].bytes, spans[s].sender, spans[s].sender_offset);
+  }
+  if (guard) add(slots.used, slots.guard, kGuardSender, 0);
+  return pieces;
+}
+
+uint64_t ordinals_of(const std::vector<PayloadPiece>& pieces) {
+  return pieces.empty() ? 0 : pieces.back().ordinal + pieces.back().bytes;
+}
+
+}  // namespace
+
+CudaSlots::CudaSlots(CudaAddress pointer, size_t bytes, int gpu)
+    : gpu_(checked(pointer, bytes, gpu)), pointer_(pointer), bytes_(bytes), stream_(gpu_) {}
+
+void CudaSlots::read(uint8_t* out, size_t offset, size_t bytes) const {
+  if (offset > bytes_ || bytes > bytes_ - offset) {
+    throw std::invalid_argument("no such bytes in the buffer");
+  }
+  gpu_.select();
+  check_cuda(cuda().copy_async(reinterpret_cast<CudaAddress>(out), pointer_ + offset, bytes,
+                               stream_.handle()),
+             "cuMemcpyAsync");
+  stream_.wait();
+}
+
+void CudaSlots::launch(const Batch& batch, bool guard, unsigned flip, bool verify) {
+  gpu_.select();
+  const auto pieces = pieces_of(batch.spans, batch.n_spans, slots_, guard);
+  const PayloadFindings none{0, 0, ~0ull};
+  prepared_.resize(kFindingsBytes + pieces.size() * sizeof(PayloadPiece));
+  memcpy(prepared_.data(), &none, sizeof(none));
+  memcpy(prepared_.data() + kFindingsBytes, pieces.data(), pieces.size() * sizeof(PayloadPiece));
+  if (table_ == nullptr || table_->bytes() < prepared_.size()) {
+    table_ = std::make_unique<GpuMemory>(gpu_, 2 * prepared_.size());
+  }
+  check_cuda(cuda().copy_async(table_->address(), reinterpret_cast<CudaAddress>(prepared_.data()),
+                               prepared_.size(), stream_.handle()),
+             "cuMemcpyAsync");
+  const uint64_t units = batch.count * pieces.size();
+  if (units > 0) {
+    const PayloadArguments arguments{pointer_ + batch.first * slots_.stride,
+                                     slots_.stride,
+                                     table_->address() + kFindingsBytes,
+                                     units,
+                                     batch.iteration,
+                                     batch.seed,
+                                     ordinals_of(pieces),
+                                     table_->address(),
+                                     static_cast<unsigned>(pieces.size()),
+                                     flip};
+    const uint64_t room = uint64_t{kBlocksEach} * gpu_.facts.multiprocessors;
+    gpu_.launch(verify ? gpu_.kernels().payload_verify : gpu_.kernels().payload_write,
+                static_cast<unsigned>(std::min(units, room)), kThreads, &arguments,
+                stream_.handle());
+  }
+  stream_.wait();
+}
+
+void CudaSlots::do_fill(const Batch& batch) { launch(batch, false, 0, false); }
+
+void CudaSlots::do_poison(const Batch& batch) { launch(batch, true, ~0u, false); }
+
+SlotVerdict CudaSlots::do_verify(const Batch& batch) {
+  launch(batch, true, 0, true);
+  return verdict_of(batch);
+}
+
+SlotVerdict CudaSlots::verdict_of(const Batch& batch) {
+  PayloadFindings findings;
+  check_cuda(cuda().copy_async(reinterpret_cast<CudaAddress>(&findings), table_->address(),
+                               sizeof(findings), stream_.handle()),
+             "cuMemcpyAsync");
+  stream_.wait();
+  SlotVerdict verdict;
+  verdict.wrong = findings.wrong;
+  verdict.guard_wrong = findings.guard_wrong;
+  if (findings.wrong + findings.guard_wrong == 0) return verdict;
+
+  const auto pieces = pieces_of(batch.spans, batch.n_spans, slots_, true);
+  const uint64_t ordinals = ordinals_of(pieces);
+  const uint64_t in_slot = findings.first % ordinals;
+  const auto after =
+      std::upper_bound(pieces.begin(), pieces.end(), in_slot,
+                       [](uint64_t at, const PayloadPiece& piece) { return at < piece.ordinal; });
+  const PayloadPiece& piece = *std::prev(after);
+  const uint64_t into = in_slot - piece.ordinal;
+  verdict.has_first = true;
+  verdict.slot = batch.first + findings.first / ordinals;
+  verdict.offset = piece.offset + into;
+  verdict.sender = piece.sender;
+  verdict.expected = kGuardValue;
+  if (piece.sender != kGuardSender) {
+    const uint64_t iteration = batch.iteration + (verdict.slot - batch.first);
+    payload_generate(&verdict.expected, 1, payload_key(batch.seed, piece.sender, iteration),
+                     piece.sender_offset + into);
+  }
+  read(&verdict.found, verdict.slot * slots_.stride + verdict.offset, 1);
+  return verdict;
+}
+
+}  // namespace tcpx

@@ -1,0 +1,87 @@
+// The CUDA driver, where the process that loaded us uses one.
+//
+// Nothing is linked and nothing is loaded: a caller with a current context has the driver in the
+// process already, and one without has no GPU memory to give us.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+
+namespace softtcpx {
+
+using CudaContext = void*;
+using CudaStream = void*;
+using CudaAddress = unsigned long long;  // of the device, 64 bits
+
+// The calls that we make, by the driver's names without their prefix and version. 0 is success.
+struct CudaDriver {
+  int (*ctx_get_current)(CudaContext* context);
+  int (*ctx_push_current)(CudaContext context);
+  int (*ctx_pop_current)(CudaContext* context);
+  int (*ctx_set_current)(CudaContext context);
+  int (*ctx_get_device)(int* ordinal);
+  int (*pointer_get_attribute)(void* value, int attribute, CudaAddress address);
+  int (*mem_get_address_range)(CudaAddress* base, size_t* bytes, CudaAddress address);
+  int (*mem_host_register)(void* memory, size_t bytes, unsigned flags);
+  int (*mem_host_unregister)(void* memory);
+  int (*mem_host_get_device_pointer)(CudaAddress* address, void* memory, unsigned flags);
+  int (*memcpy_dtoh_async)(void* to, CudaAddress from, size_t bytes, CudaStream stream);
+  int (*stream_create)(CudaStream* stream, unsigned flags);
+  int (*stream_destroy)(CudaStream stream);
+  int (*stream_query)(CudaStream stream);
+  int (*stream_write_value32)(CudaStream stream, CudaAddress address, uint32_t value,
+                              unsigned flags);
+  int (*get_error_name)(int code, const char** name);
+};
+
+constexpr int kCudaNotReady = 600;  // of stream_query: not an error
+
+// "CUDA_ERROR_ILLEGAL_ADDRESS", for the log.
+const char* cuda_error_name(const CudaDriver& driver, int code);
+
+struct CudaError : std::runtime_error {
+  CudaError(const CudaDriver& driver, const char* call, int code);
+};
+inline void check_cuda(const CudaDriver& driver, const char* call, int code) {
+  if (code != 0) throw CudaError(driver, call, code);
+}
+
+// A GPU, by the context that was current when a connection or a registration was made.
+struct Gpu {
+  explicit operator bool() const { return context != nullptr; }
+
+  const CudaDriver* driver = nullptr;
+  CudaContext context = nullptr;
+  int ordinal = -1;
+};
+// False where there is no driver, or no context is current on this thread.
+Gpu current_gpu();
+
+// Makes a context current for the calls in a scope; nearly free where it is current already.
+class CurrentContext {
+ public:
+  // On a thread of our own it may stay current: then it is made so once.
+  enum class After { kRestore, kStay };
+
+  explicit CurrentContext(const Gpu& gpu, After after = After::kRestore);
+  ~CurrentContext();
+  CurrentContext(const CurrentContext&) = delete;
+  CurrentContext& operator=(const CurrentContext&) = delete;
+
+  int code() const { return code_; }  // of the driver, when the context is gone
+
+ private:
+  const CudaDriver* pushed_ = nullptr;
+  int code_ = 0;
+};
+
+enum class Residence {
+  kHost,     // or unknown to the driver: the CPU may follow this address
+  kThisGpu,  // all of it, and in one allocation
+  kOtherGpu,
+  kSeveralAllocations,
+};
+Residence residence(const Gpu& gpu, const void* data, uint64_t bytes);
+
+}  // namespace softtcpx

@@ -1,0 +1,230 @@
+#include "unpack/cuda_unpacker.h"
+
+#include <algorithm>
+#include <atomic>
+
+namespace tcpx {
+namespace {
+
+constexpr size_t kLine = 128;                      // bytes between two tickets
+constexpr size_t kStagingBytes = size_t{2} << 20;  // the largest request
+constexpr uint32_t kPollsPerLook = 1 << 16;  // without an end, until the driver is asked for errors
+
+uint64_t address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
+
+}  // namespace
+
+CudaUnpacker::CudaUnpacker(int gpu, UnpackMode mode)
+    : gpu_(use_gpu(gpu)),
+      mode_(mode),
+      kernel_(gpu_.kernels().unpack),
+      tickets_seen_(gpu_, kLanes * kLine) {
+  for (size_t i = 0; i < kLanes; ++i) {
+    lanes_.push_back(std::make_unique<Lane>(gpu_));
+    const GpuMemory& counter = lanes_.back()->blocks_done;
+    check_cuda(cuda().set8(counter.address(), 0, counter.bytes()), "cuMemsetD8");
+    if (mode_ == UnpackMode::kHost) {
+      lanes_.back()->staging = std::make_unique<PinnedMemory>(gpu_, kStagingBytes);
+    }
+  }
+  check_cuda(cuda().stream_wait(nullptr), "cuStreamSynchronize");  // the counters are zero
+}
+
+CudaUnpacker::~CudaUnpacker() {
+  gpu_.select();
+  for (const auto& lane : lanes_) cuda().stream_wait(lane->stream.handle());
+  drop_timers();
+}
+
+void CudaUnpacker::reserve(size_t requests) {
+  if (launches_.size() >= requests || launched_ != ended_) return;
+  launches_.resize(requests);
+  launched_ = ended_ = 0;
+}
+
+bool CudaUnpacker::ok(int code, const char* call) {
+  if (code != 0 && failure_.code == 0) failure_ = {call, code};
+  return failure_.code == 0;
+}
+
+UnpackResult CudaUnpacker::submit(const UnpackSource& source, uint8_t* destination,
+                                  uint64_t posted) {
+  // Descriptors lie in page-locked host memory: looked at here, and no kernel writes astray.
+  const UnpackResult result = unpack_bounds(source, posted);
+  if (!result.in_bounds) return result;
+  begin_request();
+  switch (mode_) {
+    case UnpackMode::kKernel:
+      arguments_.item[unlaunched_] = {address(source.fragments),
+                                      address(source.count_at),
+                                      address(source.bounce),
+                                      address(destination),
+                                      0,
+                                      0};
+      fragments_[unlaunched_] = static_cast<unsigned>(source.count);
+      fragments_unlaunched_ += source.count;
+      break;
+    case UnpackMode::kCopies:
+      copy_fragments(source, destination);
+      break;
+    case UnpackMode::kHost:
+      copy_through_host(source, destination, posted, result.bytes == posted);
+      break;
+    case UnpackMode::kNone:
+      break;
+  }
+  ++unlaunched_;
+  unlaunched_bytes_ += result.bytes;
+  return result;
+}
+
+void CudaUnpacker::copy(uint8_t* to, const uint8_t* from, uint64_t bytes) {
+  begin_request();
+  begin_copy(address(to), address(from), bytes);
+  ++unlaunched_;
+  unlaunched_bytes_ += bytes;
+}
+
+void CudaUnpacker::begin_copy(uint64_t to, uint64_t from, size_t bytes) {
+  if (failure_.code != 0 || bytes == 0) return;
+  ok(cuda().copy_async(to, from, bytes, lane().stream.handle()), "cuMemcpyAsync");
+}
+
+void CudaUnpacker::copy_fragments(const UnpackSource& source, uint8_t* destination) {
+  for (uint64_t i = 0; i < source.count; ++i) {
+    const NetUnpackFragment& fragment = source.fragments[i];
+    begin_copy(address(destination + fragment.dst_off), address(source.bounce + fragment.src_off),
+               fragment.len);
+  }
+}
+
+// The staging buffer is used again at once: the stream keeps the order.
+void CudaUnpacker::copy_through_host(const UnpackSource& source, uint8_t* destination,
+                                     uint64_t posted, bool covered) {
+  if (posted > lane().staging->bytes()) {
+    lane().staging = std::make_unique<PinnedMemory>(gpu_, posted);
+  }
+  const uint64_t staging = lane().staging->address();
+  // What no fragment covers must stay as it is at the destination.
+  if (!covered) begin_copy(staging, address(destination), posted);
+  for (uint64_t i = 0; i < source.count; ++i) {
+    const NetUnpackFragment& fragment = source.fragments[i];
+    begin_copy(staging + fragment.dst_off, address(source.bounce + fragment.src_off), fragment.len);
+  }
+  begin_copy(address(destination), staging, posted);
+}
+
+void CudaUnpacker::begin_request() {
+  if (unlaunched_ == kUnpackItems) flush();
+  ++tickets_;
+  if (unlaunched_ > 0 || timed_ == timers_.size()) return;
+  ok(cuda().event_record(timers_[timed_].begin, lane().stream.handle()), "cuEventRecord");
+}
+
+void CudaUnpacker::end_launch() {
+  launches_[launched_++ % launches_.size()] = {next_lane_, tickets_};
+  if (timed_ < timers_.size()) {  // one after the other, so that the times add up
+    Timer& timer = timers_[timed_++];
+    timer.measured = {unlaunched_, unlaunched_bytes_, 0};
+    ok(cuda().event_record(timer.end, lane().stream.handle()), "cuEventRecord");
+  } else {
+    next_lane_ = (next_lane_ + 1) % kLanes;
+  }
+  unlaunched_ = unlaunched_bytes_ = fragments_unlaunched_ = 0;
+}
+
+// One launch for all that is ready. Copies are under way already: then the kernel has nothing to
+// move, and writes the ticket behind them.
+void CudaUnpacker::flush() {
+  if (unlaunched_ == 0 || failure_.code != 0) return;
+  if (mode_ == UnpackMode::kNone) {  // nothing was begun: nothing is to be waited for
+    finished_ = tickets_;
+    unlaunched_ = 0;
+    return;
+  }
+  UnpackArguments& a = arguments_;
+  const uint64_t fragments = fragments_unlaunched_;
+  // Few fragments are cut into parts, so that every multiprocessor has some.
+  a.group = fragments > 0 ? kUnpackWarps : 0;
+  while (a.group > 1 && fragments / a.group < static_cast<uint64_t>(gpu_.facts.multiprocessors)) {
+    a.group /= 2;
+  }
+  a.items = 0;
+  unsigned blocks = 0;
+  for (uint64_t i = 0; fragments > 0 && i < unlaunched_; ++i) {
+    if (fragments_[i] == 0) continue;  // the kernel looks for the last item that begins somewhere
+    a.item[a.items] = a.item[i];
+    a.item[a.items++].first_block = blocks;
+    blocks += (fragments_[i] + a.group - 1) / a.group;
+  }
+  a.blocks_done = lane().blocks_done.address();
+  a.ticket_at = tickets_seen_.address() + next_lane_ * kLine;
+  a.ticket = tickets_;
+  void* arguments[] = {&a};
+  ok(cuda().launch(kernel_, std::max(blocks, 1u), 1, 1, kUnpackThreads, 1, 1, 0,
+                   lane().stream.handle(), arguments, nullptr),
+     "cuLaunchKernel");
+  end_launch();
+}
+
+uint64_t CudaUnpacker::finished() {
+  while (ended_ != launched_) {
+    const Launch& oldest = launches_[ended_ % launches_.size()];
+    const auto* seen =
+        reinterpret_cast<const volatile uint64_t*>(tickets_seen_.data() + oldest.lane * kLine);
+    if (*seen < oldest.ticket) {
+      // A kernel that failed writes no ticket: now and then the driver is asked.
+      if (++polls_ % kPollsPerLook == 0) {
+        constexpr int kNotReady = 600;
+        const int code = cuda().stream_query(lanes_[oldest.lane]->stream.handle());
+        if (code != kNotReady) ok(code, "cuStreamQuery");
+      }
+      break;
+    }
+    std::atomic_thread_fence(std::memory_order_acquire);
+    finished_ = oldest.ticket;
+    ++ended_;
+    polls_ = 0;
+  }
+  return finished_;
+}
+
+void CudaUnpacker::measure(size_t launches) {
+  gpu_.select();
+  drop_timers();
+  for (size_t i = 0; i < launches; ++i) {
+    Timer timer{};
+    check_cuda(cuda().event_create(&timer.begin, 0), "cuEventCreate");
+    timers_.push_back(timer);
+    check_cuda(cuda().event_create(&timers_.back().end, 0), "cuEventCreate");
+  }
+}
+
+std::vector<CudaUnpacker::Measured> CudaUnpacker::measured() {
+  gpu_.select();
+  std::vector<Measured> all;
+  for (size_t i = 0; i < timed_; ++i) {
+    Timer& timer = timers_[i];
+    float ms = 0;
+    check_cuda(cuda().event_wait(timer.end), "cuEventSynchronize");
+    check_cuda(cuda().event_elapsed(&ms, timer.begin, timer.end), "cuEventElapsedTime");
+    timer.measured.microseconds = 1e3 * ms;
+    all.push_back(timer.measured);
+  }
+  return all;
+}
+
+void CudaUnpacker::drop_timers() {
+  for (const Timer& timer : timers_) {
+    cuda().event_destroy(timer.begin);
+    if (timer.end != nullptr) cuda().event_destroy(timer.end);
+  }
+  timers_.clear();
+  timed_ = 0;
+}
+
+std::unique_ptr<Unpacker> make_cuda_unpacker(int gpu, UnpackMode mode) {
+  return std::make_unique<CudaUnpacker>(gpu, mode);
+}
+
+}  // namespace tcpx

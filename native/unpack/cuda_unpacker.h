@@ -1,0 +1,88 @@
+// Unpacks into GPU memory, on the GPU's own time. Nothing here waits: what was submitted is begun
+// by `flush`, and its end is a number in page-locked memory that the GPU writes.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cuda/gpu.h"
+#include "unpack/kernel_arguments.h"
+#include "unpack/unpacker.h"
+
+namespace tcpx {
+
+class CudaUnpacker final : public Unpacker {
+ public:
+  // Compiles where need be. Throws CudaUnavailable, CudaError.
+  CudaUnpacker(int gpu, UnpackMode mode);
+  ~CudaUnpacker() override;
+
+  void reserve(size_t requests) override;
+  UnpackResult submit(const UnpackSource& source, uint8_t* destination, uint64_t posted) override;
+  void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) override;
+  void flush() override;
+  uint64_t finished() override;
+  UnpackFailure failure() const override { return failure_; }
+
+  // From here on the GPU notes when each of the next `launches` begins and ends, which costs time
+  // of its own: for batches that are not timed. 0: no more.
+  void measure(size_t launches);
+  struct Measured {
+    uint64_t requests;
+    uint64_t bytes;
+    double microseconds;
+  };
+  // Of all launches since `measure` that are over; waits for those that are not.
+  std::vector<Measured> measured();
+
+ private:
+  static constexpr size_t kLanes = 4;  // launches that may overlap: no gap between two of them
+
+  struct Lane {
+    explicit Lane(Gpu& gpu) : stream(gpu), blocks_done(gpu, sizeof(uint32_t)) {}
+    GpuStream stream;
+    GpuMemory blocks_done;
+    std::unique_ptr<PinnedMemory> staging;  // of mode host
+  };
+  struct Launch {
+    size_t lane;
+    uint64_t ticket;  // of its last request
+  };
+  struct Timer {
+    void* begin;
+    void* end;
+    Measured measured;
+  };
+
+  Lane& lane() { return *lanes_[next_lane_]; }
+  void begin_copy(uint64_t to, uint64_t from, size_t bytes);
+  void copy_fragments(const UnpackSource& source, uint8_t* destination);
+  void copy_through_host(const UnpackSource& source, uint8_t* destination, uint64_t posted,
+                         bool covered);
+  void begin_request();
+  void end_launch();
+  bool ok(int code, const char* call);
+  void drop_timers();
+
+  Gpu& gpu_;
+  const UnpackMode mode_;
+  void* const kernel_;
+  PinnedMemory tickets_seen_;  // a u64 a lane, on lines of their own
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  size_t next_lane_ = 0;
+  UnpackArguments arguments_{};  // of the launch to come
+  unsigned fragments_[kUnpackItems] = {};
+  uint64_t unlaunched_ = 0;  // requests
+  uint64_t unlaunched_bytes_ = 0;
+  uint64_t fragments_unlaunched_ = 0;
+  std::vector<Launch> launches_ = std::vector<Launch>(256);  // a ring of those under way
+  uint64_t launched_ = 0;
+  uint64_t ended_ = 0;
+  uint64_t finished_ = 0;
+  uint32_t polls_ = 0;  // since a launch ended
+  UnpackFailure failure_;
+  std::vector<Timer> timers_;
+  size_t timed_ = 0;
+};
+
+}  // namespace tcpx

@@ -1,0 +1,32 @@
+// What the unpack kernel is told, by value: no list is fetched over PCIe. Read by the CPU's
+// compiler and by NVRTC.
+#pragma once
+
+namespace tcpx {
+
+// One finished receive, where the plugin left it.
+struct UnpackItem {
+  unsigned long long fragments;    // of NetUnpackFragment: its slot of the descriptor queue
+  unsigned long long count;        // of u64: how many there are
+  unsigned long long bounce;       // that src_off counts from
+  unsigned long long destination;  // that dst_off counts from
+  unsigned first_block;            // of the blocks that work on it
+  unsigned unused;
+};
+
+constexpr unsigned kUnpackItems = 96;  // of one launch: what fits into 4 KiB of arguments
+constexpr unsigned kUnpackWarps = 8;   // of a block
+constexpr unsigned kUnpackThreads = 32 * kUnpackWarps;
+
+// A block takes `group` fragments of one item, each in kUnpackWarps / group parts, a warp a part.
+struct UnpackArguments {
+  unsigned long long blocks_done;  // of u32 in GPU memory: zero before and after a launch
+  unsigned long long ticket_at;    // of u64 in page-locked memory, which the CPU polls
+  unsigned long long ticket;       // written there when all is in place
+  unsigned items;
+  unsigned group;  // 1, 2, 4 or 8; 0: nothing to copy, the ticket is all
+  UnpackItem item[kUnpackItems];
+};
+static_assert(sizeof(UnpackArguments) <= 4096, "what every driver takes");
+
+}  // namespace tcpx

@@ -1,0 +1,74 @@
+"""Which memory a run uses, and why: what stands in the way of a GPU's, on this rank."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.util
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tcpx_mpi import _native
+from tcpx_mpi.config import Settings
+from tcpx_mpi.gpu.driver import how_to_install_cupy, ordinal_of
+from tcpx_mpi.placement import Placement
+from tcpx_mpi.topology import this_machine
+
+_WHY_CUDA = "every rank has a GPU, and the plugin takes its memory"
+
+
+def may_be_cuda(settings: Settings) -> bool:
+    """Whether this may become a run in GPUs' memory, as far as can be told before a plugin is
+    there."""
+    if settings.memory == "auto":
+        return bool(this_machine().gpus) and importlib.util.find_spec("cupy") is not None
+    return settings.memory == "cuda"
+
+
+def decided(settings: Settings, obstacles: Sequence[str]) -> Settings:
+    """`--memory auto` made a kind, from what stands in the way on each rank ("" for nothing)."""
+    obstacle = next(filter(None, obstacles), "")
+    sources = {**settings.sources, "memory": f"auto: {obstacle or _WHY_CUDA}"}
+    return dataclasses.replace(settings, memory="host" if obstacle else "cuda", sources=sources)
+
+
+def obstacle_to_cuda(
+    plugin: str, properties: Mapping[str, Any], placement: Placement, host: str
+) -> str:
+    """Why this rank cannot use a GPU's memory, with what to do; "" where it can.
+
+    `properties` is what the plugin of that name says of the rank's device.
+    """
+    if not properties["ptr_support"] & _native.PTR_CUDA:
+        return (
+            f"plugin {plugin} offers no CUDA memory (ptrSupport {properties['ptr_support']}): "
+            "use one that does"
+        )
+    if properties["device_type"] != _native.DEVICE_UNPACK:
+        return (
+            f"plugin {plugin} has no receive path for GPUs (netDeviceType "
+            f"{properties['device_type']}, expected {_native.DEVICE_UNPACK}): use one that has"
+        )
+    try:
+        devices = _native.cuda_devices()
+    except _native.CudaUnavailable as error:
+        return f"{host} has no usable GPU ({error}): start on machines that have one"
+    if placement.gpu < 0:
+        return _without_gpu(placement, len(devices), host)
+    if ordinal_of(placement.gpu_pci, devices) is None:
+        return (
+            f"GPU {placement.gpu} [{placement.gpu_pci or 'PCI address unknown'}] of {host} is none "
+            "of those that CUDA shows to this process: check CUDA_VISIBLE_DEVICES"
+        )
+    if importlib.util.find_spec("cupy") is None:
+        return f"CuPy is missing on {host}: {how_to_install_cupy()}"
+    return ""
+
+
+def _without_gpu(placement: Placement, gpus: int, host: str) -> str:
+    rank, ranks = placement.local_rank, placement.local_ranks
+    if 0 < gpus < ranks:
+        return (
+            f"local rank {rank} of {host} has no GPU ({ranks} ranks, {gpus} GPUs): start fewer "
+            "ranks, or give --share-gpu"
+        )
+    return f"local rank {rank} of {host} has no GPU: name one with --gpu, or leave --gpu out"

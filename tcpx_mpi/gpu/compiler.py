@@ -1,0 +1,48 @@
+"""Where the run-time compiler of kernels is found, and where what it made is kept."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from tcpx_mpi import _native
+
+_LIBRARY = "libnvrtc.so.*"
+
+
+def nvrtc_folders(search: Sequence[str], environ: Mapping[str, str]) -> list[str]:
+    """Folders with NVRTC beside the packages of `search` (sys.path), then those of a toolkit.
+
+    NVIDIA's wheels, which CuPy's bring along, have it where the loader does not look.
+    """
+    packages = [folder for path in search for folder in sorted(Path(path).glob("nvidia/*/lib"))]
+    toolkits = [environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
+    roots = [*filter(None, toolkits), "/usr/local/cuda"]
+    toolkit_folders = [Path(root, "lib64") for root in dict.fromkeys(roots)]
+    return [str(folder) for folder in (*packages, *toolkit_folders) if any(folder.glob(_LIBRARY))]
+
+
+def kernel_cache(environ: Mapping[str, str]) -> str:
+    """The folder for compiled kernels, made if need be; "" where none can be."""
+    base = environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(base, "tcpx-mpi")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return ""
+    return str(folder) if os.access(folder, os.W_OK) else ""
+
+
+def this_process() -> tuple[list[str], str]:
+    """Both for this process."""
+    return nvrtc_folders(sys.path, os.environ), kernel_cache(os.environ)
+
+
+def nvrtc_version() -> str:
+    """Of what compiles kernels here; "none" where only the cache has them."""
+    try:
+        return str(_native.nvrtc_found()[0])
+    except _native.CudaUnavailable:
+        return "none"

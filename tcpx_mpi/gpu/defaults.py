@@ -1,0 +1,57 @@
+"""What a run in GPUs' memory sets where nobody has: workers and channels of softtcpx.
+
+One TCP stream moves a sixth of what a GPU's PCIe link does, so a good figure takes many, each with
+a core of its own. Pure.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+from tcpx_mpi.config import Settings
+from tcpx_mpi.topology import Host
+
+WORKERS_VARIABLE = "SOFTTCPX_WORKERS"
+#: Variables by which a user has said how many threads softtcpx has.
+_USERS = (WORKERS_VARIABLE, "NCCL_SOCKET_NTHREADS")
+#: What softtcpx has at most.
+_MOST_WORKERS = 16
+#: Of each rank's cores: the progress thread's, and one for what else there is.
+_OTHER_THREADS = 2
+
+
+def workers_for(hosts: Sequence[Host]) -> int:
+    """Workers a rank, alike on all: what the cores of the fullest node leave each."""
+    nodes: dict[str, list[Host]] = {}
+    for host in hosts:
+        nodes.setdefault(host.node, []).append(host)
+    cores = min(
+        len(set().union(*(host.cpus for host in ranks))) // len(ranks) for ranks in nodes.values()
+    )
+    return max(1, min(_MOST_WORKERS, cores - _OTHER_THREADS))
+
+
+def workers_asked_for(environ: Mapping[str, str]) -> int:
+    """How many workers the environment gives softtcpx, whoever set it; 0 where it does not say."""
+    found = next((text for name in _USERS if (text := environ.get(name, "").strip())), "")
+    return min(int(found), _MOST_WORKERS) if found.isdecimal() else 0
+
+
+def worker_variables(workers: int, environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(name, value, source) of what to set for so many workers; nothing over the user's word."""
+    if any(environ.get(name, "").strip() for name in _USERS):
+        return []
+    return [(WORKERS_VARIABLE, str(workers), "default in GPU memory, by the cores of a rank")]
+
+
+def with_channels(settings: Settings, workers: int, peers: int) -> Settings:
+    """With a channel to each of `peers` for every worker, where channels were not asked for."""
+    if settings.sources["channels"] != "default":
+        return settings
+    source = f"default in GPU memory with {workers} workers"
+    return dataclasses.replace(
+        settings,
+        channels=max(1, workers // max(peers, 1)),
+        sources={**settings.sources, "channels": source},
+    )

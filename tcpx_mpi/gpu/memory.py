@@ -1,0 +1,99 @@
+"""A rank's GPU, current on its main thread, and buffers in its memory.
+
+CuPy allocates them, so that a program's other arrays and ours share one pool; native code cuts,
+fills and checks them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tcpx_mpi import _native
+from tcpx_mpi.errors import SetupFailed, UsageError
+from tcpx_mpi.gpu.compiler import nvrtc_version, this_process
+from tcpx_mpi.gpu.driver import how_to_install_cupy, ordinal_of
+from tcpx_mpi.gpu.health import GpuHealth
+from tcpx_mpi.placement import Placement
+from tcpx_mpi.schedule import BufferId
+from tcpx_mpi.units import format_size
+
+#: What plugins map a GPU's memory by: pointers and sizes are multiples of it.
+PAGE_BYTES = 4096
+
+
+class RankGpu:
+    """The GPU of a rank's place; it is current on this thread from now on.
+
+    Raises UsageError where CUDA does not show it, or without CuPy.
+    """
+
+    def __init__(self, placement: Placement) -> None:
+        devices = _native.cuda_devices()
+        ordinal = ordinal_of(placement.gpu_pci, devices)
+        if ordinal is None:
+            raise UsageError(f"GPU [{placement.gpu_pci or 'unknown'}] is none that CUDA shows here")
+        self.ordinal = ordinal
+        self.name = next(str(each["name"]) for each in devices if each["ordinal"] == ordinal)
+        self._sharers = placement.gpu_sharers
+        self._cupy = load_cupy()
+        nvrtc, cache = this_process()
+        _native.cuda_configure(cache, nvrtc)
+        self._cupy.cuda.Device(ordinal).use()
+        _native.cuda_select(ordinal)
+        self.health = GpuHealth(placement.gpu_pci)
+        #: What CuPy gave: it must live as long as the slots in it.
+        self._allocations: list[Any] = []
+
+    def facts(self) -> dict[str, str]:
+        """Versions of what stands between us and the GPU, and who tells its clocks."""
+        return {
+            "gpu_driver": self.health.driver or "unknown",
+            "gpu_driver_cuda": _native.cuda_driver_version(),
+            "gpu_nvrtc": nvrtc_version(),
+            "gpu_cupy": str(self._cupy.__version__),
+            "gpu_clocks": self.health.obstacle or "read by NVML",
+        }
+
+    def slot_buffers(self, sizes: Mapping[BufferId, int]) -> dict[BufferId, Any]:
+        """Buffers of at least these bytes, in whole pages, zeroed; those of 0 left out.
+
+        Raises UsageError where the GPU has not that much memory for each rank that shares it,
+        SetupFailed where it is refused.
+        """
+        wanted = {buffer: _pages(size) for buffer, size in sizes.items() if size}
+        # One page more for each: CuPy's blocks begin on borders of 512 bytes.
+        needed = sum(wanted.values()) + PAGE_BYTES * len(wanted)
+        free, _ = self._cupy.cuda.runtime.memGetInfo()
+        share = int(free) // self._sharers
+        if needed > share:
+            raise UsageError(
+                f"the buffers of this rank need {format_size(needed)}, free on GPU {self.ordinal} "
+                f"({self.name}) are {format_size(share)} a rank: use a smaller -e or --check-memory"
+            )
+        return {buffer: self._slots(size) for buffer, size in wanted.items()}
+
+    def _slots(self, size: int) -> Any:
+        try:
+            allocation = self._cupy.cuda.alloc(size + PAGE_BYTES)
+        except self._cupy.cuda.memory.OutOfMemoryError as error:
+            text = " ".join(str(error).split())
+            raise SetupFailed(f"the GPU refused {format_size(size)} of memory: {text}") from None
+        allocation.memset(0, size + PAGE_BYTES)
+        self._allocations.append(allocation)
+        return _native.CudaSlots(_pages(int(allocation.ptr)), size, self.ordinal)
+
+
+def load_cupy() -> Any:
+    """CuPy. Raises UsageError where it is not installed, or not for this machine's CUDA."""
+    try:
+        import cupy
+    except ImportError as error:
+        found = " ".join(str(error).split())
+        raise UsageError(f"a GPU's memory needs CuPy ({found}): {how_to_install_cupy()}") from None
+    return cupy
+
+
+def _pages(number: int) -> int:
+    """The next multiple of a page."""
+    return -(-number // PAGE_BYTES) * PAGE_BYTES

@@ -1,0 +1,36 @@
+"""The CUDA driver that the GPU tests of softtcpx run on: the fake one, or the machine's own."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "native"))
+from build_native import REPOSITORY, configure, make, required_tools
+from gpu import DRIVER
+
+BUILD = REPOSITORY / "build" / "contract-fakecuda"
+#: Read at import: a test sees none of the variables of the shell that started it.
+_named = os.environ.get(DRIVER)
+
+
+@pytest.fixture(scope="session")
+def libcuda() -> str:
+    """The driver to load: that of the environment (libcuda.so.1: a real GPU's), or the fake one."""
+    if _named:
+        return _named
+    cmake = required_tools()
+    configure(cmake, REPOSITORY / "native", BUILD, "-DTCPX_MPI_NATIVE_TESTS=ON")
+    make(cmake, BUILD, "fakecuda")
+    return str(BUILD / "fakecuda" / "libcuda.so.1")
+
+
+@pytest.fixture
+def fake_libcuda(libcuda: str) -> str:
+    """The fake driver, or a skip."""
+    if Path(libcuda).parent.name != "fakecuda":
+        pytest.skip(f"needs fakecuda: {DRIVER} names {libcuda}")
+    return libcuda

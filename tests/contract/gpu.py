@@ -1,0 +1,113 @@
+"""GPUs as a caller of softtcpx has them: through the driver's own interface, real or fake."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+from net_v7 import PTR_CUDA, REGISTERED, Net
+
+#: Names the driver's library to the process of a test body.
+DRIVER = "TCPX_MPI_LIBCUDA"
+PAGE = 4096
+
+
+class Driver:
+    """A loaded driver with device 0 current, or none. Calls that fail end the test."""
+
+    def __init__(self, current: int | None = 0) -> None:
+        self._library = ctypes.CDLL(os.environ[DRIVER], mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        self.fake = hasattr(self._library, "fakecuda_hold")
+        self.call("cuInit", 0)
+        count = ctypes.c_int()
+        self.call("cuDeviceGetCount", ctypes.byref(count))
+        self.devices = count.value
+        self._contexts: dict[int, ctypes.c_void_p] = {}
+        self.make_current(current)
+
+    def call(self, name: str, *arguments: Any) -> None:
+        code = getattr(self._library, name)(*arguments)
+        assert code == 0, f"{name}: {code}"
+
+    def make_current(self, device: int | None) -> None:
+        """On this thread; None: no context is."""
+        if device is not None and device not in self._contexts:
+            context = ctypes.c_void_p()
+            self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+            self._contexts[device] = context
+        self.call("cuCtxSetCurrent", self._contexts[device] if device is not None else None)
+
+    def current(self) -> int | None:
+        """The device whose context is current on this thread."""
+        context = ctypes.c_void_p()
+        self.call("cuCtxGetCurrent", ctypes.byref(context))
+        found = [device for device, its in self._contexts.items() if its.value == context.value]
+        return found[0] if context.value else None
+
+    # Of the fake one only.
+
+    def pinned_bytes(self) -> int:
+        """Page-locked host memory of this process."""
+        count = self._library.fakecuda_pinned_bytes
+        count.restype = ctypes.c_uint64
+        return int(count())
+
+    def calls(self, name: str) -> int:
+        count = self._library.fakecuda_calls
+        count.restype = ctypes.c_uint64
+        return int(count(name.encode()))
+
+    def hold(self, held: bool) -> None:
+        """While held, no copy moves a byte."""
+        self._library.fakecuda_hold(int(held))
+
+
+class GpuMemory:
+    """Memory of one GPU, that the CPU cannot follow the address of."""
+
+    def __init__(self, driver: Driver, content: bytes | int, device: int = 0) -> None:
+        body = bytes(content) if isinstance(content, int) else content
+        self._driver, self._device = driver, device
+        self.size = max(1, -(-len(body) // PAGE)) * PAGE
+        pointer = ctypes.c_uint64()
+        before = driver.current()
+        driver.make_current(device)
+        # A page more: the driver aligns to less than one.
+        driver.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(self.size + PAGE))
+        self.address = -(-pointer.value // PAGE) * PAGE
+        size = ctypes.c_size_t(self.size)
+        driver.call(
+            "cuMemcpyHtoD_v2", ctypes.c_uint64(self.address), body.ljust(self.size, b"\0"), size
+        )
+        driver.make_current(before)
+
+    def content(self, size: int | None = None) -> bytes:
+        copy = ctypes.create_string_buffer(self.size)
+        before = self._driver.current()
+        self._driver.make_current(self._device)
+        self._driver.call(
+            "cuMemcpyDtoH_v2", copy, ctypes.c_uint64(self.address), ctypes.c_size_t(self.size)
+        )
+        self._driver.make_current(before)
+        return copy.raw[: self.size if size is None else size]
+
+    def register(
+        self, net: Net, comm: int, offset: int = 0, size: int | None = None
+    ) -> tuple[int, int | None]:
+        mhandle = ctypes.c_void_p()
+        REGISTERED.append(self)
+        code = net.table.reg_mr(
+            comm,
+            self.address + offset,
+            self.size if size is None else size,
+            PTR_CUDA,
+            ctypes.byref(mhandle),
+        )
+        return code, mhandle.value
+
+    def registered(self, net: Net, comm: int) -> int:
+        code, mhandle = self.register(net, comm)
+        assert code == 0, f"regMr: {code}"
+        assert mhandle is not None
+        return mhandle

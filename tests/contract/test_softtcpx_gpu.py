@@ -1,0 +1,617 @@
+"""softtcpx with memory of GPUs: copied out by the GPU, received into pages that the GPU can read.
+
+Without a GPU this runs on the fake driver of tests/fakecuda, whose device memory no CPU can touch.
+TCPX_MPI_LIBCUDA=libcuda.so.1 runs it on the machine's own, but for what only the fake one can do.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import threading
+import time
+from collections import deque
+
+import pytest
+from fresh_process import in_fresh_process
+from gpu import DRIVER, Driver, GpuMemory
+from net_v7 import (
+    INVALID_ARGUMENT,
+    INVALID_USAGE,
+    SLOTS,
+    SUCCESS,
+    Connecting,
+    Memory,
+    Net,
+    until,
+)
+from test_softtcpx_setup import open_descriptors, threads
+from unpack_queue import PAGE, Pages, connected_with_queue
+
+CUDA_ERROR = 1
+QUEUE_BYTES = 129 * PAGE  # netUnpackMeta and the device's block, in whole pages
+CHUNK = 524288
+
+LAYOUTS = [
+    {},
+    {"NCCL_NSOCKS_PERTHREAD": "4", "NCCL_DYNAMIC_CHUNK_SIZE": "50000"},
+    {"NCCL_NSOCKS_PERTHREAD": "3", "NCCL_DYNAMIC_CHUNK_SIZE": "3000", "SOFTTCPX_COPIES": "2"},
+    {"NCCL_NSOCKS_PERTHREAD": "16", "SOFTTCPX_MAX_SOCKETS": "16", "SOFTTCPX_COPY_BYTES": "65536"},
+    {"NCCL_SOCKET_NTHREADS": "2", "NCCL_NSOCKS_PERTHREAD": "2"},
+    {"SOFTTCPX_WORKERS": "1", "SOFTTCPX_SHUFFLE": "0", "SOFTTCPX_DIRECT_SOCKETS": "0"},
+    {"NCCL_GPUDIRECTTCPX_RECV_SYNC": "1", "SOFTTCPX_COPY_BYTES": "131072"},
+]
+every_layout = pytest.mark.parametrize(
+    "environ",
+    [
+        {"SOFTTCPX_FRAGMENTS": mode, **layout}
+        for mode in ("page", "mss", "random")
+        for layout in LAYOUTS
+    ],
+    ids=lambda environ: ",".join(environ.values()),
+)
+inline_and_worker = pytest.mark.parametrize(
+    "environ", [{}, {"SOFTTCPX_WORKERS": "1"}], ids=["inline", "worker"]
+)
+
+
+#: What a real driver cannot be asked for: counts, failures, copies that are held back.
+only_the_fake_driver = pytest.mark.usefixtures("fake_libcuda")
+
+
+@pytest.fixture(autouse=True)
+def _driver_of_the_test_bodies(libcuda: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(DRIVER, libcuda)
+
+
+class GpuPair:
+    """A connection with memory of a GPU at each end."""
+
+    def __init__(self, net: Net, driver: Driver, content: bytes) -> None:
+        self.net = net
+        self.source, self.target = GpuMemory(driver, content), GpuMemory(driver, len(content))
+        self.send, self.recv, self.queue = connected_with_queue(net)
+        self.send_mhandle = self.source.registered(net, self.send)
+        self.recv_mhandle = self.target.registered(net, self.recv)
+        self.sends: deque[int | None] = deque()
+
+    def post_send(self, offset: int, size: int) -> None:
+        address = self.source.address + offset
+        code, request = self.net.isend(self.send, address, size, self.send_mhandle)
+        assert code == SUCCESS
+        self.sends.append(request)
+
+    def post_receive(self, offset: int, size: int) -> int | None:
+        address = self.target.address + offset
+        code, request = self.net.irecv(self.recv, address, size, self.recv_mhandle)
+        assert code == SUCCESS
+        return request
+
+    def sends_done(self) -> bool:
+        if self.sends:
+            code, done = self.net.test(self.sends[0])
+            assert code == SUCCESS, f"test of a send returned {code}"
+            if done:
+                self.sends.popleft()
+        return not self.sends
+
+    def finish(self, request: int | None) -> None:
+        """Until all sends and this receive are done."""
+        received = False
+
+        def step() -> bool:
+            nonlocal received
+            if not received:
+                code, received = self.net.test(request)
+                assert code == SUCCESS, f"test of a receive returned {code}"
+            return self.sends_done() and received
+
+        until(step, "both sides")
+
+    def close(self) -> None:
+        assert self.net.table.close_send(self.send) == SUCCESS
+        assert self.net.table.close_recv(self.recv) == SUCCESS
+
+
+@every_layout
+@in_fresh_process(SOFTTCPX_POISON="1")
+def test_every_byte_comes_out_of_one_gpu_and_into_pages_of_the_other(
+    environ: dict[str, str],
+) -> None:
+    net, driver = Net().started(), Driver()
+    choose = random.Random(5)
+    sizes = [0, 1, 63, 4095, 4096, 4097, 9048, 0, 65535, 65537, 131073, CHUNK, 300_001, 7]
+    sizes += [choose.randrange(20_000) for _ in range(30)] + [CHUNK - 1, 2 << 20, 1]
+    starts = [sum(sizes[:k]) for k in range(len(sizes))]
+    content = os.urandom(sum(sizes))
+    pair = GpuPair(net, driver, content)
+    requests: list[int | None] = []
+    sent = seen = 0
+
+    def step() -> bool:
+        nonlocal sent, seen
+        if len(requests) < len(sizes) and len(requests) - seen < SLOTS:
+            k = len(requests)
+            requests.append(pair.post_receive(starts[k], sizes[k]))
+        if sent < len(sizes) and len(pair.sends) < SLOTS:
+            pair.post_send(starts[sent], sizes[sent])
+            sent += 1
+        pair.sends_done()
+        if seen < len(requests) and net.test(requests[seen]) == (SUCCESS, True):
+            assert pair.queue.unpacked(seen, sizes[seen]) == content[starts[seen] :][: sizes[seen]]
+            assert net.consumed(pair.recv, requests[seen]) == SUCCESS
+            seen += 1
+        return seen == len(sizes) and not pair.sends
+
+    until(step, "all messages", seconds=60)
+    assert pair.target.content(len(content)) == bytes(len(content)), "nothing is put in place"
+    pair.close()
+    if driver.fake:
+        assert driver.pinned_bytes() == 0
+
+
+@inline_and_worker
+@in_fresh_process()
+def test_messages_of_all_kinds_of_memory_share_a_connection_one_at_a_time(
+    environ: dict[str, str],
+) -> None:
+    net, driver = Net().started(), Driver()
+    content = os.urandom(20 * PAGE)
+    pair = GpuPair(net, driver, content)
+    host, pages, host_target = Memory(content), Pages(content), Memory(PAGE)
+    sources: list[tuple[GpuMemory | Memory | Pages, int]] = [
+        (pair.source, pair.send_mhandle),
+        (host, net.registered(pair.send, host)),
+        (pages, pages.registered(net, pair.send)),
+    ]
+    into_host = net.registered(pair.recv, host_target)
+    for k in range(60):
+        source, mhandle = sources[k % 3]
+        offset = k % 20 * PAGE
+        # Twice the sends that have a receive: what comes too early waits, in order.
+        for later in (0, 1) if k == 0 else (1,):
+            following, its = sources[(k + later) % 3]
+            code, request = net.isend(
+                pair.send, following.address + (k + later) % 20 * PAGE, 3000, its
+            )
+            assert code == SUCCESS
+            pair.sends.append(request)
+        if k % 2 == 0:
+            request = pair.post_receive(offset, 3000)
+        else:
+            _, request = net.irecv(pair.recv, host_target.address, PAGE, into_host)
+
+        def arrived(request: int | None = request) -> bool:
+            pair.sends_done()
+            return net.test(request) == (SUCCESS, True)
+
+        until(arrived, f"message {k}")
+        expected = content[offset:][:3000]
+        got = pair.queue.unpacked(k, 3000) if k % 2 == 0 else host_target.content()[:3000]
+        assert got == expected, f"message {k} from {type(source).__name__} with {mhandle}"
+        assert net.consumed(pair.recv, request) == SUCCESS
+
+
+@inline_and_worker
+@in_fresh_process()
+def test_no_context_need_be_current_after_set_up_and_the_callers_own_stays(
+    environ: dict[str, str],
+) -> None:
+    net, driver = Net().started(), Driver(current=0)
+    content = os.urandom(8 * PAGE)
+    pair = GpuPair(net, driver, content)
+    for k, device in enumerate([None, driver.devices - 1, 0, None]):
+        driver.make_current(device)
+        request = pair.post_receive(0, 8 * PAGE)
+        pair.post_send(0, 8 * PAGE)
+        pair.finish(request)
+        assert driver.current() == device
+        assert pair.queue.unpacked(k, 8 * PAGE) == content
+        assert net.consumed(pair.recv, request) == SUCCESS
+    pair.close()
+    assert driver.current() is None
+    if driver.fake:
+        assert driver.pinned_bytes() == 0
+
+
+# Page-locked memory -------------------------------------------------------------------------------
+
+
+@only_the_fake_driver
+@pytest.mark.parametrize(
+    ("environ", "pages", "copies"),
+    [
+        ({}, 16 * 138, 4 * CHUNK),
+        ({"NCCL_DYNAMIC_CHUNK_SIZE": "65536", "SOFTTCPX_COPIES": "8"}, 2047, 8 * 65536),
+        ({"SOFTTCPX_BOUNCE_PAGES": "500", "SOFTTCPX_COPY_BYTES": "131072"}, 500, 4 * 131072),
+        ({"NCCL_DYNAMIC_CHUNK_SIZE": "16777216"}, 16 * 2047, 4 * CHUNK),
+    ],
+    ids=["default", "small chunks", "asked for", "large chunks"],
+)
+@in_fresh_process()
+def test_page_locked_memory_is_what_the_settings_say_and_given_back_at_close(
+    environ: dict[str, str], pages: int, copies: int
+) -> None:
+    net, driver = Net(log=True).started(), Driver()
+    source, target = GpuMemory(driver, PAGE), GpuMemory(driver, PAGE)
+    for _ in range(2):
+        net.log_lines.clear()
+        send, recv, _ = connected_with_queue(net)
+        received = QUEUE_BYTES + pages * PAGE
+        assert driver.pinned_bytes() == received
+        target.registered(net, recv)
+        assert driver.pinned_bytes() == received
+        for _ in range(2):
+            source.registered(net, send)
+            assert driver.pinned_bytes() == received + PAGE + copies
+        told = [int(n) for line in net.log_lines for n in re.findall(r"(\d+) bytes page-l", line)]
+        assert sorted(told) == sorted([received, PAGE + copies])
+        assert net.table.close_send(send) == SUCCESS
+        assert driver.pinned_bytes() == received
+        assert net.table.close_recv(recv) == SUCCESS
+        assert driver.pinned_bytes() == 0
+
+
+@in_fresh_process()
+def test_without_a_current_context_nothing_is_page_locked_and_host_pages_serve_as_ever() -> None:
+    net, driver = Net(log=True).started(), Driver(current=None)
+    send, recv, queue = connected_with_queue(net)
+    if driver.fake:
+        assert driver.pinned_bytes() == 0
+        assert driver.calls("cuMemHostRegister") == 0
+    driver.make_current(0)
+    code, _ = GpuMemory(driver, PAGE).register(net, recv)
+    assert code == INVALID_ARGUMENT
+    assert any("no context was current at listen or accept" in line for line in net.log_lines)
+    pages, source = Pages(PAGE), Memory(b"x" * PAGE)
+    mhandle = pages.registered(net, recv)
+    _, received = net.irecv(recv, pages.address, PAGE, mhandle)
+    _, sent = net.isend(send, source.address, PAGE, net.registered(send, source))
+    net.finish(sent, received)
+    assert queue.unpacked(0, PAGE) == b"x" * PAGE
+    # A sender needs none before its memory is registered.
+    GpuMemory(driver, PAGE).registered(net, send)
+
+
+@in_fresh_process()
+def test_host_pages_stand_for_gpu_memory_on_a_machine_with_a_gpu_too() -> None:
+    net, driver = Net().started(), Driver()
+    content = os.urandom(300_001)
+    send, recv, queue = connected_with_queue(net)
+    source, target = Pages(content), Pages(len(content))
+    mhandle = target.registered(net, recv)
+    from_pages = source.registered(net, send)
+    for k in range(20):
+        _, received = net.irecv(recv, target.address, len(content), mhandle)
+        _, sent = net.isend(send, source.address, len(content), from_pages)
+        net.finish(sent, received)
+        assert queue.unpacked(k, len(content)) == content
+        assert net.consumed(recv, received) == SUCCESS
+    if driver.fake:
+        assert driver.calls("cuMemcpyDtoHAsync") == 0
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {},
+        {"NCCL_NSOCKS_PERTHREAD": "4"},
+        {"SOFTTCPX_WORKERS": "1", "SOFTTCPX_SPIN_US": "0"},
+        {"SOFTTCPX_WORKERS": "1", "NCCL_NSOCKS_PERTHREAD": "4", "SOFTTCPX_DIRECT_SOCKETS": "0"},
+    ],
+    ids=lambda environ: ",".join(environ.values()) or "-",
+)
+@in_fresh_process(SOFTTCPX_BOUNCE_PAGES="300")
+def test_where_pages_run_out_a_socket_is_not_read_until_some_come_back(
+    environ: dict[str, str],
+) -> None:
+    net, content = Net(log=True).started(), os.urandom(16 * CHUNK)
+    pair = GpuPair(net, Driver(), content)
+    requests = [pair.post_receive(k * CHUNK, CHUNK) for k in range(SLOTS)]  # pages for two of them
+    for k in range(SLOTS):
+        pair.post_send(k * CHUNK, CHUNK)
+    for k, request in enumerate(requests):
+
+        def arrived(request: int | None = request) -> bool:
+            pair.sends_done()
+            code, done = net.test(request)
+            assert code == SUCCESS
+            return done
+
+        until(arrived, f"receive {k}")
+        assert pair.queue.unpacked(k, CHUNK) == content[k * CHUNK :][:CHUNK]
+        assert net.consumed(pair.recv, request) == SUCCESS
+    until(pair.sends_done, "the sends")
+    pair.close()
+
+
+@in_fresh_process(SOFTTCPX_BOUNCE_PAGES="300")
+def test_what_waits_for_pages_is_not_lost_with_a_sender_that_is_gone() -> None:
+    net, content = Net().started(), os.urandom(4 * CHUNK)
+    pair = GpuPair(net, Driver(), content)
+    requests = [pair.post_receive(k * CHUNK, CHUNK) for k in range(4)]
+    for k in range(4):
+        pair.post_send(k * CHUNK, CHUNK)
+    pair.finish(requests[0])
+    pair.finish(requests[1])
+    assert net.table.close_send(pair.send) == SUCCESS
+    gone = time.monotonic()
+
+    def later_than_any_patience_with_a_lost_peer() -> bool:
+        assert net.test(requests[2]) == (SUCCESS, False)
+        return time.monotonic() > gone + 1.5
+
+    until(later_than_any_patience_with_a_lost_peer, "1.5 s")
+    for k in range(4):
+        if k > 1:
+            net.finish(requests[k])
+        assert pair.queue.unpacked(k, CHUNK) == content[k * CHUNK :][:CHUNK]
+        assert net.consumed(pair.recv, requests[k]) == SUCCESS
+
+
+@pytest.mark.parametrize("chunk", [CHUNK, 3000])
+@in_fresh_process()
+def test_16_receives_of_a_chunk_fit_however_late_they_are_consumed(chunk: int) -> None:
+    os.environ["NCCL_DYNAMIC_CHUNK_SIZE"] = str(chunk)
+    net, content = Net(log=True).started(), os.urandom(16 * chunk)
+    pair = GpuPair(net, Driver(), content)
+    requests = [pair.post_receive(k * chunk, chunk) for k in range(SLOTS)]
+    for k in range(SLOTS):
+        pair.post_send(k * chunk, chunk)
+    for request in requests:
+        pair.finish(request)
+    for k, request in enumerate(requests):
+        assert pair.queue.unpacked(k, chunk) == content[k * chunk :][:chunk]
+        assert net.consumed(pair.recv, request) == SUCCESS
+
+
+@in_fresh_process(SOFTTCPX_BOUNCE_PAGES="100")
+def test_a_receive_that_no_number_of_free_pages_could_hold_is_refused_by_name() -> None:
+    net = Net(log=True).started()
+    pair = GpuPair(net, Driver(), bytes(CHUNK))
+    code, _ = net.irecv(pair.recv, pair.target.address, CHUNK, pair.recv_mhandle)
+    assert code == INVALID_ARGUMENT
+    assert any(
+        "a receive of 524288 bytes" in line and "SOFTTCPX_BOUNCE_PAGES" in line
+        for line in net.log_lines
+    )
+    request = pair.post_receive(0, 80 * PAGE)
+    pair.post_send(0, 80 * PAGE)
+    pair.finish(request)
+
+
+# What is refused ----------------------------------------------------------------------------------
+
+
+@in_fresh_process()
+def test_gpu_memory_is_registered_whole_pages_of_one_allocation_of_the_right_gpu() -> None:
+    net, driver = Net(log=True).started(), Driver()
+    send, recv, _ = connected_with_queue(net)
+    memory = GpuMemory(driver, 4 * PAGE)
+    for comm in (send, recv):
+        for offset, size in [(0, 4 * PAGE), (PAGE, 3 * PAGE), (3 * PAGE, PAGE)]:
+            assert memory.register(net, comm, offset, size)[0] == SUCCESS
+        net.log_lines.clear()
+        for offset, size in [(1, PAGE), (0, PAGE + 1), (0, 0), (16, 2 * PAGE)]:
+            assert memory.register(net, comm, offset, size)[0] == INVALID_ARGUMENT
+        assert len(net.log_lines) == 4
+        assert all("whole pages of 4096 bytes" in line for line in net.log_lines)
+        net.log_lines.clear()
+        # An allocation of a real driver may be larger than what was asked for, within 2 MiB.
+        for offset, size in [(0, 4 << 20), (PAGE, 4 << 20)]:
+            assert memory.register(net, comm, offset, size)[0] == INVALID_ARGUMENT
+        assert all("not within one allocation of GPU 0" in line for line in net.log_lines)
+        assert len(net.log_lines) == 2
+
+
+@only_the_fake_driver
+@in_fresh_process()
+def test_memory_of_another_gpu_than_the_connections_is_refused() -> None:
+    net, driver = Net(log=True).started(), Driver()
+    send, recv, _ = connected_with_queue(net)
+    other = GpuMemory(driver, PAGE, device=1)
+    for comm in (send, recv):
+        assert other.register(net, comm)[0] == INVALID_ARGUMENT
+        assert "in another GPU than the connection's, which is GPU 0" in net.log_lines[-1]
+
+
+@only_the_fake_driver
+@pytest.mark.parametrize(
+    ("at_listen", "at_accept", "code"),
+    [(0, 0, SUCCESS), (0, None, SUCCESS), (None, 0, SUCCESS), (0, 1, INVALID_USAGE)],
+)
+@in_fresh_process()
+def test_listen_and_accept_agree_on_the_gpu(
+    at_listen: int | None, at_accept: int | None, code: int
+) -> None:
+    net, driver = Net(log=True).started(), Driver(current=at_listen)
+    listen_comm, handle = net.listen()
+    connecting = Connecting(net, handle)
+    driver.make_current(at_accept)
+    answers: list[tuple[int, int | None]] = []
+
+    def answered() -> bool:
+        connecting.step()
+        answers.append(net.accept(listen_comm))
+        return answers[-1] != (SUCCESS, None)
+
+    until(answered, "an answer of accept")
+    assert answers[-1][0] == code
+    assert driver.current() == at_accept
+    if code == SUCCESS:
+        recv = answers[-1][1]
+        assert recv is not None
+        assert GpuMemory(driver, PAGE).register(net, recv)[0] == SUCCESS
+    else:
+        assert any("GPU 1 is current, and GPU 0 was at listen" in line for line in net.log_lines)
+
+
+# Failures of the driver ---------------------------------------------------------------------------
+
+
+@only_the_fake_driver
+@pytest.mark.parametrize(
+    ("fail", "name"),
+    [
+        ("cuMemcpyDtoHAsync:3:700", "CUDA_ERROR_ILLEGAL_ADDRESS"),
+        ("cuStreamWriteValue32:3", "CUDA_ERROR_UNKNOWN"),
+    ],
+)
+@inline_and_worker
+@in_fresh_process()
+def test_a_copy_that_the_driver_refuses_is_error_1_with_its_name_and_stays(
+    fail: str, name: str, environ: dict[str, str]
+) -> None:
+    os.environ["FAKECUDA_FAIL"] = fail
+    net, driver = Net(log=True).started(), Driver()
+    pair = GpuPair(net, driver, bytes(100 * PAGE))
+    for _ in range(2):
+        request = pair.post_receive(0, 20 * PAGE)
+        pair.post_send(0, 20 * PAGE)
+        pair.finish(request)
+    pair.post_send(0, 20 * PAGE)
+    assert net.code_of(pair.sends[0]) == CUDA_ERROR
+    assert net.test(pair.sends[0]) == (CUDA_ERROR, False)
+    assert net.isend(pair.send, pair.source.address, 1, pair.send_mhandle)[0] == CUDA_ERROR
+    call = fail.split(":")[0]
+    told = [line for line in net.log_lines if f"{call}: {name}; error 1" in line]
+    assert len(told) == 1
+    assert net.table.close_send(pair.send) == SUCCESS
+
+
+@only_the_fake_driver
+@inline_and_worker
+@in_fresh_process(FAKECUDA_FAIL="cuStreamQuery:1:719")
+def test_a_copy_that_fails_after_it_was_begun_is_error_1_too(environ: dict[str, str]) -> None:
+    net, driver = Net(log=True).started(), Driver()
+    pair = GpuPair(net, driver, bytes(PAGE))
+    driver.hold(True)
+    pair.post_send(0, PAGE)
+    assert net.code_of(pair.sends[0]) == CUDA_ERROR
+    assert any("cuStreamQuery: CUDA_ERROR_LAUNCH_FAILED" in line for line in net.log_lines)
+    driver.hold(False)
+
+
+@only_the_fake_driver
+@pytest.mark.parametrize(
+    ("fail", "side"),
+    [
+        ("cuMemHostRegister:1:2", "accept"),
+        ("cuMemHostGetDevicePointer:1:2", "accept"),
+        ("cuMemHostRegister:2:2", "regMr"),
+        ("cuStreamCreate:1:2", "regMr"),
+    ],
+)
+@in_fresh_process()
+def test_memory_that_cannot_be_page_locked_is_error_1_of_the_call_that_needs_it(
+    fail: str, side: str
+) -> None:
+    os.environ["FAKECUDA_FAIL"] = fail
+    net, driver = Net(log=True).started(), Driver()
+    if side == "accept":
+        listen_comm, handle = net.listen()
+        connecting = Connecting(net, handle)
+        codes: list[int] = []
+
+        def refused() -> bool:
+            if not codes or codes[-1] == SUCCESS:
+                connecting.step()
+                codes.append(net.accept(listen_comm)[0])
+            return codes[-1] != SUCCESS
+
+        until(refused, "an error of accept")
+        assert codes[-1] == CUDA_ERROR
+        assert driver.pinned_bytes() == 0
+    else:
+        send, recv, _ = connected_with_queue(net)
+        before = driver.pinned_bytes()
+        memory = GpuMemory(driver, PAGE)
+        assert memory.register(net, send)[0] == CUDA_ERROR
+        assert driver.pinned_bytes() == before
+        assert memory.register(net, send)[0] == SUCCESS  # the second time it works
+        assert net.table.close_recv(recv) == SUCCESS
+    call = fail.split(":")[0]
+    assert any(f"{side}: {call}: CUDA_ERROR_OUT_OF_MEMORY" in line for line in net.log_lines)
+
+
+# Closing ------------------------------------------------------------------------------------------
+
+
+@only_the_fake_driver
+@inline_and_worker
+@in_fresh_process()
+def test_closing_waits_for_the_copies_that_are_under_way(environ: dict[str, str]) -> None:
+    net, driver = Net(log=True).started(), Driver()
+    pair = GpuPair(net, driver, bytes(4 * CHUNK))
+    before = driver.pinned_bytes()
+    driver.hold(True)
+    for k in range(4):
+        pair.post_send(k * CHUNK, CHUNK)
+
+    def begun() -> bool:
+        net.test(pair.sends[0])
+        return driver.calls("cuStreamWriteValue32") == 4
+
+    until(begun, "the copies to begin")
+    driver.make_current(None)
+    closed: list[int] = []
+    closing = threading.Thread(
+        target=lambda: closed.append(net.table.close_send(pair.send)), daemon=True
+    )
+    closing.start()
+    asked = driver.calls("cuStreamQuery")
+    until(lambda: driver.calls("cuStreamQuery") > asked + 3, "closeSend to wait")
+    assert closed == []
+    assert driver.pinned_bytes() == before
+    driver.hold(False)
+    closing.join()
+    assert closed == [SUCCESS]
+    assert driver.pinned_bytes() < before
+    assert not any("do not end" in line for line in net.log_lines)
+
+
+@only_the_fake_driver
+@in_fresh_process()
+def test_closing_gives_up_on_copies_that_never_end_and_keeps_their_memory() -> None:
+    net, driver = Net(log=True).started(), Driver()
+    pair = GpuPair(net, driver, bytes(PAGE))
+    before = driver.pinned_bytes()
+    driver.hold(True)
+    pair.post_send(0, PAGE)
+    net.test(pair.sends[0])
+    assert net.table.close_send(pair.send) == SUCCESS
+    assert any("copies from GPU 0 do not end" in line for line in net.log_lines)
+    assert driver.pinned_bytes() == before
+    driver.hold(False)  # what comes late finds its memory still there
+    driver.call("cuCtxSynchronize")
+
+
+# Sockets and workers ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environ", "sockets", "workers"),
+    [
+        ({"NCCL_NSOCKS_PERTHREAD": "16", "SOFTTCPX_MAX_SOCKETS": "16"}, 16, 0),
+        ({"NCCL_SOCKET_NTHREADS": "4", "NCCL_NSOCKS_PERTHREAD": "4"}, 8, 4),
+        ({"SOFTTCPX_WORKERS": "16"}, 1, 16),
+        ({"SOFTTCPX_WORKERS": "2", "NCCL_NSOCKS_PERTHREAD": "5"}, 5, 2),
+    ],
+    ids=lambda value: ",".join(value.values()) if isinstance(value, dict) else str(value),
+)
+@in_fresh_process()
+def test_socket_and_thread_counts_go_up_to_16_by_settings_of_their_own(
+    environ: dict[str, str], sockets: int, workers: int
+) -> None:
+    net = Net().started()
+    before, descriptors = threads(), open_descriptors()
+    connections = [connected_with_queue(net) for _ in range(8)]
+    assert threads() == before + workers
+    new = [what for fd, what in open_descriptors().items() if fd not in descriptors]
+    # Both ends are here, a control socket beside the others.
+    assert sum(what.startswith("socket:") for what in new) == 2 * 8 * (1 + sockets)
+    for send, recv, _ in connections:
+        assert net.table.close_send(send) == SUCCESS
+        assert net.table.close_recv(recv) == SUCCESS
+    assert threads() == before

@@ -1,0 +1,122 @@
+// What native/cuda/device.h gives a kernel on a GPU, for the same source on the CPU: the threads of
+// a block one after another, step by step, and every access looked up, so that one that is astray
+// by a byte is an error as under compute-sanitizer.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "fake.h"
+
+#define __device__
+#define __forceinline__ inline
+
+using u8 = uint8_t;
+using u32 = uint32_t;
+using u64 = unsigned long long;
+
+struct alignas(16) Quad {
+  u32 x, y, z, w;
+};
+
+namespace fakecuda {
+
+struct Index {
+  u32 x;
+};
+
+// What a kernel under way knows of itself; one runs at a time on a thread of a stream.
+struct Running {
+  CUdevice device;
+  bool astray;
+  bool reported;  // it told the CPU that all is done: whatever it writes after that is too late
+};
+inline thread_local Running running;
+
+// `bytes` at an address as this kernel reaches them; a place of no importance where it may not.
+inline uint8_t* touch(u64 at, size_t bytes) {
+  static thread_local uint8_t nowhere[16];
+  uint8_t* memory = at % bytes == 0 ? reach_from(running.device, at, bytes) : nullptr;
+  if (memory != nullptr) return memory;
+  running.astray = true;
+  memset(nowhere, 0, sizeof(nowhere));
+  return nowhere;
+}
+
+template <typename Value>
+Value get(u64 at) {
+  Value value;
+  memcpy(&value, touch(at, sizeof(value)), sizeof(value));
+  return value;
+}
+
+template <typename Value>
+void put(u64 at, Value value) {
+  if (running.reported) running.astray = true;
+  memcpy(touch(at, sizeof(value)), &value, sizeof(value));
+}
+
+struct Registration {
+  Registration(const char* name, size_t argument_bytes, bool (*run)(CUdevice, Grid, const void*));
+};
+
+}  // namespace fakecuda
+
+inline thread_local fakecuda::Index threadIdx, blockIdx, blockDim, gridDim;
+
+inline Quad load16(u64 at) { return fakecuda::get<Quad>(at); }
+inline u64 load8(u64 at) { return fakecuda::get<u64>(at); }
+inline u8 load1(u64 at) { return fakecuda::get<u8>(at); }
+inline Quad load16_fresh(u64 at) { return fakecuda::get<Quad>(at); }
+inline u64 load8_fresh(u64 at) { return fakecuda::get<u64>(at); }
+inline void store16(u64 at, Quad q) { fakecuda::put(at, q); }
+inline void store4(u64 at, u32 value) { fakecuda::put(at, value); }
+inline void store1(u64 at, u8 byte) { fakecuda::put(at, byte); }
+
+inline void store8_for_host(u64 at, u64 value) {
+  fakecuda::running.reported = true;
+  __atomic_store_n(reinterpret_cast<u64*>(fakecuda::touch(at, 8)), value, __ATOMIC_RELEASE);
+}
+inline u32 add_released(u64 at, u32 value) {
+  return __atomic_fetch_add(reinterpret_cast<u32*>(fakecuda::touch(at, 4)), value,
+                            __ATOMIC_ACQ_REL);
+}
+inline void add_count(u64 at, u64 value) {
+  __atomic_fetch_add(reinterpret_cast<u64*>(fakecuda::touch(at, 8)), value, __ATOMIC_RELAXED);
+}
+inline void keep_least(u64 at, u64 value) {
+  auto* least = reinterpret_cast<u64*>(fakecuda::touch(at, 8));
+  u64 seen = __atomic_load_n(least, __ATOMIC_RELAXED);
+  while (value < seen && !__atomic_compare_exchange_n(least, &seen, value, false, __ATOMIC_RELAXED,
+                                                      __ATOMIC_RELAXED)) {
+  }
+}
+
+inline u32 shift_right(u32 low, u32 high, u32 shift) {
+  return static_cast<u32>((static_cast<u64>(high) << 32 | low) >> (shift & 31));
+}
+
+// One step of a block; false: the kernel went astray, and is ended as a GPU ends it.
+#define FAKECUDA_STEP(step)                                                    \
+  for (threadIdx.x = grid.threads; threadIdx.x-- > 0;) step(argument, shared); \
+  if (fakecuda::running.astray) return false
+
+// Blocks and threads from the last to the first: no kernel may count on an order.
+#define TCPX_KERNEL(name, Argument, Shared, first, second, third)                      \
+  static bool name##_on_cpu(CUdevice device, fakecuda::Grid grid, const void* bytes) { \
+    const auto& argument = *static_cast<const Argument*>(bytes);                       \
+    fakecuda::running = {device, false, false};                                        \
+    gridDim.x = grid.blocks;                                                           \
+    blockDim.x = grid.threads;                                                         \
+    for (blockIdx.x = grid.blocks; blockIdx.x-- > 0;) {                                \
+      alignas(16) uint8_t memory[sizeof(Shared)];                                      \
+      memset(memory, 0xA5, sizeof(memory)); /* nobody cleared it */                    \
+      auto& shared = *reinterpret_cast<Shared*>(memory);                               \
+      FAKECUDA_STEP(first);                                                            \
+      FAKECUDA_STEP(second);                                                           \
+      FAKECUDA_STEP(third);                                                            \
+    }                                                                                  \
+    return true;                                                                       \
+  }                                                                                    \
+  static const fakecuda::Registration name##_registration(#name, sizeof(Argument), name##_on_cpu);

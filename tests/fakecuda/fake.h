@@ -1,0 +1,187 @@
+// A CUDA driver for machines without a GPU, with teeth: what a real one would punish sometimes, on
+// some machine, it punishes always.
+//
+// - Device memory is mapped twice: callers get a view that the CPU may not touch, so that a host
+//   that reads or writes through a device pointer crashes; copies and kernels use the other one.
+//   Each allocation ends before a page that neither view may touch.
+// - What is asynchronous runs on a thread of its stream, later; `fakecuda_hold(1)` holds all of it
+//   back until `fakecuda_hold(0)`.
+// - A call without the context it needs is refused, and so is a stream of another device.
+// - Kernels reach their own device's memory and page-locked memory, and nothing else: an error that
+//   stays with the context.
+//
+// FAKECUDA_DEVICES (2) says how many devices there are; FAKECUDA_FAIL=cuMemAlloc:3 or
+// cuMemAlloc:3:700 makes the third such call return 999, or 700. CUDA_VISIBLE_DEVICES is honoured
+// as a list of numbers. The numbers and layouts are those of the public driver API.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+using CUresult = int;
+using CUdevice = int;
+using CUdeviceptr = unsigned long long;
+
+namespace fakecuda {
+
+enum : CUresult {
+  kSuccess = 0,
+  kInvalidValue = 1,
+  kOutOfMemory = 2,
+  kNotInitialized = 3,
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kInvalidImage = 200,
+  kInvalidContext = 201,
+  kInvalidHandle = 400,
+  kNotFound = 500,
+  kNotReady = 600,
+  kIllegalAddress = 700,
+  kLaunchOutOfResources = 701,
+  kHostMemoryAlreadyRegistered = 712,
+  kHostMemoryNotRegistered = 713,
+  kLaunchFailed = 719,
+  kUnknown = 999,
+};
+
+struct Context;
+
+// Work in order, on a thread of its own.
+class Stream {
+ public:
+  Stream(Context& context, bool blocking);
+  ~Stream();  // what was submitted is done first, as the real driver sees to
+  void submit(std::function<void()> work);
+  void wait();
+  bool idle();
+
+  Context& context;
+  const bool blocking;  // waits for the legacy default stream, and it for this
+
+ private:
+  void serve();
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> work_;
+  size_t unfinished_ = 0;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+struct Event {
+  std::mutex mutex;
+  std::condition_variable changed;
+  uint64_t recorded = 0;  // times submitted, and times reached
+  uint64_t reached = 0;
+  int64_t reached_ns = 0;
+};
+
+struct Context {  // the primary one of a device: there are no others
+  CUdevice device = 0;
+  int retained = 0;
+  std::atomic<CUresult> error{kSuccess};  // of asynchronous work; stays
+  std::shared_ptr<Stream> legacy;
+  std::map<Stream*, std::shared_ptr<Stream>> streams;
+};
+
+// The memory of a device. Addresses of the forbidden view are those that callers know.
+class Arena {
+ public:
+  static constexpr size_t kBytes = size_t{8} << 30;
+
+  explicit Arena(CUdevice device);
+  CUdeviceptr allocate(size_t bytes);  // 0: none left
+  bool free(CUdeviceptr pointer);
+  bool range(CUdeviceptr pointer, CUdeviceptr* base, size_t* bytes) const;
+  bool holds(CUdeviceptr pointer) const { return pointer - forbidden_ < kBytes; }
+  uint8_t* open(CUdeviceptr pointer) const { return open_ + (pointer - forbidden_); }
+  size_t allocated() const { return allocated_; }
+
+  const CUdevice device;
+
+ private:
+  struct Allocation {
+    size_t bytes;
+    size_t span_begin, span_bytes;  // whole pages
+  };
+  int file_;
+  CUdeviceptr forbidden_;
+  uint8_t* open_;
+  std::map<size_t, Allocation> allocations_;  // by offset
+  size_t allocated_ = 0;
+};
+
+struct Pinned {
+  size_t bytes;
+  bool own;  // allocated here, not registered
+};
+
+// Everything there is; `mutex` guards the tables, not the work of streams.
+struct Driver {
+  std::recursive_mutex mutex;
+  bool initialized = false;
+  std::map<CUdevice, std::unique_ptr<Arena>> arenas;
+  std::map<CUdevice, Context> contexts;
+  std::map<CUdeviceptr, Pinned> pinned;
+  std::atomic<uint64_t> version{1};  // of what is allocated and page-locked
+  std::map<std::string, uint64_t> calls;
+};
+Driver& driver();
+
+int visible_devices();
+Context* current();
+
+// Counts the call; fails it where FAKECUDA_FAIL says so, or without cuInit.
+CUresult enter(const char* call);
+// The same for a call that needs a context, which may have failed before.
+CUresult enter_context(const char* call, Context** context);
+
+// The arena that holds a device pointer, or NULL.
+Arena* arena_of(CUdeviceptr pointer);
+bool is_pinned(CUdeviceptr pointer, size_t bytes);
+// What the CPU reads and writes instead; NULL: [pointer, pointer + bytes) is neither inside one
+// allocation nor, where `host_too`, any address of the host.
+uint8_t* reach(CUdeviceptr pointer, size_t bytes, bool host_too);
+// As a kernel on `device` sees it: its own memory, or page-locked.
+uint8_t* reach_from(CUdevice device, CUdeviceptr pointer, size_t bytes);
+
+// A stream handle as calls take it (NULL is the legacy one); NULL with an error set otherwise.
+Stream* stream_of(Context* context, void* handle, CUresult* error);
+// The streams of a context, to be waited for without the lock.
+std::vector<std::shared_ptr<Stream>> streams_of(Context* context, bool blocking_only);
+
+struct Grid {
+  unsigned blocks;
+  unsigned threads;
+};
+// A kernel compiled for the CPU: arguments as cuLaunchKernel gets them; false: it reached for
+// memory that is not its own.
+struct Kernel {
+  const char* name;
+  size_t argument_bytes;  // of its one argument
+  bool (*run)(CUdevice device, Grid grid, const void* argument);
+};
+const Kernel* find_kernel(const std::string& name);
+
+}  // namespace fakecuda
+
+#define FAKECUDA_API extern "C" __attribute__((visibility("default")))
+// First line of a call: `ENTER();` or `ENTER_CONTEXT();`, which declares `context`.
+#define ENTER()                                                \
+  std::unique_lock<std::recursive_mutex> lock(driver().mutex); \
+  if (const CUresult refused = enter(__func__)) return refused
+#define ENTER_CONTEXT()                                        \
+  std::unique_lock<std::recursive_mutex> lock(driver().mutex); \
+  Context* context = nullptr;                                  \
+  if (const CUresult refused = enter_context(__func__, &context)) return refused

@@ -1,0 +1,31 @@
+"""Builds the stand-in for the CUDA driver, and says what a process needs to find it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from build_native import REPOSITORY, configure, make, required_tools
+
+_BUILD = REPOSITORY / "build" / "fakecuda"
+_HERE = Path(__file__).parent
+
+
+def built() -> Path:
+    """The folder of its libraries, up to date. Skips where no compiler is."""
+    cmake = required_tools()
+    configure(cmake, REPOSITORY / "native", _BUILD, "-DTCPX_MPI_NATIVE_TESTS=ON")
+    make(cmake, _BUILD, "fakecuda", "fakenvrtc")
+    return _BUILD / "fakecuda"
+
+
+def variables(libraries: Path, gpus: int = 2, **others: str) -> dict[str, str]:
+    """The environment in which a machine has so many GPUs, and CuPy."""
+    # What stands in for NCCL is a test's, too.
+    paths = [str(_HERE), str(_HERE.parent / "mpi"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {
+        "LD_LIBRARY_PATH": str(libraries),
+        "PYTHONPATH": os.pathsep.join(paths),
+        "FAKECUDA_DEVICES": str(gpus),
+        **others,
+    }

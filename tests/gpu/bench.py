@@ -1,0 +1,63 @@
+"""The speed of runs in GPUs' memory on this machine, beside NCCL: one file a row of figures.
+
+    bench.py FOLDER [NAME ...]      (all of LINES)
+
+`make bench-gpu`. Two ranks on a GPU each, over loopback, with every default; a line that fails does
+not keep the others from being measured, and decides the exit code.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tcpx_mpi.topology import this_machine
+
+#: Long enough for the clocks of a GPU to settle, and for an interval of the ratio.
+LARGE = ("-b", "64M", "-e", "64M", "-n", "160", "-w", "20", "--check-memory", "4G")
+SMALL = ("-b", "8K", "-e", "8K", "-n", "4000", "-w", "400")
+NCCL = ("--against", "nccl")
+LINES: dict[str, tuple[str, ...]] = {
+    "pair-64M": ("pair", *LARGE, *NCCL),
+    "ring-64M": ("ring", *LARGE, *NCCL),
+    "pair-8K": ("pair", *SMALL, *NCCL),
+    "pingpong-8K": ("pingpong", *SMALL),
+    "pair-sizes": ("pair", "-b", "8", "-e", "256M", "-f", "4", "-n", "40", "-w", "5",
+                   "--check-memory", "4G"),
+}  # fmt: skip
+LIMIT_S = 300
+
+
+def main(folder: str, *names: str) -> int:
+    unknown = [name for name in names if name not in LINES]
+    if unknown:
+        print(f"no line {', '.join(unknown)}: there are {', '.join(LINES)}", file=sys.stderr)
+        return 2
+    gpus = len(this_machine().gpus)
+    if gpus < 2:
+        print(f"found {gpus} GPUs, 2 are needed: two ranks on one share its links", file=sys.stderr)
+        return 2
+    results = Path(folder)
+    results.mkdir(parents=True, exist_ok=True)
+    codes = [_measured(results, name) for name in names or LINES]
+    return next(filter(None, codes), 0)
+
+
+def _measured(results: Path, name: str) -> int:
+    pattern, *options = LINES[name]
+    command = [sys.executable, "-m", "tcpx_mpi", "run", pattern, "--ranks", "2", "--memory", "cuda",
+               "--plugin", "softtcpx", "--hdf5", str(results / f"{name}.h5"), *options]  # fmt: skip
+    print("$", " ".join(["tcpx-mpi", *command[3:]]), flush=True)
+    # Loopback, so that a machine with other networks measures the same as one without.
+    environ = {"NCCL_SOCKET_IFNAME": "lo", **os.environ}
+    try:
+        return subprocess.run(command, env=environ, timeout=LIMIT_S, check=False).returncode
+    except subprocess.TimeoutExpired:
+        print(f"{name}: still running after {LIMIT_S} s", file=sys.stderr)
+        return 6
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,59 @@
+"""The GPUs of this machine for tests, or the stand-in for them.
+
+TESTS_GPUS=stand-in[:N] runs these tests on N (2) GPUs of tests/fakecuda, wherever no real one is:
+slow, and of no use for figures, but the same bytes go the same way.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tcpx_mpi import _native
+from tcpx_mpi.topology import this_machine
+
+TESTS = Path(__file__).parents[1]
+CHOICE = "TESTS_GPUS"
+STAND_IN = "stand-in"
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """How many there are, and what a process needs in its environment to have them."""
+
+    count: int
+    variables: dict[str, str]
+    #: PCI addresses in CUDA's order.
+    addresses: tuple[str, ...]
+    real: bool
+
+    def sharing(self, ranks: int) -> tuple[str, ...]:
+        """The option with which so many ranks can have a GPU each."""
+        return ("--share-gpu",) if ranks > self.count else ()
+
+
+def find() -> Gpus:
+    """Those to test on; without any, a skip."""
+    name, _, number = os.environ.get(CHOICE, "").partition(":")
+    if name == STAND_IN:
+        return stand_in(int(number or 2))
+    try:
+        devices = _native.cuda_devices()
+    except _native.CudaUnavailable as error:
+        pytest.skip(f"needs gpu: {error}")
+    if not this_machine().gpus:
+        pytest.fail("CUDA shows GPUs that the topology of this machine has not")
+    return Gpus(len(devices), {}, tuple(each["pci"] for each in devices), real=True)
+
+
+def stand_in(count: int) -> Gpus:
+    """So many GPUs that are none."""
+    sys.path += [str(TESTS / "fakecuda"), str(TESTS / "native")]
+    from fake_driver import built, variables
+
+    addresses = tuple(f"0000:{0x10 + number:02x}:00.0" for number in range(count))
+    return Gpus(count, variables(built(), count), addresses, real=False)

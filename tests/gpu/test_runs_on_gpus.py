@@ -1,0 +1,132 @@
+"""Runs in the memory of GPUs: every byte checked, in every mode and pattern, alone and sharing."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from gpus import Gpus
+from jobs import Result, run, tcpx_mpi
+
+from tcpx_mpi.records import read_run
+
+pytestmark = pytest.mark.multirank
+
+BASE = ("--plugin", "softtcpx", "--spool", "spool", "--hdf5", "o.h5", "--check-memory", "1M")
+#: Nothing, a byte, a fragment that ends in the midst of a page, several messages a queue holds.
+SIZES = ("--sizes", "0,1,4097,300001,3M", "-n", "4", "--chunk", "64K")
+#: Ranks start one after the other on one GPU, each with a context of its own.
+LIMIT_S = 120.0
+
+
+def ran(
+    gpus: Gpus, place: Path, pattern: str, ranks: int, *options: str, **variables: str
+) -> Result:
+    """A run of so many ranks in GPUs' memory, which share GPUs where there are too few."""
+    command = tcpx_mpi("run", pattern, "--ranks", str(ranks), "--memory", "cuda", *BASE,
+                       *gpus.sharing(ranks), *options)  # fmt: skip
+    return run(command, place, {**gpus.variables, **variables}, LIMIT_S)
+
+
+def require_all_right(result: Result, sizes: int = 5) -> None:
+    """Every row is there, and every byte that it received was checked and right."""
+    assert result.code == 0, result.text
+    empty = result.rows[0].size == 0
+    assert [row.wrong for row in result.rows] == [None] * empty + [0] * (sizes - empty), result.text
+    assert "Checked              : 100 % of the timed bytes" in result.out, result.text
+
+
+@pytest.mark.parametrize(
+    ("mode", "fragments"),
+    list(itertools.product(("kernel", "d2d", "host"), ("mss", "random"))),
+)
+def test_every_mode_puts_every_byte_in_place(
+    mode: str, fragments: str, gpus: Gpus, place: Path
+) -> None:
+    variables = {"SOFTTCPX_FRAGMENTS": fragments, "SOFTTCPX_POISON": "1"}
+    result = ran(gpus, place, "ring", 2, *SIZES, "--unpack", mode, **variables)
+    require_all_right(result)
+    assert f"memory cuda, unpack {mode}\n" in result.out, result.text
+
+
+@pytest.mark.parametrize(
+    ("pattern", "ranks", "fragments", "sockets", "threads"),
+    [
+        ("pair", 2, "page", 1, 1),
+        ("pingpong", 2, "random", 1, 0),
+        ("ring", 2, "page", 4, 1),
+        ("mesh", 2, "mss", 1, 1),
+        ("ring", 4, "page", 1, 1),
+        ("mesh", 4, "random", 2, 1),
+        ("pair", 8, "page", 1, 1),
+        ("mesh", 8, "mss", 1, 0),
+    ],
+)
+def test_every_pattern_alone_and_sharing_gpus(
+    pattern: str, ranks: int, fragments: str, sockets: int, threads: int, gpus: Gpus, place: Path
+) -> None:
+    variables = {
+        "SOFTTCPX_FRAGMENTS": fragments,
+        "SOFTTCPX_POISON": "1",
+        "NCCL_NSOCKS_PERTHREAD": str(sockets),
+        "NCCL_SOCKET_NTHREADS": str(threads),
+    }
+    require_all_right(ran(gpus, place, pattern, ranks, *SIZES, **variables))
+
+
+@pytest.mark.parametrize("chunk", ["4K", "2M"])
+def test_chunks_from_a_page_to_the_largest(chunk: str, gpus: Gpus, place: Path) -> None:
+    """The smallest make the queue go round within a message, the largest fill it."""
+    sizes = ("--sizes", "4095,2M,5000001", "-n", "3", "--chunk", chunk, "--channels", "3")
+    require_all_right(ran(gpus, place, "pair", 2, *sizes), sizes=3)
+
+
+def test_an_ablation_is_no_bandwidth(gpus: Gpus, place: Path) -> None:
+    result = ran(gpus, place, "pair", 2, "-b", "64K", "-e", "64K", "-n", "5", "--unpack", "none")
+    assert result.code == 0, result.text
+    line = next(x for x in result.out.splitlines() if " uint8 " in x)
+    assert line.split()[6:9] == ["N/A", "N/A", "N/A"], result.text
+
+
+def test_one_gpu_for_both_ranks_is_shared_where_that_is_asked_for(gpus: Gpus, place: Path) -> None:
+    result = ran(gpus, place, "ring", 2, "-b", "1M", "-e", "1M", "-n", "4", "--gpu", "0",
+                 "--share-gpu")  # fmt: skip
+    require_all_right(result, sizes=1)
+    assert [info.gpu for info in read_run(str(place / "o.h5")).header.ranks] == [0, 0]
+
+
+def test_the_file_tells_of_each_gpu_and_how_it_fared(gpus: Gpus, place: Path) -> None:
+    require_all_right(ran(gpus, place, "ring", 2, "-b", "1M", "-e", "1M", "-n", "8"), sizes=1)
+    found = read_run(str(place / "o.h5"))
+    for info in found.header.ranks:
+        assert info.gpu_name, "the model of a GPU is not there"
+        assert info.gpu_pci == gpus.addresses[info.rank % gpus.count]
+        assert info.device_name == info.gpu_name
+    facts = found.header.facts
+    assert facts["memory_chosen"] == "cuda (command line --memory)"
+    assert facts["gpu_driver_cuda"] not in ("", "0.0")
+    (row,) = found.rows
+    assert len(row.gpu) == 2
+    if gpus.real:
+        assert facts["gpu_clocks"] == "read by NVML"
+        assert all(gpu.sm_mhz_after > 0 and gpu.temperature_c_after > 0 for gpu in row.gpu)
+    assert all(gpu.unpack_gpu_ns > 0 for gpu in row.gpu)
+    assert all(gpu.unpack_bytes >= 1 << 20 for gpu in row.gpu)
+
+
+def test_the_gpus_that_are_visible_are_used_by_their_addresses(gpus: Gpus, place: Path) -> None:
+    last = gpus.count - 1
+    result = ran(gpus, place, "pair", 2, "-b", "64K", "-e", "64K", "-n", "4", "--share-gpu",
+                 CUDA_VISIBLE_DEVICES=str(last))  # fmt: skip
+    require_all_right(result, sizes=1)
+    ranks = read_run(str(place / "o.h5")).header.ranks
+    assert [(info.gpu, info.gpu_pci) for info in ranks] == [(0, gpus.addresses[last])] * 2
+
+
+def test_auto_takes_a_gpus_memory_and_says_so(gpus: Gpus, place: Path) -> None:
+    command = tcpx_mpi("run", "pair", "--ranks", "2", *BASE, "-b", "64K", "-e", "64K", "-n", "4",
+                       *gpus.sharing(2))  # fmt: skip
+    result = run(command, place, gpus.variables, LIMIT_S)
+    require_all_right(result, sizes=1)
+    assert "# Setting: memory = cuda (auto: every rank has a GPU" in result.out, result.text

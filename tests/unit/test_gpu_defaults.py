@@ -1,0 +1,67 @@
+"""Workers and channels that a run in GPUs' memory gets where nobody asked for any."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from tcpx_mpi.config import load_settings
+from tcpx_mpi.gpu.compiler import kernel_cache, nvrtc_folders
+from tcpx_mpi.gpu.defaults import with_channels, worker_variables, workers_asked_for, workers_for
+from tcpx_mpi.topology import Host, read_host
+
+
+def host(node: str, cpus: range) -> Host:
+    return dataclasses.replace(read_host(), node=node, cpus=tuple(cpus))
+
+
+@pytest.mark.parametrize(
+    ("hosts", "workers"),
+    [
+        ([host("a", range(32))] * 2, 14),
+        ([host("a", range(208))] * 8, 16),  # what softtcpx has at most
+        ([host("a", range(2))] * 2, 1),
+        ([host("a", range(64)), host("b", range(8)), host("b", range(8))], 2),  # the fullest node
+        ([host("a", range(8)), host("a", range(8, 16))], 6),  # bound apart by the launcher
+    ],
+)
+def test_workers_are_the_cores_that_are_left(hosts: list[Host], workers: int) -> None:
+    assert workers_for(hosts) == workers
+
+
+def test_the_users_word_stands() -> None:
+    assert worker_variables(14, {})[0][:2] == ("SOFTTCPX_WORKERS", "14")
+    assert worker_variables(14, {"NCCL_SOCKET_NTHREADS": "2"}) == []
+    assert worker_variables(14, {"SOFTTCPX_WORKERS": "0"}) == []
+    assert workers_asked_for({"NCCL_SOCKET_NTHREADS": "2"}) == 2
+    assert workers_asked_for({"SOFTTCPX_WORKERS": "99"}) == 16
+    assert workers_asked_for({"SOFTTCPX_WORKERS": "many"}) == workers_asked_for({}) == 0
+
+
+def test_every_worker_gets_a_channel_unless_channels_were_asked_for() -> None:
+    default = load_settings({"pattern": "mesh"}, {})
+    assert with_channels(default, 14, 1).channels == 14
+    assert with_channels(default, 14, 3).channels == 4
+    assert with_channels(default, 2, 7).channels == 1
+    assert "14 workers" in with_channels(default, 14, 1).sources["channels"]
+    asked = load_settings({"pattern": "mesh", "channels": "2"}, {})
+    assert with_channels(asked, 14, 1) == asked
+
+
+def test_the_compiler_is_found_beside_packages_and_in_a_toolkit(tmp_path: Path) -> None:
+    for folder in ("site/nvidia/cuda_nvrtc/lib", "site/nvidia/cublas/lib", "toolkit/lib64"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "site/nvidia/cuda_nvrtc/lib/libnvrtc.so.13").touch()
+    (tmp_path / "toolkit/lib64/libnvrtc.so.12").touch()
+    found = nvrtc_folders([str(tmp_path / "site"), ""], {"CUDA_HOME": str(tmp_path / "toolkit")})
+    assert found[:2] == [str(tmp_path / "site/nvidia/cuda_nvrtc/lib"),
+                         str(tmp_path / "toolkit/lib64")]  # fmt: skip
+
+
+def test_kernels_are_kept_where_one_can_write_or_not_at_all(tmp_path: Path) -> None:
+    assert kernel_cache({"XDG_CACHE_HOME": str(tmp_path)}) == str(tmp_path / "tcpx-mpi")
+    assert (tmp_path / "tcpx-mpi").is_dir()
+    (tmp_path / "file").touch()
+    assert kernel_cache({"XDG_CACHE_HOME": str(tmp_path / "file")}) == ""
