@@ -10,7 +10,8 @@ import os
 import shlex
 import sys
 
-from nodes import DATA, TREE, Cluster, NoCluster, clusters, remove_stale, require_tools, up
+from namespaces import NoCluster
+from nodes import DATA, TREE, Cluster, clusters, remove_stale, require_tools, up
 
 MPIRUN = (
     "mpirun -hostfile hosts --bind-to none -x PATH --mca btl_tcp_if_include eth0 "

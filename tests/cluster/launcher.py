@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
-from nodes import NAMES, SPOOL, TREE, WORK, Cluster, NoCluster, cluster
+from namespaces import NoCluster
+from nodes import NAMES, SPOOL, TREE, WORK, Cluster, cluster
 
 _README = re.compile(r"^mpirun -hostfile hostfiles/tcpx\.txt (.*?) tcpx-mpi run ring ", re.M)
 

@@ -13,7 +13,8 @@ import time
 from collections.abc import Callable, Iterator
 
 import pytest
-from nodes import Node, wait_for_carrier
+from namespaces import wait_for_carrier
+from nodes import Node
 
 LIMIT_S = 20.0
 

@@ -17,7 +17,8 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "mpi"))  # for jobs
 
 from launcher import Launcher
-from nodes import DATA, NoCluster, cluster
+from namespaces import NoCluster
+from nodes import DATA, cluster
 
 ROUNDS = 5
 LAUNCHES = 3

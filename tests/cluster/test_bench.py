@@ -11,8 +11,9 @@ from pathlib import Path
 
 import nodes as bench
 import pytest
+from namespaces import NoCluster, Process, ip
 from network_faults import until
-from nodes import HERE, NoCluster, Process, clusters, remove_stale
+from nodes import HERE, clusters, remove_stale
 
 MAKER = """
 import sys; sys.path.insert(0, sys.argv[1])
@@ -84,7 +85,7 @@ def test_what_a_killed_owner_leaves_is_removed_by_the_next(nodes: bench.Cluster)
 
 
 def network_namespaces() -> list[str]:
-    return [line.split()[0] for line in bench.ip("netns").splitlines()]
+    return [line.split()[0] for line in ip("netns").splitlines()]
 
 
 def test_who_cannot_have_nodes_is_told_so_in_one_line(

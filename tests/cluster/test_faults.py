@@ -8,7 +8,8 @@ from pathlib import Path
 
 import network_faults as faults
 import pytest
-from jobs import Job, Result, codes_told, run, started, tcpx_mpi, telling_code
+from exit_codes import codes_told, telling_code
+from jobs import Job, Result, run, started, tcpx_mpi
 from launcher import Launcher
 from nodes import TREE, Cluster
 

@@ -102,21 +102,6 @@ def mpirun(ranks: int, *arguments: str, **variables: str) -> list[str]:
     return [launch.find_mpirun(os.environ), "-n", str(ranks), *exports, *tcpx_mpi(*arguments)]
 
 
-def telling_code(path: str, command: Sequence[str]) -> list[str]:
-    """The command of a rank, with its own exit code in PATH.RANK: mpirun tells that of one.
-
-    In a session of its own, where mpirun does not kill it a fraction of a second after another.
-    """
-    tell = f'"$@"; code=$?; echo $code >{path}.$OMPI_COMM_WORLD_RANK; exit $code'
-    return ["setsid", "--wait", "bash", "-c", tell, "tell", *command]
-
-
-def codes_told(files: Mapping[int, Path]) -> dict[int, int]:
-    """Rank -> exit code, of those that have ended, out of the file of each."""
-    texts = {rank: file.read_text() for rank, file in files.items() if file.exists()}
-    return {rank: int(text) for rank, text in texts.items() if text.endswith("\n")}
-
-
 def mpmd(*commands: Sequence[str]) -> list[str]:
     """One mpirun that starts the ranks of several `mpirun` commands, in their order."""
     joined = list(commands[0])

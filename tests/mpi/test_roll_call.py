@@ -8,6 +8,7 @@ from pathlib import Path
 
 import jobs
 import pytest
+from exit_codes import codes_told, telling_code
 
 from tcpx_mpi import launch
 
@@ -41,10 +42,10 @@ trouble.end(world, Output(active=False), Stalled("nothing moves"), ())
 def test_a_rank_that_hears_the_end_of_a_roll_call_first_breaks_no_others(place: Path) -> None:
     mpirun = launch.find_mpirun(os.environ)
     by_tcp = {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": "tcp,self"}  # as between nodes
-    ranks = jobs.telling_code("code", [sys.executable, "-c", PROGRAM])
+    ranks = telling_code("code", [sys.executable, "-c", PROGRAM])
     result = jobs.run([mpirun, "-n", "3", *ranks], place, by_tcp)
     assert result.errors == ["nothing moves"], result.text
-    assert jobs.codes_told({rank: place / f"code.{rank}" for rank in range(3)}) == {
+    assert codes_told({rank: place / f"code.{rank}" for rank in range(3)}) == {
         0: 6,
         1: 6,
         2: 6,
