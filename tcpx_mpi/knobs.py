@@ -168,7 +168,7 @@ KNOBS: tuple[Knob, ...] = (
          "go on until the batches of a row took this time; every sample is kept",
          metavar="TIME"),
     Knob("sample_memory", "sample_memory_bytes", STOPPING, 1 << 30, size(1 << 20),
-         "memory of rank 0 for the samples of a row; one that fills it ends",
+         "memory of rank 0 for the samples of a run; a row that fills its share of it ends",
          metavar="SIZE"),
 
     Knob("average", "average", PERFORMANCE, 1, one_number_of(0, 1, 2, 3),

@@ -138,7 +138,7 @@ class RowPlanner:
             ci=s.ci,
             max_time_ns=int(s.max_time_s * 1e9),
             duration_ns=int(s.duration_s * 1e9),
-            most_iterations=max(s.sample_memory_bytes // self._sample_bytes(), plan.batches[0]),
+            most_iterations=max(self._room() // self._rows_to_come(), plan.batches[0]),
             even_batches=LEAST_BLOCKS if several else 0,
         )
 
@@ -147,16 +147,23 @@ class RowPlanner:
         sides = _MOST_SIDES if self._settings.against else 1
         return len(PHASES) * 8 * self._world * sides
 
+    def _rows_to_come(self) -> int:
+        """Rows of the run, which share the memory for samples; of endless cycles those of one."""
+        return len(self._settings.sizes) * max(self._settings.run_cycles, 1) * self.rounds
+
+    def _room(self) -> int:
+        """Iterations of all rows together that rank 0 has memory for."""
+        return self._settings.sample_memory_bytes // self._sample_bytes()
+
     def require_room(self) -> None:
         """Refuses more samples than rank 0 has memory for, with the figures; raises UsageError."""
-        s = self._settings
-        needed = s.iters * self._sample_bytes()
-        if not s.open_ended() and needed > s.sample_memory_bytes:
+        s, rows = self._settings, self._rows_to_come()
+        if not s.open_ended() and s.iters * rows > self._room():
+            needed = format_size(s.iters * rows * self._sample_bytes())
             raise UsageError(
-                f"-n/--iters ({s.iters}) takes {format_size(needed)} for the samples of a row on "
+                f"-n/--iters ({s.iters}) takes {needed} for the samples of all rows ({rows}) on "
                 f"rank 0, more than --sample-memory ({format_size(s.sample_memory_bytes)}); use "
-                f"{s.sample_memory_bytes // self._sample_bytes()} or less with more cycles (-N), "
-                "or more --sample-memory"
+                f"{self._room() // rows} or less, or more --sample-memory"
             )
 
     def _slot_bytes(self, size: int) -> int:

@@ -55,4 +55,7 @@ def test_samples_beyond_the_memory_end_a_row_or_are_refused(place: Path) -> None
     assert "# Sample memory        : full before the rows had what was" in result.out
     refused = run(tcpx_mpi(*PINGPONG, "-n", "20000", "--sample-memory", "1M"), place)
     assert refused.code == 2
-    assert "-n/--iters (20000) takes 1.22 MiB for the samples of a row on rank 0" in refused.text
+    assert (
+        "-n/--iters (20000) takes 1.22 MiB for the samples of all rows (1) on rank 0"
+        in refused.text
+    )

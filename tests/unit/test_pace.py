@@ -8,8 +8,13 @@ import math
 import numpy as np
 import pytest
 
+from tcpx_mpi.config import load_settings
+from tcpx_mpi.errors import UsageError
 from tcpx_mpi.pace import ENDINGS, Look, Pace, Until
+from tcpx_mpi.patterns import load
 from tcpx_mpi.row_plan import RowPlan, plan_row
+from tcpx_mpi.rows import RowPlanner
+from tcpx_mpi.topology import read_host
 
 MS = 1_000_000
 STEADY = np.full(10_000, 5.0)
@@ -135,6 +140,33 @@ def test_looks_come_seldom_so_that_they_cost_little() -> None:
     assert all(later >= 1.25 * earlier for earlier, later in itertools.pairwise(looks))
     assert looks[0] == 30
     assert looks[-1] > 8000
+
+
+def planner(**given: str) -> RowPlanner:
+    settings = load_settings({"pattern": "ring", "sample_memory": "1M", **given}, {})
+    pattern = load("ring")
+    return RowPlanner(settings, pattern, pattern, [read_host()] * 2)
+
+
+def test_the_rows_of_a_run_share_the_memory_for_samples() -> None:
+    # 1 MiB is 16384 iterations of two ranks with four phases.
+    alone = planner(sizes="4K", duration="1s").rows()[0].until
+    shared = planner(sizes="1K,2K", run_cycles="2", duration="1s").rows()[0].until
+    assert alone is not None
+    assert shared is not None
+    assert (alone.most_iterations, shared.most_iterations) == (16384, 4096)
+
+
+@pytest.mark.parametrize(
+    ("given", "enough"),
+    [({}, "16384"), ({"run_cycles": "2"}, "8192"), ({"against": "raw"}, "2730")],
+)
+def test_more_iterations_than_there_is_memory_for_are_refused_with_what_there_is(
+    given: dict[str, str], enough: str
+) -> None:
+    planner(sizes="4K", iters=enough, **given).require_room()
+    with pytest.raises(UsageError, match=f"use {enough} or less, or more --sample-memory"):
+        planner(sizes="4K", iters=str(int(enough) + 1), **given).require_room()
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
