@@ -35,7 +35,7 @@ LAYERS = (
     ("export", "frames", "event_stream", "progress"),
     ("rows", "rank_setup", "circumstances", "agreement", "faults", "output", "trouble", "measure"),
     ("seats",),
-    ("peers",),
+    ("peers", "session_faults"),
     ("session", "benchmark", "smoke", "ceiling", "preflight"),
     ("cli",),
     ("__main__",),
