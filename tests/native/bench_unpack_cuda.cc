@@ -51,6 +51,8 @@ struct Memory {
 
 void copy(CudaAddress to, CudaAddress from, size_t bytes) {
   check_cuda(cuda().copy(to, from, bytes), "cuMemcpy");
+  // It may return when the bytes are on their way.
+  check_cuda(cuda().stream_wait(nullptr), "cuStreamSynchronize");
 }
 
 CudaAddress address(const void* pointer) { return reinterpret_cast<CudaAddress>(pointer); }
