@@ -1,7 +1,9 @@
 #include "softtcpx/cuda.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -19,7 +21,15 @@ void find(void* library, const char* name, Function*& function, bool* all) {
   *all = *all && function != nullptr;
 }
 
-std::unique_ptr<CudaDriver> load_driver() {
+int is_driver(dl_phdr_info* info, size_t, void*) {
+  const char* const slash = std::strrchr(info->dlpi_name, '/');
+  const char* const name = slash != nullptr ? slash + 1 : info->dlpi_name;
+  return std::strncmp(name, "libcuda.so", 10) == 0 ? 1 : 0;
+}
+
+std::unique_ptr<CudaDriver> find_driver() {
+  // First a look at what is loaded: where it is not, dlopen would search the disk every time.
+  if (::dl_iterate_phdr(is_driver, nullptr) == 0) return nullptr;
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   if (library == nullptr) return nullptr;
   auto driver = std::make_unique<CudaDriver>();
@@ -48,7 +58,7 @@ const CudaDriver* driver() {
   static std::mutex mutex;
   static const CudaDriver* found = nullptr;  // for good: threads may outlive static objects
   const std::lock_guard<std::mutex> lock(mutex);
-  if (found == nullptr) found = load_driver().release();
+  if (found == nullptr) found = find_driver().release();
   return found;
 }
 

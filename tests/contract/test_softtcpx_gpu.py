@@ -417,6 +417,31 @@ def test_memory_of_another_gpu_than_the_connections_is_refused() -> None:
 
 
 @only_the_fake_driver
+@in_fresh_process()
+def test_a_registration_serves_all_connections_of_its_nic_that_have_its_gpu() -> None:
+    net, driver, content = Net().started(), Driver(current=0), os.urandom(PAGE)
+    pair = GpuPair(net, driver, content)
+    other = GpuMemory(driver, PAGE, device=1)
+    send, recv, queue = connected_with_queue(net)
+    _, request = net.irecv(recv, pair.target.address, PAGE, pair.recv_mhandle)
+    code, sent = net.isend(send, pair.source.address, PAGE, pair.send_mhandle)
+    assert code == SUCCESS
+    net.finish(sent, request)
+    assert queue.unpacked(0, PAGE) == content
+    driver.make_current(1)
+    send_1, recv_1, _ = connected_with_queue(net)
+    of_1 = other.registered(net, send_1)
+    for mine, memory, mhandle in [(send, other, of_1), (send_1, pair.source, pair.send_mhandle)]:
+        assert net.isend(mine, memory.address, PAGE, mhandle)[0] == INVALID_ARGUMENT
+    for mine, memory, mhandle in [(recv, other, of_1), (recv_1, pair.target, pair.recv_mhandle)]:
+        assert net.irecv(mine, memory.address, PAGE, mhandle)[0] == INVALID_ARGUMENT
+    driver.make_current(None)
+    _, unpinned, _ = connected_with_queue(net)
+    code, _ = net.irecv(unpinned, pair.target.address, PAGE, pair.recv_mhandle)
+    assert code == INVALID_ARGUMENT
+
+
+@only_the_fake_driver
 @pytest.mark.parametrize(
     ("at_listen", "at_accept", "code"),
     [(0, 0, SUCCESS), (0, None, SUCCESS), (None, 0, SUCCESS), (0, 1, INVALID_USAGE)],
@@ -444,7 +469,10 @@ def test_listen_and_accept_agree_on_the_gpu(
         assert recv is not None
         assert GpuMemory(driver, PAGE).register(net, recv)[0] == SUCCESS
     else:
-        assert any("GPU 1 is current, and GPU 0 was at listen" in line for line in net.log_lines)
+        assert any(
+            "another context is current (GPU 1) than at listen (GPU 0)" in line
+            for line in net.log_lines
+        )
 
 
 # Failures of the driver ---------------------------------------------------------------------------
