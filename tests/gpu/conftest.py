@@ -1,4 +1,4 @@
-"""Fixtures of the tests on GPUs; jobs come from tests/mpi."""
+"""Fixtures of the tests on GPUs; jobs come from tests/mpi, native tests and mutants from theirs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-sys.path += [str(TESTS / "mpi"), str(TESTS / "gpu")]
+sys.path += [str(TESTS / folder) for folder in ("mpi", "gpu", "native", "mutants")]
 
 import gpus as found  # noqa: E402  # by the path above
 

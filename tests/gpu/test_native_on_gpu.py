@@ -10,12 +10,14 @@ import ctypes
 import os
 import shutil
 import subprocess
-import sysconfig
+import sys
 from pathlib import Path
 
 import pytest
 from broken_copy import PATCHES, BrokenCopy, Patch
 from build_native import REPOSITORY, configure, make, required_tools
+
+from tcpx_mpi.gpu.compiler import nvrtc_folders
 
 PROGRAMS = ("unpack_cuda", "cuda_slots")
 BUILD = REPOSITORY / "build" / "native-tests"
@@ -29,10 +31,8 @@ BROKEN = (
 
 
 def nvrtc_folder() -> str:
-    """Where pip put NVRTC, "" where it did not: then the loader looks in its own places."""
-    site = Path(sysconfig.get_path("purelib"))
-    found = sorted(site.glob("nvidia/*/lib/libnvrtc.so.1[23]"), reverse=True)
-    return str(found[0].parent) if found else ""
+    """Where a package brought NVRTC, "" where none did: then the loader looks in its own places."""
+    return next(iter(nvrtc_folders(sys.path, os.environ)), "")
 
 
 def on_gpu() -> dict[str, str]:

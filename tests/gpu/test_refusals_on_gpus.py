@@ -16,9 +16,10 @@ LIMIT_S = 120.0
 
 def ran(gpus: Gpus, place: Path, ranks: int, *options: str, **variables: str) -> Result:
     """A ring of 40 small messages of 4 chunks each in GPUs' memory."""
-    command = tcpx_mpi("run", "ring", "--ranks", str(ranks), "--memory", "cuda", "-b", "16K", "-e",
-                       "16K", "-n", "40", "--chunk", "4K", "--hdf5", "none", "--spool", "spool",
-                       "--plugin", "softtcpx", "--check-memory", "1M", *options)  # fmt: skip
+    command = tcpx_mpi("run", "ring", "--ranks", str(ranks), "--memory", "cuda", "-b", "16K",
+                       "-e", "16K", "-n", "40", "--chunk", "4K", "--channels", "2",
+                       "--plugin", "softtcpx", "--check-memory", "1M", "--hdf5", "none",
+                       "--spool", "spool", *options)  # fmt: skip
     return run(command, place, {**gpus.variables, **variables}, LIMIT_S)
 
 
