@@ -20,7 +20,8 @@ from build_native import REPOSITORY, configure, make, required_tools
 from tcpx_mpi.gpu.compiler import nvrtc_folders
 
 PROGRAMS = ("unpack_cuda", "cuda_slots")
-BUILD = REPOSITORY / "build" / "native-tests"
+#: Of its own: tests of other folders may build theirs at the same time.
+BUILD = REPOSITORY / "build" / "native-tests-gpu"
 LIMIT_S = 300
 #: The ways to break the kernel that a GPU must show, whatever its timing.
 BROKEN = (
@@ -76,7 +77,7 @@ def test_a_native_test_passes_on_the_gpu(build: Path, program: str) -> None:
 
 
 @pytest.mark.timeout(700)
-@pytest.mark.parametrize("tool", ["memcheck", "racecheck"])
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_compute_sanitizer_finds_nothing(build: Path, program: str, tool: str) -> None:
     sanitizer = shutil.which("compute-sanitizer", path=f"{os.environ['PATH']}:/usr/local/cuda/bin")
@@ -93,7 +94,7 @@ def test_the_benchmark_of_the_unpack_finds_every_byte_right(build: Path) -> None
 @pytest.fixture(scope="module")
 def copy() -> BrokenCopy:
     """The sources, to be broken."""
-    copy = BrokenCopy(REPOSITORY / "build" / "mutants", required_tools())
+    copy = BrokenCopy(REPOSITORY / "build" / "mutants-gpu", required_tools())
     copy.refresh()
     copy.configure()
     return copy

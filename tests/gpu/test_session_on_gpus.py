@@ -124,7 +124,9 @@ def environment(gpus: Gpus, **variables: str) -> dict[str, str]:
     return {**os.environ, "NCCL_SOCKET_IFNAME": "lo", **gpus.variables, **variables}
 
 
-@pytest.mark.parametrize("mode", ["kernel", "d2d", "host"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param("kernel", marks=pytest.mark.stand_in), "d2d", "host"]
+)
 def test_arrays_of_gpus_go_there_and_back_beside_host_arrays(mode: str, gpus: Gpus) -> None:
     import socket
 
@@ -189,6 +191,7 @@ def test_a_gpu_that_is_not_there_and_a_session_without_one(gpus: Gpus) -> None:
     assert "Session(gpu=...)" in said[1]
 
 
+@pytest.mark.stand_in
 def test_the_callers_own_gpu_stays_current(gpus: Gpus) -> None:
     """What a session makes current is so within its calls, and only on this thread."""
     body = """
