@@ -55,12 +55,10 @@ __device__ __forceinline__ void store1(u64 at, u8 byte) {
 }
 
 // Adds for all blocks of the launch; the value before. What this thread's block wrote before its
-// last barrier is seen by whoever sees the sum.
+// last barrier is seen by whoever sees the sum and has a fence behind that.
 __device__ __forceinline__ u32 add_released(u64 at, u32 value) {
   __threadfence();
-  const u32 before = atomicAdd(reinterpret_cast<u32*>(at), value);
-  __threadfence();
-  return before;
+  return atomicAdd(reinterpret_cast<u32*>(at), value);
 }
 __device__ __forceinline__ void add_count(u64 at, u64 value) {
   atomicAdd(reinterpret_cast<u64*>(at), value);
