@@ -32,7 +32,7 @@ CudaUnpacker::CudaUnpacker(int gpu, UnpackMode mode)
 }
 
 CudaUnpacker::~CudaUnpacker() {
-  gpu_.select();
+  gpu_.select_if_there();
   for (const auto& lane : lanes_) cuda().stream_wait(lane->stream.handle());
   drop_timers();
 }

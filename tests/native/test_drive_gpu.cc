@@ -136,7 +136,55 @@ class WhereItRuns : public BatchLoop {
   void take_picture(FlowReport*) const override {}
 };
 
+// A plugin that asks for the current GPU in every call, as TCPX does.
+class AskingNet : public FakeNet {
+ public:
+  int listen(int device, void* handle, void** listen_comm) override {
+    note_gpu();
+    return FakeNet::listen(device, handle, listen_comm);
+  }
+  int connect(int device, void* handle, void** comm, NetDeviceHandle** on_device) override {
+    note_gpu();
+    return FakeNet::connect(device, handle, comm, on_device);
+  }
+  int accept(void* listen_comm, void** comm, NetDeviceHandle** on_device) override {
+    note_gpu();
+    return FakeNet::accept(listen_comm, comm, on_device);
+  }
+  int reg_mr(void* comm, void* data, size_t bytes, int type, void** mhandle) override {
+    note_gpu();
+    return FakeNet::reg_mr(comm, data, bytes, type, mhandle);
+  }
+  int close_recv(void* comm) override {
+    note_gpu();
+    return FakeNet::close_recv(comm);
+  }
+  std::vector<int> seen;
+
+ private:
+  void note_gpu() {
+    int gpu = -1;
+    fake_call<int(int*)>("cuCtxGetDevice")(&gpu);
+    seen.push_back(gpu);
+  }
+};
+
 }  // namespace
+
+TEST(the_gpu_is_current_in_every_call_of_the_plugin_at_set_up) {
+  test_gpu(0);
+  AskingNet net;
+  Connections connections(net, 0, 1);
+  const auto handle = connections.listen(kPeer, 0, 0);
+  connections.add_send(kPeer, 0, 0, handle.data());
+  use_gpu(0);  // others use theirs in between
+  connections.establish(1.0);
+  use_gpu(0);
+  connections.register_buffer(kReceiveBuffer, nullptr, 4096, kNetPtrCuda);
+  use_gpu(0);
+  connections.close();
+  CHECK(net.seen == std::vector<int>(6, 1));
+}
 
 TEST(every_byte_of_scattered_receives_is_in_place_when_they_are_consumed) {
   for (const UnpackMode mode : {UnpackMode::kKernel, UnpackMode::kCopies, UnpackMode::kHost}) {
