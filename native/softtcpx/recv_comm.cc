@@ -47,8 +47,8 @@ NetUnpackDevice* RecvComm::offer_device() {
 int RecvComm::receive(void* data, int64_t bytes, const Region* region, void** request) {
   if (region != nullptr && region->memory != Memory::kHost) {
     if (!offered_) return kNetInvalidArgument;
-    if (region->memory == Memory::kGpu &&
-        (!bounce_.memory().pinned() || region->gpu.ordinal != gpu_.ordinal))
+    // No GPU of ours: no page-locked pages, and no ordinal.
+    if (region->memory == Memory::kGpu && region->gpu.ordinal != gpu_.ordinal)
       return kNetInvalidArgument;
     if (bounce_.memory().pinned() && bytes > 0 &&
         pages_for(static_cast<uint64_t>(bytes), device_.settings) > bounce_.pages()) {
