@@ -33,11 +33,7 @@ bool RecvComm::open_bounce() {
   return true;
 }
 
-bool RecvComm::serve_gpu_memory(const Gpu&) {
-  if (bounce_.memory().pinned()) return true;
-  SOFTTCPX_WARN("regMr of GPU memory: no context was current at listen or accept");
-  return false;
-}
+bool RecvComm::serve_gpu_memory(const Gpu&) { return bounce_.memory().pinned(); }
 
 NetUnpackDevice* RecvComm::offer_device() {
   offered_ = true;
