@@ -14,6 +14,7 @@ namespace {
 // Of the driver's interface, as it is published.
 constexpr int kAttributeMemoryType = 2, kMemoryTypeDevice = 2;
 constexpr int kAttributeDeviceOrdinal = 9;
+constexpr int kInvalidValue = 1, kNotInitialized = 3;
 
 template <class Function>
 void find(void* library, const char* name, Function*& function, bool* all) {
@@ -75,9 +76,10 @@ CudaError::CudaError(const CudaDriver& driver, const char* call, int code)
 Gpu current_gpu() {
   Gpu gpu;
   gpu.driver = driver();
-  if (gpu.driver == nullptr || gpu.driver->ctx_get_current(&gpu.context) != 0 ||
-      gpu.context == nullptr || gpu.driver->ctx_get_device(&gpu.ordinal) != 0)
-    return Gpu{};
+  // Before anybody has initialised the driver it says so by an error.
+  if (gpu.driver == nullptr || gpu.driver->ctx_get_current(&gpu.context) != 0)
+    gpu.context = nullptr;
+  if (gpu) check_cuda(*gpu.driver, "cuCtxGetDevice", gpu.driver->ctx_get_device(&gpu.ordinal));
   return gpu;
 }
 
@@ -99,12 +101,17 @@ CurrentContext::~CurrentContext() {
   if (pushed_ != nullptr) pushed_->ctx_pop_current(&ours);
 }
 
+bool is_gpu_memory(const CudaDriver& driver, const void* data) {
+  unsigned type = 0;
+  const int code = driver.pointer_get_attribute(&type, kAttributeMemoryType,
+                                                reinterpret_cast<CudaAddress>(data));
+  if (code == kInvalidValue || code == kNotInitialized) return false;
+  check_cuda(driver, "cuPointerGetAttribute", code);
+  return type == kMemoryTypeDevice;
+}
+
 Residence residence(const Gpu& gpu, const void* data, uint64_t bytes) {
   const auto address = reinterpret_cast<CudaAddress>(data);
-  unsigned type = 0;
-  if (gpu.driver->pointer_get_attribute(&type, kAttributeMemoryType, address) != 0 ||
-      type != kMemoryTypeDevice)
-    return Residence::kHost;
   int ordinal = -1;
   check_cuda(*gpu.driver, "cuPointerGetAttribute",
              gpu.driver->pointer_get_attribute(&ordinal, kAttributeDeviceOrdinal, address));

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -186,24 +187,27 @@ Comm* as_comm(void* pointer) {
 
 // What lies at an address that the caller calls GPU memory; null with the reason in the log.
 std::optional<Memory> gpu_memory(Comm& comm, const Gpu& gpu, const void* data, uint64_t bytes) {
-  if (!gpu) return Memory::kEmulated;  // no driver that could know the address
   const CurrentContext current(gpu);
-  const char* wrong = nullptr;
-  switch (residence(gpu, data, bytes)) {
-    case Residence::kHost:
-      return Memory::kEmulated;
-    case Residence::kThisGpu:
-      if (comm.serve_gpu_memory(gpu)) return Memory::kGpu;
-      return std::nullopt;
-    case Residence::kOtherGpu:
-      wrong = "lie in another GPU than the connection's, which is";
-      break;
-    case Residence::kSeveralAllocations:
-      wrong = "are not within one allocation of";
-      break;
+  if (gpu.driver == nullptr || !is_gpu_memory(*gpu.driver, data)) return Memory::kEmulated;
+  std::string wrong;
+  if (!gpu) {
+    wrong = "are a GPU's, and no context is current";
+  } else {
+    switch (residence(gpu, data, bytes)) {
+      case Residence::kThisGpu:
+        if (comm.serve_gpu_memory(gpu)) return Memory::kGpu;
+        wrong = "are a GPU's, and no context was current at listen or accept";
+        break;
+      case Residence::kOtherGpu:
+        wrong = "lie in another GPU than the connection's, GPU " + std::to_string(gpu.ordinal);
+        break;
+      case Residence::kSeveralAllocations:
+        wrong = "are not within one allocation of GPU " + std::to_string(gpu.ordinal);
+        break;
+    }
   }
-  SOFTTCPX_WARN("regMr: %llu bytes at %p %s GPU %d", static_cast<unsigned long long>(bytes), data,
-                wrong, gpu.ordinal);
+  SOFTTCPX_WARN("regMr: %llu bytes at %p %s", static_cast<unsigned long long>(bytes), data,
+                wrong.c_str());
   return std::nullopt;
 }
 
