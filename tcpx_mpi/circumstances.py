@@ -12,6 +12,7 @@ import tcpx_mpi
 from tcpx_mpi import _native, world
 from tcpx_mpi._version import source_state
 from tcpx_mpi.cpu_lists import cpu_list_text
+from tcpx_mpi.own_cost import own_cost
 from tcpx_mpi.rank_setup import RankEngine
 from tcpx_mpi.records import RankInfo, SetupTimes
 from tcpx_mpi.topology import Host
@@ -84,7 +85,11 @@ def versions() -> dict[str, str]:
 def facts(host: Host, engine: RankEngine) -> dict[str, str]:
     """What is true of rank 0's host and plugin and may explain a number."""
     plugin = engine.plugin
+    cost = own_cost(plugin.handle if plugin.file.name == "null" else None)
     return {
+        "own_clock_ns": f"{cost.clock_ns:.1f}",
+        "own_clock_step_ns": str(cost.clock_step_ns),
+        "own_chunk_ns": f"{cost.chunk_ns:.1f}",
         "kernel": host.kernel,
         "cpu_model": host.cpu_model,
         "cpus": cpu_list_text(host.cpus),

@@ -45,6 +45,7 @@ class Settings:
     warmup_iters: int
     agg_iters: int
     run_cycles: int
+    all_pairs: bool
     average: int
     check: int
     op: str
@@ -84,6 +85,7 @@ class Settings:
     seed: int
     stall_timeout_s: float
     connect_timeout_s: float
+    gate_path: str | None
     spool: str
     check_memory_bytes: int
     ranks: int | None

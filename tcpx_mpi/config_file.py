@@ -11,7 +11,7 @@ from typing import Any
 
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.knobs import KNOBS, Knob
-from tcpx_mpi.toml_file import read_toml
+from tcpx_mpi.toml_file import read_toml, toml_value
 
 #: Keys that are no knob: what `run` takes as its argument.
 PATTERN = "pattern"
@@ -48,13 +48,13 @@ def config_text(pattern: str, values: Iterable[tuple[Knob, object, str]]) -> str
     Raises UsageError for a text that is no UTF-8.
     """
     lines = ["# Settings of a run of tcpx-mpi: tcpx-mpi run --config FILE", ""]
-    lines.append(f"{PATTERN} = {_toml(pattern)}")
+    lines.append(f"{PATTERN} = {toml_value(pattern)}")
     for knob, value, source in values:
         note = "".join(letter if letter.isprintable() else "?" for letter in source)
         if value is None:
             lines.append(f"# {knob.name}: not set")
         else:
-            lines.append(f"{knob.name} = {_toml(value)}  # {note}")
+            lines.append(f"{knob.name} = {toml_value(value)}  # {note}")
     text = "\n".join(lines) + "\n"
     try:
         text.encode("utf-8")
@@ -106,22 +106,3 @@ def _kind(value: Any) -> str:
 def _shown(value: Any, limit: int = 40) -> str:
     text = " ".join(str(value).split())
     return text if len(text) <= limit else f"{text[:limit]}..."
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, tuple):
-        return f"[{', '.join(_toml(item) for item in value)}]"
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, float):
-        return repr(value)
-    return '"' + "".join(_escaped(letter) for letter in str(value)) + '"'
-
-
-def _escaped(letter: str) -> str:
-    if letter in '"\\':
-        return f"\\{letter}"
-    # TOML forbids control characters within quotes, DEL among them.
-    return letter if letter >= " " and letter != "\x7f" else f"\\u{ord(letter):04x}"

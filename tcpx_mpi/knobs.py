@@ -167,6 +167,9 @@ KNOBS: tuple[Knob, ...] = (
          letter="-z", metavar="0|1|3"),
     Knob("timeout", "timeout_s", TEST, 0.0, seconds(zero=True),
          "end the run after this time in total; 0: never", letter="-T", metavar="TIME"),
+    Knob("all", "all_pairs", TEST, False, switch,
+         "pairs: every rank meets every other one, in 2 (ranks - 1) rounds",
+         metavar="", may_be_bare=True),
 
     Knob("report_timestamps", "report_timestamps", REPORTING, False, switch,
          "add the time of day to each row", letter="-S", metavar="0|1", may_be_bare=True),
@@ -244,6 +247,9 @@ KNOBS: tuple[Knob, ...] = (
          "end the run when nothing has moved for this time", metavar="TIME"),
     Knob("connect_timeout", "connect_timeout_s", CHECKS, 30.0, seconds(),
          "end the run when connecting takes longer", metavar="TIME"),
+    Knob("gate", "gate_path", CHECKS, None, any_text,
+         "TOML file of limits that the run must meet, else exit code 9 (`tcpx-mpi gate`)",
+         metavar="FILE"),
 
     Knob("ranks", "ranks", LAUNCH, None, whole(1),
          "start mpirun here with N ranks; under mpirun it only has to agree"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -83,7 +84,7 @@ class Measurement:
     ) -> None:
         self._world = world
         self._settings = settings
-        self._pattern = pattern
+        self._whole = self._pattern = pattern
         self._ground = ground
         self._sides = sides
         self._side = sides[0]  # whose batch is, or was, the last one
@@ -104,6 +105,7 @@ class Measurement:
         size = facts.size_bytes
         row = f"row {facts.index} ({format_size(size)})"
         self._where = f"{self._world.name(self._world.rank)}, {row}"
+        self._begin_round(facts)
         layout = self._load(facts, plan)
         accounts = [
             _Account(side, self._empty_row(facts, layout), self._witness(side))
@@ -159,6 +161,15 @@ class Measurement:
         return remote * facts.iterations
 
     # --- Before the batches ----------------------------------------------------------------------
+
+    def _begin_round(self, facts: RowFacts) -> None:
+        """Where rounds differ, this row's takes the place of the pattern as a whole."""
+        rank, world = self._world.rank, self._world.size
+        rounds = self._whole.rounds_run(world, self._settings.all_pairs)
+        if len(rounds) > 1:
+            self._pattern = rounds[facts.cycle % len(rounds)]
+            schedule = self._pattern.schedule(rank, world)
+            self._ground = dataclasses.replace(self._ground, schedule=schedule)
 
     def _load(self, facts: RowFacts, plan: RowPlan) -> Any:
         rank, world = self._world.rank, self._world.size

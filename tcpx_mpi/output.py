@@ -38,6 +38,7 @@ from tcpx_mpi.world import Answer
 
 if TYPE_CHECKING:
     from tcpx_mpi.event_stream import EventStream
+    from tcpx_mpi.gates import Judgement
     from tcpx_mpi.progress import Progress
 
 
@@ -154,8 +155,18 @@ class Output:
         if self._writer is not None:
             self._writer.finish()
         run, files = self._run, self._write_documents()
-        self._print(report.footer_lines(run.header, self._summaries, files=files))
+        judgement = self._judge()
+        lines = report.footer_lines(
+            run.header,
+            self._summaries,
+            files=files,
+            slow=report.suspect_lines(run.header, run.rows),
+            gate=judgement.lines() if judgement else [],
+        )
+        self._print(lines)
         verdict = _verdict(run, self._summaries)
+        if judgement and not judgement.passed and verdict == ExitCode.OK:
+            verdict = ExitCode.BELOW_GATE
         if self._events is not None:
             self._events.end(verdict, run)
         return verdict
@@ -224,6 +235,16 @@ class Output:
                 print(f"tcpx-mpi: error: {second}", file=sys.stderr)
         if self._run is None:
             self._events.discard()
+
+    def _judge(self) -> Judgement | None:
+        """The run by `--gate`, if there is one."""
+        assert self._run is not None
+        assert self._settings is not None
+        if self._settings.gate_path is None:
+            return None
+        from tcpx_mpi import gates
+
+        return gates.judge(gates.read_gate(self._settings.gate_path), self._run)
 
     def _write_documents(self) -> list[str]:
         """The names of all files of this run."""

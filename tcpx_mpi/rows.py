@@ -44,19 +44,24 @@ class RowPlanner:
 
     def cycles(self, rows: Sequence[PlannedRow]) -> Iterator[PlannedRow]:
         """The rows of all cycles (`-N`, 0: for ever), each with an index of its own."""
-        wanted = self._settings.run_cycles
+        wanted = self._settings.run_cycles * self.rounds
         for cycle in itertools.count() if wanted == 0 else range(wanted):
             for row in rows:
                 index = cycle * len(rows) + row.facts.index
                 facts = dataclasses.replace(row.facts, index=index, cycle=cycle)
                 yield PlannedRow(facts, row.plan)
 
+    @property
+    def rounds(self) -> int:
+        """Cycles through the sizes until every round of the pattern was run once."""
+        return len(self._pattern.rounds_run(self._world, self._settings.all_pairs))
+
     def plan(self, rows: Sequence[PlannedRow]) -> Plan:
         """What was asked for, for the record."""
         s = self._settings
         return Plan(
             sizes=s.sizes,
-            run_cycles=s.run_cycles,
+            run_cycles=s.run_cycles * self.rounds,
             iters=s.iters,
             warmup_iters=s.warmup_iters,
             agg_iters=s.agg_iters,
@@ -98,7 +103,9 @@ class RowPlanner:
             iterations=s.iters,
             warmup_iterations=s.warmup_iters,
         )
-        blocks = LEAST_BLOCKS if s.against else 1
+        # Medians over blocks: of a peer beside us, and where ranks are compared with each other.
+        several = bool(s.against) or self._pattern.rounds is not None
+        blocks = min(LEAST_BLOCKS, s.iters) if several else 1
         return PlannedRow(facts, plan_row(slots, s.iters, s.warmup_iters, blocks))
 
     def _slot_bytes(self, size: int) -> int:
@@ -110,8 +117,9 @@ class RowPlanner:
 
     def _messages(self) -> int:
         """Messages that a rank receives in one copy of the pattern; all receivers are alike."""
+        single = self._single.rounds_run(self._world, False)[0]
         return max(
-            int((self._single.schedule(rank, self._world).column(Column.OP) == Op.RECV).sum())
+            int((single.schedule(rank, self._world).column(Column.OP) == Op.RECV).sum())
             for rank in (0, self._world - 1)
         )
 

@@ -86,6 +86,8 @@ class RowLike(Protocol):
     @property
     def messages_per_copy(self) -> int: ...
     @property
+    def chunks(self) -> int: ...
+    @property
     def iterations(self) -> int: ...
     @property
     def checked(self) -> NDArray[np.bool_]: ...
@@ -205,6 +207,8 @@ class RowSummary:
     faults: tuple[str, ...]
     #: Time in batches by rank.
     elapsed_ns_by_rank: Float64s = field(default_factory=lambda: np.empty(0))
+    #: Chunks an iteration on the rank that has most; 0 where unknown.
+    chunks: int = 0
     #: What was seen of each rank's threads and NIC; empty if nobody looked.
     proof: Sequence[ProofLike] = ()
     #: Each rank's GPU; empty where none was used.
@@ -427,6 +431,7 @@ def summarise(
         elapsed_ns_by_rank=np.maximum(row.samples["iteration"], 0).sum(axis=1).astype(np.float64),
         proof=tuple(row.proof),
         gpu=tuple(row.gpu),
+        chunks=row.chunks,
     )
 
 

@@ -1,4 +1,4 @@
-"""Opens a TOML file that a user names: settings, a profile, a placement."""
+"""TOML files that a user names (settings, a profile, a placement, a gate), and values for them."""
 
 from __future__ import annotations
 
@@ -34,3 +34,23 @@ def read_toml(option: str, path: str, remedy: str) -> Mapping[str, Any]:
         # Its text says the line and the column.
         raise UsageError(f"{path} is no TOML: {' '.join(str(error).split())}; {remedy}") from None
     return loaded
+
+
+def toml_value(value: object) -> str:
+    """A value as it is written in TOML."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return f"[{', '.join(toml_value(item) for item in value)}]"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        return repr(value)
+    return '"' + "".join(_escaped(letter) for letter in str(value)) + '"'
+
+
+def _escaped(letter: str) -> str:
+    if letter in '"\\':
+        return f"\\{letter}"
+    # TOML forbids control characters within quotes, DEL among them.
+    return letter if letter >= " " and letter != "\x7f" else f"\\u{ord(letter):04x}"

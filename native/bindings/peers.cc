@@ -86,6 +86,30 @@ void bind_peers(nb::module_& m) {
         return copied(times.data(), times.size());
       },
       "bytes"_a, "footprint"_a, "rounds"_a, "Nanoseconds of each of `rounds` memory copies.");
+  m.def(
+      "interruptions",
+      [](int64_t duration_ns) {
+        Interruptions found{};
+        {
+          nb::gil_scoped_release release;
+          found = interruptions(duration_ns);
+        }
+        return nb::make_tuple(found.watched_ns, found.lost_ns, found.longest_ns, found.count);
+      },
+      "duration_ns"_a,
+      "(watched, lost, longest) ns and how often others had this thread's CPU meanwhile.");
+  m.def(
+      "time_equal_work",
+      [](int pieces, int64_t piece_ns) {
+        if (pieces < 1 || piece_ns < 1) throw nb::value_error("nothing to do");
+        std::vector<int64_t> times;
+        {
+          nb::gil_scoped_release release;
+          times = time_equal_work(pieces, piece_ns);
+        }
+        return copied(times.data(), times.size());
+      },
+      "pieces"_a, "piece_ns"_a, "Nanoseconds of each of `pieces` equal pieces of work.");
   m.def("clock_cost", [] {
     const ClockCost cost = clock_cost();
     return nb::make_tuple(cost.ns_a_call, cost.resolution_ns);

@@ -38,4 +38,48 @@ ClockCost clock_cost() {
   return {static_cast<double>(last - start) / kCalls, smallest};
 }
 
+Interruptions interruptions(int64_t duration_ns) {
+  constexpr int64_t kGapNs = 1000;
+  Interruptions found{};
+  const int64_t start = now_ns();
+  int64_t last = start;
+  while (last - start < duration_ns) {
+    const int64_t now = now_ns();
+    const int64_t gap = now - last;
+    if (gap > kGapNs) {
+      found.lost_ns += gap;
+      found.longest_ns = std::max(found.longest_ns, gap);
+      ++found.count;
+    }
+    last = now;
+  }
+  found.watched_ns = last - start;
+  return found;
+}
+
+namespace {
+
+// A chain of dependent steps, so that it takes as long as it takes and cannot be shortened.
+uint64_t work(uint64_t state, int64_t steps) {
+  for (int64_t i = 0; i < steps; ++i) state = state * 6364136223846793005u + 1442695040888963407u;
+  return state;
+}
+
+}  // namespace
+
+std::vector<int64_t> time_equal_work(int pieces, int64_t piece_ns) {
+  constexpr int64_t kTrial = 1'000'000;
+  const int64_t begun = now_ns();
+  volatile uint64_t sink = work(1, kTrial);
+  const int64_t trial_ns = std::max<int64_t>(now_ns() - begun, 1);
+  const int64_t steps = std::max<int64_t>(kTrial * piece_ns / trial_ns, 1);
+  std::vector<int64_t> times(static_cast<size_t>(pieces));
+  for (int64_t& time : times) {
+    const int64_t start = now_ns();
+    sink = work(sink, steps);
+    time = now_ns() - start;
+  }
+  return times;
+}
+
 }  // namespace tcpx

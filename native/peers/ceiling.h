@@ -17,4 +17,18 @@ struct ClockCost {
 };
 ClockCost clock_cost();
 
+// What others took from a thread that does nothing but read the clock for `duration_ns`: every gap
+// between two readings of more than a microsecond.
+struct Interruptions {
+  int64_t watched_ns;
+  int64_t lost_ns;
+  int64_t longest_ns;
+  int64_t count;
+};
+Interruptions interruptions(int64_t duration_ns);
+
+// Nanoseconds of each of `pieces` equal pieces of work, about `piece_ns` each: what differs between
+// them is the machine's noise.
+std::vector<int64_t> time_equal_work(int pieces, int64_t piece_ns);
+
 }  // namespace tcpx

@@ -89,6 +89,8 @@ constexpr TrapSetting kTraps[] = {
      "message whose test returns SOFTTCPX_TRAP_ERROR_CODE"},
     {"SOFTTCPX_TRAP_ERROR_CODE", &Traps::error_code, 2, 1000, "the code for it"},
     {"SOFTTCPX_TRAP_DELAY", &Traps::delay, 0, kManyMessages, "done is told so many tests late"},
+    {"SOFTTCPX_TRAP_SLOW_US", &Traps::slow_us, 0, 60 * 1000 * kMinute,
+     "done is told no sooner than so many microseconds after that of the message before"},
     {"SOFTTCPX_TRAP_LOST_AT", &Traps::lost_at, -1, kManyMessages,
      "message whose end is never told"},
     {"SOFTTCPX_TRAP_CORRUPT_AT", &Traps::corrupt_at, -1, kManyMessages,

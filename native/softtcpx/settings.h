@@ -28,6 +28,7 @@ struct Traps {
   int64_t error_at = -1;
   int64_t error_code = 0;
   int64_t delay = 0;
+  int64_t slow_us = 0;
   int64_t lost_at = -1;
   int64_t corrupt_at = -1;
   int64_t duplicate_at = -1;

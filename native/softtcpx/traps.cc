@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 
 namespace softtcpx {
@@ -20,7 +21,7 @@ int64_t own_rank() {
 
 bool TrapState::armed(const Traps& traps, bool sends) {
   const bool any = traps.sizes > 0 || traps.oversize > 0 || traps.busy_null > 0 ||
-                   traps.queue > 0 || traps.error_at >= 0 || traps.delay > 0 ||
+                   traps.queue > 0 || traps.error_at >= 0 || traps.delay > 0 || traps.slow_us > 0 ||
                    traps.lost_at >= 0 || traps.corrupt_at >= 0 || traps.duplicate_at >= 0 ||
                    traps.reorder_at >= 0 || traps.stop_at >= 0 || traps.exit_at >= 0 ||
                    traps.leak_at >= 0;
@@ -43,6 +44,11 @@ TrapState::Answer TrapState::on_test(uint64_t sequence, bool completed) {
   if (!completed) return Answer::kGo;
   if (is(traps_.lost_at, sequence)) return Answer::kNotYet;
   if (tests_++ < traps_.delay) return Answer::kNotYet;
+  if (traps_.slow_us > 0) {
+    const auto now = std::chrono::steady_clock::now();
+    if (now < next_answer_) return Answer::kNotYet;
+    next_answer_ = now + std::chrono::microseconds(traps_.slow_us);
+  }
   tests_ = 0;
   return Answer::kGo;
 }

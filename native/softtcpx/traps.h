@@ -4,6 +4,7 @@
 // TrapState: one branch that is always predicted.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "softtcpx/settings.h"
@@ -51,7 +52,8 @@ class TrapState {
 
   const Traps& traps_;
   int64_t posts_ = 0;
-  int64_t tests_ = 0;  // since the oldest message completed
+  int64_t tests_ = 0;                                    // since the oldest message completed
+  std::chrono::steady_clock::time_point next_answer_{};  // SLOW_US
   bool failed_ = false;
 };
 

@@ -21,11 +21,13 @@ COMMANDS = {
     "run": "measure a pattern",
     "smoke": "send one small message each way between every two ranks, and check it",
     "ceiling": "measure memory, clock and plain TCP of this machine, without a plugin",
+    "selftest": "measure this tool's own cost and this machine's noise, and its ceilings",
     "preflight": "check this node, or all nodes of a hostfile, before a run",
     "topo": "show what this machine has, and where ranks would go",
     "env": "print the environment of a profile, for mpirun or a shell",
     "plugins": "list the plugins found here, and which one a run would use",
     "report": "print the table of a result file",
+    "gate": "judge a result file by limits, or make limits out of several",
     "export": "write a result file as CSV, Parquet or JSON, with every sample",
     "import": "bring a log of nccl-tests into a result file, beside ours",
     "merge": "join the journals of a run that died into one file",
@@ -133,7 +135,7 @@ def _run(arguments: list[str]) -> int:
         return done.exit_code
     except click.ClickException as error:
         refusal = UsageError(_one_line(error, arguments))
-        if arguments[:1] not in (["run"], ["smoke"], ["ceiling"]):
+        if arguments[:1] not in (["run"], ["smoke"], ["ceiling"], ["selftest"]):
             raise refusal from None
         from tcpx_mpi.cli.run import refuse
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,6 +15,13 @@ from tcpx_mpi.cli.run import require_startable, start_mpirun
 from tcpx_mpi.config import Settings, load_settings
 from tcpx_mpi.errors import TcpxError
 from tcpx_mpi.knobs import KNOBS
+
+if TYPE_CHECKING:
+    from tcpx_mpi.ceiling import Ceiling
+    from tcpx_mpi.peers import Link
+
+#: Makes what makes a rank's story, when MPI and numpy may be imported.
+Story = Callable[[], Callable[..., "Ceiling"]]
 
 _EXAMPLES = (
     "tcpx-mpi ceiling",
@@ -32,17 +40,25 @@ _MEASURED = (
 )
 
 
-class _CeilingCommand(click.Command):
+class MachineCommand(click.Command):
+    """A command that measures the machine; `examples` of its own."""
+
+    examples: Sequence[str] = _EXAMPLES
+
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_exit_codes(formatter)
-        write_examples(formatter, _EXAMPLES)
+        write_examples(formatter, self.examples)
 
 
 @click.pass_context
 def _callback(
     ctx: click.Context, /, interface: str | None, congestion: str, **values: str | None
 ) -> int:
-    arguments: list[str] = ctx.obj
+    return run_stories(ctx.obj, _ceiling(interface, congestion), values)
+
+
+def run_stories(arguments: list[str], story: Story, values: Mapping[str, str | None]) -> int:
+    """As a rank under a launcher, or as the parent that starts mpirun, 2 ranks unless asked."""
     rank = launch.under_launcher(os.environ)
     if rank is None:
         asked = _settings(values, os.environ, None)[0]
@@ -52,8 +68,8 @@ def _callback(
     try:
         settings = _settings(values, os.environ, rank.size)
     except TcpxError as error:
-        return _as_rank(error, [], arguments, interface, congestion)
-    return _as_rank(settings[0], settings[1:], arguments, interface, congestion)
+        return _as_rank(error, [], arguments, story)
+    return _as_rank(settings[0], settings[1:], arguments, story)
 
 
 def _settings(
@@ -66,23 +82,32 @@ def _settings(
 
 
 def _as_rank(
-    settings: Settings | TcpxError,
-    more: Sequence[Settings],
-    arguments: Sequence[str],
-    interface: str | None,
-    congestion: str,
+    settings: Settings | TcpxError, more: Sequence[Settings], arguments: Sequence[str], story: Story
 ) -> int:
     from tcpx_mpi.benchmark import run_rank  # MPI and numpy
-    from tcpx_mpi.ceiling import Ceiling, default_interface
+
+    return run_rank(settings, ["tcpx-mpi", *arguments], functools.partial(story(), more=more))
+
+
+def _ceiling(interface: str | None, congestion: str) -> Story:
+    def story() -> Callable[..., Ceiling]:
+        from tcpx_mpi.ceiling import Ceiling
+
+        return functools.partial(Ceiling, link=link_of(interface, congestion))
+
+    return story
+
+
+def link_of(interface: str | None, congestion: str) -> Link:
+    """What plain TCP runs over."""
+    from tcpx_mpi.ceiling import default_interface
     from tcpx_mpi.peers import Link
 
     congestion = "" if congestion == "default" else congestion
-    link = Link(interface or default_interface(), congestion, streams=1)
-    story = functools.partial(Ceiling, link=link, more=more)
-    return run_rank(settings, ["tcpx-mpi", *arguments], story)
+    return Link(interface or default_interface(), congestion, streams=1)
 
 
-def _parameters() -> list[click.Parameter]:
+def parameters() -> list[click.Parameter]:
     options: list[click.Parameter] = [
         click.Option(
             ["--interface"],
@@ -103,9 +128,9 @@ def _parameters() -> list[click.Parameter]:
     return options
 
 
-command = _CeilingCommand(
+command = MachineCommand(
     "ceiling",
-    params=_parameters(),
+    params=parameters(),
     callback=_callback,
     options_metavar="[OPTIONS]",
     help="Measures what this machine does without any plugin: memory copies, the clock, plain TCP "

@@ -105,6 +105,10 @@ def require_startable(settings: Settings, environ: Mapping[str, str], world: int
     plugins.prepare_environment(settings, environ)
     if settings.placement_path is not None:
         read_placement(settings.placement_path)
+    if settings.gate_path is not None:
+        from tcpx_mpi.gates import read_gate, require_judgeable  # numpy
+
+        require_judgeable(read_gate(settings.gate_path), settings)
     if settings.profile not in (profiles.AUTO, profiles.NONE):
         profile = profiles.find_profile(settings.profile, this_machine())
         if profile is not None:

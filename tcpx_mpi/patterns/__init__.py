@@ -7,7 +7,7 @@ pattern itself is imported when it is asked for. One file a family.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,12 +25,23 @@ NAMES: dict[str, str] = {
     "pingpong": "there and back between the ranks of a pair; time is half the round trip",
     "ring": "every rank sends to rank + 1 and receives from rank - 1 at the same time",
     "mesh": "all to all: the send buffer is divided among all ranks, own part copied locally",
+    "pairs": "one way between two ranks at a time, every rank busy: both ways in turn; --all: each "
+    "with each",
 }
 
+#: Rounds of `pairs` without `--all`: every rank meets one other, both ways.
+ONE_ENCOUNTER = 2
 #: The pattern of `tcpx-mpi smoke`, which `run` does not offer.
 SMOKE = "smoke"
 
-_FAMILY = {"pair": "pair", "pingpong": "pair", "ring": "ring", "mesh": "mesh", SMOKE: "smoke"}
+_FAMILY = {
+    "pair": "pair",
+    "pingpong": "pair",
+    "ring": "ring",
+    "mesh": "mesh",
+    "pairs": "pairs",
+    SMOKE: "smoke",
+}
 
 
 @dataclass(frozen=True)
@@ -54,6 +65,16 @@ class Pattern:
     expected: Callable[[int, int], Expected]
     #: What a reader of the table must know beside the summary.
     notes: tuple[str, ...] = ()
+    #: Where rows differ: round c is a pattern of its own, and the pattern as a whole has the peers
+    #: of all rounds. Every size is run once a round.
+    rounds: Callable[[int], Sequence[Pattern]] | None = None
+
+    def rounds_run(self, world: int, everybody: bool) -> Sequence[Pattern]:
+        """What rows run in turn: itself where all are alike; `everybody`: `--all` was given."""
+        if self.rounds is None:
+            return [self]
+        rounds = self.rounds(world)
+        return rounds if everybody else rounds[:ONE_ENCOUNTER]
 
 
 def load(name: str) -> Pattern:
@@ -171,6 +192,10 @@ def repeated(pattern: Pattern, messages: int) -> Pattern:
             ]
         )
 
+    def rounds(world: int) -> Sequence[Pattern]:
+        assert pattern.rounds is not None
+        return [repeated(one, messages) for one in pattern.rounds(world)]
+
     return Pattern(
         name=pattern.name,
         summary=pattern.summary,
@@ -181,4 +206,5 @@ def repeated(pattern: Pattern, messages: int) -> Pattern:
         layout=layout,
         expected=expected,
         notes=pattern.notes,
+        rounds=None if pattern.rounds is None else rounds,
     )

@@ -5,6 +5,7 @@ from tcpx_mpi.report.footer import footer_lines, minimum_bandwidth, passes_minim
 from tcpx_mpi.report.json_document import row_document, to_json, write_json
 from tcpx_mpi.report.preamble import header_lines, rank_line, rank_name
 from tcpx_mpi.report.setup_table import setup_lines
+from tcpx_mpi.report.suspects import suspect_lines
 from tcpx_mpi.report.table import row_line, summarise_row, title_lines
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "row_line",
     "setup_lines",
     "summarise_row",
+    "suspect_lines",
     "title_lines",
     "to_json",
     "write_json",
@@ -34,5 +36,10 @@ def report_lines(run: Run) -> list[str]:
     lines += title_lines(run.header)
     lines += [row_line(run.header, summary) for summary in summaries]
     return lines + footer_lines(
-        run.header, summaries, fault=run.fault, missing=run.missing, files=[run.path]
+        run.header,
+        summaries,
+        fault=run.fault,
+        missing=run.missing,
+        files=[run.path],
+        slow=suspect_lines(run.header, run.rows),
     )

@@ -17,6 +17,8 @@ from tcpx_mpi.units import format_size
 _IDLE_SHARE = 0.01
 #: What a process needs to fall asleep, while others begin, is no such share of a shorter row.
 _LEAST_TO_TELL_NS = 10e6
+#: More of a row's time than this is the tool's own, and the row measures the tool.
+_OWN_SHARE = 0.1
 #: NCCL_TESTS_MIN_BW passes at this part of its value, as in nccl-tests.
 _MIN_BW_TOLERANCE = 0.9
 
@@ -28,21 +30,28 @@ def footer_lines(
     fault: Fault | None = None,
     missing: Sequence[str] = (),
     files: Sequence[str] = (),
+    slow: Sequence[str] = (),
+    gate: Sequence[str] = (),
 ) -> list[str]:
-    """The comment lines that conclude a table; `files` are the names of results as written."""
+    """The comment lines that conclude a table.
+
+    `files` are the names of results as written; `slow` and `gate` have lines of their own.
+    """
     wrong = sum(summary.wrong_found for summary in summaries)
     bandwidth = mean_bus_bandwidth(summaries)
     passed = passes_minimum_bandwidth(header, bandwidth)
-    gate = "" if passed is None else "OK" if passed else "FAILED"
+    minimum = "" if passed is None else "OK" if passed else "FAILED"
     lines = [
         f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
-        f"# Avg bus bandwidth    : {_figure(bandwidth)} {gate}",
+        f"# Avg bus bandwidth    : {_figure(bandwidth)} {minimum}",
         "#",
     ]
     lines += [_line("Wrong bytes", text) for summary in summaries for text in summary.faults]
     lines += _check_lines(summaries)
     lines += _slowest_lines(header, summaries)
+    lines += slow
     lines += _connection_lines(header)
+    lines += _resolution_lines(header, summaries)
     if header.averages_only:
         lines.append(_line("Imported", "averages only, by the rules and the check of nccl-tests"))
     else:
@@ -56,7 +65,7 @@ def footer_lines(
         lines.append(_line("Ended early", f"{fault.kind} (exit code {fault.exit_code})"))
     lines += [_line("Missing", text) for text in missing]
     lines += [_line("Written", name) for name in files]
-    return [*lines, "#", f"# Collective test concluded: {header.pattern}", "#"]
+    return [*lines, *gate, "#", f"# Collective test concluded: {header.pattern}", "#"]
 
 
 def minimum_bandwidth(header: RunHeader) -> float | None:
@@ -128,6 +137,27 @@ def _connection_lines(header: RunHeader) -> list[str]:
             "NCCL_NSOCKS_PERTHREAD or ranks a NIC",
         )
     ]
+
+
+def _resolution_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
+    """The rows of whose time this program's own loop and clock are a part that counts."""
+    try:
+        chunk_ns = float(header.facts["own_chunk_ns"])
+        clock_ns = float(header.facts["own_clock_ns"])
+    except KeyError:  # a file from before this was measured, or an imported one
+        return []
+    # By rows: an iteration is `agg` copies, two of them in a round trip, and one stamp at its end.
+    shares = {
+        s.size_bytes: (s.chunks * chunk_ns + clock_ns) / (s.time_ns * s.agg * header.time_divisor)
+        for s in summaries
+        if s.time_ns > 0
+    }
+    below = {size: share for size, share in shares.items() if share > _OWN_SHARE}
+    if not below:
+        return []
+    sizes = ", ".join(f"{format_size(size)} ({100 * share:.0f} %)" for size, share in below.items())
+    text = f"the tool's own loop and clock have more than a tenth of the time at {sizes}"
+    return [_line("Below resolution", text)]
 
 
 def _network_lines(summaries: Sequence[RowSummary]) -> list[str]:

@@ -53,7 +53,7 @@ def python(code: str) -> str:
             [],
             [
                 "no command",
-                "run, smoke, ceiling, preflight, topo, env, plugins, report, export, import, merge",
+                "run, smoke, ceiling, selftest, preflight, topo, env, plugins, report, gate",
             ],
         ),
         (["rn"], ["unknown command rn", "run"]),

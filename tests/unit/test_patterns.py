@@ -49,7 +49,9 @@ def test_every_name_loads_the_pattern_of_that_name(name: str) -> None:
 def test_an_unknown_pattern_is_one_line_that_names_the_known_ones() -> None:
     with pytest.raises(UsageError) as caught:
         patterns.load("torus")
-    assert str(caught.value) == "unknown pattern `torus`; use one of pair, pingpong, ring, mesh"
+    assert (
+        str(caught.value) == "unknown pattern `torus`; use one of pair, pingpong, ring, mesh, pairs"
+    )
     assert "torus" not in patterns.PATTERNS
 
 
@@ -160,11 +162,11 @@ def test_what_a_rank_receives_in_bytes_is_what_the_others_send_it(name: str) -> 
 
 def test_bus_bandwidth_factors_and_time_divisors_are_the_fields() -> None:
     assert {name: patterns.load(name).busbw_factor(4) for name in ALL} == {
-        **{"pair": 1.0, "pingpong": 1.0, "ring": 1.0},
+        **{"pair": 1.0, "pingpong": 1.0, "ring": 1.0, "pairs": 1.0},
         "mesh": 0.75,
     }
     assert {name: patterns.load(name).time_divisor for name in ALL} == {
-        **{"pair": 1, "ring": 1, "mesh": 1},
+        **{"pair": 1, "ring": 1, "mesh": 1, "pairs": 1},
         "pingpong": 2,
     }
 

@@ -1,0 +1,58 @@
+"""`tcpx-mpi gate`: whether a run meets limits, and limits out of runs."""
+
+from __future__ import annotations
+
+import click
+
+from tcpx_mpi.errors import BelowGate, UsageError
+
+
+@click.command("gate")
+@click.argument("files", nargs=-1, type=click.Path(), metavar="RUN.h5 GATE.toml | RUN.h5...")
+@click.option("--calibrate", is_flag=True, help="Make a gate out of several launches (RUN.h5...).")
+@click.option(
+    "--false-alarms",
+    type=float,
+    default=0.01,
+    show_default=True,
+    metavar="RATE",
+    help="Of sound runs, so many may fail the calibrated gate.",
+)
+@click.option("--output", type=click.Path(), metavar="GATE.toml", help="Where the gate goes.")
+def command(
+    files: tuple[str, ...], calibrate: bool, false_alarms: float, output: str | None
+) -> int:
+    """Judges the run in RUN.h5 by the limits in GATE.toml: exit code 0, or 9 if it fails.
+
+    A gate fails closed: a row, rank, size, check or figure that is missing fails it, and so does
+    another plugin, another number of ranks or a partial file. With --calibrate it is made instead.
+    """
+    if calibrate:
+        return _calibrate(files, false_alarms, output)
+    if len(files) != 2 or output is not None:
+        raise UsageError("gate needs RUN.h5 and GATE.toml; with --calibrate, files and --output")
+    from tcpx_mpi.gates import judge, read_gate
+    from tcpx_mpi.records import read_run
+
+    run_path, gate_path = files
+    judgement = judge(read_gate(gate_path, "gate"), read_run(run_path))
+    for line in judgement.lines():
+        print(line)
+    if not judgement.passed:
+        raise BelowGate(f"{run_path} fails {gate_path}: {judgement.in_short()}")
+    return 0
+
+
+def _calibrate(files: tuple[str, ...], false_alarms: float, output: str | None) -> int:
+    if output is None:
+        raise UsageError("--calibrate needs --output GATE.toml")
+    from tcpx_mpi.gates import calibrate, gate_text
+    from tcpx_mpi.records import read_run, require_writable, write_text
+
+    require_writable(output, "--output")
+    made = calibrate([read_run(file) for file in files], false_alarms)
+    written = write_text(output, gate_text(made.gate, made.comments))
+    for comment in made.comments:
+        print(f"# {comment}")
+    print(f"# wrote {written}: {len(made.gate.limits)} limits")
+    return 0

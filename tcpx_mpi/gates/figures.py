@@ -1,0 +1,58 @@
+"""What a gate looks at in a row: medians and tails of the slowest rank, and what spoils them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tcpx_mpi.ratios import block_times_ns
+from tcpx_mpi.records import Row, Run
+from tcpx_mpi.stats import rate, summarise
+
+#: `-a 3`: the maximum over ranks.
+_SLOWEST = 3
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Of the slowest of the ranks that receive; ns, GB/s."""
+
+    #: The median over batches of a batch's time an iteration. Not of single iterations: these run
+    #: back to back, and one that found its bytes already there took no time.
+    time_ns: float
+    #: Of single iterations; NaN below 299 of them.
+    p99_ns: float
+    #: Of `time_ns`; NaN where nothing was sent.
+    busbw: float
+
+
+def figures_of(run: Run, row: Row) -> Figures:
+    """Busbw is size / time x the pattern's factor; NaN for 0 bytes."""
+    header = run.header
+    times_ns = block_times_ns(row, _SLOWEST, header.time_divisor)
+    time_ns = float(np.median(times_ns)) if times_ns.size else math.nan
+    busbw = rate(row.size_bytes, time_ns) * header.busbw_factor
+    skip = header.plan.per_iter_skip
+    summary = summarise(row, _SLOWEST, header.busbw_factor, header.time_divisor, skip)
+    return Figures(time_ns, summary.per_iteration.p99, busbw if row.size_bytes else math.nan)
+
+
+def flaws(run: Run, row: Row) -> list[str]:
+    """Why no figure of this row may be believed; empty: nothing known against it."""
+    world = run.header.world
+    found = []
+    if (ranks := row.samples["iteration"].shape[0]) != world:
+        found.append(f"{ranks} of {world} ranks have samples")
+    if row.iterations < 1:
+        found.append("no timed iteration")
+    if not row.receives.any():
+        found.append("no rank receives")
+    if row.size_bytes > 0 and not row.checked[row.receives].all():
+        found.append("its bytes were not checked by every rank that receives")
+    if (row.wrong > 0).any():
+        found.append(f"{int(row.wrong[row.wrong > 0].sum())} wrong bytes")
+    if (row.samples["iteration"][row.receives] < 0).any():
+        found.append("an iteration has no time")
+    return found

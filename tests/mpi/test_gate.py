@@ -1,0 +1,57 @@
+"""A run beside its gate, and a gate out of runs, as a user types them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from jobs import run, tcpx_mpi
+
+pytestmark = pytest.mark.multirank
+
+RING = ("run", "ring", "--ranks", "2", "--plugin", "softtcpx", "--spool", ".", "-n", "5")
+
+
+def test_calibrated_limits_pass_their_run_and_higher_ones_end_it_with_code_9(place: Path) -> None:
+    files = [f"{number}.h5" for number in range(5)]
+    for name in files:
+        assert run(tcpx_mpi(*RING, "--sizes", "4K", "--hdf5", name), place).code == 0
+    made = run(tcpx_mpi("gate", "--calibrate", *files, "--output", "g.toml"), place)
+    assert made.code == 0, made.text
+    text = (place / "g.toml").read_text()
+    (limit,) = (line for line in text.splitlines() if line.startswith("busbw_min"))
+    (place / "low.toml").write_text(text.replace(limit, "busbw_min = 1e-6"))
+    (place / "high.toml").write_text(text.replace(limit, "busbw_min = 1e6"))
+
+    low = run(tcpx_mpi(*RING, "--sizes", "4K", "--hdf5", "none", "--gate", "low.toml"), place)
+    assert low.code == 0, low.text
+    assert "# Gate verdict         : OK, 1 of 1 limits met" in low.out
+    high = run(tcpx_mpi(*RING, "--sizes", "4K", "--hdf5", "h.h5", "--gate", "high.toml"), place)
+    assert high.code == 9, high.text
+    assert "# Gate verdict         : FAILED, 0 of 1 limits met" in high.out
+
+    assert run(tcpx_mpi("gate", "h.h5", "low.toml"), place).code == 0
+    later = run(tcpx_mpi("gate", "h.h5", "high.toml"), place)
+    assert later.code == 9
+    assert later.err.startswith("tcpx-mpi: error: h.h5 fails high.toml: ring, host, 4 KiB: busbw")
+
+
+@pytest.mark.parametrize(
+    ("more", "part"),
+    [
+        (("--sizes", "8K"), "add --sizes 4K"),
+        (("--sizes", "4K", "-c", "0"), "checked bytes only"),
+        (("--sizes", "4K", "--gate", "none.toml"), "none.toml: no such file"),
+    ],
+)
+def test_a_run_that_would_fail_for_certain_is_refused_before_it_starts(
+    more: tuple[str, ...], part: str, place: Path
+) -> None:
+    (place / "g.toml").write_text(
+        '[gate]\nplugin = "softtcpx_v7"\nranks = 2\nprovenance = "by hand"\n'
+        '[[limit]]\npattern = "ring"\nmemory = "host"\nsize = "4K"\nbusbw_min = 1.0\n'
+    )
+    result = run(tcpx_mpi(*RING, "--gate", "g.toml", "--hdf5", "o.h5", *more), place)
+    assert result.code == 2
+    assert part in result.err
+    assert not (place / "o.h5").exists()

@@ -1,0 +1,289 @@
+"""Gates: what is not known to be good fails; limits out of launches raise few false alarms."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import invented_runs
+import numpy as np
+import pytest
+
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.gates import Gate, Limit, calibrate, gate_text, judge, read_gate
+from tcpx_mpi.gates.calibrate import _slowest_expected_ns
+from tcpx_mpi.gates.figures import figures_of
+from tcpx_mpi.records import Fault, Run
+
+HEAD = '[gate]\nplugin = "p"\nranks = 4\nprovenance = "by hand"\n'
+LIMIT = '[[limit]]\npattern = "ring"\nmemory = "host"\nsize = "1K"\nbusbw_min = 1.0\n'
+
+
+def run_of(rows: int = 3) -> Run:
+    return invented_runs.sound(rows=rows)
+
+
+def gate_for(run: Run, share: float = 0.9, **changes: Any) -> Gate:
+    """Limits a little below what the run has."""
+    limits = tuple(
+        Limit(run.header.pattern, run.header.memory, row.size_bytes, "busbw_min",
+              share * figures_of(run, row).busbw)
+        for row in run.rows
+    )  # fmt: skip
+    gate = Gate(limits, run.header.plugin_name, run.header.world, "invented")
+    return dataclasses.replace(gate, **changes)
+
+
+def test_a_run_above_all_limits_passes_and_one_below_one_of_them_does_not() -> None:
+    run = run_of()
+    assert judge(gate_for(run), run).passed
+    gate = gate_for(run)
+    tight = dataclasses.replace(gate.limits[1], value=2 * gate.limits[1].value)
+    judgement = judge(dataclasses.replace(gate, limits=(gate.limits[0], tight)), run)
+    assert [finding.passed for finding in judgement.findings] == [True, False]
+    assert not judgement.passed
+    assert "2 KiB" in judgement.in_short()
+    assert judgement.lines()[-1].endswith("FAILED, 1 of 2 limits met")
+
+
+def test_the_figure_of_a_limit_is_the_median_batch_of_the_slowest_rank() -> None:
+    run = run_of(rows=1)
+    row = run.rows[0]
+    row.batches = np.array([100, 100, 100])
+    row.samples["iteration"][:] = 1000
+    row.samples["iteration"][2] = 2000  # the slowest rank
+    row.samples["iteration"][:, 3] = 10**9  # one batch of three was disturbed
+    row.samples["iteration"][2, 100:300:2] = 0  # bytes were there already, and so
+    row.samples["iteration"][2, 101:300:2] = 4000  # the iteration before took twice as long
+    figures = figures_of(run, row)
+    assert figures.time_ns == 2000
+    assert figures.p99_ns == 4000
+    assert figures.busbw == row.size_bytes / 2000 * run.header.busbw_factor
+
+
+# Each of these leaves every figure above its limit, and must fail all the same.
+def lose_a_rank(run: Run) -> None:
+    row = run.rows[1]
+    row.samples = {phase: samples[:-1] for phase, samples in row.samples.items()}
+    row.receives, row.checked = row.receives[:-1], row.checked[:-1]
+
+
+def lose_a_row(run: Run) -> None:
+    del run.rows[1]
+
+
+def leave_unchecked(run: Run) -> None:
+    run.rows[1].checked[2] = False
+
+
+def deliver_wrong_bytes(run: Run) -> None:
+    run.rows[1].wrong[0] = 1
+
+
+def lose_a_time(run: Run) -> None:
+    run.rows[1].samples["iteration"][0, 5] = -1
+
+
+def have_no_iteration(run: Run) -> None:
+    row = run.rows[1]
+    row.iterations = 0
+    row.samples = {phase: samples[:, :0] for phase, samples in row.samples.items()}
+
+
+def receive_nowhere(run: Run) -> None:
+    run.rows[1].receives[:] = False
+
+
+def end_early(run: Run) -> None:
+    run.complete = False
+
+
+def end_with_a_fault(run: Run) -> None:
+    run.fault = Fault("stall", 6, {0: "stalled"})
+
+
+def change_header(**changes: Any) -> Callable[[Run], None]:
+    def change(run: Run) -> None:
+        run.header = dataclasses.replace(run.header, **changes)
+
+    return change
+
+
+BREAKS = [
+    lose_a_rank, lose_a_row, leave_unchecked, deliver_wrong_bytes, lose_a_time, have_no_iteration,
+    receive_nowhere, end_early, end_with_a_fault, change_header(plugin_name="another"),
+    change_header(world=5), change_header(pattern="mesh"), change_header(memory="cuda"),
+    change_header(unpack="none"), change_header(mode="averages"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("spoil", BREAKS)
+def test_whatever_is_missing_or_unlike_fails(spoil: Callable[[Run], None]) -> None:
+    run = run_of()
+    gate = gate_for(run, share=1e-6)
+    spoil(run)
+    judgement = judge(gate, run)
+    assert not judgement.passed
+    assert judgement.failures()
+
+
+def test_another_file_of_the_plugin_fails_where_the_gate_names_one() -> None:
+    run = run_of()
+    assert judge(gate_for(run, plugin_sha256=run.header.plugin_sha256), run).passed
+    assert not judge(gate_for(run, plugin_sha256="0" * 64), run).passed
+
+
+@pytest.mark.parametrize("key", ["nodes", "channels", "chunk_bytes"])
+def test_other_circumstances_fail_where_the_gate_names_them(key: str) -> None:
+    assert not judge(gate_for(run_of(), **{key: 77}), run_of()).passed
+
+
+def test_an_unknown_figure_never_passes() -> None:
+    """NaN compares false both ways; a gate must not read that as "not below"."""
+    run = run_of(rows=1)
+    row = run.rows[0]
+    row.size_bytes = 0
+    row.checked[:] = False  # there is nothing to check
+    limits = (Limit("ring", "host", 0, "busbw_min", 1e-9),)
+    run.header.plan = dataclasses.replace(run.header.plan, sizes=(0,))
+    finding = judge(gate_for(run, limits=limits), run).findings[0]
+    assert math.isnan(finding.found)
+    assert not finding.passed
+
+
+def test_a_tail_of_too_few_iterations_never_passes() -> None:
+    run = run_of(rows=1)
+    row = run.rows[0]
+    row.iterations = 100
+    row.samples = {phase: samples[:, :100] for phase, samples in row.samples.items()}
+    limit = Limit("ring", "host", row.size_bytes, "p99_us_max", 1e9)
+    finding = judge(gate_for(run, limits=(limit,)), run).findings[0]
+    assert not finding.passed
+    assert "p99" in finding.why
+
+
+def test_every_cycle_of_a_size_is_judged() -> None:
+    run = run_of(rows=1)
+    slow = invented_runs.sound(rows=1).rows[0]
+    slow.samples["iteration"][:] *= 3
+    slow.index = slow.cycle = 1
+    run.rows.append(slow)
+    run.header.plan = dataclasses.replace(run.header.plan, run_cycles=2)
+    assert not judge(gate_for(run_of(rows=1)), run).passed
+
+
+def test_a_gate_without_limits_passes_nothing() -> None:
+    run = run_of()
+    assert not judge(gate_for(run, limits=()), run).passed
+
+
+# --- The file -------------------------------------------------------------------------------------
+
+
+def test_a_gate_comes_back_from_its_file(tmp_path: Path) -> None:
+    gate = gate_for(run_of(), plugin_sha256="ab", nodes=1, mode="back-to-back", channels=2)
+    path = tmp_path / "g.toml"
+    path.write_text(gate_text(gate, ["a comment"]))
+    assert read_gate(str(path)) == gate
+
+
+@pytest.mark.parametrize(
+    ("text", "part"),
+    [
+        ("", "no table [gate]"),
+        (HEAD, "no [[limit]]"),
+        (HEAD + LIMIT + LIMIT, "twice"),
+        (HEAD + LIMIT.replace("1.0", "nan"), "finite"),
+        (HEAD + LIMIT.replace("1.0", "inf"), "finite"),
+        (HEAD + LIMIT.replace("1.0", "0"), "above 0"),
+        (HEAD + LIMIT.replace("1.0", "true"), "above 0"),
+        (HEAD + LIMIT.replace("busbw_min = 1.0", ""), "bounds nothing"),
+        (HEAD + LIMIT.replace("busbw_min", "bandwidth"), "bandwidth is unknown"),
+        (HEAD + LIMIT.replace('"1K"', '"1KB"'), "1KB is ambiguous"),
+        (HEAD + LIMIT.replace('memory = "host"\n', ""), "no memory"),
+        (HEAD.replace('plugin = "p"\n', "") + LIMIT, "no plugin"),
+        (HEAD.replace("ranks = 4", "ranks = 0") + LIMIT, "ranks (0)"),
+        (HEAD + "colour = 1\n" + LIMIT, "colour is unknown"),
+        (HEAD + LIMIT + "[other]\n", "other is unknown"),
+    ],
+)
+def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, text: str, part: str) -> None:
+    path = tmp_path / "g.toml"
+    path.write_text(text)
+    with pytest.raises(UsageError, match=r"g\.toml") as refused:
+        read_gate(str(path))
+    assert part in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+# --- Calibration ----------------------------------------------------------------------------------
+
+
+def launches(count: int, seed: int = 1, spread: float = 0.03) -> list[Run]:
+    """Launches whose times differ as a whole by a factor that is log-normal."""
+    random = np.random.default_rng(seed)
+    runs = []
+    for number in range(count):
+        run = run_of(rows=2)
+        run.header.run_id = f"{seed}-{number}"
+        for row in run.rows:
+            factor = math.exp(spread * random.standard_normal())
+            row.samples["iteration"][:] = (row.samples["iteration"] * factor).astype(np.int64)
+        runs.append(run)
+    return runs
+
+
+def test_a_calibrated_gate_passes_its_launches_and_fails_a_slow_one() -> None:
+    runs = launches(8)
+    made = calibrate(runs, 0.01)
+    assert len(made.gate.limits) == 2
+    assert all(judge(made.gate, run).passed for run in runs)
+    slow = launches(1, seed=2)[0]
+    slow.rows[1].samples["iteration"][:] *= 2
+    assert not judge(made.gate, slow).passed
+    assert "8 or more launches" in made.gate.provenance
+    assert "0.01 false alarms" in made.gate.provenance
+    assert any("0 of 8 launches fail" in text for text in made.comments)
+
+
+def test_false_alarms_are_as_rare_as_was_asked() -> None:
+    """20,000 times: a limit of 6 log-normal launches for 5 % false alarms, and a seventh one."""
+    random = np.random.default_rng(7)
+    trials, alarms = 20_000, 0
+    times = np.exp(0.05 * random.standard_normal((trials, 7)))
+    for one in times:
+        alarms += one[6] > _slowest_expected_ns(tuple(one[:6]), 0.05)
+    # 0.05 but for the rule that no launch seen is beyond it; 4 standard errors are 0.006.
+    assert 0.03 < alarms / trials < 0.056
+
+
+def test_equal_launches_make_a_limit_where_they_are() -> None:
+    runs = launches(5, spread=0.0)
+    made = calibrate(runs, 0.01)
+    busbw = figures_of(runs[0], runs[0].rows[0]).busbw
+    assert made.gate.limits[0].value == pytest.approx(busbw, rel=1e-3)
+    assert made.gate.limits[0].value <= busbw
+
+
+def test_calibration_refuses_what_would_make_a_gate_of_nothing() -> None:
+    with pytest.raises(UsageError, match="5 or more"):
+        calibrate(launches(4), 0.01)
+    same = launches(5)
+    for run in same:
+        run.header.run_id = "one"
+    with pytest.raises(UsageError, match="has 1 launches"):
+        calibrate(same, 0.01)
+    for spoil in (leave_unchecked, deliver_wrong_bytes, end_early, lose_a_rank):
+        runs = launches(6)
+        spoil(runs[3])
+        with pytest.raises(UsageError):
+            calibrate(runs, 0.01)
+    runs = launches(6)
+    change_header(plugin_sha256="another")(runs[5])
+    with pytest.raises(UsageError, match="plugin_sha256"):
+        calibrate(runs, 0.01)
+    with pytest.raises(UsageError, match="below"):
+        calibrate(launches(6), 0.7)

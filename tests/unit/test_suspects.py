@@ -1,0 +1,135 @@
+"""Who is slow: named rightly where something is, and nobody where there is only noise."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+
+from tcpx_mpi.patterns.pairs import encounters, sender_of
+from tcpx_mpi.suspects import Measured, Places, Way, find_suspects
+
+NOISE = 0.02
+
+
+def measured(
+    places: Places, slow: dict[Way, float] | None = None, seed: int = 1, noise: float = NOISE
+) -> dict[Way, Measured]:
+    """100 us within a node and 300 us between nodes, log-normal, times what is slow."""
+    random = np.random.default_rng(seed)
+    found = {}
+    for way in itertools.permutations(range(len(places.nodes)), 2):
+        base = (300e3 if places.apart(way) else 100e3) * (slow or {}).get(way, 1.0)
+        first, second = base * np.exp(noise * random.standard_normal(2))
+        found[way] = Measured((first + second) / 2, first, second)
+    return found
+
+
+ONE_NODE = Places(["a"] * 8, ["eth1"] * 8)
+TWO_NODES = Places(["a", "a", "b", "b"], ["eth1", "eth2", "eth1", "eth2"])
+LARGER = Places(["a"] * 4 + ["b"] * 4, [f"eth{1 + r % 4}" for r in range(8)])
+
+
+def ways_of(rank: int, world: int, role: str) -> list[Way]:
+    others = [other for other in range(world) if other != rank]
+    return [(rank, other) if role == "sending" else (other, rank) for other in others]
+
+
+@pytest.mark.parametrize("places", [ONE_NODE, TWO_NODES, LARGER], ids=["one", "two", "larger"])
+def test_nobody_is_named_where_nothing_is_slow(places: Places) -> None:
+    alarms = [seed for seed in range(300) if find_suspects(measured(places, seed=seed), places)]
+    assert not alarms
+
+
+@pytest.mark.parametrize("places", [ONE_NODE, TWO_NODES, LARGER], ids=["one", "two", "larger"])
+@pytest.mark.parametrize("rank", [0, 3])
+@pytest.mark.parametrize("role", ["sending", "receiving"])
+def test_a_slow_rank_is_named_with_its_role_and_nobody_else(
+    places: Places, rank: int, role: str
+) -> None:
+    slow = dict.fromkeys(ways_of(rank, len(places.nodes), role), 2.0)
+    for seed in range(50):
+        (found,) = find_suspects(measured(places, slow, seed), places)
+        assert (found.kind, found.ranks, found.roles) == ("rank", (rank,), (role,))
+        assert found.factor == pytest.approx(2.0, rel=0.2)
+
+
+def test_a_rank_slow_towards_other_nodes_only_has_a_slow_nic() -> None:
+    """As a limited NIC does: what its node has to itself does not cross it."""
+    for places in (TWO_NODES, LARGER):
+        ways = ways_of(1, len(places.nodes), "sending")
+        slow = {way: 8.0 for way in ways if places.apart(way)}
+        for seed in range(50):
+            (found,) = find_suspects(measured(places, slow, seed), places)
+            assert (found.kind, found.ranks, found.roles) == ("NIC", (1,), ("sending",))
+
+
+def test_one_slow_way_is_no_rank() -> None:
+    for places in (ONE_NODE, LARGER):
+        for seed in range(50):
+            (found,) = find_suspects(measured(places, {(2, 5): 3.0}, seed), places)
+            assert (found.kind, found.ranks) == ("link", (2, 5))
+
+
+def test_a_way_slower_than_its_slow_rank_is_named_beside_it() -> None:
+    slow = dict.fromkeys(ways_of(2, 8, "sending"), 2.0) | {(2, 5): 6.0}
+    found = find_suspects(measured(ONE_NODE, slow), ONE_NODE)
+    assert {(each.kind, each.ranks) for each in found} == {("rank", (2,)), ("link", (2, 5))}
+
+
+def test_pairs_that_met_once_are_named_together() -> None:
+    """`pair` alone: 0 -> 4, 1 -> 5, 2 -> 6, 3 -> 7."""
+    times = [100e3, 101e3, 250e3, 102e3]
+    ways = {(r, r + 4): Measured(t, t, 1.01 * t) for r, t in enumerate(times)}
+    (found,) = find_suspects(ways, ONE_NODE)
+    assert (found.kind, found.ranks) == ("pair", (2, 6))
+
+
+def test_below_five_times_the_noise_nothing_is_named() -> None:
+    slow = dict.fromkeys(ways_of(3, 8, "sending"), 1.2)
+    quiet = measured(ONE_NODE, slow, noise=0.005)
+    assert [each.ranks for each in find_suspects(quiet, ONE_NODE)] == [(3,)]
+    assert not find_suspects(measured(ONE_NODE, slow, noise=0.2), ONE_NODE)
+
+
+def test_below_five_percent_nothing_is_named_however_quiet_it_is() -> None:
+    slow = dict.fromkeys(ways_of(3, 8, "sending"), 1.04)
+    assert not find_suspects(measured(ONE_NODE, slow, noise=1e-6), ONE_NODE)
+
+
+def test_too_few_ways_name_nobody() -> None:
+    two = Places(["a", "a"], ["lo", "lo"])
+    assert not find_suspects(measured(two, {(0, 1): 9.0}), two)
+    assert not find_suspects({}, two)
+
+
+def test_a_way_without_a_time_is_left_out() -> None:
+    ways = measured(ONE_NODE) | {(0, 1): Measured(math.nan, math.nan, math.nan)}
+    assert not find_suspects(ways, ONE_NODE)
+
+
+# --- The tournament -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", [2, 4, 6, 8, 16, 64])
+def test_every_two_ranks_meet_once_and_everybody_plays_in_every_encounter(world: int) -> None:
+    found = encounters(world)
+    assert len(found) == world - 1
+    for pairs in found:
+        assert sorted(rank for pair in pairs for rank in pair) == list(range(world))
+    met = [frozenset(pair) for pairs in found for pair in pairs]
+    assert len(set(met)) == len(met) == world * (world - 1) // 2
+
+
+@pytest.mark.parametrize("world", [2, 4, 8])
+def test_both_ways_are_run_and_the_first_encounter_is_that_of_pair(world: int) -> None:
+    ways = {
+        (sender_of(number, rank, world), rank)
+        for number in range(2 * (world - 1))
+        for rank in range(world)
+        if sender_of(number, rank, world) >= 0
+    }
+    assert ways == set(itertools.permutations(range(world), 2))
+    assert all(sender_of(0, rank + world // 2, world) == rank for rank in range(world // 2))
