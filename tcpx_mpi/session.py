@@ -35,19 +35,17 @@ from tcpx_mpi import _native, connection_info
 from tcpx_mpi.config import Settings, load_settings
 from tcpx_mpi.connection_info import ConnectionInfo
 from tcpx_mpi.errors import (
-    LostRank,
-    PluginFailed,
     SetupFailed,
     Stalled,
     TcpxError,
     UsageError,
-    WrongBytes,
 )
-from tcpx_mpi.faults import PEER_GONE
+from tcpx_mpi.gpu.arrays import gpu_slots
+from tcpx_mpi.gpu.compiler import configure_compiler
 from tcpx_mpi.plugins import CHUNK_VARIABLE, choose_plugin
-from tcpx_mpi.rank_setup import LoadedPlugin, load_plugin
+from tcpx_mpi.rank_setup import UNPACK_MODES, LoadedPlugin, load_plugin
+from tcpx_mpi.session_faults import error_of, stall_text
 from tcpx_mpi.setup_errors import setup_errors
-from tcpx_mpi.units import format_size
 
 __all__ = ["Session", "Transfer"]
 
@@ -61,6 +59,9 @@ class Session:
     What is not given comes from the environment (UCCL_TCPX_NUM_CHANNELS, UCCL_TCPX_CHUNK_BYTES,
     UCCL_TCPX_PLUGIN_PATH) or is the default of `tcpx-mpi run`. Both sides need equal channels,
     chunk bytes and plugin. Timeouts are seconds without any progress.
+
+    With `gpu`, CUDA's number of one, arrays in its memory may be registered too. It is current on
+    the calling thread within each call, and only there.
     """
 
     def __init__(
@@ -74,7 +75,9 @@ class Session:
         window_recv: int | None = None,
         connect_timeout_s: float | None = None,
         stall_timeout_s: float | None = None,
+        gpu: int | None = None,
     ) -> None:
+        self._gpu = gpu
         self._settings = settings = _settings_of(
             {
                 "plugin": plugin,
@@ -99,7 +102,7 @@ class Session:
         with setup_errors():
             self._native = _native.SessionCore(
                 self._plugin.handle, device, settings.channels, settings.chunk_bytes,
-                settings.window_send, settings.window_recv,
+                settings.window_send, settings.window_recv, *_gpu_of(gpu, settings),
             )  # fmt: skip
 
     # --- Connections -----------------------------------------------------------------------------
@@ -157,14 +160,31 @@ class Session:
     def register_memory(self, array: object) -> int:
         """Register an array, or anything with a writable buffer; returns its mem_id.
 
-        It must be contiguous. The session keeps it alive until it is deregistered or closed. Raises
-        UsageError for what cannot be, SetupFailed where the plugin refuses it.
+        It must be contiguous. One in a GPU's memory (CuPy's, or any with
+        `__cuda_array_interface__`) must be on the session's GPU, begin at a multiple of 4096 and be
+        whole pages; what still writes to it must be waited for before it is sent. The session keeps
+        it alive until it is deregistered or closed. Raises UsageError for what cannot be,
+        SetupFailed where the plugin refuses it.
         """
         self._require_open()
+        if hasattr(array, "__cuda_array_interface__"):
+            return self._register_gpu_memory(array)
         data = _bytes_of(array)
         with setup_errors():
             mem_id = self._native.register_memory(data)
         self._sizes[mem_id] = data.nbytes
+        return mem_id
+
+    def _register_gpu_memory(self, array: object) -> int:
+        if self._gpu is None:
+            raise UsageError(
+                "register_memory: the array is a GPU's, and the session has none: make it with "
+                "Session(gpu=...), which the plugin must know before it listens or connects"
+            )
+        with setup_errors():
+            slots = gpu_slots(array, self._gpu)
+            mem_id = self._native.register_gpu_memory(slots, (array, slots))
+        self._sizes[mem_id] = slots.bytes
         return mem_id
 
     def deregister_memory(self, mem_id: int) -> None:
@@ -253,7 +273,7 @@ class Session:
         """What has ended all transfers of the session, if anything."""
         fault = self._native.fault()
         if fault is not None:
-            raise _error_of(fault)
+            raise error_of(fault)
 
 
 class Transfer:
@@ -296,7 +316,7 @@ class Transfer:
         patience_s = _patience(timeout_s, self._session._settings.stall_timeout_s)
         result = self._native.wait(self._number, patience_s)
         if result == _native.WaitResult.STALLED:
-            raise Stalled(_stall_text(self._number, patience_s, self._native.picture()))
+            raise Stalled(stall_text(self._number, patience_s, self._native.picture()))
         if result == _native.WaitResult.CLOSED:
             raise UsageError(f"the session was closed while transfer {self._number} was under way")
         if result == _native.WaitResult.FAILED:
@@ -385,6 +405,25 @@ def _settings_of(given: Mapping[str, object]) -> Settings:
     )
 
 
+def _gpu_of(gpu: int | None, settings: Settings) -> tuple[int, int]:
+    """The native session's GPU, -1 for none, and how it unpacks."""
+    if gpu is None:
+        return -1, _native.UNPACK_KERNEL
+    try:
+        count = len(_native.cuda_devices())
+    except _native.CudaUnavailable as error:
+        raise UsageError(f"gpu ({gpu}): {error}") from None
+    if not 0 <= gpu < count:
+        raise UsageError(f"gpu ({gpu}) is not one of the {count} that CUDA shows here: use 0 to "
+                         f"{count - 1}")  # fmt: skip
+    if settings.unpack == "none":
+        raise UsageError(
+            "UCCL_TCPX_UNPACK_IMPL (none) leaves messages scattered: use kernel, d2d or host"
+        )
+    configure_compiler()
+    return gpu, UNPACK_MODES[settings.unpack]
+
+
 def _patience(asked_s: float | None, default_s: float) -> float:
     return default_s if asked_s is None else min(max(asked_s, 0.0), _LONGEST_WAIT_S)
 
@@ -398,8 +437,6 @@ def _duration(seconds: float | None) -> str | None:
 
 def _bytes_of(array: object) -> NDArray[np.uint8]:
     """The bytes of an array, without a copy; they keep it alive."""
-    if hasattr(array, "__cuda_array_interface__"):
-        raise UsageError("register_memory: this version moves host memory only, not a GPU's")
     try:
         # Of anything else, a list for example, numpy would make an array of its own.
         source: Any = array if hasattr(array, "__array_interface__") else memoryview(array)  # type: ignore[arg-type]  # tried
@@ -426,37 +463,3 @@ def _whole(name: str, value: SupportsIndex) -> int:
         return operator.index(value)
     except TypeError:
         raise UsageError(f"{name} ({value!r}) is not a whole number of bytes") from None
-
-
-# --- What went wrong, in words --------------------------------------------------------------------
-
-
-def _error_of(fault: Mapping[str, Any]) -> TcpxError:
-    code = int(fault["code"])
-    where = (
-        f"transfer {fault['transfer']}: {fault['direction']} message {fault['message']}, "
-        f"channel {fault['channel']}, chunk {fault['chunk']} ({format_size(int(fault['bytes']))})"
-    )
-    if fault["kind"] == "size":
-        return WrongBytes(
-            f"{where}: the plugin reports {format_size(code)}: the peer's message has another size"
-        )
-    text = f"{where}: plugin call {fault['call']} returned {code} ({fault['code_name']})"
-    if code in PEER_GONE:
-        return LostRank(f"{text}: the peer is gone, or its connection is")
-    return PluginFailed(text)
-
-
-def _stall_text(number: int, patience_s: float, picture: list[dict[str, Any]]) -> str:
-    text = f"transfer {number}: no progress for {patience_s:g} s"
-    mine = [p for p in picture if p["oldest_transfer"] == number] or picture
-    posted = [p for p in mine if p["oldest_age_ns"] >= 0]
-    if not posted:
-        return f"{text}; nothing is posted, the plugin takes no request"
-    p = max(posted, key=lambda p: int(p["oldest_age_ns"]))
-    return (
-        f"{text}; {p['kind']}, channel {p['channel']}: window {p['posted'] - p['finished']}"
-        f"/{p['window']}, oldest: transfer {p['oldest_transfer']}, message {p['oldest_message']}, "
-        f"chunk {p['oldest_chunk']}, {format_size(int(p['oldest_bytes']))}, "
-        f"posted {int(p['oldest_age_ns']) / 1e9:.1f} s ago; {format_size(int(p['bytes']))} moved"
-    )

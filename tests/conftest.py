@@ -40,7 +40,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Two workers share the tests (`make test`); what a folder's tests build is one worker's alone.
 
-    Most tests start as many ranks as there are cores, too. Unit tests go by file.
+    Most tests start as many ranks as there are cores, too. Unit tests go by file, and so do those
+    on GPUs, where a machine has cores for several.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -48,7 +49,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             file = nodeid.split("::")[0]
             folder = file.split("/")[1]
-            return file if folder == "unit" else folder
+            return file if folder in ("unit", "gpu") else folder
 
     return ByFolder(config, log)
 

@@ -17,6 +17,12 @@ namespace {
 constexpr int kUnpackInPlace = -1;  // the plugin delivers where the receive was posted
 constexpr int kNoGpu = -1;
 
+void from_gpu(void* to, const void* from, size_t bytes) {
+  check_cuda(
+      cuda().copy(reinterpret_cast<CudaAddress>(to), reinterpret_cast<CudaAddress>(from), bytes),
+      "cuMemcpy");
+}
+
 std::unique_ptr<Unpacker> make_unpacker(int unpack, int gpu, CudaUnpacker** on_gpu) {
   if (unpack == kUnpackInPlace) return nullptr;
   const auto mode = static_cast<UnpackMode>(unpack);
@@ -34,7 +40,10 @@ class Engine : public Runner {
       : plugin_(plugin),
         connections_(plugin.net(), device, gpu),
         unpacker_(make_unpacker(unpack, gpu, &cuda_unpacker_)),
-        witness_(witness && unpacker_ ? new UnpackWitness(std::move(unpacker_)) : nullptr),
+        witness_(witness && unpacker_
+                     ? (gpu == kNoGpu ? new UnpackWitness(std::move(unpacker_))
+                                      : new UnpackWitness(std::move(unpacker_), &from_gpu))
+                     : nullptr),
         copier_(gpu == kNoGpu ? nullptr : make_cuda_unpacker(gpu, UnpackMode::kCopies)),
         driver_(plugin.net(), connections_, {window_send, window_receive, spins_before_yield},
                 witness_ ? witness_.get() : unpacker_.get(), copier_.get()) {

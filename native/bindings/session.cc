@@ -5,7 +5,9 @@
 #include <optional>
 
 #include "bindings/bind.h"
+#include "cuda/driver.h"
 #include "engine/transfer.h"
+#include "memory/cuda_slots.h"
 #include "net/library.h"
 
 namespace tcpx {
@@ -16,10 +18,10 @@ using ByteArray = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cp
 // A session, and the arrays that may not go before its comms are closed.
 class SessionCore {
  public:
-  SessionCore(Plugin& plugin, int device, const TransferLimits& limits)
-      : session_(plugin.net(), device, limits) {}
+  SessionCore(Plugin& plugin, int device, const TransferLimits& limits, int gpu, UnpackMode unpack)
+      : session_(plugin.net(), device, limits, gpu, unpack) {}
 
-  std::map<int, ByteArray> arrays_;
+  std::map<int, nb::object> arrays_;
   PeerSession session_;
 };
 
@@ -70,12 +72,13 @@ void bind_session(nb::module_& m) {
       .def(
           "__init__",
           [](SessionCore* self, Plugin& plugin, int device, int channels, uint64_t chunk_bytes,
-             int window_send, int window_receive) {
+             int window_send, int window_receive, int gpu, int unpack) {
             const TransferLimits limits{channels, chunk_bytes, window_send, window_receive};
-            new (self) SessionCore(plugin, device, limits);
+            new (self) SessionCore(plugin, device, limits, gpu, static_cast<UnpackMode>(unpack));
           },
           "plugin"_a, "device"_a, "channels"_a, "chunk_bytes"_a, "window_send"_a,
-          "window_receive"_a, nb::keep_alive<1, 2>())
+          "window_receive"_a, "gpu"_a = -1, "unpack"_a = static_cast<int>(UnpackMode::kKernel),
+          nb::keep_alive<1, 2>())
       .def(
           "listen",
           [](SessionCore& s, int channel) {
@@ -99,12 +102,21 @@ void bind_session(nb::module_& m) {
           "timeout_s"_a, "until"_a.none())
       .def(
           "register_memory",
-          [](SessionCore& s, const ByteArray& array) {
-            const int id = s.session_.register_memory(array.data(), array.size(), kNetPtrHost);
-            s.arrays_.emplace(id, array);
+          [](SessionCore& s, nb::object array) {
+            const auto bytes = nb::cast<ByteArray>(array);
+            const int id = s.session_.register_memory(bytes.data(), bytes.size(), kNetPtrHost);
+            s.arrays_.emplace(id, std::move(array));
             return id;
           },
           "array"_a)
+      .def(
+          "register_gpu_memory",
+          [](SessionCore& s, CudaSlots& memory, nb::object owner) {
+            const int id = s.session_.register_memory(memory.data(), memory.bytes(), kNetPtrCuda);
+            s.arrays_.emplace(id, std::move(owner));
+            return id;
+          },
+          "memory"_a, "owner"_a, "As checked by CudaSlots; `owner` lives as long.")
       .def(
           "deregister_memory",
           [](SessionCore& s, int memory) {
@@ -137,10 +149,11 @@ void bind_session(nb::module_& m) {
              const TransferFault f = s.session_.fault();
              if (f.kind == TransferFault::Kind::kNone) return nb::none();
              nb::dict d;
-             d["kind"] = f.kind == TransferFault::Kind::kPlugin ? "plugin" : "size";
+             const bool gpu = f.kind == TransferFault::Kind::kGpu;
+             d["kind"] = gpu ? "gpu" : f.kind == TransferFault::Kind::kPlugin ? "plugin" : "size";
              d["call"] = f.call;
              d["code"] = f.code;
-             d["code_name"] = result_name(f.code);
+             d["code_name"] = gpu ? cuda_error_name(f.code) : std::string(result_name(f.code));
              d["direction"] = f.direction == Direction::kSend ? "send" : "receive";
              d["channel"] = f.channel;
              d["transfer"] = f.transfer;

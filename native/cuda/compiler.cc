@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
@@ -86,6 +87,7 @@ std::string compile(const char* source, int major, int minor) {
     if (program != nullptr && n.log_size(program, &bytes) == 0) {
       log.resize(bytes);
       n.log(program, log.data());
+      std::replace(log.begin(), log.end(), '\n', ' ');  // an error is one line
     }
     n.destroy(&program);
     throw CudaError(call, code, n.error_string(code), log.c_str());

@@ -55,11 +55,14 @@ __device__ __forceinline__ void store1(u64 at, u8 byte) {
 }
 
 // Adds for all blocks of the launch; the value before. What this thread's block wrote before its
-// last barrier is seen by whoever sees the sum.
+// last barrier is seen by whoever sees the sum and has a fence behind that. No older fence is used:
+// those throw away the caches of the other blocks too.
 __device__ __forceinline__ u32 add_released(u64 at, u32 value) {
-  __threadfence();
-  const u32 before = atomicAdd(reinterpret_cast<u32*>(at), value);
-  __threadfence();
+  u32 before;
+  asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;"
+               : "=r"(before)
+               : "l"(at), "r"(value)
+               : "memory");
   return before;
 }
 __device__ __forceinline__ void add_count(u64 at, u64 value) {
@@ -71,8 +74,8 @@ __device__ __forceinline__ void keep_least(u64 at, u64 value) {
 
 // For the CPU, which polls it: whoever sees it sees all that was written before.
 __device__ __forceinline__ void store8_for_host(u64 at, u64 value) {
-  __threadfence_system();
-  asm volatile("st.volatile.global.u64 [%0], %1;" ::"l"(at), "l"(value) : "memory");
+  asm volatile("fence.acq_rel.sys; st.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value)
+               : "memory");
 }
 __device__ __forceinline__ void store4(u64 at, u32 value) {
   asm volatile("st.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");

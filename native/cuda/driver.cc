@@ -52,6 +52,7 @@ CudaCalls load() {
   find(library, &c.copy, {"cuMemcpy"});
   find(library, &c.copy_async, {"cuMemcpyAsync"});
   find(library, &c.set8, {"cuMemsetD8_v2"});
+  find(library, &c.set8_async, {"cuMemsetD8Async"});
   find(library, &c.stream_create, {"cuStreamCreate"});
   find(library, &c.stream_destroy, {"cuStreamDestroy_v2"});
   find(library, &c.stream_wait, {"cuStreamSynchronize"});

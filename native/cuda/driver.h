@@ -62,6 +62,7 @@ struct CudaCalls {
   int (*copy)(CudaAddress, CudaAddress, size_t);
   int (*copy_async)(CudaAddress, CudaAddress, size_t, void*);
   int (*set8)(CudaAddress, unsigned char, size_t);
+  int (*set8_async)(CudaAddress, unsigned char, size_t, void*);
   int (*stream_create)(void**, unsigned);
   int (*stream_destroy)(void*);
   int (*stream_wait)(void*);

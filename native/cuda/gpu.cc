@@ -136,7 +136,7 @@ GpuMemory::GpuMemory(Gpu& gpu, size_t bytes) : gpu_(gpu), bytes_(bytes) {
 }
 
 GpuMemory::~GpuMemory() {
-  gpu_.select();
+  gpu_.select_if_there();
   cuda().mem_free(address_);
 }
 
@@ -150,7 +150,7 @@ PinnedMemory::PinnedMemory(Gpu& gpu, size_t bytes) : gpu_(gpu), bytes_(bytes) {
 }
 
 PinnedMemory::~PinnedMemory() {
-  gpu_.select();
+  gpu_.select_if_there();
   cuda().host_free(data_);
 }
 
@@ -160,7 +160,7 @@ GpuStream::GpuStream(Gpu& gpu) : gpu_(gpu) {
 }
 
 GpuStream::~GpuStream() {
-  gpu_.select();
+  gpu_.select_if_there();
   cuda().stream_destroy(handle_);
 }
 

@@ -39,6 +39,8 @@ class Gpu {
 
   // Makes it current on the calling thread.
   void select() const;
+  // The same for destructors, which may run when the driver is already gone.
+  void select_if_there() const noexcept { cuda().set_current(context_); }
 
   // Starts a kernel with one argument, a plain block of data that is copied before this returns.
   void launch(void* function, unsigned blocks, unsigned threads, const void* argument,

@@ -53,7 +53,13 @@ Connections::Connections(Net& net, int device, int gpu) : net_(net), device_(dev
       properties.device_type == kNetDeviceUnpack && properties.device_version == kNetUnpackVersion;
 }
 
+// Whichever thread calls us, and whatever else it used before.
+void Connections::select_gpu() const {
+  if (gpu_ >= 0) use_gpu(gpu_);
+}
+
 std::array<uint8_t, kNetHandleBytes> Connections::listen(int peer, int lane, int channel) {
+  select_gpu();
   auto comm = std::make_unique<Comm>();
   comm->direction = Direction::kReceive;
   comm->peer = peer;
@@ -114,6 +120,7 @@ void Connections::fetch_queue(Comm& comm) const {
 
 bool Connections::poll() {
   if (refused_) throw std::logic_error("a connection was refused before");
+  select_gpu();
   bool moved = false;
   for (const auto& comm : comms_) {
     if (comm->comm != nullptr) continue;
@@ -173,6 +180,7 @@ void Connections::establish(double timeout_s) {
 }
 
 void Connections::register_buffer(int buffer, uint8_t* data, size_t bytes, int type) {
+  select_gpu();
   for (const auto& comm : comms_) {
     const int64_t start = now_ns();
     const auto added = register_regions(net_, *comm, data, bytes, type);
@@ -182,6 +190,7 @@ void Connections::register_buffer(int buffer, uint8_t* data, size_t bytes, int t
 }
 
 void Connections::close() {
+  select_gpu();
   int first_code = kNetSuccess;
   const char* first_call = "";
   std::string first_what;

@@ -107,6 +107,7 @@ class Connections {
  private:
   bool advance(Comm& comm);  // true when it became established now
   void fetch_queue(Comm& comm) const;
+  void select_gpu() const;
 
   Net& net_;
   int device_;

@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "cuda/current.h"
 #include "engine/clock.h"
 
 namespace tcpx {
@@ -48,8 +49,13 @@ class Registrations {
 
 }  // namespace
 
-PeerSession::PeerSession(Net& net, int device, const TransferLimits& limits)
-    : net_(net), limits_(limits), connections_(net, device) {
+PeerSession::PeerSession(Net& net, int device, const TransferLimits& limits, int gpu,
+                         UnpackMode unpack)
+    : net_(net),
+      limits_(limits),
+      gpu_(gpu >= 0 ? &use_gpu(gpu) : nullptr),
+      unpacker_(gpu >= 0 ? make_cuda_unpacker(gpu, unpack) : nullptr),
+      connections_(net, device, gpu) {
   for (const int window : {limits.window_send, limits.window_receive}) {
     if (window < 1 || window > kNetMaxRequests) {
       throw std::invalid_argument("a window of " + std::to_string(window) + " requests");
@@ -59,6 +65,7 @@ PeerSession::PeerSession(Net& net, int device, const TransferLimits& limits)
     throw std::invalid_argument("bad chunk or channels");
   }
   for (auto& flows : flow_of_) flows.resize(limits.channels, nullptr);
+  if (unpacker_) unpacker_->reserve(size_t{kNetMaxRequests} * limits.channels);
   const std::lock_guard<std::mutex> all(g_sessions_mutex);
   g_sessions.push_back(this);
 }
@@ -76,11 +83,13 @@ PeerSession::~PeerSession() {
 
 std::array<uint8_t, kNetHandleBytes> PeerSession::listen(int channel) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  const GpuCurrent current(gpu_);
   return connections_.listen(kUnranked, 0, channel);
 }
 
 void PeerSession::add_send(int channel, const uint8_t* handle) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  const GpuCurrent current(gpu_);
   connections_.add_send(kUnranked, 0, channel, handle);
 }
 
@@ -138,6 +147,7 @@ void PeerSession::adopt_comms() {
 
 int PeerSession::register_memory(uint8_t* data, size_t bytes, int type) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  const GpuCurrent current(gpu_);
   Registrations added(net_);
   for (const Flow& flow : flows_) added.add(*flow.comm, data, bytes, type);
   memories_.emplace(next_memory_, Memory{data, bytes, type, added.take()});
@@ -146,6 +156,7 @@ int PeerSession::register_memory(uint8_t* data, size_t bytes, int type) {
 
 void PeerSession::deregister_memory(int id) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  const GpuCurrent current(gpu_);
   const auto found = memories_.find(id);
   if (found == memories_.end()) throw std::invalid_argument("no such memory");
   if (found->second.messages > 0) {
@@ -169,6 +180,7 @@ void PeerSession::close() {
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (closed_) return;
+  const GpuCurrent current(gpu_);
   closed_ = true;
   int refusal = kNetSuccess;
   for (const auto& [id, memory] : memories_) {
@@ -312,6 +324,7 @@ bool PeerSession::progress_all() {
 }
 
 bool PeerSession::progress() {
+  const GpuCurrent current(gpu_);
   bool moved = false;
   if (!closed_ && !refusal_ && connections_.pending() > 0) {
     try {
@@ -326,14 +339,21 @@ bool PeerSession::progress() {
     if (closed_ || fault_.kind != TransferFault::Kind::kNone) return false;
     moved |= advance(flow);
   }
-  return moved;
+  return unpacker_ ? flush_unpacker() && moved : moved;
 }
 
 bool PeerSession::advance(Flow& flow) {
   bool moved = false;
-  while (flow.finished != flow.posted) {
+  while (flow.tested != flow.posted) {
+    Slot& oldest = flow.slots[flow.tested % kNetMaxRequests];
+    test(flow, oldest);
+    if (oldest.state == ChunkState::kPosted) break;
+    ++flow.tested;
+    moved = true;
+  }
+  while (flow.finished != flow.tested) {
     Slot& oldest = flow.slots[flow.finished % kNetMaxRequests];
-    if (oldest.state == ChunkState::kPosted) test(flow, oldest);
+    if (oldest.ticket > 0 && oldest.ticket > unpacker_->finished()) break;
     if (oldest.state == ChunkState::kArrived) consume(flow, oldest);
     if (oldest.state != ChunkState::kFinished) break;
     finish(flow, oldest);
@@ -388,13 +408,43 @@ void PeerSession::test(Flow& flow, Slot& slot) {
     slot.state = ChunkState::kFinished;
     return;
   }
+  const bool whole = begin_unpack(flow, slot);
   ++flow.comm->receives_done;
+  if (!whole) return;
   // TCPX never writes the size; a plugin that does must agree with what was posted.
   flow.reports_sizes |= sizes[0] != 0;
   if (flow.reports_sizes && static_cast<uint64_t>(sizes[0]) != slot.bytes) {
     return fail(TransferFault::Kind::kSize, "test", sizes[0], flow, slot);
   }
   slot.state = ChunkState::kArrived;
+}
+
+// Of a receive into the GPU's memory. False where its fragments are not the message.
+bool PeerSession::begin_unpack(Flow& flow, Slot& slot) {
+  const Memory& memory = memories_.at(slot.message->memory);
+  const NetUnpackDevice* queue = flow.comm->unpack_queue();
+  if (memory.type != kNetPtrCuda || queue == nullptr) return true;
+  uint8_t* const destination =
+      memory.data + slot.message->offset + slot.chunk * limits_.chunk_bytes;
+  const UnpackResult result =
+      unpacker_->submit(unpack_source(*queue, flow.comm->receives_done), destination, slot.bytes);
+  if (result.in_bounds && result.bytes == slot.bytes) {
+    slot.ticket = unpacker_->last_ticket();
+    return true;
+  }
+  fail(TransferFault::Kind::kSize, "test", static_cast<int>(result.bytes), flow, slot);
+  return false;
+}
+
+// Begins with what this round found done. False when the GPU has failed, for all that is open.
+bool PeerSession::flush_unpacker() {
+  unpacker_->flush();
+  const UnpackFailure failure = unpacker_->failure();
+  if (failure.code == 0) return true;
+  fault_.kind = TransferFault::Kind::kGpu;
+  fault_.call = failure.call;
+  fault_.code = failure.code;
+  return false;
 }
 
 void PeerSession::consume(Flow& flow, Slot& slot) {
@@ -423,60 +473,6 @@ void PeerSession::finish(Flow& flow, Slot& slot) {
     messages_[way].erase(message.number);
   }
   slot.message = nullptr;
-}
-
-// --- What went wrong, and where it stands
-// -----------------------------------------------------------
-
-void PeerSession::fail(TransferFault::Kind kind, const char* call, int code, const Flow& flow,
-                       const Slot& slot) {
-  fault_ = {kind,
-            call,
-            code,
-            flow.comm->direction,
-            flow.comm->channel,
-            slot.message->transfer,
-            slot.message->number,
-            slot.chunk,
-            slot.bytes};
-}
-
-TransferFault PeerSession::fault() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  return fault_;
-}
-
-std::vector<TransferPicture> PeerSession::picture() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const int64_t now = now_ns();
-  std::vector<TransferPicture> rows;
-  for (const Flow& flow : flows_) {
-    TransferPicture row{};
-    row.direction = flow.comm->direction;
-    row.channel = flow.comm->channel;
-    row.window = flow.window;
-    row.posted = flow.posted;
-    row.finished = flow.finished;
-    row.bytes = flow.bytes;
-    row.queued = flow.queue.size();
-    row.has_oldest = flow.finished != flow.posted;
-    if (row.has_oldest) {
-      const Slot& oldest = flow.slots[flow.finished % kNetMaxRequests];
-      row.oldest_transfer = oldest.message->transfer;
-      row.oldest_message = oldest.message->number;
-      row.oldest_chunk = oldest.chunk;
-      row.oldest_bytes = oldest.bytes;
-      row.oldest_age_ns = now - oldest.posted_at;
-    } else if (!flow.queue.empty()) {
-      const Share& next = flow.queue.front();
-      row.oldest_transfer = next.message->transfer;
-      row.oldest_message = next.message->number;
-      row.oldest_chunk = next.next;
-      row.oldest_bytes = chunk_bytes(*next.message, next.next);
-    }
-    rows.push_back(row);
-  }
-  return rows;
 }
 
 }  // namespace tcpx

@@ -10,9 +10,10 @@
 //
 // The life of a chunk:
 //   queued --the window has room and the plugin takes it--> kPosted
-//   kPosted, receive --test says done, the size is right--> kArrived
+//   kPosted, receive --test says done, the size is right--> kArrived; into a GPU's memory it is
+//                                                           given to the unpacker, with a ticket
 //   kPosted, send    --test says done--------------------> kFinished
-//   kArrived         --consumed, once, in order----------> kFinished, its slot is free
+//   kArrived         --in place, consumed, in order------> kFinished, its slot is free
 // An error of the plugin, or a wrong size, is kept (TransferFault) and ends all that is not
 // finished.
 #pragma once
@@ -23,12 +24,16 @@
 #include <exception>
 #include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <vector>
 
 #include "engine/connections.h"
+#include "unpack/unpacker.h"
 
 namespace tcpx {
+
+class Gpu;
 
 struct TransferLimits {
   int channels = 2;
@@ -48,9 +53,9 @@ enum class TransferState {
 enum class WaitResult { kComplete, kFailed, kStalled, kClosed };
 
 struct TransferFault {
-  enum class Kind { kNone, kPlugin, kSize } kind = Kind::kNone;
+  enum class Kind { kNone, kPlugin, kSize, kGpu } kind = Kind::kNone;
   const char* call = "";
-  int code = 0;  // of the plugin; the size that it reported
+  int code = 0;  // of the plugin or the driver; the size that it reported
   Direction direction = Direction::kSend;
   int channel = 0;
   uint64_t transfer = 0;
@@ -83,8 +88,10 @@ struct TransferPicture {
 // May be called from several threads.
 class PeerSession {
  public:
-  // Throws std::invalid_argument for limits outside of the contract.
-  PeerSession(Net& net, int device, const TransferLimits& limits);
+  // With a GPU, whose memory may then be registered: it is current in every call, and only there.
+  // Throws std::invalid_argument for limits outside of the contract, CudaUnavailable, CudaError.
+  PeerSession(Net& net, int device, const TransferLimits& limits, int gpu = -1,
+              UnpackMode unpack = UnpackMode::kKernel);
   ~PeerSession();  // closes, without a word
   PeerSession(const PeerSession&) = delete;
   PeerSession& operator=(const PeerSession&) = delete;
@@ -156,6 +163,7 @@ class PeerSession {
     uint64_t chunk = 0;
     uint64_t bytes = 0;
     int64_t posted_at = 0;
+    uint64_t ticket = 0;  // of the unpacker; 0: delivered in place
   };
   struct Flow {
     Comm* comm;
@@ -164,6 +172,7 @@ class PeerSession {
     std::deque<Share> queue;
     Slot slots[kNetMaxRequests];
     uint64_t posted = 0;
+    uint64_t tested = 0;  // seen done, though perhaps not in place
     uint64_t finished = 0;
     uint64_t bytes = 0;
     bool reports_sizes = false;  // it did so once: then a size of 0 is a size
@@ -175,6 +184,8 @@ class PeerSession {
   bool advance(Flow& flow);
   bool post_next(Flow& flow);
   void test(Flow& flow, Slot& slot);
+  bool begin_unpack(Flow& flow, Slot& slot);
+  bool flush_unpacker();
   void consume(Flow& flow, Slot& slot);
   void finish(Flow& flow, Slot& slot);
   void fail(TransferFault::Kind kind, const char* call, int code, const Flow& flow,
@@ -186,7 +197,9 @@ class PeerSession {
 
   Net& net_;
   TransferLimits limits_;
-  mutable std::mutex mutex_;  // guards all below
+  const Gpu* const gpu_;                // NULL: none
+  std::unique_ptr<Unpacker> unpacker_;  // into its memory
+  mutable std::mutex mutex_;            // guards all below
   Connections connections_;
   std::exception_ptr refusal_;     // of a connect, an accept, or a registration with a new comm
   std::deque<Flow> flows_;         // their addresses stay

@@ -52,7 +52,7 @@ class Comm : public Object {
   bool has_news() const;
 
   // Before GPU memory is registered: whatever moving it takes. Throws CudaError or
-  // std::system_error; false, with a line in the log, where this connection cannot.
+  // std::system_error; false where this connection was made without a GPU and it is too late.
   virtual bool serve_gpu_memory(const Gpu& gpu) = 0;
 
   const Device& device() const { return device_; }

@@ -1,7 +1,9 @@
 #include "softtcpx/cuda.h"
 
 #include <dlfcn.h>
+#include <link.h>
 
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -12,6 +14,7 @@ namespace {
 // Of the driver's interface, as it is published.
 constexpr int kAttributeMemoryType = 2, kMemoryTypeDevice = 2;
 constexpr int kAttributeDeviceOrdinal = 9;
+constexpr int kInvalidValue = 1, kNotInitialized = 3;
 
 template <class Function>
 void find(void* library, const char* name, Function*& function, bool* all) {
@@ -19,7 +22,15 @@ void find(void* library, const char* name, Function*& function, bool* all) {
   *all = *all && function != nullptr;
 }
 
-std::unique_ptr<CudaDriver> load_driver() {
+int is_driver(dl_phdr_info* info, size_t, void*) {
+  const char* const slash = std::strrchr(info->dlpi_name, '/');
+  const char* const name = slash != nullptr ? slash + 1 : info->dlpi_name;
+  return std::strncmp(name, "libcuda.so", 10) == 0 ? 1 : 0;
+}
+
+std::unique_ptr<CudaDriver> find_driver() {
+  // First a look at what is loaded: where it is not, dlopen would search the disk every time.
+  if (::dl_iterate_phdr(is_driver, nullptr) == 0) return nullptr;
   void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   if (library == nullptr) return nullptr;
   auto driver = std::make_unique<CudaDriver>();
@@ -48,7 +59,7 @@ const CudaDriver* driver() {
   static std::mutex mutex;
   static const CudaDriver* found = nullptr;  // for good: threads may outlive static objects
   const std::lock_guard<std::mutex> lock(mutex);
-  if (found == nullptr) found = load_driver().release();
+  if (found == nullptr) found = find_driver().release();
   return found;
 }
 
@@ -65,9 +76,10 @@ CudaError::CudaError(const CudaDriver& driver, const char* call, int code)
 Gpu current_gpu() {
   Gpu gpu;
   gpu.driver = driver();
-  if (gpu.driver == nullptr || gpu.driver->ctx_get_current(&gpu.context) != 0 ||
-      gpu.context == nullptr || gpu.driver->ctx_get_device(&gpu.ordinal) != 0)
-    return Gpu{};
+  // Before anybody has initialised the driver it says so by an error.
+  if (gpu.driver == nullptr || gpu.driver->ctx_get_current(&gpu.context) != 0)
+    gpu.context = nullptr;
+  if (gpu) check_cuda(*gpu.driver, "cuCtxGetDevice", gpu.driver->ctx_get_device(&gpu.ordinal));
   return gpu;
 }
 
@@ -89,12 +101,17 @@ CurrentContext::~CurrentContext() {
   if (pushed_ != nullptr) pushed_->ctx_pop_current(&ours);
 }
 
+bool is_gpu_memory(const CudaDriver& driver, const void* data) {
+  unsigned type = 0;
+  const int code = driver.pointer_get_attribute(&type, kAttributeMemoryType,
+                                                reinterpret_cast<CudaAddress>(data));
+  if (code == kInvalidValue || code == kNotInitialized) return false;
+  check_cuda(driver, "cuPointerGetAttribute", code);
+  return type == kMemoryTypeDevice;
+}
+
 Residence residence(const Gpu& gpu, const void* data, uint64_t bytes) {
   const auto address = reinterpret_cast<CudaAddress>(data);
-  unsigned type = 0;
-  if (gpu.driver->pointer_get_attribute(&type, kAttributeMemoryType, address) != 0 ||
-      type != kMemoryTypeDevice)
-    return Residence::kHost;
   int ordinal = -1;
   check_cuda(*gpu.driver, "cuPointerGetAttribute",
              gpu.driver->pointer_get_attribute(&ordinal, kAttributeDeviceOrdinal, address));

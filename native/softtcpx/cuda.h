@@ -55,7 +55,8 @@ struct Gpu {
   CudaContext context = nullptr;
   int ordinal = -1;
 };
-// False where there is no driver, or no context is current on this thread.
+// False where there is no driver, or no context is current on this thread. Throws CudaError when
+// the current one has failed.
 Gpu current_gpu();
 
 // Makes a context current for the calls in a scope; nearly free where it is current already.
@@ -76,12 +77,12 @@ class CurrentContext {
   int code_ = 0;
 };
 
-enum class Residence {
-  kHost,     // or unknown to the driver: the CPU may follow this address
-  kThisGpu,  // all of it, and in one allocation
-  kOtherGpu,
-  kSeveralAllocations,
-};
+// False: the host's, or unknown to the driver. Only then may the CPU follow the address. Needs no
+// context. Throws CudaError.
+bool is_gpu_memory(const CudaDriver& driver, const void* data);
+
+// Where GPU memory lies, as a GPU whose context is current sees it. Throws CudaError.
+enum class Residence { kThisGpu, kOtherGpu, kSeveralAllocations };
 Residence residence(const Gpu& gpu, const void* data, uint64_t bytes);
 
 }  // namespace softtcpx

@@ -5,6 +5,7 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <string>
 #include <system_error>
 #include <vector>
 
@@ -160,13 +161,14 @@ int accept(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device) {
   if (listener == nullptr || recv_comm == nullptr) return kNetInvalidArgument;
   *recv_comm = nullptr;
   return guarded("accept", [&] {
-    const Gpu here = current_gpu();
-    if (here && listener->gpu() && here.context != listener->gpu().context) {
-      SOFTTCPX_WARN("accept: GPU %d is current, and GPU %d was at listen", here.ordinal,
-                    listener->gpu().ordinal);
+    const Gpu& at_listen = listener->gpu();
+    const Gpu here = at_listen ? current_gpu() : Gpu{};
+    if (here && here.context != at_listen.context) {
+      SOFTTCPX_WARN("accept: another context is current (GPU %d) than at listen (GPU %d)",
+                    here.ordinal, at_listen.ordinal);
       return static_cast<int>(kNetInvalidUsage);
     }
-    const CurrentContext current(listener->gpu());  // where none is, that of listen holds
+    const CurrentContext current(at_listen);  // where none is, that of listen holds
     std::unique_ptr<RecvComm> comm;
     const int code = listener->accept(&comm);
     if (comm != nullptr && recv_device != nullptr && *recv_device != nullptr) {
@@ -184,26 +186,28 @@ Comm* as_comm(void* pointer) {
 }
 
 // What lies at an address that the caller calls GPU memory; null with the reason in the log.
-std::optional<Memory> gpu_memory(Comm& comm, const void* data, uint64_t bytes) {
-  const Gpu gpu = comm.gpu() ? comm.gpu() : current_gpu();
-  if (!gpu) return Memory::kEmulated;  // no driver that could know the address
+std::optional<Memory> gpu_memory(Comm& comm, const Gpu& gpu, const void* data, uint64_t bytes) {
   const CurrentContext current(gpu);
-  const char* wrong = nullptr;
-  switch (residence(gpu, data, bytes)) {
-    case Residence::kHost:
-      return Memory::kEmulated;
-    case Residence::kThisGpu:
-      if (comm.serve_gpu_memory(gpu)) return Memory::kGpu;
-      return std::nullopt;
-    case Residence::kOtherGpu:
-      wrong = "lie in another GPU than the connection's, which is";
-      break;
-    case Residence::kSeveralAllocations:
-      wrong = "are not within one allocation of";
-      break;
+  if (gpu.driver == nullptr || !is_gpu_memory(*gpu.driver, data)) return Memory::kEmulated;
+  std::string wrong;
+  if (!gpu) {
+    wrong = "are a GPU's, and no context is current";
+  } else {
+    switch (residence(gpu, data, bytes)) {
+      case Residence::kThisGpu:
+        if (comm.serve_gpu_memory(gpu)) return Memory::kGpu;
+        wrong = "are a GPU's, and no context was current at listen or accept";
+        break;
+      case Residence::kOtherGpu:
+        wrong = "lie in another GPU than the connection's, GPU " + std::to_string(gpu.ordinal);
+        break;
+      case Residence::kSeveralAllocations:
+        wrong = "are not within one allocation of GPU " + std::to_string(gpu.ordinal);
+        break;
+    }
   }
-  SOFTTCPX_WARN("regMr: %llu bytes at %p %s GPU %d", static_cast<unsigned long long>(bytes), data,
-                wrong, gpu.ordinal);
+  SOFTTCPX_WARN("regMr: %llu bytes at %p %s", static_cast<unsigned long long>(bytes), data,
+                wrong.c_str());
   return std::nullopt;
 }
 
@@ -221,11 +225,12 @@ int reg_mr(void* comm_pointer, void* data, int size, int type, void** mhandle) {
   if (data == nullptr && size > 0) return kNetInvalidArgument;
   return guarded("regMr", [&] {
     const auto bytes = static_cast<uint64_t>(size);
+    const Gpu gpu = comm->gpu() ? comm->gpu() : current_gpu();
     std::optional<Memory> memory = Memory::kHost;
-    if (type == kNetPtrCuda) memory = gpu_memory(*comm, data, bytes);
+    if (type == kNetPtrCuda) memory = gpu_memory(*comm, gpu, data, bytes);
     if (!memory) return static_cast<int>(kNetInvalidArgument);
     *mhandle = static_cast<Object*>(
-        std::make_unique<Region>(&comm->device(), data, bytes, *memory).release());
+        std::make_unique<Region>(&comm->device(), data, bytes, *memory, gpu).release());
     return static_cast<int>(kNetSuccess);
   });
 }
@@ -241,7 +246,16 @@ int dereg_mr(void*, void* mhandle) {
 int isend(void* send_comm, void* data, int size, int, void* mhandle, void** request) {
   auto* comm = as<SendComm>(send_comm, ObjectKind::kSendComm);
   if (comm == nullptr || request == nullptr) return kNetInvalidArgument;
-  return comm->send(data, size, as<Region>(mhandle, ObjectKind::kRegion), request);
+  auto* region = as<Region>(mhandle, ObjectKind::kRegion);
+  if (region != nullptr && region->memory == Memory::kGpu && !comm->copies_gpu_memory()) {
+    // A registration is the NIC's: this one was made for another connection.
+    const int code = guarded("isend", [&] {
+      comm->serve_gpu_memory(region->gpu);
+      return static_cast<int>(kNetSuccess);
+    });
+    if (code != kNetSuccess) return code;
+  }
+  return comm->send(data, size, region, request);
 }
 
 int irecv(void* recv_comm, int n, void** data, int* sizes, int*, void** mhandles, void** request) {

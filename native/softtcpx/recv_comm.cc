@@ -34,11 +34,7 @@ bool RecvComm::open_bounce() {
   return true;
 }
 
-bool RecvComm::serve_gpu_memory(const Gpu&) {
-  if (bounce_.memory().pinned()) return true;
-  SOFTTCPX_WARN("regMr of GPU memory: no context was current at listen or accept");
-  return false;
-}
+bool RecvComm::serve_gpu_memory(const Gpu&) { return bounce_.memory().pinned(); }
 
 NetUnpackDevice* RecvComm::offer_device() {
   offered_ = true;
@@ -48,6 +44,9 @@ NetUnpackDevice* RecvComm::offer_device() {
 int RecvComm::receive(void* data, int64_t bytes, const Region* region, void** request) {
   if (region != nullptr && region->memory != Memory::kHost) {
     if (!offered_) return kNetInvalidArgument;
+    // No GPU of ours: no page-locked pages, and no ordinal.
+    if (region->memory == Memory::kGpu && region->gpu.ordinal != gpu_.ordinal)
+      return kNetInvalidArgument;
     if (bounce_.memory().pinned() && bytes > 0 &&
         pages_for(static_cast<uint64_t>(bytes), device_.settings) > bounce_.pages()) {
       SOFTTCPX_WARN(

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "softtcpx/cuda.h"
 #include "softtcpx/objects.h"
 
 namespace softtcpx {
@@ -14,12 +15,14 @@ enum class Memory {
 };
 
 struct Region : Object {
-  Region(const Device* device_, const void* data, uint64_t bytes_, Memory memory_)
+  Region(const Device* device_, const void* data, uint64_t bytes_, Memory memory_,
+         const Gpu& gpu_ = {})
       : Object(ObjectKind::kRegion),
         device(device_),
         base(reinterpret_cast<uintptr_t>(data)),
         bytes(bytes_),
-        memory(memory_) {}
+        memory(memory_),
+        gpu(gpu_) {}
 
   bool contains(const void* data, uint64_t length) const {
     const auto address = reinterpret_cast<uintptr_t>(data);
@@ -30,6 +33,7 @@ struct Region : Object {
   uintptr_t base;
   uint64_t bytes;
   Memory memory;
+  Gpu gpu;  // where the memory is one's
 };
 
 }  // namespace softtcpx

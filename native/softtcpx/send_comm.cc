@@ -25,6 +25,13 @@ SendComm::SendComm(Device& device, Sockets sockets)
       loads_(new Load[sockets_.data.size()]),
       granted_(recv_sync_ ? 0 : ~uint64_t{0}) {}
 
+int SendComm::send(void* data, int64_t bytes, const Region* region, void** request) {
+  if (region != nullptr && region->memory == Memory::kGpu &&
+      region->gpu.ordinal != copies()->gpu().ordinal)
+    return kNetInvalidArgument;
+  return post(data, bytes, region, request);
+}
+
 bool SendComm::serve_gpu_memory(const Gpu& gpu) {
   if (copy_ring_ != nullptr) return true;
   copy_ring_ = std::make_unique<CopyRing>(gpu, copy_bytes_, device_.settings.copies);

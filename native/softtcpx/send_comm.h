@@ -17,9 +17,9 @@ class SendComm final : public Comm {
   SendComm(Device& device, Sockets sockets);
   ~SendComm() override { leave_owner(); }
 
-  int send(void* data, int64_t bytes, const Region* region, void** request) {
-    return post(data, bytes, region, request);
-  }
+  // GPU memory only once it is served.
+  int send(void* data, int64_t bytes, const Region* region, void** request);
+  bool copies_gpu_memory() const { return copies() != nullptr; }
   bool serve_gpu_memory(const Gpu& gpu) override;
 
  private:

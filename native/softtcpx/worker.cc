@@ -95,10 +95,8 @@ void Worker::run() {
       idle_since = Clock::now();
       continue;
     }
-    if (Clock::now() - idle_since < spin) {
-      if (tries % kTriesAYield == 0) ::sched_yield();
-      continue;
-    }
+    if (tries % kTriesAYield == 0) ::sched_yield();
+    if (Clock::now() - idle_since < spin) continue;
     park();
     idle_since = Clock::now();
   }

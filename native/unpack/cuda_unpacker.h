@@ -60,6 +60,7 @@ class CudaUnpacker final : public Unpacker {
   void copy_through_host(const UnpackSource& source, uint8_t* destination, uint64_t posted,
                          bool covered);
   void begin_request();
+  void begin_timer();
   void end_launch();
   bool ok(int code, const char* call);
   void drop_timers();
@@ -83,6 +84,7 @@ class CudaUnpacker final : public Unpacker {
   UnpackFailure failure_;
   std::vector<Timer> timers_;
   size_t timed_ = 0;
+  std::unique_ptr<GpuMemory> lead_;  // filled before each measured launch
 };
 
 }  // namespace tcpx

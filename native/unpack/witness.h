@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -24,7 +25,10 @@ class UnpackWitness final : public Unpacker {
     std::vector<uint8_t> probe;                // the first bytes of the first one
   };
 
-  explicit UnpackWitness(std::unique_ptr<Unpacker> inner) : inner_(std::move(inner)) {}
+  // `fetch` reads the bounce buffer, which may be memory of a GPU.
+  using Fetch = void (*)(void* to, const void* from, size_t bytes);
+  explicit UnpackWitness(std::unique_ptr<Unpacker> inner, Fetch fetch = &from_host)
+      : inner_(std::move(inner)), fetch_(fetch) {}
 
   UnpackResult submit(const UnpackSource& source, uint8_t* destination, uint64_t posted) override {
     sights_.push_back(look(source));
@@ -45,18 +49,23 @@ class UnpackWitness final : public Unpacker {
   std::vector<Sight> take() { return std::exchange(sights_, {}); }
 
  private:
-  static Sight look(const UnpackSource& source) {
+  Sight look(const UnpackSource& source) const {
     Sight sight{source.fragments, source.count, {}, {}};
     const size_t shown = std::min<uint64_t>(source.count, kFragments);
     sight.fragments.assign(source.fragments, source.fragments + shown);
     if (shown > 0) {
       const uint8_t* first = source.bounce + source.fragments[0].src_off;
-      sight.probe.assign(first, first + std::min<size_t>(source.fragments[0].len, kProbeBytes));
+      const size_t bytes = std::min<size_t>(source.fragments[0].len, kProbeBytes);
+      sight.probe.resize(bytes);
+      fetch_(sight.probe.data(), first, bytes);
     }
     return sight;
   }
 
+  static void from_host(void* to, const void* from, size_t bytes) { memcpy(to, from, bytes); }
+
   std::unique_ptr<Unpacker> inner_;
+  const Fetch fetch_;
   std::vector<Sight> sights_;
 };
 

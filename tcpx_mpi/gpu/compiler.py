@@ -35,9 +35,9 @@ def kernel_cache(environ: Mapping[str, str]) -> str:
     return str(folder) if os.access(folder, os.W_OK) else ""
 
 
-def this_process() -> tuple[list[str], str]:
-    """Both for this process."""
-    return nvrtc_folders(sys.path, os.environ), kernel_cache(os.environ)
+def configure_compiler() -> None:
+    """Tells native code both, for this process; before its first use of a GPU."""
+    _native.cuda_configure(kernel_cache(os.environ), nvrtc_folders(sys.path, os.environ))
 
 
 def nvrtc_version() -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from tcpx_mpi import _native
 from tcpx_mpi.errors import SetupFailed, UsageError
-from tcpx_mpi.gpu.compiler import nvrtc_version, this_process
+from tcpx_mpi.gpu.compiler import configure_compiler, nvrtc_version
 from tcpx_mpi.gpu.driver import how_to_install_cupy, ordinal_of
 from tcpx_mpi.gpu.health import GpuHealth
 from tcpx_mpi.placement import Placement
@@ -37,8 +37,7 @@ class RankGpu:
         self.name = next(str(each["name"]) for each in devices if each["ordinal"] == ordinal)
         self._sharers = placement.gpu_sharers
         self._cupy = load_cupy()
-        nvrtc, cache = this_process()
-        _native.cuda_configure(cache, nvrtc)
+        configure_compiler()
         self._cupy.cuda.Device(ordinal).use()
         _native.cuda_select(ordinal)
         self.health = GpuHealth(placement.gpu_pci)

@@ -226,8 +226,9 @@ def test_no_context_need_be_current_after_set_up_and_the_callers_own_stays(
         ({"NCCL_DYNAMIC_CHUNK_SIZE": "65536", "SOFTTCPX_COPIES": "8"}, 2047, 8 * 65536),
         ({"SOFTTCPX_BOUNCE_PAGES": "500", "SOFTTCPX_COPY_BYTES": "131072"}, 500, 4 * 131072),
         ({"NCCL_DYNAMIC_CHUNK_SIZE": "16777216"}, 16 * 2047, 4 * CHUNK),
+        ({"NCCL_DYNAMIC_CHUNK_SIZE": "3000", "SOFTTCPX_COPIES": "3"}, 2047, 3 * PAGE),
     ],
-    ids=["default", "small chunks", "asked for", "large chunks"],
+    ids=["default", "small chunks", "asked for", "large chunks", "odd chunks"],
 )
 @in_fresh_process()
 def test_page_locked_memory_is_what_the_settings_say_and_given_back_at_close(
@@ -260,9 +261,12 @@ def test_without_a_current_context_nothing_is_page_locked_and_host_pages_serve_a
     if driver.fake:
         assert driver.pinned_bytes() == 0
         assert driver.calls("cuMemHostRegister") == 0
+    memory = GpuMemory(driver, PAGE)
+    for comm in (send, recv):
+        assert memory.register(net, comm)[0] == INVALID_ARGUMENT
+        assert "are a GPU's, and no context is current" in net.log_lines[-1]
     driver.make_current(0)
-    code, _ = GpuMemory(driver, PAGE).register(net, recv)
-    assert code == INVALID_ARGUMENT
+    assert memory.register(net, recv)[0] == INVALID_ARGUMENT
     assert any("no context was current at listen or accept" in line for line in net.log_lines)
     pages, source = Pages(PAGE), Memory(b"x" * PAGE)
     mhandle = pages.registered(net, recv)
@@ -271,7 +275,7 @@ def test_without_a_current_context_nothing_is_page_locked_and_host_pages_serve_a
     net.finish(sent, received)
     assert queue.unpacked(0, PAGE) == b"x" * PAGE
     # A sender needs none before its memory is registered.
-    GpuMemory(driver, PAGE).registered(net, send)
+    memory.registered(net, send)
 
 
 @in_fresh_process()
@@ -413,7 +417,32 @@ def test_memory_of_another_gpu_than_the_connections_is_refused() -> None:
     other = GpuMemory(driver, PAGE, device=1)
     for comm in (send, recv):
         assert other.register(net, comm)[0] == INVALID_ARGUMENT
-        assert "in another GPU than the connection's, which is GPU 0" in net.log_lines[-1]
+        assert "in another GPU than the connection's, GPU 0" in net.log_lines[-1]
+
+
+@only_the_fake_driver
+@in_fresh_process()
+def test_a_registration_serves_all_connections_of_its_nic_that_have_its_gpu() -> None:
+    net, driver, content = Net().started(), Driver(current=0), os.urandom(PAGE)
+    pair = GpuPair(net, driver, content)
+    other = GpuMemory(driver, PAGE, device=1)
+    send, recv, queue = connected_with_queue(net)
+    _, request = net.irecv(recv, pair.target.address, PAGE, pair.recv_mhandle)
+    code, sent = net.isend(send, pair.source.address, PAGE, pair.send_mhandle)
+    assert code == SUCCESS
+    net.finish(sent, request)
+    assert queue.unpacked(0, PAGE) == content
+    driver.make_current(1)
+    send_1, recv_1, _ = connected_with_queue(net)
+    of_1 = other.registered(net, send_1)
+    for mine, memory, mhandle in [(send, other, of_1), (send_1, pair.source, pair.send_mhandle)]:
+        assert net.isend(mine, memory.address, PAGE, mhandle)[0] == INVALID_ARGUMENT
+    for mine, memory, mhandle in [(recv, other, of_1), (recv_1, pair.target, pair.recv_mhandle)]:
+        assert net.irecv(mine, memory.address, PAGE, mhandle)[0] == INVALID_ARGUMENT
+    driver.make_current(None)
+    _, unpinned, _ = connected_with_queue(net)
+    code, _ = net.irecv(unpinned, pair.target.address, PAGE, pair.recv_mhandle)
+    assert code == INVALID_ARGUMENT
 
 
 @only_the_fake_driver
@@ -444,7 +473,10 @@ def test_listen_and_accept_agree_on_the_gpu(
         assert recv is not None
         assert GpuMemory(driver, PAGE).register(net, recv)[0] == SUCCESS
     else:
-        assert any("GPU 1 is current, and GPU 0 was at listen" in line for line in net.log_lines)
+        assert any(
+            "another context is current (GPU 1) than at listen (GPU 0)" in line
+            for line in net.log_lines
+        )
 
 
 # Failures of the driver ---------------------------------------------------------------------------
@@ -501,10 +533,12 @@ def test_a_copy_that_fails_after_it_was_begun_is_error_1_too(environ: dict[str, 
         ("cuMemHostGetDevicePointer:1:2", "accept"),
         ("cuMemHostRegister:2:2", "regMr"),
         ("cuStreamCreate:1:2", "regMr"),
+        ("cuPointerGetAttribute:1:2", "regMr"),
+        ("cuMemGetAddressRange:1:2", "regMr"),
     ],
 )
 @in_fresh_process()
-def test_memory_that_cannot_be_page_locked_is_error_1_of_the_call_that_needs_it(
+def test_what_the_driver_refuses_at_set_up_is_error_1_of_the_call_that_needs_it(
     fail: str, side: str
 ) -> None:
     os.environ["FAKECUDA_FAIL"] = fail

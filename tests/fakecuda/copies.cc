@@ -1,4 +1,5 @@
 // Copies and fills, each as the stream gets to it.
+#include <algorithm>
 #include <cstring>
 
 #include "fake.h"
@@ -56,7 +57,8 @@ CUresult fill(std::unique_lock<std::recursive_mutex>& lock, Context* context, CU
   if (target == nullptr || to % sizeof(word) != 0) return kInvalidValue;
   order_legacy(lock, context, handle);
   stream->submit([target, word, count] {
-    for (size_t i = 0; i < count; ++i) memcpy(target + i * sizeof(word), &word, sizeof(word));
+    auto* words = reinterpret_cast<Word*>(target);
+    std::fill(words, words + count, word);
   });
   if (wait) stream->wait();
   return wait ? context->error.load() : kSuccess;

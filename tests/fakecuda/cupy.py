@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import cupy_nccl
-import numpy as np
 
 __version__ = "0 (a stand-in)"
 _BLOCK_BYTES = 512
@@ -42,20 +41,29 @@ class Device:
         _check(_driver.cuCtxSetCurrent(_contexts[self.id]))
 
 
-class MemoryPointer:
-    """Device memory, freed with the last reference to it.
-
-    As in CuPy it begins on a border of 512 bytes, and here on no larger one.
-    """
+class _Allocation:
+    """Device memory, freed with the last reference to it."""
 
     def __init__(self, size: int) -> None:
-        found = ctypes.c_uint64()
-        code = _driver.cuMemAlloc_v2(ctypes.byref(found), ctypes.c_size_t(size + _BLOCK_BYTES))
+        self.base = ctypes.c_uint64()
+        code = _driver.cuMemAlloc_v2(ctypes.byref(self.base), ctypes.c_size_t(size))
         if code == _OUT_OF_MEMORY:
             raise OutOfMemoryError(f"Out of memory allocating {size} bytes")
         _check(code)
-        self._base = found
-        self.ptr = found.value + _BLOCK_BYTES
+
+    def __del__(self) -> None:
+        _driver.cuMemFree_v2(self.base)
+
+
+class MemoryPointer:
+    """A place in device memory."""
+
+    def __init__(self, allocation: _Allocation, offset: int) -> None:
+        self._allocation, self._offset = allocation, offset
+        self.ptr = int(allocation.base.value) + offset
+
+    def __add__(self, offset: int) -> MemoryPointer:
+        return MemoryPointer(self._allocation, self._offset + offset)
 
     def memset(self, value: int, size: int) -> None:
         """Set bytes; done when it returns."""
@@ -66,49 +74,18 @@ class MemoryPointer:
         )
         _check(_driver.cuCtxSynchronize())
 
-    def __del__(self) -> None:
-        _driver.cuMemFree_v2(self._base)
+    def copy_from_host(self, memory: ctypes.c_void_p, size: int) -> None:
+        """Overwrite bytes; done when it returns."""
+        _check(_driver.cuMemcpyHtoD_v2(ctypes.c_uint64(self.ptr), memory, ctypes.c_size_t(size)))
+
+    def copy_to_host(self, memory: ctypes.c_void_p, size: int) -> None:
+        """Read bytes; done when it returns."""
+        _check(_driver.cuMemcpyDtoH_v2(memory, ctypes.c_uint64(self.ptr), ctypes.c_size_t(size)))
 
 
-class ndarray:
-    """Bytes on the GPU."""
-
-    def __init__(self, data: Any) -> None:
-        self._memory = MemoryPointer(max(len(data), 1))
-        self.nbytes = len(data)
-        self.set(data)
-
-    @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
-        return {
-            "shape": (self.nbytes,), "typestr": "|u1", "data": (self._memory.ptr, False),
-            "strides": None, "version": 3,
-        }  # fmt: skip
-
-    def set(self, data: Any) -> None:
-        """Overwrite all of it."""
-        _check(
-            _driver.cuMemcpyHtoD_v2(
-                ctypes.c_uint64(self._memory.ptr), bytes(data), ctypes.c_size_t(self.nbytes)
-            )
-        )
-
-    def get(self) -> np.ndarray[Any, Any]:
-        """A copy of it in host memory."""
-        copy = np.empty(self.nbytes, np.uint8)
-        _check(
-            _driver.cuMemcpyDtoH_v2(
-                ctypes.c_void_p(copy.ctypes.data),
-                ctypes.c_uint64(self._memory.ptr),
-                ctypes.c_size_t(self.nbytes),
-            )
-        )
-        return copy
-
-
-def asarray(data: Any) -> ndarray:
-    """The bytes of an array, on the GPU."""
-    return ndarray(np.asarray(data, np.uint8).tobytes())
+def _alloc(size: int) -> MemoryPointer:
+    # As in CuPy it begins on a border of 512 bytes, and here on no larger one.
+    return MemoryPointer(_Allocation(size + _BLOCK_BYTES), _BLOCK_BYTES)
 
 
 def _memory_info() -> tuple[int, int]:
@@ -124,7 +101,7 @@ def _check(code: int) -> None:
 
 cuda = SimpleNamespace(
     Device=Device,
-    alloc=MemoryPointer,
+    alloc=_alloc,
     memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
     runtime=SimpleNamespace(memGetInfo=_memory_info, CUDARuntimeError=cupy_nccl.CUDARuntimeError),
     Stream=cupy_nccl.Stream,

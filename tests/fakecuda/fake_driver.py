@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 
@@ -14,8 +15,11 @@ _HERE = Path(__file__).parent
 def built() -> Path:
     """The folder of its libraries, up to date. Skips where no compiler is."""
     cmake = required_tools()
-    configure(cmake, REPOSITORY / "native", _BUILD, "-DTCPX_MPI_NATIVE_TESTS=ON")
-    make(cmake, _BUILD, "fakecuda", "fakenvrtc")
+    _BUILD.mkdir(parents=True, exist_ok=True)
+    with open(_BUILD / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of several workers of a test run one builds
+        configure(cmake, REPOSITORY / "native", _BUILD, "-DTCPX_MPI_NATIVE_TESTS=ON")
+        make(cmake, _BUILD, "fakecuda", "fakenvrtc")
     return _BUILD / "fakecuda"
 
 

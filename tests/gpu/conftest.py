@@ -1,4 +1,4 @@
-"""Fixtures of the tests on GPUs; jobs come from tests/mpi."""
+"""Fixtures of the tests on GPUs; jobs come from tests/mpi, native tests and mutants from theirs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-sys.path += [str(TESTS / "mpi"), str(TESTS / "gpu")]
+sys.path += [str(TESTS / folder) for folder in ("mpi", "gpu", "native", "mutants")]
 
 import gpus as found  # noqa: E402  # by the path above
 
@@ -17,14 +17,14 @@ from tcpx_mpi import launch  # noqa: E402
 from tcpx_mpi.errors import PluginMissing  # noqa: E402
 
 
-@pytest.fixture(scope="session")
-def gpus() -> found.Gpus:
-    """The GPUs to test on."""
-    return found.find()
+@pytest.fixture
+def gpus(request: pytest.FixtureRequest) -> found.Gpus:
+    """The GPUs to test on; a test marked `stand_in` runs without real ones, too."""
+    return found.find(or_stand_in=request.node.get_closest_marker("stand_in") is not None)
 
 
 @pytest.fixture(autouse=True)
-def _mpirun(gpus: found.Gpus) -> None:
+def _mpirun() -> None:
     try:
         launch.find_mpirun(os.environ)
     except PluginMissing as error:

@@ -1,11 +1,12 @@
 """The GPUs of this machine for tests, or the stand-in for them.
 
-TESTS_GPUS=stand-in[:N] runs these tests on N (2) GPUs of tests/fakecuda, wherever no real one is:
-slow, and of no use for figures, but the same bytes go the same way.
+Without a real one the tests marked `stand_in` run on two GPUs of tests/fakecuda: slow, and of no
+use for figures, but the same bytes go the same way. TESTS_GPUS=stand-in[:N] runs all tests so.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from dataclasses import dataclass
@@ -18,6 +19,8 @@ from tcpx_mpi.topology import this_machine
 
 TESTS = Path(__file__).parents[1]
 CHOICE = "TESTS_GPUS"
+#: Where this names gpu, a real one must be there: see tests/conftest.py.
+REQUIRE = "TCPX_MPI_REQUIRE"
 STAND_IN = "stand-in"
 
 
@@ -36,14 +39,17 @@ class Gpus:
         return ("--share-gpu",) if ranks > self.count else ()
 
 
-def find() -> Gpus:
-    """Those to test on; without any, a skip."""
+@functools.cache
+def find(or_stand_in: bool = False) -> Gpus:
+    """Those to test on; without any, a skip, or the stand-in for two."""
     name, _, number = os.environ.get(CHOICE, "").partition(":")
     if name == STAND_IN:
         return stand_in(int(number or 2))
     try:
         devices = _native.cuda_devices()
     except _native.CudaUnavailable as error:
+        if or_stand_in and "gpu" not in os.environ.get(REQUIRE, "").split(","):
+            return stand_in(2)
         pytest.skip(f"needs gpu: {error}")
     if not this_machine().gpus:
         pytest.fail("CUDA shows GPUs that the topology of this machine has not")
@@ -52,7 +58,7 @@ def find() -> Gpus:
 
 def stand_in(count: int) -> Gpus:
     """So many GPUs that are none."""
-    sys.path += [str(TESTS / "fakecuda"), str(TESTS / "native")]
+    sys.path.append(str(TESTS / "fakecuda"))
     from fake_driver import built, variables
 
     addresses = tuple(f"0000:{0x10 + number:02x}:00.0" for number in range(count))

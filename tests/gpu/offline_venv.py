@@ -17,7 +17,7 @@ import venv
 from pathlib import Path
 
 TOOLS = ("scikit-build-core>=0.11", "nanobind>=2.4", "ninja>=1.10", "pytest>=8",
-         "pytest-timeout>=2.3", "nvidia-ml-py>=12")  # fmt: skip
+         "pytest-timeout>=2.3", "pytest-xdist>=3.5", "nvidia-ml-py>=12")  # fmt: skip
 REPOSITORY = Path(__file__).resolve().parents[2]
 
 

@@ -16,9 +16,10 @@ LIMIT_S = 120.0
 
 def ran(gpus: Gpus, place: Path, ranks: int, *options: str, **variables: str) -> Result:
     """A ring of 40 small messages of 4 chunks each in GPUs' memory."""
-    command = tcpx_mpi("run", "ring", "--ranks", str(ranks), "--memory", "cuda", "-b", "16K", "-e",
-                       "16K", "-n", "40", "--chunk", "4K", "--hdf5", "none", "--spool", "spool",
-                       "--plugin", "softtcpx", "--check-memory", "1M", *options)  # fmt: skip
+    command = tcpx_mpi("run", "ring", "--ranks", str(ranks), "--memory", "cuda", "-b", "16K",
+                       "-e", "16K", "-n", "40", "--chunk", "4K", "--channels", "2",
+                       "--plugin", "softtcpx", "--check-memory", "1M", "--hdf5", "none",
+                       "--spool", "spool", *options)  # fmt: skip
     return run(command, place, {**gpus.variables, **variables}, LIMIT_S)
 
 
@@ -31,6 +32,7 @@ def assert_refused(result: Result, *parts: str) -> None:
     assert result.rows == [], result.text
 
 
+@pytest.mark.stand_in
 def test_two_ranks_on_one_gpu_must_be_asked_for(gpus: Gpus, place: Path) -> None:
     assert_refused(ran(gpus, place, 2, "--gpu", "0"), "local ranks 0 and 1 of", "GPU 0",
                    "--share-gpu")  # fmt: skip
@@ -50,6 +52,7 @@ def test_no_gpu_for_the_ranks_is_an_error(gpus: Gpus, place: Path) -> None:
     assert_refused(ran(gpus, place, 2, "--gpu", "none"), "--memory cuda", "has no GPU", "--gpu")
 
 
+@pytest.mark.stand_in
 def test_where_no_gpu_is_visible_cuda_is_refused_and_auto_is_host(gpus: Gpus, place: Path) -> None:
     assert_refused(ran(gpus, place, 2, CUDA_VISIBLE_DEVICES=""), "--memory cuda", "no usable GPU",
                    "--memory host")  # fmt: skip
@@ -83,7 +86,9 @@ def trapped(gpus: Gpus, place: Path, mode: str, **traps: int) -> Result:
                SOFTTCPX_TRAP_RANK="1", **variables)  # fmt: skip
 
 
-@pytest.mark.parametrize("mode", ["kernel", "d2d", "host"])
+@pytest.mark.parametrize(
+    "mode", [pytest.param("kernel", marks=pytest.mark.stand_in), "d2d", "host"]
+)
 def test_one_corrupted_byte_is_found_and_is_one(mode: str, gpus: Gpus, place: Path) -> None:
     result = trapped(gpus, place, mode, CORRUPT_AT=8)
     assert result.code == WRONG_BYTES, result.text

@@ -39,7 +39,10 @@ def require_all_right(result: Result, sizes: int = 5) -> None:
 
 @pytest.mark.parametrize(
     ("mode", "fragments"),
-    list(itertools.product(("kernel", "d2d", "host"), ("mss", "random"))),
+    [
+        pytest.param(mode, fragments, marks=pytest.mark.stand_in if fragments == "random" else ())
+        for mode, fragments in itertools.product(("kernel", "d2d", "host"), ("mss", "random"))
+    ],
 )
 def test_every_mode_puts_every_byte_in_place(
     mode: str, fragments: str, gpus: Gpus, place: Path
@@ -58,7 +61,7 @@ def test_every_mode_puts_every_byte_in_place(
         ("ring", 2, "page", 4, 1),
         ("mesh", 2, "mss", 1, 1),
         ("ring", 4, "page", 1, 1),
-        ("mesh", 4, "random", 2, 1),
+        pytest.param("mesh", 4, "random", 2, 1, marks=pytest.mark.stand_in),
         ("pair", 8, "page", 1, 1),
         ("mesh", 8, "mss", 1, 0),
     ],
@@ -79,7 +82,7 @@ def test_every_pattern_alone_and_sharing_gpus(
 def test_chunks_from_a_page_to_the_largest(chunk: str, gpus: Gpus, place: Path) -> None:
     """The smallest make the queue go round within a message, the largest fill it."""
     sizes = ("--sizes", "4095,2M,5000001", "-n", "3", "--chunk", chunk, "--channels", "3")
-    require_all_right(ran(gpus, place, "pair", 2, *sizes), sizes=3)
+    require_all_right(ran(gpus, place, "pair", 2, *sizes, SOFTTCPX_POISON="1"), sizes=3)
 
 
 def test_an_ablation_is_no_bandwidth(gpus: Gpus, place: Path) -> None:
@@ -96,6 +99,7 @@ def test_one_gpu_for_both_ranks_is_shared_where_that_is_asked_for(gpus: Gpus, pl
     assert [info.gpu for info in read_run(str(place / "o.h5")).header.ranks] == [0, 0]
 
 
+@pytest.mark.stand_in
 def test_the_file_tells_of_each_gpu_and_how_it_fared(gpus: Gpus, place: Path) -> None:
     require_all_right(ran(gpus, place, "ring", 2, "-b", "1M", "-e", "1M", "-n", "8"), sizes=1)
     found = read_run(str(place / "o.h5"))
@@ -115,6 +119,7 @@ def test_the_file_tells_of_each_gpu_and_how_it_fared(gpus: Gpus, place: Path) ->
     assert all(gpu.unpack_bytes >= 1 << 20 for gpu in row.gpu)
 
 
+@pytest.mark.stand_in
 def test_the_gpus_that_are_visible_are_used_by_their_addresses(gpus: Gpus, place: Path) -> None:
     last = gpus.count - 1
     result = ran(gpus, place, "pair", 2, "-b", "64K", "-e", "64K", "-n", "4", "--share-gpu",

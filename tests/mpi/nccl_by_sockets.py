@@ -114,7 +114,6 @@ class SocketBackend:
         self._queue.put(("mark", mark))
 
     def reached(self, mark: int) -> bool:
-        self.check()
         time.sleep(0)  # two cores and more processes: the thread of the stream needs one
         return self._marks[mark] >= 0
 
@@ -182,6 +181,7 @@ class SocketBackend:
                 threading.Event().wait()
             case "error":
                 self._failure = BackendError("ncclGroup", 3, "internal error")
+                threading.Event().wait()  # as work on a GPU, it just never ends
             case "wrong":
                 wrong = True
         memories = [self.opened(each) for each in transfers]

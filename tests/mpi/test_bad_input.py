@@ -78,7 +78,6 @@ COMMAND_LINES: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
     "receive window": (("ring", "--window-recv", "17"), 2, ("--window-recv", "17", "16 or less")),
     "odd pair": (("pair",), 3, ("pair", "even number of ranks", "3", "2 or 4")),
     "one rank": (("ring",), 1, ("ring", "at least 2 ranks", "1", "mpirun -n 2")),
-    "cuda without a GPU": (("ring", "--memory", "cuda"), 2, ("--memory", "cuda", "host")),
     "missing plugin": (
         ("ring", "--plugin", "/nosuch/libnccl-net-x.so"), 2,
         ("--plugin", "/nosuch/libnccl-net-x.so", "no such file", "tcpx-mpi plugins")),
@@ -120,6 +119,11 @@ def test_a_mistake_found_after_the_outputs_were_opened_leaves_neither_file_nor_j
     command = start(PARENT, 2, "pair", "--sizes", "900G", "--spool", str(given))
     refused(command, elsewhere, "available on", "use a smaller -e or --check-memory")
     assert list(given.iterdir()) == []
+
+
+def test_a_gpus_memory_is_refused_where_no_gpu_is_visible(elsewhere: Path) -> None:
+    command = start(PARENT, 2, "ring", "--memory", "cuda")
+    refused(command, elsewhere, "--memory cuda", "has no usable GPU", "use --memory host")
 
 
 def test_no_ranks_at_all_says_how_to_start_some(elsewhere: Path) -> None:

@@ -29,7 +29,8 @@ def slow_lines(text: str) -> list[str]:
 
 def test_a_rank_slowed_by_its_plugin_is_named_or_nobody(place: Path) -> None:
     """50 ms a message. Where ranks share cores with other work, that may be within the noise; then
-    nobody is named, but never anybody else. `make evidence` asks for it, on a quiet machine."""
+    nobody is named, but never anybody else. `make evidence` asks for the name, where it is quiet.
+    """
     slowed = {"SOFTTCPX_TRAP_SLOW_US": "50000", "SOFTTCPX_TRAP_RANK": "2"}
     result = run(tcpx_mpi(*PAIRS), place, slowed)
     assert result.code == 0, result.text

@@ -111,6 +111,8 @@ class UnpackScene {
   static void upload(tcpx::CudaAddress to, const void* from, size_t bytes) {
     tcpx::check_cuda(tcpx::cuda().copy(to, reinterpret_cast<tcpx::CudaAddress>(from), bytes),
                      "cuMemcpy");
+    // It may return when the bytes are on their way.
+    tcpx::check_cuda(tcpx::cuda().stream_wait(nullptr), "cuStreamSynchronize");
   }
 
   std::mt19937 random_{7};

@@ -47,7 +47,7 @@ LAYERS = (
         "batch",
     ),
     ("seats",),
-    ("peers",),
+    ("peers", "session_faults"),
     ("session", "benchmark", "smoke", "ceiling", "preflight", "launches"),
     ("selftest",),
     ("cli",),

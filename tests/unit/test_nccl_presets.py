@@ -39,6 +39,7 @@ def test_a_companion_is_no_rank_and_has_no_plugin() -> None:
         "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME": "eth3", "UCCL_TCPX_DEBUG": "1", "SOFTTCPX_CPUS": "1",
         "NCCL_DEBUG": "INFO", "NCCL_DEBUG_SUBSYS": "NET",
     }  # fmt: skip
+    assert companion_environment({}, {}) == {"NCCL_DEBUG": "WARN"}
     found = companion_environment(rank, {"NCCL_NET_PLUGIN": "none"})
     assert found == {
         "PATH": "/bin", "LD_LIBRARY_PATH": "/x", "CUDA_VISIBLE_DEVICES": "1", "HOME": "/root",

@@ -125,6 +125,14 @@ def test_one_without_a_backend_says_so_at_once(start: Start) -> None:
         companion.answer("facts", PATIENCE_S)
 
 
+def test_a_signal_to_all_of_the_process_group_is_for_the_rank_to_understand(start: Start) -> None:
+    companion = start("sound")
+    companion.answer("facts", PATIENCE_S)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
+        os.kill(companion.pid, number)
+    assert companion.ask("unique_id", patience_s=PATIENCE_S) == b"id"
+
+
 PARENT = """
 import sys, os, signal
 from tcpx_mpi.peers.nccl.process import CompanionProcess
@@ -146,8 +154,5 @@ def test_it_ends_with_its_rank_however_that_ends(state: str, tmp_path: Path) -> 
         assert parent.stdout is not None
         pid = int(parent.stdout.readline())
         assert Path(f"/proc/{pid}").exists()
-        # A signal to all of the process group is for the rank to understand.
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
-            os.kill(pid, number)
         parent.kill()
     assert gone(pid)

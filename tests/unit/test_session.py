@@ -211,7 +211,7 @@ def test_anything_with_a_writable_contiguous_buffer_can_be_registered() -> None:
         ("b'abc'", "the array is read-only; register a writable copy"),
         ("np.zeros((4, 4))[:, 1]", "the array is not contiguous; register its base, or a copy"),
         ("np.array([None])", "an array of Python objects has no bytes to move"),
-        ("Cuda()", "this version moves host memory only, not a GPU's"),
+        ("Cuda()", "the array is a GPU's, and the session has none: make it with Session(gpu=...)"),
     ],
 )
 def test_what_cannot_be_registered_is_refused_in_one_line(what: str, line: str) -> None:

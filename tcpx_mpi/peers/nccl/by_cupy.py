@@ -13,7 +13,7 @@ from typing import Any
 
 from tcpx_mpi import _native
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.gpu.compiler import this_process
+from tcpx_mpi.gpu.compiler import configure_compiler
 from tcpx_mpi.gpu.driver import ordinal_of
 from tcpx_mpi.gpu.memory import PAGE_BYTES, load_cupy
 from tcpx_mpi.peers.nccl.backend import Backend, BackendError, Memory, Transfer
@@ -54,8 +54,7 @@ class CupyBackend:
         if ordinal is None:
             raise BackendError(f"GPU {gpu_pci}", -1, "is none that CUDA shows to its companion")
         self._gpu, self._model = ordinal, gpus[ordinal]["name"]
-        nvrtc, cache = this_process()
-        _native.cuda_configure(cache, nvrtc)
+        configure_compiler()
         try:
             cupy.cuda.Device(ordinal).use()
             self._stream = cupy.cuda.Stream(non_blocking=True)

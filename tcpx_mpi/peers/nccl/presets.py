@@ -27,8 +27,8 @@ PRESETS: dict[str, dict[str, str]] = {
 _LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "MPIR_", "MPI4PY_")
 #: What steers plugins, ours or another, and the NCCL of somebody else.
 _PLUGINS = ("NCCL_", "UCCL_", "SOFTTCPX_", "TCPX_DEBUG", "TCPX_PERF")
-#: What NCCL says is wanted where the user has asked for it.
-_KEPT = "NCCL_DEBUG"
+#: What NCCL says is kept for when it fails, as much of it as the user has asked for.
+_SAID = "NCCL_DEBUG"
 
 
 def nccl_variables(preset: str, own: Sequence[str], interface: str) -> dict[str, str]:
@@ -47,6 +47,6 @@ def companion_environment(
     kept = {
         name: value
         for name, value in environ.items()
-        if not name.startswith(gone) or name.startswith(_KEPT)
+        if not name.startswith(gone) or name.startswith(_SAID)
     }
-    return {**kept, **variables}
+    return {_SAID: "WARN", **kept, **variables}

@@ -1,0 +1,200 @@
+// How fast a GPU unpacks, beside a plain copy of the same bytes by the driver, in turns: GPU time
+// by events. JSON on stdout, all samples; exit 1 where a byte is wrong.
+//
+//   bench_unpack_cuda [ROUNDS [FOLDER_OF_NVRTC]]
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "cuda/compiler.h"
+#include "unpack/cuda_unpacker.h"
+
+using namespace tcpx;
+
+namespace {
+
+constexpr uint32_t kPage = 4096;
+constexpr size_t kMiB = size_t{1} << 20;
+constexpr size_t kAFragments = 1024;  // of a request, so that one launch has all
+
+struct Case {
+  const char* name;
+  UnpackMode mode;
+  bool pinned;  // the bounce buffer is the host's, else the GPU's
+  size_t bytes;
+  uint32_t fragment;
+  bool odd;  // sources and destinations at any byte
+};
+constexpr Case kCases[] = {
+    {"pages_64MiB", UnpackMode::kKernel, false, 64 * kMiB, kPage, false},
+    {"chunk_512KiB", UnpackMode::kKernel, false, kMiB / 2, kPage, false},
+    {"mss_64MiB", UnpackMode::kKernel, false, 64 * kMiB, 1460, true},
+    {"page_4KiB", UnpackMode::kKernel, false, kPage, kPage, false},
+    {"pinned_pages_64MiB", UnpackMode::kKernel, true, 64 * kMiB, kPage, false},
+    {"pinned_chunk_512KiB", UnpackMode::kKernel, true, kMiB / 2, kPage, false},
+    {"pinned_mss_64MiB", UnpackMode::kKernel, true, 64 * kMiB, 1460, true},
+    {"d2d_chunk_512KiB", UnpackMode::kCopies, false, kMiB / 2, kPage, false},
+    {"host_chunk_512KiB", UnpackMode::kHost, false, kMiB / 2, kPage, false},
+};
+
+struct Memory {
+  std::unique_ptr<GpuMemory> on_gpu;
+  std::unique_ptr<PinnedMemory> pinned;
+  CudaAddress address() const { return on_gpu ? on_gpu->address() : pinned->address(); }
+};
+
+void copy(CudaAddress to, CudaAddress from, size_t bytes) {
+  check_cuda(cuda().copy(to, from, bytes), "cuMemcpy");
+  // It may return when the bytes are on their way.
+  check_cuda(cuda().stream_wait(nullptr), "cuStreamSynchronize");
+}
+
+CudaAddress address(const void* pointer) { return reinterpret_cast<CudaAddress>(pointer); }
+
+double median(std::vector<double> samples) {
+  std::sort(samples.begin(), samples.end());
+  return samples[samples.size() / 2];
+}
+
+void print(const char* name, const std::vector<double>& samples, const char* end) {
+  printf("\"%s\": [", name);
+  for (size_t i = 0; i < samples.size(); ++i) printf("%s%.3f", i > 0 ? ", " : "", samples[i]);
+  printf("]%s", end);
+}
+
+// GPU time of a copy of `bytes`, queued behind something else, as the unpack is.
+class CopyTimer {
+ public:
+  CopyTimer(Gpu& gpu, size_t bytes) : stream_(gpu), lead_(gpu, 32 * kMiB), to_(gpu, bytes) {
+    check_cuda(cuda().event_create(&begin_, 0), "cuEventCreate");
+    check_cuda(cuda().event_create(&end_, 0), "cuEventCreate");
+  }
+  ~CopyTimer() {
+    cuda().event_destroy(begin_);
+    cuda().event_destroy(end_);
+  }
+  double microseconds(CudaAddress from, size_t bytes) {
+    float ms = 0;
+    void* stream = stream_.handle();
+    check_cuda(cuda().set8_async(lead_.address(), 0, lead_.bytes(), stream), "cuMemsetD8Async");
+    check_cuda(cuda().event_record(begin_, stream), "cuEventRecord");
+    check_cuda(cuda().copy_async(to_.address(), from, bytes, stream), "cuMemcpyAsync");
+    check_cuda(cuda().event_record(end_, stream), "cuEventRecord");
+    check_cuda(cuda().event_wait(end_), "cuEventSynchronize");
+    check_cuda(cuda().event_elapsed(&ms, begin_, end_), "cuEventElapsedTime");
+    return 1e3 * ms;
+  }
+
+ private:
+  GpuStream stream_;
+  GpuMemory lead_, to_;
+  void* begin_ = nullptr;
+  void* end_ = nullptr;
+};
+
+// True where every byte is right.
+bool run(Gpu& gpu, const Case& c, int rounds, bool last) {
+  std::mt19937 random(5);
+  const size_t fragments = (c.bytes + c.fragment - 1) / c.fragment;
+  const size_t bounce_bytes = fragments * kPage + kPage;
+  std::vector<uint8_t> host(bounce_bytes);
+  for (size_t i = 0; i + 4 <= host.size(); i += 4) {
+    const uint32_t word = random();
+    memcpy(&host[i], &word, 4);
+  }
+  Memory bounce;
+  if (c.pinned) {
+    bounce.pinned = std::make_unique<PinnedMemory>(gpu, bounce_bytes);
+  } else {
+    bounce.on_gpu = std::make_unique<GpuMemory>(gpu, bounce_bytes);
+  }
+  copy(bounce.address(), address(host.data()), host.size());
+
+  // Fragments in shuffled pages; where odd, each at a byte of its own.
+  const size_t shift = c.odd ? 5 : 0;
+  GpuMemory destination(gpu, c.bytes + 64);
+  auto* const to = reinterpret_cast<uint8_t*>(destination.address()) + shift;
+  const size_t requests = (fragments + kAFragments - 1) / kAFragments;
+  const size_t queues = (requests + kNetUnpackSlots - 1) / kNetUnpackSlots;
+  PinnedMemory memory(gpu, queues * sizeof(NetUnpackQueue));
+  auto* const queue = reinterpret_cast<NetUnpackQueue*>(memory.data());
+  std::vector<uint32_t> pages(fragments);
+  std::iota(pages.begin(), pages.end(), 0);
+  std::shuffle(pages.begin(), pages.end(), random);
+  std::vector<uint8_t> expected(c.bytes);
+  std::vector<UnpackSource> sources;
+  for (size_t f = 0; f < fragments; ++f) {
+    const size_t request = f / kAFragments;
+    NetUnpackQueue& q = queue[request / kNetUnpackSlots];
+    uint64_t& count = q.cnt[request % kNetUnpackSlots];
+    const size_t at = f * c.fragment;
+    const auto length = static_cast<uint32_t>(std::min<size_t>(c.fragment, c.bytes - at));
+    const auto from = static_cast<uint32_t>(pages[f] * kPage + (c.odd ? random() % 1000 : 0));
+    q.mem[request % kNetUnpackSlots][count++] = {from, length,
+                                                 at - request * kAFragments * c.fragment};
+    memcpy(&expected[at], &host[from], length);
+  }
+
+  CudaUnpacker unpacker(gpu.facts.ordinal, c.mode);
+  CopyTimer timer(gpu, c.bytes);
+  const int warm_ups = 5;
+  unpacker.measure(rounds + warm_ups);
+  std::vector<double> copies;
+  for (int round = 0; round < rounds + warm_ups; ++round) {
+    for (size_t request = 0; request < requests; ++request) {
+      const NetUnpackDevice device{&queue[request / kNetUnpackSlots],
+                                   reinterpret_cast<void*>(bounce.address()), 0};
+      const size_t at = request * kAFragments * c.fragment;
+      unpacker.submit(unpack_source(device, request), to + at,
+                      std::min(c.bytes - at, kAFragments * c.fragment));
+    }
+    unpacker.flush();
+    while (unpacker.finished() < unpacker.last_ticket()) {
+      check_cuda(unpacker.failure().code, unpacker.failure().call);
+    }
+    copies.push_back(timer.microseconds(bounce.address(), c.bytes));
+  }
+  std::vector<double> unpacks;
+  for (const auto& measured : unpacker.measured()) unpacks.push_back(measured.microseconds);
+  copies.erase(copies.begin(), copies.begin() + warm_ups);
+  unpacks.erase(unpacks.begin(), unpacks.begin() + warm_ups);
+
+  std::vector<uint8_t> found(c.bytes);
+  copy(address(found.data()), address(to), found.size());
+  const bool right = found == expected;
+  printf("  {\"case\": \"%s\", \"bytes\": %zu, \"fragments\": %zu, \"right\": %s,\n", c.name,
+         c.bytes, fragments, right ? "true" : "false");
+  const double unpack_us = median(unpacks), copy_us = median(copies);
+  printf(
+      "   \"unpack_us_median\": %.2f, \"unpack_GBps\": %.1f, \"copy_us_median\": %.2f, "
+      "\"copy_GBps\": %.1f, \"ratio_to_copy\": %.3f,\n   ",
+      unpack_us, c.bytes / unpack_us / 1e3, copy_us, c.bytes / copy_us / 1e3, copy_us / unpack_us);
+  print("unpack_us", unpacks, ",\n   ");
+  print("copy_us", copies, last ? "}\n" : "},\n");
+  return right;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) try {
+  const int rounds = count > 1 ? atoi(arguments[1]) : 51;
+  set_cuda_compiler({{count > 2 ? arguments[2] : ""}, ""});
+  Gpu& gpu = use_gpu(0);
+  int driver = 0;
+  check_cuda(cuda().driver_version(&driver), "cuDriverGetVersion");
+  printf("{\"gpu\": \"%s\", \"cuda_driver\": %d, \"nvrtc\": \"%s\", \"rounds\": %d, \"cases\": [\n",
+         gpu.facts.name.c_str(), driver, find_nvrtc().version.c_str(), rounds);
+  bool right = rounds > 0;
+  for (const Case& c : kCases) right = run(gpu, c, rounds, &c == std::end(kCases) - 1) && right;
+  printf("]}\n");
+  return right ? 0 : 1;
+} catch (const std::exception& error) {
+  fprintf(stderr, "bench_unpack_cuda: %s\n", error.what());
+  return 2;
+}
