@@ -7,11 +7,13 @@
 namespace softtcpx {
 namespace {
 
+constexpr size_t kPageBytes = 4096;
 constexpr unsigned kPortable = 1, kDeviceMap = 2;  // of cuMemHostRegister
 
 }  // namespace
 
 bool PinnedMemory::open(const Gpu& gpu, size_t bytes) {
+  bytes = (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) return false;

@@ -16,8 +16,9 @@ class PinnedMemory {
   PinnedMemory(const PinnedMemory&) = delete;
   PinnedMemory& operator=(const PinnedMemory&) = delete;
 
-  // Zeros. Without a GPU it costs addresses until a page is touched, with one all of it at once.
-  // False with errno set; throws CudaError when the driver does not lock or map it.
+  // Zeros, up to the end of a page. Without a GPU it costs addresses until a page is touched, with
+  // one all of it at once. False with errno set; throws CudaError when the driver does not lock or
+  // map it.
   bool open(const Gpu& gpu, size_t bytes);
   void close();
   // Never unmapped: for memory that a copy engine may still write to.

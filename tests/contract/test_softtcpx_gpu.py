@@ -226,8 +226,9 @@ def test_no_context_need_be_current_after_set_up_and_the_callers_own_stays(
         ({"NCCL_DYNAMIC_CHUNK_SIZE": "65536", "SOFTTCPX_COPIES": "8"}, 2047, 8 * 65536),
         ({"SOFTTCPX_BOUNCE_PAGES": "500", "SOFTTCPX_COPY_BYTES": "131072"}, 500, 4 * 131072),
         ({"NCCL_DYNAMIC_CHUNK_SIZE": "16777216"}, 16 * 2047, 4 * CHUNK),
+        ({"NCCL_DYNAMIC_CHUNK_SIZE": "3000", "SOFTTCPX_COPIES": "3"}, 2047, 3 * PAGE),
     ],
-    ids=["default", "small chunks", "asked for", "large chunks"],
+    ids=["default", "small chunks", "asked for", "large chunks", "odd chunks"],
 )
 @in_fresh_process()
 def test_page_locked_memory_is_what_the_settings_say_and_given_back_at_close(
