@@ -77,6 +77,9 @@ class Settings:
     placement_path: str | None
     #: Peers that run beside the plugin, by name.
     against: tuple[str, ...]
+    #: How NCCL is set beside the plugin: presets, and NAME=VALUE over each of them.
+    nccl_presets: tuple[str, ...]
+    nccl_env: tuple[str, ...]
     #: None: a name made of the pattern and the time; "none": no file.
     hdf5_path: str | None
     seed: int

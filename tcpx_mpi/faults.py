@@ -52,6 +52,8 @@ def error_of(
         return Stalled(f"{where}: the run took longer than -T {limits['timeout_s']:g} s")
     if kind == "stopped":
         return StoppedByOthers(f"{where}: stopped; {_oldest(picture, places)}")
+    if kind == "peer":  # of `--against`, in a process of its own
+        return peer_failure(where, int(fault["code"]), str(fault["text"]))
     if kind == "gpu":
         return PluginFailed(
             f"{where}: CUDA driver call {fault['call']} returned {fault['code']} "
@@ -78,6 +80,12 @@ def error_of(
     if fault["code"] in PEER_GONE:
         return LostRank(f"{text}: rank {flow['peer']} is gone, or its connection is; {at}")
     return PluginFailed(f"{text}; {at}")
+
+
+def peer_failure(where: str, code: int, text: str) -> TcpxError:
+    """The error for a peer that failed; `code` is NCCL's, whose results have a plugin's numbers."""
+    kind = LostRank if code in PEER_GONE else PluginFailed
+    return kind(f"{where}: {text}")
 
 
 def report_lines(picture: Sequence[Flow], where: str, places: Sequence[str]) -> tuple[str, ...]:

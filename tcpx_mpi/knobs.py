@@ -22,6 +22,7 @@ from tcpx_mpi.parsing import (
     size,
     size_list,
     switch,
+    variables_of,
     whole,
 )
 from tcpx_mpi.units import format_size_option
@@ -30,6 +31,18 @@ from tcpx_mpi.units import format_size_option
 PEERS = {
     "raw": "plain TCP sockets, with as many streams as the plugin and at their best of 1, 2, 4",
     "mpi": "the MPI library over TCP, by mpi4py",
+    "nccl": "NCCL over its TCP sockets on the same GPUs, with --memory cuda",
+}
+#: How NCCL may be set beside the plugin; `tcpx_mpi.peers.nccl.presets` has the variables.
+NCCL_PRESETS = ("tuned", "default")
+#: What holds NCCL to its own TCP sockets, also between ranks of one node, as the plugin is held.
+#: Multicast over NVLink is nothing for sockets, and out of reach on some machines.
+NCCL_HELD = {
+    "NCCL_NET_PLUGIN": "none",
+    "NCCL_NET": "Socket",
+    "NCCL_P2P_DISABLE": "1",
+    "NCCL_SHM_DISABLE": "1",
+    "NCCL_NVLS_ENABLE": "0",
 }
 #: With a peer a row has at least so many blocks of each side.
 LEAST_BLOCKS = 8
@@ -109,6 +122,8 @@ class Knob:
             return ""
         if isinstance(self.default, bool):
             return str(int(self.default))
+        if isinstance(self.default, tuple):
+            return ",".join(self.default)
         if isinstance(self.default, int) and self.metavar == "SIZE":
             return format_size_option(self.default)
         return f"{self.default:g}s" if isinstance(self.default, float) else str(self.default)
@@ -219,6 +234,11 @@ KNOBS: tuple[Knob, ...] = (
          "run these beside the plugin, block by block, and print the ratios (or none): "
          + "; ".join(f"{name}: {what}" for name, what in PEERS.items()),
          metavar="raw,mpi"),
+    Knob("nccl_preset", "nccl_presets", BESIDE, ("tuned",), names_of(NCCL_PRESETS, or_none=False),
+         "settings of NCCL as a peer, one run each; the first is `beside nccl`",
+         metavar="tuned,default"),
+    Knob("nccl_env", "nccl_env", BESIDE, (), variables_of("NCCL_", tuple(NCCL_HELD)),
+         "variables of NCCL as a peer, over its preset", metavar="NCCL_NAME=VALUE,..."),
 
     Knob("seed", "seed", CHECKS, 1, whole(0, (1 << 64) - 1, "64 bits"), "seed of the payload"),
     Knob("check_memory", "check_memory_bytes", CHECKS, 1 << 30, size(1),

@@ -147,7 +147,8 @@ class Measurement:
     def _witness(self, side: Side) -> Witness:
         around = self._ground.surroundings
         threads = around.plugin_threads if side.info is None else frozenset[int]()
-        return Witness(side.driver, threads, around.interface)
+        waiting = [pid for each in self._sides if each is not side for pid in each.processes]
+        return Witness(side.driver, threads, around.interface, waiting)
 
     def _remote_bytes(self, facts: RowFacts, layout: Layout) -> int:
         """Payload of the timed iterations that goes to, or comes from, other nodes."""
@@ -173,10 +174,10 @@ class Measurement:
     def _load(self, facts: RowFacts, plan: RowPlan) -> Any:
         rank, world = self._world.rank, self._world.size
         layout = self._pattern.layout(rank, world, facts.size_bytes)
-        for buffer, memory in self._ground.buffers.items():
-            shape = slot_shape(layout[buffer].total_bytes)
-            memory.cut(shape.used_bytes, GUARD_BYTES, shape.stride_bytes, plan.slots)
         for side in self._sides:
+            for buffer, memory in side.buffers.items():
+                shape = slot_shape(layout[buffer].total_bytes)
+                memory.cut(shape.used_bytes, GUARD_BYTES, shape.stride_bytes, plan.slots)
             side.load(self._ground, facts, layout, plan.batch)
         whole = layout[BufferId.SEND].total_bytes
         self._spans = {
@@ -245,7 +246,7 @@ class Measurement:
     def _prepare(self, plan: RowPlan) -> int:
         """Fill the send slots and poison the receive slots, all of them; returns ns."""
         start = time.monotonic_ns()
-        buffers, seed = self._ground.buffers, self._settings.seed
+        buffers, seed = self._side.buffers, self._settings.seed
         fresh = self._settings.checks() or self._iteration == 0
         if fresh and BufferId.SEND in buffers:
             buffers[BufferId.SEND].fill(
@@ -334,8 +335,8 @@ class Measurement:
     def _check(self, plan: RowPlan, count: int, row: RankRow) -> dict[str, Any]:
         start = time.monotonic_ns()
         verdict: dict[str, Any] = {"wrong": 0, "guard_wrong": 0}
-        if BufferId.RECV in self._ground.buffers:
-            verdict = self._ground.buffers[BufferId.RECV].verify(
+        if BufferId.RECV in self._side.buffers:
+            verdict = self._side.buffers[BufferId.RECV].verify(
                 0, count, self._iteration, self._settings.seed, self._spans[BufferId.RECV]
             )
         row.check_ns += time.monotonic_ns() - start

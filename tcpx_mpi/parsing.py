@@ -102,11 +102,11 @@ def size_list(label: str, text: str) -> tuple[int, ...]:
     return tuple(size(0)(label, part) for part in parts)
 
 
-def names_of(known: Sequence[str]) -> Callable[[str, str], tuple[str, ...]]:
+def names_of(known: Sequence[str], or_none: bool = True) -> Callable[[str, str], tuple[str, ...]]:
     """A parser of names with commas between them, each at most once; `none` for no name."""
 
     def parse(label: str, text: str) -> tuple[str, ...]:
-        if text.strip() == "none":
+        if or_none and text.strip() == "none":
             return ()
         names = tuple(part.strip() for part in text.split(",") if part.strip())
         if not names:
@@ -116,6 +116,33 @@ def names_of(known: Sequence[str]) -> Callable[[str, str], tuple[str, ...]]:
                 what = "is unknown" if name not in known else "is there twice"
                 raise UsageError(f"{label}: {name} {what}; use one or more of {', '.join(known)}")
         return names
+
+    return parse
+
+
+def variables_of(prefix: str, held: Sequence[str]) -> Callable[[str, str], tuple[str, ...]]:
+    """A parser of NAME=VALUE with commas between them; a part without a name belongs to the value
+    before it. Names begin with `prefix`, and are none of those `held`; `none` for nothing."""
+
+    def parse(label: str, text: str) -> tuple[str, ...]:
+        found: list[str] = []
+        for part in [] if text.strip() == "none" else text.split(","):
+            name, equals, value = part.strip().partition("=")
+            if not equals and found:
+                found[-1] += f",{part.strip()}"
+                continue
+            if not name.startswith(prefix) or not equals or not value:
+                raise UsageError(
+                    f"{label} ({part}) sets no variable of that kind; write it like "
+                    f"{prefix}NAME=VALUE,{prefix}OTHER=VALUE"
+                )
+            if name in held:
+                raise UsageError(
+                    f"{label}: {name} keeps it on its own TCP sockets, as the plugin is kept on "
+                    "TCP; leave it out"
+                )
+            found.append(f"{name}={value}")
+        return tuple(found)
 
     return parse
 

@@ -7,7 +7,8 @@ Read before and after each batch, never within one.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+import time
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -67,11 +68,31 @@ def nic_counters(interface: str, root: str = "/sys/class/net") -> dict[str, int]
     return found
 
 
-class Witness:
-    """Watches one rank's batches of a row; `proof` is what it saw in all of them."""
+def process_cpu_ns(process: int) -> int:
+    """CPU time of all threads of a process; -1 where the kernel does not say, or it is gone."""
+    # Made of a process as clock_getcpuclockid does it: its scheduled time.
+    clock = (~process << 3) | 2
+    try:
+        return time.clock_gettime_ns(clock)
+    except OSError:
+        return -1
 
-    def __init__(self, driver: Any, plugin_threads: Collection[int], interface: str) -> None:
+
+class Witness:
+    """Watches one rank's batches of a row; `proof` is what it saw in all of them.
+
+    `waiting`: processes that have nothing to do in these batches.
+    """
+
+    def __init__(
+        self,
+        driver: Any,
+        plugin_threads: Collection[int],
+        interface: str,
+        waiting: Sequence[int] = (),
+    ) -> None:
         self._driver = driver
+        self._waiting = waiting
         self._plugin_threads = sorted(plugin_threads)
         self._interface = interface
         self._driver_cpus: set[int] = set()
@@ -83,6 +104,7 @@ class Witness:
         """A batch is about to run."""
         self._threads = self._states()
         self._nic = nic_counters(self._interface)
+        self._waiting_ns = self._waiting_cpu()
 
     def after(self, sockets: Mapping[str, Any]) -> None:
         """The batch is over."""
@@ -97,6 +119,8 @@ class Witness:
             self._count("plugin_migrations", before[thread].migrations, now[thread].migrations)
         for name, value in nic_counters(self._interface).items():
             self._count(name, self._nic[name], value)
+        for used, now_used in zip(self._waiting_ns, self._waiting_cpu(), strict=True):
+            self._count("waiting_cpu_ns", used, now_used)
         self._rtt_us = max(self._rtt_us, int(sockets.get("rtt_us") or -1))
 
     def proof(self, remote_bytes: int) -> Proof:
@@ -109,6 +133,9 @@ class Witness:
             rtt_us=self._rtt_us,
             **self._counted,
         )
+
+    def _waiting_cpu(self) -> list[int]:
+        return [process_cpu_ns(process) for process in self._waiting]
 
     def _states(self) -> dict[int, ThreadState]:
         threads = [self._driver.thread_id(), *self._plugin_threads]

@@ -168,6 +168,7 @@ class RankEngine:
     """The engine of one rank with its comms and buffers: the plugin's side."""
 
     info = None
+    processes = ()
 
     def __init__(
         self,

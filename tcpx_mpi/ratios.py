@@ -15,11 +15,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tcpx_mpi.stats import RowLike, average_over_ranks, rate
+from tcpx_mpi.stats import RowLike, average_over_ranks, cpu_s_per_gb, rate
 
 Float64s = NDArray[np.float64]
 
 CONFIDENCE = 0.95
+#: A peer's floor (`PeerInfo.floor_gbps`) is one of messages this large.
+FLOOR_FROM_BYTES = 64 << 20
 _RESAMPLES = 9999
 #: Fixed, so that the same file gives the same interval.
 _SEED = 20250301
@@ -46,6 +48,10 @@ class Ratio:
     idle_share: float
     #: Bytes that the peer's sockets carried over its payload; NaN where they cannot be read.
     net_share: float
+    #: CPU seconds of the peer for a gigabyte received, NaN where unknown.
+    cpu_s_per_gb: float = math.nan
+    #: Why the peer was not itself, so that there is no ratio; "" where nothing says so.
+    void: str = ""
 
 
 def block_times_ns(row: RowLike, average: int, time_divisor: int) -> Float64s:
@@ -78,22 +84,31 @@ def bootstrap_interval(values: Float64s, confidence: float = CONFIDENCE) -> tupl
 
 
 def ratio_to(
-    row: RowLike, peer: str, theirs: RowLike, average: int, busbw_factor: float, time_divisor: int
-) -> Ratio:
-    """The plugin's row against one peer's row of the same frame."""
+    row: RowLike, peer: str, theirs: RowLike, average: int, busbw_factor: float, time_divisor: int,
+    floor_gbps: float = 0.0,
+) -> Ratio:  # fmt: skip
+    """The plugin's row against one peer's row of the same frame.
+
+    It is void where the peer, of which `floor_gbps` is known, has less than that.
+    """
     our_ns = block_times_ns(row, average, time_divisor)
     their_ns = block_times_ns(theirs, average, time_divisor)
     with np.errstate(divide="ignore", invalid="ignore"):
         pairs = np.where((our_ns > 0) & (their_ns > 0), their_ns / our_ns, math.nan)
     if row.size_bytes == 0 and int(theirs.net_sent.sum()) == 0:
         pairs[:] = math.nan  # raw TCP has nothing to send for an empty message
-    low, high = bootstrap_interval(pairs)
     by_time = time_divisor > 1 or row.size_bytes == 0
 
     def figure(times_ns: Float64s) -> float:
         middle = float(np.median(times_ns)) if times_ns.size else math.nan
         return middle / 1e3 if by_time else busbw_factor * rate(row.size_bytes, middle)
 
+    found = figure(their_ns)
+    void = ""
+    if not by_time and row.size_bytes >= FLOOR_FROM_BYTES and found < floor_gbps:
+        void = f"{peer} reached {found:.3g} GB/s where it is known to exceed {floor_gbps:g}"
+        pairs[:] = math.nan
+    low, high = bootstrap_interval(pairs)
     checked = bool(theirs.receives.any() and theirs.checked[theirs.receives].all())
     busy_ns = float(theirs.samples["iteration"].max(axis=0).sum()) if theirs.iterations else 0.0
     others_ns = float(theirs.cpu_others_ns.max(initial=-1))
@@ -107,10 +122,12 @@ def ratio_to(
         ci_high=high,
         blocks=int(pairs.size),
         ours=figure(our_ns),
-        theirs=figure(their_ns),
+        theirs=found,
         wrong=int(theirs.wrong[theirs.wrong > 0].sum()) if checked else None,
         idle_share=others_ns / busy_ns if busy_ns > 0 and others_ns >= 0 else math.nan,
         net_share=int(sent.sum()) / payload if payload and not (sent < 0).any() else math.nan,
+        cpu_s_per_gb=cpu_s_per_gb(theirs),
+        void=void,
     )
 
 
@@ -120,15 +137,25 @@ def ratios(
     average: int,
     busbw_factor: float,
     time_divisor: int,
+    floors_gbps: Mapping[str, float] | None = None,
 ) -> dict[str, Ratio]:
-    """The ratio to every peer of a row, by its name."""
+    """The ratio to every peer of a row, by its name; `floors_gbps` has what is known of some."""
+    floors = floors_gbps or {}
     return {
-        peer: ratio_to(row, peer, theirs, average, busbw_factor, time_divisor)
+        peer: ratio_to(
+            row, peer, theirs, average, busbw_factor, time_divisor, floors.get(peer, 0.0)
+        )
         for peer, theirs in against.items()
     }
 
 
 def strongest(found: Mapping[str, Ratio], names: Sequence[str]) -> Ratio | None:
-    """The peer among `names` that was fastest beside this row; None if none was measured."""
+    """The peer among `names` that was fastest beside this row; None if none was measured.
+
+    A void one stays: who would have been the best is not known.
+    """
+    void = next((found[name] for name in names if name in found and found[name].void), None)
+    if void is not None:
+        return void
     known = [found[name] for name in names if name in found and not math.isnan(found[name].ratio)]
     return min(known, key=lambda each: each.ratio, default=None)

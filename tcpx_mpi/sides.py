@@ -106,6 +106,14 @@ class Side(Protocol):
     @property
     def driver(self) -> Driver: ...
 
+    @property
+    def buffers(self) -> Mapping[BufferId, Any]:
+        """Where its bytes are: the ground's buffers, or its own of the same sizes."""
+
+    @property
+    def processes(self) -> Sequence[int]:
+        """The processes that it has beside the rank's."""
+
     def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
         """The row to come."""
 

@@ -43,6 +43,8 @@ class ProofLike(Protocol):
     def nic_drops(self) -> int: ...
     @property
     def remote_bytes(self) -> int: ...
+    @property
+    def waiting_cpu_ns(self) -> int: ...
 
 
 class GpuLike(Protocol):
@@ -318,6 +320,18 @@ class SlowestRank:
     size_bytes: int
 
 
+def cpu_time_ns(row: RowLike) -> float:
+    """CPU time of all ranks in a row's batches; NaN where one of them does not know its own."""
+    return _known_sum(row.cpu_user_ns, row.cpu_system_ns)
+
+
+def cpu_s_per_gb(row: RowLike) -> float:
+    """CPU seconds of all ranks for 1e9 bytes received; NaN where nothing is."""
+    received = int(row.payload_bytes_received.sum())
+    # Seconds a 1e9 bytes are nanoseconds a byte.
+    return cpu_time_ns(row) / received if received > 0 else math.nan
+
+
 def slowest_rank(summaries: Sequence[RowSummary]) -> SlowestRank | None:
     """The slowest rank over a run; None where no row has two receiving ranks to compare."""
     comparable = [s for s in summaries if int((~np.isnan(s.time_ns_by_rank)).sum()) > 1]
@@ -376,7 +390,7 @@ def summarise(
     checked = bool(row.size_bytes > 0 and receives.any() and row.checked[receives].all())
     found = row.wrong[row.wrong > 0]
     payload_received = int(row.payload_bytes_received.sum())
-    cpu_ns = _known_sum(row.cpu_user_ns, row.cpu_system_ns)
+    cpu_ns = cpu_time_ns(row)
     return RowSummary(
         index=row.index,
         cycle=row.cycle,
@@ -409,8 +423,7 @@ def summarise(
         measured_ns=int(np.maximum(row.samples["iteration"], 0).sum()),
         overhead_ns=int(row.prepare_ns.sum() + row.check_ns.sum()),
         cpu_ns=cpu_ns,
-        # Seconds a 1e9 bytes are nanoseconds a byte.
-        cpu_s_per_gb=cpu_ns / payload_received if payload_received > 0 else math.nan,
+        cpu_s_per_gb=cpu_s_per_gb(row),
         late_starts=int(row.late.sum()),
         starts=int(row.late.size),
         finished_time=row.finished_time,

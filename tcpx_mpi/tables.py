@@ -215,7 +215,7 @@ def settings(run: Run) -> Table:
 
 
 def _kinds(record: type[RankInfo] | type[PeerInfo]) -> dict[str, str]:
-    kinds = {int: INT, bool: BOOL, str: TEXT}
+    kinds = {int: INT, float: FLOAT, bool: BOOL, str: TEXT}
     hints = get_type_hints(record)
     return {field.name: kinds[hints[field.name]] for field in dataclasses.fields(record)}
 

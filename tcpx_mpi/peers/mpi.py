@@ -319,9 +319,12 @@ class MpiDriver:
 class MpiSide:
     """The MPI peer on one rank."""
 
-    def __init__(self, info: PeerInfo, driver: MpiDriver) -> None:
+    processes = ()
+
+    def __init__(self, info: PeerInfo, driver: MpiDriver, buffers: dict[BufferId, Any]) -> None:
         self.info = info
         self.driver = driver
+        self.buffers = buffers
 
     def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
         self.driver.load(ground, layout, longest_batch)
@@ -350,7 +353,8 @@ def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> lis
         send_buffer_bytes=0,
         description=f"{library_version()} by mpi4py, {totals['count']} TCP sockets on rank 0",
     )
-    return [MpiSide(info, MpiDriver(comm, sockets, ground.placement.oversubscribed))]
+    driver = MpiDriver(comm, sockets, ground.placement.oversubscribed)
+    return [MpiSide(info, driver, ground.buffers)]
 
 
 def _cpu() -> tuple[int, int, int]:

@@ -32,8 +32,11 @@ _MOST_CHUNK_BYTES = 1 << 30
 class RawSide:
     """One variant of the raw peer on one rank."""
 
+    processes = ()
+
     def __init__(self, info: PeerInfo, link: Link, ground: Ground, one_slot: bool) -> None:
         self.info = info
+        self.buffers = ground.buffers
         self.driver = _native.RawPeer(
             link.interface,
             link.congestion_control,

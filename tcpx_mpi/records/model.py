@@ -122,6 +122,11 @@ class PeerInfo:
     congestion_control: str
     send_buffer_bytes: int
     description: str
+    #: It runs in a process of its own beside each rank.
+    own_process: bool = False
+    #: A bus bandwidth that it is known to exceed here with large messages: with less it was
+    #: weakened, and a ratio to it is void. 0: none is known.
+    floor_gbps: float = 0.0
 
 
 @dataclass
@@ -257,6 +262,8 @@ class Proof:
     remote_bytes: int = -1
     #: The longest smoothed round trip of a socket.
     rtt_us: int = -1
+    #: CPU time of the processes that other sides have beside the rank's, which should sleep.
+    waiting_cpu_ns: int = -1
 
 
 @dataclass(kw_only=True, eq=False)

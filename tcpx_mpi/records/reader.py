@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import MISSING, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -39,12 +39,14 @@ from tcpx_mpi.records.schema import (
     ROW_ATTRIBUTES,
     SCHEMA,
     SETTING_COLUMNS,
+    Columns,
     plain,
     read_samples,
     read_table,
     read_texts,
 )
 
+_Record = TypeVar("_Record", PeerInfo, Proof, RankInfo)
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 #: What h5py raises where a part is not there, or is not what it should be.
 _DAMAGE = (KeyError, ValueError, TypeError, AttributeError, OSError, RuntimeError)
@@ -133,19 +135,17 @@ def _read_header(file: Any) -> RunHeader:
             (item["name"], item["value"], item["source"])
             for item in read_table(file, "settings", SETTING_COLUMNS)
         ],
-        ranks=_read_ranks(file),
-        peers=[PeerInfo(**item) for item in read_table(file, "peers", PEER_COLUMNS)]
-        if "peers" in file
-        else [],
+        ranks=_read_records(file, "ranks", RankInfo, RANK_INFO_COLUMNS),
+        peers=_read_records(file, "peers", PeerInfo, PEER_COLUMNS) if "peers" in file else [],
     )
 
 
-def _read_ranks(file: Any) -> list[RankInfo]:
-    # Columns with a default came with version 3 or later.
-    needed = {item.name for item in fields(RankInfo) if item.default is MISSING}
-    there = file["ranks"].dtype.names
-    columns = [each for each in RANK_INFO_COLUMNS if each[0] in needed or each[0] in there]
-    return [RankInfo(**item) for item in read_table(file, "ranks", columns)]
+def _read_records(group: Any, name: str, kind: type[_Record], columns: Columns) -> list[_Record]:
+    """A table of these. Columns with a default are younger than the oldest files."""
+    needed = {item.name for item in fields(kind) if item.default is MISSING}
+    there = group[name].dtype.names
+    columns = [each for each in columns if each[0] in needed or each[0] in there]
+    return [kind(**item) for item in read_table(group, name, columns)]
 
 
 def _read_row(group: Any) -> Row:
@@ -165,9 +165,7 @@ def _read_row(group: Any) -> Row:
         batch_start=group["batch_start"][()],
         late=group["late"][()].astype(np.bool_),
         faults=read_texts(group, "faults"),
-        proof=[Proof(**item) for item in read_table(group, "proof", PROOF_COLUMNS)]
-        if "proof" in group
-        else [],
+        proof=_read_records(group, "proof", Proof, PROOF_COLUMNS) if "proof" in group else [],
         gpu=[GpuRow(**item) for item in read_table(group, "gpu", GPU_COLUMNS)]
         if "gpu" in group
         else [],

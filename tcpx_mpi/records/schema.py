@@ -3,8 +3,9 @@
 History: version 1, the first; version 2 adds peers (`--against`), `cpu_others_ns` and `proof`,
 which a file of version 1 reads as none and unknown; version 3 adds to `ranks` a GPU's place, the
 plugin's CPUs and the node of the memory, unknown in older files, and `averages`, the
-rows of imported runs; version 4 adds `gpu_name` and `gpu_numa_node` to `ranks` and the table `gpu`
-to rows, none of which an older file has.
+rows of imported runs; version 4 adds `gpu_name` and `gpu_numa_node` to `ranks`, the table `gpu`
+to rows, to `peers` whether one has a process of its own and what it is known to exceed, and to
+`proof` the CPU time of such processes while others ran; no older file has them.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ from tcpx_mpi.units import format_size
 
 #: More CPU time than this beside a peer, as a share of its time, and its figure is in doubt.
 _IDLE_SHARE = 0.01
+#: What a process needs to fall asleep, while others begin, is no such share of a shorter row.
+_LEAST_TO_TELL_NS = 10e6
 #: More of a row's time than this is the tool's own, and the row measures the tool.
 _OWN_SHARE = 0.1
 #: NCCL_TESTS_MIN_BW passes at this part of its value, as in nccl-tests.
@@ -224,11 +226,35 @@ def _peer_lines(summaries: Sequence[RowSummary]) -> list[str]:
                     f"{100 * busiest:.2g} % of a CPU: the peer was slowed",
                 )
             )
+        for size, ratio in rows:
+            if ratio.void:
+                text = f"no ratio at {format_size(size)}: {ratio.void}: something weakened it"
+                lines.append(_line("WARNING", text))
         if any(ratio.net_share < 1 for ratio in mine):
             lines.append(
                 _line("WARNING", f"peer {peer} sent fewer bytes than its payload: a short cut")
             )
+    waiting = _waiting_share(summaries)
+    if waiting >= _IDLE_SHARE:
+        lines.append(
+            _line(
+                "WARNING",
+                "in the plugin's blocks processes of waiting peers had up to "
+                f"{100 * waiting:.3g} % of a CPU: the plugin was slowed",
+            )
+        )
     return lines
+
+
+def _waiting_share(summaries: Sequence[RowSummary]) -> float:
+    """CPU time of waiting processes over the time of a rank's batches, the largest; 0 unknown."""
+    shares = [
+        seen.waiting_cpu_ns / float(elapsed_ns)
+        for summary in summaries
+        for seen, elapsed_ns in zip(summary.proof, summary.elapsed_ns_by_rank, strict=False)
+        if elapsed_ns >= _LEAST_TO_TELL_NS and seen.waiting_cpu_ns > 0
+    ]
+    return max(shares, default=0.0)
 
 
 def _line(title: str, text: str) -> str:

@@ -190,6 +190,8 @@ def _ratio(ratio: Ratio) -> dict[str, Any]:
         "nwrong": ratio.wrong,
         "idle_share": ratio.idle_share,
         "net_share": ratio.net_share,
+        "cpu_s_per_GB": ratio.cpu_s_per_gb,
+        "void": ratio.void,
     }
 
 

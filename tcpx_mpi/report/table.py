@@ -21,6 +21,8 @@ from tcpx_mpi.units import (
 #: Where nccl-tests has no figure, and where we have none: its scripts know only the first.
 ABSENT = "N/A"
 UNKNOWN = "n/a"
+#: A ratio to what was weakened; the footer says why.
+VOID = "void"
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,10 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
     if header.unpack == "none":
         # An ablation: time without a part of the work is no bandwidth of anything.
         return dataclasses.replace(summary, algbw=math.nan, busbw=math.nan, mmsg_per_s=math.nan)
-    against = ratios(row, row.against, plan.average, header.busbw_factor, header.time_divisor)
+    against = ratios(
+        row, row.against, plan.average, header.busbw_factor, header.time_divisor,
+        {peer.name: peer.floor_gbps for peer in header.peers},
+    )  # fmt: skip
     return dataclasses.replace(summary, against=against)
 
 
@@ -153,16 +158,30 @@ def _peer_columns(kind: str, peers: Sequence[PeerInfo]) -> list[Column]:
     """Beside the peer as asked for and, where it has variants, beside the best of them."""
     names = [peer.name for peer in peers if peer.kind == kind]
     streams = {peer.name: peer.streams for peer in peers}
+
+    def cpu_of(summary: RowSummary) -> str:
+        peer = summary.against.get(kind)
+        return _significant(math.nan if peer is None else peer.cpu_s_per_gb)
+
     columns = _ratio_columns(f"beside {kind}", lambda s: s.against.get(kind))
+    if any(peer.own_process for peer in peers if peer.name == kind):
+        # All of what it used is its own; a peer in our process shares it with ours.
+        columns.append(Column("cpu_s_per_GB", "(s/GB)", 12, cpu_of, f"beside {kind}"))
     if len(names) > 1:
         label = f"{kind} at its best"
         columns += _ratio_columns(label, lambda s: strongest(s.against, names))
 
-        def streams_of_best(summary: RowSummary) -> str:
+        def best_variant(summary: RowSummary) -> str:
             best = strongest(summary.against, names)
-            return str(streams[best.peer]) if best is not None else UNKNOWN
+            if best is None:
+                return UNKNOWN
+            return str(streams[best.peer]) if by_streams else best.peer
 
-        columns.append(Column("streams", "", 7, streams_of_best, label))
+        # Variants differ in their streams, where they have a number of those, else in their names.
+        by_streams = all(streams[name] for name in names)
+        title = "streams" if by_streams else "variant"
+        width = len(title) if by_streams else max(map(len, names))
+        columns.append(Column(title, "", width, best_variant, label))
     return columns
 
 
@@ -170,6 +189,8 @@ def _ratio_columns(label: str, find: Callable[[RowSummary], Ratio | None]) -> li
     def text(part: str) -> Callable[[RowSummary], str]:
         def of(summary: RowSummary) -> str:
             found = find(summary)
+            if found is not None and found.void:
+                return VOID
             value = math.nan if found is None else float(getattr(found, part))
             return f"{value:.3f}" if math.isfinite(value) else UNKNOWN
 

@@ -8,8 +8,11 @@ is found out by the driver.
 from __future__ import annotations
 
 import ctypes
+import sys
 from types import SimpleNamespace
 from typing import Any
+
+import cupy_nccl
 
 __version__ = "0 (a stand-in)"
 _BLOCK_BYTES = 512
@@ -100,5 +103,12 @@ cuda = SimpleNamespace(
     Device=Device,
     alloc=_alloc,
     memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
-    runtime=SimpleNamespace(memGetInfo=_memory_info),
+    runtime=SimpleNamespace(memGetInfo=_memory_info, CUDARuntimeError=cupy_nccl.CUDARuntimeError),
+    Stream=cupy_nccl.Stream,
+    Event=cupy_nccl.Event,
+    get_elapsed_time=cupy_nccl.get_elapsed_time,
 )
+
+# As parts of a package are found.
+sys.modules["cupy.cuda"] = cuda  # type: ignore[assignment]
+sys.modules["cupy.cuda.nccl"] = cupy_nccl

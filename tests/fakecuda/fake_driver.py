@@ -25,7 +25,8 @@ def built() -> Path:
 
 def variables(libraries: Path, gpus: int = 2, **others: str) -> dict[str, str]:
     """The environment in which a machine has so many GPUs, and CuPy."""
-    paths = [str(_HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
+    # What stands in for NCCL is a test's, too.
+    paths = [str(_HERE), str(_HERE.parent / "mpi"), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {
         "LD_LIBRARY_PATH": str(libraries),
         "PYTHONPATH": os.pathsep.join(paths),

@@ -300,7 +300,33 @@ def test_peers_that_are_not_are_refused_with_those_that_are(names: str, words: s
     text = refusal(against=names)
     assert text.startswith("--against")
     assert words in text
-    assert text.endswith("; use one or more of raw, mpi")
+    assert text.endswith("; use one or more of raw, mpi, nccl")
+
+
+def test_nccl_is_tuned_unless_asked_for_otherwise() -> None:
+    found = settings(against="nccl")
+    assert (found.nccl_presets, found.nccl_env) == (("tuned",), ())
+    found = settings(against="nccl", nccl_preset="default,tuned",
+                     nccl_env="NCCL_ALGO=Ring,Tree, NCCL_BUFFSIZE=4194304")  # fmt: skip
+    assert found.nccl_presets == ("default", "tuned")
+    assert found.nccl_env == ("NCCL_ALGO=Ring,Tree", "NCCL_BUFFSIZE=4194304")
+    assert settings(nccl_env="none").nccl_env == ()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"nccl_preset": "none"}, "--nccl-preset: none is unknown; use one or more of tuned, def"),
+        ({"nccl_env": "BUFFSIZE=1"}, "--nccl-env (BUFFSIZE=1) sets no variable of that kind"),
+        ({"nccl_env": "NCCL_ALGO"}, "--nccl-env (NCCL_ALGO) sets no variable of that kind"),
+        ({"nccl_env": "NCCL_ALGO="}, "--nccl-env (NCCL_ALGO=) sets no variable of that kind"),
+        ({"nccl_env": ""}, "--nccl-env () sets no variable of that kind"),
+        ({"nccl_env": "NCCL_ALGO=Ring,NCCL_P2P_DISABLE=0"}, "--nccl-env: NCCL_P2P_DISABLE keeps it "
+         "on its own TCP sockets"),
+    ],
+)  # fmt: skip
+def test_settings_of_nccl_that_cannot_be_are_one_line(options: dict[str, str], words: str) -> None:
+    assert refusal(against="nccl", **options).startswith(words)
 
 
 def test_ranks_with_other_peers_differ() -> None:

@@ -157,7 +157,9 @@ def values_of(knob: Knob) -> st.SearchStrategy[str]:
         "sizes": st.lists(st.integers(0, 1 << 40), min_size=1, max_size=50).map(
             lambda sizes: ",".join(map(str, sizes))
         ),
-        "against": st.sampled_from(["none", "raw", "mpi", "raw,mpi"]),
+        "against": st.sampled_from(["none", "raw", "mpi", "raw,mpi,nccl"]),
+        "nccl_preset": st.sampled_from(["tuned", "default,tuned"]),
+        "nccl_env": st.sampled_from(["none", "NCCL_ALGO=Ring,Tree,NCCL_BUFFSIZE=1"]),
         # Fewer are refused beside a peer.
         "iters": st.integers(8, 64).map(str),
         "average": st.sampled_from("0123"),

@@ -51,6 +51,18 @@ def test_a_socket_of_a_peer_that_fails_is_a_lost_rank_and_no_plugin_call(
     )
 
 
+@pytest.mark.parametrize(
+    ("code", "kind"), [(-1, PluginFailed), (3, PluginFailed), (2, LostRank), (6, LostRank)]
+)
+def test_a_peer_in_a_process_of_its_own_says_itself_what_failed(
+    code: int, kind: type[Exception]
+) -> None:
+    found = {"kind": "peer", "code": code, "text": "the companion process 7 was ended by SIGKILL"}
+    error = error_of(found, [], WHERE, PLACES, LIMITS)
+    assert type(error) is kind
+    assert str(error) == f"{WHERE}: the companion process 7 was ended by SIGKILL"
+
+
 def test_a_plugin_call_that_fails_is_one() -> None:
     found = fault("plugin", call="irecv", code=3, code_name="internal error")
     error = error_of(found, [flow()], WHERE, PLACES, LIMITS)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
 from tcpx_mpi import proof
-from tcpx_mpi.proof import Witness, nic_counters, thread_ids, thread_state
+from tcpx_mpi.proof import Witness, nic_counters, process_cpu_ns, thread_ids, thread_state
 
 STAT = "7 (a name) with) S 1 " + " ".join(["0"] * 34) + " 5 0 0"
 
@@ -95,6 +97,37 @@ def test_batches_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert (seen.plugin_threads, seen.plugin_cpus, seen.plugin_migrations) == (2, "1-2", 4)
     assert (seen.nic_sent, seen.nic_received, seen.nic_packets, seen.nic_drops) == (200, 20, 0, 0)
     assert (seen.remote_bytes, seen.rtt_us) == (123, 39)
+
+
+def test_processes_that_wait_are_watched_with_all_their_threads() -> None:
+    code = (
+        "import sys, threading, time\n"
+        "def burn():\n"
+        "    until = time.thread_time() + 0.02\n"
+        "    while time.thread_time() < until: pass\n"
+        "for line in sys.stdin:\n"
+        "    thread = threading.Thread(target=burn)\n"
+        "    thread.start(), thread.join()\n"
+        "    print(flush=True)\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        witness = Witness(Driver(), [], "", [child.pid])
+        before = process_cpu_ns(child.pid)
+        witness.before()
+        child.stdin.write(b"\n")
+        child.stdin.flush()
+        child.stdout.readline()
+        witness.after({})
+        used = process_cpu_ns(child.pid) - before
+        assert 20_000_000 <= witness.proof(0).waiting_cpu_ns <= used
+        child.kill()
+    assert process_cpu_ns(child.pid) == -1
+    assert Witness(Driver(), [], "").proof(0).waiting_cpu_ns == -1
 
 
 def test_what_was_unknown_once_stays_unknown(

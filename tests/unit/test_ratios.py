@@ -236,6 +236,60 @@ def test_the_net_share_says_whether_the_peer_sent_its_payload() -> None:
     assert math.isnan(compare(blocks([[1000] * 8] * 2), unknown).net_share)
 
 
+def test_the_peer_has_its_own_cpu_time_for_a_gigabyte() -> None:
+    received = np.array([0, 2_000_000])
+    theirs = blocks([[2000] * 8] * 2, cpu_user_ns=np.array([300, 100]), payload_bytes_received=(
+        received), cpu_system_ns=np.array([200, 400]))  # fmt: skip
+    assert compare(blocks([[1000] * 8] * 2), theirs).cpu_s_per_gb == pytest.approx(1000 / 2e6)
+    silent = dataclasses.replace(theirs, payload_bytes_received=0 * received)
+    assert math.isnan(compare(blocks([[1000] * 8] * 2), silent).cpu_s_per_gb)
+
+
+# --- A peer that was not itself -----------------------------------------------------------------
+
+LARGE = 64 << 20
+
+
+def beside_floor(rate_gbps: float, size: int = LARGE, divisor: int = 1) -> Ratio:
+    """Twice as fast as a peer of this rate, which is known to exceed 29 GB/s."""
+    time_ns = round(size / rate_gbps)
+    ours, theirs = (blocks([t] * 8, size_bytes=size) for t in (time_ns // 2, time_ns))
+    return ratio_to(ours, "nccl", theirs, 1, 1.0, divisor, 29.0)
+
+
+def test_below_what_a_peer_is_known_to_exceed_there_is_no_ratio() -> None:
+    found = beside_floor(28.9)
+    assert found.void == "nccl reached 28.9 GB/s where it is known to exceed 29"
+    assert [math.isnan(part) for part in (found.ratio, found.ci_low, found.ci_high)] == [True] * 3
+    assert found.theirs == pytest.approx(28.9, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [beside_floor(29.1), beside_floor(20, LARGE - 1), beside_floor(20, divisor=2)],
+    ids=["above it", "a smaller message", "a ping-pong"],
+)
+def test_else_there_is_one(found: Ratio) -> None:
+    assert found.void == ""
+    assert found.ratio == pytest.approx(2, rel=1e-3)
+
+
+def test_a_peer_without_a_floor_is_never_void() -> None:
+    peers = {"nccl": blocks([10**9] * 8, size_bytes=LARGE)}
+    ours = blocks([1000] * 8, size_bytes=LARGE)
+    assert ratios(ours, peers, 1, 1.0, 1)["nccl"].void == ""
+    assert ratios(ours, peers, 1, 1.0, 1, {"nccl": 29.0})["nccl"].void
+
+
+def test_nobody_is_the_strongest_where_one_is_void() -> None:
+    peers = {name: blocks([10**7] * 8, size_bytes=LARGE) for name in ("nccl", "nccl_default")}
+    ours = blocks([1000] * 8, size_bytes=LARGE)
+    found = ratios(ours, peers, 1, 1.0, 1, {"nccl": 29.0, "nccl_default": 0.0})
+    best = strongest(found, ["nccl", "nccl_default"])
+    assert best is not None
+    assert best.void
+
+
 # --- Several peers ------------------------------------------------------------------------------
 
 

@@ -284,6 +284,8 @@ def _ratio_line(summary: RowSummary, ratio: Ratio) -> Line:
 
 def _decided(ratio: Ratio) -> str:
     """What the interval says; nothing where 1 lies in it."""
+    if ratio.void:
+        return f"void: {ratio.void}"
     if not math.isfinite(ratio.ci_low):
         return "unknown: too few pairs"
     if ratio.ci_low > 1:

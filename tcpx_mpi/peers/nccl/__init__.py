@@ -1,0 +1,151 @@
+"""The NCCL peer: the same schedule by NCCL's sends and receives over its own TCP sockets.
+
+NCCL runs in a *companion*, a process beside each rank, so that it has an environment of its own
+and no plugin of ours. The companion has slots of its own on the rank's GPU, filled, poisoned and
+checked by the same code; between its blocks it sleeps. The way of a request:
+
+    side -> process -> channel = channel <- companion -> by_cupy
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tcpx_mpi.agreement import SETUP_PATIENCE_S
+from tcpx_mpi.config import Settings
+from tcpx_mpi.errors import SetupFailed
+from tcpx_mpi.peers import Link
+from tcpx_mpi.peers.nccl.backend import NCCL_BACKEND
+from tcpx_mpi.peers.nccl.presets import companion_environment, nccl_variables
+from tcpx_mpi.peers.nccl.process import CompanionFailed, CompanionProcess
+from tcpx_mpi.peers.nccl.side import NcclSide
+from tcpx_mpi.records import PeerInfo
+from tcpx_mpi.sides import Ground, Side
+from tcpx_mpi.world import World
+
+KIND = "nccl"
+#: Names another module to move bytes by, for tests where there is no GPU.
+BACKEND_VARIABLE = "TCPX_MPI_NCCL_BACKEND"
+#: The tuned preset reaches more than this one way between two H200s of one host (32 were
+#: measured): with less, something has weakened it.
+_FLOOR_GBPS, _FLOOR_GPU, _FLOOR_PATTERN = 29.0, "H200", "pair"
+
+
+def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> list[Side]:
+    """Collective: a companion for each preset, its buffers, and its connections."""
+    backend = os.environ.get(BACKEND_VARIABLE, NCCL_BACKEND)
+    sides: list[Side] = []
+    for preset in settings.nccl_presets:
+        variables = nccl_variables(preset, settings.nccl_env, link.interface)
+        with world.agree("nccl peer", SETUP_PATIENCE_S), _named(preset):
+            if backend == NCCL_BACKEND:
+                _require_gpu_memory(settings)
+            environment = companion_environment(os.environ, variables)
+            companion = CompanionProcess(environment, backend, ground.placement.gpu_pci)
+            facts = companion.answer("facts", SETUP_PATIENCE_S)
+            unique_id = companion.ask("unique_id", patience_s=SETUP_PATIENCE_S)
+        everybody = world.allgather((facts["gpu"], unique_id), "nccl peer", SETUP_PATIENCE_S)
+        with world.agree("nccl peer", SETUP_PATIENCE_S), _named(preset):
+            _refuse_shared_gpus(world, ground, [gpu for gpu, _ in everybody])
+            sizes = {buffer: memory.bytes for buffer, memory in ground.buffers.items()}
+            companion.ask("allocate", sizes, patience_s=SETUP_PATIENCE_S)
+        sockets = _connected(
+            world, companion, preset, settings.connect_timeout_s, everybody[0][1],
+            _neighbours(ground), link.congestion_control,
+        )  # fmt: skip
+        own = " ".join(f"{name}={value}" for name, value in variables.items())
+        info = PeerInfo(
+            # The first one is what was asked for, others are variants of it.
+            name=f"{KIND}_{preset}" if sides else KIND,
+            kind=KIND,
+            streams=0,
+            two_way=True,
+            congestion_control=str(sockets["congestion_control"]),
+            send_buffer_bytes=0,
+            description=f"{facts['name']}, preset {preset} ({own}), {sockets['count']} TCP sockets "
+            "on rank 0",
+            own_process=True,
+            floor_gbps=_floor(settings, world, ground, preset, facts),
+        )
+        sides.append(NcclSide(info, companion, sizes, world.rank))
+    return sides
+
+
+def _connected(
+    world: World, companion: CompanionProcess, preset: str, timeout_s: float, unique_id: Any,
+    neighbours: list[tuple[bool, int]], congestion: str,
+) -> dict[str, Any]:  # fmt: skip
+    """Collective: make the communicator and meet the neighbours; totals of the sockets.
+
+    All ranks raise what went wrong, and that of a rank which waited for it only if no other does.
+    """
+    sockets: dict[str, Any] = {}
+    failure = None
+    try:
+        sockets = companion.ask(
+            "connect", unique_id, world.rank, world.size, neighbours, congestion,
+            patience_s=timeout_s,
+        )  # fmt: skip
+    except CompanionFailed as error:
+        failure = (error.late, world.rank, str(error))
+    failures = world.allgather(failure, "nccl peer", SETUP_PATIENCE_S + timeout_s)
+    with world.agree("nccl peer", SETUP_PATIENCE_S):
+        if any(failures):
+            _, rank, text = min(filter(None, failures))
+            raise SetupFailed(f"{world.name(rank)}: nccl peer, preset {preset}: {text}")
+    return sockets
+
+
+@contextmanager
+def _named(preset: str) -> Iterator[None]:
+    """What fails in a companion before anything is measured ends the run with that."""
+    try:
+        yield
+    except CompanionFailed as error:
+        raise SetupFailed(f"nccl peer, preset {preset}: {error}") from None
+
+
+def _require_gpu_memory(settings: Settings) -> None:
+    if settings.memory != "cuda":
+        raise SetupFailed(
+            "nccl peer: NCCL moves the memory of GPUs, and this run has none (--memory "
+            f"{settings.memory}, {settings.sources['memory']}): use --memory cuda on a machine "
+            "with GPUs, or leave nccl out of --against"
+        )
+
+
+def _refuse_shared_gpus(world: World, ground: Ground, gpus: list[str]) -> None:
+    places = list(zip(ground.surroundings.nodes, gpus, strict=True))
+    for rank, place in enumerate(places):
+        first = places.index(place)
+        if first != rank:
+            raise SetupFailed(
+                f"nccl peer: {world.name(first)} and {world.name(rank)} share GPU {place[1]}, and "
+                "NCCL takes one rank a GPU: use fewer ranks, or leave nccl out of --against"
+            )
+
+
+def _neighbours(ground: Ground) -> list[tuple[bool, int]]:
+    """(to send to, the rank) of everybody whom this rank meets, each once."""
+    schedule = ground.schedule
+    to = sorted({peer for peer, _ in schedule.peers_sent})
+    of = sorted({peer for peer, _ in schedule.peers_received})
+    return [*((True, peer) for peer in to), *((False, peer) for peer in of)]
+
+
+def _floor(
+    settings: Settings, world: World, ground: Ground, preset: str, facts: dict[str, str]
+) -> float:
+    """GB/s below which the ratio of a large row is void, where that is known; else 0."""
+    known = (
+        preset == "tuned"
+        and not settings.nccl_env
+        and settings.pattern == _FLOOR_PATTERN
+        and world.size == 2
+        and len(set(ground.surroundings.nodes)) == 1
+        and _FLOOR_GPU in facts.get("model", "")
+    )
+    return _FLOOR_GBPS if known else 0.0

@@ -1,0 +1,103 @@
+"""NCCL beside the plugin in the memory of GPUs: the same frame, every byte checked there too."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from gpus import Gpus
+from jobs import Result, run, tcpx_mpi
+
+from tcpx_mpi.records import Run, read_run
+
+pytestmark = pytest.mark.multirank
+
+SETUP_FAILED, WRONG_BYTES = 4, 5
+#: Ranks and companions, each with a context of its own.
+LIMIT_S = 120.0
+#: Nothing, what ends in the midst of a page, and what has several chunks.
+SIZES = ("--sizes", "0,4097,300001", "-n", "16", "-w", "2", "--check-memory", "1M")
+
+
+@pytest.fixture(autouse=True)
+def _two(gpus: Gpus) -> None:
+    if gpus.count < 2:
+        pytest.skip(f"needs gpu: NCCL takes one rank a GPU, and here is {gpus.count}")
+
+
+def beside_nccl(
+    gpus: Gpus, place: Path, pattern: str, *options: str, ranks: int = 2, **variables: str
+) -> Result:
+    command = tcpx_mpi("run", pattern, "--ranks", str(ranks), "--memory", "cuda", "--plugin",
+                       "softtcpx", "--against", "nccl", "--hdf5", "o.h5", "--spool", "spool",
+                       *options)  # fmt: skip
+    return run(command, place, {**gpus.variables, **variables}, LIMIT_S)
+
+
+def whole(result: Result, place: Path) -> Run:
+    assert result.code == 0, result.text
+    found = read_run(str(place / "o.h5"))
+    assert found.complete
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pattern", "options", "names"),
+    [
+        ("pair", (), ("nccl",)),
+        ("ring", ("--unpack", "d2d"), ("nccl",)),
+        ("mesh", ("-m", "2"), ("nccl",)),
+        ("pingpong", ("--nccl-preset", "default,tuned"), ("nccl", "nccl_tuned")),
+    ],
+)
+def test_nccl_takes_turns_and_every_byte_of_it_is_right(
+    pattern: str, options: tuple[str, ...], names: tuple[str, ...], gpus: Gpus, place: Path
+) -> None:
+    found = whole(beside_nccl(gpus, place, pattern, *SIZES, *options), place)
+    assert tuple(peer.name for peer in found.header.peers) == names
+    for peer in found.header.peers:
+        assert peer.description.startswith("NCCL 2."), peer.description
+        assert " by CuPy " in peer.description
+        assert peer.congestion_control == found.header.facts["congestion_control"]
+        real = gpus.real and pattern == "pair" and "H200" in found.header.ranks[0].gpu_name
+        assert peer.floor_gbps == (29 if real else 0)
+    for row in found.rows:
+        for name in names:
+            theirs = row.against[name]
+            assert theirs.checked.all() == (row.size_bytes > 0)
+            assert theirs.wrong.tolist() == row.wrong.tolist()
+            assert (theirs.samples["iteration"] >= 0).all()
+            # Both crossed TCP: nothing took a short cut within the host.
+            assert (theirs.net_sent >= theirs.payload_bytes_sent).all()
+            assert (theirs.net_received >= theirs.payload_bytes_received).all()
+
+
+def test_nccl_of_a_long_row_sleeps_while_the_plugin_works(gpus: Gpus, place: Path) -> None:
+    size = "16M" if gpus.real else "64K"
+    options = ("--sizes", size, "-n", "64", "-w", "8", "--check-memory", "256M")
+    found = whole(beside_nccl(gpus, place, "pair", *options), place)
+    (row,) = found.rows
+    elapsed_ns = row.samples["iteration"].sum(axis=1)
+    used_ns = [seen.waiting_cpu_ns for seen in row.proof]
+    assert all(used >= 0 for used in used_ns)
+    if gpus.real:  # on the stand-in ranks are busy with what a GPU would do
+        assert max(used / whole for used, whole in zip(used_ns, elapsed_ns, strict=True)) < 0.01
+
+
+def test_two_ranks_on_a_gpu_are_refused(gpus: Gpus, place: Path) -> None:
+    ranks = 2 * gpus.count
+    result = beside_nccl(gpus, place, "ring", *SIZES, "--share-gpu", ranks=ranks)
+    assert result.code == SETUP_FAILED, result.text
+    assert len(result.errors) == 1, result.text
+    assert f"share GPU {gpus.addresses[0]}" in result.errors[0]
+    assert "NCCL takes one rank a GPU" in result.errors[0]
+    assert not result.rows
+
+
+def test_wrong_bytes_in_the_memory_of_a_gpu_are_found(gpus: Gpus, place: Path) -> None:
+    if gpus.real:
+        pytest.skip("needs stand-in: NCCL itself has no fault to switch on")
+    options = ("--sizes", "4097", "-n", "16")
+    result = beside_nccl(gpus, place, "pair", *options, BY_SOCKETS_FAULT="wrong:1:9")
+    assert result.code == WRONG_BYTES, result.text
+    assert "peer nccl delivered 1 wrong bytes" in result.out

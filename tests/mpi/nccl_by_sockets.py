@@ -1,0 +1,251 @@
+"""Stands in for NCCL where there is no GPU: host slots, TCP sockets, and a thread for a stream.
+
+A companion imports it by TCPX_MPI_NCCL_BACKEND. Work is queued and runs later, in order, as on a
+stream; what is grouped moves together. BY_SOCKETS_FAULT=KIND:RANK:WHEN makes the companion of a
+rank go wrong at its WHENth group: see `_Fault`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pickle
+import queue
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+from tcpx_mpi import _native
+from tcpx_mpi.peers.nccl.backend import Backend, BackendError, Memory, Transfer
+
+FAULT_VARIABLE = "BY_SOCKETS_FAULT"
+_HELLO = struct.Struct("<iB")
+
+
+def open_backend(gpu_pci: str) -> Backend:
+    fault = fault_here()
+    if fault.kind == "missing":
+        raise BackendError("NCCL", -1, "needs what is not here: install it")
+    return SocketBackend(fault)
+
+
+def fault_here() -> _Fault:
+    """What is to go wrong in this process, or nothing."""
+    return _Fault(os.environ.get(FAULT_VARIABLE, ""))
+
+
+class _Fault:
+    """What goes wrong: "die" (killed), "hang", "error" (NCCL's internal one), "wrong" (a byte),
+    "refused" (to connect), "defect" (an exception of its own), "restless" (busy while it waits),
+    "missing" (nothing to move bytes by), "shared" (one GPU for all)."""
+
+    def __init__(self, text: str) -> None:
+        self.kind, _, rest = text.partition(":")
+        self.rank, _, self.when = rest.partition(":")
+        self._groups = 0
+
+    def now(self, rank: int, *kinds: str) -> bool:
+        return self.kind in kinds and str(rank) == self.rank
+
+    def after_groups(self, rank: int) -> str:
+        """The kind, once as many groups as it waits for have been met."""
+        self._groups += 1
+        return self.kind if self.now(rank, self.kind) and self._groups == int(self.when) else ""
+
+
+class SocketBackend:
+    """A communicator of the ranks' companions."""
+
+    def __init__(self, fault: _Fault) -> None:
+        self._fault = fault
+        self._rank = -1
+        self._slots: list[object] = []
+        self._marks: list[int] = []
+        self._failure: BackendError | None = None
+        self._out: dict[int, socket.socket] = {}
+        self._in: dict[int, socket.socket] = {}
+        self._queue: queue.Queue[tuple[str, object]] = queue.Queue()
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=64)
+        threading.Thread(target=self._stream, daemon=True).start()
+
+    def facts(self) -> dict[str, str]:
+        gpu = "the only one" if self._fault.kind == "shared" else str(os.getpid())
+        return {"name": f"sockets of {os.environ['NCCL_NET']}", "gpu": gpu, "model": "none"}
+
+    def unique_id(self) -> tuple[str, int]:
+        address: tuple[str, int] = self._listener.getsockname()
+        return address
+
+    def connect(self, unique_id: tuple[str, int], rank: int, world: int) -> None:
+        self._rank = rank
+        if self._fault.now(rank, "refused"):
+            raise BackendError("ncclCommInitRank", 5, "invalid usage")
+        places = self._agree(unique_id, rank, world)
+        for peer in range(world):
+            self._out[peer] = socket.create_connection(places[peer])
+            self._out[peer].sendall(_HELLO.pack(rank, 0))
+        while len(self._in) < world:
+            accepted, _ = self._listener.accept()
+            peer, _ = _HELLO.unpack(_exactly(accepted, _HELLO.size))
+            self._in[peer] = accepted
+        for each in (*self._out.values(), *self._in.values()):
+            each.setblocking(False)
+        if self._fault.now(rank, "restless"):
+            threading.Thread(target=_spin, daemon=True).start()
+
+    def allocate(self, size: int) -> Memory:
+        slots = _native.SlotBuffer(size)
+        self._slots.append(slots)
+        return Memory(slots, slots.view().ctypes.data)
+
+    def group(self, transfers: Sequence[Transfer]) -> None:
+        self._queue.put(("group", list(transfers)))
+
+    def reserve(self, marks: int) -> None:
+        self._marks = [-1] * marks
+
+    def record(self, mark: int) -> None:
+        self._marks[mark] = -1
+        self._queue.put(("mark", mark))
+
+    def reached(self, mark: int) -> bool:
+        time.sleep(0)  # two cores and more processes: the thread of the stream needs one
+        return self._marks[mark] >= 0
+
+    def ns_between(self, first: int, last: int) -> int:
+        return self._marks[last] - self._marks[first]
+
+    def check(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    def close(self) -> None:
+        for each in (*self._out.values(), *self._in.values()):
+            each.close()
+
+    # --- Where bytes are, where that is not the host
+
+    def opened(self, each: Transfer) -> memoryview:
+        """The bytes of a transfer, as the host can read and write them while it is under way."""
+        return memoryview((ctypes.c_char * each.length).from_address(each.address)).cast("B")
+
+    def closed(self, each: Transfer, memory: memoryview) -> None:
+        """The transfer is complete."""
+
+    # --- Inside ----------------------------------------------------------------------------------
+
+    def _agree(self, address: tuple[str, int], rank: int, world: int) -> list[tuple[str, int]]:
+        """Where every rank listens, by way of rank 0."""
+        mine = self._listener.getsockname()
+        if rank:
+            with socket.create_connection(address) as root:
+                root.sendall(_HELLO.pack(rank, 1) + _packed(mine))
+                return list(_unpacked(root))
+        places = {0: mine}
+        callers = []
+        while len(places) < world:
+            caller, _ = self._listener.accept()
+            peer, _ = _HELLO.unpack(_exactly(caller, _HELLO.size))
+            places[peer] = _unpacked(caller)
+            callers.append(caller)
+        everywhere = [places[peer] for peer in range(world)]
+        for caller in callers:
+            caller.sendall(_packed(everywhere))
+            caller.close()
+        return everywhere
+
+    def _stream(self) -> None:
+        while True:
+            what, content = self._queue.get()
+            if what == "mark":
+                self._marks[content] = _native.now_ns()  # type: ignore[index]
+                continue
+            try:
+                self._move(content)  # type: ignore[arg-type]
+            except OSError as error:
+                self._failure = BackendError("ncclGroup", 6, f"remote error: {error}")
+                return
+
+    def _move(self, transfers: list[Transfer]) -> None:
+        wrong = False
+        match self._fault.after_groups(self._rank):
+            case "die":
+                print("killed on purpose", file=sys.stderr, flush=True)
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "hang":
+                threading.Event().wait()
+            case "error":
+                self._failure = BackendError("ncclGroup", 3, "internal error")
+                threading.Event().wait()  # as work on a GPU, it just never ends
+            case "wrong":
+                wrong = True
+        memories = [self.opened(each) for each in transfers]
+        left = list(zip(transfers, memories, strict=True))
+        while left:
+            # Of several for one peer the first: they come in the order in which they go.
+            firsts = {(each.sends, each.peer): number for number, (each, _) in
+                      reversed(list(enumerate(left)))}  # fmt: skip
+            for number in sorted(firsts.values(), reverse=True):
+                each, memory = left[number]
+                moved = self._step(each, memory)
+                if wrong and not each.sends and moved:
+                    memory[0] ^= 1
+                    wrong = False
+                if moved == len(memory):
+                    del left[number]
+                else:
+                    left[number] = (each, memory[moved:])
+            if left:
+                self._wait(left)
+        for each, memory in zip(transfers, memories, strict=True):
+            self.closed(each, memory)
+
+    def _step(self, each: Transfer, memory: memoryview) -> int:
+        end = (self._out if each.sends else self._in)[each.peer]
+        try:
+            if each.sends:
+                return end.send(memory)
+            received = end.recv_into(memory)
+        except BlockingIOError:
+            return 0
+        if not received:
+            raise ConnectionError("the other side has closed")
+        return received
+
+    def _wait(self, left: list[tuple[Transfer, memoryview]]) -> None:
+        poll = select.poll()
+        for each, _ in left:
+            end = (self._out if each.sends else self._in)[each.peer]
+            poll.register(end, select.POLLOUT if each.sends else select.POLLIN)
+        poll.poll()
+
+
+def _packed(value: object) -> bytes:
+    body = pickle.dumps(value)
+    return struct.pack("<I", len(body)) + body
+
+
+def _unpacked(end: socket.socket) -> tuple[str, int]:
+    (length,) = struct.unpack("<I", _exactly(end, 4))
+    found: tuple[str, int] = pickle.loads(_exactly(end, length))
+    return found
+
+
+def _exactly(end: socket.socket, length: int) -> bytes:
+    received = b""
+    while len(received) < length:
+        part = end.recv(length - len(received))
+        if not part:
+            raise ConnectionError("the other side has closed")
+        received += part
+    return received
+
+
+def _spin() -> None:
+    while True:
+        time.sleep(0)

@@ -1,0 +1,200 @@
+"""The NCCL peer on real runs: companions in the frame, turn by turn, and what they can die of.
+
+Where there is no GPU sockets move its bytes (nccl_by_sockets.py); all else is as it is with one.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from jobs import Result, run, tcpx_mpi
+from nccl_by_sockets import FAULT_VARIABLE
+
+from tcpx_mpi.peers.nccl import BACKEND_VARIABLE
+from tcpx_mpi.records import PHASES, Row, Run, read_run
+
+pytestmark = pytest.mark.multirank
+
+#: 8 blocks of 2 and one of 1, after two warm-ups: groups that a companion has met by then.
+ITERS, WARMUPS = 15, 2
+SIZES = "0,17,100003"
+#: A fault in the middle of the timed blocks of the first row that has bytes.
+LATER = 9
+RANK_0 = r"rank 0 on \S+ \(NIC \S+\)"
+RANK_1 = r"rank 1 on \S+ \(NIC \S+\)"
+
+
+def beside_nccl(
+    place: Path, *arguments: str, ranks: int, fault: str = "", backend: str = "nccl_by_sockets",
+    against: str = "nccl",
+) -> Result:  # fmt: skip
+    command = tcpx_mpi(
+        "run", *arguments, "--ranks", str(ranks), "--plugin", "softtcpx", "--against", against,
+        "-n", str(ITERS), "-w", str(WARMUPS), "--check-memory", "8M", "--stall-timeout", "3",
+        "--hdf5", "o.h5", "--spool", "spool",
+    )  # fmt: skip
+    environ = {"PYTHONPATH": str(Path(__file__).parent), FAULT_VARIABLE: fault}
+    return run(command, place, {**environ, BACKEND_VARIABLE: backend} if backend else environ)
+
+
+def whole(result: Result, place: Path) -> Run:
+    """The file of a run that succeeded, and left nothing behind."""
+    assert result.code == 0, result.text
+    assert not result.errors, result.text
+    assert list((place / "spool").iterdir()) == [], "journals of a run that is whole"
+    found = read_run(str(place / "o.h5"))
+    assert found.complete
+    return found
+
+
+def assert_measured_alike(row: Row, peer: Row) -> None:
+    for phase in PHASES:
+        assert peer.samples[phase].shape == row.samples[phase].shape
+        assert ((peer.samples[phase] >= 0) == (row.samples[phase] >= 0)).all(), phase
+    assert (peer.batches == row.batches).all()
+    assert (peer.receives == row.receives).all()
+    assert (peer.payload_bytes_sent == row.payload_bytes_sent).all()
+    assert peer.checked.all() == (row.size_bytes > 0)
+    assert peer.wrong.tolist() == row.wrong.tolist()
+    assert (peer.net_sent >= peer.payload_bytes_sent).all()
+    assert (peer.net_received >= peer.payload_bytes_received).all()
+    assert (peer.cpu_others_ns >= 0).all(), "the rank's own, which waited"
+    if row.size_bytes:
+        assert (peer.cpu_user_ns + peer.cpu_system_ns).min() > 0, "the companion's"
+    # What the companions had of a CPU while the plugin ran, and the rank while they did.
+    assert all(seen.waiting_cpu_ns >= 0 for seen in row.proof)
+
+
+def assert_turns_were_taken(row: Row) -> None:
+    """No block began before the one before it had ended on every rank."""
+    sides = [row, *row.against.values()]
+    before, last = 0, np.cumsum(row.batches) - 1
+    for block in range(row.batches.size):
+        for side in sides if block % 2 == 0 else reversed(sides):
+            starts = side.batch_start[:, block]
+            assert (starts == starts[0]).all(), "an agreed instant"
+            assert starts[0] >= before
+            ends = side.samples["start"] + side.samples["iteration"]
+            before = int(ends[:, last[block]].max())
+
+
+@pytest.mark.parametrize(
+    ("pattern", "ranks", "options", "names"),
+    [
+        ("pair", 2, (), ("nccl",)),
+        ("pingpong", 2, ("-z", "1"), ("nccl",)),
+        ("ring", 3, ("--memory", "emulated"), ("nccl",)),
+        ("mesh", 3, ("-m", "2", "--nccl-preset", "default,tuned"), ("nccl", "nccl_tuned")),
+    ],
+)
+def test_nccl_takes_turns_with_the_plugin_over_slots_of_its_own(
+    pattern: str, ranks: int, options: tuple[str, ...], names: tuple[str, ...], place: Path
+) -> None:
+    result = beside_nccl(place, pattern, "--sizes", SIZES, *options, ranks=ranks)
+    found = whole(result, place)
+    assert tuple(peer.name for peer in found.header.peers) == names
+    for peer in found.header.peers:
+        assert (peer.kind, peer.own_process, peer.congestion_control) == ("nccl", True, "cubic")
+        assert peer.floor_gbps == 0, "known of H200s only"
+    for row in found.rows:
+        row.against = {name: row.against[name] for name in names}
+        for peer_row in row.against.values():
+            assert_measured_alike(row, peer_row)
+        assert_turns_were_taken(row)
+    assert "beside nccl" in result.out
+    assert ("nccl at its best" in result.out) == (len(names) > 1)
+
+
+def test_the_header_says_what_nccl_was_given(place: Path) -> None:
+    options = ("--sizes", "17", "--nccl-env", "NCCL_ALGO=Ring,Tree,NCCL_BUFFSIZE=77")
+    found = whole(beside_nccl(place, "ring", *options, ranks=2), place)
+    (peer,) = found.header.peers
+    assert peer.description.startswith("sockets of Socket, preset tuned (")
+    settings = re.search(r"\((.*)\), \d+ TCP sockets on rank 0$", peer.description)
+    assert settings is not None
+    given = dict(each.split("=", 1) for each in settings[1].split())
+    assert given["NCCL_NET_PLUGIN"] == "none"
+    assert given["NCCL_SOCKET_IFNAME"] == f"={found.header.ranks[0].nic}"
+    assert (given["NCCL_ALGO"], given["NCCL_BUFFSIZE"]) == ("Ring,Tree", "77")
+    assert given["NCCL_SOCKET_NTHREADS"] == "4"
+
+
+def test_wrong_bytes_of_nccl_are_found_and_are_its_own(place: Path) -> None:
+    result = beside_nccl(place, "pair", "--sizes", "4096", ranks=2, fault=f"wrong:1:{LATER}")
+    assert result.code == 5, result.text
+    assert "WARNING              : peer nccl delivered 1 wrong bytes" in result.out
+    (row,) = read_run(str(place / "o.h5")).rows
+    assert row.wrong.tolist() == [0, 0]
+    assert row.against["nccl"].wrong.tolist() == [0, 1]
+    assert [row.wrong for row in result.rows] == [0]
+
+
+def test_a_companion_that_does_not_sleep_is_a_warning(place: Path) -> None:
+    options = ("--sizes", "4M", "--check-memory", "64M")
+    result = beside_nccl(place, "pair", *options, ranks=2, fault="restless:0:0")
+    found = whole(result, place)
+    seen = found.rows[0].proof
+    assert seen[0].waiting_cpu_ns > 10 * seen[1].waiting_cpu_ns
+    assert re.search(
+        r"WARNING +: in the plugin's blocks processes of waiting peers had up to \d+(\.\d+)? % of "
+        r"a CPU: the plugin was slowed",
+        result.out,
+    ), result.text
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "words"),
+    [
+        ("die:1", 13, rf"{RANK_1}, row 1 \(17 B\), peer nccl: the companion process \d+ was ended "
+                      r"by SIGKILL; it said: killed on purpose"),
+        ("error:0", 13, rf"{RANK_0}, row 1 \(17 B\), peer nccl: ncclGroup: internal error"),
+        ("hang:1", 6, r"rank [01] on \S+ \(NIC \S+\), row 1 \(17 B\), peer nccl: no progress for "
+                      r"3 s; waiting for rank [01]: "),
+    ],
+    ids=["dies", "fails", "hangs"],
+)  # fmt: skip
+def test_a_companion_that_fails_ends_all_ranks_and_keeps_the_rows_before(
+    fault: str, code: int, words: str, place: Path
+) -> None:
+    result = beside_nccl(place, "ring", "--sizes", SIZES, ranks=2, fault=f"{fault}:{LATER}")
+    assert result.code == code, result.text
+    assert len(result.errors) == 1, result.text
+    assert re.match(words, result.errors[0]), result.text
+    assert "# kept: 1 row in o.h5" in result.err
+    found = read_run(str(place / "o.h5"))
+    assert not found.complete
+    assert [row.size_bytes for row in found.rows] == [0]
+    assert found.fault is not None
+    assert found.fault.exit_code == code
+    assert any("17 B" in text for text in found.missing), found.missing
+
+
+@pytest.mark.parametrize(
+    ("fault", "backend", "words"),
+    [
+        ("", "", r"nccl peer: NCCL moves the memory of GPUs, and this run has none \(--memory "
+                 r"\w+, .*\): use --memory cuda on a machine with GPUs, or leave nccl out"),
+        ("missing", "nccl_by_sockets", r"nccl peer, preset tuned: NCCL: needs what is not here: "
+                                       r"install it"),
+        ("", "no_such_module", r".*the companion process \d+ has ended with exit code 1; it said: "
+                               r"ModuleNotFoundError: No module named 'no_such_module'"),
+        ("refused:1:0", "nccl_by_sockets", rf"{RANK_1}: nccl peer, preset tuned: "
+                                           r"ncclCommInitRank: invalid usage"),
+        ("shared", "nccl_by_sockets", rf"nccl peer: {RANK_0} and {RANK_1} share GPU the only one, "
+                                      r"and NCCL takes one rank a GPU"),
+    ],
+    ids=["no GPU memory", "no NCCL", "no module", "refuses to connect", "one GPU for two"],
+)  # fmt: skip
+def test_nccl_that_cannot_run_here_ends_all_ranks_before_anything_is_measured(
+    fault: str, backend: str, words: str, place: Path
+) -> None:
+    options = ("--sizes", "17", "--connect-timeout", "2")
+    result = beside_nccl(place, "ring", *options, ranks=2, fault=fault, backend=backend)
+    assert result.code == 4, result.text
+    assert len(result.errors) == 1, result.text
+    assert re.match(words, result.errors[0]), result.text
+    assert not result.rows
+    assert [path.name for path in place.rglob("*")] == ["spool"]
