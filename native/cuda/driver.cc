@@ -44,7 +44,7 @@ CudaCalls load() {
   find(library, &c.mem_alloc, {"cuMemAlloc_v2"});
   find(library, &c.mem_free, {"cuMemFree_v2"});
   find(library, &c.mem_range, {"cuMemGetAddressRange_v2"});
-  find(library, &c.pointer_attribute, {"cuPointerGetAttribute"});
+  find(library, &c.pointer_attributes, {"cuPointerGetAttributes"});
   find(library, &c.host_alloc, {"cuMemHostAlloc"});
   find(library, &c.host_free, {"cuMemFreeHost"});
   find(library, &c.host_register, {"cuMemHostRegister_v2"});

@@ -54,7 +54,7 @@ struct CudaCalls {
   int (*mem_alloc)(CudaAddress*, size_t);
   int (*mem_free)(CudaAddress);
   int (*mem_range)(CudaAddress*, size_t*, CudaAddress);
-  int (*pointer_attribute)(void*, int, CudaAddress);
+  int (*pointer_attributes)(unsigned, int*, void**, CudaAddress);
   int (*host_alloc)(void**, size_t, unsigned);
   int (*host_free)(void*);
   int (*host_register)(void*, size_t, unsigned);

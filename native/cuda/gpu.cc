@@ -121,12 +121,16 @@ Gpu& use_gpu(int ordinal) {
   return *gpu;
 }
 
-bool is_on_gpu(const void* pointer) {
+int gpu_of(const void* pointer) {
+  // Of what it never heard of this form says zeros; the one for a single attribute fails.
   unsigned type = 0;
-  const auto address = reinterpret_cast<CudaAddress>(pointer);
-  // What the driver never heard of is an error to it, and ordinary memory to us.
-  return cuda().pointer_attribute(&type, kCudaMemoryType, address) == 0 &&
-         type == kCudaMemoryOnDevice;
+  int ordinal = -1;
+  int attributes[] = {kCudaMemoryType, kCudaOrdinal};
+  void* values[] = {&type, &ordinal};
+  check_cuda(
+      cuda().pointer_attributes(2, attributes, values, reinterpret_cast<CudaAddress>(pointer)),
+      "cuPointerGetAttributes");
+  return type == kCudaMemoryOnDevice ? ordinal : -1;
 }
 
 GpuMemory::GpuMemory(Gpu& gpu, size_t bytes) : gpu_(gpu), bytes_(bytes) {

@@ -61,8 +61,8 @@ class Gpu {
 // CudaError.
 Gpu& use_gpu(int ordinal);
 
-// True for memory of a GPU; false for memory of the host, page-locked or not.
-bool is_on_gpu(const void* pointer);
+// The GPU that has this memory; -1: the host, page-locked or not.
+int gpu_of(const void* pointer);
 
 // Memory of a GPU, or page-locked memory of the host that all GPUs see at the same address.
 class GpuMemory {

@@ -110,7 +110,7 @@ bool Connections::advance(Comm& comm) {
 // Once: where the queue is does not change while the comm lives.
 void Connections::fetch_queue(Comm& comm) const {
   const NetUnpackDevice* queue = comm.unpack_queue();
-  if (gpu_ < 0 || queue == nullptr || !is_on_gpu(queue)) return;
+  if (gpu_ < 0 || queue == nullptr || gpu_of(queue) < 0) return;
   NetUnpackDevice fetched;
   check_cuda(cuda().copy(reinterpret_cast<CudaAddress>(&fetched),
                          reinterpret_cast<CudaAddress>(queue), sizeof(fetched)),

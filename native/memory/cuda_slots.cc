@@ -29,11 +29,8 @@ Gpu& checked(CudaAddress pointer, size_t bytes, int ordinal) {
   Gpu& gpu = use_gpu(ordinal);
   const std::string what =
       "GPU memory at " + hex(pointer) + ", " + std::to_string(bytes) + " bytes";
-  if (!is_on_gpu(reinterpret_cast<void*>(pointer))) {
-    throw std::invalid_argument(what + ": no GPU has memory there");
-  }
-  int owner = -1;
-  check_cuda(cuda().pointer_attribute(&owner, kCudaOrdinal, pointer), "cuPointerGetAttribute");
+  const int owner = gpu_of(reinterpret_cast<void*>(pointer));
+  if (owner < 0) throw std::invalid_argument(what + ": no GPU has memory there");
   if (owner != ordinal) {
     throw std::invalid_argument(what + ": is on GPU " + std::to_string(owner) + ", not on GPU " +
                                 std::to_string(ordinal));

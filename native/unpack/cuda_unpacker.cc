@@ -1,7 +1,6 @@
 #include "unpack/cuda_unpacker.h"
 
 #include <algorithm>
-#include <atomic>
 
 namespace tcpx {
 namespace {
@@ -181,8 +180,9 @@ uint64_t CudaUnpacker::finished() {
   while (ended_ != launched_) {
     const Launch& oldest = launches_[ended_ % launches_.size()];
     const auto* seen =
-        reinterpret_cast<const volatile uint64_t*>(tickets_seen_.data() + oldest.lane * kLine);
-    if (*seen < oldest.ticket) {
+        reinterpret_cast<const uint64_t*>(tickets_seen_.data() + oldest.lane * kLine);
+    // The kernel's release: what it wrote and read is behind us when its ticket is seen.
+    if (__atomic_load_n(seen, __ATOMIC_ACQUIRE) < oldest.ticket) {
       // A kernel that failed writes no ticket: now and then the driver is asked.
       if (++polls_ % kPollsPerLook == 0) {
         constexpr int kNotReady = 600;
@@ -191,7 +191,6 @@ uint64_t CudaUnpacker::finished() {
       }
       break;
     }
-    std::atomic_thread_fence(std::memory_order_acquire);
     finished_ = oldest.ticket;
     ++ended_;
     polls_ = 0;

@@ -22,7 +22,7 @@ SIZES = ("--sizes", "0,4097,300001", "-n", "16", "-w", "2", "--check-memory", "1
 @pytest.fixture(autouse=True)
 def _two(gpus: Gpus) -> None:
     if gpus.count < 2:
-        pytest.skip(f"needs gpu: NCCL takes one rank a GPU, and here is {gpus.count}")
+        pytest.skip(f"needs two-gpus: NCCL takes one rank a GPU, and here is {gpus.count}")
 
 
 def beside_nccl(

@@ -209,7 +209,7 @@ print(device.value)
 
 def test_the_example_runs_as_its_first_lines_say(gpus: Gpus) -> None:
     if not gpus.real:
-        pytest.skip("needs gpu: the example computes with CuPy itself")
+        pytest.skip("needs cupy: the example computes with it, and the stand-in cannot")
     done = subprocess.run([sys.executable, str(EXAMPLE)], env=environment(gpus), text=True,
                           capture_output=True, timeout=120, check=False)  # fmt: skip
     assert (done.returncode, done.stdout) == (

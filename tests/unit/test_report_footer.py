@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from pathlib import Path
 from typing import Any
@@ -136,6 +137,8 @@ def test_more_connections_than_a_nic_is_good_for_are_a_warning_with_what_to_do()
     (warning,) = about("WARNING", footer([invented.row()], header))
     assert "9 data connections on eth1 of hostA, more than the 8" in warning
     assert "use fewer --channels" in warning
+    on_gpus = dataclasses.replace(header, memory="cuda")
+    assert "data connections" not in "\n".join(footer_lines(on_gpus, []))
     header.facts["connections_a_nic"] = "8"
     assert about("WARNING", footer([invented.row()], header)) == []
 
