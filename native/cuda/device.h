@@ -31,18 +31,14 @@ __device__ __forceinline__ u8 load1(u64 at) {
   return static_cast<u8>(byte);
 }
 
-// What the CPU writes between launches: from where it lies, past all caches.
-__device__ __forceinline__ Quad load16_fresh(u64 at) {
+// What the CPU writes between launches: past the cache of the multiprocessor, which may be older.
+// No volatile load: those wait for each other where they are for one line of host memory.
+__device__ __forceinline__ Quad load16_uncached(u64 at) {
   Quad q;
-  asm volatile("ld.volatile.global.v4.u32 {%0,%1,%2,%3}, [%4];"
+  asm volatile("ld.global.cg.v4.u32 {%0,%1,%2,%3}, [%4];"
                : "=r"(q.x), "=r"(q.y), "=r"(q.z), "=r"(q.w)
                : "l"(at));
   return q;
-}
-__device__ __forceinline__ u64 load8_fresh(u64 at) {
-  u64 value;
-  asm volatile("ld.volatile.global.u64 %0, [%1];" : "=l"(value) : "l"(at));
-  return value;
 }
 
 __device__ __forceinline__ void store16(u64 at, Quad q) {

@@ -55,12 +55,8 @@ UnpackResult CudaUnpacker::submit(const UnpackSource& source, uint8_t* destinati
   begin_request();
   switch (mode_) {
     case UnpackMode::kKernel:
-      arguments_.item[unlaunched_] = {address(source.fragments),
-                                      address(source.count_at),
-                                      address(source.bounce),
-                                      address(destination),
-                                      0,
-                                      0};
+      arguments_.item[unlaunched_] = {address(source.fragments), address(source.bounce),
+                                      address(destination), 0, static_cast<unsigned>(source.count)};
       fragments_[unlaunched_] = static_cast<unsigned>(source.count);
       fragments_unlaunched_ += source.count;
       break;
@@ -153,8 +149,9 @@ void CudaUnpacker::flush() {
   UnpackArguments& a = arguments_;
   const uint64_t fragments = fragments_unlaunched_;
   // Few fragments are cut into parts, so that every multiprocessor has some.
-  a.group = fragments > 0 ? kUnpackWarps : 0;
-  while (a.group > 1 && fragments / a.group < static_cast<uint64_t>(gpu_.facts.multiprocessors)) {
+  a.group = fragments > 0 ? kUnpackGroup : 0;
+  while (a.group > 1 &&
+         fragments / a.group < static_cast<uint64_t>(gpu_.facts.multiprocessors) / 8) {
     a.group /= 2;
   }
   a.items = 0;

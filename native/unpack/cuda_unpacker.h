@@ -36,7 +36,7 @@ class CudaUnpacker final : public Unpacker {
   std::vector<Measured> measured();
 
  private:
-  static constexpr size_t kLanes = 4;  // launches that may overlap: no gap between two of them
+  static constexpr size_t kLanes = 16;  // launches that may overlap: no gap between two of them
 
   struct Lane {
     explicit Lane(Gpu& gpu) : stream(gpu), blocks_done(gpu, sizeof(uint32_t)) {}

@@ -7,15 +7,17 @@ namespace tcpx {
 // One finished receive, where the plugin left it.
 struct UnpackItem {
   unsigned long long fragments;    // of NetUnpackFragment: its slot of the descriptor queue
-  unsigned long long count;        // of u64: how many there are
   unsigned long long bounce;       // that src_off counts from
   unsigned long long destination;  // that dst_off counts from
   unsigned first_block;            // of the blocks that work on it
-  unsigned unused;
+  // By value: blocks that ask host memory for one and the same line are served one after the other,
+  // a microsecond each.
+  unsigned fragment_count;
 };
 
 constexpr unsigned kUnpackItems = 96;  // of one launch: what fits into 4 KiB of arguments
 constexpr unsigned kUnpackWarps = 8;   // of a block
+constexpr unsigned kUnpackGroup = 32;  // fragments of a block, at most
 constexpr unsigned kUnpackThreads = 32 * kUnpackWarps;
 
 // A block takes `group` fragments of one item, each in kUnpackWarps / group parts, a warp a part.

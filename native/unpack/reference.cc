@@ -10,8 +10,7 @@ UnpackSource unpack_source(const NetUnpackDevice& device, uint64_t sequence) {
   // The plugin's helper threads write descriptors and count; its `test` said done before this.
   std::atomic_thread_fence(std::memory_order_acquire);
   const uint64_t count = *static_cast<const volatile uint64_t*>(&device.meta->cnt[slot]);
-  return {device.meta->mem[slot], count, static_cast<const uint8_t*>(device.bounce_buf),
-          &device.meta->cnt[slot]};
+  return {device.meta->mem[slot], count, static_cast<const uint8_t*>(device.bounce_buf)};
 }
 
 UnpackResult unpack_bounds(const UnpackSource& source, uint64_t posted) {

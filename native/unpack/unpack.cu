@@ -11,7 +11,7 @@ constexpr u32 kQuadsAtOnce = 8;  // loads of a thread before its first store: th
                                  // is long, and only bytes under way fill it
 
 struct Shared {
-  Quad fragment[kUnpackWarps];  // src_off, len, dst_off
+  Quad fragment[kUnpackGroup];  // src_off, len, dst_off
   u64 bounce;
   u64 destination;
 };
@@ -34,9 +34,8 @@ __device__ __forceinline__ void take(const UnpackArguments& a, Shared& shared) {
   if (threadIdx.x >= a.group) return;
   const UnpackItem& item = item_of(a, blockIdx.x);
   const u64 index = static_cast<u64>(blockIdx.x - item.first_block) * a.group + threadIdx.x;
-  const u64 count = load8_fresh(item.count);
-  Quad fragment = load16_fresh(item.fragments + index * sizeof(Quad));
-  if (index >= count) fragment.y = 0;
+  Quad fragment = load16_uncached(item.fragments + index * sizeof(Quad));
+  if (index >= item.fragment_count) fragment.y = 0;
   shared.fragment[threadIdx.x] = fragment;
   if (threadIdx.x > 0) return;
   shared.bounce = item.bounce;
@@ -106,17 +105,19 @@ __device__ __forceinline__ void move(u64 from, u64 to, u32 bytes, u32 lane) {
 __device__ __forceinline__ void put_together(const UnpackArguments& a, Shared& shared) {
   if (a.group == 0) return;
   const u32 warp = threadIdx.x / 32;
-  const u32 parts = kUnpackWarps / a.group;
-  const Quad fragment = shared.fragment[warp / parts];
-  const u32 length = fragment.y;
-  // Parts of whole lines where the fragment begins with one, as pages do.
-  const u32 step = ((length + parts - 1) / parts + 127) & ~127u;
-  const u32 begin = warp % parts * step;
-  if (begin >= length) return;
-  const u32 bytes = length - begin < step ? length - begin : step;
-  const u64 dst_off = fragment.z | static_cast<u64>(fragment.w) << 32;
-  move(shared.bounce + fragment.x + begin, shared.destination + dst_off + begin, bytes,
-       threadIdx.x % 32);
+  const u32 parts = a.group < kUnpackWarps ? kUnpackWarps / a.group : 1;
+  for (u32 f = warp / parts; f < a.group; f += kUnpackWarps) {
+    const Quad fragment = shared.fragment[f];
+    const u32 length = fragment.y;
+    // Parts of whole lines where the fragment begins with one, as pages do.
+    const u32 step = parts == 1 ? length : ((length + parts - 1) / parts + 127) & ~127u;
+    const u32 begin = warp % parts * step;
+    if (begin >= length) continue;
+    const u32 bytes = length - begin < step ? length - begin : step;
+    const u64 dst_off = fragment.z | static_cast<u64>(fragment.w) << 32;
+    move(shared.bounce + fragment.x + begin, shared.destination + dst_off + begin, bytes,
+         threadIdx.x % 32);
+  }
 }
 
 // The last block of all says so to the CPU.

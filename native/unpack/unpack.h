@@ -15,7 +15,6 @@ struct UnpackSource {
   const NetUnpackFragment* fragments;
   uint64_t count;
   const uint8_t* bounce;
-  const uint64_t* count_at = nullptr;  // where `count` was read: a GPU reads it itself
 };
 
 // The k-th receive of a comm, empty ones counted, has slot k % 16 of the comm's queue.

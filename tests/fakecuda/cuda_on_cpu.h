@@ -68,8 +68,7 @@ inline thread_local fakecuda::Index threadIdx, blockIdx, blockDim, gridDim;
 inline Quad load16(u64 at) { return fakecuda::get<Quad>(at); }
 inline u64 load8(u64 at) { return fakecuda::get<u64>(at); }
 inline u8 load1(u64 at) { return fakecuda::get<u8>(at); }
-inline Quad load16_fresh(u64 at) { return fakecuda::get<Quad>(at); }
-inline u64 load8_fresh(u64 at) { return fakecuda::get<u64>(at); }
+inline Quad load16_uncached(u64 at) { return fakecuda::get<Quad>(at); }
 inline void store16(u64 at, Quad q) { fakecuda::put(at, q); }
 inline void store4(u64 at, u32 value) { fakecuda::put(at, value); }
 inline void store1(u64 at, u8 byte) { fakecuda::put(at, byte); }

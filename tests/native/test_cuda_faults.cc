@@ -82,8 +82,7 @@ TEST(a_kernel_that_went_astray_is_found_while_its_ticket_is_awaited) {
   const std::vector<uint8_t> unlocked(64);  // a bounce buffer that no GPU can see
   const NetUnpackFragment fragment{0, 64, 0};
   scene.queue().mem[0][0] = fragment;
-  scene.queue().cnt[0] = 1;
-  unpacker.submit({scene.queue().mem[0], 1, unlocked.data(), &scene.queue().cnt[0]},
+  unpacker.submit({scene.queue().mem[0], 1, unlocked.data()},
                   reinterpret_cast<uint8_t*>(scene.destination()), 64);
   unpacker.flush();
   for (int i = 0; i < 10'000'000 && unpacker.failure().code == 0; ++i) unpacker.finished();

@@ -113,7 +113,8 @@ class Companion:
         user, system, rank = (b - a for a, b in zip(before, _cpu(), strict=True))
         return {
             "start": begun, "late": late, "end": ends, "cpu_user_ns": user,
-            "cpu_system_ns": system, "cpu_rank_ns": rank, "cpus": [Kernel().thread(os.getpid()).cpu],
+            "cpu_system_ns": system, "cpu_rank_ns": rank,
+            "cpus": [Kernel().thread(os.getpid()).cpu],
         }  # fmt: skip
 
     def sockets(self) -> dict[str, Any]:

@@ -18,6 +18,8 @@ PRESETS: dict[str, dict[str, str]] = {
         "NCCL_MAX_NCHANNELS": "8",
         "NCCL_MIN_P2P_NCHANNELS": "8",
         "NCCL_MAX_P2P_NCHANNELS": "8",
+        # Without it a send to one peer has two of them, whatever the others say.
+        "NCCL_NCHANNELS_PER_NET_PEER": "8",
         "NCCL_P2P_NET_CHUNKSIZE": "1048576",
         "NCCL_BUFFSIZE": "16777216",
     },
