@@ -95,12 +95,12 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(shell find native tests -name '*.cc' -o -name '*.h')
+	$(BIN)/clang-format --dry-run --Werror $(shell find native tests -name '*.cc' -o -name '*.h' -o -name '*.cu')
 
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $(shell find native tests -name '*.cc' -o -name '*.h')
+	$(BIN)/clang-format -i $(shell find native tests -name '*.cc' -o -name '*.h' -o -name '*.cu')
 
 # Two workers, because most tests wait: for ranks to come up, for a stall to be noticed.
 test: lint
