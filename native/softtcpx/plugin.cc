@@ -5,7 +5,6 @@
 #include <mutex>
 #include <new>
 #include <optional>
-#include <string>
 #include <system_error>
 #include <vector>
 
@@ -16,7 +15,7 @@
 #include "softtcpx/listener.h"
 #include "softtcpx/log.h"
 #include "softtcpx/recv_comm.h"
-#include "softtcpx/regions.h"
+#include "softtcpx/registration.h"
 #include "softtcpx/send_comm.h"
 #include "softtcpx/settings.h"
 
@@ -183,32 +182,6 @@ int accept(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device) {
 Comm* as_comm(void* pointer) {
   Comm* comm = as<SendComm>(pointer, ObjectKind::kSendComm);
   return comm != nullptr ? comm : as<RecvComm>(pointer, ObjectKind::kRecvComm);
-}
-
-// What lies at an address that the caller calls GPU memory; null with the reason in the log.
-std::optional<Memory> gpu_memory(Comm& comm, const Gpu& gpu, const void* data, uint64_t bytes) {
-  const CurrentContext current(gpu);
-  if (gpu.driver == nullptr || !is_gpu_memory(*gpu.driver, data)) return Memory::kEmulated;
-  std::string wrong;
-  if (!gpu) {
-    wrong = "are a GPU's, and no context is current";
-  } else {
-    switch (residence(gpu, data, bytes)) {
-      case Residence::kThisGpu:
-        if (comm.serve_gpu_memory(gpu)) return Memory::kGpu;
-        wrong = "are a GPU's, and no context was current at listen or accept";
-        break;
-      case Residence::kOtherGpu:
-        wrong = "lie in another GPU than the connection's, GPU " + std::to_string(gpu.ordinal);
-        break;
-      case Residence::kSeveralAllocations:
-        wrong = "are not within one allocation of GPU " + std::to_string(gpu.ordinal);
-        break;
-    }
-  }
-  SOFTTCPX_WARN("regMr: %llu bytes at %p %s", static_cast<unsigned long long>(bytes), data,
-                wrong.c_str());
-  return std::nullopt;
 }
 
 int reg_mr(void* comm_pointer, void* data, int size, int type, void** mhandle) {

@@ -34,3 +34,9 @@ def fake_libcuda(libcuda: str) -> str:
     if Path(libcuda).parent.name != "fakecuda":
         pytest.skip(f"needs fakecuda: {DRIVER} names {libcuda}")
     return libcuda
+
+
+@pytest.fixture
+def driver_of_the_test_bodies(libcuda: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names the driver to the processes that a test starts."""
+    monkeypatch.setenv(DRIVER, libcuda)
