@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -356,16 +356,8 @@ def summarise(
     found = row.wrong[row.wrong > 0]
     payload_received = int(row.payload_bytes_received.sum())
     cpu_ns = _known_sum(row.cpu_user_ns, row.cpu_system_ns)
-    return RowSummary(
-        index=row.index,
-        cycle=row.cycle,
-        size_bytes=row.size_bytes,
-        count=row.count,
-        type_name=row.type_name,
-        redop=row.redop,
-        root=row.root,
-        agg=row.agg,
-        iterations=row.iterations,
+    return _summary(
+        row,
         time_ns_by_rank=time_ns_by_rank,
         time_ns=time_ns,
         algbw=algbw,
@@ -392,8 +384,6 @@ def summarise(
         cpu_s_per_gb=cpu_ns / payload_received if payload_received > 0 else math.nan,
         late_starts=int(row.late.sum()),
         starts=int(row.late.size),
-        finished_time=row.finished_time,
-        faults=tuple(row.faults),
         elapsed_ns_by_rank=np.maximum(row.samples["iteration"], 0).sum(axis=1).astype(np.float64),
         proof=tuple(row.proof),
         chunks=row.chunks,
@@ -402,25 +392,17 @@ def summarise(
 
 def _summarise_averages(row: RowLike) -> RowSummary:
     """An imported row: what was told of it, and of nothing else a figure."""
-    sides = {average.side: _summary_of(row, average) for average in row.averages}
+    sides = {average.side: _summary_as_told(row, average) for average in row.averages}
     found = sum(side.wrong_found for side in sides.values())
     return dataclasses.replace(
         sides["out_of_place"], in_place=sides.get("in_place"), wrong_found=found
     )
 
 
-def _summary_of(row: RowLike, told: Average) -> RowSummary:
+def _summary_as_told(row: RowLike, told: Average) -> RowSummary:
     checked = told.wrong >= 0
-    return RowSummary(
-        index=row.index,
-        cycle=row.cycle,
-        size_bytes=row.size_bytes,
-        count=row.count,
-        type_name=row.type_name,
-        redop=row.redop,
-        root=row.root,
-        agg=row.agg,
-        iterations=row.iterations,
+    return _summary(
+        row,
         time_ns_by_rank=np.full(row.receives.size, math.nan),
         time_ns=told.time_ns,
         algbw=told.algbw,
@@ -446,8 +428,24 @@ def _summary_of(row: RowLike, told: Average) -> RowSummary:
         cpu_s_per_gb=math.nan,
         late_starts=-1,
         starts=0,
+    )
+
+
+def _summary(row: RowLike, **figures: Any) -> RowSummary:
+    """A summary of these figures, with what is taken over from the row as it is."""
+    return RowSummary(
+        index=row.index,
+        cycle=row.cycle,
+        size_bytes=row.size_bytes,
+        count=row.count,
+        type_name=row.type_name,
+        redop=row.redop,
+        root=row.root,
+        agg=row.agg,
+        iterations=row.iterations,
         finished_time=row.finished_time,
         faults=tuple(row.faults),
+        **figures,
     )
 
 
