@@ -10,19 +10,9 @@ import numpy as np
 
 from tcpx_mpi.errors import PartialResult, UsageError
 from tcpx_mpi.records.commit_file import open_for_reading
-from tcpx_mpi.records.model import (
-    Average,
-    Fault,
-    PartialRow,
-    PeerInfo,
-    Plan,
-    Proof,
-    RankInfo,
-    Row,
-    Run,
-    RunHeader,
-    SetupTimes,
-)
+from tcpx_mpi.records.header import PeerInfo, Plan, RankInfo, RunHeader
+from tcpx_mpi.records.row import Average, Proof, Row
+from tcpx_mpi.records.run import Fault, PartialRow, Run
 from tcpx_mpi.records.schema import (
     AVERAGE_COLUMNS,
     FAULT_COLUMNS,
@@ -42,6 +32,7 @@ from tcpx_mpi.records.schema import (
     read_table,
     read_texts,
 )
+from tcpx_mpi.records.setup_times import SetupTimes
 
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 #: What h5py raises where a part is not there, or is not what it should be.
@@ -191,6 +182,7 @@ def _read_partial(group: Any) -> PartialRow:
         missing_ranks=tuple(group["missing_ranks"][()].tolist()),
         samples={rank: read_samples(group[name], "samples") for rank, name in ranks.items()},
         warmup={rank: read_samples(group[name], "warmup") for rank, name in ranks.items()},
+        against={peer: _read_partial(inner) for peer, inner in group.get("against", {}).items()},
     )
 
 
