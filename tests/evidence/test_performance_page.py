@@ -11,6 +11,7 @@ from performance_page import BLOCK, EVIDENCE, LIMITS, PAGE, rendered
 from tcpx_mpi.records import read_run
 from tcpx_mpi.report import report_lines, summarise_row
 
+LONG_ENOUGH_NS = 5_000_000
 #: A number with a unit of measurement, or a ratio with its range.
 FIGURE = re.compile(r"\d[\d.]* ?(GB/s|us|ns|ms|s|MB|%)\b|\d\.\d+ \(\d\.\d+ - \d\.\d+\)")
 
@@ -41,7 +42,19 @@ def test_every_run_was_checked_and_right() -> None:
             assert summary.checked, path.name
             assert summary.wrong == 0, path.name
             assert all(ratio.wrong == 0 for ratio in summary.against.values()), path.name
-            assert all(ratio.idle_share < 0.05 for ratio in summary.against.values()), path.name
+            for name, ratio in summary.against.items():
+                # Shorter blocks say nothing: a thread that wakes at the end of each counts more.
+                elapsed_ns = row.against[name].samples["iteration"].max(axis=0).sum()
+                if elapsed_ns > LONG_ENOUGH_NS:
+                    assert ratio.idle_share < 0.01, (path.name, name)
+
+
+def test_the_runs_with_a_limit_are_long_enough_to_tell_an_idle_side() -> None:
+    for name in LIMITS:
+        for path in EVIDENCE.glob(f"{name}.*.h5"):
+            for row in read_run(str(path)).rows:
+                for peer in row.against.values():
+                    assert peer.samples["iteration"].max(axis=0).sum() > LONG_ENOUGH_NS, path.name
 
 
 def test_every_file_is_of_use_on_a_page() -> None:
