@@ -91,6 +91,9 @@ class PeerInfo:
     congestion_control: str
     send_buffer_bytes: int
     description: str
+    #: The network interfaces whose addresses its sockets have, on all ranks: "eth0" or
+    #: "eth0,eth1"; "" unknown.
+    interfaces: str = ""
 
 
 @dataclass

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import MISSING, fields
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from tcpx_mpi.records.schema import (
     ROW_ATTRIBUTES,
     SCHEMA,
     SETTING_COLUMNS,
+    Columns,
     plain,
     read_samples,
     read_table,
@@ -35,6 +36,7 @@ from tcpx_mpi.records.schema import (
 from tcpx_mpi.records.setup_times import SetupTimes
 
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
+T = TypeVar("T", RankInfo, PeerInfo)
 #: What h5py raises where a part is not there, or is not what it should be.
 _DAMAGE = (KeyError, ValueError, TypeError, AttributeError, OSError, RuntimeError)
 
@@ -122,19 +124,17 @@ def _read_header(file: Any) -> RunHeader:
             (item["name"], item["value"], item["source"])
             for item in read_table(file, "settings", SETTING_COLUMNS)
         ],
-        ranks=_read_ranks(file),
-        peers=[PeerInfo(**item) for item in read_table(file, "peers", PEER_COLUMNS)]
-        if "peers" in file
-        else [],
+        ranks=_read_with_defaults(file, "ranks", RANK_INFO_COLUMNS, RankInfo),
+        peers=_read_with_defaults(file, "peers", PEER_COLUMNS, PeerInfo) if "peers" in file else [],
     )
 
 
-def _read_ranks(file: Any) -> list[RankInfo]:
-    # Columns with a default came with version 3.
-    needed = {item.name for item in fields(RankInfo) if item.default is MISSING}
-    there = file["ranks"].dtype.names
-    columns = [each for each in RANK_INFO_COLUMNS if each[0] in needed or each[0] in there]
-    return [RankInfo(**item) for item in read_table(file, "ranks", columns)]
+def _read_with_defaults(file: Any, name: str, columns: Columns, kind: type[T]) -> list[T]:
+    """The lines of a table; columns that have a default came later, and older files lack them."""
+    needed = {item.name for item in fields(kind) if item.default is MISSING}
+    there = file[name].dtype.names
+    chosen = [each for each in columns if each[0] in needed or each[0] in there]
+    return [kind(**item) for item in read_table(file, name, chosen)]
 
 
 def _read_row(group: Any) -> Row:

@@ -57,6 +57,7 @@ def footer_lines(
     lines += usage_lines(header, summaries)
     lines += placement_lines(header, summaries)
     lines += _peer_lines(summaries)
+    lines += _detour_lines(header)
     if fault is not None:
         lines.append(_line("Ended early", f"{fault.kind} (exit code {fault.exit_code})"))
     lines += [_line("Missing", text) for text in missing]
@@ -225,6 +226,22 @@ def _peer_lines(summaries: Sequence[RowSummary]) -> list[str]:
                 _line("WARNING", f"peer {peer} sent fewer bytes than its payload: a short cut")
             )
     return lines
+
+
+def _detour_lines(header: RunHeader) -> list[str]:
+    """Peers that went between nodes by another interface than the plugin."""
+    ours = {info.nic for info in header.ranks}
+    if len({info.node for info in header.ranks}) < 2:
+        return []  # the kernel's loopback, whatever address is asked for
+    return [
+        _line(
+            "WARNING",
+            f"peer {peer.name} went over {peer.interfaces}, the plugin over "
+            f"{','.join(sorted(ours))}: set btl_tcp_if_include of Open MPI, for mpirun",
+        )
+        for peer in header.peers
+        if peer.kind == "mpi" and peer.interfaces and set(peer.interfaces.split(",")) - ours
+    ]
 
 
 def _line(title: str, text: str) -> str:

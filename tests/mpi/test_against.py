@@ -304,3 +304,25 @@ def test_raw_goes_over_the_data_network_of_two_nodes(nodes: TwoNodes, place: Pat
         assert_bytes_went_over_the_wire(row)
     # What the plugin and all of raw's variants sent has left this node by its data NIC.
     assert moved >= payload
+
+
+@pytest.mark.parametrize("include", ["eth0", "eth1"])
+def test_mpi_between_two_nodes_says_by_which_interface_it_went(
+    include: str, nodes: TwoNodes, place: Path
+) -> None:
+    command = nodes.mpirun(
+        1, "run", "ring", "--plugin", "softtcpx", *sizes(17), "-n", str(ITERS), "--against", "mpi",
+        "--check-memory", "16M", "--hdf5", str(place / "o.h5"), "--spool", str(place / "spool"),
+    )  # fmt: skip
+    at = command.index("btl_tcp_if_include") + 1
+    command[at] = include
+    result = run(command, place)
+    assert result.code == 0, result.text
+    found = read_run(str(place / "o.h5"))
+    assert [peer.interfaces for peer in found.header.peers] == [include]
+    assert f", cubic, over {include}\n" in result.out
+    warning = (
+        "# WARNING              : peer mpi went over eth0, the plugin over eth1: "
+        "set btl_tcp_if_include of Open MPI, for mpirun\n"
+    )
+    assert (warning in result.out) == (include == "eth0")

@@ -95,6 +95,19 @@ def test_a_file_of_version_1_is_one_without_peers(tmp_path: Path) -> None:
     assert same(run.rows, expected)
 
 
+def test_a_file_without_the_interfaces_of_its_peers_has_them_unknown(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "o.h5")
+    with h5py.File(path, "r+") as file:
+        table = file["peers"][()]
+        before = [name for name in table.dtype.names if name != "interfaces"]
+        assert len(before) < len(table.dtype.names)
+        kind = np.dtype([(name, table.dtype[name]) for name in before])
+        older = np.array([tuple(line[name] for name in before) for line in table], dtype=kind)
+        del file["peers"]
+        file.create_dataset("peers", data=older)
+    assert read_run(str(path)).header.peers == header().peers
+
+
 def test_a_rank_with_other_peers_beside_it_joins_no_row() -> None:
     facts = invented.row_facts(0)
     parts = [invented.rank_row_beside(0, facts, raw=2.0), invented.rank_row_beside(1, facts)]
