@@ -15,7 +15,7 @@ CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v cla
 WHEELHOUSE ?=
 GPU_VENV := $(if $(WHEELHOUSE),build/venv-gpu,$(VENV))
 
-.PHONY: test-gpu bench-gpu gpu-setup wheelhouse bench bench-cluster cluster-up cluster-down cluster-tools figures evidence test setup lint format \
+.PHONY: test-gpu bench-gpu gpu-setup wheelhouse bench bench-cluster cluster-up cluster-down cluster-tools figures attempts evidence test setup lint format \
   test-unit test-native test-mutants test-asan test-tsan fuzz test-browser browser test-slurm slurm \
   test-mpis pictures clean help
 
@@ -42,6 +42,7 @@ help:
 	@echo "make test-asan     native code under AddressSanitizer and UBSanitizer, leaks too: minutes"
 	@echo "make test-tsan     the same under ThreadSanitizer"
 	@echo "make figures       docs/performance.md measured anew: an idle machine, minutes"
+	@echo "make attempts      what was tried for speed, tried again (ATTEMPTS=\"peek epoll\": those only)"
 	@echo "make evidence      how often comparisons are right here: an idle machine, a quarter of an hour"
 	@echo "make clean         remove what was built, and $(VENV)"
 
@@ -90,6 +91,12 @@ figures: test-native
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends iperf3; \
 	fi
 	$(BIN)/python tests/evidence/collect.py
+	$(BIN)/python tests/evidence/attempts.py
+	$(BIN)/python tests/evidence/performance_page.py --write
+
+# Those named in ATTEMPTS, or all: each is built and measured beside the tree as it is.
+attempts: setup
+	$(BIN)/python tests/evidence/attempts.py $(ATTEMPTS)
 	$(BIN)/python tests/evidence/performance_page.py --write
 
 # A quarter of an hour on an idle machine; goes on where it was interrupted.
@@ -100,12 +107,12 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(shell find native tests -name '*.cc' -o -name '*.h' -o -name '*.cu')
+	$(BIN)/clang-format --dry-run --Werror $(shell find native tests -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.c')
 
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $(shell find native tests -name '*.cc' -o -name '*.h' -o -name '*.cu')
+	$(BIN)/clang-format -i $(shell find native tests -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.c')
 
 # Two workers, because most tests wait: for ranks to come up, for a stall to be noticed.
 test: lint

@@ -10,7 +10,7 @@ import numpy as np
 
 from tcpx_mpi.errors import PluginMissing
 from tcpx_mpi.records import Run, read_run
-from tcpx_mpi.records.model import header_to_plain
+from tcpx_mpi.records.header import header_to_plain
 from tcpx_mpi.tables import BOOL, FLOAT, INT, MAYBE_INT, TEXT, Block, Table, tables_of
 
 if TYPE_CHECKING:

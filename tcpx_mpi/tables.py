@@ -16,7 +16,9 @@ import numpy as np
 
 from tcpx_mpi.ratios import Ratio
 from tcpx_mpi.records import PartialRow, PeerInfo, Row, Run
-from tcpx_mpi.records.model import RANK_COLUMNS, RANK_FLAGS, SETUP_DTYPE, Int64s, RankInfo
+from tcpx_mpi.records.header import RankInfo
+from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Int64s
+from tcpx_mpi.records.setup_times import SETUP_DTYPE
 from tcpx_mpi.report import summarise_row
 from tcpx_mpi.stats import RowSummary
 
@@ -129,10 +131,12 @@ def samples(run: Run) -> Table:
                     yield from _sample_blocks(where, True, _of_rank(part.warmup, rank), -1)
                     yield from _sample_blocks(where, False, _of_rank(part.samples, rank), batch)
         for rest in run.partial:
-            for rank in sorted(rest.samples):
-                where = {**_partial_variables(run, rest), "partial": True, **_place(run, rank)}
-                yield from _sample_blocks(where, True, rest.warmup.get(rank, {}), -1)
-                yield from _sample_blocks(where, False, rest.samples[rank], -1)
+            for side, beside in ((OURS, rest), *rest.against.items()):
+                common = {**_partial_variables(run, beside, side), "partial": True}
+                for rank in sorted(beside.samples):
+                    where = {**common, **_place(run, rank)}
+                    yield from _sample_blocks(where, True, beside.warmup.get(rank, {}), -1)
+                    yield from _sample_blocks(where, False, beside.samples[rank], -1)
 
     return Table("samples", columns, blocks)
 
@@ -288,14 +292,14 @@ def _figures(run: Run, row: Row, side: str, summary: RowSummary) -> dict[str, An
     return {**_variables(run, row, side), **made}
 
 
-def _partial_variables(run: Run, rest: PartialRow) -> dict[str, Any]:
+def _partial_variables(run: Run, rest: PartialRow, side: str) -> dict[str, Any]:
     """What is known of a row of which no rank 0 wrote the facts."""
     unknown = dict.fromkeys(("cycle", "count", "root", "slots"), -1)
     plan = run.header.plan
     return {
         **_of_the_run(run), **unknown, "row": rest.index, "size_bytes": rest.size_bytes,
         "type": "", "redop": "", "agg": plan.agg_iters, "chunk_bytes": plan.chunk_bytes,
-        "side": OURS,
+        "side": side,
     }  # fmt: skip
 
 

@@ -12,7 +12,12 @@ import re
 from collections.abc import Generator
 from typing import Any
 
+import hypothesis
 import pytest
+
+# How long an example takes is the machine's affair, not the code's.
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 REQUIRE = "TCPX_MPI_REQUIRE"
 

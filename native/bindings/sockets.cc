@@ -15,6 +15,7 @@ nb::dict totals_of(const TcpSockets& sockets) {
   d["readable"] = t.sockets;
   d["count"] = sockets.count();
   d["congestion_control"] = sockets.congestion_control();
+  d["interfaces"] = sockets.interfaces();
   return d;
 }
 

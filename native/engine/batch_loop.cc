@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <utility>
 
 #include "engine/signals.h"
 #include "net/logger.h"
@@ -20,10 +21,13 @@ constexpr uint32_t kSweepsPerLook = 32;  // between two looks at the clock, sign
 
 }  // namespace
 
-void BatchLoop::set_row(const uint32_t (&parts)[3], size_t flows) {
-  picture_.assign(flows, FlowReport{});
+void BatchLoop::set_row(Program program, const SlotBase* buffers) {
+  program_ = std::move(program);
+  std::copy(buffers, buffers + kBuffers, buffers_);
+  counters_.assign(program_.counters, 0);
+  picture_.assign(program_.queues.size(), FlowReport{});
   parts_ = {};
-  for (int kind = 0; kind < 3; ++kind) parts_.all += parts_.by_kind[kind] = parts[kind];
+  for (int kind = 0; kind < 3; ++kind) parts_.all += parts_.by_kind[kind] = program_.ops[kind];
 }
 
 void BatchLoop::reserve(uint64_t iterations) {
@@ -78,6 +82,7 @@ void BatchLoop::begin(const BatchPlan& plan) {
   std::fill_n(stamps_.end.begin(), iterations_, int64_t{-1});
   std::fill_n(stamps_.send_done.begin(), iterations_, int64_t{-1});
   std::fill_n(stamps_.receive_done.begin(), iterations_, int64_t{-1});
+  std::fill(counters_.begin(), counters_.end(), 0);
   begin_flows();
 }
 

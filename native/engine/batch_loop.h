@@ -9,6 +9,7 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <cstring>
 #include <vector>
 
 #include "engine/clock.h"
@@ -109,8 +110,18 @@ class BatchLoop {
   bool take_picture_ready() { return picture_ready_.exchange(false, std::memory_order_acquire); }
 
  protected:
-  // The row to come: parts of one iteration of this rank, by FlowKind, and how many flows it has.
-  void set_row(const uint32_t (&parts)[3], size_t flows);
+  // What a flow of any driver walks: the chunks of its queue, again in each iteration.
+  struct FlowOps {
+    explicit FlowOps(const ChunkQueue& queue)
+        : kind(queue.kind), ops(queue.ops.data()), n_ops(static_cast<uint32_t>(queue.ops.size())) {}
+    FlowKind kind;
+    const ChunkOp* ops;
+    uint32_t n_ops;
+  };
+
+  // The row to come; flows are then made of program().queues, whose chunks stay where they are.
+  void set_row(Program program, const SlotBase* buffers);
+  const Program& program() const { return program_; }
 
   virtual void begin_flows() = 0;
   virtual bool sweep() = 0;  // once over all flows; true if anything moved
@@ -118,18 +129,34 @@ class BatchLoop {
   // Many sweeps moved nothing: offers the core to others.
   virtual void rest();
 
-  // A part of an iteration is complete.
-  void finish_part(FlowKind kind, uint64_t iteration);
+  // A chunk of an iteration is complete.
+  void finish_chunk(FlowKind kind, const ChunkOp& op, uint64_t iteration) {
+    ++counters_[op.counter];
+    finish_part(kind, iteration);
+  }
   void fail(FaultKind kind, int code);
   void fail(const Fault& fault);
 
   // Receives of later iterations have slots of their own and may be posted early; whatever reads or
   // sends begins when the iteration before is complete.
-  bool may_begin(FlowKind kind, uint64_t iteration) const {
-    return iteration < iterations_ && (kind == FlowKind::kReceive || iteration <= open_);
+  bool may_begin(FlowKind kind, const ChunkOp& op, uint64_t iteration) const {
+    return iteration < iterations_ && (kind == FlowKind::kReceive || iteration <= open_) &&
+           waits_met(program_, counters_, op, iteration);
   }
 
-  uint64_t first_slot() const { return first_slot_; }
+  // Where a chunk's bytes are in the slot of an iteration of this batch.
+  uint8_t* address(int buffer, uint64_t iteration, uint64_t offset) const {
+    return buffers_[buffer].base + slot_start(buffer, iteration) + offset;
+  }
+  uint64_t slot_start(int buffer, uint64_t iteration) const {
+    return (first_slot_ + iteration) * buffers_[buffer].stride;
+  }
+  // A copy within this rank's memory.
+  void copy_chunk(const ChunkOp& op, uint64_t iteration) const {
+    memcpy(address(op.buffer, iteration, op.offset),
+           address(op.source_buffer, iteration, op.source), op.bytes);
+  }
+
   uint64_t iterations() const { return iterations_; }
   uint64_t open() const { return open_; }  // the oldest iteration that is not complete
   bool failed() const { return failed_; }
@@ -145,8 +172,12 @@ class BatchLoop {
   void wait_for_start(const BatchPlan& plan);
   bool look_around(const BatchPlan& plan);
   void note_cpu();
+  void finish_part(FlowKind kind, uint64_t iteration);
 
   const int spins_before_yield_;  // idle sweeps before the core is offered; 0: ranks share cores
+  Program program_;
+  SlotBase buffers_[kBuffers];
+  std::vector<uint64_t> counters_;  // completed chunks, cumulative over the batch
   IterationLeft parts_{};
   std::vector<IterationLeft> left_;
   BatchStamps stamps_;

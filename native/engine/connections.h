@@ -12,12 +12,11 @@
 #include <string>
 #include <vector>
 
+#include "engine/program.h"
 #include "engine/sockets.h"
 #include "net/library.h"
 
 namespace tcpx {
-
-constexpr int kBuffers = 3;  // send, receive, scratch
 
 // A registration covers kRegionBytes, plus as much as a chunk that begins in it may need: so chunk
 // offsets need no relation to region borders, and a buffer of any size fits calls with int sizes.

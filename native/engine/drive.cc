@@ -28,14 +28,10 @@ Driver::Driver(Net& net, const Connections& connections, const DriveLimits& limi
 }
 
 void Driver::load(Program program, const SlotBase* buffers) {
-  program_ = std::move(program);
-  std::copy(buffers, buffers + kBuffers, buffers_);
+  set_row(std::move(program), buffers);
   flows_.clear();
-  for (const ChunkQueue& queue : program_.queues) {
-    Flow flow;
-    flow.kind = queue.kind;
-    flow.ops = queue.ops.data();
-    flow.n_ops = static_cast<uint32_t>(queue.ops.size());
+  for (const ChunkQueue& queue : this->program().queues) {
+    Flow flow(queue);
     if (queue.kind == FlowKind::kCopy) {
       flow.window = copier_ != nullptr ? kNetMaxRequests : 1;
     } else {
@@ -65,15 +61,12 @@ void Driver::load(Program program, const SlotBase* buffers) {
     }
     flows_.push_back(flow);
   }
-  counters_.assign(program_.counters, 0);
   for (Unpacker* unpacker : {unpacker_, copier_}) {
     if (unpacker != nullptr) unpacker->reserve(flows_.size() * kNetMaxRequests);
   }
-  set_row(program_.ops, flows_.size());
 }
 
 void Driver::begin_flows() {
-  std::fill(counters_.begin(), counters_.end(), 0);
   for (Flow& flow : flows_) {
     flow.post_op = flow.head_op = 0;
     flow.post_iteration = flow.head_iteration = 0;
@@ -193,15 +186,14 @@ bool Driver::consume_head(Flow& flow) {
 
 bool Driver::may_post(const Flow& flow) const {
   if (flow.posted - flow.completed >= static_cast<uint64_t>(flow.window)) return false;
-  return may_begin(flow.kind, flow.post_iteration) &&
-         waits_met(program_, counters_, flow.ops[flow.post_op], flow.post_iteration);
+  return may_begin(flow.kind, flow.ops[flow.post_op], flow.post_iteration);
 }
 
 bool Driver::post_head(Flow& flow) {
   const ChunkOp& op = flow.ops[flow.post_op];
   uint8_t* data = address(op.buffer, flow.post_iteration, op.offset);
-  void* mhandle = flow.mhandles[op.buffer][static_cast<size_t>(data - buffers_[op.buffer].base) >>
-                                           kRegionShift];
+  const uint64_t at = slot_start(op.buffer, flow.post_iteration) + op.offset;
+  void* mhandle = flow.mhandles[op.buffer][at >> kRegionShift];
   void* request = nullptr;
   int code;
   if (flow.kind == FlowKind::kSend) {
@@ -245,15 +237,15 @@ bool Driver::advance_copies(Flow& flow) {
 bool Driver::begin_copy(Flow& flow) {
   if (!may_post(flow)) return false;
   const ChunkOp& op = flow.ops[flow.post_op];
-  uint8_t* to = address(op.buffer, flow.post_iteration, op.offset);
-  const uint8_t* from = address(op.source_buffer, flow.post_iteration, op.source);
   const uint64_t index = flow.posted % kNetMaxRequests;
+  const uint64_t iteration = flow.post_iteration;
   note_posted(flow);
   if (copier_ == nullptr) {
-    memcpy(to, from, op.bytes);
+    copy_chunk(op, iteration);
     complete(flow);
   } else {
-    copier_->copy(to, from, op.bytes);
+    copier_->copy(address(op.buffer, iteration, op.offset),
+                  address(op.source_buffer, iteration, op.source), op.bytes);
     flow.tickets[index] = copier_->last_ticket();
   }
   return true;
@@ -268,8 +260,7 @@ void Driver::complete(Flow& flow) {
     ++flow.head_iteration;
   }
   flow.bytes += op.bytes;
-  ++counters_[op.counter];
-  finish_part(flow.kind, iteration);
+  finish_chunk(flow.kind, op, iteration);
 }
 
 void Driver::fail_call(FaultKind kind, const char* call, int code, const Flow& flow, uint32_t op,
@@ -288,7 +279,7 @@ void Driver::fail_call(FaultKind kind, const char* call, int code, const Flow& f
 void Driver::take_picture(FlowReport* picture) const {
   for (size_t i = 0; i < flows_.size(); ++i) {
     const Flow& flow = flows_[i];
-    const ChunkQueue& queue = program_.queues[i];
+    const ChunkQueue& queue = program().queues[i];
     FlowReport& report = picture[i];
     report.kind = flow.kind;
     report.peer = queue.peer;

@@ -32,12 +32,10 @@ class Driver : public BatchLoop {
   void load(Program program, const SlotBase* buffers);
 
  private:
-  struct Flow {
-    FlowKind kind;
+  struct Flow : FlowOps {
+    using FlowOps::FlowOps;
     int window = 0;
     void* comm = nullptr;
-    const ChunkOp* ops = nullptr;
-    uint32_t n_ops = 0;
     uint32_t post_op = 0;  // next to post, and the iteration it belongs to
     uint32_t head_op = 0;  // oldest posted
     uint64_t post_iteration = 0;
@@ -74,19 +72,13 @@ class Driver : public BatchLoop {
   void complete(Flow& flow);
   void fail_call(FaultKind kind, const char* call, int code, const Flow& flow, uint32_t op,
                  uint64_t iteration);
-  uint8_t* address(int buffer, uint64_t iteration, uint64_t offset) const {
-    return buffers_[buffer].base + (first_slot() + iteration) * buffers_[buffer].stride + offset;
-  }
 
   Net& net_;
   const Connections& connections_;
   DriveLimits limits_;
   Unpacker* unpacker_;
   Unpacker* copier_;
-  Program program_;
-  SlotBase buffers_[kBuffers];
   std::vector<Flow> flows_;
-  std::vector<uint64_t> counters_;  // completed chunks, cumulative over the batch
 };
 
 }  // namespace tcpx

@@ -12,6 +12,8 @@
 
 namespace tcpx {
 
+constexpr int kBuffers = 3;  // send, receive, scratch
+
 enum class FlowKind : uint8_t { kSend = 0, kReceive = 1, kCopy = 2 };
 
 // One comparison: the counter of a (step, channel) against a number known beforehand. Chunks of

@@ -1,6 +1,7 @@
 #include "engine/sockets.h"
 
 #include <dirent.h>
+#include <ifaddrs.h>
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -40,6 +41,29 @@ std::map<uint64_t, int> connected_tcp() {
   }
   closedir(directory);
   return by_inode;
+}
+
+// An address without its port, comparable; empty for other families.
+std::string host_of(const sockaddr* address) {
+  if (address == nullptr) return {};
+  if (address->sa_family == AF_INET) {
+    const auto* four = reinterpret_cast<const sockaddr_in*>(address);
+    return {reinterpret_cast<const char*>(&four->sin_addr), sizeof(four->sin_addr)};
+  }
+  if (address->sa_family == AF_INET6) {
+    const auto* six = reinterpret_cast<const sockaddr_in6*>(address);
+    const auto* bytes = reinterpret_cast<const char*>(&six->sin6_addr);
+    // An IPv4 connection of an IPv6 socket has its four bytes at the end.
+    const size_t skipped = IN6_IS_ADDR_V4MAPPED(&six->sin6_addr) ? 12 : 0;
+    return {bytes + skipped, sizeof(six->sin6_addr) - skipped};
+  }
+  return {};
+}
+
+std::string joined(const std::set<std::string>& names) {
+  std::string text;
+  for (const auto& name : names) text += (text.empty() ? "" : ",") + name;
+  return text;
 }
 
 }  // namespace
@@ -88,9 +112,26 @@ std::string TcpSockets::congestion_control() const {
     socklen_t length = sizeof(name) - 1;
     if (getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &length) == 0) names.insert(name);
   }
-  std::string text;
-  for (const auto& name : names) text += (text.empty() ? "" : ",") + name;
-  return text;
+  return joined(names);
+}
+
+std::string TcpSockets::interfaces() const {
+  std::set<std::string> hosts;
+  for (const int fd : descriptors_) {
+    sockaddr_storage own{};
+    socklen_t length = sizeof(own);
+    auto* address = reinterpret_cast<sockaddr*>(&own);
+    if (getsockname(fd, address, &length) == 0) hosts.insert(host_of(address));
+  }
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return {};
+  std::set<std::string> names;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    const std::string host = host_of(entry->ifa_addr);
+    if (!host.empty() && hosts.count(host) != 0) names.insert(entry->ifa_name);
+  }
+  freeifaddrs(list);
+  return joined(names);
 }
 
 }  // namespace tcpx

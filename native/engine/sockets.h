@@ -29,6 +29,7 @@ class TcpSockets {
 
   SocketTotals totals() const;
   std::string congestion_control() const;  // of all, "cubic" or "bbr,cubic"; empty: none known
+  std::string interfaces() const;          // whose addresses they have, likewise
   bool set_congestion_control(const std::string& name) const;  // false where one is refused
   int count() const { return static_cast<int>(descriptors_.size()); }
 

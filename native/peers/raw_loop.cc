@@ -22,14 +22,10 @@ RawLoop::RawLoop(const RawLinks& links, int spins_before_yield)
     : BatchLoop(spins_before_yield), links_(links), sleeps_(spins_before_yield == 0) {}
 
 void RawLoop::load(Program program, const SlotBase* buffers) {
-  program_ = std::move(program);
-  std::copy(buffers, buffers + kBuffers, buffers_);
+  set_row(std::move(program), buffers);
   flows_.clear();
-  for (const ChunkQueue& queue : program_.queues) {
-    Flow flow;
-    flow.kind = queue.kind;
-    flow.ops = queue.ops.data();
-    flow.n_ops = static_cast<uint32_t>(queue.ops.size());
+  for (const ChunkQueue& queue : this->program().queues) {
+    Flow flow(queue);
     if (queue.kind == FlowKind::kSend) {
       flow.fd = links_.send_socket(queue.peer, queue.lane, queue.channel);
     } else if (queue.kind == FlowKind::kReceive) {
@@ -37,13 +33,10 @@ void RawLoop::load(Program program, const SlotBase* buffers) {
     }
     flows_.push_back(flow);
   }
-  counters_.assign(program_.counters, 0);
   waiting_.assign(flows_.size(), pollfd{});
-  set_row(program_.ops, flows_.size());
 }
 
 void RawLoop::begin_flows() {
-  std::fill(counters_.begin(), counters_.end(), 0);
   const int64_t now = now_ns();
   for (Flow& flow : flows_) {
     flow.op = 0;
@@ -74,19 +67,14 @@ void RawLoop::rest() {
 }
 
 bool RawLoop::may_move(const Flow& flow) const {
-  return may_begin(flow.kind, flow.iteration) &&
-         waits_met(program_, counters_, flow.ops[flow.op], flow.iteration);
+  return may_begin(flow.kind, flow.ops[flow.op], flow.iteration);
 }
 
 bool RawLoop::advance(Flow& flow) {
   if (!may_move(flow)) return false;
   const ChunkOp& op = flow.ops[flow.op];
   if (flow.kind == FlowKind::kCopy) {
-    const SlotBase& from = buffers_[op.source_buffer];
-    const SlotBase& to = buffers_[op.buffer];
-    const uint64_t slot = first_slot() + flow.iteration;
-    memcpy(to.base + slot * to.stride + op.offset, from.base + slot * from.stride + op.source,
-           op.bytes);
+    copy_chunk(op, flow.iteration);
     complete(flow, op);
     return true;
   }
@@ -94,8 +82,7 @@ bool RawLoop::advance(Flow& flow) {
 }
 
 bool RawLoop::move_bytes(Flow& flow, const ChunkOp& op) {
-  const SlotBase& slots = buffers_[op.buffer];
-  uint8_t* data = slots.base + (first_slot() + flow.iteration) * slots.stride + op.offset;
+  uint8_t* data = address(op.buffer, flow.iteration, op.offset);
   const size_t size = std::min<size_t>(op.bytes - flow.moved, kMostACall);
   const bool sends = flow.kind == FlowKind::kSend;
   ssize_t n = 0;
@@ -131,14 +118,13 @@ void RawLoop::complete(Flow& flow, const ChunkOp& op) {
     flow.op = 0;
     ++flow.iteration;
   }
-  ++counters_[op.counter];
-  finish_part(flow.kind, iteration);
+  finish_chunk(flow.kind, op, iteration);
 }
 
 void RawLoop::take_picture(FlowReport* picture) const {
   for (size_t i = 0; i < flows_.size(); ++i) {
     const Flow& flow = flows_[i];
-    const ChunkQueue& queue = program_.queues[i];
+    const ChunkQueue& queue = program().queues[i];
     const ChunkOp& op = flow.ops[flow.op];
     // A stream has no requests: what waits for the kernel is as one, since it last moved.
     const bool waits = flow.fd >= 0 && may_move(flow);

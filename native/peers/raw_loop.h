@@ -21,11 +21,9 @@ class RawLoop : public BatchLoop {
   void load(Program program, const SlotBase* buffers);
 
  private:
-  struct Flow {
-    FlowKind kind;
+  struct Flow : FlowOps {
+    using FlowOps::FlowOps;
     int fd = -1;
-    const ChunkOp* ops = nullptr;
-    uint32_t n_ops = 0;
     uint32_t op = 0;  // under way, and its iteration
     uint64_t iteration = 0;
     uint64_t moved = 0;    // bytes of it
@@ -46,11 +44,8 @@ class RawLoop : public BatchLoop {
 
   const RawLinks& links_;
   const bool sleeps_;  // more ranks than cores: waiting for the kernel gives the core away
-  Program program_;
-  SlotBase buffers_[kBuffers];
   std::vector<Flow> flows_;
   std::vector<pollfd> waiting_;
-  std::vector<uint64_t> counters_;  // completed chunks, cumulative over the batch
 };
 
 }  // namespace tcpx

@@ -44,6 +44,9 @@ class RecvComm final : public Comm {
     Scatter* scatter = nullptr;   // where to, if it does
     uint64_t left = 0;            // bytes of the piece that are still to come
     uint32_t begin = 0, end = 0;  // bytes of the stage that are not used yet
+    uint32_t peeked = 0;          // bytes that were staged and that the kernel still holds
+    int visits_left = 0;          // before it is told to let go of them
+    bool waited = false;          // the last read found nothing
     std::array<uint8_t, kStageBytes> stage;
   };
 
@@ -71,6 +74,8 @@ class RecvComm final : public Comm {
   bool cut(Lane& lane);
   void copy_from_stage(Lane& lane, uint64_t bytes);
   ssize_t read(Lane& lane, int fd, uint64_t* wanted);
+  ssize_t peek(Lane& lane, int fd);
+  bool let_go(Lane& lane, int fd);
   void arrived(Lane& lane, uint64_t bytes);
   void whole(Request& request, uint64_t sequence);
   void spring_traps(Request& request, uint64_t sequence);

@@ -40,7 +40,8 @@ COMMANDS = {
 #: How a shell asks what could stand at the cursor.
 COMPLETE_VARIABLE = "_TCPX_MPI_COMPLETE"
 
-#: So much sooner than silent ranks leaves the one that speaks for them.
+#: So much sooner than silent ranks leaves the one that speaks for them: ranks of one launch come
+#: up within a few tenths of a second of each other, and nobody waits long for a refusal.
 _SPEAKERS_LEAD_S = 1.0
 
 _EXAMPLES = (

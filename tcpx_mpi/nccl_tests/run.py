@@ -23,7 +23,7 @@ from tcpx_mpi.records import (
     SetupTimes,
     filter_environment,
 )
-from tcpx_mpi.records.model import RANK_COLUMNS, RANK_FLAGS
+from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS
 
 PLUGIN_NAME = "nccl-tests"
 _UNKNOWN = -1

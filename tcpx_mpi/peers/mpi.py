@@ -3,7 +3,8 @@
 Over TCP alone: `world.start` keeps Open MPI and MPICH from shared memory where this peer is asked
 for; a library that goes another way all the same is told by its sockets, which carry nothing. The
 library's sockets are in this process, so they are given the plugin's congestion control here, once
-they are connected.
+they are connected. Over which interface they go was decided at the launch (btl_tcp_if_include):
+what was decided is in the header, and a warning where it is not the plugin's.
 """
 
 from __future__ import annotations
@@ -345,6 +346,10 @@ def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> lis
         if name and not sockets.set_congestion_control(name):
             raise SetupFailed(f"mpi peer: the kernel refuses congestion control {name}")
     totals = sockets.totals()
+    mine = set(filter(None, totals["interfaces"].split(",")))
+    # The launcher's daemon of this node is reached by loopback, whatever goes between ranks.
+    mine = mine - {"lo"} or mine
+    everywhere = world.allgather(sorted(mine), "mpi peer's interfaces", SETUP_PATIENCE_S)
     info = PeerInfo(
         name=KIND,
         kind=KIND,
@@ -353,6 +358,7 @@ def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> lis
         congestion_control=str(totals["congestion_control"]),
         send_buffer_bytes=0,
         description=f"{library_version()} by mpi4py, {totals['count']} TCP sockets on rank 0",
+        interfaces=",".join(sorted({name for names in everywhere for name in names})),
     )
     driver = MpiDriver(comm, sockets, ground.placement.oversubscribed)
     return [MpiSide(info, driver, ground.buffers)]

@@ -122,6 +122,7 @@ def _info(name: str, link: Link, streams: int, two_way: bool) -> PeerInfo:
         congestion_control=link.congestion_control,
         send_buffer_bytes=SEND_BUFFER_BYTES,
         description=f"plain TCP, {streams} {ways} stream{'s' if streams > 1 else ''}",
+        interfaces=link.interface,
     )
 
 

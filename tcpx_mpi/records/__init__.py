@@ -6,28 +6,10 @@ other than 0 write nothing but a journal, and never load it.
 
 from tcpx_mpi.records.environment import filter_environment
 from tcpx_mpi.records.gpu import GpuRow, GpuState, gpu_row, throttled
+from tcpx_mpi.records.header import AVERAGES, PeerInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.records.journal import Journal, JournalContent, journal_path, read_journal
 from tcpx_mpi.records.launches import LaunchesWriter
 from tcpx_mpi.records.merge import merge
-from tcpx_mpi.records.model import (
-    AVERAGES,
-    PHASES,
-    Average,
-    Fault,
-    PartialRow,
-    PeerInfo,
-    Plan,
-    Proof,
-    RankInfo,
-    RankRow,
-    Row,
-    RowFacts,
-    Run,
-    RunHeader,
-    SetupTimes,
-    join_row,
-    missing_rows,
-)
 from tcpx_mpi.records.names import (
     create_exclusively,
     default_run_name,
@@ -36,6 +18,9 @@ from tcpx_mpi.records.names import (
     write_text,
 )
 from tcpx_mpi.records.reader import read_run
+from tcpx_mpi.records.row import PHASES, Average, Proof, RankRow, Row, RowFacts, join_row
+from tcpx_mpi.records.run import Fault, PartialRow, Run, missing_rows
+from tcpx_mpi.records.setup_times import SetupTimes
 from tcpx_mpi.records.writer import RunWriter, utc_now
 
 __all__ = [

@@ -28,17 +28,8 @@ from numpy.typing import NDArray
 
 from tcpx_mpi.errors import OutputFailed, UsageError
 from tcpx_mpi.records.gpu import GpuRow
-from tcpx_mpi.records.model import (
-    PHASES,
-    Int64s,
-    Proof,
-    RankRow,
-    RowFacts,
-    RunHeader,
-    facts_of,
-    header_from_plain,
-    header_to_plain,
-)
+from tcpx_mpi.records.header import RunHeader, header_from_plain, header_to_plain
+from tcpx_mpi.records.row import PHASES, Int64s, Proof, RankRow, RowFacts, facts_of
 
 MAGIC = b"TJR1"
 VERSION = 2
@@ -195,6 +186,8 @@ class JournalRow:
     warmup: dict[str, Int64s]
     facts: RowFacts | None = None
     part: RankRow | None = None
+    #: The same of each peer of `--against` that has begun the row, by name.
+    against: dict[str, JournalRow] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -270,7 +263,8 @@ def _records(data: bytes) -> Iterator[Record]:
 
 
 def _joined(batches: list[Record], results: Mapping[str, Record]) -> JournalRow:
-    """A row of a journal; what its peers did is there only with the row's own result."""
+    """A row of a journal, with what its peers did."""
+    size_bytes = int([*batches, *results.values()][0][0]["size_bytes"])
 
     def joined(peer: str, kind: str) -> dict[str, Int64s]:
         chosen = sorted(
@@ -297,10 +291,13 @@ def _joined(batches: list[Record], results: Mapping[str, Record]) -> JournalRow:
             late=arrays["late"],
         )
 
-    samples, warmup = joined("", "timed"), joined("", "warmup")
-    if "" not in results:  # written last
-        return JournalRow(int(batches[0][0]["size_bytes"]), samples, warmup)
-    against = {peer: part_of(peer, {}) for peer in results if peer}
-    header = results[""][0]
-    facts = RowFacts(**header["facts"])
-    return JournalRow(int(header["size_bytes"]), samples, warmup, facts, part_of("", against))
+    def side(peer: str, against: dict[str, JournalRow]) -> JournalRow:
+        row = JournalRow(size_bytes, joined(peer, "timed"), joined(peer, "warmup"), against=against)
+        if peer in results:
+            row.facts = RowFacts(**results[peer][0]["facts"])
+            parts = {name: each.part for name, each in against.items() if each.part is not None}
+            row.part = part_of(peer, parts)
+        return row
+
+    begun = dict.fromkeys(header["peer"] for header, _ in [*results.values(), *batches])
+    return side("", {peer: side(peer, {}) for peer in begun if peer})

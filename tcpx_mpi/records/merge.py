@@ -6,17 +6,12 @@ import os
 from collections.abc import Mapping, Sequence
 
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.records.journal import JournalContent, read_journal
-from tcpx_mpi.records.model import (
-    PartialRow,
-    Row,
-    Run,
-    RunHeader,
-    SetupTimes,
-    join_row,
-    missing_rows,
-)
+from tcpx_mpi.records.header import RunHeader
+from tcpx_mpi.records.journal import JournalContent, JournalRow, read_journal
 from tcpx_mpi.records.reader import read_run
+from tcpx_mpi.records.row import Row, join_row
+from tcpx_mpi.records.run import PartialRow, Run, missing_rows
+from tcpx_mpi.records.setup_times import SetupTimes
 from tcpx_mpi.records.writer import RunWriter, utc_now
 
 
@@ -92,15 +87,27 @@ def _join(
         if facts is not None and len(parts) == world:
             whole.append(join_row(facts, parts, utc_now()))
             continue
-        partial.append(
-            PartialRow(
-                index=index,
-                size_bytes=next(iter(held.values())).size_bytes,
-                missing_ranks=tuple(
-                    rank for rank in range(world) if rank not in held or held[rank].part is None
-                ),
-                samples={rank: row.samples for rank, row in held.items()},
-                warmup={rank: row.warmup for rank, row in held.items()},
-            )
-        )
+        partial.append(_partial(index, held, world))
     return whole, partial
+
+
+def _partial(index: int, held: Mapping[int, JournalRow], world: int) -> PartialRow:
+    """What the ranks in `held` have of a row, and of each peer beside it."""
+    peers = dict.fromkeys(peer for row in held.values() for peer in row.against)
+    return PartialRow(
+        index=index,
+        size_bytes=next(iter(held.values())).size_bytes,
+        missing_ranks=tuple(
+            rank for rank in range(world) if rank not in held or held[rank].part is None
+        ),
+        samples={rank: row.samples for rank, row in held.items()},
+        warmup={rank: row.warmup for rank, row in held.items()},
+        against={
+            peer: _partial(
+                index,
+                {rank: row.against[peer] for rank, row in held.items() if peer in row.against},
+                world,
+            )
+            for peer in peers
+        },
+    )

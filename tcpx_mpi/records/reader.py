@@ -11,20 +11,10 @@ import numpy as np
 from tcpx_mpi.errors import PartialResult, UsageError
 from tcpx_mpi.records.commit_file import open_for_reading
 from tcpx_mpi.records.gpu import GpuRow
+from tcpx_mpi.records.header import PeerInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.records.launches import GROUP, PLANNED
-from tcpx_mpi.records.model import (
-    Average,
-    Fault,
-    PartialRow,
-    PeerInfo,
-    Plan,
-    Proof,
-    RankInfo,
-    Row,
-    Run,
-    RunHeader,
-    SetupTimes,
-)
+from tcpx_mpi.records.row import Average, Proof, Row
+from tcpx_mpi.records.run import Fault, PartialRow, Run
 from tcpx_mpi.records.schema import (
     AVERAGE_COLUMNS,
     FAULT_COLUMNS,
@@ -47,6 +37,7 @@ from tcpx_mpi.records.schema import (
     read_table,
     read_texts,
 )
+from tcpx_mpi.records.setup_times import SetupTimes
 
 _Record = TypeVar("_Record", PeerInfo, Proof, RankInfo)
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -207,6 +198,7 @@ def _read_partial(group: Any) -> PartialRow:
         missing_ranks=tuple(group["missing_ranks"][()].tolist()),
         samples={rank: read_samples(group[name], "samples") for rank, name in ranks.items()},
         warmup={rank: read_samples(group[name], "warmup") for rank, name in ranks.items()},
+        against={peer: _read_partial(inner) for peer, inner in group.get("against", {}).items()},
     )
 
 

@@ -19,17 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi.records.gpu import GpuRow
-from tcpx_mpi.records.model import (
-    RANK_COLUMNS,
-    RANK_FLAGS,
-    Average,
-    PeerInfo,
-    Plan,
-    Proof,
-    RankInfo,
-    RowFacts,
-    RunHeader,
-)
+from tcpx_mpi.records.header import PeerInfo, Plan, RankInfo, RunHeader
+from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Average, Proof, RowFacts
 
 SCHEMA = "tcpx-mpi run"
 SCHEMA_VERSION = 4

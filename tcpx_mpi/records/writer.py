@@ -10,8 +10,10 @@ from typing import Any
 
 from tcpx_mpi.errors import OutputFailed
 from tcpx_mpi.records.commit_file import CommitFile
-from tcpx_mpi.records.model import Fault, PartialRow, Row, RunHeader, SetupTimes
+from tcpx_mpi.records.header import RunHeader
 from tcpx_mpi.records.names import create_exclusively, require_writable
+from tcpx_mpi.records.row import Row
+from tcpx_mpi.records.run import Fault, PartialRow
 from tcpx_mpi.records.schema import (
     AVERAGE_COLUMNS,
     FAULT_COLUMNS,
@@ -34,6 +36,7 @@ from tcpx_mpi.records.schema import (
     write_table,
     write_texts,
 )
+from tcpx_mpi.records.setup_times import SetupTimes
 
 
 def utc_now() -> str:
@@ -110,13 +113,7 @@ class RunWriter:
         """What the journals hold of a row that no rank 0 ever joined."""
         with self._step(f"write a part of row {part.index}"):
             group = self._file.require_group("partial").create_group(row_name(part.index))
-            group.attrs["index"] = part.index
-            group.attrs["size_bytes"] = part.size_bytes
-            group.create_dataset("missing_ranks", data=list(part.missing_ranks), dtype="<i8")
-            for rank in part.samples:
-                inner = group.create_group(f"rank_{rank:06d}")
-                write_samples(inner, "samples", part.samples[rank])
-                write_samples(inner, "warmup", part.warmup[rank])
+            _write_partial(group, part)
 
     def fail(
         self,
@@ -201,6 +198,18 @@ def _write_row(group: Any, row: Row) -> None:
         write_table(group, "averages", AVERAGE_COLUMNS, told)
     for peer, beside in row.against.items():
         _write_row(group.create_group(f"against/{peer}"), beside)
+
+
+def _write_partial(group: Any, part: PartialRow) -> None:
+    group.attrs["index"] = part.index
+    group.attrs["size_bytes"] = part.size_bytes
+    group.create_dataset("missing_ranks", data=list(part.missing_ranks), dtype="<i8")
+    for rank in part.samples:
+        inner = group.create_group(f"rank_{rank:06d}")
+        write_samples(inner, "samples", part.samples[rank])
+        write_samples(inner, "warmup", part.warmup[rank])
+    for peer, beside in part.against.items():
+        _write_partial(group.create_group(f"against/{peer}"), beside)
 
 
 def _set_attribute(group: Any, name: str, value: str | int | float) -> None:

@@ -64,6 +64,7 @@ def footer_lines(
     lines += placement_lines(header, summaries)
     lines += gpu_lines(header, summaries)
     lines += _peer_lines(summaries)
+    lines += _detour_lines(header)
     if fault is not None:
         lines.append(_line("Ended early", f"{fault.kind} (exit code {fault.exit_code})"))
     lines += [_line("Missing", text) for text in missing]
@@ -277,6 +278,22 @@ def _waiting_share(summaries: Sequence[RowSummary]) -> float:
         if elapsed_ns >= _LEAST_TO_TELL_NS and seen.waiting_cpu_ns > 0
     ]
     return max(shares, default=0.0)
+
+
+def _detour_lines(header: RunHeader) -> list[str]:
+    """Peers that went between nodes by another interface than the plugin."""
+    ours = {info.nic for info in header.ranks}
+    if len({info.node for info in header.ranks}) < 2:
+        return []  # the kernel's loopback, whatever address is asked for
+    return [
+        _line(
+            "WARNING",
+            f"peer {peer.name} went over {peer.interfaces}, the plugin over "
+            f"{','.join(sorted(ours))}: set btl_tcp_if_include of Open MPI, for mpirun",
+        )
+        for peer in header.peers
+        if peer.kind == "mpi" and peer.interfaces and set(peer.interfaces.split(",")) - ours
+    ]
 
 
 def _line(title: str, text: str) -> str:

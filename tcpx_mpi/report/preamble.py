@@ -143,6 +143,8 @@ def _peer_text(peer: PeerInfo) -> str:
     text = f"{peer.description}, {peer.congestion_control or 'congestion control unknown'}"
     if peer.send_buffer_bytes > 0:
         text += f", send buffer {format_size(peer.send_buffer_bytes)}"
+    if peer.interfaces:
+        text += f", over {peer.interfaces}"
     return text
 
 

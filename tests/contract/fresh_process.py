@@ -53,7 +53,7 @@ def in_fresh_process(**variables: str) -> Callable[[Callable[..., None]], Callab
             )
             assert result.returncode == 0, f"exit {result.returncode}\n{result.stderr[-6000:]}"
 
-        test.body = body  # type: ignore[attr-defined]
+        test.body = body  # type: ignore[attr-defined]  # for the child, which runs it
         return test
 
     return decorate

@@ -13,6 +13,7 @@ import datetime
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -43,17 +44,35 @@ RUNS = {
     "emulated-1MiB": f"pair --ranks 2 -b 1M -e 1M -n 480 -w 60 {_ONE} --memory emulated "
     "--against raw",
 }
+#: Of the picture in README.
+PICTURE = "ring --ranks 2 --plugin softtcpx --sizes 4K,16K,64K,256K,1M,4M,16M -n 64 --against raw"
+#: Name -> pattern and size of ours; pattern, bytes, iterations and slots of mpi_pingpong.
+#: A stream's slots are, as ours, twice the last-level cache of most machines.
+BESIDE_MPI_IN_C = {
+    "pingpong-8B": ("pingpong", "8", "pingpong 8 3200 400"),
+    "pair-1MiB": ("pair", "1M", "stream 1048576 480 60"),
+}
 
 
 def collect_run(name: str) -> None:
     """Several launches of one run."""
     for number in range(LAUNCHES):
-        with tempfile.TemporaryDirectory() as place:
-            result = Path(place) / "run.h5"
-            command = [*_tcpx_mpi(), "run", *RUNS[name].split(), "--hdf5", str(result)]
-            subprocess.run(command, check=True, cwd=place, stdout=subprocess.DEVNULL)
-            compress(result, EVIDENCE / f"{name}.{number}.h5", place)
-        print(f"{name}.{number}", flush=True)
+        run_once(RUNS[name], EVIDENCE / f"{name}.{number}.h5")
+
+
+def collect_picture() -> None:
+    """The run that `make pictures` draws."""
+    run_once(PICTURE, EVIDENCE / "ring.h5")
+
+
+def run_once(arguments: str, target: Path) -> None:
+    """One launch of `tcpx-mpi run`, and its result as evidence."""
+    with tempfile.TemporaryDirectory() as place:
+        result = Path(place) / "run.h5"
+        command = [*_tcpx_mpi(), "run", *arguments.split(), "--hdf5", str(result)]
+        subprocess.run(command, check=True, cwd=place, stdout=subprocess.DEVNULL)
+        compress(result, target, place)
+    print(target.name, flush=True)
 
 
 def compress(source: Path, target: Path, place: str) -> None:
@@ -112,6 +131,62 @@ def collect_ceiling() -> None:
         ours.append(max(map(float, found)))
     keep("raw-in-cache", "tcpx-mpi ceiling --interface lo", "GB/s", ours, "best of 1, 2, 4 streams")
     keep("iperf3", iperf3.format(port="PORT"), "GB/s", theirs, "in turns with raw-in-cache")
+
+
+def collect_mpi_in_c() -> None:
+    """Ours and a program in C over MPI's TCP, launched in turns: ours, C, C, ours, ..."""
+    with tempfile.TemporaryDirectory() as place:
+        program = mpi_in_c(Path(place))
+        for name, (pattern, size, theirs) in BESIDE_MPI_IN_C.items():
+            ours = f"run {pattern} --ranks 2 -b {size} -e {size} -n 480 -w 60 {_ONE} --hdf5 none"
+            unit = "us" if pattern == "pingpong" else "GB/s"
+            found: dict[str, list[float]] = {"ours": [], "mpi": []}
+            for number in range(2 * LAUNCHES):
+                for side in ("ours", "mpi") if number % 2 == 0 else ("mpi", "ours"):
+                    if side == "ours":
+                        file = Path(place) / f"{name}.{number}.json"
+                        subprocess.run(
+                            [*_tcpx_mpi(), *ours.split(), "-J", str(file)],
+                            check=True, cwd=place, stdout=subprocess.DEVNULL,
+                        )  # fmt: skip
+                        us = json.loads(file.read_text())["results"][0]["out_of_place"]["time"]
+                    else:
+                        us = statistics.mean(run_mpi_in_c(program, theirs)["ns"]) / 1e3
+                    figure = us if unit == "us" else (1 << 20) / us / 1e3
+                    found[side].append(figure)
+            note = "Open MPI over TCP (tcp,self), cubic, by a program in C"
+            keep(f"mpi-in-C-{name}", f"mpi_pingpong {theirs} cubic", unit, found["mpi"], note)
+            keep(f"beside-it-{name}", f"tcpx-mpi {ours}", unit, found["ours"], "in turns with it")
+
+
+def mpi_in_c(folder: Path) -> Path:
+    """The program, compiled for the MPI that runs are started with."""
+    compiler = Path(launch.find_mpirun(os.environ)).with_name("mpicc")
+    if not compiler.exists():
+        sys.exit(f"collect: mpi-in-c needs mpicc beside mpirun, found no {compiler}")
+    program = folder / "mpi_pingpong"
+    source = Path(__file__).with_name("mpi_pingpong.c")
+    subprocess.run([compiler, "-O2", source, "-o", program], check=True)
+    return program
+
+
+def run_mpi_in_c(program: Path, arguments: str, congestion: str = "cubic") -> dict[str, Any]:
+    """One launch on two ranks that spin, over TCP alone: what it says of itself."""
+    environ = {
+        **launch.mpirun_environment(os.environ, is_root=os.geteuid() == 0),
+        "OMPI_MCA_pml": "ob1",
+        "OMPI_MCA_btl": "tcp,self",
+        "OMPI_MCA_mpi_yield_when_idle": "0",
+    }
+    mpirun = [launch.find_mpirun(os.environ), "--bind-to", "none", "-n", "2", str(program)]
+    done = subprocess.run(
+        [*mpirun, *arguments.split(), congestion],
+        check=True, capture_output=True, text=True, env=environ,
+    )  # fmt: skip
+    found: dict[str, Any] = json.loads(done.stdout)
+    if found["wrong"] or not found["sockets"]:
+        sys.exit(f"collect: mpi_pingpong {arguments}: {done.stdout}")
+    return found
 
 
 def collect_startup() -> None:
@@ -232,7 +307,9 @@ def _tcpx_mpi() -> list[str]:
 
 
 COLLECTORS: dict[str, Callable[[], None]] = {
-    **{name: lambda name=name: collect_run(name) for name in RUNS},  # type: ignore[misc]
+    **{name: lambda name=name: collect_run(name) for name in RUNS},  # type: ignore[misc]  # a default of a lambda
+    "picture": collect_picture,
+    "mpi-in-C": collect_mpi_in_c,
     "ceiling": collect_ceiling,
     "startup": collect_startup,
     "engine": collect_engine,

@@ -5,15 +5,30 @@ from __future__ import annotations
 import json
 import re
 import statistics
+from pathlib import Path
 
-import performance_page
 import proof_cost
 import pytest
-from performance_page import BLOCK, EVIDENCE, LIMITS, PAGE, rendered
+from attempts import Attempt, all_attempts, read_attempt
+from broken_copy import patched
+from performance_page import (
+    BLOCK,
+    EVIDENCE,
+    LIMITS,
+    PAGE,
+    README,
+    REPORT,
+    REPOSITORY,
+    beside_raw,
+    launches_of,
+    readme_rendered,
+    rendered,
+)
 
 from tcpx_mpi.records import read_run
-from tcpx_mpi.report import report_lines, summarise_row
+from tcpx_mpi.report import summarise_row
 
+LONG_ENOUGH_NS = 5_000_000
 #: A number with a unit of measurement, or a ratio with its range.
 FIGURE = re.compile(r"\d[\d.]* ?(GB/s|us|ns|ms|s|MB|%)\b|\d\.\d+ \(\d\.\d+ - \d\.\d+\)")
 
@@ -57,7 +72,19 @@ def test_every_run_was_checked_and_right() -> None:
             assert summary.checked, path.name
             assert summary.wrong == 0, path.name
             assert all(ratio.wrong == 0 for ratio in summary.against.values()), path.name
-            assert all(ratio.idle_share < 0.05 for ratio in summary.against.values()), path.name
+            for name, ratio in summary.against.items():
+                # Shorter blocks say nothing: a thread that wakes at the end of each counts more.
+                elapsed_ns = row.against[name].samples["iteration"].max(axis=0).sum()
+                if elapsed_ns > LONG_ENOUGH_NS:
+                    assert ratio.idle_share < 0.01, (path.name, name)
+
+
+def test_the_runs_with_a_limit_are_long_enough_to_tell_an_idle_side() -> None:
+    for name in LIMITS:
+        for path in EVIDENCE.glob(f"{name}.*.h5"):
+            for row in read_run(str(path)).rows:
+                for peer in row.against.values():
+                    assert peer.samples["iteration"].max(axis=0).sum() > LONG_ENOUGH_NS, path.name
 
 
 def test_every_file_is_of_use_on_a_page() -> None:
@@ -80,17 +107,55 @@ def test_the_proof_of_placement_costs_a_hundredth_of_a_chunk_at_most() -> None:
     assert sum(statistics.median(measured[name]["values"]) for name in parts) <= 1.0
 
 
-def test_the_limits_are_of_runs_that_exist() -> None:
-    assert all(list(EVIDENCE.glob(f"{name}.*.h5")) for name in LIMITS)
-    assert performance_page.TABLES.keys() >= {"ratios", "measured"}
+@pytest.mark.parametrize("name", LIMITS)
+def test_what_was_wanted_is_reached_beside_raw_at_equal_streams(name: str) -> None:
+    equal, _ = beside_raw(launches_of(name))
+    assert len(equal) >= 3
+    assert statistics.median(each.ratio for each in equal) >= LIMITS[name]
+
+
+@pytest.mark.parametrize("name", ["pingpong-8B"])
+def test_ours_is_quicker_than_mpi_in_c(name: str) -> None:
+    measured = json.loads((EVIDENCE / "measured.json").read_text())
+    ours, theirs = (measured[f"{who}-{name}"]["values"] for who in ("beside-it", "mpi-in-C"))
+    assert statistics.median(ours) < statistics.median(theirs)
+
+
+@pytest.mark.parametrize("attempt", all_attempts().values(), ids=lambda each: each.name)
+def test_an_attempt_still_fits_and_its_outcome_is_of_this_very_attempt(attempt: Attempt) -> None:
+    for patch in attempt.patches:
+        text = (REPOSITORY / patch.file).read_text()
+        assert patched(text, patch) != text
+    found = json.loads((EVIDENCE / "attempts" / f"{attempt.name}.json").read_text())
+    assert found["digest"] == attempt.digest, (
+        f"measure it anew: make attempts ATTEMPTS={attempt.name}"
+    )
+    assert len(found["with"]) == len(found["without"]) >= 3
+
+
+def test_every_outcome_is_of_an_attempt() -> None:
+    assert {path.stem for path in (EVIDENCE / "attempts").iterdir()} == all_attempts().keys()
+
+
+@pytest.mark.parametrize(
+    ("text", "refusal"),
+    [
+        ("tried: a\n", "needs the keys"),
+        ("tried: a\npredicted: b\nkept: yes\nrun: ring-1MiB\nfigure: time\n", "changes nothing"),
+        (
+            "tried: a\npredicted: b\nkept: so\nrun: ring-1MiB\nfigure: time\nenviron: A=1\n",
+            "no such",
+        ),
+    ],
+)
+def test_a_senseless_attempt_is_refused(text: str, refusal: str, tmp_path: Path) -> None:
+    (tmp_path / "x.patch").write_text(text)
+    with pytest.raises(ValueError, match=refusal):
+        read_attempt(tmp_path / "x.patch")
 
 
 def test_what_readme_shows_is_what_a_report_prints() -> None:
-    readme = (EVIDENCE.parents[1] / "README.md").read_text()
-    (command, shown) = re.findall(r"```\n\$ tcpx-mpi report (\S+)\n(.*?)\n```", readme, re.DOTALL)[
-        0
-    ]
-    lines = report_lines(read_run(str(EVIDENCE / command.removeprefix("docs/evidence/"))))
-    # The name of the file is as it was given.
-    printed = [line.rstrip() for line in lines if not line.startswith("# Written")]
-    assert [line for line in shown.splitlines() if not line.startswith("# Written")] == printed
+    readme = README.read_text()
+    assert len(REPORT.findall(readme)) == 1
+    assert readme_rendered(readme) == readme
+    assert readme_rendered(readme.replace("# Plugin: ", "# Plugin: another ")) == readme

@@ -14,7 +14,8 @@ from jobs import LIMIT_S, Job, Result, run, started, tcpx_mpi
 from launcher import Launcher, cluster_or_skip
 from nodes import WORK, Cluster
 
-from tcpx_mpi.records import PHASES, Row, Run, read_run
+from tcpx_mpi.records import PHASES, Row, Run, merge, read_journal, read_run
+from tcpx_mpi.report import summarise_row
 
 pytestmark = pytest.mark.multirank
 
@@ -158,6 +159,22 @@ def test_unchecked_peers_claim_nothing(place: Path) -> None:
         assert f"WARNING              : peer {name} was not checked in every row" in result.out
 
 
+def test_sides_that_wait_use_no_cpu_in_the_blocks_of_a_peer(place: Path) -> None:
+    # Blocks of tens of milliseconds: what a thread costs that wakes at the end of each is lost in
+    # them. It is CPU time, which no load of the machine adds to; a side that spun had all of a CPU.
+    arguments = ["run", "pair", "--ranks", "2", "--plugin", "softtcpx", "--against", "raw,mpi",
+                 "--sizes", "16M", "-n", "80", "-w", "1", "-c", "0", "--check-memory", "64M",
+                 "--hdf5", "o.h5", "--spool", "."]  # fmt: skip
+    result = run(tcpx_mpi(*arguments), place)
+    assert result.code == 0, result.text
+    found = read_run(str(place / "o.h5"))
+    ratios = summarise_row(found.header, found.rows[0]).against
+    assert set(ratios) == {*ONE_WAY, "mpi"}
+    assert {
+        name: share for name, each in ratios.items() if not (share := each.idle_share) < 0.01
+    } == {}
+
+
 def test_a_peer_that_cannot_run_here_ends_all_ranks_before_anything_is_measured(
     place: Path,
 ) -> None:
@@ -190,9 +207,22 @@ def wait_for_the_next_block(place: Path) -> None:
         time.sleep(0.02)  # seen too soon, the next one has not begun
 
 
+def wait_for_a_block_of(place: Path, peer: str) -> None:
+    """Returns when rank 0's journal has a whole block of the peer in row 1."""
+    (journal,) = (place / "spool").glob("*rank000000.journal")
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        row = read_journal(str(journal)).rows.get(1)
+        if row is not None and any(name.startswith(peer) for name in row.against):
+            return
+        assert time.monotonic() < deadline, f"no block of {peer}"
+        time.sleep(0.02)  # a block takes longer
+
+
 def stop_in_a_block_of(job: Job, place: Path, peer: str) -> None:
     """Stops rank 1 in a block of the peer, as rank 0 says, which then waits for it."""
     job.wait_for_row(0)
+    wait_for_a_block_of(place, peer)
     for _ in range(20):
         job.send_rank(1, signal.SIGSTOP)
         asked = job.lines_like(STANDS)
@@ -233,6 +263,12 @@ def test_a_rank_that_stops_in_a_block_of_a_peer_is_named_with_the_peer(
     assert peer in found.rows[0].against
     assert found.fault is not None
     assert (found.fault.kind, found.fault.missing_ranks) == ("lost_rank", (1,))
+    # What every side had done in that row is in the journals, and in the file that they make.
+    journals = [str(path) for path in (place / "spool").iterdir()]
+    (part,) = read_run(merge(str(place / "merged.h5"), journals, str(place / "o.h5"))).partial
+    assert any(name.startswith(peer) for name in part.against)
+    for side in (part, *part.against.values()):
+        assert side.samples[0]["iteration"].size > 0
 
 
 # --- Two nodes ----------------------------------------------------------------------------------
@@ -267,3 +303,25 @@ def test_raw_goes_over_the_data_network_of_two_nodes(nodes: Cluster, place: Path
         assert_bytes_went_over_the_wire(row)
     # What the plugin and all of raw's variants sent and received went by this node's data NIC.
     assert moved >= payload
+
+
+@pytest.mark.parametrize("include", ["eth0", "eth1"])
+def test_mpi_between_two_nodes_says_by_which_interface_it_went(
+    include: str, nodes: Cluster, place: Path
+) -> None:
+    command = Launcher(nodes).command(
+        "run", "ring", "--plugin", "softtcpx", *sizes(17), "-n", str(ITERS), "--against", "mpi",
+        "--check-memory", "16M", "--hdf5", f"{WORK}/o.h5", hosts=nodes.hostfile((1, 1)),
+    )  # fmt: skip
+    at = command.index("btl_tcp_if_include") + 1
+    command[at] = include
+    result = run(command, place)
+    assert result.code == 0, result.text
+    found = read_run(str(nodes.nodes[0].file("o.h5")))
+    assert [peer.interfaces for peer in found.header.peers] == [include]
+    assert f", cubic, over {include}\n" in result.out
+    warning = (
+        "# WARNING              : peer mpi went over eth0, the plugin over eth1: "
+        "set btl_tcp_if_include of Open MPI, for mpirun\n"
+    )
+    assert (warning in result.out) == (include == "eth0")

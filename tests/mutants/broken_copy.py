@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,21 +40,28 @@ def read_patch(path: Path) -> Patch:
     why, detected, *lines = path.read_text().splitlines(keepends=True)
     if not detected.startswith("detected by: ") or not lines[1].startswith("+++ b/"):
         raise ValueError(f"{path.name}: not a patch of these tests")
+    file, hunks = hunks_of(lines)
+    return Patch(
+        name=path.stem,
+        why=why.strip(),
+        detected_by=detected.removeprefix("detected by: ").strip(),
+        file=file,
+        hunks=hunks,
+    )
+
+
+def hunks_of(diff: Sequence[str]) -> tuple[str, tuple[tuple[str, str], ...]]:
+    """The file of a unified diff, and its hunks as in `Patch`."""
     hunks: list[tuple[list[str], list[str]]] = []
-    for line in lines[2:]:
+    for line in diff[2:]:
         if line.startswith("@@"):
             hunks.append(([], []))
         if line[0] in " -":
             hunks[-1][0].append(line[1:])
         if line[0] in " +":
             hunks[-1][1].append(line[1:])
-    return Patch(
-        name=path.stem,
-        why=why.strip(),
-        detected_by=detected.removeprefix("detected by: ").strip(),
-        file=lines[1].removeprefix("+++ b/").strip(),
-        hunks=tuple(("".join(old), "".join(new)) for old, new in hunks),
-    )
+    pairs = tuple(("".join(old), "".join(new)) for old, new in hunks)
+    return diff[1].removeprefix("+++ b/").strip(), pairs
 
 
 def patched(text: str, patch: Patch) -> str:
@@ -166,14 +174,15 @@ class BrokenCopy:
         paths = [str(REPOSITORY / name) for name in names]
         return self.python("-m", "pytest", "-q", "-p", "no:cacheprovider", *paths).returncode
 
-    def python(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Python with the copy as its `tcpx_mpi`."""
+    def python(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        """Python with the copy as its `tcpx_mpi`, and `more` in its environment."""
         environ = {
             **os.environ,
             "PYTHONPATH": str(self.package),
             "PYTHONDONTWRITEBYTECODE": "1",  # two mutants of one second would share a .pyc
             "NCCL_SOCKET_IFNAME": "lo",
             "SOFTTCPX_POISON": "1",  # what is unpacked too late is seen to be wrong
+            **more,
         }
         return subprocess.run(
             [sys.executable, *arguments],

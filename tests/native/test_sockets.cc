@@ -57,6 +57,8 @@ TEST(bytes_of_sockets_opened_since_are_counted_and_of_others_not) {
   CHECK_EQ(totals.received, 1000u);
   CHECK_EQ(totals.sockets, 2);
   CHECK(!sockets.congestion_control().empty());
+  CHECK_EQ(sockets.interfaces(), std::string("lo"));
+  CHECK_EQ(TcpSockets().interfaces(), std::string());
   close(datagram);
   close(listener);
 }

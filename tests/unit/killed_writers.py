@@ -54,7 +54,7 @@ def arm(nth: int, how: str) -> None:
         real_ftruncate(descriptor, length)
 
     # The writers give nothing but memoryviews, the journal bytes.
-    os.pwrite, os.ftruncate = pwrite, ftruncate  # type: ignore[assignment]
+    os.pwrite, os.ftruncate = pwrite, ftruncate  # type: ignore[assignment]  # they take more
 
 
 def write_run(path: str, acknowledge: Callable[[], None]) -> None:

@@ -43,8 +43,8 @@ def test_a_rank_that_is_done_closes_only_when_the_slowest_is_done_too() -> None:
             had_arrived[rank] = len(arrived)
             noticed.set()
 
-        story = Benchmark(ThreadWorld(rank, meeting, arrived), [])  # type: ignore[arg-type]
-        story.output = SimpleNamespace(end=lambda: 0)  # type: ignore[assignment]
+        story = Benchmark(ThreadWorld(rank, meeting, arrived), [])  # type: ignore[arg-type]  # threads for ranks
+        story.output = SimpleNamespace(end=lambda: 0)  # type: ignore[assignment]  # a stand-in
         codes.append(story.end([SimpleNamespace(close=close)]))  # type: ignore[arg-type]
 
     noticed = threading.Event()

@@ -24,7 +24,7 @@ from tcpx_mpi import cli, export
 from tcpx_mpi.cli.export import TABLES
 from tcpx_mpi.errors import ExitCode, OutputFailed, UsageError
 from tcpx_mpi.records import PHASES, Fault, PartialRow, PeerInfo, Run, RunWriter, read_run
-from tcpx_mpi.records.model import RANK_COLUMNS
+from tcpx_mpi.records.row import RANK_COLUMNS
 from tcpx_mpi.report import summarise_row, to_json
 from tcpx_mpi.tables import tables_of
 
@@ -288,6 +288,9 @@ def died() -> Run:
         1, 2048, (0, 3),
         samples={1: {"iteration": np.array([7, 8])}, 2: {"iteration": np.array([9])}},
         warmup={1: {"iteration": np.array([5])}},
+        against={
+            "raw": PartialRow(1, 2048, (0, 1, 3), {2: {"iteration": np.array([4])}}, {2: {}})
+        },
     )  # fmt: skip
     fault = Fault("lost_rank", 7, {0: "peer gone", -1: "nobody said this"}, (3,), "now")
     run = a_run(complete=False, end_time="", fault=fault, partial=[part])
@@ -299,7 +302,11 @@ def died() -> Run:
 @pytest.mark.parametrize("way", WAYS)
 def test_the_samples_of_a_row_that_a_crash_cut_short_are_marked_and_kept(way: Way) -> None:
     run = died()
-    lines = way(run, "samples")
+    everything = way(run, "samples")
+    beside = [line for line in everything if line["side"] == "raw"]
+    assert samples_in(beside) == {(False, 1, 2, "iteration"): [4]}
+    assert all(line["partial"] for line in beside)
+    lines = [line for line in everything if line["side"] == "plugin"]
     found = samples_in(lines)
     assert found[False, 1, 1, "iteration"] == [7, 8]
     assert found[False, 1, 2, "iteration"] == [9]

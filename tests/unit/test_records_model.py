@@ -19,7 +19,7 @@ from tcpx_mpi.records import (
     join_row,
     missing_rows,
 )
-from tcpx_mpi.records.model import header_from_plain, header_to_plain
+from tcpx_mpi.records.header import header_from_plain, header_to_plain
 
 
 def whole_run(world: int = 4) -> Run:

@@ -95,6 +95,19 @@ def test_a_file_of_version_1_is_one_without_peers(tmp_path: Path) -> None:
     assert same(run.rows, expected)
 
 
+def test_a_file_without_the_interfaces_of_its_peers_has_them_unknown(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "o.h5")
+    with h5py.File(path, "r+") as file:
+        table = file["peers"][()]
+        before = [name for name in table.dtype.names if name != "interfaces"]
+        assert len(before) < len(table.dtype.names)
+        kind = np.dtype([(name, table.dtype[name]) for name in before])
+        older = np.array([tuple(line[name] for name in before) for line in table], dtype=kind)
+        del file["peers"]
+        file.create_dataset("peers", data=older)
+    assert read_run(str(path)).header.peers == header().peers
+
+
 def test_a_rank_with_other_peers_beside_it_joins_no_row() -> None:
     facts = invented.row_facts(0)
     parts = [invented.rank_row_beside(0, facts, raw=2.0), invented.rank_row_beside(1, facts)]
@@ -156,14 +169,34 @@ def test_a_merge_joins_what_peers_did_in_whole_rows(tmp_path: Path) -> None:
     assert run.header.peers == header().peers
     expected = [invented.row_beside(index, WORLD, **TIMES) for index in range(2)]
     assert same([untimed(row) for row in run.rows], [untimed(row) for row in expected])
-    # Of the row that did not end there is what the plugin did, and nothing that its peers did.
+    # Of the row that did not end there is what every side did until then.
     (part,) = run.partial
+    assert set(part.against) == set(TIMES)
     for rank in range(WORLD):
-        own = invented.rank_row_beside(rank, invented.row_facts(2))
-        assert np.array_equal(part.samples[rank]["iteration"], own.samples["iteration"][:8])
+        own = invented.rank_row_beside(rank, invented.row_facts(2), **TIMES)
+        for found, whole in ((part, own), *((part.against[n], own.against[n]) for n in TIMES)):
+            assert found.missing_ranks == (0, 1)
+            for phase in PHASES:
+                assert np.array_equal(found.samples[rank][phase], whole.samples[phase][:8])
+                assert np.array_equal(found.warmup[rank][phase], whole.warmup[phase])
+
+
+def test_a_merge_says_whom_a_crash_in_a_peers_block_found_there(tmp_path: Path) -> None:
+    own = record(tmp_path, 0, ends=0, begins=1)
+    later = Journal(str(tmp_path), header().run_id, 1, WORLD)
+    facts = invented.row_facts(0)
+    beside = invented.rank_row_beside(1, facts, **TIMES).against["raw_4"]
+    append(later, facts, "raw_4", beside, 0, 8)
+    later.close()
+    (part,) = read_run(merge(str(tmp_path / "merged.h5"), [own, later.path])).partial
+    assert part.samples[1]["iteration"].size == 0
+    assert sorted(part.against["raw"].samples) == [0]
+    assert part.against["raw_4"].samples[1]["iteration"].tolist() == (
+        beside.samples["iteration"][:8].tolist()
+    )
 
 
 def untimed(row: object) -> object:
     """A row without the time of its end, which is that of the merge."""
-    against = {name: untimed(peer) for name, peer in row.against.items()}  # type: ignore[attr-defined]
-    return dataclasses.replace(row, finished_time="", against=against)  # type: ignore[type-var]
+    against = {name: untimed(peer) for name, peer in row.against.items()}  # type: ignore[attr-defined]  # a Row
+    return dataclasses.replace(row, finished_time="", against=against)  # type: ignore[type-var]  # a Row

@@ -147,6 +147,31 @@ def test_an_unknown_idle_share_hides_no_known_one() -> None:
     assert warnings(unknown) == []
 
 
+@pytest.mark.parametrize(
+    ("kind", "interfaces", "hosts", "warned"),
+    [
+        ("mpi", "eth7", ("a", "b"), True),
+        ("mpi", "eth7", ("a", "a"), False),  # all by loopback
+        ("mpi", "", ("a", "b"), False),  # unknown
+        ("mpi", "eth1", ("a", "b"), False),
+        ("raw", "eth7", ("a", "b"), False),
+    ],
+)
+def test_mpi_that_went_another_way_between_nodes_is_a_warning(
+    kind: str, interfaces: str, hosts: tuple[str, str], warned: bool
+) -> None:
+    ranks = [
+        dataclasses.replace(invented.rank_info(rank), node=host, nic="eth1")
+        for rank, host in enumerate(hosts)
+    ]
+    head = header(kind)
+    head.ranks = ranks
+    head.peers = [invented.peer(kind, interfaces=interfaces)]
+    found = warnings(row(**{kind: 1.5}), head=head)
+    expected = f"peer mpi went over {interfaces}, the plugin over eth1: "
+    assert [line.startswith(expected) for line in found] == [True] * warned
+
+
 def test_a_peer_that_took_a_short_cut_is_named() -> None:
     found = busy(row(raw=1.5), "raw", 0.0)
     payload = found.against["raw"].payload_bytes_sent

@@ -31,7 +31,7 @@ def test_the_distances_are_the_pairs_of_the_whole_each_way_once(world: int) -> N
         return [
             (rank, peer)
             for rank in range(world)
-            for peer, _ in pattern.schedule(rank, world).peers_sent  # type: ignore[attr-defined]
+            for peer, _ in pattern.schedule(rank, world).peers_sent  # type: ignore[attr-defined]  # a module
         ]
 
     apart = [pair for d in range(1, world) for pair in pairs(at_distance(d))]

@@ -1,0 +1,160 @@
+"""What is known of a run before its first row: what was asked, where, and with what."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+#: The mode of a run that another program measured, and of which it told averages only.
+AVERAGES = "averages"
+
+
+@dataclass(frozen=True)
+class RankInfo:
+    """Where one rank ran: the map rank -> host -> device -> NIC -> NUMA node -> CPUs."""
+
+    rank: int
+    host: str
+    node: str
+    pid: int
+    device: int
+    device_name: str
+    nic: str
+    nic_pci: str
+    nic_speed_mbps: int
+    numa_node: int
+    cpus: str
+    progress_cpu: int
+    plugin_path: str
+    plugin_sha256: str
+    plugin_abi: int
+    plugin_name: str
+    memory: str
+    #: The GPU whose place this rank has; -1 and "" for none.
+    gpu: int = -1
+    gpu_pci: str = ""
+    #: The CPUs that the plugin's threads are bound to; "" where they choose.
+    plugin_cpus: str = ""
+    #: The NUMA node that the rank's memory is bound to; -1 where it is not.
+    memory_node: int = -1
+    #: The model of the GPU whose memory is used, and its NUMA node; "" and -1 where none is.
+    gpu_name: str = ""
+    gpu_numa_node: int = -1
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was asked for: the planned rows and how the table shows them.
+
+    `run_cycles` 0 means "until stopped". `slots` is parallel to `sizes`, or empty if unknown.
+    """
+
+    sizes: tuple[int, ...]
+    run_cycles: int = 1
+    iters: int = 20
+    warmup_iters: int = 1
+    agg_iters: int = 1
+    average: int = 1
+    check: int = 1
+    blocking: int = 0
+    chunk_bytes: int = 524288
+    channels: int = 2
+    window_send: int = 12
+    window_recv: int = 16
+    slots: tuple[int, ...] = ()
+    report_timestamps: bool = False
+    report_cputime: bool = False
+    report_gbits: bool = False
+    per_iter_timing: bool = False
+    per_iter_skip: int = 0
+
+    def rows(self, cycles_begun: int = 1) -> list[tuple[int, int]]:
+        """(cycle, size_bytes) of every planned row; the n-th is the row of index n.
+
+        Of endless cycles only those begun were certainly planned.
+        """
+        cycles = self.run_cycles if self.run_cycles > 0 else cycles_begun
+        return [(cycle, size) for cycle in range(cycles) for size in self.sizes]
+
+
+@dataclass(frozen=True)
+class PeerInfo:
+    """What runs beside the plugin in the same frame (`--against`), and how it was set."""
+
+    #: The key of its rows: "raw", "raw_1", "mpi".
+    name: str
+    #: What was asked for: several peers of one kind are variants of it.
+    kind: str
+    #: Sockets for each direction between two ranks; 0 where it chooses itself.
+    streams: int
+    #: A socket carries both directions.
+    two_way: bool
+    congestion_control: str
+    send_buffer_bytes: int
+    description: str
+    #: The network interfaces whose addresses its sockets have, on all ranks: "eth0" or
+    #: "eth0,eth1"; "" unknown.
+    interfaces: str = ""
+    #: It runs in a process of its own beside each rank.
+    own_process: bool = False
+    #: A bus bandwidth that it is known to exceed here with large messages: with less it was
+    #: weakened, and a ratio to it is void. 0: none is known.
+    floor_gbps: float = 0.0
+
+
+@dataclass
+class RunHeader:
+    """Everything known before the first row: the run's circumstances."""
+
+    run_id: str
+    pattern: str
+    start_time: str
+    command: list[str]
+    plan: Plan
+    settings: list[tuple[str, str, str]]
+    versions: dict[str, str]
+    environment: dict[str, str]
+    facts: dict[str, str]
+    ranks: list[RankInfo]
+    world: int
+    busbw_factor: float
+    time_divisor: int
+    plugin_path: str
+    plugin_sha256: str
+    plugin_abi: int
+    plugin_name: str
+    memory: str
+    #: How fragments became messages: kernel, d2d, host, none; "in place" where there are none.
+    unpack: str
+    #: Last-level cache in bytes; 0 or less if unknown.
+    llc_bytes: int
+    #: "back-to-back" or "synchronised", never mixed in a run; or AVERAGES.
+    mode: str
+    #: Comment lines for the table's header.
+    notes: list[str] = field(default_factory=list)
+    peers: list[PeerInfo] = field(default_factory=list)
+
+    @property
+    def averages_only(self) -> bool:
+        """Imported from a program that keeps no samples: each row has `averages` instead."""
+        return self.mode == AVERAGES
+
+
+def header_to_plain(header: RunHeader) -> dict[str, Any]:
+    """A header as plain lists, dictionaries, text and numbers, for JSON."""
+    return dataclasses.asdict(header)
+
+
+def header_from_plain(plain: Mapping[str, Any]) -> RunHeader:
+    """The inverse of `header_to_plain`, also after a way through JSON, which has no tuples."""
+    values = dict(plain)
+    plan = dict(values["plan"])
+    for name in ("sizes", "slots"):
+        plan[name] = tuple(plan[name])
+    values["plan"] = Plan(**plan)
+    values["settings"] = [(name, value, source) for name, value, source in values["settings"]]
+    values["ranks"] = [RankInfo(**rank) for rank in values["ranks"]]
+    values["peers"] = [PeerInfo(**peer) for peer in values["peers"]]
+    return RunHeader(**values)

@@ -1,0 +1,248 @@
+"""A row: what is agreed about it, every rank's part of it, and all of it. No file is touched here.
+
+A `RowFacts` is what all ranks agree on about a row, a `RankRow` is one rank's part of it, and
+`join_row` makes the `Row` of all ranks out of them; it is used live and when journals are merged.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcpx_mpi.records.gpu import GpuRow
+
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+#: The phases of a row's samples. Durations count from the start of the iteration; "start" is
+#: that instant on the rank's CLOCK_MONOTONIC.
+PHASES = ("iteration", "send", "receive", "start")
+
+
+@dataclass(kw_only=True, eq=False)
+class RowFacts:
+    """What every rank knows about a row before it is run."""
+
+    index: int
+    cycle: int
+    size_bytes: int
+    count: int
+    type_name: str = "uint8"
+    redop: str = "none"
+    root: int = -1
+    #: Copies of the pattern posted together in an iteration (`-m`).
+    agg: int = 1
+    #: Messages that a rank receives in one copy, for the message rate.
+    messages_per_copy: int = 1
+    chunk_bytes: int
+    slots: int
+    #: Planned before the row (0: until something is reached), counted after it.
+    iterations: int
+    warmup_iterations: int
+    #: What ended it; `tcpx_mpi.pace.ENDINGS`.
+    ended_by: str = "iterations"
+
+
+@dataclass(frozen=True)
+class Proof:
+    """Where one rank's work was seen while a row's batches ran; -1 and "" are unknown.
+
+    Threads are the driving one and those of the plugin. NIC counters are the interface's, so of
+    everybody who used it meanwhile.
+    """
+
+    driver_cpus: str = ""
+    driver_migrations: int = -1
+    #: How often the kernel took the CPU from the thread.
+    driver_preemptions: int = -1
+    plugin_threads: int = -1
+    plugin_cpus: str = ""
+    plugin_migrations: int = -1
+    nic_sent: int = -1
+    nic_received: int = -1
+    nic_packets: int = -1
+    #: Packets dropped or wrong, either way.
+    nic_drops: int = -1
+    #: Payload that this rank sent to and received from other nodes.
+    remote_bytes: int = -1
+    #: The longest smoothed round trip of a socket.
+    rtt_us: int = -1
+    #: CPU time of the processes that other sides have beside the rank's, which should sleep.
+    waiting_cpu_ns: int = -1
+
+
+@dataclass(kw_only=True, eq=False)
+class RankRow:
+    """One rank's part of a row: its samples and what it counted; -1 is "unknown" or "none"."""
+
+    rank: int
+    receives: bool
+    checked: bool
+    wrong: int
+    chunks: int
+    payload_bytes_sent: int
+    payload_bytes_received: int
+    prepare_ns: int
+    check_ns: int
+    cpu_user_ns: int
+    cpu_system_ns: int
+    #: CPU time in the batches that the driving thread had not: beside a peer, the idle side's.
+    cpu_others_ns: int
+    net_sent: int
+    net_received: int
+    tcp_retransmits: int
+    #: The first wrong byte in words, or "".
+    fault: str = ""
+    #: Phase -> int64[iterations], and the same of the warm-ups.
+    samples: dict[str, Int64s]
+    warmup: dict[str, Int64s]
+    #: Iterations in each batch (equal on all ranks), when each started here, and whether this
+    #: rank missed its agreed start.
+    batches: Int64s
+    batch_start: Int64s
+    late: Bools
+    proof: Proof = Proof()
+    #: Of a run in a GPU's memory.
+    gpu: GpuRow | None = None
+    #: What the peers of `--against` did in blocks between these batches, by name.
+    against: dict[str, RankRow] = field(default_factory=dict)
+
+
+#: The columns of a row with one value a rank; the same names in `RankRow` and in `Row`.
+RANK_COLUMNS = (
+    "receives",
+    "checked",
+    "wrong",
+    "payload_bytes_sent",
+    "payload_bytes_received",
+    "prepare_ns",
+    "check_ns",
+    "cpu_user_ns",
+    "cpu_system_ns",
+    "cpu_others_ns",
+    "net_sent",
+    "net_received",
+    "tcp_retransmits",
+)
+RANK_FLAGS = frozenset({"receives", "checked"})
+
+
+@dataclass(frozen=True)
+class Average:
+    """One side of a row as another program told it, in place of samples; NaN where it did not.
+
+    An average over ranks and iterations, by its own rules. `wrong` counts elements, not bytes,
+    and is -1 where it did not check.
+    """
+
+    #: "out_of_place" or "in_place".
+    side: str
+    time_ns: float
+    #: GB/s as told, not computed from size and time.
+    algbw: float
+    busbw: float
+    wrong: int
+
+
+@dataclass(kw_only=True, eq=False)
+class Row(RowFacts):
+    """A row of the table with all its samples; the first axis of every array is the rank."""
+
+    #: Chunks an iteration, the largest over the ranks.
+    chunks: int
+    checked: Bools
+    receives: Bools
+    #: Wrong bytes; -1 where the rank did not check.
+    wrong: Int64s
+    payload_bytes_sent: Int64s
+    payload_bytes_received: Int64s
+    #: Phase -> int64[rank, iteration], and the same of the warm-ups.
+    samples: dict[str, Int64s]
+    warmup: dict[str, Int64s]
+    batches: Int64s
+    batch_start: Int64s
+    late: Bools
+    prepare_ns: Int64s
+    check_ns: Int64s
+    cpu_user_ns: Int64s
+    cpu_system_ns: Int64s
+    cpu_others_ns: Int64s
+    net_sent: Int64s
+    net_received: Int64s
+    tcp_retransmits: Int64s
+    finished_time: str
+    faults: list[str]
+    #: By rank.
+    proof: list[Proof] = field(default_factory=list)
+    #: By rank, of a run in GPUs' memory.
+    gpu: list[GpuRow] = field(default_factory=list)
+    #: The rows of the peers of `--against`, of the same form; block b here and block b there were
+    #: neighbours in time.
+    against: dict[str, Row] = field(default_factory=dict)
+    #: Of an imported row only: out of place and, if it was run, in place. Such a row has no
+    #: samples: its arrays have no iterations, and what ranks count is -1 or false.
+    averages: list[Average] = field(default_factory=list)
+
+
+def facts_of(row: RowFacts) -> dict[str, Any]:
+    """The agreed facts of a row by name; works for a `Row` too."""
+    return {item.name: getattr(row, item.name) for item in dataclasses.fields(RowFacts)}
+
+
+def join_row(facts: RowFacts, parts: Sequence[RankRow], finished_time: str) -> Row:
+    """The row of all ranks; `parts` are in rank order and every rank is there.
+
+    Raises ValueError if a rank is missing or counted other iterations or batches: padding it
+    would invent samples.
+    """
+    if [part.rank for part in parts] != list(range(len(parts))) or not parts:
+        raise ValueError(f"row {facts.index}: parts of ranks {[part.rank for part in parts]}")
+    for part in parts:
+        if not np.array_equal(part.batches, parts[0].batches):
+            raise ValueError(f"row {facts.index}: rank {part.rank} counted other batches")
+        if part.against.keys() != parts[0].against.keys():
+            raise ValueError(f"row {facts.index}: rank {part.rank} has other peers beside it")
+
+    def column(name: str) -> NDArray[Any]:
+        dtype = np.bool_ if name in RANK_FLAGS else np.int64
+        return np.array([getattr(part, name) for part in parts], dtype=dtype)
+
+    columns: dict[str, Any] = {name: column(name) for name in RANK_COLUMNS}
+
+    def stacked(arrays: Sequence[NDArray[Any]], columns: int, what: str) -> NDArray[Any]:
+        for part, array in zip(parts, arrays, strict=True):
+            if array.shape != (columns,):
+                raise ValueError(
+                    f"row {facts.index}: rank {part.rank} has {array.size} of {columns} {what}"
+                )
+        return np.stack(arrays)
+
+    return Row(
+        **facts_of(facts),
+        chunks=max(part.chunks for part in parts),
+        samples={
+            phase: stacked([part.samples[phase] for part in parts], facts.iterations, phase)
+            for phase in PHASES
+        },
+        warmup={
+            phase: stacked([part.warmup[phase] for part in parts], facts.warmup_iterations, phase)
+            for phase in PHASES
+        },
+        batches=parts[0].batches,
+        batch_start=stacked([part.batch_start for part in parts], parts[0].batches.size, "starts"),
+        late=stacked([part.late for part in parts], parts[0].batches.size, "late flags"),
+        finished_time=finished_time,
+        faults=[part.fault for part in parts if part.fault],
+        proof=[part.proof for part in parts],
+        gpu=[part.gpu for part in parts if part.gpu is not None],
+        against={
+            name: join_row(facts, [part.against[name] for part in parts], finished_time)
+            for name in parts[0].against
+        },
+        **columns,
+    )

@@ -1,0 +1,153 @@
+"""A run as read from its file, and what a whole one would have more."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tcpx_mpi.records.header import Plan, RunHeader
+from tcpx_mpi.records.row import PHASES, Int64s, Row, RowFacts
+from tcpx_mpi.records.setup_times import SetupTimes
+from tcpx_mpi.units import format_size
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Why a run ended early: what every rank had to say, and who said nothing."""
+
+    kind: str
+    exit_code: int
+    texts: dict[int, str]
+    missing_ranks: tuple[int, ...] = ()
+    time: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class PartialRow:
+    """A row that a crash left incomplete: the samples of the ranks that have any.
+
+    `samples` is rank -> phase -> int64[iterations so far], `warmup` the same.
+    """
+
+    index: int
+    size_bytes: int
+    missing_ranks: tuple[int, ...]
+    samples: dict[int, dict[str, Int64s]]
+    warmup: dict[int, dict[str, Int64s]]
+    #: What the peers of `--against` did in the same row, by name.
+    against: dict[str, PartialRow] = field(default_factory=dict)
+
+
+@dataclass
+class Run:
+    """A run as read from its file."""
+
+    path: str
+    header: RunHeader
+    setup: SetupTimes
+    rows: list[Row]
+    complete: bool
+    end_time: str = ""
+    fault: Fault | None = None
+    partial: list[PartialRow] = field(default_factory=list)
+    #: Of several launches in one file, those after the first; each a run of its own.
+    launches: list[Run] = field(default_factory=list)
+    launches_planned: int = 1
+
+    @property
+    def all_launches(self) -> list[Run]:
+        """This run and the launches after it."""
+        return [self, *self.launches]
+
+    @property
+    def missing(self) -> list[str]:
+        """What a whole run would have and this one lacks, in words; empty if nothing."""
+        return (
+            _missing_end(self)
+            + missing_rows(self.header.plan, self.rows)
+            + _missing_ranks(self)
+            + _missing_samples(self)
+            + _missing_launches(self)
+        )
+
+
+def missing_rows(plan: Plan, rows: Sequence[RowFacts]) -> list[str]:
+    """One line about the planned rows that are not there, or nothing."""
+    # By index: the same size may have been asked for twice.
+    present = {row.index for row in rows}
+    begun = max((row.cycle for row in rows), default=0) + 1
+    planned = plan.rows(cycles_begun=begun)
+    absent = [item for index, item in enumerate(planned) if index not in present]
+    if not absent:
+        return []
+    cycles = {cycle for cycle, _ in planned}
+    names = [
+        format_size(size) + (f" (cycle {cycle})" if len(cycles) > 1 else "")
+        for cycle, size in absent
+    ]
+    return [f"{len(absent)} of {len(planned)} rows: {_shortened(names)}"]
+
+
+def _missing_end(run: Run) -> list[str]:
+    if run.fault is not None:
+        lines = [f"the end of the run: {run.fault.kind} (exit code {run.fault.exit_code})"]
+        return lines + [
+            f"rank {rank} said: {text}" if rank >= 0 else text
+            for rank, text in sorted(run.fault.texts.items())
+        ]
+    if not run.complete:
+        return ["the end of the run: its writer was killed, or is still running"]
+    return []
+
+
+def _missing_launches(run: Run) -> list[str]:
+    found = 1 + len(run.launches)
+    lines = []
+    if found < run.launches_planned:
+        lines.append(f"{run.launches_planned - found} of {run.launches_planned} launches")
+    for number, launch in enumerate(run.launches, 2):
+        lines += [f"launch {number}: {text}" for text in launch.missing]
+    return lines
+
+
+def _missing_ranks(run: Run) -> list[str]:
+    lines = []
+    mapped = {info.rank for info in run.header.ranks}
+    absent = [rank for rank in range(run.header.world) if rank not in mapped]
+    if absent:
+        lines.append(f"{len(absent)} of {run.header.world} ranks in the rank map: {_ranks(absent)}")
+    if run.fault is not None and run.fault.missing_ranks:
+        lines.append(f"an answer of {_ranks(run.fault.missing_ranks)}")
+    return lines
+
+
+def _missing_samples(run: Run) -> list[str]:
+    lines = []
+    # An imported run never had any; that is no loss of this file.
+    for row in run.rows if not run.header.averages_only else []:
+        expected = (run.header.world, row.iterations)
+        for phase in PHASES:
+            found = row.samples[phase].shape if phase in row.samples else (0, 0)
+            if found != expected:
+                lines.append(
+                    f"samples of row {row.index} ({format_size(row.size_bytes)}), phase {phase}: "
+                    f"{found[0]} x {found[1]} of {expected[0]} ranks x {expected[1]} iterations"
+                )
+    for part in run.partial:
+        lines.append(
+            f"part of row {part.index} ({format_size(part.size_bytes)}): "
+            f"nothing whole of {_ranks(part.missing_ranks)}"
+        )
+    return lines
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    names = [str(rank) for rank in ranks]
+    return ("rank " if len(names) == 1 else "ranks ") + _shortened(names)
+
+
+def _shortened(names: Sequence[str], limit: int = 8) -> str:
+    """A list for a line: all names, or the first few and how many more."""
+    if len(names) <= limit:
+        return ", ".join(names)
+    return ", ".join(names[:limit]) + f" and {len(names) - limit} more"

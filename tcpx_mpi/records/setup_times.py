@@ -1,0 +1,52 @@
+"""How long a run's connections and registrations took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+SETUP_DTYPE = np.dtype(
+    [
+        ("rank", "<i4"),
+        ("phase", "S16"),
+        ("peer", "<i4"),
+        ("lane", "<i4"),
+        ("channel", "<i4"),
+        ("ns", "<i8"),
+    ]
+)
+
+
+@dataclass(frozen=True, eq=False)
+class SetupTimes:
+    """How long each set-up call took, on every rank: a table of `SETUP_DTYPE`.
+
+    `phase` is "listen", "connect", "accept" or "regMr"; -1 stands for "no such peer" and so on.
+    """
+
+    table: NDArray[np.void]
+
+    @staticmethod
+    def from_rows(rows: Iterable[tuple[int, str, int, int, int, int]]) -> SetupTimes:
+        """Rows are (rank, phase, peer, lane, channel, ns)."""
+        encoded = [(rank, phase.encode("ascii"), *rest) for rank, phase, *rest in rows]
+        return SetupTimes(np.array(encoded, dtype=SETUP_DTYPE))
+
+    @staticmethod
+    def joined(parts: Sequence[SetupTimes]) -> SetupTimes:
+        """The times of several ranks in one table."""
+        if not parts:
+            return SetupTimes(np.empty(0, dtype=SETUP_DTYPE))
+        return SetupTimes(np.concatenate([part.table for part in parts]))
+
+    def phases(self) -> list[str]:
+        """The phases in order of their first appearance."""
+        return list(dict.fromkeys(name.decode("ascii") for name in self.table["phase"].tolist()))
+
+    def of(self, phase: str) -> NDArray[np.void]:
+        """The part of the table about one phase."""
+        part: NDArray[np.void] = self.table[self.table["phase"] == phase.encode("ascii")]
+        return part

@@ -1,0 +1,107 @@
+"""softtcpx: a small message that was waited for is delivered first and acknowledged afterwards."""
+
+from __future__ import annotations
+
+import array
+import fcntl
+import socket
+import termios
+
+import pytest
+from fresh_process import in_fresh_process
+from net_v7 import SUCCESS, Memory, Net, until
+from test_softtcpx_transfer import End, data_sockets, ends_of
+
+HEADER, SIZE = 64, 8
+
+
+def unread(end: socket.socket) -> int:
+    """Bytes in the socket that nobody has taken out, and that are hence not acknowledged."""
+    count = array.array("i", [0])
+    fcntl.ioctl(end, termios.FIONREAD, count)
+    return count[0]
+
+
+def both_ends_of_data() -> tuple[socket.socket, socket.socket]:
+    """Duplicates of the sending and the receiving end of the one connection's data socket."""
+    accepted = data_sockets(port_side=True)
+    # Who connects makes descriptors in order, the control socket first; who accepts need not.
+    outgoing = data_sockets(port_side=False)[1]
+    port = outgoing.getsockname()[1]
+    return outgoing, next(end for end in accepted if end.getpeername()[1] == port)
+
+
+def waiting_pair(net: Net, receives: int = 2) -> tuple[End, End, socket.socket, socket.socket]:
+    """Sender and receiver, with their data sockets; the receiver has looked and found nothing."""
+    sender, receiver = ends_of(net, Memory(b"12345678" * 4), Memory(32))
+    for slot in range(receives):
+        assert receiver.post(slot * SIZE, SIZE) == SUCCESS
+    for _ in range(5):
+        assert not receiver.test_head()
+    return sender, receiver, *both_ends_of_data()
+
+
+def send(sender: End, *slots: int) -> None:
+    for slot in slots:
+        assert sender.post(slot * SIZE, SIZE) == SUCCESS
+    while sender.pending:
+        until(sender.test_head, "a send")
+
+
+@in_fresh_process()
+def test_an_answer_may_be_sent_before_the_question_is_acknowledged() -> None:
+    sender, receiver, _, incoming = waiting_pair(Net().started())
+    send(sender, 0)
+    until(lambda: unread(incoming) == HEADER + SIZE, "the message")
+    assert receiver.test_head()
+    assert receiver.memory.content()[:SIZE] == b"12345678"
+    assert unread(incoming) == HEADER + SIZE
+    # Twice the next receive is tested while the caller posts and sends its answer.
+    for _ in range(2):
+        assert not receiver.test_head()
+        assert unread(incoming) == HEADER + SIZE
+    assert not receiver.test_head()
+    assert unread(incoming) == 0
+    send(sender, 1)
+    until(receiver.test_head, "the next message")
+    assert receiver.memory.content()[: 2 * SIZE] == b"12345678" * 2
+
+
+@in_fresh_process()
+def test_messages_that_nobody_waited_for_are_taken_at_once() -> None:
+    net = Net().started()
+    sender, receiver = ends_of(net, Memory(b"12345678" * 4), Memory(32))
+    _, incoming = both_ends_of_data()
+    send(sender, 0, 1, 2)
+    for slot in range(3):
+        assert receiver.post(slot * SIZE, SIZE) == SUCCESS
+    until(receiver.test_head, "the first message")
+    assert unread(incoming) == 0
+
+
+@in_fresh_process()
+def test_several_messages_of_one_look_are_each_delivered_once_and_in_order() -> None:
+    sender, receiver, _, incoming = waiting_pair(Net().started(), receives=1)
+    send(sender, 0, 1, 2, 3)
+    until(lambda: unread(incoming) == 4 * (HEADER + SIZE), "the messages")
+    assert receiver.test_head()
+    for slot in (1, 2, 3):  # posted after they were looked at
+        assert receiver.post(slot * SIZE, SIZE) == SUCCESS
+        until(receiver.test_head, "a message")
+    assert receiver.memory.content() == b"12345678" * 4
+    receiver.post(0, SIZE)
+    for _ in range(5):
+        assert not receiver.test_head()
+    assert unread(incoming) == 0
+
+
+@pytest.mark.parametrize("environ", [{}, {"NCCL_SOCKET_NTHREADS": "1"}], ids=["caller", "worker"])
+@in_fresh_process()
+def test_a_receiver_that_closes_at_once_resets_nothing(environ: dict[str, str]) -> None:
+    net = Net().started()
+    sender, receiver, outgoing, incoming = waiting_pair(net, receives=1)
+    incoming.close()  # a duplicate, which would keep it open
+    send(sender, 0)
+    until(receiver.test_head, "the message")
+    assert net.table.close_recv(receiver.comm) == SUCCESS
+    assert outgoing.recv(1) == b"", "an end, where a reset would be an error"
