@@ -49,7 +49,8 @@ class _Group:
 
 def calibrate(runs: Sequence[Run], false_alarms: float) -> Calibration:
     """A gate for the runs' plugin, ranks and settings. Raises UsageError where they do not agree,
-    are too few, or have anything that a gate would refuse."""
+    are too few, or have anything that a gate would refuse. Each launch of a file counts."""
+    runs = [launch for run in runs for launch in run.all_launches]
     if not 0 < false_alarms < 0.5:
         raise UsageError(f"--false-alarms ({false_alarms:g}) must be above 0 and below 0.5")
     if not runs:

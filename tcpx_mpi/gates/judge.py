@@ -66,8 +66,12 @@ class Judgement:
 
 
 def judge(gate: Gate, run: Run) -> Judgement:
-    """Every limit of the run's pattern and memory kind against every row of its size."""
-    refusals = [*_circumstances(gate, run), *(f"the file lacks {text}" for text in run.missing)]
+    """Every limit of the run's pattern and memory kind against every row of its size.
+
+    Of several launches in one file each must pass.
+    """
+    found = [text for launch in run.all_launches for text in _circumstances(gate, launch)]
+    refusals = [*dict.fromkeys(found), *(f"the file lacks {text}" for text in run.missing)]
     limits = gate.limits_of(run.header.pattern, run.header.memory)
     if not limits:
         refusals.append(
@@ -101,14 +105,18 @@ def _circumstances(gate: Gate, run: Run) -> list[str]:
 
 
 def _find(limit: Limit, run: Run) -> Finding:
-    rows = [row for row in run.rows if row.size_bytes == limit.size_bytes]
-    if not rows:
+    rows = [
+        (launch, [row for row in launch.rows if row.size_bytes == limit.size_bytes])
+        for launch in run.all_launches
+    ]
+    if not all(found for _, found in rows):
         return Finding(limit, math.nan, False, "no row of this size")
-    for row in rows:
-        if found := flaws(run, row):
-            return Finding(limit, math.nan, False, "; ".join(found))
+    pairs = [(launch, row) for launch, found in rows for row in found]
+    for launch, row in pairs:
+        if bad := flaws(launch, row):
+            return Finding(limit, math.nan, False, "; ".join(bad))
     _, _, is_minimum = BOUNDS[limit.bound]
-    values = [_value(figures_of(run, row), limit.bound) for row in rows]
+    values = [_value(figures_of(launch, row), limit.bound) for launch, row in pairs]
     if any(math.isnan(value) for value in values):
         few = limit.bound == "p99_us_max"
         return Finding(limit, math.nan, False, "too few iterations for p99" if few else "no figure")

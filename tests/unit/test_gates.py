@@ -287,3 +287,25 @@ def test_calibration_refuses_what_would_make_a_gate_of_nothing() -> None:
         calibrate(runs, 0.01)
     with pytest.raises(UsageError, match="below"):
         calibrate(launches(6), 0.7)
+
+
+def test_every_launch_of_a_file_has_to_pass() -> None:
+    run = run_of()
+    run.launches, run.launches_planned = [run_of(), run_of()], 3
+    assert judge(gate_for(run), run).passed
+    slow = run.launches[1].rows[2]
+    slow.samples["iteration"] = slow.samples["iteration"] * 2
+    assert not judge(gate_for(run_of()), run).passed
+    run.launches[1] = run_of()
+    run.launches[0].rows.pop()
+    assert not judge(gate_for(run_of()), run).passed
+    run.launches[0] = run_of()
+    run.launches[0].header.plugin_name = "another"
+    assert not judge(gate_for(run_of()), run).passed
+
+
+def test_one_file_of_several_launches_calibrates_as_their_files_do() -> None:
+    apart = calibrate(launches(8), 0.01)
+    first, *others = launches(8)
+    first.launches, first.launches_planned = others, 8
+    assert calibrate([first], 0.01) == apart
