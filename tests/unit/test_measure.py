@@ -124,6 +124,8 @@ class InventedSide:
     def __init__(self, name: str, wire: Wire, short: int = 0) -> None:
         self.info: PeerInfo | None = invented.peer(name) if name else None
         self.driver: Driver = InventedDriver(name, wire, short)
+        self.buffers = {BufferId.RECV: wire.memory}
+        self.processes: Sequence[int] = ()
         self.loads = 0
 
     def load(self, ground: Ground, facts: Any, layout: Any, longest_batch: int) -> None:
