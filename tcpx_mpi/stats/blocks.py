@@ -13,7 +13,7 @@ import numpy as np
 from tcpx_mpi.stats.row_like import Float64s, RowLike
 
 #: Blocks into which a row is cut for its typical time, and for what it did over time.
-BLOCKS = 25
+BLOCKS = 100
 #: Merging stops where fewer than this many blocks would be left to judge by.
 _LEAST_BLOCKS = 12
 #: How far neighbours resemble each other is judged by so many at the beginning of a long series.
@@ -87,7 +87,7 @@ def iteration_times_ns(row: RowLike, average: int, time_divisor: int) -> Float64
 
 
 def typical_time_ns(row: RowLike, average: int, time_divisor: int) -> float:
-    """The time by which a launch counts: the median over 25 stretches of the row, NaN if unknown.
+    """The time by which a launch counts: the median over 100 stretches of the row, NaN if unknown.
 
     A stretch's time is the mean of its iterations, so that bursts do not matter, and a stretch in
     which the machine did something else does not either. An imported row has its one average.
