@@ -155,7 +155,7 @@ endif
 
 test-gpu: export TCPX_MPI_REQUIRE = gpu,mpi,compiler
 test-gpu: gpu-setup
-	$(GPU_VENV)/bin/python -m pytest -n 4 tests/gpu
+	$(GPU_VENV)/bin/python -m pytest -p no:benchmark -n 4 tests/gpu
 
 bench-gpu: gpu-setup
 	$(GPU_VENV)/bin/python tests/gpu/bench.py $(or $(RESULTS),build/gpu-results)

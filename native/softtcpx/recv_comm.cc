@@ -346,8 +346,8 @@ Comm::Step RecvComm::lost(int socket, int error_number) {
 }
 
 // A peer that closes or dies does so on every socket, in any order, and what it had sent before
-// still arrives. So a loss ends the connection only when nothing more can come, or comes; while the caller
-// keeps the pages for it, it has come and is not read.
+// still arrives. So a loss ends the connection only when nothing more can come, or comes; while the
+// caller keeps the pages for it, it has come and is not read.
 void RecvComm::judge_losses(bool moved) {
   if (!losing_ || starved_.load(std::memory_order_relaxed)) return;
   if (data_bits_ == 0) {

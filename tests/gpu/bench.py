@@ -16,7 +16,8 @@ from pathlib import Path
 from tcpx_mpi.topology import this_machine
 
 #: Long enough for the clocks of a GPU to settle, and for an interval of the ratio.
-LARGE = ("-b", "64M", "-e", "64M", "-n", "160", "-w", "20", "--check-memory", "4G")
+LARGE = ("-b", "64M", "-e", "64M", "-n", "160", "-w", "20", "--check-memory", "4G",
+         "--chunk", "1M")  # fmt: skip
 SMALL = ("-b", "8K", "-e", "8K", "-n", "4000", "-w", "400")
 NCCL = ("--against", "nccl")
 LINES: dict[str, tuple[str, ...]] = {
