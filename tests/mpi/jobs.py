@@ -129,6 +129,7 @@ def clean_environment(variables: Mapping[str, str]) -> dict[str, str]:
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
         "PRTE_MCA_hwloc_default_binding_policy": "none",
         "NCCL_SOCKET_IFNAME": "lo",
+        **launch.settings_without_ssh(os.environ),
         **variables,
     }
 

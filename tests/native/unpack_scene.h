@@ -56,6 +56,7 @@ class UnpackScene {
     const tcpx::UnpackSource source = tcpx::unpack_source(device, sequence);
     tcpx::UnpackSource on_host = source;
     on_host.bounce = bounce_.data();
+    on_host.count = fragments.size();  // whatever was read
     const auto wanted = tcpx::unpack_reference(on_host, expected_.data() + at, posted);
     const auto result =
         unpacker.submit(source, reinterpret_cast<uint8_t*>(destination_.address()) + at, posted);
