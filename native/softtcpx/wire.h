@@ -33,8 +33,8 @@ struct ListenHandle {
   uint32_t version;
   uint32_t address;  // IPv4, network order
   uint16_t port;     // network order
-  uint8_t sockets;   // data sockets of the connection, 1..8
-  uint8_t threads;   // workers a device, 0..8
+  uint8_t sockets;   // data sockets of the connection, 1..16
+  uint8_t threads;   // workers a device, 0..16
   uint32_t flags;    // kRecvSync or 0
   Token secret;      // both sides prove that they have it; it is never sent to anybody
   // Belongs to the connecting side, 0 in a fresh handle: which attempt this buffer stands for.

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 VERSION = 2
 GREETING_BYTES = 64
 HELLO, CHALLENGE, PROOF, ANSWER = 1, 2, 3, 4
-MOST_GREETERS = 9  # a control socket and 8 data sockets
+MOST_GREETERS = 17  # a control socket and 16 data sockets
 TOKEN_BYTES = 16
 NO_TOKEN = bytes(TOKEN_BYTES)
 
