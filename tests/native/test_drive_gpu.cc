@@ -124,8 +124,8 @@ struct GpuRig {
 class WhereItRuns : public BatchLoop {
  public:
   WhereItRuns() : BatchLoop(0) {
-    const uint32_t none[3] = {0, 0, 0};
-    set_row(none, 0);
+    const SlotBase none[kBuffers];
+    set_row({}, none);
     reserve(1);
   }
   int gpu = -1;
