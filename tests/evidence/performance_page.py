@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 from attempts import all_attempts
+from gpu_tables import gpu_runs_table, unpack_table
 
 from tcpx_mpi.ratios import Ratio, bootstrap_interval, strongest
 from tcpx_mpi.records import Run, read_run
@@ -160,6 +161,8 @@ TABLES: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "intervals": intervals_table,
     "measured": measured_table,
     "attempts": attempts_table,
+    "gpu": gpu_runs_table,
+    "unpack": unpack_table,
 }
 
 

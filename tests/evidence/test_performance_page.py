@@ -159,3 +159,17 @@ def test_what_readme_shows_is_what_a_report_prints() -> None:
     assert len(REPORT.findall(readme)) == 1
     assert readme_rendered(readme) == readme
     assert readme_rendered(readme.replace("# Plugin: ", "# Plugin: another ")) == readme
+
+
+def test_every_run_on_gpus_was_checked_and_right_in_cuda_memory() -> None:
+    files = sorted((EVIDENCE / "gpu").glob("*.h5"))
+    assert files
+    for path in files:
+        run = read_run(str(path))
+        assert (run.complete, run.header.memory, run.header.unpack) == (True, "cuda", "kernel")
+        for row in run.rows:
+            summary = summarise_row(run.header, row)
+            assert (summary.checked, summary.wrong) == (True, 0), path.name
+            assert all(ratio.wrong == 0 for ratio in summary.against.values()), path.name
+    unpack = json.loads((EVIDENCE / "gpu" / "unpack.json").read_text())
+    assert all(case["right"] for case in unpack["cases"])

@@ -1,0 +1,80 @@
+"""The tables of docs/performance.md on GPUs, out of docs/evidence/gpu."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from tcpx_mpi.records import Run, read_run
+from tcpx_mpi.report import summarise_row
+from tcpx_mpi.units import format_size
+
+GPU_EVIDENCE = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "gpu"
+#: Of the speed that was asked for: by case, (least share of a plain copy, most microseconds).
+UNPACK_LIMITS = {
+    "pages_64MiB": (0.85, None),
+    "chunk_512KiB": (None, 6.0),
+    "mss_64MiB": (0.25, None),
+}
+#: By run: (least GB/s, least ratio to NCCL).
+RUN_LIMITS = {"pair-64M": (32.0, 1.0), "ring-64M": (16.0, 1.0), "pair-8K": (None, 2.0)}
+
+
+def gpu_runs_table(names: Sequence[str]) -> list[str]:
+    """Runs in the memory of two GPUs, beside NCCL where it ran."""
+    lines = [
+        "| run | size | time | busbw | wanted | NCCL | ratio, 95 % interval | wanted | "
+        "CPU s a GB, ours and NCCL's | wrong bytes |",
+        "|--|--|--|--|--|--|--|--|--|--|",
+    ]
+    commands = []
+    for name in names:
+        run = read_run(str(GPU_EVIDENCE / f"{name}.h5"))
+        row = summarise_row(run.header, run.rows[-1])
+        least, beside = RUN_LIMITS.get(name, (None, None))
+        found = row.against.get("nccl")
+        theirs = ratio = cpu = ""
+        if found is not None:
+            theirs = f"{found.theirs:.4g}"
+            ratio = f"{found.ratio:.2f} ({found.ci_low:.2f} - {found.ci_high:.2f})"
+            cpu = f"{row.cpu_s_per_gb:.2f}, {found.cpu_s_per_gb:.2f}"
+        lines.append(
+            f"| `{name}` | {format_size(row.size_bytes)} | {row.time_ns / 1e3:.4g} us "
+            f"| {row.busbw:.3g} GB/s | {_at_least(least)} | {theirs} | {ratio} "
+            f"| {_at_least(beside)} | {cpu} | {row.wrong_found} |"
+        )
+        words = run.header.command
+        hidden = words.index("--hdf5")
+        commands.append(" ".join([*_told(run), "tcpx-mpi", *words[1:hidden], *words[hidden + 2 :]]))
+    return [*lines, "", "", "```", *commands, "```"]
+
+
+def _told(run: Run) -> list[str]:
+    """What softtcpx was told by its user."""
+    ours = {name for name, _, _ in run.header.settings}
+    found = run.header.environment.items()
+    return [f"{n}={v}" for n, v in found if n.startswith("SOFTTCPX_") and n not in ours]
+
+
+def unpack_table(names: Sequence[str]) -> list[str]:
+    """The unpack alone on one GPU, beside the driver's own copy, in turns."""
+    found = json.loads((GPU_EVIDENCE / "unpack.json").read_text())
+    lines = [
+        f"`{found['command']}` on {found['gpu']}, median of {found['rounds']}, GPU time by events:",
+        "",
+        "| case | fragments | unpack | plain copy | copy / unpack | wanted |",
+        "|--|--|--|--|--|--|",
+    ]
+    for case in found["cases"]:
+        share, most = UNPACK_LIMITS.get(case["case"], (None, None))
+        wanted = f"<= {most:g} us" if most else _at_least(share)
+        lines.append(
+            f"| `{case['case']}` | {case['fragments']} | {case['unpack_us_median']:.4g} us "
+            f"| {case['copy_us_median']:.4g} us | {case['ratio_to_copy']:.3f} | {wanted} |"
+        )
+    return lines
+
+
+def _at_least(limit: float | None) -> str:
+    return f">= {limit:g}" if limit is not None else ""
