@@ -21,6 +21,12 @@ struct Function {
   CUdevice device;
 };
 
+// Those that nobody unloads stay the driver's until the process ends.
+std::set<Module*>& modules() {
+  static std::set<Module*> all;
+  return all;
+}
+
 std::set<Function*>& functions() {
   static std::set<Function*> all;
   return all;
@@ -32,12 +38,13 @@ FAKECUDA_API CUresult cuModuleLoadData(Module** module, const void* image) {
   ENTER_CONTEXT();
   const char* text = static_cast<const char*>(image);
   if (strncmp(text, kMark, strlen(kMark)) != 0) return kInvalidImage;
-  *module = new Module{text + strlen(kMark), context->device};
+  *module = *modules().insert(new Module{text + strlen(kMark), context->device}).first;
   return kSuccess;
 }
 
 FAKECUDA_API CUresult cuModuleUnload(Module* module) {
   ENTER_CONTEXT();
+  if (modules().erase(module) == 0) return kInvalidHandle;
   delete module;
   return kSuccess;
 }
