@@ -23,13 +23,13 @@ struct Function {
 
 // Those that nobody unloads stay the driver's until the process ends.
 std::set<Module*>& modules() {
-  static std::set<Module*> all;
-  return all;
+  static auto* all = new std::set<Module*>;  // never destroyed: threads may outlive it
+  return *all;
 }
 
 std::set<Function*>& functions() {
-  static std::set<Function*> all;
-  return all;
+  static auto* all = new std::set<Function*>;
+  return *all;
 }
 
 }  // namespace
