@@ -69,6 +69,6 @@ def _without_gpu(placement: Placement, gpus: int, host: str) -> str:
     if 0 < gpus < ranks:
         return (
             f"local rank {rank} of {host} has no GPU ({ranks} ranks, {gpus} GPUs): start fewer "
-            "ranks, or give --share-gpu"
+            "ranks, or give --share-gpu (and no --gpu none)"
         )
     return f"local rank {rank} of {host} has no GPU: name one with --gpu, or leave --gpu out"
