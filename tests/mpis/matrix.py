@@ -11,6 +11,7 @@ import pytest
 from jobs import Result, run, started
 from launcher import cluster_or_skip
 from nodes import HERE as CLUSTER
+from nodes import WORK
 from other_mpis import NoPackages, OtherMpi, make, of_this_environment
 
 pytestmark = pytest.mark.multirank
@@ -195,7 +196,7 @@ def test_mpich_reaches_a_second_node_by_a_launch_agent(
         hosts = "".join(f"{node.address('eth0')}:2\n" for node in nodes.nodes)
         first.file("hosts").write_text(hosts)
         mpirun = [mpich.mpirun, "-f", "hosts", "-n", str(RANKS), "-iface", "eth0"]
-        variables = ("HYDRA_LAUNCHER_EXEC=/tmp/work/agent", "NCCL_SOCKET_IFNAME=eth1,eth2")
+        variables = (f"HYDRA_LAUNCHER_EXEC={WORK}/agent", "NCCL_SOCKET_IFNAME=eth1,eth2")
         program = [mpich.python, "-m", "tcpx_mpi", "run", "ring", *QUICK]
         result = run(first.command("env", *variables, *mpirun, *program), tmp_path)
     checked(result, 2)
