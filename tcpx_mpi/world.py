@@ -187,7 +187,8 @@ class World:
         """Tell all ranks why this one stops, and hear who is still there, within ROLL_CALL_S.
 
         Not collective: whoever meets trouble calls it, and a rank that waits in a collective is
-        drawn into it by `Alarm`.
+        drawn into it by `Alarm`. A rank that comes late may hear some only, the one that dismisses
+        all of them at least.
         """
         blob = json.dumps([answer.rank, answer.exit_code, answer.text, list(answer.report)])
         message = np.frombuffer(blob.encode(), dtype=np.uint8)
@@ -200,14 +201,14 @@ class World:
         answers = {self.rank: answer}
         deadline = time.monotonic() + ROLL_CALL_S
         while len(answers) < self.size and time.monotonic() < deadline:
-            if self._alarms.Iprobe(tag=_DISMISSAL_TAG):
-                break  # the call is over: this rank came late to it
-            blob_found = self._take_message(_ALARM_TAG)
-            if blob_found is None:
-                time.sleep(0.001)  # the run is over: nothing waits for this but the answers
-                continue
-            rank, exit_code, text, report = json.loads(blob_found)
-            answers[rank] = Answer(rank, exit_code, text, tuple(report))
+            # Looked for first: who dismisses has answered before, and is then among the answers.
+            over = self._alarms.Iprobe(tag=_DISMISSAL_TAG)
+            while (found := self._take_message(_ALARM_TAG)) is not None:
+                rank, exit_code, text, report = json.loads(found)
+                answers[rank] = Answer(rank, exit_code, text, tuple(report))
+            if over:
+                break  # this rank came late to it
+            time.sleep(0.001)  # the run is over: nothing waits for this but the answers
         return answers
 
     def dismiss(self, exit_code: int, answered: Collection[int]) -> None:

@@ -20,9 +20,9 @@ from launcher import Launcher
 from namespaces import NoCluster
 from nodes import DATA, cluster
 
-ROUNDS = 5
+ROUNDS = 11
 LAUNCHES = 3
-ITERS = "200"
+ITERS = "1000"
 
 
 def main() -> int:

@@ -23,7 +23,6 @@ import dataclasses
 import datetime
 import hashlib
 import json
-import os
 import re
 import sys
 import tempfile
@@ -36,6 +35,7 @@ sys.path.insert(0, str(REPOSITORY / "tests" / "mutants"))
 
 from broken_copy import BrokenCopy, Patch, find_tool, hunks_of  # noqa: E402 (the path is above)
 from collect import RUNS  # noqa: E402 (the path is above)
+from machine import busy_percent  # noqa: E402 (the path is above)
 
 ATTEMPTS = Path(__file__).parent / "attempts"
 RESULTS = REPOSITORY / "docs" / "evidence" / "attempts"
@@ -126,6 +126,7 @@ class Sides:
         for patch in attempt.patches:
             self.changed.apply(patch)
         self.changed.install()
+        busy = busy_percent()
         as_is: list[float] = []
         changed: list[float] = []
         for number in range(LAUNCHES):
@@ -146,7 +147,7 @@ class Sides:
             "unit": FIGURES[attempt.figure][0],
             "without": [float(f"{value:.4g}") for value in without],
             "with": [float(f"{value:.4g}") for value in with_it],
-            "load": round(os.getloadavg()[0], 1),
+            "busy_percent": busy,
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
         }
 

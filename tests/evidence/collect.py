@@ -24,6 +24,7 @@ from typing import Any
 
 import h5py
 import numpy as np
+from machine import busy_percent
 
 from tcpx_mpi import launch
 from tcpx_mpi.records import read_run
@@ -289,7 +290,7 @@ def keep(name: str, command: str, unit: str, values: Iterable[float], note: str)
         "unit": unit,
         "values": [float(f"{value:.4g}") for value in values],
         "note": note,
-        "load": round(os.getloadavg()[0], 1),
+        "busy_percent": _busy_percent,
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
     }
     path.write_text(json.dumps(dict(sorted(everything.items())), indent=1) + "\n")
@@ -320,8 +321,14 @@ COLLECTORS: dict[str, Callable[[], None]] = {
 }
 
 
+#: Of what is being collected, before it began.
+_busy_percent = 0
+
+
 def main() -> None:
+    global _busy_percent
     for name in sys.argv[1:] or COLLECTORS:
+        _busy_percent = busy_percent()
         COLLECTORS[name]()
 
 

@@ -4,7 +4,8 @@ Usage: python tests/evidence/performance_page.py --write
 
 A figure stands only between `<!-- figures: KIND NAME ... -->` and `<!-- end of figures -->`, and
 what stands there is made here: nothing is typed by hand. KIND is `ratios` (runs beside peers),
-`intervals` (their launches), `measured` (measured.json) or `attempts` (attempts/*.json).
+`intervals` (their launches), `measured` (measured.json), `attempts` (attempts/*.json), `verdicts`
+(verdicts.json), `gpu` or `unpack` (gpu/*).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import verdicts
 from attempts import all_attempts
 from gpu_tables import gpu_runs_table, unpack_table
 
@@ -126,13 +128,13 @@ def intervals_table(names: Sequence[str]) -> list[str]:
 def measured_table(names: Sequence[str]) -> list[str]:
     """Other figures: median (lowest - highest) of their values."""
     everything = json.loads((EVIDENCE / "measured.json").read_text())
-    lines = ["| what | how | figure | of | load |", "|--|--|--|--|--|"]
+    lines = ["| what | how | figure | of | busy before |", "|--|--|--|--|--|"]
     for name in names:
         found: dict[str, Any] = everything[name]
         what = f"{name}: {found['note']}" if found["note"] else name
         lines.append(
             f"| {what} | `{found['command']}` | {_figures(found['values'])} {found['unit']} "
-            f"| {len(found['values'])} | {found['load']} |"
+            f"| {len(found['values'])} | {found['busy_percent']} % |"
         )
     return lines
 
@@ -140,7 +142,7 @@ def measured_table(names: Sequence[str]) -> list[str]:
 def attempts_table(names: Sequence[str]) -> list[str]:
     """What was tried for speed: prediction and outcome, failures too."""
     lines = [
-        "| attempt | tried | predicted | without | with | with / without | kept | load |",
+        "| attempt | tried | predicted | without | with | with / without | kept | busy before |",
         "|--|--|--|--|--|--|--|--|",
     ]
     for name, attempt in all_attempts().items():
@@ -151,9 +153,25 @@ def attempts_table(names: Sequence[str]) -> list[str]:
             f"| `{name}`, {attempt.run} | {attempt.tried} | {attempt.predicted} "
             f"| {_figures(found['without'])} {found['unit']} | {_figures(found['with'])} "
             f"| {np.median(pairs):.2f} ({low:.2f} - {high:.2f}) "
-            f"| {'yes' if attempt.kept else 'no'} | {found['load']} |"
+            f"| {'yes' if attempt.kept else 'no'} | {found['busy_percent']} % |"
         )
     return lines
+
+
+def verdicts_table(_names: Sequence[str]) -> list[str]:
+    """How often comparisons of this tool were right, by what B had."""
+    kept = verdicts.read(verdicts.FILE)
+    differs = {"same": "nothing", "slower": "receives 3 % slower"}
+    lines = [
+        "| B differs by | comparisons | same | inconclusive | worse | better | median ratio |",
+        "|--|--|--|--|--|--|--|",
+    ]
+    for kind, counts in verdicts.verdicts_of(kept).items():
+        ratios = [each["ratio"] for each in kept if each["kind"] == kind]
+        cells = " | ".join(str(count) for count in counts.values())
+        lines.append(f"| {differs[kind]} | {sum(counts.values())} | {cells} | {_figures(ratios)} |")
+    command = json.loads(verdicts.FILE.read_text())["commands"]["slower"]
+    return [*lines, "", "```", command, "```"]
 
 
 TABLES: dict[str, Callable[[Sequence[str]], list[str]]] = {
@@ -163,6 +181,7 @@ TABLES: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "attempts": attempts_table,
     "gpu": gpu_runs_table,
     "unpack": unpack_table,
+    "verdicts": verdicts_table,
 }
 
 

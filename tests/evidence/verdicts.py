@@ -1,6 +1,6 @@
 """How often `tcpx-mpi ab` is right on this machine: nothing changed, and 3 % slower.
 
-Usage: python tests/evidence/verdicts.py [--same 40] [--slower 10] [--runs 10] [--out FILE]
+Usage: python tests/evidence/verdicts.py [--same 40] [--slower 10] [--out FILE]
 
 Each comparison is of launches in turns. What is finished is kept in docs/evidence/verdicts.json
 with the times of all launches, so the script goes on where it was interrupted. It ends with 1 where
@@ -25,8 +25,8 @@ FILE = EVIDENCE / "verdicts.json"
 
 #: Messages that come in one piece, one after the other: there the switch slows by what it says.
 COMMON = (
-    "pingpong --ranks 2 --plugin softtcpx --channels 1 --sizes 32K -n 1000 -w 200 "
-    "--check-memory 16M"
+    "pingpong --ranks 2 --plugin softtcpx --channels 1 --sizes 32K -n 8000 -w 200 "
+    "--check-memory 16M --runs 10"
 )
 #: Kind of comparison -> what B has that A has not.
 SIDES = {
@@ -44,7 +44,6 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--same", type=int, default=40)
     parser.add_argument("--slower", type=int, default=10)
-    parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--out", type=Path, default=FILE)
     wanted = parser.parse_args()
     kept = read(wanted.out)
@@ -53,7 +52,7 @@ def main() -> int:
         for kind in SIDES:
             done = [each for each in kept if each["kind"] == kind]
             if number < getattr(wanted, kind) and len(done) <= number:
-                kept.append({"kind": kind, **compared(kind, wanted.runs)})
+                kept.append({"kind": kind, **compared(kind)})
                 write(wanted.out, kept)
                 print(line(len(done), kept[-1]), flush=True)
     print("\n".join(table(kept)))
@@ -77,10 +76,10 @@ def write(path: Path, comparisons: list[dict[str, Any]]) -> None:
     new.replace(path)
 
 
-def compared(kind: str, runs: int) -> dict[str, Any]:
+def compared(kind: str) -> dict[str, Any]:
     """One comparison: its verdict, and the times of all its launches in us."""
     with tempfile.TemporaryDirectory() as place:
-        command = [sys.executable, "-m", "tcpx_mpi", "ab", *COMMON.split(), "--runs", str(runs),
+        command = [sys.executable, "-m", "tcpx_mpi", "ab", *COMMON.split(),
                    "--out", "x", "--json", "x.json", "--spool", place,
                    "--", "--", *SIDES[kind].split()]  # fmt: skip
         load = os.getloadavg()[0]
@@ -112,11 +111,21 @@ def line(number: int, each: dict[str, Any]) -> str:
 def table(kept: list[dict[str, Any]]) -> list[str]:
     """How many of each kind had which verdict."""
     lines = [f"{'B is':>8}  {'pairs':>5}  " + "  ".join(f"{v:>12}" for v in VERDICTS)]
-    for kind in SIDES:
-        verdicts = [each["verdict"] for each in kept if each["kind"] == kind]
-        counts = "  ".join(f"{verdicts.count(verdict):12d}" for verdict in VERDICTS)
-        lines.append(f"{kind:>8}  {len(verdicts):5d}  {counts}")
+    for kind, counts in verdicts_of(kept).items():
+        found = "  ".join(f"{count:12d}" for count in counts.values())
+        lines.append(f"{kind:>8}  {sum(counts.values()):5d}  {found}")
     return lines
+
+
+def verdicts_of(kept: list[dict[str, Any]]) -> dict[str, dict[str, int]]:
+    """Kind of comparison -> verdict -> how many."""
+    return {
+        kind: {
+            verdict: sum(each["kind"] == kind and each["verdict"] == verdict for each in kept)
+            for verdict in VERDICTS
+        }
+        for kind in SIDES
+    }
 
 
 VERDICTS = ("same", "inconclusive", "worse", "better")
