@@ -84,7 +84,7 @@ def together(first: Callable[[Connection], None], second: Callable[[Connection],
         other.join()
 
 
-def connected(address: tuple[str, int], patience_s: float = 10.0) -> Connection:
+def connected(address: tuple[str, int], patience_s: float = 30.0) -> Connection:
     """The other side may be started a little later."""
     deadline = time.monotonic() + patience_s
     while True:
@@ -93,7 +93,7 @@ def connected(address: tuple[str, int], patience_s: float = 10.0) -> Connection:
         except ConnectionRefusedError:
             if time.monotonic() > deadline:
                 raise
-            time.sleep(0.05)
+            time.sleep(0.05)  # nobody tells when it listens
 
 
 def main(arguments: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""What all tests share: skips that TCPX_MPI_REQUIRE forbids, and an environment without knobs.
+"""What all tests share: skips that TCPX_MPI_REQUIRE forbids, an environment without knobs, places.
 
 A test that lacks something skips by `pytest.skip("needs THING: why")`. TCPX_MPI_REQUIRE=mpi,netns
 makes a failure of every such skip whose THING it names: where the thing must be there, a test that
@@ -10,13 +10,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Generator
+from pathlib import Path
 from typing import Any
 
 import hypothesis
 import pytest
 
 # How long an example takes is the machine's affair, not the code's.
-hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.register_profile(
+    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("any machine")
 
 REQUIRE = "TCPX_MPI_REQUIRE"
@@ -30,6 +33,38 @@ def _no_knobs_of_the_users_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(KNOBS) and name != REQUIRE:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def mpirun_path() -> str:
+    """The mpirun that a run starts, or a skip."""
+    from tcpx_mpi import errors, launch
+
+    try:
+        return launch.find_mpirun(os.environ)
+    except errors.PluginMissing as error:
+        pytest.skip(f"needs mpi: {error}")
+
+
+@pytest.fixture(autouse=True)
+def _mpirun_for_who_starts_it(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("multirank") is not None:
+        request.getfixturevalue("mpirun_path")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    """A directory to run in, with one for the journals in it; nothing else may be written to."""
+    (tmp_path / "spool").mkdir()
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def refplugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The path of the second plugin."""
+    from refplugin_build import build
+
+    return build(tmp_path_factory.mktemp("refplugin"))
 
 
 @pytest.hookimpl(trylast=True)

@@ -17,6 +17,17 @@ std::vector<PayloadSpan> spans_of(const LongTable& table) {
   return spans;
 }
 
+// SlotMemory's `fill` and `poison`, which have the same arguments.
+using Writing = void (SlotMemory::*)(size_t, size_t, uint64_t, uint64_t, const PayloadSpan*,
+                                     size_t);
+template <Writing write>
+void written(SlotMemory& slots, size_t first, size_t count, uint64_t iteration, uint64_t seed,
+             const LongTable& spans) {
+  const auto s = spans_of(spans);
+  nb::gil_scoped_release release;
+  (slots.*write)(first, count, iteration, seed, s.data(), s.size());
+}
+
 }  // namespace
 
 void bind_memory(nb::module_& m) {
@@ -34,24 +45,10 @@ void bind_memory(nb::module_& m) {
       .def_prop_ro("bytes", &SlotMemory::bytes)
       .def_prop_ro("gpu", &SlotMemory::gpu, "The GPU that has it; -1: the host.")
       .def("cut", &SlotMemory::cut, "used"_a, "guard"_a, "stride"_a, "count"_a)
-      .def(
-          "fill",
-          [](SlotMemory& b, size_t first, size_t count, uint64_t iteration, uint64_t seed,
-             const LongTable& spans) {
-            const auto s = spans_of(spans);
-            nb::gil_scoped_release release;
-            b.fill(first, count, iteration, seed, s.data(), s.size());
-          },
-          "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a)
-      .def(
-          "poison",
-          [](SlotMemory& b, size_t first, size_t count, uint64_t iteration, uint64_t seed,
-             const LongTable& spans) {
-            const auto s = spans_of(spans);
-            nb::gil_scoped_release release;
-            b.poison(first, count, iteration, seed, s.data(), s.size());
-          },
-          "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a)
+      .def("fill", &written<&SlotMemory::fill>, "first"_a, "count"_a, "iteration"_a, "seed"_a,
+           "spans"_a)
+      .def("poison", &written<&SlotMemory::poison>, "first"_a, "count"_a, "iteration"_a, "seed"_a,
+           "spans"_a)
       .def(
           "verify",
           [](SlotMemory& b, size_t first, size_t count, uint64_t iteration, uint64_t seed,

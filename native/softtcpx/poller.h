@@ -25,7 +25,6 @@ class Poller {
  public:
   // False with errno set when the process has no descriptors left.
   bool open();
-  bool is_open() const { return epoll_.valid(); }
 
   // Edge-triggered. `bit` (0..31) is what an event of this socket sets in `cell`.
   bool add(int fd, uint32_t epoll_events, ReadyCell* cell, int bit);

@@ -12,7 +12,6 @@ from __future__ import annotations
 import os
 import resource
 import time
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from tcpx_mpi.agreement import SETUP_PATIENCE_S
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.peers import Link
+from tcpx_mpi.peers.python_driver import PythonDriver
 from tcpx_mpi.proof import Kernel
 from tcpx_mpi.records import PeerInfo, RowFacts
 from tcpx_mpi.row_plan import slot_shape
@@ -55,15 +55,15 @@ class _Flow:
         return iterations * sum(sizes) + sum(sizes[:more])
 
 
-class MpiDriver:
+class MpiDriver(PythonDriver):
     """Runs a batch on the calling thread, while it is waited for."""
 
     def __init__(self, comm: Any, sockets: Any, yields: bool) -> None:
+        super().__init__()
         self._comm = comm
         self._sockets = sockets
         self._yields = yields
         self._kernel = Kernel()
-        self._fault: dict[str, Any] | None = None
         self._flows: list[_Flow] = []
         self._copies: list[tuple[int, list[int], list[Any], list[Any]]] = []
         self._pieces_of_step: list[int] = []
@@ -107,9 +107,9 @@ class MpiDriver:
     def start(
         self, first_slot: int, iterations: int, start_ns: int, stall_ns: int, end_by_ns: int
     ) -> None:
-        self._first, self._iterations = first_slot, iterations
-        self._start_ns, self._stall_ns, self._end_by_ns = start_ns, stall_ns, end_by_ns
-        self._begun, self._stop = False, False
+        self._begin(_native.now_ns(), stall_ns, end_by_ns)
+        self._first, self._iterations, self._start_ns = first_slot, iterations, start_ns
+        self._begun = False
         self._open = 0
         steps = len(self._pieces_of_step)
         #: Pieces of each step that are not complete, by iteration.
@@ -121,7 +121,7 @@ class MpiDriver:
         self._receives_left = [
             sum(1 for f in self._flows if f.op == Op.RECV for _ in f.pieces)
         ] * iterations
-        self._stamps: dict[str, Any] = {
+        self._stamps = {
             "start": start_ns,
             "late": False,
             "end": np.full(iterations, -1, np.int64),
@@ -133,7 +133,6 @@ class MpiDriver:
         self._copies_done = 0
         self._requests: list[Any] = []
         self._owners: list[tuple[_Flow, int, int]] = []
-        self._progress_ns = _native.now_ns()
         self._cpu_before = _cpu()
 
     def wait(self, seconds: float) -> bool:
@@ -162,26 +161,11 @@ class MpiDriver:
         self._cpu = (user, system, max(user + system - thread, 0))
         return True
 
-    def request_stop(self) -> None:
-        self._stop = True
-
-    def idle_ns(self) -> int:
-        return _native.now_ns() - self._progress_ns
-
-    def stamps(self, iterations: int) -> Any:
-        return self._stamps
-
-    def cpu_time(self) -> tuple[int, int, int]:
-        return self._cpu
-
     def thread_id(self) -> int:
         return os.getpid()  # MPI is called by the main thread
 
     def cpus_seen(self) -> list[int]:
         return [self._kernel.thread(os.getpid()).cpu]
-
-    def fault(self) -> Mapping[str, Any] | None:
-        return self._fault
 
     def picture(self) -> list[dict[str, Any]]:
         return [
@@ -203,10 +187,6 @@ class MpiDriver:
             }
             for flow in self._flows
         ]
-
-    def take_picture_ready(self) -> bool:
-        # Asked between two looks at the requests, so the picture is that of now.
-        return _native.take_report_request()
 
     def sockets(self) -> dict[str, Any]:
         totals: dict[str, Any] = self._sockets.totals()
@@ -301,21 +281,9 @@ class MpiDriver:
             self._open += 1
 
     def _look_around(self) -> None:
-        now = _native.now_ns()
         if self._moved:
-            self._progress_ns, self._moved = now, False
-        if number := _native.stop_signal():
-            self._fail("interrupted", number)
-        elif self._stop:
-            self._fail("stopped", 0)
-        elif self._end_by_ns and now > self._end_by_ns:
-            self._fail("timeout", 0)
-        elif now - self._progress_ns > self._stall_ns:
-            self._fail("stall", 0)
-
-    def _fail(self, kind: str, code: int) -> None:
-        self._fault = {"kind": kind, "code": code, "call": "", "code_name": "", "flow": -1,
-                       "iteration": 0, "chunk": 0, "step": 0}  # fmt: skip
+            self._progress_ns, self._moved = _native.now_ns(), False
+        super()._look_around()
 
 
 class MpiSide:

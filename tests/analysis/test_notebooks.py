@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import dataclasses
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,6 @@ from jobs import tcpx_mpi
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
-from tcpx_mpi import launch
-from tcpx_mpi.errors import PluginMissing
 from tcpx_mpi.records import Run, RunWriter, read_run
 from tcpx_mpi.report import summarise_row
 
@@ -52,7 +49,7 @@ class Kernel:
         last = f"import json\nprint('PROBE', json.dumps({probe}))"
         book.cells.insert(0, nbformat.v4.new_code_cell(first))
         book.cells.append(nbformat.v4.new_code_cell(last))
-        client = NotebookClient(book, km=self._manager, timeout=60)
+        client = NotebookClient(book, km=self._manager, timeout=150)
         try:
             client.execute(cwd=str(self._folder))
         finally:
@@ -100,12 +97,8 @@ def write(run: Run, path: Path, rows: int | None = None) -> Path:
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def files(mpirun_path: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A real run of 4 ranks, the same killed after two rows, and killed before its first row."""
-    try:
-        launch.find_mpirun(os.environ)
-    except PluginMissing as error:
-        pytest.skip(f"needs mpi: {error}")
     folder = tmp_path_factory.mktemp("runs")
     command = tcpx_mpi("run", "mesh", "--ranks", "4", "--plugin", "softtcpx", "-b", "1K", "-e",
                        "64K", "-f", "4", "-n", "40", "--hdf5", "whole.h5")  # fmt: skip

@@ -1,15 +1,11 @@
-"""One Chromium for all tests of pages; the invented runs come from tests/unit."""
+"""One Chromium for all tests of pages."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from chromium import NAMES, Browser, find_chromium
-
-sys.path.append(str(Path(__file__).parents[1] / "unit"))  # for invented
 
 
 @pytest.fixture(scope="session")

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "mpi"))  # for jobs
-
 from launcher import Launcher, cluster_or_skip
 from nodes import Cluster
 

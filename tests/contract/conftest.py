@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import sys
 from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "native"))
 from build_native import REPOSITORY, configure, make, required_tools
 from gpu import DRIVER
 

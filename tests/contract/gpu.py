@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections import deque
 from typing import Any
 
-from net_v7 import PTR_CUDA, REGISTERED, SUCCESS, Net, until
-from unpack_queue import PAGE, connected_with_queue
+from net_v7 import PTR_CUDA, REGISTERED, Net
+from unpack_queue import PAGE, UnpackPair
 
 #: Names the driver's library to the process of a test body.
 DRIVER = "TCPX_MPI_LIBCUDA"
@@ -114,50 +113,8 @@ class GpuMemory:
         return mhandle
 
 
-class GpuPair:
-    """A connection with memory of a GPU at each end."""
+class GpuPair(UnpackPair):
+    """From memory of a GPU into such memory."""
 
     def __init__(self, net: Net, driver: Driver, content: bytes) -> None:
-        self.net = net
-        self.source, self.target = GpuMemory(driver, content), GpuMemory(driver, len(content))
-        self.send, self.recv, self.queue = connected_with_queue(net)
-        self.send_mhandle = self.source.registered(net, self.send)
-        self.recv_mhandle = self.target.registered(net, self.recv)
-        self.sends: deque[int | None] = deque()
-
-    def post_send(self, offset: int, size: int) -> None:
-        address = self.source.address + offset
-        code, request = self.net.isend(self.send, address, size, self.send_mhandle)
-        assert code == SUCCESS
-        self.sends.append(request)
-
-    def post_receive(self, offset: int, size: int) -> int | None:
-        address = self.target.address + offset
-        code, request = self.net.irecv(self.recv, address, size, self.recv_mhandle)
-        assert code == SUCCESS
-        return request
-
-    def sends_done(self) -> bool:
-        if self.sends:
-            code, done = self.net.test(self.sends[0])
-            assert code == SUCCESS, f"test of a send returned {code}"
-            if done:
-                self.sends.popleft()
-        return not self.sends
-
-    def finish(self, request: int | None) -> None:
-        """Until all sends and this receive are done."""
-        received = False
-
-        def step() -> bool:
-            nonlocal received
-            if not received:
-                code, received = self.net.test(request)
-                assert code == SUCCESS, f"test of a receive returned {code}"
-            return self.sends_done() and received
-
-        until(step, "both sides")
-
-    def close(self) -> None:
-        assert self.net.table.close_send(self.send) == SUCCESS
-        assert self.net.table.close_recv(self.recv) == SUCCESS
+        super().__init__(net, GpuMemory(driver, content), GpuMemory(driver, len(content)))

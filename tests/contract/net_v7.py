@@ -114,6 +114,10 @@ class Memory:
         assert whole[guard + self.size :] == self.GUARD, "bytes behind the buffer were overwritten"
         return whole[guard : guard + self.size]
 
+    def registered(self, net: Net, comm: int) -> int:
+        """As memory of other kinds (unpack_queue.Pages, gpu.GpuMemory) is."""
+        return net.registered(comm, self)
+
 
 class Net:
     """A loaded plugin. Methods return NCCL's codes, or the object made where only 0 is right."""

@@ -8,9 +8,10 @@ import socket
 import termios
 
 import pytest
+from ends import End, ends_of
 from fresh_process import in_fresh_process
 from net_v7 import SUCCESS, Memory, Net, until
-from test_softtcpx_transfer import End, data_sockets, ends_of
+from own_process import data_sockets
 
 HEADER, SIZE = 64, 8
 

@@ -22,8 +22,8 @@ from net_v7 import (
     connected,
     until,
 )
-from test_softtcpx_transfer import data_sockets
-from unpack_queue import PAGE, Pages, connected_with_queue
+from own_process import data_sockets
+from unpack_queue import PAGE, Pages, Pair, connected_with_queue
 
 MODES = ["page", "mss", "random"]
 LAYOUTS = [
@@ -38,51 +38,6 @@ every_layout = pytest.mark.parametrize(
     [{"SOFTTCPX_FRAGMENTS": mode, **layout} for mode in MODES for layout in LAYOUTS],
     ids=lambda environ: ",".join(environ.values()),
 )
-
-
-class Pair:
-    """A connection with a block of memory at each end; the receiving one stands for GPU memory."""
-
-    def __init__(self, net: Net, content: bytes) -> None:
-        self.net = net
-        self.send, self.recv, self.queue = connected_with_queue(net)
-        self.source, self.target = Memory(content), Pages(len(content))
-        self.send_mhandle = net.registered(self.send, self.source)
-        self.recv_mhandle = self.target.registered(net, self.recv)
-        self.sends: deque[int | None] = deque()
-
-    def post_send(self, offset: int, size: int) -> None:
-        address = self.source.address + offset
-        code, request = self.net.isend(self.send, address, size, self.send_mhandle)
-        assert code == SUCCESS
-        self.sends.append(request)
-
-    def post_receive(self, offset: int, size: int) -> int | None:
-        address = self.target.address + offset
-        code, request = self.net.irecv(self.recv, address, size, self.recv_mhandle)
-        assert code == SUCCESS
-        return request
-
-    def finish(self, *requests: int | None) -> None:
-        """Poll until all sends and these receives are done."""
-        left = list(requests)
-
-        def step() -> bool:
-            for queue in (self.sends, left):
-                if queue:
-                    code, done = self.net.test(queue[0])
-                    assert code == SUCCESS
-                    if done:
-                        del queue[0]
-            return not self.sends and not left
-
-        until(step, "both sides")
-
-    def move(self, offset: int, size: int) -> int | None:
-        request = self.post_receive(offset, size)
-        self.post_send(offset, size)
-        self.finish(request)
-        return request
 
 
 @in_fresh_process()

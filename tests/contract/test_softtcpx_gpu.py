@@ -22,7 +22,7 @@ from net_v7 import (
     Net,
     until,
 )
-from test_softtcpx_setup import open_descriptors, threads
+from own_process import open_descriptors, threads, until_threads_are
 from unpack_queue import PAGE, Pages, connected_with_queue
 
 CUDA_ERROR = 1
@@ -355,4 +355,4 @@ def test_socket_and_thread_counts_go_up_to_16_by_settings_of_their_own(
     for send, recv, _ in connections:
         assert net.table.close_send(send) == SUCCESS
         assert net.table.close_recv(recv) == SUCCESS
-    assert threads() == before
+    until_threads_are(before)

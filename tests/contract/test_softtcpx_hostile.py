@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import threading
 import time
 
 import pytest
@@ -192,10 +191,18 @@ def test_after_a_loss_bytes_that_still_come_are_waited_for_and_silence_is_not() 
         sent += 1
         assert net.test(request) == (SUCCESS, False)
     assert sent < room
-    rest = threading.Thread(target=peer.data[1].sendall, args=(b"g" * (room - sent),))
-    rest.start()
-    net.finish(request)
-    rest.join()
+    rest = memoryview(b"g" * (room - sent))
+    peer.data[1].setblocking(False)
+
+    def done() -> bool:
+        nonlocal rest
+        with contextlib.suppress(BlockingIOError):
+            rest = rest[peer.data[1].send(rest) :] if rest else rest
+        code, done = net.test(request)
+        assert code == SUCCESS
+        return done
+
+    until(done, "the rest")
     assert net.consumed(peer.comm, request) == SUCCESS
     assert target.content() == b"g" * room
     _, request = net.irecv(peer.comm, target.address, room, mhandle)

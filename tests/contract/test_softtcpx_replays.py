@@ -6,10 +6,10 @@ import socket
 from collections.abc import Mapping
 
 import pytest
+from ends import exchange
 from handshakes import Host, Relay, meets_another_attempt, two_data_sockets, with_token
 from hostile import Household, close_both
 from net_v7 import SUCCESS, Connecting, Net, handshake, until
-from test_softtcpx_setup import exchange
 from wire import ANSWER, GREETING_BYTES, address_of, greeting, secret_of, token_of
 
 #: Rounds in which something that must not happen has not happened.

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from ends import exchange
 from fresh_process import Line, Other, in_fresh_process
 from net_v7 import (
     HANDLE_BYTES,
@@ -29,33 +30,8 @@ from net_v7 import (
     softtcpx_path,
     until,
 )
+from own_process import open_descriptors, threads, until_threads_are
 from wire import ANSWER, NO_TOKEN, address_of, greeting
-
-
-def open_descriptors() -> dict[str, str]:
-    """What each descriptor of this process is, but for the one that lists them."""
-    found = {}
-    for fd in os.listdir("/proc/self/fd"):
-        try:
-            found[fd] = os.readlink(f"/proc/self/fd/{fd}")
-        except FileNotFoundError:
-            continue
-    return found
-
-
-def threads() -> int:
-    return len(os.listdir("/proc/self/task"))
-
-
-def exchange(net: Net, send: int, recv: int, message: bytes = b"Hello, softtcpx!") -> None:
-    source, target = Memory(message), Memory(len(message))
-    code, sending = net.isend(send, source.address, source.size, net.registered(send, source))
-    assert code == SUCCESS
-    code, receiving = net.irecv(recv, target.address, target.size, net.registered(recv, target))
-    assert code == SUCCESS
-    net.finish(sending, receiving)
-    assert net.consumed(recv, receiving) == SUCCESS
-    assert target.content() == message
 
 
 def test_the_library_exports_one_data_symbol_and_nothing_else() -> None:
@@ -268,12 +244,14 @@ def test_connect_finds_a_listener_that_opens_its_port_late() -> None:
     listen_comm, handle = net.listen()
     address = address_of(handle)
     assert net.table.close_listen(listen_comm) == SUCCESS
+    reopened = socket.socket()  # bound, the port is nobody else's, and closed until it listens
+    reopened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reopened.bind(address)
+    reopened.setblocking(False)
     connecting = Connecting(net, handle)
     for _ in range(50):
         assert connecting.step() == (SUCCESS, None)
-    reopened = socket.create_server(address)
-    reopened.settimeout(20)
-    reopened.setblocking(False)
+    reopened.listen()
     arrived: list[socket.socket] = []
 
     def step() -> bool:
@@ -404,7 +382,7 @@ def test_closing_gives_back_every_descriptor_and_thread(environ: dict[str, str])
         assert net.table.close_send(send) == SUCCESS
         assert net.table.close_recv(recv) == SUCCESS
     assert open_descriptors() == before
-    assert threads() == threads_before
+    until_threads_are(threads_before)
 
 
 @in_fresh_process()

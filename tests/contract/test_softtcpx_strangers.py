@@ -13,12 +13,12 @@ import resource
 import socket
 
 import pytest
+from ends import exchange
 from fresh_process import in_fresh_process
 from handshakes import Relay
 from hostile import FLOOD, Household, Siege, Traffic, close_both
 from net_v7 import SUCCESS, Connecting, Net, handshake
-from test_softtcpx_setup import exchange, open_descriptors
-from test_softtcpx_transfer import data_sockets
+from own_process import data_sockets, open_descriptors
 from wire import address_of
 
 #: Strangers that wait at a listener at once, at most, and what a connection and a poller need.

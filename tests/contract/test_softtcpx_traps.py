@@ -8,10 +8,10 @@ import re
 from pathlib import Path
 
 import pytest
+from ends import End, ends_of
 from fresh_process import in_fresh_process
-from net_v7 import INTERNAL, SLOTS, SUCCESS, Memory, Net
-from test_softtcpx_device import Pair
-from test_softtcpx_transfer import End, ends_of, until
+from net_v7 import INTERNAL, SLOTS, SUCCESS, Memory, Net, until
+from unpack_queue import Pair
 
 
 def hosts(net: Net, size: int = 100) -> tuple[End, End]:

@@ -1,13 +1,15 @@
-"""Receives into GPU memory as their caller sees them: device block, queue, bounce pages."""
+"""Receives into GPU memory as their caller sees them: device block, queue, bounce pages, pairs."""
 
 from __future__ import annotations
 
 import ctypes
 import itertools
 import mmap
+from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
-from net_v7 import PTR_CUDA, REGISTERED, SLOTS, SUCCESS, Connecting, Net, until
+from net_v7 import PTR_CUDA, REGISTERED, SLOTS, SUCCESS, Connecting, Memory, Net, until
 
 PAGE = 4096
 FRAGMENTS = 2048
@@ -159,3 +161,66 @@ def connected_with_queue(net: Net) -> tuple[int, int, Queue]:
     assert (block.type, block.version, block.size, block.needs_proxy_progress) == (1, 7, 24, 1)
     assert net.table.close_listen(listen_comm) == SUCCESS
     return ends["send"], ends["recv"], Queue(block)
+
+
+class UnpackPair:
+    """A connection whose receiver unpacks, with memory of any kind at each end."""
+
+    def __init__(self, net: Net, source: Any, target: Any) -> None:
+        self.net, self.source, self.target = net, source, target
+        self.send, self.recv, self.queue = connected_with_queue(net)
+        self.send_mhandle = source.registered(net, self.send)
+        self.recv_mhandle = target.registered(net, self.recv)
+        self.sends: deque[int | None] = deque()
+
+    def post_send(self, offset: int, size: int) -> None:
+        address = self.source.address + offset
+        code, request = self.net.isend(self.send, address, size, self.send_mhandle)
+        assert code == SUCCESS
+        self.sends.append(request)
+
+    def post_receive(self, offset: int, size: int) -> int | None:
+        address = self.target.address + offset
+        code, request = self.net.irecv(self.recv, address, size, self.recv_mhandle)
+        assert code == SUCCESS
+        return request
+
+    def sends_done(self) -> bool:
+        """Test the oldest send; whether none is left."""
+        if self.sends:
+            code, done = self.net.test(self.sends[0])
+            assert code == SUCCESS, f"test of a send returned {code}"
+            if done:
+                self.sends.popleft()
+        return not self.sends
+
+    def finish(self, *requests: int | None) -> None:
+        """Poll until all sends and these receives, oldest first, are done."""
+        left = deque(requests)
+
+        def step() -> bool:
+            if left:
+                code, done = self.net.test(left[0])
+                assert code == SUCCESS, f"test of a receive returned {code}"
+                if done:
+                    left.popleft()
+            return self.sends_done() and not left
+
+        until(step, "both sides")
+
+    def move(self, offset: int, size: int) -> int | None:
+        request = self.post_receive(offset, size)
+        self.post_send(offset, size)
+        self.finish(request)
+        return request
+
+    def close(self) -> None:
+        assert self.net.table.close_send(self.send) == SUCCESS
+        assert self.net.table.close_recv(self.recv) == SUCCESS
+
+
+class Pair(UnpackPair):
+    """From host memory into pages that stand for GPU memory."""
+
+    def __init__(self, net: Net, content: bytes) -> None:
+        super().__init__(net, Memory(content), Pages(len(content)))

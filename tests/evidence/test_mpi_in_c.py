@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 import collect
 import pytest
 
-from tcpx_mpi import launch
-from tcpx_mpi.errors import PluginMissing
-
 pytestmark = pytest.mark.multirank
 
 
 @pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    try:
-        launch.find_mpirun(os.environ)
-    except PluginMissing as error:
-        pytest.skip(f"needs mpi: {error}")
+def program(mpirun_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     try:
         return collect.mpi_in_c(tmp_path_factory.mktemp("mpi-in-C"))
     except SystemExit as error:
@@ -36,12 +28,12 @@ def test_every_byte_arrives_over_sockets_that_were_set_alike(program: Path, argu
     assert all(ns > 0 for ns in found["ns"])
 
 
-def test_a_wrong_byte_is_counted(program: Path, tmp_path: Path) -> None:
+def test_a_wrong_byte_is_counted(program: Path, mpirun_path: str, tmp_path: Path) -> None:
     source = Path(collect.__file__).with_name("mpi_pingpong.c").read_text()
     right = "memory[i] = poison ? (uint8_t)~byte : byte;"
     assert source.count(right) == 1
     (tmp_path / "broken.c").write_text(source.replace(right, "memory[i] = (uint8_t)~byte;"))
-    compiler = Path(launch.find_mpirun(os.environ)).with_name("mpicc")
+    compiler = Path(mpirun_path).with_name("mpicc")
     broken = tmp_path / "broken"
     subprocess.run([compiler, tmp_path / "broken.c", "-o", broken], check=True)
     with pytest.raises(SystemExit, match='"wrong": 480'):  # the warm-up of 10, and 20: both ways

@@ -110,5 +110,5 @@ cuda = SimpleNamespace(
 )
 
 # As parts of a package are found.
-sys.modules["cupy.cuda"] = cuda  # type: ignore[assignment]
+sys.modules["cupy.cuda"] = cuda  # type: ignore[assignment]  # no module, but as good
 sys.modules["cupy.cuda.nccl"] = cupy_nccl

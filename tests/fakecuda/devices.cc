@@ -57,6 +57,13 @@ std::string plain_name(const char* call) {
 
 bool no_such(CUdevice device) { return device < 0 || device >= visible_devices(); }
 
+// The bus of a device; 0x10 is that of physical device 0.
+int bus_of(CUdevice device) { return 0x10 + physical()[device]; }
+
+void print_pci(char* id, size_t room, CUdevice device) {
+  snprintf(id, room, "0000:%02X:00.0", bus_of(device));
+}
+
 constexpr int kMultiprocessors = 4;  // few, so that small work has several rounds a block
 
 }  // namespace
@@ -138,7 +145,7 @@ FAKECUDA_API CUresult cuDeviceGetUuid(void* uuid, CUdevice device) {
 FAKECUDA_API CUresult cuDeviceGetPCIBusId(char* id, int room, CUdevice device) {
   ENTER();
   if (no_such(device)) return kInvalidDevice;
-  snprintf(id, room, "0000:%02X:00.0", 0x10 + physical()[device]);
+  print_pci(id, room, device);
   return kSuccess;
 }
 
@@ -146,7 +153,7 @@ FAKECUDA_API CUresult cuDeviceGetByPCIBusId(CUdevice* device, const char* wanted
   ENTER();
   for (CUdevice candidate = 0; candidate < visible_devices(); ++candidate) {
     char id[16];
-    snprintf(id, sizeof(id), "0000:%02X:00.0", 0x10 + physical()[candidate]);
+    print_pci(id, sizeof(id), candidate);
     if (strcasecmp(id, wanted) != 0) continue;
     *device = candidate;
     return kSuccess;
@@ -180,7 +187,7 @@ FAKECUDA_API CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice d
       *value = 1;
       return kSuccess;
     case 33:  // PCI bus, device, domain
-      *value = 0x10 + physical()[device];
+      *value = bus_of(device);
       return kSuccess;
     case 34:
     case 50:

@@ -210,12 +210,6 @@ FAKECUDA_API uint64_t fakecuda_pinned_bytes() {
   return bytes;
 }
 
-FAKECUDA_API uint64_t fakecuda_device_bytes(CUdevice device) {
-  const std::lock_guard<std::recursive_mutex> lock(driver().mutex);
-  const auto found = driver().arenas.find(device);
-  return found == driver().arenas.end() ? 0 : found->second->allocated();
-}
-
 FAKECUDA_API CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
   ENTER_CONTEXT();
   if (pointer == nullptr || bytes == 0) return kInvalidValue;

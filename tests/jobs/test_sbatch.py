@@ -17,11 +17,9 @@ from pathlib import Path
 import pytest
 from jobs import run as run_job
 
-from tcpx_mpi import launch
 from tcpx_mpi.cli.run import command as run_command
 from tcpx_mpi.cli.run import validate
 from tcpx_mpi.config import Settings
-from tcpx_mpi.errors import PluginMissing
 from tcpx_mpi.records import read_run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -256,17 +254,15 @@ def test_a_variable_of_the_reference_that_is_set_stays(tmp_path: Path) -> None:
 
 @pytest.mark.multirank
 @each_single_job
-def test_a_job_leaves_its_results_in_a_folder_of_its_own(job: Path, tmp_path: Path) -> None:
-    try:
-        mpirun = launch.find_mpirun(os.environ)
-    except PluginMissing as error:
-        pytest.skip(f"needs mpi: {error}")
+def test_a_job_leaves_its_results_in_a_folder_of_its_own(
+    job: Path, mpirun_path: str, tmp_path: Path
+) -> None:
     variables = slurm_variables(
         job, tmp_path, SLURM_NTASKS="2", SLURM_NTASKS_PER_NODE="2", PLUGIN="softtcpx",
         VENV=sys.prefix, MAXBYTES="4K", ITERS="5",
         # The job is not one: no Slurm is here that mpirun could ask for nodes.
         PRTE_MCA_ras="^slurm", PRTE_MCA_plm="ssh",
-        PATH=f"{Path(mpirun).parent}:{os.environ['PATH']}",
+        PATH=f"{Path(mpirun_path).parent}:{os.environ['PATH']}",
     )  # fmt: skip
     result = run_job(["bash", str(job)], tmp_path, variables)
     assert result.code == 0, result.text

@@ -163,10 +163,10 @@ class SocketBackend:
         while True:
             what, content = self._queue.get()
             if what == "mark":
-                self._marks[content] = _native.now_ns()  # type: ignore[index]
+                self._marks[content] = _native.now_ns()  # type: ignore[index]  # its number
                 continue
             try:
-                self._move(content)  # type: ignore[arg-type]
+                self._move(content)  # type: ignore[arg-type]  # a list of them
             except OSError as error:
                 self._failure = BackendError("ncclGroup", 6, f"remote error: {error}")
                 return
@@ -248,4 +248,4 @@ def _exactly(end: socket.socket, length: int) -> bytes:
 
 def _spin() -> None:
     while True:
-        time.sleep(0)
+        time.sleep(0)  # gives the core away at once, as a poll of a GPU does

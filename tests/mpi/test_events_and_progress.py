@@ -12,11 +12,9 @@ from typing import Any
 
 import pytest
 from jobs import LIMIT_S, Result, run, started, tcpx_mpi
+from screen import screen
 
 from tcpx_mpi.records import read_run
-
-sys.path.append(str(Path(__file__).parents[1]))
-from screen import screen
 
 pytestmark = pytest.mark.multirank
 

@@ -121,7 +121,7 @@ def test_a_run_whose_ports_are_hammered_moves_every_byte(place: Path, told: Path
             attacker.end()
     assert result.code == 0, result.text
     assert [row.wrong for row in result.rows] == [0], result.text
-    assert attacker.connected > 100, "the handshakes were attacked"
+    assert attacker.connected >= 4 * len(attacker.SAYS), "the handshakes were attacked"
     assert attacker.refused > 0, "and so was the transfer, on ports that were closed or taken"
     assert "# plugin: " in result.err
     assert "refused 127.0.0.1:" in result.err

@@ -32,9 +32,9 @@ def beside_nccl(
     against: str = "nccl",
 ) -> Result:  # fmt: skip
     command = tcpx_mpi(
-        "run", *arguments, "--ranks", str(ranks), "--plugin", "softtcpx", "--against", against,
-        "-n", str(ITERS), "-w", str(WARMUPS), "--check-memory", "8M", "--stall-timeout", "3",
-        "--hdf5", "o.h5", "--spool", "spool",
+        "run", "--ranks", str(ranks), "--plugin", "softtcpx", "--against", against,
+        "-n", str(ITERS), "-w", str(WARMUPS), "--check-memory", "8M",
+        "--hdf5", "o.h5", "--spool", "spool", *arguments,
     )  # fmt: skip
     environ = {"PYTHONPATH": str(Path(__file__).parent), FAULT_VARIABLE: fault}
     return run(command, place, {**environ, BACKEND_VARIABLE: backend} if backend else environ)
@@ -159,7 +159,8 @@ def test_a_companion_that_does_not_sleep_is_a_warning(place: Path) -> None:
 def test_a_companion_that_fails_ends_all_ranks_and_keeps_the_rows_before(
     fault: str, code: int, words: str, place: Path
 ) -> None:
-    result = beside_nccl(place, "ring", "--sizes", SIZES, ranks=2, fault=f"{fault}:{LATER}")
+    options = ("--sizes", SIZES, "--stall-timeout", "3")
+    result = beside_nccl(place, "ring", *options, ranks=2, fault=f"{fault}:{LATER}")
     assert result.code == code, result.text
     assert len(result.errors) == 1, result.text
     assert re.match(words, result.errors[0]), result.text

@@ -32,7 +32,7 @@ if world.rank == 1:
     def later(code):
         deadline = time.monotonic() + 0.5
         while os.path.exists(f"/proc/{pids[2]}") and time.monotonic() < deadline:
-            time.sleep(0.01)
+            time.sleep(0.01)  # without a call to MPI, as `wait` makes them
         return wait(code)
     world.await_dismissal = later
 trouble.end(world, Output(active=False), Stalled("nothing moves"), ())

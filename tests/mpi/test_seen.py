@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import jobs
@@ -12,6 +13,7 @@ from tcpx_mpi.records import read_run
 
 pytestmark = pytest.mark.multirank
 
+ROW = r"^ +65536 +65536 +uint8 "
 RUN = ("run", "pair", "--ranks", "2", "--plugin", "softtcpx", "--hdf5", "o.h5")
 
 
@@ -35,16 +37,19 @@ def test_every_row_says_where_it_was_seen(place: Path) -> None:
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs cpus: two of them to move to")
 def test_a_progress_thread_that_is_moved_is_in_the_footer(place: Path) -> None:
-    options = ("-b", "64K", "-e", "64K", "-n", "4000", "-N", "4")
+    options = ("-b", "64K", "-e", "64K", "-n", "1000", "-N", "0")
     with jobs.started(jobs.tcpx_mpi(*RUN, *options), place) as job:
-        job.wait_for_row(64 << 10)
+        job.wait_for(ROW)
         first, second = sorted(os.sched_getaffinity(0))[:2]
         pid = job.ranks()[0]
         for thread in os.listdir(f"/proc/{pid}/task"):
             os.sched_setaffinity(int(thread), {second})
+        job.wait_for_another(ROW, job.lines_like(ROW) + 1)  # the first that began after it
+        job.send(signal.SIGINT)
         result = job.finish()
-    assert result.code == 0, result.text
-    warnings = [line for line in result.out.splitlines() if line.startswith("# WARNING")]
+    assert result.code == 130, result.text
+    report = jobs.run(jobs.tcpx_mpi("report", "o.h5"), place)
+    warnings = [line for line in report.out.splitlines() if line.startswith("# WARNING")]
     assert any(
         f"not only on {first} as asked for" in line and "rank 0" in line for line in warnings
     )

@@ -7,7 +7,6 @@ says otherwise; messages count from 0 on each connection, warm-up included.
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,8 +17,11 @@ pytestmark = pytest.mark.multirank
 
 #: Longer than it takes a rank to hear of another's error, which must come first.
 STALL_S = 2
-#: A stall, the roll call and mpirun's own end, on a busy machine.
-LIMIT_S = 20.0
+#: A stall, the roll call and mpirun's own end take 6 s, more on a busy machine. Below the 30 s
+#: after which a run that had not heard of its deadlines would end too.
+LIMIT_S = 25.0
+#: Of runs that come to a good end.
+IN_NO_HURRY = ("--stall-timeout", "20")
 both_kinds = pytest.mark.parametrize("memory", ["host", "emulated"])
 
 WRONG_BYTES, STALLED, LOST_RANK, PLUGIN_FAILED, SETUP_FAILED = 5, 6, 7, 13, 4
@@ -66,7 +68,7 @@ def assert_refused(result: Result, code: int, text: str) -> None:
 def test_a_harmless_oddity_changes_no_byte(
     memory: str, traps: Mapping[str, str | int], place: Path
 ) -> None:
-    assert_sound(trapped(place, memory, traps))
+    assert_sound(trapped(place, memory, traps, *IN_NO_HURRY))
 
 
 # --- What it must find --------------------------------------------------------------------------
@@ -114,7 +116,7 @@ def test_a_queue_that_is_smaller_than_the_window_is_an_error_of_the_plugin(place
 
 def test_a_queue_as_large_as_the_window_is_enough(place: Path) -> None:
     options = ("--window-send", "2", "--window-recv", "2")
-    assert_sound(trapped(place, "emulated", {"QUEUE": 2}, *options))
+    assert_sound(trapped(place, "emulated", {"QUEUE": 2}, *options, *IN_NO_HURRY))
 
 
 @pytest.mark.parametrize(
@@ -129,10 +131,8 @@ def test_a_queue_as_large_as_the_window_is_enough(place: Path) -> None:
 def test_a_plugin_that_stops_is_a_stall_within_the_deadline(
     trap: str, side: str, memory: str, place: Path
 ) -> None:
-    start = time.monotonic()
     result = trapped(place, memory, {trap: 6, "SIDE": side})
     assert_refused(result, STALLED, rf"no progress for {STALL_S} s; waiting for rank \d")
-    assert time.monotonic() - start < STALL_S + 10
 
 
 @both_kinds
@@ -150,7 +150,5 @@ def test_a_leaked_bounce_page_is_an_error_at_close(place: Path) -> None:
 
 
 def test_a_peer_that_never_comes_is_named_within_the_deadline(place: Path) -> None:
-    start = time.monotonic()
     result = trapped(place, "emulated", {"NO_PEER": 1, "RANK": -1}, "--connect-timeout", "2")
     assert_refused(result, SETUP_FAILED, r"connections did not come up within 2")
-    assert time.monotonic() - start < 12

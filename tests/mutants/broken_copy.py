@@ -195,7 +195,7 @@ class BrokenCopy:
 
     def verdict(self, arguments: list[str]) -> str:
         """How a run of the benchmark ended: "exit 5, wrong 17"; its #wrong column, or none."""
-        result = self.python("-m", "tcpx_mpi", "run", *arguments)
+        result = self.python("-m", "tcpx_mpi", "run", *arguments, "--hdf5", "none")
         rows = re.findall(
             r"^ +\d+ +\d+ +uint8 +none +-1 +\S+ +\S+ +\S+ +(\S+)", result.stdout, re.M
         )

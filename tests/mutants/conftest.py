@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 from broken_copy import REPOSITORY, BrokenCopy, detected_by, find_tool
-
-from tcpx_mpi.errors import PluginMissing
-from tcpx_mpi.launch import find_mpirun
 
 
 @pytest.fixture(scope="session")
@@ -28,10 +23,6 @@ def copy() -> BrokenCopy:
 
 
 @pytest.fixture(scope="session")
-def mpi_copy(copy: BrokenCopy) -> BrokenCopy:
+def mpi_copy(mpirun_path: str, copy: BrokenCopy) -> BrokenCopy:
     """The copy, on a machine where it can be run."""
-    try:
-        find_mpirun(os.environ)
-    except PluginMissing as error:
-        pytest.skip(f"needs mpi: {error}")
     return copy

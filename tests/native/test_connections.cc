@@ -219,7 +219,6 @@ TEST(what_does_not_come_up_is_named_after_the_deadline) {
                "3 of 5 connections did not come up within 0.100 s: from rank 4, lane 0, channel 1; "
                "from rank 5, lane 0, channel 1; from rank 6, lane 0, channel 1");
   CHECK_LE(100'000'000, now_ns() - start);
-  CHECK_LT(now_ns() - start, int64_t{2'000'000'000});
   CHECK(net.closing.empty());
   CHECK_CONTRACT(net);
 }
@@ -227,14 +226,14 @@ TEST(what_does_not_come_up_is_named_after_the_deadline) {
 TEST(the_deadline_is_on_lack_of_progress) {
   SlowNet net;
   int64_t last = now_ns();
-  net.comes_up = [&](Call, int) {  // one every 60 ms, where 150 ms without any are too long
-    if (now_ns() - last < 60'000'000) return false;
+  net.comes_up = [&](Call, int) {  // one every 30 ms, where 300 ms without any are too long
+    if (now_ns() - last < 30'000'000) return false;
     last = now_ns();
     return true;
   };
   Connections connections(net, 0);
-  add_comms(connections, 3, 3);
-  connections.establish(0.15);
+  add_comms(connections, 6, 6);
+  connections.establish(0.3);
   CHECK_CONTRACT(net);
 }
 

@@ -1,6 +1,7 @@
 // How a batch ends that cannot go on: errors, stalls, signals, requests, wrong sizes.
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <thread>
 
@@ -126,7 +127,6 @@ TEST(lack_of_progress_is_a_stall_that_names_the_oldest_request) {
   CHECK(!rig.run(2, 100));
   const int64_t took = now_ns() - start;
   CHECK_LE(100'000'000, took);
-  CHECK_LT(took, 2'000'000'000);
   CHECK_EQ(rig.driver.fault().kind, FaultKind::kStall);
   int judged = 0;
   for (const FlowReport& flow : rig.driver.picture()) {
@@ -163,12 +163,12 @@ TEST(slow_progress_is_no_stall) {
   Rig rig(1);
   rig.load(Steps().receive(0), {16 * 12}, 16, 1);
   int64_t last = now_ns();
-  rig.net.completes = [&](const FakeRequest&) {  // one every 40 ms, where 100 ms are a stall
-    if (now_ns() - last < 40'000'000) return false;
+  rig.net.completes = [&](const FakeRequest&) {  // one every 30 ms, where 300 ms are a stall
+    if (now_ns() - last < 30'000'000) return false;
     last = now_ns();
     return true;
   };
-  CHECK(rig.run(1, 100));
+  CHECK(rig.run(1, 300));
 }
 
 TEST(a_signal_ends_a_batch_that_waits) {
@@ -188,30 +188,30 @@ TEST(a_signal_ends_a_batch_that_moves) {
   install_signal_handlers();
   Rig rig;
   load_forever(rig);
-  std::thread other([] {
-    usleep(50'000);
-    kill(getpid(), SIGINT);
-  });
-  const int64_t start = now_ns();
+  int asked = 0;
+  rig.net.completes = [&](const FakeRequest&) {
+    if (++asked == 1000) raise(SIGINT);
+    return true;
+  };
   CHECK(!rig.run(kForever, 20'000));
-  CHECK_LT(now_ns() - start, int64_t{2'000'000'000});
   CHECK_EQ(rig.driver.fault().kind, FaultKind::kInterrupted);
   CHECK_EQ(rig.driver.fault().code, SIGINT);
-  other.join();
 }
 
 TEST(another_thread_can_end_a_batch) {
   for (const bool moves : {false, true}) {
     Rig rig;
     load_forever(rig);
-    rig.net.completes = [=](const FakeRequest&) { return moves; };
+    std::atomic<int> asked{0};
+    rig.net.completes = [&](const FakeRequest&) {
+      ++asked;
+      return moves;
+    };
     std::thread other([&] {
-      usleep(50'000);
+      while (asked < 1000) std::this_thread::yield();
       rig.driver.request_stop();
     });
-    const int64_t start = now_ns();
     CHECK(!rig.run(kForever, 20'000));
-    CHECK_LT(now_ns() - start, int64_t{2'000'000'000});
     CHECK_EQ(rig.driver.fault().kind, FaultKind::kStopped);
     other.join();
   }
@@ -225,7 +225,7 @@ TEST(the_total_time_ends_a_batch_that_moves) {
   plan.stall_ns = 20'000'000'000;
   plan.end_by_ns = now_ns() + 50'000'000;
   CHECK(!rig.driver.run(plan));
-  CHECK_LT(now_ns() - plan.end_by_ns, int64_t{2'000'000'000});
+  CHECK_LT(plan.end_by_ns, now_ns());
   CHECK_EQ(rig.driver.fault().kind, FaultKind::kTimeout);
 }
 
@@ -257,7 +257,7 @@ TEST(how_long_nothing_moved_can_be_asked_from_another_thread) {
   int64_t idle = 0;
   std::thread other([&] {
     while (now_ns() - start < 20'000'000'000) {
-      usleep(1'000);
+      usleep(1'000);  // a poll: how long is all that there is to see
       idle = rig.driver.idle_ns();
       if (idle >= 50'000'000 && idle <= now_ns() - start) break;  // of this batch
     }

@@ -222,7 +222,7 @@ TEST(a_batch_starts_at_the_agreed_instant_or_is_marked_late) {
 TEST(a_rank_that_loses_its_core_before_the_start_is_late) {
   Rig rig;
   rig.load(Steps().receive(0).send(0), {kPiece}, kPiece, 1);
-  signal(SIGALRM, [](int) { usleep(40'000); });
+  signal(SIGALRM, [](int) { usleep(40'000); });  // from 5 ms on, or later: beyond the start
   const itimerval once{{0, 0}, {0, 5'000}};
   BatchPlan plan;
   plan.iterations = 1;

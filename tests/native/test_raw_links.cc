@@ -38,7 +38,7 @@ Address address_of(const std::string& text) {
 // Connects as anybody could and says `size` bytes.
 int visit(const Address& address, const void* said, size_t size) {
   const int fd = socket(address.socket.ss_family, SOCK_STREAM, 0);
-  const timeval patience{2, 0};  // a guest that is let in would never hear a word
+  const timeval patience{20, 0};  // a guest that is let in would never hear a word
   setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   CHECK_EQ(connect(fd, reinterpret_cast<const sockaddr*>(&address.socket), address.length), 0);
   CHECK_EQ(send(fd, said, size, MSG_NOSIGNAL), static_cast<ssize_t>(size));

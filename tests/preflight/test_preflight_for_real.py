@@ -16,19 +16,9 @@ from jobs import Result, mpirun, run, tcpx_mpi
 from launcher import cluster_or_skip
 from nodes import Cluster
 
-from tcpx_mpi import launch
-from tcpx_mpi.errors import PluginMissing
 from tcpx_mpi.plugins import bundled_dir
 
 pytestmark = pytest.mark.multirank
-
-
-@pytest.fixture(autouse=True)
-def _mpirun() -> None:
-    try:
-        launch.find_mpirun(os.environ)
-    except PluginMissing as error:
-        pytest.skip(f"needs mpi: {error}")
 
 
 def checks(result: Result) -> dict[tuple[str, str], dict[str, Any]]:

@@ -7,16 +7,12 @@ time; it works by threads, reports sizes and has nothing to consume.
 from __future__ import annotations
 
 import json
-import os
 import re
 from pathlib import Path
 
 import pytest
 from jobs import run, tcpx_mpi
 from refplugin_build import SOURCE
-
-from tcpx_mpi import launch
-from tcpx_mpi.errors import PluginMissing
 
 #: Nothing, less than a word, less than a rank's share, ragged, several chunks on every channel.
 SIZES = (0, 1, 3, 4097, 100_003)
@@ -53,7 +49,6 @@ def test_the_loader_knows_it_by_its_name_and_abi(refplugin: Path, tmp_path: Path
 def test_a_pattern_moves_every_byte_over_the_second_plugin_as_over_the_first(
     pattern: str, ranks: int, channels: int, chunk: str, refplugin: Path, tmp_path: Path
 ) -> None:
-    _need_mpirun()
     result = run(
         tcpx_mpi(
             "run", pattern, "--ranks", str(ranks), "--plugin", str(refplugin),
@@ -73,7 +68,6 @@ def test_a_pattern_moves_every_byte_over_the_second_plugin_as_over_the_first(
 def test_a_window_of_one_and_windows_of_16_move_the_same_bytes(
     refplugin: Path, tmp_path: Path
 ) -> None:
-    _need_mpirun()
     for window in ("1", "16"):
         result = run(
             tcpx_mpi(
@@ -85,10 +79,3 @@ def test_a_window_of_one_and_windows_of_16_move_the_same_bytes(
         )  # fmt: skip
         assert result.code == 0, result.text
         assert result.rows[0].wrong == 0
-
-
-def _need_mpirun() -> None:
-    try:
-        launch.find_mpirun(os.environ)
-    except PluginMissing as error:
-        pytest.skip(f"needs mpi: {error}")

@@ -7,33 +7,22 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "mpi"))  # for jobs
-sys.path.append(str(Path(__file__).parents[1] / "unit"))  # for nccl_tests_logs
-
 import jobs
+import pytest
 from private_slurm import Slurm, missing, slurm
-
-from tcpx_mpi import launch
-from tcpx_mpi.errors import PluginMissing
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
+def cluster(mpirun_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     if lacking := missing():
         pytest.skip(f"needs slurm: {', '.join(lacking)} not found; `make test-slurm` installs it")
-    try:
-        mpirun = launch.find_mpirun(os.environ)
-    except PluginMissing as error:
-        pytest.skip(f"needs mpi: {error}")
     environ = {
         name: value
         for name, value in jobs.clean_environment({}).items()
         # A job has nobody who says so, and Slurm gives it as many slots as it has ranks.
         if not name.startswith(("PRTE_MCA_", "SLURM_", "SBATCH_"))
     }
-    environ["PATH"] = os.pathsep.join([str(Path(mpirun).parent), environ["PATH"]])
+    environ["PATH"] = os.pathsep.join([str(Path(mpirun_path).parent), environ["PATH"]])
     with slurm(tmp_path_factory.mktemp("slurm"), environ) as running:
         yield running
 

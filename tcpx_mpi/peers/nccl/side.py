@@ -15,6 +15,7 @@ from tcpx_mpi.faults import peer_failure
 from tcpx_mpi.peers.nccl.channel import PROGRESS
 from tcpx_mpi.peers.nccl.groups import Piece, groups_of
 from tcpx_mpi.peers.nccl.process import CompanionFailed, CompanionProcess
+from tcpx_mpi.peers.python_driver import PythonDriver
 from tcpx_mpi.records import PeerInfo, RowFacts
 from tcpx_mpi.schedule import BufferId, Layout, Schedule
 from tcpx_mpi.sides import Ground
@@ -53,13 +54,13 @@ class CompanionSlots:
         return _asked(self._companion, request, self._buffer, *arguments, patience_s=patience_s)
 
 
-class NcclDriver:
+class NcclDriver(PythonDriver):
     """Runs a batch in the companion, and waits for it here."""
 
     def __init__(self, companion: CompanionProcess) -> None:
+        super().__init__()
         self._companion = companion
         self._groups: list[list[Piece]] = []
-        self._fault: dict[str, Any] | None = None
         self._cpus: list[int] = []
 
     def load(self, schedule: Schedule, groups: list[list[Piece]], longest_batch: int) -> None:
@@ -70,11 +71,10 @@ class NcclDriver:
     def start(
         self, first_slot: int, iterations: int, start_ns: int, stall_ns: int, end_by_ns: int
     ) -> None:
-        self._iterations, self._stall_ns, self._end_by_ns = iterations, stall_ns, end_by_ns
-        self._launched = self._completed = 0
-        self._stop = False
         # Until the start nothing can move.
-        self._progress_ns = max(_native.now_ns(), start_ns)
+        self._begin(max(_native.now_ns(), start_ns), stall_ns, end_by_ns)
+        self._iterations = iterations
+        self._launched = self._completed = 0
         try:
             self._companion.request("run", first_slot, iterations, start_ns)
         except CompanionFailed as error:
@@ -103,28 +103,12 @@ class NcclDriver:
         self._look_around()
         return self._fault is not None
 
-    def request_stop(self) -> None:
-        self._stop = True
-
-    def idle_ns(self) -> int:
-        return _native.now_ns() - self._progress_ns
-
-    def stamps(self, iterations: int) -> Any:
-        return self._stamps
-
-    def cpu_time(self) -> tuple[int, int, int]:
-        """Of the companion, all threads of NCCL; the others are this process, which waited."""
-        return self._cpu
-
     def thread_id(self) -> int:
         # Of another process: what /proc says of this one's threads says nothing of it.
         return self._companion.pid
 
     def cpus_seen(self) -> list[int]:
         return self._cpus
-
-    def fault(self) -> Mapping[str, Any] | None:
-        return self._fault
 
     def picture(self) -> list[dict[str, Any]]:
         """A flow for each peer and way; NCCL tells only how many iterations are complete."""
@@ -152,9 +136,6 @@ class NcclDriver:
             for (sends, peer), pieces in ways.items()
         ]
 
-    def take_picture_ready(self) -> bool:
-        return _native.take_report_request()
-
     def sockets(self) -> dict[str, Any]:
         totals: dict[str, Any] = _asked(self._companion, "sockets", patience_s=SETUP_PATIENCE_S)
         return totals
@@ -172,27 +153,12 @@ class NcclDriver:
             "receive_done": batch["end"] if self._schedule.receives else none,
         }
         user, system, rank = (int(batch[f"cpu_{part}_ns"]) for part in ("user", "system", "rank"))
+        # Of the companion, all threads of NCCL; the others are this process, which waited.
         self._cpu = (user, system, rank)
         self._cpus = list(batch["cpus"])
 
-    def _look_around(self) -> None:
-        now = _native.now_ns()
-        if number := _native.stop_signal():
-            self._fail("interrupted", number)
-        elif self._stop:
-            self._fail("stopped", 0)
-        elif self._end_by_ns and now > self._end_by_ns:
-            self._fail("timeout", 0)
-        elif now - self._progress_ns > self._stall_ns:
-            self._fail("stall", 0)
-
     def _fail_by(self, error: CompanionFailed) -> None:
-        self._fail("peer", error.code)
-        assert self._fault is not None
-        self._fault["text"] = str(error)
-
-    def _fail(self, kind: str, code: int) -> None:
-        self._fault = {"kind": kind, "code": code, "text": ""}
+        self._fail("peer", error.code, str(error))
 
 
 class NcclSide:

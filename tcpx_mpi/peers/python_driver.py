@@ -1,0 +1,59 @@
+"""What drivers written in Python have in common: how a batch stands, and what ends it early."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tcpx_mpi import _native
+
+
+class PythonDriver:
+    """The part of `sides.Driver` that is the same however the bytes are moved.
+
+    A driver calls `_begin` when it starts a batch, keeps in `_progress_ns` when something last
+    moved, and calls `_look_around` now and then.
+    """
+
+    def __init__(self) -> None:
+        self._fault: dict[str, Any] | None = None
+
+    def _begin(self, progress_ns: int, stall_ns: int, end_by_ns: int) -> None:
+        self._progress_ns, self._stall_ns, self._end_by_ns = progress_ns, stall_ns, end_by_ns
+        self._stop = False
+        self._stamps: dict[str, Any] = {}
+        self._cpu = (0, 0, 0)
+
+    def request_stop(self) -> None:
+        self._stop = True
+
+    def idle_ns(self) -> int:
+        return _native.now_ns() - self._progress_ns
+
+    def stamps(self, iterations: int) -> Any:
+        return self._stamps
+
+    def cpu_time(self) -> tuple[int, int, int]:
+        return self._cpu
+
+    def fault(self) -> Mapping[str, Any] | None:
+        return self._fault
+
+    def take_picture_ready(self) -> bool:
+        # Asked between two steps of the driver, so the picture is that of now.
+        return _native.take_report_request()
+
+    def _look_around(self) -> None:
+        """End the batch for what ends one of the engine's: a signal, a request, time, a stall."""
+        now = _native.now_ns()
+        if number := _native.stop_signal():
+            self._fail("interrupted", number)
+        elif self._stop:
+            self._fail("stopped", 0)
+        elif self._end_by_ns and now > self._end_by_ns:
+            self._fail("timeout", 0)
+        elif now - self._progress_ns > self._stall_ns:
+            self._fail("stall", 0)
+
+    def _fail(self, kind: str, code: int, text: str = "") -> None:
+        self._fault = {"kind": kind, "code": code, "text": text}

@@ -1,8 +1,0 @@
-"""The job scripts are run by the jobs of tests/mpi."""
-
-from __future__ import annotations
-
-import sys
-from pathlib import Path
-
-sys.path.append(str(Path(__file__).parents[1] / "mpi"))  # for jobs
