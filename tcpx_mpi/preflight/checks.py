@@ -162,8 +162,12 @@ def _plugin_devices(facts: NodeFacts) -> _Outcome | None:
 
 def _gpus(facts: NodeFacts) -> _Outcome | None:
     """Where `--memory auto` would put the buffers of ranks on this node."""
+    if not facts.gpus and facts.gpus_on_pci:
+        text = f"{facts.gpus_on_pci} on PCI, but this process sees none: buffers in host memory"
+        remedy = "load the driver (nvidia-smi), give the container its GPUs, or see what hides "
+        return _WARNING, text, remedy + "them: CUDA_VISIBLE_DEVICES"
     if facts.plugin.problem:
-        return None  # said of the plugin, without which it is not known
+        return None  # said of the plugin, without which the rest is not known
     if not facts.gpus:
         return _OK, "none: buffers in host memory", ""
     models = Counter(facts.gpu_models)

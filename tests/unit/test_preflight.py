@@ -43,7 +43,7 @@ GOOD = NodeFacts(
     executable="/venv/bin/python", mpi_library="Open MPI v5.0.8", mpi_problem="",
     profile="", profile_asked=False, profile_problem="", plugin=PLUGIN,
     libraries=(), interfaces=(ETH0, ETH1, LO), tcpx_reasons=(), manager_directory="/run/tcpx",
-    manager_sockets={}, gpus=(), gpu_models=(),
+    manager_sockets={}, gpus=(), gpu_models=(), gpus_on_pci=0,
     open_files=65536, locked_memory=-1, shm_free=1 << 30,
     congestion="cubic", congestion_available=("reno", "cubic"), wmem_max=4 << 20,
     rmem_max=4 << 20, cpus=tuple(range(8)), cpu_count=8, environment={}, interface_variables={},
@@ -90,6 +90,9 @@ WRONG: dict[str, tuple[NodeFacts, str, Status, tuple[str, ...]]] = {
     "GPUs without CuPy": (
         with_(**GPUS, plugin=dataclasses.replace(PLUGIN, no_cuda=NO_CUPY)), "GPUs", Status.WARNING,
         ("2 H100, but buffers in host memory: CuPy is missing on a3-0 -> pip install",)),
+    "GPUs without a driver": (
+        with_(gpus_on_pci=8), "GPUs", Status.WARNING,
+        ("8 on PCI, but this process sees none", "driver", "container", "CUDA_VISIBLE_DEVICES")),
     "GPUs that fail": (
         with_(**GPUS, plugin=dataclasses.replace(PLUGIN, cuda_problem="CudaError: cuInit: 999")),
         "GPUs", Status.FAILED,
@@ -529,6 +532,18 @@ def test_a_socket_that_nobody_listens_at_is_told_from_one_that_answers(tmp_path:
     assert found["rx_rule_manager"] == ""
     assert "refused" in found["get_gpu_fd_0000:04:00.0"]
     assert len(found) == 2
+
+
+def test_gpus_on_pci_are_those_of_nvidia_that_display_or_compute(tmp_path: Path) -> None:
+    devices = {"a": ("0x10de", "0x030200"), "b": ("0x10de", "0x030000"),
+               "its bridge": ("0x10de", "0x068000"), "other": ("0x1ae0", "0x020000")}  # fmt: skip
+    for name, (vendor, kind) in devices.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vendor").write_text(f"{vendor}\n")
+        (tmp_path / name / "class").write_text(f"{kind}\n")
+    (tmp_path / "gone").mkdir()
+    assert reading._gpus_on_pci(str(tmp_path)) == 2
+    assert reading._gpus_on_pci(str(tmp_path / "nothing")) == 0
 
 
 def test_libraries_come_in_the_order_of_the_loader(tmp_path: Path) -> None:
