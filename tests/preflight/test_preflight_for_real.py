@@ -66,6 +66,7 @@ def test_this_machine_is_checked_and_each_finding_is_a_line(tmp_path: Path) -> N
         ({"NCCL_SOCKET_IFNAME": "nosuch0"}, (), "interfaces", "which is none of", 4),
         ({}, ("--plugin", "/nosuch/libnccl-net-x.so"), "plugin file", "no such file", 3),
         ({"UCCL_TCPX_PLUGIN_PATH": "/nosuch.so"}, (), "plugin file", "UCCL_TCPX_PLUGIN_PATH", 3),
+        ({"UCCL_TCPX_CHUNK_BYTES": "abc"}, (), "settings", "'abc' is not a size", 2),
     ],
 )
 def test_a_check_that_fails_gives_its_exit_code(

@@ -81,6 +81,9 @@ WRONG: dict[str, tuple[NodeFacts, str, Status, tuple[str, ...]]] = {
     "no MPI": (
         with_(mpi_problem="no MPI library can be loaded"), "MPI library", Status.FAILED,
         ("no MPI library", "MPI4PY_LIBMPI")),
+    "no MPI, and what to do": (
+        with_(mpi_problem="no MPI library on a (x.so: not found): set MPI4PY_LIBMPI"),
+        "MPI library", Status.FAILED, ("no MPI library on a (x.so: not found) -> set MPI4PY",)),
     "a profile that cannot be": (
         with_(profile_asked=True, profile_problem="a3-0 has no NIC eth3"), "profile",
         Status.FAILED, ("no NIC eth3", "--profile")),
@@ -100,6 +103,9 @@ WRONG: dict[str, tuple[NodeFacts, str, Status, tuple[str, ...]]] = {
     "plugin asked for and missing": (
         plugin(path="", exists=False, problem="TCPX is asked for; set PATH", **NOTHING),
         "plugin file", Status.FAILED, ("TCPX is asked for -> set PATH",)),
+    "a variable that no run takes": (
+        plugin(settings_problem="NCCL_X: 'abc' is not a size", problem="as well", **NOTHING),
+        "settings", Status.FAILED, ("'abc' is not a size -> correct that variable",)),
     "no such file": (
         plugin(exists=False, **NOTHING), "plugin file", Status.FAILED,
         ("/opt/libnccl-net-soft.so", "no such file", "tcpx-mpi plugins")),
@@ -117,6 +123,9 @@ WRONG: dict[str, tuple[NodeFacts, str, Status, tuple[str, ...]]] = {
     "a device that the plugin lacks": (
         plugin(problem="NCCL_SOCKET_IFNAME names eth2: bring it up", advised=True, devices=()),
         "plugin devices", Status.FAILED, ("NCCL_SOCKET_IFNAME names eth2 -> bring it up",)),
+    "a variable of the plugin that cannot be": (
+        plugin(problem="NCCL_X (1) is too small; unset it", advised=True, devices=()),
+        "plugin devices", Status.FAILED, ("NCCL_X (1) is too small -> unset it",)),
     "hidden by another of its name": (
         with_(libraries=(("/x/libnccl-net.so", "b" * 64), ("/opt/libnccl-net.so", "a" * 64))),
         "plugin found first", Status.WARNING,
