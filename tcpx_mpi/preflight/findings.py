@@ -48,5 +48,6 @@ def lines(findings: Sequence[Finding]) -> list[str]:
         for node, finding in zip(nodes, findings, strict=True)
     ]
     counts = {status: sum(f.status is status for f in findings) for status in Status}
-    said = ", ".join(f"{count} {status.value}" for status, count in counts.items() if count)
+    words = {Status.WARNING: "warnings" if counts[Status.WARNING] > 1 else "warning"}
+    said = ", ".join(f"{n} {words.get(status, status.value)}" for status, n in counts.items() if n)
     return [*table, f"# {said or 'nothing was checked'}"]

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from tcpx_mpi.errors import UsageError
+from tcpx_mpi.errors import ExitCode, UsageError
 from tcpx_mpi.preflight.findings import Finding, Status
 
 _SSH_PORT = 22
@@ -106,14 +106,15 @@ def _resolve(name: str) -> set[str]:
 
 
 def hostfile_findings(hosts: Sequence[HostLine], path: str) -> list[Finding]:
-    """What the file asks for; slots that differ between nodes are said."""
+    """What the file asks for; slots that differ fail, as a run of them all would."""
     slots = [1 if host.slots is None else host.slots for host in hosts]
     text = f"{path}: {len(hosts)} nodes, {sum(slots)} slots"
     if len(set(slots)) == 1:
         return [Finding(Status.OK, "", "hostfile", text)]
     each = ", ".join(f"{host.name} {count}" for host, count in zip(hosts, slots, strict=True))
-    remedy = "ranks fill one node after the other: give all the same slots, or mean it"
-    return [Finding(Status.WARNING, "", "hostfile", f"{text}, uneven: {each}", remedy)]
+    remedy = "a run wants equally many ranks on each node: give every node the same slots"
+    uneven = f"{text}, uneven: {each}"
+    return [Finding(Status.FAILED, "", "hostfile", uneven, remedy, ExitCode.USAGE)]
 
 
 def reach_findings(

@@ -1,6 +1,7 @@
-"""`python -m tcpx_mpi.preflight.probe [PLUGIN]`: load and initialise a plugin, print it as JSON.
+"""`python -m tcpx_mpi.preflight.probe PROFILE [PLUGIN]`: initialise a plugin, then use a GPU.
 
-A process of its own: a plugin is initialised once a process, and some end it when they fail.
+Prints a line of JSON for each. A process of its own: a plugin is initialised once a process, and
+some end it when they fail; so may CUDA.
 """
 
 from __future__ import annotations
@@ -10,17 +11,30 @@ import os
 import sys
 from collections.abc import Sequence
 
+from tcpx_mpi import _native
+from tcpx_mpi.bindings import bindings_in
 from tcpx_mpi.config import load_settings
-from tcpx_mpi.errors import TcpxError
+from tcpx_mpi.errors import TcpxError, UsageError
+from tcpx_mpi.gpu.choice import obstacle_to_cuda
+from tcpx_mpi.gpu.memory import RankGpu
+from tcpx_mpi.placement import Node, Request
 from tcpx_mpi.plugins import choose_plugin, inspect
-from tcpx_mpi.rank_setup import load_plugin
+from tcpx_mpi.rank_setup import LoadedPlugin, load_plugin
+from tcpx_mpi.seats import net_devices, seat_at
+from tcpx_mpi.topology import read_host, this_machine
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Prints what is known of the plugin, with `problem` where it did not come up."""
+    """Prints what is known of the plugin, with `problem` where it did not come up; then of CUDA."""
+    profile, *plugins = arguments
     found: dict[str, object] = {}
+    given = {"profile": profile, "plugin": plugins[0] if plugins else None}
     try:
-        settings = load_settings({"plugin": arguments[0] if arguments else None}, os.environ)
+        settings = load_settings(given, os.environ)
+    except UsageError as error:
+        print(json.dumps({"settings_problem": str(error), "problem": str(error)}), flush=True)
+        return 0
+    try:
         file = inspect(choose_plugin(settings, os.environ))
         found |= {"path": file.path, "sha256": file.sha256, "name": file.name}
         found["abi_versions"] = list(file.abi_versions)
@@ -28,9 +42,32 @@ def main(arguments: Sequence[str]) -> int:
         each = [plugin.handle.properties(device) for device in range(plugin.devices)]
         found["devices"] = [f"{nic['name']} {nic['speed_mbps']} Mb/s" for nic in each]
     except TcpxError as error:
-        found["problem"] = str(error)
+        found |= {"problem": str(error), "advised": isinstance(error, UsageError)}
     print(json.dumps(found), flush=True)
+    if "problem" not in found:
+        print(json.dumps(cuda(plugin)), flush=True)
     return 0
+
+
+def cuda(plugin: LoadedPlugin) -> dict[str, str]:
+    """Where the first rank of this node would have its buffers: in a GPU's memory, and `cuda` says
+    with what; there in vain, and `cuda_problem` says why; or in the host's, by `no_cuda`."""
+    host = read_host()
+    devices, bindings = net_devices(plugin), bindings_in(os.environ)
+    nic_of_gpu = plugin.profile.nic_of_gpu if plugin.profile is not None else ()
+    node = Node(host.name, this_machine(), devices, bindings, nic_of_gpu)
+    try:
+        place = seat_at(0, [host], node, Request())
+        obstacle = obstacle_to_cuda(plugin.file.name, plugin.nic(place.device), place, host.name)
+        if obstacle:
+            return {"no_cuda": obstacle}
+        gpu = RankGpu(place)
+        _native.cuda_compile(gpu.ordinal)
+        facts = gpu.facts()
+    except Exception as error:  # whatever CuPy and CUDA raise: a preflight goes on
+        return {"cuda_problem": " ".join(str(error).split()) or type(error).__name__}
+    versions = (("CUDA", "driver_cuda"), ("NVRTC", "nvrtc"), ("CuPy", "cupy"))
+    return {"cuda": ", ".join(f"{name} {facts[f'gpu_{key}']}" for name, key in versions)}
 
 
 if __name__ == "__main__":

@@ -22,7 +22,8 @@ from tcpx_mpi.preflight.hostfile import (
     read_hostfile,
     require_known,
 )
-from tcpx_mpi.topology import node_names
+from tcpx_mpi.profiles import keep_mpi_on_control_nic
+from tcpx_mpi.topology import node_names, this_machine
 
 #: Before the line of JSON in which rank 0 answers to the process that started it.
 ANSWER = "tcpx-mpi preflight: "
@@ -32,19 +33,20 @@ _LIMIT_S = 90.0
 _EXPORTED = ("NCCL_", "UCCL_TCPX_", "SOFTTCPX_", "TCPX_", "MPI4PY_")
 
 
-def check_here(plugin: str | None, environ: Mapping[str, str]) -> list[Finding]:
+def check_here(plugin: str | None, profile: str, environ: Mapping[str, str]) -> list[Finding]:
     """The findings of this node alone, without any launcher."""
-    facts = read_facts(plugin, environ)
+    facts = read_facts(plugin, profile, environ)
     return [
         *node_findings(facts, facts.host),
         mpirun_finding(*read_mpirun(environ), facts.mpi_library),
     ]
 
 
-def check_as_rank(plugin: str | None) -> list[Finding] | None:
+def check_as_rank(plugin: str | None, profile: str) -> list[Finding] | None:
     """Collective: the findings of all nodes on rank 0, None elsewhere."""
-    facts = read_facts(plugin, os.environ)
+    facts = read_facts(plugin, profile, os.environ)
     _native.install_signal_handlers()
+    keep_mpi_on_control_nic(profile, this_machine(), os.environ)
     world = mpi.start(_native.stop_signal, os.environ)
     first_of: dict[str, NodeFacts] = {}
     for each in world.allgather(facts, "preflight", SETUP_PATIENCE_S):
@@ -57,7 +59,9 @@ def check_as_rank(plugin: str | None) -> list[Finding] | None:
     return found + agreement_findings(nodes) if world.rank == 0 else None
 
 
-def check_nodes(hostfile: str, plugin: str | None, environ: Mapping[str, str]) -> list[Finding]:
+def check_nodes(
+    hostfile: str, plugin: str | None, profile: str, environ: Mapping[str, str]
+) -> list[Finding]:
     """The findings of all nodes of a hostfile, by one rank on each under mpirun.
 
     Raises UsageError for a hostfile that cannot be, before anything is started, and SetupFailed
@@ -71,7 +75,8 @@ def check_nodes(hostfile: str, plugin: str | None, environ: Mapping[str, str]) -
         found += reach_findings([host for host in hosts if not addresses[host.name] & here])
     for finding in found:
         if finding.status is not Status.OK:  # said at once, in case that mpirun says no more
-            print(f"# {finding.node or hostfile}: {finding.found}", file=sys.stderr, flush=True)
+            whose = f"{finding.node}: " if finding.node else ""
+            print(f"# {whose}{finding.found} -> {finding.remedy}", file=sys.stderr, flush=True)
     mpirun, version = read_mpirun(environ)
     exported = [name for name in environ if name.startswith(_EXPORTED) and environ[name].strip()]
     if "LD_LIBRARY_PATH" in environ:
@@ -79,9 +84,12 @@ def check_nodes(hostfile: str, plugin: str | None, environ: Mapping[str, str]) -
     options = launch.one_rank_a_node(
         mpi_family(version), [host.name for host in hosts], sorted(exported)
     )
-    arguments = ["preflight", "--answer", *(["--plugin", plugin] if plugin else [])]
+    arguments = ["preflight", "--answer", "--profile", profile]
+    arguments += ["--plugin", plugin] if plugin else []
     program = [os.path.abspath(sys.executable), "-m", "tcpx_mpi", *arguments]
-    code, text = launch.run_captured(len(hosts), program, environ, options, _LIMIT_S)
+    own = dict(environ)
+    keep_mpi_on_control_nic(profile, this_machine(), own)
+    code, text = launch.run_captured(len(hosts), program, own, options, _LIMIT_S)
     if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
         raise mpi.interrupted_by(code - 128)
     answers = [line for line in text.splitlines() if line.startswith(ANSWER)]

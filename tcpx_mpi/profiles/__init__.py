@@ -63,20 +63,29 @@ class Profile:
 
     def fits(self, topology: Topology) -> bool:
         """Whether a machine has what the signature says, and all the NICs."""
+        return self.knows(topology) and not self._missing_nics(topology)
+
+    def knows(self, topology: Topology) -> bool:
+        """Whether a machine has what the signature says."""
         found = {
             "gpus": len(topology.gpus),
             "cpus": len(topology.cpus),
             "numa_nodes": len(topology.numa_nodes),
         }
         alike = all(found[name] == number for name, number in self.signature.items())
-        return bool(self.signature) and alike and not self._missing_nics(topology)
+        return bool(self.signature) and alike
+
+    def lacks(self, topology: Topology) -> str:
+        """The first NIC of the profile that cannot be used here: "no NIC eth3"; "" for none."""
+        missing = self._missing_nics(topology)
+        if not missing:
+            return ""
+        nic = topology.nic(missing[0])
+        return f"no NIC {missing[0]}" if nic is None else f"NIC {missing[0]} {nic.state}"
 
     def require(self, topology: Topology, host: str) -> None:
         """Raises UsageError where this machine lacks a NIC or a CPU that the profile names."""
-        if missing := self._missing_nics(topology):
-            name = missing[0]
-            nic = topology.nic(name)
-            what = f"no NIC {name}" if nic is None else f"NIC {name} {nic.state}"
+        if what := self.lacks(topology):
             raise UsageError(f"{self.source}: {host} has {what}: use the profile of its machine")
         allowed = set(topology.limits.cpuset or topology.cpus)
         for kind, bindings in (("tx", self.tx_bindings), ("rx", self.rx_bindings)):
@@ -138,6 +147,16 @@ def find_profile(spec: str, topology: Topology) -> Profile | None:
             f"{OPTION} ({spec}) is unknown: use {', '.join(shipped())}, auto, none, or a FILE.toml"
         )
     return parse_profile(spec, f"profile {spec}", read_toml(OPTION, spec, _REMEDY))
+
+
+def near_miss(topology: Topology) -> str:
+    """Why "auto" finds nothing on a machine that a profile was made for; "" on any other."""
+    profiles = [_load(name, f"profile {name}") for name in shipped()]
+    known = [profile for profile in profiles if profile.knows(topology)]
+    said = [
+        f"{profile.source} fits but for its NICs: {profile.lacks(topology)}" for profile in known
+    ]
+    return next(iter(said), "")
 
 
 def environment_of(

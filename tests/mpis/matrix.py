@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from jobs import Result, run, started
 from launcher import cluster_or_skip
 from nodes import HERE as CLUSTER
-from nodes import WORK
+from nodes import WORK, Cluster
 from other_mpis import NoPackages, OtherMpi, make, of_this_environment
 
 pytestmark = pytest.mark.multirank
@@ -174,7 +176,7 @@ def test_the_mpirun_of_open_mpi_4_starts_ranks_of_open_mpi_5_on_this_machine(
     checked(run(mixed(every["openmpi4"], every["openmpi5"]), tmp_path, CROWDED), 2)
 
 
-#: An installed MPICH finds its libraries on the far node; this one has to be told of them.
+#: An installed MPI finds its libraries on the far node; these have to be told of them.
 AGENT = """#!/bin/bash
 while [[ $1 == -* ]]; do shift; done
 host=$1
@@ -183,22 +185,54 @@ exec {agent} "$host" "export {exports}; $*"
 """
 
 
-def test_mpich_reaches_a_second_node_by_a_launch_agent(
-    mpis: dict[str, OtherMpi], tmp_path: Path
-) -> None:
-    mpich = mpis["mpich"]
-    exports = " ".join(f"{name}={value}" for name, value in mpich.environ.items())
-    with cluster_or_skip() as nodes:
-        first = nodes.nodes[0]
-        agent = first.file("agent")
+@dataclass(frozen=True)
+class Words:
+    """How an MPI is told of nodes: a hostfile's line, mpirun's options, the agent's variable."""
+
+    line: str
+    options: tuple[str, ...]
+    agent: str
+
+
+WORDS = {
+    "openmpi4": Words(
+        "{address} slots=2",
+        ("-hostfile", "hosts", "--bind-to", "none", "--mca", "btl_tcp_if_include", "eth0",
+         "--mca", "oob_tcp_if_include", "eth0", "-x", "NCCL_SOCKET_IFNAME"),
+        "OMPI_MCA_plm_rsh_agent",
+    ),
+    "mpich": Words("{address}:2", ("-f", "hosts", "-iface", "eth0"), "HYDRA_LAUNCHER_EXEC"),
+}  # fmt: skip
+
+
+def login(mpi: OtherMpi, nodes: Cluster) -> list[str]:
+    """`env` with what a user of this MPI has set on the first node, whose hostfile is `hosts`."""
+    words, first = WORDS[mpi.name], nodes.nodes[0]
+    exports = " ".join(f"{name}={shlex.quote(value)}" for name, value in mpi.environ.items())
+    for node in nodes.nodes:  # Open MPI 4.1's daemons want to find the agent, too
+        agent = node.file("agent")
         agent.write_text(AGENT.format(agent=CLUSTER / "agent.sh", exports=exports))
         agent.chmod(0o755)
-        hosts = "".join(f"{node.address('eth0')}:2\n" for node in nodes.nodes)
-        first.file("hosts").write_text(hosts)
-        mpirun = [mpich.mpirun, "-f", "hosts", "-n", str(RANKS), "-iface", "eth0"]
-        variables = (f"HYDRA_LAUNCHER_EXEC={WORK}/agent", "NCCL_SOCKET_IFNAME=eth1,eth2")
-        program = [mpich.python, "-m", "tcpx_mpi", "run", "ring", *QUICK]
-        result = run(first.command("env", *variables, *mpirun, *program), tmp_path)
+    lines = [words.line.format(address=node.address("eth0")) for node in nodes.nodes]
+    first.file("hosts").write_text("\n".join(lines) + "\n")
+    return ["env", f"{words.agent}={WORK}/agent", "NCCL_SOCKET_IFNAME=eth1,eth2"]
+
+
+def test_a_second_node_is_reached_by_a_launch_agent(mpi: OtherMpi, tmp_path: Path) -> None:
+    with cluster_or_skip() as nodes:
+        program = [mpi.python, "-m", "tcpx_mpi", "run", "ring", *QUICK]
+        mpirun = [mpi.mpirun, *WORDS[mpi.name].options, "-n", str(RANKS), *program]
+        result = run(nodes.nodes[0].command(*login(mpi, nodes), *mpirun), tmp_path)
     checked(result, 2)
     assert "on tcpx-node-0 device  1" in result.out
     assert "on tcpx-node-1 device  1" in result.out
+
+
+def test_a_preflight_of_a_hostfile_reaches_a_second_node(mpi: OtherMpi, tmp_path: Path) -> None:
+    with cluster_or_skip() as nodes:
+        program = [mpi.python, "-m", "tcpx_mpi", "preflight", "--plugin", "softtcpx"]
+        command = [*login(mpi, nodes), *program, "--hostfile", "hosts"]
+        result = run(nodes.nodes[0].command(*command), tmp_path)
+    assert result.code == 0, result.text
+    assert "2 nodes answered for 2 names" in result.out
+    assert result.out.count(mpi.library) >= 2, result.text

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gpus import stand_in
 from jobs import Result, mpirun, run, tcpx_mpi
 from launcher import cluster_or_skip
-from nodes import Cluster
+from nodes import WORK, Cluster
 
 from tcpx_mpi.plugins import bundled_dir
 
@@ -50,9 +53,10 @@ def test_this_machine_is_checked_and_each_finding_is_a_line(tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("environ", "options", "check", "says", "code"),
     [
-        ({"NCCL_SOCKET_IFNAME": "nosuch0"}, (), "interfaces", "names none of", 4),
+        ({"NCCL_SOCKET_IFNAME": "nosuch0"}, (), "interfaces", "which is none of", 4),
         ({}, ("--plugin", "/nosuch/libnccl-net-x.so"), "plugin file", "no such file", 3),
         ({"UCCL_TCPX_PLUGIN_PATH": "/nosuch.so"}, (), "plugin file", "UCCL_TCPX_PLUGIN_PATH", 3),
+        ({"UCCL_TCPX_CHUNK_BYTES": "abc"}, (), "settings", "'abc' is not a size", 2),
     ],
 )
 def test_a_check_that_fails_gives_its_exit_code(
@@ -107,6 +111,25 @@ def test_a_noexec_mount_is_found_before_the_plugin_is_loaded(tmp_path: Path) -> 
     assert result.code == 3, result.text
     assert f"{library} is on {tmp_path}, which is mounted noexec" in finding["found"]
     assert "copy the file to an executable mount" in finding["remedy"]
+
+
+@pytest.mark.parametrize(
+    ("faults", "code", "says"),
+    [
+        ({}, 0, "2 Fake GPU: buffers in GPU memory (CUDA 13.0, NVRTC 13.0, CuPy 0"),
+        ({"FAKENVRTC_FAIL": "1"}, 4, "2 Fake GPU, which cannot be used: nvrtcCompileProgram"),
+    ],
+    ids=["usable", "no kernel"],
+)
+def test_gpus_are_tried_as_a_rank_would_use_them(
+    faults: dict[str, str], code: int, says: str, tmp_path: Path
+) -> None:
+    # With a cache of its own, where no kernel is compiled already.
+    environ = {**stand_in(2).variables, "XDG_CACHE_HOME": str(tmp_path), **faults}
+    result = run(tcpx_mpi("preflight", "--json", "--plugin", "softtcpx"), tmp_path, environ)
+    finding = checks(result)[os.uname().nodename, "GPUs"]
+    assert result.code == code, result.text
+    assert finding["found"].startswith(says)
 
 
 def test_ranks_of_one_node_are_checked_once(tmp_path: Path) -> None:
@@ -201,17 +224,28 @@ def test_what_differs_on_the_second_node_is_named(nodes: Cluster, tmp_path: Path
     first, second = nodes.nodes
     second.run("ip", "link", "set", "eth1", "mtu", "1400")
     first.file("hosts").write_text(nodes.hostfile((2, 1)))
-    found = checks(hostfile_preflight(nodes, tmp_path))
+    (metadata,) = Path(sysconfig.get_path("purelib")).glob("tcpx_mpi-*.dist-info/METADATA")
+    text = re.sub(r"^Version: .*", "Version: 99.1", metadata.read_text(), flags=re.M)
+    second.file("METADATA").write_text(text)
+    second.run("mount", "--bind", f"{WORK}/METADATA", str(metadata))
+    result = hostfile_preflight(nodes, tmp_path)
+    assert result.code == 2, "a run would refuse slots that differ so"
+    found = checks(result)
+    assert f"{second.name} has 99.1 " in found["", "same tcpx-mpi"]["found"]
     assert found["", "same MTU"]["found"] == f"{first.name} has 1500, {second.name} has 1400"
     uneven = f"uneven: {first.address('eth0')} 2, {second.address('eth0')} 1"
     assert uneven in found["", "hostfile"]["found"]
 
 
 def test_a_data_interface_that_is_down_fails_its_node(nodes: Cluster, tmp_path: Path) -> None:
-    second = nodes.nodes[1]
+    first, second = nodes.nodes
     second.run("ip", "link", "set", "eth1", "down")
     result = hostfile_preflight(nodes, tmp_path)
     assert result.code == 4, result.text
     found = checks(result)
     assert "eth1 of NCCL_SOCKET_IFNAME is down" in found[second.name, "interfaces"]["found"]
-    assert found[second.name, "plugin devices"]["status"] == "FAILED"
+    assert found[second.name, "interfaces"]["remedy"] == "ip link set eth1 up"
+    # The other end of the cable is not down by itself: to set it up would not help.
+    assert "is enabled, but has no link" in found[first.name, "interfaces"]["found"]
+    for node in nodes.nodes:
+        assert found[node.name, "plugin devices"]["status"] == "FAILED"

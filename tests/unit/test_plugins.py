@@ -253,7 +253,7 @@ PRESENT = ("lo", "eth0", "eth1", "eth2", "ens10")
     ("spec", "devices", "says"),
     [
         ("eth1,eth2", ["eth2"], "names eth1, but eth1 is not up, or has no address"),
-        ("eth1,eth7", ["eth1"], "names eth7, but there is none of that name"),
+        ("eth1,eth7", ["eth1"], "names eth7, but there is none of that name: correct it, or"),
         ("=ens1", ["ens10"], "names ens1, but there is none of that name"),
         ("eth1,eth2", ["eth1", "eth2"], None),
         ("eth", ["eth2"], None),

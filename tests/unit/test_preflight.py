@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from machines import machine
 
 from tcpx_mpi import launch
 from tcpx_mpi.errors import ExitCode, UsageError
 from tcpx_mpi.preflight import facts as reading
+from tcpx_mpi.preflight import story
 from tcpx_mpi.preflight.alike import agreement_findings, mpi_family, mpirun_finding
 from tcpx_mpi.preflight.checks import name_matches, node_findings
 from tcpx_mpi.preflight.facts import Interface, NodeFacts, PluginFacts
@@ -38,9 +40,11 @@ LO = Interface("lo", True, 65536, 0, ("127.0.0.1",))
 #: A node with nothing wrong.
 GOOD = NodeFacts(
     host="a3-0", node="boot/1", version="0.1.0", source="abc", python="3.11.2",
-    executable="/venv/bin/python", mpi_library="Open MPI v5.0.8", mpi_problem="", plugin=PLUGIN,
+    executable="/venv/bin/python", mpi_library="Open MPI v5.0.8", mpi_problem="",
+    profile="", profile_asked=False, profile_problem="", plugin=PLUGIN,
     libraries=(), interfaces=(ETH0, ETH1, LO), tcpx_reasons=(), manager_directory="/run/tcpx",
-    manager_sockets={}, gpus=(), open_files=65536, locked_memory=-1, shm_free=1 << 30,
+    manager_sockets={}, gpus=(), gpu_models=(), gpus_on_pci=0,
+    open_files=65536, locked_memory=-1, shm_free=1 << 30,
     congestion="cubic", congestion_available=("reno", "cubic"), wmem_max=4 << 20,
     rmem_max=4 << 20, cpus=tuple(range(8)), cpu_count=8, environment={}, interface_variables={},
 )  # fmt: skip
@@ -68,6 +72,8 @@ def plugin(**changes: Any) -> NodeFacts:
 
 NOTHING = {"sha256": "", "abi_versions": (), "name": "", "devices": ()}
 MANAGER = {"rx_rule_manager": "", "get_gpu_fd_0000:04:00.0": ""}
+GPUS = {"gpus": ("0000:04:00.0", "0000:05:00.0"), "gpu_models": ("H100", "H100")}
+NO_CUPY = "CuPy is missing on a3-0: pip install 'tcpx-mpi[cuda12]'"
 A3 = {"plugin": TCPX, "tcpx_reasons": ("/run/tcpx",), "manager_sockets": MANAGER}
 
 #: what is wrong: facts, check, status, words of what was found and what to do
@@ -75,9 +81,31 @@ WRONG: dict[str, tuple[NodeFacts, str, Status, tuple[str, ...]]] = {
     "no MPI": (
         with_(mpi_problem="no MPI library can be loaded"), "MPI library", Status.FAILED,
         ("no MPI library", "MPI4PY_LIBMPI")),
+    "no MPI, and what to do": (
+        with_(mpi_problem="no MPI library on a (x.so: not found): set MPI4PY_LIBMPI"),
+        "MPI library", Status.FAILED, ("no MPI library on a (x.so: not found) -> set MPI4PY",)),
+    "a profile that cannot be": (
+        with_(profile_asked=True, profile_problem="a3-0 has no NIC eth3"), "profile",
+        Status.FAILED, ("no NIC eth3", "--profile")),
+    "a profile that almost fits": (
+        with_(profile_problem="profile a3 fits but for its NICs: NIC eth3 down"), "profile",
+        Status.WARNING, ("NIC eth3 down", "ip link", "--profile none")),
+    "GPUs without CuPy": (
+        with_(**GPUS, plugin=dataclasses.replace(PLUGIN, no_cuda=NO_CUPY)), "GPUs", Status.WARNING,
+        ("2 H100, but buffers in host memory: CuPy is missing on a3-0 -> pip install",)),
+    "GPUs without a driver": (
+        with_(gpus_on_pci=8), "GPUs", Status.WARNING,
+        ("8 on PCI, but this process sees none", "driver", "container", "CUDA_VISIBLE_DEVICES")),
+    "GPUs that fail": (
+        with_(**GPUS, plugin=dataclasses.replace(PLUGIN, cuda_problem="CudaError: cuInit: 999")),
+        "GPUs", Status.FAILED,
+        ("2 H100, which cannot be used: CudaError: cuInit: 999", "--memory host")),
     "plugin asked for and missing": (
-        plugin(path="", exists=False, problem="TCPX is asked for", **NOTHING), "plugin file",
-        Status.FAILED, ("TCPX is asked for", "UCCL_TCPX_PLUGIN_PATH")),
+        plugin(path="", exists=False, problem="TCPX is asked for; set PATH", **NOTHING),
+        "plugin file", Status.FAILED, ("TCPX is asked for -> set PATH",)),
+    "a variable that no run takes": (
+        plugin(settings_problem="NCCL_X: 'abc' is not a size", problem="as well", **NOTHING),
+        "settings", Status.FAILED, ("'abc' is not a size -> correct that variable",)),
     "no such file": (
         plugin(exists=False, **NOTHING), "plugin file", Status.FAILED,
         ("/opt/libnccl-net-soft.so", "no such file", "tcpx-mpi plugins")),
@@ -92,6 +120,12 @@ WRONG: dict[str, tuple[NodeFacts, str, Status, tuple[str, ...]]] = {
     "init fails": (
         plugin(problem="init returned 3", devices=()), "plugin devices", Status.FAILED,
         ("init failed: init returned 3", "UCCL_TCPX_DEBUG=1")),
+    "a device that the plugin lacks": (
+        plugin(problem="NCCL_SOCKET_IFNAME names eth2: bring it up", advised=True, devices=()),
+        "plugin devices", Status.FAILED, ("NCCL_SOCKET_IFNAME names eth2 -> bring it up",)),
+    "a variable of the plugin that cannot be": (
+        plugin(problem="NCCL_X (1) is too small; unset it", advised=True, devices=()),
+        "plugin devices", Status.FAILED, ("NCCL_X (1) is too small -> unset it",)),
     "hidden by another of its name": (
         with_(libraries=(("/x/libnccl-net.so", "b" * 64), ("/opt/libnccl-net.so", "a" * 64))),
         "plugin found first", Status.WARNING,
@@ -105,25 +139,40 @@ WRONG: dict[str, tuple[NodeFacts, str, Status, tuple[str, ...]]] = {
     "a manager that has ended": (
         with_(**{**A3, "manager_sockets": {**MANAGER, "rx_rule_manager": "connection refused"}}),
         "datapath manager", Status.FAILED,
-        ("rx_rule_manager: connection refused (/run/tcpx)", "restart it")),
+        ("rx_rule_manager: connection refused (/run/tcpx)", "it has ended", "start the receive")),
+    "a manager that this user may not reach": (
+        with_(**{**A3, "manager_sockets": {**MANAGER, "rx_rule_manager": "permission denied"}}),
+        "datapath manager", Status.FAILED, ("rx_rule_manager: permission denied", "let this user")),
     "a manager without GPUs": (
         with_(**{**A3, "manager_sockets": {"rx_rule_manager": ""}}), "datapath manager",
-        Status.FAILED, ("no socket get_gpu_fd_<pci> for any GPU",)),
+        Status.FAILED, ("no socket get_gpu_fd_<pci> for any GPU", "start the")),
     "a manager without one GPU": (
         with_(**A3, gpus=("0000:04:00.0", "0000:8B:00.0")), "datapath manager", Status.FAILED,
-        ("get_gpu_fd_<pci> for 0000:8B:00.0",)),
+        ("get_gpu_fd_<pci> for 0000:8B:00.0", "restart it for all", "CUDA_VISIBLE_DEVICES")),
     "no manager, but another plugin": (
         with_(tcpx_reasons=("NCCL_GPUDIRECTTCPX_CTRL_DEV",)), "datapath manager", Status.WARNING,
         ("rx_rule_manager",)),
     "an interface that is not there": (
         with_(interface_variables={"NCCL_SOCKET_IFNAME": "ens9"}), "interfaces", Status.FAILED,
-        ("NCCL_SOCKET_IFNAME=ens9 names none of eth0, eth1, lo", "correct the name")),
+        ("NCCL_SOCKET_IFNAME names ens9, which is none of eth0, eth1, lo -> correct the name",)),
+    "one of two interfaces that is not there": (
+        with_(interface_variables={"NCCL_SOCKET_IFNAME": "=eth1,eth"}), "interfaces",
+        Status.FAILED, ("NCCL_SOCKET_IFNAME names =eth, which is none of",)),
     "an interface that is down": (
         with_(
-            interfaces=(ETH0, dataclasses.replace(ETH1, up=False)),
+            interfaces=(ETH0, dataclasses.replace(ETH1, up=False, enabled=False)),
             interface_variables={"NCCL_GPUDIRECTTCPX_SOCKET_IFNAME": "eth1"}),
         "interfaces", Status.FAILED,
-        ("eth1 of NCCL_GPUDIRECTTCPX_SOCKET_IFNAME is down", "ip link set")),
+        ("eth1 of NCCL_GPUDIRECTTCPX_SOCKET_IFNAME is down -> ip link set eth1 up",)),
+    "an interface without a link, and one that is down": (
+        with_(
+            interfaces=(
+                dataclasses.replace(ETH0, up=False, enabled=False),
+                dataclasses.replace(ETH1, up=False)),
+            interface_variables={"NCCL_SOCKET_IFNAME": "eth"}),
+        "interfaces", Status.FAILED,
+        ("eth0 of NCCL_SOCKET_IFNAME is down; eth1 of NCCL_SOCKET_IFNAME is enabled, but has no "
+         "link -> ip link set eth0 up; see to the other end of eth1",)),
     "an interface without an address": (
         with_(
             interfaces=(dataclasses.replace(ETH0, addresses=()), ETH1),
@@ -164,6 +213,23 @@ def test_what_is_wrong_is_found_with_what_to_do(mistake: str) -> None:
     for word in words:
         assert word in text
     assert "\n" not in text
+
+
+def test_gpus_that_can_be_used_are_named_with_what_they_are_used_by() -> None:
+    usable = dataclasses.replace(PLUGIN, cuda="CUDA 12.8, CuPy 13.6.0")
+    finding = found(with_(**GPUS, plugin=usable), "GPUs")
+    assert finding.status is Status.OK
+    assert finding.found == "2 H100: buffers in GPU memory (CUDA 12.8, CuPy 13.6.0)"
+    assert found(GOOD, "GPUs").found == "none: buffers in host memory"
+
+
+def test_without_a_plugin_nothing_is_said_of_gpus() -> None:
+    dead = dataclasses.replace(PLUGIN, problem="init returned 3")
+    assert "GPUs" not in {f.check for f in node_findings(with_(**GPUS, plugin=dead), "a")}
+
+
+def test_a_profile_is_named() -> None:
+    assert found(with_(profile="profile a3 (auto)"), "profile").found == "profile a3 (auto)"
 
 
 def test_a_manager_that_answers_for_every_gpu_is_good() -> None:
@@ -221,6 +287,10 @@ def test_nodes_that_are_alike_pass_and_one_node_is_not_compared() -> None:
         ({"python": "3.12.1"}, "same Python", Status.WARNING, ("a3-1 has 3.12.1",)),
         ({"interfaces": (ETH0, dataclasses.replace(ETH1, mtu=1500), LO)}, "same MTU",
          Status.WARNING, ("a3-0 has 8244", "a3-1 has 1500")),
+        ({"profile": "profile a3 (auto)"}, "same profile", Status.FAILED,
+         ("a3-0 has none", "a3-1 has profile a3 (auto)", "--profile")),
+        (GPUS, "same GPUs", Status.WARNING,
+         ("a3-0 has none", "a3-1 has 2 H100, not usable", "host memory")),
         ({"interface_variables": {"NCCL_SOCKET_IFNAME": "eth1,lo"},
           "interfaces": (ETH1, dataclasses.replace(LO, mtu=ETH1.mtu))}, "same NIC count",
          Status.FAILED, ("a3-0 has 1", "a3-1 has 2")),
@@ -237,6 +307,17 @@ def test_what_differs_names_the_node_and_both_values(
     assert (finding.check, finding.status) == (check, status)
     for word in words:
         assert word in f"{finding.found} -> {finding.remedy}"
+
+
+def test_nics_of_a_node_that_differ_in_mtu_are_named() -> None:
+    both = {"interface_variables": {"NCCL_SOCKET_IFNAME": "eth1,eth2"}}
+    eth2 = dataclasses.replace(ETH1, name="eth2")
+    nodes = [
+        with_(interfaces=(ETH1, eth2), **both),
+        second(interfaces=(ETH1, dataclasses.replace(eth2, mtu=1500)), **both),
+    ]
+    (finding,) = [f for f in agreement_findings(nodes) if f.check == "same MTU"]
+    assert finding.found == "a3-0 has 8244, a3-1 has eth1 8244, eth2 1500"
 
 
 def test_only_the_nodes_that_differ_are_named() -> None:
@@ -344,8 +425,34 @@ def test_uneven_slots_are_said() -> None:
     even = [HostLine(1, "n0", 8), HostLine(2, "n1", 8)]
     assert hostfile_findings(even, "h")[0].found == "h: 2 nodes, 16 slots"
     (finding,) = hostfile_findings([*even, HostLine(3, "n2", None)], "h")
-    assert finding.status is Status.WARNING
+    assert (finding.status, finding.exit_code) == (Status.FAILED, ExitCode.USAGE)
     assert "uneven: n0 8, n1 8, n2 1" in finding.found
+
+
+def test_a_hostfile_is_checked_with_the_profile_that_was_asked_for_and_mpi_off_the_data_nics(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answer = story.ANSWER + story.encoded([Finding(Status.OK, "a", "MPI library", "Open MPI v5")])
+    started: list[tuple[list[str], dict[str, str]]] = []
+
+    def mpirun(
+        ranks: int, program: list[str], environ: dict[str, str], *rest: object
+    ) -> tuple[int, str]:
+        started.append((program, environ))
+        return 0, answer
+
+    monkeypatch.setattr(launch, "run_captured", mpirun)
+    monkeypatch.setattr(story, "read_mpirun", lambda environ: ("/usr/bin/mpirun", "Open MPI 5"))
+    monkeypatch.setattr(story, "this_machine", lambda: machine("a3-highgpu-8g"))
+    (tmp_path / "hosts").write_text("localhost slots=8\n")
+    for profile in ("auto", "none"):
+        story.check_nodes(str(tmp_path / "hosts"), None, profile, {})
+    (auto, with_profile), (none, without) = started
+    assert auto[auto.index("--profile") + 1] == "auto"
+    assert none[none.index("--profile") + 1] == "none"
+    assert with_profile["PRTE_MCA_prte_if_include"] == "eth0"
+    assert with_profile["OMPI_MCA_btl_tcp_if_include"] == "eth0"
+    assert without == {}
 
 
 def test_a_host_that_does_not_answer_is_a_warning() -> None:
@@ -392,6 +499,38 @@ def test_each_finding_is_a_line_with_what_to_do_and_the_last_line_counts() -> No
 # --- What is read --------------------------------------------------------------------------------
 
 
+def facts_on_a3(monkeypatch: pytest.MonkeyPatch, profile: str, **environ: str) -> NodeFacts:
+    """The facts of a node that is an A3 machine as far as can be read."""
+    monkeypatch.setattr(reading, "this_machine", lambda: machine("a3-highgpu-8g"))
+    monkeypatch.setattr(reading, "_mpi_library", lambda: ("Open MPI", ""))
+    monkeypatch.setattr(reading, "_plugin", lambda *asked: TCPX)
+    return reading.read_facts(None, profile, environ)
+
+
+def test_what_a_profile_will_set_is_what_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = facts_on_a3(monkeypatch, "auto")
+    assert facts.profile == "profile a3-highgpu-8g (auto)"
+    assert facts.manager_directory == "/run/tcpx"
+    assert facts.interface_variables["NCCL_GPUDIRECTTCPX_SOCKET_IFNAME"] == "eth1,eth2,eth3,eth4"
+    assert facts.environment == {}, "ranks compare what the user has set"
+    assert len(facts.gpus) == len(facts.gpu_models) == 8
+    users = facts_on_a3(monkeypatch, "auto", NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX="/elsewhere")
+    assert users.manager_directory == "/elsewhere"
+    none = facts_on_a3(monkeypatch, "none")
+    assert (none.profile, none.manager_directory, none.interface_variables) == ("", "/tmp", {})
+
+
+def test_a_profile_of_another_machine_or_none_at_all_is_a_finding(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    facts = facts_on_a3(monkeypatch, "a4")
+    assert facts.profile_asked
+    assert "--profile (a4) is unknown" in facts.profile_problem
+    monkeypatch.setattr(reading, "this_machine", lambda: machine("laptop"))
+    facts = reading.read_facts(None, "a3-highgpu-8g", {})
+    assert "has no NIC eth1" in facts.profile_problem
+
+
 def test_a_socket_that_nobody_listens_at_is_told_from_one_that_answers(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as alive, socket.socket(socket.AF_UNIX) as dead:
         alive.bind(str(tmp_path / "rx_rule_manager"))
@@ -402,6 +541,18 @@ def test_a_socket_that_nobody_listens_at_is_told_from_one_that_answers(tmp_path:
     assert found["rx_rule_manager"] == ""
     assert "refused" in found["get_gpu_fd_0000:04:00.0"]
     assert len(found) == 2
+
+
+def test_gpus_on_pci_are_those_of_nvidia_that_display_or_compute(tmp_path: Path) -> None:
+    devices = {"a": ("0x10de", "0x030200"), "b": ("0x10de", "0x030000"),
+               "its bridge": ("0x10de", "0x068000"), "other": ("0x1ae0", "0x020000")}  # fmt: skip
+    for name, (vendor, kind) in devices.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vendor").write_text(f"{vendor}\n")
+        (tmp_path / name / "class").write_text(f"{kind}\n")
+    (tmp_path / "gone").mkdir()
+    assert reading._gpus_on_pci(str(tmp_path)) == 2
+    assert reading._gpus_on_pci(str(tmp_path / "nothing")) == 0
 
 
 def test_libraries_come_in_the_order_of_the_loader(tmp_path: Path) -> None:

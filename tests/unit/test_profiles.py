@@ -64,6 +64,19 @@ def test_auto_wants_all_of_a_machine(lacking: str) -> None:
     assert profiles.find_profile("auto", changed) is None
 
 
+def test_a_machine_that_a_profile_was_made_for_is_told_which_nic_it_lacks() -> None:
+    nics = {nic.name: nic for nic in A3.nics}
+    down = {**nics, "eth3": dataclasses.replace(nics["eth3"], up=False, state="down")}
+    absent = {name: nic for name, nic in nics.items() if name != "eth0"}
+    said = [
+        profiles.near_miss(dataclasses.replace(A3, nics=tuple(each.values())))
+        for each in (down, absent)
+    ]
+    fits = "profile a3-highgpu-8g fits but for its NICs"
+    assert said == [f"{fits}: NIC eth3 down", f"{fits}: no NIC eth0"]
+    assert [profiles.near_miss(other) for other in (SERVER, LAPTOP)] == ["", ""]
+
+
 def test_every_shipped_profile_has_a_signature_by_which_auto_finds_it() -> None:
     assert profiles.shipped() == ["a3-highgpu-8g"]
     for name in profiles.shipped():

@@ -1,0 +1,136 @@
+"""docs/clusters.md, "Pods without ssh": its commands, one after the other, by a real podman.
+
+Run by `make test-pods`, which installs podman; not collected by `make test`. Images, containers and
+networks are kept in folders of the test's own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from jobs import table_row
+
+from tcpx_mpi.records import read_run
+
+TREE = Path(__file__).resolve().parents[2]
+PAGE = (TREE / "docs" / "clusters.md").read_text()
+SECTION = PAGE[PAGE.index("## Pods without ssh") :]
+#: The blocks of the section: pods come up, are used, and go.
+UP, USE, DOWN = (
+    textwrap.dedent(block).strip().splitlines()
+    for block in re.findall(r"```sh\n(.*?)```", SECTION, re.S)
+)
+LIMIT_S = 300.0
+
+
+def shell(*lines: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """Commands in one shell, in the tree, up to the first that fails."""
+    return subprocess.run(
+        ["bash", "-e", "-c", "\n".join(lines)],
+        cwd=TREE, env=environ, capture_output=True, text=True, check=False, timeout=LIMIT_S,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Podman with folders of its own: what else it has on this machine is left alone."""
+    if shutil.which("podman") is None or os.geteuid() != 0:
+        pytest.skip("needs pods: podman, and root; `make test-pods` installs it")
+    folder = tmp_path_factory.mktemp("podman")
+    storage, engine = folder / "storage.conf", folder / "containers.conf"
+    storage.write_text(
+        f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/root"\nrunroot = "{folder}/run"\n'
+    )
+    # Podman asks for 1048576 of both, which not every root may; crun for cgroups of one version.
+    files = min(1 << 20, resource.getrlimit(resource.RLIMIT_NOFILE)[1] % (1 << 63))
+    engine.write_text(
+        f'[containers]\ndefault_ulimits = ["nofile={files}:{files}", "nproc=4096:4096"]\n'
+        f'[engine]\nruntime = "runc"\ntmp_dir = "{folder}/tmp"\n'
+        f'static_dir = "{folder}/root/libpod"\nvolume_path = "{folder}/volumes"\n'
+        f'[network]\nnetwork_config_dir = "{folder}/networks"\n'
+    )
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "CONTAINERS_STORAGE_CONF": str(storage),
+        "CONTAINERS_CONF": str(engine),
+    }
+
+
+@pytest.fixture(scope="module")
+def pods(environ: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The pods of the page."""
+    said = tmp_path_factory.mktemp("up") / "said"
+    with said.open("w") as file:
+        # Its `podman system service &` stays, in a process group by which it is ended.
+        up = subprocess.Popen(
+            ["bash", "-e", "-c", "\n".join(UP)],
+            cwd=TREE, env=environ, stdout=file, stderr=file, start_new_session=True,
+        )  # fmt: skip
+    try:
+        assert up.wait(LIMIT_S) == 0, said.read_text()
+        yield
+        down = shell(*DOWN, environ=environ)
+        assert down.returncode == 0, down.stdout + down.stderr
+    finally:
+        shell("podman pod rm --all --force", "podman rmi --all --force", "podman network prune -f",
+              environ=environ)  # fmt: skip
+        os.killpg(up.pid, signal.SIGTERM)
+
+
+def used(word: str, environ: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """The one command of the page with this word in it."""
+    (line,) = [line for line in USE if word in line]
+    done = shell(line, environ=environ)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done
+
+
+@pytest.mark.usefixtures("pods")
+def test_a_preflight_finds_the_pods_alike(environ: dict[str, str]) -> None:
+    lines = used("preflight", environ).stdout.splitlines()
+    assert not [line for line in lines if line.startswith("FAILED")]
+    (nodes,) = [line for line in lines if " nodes answered for " in line]
+    assert nodes.endswith("2 nodes answered for 2 names")
+
+
+@pytest.mark.usefixtures("pods")
+def test_a_run_over_both_pods_is_one_file_with_every_byte_right(environ: dict[str, str]) -> None:
+    done = used("run ring", environ)
+    printed = [table_row(line) for line in done.stdout.splitlines() if re.match(r" +\d+ ", line)]
+    assert len(printed) == 11, done.stdout
+    assert {row.wrong for row in printed} == {0}, done.stdout
+    file = TREE / "build" / "pods.h5"
+    file.unlink(missing_ok=True)
+    used("podman cp", environ)
+    run = read_run(str(file))
+    assert run.complete
+    assert len(run.rows) == 11
+    assert all(row.checked.all() and not row.wrong.any() for row in run.rows)
+    ranks = run.header.ranks
+    assert [info.host for info in ranks] == ["tcpx-node-0"] * 2 + ["tcpx-node-1"] * 2
+    assert len({info.node for info in ranks}) == 2
+    assert {info.nic for info in ranks} == {"eth1"}
+    # The file is in the first pod alone: no disk is shared.
+    there = shell("podman exec tcpx-node-1-ranks ls /tmp", environ=environ)
+    assert there.returncode == 0, there.stderr
+    assert "pods.h5" not in there.stdout
+
+
+@pytest.mark.usefixtures("pods")
+def test_nothing_is_left_running_in_either_pod(environ: dict[str, str]) -> None:
+    for node in (0, 1):
+        left = shell(
+            f"podman exec tcpx-node-{node}-ranks bash -c 'cat /proc/[0-9]*/comm'", environ=environ
+        )
+        assert sorted(left.stdout.split()) == ["bash", "cat", "sleep"], left.stdout
