@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parents[1]
-sys.path += [str(TESTS / folder) for folder in ("mpi", "gpu", "native", "mutants")]
+sys.path += [str(TESTS / folder) for folder in ("mpi", "gpu", "native", "mutants", "evidence")]
 
 import gpus as found  # noqa: E402  # by the path above
 
