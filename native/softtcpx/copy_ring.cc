@@ -21,7 +21,7 @@ constexpr uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
-CopyRing::CopyRing(const Gpu& gpu, uint64_t piece_bytes, int64_t pieces)
+CopyRing::CopyRing(const Gpu& gpu, uint64_t piece_bytes, int64_t pieces, int64_t kernel_bytes)
     : gpu_(gpu),
       piece_bytes_(aligned(piece_bytes)),
       bytes_(piece_bytes_ * static_cast<uint64_t>(pieces)) {
@@ -31,6 +31,13 @@ CopyRing::CopyRing(const Gpu& gpu, uint64_t piece_bytes, int64_t pieces)
   ring_ = memory_.host() + kPageBytes;
   const CurrentContext current(gpu_);
   check_cuda(*gpu_.driver, "cuStreamCreate", gpu_.driver->stream_create(&stream_, kNonBlocking));
+  if (kernel_bytes > 0) {
+    const int code = small_copy_.load(gpu_);
+    if (code == 0) kernel_bytes_ = static_cast<uint64_t>(kernel_bytes);
+    if (code != 0)
+      SOFTTCPX_WARN("GPU %d takes no kernel for small copies (%s): its copy engine does them",
+                    gpu_.ordinal, cuda_error_name(*gpu_.driver, code));
+  }
   SOFTTCPX_INFO("a sending connection from GPU %d: %llu bytes page-locked", gpu_.ordinal,
                 static_cast<unsigned long long>(memory_.bytes()));
 }
@@ -50,6 +57,7 @@ CopyRing::~CopyRing() {
     memory_.abandon();
     return;
   }
+  small_copy_.unload();
   gpu_.driver->stream_destroy(stream_);
 }
 
@@ -67,20 +75,34 @@ void CopyRing::begin(const uint8_t* from, uint64_t length) {
   const uint64_t at = end_ % bytes_;
   const uint64_t start = at + length > bytes_ ? end_ + bytes_ - at : end_;
   uint8_t* const to = ring_ + start % bytes_;
-  note("cuMemcpyDtoHAsync",
-       gpu_.driver->memcpy_dtoh_async(to, reinterpret_cast<CudaAddress>(from), length, stream_));
+  const uint32_t ticket = tickets_ + 1;
+  begin_copy(to, from, length);
   if (failed()) return;
   end_ = start + aligned(length);
-  pieces_[begun_++ % kPieces] = {to, length, tickets_ + 1, end_, false};
-  untold_ += length;
+  pieces_[begun_++ % kPieces] = {to, length, ticket, end_, false};
   if (untold_ >= kToldAtLeast) tell();
+}
+
+// By a kernel, which tells of all that came before it, or by the copy engine.
+void CopyRing::begin_copy(uint8_t* to, const uint8_t* from, uint64_t length) {
+  const auto source = reinterpret_cast<CudaAddress>(from);
+  if (length <= kernel_bytes_ && source % kSmallCopyUnit == 0) {
+    const auto target = reinterpret_cast<CudaAddress>(memory_.as_seen_by_gpu(to));
+    const auto units = static_cast<unsigned>((length + kSmallCopyUnit - 1) / kSmallCopyUnit);
+    untold_ = 0;
+    note("cuLaunchKernel",
+         small_copy_.begin({source, target, told_at(), units, ++tickets_}, stream_));
+    return;
+  }
+  untold_ += length;
+  note("cuMemcpyDtoHAsync", gpu_.driver->memcpy_dtoh_async(to, source, length, stream_));
 }
 
 void CopyRing::tell() {
   if (untold_ == 0 || failed()) return;
   untold_ = 0;
-  const auto address = reinterpret_cast<CudaAddress>(memory_.as_seen_by_gpu(told_));
-  note("cuStreamWriteValue32", gpu_.driver->stream_write_value32(stream_, address, ++tickets_, 0));
+  note("cuStreamWriteValue32",
+       gpu_.driver->stream_write_value32(stream_, told_at(), ++tickets_, 0));
 }
 
 void CopyRing::ask() {

@@ -11,6 +11,7 @@
 
 #include "softtcpx/cuda.h"
 #include "softtcpx/pinned.h"
+#include "softtcpx/small_copy.h"
 
 namespace softtcpx {
 
@@ -24,8 +25,9 @@ class CopyRing {
     bool sent;
   };
 
-  // Throws CudaError, or std::system_error where the kernel has no memory to give.
-  CopyRing(const Gpu& gpu, uint64_t piece_bytes, int64_t pieces);
+  // Pieces of up to `kernel_bytes` are copied by a kernel. Throws CudaError, or std::system_error
+  // where the operating system has no memory to give.
+  CopyRing(const Gpu& gpu, uint64_t piece_bytes, int64_t pieces, int64_t kernel_bytes);
   // Waits for what is under way.
   ~CopyRing();
   CopyRing(const CopyRing&) = delete;
@@ -43,6 +45,8 @@ class CopyRing {
   bool failed() const { return code_ != 0; }
   std::string failure() const { return CudaError(*gpu_.driver, failed_call_, code_).what(); }
 
+  // Nothing is on its way, and nothing has landed that was not taken.
+  bool starved() const { return begun_ == taken_; }
   // The oldest piece that was not taken yet; null when there is none.
   Piece* next() { return taken_ != begun_ ? &pieces_[taken_ % kPieces] : nullptr; }
   bool landed(const Piece& piece) const {
@@ -58,6 +62,10 @@ class CopyRing {
  private:
   static constexpr uint64_t kPieces = 64;  // under way, landed or being sent: a power of two
 
+  void begin_copy(uint8_t* to, const uint8_t* from, uint64_t length);
+  CudaAddress told_at() const {
+    return reinterpret_cast<CudaAddress>(memory_.as_seen_by_gpu(told_));
+  }
   void note(const char* call, int code);
   bool idle();
 
@@ -68,6 +76,8 @@ class CopyRing {
   uint32_t* told_ = nullptr;
   uint8_t* ring_ = nullptr;
   CudaStream stream_ = nullptr;
+  uint64_t kernel_bytes_ = 0;  // of the longest piece that a kernel copies; 0: none
+  SmallCopy small_copy_;
 
   std::array<Piece, kPieces> pieces_{};
   uint64_t begun_ = 0, taken_ = 0, freed_ = 0;  // pieces, counted for ever

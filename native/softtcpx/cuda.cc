@@ -50,6 +50,10 @@ std::unique_ptr<CudaDriver> find_driver() {
   find(library, "cuStreamDestroy_v2", driver->stream_destroy, &all);
   find(library, "cuStreamQuery", driver->stream_query, &all);
   find(library, "cuStreamWriteValue32_v2", driver->stream_write_value32, &all);
+  find(library, "cuModuleLoadData", driver->module_load_data, &all);
+  find(library, "cuModuleUnload", driver->module_unload, &all);
+  find(library, "cuModuleGetFunction", driver->module_get_function, &all);
+  find(library, "cuLaunchKernel", driver->launch_kernel, &all);
   find(library, "cuGetErrorName", driver->get_error_name, &all);
   return all ? std::move(driver) : nullptr;
 }

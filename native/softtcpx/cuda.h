@@ -12,6 +12,8 @@ namespace softtcpx {
 
 using CudaContext = void*;
 using CudaStream = void*;
+using CudaModule = void*;
+using CudaFunction = void*;
 using CudaAddress = unsigned long long;  // of the device, 64 bits
 
 // The calls that we make, by the driver's names without their prefix and version. 0 is success.
@@ -32,6 +34,13 @@ struct CudaDriver {
   int (*stream_query)(CudaStream stream);
   int (*stream_write_value32)(CudaStream stream, CudaAddress address, uint32_t value,
                               unsigned flags);
+  int (*module_load_data)(CudaModule* module, const void* image);
+  int (*module_unload)(CudaModule module);
+  int (*module_get_function)(CudaFunction* function, CudaModule module, const char* name);
+  int (*launch_kernel)(CudaFunction function, unsigned blocks_x, unsigned blocks_y,
+                       unsigned blocks_z, unsigned threads_x, unsigned threads_y,
+                       unsigned threads_z, unsigned shared_bytes, CudaStream stream,
+                       void** arguments, void** more);
   int (*get_error_name)(int code, const char** name);
 };
 

@@ -20,7 +20,7 @@ struct alignas(64) Request {
   uint64_t capacity = 0;   // bytes to send, or room to receive
   uint64_t total = 0;      // bytes of the message, as its first piece announced it
   uint64_t scheduled = 0;  // bytes of the pieces that a socket has begun to carry
-  uint64_t left = 0;       // sending: pieces; receiving: bytes, and 1 before it is announced
+  uint64_t left = 0;       // bytes; sending an empty one, and receiving before it is announced: 1
   uint64_t copied = 0;     // sending from a GPU: bytes of which the copy to the host has begun
   bool announced = false;
   Memory memory = Memory::kHost;  // of `data`; kHost too where there are no bytes

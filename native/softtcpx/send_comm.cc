@@ -22,6 +22,9 @@ SendComm::SendComm(Device& device, Sockets sockets)
     : Comm(ObjectKind::kSendComm, device, std::move(sockets)),
       chunk_bytes_(static_cast<uint64_t>(device.settings.chunk_bytes)),
       copy_bytes_(std::min(chunk_bytes_, static_cast<uint64_t>(device.settings.copy_bytes))),
+      first_copy_bytes_(
+          std::min(copy_bytes_, static_cast<uint64_t>(device.settings.first_copy_bytes))),
+      copies_at_once_(device.settings.copies_at_once),
       loads_(new Load[sockets_.data.size()]),
       granted_(recv_sync_ ? 0 : ~uint64_t{0}) {}
 
@@ -34,16 +37,17 @@ int SendComm::send(void* data, int64_t bytes, const Region* region, void** reque
 
 bool SendComm::serve_gpu_memory(const Gpu& gpu) {
   if (copy_ring_ != nullptr) return true;
-  copy_ring_ = std::make_unique<CopyRing>(gpu, copy_bytes_, device_.settings.copies);
+  copy_ring_ = std::make_unique<CopyRing>(gpu, copy_bytes_, device_.settings.copies,
+                                          device_.settings.kernel_copy_bytes);
   copies_.store(copy_ring_.get(), std::memory_order_release);
   return true;
 }
 
+// In bytes, for how many pieces those become is seen when they are cut. An empty message has a
+// header to be sent.
 void SendComm::prepare(Request& request, uint64_t bytes) {
   request.total = bytes;
-  const uint64_t each = request.memory == Memory::kGpu ? copy_bytes_ : chunk_bytes_;
-  // An empty message has a header too, hence one piece.
-  request.left = std::max<uint64_t>(1, (bytes + each - 1) / each);
+  request.left = std::max<uint64_t>(1, bytes);
 }
 
 void SendComm::Load::add(const ChunkHeader& header, const uint8_t* data, Request* request,
@@ -57,7 +61,7 @@ void SendComm::Load::add(const ChunkHeader& header, const uint8_t* data, Request
     iov[parts] = iovec{const_cast<uint8_t*>(data), header.length};
     ++parts;
   }
-  ends[parts - 1] = {request, copied};
+  ends[parts - 1] = {request, std::max<uint64_t>(1, header.length), copied};
 }
 
 void SendComm::Load::sent(size_t bytes, CopyRing* ring) {
@@ -69,25 +73,34 @@ void SendComm::Load::sent(size_t bytes, CopyRing* ring) {
     bytes -= taken;
     if (part.iov_len > 0) return;
     const End& end = ends[first];
-    if (end.request != nullptr) --end.request->left;
+    if (end.request != nullptr) end.request->left -= end.bytes;
     if (end.copied != nullptr) ring->sent(*end.copied);
     ++first;
   }
+}
+
+// After a pause the sockets wait for a whole copy: a short one lands sooner, and twice the length
+// each time soon is as quick as the longest.
+uint64_t SendComm::next_copy(const CopyRing& copies) {
+  copy_length_ = copies.starved() ? first_copy_bytes_ : std::min(2 * copy_length_, copy_bytes_);
+  return copy_length_;
 }
 
 // Keeps the copy engine busy while the sockets send what has landed.
 void SendComm::copy_ahead(CopyRing& copies) {
   const uint64_t posted = ring_.posted.load(std::memory_order_acquire);
   copy_next_ = std::max(copy_next_, next_);  // what has nothing to copy may be gone by now
-  std::optional<CurrentContext> current;     // once there is something to copy
+  int64_t may_begin = copies_at_once_;
+  std::optional<CurrentContext> current;  // once there is something to copy
   for (; copy_next_ < posted; ++copy_next_) {
     Request& request = ring_.slot(copy_next_);
     const uint64_t bytes = request.memory == Memory::kGpu ? request.total : 0;
-    while (request.copied < bytes && copies.has_room() && !copies.failed()) {
+    while (request.copied < bytes && may_begin > 0 && copies.has_room() && !copies.failed()) {
       if (!current) current.emplace(copies.gpu(), after_calls());
-      const uint64_t length = std::min(copy_bytes_, bytes - request.copied);
+      const uint64_t length = std::min(next_copy(copies), bytes - request.copied);
       copies.begin(request.data + request.copied, length);
       request.copied += length;
+      --may_begin;
     }
     if (request.copied < bytes) break;
   }

@@ -36,7 +36,8 @@ class SendComm final : public Comm {
     std::array<ChunkHeader, kPieces> headers;
     std::array<iovec, 2 * kPieces> iov;
     struct End {
-      Request* request;         // has one piece less after this part; none: the piece goes on
+      Request* request;         // whose piece ends with this part; none: the piece goes on
+      uint64_t bytes;           // that it has left less then
       CopyRing::Piece* copied;  // lies in the ring until then; none: host memory
     };
     std::array<End, 2 * kPieces> ends;
@@ -51,21 +52,25 @@ class SendComm final : public Comm {
   bool goes_on_unannounced() const override;
 
   void copy_ahead(CopyRing& copies);
+  uint64_t next_copy(const CopyRing& copies);
   void fill(Load& load);
   CopyRing::Piece* landed_piece(CopyRing& copies);
   void judge_copies(const CopyRing& copies);
 
-  const uint64_t chunk_bytes_;  // most of a piece
-  const uint64_t copy_bytes_;   // and of one out of GPU memory
-  uint64_t next_ = 0;           // the oldest request of which no socket has all pieces yet
+  const uint64_t chunk_bytes_;       // most of a piece
+  const uint64_t copy_bytes_;        // and of one out of GPU memory
+  const uint64_t first_copy_bytes_;  // of it where the sockets have nothing else
+  const int64_t copies_at_once_;     // begun in one look
+  uint64_t next_ = 0;                // the oldest request of which no socket has all pieces yet
   std::unique_ptr<Load[]> loads_;
 
   // From the first registration of GPU memory on; made by the caller, used by the owner.
   CopyRing* copies() const { return copies_.load(std::memory_order_acquire); }
   std::unique_ptr<CopyRing> copy_ring_;
   std::atomic<CopyRing*> copies_{nullptr};
-  uint64_t copy_next_ = 0;  // the oldest request that may have bytes to be copied
-  uint32_t looks_ = 0;      // at copies that had not landed
+  uint64_t copy_next_ = 0;    // the oldest request that may have bytes to be copied
+  uint64_t copy_length_ = 0;  // most of the copy begun last
+  uint32_t looks_ = 0;        // at copies that had not landed
 
   uint64_t granted_;  // receives that the peer has posted; without RECV_SYNC: no limit
   uint32_t have_ = 0;

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
+from collections.abc import Sequence
 from typing import Any
 
-from net_v7 import PTR_CUDA, REGISTERED, Net
+from net_v7 import PTR_CUDA, REGISTERED, SLOTS, SUCCESS, Net, until
 from unpack_queue import PAGE, UnpackPair
 
 #: Names the driver's library to the process of a test body.
@@ -118,3 +120,31 @@ class GpuPair(UnpackPair):
 
     def __init__(self, net: Net, driver: Driver, content: bytes) -> None:
         super().__init__(net, GpuMemory(driver, content), GpuMemory(driver, len(content)))
+        self._content = content
+
+    def exchange(self, sizes: Sequence[int], window: int = SLOTS) -> None:
+        """Messages of these sizes, the first of the connection, one behind the other.
+
+        As many as `window` are on their way; every byte is looked at.
+        """
+        starts = list(itertools.accumulate(sizes, initial=0))
+        requests: list[int | None] = []
+        sent = seen = 0
+
+        def step() -> bool:
+            nonlocal sent, seen
+            if len(requests) < len(sizes) and len(requests) - seen < SLOTS:
+                k = len(requests)
+                requests.append(self.post_receive(starts[k], sizes[k]))
+            if sent < len(sizes) and len(self.sends) < window:
+                self.post_send(starts[sent], sizes[sent])
+                sent += 1
+            self.sends_done()
+            if seen < len(requests) and self.net.test(requests[seen]) == (SUCCESS, True):
+                expected = self._content[starts[seen] :][: sizes[seen]]
+                assert self.queue.unpacked(seen, sizes[seen]) == expected, f"message {seen}"
+                assert self.net.consumed(self.recv, requests[seen]) == SUCCESS
+                seen += 1
+            return seen == len(sizes) and not self.sends
+
+        until(step, "all messages", seconds=60)

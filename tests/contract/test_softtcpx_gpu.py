@@ -66,28 +66,9 @@ def test_every_byte_comes_out_of_one_gpu_and_into_pages_of_the_other(
     choose = random.Random(5)
     sizes = [0, 1, 63, 4095, 4096, 4097, 9048, 0, 65535, 65537, 131073, CHUNK, 300_001, 7]
     sizes += [choose.randrange(20_000) for _ in range(30)] + [CHUNK - 1, 2 << 20, 1]
-    starts = [sum(sizes[:k]) for k in range(len(sizes))]
     content = os.urandom(sum(sizes))
     pair = GpuPair(net, driver, content)
-    requests: list[int | None] = []
-    sent = seen = 0
-
-    def step() -> bool:
-        nonlocal sent, seen
-        if len(requests) < len(sizes) and len(requests) - seen < SLOTS:
-            k = len(requests)
-            requests.append(pair.post_receive(starts[k], sizes[k]))
-        if sent < len(sizes) and len(pair.sends) < SLOTS:
-            pair.post_send(starts[sent], sizes[sent])
-            sent += 1
-        pair.sends_done()
-        if seen < len(requests) and net.test(requests[seen]) == (SUCCESS, True):
-            assert pair.queue.unpacked(seen, sizes[seen]) == content[starts[seen] :][: sizes[seen]]
-            assert net.consumed(pair.recv, requests[seen]) == SUCCESS
-            seen += 1
-        return seen == len(sizes) and not pair.sends
-
-    until(step, "all messages", seconds=60)
+    pair.exchange(sizes)
     assert pair.target.content(len(content)) == bytes(len(content)), "nothing is put in place"
     pair.close()
     if driver.fake:

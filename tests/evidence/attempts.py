@@ -26,7 +26,7 @@ import json
 import re
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +66,14 @@ class Attempt:
     patches: tuple[Patch, ...]  # one a file
 
 
-def read_attempt(path: Path) -> Attempt:
-    """Raises ValueError for a key that is missing, unknown or senseless."""
+def read_attempt(
+    path: Path, runs: Collection[str] = RUNS, figures: Collection[str] = FIGURES
+) -> Attempt:
+    """Raises ValueError for a key that is missing, unknown or senseless.
+
+    `runs` and `figures` are the names that there are; where there can be several figures, an
+    attempt names those that it is about.
+    """
     text = path.read_text()
     head, *diffs = re.split(r"^(?=--- a/)", text, flags=re.MULTILINE)
     pairs = (line.partition(": ") for line in head.strip().splitlines())
@@ -75,7 +81,8 @@ def read_attempt(path: Path) -> Attempt:
     needed, optional = {"tried", "predicted", "kept", "run", "figure"}, {"environ", "options"}
     if needed - keys.keys() or keys.keys() - needed - optional:
         raise ValueError(f"{path.name}: needs the keys {sorted(needed)}, found {sorted(keys)}")
-    if keys["run"] not in RUNS or keys["figure"] not in FIGURES or keys["kept"] not in YES_OR_NO:
+    known = set(keys["figure"].split()) <= set(figures)
+    if keys["run"] not in runs or not known or keys["kept"] not in YES_OR_NO:
         raise ValueError(f"{path.name}: no such run, figure, or kept: {keys}")
     if not diffs and not optional & keys.keys():
         raise ValueError(f"{path.name}: changes nothing: needs a diff, environ or options")

@@ -5,7 +5,8 @@ Usage: python tests/evidence/performance_page.py --write
 A figure stands only between `<!-- figures: KIND NAME ... -->` and `<!-- end of figures -->`, and
 what stands there is made here: nothing is typed by hand. KIND is `ratios` (runs beside peers),
 `intervals` (their launches), `measured` (measured.json), `attempts` (attempts/*.json), `verdicts`
-(verdicts.json), `gpu` or `unpack` (gpu/*).
+(verdicts.json), or of GPUs `gpu` (runs), `unpack` (the kernel), `sweep` and `steps`
+(gpu/sweep/sweep.json).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import numpy as np
 import verdicts
 from attempts import all_attempts
 from gpu_tables import gpu_runs_table, unpack_table
+from sweep_tables import steps_table, sweep_table
 
 from tcpx_mpi.ratios import Ratio, bootstrap_interval, strongest
 from tcpx_mpi.records import Run, read_run
@@ -182,6 +184,8 @@ TABLES: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "gpu": gpu_runs_table,
     "unpack": unpack_table,
     "verdicts": verdicts_table,
+    "sweep": sweep_table,
+    "steps": steps_table,
 }
 
 

@@ -1,5 +1,6 @@
-// Modules and launches. What the fake NVRTC "compiles" is the source behind a mark: a module offers
-// the kernels that its source names, and runs them as this library was built with them.
+// Modules and launches. What the fake NVRTC "compiles" is the source behind a mark; a text for the
+// driver's own compiler is taken as it is. A module offers the kernels that its source names, and
+// runs them as this library was built with them.
 #include <cstring>
 #include <set>
 #include <vector>
@@ -11,6 +12,11 @@ using namespace fakecuda;
 namespace {
 
 constexpr char kMark[] = "fake cubin of ";
+constexpr char kPtx[] = ".version ";
+
+bool begins_with(const char* text, const char* mark) {
+  return strncmp(text, mark, strlen(mark)) == 0;
+}
 
 struct Module {
   std::string source;
@@ -37,8 +43,8 @@ std::set<Function*>& functions() {
 FAKECUDA_API CUresult cuModuleLoadData(Module** module, const void* image) {
   ENTER_CONTEXT();
   const char* text = static_cast<const char*>(image);
-  if (strncmp(text, kMark, strlen(kMark)) != 0) return kInvalidImage;
-  *module = *modules().insert(new Module{text + strlen(kMark), context->device}).first;
+  if (!begins_with(text, kMark) && !begins_with(text, kPtx)) return kInvalidImage;
+  *module = *modules().insert(new Module{text, context->device}).first;
   return kSuccess;
 }
 

@@ -85,6 +85,23 @@ def test_chunks_from_a_page_to_the_largest(chunk: str, gpus: Gpus, place: Path) 
     require_all_right(ran(gpus, place, "pair", 2, *sizes, SOFTTCPX_POISON="1"), sizes=3)
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"SOFTTCPX_FIRST_COPY_BYTES": "65536", "SOFTTCPX_COPIES_AT_ONCE": "1"},
+        {"SOFTTCPX_KERNEL_COPY_BYTES": "65536"},
+    ],
+    ids=["growing", "by a kernel"],
+)
+def test_other_ways_out_of_a_gpu_bring_the_same_bytes(
+    settings: dict[str, str], gpus: Gpus, place: Path
+) -> None:
+    sizes = ("--sizes", "1,4097,64K,300001,3M", "-n", "4", "--chunk", "1M")
+    result = ran(gpus, place, "ring", 2, *sizes, UCCL_TCPX_DEBUG="1", **settings)
+    require_all_right(result)
+    assert "takes no kernel" not in result.text
+
+
 def test_an_ablation_is_no_bandwidth(gpus: Gpus, place: Path) -> None:
     result = ran(gpus, place, "pair", 2, "-b", "64K", "-e", "64K", "-n", "5", "--unpack", "none")
     assert result.code == 0, result.text

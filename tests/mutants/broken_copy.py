@@ -18,7 +18,7 @@ LIMIT_S = 60
 BUILD_LIMIT_S = 2400
 
 #: Keeps an editable install of the real sources from standing before the copy.
-_SITECUSTOMIZE = """\
+SITECUSTOMIZE = """\
 import sys
 sys.meta_path[:] = [f for f in sys.meta_path if "_editable_" not in type(f).__module__]
 """
@@ -91,6 +91,7 @@ class BrokenCopy:
     folder: Path
     cmake: str
     options: tuple[str, ...] = ()  # of cmake
+    jobs: int = 2  # that a build has at once
 
     @property
     def build(self) -> Path:
@@ -117,7 +118,7 @@ class BrokenCopy:
             for path in wanted:
                 self._write(path, (REPOSITORY / path).read_text())
         self.package.mkdir(exist_ok=True)
-        (self.package / "sitecustomize.py").write_text(_SITECUSTOMIZE)
+        (self.package / "sitecustomize.py").write_text(SITECUSTOMIZE)
         link = self.package / "tcpx_mpi"
         if not link.is_symlink():
             link.symlink_to(self.folder / "tcpx_mpi")
@@ -151,7 +152,9 @@ class BrokenCopy:
 
     def make(self, *targets: str) -> None:
         """Build targets; RuntimeError where a mutant does not even compile."""
-        self._run([self.cmake, "--build", self.build, "--parallel", "2", "--target", *targets])
+        self._run(
+            [self.cmake, "--build", self.build, "--parallel", str(self.jobs), "--target", *targets]
+        )
 
     def install(self) -> None:
         """The libraries into the package."""

@@ -1,7 +1,7 @@
 // How fast a GPU unpacks, beside a plain copy of the same bytes by the driver, in turns: GPU time
 // by events. JSON on stdout, all samples; exit 1 where a byte is wrong.
 //
-//   bench_unpack_cuda [ROUNDS [FOLDER_OF_NVRTC]]
+//   bench_unpack_cuda [ROUNDS [FOLDER_OF_NVRTC [CASE...]]]      (all cases)
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -9,6 +9,7 @@
 #include <memory>
 #include <numeric>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,7 @@ constexpr Case kCases[] = {
     {"page_4KiB", UnpackMode::kKernel, false, kPage, kPage, false},
     {"pinned_pages_64MiB", UnpackMode::kKernel, true, 64 * kMiB, kPage, false},
     {"pinned_chunk_512KiB", UnpackMode::kKernel, true, kMiB / 2, kPage, false},
+    {"pinned_8KiB", UnpackMode::kKernel, true, 2 * kPage, kPage, false},
     {"pinned_mss_64MiB", UnpackMode::kKernel, true, 64 * kMiB, 1460, true},
     {"d2d_chunk_512KiB", UnpackMode::kCopies, false, kMiB / 2, kPage, false},
     {"host_chunk_512KiB", UnpackMode::kHost, false, kMiB / 2, kPage, false},
@@ -180,10 +182,24 @@ bool run(Gpu& gpu, const Case& c, int rounds, bool last) {
   return right;
 }
 
+// Those that are named, or all. Throws where a name is none.
+std::vector<Case> chosen(int count, char** names) {
+  std::vector<Case> cases;
+  for (int i = 0; i < count; ++i) {
+    const auto found = std::find_if(std::begin(kCases), std::end(kCases),
+                                    [&](const Case& c) { return strcmp(c.name, names[i]) == 0; });
+    if (found == std::end(kCases)) throw std::runtime_error(std::string("no case ") + names[i]);
+    cases.push_back(*found);
+  }
+  if (count == 0) cases.assign(std::begin(kCases), std::end(kCases));
+  return cases;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) try {
   const int rounds = count > 1 ? atoi(arguments[1]) : 51;
+  const std::vector<Case> cases = chosen(std::max(count - 3, 0), arguments + 3);
   set_cuda_compiler({{count > 2 ? arguments[2] : ""}, ""});
   Gpu& gpu = use_gpu(0);
   int driver = 0;
@@ -191,7 +207,7 @@ int main(int count, char** arguments) try {
   printf("{\"gpu\": \"%s\", \"cuda_driver\": %d, \"nvrtc\": \"%s\", \"rounds\": %d, \"cases\": [\n",
          gpu.facts.name.c_str(), driver, find_nvrtc().version.c_str(), rounds);
   bool right = rounds > 0;
-  for (const Case& c : kCases) right = run(gpu, c, rounds, &c == std::end(kCases) - 1) && right;
+  for (const Case& c : cases) right = run(gpu, c, rounds, &c == &cases.back()) && right;
   printf("]}\n");
   return right ? 0 : 1;
 } catch (const std::exception& error) {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -87,3 +89,57 @@ def test_the_benchmark_of_the_unpack_agrees_with_memcpy_and_measures_every_case(
     assert re.findall(r"^(\w+) +(\d+) MiB: .* ratios \d+\.\d+ \d+\.\d+$", result.stdout, re.M) == [
         ("page", "1"), ("mss", "1"), ("page", "64"), ("mss", "64"),
     ]  # fmt: skip
+
+
+@pytest.mark.timeout(700)
+@pytest.mark.parametrize(
+    ("arguments", "cases"),
+    [
+        (
+            ["bench_steps_cuda", "1"],
+            [
+                (f"{way}_{how}", size)
+                for size in (8192, 65536, 524288)
+                for way, how in (
+                    ("down", "copy_number"),
+                    ("down", "copy_event"),
+                    ("down", "kernel"),
+                    ("up", "kernel"),
+                    ("up", "copy_number"),
+                )
+            ],
+        ),
+        (
+            ["bench_unpack_cuda", "1", "", "pinned_8KiB", "chunk_512KiB"],
+            [("pinned_8KiB", 8192), ("chunk_512KiB", 524288)],
+        ),
+    ],
+    ids=["steps", "unpack"],
+)
+def test_a_benchmark_of_gpus_finds_every_byte_right_on_the_stand_in(
+    build: Path, arguments: list[str], cases: list[tuple[str, int]]
+) -> None:
+    result = _on_the_stand_in(build, arguments)
+    assert result.returncode == 0, result.stdout[-2000:] + result.stderr
+    found = json.loads(result.stdout)
+    kind = "step" if "steps" in found else "case"
+    assert [(each[kind], each["bytes"]) for each in found[f"{kind}s"]] == cases
+    for each in found[f"{kind}s"]:
+        assert each["right"]
+        samples = [value for key, value in each.items() if key.endswith("_us")]
+        assert [len(values) for values in samples] == [1, 1]
+        assert all(values[0] > 0 for values in samples)
+
+
+@pytest.mark.timeout(700)
+def test_a_case_of_the_unpack_that_is_none_is_refused(build: Path) -> None:
+    result = _on_the_stand_in(build, ["bench_unpack_cuda", "1", "", "pages_65MiB"])
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr == "bench_unpack_cuda: no case pages_65MiB\n"
+
+
+def _on_the_stand_in(build: Path, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+    program, *rest = arguments
+    command = [str(build / "native_tests" / program), *rest]
+    environ = {**os.environ, "LD_LIBRARY_PATH": str(build / "fakecuda")}
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100)

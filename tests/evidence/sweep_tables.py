@@ -1,0 +1,95 @@
+"""The tables of docs/performance.md on what was tried on GPUs, out of docs/evidence/gpu/sweep.
+
+What was not measured is shown with what is predicted of it: that is older than any outcome.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tcpx_mpi.ratios import bootstrap_interval
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
+
+from sweep_variants import RUNS, TIME, UNPACK, all_variants, is_ablation
+
+SWEEP = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "gpu" / "sweep"
+NOT_MEASURED = "not measured"
+
+
+def sweep_table(names: Sequence[str], folder: Path = SWEEP) -> list[str]:
+    """Every variant: prediction and outcome, by launches in turns; failures too."""
+    found = _read(folder)
+    launches = found.get("launches", {})
+    lines = [
+        *_machine(found),
+        "| variant | tried | predicted | figure | without | with | with / without | kept |",
+        "|--|--|--|--|--|--|--|--|",
+    ]
+    runs = (*RUNS, UNPACK)
+    for name, variant in sorted(
+        all_variants().items(), key=lambda each: (runs.index(each[1].run), each[0])
+    ):
+        ours = launches.get(name)
+        if ours is not None and ours["digest"] != variant.digest:
+            raise ValueError(f"{name}: its outcome is of another form of it: measure it anew")
+        kept = "" if is_ablation(name) else "yes" if variant.kept else "no"
+        said = f"{variant.tried} | {variant.predicted}"
+        for figure in variant.figure.split():
+            outcome = _outcome(found, name, figure, variant.kept)
+            what = variant.run if figure == TIME else figure
+            lines.append(f"| `{name}` | {said} | {what} | {outcome} | {kept} |")
+            said = " | "  # once
+    return lines
+
+
+def steps_table(names: Sequence[str], folder: Path = SWEEP) -> list[str]:
+    """A small message out of a GPU and into it, step by step, on an idle GPU."""
+    lines = ["| step | bytes | calls | until it is seen |", "|--|--|--|--|"]
+    lines += [
+        f"| `{step['step']}` | {step['bytes']} | {step['calls_us_median']:.4g} us "
+        f"| {step['seen_us_median']:.4g} us |"
+        for step in _read(folder).get("steps", [])
+    ]
+    return lines if len(lines) > 2 else [f"`bench_steps_cuda`: {NOT_MEASURED} yet."]
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    file = folder / "sweep.json"
+    return dict(json.loads(file.read_text())) if file.exists() else {}
+
+
+def _machine(found: dict[str, Any]) -> list[str]:
+    if not found:
+        return [f"`make sweep-gpu`: {NOT_MEASURED} yet.", ""]
+    gpus = ", ".join(f"{found['gpus'].count(name)} {name}" for name in dict.fromkeys(found["gpus"]))
+    return [f"`make sweep-gpu` on {gpus}, {found['cores']} cores, {found['date']}, "
+            f"{found['rounds']} launches each in turns:", ""]  # fmt: skip
+
+
+def _outcome(found: dict[str, Any], name: str, figure: str, kept: bool) -> str:
+    """The columns `without`, `with` and their ratio."""
+    if said := found.get("failed", {}).get(name):
+        return f"| | failed: {' '.join(said.split())[:80]}"
+    launches = found.get("launches", {})
+    ours = launches.get(name)
+    changed = ours["us"].get(figure, []) if ours else []
+    as_is = launches[ours["run"]]["us"].get(figure, []) if ours else []
+    if not changed or len(changed) != len(as_is):
+        return f"| {NOT_MEASURED} |"
+    with_it, without = (as_is, changed) if kept else (changed, as_is)
+    pairs = np.array(with_it) / np.array(without)
+    low, high = bootstrap_interval(pairs)
+    ratio = f"{np.median(pairs):.3f} ({low:.3f} - {high:.3f})"
+    return f"{_spread(without)} us | {_spread(with_it)} us | {ratio}"
+
+
+def _spread(values: Sequence[float]) -> str:
+    return f"{statistics.median(values):.4g} ({min(values):.4g} - {max(values):.4g})"

@@ -1,0 +1,277 @@
+"""What `make sweep-gpu` does: its turns, its files, its choice, and the page's table of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import sweep
+import sweep_variants
+from attempts import Attempt
+from broken_copy import SITECUSTOMIZE, patched
+from gpus import Gpus
+from sweep_tables import steps_table, sweep_table
+from sweep_variants import CASES, RUNS, UNPACK, all_variants
+
+from tcpx_mpi.records import read_run
+from tcpx_mpi.report import summarise_row
+
+VARIANTS = all_variants()
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def sides(*names: str) -> list[sweep.Side]:
+    """The runs that these variants are of, and the variants."""
+    runs = dict.fromkeys(VARIANTS[name].run for name in names)
+    return [sweep.Side(run, run) for run in runs] + [
+        sweep.Side(name, VARIANTS[name].run, VARIANTS[name]) for name in names
+    ]
+
+
+class Machine:
+    """Launches that take a second of its clock each, and give the figures that it is told."""
+
+    def __init__(self, figures: dict[str, float], broken: str = "") -> None:
+        self.figures, self.broken = figures, broken
+        self.now = 0.0
+        self.launched: list[str] = []
+        self.kept: list[str] = []
+
+    def launch(self, side: sweep.Side, hdf5: Path | None) -> dict[str, float]:
+        self.now += 1
+        self.launched.append(side.name)
+        self.kept += [hdf5.name] if hdf5 else []
+        if side.name == self.broken:
+            raise sweep.Failed("exit 5: wrong bytes")
+        names = side.variant.figure.split() if side.variant else CASES
+        if side.run != UNPACK:
+            names = ["time"]
+        return {name: self.figures[side.name] + len(self.launched) / 1000 for name in names}
+
+
+def swept(folder: Path, machine: Machine, names: list[str], rounds: int = 3,
+          until: float = 1e9) -> sweep.Sweep:  # fmt: skip
+    facts = {"gpus": ["X1", "X1"], "cores": 32, "load": 1.0, "date": "2026-01-01"}
+    made = sweep.Sweep(folder, sides(*names), until, machine.launch, lambda: machine.now, facts)
+    made.run(rounds)
+    return made
+
+
+def document(folder: Path) -> dict[str, dict[str, object]]:
+    return json.loads((folder / "sweep.json").read_text())["launches"]
+
+
+def test_all_take_turns_and_the_first_launch_of_a_run_keeps_its_file(tmp_path: Path) -> None:
+    names = ["balanced", "unpack-one-block"]
+    machine = Machine(dict.fromkeys(["pair-64M", UNPACK, *names], 7.0))
+    swept(tmp_path, machine, names)
+    turn = ["pair-64M", UNPACK, *names]
+    assert machine.launched == [*turn, *turn[::-1], *turn]
+    assert machine.kept == ["pair-64M.h5", "balanced.h5"]
+    found = document(tmp_path)
+    assert found["balanced"]["us"] == {"time": [7.003, 7.006, 7.011]}
+    assert found["balanced"]["digest"] == VARIANTS["balanced"].digest
+    assert set(found[UNPACK]["us"]) == set(CASES)  # type: ignore[call-overload]
+    assert "--chunk 940K" in str(found["balanced"]["command"])
+    assert "SOFTTCPX_WORKERS=14 tcpx-mpi run pair" in str(found["balanced"]["command"])
+
+
+def test_what_fails_is_named_and_left_out_and_keeps_nobody_from_being_measured(
+    tmp_path: Path,
+) -> None:
+    names = ["balanced", "together"]
+    machine = Machine(dict.fromkeys(["pair-64M", *names], 7.0), broken="balanced")
+    made = swept(tmp_path, machine, names)
+    assert machine.launched.count("balanced") == 1
+    assert machine.launched.count("together") == 3
+    assert made.failed == {"balanced": "exit 5: wrong bytes"}
+    assert json.loads((tmp_path / "sweep.json").read_text())["failed"] == made.failed
+    assert "| | | failed: exit 5: wrong bytes | no |" in row_of("balanced", tmp_path)
+
+
+@pytest.mark.parametrize(("until", "rounds"), [(0.0, 1), (5.9, 1), (6.0, 2), (100.0, 3)])
+def test_a_round_that_would_not_end_in_time_is_not_begun(
+    until: float, rounds: int, tmp_path: Path
+) -> None:
+    names = ["balanced", "together"]
+    machine = Machine(dict.fromkeys(["pair-64M", *names], 7.0))
+    swept(tmp_path, machine, names, until=until)
+    assert machine.now == 3 * rounds
+    assert json.loads((tmp_path / "sweep.json").read_text())["rounds"] == rounds
+
+
+def test_what_was_measured_is_there_after_each_round(tmp_path: Path) -> None:
+    machine = Machine({"pair-64M": 7.0, "balanced": 6.0})
+
+    def interrupted(side: sweep.Side, hdf5: Path | None) -> dict[str, float]:
+        if len(machine.launched) == 3:
+            raise KeyboardInterrupt
+        return machine.launch(side, hdf5)
+
+    made = sweep.Sweep(tmp_path, sides("balanced"), 1e9, interrupted, lambda: machine.now)
+    with pytest.raises(KeyboardInterrupt):
+        made.run(3)
+    assert [path.name for path in tmp_path.iterdir()] == ["sweep.json"]
+    assert document(tmp_path)["pair-64M"]["us"] == {"time": [7.001]}
+
+
+def test_the_quickest_that_only_sets_something_is_chosen_to_stand_beside_nccl(
+    tmp_path: Path,
+) -> None:
+    names = ["balanced", "together", "launch-early", "without-unpack", "ring-together"]
+    figures = {"pair-64M": 9.0, "ring-64M": 3.0, "balanced": 8.0, "together": 7.0,
+               "launch-early": 6.0, "without-unpack": 5.0, "ring-together": 4.0}  # fmt: skip
+    made = swept(tmp_path, Machine(figures), names)
+    assert made.chosen("pair-64M").name == "together"
+    assert made.chosen("ring-64M").name == "ring-64M"  # nothing was quicker
+    made = swept(tmp_path, Machine(figures, broken="together"), names)
+    assert made.chosen("pair-64M").name == "balanced"
+
+
+# Variants -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("variant", VARIANTS.values(), ids=lambda each: each.name)
+def test_a_variant_fits_the_sources(variant: Attempt) -> None:
+    for patch in variant.patches:
+        text = (REPOSITORY / patch.file).read_text()
+        assert patched(text, patch) != text
+
+
+def test_the_runs_and_cases_are_those_that_there_are() -> None:
+    assert {variant.run for variant in VARIANTS.values()} == {*RUNS, UNPACK}
+    assert {"pages_64MiB", "chunk_512KiB", "mss_64MiB", "pinned_8KiB"} < set(CASES)
+
+
+def test_settings_of_variants_are_those_of_softtcpx() -> None:
+    page = (REPOSITORY / "docs" / "softtcpx.md").read_text()
+    known = set(re.findall(r"^\| `(SOFTTCPX_\w+)` \|", page, re.M))
+    assert {name for each in VARIANTS.values() for name in each.environ} <= known
+
+
+HEAD = "tried: a\npredicted: b\nkept: no\n"
+DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "refusal"),
+    [
+        ("x", "tried: a\nkept: no\nrun: unpack\nfigure: mss_64MiB\n" + DIFF, "needs the keys"),
+        ("x", HEAD + "run: unpack\nfigure: mss_64MiB\noptions: -n 1\n", "needs a diff"),
+        ("x", HEAD + "run: unpack\nfigure: time\n" + DIFF, "cases as figures"),
+        ("x", HEAD + "run: pair-64M\nfigure: mss_64MiB\noptions: -n 1\n", "the figure is time"),
+        ("x", HEAD + "run: pair-64M\nfigure: time\n", "changes nothing"),
+        ("x", HEAD + "run: pair-63M\nfigure: time\noptions: -n 1\n", "no such run"),
+        ("pair-8K", HEAD + "run: pair-8K\nfigure: time\noptions: -n 1\n", "a run has that name"),
+    ],
+)
+def test_a_senseless_variant_is_refused(name: str, text: str, refusal: str, tmp_path: Path) -> None:
+    (tmp_path / f"{name}.patch").write_text(text)
+    with pytest.raises(ValueError, match=refusal):
+        all_variants(tmp_path)
+
+
+# The table ----------------------------------------------------------------------------------------
+
+
+def row_of(name: str, folder: Path) -> str:
+    (row,) = (line for line in sweep_table(["all"], folder) if line.startswith(f"| `{name}` |"))
+    return row
+
+
+def test_the_table_says_what_came_out_beside_what_was_predicted(tmp_path: Path) -> None:
+    names = ["balanced", "without-unpack"]
+    swept(tmp_path, Machine({"pair-64M": 10.0, "balanced": 8.0, "without-unpack": 9.0}), names)
+    lines = sweep_table(["all"], tmp_path)
+    assert lines[0].startswith("`make sweep-gpu` on 2 X1, 32 cores, 2026-01-01, 3 launches each")
+    row = row_of("balanced", tmp_path)
+    assert f"| {VARIANTS['balanced'].predicted} | pair-64M |" in row
+    assert (
+        "| 10.01 (10 - 10.01) us | 8.005 (8.002 - 8.008) us | 0.800 (0.800 - 0.800) | no |" in row
+    )
+    assert row_of("without-unpack", tmp_path).endswith(" |  |")  # nothing to be kept
+    assert "| not measured |" in row_of("ring-together", tmp_path)
+    # As many cells in every row.
+    assert len({line.count("|") for line in lines[2:]}) == 1
+
+
+def test_an_outcome_of_a_variant_that_has_changed_is_refused(tmp_path: Path) -> None:
+    swept(tmp_path, Machine({"pair-64M": 10.0, "balanced": 8.0}), ["balanced"])
+    file = tmp_path / "sweep.json"
+    file.write_text(file.read_text().replace(VARIANTS["balanced"].digest, "0" * 12))
+    with pytest.raises(ValueError, match=r"balanced: .* measure it anew"):
+        sweep_table(["all"], tmp_path)
+
+
+def test_without_results_the_page_shows_predictions(tmp_path: Path) -> None:
+    lines = sweep_table(["all"], tmp_path)
+    assert sum("| not measured |" in line for line in lines) >= len(VARIANTS)
+    assert steps_table(["all"], tmp_path) == ["`bench_steps_cuda`: not measured yet."]
+
+
+# On the stand-in ----------------------------------------------------------------------------------
+
+
+@pytest.mark.stand_in
+@pytest.mark.multirank
+def test_a_variant_of_settings_is_measured_and_its_file_says_so(
+    gpus: Gpus, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in gpus.variables.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.chdir(place)
+    small = ("pair", "-b", "2M", "-e", "2M", "-n", "4", "-w", "1", "--check-memory", "16M")
+    monkeypatch.setitem(sweep_variants.RUNS, "pair-64M", small)
+    settings = VARIANTS["first-64K-one-at-once"]
+    side = sweep.Side("first-64K-one-at-once", "pair-64M", settings)
+    figures = sweep.launched(side, place / "o.h5")
+    found = read_run(str(place / "o.h5"))
+    summary = summarise_row(found.header, found.rows[-1])
+    assert figures["time"] == pytest.approx(summary.time_ns / 1e3, rel=1e-3)
+    assert (summary.checked, summary.wrong) == (True, 0)
+    told = {n: v for n, v in found.header.environment.items() if n.startswith("SOFTTCPX_")}
+    assert told.items() >= {**sweep.ENVIRON, **settings.environ}.items()
+
+
+#: Of a package that says what it was told, in the place of tcpx-mpi.
+MAIN = """
+import json, os, sys
+figures = {"time": float(os.environ["SOFTTCPX_COPIES"]) + len(sys.argv)}
+json.dump({"results": [{"out_of_place": figures}]}, open(sys.argv[-1], "w"))
+"""
+
+
+def test_the_package_that_was_built_is_what_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the sources lie in the current folder."""
+    package = tmp_path / "tcpx_mpi"
+    package.mkdir()
+    (tmp_path / "sitecustomize.py").write_text(SITECUSTOMIZE)
+    (package / "__init__.py").touch()
+    (package / "__main__.py").write_text(MAIN)
+    monkeypatch.chdir(REPOSITORY)
+    side = sweep.Side("as-shipped", "pair-64M", VARIANTS["as-shipped"], tmp_path)
+    words = ["tcpx-mpi", "run", *side.arguments(), "--hdf5", "none", "-J", "file"]
+    assert sweep.launched(side, None) == {"time": 4.0 + len(words)}
+
+
+def test_what_ends_badly_or_never_is_a_failed_launch() -> None:
+    environ = {"PATH": "/bin:/usr/bin"}
+    assert sweep._said(["sh", "-c", "echo yes"], environ) == "yes\n"
+    with pytest.raises(sweep.Failed, match="exit 3: no"):
+        sweep._said(["sh", "-c", "echo no >&2; exit 3"], environ)
+    # With a child that would hold a pipe, too.
+    with pytest.raises(sweep.Failed, match=r"still running after 0\.5 s"):
+        sweep._said(["sh", "-c", "sleep 1000 & wait"], environ, limit_s=0.5)
+
+
+def test_the_sweep_refuses_what_it_cannot_do(capsys: pytest.CaptureFixture[str]) -> None:
+    assert sweep.main(["x", "--only", "nothing-*"]) == 2
+    assert "no variant is called nothing-*" in capsys.readouterr().err
+    for words in ([], ["x", "--prove"], ["x", "--rounds", "0"]):
+        with pytest.raises(SystemExit) as refused:
+            sweep.main(words)
+        assert refused.value.code == 2
