@@ -116,7 +116,7 @@ def require_startable(settings: Settings, environ: Mapping[str, str], world: int
     if settings.gate_path is not None:
         from tcpx_mpi.gates import read_gate, require_judgeable  # numpy
 
-        require_judgeable(read_gate(settings.gate_path), settings)
+        require_judgeable(read_gate(settings.gate_path), settings, world)
     if settings.profile not in (profiles.AUTO, profiles.NONE):
         profile = profiles.find_profile(settings.profile, this_machine())
         if profile is not None:

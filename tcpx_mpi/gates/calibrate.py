@@ -119,7 +119,7 @@ def _groups(runs: Sequence[Run]) -> list[_Group]:
     factors: dict[Key, float] = {}
     for run in runs:
         for row in run.rows:
-            if found := flaws(run, row):
+            if found := flaws(row):
                 raise UsageError(
                     f"{run.path}: {format_size(row.size_bytes)}: {found[0]}; "
                     "calibrate from launches that would pass"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import invented_runs
 import numpy as np
 import pytest
 
+from tcpx_mpi.config import load_settings
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.gates import Gate, Limit, calibrate, gate_text, judge, read_gate
+from tcpx_mpi.gates import Gate, Limit, calibrate, gate_text, judge, read_gate, require_judgeable
 from tcpx_mpi.gates.calibrate import _slowest_expected_ns
 from tcpx_mpi.gates.figures import figures_of
 from tcpx_mpi.records import Fault, Run
@@ -160,9 +162,9 @@ def test_a_tail_of_too_few_iterations_never_passes() -> None:
     row.iterations = 100
     row.samples = {phase: samples[:, :100] for phase, samples in row.samples.items()}
     limit = Limit("ring", "host", row.size_bytes, "p99_us_max", 1e9)
-    finding = judge(gate_for(run, limits=(limit,)), run).findings[0]
-    assert not finding.passed
-    assert "p99" in finding.why
+    judgement = judge(gate_for(run, limits=(limit,)), run)
+    assert not judgement.findings[0].passed
+    assert judgement.failures() == ["ring, host, 1 KiB: too few iterations for p99"]
 
 
 def test_every_cycle_of_a_size_is_judged() -> None:
@@ -178,6 +180,24 @@ def test_every_cycle_of_a_size_is_judged() -> None:
 def test_a_gate_without_limits_passes_nothing() -> None:
     run = run_of()
     assert not judge(gate_for(run, limits=()), run).passed
+
+
+@pytest.mark.parametrize("spoil", [leave_unchecked, deliver_wrong_bytes])
+def test_a_bad_row_without_a_limit_fails_the_gate(spoil: Callable[[Run], None]) -> None:
+    run = run_of()
+    gate = gate_for(run)
+    gate = dataclasses.replace(gate, limits=(gate.limits[0], gate.limits[2]))
+    assert judge(gate, run).passed
+    spoil(run)
+    assert not judge(gate, run).passed
+
+
+def test_an_imported_run_is_refused_without_a_look_at_samples_it_never_had() -> None:
+    run = run_of()
+    change_header(mode="averages")(run)
+    for row in run.rows:
+        row.samples = {}
+    assert "imported" in judge(gate_for(run_of()), run).in_short()
 
 
 # --- The file -------------------------------------------------------------------------------------
@@ -217,6 +237,34 @@ def test_a_bad_file_is_refused_in_one_line(tmp_path: Path, text: str, part: str)
         read_gate(str(path))
     assert part in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+# --- Before a run ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        ({"pattern": "mesh"}, "no limit for mesh, only for ring"),
+        ({"ranks": "2"}, "holds for 4 ranks, not for 2"),
+        ({"blocking": "1"}, "holds for back-to-back iterations, not for synchronised ones"),
+        ({"memory": "emulated"}, "no limit for ring in emulated memory, only in host"),
+        ({"check": "0"}, "checked bytes only"),
+        ({"sizes": "1K,2K"}, "add --sizes 4K"),
+    ],
+)
+def test_a_run_that_would_fail_for_certain_is_refused(given: dict[str, str], part: str) -> None:
+    whole = {"pattern": "ring", "sizes": "1K,2K,4K", "ranks": "4", "memory": "host"}
+    gate = gate_for(run_of(), mode="back-to-back")
+
+    def refuse(**changes: str) -> None:
+        settings = load_settings({**whole, **changes}, {})
+        require_judgeable(gate, settings, settings.ranks)
+
+    refuse()
+    refuse(memory="auto")
+    with pytest.raises(UsageError, match=re.escape(part)):
+        refuse(**given)
 
 
 # --- Calibration ----------------------------------------------------------------------------------
@@ -289,19 +337,101 @@ def test_calibration_refuses_what_would_make_a_gate_of_nothing() -> None:
         calibrate(launches(6), 0.7)
 
 
-def test_every_launch_of_a_file_has_to_pass() -> None:
-    run = run_of()
-    run.launches, run.launches_planned = [run_of(), run_of()], 3
-    assert judge(gate_for(run), run).passed
-    slow = run.launches[1].rows[2]
-    slow.samples["iteration"] = slow.samples["iteration"] * 2
-    assert not judge(gate_for(run_of()), run).passed
-    run.launches[1] = run_of()
-    run.launches[0].rows.pop()
-    assert not judge(gate_for(run_of()), run).passed
-    run.launches[0] = run_of()
-    run.launches[0].header.plugin_name = "another"
-    assert not judge(gate_for(run_of()), run).passed
+# --- Several launches -----------------------------------------------------------------------------
+
+
+def several(*factors: float) -> Run:
+    """Launches so many times as slow as the sound run."""
+    runs = [run_of() for _ in factors]
+    for run, factor in zip(runs, factors, strict=True):
+        for row in run.rows:
+            row.samples["iteration"] = (row.samples["iteration"] * factor).astype(np.int64)
+    first, *others = runs
+    first.launches, first.launches_planned = others, len(runs)
+    return first
+
+
+@pytest.mark.parametrize(
+    ("factors", "passed", "beyond"),
+    [
+        ((1, 1, 1), True, ()),
+        ((1, 2, 1), True, (2,)),
+        ((2, 1, 1, 1, 2), True, (1, 5)),
+        ((2, 1, 2), False, (1, 3)),
+        ((2, 1), False, (1,)),  # of an even number the slower one in the middle
+        ((1, 1, 2, 2), False, (3, 4)),
+    ],
+)
+@pytest.mark.parametrize("bound", ["busbw_min", "time_us_max", "p99_us_max"])
+def test_the_median_launch_meets_a_limit_or_does_not(
+    factors: tuple[float, ...], passed: bool, beyond: tuple[int, ...], bound: str
+) -> None:
+    run, sound = several(*factors), run_of()
+    figures = figures_of(sound, sound.rows[0])
+    value = {
+        "busbw_min": 0.9 * figures.busbw,
+        "time_us_max": figures.time_ns / 900,
+        "p99_us_max": figures.p99_ns / 900,
+    }[bound]
+    limit = Limit("ring", "host", sound.rows[0].size_bytes, bound, value)
+    judgement = judge(gate_for(run, limits=(limit,)), run)
+    assert judgement.passed is passed
+    assert judgement.findings[0].beyond == beyond
+    assert judgement.lines()[0].endswith(f"by the median of {len(factors)} launches")
+    said = f"({len(beyond)} of {len(factors)} launches beyond: {', '.join(map(str, beyond))})"
+    assert judgement.lines()[1].endswith(said) is bool(beyond)
+
+
+@pytest.mark.parametrize("spoil", BREAKS)
+@pytest.mark.parametrize("number", [1, 3])
+def test_one_launch_that_is_missing_something_or_unlike_fails_all(
+    spoil: Callable[[Run], None], number: int
+) -> None:
+    run = several(1, 1, 1)
+    spoil(run.all_launches[number - 1])
+    judgement = judge(gate_for(run_of(), share=1e-6), run)
+    assert not judgement.passed
+    assert judgement.failures()
+
+
+def test_a_launch_that_is_not_there_fails_and_reasons_are_told_from_the_earliest_on() -> None:
+    run = several(1, 1, 1, 1)
+    run.launches_planned = 6
+    end_with_a_fault(run.launches[2])
+    leave_unchecked(run.launches[0])
+    leave_unchecked(run.launches[1])
+    judgement = judge(gate_for(run_of(), share=1e-6), run)
+    place = "ring, host, 2 KiB"
+    assert judgement.failures() == [
+        f"launches 2, 3: {place}: its bytes were not checked by every rank that receives",
+        "launch 4: the file lacks the end of the run: stall (exit code 6)",
+        "launch 4: the file lacks rank 0 said: stalled",
+        "the file lacks 2 of 6 launches",
+    ]
+    assert judgement.in_short() == f"{judgement.failures()[0]} (and 3 more)"
+    assert judgement.lines()[-1] == (
+        "# Gate verdict         : FAILED, 0 of 3 limits met, and what is missing, wrong or unlike "
+        "fails it in any case"
+    )
+
+
+def test_what_all_launches_have_in_common_is_said_once() -> None:
+    run = several(1, 1)
+    judgement = judge(gate_for(run_of(), plugin="another"), run)
+    assert judgement.failures() == ["plugin is softtcpx, the gate holds for another"]
+
+
+def test_the_median_of_launches_raises_no_more_false_alarms_than_one() -> None:
+    """5,000 times: a limit of 6 launches for 5 % false alarms, and the median of 3 or 5 more."""
+    random = np.random.default_rng(8)
+    trials = 5000
+    times = np.exp(0.05 * random.standard_normal((trials, 11)))
+    limits = np.array([_slowest_expected_ns(tuple(one[:6]), 0.05) for one in times])
+    one, three, five = (
+        float(np.mean(np.median(times[:, 6 : 6 + count], axis=1) > limits)) for count in (1, 3, 5)
+    )
+    assert one == pytest.approx(0.043, abs=0.01)
+    assert five < three < one / 2
 
 
 def test_one_file_of_several_launches_calibrates_as_their_files_do() -> None:
