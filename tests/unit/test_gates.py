@@ -114,12 +114,27 @@ def change_header(**changes: Any) -> Callable[[Run], None]:
     return change
 
 
-BREAKS = [
-    lose_a_rank, lose_a_row, leave_unchecked, deliver_wrong_bytes, lose_a_time, have_no_iteration,
-    receive_nowhere, end_early, end_with_a_fault, change_header(plugin_name="another"),
-    change_header(world=5), change_header(pattern="mesh"), change_header(memory="cuda"),
-    change_header(unpack="none"), change_header(mode="averages"),
-]  # fmt: skip
+#: What spoils a row -> why; then what spoils a run.
+ROW_BREAKS: dict[Callable[[Run], None], str] = {
+    leave_unchecked: "its bytes were not checked by every rank that receives",
+    deliver_wrong_bytes: "1 wrong bytes",
+    lose_a_time: "an iteration has no time",
+    have_no_iteration: "no timed iteration",
+    receive_nowhere: "no rank receives",
+}
+BREAKS = {
+    **{spoil: f"ring, host, 2 KiB: {why}" for spoil, why in ROW_BREAKS.items()},
+    lose_a_rank: "the file lacks samples of row 1 (2 KiB), phase iteration: 3 x 300 of 4 ranks",
+    lose_a_row: "the file lacks 1 of 3 rows: 2 KiB",
+    end_early: "the file lacks the end of the run",
+    end_with_a_fault: "the file lacks the end of the run: stall (exit code 6)",
+    change_header(plugin_name="another"): "plugin is another, the gate holds for softtcpx",
+    change_header(world=5): "ranks is 5, the gate holds for 4",
+    change_header(pattern="mesh"): "the gate has no limit for mesh in host memory",
+    change_header(memory="cuda"): "the gate has no limit for ring in cuda memory",
+    change_header(unpack="none"): "nothing was unpacked (--unpack none)",
+    change_header(mode="averages"): "the run was imported",
+}
 
 
 @pytest.mark.parametrize("spoil", BREAKS)
@@ -129,7 +144,16 @@ def test_whatever_is_missing_or_unlike_fails(spoil: Callable[[Run], None]) -> No
     spoil(run)
     judgement = judge(gate, run)
     assert not judgement.passed
-    assert judgement.failures()
+    assert judgement.in_short().startswith(BREAKS[spoil])
+
+
+def test_a_size_that_was_not_run_fails() -> None:
+    run = run_of()
+    gate = gate_for(run)
+    more = dataclasses.replace(gate.limits[0], size_bytes=1 << 20)
+    judgement = judge(dataclasses.replace(gate, limits=(*gate.limits, more)), run)
+    assert judgement.failures() == ["ring, host, 1 MiB: no row of this size"]
+    assert [finding.passed for finding in judgement.findings] == [True, True, True, False]
 
 
 def test_another_file_of_the_plugin_fails_where_the_gate_names_one() -> None:
@@ -138,7 +162,7 @@ def test_another_file_of_the_plugin_fails_where_the_gate_names_one() -> None:
     assert not judge(gate_for(run, plugin_sha256="0" * 64), run).passed
 
 
-@pytest.mark.parametrize("key", ["nodes", "channels", "chunk_bytes"])
+@pytest.mark.parametrize("key", ["nodes", "channels", "chunk_bytes", "mode"])
 def test_other_circumstances_fail_where_the_gate_names_them(key: str) -> None:
     assert not judge(gate_for(run_of(), **{key: 77}), run_of()).passed
 
@@ -167,14 +191,30 @@ def test_a_tail_of_too_few_iterations_never_passes() -> None:
     assert judgement.failures() == ["ring, host, 1 KiB: too few iterations for p99"]
 
 
-def test_every_cycle_of_a_size_is_judged() -> None:
+def in_two_cycles(slower: int) -> Run:
+    """The second row is so many times as slow."""
     run = run_of(rows=1)
     slow = invented_runs.sound(rows=1).rows[0]
-    slow.samples["iteration"][:] *= 3
+    slow.samples["iteration"][:] *= slower
     slow.index = slow.cycle = 1
     run.rows.append(slow)
     run.header.plan = dataclasses.replace(run.header.plan, run_cycles=2)
-    assert not judge(gate_for(run_of(rows=1)), run).passed
+    return run
+
+
+def test_every_cycle_of_a_size_is_judged() -> None:
+    assert judge(gate_for(run_of(rows=1)), in_two_cycles(1)).passed
+    assert not judge(gate_for(run_of(rows=1)), in_two_cycles(3)).passed
+
+
+@pytest.mark.parametrize("cycle", [0, 1])
+def test_a_cycle_without_a_figure_is_not_made_up_for_by_another(cycle: int) -> None:
+    run = in_two_cycles(1)
+    row = run.rows[cycle]
+    row.iterations = 100
+    row.samples = {phase: samples[:, :100] for phase, samples in row.samples.items()}
+    limit = Limit("ring", "host", row.size_bytes, "p99_us_max", 1e9)
+    assert not judge(gate_for(run, limits=(limit,)), run).passed
 
 
 def test_a_gate_without_limits_passes_nothing() -> None:
@@ -324,17 +364,69 @@ def test_calibration_refuses_what_would_make_a_gate_of_nothing() -> None:
         run.header.run_id = "one"
     with pytest.raises(UsageError, match="has 1 launches"):
         calibrate(same, 0.01)
-    for spoil in (leave_unchecked, deliver_wrong_bytes, end_early, lose_a_rank):
-        runs = launches(6)
-        spoil(runs[3])
-        with pytest.raises(UsageError):
-            calibrate(runs, 0.01)
     runs = launches(6)
     change_header(plugin_sha256="another")(runs[5])
     with pytest.raises(UsageError, match="plugin_sha256"):
         calibrate(runs, 0.01)
     with pytest.raises(UsageError, match="below"):
         calibrate(launches(6), 0.7)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "part"),
+    [
+        *((spoil, f"2 KiB: {why}; calibrate from") for spoil, why in ROW_BREAKS.items()),
+        (end_early, "is partial: the end of the run"),
+        (lose_a_rank, "is partial: samples of row 1"),
+        (change_header(unpack="none"), "no bandwidth of its own samples"),
+        (change_header(mode="averages"), "no bandwidth of its own samples"),
+        (change_header(plugin_name="another"), "plugin is another"),
+        (change_header(plugin_sha256="another"), "plugin_sha256 is another"),
+        (change_header(mode="synchronised"), "mode is synchronised"),
+    ],
+)
+def test_a_launch_that_would_not_pass_or_is_unlike_is_no_part_of_a_calibration(
+    spoil: Callable[[Run], None], part: str
+) -> None:
+    runs = launches(6)
+    spoil(runs[3])
+    with pytest.raises(UsageError, match=re.escape(part)):
+        calibrate(runs, 0.01)
+
+
+def test_a_limit_shares_the_false_alarms_with_the_others_and_is_never_below_what_was_seen() -> None:
+    runs = launches(8)
+    times = tuple(figures_of(run, run.rows[0]).time_ns for run in runs)
+    expected = runs[0].rows[0].size_bytes / _slowest_expected_ns(times, 0.01 / 2)
+    assert calibrate(runs, 0.01).gate.limits[0].value == pytest.approx(expected, rel=1e-3)
+    # Twenty say that one as slow as the slowest of them is seldom; it was seen all the same.
+    assert _slowest_expected_ns((100.0,) * 19 + (200.0,), 0.05) == 200
+
+
+def test_a_launch_counts_by_its_slowest_cycle() -> None:
+    runs = [in_two_cycles(3) for _ in range(5)]
+    for number, run in enumerate(runs):
+        run.header.run_id = str(number)
+        run.rows.reverse()
+    limit = calibrate(runs, 0.01).gate.limits[0]
+    assert limit.value == pytest.approx(figures_of(runs[0], runs[0].rows[0]).busbw, rel=1e-3)
+
+
+def test_a_limit_of_a_time_is_rounded_up_so_that_its_launches_meet_it() -> None:
+    runs = launches(5, spread=0.0)
+    for run in runs:
+        run.rows[0].size_bytes = 0
+        run.header.plan = dataclasses.replace(run.header.plan, sizes=(0, 2048))
+    made = calibrate(runs, 0.01)
+    assert made.gate.limits[0].bound == "time_us_max"
+    assert made.gate.limits[0].value > figures_of(runs[0], runs[0].rows[0]).time_ns / 1e3
+    assert all(judge(made.gate, run).passed for run in runs)
+
+
+def test_launches_that_fail_a_gate_of_the_others_are_counted() -> None:
+    runs = launches(12, spread=0.001)
+    runs[7].rows[1].samples["iteration"] *= 2
+    assert any("1 of 12 launches fail a gate made" in x for x in calibrate(runs, 0.01).comments)
 
 
 # --- Several launches -----------------------------------------------------------------------------

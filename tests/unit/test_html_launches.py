@@ -68,12 +68,17 @@ def test_a_row_that_one_launch_lacks_is_no_dot_and_is_said() -> None:
     run = invented_launches(FACTORS)
     run.launches[1].rows.pop(0)
     assert launches_table([side_of(run)]).lines[2].cells[2] == "n/a"
+    plot = launches_plot([side_of(run)])
+    assert plot is not None
+    assert "rows are drawn" not in plot.caption  # the others of that row are
     page = Page(page_of(run))
     assert "Doubtful Incomplete: 1 thing is missing" in page.text
     assert "launch 3: 1 of 3 rows: 1 KiB" in page.text
     run = invented_launches(FACTORS)
     run.rows.pop(0)  # of the first, in whose place the table has another's
-    assert "1 of 3 rows: 1 KiB" in Page(page_of(run)).text
+    page = Page(page_of(run))
+    assert "Doubtful Incomplete: 1 thing is missing" in page.text
+    assert "1 of 3 rows: 1 KiB" in page.text
 
 
 def test_a_later_launch_that_ended_early_makes_the_run_bad() -> None:
