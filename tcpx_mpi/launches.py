@@ -45,6 +45,7 @@ def part_of_series(settings: Settings, environ: Mapping[str, str]) -> Settings:
     return dataclasses.replace(
         settings,
         hdf5_path=environ[FILE_VARIABLE],
+        sources={**settings.sources, "hdf5_path": f"environment {FILE_VARIABLE}"},
         json_path=None,
         csv_path=None,
         gate_path=None,

@@ -133,6 +133,8 @@ def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
     ]
     if given:
         parts.append(f"{' '.join(given)} ({settings.pattern} moves bytes, without arithmetic)")
+    if settings.ci == 0 and settings.sources["max_time_s"].startswith("command line"):
+        parts.append("--max-time (it bounds --ci, which is not given)")
     return [f"ignored: {', '.join(parts)}"] if parts else []
 
 

@@ -22,7 +22,7 @@ _OF_THE_JOB = ("OMPI_COMM_", "OMPI_APP_", "OMPI_FIRST_", "OMPI_FILE_", "OMPI_ARG
 #: Facts that each launch measures anew, and by how much they must differ to be told: another clock
 #: source is several times as slow.
 _MEASURED = frozenset({"own_clock_ns", "own_chunk_ns"})
-_NOTABLE = 1.5
+_NOTABLE = 3.0
 _PLACE = ("host", "gpu", "gpu_pci", "nic", "nic_pci", "nic_speed_mbps", "numa_node", "cpus",
           "progress_cpu", "plugin_cpus", "memory_node", "device_name")  # fmt: skip
 

@@ -58,15 +58,17 @@ class Judgement:
             verdict = "pass" if finding.passed else "FAILED"
             if self.launches > 1 and finding.beyond:
                 numbers = ", ".join(map(str, finding.beyond))
-                verdict += f" ({len(finding.beyond)} of {self.launches} launches beyond: {numbers})"
+                few = f"{len(finding.beyond)} of {self.launches} launches beyond: {numbers}"
+                all_of_them = len(finding.beyond) == self.launches
+                verdict += f" ({'all launches beyond' if all_of_them else few})"
             place, figures = _place_of(finding.limit), _comparison(finding)
             lines.append(f"#   {place:<34} {figures:<40} {verdict}")
         lines += [f"# Gate failed          : {text}" for text in self.failures()]
         met = sum(finding.passed for finding in self.findings)
         verdict = "OK" if self.passed else "FAILED"
         text = f"{verdict}, {met} of {len(self.findings)} limits met"
-        if self.refusals:
-            text += ", and what is missing, wrong or unlike fails it in any case"
+        if count := len(self.refusals):
+            text += f"; {count} reason{'s' if count > 1 else ''} to fail beside them"
         return [*lines, f"# Gate verdict         : {text}"]
 
     def in_short(self) -> str:

@@ -225,6 +225,7 @@ def test_a_launch_of_a_series_writes_its_part_and_nothing_else() -> None:
     assert (part.launch, part.hdf5_path, part.json_path, part.csv_path, part.gate_path) == (
         2, "/tmp/2.h5", None, None, None,
     )  # fmt: skip
+    assert part.sources["hdf5_path"] == f"environment {FILE_VARIABLE}"
     alone = load_settings(given, {})
     assert part_of_series(alone, {}) == alone
 
