@@ -140,6 +140,10 @@ class Settings:
         """How received fragments are put together; "in place" where the plugin delivers so."""
         return self.unpack if self.memory in ("emulated", "cuda") else "in place"
 
+    def mode(self) -> str:
+        """How iterations follow each other: the word in header, JSON and HDF5."""
+        return "synchronised" if self.blocking else "back-to-back"
+
     def checks(self) -> bool:
         """Whether received bytes are checked: not where they are left scattered on purpose."""
         return bool(self.check) and self.unpack_mode() != "none"

@@ -13,10 +13,14 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from tcpx_mpi import launch
 from tcpx_mpi.config import Settings
-from tcpx_mpi.errors import ExitCode, UsageError
+from tcpx_mpi.errors import ExitCode, OutputFailed, UsageError
+
+if TYPE_CHECKING:
+    from tcpx_mpi.gates import Gate
 
 #: Tells a rank where its launch's file goes; TCPX_MPI_LAUNCH tells which launch it is.
 FILE_VARIABLE = "TCPX_MPI_LAUNCH_FILE"
@@ -34,14 +38,17 @@ class Command:
 
 
 def part_of_series(settings: Settings, environ: Mapping[str, str]) -> Settings:
-    """The settings of one launch of several: a file that is joined to the others, and no other."""
+    """The settings of one launch of several: a file that is joined to the others, and no other;
+    what they amount to is judged once they are all there."""
     if not settings.launch or FILE_VARIABLE not in environ:
         return settings
     return dataclasses.replace(
         settings,
         hdf5_path=environ[FILE_VARIABLE],
+        sources={**settings.sources, "hdf5_path": f"environment {FILE_VARIABLE}"},
         json_path=None,
         csv_path=None,
+        gate_path=None,
         save_config_path=None,
         json_stream_path=None,
     )
@@ -79,7 +86,10 @@ class Series:
         return self._writer.launches
 
     def launch(self, label: str = "") -> int:
-        """One more launch; its exit code. What failed, and why, is on the standard error."""
+        """One more launch; its exit code, 0 if it is whole. What failed is on the standard error.
+
+        Raises OutputFailed where a launch ended well and left no file.
+        """
         number = self.launches + 1
         path = os.path.join(self._place, f"{number}.h5")
         environ = {
@@ -94,11 +104,15 @@ class Series:
             ranks, launch.rank_program(self._command.arguments), environ, (), None
         )
         assert code is not None  # only a limit makes it None
+        # One launch below NCCL_TESTS_MIN_BW is a whole one of several.
+        code = ExitCode.OK if code == ExitCode.BELOW_GATE else code
         if code != ExitCode.OK:
             sys.stdout.write(printed)
         if os.path.exists(path):
             self._writer.append(path)
             os.unlink(path)
+        elif code == ExitCode.OK:
+            raise OutputFailed(f"launch {number} ended well and left no file {path}")
         return code
 
     def close(self) -> None:
@@ -108,7 +122,13 @@ class Series:
 
 
 def run_series(command: Command, path: str) -> int:
-    """K launches and their report; the exit code of the first one that failed, or 0."""
+    """K launches and their report; the exit code of the first one that failed, else 9 where they
+    do not meet --gate or NCCL_TESTS_MIN_BW, or 0."""
+    gate = None
+    if command.settings.gate_path is not None:
+        from tcpx_mpi.gates import read_gate
+
+        gate = read_gate(command.settings.gate_path)
     series = Series(command, path, command.settings.runs)
     code = int(ExitCode.OK)
     try:
@@ -116,17 +136,19 @@ def run_series(command: Command, path: str) -> int:
             code = series.launch()
     finally:
         series.close()
-    if series.launches:
-        _show(command.settings, series.path)
-    return code
+    met = _show(command.settings, series.path, gate) if series.launches else True
+    return int(ExitCode.BELOW_GATE) if code == ExitCode.OK and not met else code
 
 
-def _show(settings: Settings, path: str) -> None:
-    """The report of the file, and the other results that were asked for."""
+def _show(settings: Settings, path: str, gate: Gate | None) -> bool:
+    """The report of the file, and the other results that were asked for; whether it meets what
+    it must."""
     from tcpx_mpi import export, report, tables
+    from tcpx_mpi.gates import judge
     from tcpx_mpi.records import read_run, write_text
 
     run = read_run(path)
+    judgement = judge(gate, run) if gate is not None else None
     files = [path]
     if settings.save_config_path is not None:
         files.append(write_text(settings.save_config_path, settings.to_toml()))
@@ -134,7 +156,10 @@ def _show(settings: Settings, path: str) -> None:
         files.append(write_text(settings.csv_path, export.csv_text(tables.tables_of(run)["rows"])))
     if settings.json_path is not None:
         files.append(report.write_json(settings.json_path, report.to_json(run, files)))
-    print("\n".join(report.report_lines(run, files)), flush=True)
+    verdict = judgement.lines() if judgement is not None else []
+    print("\n".join(report.report_lines(run, files, gate=verdict)), flush=True)
+    fast_enough = report.reaches_minimum_bandwidth(run) is not False
+    return fast_enough and (judgement is None or judgement.passed)
 
 
 def run_in_turns(first: Series, second: Series, runs: int) -> int:

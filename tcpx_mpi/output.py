@@ -106,7 +106,7 @@ class Output:
             memory=settings.memory,
             unpack=settings.unpack_mode(),
             llc_bytes=llc_bytes,
-            mode="synchronised" if settings.blocking else "back-to-back",
+            mode=settings.mode(),
             notes=list(pattern.notes),
             peers=list(peers),
         )

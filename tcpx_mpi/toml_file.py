@@ -25,7 +25,8 @@ def read_toml(option: str, path: str, remedy: str) -> Mapping[str, Any]:
         # With a line break at the end, an error in the last line has its number too.
         loaded: dict[str, Any] = tomllib.loads(text + "\n")
     except FileNotFoundError:
-        raise UsageError(f"{option}: {path}: no such file; every rank reads it") from None
+        readers = "; every rank reads it" if option.startswith("--") else ""
+        raise UsageError(f"{option}: {path}: no such file{readers}") from None
     except OSError as error:
         raise UsageError(f"{option}: {path} cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:

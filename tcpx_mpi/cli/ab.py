@@ -11,9 +11,15 @@ from collections.abc import Sequence
 import click
 
 from tcpx_mpi import launches
-from tcpx_mpi.cli.compare_options import comparison_options, limits_of, show_comparison
+from tcpx_mpi.cli.compare_options import (
+    comparison_options,
+    limits_of,
+    require_comparable,
+    show_comparison,
+)
 from tcpx_mpi.cli.help import write_examples
 from tcpx_mpi.cli.run import environment, settings_of
+from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import ExitCode, UsageError
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
@@ -72,6 +78,7 @@ def command(
     resolution: float,
     json_path: str | None,
     page: str | None,
+    anyway: bool,
 ) -> int:
     """Runs launches of A and B in turns (ABBA), with --ranks N, and compares them.
 
@@ -89,13 +96,8 @@ def command(
     if page is not None:
         require_page_possible(page)
     first, second = (_command(common, side) for side in parts[1:])
-    for what, ours, theirs in (
-        ("pattern", first.settings.pattern, second.settings.pattern),
-        ("--ranks", first.settings.ranks, second.settings.ranks),
-        ("sizes", first.settings.sizes, second.settings.sizes),
-    ):
-        if ours != theirs:
-            raise UsageError(f"A and B have another {what} ({ours}, {theirs}): not comparable")
+    if not anyway:
+        _require_alike(first.settings, second.settings)
     name = out or f"tcpx-mpi-ab-{datetime.datetime.now():%Y%m%d-%H%M%S}"
     with contextlib.ExitStack() as stack:
         a, b = (
@@ -107,13 +109,33 @@ def command(
         code = launches.run_in_turns(a, b, runs)
     if code != ExitCode.OK:
         return code
-    from tcpx_mpi.compare import compare_runs, refusals
+    from tcpx_mpi.compare import compare_runs
     from tcpx_mpi.records import read_run
 
     found = read_run(a.path), read_run(b.path)
-    if reasons := refusals(*found):
-        raise UsageError(f"not comparable: {reasons[0]}; `tcpx-mpi compare --anyway` compares them")
+    require_comparable(*found, anyway=anyway)
     return show_comparison(compare_runs(*found, limits), json_path, page)
+
+
+def _require_alike(first: Settings, second: Settings) -> None:
+    """Refuses, before any launch, what could not be compared after all of them."""
+    for what, ours, theirs in (
+        ("pattern", first.pattern, second.pattern),
+        ("--ranks", first.ranks, second.ranks),
+        ("sizes", first.sizes, second.sizes),
+        ("way to unpack", first.unpack_mode(), second.unpack_mode()),
+        ("timing (-z)", first.mode(), second.mode()),
+        ("messages an iteration (-m)", first.agg_iters, second.agg_iters),
+        ("time over the ranks (-a)", first.average, second.average),
+    ):
+        if ours != theirs:
+            raise UsageError(
+                f"A and B have another {what} ({ours}, {theirs}): not comparable; "
+                "--anyway compares all the same"
+            )
+    if not (first.checks() and second.checks()):
+        raise UsageError("ab compares checked bytes: use -c 1 and an --unpack that moves; --anyway "
+                         "compares all the same")  # fmt: skip
 
 
 def _command(common: Sequence[str], side: Sequence[str]) -> launches.Command:
@@ -124,4 +146,8 @@ def _command(common: Sequence[str], side: Sequence[str]) -> launches.Command:
     arguments = [*common, *side[count:]]
     settings = settings_of(arguments, environ)
     launches.refuse_series(settings)
+    if settings.gate_path is not None:
+        raise UsageError(
+            "--gate is of one command: leave it out, and give a file of `ab` to `tcpx-mpi gate`"
+        )
     return launches.Command(settings, ["run", *arguments], environment(settings, environ))

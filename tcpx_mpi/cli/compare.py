@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
-from tcpx_mpi.cli.compare_options import comparison_options, limits_of, show_comparison
-from tcpx_mpi.errors import UsageError
+from tcpx_mpi.cli.compare_options import (
+    comparison_options,
+    limits_of,
+    require_comparable,
+    show_comparison,
+)
 
 
 @click.command("compare")
@@ -20,9 +22,6 @@ from tcpx_mpi.errors import UsageError
     type=click.Path(),
     help="A file of 10 or more launches of this machine, by which single ones are judged.",
 )
-@click.option(
-    "--anyway", is_flag=True, help="Compare even what differs in kind, is partial or unchecked."
-)
 def command(
     first: str,
     second: str,
@@ -30,8 +29,8 @@ def command(
     resolution: float,
     json_path: str | None,
     page: str | None,
-    spread: str | None,
     anyway: bool,
+    spread: str | None,
 ) -> int:
     """Compares the runs in A and B row by row: B's speed over A's, with its interval.
 
@@ -39,18 +38,13 @@ def command(
     code 0: the same, 10: B is worse, 14: B is better, 11: inconclusive.
     """
     limits = limits_of(tolerance, resolution)
-    from tcpx_mpi.compare import compare_runs, refusals
+    from tcpx_mpi.compare import compare_runs
     from tcpx_mpi.records import read_run
     from tcpx_mpi.report.html import require_page_possible
 
     if page is not None:
         require_page_possible(page)
     runs = read_run(first), read_run(second)
-    if reasons := refusals(*runs):
-        if not anyway:
-            rest = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
-            raise UsageError(f"not comparable: {reasons[0]}{rest}; --anyway compares all the same")
-        for reason in reasons:
-            print(f"# warning: not comparable: {reason}", file=sys.stderr)
+    require_comparable(*runs, anyway=anyway)
     machine = read_run(spread) if spread is not None else None
     return show_comparison(compare_runs(*runs, limits, machine), json_path, page)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +12,7 @@ from tcpx_mpi.errors import UsageError
 
 if TYPE_CHECKING:
     from tcpx_mpi.compare import Comparison, Limits
+    from tcpx_mpi.records import Run
 
 _OPTIONS = (
     click.option(
@@ -30,6 +32,9 @@ _OPTIONS = (
     click.option("--json", "json_path", type=click.Path(), metavar="FILE", help="Also as JSON."),
     click.option(
         "--html", "page", type=click.Path(), metavar="PAGE", help="Also as one HTML page."
+    ),
+    click.option(
+        "--anyway", is_flag=True, help="Compare even what differs in kind, is partial or unchecked."
     ),
 )
 
@@ -51,6 +56,18 @@ def limits_of(tolerance: float, resolution: float) -> Limits:
             "the first not above the second: use like 0.01 and 0.05"
         )
     return Limits(tolerance, resolution)
+
+
+def require_comparable(first: Run, second: Run, *, anyway: bool) -> None:
+    """Raises UsageError for files that must not be compared; only warns where it is asked for."""
+    from tcpx_mpi.compare import refusals
+
+    reasons = refusals(first, second)
+    if reasons and not anyway:
+        rest = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+        raise UsageError(f"not comparable: {reasons[0]}{rest}; --anyway compares all the same")
+    for reason in reasons:
+        print(f"# warning: not comparable: {reason}", file=sys.stderr)
 
 
 def show_comparison(comparison: Comparison, json_path: str | None, page: str | None) -> int:

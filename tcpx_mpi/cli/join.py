@@ -18,6 +18,7 @@ def command(out: str, files: tuple[str, ...]) -> int:
     from tcpx_mpi.records import LaunchesWriter, read_run
 
     runs = [read_run(file) for file in files]
+    seen: dict[str, str] = {}
     for file, run in zip(files, runs, strict=True):
         if run.launches:
             raise UsageError(f"{file} has several launches already: give files of one run each")
@@ -31,6 +32,9 @@ def command(out: str, files: tuple[str, ...]) -> int:
                     f"{file} has another {what} than {files[0]} ({ours}, {first}): "
                     "launches are of one command"
                 )
+        if (other := seen.get(run.header.run_id)) is not None:
+            raise UsageError(f"{file} has the same run as {other}: give each launch once")
+        seen[run.header.run_id] = file
     writer = LaunchesWriter(out, len(files))
     try:
         for file in files:

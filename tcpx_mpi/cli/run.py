@@ -116,7 +116,7 @@ def require_startable(settings: Settings, environ: Mapping[str, str], world: int
     if settings.gate_path is not None:
         from tcpx_mpi.gates import read_gate, require_judgeable  # numpy
 
-        require_judgeable(read_gate(settings.gate_path), settings)
+        require_judgeable(read_gate(settings.gate_path), settings, world)
     if settings.profile not in (profiles.AUTO, profiles.NONE):
         profile = profiles.find_profile(settings.profile, this_machine())
         if profile is not None:
@@ -133,6 +133,8 @@ def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
     ]
     if given:
         parts.append(f"{' '.join(given)} ({settings.pattern} moves bytes, without arithmetic)")
+    if settings.ci == 0 and settings.sources["max_time_s"].startswith("command line"):
+        parts.append("--max-time (it bounds --ci, which is not given)")
     return [f"ignored: {', '.join(parts)}"] if parts else []
 
 

@@ -14,8 +14,9 @@ the bound m / (n + 1) for a limit at the slowest launch seen (exchangeability al
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import median
 
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.gates.figures import figures_of, flaws
@@ -25,6 +26,8 @@ from tcpx_mpi.units import format_size
 
 #: Fewer launches say next to nothing about the next one: t(3, 0.999) is above 10.
 LEAST_LAUNCHES = 5
+#: A limit so many times above the median launch is worth a word.
+_LOOSE = 2.0
 
 Key = tuple[str, str, int]  # pattern, memory kind, size
 
@@ -71,6 +74,7 @@ def calibrate(runs: Sequence[Run], false_alarms: float) -> Calibration:
         f"False alarms: made for {false_alarms:g} a run, if times of launches are log-normal.",
         f"Without that assumption: {failed} of {fewest} launches fail a gate made of the others;",
         f"a limit at the slowest launch is broken in {len(groups)} / {fewest + 1} of runs at most.",
+        *_loose(groups, per_limit),
     )
     return Calibration(replace(gate, limits=limits, provenance=provenance), comments)
 
@@ -119,7 +123,7 @@ def _groups(runs: Sequence[Run]) -> list[_Group]:
     factors: dict[Key, float] = {}
     for run in runs:
         for row in run.rows:
-            if found := flaws(run, row):
+            if found := flaws(row):
                 raise UsageError(
                     f"{run.path}: {format_size(row.size_bytes)}: {found[0]}; "
                     "calibrate from launches that would pass"
@@ -155,9 +159,8 @@ def _slowest_expected_ns(times_ns: Sequence[float], false_alarms: float) -> floa
 def _limit(group: _Group, false_alarms: float) -> Limit:
     pattern, memory, size = group.key
     time_ns = _slowest_expected_ns(group.times_ns, false_alarms)
-    median = sorted(group.times_ns)[len(group.times_ns) // 2]
     provenance = (
-        f"{len(group.times_ns)} launches, median {median / 1e3:.4g} us, "
+        f"{len(group.times_ns)} launches, median {median(group.times_ns) / 1e3:.4g} us, "
         f"{min(group.times_ns) / 1e3:.4g} to {max(group.times_ns) / 1e3:.4g}"
     )
     if size == 0:
@@ -175,6 +178,18 @@ def _held_out(groups: Sequence[_Group], false_alarms: float) -> int:
             if time_ns > _slowest_expected_ns(others, false_alarms):
                 failed.add(place)
     return len(failed)
+
+
+def _loose(groups: Sequence[_Group], false_alarms: float) -> Iterator[str]:
+    """A line for each limit that would hardly fail anything."""
+    for group in groups:
+        pattern, memory, size = group.key
+        allowed = _slowest_expected_ns(group.times_ns, false_alarms) / median(group.times_ns)
+        if allowed > _LOOSE:
+            yield (
+                f"Loose: {pattern}, {memory}, {format_size(size)} may take {allowed:.2g} x the "
+                "median launch's time: use more launches, longer ones, or a quieter machine."
+            )
 
 
 def _down(value: float, digits: int = 4) -> float:

@@ -39,12 +39,10 @@ def figures_of(run: Run, row: Row) -> Figures:
     return Figures(time_ns, summary.per_iteration.p99, busbw if row.size_bytes else math.nan)
 
 
-def flaws(run: Run, row: Row) -> list[str]:
-    """Why no figure of this row may be believed; empty: nothing known against it."""
-    world = run.header.world
+def flaws(row: Row) -> list[str]:
+    """Why no figure of this row, of which nothing is missing (`Run.missing`), may be believed;
+    empty: nothing known against it."""
     found = []
-    if (ranks := row.samples["iteration"].shape[0]) != world:
-        found.append(f"{ranks} of {world} ranks have samples")
     if row.iterations < 1:
         found.append("no timed iteration")
     if not row.receives.any():

@@ -154,13 +154,30 @@ def _require(where: str, key: str, value: Any, good: bool, expected: str) -> Non
         raise UsageError(f"{where}: {key} ({value}) is not {expected}")
 
 
-def require_judgeable(gate: Gate, settings: Settings) -> None:
-    """Refuses, before anything is measured, a run that this gate would fail for certain."""
+def require_judgeable(gate: Gate, settings: Settings, world: int | None = None) -> None:
+    """Refuses, before anything is measured, a run that this gate would fail for certain.
+
+    `world` is the number of ranks, where it is known.
+    """
     asked = [limit for limit in gate.limits if limit.pattern == settings.pattern]
     name = f"{GATE_OPTION} ({settings.gate_path})"
     if not asked:
         known = ", ".join(dict.fromkeys(limit.pattern for limit in gate.limits))
         raise UsageError(f"{name} has no limit for {settings.pattern}, only for {known}")
+    if world is not None and world != gate.ranks:
+        raise UsageError(f"{name} holds for {gate.ranks} ranks, not for {world}: use as many")
+    if gate.mode is not None and gate.mode != settings.mode():
+        raise UsageError(
+            f"{name} holds for {gate.mode} iterations, not for {settings.mode()} ones: see -z"
+        )
+    if settings.memory != "auto":
+        kinds = ", ".join(dict.fromkeys(limit.memory for limit in asked))
+        asked = [limit for limit in asked if limit.memory == settings.memory]
+        if not asked:
+            raise UsageError(
+                f"{name} has no limit for {settings.pattern} in {settings.memory} memory, only "
+                f"in {kinds}"
+            )
     if not settings.checks():
         raise UsageError(f"{name} judges checked bytes only: use -c 1, and an --unpack that moves")
     missing = sorted({limit.size_bytes for limit in asked} - set(settings.sizes))

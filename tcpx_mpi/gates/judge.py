@@ -1,63 +1,75 @@
-"""Whether a run meets a gate. What is not known to be good is bad."""
+"""Whether a run meets a gate. What is not known to be good is bad.
+
+The unit is the launch, as it is in a calibration. Of several launches the median is held against a
+limit, so that more of them raise no more false alarms; but each has to be whole, checked and right.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tcpx_mpi.gates.figures import Figures, figures_of, flaws
 from tcpx_mpi.gates.gate import BOUNDS, Gate, Limit
-from tcpx_mpi.records import Run
+from tcpx_mpi.records import Run, RunHeader
 from tcpx_mpi.units import format_size
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One limit and the row that comes nearest to breaking it; NaN where nothing was found."""
+    """One limit and what was found; NaN where a launch has no figure for it."""
 
     limit: Limit
+    #: The median over launches; a launch counts by its row that comes nearest to breaking it.
     found: float
     passed: bool
-    #: Why it fails, beyond the figure; "" otherwise.
-    why: str = ""
+    #: The launches, from 1, that alone would not have met it.
+    beyond: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """`refusals` are what makes a run unfit for this gate, whatever it measured."""
+    """`refusals` are what makes a run unfit for this gate, the earliest launch's first."""
 
     gate: Gate
     findings: tuple[Finding, ...]
     refusals: tuple[str, ...]
+    launches: int
 
     @property
     def passed(self) -> bool:
-        return bool(self.findings) and not self.refusals and all(x.passed for x in self.findings)
+        return not self.refusals and all(finding.passed for finding in self.findings)
 
     def failures(self) -> list[str]:
         """One line for each reason not to pass."""
-        lines = list(self.refusals)
-        for finding in self.findings:
-            if not finding.passed:
-                lines.append(f"{_place(finding.limit)}: {finding.why or _comparison(finding)}")
-        if not self.findings and not lines:
-            lines.append("the gate has no limit for this run")
-        return lines
+        return list(self.refusals) + [
+            f"{_place_of(finding.limit)}: {_comparison(finding)}"
+            for finding in self.findings
+            if not finding.passed and math.isfinite(finding.found)
+        ]
 
     def lines(self) -> list[str]:
         """For below a table: each limit with what was found, then the verdict and why."""
-        lines = [f"# Gate                 : {self.gate.path} ({self.gate.provenance})"]
+        by = f", by the median of {self.launches} launches" if self.launches > 1 else ""
+        lines = [f"# Gate                 : {self.gate.path} ({self.gate.provenance}){by}"]
         for finding in self.findings:
             verdict = "pass" if finding.passed else "FAILED"
-            place, figures = _place(finding.limit), _comparison(finding)
+            if self.launches > 1 and finding.beyond:
+                numbers = ", ".join(map(str, finding.beyond))
+                few = f"{len(finding.beyond)} of {self.launches} launches beyond: {numbers}"
+                all_of_them = len(finding.beyond) == self.launches
+                verdict += f" ({'all launches beyond' if all_of_them else few})"
+            place, figures = _place_of(finding.limit), _comparison(finding)
             lines.append(f"#   {place:<34} {figures:<40} {verdict}")
         lines += [f"# Gate failed          : {text}" for text in self.failures()]
         met = sum(finding.passed for finding in self.findings)
         verdict = "OK" if self.passed else "FAILED"
-        return [
-            *lines,
-            f"# Gate verdict         : {verdict}, {met} of {len(self.findings)} limits met",
-        ]
+        text = f"{verdict}, {met} of {len(self.findings)} limits met"
+        if count := len(self.refusals):
+            text += f"; {count} reason{'s' if count > 1 else ''} to fail beside them"
+        return [*lines, f"# Gate verdict         : {text}"]
 
     def in_short(self) -> str:
         """The first reason not to pass, and how many more there are."""
@@ -66,62 +78,120 @@ class Judgement:
 
 
 def judge(gate: Gate, run: Run) -> Judgement:
-    """Every limit of the run's pattern and memory kind against every row of its size.
+    """Every limit of the run's pattern and memory kind against all rows of its size.
 
-    Of several launches in one file each must pass.
+    Of several launches in one file each must be what the gate holds for, and have a figure for
+    every limit; the median of these meets the limit or does not.
     """
-    found = [text for launch in run.all_launches for text in _circumstances(gate, launch)]
-    refusals = [*dict.fromkeys(found), *(f"the file lacks {text}" for text in run.missing)]
-    limits = gate.limits_of(run.header.pattern, run.header.memory)
-    if not limits:
-        refusals.append(
-            f"the gate has no limit for {run.header.pattern} in {run.header.memory} memory"
-        )
-    return Judgement(gate, tuple(_find(limit, run) for limit in limits), tuple(refusals))
-
-
-def _circumstances(gate: Gate, run: Run) -> list[str]:
     header = run.header
-    nodes = len({info.node for info in header.ranks})
+    limits = gate.limits_of(header.pattern, header.memory)
+    launches = [_looked_at(gate, limits, launch, header) for launch in run.all_launches]
+    numbers: dict[str, list[int]] = {}
+    for number, launch in enumerate(launches, start=1):
+        for text in launch.unfit:
+            numbers.setdefault(text, []).append(number)
+    refusals = [_by_launches(text, of, len(launches)) for text, of in numbers.items()]
+    if (absent := run.launches_planned - len(launches)) > 0:
+        refusals.append(f"the file lacks {absent} of {run.launches_planned} launches")
+    if not limits:
+        refusals.append(f"the gate has no limit for {header.pattern} in {header.memory} memory")
+    findings = tuple(
+        _find(limit, [launch.figures[limit] for launch in launches]) for limit in limits
+    )
+    return Judgement(gate, findings, tuple(refusals), len(launches))
+
+
+@dataclass(frozen=True)
+class _Launch:
+    """What a gate sees of a launch."""
+
+    #: Why it fails whatever its figures are.
+    unfit: tuple[str, ...]
+    #: For each limit that of the row which comes nearest to breaking it; NaN: there is none.
+    figures: dict[Limit, float]
+
+
+def _looked_at(gate: Gate, limits: Sequence[Limit], launch: Run, first: RunHeader) -> _Launch:
+    """Rows without a limit are looked at, too: wrong bytes at one size spoil all trust."""
+    # The first launch of a file has the others with it.
+    alone = dataclasses.replace(launch, launches=[], launches_planned=1)
+    missing = [f"the file lacks {text}" for text in alone.missing]
+    unfit = [*_circumstances(gate, launch.header, first), *missing]
+    if missing or launch.header.averages_only:
+        return _Launch(tuple(unfit), dict.fromkeys(limits, math.nan))
+    spoilt = set()
+    for row in launch.rows:
+        for flaw in flaws(row):
+            unfit.append(f"{_place(launch.header, row.size_bytes)}: {flaw}")
+            spoilt.add(row.size_bytes)
+    figures = {}
+    for limit in limits:
+        rows = [row for row in launch.rows if row.size_bytes == limit.size_bytes]
+        values = [
+            math.nan if row.size_bytes in spoilt else _value(figures_of(launch, row), limit.bound)
+            for row in rows
+        ]
+        figures[limit] = _worst(limit, values)
+        if not rows:
+            unfit.append(f"{_place_of(limit)}: no row of this size")
+        elif math.isnan(figures[limit]) and limit.size_bytes not in spoilt:
+            unfit.append(f"{_place_of(limit)}: {_WHY_UNKNOWN[limit.bound]}")
+    return _Launch(tuple(unfit), figures)
+
+
+_WHY_UNKNOWN = {
+    "busbw_min": "no bandwidth",
+    "time_us_max": "no time",
+    "p99_us_max": "too few iterations for p99",
+}
+
+
+def _circumstances(gate: Gate, header: RunHeader, first: RunHeader) -> Iterator[str]:
     pairs: list[tuple[str, object, object]] = [
         ("plugin", gate.plugin, header.plugin_name),
         ("ranks", gate.ranks, header.world),
         ("plugin_sha256", gate.plugin_sha256, header.plugin_sha256),
-        ("nodes", gate.nodes, nodes),
+        ("nodes", gate.nodes, len({info.node for info in header.ranks})),
         ("mode", gate.mode, header.mode),
         ("channels", gate.channels, header.plan.channels),
         ("chunk_bytes", gate.chunk_bytes, header.plan.chunk_bytes),
     ]
-    lines = [
-        f"{name} is {found}, the gate holds for {expected}"
-        for name, expected, found in pairs
-        if expected is not None and expected != found
-    ]
+    for name, expected, found in pairs:
+        if expected is not None and expected != found:
+            yield f"{name} is {found}, the gate holds for {expected}"
+    if (header.pattern, header.memory) != (first.pattern, first.memory):
+        yield (
+            f"it is {header.pattern} in {header.memory} memory, the first launch is "
+            f"{first.pattern} in {first.memory} memory"
+        )
     if header.averages_only:
-        lines.append("the run was imported: it has averages by other rules, and no samples")
+        yield "the run was imported: it has averages by other rules, and no samples"
     if header.unpack == "none":
-        lines.append("nothing was unpacked (--unpack none): an ablation has no bandwidth")
-    return lines
+        yield "nothing was unpacked (--unpack none): an ablation has no bandwidth"
 
 
-def _find(limit: Limit, run: Run) -> Finding:
-    rows = [
-        (launch, [row for row in launch.rows if row.size_bytes == limit.size_bytes])
-        for launch in run.all_launches
-    ]
-    if not all(found for _, found in rows):
-        return Finding(limit, math.nan, False, "no row of this size")
-    pairs = [(launch, row) for launch, found in rows for row in found]
-    for launch, row in pairs:
-        if bad := flaws(launch, row):
-            return Finding(limit, math.nan, False, "; ".join(bad))
-    _, _, is_minimum = BOUNDS[limit.bound]
-    values = [_value(figures_of(launch, row), limit.bound) for launch, row in pairs]
+def _find(limit: Limit, values: Sequence[float]) -> Finding:
+    """`values` are the figures of the launches."""
     if any(math.isnan(value) for value in values):
-        few = limit.bound == "p99_us_max"
-        return Finding(limit, math.nan, False, "too few iterations for p99" if few else "no figure")
-    worst = min(values) if is_minimum else max(values)
-    return Finding(limit, worst, worst >= limit.value if is_minimum else worst <= limit.value)
+        return Finding(limit, math.nan, False)
+    # The best first: of an even number the worse one of the two in the middle counts.
+    median = sorted(values, reverse=_is_minimum(limit))[len(values) // 2]
+    beyond = tuple(n for n, value in enumerate(values, start=1) if not _meets(limit, value))
+    return Finding(limit, median, _meets(limit, median), beyond)
+
+
+def _worst(limit: Limit, values: Sequence[float]) -> float:
+    if not values or any(math.isnan(value) for value in values):
+        return math.nan
+    return min(values) if _is_minimum(limit) else max(values)
+
+
+def _meets(limit: Limit, value: float) -> bool:
+    return value >= limit.value if _is_minimum(limit) else value <= limit.value
+
+
+def _is_minimum(limit: Limit) -> bool:
+    return BOUNDS[limit.bound][2]
 
 
 def _value(figures: Figures, bound: str) -> float:
@@ -132,8 +202,20 @@ def _value(figures: Figures, bound: str) -> float:
     }[bound]
 
 
-def _place(limit: Limit) -> str:
+def _by_launches(text: str, numbers: Sequence[int], of: int) -> str:
+    """A reason with the launches that it holds for, where it does not hold for all."""
+    if len(numbers) == of:
+        return text
+    which = ", ".join(map(str, numbers))
+    return f"launch{'es' if len(numbers) > 1 else ''} {which}: {text}"
+
+
+def _place_of(limit: Limit) -> str:
     return f"{limit.pattern}, {limit.memory}, {format_size(limit.size_bytes)}"
+
+
+def _place(header: RunHeader, size_bytes: int) -> str:
+    return f"{header.pattern}, {header.memory}, {format_size(size_bytes)}"
 
 
 def _comparison(finding: Finding) -> str:

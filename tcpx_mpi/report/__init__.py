@@ -10,6 +10,7 @@ from tcpx_mpi.report.preamble import header_lines, rank_line, rank_name
 from tcpx_mpi.report.setup_table import setup_lines
 from tcpx_mpi.report.suspects import suspect_lines
 from tcpx_mpi.report.table import row_line, summarise_row, title_lines
+from tcpx_mpi.stats import mean_bus_bandwidth
 
 __all__ = [
     "footer_lines",
@@ -18,6 +19,7 @@ __all__ = [
     "passes_minimum_bandwidth",
     "rank_line",
     "rank_name",
+    "reaches_minimum_bandwidth",
     "report_lines",
     "row_document",
     "row_line",
@@ -30,12 +32,12 @@ __all__ = [
 ]
 
 
-def report_lines(run: Run, files: Sequence[str] = ()) -> list[str]:
+def report_lines(run: Run, files: Sequence[str] = (), gate: Sequence[str] = ()) -> list[str]:
     """All that `tcpx-mpi report` prints of a run; what it lacks is at the end.
 
-    `files` are its results where it is more than its own file.
+    `files` are its results where it is more than its own file, `gate` a judgement's lines.
     """
-    launches, run = launches_lines(run), representative(run)
+    launches, missing, run = launches_lines(run), run.missing, representative(run)
     summaries = [summarise_row(run.header, row) for row in run.rows]
     lines = header_lines(run.header)
     if run.setup.table.size > 0:
@@ -49,8 +51,16 @@ def report_lines(run: Run, files: Sequence[str] = ()) -> list[str]:
             run.header,
             summaries,
             fault=run.fault,
-            missing=run.missing,
+            missing=missing,
             files=files or [run.path],
             slow=suspect_lines(run.header, run.rows),
+            gate=gate,
         )
     )
+
+
+def reaches_minimum_bandwidth(run: Run) -> bool | None:
+    """Whether a run, of several launches by those in its table, reaches its NCCL_TESTS_MIN_BW."""
+    run = representative(run)
+    summaries = [summarise_row(run.header, row) for row in run.rows]
+    return passes_minimum_bandwidth(run.header, mean_bus_bandwidth(summaries))

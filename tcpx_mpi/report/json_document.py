@@ -25,7 +25,7 @@ JSON_VERSION = 3
 def to_json(run: Run, files: Sequence[str] = ()) -> dict[str, Any]:
     """The document of a run, whole or not; `files` are the names of its other results."""
     over_launches = {row.index: row for row in rows_over_launches(run)}
-    run = representative(run)
+    whole, run = run, representative(run)
     header = run.header
     summaries = [summarise_row(header, row) for row in run.rows]
     wrong = sum(summary.wrong_found for summary in summaries)
@@ -48,7 +48,7 @@ def to_json(run: Run, files: Sequence[str] = ()) -> dict[str, Any]:
         },
         "errors": _errors(run, summaries),
         "end_time": run.end_time or None,
-        "tcpx_mpi": _ours(run, files),
+        "tcpx_mpi": _ours(whole, files),
     }
     plain: dict[str, Any] = _without_nan(document)
     return plain

@@ -1,4 +1,5 @@
-"""The page of `report --html` as a browser shows it: narrow and wide, light and dark, on paper.
+"""The pages of `report --html` and `compare --html` as a browser shows them: narrow and wide, light
+and dark, on paper.
 
 What can be seen is measured: the box of every text and of every plot, as laid out.
 """
@@ -15,8 +16,9 @@ import numpy as np
 import pytest
 from chromium import Browser
 
+from tcpx_mpi.compare import Limits, compare_runs
 from tcpx_mpi.records import Run
-from tcpx_mpi.report.html import write_html
+from tcpx_mpi.report.html import write_comparison, write_html
 
 RUNS = {
     "sound": invented_runs.sound,
@@ -24,6 +26,12 @@ RUNS = {
     "empty": invented_runs.empty,
     "beside-peers": invented_runs.beside_peers,
     "many-ranks": lambda: invented_runs.sound(world=40, rows=21),
+    "several-launches": invented_runs.several,
+}
+COMPARISONS = {
+    "compared": lambda: (invented_runs.several(), invented_runs.several(slower=1.05)),
+    "compared-single": lambda: (invented_runs.sound(), invented_runs.sound(rows=12)),
+    "compared-troubled": lambda: (invented_runs.troubled(), invented_runs.several(slower=3)),
 }
 WIDTHS = (360, 800, 1440)
 MOST_BYTES = 5_000_000
@@ -87,8 +95,12 @@ def page_of(run: Run, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The page of each of RUNS."""
-    return {name: page_of(run(), tmp_path_factory.mktemp(name)) for name, run in RUNS.items()}
+    """The page of each of RUNS and of COMPARISONS."""
+    made = {name: page_of(run(), tmp_path_factory.mktemp(name)) for name, run in RUNS.items()}
+    for name, two in COMPARISONS.items():
+        made[name] = tmp_path_factory.mktemp(name) / "page.html"
+        write_comparison(compare_runs(*two(), Limits()), str(made[name]))
+    return made
 
 
 def pixels(png: bytes) -> np.ndarray[Any, Any]:
@@ -102,7 +114,7 @@ def brightness(image: np.ndarray[Any, Any]) -> float:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("name", [*RUNS, *COMPARISONS])
 def test_nothing_overlaps_or_sticks_out_and_the_browser_has_no_complaint(
     browser: Browser, pages: dict[str, Path], name: str, width: int
 ) -> None:
@@ -115,14 +127,15 @@ def test_nothing_overlaps_or_sticks_out_and_the_browser_has_no_complaint(
     assert browser.requests() == [pages[name].as_uri()]
 
 
-@pytest.mark.parametrize("name", ["sound", "troubled"])
+@pytest.mark.parametrize("name", ["sound", "troubled", "several-launches", "compared"])
 def test_nothing_overlaps_on_paper_where_all_details_are_open(
     browser: Browser, pages: dict[str, Path], name: str
 ) -> None:
     browser.show(794, media="print")  # A4 at 96 dots an inch
     browser.open(pages[name])
     assert [fault for fault in browser.evaluate(LAYOUT)["faults"] if "sideways" not in fault] == []
-    assert browser.evaluate("document.querySelector('details table').checkVisibility()")
+    if name in RUNS:
+        assert browser.evaluate("document.querySelector('details table').checkVisibility()")
     assert browser.pdf().startswith(b"%PDF-")
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from jobs import run, tcpx_mpi
+
+from tcpx_mpi.records import read_run
 
 pytestmark = pytest.mark.multirank
 
@@ -36,6 +39,46 @@ def test_calibrated_limits_pass_their_run_and_higher_ones_end_it_with_code_9(pla
     assert later.err.startswith("tcpx-mpi: error: h.h5 fails high.toml: ring, host, 4 KiB: busbw")
 
 
+def gate_of(limit: str, memory: str = "host", sizes: str = "4K") -> str:
+    head = '[gate]\nplugin = "softtcpx_v7"\nranks = 2\nprovenance = "by hand"\n'
+    return head + "".join(
+        f'[[limit]]\npattern = "ring"\nmemory = "{memory}"\nsize = "{size}"\n{limit}\n'
+        for size in sizes.split(",")
+    )
+
+
+@pytest.mark.parametrize(
+    ("limit", "least", "verdict"),
+    [
+        ("busbw_min = 1e6", "0", "FAILED, 0 of 1 limits met"),
+        ("busbw_min = 1e-6", "1e6", "OK, 1 of 1 limits met"),
+    ],
+)
+def test_launches_are_judged_together_once_they_are_all_there(
+    limit: str, least: str, verdict: str, place: Path
+) -> None:
+    (place / "g.toml").write_text(gate_of(limit))
+    arguments = ("--sizes", "4K", "--hdf5", "o.h5", "--gate", "g.toml", "--runs", "2")
+    result = run(tcpx_mpi(*RING, *arguments), place, {"NCCL_TESTS_MIN_BW": least})
+    assert result.code == 9, result.text
+    assert "by the median of 2 launches" in result.out
+    assert f"# Gate verdict         : {verdict}" in result.out
+    assert result.out.count("# Gate verdict") == 1
+    assert read_run(str(place / "o.h5")).missing == []
+
+
+def test_a_launch_that_breaks_fails_the_gate_and_keeps_its_exit_code(place: Path) -> None:
+    (place / "g.toml").write_text(gate_of("busbw_min = 1e-6", "emulated"))
+    arguments = ("--sizes", "4K", "--hdf5", "o.h5", "--gate", "g.toml", "--runs", "3")
+    trap = {"SOFTTCPX_TRAP_CORRUPT_AT": "3"}
+    result = run(tcpx_mpi(*RING, *arguments, "--memory", "emulated"), place, trap)
+    assert result.code == 5, result.text
+    failed = [line for line in result.out.splitlines() if line.startswith("# Gate failed")]
+    assert re.search(r": ring, emulated, 4 KiB: \d+ wrong bytes$", failed[0])
+    assert failed[1].endswith(": the file lacks 2 of 3 launches")
+    assert "# Gate verdict         : FAILED" in result.out
+
+
 @pytest.mark.parametrize(
     ("more", "part"),
     [
@@ -47,10 +90,7 @@ def test_calibrated_limits_pass_their_run_and_higher_ones_end_it_with_code_9(pla
 def test_a_run_that_would_fail_for_certain_is_refused_before_it_starts(
     more: tuple[str, ...], part: str, place: Path
 ) -> None:
-    (place / "g.toml").write_text(
-        '[gate]\nplugin = "softtcpx_v7"\nranks = 2\nprovenance = "by hand"\n'
-        '[[limit]]\npattern = "ring"\nmemory = "host"\nsize = "4K"\nbusbw_min = 1.0\n'
-    )
+    (place / "g.toml").write_text(gate_of("busbw_min = 1.0"))
     result = run(tcpx_mpi(*RING, "--gate", "g.toml", "--hdf5", "o.h5", *more), place)
     assert result.code == 2
     assert part in result.err

@@ -6,6 +6,7 @@ import json
 import math
 from pathlib import Path
 
+import numpy as np
 import pytest
 from jobs import run, tcpx_mpi
 
@@ -21,17 +22,37 @@ def test_every_figure_is_printed_and_kept(place: Path) -> None:
     assert kept["ranks"] == 2
     assert all(value > 0 and math.isfinite(value) for value in kept["own"].values())
     assert len(kept["barrier_skew_ns"]) == 200
-    assert min(kept["barrier_skew_ns"]) >= 0
+    # Two processes never leave 200 barriers in the same nanosecond each.
+    assert min(kept["barrier_skew_ns"]) >= 0 < max(kept["barrier_skew_ns"])
     assert len(kept["quiet"]) == 2
     for rank in kept["quiet"]:
         assert 0 <= rank["lost_share"] <= 1
+        assert (rank["longest_ns"] > 0) == (rank["interruptions"] > 0) == (rank["lost_share"] > 0)
         assert rank["noise"] >= 0
         assert rank["piece_ns"] > 0
-    # The ceilings, too; what is on the screen is in the file, but for the file's own name.
-    assert any("raw TCP stream" in line for line in kept["lines"])
-    assert result.out.splitlines()[:-1] == kept["lines"]
-    again = run(tcpx_mpi("selftest", "--output", "nowhere/s.json"), place)
-    assert again.code == 2
+        assert rank["steal_share"] is None or 0 <= rank["steal_share"] <= 1
+    # What is on the screen is in the file, but for the file's own name, and is what was measured.
+    lines = kept["lines"]
+    assert result.out.splitlines()[:-1] == lines
+    own, quiet = kept["own"], kept["quiet"]
+    noisiest = max(range(2), key=lambda number: quiet[number]["noise"])
+    for text in (
+        f"{own['clock_ns']:.1f} ns a call, steps of {own['clock_step_ns']} ns",
+        f"{own['chunk_ns']:.1f} ns a chunk",
+        f"{np.median(kept['barrier_skew_ns']) / 1e3:.1f} us, p95 ",
+        f"{100 * max(rank['lost_share'] for rank in quiet):.2f} % of a CPU's time, the longest ",
+        f"{100 * quiet[noisiest]['noise']:.2f} % between equal pieces of 1 ms (p95 over the "
+        f"fastest, rank {noisiest})",
+        "raw TCP stream",  # of the ceilings
+    ):
+        assert any(text in line for line in lines), text
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(place: Path) -> None:
+    result = run(tcpx_mpi("selftest", "--output", "nowhere/s.json"), place)
+    assert result.code == 2
+    assert "--output" in result.err
+    assert result.out == ""
 
 
 def test_a_row_that_measures_the_tool_is_marked(place: Path) -> None:

@@ -90,6 +90,23 @@ def beside_peers() -> Run:
     return dataclasses.replace(run, header=dataclasses.replace(run.header, peers=peers))
 
 
+def several(launches: int = 10, rows: int = 15, slower: float = 1.0) -> Run:
+    """Launches that vary by 2 %, the last one by half; each began a minute after the one before."""
+    random = np.random.default_rng(launches)
+    made = []
+    for number, factor in enumerate(slower * np.exp(random.normal(0, 0.02, launches))):
+        start = f"2025-03-01T12:{2 * number + (slower != 1):02d}:00.000Z"
+        run = sound(rows=rows, run_id=f"{number:012x}", start_time=start)
+        for row in run.rows:
+            by = factor * np.exp(random.normal(0, 0.01))
+            row.samples["iteration"] = (row.samples["iteration"] * by).astype(np.int64)
+        made.append(run)
+    for row in made[-1].rows:
+        row.samples["iteration"] = row.samples["iteration"] * 3 // 2
+    made[0].launches, made[0].launches_planned = made[1:], launches
+    return made[0]
+
+
 def empty() -> Run:
     """Killed before its first row and before its set-up times."""
     return dataclasses.replace(sound(), rows=[], setup=SetupTimes.joined([]), complete=False)

@@ -56,6 +56,12 @@ def test_a_failed_launch_ends_them_with_its_code() -> None:
          "UCCL_TCPX_NUM_CHANNELS (x) is not a whole number"),
         (["--ranks", "2", "--", "ring", "--", "mesh"], "another pattern (ring, mesh)"),
         (["ring", "--", "--ranks", "2", "--", "--ranks", "4"], "another --ranks (2, 4)"),
+        (["ring", "--ranks", "2", "--", "-z", "1", "--"], "another timing (-z) (synchronised"),
+        (["ring", "--ranks", "2", "--", "--", "-m", "4"], "an iteration (-m) (1, 4): not comp"),
+        (["ring", "--ranks", "2", "-a", "1", "--", "--", "-a", "3"], "the ranks (-a) (1, 3)"),
+        (["ring", "--ranks", "2", "-c", "0", "--", "--"], "ab compares checked bytes: use -c 1"),
+        (["ring", "--ranks", "2", "--memory", "emulated", "--", "--", "--unpack", "none"],
+         "another way to unpack (kernel, none)"),
         (["ring", "--ranks", "2", "--hdf5", "none", "--", "--"], "leave --hdf5 none out"),
         (["ring", "--ranks", "2", "--tolerance", "2", "--", "--"], "--tolerance (2)"),
         (["ring", "--ranks", "2", "--runs", "0", "--", "--"], "'--runs'"),
@@ -74,3 +80,17 @@ def test_what_cannot_be_is_refused_before_anything_is_launched(
     assert text in error
     assert len(error.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_gate_is_of_one_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "g.toml").write_text(
+        '[gate]\nplugin = "p"\nranks = 2\nprovenance = "by hand"\n'
+        '[[limit]]\npattern = "ring"\nmemory = "host"\nsize = "4K"\nbusbw_min = 1.0\n'
+    )
+    common = ["ring", "--ranks", "2", "--sizes", "4K", "--gate", "g.toml"]
+    assert cli.main(["ab", "--out", "x", *common, "--", "--"]) == 2
+    assert "--gate is of one command: leave it out" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["g.toml"]

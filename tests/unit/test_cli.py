@@ -168,6 +168,9 @@ def test_everything_without_effect_is_named_in_one_warning() -> None:
 
 def test_nothing_without_effect_is_no_warning() -> None:
     assert warnings([], given(channels="4")) == []
+    (idle,) = warnings([], given(max_time="3s"))
+    assert "--max-time (it bounds --ci, which is not given)" in idle
+    assert warnings([], given(max_time="3s", ci="0.05")) == []
 
 
 def test_every_ignored_option_takes_its_value_in_both_forms(capsys: Captured) -> None:

@@ -265,6 +265,20 @@ def test_places_that_differ_are_named_by_rank(tmp_path: Path, capsys: Captured) 
     assert "# differs: rank 3 nic: eth2 | eth9\n" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("ours", "theirs", "told"), [("20.1", "29.9", 0), ("20.1", "400.0", 1), ("", "20.1", 1)]
+)
+def test_what_launches_measure_of_themselves_is_told_where_it_is_another(
+    ours: str, theirs: str, told: int
+) -> None:
+    first, second = (
+        {"own_clock_ns": value, "kernel": "6.1"} if value else {"kernel": "6.1"}
+        for value in (ours, theirs)
+    )
+    runs = invented_launches([1.0], facts=first), invented_launches([1.0], facts=second)
+    assert len(compare_runs(*runs, Limits()).differences) == told
+
+
 @pytest.mark.parametrize("version", [1, 2, 3, 4])
 def test_files_of_every_schema_version_are_compared(
     tmp_path: Path, capsys: Captured, version: int

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+from collections.abc import Mapping
 from pathlib import Path
 
 import h5py
@@ -13,8 +15,15 @@ from same_run import same
 
 from tcpx_mpi import cli, tables
 from tcpx_mpi.config import load_settings
-from tcpx_mpi.errors import OutputFailed, UsageError
-from tcpx_mpi.launches import FILE_VARIABLE, NUMBER_VARIABLE, part_of_series, refuse_series
+from tcpx_mpi.errors import ExitCode, OutputFailed, UsageError
+from tcpx_mpi.launches import (
+    FILE_VARIABLE,
+    NUMBER_VARIABLE,
+    Command,
+    Series,
+    part_of_series,
+    refuse_series,
+)
 from tcpx_mpi.patterns import load
 from tcpx_mpi.records import LaunchesWriter, RunWriter, read_run
 from tcpx_mpi.report import report_lines, to_json
@@ -132,6 +141,59 @@ def test_files_of_different_commands_are_no_launches(
     assert not Path(out.replace("all.h5", "all.0.h5")).exists()
 
 
+def test_the_same_run_is_not_two_launches(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = launch_file(tmp_path / "0.h5", 0)
+    copied = str(tmp_path / "copy.h5")
+    Path(copied).write_bytes(Path(first).read_bytes())
+    assert cli.main(["join", str(tmp_path / "all.h5"), first, copied]) == 2
+    error = capsys.readouterr().err
+    assert f"{copied} has the same run as {first}: give each launch once" in error
+    assert not (tmp_path / "all.h5").exists()
+
+
+# --- One launch after the other -------------------------------------------------------------------
+
+
+def series_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, file: bool
+) -> tuple[Series, list[int]]:
+    """A series whose launches end so, with a file or without; and the code of each."""
+
+    def ended(ranks: int, program: object, environ: Mapping[str, str], *_: object) -> object:
+        if file:
+            launch_file(Path(environ[FILE_VARIABLE]), len(codes))
+        return code, "printed\n"
+
+    monkeypatch.setattr("tcpx_mpi.launch.run_captured", ended)
+    codes: list[int] = []
+    settings = load_settings({"pattern": "ring", "ranks": "2", "runs": "2"}, {})
+    series = Series(Command(settings, ["run", "ring"], {}), str(tmp_path / "o.h5"), 2)
+    with contextlib.closing(series):
+        codes += [series.launch() for _ in range(2)]
+    return series, codes
+
+
+def test_a_launch_below_the_least_bandwidth_is_a_whole_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    series, codes = series_of(tmp_path, monkeypatch, ExitCode.BELOW_GATE, True)
+    assert codes == [0, 0]
+    assert read_run(series.path).missing == []
+    assert capsys.readouterr().out == ""
+    assert series_of(tmp_path, monkeypatch, ExitCode.STALL, True)[1] == [6, 6]
+    assert capsys.readouterr().out == "printed\n" * 2
+
+
+def test_a_launch_that_ended_well_without_a_file_ends_the_series(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(OutputFailed, match="launch 1 ended well and left no file"):
+        series_of(tmp_path, monkeypatch, ExitCode.OK, False)
+    assert list(tmp_path.iterdir()) == []
+
+
 # --- How a launch is planned ----------------------------------------------------------------------
 
 
@@ -155,12 +217,15 @@ def test_each_launch_has_the_sizes_in_an_order_of_its_own_by_the_seed() -> None:
 
 
 def test_a_launch_of_a_series_writes_its_part_and_nothing_else() -> None:
-    given = {"pattern": "ring", "output_file": "o.json", "csv": "o.csv", "runs": "3"}
+    given = {
+        "pattern": "ring", "output_file": "o.json", "csv": "o.csv", "runs": "3", "gate": "g.toml",
+    }  # fmt: skip
     environ = {NUMBER_VARIABLE: "2", FILE_VARIABLE: "/tmp/2.h5"}
     part = part_of_series(load_settings(given, environ), environ)
-    assert (part.launch, part.hdf5_path, part.json_path, part.csv_path) == (
-        2, "/tmp/2.h5", None, None,
+    assert (part.launch, part.hdf5_path, part.json_path, part.csv_path, part.gate_path) == (
+        2, "/tmp/2.h5", None, None, None,
     )  # fmt: skip
+    assert part.sources["hdf5_path"] == f"environment {FILE_VARIABLE}"
     alone = load_settings(given, {})
     assert part_of_series(alone, {}) == alone
 

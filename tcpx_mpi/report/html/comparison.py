@@ -8,7 +8,9 @@ import numpy as np
 
 from tcpx_mpi.compare import Comparison, RowComparison, Verdict
 from tcpx_mpi.compare.text import verdict_text
+from tcpx_mpi.report.html.launches import launches_plot, launches_table, side_of
 from tcpx_mpi.report.html.page import rendered
+from tcpx_mpi.report.html.ratio_plot import ratio_plot
 from tcpx_mpi.report.html.tables import LINES_SHOWN, Column, Line, Table
 from tcpx_mpi.report.table import UNKNOWN
 from tcpx_mpi.stats import Float64s
@@ -25,14 +27,19 @@ _MARKS = {Verdict.WORSE: "bad", Verdict.INCONCLUSIVE: "doubtful"}
 
 def comparison_page(comparison: Comparison) -> str:
     """The page of a comparison; it refers to nothing outside of itself."""
+    sides = [side_of(comparison.first, "A"), side_of(comparison.second, "B")]
     return rendered(
         "comparison.html",
         {
             "title": f"{comparison.second.path} beside {comparison.first.path}",
             "level": _LEVELS[comparison.verdict],
             "word": comparison.verdict.value.capitalize(),
-            "verdict": verdict_text(comparison),
-            "tables": [_files_table(comparison), _rows_table(comparison), _differences(comparison)],
+            "verdict": verdict_text(comparison).partition(": ")[2],
+            "files": _files_table(comparison),
+            "rows": _rows_table(comparison),
+            "plots": [plot for plot in (ratio_plot(comparison), launches_plot(sides)) if plot],
+            "differences": _differences(comparison),
+            "launches": launches_table(sides),
         },
     )
 
@@ -66,7 +73,7 @@ def _rows_table(comparison: Comparison) -> Table:
         "Ratio: time of A over time of B, above 1 B is faster. The intervals hold for all rows "
         f"together in 95 % of comparisons, each alone with {100 * comparison.confidence:.4g} %."
     )
-    return Table("Rows", columns, tuple(lines), note)
+    return Table("Times, ratios and verdicts", columns, tuple(lines), note)
 
 
 def _row_line(row: RowComparison) -> Line:

@@ -10,6 +10,7 @@ from tcpx_mpi.records import Run
 from tcpx_mpi.report.footer import footer_lines
 from tcpx_mpi.report.html import plots, tables
 from tcpx_mpi.report.html.ceilings import line_rate
+from tcpx_mpi.report.html.launches import launches_plot, launches_table, side_of, spread_table
 from tcpx_mpi.report.html.verdict import verdict_of
 from tcpx_mpi.report.launches import representative
 from tcpx_mpi.report.preamble import rank_name
@@ -20,7 +21,7 @@ from tcpx_mpi.units import format_size
 
 def page_of(run: Run) -> str:
     """The page of a run, whole or not; it refers to nothing outside of itself."""
-    return rendered("page.html", _content(representative(run)))
+    return rendered("page.html", _content(run))
 
 
 def rendered(template: str, content: dict[str, Any]) -> str:
@@ -39,25 +40,25 @@ def rendered(template: str, content: dict[str, Any]) -> str:
     return environment.get_template(template).render(content)
 
 
-def _content(run: Run) -> dict[str, Any]:
+def _content(whole: Run) -> dict[str, Any]:
+    run, missing = representative(whole), whole.missing
     header = run.header
     summaries = [summarise_row(header, row) for row in run.rows]
-    findings = footer_lines(
-        header, summaries, fault=run.fault, missing=run.missing, files=[run.path]
-    )
+    findings = footer_lines(header, summaries, fault=run.fault, missing=missing, files=[run.path])
     slowest = slowest_rank(summaries)
     return {
         "title": f"{header.pattern}, {header.world} ranks, {header.plugin_name}",
         "header": header,
         "run": run,
         "command": shlex.join(header.command),
-        "verdict": verdict_of(run, summaries),
+        "verdict": verdict_of(whole, summaries),
         "slowest": slowest,
         "slowest_name": rank_name(header, slowest.rank) if slowest is not None else "",
         "slowest_at": format_size(slowest.size_bytes) if slowest is not None else "",
         "findings": tables.findings_table(findings),
         "rows": tables.rows_table(summaries, run.path),
         "ranks": tables.ranks_table(header, summaries),
+        "launches": _launches(whole) if whole.launches else None,
         "ratios": tables.ratios_table(summaries),
         "peers": tables.peers_table(header),
         "setup": tables.setup_table(run.setup),
@@ -77,4 +78,14 @@ def _content(run: Run) -> dict[str, Any]:
         ],
         "distributions": plots.distribution_plots(header, run.rows, summaries),
         "setup_plot": plots.setup_plot(run.setup),
+    }
+
+
+def _launches(run: Run) -> dict[str, Any]:
+    """Of a file of several: how they vary, and each of them."""
+    sides = [side_of(run)]
+    return {
+        "spread": spread_table(run),
+        "each": launches_table(sides),
+        "plot": launches_plot(sides),
     }

@@ -5,10 +5,9 @@ A plot's caption says what is drawn, and what is left out of it.
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,8 +16,9 @@ import numpy as np
 
 from tcpx_mpi.ratios import strongest
 from tcpx_mpi.records import Row, RunHeader, SetupTimes
+from tcpx_mpi.report.html.axes import Plot, empty_axes, legend, plain_log_ticks, plain_number
 from tcpx_mpi.report.html.ceilings import LineRate
-from tcpx_mpi.report.html.svg import COLOURS, WIDTH, inline, style
+from tcpx_mpi.report.html.svg import COLOURS
 from tcpx_mpi.report.html.verdict import is_unchecked
 from tcpx_mpi.stats import Float64s, RowSummary
 from tcpx_mpi.units import fit_number, format_size, format_size_option
@@ -37,15 +37,6 @@ _CEILING_IN_SIGHT = 4
 _MARKERS_UP_TO = 40
 _SIZE_TICKS = 8
 _SERIES = ("series-1", "series-2", "series-3", "series-4", "series-5")
-
-
-@dataclass(frozen=True)
-class Plot:
-    """A finished plot: its heading, the SVG, and the sentence below it."""
-
-    heading: str
-    svg: str
-    caption: str
 
 
 @dataclass(frozen=True)
@@ -70,7 +61,7 @@ def bandwidth_plot(
     highest = max(max(line.high) for line in (ours, *peers))
     drawn = ceiling.gb_per_s <= _CEILING_IN_SIGHT * highest
     heading = "Bandwidth over size"
-    with _axes("bandwidth", 250) as plot:
+    with empty_axes("bandwidth", 250) as plot:
         _draw_line(plot.axes, ours, _SERIES[0])
         for line, colour in zip(peers, itertools.cycle(_SERIES[1:]), strict=False):
             _draw_line(plot.axes, line, colour, dashed=True)
@@ -82,7 +73,7 @@ def bandwidth_plot(
             )  # fmt: skip
         plot.axes.set_ylim(0, 1.08 * max(highest, ceiling.gb_per_s if drawn else 0))
         _size_axis(plot.axes, ours.sizes)
-        _legend(plot.axes)
+        legend(plot.axes)
         plot.axes.set_ylabel("GB/s a rank (1e9 bytes a second)")
         best = ours.sizes[int(np.argmax(ours.middle))]
         description = (
@@ -107,16 +98,16 @@ def time_plot(summaries: Sequence[RowSummary]) -> Plot | None:
     if not lines:
         return None
     heading = "Time over size"
-    with _axes("time", 250) as plot:
+    with empty_axes("time", 250) as plot:
         for line, colour in zip(lines, _SERIES, strict=False):
             _draw_line(plot.axes, line, colour)
         # Often on top of another line: dashed, so that both are seen. An imported run has one.
         for second in plot.axes.lines[1:2]:
             second.set(linestyle=(0, (3, 2.5)), zorder=3)
         plot.axes.set_yscale("log")
-        _plain_log_ticks(plot.axes, "y")
+        plain_log_ticks(plot.axes, "y")
         _size_axis(plot.axes, lines[0].sizes)
-        _legend(plot.axes)
+        legend(plot.axes)
         plot.axes.set_ylabel("us")
         first = lines[0]
         description = (
@@ -160,7 +151,7 @@ def setup_plot(setup: SetupTimes) -> Plot | None:
         return None
     heading = "Longest call of each rank"
     slowest = []
-    with _axes("setup", 60 + 34 * len(phases)) as plot:
+    with empty_axes("setup", 60 + 34 * len(phases)) as plot:
         for position, phase in enumerate(phases):
             longest = longest_by_rank(setup, phase)
             times = sorted(longest.values(), reverse=True)[:MARKS_SHOWN]
@@ -171,7 +162,7 @@ def setup_plot(setup: SetupTimes) -> Plot | None:
             rank = max(longest, key=lambda r, of=longest: of[r])  # type: ignore[misc]  # mypy cannot infer a lambda's default
             slowest.append(f"{phase} {_figure(longest[rank] / 1e3)} us (rank {rank})")
         plot.axes.set_xscale("log")
-        _plain_log_ticks(plot.axes, "x")
+        plain_log_ticks(plot.axes, "x")
         plot.axes.set_xlabel("us")
         plot.axes.set_yticks(range(len(phases)), phases)
         plot.axes.set_ylim(len(phases) - 0.4, -0.6)
@@ -220,7 +211,7 @@ def _distribution_plot(header: RunHeader, row: Row, summary: RowSummary) -> Plot
     times_us = row.samples["iteration"][shown] / (row.agg * header.time_divisor) / 1e3
     middle = float(np.median(summary.time_ns_by_rank[receiving]) / 1e3)
     heading = f"{format_size(row.size_bytes)}, row {row.index}"
-    with _axes(f"ranks-{row.index}", 210) as plot:
+    with empty_axes(f"ranks-{row.index}", 210) as plot:
         plot.axes.bxp(
             [_box(times) for times in times_us],
             positions=range(len(shown)),
@@ -243,16 +234,16 @@ def _distribution_plot(header: RunHeader, row: Row, summary: RowSummary) -> Plot
         )  # fmt: skip
         if times_us.max() > 10 * np.median(times_us) and times_us.min() > 0:
             plot.axes.set_yscale("log")
-            _plain_log_ticks(plot.axes, "y")
+            plain_log_ticks(plot.axes, "y")
         else:
             plot.axes.set_ylim(0, 1.06 * float(times_us.max()))
-            plot.axes.yaxis.set_major_formatter(_plain_number)
+            plot.axes.yaxis.set_major_formatter(plain_number)
         every = math.ceil(len(shown) / 12)
         plot.axes.set_xticks(range(0, len(shown), every), [str(rank) for rank in shown[::every]])
         plot.axes.grid(visible=False, axis="x")
         plot.axes.set_xlabel("rank")
         plot.axes.set_ylabel("us")
-        _legend(plot.axes)
+        legend(plot.axes)
         ratio = summary.t_max_ns / 1e3 / middle
         slowest = (
             f"Slowest: rank {summary.t_max_rank}, {_figure(summary.t_max_ns / 1e3)} us, "
@@ -274,26 +265,6 @@ def _box(times: Float64s) -> dict[str, float]:
         "whislo": float(times.min()),
         "whishi": float(times.max()),
     }
-
-
-@dataclass(frozen=True)
-class _Axes:
-    """Empty axes, and how they become an SVG."""
-
-    axes: Axes
-    finished: Callable[[str, str], str]
-
-
-@contextlib.contextmanager
-def _axes(name: str, height: int) -> Iterator[_Axes]:
-    """Axes of a figure named `name` on the page, `height` of its units high."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    with matplotlib.rc_context(style(name)):
-        # A figure's own unit is 1/72 inch, which becomes one unit of the SVG.
-        figure = Figure(figsize=(WIDTH / 72, height / 72), layout="constrained")
-        yield _Axes(figure.add_subplot(), lambda title, words: inline(figure, name, title, words))
 
 
 def _peers_over_sizes(header: RunHeader, summaries: Sequence[RowSummary]) -> list[Line]:
@@ -363,33 +334,6 @@ def _size_axis(axes: Axes, sizes: Sequence[int]) -> None:
     axes.set_xticks(ticks, [format_size_option(tick) for tick in ticks])
     axes.set_xticks([], minor=True)
     axes.set_xlabel("bytes (1K = 1024)")
-
-
-def _plain_log_ticks(axes: Axes, which: str) -> None:
-    """Ticks like 0.5, 1, 100, 20 000 in place of powers of ten, as few as can be read."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
-
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    low, high = axis.get_view_interval()
-    # Within a decade or two, powers of ten alone would be no ticks at all.
-    ratio = high / max(low, 1e-9)
-    subs = (1, 2, 5) if ratio < 100 else (1,)
-    axis.set_major_locator(
-        MaxNLocator(4) if ratio < 5 else LogLocator(base=10, subs=subs, numticks=6)
-    )
-    axis.set_major_formatter(_plain_number)
-    axis.set_minor_formatter(NullFormatter())
-
-
-def _plain_number(value: float, _position: object) -> str:
-    return f"{value:,g}"
-
-
-def _legend(axes: Axes) -> None:
-    axes.legend(
-        loc="lower left", bbox_to_anchor=(0, 1), ncols=4, borderaxespad=0.2, borderpad=0,
-        fontsize=11, handletextpad=0.5,
-    )  # fmt: skip
 
 
 def _cycles_note(line: Line) -> str:

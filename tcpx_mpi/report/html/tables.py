@@ -113,7 +113,7 @@ def ranks_table(header: RunHeader, summaries: Sequence[RowSummary]) -> Table | N
             Column("at", "size"),
         ),
         lines=tuple(lines),
-        note=_left_out(len(lines), len(order), "ranks that receive, the slowest first"),
+        note=left_out(len(lines), len(order), "ranks that receive, the slowest first"),
     )
 
 
@@ -137,7 +137,7 @@ def ratios_table(summaries: Sequence[RowSummary]) -> Table | None:
             Column("wrong bytes", "of the peer"),
         ),
         lines=tuple(_ratio_line(summary, ratio) for summary, ratio in shown),
-        note=_left_out(len(shown), len(found), "ratios"),
+        note=left_out(len(shown), len(found), "ratios"),
     )
 
 
@@ -192,7 +192,7 @@ def setup_table(setup: SetupTimes) -> Table | None:
             *(Column(phase, f"us, {setup.of(phase).size:,} calls") for phase in phases),
         ),
         lines=tuple(Line((str(rank), *(cell(phase, rank) for phase in phases))) for rank in shown),
-        note=_left_out(len(shown), len(ranks), "ranks"),
+        note=left_out(len(shown), len(ranks), "ranks"),
     )
 
 
@@ -224,7 +224,7 @@ def placement_table(header: RunHeader) -> Table:
             )
             for info in shown
         ),
-        note=_left_out(len(shown), len(header.ranks), "ranks"),
+        note=left_out(len(shown), len(header.ranks), "ranks"),
     )
 
 
@@ -259,7 +259,7 @@ def findings_table(comments: Sequence[str]) -> Table:
         caption="What the run says of itself",
         columns=(Column("finding", is_text=True), Column("", is_text=True)),
         lines=tuple(Line((title, text), _FINDING_MARKS.get(title, "")) for title, text in shown),
-        note=_left_out(len(shown), len(titled), "findings"),
+        note=left_out(len(shown), len(titled), "findings"),
     )
 
 
@@ -369,7 +369,8 @@ def _most_telling(summaries: Sequence[RowSummary], limit: int) -> list[RowSummar
     return [summaries[position] for position in sorted(chosen)]
 
 
-def _left_out(shown: int, total: int, things: str) -> str:
+def left_out(shown: int, total: int, things: str) -> str:
+    """The sentence about what a table does not show; "" where it shows all."""
     if shown == total:
         return ""
     return f"{shown:,} of {total:,} {things}, are shown; all are in the result file."

@@ -21,13 +21,18 @@ class Verdict:
 
 
 def verdict_of(run: Run, summaries: Sequence[RowSummary]) -> Verdict:
-    """The verdict on a run. GOOD is only what is complete, checked and right."""
+    """The verdict on a run, of several launches on all of them; `summaries` are of the rows shown.
+
+    GOOD is only what is complete, checked and right.
+    """
     bad = _wrong_bytes(summaries) + _below_gate(run, summaries) + _ended_early(run)
     doubtful = _imported(run) + _unchecked(summaries) + _incomplete(run, summaries)
     if bad or doubtful:
         return Verdict(BAD if bad else DOUBTFUL, (*bad, *doubtful))
-    rows = _counted(len(summaries), "row")
-    return Verdict(GOOD, (f"Complete: {rows}, and every timed byte was checked and right.",))
+    what = _counted(len(summaries), "row")
+    if run.launches:
+        what = f"{len(run.all_launches):,} launches of {what}"
+    return Verdict(GOOD, (f"Complete: {what}, and every timed byte was checked and right.",))
 
 
 def is_unchecked(summary: RowSummary) -> bool:
@@ -64,9 +69,11 @@ def _below_gate(run: Run, summaries: Sequence[RowSummary]) -> list[str]:
 
 
 def _ended_early(run: Run) -> list[str]:
-    if run.fault is None:
-        return []
-    return [f"Ended early: {run.fault.kind} (exit code {run.fault.exit_code})."]
+    return [
+        f"Ended early: {fault.kind} (exit code {fault.exit_code})."
+        for launch in run.all_launches
+        if (fault := launch.fault) is not None
+    ]
 
 
 def _unchecked(summaries: Sequence[RowSummary]) -> list[str]:
