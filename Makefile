@@ -37,7 +37,7 @@ help:
 	@echo "make pod-image     localhost/tcpx-mpi:here, a container image of this machine's own files"
 	@echo "make test-gpu      everything in the memory of this machine's GPUs; no network: WHEELHOUSE=DIR"
 	@echo "make bench-gpu     the speed of it, beside NCCL; files in RESULTS=DIR (build/gpu-results)"
-	@echo "make sweep-gpu     what was thought of for speed on GPUs, measured in turns: 7 minutes (RESULTS=DIR)"
+	@echo "make sweep-gpu     what was thought of for speed on GPUs, measured in turns: 8 minutes (RESULTS=DIR)"
 	@echo "make wheelhouse    here, the wheels that a GPU machine without network lacks, in DIR"
 	@echo "make test-mpis     runs over Open MPI 4.1 and MPICH, unpacked in build/mpis: 2 minutes"
 	@echo "make pictures      the picture of the README, by a notebook, from docs/evidence"
@@ -163,7 +163,7 @@ test-gpu: gpu-setup
 bench-gpu: gpu-setup
 	$(GPU_VENV)/bin/python tests/gpu/bench.py $(or $(RESULTS),build/gpu-results)
 
-# Everything in tests/gpu/variants beside the tree as it is: 7 minutes of two GPUs.
+# Everything in tests/gpu/variants beside the tree as it is: 8 minutes of two GPUs.
 sweep-gpu: gpu-setup
 	$(GPU_VENV)/bin/python tests/gpu/sweep.py $(or $(RESULTS),build/gpu-sweep)
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tcpx_mpi.records import Run, read_run
 from tcpx_mpi.report import summarise_row
@@ -55,6 +59,30 @@ def _told(run: Run) -> list[str]:
     ours = {name for name, _, _ in run.header.settings}
     found = run.header.environment.items()
     return [f"{n}={v}" for n, v in found if n.startswith("SOFTTCPX_") and n not in ours]
+
+
+def gpu_sides_table(names: Sequence[str]) -> list[str]:
+    """When a rank's part of an iteration was done, since its start: who waits for whom."""
+    lines = [
+        "| run | rank | sends done | receives done | chunks a channel |",
+        "|--|--|--|--|--|",
+    ]
+    for name in names:
+        run = read_run(str(GPU_EVIDENCE / f"{name}.h5"))
+        row = run.rows[-1]
+        plan = run.header.plan
+        chunks, channels = -(-row.size_bytes // row.chunk_bytes), plan.channels
+        shares = Counter(len(range(channel, chunks, channels)) for channel in range(channels))
+        shared = ", ".join(f"{n} on {shares[n]}" for n in sorted(shares, reverse=True) if n)
+        for rank in range(row.samples["send"].shape[0]):
+            times = [_median_us(row.samples[part][rank]) for part in ("send", "receive")]
+            lines.append(f"| `{name}` | {rank} | {times[0]} | {times[1]} | {shared} |")
+    return lines
+
+
+def _median_us(samples_ns: NDArray[np.int64]) -> str:
+    """Of a part that this rank has; a rank without one has -1 in its place."""
+    return f"{np.median(samples_ns) / 1e3:.4g} us" if (samples_ns >= 0).all() else ""
 
 
 def unpack_table(names: Sequence[str]) -> list[str]:

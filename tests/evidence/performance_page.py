@@ -5,8 +5,8 @@ Usage: python tests/evidence/performance_page.py --write
 A figure stands only between `<!-- figures: KIND NAME ... -->` and `<!-- end of figures -->`, and
 what stands there is made here: nothing is typed by hand. KIND is `ratios` (runs beside peers),
 `intervals` (their launches), `measured` (measured.json), `attempts` (attempts/*.json), `verdicts`
-(verdicts.json), or of GPUs `gpu` (runs), `unpack` (the kernel), `sweep` and `steps`
-(gpu/sweep/sweep.json).
+(verdicts.json), or of GPUs `gpu` (runs), `sides` (their ranks), `unpack` (the kernel), `sweep` and
+`steps` (gpu/sweep/sweep.json).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import verdicts
 from attempts import all_attempts
-from gpu_tables import gpu_runs_table, unpack_table
+from gpu_tables import gpu_runs_table, gpu_sides_table, unpack_table
 from sweep_tables import steps_table, sweep_table
 
 from tcpx_mpi.ratios import Ratio, bootstrap_interval, strongest
@@ -182,6 +182,7 @@ TABLES: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "measured": measured_table,
     "attempts": attempts_table,
     "gpu": gpu_runs_table,
+    "sides": gpu_sides_table,
     "unpack": unpack_table,
     "verdicts": verdicts_table,
     "sweep": sweep_table,

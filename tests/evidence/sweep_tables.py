@@ -87,8 +87,8 @@ def _outcome(found: dict[str, Any], name: str, figure: str, kept: bool) -> str:
     with_it, without = (as_is, changed) if kept else (changed, as_is)
     pairs = np.array(with_it) / np.array(without)
     low, high = bootstrap_interval(pairs)
-    ratio = f"{np.median(pairs):.3f} ({low:.3f} - {high:.3f})"
-    return f"{_spread(without)} us | {_spread(with_it)} us | {ratio}"
+    interval = f" ({low:.3f} - {high:.3f})" if pairs.size > 1 else ", of one launch"
+    return f"{_spread(without)} us | {_spread(with_it)} us | {np.median(pairs):.3f}{interval}"
 
 
 def _spread(values: Sequence[float]) -> str:

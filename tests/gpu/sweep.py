@@ -1,6 +1,6 @@
 """All that was thought of for speed on two GPUs, in one go, beside the tree as it is.
 
-    sweep.py FOLDER [--seconds 420] [--rounds 3] [--only PATTERN ...]
+    sweep.py FOLDER [--seconds 450] [--rounds 3] [--only PATTERN ...]
     sweep.py --prove [--only PATTERN ...]
 
 Everything is built first, alike; then all variants (sweep_variants.py) take turns, a round of all
@@ -349,7 +349,7 @@ def main(words: Sequence[str] | None = None) -> int:
 def _asked(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="sweep.py")
     parser.add_argument("folder", nargs="?")
-    parser.add_argument("--seconds", type=float, default=420.0)
+    parser.add_argument("--seconds", type=float, default=450.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", default=["*"], metavar="PATTERN")
     parser.add_argument("--prove", action="store_true")

@@ -193,6 +193,9 @@ def test_the_table_says_what_came_out_beside_what_was_predicted(tmp_path: Path) 
     )
     assert row_of("without-unpack", tmp_path).endswith(" |  |")  # nothing to be kept
     assert "| not measured |" in row_of("ring-together", tmp_path)
+    (tmp_path / "once").mkdir()
+    swept(tmp_path / "once", Machine({"pair-64M": 10.0, "balanced": 8.0}), names[:1], rounds=1)
+    assert "| 0.800, of one launch | no |" in row_of("balanced", tmp_path / "once")
     # As many cells in every row.
     assert len({line.count("|") for line in lines[2:]}) == 1
 
