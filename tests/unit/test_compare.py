@@ -17,6 +17,7 @@ from launch_files import invented_launches, joined, launch_file
 from tcpx_mpi import cli
 from tcpx_mpi.compare import Limits, Verdict, compare_runs, refusals, taken_in_turns
 from tcpx_mpi.records import Run
+from tcpx_mpi.records.schema import READABLE_VERSIONS
 
 RUNS = Path(__file__).resolve().parents[1] / "fixtures" / "runs"
 Captured = pytest.CaptureFixture[str]
@@ -279,7 +280,7 @@ def test_what_launches_measure_of_themselves_is_told_where_it_is_another(
     assert len(compare_runs(*runs, Limits()).differences) == told
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("version", READABLE_VERSIONS)
 def test_files_of_every_schema_version_are_compared(
     tmp_path: Path, capsys: Captured, version: int
 ) -> None:
@@ -290,4 +291,20 @@ def test_files_of_every_schema_version_are_compared(
     assert cli.main(["compare", str(old), new]) == 11
     assert capsys.readouterr().out.count(" 1.0000 ") == 3
     with h5py.File(new) as file:
-        assert file.attrs["schema_version"] == 4, "keep a file of the new version in fixtures"
+        assert file.attrs["schema_version"] == READABLE_VERSIONS[-1]
+
+
+@pytest.mark.parametrize("version", READABLE_VERSIONS)
+def test_files_of_every_schema_version_are_reported_judged_and_exported(
+    tmp_path: Path, capsys: Captured, version: int
+) -> None:
+    old = str(RUNS / f"schema-{version}.h5")
+    assert cli.main(["report", old, "--html", str(tmp_path / "o.html")]) == 0
+    assert "# Out of bounds values : 0 OK" in capsys.readouterr().out
+    (tmp_path / "g.toml").write_text(
+        '[gate]\nplugin = "softtcpx"\nranks = 4\nprovenance = "by hand"\n'
+        '[[limit]]\npattern = "ring"\nmemory = "host"\nsize = "2K"\nbusbw_min = 1e-6\n'
+    )
+    assert cli.main(["gate", old, str(tmp_path / "g.toml")]) == 0
+    assert cli.main(["export", old, "--csv", "--output", str(tmp_path / "o.csv")]) == 0
+    assert "0,1024," in (tmp_path / "o.csv").read_text()
