@@ -139,8 +139,10 @@ bool Comm::has_pending() const {
 }
 
 bool Comm::has_news() const {
-  return ring_.posted.load(std::memory_order_seq_cst) != driven_ ||
-         (!failed() && goes_on_unannounced());
+  if (ring_.posted.load(std::memory_order_seq_cst) != driven_) return true;
+  if (failed() || !has_pending()) return false;
+  // Another connection of the owner has heard what epoll had for this one.
+  return cell_->events.load(std::memory_order_relaxed) != 0 || goes_on_unannounced();
 }
 
 void Comm::wake_owner() {
@@ -154,14 +156,14 @@ bool Comm::drive() {
       trap_->stopped(ring_.completed.load(std::memory_order_relaxed)))
     return false;
   if (recv_sync_) exchange_credits();
-  const bool direct = poller_->waiting() <= device_.settings.direct_sockets;
+  direct_ = poller_->waiting() <= device_.settings.direct_sockets;
   take_events();
-  if ((direct || losing_ || ready_ != 0) && progress(direct)) return true;
-  if (!my_turn_to_sweep(direct)) return false;
-  if (direct) while_idle();
+  if ((direct_ || losing_ || ready_ != 0) && progress(direct_ ? data_bits_ : ready_)) return true;
+  if (!my_turn_to_sweep()) return false;
+  if (direct_) while_idle();
   poller_->sweep();
   take_events();
-  return ready_ != 0 && progress(false);
+  return ready_ != 0 && progress(ready_);
 }
 
 void Comm::take_events() {
@@ -171,8 +173,8 @@ void Comm::take_events() {
   hung_up_ |= static_cast<uint32_t>(events >> ReadyCell::kHangUpShift);
 }
 
-bool Comm::my_turn_to_sweep(bool direct) {
-  if (direct) return ++idle_tries_ % kTriesALook == 0;
+bool Comm::my_turn_to_sweep() {
+  if (direct_) return ++idle_tries_ % kTriesALook == 0;
   const uint32_t newest = poller_->generation();
   const bool told = seen_generation_ == newest;
   seen_generation_ = told ? newest + 1 : newest;
@@ -180,19 +182,20 @@ bool Comm::my_turn_to_sweep(bool direct) {
 }
 
 // The state machine: a few rounds over the sockets that may do something, then the verdict.
-bool Comm::progress(bool direct) {
+bool Comm::progress(uint32_t sockets) {
   if ((ready_ & bit_of(kControlBit)) != 0) {
     read_control();
     if (failed()) return true;  // from then on the buffers are the caller's again
   }
-  uint32_t open = (direct ? data_bits_ : ready_) & data_bits_;
+  uint32_t open = sockets & data_bits_;
   bool moved = false;
   for (int round = 0; open != 0 && round < kRounds; ++round) {
     for (uint32_t rest = open; rest != 0; rest &= rest - 1) {
       const int socket = __builtin_ctz(rest);
       const Step outcome = step(socket);
       if (failed()) return true;
-      moved |= outcome == Step::kMoved || outcome == Step::kMovedAll;
+      moved |=
+          outcome == Step::kMoved || outcome == Step::kMovedAll || outcome == Step::kMovedForNow;
       // A socket that has hung up announces nothing any more: it stays ready until its end is read.
       const bool quiet = outcome == Step::kMovedAll && (hung_up_ & bit_of(socket)) == 0;
       if (quiet || outcome == Step::kBlocked) ready_ &= ~bit_of(socket);

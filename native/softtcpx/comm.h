@@ -63,6 +63,7 @@ class Comm : public Object {
   enum class Step {
     kMoved,        // bytes moved; there may be more
     kMovedAll,     // bytes moved, and the socket will do no more for now
+    kMovedForNow,  // bytes moved, and at the next look the socket has something to do
     kBlocked,      // the socket does nothing for now
     kNothingToDo,  // the socket could, but there is no request for it
   };
@@ -109,6 +110,7 @@ class Comm : public Object {
   uint32_t data_bits_;                     // data sockets that still work
   bool control_ended_ = false;             // the peer has closed, or died
   bool losing_ = false;                    // it has, or a data socket ended
+  bool direct_ = false;                    // each data socket is tried, whatever epoll has told
   const uint32_t data_events_;             // what epoll should tell about a data socket
   const bool recv_sync_;                   // a send waits for a credit of the receiver
   const std::unique_ptr<TrapState> trap_;  // none, but in tests
@@ -116,9 +118,9 @@ class Comm : public Object {
  private:
   static constexpr int kControlBit = kMaxSockets;
 
-  bool progress(bool direct);
+  bool progress(uint32_t sockets);
   void take_events();
-  bool my_turn_to_sweep(bool direct);
+  bool my_turn_to_sweep();
   void read_control();
   void complete_in_order();
 

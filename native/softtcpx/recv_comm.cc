@@ -138,10 +138,14 @@ bool RecvComm::admitted(uint64_t sequence, uint64_t posted) {
   return !starved;
 }
 
-// Pages have come back since they did not suffice.
+// Pages have come back since they did not suffice; or what came behind bytes that are held was
+// announced, and is not looked at before they are let go.
 bool RecvComm::goes_on_unannounced() const {
-  return starved_.load(std::memory_order_relaxed) &&
-         ring_.consumed.load(std::memory_order_seq_cst) != starved_at_;
+  if (starved_.load(std::memory_order_relaxed) &&
+      ring_.consumed.load(std::memory_order_seq_cst) != starved_at_)
+    return true;
+  return std::any_of(&lanes_[0], &lanes_[0] + sockets_.data.size(),
+                     [](const Lane& lane) { return lane.holds(); });
 }
 
 void RecvComm::announce(Request& request, const ChunkHeader& header) {
@@ -279,7 +283,8 @@ ssize_t RecvComm::read(Lane& lane, int fd, uint64_t* wanted) {
 // The kernel acknowledges bytes when they are taken out of the socket, and where data flows one way
 // only that is a packet of its own: a third of the round trip of 8 bytes, before the caller knows
 // that they are there. So who has waited for a message looks at it first, and takes it out when
-// there was time for an answer.
+// there was time for an answer. Held bytes narrow the window of the sender: only whole messages are
+// held, and only where the socket is tried again without an announcement, which may never come.
 ssize_t RecvComm::peek(Lane& lane, int fd) {
   const ssize_t got =
       ::recv(fd, &lane.stage[lane.end], lane.stage.size() - lane.end, MSG_DONTWAIT | MSG_PEEK);
@@ -293,7 +298,10 @@ bool RecvComm::let_go(Lane& lane, int fd) {
     const ssize_t gone =
         ::recv(fd, &lane.stage[lane.end - lane.peeked], lane.peeked, MSG_DONTWAIT | MSG_TRUNC);
     if (gone < 0 && errno == EINTR) continue;
-    if (gone <= 0) return false;
+    if (gone <= 0) {
+      lane.peeked = 0;  // and there is nothing to be let go of any more
+      return false;
+    }
     lane.peeked -= static_cast<uint32_t>(gone);
   }
   return true;
@@ -306,10 +314,11 @@ Comm::Step RecvComm::step(int socket) {
     if (before != Staged::kUsedUp) return Step::kNothingToDo;
   }
   const int fd = sockets_.data[socket].get();
-  if (lane.visits_left > 0) {
+  if (direct_ && lane.visits_left > 0) {
     --lane.visits_left;
-    return Step::kNothingToDo;  // the socket stays ready: what came meanwhile was announced
+    return Step::kNothingToDo;
   }
+  lane.visits_left = 0;
   if (!let_go(lane, fd)) return lost(socket, errno);
 
   // Only the beginning of a header can be left in the stage.
@@ -320,8 +329,9 @@ Comm::Step RecvComm::step(int socket) {
   uint64_t wanted = lane.stage.size() - lane.end;
   const bool peeks = lane.waited && lane.request == nullptr;
   const ssize_t got = peeks ? peek(lane, fd) : read(lane, fd, &wanted);
-  lane.waited = got < 0 && errno == EAGAIN;
-  if (lane.waited) return Step::kBlocked;
+  const bool nothing = got < 0 && errno == EAGAIN;
+  lane.waited = nothing && direct_;
+  if (nothing) return Step::kBlocked;
   if (got < 0 && errno == EINTR) return Step::kNothingToDo;
   if (got <= 0) return lost(socket, got < 0 ? errno : 0);
 
@@ -333,8 +343,10 @@ Comm::Step RecvComm::step(int socket) {
   if (after == Staged::kRefused) return Step::kBlocked;
   if (after == Staged::kNotYet) return Step::kMoved;  // stays ready: the stage is not empty
   const bool all = static_cast<uint64_t>(got) < wanted;
-  if (peeks && all && lane.request == nullptr) lane.visits_left = kVisitsForAnAnswer;
-  return all ? Step::kMovedAll : Step::kMoved;
+  if (!peeks) return all ? Step::kMovedAll : Step::kMoved;
+  if (!all || lane.request != nullptr || !lane.holds()) return Step::kMoved;
+  lane.visits_left = kVisitsForAnAnswer;
+  return Step::kMovedForNow;
 }
 
 Comm::Step RecvComm::lost(int socket, int error_number) {

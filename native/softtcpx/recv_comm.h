@@ -38,6 +38,9 @@ class RecvComm final : public Comm {
 
     uint64_t room() const { return scatter != nullptr ? scatter->room() : left; }
 
+    // Of what was looked at all is delivered, and nothing is taken out.
+    bool holds() const { return peeked > 0 && staged() == 0; }
+
     Request* request = nullptr;   // the message of the current piece; none between two pieces
     uint64_t sequence = 0;        // of that message
     uint8_t* cursor = nullptr;    // where its next byte belongs, unless it goes to bounce pages
@@ -46,7 +49,7 @@ class RecvComm final : public Comm {
     uint32_t begin = 0, end = 0;  // bytes of the stage that are not used yet
     uint32_t peeked = 0;          // bytes that were staged and that the kernel still holds
     int visits_left = 0;          // before it is told to let go of them
-    bool waited = false;          // the last read found nothing
+    bool waited = false;          // the last read, of a socket that is tried, found nothing
     std::array<uint8_t, kStageBytes> stage;
   };
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import array
 import fcntl
+import operator
+import os
 import socket
 import termios
 
 import pytest
 from ends import End, ends_of
 from fresh_process import in_fresh_process
-from net_v7 import SUCCESS, Memory, Net, until
+from hostile import FalseSender
+from net_v7 import SLOTS, SUCCESS, Memory, Net, until
 from own_process import data_sockets
+from wire import header
 
 HEADER, SIZE = 64, 8
 
@@ -106,3 +110,51 @@ def test_a_receiver_that_closes_at_once_resets_nothing(environ: dict[str, str]) 
     until(receiver.test_head, "the message")
     assert net.table.close_recv(receiver.comm) == SUCCESS
     assert outgoing.recv(1) == b"", "an end, where a reset would be an error"
+
+
+@in_fresh_process(NCCL_SOCKET_NTHREADS="1", SOFTTCPX_SPIN_US="0")
+def test_a_worker_does_not_sleep_over_what_came_behind_held_bytes() -> None:
+    """Then only its timer wakes it, every 100 ms, and the messages take minutes."""
+    net = Net().started()
+    peer = FalseSender(net)
+    peer.data[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    receiver = End(net, peer.comm, Memory(SIZE), sends=False)
+    messages = iter(range(200 * SLOTS))
+
+    def sixteen_one_by_one() -> bool:
+        for _ in range(SLOTS):
+            assert receiver.post(0, SIZE) == SUCCESS
+        while receiver.pending:
+            peer.data[0].sendall(header(next(messages), SIZE, 0, SIZE) + bytes(SIZE))
+            until(receiver.test_head, "a message")
+        return operator.length_hint(messages) == 0
+
+    until(sixteen_one_by_one, "the messages")
+    peer.close()
+
+
+@in_fresh_process(SOFTTCPX_RCVBUF="1", SOFTTCPX_DIRECT_SOCKETS="0")
+def test_nothing_is_held_where_only_a_further_message_would_be_announced() -> None:
+    """The least window that the kernel grants, kept shut by what is held: seconds a message."""
+    net = Net().started()
+    size, count = 1500, 4
+    content = os.urandom(count * size)
+    sender, receiver = ends_of(net, Memory(content), Memory(count * size))
+    rounds = iter(range(200))
+
+    def four_at_once() -> bool:
+        next(rounds)
+        for slot in range(count):
+            assert receiver.post(slot * size, size) == SUCCESS
+        for _ in range(5):  # it waits
+            assert not receiver.test_head()
+        for slot in range(count):
+            assert sender.post(slot * size, size) == SUCCESS
+        while sender.pending or receiver.pending:
+            for end in (sender, receiver):
+                if end.pending:
+                    end.test_head()
+        return operator.length_hint(rounds) == 0
+
+    until(four_at_once, "the messages")
+    assert receiver.memory.content() == content
