@@ -265,7 +265,7 @@ def test_places_that_differ_are_named_by_rank(tmp_path: Path, capsys: Captured) 
     assert "# differs: rank 3 nic: eth2 | eth9\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("version", [1, 2, 3, 4])
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
 def test_files_of_every_schema_version_are_compared(
     tmp_path: Path, capsys: Captured, version: int
 ) -> None:
@@ -276,4 +276,4 @@ def test_files_of_every_schema_version_are_compared(
     assert cli.main(["compare", str(old), new]) == 11
     assert capsys.readouterr().out.count(" 1.0000 ") == 3
     with h5py.File(new) as file:
-        assert file.attrs["schema_version"] == 4, "keep a file of the new version in fixtures"
+        assert file.attrs["schema_version"] == 5, "keep a file of the new version in fixtures"
