@@ -92,20 +92,14 @@ def find_suspects(
     near, far = (class_of(measured, places, apart, roles) for apart in (False, True))
     found: list[Suspect] = []
     nics: dict[int, Suspect] = {}
-    slow: dict[tuple[int, str], float] = {}  # (rank, role) -> its own slowness in log time
     for rank in range(len(places.nodes)):
         of_near, of_far = _roles_of(rank, near), _roles_of(rank, far)
-        for each, of_each in ((near, of_near), (far, of_far)):
-            for role in of_each:
-                typical = float(np.median([each.excess(way) for way in each.of(rank, role)]))
-                slow[rank, role] = max(slow.get((rank, role), 0.0), typical)
         if of_far and _fast_at_home(rank, of_far, near):
             nics[rank] = _suspect("NIC", rank, of_far, far)
         elif of_far or of_near:
             found.append(_suspect("rank", rank, of_far or of_near, far if of_far else near))
     found += _by_nic(nics, places)
-    for each in (near, far):
-        found += _links(each, slow)
+    found += _links(near, far) + _links(far, near)
     return sorted(found, key=lambda s: -s.factor)
 
 
@@ -116,7 +110,7 @@ def factor_again(
 
     None where they have too few of its ways.
     """
-    ways = class_of(fresh, places, suspect.apart, ONE_WAY)
+    ways = class_of(fresh, places, suspect.apart)
     if not ways.usable:
         return None
     if suspect.roles:
@@ -124,9 +118,10 @@ def factor_again(
         threshold = ways.threshold
     else:
         way = (suspect.ranks[0], suspect.ranks[1])
-        own = _own(way, ways)
-        rest = ways.logs.get(way, -math.inf) - ways.good - own
-        threshold = ways.threshold_beyond(own)
+        if way not in ways.logs:
+            return None
+        rest = _beyond_its_ranks(way, ways, class_of(fresh, places, not suspect.apart))
+        threshold = ways.link_threshold
     return None if rest == -math.inf else (math.exp(rest), rest > threshold)
 
 
@@ -158,9 +153,10 @@ class Ways:
         self.noise = max(within, _noise_between(values)) if self.comparable else math.nan
         self.threshold = max(TIMES_NOISE * self.noise, math.log1p(LEAST_SHARE))
 
-    def threshold_beyond(self, own: float) -> float:
-        """For what is left of a way once its ranks' own slowness is taken off, which has noise."""
-        return self.threshold * (math.sqrt(2) if own > 0 else 1)
+    @property
+    def link_threshold(self) -> float:
+        """For what is left of a way when its ranks' slowness is taken off, which has noise, too."""
+        return math.sqrt(2) * self.threshold
 
     def excess(self, way: Way) -> float:
         return self.logs[way] - self.good
@@ -221,10 +217,17 @@ def _best_in_a_role(rank: int, roles: Iterable[str], ways: Ways) -> float:
     return max(by_role, default=-math.inf)
 
 
-def _own(way: Way, ways: Ways) -> float:
-    """How slow the ranks of a way are without it, by the best of their other ways."""
-    others = [[other for other in ways.of(*end) if other != way] for end in ways.roles_in(way)]
-    return max([0.0, *(min(map(ways.excess, mine)) for mine in others if mine)])
+def _beyond_its_ranks(way: Way, ways: Ways, others: Ways) -> float:
+    """What of the slowness of a way its ranks have not in their other ways, of either class.
+
+    A rank counts as slow as half of its other ways are, also where that is not enough to name it.
+    """
+    own = [0.0]
+    for end in ways.roles_in(way):
+        for each in (ways, others):
+            mine = [each.excess(other) for other in each.of(*end) if other != way]
+            own += [float(np.median(mine))] if mine and each.comparable else []
+    return ways.excess(way) - max(own)
 
 
 def _suspect(kind: str, rank: int, roles: Mapping[str, float], ways: Ways) -> Suspect:
@@ -258,17 +261,15 @@ def _by_nic(of_ranks: Mapping[int, Suspect], places: Places) -> list[Suspect]:
     return list(found.values())
 
 
-def _links(ways: Ways, slow: Mapping[tuple[int, str], float]) -> list[Suspect]:
+def _links(ways: Ways, others: Ways) -> list[Suspect]:
     if not ways.usable:
         return []
     found = []
     for way in ways.logs:
-        ends = ways.roles_in(way)
-        own = max(slow.get(end, 0.0) for end in ends)
-        rest = ways.excess(way) - own
-        if rest > ways.threshold_beyond(own):
+        rest = _beyond_its_ranks(way, ways, others)
+        if rest > ways.link_threshold:
             # Only where both have other pairs in these roles is it the way between them.
-            known = min(len(ways.of(*end)) for end in ends) > 1
+            known = min(len(ways.of(*end)) for end in ways.roles_in(way)) > 1
             found.append(
                 Suspect(
                     "link" if known else "pair", way, (), math.exp(rest), ways.noise, 1, 1,
