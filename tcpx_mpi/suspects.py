@@ -4,8 +4,8 @@ Times, each of the faster half of its row, are compared as logarithms, within tw
 nobody mixes: pairs of one node and pairs of two. What is good is the first quartile of the class. A
 rank is as slow, sending or receiving, as its *best* pair in that role is over the good: a rank that
 only met a slow one has other pairs that are good. What two ranks' own slowness does not explain is
-the way between them. A NIC is slow where all of its ranks are, towards other nodes, and fast within
-their own.
+the way between them. A NIC is slow where all of its ranks are, towards other nodes, and within
+their own not half as much.
 
 The noise floor is the larger of two standard deviations of log time: between the two halves of each
 row's iterations (1.4826 x the median absolute difference / sqrt(2)), and between the good pairs
@@ -205,10 +205,12 @@ def _roles_of(rank: int, ways: Ways) -> dict[str, float]:
     return found
 
 
-def _fast_at_home(rank: int, roles: Iterable[str], near: Ways) -> bool:
-    """Whether its own node is fast to a rank; not where there is nothing to compare it with."""
-    at_home = [way for role in roles for way in near.of(rank, role)]
-    return near.comparable and bool(at_home) and not any(map(near.is_slow, at_home))
+def _fast_at_home(rank: int, roles: Mapping[str, float], near: Ways) -> bool:
+    """Whether within its node a rank is not half as slow as to others; not where nothing is there
+    to compare it with.
+    """
+    at_home = [near.excess(way) for role in roles for way in near.of(rank, role)]
+    return near.comparable and bool(at_home) and max(at_home) < max(roles.values()) / 2
 
 
 def _best_in_a_role(rank: int, roles: Iterable[str], ways: Ways) -> float:

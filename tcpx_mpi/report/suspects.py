@@ -200,7 +200,7 @@ def _sentence(header: RunHeader, size: int, suspect: Suspect) -> str:
     if suspect.kind == "NIC":
         info = next(info for info in header.ranks if info.rank == suspect.ranks[0])
         nic = f"NIC {info.nic} of {info.host} ({_ranks(suspect.ranks)})"
-        return f"{nic}, {roles}: {figure}, fast within the node"
+        return f"{nic}, {roles}: {figure}, not within the node"
     if suspect.kind == "link":
         one_way = header.pattern in _PATTERNS
         way = f"from {names[0]} to" if one_way else f"between {names[0]} and"

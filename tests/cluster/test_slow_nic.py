@@ -32,7 +32,7 @@ def test_a_slow_nic_is_named_with_its_node_and_nothing_else(
     command = launcher.run_command(pattern, *everybody, *OPTIONS)
     name = (
         rf"# Slow +: NIC eth2 of tcpx-node-1 \(rank 3\), {ROLES[pattern]}: \d+(\.\d+)? x the "
-        r".* us of the good ones at 1 MiB, in 2 of 2 ways .*, fast within the node"
+        r".* us of the good ones at 1 MiB, in 2 of 2 ways .*, not within the node"
     )
     file = nodes.nodes[0].file("o.h5")
     # The best of three: a core that others take away makes ranks slow that nobody slowed.

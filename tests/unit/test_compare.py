@@ -16,6 +16,7 @@ from launch_files import invented_launches, joined, launch_file
 
 from tcpx_mpi import cli
 from tcpx_mpi.compare import Limits, Verdict, compare_runs, refusals, taken_in_turns
+from tcpx_mpi.compare.rows import launch_times
 from tcpx_mpi.records import Run
 
 RUNS = Path(__file__).resolve().parents[1] / "fixtures" / "runs"
@@ -277,3 +278,15 @@ def test_files_of_every_schema_version_are_compared(
     assert capsys.readouterr().out.count(" 1.0000 ") == 3
     with h5py.File(new) as file:
         assert file.attrs["schema_version"] == 5, "keep a file of the new version in fixtures"
+
+
+def test_rows_in_which_suspects_met_again_are_no_samples_of_a_row() -> None:
+    rows = [invented.row(0)]
+    for index in (3, 4):
+        met = invented.row(index, size_bytes=1024, count=1024, pairs="0>1 2>3")
+        met.samples["iteration"] = met.samples["iteration"] * 9
+        rows.append(met)
+    header, setup = invented.run_header(), invented.setup_times()
+    with_them, without = (Run("", header, setup, part, True) for part in (rows, rows[:1]))
+    (times,), (expected,) = launch_times(with_them).values(), launch_times(without).values()
+    assert times == expected

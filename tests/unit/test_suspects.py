@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tcpx_mpi.patterns.pairs import encounters, sender_of
-from tcpx_mpi.suspects import Measured, Places, Way, find_suspects
+from tcpx_mpi.suspects import BOTH_WAYS, Measured, Places, Way, find_suspects
 
 NOISE = 0.02
 
@@ -156,6 +156,17 @@ def test_without_anything_to_compare_its_node_with_a_rank_is_no_nic() -> None:
     ways = {way: each for way, each in measured(places, slow).items() if way != (0, 1)}
     (found,) = find_suspects(ways, places)
     assert (found.kind, found.ranks) == ("rank", (1,))
+
+
+@pytest.mark.parametrize(("at_home", "kind"), [(1.0, "NIC"), (1.6, "NIC"), (6.0, "rank")])
+def test_a_rank_not_half_as_slow_within_its_node_has_a_slow_nic(at_home: float, kind: str) -> None:
+    """As where one of two ways within nodes had a bad moment, and there are but these two."""
+    ways = {way: each for way, each in measured(TWO_NODES).items() if way[0] < way[1]}
+    for way, factor in {(0, 3): 8.0, (1, 3): 8.0, (2, 3): at_home}.items():
+        times = (ways[way].time_ns, ways[way].first_half_ns, ways[way].second_half_ns)
+        ways[way] = Measured(*(factor * each for each in times))
+    (found,) = find_suspects(ways, TWO_NODES, BOTH_WAYS)
+    assert (found.kind, found.ranks, found.roles) == (kind, (3,), BOTH_WAYS)
 
 
 def test_what_was_slow_in_one_half_only_is_nobodys_fault() -> None:
