@@ -15,7 +15,7 @@ CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v cla
 WHEELHOUSE ?=
 GPU_VENV := $(if $(WHEELHOUSE),build/venv-gpu,$(VENV))
 
-.PHONY: test-gpu bench-gpu sweep-gpu gpu-setup wheelhouse bench bench-cluster cluster-up cluster-down cluster-tools figures attempts evidence test setup lint format \
+.PHONY: test-gpu bench-gpu sweep-gpu gpu-setup wheelhouse bench bench-cluster cluster-up cluster-down cluster-tools figures attempts evidence quiet-runs test setup lint format \
   test-unit test-native test-mutants test-asan test-tsan fuzz test-browser browser test-slurm slurm \
   test-mpis test-pods pod-image podman pictures clean help
 
@@ -47,6 +47,7 @@ help:
 	@echo "make figures       docs/performance.md measured anew: an idle machine, minutes"
 	@echo "make attempts      what was tried for speed, tried again (ATTEMPTS=\"peek epoll\": those only)"
 	@echo "make evidence      how often comparisons are right here: an idle machine, a quarter of an hour"
+	@echo "make quiet-runs    is the slow one named, and nobody where nothing is: an idle machine, 4 minutes"
 	@echo "make clean         remove what was built, and $(VENV)"
 
 setup: $(VENV)/.installed
@@ -105,6 +106,10 @@ attempts: setup
 # A quarter of an hour on an idle machine; goes on where it was interrupted.
 evidence: setup
 	$(BIN)/python tests/evidence/verdicts.py
+
+# Four minutes on an idle machine, as root for those between nodes; goes on where it was interrupted.
+quiet-runs: setup
+	$(BIN)/python tests/evidence/quiet_runs.py
 
 lint: setup
 	$(BIN)/ruff check .

@@ -33,6 +33,8 @@ class Stamps(TypedDict):
     end: NDArray[np.int64]
     send_done: NDArray[np.int64]
     receive_done: NDArray[np.int64]
+    sources: list[int]
+    source_done: NDArray[np.int64]
 
 def now_ns() -> int: ...
 def bind_memory_to(node: int) -> bool: ...

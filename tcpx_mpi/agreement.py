@@ -7,6 +7,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import MutableMapping, Sequence
+from typing import TypeVar
 
 import tcpx_mpi
 from tcpx_mpi import _native
@@ -18,6 +19,8 @@ from tcpx_mpi.profiles import keep_mpi_on_control_nic
 from tcpx_mpi.shared_environment import shared_environment
 from tcpx_mpi.topology import Host, node_names, this_machine
 from tcpx_mpi.world import World
+
+_T = TypeVar("_T")
 
 #: Set-up steps other than connecting are short; a rank that is this late hangs.
 SETUP_PATIENCE_S = 60.0
@@ -70,6 +73,12 @@ def tell_nic(world: World, name: str) -> None:
     names = world.allgather(name, "network interfaces", SETUP_PATIENCE_S)
     both = zip(world.places, names, strict=True)
     world.places = [f"{place} (NIC {name})" for place, name in both]
+
+
+def told(world: World, value: _T) -> _T:
+    """Collective: rank 0's value on every rank."""
+    everybody: list[_T] = world.allgather(value, "what rank 0 tells", SETUP_PATIENCE_S)
+    return everybody[0]
 
 
 def require_equal(world: World, fingerprint: str, what: str) -> None:

@@ -22,6 +22,10 @@ class Batch:
     samples: dict[str, Int64s]
     start_ns: int
     late: bool
+    #: Peers that are told apart, and int64[iteration, source]: when all of a peer's bytes were
+    #: there, from the start of the iteration; negative where they came before it.
+    sources: list[int]
+    arrivals: Int64s
 
 
 def joined_arrays(parts: Sequence[Int64s]) -> Int64s:
@@ -43,7 +47,12 @@ def batch_of(stamps: _native.Stamps) -> Batch:
         "receive": since_start(stamps["receive_done"]),
         "start": start,
     }
-    return Batch(samples, int(stamps["start"]), bool(stamps["late"]))
+    # Peers that Python or NCCL drive do not tell their sources apart.
+    sources = stamps.get("sources", [])
+    done = stamps["source_done"].reshape(-1, len(sources)) if sources else start[:, None][:, :0]
+    return Batch(
+        samples, int(stamps["start"]), bool(stamps["late"]), sources, done - start[:, None]
+    )
 
 
 def joined_batch(parts: list[Batch]) -> Batch:
@@ -52,7 +61,9 @@ def joined_batch(parts: list[Batch]) -> Batch:
     samples = {
         phase: np.concatenate([part.samples[phase] for part in parts]) for phase in parts[0].samples
     }
-    return Batch(samples, parts[0].start_ns, any(part.late for part in parts))
+    arrivals = np.concatenate([part.arrivals for part in parts])
+    late = any(part.late for part in parts)
+    return Batch(samples, parts[0].start_ns, late, parts[0].sources, arrivals)
 
 
 def add_network(row: RankRow, before: dict[str, Any], after: dict[str, Any]) -> None:

@@ -77,7 +77,7 @@ class Benchmark:
             end_by_ns=planner.end_by_ns(_native.now_ns()),
             between_batches=self.output.between_batches,
         )  # fmt: skip
-        for row in planner.cycles(rows):
+        for row in planner.run(rows, lambda: agreement.told(world, self.output.suspects())):
             self.measure(self.measurement, row, journal)
         journal.close()
         return self.end([engine, *beside])

@@ -149,7 +149,7 @@ def _exists(path: str) -> UsageError:
 
 def _narrow(table: Table) -> Table:
     """A table for a document that has the others too."""
-    if table.name not in ("samples", "batches"):
+    if table.name not in ("samples", "batches", "arrivals"):
         return table
     joined: Mapping[str, str] = {**VARIABLES, "host": "", "device": "", "nic": "", "numa_node": "",
                                  "progress_cpu": ""}  # fmt: skip

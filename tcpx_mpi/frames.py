@@ -86,6 +86,11 @@ class RunFrames:
         return _frame(self._tables["batches"])
 
     @cached_property
+    def arrivals(self) -> DataFrame:
+        """One line a row, side, rank, peer and block: when the peer's bytes were there."""
+        return _frame(self._tables["arrivals"])
+
+    @cached_property
     def ranks(self) -> DataFrame:
         """The map rank -> host -> device -> NIC -> NUMA node -> CPUs."""
         return _frame(self._tables["ranks"])

@@ -183,7 +183,7 @@ KNOBS: tuple[Knob, ...] = (
     Knob("timeout", "timeout_s", TEST, 0.0, seconds(zero=True),
          "end the run after this time in total; 0: never", letter="-T", metavar="TIME"),
     Knob("all", "all_pairs", TEST, False, switch,
-         "pairs: every rank meets every other one, in 2 (ranks - 1) rounds",
+         "pairs: every rank meets every other one, in 2 (ranks - 1) rounds; suspects meet again",
          metavar="", may_be_bare=True),
 
     Knob("report_timestamps", "report_timestamps", REPORTING, False, switch,

@@ -14,11 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi import _native
+from tcpx_mpi.arrivals import Arrivals
 from tcpx_mpi.batch import Batch, add_network, batch_of, joined_arrays, joined_batch
 from tcpx_mpi.config import Settings
 from tcpx_mpi.faults import error_of, report_lines, wrong_bytes_text
 from tcpx_mpi.pace import Pace, Until
-from tcpx_mpi.patterns import Pattern, expected_bytes
+from tcpx_mpi.patterns import Pattern, expected_bytes, repeated
+from tcpx_mpi.patterns.pairs import meeting
 from tcpx_mpi.proof import Witness
 from tcpx_mpi.records import PHASES, GpuRow, Journal, RankRow, RowFacts
 from tcpx_mpi.row_plan import GUARD_BYTES, RowPlan, slot_shape
@@ -49,6 +51,7 @@ class _Account:
     side: Side
     row: RankRow
     witness: Witness
+    arrivals: Arrivals
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     #: Samples by phase, batch by batch; joined at the end of the row.
     timed: dict[str, list[Int64s]] = field(default_factory=lambda: defaultdict(list))
@@ -112,7 +115,12 @@ class Measurement:
         self._begin_round(facts)
         layout = self._load(facts, plan)
         accounts = [
-            _Account(side, self._empty_row(facts, layout), self._witness(side))
+            _Account(
+                side,
+                self._empty_row(facts, layout),
+                self._witness(side),
+                Arrivals(self._world.size),
+            )
             for side in self._sides
         ]
         self._in_turns(accounts, facts, plan, "warmup", plan.warmup_batches)
@@ -175,6 +183,7 @@ class Measurement:
         row.batches = np.array(batches, dtype=np.int64)
         row.samples = {phase: joined_arrays(account.timed[phase]) for phase in PHASES}
         row.warmup = {phase: joined_arrays(account.warmup[phase]) for phase in PHASES}
+        row.arrivals, row.arrival_blocks = account.arrivals.means_ns, account.arrivals.counts
         row.proof = account.witness.proof(self._remote_bytes(facts, layout))
         schedule = self._ground.schedule
         steps, op = step_bytes(schedule, layout), schedule.column(Column.OP)
@@ -216,7 +225,11 @@ class Measurement:
         rank, world = self._world.rank, self._world.size
         rounds = self._whole.rounds_run(world, self._settings.all_pairs)
         if len(rounds) > 1:
-            self._pattern = rounds[facts.cycle % len(rounds)]
+            self._pattern = (
+                repeated(meeting(facts.pairs), facts.agg)
+                if facts.pairs
+                else rounds[facts.cycle % len(rounds)]
+            )
             schedule = self._pattern.schedule(rank, world)
             self._ground = dataclasses.replace(self._ground, schedule=schedule)
 
@@ -406,6 +419,7 @@ class Measurement:
         for phase, values in batch.samples.items():
             samples[phase].append(values)
         if kind == "timed":
+            account.arrivals.add(batch.sources, batch.arrivals)
             account.row.batch_start = np.append(account.row.batch_start, batch.start_ns)
             account.row.late = np.append(account.row.late, batch.late)
         if self._journal is not None:

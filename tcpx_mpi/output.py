@@ -147,6 +147,12 @@ class Output:
             self._events.row(self._run, row, self._summaries[-1])
         self._print([report.row_line(self._run.header, self._summaries[-1])])
 
+    def suspects(self) -> dict[int, list[str]]:
+        """By size the pairs of further rows, in which suspects of a tournament meet others."""
+        if self._run is None:
+            return {}
+        return report.pairs_to_meet(self._run.header, self._run.rows)
+
     def end(self) -> ExitCode:
         """Close the files, print the footer; what the exit code of the run is."""
         assert self._run is not None

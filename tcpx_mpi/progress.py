@@ -79,7 +79,8 @@ class Progress:
         if self._drawn is not None and now - self._drawn < _REDRAW_S:
             return
         done = self._estimate.done(facts, kind, first)
-        left = self._estimate.seconds_left(done, now - self._began)
+        # Rows beyond the plan: there are few, and nobody knew of them.
+        left = None if facts.pairs else self._estimate.seconds_left(done, now - self._began)
         self._draw(self._text(facts, kind, first, left), done)
         self._drawn = now
 
@@ -92,7 +93,7 @@ class Progress:
     def _text(self, facts: RowFacts, kind: str, first: int, left: float | None) -> str:
         plan = self._plan
         rows = len(plan.sizes) * plan.run_cycles
-        of_rows = f"/{rows}" if rows else ""
+        of_rows = f"/{rows}" if rows and not facts.pairs else ""
         what, iterations = (
             ("warm-up", facts.warmup_iterations)
             if kind == "warmup"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.knobs import LEAST_BLOCKS
+from tcpx_mpi.meetings import most_meetings
 from tcpx_mpi.pace import Until
 from tcpx_mpi.patterns import Pattern
 from tcpx_mpi.records import PHASES, Plan, RowFacts
@@ -55,6 +56,16 @@ class RowPlanner:
         """The rows of the first cycle."""
         return [self._row(index, size) for index, size in enumerate(self._settings.sizes)]
 
+    def run(
+        self, rows: Sequence[PlannedRow], choose: Callable[[], Mapping[int, Sequence[str]]]
+    ) -> Iterator[PlannedRow]:
+        """All rows: those of the cycles, then, with `--all`, for each size the pairs
+        (`RowFacts.pairs`) that are chosen when it comes to that.
+        """
+        yield from self.cycles(rows)
+        if self._settings.all_pairs:
+            yield from self._again(rows, choose())
+
     def cycles(self, rows: Sequence[PlannedRow]) -> Iterator[PlannedRow]:
         """The rows of all cycles (`-N`, 0: for ever), each with an index of its own.
 
@@ -69,6 +80,21 @@ class RowPlanner:
                 index = cycle * len(rows) + row.facts.index
                 facts = dataclasses.replace(row.facts, index=index, cycle=cycle)
                 yield PlannedRow(facts, row.plan, row.until)
+
+    def _again(
+        self, rows: Sequence[PlannedRow], pairs: Mapping[int, Sequence[str]]
+    ) -> Iterator[PlannedRow]:
+        first = self._settings.run_cycles * self.rounds
+        for number in range(max(map(len, pairs.values()), default=0)):
+            for row in rows:
+                of_size = pairs.get(row.facts.size_bytes, ())
+                if number < len(of_size):
+                    cycle = first + number
+                    index = cycle * len(rows) + row.facts.index
+                    facts = dataclasses.replace(
+                        row.facts, index=index, cycle=cycle, pairs=of_size[number]
+                    )
+                    yield PlannedRow(facts, row.plan, row.until)
 
     @property
     def rounds(self) -> int:
@@ -149,7 +175,9 @@ class RowPlanner:
 
     def _rows_to_come(self) -> int:
         """Rows of the run, which share the memory for samples; of endless cycles those of one."""
-        return len(self._settings.sizes) * max(self._settings.run_cycles, 1) * self.rounds
+        s = self._settings
+        again = 2 * most_meetings(self._world) if s.all_pairs else 0
+        return len(s.sizes) * (max(s.run_cycles, 1) * self.rounds + again)
 
     def _room(self) -> int:
         """Iterations of all rows together that rank 0 has memory for."""

@@ -1,9 +1,11 @@
-"""Who is slow, where pairs of ranks were measured apart: a rank, its NIC, or one way between two.
+"""Who is slow, where pairs of ranks were measured apart: a rank, its NIC, or the way between two.
 
-Times are compared as logarithms, within two classes that nobody mixes: pairs of one node and pairs
-of two. What is good is the first quartile of the class. A rank is as slow, sending or receiving, as
-its *best* pair in that role is over the good: a rank that only met a slow one has other pairs that
-are good. What two ranks' own slowness does not explain is the way between them.
+Times, each of the faster half of its row, are compared as logarithms, within two classes that
+nobody mixes: pairs of one node and pairs of two. What is good is the first quartile of the class. A
+rank is as slow, sending or receiving, as its *best* pair in that role is over the good: a rank that
+only met a slow one has other pairs that are good. What two ranks' own slowness does not explain is
+the way between them. A NIC is slow where all of its ranks are, towards other nodes, and within
+their own not half as much.
 
 The noise floor is the larger of two standard deviations of log time: between the two halves of each
 row's iterations (1.4826 x the median absolute difference / sqrt(2)), and between the good pairs
@@ -13,8 +15,9 @@ the noise floor, or 5 %, nothing is named.
 
 from __future__ import annotations
 
+import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
@@ -27,7 +30,12 @@ LEAST_SHARE = 0.05
 #: Fewer ways than this of a class have no quartile to speak of.
 _LEAST_WAYS = 3
 
-Way = tuple[int, int]  # sender, receiver
+Way = tuple[int, int]  # sender, receiver; of both ways together the lower rank comes first
+
+#: What a rank does in a way, where each way has a time of its own,
+ONE_WAY = ("sending", "receiving")
+#: and where only both ways together have one.
+BOTH_WAYS = ("both ways",)
 
 
 @dataclass(frozen=True)
@@ -43,7 +51,8 @@ class Measured:
 class Suspect:
     """What is slow and by which factor over the good; `kind` is "rank", "NIC", "link" or "pair".
 
-    `roles` are "sending" and "receiving"; a pair may be slow by either of its two ranks.
+    `roles` are of ONE_WAY or BOTH_WAYS; a link or pair has none. A pair may be slow by either of
+    its two ranks. A NIC has all of its ranks.
     """
 
     kind: str
@@ -55,6 +64,9 @@ class Suspect:
     #: How many ways say so, of how many there are.
     ways: int
     of_ways: int
+    #: The time of a good way, and whether those compared were between two nodes.
+    good_ns: float
+    apart: bool
 
 
 @dataclass(frozen=True)
@@ -67,58 +79,103 @@ class Places:
     def apart(self, way: Way) -> bool:
         return self.nodes[way[0]] != self.nodes[way[1]]
 
+    def sharing(self, rank: int) -> tuple[int, ...]:
+        """The ranks of the same NIC, this one too."""
+        mine = (self.nodes[rank], self.nics[rank])
+        return tuple(r for r, p in enumerate(zip(self.nodes, self.nics, strict=True)) if p == mine)
 
-def find_suspects(measured: Mapping[Way, Measured], places: Places) -> list[Suspect]:
+
+def find_suspects(
+    measured: Mapping[Way, Measured], places: Places, roles: Sequence[str] = ONE_WAY
+) -> list[Suspect]:
     """The slow ones, slowest first; empty where nothing stands out of the noise."""
-    within = _noise_within(list(measured.values()))
-    near, far = (
-        _Class({way: m for way, m in measured.items() if places.apart(way) == apart}, within)
-        for apart in (False, True)
-    )
+    near, far = (class_of(measured, places, apart, roles) for apart in (False, True))
     found: list[Suspect] = []
-    slow: dict[tuple[int, str], float] = {}  # (rank, role) -> its own slowness in log time
+    nics: dict[int, Suspect] = {}
     for rank in range(len(places.nodes)):
         of_near, of_far = _roles_of(rank, near), _roles_of(rank, far)
-        for each, roles in ((near, of_near), (far, of_far)):
-            for role in roles:
-                typical = float(np.median([each.excess(way) for way in each.of(rank, role)]))
-                slow[rank, role] = max(slow.get((rank, role), 0.0), typical)
-        if of_far:
-            # Towards other nodes only, though its own node is fast to it: that is its NIC.
-            at_home = [way for role in of_far for way in near.of(rank, role)]
-            fast_at_home = at_home and not any(near.is_slow(way) for way in at_home)
-            found.append(_suspect("NIC" if fast_at_home else "rank", rank, of_far, far))
-        elif of_near:
-            found.append(_suspect("rank", rank, of_near, near))
-    for each in (near, far):
-        found += _links(each, slow)
+        if of_far and _fast_at_home(rank, of_far, near):
+            nics[rank] = _suspect("NIC", rank, of_far, far)
+        elif of_far or of_near:
+            found.append(_suspect("rank", rank, of_far or of_near, far if of_far else near))
+    found += _by_nic(nics, places)
+    found += _links(near, far) + _links(far, near)
     return sorted(found, key=lambda s: -s.factor)
 
 
-class _Class:
+def factor_again(
+    suspect: Suspect, fresh: Mapping[Way, Measured], places: Places
+) -> tuple[float, bool] | None:
+    """A suspect by fresh samples: its factor, and whether it stands out of their noise.
+
+    None where they have too few of its ways.
+    """
+    ways = class_of(fresh, places, suspect.apart)
+    if not ways.usable:
+        return None
+    if suspect.roles:
+        rest = min(_best_in_a_role(rank, suspect.roles, ways) for rank in suspect.ranks)
+        threshold = ways.threshold
+    else:
+        way = (suspect.ranks[0], suspect.ranks[1])
+        if way not in ways.logs:
+            return None
+        rest = _beyond_its_ranks(way, ways, class_of(fresh, places, not suspect.apart))
+        threshold = ways.link_threshold
+    return None if rest == -math.inf else (math.exp(rest), rest > threshold)
+
+
+def class_of(
+    measured: Mapping[Way, Measured], places: Places, apart: bool, roles: Sequence[str] = ONE_WAY
+) -> Ways:
+    """The ways between two nodes, or those within one."""
+    # Of both classes, for a few ways tell little.
+    within = _noise_within(measured.values())
+    of_class = {way: each for way, each in measured.items() if places.apart(way) == apart}
+    return Ways(of_class, within, apart, roles)
+
+
+class Ways:
     """Ways that may be compared with each other."""
 
-    def __init__(self, measured: Mapping[Way, Measured], within: float) -> None:
-        self.logs = {way: math.log(m.time_ns) for way, m in measured.items() if m.time_ns > 0}
+    def __init__(
+        self, measured: Mapping[Way, Measured], within: float, apart: bool, roles: Sequence[str]
+    ) -> None:
+        self.apart, self.roles = apart, roles
+        # What was slow for a while only is somebody's bad moment.
+        halves = {way: min(m.first_half_ns, m.second_half_ns) for way, m in measured.items()}
+        self.logs = {way: math.log(time_ns) for way, time_ns in halves.items() if time_ns > 0}
         values = np.sort(np.array(list(self.logs.values())))
+        #: Whether one may be called slower than another, and whether one may be named.
+        self.comparable = values.size > 1
         self.usable = values.size >= _LEAST_WAYS
-        self.good = float(np.quantile(values, 0.25)) if self.usable else math.nan
-        self.noise = max(within, _noise_between(values)) if self.usable else math.nan
+        self.good = float(np.quantile(values, 0.25)) if self.comparable else math.nan
+        self.noise = max(within, _noise_between(values)) if self.comparable else math.nan
         self.threshold = max(TIMES_NOISE * self.noise, math.log1p(LEAST_SHARE))
+
+    @property
+    def link_threshold(self) -> float:
+        """For what is left of a way when its ranks' slowness is taken off, which has noise, too."""
+        return math.sqrt(2) * self.threshold
 
     def excess(self, way: Way) -> float:
         return self.logs[way] - self.good
 
     def is_slow(self, way: Way) -> bool:
-        return self.usable and self.excess(way) > self.threshold
+        return self.comparable and self.excess(way) > self.threshold
 
     def of(self, rank: int, role: str) -> list[Way]:
-        end = 0 if role == "sending" else 1
-        return [way for way in self.logs if way[end] == rank]
+        if role in BOTH_WAYS:
+            return [way for way in self.logs if rank in way]
+        return [way for way in self.logs if way[ONE_WAY.index(role)] == rank]
+
+    def roles_in(self, way: Way) -> list[tuple[int, str]]:
+        """What its two ranks do in it."""
+        return [(rank, self.roles[n % len(self.roles)]) for n, rank in enumerate(way)]
 
 
-def _noise_within(measured: Sequence[Measured]) -> float:
-    """Between the halves of every way: of both classes, for a few ways tell little."""
+def _noise_within(measured: Iterable[Measured]) -> float:
+    """Between the halves of every way."""
     halves = [
         abs(math.log(m.first_half_ns / m.second_half_ns))
         for m in measured
@@ -135,12 +192,12 @@ def _noise_between(sorted_logs: NDArray[np.float64]) -> float:
     return (lower_median - float(sorted_logs[0])) / expected
 
 
-def _roles_of(rank: int, ways: _Class) -> dict[str, float]:
+def _roles_of(rank: int, ways: Ways) -> dict[str, float]:
     """The roles in which even the best pair of a rank is slow, with that slowness."""
     if not ways.usable:
         return {}
     found = {}
-    for role in ("sending", "receiving"):
+    for role in ways.roles:
         mine = ways.of(rank, role)
         # One pair alone cannot tell its two ranks apart.
         if len(mine) > 1 and (best := min(map(ways.excess, mine))) > ways.threshold:
@@ -148,24 +205,77 @@ def _roles_of(rank: int, ways: _Class) -> dict[str, float]:
     return found
 
 
-def _suspect(kind: str, rank: int, roles: Mapping[str, float], ways: _Class) -> Suspect:
+def _fast_at_home(rank: int, roles: Mapping[str, float], near: Ways) -> bool:
+    """Whether within its node a rank is not half as slow as to others; not where nothing is there
+    to compare it with.
+    """
+    at_home = [near.excess(way) for role in roles for way in near.of(rank, role)]
+    return near.comparable and bool(at_home) and max(at_home) < max(roles.values()) / 2
+
+
+def _best_in_a_role(rank: int, roles: Iterable[str], ways: Ways) -> float:
+    """How slow even the best pair of a rank is, in the role where it is slowest; -inf: unknown."""
+    by_role = [min(map(ways.excess, mine)) for role in roles if (mine := ways.of(rank, role))]
+    return max(by_role, default=-math.inf)
+
+
+def _beyond_its_ranks(way: Way, ways: Ways, others: Ways) -> float:
+    """What of the slowness of a way its ranks have not in their other ways, of either class.
+
+    A rank counts as slow as half of its other ways are, also where that is not enough to name it.
+    """
+    own = [0.0]
+    for end in ways.roles_in(way):
+        for each in (ways, others):
+            mine = [each.excess(other) for other in each.of(*end) if other != way]
+            own += [float(np.median(mine))] if mine and each.comparable else []
+    return ways.excess(way) - max(own)
+
+
+def _suspect(kind: str, rank: int, roles: Mapping[str, float], ways: Ways) -> Suspect:
     mine = [way for role in roles for way in ways.of(rank, role)]
     slow = sum(map(ways.is_slow, mine))
     factor = math.exp(max(roles.values()))
-    return Suspect(kind, (rank,), tuple(roles), factor, ways.noise, slow, len(mine))
+    return Suspect(
+        kind, (rank,), tuple(roles), factor, ways.noise, slow, len(mine), math.exp(ways.good),
+        ways.apart,
+    )  # fmt: skip
 
 
-def _links(ways: _Class, slow: Mapping[tuple[int, str], float]) -> list[Suspect]:
+def _by_nic(of_ranks: Mapping[int, Suspect], places: Places) -> list[Suspect]:
+    """One suspect for each NIC all of whose ranks are; of any other NIC its ranks are."""
+    found: dict[tuple[int, ...], Suspect] = {}
+    for rank, suspect in of_ranks.items():
+        sharing = places.sharing(rank)
+        if not set(sharing) <= of_ranks.keys():
+            found[rank,] = dataclasses.replace(suspect, kind="rank")
+        elif sharing not in found:
+            all_of_it = [of_ranks[each] for each in sharing]
+            roles = {role: None for each in all_of_it for role in each.roles}
+            found[sharing] = dataclasses.replace(
+                suspect,
+                ranks=sharing,
+                roles=tuple(roles),
+                factor=min(each.factor for each in all_of_it),
+                ways=sum(each.ways for each in all_of_it),
+                of_ways=sum(each.of_ways for each in all_of_it),
+            )
+    return list(found.values())
+
+
+def _links(ways: Ways, others: Ways) -> list[Suspect]:
     if not ways.usable:
         return []
     found = []
     for way in ways.logs:
-        sender, receiver = way
-        own = max(slow.get((sender, "sending"), 0.0), slow.get((receiver, "receiving"), 0.0))
-        rest = ways.excess(way) - own
-        if rest > ways.threshold:
+        rest = _beyond_its_ranks(way, ways, others)
+        if rest > ways.link_threshold:
             # Only where both have other pairs in these roles is it the way between them.
-            known = min(len(ways.of(sender, "sending")), len(ways.of(receiver, "receiving"))) > 1
-            kind = "link" if known else "pair"
-            found.append(Suspect(kind, way, (), math.exp(rest), ways.noise, 1, 1))
+            known = min(len(ways.of(*end)) for end in ways.roles_in(way)) > 1
+            found.append(
+                Suspect(
+                    "link" if known else "pair", way, (), math.exp(rest), ways.noise, 1, 1,
+                    math.exp(ways.good), ways.apart,
+                )
+            )  # fmt: skip
     return found

@@ -87,7 +87,9 @@ def tables_of(run: Run) -> dict[str, Table]:
     Of several launches a table has all lines; those of rows and samples say which launch by
     `run_id`.
     """
-    makers = (rows, samples, against, counters, batches, ranks, peers, setup, settings)
+    makers = (
+        rows, samples, against, counters, batches, arrivals, ranks, peers, setup, settings,
+    )  # fmt: skip
     return {make.__name__: _over_launches(make, run) for make in makers}
 
 
@@ -200,6 +202,24 @@ def batches(run: Run) -> Table:
                     yield Block(number.size, {**_variables(run, part, side), **values})
 
     return Table("batches", {**VARIABLES, **own}, blocks)
+
+
+def arrivals(run: Run) -> Table:
+    """One line a row, side, rank, peer and block of iterations, where a rank has several peers."""
+    own = {"rank": INT, "peer": INT, "block": INT, "iterations": INT, "arrival_ns": FLOAT}
+
+    def blocks() -> Iterator[Block]:
+        for row in run.rows:
+            for side, part in _sides(row):
+                for rank, peer in np.argwhere(~np.isnan(part.arrivals).all(axis=2)).tolist():
+                    values = {
+                        "rank": rank, "peer": peer, "block": np.arange(part.arrival_blocks.size),
+                        "iterations": part.arrival_blocks,
+                        "arrival_ns": part.arrivals[rank, peer],
+                    }  # fmt: skip
+                    yield Block(part.arrival_blocks.size, {**_variables(run, part, side), **values})
+
+    return Table("arrivals", {**VARIABLES, **own}, blocks)
 
 
 def ranks(run: Run) -> Table:
@@ -342,6 +362,7 @@ def _sample_blocks(
 _FIGURES: dict[str, tuple[str, Callable[[Row, RowSummary], Any]]] = {
     "iterations": (INT, lambda row, s: row.iterations),
     "ended_by": (TEXT, lambda row, s: row.ended_by),
+    "pairs": (TEXT, lambda row, s: row.pairs),
     "warmup_iterations": (INT, lambda row, s: row.warmup_iterations),
     "messages_per_copy": (INT, lambda row, s: row.messages_per_copy),
     "chunks": (INT, lambda row, s: row.chunks),

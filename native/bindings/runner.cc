@@ -131,6 +131,9 @@ void bind_runner(nb::module_& m) {
             d["end"] = copied(s.end.data(), iterations);
             d["send_done"] = copied(s.send_done.data(), iterations);
             d["receive_done"] = copied(s.receive_done.data(), iterations);
+            const std::vector<int>& sources = e.loop().sources();
+            d["sources"] = sources;
+            d["source_done"] = copied(s.source_done.data(), iterations * sources.size());
             return d;
           },
           "iterations"_a)

@@ -26,6 +26,7 @@ void BatchLoop::set_row(Program program, const SlotBase* buffers) {
   std::copy(buffers, buffers + kBuffers, buffers_);
   counters_.assign(program_.counters, 0);
   picture_.assign(program_.queues.size(), FlowReport{});
+  reserve_sources();
   parts_ = {};
   for (int kind = 0; kind < 3; ++kind) parts_.all += parts_.by_kind[kind] = program_.ops[kind];
 }
@@ -35,6 +36,11 @@ void BatchLoop::reserve(uint64_t iterations) {
   stamps_.end.resize(iterations);
   stamps_.send_done.resize(iterations);
   stamps_.receive_done.resize(iterations);
+  reserve_sources();
+}
+
+void BatchLoop::reserve_sources() {
+  stamps_.source_done.resize(left_.size() * program_.sources.size());
 }
 
 bool BatchLoop::run(const BatchPlan& plan) {
@@ -82,6 +88,7 @@ void BatchLoop::begin(const BatchPlan& plan) {
   std::fill_n(stamps_.end.begin(), iterations_, int64_t{-1});
   std::fill_n(stamps_.send_done.begin(), iterations_, int64_t{-1});
   std::fill_n(stamps_.receive_done.begin(), iterations_, int64_t{-1});
+  std::fill_n(stamps_.source_done.begin(), iterations_ * program_.sources.size(), int64_t{-1});
   std::fill(counters_.begin(), counters_.end(), 0);
   begin_flows();
 }

@@ -78,6 +78,8 @@ struct BatchStamps {
   std::vector<int64_t> end;
   std::vector<int64_t> send_done;
   std::vector<int64_t> receive_done;
+  // By iteration and source of the program: when the last of its bytes were there.
+  std::vector<int64_t> source_done;
 };
 
 // CPUs by number, as many as a kernel may have here.
@@ -97,6 +99,7 @@ class BatchLoop {
   bool run(const BatchPlan& plan);
 
   const BatchStamps& stamps() const { return stamps_; }
+  const std::vector<int>& sources() const { return program_.sources; }
   const Fault& fault() const { return fault_; }
   // Where the driving thread was seen in the last batch; looked at now and then.
   const CpuBits& cpus_seen() const { return cpus_seen_; }
@@ -113,8 +116,12 @@ class BatchLoop {
   // What a flow of any driver walks: the chunks of its queue, again in each iteration.
   struct FlowOps {
     explicit FlowOps(const ChunkQueue& queue)
-        : kind(queue.kind), ops(queue.ops.data()), n_ops(static_cast<uint32_t>(queue.ops.size())) {}
+        : kind(queue.kind),
+          source(queue.source),
+          ops(queue.ops.data()),
+          n_ops(static_cast<uint32_t>(queue.ops.size())) {}
     FlowKind kind;
+    int source;
     const ChunkOp* ops;
     uint32_t n_ops;
   };
@@ -129,10 +136,11 @@ class BatchLoop {
   // Many sweeps moved nothing: offers the core to others.
   virtual void rest();
 
-  // A chunk of an iteration is complete.
-  void finish_chunk(FlowKind kind, const ChunkOp& op, uint64_t iteration) {
+  // A chunk of an iteration is complete; `last`: the last that its flow has there.
+  void finish_chunk(const FlowOps& flow, const ChunkOp& op, uint64_t iteration, bool last) {
     ++counters_[op.counter];
-    finish_part(kind, iteration);
+    if (last && flow.source >= 0) note_source(flow.source, iteration);
+    finish_part(flow.kind, iteration);
   }
   void fail(FaultKind kind, int code);
   void fail(const Fault& fault);
@@ -173,6 +181,12 @@ class BatchLoop {
   bool look_around(const BatchPlan& plan);
   void note_cpu();
   void finish_part(FlowKind kind, uint64_t iteration);
+  // Of several flows from a source the last one to write is the last one to finish.
+  void note_source(int source, uint64_t iteration) {
+    stamps_.source_done[iteration * program_.sources.size() + static_cast<size_t>(source)] =
+        now_ns();
+  }
+  void reserve_sources();
 
   const int spins_before_yield_;  // idle sweeps before the core is offered; 0: ranks share cores
   Program program_;

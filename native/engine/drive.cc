@@ -255,12 +255,13 @@ void Driver::complete(Flow& flow) {
   const ChunkOp& op = flow.ops[flow.head_op];
   ++flow.completed;
   const uint64_t iteration = flow.head_iteration;
-  if (++flow.head_op == flow.n_ops) {
+  const bool last = ++flow.head_op == flow.n_ops;
+  if (last) {
     flow.head_op = 0;
     ++flow.head_iteration;
   }
   flow.bytes += op.bytes;
-  finish_chunk(flow.kind, op, iteration);
+  finish_chunk(flow, op, iteration, last);
 }
 
 void Driver::fail_call(FaultKind kind, const char* call, int code, const Flow& flow, uint32_t op,

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <tuple>
+#include <utility>
 
 #include "engine/connections.h"
 
@@ -55,6 +56,23 @@ uint32_t chunks_of(uint64_t bytes, uint64_t chunk_bytes) {
 // How many of `chunks` chunks travel on channel `channel`.
 uint32_t share_of(uint32_t chunks, int channel, int channels) {
   return (chunks + channels - 1 - channel) / channels;
+}
+
+// One peer alone is done when the rank's receives are: there is nobody to tell it from.
+void number_sources(Program& program) {
+  std::vector<int> peers;
+  for (const ChunkQueue& queue : program.queues) {
+    if (queue.kind == FlowKind::kReceive) peers.push_back(queue.peer);
+  }
+  std::sort(peers.begin(), peers.end());
+  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
+  if (peers.size() < 2) return;
+  for (ChunkQueue& queue : program.queues) {
+    if (queue.kind != FlowKind::kReceive) continue;
+    const auto found = std::lower_bound(peers.begin(), peers.end(), queue.peer);
+    queue.source = static_cast<int>(found - peers.begin());
+  }
+  program.sources = std::move(peers);
 }
 
 }  // namespace
@@ -132,6 +150,7 @@ Program compile(const int32_t* table, size_t steps, const BlockTable* blocks, ui
       ++program.ops[op];
     }
   }
+  number_sources(program);
   return program;
 }
 

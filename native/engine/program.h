@@ -44,6 +44,7 @@ struct ChunkQueue {
   int lane;
   int channel;
   std::vector<ChunkOp> ops;  // of one iteration, in the order of the schedule
+  int source = -1;           // receives, where sources are told apart: index of peer in them
 };
 
 struct BlockTable {
@@ -54,6 +55,7 @@ struct BlockTable {
 struct Program {
   std::vector<ChunkQueue> queues;
   std::vector<Wait> waits;
+  std::vector<int> sources;  // peers that are received from; empty where there is but one
   uint32_t counters = 0;
   uint32_t ops[3] = {0, 0, 0};  // an iteration, by FlowKind
 };

@@ -114,11 +114,12 @@ void RawLoop::complete(Flow& flow, const ChunkOp& op) {
   flow.moved = 0;
   flow.bytes += op.bytes;
   ++flow.completed;
-  if (++flow.op == flow.n_ops) {
+  const bool last = ++flow.op == flow.n_ops;
+  if (last) {
     flow.op = 0;
     ++flow.iteration;
   }
-  finish_chunk(flow.kind, op, iteration);
+  finish_chunk(flow, op, iteration, last);
 }
 
 void RawLoop::take_picture(FlowReport* picture) const {

@@ -60,6 +60,8 @@ def _starts(run: Run) -> list[str]:
 def _times_of_one(run: Run) -> dict[RowKey, float]:
     times: dict[RowKey, list[float]] = {}
     for row in run.rows:
+        if row.pairs:  # of suspects alone, not a sample of all
+            continue
         time_ns = typical_time_ns(row, run.header.plan.average, run.header.time_divisor)
         times.setdefault(key_of(row), []).append(time_ns)
     return {key: _median(values) for key, values in times.items()}

@@ -2,7 +2,8 @@
 
 Rounds 2t and 2t + 1 have the same pairs; in the second of them the other one sends. The first pairs
 are those of `pair`. With `world` ranks, an even number, world - 1 encounters take 2 (world - 1)
-rounds: the number of rows grows with the ranks, not with their square.
+rounds: the number of rows grows with the ranks, not with their square. Beyond them a row may have
+any pairs at all, told as text, in which suspects meet others again.
 """
 
 from __future__ import annotations
@@ -44,12 +45,42 @@ def sender_of(number: int, receiver: int, world: int) -> int:
     return -1 if sends else other
 
 
+#: (this rank, the world) -> (the other one, whether this rank sends).
+_Opponent = Callable[[int, int], tuple[int, bool]]
+
+
 def _opponent(number: int, rank: int, world: int) -> tuple[int, bool]:
-    """(the other one, whether this rank sends)."""
+    """(the other one, whether this rank sends) in a round of the tournament."""
     for a, b in encounters(world)[number // 2]:
         if rank in (a, b):
             return (b if rank == a else a), (rank == a) == (number % 2 == 0)
     raise AssertionError("everybody meets somebody")
+
+
+def text_of_pairs(pairs: Sequence[tuple[int, int]]) -> str:
+    """(sender, receiver) of a row as its record has it: "0>2 3>1"."""
+    return " ".join(f"{sender}>{receiver}" for sender, receiver in pairs)
+
+
+def pairs_of_text(text: str) -> list[tuple[int, int]]:
+    """The inverse of `text_of_pairs`."""
+    found = []
+    for pair in text.split():
+        sender, receiver = map(int, pair.split(">"))
+        found.append((sender, receiver))
+    return found
+
+
+def meeting(text: str) -> Pattern:
+    """A row with these pairs; every rank is in one of them."""
+    senders = {receiver: sender for sender, receiver in pairs_of_text(text)}
+    receivers = {sender: receiver for receiver, sender in senders.items()}
+
+    def opponent(rank: int, world: int) -> tuple[int, bool]:
+        sends = rank in receivers
+        return (receivers if sends else senders)[rank], sends
+
+    return _one_row(opponent)
 
 
 def _refuse(world: int) -> str | None:
@@ -61,9 +92,9 @@ def _refuse(world: int) -> str | None:
     return fewer_than_two("pairs", world)
 
 
-def _round(number: int) -> Pattern:
+def _one_row(opponent: _Opponent) -> Pattern:
     def schedule(rank: int, world: int) -> Schedule:
-        other, sends = _opponent(number, rank, world)
+        other, sends = opponent(rank, world)
         steps = ScheduleBuilder()
         if sends:
             steps.send(other, 0)
@@ -72,21 +103,21 @@ def _round(number: int) -> Pattern:
         return steps.build()
 
     def layout(rank: int, world: int, size_bytes: int) -> Layout:
-        _, sends = _opponent(number, rank, world)
+        _, sends = opponent(rank, world)
         return make_layout(
             send=BlockTable.of_lengths([size_bytes if sends else 0]),
             recv=BlockTable.of_lengths([0 if sends else size_bytes]),
         )
 
     def expected(rank: int, world: int) -> Expected:
-        other, sends = _opponent(number, rank, world)
+        other, sends = opponent(rank, world)
         return Expected.of_rows([] if sends else [(0, other, 0)])
 
     return _pattern(schedule, layout, expected)
 
 
 def _rounds(world: int) -> Sequence[Pattern]:
-    return [_round(number) for number in range(2 * (world - 1))]
+    return [_one_row(functools.partial(_opponent, number)) for number in range(2 * (world - 1))]
 
 
 def _pattern(

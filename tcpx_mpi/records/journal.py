@@ -32,12 +32,12 @@ from tcpx_mpi.records.header import RunHeader, header_from_plain, header_to_plai
 from tcpx_mpi.records.row import PHASES, Int64s, Proof, RankRow, RowFacts, facts_of
 
 MAGIC = b"TJR1"
-VERSION = 2
+VERSION = 3
 _PREFIX = struct.Struct("<4sIQI")
 
 #: The parts of a RankRow that travel in batches, or as arrays beside the JSON.
 _SAMPLED = ("samples", "warmup", "against", "proof", "gpu")
-_ARRAYS = ("batches", "batch_start", "late")
+_ARRAYS = ("batches", "batch_start", "late", "arrivals", "arrival_blocks")
 
 #: A record of a journal: its header and its arrays by name.
 Record = tuple[dict[str, Any], dict[str, NDArray[Any]]]
@@ -279,6 +279,9 @@ def _joined(batches: list[Record], results: Mapping[str, Record]) -> JournalRow:
 
     def part_of(peer: str, against: dict[str, RankRow]) -> RankRow:
         header, arrays = results[peer]
+        blocks = arrays["arrival_blocks"]
+        # Arrays are flat in a record.
+        arrivals = arrays["arrivals"].reshape((-1, blocks.size) if blocks.size else (0, 0))
         return RankRow(
             **header["counted"],
             samples=joined(peer, "timed"),
@@ -289,6 +292,8 @@ def _joined(batches: list[Record], results: Mapping[str, Record]) -> JournalRow:
             batches=arrays["batches"],
             batch_start=arrays["batch_start"],
             late=arrays["late"],
+            arrivals=arrivals,
+            arrival_blocks=blocks,
         )
 
     def side(peer: str, against: dict[str, JournalRow]) -> JournalRow:

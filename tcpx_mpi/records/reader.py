@@ -16,6 +16,7 @@ from tcpx_mpi.records.launches import GROUP, PLANNED
 from tcpx_mpi.records.row import Average, Proof, Row
 from tcpx_mpi.records.run import Fault, PartialRow, Run
 from tcpx_mpi.records.schema import (
+    ARRIVALS,
     AVERAGE_COLUMNS,
     FAULT_COLUMNS,
     GPU_COLUMNS,
@@ -169,6 +170,7 @@ def _read_row(group: Any) -> Row:
         batch_start=group["batch_start"][()],
         late=group["late"][()].astype(np.bool_),
         faults=read_texts(group, "faults"),
+        **{name: group[name][()] for name in ARRIVALS if name in group},
         proof=_read_records(group, "proof", Proof, PROOF_COLUMNS) if "proof" in group else [],
         gpu=[GpuRow(**item) for item in read_table(group, "gpu", GPU_COLUMNS)]
         if "gpu" in group

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tcpx_mpi.records.gpu import GpuRow
 
 Int64s = NDArray[np.int64]
+Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
 #: The phases of a row's samples. Durations count from the start of the iteration; "start" is
@@ -46,6 +47,9 @@ class RowFacts:
     warmup_iterations: int
     #: What ended it; `tcpx_mpi.pace.ENDINGS`.
     ended_by: str = "iterations"
+    #: Who sends to whom ("0>2 3>1") where the plan does not say: in a row in which suspects of
+    #: `pairs --all` met others again.
+    pairs: str = ""
 
 
 @dataclass(frozen=True)
@@ -106,6 +110,12 @@ class RankRow:
     batches: Int64s
     batch_start: Int64s
     late: Bools
+    #: float64[peer, block], ns: when all bytes of a peer were there, from the start of the
+    #: iteration, the mean of a block; negative before it, NaN for no peer. Empty where a rank
+    #: receives from one peer or none.
+    arrivals: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    #: Iterations in each block.
+    arrival_blocks: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     proof: Proof = Proof()
     #: Of a run in a GPU's memory.
     gpu: GpuRow | None = None
@@ -177,6 +187,9 @@ class Row(RowFacts):
     tcp_retransmits: Int64s
     finished_time: str
     faults: list[str]
+    #: float64[rank, peer, block], or empty where no rank tells its peers apart.
+    arrivals: Floats = field(default_factory=lambda: np.zeros((0, 0, 0)))
+    arrival_blocks: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     #: By rank.
     proof: list[Proof] = field(default_factory=list)
     #: By rank, of a run in GPUs' memory.
@@ -222,8 +235,11 @@ def join_row(facts: RowFacts, parts: Sequence[RankRow], finished_time: str) -> R
                 )
         return np.stack(arrays)
 
+    arrivals, arrival_blocks = _joined_arrivals(facts, parts)
     return Row(
         **facts_of(facts),
+        arrivals=arrivals,
+        arrival_blocks=arrival_blocks,
         chunks=max(part.chunks for part in parts),
         samples={
             phase: stacked([part.samples[phase] for part in parts], facts.iterations, phase)
@@ -246,3 +262,18 @@ def join_row(facts: RowFacts, parts: Sequence[RankRow], finished_time: str) -> R
         },
         **columns,
     )
+
+
+def _joined_arrivals(facts: RowFacts, parts: Sequence[RankRow]) -> tuple[Floats, Int64s]:
+    """A rank that does not tell its peers apart has NaN where others do."""
+    blocks = max((part.arrival_blocks for part in parts), key=len)
+    if not blocks.size:
+        return np.zeros((0, 0, 0)), blocks
+    shape = (len(parts), blocks.size)
+    for part in parts:
+        if part.arrivals.size and (
+            part.arrivals.shape != shape or not np.array_equal(part.arrival_blocks, blocks)
+        ):
+            raise ValueError(f"row {facts.index}: rank {part.rank} has other blocks of arrivals")
+    unknown = np.full(shape, np.nan)
+    return np.stack([part.arrivals if part.arrivals.size else unknown for part in parts]), blocks

@@ -6,7 +6,9 @@ plugin's CPUs and the node of the memory, unknown in older files, and `averages`
 rows of imported runs; version 4 adds `ended_by` to a row, "iterations" in older files, and
 `launches`, which an older file has none of; `gpu_name` and
 `gpu_numa_node` in `ranks`, the table `gpu` in rows, in `peers` whether one has a process of its own
-and what it is known to exceed, in `proof` the CPU time of such processes while others ran.
+and what it is known to exceed, in `proof` the CPU time of such processes while others ran; version
+5 adds `arrivals`, which older files have none of, and `pairs` to a row: where it is not empty, a
+reader of version 4 would take others for those who sent.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from tcpx_mpi.records.header import PeerInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Average, Proof, RowFacts
 
 SCHEMA = "tcpx-mpi run"
-SCHEMA_VERSION = 4
-READABLE_VERSIONS = (1, 2, 3, 4)
+SCHEMA_VERSION = 5
+READABLE_VERSIONS = (1, 2, 3, 4, 5)
 
 #: Parts of a header that have a place of their own; the rest are attributes of the root.
 HEADER_TABLES = (
@@ -45,7 +47,9 @@ PLAN_ATTRIBUTES = tuple(item.name for item in fields(Plan) if item.name not in P
 ROW_ATTRIBUTES = (*(item.name for item in fields(RowFacts)), "chunks", "finished_time")
 
 #: Older files lack these; what they then mean is in `RowFacts`.
-NEW_ROW_ATTRIBUTES = frozenset({"ended_by"})
+NEW_ROW_ATTRIBUTES = frozenset({"ended_by", "pairs"})
+#: Datasets of a row that only some rows have, and none of an older file.
+ARRIVALS = ("arrivals", "arrival_blocks")
 
 #: A column is its name and its type: int, float, bool or str.
 Columns = Sequence[tuple[str, type]]

@@ -15,6 +15,7 @@ from tcpx_mpi.records.names import create_exclusively, require_writable
 from tcpx_mpi.records.row import Row
 from tcpx_mpi.records.run import Fault, PartialRow
 from tcpx_mpi.records.schema import (
+    ARRIVALS,
     AVERAGE_COLUMNS,
     FAULT_COLUMNS,
     GPU_COLUMNS,
@@ -185,6 +186,10 @@ def _write_row(group: Any, row: Row) -> None:
     write_samples(group, "warmup", row.warmup)
     for name in ("batches", "batch_start", "late"):
         group.create_dataset(name, data=getattr(row, name))
+    if row.arrivals.size:
+        for name in ARRIVALS:
+            group.create_dataset(name, data=getattr(row, name))
+        group["arrivals"].attrs["unit"] = "ns"
     columns = [getattr(row, name).tolist() for name, _ in PER_RANK_COLUMNS]
     write_table(group, "ranks", PER_RANK_COLUMNS, zip(*columns, strict=True))
     write_texts(group, "faults", row.faults)

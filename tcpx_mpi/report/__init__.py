@@ -8,7 +8,7 @@ from tcpx_mpi.report.json_document import row_document, to_json, write_json
 from tcpx_mpi.report.launches import launches_lines, representative
 from tcpx_mpi.report.preamble import header_lines, rank_line, rank_name
 from tcpx_mpi.report.setup_table import setup_lines
-from tcpx_mpi.report.suspects import suspect_lines
+from tcpx_mpi.report.suspects import pairs_to_meet, suspect_lines
 from tcpx_mpi.report.table import row_line, summarise_row, title_lines
 from tcpx_mpi.stats import mean_bus_bandwidth
 
@@ -16,6 +16,7 @@ __all__ = [
     "footer_lines",
     "header_lines",
     "minimum_bandwidth",
+    "pairs_to_meet",
     "passes_minimum_bandwidth",
     "rank_line",
     "rank_name",

@@ -9,12 +9,15 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi.meetings import judged, meetings
 from tcpx_mpi.patterns.pair import begins, partner
-from tcpx_mpi.patterns.pairs import sender_of
+from tcpx_mpi.patterns.pairs import pairs_of_text, sender_of, text_of_pairs
 from tcpx_mpi.records import Row, RunHeader
 from tcpx_mpi.report.preamble import rank_name
 from tcpx_mpi.suspects import (
+    BOTH_WAYS,
     LEAST_SHARE,
+    ONE_WAY,
     TIMES_NOISE,
     Measured,
     Places,
@@ -29,22 +32,35 @@ _WIDEST = 16
 _MOST_LINES = 8
 _PATTERNS = ("pairs", "pair")
 
+BySize = dict[int, dict[Way, Measured]]
 
-def ways_by_size(header: RunHeader, rows: Iterable[Row]) -> dict[int, dict[Way, Measured]]:
-    """Of patterns whose ways do not wait for each other; repeats of a way are taken together."""
+
+def ways_by_size(header: RunHeader, rows: Iterable[Row]) -> BySize:
+    """Of patterns whose ways can be told apart; repeats of a way are taken together."""
     found: dict[int, dict[Way, list[Measured]]] = defaultdict(lambda: defaultdict(list))
-    for row in rows if header.pattern in _PATTERNS and not header.averages_only else []:
-        for receiver in np.flatnonzero(row.receives).tolist():
-            times = row.samples["iteration"][receiver] / row.agg
-            if row.size_bytes and times.size and bool((times >= 0).all()):
-                way = (_sender(header, row, receiver), receiver)
-                found[row.size_bytes][way].append(_measured(times, row.batches))
+    for row in rows if not header.averages_only else []:
+        if row.size_bytes:
+            of_row = _both_ways(row) if row.arrivals.size else _one_way(header, row)
+            for way, measured in of_row.items():
+                found[row.size_bytes][way].append(measured)
     return {
         size: {way: _together(parts) for way, parts in ways.items()} for size, ways in found.items()
     }
 
 
+def _one_way(header: RunHeader, row: Row) -> dict[Way, Measured]:
+    """Of patterns in which each rank that receives has one sender, and waits for nobody else."""
+    found = {}
+    for receiver in np.flatnonzero(row.receives).tolist() if header.pattern in _PATTERNS else []:
+        times = row.samples["iteration"][receiver] / row.agg
+        if times.size and bool((times >= 0).all()):
+            found[_sender(header, row, receiver), receiver] = _measured(times, row.batches)
+    return found
+
+
 def _sender(header: RunHeader, row: Row, receiver: int) -> int:
+    if row.pairs:
+        return next(a for a, b in pairs_of_text(row.pairs) if b == receiver)
     if header.pattern == "pairs":
         return sender_of(row.cycle % rounds_of(header), receiver, header.world)
     assert not begins(receiver, header.world)
@@ -64,10 +80,30 @@ def _measured(times: NDArray[np.float64], batches: NDArray[np.int64]) -> Measure
     if by_batch.size < 2:  # `pair` with few iterations
         half = max(times.size // 2, 1)
         halves = float(times[:half].mean()), float(times[-half:].mean())
-    else:
-        half = by_batch.size // 2
-        halves = float(np.median(by_batch[:half])), float(np.median(by_batch[-half:]))
-    return Measured(float(np.median(by_batch)), *halves)
+        return Measured(float(by_batch[0]), *halves)
+    return _of_blocks(by_batch)
+
+
+def _of_blocks(times: NDArray[np.float64]) -> Measured:
+    half = max(times.size // 2, 1)
+    first, second = float(np.median(times[:half])), float(np.median(times[-half:]))
+    return Measured(float(np.median(times)), first, second)
+
+
+def _both_ways(row: Row) -> dict[Way, Measured]:
+    """Where a rank has several peers at a time: half of the time there and back.
+
+    A peer's bytes come as late as it began its iteration, and that is as late as what it waited
+    for itself. In the sum of both ways neither this nor the clocks count: what one began later
+    than the other is added to one way and taken from the other.
+    """
+    both = (row.arrivals + row.arrivals.transpose(1, 0, 2)) / 2
+    return {
+        (a, b): _of_blocks(both[a, b])
+        for a in range(len(both))
+        for b in range(a + 1, len(both))
+        if bool((both[a, b] > 0).all())
+    }
 
 
 def _together(parts: Sequence[Measured]) -> Measured:
@@ -78,29 +114,59 @@ def _together(parts: Sequence[Measured]) -> Measured:
     return Measured(float(np.median(times)), times[0], times[-1])
 
 
+def pairs_to_meet(header: RunHeader, rows: Sequence[Row]) -> dict[int, list[str]]:
+    """By size the pairs of rows in which the suspects of a tournament meet others again."""
+    places = places_of(header)
+    if places is None or header.pattern != "pairs" or rounds_of(header) <= 2:
+        return {}
+    found = {}
+    for size, ways in ways_by_size(header, rows).items():
+        again = meetings(find_suspects(ways, places), ways, places)
+        found[size] = [
+            text_of_pairs(way)
+            for pairs in again
+            for way in (pairs, [(receiver, sender) for sender, receiver in pairs])
+        ]
+    return found
+
+
 def suspect_lines(header: RunHeader, rows: Sequence[Row]) -> list[str]:
     """Matrices of `pairs`, then what is slow, or that nothing is; nothing for other patterns."""
     lines: list[str] = []
     named: list[str] = []
-    places = _places(header)
-    by_size = ways_by_size(header, rows)
+    unconfirmed: list[str] = []
+    places = places_of(header)
+    by_size = ways_by_size(header, [row for row in rows if not row.pairs])
+    fresh_by_size = ways_by_size(header, [row for row in rows if row.pairs])
     if places is None or not by_size:
         return []
+    roles = ONE_WAY if header.pattern in _PATTERNS else BOTH_WAYS
     for size, ways in by_size.items():
         if header.pattern == "pairs" and header.world <= _WIDEST:
             lines += _matrix(size, ways, header.world)
-        named += [_sentence(header, size, each) for each in find_suspects(ways, places)]
+        fresh = fresh_by_size.get(size, {})
+        for each in judged(ways, fresh, places, roles):
+            sentence = _sentence(header, size, each.suspect)
+            if each.again is not None:
+                sentence += f"; again {each.again:.3g} x{_met(each.suspect, fresh, places)}"
+            elif fresh:
+                sentence += "; not measured again"
+            (named if each.named else unconfirmed).append(sentence)
     if not named and header.pattern == "pairs":
         named = [
             f"nobody: no way is {TIMES_NOISE:g} x the noise, and {LEAST_SHARE:.0%}, over the good"
         ]
-    shown = named[:_MOST_LINES]
-    if len(named) > len(shown):
-        shown.append(f"and {len(named) - len(shown)} more: the slowest is above")
-    return lines + [f"# {'Slow':<20} : {text}" for text in shown]
+    return lines + _titled("Slow", named) + _titled("Not confirmed", unconfirmed)
 
 
-def _places(header: RunHeader) -> Places | None:
+def _titled(title: str, sentences: Sequence[str]) -> list[str]:
+    shown = list(sentences[:_MOST_LINES])
+    if len(sentences) > len(shown):
+        shown.append(f"and {len(sentences) - len(shown)} more: the slowest is above")
+    return [f"# {title:<20} : {text}" for text in shown]
+
+
+def places_of(header: RunHeader) -> Places | None:
     infos = {info.rank: info for info in header.ranks}
     if sorted(infos) != list(range(header.world)):
         return None
@@ -121,14 +187,38 @@ def _matrix(size: int, ways: Mapping[Way, Measured], world: int) -> list[str]:
 
 
 def _sentence(header: RunHeader, size: int, suspect: Suspect) -> str:
+    """Who, in which role, by how much, and the figures that say so."""
     names = [rank_name(header, rank) for rank in suspect.ranks]
-    noise = math.expm1(suspect.noise)
-    figure = f"{suspect.factor:.3g} x the good ones at {format_size(size)} (noise {noise:.1%})"
+    figure = (
+        f"{suspect.factor:.3g} x the {suspect.good_ns / 1e3:.4g} us of the good ones at "
+        f"{format_size(size)}, in {suspect.ways} of {suspect.of_ways} ways "
+        f"(noise {math.expm1(suspect.noise):.1%})"
+    )
+    roles = " and ".join(suspect.roles)
     if suspect.kind == "rank":
-        return f"{names[0]}, {' and '.join(suspect.roles)}: {figure}"
+        return f"{names[0]}, {roles}: {figure}"
     if suspect.kind == "NIC":
-        roles = " and ".join(suspect.roles)
-        return f"the NIC of {names[0]}, {roles}: {figure}; fast within its node"
+        info = next(info for info in header.ranks if info.rank == suspect.ranks[0])
+        nic = f"NIC {info.nic} of {info.host} ({_ranks(suspect.ranks)})"
+        return f"{nic}, {roles}: {figure}, not within the node"
     if suspect.kind == "link":
-        return f"the way from {names[0]} to {names[1]}: {figure}; both are fast with others"
+        one_way = header.pattern in _PATTERNS
+        way = f"from {names[0]} to" if one_way else f"between {names[0]} and"
+        return f"the way {way} {names[1]}: {figure}, both are fast with others"
     return f"{names[0]} or {names[1]}, or their way: {figure}; `run pairs --all` tells which"
+
+
+def _met(suspect: Suspect, fresh: Mapping[Way, Measured], places: Places) -> str:
+    """Whom it met again."""
+    met = {
+        other
+        for way in fresh
+        if places.apart(way) == suspect.apart and not set(suspect.ranks).isdisjoint(way)
+        for other in way
+        if other not in suspect.ranks
+    }
+    return f" with {_ranks(sorted(met))}" if suspect.roles else ""
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

@@ -42,6 +42,27 @@ def rate_limit(node: Node, interface: str, rate: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def slow_arrivals(nodes: tuple[Node, Node], at: int, interface: str, rate: str) -> Iterator[None]:
+    """The bytes that arrive at an interface of node `at` arrive at `rate`, all together.
+
+    It is the cable's other end that sends so slowly, which nobody can tell. Packets of less than
+    128 bytes pass: acknowledgements of what goes the other way are no arrivals.
+    """
+    other = nodes[1 - at]
+    tc = ("tc", "qdisc", "add", "dev", interface)
+    small = ("u32", "match", "u16", "0", "0xff80", "at", "2", "flowid", "1:1")
+    other.run(*tc, "root", "handle", "1:", "htb", "default", "2")
+    try:
+        for number, of_class in (("1", "100gbit"), ("2", rate)):
+            words = ("parent", "1:", "classid", f"1:{number}", "htb", "rate", of_class)
+            other.run("tc", "class", "add", "dev", interface, *words)
+        other.run("tc", "filter", "add", "dev", interface, "parent", "1:", "protocol", "ip", *small)
+        yield
+    finally:
+        other.run("tc", "qdisc", "del", "dev", interface, "root")
+
+
+@contextlib.contextmanager
 def loss(node: Node, interface: str, one_in: int) -> Iterator[None]:
     """One packet in so many is dropped by the receiver."""
     with _input_rule(node, interface, f"numgen random mod {one_in} == 0 drop"):

@@ -26,6 +26,9 @@ class Steps {
   Steps& receive(int block, int pred = -1, int wait = kChunk, int lane = 0) {
     return row({1, kPeer, lane, -1, -1, kReceiveBuffer, block, 1, pred, wait, -1, 0});
   }
+  Steps& receive_from(int peer, int block) {
+    return row({1, peer, 0, -1, -1, kReceiveBuffer, block, 1, -1, kChunk, -1, 0});
+  }
   Steps& copy(int from, int to, int pred = -1, int wait = kChunk) {
     return row({2, -1, 0, kReceiveBuffer, from, kSendBuffer, to, 1, pred, wait, -1, 0});
   }
@@ -61,12 +64,15 @@ struct Rig {
   static constexpr size_t kStride = 4096;
   static constexpr uint64_t kSlots = 64;
 
-  explicit Rig(int channels = 2, int lanes = 1, tcpx::DriveLimits limits = {})
+  explicit Rig(int channels = 2, int lanes = 1, tcpx::DriveLimits limits = {},
+               const std::vector<int>& peers = {kPeer})
       : connections(net, 0), driver(net, connections, limits), channels_(channels) {
-    for (int lane = 0; lane < lanes; ++lane) {
-      for (int channel = 0; channel < channels; ++channel) {
-        const auto handle = connections.listen(kPeer, lane, channel);
-        connections.add_send(kPeer, lane, channel, handle.data());
+    for (const int peer : peers) {
+      for (int lane = 0; lane < lanes; ++lane) {
+        for (int channel = 0; channel < channels; ++channel) {
+          const auto handle = connections.listen(peer, lane, channel);
+          connections.add_send(peer, lane, channel, handle.data());
+        }
       }
     }
     connections.establish(5.0);
@@ -94,8 +100,8 @@ struct Rig {
     return driver.run(plan);
   }
 
-  FakeComm* comm(tcpx::Direction direction, int channel, int lane = 0) const {
-    return static_cast<FakeComm*>(connections.find(direction, kPeer, lane, channel)->comm);
+  FakeComm* comm(tcpx::Direction direction, int channel, int lane = 0, int peer = kPeer) const {
+    return static_cast<FakeComm*>(connections.find(direction, peer, lane, channel)->comm);
   }
   uint64_t iteration_of(const FakeEvent& event) const {
     const int buffer = event.comm->sends ? kSendBuffer : kReceiveBuffer;

@@ -199,6 +199,46 @@ TEST(stamps_are_in_order_and_say_what_a_rank_does_not_do) {
   }
 }
 
+// Between the last of a source's chunks in an iteration and whatever happens next.
+TEST(each_of_several_sources_is_stamped_when_its_last_bytes_are_there) {
+  for (uint32_t seed = 1; seed <= 10; ++seed) {
+    const std::vector<int> peers = {7, 3};  // not in order
+    Rig rig(2, 1, {}, peers);
+    rig.load(Steps().receive_from(7, 0).receive_from(3, 1), {kPiece * 5, kPiece * 3}, kPiece, 6);
+    rig.net.completes = adversary(seed);
+    const size_t before = rig.net.events.size();
+    std::vector<int64_t> happened;
+    rig.net.watch = [&](const FakeEvent&) { happened.push_back(now_ns()); };
+    CHECK(rig.run(6));
+    CHECK(rig.driver.sources() == std::vector<int>({3, 7}));
+    const BatchStamps& s = rig.driver.stamps();
+    for (uint64_t i = 0; i < 6; ++i) {
+      for (const int source : {0, 1}) {
+        size_t last = 0;
+        for (size_t e = 0; e < happened.size(); ++e) {
+          const FakeEvent& event = rig.net.events[before + e];
+          if (event.call != Call::kConsumed || rig.iteration_of(event) != i) continue;
+          const int peer = source == 0 ? 3 : 7;
+          for (const int channel : {0, 1}) {
+            if (event.comm == rig.comm(Direction::kReceive, channel, 0, peer)) last = e;
+          }
+        }
+        CHECK_LE(happened[last], s.source_done[2 * i + source]);
+        if (last + 1 < happened.size()) CHECK_LE(s.source_done[2 * i + source], happened[last + 1]);
+      }
+      CHECK_LE(std::max(s.source_done[2 * i], s.source_done[2 * i + 1]), s.receive_done[i]);
+    }
+  }
+}
+
+TEST(a_single_source_needs_no_stamp_of_its_own) {
+  Rig rig;
+  rig.load(Steps().receive(0).send(0), {kPiece * 7}, kPiece, 3);
+  CHECK(rig.run(3));
+  CHECK(rig.driver.sources().empty());
+  CHECK(rig.driver.stamps().source_done.empty());
+}
+
 TEST(a_batch_starts_at_the_agreed_instant_or_is_marked_late) {
   Rig rig;
   rig.load(Steps().receive(0).send(0), {kPiece}, kPiece, 1);

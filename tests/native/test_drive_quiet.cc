@@ -10,13 +10,15 @@ using namespace tcpx;
 
 namespace {
 
-// Two channels over the null plugin, which allocates nothing itself.
+// Two channels to each of two peers over the null plugin, which allocates nothing itself.
 struct NullRank {
   NullRank() : plugin(NULL_PLUGIN), connections(plugin.net(), 0) {
     plugin.init();
-    for (int channel : {0, 1}) {
-      const auto handle = connections.listen(kPeer, 0, channel);
-      connections.add_send(kPeer, 0, channel, handle.data());
+    for (int peer : {kPeer, kPeer + 1}) {
+      for (int channel : {0, 1}) {
+        const auto handle = connections.listen(peer, 0, channel);
+        connections.add_send(peer, 0, channel, handle.data());
+      }
     }
     connections.establish(1.0);
     for (int buffer : {kSendBuffer, kReceiveBuffer}) {
@@ -54,7 +56,8 @@ TEST(a_batch_allocates_nothing) {
   NullRank rank;
   Driver driver(rank.plugin.net(), rank.connections, {});
   const BlockTable blocks[kBuffers] = {blocks_of({512, 512}), blocks_of({512, 512}), {}};
-  const Steps steps = Steps().receive(0).send(0, 0, kChunk).copy(0, 1, 0, kWhole).receive(1);
+  const Steps steps =
+      Steps().receive(0).send(0, 0, kChunk).copy(0, 1, 0, kWhole).receive_from(kPeer + 1, 1);
   driver.load(compile(steps.data(), steps.size(), blocks, 16, 2), rank.bases);
   driver.reserve(32);
   BatchPlan plan;
@@ -62,6 +65,7 @@ TEST(a_batch_allocates_nothing) {
   plan.stall_ns = 1'000'000'000;
   CHECK_EQ(allocations_of(driver, plan, true), 0);
   CHECK_EQ(allocations_of(driver, plan, true), 0);
+  CHECK_EQ(driver.sources().size(), 2u);
 }
 
 TEST(a_batch_that_fails_allocates_nothing_either) {

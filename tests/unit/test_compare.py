@@ -16,6 +16,7 @@ from launch_files import invented_launches, joined, launch_file
 
 from tcpx_mpi import cli
 from tcpx_mpi.compare import Limits, Verdict, compare_runs, refusals, taken_in_turns
+from tcpx_mpi.compare.rows import launch_times
 from tcpx_mpi.records import Run
 from tcpx_mpi.records.schema import READABLE_VERSIONS
 
@@ -291,7 +292,9 @@ def test_files_of_every_schema_version_are_compared(
     assert cli.main(["compare", str(old), new]) == 11
     assert capsys.readouterr().out.count(" 1.0000 ") == 3
     with h5py.File(new) as file:
-        assert file.attrs["schema_version"] == READABLE_VERSIONS[-1]
+        assert file.attrs["schema_version"] == READABLE_VERSIONS[-1], (
+            "keep a file of it in fixtures"
+        )
 
 
 @pytest.mark.parametrize("version", READABLE_VERSIONS)
@@ -308,3 +311,15 @@ def test_files_of_every_schema_version_are_reported_judged_and_exported(
     assert cli.main(["gate", old, str(tmp_path / "g.toml")]) == 0
     assert cli.main(["export", old, "--csv", "--output", str(tmp_path / "o.csv")]) == 0
     assert "0,1024," in (tmp_path / "o.csv").read_text()
+
+
+def test_rows_in_which_suspects_met_again_are_no_samples_of_a_row() -> None:
+    rows = [invented.row(0)]
+    for index in (3, 4):
+        met = invented.row(index, size_bytes=1024, count=1024, pairs="0>1 2>3")
+        met.samples["iteration"] = met.samples["iteration"] * 9
+        rows.append(met)
+    header, setup = invented.run_header(), invented.setup_times()
+    with_them, without = (Run("", header, setup, part, True) for part in (rows, rows[:1]))
+    (times,), (expected,) = launch_times(with_them).values(), launch_times(without).values()
+    assert times == expected

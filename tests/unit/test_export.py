@@ -180,6 +180,23 @@ def test_ranks_setup_counters_batches_and_settings_are_read_back(way: Way) -> No
 
 
 @pytest.mark.parametrize("way", WAYS)
+def test_arrivals_are_read_back_and_pairs_with_their_row(way: Way) -> None:
+    run = a_run()
+    run.rows[1].arrivals = np.arange(32, dtype=np.float64).reshape(4, 4, 2) / 3 - 1
+    run.rows[1].arrivals[range(4), range(4)] = np.nan
+    run.rows[1].arrival_blocks = np.array([10, 9], np.int64)
+    run.rows[2].pairs = "0>2 3>1"
+    found = np.full((4, 4, 2), np.nan)
+    for line in way(run, "arrivals"):
+        where = int(line["rank"]), int(line["peer"]), int(line["block"])
+        found[where] = float(line["arrival_ns"])
+        assert int(line["row"]) == 1
+        assert int(line["iterations"]) == [10, 9][where[2]]
+    assert np.array_equal(found, run.rows[1].arrivals, equal_nan=True)
+    assert [line["pairs"] or "" for line in way(run, "rows")] == ["", "", "0>2 3>1"]
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_the_figures_of_a_row_are_those_of_the_table(way: Way) -> None:
     run = a_run()
     run.rows[0].net_received[0] = -1

@@ -72,6 +72,6 @@ def test_the_settings_on_the_page_are_settings(place: Path) -> None:
 
 def test_the_page_names_every_table_and_column(place: Path) -> None:
     tables = tables_of(read_run(str(place / "o.h5")))
-    for name in ("samples", "rows", "against", "batches", "peers", "setup", "settings"):
+    for name in ("samples", "rows", "against", "batches", "arrivals", "peers", "setup", "settings"):
         assert name in NAMES
         assert set(tables[name].columns) - NAMES == set()

@@ -48,6 +48,13 @@ class Line:
         return screen(self.stream.getvalue())[-1]
 
 
+def test_a_row_beyond_the_plan_is_one_and_nobody_knows_how_many_there_are() -> None:
+    line = Line()
+    line.batch(0.0, 0, "timed", 0)
+    shown = line.batch(60.9, 2, "timed", 50, pairs="0>1")
+    assert shown.endswith("row 3  1 KiB  iteration 50/100")
+
+
 def test_it_says_row_size_iterations_and_what_is_left() -> None:
     line = Line()
     first = line.batch(0.0, 0, "timed", 0)

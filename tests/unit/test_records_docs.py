@@ -10,6 +10,7 @@ from pathlib import Path
 
 import h5py
 import invented
+import numpy as np
 import pytest
 
 from tcpx_mpi.records import PartialRow, Run, RunWriter
@@ -25,7 +26,8 @@ def run_file(tmp_path: Path) -> Path:
     writer = RunWriter(str(tmp_path / "o.h5"))
     writer.write_header(invented.run_header())
     writer.write_setup(invented.setup_times())
-    writer.append_row(invented.row(0, against={"raw": invented.row(0)}))
+    arrivals = {"arrivals": np.zeros((4, 4, 8)), "arrival_blocks": np.full(8, 2, np.int64)}
+    writer.append_row(invented.row(0, against={"raw": invented.row(0)}, **arrivals))
     writer.append_partial(PartialRow(1, 2048, (0,), {}, {}))
     writer.fail("stall", 6, {0: "text"})
     return Path(writer.path)

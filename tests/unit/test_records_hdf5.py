@@ -121,7 +121,7 @@ def test_another_program_finds_samples_by_rank_and_iteration(tmp_path: Path) -> 
     write_run(tmp_path / "o.h5")
     with h5py.File(tmp_path / "o.h5", "r") as file:
         assert file.attrs["schema"] == "tcpx-mpi run"
-        assert file.attrs["schema_version"] == 4
+        assert file.attrs["schema_version"] == 5
         assert bool(file.attrs["complete"])
         for phase in PHASES:
             assert file[f"rows/row_000001/samples/{phase}"].shape == (4, 20)
@@ -145,6 +145,35 @@ def test_a_file_without_the_columns_of_version_3_is_read_with_them_unknown(tmp_p
     info = read_run(str(tmp_path / "o.h5")).header.ranks[3]
     assert (info.nic, info.numa_node) == ("eth2", 0)
     assert (info.gpu, info.gpu_pci, info.plugin_cpus, info.memory_node) == (-1, "", "", -1)
+
+
+def test_arrivals_and_pairs_come_back_and_a_row_without_them_has_none(tmp_path: Path) -> None:
+    arrivals = np.arange(4 * 4 * 8, dtype=np.float64).reshape(4, 4, 8)
+    arrivals[range(4), range(4)] = np.nan
+    row = invented.row(0, arrivals=arrivals, arrival_blocks=np.full(8, 2, np.int64))
+    writer = RunWriter(str(tmp_path / "o.h5"))
+    writer.write_header(invented.run_header())
+    writer.append_row(row)
+    writer.append_row(invented.row(1, pairs="0>2 3>1"))
+    writer.close()
+    first, second = read_run(writer.path).rows
+    assert np.array_equal(first.arrivals, arrivals, equal_nan=True)
+    assert first.arrival_blocks.tolist() == [2] * 8
+    assert (first.pairs, second.pairs) == ("", "0>2 3>1")
+    assert second.arrivals.shape == (0, 0, 0)
+    with h5py.File(writer.path) as file:
+        assert file["rows/row_000000/arrivals"].attrs["unit"] == "ns"
+        assert "arrivals" not in file["rows/row_000001"]
+
+
+def test_a_file_of_version_4_has_neither_arrivals_nor_pairs(tmp_path: Path) -> None:
+    write_run(tmp_path / "o.h5")
+    with h5py.File(tmp_path / "o.h5", "r+") as file:
+        for group in file["rows"].values():
+            del group.attrs["pairs"]
+        file.attrs["schema_version"] = 4
+    for row in read_run(str(tmp_path / "o.h5")).rows:
+        assert (row.pairs, row.arrivals.size, row.arrival_blocks.size) == ("", 0, 0)
 
 
 def test_a_row_is_in_the_file_when_append_returns(tmp_path: Path) -> None:

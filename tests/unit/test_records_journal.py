@@ -58,6 +58,20 @@ def test_a_row_comes_back_from_its_batches(tmp_path: Path) -> None:
     assert row.part.payload_bytes_sent == expected.payload_bytes_sent
 
 
+def test_arrivals_and_pairs_come_back(tmp_path: Path) -> None:
+    own = journal(tmp_path, 0)
+    facts = invented.row_facts(0, pairs="0>1")
+    arrivals = np.array([[np.nan] * 3, [1.5, -2.0, 3.0]])
+    part = invented.rank_row(0, facts, arrivals=arrivals, arrival_blocks=np.array([7, 7, 6]))
+    own.append_result(facts, part)
+    row = read_journal(own.path).rows[0]
+    assert row.part is not None
+    assert np.array_equal(row.part.arrivals, arrivals, equal_nan=True)
+    assert row.part.arrival_blocks.tolist() == [7, 7, 6]
+    assert row.facts is not None
+    assert row.facts.pairs == "0>1"
+
+
 def test_numpy_integers_are_as_good_as_pythons(tmp_path: Path) -> None:
     own = journal(tmp_path, 0)
     facts = invented.row_facts(0)

@@ -46,6 +46,33 @@ def test_a_row_has_the_parts_of_all_ranks_in_rank_order() -> None:
     assert row.batch_start.shape == row.late.shape == (3, 1)
 
 
+def with_arrivals(rank: int, blocks: int, lengths: list[int]) -> dict[str, np.ndarray]:
+    return {
+        "arrivals": np.full((3, blocks), float(rank)),
+        "arrival_blocks": np.array(lengths, np.int64),
+    }
+
+
+def test_arrivals_are_joined_and_a_rank_with_one_peer_has_none() -> None:
+    facts = invented.row_facts(0)
+    parts = [invented.rank_row(rank, facts, **with_arrivals(rank, 2, [5, 4])) for rank in (0, 1)]
+    row = join_row(facts, [*parts, invented.rank_row(2, facts)], "")
+    assert row.arrivals.shape == (3, 3, 2)
+    assert (row.arrivals[0] == 0).all()
+    assert (row.arrivals[1] == 1).all()
+    assert np.isnan(row.arrivals[2]).all()
+    assert row.arrival_blocks.tolist() == [5, 4]
+
+
+@pytest.mark.parametrize("other", [with_arrivals(1, 3, [3, 3, 3]), with_arrivals(1, 2, [4, 5])])
+def test_arrivals_of_other_blocks_are_refused(other: dict[str, np.ndarray]) -> None:
+    facts = invented.row_facts(0)
+    mine = invented.rank_row(0, facts, **with_arrivals(0, 2, [5, 4]))
+    parts = [mine, invented.rank_row(1, facts, **other), invented.rank_row(2, facts)]
+    with pytest.raises(ValueError, match=r"rank [01] has other blocks of arrivals"):
+        join_row(facts, parts, "")
+
+
 def test_only_ranks_with_a_fault_have_a_line() -> None:
     facts = invented.row_facts(0)
     parts = [

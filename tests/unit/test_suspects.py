@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tcpx_mpi.patterns.pairs import encounters, sender_of
-from tcpx_mpi.suspects import Measured, Places, Way, find_suspects
+from tcpx_mpi.suspects import BOTH_WAYS, Measured, Places, Way, find_suspects
 
 NOISE = 0.02
 
@@ -92,6 +92,100 @@ def test_below_five_times_the_noise_nothing_is_named() -> None:
     quiet = measured(ONE_NODE, slow, noise=0.005)
     assert [each.ranks for each in find_suspects(quiet, ONE_NODE)] == [(3,)]
     assert not find_suspects(measured(ONE_NODE, slow, noise=0.2), ONE_NODE)
+
+
+def test_halves_that_differ_are_noise_though_the_faster_ones_do_not() -> None:
+    slow = dict.fromkeys(ways_of(3, 8, "sending"), 1.3)
+    steady = {way: 100e3 * slow.get(way, 1.0) for way in itertools.permutations(range(8), 2)}
+    for longer, names in ((1.01, [(3,)]), (1.5, [])):
+        ways = {
+            way: Measured(t, *((longer * t, t) if sum(way) % 2 else (t, longer * t)))
+            for way, t in steady.items()
+        }
+        assert [each.ranks for each in find_suspects(ways, ONE_NODE)] == names
+
+
+def test_good_ways_that_differ_are_noise_though_each_is_steady() -> None:
+    slow = dict.fromkeys(ways_of(3, 8, "sending"), 1.4)
+    for noise, names in ((0.02, {(3,)}), (0.15, set())):
+        found = []
+        for seed in range(20):
+            ways = measured(ONE_NODE, slow, seed, noise)
+            steady = {w: Measured(*3 * [m.first_half_ns]) for w, m in ways.items()}
+            found += [each.ranks for each in find_suspects(steady, ONE_NODE)]
+        assert set(found) == names
+
+
+@pytest.mark.parametrize("factor", [1.3, 1.5, 1.7, 2.0])
+def test_a_rank_that_hardly_stands_out_is_named_or_nobody_but_none_of_its_ways(
+    factor: float,
+) -> None:
+    """At 5 times the noise some of its ways are above, and others are not."""
+    places = Places(["a"] * 4, ["lo"] * 4)
+    slow = dict.fromkeys(ways_of(2, 4, "sending"), factor)
+    found = [
+        (each.kind, each.ranks)
+        for seed in range(100)
+        for each in find_suspects(measured(places, slow, seed, noise=0.1), places)
+    ]
+    assert set(found) <= {("rank", (2,))}
+
+
+def test_a_nic_is_named_once_with_all_of_its_ranks() -> None:
+    """Ranks 1 and 3 of the first node share a NIC, as four ranks do on two."""
+    shared = Places(["a"] * 4 + ["b"] * 4, ["eth1", "eth2", "eth1", "eth2"] * 2)
+    slow = {(r, other): 8.0 for r in (1, 3) for other in range(4, 8)}
+    for seed in range(50):
+        (found,) = find_suspects(measured(shared, slow, seed), shared)
+        assert (found.kind, found.ranks, found.roles) == ("NIC", (1, 3), ("sending",))
+        assert (found.ways, found.of_ways) == (8, 8)
+
+
+def test_a_rank_whose_nic_is_good_to_another_one_is_a_slow_rank() -> None:
+    shared = Places(["a"] * 4 + ["b"] * 4, ["eth1", "eth2", "eth1", "eth2"] * 2)
+    slow = {(1, other): 8.0 for other in range(4, 8)}
+    for seed in range(50):
+        (found,) = find_suspects(measured(shared, slow, seed), shared)
+        assert (found.kind, found.ranks) == ("rank", (1,))
+
+
+def test_without_anything_to_compare_its_node_with_a_rank_is_no_nic() -> None:
+    """Of three nodes one has two ranks: the way between them is the only one of its kind."""
+    places = Places(["a", "a", "b", "c"], ["eth1", "eth2", "eth1", "eth1"])
+    slow = {way: 8.0 for way in ways_of(1, 4, "sending") if places.apart(way)}
+    ways = {way: each for way, each in measured(places, slow).items() if way != (0, 1)}
+    (found,) = find_suspects(ways, places)
+    assert (found.kind, found.ranks) == ("rank", (1,))
+
+
+@pytest.mark.parametrize(("at_home", "kind"), [(1.0, "NIC"), (1.6, "NIC"), (6.0, "rank")])
+def test_a_rank_not_half_as_slow_within_its_node_has_a_slow_nic(at_home: float, kind: str) -> None:
+    """As where one of two ways within nodes had a bad moment, and there are but these two."""
+    ways = {way: each for way, each in measured(TWO_NODES).items() if way[0] < way[1]}
+    for way, factor in {(0, 3): 8.0, (1, 3): 8.0, (2, 3): at_home}.items():
+        times = (ways[way].time_ns, ways[way].first_half_ns, ways[way].second_half_ns)
+        ways[way] = Measured(*(factor * each for each in times))
+    (found,) = find_suspects(ways, TWO_NODES, BOTH_WAYS)
+    assert (found.kind, found.ranks, found.roles) == (kind, (3,), BOTH_WAYS)
+
+
+def test_what_was_slow_in_one_half_only_is_nobodys_fault() -> None:
+    ways = measured(ONE_NODE)
+    for way in ways_of(3, 8, "sending"):
+        first = 2 * ways[way].first_half_ns
+        ways[way] = Measured(
+            (first + ways[way].second_half_ns) / 2, first, ways[way].second_half_ns
+        )
+    assert not find_suspects(ways, ONE_NODE)
+
+
+def test_a_suspect_has_the_figures_that_speak_against_it() -> None:
+    slow = dict.fromkeys(ways_of(1, 8, "receiving"), 3.0)
+    slow = {way: factor for way, factor in slow.items() if LARGER.apart(way)}
+    (found,) = find_suspects(measured(LARGER, slow, noise=0.005), LARGER)
+    assert found.good_ns == pytest.approx(300e3, rel=0.02)
+    assert (found.ways, found.of_ways, found.apart) == (4, 4, True)
+    assert 0.001 < found.noise < 0.02
 
 
 def test_below_five_percent_nothing_is_named_however_quiet_it_is() -> None:

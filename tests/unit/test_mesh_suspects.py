@@ -1,0 +1,125 @@
+"""Who is slow in an all-to-all, by when each peer's bytes came; every figure is made up.
+
+A rank knows when bytes came by its own clock and counts from its own start. So an arrival is what
+the way took, and how much later the sender began, by a clock that nobody set.
+"""
+
+from __future__ import annotations
+
+import re
+
+import invented
+import numpy as np
+import pytest
+
+from tcpx_mpi.records import Row, RunHeader
+from tcpx_mpi.report import suspect_lines
+from tcpx_mpi.report.suspects import ways_by_size
+from tcpx_mpi.suspects import Way
+
+BLOCKS = 8
+#: Ranks of two nodes, each with a NIC of its own on its node.
+HEADER = invented.run_header(
+    world=8,
+    pattern="mesh",
+    ranks=[
+        invented.rank_info(r, host=f"host{r // 4}", node=f"boot-{r // 4}", nic=f"eth{1 + r % 4}")
+        for r in range(8)
+    ],
+)
+ONE_NODE = invented.run_header(
+    world=8,
+    pattern="mesh",
+    ranks=[invented.rank_info(r, host="host0", node="boot-0") for r in range(8)],
+)
+
+
+def mesh_row(header: RunHeader, slow: dict[Way, float] | None = None, seed: int = 1) -> Row:
+    """100 us within a node and 300 us between nodes, log-normal, times what is slow."""
+    random = np.random.default_rng(seed)
+    world = header.world
+    nodes = np.array([info.node for info in header.ranks])
+    way_ns = np.where(nodes[:, None] == nodes, 100e3, 300e3)  # [receiver, sender]
+    for (sender, receiver), factor in (slow or {}).items():
+        way_ns[receiver, sender] *= factor
+    way_ns = way_ns[:, :, None] * np.exp(0.02 * random.standard_normal((world, world, BLOCKS)))
+    # Clocks are hours apart, and ranks begin an iteration as late as they please.
+    offset_ns = 1e12 * random.standard_normal((world, 1)) + 1e5 * random.random((world, BLOCKS))
+    arrivals = way_ns + offset_ns[None, :, :] - offset_ns[:, None, :]
+    arrivals[np.arange(world), np.arange(world)] = np.nan
+    blocks = np.full(BLOCKS, 3, np.int64)
+    return invented.row(0, world, arrivals=arrivals, arrival_blocks=blocks)
+
+
+def slow_lines(header: RunHeader, row: Row) -> list[str]:
+    return [line.partition(" : ")[2] for line in suspect_lines(header, [row])]
+
+
+@pytest.mark.parametrize("header", [HEADER, ONE_NODE], ids=["two", "one"])
+def test_nobody_is_named_where_nothing_is_slow(header: RunHeader) -> None:
+    alarms = [seed for seed in range(300) if slow_lines(header, mesh_row(header, seed=seed))]
+    assert not alarms
+
+
+@pytest.mark.parametrize("header", [HEADER, ONE_NODE], ids=["two", "one"])
+@pytest.mark.parametrize("sends", [True, False])
+def test_a_slow_rank_is_named_and_that_its_role_cannot_be_told(
+    header: RunHeader, sends: bool
+) -> None:
+    slow = {((5, other) if sends else (other, 5)): 3.0 for other in range(8) if other != 5}
+    for seed in range(50):
+        (line,) = slow_lines(header, mesh_row(header, slow, seed))
+        place = f"rank 5 on {header.ranks[5].host} (device 1, NIC {header.ranks[5].nic})"
+        # One way three times as slow is twice as slow there and back.
+        good = r"(29\d|30\d|9\d|10[012])(\.\d+)?"
+        ways = 4 if header is HEADER else 7
+        assert re.fullmatch(
+            rf"{re.escape(place)}, both ways: (2|1\.9\d?|2\.\d+) x the {good} us of the good ones "
+            rf"at 1 KiB, in {ways} of {ways} ways \(noise \d\.\d%\)",
+            line,
+        ), line
+
+
+def test_a_rank_slow_towards_other_nodes_only_has_a_slow_nic() -> None:
+    slow = {(other, 6): 20.0 for other in range(4)}
+    for seed in range(50):
+        (line,) = slow_lines(HEADER, mesh_row(HEADER, slow, seed))
+        assert line.startswith("NIC eth3 of host1 (rank 6), both ways: "), line
+        assert line.endswith(", not within the node"), line
+
+
+def test_one_slow_way_is_no_rank() -> None:
+    for seed in range(50):
+        (line,) = slow_lines(HEADER, mesh_row(HEADER, {(6, 1): 5.0}, seed))
+        assert line.startswith("the way between rank 1 on host0 "), line
+        assert " and rank 6 on host1 " in line
+
+
+def test_the_time_of_a_way_is_half_of_there_and_back() -> None:
+    (ways,) = ways_by_size(HEADER, [mesh_row(HEADER, {(0, 1): 5.0})]).values()
+    assert len(ways) == 28
+    assert all(a < b for a, b in ways)
+    assert ways[0, 1].time_ns == pytest.approx(300e3, rel=0.05)
+    assert ways[2, 3].time_ns == pytest.approx(100e3, rel=0.05)
+    assert ways[0, 4].time_ns == pytest.approx(300e3, rel=0.05)
+
+
+def test_a_slow_half_of_a_row_is_noise() -> None:
+    row = mesh_row(ONE_NODE)
+    # A stretch of the row disturbed one rank: in the other half there is nothing.
+    row.arrivals[3, :, : BLOCKS // 2] += 100e3
+    row.arrivals[:, 3, : BLOCKS // 2] += 100e3
+    assert slow_lines(ONE_NODE, row) == []
+
+
+def test_peers_of_which_one_knows_nothing_are_left_out() -> None:
+    row = mesh_row(HEADER)
+    row.arrivals[2] = np.nan
+    (ways,) = ways_by_size(HEADER, [row]).values()
+    assert len(ways) == 21
+    assert not any(2 in way for way in ways)
+
+
+def test_a_row_of_an_older_file_has_none() -> None:
+    assert ways_by_size(HEADER, [invented.row(0, 8)]) == {}
+    assert suspect_lines(HEADER, [invented.row(0, 8)]) == []

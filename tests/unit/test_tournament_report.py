@@ -1,0 +1,106 @@
+"""What `report` says of a tournament: its rows, those in which suspects met again, and both."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import invented
+import numpy as np
+
+from tcpx_mpi.patterns.pairs import pairs_of_text, sender_of
+from tcpx_mpi.records import Row
+from tcpx_mpi.report import pairs_to_meet, suspect_lines
+from tcpx_mpi.suspects import Way
+
+WORLD, ROUNDS, BLOCKS = 4, 6, 8
+HEADER = invented.run_header(
+    world=WORLD,
+    pattern="pairs",
+    settings=[("all_pairs", "true", "command line --all")],
+    ranks=[invented.rank_info(r, host="host0", node="boot-0", nic="lo") for r in range(WORLD)],
+)
+SLOW_SENDER = {(2, other): 3.0 for other in (0, 1, 3)}
+
+
+def row(index: int, senders: Mapping[int, int], slow: Mapping[Way, float], pairs: str = "") -> Row:
+    """Receiver -> sender; every iteration of a good way takes 100 us, give or take 2 %."""
+    random = np.random.default_rng(index)
+    iteration = np.full((WORLD, BLOCKS), 5000)
+    for receiver, sender in senders.items():
+        noise = np.exp(0.02 * random.standard_normal(BLOCKS))
+        iteration[receiver] = 100e3 * slow.get((sender, receiver), 1.0) * noise
+    found = invented.row(
+        index, WORLD, size_bytes=1024, iterations=BLOCKS, cycle=index, pairs=pairs,
+        batches=np.ones(BLOCKS, np.int64),
+        receives=np.array([rank in senders for rank in range(WORLD)]),
+    )  # fmt: skip
+    found.samples["iteration"] = iteration.astype(np.int64)
+    return found
+
+
+def tournament(slow: Mapping[Way, float]) -> list[Row]:
+    rows = []
+    for number in range(ROUNDS):
+        of_all = {rank: sender_of(number, rank, WORLD) for rank in range(WORLD)}
+        rows.append(row(number, {r: s for r, s in of_all.items() if s >= 0}, slow))
+    return rows
+
+
+def met_again(rows: list[Row], slow: Mapping[Way, float]) -> list[Row]:
+    (texts,) = pairs_to_meet(HEADER, rows).values()
+    return [
+        row(ROUNDS + number, {b: a for a, b in pairs_of_text(text)}, slow, text)
+        for number, text in enumerate(texts)
+    ]
+
+
+def said(rows: list[Row]) -> list[str]:
+    return [line for line in suspect_lines(HEADER, rows) if re.match("# (Slow|Not conf)", line)]
+
+
+def test_suspects_meet_two_others_both_ways() -> None:
+    texts = pairs_to_meet(HEADER, tournament(SLOW_SENDER))[1024]
+    assert len(texts) == 4
+    met = " ".join(texts).split()
+    assert len(set(met)) == len(met) == 8
+    assert sum(way.startswith("2>") for way in met) == 2
+    assert sum(way.endswith(">2") for way in met) == 2
+
+
+def test_nobody_meets_again_where_nobody_is_suspected_or_each_met_one_other_only() -> None:
+    assert pairs_to_meet(HEADER, tournament({})) == {1024: []}
+    once = invented.run_header(world=WORLD, pattern="pairs", settings=[], ranks=HEADER.ranks)
+    assert pairs_to_meet(once, tournament(SLOW_SENDER)[:2]) == {}
+
+
+def test_who_is_slow_again_is_named_with_both_figures() -> None:
+    rows = tournament(SLOW_SENDER)
+    (line,) = said(rows + met_again(rows, SLOW_SENDER))
+    assert re.fullmatch(
+        r"# Slow +: rank 2 on host0 \(device 0, NIC lo\), sending: [23](\.\d+)? x the \d+(\.\d+)? "
+        r"us of the good ones at 1 KiB, in 3 of 3 ways \(noise \d\.\d%\); again [23](\.\d+)? x "
+        r"with ranks \d, \d",
+        line,
+    ), line
+
+
+def test_who_was_slow_once_is_not_named_but_told() -> None:
+    rows = tournament(SLOW_SENDER)
+    slow, told = said(rows + met_again(rows, {}))
+    assert "nobody: no way is 5 x the noise" in slow
+    assert re.search(
+        r"^# Not confirmed +: rank 2 .*; again (1|0\.9\d*|1\.0\d*) x with ranks ", told
+    )
+
+
+def test_a_run_that_ended_before_they_met_again_names_its_suspects() -> None:
+    (line,) = said(tournament(SLOW_SENDER))
+    assert re.search(r"^# Slow +: rank 2 .* \(noise \d\.\d%\)$", line)
+
+
+def test_the_matrix_is_that_of_the_tournament() -> None:
+    rows = tournament(SLOW_SENDER)
+    shown = [line for line in suspect_lines(HEADER, rows) if not line.startswith("# Slow")]
+    again = met_again(rows, dict.fromkeys(SLOW_SENDER, 50.0))
+    assert suspect_lines(HEADER, rows + again)[: len(shown)] == shown
