@@ -22,6 +22,7 @@ import tcpx_mpi
 from tcpx_mpi import launch, plugins
 from tcpx_mpi._version import source_state
 from tcpx_mpi.errors import TcpxError
+from tcpx_mpi.mpi_library import mpi_library
 from tcpx_mpi.shared_environment import shared_environment
 from tcpx_mpi.topology import read_host
 
@@ -31,7 +32,6 @@ MANAGER_DEFAULT = "/tmp"
 _MANAGER_NAMES = ("rx_rule_manager", "get_gpu_fd_*")
 #: Longer than any plugin takes to come up, from a slow file system too.
 _PATIENCE_S = 20.0
-_ASK_MPI = "from tcpx_mpi import world; print(world.library_version())"
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ INTERFACE_VARIABLES = (
 def read_facts(plugin: str | None, environ: Mapping[str, str]) -> NodeFacts:
     """The facts of this node; `plugin` is what `--plugin` says. Starts no MPI."""
     host = read_host()
-    library, mpi_problem = _mpi_library()
+    library, mpi_problem = mpi_library()
     directory = environ.get(MANAGER_VARIABLE, "").strip() or MANAGER_DEFAULT
     return NodeFacts(
         host=host.name,
@@ -281,21 +281,6 @@ def _answer(path: str) -> str:
         except OSError as error:
             return (error.strerror or str(error)).lower()
     return ""
-
-
-def _mpi_library() -> tuple[str, str]:
-    """(library, why it cannot be loaded): asked in a process that a broken one may end."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", _ASK_MPI],
-            capture_output=True, text=True, check=False, timeout=_PATIENCE_S,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return "", f"did not load within {_PATIENCE_S:g} s"
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        return "", said[-1].removeprefix("tcpx_mpi.errors.PluginMissing: ")
-    return done.stdout.strip(), ""
 
 
 def _limit(kind: int) -> int:
