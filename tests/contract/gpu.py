@@ -6,11 +6,20 @@ import ctypes
 import os
 from typing import Any
 
+import pytest
 from net_v7 import PTR_CUDA, REGISTERED, Net
 from unpack_queue import PAGE, UnpackPair
 
 #: Names the driver's library to the process of a test body.
 DRIVER = "TCPX_MPI_LIBCUDA"
+#: The usual one.
+CHUNK = 524288
+
+inline_and_worker = pytest.mark.parametrize(
+    "environ", [{}, {"SOFTTCPX_WORKERS": "1"}], ids=["inline", "worker"]
+)
+#: What a real driver cannot be asked for: counts, failures, copies that are held back.
+only_the_fake_driver = pytest.mark.usefixtures("fake_libcuda")
 
 
 class Driver:
