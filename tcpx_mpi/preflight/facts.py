@@ -22,6 +22,7 @@ import tcpx_mpi
 from tcpx_mpi import launch, plugins
 from tcpx_mpi._version import source_state
 from tcpx_mpi.errors import TcpxError, UsageError
+from tcpx_mpi.mpi_library import mpi_library
 from tcpx_mpi.profiles import AUTO, NONE, Variable, environment_of, find_profile, near_miss
 from tcpx_mpi.shared_environment import shared_environment
 from tcpx_mpi.topology import Topology, read_host, this_machine
@@ -33,7 +34,6 @@ _MANAGER_NAMES = ("rx_rule_manager", "get_gpu_fd_*")
 #: Longer than any plugin takes to come up, from a slow file system too.
 _PATIENCE_S = 20.0
 _NVIDIA, _DISPLAY = "0x10de", "0x03"
-_ASK_MPI = "from tcpx_mpi import world; print(world.library_version())"
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def read_facts(plugin: str | None, profile: str, environ: Mapping[str, str]) -> 
     """The facts of this node; `plugin` and `profile` are those of `run`. Starts no MPI."""
     host = read_host()
     topology = this_machine()
-    library, mpi_problem = _mpi_library()
+    library, mpi_problem = mpi_library()
     found_profile, profile_problem, variables = _profile(profile, topology, host.name, environ)
     # What a rank of a run will have set: its profile's word where there is no other.
     later = {**environ, **{name: value for name, value, _ in variables}}
@@ -351,21 +351,6 @@ def _answer(path: str) -> str:
         except OSError as error:
             return (error.strerror or str(error)).lower()
     return ""
-
-
-def _mpi_library() -> tuple[str, str]:
-    """(library, why it cannot be loaded): asked in a process that a broken one may end."""
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", _ASK_MPI],
-            capture_output=True, text=True, check=False, timeout=_PATIENCE_S,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return "", f"did not load within {_PATIENCE_S:g} s"
-    if done.returncode != 0:
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        return "", said[-1].removeprefix("tcpx_mpi.errors.PluginMissing: ")
-    return done.stdout.strip(), ""
 
 
 def _limit(kind: int) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 import pytest
 from net_v7 import SLOTS, SUCCESS, Memory, Net, connected, until
@@ -50,6 +51,15 @@ class End:
 def ends_of(net: Net, source: Memory, target: Memory) -> tuple[End, End]:
     send, recv = connected(net)
     return End(net, send, source, True), End(net, recv, target, False)
+
+
+def one_after_another(sizes: Iterable[int]) -> tuple[list[tuple[int, int]], int]:
+    """(offset, size) of messages that lie so in one block, and the size of the block."""
+    pieces, offset = [], 0
+    for size in sizes:
+        pieces.append((offset, size))
+        offset += size
+    return pieces, offset
 
 
 def transfer(sender: End, receiver: End, pieces: list[tuple[int, int]]) -> None:

@@ -8,11 +8,20 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from net_v7 import PTR_CUDA, REGISTERED, SLOTS, SUCCESS, Net, until
 from unpack_queue import PAGE, UnpackPair
 
 #: Names the driver's library to the process of a test body.
 DRIVER = "TCPX_MPI_LIBCUDA"
+#: The usual one.
+CHUNK = 524288
+
+inline_and_worker = pytest.mark.parametrize(
+    "environ", [{}, {"SOFTTCPX_WORKERS": "1"}], ids=["inline", "worker"]
+)
+#: What a real driver cannot be asked for: counts, failures, copies that are held back.
+only_the_fake_driver = pytest.mark.usefixtures("fake_libcuda")
 
 
 class Driver:

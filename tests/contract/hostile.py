@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ends import ends_of
+from ends import ends_of, one_after_another
 from handshakes import Caller, Host, Words
 from net_v7 import HANDLE_BYTES, SLOTS, SUCCESS, Connecting, Memory, Net, until
 from own_process import open_descriptors, threads, until_threads_are
@@ -73,10 +73,9 @@ class Traffic:
     SIZES = (0, 1, 5000, 70_000, 64, 333)
 
     def __init__(self, net: Net, count: int = 200) -> None:
-        sizes = [self.SIZES[k % len(self.SIZES)] for k in range(count)]
-        pieces = [(sum(sizes[:k]), size) for k, size in enumerate(sizes)]
+        pieces, whole = one_after_another(self.SIZES[k % len(self.SIZES)] for k in range(count))
         self.net = net
-        self.source, self.target = Memory(os.urandom(sum(sizes))), Memory(sum(sizes))
+        self.source, self.target = Memory(os.urandom(whole)), Memory(whole)
         self.ends = ends_of(net, self.source, self.target)
         self._waiting = [deque(pieces), deque(pieces)]
 

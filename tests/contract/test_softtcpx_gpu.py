@@ -13,7 +13,7 @@ import time
 
 import pytest
 from fresh_process import in_fresh_process
-from gpu import Driver, GpuMemory, GpuPair
+from gpu import CHUNK, Driver, GpuMemory, GpuPair, inline_and_worker, only_the_fake_driver
 from net_v7 import (
     INVALID_ARGUMENT,
     SLOTS,
@@ -25,9 +25,7 @@ from net_v7 import (
 from own_process import open_descriptors, threads, until_threads_are
 from unpack_queue import PAGE, Pages, connected_with_queue
 
-CUDA_ERROR = 1
 QUEUE_BYTES = 129 * PAGE  # netUnpackMeta and the device's block, in whole pages
-CHUNK = 524288
 
 LAYOUTS = [
     {},
@@ -47,14 +45,8 @@ every_layout = pytest.mark.parametrize(
     ],
     ids=lambda environ: ",".join(environ.values()),
 )
-inline_and_worker = pytest.mark.parametrize(
-    "environ", [{}, {"SOFTTCPX_WORKERS": "1"}], ids=["inline", "worker"]
-)
-
 
 pytestmark = pytest.mark.usefixtures("driver_of_the_test_bodies")
-#: What a real driver cannot be asked for: counts, failures, copies that are held back.
-only_the_fake_driver = pytest.mark.usefixtures("fake_libcuda")
 
 
 @every_layout

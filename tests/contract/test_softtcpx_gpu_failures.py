@@ -10,7 +10,7 @@ import threading
 
 import pytest
 from fresh_process import in_fresh_process
-from gpu import Driver, GpuMemory, GpuPair
+from gpu import CHUNK, Driver, GpuMemory, GpuPair, inline_and_worker, only_the_fake_driver
 from net_v7 import (
     INVALID_ARGUMENT,
     INVALID_USAGE,
@@ -22,17 +22,8 @@ from net_v7 import (
 from unpack_queue import PAGE, connected_with_queue
 
 CUDA_ERROR = 1
-QUEUE_BYTES = 129 * PAGE  # netUnpackMeta and the device's block, in whole pages
-CHUNK = 524288
-
-inline_and_worker = pytest.mark.parametrize(
-    "environ", [{}, {"SOFTTCPX_WORKERS": "1"}], ids=["inline", "worker"]
-)
-
 
 pytestmark = pytest.mark.usefixtures("driver_of_the_test_bodies")
-#: What a real driver cannot be asked for: counts, failures, copies that are held back.
-only_the_fake_driver = pytest.mark.usefixtures("fake_libcuda")
 
 
 # What is refused ----------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ import threading
 from collections import deque
 
 import pytest
-from ends import End, ends_of, every_owner, transfer
+from ends import End, ends_of, every_owner, one_after_another, transfer
 from fresh_process import in_fresh_process
 from net_v7 import INTERNAL, SLOTS, SUCCESS, Memory, Net, until
 
@@ -19,11 +19,8 @@ def test_every_byte_arrives_whatever_the_size(environ: dict[str, str]) -> None:
     net = Net().started()
     sizes = [0, 1, 2, 63, 64, 65, 4095, 4096, 4097, 8191, 8192, 8193, 8255, 8256, 8257, 8320, 0]
     sizes += [65535, 65536, 65537, 524287, 524288, 524289, 0, 1 << 20, (1 << 21) + 4097, 3]
-    pieces, offset = [], 0
-    for size in sizes:
-        pieces.append((offset, size))
-        offset += size
-    source, target = Memory(os.urandom(offset)), Memory(offset)
+    pieces, whole = one_after_another(sizes)
+    source, target = Memory(os.urandom(whole)), Memory(whole)
     transfer(*ends_of(net, source, target), pieces)
     assert target.content() == source.content()
 
@@ -33,12 +30,8 @@ def test_every_byte_arrives_whatever_the_size(environ: dict[str, str]) -> None:
 def test_more_than_ten_thousand_messages_keep_their_order(environ: dict[str, str]) -> None:
     net = Net().started()
     choose = random.Random(5)
-    pieces, offset = [], 0
-    for _ in range(12_000):
-        size = choose.choice([0, 1, 7, 64, 100, 333])
-        pieces.append((offset, size))
-        offset += size
-    source, target = Memory(os.urandom(offset)), Memory(offset)
+    pieces, whole = one_after_another(choose.choice([0, 1, 7, 64, 100, 333]) for _ in range(12_000))
+    source, target = Memory(os.urandom(whole)), Memory(whole)
     transfer(*ends_of(net, source, target), pieces)
     assert target.content() == source.content()
 
@@ -51,13 +44,10 @@ def test_many_connections_at_once_each_keep_their_own_bytes(environ: dict[str, s
     ends: list[tuple[End, End]] = []
     todo: list[tuple[End, deque[tuple[int, int]]]] = []
     for _ in range(12):
-        pieces: deque[tuple[int, int]] = deque()
-        offset = 0
-        for _ in range(40):
-            size = choose.choice([0, 1, 5000, 70_000, choose.randrange(20_000)])
-            pieces.append((offset, size))
-            offset += size
-        pair = ends_of(net, Memory(os.urandom(offset)), Memory(offset))
+        pieces, whole = one_after_another(
+            choose.choice([0, 1, 5000, 70_000, choose.randrange(20_000)]) for _ in range(40)
+        )
+        pair = ends_of(net, Memory(os.urandom(whole)), Memory(whole))
         ends.append(pair)
         todo += [(pair[0], deque(pieces)), (pair[1], deque(pieces))]
 
@@ -89,12 +79,10 @@ def test_connections_may_be_driven_by_different_threads_and_closed_meanwhile(
         try:
             choose = random.Random(seed)
             for _ in range(4):
-                pieces, offset = [], 0
-                for _ in range(30):
-                    size = choose.choice([0, 10, 100_000])
-                    pieces.append((offset, size))
-                    offset += size
-                sender, receiver = ends_of(net, Memory(os.urandom(offset)), Memory(offset))
+                pieces, whole = one_after_another(
+                    choose.choice([0, 10, 100_000]) for _ in range(30)
+                )
+                sender, receiver = ends_of(net, Memory(os.urandom(whole)), Memory(whole))
                 transfer(sender, receiver, pieces)
                 assert receiver.memory.content() == sender.memory.content()
                 assert net.table.close_send(sender.comm) == SUCCESS

@@ -8,11 +8,11 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
 from jobs import LIMIT_S, Job, Result, run, started, tcpx_mpi
 from launcher import Launcher, cluster_or_skip
 from nodes import WORK, Cluster
+from turns import assert_turns_were_taken
 
 from tcpx_mpi.records import PHASES, Row, Run, merge, read_journal, read_run
 from tcpx_mpi.report import summarise_row
@@ -69,21 +69,6 @@ def assert_checked_and_right(row: Row) -> None:
     assert row.checked.all() == (row.size_bytes > 0)
     assert row.wrong.tolist() == [0 if row.size_bytes else -1] * row.wrong.size
     assert row.faults == []
-
-
-def assert_turns_were_taken(row: Row) -> None:
-    """A B .. then .. B A, and no block before the one before it had ended on every rank."""
-    sides = [row, *row.against.values()]
-    # Instants in the order in which blocks must have been; ranks of one machine share a clock.
-    before = 0
-    last = np.cumsum(row.batches) - 1
-    for block in range(row.batches.size):
-        for side in sides if block % 2 == 0 else reversed(sides):
-            starts = side.batch_start[:, block]
-            assert (starts == starts[0]).all(), "an agreed instant"
-            assert starts[0] >= before
-            ends = side.samples["start"] + side.samples["iteration"]
-            before = int(ends[:, last[block]].max())
 
 
 def assert_bytes_went_over_the_wire(row: Row) -> None:

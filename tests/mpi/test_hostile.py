@@ -53,9 +53,8 @@ def ports_of(processes: list[int]) -> list[tuple[str, int]]:
     inodes = set()
     for pid in processes:
         with contextlib.suppress(OSError):  # gone meanwhile
-            if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1] == bytes(
-                RANK
-            ):  # not mpirun
+            # Not mpirun; and one that is just being started or ending has no words.
+            if Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[1:2] == [bytes(RANK)]:
                 for fd in os.listdir(f"/proc/{pid}/fd"):
                     with contextlib.suppress(OSError):
                         inodes.add(os.readlink(f"/proc/{pid}/fd/{fd}"))

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 from jobs import Result, run, tcpx_mpi
 from nccl_by_sockets import FAULT_VARIABLE
+from turns import assert_turns_were_taken
 
 from tcpx_mpi.peers.nccl import BACKEND_VARIABLE
 from tcpx_mpi.records import PHASES, Row, Run, read_run
@@ -66,19 +66,6 @@ def assert_measured_alike(row: Row, peer: Row) -> None:
         assert (peer.cpu_user_ns + peer.cpu_system_ns).min() > 0, "the companion's"
     # What the companions had of a CPU while the plugin ran, and the rank while they did.
     assert all(seen.waiting_cpu_ns >= 0 for seen in row.proof)
-
-
-def assert_turns_were_taken(row: Row) -> None:
-    """No block began before the one before it had ended on every rank."""
-    sides = [row, *row.against.values()]
-    before, last = 0, np.cumsum(row.batches) - 1
-    for block in range(row.batches.size):
-        for side in sides if block % 2 == 0 else reversed(sides):
-            starts = side.batch_start[:, block]
-            assert (starts == starts[0]).all(), "an agreed instant"
-            assert starts[0] >= before
-            ends = side.samples["start"] + side.samples["iteration"]
-            before = int(ends[:, last[block]].max())
 
 
 @pytest.mark.parametrize(
