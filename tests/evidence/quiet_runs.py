@@ -51,13 +51,13 @@ class Kind:
 
 
 KINDS = {
-    "pairs": Kind("pairs --all --ranks 4 --sizes 64K -n 200"),
-    "mesh": Kind("mesh --ranks 4 --sizes 64K -n 200"),
+    "pairs": Kind("pairs --all --ranks 4 --sizes 64K -n 1000"),
+    "mesh": Kind("mesh --ranks 4 --sizes 64K -n 1000"),
     "pairs-slow-rank": Kind(
-        "pairs --all --ranks 4 --sizes 64K -n 200", wanted=("rank", (2,)), environ=_SLOW
+        "pairs --all --ranks 4 --sizes 64K -n 1000", wanted=("rank", (2,)), environ=_SLOW
     ),
     "mesh-slow-rank": Kind(
-        "mesh --ranks 4 --sizes 64K -n 200", wanted=("rank", (2,)), environ=_SLOW
+        "mesh --ranks 4 --sizes 64K -n 1000", wanted=("rank", (2,)), environ=_SLOW
     ),
     "pairs-slow-nic": Kind(
         "pairs --all --sizes 1M -n 32 --check-memory 64M", wanted=("NIC", (3,)), slow_nic=True
