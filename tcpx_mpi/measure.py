@@ -198,7 +198,7 @@ class Measurement:
         self._side = account.side
         batch = self._run_batch(facts, plan, count, account if kind == "timed" else None)
         if self._settings.checks():
-            account.verdicts.append(self._check(plan, count, row))
+            account.verdicts.append(self._check(count, row))
         self._iteration += count
         self._keep(account, kind, facts, first, batch)
 
@@ -394,7 +394,7 @@ class Measurement:
 
     # --- After a batch ---------------------------------------------------------------------------
 
-    def _check(self, plan: RowPlan, count: int, row: RankRow) -> dict[str, Any]:
+    def _check(self, count: int, row: RankRow) -> dict[str, Any]:
         start = time.monotonic_ns()
         verdict: dict[str, Any] = {"wrong": 0, "guard_wrong": 0}
         if BufferId.RECV in self._side.buffers:

@@ -163,7 +163,7 @@ class SocketBackend:
         while True:
             what, content = self._queue.get()
             if what == "mark":
-                self._marks[content] = _native.now_ns()  # type: ignore[index]  # its number
+                self._marks[content] = _native.now_ns()
                 continue
             try:
                 self._move(content)  # type: ignore[arg-type]  # a list of them

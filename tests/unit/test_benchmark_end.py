@@ -45,7 +45,7 @@ def test_a_rank_that_is_done_closes_only_when_the_slowest_is_done_too() -> None:
 
         story = Benchmark(ThreadWorld(rank, meeting, arrived), [])  # type: ignore[arg-type]  # threads for ranks
         story.output = SimpleNamespace(end=lambda: 0)  # type: ignore[assignment]  # a stand-in
-        codes.append(story.end([SimpleNamespace(close=close)]))  # type: ignore[arg-type]  # all that it needs
+        codes.append(story.end([SimpleNamespace(close=close)]))
 
     noticed = threading.Event()
     threads = [threading.Thread(target=end, args=(rank,), daemon=True) for rank in range(ranks)]
