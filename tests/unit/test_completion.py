@@ -138,9 +138,9 @@ def test_asking_for_the_version_of_mpi_starts_none() -> None:
 def test_an_mpi_that_cannot_be_loaded_is_said_and_the_rest_is_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(version, "_ASK_MPI", "raise ImportError('libmpi.so.40: not found')")
+    monkeypatch.setattr("tcpx_mpi.mpi_library._ASK", "raise ImportError('libmpi.so.40: not found')")
     lines = version.version_lines()
     assert "MPI      cannot be loaded: ImportError: libmpi.so.40: not found" in lines
     assert lines[-1].startswith("Python")
-    monkeypatch.setattr(version, "_ASK_MPI", "import os; os.abort()")
+    monkeypatch.setattr("tcpx_mpi.mpi_library._ASK", "import os; os.abort()")
     assert "MPI      cannot be loaded: exit code -6" in version.version_lines()

@@ -502,7 +502,7 @@ def test_each_finding_is_a_line_with_what_to_do_and_the_last_line_counts() -> No
 def facts_on_a3(monkeypatch: pytest.MonkeyPatch, profile: str, **environ: str) -> NodeFacts:
     """The facts of a node that is an A3 machine as far as can be read."""
     monkeypatch.setattr(reading, "this_machine", lambda: machine("a3-highgpu-8g"))
-    monkeypatch.setattr(reading, "_mpi_library", lambda: ("Open MPI", ""))
+    monkeypatch.setattr(reading, "mpi_library", lambda: ("Open MPI", ""))
     monkeypatch.setattr(reading, "_plugin", lambda *asked: TCPX)
     return reading.read_facts(None, profile, environ)
 
