@@ -130,6 +130,13 @@ def pairs_to_meet(header: RunHeader, rows: Sequence[Row]) -> dict[int, list[str]
     return found
 
 
+def matrices(header: RunHeader, rows: Iterable[Row]) -> BySize:
+    """By size who sent to whom how fast, of a run of `pairs` that is not too wide to be shown."""
+    if header.pattern != "pairs" or header.world > _WIDEST:
+        return {}
+    return ways_by_size(header, (row for row in rows if not row.pairs))
+
+
 def suspect_lines(header: RunHeader, rows: Sequence[Row]) -> list[str]:
     """Matrices of `pairs`, then what is slow, or that nothing is; nothing for other patterns."""
     lines: list[str] = []
@@ -140,9 +147,10 @@ def suspect_lines(header: RunHeader, rows: Sequence[Row]) -> list[str]:
     fresh_by_size = ways_by_size(header, [row for row in rows if row.pairs])
     if places is None or not by_size:
         return []
+    shown = matrices(header, rows)
     roles = ONE_WAY if header.pattern in _PATTERNS else BOTH_WAYS
     for size, ways in by_size.items():
-        if header.pattern == "pairs" and header.world <= _WIDEST:
+        if size in shown:
             lines += _matrix(size, ways, header.world)
         fresh = fresh_by_size.get(size, {})
         for each in judged(ways, fresh, places, roles):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Mapping
 
@@ -9,8 +10,9 @@ import invented
 import numpy as np
 
 from tcpx_mpi.patterns.pairs import pairs_of_text, sender_of
-from tcpx_mpi.records import Row
+from tcpx_mpi.records import Row, Run
 from tcpx_mpi.report import pairs_to_meet, suspect_lines
+from tcpx_mpi.report.html.page import page_of
 from tcpx_mpi.suspects import Way
 
 WORLD, ROUNDS, BLOCKS = 4, 6, 8
@@ -104,3 +106,17 @@ def test_the_matrix_is_that_of_the_tournament() -> None:
     shown = [line for line in suspect_lines(HEADER, rows) if not line.startswith("# Slow")]
     again = met_again(rows, dict.fromkeys(SLOW_SENDER, 50.0))
     assert suspect_lines(HEADER, rows + again)[: len(shown)] == shown
+
+
+def test_the_page_of_a_tournament_has_its_matrix_and_who_is_slow() -> None:
+    rows = tournament(SLOW_SENDER)
+    rows += met_again(rows, SLOW_SENDER)
+    (slow,) = (line.partition(" : ")[2] for line in said(rows) if line.startswith("# Slow"))
+    page = page_of(Run("pairs.h5", HEADER, invented.setup_times(), rows, True))
+    assert html.escape(slow) in page
+    matrix = page.partition("<caption>1 KiB, GB/s: a row sends, a column receives</caption>")[2]
+    cells = re.findall(r"<t[hd](?: scope=\"row\")?(?: class=\"text\")?>([^<]*)</t", matrix)[:20]
+    assert cells[::5] == ["0", "1", "2", "3"]
+    assert [cells[6 * rank + 1] for rank in range(WORLD)] == ["-"] * WORLD
+    speeds = [[float(c) for c in cells[5 * r + 1 : 5 * r + 5] if c != "-"] for r in range(WORLD)]
+    assert max(speeds[2]) < min(speeds[0] + speeds[1] + speeds[3]) / 2

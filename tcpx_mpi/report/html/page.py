@@ -14,6 +14,7 @@ from tcpx_mpi.report.html.launches import launches_plot, launches_table, side_of
 from tcpx_mpi.report.html.verdict import verdict_of
 from tcpx_mpi.report.launches import representative
 from tcpx_mpi.report.preamble import rank_name
+from tcpx_mpi.report.suspects import matrices, suspect_lines
 from tcpx_mpi.report.table import summarise_row
 from tcpx_mpi.stats import slowest_rank
 from tcpx_mpi.units import format_size
@@ -44,7 +45,10 @@ def _content(whole: Run) -> dict[str, Any]:
     run, missing = representative(whole), whole.missing
     header = run.header
     summaries = [summarise_row(header, row) for row in run.rows]
-    findings = footer_lines(header, summaries, fault=run.fault, missing=missing, files=[run.path])
+    findings = footer_lines(
+        header, summaries, fault=run.fault, missing=missing, files=[run.path],
+        slow=suspect_lines(header, run.rows),
+    )  # fmt: skip
     slowest = slowest_rank(summaries)
     return {
         "title": f"{header.pattern}, {header.world} ranks, {header.plugin_name}",
@@ -58,6 +62,10 @@ def _content(whole: Run) -> dict[str, Any]:
         "findings": tables.findings_table(findings),
         "rows": tables.rows_table(summaries, run.path),
         "ranks": tables.ranks_table(header, summaries),
+        "matrices": [
+            tables.matrix_table(size, ways, header.world)
+            for size, ways in matrices(header, run.rows).items()
+        ],
         "launches": _launches(whole) if whole.launches else None,
         "ratios": tables.ratios_table(summaries),
         "peers": tables.peers_table(header),

@@ -16,6 +16,7 @@ from tcpx_mpi.report.html.verdict import is_unchecked
 from tcpx_mpi.report.preamble import rank_name
 from tcpx_mpi.report.table import UNKNOWN
 from tcpx_mpi.stats import RowSummary, slowest_rank
+from tcpx_mpi.suspects import Measured, Way
 from tcpx_mpi.units import format_gb_per_s, format_size, format_time_us
 
 #: Rows of the measured table on a page; a browser stays quick, and the page small.
@@ -260,6 +261,22 @@ def findings_table(comments: Sequence[str]) -> Table:
         columns=(Column("finding", is_text=True), Column("", is_text=True)),
         lines=tuple(Line((title, text), _FINDING_MARKS.get(title, "")) for title, text in shown),
         note=left_out(len(shown), len(titled), "findings"),
+    )
+
+
+def matrix_table(size: int, ways: Mapping[Way, Measured], world: int) -> Table:
+    """Who sent to whom how fast, where pairs met one by one."""
+
+    def cell(way: Way) -> str:
+        return f"{size / ways[way].time_ns:.3f}" if way in ways else "-"
+
+    return Table(
+        caption=f"{format_size(size)}, GB/s: a row sends, a column receives",
+        columns=(Column("rank", is_text=True), *(Column(str(rank)) for rank in range(world))),
+        lines=tuple(
+            Line((str(sender), *(cell((sender, receiver)) for receiver in range(world))))
+            for sender in range(world)
+        ),
     )
 
 
