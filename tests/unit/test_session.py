@@ -443,6 +443,9 @@ def test_a_transfer_without_messages_is_complete() -> None:
 
 def test_ctrl_c_ends_a_wait() -> None:
     with start("""
+    import signal
+    # As at a terminal: a shell's background jobs, which tests may be, ignore it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with alone() as s, s.create_transfer() as t:
         t.post_recv(s.register_memory(np.zeros(10)))
         try:
