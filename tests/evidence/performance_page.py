@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import quiet_runs
 import verdicts
 from attempts import all_attempts
 from gpu_tables import gpu_runs_table, gpu_sides_table, unpack_table
@@ -176,6 +177,21 @@ def verdicts_table(_names: Sequence[str]) -> list[str]:
     return [*lines, "", "```", command, "```"]
 
 
+def quiet_runs_table(_names: Sequence[str]) -> list[str]:
+    """Whom `report` named in runs with and without somebody slow."""
+    kept = quiet_runs.read(quiet_runs.FILE)
+    commands = json.loads(quiet_runs.FILE.read_text())["commands"]
+    lines = ["| command | who is slow | runs | somebody named | wrong |", "|--|--|--|--|--|"]
+    for name, counts in quiet_runs.counts_of(kept).items():
+        wanted = quiet_runs.KINDS[name].wanted
+        slow = f"{wanted[0]} {wanted[1][0]}" if wanted and wanted[0] == "rank" else "nobody"
+        if quiet_runs.KINDS[name].slow_nic:
+            node, nic, rate = quiet_runs.SLOW_NIC
+            slow = f"NIC {nic} of node {node}: {rate}"
+        lines.append(f"| `{commands[name]}` | {slow} | {' | '.join(map(str, counts))} |")
+    return lines
+
+
 TABLES: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "ratios": ratios_table,
     "intervals": intervals_table,
@@ -185,6 +201,7 @@ TABLES: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "sides": gpu_sides_table,
     "unpack": unpack_table,
     "verdicts": verdicts_table,
+    "quiet": quiet_runs_table,
     "sweep": sweep_table,
     "steps": steps_table,
 }

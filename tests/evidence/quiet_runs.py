@@ -35,8 +35,9 @@ FILE = TESTS.parent / "docs" / "evidence" / "quiet_runs.json"
 Name = list[Any]
 _PLUGIN = ("--plugin", "softtcpx")
 _SLOW = {"SOFTTCPX_TRAP_SLOW_US": "200", "SOFTTCPX_TRAP_RANK": "2"}
+_SLOWER = {**_SLOW, "SOFTTCPX_TRAP_SLOW_US": "2000"}
 #: The node, interface and rate at which bytes arrive.
-_NIC = (1, "eth2", "1gbit")
+SLOW_NIC = (1, "eth2", "1gbit")
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,8 @@ class Kind:
     environ: Mapping[str, str] | None = None
     #: Between two nodes, one of whose NICs is slow.
     slow_nic: bool = False
+    #: What is slow may be within the noise: then nobody is to be named.
+    may_be_missed: bool = False
 
 
 KINDS = {
@@ -56,9 +59,11 @@ KINDS = {
     "pairs-slow-rank": Kind(
         "pairs --all --ranks 4 --sizes 64K -n 1000", wanted=("rank", (2,)), environ=_SLOW
     ),
+    # With two ranks a core the pairs of a mesh differ by a third among themselves.
     "mesh-slow-rank": Kind(
-        "mesh --ranks 4 --sizes 64K -n 1000", wanted=("rank", (2,)), environ=_SLOW
+        "mesh --ranks 4 --sizes 64K -n 1000", ("rank", (2,)), _SLOW, may_be_missed=True
     ),
+    "mesh-slower-rank": Kind("mesh --ranks 4 --sizes 64K -n 200", ("rank", (2,)), _SLOWER),
     "pairs-slow-nic": Kind(
         "pairs --all --sizes 1M -n 32 --check-memory 64M", wanted=("NIC", (3,)), slow_nic=True
     ),
@@ -103,7 +108,7 @@ def write(path: Path, runs: list[dict[str, Any]]) -> None:
                         "tcpx-mpi run", kind.arguments, *_PLUGIN])
         for name, kind in KINDS.items()
     }  # fmt: skip
-    document = {"commands": commands, "cpus": os.cpu_count(), "slow_nic": _NIC, "runs": runs}
+    document = {"commands": commands, "cpus": os.cpu_count(), "slow_nic": SLOW_NIC, "runs": runs}
     new = path.with_suffix(".new")
     text = json.dumps(document, separators=(",", ":"))
     new.write_text(text.replace('{"kind"', '\n{"kind"') + "\n")
@@ -140,16 +145,27 @@ def named(kind: Kind, found: Mapping[str, Any]) -> list[Name]:
 
 def right(run: Mapping[str, Any]) -> bool:
     """Whether just those were named who had to be."""
-    wanted = KINDS[run["kind"]].wanted
-    return [(kind, tuple(ranks)) for kind, ranks, _ in run["named"]] == ([wanted] if wanted else [])
+    kind = KINDS[run["kind"]]
+    if not run["named"]:
+        return kind.wanted is None or kind.may_be_missed
+    return [(what, tuple(ranks)) for what, ranks, _ in run["named"]] == [kind.wanted]
+
+
+def counts_of(kept: Sequence[Mapping[str, Any]]) -> dict[str, tuple[int, int, int]]:
+    """Kind -> how many runs, how many named somebody, and how many named wrongly or too few."""
+    found = {}
+    for name in KINDS:
+        runs = [each for each in kept if each["kind"] == name]
+        wrong = len(runs) - sum(map(right, runs))
+        found[name] = (len(runs), sum(bool(each["named"]) for each in runs), wrong)
+    return found
 
 
 def table(kept: Sequence[Mapping[str, Any]]) -> list[str]:
-    """How many of each kind named whom they should."""
-    lines = [f"{'kind':>16}  {'runs':>4}  {'right':>5}"]
-    for name in KINDS:
-        verdicts = [right(each) for each in kept if each["kind"] == name]
-        lines.append(f"{name:>16}  {len(verdicts):4d}  {sum(verdicts):5d}")
+    """How many of each kind named somebody, and how many that was wrong of."""
+    lines = [f"{'kind':>16}  {'runs':>4}  {'named':>5}  {'wrong':>5}"]
+    for name, (runs, named_somebody, wrong) in counts_of(kept).items():
+        lines.append(f"{name:>16}  {runs:4d}  {named_somebody:5d}  {wrong:5d}")
     return lines
 
 
@@ -174,7 +190,7 @@ def _file_of(kind: Kind) -> Iterator[str]:
         from network_faults import slow_arrivals
         from nodes import cluster
 
-        with cluster() as nodes, slow_arrivals(nodes.nodes, *_NIC):
+        with cluster() as nodes, slow_arrivals(nodes.nodes, *SLOW_NIC):
             pattern, *options = kind.arguments.split()
             _run(Launcher(nodes).run_command(pattern, *options), None, "/")
             yield str(nodes.nodes[0].file("o.h5"))
