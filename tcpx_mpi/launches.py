@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 #: Tells a rank where its launch's file goes; TCPX_MPI_LAUNCH tells which launch it is.
 FILE_VARIABLE = "TCPX_MPI_LAUNCH_FILE"
 NUMBER_VARIABLE = "TCPX_MPI_LAUNCH"
+#: Exit codes of what a signal ended.
+_BY_A_SIGNAL = range(129, 193)
 
 
 @dataclass(frozen=True)
@@ -100,9 +102,14 @@ class Series:
         print(f"# launch {number} of {self._runs}{label}", file=sys.stderr, flush=True)
         ranks = self._command.settings.ranks
         assert ranks is not None
-        code, printed = launch.run_captured(
-            ranks, launch.rank_program(self._command.arguments), environ, (), None
-        )
+        program = launch.rank_program(self._command.arguments)
+        code, printed = launch.run_captured(ranks, program, environ, (), None)
+        if _never_began(code, printed):
+            # One in hundreds of launches; a series of them is to survive it.
+            print(
+                f"# mpirun started no rank (exit code {code}): again", file=sys.stderr, flush=True
+            )
+            code, printed = launch.run_captured(ranks, program, environ, (), None)
         assert code is not None  # only a limit makes it None
         # One launch below NCCL_TESTS_MIN_BW is a whole one of several.
         code = ExitCode.OK if code == ExitCode.BELOW_GATE else code
@@ -119,6 +126,11 @@ class Series:
         """Close the file, and remove what is temporary; twice is once."""
         self._writer.close()
         shutil.rmtree(self._place, ignore_errors=True)
+
+
+def _never_began(code: int | None, printed: str) -> bool:
+    """Whether mpirun itself did not come up: the code is none of ours, and no rank said a word."""
+    return not printed and code not in {*map(int, ExitCode), *_BY_A_SIGNAL}
 
 
 def run_series(command: Command, path: str) -> int:

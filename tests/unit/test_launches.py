@@ -194,6 +194,37 @@ def test_a_launch_that_ended_well_without_a_file_ends_the_series(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    ("ends", "codes"),
+    [
+        ([(213, ""), (0, "a table")], [0]),
+        ([(213, ""), (213, "")], [213]),
+        ([(213, "a rank's word")], [213]),
+        ([(ExitCode.STALL, "")], [6]),
+        ([(137, "")], [137]),
+    ],
+)
+def test_a_launch_whose_mpirun_did_not_come_up_is_tried_once_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    ends: list[tuple[int, str]], codes: list[int],
+) -> None:  # fmt: skip
+    left = list(ends)
+
+    def ended(ranks: int, program: object, environ: Mapping[str, str], *_: object) -> object:
+        if left[0][0] == 0:
+            launch_file(Path(environ[FILE_VARIABLE]), 0)
+        return left.pop(0)
+
+    monkeypatch.setattr("tcpx_mpi.launch.run_captured", ended)
+    settings = load_settings({"pattern": "ring", "ranks": "2", "runs": "1"}, {})
+    series = Series(Command(settings, ["run", "ring"], {}), str(tmp_path / "o.h5"), 1)
+    with contextlib.closing(series):
+        assert [series.launch()] == codes
+    assert left == []
+    said = capsys.readouterr().err
+    assert said.count("mpirun started no rank (exit code 213): again") == len(ends) - 1
+
+
 # --- How a launch is planned ----------------------------------------------------------------------
 
 
