@@ -16,12 +16,13 @@ import socket
 import sys
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tcpx_mpi import launch
 from tcpx_mpi.errors import (
@@ -46,6 +47,9 @@ ROLL_CALL_S = 3.0
 DISMISSAL_S = 5.0
 #: How long ranks wait for each other's last word, at most.
 FAREWELL_S = 1.0
+
+#: MPI counts what a call gathers in 31 bits; memory for it is needed twice.
+_MOST_BYTES = 1 << 28
 
 _ALARM_TAG = 1
 _DISMISSAL_TAG = 2
@@ -110,20 +114,43 @@ class World:
         return [pickle.loads(everything[a:b].data) for a, b in _spans(offsets)]
 
     def gather(self, value: object, what: str, patience_s: float) -> list[Any] | None:
-        """Collective: every rank's value on rank 0, None elsewhere."""
+        """Collective: every rank's value on rank 0, None elsewhere; values of any size."""
         blob = np.frombuffer(pickle.dumps(value, protocol=5), dtype=np.uint8)
         sizes = np.zeros(self.size, dtype=np.int64)
         mine = np.array([blob.size], dtype=np.int64)
-        self._finish(self._comm.Igather(mine, sizes, root=0), what, patience_s)
-        offsets = np.concatenate(([0], np.cumsum(sizes)))
-        everything = np.empty(int(offsets[-1]), dtype=np.uint8)
-        spec: Any = None
-        if self.rank == 0:
-            spec = [everything, (sizes.tolist(), offsets[:-1].tolist()), self._byte_type()]
-        self._finish(self._comm.Igatherv(blob, spec, root=0), what, patience_s)
+        self._finish(self._comm.Iallgather(mine, sizes), what, patience_s)
+        blobs = [np.empty(size if self.rank == 0 else 0, dtype=np.uint8) for size in sizes]
+        step = max(_MOST_BYTES // self.size, 1)
+        for begin in range(0, int(sizes.max()), step):
+            self._gather_part(blob[begin : begin + step], blobs, begin, what, patience_s)
         if self.rank != 0:
             return None
-        return [pickle.loads(everything[a:b].data) for a, b in _spans(offsets)]
+        del blob
+        blobs.reverse()
+        # One by one: a blob is as large as what is in it.
+        return [pickle.loads(blobs.pop().data) for _ in range(self.size)]
+
+    def _gather_part(
+        self,
+        part: NDArray[np.uint8],
+        blobs: Sequence[NDArray[np.uint8]],
+        begin: int,
+        what: str,
+        patience_s: float,
+    ) -> None:
+        """What all ranks have from `begin` on, as much as MPI takes at a time, into rank 0's."""
+        if self.rank != 0:
+            self._finish(self._comm.Igatherv(part, None, root=0), what, patience_s)
+            return
+        step = max(_MOST_BYTES // self.size, 1)
+        targets = [blob[begin : begin + step] for blob in blobs]
+        offsets = np.concatenate(([0], np.cumsum([target.size for target in targets])))
+        together = np.empty(int(offsets[-1]), dtype=np.uint8)
+        counts = [target.size for target in targets]
+        spec: Any = [together, (counts, offsets[:-1].tolist()), self._byte_type()]
+        self._finish(self._comm.Igatherv(part, spec, root=0), what, patience_s)
+        for target, (a, b) in zip(targets, _spans(offsets), strict=True):
+            target[:] = together[a:b]
 
     def exchange(self, outgoing: list[bytes], what: str, patience_s: float) -> list[bytes]:
         """Collective: outgoing[p] goes to rank p; returns what each rank sent here."""

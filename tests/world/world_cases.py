@@ -29,6 +29,15 @@ def test_only_rank_0_gets_what_is_gathered(world: World) -> None:
     assert values == ([0, 10, 20] if world.rank == 0 else None)
 
 
+def test_values_larger_than_mpi_takes_at_a_time_are_gathered_in_parts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mpi, "_MOST_BYTES", 30)
+    values = world.gather(bytes([world.rank]) * (7 + 100 * world.rank), "test", PATIENCE_S)
+    expected = [bytes([rank]) * (7 + 100 * rank) for rank in range(world.size)]
+    assert values == (expected if world.rank == 0 else None)
+
+
 def test_each_rank_gets_what_was_meant_for_it_also_nothing(world: World) -> None:
     outgoing = [bytes([world.rank, peer]) * peer for peer in range(world.size)]
     incoming = world.exchange(outgoing, "test", PATIENCE_S)
