@@ -1,0 +1,73 @@
+"""Arrays that are as long as a run: on disk, and mapped, where they are large.
+
+What a run keeps of every iteration would otherwise be bounded by memory alone. The kernel writes
+pages of such a map back when it needs the memory, and reads them again when they are asked for.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from tcpx_mpi.errors import OutputFailed
+
+#: From so many bytes on an array is on disk.
+LARGE_BYTES = 4 << 20
+#: What is done to a long series is done to so many of its values at a time.
+PIECE = 1 << 18
+
+
+def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float64) -> NDArray[Any]:
+    """Like `numpy.empty`; a large one is a map of a file in the temporary directory that has no
+    name, and goes with the array. Raises OutputFailed where the disk has no room for it.
+    """
+    array = np.dtype(dtype)
+    count = int(np.prod(shape, dtype=np.int64))
+    if count * array.itemsize < LARGE_BYTES:
+        return np.empty(shape, array)
+    with scratch_file() as file:
+        try:
+            # Room for all of it now: a full disk could later only be told by SIGBUS.
+            os.posix_fallocate(file.fileno(), 0, count * array.itemsize)
+        except OSError as error:
+            raise no_room(error) from error
+        pages = mmap.mmap(file.fileno(), count * array.itemsize)
+    return np.frombuffer(pages, array, count).reshape(shape)
+
+
+def mapped(file: BinaryIO, offset: int, shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
+    """An array in an open file, to read; the map outlives the file object. At least one value."""
+    array = np.dtype(dtype)
+    count = int(np.prod(shape, dtype=np.int64))
+    before = offset % mmap.ALLOCATIONGRANULARITY
+    pages = mmap.mmap(
+        file.fileno(),
+        before + count * array.itemsize,
+        access=mmap.ACCESS_READ,
+        offset=offset - before,
+    )
+    return np.frombuffer(pages, array, count, before).reshape(shape)
+
+
+def scratch_file() -> BinaryIO:
+    """A file without a name in the temporary directory. Raises OutputFailed."""
+    try:
+        return tempfile.TemporaryFile(buffering=0)
+    except OSError as error:
+        raise no_room(error) from error
+
+
+def no_room(error: OSError) -> OutputFailed:
+    """Said of a temporary file that cannot be made or written."""
+    return OutputFailed(f"a temporary file in {tempfile.gettempdir()}: {error.strerror}")
+
+
+def pieces(count: int) -> Iterator[slice]:
+    """A long series in parts, in order: slices that cover `count` values."""
+    return (slice(at, min(at + PIECE, count)) for at in range(0, count, PIECE))
