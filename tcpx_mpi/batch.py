@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,10 +25,6 @@ class Batch:
     #: there, from the start of the iteration; negative where they came before it.
     sources: list[int]
     arrivals: Int64s
-
-
-def joined_arrays(parts: Sequence[Int64s]) -> Int64s:
-    return np.concatenate(parts) if parts else np.zeros(0, np.int64)
 
 
 def batch_of(stamps: _native.Stamps) -> Batch:

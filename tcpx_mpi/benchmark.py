@@ -122,15 +122,15 @@ class Benchmark:
                 )  # fmt: skip
                 journal.write_header(header)
 
-    def measure(self, measurement: Measurement, row: PlannedRow, journal: Journal) -> None:
+    def measure(self, measurement: Measurement, planned: PlannedRow, journal: Journal) -> None:
         """Collective: one row, from the poison to the flushed file."""
-        part, facts = measurement.measure(row.facts, row.plan, row.until)
+        part, facts = measurement.measure(planned.facts, planned.plan, planned.until)
         journal.append_result(facts, part)
-        parts = self.world.gather(part, "samples", measurement.patience_s)
+        row = measurement.join(facts, part)
         # With the patience of a row: a rank that stops here is one stopped in mid-run like others.
         with self.world.agree("output", measurement.patience_s):
-            if parts is not None:
-                self.output.row(facts, parts)
+            if row is not None:
+                self.output.row(row)
         journal.acknowledge(facts.index)
 
     def end(self, sides: Sequence[Side]) -> int:

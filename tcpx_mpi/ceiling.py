@@ -22,7 +22,7 @@ from tcpx_mpi.peers import Link, raw
 from tcpx_mpi.placement import Node, Request
 from tcpx_mpi.rank_setup import slot_buffers
 from tcpx_mpi.ratios import block_times_ns
-from tcpx_mpi.records import RankRow, Row, RowFacts, join_row, utc_now
+from tcpx_mpi.records import Row
 from tcpx_mpi.rows import RowPlanner, buffer_sizes
 from tcpx_mpi.seats import seat_at
 from tcpx_mpi.sides import Ground, Surroundings
@@ -84,10 +84,10 @@ class Ceiling(Benchmark):
         )  # fmt: skip
         wrong = 0
         for row in rows:
-            part, _ = self.measurement.measure(row.facts, row.plan)
-            parts = world.gather(part, "samples", self.measurement.patience_s)
-            if parts is not None:
-                found = joined(row.facts, parts, [info.streams for info in infos])
+            part, facts = self.measurement.measure(row.facts, row.plan)
+            whole = self.measurement.join(facts, part)
+            if whole is not None:
+                found = by_streams(whole, [info.streams for info in infos])
                 self._say(raw_lines(pattern, found))
                 wrong += sum(int(each.wrong[each.wrong > 0].sum()) for each in found.values())
         world.barrier("close", SETUP_PATIENCE_S)
@@ -130,11 +130,9 @@ def clock_line() -> str:
     return _line("clock", "", "", f"{cost:9.1f} ns a call, steps of {resolution} ns")
 
 
-def joined(facts: RowFacts, parts: Sequence[RankRow], streams: Sequence[int]) -> Mapping[int, Row]:
-    """The rows of all ranks by number of streams."""
-    whole = join_row(facts, parts, utc_now())
-    rows = [whole, *whole.against.values()]
-    return dict(zip(streams, rows, strict=True))
+def by_streams(whole: Row, streams: Sequence[int]) -> Mapping[int, Row]:
+    """A row and those of the peers beside it by their number of streams."""
+    return dict(zip(streams, [whole, *whole.against.values()], strict=True))
 
 
 def raw_lines(pattern: Pattern, rows: Mapping[int, Row]) -> list[str]:

@@ -49,7 +49,7 @@ class Settings:
     ci: float
     max_time_s: float
     duration_s: float
-    sample_memory_bytes: int
+    sample_space_bytes: int
     all_pairs: bool
     average: int
     check: int

@@ -167,8 +167,8 @@ KNOBS: tuple[Knob, ...] = (
     Knob("duration", "duration_s", STOPPING, 0.0, seconds(zero=True),
          "go on until the batches of a row took this time; every sample is kept",
          metavar="TIME"),
-    Knob("sample_memory", "sample_memory_bytes", STOPPING, 1 << 30, size(1 << 20),
-         "memory of rank 0 for the samples of a run; a row that fills its share of it ends",
+    Knob("sample_space", "sample_space_bytes", STOPPING, 16 << 30, size(1 << 20),
+         "how much of its file samples may take; a row that fills its share of that ends",
          metavar="SIZE"),
 
     Knob("average", "average", PERFORMANCE, 1, one_number_of(0, 1, 2, 3),

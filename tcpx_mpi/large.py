@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
@@ -41,18 +42,59 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float64) -> NDArray[
     return np.frombuffer(pages, array, count).reshape(shape)
 
 
-def mapped(file: BinaryIO, offset: int, shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
-    """An array in an open file, to read; the map outlives the file object. At least one value."""
+def mapped(descriptor: int, offset: int, shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
+    """An array in an open file, to read; it outlives the descriptor. At least one value."""
     array = np.dtype(dtype)
     count = int(np.prod(shape, dtype=np.int64))
     before = offset % mmap.ALLOCATIONGRANULARITY
     pages = mmap.mmap(
-        file.fileno(),
+        descriptor,
         before + count * array.itemsize,
         access=mmap.ACCESS_READ,
         offset=offset - before,
     )
     return np.frombuffer(pages, array, count, before).reshape(shape)
+
+
+class Growing:
+    """A series that gets longer part by part; on disk once it is large."""
+
+    def __init__(self, dtype: DTypeLike = np.int64) -> None:
+        self._dtype = np.dtype(dtype)
+        self._parts: list[NDArray[Any]] = []
+        self._held_bytes = 0
+        self._file: BinaryIO | None = None
+        self.size = 0
+
+    def append(self, values: NDArray[Any]) -> None:
+        """One more part, of one dimension. Raises OutputFailed where the disk has no room."""
+        self._parts.append(values)
+        self.size += values.size
+        self._held_bytes += values.nbytes
+        if self._held_bytes >= LARGE_BYTES:
+            self._store()
+
+    def array(self) -> NDArray[Any]:
+        """All of it so far; it stays what it is when more is appended. Raises OutputFailed."""
+        if self._file is None:
+            self._parts = [np.concatenate(self._parts)] if self._parts else []
+            return self._parts[0] if self._parts else np.empty(0, self._dtype)
+        self._store()
+        return mapped(self._file.fileno(), 0, (self.size,), self._dtype)
+
+    def _store(self) -> None:
+        if self._file is None:
+            self._file = scratch_file()
+            weakref.finalize(self, self._file.close)
+        try:
+            for part in self._parts:
+                rest = np.ascontiguousarray(part, self._dtype).data.cast("B")
+                while rest:
+                    rest = rest[self._file.write(rest) :]
+        except OSError as error:
+            raise no_room(error) from error
+        self._parts.clear()
+        self._held_bytes = 0
 
 
 def scratch_file() -> BinaryIO:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,16 +14,28 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tcpx_mpi import _native
+from tcpx_mpi import _native, large
 from tcpx_mpi.arrivals import Arrivals
-from tcpx_mpi.batch import Batch, add_network, batch_of, joined_arrays, joined_batch
+from tcpx_mpi.batch import Batch, add_network, batch_of, joined_batch
 from tcpx_mpi.config import Settings
 from tcpx_mpi.faults import error_of, report_lines, wrong_bytes_text
+from tcpx_mpi.large import Growing
 from tcpx_mpi.pace import Pace, Until
 from tcpx_mpi.patterns import Pattern, expected_bytes, repeated
 from tcpx_mpi.patterns.pairs import meeting
 from tcpx_mpi.proof import Witness
-from tcpx_mpi.records import PHASES, GpuRow, Journal, RankRow, RowFacts
+from tcpx_mpi.records import (
+    PHASES,
+    GpuRow,
+    Journal,
+    RankRow,
+    Row,
+    RowFacts,
+    counted,
+    join_row,
+    series_of,
+    utc_now,
+)
 from tcpx_mpi.row_plan import GUARD_BYTES, RowPlan, slot_shape
 from tcpx_mpi.schedule import BufferId, Column, Layout, Op, chunks_of, step_bytes
 from tcpx_mpi.sides import GpuWatch, Ground, Side
@@ -30,6 +43,7 @@ from tcpx_mpi.units import format_size
 from tcpx_mpi.world import World, interrupted_by
 
 Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
 
 #: An agreed start is this far ahead of a rank's clock at first: time to leave the collective and
 #: wake the progress thread. A rank that comes late all the same doubles its lead from then on.
@@ -53,13 +67,18 @@ class _Account:
     witness: Witness
     arrivals: Arrivals
     verdicts: list[dict[str, Any]] = field(default_factory=list)
-    #: Samples by phase, batch by batch; joined at the end of the row.
-    timed: dict[str, list[Int64s]] = field(default_factory=lambda: defaultdict(list))
-    warmup: dict[str, list[Int64s]] = field(default_factory=lambda: defaultdict(list))
+    #: Samples by phase, as they come.
+    timed: dict[str, Growing] = field(default_factory=lambda: defaultdict(Growing))
+    warmup: dict[str, Growing] = field(default_factory=lambda: defaultdict(Growing))
+    #: Time within the timed batches.
+    measured_ns: int = 0
 
-    def iterations_ns(self) -> Int64s:
+    def iterations_ns(self) -> Float64s:
         """The timed iterations so far; empty where this rank receives nothing."""
-        return joined_arrays(self.timed["iteration"] if self.row.receives else [])
+        times = self.timed["iteration"].array() if self.row.receives else np.zeros(0, np.int64)
+        found: Float64s = large.empty(times.size)
+        found[:] = times
+        return found
 
 
 #: The name of the plugin's own side in a row.
@@ -100,6 +119,7 @@ class Measurement:
         self._lead_ns = _FIRST_LEAD_NS
         self._spans: dict[BufferId, Int64s] = {}
         self._where = ""
+        tempfile.tempdir = settings.spool  # for what is too large for memory
 
     def measure(
         self, facts: RowFacts, plan: RowPlan, until: Until | None = None
@@ -139,6 +159,14 @@ class Measurement:
         own.row.against = {name_of(account.side): account.row for account in beside}
         return own.row, facts
 
+    def join(self, facts: RowFacts, part: RankRow) -> Row | None:
+        """Collective: the row of all ranks on rank 0, None elsewhere."""
+        series = self._world.gather_series(series_of(part), "samples", self.patience_s)
+        parts = self._world.gather(counted(part), "results", self.patience_s)
+        if series is None or parts is None:
+            return None
+        return join_row(facts, parts, utc_now(), series)
+
     def _in_turns(
         self,
         accounts: Sequence[_Account],
@@ -161,18 +189,11 @@ class Measurement:
     def _paced(self, pace: Pace, own: _Account) -> Iterator[int]:
         """Collective where the row is open-ended: the timed batches, each when it is due."""
         began_ns = time.monotonic_ns()
-        measured_ns = looked_at = 0
         while count := pace.next_batch():
             yield count
             if pace.open_ended:
-                new = own.timed["iteration"][looked_at:]
-                looked_at += len(new)
-                measured_ns += sum(int(times.sum()) for times in new)
-                look = pace.own_look(
-                    measured_ns,
-                    time.monotonic_ns() - began_ns,
-                    lambda: own.iterations_ns().astype(np.float64),
-                )
+                elapsed_ns = time.monotonic_ns() - began_ns
+                look = pace.own_look(own.measured_ns, elapsed_ns, own.iterations_ns)
                 pace.take(self._world.allgather(look, "look at a row", self.patience_s))
 
     def _complete(
@@ -181,8 +202,8 @@ class Measurement:
         """What is known of a side's row when its last batch is over."""
         row = account.row
         row.batches = np.array(batches, dtype=np.int64)
-        row.samples = {phase: joined_arrays(account.timed[phase]) for phase in PHASES}
-        row.warmup = {phase: joined_arrays(account.warmup[phase]) for phase in PHASES}
+        row.samples = {phase: account.timed[phase].array() for phase in PHASES}
+        row.warmup = {phase: account.warmup[phase].array() for phase in PHASES}
         row.arrivals, row.arrival_blocks = account.arrivals.means_ns, account.arrivals.counts
         row.proof = account.witness.proof(self._remote_bytes(facts, layout))
         schedule = self._ground.schedule
@@ -419,6 +440,7 @@ class Measurement:
         for phase, values in batch.samples.items():
             samples[phase].append(values)
         if kind == "timed":
+            account.measured_ns += int(batch.samples["iteration"].sum())
             account.arrivals.add(batch.sources, batch.arrivals)
             account.row.batch_start = np.append(account.row.batch_start, batch.start_ns)
             account.row.late = np.append(account.row.late, batch.late)

@@ -19,7 +19,7 @@ from tcpx_mpi.records import (
     PeerInfo,
     Plan,
     RankInfo,
-    RankRow,
+    Row,
     RowFacts,
     Run,
     RunHeader,
@@ -28,7 +28,6 @@ from tcpx_mpi.records import (
     create_exclusively,
     default_run_name,
     filter_environment,
-    join_row,
     require_writable,
     utc_now,
     write_text,
@@ -135,12 +134,11 @@ class Output:
         if self._progress is not None:
             self._progress.between_batches(facts, kind, first)
 
-    def row(self, facts: RowFacts, parts: Sequence[RankRow]) -> None:
-        """Join the parts of all ranks; on disk and on the screen when this returns."""
+    def row(self, row: Row) -> None:
+        """On disk and on the screen when this returns."""
         assert self._run is not None
-        row = join_row(facts, parts, utc_now())
         if self._writer is not None:
-            self._writer.append_row(row)
+            row = self._writer.append_row(row)
         self._run.rows.append(row)  # only now: a row that could not be written is not kept
         self._summaries.append(report.summarise_row(self._run.header, row))
         if self._events is not None:

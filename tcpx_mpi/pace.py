@@ -15,7 +15,7 @@ from tcpx_mpi.stats.stop_rule import GROWTH, LEAST_ITERATIONS
 
 #: Why a row ended: its planned iterations were done, the interval was narrow enough (--ci), time
 #: was up before it was (--max-time), the time asked for is full (--duration), or the samples are.
-ENDINGS = ("iterations", "ci", "max-time", "duration", "sample-memory")
+ENDINGS = ("iterations", "ci", "max-time", "duration", "sample-space")
 
 #: Batches grow up to this, so that what is between them does not take longer than they.
 _LONG_BATCH_NS = 50_000_000
@@ -30,7 +30,7 @@ class Until:
     max_time_ns: int
     #: Time within batches; 0: not asked for.
     duration_ns: int
-    #: As many as the memory for samples holds.
+    #: As many as there is space for samples.
     most_iterations: int
     #: Beside a peer: at least so many batches, as long as each other, so that they can be compared.
     even_batches: int = 0
@@ -103,7 +103,7 @@ class Pace:
             self._next_look = math.ceil(self.done * GROWTH)
         self._batches += 1
         if self.done >= until.most_iterations:
-            self.ended_by = "sample-memory"
+            self.ended_by = "sample-space"
         elif self._batches < until.even_batches:
             pass
         elif widths and max(widths) <= until.ci:

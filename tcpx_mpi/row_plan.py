@@ -8,7 +8,8 @@ from dataclasses import dataclass
 GUARD_BYTES = 64
 _CACHE_LINE = 64
 _PAGE = 4096
-#: No row needs more slots: poisoning them takes longer than any batch of such small messages.
+#: No row needs more slots: poisoning them takes longer than any batch of such small messages, and
+#: a batch has its time stamps in memory.
 _MOST_SLOTS = 1 << 20
 
 
@@ -50,8 +51,7 @@ def slots_for(
     last-level cache (twice its size over the ranks of a node), within `memory_bytes` a rank.
     """
     beyond_cache = -(-2 * llc_bytes // (slot_bytes * local_ranks))
-    wanted = min(max(iterations, beyond_cache), max(iterations, _MOST_SLOTS))
-    return max(2, min(wanted, memory_bytes // slot_bytes))
+    return max(2, min(max(iterations, beyond_cache), _MOST_SLOTS, memory_bytes // slot_bytes))
 
 
 def plan_row(slots: int, iterations: int, warmups: int, least_batches: int = 1) -> RowPlan:

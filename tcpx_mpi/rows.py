@@ -169,29 +169,29 @@ class RowPlanner:
         )
 
     def _sample_bytes(self) -> int:
-        """Bytes that rank 0 keeps of an iteration: all phases of all ranks and sides."""
+        """Bytes that the file has of an iteration: all phases of all ranks and sides."""
         sides = _MOST_SIDES if self._settings.against else 1
         return len(PHASES) * 8 * self._world * sides
 
     def _rows_to_come(self) -> int:
-        """Rows of the run, which share the memory for samples; of endless cycles those of one."""
+        """Rows of the run, which share the space for samples; of endless cycles those of one."""
         s = self._settings
         again = 2 * most_meetings(self._world) if s.all_pairs else 0
         return len(s.sizes) * (max(s.run_cycles, 1) * self.rounds + again)
 
     def _room(self) -> int:
-        """Iterations of all rows together that rank 0 has memory for."""
-        return self._settings.sample_memory_bytes // self._sample_bytes()
+        """Iterations of all rows together that there is space for."""
+        return self._settings.sample_space_bytes // self._sample_bytes()
 
     def require_room(self) -> None:
-        """Refuses more samples than rank 0 has memory for, with the figures; raises UsageError."""
+        """Refuses more samples than there is space for, with the figures; raises UsageError."""
         s, rows = self._settings, self._rows_to_come()
         if not s.open_ended() and s.iters * rows > self._room():
             needed = format_size(s.iters * rows * self._sample_bytes())
             raise UsageError(
-                f"-n/--iters ({s.iters}) takes {needed} for the samples of all rows ({rows}) on "
-                f"rank 0, more than --sample-memory ({format_size(s.sample_memory_bytes)}); use "
-                f"{self._room() // rows} or less, or more --sample-memory"
+                f"-n/--iters ({s.iters}) takes {needed} for the samples of all rows "
+                f"({rows}), more than --sample-space ({format_size(s.sample_space_bytes)}); use "
+                f"{self._room() // rows} or less, or more --sample-space"
             )
 
     def _slot_bytes(self, size: int) -> int:

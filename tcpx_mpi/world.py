@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from tcpx_mpi import launch
+from tcpx_mpi import large, launch
 from tcpx_mpi.errors import (
     ExitCode,
     Interrupted,
@@ -38,6 +38,8 @@ from tcpx_mpi.launch import under_launcher
 if TYPE_CHECKING:
     from mpi4py import MPI
 
+Int64s = NDArray[np.int64]
+
 #: MPICH has one transport between nodes, UCX or libfabric, and a short cut within a node.
 _MPICH_TCP_ONLY = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "FI_PROVIDER": "tcp"}
 
@@ -48,8 +50,8 @@ DISMISSAL_S = 5.0
 #: How long ranks wait for each other's last word, at most.
 FAREWELL_S = 1.0
 
-#: MPI counts what a call gathers in 31 bits; memory for it is needed twice.
-_MOST_BYTES = 1 << 28
+#: Series are gathered in parcels of so much of all ranks: MPI counts what a call takes in 31 bits.
+_PARCEL_BYTES = 1 << 25
 
 _ALARM_TAG = 1
 _DISMISSAL_TAG = 2
@@ -114,43 +116,43 @@ class World:
         return [pickle.loads(everything[a:b].data) for a, b in _spans(offsets)]
 
     def gather(self, value: object, what: str, patience_s: float) -> list[Any] | None:
-        """Collective: every rank's value on rank 0, None elsewhere; values of any size."""
+        """Collective: every rank's value on rank 0, None elsewhere."""
         blob = np.frombuffer(pickle.dumps(value, protocol=5), dtype=np.uint8)
         sizes = np.zeros(self.size, dtype=np.int64)
         mine = np.array([blob.size], dtype=np.int64)
-        self._finish(self._comm.Iallgather(mine, sizes), what, patience_s)
-        blobs = [np.empty(size if self.rank == 0 else 0, dtype=np.uint8) for size in sizes]
-        step = max(_MOST_BYTES // self.size, 1)
-        for begin in range(0, int(sizes.max()), step):
-            self._gather_part(blob[begin : begin + step], blobs, begin, what, patience_s)
+        self._finish(self._comm.Igather(mine, sizes, root=0), what, patience_s)
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        everything = np.empty(int(offsets[-1]), dtype=np.uint8)
+        spec: Any = None
+        if self.rank == 0:
+            spec = [everything, (sizes.tolist(), offsets[:-1].tolist()), self._byte_type()]
+        self._finish(self._comm.Igatherv(blob, spec, root=0), what, patience_s)
         if self.rank != 0:
             return None
-        del blob
-        blobs.reverse()
-        # One by one: a blob is as large as what is in it.
-        return [pickle.loads(blobs.pop().data) for _ in range(self.size)]
+        return [pickle.loads(everything[a:b].data) for a, b in _spans(offsets)]
 
-    def _gather_part(
-        self,
-        part: NDArray[np.uint8],
-        blobs: Sequence[NDArray[np.uint8]],
-        begin: int,
-        what: str,
-        patience_s: float,
-    ) -> None:
-        """What all ranks have from `begin` on, as much as MPI takes at a time, into rank 0's."""
-        if self.rank != 0:
-            self._finish(self._comm.Igatherv(part, None, root=0), what, patience_s)
-            return
-        step = max(_MOST_BYTES // self.size, 1)
-        targets = [blob[begin : begin + step] for blob in blobs]
-        offsets = np.concatenate(([0], np.cumsum([target.size for target in targets])))
-        together = np.empty(int(offsets[-1]), dtype=np.uint8)
-        counts = [target.size for target in targets]
-        spec: Any = [together, (counts, offsets[:-1].tolist()), self._byte_type()]
-        self._finish(self._comm.Igatherv(part, spec, root=0), what, patience_s)
-        for target, (a, b) in zip(targets, _spans(offsets), strict=True):
-            target[:] = together[a:b]
+    def gather_series(
+        self, series: Sequence[Int64s], what: str, patience_s: float
+    ) -> list[Int64s] | None:
+        """Collective: of each series int64[rank, value] on rank 0, None elsewhere.
+
+        They may be larger than memory is. Raises ValueError, on all ranks, where ranks do not have
+        equally many, as long as each other's; OutputFailed on rank 0 where its disk has no room.
+        """
+        lengths = [values.size for values in series]
+        if self.allgather(lengths, what, patience_s) != [lengths] * self.size:
+            raise ValueError(f"{what}: ranks have other numbers of them")
+        whole = [large.empty((self.size, n), np.int64) for n in lengths if self.rank == 0]
+        for parcel in _parcels(lengths, max(_PARCEL_BYTES // 8 // self.size, 1)):
+            mine = np.concatenate([series[number][part] for number, part in parcel])
+            everybody = np.empty((self.size if self.rank == 0 else 0, mine.size), np.int64)
+            self._finish(self._comm.Igather(mine, everybody, root=0), what, patience_s)
+            if self.rank == 0:
+                bounds = np.cumsum([part.stop - part.start for _, part in parcel])
+                cut = np.split(everybody, bounds[:-1], axis=1)
+                for (number, part), values in zip(parcel, cut, strict=True):
+                    whole[number][:, part] = values
+        return whole if self.rank == 0 else None
 
     def exchange(self, outgoing: list[bytes], what: str, patience_s: float) -> list[bytes]:
         """Collective: outgoing[p] goes to rank p; returns what each rank sent here."""
@@ -459,6 +461,24 @@ def _library() -> Any:
             "to its path, and LD_LIBRARY_PATH to its directory (see docs/launching.md)"
         ) from None
     return MPI
+
+
+def _parcels(lengths: Sequence[int], most: int) -> Iterator[list[tuple[int, slice]]]:
+    """Series one after the other in parcels of `most` values: which one, and what of it."""
+    parcel: list[tuple[int, slice]] = []
+    room = most
+    for number, length in enumerate(lengths):
+        at = 0
+        while at < length:
+            end = min(at + room, length)
+            parcel.append((number, slice(at, end)))
+            room -= end - at
+            at = end
+            if not room:
+                yield parcel
+                parcel, room = [], most
+    if parcel:
+        yield parcel
 
 
 def _spans(offsets: Any) -> list[tuple[int, int]]:

@@ -18,7 +18,17 @@ from tcpx_mpi.records.names import (
     write_text,
 )
 from tcpx_mpi.records.reader import read_run
-from tcpx_mpi.records.row import PHASES, Average, Proof, RankRow, Row, RowFacts, join_row
+from tcpx_mpi.records.row import (
+    PHASES,
+    Average,
+    Proof,
+    RankRow,
+    Row,
+    RowFacts,
+    counted,
+    join_row,
+    series_of,
+)
 from tcpx_mpi.records.run import Fault, PartialRow, Run, missing_rows
 from tcpx_mpi.records.setup_times import SetupTimes
 from tcpx_mpi.records.writer import RunWriter, utc_now
@@ -45,6 +55,7 @@ __all__ = [
     "RunHeader",
     "RunWriter",
     "SetupTimes",
+    "counted",
     "create_exclusively",
     "default_run_name",
     "filter_environment",
@@ -57,6 +68,7 @@ __all__ = [
     "read_journal",
     "read_run",
     "require_writable",
+    "series_of",
     "throttled",
     "utc_now",
     "write_text",

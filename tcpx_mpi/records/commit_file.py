@@ -48,6 +48,9 @@ class CommitFile(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
+    def fileno(self) -> int:
+        return self._fd
+
     def seekable(self) -> bool:
         return True
 

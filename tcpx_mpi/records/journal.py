@@ -16,17 +16,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import mmap
 import os
 import struct
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi.errors import OutputFailed, UsageError
+from tcpx_mpi.large import Growing
 from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.header import RunHeader, header_from_plain, header_to_plain
 from tcpx_mpi.records.row import PHASES, Int64s, Proof, RankRow, RowFacts, facts_of
@@ -207,9 +209,11 @@ def read_journal(path: str) -> JournalContent:
     """Read a journal, also of a killed process; raises UsageError for another kind of file."""
     try:
         with open(path, "rb") as file:
-            records = _records(file.read())
+            # Mapped: it may be larger than memory is.
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if _size(file) else b""
     except OSError as error:
         raise UsageError(f"{path}: cannot read the journal: {error.strerror}") from error
+    records = _records(data)
     opening = next(records, None)
     if opening is None or opening[0].get("record") != "open":
         raise UsageError(f"{path} is no journal of tcpx-mpi, or is cut off in its first record")
@@ -237,7 +241,11 @@ def read_journal(path: str) -> JournalContent:
     return content
 
 
-def _records(data: bytes) -> Iterator[Record]:
+def _size(file: BinaryIO) -> int:
+    return os.fstat(file.fileno()).st_size
+
+
+def _records(data: bytes | mmap.mmap) -> Iterator[Record]:
     """Every whole record in order, then {"record": "torn"} if something else follows."""
     position = 0
     while position < len(data):
@@ -254,7 +262,7 @@ def _records(data: bytes) -> Iterator[Record]:
             break
         arrays, offset = {}, start + text_bytes
         for name, dtype, length in header["arrays"]:
-            arrays[name] = np.frombuffer(data, dtype=dtype, count=length, offset=offset).copy()
+            arrays[name] = np.frombuffer(data, dtype=dtype, count=length, offset=offset)
             offset += arrays[name].nbytes
         yield header, arrays
         position = end
@@ -271,11 +279,11 @@ def _joined(batches: list[Record], results: Mapping[str, Record]) -> JournalRow:
             (item for item in batches if item[0]["peer"] == peer and item[0]["kind"] == kind),
             key=lambda item: int(item[0]["first_iteration"]),
         )
-        empty = [np.empty(0, dtype=np.int64)]
-        return {
-            phase: np.concatenate([arrays[phase] for _, arrays in chosen] or empty)
-            for phase in PHASES
-        }
+        series = {phase: Growing() for phase in PHASES}
+        for _, arrays in chosen:
+            for phase, whole in series.items():
+                whole.append(arrays[phase])
+        return {phase: whole.array() for phase, whole in series.items()}
 
     def part_of(peer: str, against: dict[str, RankRow]) -> RankRow:
         header, arrays = results[peer]

@@ -72,7 +72,7 @@ def read_run(path: str) -> Run:
         with file:
             try:
                 _refuse_foreign(file, path)
-                return _read(file, path)
+                return _read(file, path, stored.fileno())
             except _DAMAGE as error:
                 raise UsageError(f"{path} is damaged: {_one_line(error)}") from error
 
@@ -92,27 +92,29 @@ def _refuse_foreign(file: Any, path: str) -> None:
         raise PartialResult(f"{path} has no header: the run was killed before its first row")
 
 
-def _read(file: Any, path: str) -> Run:
-    run = _read_launch(file, path)
-    run.launches = [_read_launch(group, path) for _, group in sorted(file.get(GROUP, {}).items())]
+def _read(file: Any, path: str, descriptor: int) -> Run:
+    run = _read_launch(file, path, descriptor)
+    run.launches = [
+        _read_launch(group, path, descriptor) for _, group in sorted(file.get(GROUP, {}).items())
+    ]
     run.launches_planned = int(file.attrs.get(PLANNED, 1))
     return run
 
 
-def _read_launch(file: Any, path: str) -> Run:
+def _read_launch(file: Any, path: str, descriptor: int) -> Run:
     setup = file["setup"][()] if "setup" in file else SetupTimes.joined([]).table
     return Run(
         path=path,
         header=_read_header(file),
         setup=SetupTimes(setup),
         rows=sorted(
-            (_read_row(group) for group in file["rows"].values()),
+            (_read_row(group, descriptor) for group in file["rows"].values()),
             key=lambda row: row.index,
         ),
         complete=bool(file.attrs["complete"]),
         end_time=str(file.attrs.get("end_time", "")),
         fault=_read_fault(file["fault"]) if "fault" in file else None,
-        partial=[_read_partial(group) for group in file.get("partial", {}).values()],
+        partial=[_read_partial(group, descriptor) for group in file.get("partial", {}).values()],
     )
 
 
@@ -149,7 +151,7 @@ def _read_records(group: Any, name: str, kind: type[_Record], columns: Columns) 
     return [kind(**item) for item in read_table(group, name, columns)]
 
 
-def _read_row(group: Any) -> Row:
+def _read_row(group: Any, descriptor: int) -> Row:
     table = group["ranks"][()]
     columns = {
         name: table[name].astype(np.bool_ if kind is bool else np.int64)
@@ -164,8 +166,8 @@ def _read_row(group: Any) -> Row:
             if name in group.attrs or name not in NEW_ROW_ATTRIBUTES
         },
         **columns,
-        samples=read_samples(group, "samples"),
-        warmup=read_samples(group, "warmup"),
+        samples=read_samples(group, "samples", descriptor),
+        warmup=read_samples(group, "warmup", descriptor),
         batches=group["batches"][()],
         batch_start=group["batch_start"][()],
         late=group["late"][()].astype(np.bool_),
@@ -175,7 +177,9 @@ def _read_row(group: Any) -> Row:
         gpu=[GpuRow(**item) for item in read_table(group, "gpu", GPU_COLUMNS)]
         if "gpu" in group
         else [],
-        against={peer: _read_row(inner) for peer, inner in group.get("against", {}).items()},
+        against={
+            peer: _read_row(inner, descriptor) for peer, inner in group.get("against", {}).items()
+        },
         averages=[Average(**item) for item in read_table(group, "averages", AVERAGE_COLUMNS)]
         if "averages" in group
         else [],
@@ -192,15 +196,22 @@ def _read_fault(group: Any) -> Fault:
     )
 
 
-def _read_partial(group: Any) -> PartialRow:
+def _read_partial(group: Any, descriptor: int) -> PartialRow:
     ranks = {int(name.removeprefix("rank_")): name for name in group if name.startswith("rank_")}
     return PartialRow(
         index=int(group.attrs["index"]),
         size_bytes=int(group.attrs["size_bytes"]),
         missing_ranks=tuple(group["missing_ranks"][()].tolist()),
-        samples={rank: read_samples(group[name], "samples") for rank, name in ranks.items()},
-        warmup={rank: read_samples(group[name], "warmup") for rank, name in ranks.items()},
-        against={peer: _read_partial(inner) for peer, inner in group.get("against", {}).items()},
+        samples={
+            rank: read_samples(group[name], "samples", descriptor) for rank, name in ranks.items()
+        },
+        warmup={
+            rank: read_samples(group[name], "warmup", descriptor) for rank, name in ranks.items()
+        },
+        against={
+            peer: _read_partial(inner, descriptor)
+            for peer, inner in group.get("against", {}).items()
+        },
     )
 
 

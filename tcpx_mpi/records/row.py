@@ -7,13 +7,14 @@ A `RowFacts` is what all ranks agree on about a row, a `RankRow` is one rank's p
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi import large
 from tcpx_mpi.records.gpu import GpuRow
 
 Int64s = NDArray[np.int64]
@@ -207,12 +208,37 @@ def facts_of(row: RowFacts) -> dict[str, Any]:
     return {item.name: getattr(row, item.name) for item in dataclasses.fields(RowFacts)}
 
 
-def join_row(facts: RowFacts, parts: Sequence[RankRow], finished_time: str) -> Row:
+def counted(part: RankRow) -> RankRow:
+    """A rank's part without its samples, which go another way: `series_of`."""
+    against = {name: counted(beside) for name, beside in part.against.items()}
+    return dataclasses.replace(part, samples={}, warmup={}, against=against)
+
+
+def series_of(part: RankRow) -> list[Int64s]:
+    """All samples of a rank's part and of the peers beside it, in the order of `join_row`."""
+    series = [kind[phase] for kind in (part.samples, part.warmup) for phase in PHASES]
+    return series + [values for beside in part.against.values() for values in series_of(beside)]
+
+
+def join_row(
+    facts: RowFacts,
+    parts: Sequence[RankRow],
+    finished_time: str,
+    series: Sequence[Int64s] | None = None,
+) -> Row:
     """The row of all ranks; `parts` are in rank order and every rank is there.
 
-    Raises ValueError if a rank is missing or counted other iterations or batches: padding it
-    would invent samples.
+    `series` are the samples, those of `series_of` as int64[rank, iteration]; without, they are in
+    the parts. Raises ValueError if a rank is missing or counted other iterations or batches:
+    padding it would invent samples.
     """
+    _require_alike(facts, parts)
+    if series is None:
+        series = [_stacked(facts, each) for each in zip(*map(series_of, parts), strict=True)]
+    return _joined(facts, parts, finished_time, iter(series))
+
+
+def _require_alike(facts: RowFacts, parts: Sequence[RankRow]) -> None:
     if [part.rank for part in parts] != list(range(len(parts))) or not parts:
         raise ValueError(f"row {facts.index}: parts of ranks {[part.rank for part in parts]}")
     for part in parts:
@@ -220,48 +246,72 @@ def join_row(facts: RowFacts, parts: Sequence[RankRow], finished_time: str) -> R
             raise ValueError(f"row {facts.index}: rank {part.rank} counted other batches")
         if part.against.keys() != parts[0].against.keys():
             raise ValueError(f"row {facts.index}: rank {part.rank} has other peers beside it")
+    for name in parts[0].against:
+        _require_alike(facts, [part.against[name] for part in parts])
+
+
+def _joined(
+    facts: RowFacts, parts: Sequence[RankRow], finished_time: str, series: Iterator[Int64s]
+) -> Row:
+    """Takes from `series` what is this row's and its peers'."""
+
+    def taken(columns: int) -> dict[str, Int64s]:
+        found = {phase: next(series) for phase in PHASES}
+        for phase, values in found.items():
+            _require_shape(facts, values, (len(parts), columns), phase)
+        return found
 
     def column(name: str) -> NDArray[Any]:
         dtype = np.bool_ if name in RANK_FLAGS else np.int64
         return np.array([getattr(part, name) for part in parts], dtype=dtype)
 
+    def by_batch(name: str) -> NDArray[Any]:
+        values = np.stack([getattr(part, name) for part in parts])
+        _require_shape(facts, values, (len(parts), parts[0].batches.size), name)
+        return values
+
     columns: dict[str, Any] = {name: column(name) for name in RANK_COLUMNS}
-
-    def stacked(arrays: Sequence[NDArray[Any]], columns: int, what: str) -> NDArray[Any]:
-        for part, array in zip(parts, arrays, strict=True):
-            if array.shape != (columns,):
-                raise ValueError(
-                    f"row {facts.index}: rank {part.rank} has {array.size} of {columns} {what}"
-                )
-        return np.stack(arrays)
-
     arrivals, arrival_blocks = _joined_arrivals(facts, parts)
     return Row(
         **facts_of(facts),
         arrivals=arrivals,
         arrival_blocks=arrival_blocks,
         chunks=max(part.chunks for part in parts),
-        samples={
-            phase: stacked([part.samples[phase] for part in parts], facts.iterations, phase)
-            for phase in PHASES
-        },
-        warmup={
-            phase: stacked([part.warmup[phase] for part in parts], facts.warmup_iterations, phase)
-            for phase in PHASES
-        },
+        samples=taken(facts.iterations),
+        warmup=taken(facts.warmup_iterations),
         batches=parts[0].batches,
-        batch_start=stacked([part.batch_start for part in parts], parts[0].batches.size, "starts"),
-        late=stacked([part.late for part in parts], parts[0].batches.size, "late flags"),
+        batch_start=by_batch("batch_start"),
+        late=by_batch("late"),
         finished_time=finished_time,
         faults=[part.fault for part in parts if part.fault],
         proof=[part.proof for part in parts],
         gpu=[part.gpu for part in parts if part.gpu is not None],
         against={
-            name: join_row(facts, [part.against[name] for part in parts], finished_time)
+            name: _joined(facts, [part.against[name] for part in parts], finished_time, series)
             for name in parts[0].against
         },
         **columns,
     )
+
+
+def _stacked(facts: RowFacts, series: Sequence[Int64s]) -> Int64s:
+    """The same series of all ranks: int64[rank, iteration]."""
+    for rank, values in enumerate(series):
+        if values.size != series[0].size:
+            raise ValueError(
+                f"row {facts.index}: rank {rank} has {values.size} samples, others {series[0].size}"
+            )
+    stacked: Int64s = large.empty((len(series), series[0].size), np.int64)
+    for values, target in zip(series, stacked, strict=True):
+        target[:] = values
+    return stacked
+
+
+def _require_shape(
+    facts: RowFacts, values: NDArray[Any], shape: tuple[int, int], what: str
+) -> None:
+    if values.shape != shape:
+        raise ValueError(f"row {facts.index}: {what} of {values.shape} in place of {shape}")
 
 
 def _joined_arrivals(facts: RowFacts, parts: Sequence[RankRow]) -> tuple[Floats, Int64s]:

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi import large
 from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.header import PeerInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Average, Proof, RowFacts
@@ -123,8 +124,21 @@ def write_samples(group: Any, name: str, samples: dict[str, NDArray[np.int64]]) 
         inner.create_dataset(phase, data=values.astype("<i8", copy=False))
 
 
-def read_samples(group: Any, name: str) -> dict[str, NDArray[np.int64]]:
-    return {phase: dataset[()] for phase, dataset in group[name].items()}
+def read_samples(group: Any, name: str, descriptor: int) -> dict[str, NDArray[np.int64]]:
+    """The samples by phase; large ones are read from the file when they are needed.
+
+    That they lie where HDF5 says holds for a file killed in a commit, too: only what a commit
+    changes may be in its redo block, and samples are never changed.
+    """
+    return {phase: _read_series(dataset, descriptor) for phase, dataset in group[name].items()}
+
+
+def _read_series(dataset: Any, descriptor: int) -> NDArray[np.int64]:
+    offset = dataset.id.get_offset()  # none where HDF5 keeps it in chunks, or has nothing to keep
+    if offset is None or dataset.nbytes < large.LARGE_BYTES:
+        values: NDArray[np.int64] = dataset[()]
+        return values
+    return large.mapped(descriptor, offset, dataset.shape, dataset.dtype)
 
 
 def plain(value: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import datetime
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ from tcpx_mpi.records.schema import (
     SCHEMA_VERSION,
     SETTING_COLUMNS,
     clean_text,
+    read_samples,
     row_name,
     write_samples,
     write_table,
@@ -105,10 +107,12 @@ class RunWriter:
         with self._step("write the set-up times"):
             self._file.create_dataset("setup", data=setup.table)
 
-    def append_row(self, row: Row) -> None:
-        """One row with all its samples; on disk when this returns."""
+    def append_row(self, row: Row) -> Row:
+        """One row with all its samples; on disk when this returns, and large samples there only."""
+        name = row_name(row.index)
         with self._step(f"write row {row.index}"):
-            _write_row(self._file["rows"].create_group(row_name(row.index)), row)
+            _write_row(self._file["rows"].create_group(name), row)
+        return _on_disk(self._file["rows"][name], row, self._commits.fileno())
 
     def append_partial(self, part: PartialRow) -> None:
         """What the journals hold of a row that no rank 0 ever joined."""
@@ -203,6 +207,19 @@ def _write_row(group: Any, row: Row) -> None:
         write_table(group, "averages", AVERAGE_COLUMNS, told)
     for peer, beside in row.against.items():
         _write_row(group.create_group(f"against/{peer}"), beside)
+
+
+def _on_disk(group: Any, row: Row, descriptor: int) -> Row:
+    """The row with the samples that `group` has, read from the file as they are needed."""
+    return dataclasses.replace(
+        row,
+        samples=read_samples(group, "samples", descriptor),
+        warmup=read_samples(group, "warmup", descriptor),
+        against={
+            peer: _on_disk(group[f"against/{peer}"], beside, descriptor)
+            for peer, beside in row.against.items()
+        },
+    )
 
 
 def _write_partial(group: Any, part: PartialRow) -> None:

@@ -24,6 +24,10 @@ _LEAST_TO_TELL_NS = 10e6
 _MIN_BW_TOLERANCE = 0.9
 
 
+#: How a row ended that filled its share of --sample-space, and of what older files had.
+_FULL = ("sample-space", "sample-memory")
+
+
 def footer_lines(
     header: RunHeader,
     summaries: Sequence[RowSummary],
@@ -208,14 +212,14 @@ def _ending_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[st
         for summary in summaries
         if summary.ended_by == "max-time"
     ]
-    full = [format_size(s.size_bytes) for s in summaries if s.ended_by == "sample-memory"]
+    full = [format_size(s.size_bytes) for s in summaries if s.ended_by in _FULL]
     lines = []
     if wide:
         text = f"{len(wide)} of {len(summaries)} rows were not within --ci {asked.get('ci', '')}"
         lines.append(_line("Not narrow", f"{text} by --max-time: {', '.join(wide)}"))
     if full:
         text = "full before the rows had what was asked for"
-        lines.append(_line("Sample memory", f"{text}: {', '.join(full)}; use more --sample-memory"))
+        lines.append(_line("Sample space", f"{text}: {', '.join(full)}; use more --sample-space"))
     return lines
 
 

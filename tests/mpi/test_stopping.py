@@ -49,13 +49,10 @@ def test_a_duration_is_filled_and_every_sample_kept(place: Path) -> None:
     assert measured.max() - row.samples["iteration"][:, -int(row.batches[-1]) :].sum() < 200_000_000
 
 
-def test_samples_beyond_the_memory_end_a_row_or_are_refused(place: Path) -> None:
-    result, row = ran(place, "--duration", "1h", "--sample-memory", "1M")
-    assert (row.ended_by, row.iterations) == ("sample-memory", (1 << 20) // (2 * 4 * 8))
-    assert "# Sample memory        : full before the rows had what was" in result.out
-    refused = run(tcpx_mpi(*PINGPONG, "-n", "20000", "--sample-memory", "1M"), place)
+def test_samples_beyond_their_space_end_a_row_or_are_refused(place: Path) -> None:
+    result, row = ran(place, "--duration", "1h", "--sample-space", "1M")
+    assert (row.ended_by, row.iterations) == ("sample-space", (1 << 20) // (2 * 4 * 8))
+    assert "# Sample space         : full before the rows had what was" in result.out
+    refused = run(tcpx_mpi(*PINGPONG, "-n", "20000", "--sample-space", "1M"), place)
     assert refused.code == 2
-    assert (
-        "-n/--iters (20000) takes 1.22 MiB for the samples of all rows (1) on rank 0"
-        in refused.text
-    )
+    assert "-n/--iters (20000) takes 1.22 MiB for the samples of all rows (1), more" in refused.text

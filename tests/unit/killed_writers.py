@@ -18,11 +18,16 @@ from collections.abc import Callable
 from typing import NoReturn
 
 import invented
+import numpy as np
 
+from tcpx_mpi import large
 from tcpx_mpi.errors import OutputFailed, PartialResult, UsageError
 from tcpx_mpi.records import Journal, RunWriter, read_journal, read_run
 
 ROWS = 2
+
+#: The samples of a row are mapped, its warm-ups are read through HDF5.
+large.LARGE_BYTES = 4096
 
 
 def arm(nth: int, how: str) -> None:
@@ -76,9 +81,12 @@ def check_run(path: str, acknowledged: int) -> str:
         return "" if acknowledged == 0 else str(error)
     if len(run.rows) < acknowledged - 1:
         return f"{len(run.rows)} rows of {acknowledged - 1}"
+    expected = invented.row(0, iterations=300)
     for row in run.rows:
-        if row.samples["send"].tolist() != invented.row(0, iterations=300).samples["send"].tolist():
+        if not np.array_equal(row.samples["send"], expected.samples["send"]):
             return f"row {row.index} has other samples"
+        if not np.array_equal(row.warmup["send"], expected.warmup["send"]):
+            return f"row {row.index} has other warm-ups"
     return ""
 
 

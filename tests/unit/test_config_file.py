@@ -163,7 +163,7 @@ def values_of(knob: Knob) -> st.SearchStrategy[str]:
         # Fewer are refused beside a peer.
         "iters": st.integers(8, 64).map(str),
         "ci": st.decimals(min_value=0, max_value="0.999", places=3).map(str),
-        "sample_memory": st.integers(1 << 20, 1 << 30).map(str),
+        "sample_space": st.integers(1 << 20, 1 << 30).map(str),
         "average": st.sampled_from("0123"),
         "gpu": st.sampled_from(["none", "0", "3,1, 2"]),
         "cpus": st.sampled_from(["0", "4-7,12", "9,8"]),

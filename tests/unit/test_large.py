@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import os
 import tempfile
@@ -74,10 +75,44 @@ def test_an_array_in_a_file_is_read_where_it_lies(tmp_path: Path, offset: int) -
     path = tmp_path / "file"
     path.write_bytes(bytes(offset) + np.arange(6, dtype="<i8").tobytes() + b"more")
     with path.open("rb") as file:
-        found = large.mapped(file, offset, (2, 3), "<i8")
+        found = large.mapped(file.fileno(), offset, (2, 3), "<i8")
     assert found.tolist() == [[0, 1, 2], [3, 4, 5]]
     with pytest.raises(ValueError, match="read-only"):
         found[0, 0] = 1
+
+
+def test_a_series_grows_in_memory_and_then_on_disk(folder: Path) -> None:
+    before = mapped_kib()
+    series = large.Growing()
+    assert series.array().tolist() == []
+    series.append(np.arange(3))
+    series.append(np.arange(3, 5))
+    early = series.array()
+    assert mapped_kib() == before
+    part = np.arange(large.LARGE_BYTES // 8 - 1)
+    for _ in range(2):
+        series.append(part)
+        series.append(np.array([7]))
+    found = series.array()
+    series.append(np.array([8]))
+    assert mapped_kib() > before
+    assert os.listdir(folder) == []
+    expected = np.concatenate([np.arange(5), part, [7], part, [7]])
+    assert np.array_equal(found, expected)
+    assert np.array_equal(series.array(), [*expected, 8])
+    assert series.size == expected.size + 1
+    assert early.tolist() == [0, 1, 2, 3, 4]
+    del found, series
+    assert mapped_kib() == before
+
+
+def test_a_series_without_room_on_the_disk_is_an_error_in_words(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **_: io.FileIO("/dev/full", "w"))
+    series = large.Growing()
+    with pytest.raises(OutputFailed, match=f"{folder}: No space left on device"):
+        series.append(np.zeros(large.LARGE_BYTES // 8, np.int64))
 
 
 def test_pieces_cover_a_series_once_and_in_order() -> None:

@@ -114,7 +114,7 @@ def test_short_batches_grow_as_far_as_there_are_slots() -> None:
 def test_a_row_ends_when_its_samples_fill_the_memory() -> None:
     pace = Pace(plan(), until(duration_ns=10**12, most_iterations=70))
     assert ran(pace, MS, STEADY) == [20, 40, 10]
-    assert (pace.done, pace.ended_by) == (70, "sample-memory")
+    assert (pace.done, pace.ended_by) == (70, "sample-space")
 
 
 def test_beside_a_peer_there_are_enough_batches_of_one_length() -> None:
@@ -143,12 +143,12 @@ def test_looks_come_seldom_so_that_they_cost_little() -> None:
 
 
 def planner(**given: str) -> RowPlanner:
-    settings = load_settings({"pattern": "ring", "sample_memory": "1M", **given}, {})
+    settings = load_settings({"pattern": "ring", "sample_space": "1M", **given}, {})
     pattern = load("ring")
     return RowPlanner(settings, pattern, pattern, [read_host()] * 2)
 
 
-def test_the_rows_of_a_run_share_the_memory_for_samples() -> None:
+def test_the_rows_of_a_run_share_the_space_for_samples() -> None:
     # 1 MiB is 16384 iterations of two ranks with four phases.
     alone = planner(sizes="4K", duration="1s").rows()[0].until
     shared = planner(sizes="1K,2K", run_cycles="2", duration="1s").rows()[0].until
@@ -161,11 +161,11 @@ def test_the_rows_of_a_run_share_the_memory_for_samples() -> None:
     ("given", "enough"),
     [({}, "16384"), ({"run_cycles": "2"}, "8192"), ({"against": "raw"}, "2730")],
 )
-def test_more_iterations_than_there_is_memory_for_are_refused_with_what_there_is(
+def test_more_iterations_than_there_is_space_for_are_refused_with_what_there_is(
     given: dict[str, str], enough: str
 ) -> None:
     planner(sizes="4K", iters=enough, **given).require_room()
-    with pytest.raises(UsageError, match=f"use {enough} or less, or more --sample-memory"):
+    with pytest.raises(UsageError, match=f"use {enough} or less, or more --sample-space"):
         planner(sizes="4K", iters=str(int(enough) + 1), **given).require_room()
 
 

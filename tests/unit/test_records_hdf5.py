@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from same_run import same
 
+from tcpx_mpi import large
 from tcpx_mpi.errors import OutputFailed, PartialResult, UsageError
 from tcpx_mpi.records import (
     PHASES,
@@ -52,6 +53,28 @@ def test_a_run_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert run.end_time
     assert run.fault is None
     assert run.missing == []
+
+
+def is_mapped(values: np.ndarray) -> bool:
+    while isinstance(values, np.ndarray) and values.base is not None:
+        values = values.base
+    return not isinstance(values, np.ndarray)
+
+
+def test_large_samples_stay_in_the_file_and_are_read_from_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = invented.row_beside(0, raw=2.0)
+    monkeypatch.setattr(large, "LARGE_BYTES", row.samples["send"].nbytes)
+    writer = RunWriter(str(tmp_path / "o.h5"))
+    writer.write_header(invented.run_header())
+    kept = writer.append_row(row)
+    writer.finish()
+    for found in (kept, read_run(writer.path).rows[0]):
+        assert same(found, row)
+        for side in (found, found.against["raw"]):
+            assert all(is_mapped(values) for values in side.samples.values())
+            assert not any(is_mapped(values) for values in side.warmup.values())
 
 
 def test_rows_come_back_in_order_of_index_beyond_ten(tmp_path: Path) -> None:

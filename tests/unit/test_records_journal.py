@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from same_run import same
 
+from tcpx_mpi import large
 from tcpx_mpi.errors import OutputFailed, UsageError
 from tcpx_mpi.records import (
     PHASES,
@@ -42,7 +43,11 @@ def record(into: Journal, rank: int, index: int, result: bool = True) -> None:
         into.append_result(facts, part)
 
 
-def test_a_row_comes_back_from_its_batches(tmp_path: Path) -> None:
+@pytest.mark.parametrize("large_bytes", [large.LARGE_BYTES, 100])
+def test_a_row_comes_back_from_its_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, large_bytes: int
+) -> None:
+    monkeypatch.setattr(large, "LARGE_BYTES", large_bytes)
     own = journal(tmp_path, 1)
     record(own, 1, 0)
     content = read_journal(own.path)

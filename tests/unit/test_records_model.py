@@ -93,7 +93,7 @@ def test_samples_are_never_padded() -> None:
     facts = invented.row_facts(0)
     parts = [invented.rank_row(rank, facts) for rank in range(2)]
     parts[1].samples["send"] = parts[1].samples["send"][:-1]
-    with pytest.raises(ValueError, match="rank 1 has 19 of 20 send"):
+    with pytest.raises(ValueError, match="rank 1 has 19 samples, others 20"):
         join_row(facts, parts, "")
 
 

@@ -120,7 +120,7 @@ def test_a_peer_with_samples_missing_joins_no_row() -> None:
     parts = [invented.rank_row_beside(rank, facts, raw=2.0) for rank in range(2)]
     samples = parts[1].against["raw"].samples
     samples["iteration"] = samples["iteration"][:-1]
-    with pytest.raises(ValueError, match="rank 1 has 19 of 20 iteration"):
+    with pytest.raises(ValueError, match="rank 1 has 19 samples, others 20"):
         join_row(facts, parts, "")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import numpy as np
 import pytest
 
 from tcpx_mpi import world as mpi
@@ -29,13 +30,36 @@ def test_only_rank_0_gets_what_is_gathered(world: World) -> None:
     assert values == ([0, 10, 20] if world.rank == 0 else None)
 
 
-def test_values_larger_than_mpi_takes_at_a_time_are_gathered_in_parts(
-    world: World, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("parcel_bytes", [24, 72, 1 << 20])
+def test_series_are_gathered_in_parcels(
+    world: World, monkeypatch: pytest.MonkeyPatch, parcel_bytes: int
 ) -> None:
-    monkeypatch.setattr(mpi, "_MOST_BYTES", 30)
-    values = world.gather(bytes([world.rank]) * (7 + 100 * world.rank), "test", PATIENCE_S)
-    expected = [bytes([rank]) * (7 + 100 * rank) for rank in range(world.size)]
-    assert values == (expected if world.rank == 0 else None)
+    monkeypatch.setattr(mpi, "_PARCEL_BYTES", parcel_bytes)
+    asked: list[int] = []
+    finish = world._finish
+    monkeypatch.setattr(world, "_finish", lambda *step: (asked.append(1), finish(*step)))
+    lengths = (5, 0, 1, 7)
+    series = [np.arange(n) + 100 * n + 1000 * world.rank for n in lengths]
+    found = world.gather_series(series, "test", PATIENCE_S)
+    # Two are the allgather's.
+    values_a_parcel = parcel_bytes // 8 // world.size
+    assert len(asked) - 2 == -(-sum(lengths) // values_a_parcel)
+    if world.rank:
+        assert found is None
+        return
+    assert found is not None
+    for values, n in zip(found, lengths, strict=True):
+        assert values.dtype == np.int64
+        assert values.tolist() == [
+            (np.arange(n) + 100 * n + 1000 * rank).tolist() for rank in range(world.size)
+        ]
+
+
+@pytest.mark.parametrize("own", [[3], [2, 1]])
+def test_series_of_other_lengths_are_refused_by_all_ranks(world: World, own: list[int]) -> None:
+    lengths = own if world.rank == 1 else [2]
+    with pytest.raises(ValueError, match="ranks have other numbers"):
+        world.gather_series([np.zeros(n, np.int64) for n in lengths], "test", PATIENCE_S)
 
 
 def test_each_rank_gets_what_was_meant_for_it_also_nothing(world: World) -> None:
