@@ -7,7 +7,6 @@ over the pairs (Efron & Tibshirani, An Introduction to the Bootstrap, 1993, chap
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tcpx_mpi.stats import RowLike, average_over_ranks, cpu_s_per_gb, rate
+from tcpx_mpi.stats import (
+    RowLike,
+    average_over_ranks,
+    batch_means,
+    cpu_s_per_gb,
+    rank_times_ns,
+    rate,
+    samples_received,
+    times_over_ranks_ns,
+)
 
 Float64s = NDArray[np.float64]
 
@@ -23,6 +31,8 @@ CONFIDENCE = 0.95
 #: A peer's floor (`PeerInfo.floor_gbps`) is one of messages this large.
 FLOOR_FROM_BYTES = 64 << 20
 _RESAMPLES = 9999
+#: Values, so that many blocks take little memory; the interval is the same.
+_RESAMPLED_AT_A_TIME = 1 << 18
 #: Fixed, so that the same file gives the same interval.
 _SEED = 20250301
 
@@ -60,15 +70,12 @@ def block_times_ns(row: RowLike, average: int, time_divisor: int) -> Float64s:
     A rank's time is that of its block over its iterations; over the receiving ranks `average`
     decides as for a row (`-a`).
     """
-    copies = row.agg * time_divisor
-    iteration_ns = row.samples["iteration"][row.receives.astype(bool)].astype(np.float64)
-    iteration_ns[iteration_ns < 0] = math.nan  # "none", as in a row
-    bounds = np.concatenate([[0], np.cumsum(row.batches)])
-    times = []
-    for first, last in itertools.pairwise(bounds):
-        by_rank = iteration_ns[:, first:last].mean(axis=1) / copies
-        times.append(average_over_ranks(by_rank, average))
-    return np.array(times)
+    received = samples_received(row)
+    by_rank = np.empty((len(received), row.batches.size))
+    for means, samples in zip(by_rank, received, strict=True):
+        means[:] = batch_means(rank_times_ns(samples, 1), row.batches)
+    by_rank /= row.agg * time_divisor
+    return np.array([average_over_ranks(times, average) for times in by_rank.T])
 
 
 def bootstrap_interval(values: Float64s, confidence: float = CONFIDENCE) -> tuple[float, float]:
@@ -76,8 +83,12 @@ def bootstrap_interval(values: Float64s, confidence: float = CONFIDENCE) -> tupl
     if values.size < 2 or bool(np.isnan(values).any()):
         return math.nan, math.nan
     random = np.random.default_rng(_SEED)
-    chosen = random.integers(0, values.size, size=(_RESAMPLES, values.size))
-    medians = np.median(values[chosen], axis=1)
+    at_a_time = max(_RESAMPLED_AT_A_TIME // values.size, 1)
+    medians = np.empty(_RESAMPLES)
+    for first in range(0, _RESAMPLES, at_a_time):
+        part = medians[first : first + at_a_time]
+        chosen = random.integers(0, values.size, size=(part.size, values.size))
+        np.median(values[chosen], axis=1, out=part)
     tail = 100 * (1 - confidence) / 2
     low, high = np.percentile(medians, [tail, 100 - tail])
     return float(low), float(high)
@@ -110,7 +121,8 @@ def ratio_to(
         pairs[:] = math.nan
     low, high = bootstrap_interval(pairs)
     checked = bool(theirs.receives.any() and theirs.checked[theirs.receives].all())
-    busy_ns = float(theirs.samples["iteration"].max(axis=0).sum()) if theirs.iterations else 0.0
+    everybody = list(theirs.samples["iteration"])
+    busy_ns = float(times_over_ranks_ns(everybody, 3, 1).sum()) if theirs.iterations else 0.0
     others_ns = float(theirs.cpu_others_ns.max(initial=-1))
     payload = int(theirs.payload_bytes_sent.sum())
     sent = theirs.net_sent

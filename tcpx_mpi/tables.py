@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
+from tcpx_mpi import large
 from tcpx_mpi.ratios import Ratio
 from tcpx_mpi.records import PartialRow, PeerInfo, Row, Run
 from tcpx_mpi.records.header import RankInfo
@@ -127,18 +128,19 @@ def samples(run: Run) -> Table:
         for row in run.rows:
             for side, part in _sides(row):
                 common = {**_variables(run, part, side), "partial": False}
-                batch = np.repeat(np.arange(part.batches.size), part.batches)
                 for rank in range(part.receives.size):
                     where = {**common, **_place(run, rank)}
-                    yield from _sample_blocks(where, True, _of_rank(part.warmup, rank), -1)
-                    yield from _sample_blocks(where, False, _of_rank(part.samples, rank), batch)
+                    yield from _sample_blocks(where, True, _of_rank(part.warmup, rank))
+                    yield from _sample_blocks(
+                        where, False, _of_rank(part.samples, rank), part.batches
+                    )
         for rest in run.partial:
             for side, beside in ((OURS, rest), *rest.against.items()):
                 common = {**_partial_variables(run, beside, side), "partial": True}
                 for rank in sorted(beside.samples):
                     where = {**common, **_place(run, rank)}
-                    yield from _sample_blocks(where, True, beside.warmup.get(rank, {}), -1)
-                    yield from _sample_blocks(where, False, beside.samples[rank], -1)
+                    yield from _sample_blocks(where, True, beside.warmup.get(rank, {}))
+                    yield from _sample_blocks(where, False, beside.samples[rank])
 
     return Table("samples", columns, blocks)
 
@@ -347,15 +349,22 @@ def _of_rank(samples: Mapping[str, Int64s], rank: int) -> dict[str, Int64s]:
 
 
 def _sample_blocks(
-    where: Mapping[str, Any], warmup: bool, by_phase: Mapping[str, Int64s], batch: Int64s | int
+    where: Mapping[str, Any],
+    warmup: bool,
+    by_phase: Mapping[str, Int64s],
+    batches: Int64s | None = None,
 ) -> Iterator[Block]:
+    ends = np.cumsum(batches) if batches is not None else np.zeros(0)
     for phase, ns in by_phase.items():
-        known = isinstance(batch, int) or batch.size == ns.size
-        values = {
-            "warmup": warmup, "batch": batch if known else -1,
-            "iteration": np.arange(ns.size), "phase": phase, "ns": ns,
-        }  # fmt: skip
-        yield Block(ns.size, {**where, **values})
+        known = ends.size > 0 and ends[-1] == ns.size
+        for part in large.pieces(ns.size):
+            iteration = np.arange(part.start, part.stop)
+            values = {
+                "warmup": warmup,
+                "batch": np.searchsorted(ends, iteration, side="right") if known else -1,
+                "iteration": iteration, "phase": phase, "ns": ns[part],
+            }  # fmt: skip
+            yield Block(iteration.size, {**where, **values})
 
 
 #: The figures of a row: what they hold, and where they are from.

@@ -9,7 +9,7 @@ import numpy as np
 
 from tcpx_mpi.ratios import block_times_ns
 from tcpx_mpi.records import Row, Run
-from tcpx_mpi.stats import rate, summarise
+from tcpx_mpi.stats import rate, samples_received, summarise
 
 #: `-a 3`: the maximum over ranks.
 _SLOWEST = 3
@@ -51,6 +51,6 @@ def flaws(row: Row) -> list[str]:
         found.append("its bytes were not checked by every rank that receives")
     if (row.wrong > 0).any():
         found.append(f"{int(row.wrong[row.wrong > 0].sum())} wrong bytes")
-    if (row.samples["iteration"][row.receives] < 0).any():
+    if any(times.min(initial=0) < 0 for times in samples_received(row)):
         found.append("an iteration has no time")
     return found

@@ -14,6 +14,7 @@ from tcpx_mpi.patterns.pair import begins, partner
 from tcpx_mpi.patterns.pairs import pairs_of_text, sender_of, text_of_pairs
 from tcpx_mpi.records import Row, RunHeader
 from tcpx_mpi.report.preamble import rank_name
+from tcpx_mpi.stats import batch_means, rank_times_ns
 from tcpx_mpi.suspects import (
     BOTH_WAYS,
     LEAST_SHARE,
@@ -52,9 +53,10 @@ def _one_way(header: RunHeader, row: Row) -> dict[Way, Measured]:
     """Of patterns in which each rank that receives has one sender, and waits for nobody else."""
     found = {}
     for receiver in np.flatnonzero(row.receives).tolist() if header.pattern in _PATTERNS else []:
-        times = row.samples["iteration"][receiver] / row.agg
-        if times.size and bool((times >= 0).all()):
-            found[_sender(header, row, receiver), receiver] = _measured(times, row.batches)
+        times = rank_times_ns(row.samples["iteration"][receiver], row.agg)
+        by_batch = batch_means(times, row.batches)
+        if by_batch.size and not np.isnan(by_batch).any():
+            found[_sender(header, row, receiver), receiver] = _measured(times, by_batch)
     return found
 
 
@@ -73,10 +75,8 @@ def rounds_of(header: RunHeader) -> int:
     return 2 * (header.world - 1) if everybody else 2
 
 
-def _measured(times: NDArray[np.float64], batches: NDArray[np.int64]) -> Measured:
+def _measured(times: NDArray[np.float64], by_batch: NDArray[np.float64]) -> Measured:
     """Medians over batches, for single iterations run back to back, and of both halves."""
-    firsts = np.concatenate([[0], np.cumsum(batches)[:-1]])
-    by_batch = np.add.reduceat(times, firsts) / batches
     if by_batch.size < 2:  # `pair` with few iterations
         half = max(times.size // 2, 1)
         halves = float(times[:half].mean()), float(times[-half:].mean())

@@ -1,10 +1,12 @@
-"""Numbers out of the samples of a row: numpy in, numbers out, nothing read or written.
+"""Numbers out of the samples of a row: numpy in, numbers out, nothing read or written but working
+copies of long rows, which are on disk (`tcpx_mpi.large`).
 
 Unknown is NaN, never 0. Times are nanoseconds and rates bytes a nanosecond, which are GB/s.
 """
 
 from tcpx_mpi.stats.blocks import (
     BLOCKS,
+    batch_means,
     block_means,
     independent_count,
     independent_means,
@@ -21,6 +23,13 @@ from tcpx_mpi.stats.interval import CONFIDENCE, Interval, median_interval
 from tcpx_mpi.stats.launches import Shift, Variation, compare_launches, spread_of, variation
 from tcpx_mpi.stats.row_like import Float64s, GpuLike, Int64s, ProofLike, RowLike
 from tcpx_mpi.stats.row_summary import RowSummary
+from tcpx_mpi.stats.series import (
+    at_place,
+    in_order,
+    rank_times_ns,
+    samples_received,
+    times_over_ranks_ns,
+)
 from tcpx_mpi.stats.slowest import SlowestRank, slowest_rank
 from tcpx_mpi.stats.steadiness import Change, find_change
 from tcpx_mpi.stats.stop_rule import half_width
@@ -48,7 +57,9 @@ __all__ = [
     "Shift",
     "SlowestRank",
     "Variation",
+    "at_place",
     "average_over_ranks",
+    "batch_means",
     "block_means",
     "compare_launches",
     "cpu_s_per_gb",
@@ -56,6 +67,7 @@ __all__ = [
     "describe",
     "find_change",
     "half_width",
+    "in_order",
     "independent_count",
     "independent_means",
     "iteration_times_ns",
@@ -63,10 +75,13 @@ __all__ = [
     "median_interval",
     "minimum_samples",
     "percentile_nearest_rank",
+    "rank_times_ns",
     "rate",
+    "samples_received",
     "slowest_rank",
     "spread_of",
     "summarise",
+    "times_over_ranks_ns",
     "typical_time_ns",
     "variation",
 ]

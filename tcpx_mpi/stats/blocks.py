@@ -10,22 +10,44 @@ import math
 
 import numpy as np
 
-from tcpx_mpi.stats.row_like import Float64s, RowLike
+from tcpx_mpi.stats.row_like import Float64s, Int64s, RowLike
+from tcpx_mpi.stats.series import samples_received, times_over_ranks_ns
 
 #: Blocks into which a row is cut for its typical time, and for what it did over time.
 BLOCKS = 100
 #: Merging stops where fewer than this many blocks would be left to judge by.
 _LEAST_BLOCKS = 12
+#: Who ranks a whole series does it with so many means of a longer one.
+_MOST_RANKED = 1 << 18
 #: How far neighbours resemble each other is judged by so many at the beginning of a long series.
 _LOOKED_AT = 1 << 16
 
 
 def block_means(values: Float64s, blocks: int = BLOCKS) -> Float64s:
     """The means of at most `blocks` stretches of a series, equally long but for 1: float64[...]."""
-    if values.size == 0:
-        return np.empty(0)
-    bounds = np.linspace(0, values.size, min(blocks, values.size) + 1).astype(np.int64)
-    return np.add.reduceat(values, bounds[:-1]) / np.diff(bounds)
+    if values.size <= blocks:
+        return values.astype(np.float64)
+    bounds = np.linspace(0, values.size, blocks + 1, dtype=np.int64)
+    means: Float64s = np.add.reduceat(values, bounds[:-1], dtype=np.float64)
+    means /= np.diff(bounds)
+    return means
+
+
+def batch_means(values: Float64s, batches: Int64s) -> Float64s:
+    """The mean of each batch of a series, whose lengths are `batches`: float64[batch]; NaN where
+    the series is not as long as they are.
+    """
+    if values.size == 0 or values.size != batches.sum():
+        return np.full(batches.size, math.nan)
+    return np.add.reduceat(values, np.cumsum(batches) - batches) / batches
+
+
+def in_outline(values: Float64s) -> Float64s:
+    """A series for who ranks all of it, so that neither time nor memory grow with it: itself, or
+    of more than 2^18 values the means of stretches, the shortest that are not more than so many.
+    """
+    stretch = -(-values.size // _MOST_RANKED)
+    return values if stretch <= 1 else block_means(values, values.size // stretch)
 
 
 def independent_means(values: Float64s) -> Float64s:
@@ -41,11 +63,11 @@ def independent_means(values: Float64s) -> Float64s:
     return means
 
 
-def independent_count(values: Float64s) -> int:
+def independent_count(values: Float64s | Int64s) -> int:
     """How many independent values a series is worth; 0 for an empty one."""
     if values.size == 0:
         return 0
-    looked_at = values[:_LOOKED_AT]
+    looked_at = values[:_LOOKED_AT].astype(np.float64)
     return int(values.size * independent_means(looked_at).size / looked_at.size)
 
 
@@ -53,10 +75,12 @@ def _alike(values: Float64s) -> bool:
     """Whether neighbours are correlated, by rank, more than independent ones in 20 cases."""
     ranks = mid_ranks(values)
     ranks -= ranks.mean()
-    spread = float(ranks @ ranks)
+    # Not by `@`: BLAS has threads, which wait for processors that the ranks of a run are using.
+    spread = float(np.einsum("i,i", ranks, ranks))
     if spread <= 0:
         return False
-    return abs(float(ranks[:-1] @ ranks[1:]) / spread) > 2 / math.sqrt(values.size)
+    neighbours = float(np.einsum("i,i", ranks[:-1], ranks[1:]))
+    return abs(neighbours / spread) > 2 / math.sqrt(values.size)
 
 
 def mid_ranks(values: Float64s) -> Float64s:
@@ -71,19 +95,9 @@ def iteration_times_ns(row: RowLike, average: int, time_divisor: int) -> Float64
     """The time of one copy of the pattern in each iteration, over the ranks that receive as `-a`
     asks: float64[iterations]; empty where nobody receives or the row is an imported one.
     """
-    receives = row.receives.astype(bool)
-    if not receives.any() or "iteration" not in row.samples:
+    if not row.receives.any() or "iteration" not in row.samples:
         return np.empty(0)
-    times = row.samples["iteration"][receives].astype(np.float64)
-    times[times < 0] = math.nan  # "none", as in a row
-    over_ranks = {
-        0: lambda: times[0],
-        1: lambda: times.mean(axis=0),
-        2: lambda: times.min(axis=0),
-        3: lambda: times.max(axis=0),
-    }
-    chosen: Float64s = over_ranks[average]() / (row.agg * time_divisor)
-    return chosen
+    return times_over_ranks_ns(samples_received(row), average, row.agg * time_divisor)
 
 
 def typical_time_ns(row: RowLike, average: int, time_divisor: int) -> float:

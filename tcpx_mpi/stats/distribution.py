@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import numpy as np
-
 from tcpx_mpi.stats.blocks import independent_count
-from tcpx_mpi.stats.interval import median_interval
+from tcpx_mpi.stats.interval import median_of_ordered
 from tcpx_mpi.stats.row_like import Float64s, Int64s
+from tcpx_mpi.stats.series import deviation, in_order
 
 #: How likely the sample's maximum must be to lie above a percentile before we print one.
 _PERCENTILE_CONFIDENCE = 0.95
@@ -53,34 +52,35 @@ def percentile_nearest_rank(values: Float64s | Int64s, percentile: float) -> flo
 
     A NaN among the values makes the result NaN: an unknown sample might be anywhere.
     """
-    count = int(values.size)
+    return _nearest_rank(in_order(values), percentile)
+
+
+def _nearest_rank(ordered: Float64s, percentile: float) -> float | None:
+    count = int(ordered.size)
     if count < minimum_samples(percentile):
         return None
-    # The subtraction undoes the rounding of, say, 99.9 / 100 * 3000 = 2997.0000000000005.
-    position = max(math.ceil(percentile * count / 100 - 1e-9) - 1, 0)
-    ordered = np.sort(values.astype(np.float64))
-    if math.isnan(float(ordered[-1])):
+    if math.isnan(ordered[-1]):
         return math.nan
-    return float(ordered[position])
+    # The subtraction undoes the rounding of, say, 99.9 / 100 * 3000 = 2997.0000000000005.
+    return float(ordered[max(math.ceil(percentile * count / 100 - 1e-9) - 1, 0)])
 
 
 def describe(times_ns: Float64s | Int64s) -> Distribution:
     """The spread of a set of times; NaN for each figure that so few samples cannot give."""
-    values = times_ns.astype(np.float64)
-    count = int(values.size)
+    count = int(times_ns.size)
+    ordered = in_order(times_ns)
 
     def percentile(p: float) -> float:
-        value = percentile_nearest_rank(values, p)
+        value = _nearest_rank(ordered, p)
         return math.nan if value is None else value
 
-    middle = median_interval(values, independent=independent_count(values))
-    mean = float(values.mean()) if count else math.nan
-    # The sample's standard deviation (n - 1): of a single time it is unknown, not 0.
-    stdev = float(values.std(ddof=1)) if count > 1 else math.nan
+    middle = median_of_ordered(ordered, independent=independent_count(times_ns))
+    mean = float(times_ns.mean()) if count else math.nan
+    stdev = deviation(times_ns, mean)
     return Distribution(
         count=count,
-        min=float(values.min()) if count else math.nan,
-        max=float(values.max()) if count else math.nan,
+        min=float(times_ns.min()) if count else math.nan,
+        max=float(times_ns.max()) if count else math.nan,
         mean=mean,
         stdev=stdev,
         cv=stdev / mean if mean > 0 else math.nan,

@@ -7,9 +7,8 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist
 
-import numpy as np
-
 from tcpx_mpi.stats.row_like import Float64s, Int64s
+from tcpx_mpi.stats.series import at_place, in_order
 
 CONFIDENCE = 0.95
 #: Above this many values the normal approximation of the binomial is as good.
@@ -44,17 +43,27 @@ def median_interval(
     Fewer than 6 cannot bound a median with 95 %: bounds NaN. A NaN among the values makes all
     NaN: it might be anywhere.
     """
-    count = int(values.size)
-    if count == 0 or bool(np.isnan(values).any()):
+    return median_of_ordered(in_order(values), confidence, independent)
+
+
+def median_of_ordered(
+    ordered: Float64s, confidence: float = CONFIDENCE, independent: int | None = None
+) -> Interval:
+    """The same of values that are in order."""
+    count = int(ordered.size)
+    if count == 0 or math.isnan(ordered[-1]):
         return UNKNOWN
+
+    def quantile(part: float) -> float:
+        # Hazen's: the k-th of n values is the one at (k - 1/2) / n.
+        return at_place(ordered, part * count - 0.5)
+
     worth = count if independent is None else min(independent, count)
     place = _place(worth, confidence)
     if place is None:
-        return Interval(float(np.median(values)), math.nan, math.nan)
-    # Hazen's quantiles: the k-th of n values is the one at (k - 1/2) / n.
+        return Interval(quantile(0.5), math.nan, math.nan)
     part = (place - 0.5) / worth
-    low, middle, high = np.quantile(values, [part, 0.5, 1 - part], method="hazen")
-    return Interval(float(middle), float(low), float(high))
+    return Interval(quantile(0.5), quantile(part), quantile(1 - part))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcpx_mpi.stats.blocks import block_means, independent_count, mid_ranks
+from tcpx_mpi.stats.blocks import block_means, in_outline, independent_count, mid_ranks
 from tcpx_mpi.stats.row_like import Float64s
 
 #: Smaller changes than this, of the median, are not worth a line.
@@ -50,19 +50,20 @@ def find_change(times_ns: Float64s) -> Change | None:
     None too where the times are too few (below 200) or one is unknown. A change is told that a
     steady series shows once in 1000 and that moves the median by 5 % or more.
     """
-    if times_ns.size < _LEAST_ITERATIONS or bool(np.isnan(times_ns).any()):
+    series = in_outline(times_ns)
+    if series.size < _LEAST_ITERATIONS or bool(np.isnan(series).any()):
         return None
     # Iterations that resemble their neighbours are merged, by the half in which a warm-up is over;
     # a drift or a step would look like resemblance, so what a line or a step explains is left out.
-    settled = times_ns[times_ns.size // 2 :]
+    settled = series[series.size // 2 :]
     worth = independent_count(_fit(settled).left) / settled.size
-    means = block_means(times_ns, max(int(times_ns.size * worth), _LEAST_POINTS))
+    means = block_means(series, max(int(series.size * worth), _LEAST_POINTS))
     head = warm_up(means)
     if head:
         before, after = float(np.median(means[:head])), float(np.median(means[head:]))
         if after * (1 + WORTH_TELLING) <= before:
             return Change("warm-up", round(head * times_ns.size / means.size), before, after)
-    return _step_or_drift(times_ns, means)
+    return _step_or_drift(times_ns.size, means)
 
 
 def warm_up(times_ns: Float64s) -> int:
@@ -102,7 +103,7 @@ class _Fit:
     left: Float64s
 
 
-def _step_or_drift(times_ns: Float64s, means: Float64s) -> Change | None:
+def _step_or_drift(iterations: int, means: Float64s) -> Change | None:
     """Pettitt's test (1979) finds that the series changes, what fits it better tells how."""
     means = block_means(means, _MOST_POINTS)
     count = means.size
@@ -112,7 +113,7 @@ def _step_or_drift(times_ns: Float64s, means: Float64s) -> Change | None:
     third = count // 3
     if fit.is_step:
         found = Change(
-            "step", round(fit.split * times_ns.size / count),
+            "step", round(fit.split * iterations / count),
             float(np.median(means[: fit.split])), float(np.median(means[fit.split :])),
         )  # fmt: skip
     else:

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tcpx_mpi.stats.blocks import independent_means
+from tcpx_mpi.stats.blocks import in_outline, independent_means
 from tcpx_mpi.stats.interval import median_interval
 from tcpx_mpi.stats.row_like import Float64s
 
@@ -24,5 +24,5 @@ def half_width(times_ns: Float64s) -> float:
     """
     if times_ns.size < LEAST_ITERATIONS:
         return math.inf
-    found = median_interval(independent_means(times_ns)).relative_half_width
+    found = median_interval(independent_means(in_outline(times_ns))).relative_half_width
     return math.inf if np.isnan(found) else found

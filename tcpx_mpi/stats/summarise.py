@@ -15,6 +15,12 @@ from tcpx_mpi.stats.distribution import describe
 from tcpx_mpi.stats.interval import UNKNOWN, median_interval
 from tcpx_mpi.stats.row_like import Float64s, Int64s, RowLike
 from tcpx_mpi.stats.row_summary import RowSummary
+from tcpx_mpi.stats.series import (
+    elapsed_ns,
+    rank_times_ns,
+    samples_received,
+    times_over_ranks_ns,
+)
 from tcpx_mpi.stats.stop_rule import half_width
 
 if TYPE_CHECKING:
@@ -77,16 +83,25 @@ def summarise(
         return _summarise_averages(row)
     receives = row.receives.astype(bool)
     copies = row.agg * time_divisor
-    iteration_ns = row.samples["iteration"].astype(np.float64) / copies
-    # A negative sample stands for "none", which must not enter a mean as if it were a time.
-    iteration_ns[iteration_ns < 0] = math.nan
+    samples = row.samples["iteration"]
+    elapsed = elapsed_ns(samples)
 
     time_ns_by_rank = np.full(receives.size, math.nan)
+    median_ns_by_rank = [UNKNOWN] * receives.size
+    half_widths = []
+    for rank in np.flatnonzero(receives).tolist():
+        times = rank_times_ns(samples[rank], copies)
+        if times.size:
+            time_ns_by_rank[rank] = times.mean()
+        if row.ended_by in ("ci", "max-time"):
+            half_widths.append(half_width(times))
+        counted = times[per_iter_skip:]
+        median_ns_by_rank[rank] = median_interval(counted, independent=independent_count(counted))
+
     iteration_max_ns = np.empty(0)
     t_max_rank, t_max_ns = -1, math.nan
     if receives.any() and row.iterations > 0:
-        time_ns_by_rank[receives] = iteration_ns[receives].mean(axis=1)
-        iteration_max_ns = iteration_ns[receives].max(axis=0)
+        iteration_max_ns = times_over_ranks_ns(samples_received(row), 3, copies)
         # argmax takes NaN for the largest: a rank whose time is unknown is not passed over.
         t_max_rank = int(np.flatnonzero(receives)[np.argmax(time_ns_by_rank[receives])])
         t_max_ns = float(time_ns_by_rank[t_max_rank])
@@ -117,24 +132,19 @@ def summarise(
         net_sent=_total_if_known(row.net_sent),
         net_received=_total_if_known(row.net_received),
         tcp_retransmits=_total_if_known(row.tcp_retransmits),
-        net_bw=_net_bandwidth(row, receives),
-        measured_ns=int(np.maximum(row.samples["iteration"], 0).sum()),
+        net_bw=_net_bandwidth(row, receives, elapsed),
+        measured_ns=int(elapsed.sum()),
         overhead_ns=int(row.prepare_ns.sum() + row.check_ns.sum()),
         cpu_ns=cpu_ns,
         cpu_s_per_gb=cpu_s_per_gb(row),
         late_starts=int(row.late.sum()),
         starts=int(row.late.size),
-        median_ns_by_rank=tuple(
-            median_interval(times, independent=independent_count(times)) if receiving else UNKNOWN
-            for times, receiving in zip(iteration_ns[:, per_iter_skip:], receives, strict=True)
-        ),
-        elapsed_ns_by_rank=np.maximum(row.samples["iteration"], 0).sum(axis=1).astype(np.float64),
+        median_ns_by_rank=tuple(median_ns_by_rank),
+        elapsed_ns_by_rank=elapsed.astype(np.float64),
         proof=tuple(row.proof),
         gpu=tuple(row.gpu),
         chunks=row.chunks,
-        half_width=max((half_width(times) for times in iteration_ns[receives]), default=math.nan)
-        if row.ended_by in ("ci", "max-time")
-        else math.nan,
+        half_width=max(half_widths, default=math.nan),
     )
 
 
@@ -190,10 +200,9 @@ def _facts_of(row: RowLike) -> dict[str, Any]:
     return {**{name: getattr(row, name) for name in _FACTS}, "faults": tuple(row.faults)}
 
 
-def _net_bandwidth(row: RowLike, receives: NDArray[np.bool_]) -> float:
-    elapsed_ns = float(np.maximum(row.samples["iteration"][receives], 0).sum())
+def _net_bandwidth(row: RowLike, receives: NDArray[np.bool_], elapsed: Int64s) -> float:
     received = _total_if_known(row.net_received[receives])
-    return rate(received, elapsed_ns) if received is not None else math.nan
+    return rate(received, float(elapsed[receives].sum())) if received is not None else math.nan
 
 
 def _total_if_known(values: Int64s) -> int | None:

@@ -42,6 +42,7 @@ def test_a_run_above_all_limits_passes_and_one_below_one_of_them_does_not() -> N
     assert judgement.lines()[-1].endswith("FAILED, 1 of 2 limits met")
 
 
+@pytest.mark.usefixtures("whole_and_in_pieces")
 def test_the_figure_of_a_limit_is_the_median_batch_of_the_slowest_rank() -> None:
     run = run_of(rows=1)
     row = run.rows[0]
@@ -58,6 +59,7 @@ def test_the_figure_of_a_limit_is_the_median_batch_of_the_slowest_rank() -> None
 
 
 @pytest.mark.parametrize("spoil", BREAKS)
+@pytest.mark.usefixtures("whole_and_in_pieces")
 def test_whatever_is_missing_or_unlike_fails(spoil: Callable[[Run], None]) -> None:
     run = run_of()
     gate = gate_for(run, share=1e-6)

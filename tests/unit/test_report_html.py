@@ -246,6 +246,7 @@ def test_wrong_rows_that_fill_the_table_leave_no_room_for_others() -> None:
     assert {line.mark for line in table.lines} == {"bad"}
 
 
+@pytest.mark.usefixtures("whole_and_in_pieces")
 def test_many_ranks_are_cut_to_the_slowest_and_the_page_says_so() -> None:
     run = invented_runs.sound(world=600, rows=1)
     page = Page(page_of(run)).text

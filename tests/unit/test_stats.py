@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import invented
 import numpy as np
@@ -11,14 +12,19 @@ import pytest
 from tcpx_mpi.records import Row
 from tcpx_mpi.stats import (
     RowSummary,
+    at_place,
     average_over_ranks,
     describe,
+    in_order,
+    iteration_times_ns,
     mean_bus_bandwidth,
     minimum_samples,
     percentile_nearest_rank,
     slowest_rank,
     summarise,
 )
+
+pytestmark = pytest.mark.usefixtures("whole_and_in_pieces")
 
 
 def summary_of(row: Row, average: int = 1, factor: float = 1.0, divisor: int = 1) -> RowSummary:
@@ -67,6 +73,46 @@ def test_nearest_rank_of_one_to_n(count: int, percentile: float, expected: float
 def test_no_number_of_samples_gives_a_percentile_outside_0_to_100(percentile: float) -> None:
     with pytest.raises(ValueError, match="percentile"):
         percentile_nearest_rank(np.arange(10.0), percentile)
+
+
+@pytest.mark.parametrize("count", [59, 300, 2995, 10_007])
+@pytest.mark.parametrize("distinct", [3, 10**6])
+def test_the_spread_is_what_numpy_says_of_the_same_times(count: int, distinct: int) -> None:
+    times = np.random.default_rng([count, distinct]).integers(1, distinct, count).astype(np.int64)
+    spread = describe(times)
+    ordered = np.sort(times)
+    for percentile, found in ((50, spread.p50), (95, spread.p95), (99, spread.p99)):
+        if count >= minimum_samples(percentile):
+            assert found == ordered[-(-percentile * count // 100) - 1]
+    assert (spread.count, spread.min, spread.max) == (count, ordered[0], ordered[-1])
+    assert spread.mean == pytest.approx(np.mean(times), rel=1e-14)
+    assert spread.stdev == pytest.approx(np.std(times, ddof=1), rel=1e-13)
+
+
+def test_between_two_places_is_the_line_that_joins_them() -> None:
+    times = np.random.default_rng(2).integers(1, 1000, 102).astype(np.float64)
+    ordered = in_order(times)
+    for percent in (0, 25, 50, 75, 100):
+        expected = pytest.approx(np.percentile(times, percent), rel=1e-14)
+        assert at_place(ordered, percent / 100 * 101) == expected
+    assert (at_place(ordered, -0.5), at_place(ordered, 101.5)) == (times.min(), times.max())
+
+
+@pytest.mark.parametrize(("average", "over"), [(1, np.mean), (2, np.min), (3, np.max)])
+def test_iterations_are_joined_over_ranks_as_the_option_says(
+    average: int, over: Callable[..., np.ndarray]
+) -> None:
+    times = np.random.default_rng(average).integers(1, 10**6, (5, 100))
+    times[3, 98] = -1  # "none"
+    receives = np.array([False, True, True, True, False])
+    row = invented.row(0, world=5, iterations=100, agg=3, receives=receives)
+    row.samples["iteration"] = times
+    found = iteration_times_ns(row, average, 2)
+    assert np.array_equal(found[:98], over(times[1:4, :98], axis=0) / 6)
+    assert math.isnan(found[98])
+    assert iteration_times_ns(row, 0, 2).tolist() == (times[1] / 6).tolist()
+    measured = np.maximum(times, 0).sum(axis=1)
+    assert summarise(row, 1, 1.0, 2).elapsed_ns_by_rank.tolist() == measured.tolist()
 
 
 def test_an_unknown_sample_makes_a_percentile_unknown() -> None:

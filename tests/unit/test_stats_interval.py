@@ -99,6 +99,20 @@ def test_the_bounds_are_the_order_statistics_of_the_tables() -> None:
     assert (found.low, found.high) == pytest.approx((2.0, 8.0))
 
 
+@pytest.mark.parametrize("count", [6, 7, 59, 1000, 1001, 4444])
+@pytest.mark.parametrize("independent", [None, 6, 40])
+@pytest.mark.usefixtures("whole_and_in_pieces")
+def test_the_bounds_are_quantiles_of_hazen(count: int, independent: int | None) -> None:
+    values = np.exp(np.random.default_rng(count).normal(0, 1, count))
+    worth = count if independent is None else min(independent, count)
+    # The interval of 1 .. n is the places of its bounds.
+    places = median_interval(np.arange(1.0, worth + 1))
+    parts = (np.array([places.low, places.estimate, places.high]) - 0.5) / worth
+    found = median_interval(values, independent=independent)
+    expected = np.quantile(values, parts, method="hazen")
+    assert [found.low, found.estimate, found.high] == pytest.approx(expected, rel=1e-12)
+
+
 def test_neighbours_that_resemble_each_other_are_merged_until_they_do_not() -> None:
     random = np.random.default_rng(3)
     noise = random.normal(0, 1, 4096)

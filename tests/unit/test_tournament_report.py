@@ -8,12 +8,15 @@ from collections.abc import Mapping
 
 import invented
 import numpy as np
+import pytest
 
 from tcpx_mpi.patterns.pairs import pairs_of_text, sender_of
 from tcpx_mpi.records import Row, Run
 from tcpx_mpi.report import pairs_to_meet, suspect_lines
 from tcpx_mpi.report.html.page import page_of
 from tcpx_mpi.suspects import Way
+
+pytestmark = pytest.mark.usefixtures("whole_and_in_pieces")
 
 WORLD, ROUNDS, BLOCKS = 4, 6, 8
 HEADER = invented.run_header(

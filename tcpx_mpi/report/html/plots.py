@@ -20,7 +20,7 @@ from tcpx_mpi.report.html.axes import Plot, empty_axes, legend, plain_log_ticks,
 from tcpx_mpi.report.html.ceilings import LineRate
 from tcpx_mpi.report.html.svg import COLOURS
 from tcpx_mpi.report.html.verdict import is_unchecked
-from tcpx_mpi.stats import Float64s, RowSummary
+from tcpx_mpi.stats import Float64s, RowSummary, at_place, in_order, rank_times_ns
 from tcpx_mpi.units import fit_number, format_size, format_size_option
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def distribution_plots(
     timed = [
         (row, summary)
         for row, summary in zip(rows, summaries, strict=True)
-        if summary.iteration_max_ns.size > 0 and not np.isnan(summary.iteration_max_ns).any()
+        if summary.iteration_max_ns.size and not math.isnan(summary.iteration_max_ns.max())
     ]
     # The first of each size: cycles repeat the sizes.
     by_size: dict[int, tuple[Row, RowSummary]] = {}
@@ -208,12 +208,13 @@ def _distribution_plot(header: RunHeader, row: Row, summary: RowSummary) -> Plot
     receiving = np.flatnonzero(row.receives)
     by_time = receiving[np.argsort(-summary.time_ns_by_rank[receiving], kind="stable")]
     shown = np.sort(by_time[:RANKS_SHOWN])
-    times_us = row.samples["iteration"][shown] / (row.agg * header.time_divisor) / 1e3
+    copies = row.agg * header.time_divisor
+    boxes = [_box(rank_times_ns(row.samples["iteration"][rank], copies)) for rank in shown]
     middle = float(np.median(summary.time_ns_by_rank[receiving]) / 1e3)
     heading = f"{format_size(row.size_bytes)}, row {row.index}"
     with empty_axes(f"ranks-{row.index}", 210) as plot:
         plot.axes.bxp(
-            [_box(times) for times in times_us],
+            boxes,
             positions=range(len(shown)),
             widths=0.6,
             showfliers=False,
@@ -232,11 +233,13 @@ def _distribution_plot(header: RunHeader, row: Row, summary: RowSummary) -> Plot
             middle, color=COLOURS["ceiling"], linestyle=(0, (4, 3)), linewidth=1.2,
             label="median of the means",
         )  # fmt: skip
-        if times_us.max() > 10 * np.median(times_us) and times_us.min() > 0:
+        highest = max(box["whishi"] for box in boxes)
+        usual = float(np.median([box["med"] for box in boxes]))
+        if highest > 10 * usual and min(box["whislo"] for box in boxes) > 0:
             plot.axes.set_yscale("log")
             plain_log_ticks(plot.axes, "y")
         else:
-            plot.axes.set_ylim(0, 1.06 * float(times_us.max()))
+            plot.axes.set_ylim(0, 1.06 * highest)
             plot.axes.yaxis.set_major_formatter(plain_number)
         every = math.ceil(len(shown) / 12)
         plot.axes.set_xticks(range(0, len(shown), every), [str(rank) for rank in shown[::every]])
@@ -256,15 +259,12 @@ def _distribution_plot(header: RunHeader, row: Row, summary: RowSummary) -> Plot
     return Plot(heading, svg, f"{slowest}. {row.iterations:,} iterations a rank.{note}")
 
 
-def _box(times: Float64s) -> dict[str, float]:
-    quarter, middle, three = np.percentile(times, (25, 50, 75))
-    return {
-        "med": float(middle),
-        "q1": float(quarter),
-        "q3": float(three),
-        "whislo": float(times.min()),
-        "whishi": float(times.max()),
-    }
+def _box(times_ns: Float64s) -> dict[str, float]:
+    """In us: from the least to the largest, with the quartiles between."""
+    ordered = in_order(times_ns)
+    parts = {"whislo": 0.0, "q1": 0.25, "med": 0.5, "q3": 0.75, "whishi": 1.0}
+    last = ordered.size - 1
+    return {name: at_place(ordered, part * last) / 1e3 for name, part in parts.items()}
 
 
 def _peers_over_sizes(header: RunHeader, summaries: Sequence[RowSummary]) -> list[Line]:
