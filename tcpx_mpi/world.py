@@ -51,7 +51,7 @@ DISMISSAL_S = 5.0
 FAREWELL_S = 1.0
 
 #: Series are gathered in parcels of so much of all ranks: MPI counts what a call takes in 31 bits.
-_PARCEL_BYTES = 1 << 25
+_PARCEL_BYTES = 1 << 23
 
 _ALARM_TAG = 1
 _DISMISSAL_TAG = 2

@@ -1,0 +1,50 @@
+"""Rows whose samples are larger than the memory that a rank may have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from jobs import run, tcpx_mpi
+
+from tcpx_mpi.records import PHASES, read_run
+
+pytestmark = pytest.mark.multirank
+
+#: A rank takes 190 MB of private memory for a row of 1000 iterations, and this is more than it
+#: needs for any; a row kept in memory takes 128 MB for each phase of both ranks, and half as much
+#: again for each float of it.
+MEMORY_KIB = 300 << 10
+ITERATIONS = 4_000_000
+#: The linear algebra beneath numpy has memory for each CPU.
+ALONE = {"OPENBLAS_NUM_THREADS": "1"}
+
+
+def within_memory(*arguments: str) -> list[str]:
+    """A command whose processes have no more private memory than that."""
+    return ["sh", "-c", f'ulimit -d {MEMORY_KIB}; exec "$@"', "sh", *tcpx_mpi(*arguments)]
+
+
+def test_a_row_larger_than_the_memory_of_a_rank_is_measured_and_reported(
+    place: Path,
+) -> None:
+    result = run(
+        within_memory("run", "pair", "--ranks", "2", "--plugin", "null", "-b", "8", "-e", "8",
+                 "-n", str(ITERATIONS), "-w", "10", "-c", "0", "--check-memory", "16M",
+                 "--spool", "spool", "--hdf5", "o.h5"),
+        place,
+        ALONE,
+    )  # fmt: skip
+    assert result.code == 0, result.text
+    report = run(within_memory("report", "o.h5"), place, ALONE)
+    assert report.code == 0, report.text
+    (row,) = read_run(str(place / "o.h5")).rows
+    assert {row.samples[phase].shape for phase in PHASES} == {(2, ITERATIONS)}
+    # One after the other, so that none is lost, twice there or in another place.
+    starts, times = row.samples["start"], row.samples["iteration"]
+    batches = row.batches.cumsum()[:-1]
+    gaps = (starts[:, 1:] - starts[:, :-1] - times[:, :-1]).astype(bool)
+    gaps[:, batches - 1] = False
+    assert not gaps.any()
+    assert (starts[:, batches] > starts[:, batches - 1]).all()
+    assert list((place / "spool").iterdir()) == []
