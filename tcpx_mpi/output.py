@@ -158,8 +158,8 @@ class Output:
         self._run.end_time = utc_now()
         if self._writer is not None:
             self._writer.finish()
-        run, files = self._run, self._write_documents()
-        judgement = self._judge()
+        run, judgement = self._run, self._judge()
+        files = self._write_documents(judgement)
         lines = report.footer_lines(
             run.header,
             self._summaries,
@@ -250,7 +250,7 @@ class Output:
 
         return gates.judge(gates.read_gate(self._settings.gate_path), self._run)
 
-    def _write_documents(self) -> list[str]:
+    def _write_documents(self, judgement: Judgement | None) -> list[str]:
         """The names of all files of this run."""
         assert self._run is not None
         assert self._settings is not None
@@ -264,7 +264,8 @@ class Output:
             text = export.csv_text(tables.rows(self._run))
             files.append(write_text(self._settings.csv_path, text))
         if self._settings.json_path is not None:
-            document = report.to_json(self._run, files)
+            gate = judgement.document() if judgement else None
+            document = report.to_json(self._run, files, gate)
             files.append(report.write_json(self._settings.json_path, document))
         return files
 

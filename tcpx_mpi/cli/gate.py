@@ -19,25 +19,37 @@ from tcpx_mpi.errors import BelowGate, UsageError
     help="Of sound runs, so many may fail the calibrated gate.",
 )
 @click.option("--output", type=click.Path(), metavar="GATE.toml", help="Where the gate goes.")
+@click.option("--json", "json_path", type=click.Path(), metavar="FILE", help="Also as JSON.")
 def command(
-    files: tuple[str, ...], calibrate: bool, false_alarms: float, output: str | None
+    files: tuple[str, ...],
+    calibrate: bool,
+    false_alarms: float,
+    output: str | None,
+    json_path: str | None,
 ) -> int:
     """Judges the run in RUN.h5 by the limits in GATE.toml: exit code 0, or 9 if it fails.
 
     A gate fails closed: a row, rank, size, check or figure that is missing fails it, and so does
     another plugin, another number of ranks or a partial file. With --calibrate it is made instead.
     """
+    if calibrate and json_path is not None:
+        raise UsageError("--json is of a verdict: leave it out with --calibrate")
     if calibrate:
         return _calibrate(files, false_alarms, output)
     if len(files) != 2 or output is not None:
         raise UsageError("gate needs RUN.h5 and GATE.toml; with --calibrate, files and --output")
     from tcpx_mpi.gates import judge, read_gate
-    from tcpx_mpi.records import read_run
+    from tcpx_mpi.records import read_run, require_writable
+    from tcpx_mpi.report import without_nan, write_json
 
+    if json_path is not None:
+        require_writable(json_path, "--json")
     run_path, gate_path = files
     judgement = judge(read_gate(gate_path, "gate"), read_run(run_path))
     for line in judgement.lines():
         print(line)
+    if json_path is not None:
+        print(f"# wrote {write_json(json_path, without_nan(judgement.document()))}")
     if not judgement.passed:
         raise BelowGate(f"{run_path} fails {gate_path}: {judgement.in_short()}")
     return 0

@@ -10,6 +10,7 @@ import dataclasses
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tcpx_mpi.gates.figures import Figures, figures_of, flaws
 from tcpx_mpi.gates.gate import BOUNDS, Gate, Limit
@@ -70,6 +71,29 @@ class Judgement:
         if count := len(self.refusals):
             text += f"; {count} reason{'s' if count > 1 else ''} to fail beside them"
         return [*lines, f"# Gate verdict         : {text}"]
+
+    def document(self) -> dict[str, Any]:
+        """The same for a program: each limit with what was found (NaN: no figure), and why not."""
+        return {
+            "path": self.gate.path,
+            "provenance": self.gate.provenance,
+            "passed": self.passed,
+            "launches": self.launches,
+            "limits": [
+                {
+                    "pattern": finding.limit.pattern,
+                    "memory": finding.limit.memory,
+                    "size": finding.limit.size_bytes,
+                    "bound": finding.limit.bound,
+                    "limit": finding.limit.value,
+                    "found": finding.found,
+                    "passed": finding.passed,
+                    "launches_beyond": list(finding.beyond),
+                }
+                for finding in self.findings
+            ],
+            "failures": self.failures(),
+        }
 
     def in_short(self) -> str:
         """The first reason not to pass, and how many more there are."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from tcpx_mpi.records import Run
 from tcpx_mpi.report.footer import footer_lines, minimum_bandwidth, passes_minimum_bandwidth
-from tcpx_mpi.report.json_document import row_document, to_json, write_json
+from tcpx_mpi.report.json_document import row_document, to_json, without_nan, write_json
 from tcpx_mpi.report.launches import launches_lines, representative
 from tcpx_mpi.report.preamble import header_lines, rank_line, rank_name
 from tcpx_mpi.report.setup_table import setup_lines
@@ -29,6 +29,7 @@ __all__ = [
     "suspect_lines",
     "title_lines",
     "to_json",
+    "without_nan",
     "write_json",
 ]
 

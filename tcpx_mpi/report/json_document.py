@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tcpx_mpi.ratios import Ratio, strongest
@@ -22,8 +22,11 @@ from tcpx_mpi.stats import Distribution, RowSummary, mean_bus_bandwidth
 JSON_VERSION = 3
 
 
-def to_json(run: Run, files: Sequence[str] = ()) -> dict[str, Any]:
-    """The document of a run, whole or not; `files` are the names of its other results."""
+def to_json(
+    run: Run, files: Sequence[str] = (), gate: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The document of a run, whole or not; `files` are the names of its other results, `gate` is
+    what a gate said of it."""
     over_launches = {row.index: row for row in rows_over_launches(run)}
     whole, run = run, representative(run)
     header = run.header
@@ -48,9 +51,9 @@ def to_json(run: Run, files: Sequence[str] = ()) -> dict[str, Any]:
         },
         "errors": _errors(run, summaries),
         "end_time": run.end_time or None,
-        "tcpx_mpi": _ours(whole, files),
+        "tcpx_mpi": _ours(whole, files, gate),
     }
-    plain: dict[str, Any] = _without_nan(document)
+    plain: dict[str, Any] = without_nan(document)
     return plain
 
 
@@ -173,7 +176,7 @@ def row_document(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, 
             for gpu in row.gpu
         ],
     }
-    plain: dict[str, Any] = _without_nan(result)
+    plain: dict[str, Any] = without_nan(result)
     return plain
 
 
@@ -248,7 +251,7 @@ def _errors(run: Run, summaries: Sequence[RowSummary]) -> list[str]:
     return errors
 
 
-def _ours(run: Run, files: Sequence[str]) -> dict[str, Any]:
+def _ours(run: Run, files: Sequence[str], gate: Mapping[str, Any] | None) -> dict[str, Any]:
     header = run.header
     table = run.setup.table
     return {
@@ -280,6 +283,7 @@ def _ours(run: Run, files: Sequence[str]) -> dict[str, Any]:
             for item in table.tolist()
         ],
         "files": list(files),
+        "gate": gate,
     }
 
 
@@ -287,12 +291,12 @@ def _text(value: Any) -> Any:
     return value.decode("ascii") if isinstance(value, bytes) else value
 
 
-def _without_nan(value: Any) -> Any:
+def without_nan(value: Any) -> Any:
     """The same with null for every number that is not finite: JSON has no other word for it."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {str(key): _without_nan(item) for key, item in value.items()}
+        return {str(key): without_nan(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_without_nan(item) for item in value]
+        return [without_nan(item) for item in value]
     return value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -29,13 +30,18 @@ def test_calibrated_limits_pass_their_run_and_higher_ones_end_it_with_code_9(pla
     low = run(tcpx_mpi(*RING, "--sizes", "4K", "--hdf5", "none", "--gate", "low.toml"), place)
     assert low.code == 0, low.text
     assert "# Gate verdict         : OK, 1 of 1 limits met" in low.out
-    high = run(tcpx_mpi(*RING, "--sizes", "4K", "--hdf5", "h.h5", "--gate", "high.toml"), place)
+    high = run(tcpx_mpi(*RING, "--sizes", "4K", "--hdf5", "h.h5", "--gate", "high.toml", "-J",
+                        "h.json"), place)  # fmt: skip
     assert high.code == 9, high.text
     assert "# Gate verdict         : FAILED, 0 of 1 limits met" in high.out
 
     assert run(tcpx_mpi("gate", "h.h5", "low.toml"), place).code == 0
-    later = run(tcpx_mpi("gate", "h.h5", "high.toml"), place)
+    later = run(tcpx_mpi("gate", "h.h5", "high.toml", "--json", "later.json"), place)
     assert later.code == 9
+    assert "# wrote later.json" in later.out
+    said = json.loads((place / "later.json").read_text())
+    assert json.loads((place / "h.json").read_text())["tcpx_mpi"]["gate"] == said
+    assert (said["passed"], said["limits"][0]["limit"]) == (False, 1e6)
     assert later.err.startswith("tcpx-mpi: error: h.h5 fails high.toml: ring, host, 4 KiB: busbw")
 
 
@@ -58,12 +64,25 @@ def test_launches_are_judged_together_once_they_are_all_there(
     limit: str, least: str, verdict: str, place: Path
 ) -> None:
     (place / "g.toml").write_text(gate_of(limit))
-    arguments = ("--sizes", "4K", "--hdf5", "o.h5", "--gate", "g.toml", "--runs", "2")
+    arguments = (
+        "--sizes",
+        "4K",
+        "--hdf5",
+        "o.h5",
+        "--gate",
+        "g.toml",
+        "--runs",
+        "2",
+        "-J",
+        "o.json",
+    )
     result = run(tcpx_mpi(*RING, *arguments), place, {"NCCL_TESTS_MIN_BW": least})
     assert result.code == 9, result.text
     assert "by the median of 2 launches" in result.out
     assert f"# Gate verdict         : {verdict}" in result.out
     assert result.out.count("# Gate verdict") == 1
+    said = json.loads((place / "o.json").read_text())["tcpx_mpi"]["gate"]
+    assert (said["launches"], said["passed"]) == (2, verdict.startswith("OK"))
     assert read_run(str(place / "o.h5")).missing == []
 
 

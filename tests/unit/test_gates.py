@@ -25,6 +25,7 @@ from tcpx_mpi.errors import UsageError
 from tcpx_mpi.gates import Limit, gate_text, judge, read_gate, require_judgeable
 from tcpx_mpi.gates.figures import figures_of
 from tcpx_mpi.records import Run
+from tcpx_mpi.report import without_nan
 
 HEAD = '[gate]\nplugin = "p"\nranks = 4\nprovenance = "by hand"\n'
 LIMIT = '[[limit]]\npattern = "ring"\nmemory = "host"\nsize = "1K"\nbusbw_min = 1.0\n'
@@ -74,6 +75,13 @@ def test_a_size_that_was_not_run_fails() -> None:
     gate = gate_for(run)
     more = dataclasses.replace(gate.limits[0], size_bytes=1 << 20)
     judgement = judge(dataclasses.replace(gate, limits=(*gate.limits, more)), run)
+    document = without_nan(judgement.document())
+    assert document["failures"] == judgement.failures()
+    assert [limit["passed"] for limit in document["limits"]] == [True, True, True, False]
+    assert [limit["size"] for limit in document["limits"]] == [1024, 2048, 4096, 1 << 20]
+    assert document["limits"][0]["found"] == judgement.findings[0].found
+    assert document["limits"][3]["found"] is None
+    assert (document["passed"], document["launches"]) == (False, 1)
     assert judgement.failures() == ["ring, host, 1 MiB: no row of this size"]
     assert [finding.passed for finding in judgement.findings] == [True, True, True, False]
 
