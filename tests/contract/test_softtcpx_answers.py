@@ -191,3 +191,24 @@ def test_messages_wait_for_no_timer_of_tcp_in_the_least_window(environ: dict[str
 
     until(four_at_once, "the messages")
     assert receiver.memory.content() == content
+
+
+@in_fresh_process(SOFTTCPX_DIRECT_SOCKETS="1")
+def test_what_came_before_its_receive_is_delivered_though_epoll_tells_of_nothing_new() -> None:
+    """It was taken out of the socket while sockets were tried, and others wait too since then."""
+    net = Net().started()
+    sender, receiver = ends_of(net, Memory(b"12345678" * 4), Memory(32))
+    _, incoming = both_ends_of_data()
+    send(sender, 0)
+    assert receiver.post(0, SIZE) == SUCCESS
+    until(receiver.test_head, "a message that nobody waited for")
+    send(sender, 1, 2)
+    until(lambda: unread(incoming) == 2 * (HEADER + SIZE), "the next two")
+    assert receiver.post(SIZE, SIZE) == SUCCESS
+    assert receiver.test_head()
+    assert unread(incoming) == 0
+    other = ends_of(net, Memory(SIZE), Memory(SIZE))[1]
+    assert other.post(0, SIZE) == SUCCESS
+    assert receiver.post(2 * SIZE, SIZE) == SUCCESS
+    until(receiver.test_head, "the third message")
+    assert receiver.memory.content() == b"12345678" * 3 + bytes(SIZE)
