@@ -333,6 +333,7 @@ Comm::Step RecvComm::step(int socket) {
     return Step::kNothingToDo;
   }
   lane.visits_left = 0;
+  lane.waited &= direct_ && lane.roomy;  // else nothing is to be held
   if (!let_go(lane, fd)) return lost(socket, errno);
 
   // Only the beginning of a header can be left in the stage.
@@ -343,9 +344,8 @@ Comm::Step RecvComm::step(int socket) {
   uint64_t wanted = lane.stage.size() - lane.end;
   const bool peeks = lane.waited && lane.request == nullptr;
   const ssize_t got = peeks ? peek(lane, fd) : read(lane, fd, &wanted);
-  const bool nothing = got < 0 && errno == EAGAIN;
-  lane.waited = nothing && direct_ && lane.roomy;
-  if (nothing) return Step::kBlocked;
+  lane.waited = got < 0 && errno == EAGAIN;
+  if (lane.waited) return Step::kBlocked;
   if (got < 0 && errno == EINTR) return Step::kNothingToDo;
   if (got <= 0) return lost(socket, got < 0 ? errno : 0);
 

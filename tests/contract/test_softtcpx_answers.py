@@ -194,6 +194,17 @@ def test_messages_wait_for_no_timer_of_tcp_in_the_least_window(environ: dict[str
 
 
 @in_fresh_process(SOFTTCPX_DIRECT_SOCKETS="1")
+def test_nothing_is_held_once_others_wait_too() -> None:
+    net = Net().started()
+    sender, receiver, _, incoming = waiting_pair(net)
+    other = ends_of(net, Memory(SIZE), Memory(SIZE))[1]
+    assert other.post(0, SIZE) == SUCCESS
+    send(sender, 0)
+    until(receiver.test_head, "the message")
+    assert unread(incoming) == 0
+
+
+@in_fresh_process(SOFTTCPX_DIRECT_SOCKETS="1")
 def test_what_came_before_its_receive_is_delivered_though_epoll_tells_of_nothing_new() -> None:
     """It was taken out of the socket while sockets were tried, and others wait too since then."""
     net = Net().started()
