@@ -5,8 +5,11 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
+#include <functional>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include "check.h"
@@ -14,6 +17,16 @@
 #include "softtcpx/recv_comm.h"
 
 namespace softtcpx {
+
+// Gives up after half a minute, which then is what fails.
+inline bool until(const std::function<bool()>& condition) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > deadline) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
 
 // Settings of a device whose workers sleep as soon as they find nothing.
 inline Settings sleepy(int64_t direct_sockets) {
@@ -30,7 +43,8 @@ class Receiver {
   static constexpr size_t kOnTheWire = sizeof(ChunkHeader) + kBytes;
 
   Receiver(Device& device, int data_sockets, int threads)
-      : region_(&device, memory_.data(), memory_.size(), Memory::kHost) {
+      : host_(&device, memory_.data(), memory_.size(), Memory::kHost),
+        emulated_(&device, memory_.data(), memory_.size(), Memory::kEmulated) {
     Sockets sockets;
     sockets.control = one_of_a_pair();
     for (int i = 0; i < data_sockets; ++i) sockets.data.push_back(one_of_a_pair());
@@ -38,12 +52,14 @@ class Receiver {
     sockets.threads = threads;
     comm_ = std::make_unique<RecvComm>(device, std::move(sockets));
     CHECK(comm_->open_bounce() && comm_->start());
+    comm_->offer_device();
   }
   ~Receiver() { CHECK_EQ(comm_->finish(), int{kNetSuccess}); }
 
-  int post() {
+  int post(Memory memory = Memory::kHost) {
+    const Region& region = memory == Memory::kHost ? host_ : emulated_;
     void* request = nullptr;
-    const int code = comm_->receive(memory_.data(), kBytes, &region_, &request);
+    const int code = comm_->receive(memory_.data(), kBytes, &region, &request);
     if (code == kNetSuccess) pending_.push_back(static_cast<Request*>(request));
     return code;
   }
@@ -77,7 +93,7 @@ class Receiver {
   }
 
   std::array<uint8_t, kBytes> memory_{};
-  const Region region_;
+  const Region host_, emulated_;
   std::vector<Fd> peers_;  // control, then data
   std::vector<int> data_;
   std::unique_ptr<RecvComm> comm_;

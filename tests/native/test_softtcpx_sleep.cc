@@ -3,9 +3,6 @@
 #include <sys/ioctl.h>
 
 #include <cerrno>
-#include <chrono>
-#include <functional>
-#include <thread>
 
 #include "softtcpx/log.h"
 #include "softtcpx_receiver.h"
@@ -22,16 +19,6 @@ std::atomic<int> g_warnings{0};
 // What was looked at cannot be taken out of this socket.
 std::atomic<int> g_stubborn_socket{-1};
 std::atomic<int> g_refusals{0};
-
-// Gives up after half a minute, which then is what fails.
-bool until(const std::function<bool()>& condition) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-  while (!condition()) {
-    if (std::chrono::steady_clock::now() > deadline) return false;
-    std::this_thread::yield();
-  }
-  return true;
-}
 
 // On the worker's thread: it has looked at every receive, and one is not done.
 bool waits(const Receiver& receiver) {
