@@ -112,11 +112,14 @@ void RecvComm::prepare(Request& request, uint64_t) {
 
 // Data flows one way only here, so that every small message costs an acknowledgement of its own,
 // and a fifth of the round trip of 8 bytes, unless the kernel is asked to hold them back. It
-// forgets that after 40 ms without traffic: hence again and again.
+// forgets that after 40 ms without traffic: hence again and again. Where bytes are not held this is
+// not done either: a window without room for a segment opens by acknowledgements alone.
 void RecvComm::while_idle() {
   const int off = 0;
-  for (const Fd& fd : sockets_.data)
-    ::setsockopt(fd.get(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
+  for (size_t i = 0; i < sockets_.data.size(); ++i) {
+    if (lanes_[i].roomy)
+      ::setsockopt(sockets_.data[i].get(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
+  }
 }
 
 // At most a few in a row: the sender has read all but those of the last 16 receives.

@@ -151,6 +151,21 @@ def test_nothing_is_held_where_the_sender_might_wait_for_its_room(environ: dict[
     assert unread(incoming) == 0
 
 
+@pytest.mark.parametrize(
+    ("environ", "quick"), [({}, 0), ({"SOFTTCPX_RCVBUF": "1"}, 1)], ids=["held back", "at once"]
+)
+@in_fresh_process()
+def test_acknowledgements_are_held_back_where_the_window_has_room(
+    environ: dict[str, str], quick: int
+) -> None:
+    """With the least window a burst crawls for many seconds where they are, 446 bytes a timer."""
+    _, receiver, _, incoming = waiting_pair(Net().started())
+    incoming.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+    for _ in range(100):  # now and then while it waits
+        assert not receiver.test_head()
+    assert incoming.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == quick
+
+
 @in_fresh_process(SOFTTCPX_DIRECT_SOCKETS="1")
 def test_what_is_held_is_let_go_when_others_wait_too() -> None:
     net = Net().started()
