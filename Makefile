@@ -98,7 +98,8 @@ figures: test-native
 	$(BIN)/python tests/evidence/attempts.py
 	$(BIN)/python tests/evidence/performance_page.py --write
 
-# Those named in ATTEMPTS, or all: each is built and measured beside the tree as it is.
+# Those named in ATTEMPTS, or all: each is built and measured beside the tree as it is. One on another
+# run than its own, of those in collect.py, is post-first@pair-64MiB.
 attempts: setup
 	$(BIN)/python tests/evidence/attempts.py $(ATTEMPTS)
 	$(BIN)/python tests/evidence/performance_page.py --write

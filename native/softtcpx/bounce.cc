@@ -122,6 +122,8 @@ void BouncePool::publish(uint64_t sequence) {
 void BouncePool::take_back(uint64_t consumed) {
   for (; taken_back_ < consumed; ++taken_back_) {
     Slot& slot = this->slot(taken_back_);
+    // Into host memory; and while only such are posted, the caller may be filling the pool.
+    if (slot.quota == 0) continue;
     const uint16_t* pages = slot.pages > 0 ? pages_of(taken_back_) : nullptr;
     // The first one last: taken again in this order, neighbours stay neighbours.
     for (uint32_t i = slot.pages; i > 0; --i) free_[n_free_++] = pages[i - 1];

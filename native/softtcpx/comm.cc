@@ -197,8 +197,13 @@ bool Comm::progress(uint32_t sockets) {
       moved |=
           outcome == Step::kMoved || outcome == Step::kMovedAll || outcome == Step::kMovedForNow;
       // A socket that has hung up announces nothing any more: it stays ready until its end is read.
+      // So does one that was tried unannounced and has bytes here that wait for their receive.
       const bool quiet = outcome == Step::kMovedAll && (hung_up_ & bit_of(socket)) == 0;
-      if (quiet || outcome == Step::kBlocked) ready_ &= ~bit_of(socket);
+      if (quiet || outcome == Step::kBlocked) {
+        ready_ &= ~bit_of(socket);
+      } else {
+        ready_ |= bit_of(socket);
+      }
       if (outcome != Step::kMoved) open &= ~bit_of(socket);
     }
   }

@@ -130,7 +130,7 @@ class Comm : public Object {
   ReadyCell* cell_ = nullptr;
 
   // The owner's own.
-  uint32_t ready_;        // sockets that epoll has announced and that have not blocked since
+  uint32_t ready_;        // sockets that may do something, though epoll announces nothing new
   uint32_t hung_up_ = 0;  // sockets at whose end lies an end-of-file or an error
   uint32_t seen_generation_ = 0;
   uint32_t idle_tries_ = 0;

@@ -23,12 +23,25 @@ constexpr std::chrono::seconds kLastBytes{1};
 // answer: once more for the next receive, once while the answer is posted.
 constexpr int kVisitsForAnAnswer = 2;
 
+// The window is about half the buffer, and a sender cuts segments of up to half the window. With
+// less room than a segment it waits for a timer, 200 ms and more each time, as nothing tells it of
+// a little more: bytes are held only where all that can be held leaves room for one.
+bool leaves_room_for_a_segment(int fd, uint32_t held) {
+  int buffer = 0;
+  socklen_t length = sizeof buffer;
+  return ::getsockopt(fd, SOL_SOCKET, SO_RCVBUF, &buffer, &length) == 0 &&
+         static_cast<uint64_t>(buffer) >= 4 * uint64_t{held};
+}
+
 }  // namespace
 
 RecvComm::RecvComm(Device& device, Sockets sockets)
     : Comm(ObjectKind::kRecvComm, device, std::move(sockets)),
       lanes_(new Lane[sockets_.data.size()]),
-      bounce_(device.settings) {}
+      bounce_(device.settings) {
+  for (size_t i = 0; i < sockets_.data.size(); ++i)
+    lanes_[i].roomy = leaves_room_for_a_segment(sockets_.data[i].get(), Lane::kStageBytes);
+}
 
 bool RecvComm::open_bounce() {
   if (!bounce_.open(gpu_)) return false;
@@ -99,11 +112,14 @@ void RecvComm::prepare(Request& request, uint64_t) {
 
 // Data flows one way only here, so that every small message costs an acknowledgement of its own,
 // and a fifth of the round trip of 8 bytes, unless the kernel is asked to hold them back. It
-// forgets that after 40 ms without traffic: hence again and again.
+// forgets that after 40 ms without traffic: hence again and again. Where bytes are not held this is
+// not done either: a window without room for a segment opens by acknowledgements alone.
 void RecvComm::while_idle() {
   const int off = 0;
-  for (const Fd& fd : sockets_.data)
-    ::setsockopt(fd.get(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
+  for (size_t i = 0; i < sockets_.data.size(); ++i) {
+    if (lanes_[i].roomy)
+      ::setsockopt(sockets_.data[i].get(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
+  }
 }
 
 // At most a few in a row: the sender has read all but those of the last 16 receives.
@@ -284,7 +300,8 @@ ssize_t RecvComm::read(Lane& lane, int fd, uint64_t* wanted) {
 // only that is a packet of its own: a third of the round trip of 8 bytes, before the caller knows
 // that they are there. So who has waited for a message looks at it first, and takes it out when
 // there was time for an answer. Held bytes narrow the window of the sender: only whole messages are
-// held, and only where the socket is tried again without an announcement, which may never come.
+// held, and only where there is room for more, and the socket is tried again without an
+// announcement, which may never come.
 ssize_t RecvComm::peek(Lane& lane, int fd) {
   const ssize_t got =
       ::recv(fd, &lane.stage[lane.end], lane.stage.size() - lane.end, MSG_DONTWAIT | MSG_PEEK);
@@ -319,6 +336,7 @@ Comm::Step RecvComm::step(int socket) {
     return Step::kNothingToDo;
   }
   lane.visits_left = 0;
+  lane.waited &= direct_ && lane.roomy;  // else nothing is to be held
   if (!let_go(lane, fd)) return lost(socket, errno);
 
   // Only the beginning of a header can be left in the stage.
@@ -329,9 +347,8 @@ Comm::Step RecvComm::step(int socket) {
   uint64_t wanted = lane.stage.size() - lane.end;
   const bool peeks = lane.waited && lane.request == nullptr;
   const ssize_t got = peeks ? peek(lane, fd) : read(lane, fd, &wanted);
-  const bool nothing = got < 0 && errno == EAGAIN;
-  lane.waited = nothing && direct_;
-  if (nothing) return Step::kBlocked;
+  lane.waited = got < 0 && errno == EAGAIN;
+  if (lane.waited) return Step::kBlocked;
   if (got < 0 && errno == EINTR) return Step::kNothingToDo;
   if (got <= 0) return lost(socket, got < 0 ? errno : 0);
 

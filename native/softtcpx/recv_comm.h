@@ -49,7 +49,8 @@ class RecvComm final : public Comm {
     uint32_t begin = 0, end = 0;  // bytes of the stage that are not used yet
     uint32_t peeked = 0;          // bytes that were staged and that the kernel still holds
     int visits_left = 0;          // before it is told to let go of them
-    bool waited = false;          // the last read, of a socket that is tried, found nothing
+    bool waited = false;          // the last read found nothing
+    bool roomy = false;           // bytes may be held: the sender has room beside them
     std::array<uint8_t, kStageBytes> stage;
   };
 

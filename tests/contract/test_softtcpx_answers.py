@@ -133,9 +133,57 @@ def test_a_worker_does_not_sleep_over_what_came_behind_held_bytes() -> None:
     peer.close()
 
 
-@in_fresh_process(SOFTTCPX_RCVBUF="1", SOFTTCPX_DIRECT_SOCKETS="0")
-def test_nothing_is_held_where_only_a_further_message_would_be_announced() -> None:
-    """The least window that the kernel grants, kept shut by what is held: seconds a message."""
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"SOFTTCPX_DIRECT_SOCKETS": "0"},
+        {"SOFTTCPX_RCVBUF": "1"},
+        {"SOFTTCPX_RCVBUF": "16384"},
+    ],
+    ids=["epoll", "least buffer", "small buffer"],
+)
+@in_fresh_process()
+def test_nothing_is_held_where_the_sender_might_wait_for_its_room(environ: dict[str, str]) -> None:
+    sender, receiver, _, incoming = waiting_pair(Net().started())
+    send(sender, 0)
+    until(lambda: unread(incoming) == HEADER + SIZE, "the message")
+    until(receiver.test_head, "its delivery")
+    assert unread(incoming) == 0
+
+
+@pytest.mark.parametrize(
+    ("environ", "quick"), [({}, 0), ({"SOFTTCPX_RCVBUF": "1"}, 1)], ids=["held back", "at once"]
+)
+@in_fresh_process()
+def test_acknowledgements_are_held_back_where_the_window_has_room(
+    environ: dict[str, str], quick: int
+) -> None:
+    """With the least window a burst crawls for many seconds where they are, 446 bytes a timer."""
+    _, receiver, _, incoming = waiting_pair(Net().started())
+    incoming.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+    for _ in range(100):  # now and then while it waits
+        assert not receiver.test_head()
+    assert incoming.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == quick
+
+
+@in_fresh_process(SOFTTCPX_DIRECT_SOCKETS="1")
+def test_what_is_held_is_let_go_when_others_wait_too() -> None:
+    net = Net().started()
+    sender, receiver, _, incoming = waiting_pair(net)
+    send(sender, 0)
+    until(receiver.test_head, "the message")
+    assert unread(incoming) == HEADER + SIZE
+    other = ends_of(net, Memory(SIZE), Memory(SIZE))[1]
+    assert other.post(0, SIZE) == SUCCESS
+    for _ in range(2):  # it learns that the other has heard nothing for it, and asks
+        assert not receiver.test_head()
+    assert unread(incoming) == 0
+
+
+@pytest.mark.parametrize("environ", [{}, {"SOFTTCPX_DIRECT_SOCKETS": "0"}], ids=["direct", "epoll"])
+@in_fresh_process(SOFTTCPX_RCVBUF="1")
+def test_messages_wait_for_no_timer_of_tcp_in_the_least_window(environ: dict[str, str]) -> None:
+    """It has room for one segment: one that is acknowledged too early costs 200 ms each time."""
     net = Net().started()
     size, count = 1500, 4
     content = os.urandom(count * size)
@@ -158,3 +206,35 @@ def test_nothing_is_held_where_only_a_further_message_would_be_announced() -> No
 
     until(four_at_once, "the messages")
     assert receiver.memory.content() == content
+
+
+@in_fresh_process(SOFTTCPX_DIRECT_SOCKETS="1")
+def test_nothing_is_held_once_others_wait_too() -> None:
+    net = Net().started()
+    sender, receiver, _, incoming = waiting_pair(net)
+    other = ends_of(net, Memory(SIZE), Memory(SIZE))[1]
+    assert other.post(0, SIZE) == SUCCESS
+    send(sender, 0)
+    until(receiver.test_head, "the message")
+    assert unread(incoming) == 0
+
+
+@in_fresh_process(SOFTTCPX_DIRECT_SOCKETS="1")
+def test_what_came_before_its_receive_is_delivered_though_epoll_tells_of_nothing_new() -> None:
+    """It was taken out of the socket while sockets were tried, and others wait too since then."""
+    net = Net().started()
+    sender, receiver = ends_of(net, Memory(b"12345678" * 4), Memory(32))
+    _, incoming = both_ends_of_data()
+    send(sender, 0)
+    assert receiver.post(0, SIZE) == SUCCESS
+    until(receiver.test_head, "a message that nobody waited for")
+    send(sender, 1, 2)
+    until(lambda: unread(incoming) == 2 * (HEADER + SIZE), "the next two")
+    assert receiver.post(SIZE, SIZE) == SUCCESS
+    assert receiver.test_head()
+    assert unread(incoming) == 0
+    other = ends_of(net, Memory(SIZE), Memory(SIZE))[1]
+    assert other.post(0, SIZE) == SUCCESS
+    assert receiver.post(2 * SIZE, SIZE) == SUCCESS
+    until(receiver.test_head, "the third message")
+    assert receiver.memory.content() == b"12345678" * 3 + bytes(SIZE)

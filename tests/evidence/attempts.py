@@ -1,7 +1,8 @@
 """Measures what was tried for speed beside the tree as it is, and keeps the outcome as evidence.
 
-Usage: python tests/evidence/attempts.py [NAME ...]     (all, or those named)
+Usage: python tests/evidence/attempts.py [NAME[@RUN] ...]     (all, or those named)
 
+NAME@RUN is the attempt on another run of collect.py than its own, e.g. on large messages.
 An attempt is tests/evidence/attempts/NAME.patch: lines of `key: value`, then, where it is more than
 settings, a unified diff. Keys:
 
@@ -111,6 +112,26 @@ def all_attempts() -> dict[str, Attempt]:
     return {path.stem: read_attempt(path) for path in sorted(ATTEMPTS.glob("*.patch"))}
 
 
+def attempt_called(word: str) -> Attempt:
+    """The attempt NAME, or NAME@RUN. Raises ValueError where there is no such attempt or run."""
+    name, at, run = word.partition("@")
+    known = all_attempts()
+    if name not in known:
+        raise ValueError(f"no attempt {name}; there are {', '.join(known)}")
+    if not at:
+        return known[name]
+    if run not in RUNS or run == known[name].run:
+        others = [each for each in RUNS if each != known[name].run]
+        raise ValueError(f"{word}: no other run {run}; there are {', '.join(others)}")
+    return dataclasses.replace(known[name], name=word, run=run)
+
+
+def outcomes() -> list[tuple[Attempt, dict[str, Any]]]:
+    """What docs/evidence/attempts has, by the attempts' names. Raises ValueError as above."""
+    paths = sorted(RESULTS.glob("*.json"), key=lambda path: path.stem.split("@"))
+    return [(attempt_called(path.stem), json.loads(path.read_text())) for path in paths]
+
+
 class Sides:
     """The tree as it is, and a copy that an attempt changes; built with a release's options."""
 
@@ -177,16 +198,16 @@ def _arguments(attempt: Attempt) -> list[str]:
 
 
 def main() -> None:
-    known = all_attempts()
-    names = sys.argv[1:] or list(known)
-    if unknown := set(names) - known.keys():
-        sys.exit(f"attempts: no attempt {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    try:
+        attempts = [attempt_called(word) for word in sys.argv[1:] or all_attempts()]
+    except ValueError as error:
+        sys.exit(f"attempts: {error}")
     sides = Sides()
     RESULTS.mkdir(exist_ok=True)
-    for name in names:
-        found = sides.measure(known[name])
-        (RESULTS / f"{name}.json").write_text(json.dumps(found, indent=1) + "\n")
-        print(name, "without", found["without"], "with", found["with"], flush=True)
+    for attempt in attempts:
+        found = sides.measure(attempt)
+        (RESULTS / f"{attempt.name}.json").write_text(json.dumps(found, indent=1) + "\n")
+        print(attempt.name, "without", found["without"], "with", found["with"], flush=True)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import quiet_runs
 import verdicts
-from attempts import all_attempts
+from attempts import outcomes
 from gpu_tables import gpu_runs_table, gpu_sides_table, unpack_table
 from sweep_tables import steps_table, sweep_table
 
@@ -148,12 +148,12 @@ def attempts_table(names: Sequence[str]) -> list[str]:
         "| attempt | tried | predicted | without | with | with / without | kept | busy before |",
         "|--|--|--|--|--|--|--|--|",
     ]
-    for name, attempt in all_attempts().items():
-        found = json.loads((EVIDENCE / "attempts" / f"{name}.json").read_text())
+    for attempt, found in outcomes():
         pairs = np.array(found["with"]) / np.array(found["without"])
         low, high = bootstrap_interval(pairs)
         lines.append(
-            f"| `{name}`, {attempt.run} | {attempt.tried} | {attempt.predicted} "
+            f"| `{attempt.name.split('@')[0]}`, {attempt.run} | {attempt.tried} "
+            f"| {attempt.predicted if '@' not in attempt.name else ''} "
             f"| {_figures(found['without'])} {found['unit']} | {_figures(found['with'])} "
             f"| {np.median(pairs):.2f} ({low:.2f} - {high:.2f}) "
             f"| {'yes' if attempt.kept else 'no'} | {found['busy_percent']} % |"

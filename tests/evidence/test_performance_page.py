@@ -9,7 +9,7 @@ from pathlib import Path
 
 import proof_cost
 import pytest
-from attempts import Attempt, all_attempts, read_attempt
+from attempts import Attempt, all_attempts, attempt_called, outcomes, read_attempt
 from broken_copy import patched
 from performance_page import (
     BLOCK,
@@ -122,19 +122,38 @@ def test_ours_is_quicker_than_mpi_in_c(name: str) -> None:
 
 
 @pytest.mark.parametrize("attempt", all_attempts().values(), ids=lambda each: each.name)
-def test_an_attempt_still_fits_and_its_outcome_is_of_this_very_attempt(attempt: Attempt) -> None:
+def test_an_attempt_still_fits(attempt: Attempt) -> None:
     for patch in attempt.patches:
         text = (REPOSITORY / patch.file).read_text()
         assert patched(text, patch) != text
-    found = json.loads((EVIDENCE / "attempts" / f"{attempt.name}.json").read_text())
-    assert found["digest"] == attempt.digest, (
-        f"measure it anew: make attempts ATTEMPTS={attempt.name}"
-    )
-    assert len(found["with"]) == len(found["without"]) >= 3
 
 
-def test_every_outcome_is_of_an_attempt() -> None:
-    assert {path.stem for path in (EVIDENCE / "attempts").iterdir()} == all_attempts().keys()
+def test_every_attempt_has_an_outcome_and_each_is_of_this_very_attempt() -> None:
+    for attempt, found in outcomes():
+        assert found["digest"] == attempt.digest, (
+            f"measure it anew: make attempts ATTEMPTS={attempt.name}"
+        )
+        assert len(found["with"]) == len(found["without"]) >= 3
+    assert {attempt.name for attempt, _ in outcomes()} >= all_attempts().keys()
+
+
+def test_an_attempt_may_be_measured_on_another_run() -> None:
+    own, other = attempt_called("post-first"), attempt_called("post-first@pair-64MiB")
+    assert (own.run, other.run) == ("pingpong-8B", "pair-64MiB")
+    assert (own.digest, own.patches, own.figure) == (other.digest, other.patches, other.figure)
+
+
+@pytest.mark.parametrize(
+    ("word", "refusal"),
+    [
+        ("posts-first", "no attempt posts-first; there are busy-poll, "),
+        ("post-first@pair-2MiB", "no other run pair-2MiB; there are pair-1MiB, pair-64MiB, ring"),
+        ("post-first@pingpong-8B", "no other run pingpong-8B"),
+    ],
+)
+def test_an_attempt_or_a_run_that_is_none_is_refused(word: str, refusal: str) -> None:
+    with pytest.raises(ValueError, match=refusal):
+        attempt_called(word)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,135 @@
+// When a worker of softtcpx sleeps: what it asks of epoll and of sockets passes through this file.
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+
+#include <cerrno>
+
+#include "softtcpx/log.h"
+#include "softtcpx_receiver.h"
+
+using namespace softtcpx;
+
+namespace {
+
+// What the worker does before it asks epoll, without waiting (0) or for so long; set before there
+// is a worker.
+std::function<void(int timeout_ms)> g_before_epoll;
+std::atomic<int> g_sleeps_timed_out{0};  // ended by the timer alone
+std::atomic<int> g_warnings{0};
+// What was looked at cannot be taken out of this socket.
+std::atomic<int> g_stubborn_socket{-1};
+std::atomic<int> g_refusals{0};
+
+// On the worker's thread: it has looked at every receive, and one is not done.
+bool waits(const Receiver& receiver) {
+  return receiver.comm().has_pending() && !receiver.comm().has_news();
+}
+
+int unread(int fd) {
+  int bytes = -1;
+  CHECK_EQ(::ioctl(fd, FIONREAD, &bytes), 0);
+  return bytes;
+}
+
+void count_warnings(int level, unsigned long, const char*, int, const char*, ...) {
+  g_warnings += level == kNetLogWarn;
+}
+
+}  // namespace
+
+extern "C" {
+int __real_epoll_wait(int fd, epoll_event* events, int most, int timeout_ms);
+ssize_t __real_recv(int fd, void* bytes, size_t count, int flags);
+
+int __wrap_epoll_wait(int fd, epoll_event* events, int most, int timeout_ms) {
+  g_before_epoll(timeout_ms);
+  const int count = __real_epoll_wait(fd, events, most, timeout_ms);
+  g_sleeps_timed_out += timeout_ms > 0 && count == 0;
+  return count;
+}
+
+ssize_t __wrap_recv(int fd, void* bytes, size_t count, int flags) {
+  if (fd != g_stubborn_socket || (flags & MSG_TRUNC) == 0)
+    return __real_recv(fd, bytes, count, flags);
+  ++g_refusals;
+  errno = ECONNRESET;
+  return -1;
+}
+}
+
+TEST(no_sleep_over_what_the_look_of_another_connection_has_brought) {
+  constexpr int kMessages = 16;
+  const Settings settings = sleepy(/*direct_sockets=*/0);
+  Device device(0, Interface{}, settings);
+  std::atomic<Receiver*> here{nullptr}, other{nullptr};
+  int sent = 0;
+  g_before_epoll = [&](int timeout_ms) {
+    if (here == nullptr || other == nullptr || sent == kMessages) return;
+    const bool begins = sent == 0 && timeout_ms > 0 && waits(*here) && waits(*other);
+    if (begins) g_sleeps_timed_out = 0;
+    // Later ones by looks: what has just moved makes none, so they are those of the other
+    // connection, after this one was found to have nothing.
+    if (!begins && (sent == 0 || timeout_ms > 0)) return;
+    here.load()->send(0);
+    ++sent;
+  };
+  Receiver one(device, 1, 1), another(device, 1, 1);
+  here = &one;
+  other = &another;
+  for (int i = 0; i < kMessages; ++i) CHECK_EQ(one.post(), int{kNetSuccess});
+  CHECK_EQ(another.post(), int{kNetSuccess});
+  CHECK(until([&] { return one.test() && one.done() == kMessages; }));
+  CHECK_EQ(g_sleeps_timed_out.load(), 0);
+}
+
+TEST(bytes_that_are_held_keep_no_worker_awake_when_nothing_is_posted) {
+  const Settings settings = sleepy(/*direct_sockets=*/4);
+  Device device(0, Interface{}, settings);
+  std::atomic<const Receiver*> watched{nullptr};
+  std::atomic<bool> sent{false};
+  std::atomic<int> waiting{0}, idle{0};
+  g_before_epoll = [&](int timeout_ms) {
+    if (timeout_ms == 0 || watched == nullptr) return;
+    waiting += waits(*watched);
+    idle += sent && !watched.load()->comm().has_pending();
+  };
+  Receiver receiver(device, 1, 1);
+  watched = &receiver;
+  CHECK_EQ(receiver.post(), int{kNetSuccess});
+  CHECK(until([&] { return waiting > 0; }));
+  sent = true;
+  receiver.send(0);
+  CHECK(until([&] { return receiver.test(); }));
+  CHECK_EQ(unread(receiver.data_socket(0)), static_cast<int>(Receiver::kOnTheWire));
+  CHECK(until([&] { return idle > 0; }));
+}
+
+TEST(bytes_that_cannot_be_let_go_keep_no_worker_awake) {
+  const Settings settings = sleepy(/*direct_sockets=*/4);
+  Device device(0, Interface{}, settings);
+  set_logger(count_warnings);
+  std::atomic<Receiver*> watched{nullptr};
+  int sent = 0, warnings = -1;
+  g_before_epoll = [&](int timeout_ms) {
+    if (timeout_ms == 0 || watched == nullptr || !waits(*watched)) return;
+    if (sent == 0) {
+      watched.load()->send(0);
+      ++sent;
+    }
+    if (sent == 1 && g_refusals > 0) {
+      // A lost socket ends the connection, with a warning, once the others were silent for 1 s.
+      warnings = g_warnings;
+      watched.load()->send(1);
+      ++sent;
+    }
+  };
+  Receiver receiver(device, 2, 1);
+  g_stubborn_socket = receiver.data_socket(0);
+  watched = &receiver;
+  for (int i = 0; i < 2; ++i) CHECK_EQ(receiver.post(), int{kNetSuccess});
+  CHECK(until([&] { return receiver.test() && receiver.done() == 2; }));
+  CHECK_EQ(warnings, 0);
+  CHECK_EQ(g_refusals.load(), 1);
+}
+
+CHECK_MAIN()
