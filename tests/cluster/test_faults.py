@@ -135,7 +135,8 @@ def test_a_slow_link_is_measured_as_slow_and_every_byte_is_right(
     checked_run_survives(result, nodes)
     # 200 Mb/s of packets, and a burst: what is above it did not go by this link.
     row = result.rows[1]
-    assert 5 < row.size / row.time_us < 27, result.text  # MB/s
+    # Far below it where packets are lost, and a busy machine is late to notice.
+    assert 1 < row.size / row.time_us < 27, result.text  # MB/s
 
 
 def test_connections_that_are_reset_are_an_error_of_their_own(
