@@ -41,12 +41,19 @@ def end_agreed(world: World, output: Output, error: AgreedError) -> int:
 
 
 def leave_interrupted(world: World, output: Output, error: Interrupted) -> NoReturn:
-    """A signal ended this rank; the launcher tells the others."""
+    """A signal ended this rank; the launcher tells the others.
+
+    Rank 0 leaves first: soon after another one has left, the launcher kills it in mid-word.
+    """
     # A launcher that ends a job wakes a stopped rank by the same signal as any other.
     _leave_if_missed(world, output, str(error), WAKING_S)
     if world.rank == 0:
         print(f"tcpx-mpi: error: {error}", file=sys.stderr, flush=True)
     output.keep_fault(int(error.exit_code), {world.rank: str(error)}, ())
+    if world.rank == 0:
+        world.dismiss(int(error.exit_code), range(world.size))
+    else:
+        world.await_dismissal(int(error.exit_code))
     world.leave(int(error.exit_code))
 
 

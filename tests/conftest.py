@@ -67,8 +67,28 @@ def refplugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("refplugin"))
 
 
+#: Of two workers of a run of all tests one takes the first of these folders, the other the second,
+#: and so on; the unit tests, by file, are last: they even out when the two end.
+LONGEST_FIRST = ("mpi", "mutants", "native", "contract", "cluster", "gpu", "fuzz", "browser")
+
+
+def folder_of(nodeid: str) -> str:
+    """The folder of tests/ that a test is in."""
+    _, _, rest = nodeid.partition("/")
+    return rest.partition("/")[0]
+
+
+def order_of(item: pytest.Item) -> int:
+    """Where the folder of a test comes; tests of one folder stay as they are."""
+    folder = folder_of(item.nodeid)
+    if folder in LONGEST_FIRST:
+        return LONGEST_FIRST.index(folder)
+    return len(LONGEST_FIRST) + (folder == "unit")
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=order_of)
     # pytest-mpi takes the folder tests/mpi for its marker `mpi` and skips what lies in it. The
     # tests there start mpirun themselves.
     for item in items:
@@ -87,10 +107,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class ByFolder(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.split("::")[0]
-            folder = file.split("/")[1]
-            return file if folder in ("unit", "gpu") else folder
+            folder = folder_of(nodeid)
+            return nodeid.split("::")[0] if folder in ("unit", "gpu") else folder
 
+    config.option.loadscopereorder = False  # it would begin with what has the most tests
     return ByFolder(config, log)
 
 

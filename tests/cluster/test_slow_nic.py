@@ -1,7 +1,7 @@
 """A NIC that is slow in one direction is named by `report`, and nothing else is.
 
-100 Mb/s in place of 1 Gb/s, so that it stands out of what a busy machine of two cores does to veth
-pairs, too; `make quiet-runs` has 1 Gb/s, where it is quiet.
+So slow a NIC, and ranks that all take so long between two chunks, that what a busy machine of two
+cores does to veth pairs is little beside it; `make quiet-runs` has 1 Gb/s, where it is quiet.
 """
 
 from __future__ import annotations
@@ -19,7 +19,13 @@ from tcpx_mpi.records import read_run
 
 pytestmark = pytest.mark.multirank
 
-OPTIONS = ("--sizes", "1M", "-n", "16", "--check-memory", "64M")
+#: Four chunks of 16 KiB on the one connection between two ranks.
+SIZES = {"pairs": "64K", "mesh": "256K"}
+OPTIONS = ("--chunk", "16K", "--channels", "1", "-n", "8", "-w", "1")
+#: All ranks take so long from one chunk to the next: not less than 15 ms for a message.
+CHUNK_US = "5000"
+#: 64 KiB take 175 ms.
+RATE = "3mbit"
 #: What mesh and a tournament can say of it.
 ROLES = {"pairs": "receiving", "mesh": "both ways"}
 
@@ -29,21 +35,21 @@ def test_a_slow_nic_is_named_with_its_node_and_nothing_else(
     pattern: str, nodes: Cluster, launcher: Launcher, tmp_path: Path
 ) -> None:
     everybody = ("--all",) if pattern == "pairs" else ()
-    command = launcher.run_command(pattern, *everybody, *OPTIONS)
+    sizes = ("--sizes", SIZES[pattern])
+    command = launcher.run_command(
+        pattern, *everybody, *sizes, *OPTIONS,
+        SOFTTCPX_TRAP_SLOW_US=CHUNK_US, SOFTTCPX_TRAP_SIDE="recv",
+    )  # fmt: skip
     name = (
         rf"# Slow +: NIC eth2 of tcpx-node-1 \(rank 3\), {ROLES[pattern]}: \d+(\.\d+)? x the "
-        r".* us of the good ones at 1 MiB, in 2 of 2 ways .*, not within the node"
+        rf".* us of the good ones at {SIZES[pattern][:-1]} KiB, in 2 of 2 ways .*, "
+        r"not within the node"
     )
     file = nodes.nodes[0].file("o.h5")
-    # The best of three: a core that others take away makes ranks slow that nobody slowed.
-    for _ in range(3):
-        file.unlink(missing_ok=True)
-        with faults.slow_arrivals(nodes.nodes, at=1, interface="eth2", rate="100mbit"):
-            result = run(command, tmp_path)
-        assert result.code == 0, result.text
-        if len(slow := slow_lines(result.out)) == 1 and re.match(name, slow[0]):
-            break
-    assert len(slow) == 1, result.text
+    with faults.slow_arrivals(nodes.nodes, at=1, interface="eth2", rate=RATE):
+        result = run(command, tmp_path)
+    assert result.code == 0, result.text
+    assert len(slow := slow_lines(result.out)) == 1, result.text
     assert re.match(name, slow[0]), result.text
     assert slow_lines(run(tcpx_mpi("report", str(file)), tmp_path).out) == slow
     again = [row.pairs for row in read_run(str(file)).rows if row.pairs]
@@ -56,5 +62,5 @@ def test_a_slow_nic_is_named_with_its_node_and_nothing_else(
 
 
 def slow_lines(text: str) -> list[str]:
-    """What is named, or is not after all."""
-    return [line for line in text.splitlines() if re.match("# (Slow|Not confirmed) +:", line)]
+    """What is named. On a busy machine others may be suspected, and are "Not confirmed"."""
+    return [line for line in text.splitlines() if re.match("# Slow +:", line)]

@@ -6,10 +6,9 @@ import os
 from pathlib import Path
 
 import pytest
-from build_native import REPOSITORY, configure, make, required_tools
 from gpu import DRIVER
+from gpus import fake_driver
 
-BUILD = REPOSITORY / "build" / "contract-fakecuda"
 #: Read at import: a test sees none of the variables of the shell that started it.
 _named = os.environ.get(DRIVER)
 
@@ -19,10 +18,7 @@ def libcuda() -> str:
     """The driver to load: that of the environment (libcuda.so.1: a real GPU's), or the fake one."""
     if _named:
         return _named
-    cmake = required_tools()
-    configure(cmake, REPOSITORY / "native", BUILD, "-DTCPX_MPI_NATIVE_TESTS=ON")
-    make(cmake, BUILD, "fakecuda")
-    return str(BUILD / "fakecuda" / "libcuda.so.1")
+    return str(fake_driver().built() / "libcuda.so.1")
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ what stands there is made here: nothing is typed by hand. KIND is `ratios` (runs
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import statistics
@@ -92,15 +93,22 @@ def ratios_table(names: Sequence[str]) -> list[str]:
         )
     lines += ["", "", "```"]
     for name in names:
-        run = read_run(str(EVIDENCE / f"{name}.0.h5"))
+        run, _ = kept(EVIDENCE / f"{name}.0.h5")
         lines.append(f"{name + ':':<15} {_command(run)}")
     return [*lines, "```"]
 
 
+@functools.cache
+def kept(path: Path) -> tuple[Run, list[RowSummary]]:
+    """A run, and the summaries of its rows; of many figures the same ones are wanted."""
+    run = read_run(str(path))
+    return run, [summarise_row(run.header, row) for row in run.rows]
+
+
 def launches_of(name: str) -> list[tuple[Run, RowSummary]]:
     """Every launch of a run, with the summary of its last row."""
-    runs = [read_run(str(path)) for path in sorted(EVIDENCE.glob(f"{name}.*.h5"))]
-    return [(run, summarise_row(run.header, run.rows[-1])) for run in runs]
+    found = map(kept, sorted(EVIDENCE.glob(f"{name}.*.h5")))
+    return [(run, rows[-1]) for run, rows in found]
 
 
 def beside_raw(launches: Sequence[tuple[Run, RowSummary]]) -> tuple[list[Ratio], list[Ratio]]:
@@ -116,8 +124,7 @@ def intervals_table(names: Sequence[str]) -> list[str]:
     ]
     for name in names:
         for path in sorted(EVIDENCE.glob(f"{name}.*.h5")):
-            run = read_run(str(path))
-            row = summarise_row(run.header, run.rows[-1])
+            run, (*_, row) = kept(path)
             ratio = row.against["raw"]
             lost = sum(max(rank.driver_preemptions, 0) for rank in run.rows[-1].proof)
             lines.append(

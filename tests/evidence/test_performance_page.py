@@ -20,13 +20,11 @@ from performance_page import (
     REPORT,
     REPOSITORY,
     beside_raw,
+    kept,
     launches_of,
     readme_rendered,
     rendered,
 )
-
-from tcpx_mpi.records import read_run
-from tcpx_mpi.report import summarise_row
 
 LONG_ENOUGH_NS = 5_000_000
 #: A number with a unit of measurement, or a ratio with its range.
@@ -46,7 +44,8 @@ def test_a_changed_figure_is_seen() -> None:
     page = PAGE.read_text()
     match = BLOCK.search(page)
     assert match is not None
-    changed = page[: match.end(1)] + match[0][len(match[1]) :].replace("1", "2", 1)
+    assert rendered(match[0]) == match[0]
+    changed = match[1] + match[0][len(match[1]) :].replace("1", "2", 1)
     assert rendered(changed) != changed
 
 
@@ -65,10 +64,9 @@ def test_the_cost_of_the_proof_is_measured_with_a_witness_that_reads(
 
 def test_every_run_was_checked_and_right() -> None:
     for path in sorted(EVIDENCE.glob("*.h5")):
-        run = read_run(str(path))
+        run, summaries = kept(path)
         assert run.complete, path.name
-        for row in run.rows:
-            summary = summarise_row(run.header, row)
+        for row, summary in zip(run.rows, summaries, strict=True):
             assert summary.checked, path.name
             assert summary.wrong == 0, path.name
             assert all(ratio.wrong == 0 for ratio in summary.against.values()), path.name
@@ -82,7 +80,7 @@ def test_every_run_was_checked_and_right() -> None:
 def test_the_runs_with_a_limit_are_long_enough_to_tell_an_idle_side() -> None:
     for name in LIMITS:
         for path in EVIDENCE.glob(f"{name}.*.h5"):
-            for row in read_run(str(path)).rows:
+            for row in kept(path)[0].rows:
                 for peer in row.against.values():
                     assert peer.samples["iteration"].max(axis=0).sum() > LONG_ENOUGH_NS, path.name
 
@@ -184,10 +182,9 @@ def test_every_run_on_gpus_was_checked_and_right_in_cuda_memory() -> None:
     files = sorted((EVIDENCE / "gpu").glob("*.h5"))
     assert files
     for path in files:
-        run = read_run(str(path))
+        run, summaries = kept(path)
         assert (run.complete, run.header.memory, run.header.unpack) == (True, "cuda", "kernel")
-        for row in run.rows:
-            summary = summarise_row(run.header, row)
+        for summary in summaries:
             assert (summary.checked, summary.wrong) == (True, 0), path.name
             assert all(ratio.wrong == 0 for ratio in summary.against.values()), path.name
     unpack = json.loads((EVIDENCE / "gpu" / "unpack.json").read_text())

@@ -7,17 +7,18 @@ use for figures, but the same bytes go the same way. TESTS_GPUS=stand-in[:N] run
 from __future__ import annotations
 
 import functools
+import importlib.util
 import os
-import sys
 from dataclasses import dataclass
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
 from tcpx_mpi import _native
 from tcpx_mpi.topology import this_machine
 
-TESTS = Path(__file__).parents[1]
+FAKE_DRIVER = Path(__file__).parents[1] / "fakecuda" / "fake_driver.py"
 CHOICE = "TESTS_GPUS"
 #: Where this names gpu, a real one must be there: see tests/conftest.py.
 REQUIRE = "TCPX_MPI_REQUIRE"
@@ -58,8 +59,16 @@ def find(or_stand_in: bool = False) -> Gpus:
 
 def stand_in(count: int) -> Gpus:
     """So many GPUs that are none."""
-    sys.path.append(str(TESTS / "fakecuda"))
-    from fake_driver import built, variables
-
+    driver = fake_driver()
     addresses = tuple(f"0000:{0x10 + number:02x}:00.0" for number in range(count))
-    return Gpus(count, variables(built(), count), addresses, real=False)
+    return Gpus(count, driver.variables(driver.built(), count), addresses, real=False)
+
+
+def fake_driver() -> ModuleType:
+    """The module beside the stand-in; not by sys.path, where this process would find its CuPy."""
+    spec = importlib.util.spec_from_file_location("fake_driver", FAKE_DRIVER)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import h5py
 import pytest
-from jobs import Job, Result, started
+from jobs import LIMIT_S, Job, Result, started
 
 from tcpx_mpi import launch
 
@@ -22,7 +22,6 @@ pytestmark = pytest.mark.multirank
 
 RANK = Path(__file__).parent / "telling_rank.py"
 HANDLE_BYTES = 128
-LIMIT_S = 40.0
 #: How long every accept of the run keeps its peer waiting, so that strangers meet the handshakes.
 HANDSHAKE_MS = 500
 PLUGIN_FAILED = 13

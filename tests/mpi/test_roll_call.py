@@ -50,3 +50,28 @@ def test_a_rank_that_hears_the_end_of_a_roll_call_first_breaks_no_others(place: 
         1: 6,
         2: 6,
     }
+
+
+#: Every rank was told to end, and rank 0 takes more time over it than mpirun leaves a rank when
+#: another one has ended.
+INTERRUPTED = """
+import os, time
+from tcpx_mpi import _native, trouble, world as mpi
+from tcpx_mpi.output import Output
+_native.install_signal_handlers()
+world = mpi.start(_native.stop_signal, os.environ)
+world.barrier("the others", 60.0)
+class Slow(Output):
+    def keep_fault(self, code, texts, missing):
+        if world.rank == 0:
+            time.sleep(2.0)
+            open("kept", "w").close()
+trouble.end(world, Slow(active=False), mpi.interrupted_by(2), ())
+"""
+
+
+def test_an_interrupted_rank_0_has_its_time_to_keep_what_there_is(place: Path) -> None:
+    mpirun = launch.find_mpirun(os.environ)
+    result = jobs.run([mpirun, "-n", "3", sys.executable, "-c", INTERRUPTED], place)
+    assert result.code == 130, result.text
+    assert (place / "kept").exists(), result.text

@@ -17,9 +17,6 @@ pytestmark = pytest.mark.multirank
 
 #: Longer than it takes a rank to hear of another's error, which must come first.
 STALL_S = 2
-#: A stall, the roll call and mpirun's own end take 6 s, more on a busy machine. Below the 30 s
-#: after which a run that had not heard of its deadlines would end too.
-LIMIT_S = 25.0
 #: Of runs that come to a good end.
 IN_NO_HURRY = ("--stall-timeout", "20")
 both_kinds = pytest.mark.parametrize("memory", ["host", "emulated"])
@@ -34,7 +31,7 @@ def trapped(place: Path, memory: str, traps: Mapping[str, str | int], *options: 
                        "-e", "16K", "-n", "40", "--chunk", "4K", "--memory", memory,
                        "--hdf5", "none", "--spool", "spool", "--stall-timeout", str(STALL_S),
                        *options)  # fmt: skip
-    return run(command, place, {"SOFTTCPX_TRAP_RANK": "1", **variables}, LIMIT_S)
+    return run(command, place, {"SOFTTCPX_TRAP_RANK": "1", **variables})
 
 
 def assert_sound(result: Result) -> None:

@@ -17,7 +17,7 @@ void load_long(Rig& rig, uint64_t iterations = 1) {
 }
 
 // A batch that would go on for many seconds, in which every call moves something.
-constexpr uint64_t kForever = 1500;
+constexpr uint64_t kForever = 400;
 void load_forever(Rig& rig) {
   rig.load(Steps().receive(0).send(0), {200'000}, 4, kForever);
   rig.bases[kSendBuffer].stride = rig.bases[kReceiveBuffer].stride = 0;
