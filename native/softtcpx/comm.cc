@@ -204,6 +204,8 @@ bool Comm::progress(uint32_t sockets) {
       } else {
         ready_ |= bit_of(socket);
       }
+      // An end would have been read: it was that of a connection which had this cell before.
+      if (outcome == Step::kBlocked) hung_up_ &= ~bit_of(socket);
       if (outcome != Step::kMoved) open &= ~bit_of(socket);
     }
   }

@@ -378,18 +378,19 @@ Comm::Step RecvComm::lost(int socket, int error_number) {
 // still arrives. So a loss ends the connection only when nothing more can come, or comes; while the
 // caller keeps the pages for it, it has come and is not read.
 void RecvComm::judge_losses(bool moved) {
-  if (!losing_ || starved_.load(std::memory_order_relaxed)) return;
-  if (data_bits_ == 0) {
-    fail(kNetSystemError, "the peer closed while receives were pending", 0);
-    return;
-  }
+  if (!losing_) return;
+  const bool starved = starved_.load(std::memory_order_relaxed);
   const auto now = std::chrono::steady_clock::now();
   const uint64_t posted = ring_.posted.load(std::memory_order_relaxed);
-  // What comes while nothing is posted is not read: a new receive has its second too.
-  if (moved || posted != judged_) quiet_since_ = now;
+  // What comes while nothing is posted, or no page is free, is not read: it has its second after.
+  if (moved || starved || posted != judged_) quiet_since_ = now;
   judged_ = posted;
-  if (now - quiet_since_ > kLastBytes)
+  if (starved) return;
+  if (data_bits_ == 0) {
+    fail(kNetSystemError, "the peer closed while receives were pending", 0);
+  } else if (now - quiet_since_ > kLastBytes) {
     fail(kNetSystemError, "a socket of the peer is lost and nothing more arrives", 0);
+  }
 }
 
 }  // namespace softtcpx

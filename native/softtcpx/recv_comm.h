@@ -86,7 +86,7 @@ class RecvComm final : public Comm {
   Step lost(int socket, int error_number);
 
   std::unique_ptr<Lane[]> lanes_;
-  // Since a loss: when a byte last came, or a receive was last posted.
+  // Since a loss: when a byte last came, pages were last missing, or a receive was last posted.
   std::chrono::steady_clock::time_point quiet_since_{};
   uint64_t judged_ = 0;  // receives posted then
 

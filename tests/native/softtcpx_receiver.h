@@ -42,9 +42,7 @@ class Receiver {
   static constexpr uint32_t kBytes = 8;
   static constexpr size_t kOnTheWire = sizeof(ChunkHeader) + kBytes;
 
-  Receiver(Device& device, int data_sockets, int threads)
-      : host_(&device, memory_.data(), memory_.size(), Memory::kHost),
-        emulated_(&device, memory_.data(), memory_.size(), Memory::kEmulated) {
+  Receiver(Device& device, int data_sockets, int threads) : device_(device) {
     Sockets sockets;
     sockets.control = one_of_a_pair();
     for (int i = 0; i < data_sockets; ++i) sockets.data.push_back(one_of_a_pair());
@@ -57,19 +55,20 @@ class Receiver {
   ~Receiver() { CHECK_EQ(comm_->finish(), int{kNetSuccess}); }
 
   int post(Memory memory = Memory::kHost) {
-    const Region& region = memory == Memory::kHost ? host_ : emulated_;
+    const Region region(&device_, memory_.data(), memory_.size(), memory, comm_->gpu());
     void* request = nullptr;
     const int code = comm_->receive(memory_.data(), kBytes, &region, &request);
     if (code == kNetSuccess) pending_.push_back(static_cast<Request*>(request));
     return code;
   }
-  // True when the oldest receive is done, which is then freed.
+  // True when the oldest receive is done; freed is it by `consume`.
   bool test() {
     int done = 0;
     CHECK_EQ(comm_->test(*pending_[done_], &done, nullptr), int{kNetSuccess});
-    if (done == 1) CHECK_EQ(comm_->consumed(*pending_[done_++]), int{kNetSuccess});
+    done_ += static_cast<size_t>(done);
     return done == 1;
   }
+  void consume() { CHECK_EQ(comm_->consumed(*pending_[consumed_++]), int{kNetSuccess}); }
   size_t done() const { return done_; }
 
   // The next message, in this data socket; from one thread at a time.
@@ -84,6 +83,8 @@ class Receiver {
   int data_socket(int socket) const { return data_[socket]; }
   const Comm& comm() const { return *comm_; }
 
+  void close_control() { peers_[0].reset(); }
+
  private:
   Fd one_of_a_pair() {
     int ends[2];
@@ -92,13 +93,13 @@ class Receiver {
     return Fd(ends[0]);
   }
 
+  Device& device_;
   std::array<uint8_t, kBytes> memory_{};
-  const Region host_, emulated_;
   std::vector<Fd> peers_;  // control, then data
   std::vector<int> data_;
   std::unique_ptr<RecvComm> comm_;
-  std::vector<Request*> pending_;  // done ones too
-  size_t done_ = 0;
+  std::vector<Request*> pending_;  // done and consumed ones too
+  size_t done_ = 0, consumed_ = 0;
   uint64_t sent_ = 0;
 };
 

@@ -14,12 +14,15 @@ TEST(the_first_receive_into_gpu_memory_may_be_posted_while_host_memory_is_receiv
     CHECK_EQ(receiver.post(), int{kNetSuccess});
     receiver.send(0);
     CHECK(until([&] { return receiver.test(); }));
+    receiver.consume();
   }
   CHECK_EQ(receiver.post(), int{kNetSuccess});
   receiver.send(0);
   CHECK_EQ(receiver.post(Memory::kEmulated), int{kNetSuccess});
   receiver.send(0);
   CHECK(until([&] { return receiver.test() && receiver.done() == kBefore + 2; }));
+  receiver.consume();
+  receiver.consume();
 }
 
 CHECK_MAIN()

@@ -1,4 +1,5 @@
-// When a worker of softtcpx sleeps: what it asks of epoll and of sockets passes through this file.
+// When a worker of softtcpx sleeps, and what is asked in vain: what an owner asks of epoll and of
+// sockets passes through this file.
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 
@@ -19,6 +20,7 @@ std::atomic<int> g_warnings{0};
 // What was looked at cannot be taken out of this socket.
 std::atomic<int> g_stubborn_socket{-1};
 std::atomic<int> g_refusals{0};
+std::atomic<int> g_reads_in_vain{0};
 
 // On the worker's thread: it has looked at every receive, and one is not done.
 bool waits(const Receiver& receiver) {
@@ -42,15 +44,18 @@ int __real_epoll_wait(int fd, epoll_event* events, int most, int timeout_ms);
 ssize_t __real_recv(int fd, void* bytes, size_t count, int flags);
 
 int __wrap_epoll_wait(int fd, epoll_event* events, int most, int timeout_ms) {
-  g_before_epoll(timeout_ms);
+  if (g_before_epoll) g_before_epoll(timeout_ms);
   const int count = __real_epoll_wait(fd, events, most, timeout_ms);
   g_sleeps_timed_out += timeout_ms > 0 && count == 0;
   return count;
 }
 
 ssize_t __wrap_recv(int fd, void* bytes, size_t count, int flags) {
-  if (fd != g_stubborn_socket || (flags & MSG_TRUNC) == 0)
-    return __real_recv(fd, bytes, count, flags);
+  if (fd != g_stubborn_socket || (flags & MSG_TRUNC) == 0) {
+    const ssize_t got = __real_recv(fd, bytes, count, flags);
+    g_reads_in_vain += got < 0;
+    return got;
+  }
   ++g_refusals;
   errno = ECONNRESET;
   return -1;
@@ -130,6 +135,27 @@ TEST(bytes_that_cannot_be_let_go_keep_no_worker_awake) {
   CHECK(until([&] { return receiver.test() && receiver.done() == 2; }));
   CHECK_EQ(warnings, 0);
   CHECK_EQ(g_refusals.load(), 1);
+}
+
+TEST(the_end_of_another_connection_costs_one_look) {
+  const Settings settings = sleepy(/*direct_sockets=*/0);
+  Device device(0, Interface{}, settings);
+  CHECK(device.poller.open());
+  ReadyCell* const cell = take_cell();
+  return_cell(cell);
+  Receiver receiver(device, 1, 0);
+  // Heard for the connection that had the cell before, and noted late.
+  cell->events |= uint64_t{1} | uint64_t{1} << ReadyCell::kHangUpShift;
+  CHECK_EQ(receiver.post(), int{kNetSuccess});
+  CHECK(!receiver.test());
+  for (int i = 0; i < 3; ++i) {
+    receiver.send(0);
+    CHECK(until([&] { return receiver.test(); }));
+    CHECK_EQ(receiver.post(), int{kNetSuccess});
+    g_reads_in_vain = 0;
+    CHECK(!receiver.test());
+    CHECK_EQ(g_reads_in_vain.load(), 0);
+  }
 }
 
 CHECK_MAIN()
