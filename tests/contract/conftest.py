@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from gpu import DRIVER
-from gpus import fake_driver
 
 #: Read at import: a test sees none of the variables of the shell that started it.
 _named = os.environ.get(DRIVER)
@@ -18,6 +17,8 @@ def libcuda() -> str:
     """The driver to load: that of the environment (libcuda.so.1: a real GPU's), or the fake one."""
     if _named:
         return _named
+    from gpus import fake_driver  # by tcpx_mpi._native, which is not there under a sanitizer
+
     return str(fake_driver().built() / "libcuda.so.1")
 
 
