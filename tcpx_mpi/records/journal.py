@@ -16,7 +16,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import mmap
 import os
 import struct
 import zlib
@@ -205,15 +204,34 @@ class JournalContent:
     torn: bool = False
 
 
+@dataclass
+class _Side:
+    """A row as it is read, of one side: the samples of its batches, and its result."""
+
+    size_bytes: int
+    series: dict[str, dict[str, Growing]]
+    result: Record | None = None
+
+    @classmethod
+    def empty(cls, size_bytes: int) -> _Side:
+        kinds = ("timed", "warmup")
+        return cls(size_bytes, {kind: {phase: Growing() for phase in PHASES} for kind in kinds})
+
+    def joined(self, kind: str) -> dict[str, Int64s]:
+        return {phase: series.array() for phase, series in self.series[kind].items()}
+
+
 def read_journal(path: str) -> JournalContent:
     """Read a journal, also of a killed process; raises UsageError for another kind of file."""
     try:
+        # Never mapped: the run may go on, and cuts off what rank 0 has.
         with open(path, "rb") as file:
-            # Mapped: it may be larger than memory is.
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if _size(file) else b""
+            return _read(path, _records(file))
     except OSError as error:
         raise UsageError(f"{path}: cannot read the journal: {error.strerror}") from error
-    records = _records(data)
+
+
+def _read(path: str, records: Iterator[Record]) -> JournalContent:
     opening = next(records, None)
     if opening is None or opening[0].get("record") != "open":
         raise UsageError(f"{path} is no journal of tcpx-mpi, or is cut off in its first record")
@@ -221,96 +239,89 @@ def read_journal(path: str) -> JournalContent:
     if first["version"] != VERSION:
         raise UsageError(f"{path} has journal version {first['version']}, expected {VERSION}")
     content = JournalContent(path, first["run_id"], first["rank"], first["world"])
-    batches: dict[int, list[Record]] = {}
-    results: dict[int, dict[str, Record]] = {}
+    rows: dict[int, dict[str, _Side]] = {}
     for header, arrays in records:
+        if header["record"] in ("batch", "result"):
+            sides = rows.setdefault(header["row"], {})
+            side = sides.setdefault(header["peer"], _Side.empty(int(header["size_bytes"])))
         match header["record"]:
             case "header":
                 content.header = header_from_plain(header["header"])
             case "batch":
-                batches.setdefault(header["row"], []).append((header, arrays))
+                for phase, series in side.series[header["kind"]].items():
+                    series.append(arrays[phase])
             case "result":
-                results.setdefault(header["row"], {})[header["peer"]] = (header, arrays)
+                side.result = (header, arrays)
             case "acknowledged":
-                batches.pop(header["row"], None)
-                results.pop(header["row"], None)
+                rows.pop(header["row"], None)
             case "torn":
                 content.torn = True
-    for index in sorted(batches.keys() | results.keys()):
-        content.rows[index] = _joined(batches.get(index, []), results.get(index, {}))
+    for index in sorted(rows):
+        content.rows[index] = _row_of(rows[index])
     return content
 
 
-def _size(file: BinaryIO) -> int:
-    return os.fstat(file.fileno()).st_size
-
-
-def _records(data: bytes | mmap.mmap) -> Iterator[Record]:
+def _records(file: BinaryIO) -> Iterator[Record]:
     """Every whole record in order, then {"record": "torn"} if something else follows."""
-    position = 0
-    while position < len(data):
-        if position + _PREFIX.size > len(data):
-            break
-        magic, text_bytes, data_bytes, crc = _PREFIX.unpack_from(data, position)
-        start = position + _PREFIX.size
-        end = start + text_bytes + data_bytes
-        if magic != MAGIC or end > len(data) or zlib.crc32(data[start:end]) != crc:
-            break
-        try:
-            header = json.loads(data[start : start + text_bytes])
-        except ValueError:  # zeros are a record with a right checksum
-            break
-        arrays, offset = {}, start + text_bytes
-        for name, dtype, length in header["arrays"]:
-            arrays[name] = np.frombuffer(data, dtype=dtype, count=length, offset=offset)
-            offset += arrays[name].nbytes
-        yield header, arrays
-        position = end
-    if position < len(data):
-        yield {"record": "torn"}, {}
+    while prefix := file.read(_PREFIX.size):
+        found = _record(prefix, file)
+        if found is None:
+            yield {"record": "torn"}, {}
+            return
+        yield found
 
 
-def _joined(batches: list[Record], results: Mapping[str, Record]) -> JournalRow:
+def _record(prefix: bytes, file: BinaryIO) -> Record | None:
+    """The record that has this prefix, None if it is not whole."""
+    if len(prefix) < _PREFIX.size:
+        return None
+    magic, text_bytes, data_bytes, crc = _PREFIX.unpack(prefix)
+    # No more than there is: any other file has any number here.
+    left = os.fstat(file.fileno()).st_size - file.tell()
+    if magic != MAGIC or text_bytes + data_bytes > left:
+        return None
+    body = file.read(text_bytes + data_bytes)
+    if len(body) < text_bytes + data_bytes or zlib.crc32(body) != crc:
+        return None
+    try:
+        header = json.loads(body[:text_bytes])
+    except ValueError:  # zeros are a record with a right checksum
+        return None
+    arrays, offset = {}, text_bytes
+    for name, dtype, length in header["arrays"]:
+        # Copied, or one of them would keep the whole record.
+        arrays[name] = np.frombuffer(body, dtype=dtype, count=length, offset=offset).copy()
+        offset += arrays[name].nbytes
+    return header, arrays
+
+
+def _row_of(sides: Mapping[str, _Side]) -> JournalRow:
     """A row of a journal, with what its peers did."""
-    size_bytes = int([*batches, *results.values()][0][0]["size_bytes"])
+    against = {peer: _joined(side, {}) for peer, side in sides.items() if peer}
+    size_bytes = next(iter(sides.values())).size_bytes
+    return _joined(sides.get("", _Side.empty(size_bytes)), against)
 
-    def joined(peer: str, kind: str) -> dict[str, Int64s]:
-        chosen = sorted(
-            (item for item in batches if item[0]["peer"] == peer and item[0]["kind"] == kind),
-            key=lambda item: int(item[0]["first_iteration"]),
-        )
-        series = {phase: Growing() for phase in PHASES}
-        for _, arrays in chosen:
-            for phase, whole in series.items():
-                whole.append(arrays[phase])
-        return {phase: whole.array() for phase, whole in series.items()}
 
-    def part_of(peer: str, against: dict[str, RankRow]) -> RankRow:
-        header, arrays = results[peer]
-        blocks = arrays["arrival_blocks"]
-        # Arrays are flat in a record.
-        arrivals = arrays["arrivals"].reshape((-1, blocks.size) if blocks.size else (0, 0))
-        return RankRow(
-            **header["counted"],
-            samples=joined(peer, "timed"),
-            warmup=joined(peer, "warmup"),
-            proof=Proof(**header["proof"]),
-            gpu=GpuRow(**header["gpu"]) if header.get("gpu") else None,
-            against=against,
-            batches=arrays["batches"],
-            batch_start=arrays["batch_start"],
-            late=arrays["late"],
-            arrivals=arrivals,
-            arrival_blocks=blocks,
-        )
-
-    def side(peer: str, against: dict[str, JournalRow]) -> JournalRow:
-        row = JournalRow(size_bytes, joined(peer, "timed"), joined(peer, "warmup"), against=against)
-        if peer in results:
-            row.facts = RowFacts(**results[peer][0]["facts"])
-            parts = {name: each.part for name, each in against.items() if each.part is not None}
-            row.part = part_of(peer, parts)
+def _joined(side: _Side, against: dict[str, JournalRow]) -> JournalRow:
+    samples, warmup = side.joined("timed"), side.joined("warmup")
+    row = JournalRow(side.size_bytes, samples, warmup, against=against)
+    if side.result is None:
         return row
-
-    begun = dict.fromkeys(header["peer"] for header, _ in [*results.values(), *batches])
-    return side("", {peer: side(peer, {}) for peer in begun if peer})
+    header, arrays = side.result
+    row.facts = RowFacts(**header["facts"])
+    blocks = arrays["arrival_blocks"]
+    row.part = RankRow(
+        **header["counted"],
+        samples=samples,
+        warmup=warmup,
+        proof=Proof(**header["proof"]),
+        gpu=GpuRow(**header["gpu"]) if header.get("gpu") else None,
+        against={name: each.part for name, each in against.items() if each.part is not None},
+        batches=arrays["batches"],
+        batch_start=arrays["batch_start"],
+        late=arrays["late"],
+        # Arrays are flat in a record.
+        arrivals=arrays["arrivals"].reshape((-1, blocks.size) if blocks.size else (0, 0)),
+        arrival_blocks=blocks,
+    )
+    return row

@@ -244,7 +244,7 @@ def _require_alike(facts: RowFacts, parts: Sequence[RankRow]) -> None:
     for part in parts:
         if not np.array_equal(part.batches, parts[0].batches):
             raise ValueError(f"row {facts.index}: rank {part.rank} counted other batches")
-        if part.against.keys() != parts[0].against.keys():
+        if list(part.against) != list(parts[0].against):
             raise ValueError(f"row {facts.index}: rank {part.rank} has other peers beside it")
     for name in parts[0].against:
         _require_alike(facts, [part.against[name] for part in parts])
