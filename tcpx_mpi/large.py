@@ -6,6 +6,7 @@ pages of such a map back when it needs the memory, and reads them again when the
 
 from __future__ import annotations
 
+import ctypes
 import mmap
 import os
 import tempfile
@@ -38,7 +39,7 @@ def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float64) -> NDArray[
             os.posix_fallocate(file.fileno(), 0, count * array.itemsize)
         except OSError as error:
             raise no_room(error) from error
-        pages = mmap.mmap(file.fileno(), count * array.itemsize)
+        pages = _pages(file.fileno(), 0, count * array.itemsize, mmap.PROT_READ | mmap.PROT_WRITE)
     return np.frombuffer(pages, array, count).reshape(shape)
 
 
@@ -47,13 +48,33 @@ def mapped(descriptor: int, offset: int, shape: Sequence[int], dtype: DTypeLike)
     array = np.dtype(dtype)
     count = int(np.prod(shape, dtype=np.int64))
     before = offset % mmap.ALLOCATIONGRANULARITY
-    pages = mmap.mmap(
-        descriptor,
-        before + count * array.itemsize,
-        access=mmap.ACCESS_READ,
-        offset=offset - before,
-    )
-    return np.frombuffer(pages, array, count, before).reshape(shape)
+    if offset + count * array.itemsize > os.fstat(descriptor).st_size:
+        raise ValueError(f"the file ends within {count} values at {offset}")
+    length = before + count * array.itemsize
+    pages = _pages(descriptor, offset - before, length, mmap.PROT_READ)
+    values = np.frombuffer(pages, array, count, before).reshape(shape)
+    values.flags.writeable = False
+    return values
+
+
+# Not by mmap.mmap: it keeps a descriptor, of which a process has 1024, for each of many rows.
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_LIBC.mmap.argtypes = (
+    ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64,
+)  # fmt: skip
+_LIBC.mmap.restype = ctypes.c_void_p
+_LIBC.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+
+
+def _pages(descriptor: int, offset: int, length: int, protection: int) -> memoryview:
+    """A shared map of a part of a file, until nothing refers to it."""
+    place = _LIBC.mmap(None, length, protection, mmap.MAP_SHARED, descriptor, offset)
+    if place in (None, ctypes.c_void_p(-1).value):
+        raise no_room(OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno())))
+    pages = (ctypes.c_uint8 * length).from_address(place)
+    unmap = weakref.finalize(pages, _LIBC.munmap, place, length)
+    unmap.atexit = False  # type: ignore[misc]  # a property; the process's end is enough
+    return memoryview(pages)
 
 
 class Growing:

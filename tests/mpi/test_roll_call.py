@@ -64,7 +64,7 @@ world.barrier("the others", 60.0)
 class Slow(Output):
     def keep_fault(self, code, texts, missing):
         if world.rank == 0:
-            time.sleep(2.0)
+            time.sleep(2.0)  # mpirun's patience, which ends by no event that rank 0 could wait for
             open("kept", "w").close()
 trouble.end(world, Slow(active=False), mpi.interrupted_by(2), ())
 """

@@ -115,6 +115,23 @@ def test_a_series_without_room_on_the_disk_is_an_error_in_words(
         series.append(np.zeros(large.LARGE_BYTES // 8, np.int64))
 
 
+def test_arrays_on_disk_keep_no_descriptor(tmp_path: Path, folder: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(8))
+    before = len(os.listdir("/proc/self/fd"))
+    with path.open("rb") as file:
+        kept = [large.mapped(file.fileno(), 0, (1,), "<i8"), large.empty(large.LARGE_BYTES)]
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(kept) == 2
+
+
+def test_an_array_beyond_the_end_of_its_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(bytes(15))
+    with path.open("rb") as file, pytest.raises(ValueError, match="the file ends within 2 values"):
+        large.mapped(file.fileno(), 0, (2,), "<i8")
+
+
 def test_pieces_cover_a_series_once_and_in_order() -> None:
     count = 2 * large.PIECE + 5
     values = np.arange(count)
