@@ -73,3 +73,9 @@ def test_there_are_2_slots_at_least_and_no_more_than_memory_has(
     slots = slots_for(slot, iterations, memory, cache, ranks)
     assert slots >= 2
     assert slots == 2 or slots * slot <= memory
+
+
+def test_a_batch_has_no_more_time_stamps_than_memory_should_hold() -> None:
+    slots = slots_for(256, 10**8, 1 << 40, 0, 1)
+    assert slots == 1 << 20
+    assert max(plan_row(slots, 10**8, 100).batches) == 1 << 20
