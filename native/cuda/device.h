@@ -50,14 +50,14 @@ __device__ __forceinline__ void store1(u64 at, u8 byte) {
   asm volatile("st.global.u8 [%0], %1;" ::"l"(at), "r"(static_cast<u32>(byte)) : "memory");
 }
 
-// Adds for all blocks of the launch; the value before. What this thread's block wrote before its
-// last barrier is seen by whoever sees the sum and has a fence behind that. No older fence is used:
-// those throw away the caches of the other blocks too.
-__device__ __forceinline__ u32 add_released(u64 at, u32 value) {
+// Counts from 0 to `last` and then from 0 again, for all blocks of the launch; the value before.
+// What this thread's block wrote before its last barrier is seen by whoever sees the count and has
+// a fence behind that. No older fence is used: those throw away the caches of the other blocks too.
+__device__ __forceinline__ u32 count_released(u64 at, u32 last) {
   u32 before;
-  asm volatile("atom.add.release.gpu.global.u32 %0, [%1], %2;"
+  asm volatile("atom.inc.release.gpu.global.u32 %0, [%1], %2;"
                : "=r"(before)
-               : "l"(at), "r"(value)
+               : "l"(at), "r"(last)
                : "memory");
   return before;
 }
@@ -73,9 +73,6 @@ __device__ __forceinline__ void store8_for_host(u64 at, u64 value) {
   asm volatile("fence.acq_rel.sys; st.relaxed.sys.global.u64 [%0], %1;" ::"l"(at), "l"(value)
                : "memory");
 }
-__device__ __forceinline__ void store4(u64 at, u32 value) {
-  asm volatile("st.global.u32 [%0], %1;" ::"l"(at), "r"(value) : "memory");
-}
 
 // The low 32 bits of high:low shifted right; shift below 32.
 __device__ __forceinline__ u32 shift_right(u32 low, u32 high, u32 shift) {
@@ -84,14 +81,16 @@ __device__ __forceinline__ u32 shift_right(u32 low, u32 high, u32 shift) {
 
 // A kernel is a sequence of steps with a barrier of the block between two; each step is called with
 // the argument of the launch and the shared memory of the block.
-#define TCPX_KERNEL(name, Argument, Shared, first, second, third)              \
+#define TCPX_KERNEL(name, Argument, Shared, ...)                               \
   extern "C" __global__ void name(const __grid_constant__ Argument argument) { \
     __shared__ Shared shared;                                                  \
-    first(argument, shared);                                                   \
-    __syncthreads();                                                           \
-    second(argument, shared);                                                  \
-    __syncthreads();                                                           \
-    third(argument, shared);                                                   \
+    tcpx_in_steps<__VA_ARGS__>(argument, shared);                              \
   }
+
+template <auto first, auto... others, class Argument, class Shared>
+__device__ __forceinline__ void tcpx_in_steps(const Argument& argument, Shared& shared) {
+  first(argument, shared);
+  ((__syncthreads(), others(argument, shared)), ...);
+}
 
 #endif

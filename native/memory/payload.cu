@@ -110,11 +110,9 @@ __device__ __forceinline__ void verify(const PayloadArguments& a, Nothing&) {
   }
 }
 
-__device__ __forceinline__ void pass(const PayloadArguments&, Nothing&) {}
-
 }  // namespace
 
-TCPX_KERNEL(payload_write, PayloadArguments, Nothing, write, pass, pass)
-TCPX_KERNEL(payload_verify, PayloadArguments, Nothing, verify, pass, pass)
+TCPX_KERNEL(payload_write, PayloadArguments, Nothing, write)
+TCPX_KERNEL(payload_verify, PayloadArguments, Nothing, verify)
 
 }  // namespace tcpx

@@ -154,6 +154,9 @@ void CudaUnpacker::flush() {
          fragments / a.group < static_cast<uint64_t>(gpu_.facts.multiprocessors) / 8) {
     a.group /= 2;
   }
+  if (fragments <= kUnpackWarps) {  // one block has a warp for each: nobody is to be waited for
+    for (a.group = fragments > 0; a.group < fragments;) a.group *= 2;
+  }
   a.items = 0;
   unsigned blocks = 0;
   for (uint64_t i = 0; fragments > 0 && i < unlaunched_; ++i) {

@@ -26,7 +26,7 @@ struct UnpackArguments {
   unsigned long long ticket_at;    // of u64 in page-locked memory, which the CPU polls
   unsigned long long ticket;       // written there when all is in place
   unsigned items;
-  unsigned group;  // 1, 2, 4 or 8; 0: nothing to copy, the ticket is all
+  unsigned group;  // a power of two, kUnpackGroup at most; 0: nothing to copy, the ticket is all
   UnpackItem item[kUnpackItems];
 };
 static_assert(sizeof(UnpackArguments) <= 4096, "what every driver takes");

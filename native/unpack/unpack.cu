@@ -123,8 +123,8 @@ __device__ __forceinline__ void put_together(const UnpackArguments& a, Shared& s
 // The last block of all says so to the CPU.
 __device__ __forceinline__ void report(const UnpackArguments& a, Shared&) {
   if (threadIdx.x > 0) return;
-  if (add_released(a.blocks_done, 1) + 1 < gridDim.x) return;
-  store4(a.blocks_done, 0);
+  const u32 last = gridDim.x - 1;
+  if (last > 0 && count_released(a.blocks_done, last) < last) return;
   store8_for_host(a.ticket_at, a.ticket);
 }
 

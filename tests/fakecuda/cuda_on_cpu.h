@@ -70,16 +70,17 @@ inline u64 load8(u64 at) { return fakecuda::get<u64>(at); }
 inline u8 load1(u64 at) { return fakecuda::get<u8>(at); }
 inline Quad load16_uncached(u64 at) { return fakecuda::get<Quad>(at); }
 inline void store16(u64 at, Quad q) { fakecuda::put(at, q); }
-inline void store4(u64 at, u32 value) { fakecuda::put(at, value); }
 inline void store1(u64 at, u8 byte) { fakecuda::put(at, byte); }
 
 inline void store8_for_host(u64 at, u64 value) {
   fakecuda::running.reported = true;
   __atomic_store_n(reinterpret_cast<u64*>(fakecuda::touch(at, 8)), value, __ATOMIC_RELEASE);
 }
-inline u32 add_released(u64 at, u32 value) {
-  return __atomic_fetch_add(reinterpret_cast<u32*>(fakecuda::touch(at, 4)), value,
-                            __ATOMIC_ACQ_REL);
+inline u32 count_released(u64 at, u32 last) {
+  auto* count = reinterpret_cast<u32*>(fakecuda::touch(at, 4));
+  const u32 before = *count;
+  *count = before >= last ? 0 : before + 1;
+  return before;
 }
 inline void add_count(u64 at, u64 value) {
   __atomic_fetch_add(reinterpret_cast<u64*>(fakecuda::touch(at, 8)), value, __ATOMIC_RELAXED);
@@ -96,13 +97,20 @@ inline u32 shift_right(u32 low, u32 high, u32 shift) {
   return static_cast<u32>((static_cast<u64>(high) << 32 | low) >> (shift & 31));
 }
 
-// One step of a block; false: the kernel went astray, and is ended as a GPU ends it.
-#define FAKECUDA_STEP(step)                                                    \
-  for (threadIdx.x = grid.threads; threadIdx.x-- > 0;) step(argument, shared); \
-  if (fakecuda::running.astray) return false
+// A step of a block, for each of its threads; false: the kernel went astray, and is ended as a GPU
+// ends it.
+template <auto step, class Argument, class Shared>
+bool tcpx_step(u32 threads, const Argument& argument, Shared& shared) {
+  for (threadIdx.x = threads; threadIdx.x-- > 0;) step(argument, shared);
+  return !fakecuda::running.astray;
+}
+template <auto... steps, class Argument, class Shared>
+bool tcpx_in_steps(u32 threads, const Argument& argument, Shared& shared) {
+  return (tcpx_step<steps>(threads, argument, shared) && ...);
+}
 
 // Blocks and threads from the last to the first: no kernel may count on an order.
-#define TCPX_KERNEL(name, Argument, Shared, first, second, third)                      \
+#define TCPX_KERNEL(name, Argument, Shared, ...)                                       \
   static bool name##_on_cpu(CUdevice device, fakecuda::Grid grid, const void* bytes) { \
     const auto& argument = *static_cast<const Argument*>(bytes);                       \
     fakecuda::running = {device, false, false};                                        \
@@ -112,9 +120,7 @@ inline u32 shift_right(u32 low, u32 high, u32 shift) {
       alignas(16) uint8_t memory[sizeof(Shared)];                                      \
       memset(memory, 0xA5, sizeof(memory)); /* nobody cleared it */                    \
       auto& shared = *reinterpret_cast<Shared*>(memory);                               \
-      FAKECUDA_STEP(first);                                                            \
-      FAKECUDA_STEP(second);                                                           \
-      FAKECUDA_STEP(third);                                                            \
+      if (!tcpx_in_steps<__VA_ARGS__>(grid.threads, argument, shared)) return false;   \
     }                                                                                  \
     return true;                                                                       \
   }                                                                                    \

@@ -3,6 +3,7 @@
 //
 //   bench_unpack_cuda [ROUNDS [FOLDER_OF_NVRTC [CASE...]]]      (all cases)
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -81,6 +82,15 @@ class CopyTimer {
     cuda().event_destroy(begin_);
     cuda().event_destroy(end_);
   }
+  // Long enough for the clocks of an idle GPU to rise.
+  void warm_up() {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+    while (std::chrono::steady_clock::now() < end) {
+      check_cuda(cuda().set8_async(lead_.address(), 0, lead_.bytes(), stream_.handle()),
+                 "cuMemsetD8Async");
+      check_cuda(cuda().stream_wait(stream_.handle()), "cuStreamSynchronize");
+    }
+  }
   double microseconds(CudaAddress from, size_t bytes) {
     float ms = 0;
     void* stream = stream_.handle();
@@ -147,6 +157,7 @@ bool run(Gpu& gpu, const Case& c, int rounds, bool last) {
   CopyTimer timer(gpu, c.bytes);
   const int warm_ups = 5;
   unpacker.measure(rounds + warm_ups);
+  timer.warm_up();
   std::vector<double> copies;
   for (int round = 0; round < rounds + warm_ups; ++round) {
     for (size_t request = 0; request < requests; ++request) {
