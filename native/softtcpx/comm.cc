@@ -68,13 +68,17 @@ bool Comm::start() {
 }
 
 int Comm::post(void* data, int64_t bytes, const Region* region, void** request) {
-  if (const int failure = failure_.load(std::memory_order_acquire)) return failure;
+  if (const int code = failure()) return code;
   if (bytes < 0 || (bytes > 0 && (region == nullptr || region->kind() != ObjectKind::kRegion ||
                                   region->device != &device_ ||
                                   !region->contains(data, static_cast<uint64_t>(bytes)))))
     return kNetInvalidArgument;
   const uint64_t sequence = ring_.posted.load(std::memory_order_relaxed);
   if (sequence - oldest_unfreed() == RequestRing::kSlots) return kNetInternalError;
+  if (sequence - ring_.completed.load(std::memory_order_acquire) == RequestRing::kSlots) {
+    *request = nullptr;  // done for the caller, and the owner still needs its slot
+    return kNetSuccess;
+  }
   if (__builtin_expect(trap_ != nullptr, false)) {
     switch (trap_->on_post(sequence - oldest_unfreed())) {
       case TrapState::Post::kGo:
@@ -104,6 +108,7 @@ int Comm::post(void* data, int64_t bytes, const Region* region, void** request) 
     ring_.posted.store(sequence + 1, std::memory_order_seq_cst);  // before the look at `parked`
     worker_->wake_if_parked();
   }
+  help(slot);
   *request = &slot;
   return kNetSuccess;
 }
@@ -113,10 +118,12 @@ int Comm::test(const Request& request, int* done, int* sizes) {
   const uint64_t head = ring_.seen;
   const uint64_t posted = ring_.posted.load(std::memory_order_relaxed);
   if (head == posted || &ring_.slot(head) != &request) return kNetInternalError;
-  if (worker_ == nullptr && ring_.completed.load(std::memory_order_relaxed) == head) drive();
+  const bool pending = ring_.completed.load(std::memory_order_relaxed) <= head;
+  const bool landed = pending && help(request);
+  if (worker_ == nullptr && pending) drive();
   // The failure first: what was completed before it still counts.
-  const int failure = failure_.load(std::memory_order_acquire);
-  const bool completed = ring_.completed.load(std::memory_order_acquire) != head;
+  const int failure = this->failure();
+  const bool completed = landed || ring_.completed.load(std::memory_order_acquire) > head;
   if (__builtin_expect(trap_ != nullptr, false)) {
     const TrapState::Answer answer = trap_->on_test(head, completed);
     if (answer != TrapState::Answer::kGo)
@@ -244,6 +251,12 @@ void Comm::read_control() {
 void Comm::fail(int code, const char* what, int error_number) {
   if (failed()) return;
   complete_in_order();
+  note_failure(code, what, error_number);
+}
+
+// Said before it is seen: whoever is told of an error finds its reason in the log.
+void Comm::note_failure(int code, const char* what, int error_number) {
+  if (failure_said_.exchange(true, std::memory_order_relaxed)) return;
   SOFTTCPX_WARN("%s connection with %s: %s%s%s; error %d from now on",
                 kind() == ObjectKind::kSendComm ? "send" : "receive",
                 address_text(sockets_.peer).c_str(), what, error_number != 0 ? ": " : "",

@@ -73,6 +73,9 @@ class Comm : public Object {
   Comm(ObjectKind kind, Device& device, Sockets sockets);
 
   virtual void prepare(Request& request, uint64_t bytes) = 0;
+  // The caller's part in what is posted, at each post and at each test of a request that is not
+  // complete. True when that one is done for the caller all the same.
+  virtual bool help(const Request&) { return false; }
   virtual Step step(int socket) = 0;
   // RECV_SYNC: before each look at the sockets, what is to be told, or asked for, on the control
   // connection.
@@ -89,17 +92,17 @@ class Comm : public Object {
 
   // Sticky: the first one counts.
   void fail(int code, const char* what, int error_number);
+  // Of the caller, or of the owner.
+  void note_failure(int code, const char* what, int error_number);
   void look_at_control() { ready_ |= bit_of(kControlBit); }
-  bool failed() const { return failure_.load(std::memory_order_relaxed) != kNetSuccess; }
+  int failure() const { return failure_.load(std::memory_order_acquire); }
+  bool failed() const { return failure() != kNetSuccess; }
   void lose_socket(int socket) {
     data_bits_ &= ~bit_of(socket);
     losing_ = true;
   }
   void wake_owner();  // after a change that it sleeps for
-  // The context is current on a worker for good; a caller keeps its own.
-  CurrentContext::After after_calls() const {
-    return worker_ != nullptr ? CurrentContext::After::kStay : CurrentContext::After::kRestore;
-  }
+  bool has_worker() const { return worker_ != nullptr; }
   // Before the derived part is gone: afterwards no thread touches this connection.
   void leave_owner();
 
@@ -125,6 +128,7 @@ class Comm : public Object {
   void complete_in_order();
 
   std::atomic<int> failure_{kNetSuccess};
+  std::atomic<bool> failure_said_{false};
   Worker* worker_ = nullptr;  // none: the caller of test is the owner
   Poller* poller_ = nullptr;
   ReadyCell* cell_ = nullptr;

@@ -21,7 +21,7 @@ constexpr uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
 
 }  // namespace
 
-CopyRing::CopyRing(const Gpu& gpu, uint64_t piece_bytes, int64_t pieces, int64_t kernel_bytes)
+CopyRing::CopyRing(const Gpu& gpu, uint64_t piece_bytes, int64_t pieces)
     : gpu_(gpu),
       piece_bytes_(aligned(piece_bytes)),
       bytes_(piece_bytes_ * static_cast<uint64_t>(pieces)) {
@@ -31,13 +31,6 @@ CopyRing::CopyRing(const Gpu& gpu, uint64_t piece_bytes, int64_t pieces, int64_t
   ring_ = memory_.host() + kPageBytes;
   const CurrentContext current(gpu_);
   check_cuda(*gpu_.driver, "cuStreamCreate", gpu_.driver->stream_create(&stream_, kNonBlocking));
-  if (kernel_bytes > 0) {
-    const int code = small_copy_.load(gpu_);
-    if (code == 0) kernel_bytes_ = static_cast<uint64_t>(kernel_bytes);
-    if (code != 0)
-      SOFTTCPX_WARN("GPU %d takes no kernel for small copies (%s): its copy engine does them",
-                    gpu_.ordinal, cuda_error_name(*gpu_.driver, code));
-  }
   SOFTTCPX_INFO("a sending connection from GPU %d: %llu bytes page-locked", gpu_.ordinal,
                 static_cast<unsigned long long>(memory_.bytes()));
 }
@@ -57,7 +50,6 @@ CopyRing::~CopyRing() {
     memory_.abandon();
     return;
   }
-  small_copy_.unload();
   gpu_.driver->stream_destroy(stream_);
 }
 
@@ -65,37 +57,28 @@ CopyRing::~CopyRing() {
 bool CopyRing::idle() { return gpu_.driver->stream_query(stream_) != kCudaNotReady; }
 
 bool CopyRing::has_room() const {
-  if (begun_ - freed_ == kPieces) return false;
+  const uint64_t freed = freed_.load(std::memory_order_acquire);
+  if (begun_.load(std::memory_order_relaxed) - freed == kPieces) return false;
   const uint64_t at = end_ % bytes_;
   const uint64_t skipped = at + piece_bytes_ > bytes_ ? bytes_ - at : 0;
-  return end_ + skipped + piece_bytes_ - free_from_ <= bytes_;
+  return end_ + skipped + piece_bytes_ - free_from_.load(std::memory_order_acquire) <= bytes_;
 }
 
-void CopyRing::begin(const uint8_t* from, uint64_t length) {
+uint32_t CopyRing::begin(const uint8_t* from, uint64_t length) {
   const uint64_t at = end_ % bytes_;
   const uint64_t start = at + length > bytes_ ? end_ + bytes_ - at : end_;
   uint8_t* const to = ring_ + start % bytes_;
   const uint32_t ticket = tickets_ + 1;
-  begin_copy(to, from, length);
-  if (failed()) return;
-  end_ = start + aligned(length);
-  pieces_[begun_++ % kPieces] = {to, length, ticket, end_, false};
-  if (untold_ >= kToldAtLeast) tell();
-}
-
-// By a kernel, which tells of all that came before it, or by the copy engine.
-void CopyRing::begin_copy(uint8_t* to, const uint8_t* from, uint64_t length) {
-  const auto source = reinterpret_cast<CudaAddress>(from);
-  if (length <= kernel_bytes_ && source % kSmallCopyUnit == 0) {
-    const auto target = reinterpret_cast<CudaAddress>(memory_.as_seen_by_gpu(to));
-    const auto units = static_cast<unsigned>((length + kSmallCopyUnit - 1) / kSmallCopyUnit);
-    untold_ = 0;
-    note("cuLaunchKernel",
-         small_copy_.begin({source, target, told_at(), units, ++tickets_}, stream_));
-    return;
-  }
+  note("cuMemcpyDtoHAsync",
+       gpu_.driver->memcpy_dtoh_async(to, reinterpret_cast<CudaAddress>(from), length, stream_));
+  if (failed()) return ticket;
   untold_ += length;
-  note("cuMemcpyDtoHAsync", gpu_.driver->memcpy_dtoh_async(to, source, length, stream_));
+  end_ = start + aligned(length);
+  const uint64_t begun = begun_.load(std::memory_order_relaxed);
+  pieces_[begun % kPieces] = {to, length, ticket, end_, false};
+  begun_.store(begun + 1, std::memory_order_seq_cst);  // before the look whether the owner sleeps
+  if (untold_ >= kToldAtLeast) tell();
+  return ticket;
 }
 
 void CopyRing::tell() {
@@ -118,8 +101,12 @@ void CopyRing::note(const char* call, int code) {
 
 void CopyRing::sent(Piece& piece) {
   piece.sent = true;
-  for (; freed_ != taken_ && pieces_[freed_ % kPieces].sent; ++freed_)
-    free_from_ = pieces_[freed_ % kPieces].end;
+  const uint64_t before = freed_.load(std::memory_order_relaxed);
+  uint64_t freed = before;
+  while (freed != taken_ && pieces_[freed % kPieces].sent) ++freed;
+  if (freed == before) return;
+  free_from_.store(pieces_[(freed - 1) % kPieces].end, std::memory_order_release);
+  freed_.store(freed, std::memory_order_release);
 }
 
 }  // namespace softtcpx

@@ -38,7 +38,6 @@ std::unique_ptr<CudaDriver> find_driver() {
   find(library, "cuCtxGetCurrent", driver->ctx_get_current, &all);
   find(library, "cuCtxPushCurrent_v2", driver->ctx_push_current, &all);
   find(library, "cuCtxPopCurrent_v2", driver->ctx_pop_current, &all);
-  find(library, "cuCtxSetCurrent", driver->ctx_set_current, &all);
   find(library, "cuCtxGetDevice", driver->ctx_get_device, &all);
   find(library, "cuPointerGetAttribute", driver->pointer_get_attribute, &all);
   find(library, "cuMemGetAddressRange_v2", driver->mem_get_address_range, &all);
@@ -50,10 +49,6 @@ std::unique_ptr<CudaDriver> find_driver() {
   find(library, "cuStreamDestroy_v2", driver->stream_destroy, &all);
   find(library, "cuStreamQuery", driver->stream_query, &all);
   find(library, "cuStreamWriteValue32_v2", driver->stream_write_value32, &all);
-  find(library, "cuModuleLoadData", driver->module_load_data, &all);
-  find(library, "cuModuleUnload", driver->module_unload, &all);
-  find(library, "cuModuleGetFunction", driver->module_get_function, &all);
-  find(library, "cuLaunchKernel", driver->launch_kernel, &all);
   find(library, "cuGetErrorName", driver->get_error_name, &all);
   return all ? std::move(driver) : nullptr;
 }
@@ -87,17 +82,13 @@ Gpu current_gpu() {
   return gpu;
 }
 
-CurrentContext::CurrentContext(const Gpu& gpu, After after) {
+CurrentContext::CurrentContext(const Gpu& gpu) {
   if (!gpu) return;
   CudaContext current = nullptr;
   code_ = gpu.driver->ctx_get_current(&current);
   if (code_ != 0 || current == gpu.context) return;
-  if (after == After::kStay) {
-    code_ = gpu.driver->ctx_set_current(gpu.context);
-  } else {
-    code_ = gpu.driver->ctx_push_current(gpu.context);
-    if (code_ == 0) pushed_ = gpu.driver;
-  }
+  code_ = gpu.driver->ctx_push_current(gpu.context);
+  if (code_ == 0) pushed_ = gpu.driver;
 }
 
 CurrentContext::~CurrentContext() {

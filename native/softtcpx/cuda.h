@@ -12,8 +12,6 @@ namespace softtcpx {
 
 using CudaContext = void*;
 using CudaStream = void*;
-using CudaModule = void*;
-using CudaFunction = void*;
 using CudaAddress = unsigned long long;  // of the device, 64 bits
 
 // The calls that we make, by the driver's names without their prefix and version. 0 is success.
@@ -21,7 +19,6 @@ struct CudaDriver {
   int (*ctx_get_current)(CudaContext* context);
   int (*ctx_push_current)(CudaContext context);
   int (*ctx_pop_current)(CudaContext* context);
-  int (*ctx_set_current)(CudaContext context);
   int (*ctx_get_device)(int* ordinal);
   int (*pointer_get_attribute)(void* value, int attribute, CudaAddress address);
   int (*mem_get_address_range)(CudaAddress* base, size_t* bytes, CudaAddress address);
@@ -34,13 +31,6 @@ struct CudaDriver {
   int (*stream_query)(CudaStream stream);
   int (*stream_write_value32)(CudaStream stream, CudaAddress address, uint32_t value,
                               unsigned flags);
-  int (*module_load_data)(CudaModule* module, const void* image);
-  int (*module_unload)(CudaModule module);
-  int (*module_get_function)(CudaFunction* function, CudaModule module, const char* name);
-  int (*launch_kernel)(CudaFunction function, unsigned blocks_x, unsigned blocks_y,
-                       unsigned blocks_z, unsigned threads_x, unsigned threads_y,
-                       unsigned threads_z, unsigned shared_bytes, CudaStream stream,
-                       void** arguments, void** more);
   int (*get_error_name)(int code, const char** name);
 };
 
@@ -71,10 +61,7 @@ Gpu current_gpu();
 // Makes a context current for the calls in a scope; nearly free where it is current already.
 class CurrentContext {
  public:
-  // On a thread of our own it may stay current: then it is made so once.
-  enum class After { kRestore, kStay };
-
-  explicit CurrentContext(const Gpu& gpu, After after = After::kRestore);
+  explicit CurrentContext(const Gpu& gpu);
   ~CurrentContext();
   CurrentContext(const CurrentContext&) = delete;
   CurrentContext& operator=(const CurrentContext&) = delete;

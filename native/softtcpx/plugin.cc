@@ -262,10 +262,11 @@ int close(void* pointer) {
   return kNetSuccess;
 }
 
-int close_recv(void* pointer) {
-  auto* comm = as<RecvComm>(pointer, ObjectKind::kRecvComm);
+template <class T, ObjectKind kind>
+int close_comm(void* pointer) {
+  T* comm = as<T>(pointer, kind);
   const int code = comm != nullptr ? comm->finish() : kNetSuccess;
-  const int closed = close<RecvComm, ObjectKind::kRecvComm>(pointer);
+  const int closed = close<T, kind>(pointer);
   return closed != kNetSuccess ? closed : code;
 }
 
@@ -298,8 +299,8 @@ const NetTableV7 ncclNetPlugin_v7 = {
     softtcpx::irecv,
     softtcpx::iflush,
     softtcpx::test,
-    softtcpx::close<softtcpx::SendComm, softtcpx::ObjectKind::kSendComm>,
-    softtcpx::close_recv,
+    softtcpx::close_comm<softtcpx::SendComm, softtcpx::ObjectKind::kSendComm>,
+    softtcpx::close_comm<softtcpx::RecvComm, softtcpx::ObjectKind::kRecvComm>,
     softtcpx::close<softtcpx::Listener, softtcpx::ObjectKind::kListener>,
     softtcpx::get_device_mr,
     softtcpx::irecv_consumed,

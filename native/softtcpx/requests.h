@@ -12,8 +12,8 @@ namespace softtcpx {
 
 class Comm;
 
-// Filled by the caller before it is published by `posted`; from then on the owner's, until
-// `completed` hands it back.
+// Filled by the caller before it is published by `posted`; from then on the owner's but for what is
+// said to be the caller's, until `completed` hands it back.
 struct alignas(64) Request {
   Comm* comm = nullptr;  // for good
   uint8_t* data = nullptr;
@@ -21,7 +21,10 @@ struct alignas(64) Request {
   uint64_t total = 0;      // bytes of the message, as its first piece announced it
   uint64_t scheduled = 0;  // bytes of the pieces that a socket has begun to carry
   uint64_t left = 0;       // bytes; sending an empty one, and receiving before it is announced: 1
-  uint64_t copied = 0;     // sending from a GPU: bytes of which the copy to the host has begun
+  // Sending from a GPU, the caller's: bytes of which the copy to the host has begun, and the ticket
+  // of the last of those copies.
+  uint64_t copied = 0;
+  uint32_t ticket = 0;
   bool announced = false;
   Memory memory = Memory::kHost;  // of `data`; kHost too where there are no bytes
 
@@ -31,7 +34,8 @@ struct alignas(64) Request {
 };
 
 // Requests are numbered from 0; number n lives in slot n % 16. Three counters in FIFO order:
-// seen <= completed <= posted, and for receives consumed <= seen.
+// seen <= completed <= posted, and for receives consumed <= seen. A send out of GPU memory may be
+// seen before it is completed: its buffer is free again when the copy has landed.
 struct RequestRing {
   static constexpr uint64_t kSlots = kNetMaxRequests;
 

@@ -1,12 +1,16 @@
 #include "softtcpx/send_comm.h"
 
+#include <sched.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <optional>
+#include <utility>
 
 #include "softtcpx/device.h"
+#include "softtcpx/log.h"
 
 namespace softtcpx {
 namespace {
@@ -15,6 +19,8 @@ namespace {
 constexpr uint64_t kSharedBytes = 64 * 1024;
 // Looks at a copy that does not land, before the driver is asked whether it has failed.
 constexpr uint32_t kLooksAQuestion = 1 << 14;
+// How long a connection that is closed waits for a peer that takes nothing.
+constexpr std::chrono::seconds kLastBytes{1};
 
 }  // namespace
 
@@ -22,9 +28,6 @@ SendComm::SendComm(Device& device, Sockets sockets)
     : Comm(ObjectKind::kSendComm, device, std::move(sockets)),
       chunk_bytes_(static_cast<uint64_t>(device.settings.chunk_bytes)),
       copy_bytes_(std::min(chunk_bytes_, static_cast<uint64_t>(device.settings.copy_bytes))),
-      first_copy_bytes_(
-          std::min(copy_bytes_, static_cast<uint64_t>(device.settings.first_copy_bytes))),
-      copies_at_once_(device.settings.copies_at_once),
       loads_(new Load[sockets_.data.size()]),
       granted_(recv_sync_ ? 0 : ~uint64_t{0}) {}
 
@@ -37,8 +40,7 @@ int SendComm::send(void* data, int64_t bytes, const Region* region, void** reque
 
 bool SendComm::serve_gpu_memory(const Gpu& gpu) {
   if (copy_ring_ != nullptr) return true;
-  copy_ring_ = std::make_unique<CopyRing>(gpu, copy_bytes_, device_.settings.copies,
-                                          device_.settings.kernel_copy_bytes);
+  copy_ring_ = std::make_unique<CopyRing>(gpu, copy_bytes_, device_.settings.copies);
   copies_.store(copy_ring_.get(), std::memory_order_release);
   return true;
 }
@@ -79,49 +81,46 @@ void SendComm::Load::sent(size_t bytes, CopyRing* ring) {
   }
 }
 
-// After a pause the sockets wait for a whole copy: a short one lands sooner, and twice the length
-// each time soon is as quick as the longest.
-uint64_t SendComm::next_copy(const CopyRing& copies) {
-  copy_length_ = copies.starved() ? first_copy_bytes_ : std::min(2 * copy_length_, copy_bytes_);
-  return copy_length_;
-}
-
-// Keeps the copy engine busy while the sockets send what has landed.
+// Keeps the copy engine busy while the sockets send what has landed. Of the caller alone: were it
+// the workers', they would wait for each other inside the driver.
 void SendComm::copy_ahead(CopyRing& copies) {
-  const uint64_t posted = ring_.posted.load(std::memory_order_acquire);
-  copy_next_ = std::max(copy_next_, next_);  // what has nothing to copy may be gone by now
-  int64_t may_begin = copies_at_once_;
+  const uint64_t posted = ring_.posted.load(std::memory_order_relaxed);
   std::optional<CurrentContext> current;  // once there is something to copy
   for (; copy_next_ < posted; ++copy_next_) {
     Request& request = ring_.slot(copy_next_);
-    const uint64_t bytes = request.memory == Memory::kGpu ? request.total : 0;
-    while (request.copied < bytes && may_begin > 0 && copies.has_room() && !copies.failed()) {
-      if (!current) current.emplace(copies.gpu(), after_calls());
-      const uint64_t length = std::min(next_copy(copies), bytes - request.copied);
-      copies.begin(request.data + request.copied, length);
+    const uint64_t bytes = request.memory == Memory::kGpu ? request.capacity : 0;
+    while (request.copied < bytes && copies.has_room() && !copies.failed()) {
+      if (!current) current.emplace(copies.gpu());
+      const uint64_t length = std::min(copy_bytes_, bytes - request.copied);
+      request.ticket = copies.begin(request.data + request.copied, length);
       request.copied += length;
-      --may_begin;
     }
     if (request.copied < bytes) break;
   }
+  if (!current) return;
   copies.tell();
-  judge_copies(copies);
+  wake_owner();
 }
 
-void SendComm::judge_copies(const CopyRing& copies) {
-  if (copies.failed()) fail(kNetUnhandledCudaError, copies.failure().c_str(), 0);
+// Whoever waits for a credit, or has nobody who sends what lies in the ring, is not done early.
+bool SendComm::help(const Request& request) {
+  CopyRing* const copies = this->copies();
+  if (copies == nullptr) return false;
+  copy_ahead(*copies);
+  const bool landed = request.memory == Memory::kGpu && request.copied == request.capacity &&
+                      copies->landed(request.ticket);
+  if (!landed && ++looks_ % kLooksAQuestion == 0) {
+    const CurrentContext current(copies->gpu());
+    copies->ask();
+  }
+  if (copies->failed()) note_failure(kNetUnhandledCudaError, copies->failure().c_str(), 0);
+  return landed && !failed() && has_worker() && !recv_sync_;
 }
 
 // The oldest piece in the ring, which belongs to the oldest message; null while it is not there.
-CopyRing::Piece* SendComm::landed_piece(CopyRing& copies) {
-  CopyRing::Piece* piece = copies.next();
-  if (piece == nullptr || copies.landed(*piece)) return piece;
-  if (++looks_ % kLooksAQuestion == 0) {
-    const CurrentContext current(copies.gpu(), after_calls());
-    copies.ask();
-    judge_copies(copies);
-  }
-  return nullptr;
+CopyRing::Piece* SendComm::landed_piece() {
+  CopyRing::Piece* const piece = copies()->next();
+  return piece != nullptr && copies()->landed(piece->ticket) ? piece : nullptr;
 }
 
 // A copy is on its way, or has landed, and a socket is free for it.
@@ -142,7 +141,7 @@ void SendComm::fill(Load& load) {
     uint64_t length = std::min(chunk_bytes_, request.total - request.scheduled);
     CopyRing::Piece* copied = nullptr;
     if (request.memory == Memory::kGpu) {
-      copied = landed_piece(*copies());
+      copied = landed_piece();
       if (copied == nullptr) return;
       data = copied->data;
       length = copied->length;
@@ -160,10 +159,7 @@ void SendComm::fill(Load& load) {
 
 Comm::Step SendComm::step(int socket) {
   Load& load = loads_[socket];
-  if (load.empty()) {
-    if (CopyRing* const copies = this->copies()) copy_ahead(*copies);
-    if (!failed()) fill(load);
-  }
+  if (load.empty()) fill(load);
   if (load.empty()) return Step::kNothingToDo;
   msghdr message{};
   message.msg_iov = &load.iov[load.first];
@@ -177,6 +173,8 @@ Comm::Step SendComm::step(int socket) {
     return Step::kBlocked;
   }
   load.sent(static_cast<size_t>(sent), copies());
+  sent_.store(sent_.load(std::memory_order_relaxed) + static_cast<uint64_t>(sent),
+              std::memory_order_relaxed);
   return load.empty() ? Step::kMoved : Step::kMovedAll;
 }
 
@@ -199,6 +197,28 @@ bool SendComm::take_control(const uint8_t* bytes, size_t count) {
 
 void SendComm::judge_losses(bool) {
   if (control_ended_) fail(kNetSystemError, "the peer closed while sends were pending", 0);
+}
+
+// Bytes that lie in the ring for a peer that takes none any more are lost, as those are that lie in
+// the operating system's hands.
+int SendComm::finish() {
+  using Clock = std::chrono::steady_clock;
+  const auto left = [&] {
+    const uint64_t completed = ring_.completed.load(std::memory_order_acquire);
+    return completed < ring_.seen ? ring_.seen - completed : 0;
+  };
+  uint64_t before = 0;
+  for (auto moved = Clock::now(); left() > 0 && !failed(); ::sched_yield()) {
+    const uint64_t sent = sent_.load(std::memory_order_relaxed);
+    if (std::exchange(before, sent) != sent) moved = Clock::now();
+    if (Clock::now() - moved < kLastBytes) continue;
+    SOFTTCPX_WARN(
+        "send connection with %s: closed, and the peer takes nothing: %llu messages are "
+        "lost of which test has said that they are done",
+        address_text(sockets_.peer).c_str(), static_cast<unsigned long long>(left()));
+    return kNetSystemError;
+  }
+  return left() > 0 ? failure() : kNetSuccess;
 }
 
 }  // namespace softtcpx

@@ -21,6 +21,9 @@ class SendComm final : public Comm {
   int send(void* data, int64_t bytes, const Region* region, void** request);
   bool copies_gpu_memory() const { return copies() != nullptr; }
   bool serve_gpu_memory(const Gpu& gpu) override;
+  // Ends the connection, behind the last byte of all that test said done of; an error where the
+  // peer does not take them.
+  int finish();
 
  private:
   // What a socket is carrying: a large piece, or several small ones in one system call.
@@ -44,6 +47,7 @@ class SendComm final : public Comm {
   };
 
   void prepare(Request& request, uint64_t bytes) override;
+  bool help(const Request& request) override;
   Step step(int socket) override;
   void judge_losses(bool) override;
   void exchange_credits() override;
@@ -52,25 +56,22 @@ class SendComm final : public Comm {
   bool goes_on_unannounced() const override;
 
   void copy_ahead(CopyRing& copies);
-  uint64_t next_copy(const CopyRing& copies);
   void fill(Load& load);
-  CopyRing::Piece* landed_piece(CopyRing& copies);
-  void judge_copies(const CopyRing& copies);
+  CopyRing::Piece* landed_piece();
 
-  const uint64_t chunk_bytes_;       // most of a piece
-  const uint64_t copy_bytes_;        // and of one out of GPU memory
-  const uint64_t first_copy_bytes_;  // of it where the sockets have nothing else
-  const int64_t copies_at_once_;     // begun in one look
-  uint64_t next_ = 0;                // the oldest request of which no socket has all pieces yet
+  const uint64_t chunk_bytes_;  // most of a piece
+  const uint64_t copy_bytes_;   // and of one out of GPU memory
+  uint64_t next_ = 0;           // the oldest request of which no socket has all pieces yet
   std::unique_ptr<Load[]> loads_;
+  std::atomic<uint64_t> sent_{0};  // bytes
 
-  // From the first registration of GPU memory on; made by the caller, used by the owner.
+  // From the first registration of GPU memory on.
   CopyRing* copies() const { return copies_.load(std::memory_order_acquire); }
   std::unique_ptr<CopyRing> copy_ring_;
   std::atomic<CopyRing*> copies_{nullptr};
-  uint64_t copy_next_ = 0;    // the oldest request that may have bytes to be copied
-  uint64_t copy_length_ = 0;  // most of the copy begun last
-  uint32_t looks_ = 0;        // at copies that had not landed
+  // The caller's own.
+  uint64_t copy_next_ = 0;  // the oldest request that may have bytes to be copied
+  uint32_t looks_ = 0;      // at copies that had not landed
 
   uint64_t granted_;  // receives that the peer has posted; without RECV_SYNC: no limit
   uint32_t have_ = 0;

@@ -71,15 +71,8 @@ constexpr NumberSetting kNumbers[] = {
      "of the order of pages and of random fragments"},
     {"SOFTTCPX_COPY_BYTES", &Settings::copy_bytes, 524288, kCopyUnit, kMostCopyBytes,
      "most bytes that one copy out of GPU memory has, and then one piece on a socket"},
-    {"SOFTTCPX_FIRST_COPY_BYTES", &Settings::first_copy_bytes, kMostCopyBytes, kCopyUnit,
-     kMostCopyBytes,
-     "the same of the first one after a pause; each next one may have twice as many"},
-    {"SOFTTCPX_COPIES", &Settings::copies, 4, 2, kMostCopies,
+    {"SOFTTCPX_COPIES", &Settings::copies, 8, 2, kMostCopies,
      "such copies that a sending connection has page-locked memory for"},
-    {"SOFTTCPX_COPIES_AT_ONCE", &Settings::copies_at_once, kMostCopies, 1, kMostCopies,
-     "copies that are begun, where there is room, before the sockets are looked at again"},
-    {"SOFTTCPX_KERNEL_COPY_BYTES", &Settings::kernel_copy_bytes, 0, 0, kCopyUnit,
-     "up to so many bytes a kernel copies, at addresses that are multiples of 16; 0: none"},
     {"SOFTTCPX_BOUNCE_PAGES", &Settings::bounce_pages, 0, 0, kBouncePages,
      "page-locked, a receiving connection; 0: enough for 16 receives of a chunk, and for 8 MiB"},
 };
@@ -263,7 +256,6 @@ Settings load_settings() {
       settings.workers > 0 ? settings.workers : std::min(settings.threads, settings.max_sockets);
   // No shorter: bounce pages are counted by that (pages_for).
   settings.copy_bytes -= settings.copy_bytes % kCopyUnit;
-  settings.first_copy_bytes -= settings.first_copy_bytes % kCopyUnit;
   keep_buffer_if_granted(settings, &Settings::send_buffer_bytes, "SOFTTCPX_SNDBUF",
                          "/proc/sys/net/core/wmem_max");
   keep_buffer_if_granted(settings, &Settings::receive_buffer_bytes, "SOFTTCPX_RCVBUF",

@@ -60,12 +60,9 @@ struct Settings {
   int64_t shuffle = 0;
   int64_t poison = 0;
   int64_t seed = 0;
-  int64_t copy_bytes = 0;         // of GPU memory, in one copy
-  int64_t first_copy_bytes = 0;   // in the first one after a pause
-  int64_t copies = 0;             // under way or landed, a sending connection
-  int64_t copies_at_once = 0;     // begun before the sockets are looked at again
-  int64_t kernel_copy_bytes = 0;  // of the longest copy that a kernel does
-  int64_t bounce_pages = 0;       // page-locked, a receiving connection; 0: as the chunk size needs
+  int64_t copy_bytes = 0;    // of GPU memory, in one copy
+  int64_t copies = 0;        // under way or landed, a sending connection
+  int64_t bounce_pages = 0;  // page-locked, a receiving connection; 0: as the chunk size needs
   std::string fragments_name;
   std::string trap_side_name;
   std::string congestion;  // empty: the kernel's own default

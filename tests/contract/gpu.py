@@ -146,8 +146,7 @@ class GpuPair(UnpackPair):
                 k = len(requests)
                 requests.append(self.post_receive(starts[k], sizes[k]))
             if sent < len(sizes) and len(self.sends) < window:
-                self.post_send(starts[sent], sizes[sent])
-                sent += 1
+                sent += self.post_send(starts[sent], sizes[sent])
             self.sends_done()
             if seen < len(requests) and self.net.test(requests[seen]) == (SUCCESS, True):
                 expected = self._content[starts[seen] :][: sizes[seen]]

@@ -138,10 +138,10 @@ def test_no_context_need_be_current_after_set_up_and_the_callers_own_stays(
 @pytest.mark.parametrize(
     ("environ", "pages", "copies"),
     [
-        ({}, 16 * 138, 4 * CHUNK),
-        ({"NCCL_DYNAMIC_CHUNK_SIZE": "65536", "SOFTTCPX_COPIES": "8"}, 2047, 8 * 65536),
-        ({"SOFTTCPX_BOUNCE_PAGES": "500", "SOFTTCPX_COPY_BYTES": "131072"}, 500, 4 * 131072),
-        ({"NCCL_DYNAMIC_CHUNK_SIZE": "16777216"}, 16 * 2047, 4 * CHUNK),
+        ({}, 16 * 138, 8 * CHUNK),
+        ({"NCCL_DYNAMIC_CHUNK_SIZE": "65536", "SOFTTCPX_COPIES": "4"}, 2047, 4 * 65536),
+        ({"SOFTTCPX_BOUNCE_PAGES": "500", "SOFTTCPX_COPY_BYTES": "131072"}, 500, 8 * 131072),
+        ({"NCCL_DYNAMIC_CHUNK_SIZE": "16777216"}, 16 * 2047, 8 * CHUNK),
         ({"NCCL_DYNAMIC_CHUNK_SIZE": "3000", "SOFTTCPX_COPIES": "3"}, 2047, 3 * PAGE),
     ],
     ids=["default", "small chunks", "asked for", "large chunks", "odd chunks"],

@@ -173,11 +173,14 @@ class UnpackPair:
         self.recv_mhandle = target.registered(net, self.recv)
         self.sends: deque[int | None] = deque()
 
-    def post_send(self, offset: int, size: int) -> None:
+    def post_send(self, offset: int, size: int) -> bool:
+        """Whether it was posted: false when the connection is busy."""
         address = self.source.address + offset
         code, request = self.net.isend(self.send, address, size, self.send_mhandle)
         assert code == SUCCESS
-        self.sends.append(request)
+        if request is not None:
+            self.sends.append(request)
+        return request is not None
 
     def post_receive(self, offset: int, size: int) -> int | None:
         address = self.target.address + offset

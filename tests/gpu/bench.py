@@ -16,15 +16,15 @@ from pathlib import Path
 from tcpx_mpi.topology import this_machine
 
 #: Long enough for the clocks of a GPU to settle, and for an interval of the ratio.
-LARGE = ("-b", "64M", "-e", "64M", "-n", "160", "-w", "20", "--check-memory", "4G",
-         "--chunk", "1M")  # fmt: skip
+LARGE = ("-b", "64M", "-e", "64M", "-n", "160", "-w", "20", "--check-memory", "4G")
 SMALL = ("-b", "8K", "-e", "8K", "-n", "4000", "-w", "400")
 NCCL = ("--against", "nccl")
+LAUNCHES = ("--runs", "3")
 LINES: dict[str, tuple[str, ...]] = {
-    "pair-64M": ("pair", *LARGE, *NCCL),
-    "ring-64M": ("ring", *LARGE, *NCCL),
-    "pair-8K": ("pair", *SMALL, *NCCL),
-    "pingpong-8K": ("pingpong", *SMALL),
+    "pair-64M": ("pair", *LARGE, *NCCL, *LAUNCHES),
+    "ring-64M": ("ring", *LARGE, *NCCL, *LAUNCHES),
+    "pair-8K": ("pair", *SMALL, *NCCL, *LAUNCHES),
+    "pingpong-8K": ("pingpong", *SMALL, *LAUNCHES),
     "pair-sizes": ("pair", "-b", "8", "-e", "256M", "-f", "4", "-n", "40", "-w", "5",
                    "--check-memory", "4G"),
 }  # fmt: skip

@@ -46,8 +46,6 @@ from tcpx_mpi import _native  # noqa: E402
 from tcpx_mpi.gpu.compiler import nvrtc_folders  # noqa: E402
 from tcpx_mpi.topology import this_machine  # noqa: E402
 
-#: What the figures of docs/performance.md were measured with.
-ENVIRON = {"SOFTTCPX_COPIES": "8", "SOFTTCPX_RCVBUF": "4194304"}
 #: The runs that are to be as quick as NCCL.
 BESIDE_NCCL = ("pair-64M", "ring-64M", "pair-8K")
 NCCL_S = 10.0  # of one of them
@@ -78,7 +76,7 @@ class Side:
 
     @property
     def environ(self) -> dict[str, str]:
-        return {**ENVIRON, **(self.variant.environ if self.variant else {})}
+        return dict(self.variant.environ) if self.variant else {}
 
     @property
     def options(self) -> tuple[str, ...]:

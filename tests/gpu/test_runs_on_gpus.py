@@ -85,21 +85,14 @@ def test_chunks_from_a_page_to_the_largest(chunk: str, gpus: Gpus, place: Path) 
     require_all_right(ran(gpus, place, "pair", 2, *sizes, SOFTTCPX_POISON="1"), sizes=3)
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"SOFTTCPX_FIRST_COPY_BYTES": "65536", "SOFTTCPX_COPIES_AT_ONCE": "1"},
-        {"SOFTTCPX_KERNEL_COPY_BYTES": "65536"},
-    ],
-    ids=["growing", "by a kernel"],
-)
-def test_other_ways_out_of_a_gpu_bring_the_same_bytes(
+@pytest.mark.parametrize("settings", [{}, {"SOFTTCPX_WORKERS": "0"}], ids=["workers", "inline"])
+def test_messages_larger_than_a_ring_bring_the_same_bytes(
     settings: dict[str, str], gpus: Gpus, place: Path
 ) -> None:
-    sizes = ("--sizes", "1,4097,64K,300001,3M", "-n", "4", "--chunk", "1M")
-    result = ran(gpus, place, "ring", 2, *sizes, UCCL_TCPX_DEBUG="1", **settings)
-    require_all_right(result)
-    assert "takes no kernel" not in result.text
+    """A copy waits for the sockets, and what is done for what is sent."""
+    sizes = ("--sizes", "1,4097,64K,300001,3M", "-n", "4", "--chunk", "1M", "--channels", "1")
+    settings = {**settings, "SOFTTCPX_COPIES": "2", "SOFTTCPX_COPY_BYTES": "65536"}
+    require_all_right(ran(gpus, place, "ring", 2, *sizes, **settings), sizes=5)
 
 
 def test_an_ablation_is_no_bandwidth(gpus: Gpus, place: Path) -> None:

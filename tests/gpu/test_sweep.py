@@ -64,38 +64,38 @@ def document(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def test_all_take_turns_and_the_first_launch_of_a_run_keeps_its_file(tmp_path: Path) -> None:
-    names = ["balanced", "unpack-one-block"]
+    names = ["copies-4", "unpack-8-blocks"]
     machine = Machine(dict.fromkeys(["pair-64M", UNPACK, *names], 7.0))
     swept(tmp_path, machine, names)
     turn = ["pair-64M", UNPACK, *names]
     assert machine.launched == [*turn, *turn[::-1], *turn]
-    assert machine.kept == ["pair-64M.h5", "balanced.h5"]
+    assert machine.kept == ["pair-64M.h5", "copies-4.h5"]
     found = document(tmp_path)
-    assert found["balanced"]["us"] == {"time": [7.003, 7.006, 7.011]}
-    assert found["balanced"]["digest"] == VARIANTS["balanced"].digest
+    assert found["copies-4"]["us"] == {"time": [7.003, 7.006, 7.011]}
+    assert found["copies-4"]["digest"] == VARIANTS["copies-4"].digest
     assert set(found[UNPACK]["us"]) == set(CASES)  # type: ignore[call-overload]
-    assert "--chunk 940K" in str(found["balanced"]["command"])
-    assert "SOFTTCPX_WORKERS=14 tcpx-mpi run pair" in str(found["balanced"]["command"])
+    assert "--chunk 940K" in str(found["copies-4"]["command"])
+    assert "SOFTTCPX_COPIES=4 tcpx-mpi run pair" in str(found["copies-4"]["command"])
 
 
 def test_what_fails_is_named_and_left_out_and_keeps_nobody_from_being_measured(
     tmp_path: Path,
 ) -> None:
-    names = ["balanced", "together"]
-    machine = Machine(dict.fromkeys(["pair-64M", *names], 7.0), broken="balanced")
+    names = ["copies-4", "copies-16"]
+    machine = Machine(dict.fromkeys(["pair-64M", *names], 7.0), broken="copies-4")
     made = swept(tmp_path, machine, names)
-    assert machine.launched.count("balanced") == 1
-    assert machine.launched.count("together") == 3
-    assert made.failed == {"balanced": "exit 5: wrong bytes"}
+    assert machine.launched.count("copies-4") == 1
+    assert machine.launched.count("copies-16") == 3
+    assert made.failed == {"copies-4": "exit 5: wrong bytes"}
     assert json.loads((tmp_path / "sweep.json").read_text())["failed"] == made.failed
-    assert "| | | failed: exit 5: wrong bytes | no |" in row_of("balanced", tmp_path)
+    assert "| | | failed: exit 5: wrong bytes | no |" in row_of("copies-4", tmp_path)
 
 
 @pytest.mark.parametrize(("until", "rounds"), [(0.0, 1), (5.9, 1), (6.0, 2), (100.0, 3)])
 def test_a_round_that_would_not_end_in_time_is_not_begun(
     until: float, rounds: int, tmp_path: Path
 ) -> None:
-    names = ["balanced", "together"]
+    names = ["copies-4", "copies-16"]
     machine = Machine(dict.fromkeys(["pair-64M", *names], 7.0))
     swept(tmp_path, machine, names, until=until)
     assert machine.now == 3 * rounds
@@ -103,14 +103,14 @@ def test_a_round_that_would_not_end_in_time_is_not_begun(
 
 
 def test_what_was_measured_is_there_after_each_round(tmp_path: Path) -> None:
-    machine = Machine({"pair-64M": 7.0, "balanced": 6.0})
+    machine = Machine({"pair-64M": 7.0, "copies-4": 6.0})
 
     def interrupted(side: sweep.Side, hdf5: Path | None) -> dict[str, float]:
         if len(machine.launched) == 3:
             raise KeyboardInterrupt
         return machine.launch(side, hdf5)
 
-    made = sweep.Sweep(tmp_path, sides("balanced"), 1e9, interrupted, lambda: machine.now)
+    made = sweep.Sweep(tmp_path, sides("copies-4"), 1e9, interrupted, lambda: machine.now)
     with pytest.raises(KeyboardInterrupt):
         made.run(3)
     assert [path.name for path in tmp_path.iterdir()] == ["sweep.json"]
@@ -120,14 +120,14 @@ def test_what_was_measured_is_there_after_each_round(tmp_path: Path) -> None:
 def test_the_quickest_that_only_sets_something_is_chosen_to_stand_beside_nccl(
     tmp_path: Path,
 ) -> None:
-    names = ["balanced", "together", "launch-early", "without-unpack", "ring-together"]
-    figures = {"pair-64M": 9.0, "ring-64M": 3.0, "balanced": 8.0, "together": 7.0,
-               "launch-early": 6.0, "without-unpack": 5.0, "ring-together": 4.0}  # fmt: skip
+    names = ["copies-4", "copies-16", "pause", "without-unpack", "ring-pause"]
+    figures = {"pair-64M": 9.0, "ring-64M": 3.0, "copies-4": 8.0, "copies-16": 7.0,
+               "pause": 6.0, "without-unpack": 5.0, "ring-pause": 4.0}  # fmt: skip
     made = swept(tmp_path, Machine(figures), names)
-    assert made.chosen("pair-64M").name == "together"
+    assert made.chosen("pair-64M").name == "copies-16"
     assert made.chosen("ring-64M").name == "ring-64M"  # nothing was quicker
-    made = swept(tmp_path, Machine(figures, broken="together"), names)
-    assert made.chosen("pair-64M").name == "balanced"
+    made = swept(tmp_path, Machine(figures, broken="copies-16"), names)
+    assert made.chosen("pair-64M").name == "copies-4"
 
 
 # Variants -----------------------------------------------------------------------------------------
@@ -182,29 +182,29 @@ def row_of(name: str, folder: Path) -> str:
 
 
 def test_the_table_says_what_came_out_beside_what_was_predicted(tmp_path: Path) -> None:
-    names = ["balanced", "without-unpack"]
-    swept(tmp_path, Machine({"pair-64M": 10.0, "balanced": 8.0, "without-unpack": 9.0}), names)
+    names = ["copies-4", "without-unpack"]
+    swept(tmp_path, Machine({"pair-64M": 10.0, "copies-4": 8.0, "without-unpack": 9.0}), names)
     lines = sweep_table(["all"], tmp_path)
     assert lines[0].startswith("`make sweep-gpu` on 2 X1, 32 cores, 2026-01-01, 3 launches each")
-    row = row_of("balanced", tmp_path)
-    assert f"| {VARIANTS['balanced'].predicted} | pair-64M |" in row
+    row = row_of("copies-4", tmp_path)
+    assert f"| {VARIANTS['copies-4'].predicted} | pair-64M |" in row
     assert (
         "| 10.01 (10 - 10.01) us | 8.005 (8.002 - 8.008) us | 0.800 (0.800 - 0.800) | no |" in row
     )
     assert row_of("without-unpack", tmp_path).endswith(" |  |")  # nothing to be kept
-    assert "| not measured |" in row_of("ring-together", tmp_path)
+    assert "| not measured |" in row_of("ring-pause", tmp_path)
     (tmp_path / "once").mkdir()
-    swept(tmp_path / "once", Machine({"pair-64M": 10.0, "balanced": 8.0}), names[:1], rounds=1)
-    assert "| 0.800, of one launch | no |" in row_of("balanced", tmp_path / "once")
+    swept(tmp_path / "once", Machine({"pair-64M": 10.0, "copies-4": 8.0}), names[:1], rounds=1)
+    assert "| 0.800, of one launch | no |" in row_of("copies-4", tmp_path / "once")
     # As many cells in every row.
     assert len({line.count("|") for line in lines[2:]}) == 1
 
 
 def test_an_outcome_of_a_variant_that_has_changed_is_refused(tmp_path: Path) -> None:
-    swept(tmp_path, Machine({"pair-64M": 10.0, "balanced": 8.0}), ["balanced"])
+    swept(tmp_path, Machine({"pair-64M": 10.0, "copies-4": 8.0}), ["copies-4"])
     file = tmp_path / "sweep.json"
-    file.write_text(file.read_text().replace(VARIANTS["balanced"].digest, "0" * 12))
-    with pytest.raises(ValueError, match=r"balanced: .* measure it anew"):
+    file.write_text(file.read_text().replace(VARIANTS["copies-4"].digest, "0" * 12))
+    with pytest.raises(ValueError, match=r"copies-4: .* measure it anew"):
         sweep_table(["all"], tmp_path)
 
 
@@ -227,15 +227,15 @@ def test_a_variant_of_settings_is_measured_and_its_file_says_so(
     monkeypatch.chdir(place)
     small = ("pair", "-b", "2M", "-e", "2M", "-n", "4", "-w", "1", "--check-memory", "16M")
     monkeypatch.setitem(sweep_variants.RUNS, "pair-64M", small)
-    settings = VARIANTS["first-64K-one-at-once"]
-    side = sweep.Side("first-64K-one-at-once", "pair-64M", settings)
+    settings = VARIANTS["copies-4"]
+    side = sweep.Side("copies-4", "pair-64M", settings)
     figures = sweep.launched(side, place / "o.h5")
     found = read_run(str(place / "o.h5"))
     summary = summarise_row(found.header, found.rows[-1])
     assert figures["time"] == pytest.approx(summary.time_ns / 1e3, rel=1e-3)
     assert (summary.checked, summary.wrong) == (True, 0)
     told = {n: v for n, v in found.header.environment.items() if n.startswith("SOFTTCPX_")}
-    assert told.items() >= {**sweep.ENVIRON, **settings.environ}.items()
+    assert told.items() >= settings.environ.items()
 
 
 #: Of a package that says what it was told, in the place of tcpx-mpi.
@@ -256,7 +256,7 @@ def test_the_package_that_was_built_is_what_runs(
     (package / "__init__.py").touch()
     (package / "__main__.py").write_text(MAIN)
     monkeypatch.chdir(REPOSITORY)
-    side = sweep.Side("as-shipped", "pair-64M", VARIANTS["as-shipped"], tmp_path)
+    side = sweep.Side("copies-4", "pair-64M", VARIANTS["copies-4"], tmp_path)
     words = ["tcpx-mpi", "run", *side.arguments(), "--hdf5", "none", "-J", "file"]
     assert sweep.launched(side, None) == {"time": 4.0 + len(words)}
 
