@@ -240,7 +240,7 @@ def _per_iteration(header: RunHeader, summary: RowSummary) -> dict[str, Any]:
         "stdev_us": spread.stdev / 1e3,
         "cv_pct": spread.cv * 100,
         # Long lists only for those who asked (-I): the HDF5 file has every sample anyway.
-        "times_us": (summary.iteration_max_ns / 1e3).tolist() if wanted else None,
+        "times_us": (summary.iteration_max_ns() / 1e3).tolist() if wanted else None,
     }
 
 
