@@ -269,8 +269,7 @@ class Output:
             files.append(write_text(self._settings.csv_path, text))
         if self._settings.json_path is not None:
             gate = judgement.document() if judgement else None
-            document = report.to_json(self._run, files, gate)
-            files.append(report.write_json(self._settings.json_path, document))
+            files.append(report.write_run_json(self._settings.json_path, self._run, files, gate))
         return files
 
 

@@ -19,7 +19,7 @@ from tcpx_mpi.errors import UsageError
 from tcpx_mpi.gates import calibrate, judge
 from tcpx_mpi.records import Plan, Row, RunHeader, RunWriter, Scratch, merge, read_run
 from tcpx_mpi.records.commit_file import CommitFile
-from tcpx_mpi.report import report_lines, summarise_row
+from tcpx_mpi.report import report_lines, summarise_row, write_run_json
 from tcpx_mpi.report.html.plots import distribution_plots
 from tcpx_mpi.tables import tables_of
 
@@ -30,7 +30,7 @@ ROW_BYTES = 20_000
 
 
 def header(rows: int, world: int = 2) -> RunHeader:
-    plan = Plan(sizes=(1024,), run_cycles=rows, iters=ITERATIONS)
+    plan = Plan(sizes=(1024,), run_cycles=rows, iters=ITERATIONS, per_iter_timing=True)
     return invented.run_header(world, plan, pattern="pairs")
 
 
@@ -82,6 +82,9 @@ def tabled(file: str, place: Path) -> None:
 USES: dict[str, Callable[[str, Path], object]] = {
     "report": lambda file, place: report_lines(read_run(file)),
     "plots": plotted,
+    "JSON with every time": lambda file, place: write_run_json(
+        str(place / "o.json"), read_run(file)
+    ),
     "gate": judged,
     "calibration": calibrated,
     "compare": compared,
