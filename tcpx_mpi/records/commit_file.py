@@ -73,10 +73,15 @@ class CommitFile(io.RawIOBase):
         return count
 
     def array(self, offset: int, shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
-        """An array in the file, to read; a large one is mapped. At least one value."""
+        """An array of at least one value in the file, to read; a large one is mapped.
+
+        Raises ValueError where the file ends within it.
+        """
         array = np.dtype(dtype)
         size_bytes = int(np.prod(shape, dtype=np.int64)) * array.itemsize
         end = offset + size_bytes
+        if end > os.fstat(self._fd).st_size:
+            raise ValueError(f"it ends within an array of {size_bytes} bytes at {offset}")
         changed = any(page < end and offset < page + PAGE_BYTES for page in self._pages)
         if size_bytes >= large.LARGE_BYTES and not changed:
             return large.mapped(self._fd, offset, shape, array)

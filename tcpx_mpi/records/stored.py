@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from tcpx_mpi import large
+from tcpx_mpi.errors import UsageError
 from tcpx_mpi.records.commit_file import CommitFile
 from tcpx_mpi.records.row import Int64s, Row
 
@@ -39,8 +40,17 @@ class StoredSamples(Mapping[str, Int64s]):
         self._places = places
 
     def __getitem__(self, phase: str) -> Int64s:
+        """Raises UsageError where they are there no more."""
         place = self._places[phase]
-        return self._file.array(*place) if isinstance(place, Place) else place
+        if not isinstance(place, Place):
+            return place
+        try:
+            return self._file.array(*place)
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"the samples of a row cannot be read: their file was changed since it was opened, "
+                f"or its disk fails: {error}"
+            ) from error
 
     def __contains__(self, phase: object) -> bool:
         return phase in self._places

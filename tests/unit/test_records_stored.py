@@ -20,6 +20,7 @@ from tcpx_mpi import large
 from tcpx_mpi.errors import OutputFailed, UsageError
 from tcpx_mpi.records import PHASES, PartialRow, Row, RunWriter, Scratch, StoredSamples, read_run
 from tcpx_mpi.records.commit_file import CommitFile, open_for_reading
+from tcpx_mpi.report import report_lines
 
 
 def written(path: Path, rows: int = 2) -> list[Row]:
@@ -107,6 +108,18 @@ def test_a_file_that_is_refused_is_closed(tmp_path: Path) -> None:
         read_run(str(tmp_path / "o.h5"))
     gc.collect()
     assert len(os.listdir("/proc/self/fd")) == before
+
+
+@pytest.mark.parametrize("largest", [640, 1 << 20], ids=["large", "small"])
+def test_samples_that_were_cut_off_meanwhile_are_an_error_in_words(
+    largest: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(large, "LARGE_BYTES", largest)
+    written(tmp_path / "o.h5")
+    run = read_run(str(tmp_path / "o.h5"))
+    os.truncate(tmp_path / "o.h5", 5000)
+    with pytest.raises(UsageError, match=r"was changed since it was opened, .*: it ends within"):
+        report_lines(run)
 
 
 def test_what_is_missing_is_known_without_reading_a_sample(
