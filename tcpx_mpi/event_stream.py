@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tcpx_mpi.errors import OutputFailed
 from tcpx_mpi.records import Row, RowFacts, Run, create_exclusively, utc_now
-from tcpx_mpi.report import row_document, to_json
+from tcpx_mpi.report import parts_of, row_document
 
 if TYPE_CHECKING:
     from tcpx_mpi.stats import RowSummary
@@ -36,7 +36,7 @@ class EventStream:
 
     def header(self, run: Run) -> None:
         """The circumstances, and what the set-up took: the first two events."""
-        document = to_json(run)
+        document, _ = parts_of(run)
         setup = document["tcpx_mpi"]["setup"]
         for name in _NOT_YET:
             del document["tcpx_mpi"][name]
@@ -64,7 +64,7 @@ class EventStream:
         """The last event; what was measured is summed up where there was anything."""
         values: dict[str, Any] = {"exit_code": exit_code}
         if run is not None:
-            document = to_json(run)
+            document, _ = parts_of(run)
             for name in ("out_of_bounds", "average_bus_bandwidth", "errors"):
                 values[name] = document[name]
             values["rows"] = len(run.rows)

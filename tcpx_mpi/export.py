@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from tcpx_mpi.errors import OutputFailed, PluginMissing, UsageError
 from tcpx_mpi.records import Run, require_writable
-from tcpx_mpi.report import to_json
+from tcpx_mpi.report import json_text
 from tcpx_mpi.tables import BOOL, FLOAT, INT, MAYBE_INT, TEXT, VARIABLES, Block, Table, tables_of
 
 #: Lines of a row group of Parquet: small blocks are joined up to this.
@@ -56,8 +56,8 @@ def write_json(run: Run, file: BinaryIO) -> None:
 
     The samples leave out the columns that the rows and ranks have, which their numbers name.
     """
-    document = json.dumps(to_json(run, [run.path]), indent=1, allow_nan=False)
-    file.write(document.removesuffix("\n}").encode("ascii"))
+    for part in json_text(run, [run.path]):
+        file.write(part.encode("ascii"))
     file.write(b',\n "tables": {')
     for number, table in enumerate(tables_of(run).values()):
         file.write(b",\n  " if number else b"\n  ")

@@ -168,7 +168,7 @@ def _show(settings: Settings, path: str, gate: Gate | None) -> bool:
         files.append(write_text(settings.csv_path, export.csv_text(tables.tables_of(run)["rows"])))
     if settings.json_path is not None:
         said = judgement.document() if judgement is not None else None
-        files.append(report.write_json(settings.json_path, report.to_json(run, files, said)))
+        files.append(report.write_run_json(settings.json_path, run, files, said))
     verdict = judgement.lines() if judgement is not None else []
     print("\n".join(report.report_lines(run, files, gate=verdict)), flush=True)
     fast_enough = report.reaches_minimum_bandwidth(run) is not False

@@ -24,6 +24,7 @@ from tcpx_mpi.records import (
     Run,
     RunHeader,
     RunWriter,
+    Scratch,
     SetupTimes,
     create_exclusively,
     default_run_name,
@@ -47,6 +48,8 @@ class Output:
     def __init__(self, active: bool) -> None:
         self._active = active
         self._writer: RunWriter | None = None
+        #: Who has the samples of the rows.
+        self._keeper: RunWriter | Scratch | None = None
         self._run: Run | None = None
         self._summaries: list[RowSummary] = []
         self._settings: Settings | None = None
@@ -137,8 +140,9 @@ class Output:
     def row(self, row: Row) -> None:
         """On disk and on the screen when this returns."""
         assert self._run is not None
-        if self._writer is not None:
-            row = self._writer.append_row(row)
+        if self._keeper is None:  # not before: only now the temporary directory is --spool
+            self._keeper = self._writer or Scratch()
+        row = self._keeper.append_row(row)
         self._run.rows.append(row)  # only now: a row that could not be written is not kept
         self._summaries.append(report.summarise_row(self._run.header, row))
         if self._events is not None:
@@ -265,8 +269,7 @@ class Output:
             files.append(write_text(self._settings.csv_path, text))
         if self._settings.json_path is not None:
             gate = judgement.document() if judgement else None
-            document = report.to_json(self._run, files, gate)
-            files.append(report.write_json(self._settings.json_path, document))
+            files.append(report.write_run_json(self._settings.json_path, self._run, files, gate))
         return files
 
 

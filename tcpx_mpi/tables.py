@@ -128,12 +128,11 @@ def samples(run: Run) -> Table:
         for row in run.rows:
             for side, part in _sides(row):
                 common = {**_variables(run, part, side), "partial": False}
+                warmup, timed = dict(part.warmup), dict(part.samples)  # read once for all ranks
                 for rank in range(part.receives.size):
                     where = {**common, **_place(run, rank)}
-                    yield from _sample_blocks(where, True, _of_rank(part.warmup, rank))
-                    yield from _sample_blocks(
-                        where, False, _of_rank(part.samples, rank), part.batches
-                    )
+                    yield from _sample_blocks(where, True, _of_rank(warmup, rank))
+                    yield from _sample_blocks(where, False, _of_rank(timed, rank), part.batches)
         for rest in run.partial:
             for side, beside in ((OURS, rest), *rest.against.items()):
                 common = {**_partial_variables(run, beside, side), "partial": True}

@@ -31,6 +31,7 @@ from tcpx_mpi.records.row import (
 )
 from tcpx_mpi.records.run import Fault, PartialRow, Run, missing_rows
 from tcpx_mpi.records.setup_times import SetupTimes
+from tcpx_mpi.records.stored import Scratch, StoredSamples
 from tcpx_mpi.records.writer import RunWriter, utc_now
 
 __all__ = [
@@ -54,7 +55,9 @@ __all__ = [
     "Run",
     "RunHeader",
     "RunWriter",
+    "Scratch",
     "SetupTimes",
+    "StoredSamples",
     "counted",
     "create_exclusively",
     "default_run_name",

@@ -20,8 +20,13 @@ import io
 import os
 import struct
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from tcpx_mpi import large
 
 PAGE_BYTES = 4096
 
@@ -48,9 +53,6 @@ class CommitFile(io.RawIOBase):
     def writable(self) -> bool:
         return True
 
-    def fileno(self) -> int:
-        return self._fd
-
     def seekable(self) -> bool:
         return True
 
@@ -65,18 +67,28 @@ class CommitFile(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         """Fill the buffer, with zeros beyond the end: HDF5 takes whatever lies in it."""
         view = memoryview(buffer).cast("B")
-        start = self._position
-        _read_at(self._fd, view, start)
-        for page in _pages_of(start, start + len(view)):
-            kept = self._pages.get(page)
-            if kept is None:
-                continue
-            first, last = max(start, page), min(start + len(view), page + len(kept))
-            if first < last:
-                view[first - start : last - start] = kept[first - page : last - page]
-        count = min(len(view), max(self._size - start, 0))
+        count = min(len(view), max(self._size - self._position, 0))
+        self._read(view, self._position)
         self._position += count
         return count
+
+    def array(self, offset: int, shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
+        """An array of at least one value in the file, to read; a large one is mapped.
+
+        Raises ValueError where the file ends within it.
+        """
+        array = np.dtype(dtype)
+        size_bytes = int(np.prod(shape, dtype=np.int64)) * array.itemsize
+        end = offset + size_bytes
+        if end > os.fstat(self._fd).st_size:
+            raise ValueError(f"it ends within an array of {size_bytes} bytes at {offset}")
+        changed = any(page < end and offset < page + PAGE_BYTES for page in self._pages)
+        if size_bytes >= large.LARGE_BYTES and not changed:
+            return large.mapped(self._fd, offset, shape, array)
+        values = large.empty(shape, array)
+        self._read(values.data.cast("B"), offset)
+        values.flags.writeable = False
+        return values
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
@@ -122,6 +134,17 @@ class CommitFile(io.RawIOBase):
         pages = _read_redo(self._fd, self._size)
         if pages is not None:
             self._pages = pages
+
+    def _read(self, view: memoryview, start: int) -> None:
+        """What lies there when the changes are made, zeros beyond the end."""
+        _read_at(self._fd, view, start)
+        for page in _pages_of(start, start + len(view)):
+            kept = self._pages.get(page)
+            if kept is None:
+                continue
+            first, last = max(start, page), min(start + len(view), page + len(kept))
+            if first < last:
+                view[first - start : last - start] = kept[first - page : last - page]
 
     def _load(self, page: int) -> bytearray:
         """The committed part of a page, to be changed in memory."""

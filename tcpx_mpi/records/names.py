@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from tcpx_mpi.errors import OutputFailed, UsageError
 
@@ -63,17 +63,20 @@ def create_exclusively(path: str) -> tuple[int, str]:
     raise AssertionError("candidate_names never ends")
 
 
-def write_text(path: str, text: str) -> str:
-    """Write a text to `path` or the first free name beside it; return the name used.
+def write_text(path: str, text: str | Iterable[str]) -> str:
+    """Write a text, or its parts as they are made, to `path` or the first free name beside it.
 
-    Raises UsageError where no file can be made, and OutputFailed, leaving no half of a file,
-    where it cannot be filled.
+    Returns the name used. Raises UsageError where no file can be made, and OutputFailed where it
+    cannot be filled; no half of a file is left then, nor where a part cannot be made.
     """
     descriptor, name = create_exclusively(path)
     try:
         with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-            file.write(text)
+            file.writelines([text] if isinstance(text, str) else text)
     except OSError as error:
         os.unlink(name)
         raise OutputFailed(f"{name}: cannot write: {error.strerror}") from error
+    except BaseException:
+        os.unlink(name)
+        raise
     return name

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tcpx_mpi.errors import PartialResult, UsageError
-from tcpx_mpi.records.commit_file import open_for_reading
+from tcpx_mpi.records.commit_file import CommitFile, open_for_reading
 from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.header import PeerInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.records.launches import GROUP, PLANNED
@@ -62,19 +62,19 @@ def read_run(path: str) -> Run:
         stored = open_for_reading(path)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    with stored:
-        if stored.read(len(_HDF5_SIGNATURE)) != _HDF5_SIGNATURE:
-            raise UsageError(f"{path} is no HDF5 file; give the HDF5 file of a run")
+    # Open as long as there are rows whose samples are in it: they are read when they are needed.
+    if stored.read(len(_HDF5_SIGNATURE)) != _HDF5_SIGNATURE:
+        raise UsageError(f"{path} is no HDF5 file; give the HDF5 file of a run")
+    try:
+        file = h5py.File(stored, "r")
+    except OSError as error:
+        raise UsageError(f"{path} is truncated or damaged: {_one_line(error)}") from error
+    with file:
         try:
-            file = h5py.File(stored, "r")
-        except OSError as error:
-            raise UsageError(f"{path} is truncated or damaged: {_one_line(error)}") from error
-        with file:
-            try:
-                _refuse_foreign(file, path)
-                return _read(file, path, stored.fileno())
-            except _DAMAGE as error:
-                raise UsageError(f"{path} is damaged: {_one_line(error)}") from error
+            _refuse_foreign(file, path)
+            return _read(file, path, stored)
+        except _DAMAGE as error:
+            raise UsageError(f"{path} is damaged: {_one_line(error)}") from error
 
 
 def _refuse_foreign(file: Any, path: str) -> None:
@@ -92,29 +92,29 @@ def _refuse_foreign(file: Any, path: str) -> None:
         raise PartialResult(f"{path} has no header: the run was killed before its first row")
 
 
-def _read(file: Any, path: str, descriptor: int) -> Run:
-    run = _read_launch(file, path, descriptor)
+def _read(file: Any, path: str, stored: CommitFile) -> Run:
+    run = _read_launch(file, path, stored)
     run.launches = [
-        _read_launch(group, path, descriptor) for _, group in sorted(file.get(GROUP, {}).items())
+        _read_launch(group, path, stored) for _, group in sorted(file.get(GROUP, {}).items())
     ]
     run.launches_planned = int(file.attrs.get(PLANNED, 1))
     return run
 
 
-def _read_launch(file: Any, path: str, descriptor: int) -> Run:
+def _read_launch(file: Any, path: str, stored: CommitFile) -> Run:
     setup = file["setup"][()] if "setup" in file else SetupTimes.joined([]).table
     return Run(
         path=path,
         header=_read_header(file),
         setup=SetupTimes(setup),
         rows=sorted(
-            (_read_row(group, descriptor) for group in file["rows"].values()),
+            (_read_row(group, stored) for group in file["rows"].values()),
             key=lambda row: row.index,
         ),
         complete=bool(file.attrs["complete"]),
         end_time=str(file.attrs.get("end_time", "")),
         fault=_read_fault(file["fault"]) if "fault" in file else None,
-        partial=[_read_partial(group, descriptor) for group in file.get("partial", {}).values()],
+        partial=[_read_partial(group, stored) for group in file.get("partial", {}).values()],
     )
 
 
@@ -151,7 +151,7 @@ def _read_records(group: Any, name: str, kind: type[_Record], columns: Columns) 
     return [kind(**item) for item in read_table(group, name, columns)]
 
 
-def _read_row(group: Any, descriptor: int) -> Row:
+def _read_row(group: Any, stored: CommitFile) -> Row:
     table = group["ranks"][()]
     columns = {
         name: table[name].astype(np.bool_ if kind is bool else np.int64)
@@ -166,8 +166,8 @@ def _read_row(group: Any, descriptor: int) -> Row:
             if name in group.attrs or name not in NEW_ROW_ATTRIBUTES
         },
         **columns,
-        samples=read_samples(group, "samples", descriptor),
-        warmup=read_samples(group, "warmup", descriptor),
+        samples=read_samples(group, "samples", stored),
+        warmup=read_samples(group, "warmup", stored),
         batches=group["batches"][()],
         batch_start=group["batch_start"][()],
         late=group["late"][()].astype(np.bool_),
@@ -178,7 +178,7 @@ def _read_row(group: Any, descriptor: int) -> Row:
         if "gpu" in group
         else [],
         against={
-            peer: _read_row(inner, descriptor) for peer, inner in group.get("against", {}).items()
+            peer: _read_row(inner, stored) for peer, inner in group.get("against", {}).items()
         },
         averages=[Average(**item) for item in read_table(group, "averages", AVERAGE_COLUMNS)]
         if "averages" in group
@@ -196,21 +196,18 @@ def _read_fault(group: Any) -> Fault:
     )
 
 
-def _read_partial(group: Any, descriptor: int) -> PartialRow:
+def _read_partial(group: Any, stored: CommitFile) -> PartialRow:
     ranks = {int(name.removeprefix("rank_")): name for name in group if name.startswith("rank_")}
     return PartialRow(
         index=int(group.attrs["index"]),
         size_bytes=int(group.attrs["size_bytes"]),
         missing_ranks=tuple(group["missing_ranks"][()].tolist()),
         samples={
-            rank: read_samples(group[name], "samples", descriptor) for rank, name in ranks.items()
+            rank: read_samples(group[name], "samples", stored) for rank, name in ranks.items()
         },
-        warmup={
-            rank: read_samples(group[name], "warmup", descriptor) for rank, name in ranks.items()
-        },
+        warmup={rank: read_samples(group[name], "warmup", stored) for rank, name in ranks.items()},
         against={
-            peer: _read_partial(inner, descriptor)
-            for peer, inner in group.get("against", {}).items()
+            peer: _read_partial(inner, stored) for peer, inner in group.get("against", {}).items()
         },
     )
 

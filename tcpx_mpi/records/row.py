@@ -7,7 +7,7 @@ A `RowFacts` is what all ranks agree on about a row, a `RankRow` is one rank's p
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -172,9 +172,10 @@ class Row(RowFacts):
     wrong: Int64s
     payload_bytes_sent: Int64s
     payload_bytes_received: Int64s
-    #: Phase -> int64[rank, iteration], and the same of the warm-ups.
-    samples: dict[str, Int64s]
-    warmup: dict[str, Int64s]
+    #: Phase -> int64[rank, iteration], and the same of the warm-ups; of a row that is in a file
+    #: `StoredSamples`.
+    samples: Mapping[str, Int64s]
+    warmup: Mapping[str, Int64s]
     batches: Int64s
     batch_start: Int64s
     late: Bools

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tcpx_mpi.records.header import Plan, RunHeader
 from tcpx_mpi.records.row import PHASES, Int64s, Row, RowFacts
 from tcpx_mpi.records.setup_times import SetupTimes
+from tcpx_mpi.records.stored import shape_of
 from tcpx_mpi.units import format_size
 
 
@@ -32,8 +33,8 @@ class PartialRow:
     index: int
     size_bytes: int
     missing_ranks: tuple[int, ...]
-    samples: dict[int, dict[str, Int64s]]
-    warmup: dict[int, dict[str, Int64s]]
+    samples: dict[int, Mapping[str, Int64s]]
+    warmup: dict[int, Mapping[str, Int64s]]
     #: What the peers of `--against` did in the same row, by name.
     against: dict[str, PartialRow] = field(default_factory=dict)
 
@@ -127,7 +128,7 @@ def _missing_samples(run: Run) -> list[str]:
     for row in run.rows if not run.header.averages_only else []:
         expected = (run.header.world, row.iterations)
         for phase in PHASES:
-            found = row.samples[phase].shape if phase in row.samples else (0, 0)
+            found = shape_of(row.samples, phase) if phase in row.samples else (0, 0)
             if found != expected:
                 lines.append(
                     f"samples of row {row.index} ({format_size(row.size_bytes)}), phase {phase}: "

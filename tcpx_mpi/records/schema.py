@@ -13,17 +13,18 @@ reader of version 4 would take others for those who sent.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tcpx_mpi import large
+from tcpx_mpi.records.commit_file import CommitFile
 from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.header import PeerInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Average, Proof, RowFacts
+from tcpx_mpi.records.stored import Place, StoredSamples
 
 SCHEMA = "tcpx-mpi run"
 SCHEMA_VERSION = 5
@@ -116,7 +117,7 @@ def read_table(group: Any, name: str, columns: Columns) -> list[dict[str, Any]]:
     return [dict(zip(names, values, strict=True)) for values in zip(*lists, strict=True)]
 
 
-def write_samples(group: Any, name: str, samples: dict[str, NDArray[np.int64]]) -> None:
+def write_samples(group: Any, name: str, samples: Mapping[str, NDArray[np.int64]]) -> None:
     """A group with one dataset a phase, in nanoseconds."""
     inner = group.create_group(name)
     inner.attrs["unit"] = "ns"
@@ -124,21 +125,18 @@ def write_samples(group: Any, name: str, samples: dict[str, NDArray[np.int64]]) 
         inner.create_dataset(phase, data=values.astype("<i8", copy=False))
 
 
-def read_samples(group: Any, name: str, descriptor: int) -> dict[str, NDArray[np.int64]]:
-    """The samples by phase; large ones are read from the file when they are needed.
-
-    That they lie where HDF5 says holds for a file killed in a commit, too: only what a commit
-    changes may be in its redo block, and samples are never changed.
-    """
-    return {phase: _read_series(dataset, descriptor) for phase, dataset in group[name].items()}
+def read_samples(group: Any, name: str, file: CommitFile) -> StoredSamples:
+    """The samples by phase, which are read from the file when they are needed."""
+    places = {phase: _place(dataset) for phase, dataset in group[name].items()}
+    return StoredSamples(file, places)
 
 
-def _read_series(dataset: Any, descriptor: int) -> NDArray[np.int64]:
+def _place(dataset: Any) -> Place | NDArray[np.int64]:
     offset = dataset.id.get_offset()  # none where HDF5 keeps it in chunks, or has nothing to keep
-    if offset is None or dataset.nbytes < large.LARGE_BYTES:
+    if offset is None or dataset.dtype.hasobject:
         values: NDArray[np.int64] = dataset[()]
         return values
-    return large.mapped(descriptor, offset, dataset.shape, dataset.dtype)
+    return Place(offset, dataset.shape, dataset.dtype)
 
 
 def plain(value: Any) -> Any:

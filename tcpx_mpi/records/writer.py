@@ -65,6 +65,8 @@ class RunWriter:
         require_writable(path, "--hdf5")
         descriptor, self.path = create_exclusively(path)
         self._commits = CommitFile(descriptor)
+        #: The same file as those read it who have rows of it, also when it is finished.
+        self._stored = CommitFile(os.dup(descriptor))
         # The default format: a file of the "latest" one cannot be opened after a kill.
         self._file: Any = h5py.File(self._commits, "w")
         with self._step("mark"):
@@ -108,11 +110,11 @@ class RunWriter:
             self._file.create_dataset("setup", data=setup.table)
 
     def append_row(self, row: Row) -> Row:
-        """One row with all its samples; on disk when this returns, and large samples there only."""
+        """One row with all its samples, which are on disk when this returns, and there only."""
         name = row_name(row.index)
         with self._step(f"write row {row.index}"):
             _write_row(self._file["rows"].create_group(name), row)
-        return _on_disk(self._file["rows"][name], row, self._commits.fileno())
+        return _on_disk(self._file["rows"][name], row, self._stored)
 
     def append_partial(self, part: PartialRow) -> None:
         """What the journals hold of a row that no rank 0 ever joined."""
@@ -209,14 +211,14 @@ def _write_row(group: Any, row: Row) -> None:
         _write_row(group.create_group(f"against/{peer}"), beside)
 
 
-def _on_disk(group: Any, row: Row, descriptor: int) -> Row:
+def _on_disk(group: Any, row: Row, file: CommitFile) -> Row:
     """The row with the samples that `group` has, read from the file as they are needed."""
     return dataclasses.replace(
         row,
-        samples=read_samples(group, "samples", descriptor),
-        warmup=read_samples(group, "warmup", descriptor),
+        samples=read_samples(group, "samples", file),
+        warmup=read_samples(group, "warmup", file),
         against={
-            peer: _on_disk(group[f"against/{peer}"], beside, descriptor)
+            peer: _on_disk(group[f"against/{peer}"], beside, file)
             for peer, beside in row.against.items()
         },
     )

@@ -4,7 +4,15 @@ from collections.abc import Sequence
 
 from tcpx_mpi.records import Run
 from tcpx_mpi.report.footer import footer_lines, minimum_bandwidth, passes_minimum_bandwidth
-from tcpx_mpi.report.json_document import row_document, to_json, without_nan, write_json
+from tcpx_mpi.report.json_document import (
+    json_text,
+    parts_of,
+    row_document,
+    to_json,
+    without_nan,
+    write_json,
+    write_run_json,
+)
 from tcpx_mpi.report.launches import launches_lines, representative
 from tcpx_mpi.report.preamble import header_lines, rank_line, rank_name
 from tcpx_mpi.report.setup_table import setup_lines
@@ -15,8 +23,10 @@ from tcpx_mpi.stats import mean_bus_bandwidth
 __all__ = [
     "footer_lines",
     "header_lines",
+    "json_text",
     "minimum_bandwidth",
     "pairs_to_meet",
+    "parts_of",
     "passes_minimum_bandwidth",
     "rank_line",
     "rank_name",
@@ -31,6 +41,7 @@ __all__ = [
     "to_json",
     "without_nan",
     "write_json",
+    "write_run_json",
 ]
 
 

@@ -6,9 +6,11 @@ Values are real numbers, booleans and null; what is unknown is null, never 0 or 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import math
-from collections.abc import Mapping, Sequence
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tcpx_mpi.ratios import Ratio, strongest
@@ -20,6 +22,8 @@ from tcpx_mpi.report.table import summarise_row
 from tcpx_mpi.stats import Distribution, RowSummary, mean_bus_bandwidth
 
 JSON_VERSION = 3
+#: How the text of a document ends.
+_END = "\n}"
 
 
 def to_json(
@@ -27,6 +31,29 @@ def to_json(
 ) -> dict[str, Any]:
     """The document of a run, whole or not; `files` are the names of its other results, `gate` is
     what a gate said of it."""
+    document, rows = parts_of(run, files, gate)
+    return {**document, "results": list(rows)}
+
+
+def json_text(
+    run: Run, files: Sequence[str] = (), gate: Mapping[str, Any] | None = None
+) -> Iterator[str]:
+    """The same as text, a row at a time, for all the times of all rows (`-I`) are as large as its
+    samples. The last brace is left out: more may follow."""
+    document, rows = parts_of(run, files, gate)
+    # Quotes within a text are escaped: this is the key, the first one of the name.
+    before, after = _text_of(document).split('"results": []', 1)
+    yield f'{before}"results": ['
+    for number, row in enumerate(rows):
+        yield ",\n" if number else "\n"
+        yield textwrap.indent(_text_of(row), "  ")
+    yield f"\n ]{after.removesuffix(_END)}"
+
+
+def parts_of(
+    run: Run, files: Sequence[str] = (), gate: Mapping[str, Any] | None = None
+) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
+    """The document of a run without its rows, and the rows, which are made one by one."""
     over_launches = {row.index: row for row in rows_over_launches(run)}
     whole, run = run, representative(run)
     header = run.header
@@ -40,10 +67,7 @@ def to_json(
         "env": [f"{name}={value}" for name, value in header.environment.items()],
         "nccl_version": header.versions.get("NCCL"),
         "config": _config(header),
-        "results": [
-            row_document(header, row, summary) | _over_launches(over_launches.get(row.index))
-            for row, summary in zip(run.rows, summaries, strict=True)
-        ],
+        "results": [],
         "out_of_bounds": {"count": wrong, "okay": wrong == 0},
         "average_bus_bandwidth": {
             "bandwidth": bandwidth,
@@ -53,8 +77,11 @@ def to_json(
         "end_time": run.end_time or None,
         "tcpx_mpi": _ours(whole, files, gate),
     }
-    plain: dict[str, Any] = without_nan(document)
-    return plain
+    rows = (
+        row_document(header, row, summary) | _over_launches(over_launches.get(row.index))
+        for row, summary in zip(run.rows, summaries, strict=True)
+    )
+    return without_nan(document), map(without_nan, rows)
 
 
 def _over_launches(row: RowOverLaunches | None) -> dict[str, Any]:
@@ -76,8 +103,18 @@ def _over_launches(row: RowOverLaunches | None) -> dict[str, Any]:
 
 def write_json(path: str, document: dict[str, Any]) -> str:
     """Write a document as `write_text` does; return the name used."""
-    text = json.dumps(document, indent=1, allow_nan=False, ensure_ascii=True) + "\n"
-    return write_text(path, text)
+    return write_text(path, [_text_of(document), "\n"])
+
+
+def write_run_json(
+    path: str, run: Run, files: Sequence[str] = (), gate: Mapping[str, Any] | None = None
+) -> str:
+    """Write the document of a run as `write_text` does; return the name used."""
+    return write_text(path, itertools.chain(json_text(run, files, gate), [_END, "\n"]))
+
+
+def _text_of(document: dict[str, Any]) -> str:
+    return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=True)
 
 
 def _config(header: RunHeader) -> dict[str, Any]:
@@ -240,7 +277,7 @@ def _per_iteration(header: RunHeader, summary: RowSummary) -> dict[str, Any]:
         "stdev_us": spread.stdev / 1e3,
         "cv_pct": spread.cv * 100,
         # Long lists only for those who asked (-I): the HDF5 file has every sample anyway.
-        "times_us": (summary.iteration_max_ns / 1e3).tolist() if wanted else None,
+        "times_us": (summary.iteration_max_ns() / 1e3).tolist() if wanted else None,
     }
 
 

@@ -14,7 +14,7 @@ _TITLES = {"warm-up": "Warm-up", "drift": "Drift", "step": "Step"}
 
 def steadiness_lines(summaries: Sequence[RowSummary]) -> list[tuple[str, str]]:
     """(title, text) of each row, the first few, that warmed up, drifted or jumped."""
-    found = [(summary, find_change(summary.iteration_max_ns)) for summary in summaries]
+    found = [(summary, find_change(summary.iteration_max_ns())) for summary in summaries]
     lines = [(_TITLES[change.kind], _text(s, change)) for s, change in found if change is not None]
     if len(lines) > _MOST_LINES:
         rest = f"{len(lines) - _MOST_LINES} more rows were not steady"

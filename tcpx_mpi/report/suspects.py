@@ -51,9 +51,12 @@ def ways_by_size(header: RunHeader, rows: Iterable[Row]) -> BySize:
 
 def _one_way(header: RunHeader, row: Row) -> dict[Way, Measured]:
     """Of patterns in which each rank that receives has one sender, and waits for nobody else."""
-    found = {}
-    for receiver in np.flatnonzero(row.receives).tolist() if header.pattern in _PATTERNS else []:
-        times = rank_times_ns(row.samples["iteration"][receiver], row.agg)
+    found: dict[Way, Measured] = {}
+    if header.pattern not in _PATTERNS:
+        return found
+    samples = row.samples["iteration"]
+    for receiver in np.flatnonzero(row.receives).tolist():
+        times = rank_times_ns(samples[receiver], row.agg)
         by_batch = batch_means(times, row.batches)
         if by_batch.size and not np.isnan(by_batch).any():
             found[_sender(header, row, receiver), receiver] = _measured(times, by_batch)

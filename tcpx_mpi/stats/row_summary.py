@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -39,9 +39,9 @@ class RowSummary:
     #: The slowest receiving rank and its mean time; -1 and NaN where nobody receives.
     t_max_rank: int
     t_max_ns: float
-    #: Per iteration, the maximum over the ranks that receive: every one, and their spread
-    #: without the first `per_iter_skip`.
-    iteration_max_ns: Float64s
+    #: Per iteration, the maximum over the ranks that receive: every one, made from the samples
+    #: when it is asked for, and their spread without the first `per_iter_skip`.
+    iteration_max_ns: Callable[[], Float64s]
     per_iteration: Distribution
     #: Millions of messages a rank receives a second.
     mmsg_per_s: float

@@ -20,7 +20,8 @@ _JOINED = {1: np.add, 2: np.minimum, 3: np.maximum}
 
 def samples_received(row: RowLike) -> list[Int64s]:
     """The iterations of each rank that receives, in rank order: int64[iteration], ns."""
-    return [row.samples["iteration"][rank] for rank in np.flatnonzero(row.receives)]
+    samples = row.samples["iteration"]  # once: it may be read from a file
+    return [samples[rank] for rank in np.flatnonzero(row.receives)]
 
 
 def rank_times_ns(samples: Int64s, copies: int) -> Float64s:

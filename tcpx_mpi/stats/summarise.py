@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -10,17 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tcpx_mpi.stats.blocks import independent_count
+from tcpx_mpi.stats.blocks import independent_count, iteration_times_ns
 from tcpx_mpi.stats.distribution import describe
 from tcpx_mpi.stats.interval import UNKNOWN, median_interval
 from tcpx_mpi.stats.row_like import Float64s, Int64s, RowLike
 from tcpx_mpi.stats.row_summary import RowSummary
-from tcpx_mpi.stats.series import (
-    elapsed_ns,
-    rank_times_ns,
-    samples_received,
-    times_over_ranks_ns,
-)
+from tcpx_mpi.stats.series import elapsed_ns, rank_times_ns
 from tcpx_mpi.stats.stop_rule import half_width
 
 if TYPE_CHECKING:
@@ -98,10 +94,9 @@ def summarise(
         counted = times[per_iter_skip:]
         median_ns_by_rank[rank] = median_interval(counted, independent=independent_count(counted))
 
-    iteration_max_ns = np.empty(0)
+    iteration_max_ns = functools.partial(iteration_times_ns, row, 3, time_divisor)
     t_max_rank, t_max_ns = -1, math.nan
     if receives.any() and row.iterations > 0:
-        iteration_max_ns = times_over_ranks_ns(samples_received(row), 3, copies)
         # argmax takes NaN for the largest: a rank whose time is unknown is not passed over.
         t_max_rank = int(np.flatnonzero(receives)[np.argmax(time_ns_by_rank[receives])])
         t_max_ns = float(time_ns_by_rank[t_max_rank])
@@ -121,7 +116,7 @@ def summarise(
         t_max_rank=t_max_rank,
         t_max_ns=t_max_ns,
         iteration_max_ns=iteration_max_ns,
-        per_iteration=describe(iteration_max_ns[per_iter_skip:]),
+        per_iteration=describe(iteration_max_ns()[per_iter_skip:]),
         mmsg_per_s=rate(row.messages_per_copy, time_ns) * 1e3,
         checked=checked,
         wrong=int(found.sum()) if checked else None,
@@ -167,7 +162,7 @@ def _summary_of(row: RowLike, told: Average) -> RowSummary:
         busbw=told.busbw,
         t_max_rank=-1,
         t_max_ns=math.nan,
-        iteration_max_ns=np.empty(0),
+        iteration_max_ns=functools.partial(np.empty, 0),
         per_iteration=describe(np.empty(0)),
         mmsg_per_s=math.nan,
         checked=checked,

@@ -1,7 +1,8 @@
-"""Rows whose samples are larger than the memory that a rank may have."""
+"""Rows whose samples are larger than the memory that a rank may have: one, or many together."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -16,13 +17,15 @@ pytestmark = pytest.mark.multirank
 #: again for each float of it.
 MEMORY_KIB = 300 << 10
 ITERATIONS = 4_000_000
+#: Not long enough to be on disk by itself; so many take 134 MB, and 17 MB for their maxima.
+SHORT_ITERATIONS, SHORT_ROWS = 1 << 17, 16
 #: The linear algebra beneath numpy has memory for each CPU.
 ALONE = {"OPENBLAS_NUM_THREADS": "1"}
 
 
-def within_memory(*arguments: str) -> list[str]:
+def within_memory(*arguments: str, kib: int = MEMORY_KIB) -> list[str]:
     """A command whose processes have no more private memory than that."""
-    return ["sh", "-c", f'ulimit -d {MEMORY_KIB}; exec "$@"', "sh", *tcpx_mpi(*arguments)]
+    return ["sh", "-c", f'ulimit -d {kib}; exec "$@"', "sh", *tcpx_mpi(*arguments)]
 
 
 def test_a_row_larger_than_the_memory_of_a_rank_is_measured_and_reported(
@@ -48,3 +51,32 @@ def test_a_row_larger_than_the_memory_of_a_rank_is_measured_and_reported(
     assert not gaps.any()
     assert (starts[:, batches] > starts[:, batches - 1]).all()
     assert list((place / "spool").iterdir()) == []
+
+
+@pytest.mark.parametrize("file", ["o.h5", "none"])
+def test_many_rows_larger_than_the_memory_of_a_rank_are_measured_and_reported(
+    place: Path, file: str
+) -> None:
+    result = run(
+        within_memory("run", "pair", "--ranks", "2", "--plugin", "null", "-b", "8", "-e", "8",
+                 "-n", str(SHORT_ITERATIONS), "-N", str(SHORT_ROWS), "-w", "10", "-c", "0",
+                 "--check-memory", "16M", "--spool", "spool", "--hdf5", file, "-J", "o.json",
+                 kib=MEMORY_KIB * 3 // 4),
+        place,
+        ALONE,
+    )  # fmt: skip
+    assert result.code == 0, result.text
+    assert len(result.rows) == SHORT_ROWS
+    assert list((place / "spool").iterdir()) == []
+    means = [
+        row["out_of_place_per_iter"]["avg_us"]
+        for row in json.loads((place / "o.json").read_text())["results"]
+    ]
+    assert len(set(means)) == SHORT_ROWS, "each has samples of its own"
+    if file == "none":
+        return
+    report = run(within_memory("report", file, kib=MEMORY_KIB * 3 // 4), place, ALONE)
+    assert report.code == 0, report.text
+    rows = read_run(str(place / file)).rows
+    assert {row.samples[phase].shape for row in rows for phase in PHASES} == {(2, SHORT_ITERATIONS)}
+    assert [row.samples["iteration"][1].mean() / 1e3 for row in rows] == pytest.approx(means)

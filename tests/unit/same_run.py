@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ def same(a: Any, b: Any) -> bool:
         )
     if isinstance(a, np.ndarray):
         return a.dtype == b.dtype and np.array_equal(a, b)
-    if isinstance(a, dict):
+    if isinstance(a, Mapping):  # samples in memory, and in a file
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if isinstance(a, list):
         return len(a) == len(b) and all(same(x, y) for x, y in zip(a, b, strict=True))

@@ -13,7 +13,7 @@ import pytest
 
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.records import Fault, Plan, Row, Run, RunHeader
-from tcpx_mpi.report import to_json, write_json
+from tcpx_mpi.report import to_json, write_json, write_run_json
 
 
 def run_of(rows: list[Row], header: RunHeader | None = None, **more: Any) -> Run:
@@ -155,3 +155,22 @@ def test_a_document_that_is_no_json_leaves_no_file(tmp_path: Path) -> None:
 def test_a_document_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot create"):
         write_json(str(tmp_path / "no" / "o.json"), {})
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_the_document_of_a_run_is_written_as_it_is(tmp_path: Path, count: int) -> None:
+    header = invented.run_header(notes=['"results": []'], plan=Plan((1,), per_iter_timing=True))
+    run = run_of([invented.row(index) for index in range(count)], header)
+    path = write_run_json(str(tmp_path / "o.json"), run, ["o.h5"], {"results": []})
+    expected = to_json(run, ["o.h5"], {"results": []})
+    assert len(expected["results"]) == count
+    assert json.loads(Path(path).read_text()) == expected
+    if count:
+        assert Path(path).read_text() == json.dumps(expected, indent=1) + "\n"
+
+
+def test_a_row_that_cannot_be_read_leaves_no_half_of_a_document(tmp_path: Path) -> None:
+    run = run_of([invented.row(0), invented.row(1, gpu=[None])])
+    with pytest.raises(TypeError):
+        write_run_json(str(tmp_path / "o.json"), run)
+    assert list(tmp_path.iterdir()) == []

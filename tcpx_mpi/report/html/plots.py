@@ -127,15 +127,11 @@ def distribution_plots(
     header: RunHeader, rows: Sequence[Row], summaries: Sequence[RowSummary]
 ) -> list[Plot]:
     """How the iterations of each rank spread, in a few rows from the smallest to the largest."""
-    timed = [
-        (row, summary)
-        for row, summary in zip(rows, summaries, strict=True)
-        if summary.iteration_max_ns.size and not math.isnan(summary.iteration_max_ns.max())
-    ]
     # The first of each size: cycles repeat the sizes.
     by_size: dict[int, tuple[Row, RowSummary]] = {}
-    for row, summary in timed:
-        by_size.setdefault(row.size_bytes, (row, summary))
+    for row, summary in zip(rows, summaries, strict=True):
+        if row.size_bytes not in by_size and _is_timed(summary):
+            by_size[row.size_bytes] = (row, summary)
     sizes = sorted(by_size)
     positions = np.linspace(0, len(sizes) - 1, min(DISTRIBUTIONS_SHOWN, len(sizes)))
     return [
@@ -204,12 +200,18 @@ def line_over_sizes(
     )
 
 
+def _is_timed(summary: RowSummary) -> bool:
+    times = summary.iteration_max_ns()
+    return times.size > 0 and not math.isnan(times.max())
+
+
 def _distribution_plot(header: RunHeader, row: Row, summary: RowSummary) -> Plot:
     receiving = np.flatnonzero(row.receives)
     by_time = receiving[np.argsort(-summary.time_ns_by_rank[receiving], kind="stable")]
     shown = np.sort(by_time[:RANKS_SHOWN])
     copies = row.agg * header.time_divisor
-    boxes = [_box(rank_times_ns(row.samples["iteration"][rank], copies)) for rank in shown]
+    samples = row.samples["iteration"]
+    boxes = [_box(rank_times_ns(samples[rank], copies)) for rank in shown]
     middle = float(np.median(summary.time_ns_by_rank[receiving]) / 1e3)
     heading = f"{format_size(row.size_bytes)}, row {row.index}"
     with empty_axes(f"ranks-{row.index}", 210) as plot:

@@ -1,0 +1,106 @@
+"""The samples of a row in a file: read when somebody asks for them, and let go again.
+
+So it takes as little memory to write or to read many rows as it takes for one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from tcpx_mpi import large
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.records.commit_file import CommitFile
+from tcpx_mpi.records.row import Int64s, Row
+
+
+class Place(NamedTuple):
+    """Where an array of at least one value lies in a file, and what it is."""
+
+    offset: int
+    shape: tuple[int, ...]
+    dtype: np.dtype[np.int64]
+
+
+class StoredSamples(Mapping[str, Int64s]):
+    """The samples by phase, as they lie in a file, which is kept open; to read only.
+
+    Each look reads them anew: one who needs them twice keeps them. `places` has, in place of a
+    place, what does not lie in the file as it is.
+    """
+
+    __slots__ = ("_file", "_places")
+
+    def __init__(self, file: CommitFile, places: Mapping[str, Place | Int64s]) -> None:
+        self._file = file
+        self._places = places
+
+    def __getitem__(self, phase: str) -> Int64s:
+        """Raises UsageError where they are there no more."""
+        place = self._places[phase]
+        if not isinstance(place, Place):
+            return place
+        try:
+            return self._file.array(*place)
+        except (OSError, ValueError) as error:
+            raise UsageError(
+                f"the samples of a row cannot be read: their file was changed since it was opened, "
+                f"or its disk fails: {error}"
+            ) from error
+
+    def __contains__(self, phase: object) -> bool:
+        return phase in self._places
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def shape(self, phase: str) -> tuple[int, ...]:
+        """Ranks and iterations, without a look at them."""
+        return self._places[phase].shape
+
+
+def shape_of(samples: Mapping[str, Int64s], phase: str) -> tuple[int, ...]:
+    """Ranks and iterations of a phase; of samples in a file without reading them."""
+    return samples.shape(phase) if isinstance(samples, StoredSamples) else samples[phase].shape
+
+
+class Scratch:
+    """Where the samples are of a run that keeps no file: in one without a name in the temporary
+    directory, which goes with the last row of it.
+    """
+
+    def __init__(self) -> None:
+        """Raises OutputFailed where there can be no such file."""
+        with large.scratch_file() as file:
+            self._file = CommitFile(os.dup(file.fileno()))
+
+    def append_row(self, row: Row) -> Row:
+        """The row with its samples there only. Raises OutputFailed where the disk is full."""
+        return dataclasses.replace(
+            row,
+            samples=self._stored(row.samples),
+            warmup=self._stored(row.warmup),
+            against={peer: self.append_row(beside) for peer, beside in row.against.items()},
+        )
+
+    def _stored(self, samples: Mapping[str, Int64s]) -> StoredSamples:
+        return StoredSamples(
+            self._file, {phase: self._place(values) for phase, values in samples.items()}
+        )
+
+    def _place(self, values: Int64s) -> Place | Int64s:
+        if values.size == 0 or values.nbytes >= large.LARGE_BYTES:  # then it is on disk as it is
+            return values
+        place = Place(self._file.tell(), values.shape, values.dtype)
+        try:
+            self._file.write(np.ascontiguousarray(values))
+        except OSError as error:
+            raise large.no_room(error) from error
+        return place
