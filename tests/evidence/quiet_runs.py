@@ -170,15 +170,18 @@ def table(kept: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _listed(ways: Mapping[Way, Measured]) -> list[list[int]]:
-    """Sender, receiver, and ns: of the row and of its halves."""
+    """Sender, receiver, and ns: of the row, of its halves and, where it has them, its quarters."""
     return [
-        [*way, *(round(ns) for ns in (m.time_ns, m.first_half_ns, m.second_half_ns))]
+        [*way, *map(round, (m.time_ns, m.first_half_ns, m.second_half_ns, *m.quarters_ns))]
         for way, m in ways.items()
     ]
 
 
 def _measured(listed: Sequence[Sequence[int]]) -> dict[Way, Measured]:
-    return {(a, b): Measured(*times) for a, b, *times in listed}
+    return {
+        (a, b): Measured(time, first, second, tuple(quarters))
+        for a, b, time, first, second, *quarters in listed
+    }
 
 
 @contextlib.contextmanager
