@@ -145,6 +145,8 @@ SLOWED = [
     [36, 169, 28, 166, 38, 175],
     [33, 112, 37, 112, 41, 112],
     [38, 219, 29, 110, 44, 112],
+    # Here one of them would be a slow link.
+    [40, 110, 41, 112, 42, 230],
 ]
 #: And these with nothing slow. In the last ones three ranks share a core, so that their ways among
 #: themselves are slow and no rank is.
