@@ -194,7 +194,7 @@ def test_ways_that_differ_as_they_do_on_a_core_for_two_accuse_nobody(times: list
 def test_ways_that_always_differ_in_no_order_of_ranks_hardly_ever_name_one(
     places: Places, spread: float, most: int
 ) -> None:
-    """In no run by a tenth or less, by a third in at most so many of 200.
+    """By a tenth in none of these runs, by a third in at most so many of 200.
 
     Of two nodes with two ranks each the noise is that of two ways, which tell little.
     """
