@@ -47,7 +47,7 @@ help:
 	@echo "make figures       docs/performance.md measured anew: an idle machine, minutes"
 	@echo "make attempts      what was tried for speed, tried again (ATTEMPTS=\"peek epoll\": those only)"
 	@echo "make evidence      how often comparisons are right here: an idle machine, a quarter of an hour"
-	@echo "make quiet-runs    is the slow one named, and nobody where nothing is: an idle machine, 4 minutes"
+	@echo "make quiet-runs    is the slow one named, and nobody where nothing is: an idle machine, 6 minutes"
 	@echo "make clean         remove what was built, and $(VENV)"
 
 setup: $(VENV)/.installed

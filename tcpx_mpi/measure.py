@@ -204,7 +204,7 @@ class Measurement:
         row.batches = np.array(batches, dtype=np.int64)
         row.samples = {phase: account.timed[phase].array() for phase in PHASES}
         row.warmup = {phase: account.warmup[phase].array() for phase in PHASES}
-        row.arrivals, row.arrival_blocks = account.arrivals.means_ns, account.arrivals.counts
+        row.arrivals, row.arrival_blocks = account.arrivals.arrival_ns, account.arrivals.counts
         row.proof = account.witness.proof(self._remote_bytes(facts, layout))
         schedule = self._ground.schedule
         steps, op = step_bytes(schedule, layout), schedule.column(Column.OP)

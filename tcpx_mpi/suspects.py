@@ -11,6 +11,10 @@ The noise floor is the larger of two standard deviations of log time: between th
 row's iterations (1.4826 x the median absolute difference / sqrt(2)), and between the good pairs
 (from their median to the fastest, over the expected maximum of as many normal values). Below 5 x
 the noise floor, or 5 %, nothing is named.
+
+Where all pairs were measured at once, by their both ways, a rank is judged by its standing
+(`standing.py`): by times, beside the other ranks in the same quarters of the row, and by the noise
+of these alone.
 """
 
 from __future__ import annotations
@@ -24,9 +28,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-#: So many times the noise floor must a difference be, and at least this share.
-TIMES_NOISE = 5.0
-LEAST_SHARE = 0.05
+from tcpx_mpi.standing import LEAST_SHARE, TIMES_NOISE, Standing, standing
+
 #: Fewer ways than this of a class have no quartile to speak of.
 _LEAST_WAYS = 3
 
@@ -45,6 +48,8 @@ class Measured:
     time_ns: float
     first_half_ns: float
     second_half_ns: float
+    #: The same in the quarters of the row, where all ways were measured at once.
+    quarters_ns: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,20 @@ class Suspect:
     #: The time of a good way, and whether those compared were between two nodes.
     good_ns: float
     apart: bool
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """Among the ways between two nodes, or within one: how slow a rank must be to be named."""
+
+    #: Over the time of a good way: below this no rank is named,
+    least: float
+    #: and above this each; against some ranks there is more noise.
+    most: float
+    good_ns: float
+    apart: bool
+    #: Whether it is noise that asks for `most`, not a least share.
+    by_noise: bool
 
 
 @dataclass(frozen=True)
@@ -93,14 +112,27 @@ def find_suspects(
     found: list[Suspect] = []
     nics: dict[int, Suspect] = {}
     for rank in range(len(places.nodes)):
-        of_near, of_far = _roles_of(rank, near), _roles_of(rank, far)
-        if of_far and _fast_at_home(rank, of_far, near):
-            nics[rank] = _suspect("NIC", rank, of_far, far)
-        elif of_far or of_near:
-            found.append(_suspect("rank", rank, of_far or of_near, far if of_far else near))
+        of_near, of_far = _slow_rank(rank, near), _slow_rank(rank, far)
+        if of_far and _fast_at_home(of_far, near):
+            nics[rank] = dataclasses.replace(of_far, kind="NIC")
+        elif slow := of_far or of_near:
+            found.append(slow)
     found += _by_nic(nics, places)
-    found += _links(near, far) + _links(far, near)
+    at_once = near.at_once or far.at_once
+    accused = {rank for suspect in found for rank in suspect.ranks if at_once}
+    links = _links(near, far) + _links(far, near)
+    # Where all wait for all, the ways of a slow rank differ: what waits for it in one is there
+    # early in another.
+    found += [link for link in links if accused.isdisjoint(link.ranks)]
     return sorted(found, key=lambda s: -s.factor)
+
+
+def sensitivities(
+    measured: Mapping[Way, Measured], places: Places, roles: Sequence[str] = ONE_WAY
+) -> list[Sensitivity]:
+    """Of each class in which a rank can be named, by noise as it is; empty where there is none."""
+    both = (class_of(measured, places, apart, roles) for apart in (False, True))
+    return [found for ways in both if (found := ways.sensitivity(len(places.nodes)))]
 
 
 def factor_again(
@@ -142,6 +174,9 @@ class Ways:
         self, measured: Mapping[Way, Measured], within: float, apart: bool, roles: Sequence[str]
     ) -> None:
         self.apart, self.roles = apart, roles
+        self._quarters = {way: m.quarters_ns for way, m in measured.items() if m.quarters_ns}
+        #: Whether ranks are judged by their standing.
+        self.at_once = bool(self._quarters)
         # What was slow for a while only is somebody's bad moment.
         halves = {way: min(m.first_half_ns, m.second_half_ns) for way, m in measured.items()}
         self.logs = {way: math.log(time_ns) for way, time_ns in halves.items() if time_ns > 0}
@@ -169,6 +204,33 @@ class Ways:
             return [way for way in self.logs if rank in way]
         return [way for way in self.logs if way[ONE_WAY.index(role)] == rank]
 
+    def standing(self, rank: int) -> Standing | None:
+        """Of a rank beside those of its class, where all ways were measured at once."""
+        own, others = (
+            np.array([times for way, times in self._quarters.items() if (rank in way) == mine])
+            for mine in (True, False)
+        )
+        return standing(own, others)
+
+    def sensitivity(self, world: int) -> Sensitivity | None:
+        """None where no rank has several ways here, or nothing to compare them with."""
+        if self.at_once:
+            stands = sorted(
+                filter(None, map(self.standing, range(world))), key=lambda each: each.least_factor
+            )
+            if not stands:
+                return None
+            least, most = stands[0], stands[-1]
+            return Sensitivity(
+                least.least_factor, most.least_factor, least.good_ns, self.apart, most.by_noise
+            )
+        several = any(len(self.of(rank, role)) > 1 for rank in range(world) for role in self.roles)
+        if not (self.usable and several):
+            return None
+        factor = math.exp(self.threshold)
+        by_noise = self.threshold <= TIMES_NOISE * self.noise
+        return Sensitivity(factor, factor, math.exp(self.good), self.apart, by_noise)
+
     def roles_in(self, way: Way) -> list[tuple[int, str]]:
         """What its two ranks do in it."""
         return [(rank, self.roles[n % len(self.roles)]) for n, rank in enumerate(way)]
@@ -192,6 +254,31 @@ def _noise_between(sorted_logs: NDArray[np.float64]) -> float:
     return (lower_median - float(sorted_logs[0])) / expected
 
 
+def _slow_rank(rank: int, ways: Ways) -> Suspect | None:
+    if ways.at_once:
+        return _slow_beside_others(rank, ways)
+    roles = _roles_of(rank, ways)
+    if not roles:
+        return None
+    mine = [way for role in roles for way in ways.of(rank, role)]
+    slow = sum(map(ways.is_slow, mine))
+    factor = math.exp(max(roles.values()))
+    return Suspect(
+        "rank", (rank,), tuple(roles), factor, ways.noise, slow, len(mine), math.exp(ways.good),
+        ways.apart,
+    )  # fmt: skip
+
+
+def _slow_beside_others(rank: int, ways: Ways) -> Suspect | None:
+    stand = ways.standing(rank)
+    if stand is None or stand.certain_ns <= stand.least_ns:
+        return None
+    return Suspect(
+        "rank", (rank,), BOTH_WAYS, 1 + stand.typical_ns / stand.good_ns,
+        math.log1p(stand.noise_ns / stand.good_ns), stand.own, stand.own, stand.good_ns, ways.apart,
+    )  # fmt: skip
+
+
 def _roles_of(rank: int, ways: Ways) -> dict[str, float]:
     """The roles in which even the best pair of a rank is slow, with that slowness."""
     if not ways.usable:
@@ -205,12 +292,13 @@ def _roles_of(rank: int, ways: Ways) -> dict[str, float]:
     return found
 
 
-def _fast_at_home(rank: int, roles: Mapping[str, float], near: Ways) -> bool:
+def _fast_at_home(slow: Suspect, near: Ways) -> bool:
     """Whether within its node a rank is not half as slow as to others; not where nothing is there
     to compare it with.
     """
-    at_home = [near.excess(way) for role in roles for way in near.of(rank, role)]
-    return near.comparable and bool(at_home) and max(at_home) < max(roles.values()) / 2
+    (rank,) = slow.ranks
+    at_home = [near.excess(way) for role in slow.roles for way in near.of(rank, role)]
+    return near.comparable and bool(at_home) and max(at_home) < math.log(slow.factor) / 2
 
 
 def _best_in_a_role(rank: int, roles: Iterable[str], ways: Ways) -> float:
@@ -230,16 +318,6 @@ def _beyond_its_ranks(way: Way, ways: Ways, others: Ways) -> float:
             mine = [each.excess(other) for other in each.of(*end) if other != way]
             own += [float(np.median(mine))] if mine and each.comparable else []
     return ways.excess(way) - max(own)
-
-
-def _suspect(kind: str, rank: int, roles: Mapping[str, float], ways: Ways) -> Suspect:
-    mine = [way for role in roles for way in ways.of(rank, role)]
-    slow = sum(map(ways.is_slow, mine))
-    factor = math.exp(max(roles.values()))
-    return Suspect(
-        kind, (rank,), tuple(roles), factor, ways.noise, slow, len(mine), math.exp(ways.good),
-        ways.apart,
-    )  # fmt: skip
 
 
 def _by_nic(of_ranks: Mapping[int, Suspect], places: Places) -> list[Suspect]:

@@ -206,7 +206,10 @@ def batches(run: Run) -> Table:
 
 
 def arrivals(run: Run) -> Table:
-    """One line a row, side, rank, peer and block of iterations, where a rank has several peers."""
+    """One line a row, side, rank, peer and block of iterations, where a rank has several peers.
+
+    The time is that of one iteration of the block.
+    """
     own = {"rank": INT, "peer": INT, "block": INT, "iterations": INT, "arrival_ns": FLOAT}
 
     def blocks() -> Iterator[Block]:

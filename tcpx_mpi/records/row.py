@@ -112,8 +112,8 @@ class RankRow:
     batch_start: Int64s
     late: Bools
     #: float64[peer, block], ns: when all bytes of a peer were there, from the start of the
-    #: iteration, the mean of a block; negative before it, NaN for no peer. Empty where a rank
-    #: receives from one peer or none.
+    #: iteration, in one iteration of each block; negative before it, NaN for no peer. Empty where
+    #: a rank receives from one peer or none.
     arrivals: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     #: Iterations in each block.
     arrival_blocks: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,17 +15,18 @@ from tcpx_mpi.patterns.pair import begins, partner
 from tcpx_mpi.patterns.pairs import pairs_of_text, sender_of, text_of_pairs
 from tcpx_mpi.records import Row, RunHeader
 from tcpx_mpi.report.preamble import rank_name
+from tcpx_mpi.standing import QUARTERS, TIMES_NOISE
 from tcpx_mpi.stats import batch_means, rank_times_ns
 from tcpx_mpi.suspects import (
     BOTH_WAYS,
-    LEAST_SHARE,
     ONE_WAY,
-    TIMES_NOISE,
     Measured,
     Places,
+    Sensitivity,
     Suspect,
     Way,
     find_suspects,
+    sensitivities,
 )
 from tcpx_mpi.units import format_size
 
@@ -93,16 +95,24 @@ def _of_blocks(times: NDArray[np.float64]) -> Measured:
     return Measured(float(np.median(times)), first, second)
 
 
+def _at_once(times: Sequence[float] | NDArray[np.float64]) -> Measured:
+    """Of ways that were measured at once, with the quarters in which they were."""
+    found = _of_blocks(np.asarray(times))
+    quarters = np.array_split(times, min(QUARTERS, len(times)))
+    return replace(found, quarters_ns=tuple(float(np.median(each)) for each in quarters))
+
+
 def _both_ways(row: Row) -> dict[Way, Measured]:
     """Where a rank has several peers at a time: half of the time there and back.
 
     A peer's bytes come as late as it began its iteration, and that is as late as what it waited
     for itself. In the sum of both ways neither this nor the clocks count: what one began later
-    than the other is added to one way and taken from the other.
+    than the other is added to one way and taken from the other, in each single iteration. (Files
+    of older versions have means of blocks.)
     """
     both = (row.arrivals + row.arrivals.transpose(1, 0, 2)) / 2
     return {
-        (a, b): _of_blocks(both[a, b])
+        (a, b): _at_once(both[a, b])
         for a in range(len(both))
         for b in range(a + 1, len(both))
         if bool((both[a, b] > 0).all())
@@ -113,6 +123,8 @@ def _together(parts: Sequence[Measured]) -> Measured:
     """Several times the same way, in cycles: medians, and the first cycle against the last."""
     if len(parts) == 1:
         return parts[0]
+    if parts[0].quarters_ns:
+        return _at_once([ns for part in parts for ns in part.quarters_ns])
     times = [part.time_ns for part in parts]
     return Measured(float(np.median(times)), times[0], times[-1])
 
@@ -163,11 +175,38 @@ def suspect_lines(header: RunHeader, rows: Sequence[Row]) -> list[str]:
             elif fresh:
                 sentence += "; not measured again"
             (named if each.named else unconfirmed).append(sentence)
-    if not named and header.pattern == "pairs":
-        named = [
-            f"nobody: no way is {TIMES_NOISE:g} x the noise, and {LEAST_SHARE:.0%}, over the good"
-        ]
+    if not named and header.pattern != "pair":
+        named = _nobody(by_size, places, roles)
     return lines + _titled("Slow", named) + _titled("Not confirmed", unconfirmed)
+
+
+def _nobody(by_size: BySize, places: Places, roles: Sequence[str]) -> list[str]:
+    """That nobody is named, and how slow a rank can be unseen, at the size where that is most and
+    where it is least; nothing where no rank could be named.
+    """
+    found = sorted(
+        (
+            (size, each)
+            for size, ways in by_size.items()
+            for each in sensitivities(ways, places, roles)
+        ),
+        key=lambda item: item[1].most,
+        reverse=True,
+    )
+    if not found:
+        return []
+    why = "the least that is named"
+    if found[0][1].by_noise:
+        why = f"{TIMES_NOISE:g} x the noise: more iterations (-n) see smaller differences"
+    limits = " and ".join(dict.fromkeys(_limit(*item) for item in (found[0], found[-1])))
+    return [f"nobody; a rank goes unseen below {limits} ({why})"]
+
+
+def _limit(size: int, sensitivity: Sensitivity) -> str:
+    where = (" within a node", " between nodes")[sensitivity.apart]
+    least, most = f"{sensitivity.least:.3g}", f"{sensitivity.most:.3g}"
+    good = f"the {sensitivity.good_ns / 1e3:.4g} us of the good ones{where} at {format_size(size)}"
+    return f"{least} x {good}" + (f", one or another below {most} x" if most != least else "")
 
 
 def _titled(title: str, sentences: Sequence[str]) -> list[str]:

@@ -192,6 +192,8 @@ def quiet_runs_table(_names: Sequence[str]) -> list[str]:
     for name, counts in quiet_runs.counts_of(kept).items():
         wanted = quiet_runs.KINDS[name].wanted
         slow = f"{wanted[0]} {wanted[1][0]}" if wanted and wanted[0] == "rank" else "nobody"
+        if quiet_runs.KINDS[name].busy:
+            slow += ", beside a busy loop"
         if quiet_runs.KINDS[name].slow_nic:
             node, nic, rate = quiet_runs.SLOW_NIC
             slow = f"NIC {nic} of node {node}: {rate}"

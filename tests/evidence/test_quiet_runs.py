@@ -8,6 +8,8 @@ import pytest
 import quiet_runs
 from quiet_runs import KINDS
 
+from tcpx_mpi.suspects import Measured
+
 
 @pytest.fixture
 def kept() -> list[dict[str, Any]]:
@@ -17,11 +19,18 @@ def kept() -> list[dict[str, Any]]:
     return found
 
 
-def test_nobody_is_named_for_nothing_and_whoever_is_slow_is(kept: list[dict[str, Any]]) -> None:
-    for name, kind in KINDS.items():
-        runs = [each for each in kept if each["kind"] == name]
-        assert len(runs) >= (5 if kind.wanted else 20), name
-        assert all(map(quiet_runs.right, runs)), name
+@pytest.mark.parametrize("name", KINDS)
+def test_nobody_is_named_for_nothing_and_whoever_is_slow_is(
+    kept: list[dict[str, Any]], name: str
+) -> None:
+    runs = [each for each in kept if each["kind"] == name]
+    if not runs:
+        pytest.skip("needs evidence: `make quiet-runs`, on an idle machine")
+    wanted = KINDS[name].runs(quiet=20, slow=5)
+    assert len(runs) >= (5 if KINDS[name].wanted else wanted)
+    assert all(map(quiet_runs.right, runs))
+    # Of fewer runs there may be one too many that named nobody.
+    assert len(runs) < wanted or quiet_runs.missed_too_often(runs) == []
 
 
 def test_the_kept_names_follow_from_the_kept_times(kept: list[dict[str, Any]]) -> None:
@@ -32,11 +41,25 @@ def test_the_kept_names_follow_from_the_kept_times(kept: list[dict[str, Any]]) -
         assert len(each["first"]) == ways
 
 
+def test_one_run_of_ten_may_miss_a_slow_rank_in_a_mesh() -> None:
+    found = {"kind": "mesh-slow-rank", "named": [["rank", [2], ["both ways"]]]}
+    missed = {**found, "named": []}
+    assert quiet_runs.missed_too_often([*9 * [found], missed]) == []
+    assert quiet_runs.missed_too_often([*8 * [found], *2 * [missed]]) == ["mesh-slow-rank"]
+    assert quiet_runs.missed_too_often(10 * [{"kind": "mesh", "named": []}]) == []
+
+
+def test_quarters_are_kept_and_read_back() -> None:
+    ways = {(0, 2): Measured(3.0, 2.0, 4.0, (1.0, 2.0, 3.0, 4.0)), (1, 2): Measured(5.0, 6.0, 7.0)}
+    assert quiet_runs.measured_of(quiet_runs.listed(ways)) == ways
+
+
 @pytest.mark.parametrize(
     ("kind", "named", "right"),
     [
         ("pairs", [], True),
         ("mesh", [["rank", [1], ["both ways"]]], False),
+        ("mesh-busy", [["rank", [1], ["both ways"]]], False),
         ("pairs-slow-rank", [["rank", [2], ["sending"]]], True),
         ("pairs-slow-rank", [], False),
         ("pairs-slow-rank", [["rank", [1], ["sending"]]], False),
