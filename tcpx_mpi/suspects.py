@@ -120,7 +120,9 @@ def find_suspects(
     found += _by_nic(nics, places)
     at_once = near.at_once or far.at_once
     accused = {rank for suspect in found for rank in suspect.ranks if at_once}
-    links = _links(near, far) + _links(far, near)
+    # Within a node a way is slow where its two ranks share a core with somebody else, and a mesh,
+    # where nobody has it alone, does not tell that from a link.
+    links = _links(far, near) if at_once else _links(near, far) + _links(far, near)
     # Where all wait for all, the ways of a slow rank differ: what waits for it in one is there
     # early in another.
     found += [link for link in links if accused.isdisjoint(link.ranks)]

@@ -190,6 +190,12 @@ def test_one_slow_way_is_no_rank() -> None:
         assert " and rank 6 on host1 " in line
 
 
+def test_a_slow_way_within_a_node_is_a_core_that_two_ranks_share_with_somebody() -> None:
+    slow = {(0, 1): 4.0, (1, 0): 4.0}
+    assert slow_lines(ONE_NODE, mesh_row(ONE_NODE, slow)) == []
+    assert slow_lines(HEADER, mesh_row(HEADER, slow)) == []
+
+
 def test_the_time_of_a_way_is_half_of_there_and_back() -> None:
     (ways,) = ways_by_size(HEADER, [mesh_row(HEADER, {(0, 1): 5.0})]).values()
     assert len(ways) == 28
