@@ -108,7 +108,7 @@ attempts: setup
 evidence: setup
 	$(BIN)/python tests/evidence/verdicts.py
 
-# Four minutes on an idle machine, as root for those between nodes; goes on where it was interrupted.
+# Six minutes on an idle machine, as root for those between nodes; goes on where it was interrupted.
 quiet-runs: setup
 	$(BIN)/python tests/evidence/quiet_runs.py
 
