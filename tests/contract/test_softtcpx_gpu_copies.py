@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import random
 import threading
+from pathlib import Path
 
 import pytest
 from fresh_process import in_fresh_process
@@ -69,11 +70,35 @@ def test_nobody_but_the_caller_begins_copies() -> None:
     assert driver.calls(COPY) == 4
 
 
-@in_fresh_process(SOFTTCPX_COPY_BYTES="65536", SOFTTCPX_COPIES="2", SOFTTCPX_SPIN_US="0", **WORKER)
+@in_fresh_process(
+    SOFTTCPX_COPY_BYTES="65536", SOFTTCPX_COPIES="2", SOFTTCPX_SPIN_US="0", SOFTTCPX_WORKERS="2"
+)
 def test_a_worker_that_sleeps_is_woken_for_the_copies_that_the_caller_begins() -> None:
-    # 768 times two copies; who is not woken looks after a tenth of a second.
-    content = os.urandom(24 * 4096 * KIB)
-    GpuPair(Net().started(), Driver(), content).exchange([4096 * KIB] * 24)
+    """It looks after a tenth of a second in any case: 600 of those are more than there is time for.
+
+    Two workers, so that no receive wakes the one that sends.
+    """
+    net, driver, size = Net().started(), Driver(), 3 * 64 * KIB
+    pair = GpuPair(net, driver, os.urandom(size))
+    done = 0
+
+    def all_sleep() -> bool:
+        mine = threading.get_native_id()
+        others = [n for n in os.listdir("/proc/self/task") if int(n) != mine]
+        states = [Path(f"/proc/self/task/{n}/stat").read_text() for n in others]
+        return all(state.rpartition(")")[2].split()[0] == "S" for state in states)
+
+    def step() -> bool:
+        nonlocal done
+        request = pair.post_receive(0, size)
+        pair.post_send(0, size)
+        until(all_sleep, "the workers to sleep behind two copies")
+        pair.finish(request)
+        assert net.consumed(pair.recv, request) == SUCCESS
+        done += 1
+        return done == 600
+
+    until(step, "600 messages of three copies")
 
 
 # Done ---------------------------------------------------------------------------------------------
