@@ -204,9 +204,9 @@ def _nobody(by_size: BySize, places: Places, roles: Sequence[str]) -> list[str]:
 
 def _limit(size: int, sensitivity: Sensitivity) -> str:
     where = (" within a node", " between nodes")[sensitivity.apart]
-    least, most = f"{sensitivity.least:.3g}", f"{sensitivity.most:.3g}"
+    factors = dict.fromkeys(f"{each:.3g}" for each in (sensitivity.least, sensitivity.most))
     good = f"the {sensitivity.good_ns / 1e3:.4g} us of the good ones{where} at {format_size(size)}"
-    return f"{least} x {good}" + (f", one or another below {most} x" if most != least else "")
+    return f"{' to '.join(factors)} x {good}"
 
 
 def _titled(title: str, sentences: Sequence[str]) -> list[str]:

@@ -11,6 +11,7 @@ import proof_cost
 import pytest
 from attempts import Attempt, all_attempts, attempt_called, outcomes, read_attempt
 from broken_copy import patched
+from gpu_tables import gpu_runs_table
 from performance_page import (
     BLOCK,
     EVIDENCE,
@@ -189,3 +190,11 @@ def test_every_run_on_gpus_was_checked_and_right_in_cuda_memory() -> None:
             assert all(ratio.wrong == 0 for ratio in summary.against.values()), path.name
     unpack = json.loads((EVIDENCE / "gpu" / "unpack.json").read_text())
     assert all(case["right"] for case in unpack["cases"])
+
+
+def test_of_several_launches_on_gpus_the_middle_one_is_shown() -> None:
+    (line,) = (x for x in gpu_runs_table(["pair-8K"]) if x.startswith("| `pair-8K`"))
+    _, _, size, launches, time, *_ = (cell.strip() for cell in line.split("|"))
+    shown, least, most = map(float, re.findall(r"[\d.]+", time))
+    assert (size, launches) == ("8 KiB", "3")
+    assert least < shown < most

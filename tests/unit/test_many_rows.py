@@ -13,6 +13,7 @@ from pathlib import Path
 import gates_by_hand
 import invented
 import pytest
+from allocations import peak_of
 
 from tcpx_mpi.compare import Limits, compare_runs
 from tcpx_mpi.errors import UsageError
@@ -109,16 +110,6 @@ def test_samples_are_not_read_again_for_each_rank(
         USES[use](file, tmp_path)
         counts.append(len(reads))
     assert counts[0] == counts[1] > 0
-
-
-def peak_of(work: Callable[[], object]) -> int:
-    """Bytes that were allocated at a time while it ran."""
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("use", USES)

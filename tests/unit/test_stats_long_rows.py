@@ -6,12 +6,12 @@ numpy reports what it allocates to tracemalloc; maps of files are none of it.
 from __future__ import annotations
 
 import dataclasses
-import tracemalloc
 from collections.abc import Callable
 
 import invented
 import numpy as np
 import pytest
+from allocations import peak_of
 
 from tcpx_mpi import large, ratios
 from tcpx_mpi.gates.figures import figures_of, flaws
@@ -73,16 +73,6 @@ USES: dict[str, Callable[[Row], object]] = {
     "plot": lambda row: distribution_plots(HEADER, [row], [summarise(row, 1, 1.0, 1)]),
     "table": read_as_a_table,
 }
-
-
-def peak_of(work: Callable[[], object]) -> int:
-    """Bytes that were allocated at a time while it ran."""
-    tracemalloc.start()
-    try:
-        work()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
 
 
 @pytest.mark.parametrize("use", USES)
