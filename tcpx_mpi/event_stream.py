@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import sys
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 _HEADER_KEYS = ("version", "start_time", "args", "env", "nccl_version", "config", "tcpx_mpi")
 #: Of its part `tcpx_mpi`: what is not known yet, or has an event of its own.
 _NOT_YET = ("complete", "missing", "fault", "files", "setup")
+
+_ENCODER = json.JSONEncoder(allow_nan=False)
+_PARTS_A_WRITE = 1 << 12
 
 
 class EventStream:
@@ -79,11 +83,14 @@ class EventStream:
                 os.unlink(self.path)
 
     def _write(self, event: str, values: dict[str, Any]) -> None:
-        line = json.dumps({"event": event, "time": utc_now(), **values}, allow_nan=False)
-        left = memoryview(f"{line}\n".encode("ascii"))
+        # In parts: a row may have a list of all its times (-I).
+        line = _ENCODER.iterencode({"event": event, "time": utc_now(), **values})
+        parts = itertools.chain(line, ["\n"])
         try:
-            while left:
-                left = left[os.write(self._descriptor, left) :]
+            while block := "".join(itertools.islice(parts, _PARTS_A_WRITE)):
+                left = memoryview(block.encode("ascii"))
+                while left:
+                    left = left[os.write(self._descriptor, left) :]
         except OSError as error:
             where = self.path or "the standard output"
             raise OutputFailed(

@@ -9,10 +9,10 @@ import dataclasses
 import itertools
 import json
 import math
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tcpx_mpi.large import pieces
 from tcpx_mpi.ratios import Ratio, strongest
 from tcpx_mpi.records import Row, Run, RunHeader, write_text
 from tcpx_mpi.report.footer import passes_minimum_bandwidth
@@ -24,6 +24,7 @@ from tcpx_mpi.stats import Distribution, RowSummary, mean_bus_bandwidth
 JSON_VERSION = 3
 #: How the text of a document ends.
 _END = "\n}"
+_INDENTED = json.JSONEncoder(indent=1, allow_nan=False, ensure_ascii=True)
 
 
 def to_json(
@@ -32,21 +33,22 @@ def to_json(
     """The document of a run, whole or not; `files` are the names of its other results, `gate` is
     what a gate said of it."""
     document, rows = parts_of(run, files, gate)
-    return {**document, "results": list(rows)}
+    return {**document, "results": [_listed(row) for row in rows]}
 
 
 def json_text(
     run: Run, files: Sequence[str] = (), gate: Mapping[str, Any] | None = None
 ) -> Iterator[str]:
-    """The same as text, a row at a time, for all the times of all rows (`-I`) are as large as its
-    samples. The last brace is left out: more may follow."""
+    """The same as text, in parts, for all the times of a row (`-I`) are as large as its samples.
+    The last brace is left out: more may follow."""
     document, rows = parts_of(run, files, gate)
     # Quotes within a text are escaped: this is the key, the first one of the name.
     before, after = _text_of(document).split('"results": []', 1)
     yield f'{before}"results": ['
     for number, row in enumerate(rows):
-        yield ",\n" if number else "\n"
-        yield textwrap.indent(_text_of(row), "  ")
+        yield ",\n  " if number else "\n  "
+        for part in _INDENTED.iterencode(row):
+            yield part.replace("\n", "\n  ")
     yield f"\n ]{after.removesuffix(_END)}"
 
 
@@ -84,6 +86,34 @@ def parts_of(
     return without_nan(document), map(without_nan, rows)
 
 
+class AllTimes(list[float]):
+    """All the times of a row, us: read in pieces while an encoder iterates over them.
+
+    A list for the sake of `json`, which iterates over nothing else. It is empty to whoever does not
+    iterate: the one-shot encoders of `json` are such.
+    """
+
+    def __init__(self, summary: RowSummary) -> None:
+        super().__init__()
+        self._summary = summary
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __iter__(self) -> Iterator[float]:
+        times_ns = self._summary.iteration_max_ns()
+        for piece in pieces(times_ns.size):
+            yield from (times_ns[piece] / 1e3).tolist()
+
+
+def _listed(row: dict[str, Any]) -> dict[str, Any]:
+    """With a plain list of all times, in memory."""
+    spread = row["out_of_place_per_iter"]
+    times = spread["times_us"]
+    listed = {**spread, "times_us": None if times is None else list(iter(times))}
+    return {**row, "out_of_place_per_iter": listed}
+
+
 def _over_launches(row: RowOverLaunches | None) -> dict[str, Any]:
     """A row over several launches; nothing where there is but one."""
     if row is None:
@@ -114,7 +144,7 @@ def write_run_json(
 
 
 def _text_of(document: dict[str, Any]) -> str:
-    return json.dumps(document, indent=1, allow_nan=False, ensure_ascii=True)
+    return _INDENTED.encode(document)
 
 
 def _config(header: RunHeader) -> dict[str, Any]:
@@ -277,7 +307,7 @@ def _per_iteration(header: RunHeader, summary: RowSummary) -> dict[str, Any]:
         "stdev_us": spread.stdev / 1e3,
         "cv_pct": spread.cv * 100,
         # Long lists only for those who asked (-I): the HDF5 file has every sample anyway.
-        "times_us": (summary.iteration_max_ns() / 1e3).tolist() if wanted else None,
+        "times_us": AllTimes(summary) if wanted else None,
     }
 
 
@@ -334,6 +364,8 @@ def without_nan(value: Any) -> Any:
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
         return {str(key): without_nan(item) for key, item in value.items()}
+    if isinstance(value, AllTimes):  # finite, all of them
+        return value
     if isinstance(value, (list, tuple)):
         return [without_nan(item) for item in value]
     return value

@@ -13,7 +13,7 @@ import pytest
 
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.records import Fault, Plan, Row, Run, RunHeader
-from tcpx_mpi.report import to_json, write_json, write_run_json
+from tcpx_mpi.report import json_text, to_json, write_json, write_run_json
 
 
 def run_of(rows: list[Row], header: RunHeader | None = None, **more: Any) -> Run:
@@ -174,3 +174,14 @@ def test_a_row_that_cannot_be_read_leaves_no_half_of_a_document(tmp_path: Path) 
     with pytest.raises(TypeError):
         write_run_json(str(tmp_path / "o.json"), run)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_text_has_all_the_times_that_the_document_has() -> None:
+    head = invented.run_header(plan=Plan(sizes=(1024,), per_iter_timing=True))
+    run = run_of([invented.row(0), invented.row(1)], head)
+    document = to_json(run)
+    times = document["results"][1]["out_of_place_per_iter"]["times_us"]
+    assert len(times) == run.rows[1].iterations
+    text = "".join(json_text(run)) + "\n}"
+    assert json.loads(text) == json.loads(json.dumps(document))
+    assert text.count("\n     ") > 2 * len(times)  # one a line, as everything

@@ -6,6 +6,8 @@ numpy reports what it allocates to tracemalloc; maps of files are none of it.
 from __future__ import annotations
 
 import dataclasses
+import os
+import tempfile
 from collections.abc import Callable
 
 import invented
@@ -14,9 +16,10 @@ import pytest
 from allocations import peak_of
 
 from tcpx_mpi import large, ratios
+from tcpx_mpi.event_stream import EventStream
 from tcpx_mpi.gates.figures import figures_of, flaws
 from tcpx_mpi.records import PHASES, Row, Run
-from tcpx_mpi.report import suspect_lines
+from tcpx_mpi.report import json_text, suspect_lines
 from tcpx_mpi.report.html.plots import distribution_plots
 from tcpx_mpi.report.steadiness import steadiness_lines
 from tcpx_mpi.stats import blocks, find_change, summarise, typical_time_ns
@@ -59,6 +62,22 @@ def read_as_a_table(row: Row) -> None:
     assert max(block.length for block in samples(run_of(row)).blocks()) == large.PIECE
 
 
+def all_times_as_json(row: Row) -> None:
+    head = dataclasses.replace(HEADER, plan=dataclasses.replace(HEADER.plan, per_iter_timing=True))
+    run = dataclasses.replace(run_of(row), header=head)
+    values = sum(part.count(".") for part in json_text(run))
+    assert values > row.iterations
+
+
+def all_times_as_an_event(row: Row) -> None:
+    head = dataclasses.replace(HEADER, plan=dataclasses.replace(HEADER.plan, per_iter_timing=True))
+    with tempfile.NamedTemporaryFile() as file:
+        events = EventStream(f"{file.name}.jsonl")
+        events.row(dataclasses.replace(run_of(row), header=head), row, summarise(row, 1, 1.0, 1))
+        assert os.path.getsize(events.path) > 4 * row.iterations
+        events.discard()
+
+
 USES: dict[str, Callable[[Row], object]] = {
     "summary": lambda row: summarise(row, 1, 1.0, 1),
     "summary with --ci": lambda row: summarise(
@@ -72,6 +91,8 @@ USES: dict[str, Callable[[Row], object]] = {
     "suspects": lambda row: suspect_lines(HEADER, [row]),
     "plot": lambda row: distribution_plots(HEADER, [row], [summarise(row, 1, 1.0, 1)]),
     "table": read_as_a_table,
+    "JSON with all times": all_times_as_json,
+    "event with all times": all_times_as_an_event,
 }
 
 
