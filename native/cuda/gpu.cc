@@ -96,8 +96,8 @@ const GpuKernels& Gpu::kernels() {
   std::call_once(compiled_, [this] {
     void* unpack = load_module(kUnpackSource, facts);
     void* payload = load_module(kPayloadSource, facts);
-    kernels_ = {function_of(unpack, "unpack_fragments"), function_of(payload, "payload_write"),
-                function_of(payload, "payload_verify")};
+    kernels_ = {function_of(unpack, "unpack_fragments"), function_of(unpack, "unpack_pages"),
+                function_of(payload, "payload_write"), function_of(payload, "payload_verify")};
   });
   return kernels_;
 }

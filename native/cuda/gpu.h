@@ -25,6 +25,7 @@ std::vector<GpuFacts> gpus();
 
 struct GpuKernels {
   void* unpack;
+  void* unpack_pages;
   void* payload_write;
   void* payload_verify;
 };

@@ -7,7 +7,13 @@ namespace {
 
 constexpr size_t kLine = 128;                      // bytes between two tickets
 constexpr size_t kStagingBytes = size_t{2} << 20;  // the largest request
-constexpr size_t kLeadBytes = size_t{32} << 20;    // some 15 us
+constexpr size_t kLeadBytes = size_t{32} << 20;    // some 10 us
+// Of fragments a block, and of warps of one. An H200's memory is busiest with these
+// (bench_unpack_cuda).
+constexpr unsigned kLeastGroup = 4;
+constexpr unsigned kAlone = 8;  // fragments that one block takes
+constexpr unsigned kWarps = 8;
+constexpr unsigned kWarpsOfPages = 16;
 constexpr uint32_t kPollsPerLook = 1 << 16;  // without an end, until the driver is asked for errors
 
 uint64_t address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
@@ -17,7 +23,7 @@ uint64_t address(const void* pointer) { return reinterpret_cast<uint64_t>(pointe
 CudaUnpacker::CudaUnpacker(int gpu, UnpackMode mode)
     : gpu_(use_gpu(gpu)),
       mode_(mode),
-      kernel_(gpu_.kernels().unpack),
+      kernels_(gpu_.kernels()),
       tickets_seen_(gpu_, kLanes * kLine) {
   for (size_t i = 0; i < kLanes; ++i) {
     lanes_.push_back(std::make_unique<Lane>(gpu_));
@@ -59,6 +65,8 @@ UnpackResult CudaUnpacker::submit(const UnpackSource& source, uint8_t* destinati
                                       address(destination), 0, static_cast<unsigned>(source.count)};
       fragments_[unlaunched_] = static_cast<unsigned>(source.count);
       fragments_unlaunched_ += source.count;
+      pages_unlaunched_ &=
+          result.pages && (address(source.bounce) | address(destination)) % 16 == 0;
       break;
     case UnpackMode::kCopies:
       copy_fragments(source, destination);
@@ -119,7 +127,7 @@ void CudaUnpacker::begin_request() {
 // The GPU is given something else to do first: what is measured waits in its queue by the time it
 // gets there, and no time of the CPU is counted as its own.
 void CudaUnpacker::begin_timer() {
-  if (timed_ == timers_.size()) return;
+  if (timed_ == timers_.size() || launches_in_row_ > 0) return;
   void* stream = lane().stream.handle();
   ok(cuda().set8_async(lead_->address(), 0, lead_->bytes(), stream), "cuMemsetD8Async");
   ok(cuda().event_record(timers_[timed_].begin, stream), "cuEventRecord");
@@ -128,13 +136,19 @@ void CudaUnpacker::begin_timer() {
 void CudaUnpacker::end_launch() {
   launches_[launched_++ % launches_.size()] = {next_lane_, tickets_};
   if (timed_ < timers_.size()) {  // one after the other, so that the times add up
-    Timer& timer = timers_[timed_++];
-    timer.measured = {unlaunched_, unlaunched_bytes_, 0};
-    ok(cuda().event_record(timer.end, lane().stream.handle()), "cuEventRecord");
+    Timer& timer = timers_[timed_];
+    timer.measured.requests += unlaunched_;
+    timer.measured.bytes += unlaunched_bytes_;
+    if (++launches_in_row_ == launches_a_row_) {
+      ok(cuda().event_record(timer.end, lane().stream.handle()), "cuEventRecord");
+      launches_in_row_ = 0;
+      ++timed_;
+    }
   } else {
     next_lane_ = (next_lane_ + 1) % kLanes;
   }
   unlaunched_ = unlaunched_bytes_ = fragments_unlaunched_ = 0;
+  pages_unlaunched_ = true;
 }
 
 // One launch for all that is ready. Copies are under way already: then the kernel has nothing to
@@ -148,15 +162,16 @@ void CudaUnpacker::flush() {
   }
   UnpackArguments& a = arguments_;
   const uint64_t fragments = fragments_unlaunched_;
-  // Few fragments are cut into parts, so that every multiprocessor has some.
   a.group = fragments > 0 ? kUnpackGroup : 0;
-  while (a.group > 1 &&
-         fragments / a.group < static_cast<uint64_t>(gpu_.facts.multiprocessors) / 8) {
+  while (a.group > kLeastGroup &&
+         fragments / a.group < static_cast<uint64_t>(gpu_.facts.multiprocessors) / 5) {
     a.group /= 2;
   }
-  if (fragments <= kUnpackWarps) {  // one block has a warp for each: nobody is to be waited for
+  if (fragments <= kAlone) {  // one block has a warp for each: no other is to be waited for
     for (a.group = fragments > 0; a.group < fragments;) a.group *= 2;
   }
+  // More have nothing to do, and fewer leave the memory idle.
+  const unsigned warps = std::clamp(a.group, 1u, pages_unlaunched_ ? kWarpsOfPages : kWarps);
   a.items = 0;
   unsigned blocks = 0;
   for (uint64_t i = 0; fragments > 0 && i < unlaunched_; ++i) {
@@ -170,8 +185,9 @@ void CudaUnpacker::flush() {
   a.ticket = tickets_;
   void* arguments[] = {&a};
   if (mode_ == UnpackMode::kKernel) begin_timer();
-  ok(cuda().launch(kernel_, std::max(blocks, 1u), 1, 1, kUnpackThreads, 1, 1, 0,
-                   lane().stream.handle(), arguments, nullptr),
+  ok(cuda().launch(pages_unlaunched_ ? kernels_.unpack_pages : kernels_.unpack,
+                   std::max(blocks, 1u), 1, 1, 32 * warps, 1, 1, 0, lane().stream.handle(),
+                   arguments, nullptr),
      "cuLaunchKernel");
   end_launch();
 }
@@ -198,11 +214,12 @@ uint64_t CudaUnpacker::finished() {
   return finished_;
 }
 
-void CudaUnpacker::measure(size_t launches) {
+void CudaUnpacker::measure(size_t rows, size_t launches_a_row) {
   gpu_.select();
   drop_timers();
-  lead_ = launches > 0 ? std::make_unique<GpuMemory>(gpu_, kLeadBytes) : nullptr;
-  for (size_t i = 0; i < launches; ++i) {
+  launches_a_row_ = launches_a_row;
+  lead_ = rows > 0 ? std::make_unique<GpuMemory>(gpu_, launches_a_row * kLeadBytes) : nullptr;
+  for (size_t i = 0; i < rows; ++i) {
     Timer timer{};
     check_cuda(cuda().event_create(&timer.begin, 0), "cuEventCreate");
     timers_.push_back(timer);
@@ -230,7 +247,7 @@ void CudaUnpacker::drop_timers() {
     if (timer.end != nullptr) cuda().event_destroy(timer.end);
   }
   timers_.clear();
-  timed_ = 0;
+  timed_ = launches_in_row_ = 0;
 }
 
 std::unique_ptr<Unpacker> make_cuda_unpacker(int gpu, UnpackMode mode) {

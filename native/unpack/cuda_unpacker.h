@@ -24,15 +24,16 @@ class CudaUnpacker final : public Unpacker {
   uint64_t finished() override;
   UnpackFailure failure() const override { return failure_; }
 
-  // From here on the GPU notes when each of the next `launches` begins and ends, which costs time
-  // of its own: for batches that are not timed. 0: no more.
-  void measure(size_t launches);
+  // From here on the GPU notes when each of the next `rows` begins and ends, a row being so many
+  // launches one behind the other. It costs time of its own, a part of which is counted: for
+  // batches that are not timed. 0: no more.
+  void measure(size_t rows, size_t launches_a_row = 1);
   struct Measured {
     uint64_t requests;
     uint64_t bytes;
     double microseconds;
   };
-  // Of all launches since `measure` that are over; waits for those that are not.
+  // Of all rows since `measure` that are over; waits for those that are not.
   std::vector<Measured> measured();
 
  private:
@@ -67,7 +68,7 @@ class CudaUnpacker final : public Unpacker {
 
   Gpu& gpu_;
   const UnpackMode mode_;
-  void* const kernel_;
+  const GpuKernels& kernels_;
   PinnedMemory tickets_seen_;  // a u64 a lane, on lines of their own
   std::vector<std::unique_ptr<Lane>> lanes_;
   size_t next_lane_ = 0;
@@ -76,6 +77,7 @@ class CudaUnpacker final : public Unpacker {
   uint64_t unlaunched_ = 0;  // requests
   uint64_t unlaunched_bytes_ = 0;
   uint64_t fragments_unlaunched_ = 0;
+  bool pages_unlaunched_ = true;                             // all of them may go by unpack_pages
   std::vector<Launch> launches_ = std::vector<Launch>(256);  // a ring of those under way
   uint64_t launched_ = 0;
   uint64_t ended_ = 0;
@@ -83,8 +85,10 @@ class CudaUnpacker final : public Unpacker {
   uint32_t polls_ = 0;  // since a launch ended
   UnpackFailure failure_;
   std::vector<Timer> timers_;
-  size_t timed_ = 0;
-  std::unique_ptr<GpuMemory> lead_;  // filled before each measured launch
+  size_t timed_ = 0;  // rows
+  size_t launches_a_row_ = 1;
+  size_t launches_in_row_ = 0;       // of the one that is being timed
+  std::unique_ptr<GpuMemory> lead_;  // filled before each row
 };
 
 }  // namespace tcpx

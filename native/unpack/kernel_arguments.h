@@ -15,12 +15,11 @@ struct UnpackItem {
   unsigned fragment_count;
 };
 
-constexpr unsigned kUnpackItems = 96;  // of one launch: what fits into 4 KiB of arguments
-constexpr unsigned kUnpackWarps = 8;   // of a block
-constexpr unsigned kUnpackGroup = 32;  // fragments of a block, at most
-constexpr unsigned kUnpackThreads = 32 * kUnpackWarps;
+constexpr unsigned kUnpackItems = 96;   // of one launch: what fits into 4 KiB of arguments
+constexpr unsigned kUnpackGroup = 32;   // fragments of a block, at most
+constexpr unsigned kUnpackPage = 4096;  // bytes of a fragment that unpack_pages takes, at most
 
-// A block takes `group` fragments of one item, each in kUnpackWarps / group parts, a warp a part.
+// A block takes `group` fragments of one item.
 struct UnpackArguments {
   unsigned long long blocks_done;  // of u32 in GPU memory: zero before and after a launch
   unsigned long long ticket_at;    // of u64 in page-locked memory, which the CPU polls

@@ -1,10 +1,10 @@
 #include <atomic>
 #include <cstring>
 
+#include "unpack/kernel_arguments.h"
 #include "unpack/unpack.h"
 
 namespace tcpx {
-
 UnpackSource unpack_source(const NetUnpackDevice& device, uint64_t sequence) {
   const uint64_t slot = sequence % kNetUnpackSlots;
   // The plugin's helper threads write descriptors and count; its `test` said done before this.
@@ -14,10 +14,12 @@ UnpackSource unpack_source(const NetUnpackDevice& device, uint64_t sequence) {
 }
 
 UnpackResult unpack_bounds(const UnpackSource& source, uint64_t posted) {
-  UnpackResult result{0, source.count <= kNetUnpackFragments};
+  UnpackResult result{0, source.count <= kNetUnpackFragments, true};
   for (uint64_t i = 0; result.in_bounds && i < source.count; ++i) {
     const NetUnpackFragment& fragment = source.fragments[i];
     result.bytes += fragment.len;
+    result.pages &= (fragment.src_off | fragment.len | fragment.dst_off) % 16 == 0 &&
+                    fragment.len <= kUnpackPage;
     // In this order a dst_off near 2^64 cannot wrap around.
     result.in_bounds = fragment.dst_off <= posted && fragment.len <= posted - fragment.dst_off;
   }

@@ -9,6 +9,7 @@ namespace {
 constexpr u32 kQuad = 16;        // bytes of the widest access
 constexpr u32 kQuadsAtOnce = 8;  // loads of a thread before its first store: the way to host memory
                                  // is long, and only bytes under way fill it
+static_assert(32 * kQuadsAtOnce * kQuad == kUnpackPage, "a warp has one page under way");
 
 struct Shared {
   Quad fragment[kUnpackGroup];  // src_off, len, dst_off
@@ -102,21 +103,34 @@ __device__ __forceinline__ void move(u64 from, u64 to, u32 bytes, u32 lane) {
   if (in_tail) store1(to + tail + lane, last);
 }
 
+// The same of at most a page where all is a multiple of 16: as little as a copy takes.
+__device__ __forceinline__ void move_page(u64 from, u64 to, u32 bytes, u32 lane) {
+  const u32 begin = kQuad * lane;
+  const u32 left = bytes > begin ? bytes - begin : 0;
+  Quad quads[kQuadsAtOnce];
+#pragma unroll
+  for (u32 k = 0; k < kQuadsAtOnce; ++k) {
+    if (left > 32 * kQuad * k) quads[k] = load16(from + begin + 32 * kQuad * k);
+  }
+#pragma unroll
+  for (u32 k = 0; k < kQuadsAtOnce; ++k) {
+    if (left > 32 * kQuad * k) store16(to + begin + 32 * kQuad * k, quads[k]);
+  }
+}
+
+// A warp a fragment.
+template <bool kPages>
 __device__ __forceinline__ void put_together(const UnpackArguments& a, Shared& shared) {
-  if (a.group == 0) return;
-  const u32 warp = threadIdx.x / 32;
-  const u32 parts = a.group < kUnpackWarps ? kUnpackWarps / a.group : 1;
-  for (u32 f = warp / parts; f < a.group; f += kUnpackWarps) {
+  const u32 lane = threadIdx.x % 32;
+  for (u32 f = threadIdx.x / 32; f < a.group; f += blockDim.x / 32) {
     const Quad fragment = shared.fragment[f];
-    const u32 length = fragment.y;
-    // Parts of whole lines where the fragment begins with one, as pages do.
-    const u32 step = parts == 1 ? length : ((length + parts - 1) / parts + 127) & ~127u;
-    const u32 begin = warp % parts * step;
-    if (begin >= length) continue;
-    const u32 bytes = length - begin < step ? length - begin : step;
-    const u64 dst_off = fragment.z | static_cast<u64>(fragment.w) << 32;
-    move(shared.bounce + fragment.x + begin, shared.destination + dst_off + begin, bytes,
-         threadIdx.x % 32);
+    const u64 from = shared.bounce + fragment.x;
+    const u64 to = shared.destination + (fragment.z | static_cast<u64>(fragment.w) << 32);
+    if (kPages) {
+      move_page(from, to, fragment.y, lane);
+    } else {
+      move(from, to, fragment.y, lane);
+    }
   }
 }
 
@@ -130,6 +144,7 @@ __device__ __forceinline__ void report(const UnpackArguments& a, Shared&) {
 
 }  // namespace
 
-TCPX_KERNEL(unpack_fragments, UnpackArguments, Shared, take, put_together, report)
+TCPX_KERNEL(unpack_fragments, UnpackArguments, Shared, take, put_together<false>, report)
+TCPX_KERNEL(unpack_pages, UnpackArguments, Shared, take, put_together<true>, report)
 
 }  // namespace tcpx

@@ -30,6 +30,7 @@ enum class UnpackMode : int {
 struct UnpackResult {
   uint64_t bytes;  // sum of the fragments' lengths: what was received
   bool in_bounds;  // false: a fragment ends beyond `posted` bytes, and nothing was written
+  bool pages;      // all offsets and lengths are multiples of 16, and no length is over kUnpackPage
 };
 
 // The specification of every other way to unpack: fragment i is fragments[i].len bytes from

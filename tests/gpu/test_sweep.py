@@ -64,7 +64,7 @@ def document(folder: Path) -> dict[str, dict[str, object]]:
 
 
 def test_all_take_turns_and_the_first_launch_of_a_run_keeps_its_file(tmp_path: Path) -> None:
-    names = ["copies-4", "unpack-8-blocks"]
+    names = ["copies-4", "unpack-groups-of-8"]
     machine = Machine(dict.fromkeys(["pair-64M", UNPACK, *names], 7.0))
     swept(tmp_path, machine, names)
     turn = ["pair-64M", UNPACK, *names]
@@ -225,7 +225,8 @@ def test_a_variant_of_settings_is_measured_and_its_file_says_so(
     for name, value in gpus.variables.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(place)
-    small = ("pair", "-b", "2M", "-e", "2M", "-n", "4", "-w", "1", "--check-memory", "16M")
+    small = ("pair", "-b", "2M", "-e", "2M", "-n", "4", "-w", "1", "--check-memory", "16M",
+             *gpus.sharing(2))  # fmt: skip
     monkeypatch.setitem(sweep_variants.RUNS, "pair-64M", small)
     settings = VARIANTS["copies-4"]
     side = sweep.Side("copies-4", "pair-64M", settings)

@@ -1,5 +1,7 @@
 // How fast a GPU unpacks, beside a plain copy of the same bytes by the driver, in turns: GPU time
-// by events. JSON on stdout, all samples; exit 1 where a byte is wrong.
+// by events, of one launch alone and of each of kRow one behind the other. The events' own time is
+// in both, in the second by a part in kRow: `empty`, which moves nothing, shows it. JSON on stdout,
+// all samples; exit 1 where a byte is wrong.
 //
 //   bench_unpack_cuda [ROUNDS [FOLDER_OF_NVRTC [CASE...]]]      (all cases)
 #include <algorithm>
@@ -24,6 +26,9 @@ namespace {
 constexpr uint32_t kPage = 4096;
 constexpr size_t kMiB = size_t{1} << 20;
 constexpr size_t kAFragments = 1024;  // of a request, so that one launch has all
+constexpr int kRow = 10;
+constexpr int kWarmUps = 3;
+constexpr size_t kLeadBytes = 32 * kMiB;  // a launch: longer than the CPU takes for one
 
 struct Case {
   const char* name;
@@ -38,6 +43,7 @@ constexpr Case kCases[] = {
     {"chunk_512KiB", UnpackMode::kKernel, false, kMiB / 2, kPage, false},
     {"mss_64MiB", UnpackMode::kKernel, false, 64 * kMiB, 1460, true},
     {"page_4KiB", UnpackMode::kKernel, false, kPage, kPage, false},
+    {"empty", UnpackMode::kKernel, false, 0, kPage, false},
     {"pinned_pages_64MiB", UnpackMode::kKernel, true, 64 * kMiB, kPage, false},
     {"pinned_chunk_512KiB", UnpackMode::kKernel, true, kMiB / 2, kPage, false},
     {"pinned_8KiB", UnpackMode::kKernel, true, 2 * kPage, kPage, false},
@@ -65,16 +71,32 @@ double median(std::vector<double> samples) {
   return samples[samples.size() / 2];
 }
 
+struct Samples {
+  std::vector<double> unpacks, copies;  // microseconds a launch
+};
+
 void print(const char* name, const std::vector<double>& samples, const char* end) {
-  printf("\"%s\": [", name);
+  printf("    \"%s\": [", name);
   for (size_t i = 0; i < samples.size(); ++i) printf("%s%.3f", i > 0 ? ", " : "", samples[i]);
   printf("]%s", end);
 }
 
-// GPU time of a copy of `bytes`, queued behind something else, as the unpack is.
+void print(const char* name, const Samples& samples, const char* end) {
+  const double unpack = median(samples.unpacks), copy = median(samples.copies);
+  printf(
+      "   \"%s\": {\"unpack_us_median\": %.2f, \"copy_us_median\": %.2f, \"ratio_to_copy\": "
+      "%.3f,\n",
+      name, unpack, copy, copy / unpack);
+  print("unpack_us", samples.unpacks, ",\n");
+  print("copy_us", samples.copies, "}");
+  printf("%s", end);
+}
+
+// GPU time of copies of `bytes`, queued behind something else, as the unpack is.
 class CopyTimer {
  public:
-  CopyTimer(Gpu& gpu, size_t bytes) : stream_(gpu), lead_(gpu, 32 * kMiB), to_(gpu, bytes) {
+  CopyTimer(Gpu& gpu, size_t bytes)
+      : stream_(gpu), lead_(gpu, kRow * kLeadBytes), to_(gpu, std::max<size_t>(bytes, 1)) {
     check_cuda(cuda().event_create(&begin_, 0), "cuEventCreate");
     check_cuda(cuda().event_create(&end_, 0), "cuEventCreate");
   }
@@ -91,16 +113,19 @@ class CopyTimer {
       check_cuda(cuda().stream_wait(stream_.handle()), "cuStreamSynchronize");
     }
   }
-  double microseconds(CudaAddress from, size_t bytes) {
+  // Of each of `row` copies.
+  double microseconds(CudaAddress from, size_t bytes, int row) {
     float ms = 0;
     void* stream = stream_.handle();
-    check_cuda(cuda().set8_async(lead_.address(), 0, lead_.bytes(), stream), "cuMemsetD8Async");
+    check_cuda(cuda().set8_async(lead_.address(), 0, row * kLeadBytes, stream), "cuMemsetD8Async");
     check_cuda(cuda().event_record(begin_, stream), "cuEventRecord");
-    check_cuda(cuda().copy_async(to_.address(), from, bytes, stream), "cuMemcpyAsync");
+    for (int i = 0; i < row && bytes > 0; ++i) {
+      check_cuda(cuda().copy_async(to_.address(), from, bytes, stream), "cuMemcpyAsync");
+    }
     check_cuda(cuda().event_record(end_, stream), "cuEventRecord");
     check_cuda(cuda().event_wait(end_), "cuEventSynchronize");
     check_cuda(cuda().event_elapsed(&ms, begin_, end_), "cuEventElapsedTime");
-    return 1e3 * ms;
+    return 1e3 * ms / row;
   }
 
  private:
@@ -132,7 +157,7 @@ bool run(Gpu& gpu, const Case& c, int rounds, bool last) {
   const size_t shift = c.odd ? 5 : 0;
   GpuMemory destination(gpu, c.bytes + 64);
   auto* const to = reinterpret_cast<uint8_t*>(destination.address()) + shift;
-  const size_t requests = (fragments + kAFragments - 1) / kAFragments;
+  const size_t requests = std::max<size_t>((fragments + kAFragments - 1) / kAFragments, 1);
   const size_t queues = (requests + kNetUnpackSlots - 1) / kNetUnpackSlots;
   PinnedMemory memory(gpu, queues * sizeof(NetUnpackQueue));
   auto* const queue = reinterpret_cast<NetUnpackQueue*>(memory.data());
@@ -140,7 +165,6 @@ bool run(Gpu& gpu, const Case& c, int rounds, bool last) {
   std::iota(pages.begin(), pages.end(), 0);
   std::shuffle(pages.begin(), pages.end(), random);
   std::vector<uint8_t> expected(c.bytes);
-  std::vector<UnpackSource> sources;
   for (size_t f = 0; f < fragments; ++f) {
     const size_t request = f / kAFragments;
     NetUnpackQueue& q = queue[request / kNetUnpackSlots];
@@ -155,11 +179,8 @@ bool run(Gpu& gpu, const Case& c, int rounds, bool last) {
 
   CudaUnpacker unpacker(gpu.facts.ordinal, c.mode);
   CopyTimer timer(gpu, c.bytes);
-  const int warm_ups = 5;
-  unpacker.measure(rounds + warm_ups);
   timer.warm_up();
-  std::vector<double> copies;
-  for (int round = 0; round < rounds + warm_ups; ++round) {
+  const auto unpack = [&] {
     for (size_t request = 0; request < requests; ++request) {
       const NetUnpackDevice device{&queue[request / kNetUnpackSlots],
                                    reinterpret_cast<void*>(bounce.address()), 0};
@@ -168,28 +189,31 @@ bool run(Gpu& gpu, const Case& c, int rounds, bool last) {
                       std::min(c.bytes - at, kAFragments * c.fragment));
     }
     unpacker.flush();
-    while (unpacker.finished() < unpacker.last_ticket()) {
-      check_cuda(unpacker.failure().code, unpacker.failure().call);
+  };
+  const auto in_turns = [&](int row) {
+    Samples samples;
+    unpacker.measure(rounds + kWarmUps, row);
+    for (int round = 0; round < rounds + kWarmUps; ++round) {
+      for (int i = 0; i < row; ++i) unpack();
+      while (unpacker.finished() < unpacker.last_ticket()) {
+        check_cuda(unpacker.failure().code, unpacker.failure().call);
+      }
+      samples.copies.push_back(timer.microseconds(bounce.address(), c.bytes, row));
     }
-    copies.push_back(timer.microseconds(bounce.address(), c.bytes));
-  }
-  std::vector<double> unpacks;
-  for (const auto& measured : unpacker.measured()) unpacks.push_back(measured.microseconds);
-  copies.erase(copies.begin(), copies.begin() + warm_ups);
-  unpacks.erase(unpacks.begin(), unpacks.begin() + warm_ups);
+    for (const auto& each : unpacker.measured()) samples.unpacks.push_back(each.microseconds / row);
+    samples.copies.erase(samples.copies.begin(), samples.copies.begin() + kWarmUps);
+    samples.unpacks.erase(samples.unpacks.begin(), samples.unpacks.begin() + kWarmUps);
+    return samples;
+  };
+  const Samples alone = in_turns(1), in_a_row = in_turns(kRow);
 
   std::vector<uint8_t> found(c.bytes);
-  copy(address(found.data()), address(to), found.size());
+  if (c.bytes > 0) copy(address(found.data()), address(to), found.size());
   const bool right = found == expected;
   printf("  {\"case\": \"%s\", \"bytes\": %zu, \"fragments\": %zu, \"right\": %s,\n", c.name,
          c.bytes, fragments, right ? "true" : "false");
-  const double unpack_us = median(unpacks), copy_us = median(copies);
-  printf(
-      "   \"unpack_us_median\": %.2f, \"unpack_GBps\": %.1f, \"copy_us_median\": %.2f, "
-      "\"copy_GBps\": %.1f, \"ratio_to_copy\": %.3f,\n   ",
-      unpack_us, c.bytes / unpack_us / 1e3, copy_us, c.bytes / copy_us / 1e3, copy_us / unpack_us);
-  print("unpack_us", unpacks, ",\n   ");
-  print("copy_us", copies, last ? "}\n" : "},\n");
+  print("alone", alone, ",\n");
+  print("in_a_row", in_a_row, last ? "}\n" : "},\n");
   return right;
 }
 
@@ -215,8 +239,10 @@ int main(int count, char** arguments) try {
   Gpu& gpu = use_gpu(0);
   int driver = 0;
   check_cuda(cuda().driver_version(&driver), "cuDriverGetVersion");
-  printf("{\"gpu\": \"%s\", \"cuda_driver\": %d, \"nvrtc\": \"%s\", \"rounds\": %d, \"cases\": [\n",
-         gpu.facts.name.c_str(), driver, find_nvrtc().version.c_str(), rounds);
+  printf(
+      "{\"gpu\": \"%s\", \"cuda_driver\": %d, \"nvrtc\": \"%s\", \"rounds\": %d, \"row\": %d, "
+      "\"cases\": [\n",
+      gpu.facts.name.c_str(), driver, find_nvrtc().version.c_str(), rounds, kRow);
   bool right = rounds > 0;
   for (const Case& c : cases) right = run(gpu, c, rounds, &c == &cases.back()) && right;
   printf("]}\n");

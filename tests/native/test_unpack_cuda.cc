@@ -62,6 +62,60 @@ TEST(every_alignment_of_source_and_destination_at_every_length_is_exact) {
   CHECK_EQ(scene.difference(), std::string());
 }
 
+TEST(fragments_at_multiples_of_16_bytes_are_exact_at_any_number_of_them) {
+  std::mt19937 random(6);
+  constexpr size_t kBounceBytes = 64 * kPage;
+  constexpr size_t kRoom = 40 << 20;
+  UnpackScene scene(Bounce::kOnGpu, kBounceBytes, kRoom);
+  CudaUnpacker unpacker(0, UnpackMode::kKernel);
+  size_t at = 0;
+  for (const size_t most : {kPage / 16, kPage / 16 + 300}) {  // none larger than a page, and some
+    for (const size_t count : {1, 2, 3, 5, 8, 9, 16, 40, 105, 128, 700, 2000}) {
+      std::vector<NetUnpackFragment> fragments;
+      uint64_t dst_off = 0;
+      for (size_t i = 0; i < count; ++i) {
+        const auto quads = random() % 4 == 0 ? most : 1 + random() % most;
+        const auto length = static_cast<uint32_t>(16 * quads);
+        fragments.push_back(
+            {static_cast<uint32_t>(random() % (kBounceBytes - length)) & ~15u, length, dst_off});
+        dst_off += length + 16;
+      }
+      std::shuffle(fragments.begin(), fragments.end(), random);
+      scene.receive(unpacker, at, dst_off, fragments);
+      scene.finish(unpacker);
+      at += dst_off;
+    }
+  }
+  CHECK_LE(at, kRoom);
+  CHECK_EQ(scene.difference(), std::string());
+}
+
+// One odd source, destination, length or receive: it is in one launch with all the others.
+TEST(one_odd_byte_among_pages_is_exact) {
+  const NetUnpackFragment odd[] = {{kPage + 1, kPage, 8 * kPage},
+                                   {kPage, kPage, 8 * kPage + 1},
+                                   {kPage, kPage - 1, 8 * kPage},
+                                   {kPage, kPage, 8 * kPage}};
+  for (const NetUnpackFragment& one : odd) {
+    UnpackScene scene(Bounce::kPinned, 64 * kPage, 48 * kPage);
+    CudaUnpacker unpacker(0, UnpackMode::kKernel);
+    std::vector<NetUnpackFragment> pages;
+    for (uint32_t i = 0; i < 8; ++i) pages.push_back({(7 - i) * kPage, kPage, i * kPage});
+    scene.receive(unpacker, 0, 8 * kPage, pages);
+    pages.push_back(one);
+    const bool receive = one.src_off == kPage && one.len == kPage && one.dst_off == 8 * kPage;
+    scene.receive(unpacker, 16 * kPage + receive, 10 * kPage, pages);
+    pages.pop_back();
+    scene.receive(unpacker, 32 * kPage, 8 * kPage, pages);
+    scene.finish(unpacker);
+    CHECK_EQ(scene.difference(), std::string());
+    // What was odd is forgotten with the launch.
+    scene.receive(unpacker, 40 * kPage, 8 * kPage, pages);
+    scene.finish(unpacker);
+    CHECK_EQ(scene.difference(), std::string());
+  }
+}
+
 TEST(random_receives_become_what_the_cpu_makes_of_them_in_every_mode) {
   std::mt19937 random(3);
   for (const Bounce where : {Bounce::kOnGpu, Bounce::kPinned}) {
@@ -196,6 +250,28 @@ TEST(copies_within_the_gpu_have_tickets_in_one_order_with_receives) {
   scene.receive(unpacker, 8000, 50, {{400, 50, 0}});
   CHECK_EQ(unpacker.last_ticket(), uint64_t{3});
   scene.finish(unpacker);
+  CHECK_EQ(scene.difference(), std::string());
+}
+
+TEST(a_row_of_launches_is_measured_as_one) {
+  UnpackScene scene(Bounce::kPinned, 4 * kPage, 8 * kPage);
+  CudaUnpacker unpacker(0, UnpackMode::kKernel);
+  unpacker.measure(2, 3);
+  for (uint64_t i = 0; i < 7; ++i) {  // the seventh is beyond what was asked for
+    scene.receive(unpacker, 1000 * i, 100 + i, {{11, static_cast<uint32_t>(100 + i), 0}});
+    unpacker.flush();
+  }
+  scene.finish(unpacker);
+  const auto measured = unpacker.measured();
+  CHECK_EQ(measured.size(), size_t{2});
+  CHECK_EQ(measured[0].requests, uint64_t{3});
+  CHECK_EQ(measured[0].bytes, uint64_t{303});
+  CHECK_EQ(measured[1].bytes, uint64_t{312});
+  for (const auto& row : measured) CHECK_LT(0.0, row.microseconds);
+  unpacker.measure(1, 2);  // a row that is not whole has no time
+  scene.receive(unpacker, 7000, 1, {{1, 1, 0}});
+  scene.finish(unpacker);
+  CHECK_EQ(unpacker.measured().size(), size_t{0});
   CHECK_EQ(scene.difference(), std::string());
 }
 
