@@ -14,7 +14,7 @@ from tcpx_mpi.config import Settings
 from tcpx_mpi.cpu_lists import parse_cpu_list
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.gpu.choice import decided, obstacle_to_cuda
-from tcpx_mpi.gpu.defaults import with_channels, workers_asked_for
+from tcpx_mpi.gpu.defaults import with_channels, with_even_chunks, workers_asked_for
 from tcpx_mpi.placement import Node, Placement, Request, channels_within, place_node
 from tcpx_mpi.placement_file import read_placement
 from tcpx_mpi.plugins import data_sockets
@@ -53,7 +53,7 @@ def take_seat(
     settings = with_memory(world, settings, plugin, placement, hosts[world.rank].name)
     if settings.memory == "cuda" and (workers := workers_asked_for(os.environ)):
         peers = 1 if settings.pattern in _ONE_PEER else world.size - 1
-        settings = with_channels(settings, workers, peers)
+        settings = with_even_chunks(with_channels(settings, workers, peers))
     return placement, fitted(settings, max(nics.values()), data_sockets(os.environ))
 
 

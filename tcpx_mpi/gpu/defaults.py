@@ -1,4 +1,4 @@
-"""What a run in GPUs' memory sets where nobody has: workers and channels of softtcpx.
+"""What a run in GPUs' memory sets where nobody has: workers, channels and chunks of softtcpx.
 
 One TCP stream moves a sixth of what a GPU's PCIe link does, so a good figure takes many, each with
 a core of its own. Pure.
@@ -19,6 +19,9 @@ _USERS = (WORKERS_VARIABLE, "NCCL_SOCKET_NTHREADS")
 _MOST_WORKERS = 16
 #: Of each rank's cores: the progress thread's, and one for what else there is.
 _OTHER_THREADS = 2
+#: A message of which each channel is to have as many chunks; so it has of those of twice the size.
+_SHARED_BYTES = 32 << 20
+_PAGE = 4096
 
 
 def workers_for(hosts: Sequence[Host]) -> int:
@@ -54,4 +57,19 @@ def with_channels(settings: Settings, workers: int, peers: int) -> Settings:
         settings,
         channels=max(1, workers // max(peers, 1)),
         sources={**settings.sources, "channels": source},
+    )
+
+
+def with_even_chunks(settings: Settings) -> Settings:
+    """With chunks, none larger than before, of which each channel has as many, where chunks were
+    not asked for: a message ends with the channel that has most."""
+    if settings.sources["chunk_bytes"] != "default":
+        return settings
+    each = -(-_SHARED_BYTES // (settings.chunk_bytes * settings.channels))
+    chunk = -(-_SHARED_BYTES // (each * settings.channels * _PAGE)) * _PAGE
+    if chunk == settings.chunk_bytes:
+        return settings
+    source = f"default in GPU memory: as many on each of {settings.channels} channels"
+    return dataclasses.replace(
+        settings, chunk_bytes=chunk, sources={**settings.sources, "chunk_bytes": source}
     )

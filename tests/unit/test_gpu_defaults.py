@@ -1,4 +1,4 @@
-"""Workers and channels that a run in GPUs' memory gets where nobody asked for any."""
+"""Workers, channels and chunks that a run in GPUs' memory gets where nobody asked for any."""
 
 from __future__ import annotations
 
@@ -9,7 +9,14 @@ import pytest
 
 from tcpx_mpi.config import load_settings
 from tcpx_mpi.gpu.compiler import kernel_cache, nvrtc_folders
-from tcpx_mpi.gpu.defaults import with_channels, worker_variables, workers_asked_for, workers_for
+from tcpx_mpi.gpu.defaults import (
+    with_channels,
+    with_even_chunks,
+    worker_variables,
+    workers_asked_for,
+    workers_for,
+)
+from tcpx_mpi.schedule import chunks_of
 from tcpx_mpi.topology import Host, read_host
 
 
@@ -48,6 +55,27 @@ def test_every_worker_gets_a_channel_unless_channels_were_asked_for() -> None:
     assert "14 workers" in with_channels(default, 14, 1).sources["channels"]
     asked = load_settings({"pattern": "mesh", "channels": "2"}, {})
     assert with_channels(asked, 14, 1) == asked
+
+
+@pytest.mark.parametrize("channels", [1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 14, 15, 16, 32])
+def test_each_channel_has_as_many_chunks_of_a_large_message(channels: int) -> None:
+    default = load_settings({"pattern": "ring", "channels": str(channels)}, {})
+    even = with_even_chunks(default)
+    assert even.chunk_bytes % 4096 == 0
+    assert default.chunk_bytes / 2 < even.chunk_bytes <= default.chunk_bytes
+    for mib in (32, 64, 128, 1024):
+        most = -(-chunks_of(mib << 20, even.chunk_bytes) // channels)
+        assert most * even.chunk_bytes < (mib << 20) / channels * 1.03
+    if default.chunk_bytes == even.chunk_bytes:
+        assert even == default
+    else:
+        assert f"each of {channels} channels" in even.sources["chunk_bytes"]
+
+
+def test_chunks_that_were_asked_for_stay() -> None:
+    for sources in ({"chunk": "512K"}, {"chunk": "1M"}):
+        asked = load_settings({"pattern": "ring", "channels": "14", **sources}, {})
+        assert with_even_chunks(asked) == asked
 
 
 def test_the_compiler_is_found_beside_packages_and_in_a_toolkit(tmp_path: Path) -> None:
