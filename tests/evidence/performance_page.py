@@ -5,8 +5,8 @@ Usage: python tests/evidence/performance_page.py --write
 A figure stands only between `<!-- figures: KIND NAME ... -->` and `<!-- end of figures -->`, and
 what stands there is made here: nothing is typed by hand. KIND is `ratios` (runs beside peers),
 `intervals` (their launches), `measured` (measured.json), `attempts` (attempts/*.json), `verdicts`
-(verdicts.json), or of GPUs `gpu` (runs), `sides` (their ranks), `unpack` (the kernel), `sweep` and
-`steps` (gpu/sweep/sweep.json).
+(verdicts.json), or of GPUs `gpu` (runs), `sides` (their ranks), `unpack` (the kernel), `sweep`,
+`steps` and `streams` (gpu/sweep/sweep.json).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import quiet_runs
 import verdicts
 from attempts import outcomes
 from gpu_tables import gpu_runs_table, gpu_sides_table, unpack_table
-from sweep_tables import steps_table, sweep_table
+from sweep_tables import steps_table, streams_table, sweep_table
 
 from tcpx_mpi.ratios import Ratio, bootstrap_interval, strongest
 from tcpx_mpi.records import Run, read_run
@@ -213,6 +213,7 @@ TABLES: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "quiet": quiet_runs_table,
     "sweep": sweep_table,
     "steps": steps_table,
+    "streams": streams_table,
 }
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tcpx_mpi.ratios import bootstrap_interval
+from tcpx_mpi.units import parse_size
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
 
@@ -56,9 +57,38 @@ def steps_table(names: Sequence[str], folder: Path = SWEEP) -> list[str]:
     lines += [
         f"| `{step['step']}` | {step['bytes']} | {step['calls_us_median']:.4g} us "
         f"| {step['seen_us_median']:.4g} us |"
-        for step in _read(folder).get("steps", [])
+        for step in _read(folder).get("steps") or []
     ]
     return lines if len(lines) > 2 else [f"`bench_steps_cuda`: {NOT_MEASURED} yet."]
+
+
+def streams_table(names: Sequence[str], folder: Path = SWEEP) -> list[str]:
+    """Plain TCP between as many threads as the runs have, and how near those come."""
+    found = _read(folder)
+    ways = (found.get("streams") or {}).get("ways", [])
+    if not ways:
+        return [f"`bench_streams`: {NOT_MEASURED} yet."]
+    lines = ["| threads | plain TCP | run | its bytes, both ways | share |", "|--|--|--|--|--|"]
+    for way in ways:
+        if not way["right"]:
+            raise ValueError("bench_streams: wrong bytes")
+        run, directions = _RUN_OF_WAY[way["way"]]
+        times_us = found["launches"].get(run, {}).get("us", {}).get(TIME, [])
+        told = "| |"
+        if times_us:
+            size = parse_size(RUNS[run][RUNS[run].index("-b") + 1])
+            gbps = directions * size / statistics.median(times_us) / 1e3
+            told = f"{gbps:.3g} GB/s | {gbps / way['GBps_median']:.2f} |"
+        lines.append(
+            f"| {way['threads']}, {_THREADS[way['way']]} | {way['GBps_median']:.3g} GB/s, "
+            f"{min(way['GBps']):.3g} - {max(way['GBps']):.3g} | `{run}` | {told}"
+        )
+    return lines
+
+
+#: The run that does as bench_streams, and in how many directions its bytes go.
+_RUN_OF_WAY = {"one": ("pair-64M", 1), "both": ("ring-64M", 2)}
+_THREADS = {"one": "one at each end of a stream", "both": "each sends and receives"}
 
 
 def _read(folder: Path) -> dict[str, Any]:

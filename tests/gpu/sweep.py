@@ -44,7 +44,8 @@ from sweep_variants import CASES, RUNS, TIME, UNPACK, all_variants, is_ablation 
 
 from tcpx_mpi import _native  # noqa: E402
 from tcpx_mpi.gpu.compiler import nvrtc_folders  # noqa: E402
-from tcpx_mpi.topology import this_machine  # noqa: E402
+from tcpx_mpi.gpu.defaults import workers_for  # noqa: E402
+from tcpx_mpi.topology import read_host, this_machine  # noqa: E402
 
 #: The runs that are to be as quick as NCCL.
 BESIDE_NCCL = ("pair-64M", "ring-64M", "pair-8K")
@@ -124,9 +125,10 @@ class Workshop:
             sides.append(Side(name, variant.run, variant, built[key]))
         return sides
 
-    def steps(self) -> Path:
-        self._copy.make("bench_steps_cuda")
-        return self._copy.build / "native_tests" / "bench_steps_cuda"
+    def program(self, name: str) -> Path:
+        """One of the native benchmarks, of the tree as it is."""
+        self._copy.make(name)
+        return self._copy.build / "native_tests" / name
 
     def proved(self, variant: Attempt) -> bool:
         """Whether the native tests of the unpack pass over it, on the stand-in for the driver."""
@@ -325,11 +327,11 @@ def main(words: Sequence[str] | None = None) -> int:
     workshop = Workshop(BUILD)
     sides = workshop.sides(variants)
     facts = machine_facts()
-    try:
-        said = _said([str(workshop.steps()), "201", nvrtc_folder()], dict(os.environ))
-        facts["steps"] = json.loads(said)["steps"]
-    except Failed as error:
-        print(f"bench_steps_cuda: {error}", file=sys.stderr)
+    workers = workers_for([read_host()] * 2)
+    facts |= {
+        "steps": _document(workshop, "bench_steps_cuda", "201", nvrtc_folder()).get("steps"),
+        "streams": _document(workshop, "bench_streams", str(workers)),
+    }
     beside = [run for run in BESIDE_NCCL if any(side.run == run for side in sides)]
     sweep = Sweep(folder, sides, began + asked.seconds - NCCL_S * len(beside), facts=facts)
     sweep.run(asked.rounds)
@@ -343,7 +345,17 @@ def main(words: Sequence[str] | None = None) -> int:
             sweep.failed[f"{run}-chosen"] = str(error)
             print(f"{run} beside NCCL: {error}", file=sys.stderr)
     sweep.write()
-    return 1 if sweep.failed or "steps" not in facts else 0
+    return 0 if facts["steps"] and facts["streams"] and not sweep.failed else 1
+
+
+def _document(workshop: Workshop, program: str, *arguments: str) -> dict[str, Any]:
+    """What a native benchmark measured; nothing where it failed, which is said."""
+    try:
+        said = _said([str(workshop.program(program)), *arguments], dict(os.environ))
+        return dict(json.loads(said))
+    except Failed as error:
+        print(f"{program}: {error}", file=sys.stderr)
+        return {}
 
 
 def _asked(words: Sequence[str] | None) -> argparse.Namespace:

@@ -12,7 +12,7 @@ import sweep_variants
 from attempts import Attempt
 from broken_copy import SITECUSTOMIZE, patched
 from gpus import Gpus
-from sweep_tables import steps_table, sweep_table
+from sweep_tables import steps_table, streams_table, sweep_table
 from sweep_variants import CASES, RUNS, UNPACK, all_variants
 
 from tcpx_mpi.records import read_run
@@ -212,6 +212,26 @@ def test_without_results_the_page_shows_predictions(tmp_path: Path) -> None:
     lines = sweep_table(["all"], tmp_path)
     assert sum("| not measured |" in line for line in lines) >= len(VARIANTS)
     assert steps_table(["all"], tmp_path) == ["`bench_steps_cuda`: not measured yet."]
+    assert streams_table(["all"], tmp_path) == ["`bench_streams`: not measured yet."]
+
+
+def test_runs_are_shown_as_a_share_of_plain_tcp(tmp_path: Path) -> None:
+    machine = Machine({"pair-64M": 2097.152, "copies-4": 8.0})  # 32 GB/s
+    swept(tmp_path, machine, ["copies-4"])
+    found = json.loads((tmp_path / "sweep.json").read_text())
+    ways = [
+        {"way": "one", "threads": 28, "right": True, "GBps_median": 64.0, "GBps": [60, 64, 66]},
+        {"way": "both", "threads": 28, "right": True, "GBps_median": 40.0, "GBps": [40]},
+    ]
+    found["streams"] = {"ways": ways}
+    (tmp_path / "sweep.json").write_text(json.dumps(found))
+    one, both = streams_table(["all"], tmp_path)[2:]
+    assert one.endswith("| 64 GB/s, 60 - 66 | `pair-64M` | 32 GB/s | 0.50 |")
+    assert both.endswith("| `ring-64M` | | |")  # which was not run
+    ways[0]["right"] = False
+    (tmp_path / "sweep.json").write_text(json.dumps(found))
+    with pytest.raises(ValueError, match="wrong bytes"):
+        streams_table(["all"], tmp_path)
 
 
 # On the stand-in ----------------------------------------------------------------------------------

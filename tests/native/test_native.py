@@ -134,6 +134,17 @@ def test_a_benchmark_of_gpus_finds_every_byte_right_on_the_stand_in(
 
 
 @pytest.mark.timeout(700)
+def test_the_benchmark_of_streams_checks_what_arrived_both_ways(build: Path) -> None:
+    command = [str(build / "native_tests" / "bench_streams"), "2", "3", "2"]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    found = json.loads(said)
+    assert [(way["way"], way["threads"], way["right"]) for way in found["ways"]] == [
+        ("one", 4, True), ("both", 4, True),
+    ]  # fmt: skip
+    assert all(len(way["GBps"]) == 3 and min(way["GBps"]) > 0 for way in found["ways"])
+
+
+@pytest.mark.timeout(700)
 def test_a_case_of_the_unpack_that_is_none_is_refused(build: Path) -> None:
     result = _on_the_stand_in(build, ["bench_unpack_cuda", "1", "", "pages_65MiB"])
     assert (result.returncode, result.stdout) == (2, "")
