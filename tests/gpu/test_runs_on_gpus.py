@@ -102,6 +102,19 @@ def test_an_ablation_is_no_bandwidth(gpus: Gpus, place: Path) -> None:
     assert line.split()[6:9] == ["N/A", "N/A", "N/A"], result.text
 
 
+@pytest.mark.stand_in
+def test_chunks_are_as_many_on_each_channel_where_none_were_asked_for(
+    gpus: Gpus, place: Path
+) -> None:
+    result = ran(gpus, place, "pair", 2, "-b", "3M", "-e", "3M", "-n", "2", "--channels", "3")
+    require_all_right(result, 1)
+    assert (
+        "# Setting: chunk_bytes = 512000 (default in GPU memory: as many on each of 3 channels)\n"
+        in result.out
+    ), result.text
+    assert read_run(str(place / "o.h5")).header.plan.chunk_bytes == 500 << 10
+
+
 def test_one_gpu_for_both_ranks_is_shared_where_that_is_asked_for(gpus: Gpus, place: Path) -> None:
     result = ran(gpus, place, "ring", 2, "-b", "1M", "-e", "1M", "-n", "4", "--gpu", "0",
                  "--share-gpu")  # fmt: skip
