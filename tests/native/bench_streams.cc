@@ -40,6 +40,11 @@ void check(bool good, const char* call) {
   if (!good) throw std::system_error(errno, std::generic_category(), call);
 }
 
+[[noreturn]] void fail(const std::exception& error) {
+  fprintf(stderr, "bench_streams: %s\n", error.what());
+  _exit(2);
+}
+
 // Bytes that go round and round from one memory into the pages of another.
 class Stream {
  public:
@@ -143,11 +148,15 @@ Measured measure(size_t streams, bool both, int samples, size_t bytes_a_side) {
   for (size_t i = 0; i < (both ? 2 : 1) * streams; ++i) all.emplace_back(pages, i + 1);
   std::atomic<bool> stop{false}, no_more{false};
   const auto work = [&](Stream* out, Stream* in) {
-    // What was sent is received, so that all can be checked.
-    while (!no_more) {
-      const bool sent = out != nullptr && !stop && out->send_some();
-      const bool received = in != nullptr && in->receive_some();
-      if (!sent && !received) sched_yield();
+    try {
+      // What was sent is received, so that all can be checked.
+      while (!no_more) {
+        const bool sent = out != nullptr && !stop && out->send_some();
+        const bool received = in != nullptr && in->receive_some();
+        if (!sent && !received) sched_yield();
+      }
+    } catch (const std::exception& error) {
+      fail(error);
     }
   };
   std::vector<std::thread> threads;
@@ -223,6 +232,5 @@ int main(int count, char** arguments) try {
   printf("]}\n");
   return right ? 0 : 1;
 } catch (const std::exception& error) {
-  fprintf(stderr, "bench_streams: %s\n", error.what());
-  return 2;
+  fail(error);
 }
