@@ -134,5 +134,25 @@ def _unpack_times(case: Mapping[str, Any], way: Mapping[str, Any] | None) -> str
     return f"{way['unpack_us_median']:.4g} us | {copy}"
 
 
+def experiments_table(names: Sequence[str]) -> list[str]:
+    """What a ring takes with other settings, a table for each machine: launches in turns."""
+    found = json.loads((GPU_EVIDENCE / "ring_experiments.json").read_text())
+    lines = [f"{found['gpus']}, {found['date']}; each part is of one machine, in turns:", ""]
+    for launches in found["calls"]:
+        lines += ["| tried | how | launches | time | busbw | CPU s a GB | wrong bytes |",
+                  "|--|--|--|--|--|--|--|"]  # fmt: skip
+        for each in launches:
+            checked = None not in each["wrong"]
+            lines.append(
+                f"| {each['tried']} | `{each['command']}` | {len(each['us'])} "
+                f"| {np.median(each['us']):.4g} us{_range(each['us'])} | "
+                + (f"{np.median(each['busbw']):.3g} GB/s" if checked else "")
+                + f" | {np.median(each['cpu_s_per_GB']):.2f} "
+                f"| {sum(each['wrong']) if checked else 'unchecked'} |"
+            )
+        lines.append("")
+    return lines[:-1]
+
+
 def _at_least(limit: float | None) -> str:
     return f">= {limit:g}" if limit is not None else ""

@@ -78,6 +78,7 @@ FAKECUDA_API CUresult cuLaunchKernel(Function* function, unsigned blocks, unsign
   Stream* stream = stream_of(context, handle, &error);
   if (error != kSuccess) return error;
   const Kernel* kernel = function->kernel;
+  ++driver().calls[kernel->name];
   const auto* bytes = static_cast<const uint8_t*>(arguments[0]);
   std::vector<uint8_t> copy(bytes, bytes + kernel->argument_bytes);
   stream->submit([context, kernel, blocks, threads, copy = std::move(copy)] {

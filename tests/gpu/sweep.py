@@ -44,8 +44,8 @@ from sweep_variants import CASES, RUNS, TIME, UNPACK, all_variants, is_ablation 
 
 from tcpx_mpi import _native  # noqa: E402
 from tcpx_mpi.gpu.compiler import nvrtc_folders  # noqa: E402
-from tcpx_mpi.gpu.defaults import workers_for  # noqa: E402
-from tcpx_mpi.topology import read_host, this_machine  # noqa: E402
+from tcpx_mpi.gpu.defaults import workers_for  # noqa: E402 (the path is above)
+from tcpx_mpi.topology import read_host, this_machine  # noqa: E402 (the path is above)
 
 #: The runs that are to be as quick as NCCL.
 BESIDE_NCCL = ("pair-64M", "ring-64M", "pair-8K")

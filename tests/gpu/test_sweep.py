@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import sweep
@@ -290,6 +291,57 @@ def test_what_ends_badly_or_never_is_a_failed_launch() -> None:
     # With a child that would hold a pipe, too.
     with pytest.raises(sweep.Failed, match=r"still running after 0\.5 s"):
         sweep._said(["sh", "-c", "sleep 1000 & wait"], environ, limit_s=0.5)
+
+
+def test_the_kernel_is_timed_in_a_row_where_that_was_measured(tmp_path: Path) -> None:
+    cases = [
+        {"case": "chunk_512KiB", "alone": {"unpack_us_median": 7.0},
+         "in_a_row": {"unpack_us_median": 5.0}},
+        {"case": "pages_64MiB", "alone": {"unpack_us_median": 41.0}},
+    ]  # fmt: skip
+    side = sweep.Side(UNPACK, UNPACK, built=said_by(tmp_path, json.dumps({"cases": cases})))
+    assert sweep.launched(side, None) == {"chunk_512KiB": 5.0, "pages_64MiB": 41.0}
+
+
+def test_a_benchmark_that_fails_is_told_and_has_no_figures(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Built:
+        def __init__(self, code: int) -> None:
+            self.code = code
+
+        def program(self, name: str) -> Path:
+            return said_by(tmp_path, '{"ways": [1]}', self.code)
+
+    assert sweep._document(Built(0), "bench_streams", "14") == {"ways": [1]}
+    assert sweep._document(Built(1), "bench_streams", "14") == {}
+    assert capsys.readouterr().err.startswith("bench_streams: exit 1: ")
+
+
+def said_by(folder: Path, text: str, code: int = 0) -> Path:
+    """A program that prints `text`."""
+    (folder / "text").write_text(text)
+    program = folder / "program"
+    program.write_text(f"#!/bin/sh\ncat {folder / 'text'}\nexit {code}\n")
+    program.chmod(0o755)
+    return program
+
+
+def test_the_kernel_alone_needs_no_second_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Begun(Exception):
+        pass
+
+    def begin(_: Path) -> None:
+        raise Begun
+
+    monkeypatch.setattr(sweep, "this_machine", lambda: SimpleNamespace(gpus=("one",)))
+    monkeypatch.setattr(sweep, "Workshop", begin)
+    with pytest.raises(Begun):
+        sweep.main([str(tmp_path), "--only", "unpack-*"])
+    assert sweep.main([str(tmp_path), "--only", "unpack-*", "copies-4"]) == 2
+    assert "found 1 GPUs, 2 are needed" in capsys.readouterr().err
 
 
 def test_the_sweep_refuses_what_it_cannot_do(capsys: pytest.CaptureFixture[str]) -> None:
