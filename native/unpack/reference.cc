@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -15,14 +16,17 @@ UnpackSource unpack_source(const NetUnpackDevice& device, uint64_t sequence) {
 
 UnpackResult unpack_bounds(const UnpackSource& source, uint64_t posted) {
   UnpackResult result{0, source.count <= kNetUnpackFragments, true};
+  uint64_t any_bits = 0;  // judged at the end: this is in timed batches
+  uint32_t longest = 0;
   for (uint64_t i = 0; result.in_bounds && i < source.count; ++i) {
     const NetUnpackFragment& fragment = source.fragments[i];
     result.bytes += fragment.len;
-    result.pages &= (fragment.src_off | fragment.len | fragment.dst_off) % 16 == 0 &&
-                    fragment.len <= kUnpackPage;
+    any_bits |= fragment.src_off | fragment.len | fragment.dst_off;
+    longest = std::max(longest, fragment.len);
     // In this order a dst_off near 2^64 cannot wrap around.
     result.in_bounds = fragment.dst_off <= posted && fragment.len <= posted - fragment.dst_off;
   }
+  result.pages = any_bits % 16 == 0 && longest <= kUnpackPage;
   return result;
 }
 
