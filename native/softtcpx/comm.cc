@@ -8,6 +8,7 @@
 
 #include "softtcpx/device.h"
 #include "softtcpx/log.h"
+#include "softtcpx/wire.h"
 #include "softtcpx/worker.h"
 
 namespace softtcpx {
@@ -162,7 +163,7 @@ bool Comm::drive() {
   if (__builtin_expect(trap_ != nullptr, false) &&
       trap_->stopped(ring_.completed.load(std::memory_order_relaxed)))
     return false;
-  if (recv_sync_) exchange_credits();
+  if (talks_) exchange_notices();
   direct_ = poller_->waiting() <= device_.settings.direct_sockets;
   take_events();
   if ((direct_ || losing_ || ready_ != 0) && progress(direct_ ? data_bits_ : ready_)) return true;
@@ -232,7 +233,7 @@ void Comm::complete_in_order() {
 }
 
 void Comm::read_control() {
-  uint8_t bytes[64];
+  uint8_t bytes[16 * kNoticeBytes];
   ssize_t got = 0;
   do {
     got = ::recv(sockets_.control.get(), bytes, sizeof bytes, MSG_DONTWAIT);
@@ -243,8 +244,7 @@ void Comm::read_control() {
   }
   ready_ &= ~bit_of(kControlBit);
   control_ended_ = losing_ = true;
-  // But for the credits of RECV_SYNC there is no control message after the handshake: a peer that
-  // sends one is not ours.
+  // A peer that says what it has no reason to say is not ours.
   if (got > 0) fail(kNetInternalError, "unexpected bytes on the control connection", 0);
 }
 

@@ -77,9 +77,9 @@ class Comm : public Object {
   // complete. True when that one is done for the caller all the same.
   virtual bool help(const Request&) { return false; }
   virtual Step step(int socket) = 0;
-  // RECV_SYNC: before each look at the sockets, what is to be told, or asked for, on the control
-  // connection.
-  virtual void exchange_credits() = 0;
+  // Where `talks_`: before each look at the sockets, what is to be told, or asked for, on the
+  // control connection.
+  virtual void exchange_notices() = 0;
   // Bytes on the control connection; false when none are expected.
   virtual bool take_control(const uint8_t*, size_t) { return false; }
   // Now and then, while nothing moves on a connection whose sockets are tried directly.
@@ -116,6 +116,7 @@ class Comm : public Object {
   bool direct_ = false;                    // each data socket is tried, whatever epoll has told
   const uint32_t data_events_;             // what epoll should tell about a data socket
   const bool recv_sync_;                   // a send waits for a credit of the receiver
+  bool talks_ = recv_sync_;                // there are notices on the control connection
   const std::unique_ptr<TrapState> trap_;  // none, but in tests
 
  private:

@@ -16,8 +16,10 @@ constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kToldAtLeast = 65536;  // small pieces share a ticket up to so many bytes
 constexpr std::chrono::seconds kLastCopies{2};
 
-// Where pieces begin: copies are quicker so.
-constexpr uint64_t aligned(uint64_t bytes) { return (bytes + 255) / 256 * 256; }
+// Where pieces begin: copies are quicker so, and fewer pages are lent to sockets.
+constexpr uint64_t aligned(uint64_t bytes) {
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
 
 }  // namespace
 
@@ -59,9 +61,20 @@ bool CopyRing::idle() { return gpu_.driver->stream_query(stream_) != kCudaNotRea
 bool CopyRing::has_room() const {
   const uint64_t freed = freed_.load(std::memory_order_acquire);
   if (begun_.load(std::memory_order_relaxed) - freed == kPieces) return false;
-  const uint64_t at = end_ % bytes_;
+  return in_use(end_) + piece_bytes_ <= bytes_;
+}
+
+uint64_t CopyRing::in_use(uint64_t end) const {
+  const uint64_t at = end % bytes_;
   const uint64_t skipped = at + piece_bytes_ > bytes_ ? bytes_ - at : 0;
-  return end_ + skipped + piece_bytes_ - free_from_.load(std::memory_order_acquire) <= bytes_;
+  return end + skipped - free_from_.load(std::memory_order_acquire);
+}
+
+bool CopyRing::is_tight() const {
+  const uint64_t begun = begun_.load(std::memory_order_acquire);
+  const uint64_t used = begun - freed_.load(std::memory_order_relaxed);
+  return used > 0 &&
+         (2 * used >= kPieces || 2 * in_use(pieces_[(begun - 1) % kPieces].end) >= bytes_);
 }
 
 uint32_t CopyRing::begin(const uint8_t* from, uint64_t length) {
@@ -99,11 +112,11 @@ void CopyRing::note(const char* call, int code) {
   code_ = code;
 }
 
-void CopyRing::sent(Piece& piece) {
-  piece.sent = true;
+void CopyRing::release(Piece& piece) {
+  piece.free = true;
   const uint64_t before = freed_.load(std::memory_order_relaxed);
   uint64_t freed = before;
-  while (freed != taken_ && pieces_[freed % kPieces].sent) ++freed;
+  while (freed != taken_ && pieces_[freed % kPieces].free) ++freed;
   if (freed == before) return;
   free_from_.store(pieces_[(freed - 1) % kPieces].end, std::memory_order_release);
   freed_.store(freed, std::memory_order_release);

@@ -19,12 +19,14 @@ namespace softtcpx {
 
 class CopyRing {
  public:
+  static constexpr uint64_t kPieces = 64;  // under way, landed or being sent: a power of two
+
   struct Piece {
     uint8_t* data;
     uint64_t length;
     uint32_t ticket;  // it has landed when this is told
     uint64_t end;     // of its stretch of the ring, and of what was skipped before it
-    bool sent;
+    bool free;
   };
 
   // Throws CudaError, or std::system_error where the operating system has no memory to give.
@@ -53,8 +55,13 @@ class CopyRing {
     return taken_ != begun_.load(std::memory_order_seq_cst) ? &pieces_[taken_ % kPieces] : nullptr;
   }
   void take() { ++taken_; }
-  // Its bytes are with the kernel. In any order.
-  void sent(Piece& piece);
+  // Nobody looks at its bytes any more. In any order.
+  void release(Piece& piece);
+  // Half of it or more is in use: soon there is no room.
+  bool is_tight() const;
+
+  // Where its first piece begins: what is true of this memory is true of all of it.
+  const uint8_t* first_page() const { return ring_; }
 
   // Whoever asks.
   bool landed(uint32_t ticket) const {
@@ -65,11 +72,11 @@ class CopyRing {
   const Gpu& gpu() const { return gpu_; }
 
  private:
-  static constexpr uint64_t kPieces = 64;  // under way, landed or being sent: a power of two
-
   CudaAddress told_at() const {
     return reinterpret_cast<CudaAddress>(memory_.as_seen_by_gpu(told_));
   }
+  // Bytes that are in use when the next piece is behind `end`, with those that it cannot have.
+  uint64_t in_use(uint64_t end) const;
   void note(const char* call, int code);
   bool idle();
 

@@ -122,19 +122,36 @@ void RecvComm::while_idle() {
   }
 }
 
-// At most a few in a row: the sender has read all but those of the last 16 receives.
-void RecvComm::exchange_credits() {
-  if (credit_left_ == 0) {
-    const uint64_t posted = ring_.posted.load(std::memory_order_acquire);
-    if (credited_ == posted) return;
+// What the sender is to be told of next; false where it knows all.
+bool RecvComm::next_notice() {
+  const uint64_t posted = recv_sync_ ? ring_.posted.load(std::memory_order_acquire) : credited_;
+  if (credited_ != posted) {
     credited_ = posted;
-    credit_ = make_credit(posted);
-    credit_left_ = sizeof credit_;
+    const Credit credit = make_credit(posted);
+    std::memcpy(notice_, &credit, sizeof notice_);
+    return true;
   }
-  const uint8_t* rest = reinterpret_cast<const uint8_t*>(&credit_ + 1) - credit_left_;
-  const ssize_t sent =
-      ::send(sockets_.control.get(), rest, credit_left_, MSG_DONTWAIT | MSG_NOSIGNAL);
-  if (sent > 0) credit_left_ -= static_cast<uint32_t>(sent);
+  for (size_t i = 0; i < sockets_.data.size(); ++i) {
+    Lane& lane = lanes_[i];
+    if (lane.returned == lane.read) continue;
+    lane.returned = lane.read;
+    const Return said = make_return(static_cast<uint32_t>(i), lane.read);
+    std::memcpy(notice_, &said, sizeof notice_);
+    return true;
+  }
+  return false;
+}
+
+// What there is no room for is told later, and then of all that has come meanwhile: while a sender
+// waits for it there are receives, and this is asked again.
+void RecvComm::exchange_notices() {
+  while (notice_left_ > 0 || next_notice()) {
+    if (notice_left_ == 0) notice_left_ = sizeof notice_;
+    const ssize_t sent = ::send(sockets_.control.get(), notice_ + sizeof notice_ - notice_left_,
+                                notice_left_, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent > 0) notice_left_ -= static_cast<uint32_t>(sent);
+    if (notice_left_ > 0) return;
+  }
 }
 
 // Receives get their pages in order, all that they may need or none: then the oldest one that is
@@ -193,6 +210,8 @@ RecvComm::Staged RecvComm::begin_piece(Lane& lane) {
         lane.request = &request;
         lane.sequence = header.sequence;
         lane.left = header.length;
+        lane.lent = (header.flags & kLent) != 0;
+        talks_ |= lane.lent;
         lane.cursor = request.data + header.offset;
         lane.scatter = nullptr;
         if (request.scattered()) {
@@ -258,6 +277,10 @@ void RecvComm::arrived(Lane& lane, uint64_t bytes) {
   if (lane.left > 0) return;
   Request& request = *std::exchange(lane.request, nullptr);
   lane.scatter = nullptr;
+  if (lane.lent) {
+    ++lane.read;
+    exchange_notices();
+  }
   if (request.left == 0) whole(request, lane.sequence);
 }
 

@@ -46,6 +46,9 @@ class RecvComm final : public Comm {
     uint8_t* cursor = nullptr;    // where its next byte belongs, unless it goes to bounce pages
     Scatter* scatter = nullptr;   // where to, if it does
     uint64_t left = 0;            // bytes of the piece that are still to come
+    bool lent = false;            // the sender waits to be told that they are read
+    uint64_t read = 0;            // lent pieces, to their last byte
+    uint64_t returned = 0;        // of which the sender is told
     uint32_t begin = 0, end = 0;  // bytes of the stage that are not used yet
     uint32_t peeked = 0;          // bytes that were staged and that the kernel still holds
     int visits_left = 0;          // before it is told to let go of them
@@ -64,7 +67,7 @@ class RecvComm final : public Comm {
   void prepare(Request& request, uint64_t bytes) override;
   Step step(int socket) override;
   void while_idle() override;
-  void exchange_credits() override;
+  void exchange_notices() override;
   void judge_losses(bool moved) override;
   uint64_t oldest_unfreed() const override {
     return ring_.consumed.load(std::memory_order_relaxed);
@@ -74,6 +77,7 @@ class RecvComm final : public Comm {
   Staged use_stage(Lane& lane);
   Staged begin_piece(Lane& lane);
   bool admitted(uint64_t sequence, uint64_t posted);
+  bool next_notice();
   void announce(Request& request, const ChunkHeader& header);
   bool cut(Lane& lane);
   void copy_from_stage(Lane& lane, uint64_t bytes);
@@ -97,8 +101,8 @@ class RecvComm final : public Comm {
   std::atomic<bool> starved_{false};  // the next one waits for pages
   uint64_t starved_at_ = 0;           // receives that were consumed when they did not suffice
   uint64_t credited_ = 0;             // receives that the sender knows of
-  uint32_t credit_left_ = 0;
-  Credit credit_{};  // of which its last `credit_left_` bytes are not sent yet
+  Notice notice_{};
+  uint32_t notice_left_ = 0;  // bytes at its end that are not sent yet
 };
 
 }  // namespace softtcpx

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -19,6 +20,8 @@ namespace {
 constexpr uint64_t kSharedBytes = 64 * 1024;
 // Looks at a copy that does not land, before the driver is asked whether it has failed.
 constexpr uint32_t kLooksAQuestion = 1 << 14;
+// A smaller piece is copied sooner than it is lent and returned.
+constexpr uint64_t kLeastLent = 64 * 1024;
 // How long a connection that is closed waits for a peer that takes nothing.
 constexpr std::chrono::seconds kLastBytes{1};
 
@@ -41,8 +44,19 @@ int SendComm::send(void* data, int64_t bytes, const Region* region, void** reque
 bool SendComm::serve_gpu_memory(const Gpu& gpu) {
   if (copy_ring_ != nullptr) return true;
   copy_ring_ = std::make_unique<CopyRing>(gpu, copy_bytes_, device_.settings.copies);
+  if (device_.settings.zero_copy != 0 && has_worker()) open_lenders();
   copies_.store(copy_ring_.get(), std::memory_order_release);
   return true;
+}
+
+// Of a worker only, which has SIGPIPE blocked.
+void SendComm::open_lenders() {
+  for (size_t i = 0; i < sockets_.data.size(); ++i) {
+    if (loads_[i].lender.open(*copy_ring_)) continue;
+    SOFTTCPX_INFO("sends out of GPU memory are copied, the kernel lends no pages: %s",
+                  std::strerror(errno));
+    return;
+  }
 }
 
 // In bytes, for how many pieces those become is seen when they are cut. An empty message has a
@@ -66,6 +80,15 @@ void SendComm::Load::add(const ChunkHeader& header, const uint8_t* data, Request
   ends[parts - 1] = {request, std::max<uint64_t>(1, header.length), copied};
 }
 
+void SendComm::Load::lend(const ChunkHeader& header, Request& request, CopyRing::Piece& copied) {
+  headers[pieces] = header;
+  iov[parts] = iovec{&headers[pieces], sizeof header};
+  ends[parts] = {};
+  ++pieces;
+  ++parts;
+  lender.begin(request, copied);
+}
+
 void SendComm::Load::sent(size_t bytes, CopyRing* ring) {
   while (bytes > 0) {
     iovec& part = iov[first];
@@ -76,7 +99,7 @@ void SendComm::Load::sent(size_t bytes, CopyRing* ring) {
     if (part.iov_len > 0) return;
     const End& end = ends[first];
     if (end.request != nullptr) end.request->left -= end.bytes;
-    if (end.copied != nullptr) ring->sent(*end.copied);
+    if (end.copied != nullptr) ring->release(*end.copied);
     ++first;
   }
 }
@@ -148,51 +171,81 @@ void SendComm::fill(Load& load) {
     }
     if (load.pieces > 0 && bytes + length > kSharedBytes) return;
     if (copied != nullptr) copies()->take();
-    load.add(
-        make_chunk_header(next_, request.total, request.scheduled, static_cast<uint32_t>(length)),
-        data, &request, copied);
+    const bool lent = copied != nullptr && length >= kLeastLent && load.lender.is_open();
+    const ChunkHeader header = make_chunk_header(next_, request.total, request.scheduled,
+                                                 static_cast<uint32_t>(length), lent ? kLent : 0);
+    if (lent) {
+      load.lend(header, request, *copied);
+      ++lent_;
+      talks_ = true;
+    } else {
+      load.add(header, data, &request, copied);
+    }
     bytes += length;
     request.scheduled += length;
     if (request.scheduled == request.total) ++next_;
+    if (lent) return;
   }
+}
+
+ssize_t SendComm::send_parts(Load& load, int fd) {
+  msghdr message{};
+  message.msg_iov = &load.iov[load.first];
+  message.msg_iovlen = static_cast<size_t>(load.parts - load.first);
+  const int more = load.lender.empty() ? 0 : MSG_MORE;
+  const ssize_t sent = ::sendmsg(fd, &message, MSG_DONTWAIT | MSG_NOSIGNAL | more);
+  if (sent > 0) load.sent(static_cast<size_t>(sent), copies());
+  return sent;
 }
 
 Comm::Step SendComm::step(int socket) {
   Load& load = loads_[socket];
   if (load.empty()) fill(load);
   if (load.empty()) return Step::kNothingToDo;
-  msghdr message{};
-  message.msg_iov = &load.iov[load.first];
-  message.msg_iovlen = static_cast<size_t>(load.parts - load.first);
-  const ssize_t sent =
-      ::sendmsg(sockets_.data[socket].get(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+  const int fd = sockets_.data[socket].get();
+  ssize_t sent = load.first < load.parts ? send_parts(load, fd) : 0;
+  if (sent >= 0 && load.first == load.parts && !load.lender.empty()) {
+    const ssize_t lent = load.lender.send(fd);
+    sent = lent > 0 || sent == 0 ? sent + lent : sent;
+  }
   if (sent < 0) {
     if (errno == EAGAIN) return Step::kBlocked;
     if (errno == EINTR || errno == ENOBUFS) return Step::kNothingToDo;  // nothing announces its end
     fail(kNetSystemError, "a data socket broke", errno);
     return Step::kBlocked;
   }
-  load.sent(static_cast<size_t>(sent), copies());
   sent_.store(sent_.load(std::memory_order_relaxed) + static_cast<uint64_t>(sent),
               std::memory_order_relaxed);
   return load.empty() ? Step::kMoved : Step::kMovedAll;
 }
 
-// Starved of credit, it does not wait for epoll to tell that there is some.
-void SendComm::exchange_credits() {
-  if (next_ == granted_ && has_pending()) look_at_control();
+// Starved of credit, or of room for copies, it does not wait for epoll to tell that there is some.
+void SendComm::exchange_notices() {
+  const bool lacks_credit = next_ == granted_ && has_pending();
+  if (lacks_credit || (lent_ > 0 && copies()->is_tight())) look_at_control();
 }
 
 bool SendComm::take_control(const uint8_t* bytes, size_t count) {
-  if (!recv_sync_) return false;
+  if (!talks_) return false;
   for (size_t i = 0; i < count; ++i) {
-    credit_[have_++] = bytes[i];
-    if (have_ < sizeof credit_) continue;
+    notice_[have_++] = bytes[i];
+    if (have_ < sizeof notice_) continue;
     have_ = 0;
-    const uint64_t sent = ring_.completed.load(std::memory_order_relaxed);
-    if (!judge_credit(credit_, granted_, sent, &granted_)) return false;
+    if (!take_notice()) return false;
   }
   return true;
+}
+
+bool SendComm::take_notice() {
+  CopyRing* const copies = this->copies();
+  uint32_t socket = 0;
+  if (copies != nullptr && names_return(notice_, sockets_.data.size(), &socket)) {
+    const uint64_t pieces = loads_[socket].lender.take_back(notice_, *copies);
+    lent_ -= pieces;
+    return pieces > 0;
+  }
+  const uint64_t sent = ring_.completed.load(std::memory_order_relaxed);
+  return recv_sync_ && judge_credit(notice_, granted_, sent, &granted_);
 }
 
 void SendComm::judge_losses(bool) {

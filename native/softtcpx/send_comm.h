@@ -8,6 +8,7 @@
 
 #include "softtcpx/comm.h"
 #include "softtcpx/copy_ring.h"
+#include "softtcpx/lender.h"
 #include "softtcpx/wire.h"
 
 namespace softtcpx {
@@ -26,13 +27,15 @@ class SendComm final : public Comm {
   int finish();
 
  private:
-  // What a socket is carrying: a large piece, or several small ones in one system call.
+  // What a socket is carrying: a large piece, or several small ones in one system call, or the
+  // header of a piece that is lent, and behind it that.
   struct Load {
     static constexpr int kPieces = 8;
 
-    bool empty() const { return first == parts; }
+    bool empty() const { return first == parts && lender.empty(); }
     void add(const ChunkHeader& header, const uint8_t* data, Request* request,
              CopyRing::Piece* copied);
+    void lend(const ChunkHeader& header, Request& request, CopyRing::Piece& copied);
     void sent(size_t bytes, CopyRing* ring);
 
     int first = 0, parts = 0, pieces = 0;
@@ -44,19 +47,24 @@ class SendComm final : public Comm {
       CopyRing::Piece* copied;  // lies in the ring until then; none: host memory
     };
     std::array<End, 2 * kPieces> ends;
+
+    Lender lender;
   };
 
   void prepare(Request& request, uint64_t bytes) override;
   bool help(const Request& request) override;
   Step step(int socket) override;
   void judge_losses(bool) override;
-  void exchange_credits() override;
+  void exchange_notices() override;
   bool take_control(const uint8_t* bytes, size_t count) override;
   uint64_t oldest_unfreed() const override { return ring_.seen; }
   bool goes_on_unannounced() const override;
 
+  void open_lenders();
   void copy_ahead(CopyRing& copies);
   void fill(Load& load);
+  ssize_t send_parts(Load& load, int fd);
+  bool take_notice();
   CopyRing::Piece* landed_piece();
 
   const uint64_t chunk_bytes_;  // most of a piece
@@ -75,7 +83,8 @@ class SendComm final : public Comm {
 
   uint64_t granted_;  // receives that the peer has posted; without RECV_SYNC: no limit
   uint32_t have_ = 0;
-  uint8_t credit_[sizeof(Credit)];  // its first `have_` bytes
+  Notice notice_;      // its first `have_` bytes
+  uint64_t lent_ = 0;  // pieces that the peer may still read
 };
 
 }  // namespace softtcpx

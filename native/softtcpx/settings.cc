@@ -73,6 +73,8 @@ constexpr NumberSetting kNumbers[] = {
      "most bytes that one copy out of GPU memory has, and then one piece on a socket"},
     {"SOFTTCPX_COPIES", &Settings::copies, 8, 2, kMostCopies,
      "such copies that a sending connection has page-locked memory for"},
+    {"SOFTTCPX_ZERO_COPY", &Settings::zero_copy, 1, 0, 1,
+     "1: a worker sends large pieces out of GPU memory from where their copies lie"},
     {"SOFTTCPX_BOUNCE_PAGES", &Settings::bounce_pages, 0, 0, kBouncePages,
      "page-locked, a receiving connection; 0: enough for 16 receives of a chunk, and for 8 MiB"},
 };

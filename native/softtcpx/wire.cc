@@ -13,6 +13,7 @@ constexpr char kHandleMagic[8] = {'s', 't', 'c', 'p', 'x', 'H', 'N', 'D'};
 constexpr char kGreetingMagic[8] = {'s', 't', 'c', 'p', 'x', 'H', 'E', 'L'};
 constexpr uint32_t kChunkMagic = 0x6b6e6863;
 constexpr uint32_t kCreditMagic = 0x74647263;
+constexpr uint32_t kReturnMagic = 0x6e727472;
 
 template <size_t n>
 bool all_zero(const uint8_t (&bytes)[n]) {
@@ -166,14 +167,14 @@ GreetingVerdict judge_proof(const GreetingBytes& bytes, const Greeting& honest) 
                                               : GreetingVerdict::kNoProof;
 }
 
-ChunkHeader make_chunk_header(uint64_t sequence, uint64_t total, uint64_t offset, uint32_t length) {
-  return ChunkHeader{kChunkMagic, length, sequence, total, offset, {}};
+ChunkHeader make_chunk_header(uint64_t sequence, uint64_t total, uint64_t offset, uint32_t length,
+                              uint32_t flags) {
+  return ChunkHeader{kChunkMagic, length, sequence, total, offset, flags, {}};
 }
 
 Credit make_credit(uint64_t posted) { return Credit{kCreditMagic, 0, posted}; }
 
-bool judge_credit(const uint8_t (&bytes)[sizeof(Credit)], uint64_t granted, uint64_t sent,
-                  uint64_t* posted) {
+bool judge_credit(const Notice& bytes, uint64_t granted, uint64_t sent, uint64_t* posted) {
   Credit credit;
   std::memcpy(&credit, bytes, sizeof credit);
   if (credit.magic != kCreditMagic || credit.spare != 0) return false;
@@ -181,6 +182,26 @@ bool judge_credit(const uint8_t (&bytes)[sizeof(Credit)], uint64_t granted, uint
   if (credit.posted <= granted || credit.posted < sent || credit.posted - sent > kNetMaxRequests)
     return false;
   *posted = credit.posted;
+  return true;
+}
+
+Return make_return(uint32_t socket, uint64_t pieces) {
+  return Return{kReturnMagic, socket, pieces};
+}
+
+bool names_return(const Notice& bytes, size_t sockets, uint32_t* socket) {
+  Return said;
+  std::memcpy(&said, bytes, sizeof said);
+  if (said.magic != kReturnMagic || said.socket >= sockets) return false;
+  *socket = said.socket;
+  return true;
+}
+
+bool judge_return(const Notice& bytes, uint64_t returned, uint64_t sent, uint64_t* pieces) {
+  Return said;
+  std::memcpy(&said, bytes, sizeof said);
+  if (said.pieces <= returned || said.pieces > sent) return false;
+  *pieces = said.pieces;
   return true;
 }
 
@@ -199,10 +220,12 @@ const char* verdict_text(ChunkVerdict verdict) {
 }
 
 bool plausible_chunk(const ChunkHeader& header) {
-  if (header.magic != kChunkMagic || !all_zero(header.spare)) return false;
+  if (header.magic != kChunkMagic || (header.flags & ~kLent) != 0 || !all_zero(header.spare))
+    return false;
   if (header.offset > header.total) return false;
   if (header.length > header.total - header.offset) return false;
-  return header.length > 0 || header.total == 0;  // only an empty message has an empty piece
+  if (header.length > 0) return true;
+  return header.total == 0 && header.flags == 0;  // only an empty message has an empty piece
 }
 
 ChunkVerdict judge_chunk(const ChunkHeader& header, const ExpectedMessage& message) {

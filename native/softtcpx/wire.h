@@ -16,7 +16,7 @@ namespace softtcpx {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "formats are little-endian");
 
-constexpr uint32_t kWireVersion = 2;
+constexpr uint32_t kWireVersion = 3;
 
 struct Token {  // 128 bits: random ones, or a proof
   uint8_t bytes[16];
@@ -105,25 +105,47 @@ struct ChunkHeader {
   uint64_t sequence;  // which message of the connection, from 0
   uint64_t total;     // bytes of the whole message
   uint64_t offset;    // of this piece in the message
-  uint8_t spare[32];
+  uint32_t flags;     // kLent or 0
+  uint8_t spare[28];
 };
+// The sender's network still looks at the bytes until they are read, and the sender waits to be
+// told.
+constexpr uint32_t kLent = 1;
 static_assert(sizeof(ChunkHeader) == 64, "a chunk header has 64 bytes");
 
-ChunkHeader make_chunk_header(uint64_t sequence, uint64_t total, uint64_t offset, uint32_t length);
+ChunkHeader make_chunk_header(uint64_t sequence, uint64_t total, uint64_t offset, uint32_t length,
+                              uint32_t flags = 0);
 
-// RECV_SYNC: on the control connection, from the receiver: so many receives are posted altogether.
+// What a receiver says on the control connection.
+constexpr size_t kNoticeBytes = 16;
+using Notice = uint8_t[kNoticeBytes];
+
+// RECV_SYNC: so many receives are posted altogether.
 struct Credit {
   uint32_t magic;
   uint32_t spare;
   uint64_t posted;
 };
-static_assert(sizeof(Credit) == 16, "a credit has 16 bytes");
+static_assert(sizeof(Credit) == kNoticeBytes, "a credit has 16 bytes");
 
 Credit make_credit(uint64_t posted);
 // Believed when it grants more than before, and no more than a receiver can have open at once
 // beyond the messages that were sent.
-bool judge_credit(const uint8_t (&bytes)[sizeof(Credit)], uint64_t granted, uint64_t sent,
-                  uint64_t* posted);
+bool judge_credit(const Notice& bytes, uint64_t granted, uint64_t sent, uint64_t* posted);
+
+// So many lent pieces were read from this data socket altogether, to their last byte.
+struct Return {
+  uint32_t magic;
+  uint32_t socket;  // from 0
+  uint64_t pieces;
+};
+static_assert(sizeof(Return) == kNoticeBytes, "a return has 16 bytes");
+
+Return make_return(uint32_t socket, uint64_t pieces);
+// Is this a return, and of which socket of so many?
+bool names_return(const Notice& bytes, size_t sockets, uint32_t* socket);
+// Believed when it is of more pieces than before, and of no more than were sent.
+bool judge_return(const Notice& bytes, uint64_t returned, uint64_t sent, uint64_t* pieces);
 
 // What the receiver knows about the message that a header names.
 struct ExpectedMessage {

@@ -10,7 +10,7 @@ import socket
 import struct
 from collections.abc import Mapping
 
-VERSION = 2
+VERSION = 3
 GREETING_BYTES = 64
 HELLO, CHALLENGE, PROOF, ANSWER = 1, 2, 3, 4
 MOST_GREETERS = 17  # a control socket and 16 data sockets
@@ -64,14 +64,19 @@ def handle(
     return b"stcpxHND" + struct.pack("<I", VERSION) + where + counts + secret + bytes(8 + 80)
 
 
-def header(sequence: int, total: int, offset: int, length: int) -> bytes:
-    """In front of a piece of a message on a data socket."""
-    return b"chnk" + struct.pack("<IQQQ", length, sequence, total, offset) + bytes(32)
+def header(sequence: int, total: int, offset: int, length: int, flags: int = 0) -> bytes:
+    """In front of a piece of a message on a data socket; flags: 1 where it is lent."""
+    return b"chnk" + struct.pack("<IQQQI", length, sequence, total, offset, flags) + bytes(28)
 
 
 def credit(posted: int) -> bytes:
     """On the control socket of a connection whose sends wait: receives posted so far."""
     return b"crdt" + struct.pack("<IQ", 0, posted)
+
+
+def returned(number: int, pieces: int) -> bytes:
+    """On the control socket: lent pieces read so far from this data socket, the first is 0."""
+    return b"rtrn" + struct.pack("<IQ", number, pieces)
 
 
 def address_of(handle: bytes) -> tuple[str, int]:

@@ -23,6 +23,7 @@ from wire import (
     greeting,
     header,
     proof,
+    returned,
     token_of,
 )
 from wire import handle as handle_of
@@ -32,7 +33,7 @@ SECRET, ATTEMPT = b"s" * 16, b"c" * 16  # handshake.cc knows these
 CHALLENGES = {number: bytes([ord("0") + number]) * 16 for number in range(9)}
 
 TO_LISTENER, TO_CALLER, PROVED, HANDLE = range(4)  # the judges of handshake.cc
-PIECES, CREDITS = range(2)  # those of messages.cc
+PIECES, CREDITS, RETURNS = range(3)  # those of messages.cc
 PIECE, RAW, TEST, POST, CONSUME, CONTROL, SHUT = 0, 2, 3, 4, 5, 6, 7  # operations of receiver.cc
 ON_DEVICE, SEGMENTS, RANDOM = 4, 1 << 3, 2 << 3  # kinds of its connection
 
@@ -93,6 +94,9 @@ def messages() -> dict[str, bytes]:
     def credits(granted: int, sent: int, *said: bytes) -> bytes:
         return bytes([CREDITS]) + struct.pack("<QQ", granted, sent) + b"".join(said)
 
+    def returns(sockets: int, before: int, sent: int, *said: bytes) -> bytes:
+        return struct.pack("<BBQQ", RETURNS, sockets, before, sent) + b"".join(said)
+
     most = 2**64 - 1
     one = header(5, 1000, 0, 1000)
     return {
@@ -108,6 +112,9 @@ def messages() -> dict[str, bytes]:
         "end-wraps-around": pieces(most, header(0, most, most, 100)),
         "offset-behind-the-end": pieces(most, header(0, 100, 101, 1)),
         "one-too-long": pieces(100, header(0, 100, 1, 100)),
+        "lent": pieces(1000, header(5, 1000, 0, 1000, 1)),
+        "lent-and-more": pieces(1000, header(5, 1000, 0, 1000, 3)),
+        "lent-and-empty": pieces(0, header(0, 0, 0, 0, 1)),
         "largest": pieces(most, header(most, most, most - 2**32 + 1, 2**32 - 1)),
         **{f"piece-{k}": pieces(1000, v) for k, v in damaged(one, 0, 4, 16, 24, 32, 63).items()},
         "credits": credits(0, 0, credit(1), credit(16)),
@@ -117,6 +124,16 @@ def messages() -> dict[str, bytes]:
         "credit-below-sent": credits(3, 9, credit(8)),
         "credit-near-the-end": credits(most - 1, most - 1, credit(most)),
         "credit-wraps-around": credits(0, most - 3, credit(5), credit(most)),
+        "returns": returns(2, 0, 9, returned(0, 1), returned(1, 9)),
+        "return-too-high": returns(2, 0, 9, returned(0, 10)),
+        "return-again": returns(2, 5, 9, returned(0, 5)),
+        "return-taken-back": returns(2, 5, 9, returned(0, 4)),
+        "return-of-no-socket": returns(2, 0, 9, returned(2, 1)),
+        "return-near-the-end": returns(1, most - 1, most, returned(0, most)),
+        **{
+            f"return-{k}": returns(1, 0, 1, v)
+            for k, v in damaged(returned(0, 1), 0, 4, 8, 15).items()
+        },
         **{f"credit-{k}": credits(0, 0, v) for k, v in damaged(credit(1), 0, 4, 8, 15).items()},
     }
 

@@ -106,7 +106,9 @@ class Rig {
     const uint64_t sequence = input.take<uint8_t>();
     const uint64_t total = input.take<uint16_t>(), offset = input.take<uint16_t>();
     const uint32_t length = input.take<uint16_t>(), missing = input.take<uint8_t>();
-    const ChunkHeader header = make_chunk_header(sequence, total, offset, length);
+    // Of which every second one is lent.
+    const ChunkHeader header =
+        make_chunk_header(sequence, total, offset, length, length % 2 == 1 ? kLent : 0);
     std::vector<uint8_t> bytes(sizeof header + length, static_cast<uint8_t>(sequence));
     std::memcpy(bytes.data(), &header, sizeof header);
     send(fd, bytes.data(), bytes.size() - std::min<size_t>(missing, bytes.size()));

@@ -43,7 +43,9 @@ BROKEN = [
     ("messages", "if (header.offset > header.total) return false;", ""),
     ("messages", "header.length > header.total - header.offset",
      "header.length + header.offset > header.total"),
-    ("messages", "header.length > 0 || header.total == 0", "true"),
+    ("messages", "return header.total == 0 && header.flags == 0;", "return header.flags == 0;"),
+    ("messages", "return header.total == 0 && header.flags == 0;", "return header.total == 0;"),
+    ("messages", "(header.flags & ~kLent) != 0 ||", ""),
     ("messages", "if (header.total > message.capacity)", "if (false)"),
     ("messages", "if (header.total != message.total)", "if (false)"),
     ("messages", "if (header.length > message.total - message.scheduled)", "if (false)"),
@@ -52,6 +54,10 @@ BROKEN = [
     ("messages", "credit.posted <= granted ||", ""),
     ("messages", "credit.posted - sent > kNetMaxRequests",
      "credit.posted > sent + kNetMaxRequests"),
+    ("messages", "said.magic != kReturnMagic ||", ""),
+    ("messages", "said.socket >= sockets", "said.socket > sockets"),
+    ("messages", "said.pieces <= returned ||", ""),
+    ("messages", "said.pieces > sent", "false"),
 ]  # fmt: skip
 
 
