@@ -21,6 +21,7 @@ from tcpx_mpi.units import parse_size
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
 
+from sweep import Side
 from sweep_variants import RUNS, TIME, UNPACK, all_variants, is_ablation
 
 SWEEP = GPU_EVIDENCE / "sweep"
@@ -44,6 +45,7 @@ def _variants_table(command: str, runs: Sequence[str], found: dict[str, Any]) ->
     variants = {name: each for name, each in all_variants().items() if each.run in runs}
     lines = [
         *_machine(command, found),
+        *_other_settings(runs, launches),
         "| variant | tried | predicted | figure | without | with | with / without | kept |",
         "|--|--|--|--|--|--|--|--|",
     ]
@@ -119,6 +121,17 @@ def _machine(command: str, found: dict[str, Any]) -> list[str]:
     gpus = ", ".join(f"{found['gpus'].count(name)} {name}" for name in dict.fromkeys(found["gpus"]))
     return [f"`{command}` on {gpus}, {found['cores']} cores, {found['date']}, "
             f"{found['rounds']} launches each in turns:", ""]  # fmt: skip
+
+
+def _other_settings(runs: Sequence[str], launches: dict[str, Any]) -> list[str]:
+    """How runs were launched that have other settings now: outcomes are beside that, not this."""
+    commands = {run: launches[run]["command"] for run in runs if run in launches}
+    others = [f"{run + ':':<13} {command}" for run, command in commands.items()
+              if command != Side(run, run).command()]  # fmt: skip
+    if not others:
+        return []
+    return ["These runs had other settings then than now, with and without each variant:", "",
+            "```", *others, "```", ""]  # fmt: skip
 
 
 def _outcome(found: dict[str, Any], name: str, figure: str, kept: bool) -> str:

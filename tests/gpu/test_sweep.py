@@ -234,6 +234,19 @@ def test_the_kernel_has_a_table_of_its_own(tmp_path: Path) -> None:
     assert "| chunk_512KiB | 10 (10 - 10.01) us | 8.003 (8.002 - 8.006) us |" in row
 
 
+def test_the_table_says_how_runs_were_launched_that_have_other_settings_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["copies-4", "ring-pause"]
+    swept(tmp_path, Machine(dict.fromkeys(["pair-64M", "ring-64M", *names], 8.0)), names)
+    assert not any("other settings" in line for line in sweep_table(["all"], tmp_path))
+    was = sweep.Side("ring-64M", "ring-64M").command()
+    monkeypatch.setitem(RUNS, "ring-64M", (*RUNS["ring-64M"], "--chunk", "1M"))
+    lines = sweep_table(["all"], tmp_path)
+    assert lines[2].startswith("These runs had other settings then")
+    assert lines[4:7] == ["```", f"ring-64M:     {was}", "```"]
+
+
 @pytest.mark.parametrize(("folder", "runs"), [(SWEEP, tuple(RUNS)), (KERNEL, (UNPACK,))])
 def test_the_evidence_has_outcomes_of_variants_that_there_are(
     folder: Path, runs: tuple[str, ...]
