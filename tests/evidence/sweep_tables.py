@@ -1,4 +1,5 @@
-"""The tables of docs/performance.md on what was tried on GPUs, out of docs/evidence/gpu/sweep.
+"""The tables of docs/performance.md on what was tried on GPUs: of runs out of
+docs/evidence/gpu/sweep, of the kernel alone out of sweep-kernel, which may be of another machine.
 
 What was not measured is shown with what is predicted of it: that is older than any outcome.
 """
@@ -13,30 +14,43 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from gpu_tables import GPU_EVIDENCE
 
 from tcpx_mpi.ratios import bootstrap_interval
 from tcpx_mpi.units import parse_size
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
 
+from sweep import Side
 from sweep_variants import RUNS, TIME, UNPACK, all_variants, is_ablation
 
-SWEEP = Path(__file__).resolve().parents[2] / "docs" / "evidence" / "gpu" / "sweep"
+SWEEP = GPU_EVIDENCE / "sweep"
+KERNEL = GPU_EVIDENCE / "sweep-kernel"
 NOT_MEASURED = "not measured"
 
 
 def sweep_table(names: Sequence[str], folder: Path = SWEEP) -> list[str]:
-    """Every variant: prediction and outcome, by launches in turns; failures too."""
-    found = _read(folder)
+    """Every variant of a run on two GPUs."""
+    return _variants_table("make sweep-gpu", tuple(RUNS), _read(folder))
+
+
+def kernel_table(names: Sequence[str], folder: Path = KERNEL) -> list[str]:
+    """Every variant of the kernel alone."""
+    return _variants_table("make sweep-kernel", (UNPACK,), _read(folder))
+
+
+def _variants_table(command: str, runs: Sequence[str], found: dict[str, Any]) -> list[str]:
+    """Prediction and outcome of their variants, by launches in turns; failures too."""
     launches = found.get("launches", {})
+    variants = {name: each for name, each in all_variants().items() if each.run in runs}
     lines = [
-        *_machine(found),
+        *_machine(command, found),
+        *_other_settings(runs, launches),
         "| variant | tried | predicted | figure | without | with | with / without | kept |",
         "|--|--|--|--|--|--|--|--|",
     ]
-    runs = (*RUNS, UNPACK)
     for name, variant in sorted(
-        all_variants().items(), key=lambda each: (runs.index(each[1].run), each[0])
+        variants.items(), key=lambda each: (runs.index(each[1].run), each[0])
     ):
         ours = launches.get(name)
         if ours is not None and ours["digest"] != variant.digest:
@@ -68,7 +82,12 @@ def streams_table(names: Sequence[str], folder: Path = SWEEP) -> list[str]:
     ways = (found.get("streams") or {}).get("ways", [])
     if not ways:
         return [f"`bench_streams`: {NOT_MEASURED} yet."]
-    lines = ["| threads | plain TCP | run | its bytes, both ways | share |", "|--|--|--|--|--|"]
+    lines = [
+        f"Congestion control {found['streams']['congestion']}:",
+        "",
+        "| threads | plain TCP | run | its bytes, both ways | share |",
+        "|--|--|--|--|--|",
+    ]
     for way in ways:
         if not way["right"]:
             raise ValueError("bench_streams: wrong bytes")
@@ -96,12 +115,23 @@ def _read(folder: Path) -> dict[str, Any]:
     return dict(json.loads(file.read_text())) if file.exists() else {}
 
 
-def _machine(found: dict[str, Any]) -> list[str]:
+def _machine(command: str, found: dict[str, Any]) -> list[str]:
     if not found:
-        return [f"`make sweep-gpu`: {NOT_MEASURED} yet.", ""]
+        return [f"`{command}`: {NOT_MEASURED} yet.", ""]
     gpus = ", ".join(f"{found['gpus'].count(name)} {name}" for name in dict.fromkeys(found["gpus"]))
-    return [f"`make sweep-gpu` on {gpus}, {found['cores']} cores, {found['date']}, "
+    return [f"`{command}` on {gpus}, {found['cores']} cores, {found['date']}, "
             f"{found['rounds']} launches each in turns:", ""]  # fmt: skip
+
+
+def _other_settings(runs: Sequence[str], launches: dict[str, Any]) -> list[str]:
+    """How runs were launched that have other settings now: outcomes are beside that, not this."""
+    commands = {run: launches[run]["command"] for run in runs if run in launches}
+    others = [f"{run + ':':<13} {command}" for run, command in commands.items()
+              if command != Side(run, run).command()]  # fmt: skip
+    if not others:
+        return []
+    return ["These runs had other settings then than now, with and without each variant:", "",
+            "```", *others, "```", ""]  # fmt: skip
 
 
 def _outcome(found: dict[str, Any], name: str, figure: str, kept: bool) -> str:

@@ -1,4 +1,4 @@
-"""All that was thought of for speed on two GPUs, in one go, beside the tree as it is.
+"""All that was thought of for speed on GPUs, in one go, beside the tree as it is.
 
     sweep.py FOLDER [--seconds 450] [--rounds 3] [--only PATTERN ...]
     sweep.py --prove [--only PATTERN ...]
@@ -10,6 +10,9 @@ it beside them, with the settings that were quickest here. FOLDER gets
     sweep.json       every value, the commands, what failed; whole after each round
     NAME.h5          the first launch of each
     RUN-chosen.h5    a run beside NCCL with the settings that were chosen
+
+PATTERN is of variants or of their runs: `--only unpack` is the kernel alone, which takes one GPU;
+any other run takes two.
 
 --prove measures nothing: it runs the native tests of the unpack over each variant of it.
 """
@@ -309,10 +312,9 @@ def machine_facts() -> dict[str, Any]:
 def main(words: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     asked = _asked(words)
-    variants = {name: variant for name, variant in all_variants().items()
-                if any(fnmatch.fnmatch(name, pattern) for pattern in asked.only)}  # fmt: skip
+    variants = matching(asked.only)
     if not variants:
-        print(f"sweep: no variant is called {' or '.join(asked.only)}", file=sys.stderr)
+        print(f"sweep: no variant or run is called {' or '.join(asked.only)}", file=sys.stderr)
         return 2
     if asked.prove:
         return _proved(variants)
@@ -327,11 +329,10 @@ def main(words: Sequence[str] | None = None) -> int:
     workshop = Workshop(BUILD)
     sides = workshop.sides(variants)
     facts = machine_facts()
-    workers = workers_for([read_host()] * 2)
-    facts |= {
-        "steps": _document(workshop, "bench_steps_cuda", "201", nvrtc_folder()).get("steps"),
-        "streams": _document(workshop, "bench_streams", str(workers)),
-    }
+    facts["steps"] = _document(workshop, "bench_steps_cuda", "201", nvrtc_folder()).get("steps")
+    if runs:  # whose ceiling it is
+        workers = workers_for([read_host()] * 2)
+        facts["streams"] = _document(workshop, "bench_streams", str(workers))
     beside = [run for run in BESIDE_NCCL if any(side.run == run for side in sides)]
     sweep = Sweep(folder, sides, began + asked.seconds - NCCL_S * len(beside), facts=facts)
     sweep.run(asked.rounds)
@@ -345,7 +346,16 @@ def main(words: Sequence[str] | None = None) -> int:
             sweep.failed[f"{run}-chosen"] = str(error)
             print(f"{run} beside NCCL: {error}", file=sys.stderr)
     sweep.write()
-    return 0 if facts["steps"] and facts["streams"] and not sweep.failed else 1
+    return 0 if facts["steps"] and facts.get("streams", True) and not sweep.failed else 1
+
+
+def matching(patterns: Sequence[str]) -> dict[str, Attempt]:
+    """The variants whose name, or whose run's, fits one of the patterns."""
+    return {
+        name: variant for name, variant in all_variants().items()
+        if any(fnmatch.fnmatch(word, pattern) for word in (name, variant.run)
+               for pattern in patterns)
+    }  # fmt: skip
 
 
 def _document(workshop: Workshop, program: str, *arguments: str) -> dict[str, Any]:

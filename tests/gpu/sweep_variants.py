@@ -17,12 +17,10 @@ from attempts import Attempt, read_attempt  # noqa: E402 (the path is above)
 from bench import LARGE, SMALL  # noqa: E402
 
 VARIANTS = Path(__file__).parent / "variants"
-#: Chunks that are as many on each of 14 channels, which 16 cores a rank give.
-_BALANCED = ("--chunk", "940K")
-#: Of tcpx-mpi, as in bench.py without NCCL beside it, but for their chunks.
+#: Of tcpx-mpi, as in bench.py without NCCL beside it.
 RUNS: dict[str, tuple[str, ...]] = {
-    "pair-64M": ("pair", *LARGE, *_BALANCED),
-    "ring-64M": ("ring", *LARGE, *_BALANCED),
+    "pair-64M": ("pair", *LARGE),
+    "ring-64M": ("ring", *LARGE),
     "pair-8K": ("pair", *SMALL),
     "pingpong-8K": ("pingpong", *SMALL),
 }

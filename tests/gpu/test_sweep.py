@@ -1,9 +1,10 @@
-"""What `make sweep-gpu` does: its turns, its files, its choice, and the page's table of it."""
+"""What `make sweep-gpu` and `sweep-kernel` do: turns, files, choice, and the page's tables."""
 
 from __future__ import annotations
 
 import json
 import re
+import shlex
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ import sweep_variants
 from attempts import Attempt
 from broken_copy import SITECUSTOMIZE, patched
 from gpus import Gpus
-from sweep_tables import steps_table, streams_table, sweep_table
+from sweep_tables import KERNEL, SWEEP, kernel_table, steps_table, streams_table, sweep_table
 from sweep_variants import CASES, RUNS, UNPACK, all_variants
 
 from tcpx_mpi.records import read_run
@@ -75,8 +76,7 @@ def test_all_take_turns_and_the_first_launch_of_a_run_keeps_its_file(tmp_path: P
     assert found["copies-4"]["us"] == {"time": [7.003, 7.006, 7.011]}
     assert found["copies-4"]["digest"] == VARIANTS["copies-4"].digest
     assert set(found[UNPACK]["us"]) == set(CASES)  # type: ignore[call-overload]
-    assert "--chunk 940K" in str(found["copies-4"]["command"])
-    assert "SOFTTCPX_COPIES=4 tcpx-mpi run pair" in str(found["copies-4"]["command"])
+    assert str(found["copies-4"]["command"]).startswith("SOFTTCPX_COPIES=4 tcpx-mpi run pair ")
 
 
 def test_what_fails_is_named_and_left_out_and_keeps_nobody_from_being_measured(
@@ -152,6 +152,28 @@ def test_settings_of_variants_are_those_of_softtcpx() -> None:
     assert {name for each in VARIANTS.values() for name in each.environ} <= known
 
 
+def test_a_pattern_is_of_variants_or_of_their_runs() -> None:
+    kernel = sweep.matching(["unpack"])
+    assert {variant.run for variant in kernel.values()} == {UNPACK}
+    assert "without-fence" in kernel
+    assert "without-unpack" not in kernel
+    assert list(sweep.matching(["copies-4", "pingpong-*"])) == [
+        "copies-4", "no-workers-pingpong", "spin-pingpong",
+    ]  # fmt: skip
+
+
+def test_the_two_sweeps_of_the_makefile_measure_runs_and_the_kernel() -> None:
+    recipes = re.findall(
+        r"^(sweep-\w+): gpu-setup\n\t.*sweep\.py .* --only (.*)$",
+        (REPOSITORY / "Makefile").read_text(), re.M,
+    )  # fmt: skip
+    measured = {name: sweep.matching(shlex.split(patterns)) for name, patterns in recipes}
+    kernel = {name for name, variant in VARIANTS.items() if variant.run == UNPACK}
+    assert measured.keys() == {"sweep-gpu", "sweep-kernel"}
+    assert measured["sweep-kernel"].keys() == kernel
+    assert measured["sweep-gpu"].keys() == VARIANTS.keys() - kernel
+
+
 HEAD = "tried: a\npredicted: b\nkept: no\n"
 DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"
 
@@ -199,6 +221,48 @@ def test_the_table_says_what_came_out_beside_what_was_predicted(tmp_path: Path) 
     assert "| 0.800, of one launch | no |" in row_of("copies-4", tmp_path / "once")
     # As many cells in every row.
     assert len({line.count("|") for line in lines[2:]}) == 1
+    assert not any("| `unpack-" in line for line in lines)
+
+
+def test_the_kernel_has_a_table_of_its_own(tmp_path: Path) -> None:
+    swept(tmp_path, Machine({UNPACK: 10.0, "without-fence": 8.0}), ["without-fence"])
+    lines = kernel_table(["all"], tmp_path)
+    assert lines[0].startswith("`make sweep-kernel` on 2 X1, 32 cores, 2026-01-01, 3 launches each")
+    shown = {line.split("`")[1] for line in lines if line.startswith("| `")}
+    assert shown == {name for name, variant in VARIANTS.items() if variant.run == UNPACK}
+    (row,) = (line for line in lines if "| `without-fence` | an" in line)
+    assert "| chunk_512KiB | 10 (10 - 10.01) us | 8.003 (8.002 - 8.006) us |" in row
+
+
+def test_the_table_says_how_runs_were_launched_that_have_other_settings_now(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = ["copies-4", "ring-pause"]
+    swept(tmp_path, Machine(dict.fromkeys(["pair-64M", "ring-64M", *names], 8.0)), names)
+    assert not any("other settings" in line for line in sweep_table(["all"], tmp_path))
+    was = sweep.Side("ring-64M", "ring-64M").command()
+    monkeypatch.setitem(RUNS, "ring-64M", (*RUNS["ring-64M"], "--chunk", "1M"))
+    lines = sweep_table(["all"], tmp_path)
+    assert lines[2].startswith("These runs had other settings then")
+    assert lines[4:7] == ["```", f"ring-64M:     {was}", "```"]
+
+
+@pytest.mark.parametrize(("folder", "runs"), [(SWEEP, tuple(RUNS)), (KERNEL, (UNPACK,))])
+def test_the_evidence_has_outcomes_of_variants_that_there_are(
+    folder: Path, runs: tuple[str, ...]
+) -> None:
+    known = {name for name, variant in VARIANTS.items() if variant.run in runs}
+    assert document(folder).keys() <= known | set(runs)
+
+
+def test_what_the_evidence_calls_chosen_is_what_ran_beside_nccl() -> None:
+    launches = document(SWEEP)
+    chosen = json.loads((SWEEP / "sweep.json").read_text())["chosen"]
+    assert chosen.keys() == set(sweep.BESIDE_NCCL)
+    for run, name in chosen.items():
+        launched = shlex.split(str(launches[name]["command"]).replace(" --ranks 2", ""))
+        command = read_run(str(SWEEP / f"{run}-chosen.h5")).header.command
+        assert command[: len(launched)] == launched
 
 
 def test_an_outcome_of_a_variant_that_has_changed_is_refused(tmp_path: Path) -> None:
@@ -211,7 +275,9 @@ def test_an_outcome_of_a_variant_that_has_changed_is_refused(tmp_path: Path) -> 
 
 def test_without_results_the_page_shows_predictions(tmp_path: Path) -> None:
     lines = sweep_table(["all"], tmp_path)
+    lines += kernel_table(["all"], tmp_path)
     assert sum("| not measured |" in line for line in lines) >= len(VARIANTS)
+    assert sum("`: not measured yet." in line for line in lines) == 2
     assert steps_table(["all"], tmp_path) == ["`bench_steps_cuda`: not measured yet."]
     assert streams_table(["all"], tmp_path) == ["`bench_streams`: not measured yet."]
 
@@ -224,9 +290,10 @@ def test_runs_are_shown_as_a_share_of_plain_tcp(tmp_path: Path) -> None:
         {"way": "one", "threads": 28, "right": True, "GBps_median": 64.0, "GBps": [60, 64, 66]},
         {"way": "both", "threads": 28, "right": True, "GBps_median": 40.0, "GBps": [40]},
     ]
-    found["streams"] = {"ways": ways}
+    found["streams"] = {"congestion": "cubic", "ways": ways}
     (tmp_path / "sweep.json").write_text(json.dumps(found))
-    one, both = streams_table(["all"], tmp_path)[2:]
+    congestion, _, _, _, one, both = streams_table(["all"], tmp_path)
+    assert congestion == "Congestion control cubic:"
     assert one.endswith("| 64 GB/s, 60 - 66 | `pair-64M` | 32 GB/s | 0.50 |")
     assert both.endswith("| `ring-64M` | | |")  # which was not run
     ways[0]["right"] = False
@@ -318,6 +385,34 @@ def test_a_benchmark_that_fails_is_told_and_has_no_figures(
     assert capsys.readouterr().err.startswith("bench_streams: exit 1: ")
 
 
+def test_the_kernel_alone_is_swept_without_the_ceiling_of_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = {"steps": [1], "cases": [{"case": "page_4KiB", "alone": {"unpack_us_median": 4.0}}]}
+    built = said_by(tmp_path, json.dumps(said))
+    asked: list[str] = []
+
+    class Built:
+        def __init__(self, _: Path) -> None:
+            pass
+
+        def sides(self, variants: dict[str, Attempt]) -> list[sweep.Side]:
+            return [sweep.Side(name, UNPACK, built=built) for name in (UNPACK, *variants)]
+
+        def program(self, name: str) -> Path:
+            asked.append(name)
+            return built
+
+    monkeypatch.setattr(sweep, "Workshop", Built)
+    monkeypatch.setattr(sweep, "machine_facts", dict)
+    assert sweep.main([str(tmp_path), "--only", "unpack", "--rounds", "1"]) == 0
+    assert asked == ["bench_steps_cuda"]
+    found = json.loads((tmp_path / "sweep.json").read_text())
+    assert found["steps"] == [1]
+    assert "streams" not in found
+    assert found["launches"]["without-fence"]["us"] == {"page_4KiB": [4.0]}
+
+
 def said_by(folder: Path, text: str, code: int = 0) -> Path:
     """A program that prints `text`."""
     (folder / "text").write_text(text)
@@ -339,14 +434,14 @@ def test_the_kernel_alone_needs_no_second_gpu(
     monkeypatch.setattr(sweep, "this_machine", lambda: SimpleNamespace(gpus=("one",)))
     monkeypatch.setattr(sweep, "Workshop", begin)
     with pytest.raises(Begun):
-        sweep.main([str(tmp_path), "--only", "unpack-*"])
+        sweep.main([str(tmp_path), "--only", "unpack"])
     assert sweep.main([str(tmp_path), "--only", "unpack-*", "copies-4"]) == 2
     assert "found 1 GPUs, 2 are needed" in capsys.readouterr().err
 
 
 def test_the_sweep_refuses_what_it_cannot_do(capsys: pytest.CaptureFixture[str]) -> None:
     assert sweep.main(["x", "--only", "nothing-*"]) == 2
-    assert "no variant is called nothing-*" in capsys.readouterr().err
+    assert "no variant or run is called nothing-*" in capsys.readouterr().err
     for words in ([], ["x", "--prove"], ["x", "--rounds", "0"]):
         with pytest.raises(SystemExit) as refused:
             sweep.main(words)

@@ -1,7 +1,9 @@
 // What plain TCP over loopback moves between as many threads as a run in GPUs' memory has, without
 // any plugin: the ceiling of its pairs (one way) and its rings (both ways, where each thread sends
 // and receives). Messages lie in memory cut among the streams, and are received into its pages in
-// shuffled order. JSON on stdout, all samples; exit 1 where a byte of the last lap is wrong.
+// shuffled order. Congestion control is softtcpx's: SOFTTCPX_CONGESTION or cubic, and the kernel's
+// own where that is refused. JSON on stdout, all samples; exit 1 where a byte of the last lap is
+// wrong.
 //
 //   bench_streams STREAMS [SAMPLES [MIB_A_SIDE]]
 #include <arpa/inet.h>
@@ -38,6 +40,19 @@ constexpr auto kSample = std::chrono::milliseconds(250);
 
 void check(bool good, const char* call) {
   if (!good) throw std::system_error(errno, std::generic_category(), call);
+}
+
+void set_congestion(int fd) {
+  const char* name = getenv("SOFTTCPX_CONGESTION");
+  if (name == nullptr || *name == '\0') name = "cubic";
+  setsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, static_cast<socklen_t>(strlen(name)));
+}
+
+std::string congestion_of(int fd) {
+  char name[64] = {};
+  socklen_t length = sizeof name - 1;
+  check(getsockopt(fd, IPPROTO_TCP, TCP_CONGESTION, name, &length) == 0, "getsockopt");
+  return name;
 }
 
 [[noreturn]] void fail(const std::exception& error) {
@@ -94,10 +109,10 @@ class Stream {
     }
     return true;
   }
+  // Of both ends, as they have it.
   std::string congestion() const {
-    char name[64] = {};
-    socklen_t length = sizeof name - 1;
-    check(getsockopt(sender_, IPPROTO_TCP, TCP_CONGESTION, name, &length) == 0, "getsockopt");
+    const std::string name = congestion_of(sender_);
+    if (congestion_of(receiver_) != name) throw std::runtime_error("two congestion controls");
     return name;
   }
 
@@ -111,8 +126,10 @@ class Stream {
     socklen_t length = sizeof address;
     check(bind(listener, name, length) == 0, "bind");
     check(getsockname(listener, name, &length) == 0, "getsockname");
+    set_congestion(listener);
     check(listen(listener, 1) == 0, "listen");
     sender_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    set_congestion(sender_);
     check(::connect(sender_, name, length) == 0, "connect");
     receiver_ = accept4(listener, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
     check(receiver_ >= 0, "accept");

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
+import socket
 import subprocess
 from pathlib import Path
 
@@ -142,6 +144,27 @@ def test_the_benchmark_of_streams_checks_what_arrived_both_ways(build: Path) -> 
         ("one", 4, True), ("both", 4, True),
     ]  # fmt: skip
     assert all(len(way["GBps"]) == 3 and min(way["GBps"]) > 0 for way in found["ways"])
+
+
+@pytest.mark.timeout(700)
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [("", "cubic"), ("reno", "reno"), ("default", ""), ("no-such-control", "")],
+)
+def test_the_benchmark_of_streams_has_the_congestion_control_that_softtcpx_has(
+    build: Path, asked: str, expected: str
+) -> None:
+    with socket.socket() as probe:
+        if expected:
+            with contextlib.suppress(OSError):  # refused: the kernel's own stays
+                probe.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, expected.encode())
+        granted = probe.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
+    command = [str(build / "native_tests" / "bench_streams"), "1", "1", "1"]
+    environ = {**os.environ, "SOFTTCPX_CONGESTION": asked}
+    said = subprocess.run(
+        command, env=environ, capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    assert json.loads(said)["congestion"] == granted.rstrip(b"\0").decode()
 
 
 @pytest.mark.timeout(700)
