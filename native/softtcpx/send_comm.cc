@@ -204,8 +204,10 @@ Comm::Step SendComm::step(int socket) {
   if (load.empty()) return Step::kNothingToDo;
   const int fd = sockets_.data[socket].get();
   ssize_t sent = load.first < load.parts ? send_parts(load, fd) : 0;
+  bool full = true;  // where something is left: then its room is announced
   if (sent >= 0 && load.first == load.parts && !load.lender.empty()) {
     const ssize_t lent = load.lender.send(fd);
+    full = errno == EAGAIN;
     sent = lent > 0 || sent == 0 ? sent + lent : sent;
   }
   if (sent < 0) {
@@ -216,7 +218,7 @@ Comm::Step SendComm::step(int socket) {
   }
   sent_.store(sent_.load(std::memory_order_relaxed) + static_cast<uint64_t>(sent),
               std::memory_order_relaxed);
-  return load.empty() ? Step::kMoved : Step::kMovedAll;
+  return load.empty() || !full ? Step::kMoved : Step::kMovedAll;
 }
 
 // Starved of credit, or of room for copies, it does not wait for epoll to tell that there is some.
