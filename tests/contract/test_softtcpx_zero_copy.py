@@ -6,6 +6,7 @@ One side is a peer of our own, which reads and says what it likes.
 from __future__ import annotations
 
 import os
+import random
 import resource
 import socket
 import struct
@@ -336,4 +337,30 @@ def test_both_ends_move_every_byte_through_a_small_ring(slots: int) -> None:
     sizes = [PIECE, PIECE - 1, 5 * PIECE, 0, 3 * PIECE + 1, PIECE + 4096, 1, 2 * PIECE] * 8
     pair = GpuPair(net, driver, os.urandom(sum(sizes)))
     pair.exchange(sizes, slots)
+    pair.close()
+
+
+#: Sockets that are full time and again, so that pieces are sent in parts.
+FULL = {"SOFTTCPX_SNDBUF": "65536", **WORKER}
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        FULL,
+        {**FULL, "SOFTTCPX_DIRECT_SOCKETS": "0", "SOFTTCPX_SPIN_US": "0"},
+        {**FULL, "NCCL_NSOCKS_PERTHREAD": "3", "NCCL_DYNAMIC_CHUNK_SIZE": str(PIECE)},
+        {**FULL, "NCCL_GPUDIRECTTCPX_RECV_SYNC": "1"},
+    ],
+    ids=["-", "by epoll, asleep", "3 sockets", "credits"],
+)
+@in_fresh_process(SOFTTCPX_POISON="1")
+def test_both_ends_move_every_byte_through_full_sockets(environ: dict[str, str]) -> None:
+    net, driver = Net().started(), Driver()
+    draw = random.Random(1)
+    sizes = [
+        draw.choice([draw.randrange(5000), PIECE + draw.randrange(3 * PIECE)]) for _ in range(200)
+    ]
+    pair = GpuPair(net, driver, os.urandom(sum(sizes)))
+    pair.exchange(sizes)
     pair.close()

@@ -72,9 +72,9 @@ class Receiver {
   size_t done() const { return done_; }
 
   // The next message, in this data socket; from one thread at a time.
-  void send(int socket) {
+  void send(int socket, uint32_t flags = 0) {
     std::array<uint8_t, kOnTheWire> bytes{};
-    const ChunkHeader header = make_chunk_header(sent_++, kBytes, 0, kBytes);
+    const ChunkHeader header = make_chunk_header(sent_++, kBytes, 0, kBytes, flags);
     std::memcpy(bytes.data(), &header, sizeof header);
     CHECK_EQ(::send(peers_[1 + socket].get(), bytes.data(), bytes.size(), MSG_DONTWAIT),
              static_cast<ssize_t>(kOnTheWire));
@@ -83,6 +83,7 @@ class Receiver {
   int data_socket(int socket) const { return data_[socket]; }
   const Comm& comm() const { return *comm_; }
 
+  int control_of_the_peer() const { return peers_[0].get(); }
   void close_control() { peers_[0].reset(); }
 
  private:
