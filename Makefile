@@ -15,7 +15,7 @@ CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v cla
 WHEELHOUSE ?=
 GPU_VENV := $(if $(WHEELHOUSE),build/venv-gpu,$(VENV))
 
-.PHONY: test-gpu bench-gpu sweep-gpu sweep-kernel gpu-setup wheelhouse bench bench-cluster cluster-up cluster-down cluster-tools figures attempts evidence quiet-runs test setup lint format \
+.PHONY: test-gpu bench-gpu sweep-gpu sweep-parts gpu-setup wheelhouse bench bench-cluster cluster-up cluster-down cluster-tools figures attempts evidence quiet-runs test setup lint format \
   test-unit test-native test-mutants test-asan test-tsan fuzz test-browser browser test-slurm slurm \
   test-mpis test-pods pod-image podman pictures clean help
 
@@ -38,7 +38,7 @@ help:
 	@echo "make test-gpu      everything in the memory of this machine's GPUs; no network: WHEELHOUSE=DIR"
 	@echo "make bench-gpu     the speed of it, beside NCCL; files in RESULTS=DIR (build/gpu-results)"
 	@echo "make sweep-gpu     what was thought of for speed of runs on 2 GPUs, measured in turns: 8 minutes (RESULTS=DIR)"
-	@echo "make sweep-kernel  the same for the unpack kernel alone, on 1 GPU: 2 minutes (RESULTS=DIR)"
+	@echo "make sweep-parts   the same for the unpack kernel and for sends alone, on 1 GPU: 2 minutes (RESULTS=DIR)"
 	@echo "make wheelhouse    here, the wheels that a GPU machine without network lacks, in DIR"
 	@echo "make test-mpis     runs over Open MPI 4.1 and MPICH, unpacked in build/mpis: 2 minutes"
 	@echo "make pictures      the picture of the README, by a notebook, from docs/evidence"
@@ -175,8 +175,8 @@ bench-gpu: gpu-setup
 sweep-gpu: gpu-setup
 	$(GPU_VENV)/bin/python tests/gpu/sweep.py $(or $(RESULTS),build/gpu-sweep) --only 'pair-*' 'ring-*' 'pingpong-*'
 
-sweep-kernel: gpu-setup
-	$(GPU_VENV)/bin/python tests/gpu/sweep.py $(or $(RESULTS),build/gpu-sweep-kernel) --only unpack
+sweep-parts: gpu-setup
+	$(GPU_VENV)/bin/python tests/gpu/sweep.py $(or $(RESULTS),build/gpu-sweep-parts) --only unpack sends
 
 wheelhouse: WHEELS = $(or $(WHEELHOUSE),build/wheelhouse)
 wheelhouse: setup

@@ -12,6 +12,8 @@ namespace {
 // 64 pages: with 32 a socket was a twentieth slower than with 256, and all pipes of a user without
 // privileges have 16384 together.
 constexpr int kPipeBytes = 1 << 18;
+// As large as pipes are where nothing is asked for. A user who has too many gets some of two pages.
+constexpr int kLeastPipeBytes = 1 << 16;
 
 }  // namespace
 
@@ -20,15 +22,16 @@ bool PagePipe::open(const uint8_t* page) {
   if (::pipe2(ends, O_NONBLOCK | O_CLOEXEC) != 0) return false;
   out_ = Fd(ends[0]);
   in_ = Fd(ends[1]);
-  // Where it may not be that large it stays as large as pipes are.
-  (void)!::fcntl(in_.get(), F_SETPIPE_SZ, kPipeBytes);
+  const bool roomy = ::fcntl(in_.get(), F_SETPIPE_SZ, kPipeBytes) >= kPipeBytes ||
+                     ::fcntl(in_.get(), F_GETPIPE_SZ) >= kLeastPipeBytes;
   uint8_t byte = 0;
-  if (put(page, sizeof byte) && ::read(out_.get(), &byte, sizeof byte) == sizeof byte) {
+  if (roomy && put(page, sizeof byte) && ::read(out_.get(), &byte, sizeof byte) == sizeof byte) {
     held_ = 0;
     return true;
   }
   const int why = errno;
   in_.reset();
+  out_.reset();
   errno = why;
   return false;
 }

@@ -53,8 +53,9 @@ bool SendComm::serve_gpu_memory(const Gpu& gpu) {
 void SendComm::open_lenders() {
   for (size_t i = 0; i < sockets_.data.size(); ++i) {
     if (loads_[i].lender.open(*copy_ring_)) continue;
-    SOFTTCPX_INFO("sends out of GPU memory are copied, the kernel lends no pages: %s",
-                  std::strerror(errno));
+    SOFTTCPX_INFO(
+        "sends out of GPU memory are copied from data socket %zu on: no pipe for pages: %s", i,
+        std::strerror(errno));
     return;
   }
 }

@@ -5,11 +5,14 @@ One side is a peer of our own, which reads and says what it likes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import resource
 import socket
 import struct
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from fresh_process import in_fresh_process
@@ -172,18 +175,41 @@ def test_small_pieces_are_copied_among_lent_ones() -> None:
     until(lending.all_done, "the end")
 
 
+@contextlib.contextmanager
+def no_descriptors() -> Iterator[None]:
+    open_files = max(int(name) for name in os.listdir("/proc/self/fd"))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@contextlib.contextmanager
+def small_pipes() -> Iterator[None]:
+    """Those of a user who has more than Linux gives a user without privileges."""
+    limit = int(Path("/proc/sys/fs/pipe-user-pages-soft").read_text())
+    assert 0 < limit <= 1 << 14, f"needs the usual fs.pipe-user-pages-soft; found {limit}"
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    if os.getuid() == 0:
+        os.setuid(65534)
+    pipes = [os.pipe() for _ in range(limit // 16 + 1)]
+    yield
+    for ends in pipes:
+        os.close(ends[0])
+        os.close(ends[1])
+
+
+@pytest.mark.parametrize("lack", ["no_descriptors", "small_pipes"])
 @in_fresh_process()
-def test_where_no_pipe_is_to_be_had_pieces_are_copied() -> None:
+def test_where_no_good_pipe_is_to_be_had_pieces_are_copied(lack: str) -> None:
     content = os.urandom(PIECE)
     net, driver = Net(log=True).started(), Driver()
     source = GpuMemory(driver, content)
     peer = FalseReceiver(net, threads=1)
-    open_files = max(int(name) for name in os.listdir("/proc/self/fd"))
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (open_files, hard))
-    mhandle = source.registered(net, peer.comm)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert any("sends out of GPU memory are copied" in line for line in net.log_lines)
+    with {"no_descriptors": no_descriptors, "small_pipes": small_pipes}[lack]():
+        mhandle = source.registered(net, peer.comm)
+    assert any("are copied from data socket 0 on" in line for line in net.log_lines)
     code, request = net.isend(peer.comm, source.address, PIECE, mhandle)
     assert code == SUCCESS
     net.finish(request)

@@ -135,9 +135,11 @@ def _unpack_times(case: Mapping[str, Any], way: Mapping[str, Any] | None) -> str
 
 
 def experiments_table(names: Sequence[str]) -> list[str]:
-    """What a ring takes with other settings, a table for each machine: launches in turns."""
-    found = json.loads((GPU_EVIDENCE / "ring_experiments.json").read_text())
-    lines = [f"{found['gpus']}, {found['date']}; each part is of one machine, in turns:", ""]
+    """What runs take with other settings, a table for each machine: launches in turns."""
+    (name,) = names
+    found = json.loads((GPU_EVIDENCE / f"{name}_experiments.json").read_text())
+    parts = "each part is of one machine, in turns" if len(found["calls"]) > 1 else "in turns"
+    lines = [f"{found['gpus']}, {found['date']}; {parts}:", ""]
     for launches in found["calls"]:
         lines += ["| tried | how | launches | time | busbw | CPU s a GB | wrong bytes |",
                   "|--|--|--|--|--|--|--|"]  # fmt: skip

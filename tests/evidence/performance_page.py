@@ -6,8 +6,8 @@ A figure stands only between `<!-- figures: KIND NAME ... -->` and `<!-- end of 
 what stands there is made here: nothing is typed by hand. KIND is `ratios` (runs beside peers),
 `intervals` (their launches), `measured` (measured.json), `attempts` (attempts/*.json), `verdicts`
 (verdicts.json), or of GPUs `gpu` (runs), `sides` (their ranks), `unpack` (the kernel),
-`experiments` (gpu/ring_experiments.json), `sweep`, `steps` and `streams` (gpu/sweep/sweep.json),
-`kernel` (gpu/sweep-kernel/sweep.json).
+`experiments` (gpu/NAME_experiments.json), `sweep`, `steps` and `streams` (gpu/sweep/sweep.json),
+`parts` (gpu/sweep-parts/sweep.json).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import quiet_runs
 import verdicts
 from attempts import outcomes
 from gpu_tables import experiments_table, gpu_runs_table, gpu_sides_table, unpack_table
-from sweep_tables import kernel_table, steps_table, streams_table, sweep_table
+from sweep_tables import parts_table, steps_table, streams_table, sweep_table
 
 from tcpx_mpi.ratios import Ratio, bootstrap_interval, strongest
 from tcpx_mpi.records import Run, read_run
@@ -214,7 +214,7 @@ TABLES: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "verdicts": verdicts_table,
     "quiet": quiet_runs_table,
     "sweep": sweep_table,
-    "kernel": kernel_table,
+    "parts": parts_table,
     "steps": steps_table,
     "streams": streams_table,
 }

@@ -1,5 +1,5 @@
 """The tables of docs/performance.md on what was tried on GPUs: of runs out of
-docs/evidence/gpu/sweep, of the kernel alone out of sweep-kernel, which may be of another machine.
+docs/evidence/gpu/sweep, of parts alone out of sweep-parts, which may be of another machine.
 
 What was not measured is shown with what is predicted of it: that is older than any outcome.
 """
@@ -22,10 +22,10 @@ from tcpx_mpi.units import parse_size
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
 
 from sweep import Side
-from sweep_variants import RUNS, TIME, UNPACK, all_variants, is_ablation
+from sweep_variants import PARTS, RUNS, TIME, all_variants, is_ablation
 
 SWEEP = GPU_EVIDENCE / "sweep"
-KERNEL = GPU_EVIDENCE / "sweep-kernel"
+PARTS_SWEEP = GPU_EVIDENCE / "sweep-parts"
 NOT_MEASURED = "not measured"
 
 
@@ -34,9 +34,9 @@ def sweep_table(names: Sequence[str], folder: Path = SWEEP) -> list[str]:
     return _variants_table("make sweep-gpu", tuple(RUNS), _read(folder))
 
 
-def kernel_table(names: Sequence[str], folder: Path = KERNEL) -> list[str]:
-    """Every variant of the kernel alone."""
-    return _variants_table("make sweep-kernel", (UNPACK,), _read(folder))
+def parts_table(names: Sequence[str], folder: Path = PARTS_SWEEP) -> list[str]:
+    """Every variant of a part alone."""
+    return _variants_table("make sweep-parts", tuple(PARTS), _read(folder))
 
 
 def _variants_table(command: str, runs: Sequence[str], found: dict[str, Any]) -> list[str]:

@@ -11,8 +11,8 @@ it beside them, with the settings that were quickest here. FOLDER gets
     NAME.h5          the first launch of each
     RUN-chosen.h5    a run beside NCCL with the settings that were chosen
 
-PATTERN is of variants or of their runs: `--only unpack` is the kernel alone, which takes one GPU;
-any other run takes two.
+PATTERN is of variants or of their runs: `--only unpack sends` are the parts that one GPU suffices
+for; any other run takes two.
 
 --prove measures nothing: it runs the native tests of the unpack over each variant of it.
 """
@@ -43,7 +43,7 @@ sys.path += [str(TESTS / folder) for folder in ("evidence", "mutants")]
 from attempts import Attempt  # noqa: E402 (the path is above)
 from bench import NCCL  # noqa: E402
 from broken_copy import BrokenCopy, Patch, find_tool  # noqa: E402
-from sweep_variants import CASES, RUNS, TIME, UNPACK, all_variants, is_ablation  # noqa: E402
+from sweep_variants import PARTS, RUNS, TIME, UNPACK, all_variants, is_ablation  # noqa: E402
 
 from tcpx_mpi import _native  # noqa: E402
 from tcpx_mpi.gpu.compiler import nvrtc_folders  # noqa: E402
@@ -54,7 +54,6 @@ from tcpx_mpi.topology import read_host, this_machine  # noqa: E402 (the path is
 BESIDE_NCCL = ("pair-64M", "ring-64M", "pair-8K")
 NCCL_S = 10.0  # of one of them
 LIMIT_S = 120
-UNPACK_ROUNDS = 25
 BUILD = TESTS.parent / "build" / "sweep"
 RELEASE = ("-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS=")
 
@@ -94,9 +93,9 @@ class Side:
 
     def command(self) -> str:
         """As a user would type it."""
-        if self.run == UNPACK:
-            return " ".join(["bench_unpack_cuda", str(UNPACK_ROUNDS)])
         settings = [f"{name}={value}" for name, value in self.environ.items()]
+        if self.run in PARTS:
+            return " ".join([*settings, PARTS[self.run].program, *PARTS[self.run].arguments])
         return " ".join([*settings, "tcpx-mpi", "run", *self.arguments()])
 
 
@@ -118,11 +117,13 @@ class Workshop:
     def sides(self, variants: dict[str, Attempt]) -> list[Side]:
         """Every run that a variant is of, as it is, and the variants; those of one diff as one."""
         runs = dict.fromkeys(variant.run for variant in variants.values())
-        built = {(is_kernel, ()): self._build(is_kernel, ())
-                 for is_kernel in sorted({run == UNPACK for run in runs})}  # fmt: skip
-        sides = [Side(run, run, None, built[run == UNPACK, ()]) for run in runs]
+        programs = {run: PARTS[run].program if run in PARTS else "" for run in runs}
+        built = {
+            (program, ()): self._build(program, ()) for program in sorted({*programs.values()})
+        }
+        sides = [Side(run, run, None, built[program, ()]) for run, program in programs.items()]
         for name, variant in variants.items():
-            key = (variant.run == UNPACK, variant.patches)
+            key = (programs[variant.run], variant.patches)
             if key not in built:
                 built[key] = self._build(*key, name=name)
             sides.append(Side(name, variant.run, variant, built[key]))
@@ -140,15 +141,15 @@ class Workshop:
             test = self._copy.build / "native_tests" / "test_unpack_cuda"
             return subprocess.run([str(test)], check=False).returncode == 0
 
-    def _build(self, is_kernel: bool, patches: tuple[Patch, ...], name: str = "as-is") -> Path:
-        target = self._folder / f"{name}-{'kernel' if is_kernel else 'package'}"
+    def _build(self, program: str, patches: tuple[Patch, ...], name: str = "as-is") -> Path:
+        """The native benchmark of that name; "": the package."""
+        target = self._folder / f"{name}-{program or 'package'}"
         shutil.rmtree(target, ignore_errors=True)
         with self._changed(patches):
-            if is_kernel:
-                self._copy.make("bench_unpack_cuda")
+            if program:
+                self._copy.make(program)
                 target.mkdir()
-                program = self._copy.build / "native_tests" / "bench_unpack_cuda"
-                return Path(shutil.copy2(program, target))
+                return Path(shutil.copy2(self._copy.build / "native_tests" / program, target))
             self._copy.install()
             shutil.copytree(self._copy.folder / "tcpx_mpi", target / "tcpx_mpi")
             shutil.copy2(self._copy.package / "sitecustomize.py", target)
@@ -170,17 +171,25 @@ class Workshop:
 
 def launched(side: Side, hdf5: Path | None) -> dict[str, float]:
     """One launch: its figures, microseconds by name."""
-    if side.run == UNPACK:
-        cases = side.variant.figure.split() if side.variant else CASES
-        command = [str(side.built), str(UNPACK_ROUNDS), nvrtc_folder(), *cases]
-        document = json.loads(_said(command, dict(os.environ)))
-        ways = {case["case"]: case.get("in_a_row", case["alone"]) for case in document["cases"]}
-        return {name: way["unpack_us_median"] for name, way in ways.items()}
+    if side.run in PARTS:
+        part = PARTS[side.run]
+        cases = side.variant.figure.split() if side.variant else part.cases
+        chosen = [nvrtc_folder(), *cases] if side.run == UNPACK else []
+        command = [str(side.built), *part.arguments, *chosen]
+        document = json.loads(_said(command, {**os.environ, **side.environ}))
+        return {case["case"]: _time_us(case) for case in document["cases"]}
     with tempfile.TemporaryDirectory() as place:
         results = Path(place) / "run.json"
         _said(_run(side, hdf5, "-J", str(results)), _environ(side))
         row = json.loads(results.read_text())["results"][-1]
     return {TIME: row["out_of_place"]["time"]}
+
+
+def _time_us(case: dict[str, Any]) -> float:
+    """Of a launch of the kernel in a row of them, where that was measured; of a GiB of sends."""
+    if "us_a_GiB_median" in case:
+        return float(case["us_a_GiB_median"])
+    return float(case.get("in_a_row", case["alone"])["unpack_us_median"])
 
 
 def beside_nccl(side: Side, hdf5: Path) -> None:
@@ -260,7 +269,7 @@ class Sweep:
         return self.sides if self.rounds % 2 == 0 else self.sides[::-1]
 
     def _launch_once(self, side: Side) -> None:
-        hdf5 = self.folder / f"{side.name}.h5" if self.rounds == 0 and side.run != UNPACK else None
+        hdf5 = self.folder / f"{side.name}.h5" if self.rounds == 0 and side.run in RUNS else None
         try:
             figures = self.launch(side, hdf5)
         except Failed as error:
@@ -318,7 +327,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return 2
     if asked.prove:
         return _proved(variants)
-    runs = {variant.run for variant in variants.values()} - {UNPACK}
+    runs = {variant.run for variant in variants.values()} & RUNS.keys()
     if runs and (count := len(this_machine().gpus)) < 2:
         print(
             f"found {count} GPUs, 2 are needed: two ranks on one share its links", file=sys.stderr

@@ -58,7 +58,8 @@ def build() -> Path:
     """The folder of the native tests, up to date."""
     cmake = required_tools()
     configure(cmake, REPOSITORY / "native", BUILD, "-DTCPX_MPI_NATIVE_TESTS=ON")
-    make(cmake, BUILD, *(f"test_{program}" for program in PROGRAMS), "bench_unpack_cuda")
+    make(cmake, BUILD, *(f"test_{program}" for program in PROGRAMS), "bench_unpack_cuda",
+         "bench_sends_cuda")  # fmt: skip
     return BUILD / "native_tests"
 
 
@@ -89,6 +90,10 @@ def test_compute_sanitizer_finds_nothing(build: Path, program: str, tool: str) -
 
 def test_the_benchmark_of_the_unpack_finds_every_byte_right(build: Path) -> None:
     passes([str(build / "bench_unpack_cuda"), "3", nvrtc_folder()])
+
+
+def test_the_benchmark_of_sends_finds_every_byte_right(build: Path) -> None:
+    passes([str(build / "bench_sends_cuda"), "1"])
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What `make sweep-gpu` and `sweep-kernel` do: turns, files, choice, and the page's tables."""
+"""What `make sweep-gpu` and `sweep-parts` do: turns, files, choice, and the page's tables."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import sweep_variants
 from attempts import Attempt
 from broken_copy import SITECUSTOMIZE, patched
 from gpus import Gpus
-from sweep_tables import KERNEL, SWEEP, kernel_table, steps_table, streams_table, sweep_table
-from sweep_variants import CASES, RUNS, UNPACK, all_variants
+from sweep_tables import PARTS_SWEEP, SWEEP, parts_table, steps_table, streams_table, sweep_table
+from sweep_variants import PARTS, RUNS, SENDS, UNPACK, all_variants
 
 from tcpx_mpi.records import read_run
 from tcpx_mpi.report import summarise_row
@@ -47,9 +47,9 @@ class Machine:
         self.kept += [hdf5.name] if hdf5 else []
         if side.name == self.broken:
             raise sweep.Failed("exit 5: wrong bytes")
-        names = side.variant.figure.split() if side.variant else CASES
-        if side.run != UNPACK:
-            names = ["time"]
+        names = PARTS[side.run].cases if side.run in PARTS else ("time",)
+        if side.variant:
+            names = tuple(side.variant.figure.split())
         return {name: self.figures[side.name] + len(self.launched) / 1000 for name in names}
 
 
@@ -75,7 +75,7 @@ def test_all_take_turns_and_the_first_launch_of_a_run_keeps_its_file(tmp_path: P
     found = document(tmp_path)
     assert found["copies-4"]["us"] == {"time": [7.003, 7.006, 7.011]}
     assert found["copies-4"]["digest"] == VARIANTS["copies-4"].digest
-    assert set(found[UNPACK]["us"]) == set(CASES)  # type: ignore[call-overload]
+    assert set(found[UNPACK]["us"]) == set(PARTS[UNPACK].cases)  # type: ignore[call-overload]
     assert str(found["copies-4"]["command"]).startswith("SOFTTCPX_COPIES=4 tcpx-mpi run pair ")
 
 
@@ -142,8 +142,9 @@ def test_a_variant_fits_the_sources(variant: Attempt) -> None:
 
 
 def test_the_runs_and_cases_are_those_that_there_are() -> None:
-    assert {variant.run for variant in VARIANTS.values()} == {*RUNS, UNPACK}
-    assert {"pages_64MiB", "chunk_512KiB", "mss_64MiB", "pinned_8KiB"} < set(CASES)
+    assert {variant.run for variant in VARIANTS.values()} == {*RUNS, *PARTS}
+    assert {"pages_64MiB", "chunk_512KiB", "mss_64MiB", "pinned_8KiB"} < set(PARTS[UNPACK].cases)
+    assert PARTS[SENDS].cases == ("sends_one_way", "sends_both_ways")
 
 
 def test_settings_of_variants_are_those_of_softtcpx() -> None:
@@ -162,16 +163,16 @@ def test_a_pattern_is_of_variants_or_of_their_runs() -> None:
     ]  # fmt: skip
 
 
-def test_the_two_sweeps_of_the_makefile_measure_runs_and_the_kernel() -> None:
+def test_the_two_sweeps_of_the_makefile_measure_runs_and_parts() -> None:
     recipes = re.findall(
         r"^(sweep-\w+): gpu-setup\n\t.*sweep\.py .* --only (.*)$",
         (REPOSITORY / "Makefile").read_text(), re.M,
     )  # fmt: skip
     measured = {name: sweep.matching(shlex.split(patterns)) for name, patterns in recipes}
-    kernel = {name for name, variant in VARIANTS.items() if variant.run == UNPACK}
-    assert measured.keys() == {"sweep-gpu", "sweep-kernel"}
-    assert measured["sweep-kernel"].keys() == kernel
-    assert measured["sweep-gpu"].keys() == VARIANTS.keys() - kernel
+    parts = {name for name, variant in VARIANTS.items() if variant.run in PARTS}
+    assert measured.keys() == {"sweep-gpu", "sweep-parts"}
+    assert measured["sweep-parts"].keys() == parts
+    assert measured["sweep-gpu"].keys() == VARIANTS.keys() - parts
 
 
 HEAD = "tried: a\npredicted: b\nkept: no\n"
@@ -183,7 +184,14 @@ DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"
     [
         ("x", "tried: a\nkept: no\nrun: unpack\nfigure: mss_64MiB\n" + DIFF, "needs the keys"),
         ("x", HEAD + "run: unpack\nfigure: mss_64MiB\noptions: -n 1\n", "needs a diff"),
-        ("x", HEAD + "run: unpack\nfigure: time\n" + DIFF, "cases as figures"),
+        ("x", HEAD + "run: unpack\nfigure: time\n" + DIFF, "are its cases"),
+        ("x", HEAD + "run: unpack\nfigure: sends_one_way\n" + DIFF, "are its cases"),
+        ("x", HEAD + "run: sends\nfigure: sends_one_way\n" + DIFF, "settings, no diff"),
+        (
+            "sends",
+            HEAD + "run: sends\nfigure: sends_one_way\nenviron: A=1\n",
+            "a run has that name",
+        ),
         ("x", HEAD + "run: pair-64M\nfigure: mss_64MiB\noptions: -n 1\n", "the figure is time"),
         ("x", HEAD + "run: pair-64M\nfigure: time\n", "changes nothing"),
         ("x", HEAD + "run: pair-63M\nfigure: time\noptions: -n 1\n", "no such run"),
@@ -224,12 +232,12 @@ def test_the_table_says_what_came_out_beside_what_was_predicted(tmp_path: Path) 
     assert not any("| `unpack-" in line for line in lines)
 
 
-def test_the_kernel_has_a_table_of_its_own(tmp_path: Path) -> None:
+def test_parts_have_a_table_of_their_own(tmp_path: Path) -> None:
     swept(tmp_path, Machine({UNPACK: 10.0, "without-fence": 8.0}), ["without-fence"])
-    lines = kernel_table(["all"], tmp_path)
-    assert lines[0].startswith("`make sweep-kernel` on 2 X1, 32 cores, 2026-01-01, 3 launches each")
+    lines = parts_table(["all"], tmp_path)
+    assert lines[0].startswith("`make sweep-parts` on 2 X1, 32 cores, 2026-01-01, 3 launches each")
     shown = {line.split("`")[1] for line in lines if line.startswith("| `")}
-    assert shown == {name for name, variant in VARIANTS.items() if variant.run == UNPACK}
+    assert shown == {name for name, variant in VARIANTS.items() if variant.run in PARTS}
     (row,) = (line for line in lines if "| `without-fence` | an" in line)
     assert "| chunk_512KiB | 10 (10 - 10.01) us | 8.003 (8.002 - 8.006) us |" in row
 
@@ -247,7 +255,7 @@ def test_the_table_says_how_runs_were_launched_that_have_other_settings_now(
     assert lines[4:7] == ["```", f"ring-64M:     {was}", "```"]
 
 
-@pytest.mark.parametrize(("folder", "runs"), [(SWEEP, tuple(RUNS)), (KERNEL, (UNPACK,))])
+@pytest.mark.parametrize(("folder", "runs"), [(SWEEP, tuple(RUNS)), (PARTS_SWEEP, tuple(PARTS))])
 def test_the_evidence_has_outcomes_of_variants_that_there_are(
     folder: Path, runs: tuple[str, ...]
 ) -> None:
@@ -275,7 +283,7 @@ def test_an_outcome_of_a_variant_that_has_changed_is_refused(tmp_path: Path) -> 
 
 def test_without_results_the_page_shows_predictions(tmp_path: Path) -> None:
     lines = sweep_table(["all"], tmp_path)
-    lines += kernel_table(["all"], tmp_path)
+    lines += parts_table(["all"], tmp_path)
     assert sum("| not measured |" in line for line in lines) >= len(VARIANTS)
     assert sum("`: not measured yet." in line for line in lines) == 2
     assert steps_table(["all"], tmp_path) == ["`bench_steps_cuda`: not measured yet."]
@@ -368,6 +376,17 @@ def test_the_kernel_is_timed_in_a_row_where_that_was_measured(tmp_path: Path) ->
     ]  # fmt: skip
     side = sweep.Side(UNPACK, UNPACK, built=said_by(tmp_path, json.dumps({"cases": cases})))
     assert sweep.launched(side, None) == {"chunk_512KiB": 5.0, "pages_64MiB": 41.0}
+
+
+def test_sends_alone_are_launched_with_their_settings(tmp_path: Path) -> None:
+    program = tmp_path / "bench"
+    said = '{"cases": [{"case": "sends_one_way", "us_a_GiB_median": 40000}]}'
+    program.write_text(f"#!/bin/sh\n[ $# = 1 ] && [ $SOFTTCPX_ZERO_COPY = 0 ] && echo '{said}'\n")
+    program.chmod(0o755)
+    variant = VARIANTS["without-zero-copy-sends"]
+    side = sweep.Side("without-zero-copy-sends", SENDS, variant, program)
+    assert sweep.launched(side, None) == {"sends_one_way": 40000.0}
+    assert side.command() == "SOFTTCPX_ZERO_COPY=0 bench_sends_cuda 9"
 
 
 def test_a_benchmark_that_fails_is_told_and_has_no_figures(
