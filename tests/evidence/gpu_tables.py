@@ -104,11 +104,13 @@ def _median_us(samples_ns: NDArray[np.int64]) -> str:
 
 
 def unpack_table(names: Sequence[str]) -> list[str]:
-    """The unpack alone on one GPU, beside the driver's own copy, in turns."""
-    found = json.loads((GPU_EVIDENCE / "unpack.json").read_text())
+    """The unpack alone beside the driver's own copy, in turns; of a machine with `one` or `two`."""
+    (number,) = names
+    found = json.loads((GPU_EVIDENCE / f"unpack_on_{number}.json").read_text())
     lines = [
-        f"`{found['command']}` on {found['gpu']}, median of {found['rounds']}, GPU time by events, "
-        f"of a launch alone and of each of {found['row']} in a row:",
+        f"`{found['command']}` on {found['gpu']}, of a machine with {number}, median of "
+        f"{found['rounds']}, GPU time by events, of a launch alone and of each of {found['row']} "
+        "in a row:",
         "",
         "| case | fragments | unpack | plain copy | copy / unpack | wanted "
         "| unpack in a row | plain copy in a row | wanted |",

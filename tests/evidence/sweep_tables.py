@@ -26,6 +26,7 @@ from sweep_variants import PARTS, RUNS, TIME, all_variants, is_ablation
 
 SWEEP = GPU_EVIDENCE / "sweep"
 PARTS_SWEEP = GPU_EVIDENCE / "sweep-parts"
+STREAMS = GPU_EVIDENCE / "streams.json"
 NOT_MEASURED = "not measured"
 
 
@@ -76,14 +77,16 @@ def steps_table(names: Sequence[str], folder: Path = SWEEP) -> list[str]:
     return lines if len(lines) > 2 else [f"`bench_steps_cuda`: {NOT_MEASURED} yet."]
 
 
-def streams_table(names: Sequence[str], folder: Path = SWEEP) -> list[str]:
-    """Plain TCP between as many threads as the runs have, and how near those come."""
+def streams_table(names: Sequence[str], folder: Path = SWEEP, alone: Path = STREAMS) -> list[str]:
+    """Plain TCP between as many threads as the runs have, and how near those came beside it: of the
+    sweep, or, where that has none, as it was measured without one."""
     found = _read(folder)
-    ways = (found.get("streams") or {}).get("ways", [])
-    if not ways:
-        return [f"`bench_streams`: {NOT_MEASURED} yet."]
+    if not found.get("streams"):
+        found = json.loads(alone.read_text())
+    ways = found["streams"]["ways"]
     lines = [
-        f"Congestion control {found['streams']['congestion']}:",
+        f"`{found.get('command', 'make sweep-gpu')}` on {_gpus(found)}, {found['date']}, "
+        f"congestion control {found['streams']['congestion']}, and runs of the same hour:",
         "",
         "| threads | plain TCP | run | its bytes, both ways | share |",
         "|--|--|--|--|--|",
@@ -118,9 +121,13 @@ def _read(folder: Path) -> dict[str, Any]:
 def _machine(command: str, found: dict[str, Any]) -> list[str]:
     if not found:
         return [f"`{command}`: {NOT_MEASURED} yet.", ""]
-    gpus = ", ".join(f"{found['gpus'].count(name)} {name}" for name in dict.fromkeys(found["gpus"]))
-    return [f"`{command}` on {gpus}, {found['cores']} cores, {found['date']}, "
+    return [f"`{command}` on {_gpus(found)}, {found['date']}, "
             f"{found['rounds']} launches each in turns:", ""]  # fmt: skip
+
+
+def _gpus(found: dict[str, Any]) -> str:
+    gpus = ", ".join(f"{found['gpus'].count(name)} {name}" for name in dict.fromkeys(found["gpus"]))
+    return f"{gpus}, {found['cores']} cores"
 
 
 def _other_settings(runs: Sequence[str], launches: dict[str, Any]) -> list[str]:

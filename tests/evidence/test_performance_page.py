@@ -188,8 +188,9 @@ def test_every_run_on_gpus_was_checked_and_right_in_cuda_memory() -> None:
         for summary in summaries:
             assert (summary.checked, summary.wrong) == (True, 0), path.name
             assert all(ratio.wrong == 0 for ratio in summary.against.values()), path.name
-    unpack = json.loads((EVIDENCE / "gpu" / "unpack.json").read_text())
-    assert all(case["right"] for case in unpack["cases"])
+    for number in ("one", "two"):
+        unpack = json.loads((EVIDENCE / "gpu" / f"unpack_on_{number}.json").read_text())
+        assert all(case["right"] for case in unpack["cases"])
 
 
 def test_of_several_launches_on_gpus_the_middle_one_is_shown() -> None:

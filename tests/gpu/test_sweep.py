@@ -287,7 +287,8 @@ def test_without_results_the_page_shows_predictions(tmp_path: Path) -> None:
     assert sum("| not measured |" in line for line in lines) >= len(VARIANTS)
     assert sum("`: not measured yet." in line for line in lines) == 2
     assert steps_table(["all"], tmp_path) == ["`bench_steps_cuda`: not measured yet."]
-    assert streams_table(["all"], tmp_path) == ["`bench_streams`: not measured yet."]
+    alone = streams_table(["all"], tmp_path)  # without a sweep
+    assert alone[0].startswith("`bench_streams 14` on 2 NVIDIA H200, 32 cores, ")
 
 
 def test_runs_are_shown_as_a_share_of_plain_tcp(tmp_path: Path) -> None:
@@ -301,7 +302,10 @@ def test_runs_are_shown_as_a_share_of_plain_tcp(tmp_path: Path) -> None:
     found["streams"] = {"congestion": "cubic", "ways": ways}
     (tmp_path / "sweep.json").write_text(json.dumps(found))
     congestion, _, _, _, one, both = streams_table(["all"], tmp_path)
-    assert congestion == "Congestion control cubic:"
+    assert congestion == (
+        "`make sweep-gpu` on 2 X1, 32 cores, 2026-01-01, congestion control cubic, "
+        "and runs of the same hour:"
+    )
     assert one.endswith("| 64 GB/s, 60 - 66 | `pair-64M` | 32 GB/s | 0.50 |")
     assert both.endswith("| `ring-64M` | | |")  # which was not run
     ways[0]["right"] = False
