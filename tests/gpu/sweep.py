@@ -40,15 +40,22 @@ from typing import Any
 TESTS = Path(__file__).resolve().parents[1]
 sys.path += [str(TESTS / folder) for folder in ("evidence", "mutants")]
 
-from attempts import Attempt  # noqa: E402 (the path is above)
-from bench import NCCL  # noqa: E402
-from broken_copy import BrokenCopy, Patch, find_tool  # noqa: E402
-from sweep_variants import PARTS, RUNS, TIME, UNPACK, all_variants, is_ablation  # noqa: E402
+from attempts import Attempt  # noqa: E402 (the path)
+from bench import NCCL  # noqa: E402 (the path)
+from broken_copy import BrokenCopy, Patch, find_tool  # noqa: E402 (the path)
+from sweep_variants import (  # noqa: E402 (the path)
+    PARTS,
+    RUNS,
+    TIME,
+    UNPACK,
+    all_variants,
+    is_ablation,
+)
 
-from tcpx_mpi import _native  # noqa: E402
-from tcpx_mpi.gpu.compiler import nvrtc_folders  # noqa: E402
-from tcpx_mpi.gpu.defaults import workers_for  # noqa: E402 (the path is above)
-from tcpx_mpi.topology import read_host, this_machine  # noqa: E402 (the path is above)
+from tcpx_mpi import _native  # noqa: E402 (the path)
+from tcpx_mpi.gpu.compiler import nvrtc_folders  # noqa: E402 (the path)
+from tcpx_mpi.gpu.defaults import workers_for  # noqa: E402 (the path)
+from tcpx_mpi.topology import read_host, this_machine  # noqa: E402 (the path)
 
 #: The runs that are to be as quick as NCCL.
 BESIDE_NCCL = ("pair-64M", "ring-64M", "pair-8K")

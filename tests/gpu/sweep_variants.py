@@ -15,7 +15,7 @@ TESTS = Path(__file__).resolve().parents[1]
 sys.path += [str(TESTS / folder) for folder in ("evidence", "mutants", "gpu")]
 
 from attempts import Attempt, read_attempt  # noqa: E402 (the path is above)
-from bench import LARGE, SMALL  # noqa: E402
+from bench import LARGE, SMALL  # noqa: E402 (the path is above)
 
 VARIANTS = Path(__file__).parent / "variants"
 #: Of tcpx-mpi, as in bench.py without NCCL beside it.
