@@ -36,6 +36,14 @@ inline Settings sleepy(int64_t direct_sockets) {
   return settings;
 }
 
+// A socket for a comm; its other end becomes the last of `peers`.
+inline Fd one_of_a_pair(std::vector<Fd>& peers) {
+  int ends[2];
+  CHECK_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
+  peers.emplace_back(ends[1]);
+  return Fd(ends[0]);
+}
+
 // Messages of kBytes each, one piece a message.
 class Receiver {
  public:
@@ -44,8 +52,8 @@ class Receiver {
 
   Receiver(Device& device, int data_sockets, int threads) : device_(device) {
     Sockets sockets;
-    sockets.control = one_of_a_pair();
-    for (int i = 0; i < data_sockets; ++i) sockets.data.push_back(one_of_a_pair());
+    sockets.control = one_of_a_pair(peers_);
+    for (int i = 0; i < data_sockets; ++i) sockets.data.push_back(one_of_a_pair(peers_));
     for (const Fd& fd : sockets.data) data_.push_back(fd.get());
     sockets.threads = threads;
     comm_ = std::make_unique<RecvComm>(device, std::move(sockets));
@@ -87,13 +95,6 @@ class Receiver {
   void close_control() { peers_[0].reset(); }
 
  private:
-  Fd one_of_a_pair() {
-    int ends[2];
-    CHECK_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
-    peers_.emplace_back(ends[1]);
-    return Fd(ends[0]);
-  }
-
   Device& device_;
   std::array<uint8_t, kBytes> memory_{};
   std::vector<Fd> peers_;  // control, then data

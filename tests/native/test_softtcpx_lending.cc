@@ -95,8 +95,8 @@ class Sender {
   explicit Sender(Device& device) : device_(device), content_(4 * kPiece + 1000) {
     for (size_t i = 0; i < content_.size(); ++i) content_[i] = static_cast<uint8_t>(i * i >> 5);
     Sockets sockets;
-    sockets.control = one_of_a_pair();
-    sockets.data.push_back(one_of_a_pair());
+    sockets.control = one_of_a_pair(peers_);
+    sockets.data.push_back(one_of_a_pair(peers_));
     sockets.threads = 1;
     comm_ = std::make_unique<SendComm>(device, std::move(sockets));
     CHECK(comm_->start());
@@ -146,13 +146,6 @@ class Sender {
   }
 
  private:
-  Fd one_of_a_pair() {
-    int ends[2];
-    CHECK_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends), 0);
-    peers_.emplace_back(ends[1]);
-    return Fd(ends[0]);
-  }
-
   Device& device_;
   std::vector<uint8_t> content_;
   std::vector<Fd> peers_;  // control, then data
