@@ -7,11 +7,13 @@ as they are there.
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from broken_copy import PATCHES, BrokenCopy, Patch
@@ -63,12 +65,14 @@ def build() -> Path:
     return BUILD / "native_tests"
 
 
-def passes(command: list[str]) -> None:
+def passes(command: list[str]) -> str:
+    """What it prints."""
     result = subprocess.run(
         command, env=on_gpu(), capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
     if result.returncode != 0:
         pytest.fail((result.stdout + result.stderr)[-6000:], pytrace=False)
+    return result.stdout
 
 
 @pytest.mark.timeout(700)
@@ -88,8 +92,27 @@ def test_compute_sanitizer_finds_nothing(build: Path, program: str, tool: str) -
     passes([sanitizer, *options, str(build / f"test_{program}")])
 
 
-def test_the_benchmark_of_the_unpack_finds_every_byte_right(build: Path) -> None:
-    passes([str(build / "bench_unpack_cuda"), "3", nvrtc_folder()])
+@pytest.fixture(scope="module")
+def unpacks(build: Path) -> dict[str, Any]:
+    """What the benchmark of the unpack measured."""
+    result: dict[str, Any] = json.loads(
+        passes([str(build / "bench_unpack_cuda"), "3", nvrtc_folder()])
+    )
+    return result
+
+
+def test_the_benchmark_of_the_unpack_finds_every_byte_right(unpacks: dict[str, Any]) -> None:
+    assert [case["case"] for case in unpacks["cases"] if not case["right"]] == []
+
+
+def test_the_profiler_has_a_kernel_end_before_the_event_behind_it(unpacks: dict[str, Any]) -> None:
+    if unpacks["cupti"] is None:
+        pytest.skip("needs CUPTI, NVIDIA's profiler: not found, or refused")
+    profiled = [case for case in unpacks["cases"] if "by_profiler" in case]
+    assert {"pages_64MiB", "chunk_512KiB", "empty"} <= {case["case"] for case in profiled}
+    for case in profiled:
+        kernel, launch = (case[way]["unpack_us_median"] for way in ("by_profiler", "alone"))
+        assert 0 < kernel < launch, case["case"]
 
 
 def test_the_benchmark_of_sends_finds_every_byte_right(build: Path) -> None:

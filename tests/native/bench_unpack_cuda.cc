@@ -1,9 +1,14 @@
-// How fast a GPU unpacks, beside a plain copy of the same bytes by the driver, in turns: GPU time
-// by events, of one launch alone and of each of kRow one behind the other. The events' own time is
-// in both, in the second by a part in kRow: `empty`, which moves nothing, shows it. JSON on stdout,
-// all samples; exit 1 where a byte is wrong.
+// How fast a GPU unpacks, beside a plain copy of the same bytes by the driver, in turns. GPU time
+// by three measures, each of launches of its own:
 //
-//   bench_unpack_cuda [ROUNDS [FOLDER_OF_NVRTC [CASE...]]]      (all cases)
+// - by events around one launch; their own time is in it, which `empty` shows: it moves nothing;
+// - by events around kRow launches one behind the other, for each: their own time is in it by a
+//   part in kRow, and the GPU's way from one kernel to the next;
+// - by the profiler, from the kernel's start to its end, where there is CUPTI.
+//
+// JSON on stdout, all samples; exit 1 where a byte is wrong.
+//
+//   bench_unpack_cuda [ROUNDS [FOLDER_OF_NVRTC_AND_CUPTI [CASE...]]]      (all cases)
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -17,6 +22,7 @@
 #include <vector>
 
 #include "cuda/compiler.h"
+#include "gpu_profiler.h"
 #include "unpack/cuda_unpacker.h"
 
 using namespace tcpx;
@@ -138,7 +144,7 @@ class CopyTimer {
 };
 
 // True where every byte is right.
-bool run(Gpu& gpu, const Case& c, int rounds, bool last) {
+bool run(Gpu& gpu, GpuProfiler* profiler, const Case& c, int rounds, bool last) {
   std::mt19937 random(5);
   const size_t fragments = (c.bytes + c.fragment - 1) / c.fragment;
   const size_t bounce_bytes = fragments * kPage + kPage;
@@ -192,6 +198,9 @@ bool run(Gpu& gpu, const Case& c, int rounds, bool last) {
     }
     unpacker.flush();
   };
+  const auto without_warm_ups = [](std::vector<double>& samples) {
+    samples.erase(samples.begin(), samples.begin() + kWarmUps);
+  };
   const auto in_turns = [&](int row) {
     Samples samples;
     unpacker.measure(rounds + kWarmUps, row);
@@ -203,21 +212,41 @@ bool run(Gpu& gpu, const Case& c, int rounds, bool last) {
       samples.copies.push_back(timer.microseconds(bounce.address(), c.bytes, row));
     }
     for (const auto& each : unpacker.measured()) samples.unpacks.push_back(each.microseconds / row);
-    samples.copies.erase(samples.copies.begin(), samples.copies.begin() + kWarmUps);
-    samples.unpacks.erase(samples.unpacks.begin(), samples.unpacks.begin() + kWarmUps);
+    without_warm_ups(samples.copies);
+    without_warm_ups(samples.unpacks);
     return samples;
   };
   const Samples alone = in_turns(1);
   const bool rows = fragments <= kRowFragments;
   const Samples in_a_row = rows ? in_turns(kRow) : Samples{};
+  // Unpacks by other modes are no kernels.
+  const bool profiled = profiler != nullptr && c.mode == UnpackMode::kKernel;
+  Samples by_profiler;
+  if (profiled) {
+    profiler->begin();
+    in_turns(1);
+    const GpuProfiler::Times times = profiler->end();
+    const size_t launches = rounds + kWarmUps, copies = c.bytes > 0 ? launches : 0;
+    if (times.kernels.size() != launches || times.copies.size() != copies) {
+      throw std::runtime_error("CUPTI saw " + std::to_string(times.kernels.size()) +
+                               " kernels and " + std::to_string(times.copies.size()) +
+                               " copies, not " + std::to_string(launches) + " and " +
+                               std::to_string(copies));
+    }
+    by_profiler = {times.kernels, times.copies};
+    by_profiler.copies.resize(launches);  // 0, as everywhere where nothing is copied
+    without_warm_ups(by_profiler.unpacks);
+    without_warm_ups(by_profiler.copies);
+  }
 
   std::vector<uint8_t> found(c.bytes);
   if (c.bytes > 0) copy(address(found.data()), address(to), found.size());
   const bool right = found == expected;
   printf("  {\"case\": \"%s\", \"bytes\": %zu, \"fragments\": %zu, \"right\": %s,\n", c.name,
          c.bytes, fragments, right ? "true" : "false");
-  print("alone", alone, rows ? ",\n" : "");
-  if (rows) print("in_a_row", in_a_row, "");
+  print("alone", alone, rows || profiled ? ",\n" : "");
+  if (rows) print("in_a_row", in_a_row, profiled ? ",\n" : "");
+  if (profiled) print("by_profiler", by_profiler, "");
   printf(last ? "}\n" : "},\n");
   return right;
 }
@@ -240,16 +269,22 @@ std::vector<Case> chosen(int count, char** names) {
 int main(int count, char** arguments) try {
   const int rounds = count > 1 ? atoi(arguments[1]) : 51;
   const std::vector<Case> cases = chosen(std::max(count - 3, 0), arguments + 3);
-  set_cuda_compiler({{count > 2 ? arguments[2] : ""}, ""});
+  const std::string folder = count > 2 ? arguments[2] : "";
+  set_cuda_compiler({{folder}, ""});
+  std::string why_not;
+  const auto profiler = GpuProfiler::find(folder, &why_not);
+  if (!profiler) fprintf(stderr, "bench_unpack_cuda: without the profiler: %s\n", why_not.c_str());
+  const std::string cupti = profiler ? "\"" + profiler->version() + "\"" : "null";
   Gpu& gpu = use_gpu(0);
   int driver = 0;
   check_cuda(cuda().driver_version(&driver), "cuDriverGetVersion");
   printf(
-      "{\"gpu\": \"%s\", \"cuda_driver\": %d, \"nvrtc\": \"%s\", \"rounds\": %d, \"row\": %d, "
-      "\"cases\": [\n",
-      gpu.facts.name.c_str(), driver, find_nvrtc().version.c_str(), rounds, kRow);
+      "{\"gpu\": \"%s\", \"cuda_driver\": %d, \"nvrtc\": \"%s\", \"cupti\": %s, \"rounds\": %d, "
+      "\"row\": %d, \"cases\": [\n",
+      gpu.facts.name.c_str(), driver, find_nvrtc().version.c_str(), cupti.c_str(), rounds, kRow);
   bool right = rounds > 0;
-  for (const Case& c : cases) right = run(gpu, c, rounds, &c == &cases.back()) && right;
+  for (const Case& c : cases)
+    right = run(gpu, profiler.get(), c, rounds, &c == &cases.back()) && right;
   printf("]}\n");
   return right ? 0 : 1;
 } catch (const std::exception& error) {

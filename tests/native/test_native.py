@@ -174,8 +174,44 @@ def test_a_case_of_the_unpack_that_is_none_is_refused(build: Path) -> None:
     assert result.stderr == "bench_unpack_cuda: no case pages_65MiB\n"
 
 
-def _on_the_stand_in(build: Path, arguments: list[str]) -> subprocess.CompletedProcess[str]:
+@pytest.mark.timeout(700)
+def test_the_profiler_times_every_unpack_by_the_kernel_and_every_copy(build: Path) -> None:
+    cases = ["page_4KiB", "empty", "host_chunk_512KiB"]
+    result = _on_the_stand_in(build, ["bench_unpack_cuda", "2", "", *cases])
+    assert (result.returncode, result.stderr) == (0, ""), result.stdout[-2000:]
+    found = json.loads(result.stdout)
+    assert found["cupti"] == "130000"
+    page, empty, by_copies = (case.get("by_profiler") for case in found["cases"])
+    # The stand-in's launch number N takes N us, and three warm up.
+    assert (page["unpack_us"], page["copy_us"]) == ([4, 5], [4, 5])
+    assert (empty["unpack_us"], empty["copy_us"]) == ([4, 5], [0, 0])
+    assert by_copies is None
+
+
+@pytest.mark.timeout(700)
+def test_a_profiler_that_refuses_costs_its_own_times_only(build: Path) -> None:
+    result = _on_the_stand_in(build, ["bench_unpack_cuda", "1", "", "empty"], FAKECUPTI_FAIL="1")
+    assert result.returncode == 0
+    assert result.stderr == (
+        "bench_unpack_cuda: without the profiler: cuptiActivityEnable returned 35\n"
+    )
+    found = json.loads(result.stdout)
+    assert found["cupti"] is None
+    assert "alone" in found["cases"][0]
+    assert "by_profiler" not in found["cases"][0]
+
+
+@pytest.mark.timeout(700)
+def test_a_profiler_that_lost_a_launch_is_not_believed(build: Path) -> None:
+    result = _on_the_stand_in(build, ["bench_unpack_cuda", "1", "", "empty"], FAKECUPTI_LOSE="1")
+    assert result.returncode == 2
+    assert result.stderr == "bench_unpack_cuda: CUPTI saw 3 kernels and 0 copies, not 4 and 0\n"
+
+
+def _on_the_stand_in(
+    build: Path, arguments: list[str], **settings: str
+) -> subprocess.CompletedProcess[str]:
     program, *rest = arguments
     command = [str(build / "native_tests" / program), *rest]
-    environ = {**os.environ, "LD_LIBRARY_PATH": str(build / "fakecuda")}
+    environ = {**os.environ, "LD_LIBRARY_PATH": str(build / "fakecuda"), **settings}
     return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=100)
