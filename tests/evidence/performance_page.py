@@ -5,9 +5,9 @@ Usage: python tests/evidence/performance_page.py --write
 A figure stands only between `<!-- figures: KIND NAME ... -->` and `<!-- end of figures -->`, and
 what stands there is made here: nothing is typed by hand. KIND is `ratios` (runs beside peers),
 `intervals` (their launches), `measured` (measured.json), `attempts` (attempts/*.json), `verdicts`
-(verdicts.json), or of GPUs `gpu` (runs), `sides` (their ranks), `unpack` (the kernel),
-`experiments` (gpu/NAME_experiments.json), `sweep`, `steps` and `streams` (gpu/sweep/sweep.json),
-`parts` (gpu/sweep-parts/sweep.json).
+(verdicts.json), or of GPUs `gpu` (runs), `sides` (their ranks), `unpack` (the kernel), `launches`
+(each of the kernel's), `experiments` (gpu/NAME_experiments.json), `sweep`, `steps` and `streams`
+(gpu/sweep/sweep.json), `parts` (gpu/sweep-parts/sweep.json).
 """
 
 from __future__ import annotations
@@ -25,7 +25,13 @@ import numpy as np
 import quiet_runs
 import verdicts
 from attempts import outcomes
-from gpu_tables import experiments_table, gpu_runs_table, gpu_sides_table, unpack_table
+from gpu_tables import (
+    experiments_table,
+    gpu_runs_table,
+    gpu_sides_table,
+    unpack_launches_table,
+    unpack_table,
+)
 from sweep_tables import parts_table, steps_table, streams_table, sweep_table
 
 from tcpx_mpi.ratios import Ratio, bootstrap_interval, strongest
@@ -210,6 +216,7 @@ TABLES: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "gpu": gpu_runs_table,
     "sides": gpu_sides_table,
     "unpack": unpack_table,
+    "launches": unpack_launches_table,
     "experiments": experiments_table,
     "verdicts": verdicts_table,
     "quiet": quiet_runs_table,

@@ -26,7 +26,6 @@ from sweep_variants import PARTS, RUNS, TIME, all_variants, is_ablation
 
 SWEEP = GPU_EVIDENCE / "sweep"
 PARTS_SWEEP = GPU_EVIDENCE / "sweep-parts"
-STREAMS = GPU_EVIDENCE / "streams.json"
 NOT_MEASURED = "not measured"
 
 
@@ -77,15 +76,14 @@ def steps_table(names: Sequence[str], folder: Path = SWEEP) -> list[str]:
     return lines if len(lines) > 2 else [f"`bench_steps_cuda`: {NOT_MEASURED} yet."]
 
 
-def streams_table(names: Sequence[str], folder: Path = SWEEP, alone: Path = STREAMS) -> list[str]:
-    """Plain TCP between as many threads as the runs have, and how near those came beside it: of the
-    sweep, or, where that has none, as it was measured without one."""
+def streams_table(names: Sequence[str], folder: Path = SWEEP) -> list[str]:
+    """Plain TCP between as many threads as the runs have, and how near those came beside it."""
     found = _read(folder)
     if not found.get("streams"):
-        found = json.loads(alone.read_text())
+        return [f"`bench_streams`: {NOT_MEASURED} yet."]
     ways = found["streams"]["ways"]
     lines = [
-        f"`{found.get('command', 'make sweep-gpu')}` on {_gpus(found)}, {found['date']}, "
+        f"`make sweep-gpu` on {_gpus(found)}, {found['date']}, "
         f"congestion control {found['streams']['congestion']}, and runs of the same hour:",
         "",
         "| threads | plain TCP | run | its bytes, both ways | share |",
