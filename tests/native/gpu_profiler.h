@@ -13,6 +13,7 @@ class GpuProfiler {
   // NULL where there is no CUPTI, or where it refuses; `why` then says so. At most one a process,
   // from before the first use of a GPU.
   static std::unique_ptr<GpuProfiler> find(const std::string& folder, std::string* why);
+  ~GpuProfiler();
 
   const std::string& version() const { return version_; }  // "130001": its own number
 
@@ -29,10 +30,6 @@ class GpuProfiler {
   struct Calls;
   GpuProfiler(std::unique_ptr<Calls> calls, std::string version);
 
- public:
-  ~GpuProfiler();
-
- private:
   std::unique_ptr<Calls> calls_;
   std::string version_;
 };
