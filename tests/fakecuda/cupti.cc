@@ -1,7 +1,9 @@
 // The profiler to go with the fake driver: a kernel or a copy for each that was launched while it
 // was on, number N of them N us long, told in an order of its own and with records of other kinds
-// between. FAKECUPTI_FAIL=1 makes it refuse; FAKECUPTI_LOSE=1 makes it lose one.
+// between. FAKECUPTI_FAIL=KIND makes it refuse records of that kind; FAKECUPTI_LOSE=1 makes it lose
+// one, FAKECUPTI_NO_TIMES=1 have no times of one. It complains where it is left on.
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -25,6 +27,13 @@ void (*request)(uint8_t**, size_t*, size_t*);
 void (*complete)(void*, uint32_t, uint8_t*, size_t, size_t);
 uint64_t copies, kernels, copies_before, kernels_before;
 
+struct LeftOn {
+  ~LeftOn() {
+    if (kinds != 0) fprintf(stderr, "fake CUPTI: left on\n");
+  }
+  uint64_t kinds = 0;
+} on;
+
 const char* call_of(uint32_t kind) { return kind == kCopy ? "cuMemcpyAsync" : "cuLaunchKernel"; }
 
 }  // namespace
@@ -41,12 +50,15 @@ FAKECUDA_API int cuptiActivityRegisterCallbacks(decltype(request) ours, decltype
 }
 
 FAKECUDA_API int cuptiActivityEnable(uint32_t kind) {
-  if (getenv("FAKECUPTI_FAIL") != nullptr) return kRefused;
+  const char* const refused = getenv("FAKECUPTI_FAIL");
+  if (refused != nullptr && strtoul(refused, nullptr, 10) == kind) return kRefused;
+  on.kinds |= uint64_t{1} << kind;
   (kind == kCopy ? copies_before : kernels_before) = fakecuda_calls(call_of(kind));
   return 0;
 }
 
 FAKECUDA_API int cuptiActivityDisable(uint32_t kind) {
+  on.kinds &= ~(uint64_t{1} << kind);
   uint64_t& count = kind == kCopy ? copies : kernels;
   count = fakecuda_calls(call_of(kind)) - (kind == kCopy ? copies_before : kernels_before);
   if (count > 0 && getenv("FAKECUPTI_LOSE") != nullptr) --count;
@@ -59,8 +71,9 @@ FAKECUDA_API int cuptiActivityFlushAll(uint32_t) {
     size_t bytes = 0, most = 0, used = 0;
     request(&buffer, &bytes, &most);
     const auto put = [&](uint32_t kind, uint64_t number) {
-      const uint64_t start = 100000 * number + kind;
-      const Record record{kind, {}, start, start + 1000 * number};
+      const bool timed = number != 2 || getenv("FAKECUPTI_NO_TIMES") == nullptr;
+      const uint64_t start = timed ? 100000 * number + kind : 0;
+      const Record record{kind, {}, start, timed ? start + 1000 * number : 0};
       memcpy(buffer + used, &record, sizeof(record));
       used += sizeof(record);
     };

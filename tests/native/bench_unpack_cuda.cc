@@ -268,7 +268,11 @@ std::vector<Case> chosen(int count, char** names) {
 
 int main(int count, char** arguments) try {
   const int rounds = count > 1 ? atoi(arguments[1]) : 51;
-  const std::vector<Case> cases = chosen(std::max(count - 3, 0), arguments + 3);
+  if (rounds < 1) {
+    fprintf(stderr, "usage: bench_unpack_cuda [ROUNDS [FOLDER [CASE...]]], at least one round\n");
+    return 2;
+  }
+  const std::vector<Case> cases = chosen(std::max(count - 3, 0), arguments + std::min(count, 3));
   const std::string folder = count > 2 ? arguments[2] : "";
   set_cuda_compiler({{folder}, ""});
   std::string why_not;
@@ -282,7 +286,7 @@ int main(int count, char** arguments) try {
       "{\"gpu\": \"%s\", \"cuda_driver\": %d, \"nvrtc\": \"%s\", \"cupti\": %s, \"rounds\": %d, "
       "\"row\": %d, \"cases\": [\n",
       gpu.facts.name.c_str(), driver, find_nvrtc().version.c_str(), cupti.c_str(), rounds, kRow);
-  bool right = rounds > 0;
+  bool right = true;
   for (const Case& c : cases)
     right = run(gpu, profiler.get(), c, rounds, &c == &cases.back()) && right;
   printf("]}\n");

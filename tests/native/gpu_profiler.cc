@@ -8,6 +8,7 @@
 #include <cstring>
 #include <mutex>
 #include <stdexcept>
+#include <utility>
 
 namespace tcpx {
 namespace {
@@ -17,7 +18,7 @@ constexpr uint32_t kKernel = 10;  // CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL: none
 constexpr uint32_t kForced = 1;   // CUPTI_ACTIVITY_FLAG_FLUSH_FORCED
 constexpr size_t kBufferBytes = size_t{1} << 20;
 
-// What records of kernels and of copies begin with, in all versions since 2013.
+// What records of kernels and of copies begin with, in CUDA 12 and 13.
 struct Record {
   uint32_t kind;
   uint8_t about[12];
@@ -44,7 +45,8 @@ void take_buffer(void*, uint32_t, uint8_t* buffer, size_t, size_t valid_bytes) {
     memcpy(&record, at, sizeof(record.kind));
     if (record.kind != kCopy && record.kind != kKernel) continue;
     memcpy(&record, at, sizeof(record));
-    records.push_back(record);
+    // Of others there are no times: whoever counts what is left sees that one is missing.
+    if (record.start != 0 && record.end >= record.start) records.push_back(record);
   }
   free(buffer);
 }
@@ -71,8 +73,11 @@ bool find_call(void* library, Function** function, const char* name) {
   return *function != nullptr;
 }
 
+// NVIDIA's packages for CUDA 13 have it beside NVRTC, those for CUDA 12 in a folder of its own.
 void* load(const std::string& folder) {
-  for (const std::string& place : {folder, std::string(), std::string("/usr/local/cuda/lib64")}) {
+  for (const std::string& place :
+       {folder, folder + "/../../cuda_cupti/lib", std::string(),
+        std::string("/usr/local/cuda/lib64"), std::string("/usr/local/cuda/extras/CUPTI/lib64")}) {
     for (const char* name : {"libcupti.so.13", "libcupti.so.12"}) {
       const std::string path = place.empty() ? name : place + "/" + name;
       if (void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) return library;
@@ -92,7 +97,7 @@ std::unique_ptr<GpuProfiler> GpuProfiler::find(const std::string& folder, std::s
   void* library = load(folder);
   auto calls = std::make_unique<Calls>();
   if (library == nullptr) {
-    *why = "no libcupti.so.13 or .12";
+    *why = "no libcupti.so.13 or .12 that loads";
     return nullptr;
   }
   if (!find_call(library, &calls->version, "cuptiGetVersion") ||
@@ -109,8 +114,13 @@ std::unique_ptr<GpuProfiler> GpuProfiler::find(const std::string& folder, std::s
     check(calls->version(&version), "cuptiGetVersion");
     check(calls->register_callbacks(give_buffer, take_buffer), "cuptiActivityRegisterCallbacks");
     std::unique_ptr<GpuProfiler> found(new GpuProfiler(std::move(calls), std::to_string(version)));
-    found->begin();  // it may be refused only here
-    found->end();
+    try {
+      found->begin();  // it may be refused only here
+      found->end();
+    } catch (const std::runtime_error&) {
+      found->off();  // or what was not refused would go on
+      throw;
+    }
     return found;
   } catch (const std::runtime_error& error) {
     *why = error.what();
@@ -121,6 +131,10 @@ std::unique_ptr<GpuProfiler> GpuProfiler::find(const std::string& folder, std::s
 void GpuProfiler::begin() {
   check(calls_->enable(kKernel), "cuptiActivityEnable");
   check(calls_->enable(kCopy), "cuptiActivityEnable");
+}
+
+void GpuProfiler::off() {
+  for (const uint32_t kind : {kKernel, kCopy}) calls_->disable(kind);
 }
 
 GpuProfiler::Times GpuProfiler::end() {

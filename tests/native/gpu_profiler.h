@@ -29,6 +29,7 @@ class GpuProfiler {
  private:
   struct Calls;
   GpuProfiler(std::unique_ptr<Calls> calls, std::string version);
+  void off();
 
   std::unique_ptr<Calls> calls_;
   std::string version_;

@@ -189,8 +189,9 @@ def test_the_profiler_times_every_unpack_by_the_kernel_and_every_copy(build: Pat
 
 
 @pytest.mark.timeout(700)
-def test_a_profiler_that_refuses_costs_its_own_times_only(build: Path) -> None:
-    result = _on_the_stand_in(build, ["bench_unpack_cuda", "1", "", "empty"], FAKECUPTI_FAIL="1")
+@pytest.mark.parametrize("kind", ["1", "10"], ids=["copies", "kernels"])
+def test_a_profiler_that_refuses_costs_its_own_times_only(build: Path, kind: str) -> None:
+    result = _on_the_stand_in(build, ["bench_unpack_cuda", "1", "", "empty"], FAKECUPTI_FAIL=kind)
     assert result.returncode == 0
     assert result.stderr == (
         "bench_unpack_cuda: without the profiler: cuptiActivityEnable returned 35\n"
@@ -202,8 +203,9 @@ def test_a_profiler_that_refuses_costs_its_own_times_only(build: Path) -> None:
 
 
 @pytest.mark.timeout(700)
-def test_a_profiler_that_lost_a_launch_is_not_believed(build: Path) -> None:
-    result = _on_the_stand_in(build, ["bench_unpack_cuda", "1", "", "empty"], FAKECUPTI_LOSE="1")
+@pytest.mark.parametrize("fault", ["FAKECUPTI_LOSE", "FAKECUPTI_NO_TIMES"])
+def test_a_profiler_that_lost_a_launch_is_not_believed(build: Path, fault: str) -> None:
+    result = _on_the_stand_in(build, ["bench_unpack_cuda", "1", "", "empty"], **{fault: "1"})
     assert result.returncode == 2
     assert result.stderr == "bench_unpack_cuda: CUPTI saw 3 kernels and 0 copies, not 4 and 0\n"
 
