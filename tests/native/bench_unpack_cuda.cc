@@ -83,6 +83,26 @@ struct Samples {
   std::vector<double> unpacks, copies;  // microseconds a launch
 };
 
+Samples without_warm_ups(Samples samples) {
+  for (auto* each : {&samples.unpacks, &samples.copies}) {
+    each->erase(each->begin(), each->begin() + kWarmUps);
+  }
+  return samples;
+}
+
+// Throws where one is missing: whose times the others are would be a guess.
+Samples all_of(const GpuProfiler::Times& times, size_t launches, bool copied) {
+  const size_t copies = copied ? launches : 0;
+  if (times.kernels.size() != launches || times.copies.size() != copies) {
+    throw std::runtime_error("CUPTI saw " + std::to_string(times.kernels.size()) + " kernels and " +
+                             std::to_string(times.copies.size()) + " copies, not " +
+                             std::to_string(launches) + " and " + std::to_string(copies));
+  }
+  Samples samples{times.kernels, times.copies};
+  samples.copies.resize(launches);  // 0 where there is none
+  return without_warm_ups(samples);
+}
+
 void print(const char* name, const std::vector<double>& samples, const char* end) {
   printf("    \"%s\": [", name);
   for (size_t i = 0; i < samples.size(); ++i) printf("%s%.3f", i > 0 ? ", " : "", samples[i]);
@@ -198,9 +218,6 @@ bool run(Gpu& gpu, GpuProfiler* profiler, const Case& c, int rounds, bool last) 
     }
     unpacker.flush();
   };
-  const auto without_warm_ups = [](std::vector<double>& samples) {
-    samples.erase(samples.begin(), samples.begin() + kWarmUps);
-  };
   const auto in_turns = [&](int row) {
     Samples samples;
     unpacker.measure(rounds + kWarmUps, row);
@@ -212,9 +229,7 @@ bool run(Gpu& gpu, GpuProfiler* profiler, const Case& c, int rounds, bool last) 
       samples.copies.push_back(timer.microseconds(bounce.address(), c.bytes, row));
     }
     for (const auto& each : unpacker.measured()) samples.unpacks.push_back(each.microseconds / row);
-    without_warm_ups(samples.copies);
-    without_warm_ups(samples.unpacks);
-    return samples;
+    return without_warm_ups(samples);
   };
   const Samples alone = in_turns(1);
   const bool rows = fragments <= kRowFragments;
@@ -225,18 +240,7 @@ bool run(Gpu& gpu, GpuProfiler* profiler, const Case& c, int rounds, bool last) 
   if (profiled) {
     profiler->begin();
     in_turns(1);
-    const GpuProfiler::Times times = profiler->end();
-    const size_t launches = rounds + kWarmUps, copies = c.bytes > 0 ? launches : 0;
-    if (times.kernels.size() != launches || times.copies.size() != copies) {
-      throw std::runtime_error("CUPTI saw " + std::to_string(times.kernels.size()) +
-                               " kernels and " + std::to_string(times.copies.size()) +
-                               " copies, not " + std::to_string(launches) + " and " +
-                               std::to_string(copies));
-    }
-    by_profiler = {times.kernels, times.copies};
-    by_profiler.copies.resize(launches);  // 0, as everywhere where nothing is copied
-    without_warm_ups(by_profiler.unpacks);
-    without_warm_ups(by_profiler.copies);
+    by_profiler = all_of(profiler->end(), rounds + kWarmUps, c.bytes > 0);
   }
 
   std::vector<uint8_t> found(c.bytes);

@@ -88,8 +88,7 @@ void* load(const std::string& folder) {
 
 }  // namespace
 
-GpuProfiler::GpuProfiler(std::unique_ptr<Calls> calls, std::string version)
-    : calls_(std::move(calls)), version_(std::move(version)) {}
+GpuProfiler::GpuProfiler(std::unique_ptr<Calls> calls) : calls_(std::move(calls)) {}
 
 GpuProfiler::~GpuProfiler() = default;
 
@@ -109,20 +108,18 @@ std::unique_ptr<GpuProfiler> GpuProfiler::find(const std::string& folder, std::s
     *why = "libcupti lacks a function";
     return nullptr;
   }
+  std::unique_ptr<GpuProfiler> found(new GpuProfiler(std::move(calls)));
   try {
     uint32_t version = 0;
-    check(calls->version(&version), "cuptiGetVersion");
-    check(calls->register_callbacks(give_buffer, take_buffer), "cuptiActivityRegisterCallbacks");
-    std::unique_ptr<GpuProfiler> found(new GpuProfiler(std::move(calls), std::to_string(version)));
-    try {
-      found->begin();  // it may be refused only here
-      found->end();
-    } catch (const std::runtime_error&) {
-      found->off();  // or what was not refused would go on
-      throw;
-    }
+    check(found->calls_->version(&version), "cuptiGetVersion");
+    found->version_ = std::to_string(version);
+    check(found->calls_->register_callbacks(give_buffer, take_buffer),
+          "cuptiActivityRegisterCallbacks");
+    found->begin();  // it may be refused only here
+    found->end();
     return found;
   } catch (const std::runtime_error& error) {
+    for (const uint32_t kind : {kKernel, kCopy}) found->calls_->disable(kind);
     *why = error.what();
     return nullptr;
   }
@@ -131,10 +128,6 @@ std::unique_ptr<GpuProfiler> GpuProfiler::find(const std::string& folder, std::s
 void GpuProfiler::begin() {
   check(calls_->enable(kKernel), "cuptiActivityEnable");
   check(calls_->enable(kCopy), "cuptiActivityEnable");
-}
-
-void GpuProfiler::off() {
-  for (const uint32_t kind : {kKernel, kCopy}) calls_->disable(kind);
 }
 
 GpuProfiler::Times GpuProfiler::end() {

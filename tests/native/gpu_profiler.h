@@ -28,8 +28,7 @@ class GpuProfiler {
 
  private:
   struct Calls;
-  GpuProfiler(std::unique_ptr<Calls> calls, std::string version);
-  void off();
+  explicit GpuProfiler(std::unique_ptr<Calls> calls);
 
   std::unique_ptr<Calls> calls_;
   std::string version_;

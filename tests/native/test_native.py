@@ -168,10 +168,19 @@ def test_the_benchmark_of_streams_has_the_congestion_control_that_softtcpx_has(
 
 
 @pytest.mark.timeout(700)
-def test_a_case_of_the_unpack_that_is_none_is_refused(build: Path) -> None:
-    result = _on_the_stand_in(build, ["bench_unpack_cuda", "1", "", "pages_65MiB"])
-    assert (result.returncode, result.stdout) == (2, "")
-    assert result.stderr == "bench_unpack_cuda: no case pages_65MiB\n"
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["1", "", "pages_65MiB"], "bench_unpack_cuda: no case pages_65MiB\n"),
+        (["0"], "usage: bench_unpack_cuda [ROUNDS [FOLDER [CASE...]]], at least one round\n"),
+    ],
+    ids=["case", "rounds"],
+)
+def test_what_the_benchmark_of_the_unpack_cannot_measure_is_refused(
+    build: Path, arguments: list[str], complaint: str
+) -> None:
+    result = _on_the_stand_in(build, ["bench_unpack_cuda", *arguments])
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", complaint)
 
 
 @pytest.mark.timeout(700)
