@@ -16,6 +16,7 @@ from tcpx_mpi.placement import Placement
 from tcpx_mpi.rank_setup import LoadedPlugin, RankEngine, load_plugin
 from tcpx_mpi.records import Journal, Plan, SetupTimes
 from tcpx_mpi.rows import PlannedRow, RowPlanner, buffer_sizes
+from tcpx_mpi.schedule import BufferId
 from tcpx_mpi.seats import take_seat
 from tcpx_mpi.sides import Side
 from tcpx_mpi.topology import Host, read_host
@@ -67,8 +68,7 @@ class Benchmark:
             run_id = world.allgather(self.output.run_id, "run id", SETUP_PATIENCE_S)[0]
             self.journal = journal = Journal(settings.spool, run_id, world.rank, world.size)
         engine = self.connect(settings, plugin, placement, pattern)
-        with world.agree("memory", SETUP_PATIENCE_S):
-            engine.allocate(buffer_sizes(pattern, world.rank, world.size, rows), host)
+        self.allocate(engine, buffer_sizes(pattern, world.rank, world.size, rows), host)
         beside = peers.prepare(world, settings, engine, ground := engine.ground(nodes))
         self.begin(settings, pattern, host, engine, beside, planner.plan(rows), journal)
         self.measurement = Measurement(
@@ -103,6 +103,13 @@ class Benchmark:
         with world.agree("connect", SETUP_PATIENCE_S + settings.connect_timeout_s):
             engine.connect(handles, world.places)
         return engine
+
+    def allocate(self, engine: RankEngine, sizes: dict[BufferId, int], host: Host) -> None:
+        """Collective: the buffers; all ranks see what is free before any of them takes some."""
+        with self.world.agree("free memory", SETUP_PATIENCE_S):
+            free = engine.free_bytes(host)
+        with self.world.agree("memory", SETUP_PATIENCE_S):
+            engine.allocate(sizes, host, free)
 
     def begin(
         self, settings: Settings, pattern: Pattern, host: Host, engine: RankEngine,

@@ -69,7 +69,7 @@ class Ceiling(Benchmark):
         rows = planner.rows()
         with world.agree("memory", SETUP_PATIENCE_S):
             sizes = buffer_sizes(pattern, world.rank, world.size, rows)
-            buffers = slot_buffers(sizes, host, placement)
+            buffers = slot_buffers(sizes, host, placement, host.memory_available_bytes)
         around = Surroundings(self.link.interface, [each.node for each in hosts])
         schedule = pattern.schedule(world.rank, world.size)
         ground = Ground(schedule, buffers, placement, around)

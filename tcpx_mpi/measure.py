@@ -18,6 +18,7 @@ from tcpx_mpi import _native, large
 from tcpx_mpi.arrivals import Arrivals
 from tcpx_mpi.batch import Batch, add_network, batch_of, joined_batch
 from tcpx_mpi.config import Settings
+from tcpx_mpi.errors import PluginFailed
 from tcpx_mpi.faults import error_of, report_lines, wrong_bytes_text
 from tcpx_mpi.large import Growing
 from tcpx_mpi.pace import Pace, Until
@@ -129,9 +130,19 @@ class Measurement:
         The part is the first side's, with the rows of the others beside it. With `until` the
         facts say how many iterations it took, and what ended it.
         """
-        size = facts.size_bytes
-        row = f"row {facts.index} ({format_size(size)})"
+        row = f"row {facts.index} ({format_size(facts.size_bytes)})"
         self._where = f"{self._world.name(self._world.rank)}, {row}"
+        try:
+            return self._measure(facts, plan, until)
+        except _native.CudaError as error:  # of what the main thread asks between batches
+            raise PluginFailed(
+                f"{self._place()}: CUDA driver call {error} between two batches"
+            ) from None
+
+    def _measure(
+        self, facts: RowFacts, plan: RowPlan, until: Until | None
+    ) -> tuple[RankRow, RowFacts]:
+        size = facts.size_bytes
         self._begin_round(facts)
         layout = self._load(facts, plan)
         accounts = [

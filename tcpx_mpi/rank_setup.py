@@ -142,15 +142,16 @@ def require_memory(kind: str, plugin: LoadedPlugin, device: int) -> int:
 
 
 def slot_buffers(
-    sizes: Mapping[BufferId, int], host: Host, placement: Placement
+    sizes: Mapping[BufferId, int], host: Host, placement: Placement, free: int
 ) -> dict[BufferId, Any]:
     """Buffers of these bytes in host memory, those of 0 left out.
 
-    Raises UsageError where the node has not that much memory, SetupFailed where it is refused.
+    `free` is the node's, 0 if unknown. Raises UsageError where it is too little for each rank,
+    SetupFailed where memory is refused.
     """
     needed = sum(sizes.values())
-    share = host.memory_available_bytes // placement.local_ranks
-    if host.memory_available_bytes and needed > share:
+    share = free // placement.local_ranks
+    if free and needed > share:
         raise UsageError(
             f"the buffers of this rank need {format_size(needed)}, available on {host.name} "
             f"are {format_size(share)} a rank: use a smaller -e or --check-memory"
@@ -236,16 +237,22 @@ class RankEngine:
         if self.placement.progress_cpu >= 0:
             self.native.pin(self.placement.progress_cpu)
 
-    def allocate(self, sizes: dict[BufferId, int], host: Host) -> None:
+    def free_bytes(self, host: Host) -> int:
+        """Memory for buffers, of the node or the GPU, for all ranks that share it; 0: unknown."""
+        with setup_errors():
+            return host.memory_available_bytes if self.gpu is None else self.gpu.free_bytes()
+
+    def allocate(self, sizes: dict[BufferId, int], host: Host, free: int) -> None:
         """Allocate and register the buffers that this rank's schedule uses, once for all rows.
 
-        Raises UsageError where the node, or the GPU, has not that much memory.
+        `free` is `free_bytes` before any rank has taken some. Raises UsageError where the node, or
+        the GPU, has not that much memory.
         """
         with setup_errors():
             self.buffers.update(
-                slot_buffers(sizes, host, self.placement)
+                slot_buffers(sizes, host, self.placement, free)
                 if self.gpu is None
-                else self.gpu.slot_buffers(sizes)
+                else self.gpu.slot_buffers(sizes, free)
             )
             for buffer, memory in self.buffers.items():
                 self.native.register_buffer(int(buffer), memory, self._pointer)

@@ -58,8 +58,8 @@ class Smoke(Benchmark):
         placement, settings = take_seat(world, settings, plugin, hosts)
         engine = self.connect(settings, plugin, placement, load(settings.pattern))
         first = RowPlanner(settings, at_distance(1), at_distance(1), hosts).rows()
-        with world.agree("memory", SETUP_PATIENCE_S):
-            engine.allocate(buffer_sizes(at_distance(1), world.rank, world.size, first), host)
+        sizes = buffer_sizes(at_distance(1), world.rank, world.size, first)
+        self.allocate(engine, sizes, host)
         self._say(header_lines(settings, world.size, plugin, self.witness))
         arrivals: list[Arrival] = []
         for distance in range(1, world.size):

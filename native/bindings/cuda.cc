@@ -40,7 +40,7 @@ void bind_cuda(nb::module_& m) {
         "The visible GPUs, in the order of their numbers. Raises CudaUnavailable with the reason "
         "where there is none.");
   m.def(
-      "cuda_select", [](int gpu) { use_gpu(gpu); }, "gpu"_a,
+      "cuda_select", [](int gpu) { use_gpu(gpu).select(); }, "gpu"_a,
       "Makes this GPU current on the calling thread.");
   m.def(
       "cuda_configure",

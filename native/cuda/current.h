@@ -1,6 +1,8 @@
 // A GPU that is current for as long as a call of ours takes, on a thread that is somebody else's.
 #pragma once
 
+#include <new>
+
 #include "cuda/gpu.h"
 
 namespace tcpx {
@@ -13,6 +15,11 @@ class GpuCurrent {
     check_cuda(cuda().get_current(&before_), "cuCtxGetCurrent");
     gpu->select();
   }
+  // For destructors, which may run when the driver is already gone.
+  GpuCurrent(const Gpu& gpu, std::nothrow_t) noexcept
+      : restores_(cuda().get_current(&before_) == 0) {
+    gpu.select_if_there();
+  }
   ~GpuCurrent() {
     if (restores_) cuda().set_current(before_);
   }
@@ -20,8 +27,8 @@ class GpuCurrent {
   GpuCurrent& operator=(const GpuCurrent&) = delete;
 
  private:
-  const bool restores_;
   void* before_ = nullptr;
+  const bool restores_;
 };
 
 }  // namespace tcpx

@@ -87,6 +87,8 @@ void check_cuda(int code, const char* call, const std::string& what = "");
 // "CUDA_ERROR_ILLEGAL_ADDRESS".
 std::string cuda_error_name(int code);
 
+constexpr int kCudaNotReady = 600;  // of a stream with work left
+
 constexpr int kCudaMultiprocessors = 16;  // numbers of device attributes
 constexpr int kCudaMajor = 75;
 constexpr int kCudaMinor = 76;

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "cuda/compiler.h"
+#include "cuda/current.h"
 #include "cuda/sources.h"
 
 namespace tcpx {
@@ -89,11 +90,11 @@ Gpu::Gpu(int ordinal) : facts(facts_of(ordinal)) {
   int device = 0;
   check_cuda(cuda().device_get(&device, ordinal), "cuDeviceGet");
   check_cuda(cuda().primary_retain(&context_, device), "cuDevicePrimaryCtxRetain");
-  select();
 }
 
 const GpuKernels& Gpu::kernels() {
   std::call_once(compiled_, [this] {
+    const GpuCurrent current(this);
     void* unpack = load_module(kUnpackSource, facts);
     void* payload = load_module(kPayloadSource, facts);
     kernels_ = {function_of(unpack, "unpack_fragments"), function_of(unpack, "unpack_pages"),
@@ -117,7 +118,6 @@ Gpu& use_gpu(int ordinal) {
   const std::lock_guard<std::mutex> lock(mutex);
   auto& gpu = (*all)[ordinal];
   if (gpu == nullptr) gpu = std::make_unique<Gpu>(ordinal);
-  gpu->select();
   return *gpu;
 }
 
@@ -134,18 +134,18 @@ int gpu_of(const void* pointer) {
 }
 
 GpuMemory::GpuMemory(Gpu& gpu, size_t bytes) : gpu_(gpu), bytes_(bytes) {
-  gpu_.select();
+  const GpuCurrent current(&gpu_);
   check_cuda(cuda().mem_alloc(&address_, std::max<size_t>(bytes, 1)), "cuMemAlloc",
              std::to_string(bytes) + " bytes");
 }
 
 GpuMemory::~GpuMemory() {
-  gpu_.select_if_there();
+  const GpuCurrent current(gpu_, std::nothrow);
   cuda().mem_free(address_);
 }
 
 PinnedMemory::PinnedMemory(Gpu& gpu, size_t bytes) : gpu_(gpu), bytes_(bytes) {
-  gpu_.select();
+  const GpuCurrent current(&gpu_);
   void* data = nullptr;
   check_cuda(cuda().host_alloc(&data, std::max<size_t>(bytes, 1), kCudaPortableMapped),
              "cuMemHostAlloc", std::to_string(bytes) + " bytes");
@@ -154,17 +154,17 @@ PinnedMemory::PinnedMemory(Gpu& gpu, size_t bytes) : gpu_(gpu), bytes_(bytes) {
 }
 
 PinnedMemory::~PinnedMemory() {
-  gpu_.select_if_there();
+  const GpuCurrent current(gpu_, std::nothrow);
   cuda().host_free(data_);
 }
 
 GpuStream::GpuStream(Gpu& gpu) : gpu_(gpu) {
-  gpu_.select();
+  const GpuCurrent current(&gpu_);
   check_cuda(cuda().stream_create(&handle_, kCudaNonBlocking), "cuStreamCreate");
 }
 
 GpuStream::~GpuStream() {
-  gpu_.select_if_there();
+  const GpuCurrent current(gpu_, std::nothrow);
   cuda().stream_destroy(handle_);
 }
 

@@ -47,7 +47,7 @@ class Gpu {
   void launch(void* function, unsigned blocks, unsigned threads, const void* argument,
               void* stream) const;
 
-  // Compiled at the first call. The GPU must be current.
+  // Compiled at the first call.
   const GpuKernels& kernels();
 
   const GpuFacts facts;
@@ -58,14 +58,14 @@ class Gpu {
   GpuKernels kernels_{};
 };
 
-// The GPU with this number, current on the calling thread from now on. Throws CudaUnavailable,
-// CudaError.
+// The GPU with this number; current nowhere that it was not. Throws CudaUnavailable, CudaError.
 Gpu& use_gpu(int ordinal);
 
 // The GPU that has this memory; -1: the host, page-locked or not.
 int gpu_of(const void* pointer);
 
-// Memory of a GPU, or page-locked memory of the host that all GPUs see at the same address.
+// Memory of a GPU, or page-locked memory of the host that all GPUs see at the same address. To make
+// and to drop it leaves current on the calling thread what was; so it is with streams.
 class GpuMemory {
  public:
   GpuMemory(Gpu& gpu, size_t bytes);

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cuda/gpu.h"
+#include "cuda/current.h"
 #include "engine/clock.h"
 #include "engine/signals.h"
 #include "net/logger.h"
@@ -47,6 +47,7 @@ std::vector<void*> register_regions(Net& net, const Comm& comm, uint8_t* data, s
 }
 
 Connections::Connections(Net& net, int device, int gpu) : net_(net), device_(device), gpu_(gpu) {
+  const GpuCurrent current(gpu >= 0 ? &use_gpu(gpu) : nullptr);
   NetProperties properties;
   check(net_.properties(device, &properties), "getProperties", "device " + std::to_string(device));
   unpacks_ =
@@ -55,7 +56,7 @@ Connections::Connections(Net& net, int device, int gpu) : net_(net), device_(dev
 
 // Whichever thread calls us, and whatever else it used before.
 void Connections::select_gpu() const {
-  if (gpu_ >= 0) use_gpu(gpu_);
+  if (gpu_ >= 0) use_gpu(gpu_).select();
 }
 
 std::array<uint8_t, kNetHandleBytes> Connections::listen(int peer, int lane, int channel) {

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "cuda/gpu.h"
+#include "cuda/current.h"
 
 namespace tcpx {
 namespace {
@@ -44,6 +44,7 @@ int64_t others_now() {
 
 ProgressThread::ProgressThread(BatchLoop& loop, int gpu)
     : loop_(loop), gpu_(gpu >= 0 ? &use_gpu(gpu) : nullptr) {
+  const GpuCurrent current(gpu_);  // what can go wrong is thrown here
   thread_ = std::thread([this] { serve(); });
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return thread_id_ != 0; });
@@ -82,8 +83,8 @@ ProgressThread::State ProgressThread::wait(double seconds) {
 }
 
 void ProgressThread::serve() {
-  prctl(PR_SET_TIMERSLACK, 1);          // a short sleep is to be short
-  if (gpu_ != nullptr) gpu_->select();  // which succeeded on the thread that made this one
+  prctl(PR_SET_TIMERSLACK, 1);  // a short sleep is to be short
+  if (gpu_ != nullptr) gpu_->select();
   std::unique_lock<std::mutex> lock(mutex_);
   thread_id_ = static_cast<int>(syscall(SYS_gettid));
   changed_.notify_all();

@@ -173,6 +173,27 @@ void PeerSession::deregister_memory(int id) {
   }
 }
 
+// What the GPU was told to do reads the plugin's pages and writes to the caller's memory. False
+// where it has not ended.
+bool PeerSession::end_unpacks() {
+  if (!unpacker_) return true;
+  unpacker_->flush();
+  uint64_t ended = unpacker_->finished();
+  int64_t last_progress = now_ns();
+  while (ended < unpacker_->last_ticket() && unpacker_->failure().code == 0) {
+    sched_yield();
+    const int64_t now = now_ns();
+    if (now - last_progress > limits_.close_patience_ns) return false;
+    if (unpacker_->finished() == ended) continue;
+    ended = unpacker_->finished();
+    last_progress = now;
+  }
+  for (Flow& flow : flows_) {
+    if (fault_.kind == TransferFault::Kind::kNone) finish_in_order(flow);
+  }
+  return true;
+}
+
 void PeerSession::close() {
   {
     const std::lock_guard<std::mutex> all(g_sessions_mutex);
@@ -182,6 +203,10 @@ void PeerSession::close() {
   if (closed_) return;
   const GpuCurrent current(gpu_);
   closed_ = true;
+  if (!end_unpacks()) {  // the plugin may not free what a kernel reads
+    check_cuda(kCudaNotReady, "cuStreamQuery",
+               "the GPU does not end its unpacks: the connections stay open");
+  }
   int refusal = kNetSuccess;
   for (const auto& [id, memory] : memories_) {
     for (const Flow& flow : flows_) {
@@ -351,6 +376,18 @@ bool PeerSession::advance(Flow& flow) {
     ++flow.tested;
     moved = true;
   }
+  moved |= finish_in_order(flow);
+  // One post a visit: between two posts of a flow every other flow makes progress.
+  const bool room = flow.posted - flow.finished < static_cast<uint64_t>(flow.window);
+  if (room && !flow.queue.empty() && fault_.kind == TransferFault::Kind::kNone) {
+    moved |= post_next(flow);
+  }
+  return moved;
+}
+
+// What was received and is in place goes back to the plugin.
+bool PeerSession::finish_in_order(Flow& flow) {
+  bool moved = false;
   while (flow.finished != flow.tested) {
     Slot& oldest = flow.slots[flow.finished % kNetMaxRequests];
     if (oldest.ticket > 0 && oldest.ticket > unpacker_->finished()) break;
@@ -358,11 +395,6 @@ bool PeerSession::advance(Flow& flow) {
     if (oldest.state != ChunkState::kFinished) break;
     finish(flow, oldest);
     moved = true;
-  }
-  // One post a visit: between two posts of a flow every other flow makes progress.
-  const bool room = flow.posted - flow.finished < static_cast<uint64_t>(flow.window);
-  if (room && !flow.queue.empty() && fault_.kind == TransferFault::Kind::kNone) {
-    moved |= post_next(flow);
   }
   return moved;
 }

@@ -40,6 +40,7 @@ struct TransferLimits {
   uint64_t chunk_bytes = 512 << 10;
   int window_send = 12;
   int window_receive = 16;
+  int64_t close_patience_ns = 10'000'000'000;  // with a GPU that has unpacks to end
 };
 
 enum class ChunkState : uint8_t { kFinished, kPosted, kArrived };
@@ -125,7 +126,8 @@ class PeerSession {
   TransferFault fault() const;
   std::vector<TransferPicture> picture() const;
 
-  // Deregisters, then closes all comms; what is not finished is lost. Reports the first refusal.
+  // Waits for the GPU's work under way, deregisters, then closes all comms; what is not finished is
+  // lost. Reports the first refusal. A GPU that does not end leaves the comms open.
   void close();
 
   const Connections& connections() const { return connections_; }
@@ -182,6 +184,8 @@ class PeerSession {
   bool progress_all();  // and over those of the other sessions
   void adopt_comms();
   bool advance(Flow& flow);
+  bool finish_in_order(Flow& flow);
+  bool end_unpacks();
   bool post_next(Flow& flow);
   void test(Flow& flow, Slot& slot);
   bool begin_unpack(Flow& flow, Slot& slot);

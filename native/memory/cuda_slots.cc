@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "cuda/current.h"
 #include "memory/payload_arguments.h"
 
 namespace tcpx {
@@ -27,6 +28,7 @@ std::string hex(CudaAddress pointer) {
 
 Gpu& checked(CudaAddress pointer, size_t bytes, int ordinal) {
   Gpu& gpu = use_gpu(ordinal);
+  const GpuCurrent current(&gpu);
   const std::string what =
       "GPU memory at " + hex(pointer) + ", " + std::to_string(bytes) + " bytes";
   const int owner = gpu_of(reinterpret_cast<void*>(pointer));
@@ -85,7 +87,7 @@ void CudaSlots::read(uint8_t* out, size_t offset, size_t bytes) const {
   if (offset > bytes_ || bytes > bytes_ - offset) {
     throw std::invalid_argument("no such bytes in the buffer");
   }
-  gpu_.select();
+  const GpuCurrent current(&gpu_);
   check_cuda(cuda().copy_async(reinterpret_cast<CudaAddress>(out), pointer_ + offset, bytes,
                                stream_.handle()),
              "cuMemcpyAsync");
@@ -93,7 +95,6 @@ void CudaSlots::read(uint8_t* out, size_t offset, size_t bytes) const {
 }
 
 void CudaSlots::launch(const Batch& batch, bool guard, unsigned flip, bool verify) {
-  gpu_.select();
   const auto pieces = pieces_of(batch.spans, batch.n_spans, slots_, guard);
   const PayloadFindings none{0, 0, ~0ull};
   prepared_.resize(kFindingsBytes + pieces.size() * sizeof(PayloadPiece));
@@ -125,11 +126,18 @@ void CudaSlots::launch(const Batch& batch, bool guard, unsigned flip, bool verif
   stream_.wait();
 }
 
-void CudaSlots::do_fill(const Batch& batch) { launch(batch, false, 0, false); }
+void CudaSlots::do_fill(const Batch& batch) {
+  const GpuCurrent current(&gpu_);
+  launch(batch, false, 0, false);
+}
 
-void CudaSlots::do_poison(const Batch& batch) { launch(batch, true, ~0u, false); }
+void CudaSlots::do_poison(const Batch& batch) {
+  const GpuCurrent current(&gpu_);
+  launch(batch, true, ~0u, false);
+}
 
 SlotVerdict CudaSlots::do_verify(const Batch& batch) {
+  const GpuCurrent current(&gpu_);
   launch(batch, true, 0, true);
   return verdict_of(batch);
 }

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cuda/current.h"
+
 namespace tcpx {
 namespace {
 
@@ -25,6 +27,7 @@ CudaUnpacker::CudaUnpacker(int gpu, UnpackMode mode)
       mode_(mode),
       kernels_(gpu_.kernels()),
       tickets_seen_(gpu_, kLanes * kLine) {
+  const GpuCurrent current(&gpu_);
   for (size_t i = 0; i < kLanes; ++i) {
     lanes_.push_back(std::make_unique<Lane>(gpu_));
     const GpuMemory& counter = lanes_.back()->blocks_done;
@@ -37,7 +40,7 @@ CudaUnpacker::CudaUnpacker(int gpu, UnpackMode mode)
 }
 
 CudaUnpacker::~CudaUnpacker() {
-  gpu_.select_if_there();
+  const GpuCurrent current(gpu_, std::nothrow);
   for (const auto& lane : lanes_) cuda().stream_wait(lane->stream.handle());
   drop_timers();
 }
@@ -84,6 +87,7 @@ UnpackResult CudaUnpacker::submit(const UnpackSource& source, uint8_t* destinati
 
 void CudaUnpacker::copy(uint8_t* to, const uint8_t* from, uint64_t bytes) {
   begin_request();
+  fragments_[unlaunched_] = 0;  // the kernel has nothing to move for it
   begin_copy(address(to), address(from), bytes);
   ++unlaunched_;
   unlaunched_bytes_ += bytes;
@@ -201,9 +205,8 @@ uint64_t CudaUnpacker::finished() {
     if (__atomic_load_n(seen, __ATOMIC_ACQUIRE) < oldest.ticket) {
       // A kernel that failed writes no ticket: now and then the driver is asked.
       if (++polls_ % kPollsPerLook == 0) {
-        constexpr int kNotReady = 600;
         const int code = cuda().stream_query(lanes_[oldest.lane]->stream.handle());
-        if (code != kNotReady) ok(code, "cuStreamQuery");
+        if (code != kCudaNotReady) ok(code, "cuStreamQuery");
       }
       break;
     }
@@ -215,7 +218,7 @@ uint64_t CudaUnpacker::finished() {
 }
 
 void CudaUnpacker::measure(size_t rows, size_t launches_a_row) {
-  gpu_.select();
+  const GpuCurrent current(&gpu_);
   drop_timers();
   launches_a_row_ = launches_a_row;
   lead_ = rows > 0 ? std::make_unique<GpuMemory>(gpu_, launches_a_row * kLeadBytes) : nullptr;
@@ -228,7 +231,7 @@ void CudaUnpacker::measure(size_t rows, size_t launches_a_row) {
 }
 
 std::vector<CudaUnpacker::Measured> CudaUnpacker::measured() {
-  gpu_.select();
+  const GpuCurrent current(&gpu_);
   std::vector<Measured> all;
   for (size_t i = 0; i < timed_; ++i) {
     Timer& timer = timers_[i];

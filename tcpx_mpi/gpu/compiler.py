@@ -41,8 +41,5 @@ def configure_compiler() -> None:
 
 
 def nvrtc_version() -> str:
-    """Of what compiles kernels here; "none" where only the cache has them."""
-    try:
-        return str(_native.nvrtc_found()[0])
-    except _native.CudaUnavailable:
-        return "none"
+    """Of what compiles kernels here. Raises CudaUnavailable where nothing does."""
+    return str(_native.nvrtc_found()[0])

@@ -7,6 +7,7 @@ a core of its own. Pure.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 
 from tcpx_mpi.config import Settings
@@ -14,9 +15,12 @@ from tcpx_mpi.topology import Host
 
 WORKERS_VARIABLE = "SOFTTCPX_WORKERS"
 #: Variables by which a user has said how many threads softtcpx has.
-_USERS = (WORKERS_VARIABLE, "NCCL_SOCKET_NTHREADS")
+_THREADS_VARIABLE = "NCCL_SOCKET_NTHREADS"
+_USERS = (WORKERS_VARIABLE, _THREADS_VARIABLE)
 #: What softtcpx has at most.
 _MOST_WORKERS = 16
+#: What it takes for a whole number: C's strtoll, and nothing behind.
+_WHOLE = re.compile(r"\s*[+-]?[0-9]+", re.ASCII)
 #: Of each rank's cores: the progress thread's, and one for what else there is.
 _OTHER_THREADS = 2
 #: A message of which each channel is to have as many chunks; so it has of those of twice the size.
@@ -36,9 +40,15 @@ def workers_for(hosts: Sequence[Host]) -> int:
 
 
 def workers_asked_for(environ: Mapping[str, str]) -> int:
-    """How many workers the environment gives softtcpx, whoever set it; 0 where it does not say."""
-    found = next((text for name in _USERS if (text := environ.get(name, "").strip())), "")
-    return min(int(found), _MOST_WORKERS) if found.isdecimal() else 0
+    """How many workers softtcpx makes of the environment, whoever set it; 0: none.
+
+    By its own rule (`load_settings` of native/softtcpx/settings.cc): a value beyond its limits
+    counts as none, and threads are bounded by SOFTTCPX_MAX_SOCKETS.
+    """
+    if workers := _number(environ, WORKERS_VARIABLE, 0, _MOST_WORKERS, 0):
+        return workers
+    threads = _number(environ, _THREADS_VARIABLE, 0, 1 << 20, 0)
+    return min(threads, _number(environ, "SOFTTCPX_MAX_SOCKETS", 1, _MOST_WORKERS, 8))
 
 
 def worker_variables(workers: int, environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
@@ -73,3 +83,9 @@ def with_even_chunks(settings: Settings) -> Settings:
     return dataclasses.replace(
         settings, chunk_bytes=chunk, sources={**settings.sources, "chunk_bytes": source}
     )
+
+
+def _number(environ: Mapping[str, str], name: str, least: int, most: int, fallback: int) -> int:
+    text = environ.get(name, "")
+    value = int(text) if _WHOLE.fullmatch(text) else fallback
+    return value if least <= value <= most else fallback

@@ -20,6 +20,8 @@ from tcpx_mpi.units import format_size
 
 #: What plugins map a GPU's memory by: pointers and sizes are multiples of it.
 PAGE_BYTES = 4096
+#: Of a GPU that times its unpacks (kLeadBytes of native/unpack/cuda_unpacker.cc), and of checks.
+_FOR_TIMES_BYTES = 40 << 20
 
 
 class RankGpu:
@@ -54,23 +56,30 @@ class RankGpu:
             "gpu_clocks": self.health.obstacle or "read by NVML",
         }
 
-    def slot_buffers(self, sizes: Mapping[BufferId, int]) -> dict[BufferId, Any]:
+    def free_bytes(self) -> int:
+        """What is free on the GPU, for all ranks that share it."""
+        free, _ = self._cupy.cuda.runtime.memGetInfo()
+        return int(free)
+
+    def slot_buffers(self, sizes: Mapping[BufferId, int], free: int) -> dict[BufferId, Any]:
         """Buffers of at least these bytes, in whole pages, zeroed; those of 0 left out.
 
-        Raises UsageError where the GPU has not that much memory for each rank that shares it,
-        SetupFailed where it is refused.
+        `free` is `free_bytes` before any rank that shares the GPU has taken some. Raises UsageError
+        where that is too little for each of them, SetupFailed where memory is refused.
         """
         wanted = {buffer: _pages(size) for buffer, size in sizes.items() if size}
         # One page more for each: CuPy's blocks begin on borders of 512 bytes.
-        needed = sum(wanted.values()) + PAGE_BYTES * len(wanted)
-        free, _ = self._cupy.cuda.runtime.memGetInfo()
-        share = int(free) // self._sharers
+        needed = sum(wanted.values()) + PAGE_BYTES * len(wanted) + _FOR_TIMES_BYTES
+        share = free // self._sharers
         if needed > share:
             raise UsageError(
                 f"the buffers of this rank need {format_size(needed)}, free on GPU {self.ordinal} "
                 f"({self.name}) are {format_size(share)} a rank: use a smaller -e or --check-memory"
             )
-        return {buffer: self._slots(size) for buffer, size in wanted.items()}
+        buffers = {buffer: self._slots(size) for buffer, size in wanted.items()}
+        # Zeroed by the stream of all, which the streams of those who write do not wait for.
+        self._cupy.cuda.Device(self.ordinal).synchronize()
+        return buffers
 
     def _slots(self, size: int) -> Any:
         try:

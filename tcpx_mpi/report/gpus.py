@@ -18,11 +18,17 @@ def gpu_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
     seen = [(summary, gpu) for summary in summaries for gpu in summary.gpu]
     if not seen:
         return []
-    return [*_unpack_lines(summaries), *_throttle_lines(header, summaries), *_clock_lines(seen)]
+    return [
+        *_unpack_lines(header, summaries),
+        *_throttle_lines(header, summaries),
+        *_clock_lines(seen),
+    ]
 
 
-def _unpack_lines(summaries: Sequence[RowSummary]) -> list[str]:
+def _unpack_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
     """The GPU's own time for what it unpacked, in the batches that were watched for it."""
+    # A launch waits in the GPU's queue as a whole; copies are handed over while others run.
+    copies = ", the CPU's handing over of each copy included" if header.unpack != "kernel" else ""
     lines = []
     for summary in summaries:
         known = [gpu for gpu in summary.gpu if gpu.unpack_gpu_ns > 0]
@@ -36,7 +42,7 @@ def _unpack_lines(summaries: Sequence[RowSummary]) -> list[str]:
                 "Unpack on the GPU",
                 f"{format_size(summary.size_bytes)}: {total / time_ns:.3g} GB/s while it ran, "
                 f"{time_ns / launches / 1e3:.3g} us a launch, {launches} launches (by events, in a "
-                "batch of its own)",
+                f"batch of its own{copies})",
             )
         )
     return lines

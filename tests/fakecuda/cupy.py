@@ -40,6 +40,10 @@ class Device:
             _contexts[self.id] = context
         _check(_driver.cuCtxSetCurrent(_contexts[self.id]))
 
+    def synchronize(self) -> None:
+        """Wait for all work of the GPU that is current."""
+        _check(_driver.cuCtxSynchronize())
+
 
 class _Allocation:
     """Device memory, freed with the last reference to it."""
@@ -66,13 +70,12 @@ class MemoryPointer:
         return MemoryPointer(self._allocation, self._offset + offset)
 
     def memset(self, value: int, size: int) -> None:
-        """Set bytes; done when it returns."""
+        """Set bytes; as with a GPU, not done when it returns."""
         _check(
             _driver.cuMemsetD8_v2(
                 ctypes.c_uint64(self.ptr), ctypes.c_ubyte(value), ctypes.c_size_t(size)
             )
         )
-        _check(_driver.cuCtxSynchronize())
 
     def copy_from_host(self, memory: ctypes.c_void_p, size: int) -> None:
         """Overwrite bytes; done when it returns."""

@@ -10,7 +10,7 @@ from jobs import Result, run, tcpx_mpi
 
 pytestmark = pytest.mark.multirank
 
-USAGE, WRONG_BYTES, SETUP_FAILED = 2, 5, 4
+USAGE, SETUP_FAILED, WRONG_BYTES, PLUGIN_FAILED = 2, 4, 5, 13
 LIMIT_S = 120.0
 
 
@@ -75,6 +75,20 @@ def test_more_memory_than_a_gpu_has_is_refused_with_both_figures(gpus: Gpus, pla
 def test_a_peer_of_host_memory_is_refused(peer: str, gpus: Gpus, place: Path) -> None:
     result = ran(gpus, place, 2, *gpus.sharing(2), "--against", peer)
     assert_refused(result, f"--against {peer}", "--memory host")
+
+
+@pytest.mark.stand_in
+def test_a_gpu_that_fails_between_two_batches_ends_every_rank_with_its_name(
+    gpus: Gpus, place: Path
+) -> None:
+    if gpus.real:
+        pytest.skip("needs stand-in: a GPU does not fail when it is asked to")
+    result = ran(gpus, place, 2, FAKECUDA_FAIL="cuLaunchKernel:1:719")
+    assert result.code == PLUGIN_FAILED, result.text
+    (error,) = result.errors
+    assert "row 0 (16 KiB): CUDA driver call cuLaunchKernel: CUDA_ERROR_LAUNCH_FAILED" in error
+    assert "between two batches" in error
+    assert "Traceback" not in result.text
 
 
 # --- Faults of the plugin, on rank 1 --------------------------------------------------------------

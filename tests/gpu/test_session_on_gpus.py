@@ -193,18 +193,32 @@ def test_a_gpu_that_is_not_there_and_a_session_without_one(gpus: Gpus) -> None:
 
 @pytest.mark.stand_in
 def test_the_callers_own_gpu_stays_current(gpus: Gpus) -> None:
-    """What a session makes current is so within its calls, and only on this thread."""
+    """What a session makes current is so within its calls, from the first to the last."""
     body = """
-from tcpx_mpi import _native
-last = int({last})
-cupy.cuda.Device(last).use()
-s.listen()
 driver = ctypes.CDLL("libcuda.so.1")
-device = ctypes.c_int(-1)
-assert driver.cuCtxGetDevice(ctypes.byref(device)) == 0
-print(device.value)
-"""
-    assert alone(gpus, body.format(last=gpus.count - 1)) == f"{gpus.count - 1}\n"
+def current(after):
+    device = ctypes.c_int(-1)
+    assert driver.cuCtxGetDevice(ctypes.byref(device)) == 0
+    print(after, device.value)
+
+memory = OnGpu(8192)
+cupy.cuda.Device(LAST).use()
+s = Session(plugin="softtcpx", gpu=0)
+current("made")
+s.listen()
+current("listen")
+m = s.register_memory(memory)
+current("registered")
+s.deregister_memory(m)
+current("deregistered")
+s.close()
+current("closed")
+del s
+current("gone")
+""".replace("LAST", str(gpus.count - 1))
+    said = [line.split() for line in alone(gpus, body).splitlines()]
+    steps = ["made", "listen", "registered", "deregistered", "closed", "gone"]
+    assert said == [[step, str(gpus.count - 1)] for step in steps]
 
 
 def test_the_example_runs_as_its_first_lines_say(gpus: Gpus) -> None:

@@ -120,7 +120,8 @@ def test_wrong_bytes_of_nccl_are_found_and_are_its_own(place: Path) -> None:
 
 
 def test_a_companion_that_does_not_sleep_is_a_warning(place: Path) -> None:
-    options = ("--sizes", "4M", "--check-memory", "64M")
+    # Long enough on any machine: of less than 10 ms nothing is told.
+    options = ("--sizes", "4M", "-n", "120", "--check-memory", "64M")
     result = beside_nccl(place, "pair", *options, ranks=2, fault="restless:0:0")
     found = whole(result, place)
     seen = found.rows[0].proof

@@ -264,6 +264,7 @@ int main(int count, char** arguments) try {
   setenv("NCCL_SOCKET_IFNAME", "lo", 1);
   setenv("SOFTTCPX_WORKERS", std::to_string(2 * connections).c_str(), 1);
   Gpu& gpu = use_gpu(0);
+  gpu.select();
   Plugin plugin(SOFTTCPX_PLUGIN);
   plugin.init();
   printf("{\"chunk_bytes\": %zu, \"window\": %d, \"cases\": [\n", kChunk,

@@ -201,6 +201,7 @@ int main(int count, char** arguments) try {
   if (rounds < 1) throw std::runtime_error("ROUNDS is a number above 0");
   set_cuda_compiler({{count > 2 ? arguments[2] : ""}, ""});
   Gpu& gpu = use_gpu(0);
+  gpu.select();
   Ways ways(gpu);
   std::mt19937 random(5);
   printf("{\"gpu\": \"%s\", \"rounds\": %d, \"steps\": [\n", gpu.facts.name.c_str(), rounds);

@@ -284,6 +284,7 @@ int main(int count, char** arguments) try {
   if (!profiler) fprintf(stderr, "bench_unpack_cuda: without the profiler: %s\n", why_not.c_str());
   const std::string cupti = profiler ? "\"" + profiler->version() + "\"" : "null";
   Gpu& gpu = use_gpu(0);
+  gpu.select();
   int driver = 0;
   check_cuda(cuda().driver_version(&driver), "cuDriverGetVersion");
   printf(

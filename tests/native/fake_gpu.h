@@ -25,12 +25,21 @@ Function* fake_call(const char* name) {
 }
 
 // GPU `ordinal` of the fake driver, also where there is a real one; of the real one where
-// TCPX_MPI_REAL_GPU is set, which may name a folder with NVRTC.
+// TCPX_MPI_REAL_GPU is set, which may name a folder with NVRTC. It is current from now on.
 inline tcpx::Gpu& test_gpu(int ordinal = 0) {
   const char* real = getenv("TCPX_MPI_REAL_GPU");
   if (real == nullptr) fake_driver();
   tcpx::set_cuda_compiler({{real != nullptr ? real : FAKECUDA_FOLDER}, ""});
-  return tcpx::use_gpu(ordinal);
+  tcpx::Gpu& gpu = tcpx::use_gpu(ordinal);
+  gpu.select();
+  return gpu;
+}
+
+// Which GPU is current on this thread.
+inline int current_gpu() {
+  int ordinal = -1;
+  fake_call<int(int*)>("cuCtxGetDevice")(&ordinal);
+  return ordinal;
 }
 
 // Nothing asynchronous runs while one of these lives.

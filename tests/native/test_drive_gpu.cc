@@ -7,6 +7,7 @@
 #include "fake_gpu.h"
 #include "memory/cuda_slots.h"
 #include "rig.h"
+#include "scattering_net.h"
 #include "unpack/cuda_unpacker.h"
 
 using namespace tcpx;
@@ -15,65 +16,6 @@ namespace {
 
 constexpr size_t kStride = 16384;
 constexpr uint64_t kSlots = 8;
-constexpr size_t kBounceBytes = 1 << 16;
-
-// A plugin that keeps what accept tells in GPU memory, as TCPX does, and delivers in fragments.
-class ScatteringNet : public FakeNet {
- public:
-  ScatteringNet() : bounce_(test_gpu(), kBounceBytes) {
-    for (size_t i = 0; i < kBounceBytes; ++i)
-      bounce_.data()[i] = static_cast<uint8_t>(i * 7 + i / 251);
-    completes = [this](const FakeRequest& request) {
-      if (!request.comm->sends) list(request);
-      return true;
-    };
-  }
-  int properties(int, NetProperties* out) override {
-    *out = {};
-    out->device_type = kNetDeviceUnpack;
-    out->device_version = kNetUnpackVersion;
-    return 0;
-  }
-  int accept(void* listen_comm, void** comm, NetDeviceHandle** handle) override {
-    const int code = FakeNet::accept(listen_comm, comm, handle);
-    auto& queue = queues_[*comm];
-    queue = std::make_unique<PinnedMemory>(test_gpu(), sizeof(NetUnpackQueue));
-    const NetUnpackDevice device{reinterpret_cast<NetUnpackQueue*>(queue->data()), bounce_.data(),
-                                 0};
-    blocks_.push_back(std::make_unique<GpuMemory>(test_gpu(), sizeof(device)));
-    check_cuda(cuda().copy(blocks_.back()->address(), reinterpret_cast<CudaAddress>(&device),
-                           sizeof(device)),
-               "cuMemcpy");
-    (*handle)->type = kNetDeviceUnpack;
-    (*handle)->version = kNetUnpackVersion;
-    (*handle)->handle = reinterpret_cast<void*>(blocks_.back()->address());
-    return code;
-  }
-  // What a receive at this address must hold.
-  std::map<const uint8_t*, std::vector<uint8_t>> delivered;
-
- private:
-  void list(const FakeRequest& request) {
-    auto& queue = *reinterpret_cast<NetUnpackQueue*>(queues_[request.comm]->data());
-    const uint64_t slot = request.serial % kNetUnpackSlots;
-    uint64_t& count = queue.cnt[slot];
-    count = 0;
-    auto& bytes = delivered[request.data];
-    bytes.clear();
-    while (bytes.size() < request.bytes) {
-      const auto length =
-          static_cast<uint32_t>(std::min<size_t>(997, request.bytes - bytes.size()));
-      const uint32_t from = next_ = (next_ + 4099) % (kBounceBytes - 1000);
-      queue.mem[slot][count++] = {from, length, bytes.size()};
-      bytes.insert(bytes.end(), bounce_.data() + from, bounce_.data() + from + length);
-    }
-  }
-
-  PinnedMemory bounce_;
-  std::map<void*, std::unique_ptr<PinnedMemory>> queues_;
-  std::vector<std::unique_ptr<GpuMemory>> blocks_;
-  uint32_t next_ = 0;
-};
 
 // A rank with buffers in GPU memory, two channels.
 struct GpuRig {
@@ -131,7 +73,7 @@ class WhereItRuns : public BatchLoop {
   int gpu = -1;
 
  protected:
-  void begin_flows() override { fake_call<int(int*)>("cuCtxGetDevice")(&gpu); }
+  void begin_flows() override { gpu = current_gpu(); }
   bool sweep() override { return false; }
   void take_picture(FlowReport*) const override {}
 };
@@ -162,11 +104,7 @@ class AskingNet : public FakeNet {
   std::vector<int> seen;
 
  private:
-  void note_gpu() {
-    int gpu = -1;
-    fake_call<int(int*)>("cuCtxGetDevice")(&gpu);
-    seen.push_back(gpu);
-  }
+  void note_gpu() { seen.push_back(current_gpu()); }
 };
 
 }  // namespace
@@ -177,11 +115,11 @@ TEST(the_gpu_is_current_in_every_call_of_the_plugin_at_set_up) {
   Connections connections(net, 0, 1);
   const auto handle = connections.listen(kPeer, 0, 0);
   connections.add_send(kPeer, 0, 0, handle.data());
-  use_gpu(0);  // others use theirs in between
+  test_gpu(0);  // others use theirs in between
   connections.establish(1.0);
-  use_gpu(0);
+  test_gpu(0);
   connections.register_buffer(kReceiveBuffer, nullptr, 4096, kNetPtrCuda);
-  use_gpu(0);
+  test_gpu(0);
   connections.close();
   CHECK(net.seen == std::vector<int>(6, 1));
 }

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from tcpx_mpi.gpu.defaults import (
     workers_asked_for,
     workers_for,
 )
+from tcpx_mpi.plugins import bundled_path
 from tcpx_mpi.schedule import chunks_of
 from tcpx_mpi.topology import Host, read_host
 
@@ -42,9 +46,39 @@ def test_the_users_word_stands() -> None:
     assert worker_variables(14, {})[0][:2] == ("SOFTTCPX_WORKERS", "14")
     assert worker_variables(14, {"NCCL_SOCKET_NTHREADS": "2"}) == []
     assert worker_variables(14, {"SOFTTCPX_WORKERS": "0"}) == []
-    assert workers_asked_for({"NCCL_SOCKET_NTHREADS": "2"}) == 2
-    assert workers_asked_for({"SOFTTCPX_WORKERS": "99"}) == 16
-    assert workers_asked_for({"SOFTTCPX_WORKERS": "many"}) == workers_asked_for({}) == 0
+
+
+#: Says how many workers softtcpx has in this process.
+COUNT = """
+import sys
+from tcpx_mpi import _native
+_native.Plugin(sys.argv[1]).init()
+(line,) = [line for line in _native.plugin_log_lines() if "sockets and workers in use" in line]
+print(line.partition("=")[2].partition(" (")[0].split(" and ")[1])
+"""
+
+
+@pytest.mark.parametrize(
+    ("environ", "workers"),
+    [
+        ({}, 0),
+        ({"NCCL_SOCKET_NTHREADS": "2"}, 2),
+        ({"NCCL_SOCKET_NTHREADS": "12"}, 8),  # SOFTTCPX_MAX_SOCKETS
+        ({"NCCL_SOCKET_NTHREADS": "12", "SOFTTCPX_MAX_SOCKETS": "16"}, 12),
+        ({"SOFTTCPX_WORKERS": "16", "NCCL_SOCKET_NTHREADS": "2"}, 16),
+        ({"SOFTTCPX_WORKERS": "0", "NCCL_SOCKET_NTHREADS": "4"}, 4),
+        ({"SOFTTCPX_WORKERS": "99"}, 0),  # beyond its limit
+        ({"SOFTTCPX_WORKERS": "many", "NCCL_SOCKET_NTHREADS": " +3"}, 3),
+        ({"SOFTTCPX_WORKERS": "4 ", "NCCL_SOCKET_NTHREADS": "-1"}, 0),
+    ],
+)
+def test_workers_are_counted_as_softtcpx_counts_them(environ: dict[str, str], workers: int) -> None:
+    assert workers_asked_for(environ) == workers
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT, bundled_path("softtcpx")],
+        env={**os.environ, **environ}, text=True, capture_output=True, check=True,
+    )  # fmt: skip
+    assert int(done.stdout) == workers
 
 
 def test_every_worker_gets_a_channel_unless_channels_were_asked_for() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import invented
@@ -57,6 +58,15 @@ def test_clocks_that_differ_by_more_than_a_tenth_are_told() -> None:
 def test_the_gpus_own_time_is_told_apart_from_the_hosts() -> None:
     (line,) = lines(GpuRow(unpack_gpu_ns=2000, unpack_bytes=8000, unpack_launches=4), GpuRow())
     assert "1 KiB: 4 GB/s while it ran, 0.5 us a launch, 4 launches" in line
+    assert "handing over" not in line
+
+
+def test_a_time_with_the_cpus_part_in_it_says_so() -> None:
+    row = invented.row(0, world=2, gpu=[GpuRow(unpack_gpu_ns=2, unpack_launches=1), GpuRow()])
+    for mode in ("d2d", "host"):
+        header = dataclasses.replace(HEADER, unpack=mode)
+        (line,) = gpu_lines(header, [summarise_row(header, row)])
+        assert "the CPU's handing over of each copy included" in line
 
 
 def test_what_was_read_of_a_gpu_comes_back_from_file_journal_and_json(tmp_path: Path) -> None:

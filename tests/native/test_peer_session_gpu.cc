@@ -1,0 +1,117 @@
+// A session with a peer into GPU memory, on the fake driver: which GPU is current, and how it ends.
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "scattering_net.h"
+#include "transfer_pair.h"
+
+using namespace tcpx;
+
+namespace {
+
+constexpr size_t kBytes = 1 << 14;
+constexpr size_t kChunkOnGpu = 4096;
+constexpr uint64_t kChunks = kBytes / kChunkOnGpu;
+
+// Notes how many receives had been given back when the first registration went.
+class NotingNet : public ScatteringNet {
+ public:
+  NotingNet() : ScatteringNet(1) {}
+  int dereg_mr(void* comm, void* mhandle) override {
+    if (deregistered == 0) consumed_at_close = count(Call::kConsumed);
+    return ScatteringNet::dereg_mr(comm, mhandle);
+  }
+  uint64_t consumed_at_close = 0;
+};
+
+// A session on GPU 1 with two channels up, on a thread that has GPU 0 current.
+struct PairOnGpu {
+  explicit PairOnGpu(int64_t close_patience_ns = kPatient) {
+    test_gpu(0);
+    TransferLimits limits{2, kChunkOnGpu, 12, 16};
+    limits.close_patience_ns = close_patience_ns;
+    session = std::make_unique<PeerSession>(net, 0, limits, 1);
+    for (int channel = 0; channel < 2; ++channel) {
+      session->add_send(channel, session->listen(channel).data());
+    }
+    session->establish(5.0, std::nullopt);
+    memory = std::make_unique<GpuMemory>(use_gpu(1), kBytes);
+    id = session->register_memory(data(), kBytes, kNetPtrCuda);
+  }
+  uint8_t* data() { return reinterpret_cast<uint8_t*>(memory->address()); }
+  // All that was received is listed, and its unpacks are begun or queued.
+  void receive() {
+    transfer = session->create();
+    session->post(transfer, Direction::kReceive, id, 0, kBytes);
+    for (int round = 0; round < 8; ++round) session->poll(transfer);
+  }
+
+  NotingNet net;
+  std::unique_ptr<PeerSession> session;
+  std::unique_ptr<GpuMemory> memory;
+  int id = 0;
+  uint64_t transfer = 0;
+};
+
+}  // namespace
+
+TEST(a_session_leaves_the_callers_own_gpu_current) {
+  PairOnGpu pair;
+  CHECK_EQ(current_gpu(), 0);
+  pair.receive();
+  CHECK_EQ(pair.session->wait(pair.transfer, kPatient), WaitResult::kComplete);
+  CHECK_EQ(current_gpu(), 0);
+  pair.session->deregister_memory(pair.id);
+  CHECK_EQ(current_gpu(), 0);
+  pair.session->close();
+  CHECK_EQ(current_gpu(), 0);
+  pair.session.reset();
+  pair.memory.reset();
+  CHECK_EQ(current_gpu(), 0);
+}
+
+TEST(closing_waits_for_unpacks_under_way_and_gives_back_what_arrived) {
+  PairOnGpu pair;
+  auto held = std::make_unique<Held>();
+  pair.receive();
+  CHECK_EQ(pair.net.count(Call::kConsumed), 0u);
+  std::atomic<bool> closing{false};
+  std::thread gpu([&] {
+    while (!closing) std::this_thread::yield();
+    for (int i = 0; i < 1000; ++i) std::this_thread::yield();  // close() is in its wait by then
+    held.reset();
+  });
+  closing = true;
+  pair.session->close();
+  gpu.join();
+  CHECK_EQ(pair.net.count(Call::kConsumed), kChunks);
+  CHECK_EQ(pair.net.consumed_at_close, kChunks);
+  CHECK_EQ(pair.net.closed.size(), 4u);
+  std::vector<uint8_t> found(kBytes);
+  check_cuda(
+      cuda().copy(reinterpret_cast<CudaAddress>(found.data()), pair.memory->address(), kBytes),
+      "cuMemcpy");
+  for (const auto& [at, wanted] : pair.net.delivered) {
+    CHECK(std::equal(wanted.begin(), wanted.end(), found.begin() + (at - pair.data())));
+  }
+  CHECK_CONTRACT(pair.net);
+}
+
+TEST(a_gpu_that_does_not_end_leaves_the_comms_open) {
+  PairOnGpu pair(1);
+  {
+    const Held held;
+    pair.receive();
+    CHECK_THROWS(pair.session->close(), CudaError, "does not end its unpacks");
+    CHECK_EQ(pair.net.closed.size(), 0u);
+    CHECK_EQ(pair.net.deregistered, 0);
+  }
+  pair.session->close();
+  CHECK_EQ(pair.net.closed.size(), 0u);
+}
+
+CHECK_MAIN()

@@ -1,0 +1,53 @@
+"""Whether buffers fit into a GPU's memory: all that a run takes, before any rank takes some."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tcpx_mpi.benchmark import Benchmark
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.gpu.memory import RankGpu
+from tcpx_mpi.schedule import BufferId
+from tcpx_mpi.topology import read_host
+
+MIB = 1 << 20
+
+
+def gpu_shared_by(ranks: int) -> RankGpu:
+    gpu = RankGpu.__new__(RankGpu)  # one that CUDA shows is not needed to be refused
+    gpu.ordinal, gpu.name, gpu._sharers = 0, "GPU", ranks
+    return gpu
+
+
+def test_the_memory_that_a_gpus_own_times_take_is_counted() -> None:
+    gpu = gpu_shared_by(2)
+    with pytest.raises(
+        UsageError, match=r"need 70.01 MiB, free on GPU 0 \(GPU\) are 50 MiB a rank"
+    ):
+        gpu.slot_buffers({BufferId.SEND: 20 * MIB, BufferId.RECV: 10 * MIB}, 100 * MIB)
+
+
+def test_all_ranks_see_what_is_free_before_any_of_them_takes_some() -> None:
+    said: list[object] = []
+
+    @contextlib.contextmanager
+    def agree(what: str, patience_s: float) -> Iterator[None]:
+        yield
+        said.append("all ranks are here")
+
+    def allocate(sizes: dict[BufferId, int], host: Any, free: int) -> None:
+        said.append(("takes", free))
+
+    def free_bytes(host: Any) -> int:
+        said.append("looks")
+        return 7
+
+    story = Benchmark(SimpleNamespace(rank=0, agree=agree), [])  # type: ignore[arg-type]  # a world of one step
+    engine: Any = SimpleNamespace(free_bytes=free_bytes, allocate=allocate)
+    story.allocate(engine, {}, read_host())
+    assert said == ["looks", "all ranks are here", ("takes", 7), "all ranks are here"]
