@@ -125,6 +125,23 @@ TEST(a_verdict_is_that_of_the_cpu_for_any_wrong_bytes) {
   }
 }
 
+TEST(slots_of_one_gpu_leave_another_current) {
+  const Pages pages(4096, 1);
+  test_gpu(0);
+  const PayloadSpan all{0, 4000, 0, 0};
+  {
+    CudaSlots slots(pages.begin, pages.bytes, 1);
+    CHECK_EQ(current_gpu(), 0);
+    slots.cut(4000, 96, 4096, 1);
+    slots.fill(0, 1, 0, kSeed, &all, 1);
+    slots.poison(0, 1, 0, kSeed, &all, 1);
+    CHECK_EQ(current_gpu(), 0);
+    CHECK_LT(uint64_t{3900}, slots.verify(0, 1, 0, kSeed, &all, 1).wrong);
+    CHECK_EQ(current_gpu(), 0);
+  }
+  CHECK_EQ(current_gpu(), 0);
+}
+
 TEST(memory_that_no_plugin_may_have_is_refused_with_the_reason) {
   const Pages pages(8192);
   std::vector<uint8_t> host(8192);

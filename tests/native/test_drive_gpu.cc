@@ -81,6 +81,10 @@ class WhereItRuns : public BatchLoop {
 // A plugin that asks for the current GPU in every call, as TCPX does.
 class AskingNet : public FakeNet {
  public:
+  int properties(int device, NetProperties* out) override {
+    note_gpu();
+    return FakeNet::properties(device, out);
+  }
   int listen(int device, void* handle, void** listen_comm) override {
     note_gpu();
     return FakeNet::listen(device, handle, listen_comm);
@@ -121,7 +125,7 @@ TEST(the_gpu_is_current_in_every_call_of_the_plugin_at_set_up) {
   connections.register_buffer(kReceiveBuffer, nullptr, 4096, kNetPtrCuda);
   test_gpu(0);
   connections.close();
-  CHECK(net.seen == std::vector<int>(6, 1));
+  CHECK(net.seen == std::vector<int>(7, 1));
 }
 
 TEST(every_byte_of_scattered_receives_is_in_place_when_they_are_consumed) {

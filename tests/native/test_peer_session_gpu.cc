@@ -101,6 +101,19 @@ TEST(closing_waits_for_unpacks_under_way_and_gives_back_what_arrived) {
   CHECK_CONTRACT(pair.net);
 }
 
+TEST(what_arrived_in_the_round_of_a_failure_is_unpacked_before_the_comms_go) {
+  PairOnGpu pair;
+  pair.net.code = [&](Call call, const FakeComm* comm) {
+    return call == Call::kTest && !comm->sends && pair.net.count(Call::kTest) > 0 ? kNetSystemError
+                                                                                  : kNetSuccess;
+  };
+  pair.receive();
+  CHECK_EQ(pair.session->poll(pair.transfer), TransferState::kFailed);
+  pair.session->close();
+  CHECK_EQ(pair.net.consumed_at_close, 0u);  // a comm that failed may have taken others along
+  CHECK_EQ(pair.net.closed.size(), 4u);
+}
+
 TEST(a_gpu_that_does_not_end_leaves_the_comms_open) {
   PairOnGpu pair(1);
   {

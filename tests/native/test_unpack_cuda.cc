@@ -275,14 +275,14 @@ TEST(a_copy_in_one_launch_with_receives_is_none_of_an_older_launch) {
   UnpackScene scene(Bounce::kOnGpu, 4 * kPage, 8 * kPage);
   CudaUnpacker unpacker(0, UnpackMode::kKernel);
   auto* destination = reinterpret_cast<uint8_t*>(scene.destination());
-  scene.receive(unpacker, 0, 1000, {{11, 1000, 0}});
+  scene.receive(unpacker, 3000, 10, {{70, 10, 0}});
+  scene.receive(unpacker, 0, 1000, {{11, 1000, 0}});  // the second of its launch, as the copy is
   scene.finish(unpacker);
-  // What was received is written over: a copy of it would show.
-  scene.receive(unpacker, 0, 1000, {{2000, 1000, 0}});
+  scene.receive(unpacker, 0, 1000, {{2000, 1000, 0}});  // in its place: it would show again
   scene.finish(unpacker);
+  scene.receive(unpacker, 8000, 50, {{400, 50, 0}});
   unpacker.copy(destination + 5001, destination + 3, 700);
   memcpy(&scene.expected()[5001], &scene.expected()[3], 700);
-  scene.receive(unpacker, 8000, 50, {{400, 50, 0}});
   scene.finish(unpacker);
   CHECK_EQ(scene.difference(), std::string());
 }
