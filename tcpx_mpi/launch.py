@@ -8,11 +8,16 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from types import FrameType
+from typing import TypeAlias
 
-from tcpx_mpi.errors import PluginMissing
+from tcpx_mpi.errors import ExitCode, PluginMissing
 
 #: Set for ranks whose settings and outputs the parent has validated; its value is the parent's pid.
 PARENT_VARIABLE = "TCPX_MPI_PARENT"
@@ -41,6 +46,23 @@ _MPIRUN_SETTINGS = {
 _ROOT_SETTINGS = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 _PR_SET_PDEATHSIG = 1
+
+#: What a rank never ends with: verdicts of comparisons, and of files. mpirun has codes of its own.
+_NEVER_OF_A_RANK = (
+    ExitCode.WORSE, ExitCode.INCONCLUSIVE, ExitCode.PARTIAL_RESULT, ExitCode.BETTER,
+)  # fmt: skip
+_OF_RANKS = frozenset(map(int, ExitCode)) - set(_NEVER_OF_A_RANK)
+_OF_SIGNALS = range(129, 193)
+
+#: An mpirun whose ranks have all ended is given so long to end, too.
+_LINGERS_S = 10.0
+#: How often its children are looked for, and so at first, when ranks may be there for a moment.
+_LOOKS_EVERY_S, _FIRST_LOOKS_EVERY_S, _FIRST_S = 2.0, 0.1, 5.0
+#: As many requests to stop end mpirun and all that it has started at once.
+_NO_MORE_PATIENCE = 3
+
+
+_Process: TypeAlias = "subprocess.Popen[bytes]"
 
 
 @dataclass(frozen=True)
@@ -146,8 +168,27 @@ def without_ranks(argv: Sequence[str]) -> list[str]:
 
 
 def start_mpirun(ranks: int, argv: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Runs `tcpx-mpi ARGV` on so many ranks, as `run_program`."""
-    return run_program(ranks, rank_program(argv), environ)
+    """Runs `tcpx-mpi ARGV` on so many ranks, as `run_program`; the code is one of ours, or of a
+    signal, and on the standard error stands why where no rank can have said it."""
+    return explained(run_program(ranks, rank_program(argv), environ))
+
+
+def may_be_of_a_rank(code: int | None) -> bool:
+    """Whether ranks, or a signal, can have ended mpirun with this code."""
+    return code in _OF_RANKS or code in _OF_SIGNALS
+
+
+def explained(code: int) -> int:
+    """The code of an mpirun whose ranks have spoken; SETUP_FAILED, with a line, for another."""
+    if may_be_of_a_rank(code):
+        return code
+    print(
+        f"tcpx-mpi: error: mpirun ended with exit code {code}, which no rank gives: MPI did not "
+        "come up on all of them, for the reason that mpirun gives above",
+        file=sys.stderr,
+        flush=True,
+    )
+    return int(ExitCode.SETUP_FAILED)
 
 
 def rank_program(argv: Sequence[str]) -> list[str]:
@@ -159,13 +200,18 @@ def rank_program(argv: Sequence[str]) -> list[str]:
 def run_program(ranks: int, program: Sequence[str], environ: Mapping[str, str]) -> int:
     """Runs a program under mpirun and returns mpirun's exit code; 128 + n for a signal n.
 
-    SIGINT and SIGTERM go to the ranks, which end in good order; a second one goes to mpirun.
-    SIGUSR1 goes to every rank. mpirun does not outlive us.
+    SIGINT and SIGTERM go to the ranks, which end in good order; a second one goes to mpirun, a
+    third ends all. SIGUSR1 goes to every rank. mpirun does not outlive us, nor its ranks for long.
     """
-    process = _started(ranks, program, environ, ())
-    with _forwarding_signals(process) as stops:
+    start = partial(_started, ranks, program, environ, ())
+    with (
+        _forwarding_signals(start) as (process, stops),
+        _ending_what_lingers(process, ranks) as killed,
+    ):
         code = process.wait()
-    return _code_of(code, stops)
+    if code != 0 and stops:
+        return 128 + stops[0]
+    return _code_of(code, killed)
 
 
 def run_captured(
@@ -177,17 +223,22 @@ def run_captured(
 ) -> tuple[int | None, str]:
     """As `run_program`, with mpirun's `options`: (exit code, what the ranks printed).
 
-    The code is None where it did not end within `limit_s` (None: no limit) and was killed.
+    The code is None where it did not end within `limit_s` (None: no limit) and was killed. It is
+    128 + n for a signal n also where ranks had ended well by then: who asks for more must stop.
     """
-    process = _started(ranks, program, environ, options, stdout=subprocess.PIPE)
-    with _forwarding_signals(process) as stops:
+    start = partial(_started, ranks, program, environ, options, stdout=subprocess.PIPE)
+    with (
+        _forwarding_signals(start) as (process, stops),
+        _ending_what_lingers(process, ranks) as killed,
+    ):
         try:
             printed, _ = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)  # it leads a session of its own
+            _kill(process)
             printed, _ = process.communicate()
             return None, os.fsdecode(printed)
-    return _code_of(process.returncode, stops), os.fsdecode(printed)
+    code = 128 + stops[0] if stops else _code_of(process.returncode, killed)
+    return code, os.fsdecode(printed)
 
 
 def one_rank_a_node(family: str, hosts: Sequence[str], exported: Sequence[str]) -> list[str]:
@@ -211,7 +262,7 @@ def _started(
     environ: Mapping[str, str],
     options: Sequence[str],
     stdout: int | None = None,
-) -> subprocess.Popen[bytes]:
+) -> _Process:
     return subprocess.Popen(
         [find_mpirun(environ), *options, "-n", str(ranks), *program],
         env={**mpirun_environment(environ, is_root=os.geteuid() == 0), **terminal(environ)},
@@ -223,10 +274,18 @@ def _started(
     )
 
 
-def _code_of(code: int, stops: Sequence[int]) -> int:
-    if code != 0 and stops:
-        return 128 + stops[0]
-    return code if code >= 0 else 128 - code
+def _code_of(code: int, killed: Sequence[str]) -> int:
+    """Of a process that ended so, or that we have killed for these reasons."""
+    if code >= 0:
+        return code
+    what = killed[0] if killed else f"mpirun was killed by signal {-code}"
+    print(f"tcpx-mpi: error: {what}", file=sys.stderr, flush=True)
+    return int(ExitCode.SETUP_FAILED) if killed else 128 - code
+
+
+def _kill(process: _Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # it leads a session of its own
 
 
 def terminal(environ: Mapping[str, str]) -> dict[str, str]:
@@ -240,27 +299,90 @@ def terminal(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def _forwarding_signals(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
-    """Yields the list of the signals that asked us to stop, as they come."""
+def _forwarding_signals(start: Callable[[], _Process]) -> Iterator[tuple[_Process, list[int]]]:
+    """Starts mpirun; yields it and the list of the signals that asked us to stop, as they come."""
     stops: list[int] = []
+    started: list[_Process] = []
 
     def stop(number: int, frame: FrameType | None) -> None:
         stops.append(number)
+        for process in started:
+            pass_on(process)
+
+    def pass_on(process: _Process) -> None:
+        if len(stops) >= _NO_MORE_PATIENCE:
+            _kill(process)
         ranks = _our_ranks() if len(stops) == 1 else []
         for pid in ranks or [process.pid]:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
+                os.kill(pid, stops[-1])
 
-    def pass_on(number: int, frame: FrameType | None) -> None:
-        process.send_signal(number)  # mpirun hands SIGUSR1 to every rank, on every node
+    def report(number: int, frame: FrameType | None) -> None:
+        for process in started:
+            process.send_signal(number)  # mpirun hands SIGUSR1 to every rank, on every node
 
     previous = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
-    previous[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, pass_on)
+    previous[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, report)
     try:
-        yield stops
+        process = start()
+        started.append(process)
+        if stops:  # before there was anybody to tell
+            pass_on(process)
+        yield process, stops
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+@contextlib.contextmanager
+def _ending_what_lingers(process: _Process, ranks: int) -> Iterator[list[str]]:
+    """Kills an mpirun that does not end though all its ranks have, as Open MPI 5 may where MPI
+    could not be initialised; yields why, once it was killed.
+
+    Only where all ranks were seen among its children: those of other nodes are not.
+    """
+    over = threading.Event()
+    killed: list[str] = []
+
+    def watch() -> None:
+        began, seen, all_ended = time.monotonic(), 0, None
+        while True:
+            early = time.monotonic() - began < _FIRST_S
+            if over.wait(_FIRST_LOOKS_EVERY_S if early else _LOOKS_EVERY_S):
+                return
+            states = _states_of_children(process.pid)
+            seen = max(seen, len(states))
+            if seen < ranks or any(state not in "ZX" for state in states):
+                all_ended = None
+                continue
+            all_ended = all_ended or time.monotonic()
+            if time.monotonic() - all_ended > _LINGERS_S and not over.is_set():
+                killed.append(
+                    f"mpirun did not end within {_LINGERS_S:g} s after its last rank and was "
+                    "killed: MPI did not come up on all of them, or mpirun has lost one"
+                )
+                return _kill(process)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield killed
+    finally:
+        over.set()
+        watcher.join()
+
+
+def _states_of_children(pid: int) -> list[str]:
+    """The state of each child of a process, one letter as in /proc/PID/stat; none where the system
+    does not say."""
+    states = []
+    with contextlib.suppress(OSError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            for child in Path(f"/proc/{pid}/task/{task}/children").read_text().split():
+                with contextlib.suppress(OSError):  # it has gone meanwhile
+                    stat = Path(f"/proc/{child}/stat").read_text()
+                    states.append(stat.rpartition(")")[2].split()[0])
+    return states
 
 
 def _our_ranks() -> list[int]:

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 #: Tells a rank where its launch's file goes; TCPX_MPI_LAUNCH tells which launch it is.
 FILE_VARIABLE = "TCPX_MPI_LAUNCH_FILE"
 NUMBER_VARIABLE = "TCPX_MPI_LAUNCH"
-#: Exit codes of what a signal ended.
-_BY_A_SIGNAL = range(129, 193)
 
 
 @dataclass(frozen=True)
@@ -111,14 +109,16 @@ class Series:
             )
             code, printed = launch.run_captured(ranks, program, environ, (), None)
         assert code is not None  # only a limit makes it None
+        code = launch.explained(code)
         # One launch below NCCL_TESTS_MIN_BW is a whole one of several.
         code = ExitCode.OK if code == ExitCode.BELOW_GATE else code
         if code != ExitCode.OK:
             sys.stdout.write(printed)
+        kept = False
         if os.path.exists(path):
-            self._writer.append(path)
+            kept = self._writer.append(path)
             os.unlink(path)
-        elif code == ExitCode.OK:
+        if code == ExitCode.OK and not kept:
             raise OutputFailed(f"launch {number} ended well and left no file {path}")
         return code
 
@@ -130,7 +130,7 @@ class Series:
 
 def _never_began(code: int | None, printed: str) -> bool:
     """Whether mpirun itself did not come up: the code is none of ours, and no rank said a word."""
-    return not printed and code not in {*map(int, ExitCode), *_BY_A_SIGNAL}
+    return not printed and not launch.may_be_of_a_rank(code)
 
 
 def run_series(command: Command, path: str) -> int:

@@ -31,12 +31,17 @@ class LaunchesWriter:
         self._planned = planned
         self.launches = 0
 
-    def append(self, launch: str) -> None:
-        """Take over the file of a launch. Raises OutputFailed where it cannot be read or kept."""
+    def append(self, launch: str) -> bool:
+        """Take over the file of a launch; False for one that ended before its header was whole.
+
+        Raises OutputFailed where it cannot be read or kept.
+        """
         import h5py
 
         try:
             with open_for_reading(launch) as stored, h5py.File(stored, "r") as source:
+                if "rows" not in source:  # what a header ends with
+                    return False
                 target = self._file
                 if self.launches:
                     target = self._file.create_group(f"{GROUP}/launch_{self.launches:06d}")
@@ -51,6 +56,7 @@ class LaunchesWriter:
             text = " ".join(str(error).split())
             raise OutputFailed(f"{self.path}: cannot take over {launch}: {text}") from error
         self.launches += 1
+        return True
 
     def close(self) -> None:
         """Close the file; nothing is left of one without a launch. Twice is once."""

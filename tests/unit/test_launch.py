@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -113,6 +113,77 @@ def test_mpirun_beside_python_is_found_before_that_of_the_path(
     assert launch.find_mpirun(environ) == str(tmp_path / "venv" / "mpirun")
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     assert launch.find_mpirun(environ) == str(tmp_path / "path" / "mpirun")
+
+
+# --- How mpirun ends ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mpirun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """Puts a shell script in the place of mpirun; its ranks are what it starts."""
+    path = tmp_path / "mpirun"
+
+    def is_now(script: str) -> None:
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    monkeypatch.setattr(launch, "find_mpirun", lambda environ: str(path))
+    monkeypatch.setattr(launch, "_LINGERS_S", 0.1)
+    return is_now
+
+
+@pytest.mark.parametrize("code", [10, 11, 12, 14, 66, 213])
+def test_a_code_that_no_rank_gives_is_a_failed_set_up_and_never_a_verdict(
+    code: int, mpirun: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    mpirun(f"exit {code}")
+    assert launch.start_mpirun(2, ["run"], os.environ) == 4
+    assert (
+        f"tcpx-mpi: error: mpirun ended with exit code {code}, which no" in capfd.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 5, 9, 13, 130, 137])
+def test_a_code_that_ranks_give_is_kept_without_a_word(
+    code: int, mpirun: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    mpirun(f"exit {code}")
+    assert launch.start_mpirun(2, ["run"], os.environ) == code
+    assert capfd.readouterr().err == ""
+
+
+def test_an_mpirun_that_is_killed_is_named(
+    mpirun: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    mpirun("kill -9 $$")
+    assert launch.start_mpirun(2, ["run"], os.environ) == 137
+    assert capfd.readouterr().err == "tcpx-mpi: error: mpirun was killed by signal 9\n"
+
+
+def test_an_mpirun_that_does_not_end_after_its_ranks_is_killed(
+    mpirun: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    mpirun("true & true &\nexec sleep 1000")  # which waits for neither
+    assert launch.start_mpirun(2, ["run"], os.environ) == 4
+    assert "mpirun did not end within 0.1 s after its last rank and was killed" in (
+        capfd.readouterr().err
+    )
+    assert launch.run_captured(2, ["run"], os.environ, (), None) == (4, "")
+
+
+def test_an_mpirun_with_ranks_elsewhere_may_be_without_any_here(
+    mpirun: Callable[[str], None],
+) -> None:
+    mpirun("true &\nsleep 1")
+    assert launch.start_mpirun(2, ["run"], os.environ) == 0
+
+
+def test_a_request_to_stop_that_comes_after_the_ranks_ends_a_series_and_no_single_run(
+    mpirun: Callable[[str], None],
+) -> None:
+    mpirun("trap '' INT; echo whole; kill -INT $PPID; sleep 0.2; exit 0")
+    assert launch.run_captured(2, ["run"], os.environ, (), None) == (130, "whole\n")
+    assert launch.start_mpirun(2, ["run"], os.environ) == 0
 
 
 # --- Real ones ---------------------------------------------------------------------------------

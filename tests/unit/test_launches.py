@@ -198,8 +198,9 @@ def test_a_launch_that_ended_well_without_a_file_ends_the_series(
     ("ends", "codes"),
     [
         ([(213, ""), (0, "a table")], [0]),
-        ([(213, ""), (213, "")], [213]),
-        ([(213, "a rank's word")], [213]),
+        ([(213, ""), (213, "")], [4]),
+        ([(14, ""), (14, "")], [4]),
+        ([(213, "a rank's word")], [4]),
         ([(ExitCode.STALL, "")], [6]),
         ([(137, "")], [137]),
     ],
@@ -222,7 +223,31 @@ def test_a_launch_whose_mpirun_did_not_come_up_is_tried_once_more(
         assert [series.launch()] == codes
     assert left == []
     said = capsys.readouterr().err
-    assert said.count("mpirun started no rank (exit code 213): again") == len(ends) - 1
+    assert said.count(f"mpirun started no rank (exit code {ends[0][0]}): again") == len(ends) - 1
+
+
+def test_a_launch_that_ended_within_its_header_is_not_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(ranks: int, program: object, environ: Mapping[str, str], *_: object) -> object:
+        left = Path(environ[FILE_VARIABLE])
+        if not codes:
+            launch_file(left, 0)
+            return 0, ""
+        with h5py.File(left, "w") as file:
+            file.attrs["schema"] = "tcpx-mpi-run"
+        return 130, ""
+
+    monkeypatch.setattr("tcpx_mpi.launch.run_captured", ended)
+    codes: list[int] = []
+    settings = load_settings({"pattern": "ring", "ranks": "2", "runs": "2"}, {})
+    series = Series(Command(settings, ["run", "ring"], {}), str(tmp_path / "o.h5"), 2)
+    with contextlib.closing(series):
+        for _ in range(2):
+            codes.append(series.launch())
+    assert codes == [0, 130]
+    assert series.launches == 1
+    assert len(read_run(series.path).rows) > 0
 
 
 # --- How a launch is planned ----------------------------------------------------------------------
