@@ -7,7 +7,7 @@ import os
 import socket
 from collections import Counter
 from collections.abc import MutableMapping, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import tcpx_mpi
 from tcpx_mpi import _native
@@ -24,6 +24,8 @@ _T = TypeVar("_T")
 
 #: Set-up steps other than connecting are short; a rank that is this late hangs.
 SETUP_PATIENCE_S = 60.0
+#: Rank 0 goes through all rows for the footer, and for who is slow; of many ranks that takes long.
+FOOTER_PATIENCE_S = 600.0
 
 
 def start_world(parsed: Settings | TcpxError, environ: MutableMapping[str, str]) -> World:
@@ -68,6 +70,16 @@ def agree_hosts(world: World, host: Host) -> list[Host]:
     return hosts
 
 
+class _Owner(Protocol):
+    def free_bytes(self, host: Host) -> int: ...
+
+
+def free_bytes(world: World, engine: _Owner, host: Host) -> int:
+    """Collective: the memory for this rank's buffers that is free before any rank takes some."""
+    with world.agree("free memory", SETUP_PATIENCE_S):
+        return engine.free_bytes(host)
+
+
 def tell_nic(world: World, name: str) -> None:
     """Collective: from now on what is said of a rank names its network interface, too."""
     names = world.allgather(name, "network interfaces", SETUP_PATIENCE_S)
@@ -76,8 +88,8 @@ def tell_nic(world: World, name: str) -> None:
 
 
 def told(world: World, value: _T) -> _T:
-    """Collective: rank 0's value on every rank."""
-    everybody: list[_T] = world.allgather(value, "what rank 0 tells", SETUP_PATIENCE_S)
+    """Collective: rank 0's value, which takes it a look at all rows, on every rank."""
+    everybody: list[_T] = world.allgather(value, "what rank 0 tells", FOOTER_PATIENCE_S)
     return everybody[0]
 
 

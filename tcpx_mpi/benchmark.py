@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 
 from tcpx_mpi import _native, agreement, circumstances, peers, trouble
-from tcpx_mpi.agreement import SETUP_PATIENCE_S
+from tcpx_mpi.agreement import FOOTER_PATIENCE_S, SETUP_PATIENCE_S
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.measure import Measurement
@@ -16,7 +16,6 @@ from tcpx_mpi.placement import Placement
 from tcpx_mpi.rank_setup import LoadedPlugin, RankEngine, load_plugin
 from tcpx_mpi.records import Journal, Plan, SetupTimes
 from tcpx_mpi.rows import PlannedRow, RowPlanner, buffer_sizes
-from tcpx_mpi.schedule import BufferId
 from tcpx_mpi.seats import take_seat
 from tcpx_mpi.sides import Side
 from tcpx_mpi.topology import Host, read_host
@@ -32,7 +31,7 @@ def run_rank(
     story = (make or Benchmark)(world, list(argv))
     try:
         return story.run(parsed)
-    except (TcpxError, Alarm) as error:
+    except (TcpxError, Alarm, _native.Interrupt) as error:
         if story.journal is not None:
             story.journal.put_away()
         return trouble.end(world, story.output, error, story.report())
@@ -54,8 +53,7 @@ class Benchmark:
         world = self.world
         settings = agreement.agree_settings(world, parsed)
         hosts = agreement.agree_hosts(world, read_host())
-        host = hosts[world.rank]
-        nodes = [each.node for each in hosts]
+        host, nodes = hosts[world.rank], [each.node for each in hosts]
         plugin = self.load_plugin(settings, hosts)
         placement, settings = take_seat(world, settings, plugin, hosts)
         pattern = repeated(load(settings.pattern), settings.agg_iters)
@@ -68,7 +66,9 @@ class Benchmark:
             run_id = world.allgather(self.output.run_id, "run id", SETUP_PATIENCE_S)[0]
             self.journal = journal = Journal(settings.spool, run_id, world.rank, world.size)
         engine = self.connect(settings, plugin, placement, pattern)
-        self.allocate(engine, buffer_sizes(pattern, world.rank, world.size, rows), host)
+        free = agreement.free_bytes(world, engine, host)
+        with world.agree("memory", SETUP_PATIENCE_S):
+            engine.allocate(buffer_sizes(pattern, world.rank, world.size, rows), host, free)
         beside = peers.prepare(world, settings, engine, ground := engine.ground(nodes))
         self.begin(settings, pattern, host, engine, beside, planner.plan(rows), journal)
         self.measurement = Measurement(
@@ -103,13 +103,6 @@ class Benchmark:
         with world.agree("connect", SETUP_PATIENCE_S + settings.connect_timeout_s):
             engine.connect(handles, world.places)
         return engine
-
-    def allocate(self, engine: RankEngine, sizes: dict[BufferId, int], host: Host) -> None:
-        """Collective: the buffers; all ranks see what is free before any of them takes some."""
-        with self.world.agree("free memory", SETUP_PATIENCE_S):
-            free = engine.free_bytes(host)
-        with self.world.agree("memory", SETUP_PATIENCE_S):
-            engine.allocate(sizes, host, free)
 
     def begin(
         self, settings: Settings, pattern: Pattern, host: Host, engine: RankEngine,
@@ -147,7 +140,7 @@ class Benchmark:
         with self.world.agree("close", SETUP_PATIENCE_S):
             for side in sides:
                 side.close()
-        with self.world.agree("output", SETUP_PATIENCE_S):
+        with self.world.agree("output", FOOTER_PATIENCE_S):
             verdict = self.output.end() if self.world.rank == 0 else ExitCode.OK
         return int(self.world.allgather(int(verdict), "verdict", SETUP_PATIENCE_S)[0])
 

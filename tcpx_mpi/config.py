@@ -125,6 +125,8 @@ class Settings:
         for knob in knobs:
             value, source = getattr(self, knob.field), self.sources[knob.field]
             machines = knob.default is None and source == "default"
+            if source.startswith("auto:"):  # what this machine made of it
+                value = "auto"
             values.append((knob, None if machines else value, source))
         return config_text(self.pattern, values)
 

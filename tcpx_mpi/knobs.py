@@ -193,7 +193,8 @@ KNOBS: tuple[Knob, ...] = (
     Knob("per_iter_timing", "per_iter_timing", REPORTING, False, switch,
          "add columns of the single iterations", letter="-I", metavar="0|1", may_be_bare=True),
     Knob("per_iter_skip", "per_iter_skip", REPORTING, 0, whole(0),
-         "leave the first K iterations out of those columns", letter="-K", metavar="K"),
+         "leave the first K iterations out of percentiles and of those columns", letter="-K",
+         metavar="K"),
     Knob("report_gbits", "report_gbits", REPORTING, False, switch,
          "add columns in Gb/s", long="--report_gbits", metavar="", may_be_bare=True),
 
@@ -266,7 +267,7 @@ KNOBS: tuple[Knob, ...] = (
          "TOML file of limits that the run must meet, else exit code 9 (`tcpx-mpi gate`)",
          metavar="FILE"),
 
-    Knob("ranks", "ranks", LAUNCH, None, whole(1),
+    Knob("ranks", "ranks", LAUNCH, None, whole(1, 4096, "what one machine starts"),
          "start mpirun here with N ranks; under mpirun it only has to agree"),
     Knob("runs", "runs", LAUNCH, 1, whole(1, 1000, "what anybody waits for"),
          "with --ranks: so many whole launches, each with the sizes in an order of its own by "

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from tcpx_mpi import launch
 from tcpx_mpi.config import Settings
-from tcpx_mpi.errors import ExitCode, OutputFailed, UsageError
+from tcpx_mpi.errors import BelowGate, ExitCode, OutputFailed, UsageError
 
 if TYPE_CHECKING:
     from tcpx_mpi.gates import Gate
@@ -134,8 +134,10 @@ def _never_began(code: int | None, printed: str) -> bool:
 
 
 def run_series(command: Command, path: str) -> int:
-    """K launches and their report; the exit code of the first one that failed, else 9 where they
-    do not meet --gate or NCCL_TESTS_MIN_BW, or 0."""
+    """K launches and their report; the exit code of the first one that failed, or 0.
+
+    Raises BelowGate where all are whole and do not meet --gate or NCCL_TESTS_MIN_BW.
+    """
     gate = None
     if command.settings.gate_path is not None:
         from tcpx_mpi.gates import read_gate
@@ -148,13 +150,15 @@ def run_series(command: Command, path: str) -> int:
             code = series.launch()
     finally:
         series.close()
-    met = _show(command.settings, series.path, gate) if series.launches else True
-    return int(ExitCode.BELOW_GATE) if code == ExitCode.OK and not met else code
+    short = _show(command.settings, series.path, gate) if series.launches else ""
+    if code == ExitCode.OK and short:
+        raise BelowGate(short)
+    return code
 
 
-def _show(settings: Settings, path: str, gate: Gate | None) -> bool:
-    """The report of the file, and the other results that were asked for; whether it meets what
-    it must."""
+def _show(settings: Settings, path: str, gate: Gate | None) -> str:
+    """The report of the file, and the other results that were asked for; why it does not meet what
+    it must, "" where it does."""
     from tcpx_mpi import export, report, tables
     from tcpx_mpi.gates import judge
     from tcpx_mpi.records import read_run, write_text
@@ -171,8 +175,9 @@ def _show(settings: Settings, path: str, gate: Gate | None) -> bool:
         files.append(report.write_run_json(settings.json_path, run, files, said))
     verdict = judgement.lines() if judgement is not None else []
     print("\n".join(report.report_lines(run, files, gate=verdict)), flush=True)
-    fast_enough = report.reaches_minimum_bandwidth(run) is not False
-    return fast_enough and (judgement is None or judgement.passed)
+    if judgement is not None and not judgement.passed:
+        return f"the run fails its gate: {judgement.in_short()}"
+    return report.below_minimum(run)
 
 
 def run_in_turns(first: Series, second: Series, runs: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import os
 import secrets
@@ -9,7 +10,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from tcpx_mpi import circumstances, report
+from tcpx_mpi import circumstances, launch, report
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.patterns import Pattern
@@ -118,7 +119,11 @@ class Output:
             self._writer.write_header(header)
             self._writer.write_setup(setup)
         if settings.save_config_path is not None:
-            self._files.append(write_text(settings.save_config_path, settings.to_toml()))
+            saved = settings
+            if launch.PARENT_VARIABLE in os.environ:  # ranks are not told what it was asked for
+                sources = {**settings.sources, "ranks": "command line --ranks"}
+                saved = dataclasses.replace(settings, ranks=len(ranks), sources=sources)
+            self._files.append(write_text(settings.save_config_path, saved.to_toml()))
         if self._events is not None:
             self._events.header(self._run)
         self._print(
@@ -177,7 +182,15 @@ class Output:
             verdict = ExitCode.BELOW_GATE
         if self._events is not None:
             self._events.end(verdict, run)
+        # Of several launches in one file the bandwidth is judged when all are there.
+        if verdict == ExitCode.WRONG_BYTES or (verdict != ExitCode.OK and not self._launch):
+            text = _in_short(verdict, run, self._summaries, judgement)
+            print(f"tcpx-mpi: error: {text}", file=sys.stderr, flush=True)
         return verdict
+
+    @property
+    def _launch(self) -> int:
+        return self._settings.launch if self._settings is not None else 0
 
     def trouble(self, answers: Mapping[int, Answer], places: Sequence[str]) -> int:
         """The roll was called: print every rank's report, keep it; the exit code for all.
@@ -287,6 +300,20 @@ def _follows_from_others(answer: Answer) -> tuple[bool, bool, bool, int]:
     """Sorts a cause before what it leads to: other ranks lose a peer, or wait for it in vain."""
     code = answer.exit_code
     return (code == ExitCode.OK, code == ExitCode.STALL, code == ExitCode.LOST_RANK, answer.rank)
+
+
+def _in_short(
+    verdict: ExitCode, run: Run, summaries: Sequence[RowSummary], judgement: Judgement | None
+) -> str:
+    """Why a run that was measured to its end has not the exit code 0; see `_verdict`."""
+    if verdict == ExitCode.WRONG_BYTES:
+        faults = [text for summary in summaries for text in summary.faults]
+        peers = [each for summary in summaries for each in summary.against.values() if each.wrong]
+        faults += [f"peer {each.peer} delivered {each.wrong} wrong bytes" for each in peers]
+        return faults[0] if faults else "wrong bytes were received"
+    if judgement is not None and not judgement.passed:
+        return f"the run fails its gate: {judgement.in_short()}"
+    return report.below_minimum_text(run.header, mean_bus_bandwidth(summaries))
 
 
 def _verdict(run: Run, summaries: Sequence[RowSummary]) -> ExitCode:

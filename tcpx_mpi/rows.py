@@ -176,7 +176,7 @@ class RowPlanner:
     def _rows_to_come(self) -> int:
         """Rows of the run, which share the space for samples; of endless cycles those of one."""
         s = self._settings
-        again = 2 * most_meetings(self._world) if s.all_pairs else 0
+        again = 2 * most_meetings(self._world) if self._pattern.rounds and s.all_pairs else 0
         return len(s.sizes) * (max(s.run_cycles, 1) * self.rounds + again)
 
     def _room(self) -> int:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tcpx_mpi import _native
-from tcpx_mpi.agreement import SETUP_PATIENCE_S, agree_hosts, agree_settings
+from tcpx_mpi.agreement import SETUP_PATIENCE_S, agree_hosts, agree_settings, free_bytes
 from tcpx_mpi.benchmark import Benchmark
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
@@ -59,7 +59,9 @@ class Smoke(Benchmark):
         engine = self.connect(settings, plugin, placement, load(settings.pattern))
         first = RowPlanner(settings, at_distance(1), at_distance(1), hosts).rows()
         sizes = buffer_sizes(at_distance(1), world.rank, world.size, first)
-        self.allocate(engine, sizes, host)
+        free = free_bytes(world, engine, host)
+        with world.agree("memory", SETUP_PATIENCE_S):
+            engine.allocate(sizes, host, free)
         self._say(header_lines(settings, world.size, plugin, self.witness))
         arrivals: list[Arrival] = []
         for distance in range(1, world.size):

@@ -21,6 +21,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
@@ -182,6 +184,12 @@ class Ways:
         # What was slow for a while only is somebody's bad moment.
         halves = {way: min(m.first_half_ns, m.second_half_ns) for way, m in measured.items()}
         self.logs = {way: math.log(time_ns) for way, time_ns in halves.items() if time_ns > 0}
+        self._by_role: dict[tuple[int, str], list[Way]] = defaultdict(list)
+        for way in self.logs:
+            for rank, role in zip(way, ONE_WAY, strict=True):
+                self._by_role[rank, role].append(way)
+                self._by_role[rank, BOTH_WAYS[0]].append(way)
+        self._ordered: dict[tuple[int, str], list[float]] = {}
         values = np.sort(np.array(list(self.logs.values())))
         #: Whether one may be called slower than another, and whether one may be named.
         self.comparable = values.size > 1
@@ -202,9 +210,23 @@ class Ways:
         return self.comparable and self.excess(way) > self.threshold
 
     def of(self, rank: int, role: str) -> list[Way]:
-        if role in BOTH_WAYS:
-            return [way for way in self.logs if rank in way]
-        return [way for way in self.logs if way[ONE_WAY.index(role)] == rank]
+        return self._by_role.get((rank, role), [])
+
+    def typical_beside(self, rank: int, role: str, way: Way) -> float | None:
+        """The median excess of a rank's ways in a role but for this one; None: it has no other."""
+        key = rank, role
+        if key not in self._ordered:
+            self._ordered[key] = sorted(map(self.excess, self.of(rank, role)))
+        ordered = self._ordered[key]
+        ends = way if role in BOTH_WAYS else (way[ONE_WAY.index(role)],)
+        left_out = (
+            bisect_left(ordered, self.excess(way)) if way in self.logs and rank in ends else -1
+        )
+        count = len(ordered) - (left_out >= 0)
+        if count == 0:
+            return None
+        places = ((count - 1) // 2, count // 2)
+        return sum(ordered[at + (0 <= left_out <= at)] for at in places) / 2
 
     def standing(self, rank: int) -> Standing | None:
         """Of a rank beside those of its class, where all ways were measured at once."""
@@ -317,8 +339,8 @@ def _beyond_its_ranks(way: Way, ways: Ways, others: Ways) -> float:
     own = [0.0]
     for end in ways.roles_in(way):
         for each in (ways, others):
-            mine = [each.excess(other) for other in each.of(*end) if other != way]
-            own += [float(np.median(mine))] if mine and each.comparable else []
+            typical = each.typical_beside(*end, way) if each.comparable else None
+            own += [] if typical is None else [typical]
     return ways.excess(way) - max(own)
 
 

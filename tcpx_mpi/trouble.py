@@ -7,10 +7,11 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from tcpx_mpi import _native
 from tcpx_mpi.errors import ExitCode, Interrupted, TcpxError
 from tcpx_mpi.launch import under_launcher
 from tcpx_mpi.output import Output
-from tcpx_mpi.world import AgreedError, Alarm, Answer, World
+from tcpx_mpi.world import AgreedError, Alarm, Answer, World, interrupted_by
 
 #: A rank in trouble looks so long for a sign that it slept through a roll call.
 WAKING_S = 0.05
@@ -19,11 +20,13 @@ WAKING_S = 0.05
 def end(
     world: World,
     output: Output,
-    error: TcpxError | Alarm,
+    error: TcpxError | Alarm | _native.Interrupt,
     report: Sequence[str],
 ) -> int:
     """End a run in the way that fits its error; returns only where all ranks agree on it."""
     output.erase_progress()
+    if isinstance(error, _native.Interrupt):  # of a native wait that a signal ended
+        error = interrupted_by(_native.stop_signal())
     if isinstance(error, AgreedError):
         return end_agreed(world, output, error)
     if isinstance(error, Interrupted):

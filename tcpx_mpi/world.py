@@ -12,6 +12,7 @@ import json
 import os
 import pickle
 import re
+import signal
 import socket
 import sys
 import time
@@ -351,7 +352,10 @@ class World:
 
 def interrupted_by(signal_number: int) -> Interrupted:
     """The error of a run that a signal ends; its exit code is 128 + the signal's number."""
-    error = Interrupted(f"interrupted by signal {signal_number}")
+    text = f"interrupted by signal {signal_number}"
+    if signal_number == signal.SIGTERM:  # mpirun's words above say which
+        text += " (a launcher sends it when another rank has died, or when the job is stopped)"
+    error = Interrupted(text)
     error.exit_code = ExitCode(128 + signal_number)
     return error
 

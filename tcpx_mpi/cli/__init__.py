@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import errno
 import importlib
+import io
 import keyword
 import os
 import sys
@@ -14,7 +16,7 @@ import click
 
 from tcpx_mpi import launch
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
-from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
+from tcpx_mpi.errors import ExitCode, OutputFailed, TcpxError, UsageError
 
 #: A file each in this package, imported when it is asked for; each has `command`.
 COMMANDS = {
@@ -39,6 +41,9 @@ COMMANDS = {
 
 #: How a shell asks what could stand at the cursor.
 COMPLETE_VARIABLE = "_TCPX_MPI_COMPLETE"
+
+#: What a write to a standard stream ends with where its file can take no more.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 #: So much sooner than silent ranks leaves the one that speaks for them: ranks of one launch come
 #: up within a few tenths of a second of each other, and nobody waits long for a refusal.
@@ -102,6 +107,7 @@ def _show_version(ctx: click.Context) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command line (default: this process's) and returns its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    _complete_streams()
     if COMPLETE_VARIABLE in os.environ:  # a shell asks, by what `completion` printed
         from click.shell_completion import shell_complete
 
@@ -114,9 +120,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         return int(ExitCode.INTERRUPTED)
     except BrokenPipeError:
-        # The reader (`| head`) has enough. Nothing more may be written, not even at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()  # the reader (`| head`) has enough
         return int(ExitCode.OK)
+    except OSError as error:
+        if error.errno not in _FULL or error.filename is not None:
+            raise
+        _drop_output()
+        return _say(OutputFailed(f"the standard output could not be written: {error.strerror}"))
+
+
+def _complete_streams() -> None:
+    """Gives a process that was started without one a standard stream that nobody reads, and text
+    that a terminal cannot show another form."""
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
+            setattr(sys, name, os.fdopen(descriptor, "w" if descriptor else "r"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _drop_output() -> None:
+    """Nothing more may be written, not even at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(error: TcpxError) -> int:

@@ -15,6 +15,7 @@ from tcpx_mpi.cli.compare_options import (
     comparison_options,
     limits_of,
     require_comparable,
+    require_outputs,
     show_comparison,
 )
 from tcpx_mpi.cli.help import write_examples
@@ -23,6 +24,11 @@ from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import ExitCode, UsageError
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+#: Outputs that a side of a comparison has not.
+_OF_ONE_COMMAND = {
+    "hdf5_path": "--hdf5", "json_path": "-J/--output_file", "csv_path": "--csv",
+    "save_config_path": "--save-config",
+}  # fmt: skip
 _EXAMPLES = (
     "tcpx-mpi ab ring --ranks 4 -b 1M -e 1M -- --channels 1 -- --channels 2",
     "tcpx-mpi ab pair --ranks 2 --runs 20 -- --plugin old.so -- --plugin new.so",
@@ -91,10 +97,7 @@ def command(
         raise UsageError(
             f"ab needs two sides, found {len(parts) - 1}: write it like `{_EXAMPLES[0]}`"
         )
-    from tcpx_mpi.report.html import require_page_possible
-
-    if page is not None:
-        require_page_possible(page)
+    require_outputs(json_path, page)
     first, second = (_command(common, side) for side in parts[1:])
     if not anyway:
         _require_alike(first.settings, second.settings)
@@ -150,4 +153,10 @@ def _command(common: Sequence[str], side: Sequence[str]) -> launches.Command:
         raise UsageError(
             "--gate is of one command: leave it out, and give a file of `ab` to `tcpx-mpi gate`"
         )
+    for field, option in _OF_ONE_COMMAND.items():
+        if settings.sources[field].startswith("command line"):
+            raise UsageError(
+                f"{option} is of one command: leave it out; `ab` keeps all launches in NAME-A.h5 "
+                "and NAME-B.h5 (--out NAME), for `report`, `export` and `compare`"
+            )
     return launches.Command(settings, ["run", *arguments], environment(settings, environ))

@@ -8,6 +8,7 @@ from tcpx_mpi.cli.compare_options import (
     comparison_options,
     limits_of,
     require_comparable,
+    require_outputs,
     show_comparison,
 )
 
@@ -40,11 +41,9 @@ def command(
     limits = limits_of(tolerance, resolution)
     from tcpx_mpi.compare import compare_runs
     from tcpx_mpi.records import read_run
-    from tcpx_mpi.report.html import require_page_possible
 
-    if page is not None:
-        require_page_possible(page)
+    require_outputs(json_path, page)
     runs = read_run(first), read_run(second)
-    require_comparable(*runs, anyway=anyway)
     machine = read_run(spread) if spread is not None else None
+    require_comparable(*runs, anyway=anyway, spread=machine)
     return show_comparison(compare_runs(*runs, limits, machine), json_path, page)

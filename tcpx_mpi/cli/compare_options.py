@@ -58,11 +58,24 @@ def limits_of(tolerance: float, resolution: float) -> Limits:
     return Limits(tolerance, resolution)
 
 
-def require_comparable(first: Run, second: Run, *, anyway: bool) -> None:
+def require_outputs(json_path: str | None, page: str | None) -> None:
+    """Raises UsageError for what could not be written once there is something to write."""
+    from tcpx_mpi.records import require_writable
+    from tcpx_mpi.report.html import require_page_possible
+
+    if json_path is not None:
+        require_writable(json_path, "--json")
+    if page is not None:
+        require_page_possible(page)
+
+
+def require_comparable(first: Run, second: Run, *, anyway: bool, spread: Run | None = None) -> None:
     """Raises UsageError for files that must not be compared; only warns where it is asked for."""
-    from tcpx_mpi.compare import refusals
+    from tcpx_mpi.compare import refusals, refusals_of_spread
 
     reasons = refusals(first, second)
+    if spread is not None:
+        reasons += refusals_of_spread(first, spread)
     if reasons and not anyway:
         rest = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
         raise UsageError(f"not comparable: {reasons[0]}{rest}; --anyway compares all the same")

@@ -13,8 +13,9 @@ from tcpx_mpi.errors import PartialResult, UsageError
 def command(out: str, files: tuple[str, ...]) -> int:
     """Writes OUT with the runs in FILE... as launches of one command, for report and compare.
 
-    The same pattern, ranks and sizes in all of them; what `run --runs K` does by itself.
+    The same pattern, ranks, sizes, plugin, memory, ... in all; what `run --runs K` does by itself.
     """
+    from tcpx_mpi.compare import of_one_command
     from tcpx_mpi.records import LaunchesWriter, read_run
 
     runs = [read_run(file) for file in files]
@@ -22,16 +23,10 @@ def command(out: str, files: tuple[str, ...]) -> int:
     for file, run in zip(files, runs, strict=True):
         if run.launches:
             raise UsageError(f"{file} has several launches already: give files of one run each")
-        for what, ours, first in (
-            ("pattern", run.header.pattern, runs[0].header.pattern),
-            ("number of ranks", run.header.world, runs[0].header.world),
-            ("sizes", run.header.plan.sizes, runs[0].header.plan.sizes),
-        ):
-            if ours != first:
-                raise UsageError(
-                    f"{file} has another {what} than {files[0]} ({ours}, {first}): "
-                    "launches are of one command"
-                )
+        if others := of_one_command(run, runs[0]):
+            raise UsageError(
+                f"{file} has another {others[0]} than {files[0]}: launches are of one command"
+            )
         if (other := seen.get(run.header.run_id)) is not None:
             raise UsageError(f"{file} has the same run as {other}: give each launch once")
         seen[run.header.run_id] = file

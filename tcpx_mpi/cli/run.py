@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import difflib
+import math
 import os
 import socket
 import sys
@@ -97,6 +98,7 @@ def validate(
     """
     settings = _load(values, environ)
     require_startable(settings, environ, world)
+    _refuse_limit(environ)
     _refuse_unwritable(settings, outputs)
     return settings
 
@@ -133,6 +135,14 @@ def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
     ]
     if given:
         parts.append(f"{' '.join(given)} ({settings.pattern} moves bytes, without arithmetic)")
+    for field, has_effect, why in (
+        ("all_pairs", settings.pattern == "pairs", "it is of the pattern pairs"),
+        ("unpack", settings.memory != "host", "host memory is not unpacked"),
+        ("nccl_presets", "nccl" in settings.against, "it is of --against nccl"),
+        ("nccl_env", "nccl" in settings.against, "it is of --against nccl"),
+    ):
+        if not has_effect and settings.sources[field].startswith("command line"):
+            parts.append(f"{settings.sources[field].removeprefix('command line ')} ({why})")
     if settings.ci == 0 and settings.sources["max_time_s"].startswith("command line"):
         parts.append("--max-time (it bounds --ci, which is not given)")
     return [f"ignored: {', '.join(parts)}"] if parts else []
@@ -228,6 +238,20 @@ def _refuse_pattern(name: str) -> None:
         close = difflib.get_close_matches(name.lower(), patterns.NAMES, n=1)
         suggestion = f" (did you mean {close[0]}?)" if close else ""
         raise UsageError(f"unknown pattern {name}{suggestion}: use one of {known}")
+
+
+def _refuse_limit(environ: Mapping[str, str]) -> None:
+    text = environ.get("NCCL_TESTS_MIN_BW")
+    if text is None:
+        return
+    try:
+        usable = 0 <= float(text) < math.inf
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UsageError(
+            f"NCCL_TESTS_MIN_BW ({text}) is no bandwidth in GB/s: give a number, or unset it"
+        )
 
 
 def _refuse_unwritable(settings: Settings, outputs: bool) -> None:

@@ -4,7 +4,13 @@ Needs no MPI and no plugin. `compare_runs` decides, `comparison_lines` and `comp
 it as text and as JSON; the page is `tcpx_mpi.report.html.write_comparison`.
 """
 
-from tcpx_mpi.compare.circumstances import Difference, differences, refusals
+from tcpx_mpi.compare.circumstances import (
+    Difference,
+    differences,
+    of_one_command,
+    refusals,
+    refusals_of_spread,
+)
 from tcpx_mpi.compare.document import comparison_document
 from tcpx_mpi.compare.rows import launch_times, taken_in_turns
 from tcpx_mpi.compare.text import comparison_lines
@@ -21,6 +27,8 @@ __all__ = [
     "comparison_lines",
     "differences",
     "launch_times",
+    "of_one_command",
     "refusals",
+    "refusals_of_spread",
     "taken_in_turns",
 ]

@@ -29,6 +29,7 @@ class LaunchesWriter:
         self._commits = CommitFile(descriptor)
         self._file = h5py.File(self._commits, "w")
         self._planned = planned
+        self._failed = False
         self.launches = 0
 
     def append(self, launch: str) -> bool:
@@ -53,6 +54,7 @@ class LaunchesWriter:
             self._file.flush()
             self._commits.commit()
         except (OSError, RuntimeError, ValueError, KeyError) as error:
+            self._failed = True  # what was half written is in no commit, and must not come into one
             text = " ".join(str(error).split())
             raise OutputFailed(f"{self.path}: cannot take over {launch}: {text}") from error
         self.launches += 1
@@ -64,8 +66,14 @@ class LaunchesWriter:
             return
         with contextlib.suppress(OSError, RuntimeError):
             self._file.close()
-        if self.launches:
-            self._commits.commit()
+        if self.launches and not self._failed:
+            try:
+                self._commits.commit()
+            except OSError as error:
+                self._failed = True
+                raise OutputFailed(f"{self.path}: cannot be concluded: {error}") from error
+            finally:
+                self._commits.close()
         self._commits.close()
         if not self.launches:
             with contextlib.suppress(OSError):

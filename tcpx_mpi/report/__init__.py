@@ -3,7 +3,12 @@
 from collections.abc import Sequence
 
 from tcpx_mpi.records import Run
-from tcpx_mpi.report.footer import footer_lines, minimum_bandwidth, passes_minimum_bandwidth
+from tcpx_mpi.report.footer import (
+    below_minimum_text,
+    footer_lines,
+    minimum_bandwidth,
+    passes_minimum_bandwidth,
+)
 from tcpx_mpi.report.json_document import (
     json_text,
     parts_of,
@@ -21,6 +26,8 @@ from tcpx_mpi.report.table import row_line, summarise_row, title_lines
 from tcpx_mpi.stats import mean_bus_bandwidth
 
 __all__ = [
+    "below_minimum",
+    "below_minimum_text",
     "footer_lines",
     "header_lines",
     "json_text",
@@ -30,7 +37,6 @@ __all__ = [
     "passes_minimum_bandwidth",
     "rank_line",
     "rank_name",
-    "reaches_minimum_bandwidth",
     "report_lines",
     "row_document",
     "row_line",
@@ -72,8 +78,10 @@ def report_lines(run: Run, files: Sequence[str] = (), gate: Sequence[str] = ()) 
     )
 
 
-def reaches_minimum_bandwidth(run: Run) -> bool | None:
-    """Whether a run, of several launches by those in its table, reaches its NCCL_TESTS_MIN_BW."""
+def below_minimum(run: Run) -> str:
+    """Why a run, of several launches by those in its table, does not pass its NCCL_TESTS_MIN_BW;
+    "" where it does, or has none."""
     run = representative(run)
-    summaries = [summarise_row(run.header, row) for row in run.rows]
-    return passes_minimum_bandwidth(run.header, mean_bus_bandwidth(summaries))
+    bandwidth = mean_bus_bandwidth([summarise_row(run.header, row) for row in run.rows])
+    passes = passes_minimum_bandwidth(run.header, bandwidth)
+    return below_minimum_text(run.header, bandwidth) if passes is False else ""

@@ -87,6 +87,15 @@ def minimum_bandwidth(header: RunHeader) -> float | None:
         return math.nan
 
 
+def below_minimum_text(header: RunHeader, bandwidth: float) -> str:
+    """Why a run does not pass its NCCL_TESTS_MIN_BW."""
+    return (
+        f"the average bus bandwidth is {bandwidth:.4g} GB/s: NCCL_TESTS_MIN_BW asks for "
+        f"{header.environment.get('NCCL_TESTS_MIN_BW')}, of which {_MIN_BW_TOLERANCE:g} must be "
+        "reached"
+    )
+
+
 def passes_minimum_bandwidth(header: RunHeader, bandwidth: float) -> bool | None:
     """Whether the run reaches its NCCL_TESTS_MIN_BW, or None if it has none.
 

@@ -82,6 +82,27 @@ def test_what_cannot_be_is_refused_before_anything_is_launched(
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("option", ["--hdf5", "-J", "--csv", "--save-config"])
+def test_an_output_of_one_command_is_refused(
+    option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    common = ["ring", "--ranks", "2", "--sizes", "4K"]
+    assert cli.main(["ab", "--out", "x", *common, "--", option, "o.x", "--"]) == 2
+    assert f"{option}" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_document_that_cannot_be_written_is_refused_before_anything_is_launched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    common = ["ring", "--ranks", "2", "--sizes", "4K"]
+    assert cli.main(["ab", "--out", "x", "--json", "no/c.json", *common, "--", "--"]) == 2
+    assert "--json: the directory no does not exist" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_gate_is_of_one_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:

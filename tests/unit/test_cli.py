@@ -173,6 +173,24 @@ def test_nothing_without_effect_is_no_warning() -> None:
     assert warnings([], given(max_time="3s", ci="0.05")) == []
 
 
+@pytest.mark.parametrize(
+    ("option", "values", "used"),
+    [
+        ("--all", {"all": "1"}, {"pattern": "pairs"}),
+        ("--unpack", {"unpack": "d2d", "memory": "host"}, {"memory": "emulated"}),
+        ("--nccl-preset", {"nccl_preset": "tuned"}, {"against": "nccl"}),
+        ("--nccl-env", {"nccl_env": "NCCL_X=1"}, {"against": "nccl"}),
+    ],
+)
+def test_an_option_of_something_that_is_not_there_is_named(
+    option: str, values: dict[str, str], used: dict[str, str]
+) -> None:
+    (line,) = warnings([], given(**values))
+    assert line.startswith("ignored: ")
+    assert option in line
+    assert warnings([], given(**{**values, **used})) == []
+
+
 def test_every_ignored_option_takes_its_value_in_both_forms(capsys: Captured) -> None:
     # They end at the missing --ranks, so all of them were parsed.
     for forms in (IGNORED.keys(), IGNORED.values()):
@@ -237,6 +255,56 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
         shell=True, executable="/bin/bash", capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert (shown.returncode, shown.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["plugins --plugin null", "run --help"])
+def test_an_output_that_takes_no_more_is_a_result_that_was_not_written(command: str) -> None:
+    shown = subprocess.run(
+        f"{sys.executable} -m tcpx_mpi {command} >/dev/full",
+        shell=True, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    said = "tcpx-mpi: error: the standard output could not be written: No space left on device\n"
+    assert (shown.returncode, shown.stderr) == (8, said)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_a_process_without_a_standard_stream_does_its_work(closed: str) -> None:
+    shown = subprocess.run(
+        f"{sys.executable} -m tcpx_mpi plugins --plugin null {closed}",
+        shell=True, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert ("null" in shown.stdout) == (">&-" not in closed.split())
+
+
+def test_what_a_terminal_cannot_show_is_shown_in_another_form(tmp_path: Path) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "tcpx_mpi", "report", "größe.h5"], capture_output=True, text=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False, timeout=60,
+    )  # fmt: skip
+    assert shown.returncode == 2
+    assert shown.stderr.startswith("tcpx-mpi: error: ")
+    written = subprocess.run(
+        [sys.executable, "-c", "import sys; from tcpx_mpi import cli; cli.main(['plugins']);"
+         "print('größe')"], capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert written.stdout.endswith("gr\\xf6\\xdfe\n"), written.stderr
+
+
+def test_an_interrupt_while_modules_are_read_is_130_without_a_traceback() -> None:
+    code = (
+        "import builtins, runpy, sys\n"
+        "real = builtins.__import__\n"
+        "def reads(name, *rest, **more):\n"
+        "    if name == 'tcpx_mpi.cli': raise KeyboardInterrupt\n"
+        "    return real(name, *rest, **more)\n"
+        "builtins.__import__ = reads\n"
+        "runpy.run_module('tcpx_mpi', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          check=False, timeout=60)  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "")
 
 
 def test_an_interrupt_is_130_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from launch_files import invented_launches, joined, launch_file
 from tcpx_mpi import cli
 from tcpx_mpi.compare import Limits, Verdict, compare_runs, refusals, taken_in_turns
 from tcpx_mpi.compare.rows import launch_times
-from tcpx_mpi.records import Run
+from tcpx_mpi.records import Average, Run
 from tcpx_mpi.records.schema import READABLE_VERSIONS
 
 RUNS = Path(__file__).resolve().parents[1] / "fixtures" / "runs"
@@ -206,6 +206,35 @@ def test_partial_files_and_mixed_launches_are_refused() -> None:
     assert refusals(whole, invented_launches([1.0] * 4)) == [
         "launches of all.h5 differ in their memory: host, emulated"
     ]
+
+
+def test_the_spread_of_something_else_is_refused_unless_told(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    files = two_files(tmp_path, [1000.0], [2000.0])
+    for name, changes, text in (
+        ("mesh", {"pattern": "mesh"}, "--spread with another pattern: ring, mesh"),
+        ("emulated", {"memory": "emulated"}, "--spread with another memory: host, emulated"),
+    ):
+        spread = joined(tmp_path, 10, spread_out(3), name, range(40, 50), **changes)
+        assert cli.main(["compare", *files, "--spread", spread]) == 2
+        assert text in capsys.readouterr().err
+        assert cli.main(["compare", *files, "--spread", spread, "--anyway"]) == 10
+        assert text in capsys.readouterr().err
+
+
+def test_an_imported_pattern_without_an_in_place_side_is_checked() -> None:
+    for outside, inside, text in ((0, -1, []), (-1, -1, ["did not"]), (0, 3, ["wrong bytes"])):
+        first, second = two([1.0] * 4, [1.0] * 4)
+        for launch in first.all_launches:
+            for row in launch.rows:
+                row.averages = [
+                    Average(side, 1.0, 1.0, 1.0, wrong)
+                    for side, wrong in (("out_of_place", outside), ("in_place", inside))
+                ]
+        found = refusals(first, second)
+        assert bool(found) == bool(text)
+        assert all(part in found[0] for part in text)
 
 
 def test_a_missing_file_and_bad_limits_are_usage_errors(tmp_path: Path, capsys: Captured) -> None:

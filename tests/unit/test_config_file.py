@@ -226,6 +226,14 @@ def test_the_temporary_directory_of_one_machine_is_not_saved_for_others(file: Pa
     assert "\nspool = " in settings(file, 'spool = "/x"').to_toml()
 
 
+def test_what_a_machine_made_of_auto_is_not_saved_for_others(file: Path) -> None:
+    found = settings(file, "")
+    made = dataclasses.replace(
+        found, memory="host", sources={**found.sources, "memory": "auto: no GPU here"}
+    )
+    assert 'memory = "auto"  # auto: no GPU here' in made.to_toml().splitlines()
+
+
 def test_a_path_that_toml_cannot_hold_is_one_line(file: Path) -> None:
     with pytest.raises(UsageError, match="no UTF-8"):
         settings(file, "", spool="/x/\udcff").to_toml()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tcpx_mpi.benchmark import Benchmark
+from tcpx_mpi import agreement
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.gpu.memory import RankGpu
 from tcpx_mpi.schedule import BufferId
@@ -40,14 +40,10 @@ def test_all_ranks_see_what_is_free_before_any_of_them_takes_some() -> None:
         yield
         said.append("all ranks are here")
 
-    def allocate(sizes: dict[BufferId, int], host: Any, free: int) -> None:
-        said.append(("takes", free))
-
-    def free_bytes(host: Any) -> int:
+    def look(host: Any) -> int:
         said.append("looks")
         return 7
 
-    story = Benchmark(SimpleNamespace(rank=0, agree=agree), [])  # type: ignore[arg-type]  # a world of one step
-    engine: Any = SimpleNamespace(free_bytes=free_bytes, allocate=allocate)
-    story.allocate(engine, {}, read_host())
-    assert said == ["looks", "all ranks are here", ("takes", 7), "all ranks are here"]
+    world: Any = SimpleNamespace(agree=agree)
+    assert agreement.free_bytes(world, SimpleNamespace(free_bytes=look), read_host()) == 7
+    assert said == ["looks", "all ranks are here"]

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import h5py
 import invented
@@ -25,7 +26,7 @@ from tcpx_mpi.launches import (
     refuse_series,
 )
 from tcpx_mpi.patterns import load
-from tcpx_mpi.records import LaunchesWriter, RunWriter, read_run
+from tcpx_mpi.records import LaunchesWriter, Plan, RunWriter, read_run
 from tcpx_mpi.report import report_lines, to_json
 from tcpx_mpi.rows import RowPlanner
 from tcpx_mpi.topology import read_host
@@ -126,6 +127,49 @@ def test_files_of_single_launches_are_joined(
     assert len(read_run(str(tmp_path / "all.h5")).launches) == 4
 
 
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [({"memory": "emulated"}, "memory: emulated, host"),
+     ({"plugin_sha256": "b" * 64}, " bbbbbbbbbbbb, "),
+     ({"plan": Plan(sizes=(1024, 2048, 4096), slots=(64, 32, 16), check=0)}, "check (-c): 0, 1")],
+)  # fmt: skip
+def test_files_of_another_plugin_memory_or_check_are_no_launches(
+    changes: dict[str, Any], what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = []
+    for number, header in enumerate([invented.run_header(), invented.run_header(**changes)]):
+        writer = RunWriter(str(tmp_path / f"{number}.h5"))
+        writer.write_header(dataclasses.replace(header, run_id=f"{number:012x}"))
+        writer.finish()
+        paths.append(writer.path)
+    assert cli.main(["join", str(tmp_path / "all.h5"), *paths]) == 2
+    error = capsys.readouterr().err
+    assert "1.h5 has another " in error
+    assert what in error
+    assert not (tmp_path / "all.h5").exists()
+
+
+def test_a_disk_that_fills_keeps_the_launches_that_were_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [launch_file(tmp_path / f"{n}.h5", n, f) for n, f in enumerate(FACTORS)]
+    writer = LaunchesWriter(str(tmp_path / "all.h5"), 4)
+    writer.append(files[0])
+    copied = h5py.Group.copy
+
+    def half(source: h5py.Group, name: str, target: h5py.Group) -> None:
+        copied(source, name, target)
+        if name == "rows":
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(h5py.Group, "copy", half)
+    with pytest.raises(OutputFailed, match="No space left on device"):
+        writer.append(files[1])
+    writer.close()
+    found = read_run(writer.path)
+    assert (len(found.rows), found.missing) == (3, ["3 of 4 launches"])
+
+
 def test_files_of_different_commands_are_no_launches(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,7 +179,7 @@ def test_files_of_different_commands_are_no_launches(
     other.finish()
     out = str(tmp_path / "all.h5")
     assert cli.main(["join", out, first, other.path]) == 2
-    assert "1.h5 has another pattern than" in capsys.readouterr().err
+    assert "1.h5 has another pattern: mesh, ring than" in capsys.readouterr().err
     assert cli.main(["join", out, joined(tmp_path), first]) == 2
     assert "has several launches already" in capsys.readouterr().err
     assert not Path(out.replace("all.h5", "all.0.h5")).exists()
