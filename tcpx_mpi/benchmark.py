@@ -128,7 +128,7 @@ class Benchmark:
         journal.append_result(facts, part)
         row = measurement.join(facts, part)
         # With the patience of a row: a rank that stops here is one stopped in mid-run like others.
-        with self.world.agree("output", measurement.patience_s):
+        with self.world.agree("output", measurement.patience_s + measurement.writing_s(facts)):
             if row is not None:
                 self.output.row(row)
         journal.acknowledge(facts.index)

@@ -52,8 +52,8 @@ _FIRST_LEAD_NS = 500_000
 _LONGEST_LEAD_NS = 8_000_000
 #: Memory is poisoned and checked at more than this; a collective behind it may be that late.
 _SLOWEST_CHECK_BYTES_PER_S = 500e6
-#: A batch that made no progress for this long lets its main thread look for a roll call.
-_UNEASY_NS = 1_000_000_000
+#: Samples are written, sorted and summarised at more than this.
+_SLOWEST_WRITING_BYTES_PER_S = 50e6
 
 #: Of the batch in which a GPU times its own work: enough for a mean, and done at once.
 _WATCHED_ITERATIONS = 16
@@ -325,7 +325,8 @@ class Measurement:
             parts = [self._drive(slot, 1, patience) for slot in range(count)]
         else:
             parts = [self._drive(0, count, patience)]
-        self._world.barrier("end of a batch", patience)
+        # Pairs of ranks go on by themselves, and one may take many times as long as another.
+        self._world.barrier("end of a batch", patience, moving=True)
         after = self._side.driver.sockets()
         if account is not None:
             account.witness.after(after)
@@ -359,12 +360,17 @@ class Measurement:
         driver = self._side.driver
         start_ns = self._agree_start(patience_s)
         stall_ns = int(self._settings.stall_timeout_s * 1e9)
+        if 0 < self._end_by_ns < _native.now_ns():  # a short batch does not look at the clock
+            limits = {"timeout_s": self._settings.timeout_s, "stall_timeout_s": 0.0}
+            raise error_of({"kind": "timeout"}, (), self._place(), self._world.places, limits)
         driver.start(first_slot, count, start_ns, stall_ns, self._end_by_ns)
         while not driver.wait(0.25):
             self._show_progress()
-            # MPI stays silent while the plugin moves anything; it is asked only in trouble.
-            if driver.idle_ns() > _UNEASY_NS and self._world.alarmed():
+            # Of MPI no more than this while the plugin moves anything, and in long batches only.
+            if self._world.alarmed():
                 driver.request_stop()
+            elif driver.idle_ns() < stall_ns:
+                self._world.answer_inquiries()
         self._show_progress()  # asked for in the last moments of a batch, or of a short one
         self._raise_fault()
         batch = batch_of(driver.stamps(count))
@@ -414,6 +420,11 @@ class Measurement:
         """How late a rank may come to a collective after it has poisoned or checked its slots."""
         memory: int = sum(buffer.bytes for buffer in self._ground.buffers.values())
         return self._settings.stall_timeout_s + memory / _SLOWEST_CHECK_BYTES_PER_S
+
+    def writing_s(self, facts: RowFacts) -> float:
+        """How long rank 0 may take to write and summarise the samples of a row."""
+        samples = facts.iterations * self._world.size * len(self._sides) * len(PHASES)
+        return samples * 8 / _SLOWEST_WRITING_BYTES_PER_S
 
     def _watch_unpack(self, watch: GpuWatch, side: Side, facts: RowFacts, plan: RowPlan) -> GpuRow:
         """Collective: a batch that is not timed, in which the GPU notes its own times."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 Int64s = NDArray[np.int64]
+_NOTHING = np.empty(0, dtype=np.uint8)
 
 #: MPICH has one transport between nodes, UCX or libfabric, and a short cut within a node.
 _MPICH_TCP_ONLY = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "FI_PROVIDER": "tcp"}
@@ -57,6 +58,10 @@ _PARCEL_BYTES = 1 << 23
 _ALARM_TAG = 1
 _DISMISSAL_TAG = 2
 _FAREWELL_TAG = 3
+_INQUIRY_TAG = 4
+_SIGN_TAG = 5
+#: A wait for others who may still move bytes looks for their signs of life from this age on.
+_LONG_WAIT_S = 0.1
 #: A poll yields so often, then sleeps: other ranks of this node may need the core to arrive.
 _SPINS_BEFORE_SLEEP = 200
 _POLL_S = 0.00005
@@ -93,6 +98,8 @@ class World:
         # The roll call must not be mixed up with a collective that hangs.
         self._alarms = comm.Dup()
         self._stop_signal = stop_signal
+        #: Sends of empty messages under way.
+        self._signs: list[MPI.Request] = []
         self.rank: int = comm.Get_rank()
         self.size: int = comm.Get_size()
         #: The host of every rank and its network interface, as far as they are known by now.
@@ -170,9 +177,13 @@ class World:
         self._finish(self._comm.Ialltoallv(send_spec, receive_spec), what, patience_s)
         return [received[a:b].tobytes() for a, b in _spans(offsets)]
 
-    def barrier(self, what: str, patience_s: float) -> None:
-        """Collective: nobody leaves before all have come."""
-        self._finish(self._comm.Ibarrier(), what, patience_s)
+    def barrier(self, what: str, patience_s: float, moving: bool = False) -> None:
+        """Collective: nobody leaves before all have come.
+
+        With `moving`, others may be at work for as long as it takes: a rank is late `patience_s`
+        after its last sign of life, by this call or by `answer_inquiries`.
+        """
+        self._finish(self._comm.Ibarrier(), what, patience_s, moving)
 
     def maximum(self, value: int, what: str, patience_s: float) -> int:
         """Collective: the largest value of all ranks."""
@@ -186,10 +197,10 @@ class World:
     def acquainted(self, neighbours: Collection[int], patience_s: float) -> MPI.Intracomm:
         """Collective: a communicator of its own over which this rank has met its neighbours, so
         that a library that connects at the first message has done so."""
-        comm = self._comm.Dup()
-        nothing = np.empty(0, dtype=np.uint8)
-        requests = [comm.Irecv(nothing, source=peer) for peer in neighbours]
-        requests += [comm.Isend(nothing, dest=peer) for peer in neighbours]
+        comm, request = self._comm.Idup()
+        self._finish(request, "mpi peer", patience_s)
+        requests = [comm.Irecv(np.empty(0, np.uint8), source=peer) for peer in neighbours]
+        requests += [comm.Isend(_NOTHING, dest=peer) for peer in neighbours]
         for request in requests:
             self._finish(request, "mpi peer", patience_s)
         return comm
@@ -308,18 +319,35 @@ class World:
         os._exit(exit_code)
 
     def alarmed(self) -> bool:
-        """Whether another rank has called the roll; asked by a rank that makes no progress."""
+        """Whether another rank has called the roll."""
         return bool(self._alarms.Iprobe(tag=_ALARM_TAG))
+
+    def answer_inquiries(self) -> None:
+        """Give a sign of life to whoever has asked; for a rank that makes progress elsewhere."""
+        self._signs = [sign for sign in self._signs if not sign.Test()]
+        while (asker := self._take_from(_INQUIRY_TAG)) is not None:
+            self._signs.append(self._alarms.Isend(_NOTHING, dest=asker, tag=_SIGN_TAG))
 
     # --- Inside --------------------------------------------------------------------------------
 
-    def _finish(self, request: MPI.Request, what: str, patience_s: float) -> None:
-        """Poll a collective until it is complete.
+    def _inquire(self) -> list[MPI.Request]:
+        """Ask all others for a sign of life; those of before count no more."""
+        while self._take_from(_SIGN_TAG) is not None:
+            pass
+        others = (peer for peer in range(self.size) if peer != self.rank)
+        return [self._alarms.Isend(_NOTHING, dest=peer, tag=_INQUIRY_TAG) for peer in others]
+
+    def _finish(
+        self, request: MPI.Request, what: str, patience_s: float, moving: bool = False
+    ) -> None:
+        """Poll a collective until it is complete; `moving` as in `barrier`.
 
         Raises LostRank after `patience_s`, Interrupted on a signal, Alarm when another rank calls
         the roll.
         """
-        deadline = time.monotonic() + patience_s
+        began = time.monotonic()
+        deadline = began + patience_s
+        alive: set[int] | None = None  # who has given a sign since all were asked
         spins = 0
         while not request.Test():
             spins += 1
@@ -331,8 +359,28 @@ class World:
                 raise interrupted_by(signal_number)
             if self._alarms.Iprobe(tag=_ALARM_TAG):
                 raise Alarm
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if moving and now - began > _LONG_WAIT_S:
+                self.answer_inquiries()
+                if alive is None and now > deadline - patience_s / 2:
+                    self._signs += self._inquire()
+                    alive = set()
+                while alive is not None and (peer := self._take_from(_SIGN_TAG)) is not None:
+                    alive.add(peer)
+                if alive is not None and len(alive) == self.size - 1:
+                    deadline, alive = now + patience_s, None
+            if now > deadline:
                 raise LostRank(f"not all ranks came to `{what}` within {patience_s:.3g} s")
+
+    def _take_from(self, tag: int) -> int | None:
+        """Who sent the next message of this tag that is there; None where there is none."""
+        from mpi4py import MPI
+
+        status = MPI.Status()
+        if not self._alarms.Iprobe(tag=tag, status=status):
+            return None
+        self._alarms.Recv(np.empty(0, np.uint8), source=status.Get_source(), tag=tag)
+        return status.Get_source()
 
     def _take_message(self, tag: int) -> bytes | None:
         from mpi4py import MPI

@@ -202,6 +202,10 @@ void Connections::close() {
     first_what = describe(comm);
   };
   for (const auto& comm : comms_) {
+    const bool accepting = comm->comm == nullptr && comm->first_poll_ns != 0;
+    if (comm->listen_comm != nullptr && !accepting) {
+      note(net_.close_listen(comm->listen_comm), "closeListen", *comm);
+    }
     if (comm->comm == nullptr) continue;
     for (auto& handles : comm->mhandles) {
       for (void* mhandle : handles) note(net_.dereg_mr(comm->comm, mhandle), "deregMr", *comm);

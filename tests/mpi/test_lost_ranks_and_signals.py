@@ -93,6 +93,25 @@ def test_a_stopped_rank_ends_every_rank_within_the_deadline_and_is_named(
     assert f"rank {stopped}" in report.errors[0]
 
 
+def test_two_ranks_that_stop_together_are_named_by_those_that_need_nothing_of_them(
+    place: Path,
+) -> None:
+    # 0 -> 2 is done at once and waits for 1 -> 3, which gives no sign of life any more.
+    command = tcpx_mpi("run", "pair", "--ranks", "4", "--plugin", "softtcpx", "--sizes", "8", "-n",
+                       "200000", "-w", "0", "--stall-timeout", "2", "--hdf5", "none")  # fmt: skip
+    trap = {"SOFTTCPX_TRAP_SLOW_US": "400", "SOFTTCPX_TRAP_SIDE": "recv", "SOFTTCPX_TRAP_RANK": "3"}
+    with started(command, place, trap) as job:
+        for rank in (1, 3):
+            job.send_rank(rank, signal.SIGUSR1)
+            job.wait_for(rf"^rank {rank} on .*, row 0 .*: 1 of 1 flows unfinished")
+        for rank in (1, 3):
+            job.send_rank(rank, signal.SIGSTOP)
+        result = job.finish()
+    assert result.code == 7, result.text
+    (error,) = result.errors
+    assert re.match(r"rank 1 on \S+ \(NIC \S+\), 3 on \S+ \(NIC \S+\) did not answer", error)
+
+
 def oldest_request_from(peer: int, result: Result) -> bool:
     """Whether the stall report has the oldest request for bytes of that rank, with its age."""
     line = (
@@ -194,6 +213,15 @@ def test_t_ends_the_run_after_that_time_and_keeps_the_rows(place: Path) -> None:
     assert found.fault is not None
     assert (found.fault.kind, found.fault.exit_code) == ("stall", 6)
     assert found.fault.missing_ranks == ()
+
+
+def test_t_ends_a_run_of_batches_too_short_to_look_at_the_clock(place: Path) -> None:
+    command = tcpx_mpi("run", "pair", "--ranks", "2", "--plugin", "null", "--sizes", "8", "-n", "5",
+                       "-w", "0", "-N", "0", "-T", "1", "--hdf5", "none")  # fmt: skip
+    result = run(command, place)
+    assert result.code == 6, result.text
+    assert "the run took longer than -T 1 s" in result.errors[0]
+    assert result.rows
 
 
 def test_bytes_that_nobody_sent_are_all_counted_and_the_first_is_named(place: Path) -> None:

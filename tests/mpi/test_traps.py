@@ -149,3 +149,29 @@ def test_a_leaked_bounce_page_is_an_error_at_close(place: Path) -> None:
 def test_a_peer_that_never_comes_is_named_within_the_deadline(place: Path) -> None:
     result = trapped(place, "emulated", {"NO_PEER": 1, "RANK": -1}, "--connect-timeout", "2")
     assert_refused(result, SETUP_FAILED, r"connections did not come up within 2")
+
+
+# --- Ranks whose pairs take much longer than others -----------------------------------------------
+
+
+def two_pairs(place: Path, *options: str, **traps: int) -> Result:
+    """Two pairs that know nothing of each other: 0 -> 2 and 1 -> 3."""
+    variables = {f"SOFTTCPX_TRAP_{name}": str(value) for name, value in traps.items()}
+    command = tcpx_mpi("run", "pair", "--ranks", "4", "--plugin", "softtcpx", "-w", "0",
+                       "--hdf5", "none", "--spool", "spool", *options)  # fmt: skip
+    return run(command, place, {"SOFTTCPX_TRAP_SIDE": "recv", **variables})
+
+
+def test_a_rank_that_is_slow_and_moves_is_waited_for(place: Path) -> None:
+    # The other pair is there within a few ms and waits for 1.6 s, three times its patience.
+    options = ("--sizes", "8", "-n", "4000", "--stall-timeout", "500ms")
+    result = two_pairs(place, *options, SLOW_US=400, RANK=3)
+    assert result.code == 0, result.text
+    assert [row.wrong for row in result.rows] == [0], result.text
+
+
+def test_a_rank_that_moves_hears_of_an_error_elsewhere(place: Path) -> None:
+    # The other pair's only batch goes on for longer than a roll call waits.
+    options = ("--sizes", "8", "-n", "1000000", "-m", "8", "-c", "0")
+    result = two_pairs(place, *options, ERROR_AT=5, ERROR_CODE=3, RANK=2)
+    assert_refused(result, PLUGIN_FAILED, r"^rank 2 .*call test returned 3 ")

@@ -268,6 +268,21 @@ TEST(only_listeners_whose_accept_is_done_are_closed) {
   CHECK_CONTRACT(net);
 }
 
+TEST(listeners_that_nobody_waited_at_are_closed_with_the_rest) {
+  SlowNet net;
+  Connections connections(net, 0);
+  add_comms(connections, 0, 3);
+  connections.close();
+  CHECK(net.closing == std::vector<std::string>(3, "closeListen"));
+  SlowNet waiting;
+  waiting.comes_up = [](Call, int turn) { return turn > 100; };
+  Connections others(waiting, 0);
+  add_comms(others, 0, 2);
+  others.poll();  // an accept is pending: the contract forbids it
+  others.close();
+  CHECK(waiting.closing.empty());
+}
+
 TEST(a_refused_region_releases_those_before_it) {
   SlowNet net;
   Connections connections(net, 0);
