@@ -11,7 +11,7 @@ import math
 import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
 from tcpx_mpi.errors import OutputFailed, PluginMissing, UsageError
@@ -21,6 +21,8 @@ from tcpx_mpi.tables import BOOL, FLOAT, INT, MAYBE_INT, TEXT, VARIABLES, Block,
 
 #: Lines of a row group of Parquet: small blocks are joined up to this.
 _GROUP_LINES = 1 << 18
+#: Tables of as many lines as there are samples, batches or blocks: never in memory as a whole.
+_LONG = ("samples", "batches", "arrivals")
 #: What a file system without hard links answers.
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 
@@ -86,12 +88,14 @@ def write_parquet(table: Table, file: BinaryIO) -> None:
 
     with parquet.ParquetWriter(file, schema) as writer:
         waiting: list[Any] = []
+        lines = 0
         for block in table.blocks():
             columns = [column(block, name) for name in table.columns]
             waiting.append(arrow.Table.from_arrays(columns, schema=schema))
-            if sum(part.num_rows for part in waiting) >= _GROUP_LINES:
+            lines += block.length
+            if lines >= _GROUP_LINES:
                 writer.write_table(arrow.concat_tables(waiting))
-                waiting = []
+                waiting, lines = [], 0
         writer.write_table(arrow.concat_tables([schema.empty_table(), *waiting]))
 
 
@@ -149,7 +153,7 @@ def _exists(path: str) -> UsageError:
 
 def _narrow(table: Table) -> Table:
     """A table for a document that has the others too."""
-    if table.name not in ("samples", "batches", "arrivals"):
+    if table.name not in _LONG:
         return table
     joined: Mapping[str, str] = {**VARIABLES, "host": "", "device": "", "nic": "", "numa_node": "",
                                  "progress_cpu": ""}  # fmt: skip
@@ -158,17 +162,19 @@ def _narrow(table: Table) -> Table:
 
 def _write_json_table(table: Table, file: BinaryIO) -> None:
     file.write(f"{json.dumps(table.name)}: {{".encode("ascii"))
+    # A column at a time: what is computed (percentiles, intervals) is so once, and not for each.
+    kept = None if table.name in _LONG else list(table.blocks())
     for number, (name, kind) in enumerate(table.columns.items()):
         file.write((",\n   " if number else "\n   ").encode("ascii"))
         file.write(f"{json.dumps(name)}: [".encode("ascii"))
-        for position, part in enumerate(_json_parts(table.blocks(), name, kind)):
+        for position, part in enumerate(_json_parts(kept or table.blocks(), name, kind)):
             file.write(b", " if position else b"")
             file.write(part.encode("ascii"))
         file.write(b"]")
     file.write(b"\n  }")
 
 
-def _json_parts(blocks: Iterator[Block], name: str, kind: str) -> Iterator[str]:
+def _json_parts(blocks: Iterable[Block], name: str, kind: str) -> Iterator[str]:
     """The values of a column as JSON without brackets, a block at a time; no empty one."""
     for block in blocks:
         values = block.column(name)

@@ -85,8 +85,7 @@ class Table:
 def tables_of(run: Run) -> dict[str, Table]:
     """All tables of a run by name; together they hold what its file holds.
 
-    Of several launches a table has all lines; those of rows and samples say which launch by
-    `run_id`.
+    Of several launches a table has all lines, which say by `run_id` of which launch they are.
     """
     makers = (
         rows, samples, against, counters, batches, arrivals, ranks, peers, setup, settings,
@@ -95,10 +94,22 @@ def tables_of(run: Run) -> dict[str, Table]:
 
 
 def _over_launches(make: Callable[[Run], Table], run: Run) -> Table:
-    parts = [make(launch) for launch in run.all_launches]
+    parts = [_of_launch(make(launch), launch.header.run_id) for launch in run.all_launches]
     return dataclasses.replace(
         parts[0], blocks=lambda: itertools.chain.from_iterable(part.blocks() for part in parts)
     )
+
+
+def _of_launch(table: Table, run_id: str) -> Table:
+    """The table with its launch in each line."""
+    if "run_id" in table.columns:
+        return table
+
+    def blocks() -> Iterator[Block]:
+        for block in table.blocks():
+            yield Block(block.length, {"run_id": run_id, **block.values})
+
+    return Table(table.name, {"run_id": TEXT, **table.columns}, blocks)
 
 
 def rows(run: Run) -> Table:

@@ -20,7 +20,7 @@ from jobs import tcpx_mpi
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 
-from tcpx_mpi.records import Run, RunWriter, read_run
+from tcpx_mpi.records import LaunchesWriter, Run, RunWriter, read_run
 from tcpx_mpi.report import summarise_row
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -236,6 +236,27 @@ def test_a_matrix_has_each_flow_where_it_ran(kernel: Kernel, tmp_path: Path) -> 
                 assert value == pytest.approx(1024 / times_ns[receiver])
             else:
                 assert value != value  # NaN: no connection
+
+
+@pytest.mark.parametrize("name", ["bandwidth", "ranks"])
+def test_of_several_launches_a_row_is_that_of_one(
+    name: str, kernel: Kernel, tmp_path: Path
+) -> None:
+    writer = LaunchesWriter(str(tmp_path / "all.h5"), 3)
+    for number in range(3):
+        launch = invented_runs.sound(rows=2, run_id=f"launch {number}")
+        writer.append(str(write(launch, tmp_path / f"{number}.h5")))
+    writer.close()
+    one = tmp_path / "0.h5"
+    probes = {
+        "bandwidth": "table[['busbw', 'low', 'high']].to_numpy().tolist()",
+        "ranks": "[timed.shape[0], longer.to_numpy().tolist()]",
+    }
+    alone, of_all = (
+        kernel.run(name, probes[name], RUN=file).probe for file in (one, Path(writer.path))
+    )
+    assert alone == (of_all if name == "ranks" else of_all[: len(alone)])
+    assert len(of_all) == (2 if name == "ranks" else 3 * len(alone))
 
 
 def test_two_runs_are_told_apart_and_what_differs_between_them_is_named(

@@ -171,7 +171,8 @@ def test_ranks_setup_counters_batches_and_settings_are_read_back(way: Way) -> No
     assert [int(line["start_ns"]) for line in batches] == list(range(8))
     assert [line["late"] for line in batches] == [n == 5 for n in range(8)]
 
-    said = [tuple(line.values()) for line in way(run, "settings")]
+    said = [tuple(line.values())[1:] for line in way(run, "settings")]
+    assert {line["run_id"] for line in way(run, "settings")} == {run.header.run_id}
     assert ("setting", "seed", "7", "command line --seed") in said
     assert ("environment", "NCCL_DEBUG", "INFO", "") in said
     assert ("plan", "slots", "64,32,16", "") in said
@@ -291,7 +292,8 @@ def test_the_ratio_to_a_peer_is_a_line_with_its_interval(way: Way) -> None:
         assert float(line[name]) == getattr(found, name), name
     (peer,) = way(run, "peers")
     assert (peer["name"], int(peer["streams"]), peer["congestion_control"]) == ("raw", 2, "cubic")
-    said = [tuple(line.values()) for line in way(run, "settings")]
+    said = [tuple(line.values())[1:] for line in way(run, "settings")]
+    assert {line["run_id"] for line in way(run, "settings")} == {run.header.run_id}
     assert ("wrong_bytes", "1 raw", "rank 0: byte 3", "") in said
 
 

@@ -34,7 +34,7 @@ class OneRank:
     def name(self, rank: int) -> str:
         return f"rank {rank} on {self.places[rank]}"
 
-    def barrier(self, what: str, patience_s: float) -> None:
+    def barrier(self, what: str, patience_s: float, moving: bool = False) -> None:
         pass
 
     def maximum(self, value: int, what: str, patience_s: float) -> int:
@@ -42,6 +42,9 @@ class OneRank:
 
     def alarmed(self) -> bool:
         return False
+
+    def answer_inquiries(self) -> None:
+        pass
 
 
 class Wire:
