@@ -94,6 +94,12 @@ void BatchLoop::begin(const BatchPlan& plan) {
 }
 
 void BatchLoop::wait_for_start(const BatchPlan& plan) {
+  bool noted = !before_start_;
+  const auto note = [&] {
+    if (!noted) before_start_();
+    noted = true;
+  };
+  if (plan.start_ns == 0) note();
   int64_t now = now_ns();
   while (now < plan.start_ns) {
     const int64_t left = plan.start_ns - now;
@@ -103,9 +109,12 @@ void BatchLoop::wait_for_start(const BatchPlan& plan) {
       nanosleep(&pause, nullptr);
     } else if (left > kStartSpinNs) {
       sched_yield();
+    } else {
+      note();
     }
     now = now_ns();
   }
+  note();  // a rank that comes late
   // Also a rank that was there in time and lost its core meanwhile.
   stamps_.late = plan.start_ns != 0 && now - plan.start_ns > kStartSpinNs;
   stamps_.start = plan.start_ns != 0 ? plan.start_ns : now;

@@ -10,6 +10,8 @@
 #include <atomic>
 #include <cstdint>
 #include <cstring>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "engine/clock.h"
@@ -97,6 +99,10 @@ class BatchLoop {
 
   // Runs a batch; false after a fault, which stays: a loop that failed runs no more.
   bool run(const BatchPlan& plan);
+
+  // Called in each batch on the thread that runs it, when its start is 20 us away or less: what is
+  // counted of a batch begins there, and waiting for others is no part of it.
+  void before_start(std::function<void()> note) { before_start_ = std::move(note); }
 
   const BatchStamps& stamps() const { return stamps_; }
   const std::vector<int>& sources() const { return program_.sources; }
@@ -188,6 +194,7 @@ class BatchLoop {
   }
   void reserve_sources();
 
+  std::function<void()> before_start_;
   const int spins_before_yield_;  // idle sweeps before the core is offered; 0: ranks share cores
   Program program_;
   SlotBase buffers_[kBuffers];

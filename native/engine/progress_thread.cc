@@ -16,12 +16,7 @@
 namespace tcpx {
 namespace {
 
-struct Usage {
-  int64_t user_ns;
-  int64_t system_ns;
-};
-
-Usage usage_of(int whom) {
+ProgressThread::Usage usage_of(int whom) {
   rusage usage{};
   getrusage(whom, &usage);
   const auto ns = [](const timeval& t) {
@@ -45,6 +40,10 @@ int64_t others_now() {
 ProgressThread::ProgressThread(BatchLoop& loop, int gpu)
     : loop_(loop), gpu_(gpu >= 0 ? &use_gpu(gpu) : nullptr) {
   const GpuCurrent current(gpu_);  // what can go wrong is thrown here
+  loop_.before_start([this] {
+    before_ = usage_of(RUSAGE_SELF);
+    others_before_ = others_now();
+  });
   thread_ = std::thread([this] { serve(); });
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return thread_id_ != 0; });
@@ -93,14 +92,14 @@ void ProgressThread::serve() {
     if (stopping_) return;
     const BatchPlan plan = plan_;
     lock.unlock();
-    const Usage before = usage_of(RUSAGE_SELF);
-    const int64_t others_before = others_now();
+    before_ = usage_of(RUSAGE_SELF);  // of a batch that does not come to its start
+    others_before_ = others_now();
     loop_.run(plan);
     // Two clocks are not read at one instant: a microsecond less than nothing is nothing.
-    const int64_t others = std::max<int64_t>(others_now() - others_before, 0);
+    const int64_t others = std::max<int64_t>(others_now() - others_before_, 0);
     const Usage after = usage_of(RUSAGE_SELF);
     lock.lock();
-    cpu_ = {after.user_ns - before.user_ns, after.system_ns - before.system_ns, others};
+    cpu_ = {after.user_ns - before_.user_ns, after.system_ns - before_.system_ns, others};
     state_ = State::kFinished;
     changed_.notify_all();
   }

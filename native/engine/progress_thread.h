@@ -29,7 +29,12 @@ class ProgressThread {
   // Waits up to `seconds` for the batch to end; kRunning says it has not.
   State wait(double seconds);
 
-  // Of the whole process while the last batch ran, helper threads of the plugin included.
+  struct Usage {
+    int64_t user_ns;
+    int64_t system_ns;
+  };
+  // Of the whole process from the start of the last batch on, helper threads of the plugin
+  // included.
   struct CpuTime {
     int64_t user_ns;
     int64_t system_ns;
@@ -47,6 +52,8 @@ class ProgressThread {
   BatchPlan plan_;
   State state_ = State::kIdle;
   bool stopping_ = false;
+  Usage before_{0, 0};  // at the start of the batch under way
+  int64_t others_before_ = 0;
   CpuTime cpu_{0, 0, 0};
   int thread_id_ = 0;  // known when the constructor returns
   std::thread thread_;

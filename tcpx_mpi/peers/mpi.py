@@ -197,12 +197,17 @@ class MpiDriver(PythonDriver):
 
     def _wait_for_start(self, give_up_ns: int) -> bool:
         now = _native.now_ns()
+        begins = False  # what is counted of the batch: waiting for others is no part of it
         while now < self._start_ns:
             if now > give_up_ns:
                 return False
             if self._start_ns - now > _SPIN_NS:
                 os.sched_yield()
+            elif not begins:
+                self._cpu_before, begins = _cpu(), True
             now = _native.now_ns()
+        if not begins:
+            self._cpu_before = _cpu()
         self._stamps["late"] = self._start_ns != 0 and now - self._start_ns > _SPIN_NS
         self._stamps["start"] = self._start_ns or now
         if not self._pieces_of_step:

@@ -25,7 +25,7 @@ def placement_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[
 
 
 def usage_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
-    """How near NICs came to their rate, and how often progress threads lost their CPU."""
+    """How near NICs came to their rate, and how often progress threads left their CPU."""
     lines, best = [], None
     for summary in summaries:
         for info, proof in zip(header.ranks, summary.proof, strict=False):
@@ -46,7 +46,8 @@ def usage_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]
     if sum(lost):
         worst = max(range(len(lost)), key=lost.__getitem__)
         lines.append(
-            f"# {'Preempted':<20} : progress threads lost their CPU {sum(lost)} times, "
+            f"# {'Left their CPU':<20} : progress threads {sum(lost)} times, made to or by a "
+            "yield, "
             f"{lost[worst]} of them {rank_name(header, header.ranks[worst].rank)}"
         )
     return lines

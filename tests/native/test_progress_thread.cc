@@ -2,6 +2,7 @@
 #include <sched.h>
 
 #include <ctime>
+#include <vector>
 
 #include "engine/progress_thread.h"
 #include "rig.h"
@@ -53,6 +54,29 @@ TEST(a_wait_ends_though_the_batch_does_not) {
   may = true;
   CHECK_EQ(thread.wait(10), State::kFinished);
   CHECK_EQ(rig.driver.fault().kind, FaultKind::kNone);
+}
+
+TEST(what_begins_with_a_batch_is_told_once_and_not_while_it_waits_for_its_start) {
+  Rig rig;
+  rig.load(Steps().receive(0), {16}, 16, 1);
+  std::vector<int64_t> told;
+  uint64_t calls_before = 0;
+  rig.driver.before_start([&] {
+    told.push_back(now_ns());
+    calls_before = rig.net.calls;
+  });
+  for (const int64_t ahead : {int64_t{3'000'000}, int64_t{-1'000'000}, int64_t{0}}) {
+    told.clear();
+    const uint64_t calls = rig.net.calls;
+    BatchPlan plan = plan_of(1);
+    const int64_t now = now_ns();
+    plan.start_ns = ahead != 0 ? now + ahead : 0;
+    CHECK(rig.driver.run(plan));
+    CHECK_EQ(told.size(), size_t{1});
+    CHECK_EQ(calls_before, calls);  // before the first sweep
+    // 20 us ahead of its start, or later where this thread had lost its core.
+    if (ahead > 0) CHECK_LE(plan.start_ns - 20'000, told[0]);
+  }
 }
 
 TEST(cpu_time_is_that_of_the_batch) {
