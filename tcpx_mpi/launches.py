@@ -65,13 +65,13 @@ def refuse_series(settings: Settings) -> None:
 class Series:
     """The launches of one command on their way into one file."""
 
-    def __init__(self, command: Command, path: str, runs: int) -> None:
-        """Creates the file. Raises UsageError where that fails."""
+    def __init__(self, command: Command, path: str, runs: int, option: str = "--hdf5") -> None:
+        """Creates the file. Raises UsageError, which names the option, where that fails."""
         from tcpx_mpi.records import LaunchesWriter
 
         self._command = command
         self._runs = runs
-        self._writer = LaunchesWriter(path, runs)
+        self._writer = LaunchesWriter(path, runs, option)
         # Not beside the result: a launch's own file is nobody's result.
         self._place = tempfile.mkdtemp(prefix="tcpx-mpi-launches-")
 

@@ -105,7 +105,7 @@ def command(
     with contextlib.ExitStack() as stack:
         a, b = (
             stack.enter_context(
-                contextlib.closing(launches.Series(side, f"{name}-{which}.h5", runs))
+                contextlib.closing(launches.Series(side, f"{name}-{which}.h5", runs, "--out"))
             )
             for side, which in ((first, "A"), (second, "B"))
         )

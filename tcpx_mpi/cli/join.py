@@ -30,7 +30,7 @@ def command(out: str, files: tuple[str, ...]) -> int:
         if (other := seen.get(run.header.run_id)) is not None:
             raise UsageError(f"{file} has the same run as {other}: give each launch once")
         seen[run.header.run_id] = file
-    writer = LaunchesWriter(out, len(files))
+    writer = LaunchesWriter(out, len(files), "OUT")
     try:
         for file in files:
             writer.append(file)

@@ -44,7 +44,7 @@ def run_of(log: Log) -> Run:
 
 def write_run(run: Run, path: str) -> str:
     """Write a run to a new file, `path` or the first free name beside it; return the name."""
-    writer = RunWriter(path)
+    writer = RunWriter(path, "--output")
     writer.write_header(run.header)
     writer.write_setup(run.setup)
     for row in run.rows:

@@ -20,11 +20,12 @@ PLANNED = "launches_planned"
 class LaunchesWriter:
     """The file of several launches while they are made; whole after each `append`."""
 
-    def __init__(self, path: str, planned: int) -> None:
-        """Create `path`, or the first free name beside it. Raises UsageError where that fails."""
+    def __init__(self, path: str, planned: int, option: str = "--hdf5") -> None:
+        """Create `path`, or the first free name beside it. Raises UsageError, which names the
+        option, where that fails."""
         import h5py
 
-        require_writable(path, "--hdf5")
+        require_writable(path, option)
         descriptor, self.path = create_exclusively(path)
         self._commits = CommitFile(descriptor)
         self._file = h5py.File(self._commits, "w")

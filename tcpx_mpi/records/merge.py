@@ -33,7 +33,7 @@ def merge(out: str, journals: Sequence[str], run_file: str | None = None) -> str
     rows = sorted(rows + whole, key=lambda row: row.index)
     header.notes = [*header.notes, f"merged from {len(contents)} journals, {utc_now()}"]
 
-    writer = RunWriter(out)
+    writer = RunWriter(out, "OUT")
     writer.write_header(header)
     writer.write_setup(run.setup if run is not None else SetupTimes.joined([]))
     for row in rows:

@@ -326,5 +326,8 @@ def _joined_arrivals(facts: RowFacts, parts: Sequence[RankRow]) -> tuple[Floats,
             part.arrivals.shape != shape or not np.array_equal(part.arrival_blocks, blocks)
         ):
             raise ValueError(f"row {facts.index}: rank {part.rank} has other blocks of arrivals")
-    unknown = np.full(shape, np.nan)
-    return np.stack([part.arrivals if part.arrivals.size else unknown for part in parts]), blocks
+    # Of many ranks it is megabytes a row, and rank 0 keeps all rows.
+    joined: Floats = large.empty((len(parts), *shape))
+    for rank, part in enumerate(parts):
+        joined[rank] = part.arrivals if part.arrivals.size else np.nan
+    return joined, blocks

@@ -55,14 +55,14 @@ class RunWriter:
     method has returned from. After an OutputFailed the file is closed and later calls fail too.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, option: str = "--hdf5") -> None:
         """Create `path`, or the first free name beside it; see `path` for which.
 
-        Raises UsageError, with nothing created, where no file can be made.
+        Raises UsageError, which names the option, with nothing created, where no file can be made.
         """
         import h5py
 
-        require_writable(path, "--hdf5")
+        require_writable(path, option)
         descriptor, self.path = create_exclusively(path)
         self._commits = CommitFile(descriptor)
         #: The same file as those read it who have rows of it, also when it is finished.

@@ -170,6 +170,14 @@ def test_a_disk_that_fills_keeps_the_launches_that_were_whole(
     assert (len(found.rows), found.missing) == (3, ["3 of 4 launches"])
 
 
+def test_a_place_that_is_not_there_is_named_by_what_was_typed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = launch_file(tmp_path / "0.h5", 0)
+    assert cli.main(["join", str(tmp_path / "no" / "all.h5"), first]) == 2
+    assert "error: OUT: the directory " in capsys.readouterr().err
+
+
 def test_files_of_different_commands_are_no_launches(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ import invented
 import numpy as np
 import pytest
 
+from tcpx_mpi import large
 from tcpx_mpi.records import (
     PHASES,
     Fault,
@@ -62,6 +63,16 @@ def test_arrivals_are_joined_and_a_rank_with_one_peer_has_none() -> None:
     assert (row.arrivals[1] == 1).all()
     assert np.isnan(row.arrivals[2]).all()
     assert row.arrival_blocks.tolist() == [5, 4]
+
+
+def test_arrivals_of_many_ranks_are_on_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    facts = invented.row_facts(0)
+    parts = [invented.rank_row(rank, facts, **with_arrivals(rank, 2, [5, 4])) for rank in range(3)]
+    assert join_row(facts, parts, "").arrivals.base is None  # memory of its own
+    monkeypatch.setattr(large, "LARGE_BYTES", 8 * 3 * 3 * 2)
+    joined = join_row(facts, parts, "").arrivals
+    assert joined.base is not None
+    assert joined[:, 0, 0].tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("other", [with_arrivals(1, 3, [3, 3, 3]), with_arrivals(1, 2, [4, 5])])
