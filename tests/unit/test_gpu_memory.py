@@ -32,6 +32,17 @@ def test_the_memory_that_a_gpus_own_times_take_is_counted() -> None:
         gpu.slot_buffers({BufferId.SEND: 20 * MIB, BufferId.RECV: 10 * MIB}, 100 * MIB)
 
 
+def test_buffers_are_handed_out_when_their_zeros_are_there() -> None:
+    said: list[str] = []
+    gpu: Any = gpu_shared_by(1)
+    gpu._slots = lambda size: said.append("zeroes") or size
+    device = SimpleNamespace(synchronize=lambda: said.append("waits"))
+    gpu._cupy = SimpleNamespace(cuda=SimpleNamespace(Device=lambda ordinal: device))
+    sizes = {BufferId.SEND: 1, BufferId.RECV: 4097}
+    assert gpu.slot_buffers(sizes, 100 * MIB) == {BufferId.SEND: 4096, BufferId.RECV: 8192}
+    assert said == ["zeroes", "zeroes", "waits"]
+
+
 def test_all_ranks_see_what_is_free_before_any_of_them_takes_some() -> None:
     said: list[object] = []
 

@@ -1,0 +1,36 @@
+"""How a run ends in trouble: what each kind of it becomes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tcpx_mpi import _native, trouble
+from tcpx_mpi.errors import Interrupted
+
+
+class _Left(Exception):
+    """In place of the end of the process."""
+
+
+def test_a_native_wait_that_a_signal_ended_is_an_interrupt_with_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[Interrupted] = []
+
+    def leave(world: Any, output: Any, error: Interrupted) -> None:
+        seen.append(error)
+        raise _Left
+
+    class Output:
+        def erase_progress(self) -> None:
+            pass
+
+    monkeypatch.setattr(_native, "stop_signal", lambda: 2)
+    monkeypatch.setattr(trouble, "leave_interrupted", leave)
+    world: Any = None
+    output: Any = Output()
+    with pytest.raises(_Left):
+        trouble.end(world, output, _native.Interrupt("interrupted"), ())
+    assert [int(error.exit_code) for error in seen] == [130]
