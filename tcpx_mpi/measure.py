@@ -367,10 +367,10 @@ class Measurement:
         while not driver.wait(0.25):
             self._show_progress()
             # Of MPI no more than this while the plugin moves anything, and in long batches only.
-            if self._world.alarmed():
+            if self._world.roll_call.alarmed():
                 driver.request_stop()
             elif driver.idle_ns() < stall_ns:
-                self._world.answer_inquiries()
+                self._world.roll_call.answer_inquiries()
         self._show_progress()  # asked for in the last moments of a batch, or of a short one
         self._raise_fault()
         batch = batch_of(driver.stamps(count))

@@ -54,10 +54,10 @@ def leave_interrupted(world: World, output: Output, error: Interrupted) -> NoRet
         print(f"tcpx-mpi: error: {error}", file=sys.stderr, flush=True)
     output.keep_fault(int(error.exit_code), {world.rank: str(error)}, ())
     if world.rank == 0:
-        world.dismiss(int(error.exit_code), range(world.size))
+        world.roll_call.dismiss(int(error.exit_code), range(world.size))
     else:
-        world.await_dismissal(int(error.exit_code))
-    world.leave(int(error.exit_code))
+        world.roll_call.await_dismissal(int(error.exit_code))
+    world.roll_call.leave(int(error.exit_code))
 
 
 def leave_in_trouble(
@@ -73,22 +73,22 @@ def leave_in_trouble(
     code = int(trouble.exit_code) if isinstance(trouble, TcpxError) else int(ExitCode.OK)
     text = str(trouble) or f"rank {world.rank}: waited for the others"
     _leave_if_missed(world, output, text, WAKING_S)
-    answers = world.roll_call(Answer(world.rank, code, text, tuple(report)))
+    answers = world.roll_call.call(Answer(world.rank, code, text, tuple(report)))
     _leave_if_missed(world, output, text)
     speaks = world.rank == min(answers)
     if speaks:
         code = output.trouble(answers, world.places)
-        world.dismiss(code, answers)
+        world.roll_call.dismiss(code, answers)
     else:
-        code = world.await_dismissal(code or int(ExitCode.LOST_RANK))
-    world.leave(code, speaks)
+        code = world.roll_call.await_dismissal(code or int(ExitCode.LOST_RANK))
+    world.roll_call.leave(code, speaks)
 
 
 def _leave_if_missed(world: World, output: Output, text: str, patience_s: float = 0.0) -> None:
     """Leaves silently if a roll call is over: this rank slept through it and was named there, or
     was the last to hear what all others had said."""
-    missed = world.dismissal(patience_s)
+    missed = world.roll_call.dismissal(patience_s)
     if missed is not None:
         output.keep_fault(missed, {world.rank: text}, (world.rank,))
-        world.linger()
-        world.leave(missed)
+        world.roll_call.linger()
+        world.roll_call.leave(missed)

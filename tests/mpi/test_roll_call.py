@@ -21,20 +21,22 @@ import os, time
 from tcpx_mpi import _native, trouble, world as mpi
 from tcpx_mpi.errors import Stalled
 from tcpx_mpi.output import Output
+from tcpx_mpi.world import roll_call
 _native.install_signal_handlers()
 world = mpi.start(_native.stop_signal, os.environ)
 pids = world.allgather(os.getpid(), "pids", 60.0)
 if world.rank == 2:
-    take = world._take_message
-    world._take_message = lambda tag: None if tag == mpi._ALARM_TAG else take(tag)
+    roll = world.roll_call
+    take = roll._take_message
+    roll._take_message = lambda tag: None if tag == roll_call._ALARM_TAG else take(tag)
 if world.rank == 1:
-    wait = world.await_dismissal
+    wait = world.roll_call.await_dismissal
     def later(code):
         deadline = time.monotonic() + 0.5
         while os.path.exists(f"/proc/{pids[2]}") and time.monotonic() < deadline:
             time.sleep(0.01)  # without a call to MPI, as `wait` makes them
         return wait(code)
-    world.await_dismissal = later
+    world.roll_call.await_dismissal = later
 trouble.end(world, Output(active=False), Stalled("nothing moves"), ())
 """
 

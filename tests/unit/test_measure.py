@@ -31,6 +31,10 @@ class OneRank:
     rank, size = RANK, WORLD
     places = ("host0", "host0")
 
+    @property
+    def roll_call(self) -> OneRank:
+        return self  # nobody calls it
+
     def name(self, rank: int) -> str:
         return f"rank {rank} on {self.places[rank]}"
 

@@ -9,7 +9,7 @@ import pytest
 
 from tcpx_mpi import world as mpi
 from tcpx_mpi.errors import ExitCode, LostRank, UsageError
-from tcpx_mpi.world import AgreedError, Alarm, Answer, World
+from tcpx_mpi.world import AgreedError, Alarm, Answer, World, collectives, roll_call
 
 pytestmark = pytest.mark.mpi(min_size=3)
 PATIENCE_S = 20.0
@@ -34,7 +34,7 @@ def test_only_rank_0_gets_what_is_gathered(world: World) -> None:
 def test_series_are_gathered_in_parcels(
     world: World, monkeypatch: pytest.MonkeyPatch, parcel_bytes: int
 ) -> None:
-    monkeypatch.setattr(mpi, "_PARCEL_BYTES", parcel_bytes)
+    monkeypatch.setattr(collectives, "_PARCEL_BYTES", parcel_bytes)
     asked: list[int] = []
     finish = world._finish
     monkeypatch.setattr(world, "_finish", lambda *step: (asked.append(1), finish(*step)))
@@ -112,15 +112,15 @@ def test_a_roll_call_draws_in_ranks_that_wait_and_lets_all_go_with_one_code(worl
             world.barrier("waiting", PATIENCE_S)
         trouble = caught.value
     code = 6 if world.rank == 1 else 0
-    answers = world.roll_call(Answer(world.rank, code, str(trouble), ("line",)))
+    answers = world.roll_call.call(Answer(world.rank, code, str(trouble), ("line",)))
     assert answers[world.rank].text == str(trouble)
     if world.rank == 0:
         assert sorted(answers) == [0, 1, 2]
         assert answers[1] == Answer(1, 6, "trouble here", ("line",))
-        world.dismiss(6, answers)
+        world.roll_call.dismiss(6, answers)
     else:
         assert min(answers) == 0  # else two ranks would speak for all
-        assert world.await_dismissal(99) == 6
+        assert world.roll_call.await_dismissal(99) == 6
     if world.rank == 1:
         world.barrier("waiting", PATIENCE_S)
 
@@ -133,11 +133,11 @@ def test_a_rank_that_comes_when_the_roll_call_is_over_has_heard_who_dismisses(
     # Of its own: what nobody reads here must not alarm another test.
     world = World(MPI.COMM_WORLD, lambda: 0)
     if world.rank == 0:
-        monkeypatch.setattr(mpi, "ROLL_CALL_S", 0.0)
-        world.dismiss(6, world.roll_call(Answer(0, 6, "trouble here")))
+        monkeypatch.setattr(roll_call, "ROLL_CALL_S", 0.0)
+        world.roll_call.dismiss(6, world.roll_call.call(Answer(0, 6, "trouble here")))
         MPI.COMM_WORLD.send("over", dest=2)
     elif world.rank == 2:
         MPI.COMM_WORLD.recv(source=0)
-        answers = world.roll_call(Answer(2, 0, "late"))
+        answers = world.roll_call.call(Answer(2, 0, "late"))
         assert answers[0] == Answer(0, 6, "trouble here")
-        assert world.dismissal(PATIENCE_S) == 6
+        assert world.roll_call.dismissal(PATIENCE_S) == 6

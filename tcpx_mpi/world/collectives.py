@@ -1,0 +1,255 @@
+"""What all ranks do together: exchange, agree, start at once. Each call has its deadline.
+
+Every collective is non-blocking and polled with a deadline, so that a rank that hangs is named
+instead of hanging all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import pickle
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcpx_mpi import large
+from tcpx_mpi.errors import ExitCode, Interrupted, LostRank, TcpxError
+from tcpx_mpi.world.roll_call import Alarm, RollCall, interrupted_by
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+Int64s = NDArray[np.int64]
+_NOTHING = np.empty(0, dtype=np.uint8)
+
+#: Series are gathered in parcels of so much of all ranks: MPI counts what a call takes in 31 bits.
+_PARCEL_BYTES = 1 << 23
+#: A wait for others who may still move bytes looks for their signs of life from this age on.
+_LONG_WAIT_S = 0.1
+#: A poll yields so often, then sleeps: other ranks of this node may need the core to arrive.
+_SPINS_BEFORE_SLEEP = 200
+_POLL_S = 0.00005
+
+
+class AgreedError(TcpxError):
+    """An error of at least one rank that all ranks know of; `rank` is the lowest that had it."""
+
+    def __init__(self, text: str, exit_code: ExitCode, rank: int) -> None:
+        super().__init__(text)
+        self.exit_code = exit_code
+        self.rank = rank
+
+
+class World:
+    """All ranks of a run. `stop_signal` tells which signal has asked this process to stop, or 0."""
+
+    def __init__(self, comm: MPI.Intracomm, stop_signal: Callable[[], int]) -> None:
+        self._comm = comm
+        self._stop_signal = stop_signal
+        self.roll_call = RollCall(comm.Dup(), stop_signal)
+        self.rank: int = comm.Get_rank()
+        self.size: int = comm.Get_size()
+        #: The host of every rank and its network interface, as far as they are known by now.
+        self.places: list[str] = [""] * self.size
+
+    def name(self, rank: int) -> str:
+        """A rank and its place: "rank 3 on HOST (NIC eth1)"."""
+        return f"rank {rank} on {self.places[rank]}" if self.places[rank] else f"rank {rank}"
+
+    # --- Collectives: every rank calls these, in the same order ------------------------------
+
+    def allgather(self, value: object, what: str, patience_s: float) -> list[Any]:
+        """Collective: every rank's value, by rank. `what` names the step in an error."""
+        blob = np.frombuffer(pickle.dumps(value, protocol=5), dtype=np.uint8)
+        sizes = np.zeros(self.size, dtype=np.int64)
+        mine = np.array([blob.size], dtype=np.int64)
+        self._finish(self._comm.Iallgather(mine, sizes), what, patience_s)
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        everything = np.empty(int(offsets[-1]), dtype=np.uint8)
+        spec: Any = [everything, (sizes.tolist(), offsets[:-1].tolist()), self._byte_type()]
+        self._finish(self._comm.Iallgatherv(blob, spec), what, patience_s)
+        return [pickle.loads(everything[a:b].data) for a, b in _spans(offsets)]
+
+    def gather(self, value: object, what: str, patience_s: float) -> list[Any] | None:
+        """Collective: every rank's value on rank 0, None elsewhere."""
+        blob = np.frombuffer(pickle.dumps(value, protocol=5), dtype=np.uint8)
+        sizes = np.zeros(self.size, dtype=np.int64)
+        mine = np.array([blob.size], dtype=np.int64)
+        self._finish(self._comm.Igather(mine, sizes, root=0), what, patience_s)
+        offsets = np.concatenate(([0], np.cumsum(sizes)))
+        everything = np.empty(int(offsets[-1]), dtype=np.uint8)
+        spec: Any = None
+        if self.rank == 0:
+            spec = [everything, (sizes.tolist(), offsets[:-1].tolist()), self._byte_type()]
+        self._finish(self._comm.Igatherv(blob, spec, root=0), what, patience_s)
+        if self.rank != 0:
+            return None
+        return [pickle.loads(everything[a:b].data) for a, b in _spans(offsets)]
+
+    def gather_series(
+        self, series: Sequence[Int64s], what: str, patience_s: float
+    ) -> list[Int64s] | None:
+        """Collective: of each series int64[rank, value] on rank 0, None elsewhere.
+
+        They may be larger than memory is. Raises ValueError, on all ranks, where ranks do not have
+        equally many, as long as each other's; OutputFailed on rank 0 where its disk has no room.
+        """
+        lengths = [values.size for values in series]
+        if self.allgather(lengths, what, patience_s) != [lengths] * self.size:
+            raise ValueError(f"{what}: ranks have other numbers of them")
+        whole = [large.empty((self.size, n), np.int64) for n in lengths if self.rank == 0]
+        for parcel in _parcels(lengths, max(_PARCEL_BYTES // 8 // self.size, 1)):
+            mine = np.concatenate([series[number][part] for number, part in parcel])
+            everybody = np.empty((self.size if self.rank == 0 else 0, mine.size), np.int64)
+            self._finish(self._comm.Igather(mine, everybody, root=0), what, patience_s)
+            if self.rank == 0:
+                bounds = np.cumsum([part.stop - part.start for _, part in parcel])
+                cut = np.split(everybody, bounds[:-1], axis=1)
+                for (number, part), values in zip(parcel, cut, strict=True):
+                    whole[number][:, part] = values
+        return whole if self.rank == 0 else None
+
+    def exchange(self, outgoing: list[bytes], what: str, patience_s: float) -> list[bytes]:
+        """Collective: outgoing[p] goes to rank p; returns what each rank sent here."""
+        sizes = np.array([len(part) for part in outgoing], dtype=np.int64)
+        incoming = np.zeros(self.size, dtype=np.int64)
+        self._finish(self._comm.Ialltoall(sizes, incoming), what, patience_s)
+        sent = np.frombuffer(b"".join(outgoing) or b"\0", dtype=np.uint8)
+        offsets = np.concatenate(([0], np.cumsum(incoming)))
+        received = np.empty(max(int(offsets[-1]), 1), dtype=np.uint8)
+        send_offsets = np.concatenate(([0], np.cumsum(sizes)))[:-1]
+        byte = self._byte_type()
+        send_spec: Any = [sent, (sizes.tolist(), send_offsets.tolist()), byte]
+        receive_spec: Any = [received, (incoming.tolist(), offsets[:-1].tolist()), byte]
+        self._finish(self._comm.Ialltoallv(send_spec, receive_spec), what, patience_s)
+        return [received[a:b].tobytes() for a, b in _spans(offsets)]
+
+    def barrier(self, what: str, patience_s: float, moving: bool = False) -> None:
+        """Collective: nobody leaves before all have come.
+
+        With `moving`, others may be at work for as long as it takes: a rank is late `patience_s`
+        after its last sign of life, by this call or by `roll_call.answer_inquiries`.
+        """
+        self._finish(self._comm.Ibarrier(), what, patience_s, moving)
+
+    def maximum(self, value: int, what: str, patience_s: float) -> int:
+        """Collective: the largest value of all ranks."""
+        mine = np.array([value], dtype=np.int64)
+        largest = np.zeros(1, dtype=np.int64)
+        from mpi4py import MPI
+
+        self._finish(self._comm.Iallreduce(mine, largest, op=MPI.MAX), what, patience_s)
+        return int(largest[0])
+
+    def acquainted(self, neighbours: Collection[int], patience_s: float) -> MPI.Intracomm:
+        """Collective: a communicator of its own over which this rank has met its neighbours, so
+        that a library that connects at the first message has done so."""
+        comm, request = self._comm.Idup()
+        self._finish(request, "mpi peer", patience_s)
+        requests = [comm.Irecv(np.empty(0, np.uint8), source=peer) for peer in neighbours]
+        requests += [comm.Isend(_NOTHING, dest=peer) for peer in neighbours]
+        for request in requests:
+            self._finish(request, "mpi peer", patience_s)
+        return comm
+
+    @contextlib.contextmanager
+    def agree(self, what: str, patience_s: float) -> Iterator[None]:
+        """Collective around a local step: if it fails on any rank, all ranks raise AgreedError.
+
+        A rank that hangs in its step is found by the others' deadline (LostRank).
+        """
+        error: TcpxError | None = None
+        try:
+            yield
+        except (Interrupted, LostRank):
+            raise
+        except TcpxError as found:
+            error = found
+        verdict = None if error is None else (int(error.exit_code), str(error))
+        verdicts = self.allgather(verdict, what, patience_s)
+        raise_agreed(verdicts, error, self.name)
+
+    def _finish(
+        self, request: MPI.Request, what: str, patience_s: float, moving: bool = False
+    ) -> None:
+        """Poll a collective until it is complete; `moving` as in `barrier`.
+
+        Raises LostRank after `patience_s`, Interrupted on a signal, Alarm when another rank calls
+        the roll.
+        """
+        began = time.monotonic()
+        deadline = began + patience_s
+        alive: set[int] | None = None  # who has given a sign since all were asked
+        spins = 0
+        while not request.Test():
+            spins += 1
+            if spins < _SPINS_BEFORE_SLEEP:
+                os.sched_yield()
+                continue
+            time.sleep(_POLL_S)
+            if signal_number := self._stop_signal():
+                raise interrupted_by(signal_number)
+            if self.roll_call.alarmed():
+                raise Alarm
+            now = time.monotonic()
+            if moving and now - began > _LONG_WAIT_S:
+                self.roll_call.answer_inquiries()
+                if alive is None and now > deadline - patience_s / 2:
+                    self.roll_call.inquire()
+                    alive = set()
+                if alive is not None:
+                    alive.update(self.roll_call.signs())
+                    if len(alive) == self.size - 1:
+                        deadline, alive = now + patience_s, None
+            if now > deadline:
+                raise LostRank(f"not all ranks came to `{what}` within {patience_s:.3g} s")
+
+    def _byte_type(self) -> Any:
+        from mpi4py import MPI
+
+        return MPI.BYTE
+
+
+def raise_agreed(
+    verdicts: list[tuple[int, str] | None], own: TcpxError | None, name: Callable[[int], str]
+) -> None:
+    """Raise AgreedError if any rank's verdict is an error; equal input on all ranks, equal output.
+
+    The lowest rank's error is the one that counts. Its text names that rank, by `name`, unless all
+    ranks say the same.
+    """
+    failed = [rank for rank, verdict in enumerate(verdicts) if verdict is not None]
+    if not failed:
+        return
+    first = failed[0]
+    exit_code, text = verdicts[first] or (int(ExitCode.DEFECT), "")
+    alike = all(verdict is not None and verdict[1] == text for verdict in verdicts)
+    where = "" if alike else f"{name(first)}: "
+    raise AgreedError(where + text, ExitCode(exit_code), first) from own
+
+
+def _parcels(lengths: Sequence[int], most: int) -> Iterator[list[tuple[int, slice]]]:
+    """Series one after the other in parcels of `most` values: which one, and what of it."""
+    parcel: list[tuple[int, slice]] = []
+    room = most
+    for number, length in enumerate(lengths):
+        at = 0
+        while at < length:
+            end = min(at + room, length)
+            parcel.append((number, slice(at, end)))
+            room -= end - at
+            at = end
+            if not room:
+                yield parcel
+                parcel, room = [], most
+    if parcel:
+        yield parcel
+
+
+def _spans(offsets: Any) -> list[tuple[int, int]]:
+    return [(int(a), int(b)) for a, b in itertools.pairwise(offsets)]

@@ -1,0 +1,63 @@
+"""MPI is started once a process, and a defect in one rank ends all."""
+
+from __future__ import annotations
+
+import socket
+import sys
+import warnings
+from collections.abc import Callable, MutableMapping
+from types import TracebackType
+
+from tcpx_mpi import launch
+from tcpx_mpi.errors import ExitCode, SetupFailed
+from tcpx_mpi.launch import under_launcher
+from tcpx_mpi.world.collectives import World
+from tcpx_mpi.world.library import library_settings, library_version, load
+
+
+def start(
+    stop_signal: Callable[[], int], environ: MutableMapping[str, str], tcp_only: bool = False
+) -> World:
+    """Initialise MPI (once a process) and return the world.
+
+    `tcp_only`: messages between ranks of a node must not take a short cut through memory. Raises
+    PluginMissing where no MPI library can be loaded, SetupFailed where it is not the launcher's.
+    """
+    MPI = load()
+    for name, value in library_settings(library_version(), tcp_only).items():
+        environ.setdefault(name, value)
+    if not MPI.Is_initialized():
+        # mpi4py warns of a launcher of another MPI, which is refused below in one line.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            MPI.Init_thread(MPI.THREAD_MULTIPLE)
+    launched = under_launcher(environ)
+    refusal = launch.foreign_library(launched, MPI.COMM_WORLD.Get_size(), library_version())
+    if refusal is not None:
+        raise SetupFailed(refusal)
+    _end_all_ranks_on_a_defect()
+    try:
+        return World(MPI.COMM_WORLD, stop_signal)
+    except MPI.Exception as error:
+        # Others may have reached whom they need, and now wait for this rank without a deadline.
+        rank, host = MPI.COMM_WORLD.Get_rank(), socket.gethostname()
+        print(
+            f"tcpx-mpi: error: rank {rank} on {host}: MPI cannot reach every other rank ({error}): "
+            "check that the interfaces of btl_tcp_if_include are up on all nodes",
+            file=sys.stderr,
+            flush=True,
+        )
+        MPI.COMM_WORLD.Abort(int(ExitCode.SETUP_FAILED))
+        raise
+
+
+def _end_all_ranks_on_a_defect() -> None:
+    """An exception that nobody expected ends all ranks: the others would wait for this one."""
+    show = sys.excepthook
+
+    def end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        show(kind, error, trace)
+        sys.stderr.flush()
+        load().COMM_WORLD.Abort(int(ExitCode.DEFECT))
+
+    sys.excepthook = end
