@@ -258,7 +258,8 @@ KNOBS: tuple[Knob, ...] = (
 
     Knob("seed", "seed", CHECKS, 1, whole(0, (1 << 64) - 1, "64 bits"), "seed of the payload"),
     Knob("check_memory", "check_memory_bytes", CHECKS, 1 << 30, size(1),
-         "memory for buffer slots, so that whole batches are checked", metavar="SIZE"),
+         "memory for buffer slots and their time stamps, so that whole batches are checked",
+         metavar="SIZE"),
     Knob("stall_timeout", "stall_timeout_s", CHECKS, 30.0, seconds(),
          "end the run when nothing has moved for this time", metavar="TIME"),
     Knob("connect_timeout", "connect_timeout_s", CHECKS, 30.0, seconds(),

@@ -358,6 +358,7 @@ class Measurement:
     ) -> tuple[Batch, tuple[int, int, int]]:
         """Collective: start together, wait for the driver; what it stamped and its CPU time."""
         driver = self._side.driver
+        driver.arm(count)
         start_ns = self._agree_start(patience_s)
         stall_ns = int(self._settings.stall_timeout_s * 1e9)
         if 0 < self._end_by_ns < _native.now_ns():  # a short batch does not look at the clock

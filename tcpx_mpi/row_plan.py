@@ -8,9 +8,12 @@ from dataclasses import dataclass
 GUARD_BYTES = 64
 _CACHE_LINE = 64
 _PAGE = 4096
-#: No row needs more slots: poisoning them takes longer than any batch of such small messages, and
-#: a batch has its time stamps in memory.
+#: No row needs more slots: poisoning them takes longer than any batch of such small messages.
 _MOST_SLOTS = 1 << 20
+#: Words of 8 bytes that an iteration takes on a rank when its batch has ended: 5 in the engine, 3
+#: that Python has of them, 5 of samples; and for each source that is told apart, one of each.
+_STAMP_WORDS = 13
+_SOURCE_WORDS = 3
 
 
 @dataclass(frozen=True)
@@ -42,16 +45,28 @@ def slot_shape(used_bytes: int) -> SlotShape:
     return SlotShape(used_bytes, stride)
 
 
+def stamp_bytes(sources: int) -> int:
+    """What the time stamps of an iteration take on a rank that tells so many senders apart."""
+    return 8 * (_STAMP_WORDS + _SOURCE_WORDS * (sources if sources > 1 else 0))
+
+
 def slots_for(
-    slot_bytes: int, iterations: int, memory_bytes: int, llc_bytes: int, local_ranks: int
+    slot_bytes: int,
+    stamps: int,
+    iterations: int,
+    memory_bytes: int,
+    llc_bytes: int,
+    local_ranks: int,
 ) -> int:
     """How many slots a row has, from the largest slot (send + receive) of any rank.
 
     At least 2; else as many as iterations, and more where that is needed to be beyond the
-    last-level cache (twice its size over the ranks of a node), within `memory_bytes` a rank.
+    last-level cache (twice its size over the ranks of a node), within `memory_bytes` a rank, with
+    the bytes of time stamps that each takes (`stamp_bytes`).
     """
     beyond_cache = -(-2 * llc_bytes // (slot_bytes * local_ranks))
-    return max(2, min(max(iterations, beyond_cache), _MOST_SLOTS, memory_bytes // slot_bytes))
+    fit = memory_bytes // (slot_bytes + stamps)
+    return max(2, min(max(iterations, beyond_cache), _MOST_SLOTS, fit))
 
 
 def plan_row(slots: int, iterations: int, warmups: int, least_batches: int = 1) -> RowPlan:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import UsageError
@@ -17,7 +18,7 @@ from tcpx_mpi.meetings import most_meetings
 from tcpx_mpi.pace import Until
 from tcpx_mpi.patterns import Pattern
 from tcpx_mpi.records import PHASES, Plan, RowFacts
-from tcpx_mpi.row_plan import RowPlan, plan_row, slot_shape, slots_for
+from tcpx_mpi.row_plan import RowPlan, plan_row, slot_shape, slots_for, stamp_bytes
 from tcpx_mpi.schedule import BufferId, Column, Op
 from tcpx_mpi.topology import Host
 from tcpx_mpi.units import format_size
@@ -51,6 +52,7 @@ class RowPlanner:
         self._world = len(hosts)
         self._llc_bytes = max(host.llc_bytes for host in hosts)
         self._local_ranks = min(Counter(host.node for host in hosts).values())
+        self._sources = max(np.unique(peers).size for peers in self._senders())
 
     def rows(self) -> list[PlannedRow]:
         """The rows of the first cycle."""
@@ -136,7 +138,12 @@ class RowPlanner:
         if s.open_ended():
             longest = max(longest, min(_MOST_IN_A_BATCH, _BATCH_BYTES // max(slot_bytes, 1)))
         slots = slots_for(
-            slot_bytes, longest, s.check_memory_bytes, self._llc_bytes, self._local_ranks
+            slot_bytes,
+            stamp_bytes(self._sources),
+            longest,
+            s.check_memory_bytes,
+            self._llc_bytes,
+            self._local_ranks,
         )
         facts = RowFacts(
             index=index,
@@ -202,12 +209,15 @@ class RowPlanner:
         )
 
     def _messages(self) -> int:
-        """Messages that a rank receives in one copy of the pattern; all receivers are alike."""
+        """Messages that a rank receives in one copy of the pattern."""
+        return max(senders.size for senders in self._senders())
+
+    def _senders(self) -> Iterator[NDArray[np.int32]]:
+        """Who sends each message of one copy of the pattern; all receivers are alike."""
         single = self._single.rounds_run(self._world, False)[0]
-        return max(
-            int((single.schedule(rank, self._world).column(Column.OP) == Op.RECV).sum())
-            for rank in (0, self._world - 1)
-        )
+        for rank in (0, self._world - 1):
+            schedule = single.schedule(rank, self._world)
+            yield schedule.column(Column.PEER)[schedule.column(Column.OP) == Op.RECV]
 
 
 def strides(pattern: Pattern, rank: int, world: int, size: int) -> dict[BufferId, int]:

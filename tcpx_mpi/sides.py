@@ -18,6 +18,9 @@ from tcpx_mpi.schedule import BufferId, Layout, Schedule
 class Driver(Protocol):
     """Runs the batches of a loaded row, one at a time; `_native.Runner` is one."""
 
+    def arm(self, iterations: int) -> None:
+        """Ready the next batch, of so many iterations, before ranks agree when it begins."""
+
     def start(
         self, first_slot: int, iterations: int, start_ns: int, stall_ns: int, end_by_ns: int
     ) -> None:

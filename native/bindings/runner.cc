@@ -103,6 +103,9 @@ void bind_runner(nb::module_& m) {
       .def(
           "pin", [](Runner& e, int cpu) { return e.thread_->pin(cpu); }, "cpu"_a)
       .def(
+          "arm", [](Runner& e, uint64_t iterations) { e.loop().arm(iterations); }, "iterations"_a,
+          "Readies the next batch, of so many iterations, before its start is agreed.")
+      .def(
           "start",
           [](Runner& e, uint64_t first_slot, uint64_t iterations, int64_t start_ns,
              int64_t stall_ns, int64_t end_by_ns) {

@@ -23,6 +23,7 @@ constexpr uint32_t kSweepsPerLook = 32;  // between two looks at the clock, sign
 
 void BatchLoop::set_row(Program program, const SlotBase* buffers) {
   program_ = std::move(program);
+  armed_ = 0;
   std::copy(buffers, buffers + kBuffers, buffers_);
   counters_.assign(program_.counters, 0);
   picture_.assign(program_.queues.size(), FlowReport{});
@@ -45,7 +46,6 @@ void BatchLoop::reserve_sources() {
 
 bool BatchLoop::run(const BatchPlan& plan) {
   if (failed_) return false;
-  if (plan.iterations > left_.size()) throw std::invalid_argument("batch longer than reserved");
   begin(plan);
   plugin_log::set_quiet(true);
   wait_for_start(plan);
@@ -79,16 +79,23 @@ void BatchLoop::rest() {
   }
 }
 
+void BatchLoop::arm(uint64_t iterations) {
+  if (iterations > left_.size()) throw std::invalid_argument("batch longer than reserved");
+  std::fill_n(left_.begin(), iterations, parts_);
+  std::fill_n(stamps_.end.begin(), iterations, int64_t{-1});
+  std::fill_n(stamps_.send_done.begin(), iterations, int64_t{-1});
+  std::fill_n(stamps_.receive_done.begin(), iterations, int64_t{-1});
+  std::fill_n(stamps_.source_done.begin(), iterations * program_.sources.size(), int64_t{-1});
+  armed_ = iterations;
+}
+
 void BatchLoop::begin(const BatchPlan& plan) {
+  if (armed_ != plan.iterations) arm(plan.iterations);
+  armed_ = 0;
   first_slot_ = plan.first_slot;
   iterations_ = plan.iterations;
   open_ = 0;
   cpus_seen_.fill(0);
-  std::fill_n(left_.begin(), iterations_, parts_);
-  std::fill_n(stamps_.end.begin(), iterations_, int64_t{-1});
-  std::fill_n(stamps_.send_done.begin(), iterations_, int64_t{-1});
-  std::fill_n(stamps_.receive_done.begin(), iterations_, int64_t{-1});
-  std::fill_n(stamps_.source_done.begin(), iterations_ * program_.sources.size(), int64_t{-1});
   std::fill(counters_.begin(), counters_.end(), 0);
   begin_flows();
 }

@@ -97,6 +97,10 @@ class BatchLoop {
   // Room for the longest batch of the row.
   void reserve(uint64_t iterations);
 
+  // Readies the stamps of the next batch, which takes milliseconds for a million iterations: not
+  // between the instant that ranks agreed on and their start. A batch that was not armed is, first.
+  void arm(uint64_t iterations);
+
   // Runs a batch; false after a fault, which stays: a loop that failed runs no more.
   bool run(const BatchPlan& plan);
 
@@ -208,6 +212,7 @@ class BatchLoop {
   CpuBits cpus_seen_{};
 
   uint64_t first_slot_ = 0;
+  uint64_t armed_ = 0;  // iterations of the next batch that are ready
   uint64_t iterations_ = 0;
   uint64_t open_ = 0;
   bool failed_ = false;

@@ -111,6 +111,15 @@ class MpiDriver(PythonDriver):
         self._first, self._iterations, self._start_ns = first_slot, iterations, start_ns
         self._begun = False
         self._open = 0
+        self._stamps = self._armed | {"start": start_ns, "late": False}
+        for flow in self._flows:
+            flow.iteration = flow.piece = flow.posted = flow.completed = 0
+        self._copies_done = 0
+        self._requests: list[Any] = []
+        self._owners: list[tuple[_Flow, int, int]] = []
+        self._cpu_before = _cpu()
+
+    def arm(self, iterations: int) -> None:
         steps = len(self._pieces_of_step)
         #: Pieces of each step that are not complete, by iteration.
         self._left = [bytearray([n] * iterations) for n in self._pieces_of_step]
@@ -121,19 +130,9 @@ class MpiDriver(PythonDriver):
         self._receives_left = [
             sum(1 for f in self._flows if f.op == Op.RECV for _ in f.pieces)
         ] * iterations
-        self._stamps = {
-            "start": start_ns,
-            "late": False,
-            "end": np.full(iterations, -1, np.int64),
-            "send_done": np.full(iterations, -1, np.int64),
-            "receive_done": np.full(iterations, -1, np.int64),
+        self._armed = {
+            name: np.full(iterations, -1, np.int64) for name in ("end", "send_done", "receive_done")
         }
-        for flow in self._flows:
-            flow.iteration = flow.piece = flow.posted = flow.completed = 0
-        self._copies_done = 0
-        self._requests: list[Any] = []
-        self._owners: list[tuple[_Flow, int, int]] = []
-        self._cpu_before = _cpu()
 
     def wait(self, seconds: float) -> bool:
         """Drive the batch; see `Driver.wait`."""

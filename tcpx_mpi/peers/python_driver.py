@@ -24,6 +24,9 @@ class PythonDriver:
         self._stamps: dict[str, Any] = {}
         self._cpu = (0, 0, 0)
 
+    def arm(self, iterations: int) -> None:
+        """Nothing, for a driver whose batches take no time to ready."""
+
     def request_stop(self) -> None:
         self._stop = True
 

@@ -78,6 +78,7 @@ class InventedDriver:
         self, first_slot: int, iterations: int, start_ns: int, stall_ns: int, end_by_ns: int
     ) -> None:
         wire = self.wire
+        assert self.armed == iterations
         poisoned = True
         begin = max(start_ns, _native.now_ns())
         self.begin = begin
@@ -90,6 +91,9 @@ class InventedDriver:
 
     def wait(self, seconds: float) -> bool:
         return True
+
+    def arm(self, iterations: int) -> None:
+        self.armed = iterations
 
     def request_stop(self) -> None:
         raise AssertionError("nobody asked for that")

@@ -1,13 +1,24 @@
-"""How iterations form batches: all are there, none is too long, beside peers there are enough."""
+"""How iterations form batches: all are there, none is too long or takes more than it may, beside
+peers there are enough.
+"""
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
+from allocations import peak_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tcpx_mpi.batch import batch_of
+from tcpx_mpi.config import load_settings
 from tcpx_mpi.knobs import ITERS_BESIDE, LEAST_BLOCKS
-from tcpx_mpi.row_plan import plan_row, slot_shape, slots_for
+from tcpx_mpi.patterns import load
+from tcpx_mpi.row_plan import plan_row, slot_shape, slots_for, stamp_bytes
+from tcpx_mpi.rows import RowPlanner, strides
+from tcpx_mpi.topology import read_host
 
 SLOTS = st.integers(1, 1 << 20)
 
@@ -66,16 +77,48 @@ def test_slots_hold_message_and_guard_on_their_own_lines(used: int) -> None:
 
 
 @given(st.integers(64, 1 << 32), st.integers(1, 5000), st.integers(1, 1 << 34),
-       st.integers(-1, 1 << 28), st.integers(1, 8))  # fmt: skip
+       st.integers(-1, 1 << 28), st.integers(1, 8), st.integers(0, 1000))  # fmt: skip
 def test_there_are_2_slots_at_least_and_no_more_than_memory_has(
-    slot: int, iterations: int, memory: int, cache: int, ranks: int
+    slot: int, iterations: int, memory: int, cache: int, ranks: int, sources: int
 ) -> None:
-    slots = slots_for(slot, iterations, memory, cache, ranks)
+    stamps = stamp_bytes(sources)
+    slots = slots_for(slot, stamps, iterations, memory, cache, ranks)
     assert slots >= 2
-    assert slots == 2 or slots * slot <= memory
+    assert slots == 2 or slots * (slot + stamps) <= memory
 
 
-def test_a_batch_has_no_more_time_stamps_than_memory_should_hold() -> None:
-    slots = slots_for(256, 10**8, 1 << 40, 0, 1)
+def test_one_sender_is_not_told_apart_and_takes_no_stamps_of_its_own() -> None:
+    assert stamp_bytes(0) == stamp_bytes(1) == 8 * 13
+    assert stamp_bytes(63) == 8 * (13 + 3 * 63)
+
+
+@pytest.mark.parametrize("sources", [0, 3, 63])
+def test_the_samples_of_a_batch_take_what_is_counted_for_them(sources: int) -> None:
+    iterations = 1 << 14
+    stamps: Any = {
+        name: np.arange(iterations) for name in ("end", "send_done", "receive_done")
+    } | {
+        "start": 0, "late": False, "sources": list(range(sources)),
+        "source_done": np.zeros(iterations * sources, np.int64),
+    }  # fmt: skip
+    in_engine, copied = 5 + sources, 3 + sources
+    counted = stamp_bytes(sources) - 8 * (in_engine + copied)
+    taken = peak_of(lambda: batch_of(stamps)) / iterations
+    assert 0.8 * counted < taken < 1.05 * counted
+
+
+def test_a_mesh_has_no_more_slots_than_memory_has_for_their_time_stamps_too() -> None:
+    ranks, memory = 64, 1 << 26
+    settings = load_settings(
+        {"pattern": "mesh", "sizes": "8", "iters": "100000", "check_memory": str(memory)}, {}
+    )
+    planned = RowPlanner(settings, load("mesh"), load("mesh"), [read_host()] * ranks).rows()[0]
+    slot = sum(strides(load("mesh"), 0, ranks, 8).values())
+    taken = slot + stamp_bytes(ranks - 1)
+    assert planned.plan.slots == memory // taken
+
+
+def test_no_batch_is_longer_than_a_million_iterations() -> None:
+    slots = slots_for(256, stamp_bytes(1), 10**8, 1 << 40, 0, 1)
     assert slots == 1 << 20
     assert max(plan_row(slots, 10**8, 100).batches) == 1 << 20
