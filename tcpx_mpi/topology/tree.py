@@ -5,14 +5,19 @@ All reading goes through one root, so that what was recorded elsewhere is read b
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
-from tcpx_mpi.errors import UsageError
+from tcpx_mpi.errors import OutputFailed, UsageError
 
 #: At the root of a recorded tree: the GPUs, which no file of the system tells, and a remark.
 GPU_FACTS = "gpus.json"
 ABOUT = "about.txt"
+
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class Tree:
@@ -80,29 +85,44 @@ class Tree:
     def record(self, directory: str, about: str, gpus: str) -> int:
         """Copies every file and link that was found into a new directory; how many these are.
 
-        Raises UsageError where the directory has something in it or cannot be written.
+        Raises UsageError where the directory has something in it or cannot be made, and
+        OutputFailed where a file cannot be written; it is left empty then.
         """
         target = Path(directory)
         try:
             target.mkdir(parents=True, exist_ok=True)
             if any(target.iterdir()):
                 raise UsageError(f"--record ({directory}) is not empty: name a new directory")
-            for path, text in self._files.items():
-                copy = target / path.lstrip("/")
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                copy.write_text(text + "\n")
-            for path, link in self._links.items():
-                copy = target / path.lstrip("/")
-                copy.parent.mkdir(parents=True, exist_ok=True)
-                copy.symlink_to(link)
-            (target / GPU_FACTS).write_text(gpus)
-            (target / ABOUT).write_text(about)
         except OSError as error:
             raise UsageError(
-                f"--record ({directory}) cannot be written: {error.strerror}; name a directory "
+                f"--record ({directory}) cannot be made: {error.strerror}; name a directory "
                 "that you may write"
             ) from None
+        try:
+            self._copy_to(target, {GPU_FACTS: gpus, ABOUT: about})
+        except OSError as error:
+            for entry in target.iterdir():  # all of it is from here
+                if entry.is_dir() and not entry.is_symlink():
+                    shutil.rmtree(entry, ignore_errors=True)
+                else:
+                    entry.unlink()
+            text = f"--record ({directory}) cannot be written: {error.strerror}"
+            if error.errno in _FORBIDDEN:
+                raise UsageError(f"{text}; name a directory that you may write") from None
+            raise OutputFailed(text) from None
         return len(self._files) + len(self._links)
+
+    def _copy_to(self, target: Path, notes: Mapping[str, str]) -> None:
+        for path, text in self._files.items():
+            copy = target / path.lstrip("/")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.write_text(text + "\n")
+        for path, link in self._links.items():
+            copy = target / path.lstrip("/")
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.symlink_to(link)
+        for name, text in notes.items():
+            (target / name).write_text(text)
 
     def _below(self, path: str) -> Path:
         return self.root / path.lstrip("/")

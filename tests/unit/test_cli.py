@@ -307,6 +307,28 @@ def test_an_interrupt_while_modules_are_read_is_130_without_a_traceback() -> Non
     assert (done.returncode, done.stderr) == (130, "")
 
 
+def test_a_command_that_is_terminated_removes_what_it_has_half_written(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from tcpx_mpi import __main__, cli, export\n"
+        "def write(file):\n"
+        "    file.write(b'half')\n"
+        "    print('writing', flush=True)\n"
+        "    sys.stdin.read()\n"
+        "cli.main = lambda: export.write_new_file('whole', write)\n"
+        "sys.exit(__main__.main())"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as writer:  # fmt: skip
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writing\n"
+        writer.terminate()
+        _, errors = writer.communicate(timeout=60)
+    assert (writer.returncode, errors) == (143, "")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_interrupt_is_130_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupted(*args: object, **kwargs: object) -> None:
         raise KeyboardInterrupt

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import json
 import os
 from pathlib import Path
@@ -360,6 +361,34 @@ def test_topo_records_a_directory_that_it_reads_again(capsys: Captured, tmp_path
     assert set(document["cpus"]) >= os.sched_getaffinity(0)
 
 
+@pytest.mark.parametrize(
+    ("number", "code", "what_to_do"),
+    [(errno.ENOSPC, 8, ""), (errno.EACCES, 2, "; name a directory that you may write")],
+)
+def test_a_record_that_cannot_be_written_leaves_the_directory_empty(
+    capsys: Captured,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    code: int,
+    what_to_do: str,
+) -> None:
+    write = Path.write_text
+
+    def write_but_the_last(self: Path, text: str) -> int:
+        if self.name == "about.txt":  # after files, links and folders
+            write(self, text[:4])
+            raise OSError(number, os.strerror(number))
+        return write(self, text)
+
+    monkeypatch.setattr(Path, "write_text", write_but_the_last)
+    copy = tmp_path / "copy"
+    assert cli.main(["topo", "--record", str(copy)]) == code
+    said = f"--record ({copy}) cannot be written: {os.strerror(number)}{what_to_do}\n"
+    assert capsys.readouterr().err == f"tcpx-mpi: error: {said}"
+    assert list(copy.iterdir()) == []
+
+
 def test_topo_in_json_has_distances_and_places(capsys: Captured) -> None:
     assert cli.main(["topo", "--json", "--from", str(FIXTURES / "a3-highgpu-8g")]) == 0
     document = json.loads(capsys.readouterr().out)
@@ -374,7 +403,7 @@ def test_topo_in_json_has_distances_and_places(capsys: Captured) -> None:
         (["--ranks", "0"], "--ranks (0)"),
         (["--ranks", "x"], "--ranks (x)"),
         (["--from", "/no/such"], "/no/such"),
-        (["--record", "/proc/x"], "--record (/proc/x) cannot be written"),
+        (["--record", "/proc/x"], "--record (/proc/x) cannot be made"),
         (["--record", str(FIXTURES)], "is not empty"),
         (["--profile", "a4"], "a3-highgpu-8g"),
     ],
