@@ -66,9 +66,12 @@ def error_of(
     )
     if kind == "size":
         expected = format_size(int(flow["oldest_bytes"]))
-        return WrongBytes(
-            f"{where}: {at}: the plugin reports {fault['code']} bytes, {expected} were sent"
+        said = (
+            f"the plugin reports {fault['code']} bytes, {expected} were sent"
+            if int(fault["code"]) != int(flow["oldest_bytes"])
+            else f"the plugin lists fragments of {expected} beyond the end of the message"
         )
+        return WrongBytes(f"{where}: {at}: {said}")
     if kind == "socket":  # of a peer: whatever the error, the connection is no more
         code = int(fault["code"])
         reason = os.strerror(code) if code else "the other side has closed"
@@ -78,8 +81,9 @@ def error_of(
         )
     text = f"{where}: plugin call {fault['call']} returned {fault['code']} ({fault['code_name']})"
     if fault["code"] in PEER_GONE:
-        return LostRank(f"{text}: rank {flow['peer']} is gone, or its connection is; {at}")
-    return PluginFailed(f"{text}; {at}")
+        gone = f"rank {flow['peer']} is gone, or its connection is"
+        return LostRank(f"{text}: {gone}; {at}{fault['said']}")
+    return PluginFailed(f"{text}; {at}{fault['said']}")
 
 
 def peer_failure(where: str, code: int, text: str) -> TcpxError:
@@ -128,10 +132,19 @@ def _oldest(picture: Sequence[Flow], places: Sequence[str]) -> str:
     posted = [flow for flow in waiting if flow["oldest_age_ns"] >= 0]
     if posted:
         oldest = max(posted, key=lambda flow: int(flow["oldest_age_ns"]))
-        return f"waiting for rank {oldest['peer']}: {_describe(oldest, places)}"
+        return f"{_waiting_for(oldest)}: {_describe(oldest, places)}"
     if waiting:
         return f"nothing posted: {_describe(waiting[0], places)}"
     return "nothing left to do here"
+
+
+def _waiting_for(flow: Flow) -> str:
+    """Who has to do something before the oldest request of a flow is complete."""
+    if flow["kind"] == "copy":
+        return "waiting for this rank's own copies"
+    if arrived := int(flow["arrived"]) - int(flow["completed"]):
+        return f"{arrived} receives have arrived and wait for this rank's GPU"
+    return f"waiting for rank {flow['peer']}"
 
 
 def _name(flow: Flow, places: Sequence[str]) -> str:

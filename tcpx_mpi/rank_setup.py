@@ -12,8 +12,10 @@ from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
 from tcpx_mpi.gpu.choice import may_be_cuda
 from tcpx_mpi.gpu.defaults import WORKERS_VARIABLE, worker_variables, workers_for
+from tcpx_mpi.gpu.driver import ordinal_of
 from tcpx_mpi.gpu.memory import RankGpu
 from tcpx_mpi.gpu.watch import RowWatch
+from tcpx_mpi.launch import under_launcher
 from tcpx_mpi.placement import Placement
 from tcpx_mpi.plugins import (
     PluginFile,
@@ -46,6 +48,10 @@ UNPACK_MODES = {
 
 #: Variables that may differ from node to node.
 _OF_A_NODE = (*NODE_VARIABLES, WORKERS_VARIABLE)
+
+
+class RefusedAfterInit(UsageError):
+    """What was set is wrong, and the plugin has read it: once a process."""
 
 
 @dataclass
@@ -103,6 +109,8 @@ def load_plugin(
     if settings.debug:
         _native.print_plugin_log(3)
     file = inspect(choice)
+    launched, host = under_launcher(environ), socket.gethostname()
+    _native.name_process(host if launched is None else f"rank {launched.rank} on {host}")
     before = thread_ids()
     handle = _native.Plugin(choice.path)
     try:
@@ -111,34 +119,72 @@ def load_plugin(
     except _native.PluginError as error:
         raise SetupFailed(f"{file.path}: {error}") from None
     if devices < 1:
-        raise UsageError(
+        raise RefusedAfterInit(
             f"{file.path} finds 0 devices, at least 1 is needed: check that a network interface "
             "is up and that NCCL_SOCKET_IFNAME or NCCL_GPUDIRECTTCPX_SOCKET_IFNAME selects one"
         )
     names = [handle.properties(device)["name"] for device in range(devices)]
     present = [name for _, name in socket.if_nameindex()]
     if refusal := missing_interface(environ, names, present):
-        raise UsageError(refusal)
+        raise RefusedAfterInit(refusal)
     said = _native.plugin_log_lines()
     started = thread_ids() - before
     return LoadedPlugin(file, choice.how, handle, derived, profile, said, started)
 
 
-def require_memory(kind: str, plugin: LoadedPlugin, device: int) -> int:
+def require_memory(kind: str, plugin: LoadedPlugin, device: int, asked_by: str = "") -> int:
     """How buffers of this kind are registered; raises UsageError where the plugin has no such."""
+    asked_by = asked_by or f"--memory {kind}"
+    if kind == "emulated" and not _is_softtcpx(plugin):
+        # TCPX would take such pages for a GPU's, and where its queue is no CPU can read.
+        raise UsageError(
+            f"{asked_by}: plugin {plugin.file.name} has no receive path of GPUs for host memory, "
+            "which softtcpx alone has; use --plugin softtcpx, or --memory cuda"
+        )
     pointer = _native.PTR_HOST if kind == "host" else _native.PTR_CUDA
     properties = plugin.nic(device)
     if not properties["ptr_support"] & pointer:
         raise UsageError(
-            f"--memory {kind}: plugin {plugin.file.name} does not take such buffers (ptrSupport "
-            f"{properties['ptr_support']}); use --memory host, or a plugin that offers CUDA memory"
+            f"{asked_by}: plugin {plugin.file.name} does not take such buffers (ptrSupport "
+            f"{properties['ptr_support']}); use host memory, or a plugin that offers CUDA memory"
         )
     if kind != "host" and properties["device_type"] != _native.DEVICE_UNPACK:
         raise UsageError(
-            f"--memory {kind}: plugin {plugin.file.name} has no receive path for GPUs "
+            f"{asked_by}: plugin {plugin.file.name} has no receive path for GPUs "
             f"(netDeviceType {properties['device_type']}, expected {_native.DEVICE_UNPACK})"
         )
     return pointer
+
+
+def setup_gpu(
+    kind: str, plugin: LoadedPlugin, placement: Placement, devices: Sequence[Mapping[str, Any]]
+) -> int:
+    """CUDA's number of the GPU to be current while the plugin listens, connects and registers, for
+    buffers that are in no GPU's memory; -1 for none.
+
+    TCPX looks at that then, whatever memory it is given: it would else take GPU 0 for every rank.
+    softtcpx keeps to the host where no GPU is current.
+    """
+    properties = plugin.nic(placement.device)
+    looks = (
+        kind == "host"
+        and properties["device_type"] == _native.DEVICE_UNPACK
+        and properties["ptr_support"] & _native.PTR_CUDA
+        and not _is_softtcpx(plugin)
+    )
+    ordinal = ordinal_of(placement.gpu_pci, devices) if looks else None
+    return -1 if ordinal is None else ordinal
+
+
+def _is_softtcpx(plugin: LoadedPlugin) -> bool:
+    return plugin.file.name.startswith("softtcpx")
+
+
+def _visible_gpus() -> Sequence[Mapping[str, Any]]:
+    try:
+        return _native.cuda_devices()
+    except _native.CudaUnavailable:
+        return ()
 
 
 def slot_buffers(
@@ -200,7 +246,8 @@ class RankEngine:
                 spins_before_yield(placement),
                 UNPACK_MODES.get(settings.unpack_mode(), _native.UNPACK_IN_PLACE),
                 witness,
-                self.gpu.ordinal if self.gpu is not None else -1,
+                -1 if self.gpu is None else self.gpu.ordinal,
+                setup_gpu(settings.memory, plugin, placement, _visible_gpus()),
             )
 
     def listen(self, world_size: int) -> list[bytes]:

@@ -43,7 +43,13 @@ from tcpx_mpi.errors import (
 from tcpx_mpi.gpu.arrays import gpu_slots
 from tcpx_mpi.gpu.compiler import configure_compiler
 from tcpx_mpi.plugins import CHUNK_VARIABLE, choose_plugin
-from tcpx_mpi.rank_setup import UNPACK_MODES, LoadedPlugin, load_plugin
+from tcpx_mpi.rank_setup import (
+    UNPACK_MODES,
+    LoadedPlugin,
+    RefusedAfterInit,
+    load_plugin,
+    require_memory,
+)
 from tcpx_mpi.session_faults import error_of, stall_text
 from tcpx_mpi.setup_errors import setup_errors
 
@@ -95,6 +101,8 @@ class Session:
             raise UsageError(
                 f"device ({device}) is not one of the plugin's {devices}: use 0 to {devices - 1}"
             )
+        if gpu is not None:
+            require_memory("cuda", self._plugin, device, f"gpu ({gpu})")
         self._listening: ConnectionInfo | None = None
         self._peer: ConnectionInfo | None = None
         self._sizes: dict[int, int] = {}
@@ -377,11 +385,15 @@ def _plugin_of(settings: Settings) -> LoadedPlugin:
         if path not in _loaded:
             try:
                 _loaded[path] = load_plugin(settings, os.environ)
-            except SetupFailed as error:
+            except (SetupFailed, RefusedAfterInit) as error:
                 _loaded[path] = error
+                raise
         found = _loaded[path]
         if isinstance(found, TcpxError):
-            raise found
+            raise type(found)(
+                f"{found} (the plugin was initialised then, which is possible once a process: "
+                "correct it and start a new one)"
+            )
         if settings.chunk_bytes > _wire_chunk_bytes(found):
             raise UsageError(
                 f"chunk_bytes ({settings.chunk_bytes}) is larger than {CHUNK_VARIABLE} "

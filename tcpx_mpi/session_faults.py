@@ -23,13 +23,16 @@ def error_of(fault: Mapping[str, Any]) -> TcpxError:
         f"channel {fault['channel']}, chunk {fault['chunk']} ({format_size(int(fault['bytes']))})"
     )
     if fault["kind"] == "size":
-        return WrongBytes(
-            f"{where}: the plugin reports {format_size(code)}: the peer's message has another size"
+        said = (
+            f"the plugin reports {format_size(code)}: the peer's message has another size"
+            if code != int(fault["bytes"])
+            else f"the plugin lists fragments of {format_size(code)} beyond its end"
         )
+        return WrongBytes(f"{where}: {said}")
     text = f"{where}: plugin call {fault['call']} returned {code} ({fault['code_name']})"
     if code in PEER_GONE:
-        return LostRank(f"{text}: the peer is gone, or its connection is")
-    return PluginFailed(text)
+        return LostRank(f"{text}: the peer is gone, or its connection is{fault['said']}")
+    return PluginFailed(f"{text}{fault['said']}")
 
 
 def stall_text(number: int, patience_s: float, picture: list[dict[str, Any]]) -> str:
@@ -40,6 +43,8 @@ def stall_text(number: int, patience_s: float, picture: list[dict[str, Any]]) ->
     if not posted:
         return f"{text}; nothing is posted, the plugin takes no request"
     p = max(posted, key=lambda p: int(p["oldest_age_ns"]))
+    if arrived := int(p["arrived"]) - int(p["finished"]):
+        text += f"; {arrived} receives have arrived and wait for this session's GPU"
     return (
         f"{text}; {p['kind']}, channel {p['channel']}: window {p['posted'] - p['finished']}"
         f"/{p['window']}, oldest: transfer {p['oldest_transfer']}, message {p['oldest_message']}, "

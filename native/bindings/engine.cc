@@ -36,9 +36,9 @@ std::unique_ptr<Unpacker> make_unpacker(int unpack, int gpu, CudaUnpacker** on_g
 class Engine : public Runner {
  public:
   Engine(Plugin& plugin, int device, int window_send, int window_receive, int spins_before_yield,
-         int unpack, bool witness, int gpu)
+         int unpack, bool witness, int gpu, int setup_gpu)
       : plugin_(plugin),
-        connections_(plugin.net(), device, gpu),
+        connections_(plugin.net(), device, gpu == kNoGpu ? setup_gpu : gpu),
         unpacker_(make_unpacker(unpack, gpu, &cuda_unpacker_)),
         witness_(witness && unpacker_
                      ? (gpu == kNoGpu ? new UnpackWitness(std::move(unpacker_))
@@ -104,9 +104,9 @@ void bind_engine(nb::module_& m) {
   m.attr("UNPACK_NONE") = static_cast<int>(UnpackMode::kNone);
 
   nb::class_<Engine, Runner>(m, "Engine")
-      .def(nb::init<Plugin&, int, int, int, int, int, bool, int>(), "plugin"_a, "device"_a,
+      .def(nb::init<Plugin&, int, int, int, int, int, bool, int, int>(), "plugin"_a, "device"_a,
            "window_send"_a, "window_receive"_a, "spins_before_yield"_a, "unpack"_a = kUnpackInPlace,
-           "witness"_a = false, "gpu"_a = kNoGpu, nb::keep_alive<1, 2>())
+           "witness"_a = false, "gpu"_a = kNoGpu, "setup_gpu"_a = kNoGpu, nb::keep_alive<1, 2>())
       .def(
           "listen",
           [](Engine& e, int peer, int lane, int channel) {

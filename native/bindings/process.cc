@@ -5,6 +5,7 @@
 #include "engine/clock.h"
 #include "engine/signals.h"
 #include "memory/policy.h"
+#include "net/exit_guard.h"
 #include "net/logger.h"
 
 namespace tcpx {
@@ -17,6 +18,8 @@ void bind_process(nb::module_& m) {
   m.def("restore_signal_handlers", &restore_signal_handlers);
   m.def("stop_signal", &stop_signal);
   m.def("take_report_request", &take_report_request, "True once after a SIGUSR1.");
+  m.def("name_process", &exit_guard::set_name, "name"_a,
+        "Who this process is, should a plugin end it by exit().");
   m.def("plugin_log_lines", &plugin_log::recent_lines);
   m.def("plugin_log_warnings", &plugin_log::warnings);
   m.def("print_plugin_log", &plugin_log::set_print_level, "level"_a);

@@ -7,6 +7,7 @@
 #include "bindings/memory.h"
 #include "cuda/driver.h"
 #include "engine/connections.h"
+#include "net/logger.h"
 
 namespace tcpx {
 namespace {
@@ -55,6 +56,7 @@ nb::list report_of(const std::vector<FlowReport>& picture) {
     row["channel"] = r.channel;
     row["window"] = r.window;
     row["posted"] = r.posted;
+    row["arrived"] = r.arrived;
     row["completed"] = r.completed;
     row["bytes"] = r.bytes;
     row["finished"] = r.finished;
@@ -173,6 +175,7 @@ void bind_runner(nb::module_& m) {
              d["iteration"] = f.iteration;
              d["chunk"] = f.chunk;
              d["step"] = f.step;
+             d["said"] = plugin_log::quote(f.said);
              return d;
            })
       .def("take_picture_ready", [](Runner& e) { return e.loop().take_picture_ready(); })

@@ -9,6 +9,7 @@
 #include "engine/transfer.h"
 #include "memory/cuda_slots.h"
 #include "net/library.h"
+#include "net/logger.h"
 
 namespace tcpx {
 namespace {
@@ -25,6 +26,14 @@ class SessionCore {
   PeerSession session_;
 };
 
+// A call of the session, which waits for its lock while another thread is within the plugin: other
+// threads of Python go on meanwhile.
+template <typename Call>
+auto unlocked(const Call& call) {
+  nb::gil_scoped_release release;
+  return call();
+}
+
 // Lets Python run its handlers of signals, which may raise.
 void run_signal_handlers() {
   nb::gil_scoped_acquire gil;
@@ -39,6 +48,7 @@ nb::list picture_of(const std::vector<TransferPicture>& picture) {
     row["channel"] = p.channel;
     row["window"] = p.window;
     row["posted"] = p.posted;
+    row["arrived"] = p.arrived;
     row["finished"] = p.finished;
     row["bytes"] = p.bytes;
     row["queued"] = p.queued;
@@ -82,7 +92,7 @@ void bind_session(nb::module_& m) {
       .def(
           "listen",
           [](SessionCore& s, int channel) {
-            const auto handle = s.session_.listen(channel);
+            const auto handle = unlocked([&] { return s.session_.listen(channel); });
             return nb::bytes(handle.data(), handle.size());
           },
           "channel"_a)
@@ -90,21 +100,23 @@ void bind_session(nb::module_& m) {
           "add_send",
           [](SessionCore& s, int channel, const nb::bytes& handle) {
             if (handle.size() != kNetHandleBytes) throw nb::value_error("a handle has 128 bytes");
-            s.session_.add_send(channel, reinterpret_cast<const uint8_t*>(handle.c_str()));
+            const auto* bytes = reinterpret_cast<const uint8_t*>(handle.c_str());
+            unlocked([&] { s.session_.add_send(channel, bytes); });
           },
           "channel"_a, "handle"_a)
       .def(
           "establish",
           [](SessionCore& s, double timeout_s, std::optional<Direction> until) {
-            nb::gil_scoped_release release;
-            s.session_.establish(timeout_s, until, run_signal_handlers);
+            unlocked([&] { s.session_.establish(timeout_s, until, run_signal_handlers); });
           },
           "timeout_s"_a, "until"_a.none())
       .def(
           "register_memory",
           [](SessionCore& s, nb::object array) {
             const auto bytes = nb::cast<ByteArray>(array);
-            const int id = s.session_.register_memory(bytes.data(), bytes.size(), kNetPtrHost);
+            const int id = unlocked([&] {
+              return s.session_.register_memory(bytes.data(), bytes.size(), kNetPtrHost);
+            });
             s.arrays_.emplace(id, std::move(array));
             return id;
           },
@@ -112,7 +124,9 @@ void bind_session(nb::module_& m) {
       .def(
           "register_gpu_memory",
           [](SessionCore& s, CudaSlots& memory, nb::object owner) {
-            const int id = s.session_.register_memory(memory.data(), memory.bytes(), kNetPtrCuda);
+            const int id = unlocked([&] {
+              return s.session_.register_memory(memory.data(), memory.bytes(), kNetPtrCuda);
+            });
             s.arrays_.emplace(id, std::move(owner));
             return id;
           },
@@ -120,11 +134,13 @@ void bind_session(nb::module_& m) {
       .def(
           "deregister_memory",
           [](SessionCore& s, int memory) {
-            s.session_.deregister_memory(memory);
+            unlocked([&] { s.session_.deregister_memory(memory); });
             s.arrays_.erase(memory);
           },
           "memory"_a)
-      .def("create", [](SessionCore& s) { return s.session_.create(); })
+      .def(
+          "create", [](SessionCore& s) { return s.session_.create(); },
+          nb::call_guard<nb::gil_scoped_release>())
       .def(
           "post",
           [](SessionCore& s, uint64_t transfer, Direction direction, int memory, uint64_t offset,
@@ -133,7 +149,7 @@ void bind_session(nb::module_& m) {
           nb::call_guard<nb::gil_scoped_release>())
       .def(
           "release", [](SessionCore& s, uint64_t transfer) { s.session_.release(transfer); },
-          "transfer"_a)
+          "transfer"_a, nb::call_guard<nb::gil_scoped_release>())
       .def(
           "poll", [](SessionCore& s, uint64_t transfer) { return s.session_.poll(transfer); },
           "transfer"_a, nb::call_guard<nb::gil_scoped_release>())
@@ -146,7 +162,7 @@ void bind_session(nb::module_& m) {
           "transfer"_a, "patience_s"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("fault",
            [](SessionCore& s) -> nb::object {
-             const TransferFault f = s.session_.fault();
+             const TransferFault f = unlocked([&] { return s.session_.fault(); });
              if (f.kind == TransferFault::Kind::kNone) return nb::none();
              nb::dict d;
              const bool gpu = f.kind == TransferFault::Kind::kGpu;
@@ -160,9 +176,12 @@ void bind_session(nb::module_& m) {
              d["message"] = f.message;
              d["chunk"] = f.chunk;
              d["bytes"] = f.bytes;
+             d["said"] = plugin_log::quote(f.said);
              return d;
            })
-      .def("picture", [](SessionCore& s) { return picture_of(s.session_.picture()); })
+      .def(
+          "picture",
+          [](SessionCore& s) { return picture_of(unlocked([&] { return s.session_.picture(); })); })
       .def(
           "close", [](SessionCore& s) { s.session_.close(); },
           nb::call_guard<nb::gil_scoped_release>());

@@ -16,6 +16,7 @@
 
 #include "engine/clock.h"
 #include "engine/program.h"
+#include "net/logger.h"
 
 namespace tcpx {
 
@@ -45,6 +46,7 @@ struct Fault {
   uint64_t iteration = 0;  // in the batch
   uint32_t chunk = 0;
   uint32_t step = 0;
+  int said = plugin_log::kNoPlace;  // where the plugin warned last
 };
 
 // One flow as it stood at one instant.
@@ -55,6 +57,7 @@ struct FlowReport {
   int channel;
   int window;
   uint64_t posted;
+  uint64_t arrived;  // of receives: the plugin is done with them, and they need not be in place
   uint64_t completed;
   uint64_t bytes;             // completed in this batch
   uint64_t oldest_iteration;  // of the oldest request that is not complete

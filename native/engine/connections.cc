@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 
 #include "cuda/current.h"
 #include "engine/clock.h"
@@ -12,6 +13,10 @@
 
 namespace tcpx {
 namespace {
+
+// A plugin may set up what belongs to a GPU, or to all comms, with the first of them: sessions of
+// several threads come one after the other.
+std::mutex g_setup;
 
 void check(int code, const char* call, const std::string& what) {
   if (code == kNetSuccess) return;
@@ -36,7 +41,10 @@ std::vector<void*> register_regions(Net& net, const Comm& comm, uint8_t* data, s
   for (size_t at = 0; at < std::max<size_t>(bytes, 1); at += region) {
     void* mhandle = nullptr;
     const size_t covered = std::min(bytes - at, region + kMaxChunkBytes);
-    const int code = net.reg_mr(comm.comm, data + at, covered, type, &mhandle);
+    const int code = [&] {
+      const std::lock_guard<std::mutex> alone(g_setup);
+      return net.reg_mr(comm.comm, data + at, covered, type, &mhandle);
+    }();
     if (code != kNetSuccess) {
       for (void* done : mhandles) net.dereg_mr(comm.comm, done);
       check(code, "regMr", describe(comm) + ", " + std::to_string(covered) + " bytes");
@@ -66,6 +74,8 @@ std::array<uint8_t, kNetHandleBytes> Connections::listen(int peer, int lane, int
   comm->peer = peer;
   comm->lane = lane;
   comm->channel = channel;
+  if (comms_.empty()) warnings_before_ = plugin_log::warnings();
+  const std::lock_guard<std::mutex> alone(g_setup);
   const int64_t start = now_ns();
   check(net_.listen(device_, comm->handle.data(), &comm->listen_comm), "listen", describe(*comm));
   comm->listen_ns = now_ns() - start;
@@ -79,11 +89,13 @@ void Connections::add_send(int peer, int lane, int channel, const uint8_t* handl
   comm->peer = peer;
   comm->lane = lane;
   comm->channel = channel;
+  if (comms_.empty()) warnings_before_ = plugin_log::warnings();
   memcpy(comm->handle.data(), handle, kNetHandleBytes);
   comms_.push_back(std::move(comm));
 }
 
 bool Connections::advance(Comm& comm) {
+  const std::lock_guard<std::mutex> alone(g_setup);
   if (comm.direction == Direction::kSend) {
     NetDeviceHandle* none = nullptr;
     const int code = net_.connect(device_, comm.handle.data(), &comm.comm, &none);
@@ -148,7 +160,9 @@ std::string Connections::describe_pending(double timeout_s) const {
   }
   return std::to_string(pending) + " of " + std::to_string(comms_.size()) +
          " connections did not come up within " + std::to_string(timeout_s).substr(0, 5) +
-         " s: " + names;
+         " s: " + names +
+         plugin_log::quote(plugin_log::warnings() > warnings_before_ ? plugin_log::last_warning()
+                                                                     : plugin_log::kNoPlace);
 }
 
 void Connections::close_listeners() {

@@ -4,8 +4,10 @@
 // lack of progress, and nothing is called again after it has failed.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -73,8 +75,8 @@ class Interrupt : public std::runtime_error {
 
 class Connections {
  public:
-  // With a GPU, the plugin may keep what it tells the receiving side in that one's memory; -1:
-  // there is none, and every pointer is the host's.
+  // With a GPU, which is current in each call here, the plugin may keep what it tells the receiving
+  // side in that one's memory; -1: there is none, and every pointer is the host's.
   Connections(Net& net, int device, int gpu = -1);
 
   // The handle to give to `peer`, which connects to it.
@@ -111,13 +113,19 @@ class Connections {
   Net& net_;
   int device_;
   int gpu_;
-  bool unpacks_;          // the plugin wants a device handle block at accept
-  bool refused_ = false;  // a connect or accept returned an error
+  bool unpacks_;                  // the plugin wants a device handle block at accept
+  bool refused_ = false;          // a connect or accept returned an error
+  uint64_t warnings_before_ = 0;  // its first comm
   std::vector<std::unique_ptr<Comm>> comms_;
   TcpSockets sockets_;
 };
 
 std::string describe(const Comm& comm);
+
+// A size as the code of a fault.
+inline int size_code(uint64_t bytes) {
+  return static_cast<int>(std::min<uint64_t>(bytes, std::numeric_limits<int>::max()));
+}
 
 // The mhandles of a stretch of memory on a comm, by region. Throws PluginError; then nothing stays
 // registered.

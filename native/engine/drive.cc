@@ -134,11 +134,11 @@ bool Driver::begin_unpack(Flow& flow) {
   if (!is_done(flow, flow.tested, flow.test_op, flow.test_iteration)) return false;
   const ChunkOp& op = flow.ops[flow.test_op];
   const UnpackResult result =
-      unpacker_->submit(unpack_source(*flow.queue, (*flow.sequence)++),
+      unpacker_->submit(unpack_source(*flow.queue, (*flow.sequence)++, op.bytes),
                         address(op.buffer, flow.test_iteration, op.offset), op.bytes);
   // TCPX never tells a size: what was received is the sum of the fragments.
   if (!result.in_bounds || result.bytes != op.bytes) {
-    fail_call(FaultKind::kSize, "test", static_cast<int>(result.bytes), flow, flow.test_op,
+    fail_call(FaultKind::kSize, "test", size_code(result.bytes), flow, flow.test_op,
               flow.test_iteration);
     return false;
   }
@@ -274,6 +274,7 @@ void Driver::fail_call(FaultKind kind, const char* call, int code, const Flow& f
   fault.iteration = iteration;
   fault.chunk = flow.ops[op].chunk;
   fault.step = flow.ops[op].step;
+  fault.said = plugin_log::last_warning();
   fail(fault);
 }
 
@@ -288,6 +289,7 @@ void Driver::take_picture(FlowReport* picture) const {
     report.channel = queue.channel;
     report.window = flow.window;
     report.posted = flow.posted;
+    report.arrived = std::max(flow.tested, flow.completed);
     report.completed = flow.completed;
     report.bytes = flow.bytes;
     report.finished = flow.head_iteration >= iterations();

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <stdexcept>
@@ -53,6 +54,7 @@ PeerSession::PeerSession(Net& net, int device, const TransferLimits& limits, int
                          UnpackMode unpack)
     : net_(net),
       limits_(limits),
+      owner_(getpid()),
       gpu_(gpu >= 0 ? &use_gpu(gpu) : nullptr),
       unpacker_(gpu >= 0 ? make_cuda_unpacker(gpu, unpack) : nullptr),
       connections_(net, device, gpu) {
@@ -71,6 +73,7 @@ PeerSession::PeerSession(Net& net, int device, const TransferLimits& limits, int
 }
 
 PeerSession::~PeerSession() {
+  if (getpid() != owner_) static_cast<void>(unpacker_.release());  // as for close()
   try {
     close();
   } catch (const std::exception&) {
@@ -195,6 +198,9 @@ bool PeerSession::end_unpacks() {
 }
 
 void PeerSession::close() {
+  // A child of this process has copies of all that belongs to the session, the locks as they were
+  // too, and closing would shut connections that its parent uses.
+  if (getpid() != owner_) return;
   {
     const std::lock_guard<std::mutex> all(g_sessions_mutex);
     g_sessions.erase(std::remove(g_sessions.begin(), g_sessions.end(), this), g_sessions.end());
@@ -350,6 +356,7 @@ bool PeerSession::progress_all() {
 
 bool PeerSession::progress() {
   const GpuCurrent current(gpu_);
+  warnings_before_ = plugin_log::warnings();
   bool moved = false;
   if (!closed_ && !refusal_ && connections_.pending() > 0) {
     try {
@@ -458,13 +465,13 @@ bool PeerSession::begin_unpack(Flow& flow, Slot& slot) {
   if (memory.type != kNetPtrCuda || queue == nullptr) return true;
   uint8_t* const destination =
       memory.data + slot.message->offset + slot.chunk * limits_.chunk_bytes;
-  const UnpackResult result =
-      unpacker_->submit(unpack_source(*queue, flow.comm->receives_done), destination, slot.bytes);
+  const UnpackResult result = unpacker_->submit(
+      unpack_source(*queue, flow.comm->receives_done, slot.bytes), destination, slot.bytes);
   if (result.in_bounds && result.bytes == slot.bytes) {
     slot.ticket = unpacker_->last_ticket();
     return true;
   }
-  fail(TransferFault::Kind::kSize, "test", static_cast<int>(result.bytes), flow, slot);
+  fail(TransferFault::Kind::kSize, "test", size_code(result.bytes), flow, slot);
   return false;
 }
 

@@ -29,6 +29,7 @@
 #include <vector>
 
 #include "engine/connections.h"
+#include "net/logger.h"
 #include "unpack/unpacker.h"
 
 namespace tcpx {
@@ -62,7 +63,8 @@ struct TransferFault {
   uint64_t transfer = 0;
   uint64_t message = 0;  // of its direction, since the session began
   uint64_t chunk = 0;
-  uint64_t bytes = 0;  // of the chunk
+  uint64_t bytes = 0;               // of the chunk
+  int said = plugin_log::kNoPlace;  // where the plugin warned meanwhile
 };
 
 // What a caller wants done while we wait, about every kWaitHookNs; by throwing it ends the wait.
@@ -75,6 +77,7 @@ struct TransferPicture {
   int channel;
   int window;
   uint64_t posted;
+  uint64_t arrived;  // the plugin is done with them, and they need not be in place
   uint64_t finished;
   uint64_t bytes;   // finished
   uint64_t queued;  // messages with chunks that are not posted
@@ -127,7 +130,8 @@ class PeerSession {
   std::vector<TransferPicture> picture() const;
 
   // Waits for the GPU's work under way, deregisters, then closes all comms; what is not finished is
-  // lost. Reports the first refusal. A GPU that does not end leaves the comms open.
+  // lost. Reports the first refusal. A GPU that does not end leaves the comms open. Nothing in a
+  // forked child, whose connections are its parent's.
   void close();
 
   const Connections& connections() const { return connections_; }
@@ -201,6 +205,7 @@ class PeerSession {
 
   Net& net_;
   TransferLimits limits_;
+  const int owner_;                     // the process
   const Gpu* const gpu_;                // NULL: none
   std::unique_ptr<Unpacker> unpacker_;  // into its memory
   mutable std::mutex mutex_;            // guards all below
@@ -216,6 +221,7 @@ class PeerSession {
   int next_memory_ = 1;
   int64_t last_progress_[2] = {0, 0};
   TransferFault fault_;
+  uint64_t warnings_before_ = 0;  // the round of progress under way
   bool closed_ = false;
 };
 

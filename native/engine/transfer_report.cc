@@ -16,7 +16,9 @@ void PeerSession::fail(TransferFault::Kind kind, const char* call, int code, con
             slot.message->transfer,
             slot.message->number,
             slot.chunk,
-            slot.bytes};
+            slot.bytes,
+            plugin_log::warnings() > warnings_before_ ? plugin_log::last_warning()
+                                                      : plugin_log::kNoPlace};
 }
 
 TransferFault PeerSession::fault() const {
@@ -34,6 +36,7 @@ std::vector<TransferPicture> PeerSession::picture() const {
     row.channel = flow.comm->channel;
     row.window = flow.window;
     row.posted = flow.posted;
+    row.arrived = flow.tested;
     row.finished = flow.finished;
     row.bytes = flow.bytes;
     row.queued = flow.queue.size();

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <set>
 
+#include "net/exit_guard.h"
 #include "net/logger.h"
 
 namespace tcpx {
@@ -58,6 +59,7 @@ Plugin::Plugin(const std::string& path) {
     if (table == nullptr) continue;
     abi_versions_.push_back(version);
     if (version == 7) net_ = make_net_v7(table);
+    exit_guard::watch(table, path_);
   }
   if (abi_versions_.empty()) {
     throw LibraryError(path_ + " is no NCCL network plugin: it exports no ncclNetPlugin_vN");

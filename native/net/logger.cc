@@ -12,25 +12,74 @@ namespace {
 
 constexpr int kLines = 16;
 constexpr int kLineBytes = 512;
+constexpr int kPlaces = 64;
 
 std::atomic<uint64_t> g_warnings{0};
 std::atomic<bool> g_quiet{false};
 std::atomic<int> g_print_level{kNetLogNone};
 
-std::mutex g_mutex;  // guards the ring below; never taken while quiet
+std::mutex g_mutex;  // guards the ring and what places say; while quiet taken once a place
 char g_ring[kLines][kLineBytes];
 uint64_t g_written = 0;
+
+// Where a plugin warns from. It is known by the texts that it passes, which are its constants.
+struct Place {
+  std::atomic<const char*> format{nullptr};
+  std::atomic<const char*> function{nullptr};
+  std::atomic<bool> repeats{false};
+  char text[kLineBytes];
+
+  bool is(const char* f, const char* name) const {
+    return format.load(std::memory_order_acquire) == f &&
+           function.load(std::memory_order_relaxed) == name;
+  }
+};
+Place g_places[kPlaces];
+std::atomic<int> g_last_warning{kNoPlace};
 
 // INFO lines of set-up are kept too: they say which NICs and settings a plugin chose.
 constexpr int kKeepLevel = kNetLogAbort;
 
+// The place of a warning that was heard before, or kNoPlace.
+int known_place(const char* format, const char* function) {
+  const int last = g_last_warning.load(std::memory_order_relaxed);
+  if (last >= 0 && g_places[last].is(format, function)) return last;
+  for (int i = 0; i < kPlaces && g_places[i].format.load(std::memory_order_relaxed); ++i) {
+    if (g_places[i].is(format, function)) return i;
+  }
+  return kNoPlace;
+}
+
+// Room for a new one; kNoPlace where as many have warned as there is room for. With g_mutex held.
+int new_place(const char* format, const char* function, const char* text) {
+  for (int i = 0; i < kPlaces; ++i) {
+    if (g_places[i].is(format, function)) return i;  // another thread came first
+    if (g_places[i].format.load(std::memory_order_relaxed) != nullptr) continue;
+    memcpy(g_places[i].text, text, kLineBytes);
+    g_places[i].function.store(function, std::memory_order_relaxed);
+    g_places[i].format.store(format, std::memory_order_release);
+    return i;
+  }
+  return kNoPlace;
+}
+
 void log(int level, unsigned long flags, const char* function, int line, const char* format, ...) {
   (void)flags;
+  const bool warns = level == kNetLogWarn && format != nullptr;
+  int place = kNoPlace;
   if (level == kNetLogWarn) g_warnings.fetch_add(1, std::memory_order_relaxed);
+  if (warns && (place = known_place(format, function)) != kNoPlace) {
+    Place& known = g_places[place];
+    if (!known.repeats.load(std::memory_order_relaxed)) known.repeats.store(true);
+    g_last_warning.store(place, std::memory_order_relaxed);
+  }
   const int print_level = g_print_level.load(std::memory_order_relaxed);
   const bool keep = !g_quiet.load(std::memory_order_relaxed) && level <= kKeepLevel;
   const bool print = level <= print_level && level != kNetLogNone;
-  if ((!keep && !print) || format == nullptr) return;
+  // Of more places than there is room for nothing is kept.
+  const bool heard_first = warns && place == kNoPlace &&
+                           g_places[kPlaces - 1].format.load(std::memory_order_relaxed) == nullptr;
+  if ((!keep && !print && !heard_first) || format == nullptr) return;
 
   const int kept_errno = errno;  // a plugin may log before it reads its own
   char text[kLineBytes];
@@ -43,9 +92,12 @@ void log(int level, unsigned long flags, const char* function, int line, const c
   if (print) {
     fprintf(stderr, "# plugin: %s:%d %s\n", function != nullptr ? function : "?", line, text);
   }
-  if (keep) {
+  if (keep || heard_first) {
     const std::lock_guard<std::mutex> lock(g_mutex);
-    memcpy(g_ring[g_written++ % kLines], text, sizeof(text));
+    if (keep) memcpy(g_ring[g_written++ % kLines], text, sizeof(text));
+    if (heard_first && (place = new_place(format, function, text)) != kNoPlace) {
+      g_last_warning.store(place, std::memory_order_relaxed);
+    }
   }
   errno = kept_errno;
 }
@@ -54,7 +106,11 @@ void log(int level, unsigned long flags, const char* function, int line, const c
 
 NetLogger function() { return &log; }
 void set_print_level(int level) { g_print_level.store(level, std::memory_order_relaxed); }
-void set_quiet(bool quiet) { g_quiet.store(quiet, std::memory_order_relaxed); }
+void set_quiet(bool quiet) {
+  if (quiet) g_last_warning.store(kNoPlace, std::memory_order_relaxed);
+  g_quiet.store(quiet, std::memory_order_relaxed);
+}
+bool quiet() { return g_quiet.load(std::memory_order_relaxed); }
 uint64_t warnings() { return g_warnings.load(std::memory_order_relaxed); }
 
 std::vector<std::string> recent_lines() {
@@ -63,6 +119,21 @@ std::vector<std::string> recent_lines() {
   const uint64_t first = g_written > kLines ? g_written - kLines : 0;
   for (uint64_t i = first; i < g_written; ++i) lines.emplace_back(g_ring[i % kLines]);
   return lines;
+}
+
+int last_warning() { return g_last_warning.load(std::memory_order_relaxed); }
+
+std::string text_of(int place) {
+  if (place < 0 || place >= kPlaces) return "";
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  return g_places[place].text;
+}
+
+std::string quote(int place) {
+  const std::string text = text_of(place);
+  if (text.empty()) return "";
+  const bool repeats = g_places[place].repeats.load(std::memory_order_relaxed);
+  return "; the plugin said" + std::string(repeats ? ", and not only once: " : ": ") + text;
 }
 
 }  // namespace tcpx::plugin_log

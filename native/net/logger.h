@@ -1,8 +1,8 @@
 // The logger that we hand to a plugin.
 //
 // A plugin calls it unfiltered, from several threads, 10^5 to 10^6 times a GiB: while the timed
-// loop runs a call only bumps a counter. Outside of it the last lines are kept, so that an error
-// can quote what the plugin said.
+// loop runs a call only bumps a counter, unless nothing was warned of from that place before.
+// Outside of it the last lines are kept. An error can quote what the plugin said.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,21 @@ NetLogger function();
 // Lines up to this level are also written to stderr (kNetLogNone: none).
 void set_print_level(int level);
 
-// While quiet nothing is formatted or kept; the timed loop is quiet.
+// While quiet nothing is formatted or kept but the first warning of each place; the timed loop is
+// quiet. What was warned of before is not what a fault in the loop is about.
 void set_quiet(bool quiet);
+bool quiet();
 
 uint64_t warnings();                      // WARN lines so far, kept or not
 std::vector<std::string> recent_lines();  // the last lines kept, oldest first
+
+// The place in the plugin that warned last, since it became quiet if it is; kNoPlace: none. For a
+// fault to keep, at no cost.
+constexpr int kNoPlace = -1;
+int last_warning();
+// What was first warned of there, "" for no place.
+std::string text_of(int place);
+// "; the plugin said: ..." for the end of an error, "" where it said nothing.
+std::string quote(int place);
 
 }  // namespace tcpx::plugin_log

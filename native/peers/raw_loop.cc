@@ -136,6 +136,7 @@ void RawLoop::take_picture(FlowReport* picture) const {
                   1,
                   flow.completed + (waits ? 1 : 0),
                   flow.completed,
+                  flow.completed,
                   flow.bytes,
                   flow.iteration,
                   op.step,

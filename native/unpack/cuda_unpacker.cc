@@ -1,6 +1,9 @@
 #include "unpack/cuda_unpacker.h"
 
+#include <sched.h>
+
 #include <algorithm>
+#include <chrono>
 
 #include "cuda/current.h"
 
@@ -16,6 +19,7 @@ constexpr unsigned kLeastGroup = 4;
 constexpr unsigned kAlone = 8;  // fragments that one block takes
 constexpr unsigned kWarps = 8;
 constexpr unsigned kWarpsOfPages = 16;
+constexpr std::chrono::seconds kLastWork{2};  // for what is under way at the end
 constexpr uint32_t kPollsPerLook = 1 << 16;  // without an end, until the driver is asked for errors
 
 uint64_t address(const void* pointer) { return reinterpret_cast<uint64_t>(pointer); }
@@ -26,7 +30,7 @@ CudaUnpacker::CudaUnpacker(int gpu, UnpackMode mode)
     : gpu_(use_gpu(gpu)),
       mode_(mode),
       kernels_(gpu_.kernels()),
-      tickets_seen_(gpu_, kLanes * kLine) {
+      tickets_seen_(std::make_unique<PinnedMemory>(gpu_, kLanes * kLine)) {
   const GpuCurrent current(&gpu_);
   for (size_t i = 0; i < kLanes; ++i) {
     lanes_.push_back(std::make_unique<Lane>(gpu_));
@@ -41,8 +45,23 @@ CudaUnpacker::CudaUnpacker(int gpu, UnpackMode mode)
 
 CudaUnpacker::~CudaUnpacker() {
   const GpuCurrent current(gpu_, std::nothrow);
-  for (const auto& lane : lanes_) cuda().stream_wait(lane->stream.handle());
-  drop_timers();
+  const auto deadline = std::chrono::steady_clock::now() + kLastWork;
+  while (!idle() && std::chrono::steady_clock::now() < deadline) sched_yield();
+  if (idle()) {
+    drop_timers();
+    return;
+  }
+  // A GPU that is stuck may still write there, and the driver waits for it whatever is freed.
+  static_cast<void>(tickets_seen_.release());
+  for (auto& lane : lanes_) static_cast<void>(lane.release());
+  static_cast<void>(lead_.release());
+}
+
+// A stream that has failed does no more either.
+bool CudaUnpacker::idle() const {
+  return std::none_of(lanes_.begin(), lanes_.end(), [](const auto& lane) {
+    return cuda().stream_query(lane->stream.handle()) == kCudaNotReady;
+  });
 }
 
 void CudaUnpacker::reserve(size_t requests) {
@@ -185,7 +204,7 @@ void CudaUnpacker::flush() {
     blocks += (fragments_[i] + a.group - 1) / a.group;
   }
   a.blocks_done = lane().blocks_done.address();
-  a.ticket_at = tickets_seen_.address() + next_lane_ * kLine;
+  a.ticket_at = tickets_seen_->address() + next_lane_ * kLine;
   a.ticket = tickets_;
   void* arguments[] = {&a};
   if (mode_ == UnpackMode::kKernel) begin_timer();
@@ -200,7 +219,7 @@ uint64_t CudaUnpacker::finished() {
   while (ended_ != launched_) {
     const Launch& oldest = launches_[ended_ % launches_.size()];
     const auto* seen =
-        reinterpret_cast<const uint64_t*>(tickets_seen_.data() + oldest.lane * kLine);
+        reinterpret_cast<const uint64_t*>(tickets_seen_->data() + oldest.lane * kLine);
     // The kernel's release: what it wrote and read is behind us when its ticket is seen.
     if (__atomic_load_n(seen, __ATOMIC_ACQUIRE) < oldest.ticket) {
       // A kernel that failed writes no ticket: now and then the driver is asked.

@@ -15,6 +15,7 @@ class CudaUnpacker final : public Unpacker {
  public:
   // Compiles where need be. Throws CudaUnavailable, CudaError.
   CudaUnpacker(int gpu, UnpackMode mode);
+  // Waits 2 s for what is under way; what the GPU then still has in hand is left to it.
   ~CudaUnpacker() override;
 
   void reserve(size_t requests) override;
@@ -65,11 +66,12 @@ class CudaUnpacker final : public Unpacker {
   void end_launch();
   bool ok(int code, const char* call);
   void drop_timers();
+  bool idle() const;
 
   Gpu& gpu_;
   const UnpackMode mode_;
   const GpuKernels& kernels_;
-  PinnedMemory tickets_seen_;  // a u64 a lane, on lines of their own
+  std::unique_ptr<PinnedMemory> tickets_seen_;  // a u64 a lane, on lines of their own
   std::vector<std::unique_ptr<Lane>> lanes_;
   size_t next_lane_ = 0;
   UnpackArguments arguments_{};  // of the launch to come

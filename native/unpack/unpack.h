@@ -17,8 +17,10 @@ struct UnpackSource {
   const uint8_t* bounce;
 };
 
-// The k-th receive of a comm, empty ones counted, has slot k % 16 of the comm's queue.
-UnpackSource unpack_source(const NetUnpackDevice& device, uint64_t sequence);
+// The k-th receive of a comm, empty ones counted, has slot k % 16 of the comm's queue. An empty one
+// has no fragments, whatever its slot says: a plugin writes a count when a request's first chunk
+// comes, and none came.
+UnpackSource unpack_source(const NetUnpackDevice& device, uint64_t sequence, uint64_t posted);
 
 enum class UnpackMode : int {
   kKernel = 0,  // one pass over all fragments; the CPU reference where there is no GPU
@@ -28,7 +30,7 @@ enum class UnpackMode : int {
 };
 
 struct UnpackResult {
-  uint64_t bytes;  // sum of the fragments' lengths: what was received
+  uint64_t bytes;  // sum of the fragments' lengths, out of bounds too: what was received
   bool in_bounds;  // false: a fragment ends beyond `posted` bytes, and nothing was written
   bool pages;      // all offsets and lengths are multiples of 16, and no length is over kUnpackPage
 };

@@ -175,6 +175,7 @@ class MpiDriver(PythonDriver):
                 "channel": 0,
                 "window": _AHEAD,
                 "posted": flow.posted,
+                "arrived": flow.completed,
                 "completed": flow.completed,
                 "bytes": flow.bytes_completed(),
                 "finished": flow.completed == self._iterations * len(flow.pieces),

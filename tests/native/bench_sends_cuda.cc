@@ -133,7 +133,7 @@ class Connection {
 
   bool right(uint64_t number) const {
     const auto* const device = static_cast<const NetUnpackDevice*>(unpack_.handle);
-    const UnpackSource source = unpack_source(*device, number);
+    const UnpackSource source = unpack_source(*device, number, kChunk);
     const uint8_t* const expected = &content_[number % kSlots * kChunk];
     uint64_t bytes = 0;
     for (uint64_t i = 0; i < source.count; ++i) {

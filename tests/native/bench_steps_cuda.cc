@@ -123,7 +123,7 @@ class Ways {
       queue->mem[slot][i] = {i * kPage, kPage, i * kPage};
     const NetUnpackDevice device{queue, reinterpret_cast<void*>(from), 0};
     listed_ = now_ns();
-    unpacker_.submit(unpack_source(device, receives_++), to, bytes);
+    unpacker_.submit(unpack_source(device, receives_++, bytes), to, bytes);
     unpacker_.flush();
     const int64_t called = now_ns();
     while (unpacker_.finished() < unpacker_.last_ticket()) {

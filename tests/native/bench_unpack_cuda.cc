@@ -213,8 +213,8 @@ bool run(Gpu& gpu, GpuProfiler* profiler, const Case& c, int rounds, bool last) 
       const NetUnpackDevice device{&queue[request / kNetUnpackSlots],
                                    reinterpret_cast<void*>(bounce.address()), 0};
       const size_t at = request * kAFragments * c.fragment;
-      unpacker.submit(unpack_source(device, request), to + at,
-                      std::min(c.bytes - at, kAFragments * c.fragment));
+      const size_t bytes = std::min(c.bytes - at, kAFragments * c.fragment);
+      unpacker.submit(unpack_source(device, request, bytes), to + at, bytes);
     }
     unpacker.flush();
   };

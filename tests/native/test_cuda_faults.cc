@@ -1,9 +1,11 @@
 // What goes wrong on a GPU, told by the fake driver; and that nothing is over before it is.
+#include <sched.h>
 #include <sys/stat.h>
 
 #include <fstream>
 #include <sstream>
 
+#include "engine/clock.h"
 #include "memory/cuda_slots.h"
 #include "unpack_scene.h"
 
@@ -46,6 +48,21 @@ TEST(nothing_is_finished_while_the_gpu_has_not_got_to_it) {
     scene.finish(unpacker);
     CHECK_EQ(scene.difference(), std::string());
   }
+}
+
+TEST(an_unpacker_of_a_gpu_that_is_stuck_ends_and_frees_nothing_that_it_writes_to) {
+  UnpackScene scene(Bounce::kPinned, 4096, 4096);
+  auto unpacker = std::make_unique<CudaUnpacker>(0, UnpackMode::kHost);
+  {
+    const Held held;
+    scene.receive(*unpacker, 0, 64, {{0, 64, 0}});
+    unpacker->flush();
+    unpacker.reset();  // not after its work, which begins when `held` is gone
+  }
+  // What was under way ends well: the fake driver refuses writes to memory that is not there.
+  const int64_t deadline = now_ns() + 20'000'000'000;
+  while (!scene.difference().empty() && now_ns() < deadline) sched_yield();
+  CHECK_EQ(scene.difference(), std::string());
 }
 
 TEST(a_flush_is_one_launch_for_all_that_is_ready_and_none_for_nothing) {

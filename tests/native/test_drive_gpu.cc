@@ -172,6 +172,9 @@ TEST(nothing_is_consumed_while_the_gpu_has_not_got_to_it) {
   CHECK_EQ(rig.driver.fault().kind, FaultKind::kStall);
   CHECK_EQ(rig.net.count(Call::kConsumed), uint64_t{0});
   CHECK_LT(uint64_t{0}, rig.net.count(Call::kTest));
+  const FlowReport& flow = rig.driver.picture()[0];
+  CHECK_LT(uint64_t{0}, flow.arrived);  // whose fault it is not: the plugin's
+  CHECK_EQ(flow.completed, uint64_t{0});
 }
 
 TEST(nothing_is_sent_on_while_its_copy_is_held_back) {

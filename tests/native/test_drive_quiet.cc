@@ -81,19 +81,24 @@ TEST(a_batch_that_fails_allocates_nothing_either) {
   CHECK_EQ(rig.driver.fault().kind, FaultKind::kStall);
 }
 
-TEST(what_a_plugin_logs_in_a_batch_is_counted_and_not_kept) {
+TEST(what_a_plugin_logs_in_a_batch_is_counted_and_only_its_first_warning_is_looked_at) {
   Rig rig;
   rig.load(Steps().receive(0).send(0), {64}, 16, 2);
   const NetLogger log = plugin_log::function();
   log(kNetLogWarn, 0, "before", 1, "kept");
+  int warnings = 0;
   rig.net.completes = [&](const FakeRequest&) {
-    // The text is not looked at: this format would fault if it were.
-    log(kNetLogWarn, 0, "within", 2, reinterpret_cast<const char*>(0x10));
+    // Of the later ones the text is not looked at: it would fault if it were.
+    const char* text = warnings++ == 0 ? "the first" : reinterpret_cast<const char*>(0x10);
+    log(kNetLogWarn, 0, "within", 2, "%s", text);
+    log(kNetLogInfo, 0, "within", 3, "%s", reinterpret_cast<const char*>(0x10));
     return true;
   };
   const uint64_t before = plugin_log::warnings();
   CHECK(rig.run(2));
   CHECK_EQ(plugin_log::warnings() - before, 16u);
+  CHECK_EQ(plugin_log::quote(plugin_log::last_warning()),
+           std::string("; the plugin said, and not only once: the first"));
   log(kNetLogWarn, 0, "after", 3, "kept again");
   const auto lines = plugin_log::recent_lines();
   CHECK_EQ(lines.size(), 2u);

@@ -70,7 +70,42 @@ TEST(warnings_are_counted_from_many_threads_and_lines_are_whole) {
   }
 }
 
-TEST(while_quiet_a_line_is_not_even_formatted_and_not_kept) {
+TEST(the_last_place_that_warned_is_told_with_what_it_said_first) {
+  CHECK_EQ(plugin_log::quote(plugin_log::last_warning()), std::string());
+  const auto warn = [](const char* function_name, const char* text) {
+    function()(kNetLogWarn, 0, function_name, 1, "%s!", text);
+  };
+  static const char* const kOne = "one";
+  static const char* const kOther = "other";
+  warn(kOne, "a");
+  warn(kOther, "b");
+  function()(kNetLogInfo, 0, kOne, 1, "an INFO line is no warning");
+  CHECK_EQ(plugin_log::quote(plugin_log::last_warning()), std::string("; the plugin said: b!"));
+  const int earlier = plugin_log::last_warning();
+  warn(kOne, "c");
+  CHECK_EQ(plugin_log::quote(plugin_log::last_warning()),
+           std::string("; the plugin said, and not only once: a!"));
+  CHECK_EQ(plugin_log::text_of(earlier), std::string("b!"));
+  plugin_log::set_quiet(true);
+  CHECK_EQ(plugin_log::last_warning(), plugin_log::kNoPlace);
+  warn(kOther, "d");
+  CHECK_EQ(plugin_log::last_warning(), earlier);
+  plugin_log::set_quiet(false);
+}
+
+TEST(of_more_places_than_there_is_room_for_nothing_is_kept) {
+  static const char formats[100][8] = {};
+  for (int i = 0; i < 100; ++i) function()(kNetLogWarn, 0, "f", 1, formats[i]);
+  CHECK_EQ(plugin_log::warnings(), 100u);
+  CHECK_EQ(plugin_log::last_warning(), 63);
+  CHECK_EQ(plugin_log::text_of(64), std::string());
+  plugin_log::set_quiet(true);
+  // A text that would fault if it were looked at.
+  function()(kNetLogWarn, 0, "new", 1, "%s", reinterpret_cast<const char*>(0x10));
+  plugin_log::set_quiet(false);
+}
+
+TEST(while_quiet_a_line_is_formatted_once_and_not_kept) {
   const auto cpu_of = [](const auto& line) {  // of this thread: whoever else runs does not count
     const auto now = [] {
       timespec used;

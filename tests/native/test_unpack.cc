@@ -143,7 +143,7 @@ TEST(a_page_that_is_used_again_with_new_data_gives_the_new_data) {
       queue->mem[slot][0] = {0, kPage, 0};
       queue->cnt[slot] = 1;
       const UnpackResult result =
-          unpacker->submit(unpack_source(device, sequence), memory.data(), kPage);
+          unpacker->submit(unpack_source(device, sequence, kPage), memory.data(), kPage);
       CHECK_EQ(result.bytes, uint64_t{kPage});
       CHECK(memory == fresh);
     }

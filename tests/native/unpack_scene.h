@@ -53,7 +53,7 @@ class UnpackScene {
     std::copy(fragments.begin(), fragments.end(), q.mem[slot]);
     q.cnt[slot] = fragments.size();
     const NetUnpackDevice device{&q, reinterpret_cast<void*>(bounce_address_), 0};
-    const tcpx::UnpackSource source = tcpx::unpack_source(device, sequence);
+    const tcpx::UnpackSource source = tcpx::unpack_source(device, sequence, posted);
     tcpx::UnpackSource on_host = source;
     on_host.bounce = bounce_.data();
     on_host.count = fragments.size();  // whatever was read

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tcpx_mpi.errors import ExitCode, LostRank, PluginFailed, Stalled
+from tcpx_mpi.errors import ExitCode, LostRank, PluginFailed, Stalled, WrongBytes
 from tcpx_mpi.faults import error_of
 
 WHERE = "rank 0 on host0, row 1 (16 KiB), peer raw"
@@ -18,14 +18,14 @@ LIMITS = {"stall_timeout_s": 30.0, "timeout_s": 5.0}
 def flow(**changes: Any) -> dict[str, Any]:
     """A receive that waits for rank 3."""
     return {"kind": "receive", "peer": 3, "lane": 0, "channel": 1, "window": 1, "posted": 5,
-            "completed": 4, "bytes": 65536, "finished": False, "oldest_iteration": 4,
+            "arrived": 4, "completed": 4, "bytes": 65536, "finished": False, "oldest_iteration": 4,
             "oldest_step": 0, "oldest_chunk": 2, "oldest_bytes": 16384,
             "oldest_age_ns": 31_000_000_000, **changes}  # fmt: skip
 
 
 def fault(kind: str, **changes: Any) -> dict[str, Any]:
     return {"kind": kind, "call": "", "code": 0, "code_name": "", "flow": 0, "iteration": 4,
-            "chunk": 2, "step": 0, **changes}  # fmt: skip
+            "chunk": 2, "step": 0, "said": "", **changes}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -69,6 +69,37 @@ def test_a_plugin_call_that_fails_is_one() -> None:
     assert isinstance(error, PluginFailed)
     assert "plugin call irecv returned 3 (internal error)" in str(error)
     assert isinstance(error_of(found | {"code": 6}, [flow()], WHERE, PLACES, LIMITS), LostRank)
+
+
+def test_what_the_plugin_warned_of_last_is_said_with_its_error() -> None:
+    found = fault("plugin", call="isend", code=3, code_name="internal error",
+                  said="; the plugin said: no buffers")  # fmt: skip
+    error = error_of(found, [flow()], WHERE, PLACES, LIMITS)
+    assert str(error).endswith("; the plugin said: no buffers")
+    gone = error_of(found | {"code": 6}, [flow()], WHERE, PLACES, LIMITS)
+    assert str(gone).endswith("chunk 2; the plugin said: no buffers")
+
+
+@pytest.mark.parametrize(
+    ("code", "words"),
+    [
+        (4096, "the plugin reports 4096 bytes, 16 KiB were sent"),
+        (16384, "the plugin lists fragments of 16 KiB beyond the end of the message"),
+    ],
+)
+def test_a_wrong_size_and_bytes_in_wrong_places_are_told_apart(code: int, words: str) -> None:
+    error = error_of(fault("size", call="test", code=code), [flow()], WHERE, PLACES, LIMITS)
+    assert isinstance(error, WrongBytes)
+    assert str(error).endswith(words)
+
+
+def test_a_stall_of_the_own_gpu_blames_no_other_rank() -> None:
+    held = flow(arrived=7, posted=8)
+    error = error_of(fault("stall"), [flow(oldest_age_ns=0), held], WHERE, PLACES, LIMITS)
+    own = "3 receives have arrived and wait for this rank's GPU: receive from rank 3 on host3"
+    assert f"; {own}" in str(error)
+    copies = error_of(fault("stall"), [flow(kind="copy", peer=-1)], WHERE, PLACES, LIMITS)
+    assert "; waiting for this rank's own copies: local copy, channel 1" in str(copies)
 
 
 def test_a_stall_names_the_rank_that_is_waited_for() -> None:

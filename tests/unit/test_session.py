@@ -441,6 +441,22 @@ def test_a_transfer_without_messages_is_complete() -> None:
     """)
 
 
+def test_what_a_plugin_has_read_is_read_once_a_process() -> None:
+    out = run("""
+    import os
+    os.environ["NCCL_SOCKET_IFNAME"] = "=nosuch"
+    print(refusal(Session, plugin="softtcpx"))
+    os.environ["NCCL_SOCKET_IFNAME"] = "lo"
+    print(refusal(Session, plugin="softtcpx"))
+    """)
+    first, second = out.splitlines()
+    assert first.startswith("RefusedAfterInit: ")
+    assert second == (
+        f"{first} (the plugin was initialised then, which is possible once a process: correct it "
+        "and start a new one)"
+    )
+
+
 def test_ctrl_c_ends_a_wait() -> None:
     with start("""
     import signal
@@ -459,6 +475,29 @@ def test_ctrl_c_ends_a_wait() -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "interrupted\n"), err
+
+
+@pytest.mark.parametrize("threads", ["0", "1"])
+def test_a_forked_child_that_closes_leaves_its_parents_connections_alone(threads: str) -> None:
+    run(
+        """
+        import os
+        s = alone(channels=8)
+        moved(s, np.arange(1 << 20), np.zeros(1 << 20, np.int64))
+        child = os.fork()
+        if child == 0:
+            s.close()
+            del s
+            gc.collect()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        source, target = np.arange(1 << 20), np.zeros(1 << 20, np.int64)
+        moved(s, source, target)
+        assert (source == target).all()
+        s.close()
+        """,
+        NCCL_SOCKET_NTHREADS=threads,
+    )
 
 
 def test_closing_from_another_thread_ends_a_wait() -> None:

@@ -124,6 +124,7 @@ class NcclDriver(PythonDriver):
                 "channel": 0,
                 "window": self._iterations * len(pieces),
                 "posted": self._launched * len(pieces),
+                "arrived": self._completed * len(pieces),
                 "completed": self._completed * len(pieces),
                 "bytes": self._completed * sum(piece.length for piece in pieces),
                 "finished": self._completed == self._iterations,

@@ -1,0 +1,69 @@
+#include "net/exit_guard.h"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "net/logger.h"
+
+namespace tcpx::exit_guard {
+namespace {
+
+constexpr int kFrames = 64;
+
+struct Watched {
+  void* base;
+  std::string path;
+};
+
+std::mutex g_mutex;
+std::vector<Watched> g_watched;
+std::string g_name;  // "rank 3 on host1: "
+
+void* base_of(const void* address) {
+  Dl_info info{};
+  return dladdr(address, &info) != 0 ? info.dli_fbase : nullptr;
+}
+
+// On the stack of whoever called exit().
+void at_exit(int status, void*) {
+  void* frames[kFrames];
+  const int count = backtrace(frames, kFrames);
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  for (int i = 0; i < count; ++i) {
+    const void* base = base_of(frames[i]);
+    for (const Watched& plugin : g_watched) {
+      if (base == nullptr || plugin.base != base) continue;
+      const bool in_batch = plugin_log::quiet();
+      dprintf(STDERR_FILENO,
+              "tcpx-mpi: error: %sthe plugin %s has ended this process by exit(%d)%s%s\n",
+              g_name.c_str(), plugin.path.c_str(), status, in_batch ? ", in a batch" : "",
+              plugin_log::quote(plugin_log::last_warning()).c_str());
+      _exit(in_batch ? kExitInBatch : kExitElsewhere);
+    }
+  }
+}
+
+}  // namespace
+
+void watch(const void* symbol, const std::string& path) {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  if (g_watched.empty()) {
+    void* frame;
+    backtrace(&frame, 1);  // what it needs is loaded now: not in a process that ends
+    on_exit(at_exit, nullptr);
+  }
+  g_watched.push_back({base_of(symbol), path});
+}
+
+void set_name(const std::string& name) {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  g_name = name + ": ";
+}
+
+}  // namespace tcpx::exit_guard

@@ -1,0 +1,20 @@
+// A plugin may call exit(), TCPX does so in five places: the process, a notebook's too, would be
+// gone without a word. Here it says who did that.
+#pragma once
+
+#include <string>
+
+namespace tcpx::exit_guard {
+
+// Watches for exits by a library, which `symbol` is an address of. Where one of its functions is
+// among the callers of exit(), one line goes to stderr and the process ends with kExitInBatch or
+// kExitElsewhere, at once: nothing of ours may run within a plugin.
+void watch(const void* symbol, const std::string& path);
+
+// Who this process is, for the line: "rank 3 on host1".
+void set_name(const std::string& name);
+
+constexpr int kExitElsewhere = 4;  // the exit codes of an error in set-up,
+constexpr int kExitInBatch = 13;   // and of a plugin that fails while measuring
+
+}  // namespace tcpx::exit_guard

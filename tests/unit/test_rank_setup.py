@@ -1,0 +1,53 @@
+"""Which memory a plugin takes, and which GPU it finds current while it sets up."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tcpx_mpi import _native
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.placement import Placement
+from tcpx_mpi.rank_setup import require_memory, setup_gpu
+
+GPUS = [{"ordinal": 0, "pci": "0000:05:00.0"}, {"ordinal": 1, "pci": "0000:84:00.0"}]
+NO_GPU = Placement(0, 1, 0, -1, False)
+PLACE = dataclasses.replace(NO_GPU, gpu=1, gpu_pci="0000:84:00.0")
+
+
+def plugin(name: str, device_type: int = _native.DEVICE_UNPACK, ptr_support: int = 3) -> Any:
+    properties = {"device_type": device_type, "ptr_support": ptr_support}
+    return SimpleNamespace(file=SimpleNamespace(name=name), nic=lambda device: properties)
+
+
+def test_tcpx_finds_the_ranks_gpu_current_for_host_memory_too() -> None:
+    tcpx = plugin("GPUDirectTCPX_v7")
+    assert setup_gpu("host", tcpx, PLACE, GPUS) == 1
+    assert setup_gpu("host", tcpx, PLACE, ()) == -1  # without CUDA
+    assert setup_gpu("host", tcpx, NO_GPU, GPUS) == -1  # a rank without a GPU
+    # Buffers in its memory bring the GPU with them.
+    assert setup_gpu("cuda", tcpx, PLACE, GPUS) == -1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        plugin("softtcpx_v7"),  # which would page-lock its pages
+        plugin("Socket", device_type=0),
+        plugin("GPUDirectTCPX_v7", ptr_support=1),
+    ],
+    ids=["softtcpx", "no receive path of GPUs", "no GPU memory"],
+)
+def test_other_plugins_find_no_gpu_current_for_host_memory(other: Any) -> None:
+    assert setup_gpu("host", other, PLACE, GPUS) == -1
+
+
+def test_a_session_of_a_gpu_needs_a_plugin_with_a_receive_path_for_it() -> None:
+    assert require_memory("cuda", plugin("x"), 0, "gpu (0)") == _native.PTR_CUDA
+    with pytest.raises(UsageError, match=r"^gpu \(0\): plugin x has no receive path for GPUs"):
+        require_memory("cuda", plugin("x", device_type=0), 0, "gpu (0)")
+    with pytest.raises(UsageError, match=r"^gpu \(0\): plugin x does not take such buffers"):
+        require_memory("cuda", plugin("x", ptr_support=1), 0, "gpu (0)")
