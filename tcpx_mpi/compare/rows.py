@@ -62,7 +62,10 @@ def _times_of_one(run: Run) -> dict[RowKey, float]:
     for row in run.rows:
         if row.pairs:  # of suspects alone, not a sample of all
             continue
-        time_ns = typical_time_ns(row, run.header.plan.average, run.header.time_divisor)
+        header = run.header
+        time_ns = typical_time_ns(
+            row, header.plan.average, header.time_divisor, header.back_to_back
+        )
         times.setdefault(key_of(row), []).append(time_ns)
     return {key: _median(values) for key, values in times.items()}
 

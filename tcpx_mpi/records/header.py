@@ -9,6 +9,7 @@ from typing import Any
 
 #: The mode of a run that another program measured, and of which it told averages only.
 AVERAGES = "averages"
+SYNCHRONISED = "synchronised"
 
 
 @dataclass(frozen=True)
@@ -135,6 +136,12 @@ class RunHeader:
     #: Comment lines for the table's header.
     notes: list[str] = field(default_factory=list)
     peers: list[PeerInfo] = field(default_factory=list)
+
+    @property
+    def back_to_back(self) -> bool:
+        """Whether an iteration may be under way before the one before has arrived: not where all
+        ranks start each together, nor in round trips."""
+        return self.mode != SYNCHRONISED and self.time_divisor == 1
 
     @property
     def averages_only(self) -> bool:

@@ -14,9 +14,8 @@ from tcpx_mpi.stats import (
     Float64s,
     Interval,
     Variation,
-    block_means,
-    iteration_times_ns,
     median_interval,
+    stretch_times_ns,
     typical_time_ns,
     variation,
 )
@@ -44,10 +43,10 @@ def rows_over_launches(run: Run) -> list[RowOverLaunches]:
     found = []
     for index, rows in sorted(_by_index(run).items()):
         times = np.array([_typical(header, row) for header, row in rows])
-        blocks = [block_means(_iterations(header, row)) for header, row in rows]
+        stretches = [_stretches(header, row) for header, row in rows]
         found.append(
             RowOverLaunches(
-                index, rows[0][1].size_bytes, times, median_interval(times), variation(blocks)
+                index, rows[0][1].size_bytes, times, median_interval(times), variation(stretches)
             )
         )
     return found
@@ -106,11 +105,11 @@ def _chosen(rows: Sequence[tuple[RunHeader, Row]]) -> Row:
 
 
 def _typical(header: RunHeader, row: Row) -> float:
-    return typical_time_ns(row, header.plan.average, header.time_divisor)
+    return typical_time_ns(row, header.plan.average, header.time_divisor, header.back_to_back)
 
 
-def _iterations(header: RunHeader, row: Row) -> Float64s:
-    return iteration_times_ns(row, header.plan.average, header.time_divisor)
+def _stretches(header: RunHeader, row: Row) -> Float64s:
+    return stretch_times_ns(row, header.plan.average, header.time_divisor, header.back_to_back)
 
 
 def _time(time_ns: float) -> str:

@@ -11,6 +11,7 @@ from tcpx_mpi.stats.blocks import (
     independent_count,
     independent_means,
     iteration_times_ns,
+    stretch_times_ns,
     typical_time_ns,
 )
 from tcpx_mpi.stats.distribution import (
@@ -80,6 +81,7 @@ __all__ = [
     "samples_received",
     "slowest_rank",
     "spread_of",
+    "stretch_times_ns",
     "summarise",
     "times_over_ranks_ns",
     "typical_time_ns",

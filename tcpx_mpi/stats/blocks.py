@@ -11,7 +11,12 @@ import math
 import numpy as np
 
 from tcpx_mpi.stats.row_like import Float64s, Int64s, RowLike
-from tcpx_mpi.stats.series import samples_received, times_over_ranks_ns
+from tcpx_mpi.stats.series import (
+    average_over_ranks,
+    rank_times_ns,
+    samples_received,
+    times_over_ranks_ns,
+)
 
 #: Blocks into which a row is cut for its typical time, and for what it did over time.
 BLOCKS = 100
@@ -100,13 +105,34 @@ def iteration_times_ns(row: RowLike, average: int, time_divisor: int) -> Float64
     return times_over_ranks_ns(samples_received(row), average, row.agg * time_divisor)
 
 
-def typical_time_ns(row: RowLike, average: int, time_divisor: int) -> float:
-    """The time by which a launch counts: the median over 100 stretches of the row, NaN if unknown.
-
-    A stretch's time is the mean of its iterations, so that bursts do not matter, and a stretch in
-    which the machine did something else does not either. An imported row has its one average.
+def typical_time_ns(row: RowLike, average: int, time_divisor: int, back_to_back: bool) -> float:
+    """The time by which a launch counts, the median of `stretch_times_ns`; NaN if unknown. An
+    imported row has its one average.
     """
     if row.averages:
         return next((a.time_ns for a in row.averages if a.side == "out_of_place"), math.nan)
-    times = block_means(iteration_times_ns(row, average, time_divisor))
+    times = stretch_times_ns(row, average, time_divisor, back_to_back)
     return float(np.median(times)) if times.size else math.nan
+
+
+def stretch_times_ns(row: RowLike, average: int, time_divisor: int, back_to_back: bool) -> Float64s:
+    """The times of one copy of the pattern in stretches of a row: float64[stretch].
+
+    Back to back these are its batches, which begin and end with empty buffers: a sender runs ahead
+    of its receiver by what buffers hold, which may be a whole row, and between two arrivals within
+    a batch lies a gap, not a time. Where an iteration waits for the one before, they are 100
+    equal parts.
+    """
+    if back_to_back:
+        return _batch_times_ns(row, average, time_divisor)
+    return block_means(iteration_times_ns(row, average, time_divisor))
+
+
+def _batch_times_ns(row: RowLike, average: int, time_divisor: int) -> Float64s:
+    """The time of one copy of the pattern in each batch: a rank's mean, and of those that receive
+    as `-a` asks; float64[batch], NaN where a time is unknown."""
+    if not row.receives.any() or "iteration" not in row.samples:
+        return np.empty(0)
+    copies = row.agg * time_divisor
+    means = [batch_means(rank_times_ns(s, copies), row.batches) for s in samples_received(row)]
+    return np.array([average_over_ranks(of_ranks, average) for of_ranks in np.transpose(means)])

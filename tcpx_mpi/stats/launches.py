@@ -131,20 +131,22 @@ def variation(blocks: Sequence[Float64s]) -> Variation:
 
     By median absolute deviations, so that one stretch that lost its CPU does not count for all.
     What the launches' medians differ by for no other reason than the spread within them is taken
-    off. NaN where there are fewer than 3 launches (`between`) or 2 stretches (`within`).
+    off, where it is known. NaN where there are fewer than 3 launches (`between`) or 2 stretches
+    (`within`).
     """
     if not blocks or any(t.size == 0 or bool(np.isnan(t).any()) for t in blocks):
         return Variation(math.nan, math.nan)
     medians = np.array([float(np.median(times)) for times in blocks])
     middle = float(np.median(medians))
     inner = [_deviation(times) for times in blocks if times.size > 1]
-    if not inner or middle <= 0:
+    if middle <= 0:
         return Variation(math.nan, math.nan)
-    within = float(np.median(inner))
+    within = float(np.median(inner)) if inner else math.nan
     if medians.size < 3:
         return Variation(within / middle, math.nan)
     # The median of m normal values varies by pi / 2 times as much as their mean.
     by_chance = math.pi / 2 * within**2 / float(np.mean([times.size for times in blocks]))
+    by_chance = by_chance if inner else 0.0
     between = math.sqrt(max(_deviation(medians) ** 2 - by_chance, 0.0))
     return Variation(within / middle, between / middle)
 

@@ -48,6 +48,19 @@ def times_over_ranks_ns(by_rank: Sequence[Int64s], average: int, copies: int) ->
     return times
 
 
+def average_over_ranks(times_ns: Float64s, average: int) -> float:
+    """One time out of the receiving ranks' times in rank order, as `-a` asks.
+
+    `average` is 0 for rank 0 (the lowest receiving rank where rank 0 receives nothing), 1 for
+    the mean, 2 for the minimum, 3 for the maximum. NaN if nobody receives, and for 1 to 3 if
+    one of the times is unknown.
+    """
+    if times_ns.size == 0:
+        return math.nan
+    choose = {0: times_ns[0], 1: times_ns.mean(), 2: times_ns.min(), 3: times_ns.max()}
+    return float(choose[average])
+
+
 def _known(samples: Int64s) -> Float64s:
     times = samples.astype(np.float64)
     times[samples < 0] = math.nan

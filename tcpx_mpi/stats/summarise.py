@@ -14,26 +14,13 @@ from numpy.typing import NDArray
 from tcpx_mpi.stats.blocks import independent_count, iteration_times_ns
 from tcpx_mpi.stats.distribution import describe
 from tcpx_mpi.stats.interval import UNKNOWN, median_interval
-from tcpx_mpi.stats.row_like import Float64s, Int64s, RowLike
+from tcpx_mpi.stats.row_like import Int64s, RowLike
 from tcpx_mpi.stats.row_summary import RowSummary
-from tcpx_mpi.stats.series import elapsed_ns, rank_times_ns
+from tcpx_mpi.stats.series import average_over_ranks, elapsed_ns, rank_times_ns
 from tcpx_mpi.stats.stop_rule import half_width
 
 if TYPE_CHECKING:
     from tcpx_mpi.records import Average
-
-
-def average_over_ranks(times_ns: Float64s, average: int) -> float:
-    """One time out of the receiving ranks' times in rank order, as `-a` asks.
-
-    `average` is 0 for rank 0 (the lowest receiving rank where rank 0 receives nothing), 1 for
-    the mean, 2 for the minimum, 3 for the maximum. NaN if nobody receives, and for 1 to 3 if
-    one of the times is unknown.
-    """
-    if times_ns.size == 0:
-        return math.nan
-    choose = {0: times_ns[0], 1: times_ns.mean(), 2: times_ns.min(), 3: times_ns.max()}
-    return float(choose[average])
 
 
 def rate(amount: float, time_ns: float) -> float:

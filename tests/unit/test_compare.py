@@ -92,6 +92,18 @@ def test_one_slow_row_of_three_is_enough_and_more_rows_need_more_certainty() -> 
     assert found.confidence == pytest.approx(1 - 0.05 / 3)
 
 
+def test_a_slow_receiver_is_not_fast_by_the_messages_that_waited_for_it() -> None:
+    first, second = two(spread_out(1), spread_out(2))
+    for launch in second.all_launches:
+        # It wakes late, and finds there what its sender has sent meanwhile.
+        for row in launch.rows:
+            times = row.samples["iteration"]
+            waited = 3 * times.sum(axis=1)
+            times[:] = 1
+            times[:, 0] = waited
+    assert {row.verdict for row in compare_runs(first, second, Limits()).rows} == {Verdict.WORSE}
+
+
 def test_a_row_that_one_file_lacks_is_no_pass() -> None:
     first, second = two(spread_out(1), spread_out(2))
     for launch in second.all_launches:

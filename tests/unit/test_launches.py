@@ -28,6 +28,7 @@ from tcpx_mpi.launches import (
 from tcpx_mpi.patterns import load
 from tcpx_mpi.records import LaunchesWriter, Plan, RunWriter, read_run
 from tcpx_mpi.report import report_lines, to_json
+from tcpx_mpi.report.launches import rows_over_launches
 from tcpx_mpi.rows import RowPlanner
 from tcpx_mpi.topology import read_host
 
@@ -78,9 +79,21 @@ def test_the_table_shows_the_launch_with_the_median_time_and_the_spread(tmp_path
     size, launches, median, low, high, within, between = lines[start + 2].split()[1:]
     assert (size, launches, float(median)) == ("1024", "5", pytest.approx(3 * 1.1595, abs=0.01))
     assert (low, high) == ("n/a", "n/a")  # five launches do not bound a median with 95 %
-    assert float(within) < 1
+    assert within == "n/a"  # a row of one batch
     # MAD of 1 2 3 4 5 is 1, of which the median is 3.
     assert float(between) == pytest.approx(100 * 1.4826 / 3, rel=0.01)
+
+
+def test_launches_of_round_trips_are_known_by_stretches_of_their_rows(tmp_path: Path) -> None:
+    run = read_run(joined(tmp_path))
+    for launch in run.all_launches:
+        launch.header.time_divisor = 2
+        times = launch.rows[0].samples["iteration"].copy()
+        times[:, 3] = 10**9  # a stretch that lost its CPU
+        launch.rows[0] = dataclasses.replace(launch.rows[0], samples={"iteration": times})
+    first = rows_over_launches(run)[0]
+    assert first.times_ns == pytest.approx([1000 * f * 1.1595 / 2 for f in FACTORS], rel=1e-2)
+    assert first.variation.within < 0.01
 
 
 def test_a_launch_with_wrong_bytes_is_the_one_that_is_shown(tmp_path: Path) -> None:

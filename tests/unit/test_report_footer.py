@@ -93,6 +93,27 @@ def test_the_cost_of_the_check_is_relative_to_the_measured_time() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("times", "changes", "told"),
+    [
+        ([500_000] + 19 * [200], {}, True),  # what waited for its receiver
+        ([500_000] + 19 * [200], {"mode": "synchronised"}, False),  # each iteration by itself
+        ([500_000] + 19 * [200], {"time_divisor": 2}, False),
+        (20 * [200], {}, False),  # as quick as that
+        ([500_000] + 19 * [15_000], {}, False),  # one that lost its CPU
+    ],
+)
+def test_percentiles_of_bursts_are_told_from_times(
+    times: list[int], changes: dict[str, Any], told: bool
+) -> None:
+    row = invented.row()
+    row.samples["iteration"] = np.tile(np.array(times, dtype=np.int64), (4, 1))
+    lines = footer([row], header=invented.run_header(**changes))
+    found = [line for line in lines if line.startswith("# Bursts")]
+    assert bool(found) is told
+    assert all("at 1 KiB (median 0.2 us) most iterations came with" in line for line in found)
+
+
 def test_almost_all_is_never_printed_as_100_percent() -> None:
     row = invented.row(0, world=2, checked=np.array([True, False]))
     row.payload_bytes_received[:] = [10**12, 1]

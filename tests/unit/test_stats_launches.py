@@ -160,5 +160,8 @@ def test_few_launches_say_nothing_of_the_spread_between() -> None:
     assert math.isnan(variation([np.array([1.0, 2.0])] * 2).between)
     assert not math.isnan(variation([np.array([1.0, 2.0])]).within)
     assert math.isnan(variation([np.array([1.0]), np.array([2.0])]).within)
+    alone = variation([np.array([1.0]), np.array([2.0]), np.array([3.0])])
+    assert math.isnan(alone.within)
+    assert alone.between == pytest.approx(1.4826 / 2)
     assert math.isnan(variation([]).within)
     assert math.isnan(variation([np.array([1.0, math.nan]), np.array([1.0, 2.0])]).within)

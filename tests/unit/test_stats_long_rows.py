@@ -84,8 +84,9 @@ USES: dict[str, Callable[[Row], object]] = {
         dataclasses.replace(row, ended_by="ci"), 1, 1.0, 2, per_iter_skip=3
     ),
     "steadiness": lambda row: steadiness_lines([summarise(row, 1, 1.0, 1)]),
-    "typical time of rank 0": lambda row: typical_time_ns(row, 0, 1),
-    "typical time of all ranks": lambda row: typical_time_ns(row, 1, 1),
+    "typical time of rank 0": lambda row: typical_time_ns(row, 0, 1, back_to_back=False),
+    "typical time of all ranks": lambda row: typical_time_ns(row, 1, 1, back_to_back=False),
+    "typical time of batches": lambda row: typical_time_ns(row, 1, 1, back_to_back=True),
     "gates": lambda row: (figures_of(run_of(row), row), flaws(row)),
     "ratio": lambda row: ratios.ratio_to(row, "raw", row, 1, 1.0, 1),
     "suspects": lambda row: suspect_lines(HEADER, [row]),
@@ -119,7 +120,8 @@ def test_all_that_is_said_of_a_long_row_takes_less_memory_than_one_series_of_it(
 
     def work() -> None:
         said.extend(steadiness_lines([summarise(row, 1, 1.0, 1)]))
-        typical_time_ns(row, 1, 1)
+        typical_time_ns(row, 1, 1, back_to_back=False)
+        typical_time_ns(row, 1, 1, back_to_back=True)
         suspect_lines(HEADER, [row])
         ratios.block_times_ns(row, 3, 1)
         flaws(row)
