@@ -24,8 +24,6 @@ TCPX_PLACES = (
     "/var/lib/tcpx/lib64/libnccl-net.so",
 )
 PATH_VARIABLE = "UCCL_TCPX_PLUGIN_PATH"
-#: Sockets of a comm that carry data, at most: the limit of TCPX.
-MAX_DATA_SOCKETS = 8
 CHUNK_VARIABLE = "NCCL_DYNAMIC_CHUNK_SIZE"
 #: What chooses the network interfaces of TCPX and softtcpx; the first that is set holds.
 INTERFACE_VARIABLES = ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
@@ -282,15 +280,6 @@ def _by_path_or_name(spec: str, environ: Mapping[str, str], exists: Exists) -> P
             return PluginChoice(path, f"--plugin {spec}: in LD_LIBRARY_PATH", asked=True)
     # dlopen knows further places (ld.so.cache) that only it can look into.
     return PluginChoice(soname, f"--plugin {spec}: wherever dlopen finds it", asked=True)
-
-
-def data_sockets(environ: Mapping[str, str]) -> int:
-    """Sockets that carry data in each comm: what TCPX's variables ask for, at most 8."""
-    product = 1
-    for name in ("NCCL_NSOCKS_PERTHREAD", "NCCL_SOCKET_NTHREADS"):
-        text = environ.get(name, "").strip()
-        product *= max(int(text), 1) if text.isdecimal() else 1
-    return min(product, MAX_DATA_SOCKETS)
 
 
 def _plugin_path(environ: Mapping[str, str]) -> str:

@@ -23,7 +23,7 @@ LAYERS = (
     ("knobs",),
     ("config_file",),
     ("config", "stats", "row_plan", "standing", "arrivals"),
-    ("bindings", "suspects"),
+    ("bindings", "socket_counts", "suspects"),
     ("meetings",),
     ("profiles", "placement"),
     ("placement_file", "plugins", "ratios", "pace"),
