@@ -25,6 +25,8 @@ TCPX_PLACES = (
 )
 PATH_VARIABLE = "UCCL_TCPX_PLUGIN_PATH"
 CHUNK_VARIABLE = "NCCL_DYNAMIC_CHUNK_SIZE"
+#: How long connect of softtcpx waits for accept, whatever the caller's patience.
+ANSWER_VARIABLE = "SOFTTCPX_ANSWER_TIMEOUT_MS"
 #: What chooses the network interfaces of TCPX and softtcpx; the first that is set holds.
 INTERFACE_VARIABLES = ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 #: Plugins that are built with this package.
@@ -117,6 +119,22 @@ def prepare_environment(
     """
     others = [variable for variable in profile if variable[0] != CHUNK_VARIABLE]
     return [_chunk_variable(settings, environ, profile), *others]
+
+
+def answer_variables(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(name, value, source) by which softtcpx's connect waits as long as its caller does.
+
+    Nothing over the user's word. No figure would do: the caller's patience is with a silence,
+    begins anew with each connection that comes up, and is each time a session's to say.
+    """
+    if environ.get(ANSWER_VARIABLE, "").strip():
+        return []
+    return [(ANSWER_VARIABLE, "0", "no limit but that of --connect-timeout")]
+
+
+def is_softtcpx(name: str) -> bool:
+    """Whether a plugin that calls itself so is ours, wherever its file lies."""
+    return name.startswith("softtcpx")
 
 
 def _chunk_variable(

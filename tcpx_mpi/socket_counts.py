@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from tcpx_mpi.plugins import is_softtcpx
+
 SOCKETS_VARIABLE = "NCCL_NSOCKS_PERTHREAD"
 THREADS_VARIABLE = "NCCL_SOCKET_NTHREADS"
 #: Sockets of a comm that carry data, at most: the limit of TCPX, and of softtcpx if nothing is set.
@@ -39,7 +41,7 @@ def data_sockets(plugin: str, environ: Mapping[str, str]) -> int:
     threads of 4. TCPX has none with more threads than sockets (`fatal_values`); softtcpx one each.
     """
     most = MAX_DATA_SOCKETS
-    if plugin.startswith("softtcpx"):
+    if is_softtcpx(plugin):
         most = most_sockets_of_softtcpx(environ)
     threads = min(max(whole_number(environ, THREADS_VARIABLE, 0, 1 << 20, 1), 1), most)
     each = whole_number(environ, SOCKETS_VARIABLE, 1, 1 << 20, 1)

@@ -265,6 +265,19 @@ def test_connect_finds_a_listener_that_opens_its_port_late() -> None:
     until(step, "a new attempt")
 
 
+@in_fresh_process(SOFTTCPX_CONNECT_TIMEOUT_MS="300", SOFTTCPX_ANSWER_TIMEOUT_MS="0")
+def test_an_accept_may_be_waited_for_without_a_limit_but_a_port_that_is_gone_may_not() -> None:
+    net = Net(log=True).started()
+    assert any(line.startswith("SOFTTCPX_ANSWER_TIMEOUT_MS=0 (env") for line in net.log_lines)
+    listen_comm, handle = net.listen()
+    connecting = Connecting(net, handle)
+    for _ in range(100):  # a deadline of 0 would have come
+        assert connecting.step() == (SUCCESS, None)
+    assert net.table.close_listen(listen_comm) == SUCCESS
+    until(lambda: connecting.step() == (SYSTEM, None), "code 2", seconds=20)
+    assert net.log_lines[-1].endswith("Connection refused; given up")
+
+
 def impostor(handle: bytes, answer: bytes) -> None:
     """Connect to what now owns the listener's port and answers every hello with `answer`."""
     net = Net().started()
