@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "softtcpx/device.h"
 #include "softtcpx/log.h"
@@ -142,6 +143,10 @@ bool Connector::begin_attempt() {
 }
 
 bool Connector::end_attempt(const char* why, int error_number) {
+  if (lacks_files(error_number) && !std::exchange(lack_of_files_told_, true))
+    SOFTTCPX_WARN("connect to %s: %s: %s; tried again",
+                  address_text(listener_address(handle_)).c_str(), why,
+                  std::strerror(error_number));
   last_failure_ = why;
   last_error_ = error_number;
   callers_.clear();

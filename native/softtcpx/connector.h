@@ -58,6 +58,7 @@ class Connector {
   bool answered_ = false;
   const char* last_failure_ = "the listener did not answer";
   int last_error_ = 0;
+  bool lack_of_files_told_ = false;  // once: attempts are many
 
   Token attempt_{};
   Challenges challenges_{};

@@ -265,11 +265,11 @@ def _open_files(facts: NodeFacts) -> _Outcome:
     limit = facts.open_files
     if limit < 0:
         return _OK, "no limit", ""
-    text = f"ulimit -n is {limit}"
+    text = f"ulimit -Hn is {limit}"
     if limit >= ENOUGH_FILES:
         return _OK, text, ""
     remedy = (
-        f"ulimit -n {ENOUGH_FILES} or more, in limits.conf or the unit of the launcher's daemon"
+        f"ulimit -Hn {ENOUGH_FILES} or more, in limits.conf or the unit of the launcher's daemon"
     )
     return (_FAILED if limit < FEW_FILES else _WARNING), text, remedy
 

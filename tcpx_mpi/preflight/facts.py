@@ -162,7 +162,7 @@ def read_facts(plugin: str | None, profile: str, environ: Mapping[str, str]) -> 
         gpus=tuple(gpu.pci for gpu in topology.gpus),
         gpu_models=tuple(gpu.name for gpu in topology.gpus),
         gpus_on_pci=_gpus_on_pci(),
-        open_files=_limit(resource.RLIMIT_NOFILE),
+        open_files=_limit(resource.RLIMIT_NOFILE, raised=True),
         locked_memory=_limit(resource.RLIMIT_MEMLOCK),
         shm_free=_free_bytes("/dev/shm"),
         congestion=_sysctl("net/ipv4/tcp_congestion_control"),
@@ -353,9 +353,11 @@ def _answer(path: str) -> str:
     return ""
 
 
-def _limit(kind: int) -> int:
-    soft, _ = resource.getrlimit(kind)
-    return -1 if soft == resource.RLIM_INFINITY else soft
+def _limit(kind: int, raised: bool = False) -> int:
+    """A limit of this process; what a run raises itself, only the system limits."""
+    soft, hard = resource.getrlimit(kind)
+    limit = hard if raised else soft
+    return -1 if limit == resource.RLIM_INFINITY else limit
 
 
 def _free_bytes(path: str) -> int | None:

@@ -18,7 +18,7 @@ NATIVE = REPOSITORY / "native"
 # Lowest first: a module imports from its own layer and from lower ones. A folder is one module.
 LAYERS = (
     ("_version", "errors", "cpu_lists"),
-    ("__init__", "units", "launch", "mpi_library", "large"),
+    ("__init__", "units", "launch", "mpi_library", "large", "open_files"),
     ("parsing", "connection_info", "topology", "toml_file"),
     ("knobs",),
     ("config_file",),

@@ -134,9 +134,9 @@ WRONG: dict[str, tuple[NodeFacts, str, Status, tuple[str, ...]]] = {
     "loopback alone": (
         with_(interfaces=(LO,)), "interfaces", Status.WARNING, ("none but lo", "IFNAME")),
     "few files": (
-        with_(open_files=512), "open files", Status.WARNING, ("ulimit -n is 512", "1024")),
+        with_(open_files=512), "open files", Status.WARNING, ("ulimit -Hn is 512", "1024")),
     "too few files": (
-        with_(open_files=128), "open files", Status.FAILED, ("ulimit -n is 128", "1024")),
+        with_(open_files=128), "open files", Status.FAILED, ("ulimit -Hn is 128", "1024")),
     "locked memory": (
         with_(**A3, locked_memory=8 << 20), "locked memory", Status.WARNING,
         ("8 MiB", "ulimit -l unlimited")),
