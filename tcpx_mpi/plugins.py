@@ -137,6 +137,11 @@ def is_softtcpx(name: str) -> bool:
     return name.startswith("softtcpx")
 
 
+def is_tcpx(name: str) -> bool:
+    """Whether a plugin that calls itself so is Google's."""
+    return "GPUDirectTCPX" in name
+
+
 def _chunk_variable(
     settings: Settings, environ: Mapping[str, str], profile: Sequence[tuple[str, str, str]]
 ) -> tuple[str, str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 from tcpx_mpi import _native
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
+from tcpx_mpi.fatal_values import refuse_fatal_values
 from tcpx_mpi.gpu.choice import may_be_cuda
 from tcpx_mpi.gpu.defaults import WORKERS_VARIABLE, worker_variables, workers_for
 from tcpx_mpi.gpu.driver import ordinal_of
@@ -107,6 +108,7 @@ def load_plugin(
     if settings.debug:
         _native.print_plugin_log(3)
     file = inspect(choice)
+    refuse_fatal_values(file.name, environ)
     if is_softtcpx(file.name):
         ours = answer_variables(environ)
         if hosts and may_be_cuda(settings):

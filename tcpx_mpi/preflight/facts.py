@@ -55,6 +55,9 @@ class PluginFacts:
     problem: str = ""
     #: Whether `problem` says, behind its first colon or semicolon, what to do.
     advised: bool = False
+    #: A variable that the plugin, not initialised then, would die of or hang with, and behind a
+    #: colon or semicolon what to do.
+    fatal_value: str = ""
     #: A variable that no run would take; the plugin was not looked at then.
     settings_problem: str = ""
     #: One of three: what a rank uses of CUDA for buffers in a GPU's memory; why it would try that
@@ -242,6 +245,7 @@ def _plugin(spec: str | None, profile: str, environ: Mapping[str, str]) -> Plugi
         devices=tuple(found.get("devices", ())),
         problem=str(found.get("problem", "")),
         advised=bool(found.get("advised", False)),
+        fatal_value=str(found.get("fatal_value", "")),
         settings_problem=str(found.get("settings_problem", "")),
         cuda=str(found.get("cuda", "")),
         cuda_problem=str(found.get("cuda_problem", "")),

@@ -27,7 +27,7 @@ LAYERS = (
     ("meetings",),
     ("profiles", "placement"),
     ("placement_file", "plugins", "socket_counts", "ratios", "pace"),
-    ("schedule",),
+    ("schedule", "fatal_values"),
     ("patterns", "schedule_interpreter", "records"),
     ("world", "sides", "proof", "shared_environment", "compare"),
     ("_native",),
