@@ -14,6 +14,7 @@ from tcpx_mpi import _native
 from tcpx_mpi import world as mpi
 from tcpx_mpi.config import Settings, fingerprint_difference
 from tcpx_mpi.errors import TcpxError, UsageError
+from tcpx_mpi.open_files import raise_limit
 from tcpx_mpi.patterns import load
 from tcpx_mpi.profiles import keep_mpi_on_control_nic
 from tcpx_mpi.shared_environment import shared_environment
@@ -30,7 +31,8 @@ FOOTER_PATIENCE_S = 600.0
 
 def start_world(parsed: Settings | TcpxError, environ: MutableMapping[str, str]) -> World:
     """Initialise MPI as the settings want it: on a profile's control NIC, within the node by TCP
-    where MPI is to be measured."""
+    where MPI is to be measured. Open files are then as many as the system allows."""
+    raise_limit()  # MPI's connections count, too
     tcp_only = False
     if isinstance(parsed, Settings):
         tcp_only = "mpi" in parsed.against

@@ -14,7 +14,6 @@ from tcpx_mpi import circumstances, launch, report
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.patterns import Pattern
-from tcpx_mpi.plugins import data_sockets
 from tcpx_mpi.rank_setup import LoadedPlugin
 from tcpx_mpi.records import (
     PeerInfo,
@@ -34,6 +33,7 @@ from tcpx_mpi.records import (
     utc_now,
     write_text,
 )
+from tcpx_mpi.socket_counts import data_sockets
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
 from tcpx_mpi.world import Answer
 
@@ -84,6 +84,7 @@ class Output:
         facts: dict[str, str], plan: Plan, llc_bytes: int, peers: Sequence[PeerInfo] = (),
     ) -> RunHeader:  # fmt: skip
         """Write and print what is known before the first row."""
+        sockets = data_sockets(plugin.file.name, os.environ)
         header = RunHeader(
             run_id=self.run_id,
             pattern=pattern.name,
@@ -96,7 +97,7 @@ class Output:
             facts={
                 **facts,
                 "memory_chosen": f"{settings.memory} ({settings.sources['memory']})",
-                **circumstances.connections(ranks, setup, data_sockets(os.environ)),
+                **circumstances.connections(ranks, setup, sockets),
             },
             ranks=list(ranks),
             world=len(ranks),

@@ -24,9 +24,9 @@ TCPX_PLACES = (
     "/var/lib/tcpx/lib64/libnccl-net.so",
 )
 PATH_VARIABLE = "UCCL_TCPX_PLUGIN_PATH"
-#: Sockets of a comm that carry data, at most: the limit of TCPX.
-MAX_DATA_SOCKETS = 8
 CHUNK_VARIABLE = "NCCL_DYNAMIC_CHUNK_SIZE"
+#: How long connect of softtcpx waits for accept, whatever the caller's patience.
+ANSWER_VARIABLE = "SOFTTCPX_ANSWER_TIMEOUT_MS"
 #: What chooses the network interfaces of TCPX and softtcpx; the first that is set holds.
 INTERFACE_VARIABLES = ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 #: Plugins that are built with this package.
@@ -119,6 +119,27 @@ def prepare_environment(
     """
     others = [variable for variable in profile if variable[0] != CHUNK_VARIABLE]
     return [_chunk_variable(settings, environ, profile), *others]
+
+
+def answer_variables(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(name, value, source) by which softtcpx's connect waits as long as its caller does.
+
+    Nothing over the user's word. No figure would do: the caller's patience is with a silence,
+    begins anew with each connection that comes up, and is each time a session's to say.
+    """
+    if environ.get(ANSWER_VARIABLE, "").strip():
+        return []
+    return [(ANSWER_VARIABLE, "0", "no limit but that of --connect-timeout")]
+
+
+def is_softtcpx(name: str) -> bool:
+    """Whether a plugin that calls itself so is ours, wherever its file lies."""
+    return name.startswith("softtcpx")
+
+
+def is_tcpx(name: str) -> bool:
+    """Whether a plugin that calls itself so is Google's."""
+    return "GPUDirectTCPX" in name
 
 
 def _chunk_variable(
@@ -282,15 +303,6 @@ def _by_path_or_name(spec: str, environ: Mapping[str, str], exists: Exists) -> P
             return PluginChoice(path, f"--plugin {spec}: in LD_LIBRARY_PATH", asked=True)
     # dlopen knows further places (ld.so.cache) that only it can look into.
     return PluginChoice(soname, f"--plugin {spec}: wherever dlopen finds it", asked=True)
-
-
-def data_sockets(environ: Mapping[str, str]) -> int:
-    """Sockets that carry data in each comm: what TCPX's variables ask for, at most 8."""
-    product = 1
-    for name in ("NCCL_NSOCKS_PERTHREAD", "NCCL_SOCKET_NTHREADS"):
-        text = environ.get(name, "").strip()
-        product *= max(int(text), 1) if text.isdecimal() else 1
-    return min(product, MAX_DATA_SOCKETS)
 
 
 def _plugin_path(environ: Mapping[str, str]) -> str:

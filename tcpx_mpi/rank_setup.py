@@ -10,6 +10,7 @@ from typing import Any
 from tcpx_mpi import _native
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
+from tcpx_mpi.fatal_values import refuse_fatal_values
 from tcpx_mpi.gpu.choice import may_be_cuda
 from tcpx_mpi.gpu.defaults import WORKERS_VARIABLE, worker_variables, workers_for
 from tcpx_mpi.gpu.driver import ordinal_of
@@ -19,9 +20,10 @@ from tcpx_mpi.launch import under_launcher
 from tcpx_mpi.placement import Placement
 from tcpx_mpi.plugins import (
     PluginFile,
-    bundled_path,
+    answer_variables,
     choose_plugin,
     inspect,
+    is_softtcpx,
     missing_interface,
     prepare_environment,
 )
@@ -102,13 +104,17 @@ def load_plugin(
     # Before the profile sets variables that would ask for TCPX.
     choice = choose_plugin(settings, environ)
     derived = prepare_environment(settings, environ, environment_of(profile, topology, environ))
-    if hosts and may_be_cuda(settings) and choice.path == bundled_path("softtcpx"):
-        derived += worker_variables(workers_for(hosts), environ)
-    for name, value, _ in derived:
-        environ[name] = value
+    _set(environ, derived)
     if settings.debug:
         _native.print_plugin_log(3)
     file = inspect(choice)
+    refuse_fatal_values(file.name, environ)
+    if is_softtcpx(file.name):
+        ours = answer_variables(environ)
+        if hosts and may_be_cuda(settings):
+            ours += worker_variables(workers_for(hosts), environ)
+        _set(environ, ours)  # it reads them when it is initialised
+        derived += ours
     launched, host = under_launcher(environ), socket.gethostname()
     _native.name_process(host if launched is None else f"rank {launched.rank} on {host}")
     before = thread_ids()
@@ -132,10 +138,14 @@ def load_plugin(
     return LoadedPlugin(file, choice.how, handle, derived, profile, said, started)
 
 
+def _set(environ: MutableMapping[str, str], variables: Sequence[tuple[str, str, str]]) -> None:
+    environ.update({name: value for name, value, _ in variables})
+
+
 def require_memory(kind: str, plugin: LoadedPlugin, device: int, asked_by: str = "") -> int:
     """How buffers of this kind are registered; raises UsageError where the plugin has no such."""
     asked_by = asked_by or f"--memory {kind}"
-    if kind == "emulated" and not _is_softtcpx(plugin):
+    if kind == "emulated" and not is_softtcpx(plugin.file.name):
         # TCPX would take such pages for a GPU's, and where its queue is no CPU can read.
         raise UsageError(
             f"{asked_by}: plugin {plugin.file.name} has no receive path of GPUs for host memory, "
@@ -170,14 +180,10 @@ def setup_gpu(
         kind == "host"
         and properties["device_type"] == _native.DEVICE_UNPACK
         and properties["ptr_support"] & _native.PTR_CUDA
-        and not _is_softtcpx(plugin)
+        and not is_softtcpx(plugin.file.name)
     )
     ordinal = ordinal_of(placement.gpu_pci, devices) if looks else None
     return -1 if ordinal is None else ordinal
-
-
-def _is_softtcpx(plugin: LoadedPlugin) -> bool:
-    return plugin.file.name.startswith("softtcpx")
 
 
 def _visible_gpus() -> Sequence[Mapping[str, Any]]:

@@ -17,8 +17,8 @@ from tcpx_mpi.gpu.choice import decided, obstacle_to_cuda
 from tcpx_mpi.gpu.defaults import with_channels, with_even_chunks, workers_asked_for
 from tcpx_mpi.placement import Node, Placement, Request, channels_within, place_node
 from tcpx_mpi.placement_file import read_placement
-from tcpx_mpi.plugins import data_sockets
 from tcpx_mpi.rank_setup import LoadedPlugin
+from tcpx_mpi.socket_counts import data_sockets
 from tcpx_mpi.topology import Host, this_machine
 from tcpx_mpi.world import World
 
@@ -54,7 +54,8 @@ def take_seat(
     if settings.memory == "cuda" and (workers := workers_asked_for(os.environ)):
         peers = 1 if settings.pattern in _ONE_PEER else world.size - 1
         settings = with_even_chunks(with_channels(settings, workers, peers))
-    return placement, fitted(settings, max(nics.values()), data_sockets(os.environ))
+    sockets = data_sockets(plugin.file.name, os.environ)
+    return placement, fitted(settings, max(nics.values()), sockets)
 
 
 def seat_at(rank: int, hosts: Sequence[Host], node: Node, request: Request) -> Placement:

@@ -42,6 +42,7 @@ from tcpx_mpi.errors import (
 )
 from tcpx_mpi.gpu.arrays import gpu_slots
 from tcpx_mpi.gpu.compiler import configure_compiler
+from tcpx_mpi.open_files import raise_limit
 from tcpx_mpi.plugins import CHUNK_VARIABLE, choose_plugin
 from tcpx_mpi.rank_setup import (
     UNPACK_MODES,
@@ -383,6 +384,7 @@ def _plugin_of(settings: Settings) -> LoadedPlugin:
     with _loading:
         path = choose_plugin(settings, os.environ).path
         if path not in _loaded:
+            raise_limit()
             try:
                 _loaded[path] = load_plugin(settings, os.environ)
             except (SetupFailed, RefusedAfterInit) as error:

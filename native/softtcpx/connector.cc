@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "softtcpx/device.h"
 #include "softtcpx/log.h"
@@ -78,28 +79,41 @@ void finish_attempt(ListenHandle* handle) {
 }  // namespace
 
 Connector::Connector(Device& device, const ListenHandle& handle)
-    : device_(device),
-      handle_(handle),
-      reach_by_(Clock::now() + std::chrono::milliseconds(device.settings.connect_timeout_ms)) {}
+    : device_(device), handle_(handle), reach_by_(reach_deadline(Clock::now())) {}
+
+Clock::time_point Connector::reach_deadline(Clock::time_point now) const {
+  return now + std::chrono::milliseconds(device_.settings.connect_timeout_ms);
+}
 
 int Connector::advance(std::unique_ptr<SendComm>* comm) {
   const Clock::time_point now = Clock::now();
   if (state_ == State::kResting && now >= rest_until_) {
     if (begin_attempt()) state_ = State::kConnecting;
   }
-  if (state_ != State::kResting && !move()) state_ = State::kResting;
+  if (state_ != State::kResting && !move()) {
+    // Who may take for ever to accept is still missed when the port is gone.
+    if (state_ == State::kAsking && answers_may_take_for_ever()) reach_by_ = reach_deadline(now);
+    state_ = State::kResting;
+  }
   if (answered_) {
     *comm = make_comm();
     return *comm != nullptr ? kNetSuccess : kNetSystemError;
   }
-  // Reaching the port and waiting for accept have a deadline each: accept may come late.
-  const bool late =
-      state_ == State::kAsking ? now > answer_by_ : now > reach_by_ && now > answer_by_;
-  if (!late) return kNetSuccess;
+  if (!late(now)) return kNetSuccess;
   SOFTTCPX_WARN("connect to %s: %s%s%s; given up", address_text(listener_address(handle_)).c_str(),
                 last_failure_, last_error_ != 0 ? ": " : "",
                 last_error_ != 0 ? std::strerror(last_error_) : "");
   return kNetSystemError;
+}
+
+bool Connector::answers_may_take_for_ever() const {
+  return device_.settings.answer_timeout_ms == 0;
+}
+
+// Reaching the port and waiting for accept have a deadline each: accept may come late.
+bool Connector::late(Clock::time_point now) const {
+  if (state_ == State::kAsking) return now > answer_by_ && !answers_may_take_for_ever();
+  return now > reach_by_ && now > answer_by_;
 }
 
 bool Connector::begin_attempt() {
@@ -129,6 +143,10 @@ bool Connector::begin_attempt() {
 }
 
 bool Connector::end_attempt(const char* why, int error_number) {
+  if (lacks_files(error_number) && !std::exchange(lack_of_files_told_, true))
+    SOFTTCPX_WARN("connect to %s: %s: %s; tried again",
+                  address_text(listener_address(handle_)).c_str(), why,
+                  std::strerror(error_number));
   last_failure_ = why;
   last_error_ = error_number;
   callers_.clear();
@@ -151,7 +169,7 @@ bool Connector::move() {
   }
   if (all_greeted && state_ == State::kConnecting) {
     state_ = State::kAsking;
-    if (answer_by_ == Clock::time_point{})
+    if (answer_by_ == Clock::time_point{} && !answers_may_take_for_ever())
       answer_by_ = Clock::now() + std::chrono::milliseconds(device_.settings.answer_timeout_ms);
   }
   return true;

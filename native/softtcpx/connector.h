@@ -36,6 +36,9 @@ class Connector {
     GreetingBytes bytes;
   };
 
+  Clock::time_point reach_deadline(Clock::time_point now) const;
+  bool answers_may_take_for_ever() const;
+  bool late(Clock::time_point now) const;
   bool begin_attempt();
   bool move();  // one pass over the sockets; false ends the attempt
   bool advance_caller(Caller& caller);
@@ -48,13 +51,14 @@ class Connector {
 
   Device& device_;
   const ListenHandle handle_;
-  const Clock::time_point reach_by_;
-  Clock::time_point answer_by_{};  // from the moment that the port took all sockets
+  Clock::time_point reach_by_;
+  Clock::time_point answer_by_{};  // from the moment that the port took all sockets; unset: none
   Clock::time_point rest_until_{};
   State state_ = State::kResting;
   bool answered_ = false;
   const char* last_failure_ = "the listener did not answer";
   int last_error_ = 0;
+  bool lack_of_files_told_ = false;  // once: attempts are many
 
   Token attempt_{};
   Challenges challenges_{};

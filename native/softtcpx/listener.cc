@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "softtcpx/device.h"
 #include "softtcpx/log.h"
@@ -73,9 +74,14 @@ int Listener::take_strangers(Clock::time_point now) {
                                SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!stranger.fd.valid()) {
       const int error = errno;
-      if (error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS)
+      if (!lacks_files(error) && error != ENOMEM && error != ENOBUFS)
         return kNetSuccess;  // none left, or one that went away before it was taken
-      if (make_room(now)) return kNetSuccess;
+      if (make_room(now)) {
+        if (lacks_files(error) && !std::exchange(lack_of_files_told_, true))
+          SOFTTCPX_WARN("accept on %s: %s; who waits longest gives way",
+                        device_.interface.name.c_str(), std::strerror(error));
+        return kNetSuccess;
+      }
       SOFTTCPX_WARN("accept on %s: %s", device_.interface.name.c_str(), std::strerror(error));
       return kNetSystemError;
     }

@@ -64,6 +64,7 @@ class Listener : public Object {
   ListenHandle handle_{};
   std::vector<Stranger> strangers_;  // oldest first
   std::vector<Group> groups_;        // oldest first
+  bool lack_of_files_told_ = false;  // once: strangers are many
 };
 
 }  // namespace softtcpx

@@ -25,6 +25,8 @@ Fd open_stream_socket() {
   return fd;
 }
 
+bool lacks_files(int error_number) { return error_number == EMFILE || error_number == ENFILE; }
+
 Heard hear(int fd, uint8_t* message, uint32_t size, uint32_t* have) {
   const ssize_t got = ::recv(fd, message + *have, size - *have, MSG_DONTWAIT);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return Heard::kPart;

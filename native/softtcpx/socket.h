@@ -40,6 +40,9 @@ class Fd {
 // A non-blocking, close-on-exec IPv4 stream socket without delay; invalid with errno set.
 Fd open_stream_socket();
 
+// Whether an errno means that this process, or the system, may have no more open files.
+bool lacks_files(int error_number);
+
 bool set_congestion(int fd, const std::string& name);
 std::string congestion_of(int fd);
 

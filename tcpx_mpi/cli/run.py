@@ -17,6 +17,7 @@ from tcpx_mpi.cli.complete import complete_pattern, completions
 from tcpx_mpi.cli.help import write_examples, write_exit_codes, write_knobs
 from tcpx_mpi.config import Settings, load_settings
 from tcpx_mpi.errors import TcpxError, UsageError
+from tcpx_mpi.fatal_values import refuse_fatal_values
 from tcpx_mpi.knobs import IGNORED, KNOBS, OPERATION, VARIABLES_ONLY
 from tcpx_mpi.placement_file import read_placement
 from tcpx_mpi.topology import this_machine
@@ -169,7 +170,7 @@ def _as_parent(
     if ranks is None:
         raise UsageError(how_to_start(os.environ, "run", settings.pattern))
     settings = validate(values, os.environ, ranks)
-    plugins.inspect(plugins.choose_plugin(settings, os.environ))
+    require_plugin(settings, os.environ)
     if settings.runs == 1:
         return start_mpirun(settings, ranks, arguments)
     launches.refuse_series(settings)
@@ -193,8 +194,14 @@ def settings_of(arguments: Sequence[str], environ: Mapping[str, str]) -> Setting
     if settings.ranks is None:
         raise UsageError("launches need --ranks N: each one starts mpirun")
     settings = validate(values, environ, settings.ranks)
-    plugins.inspect(plugins.choose_plugin(settings, environ))
+    require_plugin(settings, environ)
     return settings
+
+
+def require_plugin(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Refuses a plugin that cannot be, or not with these variables, before ranks are started."""
+    file = plugins.inspect(plugins.choose_plugin(settings, environ))
+    refuse_fatal_values(file.name, environ)
 
 
 def start_mpirun(settings: Settings, ranks: int, arguments: Sequence[str]) -> int:

@@ -8,9 +8,15 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from tcpx_mpi import launch, patterns, plugins
+from tcpx_mpi import launch, patterns
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
-from tcpx_mpi.cli.run import how_to_start, require_startable, start_mpirun, with_bare_values
+from tcpx_mpi.cli.run import (
+    how_to_start,
+    require_plugin,
+    require_startable,
+    start_mpirun,
+    with_bare_values,
+)
 from tcpx_mpi.config import Settings, load_settings
 from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.knobs import KNOBS
@@ -109,7 +115,7 @@ def _as_parent(
     if settings.ranks is None:
         raise UsageError(how_to_start(os.environ, "smoke"))
     require_startable(settings, os.environ, settings.ranks)
-    plugins.inspect(plugins.choose_plugin(settings, os.environ))
+    require_plugin(settings, os.environ)
     return start_mpirun(settings, settings.ranks, arguments)
 
 

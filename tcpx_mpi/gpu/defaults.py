@@ -7,20 +7,17 @@ a core of its own. Pure.
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Mapping, Sequence
 
 from tcpx_mpi.config import Settings
+from tcpx_mpi.socket_counts import THREADS_VARIABLE, most_sockets_of_softtcpx, whole_number
 from tcpx_mpi.topology import Host
 
 WORKERS_VARIABLE = "SOFTTCPX_WORKERS"
 #: Variables by which a user has said how many threads softtcpx has.
-_THREADS_VARIABLE = "NCCL_SOCKET_NTHREADS"
-_USERS = (WORKERS_VARIABLE, _THREADS_VARIABLE)
+_USERS = (WORKERS_VARIABLE, THREADS_VARIABLE)
 #: What softtcpx has at most.
 _MOST_WORKERS = 16
-#: What it takes for a whole number: C's strtoll, and nothing behind.
-_WHOLE = re.compile(r"\s*[+-]?[0-9]+", re.ASCII)
 #: Of each rank's cores: the progress thread's, and one for what else there is.
 _OTHER_THREADS = 2
 #: A message of which each channel is to have as many chunks; so it has of those of twice the size.
@@ -45,10 +42,10 @@ def workers_asked_for(environ: Mapping[str, str]) -> int:
     By its own rule (`load_settings` of native/softtcpx/settings.cc): a value beyond its limits
     counts as none, and threads are bounded by SOFTTCPX_MAX_SOCKETS.
     """
-    if workers := _number(environ, WORKERS_VARIABLE, 0, _MOST_WORKERS, 0):
+    if workers := whole_number(environ, WORKERS_VARIABLE, 0, _MOST_WORKERS, 0):
         return workers
-    threads = _number(environ, _THREADS_VARIABLE, 0, 1 << 20, 0)
-    return min(threads, _number(environ, "SOFTTCPX_MAX_SOCKETS", 1, _MOST_WORKERS, 8))
+    threads = whole_number(environ, THREADS_VARIABLE, 0, 1 << 20, 0)
+    return min(threads, most_sockets_of_softtcpx(environ))
 
 
 def worker_variables(workers: int, environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
@@ -83,9 +80,3 @@ def with_even_chunks(settings: Settings) -> Settings:
     return dataclasses.replace(
         settings, chunk_bytes=chunk, sources={**settings.sources, "chunk_bytes": source}
     )
-
-
-def _number(environ: Mapping[str, str], name: str, least: int, most: int, fallback: int) -> int:
-    text = environ.get(name, "")
-    value = int(text) if _WHOLE.fullmatch(text) else fallback
-    return value if least <= value <= most else fallback

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.plugins import data_sockets
+from tcpx_mpi.socket_counts import data_sockets
 
 if TYPE_CHECKING:
     from tcpx_mpi.config import Settings
@@ -47,7 +47,7 @@ def link_of(engine: RankEngine) -> Link:
     return Link(
         interface=engine.interface,
         congestion_control=names if "," not in names else "",
-        streams=engine.settings.channels * data_sockets(os.environ),
+        streams=engine.settings.channels * data_sockets(engine.plugin.file.name, os.environ),
         plugin_sockets=engine.own_sockets,
     )
 

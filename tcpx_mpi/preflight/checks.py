@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+from tcpx_mpi import plugins
 from tcpx_mpi.cpu_lists import cpu_list_text
 from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.preflight.facts import Interface, NodeFacts
@@ -38,6 +39,7 @@ def node_findings(facts: NodeFacts, label: str) -> list[Finding]:
         ("settings", _settings),
         ("plugin file", _plugin_file),
         ("plugin found first", _found_first),
+        ("plugin variables", _fatal_values),
         ("plugin devices", _plugin_devices),
         ("GPUs", _gpus),
         ("datapath manager", _manager),
@@ -51,6 +53,7 @@ def node_findings(facts: NodeFacts, label: str) -> list[Finding]:
     ]
     codes = {
         "settings": ExitCode.USAGE,
+        "plugin variables": ExitCode.USAGE,
         "plugin file": ExitCode.PLUGIN_MISSING,
         "MPI library": ExitCode.PLUGIN_MISSING,
     }
@@ -164,13 +167,26 @@ def _found_first(facts: NodeFacts) -> _Outcome | None:
     return _OK, f"{facts.libraries[0][0]} is the first in LD_LIBRARY_PATH", ""
 
 
+def _cause_and_remedy(text: str) -> tuple[str, str]:
+    cause, *said = re.split("[:;] ", text, maxsplit=1)
+    return cause, "".join(said)
+
+
+def _fatal_values(facts: NodeFacts) -> _Outcome | None:
+    """Variables that this plugin would not outlive."""
+    if not plugins.is_tcpx(facts.plugin.name):
+        return None
+    if not facts.plugin.fatal_value:
+        return _OK, "none that TCPX is known to die of", ""
+    return _FAILED, *_cause_and_remedy(facts.plugin.fatal_value)
+
+
 def _plugin_devices(facts: NodeFacts) -> _Outcome | None:
     plugin = facts.plugin
-    if plugin.noexec or not plugin.abi_versions:
-        return None  # said of the file
+    if plugin.noexec or not plugin.abi_versions or plugin.fatal_value:
+        return None  # said of the file, or of a variable
     if plugin.advised:
-        cause, *said = re.split("[:;] ", plugin.problem, maxsplit=1)
-        return _FAILED, cause, "".join(said)
+        return _FAILED, *_cause_and_remedy(plugin.problem)
     if plugin.problem:
         remedy = "see what it logs: UCCL_TCPX_DEBUG=1 tcpx-mpi plugins; check GPUs, drivers, NICs"
         return _FAILED, f"init failed: {plugin.problem}", remedy
@@ -201,8 +217,8 @@ def _gpus(facts: NodeFacts) -> _Outcome | None:
 
 def _manager(facts: NodeFacts) -> _Outcome | None:
     """The receive-datapath manager, without which TCPX's accept fails or ends its process."""
-    is_tcpx = "GPUDirectTCPX" in facts.plugin.name
-    if not is_tcpx and not facts.tcpx_reasons:
+    named = plugins.is_tcpx(facts.plugin.name)
+    if not named and not facts.tcpx_reasons:
         return None
     where = f"in {facts.manager_directory}"
     start = (
@@ -210,7 +226,7 @@ def _manager(facts: NodeFacts) -> _Outcome | None:
         "or name that directory: NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX (/run/tcpx on A3 machines)"
     )
     # Another plugin may be meant, where --plugin names one beside TCPX's variables.
-    bad = _FAILED if is_tcpx or not facts.plugin.name else _WARNING
+    bad = _FAILED if named or not facts.plugin.name else _WARNING
     if RULE_MANAGER not in facts.manager_sockets:
         return bad, f"no socket {RULE_MANAGER} {where}", start
     silent = {name: why for name, why in facts.manager_sockets.items() if why}
@@ -265,11 +281,11 @@ def _open_files(facts: NodeFacts) -> _Outcome:
     limit = facts.open_files
     if limit < 0:
         return _OK, "no limit", ""
-    text = f"ulimit -n is {limit}"
+    text = f"ulimit -Hn is {limit}"
     if limit >= ENOUGH_FILES:
         return _OK, text, ""
     remedy = (
-        f"ulimit -n {ENOUGH_FILES} or more, in limits.conf or the unit of the launcher's daemon"
+        f"ulimit -Hn {ENOUGH_FILES} or more, in limits.conf or the unit of the launcher's daemon"
     )
     return (_FAILED if limit < FEW_FILES else _WARNING), text, remedy
 

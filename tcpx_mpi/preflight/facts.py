@@ -55,6 +55,9 @@ class PluginFacts:
     problem: str = ""
     #: Whether `problem` says, behind its first colon or semicolon, what to do.
     advised: bool = False
+    #: A variable that the plugin, not initialised then, would die of or hang with, and behind a
+    #: colon or semicolon what to do.
+    fatal_value: str = ""
     #: A variable that no run would take; the plugin was not looked at then.
     settings_problem: str = ""
     #: One of three: what a rank uses of CUDA for buffers in a GPU's memory; why it would try that
@@ -162,7 +165,7 @@ def read_facts(plugin: str | None, profile: str, environ: Mapping[str, str]) -> 
         gpus=tuple(gpu.pci for gpu in topology.gpus),
         gpu_models=tuple(gpu.name for gpu in topology.gpus),
         gpus_on_pci=_gpus_on_pci(),
-        open_files=_limit(resource.RLIMIT_NOFILE),
+        open_files=_limit(resource.RLIMIT_NOFILE, raised=True),
         locked_memory=_limit(resource.RLIMIT_MEMLOCK),
         shm_free=_free_bytes("/dev/shm"),
         congestion=_sysctl("net/ipv4/tcp_congestion_control"),
@@ -242,6 +245,7 @@ def _plugin(spec: str | None, profile: str, environ: Mapping[str, str]) -> Plugi
         devices=tuple(found.get("devices", ())),
         problem=str(found.get("problem", "")),
         advised=bool(found.get("advised", False)),
+        fatal_value=str(found.get("fatal_value", "")),
         settings_problem=str(found.get("settings_problem", "")),
         cuda=str(found.get("cuda", "")),
         cuda_problem=str(found.get("cuda_problem", "")),
@@ -353,9 +357,11 @@ def _answer(path: str) -> str:
     return ""
 
 
-def _limit(kind: int) -> int:
-    soft, _ = resource.getrlimit(kind)
-    return -1 if soft == resource.RLIM_INFINITY else soft
+def _limit(kind: int, raised: bool = False) -> int:
+    """A limit of this process; what a run raises itself, only the system limits."""
+    soft, hard = resource.getrlimit(kind)
+    limit = hard if raised else soft
+    return -1 if limit == resource.RLIM_INFINITY else limit
 
 
 def _free_bytes(path: str) -> int | None:

@@ -15,6 +15,7 @@ from tcpx_mpi import _native
 from tcpx_mpi.bindings import bindings_in
 from tcpx_mpi.config import load_settings
 from tcpx_mpi.errors import TcpxError, UsageError
+from tcpx_mpi.fatal_values import fatal_value
 from tcpx_mpi.gpu.choice import obstacle_to_cuda
 from tcpx_mpi.gpu.memory import RankGpu
 from tcpx_mpi.placement import Node, Request
@@ -43,6 +44,8 @@ def main(arguments: Sequence[str]) -> int:
         found["devices"] = [f"{nic['name']} {nic['speed_mbps']} Mb/s" for nic in each]
     except TcpxError as error:
         found |= {"problem": str(error), "advised": isinstance(error, UsageError)}
+        # By now with what a profile sets.
+        found["fatal_value"] = fatal_value(str(found.get("name", "")), os.environ) or ""
     print(json.dumps(found), flush=True)
     if "problem" not in found:
         print(json.dumps(cuda(plugin)), flush=True)

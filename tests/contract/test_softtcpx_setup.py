@@ -27,6 +27,7 @@ from net_v7 import (
     accept,
     connect,
     connected,
+    handshake,
     softtcpx_path,
     until,
 )
@@ -263,6 +264,41 @@ def test_connect_finds_a_listener_that_opens_its_port_late() -> None:
         return True
 
     until(step, "a new attempt")
+
+
+@in_fresh_process()
+def test_connect_says_once_that_there_are_too_many_open_files_and_goes_on_when_there_are_not() -> (
+    None
+):
+    net = Net(log=True).started()
+    listen_comm, handle = net.listen()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(open_descriptors()), hard))
+    connecting = Connecting(net, handle)
+    began = time.monotonic()
+
+    def several_attempts() -> bool:
+        assert connecting.step() == (SUCCESS, None)
+        return time.monotonic() - began > 0.1  # there is one each 20 ms
+
+    until(several_attempts, "some attempts")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    exchange(net, *handshake(net, listen_comm, connecting))
+    (line,) = [line for line in net.log_lines if "Too many open files" in line]
+    assert line.startswith("connect to 127.0.0.1:")
+
+
+@in_fresh_process(SOFTTCPX_CONNECT_TIMEOUT_MS="300", SOFTTCPX_ANSWER_TIMEOUT_MS="0")
+def test_an_accept_may_be_waited_for_without_a_limit_but_a_port_that_is_gone_may_not() -> None:
+    net = Net(log=True).started()
+    assert any(line.startswith("SOFTTCPX_ANSWER_TIMEOUT_MS=0 (env") for line in net.log_lines)
+    listen_comm, handle = net.listen()
+    connecting = Connecting(net, handle)
+    for _ in range(100):  # a deadline of 0 would have come
+        assert connecting.step() == (SUCCESS, None)
+    assert net.table.close_listen(listen_comm) == SUCCESS
+    until(lambda: connecting.step() == (SYSTEM, None), "code 2", seconds=20)
+    assert net.log_lines[-1].endswith("Connection refused; given up")
 
 
 def impostor(handle: bytes, answer: bytes) -> None:

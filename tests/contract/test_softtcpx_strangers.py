@@ -88,9 +88,9 @@ def test_a_stranger_at_the_port_disturbs_nobody_and_leaves_nothing(kind: str, mo
 
 @pytest.mark.parametrize("kind", ["silence", "noise"])
 @in_fresh_process()
-def test_strangers_that_take_the_last_descriptors_give_way(kind: str) -> None:
+def test_strangers_that_take_the_last_descriptors_give_way_which_is_said_once(kind: str) -> None:
     with_room_for_a_flood()
-    net = Net().started()
+    net = Net(log=True).started()
     listen_comm, handle = net.listen()
     siege = Siege(kind, handle, [], handle)
     connecting = Connecting(net, handle)
@@ -102,6 +102,8 @@ def test_strangers_that_take_the_last_descriptors_give_way(kind: str) -> None:
     last = max(map(int, open_descriptors()))
     resource.setrlimit(resource.RLIMIT_NOFILE, (last + 4, hard))
     exchange(net, *handshake(net, listen_comm, connecting))
+    said = [line for line in net.log_lines if "Too many open files" in line]
+    assert said == ["accept on lo: Too many open files; who waits longest gives way"]
 
 
 class Mallinfo2(ctypes.Structure):

@@ -133,6 +133,23 @@ def test_a_run_of_the_saved_settings_has_them_again_and_the_file_as_their_source
 # --- Files ---------------------------------------------------------------------------------------
 
 
+def test_what_is_set_for_softtcpx_is_in_the_file_with_its_reason(place: Path) -> None:
+    _, found = ran(place, "pair", *SMALL)
+    name = "SOFTTCPX_ANSWER_TIMEOUT_MS"
+    assert (name, "0", "no limit but that of --connect-timeout") in found.header.settings
+    assert found.header.environment[name] == "0"
+
+
+def test_a_rank_has_more_connections_than_the_shell_allows_files(place: Path) -> None:
+    mesh = tcpx_mpi(
+        "run", "mesh", "--ranks", "3", "--channels", "12", "--sizes", "1K", "-n", "5",
+        "--plugin", "softtcpx", "--hdf5", "none", "--spool", "spool", "--connect-timeout", "5",
+    )  # fmt: skip
+    result = run(["sh", "-c", 'ulimit -Sn 110 && exec "$0" "$@"', *mesh], place)
+    assert result.code == 0, result.text
+    assert [row.wrong for row in result.rows] == [0]
+
+
 def test_json_has_the_keys_of_nccl_tests_with_real_numbers(place: Path) -> None:
     result, found = ran(place, "mesh", "--sizes", "0,1K,64K", "-n", "60", "-J", "o.json", "-I",
                         ranks=3)  # fmt: skip

@@ -18,7 +18,7 @@ NATIVE = REPOSITORY / "native"
 # Lowest first: a module imports from its own layer and from lower ones. A folder is one module.
 LAYERS = (
     ("_version", "errors", "cpu_lists"),
-    ("__init__", "units", "launch", "mpi_library", "large"),
+    ("__init__", "units", "launch", "mpi_library", "large", "open_files"),
     ("parsing", "connection_info", "topology", "toml_file"),
     ("knobs",),
     ("config_file",),
@@ -26,8 +26,8 @@ LAYERS = (
     ("bindings", "suspects"),
     ("meetings",),
     ("profiles", "placement"),
-    ("placement_file", "plugins", "ratios", "pace"),
-    ("schedule",),
+    ("placement_file", "plugins", "socket_counts", "ratios", "pace"),
+    ("schedule", "fatal_values"),
     ("patterns", "schedule_interpreter", "records"),
     ("world", "sides", "proof", "shared_environment", "compare"),
     ("_native",),

@@ -244,6 +244,14 @@ def test_a_smaller_or_unreadable_dynamic_chunk_size_is_refused(value: str) -> No
         prepared("64K", NCCL_DYNAMIC_CHUNK_SIZE=value)
 
 
+def test_an_unset_answer_timeout_leaves_the_waiting_to_our_own() -> None:
+    name = "SOFTTCPX_ANSWER_TIMEOUT_MS"
+    assert plugins.answer_variables({name: ""}) == [
+        (name, "0", "no limit but that of --connect-timeout")
+    ]
+    assert plugins.answer_variables({name: "90000"}) == []
+
+
 # --- Interfaces that the environment names --------------------------------------------------------
 
 PRESENT = ("lo", "eth0", "eth1", "eth2", "ens10")

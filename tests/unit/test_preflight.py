@@ -76,6 +76,10 @@ WRONG: dict[str, tuple[NodeFacts, str, Status, tuple[str, ...]]] = {
     "a device that the plugin lacks": (
         plugin(problem="NCCL_SOCKET_IFNAME names eth2: bring it up", advised=True, devices=()),
         "plugin devices", Status.FAILED, ("NCCL_SOCKET_IFNAME names eth2 -> bring it up",)),
+    "a variable that TCPX dies of": (
+        with_(**{**A3, "plugin": dataclasses.replace(
+            TCPX, fatal_value="NCCL_X (0) kills; use 3", problem="the same", advised=True)}),
+        "plugin variables", Status.FAILED, ("NCCL_X (0) kills -> use 3",)),
     "a variable of the plugin that cannot be": (
         plugin(problem="NCCL_X (1) is too small; unset it", advised=True, devices=()),
         "plugin devices", Status.FAILED, ("NCCL_X (1) is too small -> unset it",)),
@@ -134,9 +138,9 @@ WRONG: dict[str, tuple[NodeFacts, str, Status, tuple[str, ...]]] = {
     "loopback alone": (
         with_(interfaces=(LO,)), "interfaces", Status.WARNING, ("none but lo", "IFNAME")),
     "few files": (
-        with_(open_files=512), "open files", Status.WARNING, ("ulimit -n is 512", "1024")),
+        with_(open_files=512), "open files", Status.WARNING, ("ulimit -Hn is 512", "1024")),
     "too few files": (
-        with_(open_files=128), "open files", Status.FAILED, ("ulimit -n is 128", "1024")),
+        with_(open_files=128), "open files", Status.FAILED, ("ulimit -Hn is 128", "1024")),
     "locked memory": (
         with_(**A3, locked_memory=8 << 20), "locked memory", Status.WARNING,
         ("8 MiB", "ulimit -l unlimited")),

@@ -95,6 +95,7 @@ def test_a_limit_that_is_none_is_minus_one(monkeypatch: pytest.MonkeyPatch) -> N
         reading.resource, "getrlimit", lambda kind: (reading.resource.RLIM_INFINITY, 5)
     )
     assert reading._limit(0) == -1
+    assert reading._limit(0, raised=True) == 5  # as a run raises it
 
 
 def test_an_ssh_port_that_answers_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:

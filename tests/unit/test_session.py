@@ -412,6 +412,21 @@ def test_a_plugin_that_is_missing_is_its_own_error() -> None:
     assert out.startswith("PluginMissing: UCCL_TCPX_PLUGIN_PATH (/nowhere/plugin.so)")
 
 
+@pytest.mark.parametrize(
+    ("environ", "found"),
+    [({}, "0"), ({"SOFTTCPX_ANSWER_TIMEOUT_MS": "7000"}, "7000")],
+)
+def test_softtcpx_waits_for_an_accept_as_long_as_the_session_unless_the_user_says_otherwise(
+    environ: dict[str, str], found: str
+) -> None:
+    body = """
+    import os
+    Session(plugin="softtcpx", connect_timeout_s=300)
+    print(os.environ["SOFTTCPX_ANSWER_TIMEOUT_MS"])
+    """
+    assert run(body, **environ) == found
+
+
 # --- Waiting --------------------------------------------------------------------------------------
 
 
