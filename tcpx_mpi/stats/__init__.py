@@ -26,6 +26,7 @@ from tcpx_mpi.stats.row_like import Float64s, GpuLike, Int64s, ProofLike, RowLik
 from tcpx_mpi.stats.row_summary import RowSummary
 from tcpx_mpi.stats.series import (
     at_place,
+    average_over_ranks,
     in_order,
     rank_times_ns,
     samples_received,
@@ -35,7 +36,6 @@ from tcpx_mpi.stats.slowest import SlowestRank, slowest_rank
 from tcpx_mpi.stats.steadiness import Change, find_change
 from tcpx_mpi.stats.stop_rule import half_width
 from tcpx_mpi.stats.summarise import (
-    average_over_ranks,
     cpu_s_per_gb,
     cpu_time_ns,
     mean_bus_bandwidth,
