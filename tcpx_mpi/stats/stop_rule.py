@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from tcpx_mpi.stats.blocks import in_outline, independent_means
+from tcpx_mpi.stats.blocks import block_means, in_outline, independent_means
 from tcpx_mpi.stats.interval import median_interval
 from tcpx_mpi.stats.row_like import Float64s
 
@@ -15,14 +15,21 @@ LEAST_ITERATIONS = 30
 #: From one look to the next there are so many times as many iterations: each look is a chance to
 #: be lucky, and costs a pass over all of them.
 GROWTH = 1.25
+#: A median by this factor below the mean is not what iterations take.
+_MUCH_LESS = 2
 
 
 def half_width(times_ns: Float64s) -> float:
     """Half of the width of the 95 % interval of the median, over the median; infinite if unknown.
 
-    Of blocks without correlation, since iterations that resemble their neighbours count less.
+    Of blocks without correlation, since iterations that resemble their neighbours count less, and
+    long enough that their median tells the time of the row: where senders run ahead, most
+    iterations are complete at once, and how short that is is known soon.
     """
     if times_ns.size < LEAST_ITERATIONS:
         return math.inf
-    found = median_interval(independent_means(in_outline(times_ns))).relative_half_width
+    means = independent_means(in_outline(times_ns))
+    while means.size > 1 and _MUCH_LESS * float(np.median(means)) < means.mean():
+        means = block_means(means, means.size // 2)
+    found = median_interval(means).relative_half_width
     return math.inf if np.isnan(found) else found

@@ -69,3 +69,11 @@ def test_correlated_iterations_need_more_of_them() -> None:
     for i in range(1, noise.size):
         alike[i] = 0.9 * alike[i - 1] + math.sqrt(1 - 0.81) * noise[i]
     assert half_width(100 + alike) > 2 * half_width(100 + noise)
+
+
+def test_gaps_within_bursts_are_no_time_that_is_known_well() -> None:
+    bursts = np.full(20_000, 100.0)
+    bursts[::200] = np.random.default_rng(1).normal(500_000, 50_000, 100)
+    # The times of 100 bursts, known by blocks that are not cut where they end.
+    assert 0.01 < half_width(bursts) < 0.1
+    assert math.isinf(half_width(bursts[:400]))
