@@ -1,7 +1,5 @@
 #include "softtcpx/traps.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
@@ -76,7 +74,7 @@ void TrapState::slow_down() {
 }
 
 void TrapState::after_progress(uint64_t sequence) {
-  if (traps_.exit_at >= 0 && sequence >= static_cast<uint64_t>(traps_.exit_at)) ::_exit(1);
+  if (traps_.exit_at >= 0 && sequence >= static_cast<uint64_t>(traps_.exit_at)) ::exit(1);
   if (traps_.slow_percent > 0) slow_down();
 }
 

@@ -133,9 +133,15 @@ def test_a_plugin_that_stops_is_a_stall_within_the_deadline(
 
 
 @both_kinds
-def test_a_rank_that_ends_in_mid_transfer_ends_the_job(memory: str, place: Path) -> None:
+def test_a_plugin_that_ends_its_rank_in_mid_transfer_ends_the_job_and_is_named(
+    memory: str, place: Path
+) -> None:
     result = trapped(place, memory, {"EXIT_AT": 5})
-    assert result.code not in (0, WRONG_BYTES), result.text
+    assert result.code == PLUGIN_FAILED, result.text
+    assert any(
+        re.match(r"rank 1 on .* has ended this process by exit\(1\), in a batch", each)
+        for each in result.errors
+    ), result.text
     assert not any(row.wrong == 0 for row in result.rows)
 
 
