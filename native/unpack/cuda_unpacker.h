@@ -56,6 +56,13 @@ class CudaUnpacker final : public Unpacker {
     Measured measured;
   };
 
+  // What a GPU has in hand that does not end.
+  struct Left {
+    std::unique_ptr<PinnedMemory> tickets_seen;
+    std::vector<std::unique_ptr<Lane>> lanes;
+    std::unique_ptr<GpuMemory> lead;
+  };
+
   Lane& lane() { return *lanes_[next_lane_]; }
   void begin_copy(uint64_t to, uint64_t from, size_t bytes);
   void copy_fragments(const UnpackSource& source, uint8_t* destination);
