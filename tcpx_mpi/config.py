@@ -153,8 +153,10 @@ class Settings:
 
 def fingerprint_difference(first: str, second: str) -> str:
     """What differs between two fingerprints, as `name (value, other value)`; "" if nothing."""
-    ours = dict(line.split("=", 1) for line in first.split("\n"))
-    theirs = dict(line.split("=", 1) for line in second.split("\n"))
+    # A fingerprint may be empty: of an environment in which nothing is set.
+    ours, theirs = (
+        dict(line.split("=", 1) for line in text.split("\n") if line) for text in (first, second)
+    )
     return ", ".join(
         f"{name} ({ours.get(name, 'not set')}, {theirs.get(name, 'not set')})"
         for name in dict.fromkeys([*ours, *theirs])

@@ -233,6 +233,14 @@ def test_fingerprints_do_not_differ_in_what_belongs_to_one_node_or_to_the_source
     assert settings(channels="2").fingerprint() == settings().fingerprint()
 
 
+def test_a_fingerprint_of_nothing_differs_in_all_that_the_other_has() -> None:
+    one = "NCCL_NSOCKS_PERTHREAD=4\nSOFTTCPX_SNDBUF=1M"
+    named = "NCCL_NSOCKS_PERTHREAD (not set, 4), SOFTTCPX_SNDBUF (not set, 1M)"
+    assert fingerprint_difference("", one) == named
+    assert fingerprint_difference(one, "").startswith("NCCL_NSOCKS_PERTHREAD (4, not set)")
+    assert fingerprint_difference("", "") == ""
+
+
 def test_a_fingerprint_takes_more_pairs_and_line_breaks() -> None:
     one = settings(hdf5="a\nb.h5").fingerprint([("plugin", "x")])
     other = settings(hdf5="a\nb.h5").fingerprint([("plugin", "y")])
