@@ -55,7 +55,7 @@ def footer_lines(
         "#",
     ]
     lines += [_line("Wrong bytes", text) for summary in summaries for text in summary.faults]
-    lines += _check_lines(summaries)
+    lines += _check_lines(header, summaries)
     lines += _slowest_lines(header, summaries)
     lines += slow
     lines += _connection_lines(header)
@@ -111,10 +111,13 @@ def passes_minimum_bandwidth(header: RunHeader, bandwidth: float) -> bool | None
     return bandwidth >= _MIN_BW_TOLERANCE * limit
 
 
-def _check_lines(summaries: Sequence[RowSummary]) -> list[str]:
+def _check_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
     lines = []
     unchecked = [s for s in summaries if s.size_bytes > 0 and not s.checked]
-    if unchecked:
+    if header.unpack == "none":  # no -c could check them, and no bandwidth is claimed of them
+        text = "bytes are left scattered, so none is checked and no bandwidth is told"
+        lines.append(_line("Ablation", f"{text} (--unpack none)"))
+    elif unchecked:
         sizes = ", ".join(dict.fromkeys(format_size(s.size_bytes) for s in unchecked))
         text = (
             f"bandwidth of unchecked bytes in {len(unchecked)} of {len(summaries)} rows ({sizes})"

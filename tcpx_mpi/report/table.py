@@ -44,7 +44,8 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
     )
     if header.unpack == "none":
         # An ablation: time without a part of the work is no bandwidth of anything.
-        return dataclasses.replace(summary, algbw=math.nan, busbw=math.nan, mmsg_per_s=math.nan)
+        rates = dict.fromkeys(("algbw", "busbw", "mmsg_per_s", "net_bw"), math.nan)
+        return dataclasses.replace(summary, **rates)  # type: ignore[arg-type]  # by name
     against = ratios(
         row, row.against, plan.average, header.busbw_factor, header.time_divisor,
         {peer.name: peer.floor_gbps for peer in header.peers},

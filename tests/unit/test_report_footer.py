@@ -79,6 +79,19 @@ def test_a_bandwidth_of_unchecked_bytes_says_so_with_the_share_that_was_checked(
     assert about("Checked", lines)[0].startswith(f"{checked:.4g} % of the timed bytes")
 
 
+def test_an_ablation_claims_no_bandwidth_and_says_that_it_is_one() -> None:
+    header = dataclasses.replace(invented.run_header(), memory="emulated", unpack="none")
+    row = invented.row(0, checked=np.zeros(4, dtype=np.bool_))
+    assert math.isfinite(summarise_row(invented.run_header(), row).net_bw)
+    summary = summarise_row(header, row)
+    assert math.isnan(summary.busbw)
+    assert math.isnan(summary.net_bw)
+    lines = footer([row], header)
+    text = "bytes are left scattered, so none is checked and no bandwidth is told (--unpack none)"
+    assert about("Ablation", lines) == [text]
+    assert about("WARNING", lines) == []
+
+
 def test_a_row_of_zero_bytes_is_no_reason_to_warn() -> None:
     rows = [invented.row(0, size_bytes=0, count=0)]
     assert about("WARNING", footer(rows)) == []
