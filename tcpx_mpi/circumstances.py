@@ -90,6 +90,7 @@ def facts(host: Host, engine: RankEngine) -> dict[str, str]:
         "own_clock_ns": f"{cost.clock_ns:.1f}",
         "own_clock_step_ns": str(cost.clock_step_ns),
         "own_chunk_ns": f"{cost.chunk_ns:.1f}",
+        "clock_source": host.clock_source or "unknown",
         "kernel": host.kernel,
         "cpu_model": host.cpu_model,
         "cpus": cpu_list_text(host.cpus),

@@ -12,6 +12,7 @@ from tcpx_mpi.errors import PluginMissing
 from tcpx_mpi.records import Run, read_run
 from tcpx_mpi.records.header import header_to_plain
 from tcpx_mpi.tables import BOOL, FLOAT, INT, MAYBE_INT, TEXT, Block, Table, tables_of
+from tcpx_mpi.units import counted
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -114,8 +115,8 @@ class RunFrames:
         header = self.run.header
         state = "whole" if not self.missing else f"lacks: {'; '.join(self.missing)}"
         return (
-            f"<{header.pattern} of {header.world} ranks over {header.plugin_name}, "
-            f"{len(self.run.rows)} rows, {state}: {self.path}>"
+            f"<{header.pattern} of {counted(header.world, 'rank')} over {header.plugin_name}, "
+            f"{counted(len(self.run.rows), 'row')}, {state}: {self.path}>"
         )
 
 

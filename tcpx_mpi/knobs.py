@@ -54,6 +54,11 @@ MAX_CHUNK_BYTES = 2 << 20
 #: Requests that a TCPX comm holds at once; the 17th post is an error there.
 MAX_WINDOW = 16
 
+#: nccl-tests' words, and its `all`: they have no effect here, but a typing error is one.
+_TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double",
+          "bfloat16", "f8e4m3", "f8e5m2", "all")  # fmt: skip
+_OPERATIONS = ("sum", "prod", "max", "min", "avg", "mulsum", "all")
+
 SIZES = "Sizes to scan (1024-based: 4K, 1.5M, 1GiB)"
 OPERATION = "Operation (where there is arithmetic or a root)"
 PERFORMANCE = "Performance"
@@ -145,8 +150,9 @@ KNOBS: tuple[Knob, ...] = (
     Knob("sizes", "sizes", SIZES, (), size_list, "exactly these sizes, in place of -b -e -i -f",
          metavar="SIZE,..."),
 
-    Knob("op", "op", OPERATION, "sum", any_text, "reduction", letter="-o", metavar="OP"),
-    Knob("datatype", "datatype", OPERATION, "float", any_text, "type of the elements",
+    Knob("op", "op", OPERATION, "sum", one_of(*_OPERATIONS), "reduction",
+         letter="-o", metavar="OP"),
+    Knob("datatype", "datatype", OPERATION, "float", one_of(*_TYPES), "type of the elements",
          letter="-d", metavar="TYPE"),
     Knob("root", "root", OPERATION, 0, whole(0), "root rank", letter="-r", metavar="RANK"),
 
@@ -269,7 +275,7 @@ KNOBS: tuple[Knob, ...] = (
          metavar="FILE"),
 
     Knob("ranks", "ranks", LAUNCH, None, whole(1, 4096, "what one machine starts"),
-         "start mpirun here with N ranks; under mpirun it only has to agree"),
+         "start mpirun here with N ranks; under mpirun it only has to agree, if typed"),
     Knob("runs", "runs", LAUNCH, 1, whole(1, 1000, "what anybody waits for"),
          "with --ranks: so many whole launches, each with the sizes in an order of its own by "
          "--seed, all in one file", metavar="K"),

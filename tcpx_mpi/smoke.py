@@ -24,7 +24,7 @@ from tcpx_mpi.rank_setup import LoadedPlugin, RankEngine
 from tcpx_mpi.rows import RowPlanner, buffer_sizes
 from tcpx_mpi.seats import take_seat
 from tcpx_mpi.topology import Host, read_host
-from tcpx_mpi.units import fit_number, format_size
+from tcpx_mpi.units import counted, fit_number, format_size
 from tcpx_mpi.world import World
 
 
@@ -119,7 +119,7 @@ def header_lines(settings: Settings, ranks: int, plugin: LoadedPlugin, verbose: 
     """What is sent over what, and the title of the table."""
     lines = [
         f"# smoke: {format_size(settings.sizes[0])} each way between every two of {ranks} ranks, "
-        f"{settings.channels} channels, {settings.memory} memory",
+        f"{counted(settings.channels, 'channel')}, {settings.memory} memory",
         f"# plugin: {plugin.file.name} (ABI v{plugin.file.abi}), {plugin.file.path}",
     ]
     if verbose and settings.unpack_mode() == "in place":
@@ -139,7 +139,9 @@ def arrival_lines(arrival: Arrival) -> list[str]:
         if sight["count"] > len(parts):
             parts.append(f"and {sight['count'] - len(parts)} more")
         where = f"channel {sight['channel']}, slot {sight['slot']}"
-        lines.append(f"#   {where}: {sight['count']} fragments: {', '.join(parts) or 'none'}")
+        lines.append(
+            f"#   {where}: {counted(sight['count'], 'fragment')}: {', '.join(parts) or 'none'}"
+        )
         if sight["probe"]:
             lines.append(f"#   bounce probe: {sight['probe'].hex(' ')}")
     return lines
@@ -149,4 +151,4 @@ def footer_lines(arrivals: Sequence[Arrival]) -> list[str]:
     """How many messages arrived as they were sent."""
     wrong = sum(arrival.wrong > 0 for arrival in arrivals)
     verdict = "all right" if wrong == 0 else f"{wrong} WRONG"
-    return [f"# {len(arrivals)} messages: {verdict}"]
+    return [f"# {counted(len(arrivals), 'message')}: {verdict}"]

@@ -113,6 +113,16 @@ def format_gb_per_s(bytes_per_ns: float, width: int = 6, unknown: str = "N/A") -
     return fit_number(bytes_per_ns, width, unknown)
 
 
+def counted(number: int, thing: str) -> str:
+    """A number of things, in the singular for one: `1 rank`, `4 ranks`.
+
+    Only for things whose plural has an `s`, or `es` after `ch`.
+    """
+    if number == 1:
+        return f"1 {thing}"
+    return f"{number} {thing}{'es' if thing.endswith('ch') else 's'}"
+
+
 def gbits_per_s(bytes_per_ns: float) -> float:
     """Gb/s of a rate in bytes a nanosecond."""
     return bytes_per_ns * 8

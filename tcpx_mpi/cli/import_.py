@@ -7,6 +7,7 @@ import os
 import click
 
 from tcpx_mpi.errors import PartialResult
+from tcpx_mpi.units import counted
 
 
 @click.command("import")
@@ -29,10 +30,8 @@ def command(log: str, output: str | None) -> int:
     path = output if output is not None else f"{os.path.splitext(log)[0]}.h5"
     run = run_of(read_log(log))
     written = write_run(run, path)
-    rows = "1 row" if len(run.rows) == 1 else f"{len(run.rows)} rows"
-    print(
-        f"# wrote {written}: {run.header.pattern}, {run.header.world} ranks, {rows}, averages only"
-    )
+    ranks, rows = counted(run.header.world, "rank"), counted(len(run.rows), "row")
+    print(f"# wrote {written}: {run.header.pattern}, {ranks}, {rows}, averages only")
     if run.missing:
         raise PartialResult(f"{log} is partial: {'; '.join(run.missing)}")
     return 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import difflib
 import math
@@ -97,11 +98,24 @@ def validate(
 
     `world` is the number of ranks where it is known; `outputs`: this process will write results.
     """
-    settings = _load(values, environ)
+    settings = with_ranks_of_launcher(_load(values, environ), world)
     require_startable(settings, environ, world)
     _refuse_limit(environ)
     _refuse_unwritable(settings, outputs)
     return settings
+
+
+def with_ranks_of_launcher(settings: Settings, world: int | None) -> Settings:
+    """The settings, their ranks those of the launcher where a file says another number of them.
+
+    A file that `--save-config` wrote of a run with --ranks is good under mpirun, too.
+    """
+    source = settings.sources["ranks"]
+    if world is None or settings.ranks in (None, world) or not source.startswith("file"):
+        return settings
+    told = f"by the launcher, not {settings.ranks} of {source.removesuffix(': ranks')}"
+    sources = {**settings.sources, "ranks": told}
+    return dataclasses.replace(settings, ranks=world, sources=sources)
 
 
 def require_startable(settings: Settings, environ: Mapping[str, str], world: int | None) -> None:

@@ -19,6 +19,7 @@ from tcpx_mpi.errors import UsageError
 from tcpx_mpi.placement import Node, Placement, Request, place_node
 from tcpx_mpi.topology import Topology, Tree, gpu_facts, read_topology
 from tcpx_mpi.topology.picture import aligned, picture_lines
+from tcpx_mpi.units import counted
 
 #: No node runs more.
 _MOST_RANKS = 4096
@@ -88,7 +89,8 @@ def placement_lines(places: Sequence[Placement], profile: profiles.Profile | Non
     """A line a rank."""
     if not places:
         return ["# no NIC is up: no place for a rank"]
-    lines = [f"# {len(places)} ranks, {profile.source if profile is not None else 'no profile'}"]
+    source = profile.source if profile is not None else "no profile"
+    lines = [f"# {counted(len(places), 'rank')}, {source}"]
     table = [("rank", "GPU", "NIC", "NUMA", "progress CPU", "plugin CPUs", "memory node")]
     for place in places:
         numbers = (place.gpu, place.numa_node, place.progress_cpu, place.memory_node)

@@ -9,7 +9,7 @@ import numpy as np
 from tcpx_mpi.compare.verdict import Comparison, RowComparison, Verdict
 from tcpx_mpi.records import Run
 from tcpx_mpi.stats import Float64s
-from tcpx_mpi.units import format_time_us
+from tcpx_mpi.units import counted, format_time_us
 
 _UNKNOWN = "n/a"
 _LONGEST_VALUE = 60
@@ -60,8 +60,8 @@ def _run_text(run: Run) -> str:
     header = run.header
     launches = 1 + len(run.launches)
     return (
-        f"{run.path}: {header.pattern}, {header.world} ranks, {header.plugin_name}, "
-        f"{launches} launch{'es' if launches > 1 else ''}, {header.start_time}"
+        f"{run.path}: {header.pattern}, {counted(header.world, 'rank')}, {header.plugin_name}, "
+        f"{counted(launches, 'launch')}, {header.start_time}"
     )
 
 

@@ -91,7 +91,8 @@ def read_log(path: str) -> Log:
     from tcpx_mpi.nccl_tests.text import parse_text
 
     if not os.path.isfile(path):
-        raise UsageError(f"{path}: no such file; give what nccl-tests printed, or wrote by -J")
+        what = "is a directory" if os.path.isdir(path) else "no such file"
+        raise UsageError(f"{path}: {what}; give what nccl-tests printed, or wrote by -J")
     if os.path.getsize(path) > _MAX_BYTES:
         raise UsageError(f"{path} is larger than 1 GiB: that is no log of nccl-tests")
     try:

@@ -85,7 +85,7 @@ def _environment(nodes: Mapping[str, NodeFacts]) -> Iterator[Finding]:
             differ = True
             yield _finding(f"same {name}", values, Status.FAILED, remedy)
     if not differ:
-        text = ", ".join(names) or "no variable of a plugin is set"
+        text = ", ".join(names) or "no variable that must be alike is set"
         yield Finding(Status.OK, "", "same environment", text)
 
 

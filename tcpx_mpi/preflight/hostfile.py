@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from tcpx_mpi.errors import ExitCode, UsageError
 from tcpx_mpi.preflight.findings import Finding, Status
+from tcpx_mpi.units import counted
 
 _SSH_PORT = 22
 #: Longer than a SYN that was lost once takes.
@@ -108,7 +109,7 @@ def _resolve(name: str) -> set[str]:
 def hostfile_findings(hosts: Sequence[HostLine], path: str) -> list[Finding]:
     """What the file asks for; slots that differ fail, as a run of them all would."""
     slots = [1 if host.slots is None else host.slots for host in hosts]
-    text = f"{path}: {len(hosts)} nodes, {sum(slots)} slots"
+    text = f"{path}: {counted(len(hosts), 'node')}, {counted(sum(slots), 'slot')}"
     if len(set(slots)) == 1:
         return [Finding(Status.OK, "", "hostfile", text)]
     each = ", ".join(f"{host.name} {count}" for host, count in zip(hosts, slots, strict=True))

@@ -24,6 +24,7 @@ from tcpx_mpi.preflight.hostfile import (
 )
 from tcpx_mpi.profiles import keep_mpi_on_control_nic
 from tcpx_mpi.topology import node_names, this_machine
+from tcpx_mpi.units import counted
 
 #: Before the line of JSON in which rank 0 answers to the process that started it.
 ANSWER = "tcpx-mpi preflight: "
@@ -112,7 +113,7 @@ def check_nodes(
 
 def nodes_finding(asked: int, answered: int) -> Finding:
     """Whether each name of a hostfile is a node of its own."""
-    text = f"{answered} nodes answered for {asked} names"
+    text = f"{counted(answered, 'node')} answered for {counted(asked, 'name')}"
     if answered == asked:
         return Finding(Status.OK, "", "nodes", text)
     remedy = "two names are one node: ranks would share it; give each node one name"

@@ -55,7 +55,8 @@ def read_run(path: str) -> Run:
     import h5py
 
     if not os.path.isfile(path):
-        raise UsageError(f"{path}: no such file; give the HDF5 file of a run")
+        what = "is a directory" if os.path.isdir(path) else "no such file"
+        raise UsageError(f"{path}: {what}; give the HDF5 file of a run")
     if os.path.getsize(path) == 0:
         raise UsageError(f"{path} is empty: its writer was killed before it wrote anything")
     try:

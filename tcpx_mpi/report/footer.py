@@ -12,7 +12,7 @@ from tcpx_mpi.report.placement import placement_lines, usage_lines
 from tcpx_mpi.report.preamble import rank_name
 from tcpx_mpi.report.steadiness import steadiness_lines
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth, slowest_rank
-from tcpx_mpi.units import format_size
+from tcpx_mpi.units import counted, format_size
 
 #: More CPU time than this beside a peer, as a share of its time, and its figure is in doubt.
 _IDLE_SHARE = 0.01
@@ -220,7 +220,7 @@ def _network_lines(summaries: Sequence[RowSummary]) -> list[str]:
     )
     counts = [summary.tcp_retransmits for summary in known]
     if None not in counts:
-        text += f", {sum(count or 0 for count in counts)} retransmits"
+        text += f", {counted(sum(count or 0 for count in counts), 'retransmit')}"
     lines = [_line("Network bytes", text)]
     if sent < payload or received < payload:
         lines.append(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tcpx_mpi.records import RunHeader, throttled
 from tcpx_mpi.report.preamble import rank_name
 from tcpx_mpi.stats import GpuLike, RowSummary
-from tcpx_mpi.units import format_size
+from tcpx_mpi.units import counted, format_size
 
 #: Clocks of GPUs in one run that differ by more are worth a word: the figures may, too.
 _EVEN_CLOCKS = 1.1
@@ -41,8 +41,8 @@ def _unpack_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[st
             _line(
                 "Unpack on the GPU",
                 f"{format_size(summary.size_bytes)}: {total / time_ns:.3g} GB/s while it ran, "
-                f"{time_ns / launches / 1e3:.3g} us a launch, {launches} launches (by events, in a "
-                f"batch of its own{copies})",
+                f"{time_ns / launches / 1e3:.3g} us a launch, {counted(launches, 'launch')} "
+                f"(by events, in a batch of its own{copies})",
             )
         )
     return lines

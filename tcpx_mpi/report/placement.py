@@ -8,7 +8,7 @@ from tcpx_mpi.cpu_lists import cpu_list_text, parse_cpu_list
 from tcpx_mpi.records import RankInfo, RunHeader
 from tcpx_mpi.report.preamble import rank_name
 from tcpx_mpi.stats import ProofLike, RowSummary
-from tcpx_mpi.units import format_size
+from tcpx_mpi.units import counted, format_size
 
 #: Counters of a NIC hold what a rank exchanged with other nodes, and headers; less than this part
 #: of it says that the bytes took another way.
@@ -46,8 +46,8 @@ def usage_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]
     if sum(lost):
         worst = max(range(len(lost)), key=lost.__getitem__)
         lines.append(
-            f"# {'Left their CPU':<20} : progress threads {sum(lost)} times, made to or by a "
-            "yield, "
+            f"# {'Left their CPU':<20} : progress threads {counted(sum(lost), 'time')}, "
+            "made to or by a yield, "
             f"{lost[worst]} of them {rank_name(header, header.ranks[worst].rank)}"
         )
     return lines

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 
 from tcpx_mpi.records import PeerInfo, Plan, RankInfo, RunHeader
-from tcpx_mpi.units import MIB, format_size
+from tcpx_mpi.units import MIB, counted, format_size
 
 #: The step that nccl-tests prints where there is only one size.
 _DEFAULT_STEP_BYTES = MIB
@@ -60,7 +60,7 @@ def _engine_lines(header: RunHeader) -> list[str]:
         + (" by the CPU in host memory" if header.memory == "emulated" else ""),
         *gpus,
         f"# Timing: {header.mode}" + (f": {_MODES[header.mode]}" if header.mode in _MODES else ""),
-        f"# Engine: chunk {format_size(plan.chunk_bytes)}, {plan.channels} channels, "
+        f"# Engine: chunk {format_size(plan.chunk_bytes)}, {counted(plan.channels, 'channel')}, "
         f"window send {plan.window_send} receive {plan.window_recv}",
         f"# Buffers: {_slots(plan)}; last-level cache "
         + (format_size(header.llc_bytes) if header.llc_bytes > 0 else "unknown"),

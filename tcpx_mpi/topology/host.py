@@ -25,6 +25,8 @@ class Host:
     memory_available_bytes: int
     kernel: str
     cpu_model: str
+    #: What the kernel reads the time from, such as tsc; "" where it does not say.
+    clock_source: str = ""
 
 
 def read_host() -> Host:
@@ -39,6 +41,7 @@ def read_host() -> Host:
         memory_available_bytes=_memory_available_bytes(),
         kernel=os.uname().release,
         cpu_model=_cpu_model(),
+        clock_source=_read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
     )
 
 

@@ -359,7 +359,7 @@ def truncated(path: Path) -> None:
         (lambda path: path.write_text("# a table\n" * 50), "no HDF5 file"),
         (foreign, "another program"),
         (truncated, "truncated or damaged"),
-        (lambda path: path.mkdir(), "no such file"),
+        (lambda path: path.mkdir(), "is a directory"),
     ],
     ids=["missing", "empty", "text", "foreign", "truncated", "directory"],
 )

@@ -80,7 +80,7 @@ def test_a_preflight_of_a_hostfile_starts_one_rank_on_its_node(
     command = [mpi.python, "-m", "tcpx_mpi", "preflight", "--plugin", "softtcpx"]
     result = run([*command, "--hostfile", "hosts"], tmp_path)
     assert result.code == 0, result.text
-    assert "1 nodes answered for 1 names" in result.out
+    assert "1 node answered for 1 name" in result.out
     assert mpi.library in result.out
 
 

@@ -87,6 +87,10 @@ def python(code: str) -> str:
         (["run", "ring", "--ranks", "2", "--plugin", "nosuch"], ["libnccl-net-nosuch.so"]),
         (["report"], ["FILE"]),
         (["report", "/no/such.h5"], ["/no/such.h5", "no such file"]),
+        (["report", "/"], ["/: is a directory", "HDF5 file of a run"]),
+        (["import", "/"], ["/: is a directory", "nccl-tests"]),
+        (["run", "pair", "-d", "nosuch"], ["-d/--datatype", "nosuch", "float, double"]),
+        (["run", "pair", "-o", "nosuch"], ["-o/--op", "nosuch", "sum, prod"]),
         (["merge", "out.h5"], ["JOURNAL"]),
     ],
 )
@@ -136,6 +140,17 @@ def test_ranks_must_agree_with_a_launcher(tmp_path: Path) -> None:
         validate(values, {}, world=2)
     assert validate(values, {}, world=4).ranks == 4
     assert validate(values, {}, world=None).ranks == 4
+
+
+def test_ranks_of_a_file_give_way_to_a_launcher_and_say_so(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('pattern = "ring"\nranks = 2\n')
+    values = {"pattern": None, "config": str(file), "spool": str(tmp_path), "hdf5": "none"}
+    found = validate(values, {}, world=4)
+    assert (found.ranks, found.sources["ranks"]) == (4, f"by the launcher, not 2 of file {file}")
+    assert validate(values, {}, world=2).sources["ranks"] == f"file {file}: ranks"
+    with pytest.raises(UsageError, match=r"--ranks \(3\).*launcher \(4\)"):
+        validate({**values, "ranks": "3"}, {}, world=4)
 
 
 def test_only_a_process_that_writes_results_needs_to_be_able_to() -> None:

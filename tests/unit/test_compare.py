@@ -308,18 +308,16 @@ def test_places_that_differ_are_named_by_rank(tmp_path: Path, capsys: Captured) 
     assert "# differs: rank 3 nic: eth2 | eth9\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("ours", "theirs", "told"), [("20.1", "29.9", 0), ("20.1", "400.0", 1), ("", "20.1", 1)]
-)
-def test_what_launches_measure_of_themselves_is_told_where_it_is_another(
-    ours: str, theirs: str, told: int
-) -> None:
-    first, second = (
-        {"own_clock_ns": value, "kernel": "6.1"} if value else {"kernel": "6.1"}
-        for value in (ours, theirs)
-    )
-    runs = invented_launches([1.0], facts=first), invented_launches([1.0], facts=second)
-    assert len(compare_runs(*runs, Limits()).differences) == told
+def test_what_launches_measure_of_themselves_is_no_circumstance_but_their_clock_is_one() -> None:
+    quiet = {"own_clock_ns": "22.1", "own_chunk_ns": "80.0", "clock_source": "tsc"}
+    runs = [
+        invented_launches([1.0], facts={**quiet, **other})
+        for other in ({}, {"own_clock_ns": "160.7", "own_chunk_ns": "900.0"})
+    ]
+    assert compare_runs(runs[0], runs[1], Limits()).differences == []
+    other = invented_launches([1.0], facts={**quiet, "clock_source": "hpet"})
+    (found,) = compare_runs(runs[0], other, Limits()).differences
+    assert (found.name, found.first, found.second) == ("clock_source", "tsc", "hpet")
 
 
 @pytest.mark.parametrize("version", READABLE_VERSIONS)

@@ -168,6 +168,8 @@ def values_of(knob: Knob) -> st.SearchStrategy[str]:
         "gpu": st.sampled_from(["none", "0", "3,1, 2"]),
         "cpus": st.sampled_from(["0", "4-7,12", "9,8"]),
         "blocking": st.sampled_from("013"),
+        "op": st.sampled_from(["sum", "avg"]),
+        "datatype": st.sampled_from(["double", "bfloat16"]),
         "seed": st.integers(0, (1 << 64) - 1).map(str),
         "memory": st.sampled_from(["host", "auto", "emulated"]),
         "unpack": st.sampled_from(["kernel", "d2d", "host", "none"]),

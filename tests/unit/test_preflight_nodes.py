@@ -27,6 +27,12 @@ from tcpx_mpi.preflight.hostfile import (
 from tcpx_mpi.preflight.story import nodes_finding
 
 
+def test_nodes_without_variables_are_told_so_in_words_that_fit_any_interface_variable() -> None:
+    (found,) = [f for f in agreement_findings([GOOD, second()]) if f.check == "same environment"]
+    # NCCL_SOCKET_IFNAME may be set, and may differ.
+    assert found.found == "no variable that must be alike is set"
+
+
 def test_nodes_that_are_alike_pass_and_one_node_is_not_compared() -> None:
     assert {finding.status for finding in agreement_findings([GOOD, second()])} == {Status.OK}
     assert agreement_findings([GOOD]) == []

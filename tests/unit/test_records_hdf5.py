@@ -335,7 +335,7 @@ def test_a_missing_an_empty_and_a_foreign_file_are_told_apart(tmp_path: Path) ->
     (tmp_path / "text.h5").write_text("size,count\n" * 1000)
     assert "is no HDF5 file" in refusal(tmp_path / "text.h5")
     (tmp_path / "directory.h5").mkdir()
-    assert "no such file" in refusal(tmp_path / "directory.h5")
+    assert "is a directory" in refusal(tmp_path / "directory.h5")
     with h5py.File(tmp_path / "other.h5", "w") as file:
         file["rows"] = [1, 2]
     assert "of another program" in refusal(tmp_path / "other.h5")

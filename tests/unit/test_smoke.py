@@ -103,6 +103,10 @@ def test_what_was_seen_in_a_queue_is_below_its_row() -> None:
         "#   channel 1, slot 3: 9 fragments: 2 B at 4096 -> 0, 1 B at 0 -> 2, and 7 more",
         "#   bounce probe: 00 ff",
     ]
+    alone = {**sight, "count": 1, "probe": b"", "fragments": [(0, 1, 2)]}
+    assert arrival_lines(Arrival(0, 1, 0, "", 1, (alone,)))[1:] == [
+        "#   channel 1, slot 3: 1 fragment: 1 B at 0 -> 2"
+    ]
     empty = {"channel": 0, "slot": 0, "count": 0, "probe": b"", "fragments": []}
     assert arrival_lines(Arrival(0, 1, 0, "", 1, (empty,)))[1:] == [
         "#   channel 0, slot 0: 0 fragments: none"

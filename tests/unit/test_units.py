@@ -14,6 +14,7 @@ from tcpx_mpi.units import (
     KIB,
     MAX_BYTES,
     MIB,
+    counted,
     format_gb_per_s,
     format_size,
     format_size_option,
@@ -148,3 +149,9 @@ def test_a_rate_in_bytes_a_nanosecond_is_its_number_of_gb_per_s() -> None:
     assert format_gb_per_s(1234.5) == "1234.5"
     assert format_gb_per_s(math.nan) == "N/A"
     assert gbits_per_s(25.0) == 200.0
+
+
+def test_one_thing_is_in_the_singular() -> None:
+    numbers = (counted(0, "rank"), counted(1, "rank"), counted(2000, "rank"))
+    assert numbers == ("0 ranks", "1 rank", "2000 ranks")
+    assert (counted(1, "launch"), counted(2, "launch")) == ("1 launch", "2 launches")

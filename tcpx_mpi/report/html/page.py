@@ -17,7 +17,7 @@ from tcpx_mpi.report.preamble import rank_name
 from tcpx_mpi.report.suspects import matrices, suspect_lines
 from tcpx_mpi.report.table import summarise_row
 from tcpx_mpi.stats import slowest_rank
-from tcpx_mpi.units import format_size
+from tcpx_mpi.units import counted, format_size
 
 
 def page_of(run: Run) -> str:
@@ -51,7 +51,7 @@ def _content(whole: Run) -> dict[str, Any]:
     )  # fmt: skip
     slowest = slowest_rank(summaries)
     return {
-        "title": f"{header.pattern}, {header.world} ranks, {header.plugin_name}",
+        "title": f"{header.pattern}, {counted(header.world, 'rank')}, {header.plugin_name}",
         "header": header,
         "run": run,
         "command": shlex.join(header.command),
