@@ -110,14 +110,14 @@ class Benchmark:
     ) -> None:  # fmt: skip
         """Collective: the circumstances of the run, in the file and on the screen."""
         info = circumstances.rank_info(self.world.rank, host, engine)
-        setup = SetupTimes.from_rows(engine.setup_rows(self.world.rank))
-        parts = self.world.gather((info, setup), "circumstances", SETUP_PATIENCE_S)
+        mine = (info, SetupTimes.from_rows(engine.setup_rows(info.rank)), engine.plugin.to_tell)
+        parts = self.world.gather(mine, "circumstances", SETUP_PATIENCE_S)
         with self.world.agree("header", SETUP_PATIENCE_S):
             if parts is not None:
-                ranks, times = zip(*parts, strict=True)
+                ranks, times, told = zip(*parts, strict=True)
                 header = self.output.begin(
                     settings, pattern, self.argv, ranks, SetupTimes.joined(times), engine.plugin,
-                    circumstances.facts(host, engine), plan, host.llc_bytes,
+                    circumstances.facts(host, engine, told), plan, host.llc_bytes,
                     [side.info for side in beside if side.info],
                 )  # fmt: skip
                 journal.write_header(header)

@@ -13,7 +13,7 @@ from tcpx_mpi import _native, world
 from tcpx_mpi._version import source_state
 from tcpx_mpi.cpu_lists import cpu_list_text
 from tcpx_mpi.own_cost import own_cost
-from tcpx_mpi.rank_setup import RankEngine
+from tcpx_mpi.rank_setup import RankEngine, ToTell
 from tcpx_mpi.records import RankInfo, SetupTimes
 from tcpx_mpi.topology import Host
 
@@ -82,8 +82,23 @@ def versions() -> dict[str, str]:
     return found
 
 
-def facts(host: Host, engine: RankEngine) -> dict[str, str]:
-    """What is true of rank 0's host and plugin and may explain a number."""
+def by_ranks(texts: Sequence[Sequence[str]]) -> list[str]:
+    """What ranks have to tell, each once: `text` of all, `text (rank 1, 3)` of some.
+
+    `texts` has the lines of each rank.
+    """
+    lines = []
+    for text in dict.fromkeys(text for of_rank in texts for text in of_rank):
+        ranks = [str(rank) for rank, of_rank in enumerate(texts) if text in of_rank]
+        lines.append(text if len(ranks) == len(texts) else f"{text} (rank {', '.join(ranks)})")
+    return lines
+
+
+def facts(host: Host, engine: RankEngine, told: Sequence[ToTell]) -> dict[str, str]:
+    """What is true of rank 0's host and plugin and may explain a number.
+
+    `told` has what the plugin of each rank has to tell.
+    """
     plugin = engine.plugin
     cost = own_cost(plugin.handle if plugin.file.name == "null" else None)
     return {
@@ -98,5 +113,14 @@ def facts(host: Host, engine: RankEngine) -> dict[str, str]:
         "plugin_found": plugin.how,
         "plugin_said": "\n".join(plugin.said),
         "congestion_control": str(engine.native.sockets()["congestion_control"]) or "unknown",
+        **_of_every_rank(told),
         **(engine.gpu.facts() if engine.gpu is not None else {}),
     }
+
+
+def _of_every_rank(told: Sequence[ToTell]) -> dict[str, str]:
+    found = {
+        "plugin_warned": "\n".join(by_ranks([each.warned for each in told])),
+        "traps": ", ".join(by_ranks([each.traps for each in told])),
+    }
+    return {name: text for name, text in found.items() if text}

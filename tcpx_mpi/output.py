@@ -14,6 +14,7 @@ from tcpx_mpi import circumstances, launch, report
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.patterns import Pattern
+from tcpx_mpi.plugins import is_softtcpx
 from tcpx_mpi.rank_setup import LoadedPlugin
 from tcpx_mpi.records import (
     PeerInfo,
@@ -97,6 +98,7 @@ class Output:
             facts={
                 **facts,
                 "memory_chosen": f"{settings.memory} ({settings.sources['memory']})",
+                **_data_sockets(plugin.file.name, sockets),
                 **circumstances.connections(ranks, setup, sockets),
             },
             ranks=list(ranks),
@@ -285,6 +287,12 @@ class Output:
             gate = judgement.document() if judgement else None
             files.append(report.write_run_json(self._settings.json_path, self._run, files, gate))
         return files
+
+
+def _data_sockets(plugin: str, sockets: int) -> dict[str, str]:
+    """Of a plugin that is known to go by TCPX's variables."""
+    known = is_softtcpx(plugin) or plugin.startswith("GPUDirectTCPX")
+    return {"data_sockets": str(sockets)} if known else {}
 
 
 def _require_creatable(path: str | None, option: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tcpx_mpi import _native
@@ -52,8 +52,22 @@ UNPACK_MODES = {
 _OF_A_NODE = (*NODE_VARIABLES, WORKERS_VARIABLE)
 
 
+#: What makes softtcpx break a rule on purpose.
+TRAP_PREFIX = "SOFTTCPX_TRAP_"
+
+
 class RefusedAfterInit(UsageError):
     """What was set is wrong, and the plugin has read it: once a process."""
+
+
+@dataclass(frozen=True)
+class ToTell:
+    """What a reader must know of this rank's plugin: it may have been set otherwise elsewhere."""
+
+    #: What it warned of while it was initialised, such as a setting that it does not use.
+    warned: Sequence[str] = ()
+    #: Faults on purpose, NAME=VALUE.
+    traps: Sequence[str] = ()
 
 
 @dataclass
@@ -69,6 +83,7 @@ class LoadedPlugin:
     said: list[str]
     #: Threads that it had started by the end of its initialisation.
     threads: frozenset[int] = frozenset()
+    to_tell: ToTell = field(default_factory=ToTell)
 
     @property
     def devices(self) -> int:
@@ -133,9 +148,24 @@ def load_plugin(
     present = [name for _, name in socket.if_nameindex()]
     if refusal := missing_interface(environ, names, present):
         raise RefusedAfterInit(refusal)
-    said = _native.plugin_log_lines()
+    said, warned = _native.plugin_log_lines(), _native.plugin_log_first_warnings()
+    traps = traps_of(environ) if file.name.startswith("softtcpx") else []
     started = thread_ids() - before
-    return LoadedPlugin(file, choice.how, handle, derived, profile, said, started)
+    return LoadedPlugin(
+        file, choice.how, handle, derived, profile, said, started, ToTell(warned, traps)
+    )
+
+
+def traps_of(environ: Mapping[str, str]) -> list[str]:
+    """softtcpx's traps that are set, NAME=VALUE; [] where there is but a choice of whom to trap."""
+    found = {
+        name: value
+        for name, value in sorted(environ.items())
+        if name.startswith(TRAP_PREFIX) and value.strip()
+    }
+    if found.keys() <= {f"{TRAP_PREFIX}RANK", f"{TRAP_PREFIX}SIDE"}:
+        return []
+    return [f"{name}={value}" for name, value in found.items()]
 
 
 def _set(environ: MutableMapping[str, str], variables: Sequence[tuple[str, str, str]]) -> None:

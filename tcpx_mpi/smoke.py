@@ -122,6 +122,7 @@ def header_lines(settings: Settings, ranks: int, plugin: LoadedPlugin, verbose: 
         f"{counted(settings.channels, 'channel')}, {settings.memory} memory",
         f"# plugin: {plugin.file.name} (ABI v{plugin.file.abi}), {plugin.file.path}",
     ]
+    lines += [f"# plugin warning: {text}" for text in plugin.to_tell.warned]
     if verbose and settings.unpack_mode() == "in place":
         lines.append("# no descriptor queue: the plugin delivers into host memory")
     return [*lines, f"#{'from':>7}{'to':>8}    {'result':<16}{'time(us)':>10}"]

@@ -21,6 +21,7 @@ void bind_process(nb::module_& m) {
   m.def("name_process", &exit_guard::set_name, "name"_a,
         "Who this process is, should a plugin end it by exit().");
   m.def("plugin_log_lines", &plugin_log::recent_lines);
+  m.def("plugin_log_first_warnings", &plugin_log::first_warnings);
   m.def("plugin_log_warnings", &plugin_log::warnings);
   m.def("print_plugin_log", &plugin_log::set_print_level, "level"_a);
 }

@@ -21,6 +21,8 @@ std::atomic<int> g_print_level{kNetLogNone};
 std::mutex g_mutex;  // guards the ring and what places say; while quiet taken once a place
 char g_ring[kLines][kLineBytes];
 uint64_t g_written = 0;
+char g_first_warnings[kLines][kLineBytes];
+int g_first_warnings_count = 0;
 
 // Where a plugin warns from. It is known by the texts that it passes, which are its constants.
 struct Place {
@@ -63,6 +65,15 @@ int new_place(const char* format, const char* function, const char* text) {
   return kNoPlace;
 }
 
+// With g_mutex held.
+void keep_first_warning(const char* text) {
+  if (g_first_warnings_count == kLines) return;
+  for (int i = 0; i < g_first_warnings_count; ++i) {
+    if (strcmp(g_first_warnings[i], text) == 0) return;
+  }
+  snprintf(g_first_warnings[g_first_warnings_count++], kLineBytes, "%s", text);
+}
+
 void log(int level, unsigned long flags, const char* function, int line, const char* format, ...) {
   (void)flags;
   const bool warns = level == kNetLogWarn && format != nullptr;
@@ -95,6 +106,7 @@ void log(int level, unsigned long flags, const char* function, int line, const c
   if (keep || heard_first) {
     const std::lock_guard<std::mutex> lock(g_mutex);
     if (keep) memcpy(g_ring[g_written++ % kLines], text, sizeof(text));
+    if (keep && warns) keep_first_warning(text);
     if (heard_first && (place = new_place(format, function, text)) != kNoPlace) {
       g_last_warning.store(place, std::memory_order_relaxed);
     }
@@ -119,6 +131,11 @@ std::vector<std::string> recent_lines() {
   const uint64_t first = g_written > kLines ? g_written - kLines : 0;
   for (uint64_t i = first; i < g_written; ++i) lines.emplace_back(g_ring[i % kLines]);
   return lines;
+}
+
+std::vector<std::string> first_warnings() {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  return {g_first_warnings, g_first_warnings + g_first_warnings_count};
 }
 
 int last_warning() { return g_last_warning.load(std::memory_order_relaxed); }

@@ -27,6 +27,10 @@ bool quiet();
 uint64_t warnings();                      // WARN lines so far, kept or not
 std::vector<std::string> recent_lines();  // the last lines kept, oldest first
 
+// What was warned of while not quiet, each text once, the first 16: of settings, mostly, which so
+// many other lines follow that `recent_lines` has lost them.
+std::vector<std::string> first_warnings();
+
 // The place in the plugin that warned last, since it became quiet if it is; kNoPlace: none. For a
 // fault to keep, at no cost.
 constexpr int kNoPlace = -1;

@@ -55,6 +55,9 @@ def footer_lines(
         "#",
     ]
     lines += [_line("Wrong bytes", text) for summary in summaries for text in summary.faults]
+    if traps := header.facts.get("traps"):
+        text = f"faults on purpose ({traps}): these figures are not those of a sound plugin"
+        lines.append(_line("WARNING", text))
     lines += _check_lines(header, summaries)
     lines += _slowest_lines(header, summaries)
     lines += slow

@@ -58,6 +58,8 @@ def _engine_lines(header: RunHeader) -> list[str]:
         + ("" if header.unpack == "in place" else f", unpack {header.unpack}")
         # Words of a GPU, where there is none.
         + (" by the CPU in host memory" if header.memory == "emulated" else ""),
+        *(f"# Plugin warning: {text}" for text in _lines_of(header.facts, "plugin_warned")),
+        *_socket_lines(header.facts),
         *gpus,
         f"# Timing: {header.mode}" + (f": {_MODES[header.mode]}" if header.mode in _MODES else ""),
         f"# Engine: chunk {format_size(plan.chunk_bytes)}, {counted(plan.channels, 'channel')}, "
@@ -65,6 +67,19 @@ def _engine_lines(header: RunHeader) -> list[str]:
         f"# Buffers: {_slots(plan)}; last-level cache "
         + (format_size(header.llc_bytes) if header.llc_bytes > 0 else "unknown"),
     ]
+
+
+def _lines_of(facts: Mapping[str, str], name: str) -> list[str]:
+    return facts.get(name, "").splitlines()
+
+
+def _socket_lines(facts: Mapping[str, str]) -> list[str]:
+    """What the plugin's sockets are, as far as it is known."""
+    congestion, sockets = facts.get("congestion_control", "unknown"), facts.get("data_sockets")
+    parts = [] if congestion == "unknown" else [f"congestion control {congestion}"]
+    if sockets is not None:
+        parts.append(f"{counted(int(sockets), 'data socket')} a connection")
+    return [f"# Sockets: {', '.join(parts)}"] if parts else []
 
 
 def gpus_text(facts: Mapping[str, str]) -> str:

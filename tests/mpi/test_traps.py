@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from jobs import Result, run, tcpx_mpi
+from jobs import Result, mpirun, mpmd, run, tcpx_mpi
 
 pytestmark = pytest.mark.multirank
 
@@ -181,3 +181,25 @@ def test_a_rank_that_moves_hears_of_an_error_elsewhere(place: Path) -> None:
     options = ("--sizes", "8", "-n", "1000000", "-m", "8", "-c", "0")
     result = two_pairs(place, *options, ERROR_AT=5, ERROR_CODE=3, RANK=2)
     assert_refused(result, PLUGIN_FAILED, r"^rank 2 .*call test returned 3 ")
+
+
+# --- What is said of them -----------------------------------------------------------------------
+
+
+def test_settings_not_taken_and_traps_of_one_rank_are_on_the_screen_and_in_the_report(
+    place: Path,
+) -> None:
+    given = ("run", "pair", "--plugin", "softtcpx", "--sizes", "8", "-n", "2", "--hdf5", "o.h5")
+    bad = {"SOFTTCPX_SPIN_US": "banana"}
+    commands = mpirun(1, *given, **bad), mpirun(1, *given, **bad, SOFTTCPX_TRAP_SIZES="1")
+    result = run(mpmd(*commands), place)
+    assert_sound(result)
+    about = re.compile("SPIN_US|TRAP_SIZES")
+    told = [line for line in result.out.splitlines() if about.search(line)]
+    assert len(told) == 3, result.text
+    assert told[0].startswith("# Plugin warning: SOFTTCPX_SPIN_US=banana"), result.text
+    assert told[1] == "# Plugin warning: a trap is set: SOFTTCPX_TRAP_SIZES=1 (rank 1)"
+    assert "faults on purpose (SOFTTCPX_TRAP_SIZES=1 (rank 1))" in told[2]
+    assert "# Sockets: congestion control " in result.out
+    reported = run(tcpx_mpi("report", "o.h5"), place).out
+    assert [line for line in reported.splitlines() if about.search(line)] == told

@@ -44,6 +44,20 @@ TEST(the_last_lines_are_kept_oldest_first) {
   CHECK_EQ(lines.back(), std::string("line 99"));
 }
 
+TEST(the_first_warnings_outside_of_a_batch_are_kept_once_each) {
+  const auto warn = [](int number) { function()(kNetLogWarn, 0, "f", 1, "bad %d", number); };
+  warn(0);
+  warn(0);
+  for (int i = 0; i < 100; ++i) function()(kNetLogInfo, 0, "f", 1, "line %d", i);
+  plugin_log::set_quiet(true);
+  warn(-1);
+  plugin_log::set_quiet(false);
+  for (int i = 1; i < 100; ++i) warn(i);
+  const auto lines = plugin_log::first_warnings();
+  CHECK_EQ(lines.size(), 16u);
+  for (int i = 0; i < 16; ++i) CHECK_EQ(lines[i], "bad " + std::to_string(i));
+}
+
 TEST(traces_are_not_kept_and_what_precedes_an_end_is) {
   function()(kNetLogTrace, 0, "f", 1, "trace");
   CHECK(recent_lines().empty());

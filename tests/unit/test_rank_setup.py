@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tcpx_mpi import _native
+from tcpx_mpi.circumstances import by_ranks
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.placement import Placement
-from tcpx_mpi.rank_setup import require_memory, setup_gpu
+from tcpx_mpi.rank_setup import require_memory, setup_gpu, traps_of
 
 GPUS = [{"ordinal": 0, "pci": "0000:05:00.0"}, {"ordinal": 1, "pci": "0000:84:00.0"}]
 NO_GPU = Placement(0, 1, 0, -1, False)
@@ -51,3 +52,12 @@ def test_a_session_of_a_gpu_needs_a_plugin_with_a_receive_path_for_it() -> None:
         require_memory("cuda", plugin("x", device_type=0), 0, "gpu (0)")
     with pytest.raises(UsageError, match=r"^gpu \(0\): plugin x does not take such buffers"):
         require_memory("cuda", plugin("x", ptr_support=1), 0, "gpu (0)")
+
+
+def test_traps_are_those_that_do_something_and_told_by_rank() -> None:
+    only_whom = {"SOFTTCPX_TRAP_RANK": "1", "SOFTTCPX_TRAP_SIDE": "send"}
+    assert traps_of({"HOME": "/", "SOFTTCPX_TRAP_DELAY": " ", **only_whom}) == []
+    trapped = traps_of({"SOFTTCPX_TRAP_DELAY": "7", "SOFTTCPX_TRAP_SIDE": "send"})
+    assert trapped == ["SOFTTCPX_TRAP_DELAY=7", "SOFTTCPX_TRAP_SIDE=send"]
+    assert by_ranks([["a"], ["a"]]) == ["a"]
+    assert by_ranks([[], ["a", "b"], ["b"]]) == ["a (rank 1)", "b (rank 1, 2)"]

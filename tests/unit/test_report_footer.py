@@ -92,6 +92,16 @@ def test_an_ablation_claims_no_bandwidth_and_says_that_it_is_one() -> None:
     assert about("WARNING", lines) == []
 
 
+def test_a_run_with_faults_on_purpose_says_so() -> None:
+    header = invented.run_header(facts={"traps": "SOFTTCPX_TRAP_SLOW_US=200 (rank 1)"})
+    (text,) = about("WARNING", footer([invented.row(0)], header))
+    assert text == (
+        "faults on purpose (SOFTTCPX_TRAP_SLOW_US=200 (rank 1)): these figures are not those of a "
+        "sound plugin"
+    )
+    assert about("WARNING", footer([invented.row(0)])) == []
+
+
 def test_a_row_of_zero_bytes_is_no_reason_to_warn() -> None:
     rows = [invented.row(0, size_bytes=0, count=0)]
     assert about("WARNING", footer(rows)) == []

@@ -254,6 +254,22 @@ def test_the_header_says_plugin_mode_slots_and_changed_settings() -> None:
     assert "# Note: a note\n" in text
 
 
+def test_the_header_says_what_the_plugin_warned_of_and_what_its_sockets_are() -> None:
+    facts = {
+        "plugin_warned": "SNDBUF=banana is no whole number\nthe kernel refuses nosuch (rank 1)",
+        "congestion_control": "bbr",
+        "data_sockets": "1",
+    }
+    lines = header_lines(invented.run_header(facts=facts))
+    assert lines[5:8] == [
+        "# Plugin warning: SNDBUF=banana is no whole number",
+        "# Plugin warning: the kernel refuses nosuch (rank 1)",
+        "# Sockets: congestion control bbr, 1 data socket a connection",
+    ]
+    lines = header_lines(invented.run_header(facts={"congestion_control": "unknown"}))
+    assert not any("Sockets:" in line or "warning" in line for line in lines)
+
+
 def test_equal_slots_are_one_span_and_unknown_ones_are_said_so() -> None:
     plan = Plan(sizes=(1024, 2048, 4096), slots=(9, 9, 2))
     lines = header_lines(invented.run_header(plan=plan, llc_bytes=0))
