@@ -30,6 +30,8 @@ _EXAMPLES = (
 )
 _KNOBS = [knob for knob in KNOBS if knob.group != VARIABLES_ONLY]
 _NAMES = {"pattern", *(knob.name for knob in _KNOBS)}
+#: nccl-tests' variables that choose a rank's group: never ignored, as rows would be of other ranks.
+_SPLITS = ("NCCL_TESTS_SPLIT", "NCCL_TESTS_SPLIT_MASK")
 #: Options that may stand without a value, which then is 1.
 _MAY_BE_BARE = {flag for knob in _KNOBS if knob.may_be_bare for flag in knob.flags}
 
@@ -125,6 +127,7 @@ def require_startable(settings: Settings, environ: Mapping[str, str], world: int
             f"--ranks ({settings.ranks}) is not the number of ranks of the launcher ({world}): "
             "leave --ranks out under mpirun"
         )
+    _refuse_split(environ)
     if world is not None and (refusal := patterns.load(settings.pattern).refuse(world)):
         raise UsageError(refusal)
     plugins.prepare_environment(settings, environ)
@@ -259,6 +262,16 @@ def _refuse_pattern(name: str) -> None:
         close = difflib.get_close_matches(name.lower(), patterns.NAMES, n=1)
         suggestion = f" (did you mean {close[0]}?)" if close else ""
         raise UsageError(f"unknown pattern {name}{suggestion}: use one of {known}")
+
+
+def _refuse_split(environ: Mapping[str, str]) -> None:
+    """Refuses nccl-tests' ways to make several groups of the ranks: one group has a table here."""
+    for name in _SPLITS:
+        if text := environ.get(name, "").strip():
+            raise UsageError(
+                f"{name} ({text}) would split the ranks into groups that run side by side, which "
+                "tcpx-mpi does not: unset it, and start each group with an mpirun of its own"
+            )
 
 
 def _refuse_limit(environ: Mapping[str, str]) -> None:

@@ -126,6 +126,25 @@ def test_a_bad_variable_is_named(capsys: Captured, monkeypatch: pytest.MonkeyPat
     assert "NCCL_DYNAMIC_CHUNK_SIZE (4096)" in text
 
 
+@pytest.mark.parametrize("command", [("run", "ring"), ("smoke",)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("NCCL_TESTS_SPLIT", "MOD 2"), ("NCCL_TESTS_SPLIT_MASK", "0x7")]
+)
+def test_groups_of_ranks_are_refused_and_not_ignored(
+    capsys: Captured,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+    command: tuple[str, ...],
+) -> None:
+    monkeypatch.setenv(name, value)
+    text = refusal(capsys, *command, "--ranks", "4", "--plugin", "softtcpx")
+    for words in (f"{name} ({value}) would split the ranks", "unset it", "an mpirun of its own"):
+        assert words in text
+    monkeypatch.setenv(name, "")
+    assert "at least 2 ranks" in refusal(capsys, *command)
+
+
 def test_an_srun_without_pmi_is_told_from_a_missing_launcher(
     capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
