@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 
-from tcpx_mpi import _native, agreement, circumstances, peers, trouble
+from tcpx_mpi import _native, agreement, circumstances, peers, time_limit, trouble
 from tcpx_mpi.agreement import FOOTER_PATIENCE_S, SETUP_PATIENCE_S
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
@@ -74,7 +74,7 @@ class Benchmark:
         self.measurement = Measurement(
             world, settings, pattern, ground, [engine, *beside], journal,
             shared_clock=len({each.clock for each in hosts}) == 1,
-            end_by_ns=planner.end_by_ns(_native.now_ns()),
+            end_by_ns=time_limit.end_by_ns(settings.timeout_s),
             between_batches=self.output.between_batches,
         )  # fmt: skip
         for row in planner.run(rows, lambda: agreement.told(world, self.output.suspects())):

@@ -33,6 +33,7 @@ from tcpx_mpi.records import RowFacts
 from tcpx_mpi.schedule import BufferId, Layout, Schedule
 from tcpx_mpi.setup_errors import setup_errors
 from tcpx_mpi.sides import Driver, Ground, Surroundings, load_native
+from tcpx_mpi.time_limit import require_time
 from tcpx_mpi.topology import Host, this_machine
 from tcpx_mpi.units import format_size
 
@@ -329,7 +330,7 @@ class RankEngine:
         """Allocate and register the buffers that this rank's schedule uses, once for all rows.
 
         `free` is `free_bytes` before any rank has taken some. Raises UsageError where the node, or
-        the GPU, has not that much memory.
+        the GPU, has not that much memory, Stalled where `-T` is over when they are there.
         """
         with setup_errors():
             self.buffers.update(
@@ -339,6 +340,8 @@ class RankEngine:
             )
             for buffer, memory in self.buffers.items():
                 self.native.register_buffer(int(buffer), memory, self._pointer)
+        # GiBs take seconds, and the first batch is the next to look at the clock.
+        require_time(self.settings.timeout_s, "its buffers were there")
 
     @property
     def driver(self) -> Driver:

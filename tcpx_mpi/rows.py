@@ -127,10 +127,6 @@ class RowPlanner:
             per_iter_skip=s.per_iter_skip,
         )
 
-    def end_by_ns(self, now_ns: int) -> int:
-        """The instant at which `-T` ends the run; 0 for never."""
-        return now_ns + int(self._settings.timeout_s * 1e9) if self._settings.timeout_s else 0
-
     def _row(self, index: int, size: int) -> PlannedRow:
         s = self._settings
         slot_bytes = self._slot_bytes(size)

@@ -131,7 +131,7 @@ def test_a_terminal_that_cannot_erase_gets_no_progress(
 
 def test_an_error_is_not_said_in_the_middle_of_the_progress_line(place: Path) -> None:
     helper = [sys.executable, str(Path(__file__).with_name("on_terminal.py")), "seen", "stderr"]
-    command = [*helper, *tcpx_mpi("run", "ring", *SHORT, *COMMON, "-N", "0", "-T", "1")]
+    command = [*helper, *tcpx_mpi("run", "ring", *SHORT, *COMMON, "-N", "0", "-T", "3")]
     result = run(command, place, {"TERM": "xterm"})
     assert result.code == 6, result.text
     sent = (place / "seen").read_bytes().decode()

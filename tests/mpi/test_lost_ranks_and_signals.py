@@ -204,23 +204,35 @@ def test_sigusr1_shows_progress_of_every_rank_and_the_run_goes_on(place: Path) -
 
 
 def test_t_ends_the_run_after_that_time_and_keeps_the_rows(place: Path) -> None:
-    command = tcpx_mpi("run", "ring", "--ranks", "2", *OPTIONS, *UNCHECKED, "-T", "3")
+    command = tcpx_mpi("run", "ring", "--ranks", "2", *OPTIONS, *UNCHECKED, "-T", "4")
     result = run(command, place)
     assert result.code == 6, result.text
     assert len(result.errors) == 1, result.text
-    assert "the run took longer than -T 3 s" in result.errors[0]
+    assert "the run took longer than -T 4 s" in result.errors[0]
     found, _ = rows_kept(place)
     assert found.fault is not None
     assert (found.fault.kind, found.fault.exit_code) == ("stall", 6)
     assert found.fault.missing_ranks == ()
 
 
+def test_t_counts_from_the_start_of_the_processes_and_is_looked_at_before_the_first_row(
+    place: Path,
+) -> None:
+    # No rank has come up in a millisecond; from its buffers on, one row would just be possible.
+    options = ("--plugin", "null", "--sizes", "8", "-c", "0", "--hdf5", "none")
+    result = run(tcpx_mpi("run", "pair", "--ranks", "2", *options, "-T", "1ms"), place)
+    assert result.code == 6, result.text
+    assert len(result.errors) == 1, result.text
+    assert "the run took longer than -T 0.001 s: its buffers were there" in result.errors[0]
+    assert "# Using devices" not in result.out
+
+
 def test_t_ends_a_run_of_batches_too_short_to_look_at_the_clock(place: Path) -> None:
     command = tcpx_mpi("run", "pair", "--ranks", "2", "--plugin", "null", "--sizes", "8", "-n", "5",
-                       "-w", "0", "-N", "0", "-T", "1", "--hdf5", "none")  # fmt: skip
+                       "-w", "0", "-N", "0", "-T", "3", "--hdf5", "none")  # fmt: skip
     result = run(command, place)
     assert result.code == 6, result.text
-    assert "the run took longer than -T 1 s" in result.errors[0]
+    assert "the run took longer than -T 3 s" in result.errors[0]
     assert result.rows
 
 

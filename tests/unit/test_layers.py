@@ -35,7 +35,7 @@ LAYERS = (
     ("report", "setup_errors", "nccl_tests", "gpu"),
     ("tables",),
     ("export", "frames", "event_stream", "progress"),
-    ("own_cost",),
+    ("own_cost", "time_limit"),
     (
         "rows",
         "rank_setup",
