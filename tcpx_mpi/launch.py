@@ -45,6 +45,11 @@ _MPIRUN_SETTINGS = {
 }
 _ROOT_SETTINGS = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
+#: Of batch systems, and of files of hosts, by which mpirun starts ranks elsewhere.
+_NAME_HOSTS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_HOSTS", "LSB_DJOB_HOSTFILE", "PE_HOSTFILE",
+               "PRTE_MCA_prte_default_hostfile", "OMPI_MCA_orte_default_hostfile",
+               "HYDRA_HOST_FILE")  # fmt: skip
+
 _PR_SET_PDEATHSIG = 1
 
 #: What a rank never ends with: verdicts of comparisons, and of files. mpirun has codes of its own.
@@ -254,6 +259,11 @@ def without_ssh(environ: Mapping[str, str]) -> bool:
     agents = ("PRTE_MCA_plm_ssh_agent", "OMPI_MCA_plm_rsh_agent", "HYDRA_LAUNCHER_EXEC",
               "HYDRA_LAUNCHER", "SLURM_JOB_ID")  # fmt: skip
     return any(environ.get(name) for name in agents)
+
+
+def ranks_are_here(environ: Mapping[str, str]) -> bool:
+    """Whether mpirun, as we start it, has only this host: no batch system or file names others."""
+    return not any(environ.get(name) for name in _NAME_HOSTS)
 
 
 def _started(

@@ -27,10 +27,9 @@ from tcpx_mpi.records import (
     RunWriter,
     Scratch,
     SetupTimes,
-    create_exclusively,
     default_run_name,
     filter_environment,
-    require_writable,
+    require_creatable,
     utc_now,
     write_text,
 )
@@ -67,9 +66,13 @@ class Output:
         if not self._active:
             return
         self._settings = settings
-        _require_creatable(settings.json_path, "-J")
-        _require_creatable(settings.csv_path, "--csv")
-        _require_creatable(settings.save_config_path, "--save-config")
+        for path, option in (
+            (settings.json_path, "-J"),
+            (settings.csv_path, "--csv"),
+            (settings.save_config_path, "--save-config"),
+        ):
+            if path is not None:
+                require_creatable(path, option)
         if settings.json_stream_path is not None:
             from tcpx_mpi.event_stream import EventStream
 
@@ -293,16 +296,6 @@ def _data_sockets(plugin: str, sockets: int) -> dict[str, str]:
     """Of a plugin that is known to go by TCPX's variables."""
     known = is_softtcpx(plugin) or plugin.startswith("GPUDirectTCPX")
     return {"data_sockets": str(sockets)} if known else {}
-
-
-def _require_creatable(path: str | None, option: str) -> None:
-    if path is None:
-        return
-    require_writable(path, option)
-    # Tried, not only looked at: root may write everywhere, and yet not in /proc.
-    descriptor, name = create_exclusively(path)
-    os.close(descriptor)
-    os.unlink(name)
 
 
 def _follows_from_others(answer: Answer) -> tuple[bool, bool, bool, int]:

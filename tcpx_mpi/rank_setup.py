@@ -150,7 +150,7 @@ def load_plugin(
     if refusal := missing_interface(environ, names, present):
         raise RefusedAfterInit(refusal)
     said, warned = _native.plugin_log_lines(), _native.plugin_log_first_warnings()
-    traps = traps_of(environ) if file.name.startswith("softtcpx") else []
+    traps = traps_of(environ) if is_softtcpx(file.name) else []
     started = thread_ids() - before
     return LoadedPlugin(
         file, choice.how, handle, derived, profile, said, started, ToTell(warned, traps)

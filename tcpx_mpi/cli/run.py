@@ -187,7 +187,7 @@ def _as_parent(
     if ranks is None:
         raise UsageError(how_to_start(os.environ, "run", settings.pattern))
     settings = validate(values, os.environ, ranks)
-    require_plugin(settings, os.environ)
+    require_loadable(settings, os.environ)
     if settings.runs == 1:
         return start_mpirun(settings, ranks, arguments)
     launches.refuse_series(settings)
@@ -196,6 +196,18 @@ def _as_parent(
     path = settings.hdf5_path or default_run_name(settings.pattern, datetime.datetime.now())
     command = launches.Command(settings, arguments, environment(settings, os.environ))
     return launches.run_series(command, path)
+
+
+def require_loadable(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Refuses, before ranks are started, a plugin that cannot be, or not with these variables, and
+    a GPU's memory where ranks are to be here and no GPU is."""
+    file = plugins.inspect(plugins.choose_plugin(settings, environ))
+    refuse_fatal_values(file.name, environ)
+    if settings.memory == "cuda" and launch.ranks_are_here(environ):
+        from tcpx_mpi.gpu.choice import obstacle_of_host
+
+        if obstacle := obstacle_of_host(socket.gethostname()):
+            raise UsageError(f"--memory cuda: {obstacle}; or use --memory host")
 
 
 def settings_of(arguments: Sequence[str], environ: Mapping[str, str]) -> Settings:
@@ -211,14 +223,8 @@ def settings_of(arguments: Sequence[str], environ: Mapping[str, str]) -> Setting
     if settings.ranks is None:
         raise UsageError("launches need --ranks N: each one starts mpirun")
     settings = validate(values, environ, settings.ranks)
-    require_plugin(settings, environ)
+    require_loadable(settings, environ)
     return settings
-
-
-def require_plugin(settings: Settings, environ: Mapping[str, str]) -> None:
-    """Refuses a plugin that cannot be, or not with these variables, before ranks are started."""
-    file = plugins.inspect(plugins.choose_plugin(settings, environ))
-    refuse_fatal_values(file.name, environ)
 
 
 def start_mpirun(settings: Settings, ranks: int, arguments: Sequence[str]) -> int:
@@ -289,7 +295,7 @@ def _refuse_limit(environ: Mapping[str, str]) -> None:
 
 
 def _refuse_unwritable(settings: Settings, outputs: bool) -> None:
-    from tcpx_mpi.records import require_writable
+    from tcpx_mpi.records import require_creatable, require_writable
 
     # Every node has its own spool; results are written where rank 0 is.
     require_writable(os.path.join(settings.spool, "journal"), "--spool")
@@ -302,9 +308,9 @@ def _refuse_unwritable(settings: Settings, outputs: bool) -> None:
         (None if settings.events_to_stdout() else settings.json_stream_path, "--json-stream"),
     ):
         if path is not None:
-            require_writable(path, option)
+            require_creatable(path, option)
     if settings.hdf5_path != "none":
-        require_writable(settings.hdf5_path or "result.h5", "--hdf5")
+        require_creatable(settings.hdf5_path or "result.h5", "--hdf5")
 
 
 def _parameters() -> list[click.Parameter]:

@@ -12,7 +12,7 @@ from tcpx_mpi import launch, patterns
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
 from tcpx_mpi.cli.run import (
     how_to_start,
-    require_plugin,
+    require_loadable,
     require_startable,
     start_mpirun,
     with_bare_values,
@@ -115,7 +115,7 @@ def _as_parent(
     if settings.ranks is None:
         raise UsageError(how_to_start(os.environ, "smoke"))
     require_startable(settings, os.environ, settings.ranks)
-    require_plugin(settings, os.environ)
+    require_loadable(settings, os.environ)
     return start_mpirun(settings, settings.ranks, arguments)
 
 

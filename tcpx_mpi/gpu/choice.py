@@ -51,7 +51,7 @@ def obstacle_to_cuda(
     try:
         devices = _native.cuda_devices()
     except _native.CudaUnavailable as error:
-        return f"{host} has no usable GPU ({error}): start on machines that have one"
+        return _unusable(host, error)
     if placement.gpu < 0:
         return _without_gpu(placement, len(devices), host)
     if ordinal_of(placement.gpu_pci, devices) is None:
@@ -59,6 +59,24 @@ def obstacle_to_cuda(
             f"GPU {placement.gpu} [{placement.gpu_pci or 'PCI address unknown'}] of {host} is none "
             "of those that CUDA shows to this process: check CUDA_VISIBLE_DEVICES"
         )
+    return _without_cupy(host)
+
+
+def obstacle_of_host(host: str) -> str:
+    """Why no process of this host can use a GPU's memory, whatever its plugin and place; "" where
+    one may."""
+    try:
+        _native.cuda_devices()
+    except _native.CudaUnavailable as error:
+        return _unusable(host, error)
+    return _without_cupy(host)
+
+
+def _unusable(host: str, error: Exception) -> str:
+    return f"{host} has no usable GPU ({error}): start on machines that have one"
+
+
+def _without_cupy(host: str) -> str:
     if importlib.util.find_spec("cupy") is None:
         return f"CuPy is missing on {host}: {how_to_install_cupy()}"
     return ""

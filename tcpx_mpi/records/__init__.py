@@ -14,6 +14,7 @@ from tcpx_mpi.records.names import (
     create_exclusively,
     default_run_name,
     free_name,
+    require_creatable,
     require_writable,
     write_text,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "missing_rows",
     "read_journal",
     "read_run",
+    "require_creatable",
     "require_writable",
     "series_of",
     "throttled",

@@ -48,6 +48,16 @@ def require_writable(path: str, what: str) -> None:
         raise UsageError(f"{what}: the output directory {directory} is not writable")
 
 
+def require_creatable(path: str, what: str) -> None:
+    """As `require_writable`, tried and not only looked at: root may write everywhere, and yet not
+    in /proc. No file is left.
+    """
+    require_writable(path, what)
+    descriptor, name = create_exclusively(path)
+    os.close(descriptor)
+    os.unlink(name)
+
+
 def create_exclusively(path: str) -> tuple[int, str]:
     """Open the first free name of `path`; return its file descriptor and that name.
 

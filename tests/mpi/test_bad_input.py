@@ -15,6 +15,7 @@ import pytest
 from jobs import Result, mpirun, mpmd, run, tcpx_mpi
 
 from tcpx_mpi import __version__ as tcpx_mpi_version
+from tcpx_mpi import launch
 from tcpx_mpi.plugins import TCPX_PLACES
 
 pytestmark = pytest.mark.multirank
@@ -123,7 +124,12 @@ def test_a_mistake_found_after_the_outputs_were_opened_leaves_neither_file_nor_j
 
 def test_a_gpus_memory_is_refused_where_no_gpu_is_visible(elsewhere: Path) -> None:
     command = start(PARENT, 2, "ring", "--memory", "cuda")
-    refused(command, elsewhere, "--memory cuda", "has no usable GPU", "use --memory host")
+    said = refused(command, elsewhere, "--memory cuda", "has no usable GPU", "use --memory host")
+    assert said.err.count("\n") == 1, "found before mpirun, which has a banner, was started"
+    # Where ranks may be elsewhere, they look.
+    elsewhere_too = {"PRTE_MCA_prte_default_hostfile": "/dev/null"}
+    assert not launch.ranks_are_here(elsewhere_too)
+    refused(start(RANKS, 2, "ring", "--memory", "cuda"), elsewhere, "has no usable GPU")
 
 
 def test_no_ranks_at_all_says_how_to_start_some(elsewhere: Path) -> None:
@@ -137,7 +143,9 @@ def test_a_directory_that_takes_no_file_is_found_before_anything_is_measured(
     # Permission bits do not stop root, the kernel does: nobody makes files in /proc.
     # Beside the file of HDF5, one that can be made.
     other = ("--json-stream", "s.jsonl") if option == "--hdf5" else ("--hdf5", "none")
-    refused(start(PARENT, 2, "ring", option, "/proc/o", *other), elsewhere, "/proc/o", "create")
+    command = start(PARENT, 2, "ring", option, "/proc/o", *other)
+    said = refused(command, elsewhere, "/proc/o", "create")
+    assert said.err.count("\n") == 1, "found before mpirun, which has a banner, was started"
 
 
 # --- Ranks that differ ---------------------------------------------------------------------------
