@@ -15,7 +15,7 @@ from tcpx_mpi.cpu_lists import cpu_list_text
 from tcpx_mpi.own_cost import own_cost
 from tcpx_mpi.rank_setup import RankEngine, ToTell
 from tcpx_mpi.records import RankInfo, SetupTimes
-from tcpx_mpi.topology import Host
+from tcpx_mpi.topology import Host, this_machine
 
 
 def rank_info(rank: int, host: Host, engine: RankEngine) -> RankInfo:
@@ -31,7 +31,7 @@ def rank_info(rank: int, host: Host, engine: RankEngine) -> RankInfo:
         device_name=engine.gpu.name if engine.gpu is not None else "host memory",
         nic=nic["name"],
         nic_pci=os.path.basename(nic["pci_path"]),
-        nic_speed_mbps=nic["speed_mbps"],
+        nic_speed_mbps=this_machine().line_rate_mbps(nic["name"], nic["speed_mbps"]),
         numa_node=placement.numa_node,
         cpus=cpu_list_text(host.cpus),
         progress_cpu=placement.progress_cpu,

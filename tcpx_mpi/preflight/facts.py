@@ -50,7 +50,7 @@ class PluginFacts:
     sha256: str = ""
     abi_versions: tuple[int, ...] = ()
     name: str = ""
-    #: "eth1 200000 Mb/s" of each device.
+    #: "eth1 200000 Mb/s" of each device, or "eth1 speed unknown".
     devices: tuple[str, ...] = ()
     problem: str = ""
     #: Whether `problem` says, behind its first colon or semicolon, what to do.

@@ -41,7 +41,7 @@ def main(arguments: Sequence[str]) -> int:
         found["abi_versions"] = list(file.abi_versions)
         plugin = load_plugin(settings, os.environ)
         each = [plugin.handle.properties(device) for device in range(plugin.devices)]
-        found["devices"] = [f"{nic['name']} {nic['speed_mbps']} Mb/s" for nic in each]
+        found["devices"] = [_device_text(nic["name"], nic["speed_mbps"]) for nic in each]
     except TcpxError as error:
         found |= {"problem": str(error), "advised": isinstance(error, UsageError)}
         # By now with what a profile sets.
@@ -50,6 +50,11 @@ def main(arguments: Sequence[str]) -> int:
     if "problem" not in found:
         print(json.dumps(cuda(plugin)), flush=True)
     return 0
+
+
+def _device_text(name: str, stated_mbps: int) -> str:
+    speed = this_machine().line_rate_mbps(name, stated_mbps)
+    return f"{name} {speed} Mb/s" if speed > 0 else f"{name} speed unknown"
 
 
 def cuda(plugin: LoadedPlugin) -> dict[str, str]:

@@ -77,6 +77,18 @@ class Topology:
         """The NIC of this name."""
         return next((nic for nic in self.nics if nic.name == name), None)
 
+    def line_rate_mbps(self, interface: str, stated: int) -> int:
+        """What the link of an interface carries; -1 where its driver does not know, and of a
+        virtual one, whose driver makes a number up.
+
+        `stated` is a plugin's word, which must have a number for any: it holds where this machine
+        has no interface of that name.
+        """
+        nic = self.nic(interface)
+        if nic is None:
+            return stated
+        return nic.speed_mbps if nic.pci else -1
+
     def gpu(self, index: int) -> Gpu | None:
         """The GPU of this number."""
         return next((gpu for gpu in self.gpus if gpu.index == index), None)

@@ -43,6 +43,8 @@ def test_events_have_the_standard_output_and_the_table_goes_aside(place: Path) -
     assert [event["event"] for event in events] == kinds
     header, setup, *rows, end = events
     document = json.loads((place / "o.json").read_text())
+    # Loopback has no link; softtcpx, which has to state a speed for NCCL, states 10000 Mb/s.
+    assert {each["nic_speed_mbps"] for each in document["config"]["devices"]} == {None}
     assert header["config"] == document["config"]
     assert header["tcpx_mpi"].items() <= document["tcpx_mpi"].items()
     assert setup["setup"] == document["tcpx_mpi"]["setup"]

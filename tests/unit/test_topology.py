@@ -173,6 +173,18 @@ def test_memory_and_cpus_of_both_versions_of_cgroups(tmp_path: Path) -> None:
     assert read_topology(one).limits.cpuset == (0, 3)
 
 
+def test_a_line_rate_is_that_of_a_link_whatever_a_plugin_makes_up() -> None:
+    made_up = 10_000
+    real = machines.nic("eth0", speed_mbps=200_000, pci="0000:06:00.0")
+    silent = dataclasses.replace(real, name="eth1", speed_mbps=-1)
+    veth = machines.nic("eth2", speed_mbps=10_000)
+    machine = dataclasses.replace(machines.flat(2), nics=(real, silent, veth))
+    rates = {name: machine.line_rate_mbps(name, made_up) for name in ("eth0", "eth1", "eth2")}
+    assert rates == {"eth0": 200_000, "eth1": -1, "eth2": -1}
+    # A device of a plugin that is no interface of the kernel's.
+    assert machine.line_rate_mbps("mlx5_0", 400_000) == 400_000
+
+
 def test_a_nic_without_a_numa_node_is_on_the_only_one_and_else_unknown() -> None:
     laptop, server = machines.machine("laptop"), machines.machine("gpu-server")
     eth0 = laptop.nic("eth0")
