@@ -7,6 +7,7 @@ import glob
 import json
 import os
 import platform
+import re
 import resource
 import socket
 import subprocess
@@ -253,6 +254,12 @@ def _plugin(spec: str | None, profile: str, environ: Mapping[str, str]) -> Plugi
     )
 
 
+#: What native code says of a plugin that calls exit(): with what, and what it had warned of.
+_ENDED_BY_PLUGIN = re.compile(
+    r"tcpx-mpi: error: .* has ended this process by exit\((\d+)\)(?:; the plugin said: (.*))?"
+)
+
+
 def _probe(spec: str | None, profile: str) -> dict[str, Any]:
     """What the plugin, and then CUDA, say in a process of its own, which some of them end."""
     command = [sys.executable, "-m", "tcpx_mpi.preflight.probe", profile, *([spec] if spec else [])]
@@ -275,6 +282,9 @@ def _probe(spec: str | None, profile: str) -> dict[str, Any]:
     if not found.keys() & {"problem", "cuda", "cuda_problem", "no_cuda"}:
         step, who = ("cuda_problem", "CUDA") if "devices" in found else ("problem", "init")
         words = [line.strip() for line in rest if line.strip()]
+        if words and (told := _ENDED_BY_PLUGIN.fullmatch(words[-1])):
+            end = f"ended its process with exit code {told[1]}"
+            words[-1:] = [told[2]] if told[2] else []
         found[step] = f"{who} {end}" + (f": {words[-1]}" if words else "")
     return found
 
