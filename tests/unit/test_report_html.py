@@ -165,6 +165,13 @@ def test_the_verdict_of_what_is_missing(change: dict[str, object], level: str, w
     assert verdict.sentences[0].startswith(words)
 
 
+def test_wrong_bytes_of_a_peer_are_bad() -> None:
+    run = invented_runs.beside_peers()
+    verdict = verdict_of(run, summaries_of(run))
+    assert verdict.level == "bad"
+    assert verdict.sentences[0].startswith("The peer mpi delivered 7 wrong bytes: no ratio")
+
+
 def test_unchecked_bytes_are_doubtful_but_no_bytes_at_all_are_not() -> None:
     run = invented_runs.sound(rows=2)
     run.rows[0].size_bytes = 0
