@@ -175,7 +175,7 @@ def test_mpi_that_went_another_way_between_nodes_is_a_warning(
 def test_a_peer_that_took_a_short_cut_is_named() -> None:
     found = busy(row(raw=1.5), "raw", 0.0)
     payload = found.against["raw"].payload_bytes_sent
-    assert warnings(beside(found, "raw", net_sent=payload - 1)) == [
+    assert warnings(found, beside(found, "raw", net_sent=payload - 1), found) == [
         "peer raw sent fewer bytes than its payload: a short cut"
     ]
 
