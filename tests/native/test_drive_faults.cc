@@ -66,6 +66,33 @@ TEST(an_error_of_any_call_is_named_and_ends_the_batch) {
   }
 }
 
+TEST(the_first_fault_of_a_sweep_is_the_one_that_counts) {
+  struct Breaking : Unpacker {
+    UnpackResult submit(const UnpackSource&, uint8_t*, uint64_t) override { return {}; }
+    void copy(uint8_t*, const uint8_t*, uint64_t) override {}
+    uint64_t finished() override { return 0; }
+    UnpackFailure failure() const override { return {"cuLaunchKernel", broken ? 719 : 0}; }
+    bool broken = false;
+  } gpu;
+  Rig rig;
+  load_long(rig);
+  Driver driver(rig.net, rig.connections, {}, nullptr, &gpu);
+  const Steps steps = Steps().receive(0).send(0);
+  const BlockTable blocks[kBuffers] = {blocks_of({1280}), blocks_of({1280}), {}};
+  driver.load(compile(steps.data(), steps.size(), blocks, 16, 2), rig.bases);
+  driver.reserve(1);
+  rig.net.code = [&](Call call, const FakeComm*) {
+    gpu.broken |= call == Call::kTest;
+    return call == Call::kTest ? 6 : 0;
+  };
+  BatchPlan plan;
+  plan.iterations = 1;
+  plan.stall_ns = 2'000'000'000;
+  CHECK(!driver.run(plan));
+  CHECK_EQ(driver.fault().kind, FaultKind::kPlugin);
+  CHECK_EQ(driver.fault().code, 6);
+}
+
 TEST(after_an_error_nothing_is_called_any_more) {
   for (const auto direction : {Direction::kReceive, Direction::kSend}) {
     for (const int channel : {0, 1}) {

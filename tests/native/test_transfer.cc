@@ -286,7 +286,39 @@ TEST(the_picture_says_what_the_oldest_request_is) {
   CHECK_EQ(in.oldest_transfer, transfer);
   CHECK_EQ(in.oldest_chunk, 1u);
   CHECK_EQ(in.queued, 1u);
+  CHECK_EQ(in.bytes, uint64_t{kChunkBytes});
   CHECK_LE(int64_t{0}, in.oldest_age_ns);
+}
+
+TEST(the_oldest_request_is_as_old_as_it_is_whatever_was_posted_since) {
+  Pair pair(1);
+  const int memory = pair.memory(2 * kChunkBytes);
+  pair.net.completes = never;
+  const uint64_t transfer = pair.receive(memory, kChunkBytes);
+  const int64_t posted = now_ns();
+  for (int i = 0; i < 1000; ++i) pair.session.poll(transfer);
+  pair.receive(memory, kChunkBytes, transfer);
+  const int64_t asked = now_ns();
+  for (const TransferPicture& row : pair.session.picture()) {
+    if (row.direction != Direction::kReceive) continue;
+    CHECK_EQ(row.posted, 2u);
+    CHECK_LE(asked - posted, row.oldest_age_ns);
+  }
+}
+
+TEST(with_nothing_outstanding_the_picture_says_which_chunk_is_next) {
+  Pair pair(1);
+  const int memory = pair.memory(6 * kChunkBytes - 1);
+  pair.net.busy = [](const FakeComm& comm) { return comm.posted == 5; };
+  const uint64_t transfer = pair.send(memory, 6 * kChunkBytes - 1);
+  for (int i = 0; i < 20; ++i) pair.session.poll(transfer);
+  for (const TransferPicture& row : pair.session.picture()) {
+    if (row.direction != Direction::kSend) continue;
+    CHECK(!row.has_oldest);
+    CHECK_EQ(row.oldest_transfer, transfer);
+    CHECK_EQ(row.oldest_chunk, 5u);
+    CHECK_EQ(row.oldest_bytes, kChunkBytes - 1);
+  }
 }
 
 CHECK_MAIN()

@@ -309,6 +309,19 @@ TEST(a_row_of_launches_is_measured_as_one) {
   CHECK_EQ(scene.difference(), std::string());
 }
 
+TEST(what_is_measured_is_in_microseconds) {
+  constexpr uint32_t kBytes = 512 << 10;
+  UnpackScene scene(Bounce::kPinned, kBytes, kBytes);
+  CudaUnpacker unpacker(0, UnpackMode::kKernel);
+  unpacker.measure(1);
+  scene.receive(unpacker, 0, kBytes, {{0, kBytes, 0}});
+  scene.finish(unpacker);
+  const auto measured = unpacker.measured();
+  CHECK_EQ(measured.size(), size_t{1});
+  CHECK_LT(1.0, measured[0].microseconds);  // no bus carries 500 GB/s, nor does the fake GPU
+  CHECK_LT(measured[0].microseconds, 60e6);
+}
+
 TEST(each_measured_launch_has_its_receives_bytes_and_time) {
   UnpackScene scene(Bounce::kPinned, 4 * kPage, 8 * kPage);
   CudaUnpacker unpacker(0, UnpackMode::kKernel);
