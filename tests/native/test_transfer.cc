@@ -9,6 +9,29 @@
 
 using namespace tcpx;
 
+// How far the engine's clock goes ahead of the machine's.
+static std::atomic<int64_t> g_ahead_ns{0};
+
+extern "C" {
+int __real_clock_gettime(clockid_t clock, timespec* time);
+int __wrap_clock_gettime(clockid_t clock, timespec* time) {
+  const int code = __real_clock_gettime(clock, time);
+  const int64_t ns = time->tv_nsec + g_ahead_ns;
+  time->tv_sec += ns / 1'000'000'000;
+  time->tv_nsec = ns % 1'000'000'000;
+  return code;
+}
+}
+
+// Nothing is done before so many seconds from now, of which each test takes 20 ms.
+static void complete_after(FakeNet& net, int seconds) {
+  const int64_t end_ns = now_ns() + seconds * 1'000'000'000LL;
+  net.completes = [end_ns](const FakeRequest&) {
+    g_ahead_ns += 20'000'000;
+    return now_ns() > end_ns;
+  };
+}
+
 TEST(chunk_c_travels_on_channel_c_modulo_channels_in_order) {
   Pair pair(3);
   const int memory = pair.memory(755);
@@ -256,6 +279,32 @@ TEST(progress_is_what_the_deadline_counts_from) {
     return true;
   };
   CHECK_EQ(pair.wait(pair.receive(memory, 12 * kChunkBytes), 300'000'000), WaitResult::kComplete);
+}
+
+TEST(a_wait_has_its_patience_however_long_ago_something_moved) {
+  Pair pair(1);
+  const int memory = pair.memory(100);
+  complete_after(pair.net, 12);
+  const uint64_t transfer = pair.receive(memory, 100);
+  g_ahead_ns += 10'000'000'000;
+  CHECK_EQ(pair.wait(transfer, 5'000'000'000), WaitResult::kComplete);
+}
+
+TEST(a_message_has_its_patience_from_when_it_was_posted_though_the_plugin_was_busy) {
+  Pair pair(1);
+  const int memory = pair.memory(100);
+  complete_after(pair.net, 7);
+  const int64_t start = now_ns();
+  const uint64_t transfer = pair.receive(memory, 100);
+  bool posted = false;
+  const auto hook = [&] {
+    if (posted || now_ns() - start < 4'000'000'000) return;
+    pair.net.busy = [&](const FakeComm&) { return now_ns() - start < 7'000'000'000; };
+    pair.receive(memory, 100, transfer);
+    posted = true;
+  };
+  CHECK_EQ(pair.session.wait(transfer, 5'000'000'000, hook), WaitResult::kComplete);
+  CHECK(posted);
 }
 
 TEST(what_waits_may_be_ended_by_its_hook) {
