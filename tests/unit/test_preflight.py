@@ -247,8 +247,9 @@ def test_a_missing_plugin_outweighs_other_failures_and_a_warning_none() -> None:
     warning = Finding(Status.WARNING, "n", "c", "f", "r")
     assert exit_code([warning]) == ExitCode.OK
     assert exit_code([warning, failed(ExitCode.SETUP_FAILED)]) == ExitCode.SETUP_FAILED
-    both = [failed(ExitCode.SETUP_FAILED), failed(ExitCode.PLUGIN_MISSING)]
-    assert exit_code(both) == ExitCode.PLUGIN_MISSING
+    for other in (ExitCode.SETUP_FAILED, ExitCode.USAGE):
+        both = [failed(other), failed(ExitCode.PLUGIN_MISSING)]
+        assert exit_code(both) == ExitCode.PLUGIN_MISSING
 
 
 def test_each_finding_is_a_line_with_what_to_do_and_the_last_line_counts() -> None:
