@@ -310,8 +310,7 @@ def _in_short(
     """Why a run that was measured to its end has not the exit code 0; see `_verdict`."""
     if verdict == ExitCode.WRONG_BYTES:
         faults = [text for summary in summaries for text in summary.faults]
-        peers = [each for summary in summaries for each in summary.against.values() if each.wrong]
-        faults += [f"peer {each.peer} delivered {each.wrong} wrong bytes" for each in peers]
+        faults += report.peer_faults(summaries)
         return faults[0] if faults else "wrong bytes were received"
     if judgement is not None and not judgement.passed:
         return f"the run fails its gate: {judgement.in_short()}"
@@ -319,8 +318,7 @@ def _in_short(
 
 
 def _verdict(run: Run, summaries: Sequence[RowSummary]) -> ExitCode:
-    peers = [ratio for summary in summaries for ratio in summary.against.values()]
-    if any(summary.wrong_found for summary in summaries) or any(each.wrong for each in peers):
+    if any(summary.wrong_found for summary in summaries) or report.peer_faults(summaries):
         return ExitCode.WRONG_BYTES
     if report.passes_minimum_bandwidth(run.header, mean_bus_bandwidth(summaries)) is False:
         return ExitCode.BELOW_GATE

@@ -85,9 +85,10 @@ def name_lists(spec: str) -> list[str]:
 
 
 def named_interfaces(facts: NodeFacts, variable: str) -> list[Interface]:
-    """The interfaces of this node that a variable means."""
+    """The interfaces of this node that a variable means; of "all but": those that can be used."""
     spec = facts.interface_variables[variable].strip()
-    return [nic for nic in facts.interfaces if name_matches(spec, nic.name)]
+    meant = [nic for nic in facts.interfaces if name_matches(spec, nic.name)]
+    return [nic for nic in meant if nic.up and nic.addresses] if spec.startswith("^") else meant
 
 
 def _profile(facts: NodeFacts) -> _Outcome:
@@ -260,7 +261,11 @@ def _interfaces(facts: NodeFacts) -> _Outcome:
             if not any(name_matches(part, nic.name) for nic in facts.interfaces):
                 what = f"{variable} names {part}, which is none of {there}"
                 problems.append((what, "correct the name"))
-        for nic in named_interfaces(facts, variable):
+        named = named_interfaces(facts, variable)
+        if spec.strip().startswith("^") and not named:
+            what = f"{variable} ({spec.strip()}) leaves none of {there} that is up with an address"
+            problems.append((what, "exclude fewer, or bring one up"))
+        for nic in named:
             if not nic.enabled:
                 problems.append((f"{nic.name} of {variable} is down", f"ip link set {nic.name} up"))
             elif not nic.up:

@@ -8,6 +8,7 @@ from tcpx_mpi.report.footer import (
     footer_lines,
     minimum_bandwidth,
     passes_minimum_bandwidth,
+    peer_faults,
 )
 from tcpx_mpi.report.json_document import (
     json_text,
@@ -35,6 +36,7 @@ __all__ = [
     "pairs_to_meet",
     "parts_of",
     "passes_minimum_bandwidth",
+    "peer_faults",
     "rank_line",
     "rank_name",
     "report_lines",

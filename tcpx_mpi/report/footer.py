@@ -261,6 +261,19 @@ def _ending_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[st
     return lines
 
 
+def peer_faults(summaries: Sequence[RowSummary]) -> list[str]:
+    """What peers delivered wrong, a sentence each: a run of such is not sound."""
+    wrong: dict[str, int] = {}
+    for ratio in (ratio for summary in summaries for ratio in summary.against.values()):
+        if ratio.wrong:
+            wrong[ratio.peer] = wrong.get(ratio.peer, 0) + ratio.wrong
+    return [_wrong_of(peer, count) for peer, count in wrong.items()]
+
+
+def _wrong_of(peer: str, count: int) -> str:
+    return f"peer {peer} delivered {count} wrong bytes"
+
+
 def _peer_lines(summaries: Sequence[RowSummary]) -> list[str]:
     """What a reader must know before believing a ratio."""
     found = [ratio for summary in summaries for ratio in summary.against.values()]
@@ -280,7 +293,7 @@ def _peer_lines(summaries: Sequence[RowSummary]) -> list[str]:
         known = [ratio.idle_share for ratio in mine if math.isfinite(ratio.idle_share)]
         busiest = max(known, default=0.0)
         if wrong:
-            lines.append(_line("WARNING", f"peer {peer} delivered {wrong} wrong bytes"))
+            lines.append(_line("WARNING", _wrong_of(peer, wrong)))
         if any(size > 0 and ratio.wrong is None for size, ratio in rows) and not wrong:
             lines.append(_line("WARNING", f"peer {peer} was not checked in every row"))
         if busiest >= _IDLE_SHARE:

@@ -15,7 +15,7 @@ from typing import Any
 from tcpx_mpi.large import pieces
 from tcpx_mpi.ratios import Ratio, strongest
 from tcpx_mpi.records import Row, Run, RunHeader, write_text
-from tcpx_mpi.report.footer import passes_minimum_bandwidth
+from tcpx_mpi.report.footer import passes_minimum_bandwidth, peer_faults
 from tcpx_mpi.report.launches import RowOverLaunches, representative, rows_over_launches
 from tcpx_mpi.report.preamble import pci_address, step
 from tcpx_mpi.report.table import summarise_row
@@ -313,6 +313,7 @@ def _per_iteration(header: RunHeader, summary: RowSummary) -> dict[str, Any]:
 
 def _errors(run: Run, summaries: Sequence[RowSummary]) -> list[str]:
     errors = [text for summary in summaries for text in summary.faults]
+    errors += peer_faults(summaries)
     if run.fault is not None:
         errors += [text for _, text in sorted(run.fault.texts.items())]
     return errors

@@ -44,6 +44,7 @@ class ScatteringNet : public FakeNet {
     (*handle)->handle = reinterpret_cast<void*>(blocks_.back()->address());
     return code;
   }
+  size_t lost = 0;  // bytes that the fragments of a receive lack at its end
   // What a receive at this address must hold.
   std::map<const uint8_t*, std::vector<uint8_t>> delivered;
 
@@ -55,9 +56,9 @@ class ScatteringNet : public FakeNet {
     count = 0;
     auto& bytes = delivered[request.data];
     bytes.clear();
-    while (bytes.size() < request.bytes) {
+    while (bytes.size() + lost < request.bytes) {
       const auto length =
-          static_cast<uint32_t>(std::min<size_t>(997, request.bytes - bytes.size()));
+          static_cast<uint32_t>(std::min<size_t>(997, request.bytes - lost - bytes.size()));
       const uint32_t from = next_ = (next_ + 4099) % (kBounceBytes - 1000);
       queue.mem[slot][count++] = {from, length, bytes.size()};
       bytes.insert(bytes.end(), bounce_.data() + from, bounce_.data() + from + length);

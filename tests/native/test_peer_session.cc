@@ -1,4 +1,6 @@
 // A session with a peer: what it refuses, memory that is in use, connections, other sessions.
+#include <sys/mman.h>
+
 #include <stdexcept>
 
 #include "transfer_pair.h"
@@ -119,6 +121,49 @@ TEST(closing_deregisters_all_memory_and_then_closes_all_comms_once) {
   CHECK_EQ(pair.net.calls, calls);
   pair.session.close();
   CHECK_EQ(pair.net.closed.size(), 4u);
+}
+
+TEST(what_the_plugin_does_not_take_back_is_told_when_all_is_closed) {
+  struct Keeping : FakeNet {
+    int dereg_mr(void*, void*) override { return ++deregistered == 2 ? kNetSystemError : 0; }
+  } net;
+  uint8_t bytes[10];
+  PeerSession session(net, 0, small_chunks(3));
+  for (int channel : {0, 1, 2}) session.listen(channel);
+  session.establish(1.0, Direction::kReceive);
+  session.register_memory(bytes, 10, kNetPtrHost);
+  CHECK_THROWS(session.close(), PluginError, "deregMr returned 2 (system error): while closing");
+  CHECK_EQ(net.deregistered, 3);
+  CHECK_EQ(net.closed.size(), 3u);
+}
+
+TEST(a_chunk_beyond_the_first_gibibyte_has_its_own_registration) {
+  Pair pair(1);
+  constexpr size_t kBytes = size_t{5} << 29;
+  // Addresses that nobody touches.
+  void* const space = mmap(nullptr, kBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  CHECK(space != MAP_FAILED);
+  const int memory =
+      pair.session.register_memory(static_cast<uint8_t*>(space), kBytes, kNetPtrHost);
+  const uint64_t both = pair.session.create();
+  for (const Direction way : {Direction::kSend, Direction::kReceive}) {
+    pair.session.post(both, way, memory, (size_t{1} << 30) - kChunkBytes, 2 * kChunkBytes);
+    pair.session.post(both, way, memory, kBytes - 10, 10);
+  }
+  CHECK_EQ(pair.wait(both), WaitResult::kComplete);
+  CHECK_CONTRACT(pair.net);  // FakeNet knows a post outside of its registration
+  const auto& registered = pair.net.registrations;
+  CHECK_EQ(pair.comm(Direction::kSend, 0)->requests[2].bytes, 10u);
+  for (const Direction way : {Direction::kSend, Direction::kReceive}) {
+    const FakeComm* const comm = pair.comm(way, 0);
+    for (const int request : {1, 2}) {
+      const auto* region = static_cast<FakeNet::Registration*>(comm->requests[request].mhandle);
+      CHECK_EQ(region->data - static_cast<uint8_t*>(space), ptrdiff_t{request} << 30);
+    }
+  }
+  CHECK_EQ(registered.size(), 6u);
+  pair.session.close();
+  munmap(space, kBytes);
 }
 
 TEST(limits_outside_of_the_contract_are_refused) {

@@ -101,6 +101,18 @@ TEST(closing_waits_for_unpacks_under_way_and_gives_back_what_arrived) {
   CHECK_CONTRACT(pair.net);
 }
 
+TEST(fragments_that_are_not_the_whole_chunk_are_a_fault_that_names_it) {
+  PairOnGpu pair;
+  pair.net.lost = 1;
+  pair.receive();
+  CHECK_EQ(pair.session->poll(pair.transfer), TransferState::kFailed);
+  const TransferFault fault = pair.session->fault();
+  CHECK_EQ(fault.kind, TransferFault::Kind::kSize);
+  CHECK_EQ(fault.code, static_cast<int>(kChunkOnGpu - 1));
+  CHECK_EQ(fault.bytes, uint64_t{kChunkOnGpu});
+  CHECK_EQ(pair.net.count(Call::kConsumed), 0u);
+}
+
 TEST(what_arrived_in_the_round_of_a_failure_is_unpacked_before_the_comms_go) {
   PairOnGpu pair;
   pair.net.code = [&](Call call, const FakeComm* comm) {

@@ -9,6 +9,29 @@
 
 using namespace tcpx;
 
+// How far the engine's clock goes ahead of the machine's.
+static std::atomic<int64_t> g_ahead_ns{0};
+
+extern "C" {
+int __real_clock_gettime(clockid_t clock, timespec* time);
+int __wrap_clock_gettime(clockid_t clock, timespec* time) {
+  const int code = __real_clock_gettime(clock, time);
+  const int64_t ns = time->tv_nsec + g_ahead_ns;
+  time->tv_sec += ns / 1'000'000'000;
+  time->tv_nsec = ns % 1'000'000'000;
+  return code;
+}
+}
+
+// Nothing is done before so many seconds from now, of which each test takes 20 ms.
+static void complete_after(FakeNet& net, int seconds) {
+  const int64_t end_ns = now_ns() + seconds * 1'000'000'000LL;
+  net.completes = [end_ns](const FakeRequest&) {
+    g_ahead_ns += 20'000'000;
+    return now_ns() > end_ns;
+  };
+}
+
 TEST(chunk_c_travels_on_channel_c_modulo_channels_in_order) {
   Pair pair(3);
   const int memory = pair.memory(755);
@@ -258,6 +281,32 @@ TEST(progress_is_what_the_deadline_counts_from) {
   CHECK_EQ(pair.wait(pair.receive(memory, 12 * kChunkBytes), 300'000'000), WaitResult::kComplete);
 }
 
+TEST(a_wait_has_its_patience_however_long_ago_something_moved) {
+  Pair pair(1);
+  const int memory = pair.memory(100);
+  complete_after(pair.net, 12);
+  const uint64_t transfer = pair.receive(memory, 100);
+  g_ahead_ns += 10'000'000'000;
+  CHECK_EQ(pair.wait(transfer, 5'000'000'000), WaitResult::kComplete);
+}
+
+TEST(a_message_has_its_patience_from_when_it_was_posted_though_the_plugin_was_busy) {
+  Pair pair(1);
+  const int memory = pair.memory(100);
+  complete_after(pair.net, 7);
+  const int64_t start = now_ns();
+  const uint64_t transfer = pair.receive(memory, 100);
+  bool posted = false;
+  const auto hook = [&] {
+    if (posted || now_ns() - start < 4'000'000'000) return;
+    pair.net.busy = [&](const FakeComm&) { return now_ns() - start < 7'000'000'000; };
+    pair.receive(memory, 100, transfer);
+    posted = true;
+  };
+  CHECK_EQ(pair.session.wait(transfer, 5'000'000'000, hook), WaitResult::kComplete);
+  CHECK(posted);
+}
+
 TEST(what_waits_may_be_ended_by_its_hook) {
   Pair pair;
   const int memory = pair.memory(100);
@@ -286,7 +335,39 @@ TEST(the_picture_says_what_the_oldest_request_is) {
   CHECK_EQ(in.oldest_transfer, transfer);
   CHECK_EQ(in.oldest_chunk, 1u);
   CHECK_EQ(in.queued, 1u);
+  CHECK_EQ(in.bytes, uint64_t{kChunkBytes});
   CHECK_LE(int64_t{0}, in.oldest_age_ns);
+}
+
+TEST(the_oldest_request_is_as_old_as_it_is_whatever_was_posted_since) {
+  Pair pair(1);
+  const int memory = pair.memory(2 * kChunkBytes);
+  pair.net.completes = never;
+  const uint64_t transfer = pair.receive(memory, kChunkBytes);
+  const int64_t posted = now_ns();
+  for (int i = 0; i < 1000; ++i) pair.session.poll(transfer);
+  pair.receive(memory, kChunkBytes, transfer);
+  const int64_t asked = now_ns();
+  for (const TransferPicture& row : pair.session.picture()) {
+    if (row.direction != Direction::kReceive) continue;
+    CHECK_EQ(row.posted, 2u);
+    CHECK_LE(asked - posted, row.oldest_age_ns);
+  }
+}
+
+TEST(with_nothing_outstanding_the_picture_says_which_chunk_is_next) {
+  Pair pair(1);
+  const int memory = pair.memory(6 * kChunkBytes - 1);
+  pair.net.busy = [](const FakeComm& comm) { return comm.posted == 5; };
+  const uint64_t transfer = pair.send(memory, 6 * kChunkBytes - 1);
+  for (int i = 0; i < 20; ++i) pair.session.poll(transfer);
+  for (const TransferPicture& row : pair.session.picture()) {
+    if (row.direction != Direction::kSend) continue;
+    CHECK(!row.has_oldest);
+    CHECK_EQ(row.oldest_transfer, transfer);
+    CHECK_EQ(row.oldest_chunk, 5u);
+    CHECK_EQ(row.oldest_bytes, kChunkBytes - 1);
+  }
 }
 
 CHECK_MAIN()

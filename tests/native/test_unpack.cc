@@ -150,6 +150,21 @@ TEST(a_page_that_is_used_again_with_new_data_gives_the_new_data) {
   }
 }
 
+TEST(what_no_fragment_covers_stays_as_it_is) {
+  const Bytes bounce = random_bytes(kPage, 5);
+  const NetUnpackFragment fragments[] = {{100, 5, 3}, {7, 2, 20}};
+  for (const UnpackMode mode : kModes) {
+    const auto unpacker = make_cpu_unpacker(mode);
+    Target target(24, 1);
+    Bytes expected(24, kGuard);
+    for (const NetUnpackFragment& each : fragments) {
+      std::copy_n(bounce.begin() + each.src_off, each.len, expected.begin() + each.dst_off);
+    }
+    CHECK(unpacker->submit({fragments, 2, bounce.data()}, target.data(), 24).in_bounds);
+    CHECK_EQ(target.difference(expected), std::string());
+  }
+}
+
 TEST(a_fragment_that_ends_beyond_what_was_posted_is_told_and_nothing_is_written) {
   const Bytes bounce = random_bytes(kPage, 4);
   const NetUnpackFragment cases[][2] = {

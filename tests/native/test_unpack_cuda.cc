@@ -309,6 +309,39 @@ TEST(a_row_of_launches_is_measured_as_one) {
   CHECK_EQ(scene.difference(), std::string());
 }
 
+TEST(pages_of_a_bounce_buffer_that_begins_anywhere_are_put_together) {
+  UnpackScene scene(Bounce::kPinned, 4 * kPage, 4 * kPage);
+  CudaUnpacker unpacker(0, UnpackMode::kKernel);
+  for (const size_t shift : {0, 1, 8, 16}) {
+    scene.shift_bounce(shift);
+    scene.receive(unpacker, 0, 2 * kPage, {{kPage, kPage, 0}, {0, kPage, kPage}});
+    scene.finish(unpacker);
+    CHECK_EQ(scene.difference(), std::string());
+  }
+}
+
+TEST(what_goes_through_the_host_may_be_larger_than_anything_before) {
+  constexpr uint32_t kBytes = (2 << 20) + 4 * kPage;
+  UnpackScene scene(Bounce::kPinned, kBytes, kBytes);
+  CudaUnpacker unpacker(0, UnpackMode::kHost);
+  scene.receive(unpacker, 0, kBytes, {{0, kBytes, 0}});
+  scene.finish(unpacker);
+  CHECK_EQ(scene.difference(), std::string());
+}
+
+TEST(what_is_measured_is_in_microseconds) {
+  constexpr uint32_t kBytes = 512 << 10;
+  UnpackScene scene(Bounce::kPinned, kBytes, kBytes);
+  CudaUnpacker unpacker(0, UnpackMode::kKernel);
+  unpacker.measure(1);
+  scene.receive(unpacker, 0, kBytes, {{0, kBytes, 0}});
+  scene.finish(unpacker);
+  const auto measured = unpacker.measured();
+  CHECK_EQ(measured.size(), size_t{1});
+  CHECK_LT(1.0, measured[0].microseconds);  // no bus carries 500 GB/s, nor does the fake GPU
+  CHECK_LT(measured[0].microseconds, 60e6);
+}
+
 TEST(each_measured_launch_has_its_receives_bytes_and_time) {
   UnpackScene scene(Bounce::kPinned, 4 * kPage, 8 * kPage);
   CudaUnpacker unpacker(0, UnpackMode::kKernel);

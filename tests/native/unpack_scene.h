@@ -43,6 +43,9 @@ class UnpackScene {
     return *reinterpret_cast<NetUnpackQueue*>(memory_[index]->data());
   }
 
+  // From now on the bounce buffer begins so much later.
+  void shift_bounce(size_t bytes) { bounce_shift_ = bytes; }
+
   // The next receive of a queue, to `at` bytes of the destination; the CPU's result too.
   tcpx::UnpackResult receive(tcpx::Unpacker& unpacker, size_t at, uint64_t posted,
                              const std::vector<NetUnpackFragment>& fragments,
@@ -52,10 +55,10 @@ class UnpackScene {
     const uint64_t slot = sequence % kNetUnpackSlots;
     std::copy(fragments.begin(), fragments.end(), q.mem[slot]);
     q.cnt[slot] = fragments.size();
-    const NetUnpackDevice device{&q, reinterpret_cast<void*>(bounce_address_), 0};
+    const NetUnpackDevice device{&q, reinterpret_cast<void*>(bounce_address_ + bounce_shift_), 0};
     const tcpx::UnpackSource source = tcpx::unpack_source(device, sequence, posted);
     tcpx::UnpackSource on_host = source;
-    on_host.bounce = bounce_.data();
+    on_host.bounce = bounce_.data() + bounce_shift_;
     on_host.count = fragments.size();  // whatever was read
     const auto wanted = tcpx::unpack_reference(on_host, expected_.data() + at, posted);
     const auto result =
@@ -124,6 +127,7 @@ class UnpackScene {
   std::unique_ptr<tcpx::GpuMemory> on_gpu_;
   std::unique_ptr<tcpx::PinnedMemory> pinned_;
   tcpx::CudaAddress bounce_address_ = 0;
+  size_t bounce_shift_ = 0;
   std::vector<std::unique_ptr<tcpx::PinnedMemory>> memory_;
   std::vector<uint64_t> sequences_;
 };

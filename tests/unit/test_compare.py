@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Sequence
@@ -15,10 +16,22 @@ import pytest
 from launch_files import invented_launches, joined, launch_file
 
 from tcpx_mpi import cli
-from tcpx_mpi.compare import Limits, Verdict, compare_runs, refusals, taken_in_turns
+from tcpx_mpi.compare import (
+    Limits,
+    Verdict,
+    compare_runs,
+    comparison_document,
+    comparison_lines,
+    refusals,
+    refusals_of_spread,
+    taken_in_turns,
+)
 from tcpx_mpi.compare.rows import launch_times
-from tcpx_mpi.records import Average, Run
+from tcpx_mpi.compare.verdict import _by_interval, _by_spread
+from tcpx_mpi.records import Average, Plan, Run
 from tcpx_mpi.records.schema import READABLE_VERSIONS
+from tcpx_mpi.stats import Interval
+from tcpx_mpi.stats.launches import Shift
 
 RUNS = Path(__file__).resolve().parents[1] / "fixtures" / "runs"
 Captured = pytest.CaptureFixture[str]
@@ -117,6 +130,35 @@ def test_a_row_that_one_file_lacks_is_no_pass() -> None:
     assert compare_runs(first, second, Limits()).verdict is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("same better", "better"), ("better inconclusive same", "inconclusive"),
+     ("better inconclusive worse", "worse")],
+)  # fmt: skip
+def test_a_verdict_is_that_of_the_row_that_asks_for_most_care(words: str, expected: str) -> None:
+    found = compare_runs(*two(spread_out(1), spread_out(2)), Limits())
+    rows = [
+        dataclasses.replace(row, verdict=Verdict(word))
+        for row, word in zip(found.rows, words.split(), strict=False)
+    ]
+    assert dataclasses.replace(found, rows=rows).verdict.value == expected
+
+
+@pytest.mark.parametrize(
+    ("low", "ratio", "high", "expected"),
+    [
+        (0.90, 0.97, 1.04, Verdict.INCONCLUSIVE),
+        (0.96, 0.99, 1.06, Verdict.INCONCLUSIVE),
+        (0.991, 0.995, 0.999, Verdict.SAME),  # within the tolerance
+        (1.001, 1.005, 1.009, Verdict.SAME),
+    ],
+)
+def test_an_interval_is_held_against_both_limits_on_both_sides(
+    low: float, ratio: float, high: float, expected: Verdict
+) -> None:
+    assert _by_interval(Shift(Interval(ratio, low, high), 0.5, "ranks"), Limits())[0] is expected
+
+
 def test_a_launch_without_a_time_is_no_pass() -> None:
     first, second = two(spread_out(1), spread_out(2))
     second.launches[3].rows[0].samples["iteration"][:] = -1
@@ -137,6 +179,8 @@ def test_launches_that_took_turns_are_compared_in_pairs() -> None:
     assert {row.shift.test for row in found.rows} == {"pairs"}
     other = invented_launches((1.03 * drift).tolist(), range(20, 30))
     assert not taken_in_turns(runs[0], other)
+    swapped = invented_launches([1.0] * 10, [2, 1, 5, 6, 9, 10, 13, 14, 17, 18])
+    assert not taken_in_turns(runs[0], swapped)
     assert compare_runs(runs[0], other, Limits()).verdict is not Verdict.WORSE
 
 
@@ -167,6 +211,17 @@ def test_single_launches_are_judged_by_the_recorded_spread(
     assert compare_runs(first, second, Limits(), few).verdict is Verdict.INCONCLUSIVE
 
 
+@pytest.mark.parametrize(
+    ("ratio", "expected"),
+    [(0.985, Verdict.WORSE), (0.995, Verdict.INCONCLUSIVE), (1.005, Verdict.INCONCLUSIVE),
+     (1.015, Verdict.BETTER)],
+)  # fmt: skip
+def test_a_single_launch_within_the_tolerance_is_no_verdict_on_a_quiet_machine(
+    ratio: float, expected: Verdict
+) -> None:
+    assert _by_spread(ratio, 1.001, Limits())[0] is expected
+
+
 def test_the_spread_may_be_that_of_the_other_side() -> None:
     many = invented_launches(spread_out(1))
     one = invented_launches([2000.0], [2])
@@ -184,9 +239,11 @@ def test_the_spread_may_be_that_of_the_other_side() -> None:
         ({"memory": "emulated"}, "other memory: host, emulated"),
         ({"unpack": "none"}, "other way to unpack: in place, none"),
         ({"mode": "synchronised"}, "other timing: back-to-back, synchronised"),
+        ({"plan": Plan((1024,), agg_iters=2)}, "other messages an iteration (-m): 1, 2"),
+        ({"plan": Plan((1024,), average=3)}, "other time over the ranks (-a): 1, 3"),
     ],
 )
-def test_runs_of_another_kind_are_not_comparable(changes: dict[str, str], text: str) -> None:
+def test_runs_of_another_kind_are_not_comparable(changes: dict[str, Any], text: str) -> None:
     assert refusals(*two([1.0] * 4, [1.0] * 4, **changes)) == [text]
 
 
@@ -207,6 +264,16 @@ def test_wrong_and_unchecked_bytes_are_refused(column: str, value: int, text: st
     assert refusals(first, second) == []
     getattr(second.launches[2].rows[1], column)[2] = value
     assert refusals(first, second) == [f"B.h5 {text}"]
+    second.launches_planned = 6
+    assert refusals_of_spread(first, second) == ["B.h5 lacks 2 of 6 launches", f"B.h5 {text}"]
+
+
+def test_of_empty_messages_no_byte_has_to_be_checked() -> None:
+    first, second = two([1.0] * 4, [1.0] * 4)
+    for launch in second.all_launches:
+        launch.rows[0].size_bytes = 0
+        launch.rows[0].checked[:] = False
+    assert refusals(first, second) == []
 
 
 def test_partial_files_and_mixed_launches_are_refused() -> None:
@@ -289,6 +356,33 @@ def test_text_json_and_page_say_the_same_and_so_does_the_exit_code(
     assert word.capitalize() in page
     assert "&lt;bbr&gt;" in page
     assert "<bbr>" not in page
+
+
+def test_a_line_has_the_medians_and_the_number_of_launches() -> None:
+    first, second = two([1.0, 3.0, 2.0, 5.0, 4.0], [6.0])
+    lines = comparison_lines(compare_runs(first, second, Limits()))
+    assert "softtcpx, 5 launches, " in lines[0]
+    assert "softtcpx, 1 launch, " in lines[1]
+    row = next(line for line in lines if line.startswith("  ")).split()
+    # The slowest rank of an invented launch takes 1159.5 ns.
+    assert row[2:5] == ["3.48", "6.96", "5+1"]
+
+
+def test_a_row_of_the_document_has_the_numbers_of_the_comparison() -> None:
+    runs = invented_launches([1000.0]), invented_launches([2000.0], [1])
+    found = compare_runs(*runs, Limits(), invented_launches(spread_out(1)))
+    assert comparison_document(found)["rows"][0]["recorded_spread"] == found.rows[0].spread > 1
+    found = compare_runs(*two(spread_out(1), spread_out(2)), Limits())
+    row, ratio = found.rows[0], found.rows[0].shift.ratio
+    expected = {
+        "first_us": (row.first_ns / 1e3).tolist(),
+        "second_us": (row.second_ns / 1e3).tolist(),
+        "ratio": ratio.estimate,
+        "ci_low": ratio.low,
+        "ci_high": ratio.high,
+        "recorded_spread": None,
+    }
+    assert comparison_document(found)["rows"][0].items() >= expected.items()
 
 
 def test_a_page_that_exists_is_kept_and_nothing_is_compared(

@@ -144,6 +144,14 @@ def test_samples_of_several_rows_and_ranks_are_read_back(way: Way) -> None:
     assert len(found) == 2 * 3 * 4 * len(PHASES)
 
 
+def test_full_row_groups_of_parquet_and_the_rest_have_every_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(export, "_GROUP_LINES", 30)  # one and a half of the blocks
+    run = a_run()
+    assert samples_in(through_parquet(run, "samples")) == samples_of(run)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_ranks_setup_counters_batches_and_settings_are_read_back(way: Way) -> None:
     run = a_run()
@@ -441,6 +449,13 @@ def test_without_pyarrow_parquet_says_how_to_get_it(
     assert cli.main(["export", "o.h5", "--parquet"]) == ExitCode.PLUGIN_MISSING
     assert "pip install 'tcpx-mpi[analysis]'" in capsys.readouterr().err
     assert [path.name for path in place.iterdir()] == ["o.h5"]
+
+
+def test_a_link_to_nowhere_is_kept(place: Path) -> None:
+    os.symlink("nowhere", "o.csv")
+    with pytest.raises(UsageError, match="exists and is kept"):
+        export.write_new_file("o.csv", lambda file: pytest.fail("nothing is to be computed"))
+    assert os.readlink("o.csv") == "nowhere"
 
 
 def test_a_file_that_appears_meanwhile_is_kept(place: Path) -> None:

@@ -20,9 +20,9 @@ from gates_by_hand import (
 
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.gates import calibrate, judge
-from tcpx_mpi.gates.calibrate import _slowest_expected_ns
+from tcpx_mpi.gates.calibrate import _down, _slowest_expected_ns, _up
 from tcpx_mpi.gates.figures import figures_of
-from tcpx_mpi.records import Run
+from tcpx_mpi.records import Plan, Run
 
 
 def launches(count: int, seed: int = 1, spread: float = 0.03) -> list[Run]:
@@ -73,10 +73,13 @@ def test_a_limit_that_allows_much_more_than_was_seen_is_called_loose() -> None:
 
 def test_equal_launches_make_a_limit_where_they_are() -> None:
     runs = launches(5, spread=0.0)
+    for run in runs:
+        change_header(busbw_factor=0.75)(run)
     made = calibrate(runs, 0.01)
     busbw = figures_of(runs[0], runs[0].rows[0]).busbw
     assert made.gate.limits[0].value == pytest.approx(busbw, rel=1e-3)
     assert made.gate.limits[0].value <= busbw
+    assert (_down(1234.9), _up(1234.1), _up(0.12341)) == (1234, 1235, 0.1235)
 
 
 def test_calibration_refuses_what_would_make_a_gate_of_nothing() -> None:
@@ -106,6 +109,8 @@ def test_calibration_refuses_what_would_make_a_gate_of_nothing() -> None:
         (change_header(plugin_name="another"), "plugin is another"),
         (change_header(plugin_sha256="another"), "plugin_sha256 is another"),
         (change_header(mode="synchronised"), "mode is synchronised"),
+        (change_header(plan=Plan((1024, 2048), chunk_bytes=1)), "chunk_bytes is 1"),
+        (change_header(plan=Plan((1024, 2048), channels=9)), "channels is 9"),
     ],
 )
 def test_a_launch_that_would_not_pass_or_is_unlike_is_no_part_of_a_calibration(

@@ -121,6 +121,41 @@ def test_a_tail_of_too_few_iterations_never_passes() -> None:
     assert judgement.failures() == ["ring, host, 1 KiB: too few iterations for p99"]
 
 
+def test_a_limit_of_p99_is_held_against_p99_and_not_the_median() -> None:
+    run = run_of(rows=1)
+    row = run.rows[0]
+    row.samples["iteration"][:, ::20] *= 3
+    figures = figures_of(run, row)
+    between = (figures.p99_ns + figures.time_ns) / 2e3
+    limit = Limit("ring", "host", row.size_bytes, "p99_us_max", between)
+    (finding,) = judge(gate_for(run, limits=(limit,)), run).findings
+    assert (finding.found, finding.passed) == (figures.p99_ns / 1e3, False)
+
+
+def test_one_launch_that_is_missing_fails() -> None:
+    run = run_of()
+    run.launches_planned = 2
+    assert judge(gate_for(run), run).refusals == ("the file lacks 1 of 2 launches",)
+
+
+def test_figures_are_of_one_copy_and_without_what_is_skipped() -> None:
+    run = run_of(rows=1)
+    row = run.rows[0]
+    row.iterations, row.batches = 400, np.array([100] * 4)
+    row.samples["iteration"] = np.full((4, 400), 2000)
+    row.samples["iteration"][:, :100] = 10**6
+    plan = dataclasses.replace(run.header.plan, per_iter_skip=100)
+    run.header = dataclasses.replace(run.header, plan=plan, time_divisor=2)
+    figures = figures_of(run, row)
+    assert (figures.time_ns, figures.p99_ns) == (1000, 1000)
+
+
+def test_nodes_are_counted_as_nodes_and_not_as_names() -> None:
+    run = run_of()
+    run.header.ranks = [dataclasses.replace(info, host="same") for info in run.header.ranks]
+    assert judge(gate_for(run, nodes=2), run).passed
+
+
 def test_every_cycle_of_a_size_is_judged() -> None:
     assert judge(gate_for(run_of(rows=1)), in_two_cycles(1)).passed
     assert not judge(gate_for(run_of(rows=1)), in_two_cycles(3)).passed

@@ -101,6 +101,9 @@ def test_the_spread_is_that_of_the_printed_table() -> None:
     assert float(cells[2]) == pytest.approx(3 * TYPICAL_US, abs=0.01)
     assert cells[3:5] == ("n/a", "n/a")  # five launches have no interval
     assert float(cells[6]) == pytest.approx(100 * 1.4826 / 3, rel=0.01)
+    cells = spread_table(invented_launches([*FACTORS, 6.0, 7.0])).lines[0].cells
+    median, low, high = map(float, cells[2:5])
+    assert low < median < high
 
 
 def many_rows(launches: int = 6, rows: int = 40) -> Run:

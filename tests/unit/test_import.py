@@ -94,13 +94,18 @@ def test_text_and_document_of_one_run_are_the_same_run(tmp_path: Path) -> None:
 def test_a_document_with_texts_for_numbers_is_read_too(tmp_path: Path) -> None:
     document = json.loads(logs.DOCUMENT)
     del document["config"]["step_bytes"]
+    document["config"]["aggregated_iterations"] = "4"
     for result in document["results"]:
         result["root"] = f"{result['root']:6d}"
+        result["out_of_place"].update(alg_bw="3.5", bus_bw="7")
         result["in_place"]["nwrong"] = "nan"
     document.update(version=2, average_bus_bandwidth={"bandwidth": 55.195, "okay": "unchecked"})
     run = imported(tmp_path, json.dumps(document), "o.json")
     assert [(row.root, row.averages[1].wrong) for row in run.rows] == [(-1, -1), (-1, -1)]
     assert run.missing == []
+    assert {row.agg for row in run.rows} == {4}
+    sides = [row.averages[0] for row in run.rows]
+    assert {(side.algbw, side.busbw) for side in sides} == {(3.5, 7.0)}
 
 
 def test_a_document_without_in_place_has_one_side(tmp_path: Path) -> None:
@@ -229,12 +234,24 @@ def test_a_document_cut_anywhere_gives_its_whole_rows_or_one_refusal(tmp_path: P
     assert set(counts) == {0, 1, 2}
 
 
+def test_quotes_and_brackets_in_texts_close_nothing_of_a_document_that_was_cut(
+    tmp_path: Path,
+) -> None:
+    document = json.loads(logs.DOCUMENT)
+    document["args"].append('5" \\ }]} [{')
+    text = json.dumps(document)
+    run = imported(tmp_path, text[: text.index('"average_bus_bandwidth"')], "o.json")
+    assert len(run.rows) == 2
+    assert run.header.command[-1] == document["args"][-1]
+
+
 def test_a_row_that_nccl_talked_into_is_missed(tmp_path: Path) -> None:
     middle = logs.row(2048, [("21.00", "0.10", "0.07", "0"), ("20.75", "0.10", "0.07", "N/A")])
     broken = middle[:60] + "node-1:7002:7010 [0] NCCL INFO Connected\n" + middle[60:]
     run = imported(tmp_path, LOGS["alltoall"].replace(middle, broken))
     assert [row.size_bytes for row in run.rows] == [1024, 4096]
     assert any("a row that is not whole in the log: '2048 512 float" in x for x in run.missing)
+    assert not run_of(read_log(str(tmp_path / "o.log"))).complete
 
 
 def test_a_rank_without_its_line_is_missed(tmp_path: Path) -> None:

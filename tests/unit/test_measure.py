@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import invented
@@ -16,7 +17,7 @@ from tcpx_mpi.measure import PLUGIN, Measurement
 from tcpx_mpi.patterns import load
 from tcpx_mpi.placement import Placement
 from tcpx_mpi.records import PHASES, PeerInfo, RankRow
-from tcpx_mpi.row_plan import plan_row, slot_shape
+from tcpx_mpi.row_plan import GUARD_BYTES, plan_row, slot_shape
 from tcpx_mpi.schedule import BufferId
 from tcpx_mpi.sides import Driver, Ground, Surroundings
 
@@ -57,6 +58,8 @@ class Wire:
     def __init__(self, memory: Any) -> None:
         self.memory = memory
         self.iteration = 0
+        #: Of each batch how far its agreed start lay ahead.
+        self.leads: list[int] = []
         #: (side, first slot, iterations, whether every byte to come was poisoned) of each batch.
         self.batches: list[tuple[str, int, int, bool]] = []
 
@@ -64,15 +67,22 @@ class Wire:
         begin = number * slot_shape(SIZE).stride_bytes
         return self.memory.view()[begin : begin + SIZE]
 
+    def guard(self, number: int) -> Any:
+        """The bytes behind a slot that nobody may write."""
+        begin = number * slot_shape(SIZE).stride_bytes + SIZE
+        return self.memory.view()[begin : begin + GUARD_BYTES]
+
     def bytes_of(self, iteration: int) -> Any:
         return np.frombuffer(_native.payload(SIZE, SEED, 0, iteration, 0), np.uint8)
 
 
 class InventedDriver:
-    """Delivers at once all that was sent, less `short` bytes at the end of each message."""
+    """Delivers at once all that was sent, less `short` bytes at the end of each message, and as
+    many too many if that is negative. A `late` one misses every start.
+    """
 
-    def __init__(self, name: str, wire: Wire, short: int) -> None:
-        self.name, self.wire, self.short = name, wire, short
+    def __init__(self, name: str, wire: Wire, short: int, late: bool) -> None:
+        self.name, self.wire, self.short, self.late = name, wire, short, late
 
     def start(
         self, first_slot: int, iterations: int, start_ns: int, stall_ns: int, end_by_ns: int
@@ -80,12 +90,14 @@ class InventedDriver:
         wire = self.wire
         assert self.armed == iterations
         poisoned = True
+        wire.leads.append(start_ns - _native.now_ns())
         begin = max(start_ns, _native.now_ns())
         self.begin = begin
         for k in range(iterations):
             there, due = wire.slot(first_slot + k), wire.bytes_of(wire.iteration + k)
             poisoned &= bool((there != due).all())
             there[: SIZE - self.short] = due[: SIZE - self.short]
+            wire.guard(first_slot + k)[: max(-self.short, 0)] += 1
         wire.iteration += iterations
         wire.batches.append((self.name, first_slot, iterations, poisoned))
 
@@ -104,7 +116,7 @@ class InventedDriver:
     def stamps(self, iterations: int) -> dict[str, Any]:
         ends = self.begin + 1000 * (1 + np.arange(iterations, dtype=np.int64))
         none = np.full(iterations, -1, np.int64)
-        return {"start": self.begin, "late": False, "end": ends, "send_done": none,
+        return {"start": self.begin, "late": self.late, "end": ends, "send_done": none,
                 "receive_done": ends}  # fmt: skip
 
     def cpu_time(self) -> tuple[int, int, int]:
@@ -132,11 +144,12 @@ class InventedDriver:
 class InventedSide:
     """The plugin's side (without a name), or a peer."""
 
-    def __init__(self, name: str, wire: Wire, short: int = 0) -> None:
+    def __init__(self, name: str, wire: Wire, short: int = 0, late: bool = False) -> None:
         self.info: PeerInfo | None = invented.peer(name) if name else None
-        self.driver: Driver = InventedDriver(name, wire, short)
+        self.driver: Driver = InventedDriver(name, wire, short, late)
         self.buffers = {BufferId.RECV: wire.memory}
-        self.processes: Sequence[int] = ()
+        #: All sides but the plugin have a process; this one will do.
+        self.processes: Sequence[int] = [os.getpid()] * bool(name)
         self.loads = 0
 
     def load(self, ground: Ground, facts: Any, layout: Any, longest_batch: int) -> None:
@@ -151,6 +164,13 @@ def measured(
     names: Sequence[str], short: str = "none", **options: str
 ) -> tuple[RankRow, list[tuple[str, int, int, bool]]]:
     """A row of the plugin and these peers; the side `short` leaves the last byte out."""
+    row, wire = measured_over_wire(names, {short: 1}, **options)
+    return row, wire.batches
+
+
+def measured_over_wire(
+    names: Sequence[str], short: Mapping[str, int], late: bool = False, **options: str
+) -> tuple[RankRow, Wire]:
     settings = load_settings(
         {"pattern": "pair", "seed": str(SEED), "iters": str(ITERS), **options}, {}
     )
@@ -163,7 +183,7 @@ def measured(
         Surroundings("lo", ["here"] * 2),
     )
     wire = Wire(memory)
-    sides = [InventedSide(name, wire, int(name == short)) for name in ("", *names)]
+    sides = [InventedSide(name, wire, short.get(name, 0), late) for name in ("", *names)]
     measurement = Measurement(
         OneRank(), settings, pattern, ground, sides, None,  # type: ignore[arg-type]  # a world
         shared_clock=True, end_by_ns=0,
@@ -173,7 +193,7 @@ def measured(
     )
     row, _ = measurement.measure(facts, plan_row(SLOTS, ITERS, WARMUPS, 8))
     assert [side.loads for side in sides] == [1] * len(sides)
-    return row, wire.batches
+    return row, wire
 
 
 def test_blocks_go_back_and_forth_so_that_drift_falls_on_all_alike() -> None:
@@ -216,6 +236,25 @@ def test_a_byte_that_did_not_come_is_wrong_for_the_side_that_did_not_bring_it(sh
     assert wrong == {name: ITERS + WARMUPS if name == short else 0 for name in sides}
     assert [name for name, side in sides.items() if side.fault] == [short]
     assert f"offset {SIZE - 1}: expected" in sides[short].fault
+
+
+def test_a_byte_behind_a_message_is_as_wrong_as_one_within() -> None:
+    row, _ = measured_over_wire(["raw"], {"raw": -1})
+    assert (row.wrong, row.against["raw"].wrong) == (0, ITERS + WARMUPS)
+
+
+def test_a_side_is_beside_the_processes_of_the_others_and_not_its_own() -> None:
+    row, _ = measured(["nccl"])
+    assert row.proof.waiting_cpu_ns >= 0
+    assert row.against["nccl"].proof.waiting_cpu_ns == -1
+
+
+def test_who_is_late_is_given_twice_the_time_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_native, "now_ns", lambda: 0)
+    first, longest = 500_000, 8_000_000
+    assert set(measured_over_wire([], {})[1].leads) == {first}
+    leads = measured_over_wire([], {}, late=True)[1].leads
+    assert leads == [min(first << number, longest) for number in range(1 + len(BLOCKS))]
 
 
 def test_unchecked_sides_claim_nothing() -> None:

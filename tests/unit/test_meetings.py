@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tcpx_mpi.config import load_settings
-from tcpx_mpi.meetings import judged, meetings, most_meetings
+from tcpx_mpi.meetings import _badness, _wanted, judged, meetings, most_meetings
 from tcpx_mpi.patterns import load
 from tcpx_mpi.patterns.pairs import meeting, pairs_of_text, text_of_pairs
 from tcpx_mpi.rows import RowPlanner
@@ -74,6 +74,26 @@ def test_a_suspect_meets_the_best_ones_first_and_no_other_suspect() -> None:
     met = [{*pair} - {5} for pairs in found for pair in pairs if 5 in pair]
     assert {0} in met[:3]
     assert {6} in met[:3]
+
+
+def accused(*ranks: int) -> list[Suspect]:
+    return [Suspect("rank", (r,), ("sending",), 2.0, 0.0, 7, 7, 100e3, False) for r in ranks]
+
+
+def test_a_suspect_meets_no_other_one_however_quick_that_is_elsewhere() -> None:
+    quick = {way: 0.5 for way in itertools.permutations(range(8), 2) if 5 in way}
+    wanted = _wanted(accused(3, 5), measured(ONE_NODE, quick), ONE_NODE)
+    assert not [way for way in wanted if set(way) == {3, 5}]
+
+
+def test_nobody_is_the_worse_for_having_met_suspects() -> None:
+    """0 was slow with four suspects only, 1 a little with everybody else."""
+    suspects = {3, 5, 6, 7}
+    slow = {way: 3.0 for way in itertools.permutations(range(8), 2) if 0 in way}
+    slow |= {way: 1.0 for way in slow if not suspects.intersection(way)}
+    slow |= {(1, other): 1.2 for other in (2, 4)} | {(other, 1): 1.2 for other in (2, 4)}
+    badness = _badness(suspects, measured(ONE_NODE, slow), ONE_NODE)
+    assert badness[0] < badness[1]
 
 
 def test_the_ends_of_a_link_meet_each_other_and_good_ones() -> None:

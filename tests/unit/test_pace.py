@@ -106,6 +106,20 @@ def test_a_duration_counts_the_time_in_batches_of_the_slowest_rank() -> None:
     assert (pace.next_batch(), pace.ended_by) == (0, "duration")
 
 
+def test_a_duration_is_not_cut_by_the_time_that_ci_has() -> None:
+    pace = Pace(plan(), until(max_time_ns=MS, duration_ns=10 * MS))
+    pace.next_batch()
+    pace.take([Look(MS, 2 * MS, None)])
+    assert pace.next_batch() > 0
+
+
+def test_the_time_of_any_rank_is_up_for_all() -> None:
+    pace = Pace(plan(), until(ci=0.05, max_time_ns=60 * MS))
+    pace.next_batch()
+    pace.take([Look(MS, MS, None), Look(MS, 60 * MS, None)])
+    assert (pace.next_batch(), pace.ended_by) == (0, "max-time")
+
+
 def test_short_batches_grow_as_far_as_there_are_slots() -> None:
     pace = Pace(plan(20, 100), until(duration_ns=10 * MS))
     assert ran(pace, MS, STEADY) == [20, 40, 80, *[100] * 7]

@@ -135,6 +135,10 @@ WRONG: dict[str, tuple[NodeFacts, str, Status, tuple[str, ...]]] = {
             interfaces=(dataclasses.replace(ETH0, addresses=()), ETH1),
             interface_variables={"NCCL_GPUDIRECTTCPX_CTRL_DEV": "eth0"}),
         "interfaces", Status.FAILED, ("eth0", "no IPv4 address", "ip addr add")),
+    "all interfaces excluded": (
+        with_(interface_variables={"NCCL_SOCKET_IFNAME": "^lo,eth"}), "interfaces", Status.FAILED,
+        ("NCCL_SOCKET_IFNAME (^lo,eth) leaves none of eth0, eth1, lo that is up with an address",
+         "exclude fewer")),
     "loopback alone": (
         with_(interfaces=(LO,)), "interfaces", Status.WARNING, ("none but lo", "IFNAME")),
     "few files": (
@@ -170,6 +174,18 @@ def test_what_is_wrong_is_found_with_what_to_do(mistake: str) -> None:
     for word in words:
         assert word in text
     assert "\n" not in text
+
+
+@pytest.mark.parametrize(
+    "change", [{"up": False}, {"up": False, "enabled": False}, {"addresses": ()}]
+)
+def test_where_others_are_excluded_an_interface_that_cannot_be_used_is_not_missed(
+    change: dict[str, Any],
+) -> None:
+    interfaces = (ETH0, dataclasses.replace(ETH1, **change), LO)
+    facts = with_(interfaces=interfaces, interface_variables={"NCCL_SOCKET_IFNAME": "^lo"})
+    finding = found(facts, "interfaces")
+    assert (finding.status, finding.found) == (Status.OK, "eth0 10.0.0.1 MTU 1460")
 
 
 def test_gpus_that_can_be_used_are_named_with_what_they_are_used_by() -> None:
@@ -231,8 +247,9 @@ def test_a_missing_plugin_outweighs_other_failures_and_a_warning_none() -> None:
     warning = Finding(Status.WARNING, "n", "c", "f", "r")
     assert exit_code([warning]) == ExitCode.OK
     assert exit_code([warning, failed(ExitCode.SETUP_FAILED)]) == ExitCode.SETUP_FAILED
-    both = [failed(ExitCode.SETUP_FAILED), failed(ExitCode.PLUGIN_MISSING)]
-    assert exit_code(both) == ExitCode.PLUGIN_MISSING
+    for other in (ExitCode.SETUP_FAILED, ExitCode.USAGE):
+        both = [failed(other), failed(ExitCode.PLUGIN_MISSING)]
+        assert exit_code(both) == ExitCode.PLUGIN_MISSING
 
 
 def test_each_finding_is_a_line_with_what_to_do_and_the_last_line_counts() -> None:

@@ -29,7 +29,7 @@ def nic_folder(root: Path, sent: int, received: int, dropped: int = 0) -> None:
     folder = root / "eth1" / "statistics"
     folder.mkdir(parents=True, exist_ok=True)
     values = {"tx_bytes": sent, "rx_bytes": received, "tx_packets": 2, "rx_packets": 3}
-    values |= {"tx_dropped": dropped, "rx_dropped": 1, "tx_errors": 0, "rx_errors": 0}
+    values |= {"tx_dropped": dropped, "rx_dropped": 1, "tx_errors": 2, "rx_errors": 3}
     for name, value in values.items():
         (folder / name).write_text(f"{value}\n")
 
@@ -55,7 +55,7 @@ def test_the_kernel_itself_is_understood() -> None:
 def test_counters_of_a_nic(tmp_path: Path) -> None:
     nic_folder(tmp_path, sent=10, received=20, dropped=4)
     assert Kernel(nics=str(tmp_path)).nic("eth1") == {
-        "nic_sent": 10, "nic_received": 20, "nic_packets": 5, "nic_drops": 5,
+        "nic_sent": 10, "nic_received": 20, "nic_packets": 5, "nic_drops": 10,
     }  # fmt: skip
     assert set(Kernel(nics=str(tmp_path)).nic("eth2").values()) == {-1}
     assert set(Kernel(nics=str(tmp_path)).nic("").values()) == {-1}
@@ -152,6 +152,16 @@ def test_processes_that_wait_are_watched_with_all_their_threads() -> None:
     assert Witness(Driver(), [], "").proof(0).waiting_cpu_ns == -1
 
 
+def test_a_counter_that_began_anew_is_unknown(tmp_path: Path) -> None:
+    nic_folder(tmp_path, 500, 5)
+    witness = Witness(Driver(), [], "eth1", Kernel(str(tmp_path), str(tmp_path)))
+    witness.before()
+    nic_folder(tmp_path, 2, 7)
+    witness.after({})
+    seen = witness.proof(0)
+    assert (seen.nic_sent, seen.nic_received) == (-1, 2)
+
+
 def test_what_was_unknown_once_stays_unknown(tmp_path: Path) -> None:
     witness = Witness(Driver(), [], "eth1", Kernel(str(tmp_path), str(tmp_path)))
     witness.before()
@@ -159,6 +169,8 @@ def test_what_was_unknown_once_stays_unknown(tmp_path: Path) -> None:
     nic_folder(tmp_path, 5, 5)
     witness.after({})
     witness.before()
+    thread_folder(tmp_path, 7, moves=9)
+    nic_folder(tmp_path, 9, 9)
     witness.after({})
     seen = witness.proof(0)
     assert (seen.driver_migrations, seen.nic_sent, seen.rtt_us) == (-1, -1, -1)

@@ -78,11 +78,11 @@ def test_large_samples_stay_in_the_file_and_are_read_from_there(
 
 
 def test_rows_come_back_in_order_of_index_beyond_ten(tmp_path: Path) -> None:
-    plan = Plan(sizes=tuple(range(1, 13)))
+    plan = Plan(sizes=tuple(range(12, 0, -1)))
     writer = RunWriter(str(tmp_path / "o.h5"))
     writer.write_header(invented.run_header(plan=plan))
     for index in [11, 2, 10, *range(2), *range(3, 10)]:
-        writer.append_row(invented.row(index, size_bytes=index + 1))
+        writer.append_row(invented.row(index, size_bytes=12 - index))
     writer.finish()
     run = read_run(writer.path)
     assert [row.index for row in run.rows] == list(range(12))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -141,6 +142,25 @@ def test_a_torn_end_hides_nothing_before_it(tmp_path: Path) -> None:
         content = read_journal(own.path)
         assert content.torn
         assert list(content.rows) == [0]
+
+
+def test_an_append_that_a_full_disk_cut_short_is_taken_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = journal(tmp_path, 0)
+    record(own, 0, 0)
+    left = [os.pwrite]
+
+    def pwrite(descriptor: int, data: bytes, offset: int) -> int:
+        if not left:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return left.pop()(descriptor, data[: len(data) // 2], offset)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    with pytest.raises(OutputFailed, match="No space left"):
+        record(own, 0, 1)
+    content = read_journal(own.path)
+    assert (list(content.rows), content.torn) == ([0], False)
 
 
 def test_a_flipped_bit_is_not_taken_for_a_sample(tmp_path: Path) -> None:

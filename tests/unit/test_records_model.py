@@ -8,6 +8,7 @@ import json
 import invented
 import numpy as np
 import pytest
+from launch_files import invented_launches
 
 from tcpx_mpi import large
 from tcpx_mpi.records import (
@@ -111,9 +112,10 @@ def test_samples_are_never_padded() -> None:
 def test_ranks_with_other_batches_do_not_make_a_row() -> None:
     facts = invented.row_facts(0)
     parts = [invented.rank_row(rank, facts) for rank in range(2)]
-    parts[1].batches = np.array([10, 10], dtype=np.int64)
-    with pytest.raises(ValueError, match="rank 1 counted other batches"):
-        join_row(facts, parts, "")
+    for batches in ([10, 10], [19]):
+        parts[1].batches = np.array(batches, dtype=np.int64)
+        with pytest.raises(ValueError, match="rank 1 counted other batches"):
+            join_row(facts, parts, "")
 
 
 def test_a_header_survives_json() -> None:
@@ -156,6 +158,12 @@ def test_of_a_size_asked_for_twice_one_row_is_not_enough() -> None:
     assert missing_rows(Plan(sizes=(4096, 4096)), [invented.row_facts(0, size_bytes=4096)]) == [
         "1 of 2 rows: 4 KiB"
     ]
+
+
+def test_one_launch_that_is_missing_is_told() -> None:
+    run = invented_launches([1.0] * 4)
+    run.launches_planned = 5
+    assert run.missing == ["1 of 5 launches"]
 
 
 def test_many_missing_rows_are_one_line() -> None:

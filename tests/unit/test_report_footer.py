@@ -151,6 +151,15 @@ def test_the_slowest_rank_is_named_with_its_place() -> None:
     ]
 
 
+def test_the_tools_own_part_is_that_of_all_chunks_and_one_stamp_of_an_iteration() -> None:
+    """An iteration of 1059.5 ns is four round trips, in each of which a rank has one chunk."""
+    facts = {"own_chunk_ns": "100", "own_clock_ns": "27.1"}
+    header = invented.run_header(time_divisor=2, facts=facts)
+    assert about("Below resolution", footer([invented.row(0, world=2, agg=4)], header)) == [
+        "the tool's own loop and clock have more than a tenth of the time at 1 KiB (12 %)"
+    ]
+
+
 def test_network_bytes_below_the_payload_are_a_warning() -> None:
     row = invented.row(0)
     assert about("Network bytes", footer([row])) == [

@@ -165,6 +165,13 @@ def test_the_verdict_of_what_is_missing(change: dict[str, object], level: str, w
     assert verdict.sentences[0].startswith(words)
 
 
+def test_wrong_bytes_of_a_peer_are_bad() -> None:
+    run = invented_runs.beside_peers()
+    verdict = verdict_of(run, summaries_of(run))
+    assert verdict.level == "bad"
+    assert verdict.sentences[0].startswith("The peer mpi delivered 7 wrong bytes: no ratio")
+
+
 def test_unchecked_bytes_are_doubtful_but_no_bytes_at_all_are_not() -> None:
     run = invented_runs.sound(rows=2)
     run.rows[0].size_bytes = 0
@@ -247,6 +254,17 @@ def test_wrong_rows_that_fill_the_table_leave_no_room_for_others() -> None:
 
 
 @pytest.mark.usefixtures("whole_and_in_pieces")
+def test_a_rank_has_its_median_over_rows_and_its_worst_row() -> None:
+    run = invented_runs.sound(rows=3)
+    for row, time_ns in zip(run.rows, (1000, 4000, 2000), strict=True):
+        row.samples["iteration"][:] = 1000
+        row.samples["iteration"][3] = time_ns
+    table = tables.ranks_table(run.header, summaries_of(run))
+    assert table is not None
+    (line,) = (line for line in table.lines if line.cells[0].startswith("rank 3"))
+    assert line.cells[1:] == ("2", "2.000", "4.000", "2 KiB")
+
+
 def test_many_ranks_are_cut_to_the_slowest_and_the_page_says_so() -> None:
     run = invented_runs.sound(world=600, rows=1)
     page = Page(page_of(run)).text

@@ -175,7 +175,7 @@ def test_mpi_that_went_another_way_between_nodes_is_a_warning(
 def test_a_peer_that_took_a_short_cut_is_named() -> None:
     found = busy(row(raw=1.5), "raw", 0.0)
     payload = found.against["raw"].payload_bytes_sent
-    assert warnings(beside(found, "raw", net_sent=payload - 1)) == [
+    assert warnings(found, beside(found, "raw", net_sent=payload - 1), found) == [
         "peer raw sent fewer bytes than its payload: a short cut"
     ]
 
@@ -187,7 +187,10 @@ def test_wrong_bytes_of_a_peer_are_a_warning_and_fail_the_run() -> None:
     head = header("raw", "mpi")
     for table, verdict in ((found, ExitCode.OK), (wrong, ExitCode.WRONG_BYTES)):
         run = run_of(head, table)
-        assert _verdict(run, [summarise_row(head, table)]) == verdict
+        summaries = [summarise_row(head, table)]
+        assert _verdict(run, summaries) == verdict
+        told = ["peer mpi delivered 5 wrong bytes"] if verdict else []
+        assert to_json(run)["errors"] == told
 
 
 def test_a_peer_that_was_not_checked_is_named_unless_there_was_nothing_to_check() -> None:

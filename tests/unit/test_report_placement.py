@@ -45,6 +45,7 @@ def test_nothing_is_said_where_nobody_looked() -> None:
         ({"driver_cpus": "1,3"}, "its progress thread was seen on CPUs 1,3, not only on 1"),
         ({"plugin_cpus": "0-2"}, "threads of the plugin ran on CPU 1"),
         ({"nic_sent": 10, "nic_received": 20}, "NIC eth2 carried 30 B of the 1000 B"),
+        ({"nic_sent": 440, "nic_received": 440}, "NIC eth2 carried 880 B of the 1000 B"),
         ({"nic_drops": 7}, "NIC eth2 dropped 7 packets"),
     ],
 )

@@ -4,6 +4,7 @@ peers there are enough.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,45 @@ def test_a_mesh_has_no_more_slots_than_memory_has_for_their_time_stamps_too() ->
     slot = sum(strides(load("mesh"), 0, ranks, 8).values())
     taken = slot + stamp_bytes(ranks - 1)
     assert planned.plan.slots == memory // taken
+
+
+CACHE = 64 << 20
+
+
+def planner(pattern: str, caches: dict[str, int], **given: str) -> RowPlanner:
+    """Of the rows of four ranks, two on each of two nodes with these last-level caches."""
+    settings = load_settings({"pattern": pattern, "check_memory": "1G", **given}, {})
+    hosts = [
+        dataclasses.replace(read_host(), name=node, node=node, llc_bytes=cache)
+        for node, cache in caches.items()
+        for _ in range(2)
+    ]
+    return RowPlanner(settings, load(pattern), load(pattern), hosts)
+
+
+@pytest.mark.parametrize("caches", [{"a": 1, "b": CACHE}, {"a": CACHE, "b": 1}])
+def test_the_slots_of_a_nodes_ranks_are_twice_the_largest_cache(caches: dict[str, int]) -> None:
+    (planned,) = planner("ring", caches, sizes="1M", iters="2").rows()
+    slot = sum(strides(load("ring"), 0, 4, 1 << 20).values())
+    assert planned.plan.slots == -(-2 * CACHE // (2 * slot))
+
+
+def test_a_batch_of_an_open_ended_row_is_as_long_as_memory_allows() -> None:
+    (planned,) = planner("ring", {"a": 0, "b": 0}, sizes="1M", duration="1s").rows()
+    slot = sum(strides(load("ring"), 0, 4, 1 << 20).values())
+    assert planned.plan.batch == planned.plan.slots == (256 << 20) // slot
+
+
+@pytest.mark.parametrize(("pattern", "messages"), [("pair", 1), ("ring", 1), ("mesh", 3)])
+def test_messages_are_those_of_a_rank_that_receives(pattern: str, messages: int) -> None:
+    (planned,) = planner(pattern, {"a": 0, "b": 0}, sizes="8").rows()
+    assert planned.facts.messages_per_copy == messages
+
+
+def test_a_row_beside_a_peer_has_blocks_and_one_alone_has_one() -> None:
+    given: list[dict[str, str]] = [{"against": "raw"}, {}]
+    plans = [planner("pair", {"a": 0, "b": 0}, sizes="8", **each).rows()[0].plan for each in given]
+    assert [len(plan.batches) for plan in plans] == [LEAST_BLOCKS, 1]
 
 
 def test_no_batch_is_longer_than_a_million_iterations() -> None:

@@ -62,6 +62,11 @@ def test_reading_is_no_race_and_empty_steps_touch_nothing() -> None:
 def test_ranges_that_only_partly_overlap_race_too() -> None:
     assert races(lambda s: (s.receive(1, 0, blocks=2), s.receive(2, 1, blocks=2)))
     assert races(lambda s: (s.receive(1, 0, blocks=3), s.receive(2, 1), s.receive(3, 2)))
+    steps = ScheduleBuilder()
+    steps.receive(1, 0, blocks=2)
+    steps.receive(2, 1, blocks=2)
+    with pytest.raises(ScheduleError, match="touch the same bytes"):  # one of them
+        check_races(steps.build(), make_layout(recv=bytes_of(4, 1, 4)), 4)
 
 
 def test_chunk_by_chunk_orders_only_chunks_that_lie_at_one_place() -> None:

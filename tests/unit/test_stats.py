@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 
@@ -9,7 +10,7 @@ import invented
 import numpy as np
 import pytest
 
-from tcpx_mpi.records import Row
+from tcpx_mpi.records import Average, Row
 from tcpx_mpi.stats import (
     RowSummary,
     at_place,
@@ -18,11 +19,16 @@ from tcpx_mpi.stats import (
     in_order,
     iteration_times_ns,
     mean_bus_bandwidth,
+    median_interval,
     minimum_samples,
     percentile_nearest_rank,
     slowest_rank,
     summarise,
+    typical_time_ns,
 )
+from tcpx_mpi.stats.blocks import independent_count
+from tcpx_mpi.stats.series import rank_times_ns
+from tcpx_mpi.stats.stop_rule import half_width
 
 pytestmark = pytest.mark.usefixtures("whole_and_in_pieces")
 
@@ -60,6 +66,7 @@ def test_one_sample_too_few_gives_none_and_enough_give_a_value(
         (101, 95, 96),
         (300, 99, 297),
         (3000, 99.9, 2997),
+        (41_000, 99.9, 40_959),
         (2995, 99.9, 2993),
         (100, 0, 1),
     ],
@@ -284,6 +291,61 @@ def test_the_mean_bus_bandwidth_is_over_rows_and_unknown_without_any() -> None:
     expected = (summaries[0].busbw + summaries[1].busbw) / 2
     assert mean_bus_bandwidth(summaries) == pytest.approx(expected)
     assert math.isnan(mean_bus_bandwidth([]))
+
+
+def test_network_bandwidth_is_that_of_the_ranks_that_receive() -> None:
+    row = invented.row(0, world=2, receives=np.array([False, True]))
+    expected = row.net_received[1] / row.samples["iteration"][1].sum()
+    assert summary_of(row).net_bw == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("ended_by", ["ci", "max-time"])
+def test_a_row_is_as_wide_as_its_widest_rank(ended_by: str) -> None:
+    row = invented.row(0, world=3, iterations=100, ended_by=ended_by)
+    row.samples["iteration"][1] = np.random.default_rng(1).permutation(100) + 1000
+    row.samples["iteration"][::2] = 1000
+    wide = half_width(row.samples["iteration"][1].astype(np.float64))
+    assert summary_of(row).half_width == wide > 0
+    assert math.isnan(summary_of(dataclasses.replace(row, ended_by="duration")).half_width)
+
+
+def test_skipped_iterations_leave_the_medians_of_ranks_too() -> None:
+    row = invented.row(0, world=1)
+    row.samples["iteration"][:, :15] = 9000
+    assert summarise(row, 1, 1.0, 1, per_iter_skip=15).median_ns_by_rank[0].estimate == 1017
+
+
+def test_the_typical_time_of_an_imported_row_is_that_of_its_out_of_place_side() -> None:
+    sides = [Average("in_place", 7.0, 1.0, 1.0, 0), Average("out_of_place", 9.0, 1.0, 1.0, 0)]
+    row = invented.row(0, averages=sides)
+    assert typical_time_ns(row, 1, 1, True) == 9
+    row.averages.reverse()
+    assert typical_time_ns(row, 1, 1, True) == 9
+
+
+def test_no_time_at_all_is_a_time_and_is_not_unknown() -> None:
+    samples = np.array([0, 4, -1])
+    assert rank_times_ns(samples, 2).tolist() == pytest.approx([0, 2, math.nan], nan_ok=True)
+
+
+def test_the_spread_counts_only_as_many_iterations_as_are_independent() -> None:
+    alike = np.repeat(np.random.default_rng(1).permutation(100), 10).astype(np.float64)
+    found = describe(alike)
+    expected = median_interval(alike, independent=independent_count(alike))
+    assert (found.p50_low, found.p50_high) == (expected.low, expected.high)
+    assert found.p50_low < median_interval(alike).low
+
+
+def test_of_equally_slow_ranks_the_lowest_is_named_with_its_worst_row() -> None:
+    rows = [invented.row(index) for index in range(4)]
+    for row, (rank, time_ns) in zip(
+        rows, [(2, 5000), (1, 3000), (1, 4000), (2, 6000)], strict=True
+    ):
+        row.samples["iteration"][:] = 1000
+        row.samples["iteration"][rank] = time_ns
+    slowest = slowest_rank([summary_of(row) for row in rows])
+    assert slowest is not None
+    assert (slowest.rank, slowest.rows, slowest.ratio, slowest.size_bytes) == (1, 2, 4, 4096)
 
 
 def test_the_slowest_rank_of_a_run_is_the_one_slowest_most_often() -> None:

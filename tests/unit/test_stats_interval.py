@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from tcpx_mpi.stats import block_means, independent_count, independent_means, median_interval
+from tcpx_mpi.stats.interval import _place
 
 Floats = NDArray[np.float64]
 TRIALS = 3000
@@ -97,6 +98,15 @@ def test_the_bounds_are_the_order_statistics_of_the_tables() -> None:
     # n = 9: ranks 2 and 8 cover 96.1 % (any table of the sign test), 3 and 7 only 82.0 %.
     found = median_interval(np.arange(1.0, 10.0), confidence=1 - 2 * 10 / 512)
     assert (found.low, found.high) == pytest.approx((2.0, 8.0))
+
+
+def test_the_normal_bounds_of_many_values_are_those_of_the_binomial(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    place = _place.__wrapped__  # without its memory
+    normal = place(1001, 0.95)
+    monkeypatch.setattr("tcpx_mpi.stats.interval._EXACT_UP_TO", 1001)
+    assert normal == pytest.approx(place(1001, 0.95), abs=0.05)
 
 
 @pytest.mark.parametrize("count", [6, 7, 59, 1000, 1001, 4444])

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tcpx_mpi.stats import find_change
+from tcpx_mpi.stats.steadiness import warm_up
 
 
 def noise(seed: int, count: int = 1000) -> np.ndarray:
@@ -46,6 +47,20 @@ def test_a_slow_beginning_is_a_warm_up_of_that_length(head: int) -> None:
         assert found is not None
         assert (found.kind, found.at) == ("warm-up", pytest.approx(head, rel=0.25, abs=10))
         assert found.relative == pytest.approx(-1 / 3, abs=0.03)
+
+
+def test_a_short_head_is_enough_where_all_of_it_is_slower() -> None:
+    """Ten of 200: 5.3 standard deviations of their sum of ranks."""
+    times = np.append(np.full(10, 200.0), noise(1, 190))
+    assert warm_up(times) == 10
+
+
+@pytest.mark.parametrize(("slower", "told"), [(1.06, True), (1.045, False)])
+def test_a_warm_up_is_told_from_five_percent_on(slower: float, told: bool) -> None:
+    times = 100 + np.random.default_rng(1).normal(0, 0.1, 1000)
+    times[:100] *= slower
+    found = find_change(times)
+    assert (found is not None and found.kind == "warm-up") == told
 
 
 def test_a_slow_beginning_that_fades_is_a_warm_up() -> None:

@@ -9,7 +9,16 @@ import numpy as np
 import pytest
 
 from tcpx_mpi.patterns.pairs import encounters, sender_of
-from tcpx_mpi.suspects import BOTH_WAYS, Measured, Places, Way, find_suspects
+from tcpx_mpi.suspects import (
+    BOTH_WAYS,
+    ONE_WAY,
+    Measured,
+    Places,
+    Way,
+    _noise_within,
+    class_of,
+    find_suspects,
+)
 
 NOISE = 0.02
 
@@ -94,6 +103,23 @@ def test_below_five_times_the_noise_nothing_is_named() -> None:
     assert not find_suspects(measured(ONE_NODE, slow, noise=0.2), ONE_NODE)
 
 
+def test_the_noise_within_ways_is_a_standard_deviation() -> None:
+    halves = np.exp(np.random.default_rng(1).normal(0, 0.05, (10_000, 2)))
+    noise = _noise_within(Measured(1.0, first, second) for first, second in halves)
+    assert noise == pytest.approx(0.05, rel=0.05)
+
+
+@pytest.mark.parametrize("world", [5, 6])
+def test_the_typical_way_of_a_rank_is_the_median_of_its_others(world: int) -> None:
+    places = Places(["a"] * world, ["eth1"] * world)
+    ways = class_of(measured(places, noise=0.3), places, False)
+    for rank, role in itertools.product(range(world), ONE_WAY):
+        for way in ways.logs:
+            others = [ways.excess(each) for each in ways.of(rank, role) if each != way]
+            typical = ways.typical_beside(rank, role, way)
+            assert typical == pytest.approx(float(np.median(others)))
+
+
 def test_halves_that_differ_are_noise_though_the_faster_ones_do_not() -> None:
     slow = dict.fromkeys(ways_of(3, 8, "sending"), 1.3)
     steady = {way: 100e3 * slow.get(way, 1.0) for way in itertools.permutations(range(8), 2)}
@@ -134,11 +160,13 @@ def test_a_rank_that_hardly_stands_out_is_named_or_nobody_but_none_of_its_ways(
 def test_a_nic_is_named_once_with_all_of_its_ranks() -> None:
     """Ranks 1 and 3 of the first node share a NIC, as four ranks do on two."""
     shared = Places(["a"] * 4 + ["b"] * 4, ["eth1", "eth2", "eth1", "eth2"] * 2)
-    slow = {(r, other): 8.0 for r in (1, 3) for other in range(4, 8)}
+    factors = {1: 8.0, 3: 5.0}
+    slow = {(r, other): factor for r, factor in factors.items() for other in range(4, 8)}
     for seed in range(50):
         (found,) = find_suspects(measured(shared, slow, seed), shared)
         assert (found.kind, found.ranks, found.roles) == ("NIC", (1, 3), ("sending",))
         assert (found.ways, found.of_ways) == (8, 8)
+        assert found.factor == pytest.approx(5.0, rel=0.2)
 
 
 def test_a_rank_whose_nic_is_good_to_another_one_is_a_slow_rank() -> None:

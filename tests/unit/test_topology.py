@@ -25,6 +25,7 @@ from tcpx_mpi.topology import (
     read_topology,
 )
 from tcpx_mpi.topology.gpus import find_gpus, visible_gpus
+from tcpx_mpi.topology.host import last_level_cache_bytes
 from tcpx_mpi.topology.pci import distance, pci_function
 from tcpx_mpi.topology.picture import picture_lines
 
@@ -32,6 +33,14 @@ from tcpx_mpi.topology.picture import picture_lines
 def test_nodes_of_one_host_name_get_one_each_and_others_keep_theirs() -> None:
     assert node_names(["a", "b", "a", "c"]) == ["a#0", "b", "a#2", "c"]
     assert node_names(["a"]) == ["a"]
+
+
+def test_the_last_level_cache_is_the_largest(tmp_path: Path) -> None:
+    for number, size in enumerate(("48K", "32M", "1024K", "")):
+        (tmp_path / f"index{number}").mkdir()
+        (tmp_path / f"index{number}" / "size").write_text(size)
+    assert last_level_cache_bytes(str(tmp_path)) == 32 << 20
+    assert last_level_cache_bytes(str(tmp_path / "none")) == 0
 
 
 # --- Recorded machines --------------------------------------------------------------------------
@@ -158,9 +167,11 @@ def test_the_limit_of_cpu_time_is_that_of_the_cgroups(
 
 
 def test_memory_and_cpus_of_both_versions_of_cgroups(tmp_path: Path) -> None:
-    two = tree_of(tmp_path / "2", {"proc/self/cgroup": "0::/a", "sys/fs/cgroup/a/memory.max": "max",
+    two = tree_of(tmp_path / "2", {"proc/self/cgroup": "0::/a/b",
+                                   "sys/fs/cgroup/a/b/memory.max": "max",
+                                   "sys/fs/cgroup/a/memory.max": "8192",
                                    "sys/fs/cgroup/memory.max": "4096",
-                                   "sys/fs/cgroup/a/cpuset.cpus.effective": "1-2"})  # fmt: skip
+                                   "sys/fs/cgroup/a/b/cpuset.cpus.effective": "1-2"})  # fmt: skip
     assert read_topology(two).limits.memory_bytes == 4096
     assert read_topology(two).limits.cpuset == (1, 2)
     one = tree_of(tmp_path / "1", {

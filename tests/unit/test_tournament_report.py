@@ -14,7 +14,8 @@ from tcpx_mpi.patterns.pairs import pairs_of_text, sender_of
 from tcpx_mpi.records import Row, Run
 from tcpx_mpi.report import pairs_to_meet, suspect_lines
 from tcpx_mpi.report.html.page import page_of
-from tcpx_mpi.suspects import Way
+from tcpx_mpi.report.suspects import ways_by_size
+from tcpx_mpi.suspects import Measured, Way
 
 pytestmark = pytest.mark.usefixtures("whole_and_in_pieces")
 
@@ -62,6 +63,17 @@ def met_again(rows: list[Row], slow: Mapping[Way, float]) -> list[Row]:
 
 def said(rows: list[Row]) -> list[str]:
     return [line for line in suspect_lines(HEADER, rows) if re.match("# (Slow|Not conf)", line)]
+
+
+def test_a_way_has_the_time_of_one_copy_and_for_halves_its_first_and_last_cycle() -> None:
+    """Three cycles of the tournament's second round, with four copies an iteration."""
+    senders = {r: s for r in range(WORLD) if (s := sender_of(1, r, WORLD)) >= 0}
+    rows = [row(1 + cycle * ROUNDS, senders, {}) for cycle in range(3)]
+    for each, time_ns in zip(rows, (1000, 3000, 2000), strict=True):
+        each.agg = 4
+        each.samples["iteration"][:] = time_ns
+    (ways,) = ways_by_size(HEADER, rows).values()
+    assert ways == {(s, r): Measured(500.0, 250.0, 500.0) for r, s in senders.items()}
 
 
 def test_suspects_meet_two_others_both_ways() -> None:

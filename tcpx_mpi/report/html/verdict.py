@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tcpx_mpi.records import Run
-from tcpx_mpi.report.footer import minimum_bandwidth, passes_minimum_bandwidth
+from tcpx_mpi.report.footer import minimum_bandwidth, passes_minimum_bandwidth, peer_faults
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
 
 BAD, DOUBTFUL, GOOD = "bad", "doubtful", "good"
@@ -25,7 +25,8 @@ def verdict_of(run: Run, summaries: Sequence[RowSummary]) -> Verdict:
 
     GOOD is only what is complete, checked and right.
     """
-    bad = _wrong_bytes(summaries) + _below_gate(run, summaries) + _ended_early(run)
+    bad = _wrong_bytes(summaries) + _wrong_of_peers(summaries)
+    bad += _below_gate(run, summaries) + _ended_early(run)
     doubtful = _imported(run) + _unchecked(summaries) + _incomplete(run, summaries)
     if bad or doubtful:
         return Verdict(BAD if bad else DOUBTFUL, (*bad, *doubtful))
@@ -57,6 +58,13 @@ def _wrong_bytes(summaries: Sequence[RowSummary]) -> list[str]:
     return [
         f"{count} in {len(wrong)} of {_counted(len(summaries), 'row')}: no figure here counts "
         "until that is explained."
+    ]
+
+
+def _wrong_of_peers(summaries: Sequence[RowSummary]) -> list[str]:
+    return [
+        f"The {text}: no ratio to it counts until that is explained."
+        for text in peer_faults(summaries)
     ]
 
 
