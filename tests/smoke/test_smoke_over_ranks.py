@@ -13,7 +13,7 @@ pytestmark = pytest.mark.multirank
 
 ROW = re.compile(r"^ +(\d+) +(\d+) {4}(.{16}) +(\d+(?:\.\d+)?)$", re.MULTILINE)
 PROBE = re.compile(r"^#   bounce probe: ([0-9a-f ]+)$", re.MULTILINE)
-SLOT = re.compile(r"^#   channel (\d+), slot (\d+): (\d+) fragments: (.+)$", re.MULTILINE)
+SLOT = re.compile(r"^#   channel (\d+), slot (\d+): (\d+) fragments?: (.+)$", re.MULTILINE)
 
 
 def smoke(place: Path, *arguments: str, ranks: int = 2, environ: dict[str, str] | None = None
