@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 import numpy as np
 
 from tcpx_mpi.errors import ExitCode, Interrupted
-from tcpx_mpi.world.library import library_version
+from tcpx_mpi.world.library import library_version, load
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -152,7 +152,7 @@ class RollCall:
         their signal in its exit code (9) unless the first one aborts.
         """
         if speaks and library_version().startswith("MPICH"):
-            self._comm.Abort(exit_code)
+            load().COMM_WORLD.Abort(exit_code)
         os._exit(exit_code)
 
     def alarmed(self) -> bool:
