@@ -191,7 +191,7 @@ class World:
             if spins < _SPINS_BEFORE_SLEEP:
                 os.sched_yield()
                 continue
-            time.sleep(_POLL_S)
+            time.sleep(_POLL_S)  # between batches: who is late may need this core
             if signal_number := self._stop_signal():
                 raise interrupted_by(signal_number)
             if self.roll_call.alarmed():

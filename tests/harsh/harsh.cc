@@ -58,7 +58,7 @@ int set_up(const Call& call) {
   static const bool alone = has_habit("one-set-up");
   if (!alone) return call();
   const bool first = g_in_setup.fetch_add(1) == 0;
-  usleep(2000);
+  usleep(2000);  // see above: a call of its own is too short to be met
   const int code = first ? call() : kNetInternalError;
   if (!first) warn("set_up", "two threads at once");
   g_in_setup.fetch_sub(1);
@@ -102,7 +102,7 @@ bool gate_opens() {
   fclose(fopen((gate + ".waits").c_str(), "w"));
   for (int looks = 0; looks < kGateLooks; ++looks) {
     if (access(gate.c_str(), F_OK) == 0) return true;
-    usleep(1000);
+    usleep(1000);  // between two looks: nobody tells that a file is there
   }
   return false;
 }

@@ -182,7 +182,8 @@ def test_who_waits_for_a_plugin_lets_other_threads_go_on(
     t = s._native.create()
     calls = threading.Event()
     def caller():
-        while not os.path.exists(gate + ".waits"): time.sleep(0.001)
+        while not os.path.exists(gate + ".waits"):
+            time.sleep(0.001)  # between two looks at a file that accept makes
         calls.set()
         s.{call}
     def opener():

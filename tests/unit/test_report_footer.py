@@ -123,7 +123,7 @@ def test_the_cost_of_the_check_is_relative_to_the_measured_time() -> None:
         ([500_000] + 19 * [200], {"mode": "synchronised"}, False),  # each iteration by itself
         ([500_000] + 19 * [200], {"time_divisor": 2}, False),
         (20 * [200], {}, False),  # as quick as that
-        ([500_000] + 19 * [15_000], {}, False),  # one that lost its CPU
+        ([2_000_000] + 19 * [15_000], {}, False),  # one that lost its CPU
     ],
 )
 def test_percentiles_of_bursts_are_told_from_times(

@@ -456,6 +456,12 @@ def test_a_transfer_without_messages_is_complete() -> None:
     """)
 
 
+def test_a_session_of_a_gpu_is_refused_by_what_its_plugin_says_of_gpus() -> None:
+    # Before CUDA is asked: the same where there is a GPU.
+    out = run("""print(refusal(Session, plugin="null", gpu=0))""")
+    assert out.startswith("UsageError: gpu (0): plugin null ")
+
+
 def test_what_a_plugin_has_read_is_read_once_a_process() -> None:
     out = run("""
     import os
