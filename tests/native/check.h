@@ -59,8 +59,21 @@ inline bool contains(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+// What a test lacks here; empty where it lacks nothing.
+inline std::string& lacks() {
+  static std::string what;
+  return what;
+}
+
+constexpr int kSkipped = 77;  // as ctest and automake have it
+
 inline int run_one(const Test& test) {
   test.body();
+  if (!lacks().empty()) {
+    printf("%s: needs %s\n", test.name, lacks().c_str());
+    fflush(stdout);  // what follows may be _exit
+    return kSkipped;
+  }
   if (failures() > 0) fprintf(stderr, "%s: %d failed checks\n", test.name, failures());
   return failures() > 0 ? 1 : 0;
 }
@@ -76,8 +89,9 @@ inline int main(int count, char** arguments) {
     if (child == 0) _exit(run_one(test));
     int status = 0;
     waitpid(child, &status, 0);
-    printf("%s %s\n", status == 0 ? "ok    " : "FAILED", test.name);
-    failed += status != 0;
+    const bool skipped = WIFEXITED(status) && WEXITSTATUS(status) == kSkipped;
+    printf("%s %s\n", skipped ? "skip  " : status == 0 ? "ok    " : "FAILED", test.name);
+    failed += status != 0 && !skipped;
   }
   if (count > 1) {
     fprintf(stderr, "no test %s\n", arguments[1]);
@@ -125,6 +139,13 @@ inline int main(int count, char** arguments) {
         check::fail(__FILE__, __LINE__, std::string("threw other words: ") + error.what()); \
       }                                                                                     \
     }                                                                                       \
+  } while (false)
+
+// Ends a test that cannot run here, with "THING: why". Not an `ok`: its line says `skip`.
+#define SKIP_FOR(what)     \
+  do {                     \
+    check::lacks() = what; \
+    return;                \
   } while (false)
 
 #define CHECK_MAIN() \

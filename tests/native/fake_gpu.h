@@ -35,10 +35,13 @@ inline tcpx::Gpu& test_gpu(int ordinal = 0) {
   return gpu;
 }
 
-// Which GPU is current on this thread.
+// Which GPU is current on this thread, by the driver that test_gpu() took.
 inline int current_gpu() {
+  static void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  CHECK(driver != nullptr);
   int ordinal = -1;
-  fake_call<int(int*)>("cuCtxGetDevice")(&ordinal);
+  const auto ask = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuCtxGetDevice"));
+  CHECK_EQ(ask(&ordinal), 0);
   return ordinal;
 }
 

@@ -219,6 +219,15 @@ def test_a_profiler_that_lost_a_launch_is_not_believed(build: Path, fault: str) 
     assert result.stderr == "bench_unpack_cuda: CUPTI saw 3 kernels and 0 copies, not 4 and 0\n"
 
 
+@pytest.mark.timeout(700)
+@pytest.mark.parametrize("program", ["unpack_cuda", "cuda_slots"])
+def test_what_is_run_on_real_gpus_can_be_run_where_there_is_one(build: Path, program: str) -> None:
+    result = _on_the_stand_in(build, [f"test_{program}"], FAKECUDA_DEVICES="1")
+    assert (result.returncode, "FAILED" in result.stdout) == (0, False), result.stdout
+    skipped = re.findall(r"^skip +(\S+)$", result.stdout, re.MULTILINE)
+    assert skipped == (["slots_of_one_gpu_leave_another_current"] if "slots" in program else [])
+
+
 def _on_the_stand_in(
     build: Path, arguments: list[str], **settings: str
 ) -> subprocess.CompletedProcess[str]:
