@@ -16,7 +16,7 @@ from tcpx_mpi.placement import Placement
 from tcpx_mpi.rank_setup import LoadedPlugin, RankEngine, load_plugin
 from tcpx_mpi.records import Journal, Plan, SetupTimes
 from tcpx_mpi.rows import PlannedRow, RowPlanner, buffer_sizes
-from tcpx_mpi.seats import take_seat
+from tcpx_mpi.seats import plugin_workers, take_seat
 from tcpx_mpi.sides import Side
 from tcpx_mpi.topology import Host, read_host
 from tcpx_mpi.world import Alarm, World
@@ -54,7 +54,7 @@ class Benchmark:
         settings = agreement.agree_settings(world, parsed)
         hosts = agreement.agree_hosts(world, read_host())
         host, nodes = hosts[world.rank], [each.node for each in hosts]
-        plugin = self.load_plugin(settings, hosts)
+        plugin = self.load_plugin(settings, plugin_workers(world, settings, hosts))
         placement, settings = take_seat(world, settings, plugin, hosts)
         pattern = repeated(load(settings.pattern), settings.agg_iters)
         planner = RowPlanner(settings, pattern, load(settings.pattern), hosts)
@@ -82,10 +82,10 @@ class Benchmark:
         journal.close()
         return self.end([engine, *beside])
 
-    def load_plugin(self, settings: Settings, hosts: Sequence[Host]) -> LoadedPlugin:
+    def load_plugin(self, settings: Settings, workers: int) -> LoadedPlugin:
         """Collective: the plugin, initialised, the same file on all ranks."""
         with self.world.agree("plugin", SETUP_PATIENCE_S):
-            plugin = load_plugin(settings, os.environ, hosts)
+            plugin = load_plugin(settings, os.environ, workers)
         agreement.require_equal(self.world, plugin.fingerprint(), "plugin and its environment")
         return plugin
 

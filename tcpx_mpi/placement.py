@@ -93,7 +93,7 @@ def place_node(node: Node, masks: Sequence[Sequence[int]], request: Request) -> 
     Raises UsageError for a request that this node cannot fulfil.
     """
     ranks = range(len(masks))
-    gpus = _gpus(node, len(masks), request)
+    gpus = rank_gpus(node, len(masks), request)
     sharers = Counter(gpu.index if gpu is not None else -1 for gpu in gpus)
     devices = _devices(node, gpus, request)
     numa = [_numa_node(node, gpus[rank], devices[rank]) for rank in ranks]
@@ -135,8 +135,11 @@ def channels_within(ranks_a_nic: int, sockets: int, wanted: int) -> int:
 # --- GPUs -----------------------------------------------------------------------------------------
 
 
-def _gpus(node: Node, ranks: int, request: Request) -> list[Gpu | None]:
-    """The GPU of each rank."""
+def rank_gpus(node: Node, ranks: int, request: Request) -> list[Gpu | None]:
+    """The GPU of each of so many ranks of a node, whatever its plugin's devices; None: no GPU.
+
+    Raises UsageError for a GPU that is not there, and for one that two ranks would have.
+    """
     found = node.topology.gpus
     by_file = {rank: seat.gpu for rank, seat in request.seats.items() if seat.gpu is not None}
     if request.gpus is None and not by_file:

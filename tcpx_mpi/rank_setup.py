@@ -11,8 +11,7 @@ from tcpx_mpi import _native
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
 from tcpx_mpi.fatal_values import refuse_fatal_values
-from tcpx_mpi.gpu.choice import may_be_cuda
-from tcpx_mpi.gpu.defaults import WORKERS_VARIABLE, worker_variables, workers_for
+from tcpx_mpi.gpu.defaults import WORKERS_VARIABLE, worker_variables
 from tcpx_mpi.gpu.driver import ordinal_of
 from tcpx_mpi.gpu.memory import RankGpu
 from tcpx_mpi.gpu.watch import RowWatch
@@ -105,12 +104,11 @@ class LoadedPlugin:
 
 
 def load_plugin(
-    settings: Settings, environ: MutableMapping[str, str], hosts: Sequence[Host] = ()
+    settings: Settings, environ: MutableMapping[str, str], workers: int = 0
 ) -> LoadedPlugin:
     """Find, map and initialise the plugin; variables that it needs are set before it is mapped.
 
-    `hosts` are those of all ranks, among whose cores the workers of our own plugin are divided
-    where they are to move GPUs' memory.
+    `workers` are those of our own plugin where it is to move GPUs' memory; 0: its own default.
     Raises UsageError, PluginMissing, or SetupFailed where init or the device list fails.
     """
     topology = this_machine()
@@ -127,8 +125,8 @@ def load_plugin(
     refuse_fatal_values(file.name, environ)
     if is_softtcpx(file.name):
         ours = answer_variables(environ)
-        if hosts and may_be_cuda(settings):
-            ours += worker_variables(workers_for(hosts), environ)
+        if workers:
+            ours += worker_variables(workers, environ)
         _set(environ, ours)  # it reads them when it is initialised
         derived += ours
     launched, host = under_launcher(environ), socket.gethostname()

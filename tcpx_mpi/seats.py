@@ -13,9 +13,21 @@ from tcpx_mpi.bindings import bindings_in
 from tcpx_mpi.config import Settings
 from tcpx_mpi.cpu_lists import parse_cpu_list
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.gpu.choice import decided, obstacle_to_cuda
-from tcpx_mpi.gpu.defaults import with_channels, with_even_chunks, workers_asked_for
-from tcpx_mpi.placement import Node, Placement, Request, channels_within, place_node
+from tcpx_mpi.gpu.choice import decided, obstacle_of_host, obstacle_of_peers, obstacle_to_cuda
+from tcpx_mpi.gpu.defaults import (
+    with_channels,
+    with_even_chunks,
+    workers_asked_for,
+    workers_for,
+)
+from tcpx_mpi.placement import (
+    Node,
+    Placement,
+    Request,
+    channels_within,
+    place_node,
+    rank_gpus,
+)
 from tcpx_mpi.placement_file import read_placement
 from tcpx_mpi.rank_setup import LoadedPlugin
 from tcpx_mpi.socket_counts import data_sockets
@@ -26,6 +38,25 @@ from tcpx_mpi.world import World
 _FITTED = "pair"
 #: Patterns in which a rank sends to one other; in the rest it sends to all.
 _ONE_PEER = ("pair", "pingpong", "ring")
+
+
+def plugin_workers(world: World, settings: Settings, hosts: Sequence[Host]) -> int:
+    """Collective: the workers a rank of our own plugin, which reads their number before it can say
+    anything of memory; 0: its own default, as a rank has no GPU whose memory it could use.
+
+    Raises UsageError on all ranks where a GPU that is asked for cannot be had on one of them.
+    """
+    if settings.memory == "cuda":
+        return workers_for(hosts)
+    if settings.memory != "auto" or obstacle_of_peers(settings.against):
+        return 0
+    with world.agree("GPUs", SETUP_PATIENCE_S):
+        host = hosts[world.rank]
+        local = local_ranks(world.rank, hosts)
+        node = Node(host=host.name, topology=this_machine(), devices=())
+        mine = rank_gpus(node, len(local), request_of(settings))[local.index(world.rank)]
+        usable = mine is not None and not obstacle_of_host(host.name)
+    return workers_for(hosts) if all(world.allgather(usable, "GPUs", SETUP_PATIENCE_S)) else 0
 
 
 def take_seat(
@@ -60,9 +91,14 @@ def take_seat(
 
 def seat_at(rank: int, hosts: Sequence[Host], node: Node, request: Request) -> Placement:
     """The place of a rank among those of its node."""
-    local = [other for other, host in enumerate(hosts) if host.node == hosts[rank].node]
+    local = local_ranks(rank, hosts)
     places = place_node(node, [hosts[other].cpus for other in local], request)
     return places[local.index(rank)]
+
+
+def local_ranks(rank: int, hosts: Sequence[Host]) -> list[int]:
+    """The ranks of a rank's node, itself included."""
+    return [other for other, host in enumerate(hosts) if host.node == hosts[rank].node]
 
 
 def with_memory(
@@ -70,19 +106,24 @@ def with_memory(
 ) -> Settings:
     """Collective: the settings with a memory kind in place of "auto", its reason as the source.
 
-    A GPU's memory where every rank can use one. Raises UsageError on all ranks where `--memory
-    cuda` asks for what one of them has not.
+    A GPU's memory where every rank can use one, and every peer. Raises UsageError on all ranks
+    where `--memory cuda` asks for what one of them has not.
     """
     if settings.memory not in ("auto", "cuda"):
         return settings
+    peers = obstacle_of_peers(settings.against)
     with world.agree("memory kind", SETUP_PATIENCE_S):
         properties = plugin.nic(placement.device)
         obstacle = obstacle_to_cuda(plugin.file.name, properties, placement, host)
         if obstacle and settings.memory == "cuda":
             raise UsageError(f"--memory cuda: {obstacle}; or use --memory host")
+        if peers and settings.memory == "cuda":
+            raise UsageError(
+                f"{peers}, and the buffers are a GPU's: use --against nccl, or --memory host"
+            )
     if settings.memory == "cuda":
         return settings
-    return decided(settings, world.allgather(obstacle, "memory kind", SETUP_PATIENCE_S))
+    return decided(settings, world.allgather(peers or obstacle, "memory kind", SETUP_PATIENCE_S))
 
 
 def fitted(settings: Settings, ranks_a_nic: int, sockets: int) -> Settings:

@@ -22,7 +22,7 @@ from tcpx_mpi.patterns import load
 from tcpx_mpi.patterns.smoke import at_distance
 from tcpx_mpi.rank_setup import LoadedPlugin, RankEngine
 from tcpx_mpi.rows import RowPlanner, buffer_sizes
-from tcpx_mpi.seats import take_seat
+from tcpx_mpi.seats import plugin_workers, take_seat
 from tcpx_mpi.topology import Host, read_host
 from tcpx_mpi.units import counted, fit_number, format_size
 from tcpx_mpi.world import World
@@ -54,7 +54,7 @@ class Smoke(Benchmark):
         settings = agree_settings(world, parsed)
         hosts = agree_hosts(world, read_host())
         host = hosts[world.rank]
-        plugin = self.load_plugin(settings, hosts)
+        plugin = self.load_plugin(settings, plugin_workers(world, settings, hosts))
         placement, settings = take_seat(world, settings, plugin, hosts)
         engine = self.connect(settings, plugin, placement, load(settings.pattern))
         first = RowPlanner(settings, at_distance(1), at_distance(1), hosts).rows()

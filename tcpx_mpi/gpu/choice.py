@@ -11,17 +11,10 @@ from tcpx_mpi import _native
 from tcpx_mpi.config import Settings
 from tcpx_mpi.gpu.driver import how_to_install_cupy, ordinal_of
 from tcpx_mpi.placement import Placement
-from tcpx_mpi.topology import this_machine
 
 _WHY_CUDA = "every rank has a GPU, and the plugin takes its memory"
-
-
-def may_be_cuda(settings: Settings) -> bool:
-    """Whether this may become a run in GPUs' memory, as far as can be told before a plugin is
-    there."""
-    if settings.memory == "auto":
-        return bool(this_machine().gpus) and importlib.util.find_spec("cupy") is not None
-    return settings.memory == "cuda"
+#: Peers that read and write the slots with the CPU.
+_HOST_PEERS = ("raw", "mpi")
 
 
 def decided(settings: Settings, obstacles: Sequence[str]) -> Settings:
@@ -29,6 +22,12 @@ def decided(settings: Settings, obstacles: Sequence[str]) -> Settings:
     obstacle = next(filter(None, obstacles), "")
     sources = {**settings.sources, "memory": f"auto: {obstacle or _WHY_CUDA}"}
     return dataclasses.replace(settings, memory="host" if obstacle else "cuda", sources=sources)
+
+
+def obstacle_of_peers(against: Sequence[str]) -> str:
+    """Why runs beside these peers cannot use a GPU's memory; "" where they can."""
+    name = next((each for each in against if each in _HOST_PEERS), "")
+    return name and f"--against {name} moves host memory"
 
 
 def obstacle_to_cuda(

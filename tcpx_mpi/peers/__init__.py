@@ -11,7 +11,6 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tcpx_mpi.errors import UsageError
 from tcpx_mpi.socket_counts import data_sockets
 
 if TYPE_CHECKING:
@@ -20,8 +19,6 @@ if TYPE_CHECKING:
     from tcpx_mpi.sides import Ground, Side
     from tcpx_mpi.world import World
 
-#: Peers that read and write the slots with the CPU.
-_HOST_ONLY = ("raw", "mpi")
 #: The MPI library's sockets are told from others by being there before a later peer has any.
 _PREPARED_FIRST = "mpi"
 
@@ -55,15 +52,9 @@ def link_of(engine: RankEngine) -> Link:
 def prepare(world: World, settings: Settings, engine: RankEngine, ground: Ground) -> list[Side]:
     """Collective: bring up every peer that was asked for.
 
-    Raises SetupFailed on all ranks, or UsageError for one that cannot reach the memory of this run.
+    Raises SetupFailed on all ranks, or UsageError for one that cannot run here.
     """
     names, link = settings.against, link_of(engine)
-    for name in names:
-        if settings.memory == "cuda" and name in _HOST_ONLY:
-            raise UsageError(
-                f"--against {name} moves host memory, and the buffers are a GPU's: use --against "
-                "nccl, or --memory host"
-            )
     sides: dict[str, list[Side]] = {}
     for name in sorted(names, key=lambda name: name != _PREPARED_FIRST):
         module = importlib.import_module(f"tcpx_mpi.peers.{name}")

@@ -59,6 +59,7 @@ def test_where_no_gpu_is_visible_cuda_is_refused_and_auto_is_host(gpus: Gpus, pl
     auto = ran(gpus, place, 2, "--memory", "auto", CUDA_VISIBLE_DEVICES="")
     assert auto.code == 0, auto.text
     assert "# Setting: memory = host (auto: " in auto.out, auto.text
+    assert "SOFTTCPX_WORKERS" not in auto.out, auto.text
 
 
 def test_a_plugin_without_gpus_is_refused_and_named(gpus: Gpus, place: Path) -> None:

@@ -158,3 +158,25 @@ def test_auto_takes_a_gpus_memory_and_says_so(gpus: Gpus, place: Path) -> None:
     result = run(command, place, gpus.variables, LIMIT_S)
     require_all_right(result, sizes=1)
     assert "# Setting: memory = cuda (auto: every rank has a GPU" in result.out, result.text
+
+
+@pytest.mark.stand_in
+def test_auto_beside_a_peer_of_host_memory_is_host(gpus: Gpus, place: Path) -> None:
+    command = tcpx_mpi("run", "pair", "--ranks", "2", *BASE, "-b", "64K", "-e", "64K", "-n", "8",
+                       "--against", "raw", *gpus.sharing(2))  # fmt: skip
+    result = run(command, place, gpus.variables, LIMIT_S)
+    require_all_right(result, sizes=1)
+    assert "memory = host (auto: --against raw moves host memory)" in result.out, result.text
+    assert "GPU memory" not in result.out, result.text  # as the source of another setting
+
+
+@pytest.mark.stand_in
+def test_auto_with_more_ranks_than_gpus_is_host_and_the_plugin_as_there(
+    gpus: Gpus, place: Path
+) -> None:
+    command = tcpx_mpi("run", "pair", "--ranks", str(2 * (gpus.count // 2 + 1)), *BASE,
+                       "-b", "64K", "-e", "64K", "-n", "4")  # fmt: skip
+    result = run(command, place, gpus.variables, LIMIT_S)
+    require_all_right(result, sizes=1)
+    assert "# Setting: memory = host (auto: local rank " in result.out, result.text
+    assert "GPU memory" not in result.out, result.text  # as the source of another setting
