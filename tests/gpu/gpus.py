@@ -20,6 +20,8 @@ from tcpx_mpi.topology import this_machine
 
 FAKE_DRIVER = Path(__file__).parents[1] / "fakecuda" / "fake_driver.py"
 CHOICE = "TESTS_GPUS"
+#: Runs of other tests see none (tests/mpi/jobs.py).
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 #: Where this names gpu, a real one must be there: see tests/conftest.py.
 REQUIRE = "TCPX_MPI_REQUIRE"
 STAND_IN = "stand-in"
@@ -54,14 +56,21 @@ def find(or_stand_in: bool = False) -> Gpus:
         pytest.skip(f"needs gpu: {error}")
     if not this_machine().gpus:
         pytest.fail("CUDA shows GPUs that the topology of this machine has not")
-    return Gpus(len(devices), {}, tuple(each["pci"] for each in devices), real=True)
+    addresses = tuple(each["pci"] for each in devices)
+    return Gpus(len(devices), {VISIBLE: os.environ.get(VISIBLE, _all(len(devices)))}, addresses,
+                real=True)  # fmt: skip
 
 
 def stand_in(count: int) -> Gpus:
     """So many GPUs that are none."""
     driver = fake_driver()
     addresses = tuple(f"0000:{0x10 + number:02x}:00.0" for number in range(count))
-    return Gpus(count, driver.variables(driver.built(), count), addresses, real=False)
+    variables = driver.variables(driver.built(), count, **{VISIBLE: _all(count)})
+    return Gpus(count, variables, addresses, real=False)
+
+
+def _all(count: int) -> str:
+    return ",".join(map(str, range(count)))
 
 
 def fake_driver() -> ModuleType:

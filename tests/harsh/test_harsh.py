@@ -141,7 +141,7 @@ def test_host_memory_is_no_gpu_to_a_plugin_that_takes_real_ones(
 ) -> None:
     command = tcpx_mpi("run", "pair", "--plugin", str(harsh), "-b", "8", "-e", "8",
                        "--memory", "emulated", *RUN)  # fmt: skip
-    result = run(command, tmp_path, habits("named-tcpx"))
+    result = run(command, tmp_path, {**habits("named-tcpx"), "CUDA_VISIBLE_DEVICES": "0"})
     assert result.code == 2, result.text
     assert result.errors == [
         "--memory emulated: plugin GPUDirectTCPX_v7 has no receive path of GPUs for host memory, "

@@ -117,9 +117,8 @@ def available_memory_bytes() -> int:
 
 
 def clean_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """This process's environment (see tests/conftest.py), on loopback, then `variables`.
-
-    Loopback: where a machine has no other network, or odd ones, a run must not depend on it.
+    """This process's environment (see tests/conftest.py), on loopback and in host memory, then
+    `variables`: a run must not depend on the networks of this machine, nor on its GPUs.
     """
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return {
@@ -129,6 +128,7 @@ def clean_environment(variables: Mapping[str, str]) -> dict[str, str]:
         "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
         "PRTE_MCA_hwloc_default_binding_policy": "none",
         "NCCL_SOCKET_IFNAME": "lo",
+        "CUDA_VISIBLE_DEVICES": "",
         **launch.settings_without_ssh(os.environ),
         **variables,
     }

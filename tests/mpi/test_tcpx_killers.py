@@ -29,8 +29,10 @@ try:
 except errors.UsageError as error:
     sys.exit(f"tcpx-mpi: error: {error}")
 """
-THREADS = {"NCCL_SOCKET_NTHREADS": "9"}
-RETRY = {"NCCL_GPUDIRECTTCPX_CONNECTION_RETRY": "0"}
+#: Other tests hide this machine's GPUs, which is such a value, too.
+GPUS = {"CUDA_VISIBLE_DEVICES": "0"}
+THREADS = {"NCCL_SOCKET_NTHREADS": "9", **GPUS}
+RETRY = {"NCCL_GPUDIRECTTCPX_CONNECTION_RETRY": "0", **GPUS}
 
 
 @pytest.fixture(scope="module")
