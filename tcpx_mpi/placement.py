@@ -87,14 +87,20 @@ class Node:
     nic_of_gpu: tuple[str, ...] = ()
 
 
-def place_node(node: Node, masks: Sequence[Sequence[int]], request: Request) -> list[Placement]:
-    """The places of all ranks of a node, given the affinity mask of each.
+def place_node(
+    node: Node,
+    masks: Sequence[Sequence[int]],
+    request: Request,
+    visible: Sequence[Sequence[Gpu]] | None = None,
+) -> list[Placement]:
+    """The places of all ranks of a node, given the affinity mask of each, and the GPUs that each
+    may use, by the numbers that it knows them by (None: the node's).
 
     Raises UsageError for a request that this node cannot fulfil.
     """
     ranks = range(len(masks))
-    gpus = rank_gpus(node, len(masks), request)
-    sharers = Counter(gpu.index if gpu is not None else -1 for gpu in gpus)
+    gpus = rank_gpus(node, visible or [node.topology.gpus] * len(masks), request)
+    sharers = Counter(map(_identity, gpus))
     devices = _devices(node, gpus, request)
     numa = [_numa_node(node, gpus[rank], devices[rank]) for rank in ranks]
     cpus = _progress_cpus(node, masks, numa, request)
@@ -115,7 +121,7 @@ def place_node(node: Node, masks: Sequence[Sequence[int]], request: Request) -> 
             gpu=gpu.index if (gpu := gpus[rank]) is not None else -1,
             gpu_pci=gpu.pci if gpu is not None else "",
             gpu_numa_node=topology.numa_of(gpu.numa_node) if gpu is not None else -1,
-            gpu_sharers=sharers[gpu.index if gpu is not None else -1],
+            gpu_sharers=sharers[_identity(gpu)],
             numa_node=numa[rank],
             plugin_cpus=tuple(node.bindings.get(node.devices[devices[rank]][0], ())),
             memory_node=_memory_node(node, rank, numa[rank], request),
@@ -135,55 +141,65 @@ def channels_within(ranks_a_nic: int, sockets: int, wanted: int) -> int:
 # --- GPUs -----------------------------------------------------------------------------------------
 
 
-def rank_gpus(node: Node, ranks: int, request: Request) -> list[Gpu | None]:
-    """The GPU of each of so many ranks of a node, whatever its plugin's devices; None: no GPU.
+def rank_gpus(node: Node, visible: Sequence[Sequence[Gpu]], request: Request) -> list[Gpu | None]:
+    """The GPU of each rank of a node: the first of those that it may use that fewest have before
+    it; None: no GPU.
 
-    Raises UsageError for a GPU that is not there, and for one that two ranks would have.
+    Raises UsageError for a GPU that is not
+    there, and for one that two ranks would have.
     """
-    found = node.topology.gpus
     by_file = {rank: seat.gpu for rank, seat in request.seats.items() if seat.gpu is not None}
+    gpus: list[Gpu | None] = []
     if request.gpus is None and not by_file:
         # Not asked for: more ranks than GPUs are slots, unless the GPUs are to be shared.
-        if not found or (ranks > len(found) and not request.share_gpu and not request.needs_gpus):
-            return [None] * ranks
-        chosen: list[Gpu | None] = [found[rank % len(found)] for rank in range(ranks)]
-        if not request.share_gpu:
-            _require_one_each(node, chosen)
-        return chosen
-    gpus: list[Gpu | None] = []
-    for rank in range(ranks):
-        if rank in by_file:
-            gpus.append(_gpu(node, by_file[rank], request.seats_from))
-        elif request.gpus:
-            gpus.append(_gpu(node, request.gpus[rank % len(request.gpus)], "--gpu"))
-        else:
-            gpus.append(None)
+        if not all(visible):
+            return [None] * len(visible)
+        taken: Counter[str] = Counter()
+        for each in visible:
+            gpus.append(min(each, key=lambda gpu: taken[_identity(gpu)]))
+            taken[_identity(gpus[-1])] += 1
+        if max(taken.values()) > 1 and not request.share_gpu and not request.needs_gpus:
+            return [None] * len(visible)
+    else:
+        for rank, each in enumerate(visible):
+            if rank in by_file:
+                gpus.append(_gpu(node, each, by_file[rank], request.seats_from))
+            elif request.gpus:
+                number = request.gpus[rank % len(request.gpus)]
+                gpus.append(_gpu(node, each, number, "--gpu"))
+            else:
+                gpus.append(None)
     if not request.share_gpu:
         _require_one_each(node, gpus)
     return gpus
 
 
-def _gpu(node: Node, number: int, asked_by: str) -> Gpu:
-    gpu = node.topology.gpu(number)
+def _identity(gpu: Gpu | None) -> str:
+    """What tells a GPU from others of its node: ranks may number them differently."""
+    return (gpu.pci or gpu.uuid or str(gpu.index)) if gpu is not None else ""
+
+
+def _gpu(node: Node, visible: Sequence[Gpu], number: int, asked_by: str) -> Gpu:
+    gpu = next((each for each in visible if each.index == number), None)
     if gpu is not None:
         return gpu
-    if not node.topology.gpus:
+    if not visible:
         raise UsageError(
             f"{asked_by}: GPU {number} is asked for and {node.host} has none: leave GPUs out, or "
             "start on machines that have them"
         )
-    has = cpu_list_text(each.index for each in node.topology.gpus)
+    has = cpu_list_text(each.index for each in visible)
     raise UsageError(f"{asked_by}: {node.host} has no GPU {number}: it has {has}")
 
 
 def _require_one_each(node: Node, gpus: Sequence[Gpu | None]) -> None:
     """Raises UsageError where two ranks have the same GPU."""
-    owner: dict[int, int] = {}
+    owner: dict[str, int] = {}
     for rank, gpu in enumerate(gpus):
-        if gpu is not None and owner.setdefault(gpu.index, rank) != rank:
+        if gpu is not None and owner.setdefault(_identity(gpu), rank) != rank:
             raise UsageError(
-                f"local ranks {owner[gpu.index]} and {rank} of {node.host} would both have GPU "
-                f"{gpu.index}: name one for each, start fewer ranks, or give --share-gpu"
+                f"local ranks {owner[_identity(gpu)]} and {rank} of {node.host} would both have "
+                f"GPU {gpu.index}: name one for each, start fewer ranks, or give --share-gpu"
             )
 
 
@@ -222,7 +238,7 @@ def _device_named(node: Node, name: str, asked_by: str) -> int:
 
 
 def _nearest(node: Node, rank: int, gpu: Gpu | None, taken: Counter[int]) -> int:
-    slot = gpu.index if gpu is not None else rank
+    slot = node.topology.number_of(gpu) if gpu is not None else rank
     names = [device for device, _ in node.devices]
     if slot < len(node.nic_of_gpu) and node.nic_of_gpu[slot] in names:
         return names.index(node.nic_of_gpu[slot])

@@ -54,7 +54,8 @@ def plugin_workers(world: World, settings: Settings, hosts: Sequence[Host]) -> i
         host = hosts[world.rank]
         local = local_ranks(world.rank, hosts)
         node = Node(host=host.name, topology=this_machine(), devices=())
-        mine = rank_gpus(node, len(local), request_of(settings))[local.index(world.rank)]
+        visible = [hosts[other].gpus for other in local]
+        mine = rank_gpus(node, visible, request_of(settings))[local.index(world.rank)]
         usable = mine is not None and not obstacle_of_host(host.name)
     return workers_for(hosts) if all(world.allgather(usable, "GPUs", SETUP_PATIENCE_S)) else 0
 
@@ -92,7 +93,8 @@ def take_seat(
 def seat_at(rank: int, hosts: Sequence[Host], node: Node, request: Request) -> Placement:
     """The place of a rank among those of its node."""
     local = local_ranks(rank, hosts)
-    places = place_node(node, [hosts[other].cpus for other in local], request)
+    masks = [hosts[other].cpus for other in local]
+    places = place_node(node, masks, request, [hosts[other].gpus for other in local])
     return places[local.index(rank)]
 
 

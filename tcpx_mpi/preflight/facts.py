@@ -34,7 +34,6 @@ MANAGER_DEFAULT = "/tmp"
 _MANAGER_NAMES = ("rx_rule_manager", "get_gpu_fd_*")
 #: Longer than any plugin takes to come up, from a slow file system too.
 _PATIENCE_S = 20.0
-_NVIDIA, _DISPLAY = "0x10de", "0x03"
 
 
 @dataclass(frozen=True)
@@ -165,7 +164,7 @@ def read_facts(plugin: str | None, profile: str, environ: Mapping[str, str]) -> 
         manager_sockets=_manager_sockets(directory),
         gpus=tuple(gpu.pci for gpu in topology.gpus),
         gpu_models=tuple(gpu.name for gpu in topology.gpus),
-        gpus_on_pci=_gpus_on_pci(),
+        gpus_on_pci=len(topology.pci_gpus),
         open_files=_limit(resource.RLIMIT_NOFILE, raised=True),
         locked_memory=_limit(resource.RLIMIT_MEMLOCK),
         shm_free=_free_bytes("/dev/shm"),
@@ -307,16 +306,6 @@ def mount_of(path: str) -> str:
     points = {row[4].encode().decode("unicode_escape") for row in rows}  # a space is \040
     parents = [real, *map(str, Path(real).parents)]
     return next((parent for parent in parents if parent in points), "")
-
-
-def _gpus_on_pci(devices: str = "/sys/bus/pci/devices") -> int:
-    """NVIDIA's display and 3D controllers, with a driver or without."""
-    found = 0
-    for device in Path(devices).glob("*"):
-        with contextlib.suppress(OSError):
-            vendor = (device / "vendor").read_text().strip()
-            found += vendor == _NVIDIA and (device / "class").read_text().startswith(_DISPLAY)
-    return found
 
 
 def _libraries(environ: Mapping[str, str]) -> list[tuple[str, str]]:

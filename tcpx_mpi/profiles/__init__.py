@@ -68,7 +68,7 @@ class Profile:
     def knows(self, topology: Topology) -> bool:
         """Whether a machine has what the signature says."""
         found = {
-            "gpus": len(topology.gpus),
+            "gpus": topology.gpu_count,
             "cpus": len(topology.cpus),
             "numa_nodes": len(topology.numa_nodes),
         }

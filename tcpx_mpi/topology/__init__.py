@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 
 from tcpx_mpi.topology.gpus import CUDA
-from tcpx_mpi.topology.host import Host, node_names, read_host
+from tcpx_mpi.topology.host import Host, host_facts, node_names
 from tcpx_mpi.topology.machine import Gpu, Limits, Nic, NumaNode, Topology
 from tcpx_mpi.topology.pci import Distance, pci_address
 from tcpx_mpi.topology.reader import gpu_facts, read_topology
@@ -19,6 +19,11 @@ from tcpx_mpi.topology.tree import Tree
 def this_machine() -> Topology:
     """The machine of this process, read once."""
     return read_topology(Tree())
+
+
+def read_host() -> Host:
+    """The host as this process sees it."""
+    return host_facts(this_machine().gpus)
 
 
 __all__ = [

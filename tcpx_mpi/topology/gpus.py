@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +16,8 @@ from tcpx_mpi.topology.pci import pci_address
 NVML = "libnvidia-ml.so.1"
 CUDA = "libcuda.so.1"
 _NAME_BYTES = 96
+#: PCI's vendor and class: NVIDIA's display and 3D controllers.
+_NVIDIA, _DISPLAY = "0x10de", "0x03"
 
 
 class _PciInfo(ctypes.Structure):
@@ -39,6 +43,17 @@ def find_gpus(visible: str | None, nvml: str = NVML, cuda: str = CUDA) -> list[G
     if found is not None:
         return visible_gpus(found, visible)
     return _by_driver(cuda)
+
+
+def gpus_on_pci(devices: str = "/sys/bus/pci/devices") -> list[str]:
+    """The addresses of this machine's GPUs, with a driver or without, visible or not, in order."""
+    found = []
+    for device in Path(devices).glob("*"):
+        with contextlib.suppress(OSError):
+            vendor = (device / "vendor").read_text().strip()
+            if vendor == _NVIDIA and (device / "class").read_text().startswith(_DISPLAY):
+                found.append(pci_address(device.name))
+    return sorted(found)
 
 
 def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> list[Gpu]:

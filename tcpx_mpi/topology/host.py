@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tcpx_mpi.topology.machine import Gpu
+
 
 @dataclass(frozen=True)
 class Host:
@@ -25,12 +27,14 @@ class Host:
     memory_available_bytes: int
     kernel: str
     cpu_model: str
+    #: The GPUs that this process may use: a launcher may give each rank of a node its own.
+    gpus: tuple[Gpu, ...] = ()
     #: What the kernel reads the time from, such as tsc; "" where it does not say.
     clock_source: str = ""
 
 
-def read_host() -> Host:
-    """The host as this process sees it; 0 or "" where the system does not say."""
+def host_facts(gpus: Sequence[Gpu]) -> Host:
+    """The host as this process sees it, with these GPUs; 0 or "" where the system does not say."""
     boot = _read("/proc/sys/kernel/random/boot_id")
     return Host(
         name=socket.gethostname(),
@@ -41,6 +45,7 @@ def read_host() -> Host:
         memory_available_bytes=_memory_available_bytes(),
         kernel=os.uname().release,
         cpu_model=_cpu_model(),
+        gpus=tuple(gpus),
         clock_source=_read("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
     )
 

@@ -72,6 +72,17 @@ class Topology:
     gpus: tuple[Gpu, ...]
     nics: tuple[Nic, ...]
     limits: Limits
+    #: PCI addresses of all GPUs of the machine, in order, also of those that this process has not.
+    pci_gpus: tuple[str, ...] = ()
+
+    @property
+    def gpu_count(self) -> int:
+        """GPUs of the machine: a launcher may show each process its own only."""
+        return max(len(self.gpus), len(self.pci_gpus))
+
+    def number_of(self, gpu: Gpu) -> int:
+        """The number of a GPU among all of the machine, as nvidia-smi has it."""
+        return self.pci_gpus.index(gpu.pci) if gpu.pci in self.pci_gpus else gpu.index
 
     def nic(self, name: str) -> Nic | None:
         """The NIC of this name."""
@@ -88,10 +99,6 @@ class Topology:
         if nic is None:
             return stated
         return nic.speed_mbps if nic.pci else -1
-
-    def gpu(self, index: int) -> Gpu | None:
-        """The GPU of this number."""
-        return next((gpu for gpu in self.gpus if gpu.index == index), None)
 
     def numa_of(self, stated: int) -> int:
         """The NUMA node of a device that states `stated`: where there is only one, that one."""

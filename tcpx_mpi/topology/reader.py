@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from tcpx_mpi.cpu_lists import parse_cpu_list
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.topology.gpus import find_gpus
+from tcpx_mpi.topology.gpus import find_gpus, gpus_on_pci
 from tcpx_mpi.topology.machine import Gpu, Limits, Nic, NumaNode, Topology
 from tcpx_mpi.topology.pci import pci_address, pci_function
 from tcpx_mpi.topology.tree import ABOUT, GPU_FACTS, Tree
@@ -31,14 +31,18 @@ def read_topology(tree: Tree) -> Topology:
             f"{tree.root} has no {_STATUS.lstrip('/')}: give a directory that "
             "`tcpx-mpi topo --record` has made"
         )
+    gpus = tuple(_located(tree, gpu) for gpu in _gpus(tree))
+    # What a recorded tree knows of GPUs are those that its process had.
+    pci_gpus = gpus_on_pci() if tree.live else sorted(gpu.pci for gpu in gpus)
     return Topology(
         about="" if tree.live else tree.text(f"/{ABOUT}"),
         cpus=cpus,
         cores=_cores(tree, cpus),
         numa_nodes=tuple(_numa_nodes(tree)),
-        gpus=tuple(_located(tree, gpu) for gpu in _gpus(tree)),
+        gpus=gpus,
         nics=tuple(_nics(tree)),
         limits=_limits(tree, affinity),
+        pci_gpus=tuple(pci_gpus),
     )
 
 

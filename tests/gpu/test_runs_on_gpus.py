@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from gpus import Gpus
-from jobs import Result, run, tcpx_mpi
+from jobs import Result, mpirun, run, tcpx_mpi
 
 from tcpx_mpi.records import read_run
 
@@ -150,6 +150,22 @@ def test_the_gpus_that_are_visible_are_used_by_their_addresses(gpus: Gpus, place
     require_all_right(result, sizes=1)
     ranks = read_run(str(place / "o.h5")).header.ranks
     assert [(info.gpu, info.gpu_pci) for info in ranks] == [(0, gpus.addresses[last])] * 2
+
+
+@pytest.mark.stand_in
+def test_a_gpu_that_the_launcher_shows_to_one_rank_only_is_its_own(gpus: Gpus, place: Path) -> None:
+    if gpus.count < 2:
+        pytest.skip("needs two-gpus: one for each rank")
+    command = mpirun(2, "run", "pair", *BASE, "-b", "64K", "-e", "64K", "-n", "4")
+    own = 'CUDA_VISIBLE_DEVICES=${OMPI_COMM_WORLD_LOCAL_RANK:?} exec "$@"'
+    command[3:3] = ["bash", "-c", own, "a rank"]
+    result = run(command, place, gpus.variables, LIMIT_S)
+    require_all_right(result, sizes=1)
+    assert "# Setting: memory = cuda (auto: every rank has a GPU" in result.out, result.text
+    ranks = read_run(str(place / "o.h5")).header.ranks
+    assert [(info.gpu, info.gpu_pci) for info in ranks] == [
+        (0, each) for each in gpus.addresses[:2]
+    ]
 
 
 def test_auto_takes_a_gpus_memory_and_says_so(gpus: Gpus, place: Path) -> None:

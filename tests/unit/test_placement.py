@@ -17,7 +17,7 @@ from tcpx_mpi.cli.topo import placed, placement_lines
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.placement import Node, Placement, Request, Seat, channels_within, place_node
 from tcpx_mpi.placement_file import read_placement
-from tcpx_mpi.topology import NumaNode, Topology
+from tcpx_mpi.topology import Gpu, NumaNode, Topology
 
 SPLIT = FIXTURES / "split.toml"
 
@@ -263,6 +263,88 @@ def test_ranks_that_need_gpus_are_no_slots() -> None:
         places(topology, 3, Request(needs_gpus=True))
     shared = places(topology, 3, Request(needs_gpus=True, share_gpu=True))
     assert [(each.gpu, each.gpu_sharers) for each in shared] == [(0, 2), (1, 1), (0, 2)]
+
+
+# --- GPUs that a launcher gave to each rank ------------------------------------------------------
+
+
+def apart(topology: Topology, *shown: tuple[int, ...]) -> list[list[Gpu]]:
+    """What ranks see of these GPUs of the machine: each numbers its own from 0."""
+    return [
+        [dataclasses.replace(topology.gpus[one], index=n) for n, one in enumerate(each)]
+        for each in shown
+    ]
+
+
+def placed_apart(
+    topology: Topology, *shown: tuple[int, ...], request: Request | None = None, **node: object
+) -> list[Placement]:
+    devices = [(nic.name, nic.pci) for nic in topology.nics if nic.up]
+    facts = Node("here", dataclasses.replace(topology, gpus=()), devices, **node)  # type: ignore[arg-type]  # as the class says
+    masks = [topology.limits.affinity] * len(shown)
+    return place_node(facts, masks, request or Request(), apart(topology, *shown))
+
+
+def test_ranks_that_see_one_gpu_each_have_it_and_the_nic_near_it() -> None:
+    a3 = machines.machine("a3-highgpu-8g")
+    profile = profiles.find_profile("auto", a3)
+    assert profile is not None
+    together = places(a3, 8, nic_of_gpu=profile.nic_of_gpu)
+    for more in ({"nic_of_gpu": profile.nic_of_gpu}, {}):
+        alone = placed_apart(a3, *((number,) for number in range(8)), **more)
+        assert [each.gpu for each in alone] == [0] * 8
+        for one, other in zip(alone, together, strict=True):
+            assert dataclasses.replace(one, gpu=other.gpu, device=0) == dataclasses.replace(
+                other, device=0
+            )
+            assert one.gpu_sharers == 1
+
+
+def test_the_profiles_nic_is_that_of_the_gpu_however_a_rank_numbers_it() -> None:
+    topology = dataclasses.replace(
+        machines.flat(8, nics=4, gpus=4), pci_gpus=tuple(f"0000:0{n}:00.0" for n in range(4))
+    )
+    nics = ("eth3", "eth2", "eth1", "eth0")
+    found = placed_apart(topology, *[(3, 2, 1, 0)] * 4, nic_of_gpu=nics)
+    assert [each.gpu for each in found] == [0, 1, 2, 3]
+    assert [each.nic for each in found] == ["eth0", "eth1", "eth2", "eth3"]
+
+
+def test_ranks_that_see_the_same_gpus_have_one_each() -> None:
+    topology = machines.flat(8, gpus=4)
+    found = placed_apart(topology, (2, 3), (0, 1), (3, 2), (0, 1))
+    assert [each.gpu_pci[6] for each in found] == ["2", "0", "3", "1"]
+    assert [each.gpu for each in found] == [0, 0, 0, 1]
+    shared = placed_apart(topology, (2, 3), (2, 3), (3, 2), request=Request(share_gpu=True))
+    assert [each.gpu_pci[6] for each in shared] == ["2", "3", "3"]
+    assert [each.gpu_sharers for each in shared] == [1, 2, 2]
+    too_few = placed_apart(topology, (2, 3), (2, 3), (3, 2))
+    assert [each.gpu for each in too_few] == [-1] * 3
+
+
+def test_what_ranks_ask_for_is_by_their_own_numbers() -> None:
+    topology = machines.flat(8, gpus=4)
+    zero = placed_apart(topology, (3,), (1,), request=Request(gpus=(0,)))
+    assert [each.gpu_pci for each in zero] == ["0000:03:00.0", "0000:01:00.0"]
+    with pytest.raises(UsageError, match=r"--gpu: here has no GPU 1: it has 0"):
+        placed_apart(topology, (3,), (1,), request=Request(gpus=(0, 1)))
+
+
+def test_a_gpu_that_ranks_know_by_two_numbers_is_one() -> None:
+    topology = machines.flat(8, gpus=4)
+    asked = Request(gpus=(0, 1))
+    with pytest.raises(UsageError, match=r"local ranks 0 and 1 of here would both have GPU 1"):
+        placed_apart(topology, (2, 3), (3, 2), request=asked)
+    shared = dataclasses.replace(asked, share_gpu=True)
+    found = placed_apart(topology, (2, 3), (3, 2), request=shared)
+    assert [(each.gpu, each.gpu_pci, each.gpu_sharers) for each in found] == [
+        (0, "0000:02:00.0", 2), (1, "0000:02:00.0", 2),
+    ]  # fmt: skip
+
+
+def test_where_one_rank_sees_no_gpu_all_are_slots() -> None:
+    found = placed_apart(machines.flat(8, gpus=4), (0,), ())
+    assert [each.gpu for each in found] == [-1, -1]
 
 
 def test_a_gpu_twice_or_unknown_is_refused_where_there_are_gpus() -> None:

@@ -61,18 +61,6 @@ def test_a_socket_that_nobody_listens_at_is_told_from_one_that_answers(tmp_path:
     assert len(found) == 2
 
 
-def test_gpus_on_pci_are_those_of_nvidia_that_display_or_compute(tmp_path: Path) -> None:
-    devices = {"a": ("0x10de", "0x030200"), "b": ("0x10de", "0x030000"),
-               "its bridge": ("0x10de", "0x068000"), "other": ("0x1ae0", "0x020000")}  # fmt: skip
-    for name, (vendor, kind) in devices.items():
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "vendor").write_text(f"{vendor}\n")
-        (tmp_path / name / "class").write_text(f"{kind}\n")
-    (tmp_path / "gone").mkdir()
-    assert reading._gpus_on_pci(str(tmp_path)) == 2
-    assert reading._gpus_on_pci(str(tmp_path / "nothing")) == 0
-
-
 def test_libraries_come_in_the_order_of_the_loader(tmp_path: Path) -> None:
     for name in ("b", "a"):
         (tmp_path / name).mkdir()

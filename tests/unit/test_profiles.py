@@ -55,13 +55,19 @@ def test_auto_wants_all_of_a_machine(lacking: str) -> None:
         dataclasses.replace(nic, up=False) if nic.name == "eth3" else nic for nic in A3.nics
     ]
     changed = {
-        "a GPU": dataclasses.replace(A3, gpus=A3.gpus[:7]),
+        "a GPU": dataclasses.replace(A3, gpus=A3.gpus[:7], pci_gpus=A3.pci_gpus[:7]),
         "a NIC": dataclasses.replace(A3, nics=A3.nics[1:]),
         "a NIC that is up": dataclasses.replace(A3, nics=tuple(eth3_down)),
         "CPUs": dataclasses.replace(A3, cpus=A3.cpus[:104]),
         "a NUMA node": dataclasses.replace(A3, numa_nodes=A3.numa_nodes[:1]),
     }[lacking]
     assert profiles.find_profile("auto", changed) is None
+
+
+def test_a_process_that_may_use_one_gpu_is_still_on_the_machine_of_its_profile() -> None:
+    found = profiles.find_profile("auto", dataclasses.replace(A3, gpus=A3.gpus[3:4]))
+    assert found is not None
+    assert found.source == "profile a3-highgpu-8g (auto)"
 
 
 def test_a_machine_that_a_profile_was_made_for_is_told_which_nic_it_lacks() -> None:

@@ -24,7 +24,7 @@ from tcpx_mpi.topology import (
     pci_address,
     read_topology,
 )
-from tcpx_mpi.topology.gpus import find_gpus, visible_gpus
+from tcpx_mpi.topology.gpus import find_gpus, gpus_on_pci, visible_gpus
 from tcpx_mpi.topology.host import last_level_cache_bytes
 from tcpx_mpi.topology.pci import distance, pci_function
 from tcpx_mpi.topology.picture import picture_lines
@@ -437,3 +437,19 @@ def test_bad_input_of_topo_is_one_line(capsys: Captured, argv: list[str], part: 
     assert output == ""
     assert errors.count("\n") == 1
     assert part in errors
+
+
+def test_gpus_on_pci_are_those_of_nvidia_that_display_or_compute(tmp_path: Path) -> None:
+    devices = {
+        "0000:81:00.0": ("0x10de", "0x030200"),
+        "0000:04:00.0": ("0x10de", "0x030000"),
+        "0000:02:00.0": ("0x10de", "0x068000"),  # a bridge
+        "0000:01:00.0": ("0x1ae0", "0x020000"),
+    }
+    for name, (vendor, kind) in devices.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "vendor").write_text(f"{vendor}\n")
+        (tmp_path / name / "class").write_text(f"{kind}\n")
+    (tmp_path / "gone").mkdir()
+    assert gpus_on_pci(str(tmp_path)) == ["0000:04:00.0", "0000:81:00.0"]
+    assert gpus_on_pci(str(tmp_path / "nothing")) == []
