@@ -85,7 +85,7 @@ def _without_gpu(placement: Placement, gpus: int, host: str) -> str:
     rank, ranks = placement.local_rank, placement.local_ranks
     if 0 < gpus < ranks:
         return (
-            f"local rank {rank} of {host} has no GPU ({ranks} ranks, {gpus} GPUs): start fewer "
-            "ranks, or give --share-gpu (and no --gpu none)"
+            f"{host} has {gpus} GPU{'s' if gpus > 1 else ''} for {ranks} ranks: start fewer, or "
+            "give --share-gpu (and no --gpu none)"
         )
     return f"local rank {rank} of {host} has no GPU: name one with --gpu, or leave --gpu out"
