@@ -73,7 +73,12 @@ def _findings(info: RankInfo, rows: Sequence[ProofLike]) -> Iterator[str]:
             f"its progress thread was seen on CPUs {cpu_list_text(driver)}, not only on "
             f"{info.progress_cpu} as asked for: look for a tool that moves threads, or --cpus"
         )
-    if info.progress_cpu >= 0 and info.progress_cpu in plugin:
+    if info.progress_cpu >= 0 and plugin == {info.progress_cpu} == {*parse_cpu_list(info.cpus)}:
+        yield (
+            f"it is bound to CPU {info.progress_cpu} alone, where the plugin's threads ran beside "
+            "the progress thread: start with `mpirun --bind-to none`, or with more CPUs a task"
+        )
+    elif info.progress_cpu >= 0 and info.progress_cpu in plugin:
         yield (
             f"threads of the plugin ran on CPU {info.progress_cpu}, that of the progress thread: "
             "bind them elsewhere (the plugin's TX and RX bindings), or use --cpus"

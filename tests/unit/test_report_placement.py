@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import invented
 import pytest
 
@@ -20,8 +22,6 @@ GOOD = [
 
 
 def lines(changed: dict[int, dict[str, int | str]]) -> list[str]:
-    import dataclasses
-
     seen = [dataclasses.replace(GOOD[rank], **changed.get(rank, {})) for rank in range(4)]
     summaries = [summarise_row(HEADER, invented.row(0, proof=seen))]
     found = placement_lines(HEADER, summaries)
@@ -56,6 +56,17 @@ def test_a_rank_that_is_elsewhere_is_named(changes: dict[str, int | str], said: 
     assert said in line
 
 
+def test_a_rank_that_its_launcher_bound_to_one_cpu_is_told_how_not_to() -> None:
+    seen = [dataclasses.replace(GOOD[rank], plugin_cpus=str(rank % 2)) for rank in range(4)]
+    ranks = [dataclasses.replace(info, cpus="0-1") for info in HEADER.ranks]
+    ranks[3] = dataclasses.replace(ranks[3], cpus="1")
+    header = dataclasses.replace(HEADER, ranks=tuple(ranks))
+    found = placement_lines(header, [summarise_row(header, invented.row(0, proof=seen))])
+    assert ["use --cpus" in line for line in found] == [True, True, True, False]
+    assert "bound to CPU 1 alone" in found[3]
+    assert "`mpirun --bind-to none`" in found[3]
+
+
 def test_a_nic_is_not_blamed_for_what_it_cannot_know() -> None:
     assert lines({0: {"nic_sent": -1, "nic_received": -1}}) == []
     assert lines({0: {"remote_bytes": 0, "nic_sent": 0, "nic_received": 0, "nic_drops": 3}}) == []
@@ -69,8 +80,6 @@ def test_the_line_rate_is_that_of_the_busier_direction() -> None:
 
 
 def test_the_rank_that_was_preempted_most_is_named() -> None:
-    import dataclasses
-
     seen = [dataclasses.replace(GOOD[rank], driver_preemptions=rank) for rank in range(4)]
     text = "\n".join(usage_lines(HEADER, [summarise_row(HEADER, invented.row(0, proof=seen))]))
     assert "progress threads 6 times, made to or by a yield, 3 of them rank 3 on host1" in text
