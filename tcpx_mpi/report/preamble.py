@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 
@@ -51,7 +52,9 @@ def header_lines(header: RunHeader) -> list[str]:
 
 def _engine_lines(header: RunHeader) -> list[str]:
     plan = header.plan
-    gpus = [f"# GPUs: {gpus_text(header.facts)}"] if header.memory == "cuda" else []
+    gpus = []
+    if header.memory == "cuda":
+        gpus = [f"# GPUs: {gpus_text(header.facts)}", *_shared_gpus(header.ranks)]
     return [
         f"# Plugin: {header.plugin_path} sha256 {header.plugin_sha256[:12]} "
         f"ABI v{header.plugin_abi} name {header.plugin_name} memory {header.memory}"
@@ -92,6 +95,21 @@ def gpus_text(facts: Mapping[str, str]) -> str:
         f"driver {fact('driver')} for CUDA {fact('driver_cuda')}, NVRTC {fact('nvrtc')}, "
         f"CuPy {fact('cupy')}, clocks {fact('clocks')}"
     )
+
+
+def _shared_gpus(ranks: Sequence[RankInfo]) -> list[str]:
+    """That ranks are not alone on their GPUs, whose times are others than those of a GPU each."""
+    sharers = Counter((info.node, info.gpu_pci) for info in ranks)
+    most = max(sharers.values())
+    if most == 1:
+        return []
+    first = next(info for info in ranks if sharers[info.node, info.gpu_pci] == most)
+    others = sum(count > 1 for count in sharers.values()) - 1
+    return [
+        f"# Shared: {most} ranks on GPU {first.gpu_pci or 'unknown'} of {first.host}"
+        + (f", and {counted(others, 'other')} with several" if others else "")
+        + ": what one does waits for the others (docs/gpu.md)"
+    ]
 
 
 def rank_line(info: RankInfo) -> str:

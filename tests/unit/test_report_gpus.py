@@ -6,6 +6,7 @@ import dataclasses
 from pathlib import Path
 
 import invented
+import pytest
 
 from tcpx_mpi.records import GpuRow, GpuState, Journal, RunWriter, gpu_row, read_journal, read_run
 from tcpx_mpi.report import header_lines, summarise_row
@@ -40,6 +41,24 @@ def test_a_run_without_gpus_says_nothing_of_them() -> None:
     plain = invented.run_header()
     assert gpu_lines(plain, [summarise_row(plain, invented.row(0))]) == []
     assert not any(line.startswith("# GPUs:") for line in header_lines(plain))
+
+
+@pytest.mark.parametrize(
+    ("gpus", "said"),
+    [
+        (("a", "b", "a", "b"), []),  # on two hosts
+        (("a", "a", "a", "b"), ["2 ranks on GPU a of host0: what"]),
+        (("a", "b", "c", "c"), ["2 ranks on GPU c of host1: what"]),
+        (("a", "a", "a", "a"), ["2 ranks on GPU a of host0, and 1 other with several: what"]),
+    ],
+)
+def test_that_ranks_share_gpus_is_said(gpus: tuple[str, ...], said: list[str]) -> None:
+    ranks = tuple(
+        invented.rank_info(rank, gpu=0, gpu_pci=pci, memory="cuda") for rank, pci in enumerate(gpus)
+    )
+    header = invented.run_header(ranks=ranks, memory="cuda")
+    lines = [line for line in header_lines(header) if line.startswith("# Shared: ")]
+    assert [line.removeprefix("# Shared: ").split(" one does")[0] for line in lines] == said
 
 
 def test_being_idle_is_no_throttling_and_a_power_cap_is() -> None:
