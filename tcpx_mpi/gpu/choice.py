@@ -11,6 +11,7 @@ from tcpx_mpi import _native
 from tcpx_mpi.config import Settings
 from tcpx_mpi.gpu.driver import how_to_install_cupy, ordinal_of
 from tcpx_mpi.placement import Placement
+from tcpx_mpi.units import counted
 
 _WHY_CUDA = "every rank has a GPU, and the plugin takes its memory"
 #: Peers that read and write the slots with the CPU.
@@ -85,7 +86,7 @@ def _without_gpu(placement: Placement, gpus: int, host: str) -> str:
     rank, ranks = placement.local_rank, placement.local_ranks
     if 0 < gpus < ranks:
         return (
-            f"{host} has {gpus} GPU{'s' if gpus > 1 else ''} for {ranks} ranks: start fewer, or "
-            "give --share-gpu (and no --gpu none)"
+            f"local rank {rank} of {host} has no GPU ({counted(ranks, 'rank')}, "
+            f"{counted(gpus, 'GPU')}): start fewer ranks, or give --share-gpu (and no --gpu none)"
         )
     return f"local rank {rank} of {host} has no GPU: name one with --gpu, or leave --gpu out"

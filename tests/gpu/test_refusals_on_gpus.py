@@ -84,7 +84,7 @@ def test_a_gpu_that_fails_between_two_batches_ends_every_rank_with_its_name(
 ) -> None:
     if gpus.real:
         pytest.skip("needs stand-in: a GPU does not fail when it is asked to")
-    result = ran(gpus, place, 2, FAKECUDA_FAIL="cuLaunchKernel:1:719")
+    result = ran(gpus, place, 2, *gpus.sharing(2), FAKECUDA_FAIL="cuLaunchKernel:1:719")
     assert result.code == PLUGIN_FAILED, result.text
     (error,) = result.errors
     assert "row 0 (16 KiB): CUDA driver call cuLaunchKernel: CUDA_ERROR_LAUNCH_FAILED" in error

@@ -195,6 +195,6 @@ def test_auto_with_more_ranks_than_gpus_is_host_and_the_plugin_as_there(
                        "-b", "64K", "-e", "64K", "-n", "4")  # fmt: skip
     result = run(command, place, gpus.variables, LIMIT_S)
     require_all_right(result, sizes=1)
-    few = rf"# Setting: memory = host \(auto: \S+ has {gpus.count} GPUs? for \d+ ranks: "
+    few = rf"# Setting: memory = host \(auto: .* has no GPU \(\d+ ranks, {gpus.count} GPUs?\): "
     assert re.search(few, result.out), result.text
     assert "GPU memory" not in result.out, result.text  # as the source of another setting

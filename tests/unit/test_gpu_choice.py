@@ -60,7 +60,7 @@ def test_nothing_stands_in_the_way_of_a_gpu_that_is_there() -> None:
         ({**TAKES_ALL, "ptr_support": 1}, {}, ("plugin p offers no CUDA memory", "ptrSupport 1")),
         ({**TAKES_ALL, "device_type": 0}, {}, ("no receive path for GPUs", "netDeviceType 0")),
         (TAKES_ALL, {"gpu": -1, "gpu_pci": "", "local_ranks": 4},
-         ("hostA has 2 GPUs for 4 ranks: start fewer, or give --share-gpu",)),
+         ("local rank 1 of hostA has no GPU (4 ranks, 2 GPUs)", "--share-gpu")),
         (TAKES_ALL, {"gpu": -1, "gpu_pci": ""}, ("local rank 1 of hostA has no GPU", "--gpu")),
         (TAKES_ALL, {"gpu_pci": "0000:2c:00.0"},
          ("GPU 1 [0000:2c:00.0] of hostA", "CUDA_VISIBLE_DEVICES")),
