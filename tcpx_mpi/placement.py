@@ -145,8 +145,7 @@ def rank_gpus(node: Node, visible: Sequence[Sequence[Gpu]], request: Request) ->
     """The GPU of each rank of a node: the first of those that it may use that fewest have before
     it; None: no GPU.
 
-    Raises UsageError for a GPU that is not
-    there, and for one that two ranks would have.
+    Raises UsageError for a GPU that is not there, and for one that two ranks would have.
     """
     by_file = {rank: seat.gpu for rank, seat in request.seats.items() if seat.gpu is not None}
     gpus: list[Gpu | None] = []

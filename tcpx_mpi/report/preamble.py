@@ -99,14 +99,14 @@ def gpus_text(facts: Mapping[str, str]) -> str:
 
 def _shared_gpus(ranks: Sequence[RankInfo]) -> list[str]:
     """That ranks are not alone on their GPUs, whose times are others than those of a GPU each."""
-    sharers = Counter((info.node, info.gpu_pci) for info in ranks)
-    most = max(sharers.values())
+    sharers = Counter((info.node, info.gpu_pci) for info in ranks if info.gpu_pci)
+    most = max(sharers.values(), default=1)
     if most == 1:
         return []
     first = next(info for info in ranks if sharers[info.node, info.gpu_pci] == most)
     others = sum(count > 1 for count in sharers.values()) - 1
     return [
-        f"# Shared: {most} ranks on GPU {first.gpu_pci or 'unknown'} of {first.host}"
+        f"# Shared: {most} ranks on GPU {first.gpu_pci} of {first.host}"
         + (f", and {counted(others, 'other')} with several" if others else "")
         + ": what one does waits for the others (docs/gpu.md)"
     ]

@@ -82,7 +82,7 @@ def passes(command: list[str]) -> str:
     result = subprocess.run(
         command, env=on_gpu(), capture_output=True, text=True, timeout=LIMIT_S, check=False
     )
-    if result.returncode == SKIPPED:
+    if result.returncode == SKIPPED:  # it says what this machine lacks: "NAME: needs THING: why"
         pytest.skip(result.stdout.strip().partition(": ")[2])
     if result.returncode != 0:
         pytest.fail((result.stdout + result.stderr)[-6000:], pytrace=False)

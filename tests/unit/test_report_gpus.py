@@ -47,6 +47,7 @@ def test_a_run_without_gpus_says_nothing_of_them() -> None:
     ("gpus", "said"),
     [
         (("a", "b", "a", "b"), []),  # on two hosts
+        (("", "", "", ""), []),  # nobody knows
         (("a", "a", "a", "b"), ["2 ranks on GPU a of host0: what"]),
         (("a", "b", "c", "c"), ["2 ranks on GPU c of host1: what"]),
         (("a", "a", "a", "a"), ["2 ranks on GPU a of host0, and 1 other with several: what"]),
