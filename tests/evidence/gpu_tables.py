@@ -27,8 +27,8 @@ RUN_LIMITS = {"pair-64M": (32.0, 1.0), "ring-64M": (16.0, 1.0), "pair-8K": (None
 
 
 def gpu_runs_table(names: Sequence[str]) -> list[str]:
-    """Runs in the memory of two GPUs, beside NCCL where it ran: the launch with the median time,
-    and, where there were several, the least and the most of all."""
+    """Runs in the memory of two GPUs, or of one that ranks share, beside NCCL where it ran: the
+    launch with the median time, and, where there were several, the least and the most of all."""
     lines = [
         "| run | size | launches | time | busbw | wanted | NCCL | ratio, 95 % interval | wanted | "
         "CPU s a GB, ours and NCCL's | wrong bytes |",
@@ -42,7 +42,9 @@ def gpu_runs_table(names: Sequence[str]) -> list[str]:
             key=lambda launch: launch.time_ns,
         )
         row = launches[len(launches) // 2]
-        least, beside = RUN_LIMITS.get(Path(name).name.removesuffix("-chosen"), (None, None))
+        # What was asked for is asked of a GPU for each rank.
+        wanted = "" if name.startswith("shared/") else Path(name).name.removesuffix("-chosen")
+        least, beside = RUN_LIMITS.get(wanted, (None, None))
         found = row.against.get("nccl")
         theirs = ratio = cpu = ""
         if found is not None:

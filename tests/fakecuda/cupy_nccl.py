@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import os
 from typing import Any
 
 available = True
@@ -46,7 +47,12 @@ class NcclCommunicator:
     """The companions of all ranks."""
 
     def __init__(self, world: int, unique_id: Any, rank: int) -> None:
-        _device().connect(unique_id, rank, world)
+        from tcpx_mpi.peers.nccl.backend import BackendError
+
+        try:
+            _device().connect(unique_id, rank, world)
+        except BackendError as error:
+            raise NcclError(error.code) from None
 
     def send(self, address: int, count: int, kind: int, peer: int, stream: int) -> None:
         self._add(True, address, count, kind, peer, stream)
@@ -117,6 +123,12 @@ def _device() -> Any:
         def __init__(self) -> None:
             self.grouped: list[Any] = []
             super().__init__(nccl_by_sockets.fault_here())
+
+        def gpu(self) -> str:
+            # As NCCL tells them apart: the host that it takes itself to be on, and the GPU there.
+            number = ctypes.c_int()
+            assert cupy._driver.cuCtxGetDevice(ctypes.byref(number)) == 0
+            return f"{os.environ.get('NCCL_HOSTID', 'this host')} {number.value}"
 
         def new_mark(self) -> int:
             self._marks.append(-1)

@@ -2,8 +2,8 @@
 
     bench.py FOLDER [NAME ...]      (all of LINES)
 
-`make bench-gpu`. Two ranks on a GPU each, over loopback, with every default; a line that fails does
-not keep the others from being measured, and decides the exit code.
+`make bench-gpu`. Two ranks on a GPU each, or on the only one, over loopback, with every default; a
+line that fails does not keep the others from being measured, and decides the exit code.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from tcpx_mpi.topology import this_machine
@@ -28,6 +29,7 @@ LINES: dict[str, tuple[str, ...]] = {
     "pair-sizes": ("pair", "-b", "8", "-e", "256M", "-f", "4", "-n", "40", "-w", "5",
                    "--check-memory", "4G"),
 }  # fmt: skip
+RANKS = 2
 LIMIT_S = 300
 
 
@@ -37,19 +39,21 @@ def main(folder: str, *names: str) -> int:
         print(f"no line {', '.join(unknown)}: there are {', '.join(LINES)}", file=sys.stderr)
         return 2
     gpus = len(this_machine().gpus)
-    if gpus < 2:
-        print(f"found {gpus} GPUs, 2 are needed: two ranks on one share its links", file=sys.stderr)
+    if not gpus:
+        print("found no GPU: install its driver, or use `make bench`", file=sys.stderr)
         return 2
     results = Path(folder)
     results.mkdir(parents=True, exist_ok=True)
-    codes = [_measured(results, name) for name in names or LINES]
+    sharing = ("--share-gpu",) if gpus < RANKS else ()
+    codes = [_measured(results, name, sharing) for name in names or LINES]
     return next(filter(None, codes), 0)
 
 
-def _measured(results: Path, name: str) -> int:
+def _measured(results: Path, name: str, sharing: Sequence[str]) -> int:
     pattern, *options = LINES[name]
-    command = [sys.executable, "-m", "tcpx_mpi", "run", pattern, "--ranks", "2", "--memory", "cuda",
-               "--plugin", "softtcpx", "--hdf5", str(results / f"{name}.h5"), *options]  # fmt: skip
+    command = [sys.executable, "-m", "tcpx_mpi", "run", pattern, "--ranks", str(RANKS), *sharing,
+               "--memory", "cuda", "--plugin", "softtcpx", "--hdf5", str(results / f"{name}.h5"),
+               *options]  # fmt: skip
     print("$", " ".join(["tcpx-mpi", *command[3:]]), flush=True)
     # Loopback, so that a machine with other networks measures the same as one without.
     environ = {"NCCL_SOCKET_IFNAME": "lo", **os.environ}

@@ -1,7 +1,8 @@
 """What of NCCL can be reached from Python on this machine, step by step: `python nccl_probe.py`.
 
 Prints a line for each step and needs nothing of this repository, so that it can be run before
-anything is built. With two GPUs or more it also times NCCL between two processes over TCP.
+anything is built. It also times NCCL between two processes over TCP, which share a GPU where there
+is only one.
 
     python tests/gpu/nccl_probe.py            what can be imported, then one message
     python tests/gpu/nccl_probe.py --import   only what can be imported
@@ -116,13 +117,15 @@ def methods(kind: Any) -> str:
     return " ".join(name for name in dir(kind) if not name.startswith("_"))
 
 
-def timed(rank: int, environment: dict[str, str], identity: Any, results: Any) -> None:
+def timed(rank: int, gpu: int, environment: dict[str, str], identity: Any, results: Any) -> None:
     """One of two processes: rank 0 sends, rank 1 receives, with and without an event a message."""
     os.environ.update(environment)
+    if gpu != rank:
+        os.environ["NCCL_HOSTID"] = "another"  # it takes a GPU of a host once
     import cupy
     from cupy.cuda import nccl
 
-    with cupy.cuda.Device(rank):
+    with cupy.cuda.Device(gpu):
         if rank == 0:
             unique = nccl.get_unique_id()
             identity.put(unique)
@@ -131,7 +134,7 @@ def timed(rank: int, environment: dict[str, str], identity: Any, results: Any) -
         stream = cupy.cuda.Stream(non_blocking=True)
         memory = cupy.zeros(SIZES[-1], dtype=cupy.uint8)
         call = comm.send if rank == 0 else comm.recv
-        cupy.cuda.Device(rank).synchronize()
+        cupy.cuda.Device(gpu).synchronize()
         for size in SIZES:
             for events in (False, True, False, True):
                 marks = [cupy.cuda.Event() for _ in range(ROUNDS)]
@@ -165,12 +168,14 @@ def timed(rank: int, environment: dict[str, str], identity: Any, results: Any) -
         comm.destroy()
 
 
-def pair(name: str, environment: dict[str, str]) -> None:
-    """Two processes, a GPU each."""
+def pair(name: str, gpus: int, environment: dict[str, str]) -> None:
+    """Two processes, a GPU each where there are two."""
     context = multiprocessing.get_context("spawn")
     identity, results = context.Queue(), context.Queue()
     ranks = [
-        context.Process(target=timed, args=(rank, environment, identity, results), daemon=True)
+        context.Process(
+            target=timed, args=(rank, rank % gpus, environment, identity, results), daemon=True
+        )
         for rank in (0, 1)
     ]
     for process in ranks:
@@ -198,11 +203,11 @@ def main() -> None:
     gpus = imports()
     if arguments.only_import:
         return
-    if gpus < 2:
-        print("needs gpu: two GPUs, to send a message")
+    if not gpus:
+        print("needs gpu: to send a message")
         return
-    pair("default", SOCKETS_ONLY)
-    pair("tuned", {**SOCKETS_ONLY, **TUNED})
+    pair("default", gpus, SOCKETS_ONLY)
+    pair("tuned", gpus, {**SOCKETS_ONLY, **TUNED})
 
 
 if __name__ == "__main__":

@@ -19,18 +19,12 @@ LIMIT_S = 120.0
 SIZES = ("--sizes", "0,4097,300001", "-n", "16", "-w", "2", "--check-memory", "1M")
 
 
-@pytest.fixture(autouse=True)
-def _two(gpus: Gpus) -> None:
-    if gpus.count < 2:
-        pytest.skip(f"needs two-gpus: NCCL takes one rank a GPU, and here is {gpus.count}")
-
-
 def beside_nccl(
     gpus: Gpus, place: Path, pattern: str, *options: str, ranks: int = 2, **variables: str
 ) -> Result:
     command = tcpx_mpi("run", pattern, "--ranks", str(ranks), "--memory", "cuda", "--plugin",
                        "softtcpx", "--against", "nccl", "--hdf5", "o.h5", "--spool", "spool",
-                       *options)  # fmt: skip
+                       *options, *gpus.sharing(ranks))  # fmt: skip
     return run(command, place, {**gpus.variables, **variables}, LIMIT_S)
 
 
@@ -59,8 +53,9 @@ def test_nccl_takes_turns_and_every_byte_of_it_is_right(
         assert peer.description.startswith("NCCL 2."), peer.description
         assert " by CuPy " in peer.description
         assert peer.congestion_control == found.header.facts["congestion_control"]
-        real = gpus.real and pattern == "pair" and "H200" in found.header.ranks[0].gpu_name
-        assert peer.floor_gbps == (29 if real else 0)
+        alone = gpus.real and gpus.count > 1
+        known = alone and pattern == "pair" and "H200" in found.header.ranks[0].gpu_name
+        assert peer.floor_gbps == (29 if known else 0)
     for row in found.rows:
         for name in names:
             theirs = row.against[name]
@@ -84,13 +79,26 @@ def test_nccl_of_a_long_row_sleeps_while_the_plugin_works(gpus: Gpus, place: Pat
         assert max(used / whole for used, whole in zip(used_ns, elapsed_ns, strict=True)) < 0.01
 
 
-def test_two_ranks_on_a_gpu_are_refused(gpus: Gpus, place: Path) -> None:
+def test_ranks_that_share_gpus_share_them_in_nccl_too(gpus: Gpus, place: Path) -> None:
     ranks = 2 * gpus.count
-    result = beside_nccl(gpus, place, "ring", *SIZES, "--share-gpu", ranks=ranks)
+    found = whole(beside_nccl(gpus, place, "mesh", *SIZES, ranks=ranks), place)
+    (peer,) = found.header.peers
+    assert "ranks of a GPU as if on hosts of their own" in peer.description
+    assert peer.floor_gbps == 0
+    for row in found.rows:
+        theirs = row.against["nccl"]
+        assert theirs.checked.all() == (row.size_bytes > 0)
+        assert theirs.wrong.tolist() == [0 if row.size_bytes else -1] * ranks
+        # No way around TCP between two ranks of a GPU.
+        assert (theirs.net_sent >= theirs.payload_bytes_sent).all()
+
+
+def test_what_nccl_refuses_is_said_by_it(gpus: Gpus, place: Path) -> None:
+    options = (*SIZES, "--nccl-env", "NCCL_HOSTID=everybody")
+    result = beside_nccl(gpus, place, "ring", *options, ranks=gpus.count + 1)
     assert result.code == SETUP_FAILED, result.text
     assert len(result.errors) == 1, result.text
-    assert f"share GPU {gpus.addresses[0]}" in result.errors[0]
-    assert "NCCL takes one rank a GPU" in result.errors[0]
+    assert "nccl peer, preset tuned: ncclCommInitRank" in result.errors[0]
     assert not result.rows
 
 

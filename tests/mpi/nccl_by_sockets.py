@@ -19,12 +19,15 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from tcpx_mpi import _native
 from tcpx_mpi.peers.nccl.backend import Backend, BackendError, Memory, Transfer
 
 FAULT_VARIABLE = "BY_SOCKETS_FAULT"
 _HELLO = struct.Struct("<iB")
+#: Where a rank listens, and what it moves the memory of.
+Place = tuple[tuple[str, int], str]
 
 
 def open_backend(gpu_pci: str) -> Backend:
@@ -42,7 +45,7 @@ def fault_here() -> _Fault:
 class _Fault:
     """What goes wrong: "die" (killed), "hang", "error" (NCCL's internal one), "wrong" (a byte),
     "refused" (to connect), "defect" (an exception of its own), "restless" (busy while it waits),
-    "missing" (nothing to move bytes by), "shared" (one GPU for all)."""
+    "missing" (nothing to move bytes by)."""
 
     def __init__(self, text: str) -> None:
         self.kind, _, rest = text.partition(":")
@@ -74,8 +77,7 @@ class SocketBackend:
         threading.Thread(target=self._stream, daemon=True).start()
 
     def facts(self) -> dict[str, str]:
-        gpu = "the only one" if self._fault.kind == "shared" else str(os.getpid())
-        return {"name": f"sockets of {os.environ['NCCL_NET']}", "gpu": gpu, "model": "none"}
+        return {"name": f"sockets of {os.environ['NCCL_NET']}", "model": "none"}
 
     def unique_id(self) -> tuple[str, int]:
         address: tuple[str, int] = self._listener.getsockname()
@@ -86,8 +88,10 @@ class SocketBackend:
         if self._fault.now(rank, "refused"):
             raise BackendError("ncclCommInitRank", 5, "invalid usage")
         places = self._agree(unique_id, rank, world)
+        if len({gpu for _, gpu in places}) < world:
+            raise BackendError("ncclCommInitRank", 5, "duplicate GPU detected")
         for peer in range(world):
-            self._out[peer] = socket.create_connection(places[peer])
+            self._out[peer] = socket.create_connection(places[peer][0])
             self._out[peer].sendall(_HELLO.pack(rank, 0))
         while len(self._in) < world:
             accepted, _ = self._listener.accept()
@@ -130,6 +134,10 @@ class SocketBackend:
 
     # --- Where bytes are, where that is not the host
 
+    def gpu(self) -> str:
+        """What no two ranks may have alike."""
+        return str(os.getpid())
+
     def opened(self, each: Transfer) -> memoryview:
         """The bytes of a transfer, as the host can read and write them while it is under way."""
         return memoryview((ctypes.c_char * each.length).from_address(each.address)).cast("B")
@@ -139,9 +147,9 @@ class SocketBackend:
 
     # --- Inside ----------------------------------------------------------------------------------
 
-    def _agree(self, address: tuple[str, int], rank: int, world: int) -> list[tuple[str, int]]:
-        """Where every rank listens, by way of rank 0."""
-        mine = self._listener.getsockname()
+    def _agree(self, address: tuple[str, int], rank: int, world: int) -> list[Place]:
+        """Where every rank listens, and its GPU, by way of rank 0."""
+        mine: Place = (self._listener.getsockname(), self.gpu())
         if rank:
             with socket.create_connection(address) as root:
                 root.sendall(_HELLO.pack(rank, 1) + _packed(mine))
@@ -230,10 +238,9 @@ def _packed(value: object) -> bytes:
     return struct.pack("<I", len(body)) + body
 
 
-def _unpacked(end: socket.socket) -> tuple[str, int]:
+def _unpacked(end: socket.socket) -> Any:
     (length,) = struct.unpack("<I", _exactly(end, 4))
-    found: tuple[str, int] = pickle.loads(_exactly(end, length))
-    return found
+    return pickle.loads(_exactly(end, length))
 
 
 def _exactly(end: socket.socket, length: int) -> bytes:

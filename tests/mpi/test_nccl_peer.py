@@ -172,10 +172,8 @@ def test_a_companion_that_fails_ends_all_ranks_and_keeps_the_rows_before(
                                r"ModuleNotFoundError: No module named 'no_such_module'"),
         ("refused:1:0", "nccl_by_sockets", rf"{RANK_1}: nccl peer, preset tuned: "
                                            r"ncclCommInitRank: invalid usage"),
-        ("shared", "nccl_by_sockets", rf"nccl peer: {RANK_0} and {RANK_1} share GPU the only one, "
-                                      r"and NCCL takes one rank a GPU"),
     ],
-    ids=["no GPU memory", "no NCCL", "no module", "refuses to connect", "one GPU for two"],
+    ids=["no GPU memory", "no NCCL", "no module", "refuses to connect"],
 )  # fmt: skip
 def test_nccl_that_cannot_run_here_ends_all_ranks_before_anything_is_measured(
     fault: str, backend: str, words: str, place: Path

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tcpx_mpi.knobs import NCCL_HELD, NCCL_PRESETS
-from tcpx_mpi.peers.nccl.presets import PRESETS, companion_environment, nccl_variables
+from tcpx_mpi.peers.nccl.presets import PRESETS, apart, companion_environment, nccl_variables
 
 
 def test_the_presets_that_can_be_asked_for_are_there() -> None:
@@ -29,6 +29,12 @@ def test_what_the_user_sets_wins_over_the_preset() -> None:
     assert found["NCCL_BUFFSIZE"] == "1"
     assert found["NCCL_ALGO"] == "Ring,Tree"
     assert found["NCCL_SOCKET_NTHREADS"] == "4"
+
+
+def test_ranks_of_one_gpu_are_on_hosts_of_their_own_to_nccl() -> None:
+    assert apart("node-1", 0) == {}
+    hosts = [apart(node, turn)["NCCL_HOSTID"] for node in ("node-1", "node-2") for turn in (1, 2)]
+    assert len(set(hosts)) == len(hosts)
 
 
 def test_a_companion_is_no_rank_and_has_no_plugin() -> None:

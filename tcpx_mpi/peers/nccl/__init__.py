@@ -19,7 +19,7 @@ from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.peers import Link
 from tcpx_mpi.peers.nccl.backend import NCCL_BACKEND
-from tcpx_mpi.peers.nccl.presets import companion_environment, nccl_variables
+from tcpx_mpi.peers.nccl.presets import apart, companion_environment, nccl_variables
 from tcpx_mpi.peers.nccl.process import CompanionFailed, CompanionProcess
 from tcpx_mpi.peers.nccl.side import NcclSide
 from tcpx_mpi.records import PeerInfo
@@ -37,23 +37,29 @@ _FLOOR_GBPS, _FLOOR_GPU, _FLOOR_PATTERN = 29.0, "H200", "pair"
 def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> list[Side]:
     """Collective: a companion for each preset, its buffers, and its connections."""
     backend = os.environ.get(BACKEND_VARIABLE, NCCL_BACKEND)
+    nodes, gpu = ground.surroundings.nodes, ground.placement.gpu_pci
+    gpus = world.allgather(gpu, "nccl peer", SETUP_PATIENCE_S)
+    places = list(zip(nodes, gpus, strict=True))
+    # Of the ranks on this GPU, how many come before this one.
+    turn = places[: world.rank].count(places[world.rank]) if gpu else 0
+    shared = any(gpus) and len(set(places)) < len(places)
     sides: list[Side] = []
     for preset in settings.nccl_presets:
         variables = nccl_variables(preset, settings.nccl_env, link.interface)
         with world.agree("nccl peer", SETUP_PATIENCE_S), _named(preset):
             if backend == NCCL_BACKEND:
                 _require_gpu_memory(settings)
-            environment = companion_environment(os.environ, variables)
-            companion = CompanionProcess(environment, backend, ground.placement.gpu_pci)
+            own_host = apart(nodes[world.rank], turn)
+            environment = companion_environment(os.environ, {**own_host, **variables})
+            companion = CompanionProcess(environment, backend, gpu)
             facts = companion.answer("facts", SETUP_PATIENCE_S)
             unique_id = companion.ask("unique_id", patience_s=SETUP_PATIENCE_S)
-        everybody = world.allgather((facts["gpu"], unique_id), "nccl peer", SETUP_PATIENCE_S)
+        unique_ids = world.allgather(unique_id, "nccl peer", SETUP_PATIENCE_S)
         with world.agree("nccl peer", SETUP_PATIENCE_S), _named(preset):
-            _refuse_shared_gpus(world, ground, [gpu for gpu, _ in everybody])
             sizes = {buffer: memory.bytes for buffer, memory in ground.buffers.items()}
             companion.ask("allocate", sizes, patience_s=SETUP_PATIENCE_S)
         sockets = _connected(
-            world, companion, preset, settings.connect_timeout_s, everybody[0][1],
+            world, companion, preset, settings.connect_timeout_s, unique_ids[0],
             _neighbours(ground), link.congestion_control,
         )  # fmt: skip
         own = " ".join(f"{name}={value}" for name, value in variables.items())
@@ -66,9 +72,9 @@ def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> lis
             congestion_control=str(sockets["congestion_control"]),
             send_buffer_bytes=0,
             description=f"{facts['name']}, preset {preset} ({own}), {sockets['count']} TCP sockets "
-            "on rank 0",
+            "on rank 0" + (", ranks of a GPU as if on hosts of their own" if shared else ""),
             own_process=True,
-            floor_gbps=_floor(settings, world, ground, preset, facts),
+            floor_gbps=0.0 if shared else _floor(settings, world, ground, preset, facts),
         )
         sides.append(NcclSide(info, companion, sizes, world.rank))
     return sides
@@ -115,17 +121,6 @@ def _require_gpu_memory(settings: Settings) -> None:
             f"{settings.memory}, {settings.sources['memory']}): use --memory cuda on a machine "
             "with GPUs, or leave nccl out of --against"
         )
-
-
-def _refuse_shared_gpus(world: World, ground: Ground, gpus: list[str]) -> None:
-    places = list(zip(ground.surroundings.nodes, gpus, strict=True))
-    for rank, place in enumerate(places):
-        first = places.index(place)
-        if first != rank:
-            raise SetupFailed(
-                f"nccl peer: {world.name(first)} and {world.name(rank)} share GPU {place[1]}, and "
-                "NCCL takes one rank a GPU: use fewer ranks, or leave nccl out of --against"
-            )
 
 
 def _neighbours(ground: Ground) -> list[tuple[bool, int]]:

@@ -46,8 +46,7 @@ class Backend(Protocol):
     """
 
     def facts(self) -> dict[str, str]:
-        """ "name": what it is, with its version; "gpu": which two ranks of a node may not share;
-        "model": of that GPU."""
+        """ "name": what it is, with its version; "model": that of its GPU."""
 
     def unique_id(self) -> Any:
         """What all ranks must have from one of them to `connect`; it can be pickled."""

@@ -40,7 +40,7 @@ class CupyBackend:
     """A communicator and a stream on one GPU."""
 
     def __init__(self, cupy: Any, nccl: Any, gpu_pci: str) -> None:
-        self._cupy, self._nccl, self._pci = cupy, nccl, gpu_pci
+        self._cupy, self._nccl = cupy, nccl
         #: NcclError looks its text up in a table, which lacks the codes of newer versions.
         self._errors = (nccl.NcclError, cupy.cuda.runtime.CUDARuntimeError, KeyError)
         self._comm: Any = None
@@ -67,7 +67,7 @@ class CupyBackend:
         # 22703 is 2.27.3; before 2.9 it was 2804.
         text = f"{version // 10000}.{version // 100 % 100}.{version % 100}"
         name = f"NCCL {text} by CuPy {self._cupy.__version__}"
-        return {"name": name, "gpu": self._pci, "model": self._model}
+        return {"name": name, "model": self._model}
 
     def unique_id(self) -> Any:
         try:

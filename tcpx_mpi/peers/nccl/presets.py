@@ -41,6 +41,15 @@ def nccl_variables(preset: str, own: Sequence[str], interface: str) -> dict[str,
     return {**NCCL_HELD, **where, **PRESETS[preset], **users}
 
 
+def apart(node: str, turn: int) -> dict[str, str]:
+    """What is set for the rank that is number `turn` on its GPU, from 0.
+
+    NCCL takes a GPU of a host once, though over TCP ranks could share it: those after the first
+    have a host of their own to it.
+    """
+    return {"NCCL_HOSTID": f"{node}-{turn}"} if turn else {}
+
+
 def companion_environment(
     environ: Mapping[str, str], variables: Mapping[str, str]
 ) -> dict[str, str]:
