@@ -44,7 +44,10 @@ ProgressThread::ProgressThread(BatchLoop& loop, int gpu)
     before_ = usage_of(RUSAGE_SELF);
     others_before_ = others_now();
   });
-  thread_ = std::thread([this] { serve(); });
+  thread_ = std::thread([this] {
+    ::pthread_setname_np(::pthread_self(), "tcpx-progress");  // for top and ps
+    serve();
+  });
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return thread_id_ != 0; });
 }

@@ -147,8 +147,11 @@ bool Comm::has_pending() const {
 }
 
 bool Comm::has_news() const {
-  if (ring_.posted.load(std::memory_order_seq_cst) != driven_) return true;
-  if (failed() || !has_pending()) return false;
+  const uint64_t posted = ring_.posted.load(std::memory_order_seq_cst);
+  // Posted and completed within one look it is no news, and nobody would look again.
+  if (ring_.completed.load(std::memory_order_relaxed) == posted) return false;
+  if (posted != driven_) return true;
+  if (failed()) return false;
   // Another connection of the owner has heard what epoll had for this one.
   return cell_->events.load(std::memory_order_relaxed) != 0 || goes_on_unannounced();
 }

@@ -37,7 +37,10 @@ bool Worker::start() {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    thread_ = std::thread([this] { run(); });
+    thread_ = std::thread([this] {
+      ::pthread_setname_np(::pthread_self(), "softtcpx-worker");  // for top and ps
+      run();
+    });
   } catch (const std::system_error& error) {
     errno = error.code().value();
   }

@@ -15,6 +15,9 @@ namespace {
 // What the worker does before it asks epoll, without waiting (0) or for so long; set before there
 // is a worker.
 std::function<void(int timeout_ms)> g_before_epoll;
+// The same, before it reads from this socket.
+std::atomic<int> g_watched_socket{-1};
+std::function<void()> g_before_recv;
 std::atomic<int> g_sleeps_timed_out{0};  // ended by the timer alone
 std::atomic<int> g_warnings{0};
 // What was looked at cannot be taken out of this socket.
@@ -51,6 +54,7 @@ int __wrap_epoll_wait(int fd, epoll_event* events, int most, int timeout_ms) {
 }
 
 ssize_t __wrap_recv(int fd, void* bytes, size_t count, int flags) {
+  if (fd == g_watched_socket) g_before_recv();
   if (fd != g_stubborn_socket || (flags & MSG_TRUNC) == 0) {
     const ssize_t got = __real_recv(fd, bytes, count, flags);
     g_reads_in_vain += got < 0;
@@ -106,6 +110,29 @@ TEST(bytes_that_are_held_keep_no_worker_awake_when_nothing_is_posted) {
   receiver.send(0);
   CHECK(until([&] { return receiver.test(); }));
   CHECK_EQ(unread(receiver.data_socket(0)), static_cast<int>(Receiver::kOnTheWire));
+  CHECK(until([&] { return idle > 0; }));
+}
+
+TEST(what_is_posted_and_done_within_one_look_keeps_no_worker_awake) {
+  const Settings settings = sleepy(/*direct_sockets=*/4);
+  Device device(0, Interface{}, settings);
+  std::atomic<bool> reads{false}, posted{false}, over{false};
+  std::atomic<int> idle{0};
+  g_before_epoll = [&](int timeout_ms) { idle += over && timeout_ms > 0; };
+  g_before_recv = [&] {
+    reads = true;
+    CHECK(until([&] { return posted.load(); }));
+  };
+  Receiver receiver(device, 1, 1);
+  g_watched_socket = receiver.data_socket(0);
+  for (int i = 0; i < 2; ++i) receiver.send(0);
+  CHECK_EQ(receiver.post(), int{kNetSuccess});
+  CHECK(until([&] { return reads.load(); }));
+  CHECK_EQ(receiver.post(), int{kNetSuccess});
+  posted = true;
+  CHECK(until([&] { return receiver.test() && receiver.done() == 2; }));
+  CHECK(!receiver.comm().has_pending());
+  over = true;
   CHECK(until([&] { return idle > 0; }));
 }
 
