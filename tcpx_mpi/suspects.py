@@ -34,6 +34,9 @@ from tcpx_mpi.standing import LEAST_SHARE, TIMES_NOISE, Standing, standing
 
 #: Fewer ways than this of a class have no quartile to speak of.
 _LEAST_WAYS = 3
+#: Of a factor's logarithm, this share shows again where it is not the moment that was slow: what is
+#: far from what it was is as good as chance, on a machine that is busy with something else.
+_AS_SLOW_AGAIN = 0.5
 
 Way = tuple[int, int]  # sender, receiver; of both ways together the lower rank comes first
 
@@ -142,7 +145,8 @@ def sensitivities(
 def factor_again(
     suspect: Suspect, fresh: Mapping[Way, Measured], places: Places
 ) -> tuple[float, bool] | None:
-    """A suspect by fresh samples: its factor, and whether it stands out of their noise.
+    """A suspect by fresh samples: its factor, and whether that confirms it: it stands out of their
+    noise, and is half as much as at first, as a logarithm.
 
     None where they have too few of its ways.
     """
@@ -158,7 +162,9 @@ def factor_again(
             return None
         rest = _beyond_its_ranks(way, ways, class_of(fresh, places, not suspect.apart))
         threshold = ways.link_threshold
-    return None if rest == -math.inf else (math.exp(rest), rest > threshold)
+    if rest == -math.inf:
+        return None
+    return math.exp(rest), rest > threshold and rest >= _AS_SLOW_AGAIN * math.log(suspect.factor)
 
 
 def class_of(

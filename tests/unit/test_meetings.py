@@ -152,6 +152,17 @@ def test_what_was_slow_once_is_not_named(places: Places) -> None:
             assert not any(named for _, _, named in verdicts)
 
 
+@pytest.mark.parametrize("places", [ONE_NODE, TWO_NODES], ids=["one", "two"])
+@pytest.mark.parametrize(("again_by", "named"), [(1.3, False), (1.6, True)])
+def test_what_shows_again_far_less_slow_is_not_named(
+    places: Places, again_by: float, named: bool
+) -> None:
+    for seed in range(20):
+        first = measured(places, slow_sender(3), seed)
+        now = measured(places, slow_sender(3, factor=again_by), seed + 1000)
+        assert names(places, first, again(places, first, now)) == [("rank", (3,), named)]
+
+
 def test_a_machine_that_has_become_slower_accuses_nobody_and_acquits_nobody() -> None:
     """Fresh times are compared with each other, never with those of the tournament."""
     for slow, named in ((None, False), (slow_sender(3), True)):
