@@ -139,7 +139,7 @@ def unpack_table(names: Sequence[str]) -> list[str]:
 
 
 def unpack_launches(number: str) -> list[dict[str, Any]]:
-    """All launches on machines with `one` or `two` GPUs, by their number."""
+    """All launches on machines with `one` or `two` H200s, or `one_h100`, by their number."""
     files = sorted(GPU_EVIDENCE.glob(f"unpack_on_{number}.*.json"))
     return [dict(json.loads(file.read_text())) for file in files]
 
@@ -160,7 +160,8 @@ def unpack_launches_table(names: Sequence[str]) -> list[str]:
             chunk = _case(launch, "chunk_512KiB")
             times = ", ".join(f"{chunk[way]['unpack_us_median']:.3g}"
                               for way in ("alone", "in_a_row", "by_profiler"))  # fmt: skip
-            lines.append(f"| {number} | {launch['machine']} | {' | '.join(shares)} | {times} us |")
+            gpus = f"{number.partition('_')[0]} {launch['gpu'].split()[1]}"
+            lines.append(f"| {gpus} | {launch['machine']} | {' | '.join(shares)} | {times} us |")
     return lines
 
 
