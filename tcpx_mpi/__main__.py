@@ -1,5 +1,6 @@
 """`python -m tcpx_mpi`, the same as `tcpx-mpi`."""
 
+import os
 import signal
 import sys
 from types import FrameType
@@ -11,6 +12,9 @@ def main() -> int:
     # What a command has half-written is removed on the way out, as at an interrupt. Ranks, and
     # what launches them, have handlers of their own.
     signal.signal(signal.SIGTERM, _end)
+    # numpy's BLAS, which nothing here uses, begins with a thread for each core, in every rank, and
+    # these spin at first.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:  # also while modules are read, which takes a tenth of a second
         from tcpx_mpi.cli import main
 

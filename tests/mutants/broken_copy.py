@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import os
 import re
 import shutil
@@ -10,6 +11,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from py_compile import PycInvalidationMode
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 #: A check of a mutant that hangs is ended after this; what is found takes seconds.
@@ -122,6 +124,10 @@ class BrokenCopy:
         link = self.package / "tcpx_mpi"
         if not link.is_symlink():
             link.symlink_to(self.folder / "tcpx_mpi")
+        # Whatever its time, a mutant's source has another hash, and is compiled anew.
+        compileall.compile_dir(
+            self.folder / "tcpx_mpi", quiet=1, invalidation_mode=PycInvalidationMode.CHECKED_HASH
+        )
 
     def apply(self, patch: Patch) -> None:
         self._write(Path(patch.file), patched((REPOSITORY / patch.file).read_text(), patch))
@@ -182,7 +188,7 @@ class BrokenCopy:
         environ = {
             **os.environ,
             "PYTHONPATH": str(self.package),
-            "PYTHONDONTWRITEBYTECODE": "1",  # two mutants of one second would share a .pyc
+            "PYTHONDONTWRITEBYTECODE": "1",  # what is kept is of the sound sources
             "NCCL_SOCKET_IFNAME": "lo",
             "SOFTTCPX_POISON": "1",  # what is unpacked too late is seen to be wrong
             **more,

@@ -326,6 +326,26 @@ def test_what_a_terminal_cannot_show_is_shown_in_another_form(tmp_path: Path) ->
     assert written.stdout.endswith("gr\\xf6\\xdfe\n"), written.stderr
 
 
+@pytest.mark.parametrize(("users", "expected"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")])
+def test_a_rank_has_no_thread_of_numpys_that_its_user_has_not_asked_for(
+    users: dict[str, str], expected: str
+) -> None:
+    code = (
+        "import os\n"
+        "from tcpx_mpi import __main__, cli\n"
+        "cli.main = lambda: 0\n"
+        "__main__.main()\n"
+        "import numpy\n"
+        "print(os.environ['OPENBLAS_NUM_THREADS'], len(os.listdir('/proc/self/task')))"
+    )
+    bare = {name: text for name, text in os.environ.items() if not name.startswith("OPENBLAS_")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          check=True, timeout=60, env={**bare, **users})  # fmt: skip
+    told, threads = done.stdout.split()
+    assert told == expected
+    assert int(threads) <= int(expected)
+
+
 def test_an_interrupt_while_modules_are_read_is_130_without_a_traceback() -> None:
     code = (
         "import builtins, runpy, sys\n"
