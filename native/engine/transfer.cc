@@ -280,7 +280,7 @@ TransferState PeerSession::poll(uint64_t transfer) {
 WaitResult PeerSession::wait(uint64_t transfer, int64_t patience_ns, const WaitHook& hook) {
   const int64_t start = now_ns();
   int64_t last_hook = start;
-  int64_t idle_since = 0;
+  int64_t idle_since = start;
   uint32_t idle = 0;
   for (uint32_t sweeps = 1;; ++sweeps) {
     const bool moved = progress_all();
@@ -347,7 +347,7 @@ bool PeerSession::progress_all() {
   const std::unique_lock<std::mutex> all(g_sessions_mutex, std::try_to_lock);
   if (!all) return moved;  // another thread is at it
   for (PeerSession* other : g_sessions) {
-    if (other == this) continue;
+    if (other == this || other->owner_ != owner_) continue;  // a parent's, in a forked child
     const std::unique_lock<std::mutex> lock(other->mutex_, std::try_to_lock);
     if (lock) moved |= other->progress();
   }

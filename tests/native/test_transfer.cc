@@ -1,4 +1,7 @@
 // Messages of a session: chunks, windows, FIFO order, faults that stay, waiting for their end.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <map>
 #include <stdexcept>
@@ -11,11 +14,24 @@ using namespace tcpx;
 
 // How far the engine's clock goes ahead of the machine's.
 static std::atomic<int64_t> g_ahead_ns{0};
+// Where it stands still instead; 0: it goes.
+static std::atomic<int64_t> g_still_ns{0};
+static std::atomic<int> g_naps{0};
 
 extern "C" {
+int __real_nanosleep(const timespec* pause, timespec* left);
+int __wrap_nanosleep(const timespec* pause, timespec* left) {
+  ++g_naps;
+  return __real_nanosleep(pause, left);
+}
+
 int __real_clock_gettime(clockid_t clock, timespec* time);
 int __wrap_clock_gettime(clockid_t clock, timespec* time) {
   const int code = __real_clock_gettime(clock, time);
+  if (g_still_ns != 0) {
+    *time = {g_still_ns / 1'000'000'000, g_still_ns % 1'000'000'000};
+    return code;
+  }
   const int64_t ns = time->tv_nsec + g_ahead_ns;
   time->tv_sec += ns / 1'000'000'000;
   time->tv_nsec = ns % 1'000'000'000;
@@ -368,6 +384,36 @@ TEST(with_nothing_outstanding_the_picture_says_which_chunk_is_next) {
     CHECK_EQ(row.oldest_chunk, 5u);
     CHECK_EQ(row.oldest_bytes, kChunkBytes - 1);
   }
+}
+
+// By the engine's clock no time passes, however slow the machine is.
+TEST(a_wait_that_has_just_begun_does_not_sleep) {
+  Pair pair(1);
+  const int memory = pair.memory(10);
+  pair.net.completes = [](const FakeRequest& request) { return request.tests == 1000; };
+  const uint64_t transfer = pair.receive(memory, 10);
+  g_still_ns = now_ns();
+  CHECK_EQ(pair.wait(transfer), WaitResult::kComplete);
+  CHECK_EQ(g_naps.load(), 0);
+  g_still_ns = 0;
+}
+
+TEST(a_forked_child_makes_no_progress_for_the_sessions_of_its_parent) {
+  Pair pair(1);
+  const int memory = pair.memory(10);
+  pair.net.completes = never;
+  pair.receive(memory, 10);
+  const uint64_t before = pair.net.calls;
+  const pid_t child = fork();
+  if (child == 0) {
+    Pair own(1);
+    const int mine = own.memory(10);
+    const bool complete = own.wait(own.receive(mine, 10)) == WaitResult::kComplete;
+    _exit(complete && pair.net.calls == before ? 0 : 1);
+  }
+  int status = -1;
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  CHECK_EQ(status, 0);
 }
 
 CHECK_MAIN()
