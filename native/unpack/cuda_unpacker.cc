@@ -180,7 +180,11 @@ void CudaUnpacker::end_launch() {
 // One launch for all that is ready. Copies are under way already: then the kernel has nothing to
 // move, and writes the ticket behind them.
 void CudaUnpacker::flush() {
-  if (unlaunched_ == 0 || failure_.code != 0) return;
+  if (unlaunched_ == 0) return;
+  if (failure_.code != 0) {  // nothing more is begun, nor ends
+    unlaunched_ = unlaunched_bytes_ = fragments_unlaunched_ = 0;
+    return;
+  }
   if (mode_ == UnpackMode::kNone) {  // nothing was begun: nothing is to be waited for
     finished_ = tickets_;
     unlaunched_ = 0;

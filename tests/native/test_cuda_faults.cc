@@ -157,4 +157,15 @@ TEST(a_gpu_that_is_not_there_is_refused_with_how_many_there_are) {
   CHECK_THROWS(use_gpu(-1), CudaUnavailable, "no GPU -1");
 }
 
+TEST(what_is_submitted_after_a_failure_overruns_nothing) {
+  setenv("FAKECUDA_FAIL", "cuLaunchKernel:1:719", 1);
+  UnpackScene scene(Bounce::kPinned, 4096, 1 << 16, 4);
+  CudaUnpacker unpacker(0, UnpackMode::kKernel);
+  for (size_t i = 0; i < 4 * kUnpackItems; ++i)
+    scene.receive(unpacker, 100 * i, 64, {{0, 64, 0}}, i % 4);
+  unpacker.flush();
+  CHECK_EQ(std::string(unpacker.failure().call), std::string("cuLaunchKernel"));
+  CHECK_EQ(unpacker.failure().code, 719);
+}
+
 CHECK_MAIN()
