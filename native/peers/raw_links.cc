@@ -147,6 +147,7 @@ void RawLinks::establish(int rank, const std::vector<std::string>& addresses,
       guests_.push_back({fd});
       moved = true;
     }
+    const int refused = errno == EAGAIN ? 0 : errno;
     for (Link& link : links_) {
       if (link.outgoing && link.greeted < sizeof(Hello)) moved |= advance(link, rank, addresses);
     }
@@ -165,10 +166,12 @@ void RawLinks::establish(int rank, const std::vector<std::string>& addresses,
     if (stop_signal() != 0) throw Interrupt(stop_signal());
     if (now_ns() > deadline) {
       throw std::runtime_error("raw peer: " + std::to_string(pending) + " of " +
-                               std::to_string(links_.size()) + " connections did not come up");
+                               std::to_string(links_.size()) + " connections did not come up" +
+                               (refused != 0 ? std::string(": accept: ") + strerror(refused) : ""));
     }
     if (!moved) {
-      pollfd wait{listener_, POLLIN, 0};
+      // What cannot be accepted, for want of files, would end the wait at once.
+      pollfd wait{refused == 0 ? listener_ : -1, POLLIN, 0};
       poll(&wait, 1, 1);
     }
   }

@@ -3,11 +3,13 @@
 #include <ifaddrs.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <csignal>
+#include <ctime>
 #include <set>
 
 #include "engine/signals.h"
@@ -254,6 +256,24 @@ TEST(nothing_stays_open) {
   const int again = dup(0);
   CHECK_EQ(again, next);
   close(again);
+}
+
+TEST(a_connection_for_which_there_is_no_file_keeps_no_cpu_busy_and_is_named) {
+  RawLinks links(on_lo());
+  const std::string text = links.listen();
+  visit(address_of(text), "x", 1);
+  rlimit before, none;
+  CHECK_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = dup(0);
+  close(next);
+  none = before;
+  none.rlim_cur = static_cast<rlim_t>(next);
+  CHECK_EQ(setrlimit(RLIMIT_NOFILE, &none), 0);
+  const std::clock_t begun = std::clock();
+  CHECK_THROWS(links.establish(1, {text, text}, {}, {{0, 0}}, 1.0), std::runtime_error,
+               "connections did not come up: accept: Too many open files");
+  CHECK_LT(std::clock() - begun, CLOCKS_PER_SEC / 2);  // of a second
+  CHECK_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
 }
 
 CHECK_MAIN()
