@@ -1,4 +1,7 @@
 // The table: every call checks its arguments here, and goes on to the object that does the work.
+#include <unistd.h>
+
+#include <atomic>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -26,6 +29,7 @@ struct Plugin {
   std::mutex mutex;
   bool tried = false;  // init was called, with whatever result
   bool ready = false;
+  std::atomic<pid_t> user{0};  // the process that set up connections first
   Settings settings;
   std::vector<std::unique_ptr<Device>> devices;
 };
@@ -34,6 +38,20 @@ Plugin& plugin() {
   static Plugin* one =
       new Plugin;  // never destroyed: there is no finalize, and threads may live on
   return *one;
+}
+
+// A child that is forked after that has none of our threads, and shares our epoll: what is told
+// there of its connections would be heard here, as of addresses of its own.
+bool forked() {
+  const pid_t here = ::getpid();
+  pid_t user = 0;
+  if (plugin().user.compare_exchange_strong(user, here) || user == here) return false;
+  SOFTTCPX_WARN(
+      "process %d was forked from process %d when that had set up connections, and can have none "
+      "of "
+      "its own: start it by spawn",
+      static_cast<int>(here), static_cast<int>(user));
+  return true;
 }
 
 Device* device_at(int index) {
@@ -131,6 +149,7 @@ int get_properties(int index, NetPropertiesV7* properties) {
 int listen(int index, void* handle, void** listen_comm) {
   Device* device = device_at(index);
   if (device == nullptr || handle == nullptr || listen_comm == nullptr) return kNetInvalidArgument;
+  if (forked()) return kNetInvalidUsage;
   return guarded("listen", [&] {
     auto listener = std::make_unique<Listener>(*device);
     ListenHandle filled;
@@ -146,6 +165,7 @@ int connect(int index, void* handle, void** send_comm, NetDeviceHandle**) {
   Device* device = device_at(index);
   if (device == nullptr || handle == nullptr || send_comm == nullptr) return kNetInvalidArgument;
   *send_comm = nullptr;
+  if (forked()) return kNetInvalidUsage;
   return guarded("connect", [&] {
     std::unique_ptr<SendComm> comm;
     const int code = connect_step(*device, handle, &comm);
@@ -159,6 +179,7 @@ int accept(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device) {
   auto* listener = as<Listener>(listen_comm, ObjectKind::kListener);
   if (listener == nullptr || recv_comm == nullptr) return kNetInvalidArgument;
   *recv_comm = nullptr;
+  if (forked()) return kNetInvalidUsage;
   return guarded("accept", [&] {
     const Gpu& at_listen = listener->gpu();
     const Gpu here = at_listen ? current_gpu() : Gpu{};

@@ -349,10 +349,13 @@ bool RecvComm::let_go(Lane& lane, int fd) {
 
 Comm::Step RecvComm::step(int socket) {
   Lane& lane = lanes_[socket];
-  if (lane.staged() > 0) {
+  const uint32_t staged = lane.staged();
+  if (staged > 0) {
     const Staged before = use_stage(lane);
     if (before != Staged::kUsedUp) return Step::kNothingToDo;
   }
+  // What was in the stage has moved: pages may have gone to it that others were refused before.
+  const bool moved = lane.staged() < staged;
   const int fd = sockets_.data[socket].get();
   if (direct_ && lane.visits_left > 0) {
     --lane.visits_left;
@@ -360,7 +363,7 @@ Comm::Step RecvComm::step(int socket) {
   }
   lane.visits_left = 0;
   lane.waited &= direct_ && lane.roomy;  // else nothing is to be held
-  if (!let_go(lane, fd)) return lost(socket, errno);
+  if (!let_go(lane, fd)) return lost(socket, errno, moved);
 
   // Only the beginning of a header can be left in the stage.
   if (lane.staged() > 0) std::memmove(&lane.stage[0], &lane.stage[lane.begin], lane.staged());
@@ -371,9 +374,9 @@ Comm::Step RecvComm::step(int socket) {
   const bool peeks = lane.waited && lane.request == nullptr;
   const ssize_t got = peeks ? peek(lane, fd) : read(lane, fd, &wanted);
   lane.waited = got < 0 && errno == EAGAIN;
-  if (lane.waited) return Step::kBlocked;
+  if (lane.waited) return moved ? Step::kMovedAll : Step::kBlocked;
   if (got < 0 && errno == EINTR) return Step::kNothingToDo;
-  if (got <= 0) return lost(socket, got < 0 ? errno : 0);
+  if (got <= 0) return lost(socket, got < 0 ? errno : 0, moved);
 
   const uint64_t direct = std::min<uint64_t>(static_cast<uint64_t>(got), lane.room());
   if (direct > 0) arrived(lane, direct);
@@ -389,12 +392,12 @@ Comm::Step RecvComm::step(int socket) {
   return Step::kMovedForNow;
 }
 
-Comm::Step RecvComm::lost(int socket, int error_number) {
+Comm::Step RecvComm::lost(int socket, int error_number, bool moved) {
   const Lane& lane = lanes_[socket];
   lose_socket(socket);
   if (lane.request != nullptr || lane.staged() > 0)
     fail(kNetSystemError, "a data socket ended within a message", error_number);
-  return Step::kBlocked;
+  return moved ? Step::kMovedAll : Step::kBlocked;
 }
 
 // A peer that closes or dies does so on every socket, in any order, and what it had sent before

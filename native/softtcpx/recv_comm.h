@@ -87,7 +87,7 @@ class RecvComm final : public Comm {
   void arrived(Lane& lane, uint64_t bytes);
   void whole(Request& request, uint64_t sequence);
   void spring_traps(Request& request, uint64_t sequence);
-  Step lost(int socket, int error_number);
+  Step lost(int socket, int error_number, bool moved);
 
   std::unique_ptr<Lane[]> lanes_;
   // Since a loss: when a byte last came, pages were last missing, or a receive was last posted.

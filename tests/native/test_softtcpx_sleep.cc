@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "fake_gpu.h"
 #include "softtcpx/log.h"
 #include "softtcpx_receiver.h"
 
@@ -183,6 +184,105 @@ TEST(the_end_of_another_connection_costs_one_look) {
     CHECK(!receiver.test());
     CHECK_EQ(g_reads_in_vain.load(), 0);
   }
+}
+
+// Two messages wait for pages. The caller gives some back while the worker is between the two, and
+// they suffice for one.
+TEST(a_message_that_still_waits_for_pages_is_heard_when_more_come_back) {
+  test_gpu();
+  Settings settings = sleepy(/*direct_sockets=*/4);
+  settings.chunk_bytes = 4096;
+  settings.bounce_pages = 3;  // a receive of one page may need two
+  Device device(0, Interface{}, settings);
+  std::atomic<Receiver*> watched{nullptr};
+  std::atomic<bool> sent{false}, reads{false}, asleep{false};
+  std::atomic<int> consumed{0}, looked{0};
+  bool begun = false;
+  g_before_epoll = [&](int timeout_ms) {
+    if (timeout_ms == 0 || watched == nullptr) return;
+    if (consumed == 0 && sent) {
+      if (!begun) {
+        watched.load()->send(2);  // message 1
+        watched.load()->send(0);  // message 2
+        begun = true;
+      } else if (waits(*watched)) {
+        ++looked;  // at both
+      }
+    }
+    if (consumed == 1 && !asleep) {
+      asleep = true;
+      CHECK(until([&] { return consumed == 2; }));
+      g_sleeps_timed_out = 0;
+    }
+  };
+  g_before_recv = [&] {  // sockets are tried in order
+    if (looked == 0 || reads) return;
+    reads = true;
+    CHECK(until([&] { return consumed == 1; }));
+  };
+  Receiver receiver(device, 3, 1);
+  watched = &receiver;
+  g_watched_socket = receiver.data_socket(1);
+  for (int i = 0; i < 3; ++i) CHECK_EQ(receiver.post(Memory::kGpu), int{kNetSuccess});
+  receiver.send(2);  // message 0
+  CHECK(until([&] { return receiver.test(); }));
+  sent = true;
+  CHECK(until([&] { return reads.load(); }));
+  receiver.consume();
+  consumed = 1;
+  CHECK(until([&] { return receiver.test() && receiver.done() == 2; }));
+  CHECK(until([&] { return asleep.load(); }));
+  receiver.consume();
+  consumed = 2;
+  CHECK(until([&] { return receiver.test(); }));
+  CHECK_EQ(g_sleeps_timed_out.load(), 0);
+  receiver.consume();
+  g_watched_socket = -1;
+}
+
+// As above, and what comes back suffices for both.
+TEST(a_message_that_got_its_pages_by_another_ones_look_is_looked_at) {
+  test_gpu();
+  Settings settings = sleepy(/*direct_sockets=*/4);
+  settings.chunk_bytes = 4096;
+  settings.bounce_pages = 5;
+  Device device(0, Interface{}, settings);
+  std::atomic<Receiver*> watched{nullptr};
+  std::atomic<bool> sent{false}, reads{false};
+  std::atomic<int> consumed{0}, looked{0};
+  bool begun = false;
+  g_before_epoll = [&](int timeout_ms) {
+    if (timeout_ms == 0 || watched == nullptr || consumed > 0 || !sent) return;
+    if (!begun) {
+      watched.load()->send(2);  // message 2
+      watched.load()->send(0);  // message 3
+      begun = true;
+    } else if (waits(*watched)) {
+      ++looked;  // at both
+    }
+  };
+  g_before_recv = [&] {
+    if (looked == 0 || reads) return;
+    reads = true;
+    CHECK(until([&] { return consumed == 2; }));
+    g_sleeps_timed_out = 0;
+  };
+  Receiver receiver(device, 3, 1);
+  watched = &receiver;
+  g_watched_socket = receiver.data_socket(1);
+  for (int i = 0; i < 4; ++i) CHECK_EQ(receiver.post(Memory::kGpu), int{kNetSuccess});
+  for (int i = 0; i < 2; ++i) receiver.send(2);  // messages 0 and 1
+  CHECK(until([&] { return receiver.test() && receiver.done() == 2; }));
+  sent = true;
+  CHECK(until([&] { return reads.load(); }));
+  receiver.consume();
+  receiver.consume();
+  consumed = 2;
+  CHECK(until([&] { return receiver.test() && receiver.done() == 4; }));
+  CHECK_EQ(g_sleeps_timed_out.load(), 0);
+  receiver.consume();
+  receiver.consume();
+  g_watched_socket = -1;
 }
 
 CHECK_MAIN()
