@@ -187,7 +187,7 @@ def _gpu(node: Node, visible: Sequence[Gpu], number: int, asked_by: str) -> Gpu:
             f"{asked_by}: GPU {number} is asked for and {node.host} has none: leave GPUs out, or "
             "start on machines that have them"
         )
-    has = cpu_list_text(each.index for each in visible)
+    has = ("GPUs " if len(visible) > 1 else "GPU ") + cpu_list_text(each.index for each in visible)
     raise UsageError(f"{asked_by}: {node.host} has no GPU {number}: it has {has}")
 
 

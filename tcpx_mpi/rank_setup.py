@@ -241,6 +241,11 @@ def slot_buffers(
         return {buffer: _native.SlotBuffer(size) for buffer, size in sizes.items() if size}
 
 
+def companions(settings: Settings) -> int:
+    """Processes beside each rank that have its buffers once more: of NCCL, one a preset."""
+    return len(settings.nccl_presets) if "nccl" in settings.against else 0
+
+
 def spins_before_yield(placement: Placement) -> int:
     """Idle sweeps of a loop before it offers its core to others."""
     return 0 if placement.oversubscribed else SPINS_BEFORE_YIELD
@@ -334,7 +339,7 @@ class RankEngine:
             self.buffers.update(
                 slot_buffers(sizes, host, self.placement, free)
                 if self.gpu is None
-                else self.gpu.slot_buffers(sizes, free)
+                else self.gpu.slot_buffers(sizes, free, companions(self.settings))
             )
             for buffer, memory in self.buffers.items():
                 self.native.register_buffer(int(buffer), memory, self._pointer)

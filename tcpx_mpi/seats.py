@@ -121,7 +121,7 @@ def with_memory(
             raise UsageError(f"--memory cuda: {obstacle}; or use --memory host")
         if peers and settings.memory == "cuda":
             raise UsageError(
-                f"{peers}, and the buffers are a GPU's: use --against nccl, or --memory host"
+                f"{peers}, and the buffers are a GPU's: use --memory host, or --against nccl alone"
             )
     if settings.memory == "cuda":
         return settings

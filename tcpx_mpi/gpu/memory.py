@@ -16,7 +16,7 @@ from tcpx_mpi.gpu.driver import how_to_install_cupy, ordinal_of
 from tcpx_mpi.gpu.health import GpuHealth
 from tcpx_mpi.placement import Placement
 from tcpx_mpi.schedule import BufferId
-from tcpx_mpi.units import format_size
+from tcpx_mpi.units import counted, format_size
 
 #: What plugins map a GPU's memory by: pointers and sizes are multiples of it.
 PAGE_BYTES = 4096
@@ -61,20 +61,30 @@ class RankGpu:
         free, _ = self._cupy.cuda.runtime.memGetInfo()
         return int(free)
 
-    def slot_buffers(self, sizes: Mapping[BufferId, int], free: int) -> dict[BufferId, Any]:
+    def slot_buffers(
+        self, sizes: Mapping[BufferId, int], free: int, companions: int = 0
+    ) -> dict[BufferId, Any]:
         """Buffers of at least these bytes, in whole pages, zeroed; those of 0 left out.
 
-        `free` is `free_bytes` before any rank that shares the GPU has taken some. Raises UsageError
-        where that is too little for each of them, SetupFailed where memory is refused.
+        `free` is `free_bytes` before any rank that shares the GPU has taken some, and of them each
+        has so many companions with buffers of the same sizes. Raises UsageError where that is too
+        little for all of them, SetupFailed where memory is refused.
         """
         wanted = {buffer: _pages(size) for buffer, size in sizes.items() if size}
         # One page more for each: CuPy's blocks begin on borders of 512 bytes.
-        needed = sum(wanted.values()) + PAGE_BYTES * len(wanted) + _FOR_TIMES_BYTES
+        slots = sum(wanted.values()) + PAGE_BYTES * len(wanted)
+        needed = (1 + companions) * slots + _FOR_TIMES_BYTES
         share = free // self._sharers
         if needed > share:
             raise UsageError(
-                f"the buffers of this rank need {format_size(needed)}, free on GPU {self.ordinal} "
-                f"({self.name}) are {format_size(share)} a rank: use a smaller -e or --check-memory"
+                "the buffers of this rank "
+                + (
+                    f"and as large ones of {counted(companions, 'companion')} "
+                    if companions
+                    else ""
+                )
+                + f"need {format_size(needed)}, free on GPU {self.ordinal} ({self.name}) are "
+                f"{format_size(share)} a rank: use a smaller -e or --check-memory"
             )
         buffers = {buffer: self._slots(size) for buffer, size in wanted.items()}
         # Zeroed by the stream of all, which the streams of those who write do not wait for.

@@ -126,9 +126,10 @@ def _device() -> Any:
 
         def gpu(self) -> str:
             # As NCCL tells them apart: the host that it takes itself to be on, and the GPU there.
-            number = ctypes.c_int()
+            number, address = ctypes.c_int(), ctypes.create_string_buffer(16)
             assert cupy._driver.cuCtxGetDevice(ctypes.byref(number)) == 0
-            return f"{os.environ.get('NCCL_HOSTID', 'this host')} {number.value}"
+            assert cupy._driver.cuDeviceGetPCIBusId(address, len(address), number) == 0
+            return f"{os.environ.get('NCCL_HOSTID', 'this host')} {address.value.decode()}"
 
         def new_mark(self) -> int:
             self._marks.append(-1)

@@ -9,6 +9,7 @@ line that fails does not keep the others from being measured, and decides the ex
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -43,7 +44,11 @@ def main(folder: str, *names: str) -> int:
         print("found no GPU: install its driver, or use `make bench`", file=sys.stderr)
         return 2
     results = Path(folder)
-    results.mkdir(parents=True, exist_ok=True)
+    try:
+        results.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        print(f"no folder {folder} for results: {error.strerror}", file=sys.stderr)
+        return 2
     sharing = ("--share-gpu",) if gpus < RANKS else ()
     codes = [_measured(results, name, sharing) for name in names or LINES]
     return next(filter(None, codes), 0)
@@ -57,12 +62,24 @@ def _measured(results: Path, name: str, sharing: Sequence[str]) -> int:
     print("$", " ".join(["tcpx-mpi", *command[3:]]), flush=True)
     # Loopback, so that a machine with other networks measures the same as one without.
     environ = {"NCCL_SOCKET_IFNAME": "lo", **os.environ}
-    try:
-        return subprocess.run(command, env=environ, timeout=LIMIT_S, check=False).returncode
-    except subprocess.TimeoutExpired:
-        print(f"{name}: still running after {LIMIT_S} s", file=sys.stderr)
-        return 6
+    with subprocess.Popen(command, env=environ) as run:
+        try:
+            return run.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            print(f"{name}: still running after {LIMIT_S} s", file=sys.stderr)
+            run.send_signal(signal.SIGINT)  # it keeps what it has, and leaves nothing behind
+            run.wait()
+            return 6
+        except KeyboardInterrupt:
+            run.wait()  # it was interrupted, too
+            raise
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    if len(sys.argv) < 2:
+        print("usage: bench.py FOLDER [NAME ...]", file=sys.stderr)
+        sys.exit(2)
+    try:
+        sys.exit(main(*sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -164,8 +164,6 @@ def test_a_companion_that_fails_ends_all_ranks_and_keeps_the_rows_before(
 @pytest.mark.parametrize(
     ("fault", "backend", "words"),
     [
-        ("", "", r"nccl peer: NCCL moves the memory of GPUs, and this run has none \(--memory "
-                 r"\w+, .*\): use --memory cuda on a machine with GPUs, or leave nccl out"),
         ("missing", "nccl_by_sockets", r"nccl peer, preset tuned: NCCL: needs what is not here: "
                                        r"install it"),
         ("", "no_such_module", r".*the companion process \d+ has ended with exit code 1; it said: "
@@ -173,7 +171,7 @@ def test_a_companion_that_fails_ends_all_ranks_and_keeps_the_rows_before(
         ("refused:1:0", "nccl_by_sockets", rf"{RANK_1}: nccl peer, preset tuned: "
                                            r"ncclCommInitRank: invalid usage"),
     ],
-    ids=["no GPU memory", "no NCCL", "no module", "refuses to connect"],
+    ids=["no NCCL", "no module", "refuses to connect"],
 )  # fmt: skip
 def test_nccl_that_cannot_run_here_ends_all_ranks_before_anything_is_measured(
     fault: str, backend: str, words: str, place: Path
@@ -181,6 +179,30 @@ def test_nccl_that_cannot_run_here_ends_all_ranks_before_anything_is_measured(
     options = ("--sizes", "17", "--connect-timeout", "2")
     result = beside_nccl(place, "ring", *options, ranks=2, fault=fault, backend=backend)
     assert result.code == 4, result.text
+    assert len(result.errors) == 1, result.text
+    assert re.match(words, result.errors[0]), result.text
+    assert not result.rows
+    assert [path.name for path in place.rglob("*")] == ["spool"]
+
+
+@pytest.mark.parametrize(
+    ("options", "against", "words"),
+    [
+        ((), "nccl", r"--against nccl needs the memory of GPUs: \S+ has no usable GPU \(.*\): "
+                     r"start on machines that have one"),
+        (("--memory", "host"), "nccl", r"--against nccl needs the memory of GPUs, and this run has "
+                                       r"--memory host \(command line --memory\): use --memory "),
+        ((), "raw,nccl", r"--against raw moves host memory and nccl a GPU's: compare with them in "
+                         r"two runs"),
+    ],
+    ids=["no GPU", "host memory", "beside raw"],
+)  # fmt: skip
+def test_nccl_without_the_memory_of_gpus_is_the_users_mistake(
+    options: tuple[str, ...], against: str, words: str, place: Path
+) -> None:
+    options = ("--sizes", "17", *options)
+    result = beside_nccl(place, "ring", *options, ranks=2, backend="", against=against)
+    assert result.code == 2, result.text
     assert len(result.errors) == 1, result.text
     assert re.match(words, result.errors[0]), result.text
     assert not result.rows

@@ -32,6 +32,14 @@ def test_the_memory_that_a_gpus_own_times_take_is_counted() -> None:
         gpu.slot_buffers({BufferId.SEND: 20 * MIB, BufferId.RECV: 10 * MIB}, 100 * MIB)
 
 
+def test_the_memory_of_companions_is_counted() -> None:
+    with pytest.raises(
+        UsageError,
+        match=r"the buffers of this rank and as large ones of 2 companions need 100.01 MiB, free ",
+    ):
+        gpu_shared_by(2).slot_buffers({BufferId.SEND: 20 * MIB}, 200 * MIB, companions=2)
+
+
 def test_buffers_are_handed_out_when_their_zeros_are_there() -> None:
     said: list[str] = []
     gpu: Any = gpu_shared_by(1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import subprocess
@@ -13,7 +14,10 @@ from pathlib import Path
 
 import pytest
 
+from tcpx_mpi.errors import PluginFailed
 from tcpx_mpi.peers.nccl.process import CompanionFailed, CompanionProcess
+from tcpx_mpi.peers.nccl.side import CompanionSlots
+from tcpx_mpi.schedule import BufferId
 
 PATIENCE_S = 30.0
 Start = Callable[[str], CompanionProcess]
@@ -40,6 +44,7 @@ KINDS = {
     "defect": "raise ZeroDivisionError('a defect')",
     "hangs": "print('waits'); sys.stdout.flush(); threading.Event().wait()",
     "talks": "print('x' * 1_000_000 + ' the end', flush=True); os._exit(4)",
+    "broken GPU": "from tcpx_mpi import _native; raise _native.CudaError('cuLaunchKernel: (719)')",
     "unwilling": "from tcpx_mpi.peers.nccl.backend import BackendError; "
                  "raise BackendError('ncclGetUniqueId', 6, 'remote error')",
 }  # fmt: skip
@@ -92,6 +97,7 @@ def test_it_answers_and_ends_when_it_is_closed(start: Start) -> None:
         ("defect", ["has ended with exit code 1", "ZeroDivisionError: a defect"]),
         ("talks", ["exit code 4", "the end"]),
         ("unwilling", ["ncclGetUniqueId: remote error"]),
+        ("broken GPU", ["CUDA driver call: cuLaunchKernel: (719)"]),
     ],
 )
 def test_what_went_wrong_is_one_line(kind: str, words: list[str], start: Start) -> None:
@@ -131,6 +137,17 @@ def test_a_signal_to_all_of_the_process_group_is_for_the_rank_to_understand(star
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         os.kill(companion.pid, number)
     assert companion.ask("unique_id", patience_s=PATIENCE_S) == b"id"
+
+
+def test_one_that_dies_between_two_batches_is_named_with_its_rank(start: Start) -> None:
+    companion = start("sound")
+    companion.answer("facts", PATIENCE_S)
+    os.kill(companion.pid, signal.SIGKILL)
+    slots = CompanionSlots(companion, "rank 1 on b, peer nccl", BufferId.SEND, 4096)
+    with pytest.raises(PluginFailed) as failed:
+        slots.cut(8, 0, 4096, 1)
+    assert re.match(r"rank 1 on b, peer nccl: the companion process \d+ was ended by SIGKILL",
+                    str(failed.value))  # fmt: skip
 
 
 PARENT = """

@@ -326,7 +326,7 @@ def test_what_ranks_ask_for_is_by_their_own_numbers() -> None:
     topology = machines.flat(8, gpus=4)
     zero = placed_apart(topology, (3,), (1,), request=Request(gpus=(0,)))
     assert [each.gpu_pci for each in zero] == ["0000:03:00.0", "0000:01:00.0"]
-    with pytest.raises(UsageError, match=r"--gpu: here has no GPU 1: it has 0"):
+    with pytest.raises(UsageError, match=r"--gpu: here has no GPU 1: it has GPU 0"):
         placed_apart(topology, (3,), (1,), request=Request(gpus=(0, 1)))
 
 
@@ -353,7 +353,7 @@ def test_a_gpu_twice_or_unknown_is_refused_where_there_are_gpus() -> None:
         UsageError, match=r"local ranks 0 and 2 of here would both have GPU 0.*--sh"
     ):
         places(topology, 3, Request(gpus=(0, 1)))
-    with pytest.raises(UsageError, match=r"--gpu: here has no GPU 7: it has 0-1"):
+    with pytest.raises(UsageError, match=r"--gpu: here has no GPU 7: it has GPUs 0-1"):
         places(topology, 1, Request(gpus=(7,)))
 
 

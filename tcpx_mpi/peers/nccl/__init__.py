@@ -16,10 +16,16 @@ from typing import Any
 
 from tcpx_mpi.agreement import SETUP_PATIENCE_S
 from tcpx_mpi.config import Settings
-from tcpx_mpi.errors import SetupFailed
+from tcpx_mpi.errors import SetupFailed, UsageError
+from tcpx_mpi.gpu.choice import obstacle_of_peers
 from tcpx_mpi.peers import Link
 from tcpx_mpi.peers.nccl.backend import NCCL_BACKEND
-from tcpx_mpi.peers.nccl.presets import apart, companion_environment, nccl_variables
+from tcpx_mpi.peers.nccl.presets import (
+    HOST_ID,
+    apart,
+    companion_environment,
+    nccl_variables,
+)
 from tcpx_mpi.peers.nccl.process import CompanionFailed, CompanionProcess
 from tcpx_mpi.peers.nccl.side import NcclSide
 from tcpx_mpi.records import PeerInfo
@@ -49,6 +55,8 @@ def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> lis
         with world.agree("nccl peer", SETUP_PATIENCE_S), _named(preset):
             if backend == NCCL_BACKEND:
                 _require_gpu_memory(settings)
+            if shared:
+                _refuse_one_host(settings)
             own_host = apart(nodes[world.rank], turn)
             environment = companion_environment(os.environ, {**own_host, **variables})
             companion = CompanionProcess(environment, backend, gpu)
@@ -76,7 +84,7 @@ def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> lis
             own_process=True,
             floor_gbps=0.0 if shared else _floor(settings, world, ground, preset, facts),
         )
-        sides.append(NcclSide(info, companion, sizes, world.rank))
+        sides.append(NcclSide(info, companion, sizes, world.rank, world.name(world.rank)))
     return sides
 
 
@@ -115,11 +123,27 @@ def _named(preset: str) -> Iterator[None]:
 
 
 def _require_gpu_memory(settings: Settings) -> None:
-    if settings.memory != "cuda":
-        raise SetupFailed(
-            "nccl peer: NCCL moves the memory of GPUs, and this run has none (--memory "
-            f"{settings.memory}, {settings.sources['memory']}): use --memory cuda on a machine "
-            "with GPUs, or leave nccl out of --against"
+    if settings.memory == "cuda":
+        return
+    others = ",".join(name for name in settings.against if name != KIND)
+    why = settings.sources["memory"].removeprefix("auto: ")
+    if others and obstacle_of_peers(settings.against):
+        raise UsageError(
+            f"--against {others} moves host memory and nccl a GPU's: compare with them in two runs"
+        )
+    if why != settings.sources["memory"]:
+        raise UsageError(f"--against nccl needs the memory of GPUs: {why}")
+    raise UsageError(
+        f"--against nccl needs the memory of GPUs, and this run has --memory {settings.memory} "
+        f"({why}): use --memory cuda, or leave nccl out of --against"
+    )
+
+
+def _refuse_one_host(settings: Settings) -> None:
+    if any(setting.startswith(f"{HOST_ID}=") for setting in settings.nccl_env):
+        raise UsageError(
+            f"--nccl-env {HOST_ID} is the same for all ranks, and those that share a GPU need one "
+            "each, which they are given: leave it out"
         )
 
 

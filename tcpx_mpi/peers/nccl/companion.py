@@ -179,6 +179,8 @@ def serve(channel: Channel, backend_name: str, gpu_pci: str) -> None:
             answer: Any = (DONE, getattr(companion, name)(*arguments))
         except BackendError as error:
             answer = (FAILED, (error.call, error.code, error.text))
+        except _native.CudaError as error:  # of what fills and checks its slots
+            answer = (FAILED, ("CUDA driver call", -1, str(error)))
         channel.send(answer)
         request = channel.receive(None)
 

@@ -25,6 +25,9 @@ PRESETS: dict[str, dict[str, str]] = {
     },
 }
 
+#: What NCCL tells hosts apart by, where it is set.
+HOST_ID = "NCCL_HOSTID"
+
 #: What a launcher tells its ranks: a companion is no rank, and must not take itself for one.
 _LAUNCHERS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "MPIR_", "MPI4PY_")
 #: What steers plugins, ours or another, and the NCCL of somebody else.
@@ -47,7 +50,7 @@ def apart(node: str, turn: int) -> dict[str, str]:
     NCCL takes a GPU of a host once, though over TCP ranks could share it: those after the first
     have a host of their own to it.
     """
-    return {"NCCL_HOSTID": f"{node}-{turn}"} if turn else {}
+    return {HOST_ID: f"{node}-{turn}"} if turn else {}
 
 
 def companion_environment(

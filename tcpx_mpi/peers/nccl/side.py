@@ -27,8 +27,11 @@ _SLOWEST_BYTES_PER_S = 500e6
 class CompanionSlots:
     """A buffer of the companion, cut, filled and checked there, as `_native.SlotBuffer` is here."""
 
-    def __init__(self, companion: CompanionProcess, buffer: BufferId, size: int) -> None:
-        self._companion, self._buffer, self.bytes = companion, buffer, size
+    def __init__(
+        self, companion: CompanionProcess, where: str, buffer: BufferId, size: int
+    ) -> None:
+        self._companion, self._where = companion, where
+        self._buffer, self.bytes = buffer, size
 
     def cut(self, used: int, guard: int, stride: int, count: int) -> None:
         self._ask("cut", used, guard, stride, count)
@@ -51,22 +54,25 @@ class CompanionSlots:
 
     def _ask(self, request: str, *arguments: object) -> Any:
         patience_s = SETUP_PATIENCE_S + self.bytes / _SLOWEST_BYTES_PER_S
-        return _asked(self._companion, request, self._buffer, *arguments, patience_s=patience_s)
+        return _asked(
+            self._companion, self._where, request, self._buffer, *arguments, patience_s=patience_s
+        )
 
 
 class NcclDriver(PythonDriver):
     """Runs a batch in the companion, and waits for it here."""
 
-    def __init__(self, companion: CompanionProcess) -> None:
+    def __init__(self, companion: CompanionProcess, where: str) -> None:
         super().__init__()
-        self._companion = companion
+        self._companion, self._where = companion, where
         self._groups: list[list[Piece]] = []
         self._cpus: list[int] = []
 
     def load(self, schedule: Schedule, groups: list[list[Piece]], longest_batch: int) -> None:
         """The row to come."""
         self._schedule, self._groups = schedule, groups
-        _asked(self._companion, "load", groups, longest_batch, patience_s=SETUP_PATIENCE_S)
+        _asked(self._companion, self._where, "load", groups, longest_batch,
+               patience_s=SETUP_PATIENCE_S)  # fmt: skip
 
     def start(
         self, first_slot: int, iterations: int, start_ns: int, stall_ns: int, end_by_ns: int
@@ -138,7 +144,9 @@ class NcclDriver(PythonDriver):
         ]
 
     def sockets(self) -> dict[str, Any]:
-        totals: dict[str, Any] = _asked(self._companion, "sockets", patience_s=SETUP_PATIENCE_S)
+        totals: dict[str, Any] = _asked(
+            self._companion, self._where, "sockets", patience_s=SETUP_PATIENCE_S
+        )
         return totals
 
     # --- Inside ----------------------------------------------------------------------------------
@@ -166,12 +174,19 @@ class NcclSide:
     """NCCL on one rank, with one set of variables."""
 
     def __init__(
-        self, info: PeerInfo, companion: CompanionProcess, sizes: Mapping[BufferId, int], rank: int
+        self,
+        info: PeerInfo,
+        companion: CompanionProcess,
+        sizes: Mapping[BufferId, int],
+        rank: int,
+        name: str,
     ) -> None:
+        """`name` is that of the rank, for what goes wrong between two batches."""
+        where = f"{name}, peer {info.name}"
         self.info = info
-        self.driver = NcclDriver(companion)
+        self.driver = NcclDriver(companion, where)
         self.buffers = {
-            buffer: CompanionSlots(companion, buffer, size) for buffer, size in sizes.items()
+            buffer: CompanionSlots(companion, where, buffer, size) for buffer, size in sizes.items()
         }
         self.processes = (companion.pid,)
         self._companion = companion
@@ -189,8 +204,10 @@ class NcclSide:
         self._companion.close()
 
 
-def _asked(companion: CompanionProcess, request: str, *arguments: object, patience_s: float) -> Any:
+def _asked(
+    companion: CompanionProcess, where: str, request: str, *arguments: object, patience_s: float
+) -> Any:
     try:
         return companion.ask(request, *arguments, patience_s=patience_s)
     except CompanionFailed as error:
-        raise peer_failure("nccl peer", error.code, str(error)) from None
+        raise peer_failure(where, error.code, str(error)) from None
