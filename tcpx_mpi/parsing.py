@@ -129,14 +129,16 @@ def variables_of(prefix: str, held: Sequence[str]) -> Callable[[str, str], tuple
         found: list[str] = []
         for part in [] if text.strip() == "none" else text.split(","):
             name, equals, value = part.strip().partition("=")
-            if not equals and found:
+            if not equals and name and found:
                 found[-1] += f",{part.strip()}"
                 continue
-            if not name.startswith(prefix) or not equals or not value:
+            if not name.startswith(prefix) or name == prefix or not equals or not value:
                 raise UsageError(
                     f"{label} ({part}) sets no variable of that kind; write it like "
                     f"{prefix}NAME=VALUE,{prefix}OTHER=VALUE"
                 )
+            if any(each.startswith(f"{name}=") for each in found):
+                raise UsageError(f"{label}: {name} is there twice; give it once")
             if name in held:
                 raise UsageError(
                     f"{label}: {name} keeps it on its own TCP sockets, as the plugin is kept on "

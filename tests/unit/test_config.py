@@ -329,6 +329,9 @@ def test_nccl_is_tuned_unless_asked_for_otherwise() -> None:
         ({"nccl_env": "NCCL_ALGO"}, "--nccl-env (NCCL_ALGO) sets no variable of that kind"),
         ({"nccl_env": "NCCL_ALGO="}, "--nccl-env (NCCL_ALGO=) sets no variable of that kind"),
         ({"nccl_env": ""}, "--nccl-env () sets no variable of that kind"),
+        ({"nccl_env": "NCCL_=1"}, "--nccl-env (NCCL_=1) sets no variable of that kind"),
+        ({"nccl_env": "NCCL_A=1,,NCCL_B=2"}, "--nccl-env () sets no variable of that kind"),
+        ({"nccl_env": "NCCL_A=1,NCCL_A=2"}, "--nccl-env: NCCL_A is there twice; give it once"),
         ({"nccl_env": "NCCL_ALGO=Ring,NCCL_P2P_DISABLE=0"}, "--nccl-env: NCCL_P2P_DISABLE keeps it "
          "on its own TCP sockets"),
     ],
