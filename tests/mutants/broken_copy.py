@@ -75,7 +75,11 @@ def patched(text: str, patch: Patch) -> str:
     return text
 
 
-PATCHES = [read_patch(path) for path in sorted((Path(__file__).parent / "patches").iterdir())]
+#: By file: the next one of a file breaks it anew before anything is compiled of the sound one.
+PATCHES = sorted(
+    (read_patch(path) for path in (Path(__file__).parent / "patches").iterdir()),
+    key=lambda patch: (patch.file, patch.name),
+)
 
 
 def detected_by(kind: str) -> list[Patch]:
