@@ -49,4 +49,6 @@ class Launcher:
     def run_command(self, pattern: str, *options: str, **how: str) -> list[str]:
         """A run of a pattern whose file is o.h5 and whose journals are in the spool."""
         files = ("--hdf5", f"{WORK}/o.h5", "--spool", SPOOL)
-        return self.command("run", pattern, "--plugin", "softtcpx", *files, *options, **how)
+        # As in tests/mpi/jobs.py: to fill slots beyond a large cache takes longer than all else.
+        slots = () if "--check-memory" in options else ("--check-memory", "32M")
+        return self.command("run", pattern, "--plugin", "softtcpx", *files, *slots, *options, **how)

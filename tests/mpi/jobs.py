@@ -25,6 +25,9 @@ from tcpx_mpi import launch
 
 #: No command of these tests takes a tenth of it on an idle machine with two cores.
 LIMIT_S = 150.0
+#: Memory for a rank's slots where a test does not say: by default they reach beyond the last-level
+#: cache, and where that is large, a run does little else than to fill them.
+SLOTS = "32M"
 #: Processes that mpirun kills take so long to be gone, at most.
 GONE_S = 30.0
 #: What Open MPI's mpirun says, now and then, on a machine with much else to do; no rank is started.
@@ -93,6 +96,8 @@ def table_row(line: str) -> TableRow:
 
 def tcpx_mpi(*arguments: str) -> list[str]:
     """The command of a run that starts mpirun itself, or of another subcommand."""
+    if arguments[:1] == ("run",) and "--check-memory" not in arguments:
+        arguments = (*arguments, "--check-memory", SLOTS)
     return [sys.executable, "-m", "tcpx_mpi", *arguments]
 
 
