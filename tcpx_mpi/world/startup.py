@@ -12,6 +12,7 @@ from tcpx_mpi import launch
 from tcpx_mpi.errors import ExitCode, SetupFailed
 from tcpx_mpi.launch import under_launcher
 from tcpx_mpi.world.collectives import World
+from tcpx_mpi.world.launcher_watch import watch_launcher
 from tcpx_mpi.world.library import library_settings, library_version, load
 
 
@@ -36,11 +37,13 @@ def start(
     if refusal is not None:
         raise SetupFailed(refusal)
     _end_all_ranks_on_a_defect()
+    rank, host = MPI.COMM_WORLD.Get_rank(), socket.gethostname()
+    if launched is not None:
+        watch_launcher(f"rank {rank} on {host}")
     try:
         return World(MPI.COMM_WORLD, stop_signal)
     except MPI.Exception as error:
         # Others may have reached whom they need, and now wait for this rank without a deadline.
-        rank, host = MPI.COMM_WORLD.Get_rank(), socket.gethostname()
         print(
             f"tcpx-mpi: error: rank {rank} on {host}: MPI cannot reach every other rank ({error}): "
             "check that the interfaces of btl_tcp_if_include are up on all nodes",
