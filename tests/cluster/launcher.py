@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
+from jobs import SLOTS
 from namespaces import NoCluster
 from nodes import NAMES, SPOOL, TREE, WORK, Cluster, cluster
 
@@ -49,6 +50,5 @@ class Launcher:
     def run_command(self, pattern: str, *options: str, **how: str) -> list[str]:
         """A run of a pattern whose file is o.h5 and whose journals are in the spool."""
         files = ("--hdf5", f"{WORK}/o.h5", "--spool", SPOOL)
-        # As in tests/mpi/jobs.py: to fill slots beyond a large cache takes longer than all else.
-        slots = () if "--check-memory" in options else ("--check-memory", "32M")
+        slots = () if "--check-memory" in options else ("--check-memory", SLOTS)
         return self.command("run", pattern, "--plugin", "softtcpx", *files, *slots, *options, **how)
