@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tcpx_mpi.topology import this_machine
+from tcpx_mpi import _native
 
 #: Long enough for the clocks of a GPU to settle, and for an interval of the ratio.
 LARGE = ("-b", "64M", "-e", "64M", "-n", "160", "-w", "20", "--check-memory", "4G")
@@ -39,9 +39,10 @@ def main(folder: str, *names: str) -> int:
     if unknown:
         print(f"no line {', '.join(unknown)}: there are {', '.join(LINES)}", file=sys.stderr)
         return 2
-    gpus = len(this_machine().gpus)
-    if not gpus:
-        print("found no GPU: install its driver, or use `make bench`", file=sys.stderr)
+    try:
+        gpus = len(_native.cuda_devices())
+    except _native.CudaUnavailable as error:
+        print(f"found no GPU ({error}): install its driver, or use `make bench`", file=sys.stderr)
         return 2
     results = Path(folder)
     try:
@@ -50,7 +51,10 @@ def main(folder: str, *names: str) -> int:
         print(f"no folder {folder} for results: {error.strerror}", file=sys.stderr)
         return 2
     sharing = ("--share-gpu",) if gpus < RANKS else ()
-    codes = [_measured(results, name, sharing) for name in names or LINES]
+    try:
+        codes = [_measured(results, name, sharing) for name in names or LINES]
+    except KeyboardInterrupt:
+        return 130
     return next(filter(None, codes), 0)
 
 
@@ -79,7 +83,4 @@ if __name__ == "__main__":
     if len(sys.argv) < 2:
         print("usage: bench.py FOLDER [NAME ...]", file=sys.stderr)
         sys.exit(2)
-    try:
-        sys.exit(main(*sys.argv[1:]))
-    except KeyboardInterrupt:
-        sys.exit(130)
+    sys.exit(main(*sys.argv[1:]))

@@ -234,8 +234,12 @@ class Job:
     # --- What is done to it ----------------------------------------------------------------------
 
     def send(self, number: signal.Signals) -> None:
-        """Signals the command itself, as a terminal or a batch system would."""
+        """Signals the command itself, as a batch system would."""
         self._process.send_signal(number)
+
+    def send_group(self, number: signal.Signals) -> None:
+        """Signals the command and what it started in its process group, as a terminal does."""
+        os.killpg(self._process.pid, number)
 
     def send_rank(self, rank: int, number: signal.Signals) -> None:
         """Signals one rank on this machine."""

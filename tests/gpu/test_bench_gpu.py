@@ -1,0 +1,92 @@
+"""What `make bench-gpu` refuses, and what it does with a line that fails or is interrupted."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import bench
+import pytest
+from gpus import Gpus
+from jobs import Result, run, started
+
+from tcpx_mpi.records import read_run
+
+PROGRAM = str(Path(bench.__file__))
+#: The program with lines that are short on the stand-in: one that cannot be run, one that can, and
+#: one without an end.
+SHORT = """
+import sys
+sys.path.insert(0, sys.argv.pop(1))
+import bench
+LITTLE = ("-n", "4", "-w", "1", "--check-memory", "1M")
+bench.LINES = {
+    "refused": ("pair", "--sizes", "pear"),
+    "measured": ("pair", "--sizes", "8K", *LITTLE),
+    "endless": ("pair", "--sizes", "8,1M", "--chunk", "4K", "-n", "20000", "-c", "0", "-w", "0",
+                "--check-memory", "1M"),
+}
+sys.exit(bench.main(*sys.argv[1:]))
+"""
+
+
+def short(*names: str) -> list[str]:
+    return [sys.executable, "-c", SHORT, str(Path(PROGRAM).parent), "results", *names]
+
+
+def refused(place: Path, *arguments: str, **variables: str) -> Result:
+    """A run of the program that ends with one line, and makes nothing."""
+    before = sorted(place.iterdir())
+    result = run([sys.executable, PROGRAM, *arguments], place, variables)
+    assert result.code == 2, result.text
+    assert result.out == ""
+    assert len(result.err.splitlines()) == 1, result.text
+    assert sorted(place.iterdir()) == before
+    return result
+
+
+def test_a_line_that_there_is_not_is_refused_with_those_that_are(place: Path) -> None:
+    said = refused(place, "results", "pair-8K", "pear").err
+    assert said == f"no line pear: there are {', '.join(bench.LINES)}\n"
+
+
+def test_a_machine_without_a_gpu_is_told_what_to_use_instead(place: Path) -> None:
+    said = refused(place, "results", CUDA_VISIBLE_DEVICES="").err  # as on a machine without
+    assert said.startswith("found no GPU (")
+    assert said.endswith("install its driver, or use `make bench`\n")
+
+
+@pytest.mark.stand_in
+def test_a_folder_that_cannot_be_made_is_refused(gpus: Gpus, place: Path) -> None:
+    (place / "results").write_text("a file")
+    assert refused(place, "results", **gpus.variables).err == (
+        "no folder results for results: File exists\n"
+    )
+
+
+@pytest.mark.stand_in
+def test_a_line_that_fails_keeps_no_other_from_being_measured(gpus: Gpus, place: Path) -> None:
+    result = run(short("refused", "measured"), place, gpus.variables)
+    assert result.code == 2, result.text
+    assert read_run(str(place / "results" / "measured.h5")).complete
+    assert [path.name for path in (place / "results").iterdir()] == ["measured.h5"]
+
+
+@pytest.mark.stand_in
+def test_ctrl_c_ends_the_line_under_way_in_good_order_and_begins_no_other(
+    gpus: Gpus, place: Path
+) -> None:
+    with started(short("endless", "measured"), place, gpus.variables) as job:
+        job.wait_for_row(8)
+        job.send_group(signal.SIGINT)
+        result = job.finish()
+    assert result.code == 130, result.text
+    assert result.out.count("$ tcpx-mpi run ") == 1
+    found = read_run(str(place / "results" / "endless.h5"))
+    assert found.rows
+    assert not found.complete
+    assert found.fault is not None
+    assert found.fault.exit_code == 130
+    assert "# kept: 1 row in results/endless.h5" in result.err
+    assert "Traceback" not in result.err
