@@ -125,6 +125,17 @@ def test_one_that_does_not_answer_is_ended(start: Start, capfd: pytest.CaptureFi
     assert f"# companion {companion.pid}: waits" in capfd.readouterr().err
 
 
+def test_one_that_takes_no_request_is_ended(start: Start) -> None:
+    companion = start("sound")
+    companion.answer("facts", PATIENCE_S)
+    os.kill(companion.pid, signal.SIGSTOP)
+    more_than_sockets_hold = bytes(16 << 20)
+    with pytest.raises(CompanionFailed, match=r"`load` was not taken within 0.1 s") as failed:
+        companion.request("load", more_than_sockets_hold, patience_s=0.1)
+    assert failed.value.late
+    assert gone(companion.pid)
+
+
 def test_one_without_a_backend_says_so_at_once(start: Start) -> None:
     companion = CompanionProcess(os.environ, "tcpx_mpi.nowhere", "")
     with pytest.raises(CompanionFailed, match=r"No module named 'tcpx_mpi\.nowhere'"):
@@ -143,6 +154,7 @@ def test_one_that_dies_between_two_batches_is_named_with_its_rank(start: Start) 
     companion = start("sound")
     companion.answer("facts", PATIENCE_S)
     os.kill(companion.pid, signal.SIGKILL)
+    assert gone(companion.pid)  # or the request would reach it
     slots = CompanionSlots(companion, "rank 1 on b, peer nccl", BufferId.SEND, 4096)
     with pytest.raises(PluginFailed) as failed:
         slots.cut(8, 0, 4096, 1)

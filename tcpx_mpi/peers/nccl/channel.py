@@ -27,17 +27,37 @@ class Channel:
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end
-        self._poll = select.poll()
+        self._poll, self._room = select.poll(), select.poll()
         self._poll.register(end, select.POLLIN)
-        self._incoming = bytearray()
+        self._room.register(end, select.POLLOUT)
+        self._incoming, self._outgoing = bytearray(), bytearray()
 
     def send(self, message: object) -> None:
-        """Raises Closed where nobody is left to read it."""
+        """Waits until it is taken. Raises Closed where nobody is left to read it."""
+        self.post(message)
+        self.flush(None)
+
+    def post(self, message: object) -> None:
+        """What `flush` sends."""
         body = pickle.dumps(message, protocol=5)
-        try:
-            self._socket.sendall(_LENGTH.pack(len(body)) + body)
-        except OSError as error:
-            raise Closed from error
+        self._outgoing += _LENGTH.pack(len(body)) + body
+
+    def flush(self, patience_s: float | None) -> bool:
+        """Whether all that was posted is taken, by the first time that nothing of it is for
+        `patience_s` (None: never). Raises Closed.
+        """
+        patience_ms = None if patience_s is None else patience_s * 1e3
+        while self._outgoing:
+            try:
+                taken = self._socket.send(self._outgoing, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                if not self._room.poll(patience_ms):
+                    return False
+            except OSError as error:
+                raise Closed from error
+            else:
+                del self._outgoing[:taken]
+        return True
 
     def receive(self, patience_s: float | None) -> Any:
         """The next message, or None after `patience_s` (None: never). Raises Closed."""

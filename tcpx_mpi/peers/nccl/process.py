@@ -22,6 +22,8 @@ _PROGRAM = "tcpx_mpi.peers.nccl.companion"
 _KEPT_BYTES = 8192
 #: So often a wait looks for a signal that asks this rank to stop.
 _LOOK_S = 0.05
+#: A companion that is asked for something takes a request at once, unless it was stopped.
+_TAKEN_S = 30.0
 #: One that was told to end may take so long.
 _END_S = 5.0
 
@@ -71,10 +73,15 @@ class CompanionProcess:
         self.request(request, *arguments)
         return self.answer(request, patience_s)
 
-    def request(self, request: str, *arguments: object) -> None:
-        """Ask, without waiting for the answer."""
+    def request(self, request: str, *arguments: object, patience_s: float = _TAKEN_S) -> None:
+        """Ask, without waiting for the answer. Raises as `ask` where it does not take the request
+        for `patience_s`: it has nothing else to do.
+        """
+        deadline = time.monotonic() + patience_s
+        self._channel.post((request, arguments))
         try:
-            self._channel.send((request, arguments))
+            while not self._channel.flush(_LOOK_S):
+                self._look_around(f"`{request}` was not taken", deadline, patience_s)
         except Closed:
             raise self._gone() from None
 
@@ -85,13 +92,7 @@ class CompanionProcess:
             message = self.message(_LOOK_S)
             if message is not None and message[0] != PROGRESS:
                 return self.result(message)
-            if message is None and (number := _native.stop_signal()):
-                self.kill()
-                raise interrupted_by(number)
-            if time.monotonic() > deadline:
-                self.kill()
-                late = f"`{request}` was not done within {patience_s:.3g} s"
-                raise CompanionFailed(late + self._last_words(), late=True)
+            self._look_around(f"`{request}` was not done", deadline, patience_s)
 
     def message(self, patience_s: float) -> Any:
         """What it says next, or None after `patience_s`. Raises CompanionFailed if it is gone."""
@@ -121,6 +122,15 @@ class CompanionProcess:
         self._wait()
         self._channel.close()
         self._listener.join(_END_S)  # until all that it said is here
+
+    def _look_around(self, what: str, deadline: float, patience_s: float) -> None:
+        if number := _native.stop_signal():
+            self.kill()
+            raise interrupted_by(number)
+        if time.monotonic() > deadline:
+            self.kill()
+            late = f"{what} within {patience_s:.3g} s"
+            raise CompanionFailed(late + self._last_words(), late=True)
 
     def _wait(self) -> None:
         # In a call of the driver it may take its time to die, for which nobody need wait longer.
