@@ -74,6 +74,8 @@ class Series:
         self._writer = LaunchesWriter(path, runs, option)
         # Not beside the result: a launch's own file is nobody's result.
         self._place = tempfile.mkdtemp(prefix="tcpx-mpi-launches-")
+        #: What the last launch printed, if it failed.
+        self.printed = ""
 
     @property
     def path(self) -> str:
@@ -86,7 +88,8 @@ class Series:
         return self._writer.launches
 
     def launch(self, label: str = "") -> int:
-        """One more launch; its exit code, 0 if it is whole. What failed is on the standard error.
+        """One more launch; its exit code, 0 if it is whole. What failed is on the standard error,
+        and what it printed is in `printed`.
 
         Raises OutputFailed where a launch ended well and left no file.
         """
@@ -112,12 +115,14 @@ class Series:
         code = launch.explained(code)
         # One launch below NCCL_TESTS_MIN_BW is a whole one of several.
         code = ExitCode.OK if code == ExitCode.BELOW_GATE else code
-        if code != ExitCode.OK:
-            sys.stdout.write(printed)
+        self.printed = printed if code != ExitCode.OK else ""
         kept = False
         if os.path.exists(path):
             kept = self._writer.append(path)
             os.unlink(path)
+        if code != ExitCode.OK and kept:
+            what = f"launch {number}, as far as it came"
+            print(f"# kept: {what}, in {self.path}", file=sys.stderr, flush=True)
         if code == ExitCode.OK and not kept:
             raise OutputFailed(f"launch {number} ended well and left no file {path}")
         return code
@@ -150,7 +155,10 @@ def run_series(command: Command, path: str) -> int:
             code = series.launch()
     finally:
         series.close()
-    short = _show(command.settings, series.path, gate) if series.launches else ""
+    if not series.launches:
+        sys.stdout.write(series.printed)
+        return code
+    short = _show(command.settings, series.path, gate)
     if code == ExitCode.OK and short:
         raise BelowGate(short)
     return code
@@ -190,5 +198,6 @@ def run_in_turns(first: Series, second: Series, runs: int) -> int:
         for series, label in pair if number % 2 == 0 else reversed(pair):
             code = series.launch(label)
             if code != ExitCode.OK:
+                sys.stdout.write(series.printed)
                 return code
     return int(ExitCode.OK)

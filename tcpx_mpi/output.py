@@ -237,7 +237,7 @@ class Output:
             if code != ExitCode.OUTPUT_FAILED:
                 print(f"tcpx-mpi: error: {second}", file=sys.stderr)
         kept = len(self._run.rows)
-        if kept:
+        if kept and not self._launch:  # who joins launches says where they are
             what = "1 row" if kept == 1 else f"{kept} rows"
             print(f"# kept: {what} in {self._writer.path}", file=sys.stderr, flush=True)
 

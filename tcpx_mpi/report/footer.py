@@ -286,6 +286,7 @@ def _peer_lines(summaries: Sequence[RowSummary]) -> list[str]:
             f"{min(each.blocks for each in found)} or more pairs of blocks, 95 % interval",
         )
     ]
+    unchecked = []
     for peer in dict.fromkeys(ratio.peer for ratio in found):
         rows = [(s.size_bytes, s.against[peer]) for s in summaries if peer in s.against]
         mine = [ratio for _, ratio in rows]
@@ -295,7 +296,7 @@ def _peer_lines(summaries: Sequence[RowSummary]) -> list[str]:
         if wrong:
             lines.append(_line("WARNING", _wrong_of(peer, wrong)))
         if any(size > 0 and ratio.wrong is None for size, ratio in rows) and not wrong:
-            lines.append(_line("WARNING", f"peer {peer} was not checked in every row"))
+            unchecked.append(peer)
         if busiest >= _IDLE_SHARE:
             lines.append(
                 _line(
@@ -312,6 +313,9 @@ def _peer_lines(summaries: Sequence[RowSummary]) -> list[str]:
             lines.append(
                 _line("WARNING", f"peer {peer} sent fewer bytes than its payload: a short cut")
             )
+    if unchecked:
+        names = ", ".join(unchecked)
+        lines.append(_line("WARNING", f"not checked in every row, of the peers: {names}"))
     waiting = _waiting_share(summaries)
     if waiting >= _IDLE_SHARE:
         lines.append(

@@ -47,6 +47,19 @@ def test_a_launch_that_fails_ends_the_series_with_its_code_and_what_there_is(pla
     assert "# launch 1 of 3" in result.err
     assert "# launch 2 of 3" not in result.err
     assert read_run(str(place / "o.h5")).missing == ["2 of 3 launches"]
+    assert result.out.count("# Collective test starting") == 1
+    assert [row.size for row in result.rows] == [1024 * n for n in range(1, 6)]
+    assert "# kept: launch 1, as far as it came, in o.h5\n" in result.err
+
+
+def test_a_launch_that_fails_in_mid_row_names_no_file_but_that_of_the_series(place: Path) -> None:
+    trap = {"SOFTTCPX_TRAP_ERROR_AT": "90"}
+    options = ("--sizes", "8,1K", "-n", "50", "--runs", "2")
+    result = run(tcpx_mpi(*RUN, *options), place, trap)
+    assert result.code in (7, 13), result.text
+    assert result.out.count("# Collective test starting") == 1
+    kept = [line for line in result.err.splitlines() if line.startswith("# kept")]
+    assert kept == ["# kept: launch 1, as far as it came, in o.h5"]
 
 
 def test_several_launches_under_a_launcher_are_refused(place: Path) -> None:

@@ -24,6 +24,8 @@ from tcpx_mpi.launches import (
     Series,
     part_of_series,
     refuse_series,
+    run_in_turns,
+    run_series,
 )
 from tcpx_mpi.patterns import load
 from tcpx_mpi.records import LaunchesWriter, Plan, RunWriter, read_run
@@ -247,8 +249,34 @@ def test_a_launch_below_the_least_bandwidth_is_a_whole_one(
     assert codes == [0, 0]
     assert read_run(series.path).missing == []
     assert capsys.readouterr().out == ""
-    assert series_of(tmp_path, monkeypatch, ExitCode.STALL, True)[1] == [6, 6]
-    assert capsys.readouterr().out == "printed\n" * 2
+    assert series.printed == ""
+    series, codes = series_of(tmp_path, monkeypatch, ExitCode.STALL, True)
+    assert codes == [6, 6]
+    assert series.printed == "printed\n"
+    assert capsys.readouterr().err.splitlines()[-3::2] == [
+        f"# kept: launch {number}, as far as it came, in {series.path}" for number in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize("file", [False, True])
+def test_what_a_failed_launch_printed_is_shown_where_no_report_has_it(
+    file: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def ended(ranks: int, program: object, environ: Mapping[str, str], *_: object) -> object:
+        if file:
+            launch_file(Path(environ[FILE_VARIABLE]), 0)
+        return ExitCode.STALL, "printed\n"
+
+    monkeypatch.setattr("tcpx_mpi.launch.run_captured", ended)
+    settings = load_settings({"pattern": "ring", "ranks": "2", "runs": "2"}, {})
+    command = Command(settings, ["run", "ring"], {})
+    assert run_series(command, str(tmp_path / "o.h5")) == ExitCode.STALL
+    said = capsys.readouterr().out
+    assert ("printed\n" in said, "# Written" in said) == (not file, file)
+    a, b = (Series(command, str(tmp_path / f"{side}.h5"), 2) for side in "ab")
+    with contextlib.closing(a), contextlib.closing(b):
+        assert run_in_turns(a, b, 2) == ExitCode.STALL
+    assert capsys.readouterr().out == "printed\n"
 
 
 def test_a_launch_that_ended_well_without_a_file_ends_the_series(

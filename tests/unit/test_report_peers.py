@@ -196,7 +196,7 @@ def test_wrong_bytes_of_a_peer_are_a_warning_and_fail_the_run() -> None:
 def test_a_peer_that_was_not_checked_is_named_unless_there_was_nothing_to_check() -> None:
     found = busy(row(raw=1.5), "raw", 0.0)
     unchecked = beside(found, "raw", checked=np.array([True, True, False, True]))
-    assert warnings(unchecked) == ["peer raw was not checked in every row"]
+    assert warnings(unchecked) == ["not checked in every row, of the peers: raw"]
     empty = dataclasses.replace(unchecked, size_bytes=0)
     empty.checked[:] = False
     assert warnings(empty) == []
