@@ -17,7 +17,8 @@ PROGRAM = str(Path(bench.__file__))
 #: The program with lines that are short on the stand-in: one that cannot be run, one that can, and
 #: one without an end.
 SHORT = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background may ignore it
 sys.path.insert(0, sys.argv.pop(1))
 import bench
 LITTLE = ("-n", "4", "-w", "1", "--check-memory", "1M")

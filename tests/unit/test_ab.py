@@ -16,6 +16,8 @@ Captured = pytest.CaptureFixture[str]
 class Invented:
     """A series that writes down when it was launched, and fails at its `fails_at`-th launch."""
 
+    printed = "what the failed one printed\n"
+
     def __init__(self, name: str, log: list[str], fails_at: int = 0) -> None:
         self.name, self.log, self.left = name, log, fails_at
 
@@ -37,8 +39,9 @@ def test_launches_go_there_and_back() -> None:
     assert in_turns(5) == ("ABBAABBAAB", 0)
 
 
-def test_a_failed_launch_ends_them_with_its_code() -> None:
+def test_a_failed_launch_ends_them_with_its_code(capsys: pytest.CaptureFixture[str]) -> None:
     assert in_turns(5, B=2) == ("ABB", 6)
+    assert capsys.readouterr().out == Invented.printed
     assert in_turns(5, A=1) == ("A", 6)
 
 
