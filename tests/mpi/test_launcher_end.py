@@ -16,7 +16,7 @@ pytestmark = pytest.mark.multirank
 #: A world of one, that believes to be under a launcher: a real one's end is known to its MPI too.
 RANK = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "1"}
 START = """
-import ctypes, os, sys
+import ctypes, os, sys, time
 from tcpx_mpi import _native, world as mpi
 from tcpx_mpi.world import launcher_watch
 launcher_watch.LOOK_S, launcher_watch.GRACE_S = 0.01, {grace_s}
@@ -30,7 +30,7 @@ while True:
 """
 IN_GOOD_ORDER = """
 while not _native.stop_signal():
-    ctypes.CDLL(None).usleep(1000)
+    time.sleep(0.001)  # a poll, as a rank's between two batches: the signal only sets a flag
 print("in good order", _native.stop_signal(), flush=True)
 """
 #: Starts the rank, and ends when a line is sent to it.
