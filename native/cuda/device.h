@@ -80,10 +80,12 @@ __device__ __forceinline__ u32 shift_right(u32 low, u32 high, u32 shift) {
 }
 
 // A kernel is a sequence of steps with a barrier of the block between two; each step is called with
-// the argument of the launch and the shared memory of the block.
-#define TCPX_KERNEL(name, Argument, Shared, ...)                               \
+// the argument of the launch and the shared memory of the block. A block for which `has_part` is
+// false has nothing to do.
+#define TCPX_KERNEL(name, Argument, Shared, has_part, ...)                     \
   extern "C" __global__ void name(const __grid_constant__ Argument argument) { \
     __shared__ Shared shared;                                                  \
+    if (!has_part(argument)) return;                                           \
     tcpx_in_steps<__VA_ARGS__>(argument, shared);                              \
   }
 

@@ -75,6 +75,8 @@ __device__ __forceinline__ void over(const Unit& unit, Edge edge, Whole whole) {
   for (u32 i = head + 16 * threadIdx.x; i < behind; i += 16 * blockDim.x) whole(i);
 }
 
+__device__ __forceinline__ bool every_block(const PayloadArguments&) { return true; }
+
 __device__ __forceinline__ void write(const PayloadArguments& a, Nothing&) {
   for (u64 number = blockIdx.x; number < a.units; number += gridDim.x) {
     const Unit unit = unit_of(a, number);
@@ -112,7 +114,7 @@ __device__ __forceinline__ void verify(const PayloadArguments& a, Nothing&) {
 
 }  // namespace
 
-TCPX_KERNEL(payload_write, PayloadArguments, Nothing, write)
-TCPX_KERNEL(payload_verify, PayloadArguments, Nothing, verify)
+TCPX_KERNEL(payload_write, PayloadArguments, Nothing, every_block, write)
+TCPX_KERNEL(payload_verify, PayloadArguments, Nothing, every_block, verify)
 
 }  // namespace tcpx

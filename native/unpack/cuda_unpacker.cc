@@ -86,8 +86,9 @@ UnpackResult CudaUnpacker::submit(const UnpackSource& source, uint8_t* destinati
   begin_request();
   switch (mode_) {
     case UnpackMode::kKernel:
-      arguments_.item[unlaunched_] = {address(source.fragments), address(source.bounce),
-                                      address(destination), 0, static_cast<unsigned>(source.count)};
+      arguments_.item[unlaunched_] = {address(source.fragments),
+                                      static_cast<unsigned>(source.count), address(source.bounce),
+                                      address(destination)};
       fragments_[unlaunched_] = static_cast<unsigned>(source.count);
       fragments_unlaunched_ += source.count;
       pages_unlaunched_ &=
@@ -202,22 +203,24 @@ void CudaUnpacker::flush() {
   }
   // More have nothing to do, and fewer leave the memory idle.
   const unsigned warps = std::clamp(a.group, 1u, pages_unlaunched_ ? kWarpsOfPages : kWarps);
-  a.items = 0;
-  unsigned blocks = 0;
+  unsigned items = 0, most_blocks = 1;
+  a.blocks = 0;
   for (uint64_t i = 0; fragments > 0 && i < unlaunched_; ++i) {
-    if (fragments_[i] == 0) continue;  // the kernel looks for the last item that begins somewhere
-    a.item[a.items] = a.item[i];
-    a.item[a.items++].first_block = blocks;
-    blocks += (fragments_[i] + a.group - 1) / a.group;
+    if (fragments_[i] == 0) continue;  // no block is for it
+    a.item[items++] = a.item[i];
+    const unsigned blocks = (fragments_[i] + a.group - 1) / a.group;
+    a.blocks += blocks;
+    most_blocks = std::max(most_blocks, blocks);
   }
+  a.blocks = std::max(a.blocks, 1u);  // the ticket is one's part
   a.blocks_done = lane().blocks_done.address();
   a.ticket_at = tickets_seen_->address() + next_lane_ * kLine;
   a.ticket = tickets_;
   void* arguments[] = {&a};
   if (mode_ == UnpackMode::kKernel) begin_timer();
-  ok(cuda().launch(pages_unlaunched_ ? kernels_.unpack_pages : kernels_.unpack,
-                   std::max(blocks, 1u), 1, 1, 32 * warps, 1, 1, 0, lane().stream.handle(),
-                   arguments, nullptr),
+  ok(cuda().launch(pages_unlaunched_ ? kernels_.unpack_pages : kernels_.unpack, most_blocks,
+                   std::max(items, 1u), 1, 32 * warps, 1, 1, 0, lane().stream.handle(), arguments,
+                   nullptr),
      "cuLaunchKernel");
   end_launch();
 }

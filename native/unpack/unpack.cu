@@ -17,24 +17,22 @@ struct Shared {
   u64 destination;
 };
 
-__device__ __forceinline__ const UnpackItem& item_of(const UnpackArguments& a, u32 block) {
-  u32 low = 0, high = a.items;  // the last item that begins at or before the block
-  while (high - low > 1) {
-    const u32 middle = (low + high) / 2;
-    if (a.item[middle].first_block <= block) {
-      low = middle;
-    } else {
-      high = middle;
-    }
-  }
-  return a.item[low];
+__device__ __forceinline__ const UnpackItem& item_of_block(const UnpackArguments& a) {
+  return a.item[blockIdx.y];
+}
+
+// There are as many blocks for each item as for the one of most fragments. The first has a part:
+// no item is empty, and where there is none it is left to say so.
+__device__ __forceinline__ bool has_part(const UnpackArguments& a) {
+  return blockIdx.x == 0 || blockIdx.x * a.group < item_of_block(a).fragment_count;
 }
 
 // The descriptors of the block's fragments, side by side: one read over PCIe where they fit in one.
+// What lies behind the last one is read, too, which is quicker than to look first.
 __device__ __forceinline__ void take(const UnpackArguments& a, Shared& shared) {
   if (threadIdx.x >= a.group) return;
-  const UnpackItem& item = item_of(a, blockIdx.x);
-  const u64 index = static_cast<u64>(blockIdx.x - item.first_block) * a.group + threadIdx.x;
+  const UnpackItem& item = item_of_block(a);
+  const u32 index = blockIdx.x * a.group + threadIdx.x;
   Quad fragment = load16_uncached(item.fragments + index * sizeof(Quad));
   if (index >= item.fragment_count) fragment.y = 0;
   shared.fragment[threadIdx.x] = fragment;
@@ -134,17 +132,17 @@ __device__ __forceinline__ void put_together(const UnpackArguments& a, Shared& s
   }
 }
 
-// The last block of all says so to the CPU.
+// The last block of those that have a part says so to the CPU.
 __device__ __forceinline__ void report(const UnpackArguments& a, Shared&) {
   if (threadIdx.x > 0) return;
-  const u32 last = gridDim.x - 1;
+  const u32 last = a.blocks - 1;
   if (last > 0 && count_released(a.blocks_done, last) < last) return;
   store8_for_host(a.ticket_at, a.ticket);
 }
 
 }  // namespace
 
-TCPX_KERNEL(unpack_fragments, UnpackArguments, Shared, take, put_together<false>, report)
-TCPX_KERNEL(unpack_pages, UnpackArguments, Shared, take, put_together<true>, report)
+TCPX_KERNEL(unpack_fragments, UnpackArguments, Shared, has_part, take, put_together<false>, report)
+TCPX_KERNEL(unpack_pages, UnpackArguments, Shared, has_part, take, put_together<true>, report)
 
 }  // namespace tcpx

@@ -23,7 +23,7 @@ struct alignas(16) Quad {
 namespace fakecuda {
 
 struct Index {
-  u32 x;
+  u32 x, y;
 };
 
 // What a kernel under way knows of itself; one runs at a time on a thread of a stream.
@@ -110,13 +110,15 @@ bool tcpx_in_steps(u32 threads, const Argument& argument, Shared& shared) {
 }
 
 // Blocks and threads from the last to the first: no kernel may count on an order.
-#define TCPX_KERNEL(name, Argument, Shared, ...)                                       \
+#define TCPX_KERNEL(name, Argument, Shared, has_part, ...)                             \
   static bool name##_on_cpu(CUdevice device, fakecuda::Grid grid, const void* bytes) { \
     const auto& argument = *static_cast<const Argument*>(bytes);                       \
     fakecuda::running = {device, false, false};                                        \
-    gridDim.x = grid.blocks;                                                           \
-    blockDim.x = grid.threads;                                                         \
-    for (blockIdx.x = grid.blocks; blockIdx.x-- > 0;) {                                \
+    gridDim = {grid.blocks, grid.rows};                                                \
+    blockDim = {grid.threads, 1};                                                      \
+    for (u32 block = grid.blocks * grid.rows; block-- > 0;) {                          \
+      blockIdx = {block % grid.blocks, block / grid.blocks};                           \
+      if (!has_part(argument)) continue;                                               \
       alignas(16) uint8_t memory[sizeof(Shared)];                                      \
       memset(memory, 0xA5, sizeof(memory)); /* nobody cleared it */                    \
       auto& shared = *reinterpret_cast<Shared*>(memory);                               \

@@ -163,6 +163,7 @@ std::vector<std::shared_ptr<Stream>> streams_of(Context* context, bool blocking_
 
 struct Grid {
   unsigned blocks;
+  unsigned rows;  // of blocks
   unsigned threads;
 };
 // A kernel compiled for the CPU: arguments as cuLaunchKernel gets them; false: it reached for

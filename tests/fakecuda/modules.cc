@@ -72,8 +72,9 @@ FAKECUDA_API CUresult cuLaunchKernel(Function* function, unsigned blocks, unsign
   if (functions().count(function) == 0 || function->device != context->device) {
     return kInvalidHandle;
   }
-  if (blocks == 0 || threads == 0 || threads > 1024) return kInvalidValue;
-  if (blocks_y != 1 || blocks_z != 1 || threads_y != 1 || threads_z != 1) return kInvalidValue;
+  if (blocks == 0 || blocks_y == 0 || blocks_y > 65535) return kInvalidValue;
+  if (threads == 0 || threads > 1024) return kInvalidValue;
+  if (blocks_z != 1 || threads_y != 1 || threads_z != 1) return kInvalidValue;
   CUresult error;
   Stream* stream = stream_of(context, handle, &error);
   if (error != kSuccess) return error;
@@ -81,10 +82,10 @@ FAKECUDA_API CUresult cuLaunchKernel(Function* function, unsigned blocks, unsign
   ++driver().calls[kernel->name];
   const auto* bytes = static_cast<const uint8_t*>(arguments[0]);
   std::vector<uint8_t> copy(bytes, bytes + kernel->argument_bytes);
-  stream->submit([context, kernel, blocks, threads, copy = std::move(copy)] {
+  stream->submit([context, kernel, blocks, blocks_y, threads, copy = std::move(copy)] {
     alignas(16) static thread_local uint8_t aligned[8192];
     memcpy(aligned, copy.data(), copy.size());
-    if (!kernel->run(context->device, {blocks, threads}, aligned)) {
+    if (!kernel->run(context->device, {blocks, blocks_y, threads}, aligned)) {
       context->error = kIllegalAddress;
     }
   });
