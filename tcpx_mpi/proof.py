@@ -1,7 +1,7 @@
 """Where a rank's work was seen: CPUs of its threads, counters of its NIC. What was asked for is in
 the settings; this is what happened, so that the two can be held against each other.
 
-Read before and after each batch, never within one.
+Read before and after each batch, never within one; what the whole node had, at the row's ends.
 """
 
 from __future__ import annotations
@@ -22,8 +22,13 @@ _NIC_COUNTERS = {
     "nic_drops": ("tx_dropped", "rx_dropped", "tx_errors", "rx_errors"),
 }
 
+#: The numbers of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal. Those of guests
+#: are in the first two already.
+_IDLE = (3, 4)
+_STEAL = 7
+_TICK_NS = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
-#: No file that is read here is as long.
+#: What is looked for stands nearer to the beginning of every file that is read here.
 _LONGEST_BYTES = 1 << 16
 
 
@@ -48,8 +53,13 @@ class Kernel:
     It makes the texts anew for every read; opened once for all, they take a fifth of the time.
     """
 
-    def __init__(self, tasks: str = "/proc/self/task", nics: str = "/sys/class/net") -> None:
-        self._tasks, self._nics = tasks, nics
+    def __init__(
+        self,
+        tasks: str = "/proc/self/task",
+        nics: str = "/sys/class/net",
+        stat: str = "/proc/stat",
+    ) -> None:
+        self._tasks, self._nics, self._stat = tasks, nics, stat
         self._descriptors: dict[str, int] = {}
 
     def thread(self, thread: int) -> ThreadState:
@@ -78,6 +88,15 @@ class Kernel:
             found[name] = sum(map(int, texts)) if interface and all(texts) else -1
         return found
 
+    def node(self) -> dict[str, int]:
+        """CPU time of the node since its start, by the name of its field in `Proof`; -1 unknown."""
+        words = self._text(self._stat).partition("\n")[0].split()[1 : _STEAL + 2]
+        ticks = [int(word) for word in words]
+        if len(ticks) <= _STEAL:
+            return {"node_wanted_ns": -1, "node_stolen_ns": -1}
+        wanted = sum(ticks) - sum(ticks[place] for place in _IDLE)
+        return {"node_wanted_ns": wanted * _TICK_NS, "node_stolen_ns": ticks[_STEAL] * _TICK_NS}
+
     def close(self) -> None:
         """Closes the files; asked again, it opens them again."""
         while self._descriptors:
@@ -104,7 +123,7 @@ def process_cpu_ns(process: int) -> int:
 
 
 class Witness:
-    """Watches one rank's batches of a row; `proof` is what it saw in all of them.
+    """Watches one rank's batches of a row, from now on; `proof` is what it saw in all of them.
 
     `waiting`: processes that have nothing to do in these batches.
     """
@@ -126,6 +145,7 @@ class Witness:
         self._plugin_cpus: set[int] = set()
         self._counted: dict[str, int] = {}
         self._rtt_us = -1
+        self._node = self._kernel.node()
 
     def before(self) -> None:
         """A batch is about to run."""
@@ -153,6 +173,8 @@ class Witness:
     def proof(self, remote_bytes: int) -> Proof:
         """All batches together, once they are over; `remote_bytes` is the payload exchanged with
         other nodes."""
+        for name, value in self._kernel.node().items():
+            self._count(name, self._node[name], value)
         self._kernel.close()
         return Proof(
             driver_cpus=cpu_list_text(tuple(self._driver_cpus)),

@@ -79,6 +79,10 @@ class Proof:
     rtt_us: int = -1
     #: CPU time of the processes that other sides have beside the rank's, which should sleep.
     waiting_cpu_ns: int = -1
+    #: What the rank's node wanted of its CPUs from the row's start to its end, by anybody, and what
+    #: of that its hypervisor gave to others.
+    node_wanted_ns: int = -1
+    node_stolen_ns: int = -1
 
 
 @dataclass(kw_only=True, eq=False)

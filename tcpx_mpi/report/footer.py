@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tcpx_mpi.placement import CONNECTIONS_A_NIC
 from tcpx_mpi.records import Fault, RunHeader
 from tcpx_mpi.report.gpus import gpu_lines
-from tcpx_mpi.report.placement import placement_lines, usage_lines
+from tcpx_mpi.report.placement import placement_lines, stolen_lines, usage_lines
 from tcpx_mpi.report.preamble import rank_name
 from tcpx_mpi.report.steadiness import steadiness_lines
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth, slowest_rank
@@ -73,6 +73,7 @@ def footer_lines(
     lines += [_line(title, text) for title, text in steadiness_lines(summaries)]
     lines += usage_lines(header, summaries)
     lines += placement_lines(header, summaries)
+    lines += stolen_lines(header, summaries)
     lines += gpu_lines(header, summaries)
     lines += _peer_lines(summaries)
     lines += _detour_lines(header)

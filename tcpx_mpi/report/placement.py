@@ -13,6 +13,10 @@ from tcpx_mpi.units import counted, format_size
 #: Counters of a NIC hold what a rank exchanged with other nodes, and headers; less than this part
 #: of it says that the bytes took another way.
 _LEAST_NIC_SHARE = 0.9
+#: The kernel counts a node's CPU time in ticks of 10 ms: of less time no share can be told.
+_LEAST_WANTED_NS = 1e9
+#: Above this part of the CPU time that a node wanted, figures are those of its neighbours, too.
+_MOST_STOLEN = 0.02
 
 
 def placement_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
@@ -22,6 +26,23 @@ def placement_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[
         for info in header.ranks
         for text in _findings(info, _of_rank(info, summaries))
     ]
+
+
+def stolen_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
+    """A warning for each node whose hypervisor gave its CPUs to others, by the name of its host."""
+    lines = []
+    first = {info.node: info for info in reversed(header.ranks)}
+    for info in sorted(first.values(), key=lambda info: info.rank):
+        rows = _of_rank(info, summaries)
+        wanted = sum(max(row.node_wanted_ns, 0) for row in rows)
+        stolen = sum(max(row.node_stolen_ns, 0) for row in rows)
+        if wanted >= _LEAST_WANTED_NS and stolen >= _MOST_STOLEN * wanted:
+            lines.append(
+                f"# {'WARNING':<20} : {info.host}'s hypervisor gave {100 * stolen / wanted:.2g} % "
+                "of the CPU time that was wanted there to others: these figures are of a slower "
+                "machine; measure again when its neighbours are quiet"
+            )
+    return lines
 
 
 def usage_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:

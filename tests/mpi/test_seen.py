@@ -30,6 +30,7 @@ def test_every_row_says_where_it_was_seen(place: Path) -> None:
         assert {int(cpu) for cpu in seen.driver_cpus.replace("-", ",").split(",")} <= allowed
         assert seen.remote_bytes == 0
         assert seen.rtt_us > 0
+        assert 0 <= seen.node_stolen_ns <= seen.node_wanted_ns
     assert [seen.plugin_threads for seen in row.proof] == [1, 1]
     assert all(seen.plugin_cpus for seen in row.proof)
     assert [seen.plugin_threads for seen in row.against["raw"].proof] == [0, 0]

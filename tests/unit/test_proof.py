@@ -6,7 +6,10 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
+
+import pytest
 
 from tcpx_mpi.proof import Kernel, Witness, process_cpu_ns, thread_ids
 
@@ -150,6 +153,40 @@ def test_processes_that_wait_are_watched_with_all_their_threads() -> None:
         child.kill()
     assert process_cpu_ns(child.pid) == -1
     assert Witness(Driver(), [], "").proof(0).waiting_cpu_ns == -1
+
+
+NODE = "cpu  {0} 10 20 {1} 400 1 2 {2} 7 8\ncpu0 1 2 3 4 5 6 7 8 9 10\nintr 1 2 3\n"
+
+
+def test_what_a_hypervisor_gave_to_others_is_a_part_of_what_the_node_wanted(tmp_path: Path) -> None:
+    stat = tmp_path / "stat"
+    stat.write_text(NODE.format(100, 5000, 3))
+    witness = Witness(Driver(), [], "", Kernel(str(tmp_path), str(tmp_path), str(stat)))
+    stat.write_text(NODE.format(150, 9000, 13))  # idle time is nobody's; guests' is user time
+    seen = witness.proof(0)
+    tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+    assert (seen.node_wanted_ns, seen.node_stolen_ns) == (60 * tick_ns, 10 * tick_ns)
+
+
+@pytest.mark.parametrize("text", ["", "cpu 1 2 3 4 5 6 7\ncpu0 1 2 3 4 5 6 7 8\n"])
+def test_a_kernel_that_says_nothing_of_stolen_time_leaves_it_unknown(
+    tmp_path: Path, text: str
+) -> None:
+    (tmp_path / "stat").write_text(text)
+    kernel = Kernel(str(tmp_path), str(tmp_path), str(tmp_path / "stat"))
+    assert set(kernel.node().values()) == {-1}
+    seen = Witness(Driver(), [], "", kernel).proof(0)
+    assert (seen.node_wanted_ns, seen.node_stolen_ns) == (-1, -1)
+
+
+def test_this_node_wanted_what_this_thread_used() -> None:
+    witness = Witness(Driver(), [], "")
+    until = time.thread_time() + 0.1
+    while time.thread_time() < until:
+        pass
+    seen = witness.proof(0)
+    assert seen.node_wanted_ns >= 50_000_000  # ticks of 10 ms
+    assert 0 <= seen.node_stolen_ns <= seen.node_wanted_ns
 
 
 def test_a_counter_that_began_anew_is_unknown(tmp_path: Path) -> None:

@@ -9,7 +9,12 @@ import pytest
 
 from tcpx_mpi.records import Proof
 from tcpx_mpi.report import footer_lines, summarise_row
-from tcpx_mpi.report.placement import line_rate_percent, placement_lines, usage_lines
+from tcpx_mpi.report.placement import (
+    line_rate_percent,
+    placement_lines,
+    stolen_lines,
+    usage_lines,
+)
 
 HEADER = invented.run_header()  # rank r is bound to CPU r % 2
 #: As asked for, and all bytes over the NIC.
@@ -65,6 +70,38 @@ def test_a_rank_that_its_launcher_bound_to_one_cpu_is_told_how_not_to() -> None:
     assert ["use --cpus" in line for line in found] == [True, True, True, False]
     assert "bound to CPU 1 alone" in found[3]
     assert "`mpirun --bind-to none`" in found[3]
+
+
+@pytest.mark.parametrize(
+    ("wanted_s", "stolen_s", "said"),
+    [
+        (60.0, 7.5, "gave 12 % of the CPU time"),
+        (60.0, 1.2, "gave 2 % of the CPU time"),
+        (60.0, 1.1, ""),  # below a fiftieth
+        (0.9, 0.5, ""),  # too little to tell
+        (-1e-9, -1e-9, ""),  # nobody looked
+    ],
+)
+def test_a_hypervisor_that_gave_cpus_to_others_is_a_warning_with_the_host(
+    wanted_s: float, stolen_s: float, said: str
+) -> None:
+    # Two rows of half of it each, in which only the second node lost anything.
+    parts = {
+        "node_wanted_ns": round(wanted_s * 1e9 / 2),
+        "node_stolen_ns": round(stolen_s * 1e9 / 2),
+    }
+    last = HEADER.ranks[-1]
+    seen = [
+        dataclasses.replace(GOOD[info.rank], **parts) if info.node == last.node
+        else dataclasses.replace(GOOD[info.rank], **{**parts, "node_stolen_ns": 0})
+        for info in HEADER.ranks
+    ]  # fmt: skip
+    summaries = [summarise_row(HEADER, invented.row(index, proof=seen)) for index in (0, 1)]
+    found = stolen_lines(HEADER, summaries)
+    assert len(found) == bool(said)
+    for line in found:
+        assert line.startswith(f"# WARNING              : {last.host}'s hypervisor {said}")
+        assert line in footer_lines(HEADER, summaries)
 
 
 def test_a_nic_is_not_blamed_for_what_it_cannot_know() -> None:
