@@ -106,19 +106,20 @@ def _median_us(samples_ns: NDArray[np.int64]) -> str:
 
 
 def unpack_table(names: Sequence[str]) -> list[str]:
-    """The unpack alone beside the driver's own copy, in turns, on machines with `one` or `two`: of
-    all launches that with the median share of a copy, the lower one of two."""
-    (number,) = names
+    """The unpack alone beside the driver's own copy, in turns, on machines of one kind: of all
+    launches that with the median share of a copy, the lower one of two."""
+    (kind,) = names
     launches = sorted(
-        unpack_launches(number),
+        unpack_launches(kind),
         key=lambda launch: _case(launch, "pages_64MiB")["alone"]["ratio_to_copy"],
     )
     found = launches[(len(launches) - 1) // 2]
+    form, number = _form_and_number(kind)
     lines = [
-        f"`{found['command']}` on {found['gpu']}, of a machine with {number}; of {len(launches)} "
-        f"launches the one with the (lower) median of `pages_64MiB`; medians of {found['rounds']}, "
-        f"by events, of a launch alone and of each of {found['row']} in a row, and by the profiler "
-        f"(CUPTI {found['cupti']}):",
+        f"`{found['command']}` on {found['gpu']}, of a machine with {number}{form}; of "
+        f"{len(launches)} launches the one with the (lower) median of `pages_64MiB`; medians of "
+        f"{found['rounds']}, by events, of a launch alone and of each of {found['row']} in a row, "
+        f"and by the profiler (CUPTI {found['cupti']}):",
         "",
         "| case | fragments | unpack | plain copy | copy / unpack | wanted "
         "| unpack in a row | plain copy in a row "
@@ -138,21 +139,29 @@ def unpack_table(names: Sequence[str]) -> list[str]:
     return lines
 
 
-def unpack_launches(number: str) -> list[dict[str, Any]]:
-    """All launches on machines with `one` or `two` H200s, or `one_h100`, by their number."""
-    files = sorted(GPU_EVIDENCE.glob(f"unpack_on_{number}.*.json"))
+def unpack_launches(kind: str) -> list[dict[str, Any]]:
+    """All launches of a kind, by their number: `on_one`, on machines with one H200, `on_two`,
+    `on_two_h100`; `search_on_...` with the kernel's form before, in which blocks searched."""
+    files = sorted(GPU_EVIDENCE.glob(f"unpack_{kind}.*.json"))
     return [dict(json.loads(file.read_text())) for file in files]
+
+
+def _form_and_number(kind: str) -> tuple[str, str]:
+    """Of the kernel, in words, and of GPUs."""
+    form, _, machine = kind.rpartition("on_")
+    return ", blocks search" if form else "", machine.partition("_")[0]
 
 
 def unpack_launches_table(names: Sequence[str]) -> list[str]:
     """What was wanted of the unpack alone, launch by launch, by each measure."""
     lines = [
-        "| GPUs | machine | `pages_64MiB`, of a copy: by events, by the profiler | `mss_64MiB` "
-        "| `chunk_512KiB`: alone, in a row, by the profiler |",
-        "|--|--|--|--|--|",
+        "| GPUs | machine | kernel | `pages_64MiB`, of a copy: by events, by the profiler "
+        "| `mss_64MiB` | `chunk_512KiB`: alone, in a row, by the profiler |",
+        "|--|--|--|--|--|--|",
     ]
-    for number in names:
-        for launch in unpack_launches(number):
+    for kind in names:
+        form, number = _form_and_number(kind)
+        for launch in unpack_launches(kind):
             shares = [
                 f"{case['alone']['ratio_to_copy']:.3f}, {case['by_profiler']['ratio_to_copy']:.3f}"
                 for case in (_case(launch, name) for name in ("pages_64MiB", "mss_64MiB"))
@@ -160,8 +169,10 @@ def unpack_launches_table(names: Sequence[str]) -> list[str]:
             chunk = _case(launch, "chunk_512KiB")
             times = ", ".join(f"{chunk[way]['unpack_us_median']:.3g}"
                               for way in ("alone", "in_a_row", "by_profiler"))  # fmt: skip
-            gpus = f"{number.partition('_')[0]} {launch['gpu'].split()[1]}"
-            lines.append(f"| {gpus} | {launch['machine']} | {' | '.join(shares)} | {times} us |")
+            place = f"{number} {launch['gpu'].split()[1]} | {launch['machine']}"
+            lines.append(
+                f"| {place} | {form.removeprefix(', ')} | {' | '.join(shares)} | {times} us |"
+            )
     return lines
 
 
@@ -176,6 +187,26 @@ def _unpack_times(case: Mapping[str, Any], way: Mapping[str, Any] | None) -> str
         return "| "
     copy = f"{way['copy_us_median']:.4g} us" if case["bytes"] else ""
     return f"{way['unpack_us_median']:.4g} us | {copy}"
+
+
+def unpack_parts_table(_names: Sequence[str]) -> list[str]:
+    """Where 64 MiB of pages spend their time: loops like the kernel's, with one thing changed."""
+    found = json.loads((GPU_EVIDENCE / "unpack_parts.json").read_text())
+    machines = found["machines"]
+    copies = {"what": "the driver's copy", "us": [each["copy_us"] for each in machines]}
+    lines = [
+        f"{found['date']}, medians of {' and '.join(str(each['launches']) for each in machines)} "
+        "launches in turns, by the profiler:",
+        "",
+        f"| launch | {' | '.join(each['gpus'] for each in machines)} |",
+        f"|--|{'--|' * len(machines)}",
+    ]
+    as_it_is = found["parts"][0]["us"]
+    for part in [*found["parts"], copies]:
+        times = (f"{us:.1f} us, {100 * (us / now - 1):+.1f} %" if us != now else f"{us:.1f} us"
+                 for us, now in zip(part["us"], as_it_is, strict=True))  # fmt: skip
+        lines.append(f"| {part['what']} | {' | '.join(times)} |")
+    return lines
 
 
 def experiments_table(names: Sequence[str]) -> list[str]:

@@ -30,6 +30,7 @@ from gpu_tables import (
     gpu_runs_table,
     gpu_sides_table,
     unpack_launches_table,
+    unpack_parts_table,
     unpack_table,
 )
 from sweep_tables import parts_table, steps_table, streams_table, sweep_table
@@ -217,6 +218,7 @@ TABLES: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "sides": gpu_sides_table,
     "unpack": unpack_table,
     "launches": unpack_launches_table,
+    "kernel": unpack_parts_table,
     "experiments": experiments_table,
     "verdicts": verdicts_table,
     "quiet": quiet_runs_table,

@@ -28,8 +28,8 @@ from performance_page import (
 )
 
 LONG_ENOUGH_NS = 5_000_000
-#: A number with a unit of measurement, or a ratio with its range.
-FIGURE = re.compile(r"\d[\d.]* ?(GB/s|us|ns|ms|s|MB|%)\b|\d\.\d+ \(\d\.\d+ - \d\.\d+\)")
+#: A number with a unit of measurement, or a ratio with its range; of H200s it is none.
+FIGURE = re.compile(r"(?<![A-Z\d])\d[\d.]* ?((GB/s|us|ns|ms|s|MB)\b|%)|\d\.\d+ \(\d\.\d+ - \d\.\d+\)")
 
 
 def test_every_figure_is_made_from_the_evidence() -> None:
@@ -180,16 +180,17 @@ def test_what_readme_shows_is_what_a_report_prints() -> None:
 
 
 def test_every_run_on_gpus_was_checked_and_right_in_cuda_memory() -> None:
-    files = sorted((EVIDENCE / "gpu").glob("*.h5"))
-    assert files
+    files = [path for folder in ("", "shared", "two_h100")
+             for path in sorted((EVIDENCE / "gpu" / folder).glob("*.h5"))]  # fmt: skip
+    assert len({path.parent for path in files}) == 3
     for path in files:
         run, summaries = kept(path)
         assert (run.complete, run.header.memory, run.header.unpack) == (True, "cuda", "kernel")
         for summary in summaries:
             assert (summary.checked, summary.wrong) == (True, 0), path.name
             assert all(ratio.wrong == 0 for ratio in summary.against.values()), path.name
-    for number in ("one", "two"):
-        launches = unpack_launches(number)
+    for kind in ("on_one", "on_two_h100", "search_on_one", "search_on_two"):
+        launches = unpack_launches(kind)
         assert len(launches) >= 3
         assert all(case["right"] for launch in launches for case in launch["cases"])
 
