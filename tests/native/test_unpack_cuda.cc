@@ -112,28 +112,6 @@ TEST(one_odd_byte_among_pages_is_exact) {
   }
 }
 
-// Which kernel ran is what the fake driver counts; a real one does not say.
-TEST(pages_have_a_kernel_of_their_own_also_after_odd_bytes) {
-  if (getenv("TCPX_MPI_REAL_GPU") != nullptr) SKIP_FOR("stand-in: it counts launches");
-  UnpackScene scene(Bounce::kPinned, 64 * kPage, 64 * kPage);
-  CudaUnpacker unpacker(0, UnpackMode::kKernel);
-  const auto launches = [](const char* kernel) {
-    return fake_call<uint64_t(const char*)>("fakecuda_calls")(kernel);
-  };
-  const std::vector<NetUnpackFragment> pages = {{kPage, kPage, 0}, {0, kPage, kPage}};
-  const std::vector<NetUnpackFragment> odd = {{kPage, kPage, 0}, {1, kPage, kPage}};
-  size_t at = 0;
-  for (const auto& fragments : {pages, odd, pages}) {
-    const uint64_t before = launches("unpack_pages"), others = launches("unpack_fragments");
-    scene.receive(unpacker, at, 2 * kPage, fragments);
-    scene.finish(unpacker);
-    at += 2 * kPage;
-    CHECK_EQ(launches("unpack_pages") - before, uint64_t{fragments[1].src_off == 0});
-    CHECK_EQ(launches("unpack_fragments") - others, uint64_t{fragments[1].src_off != 0});
-  }
-  CHECK_EQ(scene.difference(), std::string());
-}
-
 TEST(random_receives_become_what_the_cpu_makes_of_them_in_every_mode) {
   std::mt19937 random(3);
   for (const Bounce where : {Bounce::kOnGpu, Bounce::kPinned}) {
