@@ -29,7 +29,9 @@ from performance_page import (
 
 LONG_ENOUGH_NS = 5_000_000
 #: A number with a unit of measurement, or a ratio with its range; of H200s it is none.
-FIGURE = re.compile(r"(?<![A-Z\d])\d[\d.]* ?((GB/s|us|ns|ms|s|MB)\b|%)|\d\.\d+ \(\d\.\d+ - \d\.\d+\)")
+FIGURE = re.compile(
+    r"(?<![A-Z\d])\d[\d.]* ?((GB/s|us|ns|ms|s|MB)\b|%)|\d\.\d+ \(\d\.\d+ - \d\.\d+\)"
+)
 
 
 def test_every_figure_is_made_from_the_evidence() -> None:
