@@ -82,6 +82,16 @@ class RunFrames:
         return _frame(self._tables["counters"])
 
     @cached_property
+    def proof(self) -> DataFrame:
+        """One line a row, side and rank: where its work was seen; -1 and "" where not known."""
+        return _frame(self._tables["proof"])
+
+    @cached_property
+    def gpus(self) -> DataFrame:
+        """One line a row, side and rank in a GPU's memory: the GPU before and after."""
+        return _frame(self._tables["gpus"])
+
+    @cached_property
     def batches(self) -> DataFrame:
         """One line a row, side, rank and batch."""
         return _frame(self._tables["batches"])

@@ -16,7 +16,7 @@ import numpy as np
 
 from tcpx_mpi import large
 from tcpx_mpi.ratios import Ratio
-from tcpx_mpi.records import PartialRow, PeerInfo, Row, Run
+from tcpx_mpi.records import GpuRow, PartialRow, PeerInfo, Proof, Row, Run
 from tcpx_mpi.records.header import RankInfo
 from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Int64s
 from tcpx_mpi.records.setup_times import SETUP_DTYPE
@@ -88,7 +88,8 @@ def tables_of(run: Run) -> dict[str, Table]:
     Of several launches a table has all lines, which say by `run_id` of which launch they are.
     """
     makers = (
-        rows, samples, against, counters, batches, arrivals, ranks, peers, setup, settings,
+        rows, samples, against, counters, proof, gpus, batches, arrivals, ranks, peers, setup,
+        settings,
     )  # fmt: skip
     return {make.__name__: _over_launches(make, run) for make in makers}
 
@@ -195,6 +196,35 @@ def counters(run: Run) -> Table:
     return Table("counters", columns, blocks)
 
 
+def proof(run: Run) -> Table:
+    """One line a row, side and rank: where its work was seen; -1 and "" are unknown."""
+    return _seen_by_ranks(run, "proof", Proof, lambda row: row.proof)
+
+
+def gpus(run: Run) -> Table:
+    """One line a row, side and rank in a GPU's memory: the GPU before and after; -1 is unknown."""
+    return _seen_by_ranks(run, "gpus", GpuRow, lambda row: row.gpu)
+
+
+def _seen_by_ranks(
+    run: Run,
+    name: str,
+    record: type[Proof] | type[GpuRow],
+    of: Callable[[Row], Sequence[Proof] | Sequence[GpuRow]],
+) -> Table:
+    kinds = _kinds(record)
+
+    def blocks() -> Iterator[Block]:
+        for row in run.rows:
+            for side, part in _sides(row):
+                seen = of(part)
+                identity = {"row": part.index, "side": side, "rank": np.arange(len(seen))}
+                values = {column: [getattr(each, column) for each in seen] for column in kinds}
+                yield Block(len(seen), {**identity, **values})
+
+    return Table(name, {"row": INT, "side": TEXT, "rank": INT, **kinds}, blocks)
+
+
 def batches(run: Run) -> Table:
     """One line a row, side, rank and batch: iterations, when it began there, and whether late."""
     own = {"rank": INT, "batch": INT, "first_iteration": INT, "iterations": INT,
@@ -265,7 +295,7 @@ def settings(run: Run) -> Table:
     return _small("settings", columns, lines)
 
 
-def _kinds(record: type[RankInfo] | type[PeerInfo]) -> dict[str, str]:
+def _kinds(record: type[RankInfo | PeerInfo | Proof | GpuRow]) -> dict[str, str]:
     kinds = {int: INT, float: FLOAT, bool: BOOL, str: TEXT}
     hints = get_type_hints(record)
     return {field.name: kinds[hints[field.name]] for field in dataclasses.fields(record)}

@@ -12,8 +12,8 @@ from tcpx_mpi.errors import PartialResult, UsageError
 
 #: In the order of use; `tcpx_mpi.tables` makes them.
 TABLES = (
-    "samples", "rows", "against", "counters", "batches", "arrivals", "ranks", "peers", "setup",
-    "settings",
+    "samples", "rows", "against", "counters", "proof", "gpus", "batches", "arrivals", "ranks",
+    "peers", "setup", "settings",
 )  # fmt: skip
 _STDOUT = "-"
 

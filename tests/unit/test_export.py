@@ -23,7 +23,17 @@ from hypothesis.extra import numpy as arrays
 from tcpx_mpi import cli, export
 from tcpx_mpi.cli.export import TABLES
 from tcpx_mpi.errors import ExitCode, OutputFailed, UsageError
-from tcpx_mpi.records import PHASES, Fault, PartialRow, PeerInfo, Run, RunWriter, read_run
+from tcpx_mpi.records import (
+    PHASES,
+    Fault,
+    GpuRow,
+    PartialRow,
+    PeerInfo,
+    Proof,
+    Run,
+    RunWriter,
+    read_run,
+)
 from tcpx_mpi.records.row import RANK_COLUMNS
 from tcpx_mpi.report import summarise_row, to_json
 from tcpx_mpi.tables import tables_of
@@ -186,6 +196,32 @@ def test_ranks_setup_counters_batches_and_settings_are_read_back(way: Way) -> No
     assert ("plan", "slots", "64,32,16", "") in said
     assert ("run", "busbw_factor", "1.0", "") in said
     assert ("run", "complete", "true", "") in said
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("table", "record"), [("proof", Proof), ("gpus", GpuRow)])
+def test_what_was_seen_of_ranks_is_read_back(
+    way: Way, table: str, record: type[Proof] | type[GpuRow]
+) -> None:
+    run = beside(a_run())
+    names = [field.name for field in dataclasses.fields(record)]
+    texts = {name for name in names if name.endswith("_cpus")}
+    seen = [
+        record(**{name: f"{n},{rank}" if name in texts else 100 * rank + n
+                  for n, name in enumerate(names)})
+        for rank in range(4)
+    ]  # fmt: skip
+    for row in (run.rows[1], run.rows[1].against["raw"]):
+        setattr(row, {"proof": "proof", "gpus": "gpu"}[table], seen)
+    lines = [line for line in way(run, table) if int(line["row"]) == 1]
+    assert [(x["side"], int(x["rank"])) for x in lines] == [
+        (side, rank) for side in ("plugin", "raw") for rank in range(4)
+    ]
+    found = [
+        record(**{name: line[name] if name in texts else int(line[name]) for name in names})
+        for line in lines
+    ]
+    assert found == seen * 2
 
 
 @pytest.mark.parametrize("way", WAYS)
