@@ -82,10 +82,12 @@ def _told(run: Run) -> list[str]:
 
 
 def gpu_sides_table(names: Sequence[str]) -> list[str]:
-    """When a rank's part of an iteration was done, since its start: who waits for whom."""
+    """When a rank's part of an iteration was done, since its start: who waits for whom. And how
+    many cores it had, for the progress thread and for all others."""
     lines = [
-        "| run | rank | sends done | receives done | chunks a channel |",
-        "|--|--|--|--|--|",
+        "| run | rank | sends done | receives done | chunks a channel | cores: progress thread "
+        "| all other threads | workers of the plugin |",
+        "|--|--|--|--|--|--|--|--|",
     ]
     for name in names:
         run = read_run(str(GPU_EVIDENCE / f"{name}.h5"))
@@ -94,10 +96,23 @@ def gpu_sides_table(names: Sequence[str]) -> list[str]:
         chunks, channels = -(-row.size_bytes // row.chunk_bytes), plan.channels
         shares = Counter(len(range(channel, chunks, channels)) for channel in range(channels))
         shared = ", ".join(f"{n} on {shares[n]}" for n in sorted(shares, reverse=True) if n)
+        own, others = cores_of_ranks(run)
         for rank in range(row.samples["send"].shape[0]):
             times = [_median_us(row.samples[part][rank]) for part in ("send", "receive")]
-            lines.append(f"| `{name}` | {rank} | {times[0]} | {times[1]} | {shared} |")
+            lines.append(
+                f"| `{name}` | {rank} | {times[0]} | {times[1]} | {shared} "
+                f"| {own[rank]:.2f} | {others[rank]:.1f} | {row.proof[rank].plugin_threads} |"
+            )
     return lines
+
+
+def cores_of_ranks(run: Run) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """CPU time over the time of the last row's batches, by rank: the progress thread's, and that
+    of all other threads of the process, the plugin's among them."""
+    row = run.rows[-1]
+    elapsed_ns = summarise_row(run.header, row).elapsed_ns_by_rank
+    used_ns = row.cpu_user_ns + row.cpu_system_ns
+    return (used_ns - row.cpu_others_ns) / elapsed_ns, row.cpu_others_ns / elapsed_ns
 
 
 def _median_us(samples_ns: NDArray[np.int64]) -> str:

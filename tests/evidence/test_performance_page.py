@@ -11,7 +11,7 @@ import proof_cost
 import pytest
 from attempts import Attempt, all_attempts, attempt_called, outcomes, read_attempt
 from broken_copy import patched
-from gpu_tables import gpu_runs_table, unpack_launches
+from gpu_tables import cores_of_ranks, gpu_runs_table, unpack_launches
 from performance_page import (
     BLOCK,
     EVIDENCE,
@@ -195,6 +195,15 @@ def test_every_run_on_gpus_was_checked_and_right_in_cuda_memory() -> None:
         launches = unpack_launches(kind)
         assert len(launches) >= 3
         assert all(case["right"] for launch in launches for case in launch["cases"])
+
+
+@pytest.mark.parametrize("folder", [EVIDENCE / "gpu", EVIDENCE / "gpu" / "two_h100"])
+def test_a_rank_has_one_core_of_its_own_beside_the_workers_of_the_plugin(folder: Path) -> None:
+    for path in sorted(folder.glob("*.h5")):
+        run, _ = kept(path)
+        own, others = cores_of_ranks(run)
+        assert own.max() < 1.05, path.name  # read a little before and after the batches
+        assert (others <= [seen.plugin_threads for seen in run.rows[-1].proof]).all(), path.name
 
 
 def test_of_several_launches_on_gpus_the_middle_one_is_shown() -> None:
