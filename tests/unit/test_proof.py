@@ -180,6 +180,8 @@ def test_a_kernel_that_says_nothing_of_stolen_time_leaves_it_unknown(
 
 
 def test_this_node_wanted_what_this_thread_used() -> None:
+    if Kernel().node()["node_wanted_ns"] <= 0:
+        pytest.skip("needs proc-stat: this kernel counts no CPU time of the node")
     witness = Witness(Driver(), [], "")
     until = time.thread_time() + 0.1
     while time.thread_time() < until:
