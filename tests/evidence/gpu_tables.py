@@ -22,6 +22,27 @@ UNPACK_LIMITS = {
     "chunk_512KiB": (None, 6.0),  # by the profiler
     "mss_64MiB": (0.25, None),  # by events
 }
+#: Launches of the program in unpack_parts: GPUs, (file, command).
+UNPACK_PARTS_RUNS = {
+    "one H200": ("one_h200", "unpack_parts 101"),
+    "two H100": ("two_h100", "unpack_parts 151"),
+}
+#: What is shown of it: its name of a variant, in words.
+UNPACK_PARTS = {
+    "flat": "as it is",
+    "base": "blocks search, as they did before",
+    "stg0-32-16": "the second half of a block's descriptors is fetched while its first pages move",
+    "flat-g4w4": "blocks of 4 warps, with a page each",
+    "flat-g64w16": "64 fragments a block",
+    "flatlb-32-16-3": "registers for a third block on a multiprocessor",
+    "flat-dev": "an ablation: descriptors in the GPU's memory",
+    "flat-computed": "an ablation: no descriptors, pages are computed",
+    "flat-noend": "an ablation: neither number nor count at the end",
+    "flat-notell": "an ablation: a count, and no number",
+    "flat-computed-noend": "an ablation: no descriptors, neither number nor count",
+    "plain-1p-w8": "pages in order by such warps, and nothing else",
+    "copy": "the driver's copy",
+}
 #: By run: (least GB/s, least ratio to NCCL).
 RUN_LIMITS = {"pair-64M": (32.0, 1.0), "ring-64M": (16.0, 1.0), "pair-8K": (None, 2.0)}
 
@@ -206,22 +227,30 @@ def _unpack_times(case: Mapping[str, Any], way: Mapping[str, Any] | None) -> str
 
 def unpack_parts_table(_names: Sequence[str]) -> list[str]:
     """Where 64 MiB of pages spend their time: loops like the kernel's, with one thing changed."""
-    found = json.loads((GPU_EVIDENCE / "unpack_parts.json").read_text())
-    machines = found["machines"]
-    copies = {"what": "the driver's copy", "us": [each["copy_us"] for each in machines]}
+    machines = [_unpack_parts(name) for name, _ in UNPACK_PARTS_RUNS.values()]
+    commands = [f"`{command}` ({gpus})" for gpus, (_, command) in UNPACK_PARTS_RUNS.items()]
     lines = [
-        f"{found['date']}, medians of {' and '.join(str(each['launches']) for each in machines)} "
-        "launches in turns, by the profiler:",
+        f"{' and '.join(commands)}, medians in turns, by the profiler:",
         "",
-        f"| launch | {' | '.join(each['gpus'] for each in machines)} |",
-        f"|--|{'--|' * len(machines)}",
+        f"| launch | in the program | {' | '.join(UNPACK_PARTS_RUNS)} |",
+        f"|--|--|{'--|' * len(machines)}",
     ]
-    as_it_is = found["parts"][0]["us"]
-    for part in [*found["parts"], copies]:
-        times = (f"{us:.1f} us, {100 * (us / now - 1):+.1f} %" if us != now else f"{us:.1f} us"
-                 for us, now in zip(part["us"], as_it_is, strict=True))  # fmt: skip
-        lines.append(f"| {part['what']} | {' | '.join(times)} |")
+    for variant, what in UNPACK_PARTS.items():
+        times = (f"{found[variant]:.1f} us, {100 * (found[variant] / found['flat'] - 1):+.1f} %"
+                 if variant != "flat" else f"{found[variant]:.1f} us"
+                 for found in machines)  # fmt: skip
+        lines.append(f"| {what} | `{variant}` | {' | '.join(times)} |")
     return lines
+
+
+def _unpack_parts(name: str) -> dict[str, float]:
+    """Microseconds of each variant, of 64 MiB, and of the driver's copy."""
+    text = (GPU_EVIDENCE / "unpack_parts" / f"{name}.txt").read_text()
+    heading, *lines = text.split("== 16384 fragments: ")[1].split("==")[0].splitlines()
+    found = {"copy": float(heading.split()[1])}
+    for variant, us, _ in map(str.split, filter(None, lines)):
+        found[variant] = float(us)
+    return found
 
 
 def experiments_table(names: Sequence[str]) -> list[str]:
