@@ -155,14 +155,14 @@ def test_processes_that_wait_are_watched_with_all_their_threads() -> None:
     assert Witness(Driver(), [], "").proof(0).waiting_cpu_ns == -1
 
 
-NODE = "cpu  {0} 10 20 {1} 400 1 2 {2} 7 8\ncpu0 1 2 3 4 5 6 7 8 9 10\nintr 1 2 3\n"
+NODE = "cpu  {0} 10 20 {1} {2} 1 2 {3} 7 8\ncpu0 1 2 3 4 5 6 7 8 9 10\nintr 1 2 3\n"
 
 
 def test_what_a_hypervisor_gave_to_others_is_a_part_of_what_the_node_wanted(tmp_path: Path) -> None:
     stat = tmp_path / "stat"
-    stat.write_text(NODE.format(100, 5000, 3))
+    stat.write_text(NODE.format(100, 5000, 400, 3))
     witness = Witness(Driver(), [], "", Kernel(str(tmp_path), str(tmp_path), str(stat)))
-    stat.write_text(NODE.format(150, 9000, 13))  # idle time is nobody's; guests' is user time
+    stat.write_text(NODE.format(150, 9000, 490, 13))  # idle: nobody's; guests': user's
     seen = witness.proof(0)
     tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     assert (seen.node_wanted_ns, seen.node_stolen_ns) == (60 * tick_ns, 10 * tick_ns)
