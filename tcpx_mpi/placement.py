@@ -42,6 +42,8 @@ class Placement:
     numa_node: int = -1
     #: The CPUs that the plugin's threads for this NIC are bound to; empty: its own choice.
     plugin_cpus: tuple[int, ...] = ()
+    #: Those for threads of the plugin that it binds to none; empty: all that the rank has.
+    unbound_cpus: tuple[int, ...] = ()
     memory_node: int = -1
 
 
@@ -124,6 +126,7 @@ def place_node(
             gpu_sharers=sharers[_identity(gpu)],
             numa_node=numa[rank],
             plugin_cpus=tuple(node.bindings.get(node.devices[devices[rank]][0], ())),
+            unbound_cpus=_unbound_cpus(masks, cpus, rank),
             memory_node=_memory_node(node, rank, numa[rank], request),
         )
         for rank in ranks
@@ -364,6 +367,15 @@ def _oversubscribed(node: Node, masks: Sequence[Sequence[int]], rank: int) -> bo
     # A launcher that binds each rank to one CPU binds the plugin's threads to it as well.
     bound_to_one = len(mine) == 1 and len(masks) > 1
     return sharers > len(mine) or bound_to_one or 0 < quota < len(masks)
+
+
+def _unbound_cpus(
+    masks: Sequence[Sequence[int]], progress: Sequence[int], rank: int
+) -> tuple[int, ...]:
+    """The rank's CPUs without those of any progress thread, where ranks keep one each."""
+    left = {*masks[rank]} - {*progress}
+    sharers = sum(bool(left & {*mask}) for mask in masks)
+    return tuple(sorted(left)) if len(left) >= max(sharers, 1) else ()
 
 
 def _memory_node(node: Node, rank: int, numa_node: int, request: Request) -> int:

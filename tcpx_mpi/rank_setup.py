@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import socket
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -251,6 +253,22 @@ def spins_before_yield(placement: Placement) -> int:
     return 0 if placement.oversubscribed else SPINS_BEFORE_YIELD
 
 
+@contextmanager
+def confined_to(cpus: Sequence[int]) -> Iterator[None]:
+    """The calling thread on these CPUs for a while, and threads that it starts meanwhile for good:
+    they inherit them. Nothing where no CPU is named, or where a thread may not choose.
+    """
+    before = os.sched_getaffinity(0)
+    with suppress(OSError):
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.sched_setaffinity(0, before)
+
+
 class RankEngine:
     """The engine of one rank with its comms and buffers: the plugin's side."""
 
@@ -293,7 +311,7 @@ class RankEngine:
     def listen(self, world_size: int) -> list[bytes]:
         """Listen once for every comm to receive on; the handles for each rank, joined."""
         handles = [b""] * world_size
-        with setup_errors():
+        with setup_errors(), confined_to(self.placement.unbound_cpus):
             for peer, lane in self.schedule.peers_received:
                 for channel in range(self.settings.channels):
                     handles[peer] += self.native.listen(peer, lane, channel)
@@ -317,7 +335,7 @@ class RankEngine:
                 handle = handles[peer][index * size : (index + 1) * size]
                 self.native.add_send(peer, lane, channel, handle)
         others, threads = _native.tcp_socket_inodes(), thread_ids()
-        with setup_errors(places):
+        with setup_errors(places), confined_to(self.placement.unbound_cpus):
             self.native.establish(self.settings.connect_timeout_s)
         self.own_sockets = frozenset(_native.tcp_socket_inodes() - others)
         self._started_by_connect = thread_ids() - threads

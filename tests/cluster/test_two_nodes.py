@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from jobs import run
 from launcher import Launcher, cluster_or_skip
 from nodes import DATA, SPOOL, TREE, WORK, Cluster
 
+from tcpx_mpi.cpu_lists import parse_cpu_list
 from tcpx_mpi.records import Run, read_run
 
 pytestmark = pytest.mark.multirank
@@ -81,6 +83,23 @@ def test_a_nic_that_idles_while_its_rank_sends_is_in_the_footer(
     for rank, line in zip(idle, found, strict=True):
         assert f"rank {rank} on tcpx-node-{rank // 2} " in line
         assert "NIC eth2 carried " in line
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs cpus: one for each thread")
+def test_threads_of_the_plugin_leave_progress_threads_their_cpus(
+    nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    options = ("--sizes", str(SIZE), "-n", str(10 * ITERS))
+    one_each = nodes.hostfile((1, 1))
+    command = launcher.run_command("pair", *options, hosts=one_each, NCCL_SOCKET_NTHREADS="2")
+    result = run(command, tmp_path)
+    assert result.code == 0, result.text
+    found = file_of(nodes)
+    (row,) = found.rows
+    for info, seen in zip(found.header.ranks, row.proof, strict=True):
+        others = os.sched_getaffinity(0) - {info.progress_cpu}
+        assert seen.plugin_threads == 2
+        assert {*parse_cpu_list(seen.plugin_cpus)} <= others
 
 
 @pytest.mark.parametrize(("pattern", "warned"), [("ring", True), ("pair", False)])

@@ -141,6 +141,29 @@ def test_ranks_that_a_launcher_bound_apart_keep_to_their_own_cpus() -> None:
     assert bound[0].oversubscribed
 
 
+@given(cpus=st.integers(1, 16), ranks=st.integers(1, 24))
+def test_threads_that_the_plugin_binds_to_none_leave_progress_threads_alone(
+    cpus: int, ranks: int
+) -> None:
+    found = places(machines.flat(cpus), ranks)
+    left = set(range(cpus)) - {each.progress_cpu for each in found}
+    wanted = tuple(sorted(left)) if len(left) >= ranks else ()
+    assert {each.unbound_cpus for each in found} == {wanted}
+
+
+def test_each_rank_keeps_to_its_own_cpus_for_threads_that_the_plugin_binds_to_none() -> None:
+    node = Node("here", machines.flat(8), [("eth0", "")])
+    found = place_node(node, [(0, 1, 2, 3), (4, 5, 6, 7)], Request())
+    assert [each.progress_cpu for each in found] == [1, 4]
+    assert [each.unbound_cpus for each in found] == [(0, 2, 3), (5, 6, 7)]
+    bound = place_node(node, [(0,), (1,)], Request())
+    assert [each.unbound_cpus for each in bound] == [(), ()]
+    # Of three ranks two share CPUs, and with them those that are left.
+    three = place_node(node, [(0, 1, 2), (0, 1, 2), (4, 5, 6, 7)], Request())
+    assert [each.unbound_cpus for each in three[:2]] == [(), ()]
+    assert set(three[2].unbound_cpus) == {4, 5, 6, 7} - {three[2].progress_cpu}
+
+
 def test_a_device_that_the_machine_does_not_know_is_found_by_its_pci_address() -> None:
     a3 = machines.machine("a3-highgpu-8g")
     devices = [("mlx5_0", "0000:78:00.0"), ("mlx5_1", "0000:48:00.0")]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import threading
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,7 +14,7 @@ from tcpx_mpi import _native
 from tcpx_mpi.circumstances import by_ranks
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.placement import Placement
-from tcpx_mpi.rank_setup import require_memory, setup_gpu, traps_of
+from tcpx_mpi.rank_setup import confined_to, require_memory, setup_gpu, traps_of
 
 GPUS = [{"ordinal": 0, "pci": "0000:05:00.0"}, {"ordinal": 1, "pci": "0000:84:00.0"}]
 NO_GPU = Placement(0, 1, 0, -1, False)
@@ -52,6 +54,43 @@ def test_a_session_of_a_gpu_needs_a_plugin_with_a_receive_path_for_it() -> None:
         require_memory("cuda", plugin("x", device_type=0), 0, "gpu (0)")
     with pytest.raises(UsageError, match=r"^gpu \(0\): plugin x does not take such buffers"):
         require_memory("cuda", plugin("x", ptr_support=1), 0, "gpu (0)")
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs cpus: some to leave alone")
+def test_threads_that_start_while_confined_stay_so_and_no_other_does() -> None:
+    allowed = os.sched_getaffinity(0)
+    one, ended = {max(allowed)}, threading.Event()
+
+    def started() -> int:
+        thread = threading.Thread(target=ended.wait)
+        thread.start()
+        assert thread.native_id is not None
+        return thread.native_id
+
+    def started_on(*cpus: int, fails: bool) -> None:
+        with confined_to(cpus):
+            threads.append(started())
+            assert not fails, "set-up failed"
+
+    threads: list[int] = []
+    try:
+        started_on(*one, fails=False)
+        with pytest.raises(AssertionError, match="set-up failed"):
+            started_on(*one, fails=True)
+        started_on(fails=False)
+        threads += [started(), 0]
+        assert [os.sched_getaffinity(each) for each in threads] == [one] * 2 + [allowed] * 3
+    finally:
+        ended.set()
+
+
+def test_where_a_thread_may_not_choose_its_cpus_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setaffinity", refused)
+    with confined_to((0,)):
+        pass
 
 
 def test_traps_are_those_that_do_something_and_told_by_rank() -> None:
