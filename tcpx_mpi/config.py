@@ -33,6 +33,8 @@ _BY_NAME = {knob.name: knob for knob in KNOBS}
 _SIZE_KNOBS = ("minbytes", "maxbytes", "stepbytes", "stepfactor", "sizes")
 #: They do not say where sizes begin or end, so they leave that to another layer.
 _STEPS = ("stepbytes", "stepfactor")
+#: How sources begin of what a machine's cores and GPUs made of a default.
+IN_GPU_MEMORY = "default in GPU memory"
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,7 @@ class Settings:
         for knob in knobs:
             value, source = getattr(self, knob.field), self.sources[knob.field]
             machines = knob.default is None and source == "default"
+            machines = machines or source.startswith(IN_GPU_MEMORY)
             if source.startswith("auto:"):  # what this machine made of it
                 value = "auto"
             values.append((knob, None if machines else value, source))

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from tcpx_mpi.config import Settings
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.gpu.defaults import chunk_of
 from tcpx_mpi.knobs import LEAST_BLOCKS
 from tcpx_mpi.meetings import most_meetings
 from tcpx_mpi.pace import Until
 from tcpx_mpi.patterns import Pattern
 from tcpx_mpi.records import PHASES, Plan, RowFacts
 from tcpx_mpi.row_plan import RowPlan, plan_row, slot_shape, slots_for, stamp_bytes
-from tcpx_mpi.schedule import BufferId, Column, Op
+from tcpx_mpi.schedule import BufferId, Column, Op, Schedule, step_bytes
 from tcpx_mpi.topology import Host
 from tcpx_mpi.units import format_size
 
@@ -148,7 +149,7 @@ class RowPlanner:
             count=size,
             agg=s.agg_iters,
             messages_per_copy=self._messages(),
-            chunk_bytes=s.chunk_bytes,
+            chunk_bytes=chunk_of(s, self._message_bytes(size), s.agg_iters * self._messages()),
             slots=slots,
             iterations=0 if s.open_ended() else s.iters,
             warmup_iterations=s.warmup_iters,
@@ -208,12 +209,24 @@ class RowPlanner:
         """Messages that a rank receives in one copy of the pattern."""
         return max(senders.size for senders in self._senders())
 
+    def _message_bytes(self, size: int) -> int:
+        """Bytes of the largest message that a rank receives in one copy of the pattern."""
+        return max(
+            int(step_bytes(schedule, single.layout(rank, self._world, size)).length[here].max())
+            for rank, single, schedule in self._receivers()
+            if (here := schedule.column(Column.OP) == Op.RECV).any()
+        )
+
     def _senders(self) -> Iterator[NDArray[np.int32]]:
         """Who sends each message of one copy of the pattern; all receivers are alike."""
+        for _, _, schedule in self._receivers():
+            yield schedule.column(Column.PEER)[schedule.column(Column.OP) == Op.RECV]
+
+    def _receivers(self) -> Iterator[tuple[int, Pattern, Schedule]]:
+        """Two ranks, all others being like one of them, with one copy of the pattern."""
         single = self._single.rounds_run(self._world, False)[0]
         for rank in (0, self._world - 1):
-            schedule = single.schedule(rank, self._world)
-            yield schedule.column(Column.PEER)[schedule.column(Column.OP) == Op.RECV]
+            yield rank, single, single.schedule(rank, self._world)
 
 
 def strides(pattern: Pattern, rank: int, world: int, size: int) -> dict[BufferId, int]:

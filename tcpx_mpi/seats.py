@@ -14,12 +14,7 @@ from tcpx_mpi.config import Settings
 from tcpx_mpi.cpu_lists import parse_cpu_list
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.gpu.choice import decided, obstacle_of_host, obstacle_of_peers, obstacle_to_cuda
-from tcpx_mpi.gpu.defaults import (
-    with_channels,
-    with_even_chunks,
-    workers_asked_for,
-    workers_for,
-)
+from tcpx_mpi.gpu.defaults import with_defaults, workers_for
 from tcpx_mpi.placement import (
     Node,
     Placement,
@@ -83,9 +78,8 @@ def take_seat(
     mine = (hosts[world.rank].node, placement.nic)
     nics = Counter(world.allgather(mine, "NICs", SETUP_PATIENCE_S))
     settings = with_memory(world, settings, plugin, placement, hosts[world.rank].name)
-    if settings.memory == "cuda" and (workers := workers_asked_for(os.environ)):
-        peers = 1 if settings.pattern in _ONE_PEER else world.size - 1
-        settings = with_even_chunks(with_channels(settings, workers, peers))
+    peers = 1 if settings.pattern in _ONE_PEER else world.size - 1
+    settings = with_defaults(settings, plugin.file.name, os.environ, peers)
     sockets = data_sockets(plugin.file.name, os.environ)
     return placement, fitted(settings, max(nics.values()), sockets)
 

@@ -7,9 +7,11 @@ a core of its own. Pure.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping, Sequence
 
-from tcpx_mpi.config import Settings
+from tcpx_mpi.config import IN_GPU_MEMORY, Settings
+from tcpx_mpi.plugins import is_softtcpx
 from tcpx_mpi.socket_counts import THREADS_VARIABLE, most_sockets_of_softtcpx, whole_number
 from tcpx_mpi.topology import Host
 
@@ -23,6 +25,11 @@ _OTHER_THREADS = 2
 #: A message of which each channel is to have as many chunks; so it has of those of twice the size.
 _SHARED_BYTES = 32 << 20
 _PAGE = 4096
+#: What one stream sends while the copy engine does what it does for each copy: 6 us at 6.7 GB/s
+#: (docs/performance.md).
+_COPY_BYTES = 40 << 10
+#: Where chunks come from that are not the user's.
+_FITTED = f"{IN_GPU_MEMORY}, of large messages: as many on each channel"
 
 
 def workers_for(hosts: Sequence[Host]) -> int:
@@ -52,14 +59,24 @@ def worker_variables(workers: int, environ: Mapping[str, str]) -> list[tuple[str
     """(name, value, source) of what to set for so many workers; nothing over the user's word."""
     if any(environ.get(name, "").strip() for name in _USERS):
         return []
-    return [(WORKERS_VARIABLE, str(workers), "default in GPU memory, by the cores of a rank")]
+    return [(WORKERS_VARIABLE, str(workers), f"{IN_GPU_MEMORY}, by the cores of a rank")]
+
+
+def with_defaults(
+    settings: Settings, plugin: str, environ: Mapping[str, str], peers: int
+) -> Settings:
+    """With channels and chunks for the workers of our own plugin, where GPUs' memory is moved."""
+    workers = workers_asked_for(environ) if is_softtcpx(plugin) else 0
+    if settings.memory != "cuda" or not workers:
+        return settings
+    return with_even_chunks(with_channels(settings, workers, peers))
 
 
 def with_channels(settings: Settings, workers: int, peers: int) -> Settings:
     """With a channel to each of `peers` for every worker, where channels were not asked for."""
     if settings.sources["channels"] != "default":
         return settings
-    source = f"default in GPU memory with {workers} workers"
+    source = f"{IN_GPU_MEMORY} with {workers} workers"
     return dataclasses.replace(
         settings,
         channels=max(1, workers // max(peers, 1)),
@@ -74,9 +91,28 @@ def with_even_chunks(settings: Settings) -> Settings:
         return settings
     each = -(-_SHARED_BYTES // (settings.chunk_bytes * settings.channels))
     chunk = -(-_SHARED_BYTES // (each * settings.channels * _PAGE)) * _PAGE
-    if chunk == settings.chunk_bytes:
-        return settings
-    source = f"default in GPU memory: as many on each of {settings.channels} channels"
     return dataclasses.replace(
-        settings, chunk_bytes=chunk, sources={**settings.sources, "chunk_bytes": source}
+        settings, chunk_bytes=chunk, sources={**settings.sources, "chunk_bytes": _FITTED}
     )
+
+
+def are_chunks_fitted(source: str) -> bool:
+    """Whether a row has chunks of its own (`chunk_of`), by where `chunk_bytes` comes from."""
+    return source == _FITTED
+
+
+def chunk_of(settings: Settings, message_bytes: int, messages: int) -> int:
+    """The chunk of a row whose largest message has so many bytes, of `messages` at once.
+
+    Time of n chunks a message that go side by side: each takes its turn at the copy engine, T_copy
+    for a chunk however small it is, and one stream has what there is to send at its own pace:
+    n * messages * T_copy + message_bytes / (n * B_stream), which is least where a chunk has
+    sqrt(messages * message_bytes * T_copy * B_stream) bytes.
+    """
+    if not are_chunks_fitted(settings.sources["chunk_bytes"]):
+        return settings.chunk_bytes
+    parts = round(math.sqrt(message_bytes / (max(messages, 1) * _COPY_BYTES)))
+    if parts <= 1:
+        return settings.chunk_bytes
+    even = -(-message_bytes // (min(parts, settings.channels) * _PAGE)) * _PAGE
+    return min(even, settings.chunk_bytes)

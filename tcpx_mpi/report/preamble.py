@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 
+from tcpx_mpi.gpu.defaults import are_chunks_fitted
 from tcpx_mpi.records import PeerInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.units import MIB, counted, format_size
 
@@ -52,6 +53,8 @@ def header_lines(header: RunHeader) -> list[str]:
 
 def _engine_lines(header: RunHeader) -> list[str]:
     plan = header.plan
+    fitted = any(name == "chunk_bytes" and are_chunks_fitted(by) for name, _, by in header.settings)
+    chunk = ("up to " if fitted else "") + format_size(plan.chunk_bytes)
     gpus = []
     if header.memory == "cuda":
         gpus = [f"# GPUs: {gpus_text(header.facts)}", *_shared_gpus(header.ranks)]
@@ -65,7 +68,7 @@ def _engine_lines(header: RunHeader) -> list[str]:
         *_socket_lines(header.facts),
         *gpus,
         f"# Timing: {header.mode}" + (f": {_MODES[header.mode]}" if header.mode in _MODES else ""),
-        f"# Engine: chunk {format_size(plan.chunk_bytes)}, {counted(plan.channels, 'channel')}, "
+        f"# Engine: chunk {chunk}, {counted(plan.channels, 'channel')}, "
         f"window send {plan.window_send} receive {plan.window_recv}",
         f"# Buffers: {_slots(plan)}; last-level cache "
         + (format_size(header.llc_bytes) if header.llc_bytes > 0 else "unknown"),

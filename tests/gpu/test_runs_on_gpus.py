@@ -109,11 +109,19 @@ def test_chunks_are_as_many_on_each_channel_where_none_were_asked_for(
 ) -> None:
     result = ran(gpus, place, "pair", 2, "-b", "3M", "-e", "3M", "-n", "2", "--channels", "3")
     require_all_right(result, 1)
-    assert (
-        "# Setting: chunk_bytes = 512000 (default in GPU memory: as many on each of 3 channels)\n"
-        in result.out
-    ), result.text
+    assert "# Setting: chunk_bytes = 512000 (default in GPU memory, of large" in result.out
+    assert "# Engine: chunk up to 500 KiB, 3 channels" in result.out
     assert read_run(str(place / "o.h5")).header.plan.chunk_bytes == 500 << 10
+
+
+@pytest.mark.stand_in
+def test_messages_of_middle_size_have_smaller_chunks(gpus: Gpus, place: Path) -> None:
+    sizes = ("--sizes", "8,256K,1M,5000001")
+    result = ran(gpus, place, "ring", 2, *sizes, "-n", "3", "--channels", "3")
+    require_all_right(result, 4)
+    rows = read_run(str(place / "o.h5")).rows
+    assert [row.chunk_bytes >> 10 for row in rows] == [500, 88, 344, 500]
+    assert [row.chunks for row in rows] == [2, 6, 6, 20]
 
 
 def test_one_gpu_for_both_ranks_is_shared_where_that_is_asked_for(gpus: Gpus, place: Path) -> None:

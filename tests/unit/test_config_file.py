@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tcpx_mpi.config import Settings, load_settings
 from tcpx_mpi.config_file import read_config
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.gpu.defaults import with_channels, with_even_chunks
 from tcpx_mpi.knobs import KNOBS, Knob
 
 MIB = 1 << 20
@@ -226,6 +227,18 @@ def test_every_knob_has_its_line_with_its_source(file: Path) -> None:
 def test_the_temporary_directory_of_one_machine_is_not_saved_for_others(file: Path) -> None:
     assert "# spool: not set" in settings(file, "").to_toml()
     assert "\nspool = " in settings(file, 'spool = "/x"').to_toml()
+
+
+def test_channels_and_chunks_by_the_cores_of_a_machine_are_not_saved_for_others(
+    file: Path,
+) -> None:
+    made = with_even_chunks(with_channels(settings(file, ""), 14, 1))
+    assert (made.channels, made.chunk_bytes) == (14, 483328)
+    text = made.to_toml()
+    assert "# channels: not set\n" in text
+    assert "# chunk: not set\n" in text
+    asked = settings(file, "channels = 3")
+    assert "\nchannels = 3 " in with_even_chunks(with_channels(asked, 14, 1)).to_toml()
 
 
 def test_what_a_machine_made_of_auto_is_not_saved_for_others(file: Path) -> None:

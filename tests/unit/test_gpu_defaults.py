@@ -9,11 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tcpx_mpi.config import load_settings
+from tcpx_mpi.config import Settings, load_settings
 from tcpx_mpi.gpu.compiler import kernel_cache, nvrtc_folders
 from tcpx_mpi.gpu.defaults import (
+    chunk_of,
     with_channels,
+    with_defaults,
     with_even_chunks,
     worker_variables,
     workers_asked_for,
@@ -100,16 +104,66 @@ def test_each_channel_has_as_many_chunks_of_a_large_message(channels: int) -> No
     for mib in (32, 64, 128, 1024):
         most = -(-chunks_of(mib << 20, even.chunk_bytes) // channels)
         assert most * even.chunk_bytes < (mib << 20) / channels * 1.03
-    if default.chunk_bytes == even.chunk_bytes:
-        assert even == default
-    else:
-        assert f"each of {channels} channels" in even.sources["chunk_bytes"]
+    assert even.sources["chunk_bytes"].startswith("default in GPU memory")
 
 
 def test_chunks_that_were_asked_for_stay() -> None:
     for sources in ({"chunk": "512K"}, {"chunk": "1M"}):
         asked = load_settings({"pattern": "ring", "channels": "14", **sources}, {})
         assert with_even_chunks(asked) == asked
+
+
+def in_gpu_memory(channels: int, **given: str) -> Settings:
+    settings = load_settings({"pattern": "pair", "channels": str(channels), **given}, {})
+    return with_even_chunks(settings)
+
+
+KIB, MIB = 1 << 10, 1 << 20
+
+
+@pytest.mark.parametrize(
+    ("message", "chunks"),
+    [(0, 1), (8, 1), (64 * KIB, 1), (128 * KIB, 2), (256 * KIB, 3), (512 * KIB, 4), (MIB, 5),
+     (2 * MIB, 7), (4 * MIB, 10), (8 * MIB, 18), (64 * MIB, 139)],
+)  # fmt: skip
+def test_a_message_has_as_many_chunks_as_its_copies_are_worth(message: int, chunks: int) -> None:
+    settings = in_gpu_memory(14)
+    chunk = chunk_of(settings, message, 1)
+    assert chunks_of(message, chunk) == chunks
+    assert chunk % 4096 == 0
+    assert chunk <= settings.chunk_bytes
+
+
+@given(channels=st.integers(1, 16), message=st.integers(0, 1 << 30), messages=st.integers(1, 64))
+def test_chunks_are_pages_and_no_more_than_go_side_by_side(
+    channels: int, message: int, messages: int
+) -> None:
+    settings = in_gpu_memory(channels)
+    chunk = chunk_of(settings, message, messages)
+    assert chunk % 4096 == 0
+    assert 0 < chunk <= settings.chunk_bytes
+    assert chunk == settings.chunk_bytes or chunks_of(message, chunk) <= channels
+    # Of several at once each has its copies less often.
+    assert chunk >= chunk_of(settings, message, 1)
+
+
+def test_chunks_that_were_asked_for_are_the_same_in_every_row() -> None:
+    for settings in (
+        in_gpu_memory(14, chunk="512K"),
+        load_settings({"pattern": "pair", "channels": "14"}, {}),  # in host memory
+    ):
+        assert [chunk_of(settings, size, 1) for size in (8, 512 * KIB, 64 * MIB)] == [512 * KIB] * 3
+
+
+def test_only_our_own_plugin_has_channels_by_its_workers() -> None:
+    environ = {"NCCL_SOCKET_NTHREADS": "1"}  # as the profile of A3 machines has it
+    default = load_settings({"pattern": "ring", "memory": "cuda"}, {})
+    assert with_defaults(default, "GPUDirectTCPX_v7", environ, 1) == default
+    assert with_defaults(default, "softtcpx_v7", environ, 1).channels == 1
+    assert with_defaults(default, "softtcpx_v7", {"SOFTTCPX_WORKERS": "14"}, 1).channels == 14
+    assert with_defaults(default, "softtcpx_v7", {}, 1) == default
+    host = load_settings({"pattern": "ring", "memory": "host"}, {})
+    assert with_defaults(host, "softtcpx_v7", environ, 1) == host
 
 
 def test_the_compiler_is_found_beside_packages_and_in_a_toolkit(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from tcpx_mpi.batch import batch_of
 from tcpx_mpi.config import load_settings
+from tcpx_mpi.gpu.defaults import chunk_of, with_even_chunks
 from tcpx_mpi.knobs import ITERS_BESIDE, LEAST_BLOCKS
 from tcpx_mpi.patterns import load
 from tcpx_mpi.row_plan import plan_row, slot_shape, slots_for, stamp_bytes
@@ -120,6 +121,7 @@ def test_a_mesh_has_no_more_slots_than_memory_has_for_their_time_stamps_too() ->
 
 
 CACHE = 64 << 20
+MIB = 1 << 20
 
 
 def planner(pattern: str, caches: dict[str, int], **given: str) -> RowPlanner:
@@ -131,6 +133,26 @@ def planner(pattern: str, caches: dict[str, int], **given: str) -> RowPlanner:
         for _ in range(2)
     ]
     return RowPlanner(settings, load(pattern), load(pattern), hosts)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "size", "message", "messages"), [("ring", MIB, MIB, 1), ("mesh", 4 * MIB, MIB, 3)]
+)
+def test_a_row_in_gpu_memory_has_the_chunks_of_its_messages(
+    pattern: str, size: int, message: int, messages: int
+) -> None:
+    sizes = f"8,{size},256M"
+    given = load_settings({"pattern": pattern, "sizes": sizes, "channels": "14"}, {})
+    settings = with_even_chunks(given)
+    rows = RowPlanner(settings, load(pattern), load(pattern), [read_host()] * 4).rows()
+    tiny, middle, large = (row.facts.chunk_bytes for row in rows)
+    assert middle == chunk_of(settings, message, messages) < settings.chunk_bytes
+    assert tiny == large == settings.chunk_bytes
+    (alone,) = RowPlanner(
+        dataclasses.replace(settings, sizes=(size,), agg_iters=2),
+        load(pattern), load(pattern), [read_host()] * 4,
+    ).rows()  # fmt: skip
+    assert alone.facts.chunk_bytes == chunk_of(settings, message, 2 * messages) > middle
 
 
 @pytest.mark.parametrize("caches", [{"a": 1, "b": CACHE}, {"a": CACHE, "b": 1}])
