@@ -50,6 +50,8 @@ std::unique_ptr<CudaDriver> find_driver() {
   find(library, "cuStreamQuery", driver->stream_query, &all);
   find(library, "cuStreamWriteValue32_v2", driver->stream_write_value32, &all);
   find(library, "cuGetErrorName", driver->get_error_name, &all);
+  bool optional = true;
+  find(library, "cuMemcpyBatchAsync_v2", driver->memcpy_batch_async, &optional);
   return all ? std::move(driver) : nullptr;
 }
 

@@ -14,6 +14,13 @@ using CudaContext = void*;
 using CudaStream = void*;
 using CudaAddress = unsigned long long;  // of the device, 64 bits
 
+// Of copies that are begun together: CUmemcpyAttributes, as it is published.
+struct CudaCopyAttributes {
+  int source_order = 1;  // sources are read when the stream gets there
+  int source_hint[2] = {0, 0}, target_hint[2] = {0, 0};
+  unsigned flags = 0;
+};
+
 // The calls that we make, by the driver's names without their prefix and version. 0 is success.
 struct CudaDriver {
   int (*ctx_get_current)(CudaContext* context);
@@ -26,6 +33,10 @@ struct CudaDriver {
   int (*mem_host_unregister)(void* memory);
   int (*mem_host_get_device_pointer)(CudaAddress* address, void* memory, unsigned flags);
   int (*memcpy_dtoh_async)(void* to, CudaAddress from, size_t bytes, CudaStream stream);
+  // Null before CUDA 13. In no order among themselves.
+  int (*memcpy_batch_async)(CudaAddress* to, CudaAddress* from, size_t* bytes, size_t count,
+                            CudaCopyAttributes* attributes, size_t* first_of_each,
+                            size_t attribute_count, CudaStream stream);
   int (*stream_create)(CudaStream* stream, unsigned flags);
   int (*stream_destroy)(CudaStream stream);
   int (*stream_query)(CudaStream stream);

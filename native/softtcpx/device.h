@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "softtcpx/copy_queue.h"
 #include "softtcpx/interfaces.h"
 #include "softtcpx/poller.h"
 #include "softtcpx/settings.h"
@@ -22,6 +23,7 @@ struct Device {
   const Settings& settings;
   Poller poller;  // of the connections whose owner is the caller of test
   WorkerPool workers;
+  CopyQueues copy_queues;
 };
 
 }  // namespace softtcpx

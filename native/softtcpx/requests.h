@@ -21,10 +21,10 @@ struct alignas(64) Request {
   uint64_t total = 0;      // bytes of the message, as its first piece announced it
   uint64_t scheduled = 0;  // bytes of the pieces that a socket has begun to carry
   uint64_t left = 0;       // bytes; sending an empty one, and receiving before it is announced: 1
-  // Sending from a GPU, the caller's: bytes of which the copy to the host has begun, and the ticket
+  // Sending from a GPU, the caller's: bytes of which the copy to the host has begun, and the number
   // of the last of those copies.
   uint64_t copied = 0;
-  uint32_t ticket = 0;
+  uint32_t number = 0;
   bool announced = false;
   Memory memory = Memory::kHost;  // of `data`; kHost too where there are no bytes
 

@@ -43,7 +43,8 @@ int SendComm::send(void* data, int64_t bytes, const Region* region, void** reque
 
 bool SendComm::serve_gpu_memory(const Gpu& gpu) {
   if (copy_ring_ != nullptr) return true;
-  copy_ring_ = std::make_unique<CopyRing>(gpu, copy_bytes_, device_.settings.copies);
+  copy_ring_ =
+      std::make_unique<CopyRing>(device_.copy_queues.of(gpu), copy_bytes_, device_.settings.copies);
   if (device_.settings.zero_copy != 0 && has_worker()) open_lenders();
   copies_.store(copy_ring_.get(), std::memory_order_release);
   return true;
@@ -116,14 +117,17 @@ void SendComm::copy_ahead(CopyRing& copies) {
     while (request.copied < bytes && copies.has_room() && !copies.failed()) {
       if (!current) current.emplace(copies.gpu());
       const uint64_t length = std::min(copy_bytes_, bytes - request.copied);
-      request.ticket = copies.begin(request.data + request.copied, length);
+      request.number = copies.begin(request.data + request.copied, length);
       request.copied += length;
     }
     if (request.copied < bytes) break;
   }
-  if (!current) return;
-  copies.tell();
-  wake_owner();
+  if (current) {
+    wake_owner();
+  } else if (copies.is_due()) {
+    const CurrentContext later(copies.gpu());
+    copies.hand_over();
+  }
 }
 
 // Whoever waits for a credit, or has nobody who sends what lies in the ring, is not done early.
@@ -132,7 +136,7 @@ bool SendComm::help(const Request& request) {
   if (copies == nullptr) return false;
   copy_ahead(*copies);
   const bool landed = request.memory == Memory::kGpu && request.copied == request.capacity &&
-                      copies->landed(request.ticket);
+                      copies->landed(request.number);
   if (!landed && ++looks_ % kLooksAQuestion == 0) {
     const CurrentContext current(copies->gpu());
     copies->ask();
@@ -144,7 +148,7 @@ bool SendComm::help(const Request& request) {
 // The oldest piece in the ring, which belongs to the oldest message; null while it is not there.
 CopyRing::Piece* SendComm::landed_piece() {
   CopyRing::Piece* const piece = copies()->next();
-  return piece != nullptr && copies()->landed(piece->ticket) ? piece : nullptr;
+  return piece != nullptr && copies()->landed(piece->number) ? piece : nullptr;
 }
 
 // A copy is on its way, or has landed, and a socket is free for it.

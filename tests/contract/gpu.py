@@ -86,6 +86,7 @@ class GpuMemory:
         driver.make_current(device)
         # A page more: the driver aligns to less than one.
         driver.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(self.size + PAGE))
+        self.allocation = pointer.value
         self.address = -(-pointer.value // PAGE) * PAGE
         size = ctypes.c_size_t(self.size)
         driver.call(

@@ -224,11 +224,8 @@ def test_closing_waits_for_the_copies_that_are_under_way(environ: dict[str, str]
     for k in range(4):
         pair.post_send(k * CHUNK, CHUNK)
 
-    def begun() -> bool:
-        net.test(pair.sends[0])
-        return driver.calls("cuStreamWriteValue32") == 4
-
-    until(begun, "the copies to begin")
+    # Two are under way, and the others wait for them.
+    assert driver.calls("cuStreamWriteValue32") == 2
     driver.make_current(None)
     closed: list[int] = []
     closing = threading.Thread(
@@ -242,6 +239,7 @@ def test_closing_waits_for_the_copies_that_are_under_way(environ: dict[str, str]
     driver.hold(False)
     closing.join()
     assert closed == [SUCCESS]
+    assert driver.calls("cuStreamWriteValue32") == 3
     assert driver.pinned_bytes() < before
     assert not any("do not end" in line for line in net.log_lines)
 
@@ -250,13 +248,18 @@ def test_closing_waits_for_the_copies_that_are_under_way(environ: dict[str, str]
 @in_fresh_process()
 def test_closing_gives_up_on_copies_that_never_end_and_keeps_their_memory() -> None:
     net, driver = Net(log=True).started(), Driver()
-    pair = GpuPair(net, driver, bytes(PAGE))
+    pair = GpuPair(net, driver, bytes(4 * CHUNK))
     before = driver.pinned_bytes()
     driver.hold(True)
-    pair.post_send(0, PAGE)
-    net.test(pair.sends[0])
+    for k in range(4):
+        pair.post_send(k * CHUNK, CHUNK)
     assert net.table.close_send(pair.send) == SUCCESS
     assert any("copies from GPU 0 do not end" in line for line in net.log_lines)
     assert driver.pinned_bytes() == before
     driver.hold(False)  # what comes late finds its memory still there
     driver.call("cuCtxSynchronize")
+    # What had waited is not copied at all, and nobody else's copies wait for it.
+    other = GpuPair(net, driver, os.urandom(CHUNK))
+    other.exchange([CHUNK])
+    assert driver.calls("cuMemcpyDtoHAsync") == 3
+    assert driver.calls("cuMemcpyBatchAsync") == 0

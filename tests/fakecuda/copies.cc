@@ -106,6 +106,30 @@ FAKECUDA_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, siz
   return copy(lock, context, to, Side::kDevice, from, Side::kDevice, bytes, stream, false);
 }
 
+// Of the last to the first: they are in no order, and all checked before any begins.
+FAKECUDA_API CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* to, CUdeviceptr* from, size_t* bytes,
+                                            size_t count, const int* attributes,
+                                            const size_t* first_of_each, size_t attribute_count,
+                                            void* stream) {
+  ENTER_CONTEXT();
+  constexpr int kInStreamOrder = 1;
+  if (stream == nullptr || count == 0 || attribute_count != 1 || first_of_each[0] != 0 ||
+      attributes[0] != kInStreamOrder)
+    return kInvalidValue;
+  for (size_t i = 0; i < count; ++i) {
+    if (side_of(to[i], bytes[i], Side::kEither) == nullptr ||
+        side_of(from[i], bytes[i], Side::kEither) == nullptr)
+      return kInvalidValue;
+  }
+  for (size_t i = count; i-- > 0;) {
+    const CUresult code =
+        copy(lock, context, to[i], Side::kEither, from[i], Side::kEither, bytes[i], stream, false);
+    if (code != kSuccess) return code;
+    if (!lock.owns_lock()) lock.lock();
+  }
+  return kSuccess;
+}
+
 FAKECUDA_API CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
   ENTER_CONTEXT();
   return fill(lock, context, to, value, count, nullptr, false);

@@ -21,12 +21,15 @@ from tcpx_mpi import _native
 LARGE = ("-b", "64M", "-e", "64M", "-n", "160", "-w", "20", "--check-memory", "4G")
 SMALL = ("-b", "8K", "-e", "8K", "-n", "4000", "-w", "400")
 NCCL = ("--against", "nccl")
+MIDDLE = ("-b", "64K", "-e", "16M", "-f", "2", "-n", "200", "-w", "20", "--check-memory", "2G")
 LAUNCHES = ("--runs", "3")
 LINES: dict[str, tuple[str, ...]] = {
     "pair-64M": ("pair", *LARGE, *NCCL, *LAUNCHES),
     "ring-64M": ("ring", *LARGE, *NCCL, *LAUNCHES),
     "pair-8K": ("pair", *SMALL, *NCCL, *LAUNCHES),
     "pingpong-8K": ("pingpong", *SMALL, *LAUNCHES),
+    "pair-middle": ("pair", *MIDDLE, *NCCL, *LAUNCHES),
+    "ring-middle": ("ring", *MIDDLE, *NCCL, *LAUNCHES),
     "pair-sizes": ("pair", "-b", "8", "-e", "256M", "-f", "4", "-n", "40", "-w", "5",
                    "--check-memory", "4G"),
 }  # fmt: skip

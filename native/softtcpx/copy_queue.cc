@@ -1,0 +1,167 @@
+#include "softtcpx/copy_queue.h"
+
+#include <cerrno>
+#include <system_error>
+
+#include "softtcpx/log.h"
+
+namespace softtcpx {
+namespace {
+
+constexpr unsigned kNonBlocking = 1;  // of cuStreamCreate: does not wait for the default stream
+constexpr size_t kPageBytes = 4096, kLineBytes = 64;
+constexpr const char* kTell = "cuStreamWriteValue32";
+// Numbers that are to be told at a time: the engine has the next copies when it ends the last ones.
+constexpr uint32_t kUnderWay = 2;
+// Copies share a number up to so many bytes: 20 us in which none of them may be sent.
+constexpr uint64_t kTogetherBytes = 1 << 20;
+
+}  // namespace
+
+CopyQueue::CopyQueue(const Gpu& gpu) : gpu_(gpu), awaited_(1 - kUnderWay) {
+  if (!memory_.open(gpu, kPageBytes))
+    throw std::system_error(errno, std::generic_category(), "memory for copies from the GPU");
+  const CurrentContext current(gpu_);
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    lanes_[i].told = reinterpret_cast<uint32_t*>(memory_.host() + i * kLineBytes);
+    const int code = gpu_.driver->stream_create(&lanes_[i].stream, kNonBlocking);
+    if (code != 0) destroy_streams();
+    check_cuda(*gpu_.driver, "cuStreamCreate", code);
+  }
+  SOFTTCPX_INFO("copies out of GPU %d: %llu bytes page-locked", gpu_.ordinal,
+                static_cast<unsigned long long>(memory_.bytes()));
+}
+
+CopyQueue::~CopyQueue() {
+  const CurrentContext current(gpu_);
+  if (current.code() != 0) return;  // the context is gone, and its streams with it
+  if (query() == kCudaNotReady) {   // a number that comes late finds its word still there
+    memory_.abandon();
+    return;
+  }
+  destroy_streams();
+}
+
+void CopyQueue::destroy_streams() {
+  for (const Lane& lane : lanes_)
+    if (lane.stream != nullptr) gpu_.driver->stream_destroy(lane.stream);
+}
+
+uint32_t CopyQueue::begin(Client& client, uint8_t* to, const uint8_t* from, uint64_t length) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (broken_ != 0) {
+    client.copy_failed(kTell, broken_);
+    return number_;
+  }
+  if (waiting() == kMostWaiting) hand_over_oldest();
+  if (its_copies_ == kMostTogether || its_bytes_ >= kTogetherBytes) {
+    ++number_;
+    its_copies_ = 0;
+    its_bytes_ = 0;
+  }
+  const uint32_t number = number_;
+  copies_[(first_ + waiting()) % kMostWaiting] = {&client, to, reinterpret_cast<CudaAddress>(from),
+                                                  length, number};
+  waiting_.store(waiting() + 1, std::memory_order_relaxed);
+  ++its_copies_;
+  its_bytes_ += length;
+  hand_over_locked();
+  return number;
+}
+
+void CopyQueue::hand_over() {
+  const std::unique_lock<std::mutex> lock(mutex_, std::try_to_lock);
+  if (lock.owns_lock()) hand_over_locked();  // else another caller is about it
+}
+
+void CopyQueue::hand_over_locked() {
+  while (is_due()) hand_over_oldest();
+}
+
+void CopyQueue::hand_over_oldest() {
+  std::array<Copy, kMostTogether> together;
+  const uint32_t number = copies_[first_ % kMostWaiting].number;
+  uint32_t count = 0, left = waiting();
+  for (; left > 0 && copies_[first_ % kMostWaiting].number == number; --left, ++first_) {
+    const Copy& copy = copies_[first_ % kMostWaiting];
+    if (copy.client != nullptr) together[count++] = copy;
+  }
+  waiting_.store(left, std::memory_order_relaxed);
+  if (number == number_) {  // nothing more joins it
+    ++number_;
+    its_copies_ = 0;
+    its_bytes_ = 0;
+  }
+  const Lane& lane = of(number);
+  copy_together(together.data(), count, lane.stream);
+  const int code = gpu_.driver->stream_write_value32(
+      lane.stream, reinterpret_cast<CudaAddress>(memory_.as_seen_by_gpu(lane.told)), number, 0);
+  awaited_.store(number - kUnderWay + 1, std::memory_order_relaxed);
+  if (code != 0) break_down(together.data(), count, code);
+}
+
+// What was told before holds, and nothing comes behind it.
+void CopyQueue::break_down(const Copy* copies, uint32_t count, int code) {
+  broken_ = code;
+  for (uint32_t i = 0; i < count; ++i) copies[i].client->copy_failed(kTell, code);
+  for (uint32_t i = 0; i < waiting(); ++i) {
+    const Copy& copy = copies_[(first_ + i) % kMostWaiting];
+    if (copy.client != nullptr) copy.client->copy_failed(kTell, code);
+  }
+  waiting_.store(0, std::memory_order_relaxed);
+}
+
+void CopyQueue::copy_together(const Copy* copies, uint32_t count, CudaStream stream) {
+  const CudaDriver& driver = *gpu_.driver;
+  if (count > 1 && driver.memcpy_batch_async != nullptr) {
+    std::array<CudaAddress, kMostTogether> to, from;
+    std::array<size_t, kMostTogether> bytes;
+    for (uint32_t i = 0; i < count; ++i) {
+      to[i] = reinterpret_cast<CudaAddress>(copies[i].to);
+      from[i] = copies[i].from;
+      bytes[i] = copies[i].length;
+    }
+    CudaCopyAttributes attributes;
+    size_t first = 0;
+    if (driver.memcpy_batch_async(to.data(), from.data(), bytes.data(), count, &attributes, &first,
+                                  1, stream) == 0)
+      return;
+    // One by one, so that each client is told of its own.
+  }
+  for (uint32_t i = 0; i < count; ++i) {
+    const int code =
+        driver.memcpy_dtoh_async(copies[i].to, copies[i].from, copies[i].length, stream);
+    if (code != 0) copies[i].client->copy_failed("cuMemcpyDtoHAsync", code);
+  }
+}
+
+void CopyQueue::forget(const Client& client) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (uint32_t i = 0; i < waiting(); ++i) {
+    Copy& copy = copies_[(first_ + i) % kMostWaiting];
+    if (copy.client == &client) copy.client = nullptr;
+  }
+}
+
+int CopyQueue::query() {
+  int found = 0;
+  for (const Lane& lane : lanes_) {
+    const int code = gpu_.driver->stream_query(lane.stream);
+    if (found == 0 || (found == kCudaNotReady && code != 0)) found = code;
+  }
+  return found;
+}
+
+std::shared_ptr<CopyQueue> CopyQueues::of(const Gpu& gpu) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  for (auto it = queues_.begin(); it != queues_.end();) {
+    const std::shared_ptr<CopyQueue> queue = it->lock();
+    if (queue != nullptr && queue->gpu().context == gpu.context) return queue;
+    it = queue == nullptr ? queues_.erase(it) : it + 1;
+  }
+  auto queue = std::make_shared<CopyQueue>(gpu);
+  queues_.push_back(queue);
+  return queue;
+}
+
+}  // namespace softtcpx
