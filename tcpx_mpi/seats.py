@@ -75,13 +75,13 @@ def take_seat(
         if placement.memory_node >= 0 and not _native.bind_memory_to(placement.memory_node):
             # In some containers: what is not so must not be recorded.
             placement = dataclasses.replace(placement, memory_node=-1)
-    mine = (hosts[world.rank].node, placement.nic)
-    nics = Counter(world.allgather(mine, "NICs", SETUP_PATIENCE_S))
+    mine = (hosts[world.rank].node, placement.nic), placement.gpu_sharers > 1
+    nics, shares = zip(*world.allgather(mine, "places", SETUP_PATIENCE_S), strict=True)
     settings = with_memory(world, settings, plugin, placement, hosts[world.rank].name)
     peers = 1 if settings.pattern in _ONE_PEER else world.size - 1
-    settings = with_defaults(settings, plugin.file.name, os.environ, peers)
+    settings = with_defaults(settings, plugin.file.name, os.environ, peers, any(shares))
     sockets = data_sockets(plugin.file.name, os.environ)
-    return placement, fitted(settings, max(nics.values()), sockets)
+    return placement, fitted(settings, max(Counter(nics).values()), sockets)
 
 
 def seat_at(rank: int, hosts: Sequence[Host], node: Node, request: Request) -> Placement:

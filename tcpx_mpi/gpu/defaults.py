@@ -25,10 +25,11 @@ _OTHER_THREADS = 2
 #: A message of which each channel is to have as many chunks; so it has of those of twice the size.
 _SHARED_BYTES = 32 << 20
 _PAGE = 4096
-#: What one stream sends while the copy engine does what it does for each copy: 6 us at 6.7 GB/s
-#: (docs/performance.md).
+#: What one stream sends while the copy engine does what it does for each copy: 6 us at 6.7 GB/s,
+#: by the times of messages in chunks of 32 to 472 KiB (docs/performance.md).
 _COPY_BYTES = 40 << 10
-#: Where chunks come from that are not the user's.
+#: Where chunks come from that are not the user's: for all messages, and for large ones.
+_EVEN = f"{IN_GPU_MEMORY}: as many on each channel"
 _FITTED = f"{IN_GPU_MEMORY}, of large messages: as many on each channel"
 
 
@@ -63,13 +64,14 @@ def worker_variables(workers: int, environ: Mapping[str, str]) -> list[tuple[str
 
 
 def with_defaults(
-    settings: Settings, plugin: str, environ: Mapping[str, str], peers: int
+    settings: Settings, plugin: str, environ: Mapping[str, str], peers: int, shared: bool
 ) -> Settings:
-    """With channels and chunks for the workers of our own plugin, where GPUs' memory is moved."""
+    """With channels and chunks for the workers of our own plugin, where GPUs' memory is moved;
+    `shared`: of GPUs that several ranks have."""
     workers = workers_asked_for(environ) if is_softtcpx(plugin) else 0
     if settings.memory != "cuda" or not workers:
         return settings
-    return with_even_chunks(with_channels(settings, workers, peers))
+    return with_even_chunks(with_channels(settings, workers, peers), shared)
 
 
 def with_channels(settings: Settings, workers: int, peers: int) -> Settings:
@@ -84,15 +86,21 @@ def with_channels(settings: Settings, workers: int, peers: int) -> Settings:
     )
 
 
-def with_even_chunks(settings: Settings) -> Settings:
+def with_even_chunks(settings: Settings, shared: bool = False) -> Settings:
     """With chunks, none larger than before, of which each channel has as many, where chunks were
-    not asked for: a message ends with the channel that has most."""
+    not asked for: a message ends with the channel that has most.
+
+    On a GPU of several ranks they are for all messages: there each copy and launch waits for turns
+    of processes, and how many are worth it was not measured.
+    """
     if settings.sources["chunk_bytes"] != "default":
         return settings
     each = -(-_SHARED_BYTES // (settings.chunk_bytes * settings.channels))
     chunk = -(-_SHARED_BYTES // (each * settings.channels * _PAGE)) * _PAGE
     return dataclasses.replace(
-        settings, chunk_bytes=chunk, sources={**settings.sources, "chunk_bytes": _FITTED}
+        settings,
+        chunk_bytes=chunk,
+        sources={**settings.sources, "chunk_bytes": _EVEN if shared else _FITTED},
     )
 
 

@@ -7,7 +7,8 @@ what stands there is made here: nothing is typed by hand. KIND is `ratios` (runs
 `intervals` (their launches), `measured` (measured.json), `attempts` (attempts/*.json), `verdicts`
 (verdicts.json), or of GPUs `gpu` (runs), `sides` (their ranks), `unpack` (the kernel), `launches`
 (each of the kernel's), `experiments` (gpu/NAME_experiments.json), `sweep`, `steps` and `streams`
-(gpu/sweep/sweep.json), `parts` (gpu/sweep-parts/sweep.json).
+(gpu/sweep/sweep.json), `parts` (gpu/sweep-parts/sweep.json), `kernel` (gpu/unpack_parts), `copies`
+and `together` (gpu/copies_together), `middle` (runs of many sizes beside NCCL).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ import numpy as np
 import quiet_runs
 import verdicts
 from attempts import outcomes
+from copies_tables import copies_table, middle_table, together_table
 from gpu_tables import (
     experiments_table,
     gpu_runs_table,
@@ -219,6 +221,9 @@ TABLES: dict[str, Callable[[Sequence[str]], list[str]]] = {
     "unpack": unpack_table,
     "launches": unpack_launches_table,
     "kernel": unpack_parts_table,
+    "copies": copies_table,
+    "together": together_table,
+    "middle": middle_table,
     "experiments": experiments_table,
     "verdicts": verdicts_table,
     "quiet": quiet_runs_table,

@@ -109,19 +109,26 @@ def test_chunks_are_as_many_on_each_channel_where_none_were_asked_for(
 ) -> None:
     result = ran(gpus, place, "pair", 2, "-b", "3M", "-e", "3M", "-n", "2", "--channels", "3")
     require_all_right(result, 1)
-    assert "# Setting: chunk_bytes = 512000 (default in GPU memory, of large" in result.out
-    assert "# Engine: chunk up to 500 KiB, 3 channels" in result.out
+    assert "# Setting: chunk_bytes = 512000 (default in GPU memory" in result.out, result.text
     assert read_run(str(place / "o.h5")).header.plan.chunk_bytes == 500 << 10
 
 
 @pytest.mark.stand_in
-def test_messages_of_middle_size_have_smaller_chunks(gpus: Gpus, place: Path) -> None:
-    sizes = ("--sizes", "8,256K,1M,5000001")
-    result = ran(gpus, place, "ring", 2, *sizes, "-n", "3", "--channels", "3")
+@pytest.mark.parametrize("shared", [False, True], ids=["apart", "shared"])
+def test_messages_of_middle_size_have_smaller_chunks_on_a_gpu_for_each_rank(
+    shared: bool, gpus: Gpus, place: Path
+) -> None:
+    if not shared and gpus.count < 2:
+        pytest.skip("needs two-gpus: one for each rank")
+    sizes = ("--sizes", "8,256K,1M,5000001", "-n", "3", "--channels", "3")
+    result = ran(gpus, place, "ring", 2, *sizes, *(("--gpu", "0", "--share-gpu") if shared else ()))
     require_all_right(result, 4)
     rows = read_run(str(place / "o.h5")).rows
-    assert [row.chunk_bytes >> 10 for row in rows] == [500, 88, 344, 500]
-    assert [row.chunks for row in rows] == [2, 6, 6, 20]
+    kib = [500, 500, 500, 500] if shared else [500, 88, 344, 500]
+    assert [row.chunk_bytes >> 10 for row in rows] == kib
+    assert [row.chunks for row in rows] == ([2, 2, 6, 20] if shared else [2, 6, 6, 20])
+    up_to = "" if shared else "up to "
+    assert f"# Engine: chunk {up_to}500 KiB, 3 channels" in result.out
 
 
 def test_one_gpu_for_both_ranks_is_shared_where_that_is_asked_for(gpus: Gpus, place: Path) -> None:

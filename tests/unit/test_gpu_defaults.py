@@ -158,12 +158,25 @@ def test_chunks_that_were_asked_for_are_the_same_in_every_row() -> None:
 def test_only_our_own_plugin_has_channels_by_its_workers() -> None:
     environ = {"NCCL_SOCKET_NTHREADS": "1"}  # as the profile of A3 machines has it
     default = load_settings({"pattern": "ring", "memory": "cuda"}, {})
-    assert with_defaults(default, "GPUDirectTCPX_v7", environ, 1) == default
-    assert with_defaults(default, "softtcpx_v7", environ, 1).channels == 1
-    assert with_defaults(default, "softtcpx_v7", {"SOFTTCPX_WORKERS": "14"}, 1).channels == 14
-    assert with_defaults(default, "softtcpx_v7", {}, 1) == default
+    assert with_defaults(default, "GPUDirectTCPX_v7", environ, 1, False) == default
+    assert with_defaults(default, "softtcpx_v7", environ, 1, False).channels == 1
+    workers = {"SOFTTCPX_WORKERS": "14"}
+    assert with_defaults(default, "softtcpx_v7", workers, 1, False).channels == 14
+    assert with_defaults(default, "softtcpx_v7", {}, 1, False) == default
     host = load_settings({"pattern": "ring", "memory": "host"}, {})
-    assert with_defaults(host, "softtcpx_v7", environ, 1) == host
+    assert with_defaults(host, "softtcpx_v7", environ, 1, False) == host
+
+
+def test_on_gpus_that_ranks_share_chunks_are_the_same_in_every_row() -> None:
+    default = load_settings({"pattern": "ring", "memory": "cuda"}, {})
+    workers = {"SOFTTCPX_WORKERS": "14"}
+    apart, shared = (
+        with_defaults(default, "softtcpx_v7", workers, 1, shared) for shared in (False, True)
+    )
+    assert apart.chunk_bytes == shared.chunk_bytes == 483328
+    assert chunk_of(apart, 512 * KIB, 1) == 128 * KIB
+    assert chunk_of(shared, 512 * KIB, 1) == 483328
+    assert shared.sources["chunk_bytes"] == "default in GPU memory: as many on each channel"
 
 
 def test_the_compiler_is_found_beside_packages_and_in_a_toolkit(tmp_path: Path) -> None:
