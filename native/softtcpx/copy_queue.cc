@@ -1,6 +1,9 @@
 #include "softtcpx/copy_queue.h"
 
+#include <time.h>
+
 #include <cerrno>
+#include <chrono>
 #include <system_error>
 
 #include "softtcpx/log.h"
@@ -15,6 +18,7 @@ constexpr const char* kTell = "cuStreamWriteValue32";
 constexpr uint32_t kUnderWay = 2;
 // Copies share a number up to so many bytes: 20 us in which none of them may be sent.
 constexpr uint64_t kTogetherBytes = 1 << 20;
+constexpr std::chrono::seconds kLastNumbers{2};
 
 }  // namespace
 
@@ -35,7 +39,18 @@ CopyQueue::CopyQueue(const Gpu& gpu) : gpu_(gpu), awaited_(1 - kUnderWay) {
 CopyQueue::~CopyQueue() {
   const CurrentContext current(gpu_);
   if (current.code() != 0) return;  // the context is gone, and its streams with it
-  if (query() == kCudaNotReady) {   // a number that comes late finds its word still there
+  // The last number is seen a little before the driver says that its stream is idle.
+  const auto deadline = std::chrono::steady_clock::now() + kLastNumbers;
+  int code = query();
+  while (code == kCudaNotReady && !given_up_.load(std::memory_order_relaxed) &&
+         std::chrono::steady_clock::now() < deadline) {
+    const timespec pause{0, 20'000};
+    ::nanosleep(&pause, nullptr);
+    code = query();
+  }
+  if (code == kCudaNotReady) {  // a number that comes late finds its word still there
+    SOFTTCPX_WARN("copies from GPU %d do not end; their %llu bytes stay page-locked", gpu_.ordinal,
+                  static_cast<unsigned long long>(memory_.bytes()));
     memory_.abandon();
     return;
   }
@@ -152,11 +167,19 @@ int CopyQueue::query() {
   return found;
 }
 
+bool CopyQueue::works() {
+  const CurrentContext current(gpu_);
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (broken_ != 0 || current.code() != 0) return false;
+  const int code = query();
+  return code == 0 || code == kCudaNotReady;
+}
+
 std::shared_ptr<CopyQueue> CopyQueues::of(const Gpu& gpu) {
   const std::lock_guard<std::mutex> lock(mutex_);
   for (auto it = queues_.begin(); it != queues_.end();) {
     const std::shared_ptr<CopyQueue> queue = it->lock();
-    if (queue != nullptr && queue->gpu().context == gpu.context) return queue;
+    if (queue != nullptr && queue->gpu().context == gpu.context && queue->works()) return queue;
     it = queue == nullptr ? queues_.erase(it) : it + 1;
   }
   auto queue = std::make_shared<CopyQueue>(gpu);

@@ -52,8 +52,14 @@ class CopyQueue {
   void forget(const Client& client);
   // Asks the driver: 600 while copies are under way, 0 when none is, anything else has failed.
   int query();
+  // Copies of a client do not end: the queue will not wait for them either.
+  void give_up() { given_up_.store(true, std::memory_order_relaxed); }
+  // Whether another connection may join.
+  bool works();
 
   // Whoever asks.
+  // Those before it too: what is told on one lane says nothing of the other.
+  bool all_landed(uint32_t number) const { return landed(number) && landed(number - 1); }
   bool landed(uint32_t number) const {
     const uint32_t told = __atomic_load_n(of(number).told, __ATOMIC_ACQUIRE);
     return static_cast<int32_t>(told - number) >= 0;
@@ -73,7 +79,7 @@ class CopyQueue {
   static constexpr uint32_t kMostTogether = 32;
   // What goes to the engine takes turns on two streams: while it waits for the bytes of one to
   // reach the host, it copies those of the other.
-  static constexpr uint32_t kLanes = 2;
+  static constexpr uint32_t kLanes = 2;  // as all_landed has it
   struct Lane {
     CudaStream stream = nullptr;
     uint32_t* told = nullptr;  // the last of its numbers
@@ -99,7 +105,8 @@ class CopyQueue {
   uint32_t its_copies_ = 0;           // that wait with the same number
   uint64_t its_bytes_ = 0;
   std::atomic<uint32_t> awaited_;  // when this is told, more is handed over
-  int broken_ = 0;                 // the driver's code, once it writes no number any more
+  std::atomic<bool> given_up_{false};
+  int broken_ = 0;  // the driver's code, once it writes no number any more
 };
 
 // The queues of a device: one for each GPU, as long as a connection has it.

@@ -40,22 +40,27 @@ CopyRing::~CopyRing() {
     return;
   }
   const auto deadline = std::chrono::steady_clock::now() + kLastCopies;
-  while (is_copying() && std::chrono::steady_clock::now() < deadline) {
-    const timespec pause{0, 20'000};  // copies take microseconds; a stuck GPU for ever
-    ::nanosleep(&pause, nullptr);
-  }
-  queue_->forget(*this);
+  const auto wait = [&] {
+    while (is_copying() && std::chrono::steady_clock::now() < deadline) {
+      const timespec pause{0, 20'000};  // copies take microseconds; a stuck GPU for ever
+      ::nanosleep(&pause, nullptr);
+    }
+  };
+  wait();
+  queue_->forget(*this);  // behind another caller that is just handing them over
+  wait();
   if (!is_copying()) return;
   SOFTTCPX_WARN("copies from GPU %d do not end; their %llu bytes stay page-locked", gpu().ordinal,
                 static_cast<unsigned long long>(memory_.bytes()));
   memory_.abandon();
+  queue_->give_up();
 }
 
 // What was released has landed. A stream that has failed does no more either.
 bool CopyRing::is_copying() {
   if (freed_ == begun_) return false;
   queue_->hand_over();
-  return queue_->query() == kCudaNotReady && !queue_->landed(newest_);
+  return queue_->query() == kCudaNotReady && !queue_->all_landed(newest_);
 }
 
 bool CopyRing::has_room() const {

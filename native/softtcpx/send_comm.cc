@@ -130,25 +130,32 @@ void SendComm::copy_ahead(CopyRing& copies) {
   }
 }
 
+// Which another connection's caller may have found out.
+void SendComm::note_failed_copy() {
+  CopyRing* const copies = this->copies();
+  if (copies != nullptr && copies->failed())
+    note_failure(kNetUnhandledCudaError, copies->failure().c_str(), 0);
+}
+
 // Whoever waits for a credit, or has nobody who sends what lies in the ring, is not done early.
 bool SendComm::help(const Request& request) {
   CopyRing* const copies = this->copies();
   if (copies == nullptr) return false;
   copy_ahead(*copies);
   const bool landed = request.memory == Memory::kGpu && request.copied == request.capacity &&
-                      copies->landed(request.number);
+                      copies->all_landed(request.number);
   if (!landed && ++looks_ % kLooksAQuestion == 0) {
     const CurrentContext current(copies->gpu());
     copies->ask();
   }
-  if (copies->failed()) note_failure(kNetUnhandledCudaError, copies->failure().c_str(), 0);
+  note_failed_copy();
   return landed && !failed() && has_worker() && !recv_sync_;
 }
 
 // The oldest piece in the ring, which belongs to the oldest message; null while it is not there.
 CopyRing::Piece* SendComm::landed_piece() {
   CopyRing::Piece* const piece = copies()->next();
-  return piece != nullptr && copies()->landed(piece->number) ? piece : nullptr;
+  return piece != nullptr && copies()->landed(*piece) ? piece : nullptr;
 }
 
 // A copy is on its way, or has landed, and a socket is free for it.
@@ -269,6 +276,7 @@ int SendComm::finish() {
   };
   uint64_t before = 0;
   for (auto moved = Clock::now(); left() > 0 && !failed(); ::sched_yield()) {
+    note_failed_copy();
     const uint64_t sent = sent_.load(std::memory_order_relaxed);
     if (std::exchange(before, sent) != sent) moved = Clock::now();
     if (Clock::now() - moved < kLastBytes) continue;

@@ -62,6 +62,7 @@ class SendComm final : public Comm {
 
   void open_lenders();
   void copy_ahead(CopyRing& copies);
+  void note_failed_copy();
   void fill(Load& load);
   ssize_t send_parts(Load& load, int fd);
   bool take_notice();

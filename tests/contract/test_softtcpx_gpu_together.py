@@ -145,11 +145,31 @@ def test_where_the_gpu_tells_no_number_all_connections_have_failed() -> None:
         assert _error_of(pair) == CUDA_ERROR
     said = [line for line in net.log_lines if f"{TELL}: CUDA_ERROR_UNKNOWN; error 1" in line]
     assert len(said) == 2
-    late = GpuPair(net, driver, bytes(SIZE))
-    assert late.post_send(0, SIZE)
-    assert _error_of(late) == CUDA_ERROR
+    # A new one has another queue.
+    content = os.urandom(SIZE)
+    late = GpuPair(net, driver, content)
+    late.exchange([SIZE])
     for pair in [*pairs, late]:
         assert net.table.close_send(pair.send) == SUCCESS
+
+
+@only_the_fake_driver
+@in_fresh_process(SOFTTCPX_WORKERS="1", SOFTTCPX_SNDBUF="65536", SOFTTCPX_RCVBUF="65536")
+def test_closing_tells_of_a_copy_that_another_connections_caller_saw_fail() -> None:
+    net, driver = Net().started(), Driver()
+    closed, other = (GpuPair(net, driver, bytes(4 * 256 * KIB)) for _ in range(2))
+    for k in range(4):  # more than the sockets hold, and nobody receives them
+        assert closed.post_send(k * 256 * KIB, 256 * KIB)
+    until(closed.sends_done, "the copies to land")
+    driver.call("cuMemFree_v2", ctypes.c_uint64(closed.source.allocation))
+    before = driver.calls(TOGETHER)
+    driver.hold(True)
+    for pair in (other, other, closed, other):
+        assert pair.post_send(0, SIZE)
+    driver.hold(False)
+    until(other.sends_done, "the other connection's copies")
+    assert driver.calls(TOGETHER) == before + 1
+    assert net.table.close_send(closed.send) == CUDA_ERROR
 
 
 @pytest.mark.parametrize(
@@ -159,23 +179,29 @@ def test_where_the_gpu_tells_no_number_all_connections_have_failed() -> None:
 )
 @in_fresh_process(SOFTTCPX_POISON="1")
 def test_threads_with_a_connection_each_share_the_engine(environ: dict[str, str]) -> None:
-    net, driver = Net().started(), Driver()
+    net, driver, choose = Net().started(), Driver(), random.Random(7)
     failures: list[BaseException] = []
+    # None ends before all have begun: what the loader frees of one when another begins is a race
+    # to libtsan.
+    all_begun = threading.Barrier(4)
 
-    def exchange(seed: int) -> None:
+    def exchange(pair: GpuPair, sizes: list[int]) -> None:
         try:
             driver.make_current(0)
-            choose = random.Random(seed)
-            sizes = [choose.randrange(300_000) for _ in range(30)]
-            pair = GpuPair(net, driver, choose.randbytes(sum(sizes)))
+            all_begun.wait()
             pair.exchange(sizes, window=4)
-            pair.close()
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=exchange, args=(seed,)) for seed in range(4)]
+    pairs, threads = [], []
+    for _ in range(4):
+        sizes = [choose.randrange(300_000) for _ in range(30)]
+        pairs.append(GpuPair(net, driver, choose.randbytes(sum(sizes))))
+        threads.append(threading.Thread(target=exchange, args=(pairs[-1], sizes)))
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert failures == []
+    for pair in pairs:
+        pair.close()
