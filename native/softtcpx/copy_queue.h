@@ -96,6 +96,7 @@ class CopyQueue {
   const Gpu gpu_;
   PinnedMemory memory_;  // a page with the words of the lanes
   std::array<Lane, kLanes> lanes_;
+  std::atomic<bool> given_up_{false};
 
   std::mutex mutex_;  // guards what follows; the two atomics are read without it
   std::array<Copy, kMostWaiting> copies_;
@@ -105,8 +106,7 @@ class CopyQueue {
   uint32_t its_copies_ = 0;           // that wait with the same number
   uint64_t its_bytes_ = 0;
   std::atomic<uint32_t> awaited_;  // when this is told, more is handed over
-  std::atomic<bool> given_up_{false};
-  int broken_ = 0;  // the driver's code, once it writes no number any more
+  int broken_ = 0;                 // the driver's code, once it writes no number any more
 };
 
 // The queues of a device: one for each GPU, as long as a connection has it.

@@ -261,7 +261,7 @@ def _closing_waits(chunks: int, hold: Callable[[Driver, bool], None], handed_ove
 @in_fresh_process()
 def test_closing_gives_up_on_copies_that_never_end_and_keeps_their_memory() -> None:
     net, driver = Net(log=True).started(), Driver()
-    pair = GpuPair(net, driver, bytes(4 * CHUNK))
+    pair, other = GpuPair(net, driver, bytes(4 * CHUNK)), GpuPair(net, driver, os.urandom(CHUNK))
     before = driver.pinned_bytes()
     driver.hold(True)
     for k in range(4):
@@ -272,7 +272,6 @@ def test_closing_gives_up_on_copies_that_never_end_and_keeps_their_memory() -> N
     driver.hold(False)  # what comes late finds its memory still there
     driver.call("cuCtxSynchronize")
     # What had waited is not copied at all, and nobody else's copies wait for it.
-    other = GpuPair(net, driver, os.urandom(CHUNK))
     other.exchange([CHUNK])
     assert driver.calls("cuMemcpyDtoHAsync") == 3
     assert driver.calls("cuMemcpyBatchAsync") == 0
