@@ -12,7 +12,7 @@ namespace softtcpx {
 namespace {
 
 constexpr unsigned kNonBlocking = 1;  // of cuStreamCreate: does not wait for the default stream
-constexpr size_t kPageBytes = 4096, kLineBytes = 64;
+constexpr size_t kPageBytes = 4096;
 constexpr const char* kTell = "cuStreamWriteValue32";
 // Numbers that are to be told at a time: the engine has the next copies when it ends the last ones.
 constexpr uint32_t kUnderWay = 2;
@@ -25,13 +25,9 @@ constexpr std::chrono::seconds kLastNumbers{2};
 CopyQueue::CopyQueue(const Gpu& gpu) : gpu_(gpu), awaited_(1 - kUnderWay) {
   if (!memory_.open(gpu, kPageBytes))
     throw std::system_error(errno, std::generic_category(), "memory for copies from the GPU");
+  told_ = reinterpret_cast<uint32_t*>(memory_.host());
   const CurrentContext current(gpu_);
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    lanes_[i].told = reinterpret_cast<uint32_t*>(memory_.host() + i * kLineBytes);
-    const int code = gpu_.driver->stream_create(&lanes_[i].stream, kNonBlocking);
-    if (code != 0) destroy_streams();
-    check_cuda(*gpu_.driver, "cuStreamCreate", code);
-  }
+  check_cuda(*gpu_.driver, "cuStreamCreate", gpu_.driver->stream_create(&stream_, kNonBlocking));
   SOFTTCPX_INFO("copies out of GPU %d: %llu bytes page-locked", gpu_.ordinal,
                 static_cast<unsigned long long>(memory_.bytes()));
 }
@@ -54,12 +50,7 @@ CopyQueue::~CopyQueue() {
     memory_.abandon();
     return;
   }
-  destroy_streams();
-}
-
-void CopyQueue::destroy_streams() {
-  for (const Lane& lane : lanes_)
-    if (lane.stream != nullptr) gpu_.driver->stream_destroy(lane.stream);
+  gpu_.driver->stream_destroy(stream_);
 }
 
 uint32_t CopyQueue::begin(Client& client, uint8_t* to, const uint8_t* from, uint64_t length) {
@@ -107,10 +98,9 @@ void CopyQueue::hand_over_oldest() {
     its_copies_ = 0;
     its_bytes_ = 0;
   }
-  const Lane& lane = of(number);
-  copy_together(together.data(), count, lane.stream);
+  copy_together(together.data(), count);
   const int code = gpu_.driver->stream_write_value32(
-      lane.stream, reinterpret_cast<CudaAddress>(memory_.as_seen_by_gpu(lane.told)), number, 0);
+      stream_, reinterpret_cast<CudaAddress>(memory_.as_seen_by_gpu(told_)), number, 0);
   awaited_.store(number - kUnderWay + 1, std::memory_order_relaxed);
   if (code != 0) break_down(together.data(), count, code);
 }
@@ -126,7 +116,7 @@ void CopyQueue::break_down(const Copy* copies, uint32_t count, int code) {
   waiting_.store(0, std::memory_order_relaxed);
 }
 
-void CopyQueue::copy_together(const Copy* copies, uint32_t count, CudaStream stream) {
+void CopyQueue::copy_together(const Copy* copies, uint32_t count) {
   const CudaDriver& driver = *gpu_.driver;
   if (count > 1 && driver.memcpy_batch_async != nullptr) {
     std::array<CudaAddress, kMostTogether> to, from;
@@ -139,13 +129,13 @@ void CopyQueue::copy_together(const Copy* copies, uint32_t count, CudaStream str
     CudaCopyAttributes attributes;
     size_t first = 0;
     if (driver.memcpy_batch_async(to.data(), from.data(), bytes.data(), count, &attributes, &first,
-                                  1, stream) == 0)
+                                  1, stream_) == 0)
       return;
     // One by one, so that each client is told of its own.
   }
   for (uint32_t i = 0; i < count; ++i) {
     const int code =
-        driver.memcpy_dtoh_async(copies[i].to, copies[i].from, copies[i].length, stream);
+        driver.memcpy_dtoh_async(copies[i].to, copies[i].from, copies[i].length, stream_);
     if (code != 0) copies[i].client->copy_failed("cuMemcpyDtoHAsync", code);
   }
 }
@@ -158,14 +148,7 @@ void CopyQueue::forget(const Client& client) {
   }
 }
 
-int CopyQueue::query() {
-  int found = 0;
-  for (const Lane& lane : lanes_) {
-    const int code = gpu_.driver->stream_query(lane.stream);
-    if (found == 0 || (found == kCudaNotReady && code != 0)) found = code;
-  }
-  return found;
-}
+int CopyQueue::query() { return gpu_.driver->stream_query(stream_); }
 
 bool CopyQueue::works() {
   const CurrentContext current(gpu_);

@@ -58,11 +58,9 @@ class CopyQueue {
   bool works();
 
   // Whoever asks.
-  // Those before it too: what is told on one lane says nothing of the other.
-  bool all_landed(uint32_t number) const { return landed(number) && landed(number - 1); }
+  // With all that was begun before: they are on one stream.
   bool landed(uint32_t number) const {
-    const uint32_t told = __atomic_load_n(of(number).told, __ATOMIC_ACQUIRE);
-    return static_cast<int32_t>(told - number) >= 0;
+    return static_cast<int32_t>(__atomic_load_n(told_, __ATOMIC_ACQUIRE) - number) >= 0;
   }
 
   const Gpu& gpu() const { return gpu_; }
@@ -77,25 +75,17 @@ class CopyQueue {
   };
   static constexpr uint32_t kMostWaiting = 256;  // a power of two
   static constexpr uint32_t kMostTogether = 32;
-  // What goes to the engine takes turns on two streams: while it waits for the bytes of one to
-  // reach the host, it copies those of the other.
-  static constexpr uint32_t kLanes = 2;  // as all_landed has it
-  struct Lane {
-    CudaStream stream = nullptr;
-    uint32_t* told = nullptr;  // the last of its numbers
-  };
 
-  const Lane& of(uint32_t number) const { return lanes_[number % kLanes]; }
   uint32_t waiting() const { return waiting_.load(std::memory_order_relaxed); }
   void hand_over_locked();
   void hand_over_oldest();
-  void copy_together(const Copy* copies, uint32_t count, CudaStream stream);
-  void destroy_streams();
+  void copy_together(const Copy* copies, uint32_t count);
   void break_down(const Copy* copies, uint32_t count, int code);
 
   const Gpu gpu_;
-  PinnedMemory memory_;  // a page with the words of the lanes
-  std::array<Lane, kLanes> lanes_;
+  PinnedMemory memory_;       // a page with `told_`
+  uint32_t* told_ = nullptr;  // the last number that the GPU wrote
+  CudaStream stream_ = nullptr;
   std::atomic<bool> given_up_{false};
 
   std::mutex mutex_;  // guards what follows; the two atomics are read without it

@@ -60,7 +60,7 @@ CopyRing::~CopyRing() {
 bool CopyRing::is_copying() {
   if (freed_ == begun_) return false;
   queue_->hand_over();
-  return queue_->query() == kCudaNotReady && !queue_->all_landed(newest_);
+  return queue_->query() == kCudaNotReady && !queue_->landed(newest_);
 }
 
 bool CopyRing::has_room() const {

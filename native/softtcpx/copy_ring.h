@@ -67,9 +67,9 @@ class CopyRing final : private CopyQueue::Client {
   const uint8_t* first_page() const { return ring_; }
 
   // Whoever asks.
-  bool landed(const Piece& piece) const { return queue_->landed(piece.number) && !failed(); }
-  // All that was begun up to this number.
-  bool all_landed(uint32_t number) const { return queue_->all_landed(number) && !failed(); }
+  bool landed(const Piece& piece) const { return landed(piece.number); }
+  // With all that was begun before.
+  bool landed(uint32_t number) const { return queue_->landed(number) && !failed(); }
 
   const Gpu& gpu() const { return queue_->gpu(); }
 

@@ -143,7 +143,7 @@ bool SendComm::help(const Request& request) {
   if (copies == nullptr) return false;
   copy_ahead(*copies);
   const bool landed = request.memory == Memory::kGpu && request.copied == request.capacity &&
-                      copies->all_landed(request.number);
+                      copies->landed(request.number);
   if (!landed && ++looks_ % kLooksAQuestion == 0) {
     const CurrentContext current(copies->gpu());
     copies->ask();

@@ -73,10 +73,6 @@ class Driver:
         """While held, no copy moves a byte."""
         self._library.fakecuda_hold(int(held))
 
-    def hold_large(self, size: int) -> None:
-        """While held, no copy of so many bytes or more moves any; 0: none is held."""
-        self._library.fakecuda_hold_large(ctypes.c_size_t(size))
-
 
 class GpuMemory:
     """Memory of one GPU, that the CPU cannot follow the address of."""

@@ -147,23 +147,6 @@ def test_no_send_is_done_before_its_copy_has_landed() -> None:
     assert pair.queue.unpacked(0, SIZE) == pair.source.content()[:SIZE]
 
 
-@only_the_fake_driver
-@in_fresh_process(**WORKER)
-def test_no_send_is_done_while_one_of_its_copies_is_under_way() -> None:
-    """The last one may overtake the one before: they are on two streams."""
-    net, driver, size = Net().started(), Driver(), 2 * SIZE + 4 * KIB
-    pair = GpuPair(net, driver, os.urandom(size))
-    driver.hold_large(SIZE)
-    request = pair.post_receive(0, size)
-    pair.post_send(0, size)
-    assert driver.calls(COPY) == 2
-    for _ in range(20_000):
-        assert net.test(pair.sends[0]) == (SUCCESS, False)
-    driver.hold_large(0)
-    pair.finish(request)
-    assert pair.queue.unpacked(0, size) == pair.source.content(size)
-
-
 @pytest.mark.parametrize(
     "environ",
     [{}, {**WORKER, "NCCL_GPUDIRECTTCPX_RECV_SYNC": "1"}],

@@ -41,10 +41,7 @@ CUresult copy(std::unique_lock<std::recursive_mutex>& lock, Context* context, CU
     wait = wait || (arena_of(end) == nullptr && !is_pinned(end, bytes));
   }
   order_legacy(lock, context, handle);
-  stream->submit([target, source, bytes] {
-    wait_while_large(bytes);
-    memmove(target, source, bytes);
-  });
+  stream->submit([target, source, bytes] { memmove(target, source, bytes); });
   if (wait) stream->wait();
   return wait ? context->error.load() : kSuccess;
 }

@@ -79,9 +79,6 @@ class Stream {
   std::thread thread_;
 };
 
-// While fakecuda_hold_large holds copies of so many bytes.
-void wait_while_large(size_t bytes);
-
 struct Event {
   std::mutex mutex;
   std::condition_variable changed;

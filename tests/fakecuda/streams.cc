@@ -12,7 +12,6 @@ namespace {
 std::mutex hold_mutex;
 std::condition_variable hold_changed;
 bool held = false;
-size_t held_bytes = 0;  // copies of so many are held, and more; 0: none
 
 void wait_while_held() {
   std::unique_lock<std::mutex> lock(hold_mutex);
@@ -26,11 +25,6 @@ int64_t now_ns() {
 }
 
 }  // namespace
-
-void wait_while_large(size_t bytes) {
-  std::unique_lock<std::mutex> lock(hold_mutex);
-  hold_changed.wait(lock, [&] { return held_bytes == 0 || bytes < held_bytes; });
-}
 
 Stream::Stream(Context& context_, bool blocking_) : context(context_), blocking(blocking_) {
   thread_ = std::thread([this] { serve(); });
@@ -107,15 +101,6 @@ FAKECUDA_API void fakecuda_hold(int hold) {
   {
     const std::lock_guard<std::mutex> lock(hold_mutex);
     held = hold != 0;
-  }
-  hold_changed.notify_all();
-}
-
-// While held, copies of so many bytes and more do not end; streams without one go on. 0: none.
-FAKECUDA_API void fakecuda_hold_large(size_t bytes) {
-  {
-    const std::lock_guard<std::mutex> lock(hold_mutex);
-    held_bytes = bytes;
   }
   hold_changed.notify_all();
 }
