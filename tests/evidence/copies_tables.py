@@ -21,8 +21,8 @@ _LINE = re.compile(r"(\d+) KiB, (.+): ([\d.]+) us, of which calls ([\d.]+) us")
 _FORMS = (
     "one by one, a stream for each connection",
     "one by one, on one stream",
-    "together, on one stream",
-    "together, on two streams in turn: as it is",
+    "together, on one stream: as it is",
+    "together, on two streams in turn",
 )
 #: Sizes that are shown of those that were measured, in KiB.
 _SHOWN = ("8", "64", "128", "472")
