@@ -16,7 +16,7 @@ constexpr size_t kPageBytes = 4096;
 constexpr const char* kTell = "cuStreamWriteValue32";
 // Numbers that are to be told at a time: the engine has the next copies when it ends the last ones.
 constexpr uint32_t kUnderWay = 2;
-// Copies share a number up to so many bytes: 20 us in which none of them may be sent.
+// No copy joins a number that has so many bytes: in their 20 us none of them may be sent.
 constexpr uint64_t kTogetherBytes = 1 << 20;
 constexpr std::chrono::seconds kLastNumbers{2};
 

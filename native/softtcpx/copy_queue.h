@@ -99,7 +99,8 @@ class CopyQueue {
   int broken_ = 0;                 // the driver's code, once it writes no number any more
 };
 
-// The queues of a device: one for each GPU, as long as a connection has it.
+// The queues of a device: one for each GPU, as long as a connection has it; one that has failed is
+// joined no more.
 class CopyQueues {
  public:
   // Throws as the constructor of a queue.
