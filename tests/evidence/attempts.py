@@ -34,7 +34,8 @@ from typing import Any
 REPOSITORY = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(REPOSITORY / "tests" / "mutants"))
 
-from broken_copy import BrokenCopy, Patch, find_tool, hunks_of  # noqa: E402 (the path is above)
+from broken_copy import BrokenCopy, Patch, hunks_of  # noqa: E402 (the path is above)
+from build_tools import find_tool  # noqa: E402 (the path is above)
 from collect import RUNS  # noqa: E402 (the path is above)
 from machine import busy_percent  # noqa: E402 (the path is above)
 

@@ -6,16 +6,14 @@ there; and every check of the judges is taken away once, which the seeds must no
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import fuzz
 import make_seeds
 import pytest
+from build_tools import find_tool
 
 FOLDER = Path(__file__).parent
 NATIVE = FOLDER.parents[1] / "native"
@@ -62,10 +60,9 @@ BROKEN = [
 
 
 def tool(*names: str) -> str:
-    """The first program of these that is there, beside this Python or in PATH; or a skip."""
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    """The first program of these that is there; or a skip."""
     for name in names:
-        if found := shutil.which(name, path=path):
+        if found := find_tool(name):
             return found
     pytest.skip(f"needs compiler: {' or '.join(names)} not found")
 

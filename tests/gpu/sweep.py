@@ -42,7 +42,8 @@ sys.path += [str(TESTS / folder) for folder in ("evidence", "mutants")]
 
 from attempts import Attempt  # noqa: E402 (the path)
 from bench import NCCL  # noqa: E402 (the path)
-from broken_copy import BrokenCopy, Patch, find_tool  # noqa: E402 (the path)
+from broken_copy import BrokenCopy, Patch  # noqa: E402 (the path)
+from build_tools import find_tool  # noqa: E402 (the path)
 from sweep_variants import (  # noqa: E402 (the path)
     PARTS,
     RUNS,

@@ -129,8 +129,8 @@ def test_a_message_above_2_gib_arrives_whole(place: Path) -> None:
     if available_memory_bytes() < 14 << 30:
         pytest.skip("needs memory: 14 GiB must be available for messages above 2 GiB")
     size = (2 << 30) + (1 << 20) + 1
-    result, found = measured(place, "pair", "--sizes", str(size), "-n", "2", "-w", "0",
+    result, found = measured(place, "pair", "--sizes", str(size), "-n", "1", "-w", "0",
                              "--chunk", "2M", ranks=2)  # fmt: skip
     assert result.rows[0].wrong == 0
-    assert found.rows[0].payload_bytes_received.tolist() == [0, 2 * size]
-    assert found.rows[0].net_received[1] >= 2 * size
+    assert found.rows[0].payload_bytes_received.tolist() == [0, size]
+    assert found.rows[0].net_received[1] >= size

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from py_compile import PycInvalidationMode
 
+from build_tools import find_tool, tools_path
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 #: A check of a mutant that hangs is ended after this; what is found takes seconds.
 LIMIT_S = 60
@@ -217,18 +219,9 @@ class BrokenCopy:
         return f"exit {result.returncode}, wrong {' '.join(rows) or 'none'}"
 
     def _run(self, command: list[str | Path]) -> None:
-        environ = {**os.environ, "PATH": _path()}
+        environ = {**os.environ, "PATH": tools_path()}
         result = subprocess.run(
             command, capture_output=True, text=True, timeout=BUILD_LIMIT_S, env=environ
         )
         if result.returncode != 0:
             raise RuntimeError((result.stdout + result.stderr)[-4000:])
-
-
-def find_tool(name: str) -> str | None:
-    """The program beside this Python (a wheel's), else in PATH."""
-    return shutil.which(name, path=_path())
-
-
-def _path() -> str:
-    return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])

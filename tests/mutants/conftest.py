@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from broken_copy import REPOSITORY, BrokenCopy, detected_by, find_tool
+from broken_copy import REPOSITORY, BrokenCopy, detected_by
+from build_tools import find_tool
 
 
 @pytest.fixture(scope="session")

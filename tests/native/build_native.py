@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from build_tools import find_tool
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 BUILD_LIMIT_S = 600
-
-
-def find_tool(name: str) -> str | None:
-    """The program beside this Python (a wheel's), else in PATH."""
-    beside = str(Path(sys.executable).parent)
-    return shutil.which(name, path=os.pathsep.join([beside, os.environ.get("PATH", os.defpath)]))
 
 
 def required_tools() -> str:

@@ -11,7 +11,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from build_native import REPOSITORY, configure, find_tool, make, required_tools
+from build_native import REPOSITORY, configure, make, required_tools
+from build_tools import find_tool
 
 FOLDER = Path(__file__).parent
 BUILD = REPOSITORY / "build" / "native-tests"

@@ -14,7 +14,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from broken_copy import REPOSITORY, BrokenCopy, find_tool
+from broken_copy import REPOSITORY, BrokenCopy
+from build_tools import find_tool
 
 RUNTIMES = {"address": "libasan.so", "thread": "libtsan.so"}
 OPTIONS = {

@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from broken_copy import REPOSITORY, Patch, find_tool, patched, read_patch
+from broken_copy import REPOSITORY, Patch, patched, read_patch
+from build_tools import find_tool
 from sanitized_copy import RUNTIMES, defects_in
 
 from tcpx_mpi import _native

@@ -13,7 +13,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from broken_copy import Patch, find_tool, read_patch
+from broken_copy import Patch, read_patch
+from build_tools import find_tool
 from jobs import Result, mpirun, run
 from sanitized_copy import REPOSITORY, SanitizedCopy, sanitized_copy, without_random_addresses
 
