@@ -55,11 +55,11 @@ CopyQueue::~CopyQueue() {
 
 uint32_t CopyQueue::begin(Client& client, uint8_t* to, const uint8_t* from, uint64_t length) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (waiting() == kMostWaiting) hand_over_oldest();
   if (broken_ != 0) {
     client.copy_failed(kTell, broken_);
     return number_;
   }
-  if (waiting() == kMostWaiting) hand_over_oldest();
   if (its_copies_ == kMostTogether || its_bytes_ >= kTogetherBytes) {
     ++number_;
     its_copies_ = 0;

@@ -136,6 +136,29 @@ def test_what_still_waits_when_no_number_is_told_has_failed_too() -> None:
 
 
 @only_the_fake_driver
+@in_fresh_process(
+    FAKECUDA_FAIL=f"{TELL}:3",
+    SOFTTCPX_COPIES="64",
+    SOFTTCPX_COPY_BYTES=str(SIZE),
+    SOFTTCPX_WORKERS="1",
+)
+def test_the_copy_whose_room_was_made_when_the_telling_failed_has_failed_too() -> None:
+    net, driver = Net().started(), Driver()
+    copies = [64, 64, 64, 64, 2]  # two are under way, and as many wait as the queue holds
+    pairs = [GpuPair(net, driver, bytes(SIZE * count)) for count in [*copies, 1]]
+    *full, late = pairs
+    driver.hold(True)
+    for pair, count in zip(full, copies, strict=True):
+        assert pair.post_send(0, SIZE * count)
+    assert driver.calls(TELL) == 2
+    late.post_send(0, SIZE)
+    assert driver.calls(TELL) == 3
+    driver.hold(False)
+    for pair in pairs:
+        assert _error_of(pair) == CUDA_ERROR
+
+
+@only_the_fake_driver
 @in_fresh_process(FAKECUDA_FAIL=f"{TELL}:3", SOFTTCPX_WORKERS="1")
 def test_where_the_gpu_tells_no_number_all_connections_have_failed() -> None:
     net, driver = Net(log=True).started(), Driver()
