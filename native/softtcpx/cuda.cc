@@ -15,6 +15,7 @@ namespace {
 constexpr int kAttributeMemoryType = 2, kMemoryTypeDevice = 2;
 constexpr int kAttributeDeviceOrdinal = 9;
 constexpr int kInvalidValue = 1, kNotInitialized = 3;
+constexpr int kCaptureRelaxed = 2;
 
 template <class Function>
 void find(void* library, const char* name, Function*& function, bool* all) {
@@ -39,6 +40,8 @@ std::unique_ptr<CudaDriver> find_driver() {
   find(library, "cuCtxPushCurrent_v2", driver->ctx_push_current, &all);
   find(library, "cuCtxPopCurrent_v2", driver->ctx_pop_current, &all);
   find(library, "cuCtxGetDevice", driver->ctx_get_device, &all);
+  find(library, "cuThreadExchangeStreamCaptureMode", driver->thread_exchange_stream_capture_mode,
+       &all);
   find(library, "cuPointerGetAttribute", driver->pointer_get_attribute, &all);
   find(library, "cuMemGetAddressRange_v2", driver->mem_get_address_range, &all);
   find(library, "cuMemHostRegister_v2", driver->mem_host_register, &all);
@@ -84,18 +87,23 @@ Gpu current_gpu() {
   return gpu;
 }
 
-CurrentContext::CurrentContext(const Gpu& gpu) {
+CurrentContext::CurrentContext(const Gpu& gpu) : capture_mode_(kCaptureRelaxed) {
   if (!gpu) return;
   CudaContext current = nullptr;
   code_ = gpu.driver->ctx_get_current(&current);
-  if (code_ != 0 || current == gpu.context) return;
-  code_ = gpu.driver->ctx_push_current(gpu.context);
-  if (code_ == 0) pushed_ = gpu.driver;
+  const bool push = code_ == 0 && current != gpu.context;
+  if (push) code_ = gpu.driver->ctx_push_current(gpu.context);
+  if (code_ != 0) return;
+  pushed_ = push;
+  driver_ = gpu.driver;
+  driver_->thread_exchange_stream_capture_mode(&capture_mode_);
 }
 
 CurrentContext::~CurrentContext() {
+  if (driver_ == nullptr) return;
+  driver_->thread_exchange_stream_capture_mode(&capture_mode_);
   CudaContext ours;
-  if (pushed_ != nullptr) pushed_->ctx_pop_current(&ours);
+  if (pushed_) driver_->ctx_pop_current(&ours);
 }
 
 bool is_gpu_memory(const CudaDriver& driver, const void* data) {

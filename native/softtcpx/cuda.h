@@ -27,6 +27,7 @@ struct CudaDriver {
   int (*ctx_push_current)(CudaContext context);
   int (*ctx_pop_current)(CudaContext* context);
   int (*ctx_get_device)(int* ordinal);
+  int (*thread_exchange_stream_capture_mode)(int* mode);
   int (*pointer_get_attribute)(void* value, int attribute, CudaAddress address);
   int (*mem_get_address_range)(CudaAddress* base, size_t* bytes, CudaAddress address);
   int (*mem_host_register)(void* memory, size_t bytes, unsigned flags);
@@ -69,7 +70,8 @@ struct Gpu {
 // the current one has failed.
 Gpu current_gpu();
 
-// Makes a context current for the calls in a scope; nearly free where it is current already.
+// Makes a context current for the calls in a scope; nearly free where it is current already. A
+// graph that the process captures meanwhile is not spoilt by them, nor do they fail because of it.
 class CurrentContext {
  public:
   explicit CurrentContext(const Gpu& gpu);
@@ -80,7 +82,9 @@ class CurrentContext {
   int code() const { return code_; }  // of the driver, when the context is gone
 
  private:
-  const CudaDriver* pushed_ = nullptr;
+  const CudaDriver* driver_ = nullptr;  // null: nothing to undo
+  bool pushed_ = false;
+  int capture_mode_;  // that this thread had
   int code_ = 0;
 };
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from unpack_queue import PAGE, UnpackPair
 
 #: Names the driver's library to the process of a test body.
 DRIVER = "TCPX_MPI_LIBCUDA"
+NON_BLOCKING = 1
+CAPTURE_MODES = ["global", "thread local", "relaxed"]
 #: The usual one.
 CHUNK = 524288
 
@@ -55,6 +58,24 @@ class Driver:
         self.call("cuCtxGetCurrent", ctypes.byref(context))
         found = [device for device, its in self._contexts.items() if its.value == context.value]
         return found[0] if context.value else None
+
+    @contextmanager
+    def capturing(self) -> Iterator[None]:
+        """This thread captures an empty graph, in the mode that forbids others the most."""
+        stream, graph = ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuStreamCreate", ctypes.byref(stream), NON_BLOCKING)
+        self.call("cuStreamBeginCapture_v2", stream, CAPTURE_MODES.index("global"))
+        yield
+        self.call("cuStreamEndCapture", stream, ctypes.byref(graph))
+
+    def capture_mode(self) -> str:
+        """This thread's."""
+        mode = ctypes.c_int(0)
+        exchange = "cuThreadExchangeStreamCaptureMode"
+        self.call(exchange, ctypes.byref(mode))
+        found = CAPTURE_MODES[mode.value]
+        self.call(exchange, ctypes.byref(mode))  # puts it back
+        return found
 
     # Of the fake one only.
 

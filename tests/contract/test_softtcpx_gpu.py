@@ -23,7 +23,7 @@ from net_v7 import (
     until,
 )
 from own_process import open_descriptors, threads, until_threads_are
-from unpack_queue import PAGE, Pages, connected_with_queue
+from unpack_queue import PAGE, Pages, UnpackPair, connected_with_queue
 
 QUEUE_BYTES = 129 * PAGE  # netUnpackMeta and the device's block, in whole pages
 
@@ -129,6 +129,30 @@ def test_no_context_need_be_current_after_set_up_and_the_callers_own_stays(
     assert driver.current() is None
     if driver.fake:
         assert driver.pinned_bytes() == 0
+
+
+@inline_and_worker
+@in_fresh_process()
+def test_a_graph_that_is_captured_meanwhile_stays_whole_and_spoils_nothing(
+    environ: dict[str, str],
+) -> None:
+    net, driver, content = Net().started(), Driver(), os.urandom(8 * PAGE)
+    source, target = GpuMemory(driver, content), GpuMemory(driver, 8 * PAGE)
+    with driver.capturing():
+        pair = UnpackPair(net, source, target)
+        for k in range(0, 80, 8):  # several at a time: some go to the engine together
+            requests = [pair.post_receive(at * PAGE, PAGE) for at in range(8)]
+            for at in range(8):
+                assert pair.post_send(at * PAGE, PAGE)
+            pair.finish(*requests)
+            for at, request in enumerate(requests):
+                assert pair.queue.unpacked(k + at, PAGE) == content[at * PAGE :][:PAGE]
+                assert net.consumed(pair.recv, request) == SUCCESS
+        pair.post_send(0, 8 * PAGE)
+        pair.close()
+        assert driver.capture_mode() == "global"
+    if driver.fake:
+        assert driver.calls("cuStreamQuery") > 0
 
 
 # Page-locked memory -------------------------------------------------------------------------------

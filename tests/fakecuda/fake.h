@@ -7,6 +7,7 @@
 // - What is asynchronous runs on a thread of its stream, later; `fakecuda_hold(1)` holds all of it
 //   back until `fakecuda_hold(0)`.
 // - A call without the context it needs is refused, and so is a stream of another device.
+// - A graph that is captured is spoilt by what may spoil it, but captures nothing.
 // - Kernels reach their own device's memory and page-locked memory, and nothing else: an error that
 //   stays with the context.
 //
@@ -51,6 +52,8 @@ enum : CUresult {
   kHostMemoryAlreadyRegistered = 712,
   kHostMemoryNotRegistered = 713,
   kLaunchFailed = 719,
+  kCaptureUnsupported = 900,
+  kCaptureInvalidated = 901,
   kUnknown = 999,
 };
 
@@ -136,6 +139,7 @@ struct Driver {
   std::map<CUdeviceptr, Pinned> pinned;
   std::atomic<uint64_t> version{1};  // of what is allocated and page-locked
   std::map<std::string, uint64_t> calls;
+  std::map<Stream*, bool> captures;  // of graphs; false: spoilt
 };
 Driver& driver();
 
@@ -146,6 +150,10 @@ Context* current();
 CUresult enter(const char* call);
 // The same for a call that needs a context, which may have failed before.
 CUresult enter_context(const char* call, Context** context);
+
+// While a graph is captured in global mode a call that asks or waits, or gives memory or takes it,
+// is refused to threads of that mode, and spoils the graph.
+CUresult refuse_while_captured();
 
 // The arena that holds a device pointer, or NULL.
 Arena* arena_of(CUdeviceptr pointer);
@@ -178,7 +186,8 @@ const Kernel* find_kernel(const std::string& name);
 }  // namespace fakecuda
 
 #define FAKECUDA_API extern "C" __attribute__((visibility("default")))
-// First line of a call: `ENTER();` or `ENTER_CONTEXT();`, which declares `context`.
+// First line of a call: `ENTER();`, or `ENTER_CONTEXT();` or `ENTER_UNLESS_CAPTURED();`, which
+// declare `context`.
 #define ENTER()                                                \
   std::unique_lock<std::recursive_mutex> lock(driver().mutex); \
   if (const CUresult refused = enter(__func__)) return refused
@@ -186,3 +195,6 @@ const Kernel* find_kernel(const std::string& name);
   std::unique_lock<std::recursive_mutex> lock(driver().mutex); \
   Context* context = nullptr;                                  \
   if (const CUresult refused = enter_context(__func__, &context)) return refused
+#define ENTER_UNLESS_CAPTURED() \
+  ENTER_CONTEXT();              \
+  if (const CUresult refused = refuse_while_captured()) return refused

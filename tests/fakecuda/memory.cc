@@ -211,7 +211,7 @@ FAKECUDA_API uint64_t fakecuda_pinned_bytes() {
 }
 
 FAKECUDA_API CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
-  ENTER_CONTEXT();
+  ENTER_UNLESS_CAPTURED();
   if (pointer == nullptr || bytes == 0) return kInvalidValue;
   auto& arena = driver().arenas[context->device];
   if (arena == nullptr) arena = std::make_unique<Arena>(context->device);
@@ -220,7 +220,7 @@ FAKECUDA_API CUresult cuMemAlloc_v2(CUdeviceptr* pointer, size_t bytes) {
 }
 
 FAKECUDA_API CUresult cuMemFree_v2(CUdeviceptr pointer) {
-  ENTER_CONTEXT();
+  ENTER_UNLESS_CAPTURED();
   if (pointer == 0) return kSuccess;
   Arena* arena = arena_of(pointer);
   if (arena == nullptr) return kInvalidValue;
@@ -277,7 +277,7 @@ FAKECUDA_API CUresult cuPointerGetAttributes(unsigned count, int* attributes, vo
 }
 
 FAKECUDA_API CUresult cuMemHostAlloc(void** pointer, size_t bytes, unsigned) {
-  ENTER_CONTEXT();
+  ENTER_UNLESS_CAPTURED();
   if (pointer == nullptr || bytes == 0) return kInvalidValue;
   const size_t mapped = rounded_up(bytes, kPage);
   void* memory = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -293,7 +293,7 @@ FAKECUDA_API CUresult cuMemAllocHost_v2(void** pointer, size_t bytes) {
 }
 
 FAKECUDA_API CUresult cuMemFreeHost(void* pointer) {
-  ENTER_CONTEXT();
+  ENTER_UNLESS_CAPTURED();
   const auto found = driver().pinned.find(reinterpret_cast<CUdeviceptr>(pointer));
   if (found == driver().pinned.end() || !found->second.own) return kInvalidValue;
   const size_t bytes = rounded_up(found->second.bytes, kPage);
@@ -307,7 +307,7 @@ FAKECUDA_API CUresult cuMemFreeHost(void* pointer) {
 }
 
 FAKECUDA_API CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned) {
-  ENTER_CONTEXT();
+  ENTER_UNLESS_CAPTURED();
   const auto begin = reinterpret_cast<CUdeviceptr>(pointer);
   if (pointer == nullptr || bytes == 0 || arena_of(begin) != nullptr) return kInvalidValue;
   for (const auto& [other, pinned] : driver().pinned) {
@@ -321,7 +321,7 @@ FAKECUDA_API CUresult cuMemHostRegister_v2(void* pointer, size_t bytes, unsigned
 }
 
 FAKECUDA_API CUresult cuMemHostUnregister(void* pointer) {
-  ENTER_CONTEXT();
+  ENTER_UNLESS_CAPTURED();
   const auto found = driver().pinned.find(reinterpret_cast<CUdeviceptr>(pointer));
   if (found == driver().pinned.end() || found->second.own) return kHostMemoryNotRegistered;
   driver().pinned.erase(found);

@@ -129,7 +129,7 @@ FAKECUDA_API CUresult cuStreamDestroy_v2(void* handle) {
 }
 
 FAKECUDA_API CUresult cuStreamSynchronize(void* handle) {
-  ENTER_CONTEXT();
+  ENTER_UNLESS_CAPTURED();
   CUresult error;
   Stream* stream = stream_of(context, handle, &error);
   if (error != kSuccess) return error;
@@ -143,7 +143,7 @@ FAKECUDA_API CUresult cuStreamSynchronize(void* handle) {
 }
 
 FAKECUDA_API CUresult cuStreamQuery(void* handle) {
-  ENTER_CONTEXT();
+  ENTER_UNLESS_CAPTURED();
   CUresult error;
   Stream* stream = stream_of(context, handle, &error);
   if (error != kSuccess) return error;
@@ -189,13 +189,13 @@ FAKECUDA_API CUresult cuEventRecord(Event* event, void* handle) {
 }
 
 FAKECUDA_API CUresult cuEventQuery(Event* event) {
-  ENTER_CONTEXT();
+  ENTER_UNLESS_CAPTURED();
   const std::lock_guard<std::mutex> looking(event->mutex);
   return event->reached == event->recorded ? kSuccess : kNotReady;
 }
 
 FAKECUDA_API CUresult cuEventSynchronize(Event* event) {
-  ENTER_CONTEXT();
+  ENTER_UNLESS_CAPTURED();
   lock.unlock();
   std::unique_lock<std::mutex> waiting(event->mutex);
   event->changed.wait(waiting, [event] { return event->reached == event->recorded; });

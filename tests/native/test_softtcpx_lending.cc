@@ -57,6 +57,7 @@ const CudaDriver kDriver = [] {
     *context = &g_given;
     return 0;
   };
+  driver.thread_exchange_stream_capture_mode = [](int*) { return 0; };
   driver.mem_host_register = [](void*, size_t, unsigned) { return 0; };
   driver.mem_host_unregister = [](void*) { return 0; };
   driver.mem_host_get_device_pointer = [](CudaAddress* address, void* memory, unsigned) {
