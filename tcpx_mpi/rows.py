@@ -53,7 +53,7 @@ class RowPlanner:
         self._world = len(hosts)
         self._llc_bytes = max(host.llc_bytes for host in hosts)
         self._local_ranks = min(Counter(host.node for host in hosts).values())
-        self._sources = max(np.unique(peers).size for peers in self._senders())
+        self._sources = max(len(set(peers.tolist())) for peers in self._senders())
 
     def rows(self) -> list[PlannedRow]:
         """The rows of the first cycle."""
@@ -76,9 +76,10 @@ class RowPlanner:
         the same one.
         """
         wanted, launch = self._settings.run_cycles * self.rounds, self._settings.launch
-        random = np.random.default_rng([self._settings.seed, launch])
+        # Not before it is wanted: to import numpy.random takes a fiftieth of a rank's start.
+        random = np.random.default_rng([self._settings.seed, launch]) if launch else None
         for cycle in itertools.count() if wanted == 0 else range(wanted):
-            order = random.permutation(len(rows)) if launch else np.arange(len(rows))
+            order = random.permutation(len(rows)) if random else np.arange(len(rows))
             for row in (rows[int(number)] for number in order):
                 index = cycle * len(rows) + row.facts.index
                 facts = dataclasses.replace(row.facts, index=index, cycle=cycle)

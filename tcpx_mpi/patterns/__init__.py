@@ -129,8 +129,8 @@ def expected_bytes(pattern: Pattern, rank: int, world: int, size_bytes: int) -> 
     expected = pattern.expected(rank, world)
     recv = pattern.layout(rank, world, size_bytes)[BufferId.RECV]
     sends = {
-        int(origin): pattern.layout(int(origin), world, size_bytes)[BufferId.SEND]
-        for origin in np.unique(expected.origin_rank)
+        origin: pattern.layout(origin, world, size_bytes)[BufferId.SEND]
+        for origin in set(expected.origin_rank.tolist())
     }
     rows = []
     for block, origin, origin_block in zip(

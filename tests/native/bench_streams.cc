@@ -37,6 +37,7 @@ constexpr size_t kPage = 4096;
 constexpr size_t kPagesACall = 128;
 constexpr size_t kBytesACall = kPage * kPagesACall;
 constexpr auto kSample = std::chrono::milliseconds(250);
+constexpr auto kLook = std::chrono::milliseconds(5);
 
 void check(bool good, const char* call) {
   if (!good) throw std::system_error(errno, std::generic_category(), call);
@@ -195,7 +196,7 @@ Measured measure(size_t streams, bool both, int samples, size_t bytes_a_side) {
     return std::all_of(all.begin(), all.end(),
                        [](const Stream& stream) { return stream.received() >= stream.lap(); });
   };
-  while (!a_lap_is_over()) std::this_thread::sleep_for(kSample);
+  while (!a_lap_is_over()) std::this_thread::sleep_for(kLook);
   Measured measured{};
   for (int sample = 0; sample < samples; ++sample) {
     const uint64_t before = received();
@@ -236,6 +237,7 @@ int main(int count, char** arguments) try {
   const size_t bytes = static_cast<size_t>(mib) << 20;
   printf("{\"streams\": %d, \"bytes_a_side\": %zu, \"congestion\": \"%s\", \"ways\": [\n", streams,
          bytes, Stream(1, 1).congestion().c_str());
+  fflush(stdout);
   bool right = true;
   for (const bool both : {false, true}) {
     const Measured measured = measure(static_cast<size_t>(streams), both, samples, bytes);

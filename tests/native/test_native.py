@@ -162,10 +162,12 @@ def test_the_benchmark_of_streams_has_the_congestion_control_that_softtcpx_has(
         granted = probe.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16)
     command = [str(build / "native_tests" / "bench_streams"), "1", "1", "1"]
     environ = {**os.environ, "SOFTTCPX_CONGESTION": asked}
-    said = subprocess.run(
-        command, env=environ, capture_output=True, text=True, timeout=60, check=True
-    ).stdout
-    assert json.loads(said)["congestion"] == granted.rstrip(b"\0").decode()
+    with subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as measuring:
+        assert measuring.stdout is not None
+        said = measuring.stdout.readline()  # the rest takes seconds
+        measuring.kill()
+    name = granted.rstrip(b"\0").decode()
+    assert f'"congestion": "{name}"' in said
 
 
 @pytest.mark.timeout(700)
