@@ -163,9 +163,11 @@ else
 	$(BIN)/python -m pip install --quiet "$$($(BIN)/python tests/gpu/fitting_cupy.py)" "nvidia-ml-py>=12"
 endif
 
+# With softtcpx's contract, where the driver is the machine's own.
 test-gpu: export TCPX_MPI_REQUIRE = gpu,mpi,compiler
+test-gpu: export TCPX_MPI_LIBCUDA = libcuda.so.1
 test-gpu: gpu-setup
-	$(GPU_VENV)/bin/python -m pytest -p no:benchmark -n 4 tests/gpu
+	$(GPU_VENV)/bin/python -m pytest -p no:benchmark -n 4 tests/gpu $(wildcard tests/contract/test_softtcpx_gpu*.py)
 
 bench-gpu: gpu-setup
 	$(GPU_VENV)/bin/python tests/gpu/bench.py $(or $(RESULTS),build/gpu-results)
