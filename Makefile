@@ -45,7 +45,7 @@ help:
 	@echo "make fuzz          10^6 inputs for each parser of softtcpx (FUZZ_RUNS=1000000), with clang"
 	@echo "make test-asan     native code under AddressSanitizer and UBSanitizer, leaks too: minutes"
 	@echo "make test-tsan     the same under ThreadSanitizer"
-	@echo "make figures       docs/performance.md measured anew: an idle machine, minutes"
+	@echo "make figures       docs/reference/performance.md measured anew: an idle machine, minutes"
 	@echo "make attempts      what was tried for speed, tried again (ATTEMPTS=\"peek epoll\": those only)"
 	@echo "make evidence      how often comparisons are right here: an idle machine, a quarter of an hour"
 	@echo "make quiet-runs    is the slow one named, and nobody where nothing is: an idle machine, 6 minutes"
@@ -90,7 +90,7 @@ cluster-tools:
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends iproute2 nftables; \
 	fi
 
-# Minutes on an idle machine: every figure of docs/performance.md, measured and written anew.
+# Minutes on an idle machine: every figure of docs/reference/performance.md, measured and written anew.
 figures: test-native
 	@if ! command -v iperf3 >/dev/null && [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
 	  apt-get update -qq && apt-get install -y -qq --no-install-recommends iperf3; \

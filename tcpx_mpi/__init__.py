@@ -10,8 +10,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tcpx_mpi.frames import open_run
-    from tcpx_mpi.session import Session, Transfer
+    from tcpx_mpi.exchange.frames import open_run
+    from tcpx_mpi.session.session import Session, Transfer
 
     __version__: str
 
@@ -19,9 +19,9 @@ __all__ = ["Session", "Transfer", "__version__", "open_run"]
 
 #: By name, because this module stands below those that it lends names from.
 _LENT = {
-    "Session": "tcpx_mpi.session",
-    "Transfer": "tcpx_mpi.session",
-    "open_run": "tcpx_mpi.frames",
+    "Session": "tcpx_mpi.session.session",
+    "Transfer": "tcpx_mpi.session.session",
+    "open_run": "tcpx_mpi.exchange.frames",
 }
 
 

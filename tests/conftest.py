@@ -38,10 +38,11 @@ def _no_knobs_of_the_users_shell(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def mpirun_path() -> str:
     """The mpirun that a run starts, or a skip."""
-    from tcpx_mpi import errors, launch
+    from tcpx_mpi import errors
+    from tcpx_mpi.launch import mpirun
 
     try:
-        return launch.find_mpirun(os.environ)
+        return mpirun.find_mpirun(os.environ)
     except errors.PluginMissing as error:
         pytest.skip(f"needs mpi: {error}")
 

@@ -5,9 +5,9 @@
 #include "bindings/bind.h"
 #include "bindings/runner.h"
 #include "bindings/sockets.h"
-#include "peers/ceiling.h"
-#include "peers/raw_links.h"
-#include "peers/raw_loop.h"
+#include "machine/ceiling.h"
+#include "baselines/raw_links.h"
+#include "baselines/raw_loop.h"
 
 namespace tcpx {
 namespace {

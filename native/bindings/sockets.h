@@ -1,7 +1,7 @@
 #pragma once
 
 #include "bindings/bind.h"
-#include "engine/sockets.h"
+#include "engine/tcp_info.h"
 
 namespace tcpx {
 

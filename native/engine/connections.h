@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "engine/program.h"
-#include "engine/sockets.h"
+#include "engine/tcp_info.h"
 #include "net/library.h"
 
 namespace tcpx {

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 
 import click
 
-from tcpx_mpi import launch
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
 from tcpx_mpi.errors import ExitCode, OutputFailed, TcpxError, UsageError
+from tcpx_mpi.launch import mpirun
 
 #: A file each in this package, imported when it is asked for; each has `command`.
 COMMANDS = {
@@ -147,7 +147,7 @@ def _drop_output() -> None:
 
 def _say(error: TcpxError) -> int:
     """Prints an error; of ranks that have no world to agree in, one of each node does."""
-    launched = launch.under_launcher(os.environ)
+    launched = mpirun.under_launcher(os.environ)
     if launched is None or launched.speaks_for_node:
         print(f"tcpx-mpi: error: {error}", file=sys.stderr, flush=True)
     else:

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import click
 
-from tcpx_mpi import launches
 from tcpx_mpi.cli.compare_options import (
     comparison_options,
     limits_of,
@@ -20,8 +19,9 @@ from tcpx_mpi.cli.compare_options import (
 )
 from tcpx_mpi.cli.help import write_examples
 from tcpx_mpi.cli.run import environment, settings_of
-from tcpx_mpi.config import Settings
+from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, UsageError
+from tcpx_mpi.run import series
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 #: Outputs that a side of a comparison has not.
@@ -105,11 +105,11 @@ def command(
     with contextlib.ExitStack() as stack:
         a, b = (
             stack.enter_context(
-                contextlib.closing(launches.Series(side, f"{name}-{which}.h5", runs, "--out"))
+                contextlib.closing(series.Series(side, f"{name}-{which}.h5", runs, "--out"))
             )
             for side, which in ((first, "A"), (second, "B"))
         )
-        code = launches.run_in_turns(a, b, runs)
+        code = series.run_in_turns(a, b, runs)
     if code != ExitCode.OK:
         return code
     from tcpx_mpi.compare import compare_runs
@@ -141,14 +141,14 @@ def _require_alike(first: Settings, second: Settings) -> None:
                          "compares all the same")  # fmt: skip
 
 
-def _command(common: Sequence[str], side: Sequence[str]) -> launches.Command:
+def _command(common: Sequence[str], side: Sequence[str]) -> series.Command:
     """One side as a command to launch. Raises UsageError for what `run` would refuse."""
     count = next((n for n, word in enumerate(side) if not _VARIABLE.match(word)), len(side))
     variables = dict(word.split("=", 1) for word in side[:count])
     environ = {**os.environ, **variables}
     arguments = [*common, *side[count:]]
     settings = settings_of(arguments, environ)
-    launches.refuse_series(settings)
+    series.refuse_series(settings)
     if settings.gate_path is not None:
         raise UsageError(
             "--gate is of one command: leave it out, and give a file of `ab` to `tcpx-mpi gate`"
@@ -159,4 +159,4 @@ def _command(common: Sequence[str], side: Sequence[str]) -> launches.Command:
                 f"{option} is of one command: leave it out; `ab` keeps all launches in NAME-A.h5 "
                 "and NAME-B.h5 (--out NAME), for `report`, `export` and `compare`"
             )
-    return launches.Command(settings, ["run", *arguments], environment(settings, environ))
+    return series.Command(settings, ["run", *arguments], environment(settings, environ))

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcpx_mpi import launch
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
 from tcpx_mpi.cli.run import require_startable, start_mpirun
-from tcpx_mpi.config import Settings, load_settings
+from tcpx_mpi.config.options import KNOBS
+from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import TcpxError
-from tcpx_mpi.knobs import KNOBS
+from tcpx_mpi.launch import mpirun
 
 if TYPE_CHECKING:
-    from tcpx_mpi.ceiling import Ceiling
-    from tcpx_mpi.peers import Link
+    from tcpx_mpi.baselines import Link
+    from tcpx_mpi.run.ceiling import Ceiling
 
 #: Makes what makes a rank's story, when MPI and numpy may be imported.
 Story = Callable[[], Callable[..., "Ceiling"]]
@@ -59,7 +59,7 @@ def _callback(
 
 def run_stories(arguments: list[str], story: Story, values: Mapping[str, str | None]) -> int:
     """As a rank under a launcher, or as the parent that starts mpirun, 2 ranks unless asked."""
-    rank = launch.under_launcher(os.environ)
+    rank = mpirun.under_launcher(os.environ)
     if rank is None:
         asked = _settings(values, os.environ, None)[0]
         ranks = asked.ranks or _DEFAULT_RANKS
@@ -84,14 +84,14 @@ def _settings(
 def _as_rank(
     settings: Settings | TcpxError, more: Sequence[Settings], arguments: Sequence[str], story: Story
 ) -> int:
-    from tcpx_mpi.benchmark import run_rank  # MPI and numpy
+    from tcpx_mpi.run.benchmark import run_rank  # MPI and numpy
 
     return run_rank(settings, ["tcpx-mpi", *arguments], functools.partial(story(), more=more))
 
 
 def _ceiling(interface: str | None, congestion: str) -> Story:
     def story() -> Callable[..., Ceiling]:
-        from tcpx_mpi.ceiling import Ceiling
+        from tcpx_mpi.run.ceiling import Ceiling
 
         return functools.partial(Ceiling, link=link_of(interface, congestion))
 
@@ -100,8 +100,8 @@ def _ceiling(interface: str | None, congestion: str) -> Story:
 
 def link_of(interface: str | None, congestion: str) -> Link:
     """What plain TCP runs over."""
-    from tcpx_mpi.ceiling import default_interface
-    from tcpx_mpi.peers import Link
+    from tcpx_mpi.baselines import Link
+    from tcpx_mpi.run.ceiling import default_interface
 
     congestion = "" if congestion == "default" else congestion
     return Link(interface or default_interface(), congestion, streams=1)

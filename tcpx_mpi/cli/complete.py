@@ -9,9 +9,10 @@ from collections.abc import Callable
 import click
 from click.shell_completion import CompletionItem
 
-from tcpx_mpi import patterns, plugins
+from tcpx_mpi import patterns
+from tcpx_mpi.config.options import Knob
 from tcpx_mpi.errors import TcpxError
-from tcpx_mpi.knobs import Knob
+from tcpx_mpi.plugin import find
 
 _FILE = re.compile(r"libnccl-net-(\w+)\.so")
 
@@ -49,7 +50,7 @@ def completions(knob: Knob) -> Completer:
 def _plugins() -> list[str]:
     """The names that --plugin takes and that are here."""
     try:
-        found = plugins.candidates(os.environ, plugins.bundled_dir())
+        found = find.candidates(os.environ, find.bundled_dir())
     except TcpxError:  # no native part: nothing of ours to name
         return ["auto"]
     here = [choice for choice in found if os.path.exists(choice.path)]

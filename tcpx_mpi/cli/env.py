@@ -10,9 +10,9 @@ from collections.abc import Sequence
 
 import click
 
-from tcpx_mpi import profiles
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.topology import Tree, read_topology
+from tcpx_mpi.machine import profiles
+from tcpx_mpi.machine.topology import Tree, read_topology
 
 _FORMATS = ("shell", "mpirun", "json")
 #: What a shell would change in a word that comes out of $(...).

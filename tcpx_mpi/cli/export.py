@@ -10,7 +10,7 @@ import click
 
 from tcpx_mpi.errors import PartialResult, UsageError
 
-#: In the order of use; `tcpx_mpi.tables` makes them.
+#: In the order of use; `tcpx_mpi.exchange.tidy` makes them.
 TABLES = (
     "samples", "rows", "against", "counters", "proof", "gpus", "batches", "arrivals", "ranks",
     "peers", "setup", "settings",
@@ -57,9 +57,9 @@ def command(
     if form == "parquet" and path == _STDOUT and sys.stdout.isatty():
         raise UsageError("--parquet is no text for a terminal: give --output PATH, or a pipe")
 
-    from tcpx_mpi import export
+    from tcpx_mpi.exchange import export
+    from tcpx_mpi.exchange.tidy import tables_of
     from tcpx_mpi.records import read_run
-    from tcpx_mpi.tables import tables_of
 
     run = read_run(file)
     if form == "json":

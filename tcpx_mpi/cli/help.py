@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import click
 
+from tcpx_mpi.config.options import GROUPS, IGNORED, KNOBS, VARIABLES_ONLY, Knob
 from tcpx_mpi.errors import EXIT_CODE_MEANING
-from tcpx_mpi.knobs import GROUPS, IGNORED, KNOBS, VARIABLES_ONLY, Knob
 
 
 def write_knobs(formatter: click.HelpFormatter) -> None:

@@ -25,7 +25,7 @@ def command(log: str, output: str | None) -> int:
     percentiles. `report`, `export` and tcpx_mpi.open_run work on it. Of a log that was cut off
     the whole rows are taken, and what is missing is said (exit code 12).
     """
-    from tcpx_mpi.nccl_tests import read_log, run_of, write_run
+    from tcpx_mpi.exchange.nccl_tests import read_log, run_of, write_run
 
     path = output if output is not None else f"{os.path.splitext(log)[0]}.h5"
     run = run_of(read_log(log))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import click
 
-from tcpx_mpi import plugins
 from tcpx_mpi.errors import TcpxError
+from tcpx_mpi.plugin import find
 
 
 @dataclass(frozen=True)
@@ -34,13 +34,13 @@ def command(plugin: str | None, as_json: bool) -> int:
 
     The exit code is that of the choice: 3 where TCPX is asked for and is missing.
     """
-    bundled_dir = plugins.bundled_dir()
-    lines = [_line(candidate) for candidate in plugins.candidates(os.environ, bundled_dir)]
-    choice: plugins.PluginChoice | None = None
+    bundled_dir = find.bundled_dir()
+    lines = [_line(candidate) for candidate in find.candidates(os.environ, bundled_dir)]
+    choice: find.PluginChoice | None = None
     refusal: TcpxError | None = None
     try:
-        choice = plugins.find_plugin(plugin or "auto", os.environ, bundled_dir)
-        plugins.inspect(choice)
+        choice = find.find_plugin(plugin or "auto", os.environ, bundled_dir)
+        find.inspect(choice)
     except TcpxError as error:
         refusal = error
     if as_json:
@@ -52,17 +52,17 @@ def command(plugin: str | None, as_json: bool) -> int:
     return 0
 
 
-def _line(candidate: plugins.PluginChoice) -> Line:
+def _line(candidate: find.PluginChoice) -> Line:
     if not os.path.exists(candidate.path):
         return Line(candidate.how, candidate.path, False, "", (), "", "not there")
     try:
-        file = plugins.inspect(candidate)
+        file = find.inspect(candidate)
     except TcpxError as error:
         return Line(candidate.how, candidate.path, True, "", (), "", str(error))
     return Line(candidate.how, candidate.path, True, file.sha256, file.abi_versions, file.name, "")
 
 
-def _print_table(lines: list[Line], choice: plugins.PluginChoice | None) -> None:
+def _print_table(lines: list[Line], choice: find.PluginChoice | None) -> None:
     cells = [("", "by", "plugin", "ABI", "sha256", "path")]
     for line in lines:
         mark = "->" if choice is not None and choice.path == line.path else ""
@@ -82,7 +82,7 @@ def _print_table(lines: list[Line], choice: plugins.PluginChoice | None) -> None
 
 
 def _print_json(
-    lines: list[Line], choice: plugins.PluginChoice | None, refusal: TcpxError | None
+    lines: list[Line], choice: find.PluginChoice | None, refusal: TcpxError | None
 ) -> None:
     chosen = dataclasses.asdict(choice) if choice is not None and refusal is None else None
     problem = str(refusal) if refusal is not None else None

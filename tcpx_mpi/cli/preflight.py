@@ -8,11 +8,11 @@ from collections.abc import Sequence
 
 import click
 
-from tcpx_mpi import launch
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.launch import mpirun
+from tcpx_mpi.machine.profiles import AUTO
 from tcpx_mpi.preflight.findings import Finding, exit_code, lines
-from tcpx_mpi.profiles import AUTO
 
 _EXAMPLES = (
     "tcpx-mpi preflight",
@@ -45,7 +45,7 @@ def command(
     from tcpx_mpi.preflight import story  # MPI and numpy
 
     findings: Sequence[Finding] | None
-    if launch.under_launcher(os.environ) is not None:
+    if mpirun.under_launcher(os.environ) is not None:
         if hostfile is not None:
             raise UsageError(
                 f"--hostfile ({hostfile}): a launcher has started this rank already; give the file "

@@ -13,15 +13,19 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from tcpx_mpi import launch, launches, patterns, plugins, profiles
+from tcpx_mpi import patterns
 from tcpx_mpi.cli.complete import complete_pattern, completions
 from tcpx_mpi.cli.help import write_examples, write_exit_codes, write_knobs
-from tcpx_mpi.config import Settings, load_settings
+from tcpx_mpi.config.options import IGNORED, KNOBS, OPERATION, VARIABLES_ONLY
+from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import TcpxError, UsageError
-from tcpx_mpi.fatal_values import refuse_fatal_values
-from tcpx_mpi.knobs import IGNORED, KNOBS, OPERATION, VARIABLES_ONLY
-from tcpx_mpi.placement_file import read_placement
-from tcpx_mpi.topology import this_machine
+from tcpx_mpi.launch import mpirun
+from tcpx_mpi.machine import profiles
+from tcpx_mpi.machine.placement_file import read_placement
+from tcpx_mpi.machine.topology import this_machine
+from tcpx_mpi.plugin import find
+from tcpx_mpi.plugin.unsafe_settings import refuse_fatal_values
+from tcpx_mpi.run import series
 
 _EXAMPLES = (
     "tcpx-mpi run ring --ranks 4",
@@ -64,18 +68,18 @@ def with_bare_values(args: Sequence[str]) -> list[str]:
 def _callback(ctx: click.Context, /, **values: str | None) -> int:
     arguments: list[str] = ctx.obj
     ignored = [flag for flag in IGNORED if values.pop(f"ignored{flag[1:]}") is not None]
-    rank = launch.under_launcher(os.environ)
+    rank = mpirun.under_launcher(os.environ)
     if rank is None:
         return _as_parent(values, ignored, arguments)
     try:
-        validated = launch.PARENT_VARIABLE in os.environ
+        validated = mpirun.PARENT_VARIABLE in os.environ
         settings = validate(values, os.environ, rank.size, outputs=rank.rank == 0 and not validated)
         if settings.runs > 1 and not settings.launch:
             raise UsageError(
                 "--runs starts mpirun itself: give --ranks N and no mpirun, or start the launches "
                 "yourself and put their files together with `tcpx-mpi join`"
             )
-        settings = launches.part_of_series(settings, os.environ)
+        settings = series.part_of_series(settings, os.environ)
     except TcpxError as error:
         return _as_rank(error, arguments)
     if rank.rank == 0 and settings.launch <= 1:
@@ -85,7 +89,7 @@ def _callback(ctx: click.Context, /, **values: str | None) -> int:
 
 def refuse(error: UsageError, arguments: list[str]) -> int:
     """What becomes of a command line that cannot be parsed: ranks say it once, between them."""
-    if launch.under_launcher(os.environ) is None:
+    if mpirun.under_launcher(os.environ) is None:
         raise error
     return _as_rank(error, arguments)
 
@@ -130,7 +134,7 @@ def require_startable(settings: Settings, environ: Mapping[str, str], world: int
     _refuse_split(environ)
     if world is not None and (refusal := patterns.load(settings.pattern).refuse(world)):
         raise UsageError(refusal)
-    plugins.prepare_environment(settings, environ)
+    find.prepare_environment(settings, environ)
     if settings.placement_path is not None:
         read_placement(settings.placement_path)
     if settings.gate_path is not None:
@@ -145,6 +149,7 @@ def require_startable(settings: Settings, environ: Mapping[str, str], world: int
 
 def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
     """What was given and has no effect; at most one line."""
+    pattern = patterns.find(settings.pattern)
     parts = [f"{' '.join(ignored)} (nothing of the kind here)"] if ignored else []
     given = [
         knob.letter
@@ -154,7 +159,7 @@ def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
     if given:
         parts.append(f"{' '.join(given)} ({settings.pattern} moves bytes, without arithmetic)")
     for field, has_effect, why in (
-        ("all_pairs", settings.pattern == "pairs", "it is of the pattern pairs"),
+        ("all_pairs", bool(pattern and pattern.rounds), "it is of the pattern pairs"),
         ("unpack", settings.memory != "host", "host memory is not unpacked"),
         ("nccl_presets", "nccl" in settings.against, "it is of --against nccl"),
         ("nccl_env", "nccl" in settings.against, "it is of --against nccl"),
@@ -173,7 +178,7 @@ def warn(ignored: Sequence[str], settings: Settings) -> None:
 
 
 def _as_rank(settings: Settings | TcpxError, arguments: Sequence[str]) -> int:
-    from tcpx_mpi.benchmark import run_rank  # MPI and numpy
+    from tcpx_mpi.run.benchmark import run_rank  # MPI and numpy
 
     return run_rank(settings, ["tcpx-mpi", *arguments])
 
@@ -190,21 +195,21 @@ def _as_parent(
     require_loadable(settings, os.environ)
     if settings.runs == 1:
         return start_mpirun(settings, ranks, arguments)
-    launches.refuse_series(settings)
+    series.refuse_series(settings)
     from tcpx_mpi.records import default_run_name
 
     path = settings.hdf5_path or default_run_name(settings.pattern, datetime.datetime.now())
-    command = launches.Command(settings, arguments, environment(settings, os.environ))
-    return launches.run_series(command, path)
+    command = series.Command(settings, arguments, environment(settings, os.environ))
+    return series.run_series(command, path)
 
 
 def require_loadable(settings: Settings, environ: Mapping[str, str]) -> None:
     """Refuses, before ranks are started, a plugin that cannot be, or not with these variables, and
     a GPU's memory where ranks are to be here and no GPU is."""
-    file = plugins.inspect(plugins.choose_plugin(settings, environ))
+    file = find.inspect(find.choose_plugin(settings, environ))
     refuse_fatal_values(file.name, environ)
-    if settings.memory == "cuda" and launch.ranks_are_here(environ):
-        from tcpx_mpi.gpu.choice import obstacle_of_host
+    if settings.memory == "cuda" and mpirun.ranks_are_here(environ):
+        from tcpx_mpi.machine.gpu.choice import obstacle_of_host
 
         if obstacle := obstacle_of_host(socket.gethostname()):
             raise UsageError(f"--memory cuda: {obstacle}; or use --memory host")
@@ -229,7 +234,7 @@ def settings_of(arguments: Sequence[str], environ: Mapping[str, str]) -> Setting
 
 def start_mpirun(settings: Settings, ranks: int, arguments: Sequence[str]) -> int:
     """Starts the ranks; returns their exit code."""
-    return launch.start_mpirun(ranks, arguments, environment(settings, os.environ))
+    return mpirun.start_mpirun(ranks, arguments, environment(settings, os.environ))
 
 
 def environment(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:
@@ -241,7 +246,7 @@ def environment(settings: Settings, environ: Mapping[str, str]) -> dict[str, str
 
 def how_to_start(environ: Mapping[str, str], *command: str) -> str:
     """What to type, to somebody who started one process that nobody meets."""
-    if launch.srun_without_pmi(environ):
+    if mpirun.srun_without_pmi(environ):
         return (
             "srun started this without PMI, so ranks cannot meet: use `srun --mpi=pmix`, or mpirun"
         )

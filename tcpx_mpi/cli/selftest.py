@@ -11,7 +11,7 @@ import click
 from tcpx_mpi.cli.ceiling import MachineCommand, Story, link_of, parameters, run_stories
 
 if TYPE_CHECKING:
-    from tcpx_mpi.selftest import SelfTest
+    from tcpx_mpi.run.selftest import SelfTest
 
 
 class _SelfTestCommand(MachineCommand):
@@ -35,7 +35,7 @@ def _callback(
 
 def _story(interface: str | None, congestion: str, output: str | None) -> Story:
     def story() -> Callable[..., SelfTest]:
-        from tcpx_mpi.selftest import SelfTest
+        from tcpx_mpi.run.selftest import SelfTest
 
         return functools.partial(SelfTest, link=link_of(interface, congestion), path=output)
 

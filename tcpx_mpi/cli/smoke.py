@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import click
 
-from tcpx_mpi import launch, patterns
+from tcpx_mpi import patterns
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
 from tcpx_mpi.cli.run import (
     how_to_start,
@@ -17,9 +17,10 @@ from tcpx_mpi.cli.run import (
     start_mpirun,
     with_bare_values,
 )
-from tcpx_mpi.config import Settings, load_settings
+from tcpx_mpi.config.options import KNOBS
+from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import TcpxError, UsageError
-from tcpx_mpi.knobs import KNOBS
+from tcpx_mpi.launch import mpirun
 
 _EXAMPLES = (
     "tcpx-mpi smoke --ranks 4",
@@ -51,7 +52,7 @@ def _callback(
     ctx: click.Context, /, payload_bytes: str | None, verbose: bool, **values: str | None
 ) -> int:
     arguments: list[str] = ctx.obj
-    rank = launch.under_launcher(os.environ)
+    rank = mpirun.under_launcher(os.environ)
     if rank is None:
         return _as_parent(values, payload_bytes, arguments)
     try:
@@ -100,8 +101,8 @@ def _one_message(size: str) -> dict[str, str]:
 
 
 def _as_rank(settings: Settings | TcpxError, arguments: Sequence[str], verbose: bool) -> int:
-    from tcpx_mpi.benchmark import run_rank  # MPI and numpy
-    from tcpx_mpi.smoke import Smoke
+    from tcpx_mpi.run.benchmark import run_rank  # MPI and numpy
+    from tcpx_mpi.run.smoke import Smoke
 
     story = functools.partial(Smoke, verbose=verbose)
     return run_rank(settings, ["tcpx-mpi", *arguments], story)

@@ -12,13 +12,13 @@ from typing import Any
 import click
 
 import tcpx_mpi
-from tcpx_mpi import profiles
-from tcpx_mpi.bindings import bindings_in
 from tcpx_mpi.cpu_lists import cpu_list_text
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.placement import Node, Placement, Request, place_node
-from tcpx_mpi.topology import Topology, Tree, gpu_facts, read_topology
-from tcpx_mpi.topology.picture import aligned, picture_lines
+from tcpx_mpi.machine import profiles
+from tcpx_mpi.machine.cpu_bindings import bindings_in
+from tcpx_mpi.machine.placement import Node, Placement, Request, place_node
+from tcpx_mpi.machine.topology import Topology, Tree, gpu_facts, read_topology
+from tcpx_mpi.machine.topology.picture import aligned, picture_lines
 from tcpx_mpi.units import counted
 
 #: No node runs more.

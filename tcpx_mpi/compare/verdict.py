@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tcpx_mpi.compare.circumstances import Difference, differences
+from tcpx_mpi.compare.metadata import Difference, differences
 from tcpx_mpi.compare.rows import RowKey, launch_times, taken_in_turns
 from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.records import Run

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcpx_mpi.ratios import block_times_ns
 from tcpx_mpi.records import Row, Run
 from tcpx_mpi.stats import rate, samples_received, summarise
+from tcpx_mpi.stats.ratios import block_times_ns
 
 #: `-a 3`: the maximum over ranks.
 _SLOWEST = 3

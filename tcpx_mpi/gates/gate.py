@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tcpx_mpi.config import Settings
+from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.toml_file import read_toml, toml_value
 from tcpx_mpi.units import format_size_option, parse_size
@@ -32,7 +32,10 @@ BOUNDS: dict[str, tuple[str, str, bool]] = {
     "time_us_max": ("time", "us", False),
     "p99_us_max": ("p99", "us", False),
 }
-_REMEDY = "tcpx-mpi gate --calibrate RUN.h5... --output FILE writes one; docs/gates.md has the form"
+_REMEDY = (
+    "tcpx-mpi gate --calibrate RUN.h5... --output FILE writes one; "
+    "docs/how-to/gates.md has the form"
+)
 _TEXTS = ("plugin", "plugin_sha256", "mode", "provenance")
 _NUMBERS = ("ranks", "nodes", "channels", "chunk_bytes")
 _NEEDED = ("plugin", "ranks", "provenance")

@@ -6,8 +6,9 @@ r receives one block of the same length from each rank, the length of block r.
 
 from __future__ import annotations
 
-from tcpx_mpi.patterns import NAMES, Pattern, fewer_than_two
-from tcpx_mpi.schedule import (
+from tcpx_mpi.patterns import NAMES, fewer_than_two
+from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.table import (
     BlockTable,
     Expected,
     Layout,

@@ -11,9 +11,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from tcpx_mpi.patterns import NAMES, Pattern, fewer_than_two
+from tcpx_mpi.patterns import NAMES, fewer_than_two
 from tcpx_mpi.patterns.pair import begins, partner
-from tcpx_mpi.schedule import (
+from tcpx_mpi.schedule.pattern import Pattern, pairs_of_text
+from tcpx_mpi.schedule.table import (
     BlockTable,
     Expected,
     Layout,
@@ -21,6 +22,9 @@ from tcpx_mpi.schedule import (
     ScheduleBuilder,
     make_layout,
 )
+
+#: Rounds without `--all`: every rank meets one other, both ways.
+_ONE_ENCOUNTER = 2
 
 
 @functools.lru_cache(maxsize=8)
@@ -55,20 +59,6 @@ def _opponent(number: int, rank: int, world: int) -> tuple[int, bool]:
         if rank in (a, b):
             return (b if rank == a else a), (rank == a) == (number % 2 == 0)
     raise AssertionError("everybody meets somebody")
-
-
-def text_of_pairs(pairs: Sequence[tuple[int, int]]) -> str:
-    """(sender, receiver) of a row as its record has it: "0>2 3>1"."""
-    return " ".join(f"{sender}>{receiver}" for sender, receiver in pairs)
-
-
-def pairs_of_text(text: str) -> list[tuple[int, int]]:
-    """The inverse of `text_of_pairs`."""
-    found = []
-    for pair in text.split():
-        sender, receiver = map(int, pair.split(">"))
-        found.append((sender, receiver))
-    return found
 
 
 def meeting(text: str) -> Pattern:
@@ -136,6 +126,9 @@ def _pattern(
         layout=layout,
         expected=expected,
         rounds=rounds,
+        rounds_alone=_ONE_ENCOUNTER,
+        sender=sender_of,
+        of_pairs=meeting,
         notes=("a row is one round: half of the ranks send, each to one of the other half",),
     )
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from tcpx_mpi import patterns
-from tcpx_mpi.patterns import Pattern, fewer_than_two
-from tcpx_mpi.schedule import (
+from tcpx_mpi.patterns import fewer_than_two
+from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.table import (
     BlockTable,
     Expected,
     Layout,

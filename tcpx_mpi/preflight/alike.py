@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from tcpx_mpi.machine.topology import node_names
 from tcpx_mpi.preflight.checks import named_interfaces
 from tcpx_mpi.preflight.facts import NodeFacts
 from tcpx_mpi.preflight.findings import Finding, Status
-from tcpx_mpi.topology import node_names
 
 _NOT_SET = "not set"
 

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from tcpx_mpi import plugins
 from tcpx_mpi.cpu_lists import cpu_list_text
 from tcpx_mpi.errors import ExitCode
+from tcpx_mpi.plugin import find
 from tcpx_mpi.preflight.facts import Interface, NodeFacts
 from tcpx_mpi.preflight.findings import Finding, Status
 from tcpx_mpi.units import format_size
@@ -175,7 +175,7 @@ def _cause_and_remedy(text: str) -> tuple[str, str]:
 
 def _fatal_values(facts: NodeFacts) -> _Outcome | None:
     """Variables that this plugin would not outlive."""
-    if not plugins.is_tcpx(facts.plugin.name):
+    if not find.is_tcpx(facts.plugin.name):
         return None
     if not facts.plugin.fatal_value:
         return _OK, "none that TCPX is known to die of", ""
@@ -209,7 +209,7 @@ def _gpus(facts: NodeFacts) -> _Outcome | None:
     if facts.plugin.cuda:
         return _OK, f"{each}: buffers in GPU memory ({facts.plugin.cuda})", ""
     if facts.plugin.cuda_problem:
-        remedy = "mend that (docs/gpu.md), or do without: run --memory host"
+        remedy = "mend that (docs/how-to/gpu.md), or do without: run --memory host"
         return _FAILED, f"{each}, which cannot be used: {facts.plugin.cuda_problem}", remedy
     # It says behind its last colon what to do.
     cause, _, remedy = facts.plugin.no_cuda.rpartition(": ")
@@ -218,7 +218,7 @@ def _gpus(facts: NodeFacts) -> _Outcome | None:
 
 def _manager(facts: NodeFacts) -> _Outcome | None:
     """The receive-datapath manager, without which TCPX's accept fails or ends its process."""
-    named = plugins.is_tcpx(facts.plugin.name)
+    named = find.is_tcpx(facts.plugin.name)
     if not named and not facts.tcpx_reasons:
         return None
     where = f"in {facts.manager_directory}"

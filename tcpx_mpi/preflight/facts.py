@@ -20,13 +20,14 @@ from typing import Any
 import psutil
 
 import tcpx_mpi
-from tcpx_mpi import launch, plugins
 from tcpx_mpi._version import source_state
 from tcpx_mpi.errors import TcpxError, UsageError
-from tcpx_mpi.mpi_library import mpi_library
-from tcpx_mpi.profiles import AUTO, NONE, Variable, environment_of, find_profile, near_miss
-from tcpx_mpi.shared_environment import shared_environment
-from tcpx_mpi.topology import Topology, read_host, this_machine
+from tcpx_mpi.launch import mpirun
+from tcpx_mpi.launch.library import mpi_library
+from tcpx_mpi.machine.profiles import AUTO, NONE, Variable, environment_of, find_profile, near_miss
+from tcpx_mpi.machine.topology import Topology, read_host, this_machine
+from tcpx_mpi.plugin import find
+from tcpx_mpi.run.shared_environment import shared_environment
 
 #: Where the receive-datapath manager's sockets are, if nothing says otherwise.
 MANAGER_VARIABLE = "NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX"
@@ -159,7 +160,7 @@ def read_facts(plugin: str | None, profile: str, environ: Mapping[str, str]) -> 
         plugin=_plugin(plugin, NONE if profile_problem else profile, environ),
         libraries=tuple(_libraries(environ)),
         interfaces=tuple(_interfaces()),
-        tcpx_reasons=tuple(plugins.what_asks_for_tcpx(environ)),
+        tcpx_reasons=tuple(find.what_asks_for_tcpx(environ)),
         manager_directory=directory,
         manager_sockets=_manager_sockets(directory),
         gpus=tuple(gpu.pci for gpu in topology.gpus),
@@ -187,13 +188,13 @@ def read_mpirun(environ: Mapping[str, str]) -> tuple[str, str]:
     The second is "" where it does not answer.
     """
     try:
-        path = launch.find_mpirun(environ)
+        path = mpirun.find_mpirun(environ)
     except TcpxError:
         return "", ""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
             [path, "--version"], capture_output=True, text=True, check=False, timeout=_PATIENCE_S,
-            env=launch.mpirun_environment(environ, is_root=os.geteuid() == 0),
+            env=mpirun.mpirun_environment(environ, is_root=os.geteuid() == 0),
         )  # fmt: skip
         said = [" ".join(line.split()) for line in done.stdout.splitlines() if line.strip()]
         # MPICH's begins with a title: "HYDRA build details:", "Version: 4.0.2".
@@ -218,7 +219,7 @@ def _profile(
 
 def _plugin(spec: str | None, profile: str, environ: Mapping[str, str]) -> PluginFacts:
     try:
-        choice = plugins.find_plugin(spec or "auto", environ, plugins.bundled_dir())
+        choice = find.find_plugin(spec or "auto", environ, find.bundled_dir())
     except TcpxError as error:
         return PluginFacts("", "", problem=str(error))
     path, how = choice.path, choice.how
@@ -229,7 +230,7 @@ def _plugin(spec: str | None, profile: str, environ: Mapping[str, str]) -> Plugi
             return PluginFacts(path, how, exists, problem="no file that can be read")
         if noexec(path):
             return PluginFacts(
-                path, how, True, True, mount_of(path), True, plugins.sha256_of(path),
+                path, how, True, True, mount_of(path), True, find.sha256_of(path),
                 problem="not loaded",
             )  # fmt: skip
     found = _probe(spec, profile)
@@ -314,7 +315,7 @@ def _libraries(environ: Mapping[str, str]) -> list[tuple[str, str]]:
         pattern = os.path.join(glob.escape(directory), "libnccl-net*.so")
         for path in sorted(glob.glob(pattern)) if directory else []:
             with contextlib.suppress(OSError):
-                found.append((os.path.abspath(path), plugins.sha256_of(path)))
+                found.append((os.path.abspath(path), find.sha256_of(path)))
     return found
 
 

@@ -12,17 +12,17 @@ import sys
 from collections.abc import Sequence
 
 from tcpx_mpi import _native
-from tcpx_mpi.bindings import bindings_in
-from tcpx_mpi.config import load_settings
+from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.errors import TcpxError, UsageError
-from tcpx_mpi.fatal_values import fatal_value
-from tcpx_mpi.gpu.choice import obstacle_to_cuda
-from tcpx_mpi.gpu.memory import RankGpu
-from tcpx_mpi.placement import Node, Request
-from tcpx_mpi.plugins import choose_plugin, inspect
-from tcpx_mpi.rank_setup import LoadedPlugin, load_plugin
-from tcpx_mpi.seats import net_devices, seat_at
-from tcpx_mpi.topology import read_host, this_machine
+from tcpx_mpi.machine.cpu_bindings import bindings_in
+from tcpx_mpi.machine.gpu.choice import obstacle_to_cuda
+from tcpx_mpi.machine.placement import Node, Request
+from tcpx_mpi.machine.topology import read_host, this_machine
+from tcpx_mpi.plugin.find import choose_plugin, inspect
+from tcpx_mpi.plugin.unsafe_settings import fatal_value
+from tcpx_mpi.run.place_ranks import net_devices, seat_at
+from tcpx_mpi.transport.engine import LoadedPlugin, load_plugin
+from tcpx_mpi.transport.gpu_memory import RankGpu
 
 
 def main(arguments: Sequence[str]) -> int:

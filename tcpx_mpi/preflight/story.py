@@ -8,10 +8,12 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 
-from tcpx_mpi import _native, launch
+from tcpx_mpi import _native
 from tcpx_mpi import world as mpi
-from tcpx_mpi.agreement import SETUP_PATIENCE_S
 from tcpx_mpi.errors import ExitCode, SetupFailed
+from tcpx_mpi.launch import mpirun as launch
+from tcpx_mpi.machine.profiles import keep_mpi_on_control_nic
+from tcpx_mpi.machine.topology import node_names, this_machine
 from tcpx_mpi.preflight.alike import agreement_findings, mpi_family, mpirun_finding
 from tcpx_mpi.preflight.checks import node_findings
 from tcpx_mpi.preflight.facts import NodeFacts, own_addresses, read_facts, read_mpirun
@@ -22,9 +24,8 @@ from tcpx_mpi.preflight.hostfile import (
     read_hostfile,
     require_known,
 )
-from tcpx_mpi.profiles import keep_mpi_on_control_nic
-from tcpx_mpi.topology import node_names, this_machine
 from tcpx_mpi.units import counted
+from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
 #: Before the line of JSON in which rank 0 answers to the process that started it.
 ANSWER = "tcpx-mpi preflight: "

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from tcpx_mpi import large
+from tcpx_mpi.records import mapped_arrays
 
 PAGE_BYTES = 4096
 
@@ -83,9 +83,9 @@ class CommitFile(io.RawIOBase):
         if end > os.fstat(self._fd).st_size:
             raise ValueError(f"it ends within an array of {size_bytes} bytes at {offset}")
         changed = any(page < end and offset < page + PAGE_BYTES for page in self._pages)
-        if size_bytes >= large.LARGE_BYTES and not changed:
-            return large.mapped(self._fd, offset, shape, array)
-        values = large.empty(shape, array)
+        if size_bytes >= mapped_arrays.LARGE_BYTES and not changed:
+            return mapped_arrays.mapped(self._fd, offset, shape, array)
+        values = mapped_arrays.empty(shape, array)
         self._read(values.data.cast("B"), offset)
         values.flags.writeable = False
         return values

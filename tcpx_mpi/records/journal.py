@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi.errors import OutputFailed, UsageError
-from tcpx_mpi.large import Growing
 from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.header import RunHeader, header_from_plain, header_to_plain
+from tcpx_mpi.records.mapped_arrays import Growing
 from tcpx_mpi.records.row import PHASES, Int64s, Proof, RankRow, RowFacts, facts_of
 
 MAGIC = b"TJR1"

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tcpx_mpi import large
+from tcpx_mpi.records import mapped_arrays
 from tcpx_mpi.records.gpu import GpuRow
 
 Int64s = NDArray[np.int64]
@@ -46,7 +46,7 @@ class RowFacts:
     #: Planned before the row (0: until something is reached), counted after it.
     iterations: int
     warmup_iterations: int
-    #: What ended it; `tcpx_mpi.pace.ENDINGS`.
+    #: What ended it; `tcpx_mpi.run.stopping.ENDINGS`.
     ended_by: str = "iterations"
     #: Who sends to whom ("0>2 3>1") where the plan does not say: in a row in which suspects of
     #: `pairs --all` met others again.
@@ -306,7 +306,7 @@ def _stacked(facts: RowFacts, series: Sequence[Int64s]) -> Int64s:
             raise ValueError(
                 f"row {facts.index}: rank {rank} has {values.size} samples, others {series[0].size}"
             )
-    stacked: Int64s = large.empty((len(series), series[0].size), np.int64)
+    stacked: Int64s = mapped_arrays.empty((len(series), series[0].size), np.int64)
     for values, target in zip(series, stacked, strict=True):
         target[:] = values
     return stacked
@@ -331,7 +331,7 @@ def _joined_arrivals(facts: RowFacts, parts: Sequence[RankRow]) -> tuple[Floats,
         ):
             raise ValueError(f"row {facts.index}: rank {part.rank} has other blocks of arrivals")
     # Of many ranks it is megabytes a row, and rank 0 keeps all rows.
-    joined: Floats = large.empty((len(parts), *shape))
+    joined: Floats = mapped_arrays.empty((len(parts), *shape))
     for rank, part in enumerate(parts):
         joined[rank] = part.arrivals if part.arrivals.size else np.nan
     return joined, blocks

@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tcpx_mpi import large
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.records import mapped_arrays
 from tcpx_mpi.records.commit_file import CommitFile
 from tcpx_mpi.records.row import Int64s, Row
 
@@ -78,7 +78,7 @@ class Scratch:
 
     def __init__(self) -> None:
         """Raises OutputFailed where there can be no such file."""
-        with large.scratch_file() as file:
+        with mapped_arrays.scratch_file() as file:
             self._file = CommitFile(os.dup(file.fileno()))
 
     def append_row(self, row: Row) -> Row:
@@ -96,11 +96,13 @@ class Scratch:
         )
 
     def _place(self, values: Int64s) -> Place | Int64s:
-        if values.size == 0 or values.nbytes >= large.LARGE_BYTES:  # then it is on disk as it is
+        if (
+            values.size == 0 or values.nbytes >= mapped_arrays.LARGE_BYTES
+        ):  # then it is on disk as it is
             return values
         place = Place(self._file.tell(), values.shape, values.dtype)
         try:
             self._file.write(np.ascontiguousarray(values))
         except OSError as error:
-            raise large.no_room(error) from error
+            raise mapped_arrays.no_room(error) from error
         return place

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tcpx_mpi.placement import CONNECTIONS_A_NIC
+from tcpx_mpi.machine.placement import CONNECTIONS_A_NIC
 from tcpx_mpi.records import Fault, RunHeader
 from tcpx_mpi.report.gpus import gpu_lines
 from tcpx_mpi.report.placement import placement_lines, stolen_lines, usage_lines

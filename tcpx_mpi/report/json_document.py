@@ -12,14 +12,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tcpx_mpi.large import pieces
-from tcpx_mpi.ratios import Ratio, strongest
 from tcpx_mpi.records import Row, Run, RunHeader, write_text
+from tcpx_mpi.records.mapped_arrays import pieces
 from tcpx_mpi.report.footer import passes_minimum_bandwidth, peer_faults
 from tcpx_mpi.report.launches import RowOverLaunches, representative, rows_over_launches
 from tcpx_mpi.report.preamble import pci_address, step
 from tcpx_mpi.report.table import summarise_row
 from tcpx_mpi.stats import Distribution, RowSummary, mean_bus_bandwidth
+from tcpx_mpi.stats.ratios import Ratio, strongest
 
 JSON_VERSION = 3
 #: How the text of a document ends.

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 
-from tcpx_mpi.gpu.defaults import are_chunks_fitted
+from tcpx_mpi.plugin.softtcpx_defaults import are_chunks_fitted
 from tcpx_mpi.records import PeerInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.units import MIB, counted, format_size
 
@@ -111,7 +111,7 @@ def _shared_gpus(ranks: Sequence[RankInfo]) -> list[str]:
     return [
         f"# Shared: {most} ranks on GPU {first.gpu_pci} of {first.host}"
         + (f", and {counted(others, 'other')} with several" if others else "")
-        + ": what one does waits for the others (docs/gpu.md)"
+        + ": what one does waits for the others (docs/how-to/gpu.md)"
     ]
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tcpx_mpi.ratios import Ratio, ratios, strongest
 from tcpx_mpi.records import PeerInfo, Row, RunHeader
 from tcpx_mpi.stats import RowSummary, summarise
+from tcpx_mpi.stats.ratios import Ratio, ratios, strongest
 from tcpx_mpi.units import (
     fit_number,
     format_gb_per_s,

@@ -1,5 +1,5 @@
 """Numbers out of the samples of a row: numpy in, numbers out, nothing read or written but working
-copies of long rows, which are on disk (`tcpx_mpi.large`).
+copies of long rows, which are on disk (`tcpx_mpi.records.mapped_arrays`).
 
 Unknown is NaN, never 0. Times are nanoseconds and rates bytes a nanosecond, which are GB/s.
 """

@@ -14,7 +14,7 @@ from tcpx_mpi.stats.interval import Interval
 from tcpx_mpi.stats.row_like import Float64s, GpuLike, ProofLike
 
 if TYPE_CHECKING:
-    from tcpx_mpi.ratios import Ratio
+    from tcpx_mpi.stats.ratios import Ratio
 
 
 @dataclass(frozen=True, eq=False)

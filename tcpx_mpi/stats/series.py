@@ -1,6 +1,7 @@
 """What is done to every iteration of a row: in pieces, into arrays that are on disk where long.
 
-So a row takes as little memory with 10^8 iterations as with 10^6 (`tcpx_mpi.large`).
+So a row takes as little memory with 10^8 iterations as with 10^6
+(`tcpx_mpi.records.mapped_arrays`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tcpx_mpi import large
+from tcpx_mpi.records import mapped_arrays
 from tcpx_mpi.stats.row_like import Float64s, Int64s, RowLike
 
 #: Over ranks, by `-a`; 0 takes the first.
@@ -28,8 +29,8 @@ def rank_times_ns(samples: Int64s, copies: int) -> Float64s:
     """One rank's iterations as times of one of their `copies`: float64[iteration], NaN for "none",
     which must not enter a mean as if it were a time.
     """
-    times = large.empty(samples.size)
-    for part in large.pieces(samples.size):
+    times = mapped_arrays.empty(samples.size)
+    for part in mapped_arrays.pieces(samples.size):
         times[part] = _known(samples[part]) / copies
     return times
 
@@ -40,8 +41,8 @@ def times_over_ranks_ns(by_rank: Sequence[Int64s], average: int, copies: int) ->
     """
     if average == 0:
         return rank_times_ns(by_rank[0], copies)
-    times = large.empty(by_rank[0].size)
-    for part in large.pieces(times.size):
+    times = mapped_arrays.empty(by_rank[0].size)
+    for part in mapped_arrays.pieces(times.size):
         # One rank after the other: a piece of 1000 ranks would be large, too.
         joined = functools.reduce(_JOINED[average], (_known(rank[part]) for rank in by_rank))
         times[part] = joined / (len(by_rank) if average == 1 else 1) / copies
@@ -70,7 +71,7 @@ def _known(samples: Int64s) -> Float64s:
 def elapsed_ns(by_rank: Iterable[Int64s]) -> Int64s:
     """What the iterations of each rank took together: int64[rank]; "none" adds nothing."""
     totals = [
-        sum(int(np.maximum(samples[part], 0).sum()) for part in large.pieces(samples.size))
+        sum(int(np.maximum(samples[part], 0).sum()) for part in mapped_arrays.pieces(samples.size))
         for samples in by_rank
     ]
     return np.array(totals, dtype=np.int64)
@@ -80,7 +81,7 @@ def deviation(values: Float64s | Int64s, mean: float) -> float:
     """The standard deviation of a sample with this mean (n - 1); NaN for fewer than 2 values."""
     if values.size < 2:
         return math.nan
-    squares = sum(float(((values[p] - mean) ** 2).sum()) for p in large.pieces(values.size))
+    squares = sum(float(((values[p] - mean) ** 2).sum()) for p in mapped_arrays.pieces(values.size))
     return math.sqrt(squares / (values.size - 1))
 
 
@@ -89,7 +90,7 @@ def in_order(values: Float64s | Int64s) -> Float64s:
 
     Sorted whole: that is faster than to ask numpy for the few places that one looks at.
     """
-    ordered = large.empty(values.size)
+    ordered = mapped_arrays.empty(values.size)
     ordered[:] = values
     ordered.sort()
     return ordered

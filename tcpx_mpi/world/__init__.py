@@ -5,7 +5,7 @@ MPI runs between batches, never inside one.
 
 from tcpx_mpi.world.collectives import AgreedError, World, raise_agreed
 from tcpx_mpi.world.library import library_settings, library_version
-from tcpx_mpi.world.roll_call import Alarm, Answer, RollCall, interrupted_by
+from tcpx_mpi.world.liveness import Alarm, Answer, RollCall, interrupted_by
 from tcpx_mpi.world.startup import start
 
 __all__ = [

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tcpx_mpi import large
 from tcpx_mpi.errors import ExitCode, Interrupted, LostRank, TcpxError
-from tcpx_mpi.world.roll_call import Alarm, RollCall, interrupted_by
+from tcpx_mpi.records import mapped_arrays
+from tcpx_mpi.world.liveness import Alarm, RollCall, interrupted_by
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -102,7 +102,7 @@ class World:
         lengths = [values.size for values in series]
         if self.allgather(lengths, what, patience_s) != [lengths] * self.size:
             raise ValueError(f"{what}: ranks have other numbers of them")
-        whole = [large.empty((self.size, n), np.int64) for n in lengths if self.rank == 0]
+        whole = [mapped_arrays.empty((self.size, n), np.int64) for n in lengths if self.rank == 0]
         for parcel in _parcels(lengths, max(_PARCEL_BYTES // 8 // self.size, 1)):
             mine = np.concatenate([series[number][part] for number, part in parcel])
             everybody = np.empty((self.size if self.rank == 0 else 0, mine.size), np.int64)

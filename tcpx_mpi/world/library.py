@@ -50,6 +50,6 @@ def load() -> Any:
         cause = str(error).strip().splitlines()[-1]
         raise PluginMissing(
             f"no MPI library can be loaded on {socket.gethostname()} ({cause}): set MPI4PY_LIBMPI "
-            "to its path, and LD_LIBRARY_PATH to its directory (see docs/launching.md)"
+            "to its path, and LD_LIBRARY_PATH to its directory (see docs/how-to/launching.md)"
         ) from None
     return MPI

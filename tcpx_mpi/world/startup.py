@@ -8,9 +8,9 @@ import warnings
 from collections.abc import Callable, MutableMapping
 from types import TracebackType
 
-from tcpx_mpi import launch
 from tcpx_mpi.errors import ExitCode, SetupFailed
-from tcpx_mpi.launch import under_launcher
+from tcpx_mpi.launch import mpirun
+from tcpx_mpi.launch.mpirun import under_launcher
 from tcpx_mpi.world.collectives import World
 from tcpx_mpi.world.launcher_watch import watch_launcher
 from tcpx_mpi.world.library import library_settings, library_version, load
@@ -33,7 +33,7 @@ def start(
             warnings.simplefilter("ignore", RuntimeWarning)
             MPI.Init_thread(MPI.THREAD_MULTIPLE)
     launched = under_launcher(environ)
-    refusal = launch.foreign_library(launched, MPI.COMM_WORLD.Get_size(), library_version())
+    refusal = mpirun.foreign_library(launched, MPI.COMM_WORLD.Get_size(), library_version())
     if refusal is not None:
         raise SetupFailed(refusal)
     _end_all_ranks_on_a_defect()

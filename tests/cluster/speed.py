@@ -1,7 +1,7 @@
 """Two nodes, 2 x 2 ranks: ring and mesh beside raw TCP, 4 NICs beside 1, launch to first row.
 
-Prints what docs/performance.md records, as text or, with --json, as every value by name. Every run
-has the two nodes of this script; 4 NICs and 1 take turns.
+Prints what docs/reference/performance.md records, as text or, with --json, as every value by name.
+Every run has the two nodes of this script; 4 NICs and 1 take turns.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from tcpx_mpi.records import Run, read_run
 
 pytestmark = pytest.mark.multirank
 
-PAGE = (TREE / "docs" / "clusters.md").read_text()
+PAGE = (TREE / "docs" / "how-to" / "clusters.md").read_text()
 MIB = 1 << 20
 STALL_S = 2
 #: The first row is short, the second takes longer than it takes to meet its end.
@@ -166,7 +166,7 @@ def test_ranks_end_by_themselves_when_the_control_network_is_gone_for_good(
         with faults.link_down(nodes.nodes[1], "eth0"):
             faults.until(lambda: len(codes(nodes)) == 4, "end of the ranks")
             text = job.wait_for("tcpx-mpi: error: ")
-            # mpirun itself waits for its far daemon (docs/clusters.md).
+            # mpirun itself waits for its far daemon (docs/how-to/clusters.md).
             job.kill()
     assert codes(nodes) == dict.fromkeys(range(4), 7)
     far = r"2 on tcpx-node-1 \(NIC eth1\), 3 on tcpx-node-1 \(NIC eth2\)"

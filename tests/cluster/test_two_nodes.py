@@ -23,8 +23,8 @@ SIZE, ITERS = 1 << 20, 20
 MIB = 1 << 20
 #: What a control network carries in a run of some seconds, at most.
 LITTLE = 2 * MIB
-README, CLUSTERS = ((TREE / name).read_text() for name in ("README.md", "docs/clusters.md"))
-IDENTITY = "from tcpx_mpi.topology import read_host as r; h = r(); print(h.node, h.clock)"
+README, CLUSTERS = ((TREE / name).read_text() for name in ("README.md", "docs/how-to/clusters.md"))
+IDENTITY = "from tcpx_mpi.machine.topology import read_host as r; h = r(); print(h.node, h.clock)"
 
 
 def file_of(nodes: Cluster) -> Run:

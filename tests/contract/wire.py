@@ -1,4 +1,4 @@
-"""softtcpx's formats (native/softtcpx/wire.h), written down a second time for peers of our own.
+"""softtcpx's formats (its handshake/wire.h), written down a second time for peers of our own.
 
 The keyed hash is Python's own, so that a proof is right only where both sides keep to RFC 7693.
 """

@@ -26,7 +26,7 @@ import h5py
 import numpy as np
 from machine import busy_percent
 
-from tcpx_mpi import launch
+from tcpx_mpi.launch import mpirun as launch
 from tcpx_mpi.records import read_run
 
 REPOSITORY = Path(__file__).resolve().parents[2]

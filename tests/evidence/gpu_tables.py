@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md on GPUs, out of docs/evidence/gpu."""
+"""The tables of docs/reference/performance.md on GPUs, out of docs/evidence/gpu."""
 
 from __future__ import annotations
 

@@ -37,15 +37,15 @@ from gpu_tables import (
 )
 from sweep_tables import parts_table, steps_table, streams_table, sweep_table
 
-from tcpx_mpi.ratios import Ratio, bootstrap_interval, strongest
 from tcpx_mpi.records import Run, read_run
 from tcpx_mpi.report import report_lines, summarise_row
 from tcpx_mpi.stats import RowSummary
+from tcpx_mpi.stats.ratios import Ratio, bootstrap_interval, strongest
 from tcpx_mpi.units import format_size
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 README = REPOSITORY / "README.md"
-PAGE = REPOSITORY / "docs" / "performance.md"
+PAGE = REPOSITORY / "docs" / "reference" / "performance.md"
 EVIDENCE = REPOSITORY / "docs" / "evidence"
 REPORT = re.compile(r"(```\n\$ tcpx-mpi report (docs/evidence/\S+)\n).*?\n```", re.DOTALL)
 BLOCK = re.compile(r"(<!-- figures: (\w+) ([^>]*?) ?-->\n).*?(<!-- end of figures -->)", re.DOTALL)

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from tcpx_mpi import _native
-from tcpx_mpi.proof import Witness
+from tcpx_mpi.transport.observed_placement import Witness
 
 MIB = 1 << 20
 CHUNK_BYTES, CHANNELS = MIB // 2, 2

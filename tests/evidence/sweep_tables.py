@@ -1,4 +1,4 @@
-"""The tables of docs/performance.md on what was tried on GPUs: of runs out of
+"""The tables of docs/reference/performance.md on what was tried on GPUs: of runs out of
 docs/evidence/gpu/sweep, of parts alone out of sweep-parts, which may be of another machine.
 
 What was not measured is shown with what is predicted of it: that is older than any outcome.
@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from gpu_tables import GPU_EVIDENCE
 
-from tcpx_mpi.ratios import bootstrap_interval
+from tcpx_mpi.stats.ratios import bootstrap_interval
 from tcpx_mpi.units import parse_size
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))

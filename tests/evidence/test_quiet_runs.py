@@ -8,7 +8,7 @@ import pytest
 import quiet_runs
 from quiet_runs import KINDS
 
-from tcpx_mpi.suspects import Measured
+from tcpx_mpi.stragglers.detect import Measured
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ class NcclCommunicator:
     """The companions of all ranks."""
 
     def __init__(self, world: int, unique_id: Any, rank: int) -> None:
-        from tcpx_mpi.peers.nccl.backend import BackendError
+        from tcpx_mpi.baselines.nccl.backend import BackendError
 
         try:
             _device().connect(unique_id, rank, world)
@@ -61,7 +61,7 @@ class NcclCommunicator:
         self._add(False, address, count, kind, peer, stream)
 
     def check_async_error(self) -> None:
-        from tcpx_mpi.peers.nccl.backend import BackendError
+        from tcpx_mpi.baselines.nccl.backend import BackendError
 
         try:
             _device().check()
@@ -74,7 +74,7 @@ class NcclCommunicator:
     def _add(
         self, sends: bool, address: int, count: int, kind: int, peer: int, stream: int
     ) -> None:
-        from tcpx_mpi.peers.nccl.backend import Transfer
+        from tcpx_mpi.baselines.nccl.backend import Transfer
 
         assert (kind, stream) == (NCCL_UINT8, _STREAM)
         _device().grouped.append(Transfer(sends, peer, address, count))

@@ -2,7 +2,7 @@
 
     python tests/fuzz/make_seeds.py
 
-The formats come from tests/contract/wire.py, which writes down native/softtcpx/wire.h once more.
+The formats come from tests/contract/wire.py, a second writing of softtcpx's wire.h.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "fuzz/input.h"
-#include "softtcpx/device.h"
-#include "softtcpx/recv_comm.h"
+#include "plugins/softtcpx/gpu/device.h"
+#include "plugins/softtcpx/transfer/recv_comm.h"
 
 namespace {
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tcpx_mpi.gpu.driver import cuda_major
+from tcpx_mpi.machine.gpu.driver import cuda_major
 
 if __name__ == "__main__":
     major = cuda_major()

@@ -16,7 +16,7 @@ from types import ModuleType
 import pytest
 
 from tcpx_mpi import _native
-from tcpx_mpi.topology import this_machine
+from tcpx_mpi.machine.topology import this_machine
 
 FAKE_DRIVER = Path(__file__).parents[1] / "fakecuda" / "fake_driver.py"
 CHOICE = "TESTS_GPUS"

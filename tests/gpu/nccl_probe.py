@@ -24,7 +24,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-#: As the peer has it (`tcpx_mpi.peers.nccl.presets`), and as NCCL has it by itself.
+#: As the peer has it (`tcpx_mpi.baselines.nccl.presets`), and as NCCL has it by itself.
 SOCKETS_ONLY = {
     "NCCL_NET_PLUGIN": "none",
     "NCCL_NET": "Socket",

@@ -54,9 +54,9 @@ from sweep_variants import (  # noqa: E402 (the path)
 )
 
 from tcpx_mpi import _native  # noqa: E402 (the path)
-from tcpx_mpi.gpu.compiler import nvrtc_folders  # noqa: E402 (the path)
-from tcpx_mpi.gpu.defaults import workers_for  # noqa: E402 (the path)
-from tcpx_mpi.topology import read_host, this_machine  # noqa: E402 (the path)
+from tcpx_mpi.machine.gpu.compiler import nvrtc_folders  # noqa: E402 (the path)
+from tcpx_mpi.machine.topology import read_host, this_machine  # noqa: E402 (the path)
+from tcpx_mpi.plugin.softtcpx_defaults import workers_for  # noqa: E402 (the path)
 
 #: The runs that are to be as quick as NCCL.
 BESIDE_NCCL = ("pair-64M", "ring-64M", "pair-8K")

@@ -19,7 +19,7 @@ import pytest
 from broken_copy import PATCHES, BrokenCopy, Patch
 from build_native import REPOSITORY, configure, make, required_tools
 
-from tcpx_mpi.gpu.compiler import nvrtc_folders
+from tcpx_mpi.machine.gpu.compiler import nvrtc_folders
 
 PROGRAMS = ("unpack_cuda", "cuda_slots")
 #: (program, test) of all of them.

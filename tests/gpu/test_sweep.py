@@ -149,7 +149,7 @@ def test_the_runs_and_cases_are_those_that_there_are() -> None:
 
 
 def test_settings_of_variants_are_those_of_softtcpx() -> None:
-    page = (REPOSITORY / "docs" / "softtcpx.md").read_text()
+    page = (REPOSITORY / "docs" / "reference" / "softtcpx.md").read_text()
     known = set(re.findall(r"^\| `(SOFTTCPX_\w+)` \|", page, re.M))
     assert {name for each in VARIANTS.values() for name in each.environ} <= known
 

@@ -14,7 +14,7 @@ import pytest
 from jobs import run, tcpx_mpi
 from refplugin_build import build
 
-from tcpx_mpi.plugins import bundled_path
+from tcpx_mpi.plugin.find import bundled_path
 
 SOURCE = Path(__file__).parent / "harsh.cc"
 RUN = ("--ranks", "2", "-w", "0", "--hdf5", "none", "--spool", ".")

@@ -19,7 +19,7 @@ from jobs import run as run_job
 
 from tcpx_mpi.cli.run import command as run_command
 from tcpx_mpi.cli.run import validate
-from tcpx_mpi.config import Settings
+from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.records import read_run
 
 REPOSITORY = Path(__file__).resolve().parents[2]

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tcpx_mpi import launch
+from tcpx_mpi.launch import mpirun as launch
 
 #: No command of these tests takes a tenth of it on an idle machine with two cores.
 LIMIT_S = 150.0

@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tcpx_mpi import _native
-from tcpx_mpi.peers.nccl.backend import Backend, BackendError, Memory, Transfer
+from tcpx_mpi.baselines.nccl.backend import Backend, BackendError, Memory, Transfer
 
 FAULT_VARIABLE = "BY_SOCKETS_FAULT"
 _HELLO = struct.Struct("<iB")

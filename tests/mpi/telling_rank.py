@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from tcpx_mpi.cli import main
-from tcpx_mpi.rank_setup import RankEngine
+from tcpx_mpi.transport.engine import RankEngine
 
 _listen = RankEngine.listen
 _folder = Path(sys.argv.pop(1))

@@ -1,4 +1,4 @@
-"""The commands of docs/a3-high.md between interfaces that are named as on an A3 High machine."""
+"""The commands of docs/how-to/a3-high.md, between interfaces named as on an A3 High machine."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from jobs import run
 
-from tcpx_mpi import launch
-from tcpx_mpi.plugins import bundled_dir
+from tcpx_mpi.launch import mpirun
+from tcpx_mpi.plugin.find import bundled_dir
 from tcpx_mpi.records import read_run
 
 pytestmark = pytest.mark.multirank
 
-PAGE = Path(__file__).parents[2] / "docs" / "a3-high.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "a3-high.md"
 NAMESPACE = ["unshare", "--net", "--mount"]
 #: A network and a /sys of their own, with eth0 to eth4 up.
 MACHINE = """set -e
@@ -46,7 +46,7 @@ def test_the_commands_of_the_page_put_ranks_on_the_data_nics(place: Path) -> Non
         pytest.skip(f"needs netns: {possible.stderr.strip()}")
     script = place / "script"
     script.write_text(f"{MACHINE}\n{commands()}")
-    bin_ = str(Path(launch.find_mpirun(os.environ)).parent)
+    bin_ = str(Path(mpirun.find_mpirun(os.environ)).parent)
     environ = {
         "PATH": os.pathsep.join([bin_, os.environ["PATH"]]),
         "UCCL_TCPX_PLUGIN_PATH": os.path.join(bundled_dir(), "libnccl-net-softtcpx.so"),

@@ -15,8 +15,8 @@ import pytest
 from jobs import Result, mpirun, mpmd, run, tcpx_mpi
 
 from tcpx_mpi import __version__ as tcpx_mpi_version
-from tcpx_mpi import launch
-from tcpx_mpi.plugins import TCPX_PLACES
+from tcpx_mpi.launch import mpirun as launch
+from tcpx_mpi.plugin.find import TCPX_PLACES
 
 pytestmark = pytest.mark.multirank
 
@@ -177,7 +177,7 @@ def test_a_rank_that_was_started_differently_is_named(
 def test_a_plugin_of_other_content_under_the_same_name_is_refused(
     elsewhere: Path, given: Path
 ) -> None:
-    from tcpx_mpi.plugins import bundled_dir
+    from tcpx_mpi.plugin.find import bundled_dir
 
     library = Path(bundled_dir()) / "libnccl-net-softtcpx.so"
     for node, more in (("a", b""), ("b", b"\0")):
@@ -307,7 +307,7 @@ cp "$2" "$1/libnccl-net-x.so" && shift 2 && exec "$@"
 def test_a_plugin_on_a_noexec_mount_is_refused_with_the_way_out(
     by_option: bool, elsewhere: Path, given: Path
 ) -> None:
-    from tcpx_mpi.plugins import bundled_dir
+    from tcpx_mpi.plugin.find import bundled_dir
 
     library = given / "libnccl-net-x.so"
     mounted = [shutil.which("unshare") or "unshare", "-m", "sh", "-c", NOEXEC, "sh", str(given),

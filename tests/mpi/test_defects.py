@@ -9,7 +9,7 @@ from pathlib import Path
 import jobs
 import pytest
 
-from tcpx_mpi import launch
+from tcpx_mpi.launch import mpirun as launch
 
 pytestmark = pytest.mark.multirank
 

@@ -16,7 +16,7 @@ import h5py
 import pytest
 from jobs import LIMIT_S, Job, Result, started
 
-from tcpx_mpi import launch
+from tcpx_mpi.launch import mpirun
 
 pytestmark = pytest.mark.multirank
 
@@ -36,7 +36,7 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @contextlib.contextmanager
 def running(place: Path, told: Path, *options: str, **variables: str) -> Iterator[Job]:
     """Two ranks in debug mode that tell their handles and leave all files that they can leave."""
-    command = [launch.find_mpirun(os.environ), "-n", "2", sys.executable, str(RANK), str(told)]
+    command = [mpirun.find_mpirun(os.environ), "-n", "2", sys.executable, str(RANK), str(told)]
     command += ["run", "pair", "--plugin", "softtcpx", "--hdf5", "o.h5", "-J", "o.json",
                 "--spool", "spool", *options]  # fmt: skip
     debug = {"UCCL_TCPX_DEBUG": "1", "NCCL_DEBUG": "TRACE", "NCCL_NSOCKS_PERTHREAD": "2"}

@@ -13,7 +13,7 @@ from jobs import Result, run, tcpx_mpi
 from nccl_by_sockets import FAULT_VARIABLE
 from turns import assert_turns_were_taken
 
-from tcpx_mpi.peers.nccl import BACKEND_VARIABLE
+from tcpx_mpi.baselines.nccl import BACKEND_VARIABLE
 from tcpx_mpi.records import PHASES, Row, Run, read_run
 
 pytestmark = pytest.mark.multirank

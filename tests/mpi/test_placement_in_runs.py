@@ -11,8 +11,8 @@ import pytest
 from jobs import Result, run, tcpx_mpi
 
 from tcpx_mpi.cpu_lists import cpu_list_text
+from tcpx_mpi.machine.topology import this_machine
 from tcpx_mpi.records import Run, read_run
-from tcpx_mpi.topology import this_machine
 
 pytestmark = pytest.mark.multirank
 

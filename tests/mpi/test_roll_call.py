@@ -10,7 +10,7 @@ import jobs
 import pytest
 from exit_codes import codes_told, telling_code
 
-from tcpx_mpi import launch
+from tcpx_mpi.launch import mpirun as launch
 
 pytestmark = pytest.mark.multirank
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from jobs import Result, mpirun, mpmd, run, tcpx_mpi
 
-from tcpx_mpi.patterns.pairs import pairs_of_text
 from tcpx_mpi.records import read_run
-from tcpx_mpi.report.suspects import ways_by_size
-from tcpx_mpi.suspects import Measured, Way
+from tcpx_mpi.report.stragglers import ways_by_size
+from tcpx_mpi.schedule.pattern import pairs_of_text
+from tcpx_mpi.stragglers.detect import Measured, Way
 
 pytestmark = pytest.mark.multirank
 

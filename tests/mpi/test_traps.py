@@ -1,7 +1,7 @@
 """Plugins that break the rules, one way a test: a named error or the right bytes, and in time.
 
-The traps are switches of softtcpx (docs/softtcpx.md). One of two ranks has them, unless a test
-says otherwise; messages count from 0 on each connection, warm-up included.
+The traps are switches of softtcpx (docs/reference/softtcpx.md). One of two ranks has them, unless a
+test says otherwise; messages count from 0 on each connection, warm-up included.
 """
 
 from __future__ import annotations

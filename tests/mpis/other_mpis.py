@@ -15,7 +15,7 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tcpx_mpi import launch
+from tcpx_mpi.launch import mpirun as launch
 
 PACKAGES = ("openmpi-bin", "mpich")
 

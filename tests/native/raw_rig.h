@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "peers/raw_links.h"
-#include "peers/raw_loop.h"
+#include "baselines/raw_links.h"
+#include "baselines/raw_loop.h"
 #include "rig.h"
 
 constexpr int kSpins = 100;

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "check.h"
-#include "softtcpx/device.h"
-#include "softtcpx/recv_comm.h"
+#include "plugins/softtcpx/gpu/device.h"
+#include "plugins/softtcpx/transfer/recv_comm.h"
 
 namespace softtcpx {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "check.h"
-#include "softtcpx/blake2s.h"
+#include "plugins/softtcpx/handshake/blake2s.h"
 
 using softtcpx::blake2s;
 using Bytes = std::vector<uint8_t>;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "check.h"
-#include "engine/sockets.h"
+#include "engine/tcp_info.h"
 
 using namespace tcpx;
 

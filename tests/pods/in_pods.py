@@ -1,4 +1,4 @@
-"""docs/clusters.md, "Pods without ssh": its commands, one after the other, by a real podman.
+"""docs/how-to/clusters.md, "Pods without ssh": its commands, one after the other, by a real podman.
 
 Run by `make test-pods`, which installs podman; not collected by `make test`. Images, containers and
 networks are kept in folders of the test's own.
@@ -23,7 +23,7 @@ from jobs import table_row
 from tcpx_mpi.records import read_run
 
 TREE = Path(__file__).resolve().parents[2]
-PAGE = (TREE / "docs" / "clusters.md").read_text()
+PAGE = (TREE / "docs" / "how-to" / "clusters.md").read_text()
 SECTION = PAGE[PAGE.index("## Pods without ssh") :]
 #: The blocks of the section: pods come up, are used, and go.
 UP, USE, DOWN = (

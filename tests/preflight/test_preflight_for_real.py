@@ -19,7 +19,7 @@ from jobs import Result, mpirun, run, tcpx_mpi
 from launcher import cluster_or_skip
 from nodes import WORK, Cluster
 
-from tcpx_mpi.plugins import bundled_dir
+from tcpx_mpi.plugin.find import bundled_dir
 
 pytestmark = pytest.mark.multirank
 

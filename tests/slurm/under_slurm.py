@@ -1,4 +1,4 @@
-"""The jobs of jobs/ under a real Slurm of two nodes, by the commands of README and docs/slurm.md.
+"""The jobs of jobs/ under a real Slurm of two nodes, by the commands of docs/how-to/slurm.md.
 
 Run by `make test-slurm`, which installs Slurm; not collected by `make test`.
 """
@@ -23,7 +23,7 @@ from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.records import Run, read_run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PAGE = (REPOSITORY / "docs" / "slurm.md").read_text()
+PAGE = (REPOSITORY / "docs" / "how-to" / "slurm.md").read_text()
 README = (REPOSITORY / "README.md").read_text()
 #: A line of README may say behind the command what it does.
 SUBMITTED = [

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tcpx_mpi.topology.gpus import find_gpus
+from tcpx_mpi.machine.topology.gpus import find_gpus
 
 SOURCE = Path(__file__).with_name("fake_nvml.c")
 

@@ -20,14 +20,13 @@ from typing import NoReturn
 import invented
 import numpy as np
 
-from tcpx_mpi import large
 from tcpx_mpi.errors import OutputFailed, PartialResult, UsageError
-from tcpx_mpi.records import Journal, RunWriter, read_journal, read_run
+from tcpx_mpi.records import Journal, RunWriter, mapped_arrays, read_journal, read_run
 
 ROWS = 2
 
 #: The samples of a row are mapped, its warm-ups are read through HDF5.
-large.LARGE_BYTES = 4096
+mapped_arrays.LARGE_BYTES = 4096
 
 
 def arm(nth: int, how: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from tcpx_mpi.topology import Gpu, Limits, Nic, NumaNode, Topology, Tree, read_topology
+from tcpx_mpi.machine.topology import Gpu, Limits, Nic, NumaNode, Topology, Tree, read_topology
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "topology"
 GOLDEN = FIXTURES / "golden"

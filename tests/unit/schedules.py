@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi import patterns
-from tcpx_mpi.patterns import Pattern
-from tcpx_mpi.schedule import (
+from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.table import (
     BlockTable,
     BufferId,
     Column,

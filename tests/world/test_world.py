@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tcpx_mpi import launch
 from tcpx_mpi.errors import PluginMissing
+from tcpx_mpi.launch import mpirun as launch
 
 RANKS = 3
 LIMIT_S = 100

@@ -9,7 +9,7 @@ import pytest
 
 from tcpx_mpi import world as mpi
 from tcpx_mpi.errors import ExitCode, LostRank, UsageError
-from tcpx_mpi.world import AgreedError, Alarm, Answer, World, collectives, roll_call
+from tcpx_mpi.world import AgreedError, Alarm, Answer, World, collectives, liveness
 
 pytestmark = pytest.mark.mpi(min_size=3)
 PATIENCE_S = 20.0
@@ -133,7 +133,7 @@ def test_a_rank_that_comes_when_the_roll_call_is_over_has_heard_who_dismisses(
     # Of its own: what nobody reads here must not alarm another test.
     world = World(MPI.COMM_WORLD, lambda: 0)
     if world.rank == 0:
-        monkeypatch.setattr(roll_call, "ROLL_CALL_S", 0.0)
+        monkeypatch.setattr(liveness, "ROLL_CALL_S", 0.0)
         world.roll_call.dismiss(6, world.roll_call.call(Answer(0, 6, "trouble here")))
         MPI.COMM_WORLD.send("over", dest=2)
     elif world.rank == 2:

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tcpx_mpi.ratios import strongest
 from tcpx_mpi.records import Row, RunHeader, SetupTimes
 from tcpx_mpi.report.html.axes import Plot, empty_axes, legend, plain_log_ticks, plain_number
 from tcpx_mpi.report.html.ceilings import LineRate
 from tcpx_mpi.report.html.svg import COLOURS
 from tcpx_mpi.report.html.verdict import is_unchecked
 from tcpx_mpi.stats import Float64s, RowSummary, at_place, in_order, rank_times_ns
+from tcpx_mpi.stats.ratios import strongest
 from tcpx_mpi.units import fit_number, format_size, format_size_option
 
 if TYPE_CHECKING:

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcpx_mpi.ratios import Ratio
 from tcpx_mpi.records import RunHeader, SetupTimes
 from tcpx_mpi.report.html.plots import longest_by_rank
 from tcpx_mpi.report.html.verdict import is_unchecked
 from tcpx_mpi.report.preamble import rank_name
 from tcpx_mpi.report.table import UNKNOWN
 from tcpx_mpi.stats import RowSummary, slowest_rank
-from tcpx_mpi.suspects import Measured, Way
+from tcpx_mpi.stats.ratios import Ratio
+from tcpx_mpi.stragglers.detect import Measured, Way
 from tcpx_mpi.units import format_gb_per_s, format_size, format_time_us
 
 #: Rows of the measured table on a page; a browser stays quick, and the page small.

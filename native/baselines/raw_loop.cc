@@ -1,0 +1,150 @@
+#include "baselines/raw_loop.h"
+
+#include <sched.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "engine/clock.h"
+
+namespace tcpx {
+namespace {
+
+// One call moves at most this, so that every other flow has its turn: what iperf3 -l 1M does.
+constexpr size_t kMostACall = size_t{1} << 20;
+constexpr int kRestMs = 1;
+
+}  // namespace
+
+RawLoop::RawLoop(const RawLinks& links, int spins_before_yield)
+    : BatchLoop(spins_before_yield), links_(links), sleeps_(spins_before_yield == 0) {}
+
+void RawLoop::load(Program program, const SlotBase* buffers) {
+  set_row(std::move(program), buffers);
+  flows_.clear();
+  for (const ChunkQueue& queue : this->program().queues) {
+    Flow flow(queue);
+    if (queue.kind == FlowKind::kSend) {
+      flow.fd = links_.send_socket(queue.peer, queue.lane, queue.channel);
+    } else if (queue.kind == FlowKind::kReceive) {
+      flow.fd = links_.receive_socket(queue.peer, queue.lane, queue.channel);
+    }
+    flows_.push_back(flow);
+  }
+  waiting_.assign(flows_.size(), pollfd{});
+}
+
+void RawLoop::begin_flows() {
+  const int64_t now = now_ns();
+  for (Flow& flow : flows_) {
+    flow.op = 0;
+    flow.iteration = flow.moved = flow.completed = flow.bytes = 0;
+    flow.moved_ns = now;
+  }
+}
+
+bool RawLoop::sweep() {
+  bool moved = false;
+  for (Flow& flow : flows_) {
+    moved |= advance(flow);
+    if (failed()) break;
+  }
+  return moved;
+}
+
+// Where ranks have no core of their own, the kernel says when there is something to do.
+void RawLoop::rest() {
+  if (!sleeps_) return BatchLoop::rest();
+  nfds_t count = 0;
+  for (const Flow& flow : flows_) {
+    if (flow.fd < 0 || !may_move(flow)) continue;
+    const bool sends = flow.kind == FlowKind::kSend;
+    waiting_[count++] = {flow.fd, static_cast<short>(sends ? POLLOUT : POLLIN), 0};
+  }
+  poll(waiting_.data(), count, kRestMs);
+}
+
+bool RawLoop::may_move(const Flow& flow) const {
+  return may_begin(flow.kind, flow.ops[flow.op], flow.iteration);
+}
+
+bool RawLoop::advance(Flow& flow) {
+  if (!may_move(flow)) return false;
+  const ChunkOp& op = flow.ops[flow.op];
+  if (flow.kind == FlowKind::kCopy) {
+    copy_chunk(op, flow.iteration);
+    complete(flow, op);
+    return true;
+  }
+  return move_bytes(flow, op);
+}
+
+bool RawLoop::move_bytes(Flow& flow, const ChunkOp& op) {
+  uint8_t* data = address(op.buffer, flow.iteration, op.offset);
+  const size_t size = std::min<size_t>(op.bytes - flow.moved, kMostACall);
+  const bool sends = flow.kind == FlowKind::kSend;
+  ssize_t n = 0;
+  if (size > 0) {
+    n = sends ? send(flow.fd, data + flow.moved, size, MSG_DONTWAIT | MSG_NOSIGNAL)
+              : recv(flow.fd, data + flow.moved, size, MSG_DONTWAIT);
+  }
+  if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (n < 0 || (n == 0 && size > 0)) {
+    Fault fault;
+    fault.kind = FaultKind::kSocket;
+    fault.call = sends ? "send" : "recv";
+    fault.code = n < 0 ? errno : 0;  // 0: the other side has closed
+    fault.flow = static_cast<int>(&flow - flows_.data());
+    fault.iteration = flow.iteration;
+    fault.chunk = op.chunk;
+    fault.step = op.step;
+    fail(fault);
+    return false;
+  }
+  flow.moved += static_cast<uint64_t>(n);
+  flow.moved_ns = coarse_now();
+  if (flow.moved == op.bytes) complete(flow, op);
+  return true;
+}
+
+void RawLoop::complete(Flow& flow, const ChunkOp& op) {
+  const uint64_t iteration = flow.iteration;
+  flow.moved = 0;
+  flow.bytes += op.bytes;
+  ++flow.completed;
+  const bool last = ++flow.op == flow.n_ops;
+  if (last) {
+    flow.op = 0;
+    ++flow.iteration;
+  }
+  finish_chunk(flow, op, iteration, last);
+}
+
+void RawLoop::take_picture(FlowReport* picture) const {
+  for (size_t i = 0; i < flows_.size(); ++i) {
+    const Flow& flow = flows_[i];
+    const ChunkQueue& queue = program().queues[i];
+    const ChunkOp& op = flow.ops[flow.op];
+    // A stream has no requests: what waits for the kernel is as one, since it last moved.
+    const bool waits = flow.fd >= 0 && may_move(flow);
+    picture[i] = {flow.kind,
+                  queue.peer,
+                  queue.lane,
+                  queue.channel,
+                  1,
+                  flow.completed + (waits ? 1 : 0),
+                  flow.completed,
+                  flow.completed,
+                  flow.bytes,
+                  flow.iteration,
+                  op.step,
+                  op.chunk,
+                  op.bytes,
+                  waits ? coarse_now() - flow.moved_ns : -1,
+                  flow.iteration >= iterations()};
+  }
+}
+
+}  // namespace tcpx

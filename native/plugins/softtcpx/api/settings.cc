@@ -1,0 +1,272 @@
+#include "plugins/softtcpx/api/settings.h"
+
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <initializer_list>
+
+#include "net/abi_v7.h"
+#include "plugins/softtcpx/transfer/bounce.h"
+#include "plugins/softtcpx/api/log.h"
+#include "plugins/softtcpx/handshake/socket.h"
+
+namespace softtcpx {
+namespace {
+
+struct NumberSetting {
+  const char* name;
+  int64_t Settings::*field;
+  int64_t fallback, least, most;
+  const char* reason;
+};
+
+struct TrapSetting {
+  const char* name;
+  int64_t Traps::*field;
+  int64_t fallback, most;
+  const char* reason;
+};
+
+constexpr int64_t kMinute = 60 * 1000;
+constexpr int64_t kCopyUnit = 65536;
+constexpr int64_t kMostCopyBytes = 64 << 20;
+constexpr int64_t kMostCopies = 64;
+constexpr int64_t kManyMessages = int64_t{1} << 60;
+
+constexpr NumberSetting kNumbers[] = {
+    {"NCCL_NSOCKS_PERTHREAD", &Settings::sockets_per_thread, 1, 1, 1 << 20,
+     "data sockets a thread; one stream is fastest where there are few cores"},
+    {"NCCL_SOCKET_NTHREADS", &Settings::threads, 0, 0, 1 << 20,
+     "workers a device; 0: the caller of test does all the work"},
+    {"SOFTTCPX_MAX_SOCKETS", &Settings::max_sockets, 8, 1, kMaxSockets,
+     "bound of the product of the two above, and of the workers that the second asks for"},
+    {"SOFTTCPX_WORKERS", &Settings::workers, 0, 0, kMaxThreads,
+     "workers a device, whatever the sockets of a connection; 0: as NCCL_SOCKET_NTHREADS says"},
+    {"NCCL_DYNAMIC_CHUNK_SIZE", &Settings::chunk_bytes, 524288, 0, 1 << 30,
+     "largest piece of a message on one socket; 0 means the default"},
+    {"SOFTTCPX_SNDBUF", &Settings::send_buffer_bytes, 4 << 20, 0, 1 << 30,
+     "bytes a sender may run ahead; smaller ones halve the speed of a stream; 0: the kernel tunes"},
+    {"SOFTTCPX_RCVBUF", &Settings::receive_buffer_bytes, 0, 0, 1 << 30,
+     "0: the kernel tunes; a fixed size switches its tuning off"},
+    {"SOFTTCPX_CONNECT_TIMEOUT_MS", &Settings::connect_timeout_ms, 20000, 1, 60 * kMinute,
+     "how long connect tries to reach a listener"},
+    {"SOFTTCPX_ANSWER_TIMEOUT_MS", &Settings::answer_timeout_ms, kMinute, 0, 60 * kMinute,
+     "how long connect waits for accept once the listener's port took the connection; 0: for ever"},
+    {"SOFTTCPX_DIRECT_SOCKETS", &Settings::direct_sockets, 4, 0, 1 << 20,
+     "up to so many waiting sockets are tried directly, beyond that epoll tells"},
+    {"SOFTTCPX_SPIN_US", &Settings::spin_us, 50, 0, 1000000,
+     "how long a worker without work looks for some before it sleeps"},
+    {"NCCL_GPUDIRECTTCPX_RECV_SYNC", &Settings::recv_sync, 0, 0, 1,
+     "1: a send waits until the receive for it is posted; equal on both sides"},
+    {"SOFTTCPX_SHUFFLE", &Settings::shuffle, 1, 0, 1, "1: bounce pages are handed out in no order"},
+    {"SOFTTCPX_POISON", &Settings::poison, 0, 0, 1,
+     "1: a bounce page is overwritten when it is consumed, so that a late unpack is seen"},
+    {"SOFTTCPX_SEED", &Settings::seed, 1, 0, 1 << 30,
+     "of the order of pages and of random fragments"},
+    {"SOFTTCPX_COPY_BYTES", &Settings::copy_bytes, 524288, kCopyUnit, kMostCopyBytes,
+     "most bytes that one copy out of GPU memory has, and then one piece on a socket"},
+    {"SOFTTCPX_COPIES", &Settings::copies, 8, 2, kMostCopies,
+     "such copies that a sending connection has page-locked memory for"},
+    {"SOFTTCPX_ZERO_COPY", &Settings::zero_copy, 1, 0, 1,
+     "1: a worker sends large pieces out of GPU memory from where their copies lie"},
+    {"SOFTTCPX_BOUNCE_PAGES", &Settings::bounce_pages, 0, 0, kBouncePages,
+     "page-locked, a receiving connection; 0: enough for 16 receives of a chunk, and for 8 MiB"},
+};
+
+// For tests only: each makes softtcpx break a rule or a connection on purpose.
+constexpr TrapSetting kTraps[] = {
+    {"SOFTTCPX_TRAP_SIZES", &Traps::sizes, 0, 2,
+     "what test writes as the size of a receive: 0 nothing, 1 the bytes, 2 one byte more"},
+    {"SOFTTCPX_TRAP_OVERSIZE", &Traps::oversize, 0, 1,
+     "1: a larger message than the posted receive is written beyond it, as TCPX does"},
+    {"SOFTTCPX_TRAP_BUSY_NULL", &Traps::busy_null, 0, kManyMessages,
+     "every n-th post is answered by rc 0 and no request"},
+    {"SOFTTCPX_TRAP_QUEUE", &Traps::queue, 0, kNetMaxRequests,
+     "requests that a connection takes before it answers 3"},
+    {"SOFTTCPX_TRAP_ERROR_AT", &Traps::error_at, -1, kManyMessages,
+     "message whose test returns SOFTTCPX_TRAP_ERROR_CODE"},
+    {"SOFTTCPX_TRAP_ERROR_CODE", &Traps::error_code, 2, 1000, "the code for it"},
+    {"SOFTTCPX_TRAP_DELAY", &Traps::delay, 0, kManyMessages, "done is told so many tests late"},
+    {"SOFTTCPX_TRAP_SLOW_PERCENT", &Traps::slow_percent, 0, 1000,
+     "after bytes moved, spins for this share of the time since they last did"},
+    {"SOFTTCPX_TRAP_SLOW_US", &Traps::slow_us, 0, 60 * 1000 * kMinute,
+     "done is told no sooner than so many microseconds after that of the message before"},
+    {"SOFTTCPX_TRAP_LOST_AT", &Traps::lost_at, -1, kManyMessages,
+     "message whose end is never told"},
+    {"SOFTTCPX_TRAP_CORRUPT_AT", &Traps::corrupt_at, -1, kManyMessages,
+     "received message of which the first byte is changed"},
+    {"SOFTTCPX_TRAP_DUPLICATE_AT", &Traps::duplicate_at, -1, kManyMessages,
+     "received message whose last fragment is listed twice"},
+    {"SOFTTCPX_TRAP_REORDER_AT", &Traps::reorder_at, -1, kManyMessages,
+     "received message whose fragments are listed backwards"},
+    {"SOFTTCPX_TRAP_STOP_AT", &Traps::stop_at, -1, kManyMessages,
+     "message after which nothing moves any more"},
+    {"SOFTTCPX_TRAP_EXIT_AT", &Traps::exit_at, -1, kManyMessages,
+     "message in whose midst the process ends"},
+    {"SOFTTCPX_TRAP_LEAK_AT", &Traps::leak_at, -1, kManyMessages,
+     "received message of which a bounce page is lost"},
+    {"SOFTTCPX_TRAP_ACCEPT_MS", &Traps::accept_ms, 0, 60 * kMinute,
+     "how long accept says 'not yet' to a peer that is there"},
+    {"SOFTTCPX_TRAP_NO_PEER", &Traps::no_peer, 0, 1, "1: connect never comes to an end"},
+    {"SOFTTCPX_TRAP_RANK", &Traps::rank, -1, 1 << 30,
+     "the only rank with traps (as mpirun numbers it); -1: all"},
+};
+
+struct TextSetting {
+  const char* name;
+  std::string Settings::*field;
+  const char* fallback;
+  const char* reason;
+};
+
+constexpr TextSetting kTexts[] = {
+    {"SOFTTCPX_CONGESTION", &Settings::congestion, "cubic",
+     "bbr paces a local stream down to less than half; 'default' leaves the kernel's own"},
+    {"NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", &Settings::data_interfaces, "",
+     "interfaces: prefixes, = exact, ^ not; empty: see the next"},
+    {"NCCL_SOCKET_IFNAME", &Settings::socket_interfaces, "",
+     "the same, where the one above is not set; empty: all that are up"},
+    {"SOFTTCPX_FRAGMENTS", &Settings::fragments_name, "page",
+     "page: 4096 bytes each; mss: as in TCP segments; random: any length and alignment"},
+    {"SOFTTCPX_TRAP_SIDE", &Settings::trap_side_name, "both",
+     "send, recv or both: the connections with traps"},
+};
+
+void describe(Settings& settings, const char* name, const std::string& value, const char* source,
+              const char* reason) {
+  settings.description.push_back(std::string(name) + "=" + value + " (" + source + "): " + reason);
+}
+
+// True when the environment has a usable value.
+bool read_number(const char* name, int64_t least, int64_t most, int64_t fallback, int64_t* value) {
+  *value = fallback;
+  const char* text = std::getenv(name);
+  if (text == nullptr || *text == '\0') return false;
+  char* end = nullptr;
+  errno = 0;
+  const long long parsed = std::strtoll(text, &end, 10);
+  if (errno != 0 || *end != '\0' || parsed < least || parsed > most) {
+    SOFTTCPX_WARN("%s=%s is no whole number from %lld to %lld; using %lld", name, text,
+                  static_cast<long long>(least), static_cast<long long>(most),
+                  static_cast<long long>(fallback));
+    return false;
+  }
+  *value = parsed;
+  return true;
+}
+
+void load_number(Settings& settings, const NumberSetting& spec) {
+  const bool set =
+      read_number(spec.name, spec.least, spec.most, spec.fallback, &(settings.*spec.field));
+  describe(settings, spec.name, std::to_string(settings.*spec.field),
+           set ? "environment" : "default", spec.reason);
+}
+
+// Only what is set is described, and loudly: a trap must not be met by accident.
+void load_trap(Settings& settings, const TrapSetting& spec) {
+  int64_t& value = settings.traps.*spec.field;
+  if (!read_number(spec.name, std::min<int64_t>(spec.fallback, 0), spec.most, spec.fallback,
+                   &value))
+    return;
+  describe(settings, spec.name, std::to_string(value), "environment", spec.reason);
+  SOFTTCPX_WARN("a trap is set: %s=%lld", spec.name, static_cast<long long>(value));
+}
+
+// The position of a text setting's value in `names`; the first one, with a warning, for any other.
+int choose(const char* setting, const std::string& value,
+           std::initializer_list<const char*> names) {
+  int index = 0;
+  for (const char* name : names) {
+    if (value == name) return index;
+    ++index;
+  }
+  SOFTTCPX_WARN("%s=%s is unknown; using %s", setting, value.c_str(), *names.begin());
+  return 0;
+}
+
+void load_text(Settings& settings, const TextSetting& spec) {
+  const char* text = std::getenv(spec.name);
+  const bool set = text != nullptr && *text != '\0';
+  settings.*spec.field = set ? text : spec.fallback;
+  describe(settings, spec.name, settings.*spec.field, set ? "environment" : "default", spec.reason);
+}
+
+int64_t kernel_limit(const char* path) {
+  std::FILE* file = std::fopen(path, "re");
+  if (file == nullptr) return -1;
+  long long value = -1;
+  if (std::fscanf(file, "%lld", &value) != 1) value = -1;
+  std::fclose(file);
+  return value;
+}
+
+// A fixed buffer that the kernel cuts down to its limit is worse than its own tuning.
+void keep_buffer_if_granted(Settings& settings, int64_t Settings::*field, const char* name,
+                            const char* limit_path) {
+  const int64_t limit = kernel_limit(limit_path);
+  if (settings.*field == 0 || limit < 0 || settings.*field <= limit) return;
+  SOFTTCPX_WARN("%s=%lld is above the kernel's limit of %lld (%s); the kernel tunes it instead",
+                name, static_cast<long long>(settings.*field), static_cast<long long>(limit),
+                limit_path);
+  settings.*field = 0;
+  describe(settings, name, "0", "kernel limit", "the size asked for is not granted here");
+}
+
+void keep_congestion_if_granted(Settings& settings) {
+  if (settings.congestion == "default") settings.congestion.clear();
+  const Fd probe = open_stream_socket();
+  if (!probe.valid()) return;
+  if (!settings.congestion.empty() && !set_congestion(probe.get(), settings.congestion)) {
+    SOFTTCPX_WARN("the kernel refuses congestion control %s (%s); its own default stays",
+                  settings.congestion.c_str(), std::strerror(errno));
+    settings.congestion.clear();
+  }
+  describe(settings, "congestion control in use", congestion_of(probe.get()), "kernel",
+           "what a fresh data socket reports");
+}
+
+}  // namespace
+
+int socket_count(int64_t sockets_per_thread, int64_t threads, int64_t most) {
+  const int64_t groups = std::clamp<int64_t>(threads, 1, most);
+  const int64_t each = std::clamp<int64_t>(sockets_per_thread, 1, most / groups);
+  return static_cast<int>(groups * each);
+}
+
+Settings load_settings() {
+  Settings settings;
+  for (const NumberSetting& spec : kNumbers) load_number(settings, spec);
+  for (const TextSetting& spec : kTexts) load_text(settings, spec);
+  for (const TrapSetting& spec : kTraps) load_trap(settings, spec);
+  settings.fragments = static_cast<Fragments>(
+      choose("SOFTTCPX_FRAGMENTS", settings.fragments_name, {"page", "mss", "random"}));
+  settings.traps.side = static_cast<TrapSide>(
+      choose("SOFTTCPX_TRAP_SIDE", settings.trap_side_name, {"both", "send", "recv"}));
+  if (settings.chunk_bytes == 0) {
+    settings.chunk_bytes = 524288;
+    describe(settings, "NCCL_DYNAMIC_CHUNK_SIZE", "524288", "default", "0 would never move a byte");
+  }
+  settings.sockets =
+      socket_count(settings.sockets_per_thread, settings.threads, settings.max_sockets);
+  settings.threads =
+      settings.workers > 0 ? settings.workers : std::min(settings.threads, settings.max_sockets);
+  // No shorter: bounce pages are counted by that (pages_for).
+  settings.copy_bytes -= settings.copy_bytes % kCopyUnit;
+  keep_buffer_if_granted(settings, &Settings::send_buffer_bytes, "SOFTTCPX_SNDBUF",
+                         "/proc/sys/net/core/wmem_max");
+  keep_buffer_if_granted(settings, &Settings::receive_buffer_bytes, "SOFTTCPX_RCVBUF",
+                         "/proc/sys/net/core/rmem_max");
+  keep_congestion_if_granted(settings);
+  describe(settings, "sockets and workers in use",
+           std::to_string(settings.sockets) + " and " + std::to_string(settings.threads), "derived",
+           "a listener's counts hold for both sides");
+  return settings;
+}
+
+}  // namespace softtcpx

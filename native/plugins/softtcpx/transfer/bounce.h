@@ -1,0 +1,145 @@
+// The receive path for GPU memory: a pool of bounce pages that sockets are read into, and the queue
+// that lists for each receive which pages hold which bytes.
+//
+// The owner of the connection takes pages, lists fragments, and takes back the pages of consumed
+// receives; the caller reads both between done and consume. A page holds one fragment.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <array>
+#include <cstdint>
+#include <memory>
+
+#include "net/abi_v7.h"
+#include "plugins/softtcpx/gpu/pinned.h"
+#include "plugins/softtcpx/api/settings.h"
+
+namespace softtcpx {
+
+constexpr uint32_t kBouncePageBytes = 4096;
+constexpr uint32_t kMaxFragments = kNetUnpackFragments - 1;  // of one receive
+constexpr uint32_t kBouncePages = kNetUnpackSlots * kMaxFragments;
+
+// Pages that a receive of so many bytes may need at most: full ones, and one for the end of each
+// piece. Small fragments, for tests, need more.
+uint32_t pages_for(uint64_t bytes, const Settings& settings);
+
+// A stretch of a page that is to hold the bytes from dst_off on.
+struct Fragment {
+  uint32_t src_off;
+  uint32_t len;
+  uint64_t dst_off;
+};
+
+class BouncePool {
+ public:
+  explicit BouncePool(const Settings& settings);
+
+  // Without a GPU it reserves addresses and the queue, which is all that a receiver of host memory
+  // ever needs; with one all of it is page-locked, hence less. False with errno set; throws
+  // CudaError.
+  bool open(const Gpu& gpu);
+  // Before the first receive into GPU memory is posted.
+  void fill();
+  bool filled() const { return free_ != nullptr; }
+
+  // As the GPU sees it.
+  NetUnpackDevice* device() const { return memory_.as_seen_by_gpu(&shared_->device); }
+  const PinnedMemory& memory() const { return memory_; }
+  uint32_t pages() const { return pages_; }
+  uint8_t* page_bytes(uint32_t src_off) const { return bounce_ + src_off; }
+
+  // The owner's part, for the receive with this number.
+  // Sets as many pages aside as the receive may need; false while there are too few. In order: so
+  // each receive that has its pages comes to an end whatever the others do.
+  bool admit(uint64_t sequence, uint64_t capacity);
+  void begin(uint64_t sequence, uint64_t total);
+  // Cuts the next fragment of a piece with `left` bytes, the `nth` of that piece, and takes a page
+  // for it; false when the receive has as many as it may have.
+  bool cut(uint64_t sequence, uint32_t nth, uint64_t dst_off, uint64_t left, Fragment* fragment);
+  // Lists a fragment whose bytes have all arrived.
+  void list(uint64_t sequence, const Fragment& fragment);
+  // The receive is whole: its descriptors may be read.
+  void publish(uint64_t sequence);
+  // Takes back the pages of all receives before `consumed`.
+  void take_back(uint64_t consumed);
+
+  // The caller's part: what is unpacked after this is seen to be wrong.
+  void poison(uint64_t sequence) const;
+  // When no owner is left: pages that are not back although nobody may need them any more.
+  uint32_t leaked(uint64_t consumed, uint64_t seen, uint64_t posted);
+
+  // For the traps, on a receive that is whole but not published.
+  uint32_t listed(uint64_t sequence) const { return slot(sequence).listed; }
+  NetUnpackFragment* descriptors(uint64_t sequence) const {
+    return shared_->queue.mem[sequence % kNetUnpackSlots];
+  }
+  void duplicate_last(uint64_t sequence);
+  void lose_page(uint64_t sequence);
+
+ private:
+  struct Shared {  // with the caller
+    NetUnpackQueue queue;
+    NetUnpackDevice device;
+  };
+  struct Slot {
+    uint32_t quota = 0;   // pages set aside
+    uint32_t pages = 0;   // of them taken
+    uint32_t listed = 0;  // fragments with all bytes
+    uint64_t uncut = 0;   // bytes that have no page yet
+  };
+
+  Slot& slot(uint64_t sequence) { return slots_[sequence % kNetUnpackSlots]; }
+  const Slot& slot(uint64_t sequence) const { return slots_[sequence % kNetUnpackSlots]; }
+  uint16_t* pages_of(uint64_t sequence) const {
+    return &taken_[(sequence % kNetUnpackSlots) * kMaxFragments];
+  }
+  uint32_t random(uint32_t below);
+
+  const Settings& settings_;
+  uint64_t random_state_;
+  PinnedMemory memory_;
+  Shared* shared_ = nullptr;
+  uint8_t* bounce_ = nullptr;
+  std::unique_ptr<uint16_t[]> free_;   // a stack: the page that came back last goes out next
+  std::unique_ptr<uint16_t[]> taken_;  // by slot
+  uint32_t pages_ = 0;
+  uint32_t unreserved_ = 0;
+  uint32_t n_free_ = 0;
+  uint64_t taken_back_ = 0;  // receives whose pages are back
+  std::array<Slot, kNetUnpackSlots> slots_;
+};
+
+// What one socket is being read into: the fragments of a piece that are cut and not full yet.
+class Scatter {
+ public:
+  static constexpr int kCut = 128;  // half a MiB a system call
+
+  void begin(uint64_t sequence, uint64_t dst_off, uint64_t length) {
+    sequence_ = sequence;
+    next_ = dst_off;
+    uncut_ = length;
+    nth_ = 0;
+  }
+  // Cuts as far as there is room; false when the receive may have no more fragments.
+  bool cut(BouncePool& pool);
+  // Where the next `room` bytes belong; neighbours in memory as one. Returns how many parts.
+  int parts(const BouncePool& pool, iovec (&parts)[kCut + 1]) const;
+  uint64_t room() const { return room_; }
+  bool all_cut() const { return uncut_ == 0; }
+  // The first `bytes` of `parts` have arrived.
+  void arrived(BouncePool& pool, uint64_t bytes);
+
+ private:
+  uint64_t sequence_ = 0;
+  uint64_t next_ = 0;  // dst_off of the next fragment
+  uint64_t uncut_ = 0;
+  uint64_t room_ = 0;
+  uint32_t nth_ = 0;
+  int first_ = 0, end_ = 0;
+  uint32_t filled_ = 0;  // bytes of the first one
+  std::array<Fragment, kCut> fragments_;
+};
+
+}  // namespace softtcpx

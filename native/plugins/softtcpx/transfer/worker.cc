@@ -1,0 +1,133 @@
+#include "plugins/softtcpx/transfer/worker.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <system_error>
+
+#include "plugins/softtcpx/transfer/comm.h"
+
+namespace softtcpx {
+namespace {
+
+constexpr int kParkMs = 100;  // a sleeping worker looks around this often, whatever happens
+constexpr int kTriesAYield = 16;
+
+}  // namespace
+
+Worker::~Worker() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+    changed_.store(true, std::memory_order_seq_cst);
+  }
+  poller_.wake();
+  thread_.join();
+}
+
+bool Worker::start() {
+  if (!poller_.open()) return false;
+  // Signals are for the threads of the program that loaded us.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread([this] {
+      ::pthread_setname_np(::pthread_self(), "softtcpx-worker");  // for top and ps
+      run();
+    });
+  } catch (const std::system_error& error) {
+    errno = error.code().value();
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread_.joinable();
+}
+
+void Worker::adopt(Comm* comm) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  arriving_.push_back(comm);
+  changed_.store(true, std::memory_order_seq_cst);
+  poller_.wake();
+}
+
+void Worker::release(Comm* comm) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  leaving_.push_back(comm);
+  changed_.store(true, std::memory_order_seq_cst);
+  poller_.wake();
+  released_.wait(
+      lock, [&] { return std::find(leaving_.begin(), leaving_.end(), comm) == leaving_.end(); });
+}
+
+bool Worker::take_changes() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  changed_.store(false, std::memory_order_seq_cst);
+  comms_.insert(comms_.end(), arriving_.begin(), arriving_.end());
+  arriving_.clear();
+  for (Comm* comm : leaving_)
+    comms_.erase(std::remove(comms_.begin(), comms_.end(), comm), comms_.end());
+  leaving_.clear();
+  released_.notify_all();
+  return !stop_;
+}
+
+void Worker::park() {
+  parked_.store(true, std::memory_order_seq_cst);
+  // A request posted before this store is seen here; one posted after it wakes us.
+  const bool news =
+      changed_.load(std::memory_order_seq_cst) ||
+      std::any_of(comms_.begin(), comms_.end(), [](const Comm* comm) { return comm->has_news(); });
+  if (!news) poller_.wait(kParkMs);
+  parked_.store(false, std::memory_order_seq_cst);
+}
+
+void Worker::run() {
+  using Clock = std::chrono::steady_clock;
+  const auto spin = std::chrono::microseconds(spin_us_);
+  Clock::time_point idle_since = Clock::now();
+  for (int tries = 1;; ++tries) {
+    if (changed_.load(std::memory_order_acquire) && !take_changes()) return;
+    bool moved = false;
+    for (Comm* comm : comms_) moved |= comm->has_pending() && comm->drive();
+    if (moved) {
+      idle_since = Clock::now();
+      continue;
+    }
+    if (tries % kTriesAYield == 0) ::sched_yield();
+    if (Clock::now() - idle_since < spin) continue;
+    park();
+    idle_since = Clock::now();
+  }
+}
+
+Worker* WorkerPool::borrow(int threads) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  Place& place =
+      *std::min_element(places_.begin(), places_.begin() + threads,
+                        [](const Place& a, const Place& b) { return a.users < b.users; });
+  if (place.worker == nullptr) {
+    auto worker = std::make_unique<Worker>(spin_us_);
+    if (!worker->start()) return nullptr;
+    place.worker = std::move(worker);
+  }
+  ++place.users;
+  return place.worker.get();
+}
+
+void WorkerPool::put_back(Worker* worker) {
+  std::unique_ptr<Worker> last;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    for (Place& place : places_) {
+      if (place.worker.get() != worker) continue;
+      if (--place.users == 0) last = std::move(place.worker);
+    }
+  }  // joined without the lock
+}
+
+}  // namespace softtcpx

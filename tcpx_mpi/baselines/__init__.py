@@ -1,0 +1,62 @@
+"""What runs beside the plugin in the same frame (`--against`): one file a peer.
+
+A peer's file has `prepare(world, settings, ground, link) -> list[Side]`, collective: it brings up
+the variants of the peer, or raises where it cannot run here.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tcpx_mpi.plugin.sockets import data_sockets
+
+if TYPE_CHECKING:
+    from tcpx_mpi.config.settings import Settings
+    from tcpx_mpi.transport.engine import RankEngine
+    from tcpx_mpi.transport.interface import Ground, Side
+    from tcpx_mpi.world import World
+
+#: The MPI library's sockets are told from others by being there before a later peer has any.
+_PREPARED_FIRST = "mpi"
+
+
+@dataclass(frozen=True)
+class Link:
+    """How the plugin reaches its peers, which a peer beside it must do alike."""
+
+    #: The network interface of this rank's device.
+    interface: str
+    #: TCP congestion control of the plugin's sockets; "" where it cannot be read.
+    congestion_control: str
+    #: Sockets that carry data for each direction between two ranks.
+    streams: int
+    #: Inodes of the plugin's sockets in this process.
+    plugin_sockets: frozenset[int] = frozenset()
+
+
+def link_of(engine: RankEngine) -> Link:
+    """How the plugin's engine is connected."""
+    # Several in use (a plugin's control sockets may differ) are none that a peer could have.
+    names = str(engine.native.sockets()["congestion_control"])
+    return Link(
+        interface=engine.interface,
+        congestion_control=names if "," not in names else "",
+        streams=engine.settings.channels * data_sockets(engine.plugin.file.name, os.environ),
+        plugin_sockets=engine.own_sockets,
+    )
+
+
+def prepare(world: World, settings: Settings, engine: RankEngine, ground: Ground) -> list[Side]:
+    """Collective: bring up every peer that was asked for.
+
+    Raises SetupFailed on all ranks, or UsageError for one that cannot run here.
+    """
+    names, link = settings.against, link_of(engine)
+    sides: dict[str, list[Side]] = {}
+    for name in sorted(names, key=lambda name: name != _PREPARED_FIRST):
+        module = importlib.import_module(f"tcpx_mpi.baselines.{name}")
+        sides[name] = module.prepare(world, settings, ground, link)
+    return [side for name in names for side in sides[name]]

@@ -1,0 +1,166 @@
+"""The NCCL peer: the same schedule by NCCL's sends and receives over its own TCP sockets.
+
+NCCL runs in a *companion*, a process beside each rank, so that it has an environment of its own
+and no plugin of ours. The companion has slots of its own on the rank's GPU, filled, poisoned and
+checked by the same code; between its blocks it sleeps. The way of a request:
+
+    side -> process -> channel = channel <- companion -> by_cupy
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from tcpx_mpi.baselines import Link
+from tcpx_mpi.baselines.nccl.backend import NCCL_BACKEND
+from tcpx_mpi.baselines.nccl.presets import HOST_ID, apart, companion_environment, nccl_variables
+from tcpx_mpi.baselines.nccl.process import CompanionFailed, CompanionProcess
+from tcpx_mpi.baselines.nccl.side import NcclSide
+from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.errors import SetupFailed, UsageError
+from tcpx_mpi.machine.gpu.choice import obstacle_of_peers
+from tcpx_mpi.patterns import load
+from tcpx_mpi.records import PeerInfo
+from tcpx_mpi.transport.interface import Ground, Side
+from tcpx_mpi.world import World
+from tcpx_mpi.world.patience import SETUP_PATIENCE_S
+
+KIND = "nccl"
+#: Names another module to move bytes by, for tests where there is no GPU.
+BACKEND_VARIABLE = "TCPX_MPI_NCCL_BACKEND"
+#: The tuned preset reaches more than this one way between two H200s of one host (32 were
+#: measured): with less, something has weakened it.
+_FLOOR_GBPS, _FLOOR_GPU = 29.0, "H200"
+
+
+def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> list[Side]:
+    """Collective: a companion for each preset, its buffers, and its connections."""
+    backend = os.environ.get(BACKEND_VARIABLE, NCCL_BACKEND)
+    nodes, gpu = ground.surroundings.nodes, ground.placement.gpu_pci
+    gpus = world.allgather(gpu, "nccl peer", SETUP_PATIENCE_S)
+    places = list(zip(nodes, gpus, strict=True))
+    # Of the ranks on this GPU, how many come before this one.
+    turn = places[: world.rank].count(places[world.rank]) if gpu else 0
+    shared = any(gpus) and len(set(places)) < len(places)
+    sides: list[Side] = []
+    for preset in settings.nccl_presets:
+        variables = nccl_variables(preset, settings.nccl_env, link.interface)
+        with world.agree("nccl peer", SETUP_PATIENCE_S), _named(preset):
+            if backend == NCCL_BACKEND:
+                _require_gpu_memory(settings)
+            if shared:
+                _refuse_one_host(settings)
+            own_host = apart(nodes[world.rank], turn)
+            environment = companion_environment(os.environ, {**own_host, **variables})
+            companion = CompanionProcess(environment, backend, gpu)
+            facts = companion.answer("facts", SETUP_PATIENCE_S)
+            unique_id = companion.ask("unique_id", patience_s=SETUP_PATIENCE_S)
+        unique_ids = world.allgather(unique_id, "nccl peer", SETUP_PATIENCE_S)
+        with world.agree("nccl peer", SETUP_PATIENCE_S), _named(preset):
+            sizes = {buffer: memory.bytes for buffer, memory in ground.buffers.items()}
+            companion.ask("allocate", sizes, patience_s=SETUP_PATIENCE_S)
+        sockets = _connected(
+            world, companion, preset, settings.connect_timeout_s, unique_ids[0],
+            _neighbours(ground), link.congestion_control,
+        )  # fmt: skip
+        own = " ".join(f"{name}={value}" for name, value in variables.items())
+        info = PeerInfo(
+            # The first one is what was asked for, others are variants of it.
+            name=f"{KIND}_{preset}" if sides else KIND,
+            kind=KIND,
+            streams=0,
+            two_way=True,
+            congestion_control=str(sockets["congestion_control"]),
+            send_buffer_bytes=0,
+            description=f"{facts['name']}, preset {preset} ({own}), {sockets['count']} TCP sockets "
+            "on rank 0" + (", ranks of a GPU as if on hosts of their own" if shared else ""),
+            own_process=True,
+            floor_gbps=0.0 if shared else _floor(settings, world, ground, preset, facts),
+        )
+        sides.append(NcclSide(info, companion, sizes, world.rank, world.name(world.rank)))
+    return sides
+
+
+def _connected(
+    world: World, companion: CompanionProcess, preset: str, timeout_s: float, unique_id: Any,
+    neighbours: list[tuple[bool, int]], congestion: str,
+) -> dict[str, Any]:  # fmt: skip
+    """Collective: make the communicator and meet the neighbours; totals of the sockets.
+
+    All ranks raise what went wrong, and that of a rank which waited for it only if no other does.
+    """
+    sockets: dict[str, Any] = {}
+    failure = None
+    try:
+        sockets = companion.ask(
+            "connect", unique_id, world.rank, world.size, neighbours, congestion,
+            patience_s=timeout_s,
+        )  # fmt: skip
+    except CompanionFailed as error:
+        failure = (error.late, world.rank, str(error))
+    failures = world.allgather(failure, "nccl peer", SETUP_PATIENCE_S + timeout_s)
+    with world.agree("nccl peer", SETUP_PATIENCE_S):
+        if any(failures):
+            _, rank, text = min(filter(None, failures))
+            raise SetupFailed(f"{world.name(rank)}: nccl peer, preset {preset}: {text}")
+    return sockets
+
+
+@contextmanager
+def _named(preset: str) -> Iterator[None]:
+    """What fails in a companion before anything is measured ends the run with that."""
+    try:
+        yield
+    except CompanionFailed as error:
+        raise SetupFailed(f"nccl peer, preset {preset}: {error}") from None
+
+
+def _require_gpu_memory(settings: Settings) -> None:
+    if settings.memory == "cuda":
+        return
+    others = ",".join(name for name in settings.against if name != KIND)
+    why = settings.sources["memory"].removeprefix("auto: ")
+    if others and obstacle_of_peers(settings.against):
+        raise UsageError(
+            f"--against {others} moves host memory and nccl a GPU's: compare with them in two runs"
+        )
+    if why != settings.sources["memory"]:
+        raise UsageError(f"--against nccl needs the memory of GPUs: {why}")
+    raise UsageError(
+        f"--against nccl needs the memory of GPUs, and this run has --memory {settings.memory} "
+        f"({why}): use --memory cuda, or leave nccl out of --against"
+    )
+
+
+def _refuse_one_host(settings: Settings) -> None:
+    if any(setting.startswith(f"{HOST_ID}=") for setting in settings.nccl_env):
+        raise UsageError(
+            f"--nccl-env {HOST_ID} is the same for all ranks, and those that share a GPU need one "
+            "each, which they are given: leave it out"
+        )
+
+
+def _neighbours(ground: Ground) -> list[tuple[bool, int]]:
+    """(to send to, the rank) of everybody whom this rank meets, each once."""
+    schedule = ground.schedule
+    to = sorted({peer for peer, _ in schedule.peers_sent})
+    of = sorted({peer for peer, _ in schedule.peers_received})
+    return [*((True, peer) for peer in to), *((False, peer) for peer in of)]
+
+
+def _floor(
+    settings: Settings, world: World, ground: Ground, preset: str, facts: dict[str, str]
+) -> float:
+    """GB/s below which the ratio of a large row is void, where that is known; else 0."""
+    known = (
+        preset == "tuned"
+        and not settings.nccl_env
+        and load(settings.pattern).sender is not None
+        and world.size == 2
+        and len(set(ground.surroundings.nodes)) == 1
+        and _FLOOR_GPU in facts.get("model", "")
+    )
+    return _FLOOR_GBPS if known else 0.0

@@ -1,0 +1,79 @@
+"""What a companion moves bytes by: NCCL by CuPy, or what stands in for it where there is no GPU.
+
+A backend is a module with `open_backend(gpu_pci) -> Backend`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+#: NCCL itself.
+NCCL_BACKEND = "tcpx_mpi.baselines.nccl.by_cupy"
+
+
+class BackendError(Exception):
+    """A call failed; `code` is NCCL's result, -1 where it is none of NCCL's."""
+
+    def __init__(self, call: str, code: int, text: str) -> None:
+        super().__init__(f"{call}: {text}")
+        self.call, self.code, self.text = call, code, text
+
+
+class Transfer(NamedTuple):
+    """A send or a receive of `length` bytes at an address; many are made within a batch."""
+
+    sends: bool
+    peer: int
+    address: int
+    length: int
+
+
+@dataclass(frozen=True)
+class Memory:
+    """One buffer: its slots (`_native.SlotBuffer`, `_native.CudaSlots`) and where they begin."""
+
+    slots: Any
+    address: int
+
+
+class Backend(Protocol):
+    """A communicator, one stream that work is queued on, and marks between pieces of work.
+
+    Every call but `group`, `record`, `reached` and `ns_between` may take its time. All raise
+    BackendError.
+    """
+
+    def facts(self) -> dict[str, str]:
+        """ "name": what it is, with its version; "model": that of its GPU."""
+
+    def unique_id(self) -> Any:
+        """What all ranks must have from one of them to `connect`; it can be pickled."""
+
+    def connect(self, unique_id: Any, rank: int, world: int) -> None:
+        """Collective over the companions: make the communicator."""
+
+    def allocate(self, size: int) -> Memory:
+        """A buffer for as long as the backend lives."""
+
+    def group(self, transfers: Sequence[Transfer]) -> None:
+        """Queue these as one: none of them waits for another."""
+
+    def reserve(self, marks: int) -> None:
+        """Have so many marks ready."""
+
+    def record(self, mark: int) -> None:
+        """Queue a mark behind all that is queued."""
+
+    def reached(self, mark: int) -> bool:
+        """Whether everything in front of the mark is complete."""
+
+    def ns_between(self, first: int, last: int) -> int:
+        """The time from one mark that was reached to a later one."""
+
+    def check(self) -> None:
+        """Raises BackendError if something failed behind our back."""
+
+    def close(self) -> None:
+        """Collective over the companions."""

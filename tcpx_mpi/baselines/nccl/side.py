@@ -1,0 +1,213 @@
+"""NCCL as a side of a row: what the frame asks for is done by the companion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcpx_mpi import _native
+from tcpx_mpi.baselines.nccl.channel import PROGRESS
+from tcpx_mpi.baselines.nccl.groups import Piece, groups_of
+from tcpx_mpi.baselines.nccl.process import CompanionFailed, CompanionProcess
+from tcpx_mpi.baselines.python_driver import PythonDriver
+from tcpx_mpi.errors import SetupFailed
+from tcpx_mpi.records import PeerInfo, RowFacts
+from tcpx_mpi.schedule.table import BufferId, Layout, Schedule
+from tcpx_mpi.transport.errors import peer_failure
+from tcpx_mpi.transport.interface import Ground
+from tcpx_mpi.world.patience import SETUP_PATIENCE_S
+
+#: Memory is filled and checked at more than this.
+_SLOWEST_BYTES_PER_S = 500e6
+
+
+class CompanionSlots:
+    """A buffer of the companion, cut, filled and checked there, as `_native.SlotBuffer` is here."""
+
+    def __init__(
+        self, companion: CompanionProcess, where: str, buffer: BufferId, size: int
+    ) -> None:
+        self._companion, self._where = companion, where
+        self._buffer, self.bytes = buffer, size
+
+    def cut(self, used: int, guard: int, stride: int, count: int) -> None:
+        self._ask("cut", used, guard, stride, count)
+
+    def fill(
+        self, first: int, count: int, iteration: int, seed: int, spans: NDArray[np.int64]
+    ) -> None:
+        self._ask("fill", first, count, iteration, seed, spans)
+
+    def poison(
+        self, first: int, count: int, iteration: int, seed: int, spans: NDArray[np.int64]
+    ) -> None:
+        self._ask("poison", first, count, iteration, seed, spans)
+
+    def verify(
+        self, first: int, count: int, iteration: int, seed: int, spans: NDArray[np.int64]
+    ) -> dict[str, int]:
+        verdict: dict[str, int] = self._ask("verify", first, count, iteration, seed, spans)
+        return verdict
+
+    def _ask(self, request: str, *arguments: object) -> Any:
+        patience_s = SETUP_PATIENCE_S + self.bytes / _SLOWEST_BYTES_PER_S
+        return _asked(
+            self._companion, self._where, request, self._buffer, *arguments, patience_s=patience_s
+        )
+
+
+class NcclDriver(PythonDriver):
+    """Runs a batch in the companion, and waits for it here."""
+
+    def __init__(self, companion: CompanionProcess, where: str) -> None:
+        super().__init__()
+        self._companion, self._where = companion, where
+        self._groups: list[list[Piece]] = []
+        self._cpus: list[int] = []
+
+    def load(self, schedule: Schedule, groups: list[list[Piece]], longest_batch: int) -> None:
+        """The row to come."""
+        self._schedule, self._groups = schedule, groups
+        _asked(self._companion, self._where, "load", groups, longest_batch,
+               patience_s=SETUP_PATIENCE_S)  # fmt: skip
+
+    def start(
+        self, first_slot: int, iterations: int, start_ns: int, stall_ns: int, end_by_ns: int
+    ) -> None:
+        # Until the start nothing can move.
+        self._begin(max(_native.now_ns(), start_ns), stall_ns, end_by_ns)
+        self._iterations = iterations
+        self._launched = self._completed = 0
+        try:
+            self._companion.request("run", first_slot, iterations, start_ns)
+        except CompanionFailed as error:
+            self._fail_by(error)
+
+    def wait(self, seconds: float) -> bool:
+        if self._fault is not None:
+            return True
+        try:
+            message = self._companion.message(seconds)
+            if message is not None and message[0] != PROGRESS:
+                self._take(self._companion.result(message))
+                return True
+        except CompanionFailed as error:
+            # A signal to all of the job is not the companion's own death.
+            if not (number := _native.stop_signal()):
+                self._fail_by(error)
+            else:
+                self._fail("interrupted", number)
+            return True
+        if message is not None and message[1] != (self._launched, self._completed):
+            self._launched, self._completed = message[1]
+            self._progress_ns = _native.now_ns()
+        # The companion is left as it is, and ends with this process: if it were gone sooner, others
+        # would lose theirs, and take that for the cause.
+        self._look_around()
+        return self._fault is not None
+
+    def thread_id(self) -> int:
+        # Of another process: what /proc says of this one's threads says nothing of it.
+        return self._companion.pid
+
+    def cpus_seen(self) -> list[int]:
+        return self._cpus
+
+    def picture(self) -> list[dict[str, Any]]:
+        """A flow for each peer and way; NCCL tells only how many iterations are complete."""
+        ways: dict[tuple[bool, int], list[Piece]] = {}
+        for group in self._groups:
+            for piece in group:
+                ways.setdefault((piece.sends, piece.peer), []).append(piece)
+        return [
+            {
+                "kind": "send" if sends else "receive",
+                "peer": peer,
+                "lane": 0,
+                "channel": 0,
+                "window": self._iterations * len(pieces),
+                "posted": self._launched * len(pieces),
+                "arrived": self._completed * len(pieces),
+                "completed": self._completed * len(pieces),
+                "bytes": self._completed * sum(piece.length for piece in pieces),
+                "finished": self._completed == self._iterations,
+                "oldest_iteration": self._completed,
+                "oldest_step": 0,
+                "oldest_chunk": 0,
+                "oldest_bytes": pieces[0].length,
+                "oldest_age_ns": self.idle_ns() if self._launched > self._completed else -1,
+            }
+            for (sends, peer), pieces in ways.items()
+        ]
+
+    def sockets(self) -> dict[str, Any]:
+        totals: dict[str, Any] = _asked(
+            self._companion, self._where, "sockets", patience_s=SETUP_PATIENCE_S
+        )
+        return totals
+
+    # --- Inside ----------------------------------------------------------------------------------
+
+    def _take(self, batch: Mapping[str, Any]) -> None:
+        none = np.full(self._iterations, -1, np.int64)
+        self._stamps = {
+            "start": batch["start"],
+            "late": batch["late"],
+            "end": batch["end"],
+            # A group is complete as a whole.
+            "send_done": batch["end"] if self._schedule.sends else none,
+            "receive_done": batch["end"] if self._schedule.receives else none,
+        }
+        user, system, rank = (int(batch[f"cpu_{part}_ns"]) for part in ("user", "system", "rank"))
+        # Of the companion, all threads of NCCL; the others are this process, which waited.
+        self._cpu = (user, system, rank)
+        self._cpus = list(batch["cpus"])
+
+    def _fail_by(self, error: CompanionFailed) -> None:
+        self._fail("peer", error.code, str(error))
+
+
+class NcclSide:
+    """NCCL on one rank, with one set of variables."""
+
+    def __init__(
+        self,
+        info: PeerInfo,
+        companion: CompanionProcess,
+        sizes: Mapping[BufferId, int],
+        rank: int,
+        name: str,
+    ) -> None:
+        """`name` is that of the rank, for what goes wrong between two batches."""
+        where = f"{name}, peer {info.name}"
+        self.info = info
+        self.driver = NcclDriver(companion, where)
+        self.buffers = {
+            buffer: CompanionSlots(companion, where, buffer, size) for buffer, size in sizes.items()
+        }
+        self.processes = (companion.pid,)
+        self._companion = companion
+        self._rank = rank
+
+    def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
+        groups = groups_of(ground.schedule, layout, self._rank)
+        self.driver.load(ground.schedule, groups, longest_batch)
+
+    def close(self) -> None:
+        try:
+            self._companion.ask("close", patience_s=SETUP_PATIENCE_S)
+        except CompanionFailed as error:
+            raise SetupFailed(f"nccl peer: {error}") from None
+        self._companion.close()
+
+
+def _asked(
+    companion: CompanionProcess, where: str, request: str, *arguments: object, patience_s: float
+) -> Any:
+    try:
+        return companion.ask(request, *arguments, patience_s=patience_s)
+    except CompanionFailed as error:
+        raise peer_failure(where, error.code, str(error)) from None

@@ -1,0 +1,132 @@
+"""The raw peer: plain TCP sockets driven by a native loop of their own, no plugin and no engine.
+
+It is stated twice: with as many one-way streams as the plugin has, and at its own best of 1, 2 and
+4 two-way streams, on which acknowledgements ride along with the answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tcpx_mpi import _native
+from tcpx_mpi.baselines import Link
+from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.errors import SetupFailed
+from tcpx_mpi.records import PeerInfo, RowFacts
+from tcpx_mpi.schedule.table import Layout, step_bytes
+from tcpx_mpi.transport.engine import spins_before_yield
+from tcpx_mpi.transport.interface import Ground, Side, load_native
+from tcpx_mpi.world import World, interrupted_by
+from tcpx_mpi.world.patience import SETUP_PATIENCE_S
+
+KIND = "raw"
+#: What `iperf3 -w 4M` has; more gains nothing, the kernel's own start is much slower.
+SEND_BUFFER_BYTES = 4 << 20
+#: The streams among which raw's best is looked for.
+BEST_OF = (1, 2, 4)
+_ALIGN = 64
+#: A message of one stream is still cut here: the engine's offsets in a chunk have 32 bits.
+_MOST_CHUNK_BYTES = 1 << 30
+
+
+class RawSide:
+    """One variant of the raw peer on one rank."""
+
+    processes = ()
+
+    def __init__(self, info: PeerInfo, link: Link, ground: Ground, one_slot: bool) -> None:
+        self.info = info
+        self.buffers = ground.buffers
+        self.driver = _native.RawPeer(
+            link.interface,
+            link.congestion_control,
+            info.send_buffer_bytes,
+            info.streams,
+            info.two_way,
+            spins_before_yield(ground.placement),
+            one_slot,
+        )
+        if ground.placement.progress_cpu >= 0:
+            self.driver.pin(ground.placement.progress_cpu)
+
+    def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
+        """A message is divided among the streams in one stretch each."""
+        steps = step_bytes(ground.schedule, layout).length
+        share = -(-int(steps.max(initial=1)) // self.info.streams)
+        chunk = min(max(-(-share // _ALIGN) * _ALIGN, _ALIGN), _MOST_CHUNK_BYTES)
+        load_native(self.driver, ground, layout, chunk, self.info.streams, longest_batch)
+
+    def close(self) -> None:
+        """Sockets are closed with the object: a closing peer frees nothing that others wait for."""
+
+
+def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> list[Side]:
+    """Collective: connect all variants."""
+    alike = _answers_on_the_same_link(ground)
+    two_way = any(world.allgather(alike, "two-way links", SETUP_PATIENCE_S))
+    return connect(variants(link, two_way), world, settings.connect_timeout_s, ground, link)
+
+
+def variants(link: Link, two_way: bool) -> list[PeerInfo]:
+    """Equal streams first, then the candidates for raw's best that differ from it."""
+    equal = _info(KIND, link, link.streams, False)
+    others = streams_of(link, two_way)
+    return [equal, *(each for each in others if two_way or each.streams != link.streams)]
+
+
+def streams_of(link: Link, two_way: bool) -> list[PeerInfo]:
+    """Raw TCP by the numbers of streams among which its best is looked for."""
+    return [_info(f"{KIND}_{streams}", link, streams, two_way) for streams in BEST_OF]
+
+
+def connect(
+    infos: Sequence[PeerInfo], world: World, timeout_s: float, ground: Ground, link: Link,
+    one_slot: bool = False,
+) -> list[Side]:  # fmt: skip
+    """Collective: one side for each variant, connected.
+
+    `one_slot`: every iteration uses the first slot of its buffers, which then stay in the cache as
+    those of iperf3 do; such bytes cannot be checked.
+    """
+    with world.agree("raw peer", SETUP_PATIENCE_S):
+        try:
+            sides = [RawSide(info, link, ground, one_slot) for info in infos]
+            mine = [side.driver.listen() for side in sides]
+        except RuntimeError as error:
+            raise SetupFailed(str(error)) from None
+    addresses = world.allgather(mine, "raw peer's addresses", SETUP_PATIENCE_S)
+    with world.agree("raw peer", SETUP_PATIENCE_S + timeout_s):
+        try:
+            for number, side in enumerate(sides):
+                side.driver.establish(
+                    world.rank,
+                    [each[number] for each in addresses],
+                    ground.schedule.peers_sent,
+                    ground.schedule.peers_received,
+                    timeout_s,
+                )
+        except _native.Interrupt:
+            raise interrupted_by(_native.stop_signal()) from None
+        except RuntimeError as error:
+            raise SetupFailed(str(error)) from None
+    return list(sides)
+
+
+def _info(name: str, link: Link, streams: int, two_way: bool) -> PeerInfo:
+    ways = "two-way" if two_way else "one-way"
+    return PeerInfo(
+        name=name,
+        kind=KIND,
+        streams=streams,
+        two_way=two_way,
+        congestion_control=link.congestion_control,
+        send_buffer_bytes=SEND_BUFFER_BYTES,
+        description=f"plain TCP, {streams} {ways} stream{'s' if streams > 1 else ''}",
+        interfaces=link.interface,
+    )
+
+
+def _answers_on_the_same_link(ground: Ground) -> bool:
+    """Whether this rank both sends to and receives from some rank."""
+    schedule = ground.schedule
+    return bool(set(schedule.peers_sent) & set(schedule.peers_received))

@@ -1,0 +1,108 @@
+"""The TOML file of `--config` and `--save-config`: one key a knob, named like its long option.
+
+Pure but for opening the file. A bad file is one line: its name, line or key, what was expected.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+from typing import Any
+
+from tcpx_mpi.config.options import KNOBS, Knob
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.toml_file import read_toml, toml_value
+
+#: Keys that are no knob: what `run` takes as its argument.
+PATTERN = "pattern"
+
+_KNOBS = {knob.name: knob for knob in KNOBS if knob.in_file}
+_REMEDY = "see `tcpx-mpi run --help`, or start from a file that --save-config wrote"
+
+
+def read_config(path: str) -> dict[str, object]:
+    """The parsed values in a file by name of knob, and "pattern" where it has one.
+
+    Raises UsageError for a file that cannot be read or is no TOML, for an unknown key, and for
+    a value of a wrong type or out of bounds.
+    """
+    values: dict[str, object] = {}
+    for key, value in read_toml("--config", path, _REMEDY).items():
+        where = f"{path}: {key}"
+        if key == PATTERN:
+            values[key] = _text(where, value, (str,), "a text in quotes")
+        elif key in _KNOBS:
+            knob = _KNOBS[key]
+            values[key] = knob.parse(where, _text(where, value, *_expected(knob)))
+        else:
+            close = difflib.get_close_matches(key.replace("-", "_"), [*_KNOBS, PATTERN], n=1)
+            suggestion = f" (did you mean {close[0]}?)" if close else ""
+            raise UsageError(f"{where} is no setting{suggestion}: {_REMEDY}")
+    return values
+
+
+def config_text(pattern: str, values: Iterable[tuple[Knob, object, str]]) -> str:
+    """The text of a file that `read_config` reads back to these values: (knob, value, source).
+
+    A value of None is the knob's default, which TOML cannot write; its line is a comment.
+    Raises UsageError for a text that is no UTF-8.
+    """
+    lines = ["# Settings of a run of tcpx-mpi: tcpx-mpi run --config FILE", ""]
+    lines.append(f"{PATTERN} = {toml_value(pattern)}")
+    for knob, value, source in values:
+        note = "".join(letter if letter.isprintable() else "?" for letter in source)
+        if value is None:
+            lines.append(f"# {knob.name}: not set")
+        else:
+            lines.append(f"{knob.name} = {toml_value(value)}  # {note}")
+    text = "\n".join(lines) + "\n"
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        raise UsageError(
+            "--save-config: a setting has bytes that are no UTF-8, which TOML cannot hold: "
+            "rename the file or directory that it names"
+        ) from None
+    return text
+
+
+def _expected(knob: Knob) -> tuple[tuple[type, ...], str]:
+    """The types of TOML that a knob takes, and how an error calls them."""
+    if isinstance(knob.default, bool):
+        return (bool,), "true or false"
+    if isinstance(knob.default, tuple):
+        names = ", ".join(f'"{name}"' for name in knob.metavar.split(","))
+        example = '4096, "64K"' if knob.metavar.startswith("SIZE") else names
+        return (list, str), f"a list such as [{example}]"
+    if isinstance(knob.default, float):
+        return (int, float, str), 'a time such as 30 or "500ms"'
+    if knob.metavar == "SIZE":
+        return (int, str), 'a size such as 4096 or "4K"'
+    if isinstance(knob.default, int) or knob.metavar == "N":
+        return (int,), "a whole number"
+    return (str,), "a text in quotes"
+
+
+def _text(where: str, value: Any, types: tuple[type, ...], expected: str) -> str:
+    """A value of one of these types as it would be typed on the command line."""
+    # In Python true is an int; in TOML it is none.
+    if not isinstance(value, types) or (isinstance(value, bool) and bool not in types):
+        raise UsageError(f"{where} ({_shown(value)}) is {_kind(value)}: expected {expected}")
+    if isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, float):
+        return f"{value:f}" if value.is_integer() else repr(value)
+    if isinstance(value, list):
+        return ",".join(_text(where, item, (int, str), expected) for item in value) or "none"
+    return str(value)
+
+
+def _kind(value: Any) -> str:
+    names = {bool: "a switch", int: "a whole number", float: "a number", str: "a text",
+             list: "a list", dict: "a table"}  # fmt: skip
+    return names.get(type(value), "a date or time")
+
+
+def _shown(value: Any, limit: int = 40) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= limit else f"{text[:limit]}..."

@@ -1,0 +1,336 @@
+"""The settings of a run: command line > environment > file > defaults, then frozen.
+
+Below this nothing reads the environment or the command line. Every value knows its source.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from tcpx_mpi.config.file import PATTERN, config_text, read_config
+from tcpx_mpi.config.options import ITERS_BESIDE, KNOBS, LEAST_BLOCKS, Knob
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.units import format_size_option
+
+#: More rows than anybody reads; it catches `-b 0 -e 1G -i 1` before memory runs out.
+MAX_SIZES = 10_000
+
+#: Fields that may differ between ranks: they name places on one node, or how ranks were started.
+_LOCAL_FIELDS = frozenset({"spool", "ranks", "runs", "debug", "config_path", "sources"})
+
+#: How the text of a setting reads that is worked out later.
+_WHERE_NOT_GIVEN = {
+    "hdf5_path": "automatic",
+    "nic": "automatic",
+    "gpu": "automatic",
+    "cpus": "automatic",
+    "ranks": "by the launcher",
+}
+
+_BY_NAME = {knob.name: knob for knob in KNOBS}
+_SIZE_KNOBS = ("minbytes", "maxbytes", "stepbytes", "stepfactor", "sizes")
+#: They do not say where sizes begin or end, so they leave that to another layer.
+_STEPS = ("stepbytes", "stepfactor")
+#: How sources begin of what a machine's cores and GPUs made of a default.
+IN_GPU_MEMORY = "default in GPU memory"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Everything a run was asked for; `sources` has the origin of each field."""
+
+    pattern: str
+    sizes: tuple[int, ...]
+    iters: int
+    warmup_iters: int
+    agg_iters: int
+    run_cycles: int
+    #: 0: a planned number of iterations.
+    ci: float
+    max_time_s: float
+    duration_s: float
+    sample_space_bytes: int
+    all_pairs: bool
+    average: int
+    check: int
+    op: str
+    datatype: str
+    root: int
+    blocking: int
+    timeout_s: float
+    report_timestamps: bool
+    report_cputime: bool
+    json_path: str | None
+    csv_path: str | None
+    json_stream_path: str | None
+    per_iter_timing: bool
+    per_iter_skip: int
+    report_gbits: bool
+    plugin: str
+    memory: str
+    unpack: str
+    channels: int
+    chunk_bytes: int
+    window_send: int
+    window_recv: int
+    profile: str
+    #: Lists as text, by rank of a node; None: left to placement.
+    nic: str | None
+    gpu: str | None
+    share_gpu: bool
+    cpus: str | None
+    placement_path: str | None
+    #: Peers that run beside the plugin, by name.
+    against: tuple[str, ...]
+    #: How NCCL is set beside the plugin: presets, and NAME=VALUE over each of them.
+    nccl_presets: tuple[str, ...]
+    nccl_env: tuple[str, ...]
+    #: None: a name made of the pattern and the time; "none": no file.
+    hdf5_path: str | None
+    seed: int
+    stall_timeout_s: float
+    connect_timeout_s: float
+    gate_path: str | None
+    spool: str
+    check_memory_bytes: int
+    ranks: int | None
+    runs: int
+    #: From 1; 0 where there is but one.
+    launch: int
+    config_path: str | None
+    save_config_path: str | None
+    debug: bool
+    sources: Mapping[str, str]
+
+    def describe(self) -> list[tuple[str, str, str]]:
+        """(name, value as text, source) of every field, in the order of the class."""
+        fields = [field.name for field in dataclasses.fields(self) if field.name != "sources"]
+        return [(name, _as_text(name, getattr(self, name)), self.sources[name]) for name in fields]
+
+    def fingerprint(self, extra: Iterable[tuple[str, str]] = ()) -> str:
+        """Everything that must be equal on all ranks, a `name=value` line each.
+
+        `extra` adds what is found outside the settings, such as a variable or a plugin's hash.
+        """
+        pairs = [(name, text) for name, text, _ in self.describe() if name not in _LOCAL_FIELDS]
+        # A path may have a line break, which must not make two lines of it.
+        return "\n".join(f"{name}={value}".replace("\n", "\\n") for name, value in [*pairs, *extra])
+
+    def to_toml(self) -> str:
+        """The text of a file from which `--config` makes these settings; see `config_text`."""
+        # Sizes in one list, however they were given. A default of a machine stays with it.
+        knobs = [knob for knob in KNOBS if knob.in_file and knob.field != "sizes"]
+        values: list[tuple[Knob, object, str]] = []
+        values.append((_BY_NAME["sizes"], self.sizes, self.sources["sizes"]))
+        for knob in knobs:
+            value, source = getattr(self, knob.field), self.sources[knob.field]
+            machines = knob.default is None and source == "default"
+            machines = machines or source.startswith(IN_GPU_MEMORY)
+            if source.startswith("auto:"):  # what this machine made of it
+                value = "auto"
+            values.append((knob, None if machines else value, source))
+        return config_text(self.pattern, values)
+
+    def open_ended(self) -> bool:
+        """Whether rows go on until something is reached, in place of a number of iterations."""
+        return self.ci > 0 or self.duration_s > 0
+
+    def events_to_stdout(self) -> bool:
+        """Whether the standard output is for events alone, and the table goes aside."""
+        return self.json_stream_path == "-"
+
+    def unpack_mode(self) -> str:
+        """How received fragments are put together; "in place" where the plugin delivers so."""
+        return self.unpack if self.memory in ("emulated", "cuda") else "in place"
+
+    def mode(self) -> str:
+        """How iterations follow each other: the word in header, JSON and HDF5."""
+        return "synchronised" if self.blocking else "back-to-back"
+
+    def checks(self) -> bool:
+        """Whether received bytes are checked: not where they are left scattered on purpose."""
+        return bool(self.check) and self.unpack_mode() != "none"
+
+
+def fingerprint_difference(first: str, second: str) -> str:
+    """What differs between two fingerprints, as `name (value, other value)`; "" if nothing."""
+    # A fingerprint may be empty: of an environment in which nothing is set.
+    ours, theirs = (
+        dict(line.split("=", 1) for line in text.split("\n") if line) for text in (first, second)
+    )
+    return ", ".join(
+        f"{name} ({ours.get(name, 'not set')}, {theirs.get(name, 'not set')})"
+        for name in dict.fromkeys([*ours, *theirs])
+        if ours.get(name) != theirs.get(name)
+    )
+
+
+def load_settings(cli: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
+    """The settings of a command line (by knob name, None: not given) and an environment.
+
+    Pure but for the place of the temporary directory and the file that `config` names. Without a
+    pattern in either, it is "". Raises UsageError, one line, for the first value that cannot be.
+    """
+    command_line = _command_line_layer(cli)
+    environment = _environment_layer(environ, hidden=command_line)
+    layers = [
+        command_line,
+        environment,
+        _file_layer(command_line, above={**environment, **command_line}),
+        {PATTERN: Value("", "default")},
+        {knob.name: Value(knob.default, "default") for knob in KNOBS},
+    ]
+    values = {name: _first(name, layers) for name in [PATTERN, *_BY_NAME]}
+    sizes = _sizes(values)
+    if values["spool"].value is None:
+        values["spool"] = Value(_temporary_directory(), "default")
+    if values["against"].value and values["iters"].source == "default":
+        values["iters"] = Value(ITERS_BESIDE, "default with --against")
+    if values["against"].value and _number(values["iters"]) < LEAST_BLOCKS:
+        raise UsageError(
+            f"-n/--iters ({_number(values['iters'])}) is too small with --against, which compares "
+            f"at least {LEAST_BLOCKS} blocks of iterations; use {LEAST_BLOCKS} or more"
+        )
+    if values["ci"].value and values["duration"].value:
+        raise UsageError("--ci and --duration both say when a row ends: give one of them")
+    fields = {knob.field: values[knob.name] for knob in KNOBS if knob.field != "sizes"}
+    fields["pattern"] = values[PATTERN]
+    fields["sizes"] = sizes
+    return Settings(
+        **{name: found.value for name, found in fields.items()},  # type: ignore[arg-type]  # by knob
+        sources={name: found.source for name, found in fields.items()},
+    )
+
+
+@dataclass(frozen=True)
+class Value:
+    """A parsed value and where it comes from."""
+
+    value: object
+    source: str
+
+
+Layer = Mapping[str, Value]
+
+
+def _command_line_layer(cli: Mapping[str, object]) -> dict[str, Value]:
+    unknown = set(cli) - set(_BY_NAME) - {"pattern"}
+    if unknown:
+        raise TypeError(f"no such setting: {', '.join(sorted(unknown))}")
+    layer = {
+        knob.name: Value(knob.parse(knob.label, str(cli[knob.name])), f"command line {knob.option}")
+        for knob in KNOBS
+        if cli.get(knob.name) is not None
+    }
+    if cli.get(PATTERN) is not None:
+        layer[PATTERN] = Value(str(cli[PATTERN]), "command line")
+    return layer
+
+
+def _environment_layer(environ: Mapping[str, str], hidden: Layer) -> dict[str, Value]:
+    # What the command line hides is not even parsed: a variable of NCCL's own may hold what we
+    # refuse, and an option must be a way out.
+    hidden_fields = {
+        _BY_NAME[name].field for name in hidden if name in _BY_NAME and name not in _STEPS
+    }
+    return {
+        knob.name: Value(knob.parse(variable, environ[variable]), f"environment {variable}")
+        for knob in KNOBS
+        if knob.field not in hidden_fields and (variable := _variable_of(knob, environ))
+    }
+
+
+def _file_layer(command_line: Layer, above: Layer) -> dict[str, Value]:
+    """What the file of `--config` says, but for sizes that the layers above it say otherwise."""
+    if "config" not in command_line:
+        return {}
+    path = str(command_line["config"].value)
+    layer = {
+        name: Value(value, f"file {path}: {name}") for name, value in read_config(path).items()
+    }
+    # Key by key, -b of the command line goes with a maximum of the file; a list is a whole.
+    if "sizes" in above:
+        hidden = set(_SIZE_KNOBS)
+    else:
+        hidden = {"sizes"} if {"minbytes", "maxbytes"} & above.keys() else set()
+    return {name: value for name, value in layer.items() if name not in hidden}
+
+
+def _variable_of(knob: Knob, environ: Mapping[str, str]) -> str | None:
+    # A variable that is set to nothing counts as not set, as shells make it.
+    return next((name for name in knob.variables if environ.get(name, "").strip()), None)
+
+
+def _first(name: str, layers: Iterable[Layer]) -> Value:
+    return next(layer[name] for layer in layers if name in layer)
+
+
+def _sizes(values: Mapping[str, Value]) -> Value:
+    """The sizes and their source: a list, or a progression from -b to -e."""
+    # A variable gives way to a list: it was not typed beside it.
+    given = [name for name in _SIZE_KNOBS if values[name].source.startswith(("command", "file"))]
+    if "sizes" in given:
+        if len(given) > 1:
+            others = ", ".join(_named(name, values[name]) for name in given if name != "sizes")
+            ours = _named("sizes", values["sizes"])
+            raise UsageError(f"{ours} and {others} exclude each other: give one or the other")
+        return values["sizes"]
+    minimum, maximum, step, factor = (values[name] for name in _SIZE_KNOBS[:4])
+    sources = dict.fromkeys(
+        found.source for found in (minimum, maximum, step, factor) if found.source != "default"
+    )
+    sizes = _progression(minimum, maximum, _number(step), _number(factor))
+    return Value(sizes, ", ".join(sources) or "default")
+
+
+def _named(name: str, found: Value) -> str:
+    """How an error names the place where a value was given."""
+    return found.source if found.source.startswith("file") else _BY_NAME[name].label
+
+
+def _progression(minimum: Value, maximum: Value, step: int, factor: int) -> tuple[int, ...]:
+    """nccl-tests' sizes: multiplied where the factor is above 1, else added to."""
+    first, last = _number(minimum), _number(maximum)
+    if first > last:
+        both = f"-b/--minbytes ({format_size_option(first)}{_origin(minimum)})"
+        limit = f"-e/--maxbytes ({format_size_option(last)}{_origin(maximum)})"
+        raise UsageError(f"{both} is larger than {limit}; give a -b that is at most -e")
+    sizes = []
+    size = first
+    while size <= last:
+        sizes.append(size)
+        if len(sizes) > MAX_SIZES:
+            raise UsageError(f"-b to -e has more than {MAX_SIZES} sizes: give a larger -i or -f")
+        # 0 times a factor stays 0 for ever, so the size after 0 is 1.
+        size = max(size * factor, 1) if factor > 1 else size + step
+    return tuple(sizes)
+
+
+def _origin(found: Value) -> str:
+    """Where a value that was not typed just now is from."""
+    if found.source.startswith("command line"):
+        return ""
+    return ", the default" if found.source == "default" else f", {found.source}"
+
+
+def _number(found: Value) -> int:
+    assert isinstance(found.value, int)
+    return found.value
+
+
+def _temporary_directory() -> str:
+    import tempfile  # 10 ms that `--help` need not pay
+
+    return tempfile.gettempdir()
+
+
+def _as_text(name: str, value: object) -> str:
+    if value is None:
+        return _WHERE_NOT_GIVEN.get(name, "none")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, tuple):
+        return ",".join(str(item) for item in value)
+    return str(value)

@@ -1,0 +1,1 @@
+"""Starting ranks: mpirun as our child, and the MPI library that it belongs to."""

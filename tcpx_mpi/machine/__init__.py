@@ -1,0 +1,1 @@
+"""What a machine has, and who goes where on it: topology, GPUs, profiles, placement."""

@@ -1,0 +1,217 @@
+"""Reads a machine out of a tree: works without GPUs, NICs, NUMA nodes, and in containers."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import re
+from collections.abc import Sequence
+
+from tcpx_mpi.cpu_lists import parse_cpu_list
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.machine.topology.gpus import find_gpus, gpus_on_pci
+from tcpx_mpi.machine.topology.machine import Gpu, Limits, Nic, NumaNode, Topology
+from tcpx_mpi.machine.topology.pci import pci_address, pci_function
+from tcpx_mpi.machine.topology.tree import ABOUT, GPU_FACTS, Tree
+
+_CPU = "/sys/devices/system/cpu"
+_NODE = "/sys/devices/system/node"
+_STATUS = "/proc/self/status"
+_IFF_UP = 0x1
+_LOOPBACK_TYPE = 772
+
+
+def read_topology(tree: Tree) -> Topology:
+    """The machine of a tree. Raises UsageError for a recorded tree that is none."""
+    affinity = _cpus(tree.field(_STATUS, "Cpus_allowed_list"))
+    cpus = _cpus(tree.text(f"{_CPU}/online")) or affinity
+    if not cpus:
+        raise UsageError(
+            f"{tree.root} has no {_STATUS.lstrip('/')}: give a directory that "
+            "`tcpx-mpi topo --record` has made"
+        )
+    gpus = tuple(_located(tree, gpu) for gpu in _gpus(tree))
+    # What a recorded tree knows of GPUs are those that its process had.
+    pci_gpus = gpus_on_pci() if tree.live else sorted(gpu.pci for gpu in gpus)
+    return Topology(
+        about="" if tree.live else tree.text(f"/{ABOUT}"),
+        cpus=cpus,
+        cores=_cores(tree, cpus),
+        numa_nodes=tuple(_numa_nodes(tree)),
+        gpus=gpus,
+        nics=tuple(_nics(tree)),
+        limits=_limits(tree, affinity),
+        pci_gpus=tuple(pci_gpus),
+    )
+
+
+def gpu_facts(gpus: Sequence[Gpu]) -> str:
+    """The text of the GPUs' file in a recorded tree: what no other file tells."""
+    facts = [{"name": gpu.name, "uuid": gpu.uuid, "pci": gpu.pci} for gpu in gpus]
+    return json.dumps(facts, indent=1) + "\n"
+
+
+def _gpus(tree: Tree) -> list[Gpu]:
+    if tree.live:
+        return find_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
+    try:
+        facts = json.loads(tree.text(f"/{GPU_FACTS}") or "[]")
+        return [
+            Gpu(index, str(fact["name"]), str(fact.get("uuid", "")), pci_address(str(fact["pci"])))
+            for index, fact in enumerate(facts)
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(
+            f"{tree.root / GPU_FACTS} is no list of GPUs ({type(error).__name__}: {error}): each "
+            "has a name, a uuid and a pci address"
+        ) from None
+
+
+def _located(tree: Tree, gpu: Gpu) -> Gpu:
+    path = tree.target(f"/sys/bus/pci/devices/{gpu.pci}") if gpu.pci else ""
+    numa = tree.number(f"{path}/numa_node") if path else -1
+    return dataclasses.replace(gpu, path=path, numa_node=numa)
+
+
+def _cores(tree: Tree, cpus: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    cores: dict[tuple[int, ...], None] = {}
+    seen: set[int] = set()
+    for cpu in cpus:
+        if cpu in seen:
+            continue
+        siblings = _cpus(tree.text(f"{_CPU}/cpu{cpu}/topology/thread_siblings_list"))
+        core = tuple(sorted({cpu, *siblings} & set(cpus) - seen))
+        seen.update(core)
+        cores[core] = None
+    return tuple(cores)
+
+
+def _numa_nodes(tree: Tree) -> list[NumaNode]:
+    numbers = [int(name[4:]) for name in tree.names(_NODE) if re.fullmatch(r"node\d+", name)]
+    nodes = []
+    for number in sorted(numbers):
+        cpus = _cpus(tree.text(f"{_NODE}/node{number}/cpulist"))
+        memory = tree.field(f"{_NODE}/node{number}/meminfo", f"Node {number} MemTotal")
+        nodes.append(NumaNode(number, cpus, _kilobytes(memory)))
+    return nodes
+
+
+def _nics(tree: Tree) -> list[Nic]:
+    nics = []
+    for name in tree.names("/sys/class/net"):
+        path = tree.target(f"/sys/class/net/{name}")
+        if path:  # bonding puts a file among them
+            nics.append(_nic(tree, name, path))
+    return nics
+
+
+def _nic(tree: Tree, name: str, path: str) -> Nic:
+    function = pci_function(path)
+    state = tree.text(f"{path}/operstate") or "unknown"
+    flags = tree.text(f"{path}/flags")
+    administratively_up = bool(int(flags, 16) & _IFF_UP) if flags.startswith("0x") else False
+    return Nic(
+        name=name,
+        state=state,
+        # Loopback and tunnels never say more than unknown.
+        up=administratively_up and state in ("up", "unknown"),
+        loopback=tree.number(f"{path}/type") == _LOOPBACK_TYPE,
+        speed_mbps=max(tree.number(f"{path}/speed"), -1) or -1,
+        mtu=tree.number(f"{path}/mtu"),
+        pci=os.path.basename(function),
+        path=function,
+        numa_node=tree.number(f"{function}/numa_node") if function else -1,
+        irq_cpus=_irq_cpus(tree, function) if function else (),
+    )
+
+
+def _irq_cpus(tree: Tree, function: str) -> tuple[int, ...]:
+    cpus: set[int] = set()
+    for irq in tree.names(f"{function}/msi_irqs"):
+        tree.text(f"{function}/msi_irqs/{irq}")  # a recorded tree lists what was read
+        # "effective" is where they go, of all the CPUs where they might.
+        effective = tree.text(f"/proc/irq/{irq}/effective_affinity_list")
+        cpus.update(_cpus(effective or tree.text(f"/proc/irq/{irq}/smp_affinity_list")))
+    return tuple(sorted(cpus))
+
+
+# --- Limits ---------------------------------------------------------------------------------------
+
+
+def _limits(tree: Tree, affinity: tuple[int, ...]) -> Limits:
+    paths = _cgroup_paths(tree)
+    return Limits(
+        affinity=affinity,
+        cpuset=_cpus(
+            _nearest(tree, _directories(paths, "cpuset"), "cpuset.cpus.effective")
+            or _nearest(tree, _directories(paths, "cpuset"), "cpuset.effective_cpus")
+        ),
+        cpu_quota=_cpu_quota(tree, paths),
+        memory_bytes=_memory_limit(tree, paths),
+    )
+
+
+def _cgroup_paths(tree: Tree) -> dict[str, str]:
+    """The cgroup of each controller, "" that of version 2, as directories below /sys/fs/cgroup."""
+    paths = {}
+    for line in tree.text("/proc/self/cgroup").splitlines():
+        _, controllers, path = [*line.split(":", 2), "", ""][:3]
+        for controller in controllers.split(","):
+            mount = f"/sys/fs/cgroup/{controllers}" if controllers else "/sys/fs/cgroup"
+            paths[controller] = f"{mount}{path}".rstrip("/")
+    return paths
+
+
+def _directories(paths: dict[str, str], controller: str) -> list[str]:
+    """Where limits of a controller are: from the process's own cgroup up to the root.
+
+    A container sees its own cgroup as the root, whatever path the kernel tells it.
+    """
+    own = paths.get(controller) or paths.get("")
+    if own is None:
+        return []
+    directories = [own]
+    while directories[-1] != "/sys/fs/cgroup":
+        directories.append(os.path.dirname(directories[-1]))
+    return directories
+
+
+def _nearest(tree: Tree, directories: Sequence[str], name: str) -> str:
+    return next((text for each in directories if (text := tree.text(f"{each}/{name}"))), "")
+
+
+def _cpu_quota(tree: Tree, paths: dict[str, str]) -> float:
+    """The tightest of the limits from the process's cgroup up."""
+    quotas = []
+    for directory in _directories(paths, "cpu"):
+        quota, _, period = tree.text(f"{directory}/cpu.max").partition(" ")
+        if not quota:
+            quota = tree.text(f"{directory}/cpu.cfs_quota_us")
+            period = tree.text(f"{directory}/cpu.cfs_period_us")
+        if quota.isdecimal() and period.isdecimal() and int(period) > 0:  # else "max" or -1
+            quotas.append(int(quota) / int(period))
+    return min(quotas, default=0.0)
+
+
+def _memory_limit(tree: Tree, paths: dict[str, str]) -> int:
+    limits = []
+    for directory in _directories(paths, "memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            text = tree.text(f"{directory}/{name}")
+            # Version 1 writes "no limit" as the largest whole number of pages.
+            if text.isdecimal() and int(text) < 1 << 62:
+                limits.append(int(text))
+    return min(limits, default=0)
+
+
+def _kilobytes(text: str) -> int:
+    amount, _, unit = text.partition(" ")
+    return int(amount) * 1024 if amount.isdecimal() and unit == "kB" else 0
+
+
+def _cpus(text: str) -> tuple[int, ...]:
+    try:
+        return parse_cpu_list(text)
+    except ValueError:
+        return ()

@@ -1,0 +1,337 @@
+"""Which plugin file a run uses, and why: by path, by name, or by what the environment asks for.
+
+Looks at files but loads nothing, but for `inspect`. The environment is an argument everywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import ModuleType
+
+from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.errors import PluginMissing, UsageError
+from tcpx_mpi.units import format_size_option
+
+#: Where TCPX is installed, in the order of preference.
+TCPX_PLACES = (
+    "/usr/local/tcpx/lib64/libnccl-net-tcpx.so",
+    "/usr/local/tcpx/lib64/libnccl-net.so",
+    "/var/lib/tcpx/lib64/libnccl-net-tcpx.so",
+    "/var/lib/tcpx/lib64/libnccl-net.so",
+)
+PATH_VARIABLE = "UCCL_TCPX_PLUGIN_PATH"
+CHUNK_VARIABLE = "NCCL_DYNAMIC_CHUNK_SIZE"
+#: How long connect of softtcpx waits for accept, whatever the caller's patience.
+ANSWER_VARIABLE = "SOFTTCPX_ANSWER_TIMEOUT_MS"
+#: What chooses the network interfaces of TCPX and softtcpx; the first that is set holds.
+INTERFACE_VARIABLES = ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
+#: Plugins that are built with this package.
+BUNDLED = ("softtcpx", "null")
+
+#: Settings that only the real TCPX has any use for.
+_TCPX_PREFIX = "NCCL_GPUDIRECTTCPX_"
+#: Where the receive-datapath manager of an A3 machine has its sockets.
+_MANAGER_DIRECTORY = "/run/tcpx"
+
+Exists = Callable[[str], bool]
+
+
+@dataclass(frozen=True)
+class PluginChoice:
+    """A file to load, or a name for dlopen; `asked`: the command line named it."""
+
+    path: str
+    how: str
+    asked: bool
+
+
+@dataclass(frozen=True)
+class PluginFile:
+    """What a loadable plugin file is, without its having been initialised."""
+
+    path: str
+    sha256: str
+    abi: int
+    abi_versions: tuple[int, ...]
+    name: str
+
+
+def choose_plugin(
+    settings: Settings, environ: Mapping[str, str], exists: Exists = os.path.exists
+) -> PluginChoice:
+    """The plugin that these settings mean. Raises UsageError or PluginMissing, as `find_plugin`."""
+    from_command_line = settings.sources["plugin"].startswith("command line")
+    # A variable does not name a plugin the way an option does: without TCPX it is "missing" (3).
+    spec = settings.plugin if from_command_line else "auto"
+    return find_plugin(spec, environ, bundled_dir(), exists)
+
+
+def find_plugin(
+    spec: str, environ: Mapping[str, str], bundled_dir: str, exists: Exists = os.path.exists
+) -> PluginChoice:
+    """The plugin of a path, of a name (softtcpx, null, tcpx, another), or by default ("auto").
+
+    Raises UsageError for a path that is not there, PluginMissing where TCPX is asked for, by name
+    or by the environment, and is not there: softtcpx never stands in for it silently.
+    """
+    if spec == "auto":
+        return _automatic(environ, bundled_dir, exists)
+    if spec == "tcpx":
+        return _tcpx("--plugin tcpx", exists)
+    if spec in BUNDLED:
+        return _bundled(spec, f"--plugin {spec}: built with tcpx-mpi", bundled_dir, exists, True)
+    return _by_path_or_name(spec, environ, exists)
+
+
+def inspect(choice: PluginChoice) -> PluginFile:
+    """Loads the file, without initialising it, and says what it is.
+
+    Raises UsageError where the command line named a file that is no plugin of a supported ABI,
+    PluginMissing where it was found in another way.
+    """
+    native = _native()
+    try:
+        facts = native.probe(choice.path)
+    except native.LibraryError as error:
+        hint = _hint(str(error))
+        if choice.asked:
+            raise UsageError(f"--plugin: {error}{hint}") from None
+        raise PluginMissing(f"{error} (found by: {choice.how}){hint}") from None
+    path = str(facts["path"])
+    abi_versions = tuple(int(version) for version in facts["abi_versions"])
+    return PluginFile(path, sha256_of(path), int(facts["abi"]), abi_versions, str(facts["name"]))
+
+
+def prepare_environment(
+    settings: Settings,
+    environ: Mapping[str, str],
+    profile: Sequence[tuple[str, str, str]] = (),
+) -> list[tuple[str, str, str]]:
+    """(name, value, source) of every variable to be set before any plugin is loaded.
+
+    `profile` has those of a profile. TCPX hangs without NCCL_DYNAMIC_CHUNK_SIZE and leaks where a
+    request is larger, so an unset one becomes --chunk, unless the profile has a larger one, and a
+    smaller one is refused (UsageError).
+    """
+    others = [variable for variable in profile if variable[0] != CHUNK_VARIABLE]
+    return [_chunk_variable(settings, environ, profile), *others]
+
+
+def answer_variables(environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(name, value, source) by which softtcpx's connect waits as long as its caller does.
+
+    Nothing over the user's word. No figure would do: the caller's patience is with a silence,
+    begins anew with each connection that comes up, and is each time a session's to say.
+    """
+    if environ.get(ANSWER_VARIABLE, "").strip():
+        return []
+    return [(ANSWER_VARIABLE, "0", "no limit but that of --connect-timeout")]
+
+
+def is_softtcpx(name: str) -> bool:
+    """Whether a plugin that calls itself so is ours, wherever its file lies."""
+    return name.startswith("softtcpx")
+
+
+def is_tcpx(name: str) -> bool:
+    """Whether a plugin that calls itself so is Google's."""
+    return "GPUDirectTCPX" in name
+
+
+def _chunk_variable(
+    settings: Settings, environ: Mapping[str, str], profile: Sequence[tuple[str, str, str]]
+) -> tuple[str, str, str]:
+    found = environ.get(CHUNK_VARIABLE, "").strip()
+    if not found:
+        for variable in profile:
+            large = variable[1].isdecimal() and int(variable[1]) >= settings.chunk_bytes
+            if variable[0] == CHUNK_VARIABLE and large:
+                return variable
+        return (CHUNK_VARIABLE, str(settings.chunk_bytes), "derived from --chunk")
+    if not found.isdecimal():
+        raise UsageError(
+            f"{CHUNK_VARIABLE} ({found}) is not a whole number of bytes; unset it to have --chunk"
+        )
+    if int(found) < settings.chunk_bytes:
+        chunk = format_size_option(settings.chunk_bytes)
+        raise UsageError(
+            f"{CHUNK_VARIABLE} ({found}) is smaller than --chunk ({chunk}); "
+            f"unset it, or use --chunk {found} or less"
+        )
+    return (CHUNK_VARIABLE, found, "environment")
+
+
+def missing_interface(
+    environ: Mapping[str, str], devices: Collection[str], present: Collection[str]
+) -> str | None:
+    """Why an interface that the environment names is none of the plugin's devices; None: all are.
+
+    `present`: the interfaces of this host, up or down. A plugin just goes on with fewer of them,
+    and nodes whose numbers differ then meet on a wrong network.
+    """
+    variable = next((name for name in INTERFACE_VARIABLES if environ.get(name)), None)
+    if variable is None or not set(devices) & set(present):
+        return None  # nothing was asked for, or the devices of this plugin are no interfaces
+    spec = environ[variable]
+    if spec.startswith("^"):
+        return None
+    fits: Callable[[str, str], bool] = str.__eq__ if spec.startswith("=") else str.startswith
+    for wanted in filter(None, spec.removeprefix("=").split(",")):
+        if any(fits(name, wanted) for name in devices):
+            continue
+        down = [name for name in present if fits(name, wanted)]
+        state, remedy = "there is none of that name", "correct it"
+        if down:
+            state, remedy = (
+                f"{down[0]} is not up, or has no address",
+                "bring it up (ip link, ip addr)",
+            )
+        return (
+            f"{variable} names {wanted}, but {state}: {remedy}, "
+            f"or leave it out on all nodes; usable are {', '.join(devices)}"
+        )
+    return None
+
+
+def candidates(
+    environ: Mapping[str, str],
+    bundled_dir: str,
+    exists: Exists = os.path.exists,
+    list_directory: Callable[[str], list[str]] = os.listdir,
+) -> list[PluginChoice]:
+    """Every plugin that could be named or found here, there or not, in the order of preference."""
+    found = {}
+    if path := _plugin_path(environ):
+        found[path] = PATH_VARIABLE
+    for place in TCPX_PLACES:
+        found.setdefault(place, "tcpx")
+    for directory in filter(exists, _library_directories(environ)):
+        for file in sorted(list_directory(directory)):
+            if file.startswith("libnccl-net") and file.endswith(".so"):
+                found.setdefault(os.path.join(directory, file), "LD_LIBRARY_PATH")
+    for name in BUNDLED:
+        found.setdefault(_bundled_file(name, bundled_dir), name)
+    return [PluginChoice(path, how, asked=False) for path, how in found.items()]
+
+
+def what_asks_for_tcpx(environ: Mapping[str, str], exists: Exists = os.path.exists) -> list[str]:
+    """Everything on this host that says a run here means the real TCPX; empty: nothing does."""
+    reasons = [PATH_VARIABLE] if _plugin_path(environ) else []
+    reasons += sorted(
+        name for name, value in environ.items() if name.startswith(_TCPX_PREFIX) and value.strip()
+    )
+    # Elsewhere than here it is named by a variable of the prefix, which asks already.
+    if exists(_MANAGER_DIRECTORY):
+        reasons.append(f"{_MANAGER_DIRECTORY}, the receive-datapath manager's directory")
+    return reasons
+
+
+def bundled_dir() -> str:
+    """The directory of the plugins built with this package: beside the native module."""
+    return os.path.dirname(os.path.abspath(str(_native().__file__)))
+
+
+def bundled_path(name: str) -> str:
+    """The file of a plugin built with this package: one of BUNDLED."""
+    return _bundled_file(name, bundled_dir())
+
+
+def sha256_of(path: str) -> str:
+    """The hash of a file, in hexadecimal."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _automatic(environ: Mapping[str, str], bundled_dir: str, exists: Exists) -> PluginChoice:
+    if path := _plugin_path(environ):
+        if not exists(path):
+            raise PluginMissing(
+                f"{PATH_VARIABLE} ({path}): no such file; correct it, "
+                "or give --plugin softtcpx to use the software plugin on purpose"
+            )
+        return PluginChoice(os.path.abspath(path), PATH_VARIABLE, asked=False)
+    reasons = what_asks_for_tcpx(environ, exists)
+    if reasons or any(map(exists, TCPX_PLACES)):
+        return _tcpx(", ".join(reasons), exists)
+    how = "nothing asks for TCPX, so the software plugin"
+    return _bundled("softtcpx", how, bundled_dir, exists, asked=False)
+
+
+def _tcpx(asked_by: str, exists: Exists) -> PluginChoice:
+    for place in TCPX_PLACES:
+        if exists(place):
+            how = f"TCPX, asked for by {asked_by}" if asked_by else "TCPX is installed"
+            return PluginChoice(place, how, asked=False)
+    raise PluginMissing(
+        f"TCPX is asked for by {asked_by} but is not in {', '.join(TCPX_PLACES)}; set "
+        f"{PATH_VARIABLE} to its path, or give --plugin softtcpx to use the software plugin "
+        "on purpose"
+    )
+
+
+def _bundled(name: str, how: str, bundled_dir: str, exists: Exists, asked: bool) -> PluginChoice:
+    path = _bundled_file(name, bundled_dir)
+    if not exists(path):
+        raise PluginMissing(f"the plugin {name} is not at {path}: install tcpx-mpi anew")
+    return PluginChoice(path, how, asked)
+
+
+def _bundled_file(name: str, bundled_dir: str) -> str:
+    return os.path.join(bundled_dir, f"libnccl-net-{name}.so")
+
+
+def _by_path_or_name(spec: str, environ: Mapping[str, str], exists: Exists) -> PluginChoice:
+    is_file_name = spec.endswith(".so")
+    if "/" in spec or (is_file_name and exists(spec)):
+        if not exists(spec):
+            raise UsageError(
+                f"--plugin ({spec}): no such file; give the path of a libnccl-net*.so, or a name "
+                "that `tcpx-mpi plugins` lists"
+            )
+        return PluginChoice(os.path.abspath(spec), f"--plugin {spec}", asked=True)
+    soname = spec if is_file_name else f"libnccl-net-{spec}.so"
+    for directory in _library_directories(environ):
+        path = os.path.join(directory, soname)
+        if exists(path):
+            return PluginChoice(path, f"--plugin {spec}: in LD_LIBRARY_PATH", asked=True)
+    # dlopen knows further places (ld.so.cache) that only it can look into.
+    return PluginChoice(soname, f"--plugin {spec}: wherever dlopen finds it", asked=True)
+
+
+def _plugin_path(environ: Mapping[str, str]) -> str:
+    return environ.get(PATH_VARIABLE, "").strip()
+
+
+def _library_directories(environ: Mapping[str, str]) -> Iterator[str]:
+    for part in environ.get("LD_LIBRARY_PATH", "").split(":"):
+        if part:
+            yield os.path.abspath(part)
+
+
+def _native() -> ModuleType:
+    try:
+        # By name: the type checker need not have the module built.
+        return importlib.import_module("tcpx_mpi._native")
+    except ImportError as error:
+        raise PluginMissing(
+            f"the native part of tcpx-mpi cannot be loaded ({error}): install it with a C++17 "
+            "compiler, `pip install .`"
+        ) from None
+
+
+def _hint(text: str) -> str:
+    if "failed to map segment" in text:  # what dlopen says of a file system mounted noexec
+        return (
+            "; its file system may be mounted noexec: copy the file to an executable mount and "
+            f"name it there, by --plugin or {PATH_VARIABLE}"
+        )
+    if "cannot load" in text:
+        return "; name another: `tcpx-mpi plugins` lists what is here"
+    return ""

@@ -1,0 +1,294 @@
+"""Below the table: who sent to whom how fast, and who is slow, where pairs were measured apart."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcpx_mpi import patterns
+from tcpx_mpi.records import Row, RunHeader
+from tcpx_mpi.report.preamble import rank_name
+from tcpx_mpi.schedule.pattern import pairs_of_text, text_of_pairs
+from tcpx_mpi.stats import batch_means, rank_times_ns
+from tcpx_mpi.stragglers.detect import (
+    BOTH_WAYS,
+    ONE_WAY,
+    Measured,
+    Places,
+    Sensitivity,
+    Suspect,
+    Way,
+    find_suspects,
+    sensitivities,
+)
+from tcpx_mpi.stragglers.outlier import QUARTERS, TIMES_NOISE
+from tcpx_mpi.stragglers.retest import judged, meetings
+from tcpx_mpi.units import format_size
+
+#: A wider matrix is for notebooks (analysis/).
+_WIDEST = 16
+_MOST_LINES = 8
+
+BySize = dict[int, dict[Way, Measured]]
+
+
+def ways_by_size(header: RunHeader, rows: Iterable[Row]) -> BySize:
+    """Of patterns whose ways can be told apart; repeats of a way are taken together."""
+    found: dict[int, dict[Way, list[Measured]]] = defaultdict(lambda: defaultdict(list))
+    for row in rows if not header.averages_only else []:
+        if row.size_bytes:
+            of_row = _both_ways(row) if row.arrivals.size else _one_way(header, row)
+            for way, measured in of_row.items():
+                found[row.size_bytes][way].append(measured)
+    return {
+        size: {way: _together(parts) for way, parts in ways.items()} for size, ways in found.items()
+    }
+
+
+def _one_way(header: RunHeader, row: Row) -> dict[Way, Measured]:
+    """Of patterns in which each rank that receives has one sender, and waits for nobody else."""
+    found: dict[Way, Measured] = {}
+    if not is_one_way(header):
+        return found
+    samples = row.samples["iteration"]
+    for receiver in np.flatnonzero(row.receives).tolist():
+        times = rank_times_ns(samples[receiver], row.agg)
+        by_batch = batch_means(times, row.batches)
+        if by_batch.size and not np.isnan(by_batch).any():
+            found[_sender(header, row, receiver), receiver] = _measured(times, by_batch)
+    return found
+
+
+def _sender(header: RunHeader, row: Row, receiver: int) -> int:
+    if row.pairs:
+        return next(a for a, b in pairs_of_text(row.pairs) if b == receiver)
+    pattern = patterns.load(header.pattern)
+    assert pattern.sender is not None
+    return pattern.sender(row.cycle % rounds_of(header), receiver, header.world)
+
+
+def is_one_way(header: RunHeader) -> bool:
+    """Whether each rank that receives has one sender, and waits for nobody else."""
+    pattern = patterns.find(header.pattern)
+    return pattern is not None and pattern.sender is not None
+
+
+def has_rounds(header: RunHeader) -> bool:
+    """Whether ranks meet several others, in rounds."""
+    pattern = patterns.find(header.pattern)
+    return pattern is not None and pattern.rounds is not None
+
+
+def rounds_of(header: RunHeader) -> int:
+    """Rounds of a run: those of all pairs, or those without `--all`."""
+    everybody = any(item[:2] == ("all_pairs", "true") for item in header.settings)
+    return _rounds(header.pattern, header.world, everybody)
+
+
+@functools.cache
+def _rounds(name: str, world: int, everybody: bool) -> int:
+    return len(patterns.load(name).rounds_run(world, everybody))
+
+
+def _measured(times: NDArray[np.float64], by_batch: NDArray[np.float64]) -> Measured:
+    """Medians over batches, for single iterations run back to back, and of both halves."""
+    if by_batch.size < 2:  # `pair` with few iterations
+        half = max(times.size // 2, 1)
+        halves = float(times[:half].mean()), float(times[-half:].mean())
+        return Measured(float(by_batch[0]), *halves)
+    return _of_blocks(by_batch)
+
+
+def _of_blocks(times: NDArray[np.float64]) -> Measured:
+    half = max(times.size // 2, 1)
+    first, second = float(np.median(times[:half])), float(np.median(times[-half:]))
+    return Measured(float(np.median(times)), first, second)
+
+
+def _at_once(times: Sequence[float] | NDArray[np.float64]) -> Measured:
+    """Of ways that were measured at once, with the quarters in which they were."""
+    found = _of_blocks(np.asarray(times))
+    quarters = np.array_split(times, min(QUARTERS, len(times)))
+    return replace(found, quarters_ns=tuple(float(np.median(each)) for each in quarters))
+
+
+def _both_ways(row: Row) -> dict[Way, Measured]:
+    """Where a rank has several peers at a time: half of the time there and back.
+
+    A peer's bytes come as late as it began its iteration, and that is as late as what it waited
+    for itself. In the sum of both ways neither this nor the clocks count: what one began later
+    than the other is added to one way and taken from the other, in each single iteration. (Files
+    of older versions have means of blocks.)
+    """
+    both = (row.arrivals + row.arrivals.transpose(1, 0, 2)) / 2
+    return {
+        (a, b): _at_once(both[a, b])
+        for a in range(len(both))
+        for b in range(a + 1, len(both))
+        if bool((both[a, b] > 0).all())
+    }
+
+
+def _together(parts: Sequence[Measured]) -> Measured:
+    """Several times the same way, in cycles: medians, and the first cycle against the last."""
+    if len(parts) == 1:
+        return parts[0]
+    if parts[0].quarters_ns:
+        return _at_once([ns for part in parts for ns in part.quarters_ns])
+    times = [part.time_ns for part in parts]
+    return Measured(float(np.median(times)), times[0], times[-1])
+
+
+def pairs_to_meet(header: RunHeader, rows: Sequence[Row]) -> dict[int, list[str]]:
+    """By size the pairs of rows in which the suspects of a tournament meet others again."""
+    places = places_of(header)
+    if (
+        places is None
+        or not has_rounds(header)
+        or rounds_of(header) <= patterns.load(header.pattern).rounds_alone
+    ):
+        return {}
+    found = {}
+    for size, ways in ways_by_size(header, rows).items():
+        again = meetings(find_suspects(ways, places), ways, places)
+        found[size] = [
+            text_of_pairs(way)
+            for pairs in again
+            for way in (pairs, [(receiver, sender) for sender, receiver in pairs])
+        ]
+    return found
+
+
+def matrices(header: RunHeader, rows: Iterable[Row]) -> BySize:
+    """By size who sent to whom how fast, of a run in rounds that is not too wide to be shown."""
+    if not has_rounds(header) or header.world > _WIDEST:
+        return {}
+    return ways_by_size(header, (row for row in rows if not row.pairs))
+
+
+def suspect_lines(header: RunHeader, rows: Sequence[Row]) -> list[str]:
+    """Matrices of a run in rounds, then what is slow, or that nothing is."""
+    lines: list[str] = []
+    named: list[str] = []
+    unconfirmed: list[str] = []
+    places = places_of(header)
+    by_size = ways_by_size(header, [row for row in rows if not row.pairs])
+    fresh_by_size = ways_by_size(header, [row for row in rows if row.pairs])
+    if places is None or not by_size:
+        return []
+    shown = matrices(header, rows)
+    roles = ONE_WAY if is_one_way(header) else BOTH_WAYS
+    for size, ways in by_size.items():
+        if size in shown:
+            lines += _matrix(size, ways, header.world)
+        fresh = fresh_by_size.get(size, {})
+        for each in judged(ways, fresh, places, roles):
+            sentence = _sentence(header, size, each.suspect)
+            if each.again is not None:
+                sentence += f"; again {each.again:.3g} x{_met(each.suspect, fresh, places)}"
+            elif fresh:
+                sentence += "; not measured again"
+            (named if each.named else unconfirmed).append(sentence)
+    if not named and (has_rounds(header) or not is_one_way(header)):
+        named = _nobody(by_size, places, roles)
+    return lines + _titled("Slow", named) + _titled("Not confirmed", unconfirmed)
+
+
+def _nobody(by_size: BySize, places: Places, roles: Sequence[str]) -> list[str]:
+    """That nobody is named, and how slow a rank can be unseen, at the size where that is most and
+    where it is least; nothing where no rank could be named.
+    """
+    found = sorted(
+        (
+            (size, each)
+            for size, ways in by_size.items()
+            for each in sensitivities(ways, places, roles)
+        ),
+        key=lambda item: item[1].most,
+        reverse=True,
+    )
+    if not found:
+        return []
+    why = "the least that is named"
+    if found[0][1].by_noise:
+        why = f"{TIMES_NOISE:g} x the noise: more iterations (-n) see smaller differences"
+    limits = " and ".join(dict.fromkeys(_limit(*item) for item in (found[0], found[-1])))
+    return [f"nobody; a rank goes unseen below {limits} ({why})"]
+
+
+def _limit(size: int, sensitivity: Sensitivity) -> str:
+    where = (" within a node", " between nodes")[sensitivity.apart]
+    factors = dict.fromkeys(f"{each:.3g}" for each in (sensitivity.least, sensitivity.most))
+    good = f"the {sensitivity.good_ns / 1e3:.4g} us of the good ones{where} at {format_size(size)}"
+    return f"{' to '.join(factors)} x {good}"
+
+
+def _titled(title: str, sentences: Sequence[str]) -> list[str]:
+    shown = list(sentences[:_MOST_LINES])
+    if len(sentences) > len(shown):
+        shown.append(f"and {len(sentences) - len(shown)} more: the slowest is above")
+    return [f"# {title:<20} : {text}" for text in shown]
+
+
+def places_of(header: RunHeader) -> Places | None:
+    infos = {info.rank: info for info in header.ranks}
+    if sorted(infos) != list(range(header.world)):
+        return None
+    ranks = [infos[rank] for rank in range(header.world)]
+    return Places([info.node for info in ranks], [info.nic for info in ranks])
+
+
+def _matrix(size: int, ways: Mapping[Way, Measured], world: int) -> list[str]:
+    lines = [f"# {format_size(size)}, GB/s: a row sends, a column receives"]
+    lines.append("#       " + "".join(f"{rank:>8}" for rank in range(world)))
+    for sender in range(world):
+        cells = []
+        for receiver in range(world):
+            found = ways.get((sender, receiver))
+            cells.append(f"{size / found.time_ns:8.3f}" if found else f"{'-':>8}")
+        lines.append(f"#  {sender:>5}" + "".join(cells))
+    return lines
+
+
+def _sentence(header: RunHeader, size: int, suspect: Suspect) -> str:
+    """Who, in which role, by how much, and the figures that say so."""
+    names = [rank_name(header, rank) for rank in suspect.ranks]
+    figure = (
+        f"{suspect.factor:.3g} x the {suspect.good_ns / 1e3:.4g} us of the good ones at "
+        f"{format_size(size)}, in {suspect.ways} of {suspect.of_ways} ways "
+        f"(noise {math.expm1(suspect.noise):.1%})"
+    )
+    roles = " and ".join(suspect.roles)
+    if suspect.kind == "rank":
+        return f"{names[0]}, {roles}: {figure}"
+    if suspect.kind == "NIC":
+        info = next(info for info in header.ranks if info.rank == suspect.ranks[0])
+        nic = f"NIC {info.nic} of {info.host} ({_ranks(suspect.ranks)})"
+        return f"{nic}, {roles}: {figure}, not within the node"
+    if suspect.kind == "link":
+        one_way = is_one_way(header)
+        way = f"from {names[0]} to" if one_way else f"between {names[0]} and"
+        return f"the way {way} {names[1]}: {figure}, both are fast with others"
+    return f"{names[0]} or {names[1]}, or their way: {figure}; `run pairs --all` tells which"
+
+
+def _met(suspect: Suspect, fresh: Mapping[Way, Measured], places: Places) -> str:
+    """Whom it met again."""
+    met = {
+        other
+        for way in fresh
+        if places.apart(way) == suspect.apart and not set(suspect.ranks).isdisjoint(way)
+        for other in way
+        if other not in suspect.ranks
+    }
+    return f" with {_ranks(sorted(met))}" if suspect.roles else ""
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"

@@ -1,0 +1,1 @@
+"""The stories of a run: agree, load, place, connect, measure, record. Read `benchmark` first."""

@@ -1,0 +1,188 @@
+"""The story of `tcpx-mpi ceiling`: what a machine does without any plugin, in the frame of a run.
+
+Memory copies and the cost of the clock on rank 0; plain TCP between the ranks of each pair, over as
+many streams as help, with the slots, the agreed start and the check of every byte that a run has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcpx_mpi import _native
+from tcpx_mpi.baselines import Link, raw
+from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
+from tcpx_mpi.machine.placement import Node, Request
+from tcpx_mpi.machine.topology import Host, read_host, this_machine
+from tcpx_mpi.patterns import load
+from tcpx_mpi.records import Row
+from tcpx_mpi.run.agreement import agree_hosts, agree_settings
+from tcpx_mpi.run.benchmark import Benchmark
+from tcpx_mpi.run.measure import Measurement
+from tcpx_mpi.run.place_ranks import seat_at
+from tcpx_mpi.run.plan import RowPlanner, buffer_sizes
+from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.stats.ratios import block_times_ns
+from tcpx_mpi.transport.engine import slot_buffers
+from tcpx_mpi.transport.interface import Ground, Surroundings
+from tcpx_mpi.units import format_size
+from tcpx_mpi.world import World
+from tcpx_mpi.world.patience import SETUP_PATIENCE_S
+
+_COPY_SIZES = (1 << 20, 64 << 20)
+_COPY_ROUNDS = 15
+
+
+class Ceiling(Benchmark):
+    """The ceilings of the machines of one world."""
+
+    def __init__(self, world: World, argv: list[str], link: Link, more: Sequence[Settings]) -> None:
+        super().__init__(world, argv)
+        self.link = link
+        self.more = more  # to be measured after what `run` is given
+
+    def run(self, parsed: Settings | TcpxError) -> int:
+        """Collective: the story, top to bottom; returns the exit code."""
+        world = self.world
+        settings = agree_settings(world, parsed)
+        hosts = agree_hosts(world, read_host())
+        host = hosts[world.rank]
+        with world.agree("interface", SETUP_PATIENCE_S):
+            require_interface(self.link.interface)
+        self._say(header_lines(hosts, self.link))
+        if world.rank == 0:
+            self._say([*copy_lines(host.llc_bytes), clock_line()])
+        world.barrier("memory copies", SETUP_PATIENCE_S)  # others would disturb them
+        wrong = 0
+        for asked in (settings, *self.more):
+            wrong += self._measure(asked, host, hosts)
+        codes = world.allgather(wrong, "verdict", SETUP_PATIENCE_S)
+        return int(ExitCode.WRONG_BYTES if any(codes) else ExitCode.OK)
+
+    def _measure(self, settings: Settings, host: Host, hosts: Sequence[Host]) -> int:
+        """Collective: raw TCP in one pattern; wrong bytes of all ranks, on rank 0."""
+        world, pattern = self.world, load(settings.pattern)
+        node = Node(host.name, this_machine(), [(self.link.interface, "")])
+        placement = seat_at(world.rank, hosts, node, Request())
+        planner = RowPlanner(settings, pattern, pattern, hosts)
+        rows = planner.rows()
+        with world.agree("memory", SETUP_PATIENCE_S):
+            sizes = buffer_sizes(pattern, world.rank, world.size, rows)
+            buffers = slot_buffers(sizes, host, placement, host.memory_available_bytes)
+        around = Surroundings(self.link.interface, [each.node for each in hosts])
+        schedule = pattern.schedule(world.rank, world.size)
+        ground = Ground(schedule, buffers, placement, around)
+        infos = raw.streams_of(self.link, two_way=True)
+        sides = raw.connect(
+            infos, world, settings.connect_timeout_s, ground, self.link, not settings.check
+        )
+        self.measurement = Measurement(
+            world, settings, pattern, ground, sides, journal=None,
+            shared_clock=len({each.clock for each in hosts}) == 1,
+            end_by_ns=0,
+        )  # fmt: skip
+        wrong = 0
+        for row in rows:
+            part, facts = self.measurement.measure(row.facts, row.plan)
+            whole = self.measurement.join(facts, part)
+            if whole is not None:
+                found = by_streams(whole, [info.streams for info in infos])
+                self._say(raw_lines(pattern, found))
+                wrong += sum(int(each.wrong[each.wrong > 0].sum()) for each in found.values())
+        world.barrier("close", SETUP_PATIENCE_S)
+        return wrong
+
+    def _say(self, lines: Iterable[str]) -> None:
+        if self.world.rank == 0:
+            print("\n".join(lines), flush=True)
+
+
+def header_lines(hosts: Sequence[Host], link: Link) -> list[str]:
+    """What was measured, and where."""
+    names = ", ".join(dict.fromkeys(host.name for host in hosts))
+    buffer = format_size(raw.SEND_BUFFER_BYTES)
+    return [
+        f"# tcpx-mpi ceiling: {len(hosts)} ranks on {names}, {hosts[0].cpu_model}, no plugin",
+        f"# TCP over {link.interface}, {link.congestion_control or 'congestion control unset'}, "
+        f"send buffer {buffer}; median of blocks (slowest - fastest);"
+        " every byte checked but of `same buffer`",
+        f"# {'what':<22} {'size':>8} {'streams':>8} {'':>9}",
+    ]
+
+
+def copy_lines(llc_bytes: int) -> list[str]:
+    """Memory copies, each within the cache where it fits, and out of it."""
+    lines = []
+    beyond = max(4 * llc_bytes, 256 << 20)
+    for size in _COPY_SIZES:
+        for name, footprint in (("same buffers", size), ("out of cache", beyond)):
+            rounds = max(_COPY_ROUNDS, 2 * footprint // size)
+            times = _native.time_copies(size, footprint, rounds)[rounds // 2 :]
+            rates = size / np.quantile(times, (0.5, 0.95, 0.05))
+            lines.append(_line(f"memcpy, {name}", format_size(size), "", _rates(rates)))
+    return lines
+
+
+def clock_line() -> str:
+    """What a time stamp costs, and how fine it is."""
+    cost, resolution = _native.clock_cost()
+    return _line("clock", "", "", f"{cost:9.1f} ns a call, steps of {resolution} ns")
+
+
+def by_streams(whole: Row, streams: Sequence[int]) -> Mapping[int, Row]:
+    """A row and those of the peers beside it by their number of streams."""
+    return dict(zip(streams, [whole, *whole.against.values()], strict=True))
+
+
+def raw_lines(pattern: Pattern, rows: Mapping[int, Row]) -> list[str]:
+    """Plain TCP, a line for each number of streams; the time of half a round trip, or a rate."""
+    lines = []
+    for streams, row in rows.items():
+        times_ns = block_times_ns(row, 1, pattern.time_divisor)
+        spread = np.quantile(times_ns, (0.5, 1.0, 0.0))
+        size = format_size(row.size_bytes)
+        if pattern.time_divisor > 1:
+            text = "{:9.2f} us ({:.2f} - {:.2f})".format(*(spread / 1e3))
+            lines.append(_line("raw TCP round trip / 2", size, str(streams), text))
+        else:
+            what = "raw TCP stream" if row.checked.any() else "raw TCP, same buffer"
+            lines.append(_line(what, size, str(streams), _rates(row.size_bytes / spread)))
+    return lines
+
+
+def _rates(spread: NDArray[np.float64]) -> str:
+    return "{:9.2f} GB/s ({:.2f} - {:.2f})".format(*spread)
+
+
+def _line(what: str, size: str, streams: str, text: str) -> str:
+    return f"  {what:<22} {size:>8} {streams:>8} {text}"
+
+
+def require_interface(name: str) -> None:
+    """Raises UsageError, naming those that are here, for a network interface that is not."""
+    import psutil
+
+    known = psutil.net_if_addrs()
+    if name not in known:
+        raise UsageError(
+            f"--interface ({name}): no such network interface; use one of {', '.join(known)}"
+        )
+
+
+def default_interface() -> str:
+    """The first network interface that is up and has an IPv4 address, the loopback one last."""
+    import socket
+
+    import psutil
+
+    addresses, states = psutil.net_if_addrs(), psutil.net_if_stats()
+    usable = [
+        name
+        for name, found in addresses.items()
+        if states[name].isup and any(each.family == socket.AF_INET for each in found)
+    ]
+    usable.sort(key=lambda name: name == "lo")
+    return usable[0] if usable else "lo"

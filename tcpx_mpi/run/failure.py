@@ -1,0 +1,94 @@
+"""How a run ends that cannot end in good order: one rank speaks for all, all leave alike."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+from tcpx_mpi import _native
+from tcpx_mpi.errors import ExitCode, Interrupted, TcpxError
+from tcpx_mpi.launch.mpirun import under_launcher
+from tcpx_mpi.run.recorder import Output
+from tcpx_mpi.world import AgreedError, Alarm, Answer, World, interrupted_by
+
+#: A rank in trouble looks so long for a sign that it slept through a roll call.
+WAKING_S = 0.05
+
+
+def end(
+    world: World,
+    output: Output,
+    error: TcpxError | Alarm | _native.Interrupt,
+    report: Sequence[str],
+) -> int:
+    """End a run in the way that fits its error; returns only where all ranks agree on it."""
+    output.erase_progress()
+    if isinstance(error, _native.Interrupt):  # of a native wait that a signal ended
+        error = interrupted_by(_native.stop_signal())
+    if isinstance(error, AgreedError):
+        return end_agreed(world, output, error)
+    if isinstance(error, Interrupted):
+        leave_interrupted(world, output, error)
+    leave_in_trouble(world, output, error, report)
+
+
+def end_agreed(world: World, output: Output, error: AgreedError) -> int:
+    """Collective: all ranks know of the error, rank 0 says it; the exit code for all."""
+    launched = under_launcher(os.environ)
+    if world.rank == 0 and (launched is None or launched.rank == 0):
+        print(f"tcpx-mpi: error: {error}", file=sys.stderr, flush=True)
+        output.keep_fault(int(error.exit_code), {error.rank: str(error)}, ())
+    return int(error.exit_code)
+
+
+def leave_interrupted(world: World, output: Output, error: Interrupted) -> NoReturn:
+    """A signal ended this rank; the launcher tells the others.
+
+    Rank 0 leaves first: soon after another one has left, the launcher kills it in mid-word.
+    """
+    # A launcher that ends a job wakes a stopped rank by the same signal as any other.
+    _leave_if_missed(world, output, str(error), WAKING_S)
+    if world.rank == 0:
+        print(f"tcpx-mpi: error: {error}", file=sys.stderr, flush=True)
+    output.keep_fault(int(error.exit_code), {world.rank: str(error)}, ())
+    if world.rank == 0:
+        world.roll_call.dismiss(int(error.exit_code), range(world.size))
+    else:
+        world.roll_call.await_dismissal(int(error.exit_code))
+    world.roll_call.leave(int(error.exit_code))
+
+
+def leave_in_trouble(
+    world: World,
+    output: Output,
+    trouble: TcpxError | Alarm,
+    report: Sequence[str],
+) -> NoReturn:
+    """Call the roll, let the lowest rank that is there speak, and end all ranks alike.
+
+    `report` says where this rank's requests stand.
+    """
+    code = int(trouble.exit_code) if isinstance(trouble, TcpxError) else int(ExitCode.OK)
+    text = str(trouble) or f"rank {world.rank}: waited for the others"
+    _leave_if_missed(world, output, text, WAKING_S)
+    answers = world.roll_call.call(Answer(world.rank, code, text, tuple(report)))
+    _leave_if_missed(world, output, text)
+    speaks = world.rank == min(answers)
+    if speaks:
+        code = output.trouble(answers, world.places)
+        world.roll_call.dismiss(code, answers)
+    else:
+        code = world.roll_call.await_dismissal(code or int(ExitCode.LOST_RANK))
+    world.roll_call.leave(code, speaks)
+
+
+def _leave_if_missed(world: World, output: Output, text: str, patience_s: float = 0.0) -> None:
+    """Leaves silently if a roll call is over: this rank slept through it and was named there, or
+    was the last to hear what all others had said."""
+    missed = world.roll_call.dismissal(patience_s)
+    if missed is not None:
+        output.keep_fault(missed, {world.rank: text}, (world.rank,))
+        world.roll_call.linger()
+        world.roll_call.leave(missed)

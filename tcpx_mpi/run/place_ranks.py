@@ -1,0 +1,159 @@
+"""A rank takes its place: settings and facts into `placement`, what came out into this process."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections import Counter
+from collections.abc import Sequence
+
+from tcpx_mpi import _native
+from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.cpu_lists import parse_cpu_list
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.machine.cpu_bindings import bindings_in
+from tcpx_mpi.machine.gpu.choice import (
+    decided,
+    obstacle_of_host,
+    obstacle_of_peers,
+    obstacle_to_cuda,
+)
+from tcpx_mpi.machine.placement import (
+    Node,
+    Placement,
+    Request,
+    channels_within,
+    place_node,
+    rank_gpus,
+)
+from tcpx_mpi.machine.placement_file import read_placement
+from tcpx_mpi.machine.topology import Host, this_machine
+from tcpx_mpi.patterns import load
+from tcpx_mpi.plugin.sockets import data_sockets
+from tcpx_mpi.plugin.softtcpx_defaults import with_defaults, workers_for
+from tcpx_mpi.transport.engine import LoadedPlugin
+from tcpx_mpi.world import World
+from tcpx_mpi.world.patience import SETUP_PATIENCE_S
+
+
+def plugin_workers(world: World, settings: Settings, hosts: Sequence[Host]) -> int:
+    """Collective: the workers a rank of our own plugin, which reads their number before it can say
+    anything of memory; 0: its own default, as a rank has no GPU whose memory it could use.
+
+    Raises UsageError on all ranks where a GPU that is asked for cannot be had on one of them.
+    """
+    if settings.memory == "cuda":
+        return workers_for(hosts)
+    if settings.memory != "auto" or obstacle_of_peers(settings.against):
+        return 0
+    with world.agree("GPUs", SETUP_PATIENCE_S):
+        host = hosts[world.rank]
+        local = local_ranks(world.rank, hosts)
+        node = Node(host=host.name, topology=this_machine(), devices=())
+        visible = [hosts[other].gpus for other in local]
+        mine = rank_gpus(node, visible, request_of(settings))[local.index(world.rank)]
+        usable = mine is not None and not obstacle_of_host(host.name)
+    return workers_for(hosts) if all(world.allgather(usable, "GPUs", SETUP_PATIENCE_S)) else 0
+
+
+def take_seat(
+    world: World, settings: Settings, plugin: LoadedPlugin, hosts: Sequence[Host]
+) -> tuple[Placement, Settings]:
+    """Collective: this rank's place, with its memory bound; and the settings, with the memory kind
+    that it can have and fitted to the NICs.
+
+    Every rank raises UsageError where a request cannot be fulfilled on one of them.
+    """
+    with world.agree("placement", SETUP_PATIENCE_S):
+        node = Node(
+            host=hosts[world.rank].name,
+            topology=this_machine(),
+            devices=net_devices(plugin),
+            bindings=bindings_in(os.environ),
+            nic_of_gpu=plugin.profile.nic_of_gpu if plugin.profile is not None else (),
+        )
+        placement = seat_at(world.rank, hosts, node, request_of(settings))
+        if placement.memory_node >= 0 and not _native.bind_memory_to(placement.memory_node):
+            # In some containers: what is not so must not be recorded.
+            placement = dataclasses.replace(placement, memory_node=-1)
+    mine = (hosts[world.rank].node, placement.nic), placement.gpu_sharers > 1
+    nics, shares = zip(*world.allgather(mine, "places", SETUP_PATIENCE_S), strict=True)
+    settings = with_memory(world, settings, plugin, placement, hosts[world.rank].name)
+    peers = load(settings.pattern).peers_sent(world.size)
+    settings = with_defaults(settings, plugin.file.name, os.environ, peers, any(shares))
+    sockets = data_sockets(plugin.file.name, os.environ)
+    return placement, fitted(settings, max(Counter(nics).values()), sockets)
+
+
+def seat_at(rank: int, hosts: Sequence[Host], node: Node, request: Request) -> Placement:
+    """The place of a rank among those of its node."""
+    local = local_ranks(rank, hosts)
+    masks = [hosts[other].cpus for other in local]
+    places = place_node(node, masks, request, [hosts[other].gpus for other in local])
+    return places[local.index(rank)]
+
+
+def local_ranks(rank: int, hosts: Sequence[Host]) -> list[int]:
+    """The ranks of a rank's node, itself included."""
+    return [other for other, host in enumerate(hosts) if host.node == hosts[rank].node]
+
+
+def with_memory(
+    world: World, settings: Settings, plugin: LoadedPlugin, placement: Placement, host: str
+) -> Settings:
+    """Collective: the settings with a memory kind in place of "auto", its reason as the source.
+
+    A GPU's memory where every rank can use one, and every peer. Raises UsageError on all ranks
+    where `--memory cuda` asks for what one of them has not.
+    """
+    if settings.memory not in ("auto", "cuda"):
+        return settings
+    peers = obstacle_of_peers(settings.against)
+    with world.agree("memory kind", SETUP_PATIENCE_S):
+        properties = plugin.nic(placement.device)
+        obstacle = obstacle_to_cuda(plugin.file.name, properties, placement, host)
+        if obstacle and settings.memory == "cuda":
+            raise UsageError(f"--memory cuda: {obstacle}; or use --memory host")
+        if peers and settings.memory == "cuda":
+            raise UsageError(
+                f"{peers}, and the buffers are a GPU's: use --memory host, or --against nccl alone"
+            )
+    if settings.memory == "cuda":
+        return settings
+    return decided(settings, world.allgather(peers or obstacle, "memory kind", SETUP_PATIENCE_S))
+
+
+def fitted(settings: Settings, ranks_a_nic: int, sockets: int) -> Settings:
+    """With fewer channels where the pattern would have more connections a NIC than are of use."""
+    if not load(settings.pattern).fits_nics or settings.sources["channels"] != "default":
+        return settings
+    channels = channels_within(ranks_a_nic, sockets, settings.channels)
+    if channels == settings.channels:
+        return settings
+    source = f"default with {ranks_a_nic} ranks a NIC"
+    return dataclasses.replace(
+        settings, channels=channels, sources={**settings.sources, "channels": source}
+    )
+
+
+def request_of(settings: Settings) -> Request:
+    """What the settings ask of placement. Raises UsageError for a bad file."""
+    gpus = None
+    if settings.gpu is not None:
+        gpus = () if settings.gpu == "none" else tuple(map(int, settings.gpu.split(",")))
+    path = settings.placement_path
+    return Request(
+        nics=tuple(settings.nic.split(",")) if settings.nic else (),
+        gpus=gpus,
+        share_gpu=settings.share_gpu,
+        needs_gpus=settings.memory == "cuda",
+        cpus=parse_cpu_list(settings.cpus or ""),
+        seats=read_placement(path) if path is not None else {},
+        seats_from=f"--placement {path}",
+    )
+
+
+def net_devices(plugin: LoadedPlugin) -> list[tuple[str, str]]:
+    """The plugin's devices: name and PCI address, "" without one."""
+    properties = [plugin.handle.properties(device) for device in range(plugin.devices)]
+    return [(each["name"], os.path.basename(each["pci_path"])) for each in properties]

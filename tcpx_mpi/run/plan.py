@@ -1,0 +1,251 @@
+"""The rows of a run before they are measured: sizes, iterations, slots; equal on all ranks."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcpx_mpi.config.options import LEAST_BLOCKS
+from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.machine.topology import Host
+from tcpx_mpi.plugin.softtcpx_defaults import chunk_of
+from tcpx_mpi.records import PHASES, Plan, RowFacts
+from tcpx_mpi.run.stopping import Until
+from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.table import BufferId, Column, Op, Schedule, step_bytes
+from tcpx_mpi.stragglers.retest import most_meetings
+from tcpx_mpi.transport.slots import RowPlan, plan_row, slot_shape, slots_for, stamp_bytes
+from tcpx_mpi.units import format_size
+
+#: A batch of an open-ended row may grow to so many iterations and bytes a rank, as memory allows.
+_MOST_IN_A_BATCH = 4096
+_BATCH_BYTES = 256 << 20
+#: The plugin, raw with its variants, mpi.
+_MOST_SIDES = 6
+
+
+@dataclass(frozen=True)
+class PlannedRow:
+    """A row to come: its facts and its slots and batches."""
+
+    facts: RowFacts
+    plan: RowPlan
+    #: None: the planned batches.
+    until: Until | None = None
+
+
+class RowPlanner:
+    """Plans the rows from the settings and the hosts of all ranks; pure."""
+
+    def __init__(
+        self, settings: Settings, pattern: Pattern, single: Pattern, hosts: Sequence[Host]
+    ) -> None:
+        self._settings = settings
+        self._pattern = pattern
+        self._single = single
+        self._world = len(hosts)
+        self._llc_bytes = max(host.llc_bytes for host in hosts)
+        self._local_ranks = min(Counter(host.node for host in hosts).values())
+        self._sources = max(len(set(peers.tolist())) for peers in self._senders())
+
+    def rows(self) -> list[PlannedRow]:
+        """The rows of the first cycle."""
+        return [self._row(index, size) for index, size in enumerate(self._settings.sizes)]
+
+    def run(
+        self, rows: Sequence[PlannedRow], choose: Callable[[], Mapping[int, Sequence[str]]]
+    ) -> Iterator[PlannedRow]:
+        """All rows: those of the cycles, then, with `--all`, for each size the pairs
+        (`RowFacts.pairs`) that are chosen when it comes to that.
+        """
+        yield from self.cycles(rows)
+        if self._settings.all_pairs:
+            yield from self._again(rows, choose())
+
+    def cycles(self, rows: Sequence[PlannedRow]) -> Iterator[PlannedRow]:
+        """The rows of all cycles (`-N`, 0: for ever), each with an index of its own.
+
+        One of several launches has them in an order of its own, so that no size always follows
+        the same one.
+        """
+        wanted, launch = self._settings.run_cycles * self.rounds, self._settings.launch
+        # Not before it is wanted: to import numpy.random takes a fiftieth of a rank's start.
+        random = np.random.default_rng([self._settings.seed, launch]) if launch else None
+        for cycle in itertools.count() if wanted == 0 else range(wanted):
+            order = random.permutation(len(rows)) if random else np.arange(len(rows))
+            for row in (rows[int(number)] for number in order):
+                index = cycle * len(rows) + row.facts.index
+                facts = dataclasses.replace(row.facts, index=index, cycle=cycle)
+                yield PlannedRow(facts, row.plan, row.until)
+
+    def _again(
+        self, rows: Sequence[PlannedRow], pairs: Mapping[int, Sequence[str]]
+    ) -> Iterator[PlannedRow]:
+        first = self._settings.run_cycles * self.rounds
+        for number in range(max(map(len, pairs.values()), default=0)):
+            for row in rows:
+                of_size = pairs.get(row.facts.size_bytes, ())
+                if number < len(of_size):
+                    cycle = first + number
+                    index = cycle * len(rows) + row.facts.index
+                    facts = dataclasses.replace(
+                        row.facts, index=index, cycle=cycle, pairs=of_size[number]
+                    )
+                    yield PlannedRow(facts, row.plan, row.until)
+
+    @property
+    def rounds(self) -> int:
+        """Cycles through the sizes until every round of the pattern was run once."""
+        return len(self._pattern.rounds_run(self._world, self._settings.all_pairs))
+
+    def plan(self, rows: Sequence[PlannedRow]) -> Plan:
+        """What was asked for, for the record."""
+        s = self._settings
+        return Plan(
+            sizes=s.sizes,
+            run_cycles=s.run_cycles * self.rounds,
+            iters=s.iters,
+            warmup_iters=s.warmup_iters,
+            agg_iters=s.agg_iters,
+            average=s.average,
+            check=s.check,
+            blocking=s.blocking,
+            chunk_bytes=s.chunk_bytes,
+            channels=s.channels,
+            window_send=s.window_send,
+            window_recv=s.window_recv,
+            slots=tuple(row.plan.slots for row in rows),
+            report_timestamps=s.report_timestamps,
+            report_cputime=s.report_cputime,
+            report_gbits=s.report_gbits,
+            per_iter_timing=s.per_iter_timing,
+            per_iter_skip=s.per_iter_skip,
+        )
+
+    def _row(self, index: int, size: int) -> PlannedRow:
+        s = self._settings
+        slot_bytes = self._slot_bytes(size)
+        longest = max(s.iters, s.warmup_iters)
+        if s.open_ended():
+            longest = max(longest, min(_MOST_IN_A_BATCH, _BATCH_BYTES // max(slot_bytes, 1)))
+        slots = slots_for(
+            slot_bytes,
+            stamp_bytes(self._sources),
+            longest,
+            s.check_memory_bytes,
+            self._llc_bytes,
+            self._local_ranks,
+        )
+        facts = RowFacts(
+            index=index,
+            cycle=0,
+            size_bytes=size,
+            count=size,
+            agg=s.agg_iters,
+            messages_per_copy=self._messages(),
+            chunk_bytes=chunk_of(s, self._message_bytes(size), s.agg_iters * self._messages()),
+            slots=slots,
+            iterations=0 if s.open_ended() else s.iters,
+            warmup_iterations=s.warmup_iters,
+        )
+        # Medians over blocks: of a peer beside us, and where ranks are compared with each other.
+        several = bool(s.against) or self._pattern.rounds is not None
+        blocks = min(LEAST_BLOCKS, s.iters) if several else 1
+        plan = plan_row(slots, s.iters, s.warmup_iters, blocks)
+        if not s.open_ended():
+            return PlannedRow(facts, plan)
+        return PlannedRow(facts, dataclasses.replace(plan, batch=slots), self._until(plan, several))
+
+    def _until(self, plan: RowPlan, several: bool) -> Until:
+        s = self._settings
+        return Until(
+            ci=s.ci,
+            max_time_ns=int(s.max_time_s * 1e9),
+            duration_ns=int(s.duration_s * 1e9),
+            most_iterations=max(self._room() // self._rows_to_come(), plan.batches[0]),
+            even_batches=LEAST_BLOCKS if several else 0,
+        )
+
+    def _sample_bytes(self) -> int:
+        """Bytes that the file has of an iteration: all phases of all ranks and sides."""
+        sides = _MOST_SIDES if self._settings.against else 1
+        return len(PHASES) * 8 * self._world * sides
+
+    def _rows_to_come(self) -> int:
+        """Rows of the run, which share the space for samples; of endless cycles those of one."""
+        s = self._settings
+        again = 2 * most_meetings(self._world) if self._pattern.rounds and s.all_pairs else 0
+        return len(s.sizes) * (max(s.run_cycles, 1) * self.rounds + again)
+
+    def _room(self) -> int:
+        """Iterations of all rows together that there is space for."""
+        return self._settings.sample_space_bytes // self._sample_bytes()
+
+    def require_room(self) -> None:
+        """Refuses more samples than there is space for, with the figures; raises UsageError."""
+        s, rows = self._settings, self._rows_to_come()
+        if not s.open_ended() and s.iters * rows > self._room():
+            needed = format_size(s.iters * rows * self._sample_bytes())
+            raise UsageError(
+                f"-n/--iters ({s.iters}) takes {needed} for the samples of all rows "
+                f"({rows}), more than --sample-space ({format_size(s.sample_space_bytes)}); use "
+                f"{self._room() // rows} or less, or more --sample-space"
+            )
+
+    def _slot_bytes(self, size: int) -> int:
+        """Bytes that a slot takes on the rank where it takes most."""
+        return max(
+            sum(strides(self._pattern, rank, self._world, size).values())
+            for rank in range(self._world)
+        )
+
+    def _messages(self) -> int:
+        """Messages that a rank receives in one copy of the pattern."""
+        return max(senders.size for senders in self._senders())
+
+    def _message_bytes(self, size: int) -> int:
+        """Bytes of the largest message that a rank receives in one copy of the pattern."""
+        return max(
+            int(step_bytes(schedule, single.layout(rank, self._world, size)).length[here].max())
+            for rank, single, schedule in self._receivers()
+            if (here := schedule.column(Column.OP) == Op.RECV).any()
+        )
+
+    def _senders(self) -> Iterator[NDArray[np.int32]]:
+        """Who sends each message of one copy of the pattern; all receivers are alike."""
+        for _, _, schedule in self._receivers():
+            yield schedule.column(Column.PEER)[schedule.column(Column.OP) == Op.RECV]
+
+    def _receivers(self) -> Iterator[tuple[int, Pattern, Schedule]]:
+        """Two ranks, all others being like one of them, with one copy of the pattern."""
+        single = self._single.rounds_run(self._world, False)[0]
+        for rank in (0, self._world - 1):
+            yield rank, single, single.schedule(rank, self._world)
+
+
+def strides(pattern: Pattern, rank: int, world: int, size: int) -> dict[BufferId, int]:
+    """Bytes from one slot to the next, for each buffer that the rank uses."""
+    layout = pattern.layout(rank, world, size)
+    return {
+        buffer: slot_shape(table.total_bytes).stride_bytes
+        for buffer, table in layout.items()
+        if table.blocks
+    }
+
+
+def buffer_sizes(
+    pattern: Pattern, rank: int, world: int, rows: Sequence[PlannedRow]
+) -> dict[BufferId, int]:
+    """Bytes of each buffer on this rank, enough for every row."""
+    sizes: Counter[BufferId] = Counter()
+    for row in rows:
+        for buffer, stride in strides(pattern, rank, world, row.facts.size_bytes).items():
+            sizes[buffer] = max(sizes[buffer], stride * row.plan.slots)
+    return dict(sizes)

@@ -1,0 +1,164 @@
+"""The progress line on a terminal: drawn between two batches and at no other time.
+
+No thread draws it, so nothing of it runs while something is timed. It is a single line, which
+is erased before anything else is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TextIO
+
+from tcpx_mpi.launch.mpirun import TERMINAL_VARIABLE
+from tcpx_mpi.records import Plan, RowFacts
+from tcpx_mpi.units import format_size
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+#: Cheaper than to draw for every batch of a small size.
+_REDRAW_S = 0.1
+#: What an iteration costs beside its bytes, in bytes: small ones do not take no time.
+_ITERATION_BYTES = 64 << 10
+_BAR_COLUMNS = 24
+
+
+class Estimate:
+    """How much of a run is done, and what is left of its time, by bytes and iterations."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._weights = [self._weight(size) for size in plan.sizes]
+        cycle = sum(self._weights)
+        #: None: a run without an end (`-N 0`).
+        self.total = cycle * plan.run_cycles if plan.run_cycles > 0 else None
+
+    def done(self, facts: RowFacts, kind: str, first: int) -> float:
+        """The work before iteration `first` ("warmup" or "timed") of a row."""
+        cycles, index = divmod(facts.index, len(self._weights))
+        before = cycles * sum(self._weights) + sum(self._weights[:index])
+        iterations = first + (facts.warmup_iterations if kind == "timed" else 0)
+        of_all = max(facts.warmup_iterations + facts.iterations, 1)
+        return before + self._weights[index] * min(iterations / of_all, 1)
+
+    def seconds_left(self, done: float, elapsed_s: float) -> float | None:
+        """At the speed so far; None where nothing is done yet, or the run has no end."""
+        if self.total is None or done <= 0:
+            return None
+        return elapsed_s * (self.total - done) / done
+
+    def _weight(self, size: int) -> float:
+        iterations = self._plan.iters + self._plan.warmup_iters
+        return iterations * (size * self._plan.agg_iters + _ITERATION_BYTES)
+
+
+class Progress:
+    """The progress line of a run; `between_batches` draws it and `erase` takes it away."""
+
+    def __init__(
+        self,
+        stream: TextIO,
+        columns: int,
+        plan: Plan,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._console = _console(stream, columns)
+        self._columns = columns
+        self._plan = plan
+        self._estimate = Estimate(plan)
+        self._clock = clock
+        self._began = clock()
+        self._drawn: float | None = None
+
+    def between_batches(self, facts: RowFacts, kind: str, first: int) -> None:
+        """Before the batch that begins with iteration `first`; "kind" is warmup or timed."""
+        now = self._clock()
+        if self._drawn is not None and now - self._drawn < _REDRAW_S:
+            return
+        done = self._estimate.done(facts, kind, first)
+        # Rows beyond the plan: there are few, and nobody knew of them.
+        left = None if facts.pairs else self._estimate.seconds_left(done, now - self._began)
+        self._draw(self._text(facts, kind, first, left), done)
+        self._drawn = now
+
+    def erase(self) -> None:
+        """Leaves the terminal as if there had been no progress line."""
+        if self._drawn is not None:
+            self._drawn = None
+            self._clear()
+
+    def _text(self, facts: RowFacts, kind: str, first: int, left: float | None) -> str:
+        plan = self._plan
+        rows = len(plan.sizes) * plan.run_cycles
+        of_rows = f"/{rows}" if rows and not facts.pairs else ""
+        what, iterations = (
+            ("warm-up", facts.warmup_iterations)
+            if kind == "warmup"
+            else ("iteration", facts.iterations)
+        )
+        of_iterations = f"/{iterations}" if iterations else ""
+        text = (
+            f"row {facts.index + 1}{of_rows}  {format_size(facts.size_bytes)}  "
+            f"{what} {first}{of_iterations}"
+        )
+        return text if left is None else f"{text}  about {_duration(left)} left"
+
+    def _draw(self, text: str, done: float) -> None:
+        from rich.progress_bar import ProgressBar
+        from rich.segment import Segments
+        from rich.table import Table
+        from rich.text import Text
+
+        grid = Table.grid(padding=(0, 1))
+        cells: list[RenderableType] = [Text(text)]
+        if self._estimate.total is not None:
+            grid.add_column(no_wrap=True, width=_BAR_COLUMNS)
+            cells.insert(0, ProgressBar(self._estimate.total, done, width=_BAR_COLUMNS))
+        grid.add_column(no_wrap=True, overflow="crop")
+        grid.add_row(*cells)
+        # The last column stays free: a cursor behind it would be in the next line.
+        options = self._console.options.update(width=self._columns - 1)
+        line = self._console.render_lines(grid, options, pad=False)[0]
+        self._clear()
+        self._console.print(Segments(line), end="")
+
+    def _clear(self) -> None:
+        from rich.control import Control
+        from rich.segment import ControlType
+
+        clear = (ControlType.ERASE_IN_LINE, 2)
+        self._console.control(Control(ControlType.CARRIAGE_RETURN, clear))
+
+
+def on_terminal(environ: Mapping[str, str], text: TextIO, plan: Plan) -> Progress | None:
+    """The progress line of rank 0, or None where there is no terminal for one.
+
+    `text` is where the table goes. A rank under mpirun cannot see the terminal (its standard
+    output may look like one while a file is written): the parent that started mpirun says so.
+    """
+    where, _, columns = environ.get(TERMINAL_VARIABLE, "").partition(" ")
+    if where in ("both", "stderr") and columns.isdecimal():
+        # By one way with the table where both are shown: mpirun forwards two in any order.
+        return Progress(text if where == "both" else sys.stderr, int(columns), plan)
+    if sys.stderr.isatty() and environ.get("TERM", "dumb") != "dumb":
+        columns = str(os.get_terminal_size(sys.stderr.fileno()).columns or 80)
+        return Progress(sys.stderr, int(columns), plan)
+    return None
+
+
+def _console(stream: TextIO, columns: int) -> Console:
+    from rich.console import Console
+
+    # rich itself looks at NO_COLOR.
+    return Console(file=stream, force_terminal=True, width=columns, highlight=False, markup=False)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,327 @@
+"""What rank 0 says and keeps: the table as it grows, the HDF5 file, JSON. Silent elsewhere."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import os
+import secrets
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from tcpx_mpi import report
+from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.errors import ExitCode, TcpxError
+from tcpx_mpi.launch import mpirun
+from tcpx_mpi.plugin.find import is_softtcpx
+from tcpx_mpi.plugin.sockets import data_sockets
+from tcpx_mpi.records import (
+    PeerInfo,
+    Plan,
+    RankInfo,
+    Row,
+    RowFacts,
+    Run,
+    RunHeader,
+    RunWriter,
+    Scratch,
+    SetupTimes,
+    default_run_name,
+    filter_environment,
+    require_creatable,
+    utc_now,
+    write_text,
+)
+from tcpx_mpi.run import metadata
+from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
+from tcpx_mpi.transport.engine import LoadedPlugin
+from tcpx_mpi.world import Answer
+
+if TYPE_CHECKING:
+    from tcpx_mpi.gates import Judgement
+    from tcpx_mpi.run.event_stream import EventStream
+    from tcpx_mpi.run.progress import Progress
+
+
+class Output:
+    """The results of a run on their way out; `active` on rank 0 only."""
+
+    def __init__(self, active: bool) -> None:
+        self._active = active
+        self._writer: RunWriter | None = None
+        #: Who has the samples of the rows.
+        self._keeper: RunWriter | Scratch | None = None
+        self._run: Run | None = None
+        self._summaries: list[RowSummary] = []
+        self._settings: Settings | None = None
+        #: Files written beside the HDF5 file, by the names that they got.
+        self._files: list[str] = []
+        self._events: EventStream | None = None
+        self._progress: Progress | None = None
+        self._row_under_way = -1
+        self.run_id = secrets.token_hex(6) if active else ""
+
+    def open(self, settings: Settings) -> None:
+        """Create the files before anything is measured. Raises UsageError."""
+        if not self._active:
+            return
+        self._settings = settings
+        for path, option in (
+            (settings.json_path, "-J"),
+            (settings.csv_path, "--csv"),
+            (settings.save_config_path, "--save-config"),
+        ):
+            if path is not None:
+                require_creatable(path, option)
+        if settings.json_stream_path is not None:
+            from tcpx_mpi.run.event_stream import EventStream
+
+            aside = settings.events_to_stdout()
+            self._events = EventStream(None if aside else settings.json_stream_path)
+        if settings.hdf5_path != "none":
+            now = datetime.datetime.now()
+            self._writer = RunWriter(settings.hdf5_path or default_run_name(settings.pattern, now))
+
+    def begin(
+        self, settings: Settings, pattern: Pattern, argv: Sequence[str],
+        ranks: Sequence[RankInfo], setup: SetupTimes, plugin: LoadedPlugin,
+        facts: dict[str, str], plan: Plan, llc_bytes: int, peers: Sequence[PeerInfo] = (),
+    ) -> RunHeader:  # fmt: skip
+        """Write and print what is known before the first row."""
+        sockets = data_sockets(plugin.file.name, os.environ)
+        header = RunHeader(
+            run_id=self.run_id,
+            pattern=pattern.name,
+            start_time=utc_now(),
+            command=list(argv),
+            plan=plan,
+            settings=[*settings.describe(), *plugin.derived],
+            versions=metadata.versions(),
+            environment=filter_environment(os.environ),
+            facts={
+                **facts,
+                "memory_chosen": f"{settings.memory} ({settings.sources['memory']})",
+                **_data_sockets(plugin.file.name, sockets),
+                **metadata.connections(ranks, setup, sockets),
+            },
+            ranks=list(ranks),
+            world=len(ranks),
+            busbw_factor=pattern.busbw_factor(len(ranks)),
+            time_divisor=pattern.time_divisor,
+            plugin_path=plugin.file.path,
+            plugin_sha256=plugin.file.sha256,
+            plugin_abi=plugin.file.abi,
+            plugin_name=plugin.file.name,
+            memory=settings.memory,
+            unpack=settings.unpack_mode(),
+            llc_bytes=llc_bytes,
+            mode=settings.mode(),
+            notes=list(pattern.notes),
+            peers=list(peers),
+        )
+        path = self._writer.path if self._writer else ""
+        self._run = Run(path, header, setup, [], complete=False)
+        if self._writer is not None:
+            self._writer.write_header(header)
+            self._writer.write_setup(setup)
+        if settings.save_config_path is not None:
+            saved = settings
+            if mpirun.PARENT_VARIABLE in os.environ:  # ranks are not told what it was asked for
+                sources = {**settings.sources, "ranks": "command line --ranks"}
+                saved = dataclasses.replace(settings, ranks=len(ranks), sources=sources)
+            self._files.append(write_text(settings.save_config_path, saved.to_toml()))
+        if self._events is not None:
+            self._events.header(self._run)
+        self._print(
+            [*report.header_lines(header), *report.setup_lines(setup), *report.title_lines(header)]
+        )
+        from tcpx_mpi.run.progress import on_terminal  # rank 0 alone has one
+
+        self._progress = on_terminal(os.environ, self._text, plan)
+        return header
+
+    def between_batches(self, facts: RowFacts, kind: str, first: int) -> None:
+        """Before the batch of "warmup" or "timed" iterations that begins with `first`."""
+        if self._events is not None and self._row_under_way != facts.index:
+            self._row_under_way = facts.index
+            self._events.row_begins(facts)
+        if self._progress is not None:
+            self._progress.between_batches(facts, kind, first)
+
+    def row(self, row: Row) -> None:
+        """On disk and on the screen when this returns."""
+        assert self._run is not None
+        if self._keeper is None:  # not before: only now the temporary directory is --spool
+            self._keeper = self._writer or Scratch()
+        row = self._keeper.append_row(row)
+        self._run.rows.append(row)  # only now: a row that could not be written is not kept
+        self._summaries.append(report.summarise_row(self._run.header, row))
+        if self._events is not None:
+            self._events.row(self._run, row, self._summaries[-1])
+        self._print([report.row_line(self._run.header, self._summaries[-1])])
+
+    def suspects(self) -> dict[int, list[str]]:
+        """By size the pairs of further rows, in which suspects of a tournament meet others."""
+        if self._run is None:
+            return {}
+        return report.pairs_to_meet(self._run.header, self._run.rows)
+
+    def end(self) -> ExitCode:
+        """Close the files, print the footer; what the exit code of the run is."""
+        assert self._run is not None
+        self._run.complete = True
+        self._run.end_time = utc_now()
+        if self._writer is not None:
+            self._writer.finish()
+        run, judgement = self._run, self._judge()
+        files = self._write_documents(judgement)
+        lines = report.footer_lines(
+            run.header,
+            self._summaries,
+            files=files,
+            slow=report.suspect_lines(run.header, run.rows),
+            gate=judgement.lines() if judgement else [],
+        )
+        self._print(lines)
+        verdict = _verdict(run, self._summaries)
+        if judgement and not judgement.passed and verdict == ExitCode.OK:
+            verdict = ExitCode.BELOW_GATE
+        if self._events is not None:
+            self._events.end(verdict, run)
+        # Of several launches in one file the bandwidth is judged when all are there.
+        if verdict == ExitCode.WRONG_BYTES or (verdict != ExitCode.OK and not self._launch):
+            text = _in_short(verdict, run, self._summaries, judgement)
+            print(f"tcpx-mpi: error: {text}", file=sys.stderr, flush=True)
+        return verdict
+
+    @property
+    def _launch(self) -> int:
+        return self._settings.launch if self._settings is not None else 0
+
+    def trouble(self, answers: Mapping[int, Answer], places: Sequence[str]) -> int:
+        """The roll was called: print every rank's report, keep it; the exit code for all.
+
+        Runs on the lowest rank that answered, which is not always rank 0.
+        """
+        missing = [rank for rank in range(len(places)) if rank not in answers]
+        for rank in sorted(answers):
+            for line in answers[rank].report:
+                print(f"# {line}", file=sys.stderr)
+        cause = min(answers.values(), key=_follows_from_others)
+        text, code = cause.text, cause.exit_code or int(ExitCode.LOST_RANK)
+        if missing:
+            names = ", ".join(f"{rank} on {places[rank]}" for rank in missing)
+            text = f"rank {names} did not answer the roll call{'; ' if text else ''}{text}"
+            code = int(ExitCode.LOST_RANK)
+        print(f"tcpx-mpi: error: {text}", file=sys.stderr, flush=True)
+        self.keep_fault(code, {rank: answer.text for rank, answer in answers.items()}, missing)
+        return code
+
+    def erase_progress(self) -> None:
+        """Before anything else is said on the terminal."""
+        if self._progress is not None:
+            self._progress.erase()
+
+    def keep_fault(self, code: int, texts: Mapping[int, str], missing: Sequence[int]) -> None:
+        """The run ends early: keep why, beside what was measured."""
+        self._end_events(code, texts, missing)
+        if self._writer is None:
+            return
+        if self._run is None:  # nothing is known yet, and nothing is left half-written
+            self._writer.discard()
+            return
+        try:
+            self._writer.fail(ExitCode(code).name.lower(), code, texts, missing)
+        except TcpxError as second:
+            # Where the disk is what failed in the first place, that has been said.
+            if code != ExitCode.OUTPUT_FAILED:
+                print(f"tcpx-mpi: error: {second}", file=sys.stderr)
+        kept = len(self._run.rows)
+        if kept and not self._launch:  # who joins launches says where they are
+            what = "1 row" if kept == 1 else f"{kept} rows"
+            print(f"# kept: {what} in {self._writer.path}", file=sys.stderr, flush=True)
+
+    @property
+    def _text(self) -> TextIO:
+        """Where the table goes."""
+        aside = self._settings is not None and self._settings.events_to_stdout()
+        return sys.stderr if aside else sys.stdout
+
+    def _print(self, lines: Iterable[str]) -> None:
+        self.erase_progress()
+        print("\n".join(lines), file=self._text, flush=True)
+
+    def _end_events(self, code: int, texts: Mapping[int, str], missing: Sequence[int]) -> None:
+        if self._events is None:
+            return
+        try:
+            self._events.fault(ExitCode(code).name.lower(), dict(texts), list(missing))
+            self._events.end(code, self._run)
+        except TcpxError as second:
+            if code != ExitCode.OUTPUT_FAILED:
+                print(f"tcpx-mpi: error: {second}", file=sys.stderr)
+        if self._run is None:
+            self._events.discard()
+
+    def _judge(self) -> Judgement | None:
+        """The run by `--gate`, if there is one."""
+        assert self._run is not None
+        assert self._settings is not None
+        if self._settings.gate_path is None:
+            return None
+        from tcpx_mpi import gates
+
+        return gates.judge(gates.read_gate(self._settings.gate_path), self._run)
+
+    def _write_documents(self, judgement: Judgement | None) -> list[str]:
+        """The names of all files of this run."""
+        assert self._run is not None
+        assert self._settings is not None
+        files = [self._writer.path] if self._writer is not None else []
+        files += self._files
+        if self._events is not None and self._events.path:
+            files.append(self._events.path)
+        if self._settings.csv_path is not None:
+            from tcpx_mpi.exchange import export, tidy
+
+            text = export.csv_text(tidy.rows(self._run))
+            files.append(write_text(self._settings.csv_path, text))
+        if self._settings.json_path is not None:
+            gate = judgement.document() if judgement else None
+            files.append(report.write_run_json(self._settings.json_path, self._run, files, gate))
+        return files
+
+
+def _data_sockets(plugin: str, sockets: int) -> dict[str, str]:
+    """Of a plugin that is known to go by TCPX's variables."""
+    known = is_softtcpx(plugin) or plugin.startswith("GPUDirectTCPX")
+    return {"data_sockets": str(sockets)} if known else {}
+
+
+def _follows_from_others(answer: Answer) -> tuple[bool, bool, bool, int]:
+    """Sorts a cause before what it leads to: other ranks lose a peer, or wait for it in vain."""
+    code = answer.exit_code
+    return (code == ExitCode.OK, code == ExitCode.STALL, code == ExitCode.LOST_RANK, answer.rank)
+
+
+def _in_short(
+    verdict: ExitCode, run: Run, summaries: Sequence[RowSummary], judgement: Judgement | None
+) -> str:
+    """Why a run that was measured to its end has not the exit code 0; see `_verdict`."""
+    if verdict == ExitCode.WRONG_BYTES:
+        faults = [text for summary in summaries for text in summary.faults]
+        faults += report.peer_faults(summaries)
+        return faults[0] if faults else "wrong bytes were received"
+    if judgement is not None and not judgement.passed:
+        return f"the run fails its gate: {judgement.in_short()}"
+    return report.below_minimum_text(run.header, mean_bus_bandwidth(summaries))
+
+
+def _verdict(run: Run, summaries: Sequence[RowSummary]) -> ExitCode:
+    if any(summary.wrong_found for summary in summaries) or report.peer_faults(summaries):
+        return ExitCode.WRONG_BYTES
+    if report.passes_minimum_bandwidth(run.header, mean_bus_bandwidth(summaries)) is False:
+        return ExitCode.BELOW_GATE
+    return ExitCode.OK

@@ -1,0 +1,188 @@
+"""The story of `tcpx-mpi selftest`: what the tool itself costs, and how quiet this machine is.
+
+Beside the ceilings of `tcpx-mpi ceiling`: the clock, the engine over a plugin that completes at
+once, how far apart ranks leave a barrier, what others take from a rank that does nothing else,
+and how much equal pieces of work differ, all ranks at once. It answers which differences of results
+may be the machine's, and it is kept as JSON, to lie beside them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcpx_mpi import _native
+from tcpx_mpi.baselines import Link
+from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.errors import TcpxError
+from tcpx_mpi.machine.topology import Host, read_host
+from tcpx_mpi.records import require_writable, utc_now, write_text
+from tcpx_mpi.run.agreement import agree_hosts
+from tcpx_mpi.run.ceiling import Ceiling
+from tcpx_mpi.transport.overhead import own_cost
+from tcpx_mpi.world import World
+from tcpx_mpi.world.patience import SETUP_PATIENCE_S
+
+_BARRIERS = 200
+_WATCH_NS = 500_000_000
+_PIECES = 500
+_PIECE_NS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Quiet:
+    """How undisturbed one rank was; plain numbers, for all ranks gather them."""
+
+    lost_share: float
+    longest_ns: int
+    interruptions: int
+    #: Of equal pieces of work: the fastest, and the 95th percentile over it less 1.
+    piece_ns: int
+    noise: float
+    #: Of the node's CPU time, what its hypervisor gave to others; NaN where it does not say.
+    steal_share: float
+
+
+def quiet() -> Quiet:
+    """Measures this rank for about a second."""
+    before = _steal_and_all()
+    watched, lost, longest, count = _native.interruptions(_WATCH_NS)
+    times = _native.time_equal_work(_PIECES, _PIECE_NS)
+    steal, everything = (after - b for after, b in zip(_steal_and_all(), before, strict=True))
+    return Quiet(
+        lost_share=lost / watched,
+        longest_ns=longest,
+        interruptions=count,
+        piece_ns=int(times.min()),
+        noise=spread(times),
+        steal_share=steal / everything if everything > 0 else float("nan"),
+    )
+
+
+def spread(times: NDArray[np.int64]) -> float:
+    """The 95th percentile over the fastest, less 1: what a disturbed piece costs more."""
+    return float(np.quantile(times, 0.95) / times.min() - 1)
+
+
+def _steal_and_all() -> tuple[float, float]:
+    import psutil
+
+    times = psutil.cpu_times()
+    return getattr(times, "steal", float("nan")), float(sum(times[:8]))
+
+
+def barrier_skews_ns(world: World) -> NDArray[np.int64]:
+    """Collective: how far apart the first and the last rank leave each of many barriers.
+
+    Their clocks must be one; on rank 0, nothing elsewhere.
+    """
+    mine = []
+    for _ in range(_BARRIERS):
+        world.barrier("barrier skew", SETUP_PATIENCE_S)
+        mine.append(_native.now_ns())
+    everybody = world.gather(mine, "barrier skew", SETUP_PATIENCE_S)
+    if everybody is None:
+        return np.empty(0, np.int64)
+    table = np.array(everybody, np.int64)
+    skews: NDArray[np.int64] = table.max(axis=0) - table.min(axis=0)
+    return skews
+
+
+class SelfTest(Ceiling):
+    """The tool and the machines of one world, then their ceilings."""
+
+    def __init__(
+        self, world: World, argv: list[str], link: Link, more: Sequence[Settings], path: str | None
+    ) -> None:
+        super().__init__(world, argv, link, more)
+        self._path = path
+        self._document: dict[str, Any] = {"start_time": utc_now(), "command": argv}
+
+    def run(self, parsed: Settings | TcpxError) -> int:
+        """Collective: the story, top to bottom; returns the exit code."""
+        if isinstance(parsed, Settings):
+            hosts = agree_hosts(self.world, read_host())
+            with self.world.agree("output", SETUP_PATIENCE_S):
+                if self._path is not None and self.world.rank == 0:
+                    require_writable(self._path, "--output")
+            self._test_ourselves(hosts, hosts[self.world.rank])
+        code = super().run(parsed)
+        if self._path is not None and self.world.rank == 0:
+            text = json.dumps(self._document, indent=1, allow_nan=False) + "\n"
+            self._say([f"# wrote {write_text(self._path, text)}"])
+        return code
+
+    def _test_ourselves(self, hosts: Sequence[Host], host: Host) -> None:
+        world = self.world
+        one_clock = len({each.clock for each in hosts}) == 1
+        skews = barrier_skews_ns(world) if one_clock else np.empty(0, np.int64)
+        cost = own_cost() if world.rank == 0 else None
+        world.barrier("own cost", SETUP_PATIENCE_S)  # others would disturb it
+        ranks = world.gather(quiet(), "quiet", SETUP_PATIENCE_S)
+        if ranks is None or cost is None:
+            return
+        self._document |= {
+            "host": host.name,
+            "ranks": len(ranks),
+            "own": vars(cost),
+            "barrier_skew_ns": skews.tolist(),
+            "quiet": [_without_nan(vars(each)) for each in ranks],
+        }
+        self._say(
+            ["# tcpx-mpi selftest", *own_lines(cost.clock_ns, cost.clock_step_ns, cost.chunk_ns)]
+        )
+        self._say(skew_lines(skews))
+        self._say(quiet_lines(ranks))
+
+    def _say(self, lines: Iterable[str]) -> None:
+        kept = list(lines)
+        if self.world.rank == 0:
+            self._document.setdefault("lines", []).extend(kept)
+        super()._say(kept)
+
+
+def own_lines(clock_ns: float, step_ns: int, chunk_ns: float) -> list[str]:
+    """What a time stamp and a chunk cost."""
+    return [
+        _line("clock", f"{clock_ns:.1f} ns a call, steps of {step_ns} ns"),
+        _line("engine, null plugin", f"{chunk_ns:.1f} ns a chunk"),
+    ]
+
+
+def skew_lines(skews_ns: NDArray[np.int64]) -> list[str]:
+    """How far apart ranks leave a barrier."""
+    if skews_ns.size == 0:
+        return [_line("barrier skew", "n/a: the ranks have no common clock")]
+    median, worst = np.quantile(skews_ns, (0.5, 0.95)) / 1e3
+    return [_line("barrier skew", f"{median:.1f} us, p95 {worst:.1f} us, of {skews_ns.size}")]
+
+
+def quiet_lines(ranks: Sequence[Quiet]) -> list[str]:
+    """The rank that was disturbed most, in each respect."""
+    lost = max(range(len(ranks)), key=lambda r: ranks[r].lost_share)
+    noisy = max(range(len(ranks)), key=lambda r: ranks[r].noise)
+    steals = [each.steal_share for each in ranks if each.steal_share == each.steal_share]
+    worst = ranks[lost]
+    return [
+        _line(
+            "interruptions",
+            f"{100 * worst.lost_share:.2f} % of a CPU's time, the longest "
+            f"{worst.longest_ns / 1e3:.0f} us (rank {lost})",
+        ),
+        _line("noise floor", f"{100 * ranks[noisy].noise:.2f} % between equal pieces of 1 ms "
+              f"(p95 over the fastest, rank {noisy})"),
+        _line("steal", f"{100 * max(steals):.2f} % of CPU time" if steals else "n/a"),
+    ]  # fmt: skip
+
+
+def _without_nan(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: None if value != value else value for name, value in values.items()}
+
+
+def _line(what: str, text: str) -> str:
+    return f"  {what:<22} {text}"

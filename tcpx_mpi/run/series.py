@@ -1,0 +1,204 @@
+"""Whole launches of a run, one after the other, each with processes of its own, in one file.
+
+What a launch gets by chance (places in memory, ports, what else the machine does) it keeps for all
+its iterations. So the launch, and not the iteration, is what a comparison counts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.errors import BelowGate, ExitCode, OutputFailed, UsageError
+from tcpx_mpi.launch import mpirun as launch
+
+if TYPE_CHECKING:
+    from tcpx_mpi.gates import Gate
+
+#: Tells a rank where its launch's file goes; TCPX_MPI_LAUNCH tells which launch it is.
+FILE_VARIABLE = "TCPX_MPI_LAUNCH_FILE"
+NUMBER_VARIABLE = "TCPX_MPI_LAUNCH"
+
+
+@dataclass(frozen=True)
+class Command:
+    """What is launched again and again: settings that were validated, as typed and as parsed."""
+
+    settings: Settings
+    #: Of tcpx-mpi: `run PATTERN ...`.
+    arguments: Sequence[str]
+    environ: Mapping[str, str]
+
+
+def part_of_series(settings: Settings, environ: Mapping[str, str]) -> Settings:
+    """The settings of one launch of several: a file that is joined to the others, and no other;
+    what they amount to is judged once they are all there."""
+    if not settings.launch or FILE_VARIABLE not in environ:
+        return settings
+    return dataclasses.replace(
+        settings,
+        hdf5_path=environ[FILE_VARIABLE],
+        sources={**settings.sources, "hdf5_path": f"environment {FILE_VARIABLE}"},
+        json_path=None,
+        csv_path=None,
+        gate_path=None,
+        save_config_path=None,
+        json_stream_path=None,
+    )
+
+
+def refuse_series(settings: Settings) -> None:
+    """Raises UsageError for what several launches cannot have."""
+    if settings.hdf5_path == "none":
+        raise UsageError("--runs keeps its launches in one file: leave --hdf5 none out")
+    if settings.json_stream_path is not None:
+        raise UsageError("--json-stream is of one launch: leave it out with --runs, or use -J")
+
+
+class Series:
+    """The launches of one command on their way into one file."""
+
+    def __init__(self, command: Command, path: str, runs: int, option: str = "--hdf5") -> None:
+        """Creates the file. Raises UsageError, which names the option, where that fails."""
+        from tcpx_mpi.records import LaunchesWriter
+
+        self._command = command
+        self._runs = runs
+        self._writer = LaunchesWriter(path, runs, option)
+        # Not beside the result: a launch's own file is nobody's result.
+        self._place = tempfile.mkdtemp(prefix="tcpx-mpi-launches-")
+        #: What the last launch printed, if it failed.
+        self.printed = ""
+
+    @property
+    def path(self) -> str:
+        """The file, by the name that it got."""
+        return self._writer.path
+
+    @property
+    def launches(self) -> int:
+        """Launches in the file."""
+        return self._writer.launches
+
+    def launch(self, label: str = "") -> int:
+        """One more launch; its exit code, 0 if it is whole. What failed is on the standard error,
+        and what it printed is in `printed`.
+
+        Raises OutputFailed where a launch ended well and left no file.
+        """
+        number = self.launches + 1
+        path = os.path.join(self._place, f"{number}.h5")
+        environ = {
+            **self._command.environ,
+            NUMBER_VARIABLE: str(number),
+            FILE_VARIABLE: path,
+        }
+        print(f"# launch {number} of {self._runs}{label}", file=sys.stderr, flush=True)
+        ranks = self._command.settings.ranks
+        assert ranks is not None
+        program = launch.rank_program(self._command.arguments)
+        code, printed = launch.run_captured(ranks, program, environ, (), None)
+        if _never_began(code, printed):
+            # One in hundreds of launches; a series of them is to survive it.
+            print(
+                f"# mpirun started no rank (exit code {code}): again", file=sys.stderr, flush=True
+            )
+            code, printed = launch.run_captured(ranks, program, environ, (), None)
+        assert code is not None  # only a limit makes it None
+        code = launch.explained(code)
+        # One launch below NCCL_TESTS_MIN_BW is a whole one of several.
+        code = ExitCode.OK if code == ExitCode.BELOW_GATE else code
+        self.printed = printed if code != ExitCode.OK else ""
+        kept = False
+        if os.path.exists(path):
+            kept = self._writer.append(path)
+            os.unlink(path)
+        if code != ExitCode.OK and kept:
+            what = f"launch {number}, as far as it came"
+            print(f"# kept: {what}, in {self.path}", file=sys.stderr, flush=True)
+        if code == ExitCode.OK and not kept:
+            raise OutputFailed(f"launch {number} ended well and left no file {path}")
+        return code
+
+    def close(self) -> None:
+        """Close the file, and remove what is temporary; twice is once."""
+        self._writer.close()
+        shutil.rmtree(self._place, ignore_errors=True)
+
+
+def _never_began(code: int | None, printed: str) -> bool:
+    """Whether mpirun itself did not come up: the code is none of ours, and no rank said a word."""
+    return not printed and not launch.may_be_of_a_rank(code)
+
+
+def run_series(command: Command, path: str) -> int:
+    """K launches and their report; the exit code of the first one that failed, or 0.
+
+    Raises BelowGate where all are whole and do not meet --gate or NCCL_TESTS_MIN_BW.
+    """
+    gate = None
+    if command.settings.gate_path is not None:
+        from tcpx_mpi.gates import read_gate
+
+        gate = read_gate(command.settings.gate_path)
+    series = Series(command, path, command.settings.runs)
+    code = int(ExitCode.OK)
+    try:
+        while code == ExitCode.OK and series.launches < command.settings.runs:
+            code = series.launch()
+    finally:
+        series.close()
+    if not series.launches:
+        sys.stdout.write(series.printed)
+        return code
+    short = _show(command.settings, series.path, gate)
+    if code == ExitCode.OK and short:
+        raise BelowGate(short)
+    return code
+
+
+def _show(settings: Settings, path: str, gate: Gate | None) -> str:
+    """The report of the file, and the other results that were asked for; why it does not meet what
+    it must, "" where it does."""
+    from tcpx_mpi import report
+    from tcpx_mpi.exchange import export, tidy
+    from tcpx_mpi.gates import judge
+    from tcpx_mpi.records import read_run, write_text
+
+    run = read_run(path)
+    judgement = judge(gate, run) if gate is not None else None
+    files = [path]
+    if settings.save_config_path is not None:
+        files.append(write_text(settings.save_config_path, settings.to_toml()))
+    if settings.csv_path is not None:
+        files.append(write_text(settings.csv_path, export.csv_text(tidy.tables_of(run)["rows"])))
+    if settings.json_path is not None:
+        said = judgement.document() if judgement is not None else None
+        files.append(report.write_run_json(settings.json_path, run, files, said))
+    verdict = judgement.lines() if judgement is not None else []
+    print("\n".join(report.report_lines(run, files, gate=verdict)), flush=True)
+    if judgement is not None and not judgement.passed:
+        return f"the run fails its gate: {judgement.in_short()}"
+    return report.below_minimum(run)
+
+
+def run_in_turns(first: Series, second: Series, runs: int) -> int:
+    """K launches of each of two series in the order ABBA; the code of the first that failed, or 0.
+
+    What drifts with time then falls on both alike, and neighbours in time make pairs.
+    """
+    for number in range(runs):
+        pair = ((first, " of A"), (second, " of B"))
+        for series, label in pair if number % 2 == 0 else reversed(pair):
+            code = series.launch(label)
+            if code != ExitCode.OK:
+                sys.stdout.write(series.printed)
+                return code
+    return int(ExitCode.OK)

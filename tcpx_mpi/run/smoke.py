@@ -1,0 +1,156 @@
+"""The story of a smoke test: connect all ranks, one checked message each way between every two.
+
+The engine, its comms, buffers and checks are those of a run; a distance between ranks is a row.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tcpx_mpi import _native
+from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.errors import ExitCode, TcpxError
+from tcpx_mpi.machine.topology import Host, read_host
+from tcpx_mpi.patterns import load
+from tcpx_mpi.patterns.smoke import at_distance
+from tcpx_mpi.run.agreement import agree_hosts, agree_settings, free_bytes
+from tcpx_mpi.run.benchmark import Benchmark
+from tcpx_mpi.run.measure import Measurement
+from tcpx_mpi.run.place_ranks import plugin_workers, take_seat
+from tcpx_mpi.run.plan import RowPlanner, buffer_sizes
+from tcpx_mpi.transport.engine import LoadedPlugin, RankEngine
+from tcpx_mpi.units import counted, fit_number, format_size
+from tcpx_mpi.world import World
+from tcpx_mpi.world.patience import SETUP_PATIENCE_S
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """One message at its receiver: `wrong` bytes, -1 for a message without any."""
+
+    sender: int
+    receiver: int
+    wrong: int
+    fault: str
+    receive_ns: int
+    #: What lay in the descriptor queue, for each chunk; none where the plugin delivers in place.
+    sights: Sequence[Mapping[str, Any]]
+
+
+class Smoke(Benchmark):
+    """One smoke test on one rank."""
+
+    def __init__(self, world: World, argv: list[str], verbose: bool) -> None:
+        super().__init__(world, argv)
+        self.witness = verbose
+
+    def run(self, parsed: Settings | TcpxError) -> int:
+        """Collective: the story, top to bottom; returns the exit code."""
+        world = self.world
+        settings = agree_settings(world, parsed)
+        hosts = agree_hosts(world, read_host())
+        host = hosts[world.rank]
+        plugin = self.load_plugin(settings, plugin_workers(world, settings, hosts))
+        placement, settings = take_seat(world, settings, plugin, hosts)
+        engine = self.connect(settings, plugin, placement, load(settings.pattern))
+        first = RowPlanner(settings, at_distance(1), at_distance(1), hosts).rows()
+        sizes = buffer_sizes(at_distance(1), world.rank, world.size, first)
+        free = free_bytes(world, engine, host)
+        with world.agree("memory", SETUP_PATIENCE_S):
+            engine.allocate(sizes, host, free)
+        self._say(header_lines(settings, world.size, plugin, self.witness))
+        arrivals: list[Arrival] = []
+        for distance in range(1, world.size):
+            arrivals += self._round(settings, engine, distance, hosts)
+        # A sender that closes early can give its receiver an error for data that is whole.
+        world.barrier("close", SETUP_PATIENCE_S)
+        with world.agree("close", SETUP_PATIENCE_S):
+            engine.close()
+        self._say(footer_lines(arrivals))
+        return self._verdict(arrivals)
+
+    def _round(
+        self, settings: Settings, engine: RankEngine, distance: int, hosts: Sequence[Host]
+    ) -> list[Arrival]:
+        """Collective: the messages of one distance; all of them on rank 0, none elsewhere."""
+        world = self.world
+        pattern = at_distance(distance)
+        row = RowPlanner(settings, pattern, pattern, hosts).rows()[0]
+        engine.schedule = pattern.schedule(world.rank, world.size)
+        # One message each way is all: none more for a GPU's own times.
+        ground = dataclasses.replace(engine.ground([each.node for each in hosts]), gpu=None)
+        self.measurement = Measurement(
+            world, settings, pattern, ground, [engine], journal=None,
+            shared_clock=len({each.clock for each in hosts}) == 1,
+            end_by_ns=0,
+        )  # fmt: skip
+        part, _ = self.measurement.measure(row.facts, row.plan)
+        mine = Arrival(
+            sender=(world.rank - distance) % world.size,
+            receiver=world.rank,
+            wrong=part.wrong,
+            fault=part.fault,
+            receive_ns=int(part.samples["receive"][0]),
+            sights=_native.unpack_sights(engine.native),
+        )
+        arrivals = world.gather(mine, "arrivals", self.measurement.patience_s) or []
+        for arrival in sorted(arrivals, key=lambda each: each.sender):
+            self._say(arrival_lines(arrival))
+        return arrivals
+
+    def _verdict(self, arrivals: Sequence[Arrival]) -> int:
+        """Collective: the exit code, equal on all ranks; rank 0 says what is wrong."""
+        faults = [arrival.fault for arrival in arrivals if arrival.wrong > 0]
+        if faults:
+            print(f"tcpx-mpi: error: {faults[0]}", file=sys.stderr, flush=True)
+        code = ExitCode.WRONG_BYTES if faults else ExitCode.OK
+        return int(self.world.allgather(int(code), "verdict", SETUP_PATIENCE_S)[0])
+
+    def _say(self, lines: Sequence[str]) -> None:
+        if self.world.rank == 0 and lines:
+            print(os.linesep.join(lines), flush=True)
+
+
+def header_lines(settings: Settings, ranks: int, plugin: LoadedPlugin, verbose: bool) -> list[str]:
+    """What is sent over what, and the title of the table."""
+    lines = [
+        f"# smoke: {format_size(settings.sizes[0])} each way between every two of {ranks} ranks, "
+        f"{counted(settings.channels, 'channel')}, {settings.memory} memory",
+        f"# plugin: {plugin.file.name} (ABI v{plugin.file.abi}), {plugin.file.path}",
+    ]
+    lines += [f"# plugin warning: {text}" for text in plugin.to_tell.warned]
+    if verbose and settings.unpack_mode() == "in place":
+        lines.append("# no descriptor queue: the plugin delivers into host memory")
+    return [*lines, f"#{'from':>7}{'to':>8}    {'result':<16}{'time(us)':>10}"]
+
+
+def arrival_lines(arrival: Arrival) -> list[str]:
+    """The row of one message, and below it what was seen of its descriptors."""
+    result = "right" if arrival.wrong == 0 else f"{arrival.wrong} bytes WRONG"
+    if arrival.wrong < 0:
+        result = "came, empty"
+    time_us = fit_number(arrival.receive_ns / 1e3, 10)
+    lines = [f"{arrival.sender:>8}{arrival.receiver:>8}    {result:<16}{time_us:>10}"]
+    for sight in arrival.sights:
+        parts = [f"{length} B at {src} -> {dst}" for src, length, dst in sight["fragments"]]
+        if sight["count"] > len(parts):
+            parts.append(f"and {sight['count'] - len(parts)} more")
+        where = f"channel {sight['channel']}, slot {sight['slot']}"
+        lines.append(
+            f"#   {where}: {counted(sight['count'], 'fragment')}: {', '.join(parts) or 'none'}"
+        )
+        if sight["probe"]:
+            lines.append(f"#   bounce probe: {sight['probe'].hex(' ')}")
+    return lines
+
+
+def footer_lines(arrivals: Sequence[Arrival]) -> list[str]:
+    """How many messages arrived as they were sent."""
+    wrong = sum(arrival.wrong > 0 for arrival in arrivals)
+    verdict = "all right" if wrong == 0 else f"{wrong} WRONG"
+    return [f"# {counted(len(arrivals), 'message')}: {verdict}"]

@@ -1,0 +1,22 @@
+"""Runs the schedules of all ranks in numpy, as the engine would, and proves what they promise.
+
+The model is the engine's. A rank has one queue for each (peer, lane, channel, direction) and one
+for each channel's copies, all in the order of its table; chunk c of a step is on channel
+c % channels. Only the head of a queue may be posted: when its predecessors are satisfied, its
+window has room, and, for sends and copies, the rank has finished all earlier iterations. Receives
+are posted as early as that allows, also those of later iterations. Messages meet their receives in
+order, for each (source, destination, lane, channel). Nothing else orders anything.
+
+Instead of payload every byte carries its origin: iteration, rank and offset in the SEND buffer.
+
+Whatever may happen stays possible until it happens, whatever else happens before. So the end does
+not depend on the order of events, and one order without a deadlock proves all; `order` is there to
+test that claim. Races within a rank are looked for in the table, not in one lucky order.
+"""
+
+from tcpx_mpi.schedule.interpreter.proof import interpret, prove
+from tcpx_mpi.schedule.interpreter.races import check_races
+from tcpx_mpi.schedule.interpreter.run import Outcome
+from tcpx_mpi.schedule.interpreter.state import EngineModel, Origins
+
+__all__ = ["EngineModel", "Origins", "Outcome", "check_races", "interpret", "prove"]

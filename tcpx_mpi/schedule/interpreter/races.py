@@ -1,0 +1,104 @@
+"""Races within a rank: found in the table, whatever order a run would have."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from tcpx_mpi.schedule.table import (
+    NONE,
+    BufferId,
+    Column,
+    Layout,
+    Schedule,
+    ScheduleError,
+    StepBytes,
+    Wait,
+    step_bytes,
+)
+
+
+@dataclass(frozen=True)
+class _Access:
+    """A step touches bytes [start, end) of a buffer."""
+
+    start: int
+    end: int
+    step: int
+    writes: bool
+
+
+def check_races(schedule: Schedule, layout: Layout, chunk_bytes: int) -> None:
+    """Any two steps that touch the same bytes, one of them writing, must be ordered.
+
+    Only predecessors order: even two receives on one connection are in flight together.
+    Raises ScheduleError.
+    """
+    sizes = step_bytes(schedule, layout)
+    ordered = _orders(schedule)
+    for buffer_id in (BufferId.RECV, BufferId.SCRATCH):
+        accesses = sorted(
+            _accesses(schedule, sizes, buffer_id), key=lambda access: (access.start, access.step)
+        )
+        running: list[_Access] = []
+        for access in accesses:
+            running = [other for other in running if other.end > access.start]
+            for other in running:
+                if access.writes or other.writes:
+                    _check_ordered(schedule, ordered, other, access, chunk_bytes)
+            running.append(access)
+
+
+def _accesses(schedule: Schedule, sizes: StepBytes, buffer_id: BufferId) -> list[_Access]:
+    found = []
+    for column, offsets, writes in (
+        (Column.SRC_BUFFER, sizes.src_offset, False),
+        (Column.DST_BUFFER, sizes.dst_offset, True),
+    ):
+        for step in np.flatnonzero(schedule.column(column) == buffer_id).tolist():
+            start, length = int(offsets[step]), int(sizes.length[step])
+            if length:
+                found.append(_Access(start, start + length, step, writes))
+    return found
+
+
+def _orders(schedule: Schedule) -> list[dict[int, Wait]]:
+    """For each step all steps that come before it, directly or not, and how it waits for them."""
+    before: list[dict[int, Wait]] = []
+    for row in schedule.table.tolist():
+        mine: dict[int, Wait] = {}
+        for pred_column, wait_column in (
+            (Column.PRED0, Column.WAIT0),
+            (Column.PRED1, Column.WAIT1),
+        ):
+            pred, wait = row[pred_column], row[wait_column]
+            if pred == NONE:
+                continue
+            # One WHOLE on the way is enough: whoever waits for all chunks of a step waits for
+            # all that those waited for.
+            for step, how in [(pred, Wait.CHUNK), *before[pred].items()]:
+                mine[step] = max(mine.get(step, Wait.CHUNK), Wait(wait), how)
+        before.append(mine)
+    return before
+
+
+def _check_ordered(
+    schedule: Schedule,
+    ordered: list[dict[int, Wait]],
+    one: _Access,
+    other: _Access,
+    chunk_bytes: int,
+) -> None:
+    first, second = sorted((one, other), key=lambda access: access.step)
+    how = ordered[second.step].get(first.step)
+    if first.step != second.step and how == Wait.WHOLE:
+        return
+    # Chunk by chunk is enough only if no chunk touches another chunk's bytes of the other step.
+    aligned = first.start == second.start or first.end - first.start <= chunk_bytes
+    if first.step != second.step and how == Wait.CHUNK and aligned:
+        return
+    raise ScheduleError(
+        f"{schedule.describe(first.step)} and {schedule.describe(second.step)} touch the same "
+        f"bytes and the second does not wait for the first"
+    )

@@ -1,0 +1,112 @@
+"""A pattern as data: what the engine, the planner and the reports ask of it, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from tcpx_mpi.schedule.table import Expected, Layout, Schedule
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """One pattern: pure functions of (rank, world size), each rank only its own part.
+
+    schedule(rank, world) -> Schedule; layout(rank, world, size_bytes) -> Layout with the same
+    number of blocks at every size; expected(rank, world) -> Expected.
+    busbw_factor(world) turns algorithm bandwidth into bus bandwidth; `time_divisor` is 2 where an
+    iteration is a round trip. refuse(world) is None, or one line that says why not and what to do;
+    the other functions may be called only for worlds that are not refused.
+    """
+
+    name: str
+    summary: str
+    busbw_factor: Callable[[int], float]
+    time_divisor: int
+    refuse: Callable[[int], str | None]
+    schedule: Callable[[int, int], Schedule]
+    layout: Callable[[int, int, int], Layout]
+    expected: Callable[[int, int], Expected]
+    #: (round, receiver, world) -> sender, where each rank that receives has one sender and waits
+    #: for nobody else, so that its time is that of one way; None where ranks have several peers.
+    sender: Callable[[int, int, int], int] | None = None
+    #: A row's pairs as text (`text_of_pairs`) -> the pattern of that row, where ranks that look
+    #: slow meet others once more; None where pairs cannot be chosen.
+    of_pairs: Callable[[str], Pattern] | None = None
+    #: Default channels are reduced to the connections that a NIC has use for.
+    fits_nics: bool = False
+    #: What a reader of the table must know beside the summary.
+    notes: tuple[str, ...] = ()
+    #: Where rows differ: round c is a pattern of its own, and the pattern as a whole has the peers
+    #: of all rounds. Every size is run once a round.
+    rounds: Callable[[int], Sequence[Pattern]] | None = None
+    #: Rounds of a run without `--all`.
+    rounds_alone: int = 1
+
+    def rounds_run(self, world: int, everybody: bool) -> Sequence[Pattern]:
+        """What rows run in turn: itself where all are alike; `everybody`: `--all` was given."""
+        if self.rounds is None:
+            return [self]
+        rounds = self.rounds(world)
+        return rounds if everybody else rounds[: self.rounds_alone]
+
+    def peers_sent(self, world: int) -> int:
+        """The most ranks that one rank sends to."""
+        ends = (self.schedule(rank, world) for rank in {0, world - 1})
+        return max(len({peer for peer, _ in schedule.peers_sent}) for schedule in ends)
+
+
+def text_of_pairs(pairs: Sequence[tuple[int, int]]) -> str:
+    """(sender, receiver) of a row as its record has it: "0>2 3>1"."""
+    return " ".join(f"{sender}>{receiver}" for sender, receiver in pairs)
+
+
+def pairs_of_text(text: str) -> list[tuple[int, int]]:
+    """The inverse of `text_of_pairs`."""
+    found = []
+    for pair in text.split():
+        sender, receiver = map(int, pair.split(">"))
+        found.append((sender, receiver))
+    return found
+
+
+def expected_bytes(pattern: Pattern, rank: int, world: int, size_bytes: int) -> NDArray[np.int64]:
+    """What a rank's RECV buffer must hold, in bytes.
+
+    int64[n, 4] of dst_offset, length, origin_rank, origin_offset (in the origin's SEND buffer),
+    sorted by dst_offset; rows without bytes are dropped. Raises ScheduleError where block and
+    origin block differ in length.
+    """
+    import numpy as np
+
+    from tcpx_mpi.schedule.table import BufferId, ScheduleError
+
+    expected = pattern.expected(rank, world)
+    recv = pattern.layout(rank, world, size_bytes)[BufferId.RECV]
+    sends = {
+        origin: pattern.layout(origin, world, size_bytes)[BufferId.SEND]
+        for origin in set(expected.origin_rank.tolist())
+    }
+    rows = []
+    for block, origin, origin_block in zip(
+        expected.dst_block.tolist(),
+        expected.origin_rank.tolist(),
+        expected.origin_block.tolist(),
+        strict=True,
+    ):
+        length, found = int(recv.lengths[block]), int(sends[origin].lengths[origin_block])
+        if length != found:
+            raise ScheduleError(
+                f"{pattern.name}: rank {rank} expects {length} bytes in block {block}, but block "
+                f"{origin_block} of rank {origin} has {found}"
+            )
+        if length:
+            offset = int(sends[origin].offsets[origin_block])
+            rows.append((int(recv.offsets[block]), length, origin, offset))
+    rows.sort()
+    return np.array(rows, dtype=np.int64).reshape(-1, 4)

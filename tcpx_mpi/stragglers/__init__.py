@@ -1,0 +1,1 @@
+"""Which rank is slow: outlier test, detection, re-test, arrival times. Pure."""

@@ -1,0 +1,136 @@
+"""Suspects of a tournament meet others again, the best ones first: who with whom. Pure.
+
+A name from one meeting with each may be chance, or the doing of whoever was met. So every suspect
+meets two of those who are good beyond doubt once more, and the ends of a slow link each other; the
+other ranks meet too, for a busy machine must stay as busy. Only what shows again is named.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from tcpx_mpi.stragglers.detect import (
+    ONE_WAY,
+    Measured,
+    Places,
+    Suspect,
+    Way,
+    factor_again,
+    find_suspects,
+)
+
+#: So many good ranks does a suspect meet.
+_PARTNERS = 2
+#: So many times do all ranks meet again, at most: not more often than before, where they are few.
+_MOST_MEETINGS = 8
+
+Pairs = list[Way]
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A suspect, and what fresh samples say of it."""
+
+    suspect: Suspect
+    #: Its factor by them; None where it was not measured again.
+    again: float | None
+    #: Whether it may be called slow: it shows again, or nothing was measured again at all.
+    named: bool
+
+
+def judged(
+    measured: Mapping[Way, Measured],
+    fresh: Mapping[Way, Measured],
+    places: Places,
+    roles: Sequence[str] = ONE_WAY,
+) -> list[Judgement]:
+    """All suspects, slowest first; `fresh` is of meetings after that, empty where there were none.
+
+    `roles` are those of `find_suspects`.
+    """
+    found = []
+    for suspect in find_suspects(measured, places, roles):
+        factor, stands_out = factor_again(suspect, fresh, places) or (None, not fresh)
+        found.append(Judgement(suspect, factor, stands_out))
+    return found
+
+
+def most_meetings(world: int) -> int:
+    """An upper bound for the meetings of one size; each is two rows, one for each way."""
+    return min(_MOST_MEETINGS, world - 1)
+
+
+def meetings(
+    suspects: Sequence[Suspect], measured: Mapping[Way, Measured], places: Places
+) -> list[Pairs]:
+    """Pairs of all ranks, a list for each meeting; those of the slowest suspects come first."""
+    world = len(places.nodes)
+    wanted = _wanted(suspects, measured, places)
+    found: list[Pairs] = []
+    while wanted and len(found) < most_meetings(world):
+        free = set(range(world))
+        pairs: Pairs = []
+        for pair in list(wanted):
+            if free.issuperset(pair):
+                pairs.append(pair)
+                wanted.remove(pair)
+                free -= set(pair)
+        # The others meet as the first suspects do, within a node or not: to compare them with.
+        apart = places.apart(pairs[0])
+        while free:
+            rank = free.pop()
+            alike = [other for other in sorted(free) if places.apart((rank, other)) == apart]
+            other = alike[0] if alike else min(free)
+            free.remove(other)
+            pairs.append((rank, other))
+        found.append(pairs)
+    return found
+
+
+def _wanted(
+    suspects: Sequence[Suspect], measured: Mapping[Way, Measured], places: Places
+) -> list[Way]:
+    """Who should meet whom, the most wanted first; no pair twice, whichever comes first in it."""
+    accused = {rank for suspect in suspects for rank in suspect.ranks}
+    badness = _badness(accused, measured, places)
+    wanted: dict[frozenset[int], Way] = {}
+    for suspect in suspects:
+        if not suspect.roles:
+            way = (suspect.ranks[0], suspect.ranks[1])
+            wanted.setdefault(frozenset(way), way)
+        for rank in suspect.ranks:
+            others = [
+                other
+                for other in range(len(places.nodes))
+                if other not in suspect.ranks and places.apart((rank, other)) == suspect.apart
+            ]
+            others.sort(key=lambda other: (other in accused, badness[other]))
+            for other in others[:_PARTNERS]:
+                wanted.setdefault(frozenset((rank, other)), (rank, other))
+    return list(wanted.values())
+
+
+def _badness(
+    accused: set[int], measured: Mapping[Way, Measured], places: Places
+) -> dict[int, float]:
+    """By rank its median log time over that of all such ways, with ranks that nobody accuses."""
+    logs = {way: math.log(each.time_ns) for way, each in measured.items() if each.time_ns > 0}
+    of_class = {
+        apart: [log for way, log in logs.items() if places.apart(way) == apart]
+        for apart in (False, True)
+    }
+    typical = {apart: float(np.median(found)) for apart, found in of_class.items() if found}
+
+    def of(rank: int) -> float:
+        rest = [
+            log - typical[places.apart(way)]
+            for way, log in logs.items()
+            if rank in way and not (accused - {rank}).intersection(way)
+        ]
+        return float(np.median(rest)) if rest else math.inf
+
+    return {rank: of(rank) for rank in range(len(places.nodes))}

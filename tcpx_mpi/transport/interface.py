@@ -1,0 +1,132 @@
+"""A side of a row: the plugin's engine, or a peer beside it, moving bytes over the same slots.
+
+Whatever the frame does (poison, agreed start, stamps, check) it does alike for every side; a side
+only moves what the schedule says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from tcpx_mpi.machine.placement import Placement
+from tcpx_mpi.records import GpuRow, PeerInfo, RowFacts
+from tcpx_mpi.schedule.table import BufferId, Layout, Schedule
+
+
+class Driver(Protocol):
+    """Runs the batches of a loaded row, one at a time; `_native.Runner` is one."""
+
+    def arm(self, iterations: int) -> None:
+        """Ready the next batch, of so many iterations, before ranks agree when it begins."""
+
+    def start(
+        self, first_slot: int, iterations: int, start_ns: int, stall_ns: int, end_by_ns: int
+    ) -> None:
+        """Begin a batch: iteration i uses slot first_slot + i of every buffer."""
+
+    def wait(self, seconds: float) -> bool:
+        """True when the batch has ended; False after `seconds`."""
+
+    def request_stop(self) -> None:
+        """End the batch under way with the fault "stopped"."""
+
+    def idle_ns(self) -> int:
+        """How long the batch under way has made no progress."""
+
+    def stamps(self, iterations: int) -> Any:
+        """`_native.Stamps` of the last batch."""
+
+    def cpu_time(self) -> tuple[int, int, int]:
+        """User and system ns of this process in the last batch, and how much of both was not the
+        driving thread's."""
+
+    def thread_id(self) -> int:
+        """The kernel's number of the driving thread."""
+
+    def cpus_seen(self) -> list[int]:
+        """CPUs on which the driving thread was seen in the last batch."""
+
+    def fault(self) -> Mapping[str, Any] | None:
+        """What ended the batch early, or None."""
+
+    def picture(self) -> list[dict[str, Any]]:
+        """Where every flow stood at the fault, or when a report was asked for."""
+
+    def take_picture_ready(self) -> bool:
+        """True once after a report was asked for and taken."""
+
+    def sockets(self) -> dict[str, Any]:
+        """Totals by TCP_INFO over the sockets of this side."""
+
+
+class GpuWatch(Protocol):
+    """How the GPU of a rank fares in a row."""
+
+    def before_row(self) -> None:
+        """The timed batches are about to begin."""
+
+    def after_row(self) -> None:
+        """They are over; from here on the GPU times its unpacks, for a batch that is not timed."""
+
+    def row(self) -> GpuRow:
+        """What was seen, once that batch is over."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """Of one rank: its network interface, the plugin's threads, and the node of every rank."""
+
+    interface: str
+    nodes: Sequence[str]
+    plugin_threads: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, eq=False)
+class Ground:
+    """What all sides of a rank share: schedule, buffers cut into slots, and place."""
+
+    schedule: Schedule
+    buffers: dict[BufferId, Any]
+    placement: Placement
+    surroundings: Surroundings
+    #: Of the GPU whose memory is used; None without one.
+    gpu: GpuWatch | None = None
+
+    def by_id(self) -> list[Any]:
+        """The buffers in the order of their ids, None where the schedule uses none."""
+        return [self.buffers.get(buffer) for buffer in BufferId]
+
+
+class Side(Protocol):
+    """The plugin's engine, or a peer."""
+
+    @property
+    def info(self) -> PeerInfo | None:
+        """What this peer is; None for the plugin."""
+
+    @property
+    def driver(self) -> Driver: ...
+
+    @property
+    def buffers(self) -> Mapping[BufferId, Any]:
+        """Where its bytes are: the ground's buffers, or its own of the same sizes."""
+
+    @property
+    def processes(self) -> Sequence[int]:
+        """The processes that it has beside the rank's."""
+
+    def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
+        """The row to come."""
+
+    def close(self) -> None: ...
+
+
+def load_native(
+    runner: Any, ground: Ground, layout: Layout, chunk_bytes: int, channels: int, batch: int
+) -> None:
+    """Load a row into a `_native.Runner`."""
+    for buffer, table in layout.items():
+        runner.set_blocks(int(buffer), table.offsets, table.lengths)
+    runner.load(ground.schedule.table, chunk_bytes, channels, ground.by_id(), batch)

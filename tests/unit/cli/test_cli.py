@@ -1,0 +1,418 @@
+"""The command line: what it refuses, in one line, and what it never loads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tcpx_mpi import cli
+from tcpx_mpi.cli.run import validate, warnings, with_bare_values
+from tcpx_mpi.config.options import IGNORED, KNOBS
+from tcpx_mpi.config.settings import Settings, load_settings
+from tcpx_mpi.errors import EXIT_CODE_MEANING, ExitCode, UsageError
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in list(os.environ):
+        if name.startswith(("UCCL_", "NCCL_", "TCPX_", "OMPI_", "PMI", "SLURM_")):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+Captured = pytest.CaptureFixture[str]
+
+
+def refusal(capsys: Captured, *argv: str, code: ExitCode = ExitCode.USAGE) -> str:
+    """The one line that a command line ends with."""
+    assert cli.main(argv) == code
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert errors.startswith("tcpx-mpi: error: ")
+    assert errors.count("\n") == 1
+    return errors
+
+
+def python(code: str) -> str:
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+
+
+# --- Bad input ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "parts"),
+    [
+        (
+            [],
+            [
+                "no command",
+                ", ".join(cli.COMMANDS),
+            ],
+        ),
+        (["rn"], ["unknown command rn", "run"]),
+        (["--verbose"], ["unknown option --verbose"]),
+        (["run"], ["no pattern", "pair, pingpong, ring, mesh"]),
+        (["run", "rign"], ["unknown pattern rign", "did you mean ring?", "mesh"]),
+        (["run", "zzz"], ["unknown pattern zzz", "pair, pingpong, ring, mesh"]),
+        (["run", "ring", "--chnk", "4K"], ["unknown option --chnk", "did you mean --chunk?"]),
+        (["run", "ring", "-q"], ["unknown option -q", "tcpx-mpi run --help"]),
+        (["run", "ring", "-b"], ["-b", "requires an argument"]),
+        (["run", "ring", "mesh"], ["unexpected extra argument", "mesh"]),
+        (["run", "ring", "-b", "64MB"], ["-b/--minbytes", "64M or 64MiB"]),
+        (["run", "ring", "-b", "2M", "-e", "1M"], ["(2M) is larger than -e/--maxbytes (1M)"]),
+        (["run", "ring", "--chunk", "0"], ["--chunk (0)"]),
+        (["run", "ring", "--chunk", "4M"], ["--chunk (4M)", "use 2M or less"]),
+        (["run", "ring", "--window-send", "17"], ["--window-send (17)", "use 16 or less"]),
+        (["run", "ring", "--memory", "disk"], ["--memory", "cuda"]),
+        (["run", "ring"], ["at least 2 ranks", "mpirun -n 4 tcpx-mpi run ring", "--ranks 4"]),
+        (["run", "ring", "--ranks", "1"], ["ring", "2"]),
+        (["run", "pair", "--ranks", "3"], ["pair", "even"]),
+        (
+            ["run", "pair", "--ranks", "2", "--against", "raw", "-n", "7"],
+            ["-n/--iters (7)", "8 or"],
+        ),
+        (["run", "pair", "--ranks", "2", "--against", "nosuch"], ["--against: nosuch", "raw, mpi"]),
+        (["run", "pair", "--ranks", "2", "--against", ","], ["--against (,)", "raw, mpi"]),
+        (["run", "ring", "--ranks", "2", "--hdf5", "/no/such/x.h5"], ["--hdf5", "/no/such"]),
+        (["run", "ring", "--ranks", "2", "-J", "/no/such/x.json"], ["-J", "/no/such"]),
+        (["run", "ring", "--ranks", "2", "--spool", "/no/such"], ["--spool", "/no/such"]),
+        (["run", "ring", "--ranks", "2", "--plugin", "/no/x.so"], ["--plugin (/no/x.so)"]),
+        (["run", "ring", "--ranks", "2", "--plugin", "nosuch"], ["libnccl-net-nosuch.so"]),
+        (["report"], ["FILE"]),
+        (["report", "/no/such.h5"], ["/no/such.h5", "no such file"]),
+        (["report", "/"], ["/: is a directory", "HDF5 file of a run"]),
+        (["import", "/"], ["/: is a directory", "nccl-tests"]),
+        (["run", "pair", "-d", "nosuch"], ["-d/--datatype", "nosuch", "float, double"]),
+        (["run", "pair", "-o", "nosuch"], ["-o/--op", "nosuch", "sum, prod"]),
+        (["merge", "out.h5"], ["JOURNAL"]),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_code_2(
+    capsys: Captured, tmp_path: Path, argv: list[str], parts: list[str]
+) -> None:
+    text = refusal(capsys, *argv)
+    assert all(part in text for part in parts), text
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_no_plugin_is_refused_before_mpirun_starts(
+    capsys: Captured, tmp_path: Path
+) -> None:
+    (tmp_path / "x.so").write_text("no library")
+    text = refusal(capsys, "run", "ring", "--ranks", "2", "--plugin", str(tmp_path / "x.so"))
+    assert "x.so" in text
+
+
+def test_a_missing_tcpx_that_is_asked_for_has_its_own_exit_code(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "eth1")
+    text = refusal(capsys, "run", "ring", "--ranks", "2", code=ExitCode.PLUGIN_MISSING)
+    assert "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME" in text
+
+
+def test_a_bad_variable_is_named(capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("UCCL_TCPX_NUM_CHANNELS", "none")
+    assert "UCCL_TCPX_NUM_CHANNELS (none)" in refusal(capsys, "run", "ring", "--ranks", "2")
+    monkeypatch.setenv("NCCL_DYNAMIC_CHUNK_SIZE", "4096")
+    text = refusal(capsys, "run", "ring", "--ranks", "2", "--channels", "1")
+    assert "NCCL_DYNAMIC_CHUNK_SIZE (4096)" in text
+
+
+@pytest.mark.parametrize("command", [("run", "ring"), ("smoke",)])
+@pytest.mark.parametrize(
+    ("name", "value"), [("NCCL_TESTS_SPLIT", "MOD 2"), ("NCCL_TESTS_SPLIT_MASK", "0x7")]
+)
+def test_groups_of_ranks_are_refused_and_not_ignored(
+    capsys: Captured,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    value: str,
+    command: tuple[str, ...],
+) -> None:
+    monkeypatch.setenv(name, value)
+    text = refusal(capsys, *command, "--ranks", "4", "--plugin", "softtcpx")
+    for words in (f"{name} ({value}) would split the ranks", "unset it", "an mpirun of its own"):
+        assert words in text
+    monkeypatch.setenv(name, "")
+    assert "at least 2 ranks" in refusal(capsys, *command)
+
+
+def test_an_srun_without_pmi_is_told_from_a_missing_launcher(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in {"PROCID": "0", "STEP_ID": "0", "STEP_NUM_TASKS": "4"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    assert "srun --mpi=pmix" in refusal(capsys, "run", "ring")
+
+
+def test_ranks_must_agree_with_a_launcher(tmp_path: Path) -> None:
+    values = {"pattern": "ring", "ranks": "4", "spool": str(tmp_path)}
+    with pytest.raises(UsageError, match=r"--ranks \(4\).*launcher \(2\)"):
+        validate(values, {}, world=2)
+    assert validate(values, {}, world=4).ranks == 4
+    assert validate(values, {}, world=None).ranks == 4
+
+
+def test_ranks_of_a_file_give_way_to_a_launcher_and_say_so(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    file.write_text('pattern = "ring"\nranks = 2\n')
+    values = {"pattern": None, "config": str(file), "spool": str(tmp_path), "hdf5": "none"}
+    found = validate(values, {}, world=4)
+    assert (found.ranks, found.sources["ranks"]) == (4, f"by the launcher, not 2 of file {file}")
+    assert validate(values, {}, world=2).sources["ranks"] == f"file {file}: ranks"
+    with pytest.raises(UsageError, match=r"--ranks \(3\).*launcher \(4\)"):
+        validate({**values, "ranks": "3"}, {}, world=4)
+
+
+def test_only_a_process_that_writes_results_needs_to_be_able_to() -> None:
+    values = {"pattern": "ring", "hdf5": "/no/such/x.h5", "output_file": "/no/such/x.json"}
+    assert validate(values, {}, world=2, outputs=False).pattern == "ring"
+    with pytest.raises(UsageError):
+        validate(values, {}, world=2, outputs=True)
+
+
+def test_no_hdf5_file_needs_no_place_for_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    values = {"pattern": "ring", "hdf5": "none"}
+    assert validate(values, {}, world=2).hdf5_path == "none"
+
+
+# --- Options that nccl-tests has and that mean nothing here -------------------------------------
+
+
+def given(**cli_values: object) -> Settings:
+    return load_settings({"pattern": "ring", **cli_values}, {})
+
+
+def test_everything_without_effect_is_named_in_one_warning() -> None:
+    found = warnings(["-g", "-t"], given(op="sum", root="1"))
+    assert len(found) == 1
+    assert all(flag in found[0] for flag in ("-g", "-t", "-o", "-r"))
+    assert "-d" not in found[0]
+
+
+def test_nothing_without_effect_is_no_warning() -> None:
+    assert warnings([], given(channels="4")) == []
+    (idle,) = warnings([], given(max_time="3s"))
+    assert "--max-time (it bounds --ci, which is not given)" in idle
+    assert warnings([], given(max_time="3s", ci="0.05")) == []
+
+
+@pytest.mark.parametrize(
+    ("option", "values", "used"),
+    [
+        ("--all", {"all": "1"}, {"pattern": "pairs"}),
+        ("--unpack", {"unpack": "d2d", "memory": "host"}, {"memory": "emulated"}),
+        ("--nccl-preset", {"nccl_preset": "tuned"}, {"against": "nccl"}),
+        ("--nccl-env", {"nccl_env": "NCCL_X=1"}, {"against": "nccl"}),
+    ],
+)
+def test_an_option_of_something_that_is_not_there_is_named(
+    option: str, values: dict[str, str], used: dict[str, str]
+) -> None:
+    (line,) = warnings([], given(**values))
+    assert line.startswith("ignored: ")
+    assert option in line
+    assert warnings([], given(**{**values, **used})) == []
+
+
+def test_every_ignored_option_takes_its_value_in_both_forms(capsys: Captured) -> None:
+    # They end at the missing --ranks, so all of them were parsed.
+    for forms in (IGNORED.keys(), IGNORED.values()):
+        argv = [word for flag in forms for word in (flag, "1")]
+        assert "at least 2 ranks" in refusal(capsys, "run", "ring", *argv)
+
+
+def test_switches_may_stand_without_their_value() -> None:
+    assert with_bare_values(["-I", "ring"]) == ["-I", "1", "ring"]
+    assert with_bare_values(["-I", "0", "ring"]) == ["-I", "0", "ring"]
+    assert with_bare_values(["ring", "--report_gbits"]) == ["ring", "--report_gbits", "1"]
+    assert with_bare_values(["-S", "-C", "1"]) == ["-S", "1", "-C", "1"]
+    assert with_bare_values([]) == []
+
+
+# --- Help --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["-h"], ["run", "--help"], ["run", "-h"]])
+def test_help_lists_every_exit_code(capsys: Captured, argv: list[str]) -> None:
+    assert cli.main(argv) == 0
+    output = capsys.readouterr().out
+    for code, meaning in EXIT_CODE_MEANING.items():
+        assert f"  {int(code)} " in output
+        assert meaning in output
+
+
+def test_help_of_run_lists_every_option_and_variable(capsys: Captured) -> None:
+    assert cli.main(["run", "--help"]) == 0
+    output = capsys.readouterr().out
+    for knob in KNOBS:
+        assert all(flag in output for flag in knob.flags if knob.group)
+        assert all(variable in output for variable in knob.variables)
+
+
+def test_version(capsys: Captured) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out.startswith("tcpx-mpi")
+
+
+@pytest.mark.parametrize("argv", ["['--help']", "['run', '--help']", "['--version']", "['rn']"])
+def test_help_and_usage_errors_load_neither_mpi_nor_hdf5_nor_numpy(argv: str) -> None:
+    loaded = python(
+        f"import sys, tcpx_mpi.cli; tcpx_mpi.cli.main({argv});"
+        "print('LOADED', *({'mpi4py', 'h5py', 'numpy', 'cupy', 'psutil'} & set(sys.modules)))"
+    )
+    assert loaded.splitlines()[-1] == "LOADED"
+
+
+def test_the_module_runs_as_a_program() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "tcpx_mpi", "run", "rign"],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("tcpx-mpi: error: unknown pattern rign")
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    shown = subprocess.run(
+        f"set -o pipefail; {sys.executable} -m tcpx_mpi plugins --plugin null | true",
+        shell=True, executable="/bin/bash", capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (shown.returncode, shown.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", ["plugins --plugin null", "run --help"])
+def test_an_output_that_takes_no_more_is_a_result_that_was_not_written(command: str) -> None:
+    shown = subprocess.run(
+        f"{sys.executable} -m tcpx_mpi {command} >/dev/full",
+        shell=True, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    said = "tcpx-mpi: error: the standard output could not be written: No space left on device\n"
+    assert (shown.returncode, shown.stderr) == (8, said)
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", "<&- >&- 2>&-"])
+def test_a_process_without_a_standard_stream_does_its_work(closed: str) -> None:
+    shown = subprocess.run(
+        f"{sys.executable} -m tcpx_mpi plugins --plugin null {closed}",
+        shell=True, capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert ("null" in shown.stdout) == (">&-" not in closed.split())
+
+
+def test_what_a_terminal_cannot_show_is_shown_in_another_form(tmp_path: Path) -> None:
+    shown = subprocess.run(
+        [sys.executable, "-m", "tcpx_mpi", "report", "größe.h5"], capture_output=True, text=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"}, check=False, timeout=60,
+    )  # fmt: skip
+    assert shown.returncode == 2
+    assert shown.stderr.startswith("tcpx-mpi: error: ")
+    written = subprocess.run(
+        [sys.executable, "-c", "import sys; from tcpx_mpi import cli; cli.main(['plugins']);"
+         "print('größe')"], capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert written.stdout.endswith("gr\\xf6\\xdfe\n"), written.stderr
+
+
+@pytest.mark.parametrize(("users", "expected"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "2"}, "2")])
+def test_a_rank_has_no_thread_of_numpys_that_its_user_has_not_asked_for(
+    users: dict[str, str], expected: str
+) -> None:
+    code = (
+        "import os\n"
+        "from tcpx_mpi import __main__, cli\n"
+        "cli.main = lambda: 0\n"
+        "__main__.main()\n"
+        "import numpy\n"
+        "print(os.environ['OPENBLAS_NUM_THREADS'], len(os.listdir('/proc/self/task')))"
+    )
+    bare = {name: text for name, text in os.environ.items() if not name.startswith("OPENBLAS_")}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          check=True, timeout=60, env={**bare, **users})  # fmt: skip
+    told, threads = done.stdout.split()
+    assert told == expected
+    assert int(threads) <= int(expected)
+
+
+def test_an_interrupt_while_modules_are_read_is_130_without_a_traceback() -> None:
+    code = (
+        "import builtins, runpy, sys\n"
+        "real = builtins.__import__\n"
+        "def reads(name, *rest, **more):\n"
+        "    if name == 'tcpx_mpi.cli': raise KeyboardInterrupt\n"
+        "    return real(name, *rest, **more)\n"
+        "builtins.__import__ = reads\n"
+        "runpy.run_module('tcpx_mpi', run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          check=False, timeout=60)  # fmt: skip
+    assert (done.returncode, done.stderr) == (130, "")
+
+
+def test_a_command_that_is_terminated_removes_what_it_has_half_written(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from tcpx_mpi import __main__, cli, export\n"
+        "def write(file):\n"
+        "    file.write(b'half')\n"
+        "    print('writing', flush=True)\n"
+        "    sys.stdin.read()\n"
+        "cli.main = lambda: export.write_new_file('whole', write)\n"
+        "sys.exit(__main__.main())"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, text=True,
+                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          stderr=subprocess.PIPE) as writer:  # fmt: skip
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == "writing\n"
+        writer.terminate()
+        _, errors = writer.communicate(timeout=60)
+    assert (writer.returncode, errors) == (143, "")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupt_is_130_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*args: object, **kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("click.Group.invoke", interrupted)
+    assert cli.main(["run", "ring"]) == 130
+
+
+# --- plugins -----------------------------------------------------------------------------------
+
+
+def test_plugins_lists_what_is_here_and_what_a_run_would_choose(capsys: Captured) -> None:
+    assert cli.main(["plugins", "--plugin", "null"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    chosen = [line for line in lines if line.startswith("->")]
+    assert len(chosen) == 1
+    assert "libnccl-net-null.so" in chosen[0]
+    assert "v7" in chosen[0]
+    assert any("/usr/local/tcpx/lib64/libnccl-net-tcpx.so" in line for line in lines)
+    assert "run would choose" in lines[-1]
+
+
+def test_plugins_says_in_json_why_nothing_can_be_chosen(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import json
+
+    monkeypatch.setenv("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "eth1")
+    assert cli.main(["plugins", "--json"]) == ExitCode.PLUGIN_MISSING
+    found = json.loads(capsys.readouterr().out)
+    assert found["chosen"] is None
+    assert "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME" in found["error"]
+    assert {"softtcpx", "null", "tcpx"} <= {plugin["name"] for plugin in found["plugins"]}

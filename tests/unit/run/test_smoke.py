@@ -1,0 +1,113 @@
+"""Smoke without ranks: its pattern, what its command line refuses, the lines of its table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tcpx_mpi import cli
+from tcpx_mpi.cli.smoke import validate
+from tcpx_mpi.errors import ExitCode, UsageError
+from tcpx_mpi.patterns import NAMES, load
+from tcpx_mpi.patterns.smoke import SMOKE, at_distance
+from tcpx_mpi.run.smoke import Arrival, arrival_lines, footer_lines
+from tcpx_mpi.schedule.interpreter import EngineModel, prove
+
+
+@pytest.mark.parametrize("world", [2, 3, 5])
+@pytest.mark.parametrize("size", [0, 1, 23, 70])
+def test_the_whole_pattern_and_each_distance_deliver_what_they_promise(
+    world: int, size: int
+) -> None:
+    engine = EngineModel(chunk_bytes=16, channels=2, window_send=1, window_recv=1)
+    for pattern in (SMOKE, *map(at_distance, range(1, world))):
+        prove(pattern, world, size, engine)
+
+
+@pytest.mark.parametrize("world", [2, 3, 6])
+def test_the_distances_are_the_pairs_of_the_whole_each_way_once(world: int) -> None:
+    def pairs(pattern: object) -> list[tuple[int, int]]:
+        return [
+            (rank, peer)
+            for rank in range(world)
+            for peer, _ in pattern.schedule(rank, world).peers_sent  # type: ignore[attr-defined]  # a module
+        ]
+
+    apart = [pair for d in range(1, world) for pair in pairs(at_distance(d))]
+    assert len(set(apart)) == len(apart) == world * (world - 1)
+    assert sorted(apart) == sorted(pairs(SMOKE))
+
+
+def test_run_does_not_offer_it_but_it_can_be_loaded() -> None:
+    assert "smoke" not in NAMES
+    assert load("smoke") is SMOKE
+    assert "smoke needs at least 2 ranks" in str(SMOKE.refuse(1))
+
+
+@pytest.mark.parametrize(
+    ("argv", "part"),
+    [
+        ([], "smoke needs at least 2 ranks: start it with `mpirun -n 4 tcpx-mpi smoke`"),
+        (["--ranks", "1"], "smoke needs at least 2 ranks; found 1"),
+        (["--ranks", "2", "--payload-bytes", "x"], "--payload-bytes: "),
+        (["--ranks", "2", "--payload-bytes", "1,2"], "--payload-bytes (1,2) is not one size"),
+        (["--ranks", "2", "--payload-bytes", ","], "--payload-bytes (,) lists no size"),
+        (["--ranks", "2", "--window-send", "17"], "--window-send (17)"),
+        (["--ranks", "2", "--memory", "emulated", "--unpack", "none"], "smoke checks every byte"),
+        (["--ranks", "2", "--plugin", "/no/x.so"], "--plugin (/no/x.so): no such file"),
+        (["--ranks", "2", "-b", "1"], "unknown option -b"),
+        (["ring"], "unexpected extra argument"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_one_line(
+    argv: list[str], part: str, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["smoke", *argv]) == ExitCode.USAGE
+    output, errors = capsys.readouterr()
+    assert output == ""
+    assert errors.count("\n") == 1
+    assert part in errors
+
+
+def test_a_bad_variable_is_named_and_the_option_is_a_way_out() -> None:
+    environ = {"UCCL_TCPX_PAYLOAD_BYTES": "many"}
+    with pytest.raises(UsageError, match=r"^UCCL_TCPX_PAYLOAD_BYTES: "):
+        validate({}, None, environ, 2)
+    assert validate({}, "7", environ, 2).sizes == (7,)
+    assert validate({}, None, {"UCCL_TCPX_PAYLOAD_BYTES": ""}, 2).sizes == (23,)
+
+
+def test_sizes_of_a_benchmark_in_the_environment_have_no_effect() -> None:
+    environ = {"UCCL_TCPX_PERF_SIZE": "64M", "UCCL_TCPX_PERF_ITERS": "100"}
+    settings = validate({}, None, environ, 2)
+    assert (settings.sizes, settings.iters, settings.warmup_iters) == ((23,), 1, 0)
+
+
+def test_a_row_says_who_what_and_how_long() -> None:
+    right = Arrival(0, 1, 0, "", 45_300, ())
+    assert arrival_lines(right) == ["       0       1    right                45.30"]
+    wrong = Arrival(12, 3, 23, "fault", 5_000_000, ())
+    assert arrival_lines(wrong) == ["      12       3    23 bytes WRONG     5000.00"]
+    assert arrival_lines(Arrival(1, 0, -1, "", 1000, ()))[0].split()[2:4] == ["came,", "empty"]
+    assert footer_lines([right, right]) == ["# 2 messages: all right"]
+    assert footer_lines([right, wrong]) == ["# 2 messages: 1 WRONG"]
+
+
+def test_what_was_seen_in_a_queue_is_below_its_row() -> None:
+    sight = {"channel": 1, "slot": 3, "count": 9, "probe": b"\x00\xff",
+             "fragments": [(4096, 2, 0), (0, 1, 2)]}  # fmt: skip
+    assert arrival_lines(Arrival(0, 1, 0, "", 1, (sight,)))[1:] == [
+        "#   channel 1, slot 3: 9 fragments: 2 B at 4096 -> 0, 1 B at 0 -> 2, and 7 more",
+        "#   bounce probe: 00 ff",
+    ]
+    alone = {**sight, "count": 1, "probe": b"", "fragments": [(0, 1, 2)]}
+    assert arrival_lines(Arrival(0, 1, 0, "", 1, (alone,)))[1:] == [
+        "#   channel 1, slot 3: 1 fragment: 1 B at 0 -> 2"
+    ]
+    empty = {"channel": 0, "slot": 0, "count": 0, "probe": b"", "fragments": []}
+    assert arrival_lines(Arrival(0, 1, 0, "", 1, (empty,)))[1:] == [
+        "#   channel 0, slot 0: 0 fragments: none"
+    ]

@@ -1,0 +1,132 @@
+"""Every pattern keeps its promise in every order of events, and so do forwarding collectives."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from schedules import all_gather, relay
+
+from tcpx_mpi import patterns
+from tcpx_mpi.patterns import repeated
+from tcpx_mpi.schedule.interpreter import EngineModel, interpret, prove
+from tcpx_mpi.schedule.table import Column, Wait
+
+ALL = list(patterns.NAMES)
+
+
+def engines() -> st.SearchStrategy[EngineModel]:
+    return st.builds(
+        EngineModel,
+        chunk_bytes=st.integers(1, 40),
+        channels=st.integers(1, 4),
+        window_send=st.integers(1, 12),
+        window_recv=st.integers(1, 16),
+        rendezvous=st.booleans(),
+        order=st.none() | st.integers(0, 1 << 32),
+    )
+
+
+def draw_run(data: st.DataObject, worlds: Sequence[int]) -> tuple[int, int, EngineModel, int]:
+    world = data.draw(st.sampled_from(worlds), "world")
+    size = data.draw(st.sampled_from([0, 1, world - 1, world]) | st.integers(0, 150), "size")
+    return world, size, data.draw(engines(), "engine"), data.draw(st.integers(1, 3), "iterations")
+
+
+@pytest.mark.parametrize("name", ALL)
+@given(data=st.data())
+@settings(max_examples=60)
+def test_a_pattern_keeps_its_promise_in_every_order_of_events(
+    name: str, data: st.DataObject
+) -> None:
+    pattern = patterns.load(name)
+    worlds = [world for world in range(2, 10) if pattern.refuse(world) is None]
+    world, size, engine, iterations = draw_run(data, worlds)
+    for one in pattern.rounds_run(world, True):
+        outcome = prove(one, world, size, engine, iterations)
+        assert outcome.most_sends <= engine.window_send
+        assert outcome.most_receives <= engine.window_recv
+
+
+@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("rendezvous", [True, False])
+def test_a_pattern_keeps_its_promise_on_a_grid_with_windows_of_one(
+    name: str, rendezvous: bool
+) -> None:
+    pattern = patterns.load(name)
+    engine = EngineModel(3, 2, window_send=1, window_recv=1, rendezvous=rendezvous)
+    for world in range(2, 10):
+        if pattern.refuse(world) is None:
+            for size in (0, 1, world - 1, world, world + 1, 7 * world + 5):
+                for one in pattern.rounds_run(world, True):
+                    prove(one, world, size, engine, iterations=2)
+
+
+@pytest.mark.parametrize("name", ALL)
+@given(data=st.data(), messages=st.integers(2, 4))
+@settings(max_examples=25)
+def test_several_messages_posted_together_keep_the_promise(
+    name: str, data: st.DataObject, messages: int
+) -> None:
+    world, size, engine, iterations = draw_run(data, [2, 4])
+    for one in repeated(patterns.load(name), messages).rounds_run(world, True):
+        prove(one, world, size, engine, iterations)
+
+
+@pytest.mark.parametrize("wait", list(Wait))
+@given(data=st.data())
+@settings(max_examples=30)
+def test_a_ring_all_gather_forwards_chunk_by_chunk_and_keeps_the_origin(
+    wait: Wait, data: st.DataObject
+) -> None:
+    prove(all_gather(wait=wait), *draw_run(data, range(2, 8)))
+
+
+@given(data=st.data())
+@settings(max_examples=30)
+def test_three_lanes_run_beside_each_other_whatever_order_a_rank_lists_them_in(
+    data: st.DataObject,
+) -> None:
+    pattern = all_gather(lanes=3)
+    lanes = [pattern.schedule(rank, 2).column(Column.LANE).tolist() for rank in (0, 1)]
+    assert [list(dict.fromkeys(of_rank[1:])) for of_rank in lanes] == [[0, 1, 2], [1, 2, 0]]
+    prove(pattern, *draw_run(data, range(2, 6)))
+
+
+@given(data=st.data())
+@settings(max_examples=30)
+def test_a_relay_through_scratch_keeps_the_origin(data: st.DataObject) -> None:
+    prove(relay(), *draw_run(data, range(2, 8)))
+
+
+def test_forwarded_bytes_name_the_rank_that_had_them_first() -> None:
+    world, size = 4, 10
+    pattern = all_gather()
+    outcome = interpret(
+        [pattern.schedule(rank, world) for rank in range(world)],
+        [pattern.layout(rank, world, size) for rank in range(world)],
+        EngineModel(chunk_bytes=2),
+        iterations=2,
+    )
+    for rank in range(world):
+        for iteration in range(2):
+            found = outcome.received[rank][iteration]
+            assert found.rank.tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 3, 3]
+            assert found.offset.tolist() == [0, 1, 2, 0, 1, 2, 0, 1, 0, 1]
+            assert found.iteration.tolist() == [iteration] * size
+
+
+@given(data=st.data(), other=st.integers(0, 1 << 32))
+@settings(max_examples=30)
+def test_the_end_does_not_depend_on_the_order_of_events(data: st.DataObject, other: int) -> None:
+    world, size, engine, iterations = draw_run(data, [2, 4])
+    one = prove(all_gather(3), world, size, engine, iterations)
+    two = prove(all_gather(3), world, size, dataclasses.replace(engine, order=other), iterations)
+    assert one.messages == two.messages
+    for rank in range(world):
+        for a, b in zip(one.received[rank], two.received[rank], strict=True):
+            assert np.array_equal(a.offset, b.offset)

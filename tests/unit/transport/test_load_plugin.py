@@ -1,0 +1,102 @@
+"""Which memory a plugin takes, and which GPU it finds current while it sets up."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tcpx_mpi import _native
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.machine.placement import Placement
+from tcpx_mpi.run.metadata import by_ranks
+from tcpx_mpi.transport.engine import confined_to, require_memory, setup_gpu, traps_of
+
+GPUS = [{"ordinal": 0, "pci": "0000:05:00.0"}, {"ordinal": 1, "pci": "0000:84:00.0"}]
+NO_GPU = Placement(0, 1, 0, -1, False)
+PLACE = dataclasses.replace(NO_GPU, gpu=1, gpu_pci="0000:84:00.0")
+
+
+def plugin(name: str, device_type: int = _native.DEVICE_UNPACK, ptr_support: int = 3) -> Any:
+    properties = {"device_type": device_type, "ptr_support": ptr_support}
+    return SimpleNamespace(file=SimpleNamespace(name=name), nic=lambda device: properties)
+
+
+def test_tcpx_finds_the_ranks_gpu_current_for_host_memory_too() -> None:
+    tcpx = plugin("GPUDirectTCPX_v7")
+    assert setup_gpu("host", tcpx, PLACE, GPUS) == 1
+    assert setup_gpu("host", tcpx, PLACE, ()) == -1  # without CUDA
+    assert setup_gpu("host", tcpx, NO_GPU, GPUS) == -1  # a rank without a GPU
+    # Buffers in its memory bring the GPU with them.
+    assert setup_gpu("cuda", tcpx, PLACE, GPUS) == -1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        plugin("softtcpx_v7"),  # which would page-lock its pages
+        plugin("Socket", device_type=0),
+        plugin("GPUDirectTCPX_v7", ptr_support=1),
+    ],
+    ids=["softtcpx", "no receive path of GPUs", "no GPU memory"],
+)
+def test_other_plugins_find_no_gpu_current_for_host_memory(other: Any) -> None:
+    assert setup_gpu("host", other, PLACE, GPUS) == -1
+
+
+def test_a_session_of_a_gpu_needs_a_plugin_with_a_receive_path_for_it() -> None:
+    assert require_memory("cuda", plugin("x"), 0, "gpu (0)") == _native.PTR_CUDA
+    with pytest.raises(UsageError, match=r"^gpu \(0\): plugin x has no receive path for GPUs"):
+        require_memory("cuda", plugin("x", device_type=0), 0, "gpu (0)")
+    with pytest.raises(UsageError, match=r"^gpu \(0\): plugin x does not take such buffers"):
+        require_memory("cuda", plugin("x", ptr_support=1), 0, "gpu (0)")
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs cpus: some to leave alone")
+def test_threads_that_start_while_confined_stay_so_and_no_other_does() -> None:
+    allowed = os.sched_getaffinity(0)
+    one, ended = {max(allowed)}, threading.Event()
+
+    def started() -> int:
+        thread = threading.Thread(target=ended.wait)
+        thread.start()
+        assert thread.native_id is not None
+        return thread.native_id
+
+    def started_on(*cpus: int, fails: bool) -> None:
+        with confined_to(cpus):
+            threads.append(started())
+            assert not fails, "set-up failed"
+
+    threads: list[int] = []
+    try:
+        started_on(*one, fails=False)
+        with pytest.raises(AssertionError, match="set-up failed"):
+            started_on(*one, fails=True)
+        started_on(fails=False)
+        threads += [started(), 0]
+        assert [os.sched_getaffinity(each) for each in threads] == [one] * 2 + [allowed] * 3
+    finally:
+        ended.set()
+
+
+def test_where_a_thread_may_not_choose_its_cpus_it_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(os, "sched_setaffinity", refused)
+    with confined_to((0,)):
+        pass
+
+
+def test_traps_are_those_that_do_something_and_told_by_rank() -> None:
+    only_whom = {"SOFTTCPX_TRAP_RANK": "1", "SOFTTCPX_TRAP_SIDE": "send"}
+    assert traps_of({"HOME": "/", "SOFTTCPX_TRAP_DELAY": " ", **only_whom}) == []
+    trapped = traps_of({"SOFTTCPX_TRAP_DELAY": "7", "SOFTTCPX_TRAP_SIDE": "send"})
+    assert trapped == ["SOFTTCPX_TRAP_DELAY=7", "SOFTTCPX_TRAP_SIDE=send"]
+    assert by_ranks([["a"], ["a"]]) == ["a"]
+    assert by_ranks([[], ["a", "b"], ["b"]]) == ["a (rank 1)", "b (rank 1, 2)"]

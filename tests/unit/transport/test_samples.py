@@ -1,0 +1,49 @@
+"""One batch on one rank: durations out of instants, and what the network counted meanwhile."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import invented
+import numpy as np
+
+from tcpx_mpi.transport.samples import Batch, add_network, batch_of, joined_batch
+
+
+def a_batch() -> Batch:
+    stamps: Any = {
+        "start": 10,
+        "late": False,
+        "end": np.array([20, 30]),
+        "send_done": np.array([-1, 25]),
+        "receive_done": np.array([5, 30]),
+    }
+    return batch_of(stamps)
+
+
+def test_a_receive_that_was_there_before_took_no_time_and_what_is_unknown_stays_so() -> None:
+    samples = a_batch().samples
+    assert samples["iteration"].tolist() == [10, 10]
+    assert samples["send"].tolist() == [-1, 5]
+    assert samples["receive"].tolist() == [0, 10]
+
+
+def test_parts_are_one_batch_that_began_with_the_first_and_is_late_if_any_was() -> None:
+    joined = joined_batch([a_batch(), dataclasses.replace(a_batch(), start_ns=40, late=True)])
+    assert (joined.start_ns, joined.late) == (10, True)
+    assert joined.samples["start"].tolist() == [10, 20, 10, 20]
+
+
+def test_the_network_is_counted_within_batches_and_half_known_is_unknown() -> None:
+    row = invented.rank_row(0, invented.row_facts(0), net_sent=0, net_received=0, tcp_retransmits=0)
+    before = {"readable": 2, "count": 2, "sent": 100, "received": 200, "retransmits": 7}
+    after = {"readable": 2, "count": 2, "sent": 150, "received": 290, "retransmits": 9}
+
+    def counted(after: dict[str, Any]) -> list[int]:
+        add_network(row, before, after)
+        return [row.net_sent, row.net_received, row.tcp_retransmits]
+
+    assert counted(after) == [50, 90, 2]
+    assert counted({**after, "readable": 1}) == [-1, -1, -1]
+    assert counted(after) == [-1, -1, -1]
