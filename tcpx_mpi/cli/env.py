@@ -12,7 +12,7 @@ import click
 
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine import profiles
-from tcpx_mpi.machine.topology import Tree, read_topology
+from tcpx_mpi.machine.topology import open_tree, read_topology
 
 _FORMATS = ("shell", "mpirun", "json")
 #: What a shell would change in a word that comes out of $(...).
@@ -24,7 +24,7 @@ _UNSAFE = frozenset(" \t\n*?[")
 @click.option(
     "--format", "form", default="shell", metavar="|".join(_FORMATS), help="How to print [shell]."
 )
-@click.option("--from", "recorded", metavar="DIR", help="A machine that `topo --record` recorded.")
+@click.option("--from", "recorded", metavar="FILE", help="A machine that `topo --record` recorded.")
 def command(profile: str, form: str, recorded: str | None) -> int:
     """Prints the variables of a profile; what is set already stays as it is.
 
@@ -34,7 +34,7 @@ def command(profile: str, form: str, recorded: str | None) -> int:
     """
     if form not in _FORMATS:
         raise UsageError(f"--format ({form}) is unknown: use one of {', '.join(_FORMATS)}")
-    topology = read_topology(Tree(recorded or "/"))
+    topology = read_topology(open_tree(recorded))
     found = profiles.find_profile(profile, topology)
     if found is None:
         print(f"# no profile: none fits this machine, of {', '.join(profiles.shipped())}",

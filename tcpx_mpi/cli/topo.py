@@ -17,7 +17,7 @@ from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine import profiles
 from tcpx_mpi.machine.cpu_bindings import bindings_in
 from tcpx_mpi.machine.placement import Node, Placement, Request, place_node
-from tcpx_mpi.machine.topology import Topology, Tree, gpu_facts, read_topology
+from tcpx_mpi.machine.topology import Topology, gpu_facts, open_tree, read_topology
 from tcpx_mpi.machine.topology.picture import aligned, picture_lines
 from tcpx_mpi.units import counted
 
@@ -27,8 +27,8 @@ _MOST_RANKS = 4096
 
 @click.command("topo")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-@click.option("--record", metavar="DIR", help="Copy the files that were read into a new directory.")
-@click.option("--from", "recorded", metavar="DIR", help="Read such a directory, not this machine.")
+@click.option("--record", metavar="FILE", help="Write what was read into a new file.")
+@click.option("--from", "recorded", metavar="FILE", help="Read such a file, not this machine.")
 @click.option("--ranks", metavar="N", help="Ranks of the node to place (one a GPU, or 1).")
 @click.option("--profile", default=profiles.AUTO, metavar="PROFILE", help="As for `run`.")
 def command(
@@ -39,12 +39,12 @@ def command(
     Placement here goes by the NICs that are up and by the profile; a run knows the plugin's devices
     and the other options.
     """
-    tree = Tree(recorded or "/")
+    tree = open_tree(recorded)
     topology = read_topology(tree)
     if record is not None:
-        about = f"recorded by tcpx-mpi {tcpx_mpi.__version__}\n"
+        about = f"recorded by tcpx-mpi {tcpx_mpi.__version__}"
         files = tree.record(record, about, gpu_facts(topology.gpus))
-        print(f"# wrote {files} files and links to {record}")
+        print(f"# wrote the text of {files} files and links to {record}")
         return 0
     name = recorded or socket.gethostname()
     found = profiles.find_profile(profile, topology)

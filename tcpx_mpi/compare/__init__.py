@@ -5,20 +5,13 @@ it as text and as JSON; the page is `tcpx_mpi.report.html.write_comparison`.
 """
 
 from tcpx_mpi.compare.document import comparison_document
-from tcpx_mpi.compare.metadata import (
-    Difference,
-    differences,
-    of_one_command,
-    refusals,
-    refusals_of_spread,
-)
+from tcpx_mpi.compare.metadata import differences, of_one_command, refusals, refusals_of_spread
 from tcpx_mpi.compare.rows import launch_times, taken_in_turns
 from tcpx_mpi.compare.text import comparison_lines
 from tcpx_mpi.compare.verdict import Comparison, Limits, RowComparison, Verdict, compare_runs
 
 __all__ = [
     "Comparison",
-    "Difference",
     "Limits",
     "RowComparison",
     "Verdict",

@@ -235,11 +235,6 @@ def bundled_dir() -> str:
     return os.path.dirname(os.path.abspath(str(_native().__file__)))
 
 
-def bundled_path(name: str) -> str:
-    """The file of a plugin built with this package: one of BUNDLED."""
-    return _bundled_file(name, bundled_dir())
-
-
 def sha256_of(path: str) -> str:
     """The hash of a file, in hexadecimal."""
     digest = hashlib.sha256()

@@ -7,13 +7,12 @@ other than 0 write nothing but a journal, and never load it.
 from tcpx_mpi.records.environment import filter_environment
 from tcpx_mpi.records.gpu import GpuRow, GpuState, gpu_row, throttled
 from tcpx_mpi.records.header import AVERAGES, PeerInfo, Plan, RankInfo, RunHeader
-from tcpx_mpi.records.journal import Journal, JournalContent, journal_path, read_journal
+from tcpx_mpi.records.journal import Journal, journal_path, read_journal
 from tcpx_mpi.records.launches import LaunchesWriter
 from tcpx_mpi.records.merge import merge
 from tcpx_mpi.records.names import (
     create_exclusively,
     default_run_name,
-    free_name,
     require_creatable,
     require_writable,
     write_text,
@@ -43,7 +42,6 @@ __all__ = [
     "GpuRow",
     "GpuState",
     "Journal",
-    "JournalContent",
     "LaunchesWriter",
     "PartialRow",
     "PeerInfo",
@@ -63,7 +61,6 @@ __all__ = [
     "create_exclusively",
     "default_run_name",
     "filter_environment",
-    "free_name",
     "gpu_row",
     "join_row",
     "journal_path",

@@ -24,11 +24,6 @@ def candidate_names(path: str) -> Iterator[str]:
         number += 1
 
 
-def free_name(path: str) -> str:
-    """The first of `candidate_names` that does not exist. Creating it must still be exclusive."""
-    return next(name for name in candidate_names(path) if not os.path.lexists(name))
-
-
 def default_run_name(pattern: str, start: datetime.datetime) -> str:
     """The file of a run for which nobody gave a name, in the working directory."""
     return f"tcpx-mpi-{pattern}-{start:%Y%m%d-%H%M%S}.h5"

@@ -32,12 +32,11 @@ from tcpx_mpi.stats.series import (
     samples_received,
     times_over_ranks_ns,
 )
-from tcpx_mpi.stats.slowest import SlowestRank, slowest_rank
+from tcpx_mpi.stats.slowest import slowest_rank
 from tcpx_mpi.stats.steadiness import Change, find_change
 from tcpx_mpi.stats.stop_rule import half_width
 from tcpx_mpi.stats.summarise import (
     cpu_s_per_gb,
-    cpu_time_ns,
     mean_bus_bandwidth,
     rate,
     summarise,
@@ -56,7 +55,6 @@ __all__ = [
     "RowLike",
     "RowSummary",
     "Shift",
-    "SlowestRank",
     "Variation",
     "at_place",
     "average_over_ranks",
@@ -64,7 +62,6 @@ __all__ = [
     "block_means",
     "compare_launches",
     "cpu_s_per_gb",
-    "cpu_time_ns",
     "describe",
     "find_change",
     "half_width",

@@ -3,20 +3,18 @@
 MPI runs between batches, never inside one.
 """
 
-from tcpx_mpi.world.collectives import AgreedError, World, raise_agreed
+from tcpx_mpi.world.collectives import AgreedError, World
 from tcpx_mpi.world.library import library_settings, library_version
-from tcpx_mpi.world.liveness import Alarm, Answer, RollCall, interrupted_by
+from tcpx_mpi.world.liveness import Alarm, Answer, interrupted_by
 from tcpx_mpi.world.startup import start
 
 __all__ = [
     "AgreedError",
     "Alarm",
     "Answer",
-    "RollCall",
     "World",
     "interrupted_by",
     "library_settings",
     "library_version",
-    "raise_agreed",
     "start",
 ]

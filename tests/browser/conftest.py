@@ -13,7 +13,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     """A running browser; each test opens its own page in it."""
     program = find_chromium()
     if program is None:
-        pytest.skip(f"needs chromium: none of {', '.join(NAMES)} is here; see `make browser`")
+        pytest.skip(f"needs chromium: none of {', '.join(NAMES)} is here: apt-get install chromium")
     started = Browser(program, tmp_path_factory.mktemp("profile"))
     yield started
     started.close()

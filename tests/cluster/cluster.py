@@ -1,7 +1,6 @@
 """`cluster.py up`, `cluster.py down`, `cluster.py on NODE COMMAND...`: two nodes to type at.
 
-`make cluster-up` and `make cluster-down` call this. A tree has one cluster; TCPX_MPI_CLUSTER is
-another label than the tree's path, for one more.
+A tree has one cluster; TCPX_MPI_CLUSTER is another label than the tree's path, for one more.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ def main(words: list[str]) -> int:
                 raise NoCluster(USAGE)
     except (NoCluster, IndexError) as error:
         ours = isinstance(error, NoCluster)
-        print(error if ours else "no cluster is up: make cluster-up", file=sys.stderr)
+        print(error if ours else "no cluster is up: cluster.py up", file=sys.stderr)
         return 2
     return 0
 
@@ -51,7 +50,7 @@ def bring_up() -> Cluster:
     require_tools()
     remove_stale()
     if alive():
-        raise NoCluster("a cluster is up already: use it, or make cluster-down first")
+        raise NoCluster("a cluster is up already: use it, or cluster.py down first")
     return up(by_hand=LABEL)
 
 
@@ -81,7 +80,7 @@ def what_to_type(made: Cluster) -> str:
             "a shell on a node, and a link that is down:",
             f"  {on} 0 bash",
             f"  {on} 1 ip link set eth1 down",
-            "when done: make cluster-down",
+            "when done: python tests/cluster/cluster.py down",
         ]
     )
 

@@ -56,13 +56,13 @@ def test_a_cluster_made_by_hand_runs_what_it_prints_and_is_gone_when_it_is_down(
         again = cluster_py("up")
         assert again.returncode == 2
         assert again.stderr.splitlines() == [
-            "a cluster is up already: use it, or make cluster-down first"
+            "a cluster is up already: use it, or cluster.py down first"
         ]
     finally:
         down = cluster_py("down")
     assert (down.returncode, down.stdout) == (0, "down\n")
     assert [found.spaces for found in clusters() if found.by_hand == LABEL] == []
-    assert cluster_py("on", "0", "true").stderr == "no cluster is up: make cluster-up\n"
+    assert cluster_py("on", "0", "true").stderr == "no cluster is up: cluster.py up\n"
     assert all(keeper.alive for keeper in nodes.keepers)
 
 

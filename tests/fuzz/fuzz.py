@@ -1,6 +1,6 @@
 """Fuzzes every target: builds them with clang, runs each so many times, and keeps what it finds.
 
-    python tests/fuzz/fuzz.py [RUNS]    (what `make fuzz` does)
+    python tests/fuzz/fuzz.py [RUNS]    (what `make test SUITE=fuzz` does)
 
 A finding is kept in tests/fuzz/findings/TARGET, where `make test` replays it from then on.
 """
@@ -14,6 +14,8 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from make_seeds import write_seeds
 
 FOLDER = Path(__file__).parent
 BUILD = FOLDER.parents[1] / "build" / "fuzz"
@@ -31,12 +33,14 @@ def build(cmake: str, compiler: str) -> None:
 def fuzz(target: str, runs: int) -> tuple[bool, str]:
     """Whether nothing was found, and a line about it."""
     corpus, findings = BUILD / "corpus" / target, FOLDER / "findings" / target
+    seeds = BUILD / "seeds" / target
+    write_seeds(target, seeds)
     shutil.rmtree(corpus, ignore_errors=True)  # each time from the seeds alone
     for folder in (corpus, findings):
         folder.mkdir(parents=True, exist_ok=True)
     options = [f"-runs={runs}", f"-max_len={TARGETS[target]}", f"-artifact_prefix={findings}/",
                "-timeout=10", "-print_final_stats=1"]  # fmt: skip
-    command = [BUILD / target, *options, corpus, FOLDER / "seeds" / target, findings]
+    command = [BUILD / target, *options, corpus, seeds, findings]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace")
     (BUILD / f"{target}.log").write_text(done.stderr)
 

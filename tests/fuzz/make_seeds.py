@@ -1,12 +1,11 @@
-"""Writes the seeds of every target: what honest peers send, and each of it damaged in one place.
-
-    python tests/fuzz/make_seeds.py
+"""The seeds of every target: what honest peers send, and each of it damaged in one place.
 
 The formats come from tests/contract/wire.py, a second writing of softtcpx's wire.h.
 """
 
 from __future__ import annotations
 
+import shutil
 import struct
 import sys
 from pathlib import Path
@@ -28,7 +27,6 @@ from wire import (
 )
 from wire import handle as handle_of
 
-FOLDER = Path(__file__).parent / "seeds"
 SECRET, ATTEMPT = b"s" * 16, b"c" * 16  # handshake.cc knows these
 CHALLENGES = {number: bytes([ord("0") + number]) * 16 for number in range(9)}
 
@@ -207,12 +205,9 @@ def receiver() -> dict[str, bytes]:
 TARGETS = {each.__name__: each() for each in (handshake, messages, interfaces, receiver)}
 
 
-def main() -> None:
-    for target, seeds in TARGETS.items():
-        (FOLDER / target).mkdir(parents=True, exist_ok=True)
-        for name, seed in seeds.items():
-            (FOLDER / target / name).write_bytes(seed)
-
-
-if __name__ == "__main__":
-    main()
+def write_seeds(target: str, folder: Path) -> None:
+    """Make a folder that has the seeds of a target, a file each, and nothing else."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for name, seed in TARGETS[target].items():
+        (folder / name).write_bytes(seed)

@@ -2,8 +2,8 @@
 
     offline_venv.py FOLDER WHEELHOUSE
 
-`make test-gpu WHEELHOUSE=...`. The native parts are built here. Packages of the Python that runs
-this stay usable from FOLDER also where that Python is an environment itself, which a
+`make test SUITE=gpu WHEELHOUSE=...`. The native parts are built here. Packages of the Python that
+runs this stay usable from FOLDER also where that Python is an environment itself, which a
 --system-site-packages of its own would pass over.
 """
 

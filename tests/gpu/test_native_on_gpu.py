@@ -16,8 +16,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from broken_copy import PATCHES, BrokenCopy, Patch
+from broken_copy import BrokenCopy, Patch
 from build_native import REPOSITORY, configure, make, required_tools
+from mutations import PATCHES
 
 from tcpx_mpi.machine.gpu.compiler import nvrtc_folders
 
@@ -41,7 +42,6 @@ LIMIT_S = 300
 BROKEN = (
     "kernel_skips_the_last_fragment",
     "kernel_ignores_odd_alignment",
-    "kernel_reads_a_stale_count",
 )
 
 

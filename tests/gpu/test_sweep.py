@@ -164,18 +164,6 @@ def test_a_pattern_is_of_variants_or_of_their_runs() -> None:
     ]  # fmt: skip
 
 
-def test_the_two_sweeps_of_the_makefile_measure_runs_and_parts() -> None:
-    recipes = re.findall(
-        r"^(sweep-\w+): gpu-setup\n\t.*sweep\.py .* --only (.*)$",
-        (REPOSITORY / "Makefile").read_text(), re.M,
-    )  # fmt: skip
-    measured = {name: sweep.matching(shlex.split(patterns)) for name, patterns in recipes}
-    parts = {name for name, variant in VARIANTS.items() if variant.run in PARTS}
-    assert measured.keys() == {"sweep-gpu", "sweep-parts"}
-    assert measured["sweep-parts"].keys() == parts
-    assert measured["sweep-gpu"].keys() == VARIANTS.keys() - parts
-
-
 HEAD = "tried: a\npredicted: b\nkept: no\n"
 DIFF = "--- a/x\n+++ b/x\n@@ -1 +1 @@\n-a\n+b\n"
 

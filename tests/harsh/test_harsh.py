@@ -14,7 +14,7 @@ import pytest
 from jobs import run, tcpx_mpi
 from refplugin_build import build
 
-from tcpx_mpi.plugin.find import bundled_path
+from tcpx_mpi.plugin.find import bundled_dir
 
 SOURCE = Path(__file__).parent / "harsh.cc"
 RUN = ("--ranks", "2", "-w", "0", "--hdf5", "none", "--spool", ".")
@@ -26,7 +26,10 @@ def harsh(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def habits(*names: str) -> dict[str, str]:
-    return {"HARSH_INNER": bundled_path("softtcpx"), "HARSH_HABITS": ",".join(names)}
+    return {
+        "HARSH_INNER": os.path.join(bundled_dir(), "libnccl-net-softtcpx.so"),
+        "HARSH_HABITS": ",".join(names),
+    }
 
 
 def session(harsh: Path, place: Path, body: str, *names: str) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""The same runs over Open MPI 4.1 and MPICH: `make test-mpis`, not part of `make test`."""
+"""The same runs over Open MPI 4.1 and MPICH: `make test SUITE=mpis`, not part of `make test`."""
 
 from __future__ import annotations
 

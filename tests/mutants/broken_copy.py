@@ -30,28 +30,13 @@ sys.meta_path[:] = [f for f in sys.meta_path if "_editable_" not in type(f).__mo
 
 @dataclass(frozen=True)
 class Patch:
-    """A unified diff of one file under a line that says why and one that says what detects it."""
+    """A change of one file, why it is made, and what detects it."""
 
     name: str
     why: str
     detected_by: str
     file: str
     hunks: tuple[tuple[str, str], ...]  # the lines as they are, the lines as they shall be
-
-
-def read_patch(path: Path) -> Patch:
-    """Raises ValueError where the file has another form."""
-    why, detected, *lines = path.read_text().splitlines(keepends=True)
-    if not detected.startswith("detected by: ") or not lines[1].startswith("+++ b/"):
-        raise ValueError(f"{path.name}: not a patch of these tests")
-    file, hunks = hunks_of(lines)
-    return Patch(
-        name=path.stem,
-        why=why.strip(),
-        detected_by=detected.removeprefix("detected by: ").strip(),
-        file=file,
-        hunks=hunks,
-    )
 
 
 def hunks_of(diff: Sequence[str]) -> tuple[str, tuple[tuple[str, str], ...]]:
@@ -75,18 +60,6 @@ def patched(text: str, patch: Patch) -> str:
             raise ValueError(f"{patch.name} fits {patch.file} {text.count(old)} times:\n{old}")
         text = text.replace(old, new)
     return text
-
-
-#: By file: the next one of a file breaks it anew before anything is compiled of the sound one.
-PATCHES = sorted(
-    (read_patch(path) for path in (Path(__file__).parent / "patches").iterdir()),
-    key=lambda patch: (patch.file, patch.name),
-)
-
-
-def detected_by(kind: str) -> list[Patch]:
-    """The patches that something of this kind detects: "native", "unit", "run" or "ratio"."""
-    return [patch for patch in PATCHES if patch.detected_by.split()[0] == kind]
 
 
 @dataclass
@@ -183,11 +156,6 @@ class BrokenCopy:
             return subprocess.run(command, capture_output=True, timeout=LIMIT_S).returncode
         except subprocess.TimeoutExpired:
             return -1
-
-    def unit_test(self, *names: str) -> int:
-        """The exit code of tests of Python, "tests/unit/test_x.py::name", upon the copy."""
-        paths = [str(REPOSITORY / name) for name in names]
-        return self.python("-m", "pytest", "-q", "-p", "no:cacheprovider", *paths).returncode
 
     def python(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
         """Python with the copy as its `tcpx_mpi`, and `more` in its environment."""

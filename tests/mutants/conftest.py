@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from broken_copy import REPOSITORY, BrokenCopy, detected_by
+from broken_copy import REPOSITORY, BrokenCopy
 from build_tools import find_tool
+from mutations import detected_by
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """The sources, broken on purpose one way at a time: what shall detect it must detect it.
 
-A patch names what detects it: a native test, a unit test, or one of five runs of the benchmark with
-what the broken copy makes of it. What is detected by the ratio to a peer is in test_slowed_engine.
+A mutation names what detects it: a native test, or one of four runs of the benchmark with what the
+broken copy makes of it. What is detected by the ratio to a peer is in test_slowed_engine.
 """
 
 from __future__ import annotations
@@ -10,43 +10,75 @@ import re
 from pathlib import Path
 
 import pytest
-from broken_copy import PATCHES, REPOSITORY, BrokenCopy, Patch, detected_by, patched
+from broken_copy import BrokenCopy, Patch
+from mutations import Mutation, detected_by, mutated
 
-# Two ranks: ragged messages of 25 chunks over real sockets, the same beside raw sockets, and of 7
-# chunks that are scattered and put together again; a plugin that delivers nothing, so that every
+# Two ranks: ragged messages of 25 chunks over real sockets, and of 7 chunks
+# that are scattered and put together again; a plugin that delivers nothing, so that every
 # byte of every iteration must be wrong; and a run that does not ask for the check.
 RUNS = {
     "checked": "ring --ranks 2 --plugin softtcpx -b 100003 -e 100003 -n 6 --chunk 4K",
     "emulated": "ring --ranks 2 --plugin softtcpx --memory emulated -b 100003 -e 100003 -n 6 "
     "--chunk 16K",
-    "beside": "pair --ranks 2 --plugin softtcpx -b 100003 -e 100003 -n 8 --chunk 4K --against raw",
     "null": "pair --ranks 2 --plugin null -b 4 -e 4 -n 2000",
     "unchecked": "pair --ranks 2 --plugin null -b 4K -e 4K -n 5 -c 0",
 }
 SOUND = {
     "checked": "exit 0, wrong 0",
     "emulated": "exit 0, wrong 0",
-    "beside": "exit 0, wrong 0",
     "null": "exit 5, wrong 8004",  # one warm-up
     "unchecked": "exit 0, wrong N/A",
 }
 #: A mutant that hangs is given up soon.
 SOON = ["--stall-timeout", "2"]
 
-NATIVE, UNIT = (sorted({p.detected_by.split()[1] for p in detected_by(kind)})
-                for kind in ("native", "unit"))  # fmt: skip
-#: The ways to break a benchmark that must be known here, come what may.
-MUST_BE_THERE = ("swapped_chunk", "dropped_chunk", "stale_slot", "flipped_byte", "removed_check")
+NATIVE = sorted({p.detected_by.split()[1] for p in detected_by("native")})
 
 
-def test_the_ways_to_break_it_are_all_there() -> None:
-    assert {p.name for p in PATCHES} >= set(MUST_BE_THERE)
+def mutation(function: str = "f", pattern: str = "1") -> Mutation:
+    return Mutation("broken", "", "", function, pattern, "2")
 
 
-@pytest.mark.parametrize("patch", PATCHES, ids=lambda p: p.name)
-def test_a_patch_still_fits_the_sources(patch: Patch) -> None:
-    text = (REPOSITORY / patch.file).read_text()
-    assert patched(text, patch) != text
+def place_of(tmp_path: Path, **files: str) -> Path:
+    (tmp_path / "src").mkdir()
+    for name, text in files.items():
+        stem, suffix = name.split("_")
+        (tmp_path / "src" / f"{stem}.{suffix}").write_text(text)
+    return tmp_path
+
+
+def test_a_mutation_changes_the_function_and_nothing_else(tmp_path: Path) -> None:
+    text = "int f(int a);\nint g() { if (f(1)) { return 1; } }\nint A::f() const { return 1; }\n"
+    place = place_of(tmp_path, a_cc=text, b_cc="int f(int a) { if (a) { a = 1; } return a; }\n")
+    file, old, new = mutated(mutation(), place, ["src"])
+    assert file.name == "b.cc"
+    assert (old, new.count("2")) == ("f(int a) { if (a) { a = 1; } return a; }", 1)
+    assert mutated(mutation("A::f"), place, ["src"])[0].name == "a.cc"
+
+
+def test_a_mutation_of_python_finds_a_method(tmp_path: Path) -> None:
+    place = place_of(tmp_path, a_py="class A:\n    def f(self):\n        return 1\n\n\nx = 1\n")
+    _, old, new = mutated(mutation(), place, ["src"])
+    assert (old, new) == (
+        "    def f(self):\n        return 1\n",
+        "    def f(self):\n        return 2\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("files", "wrong", "said"),
+    [
+        ({"a_cc": "int g() { return 1; }"}, mutation(), "0 functions f"),
+        ({"a_cc": "int f() { return 1; }", "b_h": "int f() { return 1; }"}, mutation(), "2 times"),
+        ({"a_cc": "int f() { return 3; }"}, mutation(), "found 0 times"),
+        ({"a_cc": "int f() { return 11; }"}, mutation(), "found 2 times"),
+    ],
+)
+def test_a_mutation_that_does_not_fit_just_once_is_an_error(
+    tmp_path: Path, files: dict[str, str], wrong: Mutation, said: str
+) -> None:
+    with pytest.raises(ValueError, match=said):
+        mutated(wrong, place_of(tmp_path, **files), ["src"])
 
 
 @pytest.mark.timeout(700)  # the first case builds
@@ -59,11 +91,6 @@ def test_the_copy_is_what_runs(copy: BrokenCopy) -> None:
 @pytest.mark.parametrize("name", NATIVE)
 def test_the_sound_copy_passes_the_native_test(copy: BrokenCopy, name: str) -> None:
     assert copy.native_test(name) == 0
-
-
-@pytest.mark.timeout(700)
-def test_the_sound_copy_passes_the_unit_tests(copy: BrokenCopy) -> None:
-    assert copy.unit_test(*UNIT) == 0
 
 
 @pytest.mark.multirank
@@ -82,17 +109,6 @@ def test_a_native_test_detects(copy: BrokenCopy, patch: Patch) -> None:
     finally:
         copy.revert(patch)
     assert code not in (0, 2), f"not detected ({code}): {patch.why}"  # 2: no such test
-
-
-@pytest.mark.timeout(700)
-@pytest.mark.parametrize("patch", detected_by("unit"), ids=lambda p: p.name)
-def test_a_unit_test_detects(copy: BrokenCopy, patch: Patch) -> None:
-    copy.apply(patch)
-    try:
-        code = copy.unit_test(patch.detected_by.removeprefix("unit "))
-    finally:
-        copy.revert(patch)
-    assert code == 1, f"not detected ({code}): {patch.why}"  # others: no such test, not collected
 
 
 @pytest.mark.multirank

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from broken_copy import BrokenCopy, detected_by
+from broken_copy import BrokenCopy
+from mutations import detected_by
 
 pytestmark = pytest.mark.multirank
 

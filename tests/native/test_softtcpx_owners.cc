@@ -1,5 +1,5 @@
 // A caller and a worker on one connection; who touches what without handing it over,
-// ThreadSanitizer tells (make test-tsan).
+// ThreadSanitizer tells (make test SUITE=tsan).
 #include "softtcpx_receiver.h"
 
 using namespace softtcpx;

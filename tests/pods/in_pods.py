@@ -1,6 +1,6 @@
 """docs/how-to/clusters.md, "Pods without ssh": its commands, one after the other, by a real podman.
 
-Run by `make test-pods`, which installs podman; not collected by `make test`. Images, containers and
+Run by `make test SUITE=pods`; not collected by `make test`. Images, containers and
 networks are kept in folders of the test's own.
 """
 
@@ -45,7 +45,7 @@ def shell(*lines: str, environ: dict[str, str]) -> subprocess.CompletedProcess[s
 def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Podman with folders of its own: what else it has on this machine is left alone."""
     if shutil.which("podman") is None or os.geteuid() != 0:
-        pytest.skip("needs pods: podman, and root; `make test-pods` installs it")
+        pytest.skip("needs pods: podman, and root")
     folder = tmp_path_factory.mktemp("podman")
     storage, engine = folder / "storage.conf", folder / "containers.conf"
     storage.write_text(

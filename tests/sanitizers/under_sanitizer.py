@@ -1,7 +1,8 @@
-"""Native tests, contract tests and runs of 4 ranks under a sanitizer: `make test-asan, test-tsan`.
+"""Native tests, contract tests and runs of 4 ranks under a sanitizer.
 
-Not part of `make test`: it takes minutes. SANITIZER says which, address (with undefined behaviour
-and leaks) or thread. At the end defects are planted, each of which must be found.
+`make test SUITE=asan` or `tsan`; not part of `make test`, because it takes minutes. SANITIZER says
+which: address (with undefined behaviour and leaks) or thread. At the end defects are planted, each
+of which must be found.
 """
 
 from __future__ import annotations
@@ -13,16 +14,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from broken_copy import Patch, read_patch
+from broken_copy import Patch
 from build_tools import find_tool
 from jobs import Result, mpirun, run
+from mutations import patch_of
+from planted import PLANTED
 from sanitized_copy import REPOSITORY, SanitizedCopy, sanitized_copy, without_random_addresses
 
 SANITIZER = os.environ["SANITIZER"]
 #: Each test within has limits of its own; these end what hangs, on a busy machine too.
 BUILD_LIMIT_S = CONTRACT_LIMIT_S = 2400
 RUN_LIMIT_S = 60
-PLANTED = [read_patch(path) for path in sorted((Path(__file__).parent / "planted").iterdir())]
+DEFECTS = [patch_of(defect) for defect in PLANTED]
 
 #: What is not asked of the contract tests, and why.
 NOT_ASKED = {
@@ -156,7 +159,7 @@ def test_two_processes_with_the_session_api(
 
 @pytest.mark.timeout(BUILD_LIMIT_S)
 @pytest.mark.parametrize(
-    "patch", [p for p in PLANTED if p.detected_by.startswith(SANITIZER)], ids=lambda p: p.name
+    "patch", [p for p in DEFECTS if p.detected_by.startswith(SANITIZER)], ids=lambda p: p.name
 )
 def test_a_planted_defect_is_found(copy: SanitizedCopy, patch: Patch, tmp_path: Path) -> None:
     copy.apply(patch)

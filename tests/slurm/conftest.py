@@ -15,7 +15,7 @@ from private_slurm import Slurm, missing, slurm
 @pytest.fixture(scope="session")
 def cluster(mpirun_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     if lacking := missing():
-        pytest.skip(f"needs slurm: {', '.join(lacking)} not found; `make test-slurm` installs it")
+        pytest.skip(f"needs slurm: {', '.join(lacking)} not found")
     environ = {
         name: value
         for name, value in jobs.clean_environment({}).items()

@@ -1,6 +1,6 @@
 """The jobs of jobs/ under a real Slurm of two nodes, by the commands of docs/how-to/slurm.md.
 
-Run by `make test-slurm`, which installs Slurm; not collected by `make test`.
+Run by `make test SUITE=slurm`; not collected by `make test`.
 """
 
 from __future__ import annotations

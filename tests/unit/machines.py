@@ -5,17 +5,22 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from tcpx_mpi.machine.topology import Gpu, Limits, Nic, NumaNode, Topology, Tree, read_topology
+from tcpx_mpi.machine.topology import Gpu, Limits, Nic, NumaNode, Topology, open_tree, read_topology
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "topology"
 GOLDEN = FIXTURES / "golden"
 MACHINES = ("a3-highgpu-8g", "gpu-server", "laptop", "two-h200")
 
 
+def record_of(name: str) -> str:
+    """The file of a machine of the fixtures."""
+    return str(FIXTURES / f"{name}.json")
+
+
 @functools.cache
 def machine(name: str) -> Topology:
     """A machine of the fixtures."""
-    return read_topology(Tree(str(FIXTURES / name)))
+    return read_topology(open_tree(record_of(name)))
 
 
 def nic(name: str, **changes: object) -> Nic:

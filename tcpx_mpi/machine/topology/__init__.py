@@ -12,7 +12,7 @@ from tcpx_mpi.machine.topology.host import Host, host_facts, node_names
 from tcpx_mpi.machine.topology.machine import Gpu, Limits, Nic, NumaNode, Topology
 from tcpx_mpi.machine.topology.pci import Distance, pci_address
 from tcpx_mpi.machine.topology.reader import gpu_facts, read_topology
-from tcpx_mpi.machine.topology.tree import Tree
+from tcpx_mpi.machine.topology.tree import Tree, open_tree
 
 
 @functools.cache
@@ -38,6 +38,7 @@ __all__ = [
     "Tree",
     "gpu_facts",
     "node_names",
+    "open_tree",
     "pci_address",
     "read_host",
     "read_topology",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 from collections.abc import Sequence
@@ -13,7 +12,7 @@ from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.topology.gpus import find_gpus, gpus_on_pci
 from tcpx_mpi.machine.topology.machine import Gpu, Limits, Nic, NumaNode, Topology
 from tcpx_mpi.machine.topology.pci import pci_address, pci_function
-from tcpx_mpi.machine.topology.tree import ABOUT, GPU_FACTS, Tree
+from tcpx_mpi.machine.topology.tree import Tree
 
 _CPU = "/sys/devices/system/cpu"
 _NODE = "/sys/devices/system/node"
@@ -28,14 +27,13 @@ def read_topology(tree: Tree) -> Topology:
     cpus = _cpus(tree.text(f"{_CPU}/online")) or affinity
     if not cpus:
         raise UsageError(
-            f"{tree.root} has no {_STATUS.lstrip('/')}: give a directory that "
-            "`tcpx-mpi topo --record` has made"
+            f"{tree.name} has no {_STATUS}: give a file that `tcpx-mpi topo --record` has made"
         )
     gpus = tuple(_located(tree, gpu) for gpu in _gpus(tree))
     # What a recorded tree knows of GPUs are those that its process had.
     pci_gpus = gpus_on_pci() if tree.live else sorted(gpu.pci for gpu in gpus)
     return Topology(
-        about="" if tree.live else tree.text(f"/{ABOUT}"),
+        about=tree.about,
         cpus=cpus,
         cores=_cores(tree, cpus),
         numa_nodes=tuple(_numa_nodes(tree)),
@@ -46,25 +44,23 @@ def read_topology(tree: Tree) -> Topology:
     )
 
 
-def gpu_facts(gpus: Sequence[Gpu]) -> str:
-    """The text of the GPUs' file in a recorded tree: what no other file tells."""
-    facts = [{"name": gpu.name, "uuid": gpu.uuid, "pci": gpu.pci} for gpu in gpus]
-    return json.dumps(facts, indent=1) + "\n"
+def gpu_facts(gpus: Sequence[Gpu]) -> list[dict[str, str]]:
+    """What a recorded tree keeps of the GPUs, because no file of the system tells it."""
+    return [{"name": gpu.name, "uuid": gpu.uuid, "pci": gpu.pci} for gpu in gpus]
 
 
 def _gpus(tree: Tree) -> list[Gpu]:
     if tree.live:
         return find_gpus(os.environ.get("CUDA_VISIBLE_DEVICES"))
     try:
-        facts = json.loads(tree.text(f"/{GPU_FACTS}") or "[]")
         return [
             Gpu(index, str(fact["name"]), str(fact.get("uuid", "")), pci_address(str(fact["pci"])))
-            for index, fact in enumerate(facts)
+            for index, fact in enumerate(tree.gpu_facts)
         ]
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
-            f"{tree.root / GPU_FACTS} is no list of GPUs ({type(error).__name__}: {error}): each "
-            "has a name, a uuid and a pci address"
+            f'{tree.name}: "gpus" is no list of GPUs ({type(error).__name__}: {error}): each has '
+            "a name, a uuid and a pci address"
         ) from None
 
 

@@ -1,51 +1,46 @@
-"""Where topology is read from: this machine's /sys and /proc, or a recorded copy of the few files.
+"""Where topology is read from: this machine's /sys and /proc, or what was read of another machine.
 
-All reading goes through one root, so that what was recorded elsewhere is read by the same code.
+All reading goes through a tree, so that a recorded machine is read by the same code.
 """
 
 from __future__ import annotations
 
 import errno
+import json
 import os
-import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tcpx_mpi.errors import OutputFailed, UsageError
-
-#: At the root of a recorded tree: the GPUs, which no file of the system tells, and a remark.
-GPU_FACTS = "gpus.json"
-ABOUT = "about.txt"
 
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
 class Tree:
-    """Files below a root; paths begin with "/". What is not there, or not readable, is empty.
+    """The files of this machine; paths begin with "/". What is missing or not readable is empty.
 
     It remembers what was found, for `record`.
     """
 
-    def __init__(self, root: str = "/") -> None:
-        self.root = Path(root)
+    #: What to call it in a message.
+    name = "this machine"
+    #: This machine itself.
+    live = True
+    #: The remark of a recorded machine, and its GPUs, which no file of the system tells.
+    about = ""
+    gpu_facts: Sequence[Mapping[str, str]] = ()
+
+    def __init__(self) -> None:
         self._files: dict[str, str] = {}
         self._links: dict[str, str] = {}
 
-    @property
-    def live(self) -> bool:
-        """This machine itself."""
-        return self.root == Path("/")
-
     def text(self, path: str) -> str:
         """A file's text, without the white space around it."""
-        try:
-            found = self._below(path).read_text(errors="replace").strip()
-        except (
-            OSError
-        ):  # also: attributes that exist and refuse to be read, as of a NIC that is down
+        found = self._read(path)
+        if found is None:
             return ""
-        self._files[path] = found
-        return found
+        self._files[path] = found.strip()
+        return found.strip()
 
     def number(self, path: str, unknown: int = -1) -> int:
         """A file's whole number."""
@@ -54,11 +49,7 @@ class Tree:
 
     def field(self, path: str, name: str) -> str:
         """What follows the first `name:` of a file of such lines; only that line is remembered."""
-        try:
-            lines = self._below(path).read_text(errors="replace").splitlines()
-        except OSError:
-            return ""
-        for line in lines:
+        for line in (self._read(path) or "").splitlines():
             key, colon, value = line.partition(":")
             if colon and key.strip() == name:
                 kept = self._files.get(path, "").splitlines()
@@ -69,60 +60,103 @@ class Tree:
     def names(self, path: str) -> list[str]:
         """What a directory lists, sorted."""
         try:
-            return sorted(os.listdir(self._below(path)))
+            return sorted(os.listdir(path))
         except OSError:
             return []
 
     def target(self, path: str) -> str:
-        """Where a symbolic link ends, as a path below the root; "" where there is no link."""
-        try:
-            link = os.readlink(self._below(path))
-        except OSError:
+        """The path where a symbolic link ends; "" if there is no link."""
+        link = self._link(path)
+        if link is None:
             return ""
         self._links[path] = link
         return os.path.normpath(os.path.join(os.path.dirname(path), link))
 
-    def record(self, directory: str, about: str, gpus: str) -> int:
-        """Copies every file and link that was found into a new directory; how many these are.
+    def record(self, file: str, about: str, gpu_facts: Sequence[Mapping[str, str]]) -> int:
+        """Write every file and link that was found into a new JSON file; how many these are.
 
-        Raises UsageError where the directory has something in it or cannot be made, and
-        OutputFailed where a file cannot be written; it is left empty then.
+        Raises UsageError if the file exists or cannot be made, and OutputFailed if it cannot be
+        written; there is no file then.
         """
-        target = Path(directory)
+        document = {
+            "about": about,
+            "gpus": list(gpu_facts),
+            "files": dict(sorted(self._files.items())),
+            "links": dict(sorted(self._links.items())),
+        }
         try:
-            target.mkdir(parents=True, exist_ok=True)
-            if any(target.iterdir()):
-                raise UsageError(f"--record ({directory}) is not empty: name a new directory")
+            with open(file, "x") as output:
+                output.write(json.dumps(document, indent=1) + "\n")
+        except FileExistsError:
+            raise UsageError(f"--record ({file}) exists: name a new file") from None
         except OSError as error:
-            raise UsageError(
-                f"--record ({directory}) cannot be made: {error.strerror}; name a directory "
-                "that you may write"
-            ) from None
-        try:
-            self._copy_to(target, {GPU_FACTS: gpus, ABOUT: about})
-        except OSError as error:
-            for entry in target.iterdir():  # all of it is from here
-                if entry.is_dir() and not entry.is_symlink():
-                    shutil.rmtree(entry, ignore_errors=True)
-                else:
-                    entry.unlink()
-            text = f"--record ({directory}) cannot be written: {error.strerror}"
-            if error.errno in _FORBIDDEN:
-                raise UsageError(f"{text}; name a directory that you may write") from None
+            Path(file).unlink(missing_ok=True)  # none was there before
+            text = f"--record ({file}) cannot be written: {error.strerror}"
+            if error.errno in (*_FORBIDDEN, errno.ENOENT, errno.ENOTDIR):
+                raise UsageError(f"{text}; name a file that you may write") from None
             raise OutputFailed(text) from None
         return len(self._files) + len(self._links)
 
-    def _copy_to(self, target: Path, notes: Mapping[str, str]) -> None:
-        for path, text in self._files.items():
-            copy = target / path.lstrip("/")
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.write_text(text + "\n")
-        for path, link in self._links.items():
-            copy = target / path.lstrip("/")
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            copy.symlink_to(link)
-        for name, text in notes.items():
-            (target / name).write_text(text)
+    def _read(self, path: str) -> str | None:
+        try:
+            return Path(path).read_text(errors="replace")
+        except OSError:  # also: attributes that refuse to be read, as of a NIC that is down
+            return None
 
-    def _below(self, path: str) -> Path:
-        return self.root / path.lstrip("/")
+    def _link(self, path: str) -> str | None:
+        try:
+            return os.readlink(path)
+        except OSError:
+            return None
+
+
+class RecordedTree(Tree):
+    """A machine that `record` wrote to a file. Raises UsageError if the file has no machine."""
+
+    live = False
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        self.name = file
+        try:
+            document = json.loads(Path(file).read_text())
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else f"no JSON ({error})"
+            raise _no_machine(file, str(why)) from None
+        if not isinstance(document, dict):
+            raise _no_machine(file, "no JSON object")
+        self.about = str(document.get("about", "")).strip()
+        self.gpu_facts = document.get("gpus", [])
+        self._recorded_files = _texts(file, document, "files")
+        self._recorded_links = _texts(file, document, "links")
+
+    def names(self, path: str) -> list[str]:
+        """What was found in a directory, sorted."""
+        prefix = f"{path}/"
+        found = [*self._recorded_files, *self._recorded_links]
+        return sorted(
+            {each[len(prefix) :].partition("/")[0] for each in found if each.startswith(prefix)}
+        )
+
+    def _read(self, path: str) -> str | None:
+        return self._recorded_files.get(path)
+
+    def _link(self, path: str) -> str | None:
+        return self._recorded_links.get(path)
+
+
+def open_tree(recorded: str | None) -> Tree:
+    """The tree of a recorded machine's file, or of this machine."""
+    return Tree() if recorded is None else RecordedTree(recorded)
+
+
+def _no_machine(file: str, why: str) -> UsageError:
+    return UsageError(f"{file}: {why}; give a file that `tcpx-mpi topo --record` has made")
+
+
+def _texts(file: str, document: Mapping[str, object], key: str) -> Mapping[str, str]:
+    """A table of a recorded machine from paths to text."""
+    table = document.get(key)
+    if not isinstance(table, dict) or not all(isinstance(text, str) for text in table.values()):
+        raise _no_machine(file, f'"{key}" is no table of paths and text')
+    return table

@@ -16,7 +16,6 @@ test that claim. Races within a rank are looked for in the table, not in one luc
 
 from tcpx_mpi.schedule.interpreter.proof import interpret, prove
 from tcpx_mpi.schedule.interpreter.races import check_races
-from tcpx_mpi.schedule.interpreter.run import Outcome
-from tcpx_mpi.schedule.interpreter.state import EngineModel, Origins
+from tcpx_mpi.schedule.interpreter.state import EngineModel
 
 __all__ = ["EngineModel", "Origins", "Outcome", "check_races", "interpret", "prove"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import machines
 import pytest
-from machines import FIXTURES, GOLDEN
+from machines import GOLDEN, record_of
 
 from tcpx_mpi import cli
 from tcpx_mpi.config.settings import load_settings
@@ -286,7 +286,7 @@ def test_two_cores_are_not_split() -> None:
 # --- tcpx-mpi env -------------------------------------------------------------------------------
 
 Captured = pytest.CaptureFixture[str]
-FROM_A3 = ("--from", str(FIXTURES / "a3-highgpu-8g"))
+FROM_A3 = ("--from", record_of("a3-highgpu-8g"))
 
 
 def test_env_for_a_shell_is_quoted_and_says_its_sources(
@@ -324,7 +324,7 @@ def test_env_in_json_has_name_value_and_source(capsys: Captured) -> None:
 
 
 def test_env_where_no_profile_fits_prints_nothing_and_says_so(capsys: Captured) -> None:
-    assert cli.main(["env", "--from", str(FIXTURES / "laptop")]) == 0
+    assert cli.main(["env", "--from", record_of("laptop")]) == 0
     output, errors = capsys.readouterr()
     assert output == ""
     assert errors == "# no profile: none fits this machine, of a3-highgpu-8g\n"

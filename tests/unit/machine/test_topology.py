@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import io
 import json
 import os
 from pathlib import Path
 
 import machines
 import pytest
-from machines import FIXTURES, GOLDEN, MACHINES
+from machines import GOLDEN, MACHINES, record_of
 
 from tcpx_mpi import cli
 from tcpx_mpi.cpu_lists import cpu_list_text, parse_cpu_list, ranges_of
@@ -21,9 +22,11 @@ from tcpx_mpi.machine.topology import (
     Tree,
     gpu_facts,
     node_names,
+    open_tree,
     pci_address,
     read_topology,
 )
+from tcpx_mpi.machine.topology import tree as topology_tree
 from tcpx_mpi.machine.topology.gpus import find_gpus, gpus_on_pci, visible_gpus
 from tcpx_mpi.machine.topology.host import last_level_cache_bytes
 from tcpx_mpi.machine.topology.pci import distance, pci_function
@@ -83,11 +86,11 @@ def test_an_a3_machine_has_the_pairs_of_gpus_and_nics_that_are_known_of_it() -> 
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_what_is_recorded_is_read_back_the_same(name: str, tmp_path: Path) -> None:
-    tree = Tree(str(FIXTURES / name))
+    tree = open_tree(record_of(name))
     first = read_topology(tree)
     copy = tmp_path / "copy"
-    tree.record(str(copy), "again\n", gpu_facts(first.gpus))
-    again = read_topology(Tree(str(copy)))
+    tree.record(str(copy), "again", gpu_facts(first.gpus))
+    again = read_topology(open_tree(str(copy)))
     assert dataclasses.replace(again, about=first.about) == first
     assert again.about == "again"
 
@@ -98,30 +101,37 @@ def test_this_machine_is_read_and_its_record_read_back(tmp_path: Path) -> None:
     assert set(here.limits.affinity) == os.sched_getaffinity(0)
     assert "lo" in [nic.name for nic in here.nics if nic.loopback]
     tree.record(str(tmp_path / "copy"), "", gpu_facts(here.gpus))
-    assert read_topology(Tree(str(tmp_path / "copy"))) == here
+    assert read_topology(open_tree(str(tmp_path / "copy"))) == here
 
 
 def test_a_record_has_of_long_files_only_the_lines_that_are_read(tmp_path: Path) -> None:
     tree = Tree()
     here = read_topology(tree)
     tree.record(str(tmp_path / "copy"), "", gpu_facts(here.gpus))
-    (line,) = (tmp_path / "copy/proc/self/status").read_text().splitlines()
+    recorded = json.loads((tmp_path / "copy").read_text())["files"]
+    (line,) = recorded["/proc/self/status"].splitlines()
     assert line.startswith("Cpus_allowed_list:")
 
 
 # --- Machines that lack things ------------------------------------------------------------------
 
 
-def tree_of(place: Path, files: dict[str, str], links: dict[str, str] | None = None) -> Tree:
-    for name, text in {"proc/self/status": "Cpus_allowed_list:\t0-3", **files}.items():
-        path = place / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text + "\n")
-    for name, target in (links or {}).items():
-        path = place / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.symlink_to(target)
-    return Tree(str(place))
+def tree_of(
+    place: Path,
+    files: dict[str, str],
+    links: dict[str, str] | None = None,
+    gpus: object = (),
+) -> Tree:
+    files = {"proc/self/status": "Cpus_allowed_list:\t0-3", **files}
+    document = {
+        "gpus": gpus,
+        "files": {f"/{path}": text for path, text in files.items()},
+        "links": {f"/{path}": target for path, target in (links or {}).items()},
+    }
+    file = place / "machine.json"
+    place.mkdir(exist_ok=True)
+    file.write_text(json.dumps(document))
+    return open_tree(str(file))
 
 
 def test_an_affinity_mask_alone_is_a_machine(tmp_path: Path) -> None:
@@ -133,15 +143,26 @@ def test_an_affinity_mask_alone_is_a_machine(tmp_path: Path) -> None:
     assert "NUMA nodes: unknown, GPUs: 0, NICs: 0" in picture_lines(bare)[0]
 
 
-def test_a_directory_that_is_no_record_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="topo --record"):
-        read_topology(Tree(str(tmp_path)))
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("{", "no JSON"),
+        ("[]", "no JSON object"),
+        ('{"files": {"/a": 1}, "links": {}}', '"files" is no table'),
+        ('{"files": {}}', '"links" is no table'),
+        ('{"files": {}, "links": {}}', "has no /proc/self/status"),
+    ],
+)
+def test_a_file_that_is_no_record_is_refused(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "machine.json").write_text(text)
+    with pytest.raises(UsageError, match=f"{why}.*topo --record"):
+        read_topology(open_tree(str(tmp_path / "machine.json")))
 
 
-def test_an_unreadable_list_of_gpus_is_refused(tmp_path: Path) -> None:
-    for text in ("{", '[{"name": "x"}]', "[1]"):
-        with pytest.raises(UsageError, match=r"gpus\.json is no list of GPUs"):
-            read_topology(tree_of(tmp_path, {"gpus.json": text}))
+@pytest.mark.parametrize("gpus", [{"a": 1}, [{"name": "x"}], [1], 7])
+def test_an_unreadable_list_of_gpus_is_refused(tmp_path: Path, gpus: object) -> None:
+    with pytest.raises(UsageError, match='"gpus" is no list of GPUs'):
+        read_topology(tree_of(tmp_path, {}, gpus=gpus))
 
 
 @pytest.mark.parametrize(
@@ -248,8 +269,8 @@ def test_a_line_that_is_read_twice_is_recorded_once(tmp_path: Path) -> None:
     tree = tree_of(tmp_path / "a", {"proc/x": "A: 1\nB: 2\nC: 3"})
     for name in ("A", "C", "A"):
         tree.field("/proc/x", name)
-    tree.record(str(tmp_path / "b"), "", "[]")
-    assert (tmp_path / "b/proc/x").read_text() == "A: 1\nC: 3\n"
+    tree.record(str(tmp_path / "b"), "", [])
+    assert json.loads((tmp_path / "b").read_text())["files"] == {"/proc/x": "A: 1\nC: 3"}
 
 
 # --- PCI ----------------------------------------------------------------------------------------
@@ -374,7 +395,7 @@ def test_topo_shows_this_machine_and_a_place(capsys: Captured) -> None:
     assert "affinity mask: CPUs" in output
 
 
-def test_topo_records_a_directory_that_it_reads_again(capsys: Captured, tmp_path: Path) -> None:
+def test_topo_records_a_file_that_it_reads_again(capsys: Captured, tmp_path: Path) -> None:
     copy = str(tmp_path / "copy")
     assert cli.main(["topo", "--record", copy]) == 0
     assert capsys.readouterr().out.startswith("# wrote ")
@@ -386,9 +407,9 @@ def test_topo_records_a_directory_that_it_reads_again(capsys: Captured, tmp_path
 
 @pytest.mark.parametrize(
     ("number", "code", "what_to_do"),
-    [(errno.ENOSPC, 8, ""), (errno.EACCES, 2, "; name a directory that you may write")],
+    [(errno.ENOSPC, 8, ""), (errno.EACCES, 2, "; name a file that you may write")],
 )
-def test_a_record_that_cannot_be_written_leaves_the_directory_empty(
+def test_a_record_that_cannot_be_written_leaves_no_file(
     capsys: Captured,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -396,24 +417,24 @@ def test_a_record_that_cannot_be_written_leaves_the_directory_empty(
     code: int,
     what_to_do: str,
 ) -> None:
-    write = Path.write_text
-
-    def write_but_the_last(self: Path, text: str) -> int:
-        if self.name == "about.txt":  # after files, links and folders
-            write(self, text[:4])
+    class Full(io.TextIOWrapper):
+        def write(self, text: str) -> int:
+            super().write(text[:4])
             raise OSError(number, os.strerror(number))
-        return write(self, text)
 
-    monkeypatch.setattr(Path, "write_text", write_but_the_last)
+    def on_a_full_disk(file: str, mode: str) -> Full:
+        return Full(open(file, f"{mode}b"))
+
+    monkeypatch.setattr(topology_tree, "open", on_a_full_disk, raising=False)
     copy = tmp_path / "copy"
     assert cli.main(["topo", "--record", str(copy)]) == code
     said = f"--record ({copy}) cannot be written: {os.strerror(number)}{what_to_do}\n"
     assert capsys.readouterr().err == f"tcpx-mpi: error: {said}"
-    assert list(copy.iterdir()) == []
+    assert not copy.exists()
 
 
 def test_topo_in_json_has_distances_and_places(capsys: Captured) -> None:
-    assert cli.main(["topo", "--json", "--from", str(FIXTURES / "a3-highgpu-8g")]) == 0
+    assert cli.main(["topo", "--json", "--from", record_of("a3-highgpu-8g")]) == 0
     document = json.loads(capsys.readouterr().out)
     assert {"gpu": 5, "nic": "eth3", "distance": "same switch"} in document["distances"]
     assert [place["nic"] for place in document["placement"]][2:4] == ["eth2", "eth2"]
@@ -426,8 +447,8 @@ def test_topo_in_json_has_distances_and_places(capsys: Captured) -> None:
         (["--ranks", "0"], "--ranks (0)"),
         (["--ranks", "x"], "--ranks (x)"),
         (["--from", "/no/such"], "/no/such"),
-        (["--record", "/proc/x"], "--record (/proc/x) cannot be made"),
-        (["--record", str(FIXTURES)], "is not empty"),
+        (["--record", "/proc/x"], "--record (/proc/x) cannot be written"),
+        (["--record", record_of("laptop")], "exists: name a new file"),
         (["--profile", "a4"], "a3-highgpu-8g"),
     ],
 )

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.machine.gpu.compiler import kernel_cache, nvrtc_folders
 from tcpx_mpi.machine.topology import Host, read_host
-from tcpx_mpi.plugin.find import bundled_path
+from tcpx_mpi.plugin.find import bundled_dir
 from tcpx_mpi.plugin.softtcpx_defaults import (
     chunk_of,
     with_channels,
@@ -79,7 +79,7 @@ print(line.partition("=")[2].partition(" (")[0].split(" and ")[1])
 def test_workers_are_counted_as_softtcpx_counts_them(environ: dict[str, str], workers: int) -> None:
     assert workers_asked_for(environ) == workers
     done = subprocess.run(
-        [sys.executable, "-c", COUNT, bundled_path("softtcpx")],
+        [sys.executable, "-c", COUNT, os.path.join(bundled_dir(), "libnccl-net-softtcpx.so")],
         env={**os.environ, **environ}, text=True, capture_output=True, check=True,
     )  # fmt: skip
     assert int(done.stdout) == workers

@@ -9,28 +9,27 @@ from pathlib import Path
 import pytest
 
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.records import create_exclusively, default_run_name, free_name, require_writable
+from tcpx_mpi.records import create_exclusively, default_run_name, require_writable
 
 
 def test_hdf5_names_count_before_the_suffix(tmp_path: Path) -> None:
     path = tmp_path / "o.h5"
     for expected in ("o.h5", "o.0.h5", "o.1.h5"):
-        name = free_name(str(path))
+        descriptor, name = create_exclusively(str(path))
+        os.close(descriptor)
         assert name == str(tmp_path / expected)
-        Path(name).touch()
 
 
 def test_other_names_count_after_the_suffix(tmp_path: Path) -> None:
     path = tmp_path / "o.json"
     for expected in ("o.json", "o.json.0", "o.json.1"):
-        name = free_name(str(path))
+        descriptor, name = create_exclusively(str(path))
+        os.close(descriptor)
         assert name == str(tmp_path / expected)
-        Path(name).touch()
 
 
 def test_a_dangling_link_is_an_existing_file(tmp_path: Path) -> None:
     (tmp_path / "o.json").symlink_to(tmp_path / "nowhere")
-    assert free_name(str(tmp_path / "o.json")) == str(tmp_path / "o.json.0")
     descriptor, name = create_exclusively(str(tmp_path / "o.json"))
     os.close(descriptor)
     assert name == str(tmp_path / "o.json.0")
