@@ -17,7 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TypeAlias
 
-from tcpx_mpi.errors import ExitCode, PluginMissing
+from tcpx_mpi.errors import ExitCode, OutputFailed, PluginMissing
+from tcpx_mpi.launch.relay import Relay, may_fill
 
 #: Set for ranks whose settings and outputs the parent has validated; its value is the parent's pid.
 PARENT_VARIABLE = "TCPX_MPI_PARENT"
@@ -51,6 +52,8 @@ _NAME_HOSTS = ("SLURM_JOB_ID", "PBS_NODEFILE", "LSB_HOSTS", "LSB_DJOB_HOSTFILE",
                "HYDRA_HOST_FILE")  # fmt: skip
 
 _PR_SET_PDEATHSIG = 1
+#: The descriptor of the standard output, also of one that Python does not know.
+_STDOUT = 1
 
 #: What a rank never ends with: verdicts of comparisons, and of files. mpirun has codes of its own.
 _NEVER_OF_A_RANK = (
@@ -207,15 +210,25 @@ def run_program(ranks: int, program: Sequence[str], environ: Mapping[str, str]) 
 
     SIGINT and SIGTERM go to the ranks, which end in good order; a second one goes to mpirun, a
     third ends all. SIGUSR1 goes to every rank. mpirun does not outlive us, nor its ranks for long.
+    Raises OutputFailed where our standard output has no room for what ranks of a good run said.
     """
-    start = partial(_started, ranks, program, environ, ())
+    # mpirun would not tell that there is no room, so that what it says goes through us.
+    pipe = subprocess.PIPE if may_fill(_STDOUT) else None
+    start = partial(_started, ranks, program, environ, (), stdout=pipe)
+    relay: Relay | None = None
     with (
         _forwarding_signals(start) as (process, stops),
         _ending_what_lingers(process, ranks) as killed,
+        contextlib.ExitStack() as copying,
     ):
+        if process.stdout is not None:
+            relay = Relay(process.stdout, _STDOUT)
+            copying.enter_context(relay.running())
         code = process.wait()
     if code != 0 and stops:
         return 128 + stops[0]
+    if code == 0 and relay is not None and relay.error is not None:
+        raise OutputFailed(f"the standard output could not be written: {relay.error.strerror}")
     return _code_of(code, killed)
 
 

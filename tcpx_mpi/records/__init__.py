@@ -6,7 +6,7 @@ other than 0 write nothing but a journal, and never load it.
 
 from tcpx_mpi.records.environment import filter_environment
 from tcpx_mpi.records.gpu import GpuRow, GpuState, gpu_row, throttled
-from tcpx_mpi.records.header import AVERAGES, PeerInfo, Plan, RankInfo, RunHeader
+from tcpx_mpi.records.header import AVERAGES, IMPORTED_BOUNDS, PeerInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.records.journal import Journal, journal_path, read_journal
 from tcpx_mpi.records.launches import LaunchesWriter
 from tcpx_mpi.records.merge import merge
@@ -36,6 +36,7 @@ from tcpx_mpi.records.writer import RunWriter, utc_now
 
 __all__ = [
     "AVERAGES",
+    "IMPORTED_BOUNDS",
     "PHASES",
     "Average",
     "Fault",

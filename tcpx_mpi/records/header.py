@@ -9,6 +9,8 @@ from typing import Any
 
 #: The mode of a run that another program measured, and of which it told averages only.
 AVERAGES = "averages"
+#: The fact of such a run that has the program's own count of wrong values and verdict: "0 OK".
+IMPORTED_BOUNDS = "out of bounds values as printed"
 SYNCHRONISED = "synchronised"
 
 

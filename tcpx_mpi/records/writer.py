@@ -68,11 +68,15 @@ class RunWriter:
         #: The same file as those read it who have rows of it, also when it is finished.
         self._stored = CommitFile(os.dup(descriptor))
         # The default format: a file of the "latest" one cannot be opened after a kill.
-        self._file: Any = h5py.File(self._commits, "w")
-        with self._step("mark"):
-            self._file.attrs["schema"] = SCHEMA
-            self._file.attrs["schema_version"] = SCHEMA_VERSION
-            self._file.attrs["complete"] = False
+        try:
+            self._file: Any = h5py.File(self._commits, "w")
+            with self._step("mark"):
+                self._file.attrs["schema"] = SCHEMA
+                self._file.attrs["schema_version"] = SCHEMA_VERSION
+                self._file.attrs["complete"] = False
+        except BaseException:
+            os.unlink(self.path)  # nothing is in it
+            raise
 
     def write_header(self, header: RunHeader) -> None:
         """The run's circumstances; before any row."""

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 
 from tcpx_mpi.machine.placement import CONNECTIONS_A_NIC
-from tcpx_mpi.records import Fault, RunHeader
+from tcpx_mpi.records import IMPORTED_BOUNDS, Fault, RunHeader
 from tcpx_mpi.report.gpus import gpu_lines
 from tcpx_mpi.report.placement import placement_lines, stolen_lines, usage_lines
-from tcpx_mpi.report.preamble import rank_name
+from tcpx_mpi.report.preamble import ABSENT, rank_name
 from tcpx_mpi.report.steadiness import steadiness_lines
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth, slowest_rank
 from tcpx_mpi.units import counted, format_size
@@ -45,12 +45,11 @@ def footer_lines(
 
     `files` are the names of results as written; `slow` and `gate` have lines of their own.
     """
-    wrong = sum(summary.wrong_found for summary in summaries)
     bandwidth = mean_bus_bandwidth(summaries)
     passed = passes_minimum_bandwidth(header, bandwidth)
     minimum = "" if passed is None else "OK" if passed else "FAILED"
     lines = [
-        f"# Out of bounds values : {wrong} {'FAILED' if wrong else 'OK'}",
+        f"# Out of bounds values : {_bounds_text(header, summaries)}",
         f"# Avg bus bandwidth    : {_figure(bandwidth)} {minimum}",
         "#",
     ]
@@ -82,6 +81,24 @@ def footer_lines(
     lines += [_line("Missing", text) for text in missing]
     lines += [_line("Written", name) for name in files]
     return [*lines, *gate, "#", f"# Collective test concluded: {header.pattern}", "#"]
+
+
+def out_of_bounds(
+    header: RunHeader, summaries: Sequence[RowSummary]
+) -> tuple[int | None, bool | None]:
+    """How many values are wrong, and whether that is well; None for what an imported log that does
+    not count them in its rows does not say."""
+    wrong = sum(summary.wrong_found for summary in summaries)
+    sides = [side for s in summaries for side in (s, s.in_place) if side is not None]
+    if not header.averages_only or wrong or any(side.checked for side in sides):
+        return wrong, wrong == 0
+    count, _, verdict = header.facts.get(IMPORTED_BOUNDS, "").partition(" ")
+    return (int(count), verdict == "OK") if verdict else (None, None)
+
+
+def _bounds_text(header: RunHeader, summaries: Sequence[RowSummary]) -> str:
+    count, well = out_of_bounds(header, summaries)
+    return ABSENT if count is None else f"{count} {'OK' if well else 'FAILED'}"
 
 
 def minimum_bandwidth(header: RunHeader) -> float | None:

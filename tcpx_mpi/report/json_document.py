@@ -14,9 +14,9 @@ from typing import Any
 
 from tcpx_mpi.records import Row, Run, RunHeader, write_text
 from tcpx_mpi.records.mapped_arrays import pieces
-from tcpx_mpi.report.footer import passes_minimum_bandwidth, peer_faults
+from tcpx_mpi.report.footer import out_of_bounds, passes_minimum_bandwidth, peer_faults
 from tcpx_mpi.report.launches import RowOverLaunches, representative, rows_over_launches
-from tcpx_mpi.report.preamble import pci_address, step
+from tcpx_mpi.report.preamble import imported_settings, pci_address, step
 from tcpx_mpi.report.table import summarise_row
 from tcpx_mpi.stats import Distribution, RowSummary, mean_bus_bandwidth
 from tcpx_mpi.stats.ratios import Ratio, strongest
@@ -60,7 +60,7 @@ def parts_of(
     whole, run = run, representative(run)
     header = run.header
     summaries = [summarise_row(header, row) for row in run.rows]
-    wrong = sum(summary.wrong_found for summary in summaries)
+    wrong, well = out_of_bounds(header, summaries)
     bandwidth = mean_bus_bandwidth(summaries)
     document = {
         "version": JSON_VERSION,
@@ -70,7 +70,7 @@ def parts_of(
         "nccl_version": header.versions.get("NCCL"),
         "config": _config(header),
         "results": [],
-        "out_of_bounds": {"count": wrong, "okay": wrong == 0},
+        "out_of_bounds": {"count": wrong, "okay": well},
         "average_bus_bandwidth": {
             "bandwidth": bandwidth,
             "okay": passes_minimum_bandwidth(header, bandwidth),
@@ -147,6 +147,26 @@ def _text_of(document: dict[str, Any]) -> str:
     return _INDENTED.encode(document)
 
 
+def _imported_config(header: RunHeader) -> dict[str, Any]:
+    """What the imported log says of itself, and null for what it does not say."""
+    told = imported_settings(header)
+    names = ("nthreads", "ngpus", "minimum_bytes", "maximum_bytes", "step_bytes", "step_factor",
+             "warmup_iters", "iterations", "aggregated_iterations", "validation", "graph",
+             "blocking_collectives", "parallel_init", "run_cycles", "average",
+             "per_iter_timing", "per_iter_skip")  # fmt: skip
+    return {name: _plain(told.get(name)) for name in names}
+
+
+def _plain(text: str | None) -> int | bool | str | None:
+    """A number or a truth value out of its text."""
+    if text is None:
+        return None
+    truth = {"true": True, "false": False}.get(text.lower())
+    if truth is not None:
+        return truth
+    return int(text) if text.lstrip("-").isdecimal() else text
+
+
 def _config(header: RunHeader) -> dict[str, Any]:
     plan = header.plan
     amount, unit = step(plan.sizes)
@@ -169,6 +189,7 @@ def _config(header: RunHeader) -> dict[str, Any]:
         "per_iter_timing": plan.per_iter_timing,
         "per_iter_skip": plan.per_iter_skip,
         "parallel_init": False,
+        **(_imported_config(header) if header.averages_only else {}),
         "mode": header.mode,
         "devices": [
             {

@@ -11,6 +11,8 @@ from tcpx_mpi.plugin.softtcpx_defaults import are_chunks_fitted
 from tcpx_mpi.records import PeerInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.units import MIB, counted, format_size
 
+#: What another program did not say; its scripts know the word.
+ABSENT = "N/A"
 #: The step that nccl-tests prints where there is only one size.
 _DEFAULT_STEP_BYTES = MIB
 _PCI_ADDRESS = re.compile(r"([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(\.[0-7])?")
@@ -34,7 +36,9 @@ def header_lines(header: RunHeader) -> list[str]:
     lines = [
         f"# tcpx-mpi version {header.versions.get('tcpx-mpi', 'unknown')}",
         f"# Collective test starting: {header.pattern}",
-        f"# nThread 1 nGpus 1 minBytes {min(plan.sizes)} maxBytes {max(plan.sizes)} "
+        imported_settings_line(header)
+        if header.averages_only
+        else f"# nThread 1 nGpus 1 minBytes {min(plan.sizes)} maxBytes {max(plan.sizes)} "
         f"step: {amount}({unit}) warmup iters: {plan.warmup_iters} iters: {plan.iters} "
         f"agg iters: {plan.agg_iters} validation: {plan.check} graph: 0 unalign: 0",
         "#",
@@ -49,6 +53,35 @@ def header_lines(header: RunHeader) -> list[str]:
     lines += [f"# Note: {note}" for note in header.notes]
     lines += ["#", "# Using devices"]
     return lines + [rank_line(info) for info in header.ranks]
+
+
+def imported_settings_line(header: RunHeader) -> str:
+    """The line of settings as the imported log has it; N/A for what it did not say."""
+    told = imported_settings(header)
+    unit = next((unit for unit in ("factor", "bytes", "list") if f"step_{unit}" in told), "")
+    step_text = f"{told[f'step_{unit}']}({unit})" if unit else ABSENT
+    parts = [
+        f"{title} {told.get(name, ABSENT)}"
+        for title, name in (
+            ("nThread", "nthreads"), ("nGpus", "ngpus"), ("minBytes", "minimum_bytes"),
+            ("maxBytes", "maximum_bytes"),
+        )
+    ]  # fmt: skip
+    parts.append(f"step: {step_text}")
+    parts += [
+        f"{title}: {told.get(name, ABSENT)}"
+        for title, name in (
+            ("warmup iters", "warmup_iters"), ("iters", "iterations"),
+            ("agg iters", "aggregated_iterations"), ("validation", "validation"),
+            ("graph", "graph"), ("unalign", "unalign"),
+        )
+    ]  # fmt: skip
+    return f"# {' '.join(parts)}"
+
+
+def imported_settings(header: RunHeader) -> dict[str, str]:
+    """What an imported log says was asked for, by the names of nccl-tests' JSON."""
+    return {name: value for name, value, _ in header.settings}
 
 
 def _engine_lines(header: RunHeader) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from tcpx_mpi.records import PeerInfo, Row, RunHeader
+from tcpx_mpi.report.preamble import ABSENT
 from tcpx_mpi.stats import RowSummary, summarise
 from tcpx_mpi.stats.ratios import Ratio, ratios, strongest
 from tcpx_mpi.units import (
@@ -18,8 +19,7 @@ from tcpx_mpi.units import (
     gbits_per_s,
 )
 
-#: Where nccl-tests has no figure, and where we have none: its scripts know only the first.
-ABSENT = "N/A"
+#: Where we have no figure; where nccl-tests has none it is ABSENT, which alone its scripts know.
 UNKNOWN = "n/a"
 #: A ratio to what was weakened; the footer says why.
 VOID = "void"

@@ -30,10 +30,20 @@ def rate(amount: float, time_ns: float) -> float:
 
 def mean_bus_bandwidth(summaries: Sequence[RowSummary]) -> float:
     """The mean of the bus bandwidths of all rows and sides, as nccl-tests; NaN without rows."""
-    sides = [side for s in summaries for side in (s, s.in_place) if side is not None]
+    sides = [
+        side
+        for s in summaries
+        for side in (s, s.in_place)
+        # Other programs may have run a row in place only.
+        if side is not None and not (side is s and s.in_place is not None and _not_run(s))
+    ]
     if not sides:
         return math.nan
     return float(np.mean([side.busbw for side in sides]))
+
+
+def _not_run(side: RowSummary) -> bool:
+    return math.isnan(side.time_ns) and math.isnan(side.busbw)
 
 
 def cpu_time_ns(row: RowLike) -> float:

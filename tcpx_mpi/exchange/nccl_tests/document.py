@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-import math
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.exchange.nccl_tests.log import Device, Log, LogRow
-from tcpx_mpi.records import Average
+from tcpx_mpi.exchange.nccl_tests.model import (
+    Device,
+    Log,
+    LogRow,
+    read_average,
+    test_name,
+    whole_number,
+)
+from tcpx_mpi.exchange.nccl_tests.settings import take_settings
+from tcpx_mpi.records import IMPORTED_BOUNDS, Average
 
 _VERSIONS = (2, 3)
 _CLOSING = {"{": "}", "[": "]"}
@@ -70,17 +76,8 @@ def _closed(text: str) -> str:
 
 
 def _log(path: str, document: Mapping[str, Any]) -> Log:
-    config = document["config"]
     log = Log(
         test=_test(document),
-        min_bytes=int(config["minimum_bytes"]),
-        max_bytes=int(config["maximum_bytes"]),
-        step_bytes=-1 if "step_factor" in config else int(config["step_bytes"]),
-        step_factor=int(config.get("step_factor", -1)),
-        warmup_iters=int(config["warmup_iters"]),
-        iters=int(config["iterations"]),
-        agg_iters=int(config["aggregated_iterations"]),
-        check=int(config["validation"]),
         # The average comes after the last row, and is the footer of this form.
         concluded="average_bus_bandwidth" in document,
         command=[str(word) for word in document["args"]],
@@ -91,69 +88,77 @@ def _log(path: str, document: Mapping[str, Any]) -> Log:
         },
         versions={"NCCL": str(document["nccl_version"])},
     )
+    config = document["config"]
+    take_settings(
+        log,
+        {
+            str(name): str(value)
+            for name, value in config.items()
+            if name != "devices" and value is not None
+        },
+    )
     for key, name in (("start_time", "start time (local)"), ("end_time", "end time (local)")):
         if document.get(key):
             log.facts[name] = str(document[key])
     if log.concluded:
         average = document["average_bus_bandwidth"]["bandwidth"]
         log.facts["average bus bandwidth as printed, GB/s"] = str(average)
+    if bounds := document.get("out_of_bounds"):
+        good = str(bounds["okay"]).lower() == "true"
+        log.facts[IMPORTED_BOUNDS] = f"{whole_number(bounds['count'])} {'OK' if good else 'FAILED'}"
     log.devices = [_device(each) for each in config.get("devices", [])]
-    log.rows = [_row(path, each) for each in document.get("results") or []]
+    for each in document.get("results") or []:
+        _take_row(path, log, each)
     if any("out_of_place_per_iter" in each for each in document.get("results") or []):
         log.notes.append("the per-iteration times of the log (-I) are not imported")
+    if not log.devices or not (log.rows or log.asked_count()):
+        raise UsageError(f"{path} ends in its header: it has no devices, or no sizes")
     return log
 
 
 def _test(document: Mapping[str, Any]) -> str:
     arguments = document["args"]
-    return os.path.basename(str(arguments[0])).removesuffix("_perf") if arguments else ""
+    return test_name(str(arguments[0])) if arguments else ""
 
 
 def _device(each: Mapping[str, Any]) -> Device:
     return Device(
-        rank=int(each["rank"]),
-        group=int(each["group"]),
-        pid=int(each["pid"]),
+        rank=whole_number(each["rank"]),
+        group=whole_number(each["group"]),
+        pid=whole_number(each["pid"]),
         host=str(each["hostname"]),
-        device=int(each["device"]),
+        device=whole_number(each["device"]),
         pci=str(each["device_hex"]),
         name=str(each["device_info"]),
     )
 
 
-def _row(path: str, result: Mapping[str, Any]) -> LogRow:
-    sides = [_side(path, "out_of_place", result["out_of_place"])]
-    if result.get("in_place") is not None:
-        sides.append(_side(path, "in_place", result["in_place"]))
-    # Some versions write the root as a text, with blanks.
-    return LogRow(
-        size_bytes=int(result["size"]),
-        count=int(result["count"]),
-        type_name=str(result["type"]),
-        redop=str(result["redop"]),
-        root=int(result["root"]),
-        averages=tuple(sides),
-    )
+def _take_row(path: str, log: Log, result: Mapping[str, Any]) -> None:
+    """One result; what of it no file can hold, or is no figure, is damaged."""
+    averages: list[Average] = []
+    damaged: list[str] = []
+    for side in ("out_of_place", "in_place"):
+        if side == "out_of_place" or result.get(side) is not None:
+            average, odd = _side(path, side, result[side])
+            averages.append(average)
+            damaged += odd
+    try:
+        # Some versions write the root as a text, with blanks.
+        size, count, root = (whole_number(result[name]) for name in ("size", "count", "root"))
+    except ValueError as error:
+        log.damaged.append(f"a row that is not whole in the log: {error}")
+        return
+    kind, redop = str(result["type"]), str(result["redop"])
+    log.rows.append(LogRow(size, count, kind, redop, root, tuple(averages)))
+    log.damaged += [f"the row of {size} bytes has {what}, which is no figure" for what in damaged]
 
 
-def _side(path: str, name: str, side: Mapping[str, Any] | None) -> Average:
+def _side(path: str, name: str, side: Mapping[str, Any] | None) -> tuple[Average, list[str]]:
     if side is None:
-        return Average(name, math.nan, math.nan, math.nan, -1)
+        return read_average(name, None, None, None, None)
     if "cpu_time" in side:
         raise UsageError(
             f"{path} was made with -C, whose time is what the CPU took to start an operation: "
             "run nccl-tests without it"
         )
-    wrong = _number(side["nwrong"])
-    return Average(
-        name,
-        _number(side["time"]) * 1e3,
-        _number(side["alg_bw"]),
-        _number(side["bus_bw"]),
-        -1 if math.isnan(wrong) else int(wrong),
-    )
-
-
-def _number(value: Any) -> float:
-    """A number, or "nan" or null for one that is not known."""
-    return math.nan if value is None else float(value)
+    return read_average(name, side["time"], side["alg_bw"], side["bus_bw"], side["nwrong"])

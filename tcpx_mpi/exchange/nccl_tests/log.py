@@ -1,85 +1,39 @@
-"""What one run of nccl-tests tells, whichever of its two forms it is in."""
+"""Opens what nccl-tests printed or wrote: packed or not, from a file or a pipe, in any encoding."""
 
 from __future__ import annotations
 
+import bz2
+import codecs
 import hashlib
+import lzma
 import os
-from dataclasses import dataclass, field
+import re
+import stat
+import sys
+import zlib
+from typing import BinaryIO, Protocol
 
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.records import Average
+from tcpx_mpi.exchange.nccl_tests.document import parse_document
+from tcpx_mpi.exchange.nccl_tests.model import Log
+from tcpx_mpi.exchange.nccl_tests.text import parse_text
 
-#: More than any log; reading a device or a wrong file ends here.
+STDIN = "-"
+#: More than any log; reading a wrong file ends here.
 _MAX_BYTES = 1 << 30
+_BOMS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+#: Colours and cursor movements of a terminal, its titles, and what a log has of a bell.
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00\x07]")
 
 
-@dataclass(frozen=True)
-class Device:
-    """A rank as nccl-tests lists it; `pci` is its bracket, a PCI address or less."""
-
-    rank: int
-    group: int
-    pid: int
-    host: str
-    device: int
-    pci: str
-    name: str
-
-
-@dataclass(frozen=True)
-class LogRow:
-    """A row with its sides: out of place, and in place if it was run."""
-
-    size_bytes: int
-    count: int
-    type_name: str
-    redop: str
-    root: int
-    averages: tuple[Average, ...]
-
-
-@dataclass
-class Log:
-    """A run as its log tells it. What a log does not tell is empty here, or -1."""
-
-    #: Without `_perf`; empty if the log does not say.
-    test: str = ""
-    min_bytes: int = -1
-    max_bytes: int = -1
-    #: One of them is -1.
-    step_bytes: int = -1
-    step_factor: int = -1
-    warmup_iters: int = -1
-    iters: int = -1
-    agg_iters: int = 1
-    check: int = -1
-    devices: list[Device] = field(default_factory=list)
-    rows: list[LogRow] = field(default_factory=list)
-    #: nccl-tests came to its end: its footer is there.
-    concluded: bool = False
-    #: What is there in pieces only, in words.
-    damaged: list[str] = field(default_factory=list)
-    command: list[str] = field(default_factory=list)
-    environment: dict[str, str] = field(default_factory=dict)
-    versions: dict[str, str] = field(default_factory=dict)
-    #: What else it says, by a name of ours: "start time (local)".
-    facts: dict[str, str] = field(default_factory=dict)
-    #: Words for the header of the table.
-    notes: list[str] = field(default_factory=list)
-    name: str = ""
-    sha256: str = ""
-
-    def asked_sizes(self) -> list[int]:
-        """The sizes of one pass, as asked for; nccl-tests rounds some down to what divides."""
-        sizes = []
-        size = self.min_bytes
-        while 0 <= size <= self.max_bytes:
-            sizes.append(size)
-            larger = size * self.step_factor if self.step_factor > 1 else size + self.step_bytes
-            if larger <= size:
-                break
-            size = larger
-        return sizes
+class _Unpacker(Protocol):
+    def decompress(self, data: bytes, max_length: int = ...) -> bytes: ...
 
 
 def read_log(path: str) -> Log:
@@ -87,27 +41,97 @@ def read_log(path: str) -> Log:
 
     Raises UsageError for a file that is missing, is neither, or holds several runs.
     """
-    from tcpx_mpi.exchange.nccl_tests.document import parse_document
-    from tcpx_mpi.exchange.nccl_tests.text import parse_text
-
-    if not os.path.isfile(path):
-        what = "is a directory" if os.path.isdir(path) else "no such file"
-        raise UsageError(f"{path}: {what}; give what nccl-tests printed, or wrote by -J")
-    if os.path.getsize(path) > _MAX_BYTES:
-        raise UsageError(f"{path} is larger than 1 GiB: that is no log of nccl-tests")
-    try:
-        with open(path, "rb") as file:
-            content = file.read()
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    # A log has what ranks print, too, in whatever encoding.
-    text = content.decode("utf-8", "replace").replace("\r\n", "\n")
+    content = _content(path)
+    text = _text(_unpacked(path, content))
     log = (parse_document if text.lstrip().startswith("{") else parse_text)(path, text)
-    if not log.devices or not log.asked_sizes():
-        raise UsageError(
-            f"{path} is no log of nccl-tests, or ends in its header: expected its line of settings "
-            "(# nThread ...) and its rank lines (#  Rank  0 ...)"
-        )
-    log.name = os.path.basename(path)
+    log.name = "standard input" if path == STDIN else os.path.basename(path)
     log.sha256 = hashlib.sha256(content).hexdigest()
     return log
+
+
+def is_stream(path: str) -> bool:
+    """Whether there is no file whose name another could have: standard input, or a pipe."""
+    return path == STDIN or (os.path.exists(path) and not os.path.isfile(path))
+
+
+def _content(path: str) -> bytes:
+    try:
+        if path == STDIN:
+            content = sys.stdin.buffer.read(_MAX_BYTES + 1)
+        else:
+            _require_readable(path)
+            with open(path, "rb") as file:
+                content = _read(file)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    if len(content) > _MAX_BYTES:
+        raise UsageError(f"{path} is larger than 1 GiB: that is no log of nccl-tests")
+    return content
+
+
+def _require_readable(path: str) -> None:
+    what = ""
+    if not os.path.exists(path):
+        what = "no such file"
+    elif os.path.isdir(path):
+        what = "is a directory"
+    elif stat.S_ISCHR(os.stat(path).st_mode) or stat.S_ISBLK(os.stat(path).st_mode):
+        what = "is a device"
+    if what:
+        raise UsageError(f"{path}: {what}; give what nccl-tests printed, or wrote by -J")
+
+
+def _read(file: BinaryIO) -> bytes:
+    return file.read(_MAX_BYTES + 1)
+
+
+def _unpacked(path: str, content: bytes) -> bytes:
+    """The content of a gzip, bzip2 or xz file; of one that was cut off, what is there."""
+    if content.startswith(b"\x1f\x8b"):
+        return _gunzipped(path, content)
+    if content.startswith(b"BZh"):
+        return _inflated(path, bz2.BZ2Decompressor(), content)
+    if content.startswith(b"\xfd7zXZ\x00"):
+        return _inflated(path, lzma.LZMADecompressor(), content)
+    return content
+
+
+def _gunzipped(path: str, content: bytes) -> bytes:
+    """All members: `cat a.gz b.gz` is a file, too."""
+    found = b""
+    while content.startswith(b"\x1f\x8b"):
+        member = zlib.decompressobj(wbits=31)
+        found += _inflated(path, member, content, _MAX_BYTES + 1 - len(found))
+        content = member.unused_data
+    return found
+
+
+def _inflated(path: str, unpacker: _Unpacker, content: bytes, limit: int = _MAX_BYTES + 1) -> bytes:
+    try:
+        found = unpacker.decompress(content, limit)
+    except (zlib.error, lzma.LZMAError, OSError) as error:
+        raise UsageError(f"{path} cannot be unpacked: {error}") from error
+    if len(found) >= limit:
+        raise UsageError(f"{path} is larger than 1 GiB: that is no log of nccl-tests")
+    return found
+
+
+def _text(content: bytes) -> str:
+    """Lines without what is for terminals; a log has what ranks print, too, in any encoding."""
+    for mark, encoding in _BOMS:
+        if content.startswith(mark):
+            text = content[len(mark) :].decode(encoding, "replace")
+            break
+    else:
+        text = content.decode(_guessed(content), "replace")
+    text = _ESCAPES.sub("", text)
+    return re.sub("\r+\n?", "\n", text).replace("\t", " ").replace("\xa0", " ")
+
+
+def _guessed(content: bytes) -> str:
+    """The encoding of a text without a mark: every second byte of English in UTF-16 is 0."""
+    start = content[:4096]
+    for odd, encoding in ((1, "utf-16-le"), (0, "utf-16-be")):
+        if len(start) > 1 and start[odd::2].count(0) > 0.9 * len(start[odd::2]):
+            return encoding
+    return "utf-8"

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from typing import Any
 
 import numpy as np
 
 from tcpx_mpi._version import installed_version
-from tcpx_mpi.errors import ExitCode
-from tcpx_mpi.exchange.nccl_tests.log import Device, Log, LogRow
+from tcpx_mpi.errors import ExitCode, TcpxError
+from tcpx_mpi.exchange.nccl_tests.model import MOST_SIZES, Device, Log, LogRow
 from tcpx_mpi.records import (
     AVERAGES,
+    IMPORTED_BOUNDS,
     PHASES,
     Fault,
     Plan,
@@ -27,6 +29,11 @@ from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS
 
 PLUGIN_NAME = "nccl-tests"
 _UNKNOWN = -1
+#: What today's nccl-tests says of every run; older versions, and its text, say less.
+_SETTINGS = (
+    "nthreads", "ngpus", "minimum_bytes", "maximum_bytes", "warmup_iters", "iterations",
+    "aggregated_iterations", "validation", "graph", "blocking_collectives",
+)  # fmt: skip
 
 
 def run_of(log: Log) -> Run:
@@ -43,17 +50,25 @@ def run_of(log: Log) -> Run:
 
 
 def write_run(run: Run, path: str) -> str:
-    """Write a run to a new file, `path` or the first free name beside it; return the name."""
+    """Write a run to a new file, `path` or the first free name beside it; return the name.
+
+    Raises OutputFailed where it cannot be filled; nothing is left then.
+    """
     writer = RunWriter(path, "--output")
-    writer.write_header(run.header)
-    writer.write_setup(run.setup)
-    for row in run.rows:
-        writer.append_row(row)
-    if run.fault is not None:
-        writer.write_fault(run.fault)
-        writer.close()
-    else:
-        writer.finish()
+    try:
+        writer.write_header(run.header)
+        writer.write_setup(run.setup)
+        for row in run.rows:
+            writer.append_row(row)
+        if run.fault is not None:
+            writer.write_fault(run.fault)
+            writer.close()
+        else:
+            writer.finish()
+    except TcpxError:
+        # The log is still there: half of it in another form is of no use to anybody.
+        writer.discard()
+        raise
     return writer.path
 
 
@@ -64,13 +79,13 @@ def _header(log: Log) -> RunHeader:
         start_time="",
         command=log.command,
         plan=_plan(log),
-        settings=[],
+        settings=[(name, value, "the log") for name, value in log.settings.items()],
         versions={"tcpx-mpi": installed_version(), **log.versions},
         environment=filter_environment(log.environment),
         facts=log.facts,
-        ranks=[_rank(device) for device in log.devices],
+        ranks=_ranks(log),
         # A rank whose line is lost is one that the map lacks.
-        world=max(device.rank for device in log.devices) + 1,
+        world=_world(log),
         busbw_factor=np.nan,
         time_divisor=1,
         plugin_path="",
@@ -90,9 +105,9 @@ def _plan(log: Log) -> Plan:
     sizes = [row.size_bytes for row in log.rows]
     if not log.concluded:
         # More than one pass: nccl-tests goes through the sizes for each type, operation and root.
-        asked = log.asked_sizes()
-        begun = len(sizes) % len(asked) if sizes else 0
-        sizes += asked[begun:] if begun or not sizes else []
+        asked = log.asked_count()
+        begun = len(sizes) % asked if sizes and asked else 0
+        sizes += log.asked_sizes(begun) if begun or not sizes else []
     return Plan(
         sizes=tuple(sizes) or tuple(log.asked_sizes()),
         iters=log.iters,
@@ -100,7 +115,7 @@ def _plan(log: Log) -> Plan:
         agg_iters=log.agg_iters,
         average=_UNKNOWN,
         check=log.check,
-        blocking=_UNKNOWN,
+        blocking=log.blocking,
         chunk_bytes=_UNKNOWN,
         channels=_UNKNOWN,
         window_send=_UNKNOWN,
@@ -116,11 +131,38 @@ def _notes(log: Log) -> list[str]:
         "#wrong counts elements, found in an iteration of its own and not in the timed ones",
         "not in the log: samples, the plugin that NCCL used, NIC, NUMA node and CPUs of a rank",
     ]
+    listed = {device.rank for device in log.devices}
+    if unlisted := [rank.rank for rank in _ranks(log) if rank.rank not in listed]:
+        notes.append(
+            f"the log lists one GPU of each process: the devices of {len(unlisted)} other ranks "
+            "are not told"
+        )
+    untold = [name for name in _SETTINGS if name not in log.settings]
+    if untold:
+        notes.append(f"not told by the log: {', '.join(untold)}")
     if not log.test:
         notes.append("the log does not name its test")
     if len(groups := Counter(device.group for device in log.devices)) > 1:
         notes.append(f"{len(groups)} groups of ranks ran at once, each by itself")
     return notes + log.notes
+
+
+def _world(log: Log) -> int:
+    """The ranks of all processes; of each process at least its first GPU is listed."""
+    of_process = log.gpus_of_process
+    return (max(device.rank for device in log.devices) // of_process + 1) * of_process
+
+
+def _ranks(log: Log) -> list[RankInfo]:
+    """The ranks that the log lists, and those that are in one process with them."""
+    ranks = {device.rank: _rank(device) for device in log.devices}
+    for device in log.devices:
+        first = device.rank - device.rank % log.gpus_of_process
+        for rank in range(first, first + log.gpus_of_process):
+            if rank not in ranks:
+                place = {"device": _UNKNOWN, "gpu": _UNKNOWN, "device_name": "", "gpu_pci": ""}
+                ranks[rank] = dataclasses.replace(ranks[device.rank], rank=rank, **place)  # type: ignore[arg-type]  # by name
+    return [ranks[rank] for rank in sorted(ranks)]
 
 
 def _rank(device: Device) -> RankInfo:
@@ -185,6 +227,11 @@ def _fault(log: Log) -> Fault | None:
     texts = list(log.damaged)
     if not log.concluded:
         texts.append(f"{log.name} ends before nccl-tests did: it has no footer")
+    if log.asked_count() > MOST_SIZES and not log.concluded:
+        texts.append(f"of {log.asked_count()} sizes that were asked for {len(log.rows)} are there")
+    bounds = log.facts.get(IMPORTED_BOUNDS, "")
+    if "FAILED" in bounds and not any(side.wrong > 0 for row in log.rows for side in row.averages):
+        texts.append(f"nccl-tests found values out of bounds ({bounds}), in no row of the log")
     if not texts:
         return None
     kind = "the log is not whole"

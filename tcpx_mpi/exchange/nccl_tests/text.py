@@ -2,29 +2,65 @@
 
 from __future__ import annotations
 
-import math
 import re
+from dataclasses import dataclass, field
 
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.exchange.nccl_tests.log import Device, Log, LogRow
-from tcpx_mpi.records import Average
-
-_VERSION = re.compile(r"# nccl-tests version (\S+)(?: .*nccl-library=(\d+))?")
-_TEST = re.compile(r"# Collective test starting: (\S+)")
-_SETTINGS = re.compile(
-    r"# nThread \d+ nGpus \d+ minBytes (\d+) maxBytes (\d+) step: (\d+)\((bytes|factor)\) "
-    r"warmup iters: (\d+) iters: (\d+) agg iters: (\d+) validation: (\d+)"
+from tcpx_mpi.exchange.nccl_tests.model import (
+    Device,
+    Log,
+    LogRow,
+    read_average,
+    test_name,
+    whole_number,
 )
+from tcpx_mpi.exchange.nccl_tests.prefix import Prefix, kept_apart
+from tcpx_mpi.exchange.nccl_tests.settings import take_settings
+from tcpx_mpi.exchange.nccl_tests.titles import Titles
+from tcpx_mpi.records import IMPORTED_BOUNDS, Average
+
+#: A comment, whose # may be lost.
+_HASH = r"(?:# *)?"
+_VERSION = re.compile(_HASH + r"nccl-tests version (\S+)(?: .*nccl-library=(\d+))?")
+_TEST = re.compile(_HASH + r"Collective test starting: (\S+)")
+#: Where a line of settings begins, whatever stands before it and whatever became of the rest.
+_SETTINGS_BEGIN = re.compile(r"(?:# *)?nThreads?:? *\d+ +nGpus:? *\d+")
+_SETTINGS = re.compile(
+    _HASH + r"nThreads?:? *(\d+) +nGpus:? *(\d+) +minBytes:? *(\d+) +maxBytes:? *(\d+) +"
+    r"step: *(\d+) *\((\w+)\) +(.*iters: *\d+.*)"
+)
+_SETTING = re.compile(r"([A-Za-z][A-Za-z_ ]*?) *: *(-?\w+)")
+#: Names of settings as printed, without blanks, by the name in the JSON of nccl-tests.
+_JSON_NAMES = {
+    "warmupiters": "warmup_iters", "iters": "iterations", "aggiters": "aggregated_iterations",
+    "validate": "validation", "blocking": "blocking_collectives",
+}  # fmt: skip
 # Older versions have no group, and less than an address in the brackets.
 _DEVICE = re.compile(
-    r"# +Rank +(\d+)(?: Group +(\d+))? Pid +(\d+) on +(\S+) device +(\d+) \[([^]]*)\] *(.*)"
+    _HASH
+    + r"Rank +(\d+)(?: Group +(\d+))? +Pid +(\d+) +on +(\S+) +device +(\d+) +\[([^]]*)\] *(.*)"
 )
-_TITLES = re.compile(r"# +size +count +type +redop +root +\S+ +algbw +busbw ")
-_ROW = re.compile(r" *(\d+) +(\d+) +([a-z]\w*) +([a-z]\w*) +(-?\d+)(?![^ ])(.*)")
-#: What begins as a row does, whatever follows: lines of NCCL may stand in the middle of one.
-_ROW_BEGINS = re.compile(r" *\d+ +\d+ +(?:u?int|float|half|double|bfloat|f8|fp)\w* ")
-_BANDWIDTH = re.compile(r"# Avg bus bandwidth +: (\S+)")
-_ENVIRONMENT = re.compile(r"NCCL INFO (NCCL_\w+) set by environment to (.*?)\.?$")
+_BANDWIDTH = re.compile(_HASH + r"Avg bus bandwidth *: *(\S+)")
+_BOUNDS = re.compile(_HASH + r"Out of bounds values *: *(\d+) +(OK|FAILED)")
+#: A row, whatever stands before and after it.
+_ROW_LIKE = re.compile(
+    r"(?:^|[^\w.#])\d+ +\d+ +(?:u?int|char|float|half|double|bfloat|f8|fp)\w*(?= |$)"
+)
+_ENVIRONMENT = re.compile(r"[NR]CCL INFO (\w+) set by environment to (.*?)\.?$")
+#: Lines of NCCL, RCCL and nccl-tests beside comments: they say nothing of the table.
+_KNOWN = re.compile(
+    r"#|.*\b[NR]CCL (?:INFO|WARN|TRACE|ERROR|CALL|VERSION|version)\b"
+    r"|(?:HIP|ROCm) version *:|(?:Librccl|Library) path *:|Hostname *:"
+    # Of a log that lost its #.
+    r"|Using devices$|Out of bounds|Collective test |out-of-place|in-place|\(B\) +\(elements\)"
+    r"|Writing JSON output|Check|Average"
+)
+_CPU_TIME = (
+    "was made with -C, whose time is what the CPU took to start an operation: run nccl-tests "
+    "without it"
+)
+#: So many of the lines that are not understood are shown.
+_SHOWN = 3
 
 
 def parse_text(path: str, text: str) -> Log:
@@ -32,92 +68,194 @@ def parse_text(path: str, text: str) -> Log:
 
     A row counts when it ended with its line: the last number of a cut one could be a part of it.
     """
-    log = Log()
-    titles: list[str] = []
-    settings = 0
+    if "# tcpx-mpi version" in text:
+        raise UsageError(f"{path} is a table of tcpx-mpi: give its HDF5 file to report")
     lines = text.split("\n")
-    for number, line in enumerate(lines):
-        if line.startswith("# tcpx-mpi version"):
-            raise UsageError(f"{path} is a table of tcpx-mpi: give its HDF5 file to report")
-        if found := _SETTINGS.match(line):
-            settings += 1
-            _set(log, found)
+    begin = next((found for line in lines if (found := _SETTINGS_BEGIN.search(line))), None)
+    if begin is None:
+        raise _no_log(path, lines)
+    prefix = Prefix(begin.string[: begin.start()])
+    streams = kept_apart(prefix, lines)
+    _refuse_several(path, {
+        owner: sum(_SETTINGS_BEGIN.search(line) is not None for _, line in stream)
+        for owner, stream in streams.items()
+    })  # fmt: skip
+    reader = _Reader(path, last=len(lines))
+    outside = streams.get("", []) if prefix.owner() else []
+    for number, line in sorted([*streams[prefix.owner()], *outside]):
+        reader.read(number, line.strip())
+    for line in lines:
+        if found := _ENVIRONMENT.search(line):
+            reader.log.environment[found[1]] = found[2]
+    return reader.end(begin.string)
+
+
+def _no_log(path: str, lines: list[str]) -> UsageError:
+    # What is most like a line of the table or of its header.
+    likely = re.compile(r"algbw|minBytes|Rank +\d+.*device|" + _ROW_LIKE.pattern)
+    first = next((line for line in lines if likely.search(line)), None)
+    first = first or next((line for line in lines if line.strip()), "")
+    return UsageError(
+        f"{path} is no log of nccl-tests, or ends in its header: expected its line of settings "
+        "(# nThread ...) and its rank lines (#  Rank  0 ...), found "
+        + (repr(" ".join(first.split())[:80]) if first else "nothing")
+    )
+
+
+def _refuse_several(path: str, settings: dict[str, int]) -> None:
+    """By whose lines they are, how many lines of settings there are."""
+    if (count := sum(settings.values())) > 1:
+        raise _several(path, f"{count} runs of nccl-tests")
+
+
+def _several(path: str, what: str) -> UsageError:
+    return UsageError(
+        f"{path} holds {what}: write each to a file of its own, as jobs/nccl-tests.sbatch does"
+    )
+
+
+@dataclass
+class _Reader:
+    """Reads the lines of one run, one by one."""
+
+    path: str
+    #: The number of the last line, which has no end.
+    last: int
+    log: Log = field(default_factory=Log)
+    titles: Titles | None = None
+    #: Words of the line above the titles.
+    above: str = ""
+    tables: int = 0
+    footers: int = 0
+    #: Lines with a row outside of header and footer.
+    outside: int = 0
+    unknown: list[str] = field(default_factory=list)
+    begun: bool = False
+    rank_lines_lost: bool = False
+
+    def read(self, number: int, line: str) -> None:
+        log = self.log
+        if _SETTINGS_BEGIN.search(line):
+            self.begun = True
+            if found := _SETTINGS.search(line):
+                self._set(found)
+            elif number < self.last:
+                log.damaged.append(f"the line of settings is not whole: {_short(line)}")
         elif found := _VERSION.match(line):
             log.versions["nccl-tests"] = found[1]
             if found[2]:
                 log.versions["NCCL"] = found[2]
         elif found := _TEST.match(line):
-            log.test = found[1].removesuffix("_perf")
+            log.test = test_name(found[1])
         elif found := _DEVICE.match(line):
-            rank, group, pid, host, device, pci, name = found.groups()
-            log.devices.append(
-                Device(int(rank), int(group or 0), int(pid), host, int(device), pci, name)
-            )
-        elif _TITLES.match(line):
-            titles = line[1:].split()[5:]
-            _refuse_cpu_time(path, titles)
+            self._device(found)
+        elif titles := Titles.read(line, self.above):
+            self.titles = titles
+            self.tables += 1
+            if titles.cpu_time:
+                raise UsageError(f"{self.path} {_CPU_TIME}")
+        elif found := _BOUNDS.match(line):
+            log.facts[IMPORTED_BOUNDS] = f"{found[1]} {found[2]}"
         elif found := _BANDWIDTH.match(line):
             log.concluded = True
+            self.footers += 1
             log.facts["average bus bandwidth as printed, GB/s"] = found[1]
-        elif found := _ENVIRONMENT.search(line):
-            log.environment[found[1]] = found[2]
-        elif not line.startswith("#") and titles:
-            whole = number < len(lines) - 1
-            _read_row(log, titles, line, whole)
-    if settings > 1:
-        raise UsageError(
-            f"{path} holds {settings} runs of nccl-tests: write each to a file of its own, as "
-            "jobs/nccl-tests.sbatch does"
-        )
-    if "i_min" in titles:
-        log.notes.append("the per-iteration columns of the log (-I) are not imported")
-    return log
+        elif number < self.last or not self.begun:
+            self._read_row(number, line)
+        self.above = line
+
+    def _set(self, found: re.Match[str]) -> None:
+        log = self.log
+        told = {
+            "nthreads": found[1],
+            "ngpus": found[2],
+            "minimum_bytes": found[3],
+            "maximum_bytes": found[4],
+            f"step_{found[6]}": found[5],
+        }
+        for name, value in _SETTING.findall(found[7]):
+            name = name.strip().lower().replace(" ", "")
+            told[_JSON_NAMES.get(name, name)] = value
+        take_settings(log, told)
+
+    def _device(self, found: re.Match[str]) -> None:
+        numbers = (found[1], found[2] or 0, found[3], found[5])
+        try:
+            rank, group, pid, device = map(whole_number, numbers)
+        except ValueError as error:
+            self.log.damaged.append(f"a rank line: {error}: {_short(found.string)}")
+            return
+        self.log.devices.append(Device(rank, group, pid, found[4], device, found[6], found[7]))
+
+    def _read_row(self, number: int, line: str) -> None:
+        log = self.log
+        if not self.begun or self.footers:
+            self.outside += bool(_ROW_LIKE.search(line))
+            return
+        reasons: list[str] = []
+        row = self._row(line, reasons) if self.titles is not None else None
+        if row is not None:
+            log.rows.append(row)
+            log.damaged += [
+                f"the row of {row.size_bytes} bytes has {reason}, which is no figure"
+                for reason in reasons
+            ]
+        elif _ROW_LIKE.search(line):
+            why = f" ({reasons[0]})" if reasons else ""
+            log.damaged.append(f"a row that is not whole in the log: {_short(line)}{why}")
+        elif line and not _KNOWN.match(line):
+            self.unknown.append(f"line {number}: {_short(line)}")
+
+    def _row(self, line: str, reasons: list[str]) -> LogRow | None:
+        """A row, or None for a line that is none or has not all of its columns."""
+        assert self.titles is not None
+        words = self.titles.words(line)
+        if words is None:
+            return None
+        try:
+            averages: list[Average] = []
+            for side, values in words.sides:
+                average, odd = read_average(side, *values)
+                averages.append(average)
+                reasons += odd
+            size, count, root = map(whole_number, (words.size, words.count, words.root))
+        except ValueError as error:
+            reasons[:] = [str(error)] if "2^63" in str(error) else []
+            return None
+        return LogRow(size, count, words.type_name, words.redop, root, tuple(averages))
+
+    def end(self, header: str) -> Log:
+        """The run, all of it read."""
+        log = self.log
+        runs = max(self.tables, self.footers, 2 if self.outside else 1)
+        if runs > 1:
+            raise _several(self.path, f"{runs} runs of nccl-tests, not all with their header")
+        if not log.devices or not (log.rows or log.asked_count()):
+            raise _no_log(self.path, [header])
+        self._refuse_second_pass()
+        if self.unknown:
+            count, shown = len(self.unknown), "; ".join(self.unknown[:_SHOWN])
+            more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
+            what = "1 line is" if count == 1 else f"{count} lines are"
+            log.damaged.append(f"{what} not understood: {shown}{more}")
+        if self.titles is not None:
+            log.notes += self.titles.notes()
+        return log
+
+    def _refuse_second_pass(self) -> None:
+        """Refuses rows whose sizes begin again: nccl-tests has one pass a type, operation, root."""
+        passes: dict[tuple[str, str, int], list[int]] = {}
+        asked = self.log.asked_count()
+        for row in self.log.rows:
+            sizes = passes.setdefault((row.type_name, row.redop, row.root), [])
+            if sizes and (row.size_bytes < sizes[-1] or 0 < asked <= len(sizes)):
+                raise _several(
+                    self.path,
+                    f"several runs of nccl-tests: the sizes begin again at {row.size_bytes} bytes",
+                )
+            sizes.append(row.size_bytes)
 
 
-def _set(log: Log, found: re.Match[str]) -> None:
-    log.min_bytes, log.max_bytes = int(found[1]), int(found[2])
-    step = int(found[3])
-    log.step_bytes, log.step_factor = (step, -1) if found[4] == "bytes" else (-1, step)
-    log.warmup_iters, log.iters = int(found[5]), int(found[6])
-    log.agg_iters, log.check = int(found[7]), int(found[8])
-
-
-def _refuse_cpu_time(path: str, titles: list[str]) -> None:
-    if "cputime" in titles:
-        raise UsageError(
-            f"{path} was made with -C, whose time is what the CPU took to start an operation: "
-            "run nccl-tests without it"
-        )
-
-
-def _read_row(log: Log, titles: list[str], line: str, whole: bool) -> None:
-    row = _row(titles, line) if whole else None
-    if row is not None:
-        log.rows.append(row)
-    elif _ROW_BEGINS.match(line):
-        log.damaged.append(f"a row that is not whole in the log: {' '.join(line.split())!r}")
-
-
-def _row(titles: list[str], line: str) -> LogRow | None:
-    """A row, or None for a line that is none or has not all of its columns."""
-    found = _ROW.fullmatch(line)
-    if found is None:
-        return None
-    words = found[6].split()
-    starts = [column for column, title in enumerate(titles) if title == "time"]
-    names = ("out_of_place", "in_place")[: len(starts)]
-    if len(words) < len(titles):
-        return None
-    try:
-        averages = tuple(
-            _side(name, words[start : start + 4]) for name, start in zip(names, starts, strict=True)
-        )
-    except ValueError:
-        return None
-    return LogRow(int(found[1]), int(found[2]), found[3], found[4], int(found[5]), averages)
-
-
-def _side(name: str, words: list[str]) -> Average:
-    """time algbw busbw #wrong; ValueError where one is neither a number nor N/A."""
-    time_us, algbw, busbw, wrong = (math.nan if word == "N/A" else float(word) for word in words)
-    return Average(name, time_us * 1e3, algbw, busbw, -1 if math.isnan(wrong) else int(wrong))
+def _short(line: str) -> str:
+    text = " ".join(line.split())
+    return repr(text if len(text) <= 160 else f"{text[:157]}...")

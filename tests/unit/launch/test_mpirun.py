@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from jobs import Job, Result
 
-from tcpx_mpi.errors import PluginMissing
+from tcpx_mpi.errors import OutputFailed, PluginMissing
 from tcpx_mpi.launch import mpirun as launch
 from tcpx_mpi.launch.mpirun import LauncherRank, srun_without_pmi, under_launcher, without_ranks
 
@@ -184,6 +184,45 @@ def test_a_request_to_stop_that_comes_after_the_ranks_ends_a_series_and_no_singl
     mpirun("trap '' INT; echo whole; kill -INT $PPID; sleep 0.2; exit 0")
     assert launch.run_captured(2, ["run"], os.environ, (), None) == (130, "whole\n")
     assert launch.start_mpirun(2, ["run"], os.environ) == 0
+
+
+@contextlib.contextmanager
+def full_disk() -> Iterator[None]:
+    """The standard output can take nothing."""
+    kept = os.dup(1)
+    full = os.open("/dev/full", os.O_WRONLY)
+    os.dup2(full, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+        os.close(full)
+
+
+def test_what_ranks_print_to_a_full_disk_is_a_result_that_was_not_written(
+    mpirun: Callable[[str], None],
+) -> None:
+    mpirun("head -c 300000 /dev/zero || exit 5")  # more than a pipe holds
+    said = "the standard output could not be written: No space left on device"
+    with full_disk(), pytest.raises(OutputFailed, match=said):
+        launch.start_mpirun(2, ["run"], os.environ)
+
+
+def test_a_run_that_failed_keeps_its_code_on_a_full_disk(
+    mpirun: Callable[[str], None],
+) -> None:
+    mpirun("echo table; exit 6")
+    with full_disk():
+        assert launch.start_mpirun(2, ["run"], os.environ) == 6
+
+
+def test_what_ranks_print_to_a_file_is_all_there(
+    mpirun: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    mpirun("seq 100000")
+    assert launch.start_mpirun(2, ["run"], os.environ) == 0
+    assert capfd.readouterr().out.split() == [str(n) for n in range(1, 100001)]
 
 
 # --- Real ones ---------------------------------------------------------------------------------

@@ -1,0 +1,61 @@
+"""What stands before each line of a log: the rank of srun -l, a host, a time, a quote's mark."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+#: A longer one is no prefix.
+_LONGEST = 200
+_WORD = re.compile(r"[\w.+-]+")
+#: Parts of a prefix that change from line to line and tell no rank.
+_TIMES = re.compile(
+    r"\d{4}-\d\d-\d\d|\d{1,2}:\d\d:\d\d(?:[.,]\d+)?|(?:[+-]\d\d:?\d\d|Z)\b|\b\d{9,10}\.\d+"
+    r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b|\b[A-Z][a-z]{2} +\d{1,2}\b|\b20\d\d\b"
+    r"|\bstd(?:out|err|diag)\b|\s+|T"
+)
+
+
+class Prefix:
+    """The form of a prefix, from the line that certainly has one."""
+
+    def __init__(self, example: str) -> None:
+        """Words of the example stand for any words, blanks for blanks, all else for itself."""
+        self.example = example[:_LONGEST]
+        form = ""
+        for part in re.findall(r"[\w.+-]+|\s+|.", self.example):
+            if _WORD.fullmatch(part):
+                form += _WORD.pattern
+            else:
+                form += r"\s*" if part.isspace() else re.escape(part)
+        self._form = re.compile(form if self.example else "")
+
+    def split(self, line: str) -> tuple[str, str] | None:
+        """(whose line it is, the line without its prefix); None for a line that has none.
+
+        Whose: the prefix without times, so that lines of one rank have one name.
+        """
+        found = self._form.match(line)
+        if found is None:
+            # An empty line may have lost the blanks at its end.
+            found = self._form.match(f"{line} ")
+            if found is None:
+                return None
+        return self._owner(found[0]), line[found.end() :]
+
+    def owner(self) -> str:
+        """Whose the example is."""
+        return self._owner(self.example)
+
+    def _owner(self, text: str) -> str:
+        return _TIMES.sub("", text)
+
+
+def kept_apart(prefix: Prefix, lines: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
+    """(number, text) of the lines of each owner, without their prefix; "" in place of an owner has
+    the lines without one, unless none is expected."""
+    streams: dict[str, list[tuple[int, str]]] = {}
+    for number, line in enumerate(lines, 1):
+        owner, rest = prefix.split(line) or ("", line)
+        streams.setdefault(owner, []).append((number, rest))
+    return streams
