@@ -55,12 +55,12 @@ lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(shell find native tests -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.c')
+	$(BIN)/clang-format --dry-run --Werror $(shell find native tests benchmarks -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.c')
 
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $(shell find native tests -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.c')
+	$(BIN)/clang-format -i $(shell find native tests benchmarks -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.c')
 
 # All tests by two workers, because most of them wait: for ranks to come up, for a stall to be
 # noticed. The suites, among them those that are not part of it: tests/suites.py.

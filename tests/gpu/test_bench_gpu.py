@@ -1,4 +1,4 @@
-"""What `make bench-gpu` refuses, and what it does with a line that fails or is interrupted."""
+"""What `benchmarks/gpu/bench.py` refuses, and what it does with a line that fails or is interrupted."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import signal
 import sys
 from pathlib import Path
 
-import bench
 import pytest
 from gpus import Gpus
 from jobs import Result, run, started
 
 from tcpx_mpi.records import read_run
 
-PROGRAM = str(Path(bench.__file__))
+PROGRAM = str(Path(__file__).resolve().parents[2] / "benchmarks" / "gpu" / "bench.py")
 #: The program with lines that are short on the stand-in: one that cannot be run, one that can, and
 #: one without an end.
 SHORT = """
@@ -49,7 +48,7 @@ def refused(place: Path, *arguments: str, **variables: str) -> Result:
 
 def test_a_line_that_there_is_not_is_refused_with_those_that_are(place: Path) -> None:
     said = refused(place, "results", "pair-8K", "pear").err
-    assert said == f"no line pear: there are {', '.join(bench.LINES)}\n"
+    assert said.startswith("no line pear: there are pair-64M, ")
 
 
 def test_a_machine_without_a_gpu_is_told_what_to_use_instead(place: Path) -> None:

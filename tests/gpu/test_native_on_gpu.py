@@ -71,10 +71,11 @@ def _a_gpu_is_here() -> None:
 def build() -> Path:
     """The folder of the native tests, up to date."""
     cmake = required_tools()
-    configure(cmake, REPOSITORY / "native", BUILD, "-DTCPX_MPI_NATIVE_TESTS=ON")
+    configure(cmake, REPOSITORY / "native", BUILD, "-DTCPX_MPI_NATIVE_TESTS=ON",
+              "-DTCPX_MPI_BENCHMARKS=ON")  # fmt: skip
     make(cmake, BUILD, *(f"test_{program}" for program in PROGRAMS), "bench_unpack_cuda",
          "bench_sends_cuda")  # fmt: skip
-    return BUILD / "native_tests"
+    return BUILD
 
 
 def passes(command: list[str]) -> str:
@@ -92,7 +93,7 @@ def passes(command: list[str]) -> str:
 @pytest.mark.timeout(700)
 @pytest.mark.parametrize(("program", "name"), TESTS, ids=[".".join(test) for test in TESTS])
 def test_a_native_test_passes_on_the_gpu(build: Path, program: str, name: str) -> None:
-    passes([str(build / f"test_{program}"), name])
+    passes([str(build / "native_tests" / f"test_{program}"), name])
 
 
 @pytest.mark.timeout(700)
@@ -103,13 +104,15 @@ def test_compute_sanitizer_finds_nothing(build: Path, program: str, tool: str) -
     if sanitizer is None:
         pytest.skip("needs compute-sanitizer: not found")
     options = ["--tool", tool, "--error-exitcode", "9", "--target-processes", "all"]
-    passes([sanitizer, *options, str(build / f"test_{program}")])
+    passes([sanitizer, *options, str(build / "native_tests" / f"test_{program}")])
 
 
 def test_the_benchmark_of_the_unpack_finds_every_byte_right_and_kernels_shorter_than_launches(
     build: Path,
 ) -> None:
-    found = json.loads(passes([str(build / "bench_unpack_cuda"), "3", nvrtc_folder()]))
+    found = json.loads(
+        passes([str(build / "benchmarks" / "bench_unpack_cuda"), "3", nvrtc_folder()])
+    )
     if found["cupti"] is None:  # NVIDIA ships it apart from the driver and from NVRTC
         pytest.skip("needs cupti: not found, or refused")
     cases = {case["case"]: case for case in found["cases"]}
@@ -122,7 +125,7 @@ def test_the_benchmark_of_the_unpack_finds_every_byte_right_and_kernels_shorter_
 
 
 def test_the_benchmark_of_sends_finds_every_byte_right(build: Path) -> None:
-    passes([str(build / "bench_sends_cuda"), "1"])
+    passes([str(build / "benchmarks" / "bench_sends_cuda"), "1"])
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from tcpx_mpi.exchange.nccl_tests import read_log, run_of, write_run
 from tcpx_mpi.records import Run, read_run
 from tcpx_mpi.report import report_lines, to_json
 
-FOUND = Path(__file__).parents[1] / "fixtures" / "nccl_tests"
+FOUND = Path(__file__).parents[2] / "fixtures" / "nccl_tests"
 Captured = pytest.CaptureFixture[str]
 
 
