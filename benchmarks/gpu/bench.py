@@ -2,7 +2,7 @@
 
     bench.py FOLDER [NAME ...]      (all of LINES)
 
-`benchmarks/gpu/bench.py`. Two ranks on a GPU each, or on the only one, over loopback, with every default; a
+Two ranks on a GPU each, or on the only one, over loopback, with every default; a
 line that fails does not keep the others from being measured, and decides the exit code.
 """
 

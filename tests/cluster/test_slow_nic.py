@@ -1,7 +1,7 @@
 """A NIC that is slow in one direction is named by `report`, and nothing else is.
 
 So slow a NIC, and ranks that all take so long between two chunks, that what a busy machine of two
-cores does to veth pairs is little beside it; `benchmarks/quiet_runs.py` has 1 Gb/s, where it is quiet.
+cores does to veth pairs is little beside it; `benchmarks/quiet_runs.py` has 1 Gb/s.
 """
 
 from __future__ import annotations

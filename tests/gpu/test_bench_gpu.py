@@ -1,4 +1,4 @@
-"""What `benchmarks/gpu/bench.py` refuses, and what it does with a line that fails or is interrupted."""
+"""What `benchmarks/gpu/bench.py` refuses, and how it takes a line that fails."""
 
 from __future__ import annotations
 

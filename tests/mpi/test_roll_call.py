@@ -18,17 +18,18 @@ pytestmark = pytest.mark.multirank
 #: farewell only when rank 2 has ended, or stays: so rank 0 listens meanwhile.
 PROGRAM = """
 import os, time
-from tcpx_mpi import _native, trouble, world as mpi
+from tcpx_mpi import _native, world as mpi
+from tcpx_mpi.run import failure
 from tcpx_mpi.errors import Stalled
-from tcpx_mpi.output import Output
-from tcpx_mpi.world import roll_call
+from tcpx_mpi.run.recorder import Output
+from tcpx_mpi.world import liveness
 _native.install_signal_handlers()
 world = mpi.start(_native.stop_signal, os.environ)
 pids = world.allgather(os.getpid(), "pids", 60.0)
 if world.rank == 2:
     roll = world.roll_call
     take = roll._take_message
-    roll._take_message = lambda tag: None if tag == roll_call._ALARM_TAG else take(tag)
+    roll._take_message = lambda tag: None if tag == liveness._ALARM_TAG else take(tag)
 if world.rank == 1:
     wait = world.roll_call.await_dismissal
     def later(code):
@@ -37,7 +38,7 @@ if world.rank == 1:
             time.sleep(0.01)  # without a call to MPI, as `wait` makes them
         return wait(code)
     world.roll_call.await_dismissal = later
-trouble.end(world, Output(active=False), Stalled("nothing moves"), ())
+failure.end(world, Output(active=False), Stalled("nothing moves"), ())
 """
 
 
@@ -58,8 +59,9 @@ def test_a_rank_that_hears_the_end_of_a_roll_call_first_breaks_no_others(place: 
 #: another one has ended.
 INTERRUPTED = """
 import os, time
-from tcpx_mpi import _native, trouble, world as mpi
-from tcpx_mpi.output import Output
+from tcpx_mpi import _native, world as mpi
+from tcpx_mpi.run import failure
+from tcpx_mpi.run.recorder import Output
 _native.install_signal_handlers()
 world = mpi.start(_native.stop_signal, os.environ)
 world.barrier("the others", 60.0)
@@ -68,7 +70,7 @@ class Slow(Output):
         if world.rank == 0:
             time.sleep(2.0)  # mpirun's patience, which ends by no event that rank 0 could wait for
             open("kept", "w").close()
-trouble.end(world, Slow(active=False), mpi.interrupted_by(2), ())
+failure.end(world, Slow(active=False), mpi.interrupted_by(2), ())
 """
 
 

@@ -164,7 +164,7 @@ def test_one_that_dies_between_two_batches_is_named_with_its_rank(start: Start) 
 
 PARENT = """
 import sys, os, signal
-from tcpx_mpi.peers.nccl.process import CompanionProcess
+from tcpx_mpi.baselines.nccl.process import CompanionProcess
 companion = CompanionProcess(os.environ, "a_backend", "")
 companion.answer("facts", 30)
 if sys.argv[1] == "busy":

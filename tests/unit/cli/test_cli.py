@@ -364,7 +364,8 @@ def test_an_interrupt_while_modules_are_read_is_130_without_a_traceback() -> Non
 def test_a_command_that_is_terminated_removes_what_it_has_half_written(tmp_path: Path) -> None:
     code = (
         "import sys\n"
-        "from tcpx_mpi import __main__, cli, export\n"
+        "from tcpx_mpi import __main__, cli\n"
+        "from tcpx_mpi.exchange import export\n"
         "def write(file):\n"
         "    file.write(b'half')\n"
         "    print('writing', flush=True)\n"

@@ -12,6 +12,7 @@ import pytest
 from tcpx_mpi import patterns
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.patterns.pair import begins, partner
+from tcpx_mpi.schedule.pattern import expected_bytes
 from tcpx_mpi.schedule.table import BufferId, Column, Expected, Op, ScheduleError
 
 SEND, RECV = Op.SEND, Op.RECV
@@ -152,7 +153,7 @@ def test_the_number_of_blocks_does_not_depend_on_the_size(name: str) -> None:
 def test_what_a_rank_receives_in_bytes_is_what_the_others_send_it(name: str) -> None:
     pattern, world, size = patterns.load(name), 6, 1003
     for rank in range(world):
-        rows = patterns.expected_bytes(pattern, rank, world, size)
+        rows = expected_bytes(pattern, rank, world, size)
         recv = pattern.layout(rank, world, size)[BufferId.RECV]
         assert int(rows[:, 1].sum()) == recv.total_bytes
 
@@ -172,7 +173,7 @@ def test_bus_bandwidth_factors_and_time_divisors_are_the_fields() -> None:
 
 
 def test_expected_bytes_name_the_origin_of_every_range() -> None:
-    rows = patterns.expected_bytes(patterns.load("mesh"), 1, 4, 10)
+    rows = expected_bytes(patterns.load("mesh"), 1, 4, 10)
     # dst_offset, length, origin_rank, origin_offset: block 1 of everybody is at 3, 3 bytes long.
     assert rows.tolist() == [[0, 3, 0, 3], [3, 3, 1, 3], [6, 3, 2, 3], [9, 3, 3, 3]]
     assert rows.dtype == np.int64
@@ -180,26 +181,26 @@ def test_expected_bytes_name_the_origin_of_every_range() -> None:
 
 def test_expected_bytes_leave_out_empty_blocks_and_keep_large_offsets() -> None:
     mesh = patterns.load("mesh")
-    assert patterns.expected_bytes(mesh, 0, 4, 1).tolist() == [
+    assert expected_bytes(mesh, 0, 4, 1).tolist() == [
         *([0, 1, 0, 0], [1, 1, 1, 0], [2, 1, 2, 0], [3, 1, 3, 0])
     ]
-    assert patterns.expected_bytes(mesh, 1, 4, 1).shape == (0, 4)
-    large = patterns.expected_bytes(mesh, 3, 4, 16 << 30)
+    assert expected_bytes(mesh, 1, 4, 1).shape == (0, 4)
+    large = expected_bytes(mesh, 3, 4, 16 << 30)
     assert large[3].tolist() == [12 << 30, 4 << 30, 3, 12 << 30]
-    assert patterns.expected_bytes(patterns.load("pair"), 0, 2, 8).shape == (0, 4)
+    assert expected_bytes(patterns.load("pair"), 0, 2, 8).shape == (0, 4)
 
 
 def test_expected_bytes_are_sorted_by_where_they_go() -> None:
     backwards = Expected.of_rows([(1, 0, 1), (0, 1, 1)])
     pattern = dataclasses.replace(patterns.load("mesh"), expected=lambda rank, world: backwards)
-    assert patterns.expected_bytes(pattern, 1, 2, 6).tolist() == [[0, 3, 1, 3], [3, 3, 0, 3]]
+    assert expected_bytes(pattern, 1, 2, 6).tolist() == [[0, 3, 1, 3], [3, 3, 0, 3]]
 
 
 def test_expecting_a_block_of_another_length_is_refused() -> None:
     mesh = patterns.load("mesh")
     wrong = dataclasses.replace(mesh, expected=lambda rank, world: Expected.of_rows([(0, 1, 3)]))
     with pytest.raises(ScheduleError, match="mesh: rank 0 expects 3 bytes in block 0, but block 3"):
-        patterns.expected_bytes(wrong, 0, 4, 10)
+        expected_bytes(wrong, 0, 4, 10)
 
 
 # --- Several messages --------------------------------------------------------------------------
@@ -214,7 +215,7 @@ def test_repeating_once_is_the_pattern_itself_and_less_is_refused() -> None:
 
 def test_repeated_messages_have_their_own_bytes_and_the_same_rules() -> None:
     twice = patterns.repeated(patterns.load("mesh"), 2)
-    assert patterns.expected_bytes(twice, 1, 2, 5).tolist() == [
+    assert expected_bytes(twice, 1, 2, 5).tolist() == [
         *([0, 2, 0, 3], [2, 2, 1, 3]),
         *([4, 2, 0, 8], [6, 2, 1, 8]),
     ]
