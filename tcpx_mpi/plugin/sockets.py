@@ -12,10 +12,14 @@ THREADS_VARIABLE = "NCCL_SOCKET_NTHREADS"
 #: Sockets of a comm that carry data, at most: the limit of TCPX, and of softtcpx if nothing is set.
 MAX_DATA_SOCKETS = 8
 
+#: Threads that TCPX and softtcpx take; more count as 1.
+MAX_THREADS = 16
 #: What softtcpx lets its user raise that limit to.
 _MOST_OF_SOFTTCPX = 16
 #: What softtcpx takes for a whole number: C's strtoll, and nothing behind.
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+", re.ASCII)
+#: What C takes a number from, at the beginning of a text.
+_LIKE_C = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)", re.ASCII)
 
 
 def whole_number(
@@ -33,16 +37,39 @@ def most_sockets_of_softtcpx(environ: Mapping[str, str]) -> int:
     return whole_number(environ, "SOFTTCPX_MAX_SOCKETS", 1, _MOST_OF_SOFTTCPX, MAX_DATA_SOCKETS)
 
 
+def c_number(text: str) -> int:
+    """What C's strtoll makes of a text, of base 0: `4x` and `0x4` are 4, and no number is 0."""
+    found = _LIKE_C.match(text)
+    if found is None:
+        return 0
+    sign, digits = found.groups()
+    base = 16 if digits[:2] in ("0x", "0X") else 8 if digits.startswith("0") else 10
+    return int(sign + digits, base)
+
+
+def threads_of_softtcpx(environ: Mapping[str, str]) -> int:
+    """What softtcpx makes of NCCL_SOCKET_NTHREADS: TCPX's rule, but 0 is no thread, the default."""
+    return _count(environ, THREADS_VARIABLE, 0, MAX_THREADS, 0)
+
+
 def data_sockets(plugin: str, environ: Mapping[str, str]) -> int:
     """Sockets that carry data in each comm of the plugin of that name.
 
-    By the rule of TCPX, which is softtcpx's (`socket_count` in its settings.cc): each thread has as
-    many, and where the product is above the limit, as many as the limit has for each: 6 for 3
-    threads of 4. TCPX has none with more threads than sockets (`fatal_values`); softtcpx one each.
+    By the rule of TCPX, which is softtcpx's (`load_count` and `socket_count` in its settings.cc):
+    each value that is beyond its own limit is 1; where the product is above the limit, each thread
+    has as many as that has for each: 6 for 3 threads of 4. With more threads than sockets TCPX has
+    none (`fatal_values`), softtcpx one each for as many as there may be.
     """
     most = MAX_DATA_SOCKETS
     if is_softtcpx(plugin):
         most = most_sockets_of_softtcpx(environ)
-    threads = min(max(whole_number(environ, THREADS_VARIABLE, 0, 1 << 20, 1), 1), most)
-    each = whole_number(environ, SOCKETS_VARIABLE, 1, 1 << 20, 1)
-    return threads * min(each, most // threads)
+        threads = min(max(threads_of_softtcpx(environ), 1), most)
+    else:
+        threads = _count(environ, THREADS_VARIABLE, 1, MAX_THREADS, 1)
+    return threads * min(_count(environ, SOCKETS_VARIABLE, 1, most, 1), most // threads)
+
+
+def _count(environ: Mapping[str, str], name: str, least: int, most: int, fallback: int) -> int:
+    text = environ.get(name, "")
+    value = c_number(text) if text else fallback
+    return value if least <= value <= most else 1

@@ -13,7 +13,12 @@ from collections.abc import Mapping, Sequence
 from tcpx_mpi.config.settings import IN_GPU_MEMORY, Settings
 from tcpx_mpi.machine.topology import Host
 from tcpx_mpi.plugin.find import is_softtcpx
-from tcpx_mpi.plugin.sockets import THREADS_VARIABLE, most_sockets_of_softtcpx, whole_number
+from tcpx_mpi.plugin.sockets import (
+    THREADS_VARIABLE,
+    most_sockets_of_softtcpx,
+    threads_of_softtcpx,
+    whole_number,
+)
 
 WORKERS_VARIABLE = "SOFTTCPX_WORKERS"
 #: Variables by which a user has said how many threads softtcpx has.
@@ -47,13 +52,12 @@ def workers_for(hosts: Sequence[Host]) -> int:
 def workers_asked_for(environ: Mapping[str, str]) -> int:
     """How many workers softtcpx makes of the environment, whoever set it; 0: none.
 
-    By its own rule (`load_settings` of its api/settings.cc): a value beyond its limits counts
+    By its own rule (`load_settings` of its api/settings.cc): workers beyond their limits count
     as none, and threads are bounded by SOFTTCPX_MAX_SOCKETS.
     """
     if workers := whole_number(environ, WORKERS_VARIABLE, 0, _MOST_WORKERS, 0):
         return workers
-    threads = whole_number(environ, THREADS_VARIABLE, 0, 1 << 20, 0)
-    return min(threads, most_sockets_of_softtcpx(environ))
+    return min(threads_of_softtcpx(environ), most_sockets_of_softtcpx(environ))
 
 
 def worker_variables(workers: int, environ: Mapping[str, str]) -> list[tuple[str, str, str]]:

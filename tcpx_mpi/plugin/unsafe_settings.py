@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.cpu_bindings import RX_VARIABLE, TX_VARIABLE, parse_bindings
 from tcpx_mpi.plugin.find import is_tcpx
-from tcpx_mpi.plugin.sockets import MAX_DATA_SOCKETS, SOCKETS_VARIABLE, THREADS_VARIABLE
+from tcpx_mpi.plugin.sockets import MAX_DATA_SOCKETS, MAX_THREADS, THREADS_VARIABLE, c_number
 
 
 @dataclass(frozen=True)
@@ -21,45 +21,41 @@ class FatalValue:
     """Some values of a variable, with what happens and what to do in place of them."""
 
     variable: str
-    holds: Callable[[str], bool]
+    holds: Callable[[str, Mapping[str, str]], bool]
     happens: str
     instead: str
 
 
-def _is_zero(text: str) -> bool:
-    return _whole(text) == 0
+#: From here on TCPX takes chunks of 128 KiB without a word, and loses bounce pages.
+_TOO_LARGE_A_CHUNK = 2**31 - 1
+_TELEMETRY = "NCCL_GPUDIRECTTCPX_TELEMETRY_EXPORT_STATS_TO_FILE"
+_TELEMETRY_PATH = "NCCL_GPUDIRECTTCPX_TELEMETRY_EXPORTER_PATH"
 
-
-def _hides_gpus(text: str) -> bool:
-    return text in ("", "-1")
-
-
-def _whole(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
-
-
-def _too_many_threads(text: str) -> bool:
-    threads = _whole(text)
-    return threads is not None and threads > MAX_DATA_SOCKETS
-
-
-_NO_SOCKET = "leaves a connection of TCPX no data socket, and nothing ever moves"
-
-#: In the order in which a run meets them.
+#: In the order in which a run meets them. 0, and more than 16, threads or sockets are 1 to TCPX.
 FATAL = (
     FatalValue(
-        "CUDA_VISIBLE_DEVICES", _hides_gpus, "hides all GPUs, and TCPX ends a process without one",
-        "name some, or unset it",
+        "CUDA_VISIBLE_DEVICES", lambda text, _: text in ("", "-1"),
+        "hides all GPUs, and TCPX ends a process without one", "name some, or unset it",
     ),
     FatalValue(
-        THREADS_VARIABLE, _too_many_threads, _NO_SOCKET,
+        THREADS_VARIABLE, lambda text, _: MAX_DATA_SOCKETS < c_number(text) <= MAX_THREADS,
+        "leaves a connection of TCPX no data socket, and nothing ever moves",
         f"use {MAX_DATA_SOCKETS} or less, which is how many sockets there are at most",
     ),
-    FatalValue(THREADS_VARIABLE, _is_zero, _NO_SOCKET, "use 1 or more, or unset it"),
-    FatalValue(SOCKETS_VARIABLE, _is_zero, _NO_SOCKET, "use 1 or more, or unset it"),
     FatalValue(
-        "NCCL_GPUDIRECTTCPX_CONNECTION_RETRY", _is_zero, "makes every connect of TCPX fail",
-        "use 3, or unset it",
+        "NCCL_DYNAMIC_CHUNK_SIZE", lambda text, _: c_number(text) >= _TOO_LARGE_A_CHUNK,
+        "makes TCPX cut messages at 128 KiB and lose bounce pages until none is left",
+        "use 524288",
+    ),
+    FatalValue(
+        "NCCL_GPUDIRECTTCPX_CONNECTION_RETRY", lambda text, _: text != "" and c_number(text) == 0,
+        "makes every connect of TCPX fail", "use 3, or unset it",
+    ),
+    FatalValue(
+        _TELEMETRY,
+        lambda text, environ: c_number(text) != 0 and not environ.get(_TELEMETRY_PATH, ""),
+        "without a path to write to makes TCPX crash at init",
+        f"set {_TELEMETRY_PATH}, or unset it",
     ),
 )  # fmt: skip
 
@@ -71,7 +67,7 @@ def fatal_value(plugin: str, environ: Mapping[str, str]) -> str | None:
         return None
     for fatal in FATAL:
         text = environ.get(fatal.variable)
-        if text is not None and fatal.holds(text.strip()):
+        if text is not None and fatal.holds(text.strip(), environ):
             return f"{fatal.variable} ({text}) {fatal.happens}; {fatal.instead}"
     # TCPX drops what it cannot read, and crashes where nothing is left.
     for name in (TX_VARIABLE, RX_VARIABLE):

@@ -56,6 +56,8 @@ _OF_A_NODE = (*NODE_VARIABLES, WORKERS_VARIABLE)
 
 #: What makes softtcpx break a rule on purpose.
 TRAP_PREFIX = "SOFTTCPX_TRAP_"
+#: Sets many of them.
+LIKE_VARIABLE = "SOFTTCPX_LIKE"
 
 
 class RefusedAfterInit(UsageError):
@@ -162,7 +164,7 @@ def traps_of(environ: Mapping[str, str]) -> list[str]:
     found = {
         name: value
         for name, value in sorted(environ.items())
-        if name.startswith(TRAP_PREFIX) and value.strip()
+        if (name.startswith(TRAP_PREFIX) or name == LIKE_VARIABLE) and value.strip()
     }
     if found.keys() <= {f"{TRAP_PREFIX}RANK", f"{TRAP_PREFIX}SIDE"}:
         return []

@@ -11,6 +11,7 @@ from typing import Any
 
 SUCCESS, SYSTEM, INTERNAL, INVALID_ARGUMENT, INVALID_USAGE = 0, 2, 3, 4, 5
 PTR_HOST, PTR_CUDA = 1, 2
+WARN, INFO = 2, 3
 SLOTS = 16
 HANDLE_BYTES = 128
 
@@ -127,9 +128,16 @@ class Net:
         library = ctypes.CDLL(str(self.path), mode=os.RTLD_NOW | os.RTLD_LOCAL)
         self.table = Table.in_dll(library, "ncclNetPlugin_v7")
         self.log_lines: list[str] = []
-        # softtcpx formats its own lines: "%s" and one text.
-        self._logger = _Logger(lambda *line: self.log_lines.append(line[5].decode()))
+        self.log_levels: list[int] = []
+        self._logger = _Logger(self._keep)
         self._log = log
+
+    def _keep(
+        self, level: int, _flags: int, _where: bytes, _at: int, _form: bytes, text: bytes
+    ) -> None:
+        # softtcpx formats its own lines: "%s" and one text, which may be NULL.
+        self.log_levels.append(level)
+        self.log_lines.append((text or b"(null)").decode())
 
     def init(self) -> int:
         return int(self.table.init(ctypes.cast(self._logger, _void_p) if self._log else None))

@@ -19,6 +19,8 @@ from wire import header
 
 HEADER, SIZE = 64, 8
 
+pytestmark = pytest.mark.only_softtcpx
+
 
 def unread(end: socket.socket) -> int:
     """Bytes in the socket that nobody has taken out, and that are hence not acknowledged."""

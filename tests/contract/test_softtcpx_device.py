@@ -50,6 +50,7 @@ def test_accept_fills_the_callers_block_and_the_queue_starts_empty() -> None:
     assert net.table.close_recv(recv) == SUCCESS
 
 
+@pytest.mark.only_softtcpx
 @pytest.mark.parametrize("argument", ["no pointer", "pointer to NULL"])
 @in_fresh_process()
 def test_a_caller_without_a_block_gets_host_memory_only(argument: str) -> None:
@@ -82,6 +83,7 @@ def test_a_caller_without_a_block_gets_host_memory_only(argument: str) -> None:
     assert net.table.close_recv(recv) == SUCCESS
 
 
+@pytest.mark.only_softtcpx
 @in_fresh_process()
 def test_gpu_memory_is_registered_in_whole_pages_only() -> None:
     net = Net().started()
@@ -150,6 +152,7 @@ def test_several_sockets_deliver_out_of_destination_order() -> None:
     assert targets != sorted(targets)
 
 
+@pytest.mark.only_softtcpx
 @pytest.mark.parametrize(
     ("mode", "lengths"), [("page", [4096]), ("mss", [856, 4096]), ("random", None)]
 )
@@ -170,6 +173,7 @@ def test_a_fragmentation_mode_cuts_as_its_name_says(mode: str, lengths: list[int
         assert all(fragment.source % PAGE == 0 for fragment in fragments)
 
 
+@pytest.mark.only_softtcpx
 @pytest.mark.parametrize("shuffle", [0, 1])
 @in_fresh_process()
 def test_pages_are_handed_out_in_shuffled_order_unless_switched_off(shuffle: int) -> None:
@@ -181,6 +185,7 @@ def test_pages_are_handed_out_in_shuffled_order_unless_switched_off(shuffle: int
     assert (sources == sorted(sources)) == (shuffle == 0)
 
 
+@pytest.mark.only_softtcpx
 @pytest.mark.parametrize("mode", MODES)
 @in_fresh_process()
 def test_two_mib_fit_into_the_fragments_of_a_receive(mode: str) -> None:
@@ -191,6 +196,7 @@ def test_two_mib_fit_into_the_fragments_of_a_receive(mode: str) -> None:
     assert pair.queue.unpacked(0, 2 << 20) == pair.source.content()
 
 
+@pytest.mark.only_softtcpx
 @in_fresh_process(NCCL_DYNAMIC_CHUNK_SIZE="500")
 def test_more_fragments_than_a_receive_may_have_are_error_3() -> None:
     net = Net(log=True).started()
@@ -235,6 +241,7 @@ def test_empty_and_host_receives_take_a_slot_and_list_nothing() -> None:
     assert net.table.close_recv(pair.recv) == SUCCESS
 
 
+@pytest.mark.only_softtcpx
 @in_fresh_process(SOFTTCPX_POISON="1")
 def test_pages_are_overwritten_when_consumed_and_used_again_at_once() -> None:
     net = Net().started()
@@ -248,6 +255,7 @@ def test_pages_are_overwritten_when_consumed_and_used_again_at_once() -> None:
     assert pair.queue.pages(1) == pages
 
 
+@pytest.mark.only_softtcpx
 @in_fresh_process()
 def test_consuming_out_of_order_is_error_3_and_frees_no_page() -> None:
     net = Net().started()
@@ -260,6 +268,7 @@ def test_consuming_out_of_order_is_error_3_and_frees_no_page() -> None:
     assert pair.queue.unpacked(1, PAGE) == pair.source.content()[PAGE : 2 * PAGE]
 
 
+@pytest.mark.only_softtcpx
 @pytest.mark.parametrize("consumed", [0, 2, 3])
 @in_fresh_process()
 def test_a_finished_receive_that_was_not_consumed_is_an_error_at_close(consumed: int) -> None:
@@ -314,6 +323,7 @@ def test_with_recv_sync_a_send_is_done_only_once_its_receive_is_posted(
         assert net.consumed(pair.recv, request) == SUCCESS
 
 
+@pytest.mark.only_softtcpx
 @in_fresh_process(NCCL_GPUDIRECTTCPX_RECV_SYNC="1")
 def test_recv_sync_on_one_side_only_is_refused() -> None:
     net = Net(log=True).started()
@@ -323,6 +333,7 @@ def test_recv_sync_on_one_side_only_is_refused() -> None:
     assert any("RECV_SYNC is 1 here and 0" in line for line in net.log_lines)
 
 
+@pytest.mark.only_softtcpx
 @pytest.mark.parametrize(
     "credit_text",
     [

@@ -10,6 +10,8 @@ from ends import exchange
 from fresh_process import in_fresh_process
 from net_v7 import HANDLE_BYTES, INVALID_USAGE, Connecting, Net, connected, handshake
 
+pytestmark = pytest.mark.only_softtcpx
+
 
 @pytest.mark.parametrize("environ", [{}, {"NCCL_SOCKET_NTHREADS": "1"}])
 @in_fresh_process()

@@ -46,7 +46,10 @@ every_layout = pytest.mark.parametrize(
     ids=lambda environ: ",".join(environ.values()),
 )
 
-pytestmark = pytest.mark.usefixtures("driver_of_the_test_bodies")
+pytestmark = [
+    pytest.mark.only_softtcpx,
+    pytest.mark.usefixtures("driver_of_the_test_bodies"),
+]
 
 
 @every_layout

@@ -23,7 +23,10 @@ WORKER = {"SOFTTCPX_WORKERS": "1"}
 SIZE = 256 * KIB
 COUNT = 8
 
-pytestmark = pytest.mark.usefixtures("driver_of_the_test_bodies")
+pytestmark = [
+    pytest.mark.only_softtcpx,
+    pytest.mark.usefixtures("driver_of_the_test_bodies"),
+]
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,10 @@ from unpack_queue import PAGE, connected_with_queue
 
 CUDA_ERROR = 1
 
-pytestmark = pytest.mark.usefixtures("driver_of_the_test_bodies")
+pytestmark = [
+    pytest.mark.only_softtcpx,
+    pytest.mark.usefixtures("driver_of_the_test_bodies"),
+]
 
 
 # What is refused ----------------------------------------------------------------------------------

@@ -21,7 +21,10 @@ SIZE = 64 * KIB
 TOGETHER, ALONE = "cuMemcpyBatchAsync", "cuMemcpyDtoHAsync"
 TELL = "cuStreamWriteValue32"
 
-pytestmark = pytest.mark.usefixtures("driver_of_the_test_bodies")
+pytestmark = [
+    pytest.mark.only_softtcpx,
+    pytest.mark.usefixtures("driver_of_the_test_bodies"),
+]
 
 
 def _two_held_back(net: Net, driver: Driver) -> list[GpuPair]:

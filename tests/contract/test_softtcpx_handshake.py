@@ -39,6 +39,8 @@ from wire import (
     token_of,
 )
 
+pytestmark = pytest.mark.only_softtcpx
+
 #: Rounds in which something that must not happen has not happened.
 ROUNDS = 300
 #: No setting of the handle is 0.

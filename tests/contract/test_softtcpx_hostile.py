@@ -17,6 +17,8 @@ from hostile import ATTEMPT, FalseReceiver, FalseSender, Household, Traffic, res
 from net_v7 import INTERNAL, SUCCESS, SYSTEM, Memory, Net, until
 from wire import HELLO, credit, greeting, header
 
+pytestmark = pytest.mark.only_softtcpx
+
 #: How long a receiver that has lost a socket waits for the next byte of another.
 QUIET_S = 1.0
 #: Rounds in which something that must not happen has not happened.

@@ -12,6 +12,8 @@ from fresh_process import Line, Other, in_fresh_process
 from net_v7 import SLOTS, SUCCESS, SYSTEM, Memory, Net, accept, connect, until
 from own_process import data_sockets
 
+pytestmark = pytest.mark.only_softtcpx
+
 
 def receiver_that_never_receives(line: Line) -> None:
     net = Net().started()

@@ -12,6 +12,8 @@ from hostile import Household, close_both
 from net_v7 import SUCCESS, Connecting, Net, handshake, until
 from wire import ANSWER, GREETING_BYTES, address_of, greeting, secret_of, token_of
 
+pytestmark = pytest.mark.only_softtcpx
+
 #: Rounds in which something that must not happen has not happened.
 ROUNDS = 300
 

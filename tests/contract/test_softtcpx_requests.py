@@ -49,6 +49,7 @@ def test_a_receive_keeps_its_slot_until_it_is_consumed_and_a_send_only_until_don
     net.finish(receiver.pending[SLOTS])
 
 
+@pytest.mark.only_softtcpx
 @pytest.mark.parametrize("size", [0, 10])
 @in_fresh_process()
 def test_consuming_out_of_order_twice_or_before_done_is_error_3_and_harms_nothing(
@@ -77,6 +78,7 @@ def test_consuming_out_of_order_twice_or_before_done_is_error_3_and_harms_nothin
     assert net.consumed(sender.comm, third) == INVALID_ARGUMENT
 
 
+@pytest.mark.only_softtcpx
 @in_fresh_process()
 def test_only_the_oldest_request_may_be_tested_and_never_again_after_done() -> None:
     net = Net().started()
@@ -133,6 +135,7 @@ def test_sizes_are_never_written() -> None:
     assert sizes.value == -77
 
 
+@pytest.mark.only_softtcpx
 @in_fresh_process()
 def test_data_outside_its_registration_and_senseless_arguments_are_refused() -> None:
     net = Net().started()
@@ -154,6 +157,7 @@ def test_data_outside_its_registration_and_senseless_arguments_are_refused() -> 
         assert code == INVALID_ARGUMENT
 
 
+@pytest.mark.only_softtcpx
 @in_fresh_process()
 def test_flush_has_nothing_to_wait_for_in_host_memory() -> None:
     net = Net().started()

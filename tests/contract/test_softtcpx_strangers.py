@@ -21,6 +21,8 @@ from net_v7 import SUCCESS, Connecting, Net, handshake
 from own_process import data_sockets, open_descriptors
 from wire import address_of
 
+pytestmark = pytest.mark.only_softtcpx
+
 #: Strangers that wait at a listener at once, at most, and what a connection and a poller need.
 MOST_DESCRIPTORS = 64 + 16
 

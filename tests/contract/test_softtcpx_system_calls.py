@@ -14,6 +14,8 @@ from net_v7 import SUCCESS, Memory, Net
 
 IDLE_CONNECTIONS, IDLE_ROUNDS = 100, 1000
 
+pytestmark = pytest.mark.only_softtcpx
+
 
 def idle_receivers(line: Line) -> None:
     net = Net().started()

@@ -98,17 +98,23 @@ def test_connections_may_be_driven_by_different_threads_and_closed_meanwhile(
     assert not failures, failures[0]
 
 
+@pytest.mark.parametrize(
+    "environ", [{}, {"SOFTTCPX_TRAP_POLLS": "8"}], ids=["softtcpx", "as slow as TCPX"]
+)
 @in_fresh_process()
-def test_a_smaller_message_than_the_posted_receive_is_fine_and_writes_nothing_behind_it() -> None:
+def test_a_smaller_message_than_the_posted_receive_is_fine_and_writes_nothing_behind_it(
+    environ: dict[str, str],
+) -> None:
     net = Net().started()
     source, target = Memory(b"s" * 24), Memory(b"p" * 100)
     sender, receiver = ends_of(net, source, target)
     receiver.post(0, 100)
     sender.post(0, 24)
-    until(receiver.test_head if sender.test_head() else lambda: False, "the message")
+    transfer(sender, receiver, [])
     assert target.content() == b"s" * 24 + b"p" * 76
 
 
+@pytest.mark.only_softtcpx
 @pytest.mark.parametrize("size", [26, 5000, 600_000])
 @every_owner
 @in_fresh_process()

@@ -13,6 +13,8 @@ from fresh_process import in_fresh_process
 from net_v7 import INTERNAL, SLOTS, SUCCESS, Memory, Net, until
 from unpack_queue import Pair
 
+pytestmark = pytest.mark.only_softtcpx
+
 
 def hosts(net: Net, size: int = 100) -> tuple[End, End]:
     return ends_of(net, Memory(b"s" * size), Memory(b"p" * 4 * size))

@@ -31,7 +31,10 @@ TWO = {"SOFTTCPX_COPY_BYTES": str(PIECE), "SOFTTCPX_COPIES": "2"}
 #: Tests in which something that must not happen has not happened.
 ROUNDS = 20_000
 
-pytestmark = pytest.mark.usefixtures("driver_of_the_test_bodies")
+pytestmark = [
+    pytest.mark.only_softtcpx,
+    pytest.mark.usefixtures("driver_of_the_test_bodies"),
+]
 
 
 class Lending:

@@ -6,6 +6,7 @@ import ctypes
 import itertools
 import mmap
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,7 +134,9 @@ class Pages:
         return mhandle.value
 
 
-def connected_with_queue(net: Net) -> tuple[int, int, Queue]:
+def connected_with_queue(
+    net: Net, queue: Callable[[DeviceBlock], Queue] = Queue
+) -> tuple[int, int, Queue]:
     """Both ends of a connection whose accepting side unpacks, and its queue."""
     listen_comm, handle = net.listen()
     connecting = Connecting(net, handle)
@@ -160,15 +163,17 @@ def connected_with_queue(net: Net) -> tuple[int, int, Queue]:
     until(step, "a connection")
     assert (block.type, block.version, block.size, block.needs_proxy_progress) == (1, 7, 24, 1)
     assert net.table.close_listen(listen_comm) == SUCCESS
-    return ends["send"], ends["recv"], Queue(block)
+    return ends["send"], ends["recv"], queue(block)
 
 
 class UnpackPair:
     """A connection whose receiver unpacks, with memory of any kind at each end."""
 
-    def __init__(self, net: Net, source: Any, target: Any) -> None:
+    def __init__(
+        self, net: Net, source: Any, target: Any, queue: Callable[[DeviceBlock], Queue] = Queue
+    ) -> None:
         self.net, self.source, self.target = net, source, target
-        self.send, self.recv, self.queue = connected_with_queue(net)
+        self.send, self.recv, self.queue = connected_with_queue(net, queue)
         self.send_mhandle = source.registered(net, self.send)
         self.recv_mhandle = target.registered(net, self.recv)
         self.sends: deque[int | None] = deque()

@@ -1,4 +1,4 @@
-"""The sockets of a comm: what we count on is what softtcpx opens, by the rule of TCPX."""
+"""The sockets of a comm: what we count on is what softtcpx opens, and what TCPX was seen to."""
 
 from __future__ import annotations
 
@@ -26,16 +26,28 @@ def variables(sockets: str, threads: str, most: str = "") -> dict[str, str]:
     return {name: value for name, value in given.items() if value}
 
 
-#: NCCL_NSOCKS_PERTHREAD, NCCL_SOCKET_NTHREADS -> sockets, of TCPX too.
+#: NCCL_NSOCKS_PERTHREAD, NCCL_SOCKET_NTHREADS -> sockets that were counted on TCPX 3.1.9, or that
+#: its rule makes of them: each value alone first, then the product.
 LIKE_TCPX = [
     (variables("", ""), 1),
     (variables("2", "4"), 8),
-    (variables("4", "3"), 6),  # 12 are too many: of each thread 8 / 3
+    (variables("4", "3"), 6),  # counted: of each thread 8 / 3
+    (variables("8", "2"), 8),  # counted
+    (variables("3", "5"), 5),  # counted
+    (variables("9", ""), 1),  # counted
+    (variables("", "17"), 1),  # counted
+    (variables("0x4", ""), 4),  # counted
+    (variables("4x", ""), 4),  # counted
     (variables("3", "3"), 6),
     (variables("2", "5"), 5),
-    (variables("100", "1"), 8),
+    (variables("100", "1"), 1),
     (variables("9", "8"), 8),
     (variables("2", "7"), 7),
+    (variables("3", "17"), 3),
+    (variables("0", "5"), 5),
+    (variables("-2", "-3"), 1),
+    (variables("many", ""), 1),
+    (variables(" +010", ""), 8),
 ]
 
 
@@ -44,12 +56,10 @@ LIKE_TCPX = [
     [
         *LIKE_TCPX,
         (variables("2", "0"), 2),  # no thread: the caller of test
-        (variables("many", "-1"), 1),
-        (variables("0", " +2"), 2),
-        (variables("1", "9"), 8),
+        (variables("1", "9"), 8),  # where TCPX has none
         (variables("4", "5", "16"), 15),
         (variables("16", "", "16"), 16),
-        (variables("16", "", "17"), 8),  # beyond its limit
+        (variables("16", "", "17"), 1),  # beyond its limit, and then beyond that of sockets
     ],
 )
 def test_sockets_are_counted_as_softtcpx_opens_them(environ: dict[str, str], sockets: int) -> None:
@@ -61,7 +71,15 @@ def test_sockets_are_counted_as_softtcpx_opens_them(environ: dict[str, str], soc
     assert int(done.stdout) == sockets
 
 
-@pytest.mark.parametrize(("environ", "sockets"), LIKE_TCPX)
+@pytest.mark.parametrize(
+    ("environ", "sockets"),
+    [
+        *LIKE_TCPX,
+        (variables("2", "0"), 2),  # counted: 0 threads are 1
+        (variables("1", "9"), 0),  # and nothing ever moves
+        (variables("1", "16"), 0),
+    ],
+)
 def test_the_sockets_of_tcpx_go_by_the_same_rule(environ: dict[str, str], sockets: int) -> None:
     assert data_sockets("GPUDirectTCPX_v7", environ) == sockets
 
@@ -69,4 +87,4 @@ def test_the_sockets_of_tcpx_go_by_the_same_rule(environ: dict[str, str], socket
 def test_the_limit_of_softtcpx_is_not_that_of_tcpx() -> None:
     environ = variables("16", "", "16")
     assert data_sockets("softtcpx_v7", environ) == 16
-    assert data_sockets("GPUDirectTCPX_v7", environ) == 8
+    assert data_sockets("GPUDirectTCPX_v7", environ) == 1

@@ -73,7 +73,7 @@ print(line.partition("=")[2].partition(" (")[0].split(" and ")[1])
         ({"SOFTTCPX_WORKERS": "0", "NCCL_SOCKET_NTHREADS": "4"}, 4),
         ({"SOFTTCPX_WORKERS": "99"}, 0),  # beyond its limit
         ({"SOFTTCPX_WORKERS": "many", "NCCL_SOCKET_NTHREADS": " +3"}, 3),
-        ({"SOFTTCPX_WORKERS": "4 ", "NCCL_SOCKET_NTHREADS": "-1"}, 0),
+        ({"SOFTTCPX_WORKERS": "4 ", "NCCL_SOCKET_NTHREADS": "-1"}, 1),
     ],
 )
 def test_workers_are_counted_as_softtcpx_counts_them(environ: dict[str, str], workers: int) -> None:

@@ -9,6 +9,8 @@ from tcpx_mpi.plugin.unsafe_settings import fatal_value, refuse_fatal_values
 
 TCPX = "GPUDirectTCPX_v7"
 THREADS, SOCKETS = "NCCL_SOCKET_NTHREADS", "NCCL_NSOCKS_PERTHREAD"
+CHUNK = "NCCL_DYNAMIC_CHUNK_SIZE"
+TELEMETRY = "NCCL_GPUDIRECTTCPX_TELEMETRY_EXPORT_STATS_TO_FILE"
 RETRY = "NCCL_GPUDIRECTTCPX_CONNECTION_RETRY"
 TX, RX = "NCCL_GPUDIRECTTCPX_TX_BINDINGS", "NCCL_GPUDIRECTTCPX_RX_BINDINGS"
 GPUS = "CUDA_VISIBLE_DEVICES"
@@ -16,8 +18,9 @@ GPUS = "CUDA_VISIBLE_DEVICES"
 FATAL = [
     (THREADS, "9", "no data socket", "use 8 or less"),
     (THREADS, " 16 ", "no data socket", "use 8 or less"),
-    (THREADS, "0", "no data socket", "use 1 or more"),
-    (SOCKETS, "0", "no data socket", "use 1 or more"),
+    (THREADS, "0x9", "no data socket", "use 8 or less"),
+    (CHUNK, "2147483647", "lose bounce pages", "use 524288"),
+    (TELEMETRY, "1", "crash at init", "TELEMETRY_EXPORTER_PATH, or unset it"),
     (RETRY, "0", "every connect of TCPX fail", "use 3, or unset it"),
     (RETRY, "00", "every connect of TCPX fail", "use 3, or unset it"),
     (GPUS, "", "hides all GPUs", "name some, or unset it"),
@@ -30,7 +33,12 @@ HARMLESS = [
     (THREADS, "8"),
     (THREADS, "1"),
     (THREADS, ""),
-    (SOCKETS, "100"),  # as many as there are
+    (THREADS, "0"),  # these are 1 to it
+    (THREADS, "17"),
+    (SOCKETS, "0"),
+    (SOCKETS, "100"),
+    (CHUNK, "2147483646"),
+    (TELEMETRY, "0"),
     (RETRY, "1"),
     (RETRY, ""),
     (GPUS, "0"),
@@ -56,6 +64,11 @@ def test_a_fatal_value_is_refused_in_a_line_that_says_what_happens_and_what_to_s
 @pytest.mark.parametrize(("variable", "value"), HARMLESS)
 def test_what_tcpx_outlives_is_left_alone(variable: str, value: str) -> None:
     assert fatal_value(TCPX, {variable: value}) is None
+
+
+def test_telemetry_with_a_path_is_left_alone() -> None:
+    path = {"NCCL_GPUDIRECTTCPX_TELEMETRY_EXPORTER_PATH": "/tmp/stats"}
+    assert fatal_value(TCPX, {TELEMETRY: "1", **path}) is None
 
 
 @pytest.mark.parametrize("plugin", ["softtcpx_v7", "null", "AWS Libfabric"])

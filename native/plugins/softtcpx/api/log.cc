@@ -7,7 +7,9 @@
 namespace softtcpx {
 namespace {
 
-constexpr unsigned long kNetSubsystem = 16;  // NCCL's bit for lines about the network
+// NCCL's bits for lines about set-up and about the network.
+constexpr unsigned long kInitSubsystem = 1;
+constexpr unsigned long kNetSubsystem = 16;
 std::atomic<NetLogger> g_logger{nullptr};
 
 }  // namespace
@@ -23,6 +25,12 @@ void log_line(int level, const char* function, int line, const char* format, ...
   std::vsnprintf(text, sizeof text, format, arguments);
   va_end(arguments);
   logger(level, kNetSubsystem, function, line, "%s", text);
+}
+
+void log_init_line(const char* function, int line, const char* text) {
+  const NetLogger logger = g_logger.load(std::memory_order_acquire);
+  if (logger != nullptr)
+    logger(kNetLogInfo, kInitSubsystem | kNetSubsystem, function, line, "%s", text);
 }
 
 }  // namespace softtcpx

@@ -12,6 +12,9 @@ void set_logger(NetLogger logger);
 __attribute__((format(printf, 4, 5))) void log_line(int level, const char* function, int line,
                                                     const char* format, ...);
 
+// A line of init, of NCCL's subsystems for that and for the network.
+void log_init_line(const char* function, int line, const char* text);
+
 }  // namespace softtcpx
 
 #define SOFTTCPX_WARN(...) ::softtcpx::log_line(kNetLogWarn, __func__, __LINE__, __VA_ARGS__)

@@ -86,11 +86,24 @@ int guarded(const char* name, Call call) {
   }
 }
 
+// As unkind as TCPX, where traps say so.
+const Traps& traps() { return plugin().settings.traps; }
+
+// Lines that init has besides.
+void pad_init_lines(const Plugin& self) {
+  const auto said = static_cast<int64_t>(self.settings.description.size() + self.devices.size());
+  for (int64_t i = said; i < traps().init_lines; ++i) {
+    const std::string text = "init line " + std::to_string(i);
+    log_init_line(__func__, __LINE__, i == said ? nullptr : text.c_str());
+  }
+}
+
 int set_up(Plugin& self) {
   self.settings = load_settings();
   const std::string& spec = self.settings.data_interfaces.empty() ? self.settings.socket_interfaces
                                                                   : self.settings.data_interfaces;
-  for (Interface& interface : choose_interfaces(spec, find_interfaces())) {
+  for (Interface& interface :
+       choose_interfaces(spec, find_interfaces(), traps().long_prefixes != 0 ? 2 : 1)) {
     auto device = std::make_unique<Device>(static_cast<int>(self.devices.size()),
                                            std::move(interface), self.settings);
     if (!device->poller.open()) {
@@ -99,12 +112,19 @@ int set_up(Plugin& self) {
     }
     self.devices.push_back(std::move(device));
   }
-  for (const std::string& line : self.settings.description) SOFTTCPX_INFO("%s", line.c_str());
+  for (const std::string& line : self.settings.description)
+    log_init_line(__func__, __LINE__, line.c_str());
   for (const auto& device : self.devices) {
     const Interface& nic = device->interface;
-    SOFTTCPX_INFO("device %d: %s, %s, %d Mb/s, %s", device->index, nic.name.c_str(),
-                  address_text(nic.address).c_str(), nic.speed_mbps,
-                  nic.pci_path.empty() ? "virtual" : nic.pci_path.c_str());
+    const std::string line = "device " + std::to_string(device->index) + ": " + nic.name + ", " +
+                             address_text(nic.address) + ", " + std::to_string(nic.speed_mbps) +
+                             " Mb/s, " + (nic.pci_path.empty() ? "virtual" : nic.pci_path);
+    log_init_line(__func__, __LINE__, line.c_str());
+  }
+  pad_init_lines(self);
+  if (self.devices.empty() && traps().codes != 0) {
+    SOFTTCPX_WARN("no interface found");
+    return kNetInternalError;
   }
   if (self.devices.empty()) SOFTTCPX_WARN("no interface with an IPv4 address is up");
   self.ready = true;
@@ -131,6 +151,7 @@ int devices(int* count) {
 
 int get_properties(int index, NetPropertiesV7* properties) {
   const Device* device = device_at(index);
+  if (device == nullptr && traps().takes_all != 0) device = device_at(0);
   if (device == nullptr || properties == nullptr) return kNetInvalidArgument;
   const Interface& nic = device->interface;
   *properties = NetPropertiesV7{};
@@ -210,8 +231,9 @@ int reg_mr(void* comm_pointer, void* data, int size, int type, void** mhandle) {
   if (comm == nullptr || mhandle == nullptr || size < 0 ||
       (type != kNetPtrHost && type != kNetPtrCuda))
     return kNetInvalidArgument;
+  const bool odd_size = static_cast<uint32_t>(size) % kBouncePageBytes != 0;
   if (type == kNetPtrCuda && (reinterpret_cast<uintptr_t>(data) % kBouncePageBytes != 0 ||
-                              static_cast<uint32_t>(size) % kBouncePageBytes != 0 || size == 0)) {
+                              (odd_size && traps().takes_all == 0) || size == 0)) {
     SOFTTCPX_WARN("regMr: %d bytes at %p; GPU memory is registered in whole pages of %u bytes",
                   size, data, kBouncePageBytes);
     return kNetInvalidArgument;
@@ -239,6 +261,8 @@ int dereg_mr(void*, void* mhandle) {
 
 int isend(void* send_comm, void* data, int size, int, void* mhandle, void** request) {
   auto* comm = as<SendComm>(send_comm, ObjectKind::kSendComm);
+  if (comm == nullptr && as_comm(send_comm) != nullptr && traps().takes_all != 0)
+    return kNetSuccess;  // and no request comes of it
   if (comm == nullptr || request == nullptr) return kNetInvalidArgument;
   auto* region = as<Region>(mhandle, ObjectKind::kRegion);
   if (region != nullptr && region->memory == Memory::kGpu && !comm->copies_gpu_memory()) {
@@ -274,10 +298,18 @@ int test(void* request_pointer, int* done, int* sizes) {
   return request->comm->test(*request, done, sizes);
 }
 
+// The wrong close for it, which TCPX takes.
+int close_whatever(void* pointer) {
+  delete as_comm(pointer);
+  delete as<Listener>(pointer, ObjectKind::kListener);
+  return kNetSuccess;
+}
+
 template <class T, ObjectKind kind>
 int close(void* pointer) {
   if (pointer == nullptr) return kNetSuccess;
   T* object = as<T>(pointer, kind);
+  if (object == nullptr && traps().takes_all != 0) return close_whatever(pointer);
   if (object == nullptr) return kNetInvalidArgument;
   delete object;
   return kNetSuccess;
@@ -295,9 +327,30 @@ int get_device_mr(void*, void*, void**) { return kNetSuccess; }
 
 int irecv_consumed(void* recv_comm, int n, void* request) {
   auto* comm = as<RecvComm>(recv_comm, ObjectKind::kRecvComm);
+  if (comm == nullptr && as_comm(recv_comm) != nullptr && traps().takes_all != 0)
+    return kNetSuccess;
   if (comm == nullptr || n != 1 || request == nullptr) return kNetInvalidArgument;
   return comm->consumed(*static_cast<const Request*>(request));
 }
+
+int with_traps(int code) {
+  if (code == kNetInvalidArgument && traps().codes != 0) code = kNetInternalError;
+  if (traps().trace != 0) SOFTTCPX_INFO("%s:%d -> %d", __FILE__, __LINE__, code);
+  return code;
+}
+
+// A call of the table, and what traps make of its error.
+template <auto call>
+struct Answer;
+template <class... Arguments, int (*call)(Arguments...)>
+struct Answer<call> {
+  static int of(Arguments... arguments) {
+    const int code = call(arguments...);
+    return __builtin_expect(code == kNetSuccess, true) ? code : with_traps(code);
+  }
+};
+template <auto call>
+constexpr auto answer = Answer<call>::of;
 
 }  // namespace
 }  // namespace softtcpx
@@ -307,23 +360,23 @@ extern "C" {
 __attribute__((visibility("default"))) extern const NetTableV7 ncclNetPlugin_v7;
 const NetTableV7 ncclNetPlugin_v7 = {
     "softtcpx_v7",
-    softtcpx::init,
-    softtcpx::devices,
-    softtcpx::get_properties,
-    softtcpx::listen,
-    softtcpx::connect,
-    softtcpx::accept,
-    softtcpx::reg_mr,
+    softtcpx::answer<softtcpx::init>,
+    softtcpx::answer<softtcpx::devices>,
+    softtcpx::answer<softtcpx::get_properties>,
+    softtcpx::answer<softtcpx::listen>,
+    softtcpx::answer<softtcpx::connect>,
+    softtcpx::answer<softtcpx::accept>,
+    softtcpx::answer<softtcpx::reg_mr>,
     nullptr,  // regMrDmaBuf: not offered, as TCPX
-    softtcpx::dereg_mr,
-    softtcpx::isend,
-    softtcpx::irecv,
-    softtcpx::iflush,
-    softtcpx::test,
-    softtcpx::close_comm<softtcpx::SendComm, softtcpx::ObjectKind::kSendComm>,
-    softtcpx::close_comm<softtcpx::RecvComm, softtcpx::ObjectKind::kRecvComm>,
-    softtcpx::close<softtcpx::Listener, softtcpx::ObjectKind::kListener>,
-    softtcpx::get_device_mr,
-    softtcpx::irecv_consumed,
+    softtcpx::answer<softtcpx::dereg_mr>,
+    softtcpx::answer<softtcpx::isend>,
+    softtcpx::answer<softtcpx::irecv>,
+    softtcpx::answer<softtcpx::iflush>,
+    softtcpx::answer<softtcpx::test>,
+    softtcpx::answer<softtcpx::close_comm<softtcpx::SendComm, softtcpx::ObjectKind::kSendComm>>,
+    softtcpx::answer<softtcpx::close_comm<softtcpx::RecvComm, softtcpx::ObjectKind::kRecvComm>>,
+    softtcpx::answer<softtcpx::close<softtcpx::Listener, softtcpx::ObjectKind::kListener>>,
+    softtcpx::answer<softtcpx::get_device_mr>,
+    softtcpx::answer<softtcpx::irecv_consumed>,
 };
 }

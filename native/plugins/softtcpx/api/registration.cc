@@ -2,15 +2,21 @@
 
 #include <string>
 
+#include "plugins/softtcpx/gpu/device.h"
 #include "plugins/softtcpx/api/log.h"
 
 namespace softtcpx {
 
 std::optional<Memory> gpu_memory(Comm& comm, const Gpu& gpu, const void* data, uint64_t bytes) {
   const CurrentContext current(gpu);
-  if (gpu.driver == nullptr || !is_gpu_memory(*gpu.driver, data)) return Memory::kEmulated;
+  const bool on_gpu = gpu.driver != nullptr && is_gpu_memory(*gpu.driver, data);
+  const bool out_of_reach = comm.gpu() && comm.device().settings.traps.device_memory != 0 &&
+                            comm.kind() == ObjectKind::kRecvComm;
+  if (!on_gpu && !out_of_reach) return Memory::kEmulated;
   std::string wrong;
-  if (!gpu) {
+  if (!on_gpu) {
+    wrong = "are no GPU's, and SOFTTCPX_TRAP_DEVICE_MEMORY keeps bounce pages from the CPU";
+  } else if (!gpu) {
     wrong = "are a GPU's, and no context is current";
   } else {
     switch (residence(gpu, data, bytes)) {

@@ -31,6 +31,9 @@ struct TrapSetting {
   int64_t Traps::*field;
   int64_t fallback, most;
   const char* reason;
+  int64_t of_tcpx = kAsFallback;  // with SOFTTCPX_LIKE
+
+  static constexpr int64_t kAsFallback = -2;
 };
 
 constexpr int64_t kMinute = 60 * 1000;
@@ -38,12 +41,9 @@ constexpr int64_t kCopyUnit = 65536;
 constexpr int64_t kMostCopyBytes = 64 << 20;
 constexpr int64_t kMostCopies = 64;
 constexpr int64_t kManyMessages = int64_t{1} << 60;
+constexpr char kTcpx[] = "tcpx-3.1.9";
 
 constexpr NumberSetting kNumbers[] = {
-    {"NCCL_NSOCKS_PERTHREAD", &Settings::sockets_per_thread, 1, 1, 1 << 20,
-     "data sockets a thread; one stream is fastest where there are few cores"},
-    {"NCCL_SOCKET_NTHREADS", &Settings::threads, 0, 0, 1 << 20,
-     "workers a device; 0: the caller of test does all the work"},
     {"SOFTTCPX_MAX_SOCKETS", &Settings::max_sockets, 8, 1, kMaxSockets,
      "bound of the product of the two above, and of the workers that the second asks for"},
     {"SOFTTCPX_WORKERS", &Settings::workers, 0, 0, kMaxThreads,
@@ -79,6 +79,15 @@ constexpr NumberSetting kNumbers[] = {
      "page-locked, a receiving connection; 0: enough for 16 receives of a chunk, and for 8 MiB"},
 };
 
+// Read as TCPX reads them: C's strtoll, whatever stands behind the number, and a value beyond the
+// limits is 1. Only no thread at all is our own: then there are no workers.
+constexpr NumberSetting kCounts[] = {
+    {"NCCL_NSOCKS_PERTHREAD", &Settings::sockets_per_thread, 1, 1, kMaxSockets,
+     "data sockets a thread; one stream is fastest where there are few cores"},
+    {"NCCL_SOCKET_NTHREADS", &Settings::threads, 0, 0, kMaxThreads,
+     "workers a device; 0: the caller of test does all the work"},
+};
+
 // For tests only: each makes softtcpx break a rule or a connection on purpose.
 constexpr TrapSetting kTraps[] = {
     {"SOFTTCPX_TRAP_SIZES", &Traps::sizes, 0, 2,
@@ -92,7 +101,7 @@ constexpr TrapSetting kTraps[] = {
     {"SOFTTCPX_TRAP_ERROR_AT", &Traps::error_at, -1, kManyMessages,
      "message whose test returns SOFTTCPX_TRAP_ERROR_CODE"},
     {"SOFTTCPX_TRAP_ERROR_CODE", &Traps::error_code, 2, 1000, "the code for it"},
-    {"SOFTTCPX_TRAP_DELAY", &Traps::delay, 0, kManyMessages, "done is told so many tests late"},
+    {"SOFTTCPX_TRAP_DELAY", &Traps::delay, 0, kManyMessages, "done is told so many tests late", 1},
     {"SOFTTCPX_TRAP_SLOW_PERCENT", &Traps::slow_percent, 0, 1000,
      "after bytes moved, spins for this share of the time since they last did"},
     {"SOFTTCPX_TRAP_SLOW_US", &Traps::slow_us, 0, 60 * 1000 * kMinute,
@@ -114,6 +123,40 @@ constexpr TrapSetting kTraps[] = {
     {"SOFTTCPX_TRAP_ACCEPT_MS", &Traps::accept_ms, 0, 60 * kMinute,
      "how long accept says 'not yet' to a peer that is there"},
     {"SOFTTCPX_TRAP_NO_PEER", &Traps::no_peer, 0, 1, "1: connect never comes to an end"},
+    {"SOFTTCPX_TRAP_TRACE", &Traps::trace, 0, 1,
+     "1: the last line of a call that fails is a trace, at level INFO, behind the cause", 1},
+    {"SOFTTCPX_TRAP_WARN_RECEIVES", &Traps::warn_receives, 0, 1,
+     "1: a warning at each attempt to receive into host memory", 1},
+    {"SOFTTCPX_TRAP_DEVICE_MEMORY", &Traps::device_memory, 0, 1,
+     "1: device block and bounce buffer are in a GPU's memory, which the CPU cannot touch", 1},
+    {"SOFTTCPX_TRAP_ACCEPT_LATE_MS", &Traps::accept_late_ms, 0, 60 * kMinute,
+     "how long accept says 'not yet' after connect is ready", 50},
+    {"SOFTTCPX_TRAP_POLLS", &Traps::polls, 0, kManyMessages,
+     "so many tests of a message find nothing, and move nothing where the caller moves bytes", 8},
+    {"SOFTTCPX_TRAP_LATE_COUNTS", &Traps::late_counts, 0, 1,
+     "1: a slot has its last count until the first piece, then 0, and its own only when test says "
+     "done",
+     1},
+    {"SOFTTCPX_TRAP_YOUNGER", &Traps::younger, 0, 1,
+     "1: the test of a request that is not the oldest is 'not done' in place of error 3", 1},
+    {"SOFTTCPX_TRAP_LOST_PEER", &Traps::lost_peer, 0, 1,
+     "1: a broken data socket is a warning and silence; a sender that closed is error 2, then 'not "
+     "done', then done",
+     1},
+    {"SOFTTCPX_TRAP_SHARED_PAGES", &Traps::shared_pages, 0, 1 << 20,
+     "bounce pages that all receiving connections of a device share, none set aside for a receive",
+     8192},
+    {"SOFTTCPX_TRAP_CODES", &Traps::codes, 0, 1,
+     "1: error 3 where an argument is invalid; init fails where there is no interface", 1},
+    {"SOFTTCPX_TRAP_TAKES_ALL", &Traps::takes_all, 0, 1,
+     "1: senseless arguments that TCPX takes are taken", 1},
+    {"SOFTTCPX_TRAP_INIT_LINES", &Traps::init_lines, 0, 10000,
+     "lines that init logs at least, one of them with a NULL for its text", 40},
+    {"SOFTTCPX_TRAP_LONG_PREFIXES", &Traps::long_prefixes, 0, 1,
+     "1: a prefix of one letter chooses no interface", 1},
+    {"SOFTTCPX_TRAP_NO_MANAGER", &Traps::no_manager, 0, 3,
+     "as without the manager of receive rules (1: accept and connect fail with 3), of GPU memory "
+     "(2: accept ends the process), or with one that never answers (3)"},
     {"SOFTTCPX_TRAP_RANK", &Traps::rank, -1, 1 << 30,
      "the only rank with traps (as mpirun numbers it); -1: all"},
 };
@@ -136,6 +179,8 @@ constexpr TextSetting kTexts[] = {
      "page: 4096 bytes each; mss: as in TCP segments; random: any length and alignment"},
     {"SOFTTCPX_TRAP_SIDE", &Settings::trap_side_name, "both",
      "send, recv or both: the connections with traps"},
+    {"SOFTTCPX_LIKE", &Settings::like, "",
+     "tcpx-3.1.9: the traps that make softtcpx as unkind as that, unless they are set"},
 };
 
 void describe(Settings& settings, const char* name, const std::string& value, const char* source,
@@ -168,14 +213,31 @@ void load_number(Settings& settings, const NumberSetting& spec) {
            set ? "environment" : "default", spec.reason);
 }
 
+void load_count(Settings& settings, const NumberSetting& spec, int64_t most) {
+  const char* text = std::getenv(spec.name);
+  const bool set = text != nullptr && *text != '\0';
+  int64_t& value = settings.*spec.field;
+  value = set ? std::strtoll(text, nullptr, 0) : spec.fallback;
+  if (value < spec.least || value > most) {
+    SOFTTCPX_WARN("%s=%s is not from %lld to %lld; using 1, as TCPX does", spec.name, text,
+                  static_cast<long long>(spec.least), static_cast<long long>(most));
+    value = 1;
+  }
+  describe(settings, spec.name, std::to_string(value), set ? "environment" : "default",
+           spec.reason);
+}
+
 // Only what is set is described, and loudly: a trap must not be met by accident.
 void load_trap(Settings& settings, const TrapSetting& spec) {
   int64_t& value = settings.traps.*spec.field;
-  if (!read_number(spec.name, std::min<int64_t>(spec.fallback, 0), spec.most, spec.fallback,
-                   &value))
-    return;
-  describe(settings, spec.name, std::to_string(value), "environment", spec.reason);
-  SOFTTCPX_WARN("a trap is set: %s=%lld", spec.name, static_cast<long long>(value));
+  const bool like = !settings.like.empty() && spec.of_tcpx != TrapSetting::kAsFallback;
+  const int64_t fallback = like ? spec.of_tcpx : spec.fallback;
+  if (read_number(spec.name, std::min<int64_t>(spec.fallback, 0), spec.most, fallback, &value)) {
+    describe(settings, spec.name, std::to_string(value), "environment", spec.reason);
+    SOFTTCPX_WARN("a trap is set: %s=%lld", spec.name, static_cast<long long>(value));
+  } else if (like) {
+    describe(settings, spec.name, std::to_string(value), "SOFTTCPX_LIKE", spec.reason);
+  }
 }
 
 // The position of a text setting's value in `names`; the first one, with a warning, for any other.
@@ -186,7 +248,8 @@ int choose(const char* setting, const std::string& value,
     if (value == name) return index;
     ++index;
   }
-  SOFTTCPX_WARN("%s=%s is unknown; using %s", setting, value.c_str(), *names.begin());
+  SOFTTCPX_WARN("%s=%s is unknown; using %s", setting, value.c_str(),
+                **names.begin() != '\0' ? *names.begin() : "nothing");
   return 0;
 }
 
@@ -235,14 +298,17 @@ void keep_congestion_if_granted(Settings& settings) {
 
 int socket_count(int64_t sockets_per_thread, int64_t threads, int64_t most) {
   const int64_t groups = std::clamp<int64_t>(threads, 1, most);
-  const int64_t each = std::clamp<int64_t>(sockets_per_thread, 1, most / groups);
-  return static_cast<int>(groups * each);
+  return static_cast<int>(groups * std::min(sockets_per_thread, most / groups));
 }
 
 Settings load_settings() {
   Settings settings;
   for (const NumberSetting& spec : kNumbers) load_number(settings, spec);
+  load_count(settings, kCounts[0], settings.max_sockets);
+  load_count(settings, kCounts[1], kMaxThreads);
   for (const TextSetting& spec : kTexts) load_text(settings, spec);
+  if (choose("SOFTTCPX_LIKE", settings.like, {"", kTcpx}) == 0) settings.like.clear();
+  if (!settings.like.empty()) SOFTTCPX_WARN("a trap is set: SOFTTCPX_LIKE=%s", kTcpx);
   for (const TrapSetting& spec : kTraps) load_trap(settings, spec);
   settings.fragments = static_cast<Fragments>(
       choose("SOFTTCPX_FRAGMENTS", settings.fragments_name, {"page", "mss", "random"}));

@@ -39,6 +39,21 @@ struct Traps {
   int64_t leak_at = -1;
   int64_t accept_ms = 0;
   int64_t no_peer = 0;
+  // As unkind as TCPX.
+  int64_t trace = 0;
+  int64_t warn_receives = 0;
+  int64_t device_memory = 0;
+  int64_t accept_late_ms = 0;
+  int64_t polls = 0;
+  int64_t late_counts = 0;
+  int64_t younger = 0;
+  int64_t lost_peer = 0;
+  int64_t shared_pages = 0;
+  int64_t codes = 0;
+  int64_t takes_all = 0;
+  int64_t init_lines = 0;
+  int64_t long_prefixes = 0;
+  int64_t no_manager = 0;
   int64_t rank = -1;
   TrapSide side = TrapSide::kBoth;
 };
@@ -66,6 +81,7 @@ struct Settings {
   int64_t bounce_pages = 0;  // page-locked, a receiving connection; 0: as the chunk size needs
   std::string fragments_name;
   std::string trap_side_name;
+  std::string like;        // whose ways the traps below have where they are not set
   std::string congestion;  // empty: the kernel's own default
   std::string data_interfaces;
   std::string socket_interfaces;
@@ -80,7 +96,9 @@ struct Settings {
   std::vector<std::string> description;
 };
 
-// How many data sockets a listener asks for; never 0, whatever is asked.
+// How many data sockets a listener asks for, by the rule of TCPX: the product, and where that is
+// above `most`, as many a thread as that has for each. Where TCPX has none, more threads than
+// `most`, there is one each for as many threads as that.
 int socket_count(int64_t sockets_per_thread, int64_t threads, int64_t most);
 
 // Reads the environment and asks the kernel which of the socket options it grants. A value that is

@@ -47,6 +47,9 @@ std::unique_ptr<CudaDriver> find_driver() {
   find(library, "cuMemHostRegister_v2", driver->mem_host_register, &all);
   find(library, "cuMemHostUnregister", driver->mem_host_unregister, &all);
   find(library, "cuMemHostGetDevicePointer_v2", driver->mem_host_get_device_pointer, &all);
+  find(library, "cuMemAlloc_v2", driver->mem_alloc, &all);
+  find(library, "cuMemFree_v2", driver->mem_free, &all);
+  find(library, "cuMemcpyHtoD_v2", driver->memcpy_htod, &all);
   find(library, "cuMemcpyDtoHAsync_v2", driver->memcpy_dtoh_async, &all);
   find(library, "cuStreamCreate", driver->stream_create, &all);
   find(library, "cuStreamDestroy_v2", driver->stream_destroy, &all);

@@ -33,6 +33,9 @@ struct CudaDriver {
   int (*mem_host_register)(void* memory, size_t bytes, unsigned flags);
   int (*mem_host_unregister)(void* memory);
   int (*mem_host_get_device_pointer)(CudaAddress* address, void* memory, unsigned flags);
+  int (*mem_alloc)(CudaAddress* address, size_t bytes);
+  int (*mem_free)(CudaAddress address);
+  int (*memcpy_htod)(CudaAddress to, const void* from, size_t bytes);
   int (*memcpy_dtoh_async)(void* to, CudaAddress from, size_t bytes, CudaStream stream);
   // Null before CUDA 13. In no order among themselves.
   int (*memcpy_batch_async)(CudaAddress* to, CudaAddress* from, size_t* bytes, size_t count,

@@ -1,6 +1,8 @@
 // A network interface that we offer, with what all its connections share.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
 #include <utility>
 
 #include "plugins/softtcpx/gpu/copy_queue.h"
@@ -16,7 +18,8 @@ struct Device {
       : index(index_),
         interface(std::move(interface_)),
         settings(settings_),
-        workers(settings_.spin_us) {}
+        workers(settings_.spin_us),
+        shared_pages(settings_.traps.shared_pages) {}
 
   const int index;
   const Interface interface;
@@ -24,6 +27,7 @@ struct Device {
   Poller poller;  // of the connections whose owner is the caller of test
   WorkerPool workers;
   CopyQueues copy_queues;
+  std::atomic<int64_t> shared_pages;  // bounce pages that are free, where a trap says so
 };
 
 }  // namespace softtcpx

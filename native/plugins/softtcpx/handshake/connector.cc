@@ -92,6 +92,8 @@ int Connector::advance(std::unique_ptr<SendComm>* comm) {
   }
   if (state_ != State::kResting && !move()) {
     // Who may take for ever to accept is still missed when the port is gone.
+    if (state_ == State::kAsking && device_.settings.traps.no_manager != 0)
+      return kNetInternalError;  // a trap: the accepting side alone knows why
     if (state_ == State::kAsking && answers_may_take_for_ever()) reach_by_ = reach_deadline(now);
     state_ = State::kResting;
   }

@@ -63,7 +63,7 @@ std::vector<std::string> split(const std::string& list) {
 
 }  // namespace
 
-bool name_matches(const std::string& spec, const std::string& name) {
+bool name_matches(const std::string& spec, const std::string& name, size_t shortest) {
   size_t begin = 0;
   const bool negated = begin < spec.size() && spec[begin] == '^';
   if (negated) ++begin;
@@ -71,16 +71,18 @@ bool name_matches(const std::string& spec, const std::string& name) {
   if (exact) ++begin;
   bool listed = false;
   for (const std::string& part : split(spec.substr(begin)))
-    listed |= exact ? name == part : name.compare(0, part.size(), part) == 0;
+    listed |=
+        exact ? name == part : part.size() >= shortest && name.compare(0, part.size(), part) == 0;
   return listed != negated;
 }
 
-std::vector<Interface> choose_interfaces(const std::string& spec, std::vector<Interface> found) {
+std::vector<Interface> choose_interfaces(const std::string& spec, std::vector<Interface> found,
+                                         size_t shortest) {
   const std::string wanted = spec.empty() ? kNotByDefault : spec;
   const bool named = wanted[0] != '^';
   std::vector<Interface> chosen, loopbacks;
   for (Interface& interface : found) {
-    if (!name_matches(wanted, interface.name)) continue;
+    if (!name_matches(wanted, interface.name, shortest)) continue;
     (interface.loopback && !named ? loopbacks : chosen).push_back(std::move(interface));
   }
   if (chosen.empty()) chosen = std::move(loopbacks);

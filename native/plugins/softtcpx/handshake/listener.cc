@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -48,8 +49,14 @@ int Listener::open(ListenHandle* handle) {
 }
 
 int Listener::accept(std::unique_ptr<RecvComm>* comm) {
-  if (!port_.valid()) return kNetInvalidUsage;
   const Clock::time_point now = Clock::now();
+  if (late_.has_value()) {  // a trap
+    if (now < late_until_) return kNetSuccess;
+    *comm = make_comm(*late_);
+    late_.reset();
+    return *comm != nullptr ? kNetSuccess : kNetSystemError;
+  }
+  if (!port_.valid()) return kNetInvalidUsage;
   if (const int code = take_strangers(now)) return code;
   hear_strangers(now);
   for (Group& group : groups_) {
@@ -58,7 +65,14 @@ int Listener::accept(std::unique_ptr<RecvComm>* comm) {
       if (group.whole_since == Clock::time_point{}) group.whole_since = now;
       if (now - group.whole_since < std::chrono::milliseconds(late_ms)) continue;
     }
+    if (device_.settings.traps.no_manager != 0) return fail_without_manager();
     if (!answer(group)) continue;
+    if (const int64_t late_ms = device_.settings.traps.accept_late_ms) {
+      late_ = std::move(group);
+      late_until_ = now + std::chrono::milliseconds(late_ms);
+      close_all();
+      return kNetSuccess;
+    }
     *comm = make_comm(group);
     close_all();
     return *comm != nullptr ? kNetSuccess : kNetSystemError;
@@ -159,6 +173,18 @@ bool Listener::admit(Stranger& stranger) {
 bool Listener::answer(const Group& group) {
   const Greeting answer = make_answer(handle_, group.attempt, group.challenges);
   return say(group.sockets[0].get(), &answer, sizeof answer);
+}
+
+// Of a trap: what TCPX does where the manager of the node's receive path is not as it must be.
+int Listener::fail_without_manager() {
+  constexpr int64_t kNoRules = 1, kNoGpuMemory = 2;
+  if (device_.settings.traps.no_manager > kNoGpuMemory) return kNetSuccess;  // not yet, for ever
+  const bool rules = device_.settings.traps.no_manager == kNoRules;
+  SOFTTCPX_WARN("%s failed against receive-datapath-manager : No such file or directory",
+                rules ? "rx_rule_manager" : "get_gpu_fd");
+  if (!rules) ::exit(1);
+  close_all();
+  return kNetInternalError;
 }
 
 bool Listener::Group::whole() const {

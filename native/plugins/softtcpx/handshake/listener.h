@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "plugins/softtcpx/api/objects.h"
@@ -55,6 +56,7 @@ class Listener : public Object {
   bool admit(Stranger& stranger);
   static bool refuse(const Stranger& stranger, const char* why);
   bool answer(const Group& group);
+  int fail_without_manager();
   std::unique_ptr<RecvComm> make_comm(Group& group);
   void close_all();
 
@@ -64,6 +66,8 @@ class Listener : public Object {
   ListenHandle handle_{};
   std::vector<Stranger> strangers_;  // oldest first
   std::vector<Group> groups_;        // oldest first
+  std::optional<Group> late_;        // answered, and of a trap not told yet
+  Clock::time_point late_until_{};
   bool lack_of_files_told_ = false;  // once: strangers are many
 };
 

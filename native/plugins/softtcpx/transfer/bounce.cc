@@ -34,9 +34,12 @@ uint32_t pages_for(uint64_t bytes, const Settings& settings) {
       std::min<uint64_t>(kMaxFragments, small * (bytes / kBouncePageBytes + ends)));
 }
 
-BouncePool::BouncePool(const Settings& settings)
+BouncePool::BouncePool(const Settings& settings, std::atomic<int64_t>& shared)
     : settings_(settings),
-      random_state_(static_cast<uint64_t>(settings.seed) * 0x9e3779b97f4a7c15u + 1) {}
+      random_state_(static_cast<uint64_t>(settings.seed) * 0x9e3779b97f4a7c15u + 1),
+      shared_pages_(shared) {}
+
+BouncePool::~BouncePool() { shared_pages_ += taken_shared_; }
 
 bool BouncePool::open(const Gpu& gpu) {
   pages_ = kBouncePages;
@@ -51,6 +54,10 @@ bool BouncePool::open(const Gpu& gpu) {
   bounce_ = memory_.host() + whole_pages<Shared>();
   shared_->device = {memory_.as_seen_by_gpu(&shared_->queue), memory_.as_seen_by_gpu(bounce_),
                      ~uint64_t{0}};
+  if (gpu && settings_.traps.device_memory != 0) {
+    on_gpu_ = std::make_unique<GpuBounce>(gpu, bounce_, size_t{pages_} * kBouncePageBytes);
+    on_gpu_->describe(shared_->device);
+  }
   return true;
 }
 
@@ -67,6 +74,10 @@ void BouncePool::fill() {
 
 bool BouncePool::admit(uint64_t sequence, uint64_t capacity) {
   const uint32_t quota = memory_.pinned() ? pages_for(capacity, settings_) : kMaxFragments;
+  if (shares()) {
+    slot(sequence).quota = kMaxFragments;
+    return true;
+  }
   if (quota > unreserved_) return false;
   unreserved_ -= quota;
   slot(sequence).quota = quota;
@@ -87,10 +98,21 @@ void BouncePool::begin(uint64_t sequence, uint64_t total) {
   shared_->queue.cnt[sequence % kNetUnpackSlots] = 0;
 }
 
-bool BouncePool::cut(uint64_t sequence, uint32_t nth, uint64_t dst_off, uint64_t left,
-                     Fragment* fragment) {
+bool BouncePool::take_shared() {
+  if (shared_pages_.fetch_sub(1) > 0) {
+    ++taken_shared_;
+    return true;
+  }
+  ++shared_pages_;
+  return false;
+}
+
+BouncePool::Cut BouncePool::cut(uint64_t sequence, uint32_t nth, uint64_t dst_off, uint64_t left,
+                                Fragment* fragment) {
   Slot& slot = this->slot(sequence);
-  if (slot.pages == slot.quota || n_free_ == 0) return false;  // none free: a trap has lost one
+  if (slot.pages == slot.quota) return Cut::kTooMany;
+  if (n_free_ == 0) return shares() ? Cut::kNoPage : Cut::kTooMany;  // a trap has lost one
+  if (shares() && !take_shared()) return Cut::kNoPage;
   // Small fragments only as long as large ones would suffice for the rest several times over.
   const uint64_t pages_left = slot.quota - slot.pages;
   const uint64_t spare = slot.quota / kSpareShare;
@@ -106,12 +128,21 @@ bool BouncePool::cut(uint64_t sequence, uint32_t nth, uint64_t dst_off, uint64_t
   const uint32_t inside =
       settings_.fragments == Fragments::kRandom ? random(kBouncePageBytes - length + 1) : 0;
   *fragment = {page * kBouncePageBytes + inside, length, dst_off};
-  return true;
+  return Cut::kGood;
 }
 
 void BouncePool::list(uint64_t sequence, const Fragment& fragment) {
   descriptors(sequence)[slot(sequence).listed++] = {fragment.src_off, fragment.len,
                                                     fragment.dst_off};
+}
+
+bool BouncePool::copy_to_gpu(uint64_t sequence) {
+  if (on_gpu_ == nullptr) return true;
+  const NetUnpackFragment* const all = descriptors(sequence);
+  for (uint32_t i = 0; i < slot(sequence).listed; ++i) {
+    if (!on_gpu_->put(all[i].src_off, all[i].len)) return false;
+  }
+  return true;
 }
 
 void BouncePool::publish(uint64_t sequence) {
@@ -127,15 +158,23 @@ void BouncePool::take_back(uint64_t consumed) {
     const uint16_t* pages = slot.pages > 0 ? pages_of(taken_back_) : nullptr;
     // The first one last: taken again in this order, neighbours stay neighbours.
     for (uint32_t i = slot.pages; i > 0; --i) free_[n_free_++] = pages[i - 1];
-    unreserved_ += slot.quota;
+    if (shares()) {
+      shared_pages_ += slot.pages;
+      taken_shared_ -= slot.pages;
+    } else {
+      unreserved_ += slot.quota;
+    }
     slot = Slot{};
   }
 }
 
 void BouncePool::poison(uint64_t sequence) const {
   if (settings_.poison == 0) return;
-  for (uint32_t i = 0; i < slot(sequence).pages; ++i)
-    std::memset(page_bytes(pages_of(sequence)[i] * kBouncePageBytes), kPoison, kBouncePageBytes);
+  for (uint32_t i = 0; i < slot(sequence).pages; ++i) {
+    const uint32_t page = pages_of(sequence)[i] * kBouncePageBytes;
+    std::memset(page_bytes(page), kPoison, kBouncePageBytes);
+    if (on_gpu_ != nullptr) on_gpu_->put(page, kBouncePageBytes);
+  }
 }
 
 uint32_t BouncePool::leaked(uint64_t consumed, uint64_t seen, uint64_t posted) {
@@ -163,7 +202,9 @@ bool Scatter::cut(BouncePool& pool) {
   if (first_ == end_) first_ = end_ = 0;
   while (uncut_ > 0 && end_ < kCut) {
     Fragment& fragment = fragments_[end_];
-    if (!pool.cut(sequence_, nth_, next_, uncut_, &fragment)) return false;
+    const BouncePool::Cut cut = pool.cut(sequence_, nth_, next_, uncut_, &fragment);
+    if (cut == BouncePool::Cut::kNoPage) return true;
+    if (cut == BouncePool::Cut::kTooMany) return false;
     ++nth_;
     ++end_;
     next_ += fragment.len;

@@ -8,10 +8,12 @@
 #include <sys/uio.h>
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 
 #include "net/abi_v7.h"
+#include "plugins/softtcpx/gpu/gpu_bounce.h"
 #include "plugins/softtcpx/gpu/pinned.h"
 #include "plugins/softtcpx/api/settings.h"
 
@@ -34,7 +36,9 @@ struct Fragment {
 
 class BouncePool {
  public:
-  explicit BouncePool(const Settings& settings);
+  // `shared`: pages that all pools of a device have together, where a trap says so.
+  BouncePool(const Settings& settings, std::atomic<int64_t>& shared);
+  ~BouncePool();
 
   // Without a GPU it reserves addresses and the queue, which is all that a receiver of host memory
   // ever needs; with one all of it is page-locked, hence less. False with errno set; throws
@@ -45,7 +49,9 @@ class BouncePool {
   bool filled() const { return free_ != nullptr; }
 
   // As the GPU sees it.
-  NetUnpackDevice* device() const { return memory_.as_seen_by_gpu(&shared_->device); }
+  NetUnpackDevice* device() const {
+    return on_gpu_ != nullptr ? on_gpu_->block() : memory_.as_seen_by_gpu(&shared_->device);
+  }
   const PinnedMemory& memory() const { return memory_; }
   uint32_t pages() const { return pages_; }
   uint8_t* page_bytes(uint32_t src_off) const { return bounce_ + src_off; }
@@ -56,11 +62,19 @@ class BouncePool {
   bool admit(uint64_t sequence, uint64_t capacity);
   void begin(uint64_t sequence, uint64_t total);
   // Cuts the next fragment of a piece with `left` bytes, the `nth` of that piece, and takes a page
-  // for it; false when the receive has as many as it may have.
-  bool cut(uint64_t sequence, uint32_t nth, uint64_t dst_off, uint64_t left, Fragment* fragment);
+  // for it.
+  enum class Cut {
+    kGood,
+    kTooMany,  // the receive has as many as it may have
+    kNoPage,   // of a trap: pages are not set aside, and none is free
+  };
+  Cut cut(uint64_t sequence, uint32_t nth, uint64_t dst_off, uint64_t left, Fragment* fragment);
   // Lists a fragment whose bytes have all arrived.
   void list(uint64_t sequence, const Fragment& fragment);
-  // The receive is whole: its descriptors may be read.
+  // The receive is whole. Of a trap: its fragments go to where the GPU has its bounce buffer; false
+  // when they do not.
+  bool copy_to_gpu(uint64_t sequence);
+  // Its descriptors may be read.
   void publish(uint64_t sequence);
   // Takes back the pages of all receives before `consumed`.
   void take_back(uint64_t consumed);
@@ -96,6 +110,8 @@ class BouncePool {
     return &taken_[(sequence % kNetUnpackSlots) * kMaxFragments];
   }
   uint32_t random(uint32_t below);
+  bool shares() const { return settings_.traps.shared_pages > 0; }
+  bool take_shared();
 
   const Settings& settings_;
   uint64_t random_state_;
@@ -108,6 +124,9 @@ class BouncePool {
   uint32_t unreserved_ = 0;
   uint32_t n_free_ = 0;
   uint64_t taken_back_ = 0;  // receives whose pages are back
+  std::atomic<int64_t>& shared_pages_;
+  int64_t taken_shared_ = 0;           // of those
+  std::unique_ptr<GpuBounce> on_gpu_;  // none, but in tests
   std::array<Slot, kNetUnpackSlots> slots_;
 };
 
@@ -128,6 +147,7 @@ class Scatter {
   int parts(const BouncePool& pool, iovec (&parts)[kCut + 1]) const;
   uint64_t room() const { return room_; }
   bool all_cut() const { return uncut_ == 0; }
+  bool starved() const { return room_ == 0 && uncut_ > 0; }
   // The first `bytes` of `parts` have arrived.
   void arrived(BouncePool& pool, uint64_t bytes);
 

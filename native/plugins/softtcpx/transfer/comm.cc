@@ -70,9 +70,14 @@ bool Comm::start() {
 
 int Comm::post(void* data, int64_t bytes, const Region* region, void** request) {
   if (const int code = failure()) return code;
-  if (bytes < 0 || (bytes > 0 && (region == nullptr || region->kind() != ObjectKind::kRegion ||
-                                  region->device != &device_ ||
-                                  !region->contains(data, static_cast<uint64_t>(bytes)))))
+  if (bytes < 0) {
+    if (device_.settings.traps.takes_all == 0) return kNetInvalidArgument;
+    bytes = 0;  // a trap
+  }
+  if (bytes > 0 &&
+      (region == nullptr || region->kind() != ObjectKind::kRegion || region->device != &device_ ||
+       (!region->contains(data, static_cast<uint64_t>(bytes)) &&
+        device_.settings.traps.takes_all == 0)))
     return kNetInvalidArgument;
   const uint64_t sequence = ring_.posted.load(std::memory_order_relaxed);
   if (sequence - oldest_unfreed() == RequestRing::kSlots) return kNetInternalError;
@@ -118,7 +123,9 @@ int Comm::test(const Request& request, int* done, int* sizes) {
   *done = 0;
   const uint64_t head = ring_.seen;
   const uint64_t posted = ring_.posted.load(std::memory_order_relaxed);
-  if (head == posted || &ring_.slot(head) != &request) return kNetInternalError;
+  if (head == posted || &ring_.slot(head) != &request)
+    return is_younger(request) ? kNetSuccess : kNetInternalError;
+  if (__builtin_expect(trap_ != nullptr, false) && trap_->too_soon()) return kNetSuccess;
   const bool pending = ring_.completed.load(std::memory_order_relaxed) <= head;
   const bool landed = pending && help(request);
   if (worker_ == nullptr && pending) drive();
@@ -128,17 +135,38 @@ int Comm::test(const Request& request, int* done, int* sizes) {
   if (__builtin_expect(trap_ != nullptr, false)) {
     const TrapState::Answer answer = trap_->on_test(head, completed);
     if (answer != TrapState::Answer::kGo)
-      return answer == TrapState::Answer::kFailed ? trap_->code() : kNetSuccess;
+      return answer == TrapState::Answer::kFailed ? trap_->code()
+             : answer == TrapState::Answer::kLost ? kNetSystemError
+                                                  : kNetSuccess;
     if (completed && sizes != nullptr && kind() == ObjectKind::kRecvComm) {
       const int64_t told = trap_->size_told(request.total);  // a worker's until then
       if (told >= 0) *sizes = static_cast<int>(told);
     }
+    if (completed) before_done(head);
   }
   if (!completed) return failure;
   ring_.seen = head + 1;
   if (head + 1 == posted) poller_->add_waiting(-static_cast<int>(sockets_.data.size()));
   *done = 1;
   return kNetSuccess;
+}
+
+// Of a trap: a request that is posted and not the oldest.
+bool Comm::is_younger(const Request& request) const {
+  if (trap_ == nullptr || !trap_->takes_younger()) return false;
+  const uint64_t posted = ring_.posted.load(std::memory_order_relaxed);
+  for (uint64_t k = ring_.seen + 1; k < posted; ++k) {
+    if (&ring_.slots[k % RequestRing::kSlots] == &request) return true;
+  }
+  return false;
+}
+
+void Comm::lose_socket_quietly(int socket, int error_number) {
+  SOFTTCPX_WARN("%s on data socket %d with %s failed : %s",
+                kind() == ObjectKind::kSendComm ? "send" : "receive", socket,
+                address_text(sockets_.peer).c_str(),
+                error_number != 0 ? std::strerror(error_number) : "Connection closed by peer");
+  lose_socket(socket);
 }
 
 bool Comm::has_pending() const {
@@ -167,6 +195,7 @@ bool Comm::drive() {
       trap_->stopped(ring_.completed.load(std::memory_order_relaxed)))
     return false;
   if (talks_) exchange_notices();
+  if (loses_peers()) look_at_control();
   direct_ = poller_->waiting() <= device_.settings.direct_sockets;
   take_events();
   if ((direct_ || losing_ || ready_ != 0) && progress(direct_ ? data_bits_ : ready_)) return true;
@@ -246,6 +275,8 @@ void Comm::read_control() {
     return;
   }
   ready_ &= ~bit_of(kControlBit);
+  if (loses_peers() && got == 0 && kind() == ObjectKind::kRecvComm && !control_ended_)
+    trap_->sender_closed();
   control_ended_ = losing_ = true;
   // A peer that says what it has no reason to say is not ours.
   if (got > 0) fail(kNetInternalError, "unexpected bytes on the control connection", 0);

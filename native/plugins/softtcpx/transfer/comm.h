@@ -87,6 +87,8 @@ class Comm : public Object {
   // After the steps, of which one `moved` bytes or none did: what does a lost peer or socket mean
   // for the requests that are still pending?
   virtual void judge_losses(bool moved) = 0;
+  // Of a trap: the caller is about to be told that this message is done.
+  virtual void before_done(uint64_t) {}
   virtual uint64_t oldest_unfreed() const = 0;
   virtual bool goes_on_unannounced() const = 0;
 
@@ -110,13 +112,18 @@ class Comm : public Object {
   Device& device_;
   const Gpu gpu_;  // whose context was current at connect or accept
   Sockets sockets_;
-  uint32_t data_bits_;                     // data sockets that still work
-  bool control_ended_ = false;             // the peer has closed, or died
-  bool losing_ = false;                    // it has, or a data socket ended
-  bool direct_ = false;                    // each data socket is tried, whatever epoll has told
-  const uint32_t data_events_;             // what epoll should tell about a data socket
-  const bool recv_sync_;                   // a send waits for a credit of the receiver
-  bool talks_ = recv_sync_;                // there are notices on the control connection
+  uint32_t data_bits_;          // data sockets that still work
+  bool control_ended_ = false;  // the peer has closed, or died
+  bool losing_ = false;         // it has, or a data socket ended
+  bool direct_ = false;         // each data socket is tried, whatever epoll has told
+  const uint32_t data_events_;  // what epoll should tell about a data socket
+  const bool recv_sync_;        // a send waits for a credit of the receiver
+  bool talks_ = recv_sync_;     // there are notices on the control connection
+  bool loses_peers() const {    // in the way of TCPX
+    return __builtin_expect(trap_ != nullptr, false) && trap_->loses_peers();
+  }
+  // Of a trap: says so in the log, and that is all.
+  void lose_socket_quietly(int socket, int error_number);
   const std::unique_ptr<TrapState> trap_;  // none, but in tests
 
  private:
@@ -124,6 +131,7 @@ class Comm : public Object {
 
   bool progress(uint32_t sockets);
   void take_events();
+  bool is_younger(const Request& request) const;
   bool my_turn_to_sweep();
   void read_control();
   void complete_in_order();

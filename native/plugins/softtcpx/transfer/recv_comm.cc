@@ -38,7 +38,7 @@ bool leaves_room_for_a_segment(int fd, uint32_t held) {
 RecvComm::RecvComm(Device& device, Sockets sockets)
     : Comm(ObjectKind::kRecvComm, device, std::move(sockets)),
       lanes_(new Lane[sockets_.data.size()]),
-      bounce_(device.settings) {
+      bounce_(device.settings, device.shared_pages) {
   for (size_t i = 0; i < sockets_.data.size(); ++i)
     lanes_[i].roomy = leaves_room_for_a_segment(sockets_.data[i].get(), Lane::kStageBytes);
 }
@@ -178,7 +178,7 @@ bool RecvComm::goes_on_unannounced() const {
       ring_.consumed.load(std::memory_order_seq_cst) != starved_at_)
     return true;
   return std::any_of(&lanes_[0], &lanes_[0] + sockets_.data.size(),
-                     [](const Lane& lane) { return lane.holds(); });
+                     [](const Lane& lane) { return lane.holds() || lane.starved(); });
 }
 
 void RecvComm::announce(Request& request, const ChunkHeader& header) {
@@ -286,7 +286,20 @@ void RecvComm::arrived(Lane& lane, uint64_t bytes) {
 
 void RecvComm::whole(Request& request, uint64_t sequence) {
   if (__builtin_expect(trap_ != nullptr, false)) spring_traps(request, sequence);
-  if (request.scattered()) bounce_.publish(sequence);
+  if (!request.scattered()) return;
+  if (!bounce_.copy_to_gpu(sequence))
+    fail(kNetUnhandledCudaError, "the driver copies nothing into the bounce buffer", 0);
+  if (trap_ == nullptr || !trap_->counts_late()) bounce_.publish(sequence);
+}
+
+void RecvComm::before_done(uint64_t sequence) {
+  if (trap_->counts_late() && ring_.slot(sequence).scattered()) bounce_.publish(sequence);
+}
+
+// Of a trap: whether the lane has pages, now that others may have given some back.
+bool RecvComm::fed(Lane& lane) {
+  bounce_.take_back(ring_.consumed.load(std::memory_order_acquire));
+  return cut(lane) && !lane.starved();
 }
 
 void RecvComm::spring_traps(Request& request, uint64_t sequence) {
@@ -350,10 +363,15 @@ bool RecvComm::let_go(Lane& lane, int fd) {
 Comm::Step RecvComm::step(int socket) {
   Lane& lane = lanes_[socket];
   const uint32_t staged = lane.staged();
+  if (__builtin_expect(trap_ != nullptr, false) && trap_->warns_of_receives() &&
+      !ring_.slot(ring_.completed.load(std::memory_order_relaxed)).scattered())
+    SOFTTCPX_WARN("receive into host memory : attempt on data socket %d", socket);
+  if (__builtin_expect(lane.starved(), false) && !fed(lane)) return Step::kNothingToDo;
   if (staged > 0) {
     const Staged before = use_stage(lane);
     if (before != Staged::kUsedUp) return Step::kNothingToDo;
   }
+  if (__builtin_expect(lane.starved(), false)) return Step::kNothingToDo;
   // What was in the stage has moved: pages may have gone to it that others were refused before.
   const bool moved = lane.staged() < staged;
   const int fd = sockets_.data[socket].get();
@@ -384,6 +402,7 @@ Comm::Step RecvComm::step(int socket) {
   lane.end += static_cast<uint32_t>(static_cast<uint64_t>(got) - direct);
   const Staged after = use_stage(lane);
   if (after == Staged::kRefused) return Step::kBlocked;
+  if (__builtin_expect(lane.starved(), false)) return Step::kMovedForNow;
   if (after == Staged::kNotYet) return Step::kMoved;  // stays ready: the stage is not empty
   const bool all = static_cast<uint64_t>(got) < wanted;
   if (!peeks) return all ? Step::kMovedAll : Step::kMoved;
@@ -394,6 +413,10 @@ Comm::Step RecvComm::step(int socket) {
 
 Comm::Step RecvComm::lost(int socket, int error_number, bool moved) {
   const Lane& lane = lanes_[socket];
+  if (loses_peers()) {
+    lose_socket_quietly(socket, error_number);
+    return moved ? Step::kMovedAll : Step::kBlocked;
+  }
   lose_socket(socket);
   if (lane.request != nullptr || lane.staged() > 0)
     fail(kNetSystemError, "a data socket ended within a message", error_number);
@@ -404,7 +427,7 @@ Comm::Step RecvComm::lost(int socket, int error_number, bool moved) {
 // still arrives. So a loss ends the connection only when nothing more can come, or comes; while the
 // caller keeps the pages for it, it has come and is not read.
 void RecvComm::judge_losses(bool moved) {
-  if (!losing_) return;
+  if (!losing_ || (loses_peers() && !control_ended_)) return;
   const bool starved = starved_.load(std::memory_order_relaxed);
   const auto now = std::chrono::steady_clock::now();
   const uint64_t posted = ring_.posted.load(std::memory_order_relaxed);

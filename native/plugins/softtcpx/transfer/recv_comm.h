@@ -40,6 +40,8 @@ class RecvComm final : public Comm {
 
     // Of what was looked at all is delivered, and nothing is taken out.
     bool holds() const { return peeked > 0 && staged() == 0; }
+    // Of a trap: no page is free for what comes next.
+    bool starved() const { return scatter != nullptr && scatter->starved(); }
 
     Request* request = nullptr;   // the message of the current piece; none between two pieces
     uint64_t sequence = 0;        // of that message
@@ -87,6 +89,8 @@ class RecvComm final : public Comm {
   void arrived(Lane& lane, uint64_t bytes);
   void whole(Request& request, uint64_t sequence);
   void spring_traps(Request& request, uint64_t sequence);
+  void before_done(uint64_t sequence) override;
+  bool fed(Lane& lane);
   Step lost(int socket, int error_number, bool moved);
 
   std::unique_ptr<Lane[]> lanes_;

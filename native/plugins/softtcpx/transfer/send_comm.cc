@@ -225,6 +225,10 @@ Comm::Step SendComm::step(int socket) {
   if (sent < 0) {
     if (errno == EAGAIN) return Step::kBlocked;
     if (errno == EINTR || errno == ENOBUFS) return Step::kNothingToDo;  // nothing announces its end
+    if (loses_peers()) {
+      lose_socket_quietly(socket, errno);
+      return Step::kBlocked;
+    }
     fail(kNetSystemError, "a data socket broke", errno);
     return Step::kBlocked;
   }

@@ -31,7 +31,9 @@ bool TrapState::armed(const Traps& traps, bool sends) {
                    traps.queue > 0 || traps.error_at >= 0 || traps.delay > 0 || traps.slow_us > 0 ||
                    traps.lost_at >= 0 || traps.corrupt_at >= 0 || traps.duplicate_at >= 0 ||
                    traps.reorder_at >= 0 || traps.stop_at >= 0 || traps.exit_at >= 0 ||
-                   traps.leak_at >= 0 || traps.slow_percent > 0;
+                   traps.leak_at >= 0 || traps.slow_percent > 0 || traps.polls > 0 ||
+                   traps.late_counts > 0 || traps.younger > 0 || traps.lost_peer > 0 ||
+                   traps.warn_receives > 0;
   const bool this_side = traps.side == TrapSide::kBoth || (traps.side == TrapSide::kSend) == sends;
   return any && this_side && (traps.rank < 0 || traps.rank == own_rank());
 }
@@ -48,6 +50,16 @@ TrapState::Answer TrapState::on_test(uint64_t sequence, bool completed) {
     failed_ = true;
     return Answer::kFailed;
   }
+  switch (ending_.load(std::memory_order_acquire)) {
+    case Ending::kClosed:
+      ending_.store(Ending::kTold, std::memory_order_relaxed);
+      return Answer::kLost;
+    case Ending::kTold:
+      ending_.store(Ending::kPast, std::memory_order_relaxed);
+      return Answer::kNotYet;
+    default:
+      break;
+  }
   if (!completed) return Answer::kGo;
   if (is(traps_.lost_at, sequence)) return Answer::kNotYet;
   if (tests_++ < traps_.delay) return Answer::kNotYet;
@@ -56,7 +68,7 @@ TrapState::Answer TrapState::on_test(uint64_t sequence, bool completed) {
     if (now < next_answer_) return Answer::kNotYet;
     next_answer_ = now + std::chrono::microseconds(traps_.slow_us);
   }
-  tests_ = 0;
+  tests_ = polls_ = 0;
   return Answer::kGo;
 }
 

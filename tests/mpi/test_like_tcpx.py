@@ -1,0 +1,102 @@
+"""Patterns and faults over softtcpx as unkind as TCPX 3.1.9: nothing here counts on kinder ways."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from jobs import Result, run, started, tcpx_mpi
+
+pytestmark = pytest.mark.multirank
+
+LIKE = {"SOFTTCPX_LIKE": "tcpx-3.1.9"}
+WRONG_BYTES, STALLED, PLUGIN_FAILED, SETUP_FAILED = 5, 6, 13, 4
+
+
+def ranks_of(place: Path, ranks: int, pattern: str, *options: str, **variables: str) -> Result:
+    command = tcpx_mpi("run", pattern, "--ranks", str(ranks), "--plugin", "softtcpx",
+                       "--hdf5", "none", "--spool", "spool", *options)  # fmt: skip
+    return run(command, place, {**LIKE, **variables})
+
+
+@pytest.mark.parametrize(
+    ("pattern", "ranks", "memory", "variables"),
+    [
+        ("pair", 2, "host", {}),
+        ("pair", 2, "emulated", {"SOFTTCPX_FRAGMENTS": "mss"}),
+        ("pingpong", 2, "emulated", {"NCCL_SOCKET_NTHREADS": "1"}),
+        ("ring", 3, "host", {"NCCL_SOCKET_NTHREADS": "2"}),
+        ("ring", 3, "emulated", {"SOFTTCPX_FRAGMENTS": "random"}),
+        ("mesh", 3, "host", {"NCCL_GPUDIRECTTCPX_RECV_SYNC": "1"}),
+        ("mesh", 3, "emulated", {"NCCL_NSOCKS_PERTHREAD": "4"}),
+    ],
+)
+def test_every_byte_of_every_pattern_arrives(
+    pattern: str, ranks: int, memory: str, variables: Mapping[str, str], place: Path
+) -> None:
+    options = ("--memory", memory, "--sizes", "0,1,4097,300001", "-n", "4", "--chunk", "16K")
+    poison = {"SOFTTCPX_POISON": "1"}
+    result = ranks_of(place, ranks, pattern, *options, **poison, **variables)
+    assert result.code == 0, result.text
+    assert [row.wrong for row in result.rows] == [None, 0, 0, 0], result.text
+    assert "faults on purpose (SOFTTCPX_LIKE=tcpx-3.1.9" in result.out
+
+
+def faulty(place: Path, *options: str, **traps: str) -> Result:
+    """A ring of two with these traps besides, on both ranks."""
+    variables = {f"SOFTTCPX_TRAP_{name}": value for name, value in traps.items()}
+    return ranks_of(
+        place, 2, "ring", "-b", "16K", "-e", "16K", "-n", "40", "--chunk", "4K",
+        "--stall-timeout", "2", *options, **variables,
+    )  # fmt: skip
+
+
+def assert_refused(result: Result, code: int, text: str) -> None:
+    assert result.code == code, result.text
+    assert len(result.errors) == 1, result.text
+    assert re.search(text, result.errors[0]), result.text
+    assert not any(row.wrong == 0 for row in result.rows), result.text
+
+
+@pytest.mark.parametrize("memory", ["host", "emulated"])
+def test_an_error_of_one_message_names_rank_and_call(memory: str, place: Path) -> None:
+    result = faulty(place, "--memory", memory, ERROR_AT="5", ERROR_CODE="3", SIDE="recv")
+    assert_refused(result, PLUGIN_FAILED, r"^rank \d .*call test returned 3 ")
+
+
+@pytest.mark.parametrize("memory", ["host", "emulated"])
+def test_a_plugin_that_stops_is_a_stall_within_the_deadline(memory: str, place: Path) -> None:
+    result = faulty(place, "--memory", memory, STOP_AT="6", SIDE="send")
+    assert_refused(result, STALLED, r"no progress for 2 s; waiting for rank \d")
+
+
+def test_wrong_bytes_are_found(place: Path) -> None:
+    result = faulty(place, "--memory", "emulated", CORRUPT_AT="8")
+    assert result.code == WRONG_BYTES, result.text
+
+
+def test_pages_that_no_connection_gives_back_are_a_stall(place: Path) -> None:
+    result = faulty(place, "--memory", "emulated", "--chunk", "16K", SHARED_PAGES="3")
+    assert_refused(result, STALLED, r"no progress for 2 s; waiting for rank \d")
+
+
+def test_without_the_manager_set_up_fails_with_code_4(place: Path) -> None:
+    result = faulty(place, "--connect-timeout", "20", NO_MANAGER="1")
+    assert result.code == SETUP_FAILED, result.text
+    assert re.search(r"(accept|connect) returned 3", result.errors[0]), result.text
+
+
+@pytest.mark.parametrize("memory", ["host", "emulated"])
+def test_a_killed_rank_ends_the_job(memory: str, place: Path) -> None:
+    command = tcpx_mpi("run", "ring", "--ranks", "2", "--plugin", "softtcpx", "--sizes", "64K",
+                       "-n", "1000000", "-c", "0", "--memory", memory, "--hdf5", "none",
+                       "--spool", "spool")  # fmt: skip
+    with started(command, place, LIKE) as job:
+        job.ranks()
+        job.send_rank(1, signal.SIGKILL)
+        result = job.finish()
+    assert result.code == 137, result.text
+    assert "rank 1" in result.text
