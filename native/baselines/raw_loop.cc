@@ -98,7 +98,10 @@ bool RawLoop::move_bytes(Flow& flow, const ChunkOp& op) {
     fault.code = n < 0 ? errno : 0;  // 0: the other side has closed
     fault.flow = static_cast<int>(&flow - flows_.data());
     fault.iteration = flow.iteration;
+    fault.direction = flow.kind;
+    fault.channel = program().queues[fault.flow].channel;
     fault.chunk = op.chunk;
+    fault.bytes = op.bytes;
     fault.step = op.step;
     fail(fault);
     return false;
@@ -129,21 +132,21 @@ void RawLoop::take_picture(FlowReport* picture) const {
     const ChunkOp& op = flow.ops[flow.op];
     // A stream has no requests: what waits for the kernel is as one, since it last moved.
     const bool waits = flow.fd >= 0 && may_move(flow);
-    picture[i] = {flow.kind,
-                  queue.peer,
-                  queue.lane,
-                  queue.channel,
-                  1,
-                  flow.completed + (waits ? 1 : 0),
-                  flow.completed,
-                  flow.completed,
-                  flow.bytes,
-                  flow.iteration,
-                  op.step,
-                  op.chunk,
-                  op.bytes,
-                  waits ? coarse_now() - flow.moved_ns : -1,
-                  flow.iteration >= iterations()};
+    FlowReport& report = picture[i];
+    report.kind = flow.kind;
+    report.peer = queue.peer;
+    report.lane = queue.lane;
+    report.channel = queue.channel;
+    report.window = 1;
+    report.posted = flow.completed + (waits ? 1 : 0);
+    report.arrived = report.completed = flow.completed;
+    report.bytes = flow.bytes;
+    report.finished = flow.iteration >= iterations();
+    report.oldest_iteration = flow.iteration;
+    report.oldest_step = op.step;
+    report.oldest_chunk = op.chunk;
+    report.oldest_bytes = op.bytes;
+    report.oldest_age_ns = waits ? coarse_now() - flow.moved_ns : -1;
   }
 }
 

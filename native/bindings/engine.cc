@@ -6,7 +6,7 @@
 #include "bindings/runner.h"
 #include "bindings/sockets.h"
 #include "engine/connections.h"
-#include "engine/drive.h"
+#include "engine/timed_loop.h"
 #include "net/library.h"
 #include "unpack/cuda_unpacker.h"
 #include "unpack/witness.h"
@@ -45,15 +45,15 @@ class Engine : public Runner {
                                       : new UnpackWitness(std::move(unpacker_), &from_gpu))
                      : nullptr),
         copier_(gpu == kNoGpu ? nullptr : make_cuda_unpacker(gpu, UnpackMode::kCopies)),
-        driver_(plugin.net(), connections_, {window_send, window_receive, spins_before_yield},
-                witness_ ? witness_.get() : unpacker_.get(), copier_.get()) {
-    thread_.emplace(driver_, gpu);
+        loop_(plugin.net(), connections_, {window_send, window_receive, spins_before_yield},
+              witness_ ? witness_.get() : unpacker_.get(), copier_.get()) {
+    thread_.emplace(loop_, gpu);
   }
   ~Engine() override { thread_.reset(); }
-  BatchLoop& loop() override { return driver_; }
+  BatchLoop& loop() override { return loop_; }
   uint64_t most_chunk_bytes() const override { return kMaxChunkBytes; }
   void load(Program program, const SlotBase* buffers) override {
-    driver_.load(std::move(program), buffers);
+    loop_.load(std::move(program), buffers);
   }
 
   Plugin& plugin_;
@@ -62,7 +62,7 @@ class Engine : public Runner {
   std::unique_ptr<Unpacker> unpacker_;
   std::unique_ptr<UnpackWitness> witness_;  // has the unpacker, where there is one
   std::unique_ptr<Unpacker> copier_;
-  Driver driver_;
+  TimedLoop loop_;
 };
 
 // What the witness of an engine has seen since the last time, each receive with its comm.

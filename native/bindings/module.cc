@@ -2,7 +2,7 @@
 #include "build_info.h"
 #include "engine/connections.h"
 #include "engine/program.h"
-#include "engine/transfer.h"
+#include "engine/session.h"
 #include "net/library.h"
 
 namespace tcpx {

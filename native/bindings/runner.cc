@@ -4,67 +4,22 @@
 #include <nanobind/stl/vector.h>
 
 #include "bindings/bind.h"
+#include "bindings/flow_report.h"
 #include "bindings/memory.h"
-#include "cuda/driver.h"
 #include "engine/connections.h"
-#include "net/logger.h"
 
 namespace tcpx {
 namespace {
 
-const char* kind_name(FlowKind kind) {
-  switch (kind) {
-    case FlowKind::kSend:
-      return "send";
-    case FlowKind::kReceive:
-      return "receive";
-    default:
-      return "copy";
-  }
-}
-
-const char* fault_name(FaultKind kind) {
-  switch (kind) {
-    case FaultKind::kPlugin:
-      return "plugin";
-    case FaultKind::kStall:
-      return "stall";
-    case FaultKind::kSize:
-      return "size";
-    case FaultKind::kInterrupted:
-      return "interrupted";
-    case FaultKind::kTimeout:
-      return "timeout";
-    case FaultKind::kStopped:
-      return "stopped";
-    case FaultKind::kSocket:
-      return "socket";
-    case FaultKind::kGpu:
-      return "gpu";
-    default:
-      return "none";
-  }
-}
-
 nb::list report_of(const std::vector<FlowReport>& picture) {
   nb::list rows;
   for (const FlowReport& r : picture) {
-    nb::dict row;
-    row["kind"] = kind_name(r.kind);
+    nb::dict row = dict_of(r);
     row["peer"] = r.peer;
     row["lane"] = r.lane;
-    row["channel"] = r.channel;
-    row["window"] = r.window;
-    row["posted"] = r.posted;
-    row["arrived"] = r.arrived;
-    row["completed"] = r.completed;
-    row["bytes"] = r.bytes;
     row["finished"] = r.finished;
     row["oldest_iteration"] = r.oldest_iteration;
     row["oldest_step"] = r.oldest_step;
-    row["oldest_chunk"] = r.oldest_chunk;
-    row["oldest_bytes"] = r.oldest_bytes;
-    row["oldest_age_ns"] = r.oldest_age_ns;
     rows.append(row);
   }
   return rows;
@@ -165,17 +120,10 @@ void bind_runner(nb::module_& m) {
            [](Runner& e) -> nb::object {
              const Fault& f = e.loop().fault();
              if (f.kind == FaultKind::kNone) return nb::none();
-             nb::dict d;
-             d["kind"] = fault_name(f.kind);
-             d["call"] = f.call;
-             d["code"] = f.code;
-             d["code_name"] = f.kind == FaultKind::kGpu ? cuda_error_name(f.code)
-                                                        : std::string(result_name(f.code));
+             nb::dict d = dict_of(f);
              d["flow"] = f.flow;
              d["iteration"] = f.iteration;
-             d["chunk"] = f.chunk;
              d["step"] = f.step;
-             d["said"] = plugin_log::quote(f.said);
              return d;
            })
       .def("take_picture_ready", [](Runner& e) { return e.loop().take_picture_ready(); })

@@ -1,3 +1,5 @@
+#include "engine/session.h"
+
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
@@ -5,11 +7,9 @@
 #include <optional>
 
 #include "bindings/bind.h"
-#include "cuda/driver.h"
-#include "engine/transfer.h"
+#include "bindings/flow_report.h"
 #include "memory/cuda_slots.h"
 #include "net/library.h"
-#include "net/logger.h"
 
 namespace tcpx {
 namespace {
@@ -43,20 +43,10 @@ void run_signal_handlers() {
 nb::list picture_of(const std::vector<TransferPicture>& picture) {
   nb::list rows;
   for (const TransferPicture& p : picture) {
-    nb::dict row;
-    row["kind"] = p.direction == Direction::kSend ? "send" : "receive";
-    row["channel"] = p.channel;
-    row["window"] = p.window;
-    row["posted"] = p.posted;
-    row["arrived"] = p.arrived;
-    row["finished"] = p.finished;
-    row["bytes"] = p.bytes;
+    nb::dict row = dict_of(p);
     row["queued"] = p.queued;
     row["oldest_transfer"] = p.oldest_transfer;
     row["oldest_message"] = p.oldest_message;
-    row["oldest_chunk"] = p.oldest_chunk;
-    row["oldest_bytes"] = p.oldest_bytes;
-    row["oldest_age_ns"] = p.has_oldest ? p.oldest_age_ns : -1;
     rows.append(row);
   }
   return rows;
@@ -163,20 +153,10 @@ void bind_session(nb::module_& m) {
       .def("fault",
            [](SessionCore& s) -> nb::object {
              const TransferFault f = unlocked([&] { return s.session_.fault(); });
-             if (f.kind == TransferFault::Kind::kNone) return nb::none();
-             nb::dict d;
-             const bool gpu = f.kind == TransferFault::Kind::kGpu;
-             d["kind"] = gpu ? "gpu" : f.kind == TransferFault::Kind::kPlugin ? "plugin" : "size";
-             d["call"] = f.call;
-             d["code"] = f.code;
-             d["code_name"] = gpu ? cuda_error_name(f.code) : std::string(result_name(f.code));
-             d["direction"] = f.direction == Direction::kSend ? "send" : "receive";
-             d["channel"] = f.channel;
+             if (f.kind == FaultKind::kNone) return nb::none();
+             nb::dict d = dict_of(f);
              d["transfer"] = f.transfer;
              d["message"] = f.message;
-             d["chunk"] = f.chunk;
-             d["bytes"] = f.bytes;
-             d["said"] = plugin_log::quote(f.said);
              return d;
            })
       .def(

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "engine/clock.h"
+#include "engine/flow_report.h"
 #include "engine/program.h"
-#include "net/logger.h"
 
 namespace tcpx {
 
@@ -26,46 +26,18 @@ struct SlotBase {
   size_t stride = 0;
 };
 
-enum class FaultKind : int {
-  kNone = 0,
-  kPlugin = 1,       // a call returned an error
-  kStall = 2,        // no progress within the stall timeout
-  kSize = 3,         // the plugin reported another size than was sent
-  kInterrupted = 4,  // a signal
-  kTimeout = 5,      // the total time of the run is over
-  kStopped = 6,      // request_stop(): another rank met trouble
-  kSocket = 7,       // a socket of a peer beside us returned an error
-  kGpu = 8,          // a call of the CUDA driver failed
-};
-
-struct Fault {
-  FaultKind kind = FaultKind::kNone;
-  const char* call = "";  // of the plugin, or of the system
-  int code = 0;           // of the plugin, system or driver, or the signal, or the reported size
+struct Fault : FlowFault {
   int flow = -1;
   uint64_t iteration = 0;  // in the batch
-  uint32_t chunk = 0;
   uint32_t step = 0;
-  int said = plugin_log::kNoPlace;  // where the plugin warned last
 };
 
-// One flow as it stood at one instant.
-struct FlowReport {
-  FlowKind kind;
-  int peer;
-  int lane;
-  int channel;
-  int window;
-  uint64_t posted;
-  uint64_t arrived;  // of receives: the plugin is done with them, and they need not be in place
-  uint64_t completed;
-  uint64_t bytes;             // completed in this batch
-  uint64_t oldest_iteration;  // of the oldest request that is not complete
-  uint32_t oldest_step;
-  uint32_t oldest_chunk;
-  uint32_t oldest_bytes;
-  int64_t oldest_age_ns;  // since it was posted; -1: nothing is posted
-  bool finished;          // nothing left to do in this batch
+struct FlowReport : FlowPicture {
+  int peer = 0;
+  int lane = 0;
+  uint64_t oldest_iteration = 0;
+  uint32_t oldest_step = 0;
+  bool finished = false;  // nothing left to do in this batch
 };
 
 struct BatchPlan {

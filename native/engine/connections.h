@@ -43,6 +43,7 @@ struct Comm {
   NetDeviceHandle* device_handle = nullptr;
   std::vector<void*> mhandles[kBuffers];  // by region
   uint64_t receives_done = 0;  // since the comm came up: the k-th has slot k % 16 of its queue
+  bool reports_sizes = false;  // the plugin wrote the size of a receive: from then on 0 is a size
 
   // What the device handle points to, where that is memory of a GPU.
   std::optional<NetUnpackDevice> fetched_queue;

@@ -6,21 +6,21 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tcpx_mpi.errors import (
-    ExitCode,
-    LostRank,
-    PluginFailed,
-    Stalled,
-    TcpxError,
-    WrongBytes,
+from tcpx_mpi.errors import ExitCode, LostRank, PluginFailed, Stalled, TcpxError
+from tcpx_mpi.transport.flow_errors import (
+    PEER_GONE,
+    Flow,
+    age_text,
+    arrived_text,
+    call_error,
+    gpu_text,
+    oldest_posted,
+    size_error,
+    window_text,
 )
 from tcpx_mpi.units import format_size
 from tcpx_mpi.world import interrupted_by
 
-Flow = Mapping[str, Any]
-
-#: Codes by which a plugin says that the other side is gone: system error and remote error.
-PEER_GONE = (2, 6)
 #: Flows in a report; with more, only the oldest.
 _REPORT_LINES = 32
 
@@ -55,23 +55,15 @@ def error_of(
     if kind == "peer":  # of `--against`, in a process of its own
         return peer_failure(where, int(fault["code"]), str(fault["text"]))
     if kind == "gpu":
-        return PluginFailed(
-            f"{where}: CUDA driver call {fault['call']} returned {fault['code']} "
-            f"({fault['code_name']}) while receives were unpacked; {_oldest(picture, places)}"
-        )
+        return PluginFailed(f"{where}: {gpu_text(fault)}; {_oldest(picture, places)}")
     flow = picture[fault["flow"]]
     at = (
         f"{_name(flow, places)}, iteration {fault['iteration']} of the batch, "
         f"chunk {fault['chunk']}"
     )
     if kind == "size":
-        expected = format_size(int(flow["oldest_bytes"]))
-        said = (
-            f"the plugin reports {fault['code']} bytes, {expected} were sent"
-            if int(fault["code"]) != int(flow["oldest_bytes"])
-            else f"the plugin lists fragments of {expected} beyond the end of the message"
-        )
-        return WrongBytes(f"{where}: {at}: {said}")
+        reported = f"{fault['code']} bytes, {format_size(int(fault['bytes']))} were sent"
+        return size_error(fault, f"{where}: {at}", reported, "the end of the message")
     if kind == "socket":  # of a peer: whatever the error, the connection is no more
         code = int(fault["code"])
         reason = os.strerror(code) if code else "the other side has closed"
@@ -79,11 +71,7 @@ def error_of(
             f"{where}: {fault['call']}: {reason}: rank {flow['peer']} is gone, or its connection "
             f"is; {at}"
         )
-    text = f"{where}: plugin call {fault['call']} returned {fault['code']} ({fault['code_name']})"
-    if fault["code"] in PEER_GONE:
-        gone = f"rank {flow['peer']} is gone, or its connection is"
-        return LostRank(f"{text}: {gone}; {at}{fault['said']}")
-    return PluginFailed(f"{text}; {at}{fault['said']}")
+    return call_error(fault, where, f"rank {flow['peer']}", f"; {at}")
 
 
 def peer_failure(where: str, code: int, text: str) -> TcpxError:
@@ -129,9 +117,7 @@ def wrong_bytes_text(rank: int, verdict: Mapping[str, Any], chunk_bytes: int, bl
 
 def _oldest(picture: Sequence[Flow], places: Sequence[str]) -> str:
     waiting = [flow for flow in picture if not flow["finished"]]
-    posted = [flow for flow in waiting if flow["oldest_age_ns"] >= 0]
-    if posted:
-        oldest = max(posted, key=lambda flow: int(flow["oldest_age_ns"]))
+    if oldest := oldest_posted(waiting):
         return f"{_waiting_for(oldest)}: {_describe(oldest, places)}"
     if waiting:
         return f"nothing posted: {_describe(waiting[0], places)}"
@@ -142,9 +128,7 @@ def _waiting_for(flow: Flow) -> str:
     """Who has to do something before the oldest request of a flow is complete."""
     if flow["kind"] == "copy":
         return "waiting for this rank's own copies"
-    if arrived := int(flow["arrived"]) - int(flow["completed"]):
-        return f"{arrived} receives have arrived and wait for this rank's GPU"
-    return f"waiting for rank {flow['peer']}"
+    return arrived_text(flow, "this rank's") or f"waiting for rank {flow['peer']}"
 
 
 def _name(flow: Flow, places: Sequence[str]) -> str:
@@ -156,14 +140,13 @@ def _name(flow: Flow, places: Sequence[str]) -> str:
 
 
 def _describe(flow: Flow, places: Sequence[str]) -> str:
-    outstanding = int(flow["posted"]) - int(flow["completed"])
-    text = f"{_name(flow, places)}: window {outstanding}/{flow['window']}"
+    text = f"{_name(flow, places)}: {window_text(flow)}"
     place = (
         f"iteration {flow['oldest_iteration']} of the batch, step {flow['oldest_step']}, "
         f"chunk {flow['oldest_chunk']}, {format_size(int(flow['oldest_bytes']))}"
     )
     if flow["oldest_age_ns"] >= 0:
-        text += f", oldest request {place}, posted {int(flow['oldest_age_ns']) / 1e9:.1f} s ago"
+        text += f", oldest request {place}, {age_text(flow)}"
     else:
         text += f", next {place}"
     return f"{text}; {format_size(int(flow['bytes']))} moved in this batch"

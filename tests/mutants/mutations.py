@@ -72,10 +72,10 @@ MUTATIONS = (
              "may_begin", r"kind == FlowKind::kReceive", "kind != FlowKind::kCopy"),
     Mutation("window_off_by_one", "A window takes one request too many.",
              "native drive_windows.a_window_is_filled_and_never_exceeded",
-             "Driver::may_post", r">= (?=static_cast<uint64_t>\(flow\.window\))", "> "),
+             "advance", r"< (?=static_cast<uint64_t>\(window\))", "<= "),
     Mutation("skipped_consume", "Receives are not consumed: the plugin has no slot for the 17th.",
              "run checked: exit 13, wrong none",
-             "Driver::consume_head", r"net_\.offers_consumed\(\)", "false"),
+             "finish", r"feed\.net\(\)\.offers_consumed\(\)", "false"),
     # --- Fragments: all of them, within bounds, in place before the end is told ----------------
     Mutation("unpack_skips_the_last_fragment", "The last fragment stays in the bounce buffer.",
              r"run emulated: exit 5, wrong \d+",
@@ -110,9 +110,9 @@ MUTATIONS = (
     # --- A figure is what it says ---------------------------------------------------------------
     Mutation("slowed_engine", "Each receive takes 20 ms more; not those that measure the engine.",
              "ratio",
-             "Driver::complete", r"const ChunkOp& op = flow\.ops\[flow\.head_op\];",
+             "TimedLoop::finished", r"const Cursor& queue = flow\.source;",
              r"\g<0> for (const int64_t until = now_ns() + 20'000'000; "
-             r"flow.kind == FlowKind::kReceive && op.bytes > 4096 && now_ns() < until;) {}"),
+             r"flow.kind == FlowKind::kReceive && chunk.bytes > 4096 && now_ns() < until;) {}"),
 )  # fmt: skip
 
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "engine/connections.h"
-#include "engine/drive.h"
 #include "engine/program.h"
+#include "engine/timed_loop.h"
 #include "memory/buffer.h"
 #include "net/library.h"
 
@@ -74,8 +74,8 @@ class EngineOverNull {
     return plugin;
   }
 
-  static DriveLimits limits() {
-    DriveLimits limits;
+  static TimedLoopLimits limits() {
+    TimedLoopLimits limits;
     limits.spins_before_yield = 100;
     return limits;
   }
@@ -121,7 +121,7 @@ class EngineOverNull {
   Connections connections_;
   HostBuffer send_;
   HostBuffer receive_;
-  Driver driver_;
+  TimedLoop driver_;
 };
 
 }  // namespace tcpx

@@ -7,8 +7,8 @@
 
 #include "engine/clock.h"
 #include "engine/connections.h"
-#include "engine/drive.h"
 #include "engine/program.h"
+#include "engine/timed_loop.h"
 #include "fake_net.h"
 
 constexpr int kPeer = 1;
@@ -64,7 +64,7 @@ struct Rig {
   static constexpr size_t kStride = 4096;
   static constexpr uint64_t kSlots = 64;
 
-  explicit Rig(int channels = 2, int lanes = 1, tcpx::DriveLimits limits = {},
+  explicit Rig(int channels = 2, int lanes = 1, tcpx::TimedLoopLimits limits = {},
                const std::vector<int>& peers = {kPeer})
       : connections(net, 0), driver(net, connections, limits), channels_(channels) {
     for (const int peer : peers) {
@@ -114,7 +114,7 @@ struct Rig {
 
   FakeNet net;
   tcpx::Connections connections;
-  tcpx::Driver driver;
+  tcpx::TimedLoop driver;
   std::vector<uint8_t> memory[tcpx::kBuffers];
   tcpx::SlotBase bases[tcpx::kBuffers];
 

@@ -76,7 +76,7 @@ TEST(the_first_fault_of_a_sweep_is_the_one_that_counts) {
   } gpu;
   Rig rig;
   load_long(rig);
-  Driver driver(rig.net, rig.connections, {}, nullptr, &gpu);
+  TimedLoop driver(rig.net, rig.connections, {}, nullptr, &gpu);
   const Steps steps = Steps().receive(0).send(0);
   const BlockTable blocks[kBuffers] = {blocks_of({1280}), blocks_of({1280}), {}};
   driver.load(compile(steps.data(), steps.size(), blocks, 16, 2), rig.bases);
@@ -315,7 +315,7 @@ TEST(a_missing_comm_or_registration_is_named_before_the_row) {
   const auto handle = connections.listen(kPeer, 0, 0);
   connections.add_send(kPeer, 0, 0, handle.data());
   connections.establish(1.0);
-  Driver driver(net, connections, {});
+  TimedLoop driver(net, connections, {});
   const BlockTable blocks[kBuffers] = {blocks_of({16}), blocks_of({16}), {}};
   const SlotBase bases[kBuffers] = {};
   const Steps steps = Steps().send(0);

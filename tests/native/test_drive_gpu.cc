@@ -57,7 +57,7 @@ struct GpuRig {
   Connections connections;
   CudaUnpacker unpacker;
   CudaUnpacker copier;
-  Driver driver;
+  TimedLoop driver;
   std::unique_ptr<GpuMemory> memory[kBuffers];
   SlotBase bases[kBuffers] = {};
 };

@@ -34,7 +34,7 @@ std::vector<Posted> post_all(size_t message, size_t stride, uint64_t slots, uint
   connections.establish(1.0);
   const Mapping buffer(stride * slots);
   connections.register_buffer(kReceiveBuffer, buffer.data, buffer.bytes, kNetPtrHost);
-  Driver driver(net, connections, {});
+  TimedLoop driver(net, connections, {});
   const BlockTable blocks[kBuffers] = {{}, blocks_of({message}), {}};
   SlotBase bases[kBuffers] = {};
   bases[kReceiveBuffer] = {buffer.data, stride};

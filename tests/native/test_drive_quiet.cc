@@ -33,7 +33,7 @@ struct NullRank {
   SlotBase bases[kBuffers] = {};
 };
 
-int allocations_of(Driver& driver, const BatchPlan& plan, bool expected) {
+int allocations_of(TimedLoop& driver, const BatchPlan& plan, bool expected) {
   g_allocations = 0;
   g_counting = true;
   const bool went_well = driver.run(plan);
@@ -54,7 +54,7 @@ TEST(allocations_are_counted_at_all) {
 
 TEST(a_batch_allocates_nothing) {
   NullRank rank;
-  Driver driver(rank.plugin.net(), rank.connections, {});
+  TimedLoop driver(rank.plugin.net(), rank.connections, {});
   const BlockTable blocks[kBuffers] = {blocks_of({512, 512}), blocks_of({512, 512}), {}};
   const Steps steps =
       Steps().receive(0).send(0, 0, kChunk).copy(0, 1, 0, kWhole).receive_from(kPeer + 1, 1);
@@ -79,6 +79,18 @@ TEST(a_batch_that_fails_allocates_nothing_either) {
   plan.stall_ns = 20'000'000;
   CHECK_EQ(allocations_of(rig.driver, plan, false), 0);
   CHECK_EQ(rig.driver.fault().kind, FaultKind::kStall);
+}
+
+TEST(a_chunk_of_a_wrong_size_allocates_nothing) {
+  Rig rig;
+  rig.load(Steps().receive(0), {64}, 16, 1);
+  rig.net.reported_size = [](const FakeRequest& request) { return request.serial == 1 ? 7 : -1; };
+  rig.net.events.reserve(1000);
+  BatchPlan plan;
+  plan.iterations = 1;
+  plan.stall_ns = 1'000'000'000;
+  CHECK_EQ(allocations_of(rig.driver, plan, false), 0);
+  CHECK_EQ(rig.driver.fault().kind, FaultKind::kSize);
 }
 
 TEST(what_a_plugin_logs_in_a_batch_is_counted_and_only_its_first_warning_is_looked_at) {

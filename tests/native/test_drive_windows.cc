@@ -44,8 +44,8 @@ TEST(smaller_windows_are_kept_through_a_whole_batch) {
 TEST(windows_that_no_plugin_could_keep_are_refused) {
   FakeNet net;
   Connections connections(net, 0);
-  CHECK_THROWS(Driver(net, connections, {12, 17, 0}), std::invalid_argument, "17");
-  CHECK_THROWS(Driver(net, connections, {0, 16, 0}), std::invalid_argument, "0");
+  CHECK_THROWS(TimedLoop(net, connections, {12, 17, 0}), std::invalid_argument, "17");
+  CHECK_THROWS(TimedLoop(net, connections, {0, 16, 0}), std::invalid_argument, "0");
 }
 
 TEST(one_done_frees_one_slot) {

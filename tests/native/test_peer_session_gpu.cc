@@ -107,7 +107,7 @@ TEST(fragments_that_are_not_the_whole_chunk_are_a_fault_that_names_it) {
   pair.receive();
   CHECK_EQ(pair.session->poll(pair.transfer), TransferState::kFailed);
   const TransferFault fault = pair.session->fault();
-  CHECK_EQ(fault.kind, TransferFault::Kind::kSize);
+  CHECK_EQ(fault.kind, FaultKind::kSize);
   CHECK_EQ(fault.code, static_cast<int>(kChunkOnGpu - 1));
   CHECK_EQ(fault.bytes, uint64_t{kChunkOnGpu});
   CHECK_EQ(pair.net.count(Call::kConsumed), 0u);

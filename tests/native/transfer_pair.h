@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/transfer.h"
+#include "engine/session.h"
 #include "fake_net.h"
 
 namespace tcpx {

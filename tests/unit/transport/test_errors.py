@@ -26,7 +26,7 @@ def flow(**changes: Any) -> dict[str, Any]:
 
 def fault(kind: str, **changes: Any) -> dict[str, Any]:
     return {"kind": kind, "call": "", "code": 0, "code_name": "", "flow": 0, "iteration": 4,
-            "chunk": 2, "step": 0, "said": "", **changes}  # fmt: skip
+            "chunk": 2, "step": 0, "bytes": 16384, "said": "", **changes}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -104,9 +104,9 @@ def test_a_stall_of_the_own_gpu_blames_no_other_rank() -> None:
 
 
 def test_a_stall_of_a_sessions_gpu_is_told_from_one_of_its_peer() -> None:
-    comm = {"kind": "receive", "channel": 0, "window": 16, "posted": 5, "arrived": 4, "finished": 1,
-            "bytes": 10, "oldest_transfer": 7, "oldest_message": 0, "oldest_chunk": 1,
-            "oldest_bytes": 1024, "oldest_age_ns": 10**9}  # fmt: skip
+    comm = {"kind": "receive", "channel": 0, "window": 16, "posted": 5, "arrived": 4,
+            "completed": 1, "bytes": 10, "oldest_transfer": 7, "oldest_message": 0,
+            "oldest_chunk": 1, "oldest_bytes": 1024, "oldest_age_ns": 10**9}  # fmt: skip
     own = "no progress for 2 s; 3 receives have arrived and wait for this session's GPU; receive"
     assert own in stall_text(7, 2.0, [comm])
     assert "no progress for 2 s; receive, channel 0" in stall_text(7, 2.0, [comm | {"arrived": 1}])

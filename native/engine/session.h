@@ -4,18 +4,10 @@
 // connect around a circle, each to its next one first, would else wait for each other for ever.
 //
 // A message is cut into chunks; chunk c travels on channel c % channels, an empty message is one
-// chunk of 0 bytes. Each comm is a FIFO (Flow): chunks wait in its queue, at most a window of them
-// are posted, and only the oldest is tested. A transfer is a few messages that are waited for
-// together; it owns no part of a window, so that it can end without touching another.
-//
-// The life of a chunk:
-//   queued --the window has room and the plugin takes it--> kPosted
-//   kPosted, receive --test says done, the size is right--> kArrived; into a GPU's memory it is
-//                                                           given to the unpacker, with a ticket
-//   kPosted, send    --test says done--------------------> kFinished
-//   kArrived         --in place, consumed, in order------> kFinished, its slot is free
-// An error of the plugin, or a wrong size, is kept (TransferFault) and ends all that is not
-// finished.
+// chunk of 0 bytes. Each comm is a flow (engine/flow.h), which takes the chunks of the messages in
+// the order of their posts. A transfer is a few messages that are waited for together; it owns no
+// part of a window, so that it can end without touching another. A fault is kept and ends all that
+// is not finished.
 #pragma once
 
 #include <array>
@@ -28,8 +20,9 @@
 #include <mutex>
 #include <vector>
 
+#include "engine/clock.h"
 #include "engine/connections.h"
-#include "net/logger.h"
+#include "engine/flow.h"
 #include "unpack/unpacker.h"
 
 namespace tcpx {
@@ -44,8 +37,6 @@ struct TransferLimits {
   int64_t close_patience_ns = 10'000'000'000;  // with a GPU that has unpacks to end
 };
 
-enum class ChunkState : uint8_t { kFinished, kPosted, kArrived };
-
 enum class TransferState {
   kComplete,  // nothing of it is left to do; also before its first message
   kActive,
@@ -54,17 +45,9 @@ enum class TransferState {
 
 enum class WaitResult { kComplete, kFailed, kStalled, kClosed };
 
-struct TransferFault {
-  enum class Kind { kNone, kPlugin, kSize, kGpu } kind = Kind::kNone;
-  const char* call = "";
-  int code = 0;  // of the plugin or the driver; the size that it reported
-  Direction direction = Direction::kSend;
-  int channel = 0;
+struct TransferFault : FlowFault {
   uint64_t transfer = 0;
   uint64_t message = 0;  // of its direction, since the session began
-  uint64_t chunk = 0;
-  uint64_t bytes = 0;               // of the chunk
-  int said = plugin_log::kNoPlace;  // where the plugin warned meanwhile
 };
 
 // What a caller wants done while we wait, about every kWaitHookNs; by throwing it ends the wait.
@@ -72,21 +55,10 @@ using WaitHook = std::function<void()>;
 constexpr int64_t kWaitHookNs = 50'000'000;
 
 // One comm as it stands.
-struct TransferPicture {
-  Direction direction;
-  int channel;
-  int window;
-  uint64_t posted;
-  uint64_t arrived;  // the plugin is done with them, and they need not be in place
-  uint64_t finished;
-  uint64_t bytes;   // finished
-  uint64_t queued;  // messages with chunks that are not posted
-  bool has_oldest;  // something is posted: the oldest of it
-  uint64_t oldest_transfer;
-  uint64_t oldest_message;
-  uint64_t oldest_chunk;
-  uint64_t oldest_bytes;
-  int64_t oldest_age_ns;
+struct TransferPicture : FlowPicture {
+  uint64_t queued = 0;  // messages with chunks that are not posted
+  uint64_t oldest_transfer = 0;
+  uint64_t oldest_message = 0;
 };
 
 // May be called from several threads.
@@ -162,42 +134,31 @@ class PeerSession {
     Message* message;
     uint64_t next;
   };
-  struct Slot {
-    ChunkState state = ChunkState::kFinished;
-    void* request = nullptr;
-    Message* message = nullptr;
-    uint64_t chunk = 0;
-    uint64_t bytes = 0;
-    int64_t posted_at = 0;
-    uint64_t ticket = 0;  // of the unpacker; 0: delivered in place
-  };
-  struct Flow {
-    Comm* comm;
-    int window;
+  struct Shares {
     size_t index;  // in flows_
     std::deque<Share> queue;
-    Slot slots[kNetMaxRequests];
-    uint64_t posted = 0;
-    uint64_t tested = 0;  // seen done, though perhaps not in place
-    uint64_t finished = 0;
-    uint64_t bytes = 0;
-    bool reports_sizes = false;  // it did so once: then a size of 0 is a size
   };
+  struct Part {
+    Message* message;
+    uint64_t chunk;
+  };
+  using MessageFlow = Flow<Shares, Part>;
+  template <typename, typename>
+  friend struct Flow;
+
+  // As a feed.
+  Net& net() { return net_; }
+  bool failed() const { return fault_.kind != FaultKind::kNone; }
+  int64_t now() const { return now_ns(); }
+  bool next(const MessageFlow& flow, Chunk<Part>& chunk, Posting& posting) const;
+  void took(MessageFlow& flow, const Chunk<Part>& chunk);
+  void finished(const MessageFlow& flow, const Chunk<Part>& chunk);
+  void fail(const MessageFlow& flow, const Chunk<Part>& chunk, const FlowFault& fault);
 
   bool progress();      // one round over connections and flows
   bool progress_all();  // and over those of the other sessions
   void adopt_comms();
-  bool advance(Flow& flow);
-  bool finish_in_order(Flow& flow);
   bool end_unpacks();
-  bool post_next(Flow& flow);
-  void test(Flow& flow, Slot& slot);
-  bool begin_unpack(Flow& flow, Slot& slot);
-  bool flush_unpacker();
-  void consume(Flow& flow, Slot& slot);
-  void finish(Flow& flow, Slot& slot);
-  void fail(TransferFault::Kind kind, const char* call, int code, const Flow& flow,
-            const Slot& slot);
   TransferState state_of(const Transfer& transfer) const;
   Transfer& find(uint64_t transfer);
   int64_t last_progress(const Transfer& transfer) const;
@@ -211,8 +172,8 @@ class PeerSession {
   mutable std::mutex mutex_;            // guards all below
   Connections connections_;
   std::exception_ptr refusal_;     // of a connect, an accept, or a registration with a new comm
-  std::deque<Flow> flows_;         // their addresses stay
-  std::vector<Flow*> flow_of_[2];  // by direction and channel; NULL: no comm yet
+  std::deque<MessageFlow> flows_;  // their addresses stay
+  std::vector<MessageFlow*> flow_of_[2];  // by direction and channel; NULL: no comm yet
   std::map<int, Memory> memories_;
   std::map<uint64_t, Transfer> transfers_;
   std::map<uint64_t, Message> messages_[2];  // not finished, by direction and number

@@ -1,4 +1,4 @@
-#include "engine/transfer.h"
+#include "engine/session.h"
 
 #include <sched.h>
 #include <time.h>
@@ -10,12 +10,10 @@
 #include <utility>
 
 #include "cuda/current.h"
-#include "engine/clock.h"
 
 namespace tcpx {
 namespace {
 
-constexpr int kTag = 99;  // as in the timed loop
 constexpr uint32_t kSpinsBeforeYield = 20;
 constexpr uint32_t kSweepsPerLook = 32;            // between two looks at the clock
 constexpr int64_t kIdleBeforeSleepNs = 5'000'000;  // a wait this long may cost a sleep's delay
@@ -25,6 +23,7 @@ std::mutex g_sessions_mutex;
 std::vector<PeerSession*> g_sessions;
 
 int index_of(Direction direction) { return direction == Direction::kSend ? 0 : 1; }
+int index_of(FlowKind kind) { return kind == FlowKind::kSend ? 0 : 1; }
 
 // Several registrations of which all succeed, or none stays.
 class Registrations {
@@ -58,11 +57,7 @@ PeerSession::PeerSession(Net& net, int device, const TransferLimits& limits, int
       gpu_(gpu >= 0 ? &use_gpu(gpu) : nullptr),
       unpacker_(gpu >= 0 ? make_cuda_unpacker(gpu, unpack) : nullptr),
       connections_(net, device, gpu) {
-  for (const int window : {limits.window_send, limits.window_receive}) {
-    if (window < 1 || window > kNetMaxRequests) {
-      throw std::invalid_argument("a window of " + std::to_string(window) + " requests");
-    }
-  }
+  check_windows(limits.window_send, limits.window_receive);
   if (limits.chunk_bytes < 1 || limits.chunk_bytes > kMaxChunkBytes || limits.channels < 1) {
     throw std::invalid_argument("bad chunk or channels");
   }
@@ -132,16 +127,20 @@ void PeerSession::establish(double patience_s, std::optional<Direction> directio
 // Takes over the comms that have come up, with all memory registered.
 void PeerSession::adopt_comms() {
   for (const auto& comm : connections_.comms()) {
-    Flow*& flow = flow_of_[index_of(comm->direction)].at(comm->channel);
+    MessageFlow*& flow = flow_of_[index_of(comm->direction)].at(comm->channel);
     if (comm->comm == nullptr || flow != nullptr) continue;
     Registrations added(net_);
     for (auto& [id, memory] : memories_) added.add(*comm, memory.data, memory.bytes, memory.type);
     flows_.emplace_back();
     flow = &flows_.back();
+    const bool sends = comm->direction == Direction::kSend;
+    flow->kind = sends ? FlowKind::kSend : FlowKind::kReceive;
+    flow->channel = comm->channel;
     flow->comm = comm.get();
-    flow->window =
-        comm->direction == Direction::kSend ? limits_.window_send : limits_.window_receive;
-    flow->index = flows_.size() - 1;
+    flow->window = sends ? limits_.window_send : limits_.window_receive;
+    flow->queue = comm->unpack_queue();
+    flow->mover = unpacker_.get();
+    flow->source.index = flows_.size() - 1;
     auto regions = added.take();
     auto next = regions.begin();
     for (auto& [id, memory] : memories_) memory.mhandles.push_back(std::move(*next++));
@@ -152,7 +151,7 @@ int PeerSession::register_memory(uint8_t* data, size_t bytes, int type) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const GpuCurrent current(gpu_);
   Registrations added(net_);
-  for (const Flow& flow : flows_) added.add(*flow.comm, data, bytes, type);
+  for (const MessageFlow& flow : flows_) added.add(*flow.comm, data, bytes, type);
   memories_.emplace(next_memory_, Memory{data, bytes, type, added.take()});
   return next_memory_++;
 }
@@ -168,8 +167,8 @@ void PeerSession::deregister_memory(int id) {
   }
   const Memory memory = std::move(found->second);
   memories_.erase(found);
-  for (const Flow& flow : flows_) {
-    for (void* mhandle : memory.mhandles[flow.index]) {
+  for (const MessageFlow& flow : flows_) {
+    for (void* mhandle : memory.mhandles[flow.source.index]) {
       const int code = net_.dereg_mr(flow.comm->comm, mhandle);
       if (code != kNetSuccess) throw PluginError("deregMr", code, describe(*flow.comm));
     }
@@ -191,8 +190,8 @@ bool PeerSession::end_unpacks() {
     ended = unpacker_->finished();
     last_progress = now;
   }
-  for (Flow& flow : flows_) {
-    if (fault_.kind == TransferFault::Kind::kNone) finish_in_order(flow);
+  for (MessageFlow& flow : flows_) {
+    if (!failed()) flow.finish_in_order(*this);
   }
   return true;
 }
@@ -215,8 +214,8 @@ void PeerSession::close() {
   }
   int refusal = kNetSuccess;
   for (const auto& [id, memory] : memories_) {
-    for (const Flow& flow : flows_) {
-      for (void* mhandle : memory.mhandles[flow.index]) {
+    for (const MessageFlow& flow : flows_) {
+      for (void* mhandle : memory.mhandles[flow.source.index]) {
         const int code = net_.dereg_mr(flow.comm->comm, mhandle);
         if (refusal == kNetSuccess) refusal = code;
       }
@@ -258,7 +257,7 @@ void PeerSession::post(uint64_t transfer, Direction direction, int id, uint64_t 
   owner.open[way] += chunks;
   ++memory->second.messages;
   for (uint64_t channel = 0; channel < std::min<uint64_t>(chunks, flows.size()); ++channel) {
-    flows[channel]->queue.push_back({&message, channel});
+    flows[channel]->source.queue.push_back({&message, channel});
   }
   last_progress_[way] = now_ns();
   progress();
@@ -322,8 +321,7 @@ PeerSession::Transfer& PeerSession::find(uint64_t transfer) {
 
 TransferState PeerSession::state_of(const Transfer& transfer) const {
   if (transfer.open[0] + transfer.open[1] == 0) return TransferState::kComplete;
-  return fault_.kind == TransferFault::Kind::kNone ? TransferState::kActive
-                                                   : TransferState::kFailed;
+  return failed() ? TransferState::kFailed : TransferState::kActive;
 }
 
 // Of the directions in which something is left: others' traffic does not keep a stalled one alive.
@@ -366,142 +364,48 @@ bool PeerSession::progress() {
       refusal_ = std::current_exception();  // for whoever waits for this session
     }
   }
-  for (Flow& flow : flows_) {
+  for (MessageFlow& flow : flows_) {
     // A comm that failed may have taken others along: no further call.
-    if (closed_ || fault_.kind != TransferFault::Kind::kNone) return false;
-    moved |= advance(flow);
+    if (closed_ || failed()) return false;
+    moved |= flow.advance(*this);
   }
-  return unpacker_ ? flush_unpacker() && moved : moved;
-}
-
-bool PeerSession::advance(Flow& flow) {
-  bool moved = false;
-  while (flow.tested != flow.posted) {
-    Slot& oldest = flow.slots[flow.tested % kNetMaxRequests];
-    test(flow, oldest);
-    if (oldest.state == ChunkState::kPosted) break;
-    ++flow.tested;
-    moved = true;
-  }
-  moved |= finish_in_order(flow);
-  // One post a visit: between two posts of a flow every other flow makes progress.
-  const bool room = flow.posted - flow.finished < static_cast<uint64_t>(flow.window);
-  if (room && !flow.queue.empty() && fault_.kind == TransferFault::Kind::kNone) {
-    moved |= post_next(flow);
-  }
-  return moved;
-}
-
-// What was received and is in place goes back to the plugin.
-bool PeerSession::finish_in_order(Flow& flow) {
-  bool moved = false;
-  while (flow.finished != flow.tested) {
-    Slot& oldest = flow.slots[flow.finished % kNetMaxRequests];
-    if (oldest.ticket > 0 && oldest.ticket > unpacker_->finished()) break;
-    if (oldest.state == ChunkState::kArrived) consume(flow, oldest);
-    if (oldest.state != ChunkState::kFinished) break;
-    finish(flow, oldest);
-    moved = true;
-  }
-  return moved;
+  if (!unpacker_) return moved;
+  const FlowFault fault = flush_moves(*unpacker_);
+  if (fault.kind == FaultKind::kNone) return moved;
+  static_cast<FlowFault&>(fault_) = fault;
+  return false;
 }
 
 uint64_t PeerSession::chunk_bytes(const Message& message, uint64_t chunk) const {
   return std::min(limits_.chunk_bytes, message.bytes - chunk * limits_.chunk_bytes);
 }
 
-bool PeerSession::post_next(Flow& flow) {
-  Share& share = flow.queue.front();
+bool PeerSession::next(const MessageFlow& flow, Chunk<Part>& chunk, Posting& posting) const {
+  if (flow.source.queue.empty()) return false;
+  const Share& share = flow.source.queue.front();
   const Message& message = *share.message;
   const Memory& memory = memories_.at(message.memory);
   const uint64_t at = message.offset + share.next * limits_.chunk_bytes;
-  const auto& regions = memory.mhandles[flow.index];
-  void* mhandle = regions[std::min<size_t>(at >> kRegionShift, regions.size() - 1)];
-  void* data = memory.data + at;
-  size_t bytes = chunk_bytes(message, share.next);
-  int tag = kTag;
-  Slot slot{ChunkState::kPosted, nullptr, share.message, share.next, bytes, now_ns()};
-  const bool sends = flow.comm->direction == Direction::kSend;
-  const int code =
-      sends ? net_.isend(flow.comm->comm, data, bytes, tag, mhandle, &slot.request)
-            : net_.irecv(flow.comm->comm, 1, &data, &bytes, &tag, &mhandle, &slot.request);
-  if (code != kNetSuccess) {
-    fail(TransferFault::Kind::kPlugin, sends ? "isend" : "irecv", code, flow, slot);
-    return false;
-  }
-  if (slot.request == nullptr) return false;  // busy: the same chunk again at the next visit
-  flow.slots[flow.posted++ % kNetMaxRequests] = slot;
-  share.next += limits_.channels;
-  if (share.next >= message.chunks) flow.queue.pop_front();
-  last_progress_[index_of(flow.comm->direction)] = slot.posted_at;
+  const auto& regions = memory.mhandles[flow.source.index];
+  posting.mhandle = regions[std::min<size_t>(at >> kRegionShift, regions.size() - 1)];
+  chunk.data = memory.data + at;
+  chunk.bytes = static_cast<uint32_t>(chunk_bytes(message, share.next));
+  chunk.scattered = memory.type == kNetPtrCuda && flow.queue != nullptr;
+  chunk.part = {share.message, share.next};
   return true;
 }
 
-void PeerSession::test(Flow& flow, Slot& slot) {
-  int done = 0;
-  int sizes[1] = {0};
-  const int code = net_.test(slot.request, &done, sizes);
-  if (code != kNetSuccess) return fail(TransferFault::Kind::kPlugin, "test", code, flow, slot);
-  if (!done) return;
-  if (flow.comm->direction == Direction::kSend) {
-    slot.state = ChunkState::kFinished;
-    return;
-  }
-  const bool whole = begin_unpack(flow, slot);
-  ++flow.comm->receives_done;
-  if (!whole) return;
-  // TCPX never writes the size; a plugin that does must agree with what was posted.
-  flow.reports_sizes |= sizes[0] != 0;
-  if (flow.reports_sizes && static_cast<uint64_t>(sizes[0]) != slot.bytes) {
-    return fail(TransferFault::Kind::kSize, "test", sizes[0], flow, slot);
-  }
-  slot.state = ChunkState::kArrived;
+void PeerSession::took(MessageFlow& flow, const Chunk<Part>& chunk) {
+  Share& share = flow.source.queue.front();
+  share.next += limits_.channels;
+  if (share.next >= share.message->chunks) flow.source.queue.pop_front();
+  last_progress_[index_of(flow.kind)] = chunk.posted_at;
 }
 
-// Of a receive into the GPU's memory. False where its fragments are not the message.
-bool PeerSession::begin_unpack(Flow& flow, Slot& slot) {
-  const Memory& memory = memories_.at(slot.message->memory);
-  const NetUnpackDevice* queue = flow.comm->unpack_queue();
-  if (memory.type != kNetPtrCuda || queue == nullptr) return true;
-  uint8_t* const destination =
-      memory.data + slot.message->offset + slot.chunk * limits_.chunk_bytes;
-  const UnpackResult result = unpacker_->submit(
-      unpack_source(*queue, flow.comm->receives_done, slot.bytes), destination, slot.bytes);
-  if (result.in_bounds && result.bytes == slot.bytes) {
-    slot.ticket = unpacker_->last_ticket();
-    return true;
-  }
-  fail(TransferFault::Kind::kSize, "test", size_code(result.bytes), flow, slot);
-  return false;
-}
-
-// Begins with what this round found done. False when the GPU has failed, for all that is open.
-bool PeerSession::flush_unpacker() {
-  unpacker_->flush();
-  const UnpackFailure failure = unpacker_->failure();
-  if (failure.code == 0) return true;
-  fault_.kind = TransferFault::Kind::kGpu;
-  fault_.call = failure.call;
-  fault_.code = failure.code;
-  return false;
-}
-
-void PeerSession::consume(Flow& flow, Slot& slot) {
-  if (net_.offers_consumed()) {
-    const int code = net_.irecv_consumed(flow.comm->comm, 1, slot.request);
-    if (code != kNetSuccess) {
-      return fail(TransferFault::Kind::kPlugin, "irecvConsumed", code, flow, slot);
-    }
-  }
-  slot.state = ChunkState::kFinished;
-}
-
-void PeerSession::finish(Flow& flow, Slot& slot) {
-  const int way = index_of(flow.comm->direction);
-  ++flow.finished;
-  flow.bytes += slot.bytes;
+void PeerSession::finished(const MessageFlow& flow, const Chunk<Part>& chunk) {
+  const int way = index_of(flow.kind);
   last_progress_[way] = now_ns();
-  Message& message = *slot.message;
+  Message& message = *chunk.part.message;
   const auto owner = transfers_.find(message.transfer);
   if (--owner->second.open[way] == 0 && owner->second.released &&
       owner->second.open[1 - way] == 0) {
@@ -511,7 +415,6 @@ void PeerSession::finish(Flow& flow, Slot& slot) {
     --memories_.at(message.memory).messages;
     messages_[way].erase(message.number);
   }
-  slot.message = nullptr;
 }
 
 }  // namespace tcpx

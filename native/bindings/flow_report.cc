@@ -1,0 +1,77 @@
+#include "bindings/flow_report.h"
+
+#include <nanobind/stl/string.h>
+
+#include "cuda/driver.h"
+#include "net/net.h"
+
+namespace tcpx {
+namespace {
+
+const char* kind_name(FlowKind kind) {
+  switch (kind) {
+    case FlowKind::kSend:
+      return "send";
+    case FlowKind::kReceive:
+      return "receive";
+    default:
+      return "copy";
+  }
+}
+
+const char* fault_name(FaultKind kind) {
+  switch (kind) {
+    case FaultKind::kPlugin:
+      return "plugin";
+    case FaultKind::kStall:
+      return "stall";
+    case FaultKind::kSize:
+      return "size";
+    case FaultKind::kInterrupted:
+      return "interrupted";
+    case FaultKind::kTimeout:
+      return "timeout";
+    case FaultKind::kStopped:
+      return "stopped";
+    case FaultKind::kSocket:
+      return "socket";
+    case FaultKind::kGpu:
+      return "gpu";
+    default:
+      return "none";
+  }
+}
+
+}  // namespace
+
+nb::dict dict_of(const FlowFault& fault) {
+  nb::dict d;
+  d["kind"] = fault_name(fault.kind);
+  d["call"] = fault.call;
+  d["code"] = fault.code;
+  d["code_name"] = fault.kind == FaultKind::kGpu ? cuda_error_name(fault.code)
+                                                 : std::string(result_name(fault.code));
+  d["said"] = plugin_log::quote(fault.said);
+  d["direction"] = kind_name(fault.direction);
+  d["channel"] = fault.channel;
+  d["chunk"] = fault.chunk;
+  d["bytes"] = fault.bytes;
+  return d;
+}
+
+nb::dict dict_of(const FlowPicture& picture) {
+  nb::dict row;
+  row["kind"] = kind_name(picture.kind);
+  row["channel"] = picture.channel;
+  row["window"] = picture.window;
+  row["posted"] = picture.posted;
+  row["arrived"] = picture.arrived;
+  row["completed"] = picture.completed;
+  row["bytes"] = picture.bytes;
+  row["oldest_chunk"] = picture.oldest_chunk;
+  row["oldest_bytes"] = picture.oldest_bytes;
+  row["oldest_age_ns"] = picture.oldest_age_ns;
+  return row;
+}
+
+}  // namespace tcpx

@@ -1,0 +1,242 @@
+// One life of a chunk. A flow is one FIFO of chunks: the sends or the receives of a comm, or the
+// copies within a rank. Chunks come from a feed, a schedule (TimedLoop) or messages (PeerSession);
+// at most a window of them are posted, only the oldest is tested, and they finish in order.
+//
+//   kQueued  --the window has room, the plugin takes it--> kPosted     busy: kQueued, asked again
+//            --copy by the CPU---------------------------> kFinished
+//            --copy by the GPU---------------------------> kMoving
+//   kPosted  --test: done, a send------------------------> kFinished
+//            --test: done, a receive in its place--------> kArrived
+//            --test: done, a receive in fragments--------> kMoving     its ticket is the unpacker's
+//   kMoving  --in place, in order, a receive-------------> kArrived
+//            --in place, in order, a copy----------------> kFinished
+//   kArrived --in order, irecvConsumed where offered-----> kFinished   its slot is free
+//   kQueued, kPosted, kArrived --error, wrong size-------> kFailed     and the flow is not advanced
+//
+// A failure of the GPU belongs to no chunk: see flush_moves(). Nothing here allocates, logs, locks
+// or formats.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "engine/connections.h"
+#include "engine/flow_report.h"
+#include "engine/program.h"
+#include "net/net.h"
+#include "unpack/unpacker.h"
+
+namespace tcpx {
+
+enum class ChunkState : uint8_t { kQueued, kPosted, kMoving, kArrived, kFinished, kFailed };
+
+constexpr int kTag = 99;  // some plugins match by tag: equal on both sides
+
+// `Part` is what the chunk is to its feed.
+template <typename Part>
+struct Chunk {
+  ChunkState state = ChunkState::kFinished;
+  bool scattered = false;  // a receive that comes as fragments
+  uint32_t bytes = 0;
+  void* request = nullptr;
+  uint8_t* data = nullptr;
+  uint64_t ticket = 0;  // of the unpacker or copier, while kMoving
+  int64_t posted_at = 0;
+  Part part{};
+};
+
+// What of a chunk is needed to post it, and no longer.
+struct Posting {
+  void* mhandle = nullptr;
+  const uint8_t* source = nullptr;  // of a copy
+};
+
+// What a flow is and how far it got, whoever feeds it.
+struct FlowCounts {
+  FlowKind kind = FlowKind::kSend;
+  int channel = 0;
+  int window = 0;
+  Comm* comm = nullptr;                    // NULL: copies
+  const NetUnpackDevice* queue = nullptr;  // where the plugin lists fragments of receives
+  Unpacker* mover = nullptr;  // of fragments, or of copies; NULL: the CPU copies at once
+  uint64_t posted = 0;
+  uint64_t tested = 0;    // seen done, though perhaps not in place
+  uint64_t finished = 0;  // in place and consumed
+  uint64_t bytes = 0;     // finished
+
+  void restart() { posted = tested = finished = bytes = 0; }
+  // Without the oldest chunk, which has a Part.
+  void draw(FlowPicture* picture) const;
+};
+
+// A feed has, for its own Source and Part:
+//   Net& net();  bool failed() const;  int64_t now() const;
+//   bool next(flow, chunk, posting): describes the chunk to be posted; false: none may be now
+//   void took(flow, chunk): it is posted, the next one is to come
+//   void finished(flow, chunk)
+//   void fail(flow, chunk, fault): afterwards failed() is true
+template <typename Source, typename Part>
+struct Flow : FlowCounts {
+  Source source;
+  Chunk<Part> chunks[kNetMaxRequests];
+
+  explicit Flow(Source from = {}) : source(std::move(from)) {}
+
+  // True when anything moved. One post a visit: between two posts of a flow every other flow makes
+  // progress.
+  template <typename Feed>
+  bool advance(Feed& feed) {
+    bool moved = false;
+    while (tested != posted && test_oldest(feed)) moved = true;
+    if (finished != tested && !feed.failed()) moved |= finish_in_order(feed);
+    if (!feed.failed() && posted - finished < static_cast<uint64_t>(window)) {
+      moved |= post_next(feed);
+    }
+    return moved;
+  }
+
+  // What the GPU has put in place.
+  template <typename Feed>
+  bool finish_in_order(Feed& feed) {
+    bool moved = false;
+    while (finished != tested) {
+      Chunk<Part>& chunk = oldest();
+      if (chunk.state == ChunkState::kMoving) {
+        if (chunk.ticket > mover->finished()) break;
+        if (kind == FlowKind::kReceive) chunk.state = ChunkState::kArrived;
+      }
+      if (!finish(feed, chunk)) break;
+      moved = true;
+    }
+    return moved;
+  }
+
+  // Of those that are posted, or the one to be posted next.
+  Chunk<Part>& oldest() { return chunks[finished % kNetMaxRequests]; }
+  const Chunk<Part>& oldest() const { return chunks[finished % kNetMaxRequests]; }
+
+ private:
+  template <typename Feed>
+  bool post_next(Feed& feed) {
+    Chunk<Part>& chunk = chunks[posted % kNetMaxRequests];
+    Posting posting;
+    if (!feed.next(*this, chunk, posting)) return false;
+    chunk.state = ChunkState::kQueued;
+    if (kind == FlowKind::kCopy) return copy(feed, chunk, posting.source);
+    void* request = nullptr;
+    int code;
+    if (kind == FlowKind::kSend) {
+      code = feed.net().isend(comm->comm, chunk.data, chunk.bytes, kTag, posting.mhandle, &request);
+    } else {
+      void* data = chunk.data;
+      size_t size = chunk.bytes;
+      int tag = kTag;
+      code = feed.net().irecv(comm->comm, 1, &data, &size, &tag, &posting.mhandle, &request);
+    }
+    if (code != kNetSuccess) {
+      return fail(feed, chunk, FaultKind::kPlugin, kind == FlowKind::kSend ? "isend" : "irecv",
+                  code);
+    }
+    if (request == nullptr) return false;  // busy: the same chunk again at the next visit
+    chunk.request = request;
+    chunk.state = ChunkState::kPosted;
+    chunk.posted_at = feed.now();
+    ++posted;
+    feed.took(*this, chunk);
+    return true;
+  }
+
+  template <typename Feed>
+  bool copy(Feed& feed, Chunk<Part>& chunk, const uint8_t* from) {
+    chunk.posted_at = feed.now();
+    ++posted;
+    ++tested;
+    feed.took(*this, chunk);
+    if (mover == nullptr) {
+      memcpy(chunk.data, from, chunk.bytes);
+      return finish(feed, chunk);
+    }
+    mover->copy(chunk.data, from, chunk.bytes);
+    chunk.ticket = mover->last_ticket();
+    chunk.state = ChunkState::kMoving;
+    return true;
+  }
+
+  // False when the oldest request that is not known to be done is not done now, or has failed. Once
+  // done it is not asked again.
+  template <typename Feed>
+  bool test_oldest(Feed& feed) {
+    Chunk<Part>& chunk = chunks[tested % kNetMaxRequests];
+    int done = 0;
+    int sizes[1] = {0};
+    const int code = feed.net().test(chunk.request, &done, sizes);
+    if (code != kNetSuccess) return fail(feed, chunk, FaultKind::kPlugin, "test", code);
+    if (!done) return false;
+    if (kind == FlowKind::kReceive) {
+      // TCPX never writes the size. A plugin that wrote one writes them all, so its 0 is a size.
+      comm->reports_sizes |= sizes[0] != 0;
+      if (comm->reports_sizes && static_cast<uint32_t>(sizes[0]) != chunk.bytes) {
+        return fail(feed, chunk, FaultKind::kSize, "test", sizes[0]);
+      }
+      if (chunk.scattered && !begin_unpack(feed, chunk)) return false;
+      ++comm->receives_done;
+      if (!chunk.scattered) chunk.state = ChunkState::kArrived;
+    } else {
+      chunk.state = ChunkState::kFinished;
+    }
+    const bool is_first = finished == tested++;
+    return !is_first || chunk.state == ChunkState::kMoving || finish(feed, chunk);
+  }
+
+  // What was received is the sum of the fragments: TCPX tells no other size.
+  template <typename Feed>
+  bool begin_unpack(Feed& feed, Chunk<Part>& chunk) {
+    const UnpackResult result = mover->submit(
+        unpack_source(*queue, comm->receives_done, chunk.bytes), chunk.data, chunk.bytes);
+    if (!result.in_bounds || result.bytes != chunk.bytes) {
+      return fail(feed, chunk, FaultKind::kSize, "test", size_code(result.bytes));
+    }
+    chunk.ticket = mover->last_ticket();
+    chunk.state = ChunkState::kMoving;
+    return true;
+  }
+
+  // The oldest chunk is in place: its slot, and what the plugin keeps for it, are free again.
+  template <typename Feed>
+  bool finish(Feed& feed, Chunk<Part>& chunk) {
+    if (chunk.state == ChunkState::kArrived && feed.net().offers_consumed()) {
+      const int code = feed.net().irecv_consumed(comm->comm, 1, chunk.request);
+      if (code != kNetSuccess) {
+        return fail(feed, chunk, FaultKind::kPlugin, "irecvConsumed", code);
+      }
+    }
+    chunk.state = ChunkState::kFinished;
+    ++finished;
+    bytes += chunk.bytes;
+    feed.finished(*this, chunk);
+    return true;
+  }
+
+  template <typename Feed>
+  bool fail(Feed& feed, Chunk<Part>& chunk, FaultKind fault_kind, const char* call, int code) {
+    chunk.state = ChunkState::kFailed;
+    FlowFault fault;
+    fault.kind = fault_kind;
+    fault.call = call;
+    fault.code = code;
+    fault.direction = kind;
+    fault.channel = channel;
+    fault.bytes = chunk.bytes;
+    feed.fail(*this, chunk, fault);
+    return false;
+  }
+};
+
+// Begins with all that flows gave to `mover`, in one launch. A fault of kind kGpu when the GPU has
+// failed, which ends all that is not finished.
+FlowFault flush_moves(Unpacker& mover);
+
+// Throws std::invalid_argument for a window that no plugin could keep.
+void check_windows(int send, int receive);
+
+}  // namespace tcpx

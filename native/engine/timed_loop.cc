@@ -1,0 +1,145 @@
+#include "engine/timed_loop.h"
+
+#include <stdexcept>
+#include <string>
+
+namespace tcpx {
+
+TimedLoop::TimedLoop(Net& net, const Connections& connections, const TimedLoopLimits& limits,
+                     Unpacker* unpacker, Unpacker* copier)
+    : BatchLoop(limits.spins_before_yield),
+      net_(net),
+      connections_(connections),
+      limits_(limits),
+      unpacker_(unpacker),
+      copier_(copier) {
+  check_windows(limits.window_send, limits.window_receive);
+}
+
+void TimedLoop::load(Program program, const SlotBase* buffers) {
+  set_row(std::move(program), buffers);
+  flows_.clear();
+  for (const ChunkQueue& queue : this->program().queues) {
+    ScheduledFlow flow{Cursor(queue)};
+    flow.kind = queue.kind;
+    flow.channel = queue.channel;
+    if (queue.kind == FlowKind::kCopy) {
+      flow.window = copier_ != nullptr ? kNetMaxRequests : 1;
+      flow.mover = copier_;
+    } else {
+      use_comm(flow, queue);
+    }
+    flows_.push_back(flow);
+  }
+  for (Unpacker* unpacker : {unpacker_, copier_}) {
+    if (unpacker != nullptr) unpacker->reserve(flows_.size() * kNetMaxRequests);
+  }
+}
+
+void TimedLoop::use_comm(ScheduledFlow& flow, const ChunkQueue& queue) {
+  const bool sends = queue.kind == FlowKind::kSend;
+  Comm* comm = connections_.find(sends ? Direction::kSend : Direction::kReceive, queue.peer,
+                                 queue.lane, queue.channel);
+  if (comm == nullptr || comm->comm == nullptr) {
+    throw std::invalid_argument("no connection to rank " + std::to_string(queue.peer) + ", lane " +
+                                std::to_string(queue.lane) + ", channel " +
+                                std::to_string(queue.channel));
+  }
+  flow.window = sends ? limits_.window_send : limits_.window_receive;
+  flow.comm = comm;
+  if (!sends && unpacker_ != nullptr) {
+    flow.mover = unpacker_;
+    flow.queue = comm->unpack_queue();
+    if (flow.queue == nullptr) {
+      throw std::invalid_argument("the plugin gave no descriptor queue " + describe(*comm));
+    }
+  }
+  for (const ChunkOp& op : queue.ops) {
+    if (comm->mhandles[op.buffer].empty()) {
+      throw std::invalid_argument("buffer " + std::to_string(op.buffer) + " is not registered");
+    }
+  }
+}
+
+void TimedLoop::begin_flows() {
+  for (ScheduledFlow& flow : flows_) {
+    flow.restart();
+    flow.source.op = 0;
+    flow.source.iteration = 0;
+  }
+}
+
+bool TimedLoop::sweep() {
+  bool moved = false;
+  for (ScheduledFlow& flow : flows_) {
+    moved |= flow.advance(*this);
+    if (failed()) break;  // a comm that failed may have taken others along: no further call
+  }
+  for (Unpacker* mover : {unpacker_, copier_}) {
+    if (mover == nullptr) continue;
+    const FlowFault fault = flush_moves(*mover);
+    if (fault.kind != FaultKind::kNone) fail(Fault{fault});
+  }
+  return moved;
+}
+
+inline bool TimedLoop::next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting) const {
+  const Cursor& at = flow.source;
+  const ChunkOp& op = at.ops[at.op];
+  if (!may_begin(flow.kind, op, at.iteration)) return false;
+  chunk.data = address(op.buffer, at.iteration, op.offset);
+  chunk.bytes = op.bytes;
+  chunk.scattered = flow.queue != nullptr;
+  chunk.part = {&op, at.iteration};
+  if (flow.kind == FlowKind::kCopy) {
+    posting.source = address(op.source_buffer, at.iteration, op.source);
+  } else {
+    const uint64_t offset = slot_start(op.buffer, at.iteration) + op.offset;
+    posting.mhandle = flow.comm->mhandles[op.buffer][offset >> kRegionShift];
+  }
+  return true;
+}
+
+inline void TimedLoop::took(ScheduledFlow& flow, const Chunk<Part>&) {
+  if (++flow.source.op < flow.source.n_ops) return;
+  flow.source.op = 0;
+  ++flow.source.iteration;
+}
+
+inline void TimedLoop::finished(const ScheduledFlow& flow, const Chunk<Part>& chunk) {
+  const Cursor& queue = flow.source;
+  const bool last = chunk.part.op + 1 == queue.ops + queue.n_ops;
+  finish_chunk(queue, *chunk.part.op, chunk.part.iteration, last);
+}
+
+void TimedLoop::fail(const ScheduledFlow& flow, const Chunk<Part>& chunk,
+                     const FlowFault& of_chunk) {
+  Fault fault{of_chunk};
+  fault.said = plugin_log::last_warning();
+  fault.chunk = chunk.part.op->chunk;
+  fault.flow = static_cast<int>(&flow - flows_.data());
+  fault.iteration = chunk.part.iteration;
+  fault.step = chunk.part.op->step;
+  fail(fault);
+}
+
+void TimedLoop::take_picture(FlowReport* picture) const {
+  for (size_t i = 0; i < flows_.size(); ++i) {
+    const ScheduledFlow& flow = flows_[i];
+    FlowReport& report = picture[i];
+    flow.draw(&report);
+    report.peer = program().queues[i].peer;
+    report.lane = program().queues[i].lane;
+    const bool is_posted = flow.posted != flow.finished;
+    const Part oldest = is_posted ? flow.oldest().part
+                                  : Part{&flow.source.ops[flow.source.op], flow.source.iteration};
+    report.finished = oldest.iteration >= iterations();
+    report.oldest_iteration = oldest.iteration;
+    report.oldest_step = oldest.op->step;
+    report.oldest_chunk = oldest.op->chunk;
+    report.oldest_bytes = oldest.op->bytes;
+    report.oldest_age_ns = is_posted ? coarse_now() - flow.oldest().posted_at : -1;
+  }
+}
+
+}  // namespace tcpx

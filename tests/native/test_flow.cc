@@ -1,0 +1,261 @@
+// One life of a chunk: every transition of its state, and the size rule in both feeds.
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "engine/flow.h"
+#include "rig.h"
+#include "transfer_pair.h"
+
+using namespace tcpx;
+
+namespace {
+
+// Moves bytes when the test says so.
+struct HeldMover : Unpacker {
+  UnpackResult submit(const UnpackSource&, uint8_t*, uint64_t posted) override {
+    ++tickets_;
+    return {fits ? posted : posted - 1, true, false};
+  }
+  void copy(uint8_t*, const uint8_t*, uint64_t) override { ++tickets_; }
+  uint64_t finished() override { return in_place; }
+  bool fits = true;
+  uint64_t in_place = 0;
+};
+
+struct Nothing {};
+using OneFlow = Flow<Nothing, Nothing>;
+
+// A flow with one chunk to post over a plugin that the test scripts.
+struct Scene {
+  Scene(FlowKind kind, bool in_fragments) : scattered(in_fragments), connections_(net_, 0) {
+    flow.kind = kind;
+    flow.window = 1;
+    if (kind == FlowKind::kCopy) return;
+    const auto direction = kind == FlowKind::kSend ? Direction::kSend : Direction::kReceive;
+    const auto handle = connections_.listen(kPeer, 0, 0);
+    connections_.add_send(kPeer, 0, 0, handle.data());
+    connections_.establish(1.0);
+    flow.comm = connections_.find(direction, kPeer, 0, 0);
+    net_.reg_mr(flow.comm->comm, memory_, sizeof memory_, kNetPtrHost, &mhandle_);
+    if (!in_fragments) return;
+    device_.meta = fragments_.get();
+    flow.queue = &device_;
+    flow.mover = &mover;
+  }
+  FakeNet& net() { return net_; }
+  bool failed() const { return fault.kind != FaultKind::kNone; }
+  int64_t now() const { return 1; }
+  bool next(OneFlow&, Chunk<Nothing>& chunk, Posting& posting) {
+    if (offered == 0) return false;
+    chunk.data = memory_;
+    chunk.bytes = 8;
+    chunk.scattered = scattered;
+    posting = {mhandle_, memory_ + 8};
+    return true;
+  }
+  void took(OneFlow&, const Chunk<Nothing>&) { --offered; }
+  void finished(OneFlow&, const Chunk<Nothing>&) { ++ended; }
+  void fail(OneFlow&, const Chunk<Nothing>&, const FlowFault& of_chunk) { fault = of_chunk; }
+  ChunkState state() const { return flow.chunks[0].state; }
+  uint64_t steps() const { return flow.posted + flow.tested + flow.finished; }
+
+  OneFlow flow;
+  HeldMover mover;
+  FlowFault fault;
+  bool scattered;
+  int offered = 1;
+  int ended = 0;
+
+ private:
+  FakeNet net_;
+  Connections connections_;
+  std::unique_ptr<NetUnpackQueue> fragments_ = std::make_unique<NetUnpackQueue>();
+  NetUnpackDevice device_{};
+  uint8_t memory_[16] = {};
+  void* mhandle_ = nullptr;
+};
+
+using Event = std::function<void(Scene&)>;
+
+void nothing_happens(Scene&) {}
+void plugin_is_busy(Scene& s) {
+  s.net().busy = [](const FakeComm&) { return true; };
+}
+void plugin_has_room(Scene& s) {
+  s.net().busy = [](const FakeComm&) { return false; };
+}
+void pending(Scene& s) {
+  s.net().completes = [](const FakeRequest&) { return false; };
+}
+void done(Scene& s) {
+  s.net().completes = [](const FakeRequest&) { return true; };
+}
+void bad_size(Scene& s) {
+  done(s);
+  s.net().reported_size = [](const FakeRequest&) { return 7; };
+}
+void bad_fragments(Scene& s) {
+  done(s);
+  s.mover.fits = false;
+}
+void in_place(Scene& s) { s.mover.in_place = 1; }
+void with_copier(Scene& s) { s.flow.mover = &s.mover; }
+Event refuses(Call refused) {
+  return [refused](Scene& s) {
+    done(s);
+    s.mover.in_place = 1;
+    s.net().code = [refused](Call call, const FakeComm*) { return call == refused ? 3 : 0; };
+  };
+}
+
+}  // namespace
+
+TEST(every_transition_of_a_chunk) {
+  using S = ChunkState;
+  const struct {
+    const char* name;
+    FlowKind kind;
+    bool scattered;
+    std::vector<std::pair<Event, S>> life;  // what happens, and the state after one visit
+    const char* failed_call = "";
+  } lives[] = {
+      {"send",
+       FlowKind::kSend,
+       false,
+       {{plugin_is_busy, S::kQueued},
+        {plugin_has_room, S::kPosted},
+        {pending, S::kPosted},
+        {done, S::kFinished}}},
+      {"send, size of 7",
+       FlowKind::kSend,
+       false,
+       {{pending, S::kPosted}, {bad_size, S::kFinished}}},
+      {"receive in place",
+       FlowKind::kReceive,
+       false,
+       {{pending, S::kPosted}, {done, S::kFinished}}},
+      {"receive in fragments",
+       FlowKind::kReceive,
+       true,
+       {{plugin_is_busy, S::kQueued},
+        {plugin_has_room, S::kPosted},
+        {done, S::kMoving},
+        {nothing_happens, S::kMoving},
+        {in_place, S::kFinished}}},
+      {"copy by the CPU", FlowKind::kCopy, false, {{nothing_happens, S::kFinished}}},
+      {"copy by the GPU",
+       FlowKind::kCopy,
+       false,
+       {{with_copier, S::kMoving}, {nothing_happens, S::kMoving}, {in_place, S::kFinished}}},
+      {"isend fails", FlowKind::kSend, false, {{refuses(Call::kIsend), S::kFailed}}, "isend"},
+      {"irecv fails", FlowKind::kReceive, false, {{refuses(Call::kIrecv), S::kFailed}}, "irecv"},
+      {"test fails",
+       FlowKind::kSend,
+       false,
+       {{pending, S::kPosted}, {refuses(Call::kTest), S::kFailed}},
+       "test"},
+      {"wrong size",
+       FlowKind::kReceive,
+       false,
+       {{pending, S::kPosted}, {bad_size, S::kFailed}},
+       "test"},
+      {"wrong fragments",
+       FlowKind::kReceive,
+       true,
+       {{pending, S::kPosted}, {bad_fragments, S::kFailed}},
+       "test"},
+      {"irecvConsumed fails in place",
+       FlowKind::kReceive,
+       false,
+       {{pending, S::kPosted}, {refuses(Call::kConsumed), S::kFailed}},
+       "irecvConsumed"},
+      {"irecvConsumed fails after fragments",
+       FlowKind::kReceive,
+       true,
+       {{pending, S::kPosted}, {done, S::kMoving}, {refuses(Call::kConsumed), S::kFailed}},
+       "irecvConsumed"},
+  };
+  for (const auto& life : lives) {
+    Scene scene(life.kind, life.scattered);
+    for (size_t i = 0; i < life.life.size(); ++i) {
+      const auto& [happens, expected] = life.life[i];
+      const uint64_t before = scene.steps();
+      happens(scene);
+      const bool moved = scene.flow.advance(scene);
+      const std::string where = std::string(life.name) + ", visit " + std::to_string(i);
+      if (scene.state() != expected) {
+        check::fail(__FILE__, __LINE__, where + ": state " + check::text(scene.state()));
+      }
+      const bool should = scene.steps() != before;
+      if (expected != S::kFailed && moved != should)
+        check::fail(__FILE__, __LINE__, where + ": moved " + check::text(moved));
+    }
+    const bool ends_well = life.life.back().second == S::kFinished;
+    CHECK_EQ(scene.ended, ends_well ? 1 : 0);
+    CHECK_EQ(scene.flow.finished, ends_well ? 1u : 0u);
+    CHECK_EQ(scene.flow.bytes, ends_well ? 8u : 0u);
+    CHECK_EQ(std::string(scene.fault.call), std::string(life.failed_call));
+    CHECK_EQ(scene.fault.direction, ends_well ? FlowKind::kSend : life.kind);
+    CHECK_EQ(scene.fault.bytes, ends_well ? 0u : 8u);
+    CHECK_CONTRACT(scene.net());
+  }
+}
+
+TEST(a_chunk_behind_one_that_moves_waits_for_it_in_fragments_or_in_place) {
+  for (const bool in_fragments : {true, false}) {
+    Scene scene(FlowKind::kReceive, true);
+    scene.flow.window = 2;
+    scene.offered = 2;
+    scene.flow.advance(scene);
+    scene.scattered = in_fragments;
+    for (int visit = 0; visit < 3; ++visit) scene.flow.advance(scene);
+    const ChunkState waits = in_fragments ? ChunkState::kMoving : ChunkState::kArrived;
+    CHECK_EQ(scene.flow.tested, 2u);
+    CHECK_EQ(scene.flow.finished, 0u);
+    CHECK_EQ(scene.flow.chunks[1].state, waits);
+    scene.mover.in_place = 1;
+    scene.flow.advance(scene);
+    CHECK_EQ(scene.flow.chunks[0].state, ChunkState::kFinished);
+    CHECK_EQ(scene.flow.chunks[1].state, in_fragments ? waits : ChunkState::kFinished);
+    CHECK_CONTRACT(scene.net());
+  }
+}
+
+// A plugin that never writes sizes leaves 0; one that wrote a size before means 0 when it says so.
+TEST(a_size_of_0_counts_once_the_plugin_has_reported_a_size_whoever_feeds) {
+  for (const bool reports : {false, true}) {
+    const auto sizes = [reports](const FakeRequest& request) {
+      return reports && request.serial == 0 ? static_cast<int>(request.bytes) : 0;
+    };
+    Rig rig(1);
+    rig.load(Steps().receive(0), {32}, 16, 1);
+    rig.net.reported_size = sizes;
+    CHECK_EQ(rig.run(1), !reports);
+    CHECK_EQ(rig.driver.fault().kind, reports ? FaultKind::kSize : FaultKind::kNone);
+    CHECK_EQ(rig.driver.fault().bytes, reports ? 16u : 0u);
+
+    Pair pair(1);
+    pair.net.reported_size = sizes;
+    const int memory = pair.memory(2 * kChunkBytes);
+    CHECK_EQ(pair.wait(pair.receive(memory, 2 * kChunkBytes)),
+             reports ? WaitResult::kFailed : WaitResult::kComplete);
+    CHECK_EQ(pair.session.fault().kind, reports ? FaultKind::kSize : FaultKind::kNone);
+  }
+}
+
+TEST(a_plugin_that_reports_sizes_is_remembered_in_the_next_row) {
+  Rig rig(1);
+  rig.net.reported_size = [](const FakeRequest& request) {
+    return request.serial == 0 ? static_cast<int>(request.bytes) : 0;
+  };
+  rig.load(Steps().receive(0), {16}, 16, 1);
+  CHECK(rig.run(1));
+  rig.load(Steps().receive(0), {16}, 16, 1);
+  CHECK(!rig.run(1));
+  CHECK_EQ(rig.driver.fault().kind, FaultKind::kSize);
+}
+
+CHECK_MAIN()
