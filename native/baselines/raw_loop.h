@@ -6,10 +6,10 @@
 
 #include <vector>
 
+#include "baselines/raw_links.h"
 #include "engine/batch_loop.h"
 #include "engine/connections.h"
 #include "engine/program.h"
-#include "baselines/raw_links.h"
 
 namespace tcpx {
 

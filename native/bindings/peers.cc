@@ -2,12 +2,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include "baselines/raw_links.h"
+#include "baselines/raw_loop.h"
 #include "bindings/bind.h"
 #include "bindings/runner.h"
 #include "bindings/sockets.h"
 #include "machine/ceiling.h"
-#include "baselines/raw_links.h"
-#include "baselines/raw_loop.h"
 
 namespace tcpx {
 namespace {

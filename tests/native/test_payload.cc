@@ -1,4 +1,5 @@
-// What is sent, and how it is judged. tests/unit/transport/test_payload.py has the same function in Python.
+// What is sent, and how it is judged. tests/unit/transport/test_payload.py has the same function in
+// Python.
 #include <algorithm>
 #include <functional>
 #include <numeric>

@@ -12,15 +12,15 @@
 #include <vector>
 
 #include "net/abi_v7.h"
-#include "plugins/softtcpx/handshake/connector.h"
+#include "plugins/softtcpx/api/log.h"
+#include "plugins/softtcpx/api/registration.h"
+#include "plugins/softtcpx/api/settings.h"
 #include "plugins/softtcpx/gpu/cuda.h"
 #include "plugins/softtcpx/gpu/device.h"
+#include "plugins/softtcpx/handshake/connector.h"
 #include "plugins/softtcpx/handshake/listener.h"
-#include "plugins/softtcpx/api/log.h"
 #include "plugins/softtcpx/transfer/recv_comm.h"
-#include "plugins/softtcpx/api/registration.h"
 #include "plugins/softtcpx/transfer/send_comm.h"
-#include "plugins/softtcpx/api/settings.h"
 
 namespace softtcpx {
 namespace {

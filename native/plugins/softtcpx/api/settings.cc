@@ -12,9 +12,9 @@
 #include <initializer_list>
 
 #include "net/abi_v7.h"
-#include "plugins/softtcpx/transfer/bounce.h"
 #include "plugins/softtcpx/api/log.h"
 #include "plugins/softtcpx/handshake/socket.h"
+#include "plugins/softtcpx/transfer/bounce.h"
 
 namespace softtcpx {
 namespace {

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <utility>
 
+#include "plugins/softtcpx/api/settings.h"
 #include "plugins/softtcpx/gpu/copy_queue.h"
 #include "plugins/softtcpx/handshake/interfaces.h"
 #include "plugins/softtcpx/transfer/poller.h"
-#include "plugins/softtcpx/api/settings.h"
 #include "plugins/softtcpx/transfer/worker.h"
 
 namespace softtcpx {

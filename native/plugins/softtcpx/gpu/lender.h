@@ -6,8 +6,8 @@
 
 #include "plugins/softtcpx/gpu/copy_ring.h"
 #include "plugins/softtcpx/gpu/page_pipe.h"
-#include "plugins/softtcpx/transfer/requests.h"
 #include "plugins/softtcpx/handshake/wire.h"
+#include "plugins/softtcpx/transfer/requests.h"
 
 namespace softtcpx {
 

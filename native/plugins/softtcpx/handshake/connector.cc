@@ -8,8 +8,8 @@
 #include <mutex>
 #include <utility>
 
-#include "plugins/softtcpx/gpu/device.h"
 #include "plugins/softtcpx/api/log.h"
+#include "plugins/softtcpx/gpu/device.h"
 
 namespace softtcpx {
 namespace {

@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
-#include "plugins/softtcpx/transfer/send_comm.h"
 #include "plugins/softtcpx/handshake/socket.h"
 #include "plugins/softtcpx/handshake/wire.h"
+#include "plugins/softtcpx/transfer/send_comm.h"
 
 namespace softtcpx {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "plugins/softtcpx/api/objects.h"
-#include "plugins/softtcpx/transfer/recv_comm.h"
 #include "plugins/softtcpx/handshake/socket.h"
 #include "plugins/softtcpx/handshake/wire.h"
+#include "plugins/softtcpx/transfer/recv_comm.h"
 
 namespace softtcpx {
 

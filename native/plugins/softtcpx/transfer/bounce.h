@@ -13,9 +13,9 @@
 #include <memory>
 
 #include "net/abi_v7.h"
+#include "plugins/softtcpx/api/settings.h"
 #include "plugins/softtcpx/gpu/gpu_bounce.h"
 #include "plugins/softtcpx/gpu/pinned.h"
-#include "plugins/softtcpx/api/settings.h"
 
 namespace softtcpx {
 

@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "plugins/softtcpx/gpu/device.h"
 #include "plugins/softtcpx/api/log.h"
+#include "plugins/softtcpx/gpu/device.h"
 #include "plugins/softtcpx/handshake/wire.h"
 #include "plugins/softtcpx/transfer/worker.h"
 

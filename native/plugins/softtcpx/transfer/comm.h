@@ -11,13 +11,13 @@
 #include <memory>
 #include <vector>
 
-#include "plugins/softtcpx/gpu/cuda.h"
 #include "plugins/softtcpx/api/objects.h"
+#include "plugins/softtcpx/api/settings.h"
+#include "plugins/softtcpx/gpu/cuda.h"
+#include "plugins/softtcpx/handshake/socket.h"
 #include "plugins/softtcpx/transfer/poller.h"
 #include "plugins/softtcpx/transfer/regions.h"
 #include "plugins/softtcpx/transfer/requests.h"
-#include "plugins/softtcpx/api/settings.h"
-#include "plugins/softtcpx/handshake/socket.h"
 #include "plugins/softtcpx/transfer/traps.h"
 
 namespace softtcpx {

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <utility>
 
-#include "plugins/softtcpx/gpu/device.h"
 #include "plugins/softtcpx/api/log.h"
+#include "plugins/softtcpx/gpu/device.h"
 
 namespace softtcpx {
 namespace {

@@ -5,9 +5,9 @@
 #include <chrono>
 #include <memory>
 
+#include "plugins/softtcpx/handshake/wire.h"
 #include "plugins/softtcpx/transfer/bounce.h"
 #include "plugins/softtcpx/transfer/comm.h"
-#include "plugins/softtcpx/handshake/wire.h"
 
 namespace softtcpx {
 

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "plugins/softtcpx/gpu/cuda.h"
 #include "plugins/softtcpx/api/objects.h"
+#include "plugins/softtcpx/gpu/cuda.h"
 
 namespace softtcpx {
 

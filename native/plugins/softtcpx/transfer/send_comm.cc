@@ -10,8 +10,8 @@
 #include <optional>
 #include <utility>
 
-#include "plugins/softtcpx/gpu/device.h"
 #include "plugins/softtcpx/api/log.h"
+#include "plugins/softtcpx/gpu/device.h"
 
 namespace softtcpx {
 namespace {

@@ -6,10 +6,10 @@
 #include <array>
 #include <memory>
 
-#include "plugins/softtcpx/transfer/comm.h"
 #include "plugins/softtcpx/gpu/copy_ring.h"
 #include "plugins/softtcpx/gpu/lender.h"
 #include "plugins/softtcpx/handshake/wire.h"
+#include "plugins/softtcpx/transfer/comm.h"
 
 namespace softtcpx {
 

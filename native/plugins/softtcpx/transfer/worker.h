@@ -9,8 +9,8 @@
 #include <thread>
 #include <vector>
 
-#include "plugins/softtcpx/transfer/poller.h"
 #include "plugins/softtcpx/api/settings.h"
+#include "plugins/softtcpx/transfer/poller.h"
 
 namespace softtcpx {
 
