@@ -1,4 +1,4 @@
-"""What all tests share: skips that TCPX_MPI_REQUIRE forbids, an environment without knobs, places.
+"""What all tests share: skips that TCPX_MPI_REQUIRE forbids, an environment without options of the shell.
 
 A test that lacks something skips by `pytest.skip("needs THING: why")`. TCPX_MPI_REQUIRE=mpi,netns
 makes a failure of every such skip whose THING it names: where the thing must be there, a test that
@@ -25,13 +25,13 @@ hypothesis.settings.load_profile("any machine")
 REQUIRE = "TCPX_MPI_REQUIRE"
 
 #: Variables that change what a run does: a test sets those that it means, and inherits none.
-KNOBS = ("NCCL_", "UCCL_", "TCPX_", "SOFTTCPX_", "OMPI_", "PMI", "PMIX_", "PRTE_", "SLURM_")
+OPTIONS = ("NCCL_", "UCCL_", "TCPX_", "SOFTTCPX_", "OMPI_", "PMI", "PMIX_", "PRTE_", "SLURM_")
 
 
 @pytest.fixture(autouse=True)
 def _no_knobs_of_the_users_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
-        if name.startswith(KNOBS) and name != REQUIRE:
+        if name.startswith(OPTIONS) and name != REQUIRE:
             monkeypatch.delenv(name)
 
 

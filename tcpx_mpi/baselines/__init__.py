@@ -1,7 +1,7 @@
-"""What runs beside the plugin in the same frame (`--against`): one file a peer.
+"""What runs beside the plugin in the same frame (`--against`): one file a baseline.
 
-A peer's file has `prepare(world, settings, ground, link) -> list[Side]`, collective: it brings up
-the variants of the peer, or raises where it cannot run here.
+A baseline's file has `prepare(world, settings, context, link) -> list[Transport]`, collective: it
+brings up the variants of the baseline, or raises if it cannot run here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tcpx_mpi.plugin.sockets import data_sockets
 if TYPE_CHECKING:
     from tcpx_mpi.config.settings import Settings
     from tcpx_mpi.transport.engine import RankEngine
-    from tcpx_mpi.transport.interface import Ground, Side
+    from tcpx_mpi.transport.interface import RankContext, Transport
     from tcpx_mpi.world import World
 
 #: The MPI library's sockets are told from others by being there before a later peer has any.
@@ -49,14 +49,16 @@ def link_of(engine: RankEngine) -> Link:
     )
 
 
-def prepare(world: World, settings: Settings, engine: RankEngine, ground: Ground) -> list[Side]:
+def prepare(
+    world: World, settings: Settings, engine: RankEngine, context: RankContext
+) -> list[Transport]:
     """Collective: bring up every peer that was asked for.
 
     Raises SetupFailed on all ranks, or UsageError for one that cannot run here.
     """
     names, link = settings.against, link_of(engine)
-    sides: dict[str, list[Side]] = {}
+    sides: dict[str, list[Transport]] = {}
     for name in sorted(names, key=lambda name: name != _PREPARED_FIRST):
         module = importlib.import_module(f"tcpx_mpi.baselines.{name}")
-        sides[name] = module.prepare(world, settings, ground, link)
+        sides[name] = module.prepare(world, settings, context, link)
     return [side for name in names for side in sides[name]]

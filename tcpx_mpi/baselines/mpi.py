@@ -18,12 +18,12 @@ import numpy as np
 
 from tcpx_mpi import _native
 from tcpx_mpi.baselines import Link
-from tcpx_mpi.baselines.python_driver import PythonDriver
+from tcpx_mpi.baselines.python_driver import PythonLoop
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed
-from tcpx_mpi.records import PeerInfo, RowFacts
+from tcpx_mpi.records import BaselineInfo, RowFacts
 from tcpx_mpi.schedule.table import BufferId, Column, Layout, Op, step_bytes
-from tcpx_mpi.transport.interface import Ground, Side
+from tcpx_mpi.transport.interface import RankContext, Transport
 from tcpx_mpi.transport.observed_placement import Kernel
 from tcpx_mpi.transport.slots import slot_shape
 from tcpx_mpi.world import World, library_version
@@ -55,7 +55,7 @@ class _Flow:
         return iterations * sum(sizes) + sum(sizes[:more])
 
 
-class MpiDriver(PythonDriver):
+class MpiDriver(PythonLoop):
     """Runs a batch on the calling thread, while it is waited for."""
 
     def __init__(self, comm: Any, sockets: Any, yields: bool) -> None:
@@ -68,14 +68,14 @@ class MpiDriver(PythonDriver):
         self._copies: list[tuple[int, list[int], list[Any], list[Any]]] = []
         self._pieces_of_step: list[int] = []
 
-    def load(self, ground: Ground, layout: Layout, slots: int) -> None:
+    def load(self, context: RankContext, layout: Layout, slots: int) -> None:
         """The row to come; `slots` is the longest batch."""
-        table, spans = ground.schedule.table, step_bytes(ground.schedule, layout)
+        table, spans = context.schedule.table, step_bytes(context.schedule, layout)
         flows: dict[tuple[int, int, int], _Flow] = {}
         self._copies, self._pieces_of_step = [], []
 
         def memory(buffer: int, offset: int, length: int) -> list[Any]:
-            whole = ground.buffers[BufferId(buffer)].view()
+            whole = context.buffers[BufferId(buffer)].view()
             stride = slot_shape(layout[BufferId(buffer)].total_bytes).stride_bytes
             first = (k * stride + offset for k in range(slots))
             return [whole[at : at + length] for at in first]
@@ -135,7 +135,7 @@ class MpiDriver(PythonDriver):
         }
 
     def wait(self, seconds: float) -> bool:
-        """Drive the batch; see `Driver.wait`."""
+        """Drive the batch; see `TimedLoop.wait`."""
         give_up_ns = _native.now_ns() + int(seconds * 1e9)
         if not self._begun and not self._wait_for_start(give_up_ns):
             return False
@@ -296,21 +296,23 @@ class MpiSide:
 
     processes = ()
 
-    def __init__(self, info: PeerInfo, driver: MpiDriver, buffers: dict[BufferId, Any]) -> None:
+    def __init__(self, info: BaselineInfo, driver: MpiDriver, buffers: dict[BufferId, Any]) -> None:
         self.info = info
         self.driver = driver
         self.buffers = buffers
 
-    def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
-        self.driver.load(ground, layout, longest_batch)
+    def load(
+        self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
+    ) -> None:
+        self.driver.load(context, layout, longest_batch)
 
     def close(self) -> None:
         """MPI is closed with the world."""
 
 
-def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> list[Side]:
+def prepare(world: World, settings: Settings, context: RankContext, link: Link) -> list[Transport]:
     """Collective: meet every neighbour, so that the library connects; set its sockets alike."""
-    schedule = ground.schedule
+    schedule = context.schedule
     neighbours = {peer for peer, _ in (*schedule.peers_sent, *schedule.peers_received)}
     comm = world.acquainted(neighbours, settings.connect_timeout_s)
     with world.agree("mpi peer", SETUP_PATIENCE_S):
@@ -323,7 +325,7 @@ def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> lis
     # The launcher's daemon of this node is reached by loopback, whatever goes between ranks.
     mine = mine - {"lo"} or mine
     everywhere = world.allgather(sorted(mine), "mpi peer's interfaces", SETUP_PATIENCE_S)
-    info = PeerInfo(
+    info = BaselineInfo(
         name=KIND,
         kind=KIND,
         streams=0,
@@ -333,8 +335,8 @@ def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> lis
         description=f"{library_version()} by mpi4py, {totals['count']} TCP sockets on rank 0",
         interfaces=",".join(sorted({name for names in everywhere for name in names})),
     )
-    driver = MpiDriver(comm, sockets, ground.placement.oversubscribed)
-    return [MpiSide(info, driver, ground.buffers)]
+    driver = MpiDriver(comm, sockets, context.placement.oversubscribed)
+    return [MpiSide(info, driver, context.buffers)]
 
 
 def _cpu() -> tuple[int, int, int]:

@@ -8,7 +8,7 @@ from typing import Any
 from tcpx_mpi import _native
 
 
-class PythonDriver:
+class PythonLoop:
     """The part of `sides.Driver` that is the same however the bytes are moved.
 
     A driver calls `_begin` when it starts a batch, keeps in `_progress_ns` when something last

@@ -12,10 +12,10 @@ from tcpx_mpi import _native
 from tcpx_mpi.baselines import Link
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed
-from tcpx_mpi.records import PeerInfo, RowFacts
+from tcpx_mpi.records import BaselineInfo, RowFacts
 from tcpx_mpi.schedule.table import Layout, step_bytes
 from tcpx_mpi.transport.engine import spins_before_yield
-from tcpx_mpi.transport.interface import Ground, Side, load_native
+from tcpx_mpi.transport.interface import RankContext, Transport, load_native
 from tcpx_mpi.world import World, interrupted_by
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
@@ -34,55 +34,59 @@ class RawSide:
 
     processes = ()
 
-    def __init__(self, info: PeerInfo, link: Link, ground: Ground, one_slot: bool) -> None:
+    def __init__(
+        self, info: BaselineInfo, link: Link, context: RankContext, one_slot: bool
+    ) -> None:
         self.info = info
-        self.buffers = ground.buffers
+        self.buffers = context.buffers
         self.driver = _native.RawPeer(
             link.interface,
             link.congestion_control,
             info.send_buffer_bytes,
             info.streams,
             info.two_way,
-            spins_before_yield(ground.placement),
+            spins_before_yield(context.placement),
             one_slot,
         )
-        if ground.placement.progress_cpu >= 0:
-            self.driver.pin(ground.placement.progress_cpu)
+        if context.placement.progress_cpu >= 0:
+            self.driver.pin(context.placement.progress_cpu)
 
-    def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
+    def load(
+        self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
+    ) -> None:
         """A message is divided among the streams in one stretch each."""
-        steps = step_bytes(ground.schedule, layout).length
+        steps = step_bytes(context.schedule, layout).length
         share = -(-int(steps.max(initial=1)) // self.info.streams)
         chunk = min(max(-(-share // _ALIGN) * _ALIGN, _ALIGN), _MOST_CHUNK_BYTES)
-        load_native(self.driver, ground, layout, chunk, self.info.streams, longest_batch)
+        load_native(self.driver, context, layout, chunk, self.info.streams, longest_batch)
 
     def close(self) -> None:
         """Sockets are closed with the object: a closing peer frees nothing that others wait for."""
 
 
-def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> list[Side]:
+def prepare(world: World, settings: Settings, context: RankContext, link: Link) -> list[Transport]:
     """Collective: connect all variants."""
-    alike = _answers_on_the_same_link(ground)
+    alike = _answers_on_the_same_link(context)
     two_way = any(world.allgather(alike, "two-way links", SETUP_PATIENCE_S))
-    return connect(variants(link, two_way), world, settings.connect_timeout_s, ground, link)
+    return connect(variants(link, two_way), world, settings.connect_timeout_s, context, link)
 
 
-def variants(link: Link, two_way: bool) -> list[PeerInfo]:
+def variants(link: Link, two_way: bool) -> list[BaselineInfo]:
     """Equal streams first, then the candidates for raw's best that differ from it."""
     equal = _info(KIND, link, link.streams, False)
     others = streams_of(link, two_way)
     return [equal, *(each for each in others if two_way or each.streams != link.streams)]
 
 
-def streams_of(link: Link, two_way: bool) -> list[PeerInfo]:
+def streams_of(link: Link, two_way: bool) -> list[BaselineInfo]:
     """Raw TCP by the numbers of streams among which its best is looked for."""
     return [_info(f"{KIND}_{streams}", link, streams, two_way) for streams in BEST_OF]
 
 
 def connect(
-    infos: Sequence[PeerInfo], world: World, timeout_s: float, ground: Ground, link: Link,
+    infos: Sequence[BaselineInfo], world: World, timeout_s: float, context: RankContext, link: Link,
     one_slot: bool = False,
-) -> list[Side]:  # fmt: skip
+) -> list[Transport]:  # fmt: skip
     """Collective: one side for each variant, connected.
 
     `one_slot`: every iteration uses the first slot of its buffers, which then stay in the cache as
@@ -90,7 +94,7 @@ def connect(
     """
     with world.agree("raw peer", SETUP_PATIENCE_S):
         try:
-            sides = [RawSide(info, link, ground, one_slot) for info in infos]
+            sides = [RawSide(info, link, context, one_slot) for info in infos]
             mine = [side.driver.listen() for side in sides]
         except RuntimeError as error:
             raise SetupFailed(str(error)) from None
@@ -101,8 +105,8 @@ def connect(
                 side.driver.establish(
                     world.rank,
                     [each[number] for each in addresses],
-                    ground.schedule.peers_sent,
-                    ground.schedule.peers_received,
+                    context.schedule.peers_sent,
+                    context.schedule.peers_received,
                     timeout_s,
                 )
         except _native.Interrupt:
@@ -112,9 +116,9 @@ def connect(
     return list(sides)
 
 
-def _info(name: str, link: Link, streams: int, two_way: bool) -> PeerInfo:
+def _info(name: str, link: Link, streams: int, two_way: bool) -> BaselineInfo:
     ways = "two-way" if two_way else "one-way"
-    return PeerInfo(
+    return BaselineInfo(
         name=name,
         kind=KIND,
         streams=streams,
@@ -126,7 +130,7 @@ def _info(name: str, link: Link, streams: int, two_way: bool) -> PeerInfo:
     )
 
 
-def _answers_on_the_same_link(ground: Ground) -> bool:
+def _answers_on_the_same_link(context: RankContext) -> bool:
     """Whether this rank both sends to and receives from some rank."""
-    schedule = ground.schedule
+    schedule = context.schedule
     return bool(set(schedule.peers_sent) & set(schedule.peers_received))

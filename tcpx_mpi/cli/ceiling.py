@@ -11,7 +11,7 @@ import click
 
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
 from tcpx_mpi.cli.run import require_startable, start_mpirun
-from tcpx_mpi.config.options import KNOBS
+from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import TcpxError
 from tcpx_mpi.launch import mpirun
@@ -27,7 +27,9 @@ _EXAMPLES = (
     "tcpx-mpi ceiling",
     "mpirun -n 2 --hostfile HOSTS tcpx-mpi ceiling --interface eth1",
 )
-_KNOBS = [knob for knob in KNOBS if knob.name in ("stall_timeout", "connect_timeout", "ranks")]
+_OPTIONS = [
+    option for option in OPTIONS if option.name in ("stall_timeout", "connect_timeout", "ranks")
+]
 _DEFAULT_RANKS = 2
 _FIXED = {"hdf5": "none", "against": "raw", "check": "1", "plugin": "none"}
 #: Blocks of 10 to 50 ms each.
@@ -122,8 +124,8 @@ def parameters() -> list[click.Parameter]:
         ),
     ]
     options += [
-        click.Option([knob.name, *knob.flags], metavar=knob.metavar, help=f"{knob.help}.")
-        for knob in _KNOBS
+        click.Option([option.name, *option.flags], metavar=option.metavar, help=f"{option.help}.")
+        for option in _OPTIONS
     ]
     return options
 

@@ -1,4 +1,4 @@
-"""What could stand where the cursor is: patterns, plugins, files, the words of a knob."""
+"""What could stand where the cursor is: patterns, plugins, files, the words of a option."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from tcpx_mpi import patterns
-from tcpx_mpi.config.options import Knob
+from tcpx_mpi.config.options import Option
 from tcpx_mpi.errors import TcpxError
 from tcpx_mpi.plugin import find
 
@@ -30,15 +30,15 @@ def complete_pattern(
     ]
 
 
-def completions(knob: Knob) -> Completer:
-    """A completer of the values of a knob, by what its help shows of them."""
-    words = knob.metavar.split("|")
+def completions(option: Option) -> Completer:
+    """A completer of the values of a option, by what its help shows of them."""
+    words = option.metavar.split("|")
     fixed = [word for word in words if word.isalnum() and word == word.lower()]
 
     def complete(ctx: click.Context, param: click.Parameter, begun: str) -> list[CompletionItem]:
-        names = [*fixed, *(_plugins() if knob.name == "plugin" else [])]
+        names = [*fixed, *(_plugins() if option.name == "plugin" else [])]
         items = [CompletionItem(name) for name in names if name.startswith(begun)]
-        if "FILE" in words or (knob.name == "plugin" and not items):
+        if "FILE" in words or (option.name == "plugin" and not items):
             items.append(CompletionItem(begun, type="file"))
         if "DIR" in words:
             items.append(CompletionItem(begun, type="dir"))

@@ -1,4 +1,4 @@
-"""What `--help` shows beside click's own part: knobs by group, exit codes, examples."""
+"""What `--help` shows beside click's own part: options by group, exit codes, examples."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 
 import click
 
-from tcpx_mpi.config.options import GROUPS, IGNORED, KNOBS, VARIABLES_ONLY, Knob
+from tcpx_mpi.config.options import GROUPS, IGNORED, OPTIONS, VARIABLES_ONLY, Option
 from tcpx_mpi.errors import EXIT_CODE_MEANING
 
 
-def write_knobs(formatter: click.HelpFormatter) -> None:
+def write_options(formatter: click.HelpFormatter) -> None:
     """All options of a run, by group, each with its default and its variables."""
     for group in GROUPS:
         with formatter.section(group):
-            formatter.write_dl([_entry(knob) for knob in KNOBS if knob.group == group])
+            formatter.write_dl([_entry(option) for option in OPTIONS if option.group == group])
     with formatter.section("Environment only"):
-        only = [knob for knob in KNOBS if knob.group == VARIABLES_ONLY]
-        formatter.write_dl([(", ".join(knob.variables), knob.help) for knob in only])
+        only = [option for option in OPTIONS if option.group == VARIABLES_ONLY]
+        formatter.write_dl([(", ".join(option.variables), option.help) for option in only])
     with formatter.section("Accepted and ignored, as of nccl-tests"):
         formatter.write_text(" ".join(IGNORED))
 
@@ -35,9 +35,9 @@ def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> N
             formatter.write(f"  {example}\n")
 
 
-def _entry(knob: Knob) -> tuple[str, str]:
-    metavar = "" if knob.is_flag else f" {knob.metavar}"
-    notes = [f"[{knob.default_text}]"] if knob.default_text and not knob.is_flag else []
-    if knob.variables:
-        notes.append(f"(or {', '.join(knob.variables)})")
-    return ", ".join(knob.flags) + metavar, " ".join([knob.help, *notes])
+def _entry(option: Option) -> tuple[str, str]:
+    metavar = "" if option.is_flag else f" {option.metavar}"
+    notes = [f"[{option.default_text}]"] if option.default_text and not option.is_flag else []
+    if option.variables:
+        notes.append(f"(or {', '.join(option.variables)})")
+    return ", ".join(option.flags) + metavar, " ".join([option.help, *notes])

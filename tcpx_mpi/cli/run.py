@@ -15,8 +15,8 @@ import click
 
 from tcpx_mpi import patterns
 from tcpx_mpi.cli.complete import complete_pattern, completions
-from tcpx_mpi.cli.help import write_examples, write_exit_codes, write_knobs
-from tcpx_mpi.config.options import IGNORED, KNOBS, OPERATION, VARIABLES_ONLY
+from tcpx_mpi.cli.help import write_examples, write_exit_codes, write_options
+from tcpx_mpi.config.options import IGNORED, OPERATION, OPTIONS, VARIABLES_ONLY
 from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.launch import mpirun
@@ -32,16 +32,16 @@ _EXAMPLES = (
     "mpirun -n 2 tcpx-mpi run pair -b 1K -e 1G -f 2 -n 50 -w 5",
     "mpirun -n 16 --hostfile HOSTS tcpx-mpi run mesh --plugin tcpx --channels 4",
 )
-_KNOBS = [knob for knob in KNOBS if knob.group != VARIABLES_ONLY]
-_NAMES = {"pattern", *(knob.name for knob in _KNOBS)}
+_OPTIONS = [option for option in OPTIONS if option.group != VARIABLES_ONLY]
+_NAMES = {"pattern", *(option.name for option in _OPTIONS)}
 #: nccl-tests' variables that choose a rank's group: never ignored, as rows would be of other ranks.
 _SPLITS = ("NCCL_TESTS_SPLIT", "NCCL_TESTS_SPLIT_MASK")
 #: Options that may stand without a value, which then is 1.
-_MAY_BE_BARE = {flag for knob in _KNOBS if knob.may_be_bare for flag in knob.flags}
+_MAY_BE_BARE = {flag for option in _OPTIONS if option.may_be_bare for flag in option.flags}
 
 
 class _RunCommand(click.Command):
-    """Options by the table of knobs, help by its groups."""
+    """Options by the table of options, help by its groups."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         return super().parse_args(ctx, with_bare_values(args))
@@ -49,7 +49,7 @@ class _RunCommand(click.Command):
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Patterns"):
             formatter.write_dl(list(patterns.NAMES.items()))
-        write_knobs(formatter)
+        write_options(formatter)
         write_exit_codes(formatter)
         write_examples(formatter, _EXAMPLES)
 
@@ -152,9 +152,9 @@ def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
     pattern = patterns.find(settings.pattern)
     parts = [f"{' '.join(ignored)} (nothing of the kind here)"] if ignored else []
     given = [
-        knob.letter
-        for knob in _KNOBS
-        if knob.group == OPERATION and settings.sources[knob.field].startswith("command line")
+        option.letter
+        for option in _OPTIONS
+        if option.group == OPERATION and settings.sources[option.field].startswith("command line")
     ]
     if given:
         parts.append(f"{' '.join(given)} ({settings.pattern} moves bytes, without arithmetic)")
@@ -328,11 +328,11 @@ def _parameters() -> list[click.Parameter]:
     ]
     options += [
         click.Option(
-            [knob.name, *knob.flags], metavar=knob.metavar, shell_complete=completions(knob)
+            [option.name, *option.flags], metavar=option.metavar, shell_complete=completions(option)
         )
-        for knob in _KNOBS
+        for option in _OPTIONS
     ]
-    # -D and the like: the name must not clash with that of a knob in another case.
+    # -D and the like: the name must not clash with that of a option in another case.
     options += [
         click.Option([f"ignored{letter[1:]}", letter, long], hidden=True)
         for letter, long in IGNORED.items()

@@ -17,7 +17,7 @@ from tcpx_mpi.cli.run import (
     start_mpirun,
     with_bare_values,
 )
-from tcpx_mpi.config.options import KNOBS
+from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.launch import mpirun
@@ -26,13 +26,13 @@ _EXAMPLES = (
     "tcpx-mpi smoke --ranks 4",
     "mpirun -n 2 tcpx-mpi smoke --plugin tcpx -v",
 )
-#: The knobs of a run that mean something here.
+#: The options of a run that mean something here.
 _NAMES = (
     "plugin", "memory", "unpack", "channels", "chunk", "window_send", "window_recv", "profile",
     "nic", "gpu", "share_gpu", "cpus", "placement", "seed",
     "stall_timeout", "connect_timeout", "ranks",
 )  # fmt: skip
-_KNOBS = [knob for knob in KNOBS if knob.name in _NAMES]
+_OPTIONS = [option for option in OPTIONS if option.name in _NAMES]
 _PAYLOAD_VARIABLE = "UCCL_TCPX_PAYLOAD_BYTES"
 #: The length of `Hello from TCPX client!`, which the first tests of TCPX sent.
 _PAYLOAD_BYTES = "23"
@@ -135,8 +135,10 @@ def _parameters() -> list[click.Parameter]:
     ]
     # Text until `load_settings`, as for a run.
     options += [
-        click.Option([knob.name, *knob.flags], metavar=knob.metavar, help=_help_of(knob.help))
-        for knob in _KNOBS
+        click.Option(
+            [option.name, *option.flags], metavar=option.metavar, help=_help_of(option.help)
+        )
+        for option in _OPTIONS
     ]
     return options
 

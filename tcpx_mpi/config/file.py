@@ -1,4 +1,4 @@
-"""The TOML file of `--config` and `--save-config`: one key a knob, named like its long option.
+"""The TOML file of `--config` and `--save-config`: one key a option, named like its long option.
 
 Pure but for opening the file. A bad file is one line: its name, line or key, what was expected.
 """
@@ -9,19 +9,19 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
-from tcpx_mpi.config.options import KNOBS, Knob
+from tcpx_mpi.config.options import OPTIONS, Option
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.toml_file import read_toml, toml_value
 
-#: Keys that are no knob: what `run` takes as its argument.
+#: Keys that are no option: what `run` takes as its argument.
 PATTERN = "pattern"
 
-_KNOBS = {knob.name: knob for knob in KNOBS if knob.in_file}
+_KNOBS = {option.name: option for option in OPTIONS if option.in_file}
 _REMEDY = "see `tcpx-mpi run --help`, or start from a file that --save-config wrote"
 
 
 def read_config(path: str) -> dict[str, object]:
-    """The parsed values in a file by name of knob, and "pattern" where it has one.
+    """The parsed values in a file by name of option, and "pattern" where it has one.
 
     Raises UsageError for a file that cannot be read or is no TOML, for an unknown key, and for
     a value of a wrong type or out of bounds.
@@ -32,8 +32,8 @@ def read_config(path: str) -> dict[str, object]:
         if key == PATTERN:
             values[key] = _text(where, value, (str,), "a text in quotes")
         elif key in _KNOBS:
-            knob = _KNOBS[key]
-            values[key] = knob.parse(where, _text(where, value, *_expected(knob)))
+            option = _KNOBS[key]
+            values[key] = option.parse(where, _text(where, value, *_expected(option)))
         else:
             close = difflib.get_close_matches(key.replace("-", "_"), [*_KNOBS, PATTERN], n=1)
             suggestion = f" (did you mean {close[0]}?)" if close else ""
@@ -41,20 +41,20 @@ def read_config(path: str) -> dict[str, object]:
     return values
 
 
-def config_text(pattern: str, values: Iterable[tuple[Knob, object, str]]) -> str:
-    """The text of a file that `read_config` reads back to these values: (knob, value, source).
+def config_text(pattern: str, values: Iterable[tuple[Option, object, str]]) -> str:
+    """The text of a file that `read_config` reads back to these values: (option, value, source).
 
-    A value of None is the knob's default, which TOML cannot write; its line is a comment.
+    A value of None is the option's default, which TOML cannot write; its line is a comment.
     Raises UsageError for a text that is no UTF-8.
     """
     lines = ["# Settings of a run of tcpx-mpi: tcpx-mpi run --config FILE", ""]
     lines.append(f"{PATTERN} = {toml_value(pattern)}")
-    for knob, value, source in values:
+    for option, value, source in values:
         note = "".join(letter if letter.isprintable() else "?" for letter in source)
         if value is None:
-            lines.append(f"# {knob.name}: not set")
+            lines.append(f"# {option.name}: not set")
         else:
-            lines.append(f"{knob.name} = {toml_value(value)}  # {note}")
+            lines.append(f"{option.name} = {toml_value(value)}  # {note}")
     text = "\n".join(lines) + "\n"
     try:
         text.encode("utf-8")
@@ -66,19 +66,19 @@ def config_text(pattern: str, values: Iterable[tuple[Knob, object, str]]) -> str
     return text
 
 
-def _expected(knob: Knob) -> tuple[tuple[type, ...], str]:
-    """The types of TOML that a knob takes, and how an error calls them."""
-    if isinstance(knob.default, bool):
+def _expected(option: Option) -> tuple[tuple[type, ...], str]:
+    """The types of TOML that a option takes, and how an error calls them."""
+    if isinstance(option.default, bool):
         return (bool,), "true or false"
-    if isinstance(knob.default, tuple):
-        names = ", ".join(f'"{name}"' for name in knob.metavar.split(","))
-        example = '4096, "64K"' if knob.metavar.startswith("SIZE") else names
+    if isinstance(option.default, tuple):
+        names = ", ".join(f'"{name}"' for name in option.metavar.split(","))
+        example = '4096, "64K"' if option.metavar.startswith("SIZE") else names
         return (list, str), f"a list such as [{example}]"
-    if isinstance(knob.default, float):
+    if isinstance(option.default, float):
         return (int, float, str), 'a time such as 30 or "500ms"'
-    if knob.metavar == "SIZE":
+    if option.metavar == "SIZE":
         return (int, str), 'a size such as 4096 or "4K"'
-    if isinstance(knob.default, int) or knob.metavar == "N":
+    if isinstance(option.default, int) or option.metavar == "N":
         return (int,), "a whole number"
     return (str,), "a text in quotes"
 

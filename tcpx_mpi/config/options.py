@@ -1,6 +1,6 @@
-"""Every knob of a run, declared once: names, default, limits, earlier variables and meaning.
+"""Every option of a run, declared once: names, default, limits, earlier variables and meaning.
 
-The command line builds its options and its help from `KNOBS`; `config` reads values by them.
+The command line builds its options and its help from `OPTIONS`; `config` reads values by them.
 Letters and meanings of the nccl-tests groups are those of nccl-tests; ours are long-only.
 """
 
@@ -80,7 +80,7 @@ GROUPS = (
 
 
 @dataclass(frozen=True)
-class Knob:
+class Option:
     """One setting: `name` is its key for `load_settings`, `field` its place in `Settings`."""
 
     name: str
@@ -89,7 +89,7 @@ class Knob:
     default: object
     parse: Parser
     help: str
-    #: nccl-tests' letter; such a knob keeps nccl-tests' long form, underscores included.
+    #: nccl-tests' letter; such a option keeps nccl-tests' long form, underscores included.
     letter: str = ""
     #: The long form where it is not made of the name.
     long: str = ""
@@ -138,160 +138,160 @@ class Knob:
 
 # A table, so laid out as one: what it is; then its forms.
 # fmt: off
-KNOBS: tuple[Knob, ...] = (
-    Knob("minbytes", "sizes", SIZES, 32 << 20, size(0), "smallest size",
+OPTIONS: tuple[Option, ...] = (
+    Option("minbytes", "sizes", SIZES, 32 << 20, size(0), "smallest size",
          letter="-b", metavar="SIZE", variables=("UCCL_TCPX_PERF_SIZE",)),
-    Knob("maxbytes", "sizes", SIZES, 32 << 20, size(0), "largest size",
+    Option("maxbytes", "sizes", SIZES, 32 << 20, size(0), "largest size",
          letter="-e", metavar="SIZE", variables=("UCCL_TCPX_PERF_SIZE",)),
-    Knob("stepbytes", "sizes", SIZES, 1 << 20, size(1), "add this to get the next size",
+    Option("stepbytes", "sizes", SIZES, 1 << 20, size(1), "add this to get the next size",
          letter="-i", metavar="SIZE"),
-    Knob("stepfactor", "sizes", SIZES, 1, whole(1), "if above 1, multiply by this instead",
+    Option("stepfactor", "sizes", SIZES, 1, whole(1), "if above 1, multiply by this instead",
          letter="-f"),
-    Knob("sizes", "sizes", SIZES, (), size_list, "exactly these sizes, in place of -b -e -i -f",
+    Option("sizes", "sizes", SIZES, (), size_list, "exactly these sizes, in place of -b -e -i -f",
          metavar="SIZE,..."),
 
-    Knob("op", "op", OPERATION, "sum", one_of(*_OPERATIONS), "reduction",
+    Option("op", "op", OPERATION, "sum", one_of(*_OPERATIONS), "reduction",
          letter="-o", metavar="OP"),
-    Knob("datatype", "datatype", OPERATION, "float", one_of(*_TYPES), "type of the elements",
+    Option("datatype", "datatype", OPERATION, "float", one_of(*_TYPES), "type of the elements",
          letter="-d", metavar="TYPE"),
-    Knob("root", "root", OPERATION, 0, whole(0), "root rank", letter="-r", metavar="RANK"),
+    Option("root", "root", OPERATION, 0, whole(0), "root rank", letter="-r", metavar="RANK"),
 
-    Knob("iters", "iters", PERFORMANCE, 20, whole(1), "timed iterations a size",
+    Option("iters", "iters", PERFORMANCE, 20, whole(1), "timed iterations a size",
          letter="-n", variables=("UCCL_TCPX_PERF_ITERS",)),
-    Knob("warmup_iters", "warmup_iters", PERFORMANCE, 1, whole(0),
+    Option("warmup_iters", "warmup_iters", PERFORMANCE, 1, whole(0),
          "iterations before them, kept apart in the file", letter="-w"),
-    Knob("agg_iters", "agg_iters", PERFORMANCE, 1, whole(1),
+    Option("agg_iters", "agg_iters", PERFORMANCE, 1, whole(1),
          "messages posted together in each iteration", letter="-m"),
-    Knob("run_cycles", "run_cycles", PERFORMANCE, 1, whole(0),
+    Option("run_cycles", "run_cycles", PERFORMANCE, 1, whole(0),
          "measure all sizes so many times; 0: until interrupted", letter="-N"),
-    Knob("ci", "ci", STOPPING, 0.0, share,
+    Option("ci", "ci", STOPPING, 0.0, share,
          "go on until the 95 % interval of the median is within this share of it, like 0.05",
          metavar="SHARE"),
-    Knob("max_time", "max_time_s", STOPPING, 60.0, seconds(),
+    Option("max_time", "max_time_s", STOPPING, 60.0, seconds(),
          "with --ci, end a row after this time, and say that it was not enough",
          metavar="TIME"),
-    Knob("duration", "duration_s", STOPPING, 0.0, seconds(zero=True),
+    Option("duration", "duration_s", STOPPING, 0.0, seconds(zero=True),
          "go on until the batches of a row took this time; every sample is kept",
          metavar="TIME"),
-    Knob("sample_space", "sample_space_bytes", STOPPING, 16 << 30, size(1 << 20),
+    Option("sample_space", "sample_space_bytes", STOPPING, 16 << 30, size(1 << 20),
          "how much of its file samples may take; a row that fills its share of that ends",
          metavar="SIZE"),
 
-    Knob("average", "average", PERFORMANCE, 1, one_number_of(0, 1, 2, 3),
+    Option("average", "average", PERFORMANCE, 1, one_number_of(0, 1, 2, 3),
          "time over the ranks that receive: 0 rank 0, 1 average, 2 minimum, 3 maximum",
          letter="-a", metavar="0-3"),
-    Knob("check", "check", TEST, 1, whole(0),
+    Option("check", "check", TEST, 1, whole(0),
          "check every timed byte; 0: none, and no bandwidth is claimed as checked",
          letter="-c", metavar="0|1"),
-    Knob("blocking", "blocking", TEST, 0, one_number_of(0, 1, 3),
+    Option("blocking", "blocking", TEST, 0, one_number_of(0, 1, 3),
          "0: back to back; 1 or 3: every iteration starts together",
          letter="-z", metavar="0|1|3"),
-    Knob("timeout", "timeout_s", TEST, 0.0, seconds(zero=True),
+    Option("timeout", "timeout_s", TEST, 0.0, seconds(zero=True),
          "end the run after this time in total; 0: never", letter="-T", metavar="TIME"),
-    Knob("all", "all_pairs", TEST, False, switch,
+    Option("all", "all_pairs", TEST, False, switch,
          "pairs: every rank meets every other one, in 2 (ranks - 1) rounds; suspects meet again",
          metavar="", may_be_bare=True),
 
-    Knob("report_timestamps", "report_timestamps", REPORTING, False, switch,
+    Option("report_timestamps", "report_timestamps", REPORTING, False, switch,
          "add the time of day to each row", letter="-S", metavar="0|1", may_be_bare=True),
-    Knob("report_cputime", "report_cputime", REPORTING, False, switch,
+    Option("report_cputime", "report_cputime", REPORTING, False, switch,
          "add CPU time to each row", letter="-C", metavar="0|1", may_be_bare=True),
-    Knob("per_iter_timing", "per_iter_timing", REPORTING, False, switch,
+    Option("per_iter_timing", "per_iter_timing", REPORTING, False, switch,
          "add columns of the single iterations", letter="-I", metavar="0|1", may_be_bare=True),
-    Knob("per_iter_skip", "per_iter_skip", REPORTING, 0, whole(0),
+    Option("per_iter_skip", "per_iter_skip", REPORTING, 0, whole(0),
          "leave the first K iterations out of percentiles and of those columns", letter="-K",
          metavar="K"),
-    Knob("report_gbits", "report_gbits", REPORTING, False, switch,
+    Option("report_gbits", "report_gbits", REPORTING, False, switch,
          "add columns in Gb/s", long="--report_gbits", metavar="", may_be_bare=True),
 
-    Knob("output_file", "json_path", SAVING, None, output_path,
+    Option("output_file", "json_path", SAVING, None, output_path,
          "also write JSON, with the keys of nccl-tests", letter="-J", metavar="FILE"),
-    Knob("csv", "csv_path", SAVING, None, output_path,
+    Option("csv", "csv_path", SAVING, None, output_path,
          "also write the rows of the table as CSV (`export` has the samples)", metavar="FILE"),
-    Knob("json_stream", "json_stream_path", SAVING, None, output_path,
+    Option("json_stream", "json_stream_path", SAVING, None, output_path,
          "one JSON event a line as the run goes on; -: the standard output, and the table to "
          "the standard error", metavar="FILE|-"),
-    Knob("hdf5", "hdf5_path", SAVING, None, output_path,
+    Option("hdf5", "hdf5_path", SAVING, None, output_path,
          "every sample goes here (tcpx-mpi-PATTERN-TIME.h5); none: no file",
          metavar="FILE|none"),
 
-    Knob("plugin", "plugin", TRANSPORT, "auto", any_text,
+    Option("plugin", "plugin", TRANSPORT, "auto", any_text,
          "a path, or a name: softtcpx, tcpx, null, auto, or NAME of libnccl-net-NAME.so",
          metavar="PLUGIN", variables=("UCCL_TCPX_PLUGIN_PATH",)),
-    Knob("memory", "memory", TRANSPORT, "auto", one_of("auto", "host", "emulated", "cuda"),
+    Option("memory", "memory", TRANSPORT, "auto", one_of("auto", "host", "emulated", "cuda"),
          "where buffers are; auto: cuda where every rank has a GPU, else host; emulated: host "
          "memory by way of the plugin's GPU receive path", metavar="auto|host|emulated|cuda"),
-    Knob("unpack", "unpack", TRANSPORT, "kernel", one_of("kernel", "d2d", "host", "none"),
+    Option("unpack", "unpack", TRANSPORT, "kernel", one_of("kernel", "d2d", "host", "none"),
          "how fragments become a message in a GPU's memory, or emulated; none: not at all, an "
          "ablation",
          metavar="kernel|d2d|host|none", variables=("UCCL_TCPX_UNPACK_IMPL",)),
-    Knob("channels", "channels", TRANSPORT, 2, whole(1), "connections to each peer",
+    Option("channels", "channels", TRANSPORT, 2, whole(1), "connections to each peer",
          variables=("UCCL_TCPX_NUM_CHANNELS",)),
-    Knob("chunk", "chunk_bytes", TRANSPORT, 512 << 10,
+    Option("chunk", "chunk_bytes", TRANSPORT, 512 << 10,
          size(1, MAX_CHUNK_BYTES, "the largest chunk"), "largest request, at most 2M",
          metavar="SIZE", variables=("UCCL_TCPX_CHUNK_BYTES", "NCCL_P2P_NET_CHUNKSIZE")),
-    Knob("window_send", "window_send", TRANSPORT, 12,
+    Option("window_send", "window_send", TRANSPORT, 12,
          whole(1, MAX_WINDOW, "the plugin's request limit"),
          "sends in flight on each channel, at most 16"),
-    Knob("window_recv", "window_recv", TRANSPORT, 16,
+    Option("window_recv", "window_recv", TRANSPORT, 16,
          whole(1, MAX_WINDOW, "the plugin's request limit"),
          "receives in flight on each channel, at most 16"),
 
-    Knob("profile", "profile", PLACEMENT, "auto", any_text,
+    Option("profile", "profile", PLACEMENT, "auto", any_text,
          "what this kind of machine needs set; auto: the one that fits the machine, if any",
          metavar="auto|none|NAME|FILE"),
-    Knob("nic", "nic", PLACEMENT, None, names_in_turn,
+    Option("nic", "nic", PLACEMENT, None, names_in_turn,
          "NIC of each rank (the nearest to its GPU)", metavar="NAME,..."),
-    Knob("gpu", "gpu", PLACEMENT, None, numbers_in_turn,
+    Option("gpu", "gpu", PLACEMENT, None, numbers_in_turn,
          "GPU of each rank (one each where there are enough); none: place ranks without GPUs",
          metavar="NUMBER,...|none"),
-    Knob("share_gpu", "share_gpu", PLACEMENT, False, switch,
+    Option("share_gpu", "share_gpu", PLACEMENT, False, switch,
          "let ranks of a node have the same GPU", metavar="", may_be_bare=True),
-    Knob("cpus", "cpus", PLACEMENT, None, cpu_list,
+    Option("cpus", "cpus", PLACEMENT, None, cpu_list,
          "CPUs for the progress threads (near the NIC, away from the plugin's)", metavar="LIST"),
-    Knob("placement", "placement_path", PLACEMENT, None, any_text,
+    Option("placement", "placement_path", PLACEMENT, None, any_text,
          "TOML file that says any of these for single ranks", metavar="FILE"),
 
-    Knob("against", "against", BESIDE, (), names_of(tuple(PEERS)),
+    Option("against", "against", BESIDE, (), names_of(tuple(PEERS)),
          "run these beside the plugin, block by block, and print the ratios (or none): "
          + "; ".join(f"{name}: {what}" for name, what in PEERS.items()),
          metavar="raw,mpi"),
-    Knob("nccl_preset", "nccl_presets", BESIDE, ("tuned",), names_of(NCCL_PRESETS, or_none=False),
+    Option("nccl_preset", "nccl_presets", BESIDE, ("tuned",), names_of(NCCL_PRESETS, or_none=False),
          "settings of NCCL as a peer, one run each; the first is `beside nccl`",
          metavar="tuned,default"),
-    Knob("nccl_env", "nccl_env", BESIDE, (), variables_of("NCCL_", tuple(NCCL_HELD)),
+    Option("nccl_env", "nccl_env", BESIDE, (), variables_of("NCCL_", tuple(NCCL_HELD)),
          "variables of NCCL as a peer, over its preset", metavar="NCCL_NAME=VALUE,..."),
 
-    Knob("seed", "seed", CHECKS, 1, whole(0, (1 << 64) - 1, "64 bits"), "seed of the payload"),
-    Knob("check_memory", "check_memory_bytes", CHECKS, 1 << 30, size(1),
+    Option("seed", "seed", CHECKS, 1, whole(0, (1 << 64) - 1, "64 bits"), "seed of the payload"),
+    Option("check_memory", "check_memory_bytes", CHECKS, 1 << 30, size(1),
          "memory for buffer slots and their time stamps, so that whole batches are checked",
          metavar="SIZE"),
-    Knob("stall_timeout", "stall_timeout_s", CHECKS, 30.0, seconds(),
+    Option("stall_timeout", "stall_timeout_s", CHECKS, 30.0, seconds(),
          "end the run when nothing has moved for this time", metavar="TIME"),
-    Knob("connect_timeout", "connect_timeout_s", CHECKS, 30.0, seconds(),
+    Option("connect_timeout", "connect_timeout_s", CHECKS, 30.0, seconds(),
          "end the run when connecting takes longer", metavar="TIME"),
-    Knob("gate", "gate_path", CHECKS, None, any_text,
+    Option("gate", "gate_path", CHECKS, None, any_text,
          "TOML file of limits that the run must meet, else exit code 9 (`tcpx-mpi gate`)",
          metavar="FILE"),
 
-    Knob("ranks", "ranks", LAUNCH, None, whole(1, 4096, "what one machine starts"),
+    Option("ranks", "ranks", LAUNCH, None, whole(1, 4096, "what one machine starts"),
          "start mpirun here with N ranks; under mpirun it only has to agree, if typed"),
-    Knob("runs", "runs", LAUNCH, 1, whole(1, 1000, "what anybody waits for"),
+    Option("runs", "runs", LAUNCH, 1, whole(1, 1000, "what anybody waits for"),
          "with --ranks: so many whole launches, each with the sizes in an order of its own by "
          "--seed, all in one file", metavar="K"),
-    Knob("config", "config_path", LAUNCH, None, any_text,
+    Option("config", "config_path", LAUNCH, None, any_text,
          "TOML file of settings; the environment and the command line win over it",
          metavar="FILE", in_file=False),
-    Knob("save_config", "save_config_path", LAUNCH, None, output_path,
+    Option("save_config", "save_config_path", LAUNCH, None, output_path,
          "write the settings of this run as such a file", metavar="FILE", in_file=False),
-    Knob("spool", "spool", LAUNCH, None, any_text,
+    Option("spool", "spool", LAUNCH, None, any_text,
          "each rank's journal until its row is in the file (the temporary directory)",
          metavar="DIR"),
 
-    Knob("launch", "launch", VARIABLES_ONLY, 0, whole(0),
+    Option("launch", "launch", VARIABLES_ONLY, 0, whole(0),
          "which of several launches this is, from 1; 0: the only one",
          variables=("TCPX_MPI_LAUNCH",), in_file=False),
-    Knob("debug", "debug", VARIABLES_ONLY, False, switch, "show what the plugin logs",
+    Option("debug", "debug", VARIABLES_ONLY, False, switch, "show what the plugin logs",
          variables=("UCCL_TCPX_DEBUG", "TCPX_DEBUG", "TCPX_PERF")),
 )
 # fmt: on

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tcpx_mpi.config.file import PATTERN, config_text, read_config
-from tcpx_mpi.config.options import ITERS_BESIDE, KNOBS, LEAST_BLOCKS, Knob
+from tcpx_mpi.config.options import ITERS_BESIDE, LEAST_BLOCKS, OPTIONS, Option
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.units import format_size_option
 
@@ -29,7 +29,7 @@ _WHERE_NOT_GIVEN = {
     "ranks": "by the launcher",
 }
 
-_BY_NAME = {knob.name: knob for knob in KNOBS}
+_BY_NAME = {option.name: option for option in OPTIONS}
 _SIZE_KNOBS = ("minbytes", "maxbytes", "stepbytes", "stepfactor", "sizes")
 #: They do not say where sizes begin or end, so they leave that to another layer.
 _STEPS = ("stepbytes", "stepfactor")
@@ -121,16 +121,16 @@ class Settings:
     def to_toml(self) -> str:
         """The text of a file from which `--config` makes these settings; see `config_text`."""
         # Sizes in one list, however they were given. A default of a machine stays with it.
-        knobs = [knob for knob in KNOBS if knob.in_file and knob.field != "sizes"]
-        values: list[tuple[Knob, object, str]] = []
+        options = [option for option in OPTIONS if option.in_file and option.field != "sizes"]
+        values: list[tuple[Option, object, str]] = []
         values.append((_BY_NAME["sizes"], self.sizes, self.sources["sizes"]))
-        for knob in knobs:
-            value, source = getattr(self, knob.field), self.sources[knob.field]
-            machines = knob.default is None and source == "default"
+        for option in options:
+            value, source = getattr(self, option.field), self.sources[option.field]
+            machines = option.default is None and source == "default"
             machines = machines or source.startswith(IN_GPU_MEMORY)
             if source.startswith("auto:"):  # what this machine made of it
                 value = "auto"
-            values.append((knob, None if machines else value, source))
+            values.append((option, None if machines else value, source))
         return config_text(self.pattern, values)
 
     def open_ended(self) -> bool:
@@ -168,7 +168,7 @@ def fingerprint_difference(first: str, second: str) -> str:
 
 
 def load_settings(cli: Mapping[str, object], environ: Mapping[str, str]) -> Settings:
-    """The settings of a command line (by knob name, None: not given) and an environment.
+    """The settings of a command line (by option name, None: not given) and an environment.
 
     Pure but for the place of the temporary directory and the file that `config` names. Without a
     pattern in either, it is "". Raises UsageError, one line, for the first value that cannot be.
@@ -180,7 +180,7 @@ def load_settings(cli: Mapping[str, object], environ: Mapping[str, str]) -> Sett
         environment,
         _file_layer(command_line, above={**environment, **command_line}),
         {PATTERN: Value("", "default")},
-        {knob.name: Value(knob.default, "default") for knob in KNOBS},
+        {option.name: Value(option.default, "default") for option in OPTIONS},
     ]
     values = {name: _first(name, layers) for name in [PATTERN, *_BY_NAME]}
     sizes = _sizes(values)
@@ -195,11 +195,11 @@ def load_settings(cli: Mapping[str, object], environ: Mapping[str, str]) -> Sett
         )
     if values["ci"].value and values["duration"].value:
         raise UsageError("--ci and --duration both say when a row ends: give one of them")
-    fields = {knob.field: values[knob.name] for knob in KNOBS if knob.field != "sizes"}
+    fields = {option.field: values[option.name] for option in OPTIONS if option.field != "sizes"}
     fields["pattern"] = values[PATTERN]
     fields["sizes"] = sizes
     return Settings(
-        **{name: found.value for name, found in fields.items()},  # type: ignore[arg-type]  # by knob
+        **{name: found.value for name, found in fields.items()},  # type: ignore[arg-type]  # by option
         sources={name: found.source for name, found in fields.items()},
     )
 
@@ -220,9 +220,11 @@ def _command_line_layer(cli: Mapping[str, object]) -> dict[str, Value]:
     if unknown:
         raise TypeError(f"no such setting: {', '.join(sorted(unknown))}")
     layer = {
-        knob.name: Value(knob.parse(knob.label, str(cli[knob.name])), f"command line {knob.option}")
-        for knob in KNOBS
-        if cli.get(knob.name) is not None
+        option.name: Value(
+            option.parse(option.label, str(cli[option.name])), f"command line {option.option}"
+        )
+        for option in OPTIONS
+        if cli.get(option.name) is not None
     }
     if cli.get(PATTERN) is not None:
         layer[PATTERN] = Value(str(cli[PATTERN]), "command line")
@@ -236,9 +238,9 @@ def _environment_layer(environ: Mapping[str, str], hidden: Layer) -> dict[str, V
         _BY_NAME[name].field for name in hidden if name in _BY_NAME and name not in _STEPS
     }
     return {
-        knob.name: Value(knob.parse(variable, environ[variable]), f"environment {variable}")
-        for knob in KNOBS
-        if knob.field not in hidden_fields and (variable := _variable_of(knob, environ))
+        option.name: Value(option.parse(variable, environ[variable]), f"environment {variable}")
+        for option in OPTIONS
+        if option.field not in hidden_fields and (variable := _variable_of(option, environ))
     }
 
 
@@ -258,9 +260,9 @@ def _file_layer(command_line: Layer, above: Layer) -> dict[str, Value]:
     return {name: value for name, value in layer.items() if name not in hidden}
 
 
-def _variable_of(knob: Knob, environ: Mapping[str, str]) -> str | None:
+def _variable_of(option: Option, environ: Mapping[str, str]) -> str | None:
     # A variable that is set to nothing counts as not set, as shells make it.
-    return next((name for name in knob.variables if environ.get(name, "").strip()), None)
+    return next((name for name in option.variables if environ.get(name, "").strip()), None)
 
 
 def _first(name: str, layers: Iterable[Layer]) -> Value:

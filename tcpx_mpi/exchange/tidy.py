@@ -14,7 +14,15 @@ from typing import Any, get_type_hints
 
 import numpy as np
 
-from tcpx_mpi.records import GpuRow, PartialRow, PeerInfo, Proof, Row, Run, mapped_arrays
+from tcpx_mpi.records import (
+    BaselineInfo,
+    GpuRow,
+    ObservedPlacement,
+    PartialRow,
+    Row,
+    Run,
+    mapped_arrays,
+)
 from tcpx_mpi.records.header import RankInfo
 from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Int64s
 from tcpx_mpi.records.setup_times import SETUP_DTYPE
@@ -197,7 +205,7 @@ def counters(run: Run) -> Table:
 
 def proof(run: Run) -> Table:
     """One line a row, side and rank: where its work was seen; -1 and "" are unknown."""
-    return _seen_by_ranks(run, "proof", Proof, lambda row: row.proof)
+    return _seen_by_ranks(run, "proof", ObservedPlacement, lambda row: row.proof)
 
 
 def gpus(run: Run) -> Table:
@@ -208,8 +216,8 @@ def gpus(run: Run) -> Table:
 def _seen_by_ranks(
     run: Run,
     name: str,
-    record: type[Proof] | type[GpuRow],
-    of: Callable[[Row], Sequence[Proof] | Sequence[GpuRow]],
+    record: type[ObservedPlacement] | type[GpuRow],
+    of: Callable[[Row], Sequence[ObservedPlacement] | Sequence[GpuRow]],
 ) -> Table:
     kinds = _kinds(record)
 
@@ -273,7 +281,7 @@ def ranks(run: Run) -> Table:
 
 def peers(run: Run) -> Table:
     """What ran beside the plugin, and how it was set."""
-    return _small("peers", _kinds(PeerInfo), [dataclasses.asdict(x) for x in run.header.peers])
+    return _small("peers", _kinds(BaselineInfo), [dataclasses.asdict(x) for x in run.header.peers])
 
 
 def setup(run: Run) -> Table:
@@ -294,7 +302,7 @@ def settings(run: Run) -> Table:
     return _small("settings", columns, lines)
 
 
-def _kinds(record: type[RankInfo | PeerInfo | Proof | GpuRow]) -> dict[str, str]:
+def _kinds(record: type[RankInfo | BaselineInfo | ObservedPlacement | GpuRow]) -> dict[str, str]:
     kinds = {int: INT, float: FLOAT, bool: BOOL, str: TEXT}
     hints = get_type_hints(record)
     return {field.name: kinds[hints[field.name]] for field in dataclasses.fields(record)}

@@ -48,7 +48,7 @@ class Placement:
 
 
 @dataclass(frozen=True)
-class Seat:
+class RankPlace:
     """What a placement file says of one local rank; None: as without the file."""
 
     nic: str | None = None
@@ -68,11 +68,11 @@ class Request:
     #: A rank without a GPU is an error, and no slot.
     needs_gpus: bool = False
     cpus: tuple[int, ...] = ()
-    seats: Mapping[int, Seat] = field(default_factory=dict)
+    seats: Mapping[int, RankPlace] = field(default_factory=dict)
     seats_from: str = ""
 
-    def seat(self, local_rank: int) -> Seat:
-        return self.seats.get(local_rank, Seat())
+    def seat(self, local_rank: int) -> RankPlace:
+        return self.seats.get(local_rank, RankPlace())
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.machine.placement import Seat
+from tcpx_mpi.machine.placement import RankPlace
 from tcpx_mpi.toml_file import read_toml
 
 OPTION = "--placement"
@@ -22,13 +22,13 @@ _REMEDY = 'write it like [[rank]], local_rank = 0, nic = "eth1", gpu = 0, cpu = 
 _KEYS: dict[str, type] = {"local_rank": int, "nic": str, "gpu": int, "cpu": int, "memory_node": int}
 
 
-def read_placement(path: str) -> dict[int, Seat]:
+def read_placement(path: str) -> dict[int, RankPlace]:
     """What a file says, by local rank. Raises UsageError, naming file and key."""
     table = read_toml(OPTION, path, _REMEDY)
     entries = table.get("rank")
     if not isinstance(entries, list) or not entries or set(table) != {"rank"}:
         raise UsageError(f"{path} is no list of ranks: {_REMEDY}")
-    seats: dict[int, Seat] = {}
+    seats: dict[int, RankPlace] = {}
     for number, entry in enumerate(entries, start=1):
         where = f"{path}: rank entry {number}"
         _require_known(where, entry)
@@ -36,7 +36,9 @@ def read_placement(path: str) -> dict[int, Seat]:
             raise UsageError(f"{where} has no local_rank: {_REMEDY}")
         if local_rank in seats:
             raise UsageError(f"{where}: local_rank {local_rank} is there twice; keep one")
-        seats[local_rank] = Seat(**{key: entry.get(key) for key in _KEYS if key != "local_rank"})
+        seats[local_rank] = RankPlace(
+            **{key: entry.get(key) for key in _KEYS if key != "local_rank"}
+        )
     return seats
 
 

@@ -20,7 +20,7 @@ from tcpx_mpi.machine.placement import Node, Request
 from tcpx_mpi.machine.topology import read_host, this_machine
 from tcpx_mpi.plugin.find import choose_plugin, inspect
 from tcpx_mpi.plugin.unsafe_settings import fatal_value
-from tcpx_mpi.run.place_ranks import net_devices, seat_at
+from tcpx_mpi.run.place_ranks import net_devices, place_at
 from tcpx_mpi.transport.engine import LoadedPlugin, load_plugin
 from tcpx_mpi.transport.gpu_memory import RankGpu
 
@@ -65,7 +65,7 @@ def cuda(plugin: LoadedPlugin) -> dict[str, str]:
     nic_of_gpu = plugin.profile.nic_of_gpu if plugin.profile is not None else ()
     node = Node(host.name, this_machine(), devices, bindings, nic_of_gpu)
     try:
-        place = seat_at(0, [host], node, Request())
+        place = place_at(0, [host], node, Request())
         obstacle = obstacle_to_cuda(plugin.file.name, plugin.nic(place.device), place, host.name)
         if obstacle:
             return {"no_cuda": obstacle}

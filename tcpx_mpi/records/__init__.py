@@ -6,7 +6,14 @@ other than 0 write nothing but a journal, and never load it.
 
 from tcpx_mpi.records.environment import filter_environment
 from tcpx_mpi.records.gpu import GpuRow, GpuState, gpu_row, throttled
-from tcpx_mpi.records.header import AVERAGES, IMPORTED_BOUNDS, PeerInfo, Plan, RankInfo, RunHeader
+from tcpx_mpi.records.header import (
+    AVERAGES,
+    IMPORTED_BOUNDS,
+    BaselineInfo,
+    Plan,
+    RankInfo,
+    RunHeader,
+)
 from tcpx_mpi.records.journal import Journal, journal_path, read_journal
 from tcpx_mpi.records.launches import LaunchesWriter
 from tcpx_mpi.records.merge import merge
@@ -21,7 +28,7 @@ from tcpx_mpi.records.reader import read_run
 from tcpx_mpi.records.row import (
     PHASES,
     Average,
-    Proof,
+    ObservedPlacement,
     RankRow,
     Row,
     RowFacts,
@@ -39,15 +46,15 @@ __all__ = [
     "IMPORTED_BOUNDS",
     "PHASES",
     "Average",
+    "BaselineInfo",
     "Fault",
     "GpuRow",
     "GpuState",
     "Journal",
     "LaunchesWriter",
+    "ObservedPlacement",
     "PartialRow",
-    "PeerInfo",
     "Plan",
-    "Proof",
     "RankInfo",
     "RankRow",
     "Row",

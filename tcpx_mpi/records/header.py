@@ -83,7 +83,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class PeerInfo:
+class BaselineInfo:
     """What runs beside the plugin in the same frame (`--against`), and how it was set."""
 
     #: The key of its rows: "raw", "raw_1", "mpi".
@@ -137,7 +137,7 @@ class RunHeader:
     mode: str
     #: Comment lines for the table's header.
     notes: list[str] = field(default_factory=list)
-    peers: list[PeerInfo] = field(default_factory=list)
+    peers: list[BaselineInfo] = field(default_factory=list)
 
     @property
     def back_to_back(self) -> bool:
@@ -165,5 +165,5 @@ def header_from_plain(plain: Mapping[str, Any]) -> RunHeader:
     values["plan"] = Plan(**plan)
     values["settings"] = [(name, value, source) for name, value, source in values["settings"]]
     values["ranks"] = [RankInfo(**rank) for rank in values["ranks"]]
-    values["peers"] = [PeerInfo(**peer) for peer in values["peers"]]
+    values["peers"] = [BaselineInfo(**peer) for peer in values["peers"]]
     return RunHeader(**values)

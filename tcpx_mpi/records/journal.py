@@ -30,7 +30,7 @@ from tcpx_mpi.errors import OutputFailed, UsageError
 from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.header import RunHeader, header_from_plain, header_to_plain
 from tcpx_mpi.records.mapped_arrays import Growing
-from tcpx_mpi.records.row import PHASES, Int64s, Proof, RankRow, RowFacts, facts_of
+from tcpx_mpi.records.row import PHASES, Int64s, ObservedPlacement, RankRow, RowFacts, facts_of
 
 MAGIC = b"TJR1"
 VERSION = 3
@@ -314,7 +314,7 @@ def _joined(side: _Side, against: dict[str, JournalRow]) -> JournalRow:
         **header["counted"],
         samples=samples,
         warmup=warmup,
-        proof=Proof(**header["proof"]),
+        proof=ObservedPlacement(**header["proof"]),
         gpu=GpuRow(**header["gpu"]) if header.get("gpu") else None,
         against={name: each.part for name, each in against.items() if each.part is not None},
         batches=arrays["batches"],

@@ -11,9 +11,9 @@ import numpy as np
 from tcpx_mpi.errors import PartialResult, UsageError
 from tcpx_mpi.records.commit_file import CommitFile, open_for_reading
 from tcpx_mpi.records.gpu import GpuRow
-from tcpx_mpi.records.header import PeerInfo, Plan, RankInfo, RunHeader
+from tcpx_mpi.records.header import BaselineInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.records.launches import GROUP, PLANNED
-from tcpx_mpi.records.row import Average, Proof, Row
+from tcpx_mpi.records.row import Average, ObservedPlacement, Row
 from tcpx_mpi.records.run import Fault, PartialRow, Run
 from tcpx_mpi.records.schema import (
     ARRIVALS,
@@ -40,7 +40,7 @@ from tcpx_mpi.records.schema import (
 )
 from tcpx_mpi.records.setup_times import SetupTimes
 
-_Record = TypeVar("_Record", PeerInfo, Proof, RankInfo)
+_Record = TypeVar("_Record", BaselineInfo, ObservedPlacement, RankInfo)
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 #: What h5py raises where a part is not there, or is not what it should be.
 _DAMAGE = (KeyError, ValueError, TypeError, AttributeError, OSError, RuntimeError)
@@ -140,7 +140,7 @@ def _read_header(file: Any) -> RunHeader:
             for item in read_table(file, "settings", SETTING_COLUMNS)
         ],
         ranks=_read_records(file, "ranks", RankInfo, RANK_INFO_COLUMNS),
-        peers=_read_records(file, "peers", PeerInfo, PEER_COLUMNS) if "peers" in file else [],
+        peers=_read_records(file, "peers", BaselineInfo, PEER_COLUMNS) if "peers" in file else [],
     )
 
 
@@ -174,7 +174,9 @@ def _read_row(group: Any, stored: CommitFile) -> Row:
         late=group["late"][()].astype(np.bool_),
         faults=read_texts(group, "faults"),
         **{name: group[name][()] for name in ARRIVALS if name in group},
-        proof=_read_records(group, "proof", Proof, PROOF_COLUMNS) if "proof" in group else [],
+        proof=_read_records(group, "proof", ObservedPlacement, PROOF_COLUMNS)
+        if "proof" in group
+        else [],
         gpu=[GpuRow(**item) for item in read_table(group, "gpu", GPU_COLUMNS)]
         if "gpu" in group
         else [],

@@ -54,7 +54,7 @@ class RowFacts:
 
 
 @dataclass(frozen=True)
-class Proof:
+class ObservedPlacement:
     """Where one rank's work was seen while a row's batches ran; -1 and "" are unknown.
 
     Threads are the driving one and those of the plugin. NIC counters are the interface's, so of
@@ -121,7 +121,7 @@ class RankRow:
     arrivals: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     #: Iterations in each block.
     arrival_blocks: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
-    proof: Proof = Proof()
+    proof: ObservedPlacement = ObservedPlacement()
     #: Of a run in a GPU's memory.
     gpu: GpuRow | None = None
     #: What the peers of `--against` did in blocks between these batches, by name.
@@ -197,7 +197,7 @@ class Row(RowFacts):
     arrivals: Floats = field(default_factory=lambda: np.zeros((0, 0, 0)))
     arrival_blocks: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
     #: By rank.
-    proof: list[Proof] = field(default_factory=list)
+    proof: list[ObservedPlacement] = field(default_factory=list)
     #: By rank, of a run in GPUs' memory.
     gpu: list[GpuRow] = field(default_factory=list)
     #: The rows of the peers of `--against`, of the same form; block b here and block b there were

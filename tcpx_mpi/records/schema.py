@@ -22,8 +22,8 @@ from numpy.typing import NDArray
 
 from tcpx_mpi.records.commit_file import CommitFile
 from tcpx_mpi.records.gpu import GpuRow
-from tcpx_mpi.records.header import PeerInfo, Plan, RankInfo, RunHeader
-from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Average, Proof, RowFacts
+from tcpx_mpi.records.header import BaselineInfo, Plan, RankInfo, RunHeader
+from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Average, ObservedPlacement, RowFacts
 from tcpx_mpi.records.stored import Place, StoredSamples
 
 SCHEMA = "tcpx-mpi run"
@@ -57,9 +57,11 @@ ARRIVALS = ("arrivals", "arrival_blocks")
 Columns = Sequence[tuple[str, type]]
 _TYPES = {"int": int, "float": float, "bool": bool, "str": str}
 RANK_INFO_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(RankInfo))
-PROOF_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(Proof))
+PROOF_COLUMNS: Columns = tuple(
+    (item.name, _TYPES[str(item.type)]) for item in fields(ObservedPlacement)
+)
 GPU_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(GpuRow))
-PEER_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(PeerInfo))
+PEER_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(BaselineInfo))
 AVERAGE_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(Average))
 SETTING_COLUMNS: Columns = (("name", str), ("value", str), ("source", str))
 PAIR_COLUMNS: Columns = (("name", str), ("value", str))

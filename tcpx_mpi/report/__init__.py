@@ -22,7 +22,7 @@ from tcpx_mpi.report.json_document import (
 from tcpx_mpi.report.launches import launches_lines, representative
 from tcpx_mpi.report.preamble import header_lines, rank_line, rank_name
 from tcpx_mpi.report.setup_table import setup_lines
-from tcpx_mpi.report.stragglers import pairs_to_meet, suspect_lines
+from tcpx_mpi.report.stragglers import pairs_to_meet, straggler_lines
 from tcpx_mpi.report.table import row_line, summarise_row, title_lines
 from tcpx_mpi.stats import mean_bus_bandwidth
 
@@ -43,8 +43,8 @@ __all__ = [
     "row_document",
     "row_line",
     "setup_lines",
+    "straggler_lines",
     "summarise_row",
-    "suspect_lines",
     "title_lines",
     "to_json",
     "without_nan",
@@ -74,7 +74,7 @@ def report_lines(run: Run, files: Sequence[str] = (), gate: Sequence[str] = ()) 
             fault=run.fault,
             missing=missing,
             files=files or [run.path],
-            slow=suspect_lines(run.header, run.rows),
+            slow=straggler_lines(run.header, run.rows),
             gate=gate,
         )
     )

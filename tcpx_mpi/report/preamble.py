@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby, pairwise
 
 from tcpx_mpi.plugin.softtcpx_defaults import are_chunks_fitted
-from tcpx_mpi.records import PeerInfo, Plan, RankInfo, RunHeader
+from tcpx_mpi.records import BaselineInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.units import MIB, counted, format_size
 
 #: What another program did not say; its scripts know the word.
@@ -208,7 +208,7 @@ def step(sizes: Sequence[int]) -> tuple[int, str]:
     return 0, "list"
 
 
-def _peer_text(peer: PeerInfo) -> str:
+def _peer_text(peer: BaselineInfo) -> str:
     text = f"{peer.description}, {peer.congestion_control or 'congestion control unknown'}"
     if peer.send_buffer_bytes > 0:
         text += f", send buffer {format_size(peer.send_buffer_bytes)}"

@@ -22,9 +22,9 @@ from tcpx_mpi.stragglers.detect import (
     Measured,
     Places,
     Sensitivity,
-    Suspect,
+    Straggler,
     Way,
-    find_suspects,
+    find_stragglers,
     sensitivities,
 )
 from tcpx_mpi.stragglers.outlier import QUARTERS, TIMES_NOISE
@@ -156,7 +156,7 @@ def pairs_to_meet(header: RunHeader, rows: Sequence[Row]) -> dict[int, list[str]
         return {}
     found = {}
     for size, ways in ways_by_size(header, rows).items():
-        again = meetings(find_suspects(ways, places), ways, places)
+        again = meetings(find_stragglers(ways, places), ways, places)
         found[size] = [
             text_of_pairs(way)
             for pairs in again
@@ -172,7 +172,7 @@ def matrices(header: RunHeader, rows: Iterable[Row]) -> BySize:
     return ways_by_size(header, (row for row in rows if not row.pairs))
 
 
-def suspect_lines(header: RunHeader, rows: Sequence[Row]) -> list[str]:
+def straggler_lines(header: RunHeader, rows: Sequence[Row]) -> list[str]:
     """Matrices of a run in rounds, then what is slow, or that nothing is."""
     lines: list[str] = []
     named: list[str] = []
@@ -256,7 +256,7 @@ def _matrix(size: int, ways: Mapping[Way, Measured], world: int) -> list[str]:
     return lines
 
 
-def _sentence(header: RunHeader, size: int, suspect: Suspect) -> str:
+def _sentence(header: RunHeader, size: int, suspect: Straggler) -> str:
     """Who, in which role, by how much, and the figures that say so."""
     names = [rank_name(header, rank) for rank in suspect.ranks]
     figure = (
@@ -278,7 +278,7 @@ def _sentence(header: RunHeader, size: int, suspect: Suspect) -> str:
     return f"{names[0]} or {names[1]}, or their way: {figure}; `run pairs --all` tells which"
 
 
-def _met(suspect: Suspect, fresh: Mapping[Way, Measured], places: Places) -> str:
+def _met(suspect: Straggler, fresh: Mapping[Way, Measured], places: Places) -> str:
     """Whom it met again."""
     met = {
         other

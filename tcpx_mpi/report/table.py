@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tcpx_mpi.records import PeerInfo, Row, RunHeader
+from tcpx_mpi.records import BaselineInfo, Row, RunHeader
 from tcpx_mpi.report.preamble import ABSENT
 from tcpx_mpi.stats import RowSummary, summarise
 from tcpx_mpi.stats.ratios import Ratio, ratios, strongest
@@ -157,7 +157,7 @@ def _our_columns(header: RunHeader) -> list[Column]:
     return columns
 
 
-def _peer_columns(kind: str, peers: Sequence[PeerInfo]) -> list[Column]:
+def _peer_columns(kind: str, peers: Sequence[BaselineInfo]) -> list[Column]:
     """Beside the peer as asked for and, where it has variants, beside the best of them."""
     names = [peer.name for peer in peers if peer.kind == kind]
     streams = {peer.name: peer.streams for peer in peers}

@@ -14,13 +14,13 @@ from tcpx_mpi.patterns import load, repeated
 from tcpx_mpi.records import Journal, Plan, SetupTimes
 from tcpx_mpi.run import agreement, failure, metadata
 from tcpx_mpi.run.measure import Measurement
-from tcpx_mpi.run.place_ranks import plugin_workers, take_seat
+from tcpx_mpi.run.place_ranks import place_rank, plugin_workers
 from tcpx_mpi.run.plan import PlannedRow, RowPlanner, buffer_sizes
 from tcpx_mpi.run.recorder import Output
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.transport import time_limit
 from tcpx_mpi.transport.engine import LoadedPlugin, RankEngine, load_plugin
-from tcpx_mpi.transport.interface import Side
+from tcpx_mpi.transport.interface import Transport
 from tcpx_mpi.world import Alarm, World
 from tcpx_mpi.world.patience import FOOTER_PATIENCE_S, SETUP_PATIENCE_S
 
@@ -58,7 +58,7 @@ class Benchmark:
         hosts = agreement.agree_hosts(world, read_host())
         host, nodes = hosts[world.rank], [each.node for each in hosts]
         plugin = self.load_plugin(settings, plugin_workers(world, settings, hosts))
-        placement, settings = take_seat(world, settings, plugin, hosts)
+        placement, settings = place_rank(world, settings, plugin, hosts)
         pattern = repeated(load(settings.pattern), settings.agg_iters)
         planner = RowPlanner(settings, pattern, load(settings.pattern), hosts)
         rows = planner.rows()
@@ -72,10 +72,10 @@ class Benchmark:
         free = agreement.free_bytes(world, engine, host)
         with world.agree("memory", SETUP_PATIENCE_S):
             engine.allocate(buffer_sizes(pattern, world.rank, world.size, rows), host, free)
-        beside = baselines.prepare(world, settings, engine, ground := engine.ground(nodes))
+        beside = baselines.prepare(world, settings, engine, context := engine.context(nodes))
         self.begin(settings, pattern, host, engine, beside, planner.plan(rows), journal)
         self.measurement = Measurement(
-            world, settings, pattern, ground, [engine, *beside], journal,
+            world, settings, pattern, context, [engine, *beside], journal,
             shared_clock=len({each.clock for each in hosts}) == 1,
             end_by_ns=time_limit.end_by_ns(settings.timeout_s),
             between_batches=self.output.between_batches,
@@ -109,7 +109,7 @@ class Benchmark:
 
     def begin(
         self, settings: Settings, pattern: Pattern, host: Host, engine: RankEngine,
-        beside: Sequence[Side], plan: Plan, journal: Journal,
+        beside: Sequence[Transport], plan: Plan, journal: Journal,
     ) -> None:  # fmt: skip
         """Collective: the circumstances of the run, in the file and on the screen."""
         info = metadata.rank_info(self.world.rank, host, engine)
@@ -136,7 +136,7 @@ class Benchmark:
                 self.output.row(row)
         journal.acknowledge(facts.index)
 
-    def end(self, sides: Sequence[Side]) -> int:
+    def end(self, sides: Sequence[Transport]) -> int:
         """Collective: close in order, print the footer; the exit code of what was measured."""
         # A sender that closes early can give its receiver an error for data that is whole.
         self.world.barrier("close", SETUP_PATIENCE_S)

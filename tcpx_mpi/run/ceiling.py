@@ -22,12 +22,12 @@ from tcpx_mpi.records import Row
 from tcpx_mpi.run.agreement import agree_hosts, agree_settings
 from tcpx_mpi.run.benchmark import Benchmark
 from tcpx_mpi.run.measure import Measurement
-from tcpx_mpi.run.place_ranks import seat_at
+from tcpx_mpi.run.place_ranks import place_at
 from tcpx_mpi.run.plan import RowPlanner, buffer_sizes
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.stats.ratios import block_times_ns
 from tcpx_mpi.transport.engine import slot_buffers
-from tcpx_mpi.transport.interface import Ground, Surroundings
+from tcpx_mpi.transport.interface import RankContext, Surroundings
 from tcpx_mpi.units import format_size
 from tcpx_mpi.world import World
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
@@ -66,7 +66,7 @@ class Ceiling(Benchmark):
         """Collective: raw TCP in one pattern; wrong bytes of all ranks, on rank 0."""
         world, pattern = self.world, load(settings.pattern)
         node = Node(host.name, this_machine(), [(self.link.interface, "")])
-        placement = seat_at(world.rank, hosts, node, Request())
+        placement = place_at(world.rank, hosts, node, Request())
         planner = RowPlanner(settings, pattern, pattern, hosts)
         rows = planner.rows()
         with world.agree("memory", SETUP_PATIENCE_S):
@@ -74,13 +74,13 @@ class Ceiling(Benchmark):
             buffers = slot_buffers(sizes, host, placement, host.memory_available_bytes)
         around = Surroundings(self.link.interface, [each.node for each in hosts])
         schedule = pattern.schedule(world.rank, world.size)
-        ground = Ground(schedule, buffers, placement, around)
+        context = RankContext(schedule, buffers, placement, around)
         infos = raw.streams_of(self.link, two_way=True)
         sides = raw.connect(
-            infos, world, settings.connect_timeout_s, ground, self.link, not settings.check
+            infos, world, settings.connect_timeout_s, context, self.link, not settings.check
         )
         self.measurement = Measurement(
-            world, settings, pattern, ground, sides, journal=None,
+            world, settings, pattern, context, sides, journal=None,
             shared_clock=len({each.clock for each in hosts}) == 1,
             end_by_ns=0,
         )  # fmt: skip

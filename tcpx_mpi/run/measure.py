@@ -32,12 +32,12 @@ from tcpx_mpi.records import (
     utc_now,
 )
 from tcpx_mpi.records.mapped_arrays import Growing
-from tcpx_mpi.run.stopping import Pace, Until
+from tcpx_mpi.run.stopping import StoppingRule, Until
 from tcpx_mpi.schedule.pattern import Pattern, expected_bytes
 from tcpx_mpi.schedule.table import BufferId, Column, Layout, Op, chunks_of, step_bytes
 from tcpx_mpi.stragglers.arrivals import Arrivals
 from tcpx_mpi.transport.errors import error_of, report_lines, wrong_bytes_text
-from tcpx_mpi.transport.interface import GpuWatch, Ground, Side
+from tcpx_mpi.transport.interface import GpuWatch, RankContext, Transport
 from tcpx_mpi.transport.observed_placement import Witness
 from tcpx_mpi.transport.samples import Batch, add_network, batch_of, joined_batch
 from tcpx_mpi.transport.slots import GUARD_BYTES, RowPlan, slot_shape
@@ -64,7 +64,7 @@ _WATCHED_ITERATIONS = 16
 class _Account:
     """One side's part of a row, and the verdicts on its batches."""
 
-    side: Side
+    side: Transport
     row: RankRow
     witness: Witness
     arrivals: Arrivals
@@ -87,7 +87,7 @@ class _Account:
 PLUGIN = ""
 
 
-def name_of(side: Side) -> str:
+def name_of(side: Transport) -> str:
     """The key of a side's samples in a row."""
     return side.info.name if side.info is not None else PLUGIN
 
@@ -100,8 +100,8 @@ class Measurement:
         world: World,
         settings: Settings,
         pattern: Pattern,
-        ground: Ground,
-        sides: Sequence[Side],
+        context: RankContext,
+        sides: Sequence[Transport],
         journal: Journal | None,
         shared_clock: bool,
         end_by_ns: int,
@@ -110,7 +110,7 @@ class Measurement:
         self._world = world
         self._settings = settings
         self._whole = self._pattern = pattern
-        self._ground = ground
+        self._context = context
         self._sides = sides
         self._side = sides[0]  # whose batch is, or was, the last one
         self._journal = journal
@@ -156,9 +156,9 @@ class Measurement:
             for side in self._sides
         ]
         self._in_turns(accounts, facts, plan, "warmup", plan.warmup_batches)
-        if self._ground.gpu is not None:
-            self._ground.gpu.before_row()
-        pace = Pace(plan, until)
+        if self._context.gpu is not None:
+            self._context.gpu.before_row()
+        pace = StoppingRule(plan, until)
         batches = self._in_turns(accounts, facts, plan, "timed", self._paced(pace, accounts[0]))
         facts = dataclasses.replace(facts, iterations=pace.done, ended_by=pace.ended_by)
         for account in accounts:
@@ -166,8 +166,8 @@ class Measurement:
             if self._settings.checks() and size:
                 self._judge(account.row, account.verdicts, facts.chunk_bytes)
         own, *beside = accounts
-        if self._ground.gpu is not None:
-            own.row.gpu = self._watch_unpack(self._ground.gpu, own.side, facts, plan)
+        if self._context.gpu is not None:
+            own.row.gpu = self._watch_unpack(self._context.gpu, own.side, facts, plan)
         own.row.against = {name_of(account.side): account.row for account in beside}
         return own.row, facts
 
@@ -198,7 +198,7 @@ class Measurement:
             done.append(count)
         return done
 
-    def _paced(self, pace: Pace, own: _Account) -> Iterator[int]:
+    def _paced(self, pace: StoppingRule, own: _Account) -> Iterator[int]:
         """Collective where the row is open-ended: the timed batches, each when it is due."""
         began_ns = time.monotonic_ns()
         while count := pace.next_batch():
@@ -218,7 +218,7 @@ class Measurement:
         row.warmup = {phase: account.warmup[phase].array() for phase in PHASES}
         row.arrivals, row.arrival_blocks = account.arrivals.arrival_ns, account.arrivals.counts
         row.proof = account.witness.proof(self._remote_bytes(facts, layout))
-        schedule = self._ground.schedule
+        schedule = self._context.schedule
         steps, op = step_bytes(schedule, layout), schedule.column(Column.OP)
         row.payload_bytes_sent = int(steps.length[op == Op.SEND].sum()) * facts.iterations
         row.payload_bytes_received = int(steps.length[op == Op.RECV].sum()) * facts.iterations
@@ -235,15 +235,15 @@ class Measurement:
         self._iteration += count
         self._keep(account, kind, facts, first, batch)
 
-    def _witness(self, side: Side) -> Witness:
-        around = self._ground.surroundings
+    def _witness(self, side: Transport) -> Witness:
+        around = self._context.surroundings
         threads = around.plugin_threads if side.info is None else frozenset[int]()
         waiting = [pid for each in self._sides if each is not side for pid in each.processes]
         return Witness(side.driver, threads, around.interface, waiting=waiting)
 
     def _remote_bytes(self, facts: RowFacts, layout: Layout) -> int:
         """Payload of the timed iterations that goes to, or comes from, other nodes."""
-        schedule, nodes = self._ground.schedule, self._ground.surroundings.nodes
+        schedule, nodes = self._context.schedule, self._context.surroundings.nodes
         here = nodes[self._world.rank]
         lengths: list[int] = step_bytes(schedule, layout).length.tolist()
         peers = schedule.column(Column.PEER).tolist()
@@ -262,7 +262,7 @@ class Measurement:
             if facts.pairs and self._whole.of_pairs is not None:
                 self._pattern = repeated(self._whole.of_pairs(facts.pairs), facts.agg)
             schedule = self._pattern.schedule(rank, world)
-            self._ground = dataclasses.replace(self._ground, schedule=schedule)
+            self._context = dataclasses.replace(self._context, schedule=schedule)
 
     def _load(self, facts: RowFacts, plan: RowPlan) -> Any:
         rank, world = self._world.rank, self._world.size
@@ -271,7 +271,7 @@ class Measurement:
             for buffer, memory in side.buffers.items():
                 shape = slot_shape(layout[buffer].total_bytes)
                 memory.cut(shape.used_bytes, GUARD_BYTES, shape.stride_bytes, plan.slots)
-            side.load(self._ground, facts, layout, plan.batch)
+            side.load(self._context, facts, layout, plan.batch)
         whole = layout[BufferId.SEND].total_bytes
         self._spans = {
             BufferId.SEND: np.array([[0, whole, rank, 0]] if whole else [], np.int64).reshape(
@@ -282,7 +282,7 @@ class Measurement:
         return layout
 
     def _empty_row(self, facts: RowFacts, layout: Any) -> RankRow:
-        schedule = self._ground.schedule
+        schedule = self._context.schedule
         steps = step_bytes(schedule, layout)
         op = schedule.column(Column.OP)
         chunks = [chunks_of(int(n), facts.chunk_bytes) for n in steps.length[op != Op.COPY]]
@@ -418,7 +418,7 @@ class Measurement:
     @property
     def patience_s(self) -> float:
         """How late a rank may come to a collective after it has poisoned or checked its slots."""
-        memory: int = sum(buffer.bytes for buffer in self._ground.buffers.values())
+        memory: int = sum(buffer.bytes for buffer in self._context.buffers.values())
         return self._settings.stall_timeout_s + memory / _SLOWEST_CHECK_BYTES_PER_S
 
     def writing_s(self, facts: RowFacts) -> float:
@@ -426,7 +426,9 @@ class Measurement:
         samples = facts.iterations * self._world.size * len(self._sides) * len(PHASES)
         return samples * 8 / _SLOWEST_WRITING_BYTES_PER_S
 
-    def _watch_unpack(self, watch: GpuWatch, side: Side, facts: RowFacts, plan: RowPlan) -> GpuRow:
+    def _watch_unpack(
+        self, watch: GpuWatch, side: Transport, facts: RowFacts, plan: RowPlan
+    ) -> GpuRow:
         """Collective: a batch that is not timed, in which the GPU notes its own times."""
         watch.after_row()
         self._side = side

@@ -56,7 +56,7 @@ def plugin_workers(world: World, settings: Settings, hosts: Sequence[Host]) -> i
     return workers_for(hosts) if all(world.allgather(usable, "GPUs", SETUP_PATIENCE_S)) else 0
 
 
-def take_seat(
+def place_rank(
     world: World, settings: Settings, plugin: LoadedPlugin, hosts: Sequence[Host]
 ) -> tuple[Placement, Settings]:
     """Collective: this rank's place, with its memory bound; and the settings, with the memory kind
@@ -72,7 +72,7 @@ def take_seat(
             bindings=bindings_in(os.environ),
             nic_of_gpu=plugin.profile.nic_of_gpu if plugin.profile is not None else (),
         )
-        placement = seat_at(world.rank, hosts, node, request_of(settings))
+        placement = place_at(world.rank, hosts, node, request_of(settings))
         if placement.memory_node >= 0 and not _native.bind_memory_to(placement.memory_node):
             # In some containers: what is not so must not be recorded.
             placement = dataclasses.replace(placement, memory_node=-1)
@@ -85,7 +85,7 @@ def take_seat(
     return placement, fitted(settings, max(Counter(nics).values()), sockets)
 
 
-def seat_at(rank: int, hosts: Sequence[Host], node: Node, request: Request) -> Placement:
+def place_at(rank: int, hosts: Sequence[Host], node: Node, request: Request) -> Placement:
     """The place of a rank among those of its node."""
     local = local_ranks(rank, hosts)
     masks = [hosts[other].cpus for other in local]

@@ -17,7 +17,7 @@ from tcpx_mpi.launch import mpirun
 from tcpx_mpi.plugin.find import is_softtcpx
 from tcpx_mpi.plugin.sockets import data_sockets
 from tcpx_mpi.records import (
-    PeerInfo,
+    BaselineInfo,
     Plan,
     RankInfo,
     Row,
@@ -87,7 +87,7 @@ class Output:
     def begin(
         self, settings: Settings, pattern: Pattern, argv: Sequence[str],
         ranks: Sequence[RankInfo], setup: SetupTimes, plugin: LoadedPlugin,
-        facts: dict[str, str], plan: Plan, llc_bytes: int, peers: Sequence[PeerInfo] = (),
+        facts: dict[str, str], plan: Plan, llc_bytes: int, peers: Sequence[BaselineInfo] = (),
     ) -> RunHeader:  # fmt: skip
         """Write and print what is known before the first row."""
         sockets = data_sockets(plugin.file.name, os.environ)
@@ -181,7 +181,7 @@ class Output:
             run.header,
             self._summaries,
             files=files,
-            slow=report.suspect_lines(run.header, run.rows),
+            slow=report.straggler_lines(run.header, run.rows),
             gate=judgement.lines() if judgement else [],
         )
         self._print(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tcpx_mpi.config.options import KNOBS
+from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.records import filter_environment
 
 #: What steers a plugin, ours or another, or this tool.
@@ -33,7 +33,7 @@ MAY_DIFFER: dict[str, str] = {
     "NCCL_DYNAMIC_CHUNK_SIZE": "is compared with the plugin, after its default was derived",
     "SOFTTCPX_TRAP_*": "a fault on purpose, often meant for one side",
     "SOFTTCPX_SEED": "orders bounce pages of one rank",
-    **{variable: _SETTING for knob in KNOBS for variable in knob.variables},
+    **{variable: _SETTING for option in OPTIONS for variable in option.variables},
 }
 
 

@@ -21,7 +21,7 @@ from tcpx_mpi.patterns.smoke import at_distance
 from tcpx_mpi.run.agreement import agree_hosts, agree_settings, free_bytes
 from tcpx_mpi.run.benchmark import Benchmark
 from tcpx_mpi.run.measure import Measurement
-from tcpx_mpi.run.place_ranks import plugin_workers, take_seat
+from tcpx_mpi.run.place_ranks import place_rank, plugin_workers
 from tcpx_mpi.run.plan import RowPlanner, buffer_sizes
 from tcpx_mpi.transport.engine import LoadedPlugin, RankEngine
 from tcpx_mpi.units import counted, fit_number, format_size
@@ -56,7 +56,7 @@ class Smoke(Benchmark):
         hosts = agree_hosts(world, read_host())
         host = hosts[world.rank]
         plugin = self.load_plugin(settings, plugin_workers(world, settings, hosts))
-        placement, settings = take_seat(world, settings, plugin, hosts)
+        placement, settings = place_rank(world, settings, plugin, hosts)
         engine = self.connect(settings, plugin, placement, load(settings.pattern))
         first = RowPlanner(settings, at_distance(1), at_distance(1), hosts).rows()
         sizes = buffer_sizes(at_distance(1), world.rank, world.size, first)
@@ -83,9 +83,9 @@ class Smoke(Benchmark):
         row = RowPlanner(settings, pattern, pattern, hosts).rows()[0]
         engine.schedule = pattern.schedule(world.rank, world.size)
         # One message each way is all: none more for a GPU's own times.
-        ground = dataclasses.replace(engine.ground([each.node for each in hosts]), gpu=None)
+        context = dataclasses.replace(engine.context([each.node for each in hosts]), gpu=None)
         self.measurement = Measurement(
-            world, settings, pattern, ground, [engine], journal=None,
+            world, settings, pattern, context, [engine], journal=None,
             shared_clock=len({each.clock for each in hosts}) == 1,
             end_by_ns=0,
         )  # fmt: skip

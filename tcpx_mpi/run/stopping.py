@@ -48,7 +48,7 @@ class Look:
     half_width: float | None
 
 
-class Pace:
+class StoppingRule:
     """The timed batches of a row; `done` and `ended_by` hold for the row when it is over."""
 
     def __init__(self, plan: RowPlan, until: Until | None) -> None:

@@ -22,7 +22,7 @@ from tcpx_mpi.stats.distribution import (
 )
 from tcpx_mpi.stats.interval import CONFIDENCE, Interval, median_interval
 from tcpx_mpi.stats.launches import Shift, Variation, compare_launches, spread_of, variation
-from tcpx_mpi.stats.row_like import Float64s, GpuLike, Int64s, ProofLike, RowLike
+from tcpx_mpi.stats.row_like import Float64s, GpuLike, Int64s, PlacementLike, RowLike
 from tcpx_mpi.stats.row_summary import RowSummary
 from tcpx_mpi.stats.series import (
     at_place,
@@ -51,7 +51,7 @@ __all__ = [
     "GpuLike",
     "Int64s",
     "Interval",
-    "ProofLike",
+    "PlacementLike",
     "RowLike",
     "RowSummary",
     "Shift",

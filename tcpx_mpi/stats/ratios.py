@@ -28,7 +28,7 @@ from tcpx_mpi.stats import (
 Float64s = NDArray[np.float64]
 
 CONFIDENCE = 0.95
-#: A peer's floor (`PeerInfo.floor_gbps`) is one of messages this large.
+#: A peer's floor (`BaselineInfo.floor_gbps`) is one of messages this large.
 FLOOR_FROM_BYTES = 64 << 20
 _RESAMPLES = 9999
 #: Values, so that many blocks take little memory; the interval is the same.

@@ -15,8 +15,8 @@ Int64s = NDArray[np.int64]
 Float64s = NDArray[np.float64]
 
 
-class ProofLike(Protocol):
-    """What is read of a rank's proof; `tcpx_mpi.records.Proof` is one."""
+class PlacementLike(Protocol):
+    """What is read of a rank's proof; `tcpx_mpi.records.ObservedPlacement` is one."""
 
     @property
     def driver_cpus(self) -> str: ...
@@ -117,7 +117,7 @@ class RowLike(Protocol):
     @property
     def tcp_retransmits(self) -> Int64s: ...
     @property
-    def proof(self) -> Sequence[ProofLike]: ...
+    def proof(self) -> Sequence[PlacementLike]: ...
     @property
     def gpu(self) -> Sequence[GpuLike]: ...
     @property

@@ -11,7 +11,7 @@ import numpy as np
 
 from tcpx_mpi.stats.distribution import Distribution
 from tcpx_mpi.stats.interval import Interval
-from tcpx_mpi.stats.row_like import Float64s, GpuLike, ProofLike
+from tcpx_mpi.stats.row_like import Float64s, GpuLike, PlacementLike
 
 if TYPE_CHECKING:
     from tcpx_mpi.stats.ratios import Ratio
@@ -83,7 +83,7 @@ class RowSummary:
     #: Chunks an iteration on the rank that has most; 0 where unknown.
     chunks: int = 0
     #: What was seen of each rank's threads and NIC; empty if nobody looked.
-    proof: Sequence[ProofLike] = ()
+    proof: Sequence[PlacementLike] = ()
     #: Each rank's GPU; empty where none was used.
     gpu: Sequence[GpuLike] = ()
     #: The ratio to every peer that ran beside the plugin, by its name.

@@ -30,7 +30,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from tcpx_mpi.stragglers.outlier import LEAST_SHARE, TIMES_NOISE, Standing, standing
+from tcpx_mpi.stragglers.outlier import LEAST_SHARE, TIMES_NOISE, Outlier, standing
 
 #: Fewer ways than this of a class have no quartile to speak of.
 _LEAST_WAYS = 3
@@ -58,7 +58,7 @@ class Measured:
 
 
 @dataclass(frozen=True)
-class Suspect:
+class Straggler:
     """What is slow and by which factor over the good; `kind` is "rank", "NIC", "link" or "pair".
 
     `roles` are of ONE_WAY or BOTH_WAYS; a link or pair has none. A pair may be slow by either of
@@ -109,13 +109,13 @@ class Places:
         return tuple(r for r, p in enumerate(zip(self.nodes, self.nics, strict=True)) if p == mine)
 
 
-def find_suspects(
+def find_stragglers(
     measured: Mapping[Way, Measured], places: Places, roles: Sequence[str] = ONE_WAY
-) -> list[Suspect]:
+) -> list[Straggler]:
     """The slow ones, slowest first; empty where nothing stands out of the noise."""
     near, far = (class_of(measured, places, apart, roles) for apart in (False, True))
-    found: list[Suspect] = []
-    nics: dict[int, Suspect] = {}
+    found: list[Straggler] = []
+    nics: dict[int, Straggler] = {}
     for rank in range(len(places.nodes)):
         of_near, of_far = _slow_rank(rank, near), _slow_rank(rank, far)
         if of_far and _fast_at_home(of_far, near):
@@ -143,7 +143,7 @@ def sensitivities(
 
 
 def factor_again(
-    suspect: Suspect, fresh: Mapping[Way, Measured], places: Places
+    suspect: Straggler, fresh: Mapping[Way, Measured], places: Places
 ) -> tuple[float, bool] | None:
     """A suspect by fresh samples: its factor, and whether that confirms it: it stands out of their
     noise, and is half as much as at first, as a logarithm.
@@ -234,7 +234,7 @@ class Ways:
         places = ((count - 1) // 2, count // 2)
         return sum(ordered[at + (0 <= left_out <= at)] for at in places) / 2
 
-    def standing(self, rank: int) -> Standing | None:
+    def standing(self, rank: int) -> Outlier | None:
         """Of a rank beside those of its class, where all ways were measured at once."""
         own, others = (
             np.array([times for way, times in self._quarters.items() if (rank in way) == mine])
@@ -284,7 +284,7 @@ def _noise_between(sorted_logs: NDArray[np.float64]) -> float:
     return (lower_median - float(sorted_logs[0])) / expected
 
 
-def _slow_rank(rank: int, ways: Ways) -> Suspect | None:
+def _slow_rank(rank: int, ways: Ways) -> Straggler | None:
     if ways.at_once:
         return _slow_beside_others(rank, ways)
     roles = _roles_of(rank, ways)
@@ -293,17 +293,17 @@ def _slow_rank(rank: int, ways: Ways) -> Suspect | None:
     mine = [way for role in roles for way in ways.of(rank, role)]
     slow = sum(map(ways.is_slow, mine))
     factor = math.exp(max(roles.values()))
-    return Suspect(
+    return Straggler(
         "rank", (rank,), tuple(roles), factor, ways.noise, slow, len(mine), math.exp(ways.good),
         ways.apart,
     )  # fmt: skip
 
 
-def _slow_beside_others(rank: int, ways: Ways) -> Suspect | None:
+def _slow_beside_others(rank: int, ways: Ways) -> Straggler | None:
     stand = ways.standing(rank)
     if stand is None or stand.certain_ns <= stand.least_ns:
         return None
-    return Suspect(
+    return Straggler(
         "rank", (rank,), BOTH_WAYS, 1 + stand.typical_ns / stand.good_ns,
         math.log1p(stand.noise_ns / stand.good_ns), stand.own, stand.own, stand.good_ns, ways.apart,
     )  # fmt: skip
@@ -322,7 +322,7 @@ def _roles_of(rank: int, ways: Ways) -> dict[str, float]:
     return found
 
 
-def _fast_at_home(slow: Suspect, near: Ways) -> bool:
+def _fast_at_home(slow: Straggler, near: Ways) -> bool:
     """Whether within its node a rank is not half as slow as to others; not where nothing is there
     to compare it with.
     """
@@ -350,9 +350,9 @@ def _beyond_its_ranks(way: Way, ways: Ways, others: Ways) -> float:
     return ways.excess(way) - max(own)
 
 
-def _by_nic(of_ranks: Mapping[int, Suspect], places: Places) -> list[Suspect]:
+def _by_nic(of_ranks: Mapping[int, Straggler], places: Places) -> list[Straggler]:
     """One suspect for each NIC all of whose ranks are; of any other NIC its ranks are."""
-    found: dict[tuple[int, ...], Suspect] = {}
+    found: dict[tuple[int, ...], Straggler] = {}
     for rank, suspect in of_ranks.items():
         sharing = places.sharing(rank)
         if not set(sharing) <= of_ranks.keys():
@@ -371,7 +371,7 @@ def _by_nic(of_ranks: Mapping[int, Suspect], places: Places) -> list[Suspect]:
     return list(found.values())
 
 
-def _links(ways: Ways, others: Ways) -> list[Suspect]:
+def _links(ways: Ways, others: Ways) -> list[Straggler]:
     if not ways.usable:
         return []
     found = []
@@ -381,7 +381,7 @@ def _links(ways: Ways, others: Ways) -> list[Suspect]:
             # Only where both have other pairs in these roles is it the way between them.
             known = min(len(ways.of(*end)) for end in ways.roles_in(way)) > 1
             found.append(
-                Suspect(
+                Straggler(
                     "link" if known else "pair", way, (), math.exp(rest), ways.noise, 1, 1,
                     math.exp(ways.good), ways.apart,
                 )

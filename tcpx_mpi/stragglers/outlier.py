@@ -33,7 +33,7 @@ Times = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Standing:
+class Outlier:
     """One rank against the others, ns."""
 
     #: The median way of the others.
@@ -65,7 +65,7 @@ class Standing:
         return self.least_ns <= TIMES_NOISE * self.noise_ns
 
 
-def standing(own: Times, others: Times) -> Standing | None:
+def standing(own: Times, others: Times) -> Outlier | None:
     """Times [way, quarter] of the ways of one rank, and of all ways without it.
 
     None where either are too few.
@@ -76,7 +76,7 @@ def standing(own: Times, others: Times) -> Standing | None:
     good = float(_middle(by_way))
     own_by_way = np.median(own, axis=1)
     by_quarter = _middle(np.sort(own, axis=0)) - _middle(np.sort(others, axis=0))
-    return Standing(
+    return Outlier(
         good_ns=good,
         typical_ns=float(_middle(np.sort(own_by_way))) - good,
         certain_ns=min(float(own_by_way.min()) - good, float(by_quarter.min())),

@@ -17,10 +17,10 @@ from tcpx_mpi.stragglers.detect import (
     ONE_WAY,
     Measured,
     Places,
-    Suspect,
+    Straggler,
     Way,
     factor_again,
-    find_suspects,
+    find_stragglers,
 )
 
 #: So many good ranks does a suspect meet.
@@ -35,7 +35,7 @@ Pairs = list[Way]
 class Judgement:
     """A suspect, and what fresh samples say of it."""
 
-    suspect: Suspect
+    suspect: Straggler
     #: Its factor by them; None where it was not measured again.
     again: float | None
     #: Whether it may be called slow: it shows again, or nothing was measured again at all.
@@ -50,10 +50,10 @@ def judged(
 ) -> list[Judgement]:
     """All suspects, slowest first; `fresh` is of meetings after that, empty where there were none.
 
-    `roles` are those of `find_suspects`.
+    `roles` are those of `find_stragglers`.
     """
     found = []
-    for suspect in find_suspects(measured, places, roles):
+    for suspect in find_stragglers(measured, places, roles):
         factor, stands_out = factor_again(suspect, fresh, places) or (None, not fresh)
         found.append(Judgement(suspect, factor, stands_out))
     return found
@@ -65,7 +65,7 @@ def most_meetings(world: int) -> int:
 
 
 def meetings(
-    suspects: Sequence[Suspect], measured: Mapping[Way, Measured], places: Places
+    suspects: Sequence[Straggler], measured: Mapping[Way, Measured], places: Places
 ) -> list[Pairs]:
     """Pairs of all ranks, a list for each meeting; those of the slowest suspects come first."""
     world = len(places.nodes)
@@ -92,7 +92,7 @@ def meetings(
 
 
 def _wanted(
-    suspects: Sequence[Suspect], measured: Mapping[Way, Measured], places: Places
+    suspects: Sequence[Straggler], measured: Mapping[Way, Measured], places: Places
 ) -> list[Way]:
     """Who should meet whom, the most wanted first; no pair twice, whichever comes first in it."""
     accused = {rank for suspect in suspects for rank in suspect.ranks}

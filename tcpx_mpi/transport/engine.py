@@ -32,7 +32,7 @@ from tcpx_mpi.records import RowFacts
 from tcpx_mpi.schedule.table import BufferId, Layout, Schedule
 from tcpx_mpi.transport.gpu_memory import RankGpu
 from tcpx_mpi.transport.gpu_watch import RowWatch
-from tcpx_mpi.transport.interface import Driver, Ground, Surroundings, load_native
+from tcpx_mpi.transport.interface import RankContext, Surroundings, TimedLoop, load_native
 from tcpx_mpi.transport.observed_placement import thread_ids
 from tcpx_mpi.transport.setup_errors import setup_errors
 from tcpx_mpi.transport.time_limit import require_time
@@ -367,7 +367,7 @@ class RankEngine:
         require_time(self.settings.timeout_s, "its buffers were there")
 
     @property
-    def driver(self) -> Driver:
+    def driver(self) -> TimedLoop:
         return self.native
 
     @property
@@ -375,18 +375,20 @@ class RankEngine:
         """The network interface of this rank's device."""
         return str(self.plugin.handle.properties(self.placement.device)["name"])
 
-    def ground(self, nodes: Sequence[str]) -> Ground:
+    def context(self, nodes: Sequence[str]) -> RankContext:
         """What all sides stand on; `nodes` is the node of every rank."""
         # What the plugin started since it was loaded, but for the driving thread and MPI's.
         threads = self.plugin.threads | self._started_by_connect
         around = Surroundings(self.interface, nodes, threads - {self.native.thread_id()})
         watch = RowWatch(self.native, self.gpu.health) if self.gpu is not None else None
-        return Ground(self.schedule, self.buffers, self.placement, around, watch)
+        return RankContext(self.schedule, self.buffers, self.placement, around, watch)
 
-    def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
+    def load(
+        self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
+    ) -> None:
         """The row to come."""
         load_native(
-            self.native, ground, layout, facts.chunk_bytes, self.settings.channels, longest_batch
+            self.native, context, layout, facts.chunk_bytes, self.settings.channels, longest_batch
         )
 
     def setup_rows(self, rank: int) -> list[tuple[int, str, int, int, int, int]]:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tcpx_mpi.machine.placement import Placement
-from tcpx_mpi.records import GpuRow, PeerInfo, RowFacts
+from tcpx_mpi.records import BaselineInfo, GpuRow, RowFacts
 from tcpx_mpi.schedule.table import BufferId, Layout, Schedule
 
 
-class Driver(Protocol):
+class TimedLoop(Protocol):
     """Runs the batches of a loaded row, one at a time; `_native.Runner` is one."""
 
     def arm(self, iterations: int) -> None:
@@ -84,7 +84,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class RankContext:
     """What all sides of a rank share: schedule, buffers cut into slots, and place."""
 
     schedule: Schedule
@@ -99,34 +99,36 @@ class Ground:
         return [self.buffers.get(buffer) for buffer in BufferId]
 
 
-class Side(Protocol):
+class Transport(Protocol):
     """The plugin's engine, or a peer."""
 
     @property
-    def info(self) -> PeerInfo | None:
+    def info(self) -> BaselineInfo | None:
         """What this peer is; None for the plugin."""
 
     @property
-    def driver(self) -> Driver: ...
+    def driver(self) -> TimedLoop: ...
 
     @property
     def buffers(self) -> Mapping[BufferId, Any]:
-        """Where its bytes are: the ground's buffers, or its own of the same sizes."""
+        """Where its bytes are: the context's buffers, or its own of the same sizes."""
 
     @property
     def processes(self) -> Sequence[int]:
         """The processes that it has beside the rank's."""
 
-    def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
+    def load(
+        self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
+    ) -> None:
         """The row to come."""
 
     def close(self) -> None: ...
 
 
 def load_native(
-    runner: Any, ground: Ground, layout: Layout, chunk_bytes: int, channels: int, batch: int
+    runner: Any, context: RankContext, layout: Layout, chunk_bytes: int, channels: int, batch: int
 ) -> None:
     """Load a row into a `_native.Runner`."""
     for buffer, table in layout.items():
         runner.set_blocks(int(buffer), table.offsets, table.lengths)
-    runner.load(ground.schedule.table, chunk_bytes, channels, ground.by_id(), batch)
+    runner.load(context.schedule.table, chunk_bytes, channels, context.by_id(), batch)

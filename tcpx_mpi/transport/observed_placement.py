@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tcpx_mpi.cpu_lists import cpu_list_text
-from tcpx_mpi.records import Proof
+from tcpx_mpi.records import ObservedPlacement
 
 _NIC_COUNTERS = {
     "nic_sent": ("tx_bytes",),
@@ -80,7 +80,7 @@ class Kernel:
         )
 
     def nic(self, interface: str) -> dict[str, int]:
-        """Counters of a network interface by the name of their field in `Proof`; -1 unknown."""
+        """Counters of a network interface, by field of `ObservedPlacement`; -1 unknown."""
         folder = f"{self._nics}/{interface}/statistics"
         found = {}
         for name, files in _NIC_COUNTERS.items():
@@ -89,7 +89,7 @@ class Kernel:
         return found
 
     def node(self) -> dict[str, int]:
-        """CPU time of the node since its start, by the name of its field in `Proof`; -1 unknown."""
+        """CPU time of the node since its start, by field of `ObservedPlacement`; -1 unknown."""
         words = self._text(self._stat).partition("\n")[0].split()[1 : _STEAL + 2]
         ticks = [int(word) for word in words]
         if len(ticks) <= _STEAL:
@@ -170,13 +170,13 @@ class Witness:
             self._count("waiting_cpu_ns", used, now_used)
         self._rtt_us = max(self._rtt_us, int(sockets.get("rtt_us") or -1))
 
-    def proof(self, remote_bytes: int) -> Proof:
+    def proof(self, remote_bytes: int) -> ObservedPlacement:
         """All batches together, once they are over; `remote_bytes` is the payload exchanged with
         other nodes."""
         for name, value in self._kernel.node().items():
             self._count(name, self._node[name], value)
         self._kernel.close()
-        return Proof(
+        return ObservedPlacement(
             driver_cpus=cpu_list_text(tuple(self._driver_cpus)),
             plugin_threads=len(self._plugin_threads),
             plugin_cpus=cpu_list_text(tuple(self._plugin_cpus)),

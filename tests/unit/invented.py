@@ -11,7 +11,7 @@ import numpy as np
 
 from tcpx_mpi.records import (
     PHASES,
-    PeerInfo,
+    BaselineInfo,
     Plan,
     RankInfo,
     RankRow,
@@ -85,10 +85,10 @@ def run_header(world: int = 4, plan: Plan | None = None, **changes: Any) -> RunH
     return dataclasses.replace(header, **changes)
 
 
-def peer(name: str, **changes: Any) -> PeerInfo:
+def peer(name: str, **changes: Any) -> BaselineInfo:
     """The peer "raw", its variant "raw_4", or "mpi"."""
     kind, _, streams = name.partition("_")
-    info = PeerInfo(
+    info = BaselineInfo(
         name=name,
         kind=kind,
         streams=int(streams or 2) if kind == "raw" else 0,

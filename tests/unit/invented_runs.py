@@ -8,7 +8,7 @@ from typing import Any
 import invented
 import numpy as np
 
-from tcpx_mpi.records import Fault, PeerInfo, Plan, Run, SetupTimes
+from tcpx_mpi.records import BaselineInfo, Fault, Plan, Run, SetupTimes
 
 #: Names that would break a page that trusted them.
 HOSTILE = "<b>node</b>&amp;\"'$x_1$</script><script>alert(1)</script>"
@@ -85,7 +85,8 @@ def beside_peers() -> Run:
     wrong = run.rows[-1].against["mpi"]
     run.rows[-1].against["mpi"] = dataclasses.replace(wrong, wrong=np.array([0, 7, 0, 0]))
     peers = [
-        PeerInfo(name, name[:3], 2, True, "cubic", 4 << 20, "plain TCP sockets") for name in factors
+        BaselineInfo(name, name[:3], 2, True, "cubic", 4 << 20, "plain TCP sockets")
+        for name in factors
     ]
     return dataclasses.replace(run, header=dataclasses.replace(run.header, peers=peers))
 

@@ -23,8 +23,8 @@ from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
 from tcpx_mpi.machine.gpu.choice import obstacle_of_peers
 from tcpx_mpi.patterns import load
-from tcpx_mpi.records import PeerInfo
-from tcpx_mpi.transport.interface import Ground, Side
+from tcpx_mpi.records import BaselineInfo
+from tcpx_mpi.transport.interface import RankContext, Transport
 from tcpx_mpi.world import World
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
@@ -36,16 +36,16 @@ BACKEND_VARIABLE = "TCPX_MPI_NCCL_BACKEND"
 _FLOOR_GBPS, _FLOOR_GPU = 29.0, "H200"
 
 
-def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> list[Side]:
+def prepare(world: World, settings: Settings, context: RankContext, link: Link) -> list[Transport]:
     """Collective: a companion for each preset, its buffers, and its connections."""
     backend = os.environ.get(BACKEND_VARIABLE, NCCL_BACKEND)
-    nodes, gpu = ground.surroundings.nodes, ground.placement.gpu_pci
+    nodes, gpu = context.surroundings.nodes, context.placement.gpu_pci
     gpus = world.allgather(gpu, "nccl peer", SETUP_PATIENCE_S)
     places = list(zip(nodes, gpus, strict=True))
     # Of the ranks on this GPU, how many come before this one.
     turn = places[: world.rank].count(places[world.rank]) if gpu else 0
     shared = any(gpus) and len(set(places)) < len(places)
-    sides: list[Side] = []
+    sides: list[Transport] = []
     for preset in settings.nccl_presets:
         variables = nccl_variables(preset, settings.nccl_env, link.interface)
         with world.agree("nccl peer", SETUP_PATIENCE_S), _named(preset):
@@ -60,14 +60,14 @@ def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> lis
             unique_id = companion.ask("unique_id", patience_s=SETUP_PATIENCE_S)
         unique_ids = world.allgather(unique_id, "nccl peer", SETUP_PATIENCE_S)
         with world.agree("nccl peer", SETUP_PATIENCE_S), _named(preset):
-            sizes = {buffer: memory.bytes for buffer, memory in ground.buffers.items()}
+            sizes = {buffer: memory.bytes for buffer, memory in context.buffers.items()}
             companion.ask("allocate", sizes, patience_s=SETUP_PATIENCE_S)
         sockets = _connected(
             world, companion, preset, settings.connect_timeout_s, unique_ids[0],
-            _neighbours(ground), link.congestion_control,
+            _neighbours(context), link.congestion_control,
         )  # fmt: skip
         own = " ".join(f"{name}={value}" for name, value in variables.items())
-        info = PeerInfo(
+        info = BaselineInfo(
             # The first one is what was asked for, others are variants of it.
             name=f"{KIND}_{preset}" if sides else KIND,
             kind=KIND,
@@ -78,7 +78,7 @@ def prepare(world: World, settings: Settings, ground: Ground, link: Link) -> lis
             description=f"{facts['name']}, preset {preset} ({own}), {sockets['count']} TCP sockets "
             "on rank 0" + (", ranks of a GPU as if on hosts of their own" if shared else ""),
             own_process=True,
-            floor_gbps=0.0 if shared else _floor(settings, world, ground, preset, facts),
+            floor_gbps=0.0 if shared else _floor(settings, world, context, preset, facts),
         )
         sides.append(NcclSide(info, companion, sizes, world.rank, world.name(world.rank)))
     return sides
@@ -143,16 +143,16 @@ def _refuse_one_host(settings: Settings) -> None:
         )
 
 
-def _neighbours(ground: Ground) -> list[tuple[bool, int]]:
+def _neighbours(context: RankContext) -> list[tuple[bool, int]]:
     """(to send to, the rank) of everybody whom this rank meets, each once."""
-    schedule = ground.schedule
+    schedule = context.schedule
     to = sorted({peer for peer, _ in schedule.peers_sent})
     of = sorted({peer for peer, _ in schedule.peers_received})
     return [*((True, peer) for peer in to), *((False, peer) for peer in of)]
 
 
 def _floor(
-    settings: Settings, world: World, ground: Ground, preset: str, facts: dict[str, str]
+    settings: Settings, world: World, context: RankContext, preset: str, facts: dict[str, str]
 ) -> float:
     """GB/s below which the ratio of a large row is void, where that is known; else 0."""
     known = (
@@ -160,7 +160,7 @@ def _floor(
         and not settings.nccl_env
         and load(settings.pattern).sender is not None
         and world.size == 2
-        and len(set(ground.surroundings.nodes)) == 1
+        and len(set(context.surroundings.nodes)) == 1
         and _FLOOR_GPU in facts.get("model", "")
     )
     return _FLOOR_GBPS if known else 0.0

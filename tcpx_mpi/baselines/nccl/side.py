@@ -12,12 +12,12 @@ from tcpx_mpi import _native
 from tcpx_mpi.baselines.nccl.channel import PROGRESS
 from tcpx_mpi.baselines.nccl.groups import Piece, groups_of
 from tcpx_mpi.baselines.nccl.process import CompanionFailed, CompanionProcess
-from tcpx_mpi.baselines.python_driver import PythonDriver
+from tcpx_mpi.baselines.python_driver import PythonLoop
 from tcpx_mpi.errors import SetupFailed
-from tcpx_mpi.records import PeerInfo, RowFacts
+from tcpx_mpi.records import BaselineInfo, RowFacts
 from tcpx_mpi.schedule.table import BufferId, Layout, Schedule
 from tcpx_mpi.transport.errors import peer_failure
-from tcpx_mpi.transport.interface import Ground
+from tcpx_mpi.transport.interface import RankContext
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
 #: Memory is filled and checked at more than this.
@@ -59,7 +59,7 @@ class CompanionSlots:
         )
 
 
-class NcclDriver(PythonDriver):
+class NcclDriver(PythonLoop):
     """Runs a batch in the companion, and waits for it here."""
 
     def __init__(self, companion: CompanionProcess, where: str) -> None:
@@ -175,7 +175,7 @@ class NcclSide:
 
     def __init__(
         self,
-        info: PeerInfo,
+        info: BaselineInfo,
         companion: CompanionProcess,
         sizes: Mapping[BufferId, int],
         rank: int,
@@ -192,9 +192,11 @@ class NcclSide:
         self._companion = companion
         self._rank = rank
 
-    def load(self, ground: Ground, facts: RowFacts, layout: Layout, longest_batch: int) -> None:
-        groups = groups_of(ground.schedule, layout, self._rank)
-        self.driver.load(ground.schedule, groups, longest_batch)
+    def load(
+        self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
+    ) -> None:
+        groups = groups_of(context.schedule, layout, self._rank)
+        self.driver.load(context.schedule, groups, longest_batch)
 
     def close(self) -> None:
         try:

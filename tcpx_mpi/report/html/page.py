@@ -14,7 +14,7 @@ from tcpx_mpi.report.html.launches import launches_plot, launches_table, side_of
 from tcpx_mpi.report.html.verdict import verdict_of
 from tcpx_mpi.report.launches import representative
 from tcpx_mpi.report.preamble import rank_name
-from tcpx_mpi.report.stragglers import matrices, suspect_lines
+from tcpx_mpi.report.stragglers import matrices, straggler_lines
 from tcpx_mpi.report.table import summarise_row
 from tcpx_mpi.stats import slowest_rank
 from tcpx_mpi.units import counted, format_size
@@ -47,7 +47,7 @@ def _content(whole: Run) -> dict[str, Any]:
     summaries = [summarise_row(header, row) for row in run.rows]
     findings = footer_lines(
         header, summaries, fault=run.fault, missing=missing, files=[run.path],
-        slow=suspect_lines(header, run.rows),
+        slow=straggler_lines(header, run.rows),
     )  # fmt: skip
     slowest = slowest_rank(summaries)
     return {

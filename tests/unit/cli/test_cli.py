@@ -11,7 +11,7 @@ import pytest
 
 from tcpx_mpi import cli
 from tcpx_mpi.cli.run import validate, warnings, with_bare_values
-from tcpx_mpi.config.options import IGNORED, KNOBS
+from tcpx_mpi.config.options import IGNORED, OPTIONS
 from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import EXIT_CODE_MEANING, ExitCode, UsageError
 
@@ -255,7 +255,7 @@ def test_help_lists_every_exit_code(capsys: Captured, argv: list[str]) -> None:
 def test_help_of_run_lists_every_option_and_variable(capsys: Captured) -> None:
     assert cli.main(["run", "--help"]) == 0
     output = capsys.readouterr().out
-    for knob in KNOBS:
+    for knob in OPTIONS:
         assert all(flag in output for flag in knob.flags if knob.group)
         assert all(variable in output for variable in knob.variables)
 

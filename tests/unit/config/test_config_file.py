@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tcpx_mpi.config.file import read_config
-from tcpx_mpi.config.options import KNOBS, Knob
+from tcpx_mpi.config.options import OPTIONS, Option
 from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.plugin.softtcpx_defaults import with_channels, with_even_chunks
@@ -152,8 +152,8 @@ def test_a_value_of_the_file_names_it_where_sizes_cannot_be(file: Path) -> None:
 TEXTS = st.text("\"\\\n\r\t\0\x01\x7f\x85 #'=[{aé\u2028\U0001f600", min_size=1).filter(str.strip)
 
 
-def values_of(knob: Knob) -> st.SearchStrategy[str]:
-    """What may be typed for a knob."""
+def values_of(option: Option) -> st.SearchStrategy[str]:
+    """What may be typed for a option."""
     special = {
         "sizes": st.lists(st.integers(0, 1 << 40), min_size=1, max_size=50).map(
             lambda sizes: ",".join(map(str, sizes))
@@ -175,19 +175,19 @@ def values_of(knob: Knob) -> st.SearchStrategy[str]:
         "memory": st.sampled_from(["host", "auto", "emulated"]),
         "unpack": st.sampled_from(["kernel", "d2d", "host", "none"]),
     }
-    if knob.name in special:
-        return special[knob.name]
-    if isinstance(knob.default, bool):
+    if option.name in special:
+        return special[option.name]
+    if isinstance(option.default, bool):
         return st.sampled_from("01")
-    if isinstance(knob.default, float):
+    if isinstance(option.default, float):
         return st.decimals(min_value="0.001", max_value=10**6, places=3).map(str)
-    if isinstance(knob.default, int) or knob.metavar == "N":
+    if isinstance(option.default, int) or option.metavar == "N":
         return st.integers(1, 16).map(str)
     return TEXTS
 
 
-SAVED = [knob for knob in KNOBS if knob.in_file and knob.name not in ("minbytes", "maxbytes",
-         "stepbytes", "stepfactor")]  # fmt: skip
+_SIZES = ("minbytes", "maxbytes", "stepbytes", "stepfactor")
+SAVED = [option for option in OPTIONS if option.in_file and option.name not in _SIZES]
 
 
 def saved(found: Settings, file: Path) -> Settings:
@@ -206,7 +206,7 @@ def test_saved_settings_are_read_back_the_same(
     data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     chosen = data.draw(st.sets(st.sampled_from(SAVED)))
-    cli = {knob.name: data.draw(values_of(knob), knob.name) for knob in chosen}
+    cli = {option.name: data.draw(values_of(option), option.name) for option in chosen}
     if "duration" in cli:
         cli.pop("ci", None)  # they exclude each other
     debug = {"TCPX_DEBUG": cli.pop("debug")} if "debug" in cli else {}
@@ -214,14 +214,14 @@ def test_saved_settings_are_read_back_the_same(
     assert comparable(saved(before, tmp_path_factory.mktemp("f") / "c.toml")) == comparable(before)
 
 
-def test_every_knob_has_its_line_with_its_source(file: Path) -> None:
+def test_every_option_has_its_line_with_its_source(file: Path) -> None:
     found = settings(file, "iters = 3", {"UCCL_TCPX_NUM_CHANNELS": "4"}, pattern="ring")
     lines = found.to_toml().splitlines()
     assert f"iters = 3  # file {file}: iters" in lines
     assert "channels = 4  # environment UCCL_TCPX_NUM_CHANNELS" in lines
     assert "# output_file: not set" in lines
     names = {line.removeprefix("# ").split(" = ")[0].split(":")[0] for line in lines}
-    assert {knob.name for knob in SAVED} <= names
+    assert {option.name for option in SAVED} <= names
 
 
 def test_the_temporary_directory_of_one_machine_is_not_saved_for_others(file: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from tcpx_mpi.config.options import CHECKS, IGNORED, KNOBS, LAUNCH, TRANSPORT
+from tcpx_mpi.config.options import CHECKS, IGNORED, LAUNCH, OPTIONS, TRANSPORT
 from tcpx_mpi.config.settings import MAX_SIZES, Settings, fingerprint_difference, load_settings
 from tcpx_mpi.errors import UsageError
 
@@ -247,21 +247,23 @@ def test_a_fingerprint_takes_more_pairs_and_line_breaks() -> None:
     assert fingerprint_difference(one, other) == "plugin (x, y)"
 
 
-# --- The table of knobs ------------------------------------------------------------------------
+# --- The table of options ------------------------------------------------------------------------
 
 
 def test_letters_are_those_of_nccl_tests_and_ours_have_none() -> None:
-    letters = [knob.letter[1:] for knob in KNOBS if knob.letter]
+    letters = [option.letter[1:] for option in OPTIONS if option.letter]
     assert sorted(letters) == sorted("beifodrnwmNaczTSCIKJ")
     assert sorted(letter[1:] for letter in IGNORED) == sorted("tgpGRxDVuM")
     ours = (TRANSPORT, CHECKS, LAUNCH)
-    assert all(not knob.letter and "_" not in knob.option for knob in KNOBS if knob.group in ours)
+    assert all(
+        not option.letter and "_" not in option.option for option in OPTIONS if option.group in ours
+    )
 
 
 def test_every_default_passes_its_own_limits() -> None:
-    for knob in KNOBS:
-        if knob.default_text:
-            assert knob.parse(knob.label, knob.default_text) == knob.default, knob.name
+    for option in OPTIONS:
+        if option.default_text:
+            assert option.parse(option.label, option.default_text) == option.default, option.name
 
 
 # --- Peers beside the plugin ----------------------------------------------------------------------

@@ -27,11 +27,11 @@ from tcpx_mpi.exchange import export
 from tcpx_mpi.exchange.tidy import tables_of
 from tcpx_mpi.records import (
     PHASES,
+    BaselineInfo,
     Fault,
     GpuRow,
+    ObservedPlacement,
     PartialRow,
-    PeerInfo,
-    Proof,
     Run,
     RunWriter,
     read_run,
@@ -200,9 +200,9 @@ def test_ranks_setup_counters_batches_and_settings_are_read_back(way: Way) -> No
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(("table", "record"), [("proof", Proof), ("gpus", GpuRow)])
+@pytest.mark.parametrize(("table", "record"), [("proof", ObservedPlacement), ("gpus", GpuRow)])
 def test_what_was_seen_of_ranks_is_read_back(
-    way: Way, table: str, record: type[Proof] | type[GpuRow]
+    way: Way, table: str, record: type[ObservedPlacement] | type[GpuRow]
 ) -> None:
     run = beside(a_run())
     names = [field.name for field in dataclasses.fields(record)]
@@ -301,7 +301,7 @@ def test_texts_with_commas_quotes_and_line_breaks_come_back() -> None:
 
 def beside(run: Run) -> Run:
     """The run with a peer beside its second row that takes twice as long, in ten blocks."""
-    peer = PeerInfo("raw", "raw", 2, True, "cubic", 4096, "plain sockets")
+    peer = BaselineInfo("raw", "raw", 2, True, "cubic", 4096, "plain sockets")
     blocks = np.full(10, 2, dtype=np.int64)
     starts = {"batch_start": np.zeros((4, 10), np.int64), "late": np.zeros((4, 10), bool)}
     row = dataclasses.replace(run.rows[1], batches=blocks, **starts)

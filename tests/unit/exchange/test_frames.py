@@ -14,7 +14,7 @@ import pytest
 
 import tcpx_mpi
 from tcpx_mpi.errors import PluginMissing, UsageError
-from tcpx_mpi.records import PHASES, PeerInfo, RunWriter, read_run
+from tcpx_mpi.records import PHASES, BaselineInfo, RunWriter, read_run
 from tcpx_mpi.report import summarise_row
 
 
@@ -128,7 +128,7 @@ def test_it_loads_no_mpi(path: str) -> None:
 
 
 def test_a_peer_is_a_side_in_samples_and_a_line_in_against(tmp_path: Path) -> None:
-    peer = PeerInfo("raw", "raw", 2, True, "cubic", 4096, "plain sockets")
+    peer = BaselineInfo("raw", "raw", 2, True, "cubic", 4096, "plain sockets")
     row = invented.row(0)
     theirs = dataclasses.replace(row, samples={k: 3 * v for k, v in row.samples.items()})
     writer = RunWriter(str(tmp_path / "o.h5"))

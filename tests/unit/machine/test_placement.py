@@ -15,7 +15,14 @@ from tcpx_mpi.cli.topo import placed, placement_lines
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine import profiles
 from tcpx_mpi.machine.cpu_bindings import bindings_in
-from tcpx_mpi.machine.placement import Node, Placement, Request, Seat, channels_within, place_node
+from tcpx_mpi.machine.placement import (
+    Node,
+    Placement,
+    RankPlace,
+    Request,
+    channels_within,
+    place_node,
+)
 from tcpx_mpi.machine.placement_file import read_placement
 from tcpx_mpi.machine.topology import Gpu, NumaNode, Topology
 
@@ -253,13 +260,17 @@ def test_a_placement_file_wins_for_its_ranks_and_leaves_the_others(tmp_path: Pat
         (1, Request(gpus=(0,)), ["--gpu", "here has none"]),
         (2, Request(cpus=(1,)), ["--cpus has 1 CPUs for 2 ranks of here"]),
         (1, Request(cpus=(8,)), ["--cpus: CPU 8 is outside of the affinity mask", "(0-3)"]),
-        (1, Request(seats={0: Seat(cpu=9)}, seats_from="F"), ["F: CPU 9", "affinity mask"]),
-        (2, Request(seats={0: Seat(cpu=2), 1: Seat(cpu=2)}, seats_from="F"), ["F: two", "CPU 2"]),
-        (1, Request(seats={0: Seat(nic="eth9")}, seats_from="F"), ["F: here has no NIC eth9"]),
-        (1, Request(seats={0: Seat(gpu=0)}, seats_from="F"), ["F: GPU 0", "here has none"]),
+        (1, Request(seats={0: RankPlace(cpu=9)}, seats_from="F"), ["F: CPU 9", "affinity mask"]),
+        (
+            2,
+            Request(seats={0: RankPlace(cpu=2), 1: RankPlace(cpu=2)}, seats_from="F"),
+            ["F: two", "CPU 2"],
+        ),
+        (1, Request(seats={0: RankPlace(nic="eth9")}, seats_from="F"), ["F: here has no NIC eth9"]),
+        (1, Request(seats={0: RankPlace(gpu=0)}, seats_from="F"), ["F: GPU 0", "here has none"]),
         (
             1,
-            Request(seats={0: Seat(memory_node=3)}, seats_from="F"),
+            Request(seats={0: RankPlace(memory_node=3)}, seats_from="F"),
             ["F: here has no NUMA node 3"],
         ),
     ],

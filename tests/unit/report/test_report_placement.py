@@ -7,7 +7,7 @@ import dataclasses
 import invented
 import pytest
 
-from tcpx_mpi.records import Proof
+from tcpx_mpi.records import ObservedPlacement
 from tcpx_mpi.report import footer_lines, summarise_row
 from tcpx_mpi.report.placement import (
     line_rate_percent,
@@ -19,7 +19,8 @@ from tcpx_mpi.report.placement import (
 HEADER = invented.run_header()  # rank r is bound to CPU r % 2
 #: As asked for, and all bytes over the NIC.
 GOOD = [
-    Proof(driver_cpus=str(rank % 2), driver_migrations=0, driver_preemptions=0, plugin_threads=2,
+    ObservedPlacement(driver_cpus=str(rank % 2), driver_migrations=0, driver_preemptions=0,
+          plugin_threads=2,
           plugin_cpus="4-5", plugin_migrations=1, nic_sent=600, nic_received=500, nic_packets=9,
           nic_drops=0, remote_bytes=1000, rtt_us=30)
     for rank in range(4)
@@ -113,7 +114,7 @@ def test_the_line_rate_is_that_of_the_busier_direction() -> None:
     info = invented.rank_info(0, nic_speed_mbps=8000)
     assert line_rate_percent(info, GOOD[0], elapsed_ns=1200) == pytest.approx(50.0)
     assert line_rate_percent(invented.rank_info(0, nic_speed_mbps=-1), GOOD[0], 1200) is None
-    assert line_rate_percent(info, Proof(), 1200) is None
+    assert line_rate_percent(info, ObservedPlacement(), 1200) is None
 
 
 def test_the_rank_that_was_preempted_most_is_named() -> None:

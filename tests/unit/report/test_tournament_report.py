@@ -12,7 +12,7 @@ import pytest
 
 from tcpx_mpi.patterns.pairs import sender_of
 from tcpx_mpi.records import Row, Run
-from tcpx_mpi.report import pairs_to_meet, suspect_lines
+from tcpx_mpi.report import pairs_to_meet, straggler_lines
 from tcpx_mpi.report.html.page import page_of
 from tcpx_mpi.report.stragglers import ways_by_size
 from tcpx_mpi.schedule.pattern import pairs_of_text
@@ -63,7 +63,7 @@ def met_again(rows: list[Row], slow: Mapping[Way, float]) -> list[Row]:
 
 
 def said(rows: list[Row]) -> list[str]:
-    return [line for line in suspect_lines(HEADER, rows) if re.match("# (Slow|Not conf)", line)]
+    return [line for line in straggler_lines(HEADER, rows) if re.match("# (Slow|Not conf)", line)]
 
 
 def test_a_way_has_the_time_of_one_copy_and_for_halves_its_first_and_last_cycle() -> None:
@@ -119,9 +119,9 @@ def test_a_run_that_ended_before_they_met_again_names_its_suspects() -> None:
 
 def test_the_matrix_is_that_of_the_tournament() -> None:
     rows = tournament(SLOW_SENDER)
-    shown = [line for line in suspect_lines(HEADER, rows) if not line.startswith("# Slow")]
+    shown = [line for line in straggler_lines(HEADER, rows) if not line.startswith("# Slow")]
     again = met_again(rows, dict.fromkeys(SLOW_SENDER, 50.0))
-    assert suspect_lines(HEADER, rows + again)[: len(shown)] == shown
+    assert straggler_lines(HEADER, rows + again)[: len(shown)] == shown
 
 
 def test_the_page_of_a_tournament_has_its_matrix_and_who_is_slow() -> None:

@@ -15,10 +15,10 @@ from tcpx_mpi import _native
 from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.machine.placement import Placement
 from tcpx_mpi.patterns import load
-from tcpx_mpi.records import PHASES, PeerInfo, RankRow
+from tcpx_mpi.records import PHASES, BaselineInfo, RankRow
 from tcpx_mpi.run.measure import PLUGIN, Measurement
 from tcpx_mpi.schedule.table import BufferId
-from tcpx_mpi.transport.interface import Driver, Ground, Surroundings
+from tcpx_mpi.transport.interface import RankContext, Surroundings, TimedLoop
 from tcpx_mpi.transport.slots import GUARD_BYTES, plan_row, slot_shape
 
 RANK, WORLD = 1, 2  # the receiver of a pair
@@ -145,14 +145,14 @@ class InventedSide:
     """The plugin's side (without a name), or a peer."""
 
     def __init__(self, name: str, wire: Wire, short: int = 0, late: bool = False) -> None:
-        self.info: PeerInfo | None = invented.peer(name) if name else None
-        self.driver: Driver = InventedDriver(name, wire, short, late)
+        self.info: BaselineInfo | None = invented.peer(name) if name else None
+        self.driver: TimedLoop = InventedDriver(name, wire, short, late)
         self.buffers = {BufferId.RECV: wire.memory}
         #: All sides but the plugin have a process; this one will do.
         self.processes: Sequence[int] = [os.getpid()] * bool(name)
         self.loads = 0
 
-    def load(self, ground: Ground, facts: Any, layout: Any, longest_batch: int) -> None:
+    def load(self, context: RankContext, facts: Any, layout: Any, longest_batch: int) -> None:
         self.loads += 1
         assert longest_batch == max(*BLOCKS, WARMUPS)
 
@@ -176,7 +176,7 @@ def measured_over_wire(
     )
     pattern = load("pair")
     memory = _native.SlotBuffer(SLOTS * slot_shape(SIZE).stride_bytes)
-    ground = Ground(
+    context = RankContext(
         pattern.schedule(RANK, WORLD),
         {BufferId.RECV: memory},
         Placement(RANK, WORLD, 0, -1, False),
@@ -185,7 +185,7 @@ def measured_over_wire(
     wire = Wire(memory)
     sides = [InventedSide(name, wire, short.get(name, 0), late) for name in ("", *names)]
     measurement = Measurement(
-        OneRank(), settings, pattern, ground, sides, None,  # type: ignore[arg-type]  # a world
+        OneRank(), settings, pattern, context, sides, None,  # type: ignore[arg-type]  # a world
         shared_clock=True, end_by_ns=0,
     )  # fmt: skip
     facts = invented.row_facts(

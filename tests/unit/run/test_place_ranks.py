@@ -10,7 +10,7 @@ import invented
 import pytest
 
 from tcpx_mpi.config.settings import Settings, load_settings
-from tcpx_mpi.machine.placement import Request, Seat
+from tcpx_mpi.machine.placement import RankPlace, Request
 from tcpx_mpi.records import SetupTimes
 from tcpx_mpi.run.metadata import connections
 from tcpx_mpi.run.place_ranks import fitted, request_of
@@ -60,7 +60,7 @@ def test_a_request_is_what_the_settings_say(tmp_path: Path) -> None:
     asked = settings(nic="eth1, eth2", gpu="3,1", share_gpu="1", cpus="9,4-5", placement=str(path))
     assert request_of(asked) == Request(
         nics=("eth1", "eth2"), gpus=(3, 1), share_gpu=True, cpus=(4, 5, 9),
-        seats={2: Seat(cpu=5)}, seats_from=f"--placement {path}",
+        seats={2: RankPlace(cpu=5)}, seats_from=f"--placement {path}",
     )  # fmt: skip
     plain = request_of(settings())
     assert (plain.nics, plain.gpus, plain.cpus, plain.seats) == ((), None, (), {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tcpx_mpi.config.options import KNOBS
+from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.run.shared_environment import MAY_DIFFER, reason_to_differ, shared_environment
 
 
@@ -29,8 +29,8 @@ def test_what_belongs_to_a_node_or_a_rank_is_not(name: str) -> None:
 
 
 def test_a_setting_is_compared_as_a_setting_and_not_again_as_text() -> None:
-    for knob in KNOBS:
-        assert not shared_environment(dict.fromkeys(knob.variables, "1"))
+    for option in OPTIONS:
+        assert not shared_environment(dict.fromkeys(option.variables, "1"))
 
 
 def test_every_exception_has_its_reason() -> None:

@@ -18,7 +18,7 @@ from allocations import peak_of
 from tcpx_mpi.exchange.tidy import samples
 from tcpx_mpi.gates.figures import figures_of, flaws
 from tcpx_mpi.records import PHASES, Row, Run, mapped_arrays
-from tcpx_mpi.report import json_text, suspect_lines
+from tcpx_mpi.report import json_text, straggler_lines
 from tcpx_mpi.report.html.plots import distribution_plots
 from tcpx_mpi.report.steadiness import steadiness_lines
 from tcpx_mpi.run.event_stream import EventStream
@@ -88,7 +88,7 @@ USES: dict[str, Callable[[Row], object]] = {
     "typical time of batches": lambda row: typical_time_ns(row, 1, 1, back_to_back=True),
     "gates": lambda row: (figures_of(run_of(row), row), flaws(row)),
     "ratio": lambda row: ratios.ratio_to(row, "raw", row, 1, 1.0, 1),
-    "suspects": lambda row: suspect_lines(HEADER, [row]),
+    "suspects": lambda row: straggler_lines(HEADER, [row]),
     "plot": lambda row: distribution_plots(HEADER, [row], [summarise(row, 1, 1.0, 1)]),
     "table": read_as_a_table,
     "JSON with all times": all_times_as_json,
@@ -121,7 +121,7 @@ def test_all_that_is_said_of_a_long_row_takes_less_memory_than_one_series_of_it(
         said.extend(steadiness_lines([summarise(row, 1, 1.0, 1)]))
         typical_time_ns(row, 1, 1, back_to_back=False)
         typical_time_ns(row, 1, 1, back_to_back=True)
-        suspect_lines(HEADER, [row])
+        straggler_lines(HEADER, [row])
         ratios.block_times_ns(row, 3, 1)
         flaws(row)
 

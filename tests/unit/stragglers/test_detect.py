@@ -17,7 +17,7 @@ from tcpx_mpi.stragglers.detect import (
     Way,
     _noise_within,
     class_of,
-    find_suspects,
+    find_stragglers,
 )
 
 NOISE = 0.02
@@ -48,7 +48,7 @@ def ways_of(rank: int, world: int, role: str) -> list[Way]:
 
 @pytest.mark.parametrize("places", [ONE_NODE, TWO_NODES, LARGER], ids=["one", "two", "larger"])
 def test_nobody_is_named_where_nothing_is_slow(places: Places) -> None:
-    alarms = [seed for seed in range(300) if find_suspects(measured(places, seed=seed), places)]
+    alarms = [seed for seed in range(300) if find_stragglers(measured(places, seed=seed), places)]
     assert not alarms
 
 
@@ -60,7 +60,7 @@ def test_a_slow_rank_is_named_with_its_role_and_nobody_else(
 ) -> None:
     slow = dict.fromkeys(ways_of(rank, len(places.nodes), role), 2.0)
     for seed in range(50):
-        (found,) = find_suspects(measured(places, slow, seed), places)
+        (found,) = find_stragglers(measured(places, slow, seed), places)
         assert (found.kind, found.ranks, found.roles) == ("rank", (rank,), (role,))
         assert found.factor == pytest.approx(2.0, rel=0.2)
 
@@ -71,20 +71,20 @@ def test_a_rank_slow_towards_other_nodes_only_has_a_slow_nic() -> None:
         ways = ways_of(1, len(places.nodes), "sending")
         slow = {way: 8.0 for way in ways if places.apart(way)}
         for seed in range(50):
-            (found,) = find_suspects(measured(places, slow, seed), places)
+            (found,) = find_stragglers(measured(places, slow, seed), places)
             assert (found.kind, found.ranks, found.roles) == ("NIC", (1,), ("sending",))
 
 
 def test_one_slow_way_is_no_rank() -> None:
     for places in (ONE_NODE, LARGER):
         for seed in range(50):
-            (found,) = find_suspects(measured(places, {(2, 5): 3.0}, seed), places)
+            (found,) = find_stragglers(measured(places, {(2, 5): 3.0}, seed), places)
             assert (found.kind, found.ranks) == ("link", (2, 5))
 
 
 def test_a_way_slower_than_its_slow_rank_is_named_beside_it() -> None:
     slow = dict.fromkeys(ways_of(2, 8, "sending"), 2.0) | {(2, 5): 6.0}
-    found = find_suspects(measured(ONE_NODE, slow), ONE_NODE)
+    found = find_stragglers(measured(ONE_NODE, slow), ONE_NODE)
     assert {(each.kind, each.ranks) for each in found} == {("rank", (2,)), ("link", (2, 5))}
 
 
@@ -92,15 +92,15 @@ def test_pairs_that_met_once_are_named_together() -> None:
     """`pair` alone: 0 -> 4, 1 -> 5, 2 -> 6, 3 -> 7."""
     times = [100e3, 101e3, 250e3, 102e3]
     ways = {(r, r + 4): Measured(t, t, 1.01 * t) for r, t in enumerate(times)}
-    (found,) = find_suspects(ways, ONE_NODE)
+    (found,) = find_stragglers(ways, ONE_NODE)
     assert (found.kind, found.ranks) == ("pair", (2, 6))
 
 
 def test_below_five_times_the_noise_nothing_is_named() -> None:
     slow = dict.fromkeys(ways_of(3, 8, "sending"), 1.2)
     quiet = measured(ONE_NODE, slow, noise=0.005)
-    assert [each.ranks for each in find_suspects(quiet, ONE_NODE)] == [(3,)]
-    assert not find_suspects(measured(ONE_NODE, slow, noise=0.2), ONE_NODE)
+    assert [each.ranks for each in find_stragglers(quiet, ONE_NODE)] == [(3,)]
+    assert not find_stragglers(measured(ONE_NODE, slow, noise=0.2), ONE_NODE)
 
 
 def test_the_noise_within_ways_is_a_standard_deviation() -> None:
@@ -128,7 +128,7 @@ def test_halves_that_differ_are_noise_though_the_faster_ones_do_not() -> None:
             way: Measured(t, *((longer * t, t) if sum(way) % 2 else (t, longer * t)))
             for way, t in steady.items()
         }
-        assert [each.ranks for each in find_suspects(ways, ONE_NODE)] == names
+        assert [each.ranks for each in find_stragglers(ways, ONE_NODE)] == names
 
 
 def test_good_ways_that_differ_are_noise_though_each_is_steady() -> None:
@@ -138,7 +138,7 @@ def test_good_ways_that_differ_are_noise_though_each_is_steady() -> None:
         for seed in range(20):
             ways = measured(ONE_NODE, slow, seed, noise)
             steady = {w: Measured(*3 * [m.first_half_ns]) for w, m in ways.items()}
-            found += [each.ranks for each in find_suspects(steady, ONE_NODE)]
+            found += [each.ranks for each in find_stragglers(steady, ONE_NODE)]
         assert set(found) == names
 
 
@@ -152,7 +152,7 @@ def test_a_rank_that_hardly_stands_out_is_named_or_nobody_but_none_of_its_ways(
     found = [
         (each.kind, each.ranks)
         for seed in range(100)
-        for each in find_suspects(measured(places, slow, seed, noise=0.1), places)
+        for each in find_stragglers(measured(places, slow, seed, noise=0.1), places)
     ]
     assert set(found) <= {("rank", (2,))}
 
@@ -163,7 +163,7 @@ def test_a_nic_is_named_once_with_all_of_its_ranks() -> None:
     factors = {1: 8.0, 3: 5.0}
     slow = {(r, other): factor for r, factor in factors.items() for other in range(4, 8)}
     for seed in range(50):
-        (found,) = find_suspects(measured(shared, slow, seed), shared)
+        (found,) = find_stragglers(measured(shared, slow, seed), shared)
         assert (found.kind, found.ranks, found.roles) == ("NIC", (1, 3), ("sending",))
         assert (found.ways, found.of_ways) == (8, 8)
         assert found.factor == pytest.approx(5.0, rel=0.2)
@@ -173,7 +173,7 @@ def test_a_rank_whose_nic_is_good_to_another_one_is_a_slow_rank() -> None:
     shared = Places(["a"] * 4 + ["b"] * 4, ["eth1", "eth2", "eth1", "eth2"] * 2)
     slow = {(1, other): 8.0 for other in range(4, 8)}
     for seed in range(50):
-        (found,) = find_suspects(measured(shared, slow, seed), shared)
+        (found,) = find_stragglers(measured(shared, slow, seed), shared)
         assert (found.kind, found.ranks) == ("rank", (1,))
 
 
@@ -182,7 +182,7 @@ def test_without_anything_to_compare_its_node_with_a_rank_is_no_nic() -> None:
     places = Places(["a", "a", "b", "c"], ["eth1", "eth2", "eth1", "eth1"])
     slow = {way: 8.0 for way in ways_of(1, 4, "sending") if places.apart(way)}
     ways = {way: each for way, each in measured(places, slow).items() if way != (0, 1)}
-    (found,) = find_suspects(ways, places)
+    (found,) = find_stragglers(ways, places)
     assert (found.kind, found.ranks) == ("rank", (1,))
 
 
@@ -193,7 +193,7 @@ def test_a_rank_not_half_as_slow_within_its_node_has_a_slow_nic(at_home: float, 
     for way, factor in {(0, 3): 8.0, (1, 3): 8.0, (2, 3): at_home}.items():
         times = (ways[way].time_ns, ways[way].first_half_ns, ways[way].second_half_ns)
         ways[way] = Measured(*(factor * each for each in times))
-    (found,) = find_suspects(ways, TWO_NODES, BOTH_WAYS)
+    (found,) = find_stragglers(ways, TWO_NODES, BOTH_WAYS)
     assert (found.kind, found.ranks, found.roles) == (kind, (3,), BOTH_WAYS)
 
 
@@ -204,13 +204,13 @@ def test_what_was_slow_in_one_half_only_is_nobodys_fault() -> None:
         ways[way] = Measured(
             (first + ways[way].second_half_ns) / 2, first, ways[way].second_half_ns
         )
-    assert not find_suspects(ways, ONE_NODE)
+    assert not find_stragglers(ways, ONE_NODE)
 
 
 def test_a_suspect_has_the_figures_that_speak_against_it() -> None:
     slow = dict.fromkeys(ways_of(1, 8, "receiving"), 3.0)
     slow = {way: factor for way, factor in slow.items() if LARGER.apart(way)}
-    (found,) = find_suspects(measured(LARGER, slow, noise=0.005), LARGER)
+    (found,) = find_stragglers(measured(LARGER, slow, noise=0.005), LARGER)
     assert found.good_ns == pytest.approx(300e3, rel=0.02)
     assert (found.ways, found.of_ways, found.apart) == (4, 4, True)
     assert 0.001 < found.noise < 0.02
@@ -218,18 +218,18 @@ def test_a_suspect_has_the_figures_that_speak_against_it() -> None:
 
 def test_below_five_percent_nothing_is_named_however_quiet_it_is() -> None:
     slow = dict.fromkeys(ways_of(3, 8, "sending"), 1.04)
-    assert not find_suspects(measured(ONE_NODE, slow, noise=1e-6), ONE_NODE)
+    assert not find_stragglers(measured(ONE_NODE, slow, noise=1e-6), ONE_NODE)
 
 
 def test_too_few_ways_name_nobody() -> None:
     two = Places(["a", "a"], ["lo", "lo"])
-    assert not find_suspects(measured(two, {(0, 1): 9.0}), two)
-    assert not find_suspects({}, two)
+    assert not find_stragglers(measured(two, {(0, 1): 9.0}), two)
+    assert not find_stragglers({}, two)
 
 
 def test_a_way_without_a_time_is_left_out() -> None:
     ways = measured(ONE_NODE) | {(0, 1): Measured(math.nan, math.nan, math.nan)}
-    assert not find_suspects(ways, ONE_NODE)
+    assert not find_stragglers(ways, ONE_NODE)
 
 
 # --- The tournament -------------------------------------------------------------------------------

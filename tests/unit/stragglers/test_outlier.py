@@ -8,8 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from tcpx_mpi.stragglers.detect import BOTH_WAYS, Measured, Places, Way, find_suspects
-from tcpx_mpi.stragglers.outlier import QUARTERS, Standing, standing
+from tcpx_mpi.stragglers.detect import BOTH_WAYS, Measured, Places, Way, find_stragglers
+from tcpx_mpi.stragglers.outlier import QUARTERS, Outlier, standing
 
 QUIET = np.array([100e3, 104e3, 108e3])  # of three ways
 FLAT = np.ones(QUARTERS)
@@ -20,13 +20,13 @@ def steady(*times_us: float) -> np.ndarray:
     return 1e3 * np.array(times_us)[:, None] * FLAT
 
 
-def stand(own: np.ndarray, others: np.ndarray) -> Standing:
+def stand(own: np.ndarray, others: np.ndarray) -> Outlier:
     found = standing(own, others)
     assert found is not None
     return found
 
 
-def named(found: Standing) -> bool:
+def named(found: Outlier) -> bool:
     return found.certain_ns > found.least_ns
 
 
@@ -173,7 +173,7 @@ def test_a_slowed_rank_is_named_and_none_of_its_ways_whichever_it_is(
             for (a, b), time in zip(ways, times, strict=True)
         },
     )
-    (found,) = find_suspects(measured, FOUR, BOTH_WAYS)
+    (found,) = find_stragglers(measured, FOUR, BOTH_WAYS)
     assert (found.kind, found.ranks, found.roles) == ("rank", (rank,), BOTH_WAYS)
     assert (found.ways, found.of_ways) == (3, 3)
     good = sorted(time for time in times if time < 70)[1]
@@ -183,7 +183,7 @@ def test_a_slowed_rank_is_named_and_none_of_its_ways_whichever_it_is(
 
 @pytest.mark.parametrize("times", QUIETS)
 def test_ways_that_differ_as_they_do_on_a_core_for_two_accuse_nobody(times: list[float]) -> None:
-    assert find_suspects(mesh(FOUR, times), FOUR, BOTH_WAYS) == []
+    assert find_stragglers(mesh(FOUR, times), FOUR, BOTH_WAYS) == []
 
 
 @pytest.mark.parametrize(
@@ -205,6 +205,6 @@ def test_ways_that_always_differ_in_no_order_of_ranks_hardly_ever_name_one(
             way: 100 * math.exp(spread * random.standard_normal())
             for way in itertools.combinations(range(len(places.nodes)), 2)
         }
-        suspects = find_suspects(mesh(places, ways), places, BOTH_WAYS)
+        suspects = find_stragglers(mesh(places, ways), places, BOTH_WAYS)
         alarms += any(each.kind in ("rank", "NIC") for each in suspects)
     assert alarms <= (most if spread > 0.1 else 0)
