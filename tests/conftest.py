@@ -1,4 +1,4 @@
-"""What all tests share: skips that TCPX_MPI_REQUIRE forbids, an environment without options of the shell.
+"""What all tests share: skips that TCPX_MPI_REQUIRE forbids, a clean environment, places.
 
 A test that lacks something skips by `pytest.skip("needs THING: why")`. TCPX_MPI_REQUIRE=mpi,netns
 makes a failure of every such skip whose THING it names: where the thing must be there, a test that

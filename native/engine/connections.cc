@@ -20,8 +20,7 @@ std::mutex g_setup;
 
 void check(int code, const char* call, const std::string& what) {
   if (code == kNetSuccess) return;
-  const auto lines = plugin_log::recent_lines();
-  throw PluginError(call, code, what + (lines.empty() ? "" : "; the plugin said: " + lines.back()));
+  throw PluginError(call, code, what + plugin_log::quote_call());
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ void at_exit(int status, void*) {
       dprintf(STDERR_FILENO,
               "tcpx-mpi: error: %sthe plugin %s has ended this process by exit(%d)%s%s\n",
               g_name.c_str(), plugin.path.c_str(), status, in_batch ? ", in a batch" : "",
-              plugin_log::quote(plugin_log::last_warning()).c_str());
+              plugin_log::quote_end().c_str());
       _exit(in_batch ? kExitInBatch : kExitElsewhere);
     }
   }

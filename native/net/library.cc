@@ -81,8 +81,8 @@ void Plugin::init() {
   }
   const int code = net_->init(plugin_log::function());
   if (code != kNetSuccess) {
-    const auto lines = plugin_log::recent_lines();
-    throw PluginError("init", code, lines.empty() ? "" : "the plugin said: " + lines.back());
+    const std::string said = plugin_log::quote_call();
+    throw PluginError("init", code, said.empty() ? "" : said.substr(2));
   }
   initialised_ = true;
 }

@@ -39,6 +39,14 @@ struct Place {
 Place g_places[kPlaces];
 std::atomic<int> g_last_warning{kNoPlace};
 
+// What this thread was warned of in its present call, the last text and the one before that
+// differs.
+struct Heard {
+  char last[kLineBytes];
+  char before[kLineBytes];
+};
+thread_local Heard t_heard{};
+
 // INFO lines of set-up are kept too: they say which NICs and settings a plugin chose.
 constexpr int kKeepLevel = kNetLogAbort;
 
@@ -103,6 +111,10 @@ void log(int level, unsigned long flags, const char* function, int line, const c
   if (print) {
     fprintf(stderr, "# plugin: %s:%d %s\n", function != nullptr ? function : "?", line, text);
   }
+  if (keep && warns && strcmp(t_heard.last, text) != 0) {
+    memcpy(t_heard.before, t_heard.last, sizeof(text));
+    memcpy(t_heard.last, text, sizeof(text));
+  }
   if (keep || heard_first) {
     const std::lock_guard<std::mutex> lock(g_mutex);
     if (keep) memcpy(g_ring[g_written++ % kLines], text, sizeof(text));
@@ -138,6 +150,14 @@ std::vector<std::string> first_warnings() {
   return {g_first_warnings, g_first_warnings + g_first_warnings_count};
 }
 
+void begin_call() { t_heard.last[0] = t_heard.before[0] = '\0'; }
+
+std::string quote_call() {
+  if (t_heard.last[0] != '\0') return "; the plugin said: " + std::string(t_heard.last);
+  const auto lines = recent_lines();
+  return lines.empty() ? "" : "; the plugin said: " + lines.back();
+}
+
 int last_warning() { return g_last_warning.load(std::memory_order_relaxed); }
 
 std::string text_of(int place) {
@@ -151,6 +171,12 @@ std::string quote(int place) {
   if (text.empty()) return "";
   const bool repeats = g_places[place].repeats.load(std::memory_order_relaxed);
   return "; the plugin said" + std::string(repeats ? ", and not only once: " : ": ") + text;
+}
+
+std::string quote_end() {
+  if (t_heard.last[0] == '\0' || quiet()) return quote(last_warning());
+  const bool two = t_heard.before[0] != '\0';
+  return "; the plugin said: " + (two ? std::string(t_heard.before) + "; " : "") + t_heard.last;
 }
 
 }  // namespace tcpx::plugin_log

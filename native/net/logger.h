@@ -40,4 +40,15 @@ std::string text_of(int place);
 // "; the plugin said: ..." for the end of an error, "" where it said nothing.
 std::string quote(int place);
 
+// A call that is not of the timed loop begins on this thread: what a plugin warned of before is not
+// what this call's error is about.
+void begin_call();
+// "; the plugin said: ..." for the error of that call: what this thread was warned of in it last.
+// Behind each error TCPX logs a trace of where it was, so the last line of all says less; it is
+// quoted when nothing was warned of.
+std::string quote_call();
+// For a plugin that ends the process: the last two texts that differ, older first; when this thread
+// heard none, the last place that warned.
+std::string quote_end();
+
 }  // namespace tcpx::plugin_log

@@ -1,6 +1,7 @@
 // Version 7 of the table: `int` sizes, no context, no finalize.
 #include <climits>
 
+#include "net/logger.h"
 #include "net/net.h"
 
 namespace tcpx {
@@ -20,11 +21,18 @@ class NetV7 final : public Net {
   bool offers_dma_buf() const override { return table_->reg_mr_dma_buf != nullptr; }
   size_t max_region_bytes() const override { return INT_MAX; }
 
-  int init(NetLogger logger) override { return table_->init(logger); }
+  int init(NetLogger logger) override {
+    plugin_log::begin_call();
+    return table_->init(logger);
+  }
   int finalize() override { return kNetSuccess; }
-  int devices(int* count) override { return table_->devices(count); }
+  int devices(int* count) override {
+    plugin_log::begin_call();
+    return table_->devices(count);
+  }
 
   int properties(int device, NetProperties* out) override {
+    plugin_log::begin_call();
     NetPropertiesV7 raw{};
     const int code = table_->get_properties(device, &raw);
     if (code != kNetSuccess) return code;
@@ -44,15 +52,19 @@ class NetV7 final : public Net {
   }
 
   int listen(int device, void* handle, void** listen_comm) override {
+    plugin_log::begin_call();
     return table_->listen(device, handle, listen_comm);
   }
   int connect(int device, void* handle, void** send_comm, NetDeviceHandle** handle_out) override {
+    plugin_log::begin_call();
     return table_->connect(device, handle, send_comm, handle_out);
   }
   int accept(void* listen_comm, void** recv_comm, NetDeviceHandle** handle_out) override {
+    plugin_log::begin_call();
     return table_->accept(listen_comm, recv_comm, handle_out);
   }
   int reg_mr(void* comm, void* data, size_t bytes, int type, void** mhandle) override {
+    plugin_log::begin_call();
     if (bytes > max_region_bytes()) return kNetInvalidArgument;
     return table_->reg_mr(comm, data, static_cast<int>(bytes), type, mhandle);
   }

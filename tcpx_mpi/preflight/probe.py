@@ -18,7 +18,7 @@ from tcpx_mpi.machine.cpu_bindings import bindings_in
 from tcpx_mpi.machine.gpu.choice import obstacle_to_cuda
 from tcpx_mpi.machine.placement import Node, Request
 from tcpx_mpi.machine.topology import read_host, this_machine
-from tcpx_mpi.plugin.find import choose_plugin, inspect
+from tcpx_mpi.plugin.find import choose_plugin, inspect, is_tcpx
 from tcpx_mpi.plugin.unsafe_settings import fatal_value
 from tcpx_mpi.run.place_ranks import net_devices, place_at
 from tcpx_mpi.transport.engine import LoadedPlugin, load_plugin
@@ -66,7 +66,9 @@ def cuda(plugin: LoadedPlugin) -> dict[str, str]:
     node = Node(host.name, this_machine(), devices, bindings, nic_of_gpu)
     try:
         place = place_at(0, [host], node, Request())
-        obstacle = obstacle_to_cuda(plugin.file.name, plugin.nic(place.device), place, host.name)
+        name = plugin.file.name
+        nic = plugin.nic(place.device)
+        obstacle = obstacle_to_cuda(name, nic, place, host.name, is_tcpx(name))
         if obstacle:
             return {"no_cuda": obstacle}
         gpu = RankGpu(place)

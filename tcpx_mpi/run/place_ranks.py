@@ -29,6 +29,7 @@ from tcpx_mpi.machine.placement import (
 from tcpx_mpi.machine.placement_file import read_placement
 from tcpx_mpi.machine.topology import Host, this_machine
 from tcpx_mpi.patterns import load
+from tcpx_mpi.plugin.find import is_tcpx
 from tcpx_mpi.plugin.sockets import data_sockets
 from tcpx_mpi.plugin.softtcpx_defaults import with_defaults, workers_for
 from tcpx_mpi.transport.engine import LoadedPlugin
@@ -111,7 +112,8 @@ def with_memory(
     peers = obstacle_of_peers(settings.against)
     with world.agree("memory kind", SETUP_PATIENCE_S):
         properties = plugin.nic(placement.device)
-        obstacle = obstacle_to_cuda(plugin.file.name, properties, placement, host)
+        needs_pci = is_tcpx(plugin.file.name)
+        obstacle = obstacle_to_cuda(plugin.file.name, properties, placement, host, needs_pci)
         if obstacle and settings.memory == "cuda":
             raise UsageError(f"--memory cuda: {obstacle}; or use --memory host")
         if peers and settings.memory == "cuda":

@@ -13,6 +13,7 @@ from tcpx_mpi import _native
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
 from tcpx_mpi.launch.mpirun import under_launcher
+from tcpx_mpi.machine.gpu.choice import obstacle_of_nic
 from tcpx_mpi.machine.gpu.driver import ordinal_of
 from tcpx_mpi.machine.placement import Placement
 from tcpx_mpi.machine.profiles import NODE_VARIABLES, Profile, environment_of, find_profile
@@ -23,6 +24,7 @@ from tcpx_mpi.plugin.find import (
     choose_plugin,
     inspect,
     is_softtcpx,
+    is_tcpx,
     missing_interface,
     prepare_environment,
 )
@@ -191,6 +193,9 @@ def require_memory(kind: str, plugin: LoadedPlugin, device: int, asked_by: str =
             f"{asked_by}: plugin {plugin.file.name} does not take such buffers (ptrSupport "
             f"{properties['ptr_support']}); use host memory, or a plugin that offers CUDA memory"
         )
+    by_pci = kind == "cuda" and is_tcpx(plugin.file.name)
+    if by_pci and (obstacle := obstacle_of_nic(plugin.file.name, properties)):
+        raise UsageError(f"{asked_by}: {obstacle}; or use host memory")
     if kind != "host" and properties["device_type"] != _native.DEVICE_UNPACK:
         raise UsageError(
             f"{asked_by}: plugin {plugin.file.name} has no receive path for GPUs "

@@ -152,3 +152,24 @@ TEST(a_call_leaves_errno_alone) {
 }
 
 CHECK_MAIN()
+
+TEST(an_error_of_set_up_quotes_what_the_call_warned_of_and_not_the_trace_behind_it) {
+  plugin_log::begin_call();
+  function()(kNetLogWarn, 0, "listen", 1, "of the call before");
+  plugin_log::begin_call();
+  function()(kNetLogWarn, 0, "connect", 2, "Connection refused");
+  std::thread([] { function()(kNetLogWarn, 0, "helper", 3, "of another thread"); }).join();
+  function()(kNetLogInfo, 0, "connect", 4, "net.cc:4 -> 2");
+  CHECK_EQ(plugin_log::quote_call(), std::string("; the plugin said: Connection refused"));
+  plugin_log::begin_call();
+  function()(kNetLogInfo, 0, "accept", 5, "net.cc:5 -> 3");
+  CHECK_EQ(plugin_log::quote_call(), std::string("; the plugin said: net.cc:5 -> 3"));
+}
+
+TEST(an_end_by_the_plugin_quotes_the_last_two_warnings_that_differ) {
+  plugin_log::begin_call();
+  for (const char* text : {"first", "no such file", "no such file", "cannot go on"}) {
+    function()(kNetLogWarn, 0, "init", 1, "%s", text);
+  }
+  CHECK_EQ(plugin_log::quote_end(), std::string("; the plugin said: no such file; cannot go on"));
+}

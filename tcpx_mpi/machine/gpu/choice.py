@@ -31,12 +31,27 @@ def obstacle_of_peers(against: Sequence[str]) -> str:
     return name and f"--against {name} moves host memory"
 
 
+def obstacle_of_nic(plugin: str, properties: Mapping[str, Any]) -> str:
+    """Why TCPX, which registers GPU memory by PCI device, cannot on this NIC; "" if it can."""
+    if properties["pci_path"]:
+        return ""
+    return (
+        f"plugin {plugin} registers GPU memory with the PCI device of a NIC, and "
+        f"{properties['name']} has none: choose a physical NIC (in a pod: hostNetwork)"
+    )
+
+
 def obstacle_to_cuda(
-    plugin: str, properties: Mapping[str, Any], placement: Placement, host: str
+    plugin: str,
+    properties: Mapping[str, Any],
+    placement: Placement,
+    host: str,
+    needs_pci: bool = False,
 ) -> str:
     """Why this rank cannot use a GPU's memory, with what to do; "" where it can.
 
-    `properties` is what the plugin of that name says of the rank's device.
+    `properties` is what the plugin of that name says of the rank's device. TCPX `needs_pci`: it
+    crashes if it is given GPU memory on a NIC without a PCI device.
     """
     if not properties["ptr_support"] & _native.PTR_CUDA:
         return (
@@ -48,6 +63,8 @@ def obstacle_to_cuda(
             f"plugin {plugin} has no receive path for GPUs (netDeviceType "
             f"{properties['device_type']}, expected {_native.DEVICE_UNPACK}): use one that has"
         )
+    if needs_pci and (obstacle := obstacle_of_nic(plugin, properties)):
+        return obstacle
     try:
         devices = _native.cuda_devices()
     except _native.CudaUnavailable as error:

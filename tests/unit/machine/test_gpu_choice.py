@@ -19,6 +19,8 @@ PLACE = Placement(local_rank=1, local_ranks=2, device=0, progress_cpu=-1, oversu
 TAKES_ALL = {
     "ptr_support": _native.PTR_HOST | _native.PTR_CUDA,
     "device_type": _native.DEVICE_UNPACK,
+    "name": "eth1",
+    "pci_path": "/sys/devices/pci0000:00/0000:00:04.0",
 }
 #: By speed, as CUDA numbers them: not in the order of their addresses.
 DEVICES = [
@@ -51,6 +53,17 @@ def test_a_gpu_is_known_by_its_address_not_by_its_number() -> None:
 @pytest.mark.usefixtures("with_gpus")
 def test_nothing_stands_in_the_way_of_a_gpu_that_is_there() -> None:
     assert obstacle() == ""
+
+
+@pytest.mark.usefixtures("with_gpus")
+def test_tcpx_gets_no_gpu_memory_on_a_nic_without_a_pci_device() -> None:
+    """It would crash (SIGSEGV); softtcpx serves GPU memory over any NIC."""
+    virtual = {**TAKES_ALL, "name": "lo", "pci_path": ""}
+    why = obstacle_to_cuda("GPUDirectTCPX_v7", virtual, PLACE, "hostA", needs_pci=True)
+    assert "lo has none" in why
+    assert "physical NIC" in why
+    assert obstacle_to_cuda("softtcpx_v7", virtual, PLACE, "hostA") == ""
+    assert obstacle_to_cuda("GPUDirectTCPX_v7", TAKES_ALL, PLACE, "hostA", needs_pci=True) == ""
 
 
 @pytest.mark.usefixtures("with_gpus")

@@ -21,8 +21,19 @@ NO_GPU = Placement(0, 1, 0, -1, False)
 PLACE = dataclasses.replace(NO_GPU, gpu=1, gpu_pci="0000:84:00.0")
 
 
-def plugin(name: str, device_type: int = _native.DEVICE_UNPACK, ptr_support: int = 3) -> Any:
-    properties = {"device_type": device_type, "ptr_support": ptr_support}
+def plugin(
+    name: str,
+    device_type: int = _native.DEVICE_UNPACK,
+    ptr_support: int = 3,
+    pci_less: bool = False,
+) -> Any:
+    pci = "" if pci_less else "/sys/devices/pci0000:00/0000:00:04.0"
+    properties = {
+        "device_type": device_type,
+        "ptr_support": ptr_support,
+        "name": "lo",
+        "pci_path": pci,
+    }
     return SimpleNamespace(file=SimpleNamespace(name=name), nic=lambda device: properties)
 
 
@@ -54,6 +65,9 @@ def test_a_session_of_a_gpu_needs_a_plugin_with_a_receive_path_for_it() -> None:
         require_memory("cuda", plugin("x", device_type=0), 0, "gpu (0)")
     with pytest.raises(UsageError, match=r"^gpu \(0\): plugin x does not take such buffers"):
         require_memory("cuda", plugin("x", ptr_support=1), 0, "gpu (0)")
+    with pytest.raises(UsageError, match=r"^gpu \(0\): plugin GPUDirectTCPX_v7 .* lo has none"):
+        require_memory("cuda", plugin("GPUDirectTCPX_v7", pci_less=True), 0, "gpu (0)")
+    assert require_memory("cuda", plugin("softtcpx_v7", pci_less=True), 0) == _native.PTR_CUDA
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs cpus: some to leave alone")
