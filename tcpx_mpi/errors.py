@@ -72,6 +72,8 @@ class TcpxError(Exception):
     """Base of every error that this package raises on purpose; its text is one line."""
 
     exit_code = ExitCode.DEFECT
+    #: What this rank saw of a failure whose cause another rank knows.
+    second_hand = False
 
 
 class UsageError(TcpxError):

@@ -170,7 +170,7 @@ class World:
             raise
         except TcpxError as found:
             error = found
-        verdict = None if error is None else (int(error.exit_code), str(error))
+        verdict = None if error is None else (int(error.exit_code), str(error), error.second_hand)
         verdicts = self.allgather(verdict, what, patience_s)
         raise_agreed(verdicts, error, self.name)
 
@@ -216,20 +216,22 @@ class World:
 
 
 def raise_agreed(
-    verdicts: list[tuple[int, str] | None], own: TcpxError | None, name: Callable[[int], str]
+    verdicts: list[tuple[int, str, bool] | None], own: TcpxError | None, name: Callable[[int], str]
 ) -> None:
     """Raise AgreedError if any rank's verdict is an error; equal input on all ranks, equal output.
 
-    The lowest rank's error is the one that counts. Its text names that rank, by `name`, unless all
-    ranks say the same.
+    The error of the lowest rank that knows the cause is the one that counts; what a rank saw of it
+    second-hand follows. Its text names that rank, by `name`, unless all ranks say the same.
     """
-    failed = [rank for rank, verdict in enumerate(verdicts) if verdict is not None]
+    failed = [(verdict[2], rank, verdict) for rank, verdict in enumerate(verdicts) if verdict]
     if not failed:
         return
-    first = failed[0]
-    exit_code, text = verdicts[first] or (int(ExitCode.DEFECT), "")
+    second_hand, first, (exit_code, text, _) = min(failed)
     alike = all(verdict is not None and verdict[1] == text for verdict in verdicts)
     where = "" if alike else f"{name(first)}: "
+    seen = [] if second_hand else [(rank, verdict) for late, rank, verdict in failed if late]
+    for rank, verdict in seen[:1]:
+        text += f"; {name(rank)}: {verdict[1].partition('; the plugin said')[0]}"
     raise AgreedError(where + text, ExitCode(exit_code), first) from own
 
 

@@ -86,7 +86,21 @@ def test_pages_that_no_connection_gives_back_are_a_stall(place: Path) -> None:
 def test_without_the_manager_set_up_fails_with_code_4(place: Path) -> None:
     result = faulty(place, "--connect-timeout", "20", NO_MANAGER="1")
     assert result.code == SETUP_FAILED, result.text
-    assert re.search(r"accept returned 3 .*failed against receive-datapath-manager", result.errors[0]), result.text
+    assert re.search(
+        r"accept returned 3 .*failed against receive-datapath-manager", result.errors[0]
+    ), result.text
+
+
+def test_the_accepting_rank_which_knows_the_cause_speaks_before_the_connecting_one(
+    place: Path,
+) -> None:
+    options = ("--sizes", "16K", "--connect-timeout", "20")
+    result = ranks_of(place, 2, "pair", *options, SOFTTCPX_TRAP_NO_MANAGER="1")
+    assert_refused(
+        result, SETUP_FAILED,
+        r"^rank 1 .*accept returned 3 .*failed against receive-datapath-manager : No such file.*"
+        r"rank 0 .*connect returned 3",
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("memory", ["host", "emulated"])

@@ -25,3 +25,15 @@ def test_ranks_that_an_error_names_are_named_with_their_places() -> None:
     with pytest.raises(SetupFailed) as caught, setup_errors(places):
         raise _native.ConnectTimeout(text)
     assert str(caught.value) == f"{text}; rank 2 is on b (NIC eth2); rank 0 is on a (NIC eth1)"
+
+
+def test_a_connect_that_fails_is_second_hand_and_an_accept_is_not() -> None:
+    for call, expected in (("connect", True), ("accept", False)):
+        with pytest.raises(SetupFailed) as caught, setup_errors():
+            raise _native.ConnectTimeout(f"plugin call {call} returned 3 (internal error)")
+        assert caught.value.second_hand is expected
+
+
+def test_an_error_of_the_manager_says_where_its_sockets_are_looked_for() -> None:
+    with pytest.raises(SetupFailed, match="NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX"), setup_errors():
+        raise _native.ConnectTimeout("the plugin said: failed against receive-datapath-manager")
