@@ -51,7 +51,8 @@ nb::dict dict_of(const FlowFault& fault) {
   d["code"] = fault.code;
   d["code_name"] = fault.kind == FaultKind::kGpu ? cuda_error_name(fault.code)
                                                  : std::string(result_name(fault.code));
-  d["said"] = plugin_log::quote(fault.said);
+  d["said"] = fault.kind == FaultKind::kStall ? plugin_log::quote_since(fault.since_ns)
+                                              : plugin_log::quote(fault.said);
   d["direction"] = kind_name(fault.direction);
   d["channel"] = fault.channel;
   d["chunk"] = fault.chunk;

@@ -22,6 +22,12 @@ void bind_process(nb::module_& m) {
         "Who this process is, should a plugin end it by exit().");
   m.def("plugin_log_lines", &plugin_log::recent_lines);
   m.def("plugin_log_first_warnings", &plugin_log::first_warnings);
+  m.def(
+      "plugin_said_within",
+      [](double seconds) {
+        return plugin_log::quote_since(now_ns() - static_cast<int64_t>(seconds * 1e9));
+      },
+      "seconds"_a);
   m.def("plugin_log_warnings", &plugin_log::warnings);
   m.def("print_plugin_log", &plugin_log::set_print_level, "level"_a);
 }

@@ -148,7 +148,10 @@ bool BatchLoop::look_around(const BatchPlan& plan) {
   } else if (plan.end_by_ns != 0 && coarse_now_ > plan.end_by_ns) {
     fail(FaultKind::kTimeout, 0);
   } else if (coarse_now_ - last_progress_.load(std::memory_order_relaxed) > plan.stall_ns) {
-    fail(FaultKind::kStall, 0);
+    Fault fault;
+    fault.kind = FaultKind::kStall;
+    fault.since_ns = last_progress_.load(std::memory_order_relaxed);
+    fail(fault);
   } else if (report_requested() && take_report_request()) {
     take_picture(picture_.data());
     picture_ready_.store(true, std::memory_order_release);

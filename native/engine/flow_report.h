@@ -27,6 +27,7 @@ struct FlowFault {
   const char* call = "";  // of the plugin, the system or the CUDA driver
   int code = 0;           // of the plugin, system or driver, or the signal, or the reported size
   int said = plugin_log::kNoPlace;  // where the plugin warned last
+  int64_t since_ns = 0;             // of kStall: the last progress
   FlowKind direction = FlowKind::kSend;
   int channel = 0;
   uint64_t chunk = 0;

@@ -5,6 +5,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
 #include <mutex>
 
 namespace tcpx::plugin_log {
@@ -28,7 +29,8 @@ int g_first_warnings_count = 0;
 struct Place {
   std::atomic<const char*> format{nullptr};
   std::atomic<const char*> function{nullptr};
-  std::atomic<bool> repeats{false};
+  std::atomic<uint64_t> count{0};
+  std::atomic<int64_t> last_ns{0};
   char text[kLineBytes];
 
   bool is(const char* f, const char* name) const {
@@ -50,6 +52,14 @@ thread_local Heard t_heard{};
 // INFO lines of set-up are kept too: they say which NICs and settings a plugin chose.
 constexpr int kKeepLevel = kNetLogAbort;
 
+// Within kCoarseNs of CLOCK_MONOTONIC, for a few nanoseconds: a plugin may warn without end.
+constexpr int64_t kCoarseNs = 10'000'000;
+int64_t coarse_ns() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
+}
+
 // The place of a warning that was heard before, or kNoPlace.
 int known_place(const char* format, const char* function) {
   const int last = g_last_warning.load(std::memory_order_relaxed);
@@ -66,6 +76,8 @@ int new_place(const char* format, const char* function, const char* text) {
     if (g_places[i].is(format, function)) return i;  // another thread came first
     if (g_places[i].format.load(std::memory_order_relaxed) != nullptr) continue;
     memcpy(g_places[i].text, text, kLineBytes);
+    g_places[i].count.store(1, std::memory_order_relaxed);
+    g_places[i].last_ns.store(coarse_ns(), std::memory_order_relaxed);
     g_places[i].function.store(function, std::memory_order_relaxed);
     g_places[i].format.store(format, std::memory_order_release);
     return i;
@@ -89,7 +101,8 @@ void log(int level, unsigned long flags, const char* function, int line, const c
   if (level == kNetLogWarn) g_warnings.fetch_add(1, std::memory_order_relaxed);
   if (warns && (place = known_place(format, function)) != kNoPlace) {
     Place& known = g_places[place];
-    if (!known.repeats.load(std::memory_order_relaxed)) known.repeats.store(true);
+    known.count.fetch_add(1, std::memory_order_relaxed);
+    known.last_ns.store(coarse_ns(), std::memory_order_relaxed);
     g_last_warning.store(place, std::memory_order_relaxed);
   }
   const int print_level = g_print_level.load(std::memory_order_relaxed);
@@ -150,6 +163,31 @@ std::vector<std::string> first_warnings() {
   return {g_first_warnings, g_first_warnings + g_first_warnings_count};
 }
 
+std::string quote_since(int64_t since_ns) {
+  const Place* found = nullptr;
+  uint64_t times = 0;
+  for (const Place& place : g_places) {
+    if (place.format.load(std::memory_order_acquire) == nullptr) break;
+    if (place.last_ns.load(std::memory_order_relaxed) < since_ns - kCoarseNs) continue;
+    const uint64_t count = place.count.load(std::memory_order_relaxed);
+    if (found == nullptr || count < times) {
+      found = &place;
+      times = count;
+    }
+  }
+  if (found == nullptr) return "";
+  char when[64];
+  const double age_s = static_cast<double>(coarse_ns() - found->last_ns.load()) / 1e9;
+  if (times == 1) {
+    snprintf(when, sizeof(when), " (once, %.1f s ago)", age_s);
+  } else {
+    snprintf(when, sizeof(when), " (%llu times, last %.1f s ago)",
+             static_cast<unsigned long long>(times), age_s);
+  }
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  return "; the plugin said: " + std::string(found->text) + when;
+}
+
 void begin_call() { t_heard.last[0] = t_heard.before[0] = '\0'; }
 
 std::string quote_call() {
@@ -169,7 +207,7 @@ std::string text_of(int place) {
 std::string quote(int place) {
   const std::string text = text_of(place);
   if (text.empty()) return "";
-  const bool repeats = g_places[place].repeats.load(std::memory_order_relaxed);
+  const bool repeats = g_places[place].count.load(std::memory_order_relaxed) > 1;
   return "; the plugin said" + std::string(repeats ? ", and not only once: " : ": ") + text;
 }
 

@@ -40,6 +40,10 @@ std::string text_of(int place);
 // "; the plugin said: ..." for the end of an error, "" where it said nothing.
 std::string quote(int place);
 
+// "; the plugin said: ..." for a stall: what was warned of since `since_ns` (CLOCK_MONOTONIC), with
+// its count and age. A warning that came once goes before one that repeats; "" for none.
+std::string quote_since(int64_t since_ns);
+
 // A call that is not of the timed loop begins on this thread: what a plugin warned of before is not
 // what this call's error is about.
 void begin_call();

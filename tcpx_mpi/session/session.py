@@ -59,6 +59,8 @@ __all__ = ["Session", "Transfer"]
 
 #: Thirty years, which nanoseconds in 64 bits can still tell.
 _LONGEST_WAIT_S = 1e9
+#: A stall is noticed so much later, at most, than its patience was over.
+_SLACK_S = 0.5
 
 
 class Session:
@@ -326,7 +328,8 @@ class Transfer:
         patience_s = _patience(timeout_s, self._session._settings.stall_timeout_s)
         result = self._native.wait(self._number, patience_s)
         if result == _native.WaitResult.STALLED:
-            raise Stalled(stall_text(self._number, patience_s, self._native.picture()))
+            said = _native.plugin_said_within(patience_s + _SLACK_S)
+            raise Stalled(stall_text(self._number, patience_s, self._native.picture()) + said)
         if result == _native.WaitResult.CLOSED:
             raise UsageError(f"the session was closed while transfer {self._number} was under way")
         if result == _native.WaitResult.FAILED:

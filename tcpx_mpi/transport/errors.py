@@ -47,7 +47,8 @@ def error_of(
         return interrupted_by(int(fault["code"]))
     if kind == "stall":
         patience = limits["stall_timeout_s"]
-        return Stalled(f"{where}: no progress for {patience:g} s; {_oldest(picture, places)}")
+        said = fault.get("said", "")
+        return Stalled(f"{where}: no progress for {patience:g} s; {_oldest(picture, places)}{said}")
     if kind == "timeout":
         return Stalled(f"{where}: the run took longer than -T {limits['timeout_s']:g} s")
     if kind == "stopped":

@@ -78,6 +78,14 @@ def test_wrong_bytes_are_found(place: Path) -> None:
     assert result.code == WRONG_BYTES, result.text
 
 
+def test_a_stall_quotes_what_the_plugin_warned_of_since_the_last_progress(place: Path) -> None:
+    result = faulty(place, "--memory", "host", LOST_AT="5", SIDE="recv")
+    assert_refused(
+        result, STALLED,
+        r"no progress for 2 s; waiting for rank \d.*; the plugin said: .* times, last \d+\.\d s",
+    )  # fmt: skip
+
+
 def test_pages_that_no_connection_gives_back_are_a_stall(place: Path) -> None:
     result = faulty(place, "--memory", "emulated", "--chunk", "16K", SHARED_PAGES="3")
     assert_refused(result, STALLED, r"no progress for 2 s; waiting for rank \d")

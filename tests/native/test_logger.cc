@@ -166,6 +166,19 @@ TEST(an_error_of_set_up_quotes_what_the_call_warned_of_and_not_the_trace_behind_
   CHECK_EQ(plugin_log::quote_call(), std::string("; the plugin said: net.cc:5 -> 3"));
 }
 
+TEST(a_stall_quotes_a_warning_that_came_once_before_one_that_repeats) {
+  plugin_log::set_quiet(true);
+  CHECK_EQ(plugin_log::quote_since(0), std::string());
+  for (int i = 0; i < 1000; ++i) function()(kNetLogWarn, 0, "recv", 1, "would block");
+  CHECK(plugin_log::quote_since(0).find("; the plugin said: would block (1000 times, last 0.") ==
+        0);
+  function()(kNetLogWarn, 0, "send", 2, "Connection %s by peer", "reset");
+  for (int i = 0; i < 1000; ++i) function()(kNetLogWarn, 0, "recv", 1, "would block");
+  CHECK(plugin_log::quote_since(0).find("; the plugin said: Connection reset by peer (once, 0.") ==
+        0);
+  CHECK_EQ(plugin_log::quote_since(now_ns() + 1'000'000'000), std::string());
+}
+
 TEST(an_end_by_the_plugin_quotes_the_last_two_warnings_that_differ) {
   plugin_log::begin_call();
   for (const char* text : {"first", "no such file", "no such file", "cannot go on"}) {
