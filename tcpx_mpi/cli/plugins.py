@@ -40,6 +40,8 @@ def command(plugin: str | None, as_json: bool) -> int:
     refusal: TcpxError | None = None
     try:
         choice = find.find_plugin(plugin or "auto", os.environ, bundled_dir)
+        if choice.path not in {line.path for line in lines}:
+            lines.append(_line(choice))
         find.inspect(choice)
     except TcpxError as error:
         refusal = error

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -38,6 +39,9 @@ _TCPX_PREFIX = "NCCL_GPUDIRECTTCPX_"
 _MANAGER_DIRECTORY = "/run/tcpx"
 
 Exists = Callable[[str], bool]
+
+#: What dlopen says of a library that another one needs.
+_MISSING_LIBRARY = re.compile(r"(\S+): cannot open shared object file: No such file")
 
 
 @dataclass(frozen=True)
@@ -327,6 +331,10 @@ def _hint(text: str) -> str:
             "; its file system may be mounted noexec: copy the file to an executable mount and "
             f"name it there, by --plugin or {PATH_VARIABLE}"
         )
+    if missing := _MISSING_LIBRARY.search(text):
+        if missing[1].startswith("libcuda.so"):
+            return "; libcuda is of the NVIDIA driver: install it, or mount it into the container"
+        return f"; it needs {missing[1]}: add the directory of that file to LD_LIBRARY_PATH"
     if "cannot load" in text:
         return "; name another: `tcpx-mpi plugins` lists what is here"
     return ""

@@ -243,7 +243,7 @@ def _manager(facts: NodeFacts) -> _Outcome | None:
         others = "it serves other GPUs: restart it for all, or leave this one out by "
         remedy = f"{others}CUDA_VISIBLE_DEVICES" if served else start
         return bad, f"no socket {GPU_SOCKET}<pci> for {missing} {where}", remedy
-    return _OK, f"{RULE_MANAGER} and {len(served)} GPU sockets answer {where}", ""
+    return _OK, f"{RULE_MANAGER} and {len(served)} GPU sockets accept connections {where}", ""
 
 
 def _interfaces(facts: NodeFacts) -> _Outcome:

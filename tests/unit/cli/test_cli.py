@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from tcpx_mpi.cli.run import validate, warnings, with_bare_values
 from tcpx_mpi.config.options import IGNORED, OPTIONS
 from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import EXIT_CODE_MEANING, ExitCode, UsageError
+from tcpx_mpi.plugin import find
 
 
 @pytest.fixture(autouse=True)
@@ -404,6 +406,30 @@ def test_plugins_lists_what_is_here_and_what_a_run_would_choose(capsys: Captured
     assert "v7" in chosen[0]
     assert any("/usr/local/tcpx/lib64/libnccl-net-tcpx.so" in line for line in lines)
     assert "run would choose" in lines[-1]
+
+
+def test_plugins_lists_a_file_that_is_named_by_its_path(capsys: Captured, tmp_path: Path) -> None:
+    mine = shutil.copy(Path(find.bundled_dir()) / "libnccl-net-null.so", tmp_path / "libmine.so")
+    assert cli.main(["plugins", "--plugin", str(mine)]) == 0
+    chosen = [line for line in capsys.readouterr().out.splitlines() if line.startswith("->")]
+    assert [line.split()[-1] for line in chosen] == [str(mine)]
+
+
+@pytest.mark.skipif(shutil.which("c++") is None, reason="needs compiler: a plugin is built")
+@pytest.mark.parametrize(
+    ("name", "hint"), [("libneeded.so.1", "LD_LIBRARY_PATH"), ("libcuda.so.1", "NVIDIA driver")]
+)
+def test_a_library_that_a_plugin_lacks_is_named_with_the_way_to_it(
+    name: str, hint: str, tmp_path: Path
+) -> None:
+    needed, mine = tmp_path / name, tmp_path / "libmine.so"
+    shared = ["c++", "-shared", "-fPIC", "-x", "c++", "/dev/null"]
+    # Under a name that no machine has.
+    subprocess.run([*shared, f"-Wl,-soname,{name}.absent", "-o", str(needed)], check=True)
+    depends = ["-x", "none", "-Wl,--no-as-needed", str(needed), "-o", str(mine)]
+    subprocess.run([*shared, *depends], check=True)
+    with pytest.raises(UsageError, match=f"{name}.absent.*{hint}"):
+        find.inspect(find.find_plugin(str(mine), {}, find.bundled_dir()))
 
 
 def test_plugins_says_in_json_why_nothing_can_be_chosen(
