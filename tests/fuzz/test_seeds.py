@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parent
 NATIVE = FOLDER.parents[1] / "native"
 BUILD = FOLDER.parents[1] / "build" / "fuzz-replay"
 LIMIT_S = 300
-WIRE = (NATIVE / "softtcpx" / "wire.cc").read_text()
+WIRE = (NATIVE / "plugins" / "softtcpx" / "handshake" / "wire.cc").read_text()
 
 #: (target, text of wire.cc, what stands there instead).
 BROKEN = [
@@ -89,7 +89,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """A target for each entry of BROKEN, with judges that lack that check."""
     folder = tmp_path_factory.mktemp("broken")
     sound = [FOLDER / f"{name}.cc" for name in ("handshake", "messages", "replay")]
-    for source in (*sound, NATIVE / "softtcpx" / "blake2s.cc"):
+    for source in (*sound, NATIVE / "plugins" / "softtcpx" / "handshake" / "blake2s.cc"):
         run(*compiler(), "-c", source, "-o", folder / f"{source.stem}.o")
 
     def build(number: int) -> Path:
