@@ -7,9 +7,10 @@ step into chunks and never learns which pattern it is running.
 Columns of the table, -1 where one does not apply:
 
     op          `Op`
-    peer, lane  the other rank and the set of connections to it (SEND, RECV)
-    src_buffer, src_block   where the bytes come from (SEND, COPY)
-    dst_buffer, dst_block   where the bytes go to (RECV, COPY)
+    peer, lane  the other rank and the set of connections to it (SEND, RECV, RECV_REDUCE)
+    src_buffer, src_block   where the bytes come from (SEND, COPY, SCALE); of a RECV_REDUCE the
+                            local operand
+    dst_buffer, dst_block   where the bytes go to (all but SEND)
     blocks      how many consecutive blocks; consecutive blocks are contiguous in memory
     pred0, wait0, pred1, wait1   up to two earlier steps of this rank, and how to wait for them
 
@@ -36,11 +37,29 @@ class ScheduleError(TcpxError):
 
 
 class Op(IntEnum):
-    """What a step does. The value 3 is reserved for receive-and-reduce, which collectives need."""
+    """What a step does.
+
+    RECV_REDUCE: dst = reduction of (src, what the peer sends), element by element; src and dst may
+    be the same blocks. SCALE: dst = src times the factor of this rank (before the steps of a
+    `mulsum`, after those of an `avg`); src and dst may be the same blocks. The type of the
+    elements, the operation and the factor are the same for all steps: they are the program's, not
+    the table's.
+    """
 
     SEND = 0
     RECV = 1
     COPY = 2
+    RECV_REDUCE = 3
+    SCALE = 4
+
+
+#: Steps that have a peer; steps that take bytes from a peer; steps that read and that write blocks.
+REMOTE_OPS = (Op.SEND, Op.RECV, Op.RECV_REDUCE)
+RECEIVE_OPS = (Op.RECV, Op.RECV_REDUCE)
+READING_OPS = (Op.SEND, Op.COPY, Op.RECV_REDUCE, Op.SCALE)
+WRITING_OPS = (Op.RECV, Op.COPY, Op.RECV_REDUCE, Op.SCALE)
+#: Steps whose source and destination must have the same length.
+LOCAL_OPS = (Op.COPY, Op.RECV_REDUCE, Op.SCALE)
 
 
 class BufferId(IntEnum):
@@ -193,12 +212,12 @@ class Schedule:
     @property
     def peers_sent(self) -> list[tuple[int, int]]:
         """Every (peer, lane) that this rank sends to, sorted."""
-        return self._peers(Op.SEND)
+        return self._peers((Op.SEND,))
 
     @property
     def peers_received(self) -> list[tuple[int, int]]:
         """Every (peer, lane) that this rank receives from, sorted."""
-        return self._peers(Op.RECV)
+        return self._peers(RECEIVE_OPS)
 
     @property
     def sends(self) -> bool:
@@ -206,10 +225,15 @@ class Schedule:
 
     @property
     def receives(self) -> bool:
-        return bool((self.column(Column.OP) == Op.RECV).any())
+        return bool(np.isin(self.column(Column.OP), RECEIVE_OPS).any())
 
-    def _peers(self, op: Op) -> list[tuple[int, int]]:
-        rows = self.table[self.column(Column.OP) == op]
+    @property
+    def reduces(self) -> bool:
+        """Whether elements are computed with, so that their type and the operation matter."""
+        return bool(np.isin(self.column(Column.OP), (Op.RECV_REDUCE, Op.SCALE)).any())
+
+    def _peers(self, ops: Sequence[Op]) -> list[tuple[int, int]]:
+        rows = self.table[np.isin(self.column(Column.OP), ops)]
         return sorted({(int(row[Column.PEER]), int(row[Column.LANE])) for row in rows})
 
     def describe(self, step: int) -> str:
@@ -222,6 +246,9 @@ class Schedule:
             Op.SEND: f"send of {source} to rank {peer} on lane {lane}",
             Op.RECV: f"receive of {target} from rank {peer} on lane {lane}",
             Op.COPY: f"copy of {source} to {target}",
+            Op.RECV_REDUCE: f"reduction of {source} and what rank {peer} sends on lane {lane} "
+            f"into {target}",
+            Op.SCALE: f"scaling of {source} into {target}",
         }
         return f"step {step} ({words[op]})"
 
@@ -248,8 +275,8 @@ class Schedule:
 
     def _validate_ends(self, op: NDArray[np.int32]) -> None:
         for column, applies in (
-            (Column.PEER, op != Op.COPY),
-            (Column.LANE, op != Op.COPY),
+            (Column.PEER, np.isin(op, REMOTE_OPS)),
+            (Column.LANE, np.isin(op, REMOTE_OPS)),
             (Column.SRC_BLOCK, op != Op.RECV),
             (Column.DST_BLOCK, op != Op.SEND),
         ):
@@ -258,7 +285,7 @@ class Schedule:
             _refuse(applies & (values < 0), f"{name} is missing")
             _refuse(~applies & (values != NONE), f"{name} does not apply and must be {NONE}")
         source, target = self.column(Column.SRC_BUFFER), self.column(Column.DST_BUFFER)
-        reads, writes = op != Op.RECV, op != Op.SEND
+        reads, writes = np.isin(op, READING_OPS), np.isin(op, WRITING_OPS)
         _refuse(reads & ~np.isin(source, list(BufferId)), "unknown src_buffer")
         _refuse(~reads & (source != NONE), f"src_buffer does not apply and must be {NONE}")
         writable = [BufferId.RECV, BufferId.SCRATCH]
@@ -330,6 +357,33 @@ class ScheduleBuilder:
     ) -> int:
         return self._add((Op.COPY, NONE, NONE, source, source_block, buffer, block, blocks), after)
 
+    def receive_reduce(
+        self,
+        peer: int,
+        source_block: int,
+        block: int,
+        *,
+        source: BufferId = BufferId.SEND,
+        buffer: BufferId = BufferId.RECV,
+        blocks: int = 1,
+        lane: int = 0,
+        after: Sequence[tuple[int, Wait]] = (),
+    ) -> int:
+        head = (Op.RECV_REDUCE, peer, lane, source, source_block, buffer, block, blocks)
+        return self._add(head, after)
+
+    def scale(
+        self,
+        source_block: int,
+        block: int,
+        *,
+        source: BufferId = BufferId.SEND,
+        buffer: BufferId = BufferId.RECV,
+        blocks: int = 1,
+        after: Sequence[tuple[int, Wait]] = (),
+    ) -> int:
+        return self._add((Op.SCALE, NONE, NONE, source, source_block, buffer, block, blocks), after)
+
     def build(self) -> Schedule:
         table = np.array(self._rows, dtype=np.int32).reshape(-1, len(Column))
         return Schedule(table)
@@ -357,7 +411,7 @@ class StepBytes:
 def step_bytes(schedule: Schedule, layout: Layout) -> StepBytes:
     """Turn blocks into bytes and check what only the size can tell.
 
-    Raises ScheduleError for a block outside its buffer, a copy between unequal lengths, or a
+    Raises ScheduleError for a block outside its buffer, a local step between unequal lengths, or a
     chunk-by-chunk wait for a step of another length.
     """
     blocks = schedule.column(Column.BLOCKS)
@@ -368,8 +422,8 @@ def step_bytes(schedule: Schedule, layout: Layout) -> StepBytes:
         schedule.column(Column.DST_BUFFER), schedule.column(Column.DST_BLOCK), blocks, layout
     )
     op = schedule.column(Column.OP)
-    unequal = (op == Op.COPY) & (src_length != dst_length)
-    _refuse(unequal, "a copy between blocks of unequal lengths")
+    unequal = np.isin(op, LOCAL_OPS) & (src_length != dst_length)
+    _refuse(unequal, "source and destination have unequal lengths")
     length = np.where(op == Op.RECV, dst_length, src_length)
     for pred_column, wait_column in ((Column.PRED0, Column.WAIT0), (Column.PRED1, Column.WAIT1)):
         pred, wait = schedule.column(pred_column), schedule.column(wait_column)

@@ -102,8 +102,25 @@ def test_the_table_is_the_numbers_that_native_code_reads() -> None:
     ]
 
 
+def test_a_reduction_reads_a_local_operand_and_a_peer() -> None:
+    builder = ScheduleBuilder()
+    first = builder.receive_reduce(3, 1, 2, buffer=BufferId.SCRATCH, lane=1)
+    builder.scale(2, 0, source=BufferId.SCRATCH, after=[(first, Wait.CHUNK)])
+    schedule = builder.build()
+    assert schedule.table.tolist() == [
+        [3, 3, 1, 0, 1, 2, 2, 1, -1, -1, -1, -1],
+        [4, -1, -1, 2, 2, 1, 0, 1, 0, 0, -1, -1],
+    ]
+    assert schedule.reduces
+    assert schedule.receives
+    assert schedule.peers_received == [(3, 1)]
+    assert schedule.peers_sent == []
+    assert "reduction of SEND block 1 and what rank 3 sends" in schedule.describe(0)
+
+
 def test_the_numbers_of_the_form_never_change() -> None:
-    assert [(op.name, op.value) for op in Op] == [("SEND", 0), ("RECV", 1), ("COPY", 2)]
+    names = ["SEND", "RECV", "COPY", "RECV_REDUCE", "SCALE"]
+    assert [(op.name, op.value) for op in Op] == [(name, n) for n, name in enumerate(names)]
     assert [b.name for b in BufferId] == ["SEND", "RECV", "SCRATCH"]
     assert [int(b) for b in BufferId] == [0, 1, 2]
     assert (Wait.CHUNK, Wait.WHOLE) == (0, 1)
@@ -154,7 +171,7 @@ def test_a_step_is_described_in_words() -> None:
 @pytest.mark.parametrize(
     ("step", "column", "value", "complaint"),
     [
-        (0, Column.OP, 3, "unknown operation"),  # reserved, not implemented
+        (0, Column.OP, 5, "unknown operation"),
         (0, Column.OP, -1, "unknown operation"),
         (0, Column.PEER, NONE, "peer is missing"),
         (0, Column.LANE, NONE, "lane is missing"),
@@ -267,7 +284,7 @@ def test_a_block_beyond_its_buffer_is_refused() -> None:
 
 def test_a_copy_between_unequal_lengths_is_refused() -> None:
     layout = make_layout(send=BlockTable.of_lengths([8]), recv=BlockTable.of_lengths([9]))
-    with pytest.raises(ScheduleError, match="step 0: a copy between blocks of unequal lengths"):
+    with pytest.raises(ScheduleError, match="step 0: source and destination have unequal lengths"):
         step_bytes(one_copy_and_a_send(Wait.WHOLE), layout)
 
 
