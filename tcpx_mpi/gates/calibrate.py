@@ -21,6 +21,7 @@ from statistics import median
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.gates.figures import figures_of, flaws
 from tcpx_mpi.gates.gate import Gate, Limit
+from tcpx_mpi.gates.student import student_quantile
 from tcpx_mpi.records import Run
 from tcpx_mpi.units import format_size
 
@@ -147,11 +148,10 @@ def _groups(runs: Sequence[Run]) -> list[_Group]:
 def _slowest_expected_ns(times_ns: Sequence[float], false_alarms: float) -> float:
     """The time that one more launch exceeds with this chance; never below the slowest seen."""
     import numpy as np
-    from scipy.special import stdtrit
 
     logs = np.log(np.asarray(times_ns))
     n = logs.size
-    quantile = float(stdtrit(n - 1, 1 - false_alarms))
+    quantile = student_quantile(n - 1, 1 - false_alarms)
     reach = quantile * float(logs.std(ddof=1)) * math.sqrt(1 + 1 / n)
     return max(math.exp(float(logs.mean()) + reach), max(times_ns))
 

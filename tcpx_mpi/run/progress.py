@@ -10,20 +10,20 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from tcpx_mpi.launch.mpirun import TERMINAL_VARIABLE
 from tcpx_mpi.records import Plan, RowFacts
 from tcpx_mpi.units import format_size
-
-if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
 
 #: Cheaper than to draw for every batch of a small size.
 _REDRAW_S = 0.1
 #: What an iteration costs beside its bytes, in bytes: small ones do not take no time.
 _ITERATION_BYTES = 64 << 10
 _BAR_COLUMNS = 24
+#: To the start of the line, and erase it.
+_CLEAR = "\r\x1b[2K"
+_MAGENTA, _GREY, _RESET = "\x1b[95m", "\x1b[90m", "\x1b[0m"
 
 
 class Estimate:
@@ -65,8 +65,10 @@ class Progress:
         plan: Plan,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._console = _console(stream, columns)
+        self._stream = stream
         self._columns = columns
+        self._colour = not os.environ.get("NO_COLOR")
+        self._marks = _marks(stream)
         self._plan = plan
         self._estimate = Estimate(plan)
         self._clock = clock
@@ -107,30 +109,32 @@ class Progress:
         return text if left is None else f"{text}  about {_duration(left)} left"
 
     def _draw(self, text: str, done: float) -> None:
-        from rich.progress_bar import ProgressBar
-        from rich.segment import Segments
-        from rich.table import Table
-        from rich.text import Text
-
-        grid = Table.grid(padding=(0, 1))
-        cells: list[RenderableType] = [Text(text)]
-        if self._estimate.total is not None:
-            grid.add_column(no_wrap=True, width=_BAR_COLUMNS)
-            cells.insert(0, ProgressBar(self._estimate.total, done, width=_BAR_COLUMNS))
-        grid.add_column(no_wrap=True, overflow="crop")
-        grid.add_row(*cells)
         # The last column stays free: a cursor behind it would be in the next line.
-        options = self._console.options.update(width=self._columns - 1)
-        line = self._console.render_lines(grid, options, pad=False)[0]
-        self._clear()
-        self._console.print(Segments(line), end="")
+        room = self._columns - 1
+        bar = ""
+        if self._estimate.total is not None:
+            bar = self._bar(done / self._estimate.total) + " "
+            room -= _BAR_COLUMNS + 1
+        self._say(_CLEAR + bar + text[: max(room, 0)])
+
+    def _bar(self, part: float) -> str:
+        """A bar of `_BAR_COLUMNS`, drawn in halves of a column."""
+        full, first_half, second_half = self._marks
+        columns, half = divmod(int(2 * _BAR_COLUMNS * min(part, 1.0)), 2)
+        done = full * columns + first_half * half
+        left = _BAR_COLUMNS - len(done)
+        if not self._colour:
+            return done + " " * left
+        # After a whole column a gap of half a one: the two parts differ without colours too.
+        gap = second_half if left and columns and not half else ""
+        return f"{_MAGENTA}{done}{_GREY}{gap}{full * (left - len(gap))}{_RESET}"
 
     def _clear(self) -> None:
-        from rich.control import Control
-        from rich.segment import ControlType
+        self._say(_CLEAR)
 
-        clear = (ControlType.ERASE_IN_LINE, 2)
-        self._console.control(Control(ControlType.CARRIAGE_RETURN, clear))
+    def _say(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()
 
 
 def on_terminal(environ: Mapping[str, str], text: TextIO, plan: Plan) -> Progress | None:
@@ -149,11 +153,14 @@ def on_terminal(environ: Mapping[str, str], text: TextIO, plan: Plan) -> Progres
     return None
 
 
-def _console(stream: TextIO, columns: int) -> Console:
-    from rich.console import Console
-
-    # rich itself looks at NO_COLOR.
-    return Console(file=stream, force_terminal=True, width=columns, highlight=False, markup=False)
+def _marks(stream: TextIO) -> tuple[str, str, str]:
+    """A full column of the bar, its first half and its second one, as the stream can write them."""
+    marks = ("\u2501", "\u2578", "\u257a")
+    try:
+        "".join(marks).encode(stream.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return "-", " ", " "
+    return marks
 
 
 def _duration(seconds: float) -> str:

@@ -92,7 +92,6 @@ def test_no_module_imports_itself_in_a_circle() -> None:
         ("matplotlib", "report"),
         ("pandas", "exchange"),
         ("pyarrow", "exchange"),
-        ("rich", "run"),
         ("cupy", "transport"),
         ("pynvml", "machine"),
     ],
@@ -122,11 +121,9 @@ def test_importing_the_package_loads_nothing_heavy_and_no_mpi() -> None:
         "psutil",
         "click",
         "cupy",
-        "scipy",
         "matplotlib",
         "jinja2",
         "pandas",
-        "rich",
     }
     assert not heavy & set(loaded.stdout.split())
 
@@ -137,7 +134,6 @@ def test_a_rank_loads_nothing_that_only_some_runs_need() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     seldom = {
-        "rich",
         "pandas",
         "pyarrow",
         "h5py",

@@ -126,6 +126,19 @@ def test_colours_are_off_with_no_color(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown[0] == shown[1]
 
 
+def test_the_bar_is_of_what_the_stream_can_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    facts = invented.row_facts(1, iterations=100, warmup_iterations=0, size_bytes=1 << 20)
+    bars = []
+    for encoding in ("utf-8", "ascii"):
+        written = io.BytesIO()
+        stream = io.TextIOWrapper(written, encoding)
+        Progress(stream, 100, PLAN, Clock()).between_batches(facts, "timed", 50)
+        bars.append(screen(written.getvalue().decode(encoding))[0].split(" row")[0].rstrip())
+    # 609 / 1153 of 24 columns: 12 and a half.
+    assert bars == ["\u2501" * 12 + "\u2578", "-" * 12]
+
+
 # --- Where there is a terminal -------------------------------------------------------------------
 
 
