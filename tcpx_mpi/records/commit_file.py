@@ -40,9 +40,11 @@ _PAGE = struct.Struct("<QI")
 class CommitFile(io.RawIOBase):
     """The file object that h5py is given; it owns the descriptor."""
 
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, descriptor: int, spool: str | None = None) -> None:
+        """`spool`: see `mapped_arrays`."""
         super().__init__()
         self._fd = descriptor
+        self._spool = spool
         self._position = 0
         self._committed = self._size = os.fstat(descriptor).st_size
         self._pages: dict[int, bytearray] = {}
@@ -84,8 +86,8 @@ class CommitFile(io.RawIOBase):
             raise ValueError(f"it ends within an array of {size_bytes} bytes at {offset}")
         changed = any(page < end and offset < page + PAGE_BYTES for page in self._pages)
         if size_bytes >= mapped_arrays.LARGE_BYTES and not changed:
-            return mapped_arrays.mapped(self._fd, offset, shape, array)
-        values = mapped_arrays.empty(shape, array)
+            return mapped_arrays.mapped(self._fd, offset, shape, array, self._spool)
+        values = mapped_arrays.empty(shape, array, self._spool)
         self._read(values.data.cast("B"), offset)
         values.flags.writeable = False
         return values

@@ -2,6 +2,8 @@
 
 What a run keeps of every iteration would otherwise be bounded by memory alone. The kernel writes
 pages of such a map back when it needs the memory, and reads them again when they are asked for.
+
+`spool` is the directory of these files everywhere; None: the system's for temporary files.
 """
 
 from __future__ import annotations
@@ -25,25 +27,34 @@ LARGE_BYTES = 4 << 20
 PIECE = 1 << 18
 
 
-def empty(shape: int | Sequence[int], dtype: DTypeLike = np.float64) -> NDArray[Any]:
-    """Like `numpy.empty`; a large one is a map of a file in the temporary directory that has no
-    name, and goes with the array. Raises OutputFailed where the disk has no room for it.
+def empty(
+    shape: int | Sequence[int], dtype: DTypeLike = np.float64, spool: str | None = None
+) -> NDArray[Any]:
+    """Like `numpy.empty`; a large one is a map of a file in `spool` that has no name, and goes with
+    the array. Raises OutputFailed if the disk has no room for it.
     """
     array = np.dtype(dtype)
     count = int(np.prod(shape, dtype=np.int64))
     if count * array.itemsize < LARGE_BYTES:
         return np.empty(shape, array)
-    with scratch_file() as file:
+    with scratch_file(spool) as file:
         try:
             # Room for all of it now: a full disk could later only be told by SIGBUS.
             os.posix_fallocate(file.fileno(), 0, count * array.itemsize)
         except OSError as error:
-            raise no_room(error) from error
-        pages = _pages(file.fileno(), 0, count * array.itemsize, mmap.PROT_READ | mmap.PROT_WRITE)
+            raise no_room(error, spool) from error
+        protection = mmap.PROT_READ | mmap.PROT_WRITE
+        pages = _pages(file.fileno(), 0, count * array.itemsize, protection, spool)
     return np.frombuffer(pages, array, count).reshape(shape)
 
 
-def mapped(descriptor: int, offset: int, shape: Sequence[int], dtype: DTypeLike) -> NDArray[Any]:
+def mapped(
+    descriptor: int,
+    offset: int,
+    shape: Sequence[int],
+    dtype: DTypeLike,
+    spool: str | None = None,
+) -> NDArray[Any]:
     """An array in an open file, to read; it outlives the descriptor. At least one value."""
     array = np.dtype(dtype)
     count = int(np.prod(shape, dtype=np.int64))
@@ -51,7 +62,7 @@ def mapped(descriptor: int, offset: int, shape: Sequence[int], dtype: DTypeLike)
     if offset + count * array.itemsize > os.fstat(descriptor).st_size:
         raise ValueError(f"the file ends within {count} values at {offset}")
     length = before + count * array.itemsize
-    pages = _pages(descriptor, offset - before, length, mmap.PROT_READ)
+    pages = _pages(descriptor, offset - before, length, mmap.PROT_READ, spool)
     values = np.frombuffer(pages, array, count, before).reshape(shape)
     values.flags.writeable = False
     return values
@@ -66,11 +77,13 @@ _LIBC.mmap.restype = ctypes.c_void_p
 _LIBC.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
 
-def _pages(descriptor: int, offset: int, length: int, protection: int) -> memoryview:
+def _pages(
+    descriptor: int, offset: int, length: int, protection: int, spool: str | None
+) -> memoryview:
     """A shared map of a part of a file, until nothing refers to it."""
     place = _LIBC.mmap(None, length, protection, mmap.MAP_SHARED, descriptor, offset)
     if place in (None, ctypes.c_void_p(-1).value):
-        raise no_room(OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno())))
+        raise no_room(OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno())), spool)
     pages = (ctypes.c_uint8 * length).from_address(place)
     unmap = weakref.finalize(pages, _LIBC.munmap, place, length)
     unmap.atexit = False  # type: ignore[misc]  # a property; the process's end is enough
@@ -80,8 +93,9 @@ def _pages(descriptor: int, offset: int, length: int, protection: int) -> memory
 class Growing:
     """A series that gets longer part by part; on disk once it is large."""
 
-    def __init__(self, dtype: DTypeLike = np.int64) -> None:
+    def __init__(self, dtype: DTypeLike = np.int64, spool: str | None = None) -> None:
         self._dtype = np.dtype(dtype)
+        self._spool = spool
         self._parts: list[NDArray[Any]] = []
         self._held_bytes = 0
         self._file: BinaryIO | None = None
@@ -101,11 +115,11 @@ class Growing:
             self._parts = [np.concatenate(self._parts)] if self._parts else []
             return self._parts[0] if self._parts else np.empty(0, self._dtype)
         self._store()
-        return mapped(self._file.fileno(), 0, (self.size,), self._dtype)
+        return mapped(self._file.fileno(), 0, (self.size,), self._dtype, self._spool)
 
     def _store(self) -> None:
         if self._file is None:
-            self._file = scratch_file()
+            self._file = scratch_file(self._spool)
             weakref.finalize(self, self._file.close)
         try:
             for part in self._parts:
@@ -113,22 +127,23 @@ class Growing:
                 while rest:
                     rest = rest[self._file.write(rest) :]
         except OSError as error:
-            raise no_room(error) from error
+            raise no_room(error, self._spool) from error
         self._parts.clear()
         self._held_bytes = 0
 
 
-def scratch_file() -> BinaryIO:
-    """A file without a name in the temporary directory. Raises OutputFailed."""
+def scratch_file(spool: str | None = None) -> BinaryIO:
+    """A file without a name. Raises OutputFailed."""
     try:
-        return tempfile.TemporaryFile(buffering=0)
+        return tempfile.TemporaryFile(buffering=0, dir=spool)
     except OSError as error:
-        raise no_room(error) from error
+        raise no_room(error, spool) from error
 
 
-def no_room(error: OSError) -> OutputFailed:
+def no_room(error: OSError, spool: str | None = None) -> OutputFailed:
     """Said of a temporary file that cannot be made or written."""
-    return OutputFailed(f"a temporary file in {tempfile.gettempdir()}: {error.strerror}")
+    place = spool or tempfile.gettempdir()
+    return OutputFailed(f"a temporary file in {place}: {error.strerror}")
 
 
 def pieces(count: int) -> Iterator[slice]:

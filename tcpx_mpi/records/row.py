@@ -203,6 +203,8 @@ class Row(RowFacts):
     #: The rows of the peers of `--against`, of the same form; block b here and block b there were
     #: neighbours in time.
     against: dict[str, Row] = field(default_factory=dict)
+    #: Directory for working copies of its long series; None: the system's for temporary files.
+    spool: str | None = None
     #: Of an imported row only: out of place and, if it was run, in place. Such a row has no
     #: samples: its arrays have no iterations, and what ranks count is -1 or false.
     averages: list[Average] = field(default_factory=list)
@@ -230,17 +232,18 @@ def join_row(
     parts: Sequence[RankRow],
     finished_time: str,
     series: Sequence[Int64s] | None = None,
+    spool: str | None = None,
 ) -> Row:
     """The row of all ranks; `parts` are in rank order and every rank is there.
 
     `series` are the samples, those of `series_of` as int64[rank, iteration]; without, they are in
-    the parts. Raises ValueError if a rank is missing or counted other iterations or batches:
-    padding it would invent samples.
+    the parts. `spool` is as in `mapped_arrays`. Raises ValueError if a rank is missing or counted
+    other iterations or batches: padding it would invent samples.
     """
     _require_alike(facts, parts)
     if series is None:
-        series = [_stacked(facts, each) for each in zip(*map(series_of, parts), strict=True)]
-    return _joined(facts, parts, finished_time, iter(series))
+        series = [_stacked(facts, each, spool) for each in zip(*map(series_of, parts), strict=True)]
+    return _joined(facts, parts, finished_time, iter(series), spool)
 
 
 def _require_alike(facts: RowFacts, parts: Sequence[RankRow]) -> None:
@@ -256,7 +259,11 @@ def _require_alike(facts: RowFacts, parts: Sequence[RankRow]) -> None:
 
 
 def _joined(
-    facts: RowFacts, parts: Sequence[RankRow], finished_time: str, series: Iterator[Int64s]
+    facts: RowFacts,
+    parts: Sequence[RankRow],
+    finished_time: str,
+    series: Iterator[Int64s],
+    spool: str | None,
 ) -> Row:
     """Takes from `series` what is this row's and its peers'."""
 
@@ -276,7 +283,7 @@ def _joined(
         return values
 
     columns: dict[str, Any] = {name: column(name) for name in RANK_COLUMNS}
-    arrivals, arrival_blocks = _joined_arrivals(facts, parts)
+    arrivals, arrival_blocks = _joined_arrivals(facts, parts, spool)
     return Row(
         **facts_of(facts),
         arrivals=arrivals,
@@ -291,22 +298,25 @@ def _joined(
         faults=[part.fault for part in parts if part.fault],
         proof=[part.proof for part in parts],
         gpu=[part.gpu for part in parts if part.gpu is not None],
+        spool=spool,
         against={
-            name: _joined(facts, [part.against[name] for part in parts], finished_time, series)
+            name: _joined(
+                facts, [part.against[name] for part in parts], finished_time, series, spool
+            )
             for name in parts[0].against
         },
         **columns,
     )
 
 
-def _stacked(facts: RowFacts, series: Sequence[Int64s]) -> Int64s:
+def _stacked(facts: RowFacts, series: Sequence[Int64s], spool: str | None) -> Int64s:
     """The same series of all ranks: int64[rank, iteration]."""
     for rank, values in enumerate(series):
         if values.size != series[0].size:
             raise ValueError(
                 f"row {facts.index}: rank {rank} has {values.size} samples, others {series[0].size}"
             )
-    stacked: Int64s = mapped_arrays.empty((len(series), series[0].size), np.int64)
+    stacked: Int64s = mapped_arrays.empty((len(series), series[0].size), np.int64, spool)
     for values, target in zip(series, stacked, strict=True):
         target[:] = values
     return stacked
@@ -319,7 +329,9 @@ def _require_shape(
         raise ValueError(f"row {facts.index}: {what} of {values.shape} in place of {shape}")
 
 
-def _joined_arrivals(facts: RowFacts, parts: Sequence[RankRow]) -> tuple[Floats, Int64s]:
+def _joined_arrivals(
+    facts: RowFacts, parts: Sequence[RankRow], spool: str | None
+) -> tuple[Floats, Int64s]:
     """A rank that does not tell its peers apart has NaN where others do."""
     blocks = max((part.arrival_blocks for part in parts), key=len)
     if not blocks.size:
@@ -331,7 +343,7 @@ def _joined_arrivals(facts: RowFacts, parts: Sequence[RankRow]) -> tuple[Floats,
         ):
             raise ValueError(f"row {facts.index}: rank {part.rank} has other blocks of arrivals")
     # Of many ranks it is megabytes a row, and rank 0 keeps all rows.
-    joined: Floats = mapped_arrays.empty((len(parts), *shape))
+    joined: Floats = mapped_arrays.empty((len(parts), *shape), spool=spool)
     for rank, part in enumerate(parts):
         joined[rank] = part.arrivals if part.arrivals.size else np.nan
     return joined, blocks

@@ -72,14 +72,15 @@ def shape_of(samples: Mapping[str, Int64s], phase: str) -> tuple[int, ...]:
 
 
 class Scratch:
-    """Where the samples are of a run that keeps no file: in one without a name in the temporary
-    directory, which goes with the last row of it.
+    """Where the samples are of a run that keeps no file: in one without a name in `spool`, which
+    goes with the last row of it.
     """
 
-    def __init__(self) -> None:
-        """Raises OutputFailed where there can be no such file."""
-        with mapped_arrays.scratch_file() as file:
-            self._file = CommitFile(os.dup(file.fileno()))
+    def __init__(self, spool: str | None = None) -> None:
+        """Raises OutputFailed if there can be no such file."""
+        self._spool = spool
+        with mapped_arrays.scratch_file(spool) as file:
+            self._file = CommitFile(os.dup(file.fileno()), spool)
 
     def append_row(self, row: Row) -> Row:
         """The row with its samples there only. Raises OutputFailed where the disk is full."""
@@ -104,5 +105,5 @@ class Scratch:
         try:
             self._file.write(np.ascontiguousarray(values))
         except OSError as error:
-            raise mapped_arrays.no_room(error) from error
+            raise mapped_arrays.no_room(error, self._spool) from error
         return place

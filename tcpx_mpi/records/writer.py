@@ -55,10 +55,11 @@ class RunWriter:
     method has returned from. After an OutputFailed the file is closed and later calls fail too.
     """
 
-    def __init__(self, path: str, option: str = "--hdf5") -> None:
+    def __init__(self, path: str, option: str = "--hdf5", spool: str | None = None) -> None:
         """Create `path`, or the first free name beside it; see `path` for which.
 
-        Raises UsageError, which names the option, with nothing created, where no file can be made.
+        `spool` is as in `mapped_arrays`. Raises UsageError, which names the option, with nothing
+        created, if no file can be made.
         """
         import h5py
 
@@ -66,7 +67,7 @@ class RunWriter:
         descriptor, self.path = create_exclusively(path)
         self._commits = CommitFile(descriptor)
         #: The same file as those read it who have rows of it, also when it is finished.
-        self._stored = CommitFile(os.dup(descriptor))
+        self._stored = CommitFile(os.dup(descriptor), spool)
         # The default format: a file of the "latest" one cannot be opened after a kill.
         try:
             self._file: Any = h5py.File(self._commits, "w")

@@ -58,7 +58,7 @@ def _one_way(header: RunHeader, row: Row) -> dict[Way, Measured]:
         return found
     samples = row.samples["iteration"]
     for receiver in np.flatnonzero(row.receives).tolist():
-        times = rank_times_ns(samples[receiver], row.agg)
+        times = rank_times_ns(samples[receiver], row.agg, row.spool)
         by_batch = batch_means(times, row.batches)
         if by_batch.size and not np.isnan(by_batch).any():
             found[_sender(header, row, receiver), receiver] = _measured(times, by_batch)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-import tempfile
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -68,17 +66,24 @@ class _Account:
     row: RankRow
     witness: Witness
     arrivals: Arrivals
+    #: Where samples are that are too large for memory.
+    spool: str
     verdicts: list[dict[str, Any]] = field(default_factory=list)
     #: Samples by phase, as they come.
-    timed: dict[str, Growing] = field(default_factory=lambda: defaultdict(Growing))
-    warmup: dict[str, Growing] = field(default_factory=lambda: defaultdict(Growing))
+    timed: dict[str, Growing] = field(init=False)
+    warmup: dict[str, Growing] = field(init=False)
     #: Time within the timed batches.
     measured_ns: int = 0
+
+    def __post_init__(self) -> None:
+        self.timed, self.warmup = (
+            {phase: Growing(spool=self.spool) for phase in PHASES} for _ in range(2)
+        )
 
     def iterations_ns(self) -> Float64s:
         """The timed iterations so far; empty where this rank receives nothing."""
         times = self.timed["iteration"].array() if self.row.receives else np.zeros(0, np.int64)
-        found: Float64s = mapped_arrays.empty(times.size)
+        found: Float64s = mapped_arrays.empty(times.size, spool=self.spool)
         found[:] = times
         return found
 
@@ -121,7 +126,6 @@ class Measurement:
         self._lead_ns = _FIRST_LEAD_NS
         self._spans: dict[BufferId, Int64s] = {}
         self._where = ""
-        tempfile.tempdir = settings.spool  # for what is too large for memory
 
     def measure(
         self, facts: RowFacts, plan: RowPlan, until: Until | None = None
@@ -152,6 +156,7 @@ class Measurement:
                 self._empty_row(facts, layout),
                 self._witness(side),
                 Arrivals(self._world.size),
+                self._settings.spool,
             )
             for side in self._sides
         ]
@@ -173,11 +178,12 @@ class Measurement:
 
     def join(self, facts: RowFacts, part: RankRow) -> Row | None:
         """Collective: the row of all ranks on rank 0, None elsewhere."""
-        series = self._world.gather_series(series_of(part), "samples", self.patience_s)
+        spool = self._settings.spool
+        series = self._world.gather_series(series_of(part), "samples", self.patience_s, spool)
         parts = self._world.gather(counted(part), "results", self.patience_s)
         if series is None or parts is None:
             return None
-        return join_row(facts, parts, utc_now(), series)
+        return join_row(facts, parts, utc_now(), series, spool)
 
     def _in_turns(
         self,

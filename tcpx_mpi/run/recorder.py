@@ -82,7 +82,8 @@ class Output:
             self._events = EventStream(None if aside else settings.json_stream_path)
         if settings.hdf5_path != "none":
             now = datetime.datetime.now()
-            self._writer = RunWriter(settings.hdf5_path or default_run_name(settings.pattern, now))
+            path = settings.hdf5_path or default_run_name(settings.pattern, now)
+            self._writer = RunWriter(path, spool=settings.spool)
 
     def begin(
         self, settings: Settings, pattern: Pattern, argv: Sequence[str],
@@ -153,8 +154,9 @@ class Output:
     def row(self, row: Row) -> None:
         """On disk and on the screen when this returns."""
         assert self._run is not None
-        if self._keeper is None:  # not before: only now the temporary directory is --spool
-            self._keeper = self._writer or Scratch()
+        assert self._settings is not None
+        if self._keeper is None:
+            self._keeper = self._writer or Scratch(self._settings.spool)
         row = self._keeper.append_row(row)
         self._run.rows.append(row)  # only now: a row that could not be written is not kept
         self._summaries.append(report.summarise_row(self._run.header, row))

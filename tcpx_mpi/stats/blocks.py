@@ -102,7 +102,7 @@ def iteration_times_ns(row: RowLike, average: int, time_divisor: int) -> Float64
     """
     if not row.receives.any() or "iteration" not in row.samples:
         return np.empty(0)
-    return times_over_ranks_ns(samples_received(row), average, row.agg * time_divisor)
+    return times_over_ranks_ns(samples_received(row), average, row.agg * time_divisor, row.spool)
 
 
 def typical_time_ns(row: RowLike, average: int, time_divisor: int, back_to_back: bool) -> float:
@@ -134,5 +134,6 @@ def _batch_times_ns(row: RowLike, average: int, time_divisor: int) -> Float64s:
     if not row.receives.any() or "iteration" not in row.samples:
         return np.empty(0)
     copies = row.agg * time_divisor
-    means = [batch_means(rank_times_ns(s, copies), row.batches) for s in samples_received(row)]
+    times = (rank_times_ns(samples, copies, row.spool) for samples in samples_received(row))
+    means = [batch_means(of_rank, row.batches) for of_rank in times]
     return np.array([average_over_ranks(of_ranks, average) for of_ranks in np.transpose(means)])

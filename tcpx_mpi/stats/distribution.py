@@ -65,10 +65,10 @@ def _nearest_rank(ordered: Float64s, percentile: float) -> float | None:
     return float(ordered[max(math.ceil(percentile * count / 100 - 1e-9) - 1, 0)])
 
 
-def describe(times_ns: Float64s | Int64s) -> Distribution:
+def describe(times_ns: Float64s | Int64s, spool: str | None = None) -> Distribution:
     """The spread of a set of times; NaN for each figure that so few samples cannot give."""
     count = int(times_ns.size)
-    ordered = in_order(times_ns)
+    ordered = in_order(times_ns, spool)
 
     def percentile(p: float) -> float:
         value = _nearest_rank(ordered, p)

@@ -33,7 +33,10 @@ UNKNOWN = Interval(math.nan, math.nan, math.nan)
 
 
 def median_interval(
-    values: Float64s | Int64s, confidence: float = CONFIDENCE, independent: int | None = None
+    values: Float64s | Int64s,
+    confidence: float = CONFIDENCE,
+    independent: int | None = None,
+    spool: str | None = None,
 ) -> Interval:
     """The median of a sample and the interval that holds the true one so often.
 
@@ -43,7 +46,7 @@ def median_interval(
     Fewer than 6 cannot bound a median with 95 %: bounds NaN. A NaN among the values makes all
     NaN: it might be anywhere.
     """
-    return median_of_ordered(in_order(values), confidence, independent)
+    return median_of_ordered(in_order(values, spool), confidence, independent)
 
 
 def median_of_ordered(

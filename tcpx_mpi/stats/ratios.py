@@ -73,7 +73,7 @@ def block_times_ns(row: RowLike, average: int, time_divisor: int) -> Float64s:
     received = samples_received(row)
     by_rank = np.empty((len(received), row.batches.size))
     for means, samples in zip(by_rank, received, strict=True):
-        means[:] = batch_means(rank_times_ns(samples, 1), row.batches)
+        means[:] = batch_means(rank_times_ns(samples, 1, row.spool), row.batches)
     by_rank /= row.agg * time_divisor
     return np.array([average_over_ranks(times, average) for times in by_rank.T])
 
@@ -122,7 +122,9 @@ def ratio_to(
     low, high = bootstrap_interval(pairs)
     checked = bool(theirs.receives.any() and theirs.checked[theirs.receives].all())
     everybody = list(theirs.samples["iteration"])
-    busy_ns = float(times_over_ranks_ns(everybody, 3, 1).sum()) if theirs.iterations else 0.0
+    busy_ns = 0.0
+    if theirs.iterations:
+        busy_ns = float(times_over_ranks_ns(everybody, 3, 1, theirs.spool).sum())
     others_ns = float(theirs.cpu_others_ns.max(initial=-1))
     payload = int(theirs.payload_bytes_sent.sum())
     sent = theirs.net_sent

@@ -1,7 +1,7 @@
 """What is done to every iteration of a row: in pieces, into arrays that are on disk where long.
 
 So a row takes as little memory with 10^8 iterations as with 10^6
-(`tcpx_mpi.records.mapped_arrays`).
+(`tcpx_mpi.records.mapped_arrays`), in the directory `spool`; None: the system's.
 """
 
 from __future__ import annotations
@@ -25,23 +25,25 @@ def samples_received(row: RowLike) -> list[Int64s]:
     return [samples[rank] for rank in np.flatnonzero(row.receives)]
 
 
-def rank_times_ns(samples: Int64s, copies: int) -> Float64s:
+def rank_times_ns(samples: Int64s, copies: int, spool: str | None = None) -> Float64s:
     """One rank's iterations as times of one of their `copies`: float64[iteration], NaN for "none",
     which must not enter a mean as if it were a time.
     """
-    times = mapped_arrays.empty(samples.size)
+    times = mapped_arrays.empty(samples.size, spool=spool)
     for part in mapped_arrays.pieces(samples.size):
         times[part] = _known(samples[part]) / copies
     return times
 
 
-def times_over_ranks_ns(by_rank: Sequence[Int64s], average: int, copies: int) -> Float64s:
+def times_over_ranks_ns(
+    by_rank: Sequence[Int64s], average: int, copies: int, spool: str | None = None
+) -> Float64s:
     """The same of several ranks, iteration by iteration as `-a` asks: their first, mean, minimum
     or maximum; NaN where one of those is "none". At least one rank.
     """
     if average == 0:
-        return rank_times_ns(by_rank[0], copies)
-    times = mapped_arrays.empty(by_rank[0].size)
+        return rank_times_ns(by_rank[0], copies, spool)
+    times = mapped_arrays.empty(by_rank[0].size, spool=spool)
     for part in mapped_arrays.pieces(times.size):
         # One rank after the other: a piece of 1000 ranks would be large, too.
         joined = functools.reduce(_JOINED[average], (_known(rank[part]) for rank in by_rank))
@@ -85,12 +87,12 @@ def deviation(values: Float64s | Int64s, mean: float) -> float:
     return math.sqrt(squares / (values.size - 1))
 
 
-def in_order(values: Float64s | Int64s) -> Float64s:
+def in_order(values: Float64s | Int64s, spool: str | None = None) -> Float64s:
     """A copy of the values from least to largest; NaN comes last.
 
     Sorted whole: that is faster than to ask numpy for the few places that one looks at.
     """
-    ordered = mapped_arrays.empty(values.size)
+    ordered = mapped_arrays.empty(values.size, spool=spool)
     ordered[:] = values
     ordered.sort()
     return ordered

@@ -83,13 +83,15 @@ def summarise(
     median_ns_by_rank = [UNKNOWN] * receives.size
     half_widths = []
     for rank in np.flatnonzero(receives).tolist():
-        times = rank_times_ns(samples[rank], copies)
+        times = rank_times_ns(samples[rank], copies, row.spool)
         if times.size:
             time_ns_by_rank[rank] = times.mean()
         if row.ended_by in ("ci", "max-time"):
             half_widths.append(half_width(times))
         counted = times[per_iter_skip:]
-        median_ns_by_rank[rank] = median_interval(counted, independent=independent_count(counted))
+        median_ns_by_rank[rank] = median_interval(
+            counted, independent=independent_count(counted), spool=row.spool
+        )
 
     iteration_max_ns = functools.partial(iteration_times_ns, row, 3, time_divisor)
     t_max_rank, t_max_ns = -1, math.nan
@@ -113,7 +115,7 @@ def summarise(
         t_max_rank=t_max_rank,
         t_max_ns=t_max_ns,
         iteration_max_ns=iteration_max_ns,
-        per_iteration=describe(iteration_max_ns()[per_iter_skip:]),
+        per_iteration=describe(iteration_max_ns()[per_iter_skip:], row.spool),
         mmsg_per_s=rate(row.messages_per_copy, time_ns) * 1e3,
         checked=checked,
         wrong=int(found.sum()) if checked else None,

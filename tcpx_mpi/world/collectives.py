@@ -92,17 +92,20 @@ class World:
         return [pickle.loads(everything[a:b].data) for a, b in _spans(offsets)]
 
     def gather_series(
-        self, series: Sequence[Int64s], what: str, patience_s: float
+        self, series: Sequence[Int64s], what: str, patience_s: float, spool: str | None = None
     ) -> list[Int64s] | None:
         """Collective: of each series int64[rank, value] on rank 0, None elsewhere.
 
-        They may be larger than memory is. Raises ValueError, on all ranks, where ranks do not have
-        equally many, as long as each other's; OutputFailed on rank 0 where its disk has no room.
+        They may be larger than memory is; `spool` is as in `mapped_arrays`. Raises ValueError, on
+        all ranks, if ranks do not have equally many, as long as each other's; OutputFailed on
+        rank 0 if its disk has no room.
         """
         lengths = [values.size for values in series]
         if self.allgather(lengths, what, patience_s) != [lengths] * self.size:
             raise ValueError(f"{what}: ranks have other numbers of them")
-        whole = [mapped_arrays.empty((self.size, n), np.int64) for n in lengths if self.rank == 0]
+        whole = [
+            mapped_arrays.empty((self.size, n), np.int64, spool) for n in lengths if self.rank == 0
+        ]
         for parcel in _parcels(lengths, max(_PARCEL_BYTES // 8 // self.size, 1)):
             mine = np.concatenate([series[number][part] for number, part in parcel])
             everybody = np.empty((self.size if self.rank == 0 else 0, mine.size), np.int64)

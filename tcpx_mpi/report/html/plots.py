@@ -211,7 +211,7 @@ def _distribution_plot(header: RunHeader, row: Row, summary: RowSummary) -> Plot
     shown = np.sort(by_time[:RANKS_SHOWN])
     copies = row.agg * header.time_divisor
     samples = row.samples["iteration"]
-    boxes = [_box(rank_times_ns(samples[rank], copies)) for rank in shown]
+    boxes = [_box(rank_times_ns(samples[rank], copies, row.spool), row.spool) for rank in shown]
     middle = float(np.median(summary.time_ns_by_rank[receiving]) / 1e3)
     heading = f"{format_size(row.size_bytes)}, row {row.index}"
     with empty_axes(f"ranks-{row.index}", 210) as plot:
@@ -261,9 +261,9 @@ def _distribution_plot(header: RunHeader, row: Row, summary: RowSummary) -> Plot
     return Plot(heading, svg, f"{slowest}. {row.iterations:,} iterations a rank.{note}")
 
 
-def _box(times_ns: Float64s) -> dict[str, float]:
+def _box(times_ns: Float64s, spool: str | None) -> dict[str, float]:
     """In us: from the least to the largest, with the quartiles between."""
-    ordered = in_order(times_ns)
+    ordered = in_order(times_ns, spool)
     parts = {"whislo": 0.0, "q1": 0.25, "med": 0.5, "q3": 0.75, "whishi": 1.0}
     last = ordered.size - 1
     return {name: at_place(ordered, part * last) / 1e3 for name, part in parts.items()}

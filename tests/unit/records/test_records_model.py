@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from pathlib import Path
 
 import invented
 import numpy as np
 import pytest
 from launch_files import invented_launches
 
+from tcpx_mpi.errors import OutputFailed
 from tcpx_mpi.records import (
     PHASES,
     Fault,
@@ -46,6 +48,17 @@ def test_a_row_has_the_parts_of_all_ranks_in_rank_order() -> None:
         assert row.warmup[phase].shape == (3, 2)
     assert row.samples["iteration"][2].tolist() == parts[2].samples["iteration"].tolist()
     assert row.batch_start.shape == row.late.shape == (3, 1)
+
+
+def test_what_is_large_of_a_row_is_in_the_spool(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = invented.row_facts(0)
+    parts = [invented.rank_row(rank, facts, **with_arrivals(rank, 2, [5, 4])) for rank in range(3)]
+    assert join_row(facts, parts, "", spool=str(tmp_path)).spool == str(tmp_path)
+    monkeypatch.setattr(mapped_arrays, "LARGE_BYTES", 1)
+    with pytest.raises(OutputFailed, match=f"a temporary file in {tmp_path}/none: No such file"):
+        join_row(facts, parts, "", spool=f"{tmp_path}/none")
 
 
 def with_arrivals(rank: int, blocks: int, lengths: list[int]) -> dict[str, np.ndarray]:

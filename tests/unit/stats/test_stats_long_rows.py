@@ -9,6 +9,8 @@ import dataclasses
 import os
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO
 
 import invented
 import numpy as np
@@ -110,6 +112,24 @@ def test_a_long_row_takes_less_than_a_byte_an_iteration(
     USES[use](long_row(1 << 14))  # what is imported and made once
     row = long_row(iterations)
     assert peak_of(lambda: USES[use](row)) < iterations
+
+
+@pytest.mark.parametrize("use", [use for use in USES if use != "table"])  # it makes none
+def test_what_a_long_row_has_on_disk_is_in_its_spool(
+    use: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = dataclasses.replace(long_row(1 << 14), spool=str(tmp_path))
+    found: list[str | None] = []
+
+    def seen(spool: str | None = None) -> BinaryIO:
+        found.append(spool)
+        return scratch_file(spool)
+
+    scratch_file = mapped_arrays.scratch_file
+    monkeypatch.setattr(mapped_arrays, "scratch_file", seen)
+    monkeypatch.setattr(mapped_arrays, "LARGE_BYTES", 1 << 14)
+    USES[use](row)
+    assert set(found) == {str(tmp_path)}
 
 
 def test_all_that_is_said_of_a_long_row_takes_less_memory_than_one_series_of_it() -> None:
