@@ -205,7 +205,7 @@ class WaitResult(enum.Enum):
     STALLED = ...
     CLOSED = ...
 
-class SessionCore:
+class Session:
     def __init__(
         self,
         plugin: Plugin,

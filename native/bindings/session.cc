@@ -17,13 +17,14 @@ namespace {
 using ByteArray = nb::ndarray<uint8_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 
 // A session, and the arrays that may not go before its comms are closed.
-class SessionCore {
+class HoldingSession {
  public:
-  SessionCore(Plugin& plugin, int device, const TransferLimits& limits, int gpu, UnpackMode unpack)
+  HoldingSession(Plugin& plugin, int device, const TransferLimits& limits, int gpu,
+                 UnpackMode unpack)
       : session_(plugin.net(), device, limits, gpu, unpack) {}
 
   std::map<int, nb::object> arrays_;
-  PeerSession session_;
+  Session session_;
 };
 
 // A call of the session, which waits for its lock while another thread is within the plugin: other
@@ -68,27 +69,27 @@ void bind_session(nb::module_& m) {
       .value("STALLED", WaitResult::kStalled)
       .value("CLOSED", WaitResult::kClosed);
 
-  nb::class_<SessionCore>(m, "SessionCore")
+  nb::class_<HoldingSession>(m, "Session")
       .def(
           "__init__",
-          [](SessionCore* self, Plugin& plugin, int device, int channels, uint64_t chunk_bytes,
+          [](HoldingSession* self, Plugin& plugin, int device, int channels, uint64_t chunk_bytes,
              int window_send, int window_receive, int gpu, int unpack) {
             const TransferLimits limits{channels, chunk_bytes, window_send, window_receive};
-            new (self) SessionCore(plugin, device, limits, gpu, static_cast<UnpackMode>(unpack));
+            new (self) HoldingSession(plugin, device, limits, gpu, static_cast<UnpackMode>(unpack));
           },
           "plugin"_a, "device"_a, "channels"_a, "chunk_bytes"_a, "window_send"_a,
           "window_receive"_a, "gpu"_a = -1, "unpack"_a = static_cast<int>(UnpackMode::kKernel),
           nb::keep_alive<1, 2>())
       .def(
           "listen",
-          [](SessionCore& s, int channel) {
+          [](HoldingSession& s, int channel) {
             const auto handle = unlocked([&] { return s.session_.listen(channel); });
             return nb::bytes(handle.data(), handle.size());
           },
           "channel"_a)
       .def(
           "add_send",
-          [](SessionCore& s, int channel, const nb::bytes& handle) {
+          [](HoldingSession& s, int channel, const nb::bytes& handle) {
             if (handle.size() != kNetHandleBytes) throw nb::value_error("a handle has 128 bytes");
             const auto* bytes = reinterpret_cast<const uint8_t*>(handle.c_str());
             unlocked([&] { s.session_.add_send(channel, bytes); });
@@ -96,13 +97,13 @@ void bind_session(nb::module_& m) {
           "channel"_a, "handle"_a)
       .def(
           "establish",
-          [](SessionCore& s, double timeout_s, std::optional<Direction> until) {
+          [](HoldingSession& s, double timeout_s, std::optional<Direction> until) {
             unlocked([&] { s.session_.establish(timeout_s, until, run_signal_handlers); });
           },
           "timeout_s"_a, "until"_a.none())
       .def(
           "register_memory",
-          [](SessionCore& s, nb::object array) {
+          [](HoldingSession& s, nb::object array) {
             const auto bytes = nb::cast<ByteArray>(array);
             const int id = unlocked([&] {
               return s.session_.register_memory(bytes.data(), bytes.size(), kNetPtrHost);
@@ -113,7 +114,7 @@ void bind_session(nb::module_& m) {
           "array"_a)
       .def(
           "register_gpu_memory",
-          [](SessionCore& s, CudaSlots& memory, nb::object owner) {
+          [](HoldingSession& s, CudaSlots& memory, nb::object owner) {
             const int id = unlocked([&] {
               return s.session_.register_memory(memory.data(), memory.bytes(), kNetPtrCuda);
             });
@@ -123,35 +124,35 @@ void bind_session(nb::module_& m) {
           "memory"_a, "owner"_a, "As checked by CudaSlots; `owner` lives as long.")
       .def(
           "deregister_memory",
-          [](SessionCore& s, int memory) {
+          [](HoldingSession& s, int memory) {
             unlocked([&] { s.session_.deregister_memory(memory); });
             s.arrays_.erase(memory);
           },
           "memory"_a)
       .def(
-          "create", [](SessionCore& s) { return s.session_.create(); },
+          "create", [](HoldingSession& s) { return s.session_.create(); },
           nb::call_guard<nb::gil_scoped_release>())
       .def(
           "post",
-          [](SessionCore& s, uint64_t transfer, Direction direction, int memory, uint64_t offset,
+          [](HoldingSession& s, uint64_t transfer, Direction direction, int memory, uint64_t offset,
              uint64_t bytes) { s.session_.post(transfer, direction, memory, offset, bytes); },
           "transfer"_a, "direction"_a, "memory"_a, "offset"_a, "bytes"_a,
           nb::call_guard<nb::gil_scoped_release>())
       .def(
-          "release", [](SessionCore& s, uint64_t transfer) { s.session_.release(transfer); },
+          "release", [](HoldingSession& s, uint64_t transfer) { s.session_.release(transfer); },
           "transfer"_a, nb::call_guard<nb::gil_scoped_release>())
       .def(
-          "poll", [](SessionCore& s, uint64_t transfer) { return s.session_.poll(transfer); },
+          "poll", [](HoldingSession& s, uint64_t transfer) { return s.session_.poll(transfer); },
           "transfer"_a, nb::call_guard<nb::gil_scoped_release>())
       .def(
           "wait",
-          [](SessionCore& s, uint64_t transfer, double patience_s) {
+          [](HoldingSession& s, uint64_t transfer, double patience_s) {
             return s.session_.wait(transfer, static_cast<int64_t>(patience_s * 1e9),
                                    run_signal_handlers);
           },
           "transfer"_a, "patience_s"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("fault",
-           [](SessionCore& s) -> nb::object {
+           [](HoldingSession& s) -> nb::object {
              const TransferFault f = unlocked([&] { return s.session_.fault(); });
              if (f.kind == FaultKind::kNone) return nb::none();
              nb::dict d = dict_of(f);
@@ -159,11 +160,12 @@ void bind_session(nb::module_& m) {
              d["message"] = f.message;
              return d;
            })
+      .def("picture",
+           [](HoldingSession& s) {
+             return picture_of(unlocked([&] { return s.session_.picture(); }));
+           })
       .def(
-          "picture",
-          [](SessionCore& s) { return picture_of(unlocked([&] { return s.session_.picture(); })); })
-      .def(
-          "close", [](SessionCore& s) { s.session_.close(); },
+          "close", [](HoldingSession& s) { s.session_.close(); },
           nb::call_guard<nb::gil_scoped_release>());
 }
 

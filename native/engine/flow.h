@@ -1,5 +1,5 @@
 // One life of a chunk. A flow is one FIFO of chunks: the sends or the receives of a comm, or the
-// copies within a rank. Chunks come from a feed, a schedule (TimedLoop) or messages (PeerSession);
+// copies within a rank. Chunks come from a feed, a schedule (TimedLoop) or messages (Session);
 // at most a window of them are posted, only the oldest is tested, and they finish in order.
 //
 //   kQueued  --the window has room, the plugin takes it--> kPosted     busy: kQueued, asked again

@@ -20,7 +20,7 @@ constexpr int64_t kIdleBeforeSleepNs = 5'000'000;  // a wait this long may cost 
 
 // All sessions of this process. Locked before, never after, the mutex of a session.
 std::mutex g_sessions_mutex;
-std::vector<PeerSession*> g_sessions;
+std::vector<Session*> g_sessions;
 
 int index_of(Direction direction) { return direction == Direction::kSend ? 0 : 1; }
 int index_of(FlowKind kind) { return kind == FlowKind::kSend ? 0 : 1; }
@@ -49,8 +49,7 @@ class Registrations {
 
 }  // namespace
 
-PeerSession::PeerSession(Net& net, int device, const TransferLimits& limits, int gpu,
-                         UnpackMode unpack)
+Session::Session(Net& net, int device, const TransferLimits& limits, int gpu, UnpackMode unpack)
     : net_(net),
       limits_(limits),
       owner_(getpid()),
@@ -67,7 +66,7 @@ PeerSession::PeerSession(Net& net, int device, const TransferLimits& limits, int
   g_sessions.push_back(this);
 }
 
-PeerSession::~PeerSession() {
+Session::~Session() {
   if (getpid() != owner_) static_cast<void>(unpacker_.release());  // as for close()
   try {
     close();
@@ -79,20 +78,20 @@ PeerSession::~PeerSession() {
 // --- Set-up
 // ---------------------------------------------------------------------------------------
 
-std::array<uint8_t, kNetHandleBytes> PeerSession::listen(int channel) {
+std::array<uint8_t, kNetHandleBytes> Session::listen(int channel) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const GpuCurrent current(gpu_);
   return connections_.listen(kUnranked, 0, channel);
 }
 
-void PeerSession::add_send(int channel, const uint8_t* handle) {
+void Session::add_send(int channel, const uint8_t* handle) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const GpuCurrent current(gpu_);
   connections_.add_send(kUnranked, 0, channel, handle);
 }
 
-void PeerSession::establish(double patience_s, std::optional<Direction> direction,
-                            const WaitHook& hook) {
+void Session::establish(double patience_s, std::optional<Direction> direction,
+                        const WaitHook& hook) {
   const int64_t patience_ns = static_cast<int64_t>(patience_s * 1e9);
   int64_t last_progress = now_ns();
   int64_t last_hook = last_progress;
@@ -125,7 +124,7 @@ void PeerSession::establish(double patience_s, std::optional<Direction> directio
 }
 
 // Takes over the comms that have come up, with all memory registered.
-void PeerSession::adopt_comms() {
+void Session::adopt_comms() {
   for (const auto& comm : connections_.comms()) {
     MessageFlow*& flow = flow_of_[index_of(comm->direction)].at(comm->channel);
     if (comm->comm == nullptr || flow != nullptr) continue;
@@ -147,7 +146,7 @@ void PeerSession::adopt_comms() {
   }
 }
 
-int PeerSession::register_memory(uint8_t* data, size_t bytes, int type) {
+int Session::register_memory(uint8_t* data, size_t bytes, int type) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const GpuCurrent current(gpu_);
   Registrations added(net_);
@@ -156,7 +155,7 @@ int PeerSession::register_memory(uint8_t* data, size_t bytes, int type) {
   return next_memory_++;
 }
 
-void PeerSession::deregister_memory(int id) {
+void Session::deregister_memory(int id) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const GpuCurrent current(gpu_);
   const auto found = memories_.find(id);
@@ -177,7 +176,7 @@ void PeerSession::deregister_memory(int id) {
 
 // What the GPU was told to do reads the plugin's pages and writes to the caller's memory. False
 // where it has not ended.
-bool PeerSession::end_unpacks() {
+bool Session::end_unpacks() {
   if (!unpacker_) return true;
   unpacker_->flush();
   uint64_t ended = unpacker_->finished();
@@ -196,7 +195,7 @@ bool PeerSession::end_unpacks() {
   return true;
 }
 
-void PeerSession::close() {
+void Session::close() {
   // A child of this process has copies of all that belongs to the session, the locks as they were
   // too, and closing would shut connections that its parent uses.
   if (getpid() != owner_) return;
@@ -228,14 +227,14 @@ void PeerSession::close() {
 // --- Transfers
 // ------------------------------------------------------------------------------------
 
-uint64_t PeerSession::create() {
+uint64_t Session::create() {
   const std::lock_guard<std::mutex> lock(mutex_);
   transfers_.emplace(next_transfer_, Transfer{});
   return next_transfer_++;
 }
 
-void PeerSession::post(uint64_t transfer, Direction direction, int id, uint64_t offset,
-                       uint64_t bytes) {
+void Session::post(uint64_t transfer, Direction direction, int id, uint64_t offset,
+                   uint64_t bytes) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const int way = index_of(direction);
   Transfer& owner = find(transfer);
@@ -263,20 +262,20 @@ void PeerSession::post(uint64_t transfer, Direction direction, int id, uint64_t 
   progress();
 }
 
-void PeerSession::release(uint64_t transfer) {
+void Session::release(uint64_t transfer) {
   const std::lock_guard<std::mutex> lock(mutex_);
   Transfer& released = find(transfer);
   released.released = true;
   if (released.open[0] + released.open[1] == 0) transfers_.erase(transfer);
 }
 
-TransferState PeerSession::poll(uint64_t transfer) {
+TransferState Session::poll(uint64_t transfer) {
   progress_all();
   const std::lock_guard<std::mutex> lock(mutex_);
   return state_of(find(transfer));
 }
 
-WaitResult PeerSession::wait(uint64_t transfer, int64_t patience_ns, const WaitHook& hook) {
+WaitResult Session::wait(uint64_t transfer, int64_t patience_ns, const WaitHook& hook) {
   const int64_t start = now_ns();
   int64_t last_hook = start;
   int64_t idle_since = start;
@@ -311,7 +310,7 @@ WaitResult PeerSession::wait(uint64_t transfer, int64_t patience_ns, const WaitH
   }
 }
 
-PeerSession::Transfer& PeerSession::find(uint64_t transfer) {
+Session::Transfer& Session::find(uint64_t transfer) {
   const auto found = transfers_.find(transfer);
   if (found == transfers_.end() || found->second.released) {
     throw std::invalid_argument("no such transfer");
@@ -319,13 +318,13 @@ PeerSession::Transfer& PeerSession::find(uint64_t transfer) {
   return found->second;
 }
 
-TransferState PeerSession::state_of(const Transfer& transfer) const {
+TransferState Session::state_of(const Transfer& transfer) const {
   if (transfer.open[0] + transfer.open[1] == 0) return TransferState::kComplete;
   return failed() ? TransferState::kFailed : TransferState::kActive;
 }
 
 // Of the directions in which something is left: others' traffic does not keep a stalled one alive.
-int64_t PeerSession::last_progress(const Transfer& transfer) const {
+int64_t Session::last_progress(const Transfer& transfer) const {
   int64_t last = 0;
   for (int way = 0; way < 2; ++way) {
     if (transfer.open[way] > 0) last = std::max(last, last_progress_[way]);
@@ -336,7 +335,7 @@ int64_t PeerSession::last_progress(const Transfer& transfer) const {
 // --- Progress
 // -------------------------------------------------------------------------------------
 
-bool PeerSession::progress_all() {
+bool Session::progress_all() {
   bool moved;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -344,7 +343,7 @@ bool PeerSession::progress_all() {
   }
   const std::unique_lock<std::mutex> all(g_sessions_mutex, std::try_to_lock);
   if (!all) return moved;  // another thread is at it
-  for (PeerSession* other : g_sessions) {
+  for (Session* other : g_sessions) {
     if (other == this || other->owner_ != owner_) continue;  // a parent's, in a forked child
     const std::unique_lock<std::mutex> lock(other->mutex_, std::try_to_lock);
     if (lock) moved |= other->progress();
@@ -352,7 +351,7 @@ bool PeerSession::progress_all() {
   return moved;
 }
 
-bool PeerSession::progress() {
+bool Session::progress() {
   const GpuCurrent current(gpu_);
   warnings_before_ = plugin_log::warnings();
   bool moved = false;
@@ -376,11 +375,11 @@ bool PeerSession::progress() {
   return false;
 }
 
-uint64_t PeerSession::chunk_bytes(const Message& message, uint64_t chunk) const {
+uint64_t Session::chunk_bytes(const Message& message, uint64_t chunk) const {
   return std::min(limits_.chunk_bytes, message.bytes - chunk * limits_.chunk_bytes);
 }
 
-bool PeerSession::next(const MessageFlow& flow, Chunk<Part>& chunk, Posting& posting) const {
+bool Session::next(const MessageFlow& flow, Chunk<Part>& chunk, Posting& posting) const {
   if (flow.source.queue.empty()) return false;
   const Share& share = flow.source.queue.front();
   const Message& message = *share.message;
@@ -395,14 +394,14 @@ bool PeerSession::next(const MessageFlow& flow, Chunk<Part>& chunk, Posting& pos
   return true;
 }
 
-void PeerSession::took(MessageFlow& flow, const Chunk<Part>& chunk) {
+void Session::took(MessageFlow& flow, const Chunk<Part>& chunk) {
   Share& share = flow.source.queue.front();
   share.next += limits_.channels;
   if (share.next >= share.message->chunks) flow.source.queue.pop_front();
   last_progress_[index_of(flow.kind)] = chunk.posted_at;
 }
 
-void PeerSession::finished(const MessageFlow& flow, const Chunk<Part>& chunk) {
+void Session::finished(const MessageFlow& flow, const Chunk<Part>& chunk) {
   const int way = index_of(flow.kind);
   last_progress_[way] = now_ns();
   Message& message = *chunk.part.message;

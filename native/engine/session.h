@@ -62,15 +62,15 @@ struct TransferPicture : FlowPicture {
 };
 
 // May be called from several threads.
-class PeerSession {
+class Session {
  public:
   // With a GPU, whose memory may then be registered: it is current in every call, and only there.
   // Throws std::invalid_argument for limits outside of the contract, CudaUnavailable, CudaError.
-  PeerSession(Net& net, int device, const TransferLimits& limits, int gpu = -1,
-              UnpackMode unpack = UnpackMode::kKernel);
-  ~PeerSession();  // closes, without a word
-  PeerSession(const PeerSession&) = delete;
-  PeerSession& operator=(const PeerSession&) = delete;
+  Session(Net& net, int device, const TransferLimits& limits, int gpu = -1,
+          UnpackMode unpack = UnpackMode::kKernel);
+  ~Session();  // closes, without a word
+  Session(const Session&) = delete;
+  Session& operator=(const Session&) = delete;
 
   // The handle of a channel, which the peer connects to; and the peer's, to connect to.
   std::array<uint8_t, kNetHandleBytes> listen(int channel);

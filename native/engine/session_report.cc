@@ -3,7 +3,7 @@
 
 namespace tcpx {
 
-void PeerSession::fail(const MessageFlow&, const Chunk<Part>& chunk, const FlowFault& fault) {
+void Session::fail(const MessageFlow&, const Chunk<Part>& chunk, const FlowFault& fault) {
   static_cast<FlowFault&>(fault_) = fault;
   if (plugin_log::warnings() > warnings_before_) fault_.said = plugin_log::last_warning();
   fault_.chunk = chunk.part.chunk;
@@ -11,12 +11,12 @@ void PeerSession::fail(const MessageFlow&, const Chunk<Part>& chunk, const FlowF
   fault_.message = chunk.part.message->number;
 }
 
-TransferFault PeerSession::fault() const {
+TransferFault Session::fault() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return fault_;
 }
 
-std::vector<TransferPicture> PeerSession::picture() const {
+std::vector<TransferPicture> Session::picture() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   const int64_t now = now_ns();
   std::vector<TransferPicture> rows;

@@ -112,7 +112,7 @@ class Session:
         self._sizes: dict[int, int] = {}
         self._closed = False
         with setup_errors():
-            self._native = _native.SessionCore(
+            self._native = _native.Session(
                 self._plugin.handle, device, settings.channels, settings.chunk_bytes,
                 settings.window_send, settings.window_recv, *_gpu_of(gpu, settings),
             )  # fmt: skip
@@ -291,7 +291,7 @@ class Session:
 class Transfer:
     """A few messages that are waited for together; made by Session.create_transfer."""
 
-    def __init__(self, session: Session, native: _native.SessionCore, number: int) -> None:
+    def __init__(self, session: Session, native: _native.Session, number: int) -> None:
         self._session = session
         self._native = native
         self._number = number

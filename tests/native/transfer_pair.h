@@ -48,7 +48,7 @@ struct Pair {
   }
 
   FakeNet net;
-  PeerSession session;
+  Session session;
   std::deque<std::vector<uint8_t>> memories;
 };
 

@@ -34,7 +34,7 @@ struct PairOnGpu {
     test_gpu(0);
     TransferLimits limits{2, kChunkOnGpu, 12, 16};
     limits.close_patience_ns = close_patience_ns;
-    session = std::make_unique<PeerSession>(net, 0, limits, 1);
+    session = std::make_unique<Session>(net, 0, limits, 1);
     for (int channel = 0; channel < 2; ++channel) {
       session->add_send(channel, session->listen(channel).data());
     }
@@ -51,7 +51,7 @@ struct PairOnGpu {
   }
 
   NotingNet net;
-  std::unique_ptr<PeerSession> session;
+  std::unique_ptr<Session> session;
   std::unique_ptr<GpuMemory> memory;
   int id = 0;
   uint64_t transfer = 0;

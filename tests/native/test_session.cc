@@ -82,7 +82,7 @@ TEST(a_registration_that_one_comm_refuses_leaves_none) {
   } net;
   uint8_t bytes[10];
   {
-    PeerSession late(net, 0, small_chunks(2));
+    Session late(net, 0, small_chunks(2));
     for (int channel : {0, 1}) late.listen(channel);
     late.register_memory(bytes, 5, kNetPtrHost);
     late.register_memory(bytes, 10, kNetPtrHost);
@@ -94,7 +94,7 @@ TEST(a_registration_that_one_comm_refuses_leaves_none) {
   }
   CHECK_EQ(net.deregistered, 1);
   net.left = 1000;
-  PeerSession session(net, 0, small_chunks(2));
+  Session session(net, 0, small_chunks(2));
   for (int channel : {0, 1}) session.listen(channel);
   const int early = session.register_memory(bytes, 10, kNetPtrHost);
   session.establish(1.0, Direction::kReceive);
@@ -128,7 +128,7 @@ TEST(what_the_plugin_does_not_take_back_is_told_when_all_is_closed) {
     int dereg_mr(void*, void*) override { return ++deregistered == 2 ? kNetSystemError : 0; }
   } net;
   uint8_t bytes[10];
-  PeerSession session(net, 0, small_chunks(3));
+  Session session(net, 0, small_chunks(3));
   for (int channel : {0, 1, 2}) session.listen(channel);
   session.establish(1.0, Direction::kReceive);
   session.register_memory(bytes, 10, kNetPtrHost);
@@ -170,11 +170,11 @@ TEST(limits_outside_of_the_contract_are_refused) {
   FakeNet net;
   for (const TransferLimits& limits :
        {TransferLimits{2, 100, 0, 16}, TransferLimits{2, 100, 12, 17}}) {
-    CHECK_THROWS(PeerSession(net, 0, limits), std::invalid_argument, "a window of");
+    CHECK_THROWS(Session(net, 0, limits), std::invalid_argument, "a window of");
   }
   for (const TransferLimits& limits : {TransferLimits{0, 100, 12, 16}, TransferLimits{2, 0, 12, 16},
                                        TransferLimits{2, kMaxChunkBytes + 1, 12, 16}}) {
-    CHECK_THROWS(PeerSession(net, 0, limits), std::invalid_argument, "bad chunk");
+    CHECK_THROWS(Session(net, 0, limits), std::invalid_argument, "bad chunk");
   }
 }
 
@@ -188,8 +188,8 @@ TEST(waiting_for_connections_of_one_session_brings_up_those_of_the_others) {
       return ++accepts < 3 ? 0 : FakeNet::accept(listener, comm, block);
     }
   } net;
-  PeerSession to_next(net, 0, small_chunks(1));
-  PeerSession from_last(net, 0, small_chunks(1));
+  Session to_next(net, 0, small_chunks(1));
+  Session from_last(net, 0, small_chunks(1));
   to_next.add_send(0, from_last.listen(0).data());
   to_next.establish(5.0, Direction::kSend);
   CHECK_LT(0, net.accepts);
@@ -213,7 +213,7 @@ TEST(traffic_of_another_session_keeps_no_wait_for_connections_alive) {
   struct Deaf : FakeNet {
     int accept(void*, void**, NetDeviceHandle**) override { return 0; }
   } deaf;
-  PeerSession lonely(deaf, 0, small_chunks(1));
+  Session lonely(deaf, 0, small_chunks(1));
   lonely.listen(0);
   Pair busy(1);
   const int memory = busy.memory(1);
@@ -233,7 +233,7 @@ TEST(a_refused_connection_is_told_to_its_own_session_and_stays) {
     int connects = 0;
     int connect(int, void*, void**, NetDeviceHandle**) override { return ++connects, 2; }
   } refusing;
-  PeerSession refused(refusing, 0, small_chunks(1));
+  Session refused(refusing, 0, small_chunks(1));
   uint8_t handle[kNetHandleBytes] = {};
   refused.add_send(0, handle);
   Pair well(1);  // polls the other's connection too
@@ -251,7 +251,7 @@ TEST(a_peer_that_does_not_come_is_named_and_may_come_later) {
       return comes ? FakeNet::accept(listener, comm, block) : 0;
     }
   } net;
-  PeerSession session(net, 0, small_chunks(2));
+  Session session(net, 0, small_chunks(2));
   for (int channel : {0, 1}) session.listen(channel);
   CHECK_THROWS(session.establish(0.05, Direction::kReceive), ConnectTimeout,
                "2 of 2 connections did not come up within 0.050 s: from the peer, channel 0; from "
