@@ -4,11 +4,20 @@
 the file of a run into pandas frames.
 """
 
-from __future__ import annotations
+# Of Python's own modules only one that is compiled in: see below.
+import sys
 
-import importlib
-from typing import TYPE_CHECKING
+# `python -m tcpx_mpi`, or a module of it, is looked for just now: the current directory is in front
+# of the path, and files there, like random.py, are none of this program's.
+if (
+    getattr(sys, "argv", [])[:1] == ["-m"]
+    and any(word.removeprefix("-m").startswith("tcpx_mpi") for word in sys.orig_argv[1:])
+    and not (sys.flags.isolated or getattr(sys.flags, "safe_path", False))
+):
+    del sys.path[0]
 
+# What typing has of this name takes longer to load than starting a rank should.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from tcpx_mpi.exchange.frames import open_run
     from tcpx_mpi.session.session import Session, Transfer
@@ -33,5 +42,7 @@ def __getattr__(name: str) -> object:
 
         return installed_version()
     if name in _LENT:
+        import importlib
+
         return getattr(importlib.import_module(_LENT[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
-import sys
+
+from tcpx_mpi.launch.own_python import code_command, without_here
 
 #: Longer than any MPI library takes to load, from a slow network file system too.
 _PATIENCE_S = 20.0
@@ -17,7 +19,7 @@ def mpi_library() -> tuple[str, str]:
     """
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _ASK],
+            code_command(_ASK), env=without_here(os.environ),
             capture_output=True, text=True, check=False, timeout=_PATIENCE_S,
         )  # fmt: skip
     except subprocess.TimeoutExpired:

@@ -18,6 +18,7 @@ from types import FrameType
 from typing import TypeAlias
 
 from tcpx_mpi.errors import ExitCode, OutputFailed, PluginMissing
+from tcpx_mpi.launch.own_python import module_command, without_here
 from tcpx_mpi.launch.relay import Relay, may_fill
 
 #: Set for ranks whose settings and outputs the parent has validated; its value is the parent's pid.
@@ -158,7 +159,7 @@ def mpirun_environment(environ: Mapping[str, str], is_root: bool) -> dict[str, s
     # An empty HOME is as deadly to mpirun as none, so only what is set to something stays.
     return (
         added
-        | {k: v for k, v in environ.items() if v or k not in added}
+        | {k: v for k, v in without_here(environ).items() if v or k not in added}
         | {PARENT_VARIABLE: str(os.getpid())}
     )
 
@@ -201,8 +202,7 @@ def explained(code: int) -> int:
 
 def rank_program(argv: Sequence[str]) -> list[str]:
     """What mpirun starts on each rank for `tcpx-mpi ARGV`."""
-    # Absolute, because a node that does not find a bare `python` makes mpirun hang.
-    return [os.path.abspath(sys.executable), "-m", "tcpx_mpi", *without_ranks(argv)]
+    return module_command("tcpx_mpi", without_ranks(argv))
 
 
 def run_program(ranks: int, program: Sequence[str], environ: Mapping[str, str]) -> int:

@@ -24,6 +24,7 @@ from tcpx_mpi._version import source_state
 from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.launch import mpirun
 from tcpx_mpi.launch.library import mpi_library
+from tcpx_mpi.launch.own_python import module_command, without_here
 from tcpx_mpi.machine.profiles import AUTO, NONE, Variable, environment_of, find_profile, near_miss
 from tcpx_mpi.machine.topology import Topology, read_host, this_machine
 from tcpx_mpi.plugin import find
@@ -262,10 +263,15 @@ _ENDED_BY_PLUGIN = re.compile(
 
 def _probe(spec: str | None, profile: str) -> dict[str, Any]:
     """What the plugin, and then CUDA, say in a process of its own, which some of them end."""
-    command = [sys.executable, "-m", "tcpx_mpi.preflight.probe", profile, *([spec] if spec else [])]
+    command = module_command("tcpx_mpi.preflight.probe", [profile, *([spec] if spec else [])])
     try:
         done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=_PATIENCE_S
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_PATIENCE_S,
+            env=without_here(os.environ),
         )
         printed, logged = done.stdout, done.stderr
         end = f"ended its process with exit code {done.returncode}"

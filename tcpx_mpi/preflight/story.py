@@ -12,6 +12,7 @@ from tcpx_mpi import _native
 from tcpx_mpi import world as mpi
 from tcpx_mpi.errors import ExitCode, SetupFailed
 from tcpx_mpi.launch import mpirun as launch
+from tcpx_mpi.launch.own_python import module_command
 from tcpx_mpi.machine.profiles import keep_mpi_on_control_nic
 from tcpx_mpi.machine.topology import node_names, this_machine
 from tcpx_mpi.preflight.alike import agreement_findings, mpi_family, mpirun_finding
@@ -88,7 +89,7 @@ def check_nodes(
     )
     arguments = ["preflight", "--answer", "--profile", profile]
     arguments += ["--plugin", plugin] if plugin else []
-    program = [os.path.abspath(sys.executable), "-m", "tcpx_mpi", *arguments]
+    program = module_command("tcpx_mpi", arguments)
     own = dict(environ)
     keep_mpi_on_control_nic(profile, this_machine(), own)
     code, text = launch.run_captured(len(hosts), program, own, options, _LIMIT_S)

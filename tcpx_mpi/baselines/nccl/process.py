@@ -15,6 +15,7 @@ from typing import Any
 
 from tcpx_mpi import _native
 from tcpx_mpi.baselines.nccl.channel import DONE, PROGRESS, Channel, Closed
+from tcpx_mpi.launch.own_python import module_command, without_here
 from tcpx_mpi.world import interrupted_by
 
 _PROGRAM = "tcpx_mpi.baselines.nccl.companion"
@@ -46,10 +47,10 @@ class CompanionProcess:
         """Starts it and waits for nothing; its first answer is that of `facts`."""
         ours, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, "-m", _PROGRAM, str(theirs.fileno()), str(os.getpid())]
+            command = module_command(_PROGRAM, [str(theirs.fileno()), str(os.getpid())])
             self._process = subprocess.Popen(
                 [*command, backend, gpu_pci],
-                env=dict(environment),
+                env=without_here(environment),
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,  # where NCCL logs to
