@@ -19,9 +19,10 @@ from tcpx_mpi.launch import mpirun
 if TYPE_CHECKING:
     from tcpx_mpi.baselines import Link
     from tcpx_mpi.run.ceiling import Ceiling
+    from tcpx_mpi.run.story import Story
 
 #: Makes what makes a rank's story, when MPI and numpy may be imported.
-Story = Callable[[], Callable[..., "Ceiling"]]
+StoryMaker = Callable[[], Callable[..., "Story"]]
 
 _EXAMPLES = (
     "tcpx-mpi ceiling",
@@ -59,7 +60,7 @@ def _callback(
     return run_stories(ctx.obj, _ceiling(interface, congestion), values)
 
 
-def run_stories(arguments: list[str], story: Story, values: Mapping[str, str | None]) -> int:
+def run_stories(arguments: list[str], story: StoryMaker, values: Mapping[str, str | None]) -> int:
     """As a rank under a launcher, or as the parent that starts mpirun, 2 ranks unless asked."""
     rank = mpirun.under_launcher(os.environ)
     if rank is None:
@@ -84,14 +85,17 @@ def _settings(
 
 
 def _as_rank(
-    settings: Settings | TcpxError, more: Sequence[Settings], arguments: Sequence[str], story: Story
+    settings: Settings | TcpxError,
+    more: Sequence[Settings],
+    arguments: Sequence[str],
+    story: StoryMaker,
 ) -> int:
-    from tcpx_mpi.run.benchmark import run_rank  # MPI and numpy
+    from tcpx_mpi.run.story import run_rank  # MPI and numpy
 
     return run_rank(settings, ["tcpx-mpi", *arguments], functools.partial(story(), more=more))
 
 
-def _ceiling(interface: str | None, congestion: str) -> Story:
+def _ceiling(interface: str | None, congestion: str) -> StoryMaker:
     def story() -> Callable[..., Ceiling]:
         from tcpx_mpi.run.ceiling import Ceiling
 

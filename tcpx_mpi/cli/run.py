@@ -178,9 +178,10 @@ def warn(ignored: Sequence[str], settings: Settings) -> None:
 
 
 def _as_rank(settings: Settings | TcpxError, arguments: Sequence[str]) -> int:
-    from tcpx_mpi.run.benchmark import run_rank  # MPI and numpy
+    from tcpx_mpi.run.benchmark import Benchmark  # MPI and numpy
+    from tcpx_mpi.run.story import run_rank
 
-    return run_rank(settings, ["tcpx-mpi", *arguments])
+    return run_rank(settings, ["tcpx-mpi", *arguments], Benchmark)
 
 
 def _as_parent(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tcpx_mpi.cli.ceiling import MachineCommand, Story, link_of, parameters, run_stories
+from tcpx_mpi.cli.ceiling import MachineCommand, StoryMaker, link_of, parameters, run_stories
 
 if TYPE_CHECKING:
     from tcpx_mpi.run.selftest import SelfTest
@@ -33,7 +33,7 @@ def _callback(
     return run_stories(ctx.obj, _story(interface, congestion, output), values)
 
 
-def _story(interface: str | None, congestion: str, output: str | None) -> Story:
+def _story(interface: str | None, congestion: str, output: str | None) -> StoryMaker:
     def story() -> Callable[..., SelfTest]:
         from tcpx_mpi.run.selftest import SelfTest
 

@@ -101,8 +101,8 @@ def _one_message(size: str) -> dict[str, str]:
 
 
 def _as_rank(settings: Settings | TcpxError, arguments: Sequence[str], verbose: bool) -> int:
-    from tcpx_mpi.run.benchmark import run_rank  # MPI and numpy
-    from tcpx_mpi.run.smoke import Smoke
+    from tcpx_mpi.run.smoke import Smoke  # MPI and numpy
+    from tcpx_mpi.run.story import run_rank
 
     story = functools.partial(Smoke, verbose=verbose)
     return run_rank(settings, ["tcpx-mpi", *arguments], story)

@@ -2,54 +2,32 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from tcpx_mpi import _native, baselines
+from tcpx_mpi import baselines
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
-from tcpx_mpi.machine.placement import Placement
 from tcpx_mpi.machine.topology import Host, read_host
 from tcpx_mpi.patterns import load, repeated
 from tcpx_mpi.records import Journal, Plan, SetupTimes
-from tcpx_mpi.run import agreement, failure, metadata
+from tcpx_mpi.run import agreement, metadata
+from tcpx_mpi.run.connect import connect, load_alike
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.place_ranks import place_rank, plugin_workers
 from tcpx_mpi.run.plan import PlannedRow, RowPlanner, buffer_sizes
-from tcpx_mpi.run.recorder import Output
+from tcpx_mpi.run.story import RunState
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.transport import time_limit
-from tcpx_mpi.transport.engine import LoadedPlugin, RankEngine, load_plugin
+from tcpx_mpi.transport.engine import RankEngine
 from tcpx_mpi.transport.interface import Transport
-from tcpx_mpi.world import Alarm, World
 from tcpx_mpi.world.patience import FOOTER_PATIENCE_S, SETUP_PATIENCE_S
-
-
-def run_rank(
-    parsed: Settings | TcpxError, argv: Sequence[str], make: Callable[..., Benchmark] | None = None
-) -> int:
-    """Collective: the whole run on this rank; returns its exit code, the same on all ranks."""
-    _native.install_signal_handlers()
-    world = agreement.start_world(parsed, os.environ)
-    story = (make or Benchmark)(world, list(argv))
-    try:
-        return story.run(parsed)
-    except (TcpxError, Alarm, _native.Interrupt) as error:
-        if story.journal is not None:
-            story.journal.put_away()
-        return failure.end(world, story.output, error, story.report())
 
 
 class Benchmark:
     """One run on one rank; every method that says so is collective."""
 
-    witness = False  # the engine remembers what the plugin delivered
-
-    def __init__(self, world: World, argv: list[str]) -> None:
-        self.world, self.argv = world, argv
-        self.output = Output(active=world.rank == 0)
-        self.journal: Journal | None = None
-        self.measurement: Measurement | None = None
+    def __init__(self, state: RunState) -> None:
+        self.state, self.world, self.output = state, state.world, state.output
 
     def run(self, parsed: Settings | TcpxError) -> int:
         """Collective: the story, top to bottom; returns the exit code."""
@@ -57,7 +35,7 @@ class Benchmark:
         settings = agreement.agree_settings(world, parsed)
         hosts = agreement.agree_hosts(world, read_host())
         host, nodes = hosts[world.rank], [each.node for each in hosts]
-        plugin = self.load_plugin(settings, plugin_workers(world, settings, hosts))
+        plugin = load_alike(world, settings, plugin_workers(world, settings, hosts))
         placement, settings = place_rank(world, settings, plugin, hosts)
         pattern = repeated(load(settings.pattern), settings.agg_iters)
         planner = RowPlanner(settings, pattern, load(settings.pattern), hosts)
@@ -67,45 +45,23 @@ class Benchmark:
             self.output.open(settings)
         with world.agree("journal", SETUP_PATIENCE_S):
             run_id = world.allgather(self.output.run_id, "run id", SETUP_PATIENCE_S)[0]
-            self.journal = journal = Journal(settings.spool, run_id, world.rank, world.size)
-        engine = self.connect(settings, plugin, placement, pattern)
+            self.state.journal = journal = Journal(settings.spool, run_id, world.rank, world.size)
+        engine = connect(world, settings, plugin, placement, pattern)
         free = agreement.free_bytes(world, engine, host)
         with world.agree("memory", SETUP_PATIENCE_S):
             engine.allocate(buffer_sizes(pattern, world.rank, world.size, rows), host, free)
         beside = baselines.prepare(world, settings, engine, context := engine.context(nodes))
         self.begin(settings, pattern, host, engine, beside, planner.plan(rows), journal)
-        self.measurement = Measurement(
+        self.state.measurement = measurement = Measurement(
             world, settings, pattern, context, [engine, *beside], journal,
             shared_clock=len({each.clock for each in hosts}) == 1,
             end_by_ns=time_limit.end_by_ns(settings.timeout_s),
             between_batches=self.output.between_batches,
         )  # fmt: skip
         for row in planner.run(rows, lambda: agreement.told(world, self.output.suspects())):
-            self.measure(self.measurement, row, journal)
+            self.measure(measurement, row, journal)
         journal.close()
         return self.end([engine, *beside])
-
-    def load_plugin(self, settings: Settings, workers: int) -> LoadedPlugin:
-        """Collective: the plugin, initialised, the same file on all ranks."""
-        with self.world.agree("plugin", SETUP_PATIENCE_S):
-            plugin = load_plugin(settings, os.environ, workers)
-        agreement.require_equal(self.world, plugin.fingerprint(), "plugin and its environment")
-        return plugin
-
-    def connect(
-        self, settings: Settings, plugin: LoadedPlugin, placement: Placement, pattern: Pattern
-    ) -> RankEngine:
-        """Collective: listen, exchange the handles, connect and accept."""
-        world = self.world
-        agreement.tell_nic(world, plugin.nic(placement.device)["name"])
-        with world.agree("listen", SETUP_PATIENCE_S):
-            schedule = pattern.schedule(world.rank, world.size)
-            engine = RankEngine(settings, plugin, placement, schedule, self.witness)
-            handles = engine.listen(world.size)
-        handles = world.exchange(handles, "handles", SETUP_PATIENCE_S)
-        with world.agree("connect", SETUP_PATIENCE_S + settings.connect_timeout_s):
-            engine.connect(handles, world.places)
-        return engine
 
     def begin(
         self, settings: Settings, pattern: Pattern, host: Host, engine: RankEngine,
@@ -119,8 +75,8 @@ class Benchmark:
             if parts is not None:
                 ranks, times, told = zip(*parts, strict=True)
                 header = self.output.begin(
-                    settings, pattern, self.argv, ranks, SetupTimes.joined(times), engine.plugin,
-                    metadata.facts(host, engine, told), plan, host.llc_bytes,
+                    settings, pattern, self.state.argv, ranks, SetupTimes.joined(times),
+                    engine.plugin, metadata.facts(host, engine, told), plan, host.llc_bytes,
                     [side.info for side in beside if side.info],
                 )  # fmt: skip
                 journal.write_header(header)
@@ -146,7 +102,3 @@ class Benchmark:
         with self.world.agree("output", FOOTER_PATIENCE_S):
             verdict = self.output.end() if self.world.rank == 0 else ExitCode.OK
         return int(self.world.allgather(int(verdict), "verdict", SETUP_PATIENCE_S)[0])
-
-    def report(self) -> tuple[str, ...]:
-        """Where this rank's requests stand."""
-        return self.measurement.report() if self.measurement is not None else ()

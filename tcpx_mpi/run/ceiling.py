@@ -6,7 +6,7 @@ many streams as help, with the slots, the agreed start and the check of every by
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,35 +20,41 @@ from tcpx_mpi.machine.topology import Host, read_host, this_machine
 from tcpx_mpi.patterns import load
 from tcpx_mpi.records import Row
 from tcpx_mpi.run.agreement import agree_hosts, agree_settings
-from tcpx_mpi.run.benchmark import Benchmark
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.place_ranks import place_at
 from tcpx_mpi.run.plan import RowPlanner, buffer_sizes
+from tcpx_mpi.run.story import RunState
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.stats.ratios import block_times_ns
 from tcpx_mpi.transport.engine import slot_buffers
 from tcpx_mpi.transport.interface import RankContext, Surroundings
 from tcpx_mpi.units import format_size
-from tcpx_mpi.world import World
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
 _COPY_SIZES = (1 << 20, 64 << 20)
 _COPY_ROUNDS = 15
 
 
-class Ceiling(Benchmark):
+class Ceiling:
     """The ceilings of the machines of one world."""
 
-    def __init__(self, world: World, argv: list[str], link: Link, more: Sequence[Settings]) -> None:
-        super().__init__(world, argv)
+    def __init__(
+        self, state: RunState, link: Link, more: Sequence[Settings],
+        say: Callable[[Sequence[str]], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.state, self.world = state, state.world
         self.link = link
         self.more = more  # to be measured after what `run` is given
+        self._tell = say or print_lines
 
     def run(self, parsed: Settings | TcpxError) -> int:
         """Collective: the story, top to bottom; returns the exit code."""
+        settings = agree_settings(self.world, parsed)
+        return self.measure(settings, agree_hosts(self.world, read_host()))
+
+    def measure(self, settings: Settings, hosts: Sequence[Host]) -> int:
+        """Collective: the ceilings, once all ranks know each other; returns the exit code."""
         world = self.world
-        settings = agree_settings(world, parsed)
-        hosts = agree_hosts(world, read_host())
         host = hosts[world.rank]
         with world.agree("interface", SETUP_PATIENCE_S):
             require_interface(self.link.interface)
@@ -58,11 +64,11 @@ class Ceiling(Benchmark):
         world.barrier("memory copies", SETUP_PATIENCE_S)  # others would disturb them
         wrong = 0
         for asked in (settings, *self.more):
-            wrong += self._measure(asked, host, hosts)
+            wrong += self._measure_streams(asked, host, hosts)
         codes = world.allgather(wrong, "verdict", SETUP_PATIENCE_S)
         return int(ExitCode.WRONG_BYTES if any(codes) else ExitCode.OK)
 
-    def _measure(self, settings: Settings, host: Host, hosts: Sequence[Host]) -> int:
+    def _measure_streams(self, settings: Settings, host: Host, hosts: Sequence[Host]) -> int:
         """Collective: raw TCP in one pattern; wrong bytes of all ranks, on rank 0."""
         world, pattern = self.world, load(settings.pattern)
         node = Node(host.name, this_machine(), [(self.link.interface, "")])
@@ -79,15 +85,15 @@ class Ceiling(Benchmark):
         sides = raw.connect(
             infos, world, settings.connect_timeout_s, context, self.link, not settings.check
         )
-        self.measurement = Measurement(
+        self.state.measurement = measurement = Measurement(
             world, settings, pattern, context, sides, journal=None,
             shared_clock=len({each.clock for each in hosts}) == 1,
             end_by_ns=0,
         )  # fmt: skip
         wrong = 0
         for row in rows:
-            part, facts = self.measurement.measure(row.facts, row.plan)
-            whole = self.measurement.join(facts, part)
+            part, facts = measurement.measure(row.facts, row.plan)
+            whole = measurement.join(facts, part)
             if whole is not None:
                 found = by_streams(whole, [info.streams for info in infos])
                 self._say(raw_lines(pattern, found))
@@ -95,9 +101,14 @@ class Ceiling(Benchmark):
         world.barrier("close", SETUP_PATIENCE_S)
         return wrong
 
-    def _say(self, lines: Iterable[str]) -> None:
+    def _say(self, lines: Sequence[str]) -> None:
         if self.world.rank == 0:
-            print("\n".join(lines), flush=True)
+            self._tell(lines)
+
+
+def print_lines(lines: Sequence[str]) -> None:
+    """On the standard output, at once."""
+    print("\n".join(lines), flush=True)
 
 
 def header_lines(hosts: Sequence[Host], link: Link) -> list[str]:

@@ -9,7 +9,7 @@ may be the machine's, and it is kept as JSON, to lie beside them.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +22,9 @@ from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import TcpxError
 from tcpx_mpi.machine.topology import Host, read_host
 from tcpx_mpi.records import require_writable, utc_now, write_text
-from tcpx_mpi.run.agreement import agree_hosts
-from tcpx_mpi.run.ceiling import Ceiling
+from tcpx_mpi.run.agreement import agree_hosts, agree_settings
+from tcpx_mpi.run.ceiling import Ceiling, print_lines
+from tcpx_mpi.run.story import RunState
 from tcpx_mpi.transport.overhead import own_cost
 from tcpx_mpi.world import World
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
@@ -93,25 +94,26 @@ def barrier_skews_ns(world: World) -> NDArray[np.int64]:
     return skews
 
 
-class SelfTest(Ceiling):
+class SelfTest:
     """The tool and the machines of one world, then their ceilings."""
 
     def __init__(
-        self, world: World, argv: list[str], link: Link, more: Sequence[Settings], path: str | None
+        self, state: RunState, link: Link, more: Sequence[Settings], path: str | None
     ) -> None:
-        super().__init__(world, argv, link, more)
+        self.world = state.world
+        self._ceiling = Ceiling(state, link, more, self._say)
         self._path = path
-        self._document: dict[str, Any] = {"start_time": utc_now(), "command": argv}
+        self._document: dict[str, Any] = {"start_time": utc_now(), "command": state.argv}
 
     def run(self, parsed: Settings | TcpxError) -> int:
         """Collective: the story, top to bottom; returns the exit code."""
-        if isinstance(parsed, Settings):
-            hosts = agree_hosts(self.world, read_host())
-            with self.world.agree("output", SETUP_PATIENCE_S):
-                if self._path is not None and self.world.rank == 0:
-                    require_writable(self._path, "--output")
-            self._test_ourselves(hosts, hosts[self.world.rank])
-        code = super().run(parsed)
+        settings = agree_settings(self.world, parsed)
+        hosts = agree_hosts(self.world, read_host())
+        with self.world.agree("output", SETUP_PATIENCE_S):
+            if self._path is not None and self.world.rank == 0:
+                require_writable(self._path, "--output")
+        self._test_ourselves(hosts, hosts[self.world.rank])
+        code = self._ceiling.measure(settings, hosts)
         if self._path is not None and self.world.rank == 0:
             text = json.dumps(self._document, indent=1, allow_nan=False) + "\n"
             self._say([f"# wrote {write_text(self._path, text)}"])
@@ -139,11 +141,10 @@ class SelfTest(Ceiling):
         self._say(skew_lines(skews))
         self._say(quiet_lines(ranks))
 
-    def _say(self, lines: Iterable[str]) -> None:
-        kept = list(lines)
-        if self.world.rank == 0:
-            self._document.setdefault("lines", []).extend(kept)
-        super()._say(kept)
+    def _say(self, lines: Sequence[str]) -> None:
+        """On rank 0 only: printed, and kept."""
+        self._document.setdefault("lines", []).extend(lines)
+        print_lines(lines)
 
 
 def own_lines(clock_ns: float, step_ns: int, chunk_ns: float) -> list[str]:

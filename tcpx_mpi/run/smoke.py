@@ -19,13 +19,13 @@ from tcpx_mpi.machine.topology import Host, read_host
 from tcpx_mpi.patterns import load
 from tcpx_mpi.patterns.smoke import at_distance
 from tcpx_mpi.run.agreement import agree_hosts, agree_settings, free_bytes
-from tcpx_mpi.run.benchmark import Benchmark
+from tcpx_mpi.run.connect import connect, load_alike
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.place_ranks import place_rank, plugin_workers
 from tcpx_mpi.run.plan import RowPlanner, buffer_sizes
+from tcpx_mpi.run.story import RunState
 from tcpx_mpi.transport.engine import LoadedPlugin, RankEngine
 from tcpx_mpi.units import counted, fit_number, format_size
-from tcpx_mpi.world import World
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
 
@@ -42,12 +42,12 @@ class Arrival:
     sights: Sequence[Mapping[str, Any]]
 
 
-class Smoke(Benchmark):
+class Smoke:
     """One smoke test on one rank."""
 
-    def __init__(self, world: World, argv: list[str], verbose: bool) -> None:
-        super().__init__(world, argv)
-        self.witness = verbose
+    def __init__(self, state: RunState, verbose: bool) -> None:
+        self.state, self.world = state, state.world
+        self.verbose = verbose
 
     def run(self, parsed: Settings | TcpxError) -> int:
         """Collective: the story, top to bottom; returns the exit code."""
@@ -55,15 +55,15 @@ class Smoke(Benchmark):
         settings = agree_settings(world, parsed)
         hosts = agree_hosts(world, read_host())
         host = hosts[world.rank]
-        plugin = self.load_plugin(settings, plugin_workers(world, settings, hosts))
+        plugin = load_alike(world, settings, plugin_workers(world, settings, hosts))
         placement, settings = place_rank(world, settings, plugin, hosts)
-        engine = self.connect(settings, plugin, placement, load(settings.pattern))
+        engine = connect(world, settings, plugin, placement, load(settings.pattern), self.verbose)
         first = RowPlanner(settings, at_distance(1), at_distance(1), hosts).rows()
         sizes = buffer_sizes(at_distance(1), world.rank, world.size, first)
         free = free_bytes(world, engine, host)
         with world.agree("memory", SETUP_PATIENCE_S):
             engine.allocate(sizes, host, free)
-        self._say(header_lines(settings, world.size, plugin, self.witness))
+        self._say(header_lines(settings, world.size, plugin, self.verbose))
         arrivals: list[Arrival] = []
         for distance in range(1, world.size):
             arrivals += self._round(settings, engine, distance, hosts)
@@ -84,12 +84,12 @@ class Smoke(Benchmark):
         engine.schedule = pattern.schedule(world.rank, world.size)
         # One message each way is all: none more for a GPU's own times.
         context = dataclasses.replace(engine.context([each.node for each in hosts]), gpu=None)
-        self.measurement = Measurement(
+        self.state.measurement = measurement = Measurement(
             world, settings, pattern, context, [engine], journal=None,
             shared_clock=len({each.clock for each in hosts}) == 1,
             end_by_ns=0,
         )  # fmt: skip
-        part, _ = self.measurement.measure(row.facts, row.plan)
+        part, _ = measurement.measure(row.facts, row.plan)
         mine = Arrival(
             sender=(world.rank - distance) % world.size,
             receiver=world.rank,
@@ -98,7 +98,7 @@ class Smoke(Benchmark):
             receive_ns=int(part.samples["receive"][0]),
             sights=_native.unpack_sights(engine.native),
         )
-        arrivals = world.gather(mine, "arrivals", self.measurement.patience_s) or []
+        arrivals = world.gather(mine, "arrivals", measurement.patience_s) or []
         for arrival in sorted(arrivals, key=lambda each: each.sender):
             self._say(arrival_lines(arrival))
         return arrivals

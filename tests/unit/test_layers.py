@@ -109,6 +109,18 @@ def test_the_benchmark_is_a_story_of_under_160_lines() -> None:
     assert len((PACKAGE / "run" / "benchmark.py").read_text().splitlines()) < 160
 
 
+def test_no_story_is_made_out_of_another() -> None:
+    bases = {
+        f"{node.name}({ast.unparse(base)})"
+        for path in (PACKAGE / "run").glob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+        for base in node.bases
+        if ast.unparse(base) not in ("Protocol", "RuntimeError")
+    }
+    assert not bases, f"{sorted(bases)}: stories call what they have in common"
+
+
 def test_importing_the_package_loads_nothing_heavy_and_no_mpi() -> None:
     code = "import sys, tcpx_mpi; print(*sys.modules)"
     loaded = subprocess.run(
@@ -129,7 +141,7 @@ def test_importing_the_package_loads_nothing_heavy_and_no_mpi() -> None:
 
 
 def test_a_rank_loads_nothing_that_only_some_runs_need() -> None:
-    code = "import sys, tcpx_mpi.run.benchmark; print(*sys.modules)"
+    code = "import sys, tcpx_mpi.run.benchmark, tcpx_mpi.run.story; print(*sys.modules)"
     loaded = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tcpx_mpi.run.benchmark import Benchmark
+from tcpx_mpi.run.story import RunState
 
 LIMIT_S = 30.0
 
@@ -43,8 +44,9 @@ def test_a_rank_that_is_done_closes_only_when_the_slowest_is_done_too() -> None:
             had_arrived[rank] = len(arrived)
             noticed.set()
 
-        story = Benchmark(ThreadWorld(rank, meeting, arrived), [])  # type: ignore[arg-type]  # threads for ranks
-        story.output = SimpleNamespace(end=lambda: 0)  # type: ignore[assignment]  # a stand-in
+        state = RunState(ThreadWorld(rank, meeting, arrived), [])  # type: ignore[arg-type]  # threads for ranks
+        state.output = SimpleNamespace(end=lambda: 0)  # type: ignore[assignment]  # a stand-in
+        story = Benchmark(state)
         codes.append(story.end([SimpleNamespace(close=close)]))
 
     noticed = threading.Event()

@@ -1,0 +1,44 @@
+"""From equal settings to connected ranks: the plugin, the same everywhere, and its comms."""
+
+from __future__ import annotations
+
+import os
+
+from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.machine.placement import Placement
+from tcpx_mpi.run import agreement
+from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.transport.engine import LoadedPlugin, RankEngine, load_plugin
+from tcpx_mpi.world import World
+from tcpx_mpi.world.patience import SETUP_PATIENCE_S
+
+
+def load_alike(world: World, settings: Settings, workers: int) -> LoadedPlugin:
+    """Collective: the plugin, initialised, the same file on all ranks."""
+    with world.agree("plugin", SETUP_PATIENCE_S):
+        plugin = load_plugin(settings, os.environ, workers)
+    agreement.require_equal(world, plugin.fingerprint(), "plugin and its environment")
+    return plugin
+
+
+def connect(
+    world: World,
+    settings: Settings,
+    plugin: LoadedPlugin,
+    placement: Placement,
+    pattern: Pattern,
+    witness: bool = False,
+) -> RankEngine:
+    """Collective: listen, exchange the handles, connect and accept.
+
+    With `witness` the engine remembers what the plugin delivers.
+    """
+    agreement.tell_nic(world, plugin.nic(placement.device)["name"])
+    with world.agree("listen", SETUP_PATIENCE_S):
+        schedule = pattern.schedule(world.rank, world.size)
+        engine = RankEngine(settings, plugin, placement, schedule, witness)
+        handles = engine.listen(world.size)
+    handles = world.exchange(handles, "handles", SETUP_PATIENCE_S)
+    with world.agree("connect", SETUP_PATIENCE_S + settings.connect_timeout_s):
+        engine.connect(handles, world.places)
+    return engine
