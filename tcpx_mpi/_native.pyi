@@ -1,40 +1,59 @@
-"""The native core: plugin loader, buffers and payload, engine. See native/bindings."""
+"""The native core: plugin loader, buffers and payload, engine.
+
+Made by native/bindings/make_stub.py out of the bindings: change those, then `make format`.
+"""
 
 import enum
-from collections.abc import Collection, Sequence
-from typing import Any, TypedDict
+from collections.abc import Sequence, Set
+from typing import Annotated, Any, TypedDict
 
-import numpy as np
+import numpy
+import numpy.typing
 from numpy.typing import NDArray
-
-BUILD: dict[str, str]
-MAX_CHUNK_BYTES: int
-MAX_REQUESTS: int
-HANDLE_BYTES: int
-PTR_HOST: int
-PTR_CUDA: int
-DEVICE_UNPACK: int
-UNPACK_IN_PLACE: int
-UNPACK_KERNEL: int
-UNPACK_COPIES: int
-UNPACK_HOST: int
-UNPACK_NONE: int
-
-class LibraryError(Exception): ...
-class PluginError(Exception): ...
-class ConnectTimeout(Exception): ...
-class Interrupt(Exception): ...
-class CudaUnavailable(Exception): ...
-class CudaError(Exception): ...
 
 class Stamps(TypedDict):
     start: int
     late: bool
-    end: NDArray[np.int64]
-    send_done: NDArray[np.int64]
-    receive_done: NDArray[np.int64]
+    end: NDArray[numpy.int64]
+    send_done: NDArray[numpy.int64]
+    receive_done: NDArray[numpy.int64]
     sources: list[int]
-    source_done: NDArray[np.int64]
+    source_done: NDArray[numpy.int64]
+
+class CudaDevice(TypedDict):
+    ordinal: int
+    name: str
+    pci: str
+    uuid: str
+    total_bytes: int
+    capability: tuple[int, int]
+    multiprocessors: int
+
+class LibraryError(Exception):
+    pass
+
+class PluginError(Exception):
+    pass
+
+class ConnectTimeout(Exception):
+    pass
+
+class Interrupt(Exception):
+    pass
+
+BUILD: dict[str, str]
+
+MAX_CHUNK_BYTES: int = 2097152
+
+MAX_REQUESTS: int = 16
+
+HANDLE_BYTES: int = 128
+
+PTR_HOST: int = 1
+
+PTR_CUDA: int = 2
+
+DEVICE_UNPACK: int = 1
 
 def now_ns() -> int: ...
 def bind_memory_to(node: int) -> bool: ...
@@ -48,8 +67,6 @@ def plugin_log_first_warnings() -> list[str]: ...
 def plugin_said_within(seconds: float) -> str: ...
 def plugin_log_warnings() -> int: ...
 def print_plugin_log(level: int) -> None: ...
-def payload(bytes: int, seed: int, sender: int, iteration: int, offset: int) -> bytes: ...
-def probe(path: str) -> dict[str, Any]: ...
 
 class Plugin:
     def __init__(self, path: str) -> None: ...
@@ -65,6 +82,9 @@ class Plugin:
     def devices(self) -> int: ...
     def properties(self, device: int) -> dict[str, Any]: ...
 
+def probe(path: str) -> dict[str, Any]: ...
+def payload(bytes: int, seed: int, sender: int, iteration: int, offset: int) -> bytes: ...
+
 class SlotMemory:
     @property
     def bytes(self) -> int: ...
@@ -72,46 +92,71 @@ class SlotMemory:
     def gpu(self) -> int: ...
     def cut(self, used: int, guard: int, stride: int, count: int) -> None: ...
     def fill(
-        self, first: int, count: int, iteration: int, seed: int, spans: NDArray[np.int64]
+        self,
+        first: int,
+        count: int,
+        iteration: int,
+        seed: int,
+        spans: Annotated[
+            NDArray[numpy.int64], dict(shape=(None, None), order="C", device="cpu", writable=False)
+        ],
     ) -> None: ...
     def poison(
-        self, first: int, count: int, iteration: int, seed: int, spans: NDArray[np.int64]
+        self,
+        first: int,
+        count: int,
+        iteration: int,
+        seed: int,
+        spans: Annotated[
+            NDArray[numpy.int64], dict(shape=(None, None), order="C", device="cpu", writable=False)
+        ],
     ) -> None: ...
     def verify(
-        self, first: int, count: int, iteration: int, seed: int, spans: NDArray[np.int64]
+        self,
+        first: int,
+        count: int,
+        iteration: int,
+        seed: int,
+        spans: Annotated[
+            NDArray[numpy.int64], dict(shape=(None, None), order="C", device="cpu", writable=False)
+        ],
     ) -> dict[str, int]: ...
 
 class SlotBuffer(SlotMemory):
     def __init__(self, bytes: int) -> None: ...
-    def view(self) -> NDArray[np.uint8]: ...
+    def view(self) -> Annotated[NDArray[numpy.uint8], dict(shape=(None,))]: ...
+
+class CudaUnavailable(Exception):
+    pass
+
+class CudaError(Exception):
+    pass
+
+def cuda_devices() -> list[CudaDevice]: ...
+def cuda_select(gpu: int) -> None: ...
+def cuda_configure(cache: str, nvrtc_folders: Sequence[str]) -> None: ...
+def cuda_driver_version() -> str: ...
+def nvrtc_found() -> tuple[str, str]: ...
+def cuda_compile(gpu: int) -> None: ...
 
 class CudaSlots(SlotMemory):
     def __init__(self, pointer: int, bytes: int, gpu: int) -> None: ...
     def read(self, offset: int, bytes: int) -> bytes: ...
 
-class CudaDevice(TypedDict):
-    ordinal: int
-    name: str
-    pci: str
-    uuid: str
-    total_bytes: int
-    capability: tuple[int, int]
-    multiprocessors: int
-
-def cuda_devices() -> list[CudaDevice]: ...
-def cuda_select(gpu: int) -> None: ...
-def cuda_configure(cache: str, nvrtc_folders: list[str]) -> None: ...
-def cuda_compile(gpu: int) -> None: ...
-def cuda_driver_version() -> str: ...
-def nvrtc_found() -> tuple[str, str]: ...
-
 class Runner:
     def set_blocks(
-        self, buffer: int, offsets: NDArray[np.int64], lengths: NDArray[np.int64]
+        self,
+        buffer: int,
+        offsets: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
+        lengths: Annotated[
+            NDArray[numpy.int64], dict(shape=(None,), order="C", device="cpu", writable=False)
+        ],
     ) -> None: ...
     def load(
         self,
-        table: NDArray[np.int32],
+        table: numpy.typing.NDArray[numpy.int32],
         chunk_bytes: int,
         channels: int,
         buffers: Sequence[SlotMemory | None],
@@ -126,12 +171,22 @@ class Runner:
     def request_stop(self) -> None: ...
     def idle_ns(self) -> int: ...
     def stamps(self, iterations: int) -> Stamps: ...
-    def cpu_time(self) -> tuple[int, int, int]: ...
     def thread_id(self) -> int: ...
     def cpus_seen(self) -> list[int]: ...
+    def cpu_time(self) -> tuple[int, int, int]: ...
     def fault(self) -> dict[str, Any] | None: ...
     def take_picture_ready(self) -> bool: ...
     def picture(self) -> list[dict[str, Any]]: ...
+
+UNPACK_IN_PLACE: int = -1
+
+UNPACK_KERNEL: int = 0
+
+UNPACK_COPIES: int = 1
+
+UNPACK_HOST: int = 2
+
+UNPACK_NONE: int = 3
 
 class Engine(Runner):
     def __init__(
@@ -141,20 +196,29 @@ class Engine(Runner):
         window_send: int,
         window_receive: int,
         spins_before_yield: int,
-        unpack: int = ...,
-        witness: bool = ...,
-        gpu: int = ...,
-        setup_gpu: int = ...,
+        unpack: int = -1,
+        witness: bool = False,
+        gpu: int = -1,
+        setup_gpu: int = -1,
     ) -> None: ...
     def listen(self, peer: int, lane: int, channel: int) -> bytes: ...
     def add_send(self, peer: int, lane: int, channel: int, handle: bytes) -> None: ...
     def establish(self, timeout_s: float) -> None: ...
-    def register_buffer(self, buffer: int, memory: SlotMemory, pointer: int = ...) -> None: ...
+    def register_buffer(self, buffer: int, memory: SlotMemory, pointer: int = 1) -> None: ...
     def setup_times(self) -> list[tuple[str, int, int, int, int, int, int]]: ...
     def close(self) -> None: ...
     def measure_unpack(self, launches: int) -> None: ...
     def unpack_times(self) -> list[tuple[int, int, float]]: ...
     def sockets(self) -> dict[str, Any]: ...
+
+def unpack_sights(engine: Engine) -> list[dict[str, Any]]: ...
+
+class TcpSockets:
+    def __init__(self, without: Set[int]) -> None: ...
+    def totals(self) -> dict[str, Any]: ...
+    def set_congestion_control(self, name: str) -> bool: ...
+
+def tcp_socket_inodes() -> set[int]: ...
 
 class RawPeer(Runner):
     def __init__(
@@ -165,45 +229,48 @@ class RawPeer(Runner):
         streams: int,
         two_way: bool,
         spins_before_yield: int,
-        one_slot: bool = ...,
+        one_slot: bool = False,
     ) -> None: ...
     def listen(self) -> bytes: ...
     def establish(
         self,
         rank: int,
-        addresses: list[bytes],
-        sends: list[tuple[int, int]],
-        receives: list[tuple[int, int]],
+        addresses: Sequence[bytes],
+        sends: Sequence[tuple[int, int]],
+        receives: Sequence[tuple[int, int]],
         timeout_s: float,
     ) -> None: ...
     def sockets(self) -> dict[str, Any]: ...
 
-class TcpSockets:
-    def __init__(self, without: Collection[int]) -> None: ...
-    def totals(self) -> dict[str, Any]: ...
-    def set_congestion_control(self, name: str) -> bool: ...
-
-def tcp_socket_inodes() -> set[int]: ...
-def time_copies(bytes: int, footprint: int, rounds: int) -> NDArray[np.int64]: ...
+def time_copies(
+    bytes: int, footprint: int, rounds: int
+) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]: ...
 def interruptions(duration_ns: int) -> tuple[int, int, int, int]: ...
-def time_equal_work(pieces: int, piece_ns: int) -> NDArray[np.int64]: ...
+def time_equal_work(
+    pieces: int, piece_ns: int
+) -> Annotated[NDArray[numpy.int64], dict(shape=(None,))]: ...
 def clock_cost() -> tuple[float, int]: ...
-def unpack_sights(engine: Engine) -> list[dict[str, Any]]: ...
 
 class Direction(enum.Enum):
-    SEND = ...
-    RECEIVE = ...
+    SEND = 0
+
+    RECEIVE = 1
 
 class TransferState(enum.Enum):
-    COMPLETE = ...
-    ACTIVE = ...
-    FAILED = ...
+    COMPLETE = 0
+
+    ACTIVE = 1
+
+    FAILED = 2
 
 class WaitResult(enum.Enum):
-    COMPLETE = ...
-    FAILED = ...
-    STALLED = ...
-    CLOSED = ...
+    COMPLETE = 0
+
+    FAILED = 1
+
+    STALLED = 2
+
+    CLOSED = 3
 
 class Session:
     def __init__(
@@ -214,13 +281,13 @@ class Session:
         chunk_bytes: int,
         window_send: int,
         window_receive: int,
-        gpu: int = ...,
-        unpack: int = ...,
+        gpu: int = -1,
+        unpack: int = 0,
     ) -> None: ...
     def listen(self, channel: int) -> bytes: ...
     def add_send(self, channel: int, handle: bytes) -> None: ...
     def establish(self, timeout_s: float, until: Direction | None) -> None: ...
-    def register_memory(self, array: NDArray[np.uint8]) -> int: ...
+    def register_memory(self, array: numpy.typing.NDArray[numpy.uint8]) -> int: ...
     def register_gpu_memory(self, memory: CudaSlots, owner: object) -> int: ...
     def deregister_memory(self, memory: int) -> None: ...
     def create(self) -> int: ...

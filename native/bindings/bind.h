@@ -4,8 +4,10 @@
 
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/tuple.h>
 
 #include <cstdint>
+#include <tuple>
 
 namespace nb = nanobind;
 
@@ -17,6 +19,11 @@ using IntTable = nb::ndarray<const int32_t, nb::ndim<2>, nb::c_contig, nb::devic
 using LongTable = nb::ndarray<const int64_t, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
 using LongVector = nb::ndarray<const int64_t, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
 using LongResult = nb::ndarray<nb::numpy, int64_t, nb::ndim<1>>;
+
+// What tcpx_mpi/_native.pyi says of a result: it is made from these types.
+template <typename Item>
+using List = nb::typed<nb::list, Item>;
+using Fields = nb::typed<nb::dict, nb::str, nb::any>;
 
 // An array of our own for Python: what the native side has is overwritten by the next batch.
 LongResult copied(const int64_t* data, size_t count);

@@ -9,10 +9,15 @@
 namespace tcpx {
 namespace {
 
-nb::list devices() {
-  nb::list rows;
+// A dict whose keys the stub names.
+class CudaDevice : public nb::dict {
+  NB_OBJECT_DEFAULT(CudaDevice, nb::dict, "CudaDevice", PyDict_Check)
+};
+
+List<CudaDevice> devices() {
+  List<CudaDevice> rows;
   for (const GpuFacts& gpu : gpus()) {
-    nb::dict row;
+    CudaDevice row;
     row["ordinal"] = gpu.ordinal;
     row["name"] = gpu.name;
     row["pci"] = gpu.pci;
@@ -52,9 +57,9 @@ void bind_cuda(nb::module_& m) {
   m.def("cuda_driver_version", &driver_version, "The CUDA that the driver speaks: 13.0.");
   m.def(
       "nvrtc_found",
-      [] {
+      []() -> std::tuple<std::string, std::string> {
         const NvrtcFound found = find_nvrtc();
-        return nb::make_tuple(found.version, found.path);
+        return std::make_tuple(found.version, found.path);
       },
       "Version and path. Raises CudaUnavailable where there is none.");
   m.def(

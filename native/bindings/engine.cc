@@ -66,11 +66,11 @@ class Engine : public Runner {
 };
 
 // What the witness of an engine has seen since the last time, each receive with its comm.
-nb::list sights_of(Engine& engine) {
-  nb::list rows;
+List<Fields> sights_of(Engine& engine) {
+  List<Fields> rows;
   if (!engine.witness_) return rows;
   for (const UnpackWitness::Sight& sight : engine.witness_->take()) {
-    nb::dict row;
+    Fields row;
     for (const auto& comm : engine.connections_.comms()) {
       const NetUnpackDevice* device = comm->unpack_queue();
       if (device == nullptr) continue;
@@ -136,7 +136,7 @@ void bind_engine(nb::module_& m) {
           nb::keep_alive<1, 3>())
       .def("setup_times",
            [](Engine& e) {
-             nb::list rows;
+             List<std::tuple<std::string, int, int, int, int64_t, int64_t, int64_t>> rows;
              for (const auto& c : e.connections_.comms()) {
                rows.append(nb::make_tuple(c->direction == Direction::kSend ? "send" : "receive",
                                           c->peer, c->lane, c->channel, c->listen_ns,
@@ -157,7 +157,7 @@ void bind_engine(nb::module_& m) {
       .def(
           "unpack_times",
           [](Engine& e) {
-            nb::list rows;
+            List<std::tuple<int, uint64_t, double>> rows;
             if (e.cuda_unpacker_ == nullptr) return rows;
             for (const auto& m : e.cuda_unpacker_->measured()) {
               rows.append(nb::make_tuple(m.requests, m.bytes, m.microseconds));

@@ -44,8 +44,8 @@ const char* fault_name(FaultKind kind) {
 
 }  // namespace
 
-nb::dict dict_of(const FlowFault& fault) {
-  nb::dict d;
+Fields dict_of(const FlowFault& fault) {
+  Fields d;
   d["kind"] = fault_name(fault.kind);
   d["call"] = fault.call;
   d["code"] = fault.code;
@@ -60,8 +60,8 @@ nb::dict dict_of(const FlowFault& fault) {
   return d;
 }
 
-nb::dict dict_of(const FlowPicture& picture) {
-  nb::dict row;
+Fields dict_of(const FlowPicture& picture) {
+  Fields row;
   row["kind"] = kind_name(picture.kind);
   row["channel"] = picture.channel;
   row["window"] = picture.window;

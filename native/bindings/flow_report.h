@@ -6,7 +6,7 @@
 
 namespace tcpx {
 
-nb::dict dict_of(const FlowFault& fault);
-nb::dict dict_of(const FlowPicture& picture);
+Fields dict_of(const FlowFault& fault);
+Fields dict_of(const FlowPicture& picture);
 
 }  // namespace tcpx

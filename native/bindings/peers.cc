@@ -88,13 +88,13 @@ void bind_peers(nb::module_& m) {
       "bytes"_a, "footprint"_a, "rounds"_a, "Nanoseconds of each of `rounds` memory copies.");
   m.def(
       "interruptions",
-      [](int64_t duration_ns) {
+      [](int64_t duration_ns) -> std::tuple<int64_t, int64_t, int64_t, int64_t> {
         Interruptions found{};
         {
           nb::gil_scoped_release release;
           found = interruptions(duration_ns);
         }
-        return nb::make_tuple(found.watched_ns, found.lost_ns, found.longest_ns, found.count);
+        return std::make_tuple(found.watched_ns, found.lost_ns, found.longest_ns, found.count);
       },
       "duration_ns"_a,
       "(watched, lost, longest) ns and how often others had this thread's CPU meanwhile.");
@@ -110,9 +110,9 @@ void bind_peers(nb::module_& m) {
         return copied(times.data(), times.size());
       },
       "pieces"_a, "piece_ns"_a, "Nanoseconds of each of `pieces` equal pieces of work.");
-  m.def("clock_cost", [] {
+  m.def("clock_cost", []() -> std::tuple<double, int64_t> {
     const ClockCost cost = clock_cost();
-    return nb::make_tuple(cost.ns_a_call, cost.resolution_ns);
+    return std::make_tuple(cost.ns_a_call, cost.resolution_ns);
   });
 }
 

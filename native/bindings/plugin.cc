@@ -7,13 +7,13 @@
 namespace tcpx {
 namespace {
 
-nb::dict properties_of(Plugin& plugin, int device) {
+Fields properties_of(Plugin& plugin, int device) {
   NetProperties p;
   const int code = plugin.net().properties(device, &p);
   if (code != kNetSuccess) {
     throw PluginError("getProperties", code, "device " + std::to_string(device));
   }
-  nb::dict d;
+  Fields d;
   d["name"] = p.name;
   d["pci_path"] = p.pci_path;
   d["guid"] = p.guid;
@@ -52,7 +52,7 @@ void bind_plugin(nb::module_& m) {
       "probe",
       [](const std::string& path) {
         Plugin plugin(path);
-        nb::dict d;
+        Fields d;
         d["path"] = plugin.path();
         d["abi_versions"] = plugin.abi_versions();
         d["abi"] = plugin.net().abi();

@@ -1,5 +1,6 @@
 #include "bindings/runner.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -11,10 +12,15 @@
 namespace tcpx {
 namespace {
 
-nb::list report_of(const std::vector<FlowReport>& picture) {
-  nb::list rows;
+// A dict whose keys the stub names.
+class Stamps : public nb::dict {
+  NB_OBJECT_DEFAULT(Stamps, nb::dict, "Stamps", PyDict_Check)
+};
+
+List<Fields> report_of(const std::vector<FlowReport>& picture) {
+  List<Fields> rows;
   for (const FlowReport& r : picture) {
-    nb::dict row = dict_of(r);
+    Fields row = dict_of(r);
     row["peer"] = r.peer;
     row["lane"] = r.lane;
     row["finished"] = r.finished;
@@ -56,6 +62,10 @@ void bind_runner(nb::module_& m) {
                    bases);
             e.loop().reserve(iterations);
           },
+          // None is a buffer that the schedule leaves out: the type of a pointer does not say so.
+          nb::sig("def load(self, table: numpy.typing.NDArray[numpy.int32], chunk_bytes: int, "
+                  "channels: int, buffers: collections.abc.Sequence[SlotMemory | None], "
+                  "iterations: int) -> None"),
           "table"_a, "chunk_bytes"_a, "channels"_a, "buffers"_a, "iterations"_a)
       .def(
           "pin", [](Runner& e, int cpu) { return e.thread_->pin(cpu); }, "cpu"_a)
@@ -85,7 +95,7 @@ void bind_runner(nb::module_& m) {
           [](Runner& e, uint64_t iterations) {
             const BatchStamps& s = e.loop().stamps();
             if (iterations > s.end.size()) throw nb::value_error("no such iterations");
-            nb::dict d;
+            Stamps d;
             d["start"] = s.start;
             d["late"] = s.late;
             d["end"] = copied(s.end.data(), iterations);
@@ -103,7 +113,7 @@ void bind_runner(nb::module_& m) {
       .def(
           "cpus_seen",
           [](Runner& e) {
-            nb::list cpus;
+            List<int> cpus;
             const CpuBits& bits = e.loop().cpus_seen();
             for (size_t cpu = 0; cpu < 64 * bits.size(); ++cpu) {
               if (bits[cpu / 64] >> (cpu % 64) & 1) cpus.append(cpu);
@@ -112,15 +122,15 @@ void bind_runner(nb::module_& m) {
           },
           "CPUs on which the driving thread was seen in the last batch.")
       .def("cpu_time",
-           [](Runner& e) {
+           [](Runner& e) -> std::tuple<int64_t, int64_t, int64_t> {
              const auto t = e.thread_->cpu_time();
-             return nb::make_tuple(t.user_ns, t.system_ns, t.others_ns);
+             return std::make_tuple(t.user_ns, t.system_ns, t.others_ns);
            })
       .def("fault",
-           [](Runner& e) -> nb::object {
+           [](Runner& e) -> std::optional<Fields> {
              const Fault& f = e.loop().fault();
-             if (f.kind == FaultKind::kNone) return nb::none();
-             nb::dict d = dict_of(f);
+             if (f.kind == FaultKind::kNone) return std::nullopt;
+             Fields d = dict_of(f);
              d["flow"] = f.flow;
              d["iteration"] = f.iteration;
              d["step"] = f.step;

@@ -41,10 +41,10 @@ void run_signal_handlers() {
   if (PyErr_CheckSignals() != 0) throw nb::python_error();
 }
 
-nb::list picture_of(const std::vector<TransferPicture>& picture) {
-  nb::list rows;
+List<Fields> picture_of(const std::vector<TransferPicture>& picture) {
+  List<Fields> rows;
   for (const TransferPicture& p : picture) {
-    nb::dict row = dict_of(p);
+    Fields row = dict_of(p);
     row["queued"] = p.queued;
     row["oldest_transfer"] = p.oldest_transfer;
     row["oldest_message"] = p.oldest_message;
@@ -111,6 +111,7 @@ void bind_session(nb::module_& m) {
             s.arrays_.emplace(id, std::move(array));
             return id;
           },
+          nb::sig("def register_memory(self, array: numpy.typing.NDArray[numpy.uint8]) -> int"),
           "array"_a)
       .def(
           "register_gpu_memory",
@@ -152,10 +153,10 @@ void bind_session(nb::module_& m) {
           },
           "transfer"_a, "patience_s"_a, nb::call_guard<nb::gil_scoped_release>())
       .def("fault",
-           [](HoldingSession& s) -> nb::object {
+           [](HoldingSession& s) -> std::optional<Fields> {
              const TransferFault f = unlocked([&] { return s.session_.fault(); });
-             if (f.kind == FaultKind::kNone) return nb::none();
-             nb::dict d = dict_of(f);
+             if (f.kind == FaultKind::kNone) return std::nullopt;
+             Fields d = dict_of(f);
              d["transfer"] = f.transfer;
              d["message"] = f.message;
              return d;

@@ -5,9 +5,9 @@
 
 namespace tcpx {
 
-nb::dict totals_of(const TcpSockets& sockets) {
+Fields totals_of(const TcpSockets& sockets) {
   const SocketTotals t = sockets.totals();
-  nb::dict d;
+  Fields d;
   d["sent"] = t.sent;
   d["received"] = t.received;
   d["retransmits"] = t.retransmits;

@@ -5,6 +5,6 @@
 
 namespace tcpx {
 
-nb::dict totals_of(const TcpSockets& sockets);
+Fields totals_of(const TcpSockets& sockets);
 
 }  // namespace tcpx
