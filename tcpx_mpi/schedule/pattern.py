@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from tcpx_mpi.schedule.table import Expected, Layout, Schedule
+    from tcpx_mpi.schedule.table import BlockTable, Expected, Layout, Schedule
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,13 @@ class Pattern:
     rounds: Callable[[int], Sequence[Pattern]] | None = None
     #: Rounds of a run without `--all`.
     rounds_alone: int = 1
+    #: (rank, world) -> rows of (RECV block, payload block): the payload stands in RECV at the
+    #: start; None: in SEND.
+    held: Callable[[int, int], Sequence[tuple[int, int]]] | None = None
+    #: (rank, world, size_bytes) -> the blocks of the payload, where they are not those of SEND.
+    payload: Callable[[int, int, int], BlockTable] | None = None
+    #: Bytes of an element, which no block, and no chunk of a reduction, may cut.
+    element_bytes: int = 1
 
     def rounds_run(self, world: int, everybody: bool) -> Sequence[Pattern]:
         """What rows run in turn: itself where all are alike; `everybody`: `--all` was given."""
@@ -54,6 +61,14 @@ class Pattern:
             return [self]
         rounds = self.rounds(world)
         return rounds if everybody else rounds[: self.rounds_alone]
+
+    def payload_of(self, rank: int, world: int, size_bytes: int) -> BlockTable:
+        """The blocks that a rank contributes, wherever they stand at the start."""
+        from tcpx_mpi.schedule.table import BufferId
+
+        if self.payload is not None:
+            return self.payload(rank, world, size_bytes)
+        return self.layout(rank, world, size_bytes)[BufferId.SEND]
 
     def peers_sent(self, world: int) -> int:
         """The most ranks that one rank sends to."""
@@ -78,9 +93,9 @@ def pairs_of_text(text: str) -> list[tuple[int, int]]:
 def expected_bytes(pattern: Pattern, rank: int, world: int, size_bytes: int) -> NDArray[np.int64]:
     """What a rank's RECV buffer must hold, in bytes.
 
-    int64[n, 4] of dst_offset, length, origin_rank, origin_offset (in the origin's SEND buffer),
-    sorted by dst_offset; rows without bytes are dropped. Raises ScheduleError where block and
-    origin block differ in length.
+    int64[n, 4] of dst_offset, length, origin_rank, origin_offset (in the origin's payload), sorted
+    by dst_offset; rows without bytes are dropped. A reduced block has a row for each of its
+    origins. Raises ScheduleError where block and origin block differ in length.
     """
     import numpy as np
 
@@ -89,7 +104,7 @@ def expected_bytes(pattern: Pattern, rank: int, world: int, size_bytes: int) -> 
     expected = pattern.expected(rank, world)
     recv = pattern.layout(rank, world, size_bytes)[BufferId.RECV]
     sends = {
-        origin: pattern.layout(origin, world, size_bytes)[BufferId.SEND]
+        origin: pattern.payload_of(origin, world, size_bytes)
         for origin in set(expected.origin_rank.tolist())
     }
     rows = []

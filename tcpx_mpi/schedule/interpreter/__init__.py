@@ -7,7 +7,9 @@ window has room, and, for sends and copies, the rank has finished all earlier it
 are posted as early as that allows, also those of later iterations. Messages meet their receives in
 order, for each (source, destination, lane, channel). Nothing else orders anything.
 
-Instead of payload every byte carries its origin: iteration, rank and offset in the SEND buffer.
+Instead of payload every byte carries its origin: iteration, rank and offset in that rank's
+payload. A reduction makes a multiset of origins, in any order; a scaled value is another one. Such
+a value is known by a 62-bit number (`values`), so a proof of it errs with probability 2^-62 a byte.
 
 Whatever may happen stays possible until it happens, whatever else happens before. So the end does
 not depend on the order of events, and one order without a deadlock proves all; `order` is there to
@@ -16,6 +18,8 @@ test that claim. Races within a rank are looked for in the table, not in one luc
 
 from tcpx_mpi.schedule.interpreter.proof import interpret, prove
 from tcpx_mpi.schedule.interpreter.races import check_races
-from tcpx_mpi.schedule.interpreter.state import EngineModel
+from tcpx_mpi.schedule.interpreter.run import Outcome
+from tcpx_mpi.schedule.interpreter.state import EngineModel, Start
+from tcpx_mpi.schedule.interpreter.values import Origins
 
-__all__ = ["EngineModel", "Origins", "Outcome", "check_races", "interpret", "prove"]
+__all__ = ["EngineModel", "Origins", "Outcome", "Start", "check_races", "interpret", "prove"]

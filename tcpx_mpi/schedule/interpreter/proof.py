@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi.schedule.interpreter.races import check_races
 from tcpx_mpi.schedule.interpreter.run import Outcome, Run
-from tcpx_mpi.schedule.interpreter.state import EngineModel
+from tcpx_mpi.schedule.interpreter.state import EngineModel, Start
+from tcpx_mpi.schedule.interpreter.values import (
+    Int64s,
+    OriginCodes,
+    difference_text,
+    reduced,
+    scaled,
+)
 from tcpx_mpi.schedule.pattern import Pattern, expected_bytes
-from tcpx_mpi.schedule.table import NONE, BufferId, Layout, Schedule, ScheduleError
+from tcpx_mpi.schedule.table import (
+    NONE,
+    BufferId,
+    Column,
+    Layout,
+    Op,
+    Scaled,
+    Schedule,
+    ScheduleError,
+    step_bytes,
+)
 
 
 def interpret(
@@ -19,18 +37,20 @@ def interpret(
     layouts: Sequence[Layout],
     engine: EngineModel = EngineModel(),  # noqa: B008 - frozen
     iterations: int = 1,
+    starts: Sequence[Start] | None = None,
 ) -> Outcome:
     """Run one schedule a rank, `iterations` times back to back.
 
-    Raises ScheduleError for a race within a rank, a deadlock, sends and receives that disagree in
-    order or length, a send of bytes that nobody wrote, or a message that nobody receives.
+    `starts` says what stands in memory at the start; None: the payload, in SEND. Raises
+    ScheduleError for a race within a rank, a deadlock, sends and receives that disagree in order or
+    length, a step that reads bytes that nobody wrote, or a message that nobody receives.
     """
     for rank, (schedule, layout) in enumerate(zip(schedules, layouts, strict=True)):
         try:
             check_races(schedule, layout, engine.chunk_bytes)
         except ScheduleError as error:
             raise ScheduleError(f"rank {rank}: {error}") from None
-    return Run(schedules, layouts, engine, iterations).run()
+    return Run(schedules, layouts, engine, iterations, starts).run()
 
 
 def prove(
@@ -44,49 +64,102 @@ def prove(
 
     Raises ScheduleError that names the first difference.
     """
-    outcome = interpret(
-        [pattern.schedule(rank, world) for rank in range(world)],
-        [pattern.layout(rank, world, size_bytes) for rank in range(world)],
-        engine,
-        iterations,
-    )
+    schedules = [pattern.schedule(rank, world) for rank in range(world)]
+    layouts = [pattern.layout(rank, world, size_bytes) for rank in range(world)]
     for rank in range(world):
-        want_rank, want_offset = _promise(pattern, rank, world, size_bytes)
-        for iteration, found in enumerate(outcome.received[rank]):
+        _check_elements(pattern, rank, schedules[rank], layouts[rank], engine.chunk_bytes)
+    starts = [
+        Start(
+            pattern.payload_of(rank, world, size_bytes),
+            None if pattern.held is None else pattern.held(rank, world),
+        )
+        for rank in range(world)
+    ]
+    outcome = interpret(schedules, layouts, engine, iterations, starts)
+    for rank in range(world):
+        for iteration, found in enumerate(outcome.values[rank]):
             # Messages are matched within an iteration; this looks after the model's own slots.
-            want_iteration = np.where(want_rank == NONE, NONE, iteration)
-            wrong = (
-                (found.rank != want_rank)
-                | (found.offset != want_offset)
-                | (found.iteration != want_iteration)
-            )
+            promise = _promise(pattern, rank, world, size_bytes, iteration, outcome.codes)
+            wrong = found != promise.values
+            if pattern.held is not None:
+                wrong &= promise.named
             if wrong.any():
                 byte = int(np.argmax(wrong))
                 raise ScheduleError(
                     f"{pattern.name}: rank {rank}, iteration {iteration}: RECV byte {byte} must "
-                    f"be {_origin_text(want_iteration[byte], want_rank[byte], want_offset[byte])}, "
-                    f"found "
-                    f"{_origin_text(found.iteration[byte], found.rank[byte], found.offset[byte])}"
+                    f"be {promise.text(byte)}, found {promise.found_text(byte, int(found[byte]))}"
                 )
     return outcome
 
 
+def _check_elements(
+    pattern: Pattern, rank: int, schedule: Schedule, layout: Layout, chunk_bytes: int
+) -> None:
+    """No step that computes may cut an element, nor may its chunks."""
+    size = pattern.element_bytes
+    computes = np.isin(schedule.column(Column.OP), (Op.RECV_REDUCE, Op.SCALE))
+    if size == 1 or not computes.any():
+        return
+    if chunk_bytes % size:
+        raise ScheduleError(f"chunks of {chunk_bytes} bytes cut elements of {size}")
+    steps = step_bytes(schedule, layout)
+    for values in (steps.src_offset, steps.dst_offset, steps.length):
+        cut = computes & (values % size != 0)
+        if cut.any():
+            step = schedule.describe(int(np.argmax(cut)))
+            raise ScheduleError(f"rank {rank}: {step} cuts an element of {size} bytes")
+
+
+@dataclass
+class _Promise:
+    """What a RECV buffer must hold, as values of the model; NONE where nothing may be written."""
+
+    codes: OriginCodes
+    values: Int64s
+    named: NDArray[np.bool_]
+    #: (begin, end, values of one origin) of the parts of reduced blocks.
+    members: list[tuple[int, int, Int64s]] = field(default_factory=list)
+
+    def text(self, byte: int) -> str:
+        """What a byte must be, in words."""
+        origins = self._members_of(byte)
+        if len(origins) < 2:
+            return self.codes.text(int(self.values[byte]))
+        return f"the reduction of {len(origins)} origins"
+
+    def found_text(self, byte: int, found: int) -> str:
+        """What was found in place of it."""
+        if len(members := self._members_of(byte)) < 2:
+            return self.codes.text(found)
+        strangers = [int(v) for _, _, values in self.members for v in values]
+        return difference_text(self.codes, found, int(self.values[byte]), members, strangers)
+
+    def _members_of(self, byte: int) -> list[int]:
+        return [int(values[byte - at]) for at, end, values in self.members if at <= byte < end]
+
+
 def _promise(
-    pattern: Pattern, rank: int, world: int, size_bytes: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The promised origin of each RECV byte: rank and offset, -1 where nothing may be written."""
+    pattern: Pattern, rank: int, world: int, size_bytes: int, iteration: int, codes: OriginCodes
+) -> _Promise:
     total = pattern.layout(rank, world, size_bytes)[BufferId.RECV].total_bytes
-    origin_rank = np.full(total, NONE, dtype=np.int64)
-    origin_offset = np.full(total, NONE, dtype=np.int64)
-    for dst, length, origin, offset in expected_bytes(pattern, rank, world, size_bytes).tolist():
-        if (origin_rank[dst : dst + length] != NONE).any():
-            raise ScheduleError(f"{pattern.name}: rank {rank} promises bytes at {dst} twice")
-        origin_rank[dst : dst + length] = origin
-        origin_offset[dst : dst + length] = np.arange(offset, offset + length)
-    return origin_rank, origin_offset
-
-
-def _origin_text(iteration: int, rank: int, offset: int) -> str:
-    if rank == NONE:
-        return "untouched"
-    return f"byte {offset} of rank {rank} in iteration {iteration}"
+    expected = pattern.expected(rank, world)
+    promise = _Promise(codes, np.full(total, NONE, dtype=np.int64), np.zeros(total, dtype=bool))
+    slots: dict[int, Int64s] = {}
+    for at, length, origin, offset in expected_bytes(pattern, rank, world, size_bytes).tolist():
+        if origin not in slots:
+            slots[origin] = codes.of_slot(origin, iteration, codes.stride)
+        values = slots[origin][offset : offset + length]
+        if expected.scaled == Scaled.BEFORE:
+            values = scaled(values)
+        here = slice(at, at + length)
+        if expected.reduced:
+            promise.members.append((at, at + length, values))
+        if promise.named[here].any():
+            if not expected.reduced:
+                raise ScheduleError(f"{pattern.name}: rank {rank} promises bytes at {at} twice")
+            values = reduced(promise.values[here], values)
+        promise.values[here] = values
+        promise.named[here] = True
+    if expected.scaled == Scaled.AFTER:
+        promise.values[promise.named] = scaled(promise.values[promise.named])
+    return promise

@@ -11,12 +11,16 @@ from tcpx_mpi.schedule.table import (
     BufferId,
     Column,
     Layout,
+    Op,
     Schedule,
     ScheduleError,
     StepBytes,
     Wait,
     step_bytes,
 )
+
+#: Steps that may have the same source and destination: they go element by element.
+_IN_PLACE_OPS = (Op.RECV_REDUCE, Op.SCALE)
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,7 @@ def check_races(schedule: Schedule, layout: Layout, chunk_bytes: int) -> None:
     """
     sizes = step_bytes(schedule, layout)
     ordered = _orders(schedule)
+    op = schedule.column(Column.OP)
     for buffer_id in (BufferId.RECV, BufferId.SCRATCH):
         accesses = sorted(
             _accesses(schedule, sizes, buffer_id), key=lambda access: (access.start, access.step)
@@ -45,6 +50,9 @@ def check_races(schedule: Schedule, layout: Layout, chunk_bytes: int) -> None:
         for access in accesses:
             running = [other for other in running if other.end > access.start]
             for other in running:
+                within = access.step == other.step and op[access.step] in _IN_PLACE_OPS
+                if within and access.start == other.start:
+                    continue
                 if access.writes or other.writes:
                     _check_ordered(schedule, ordered, other, access, chunk_bytes)
             running.append(access)

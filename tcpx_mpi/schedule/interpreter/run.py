@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tcpx_mpi.schedule.interpreter.state import (
     EngineModel,
     Message,
-    OriginCodes,
-    Origins,
     Queue,
+    Start,
     State,
     state_of,
 )
+from tcpx_mpi.schedule.interpreter.values import Int64s, OriginCodes, Origins
 from tcpx_mpi.schedule.table import BufferId, Layout, Op, Schedule, ScheduleError
 
 #: A report of a deadlock names so many waiting queues.
@@ -26,6 +27,9 @@ class Outcome:
     """What the ranks hold at the end, and how much was outstanding at most on any one queue."""
 
     received: list[list[Origins]]  # [rank][iteration]: the RECV buffer
+    values: list[list[Int64s]]  # the same as values of the model, of which folded ones are some
+    codes: OriginCodes
+    link_bytes: dict[tuple[int, int], int]  # (source, destination) -> bytes of all iterations
     most_sends: int
     most_receives: int
     messages: int
@@ -44,14 +48,19 @@ class Run:
         layouts: Sequence[Layout],
         engine: EngineModel,
         iterations: int,
+        starts: Sequence[Start] | None = None,
     ) -> None:
+        if starts is None:
+            starts = [Start(layout[BufferId.SEND]) for layout in layouts]
         self._engine = engine
         self._iterations = iterations
-        longest = max(layout[BufferId.SEND].total_bytes for layout in layouts)
+        longest = max(start.payload.total_bytes for start in starts)
         self._codes = OriginCodes(world=len(schedules), stride=max(1, longest))
         self._states = [
-            state_of(rank, schedule, layout, engine, iterations, self._codes)
-            for rank, (schedule, layout) in enumerate(zip(schedules, layouts, strict=True))
+            state_of(rank, schedule, layout, engine, iterations, self._codes, start)
+            for rank, (schedule, layout, start) in enumerate(
+                zip(schedules, layouts, starts, strict=True)
+            )
         ]
         self._receivers = {
             (queue.peer, queue.rank, queue.lane, queue.channel): queue
@@ -69,6 +78,7 @@ class Run:
         self._random = random.Random(engine.order)
         self._most = {Op.SEND: 0, Op.RECV: 0, Op.COPY: 0}
         self._messages = 0
+        self._link_bytes: Counter[tuple[int, int]] = Counter()
 
     def run(self) -> Outcome:
         for state in self._states:
@@ -91,6 +101,9 @@ class Run:
                 [self._codes.decode(memory[BufferId.RECV]) for memory in state.memory]
                 for state in self._states
             ],
+            values=[[memory[BufferId.RECV] for memory in state.memory] for state in self._states],
+            codes=self._codes,
+            link_bytes=dict(self._link_bytes),
             most_sends=self._most[Op.SEND],
             most_receives=self._most[Op.RECV],
             messages=self._messages,
@@ -114,7 +127,7 @@ class Run:
     # The three events. Each says whether it happened.
 
     def _post(self, queue: Queue) -> bool:
-        """Post the head of a queue; a copy is done at once."""
+        """Post the head of a queue; a local step is done at once."""
         state = self._states[queue.rank]
         if state.exhausted(queue) or state.obstacle(queue) is not None:
             return False
@@ -144,6 +157,7 @@ class Run:
             return False
         sent, posted = queue.flying.popleft(), receiver.outstanding.popleft()
         self._check_match(queue, sent, receiver, posted)
+        self._link_bytes[queue.rank, receiver.rank] += sent.length
         state = self._states[receiver.rank]
         state.write(posted, sent.origins)
         self._complete(state, posted)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi.schedule.interpreter.values import OriginCodes, reduced, scaled
 from tcpx_mpi.schedule.table import (
     NONE,
+    RECEIVE_OPS,
+    BlockTable,
     BufferId,
     Column,
     Layout,
@@ -41,37 +45,19 @@ class EngineModel:
 
 
 @dataclass(frozen=True, eq=False)
-class Origins:
-    """Where the bytes of a buffer came from: int64[bytes] each, -1 where nobody wrote.
+class Start:
+    """What stands in a rank's memory at the start of an iteration: its payload, in SEND, or, where
+    `held` has rows of (RECV block, block of the payload), in RECV."""
 
-    offset is one in the SEND buffer of `rank`, as that stood in `iteration`.
-    """
-
-    iteration: NDArray[np.int64]
-    rank: NDArray[np.int64]
-    offset: NDArray[np.int64]
+    payload: BlockTable
+    held: Sequence[tuple[int, int]] | None = None
 
 
-@dataclass(frozen=True)
-class OriginCodes:
-    """An origin as one number, so that bytes are moved as int64s; NONE where nobody wrote."""
-
-    world: int
-    #: At least the bytes of the longest SEND buffer.
-    stride: int
-
-    def of_slot(self, rank: int, iteration: int, length: int) -> NDArray[np.int64]:
-        """The bytes of a rank's SEND buffer in an iteration: each iteration has its own."""
-        first = (iteration * self.world + rank) * self.stride
-        return first + np.arange(length)
-
-    def decode(self, codes: NDArray[np.int64]) -> Origins:
-        untouched = codes == NONE
-        iteration, rest = np.divmod(codes, self.world * self.stride)
-        rank, offset = np.divmod(rest, self.stride)
-        for values in (iteration, rank, offset):
-            values[untouched] = NONE
-        return Origins(iteration, rank, offset)
+def queue_kind(op: Op) -> Op:
+    """Steps of one kind share a queue: what receives, and what is local."""
+    if op == Op.SEND:
+        return Op.SEND
+    return Op.RECV if op in RECEIVE_OPS else Op.COPY
 
 
 @dataclass(eq=False)
@@ -82,7 +68,7 @@ class Message:
     step: int
     chunk: int
     length: int
-    origins: NDArray[np.int64]  # of the sent or copied bytes; empty for a receive
+    origins: NDArray[np.int64]  # of the sent, copied or scaled bytes; empty for a receive
 
 
 @dataclass(eq=False)
@@ -90,7 +76,7 @@ class Queue:
     """What one rank does on one channel in one direction, in order; again in each iteration."""
 
     rank: int
-    op: Op
+    op: Op  # SEND, RECV (of all that receives) or COPY (of all local steps)
     peer: int
     lane: int
     channel: int
@@ -156,18 +142,29 @@ class State:
         length = min(self.chunk_bytes, int(self.sizes.length[step]) - start)
         origins = np.empty(0, dtype=np.int64)
         if queue.op != Op.RECV:
-            buffer_id = BufferId(self.schedule.table[step, Column.SRC_BUFFER])
-            offset = int(self.sizes.src_offset[step]) + start
-            origins = self.memory[iteration][buffer_id][offset : offset + length].copy()
-            if (origins == NONE).any():
-                raise ScheduleError(
-                    f"rank {self.rank}: {self.schedule.describe(step)}, chunk {chunk} reads "
-                    f"bytes that nobody has written"
-                )
+            origins = self._read(iteration, step, chunk, length)
+            if self.schedule.table[step, Column.OP] == Op.SCALE:
+                origins = scaled(origins)
         return Message(iteration, step, chunk, length, origins)
 
+    def _read(self, iteration: int, step: int, chunk: int, length: int) -> NDArray[np.int64]:
+        """A chunk of the source of a step; raises ScheduleError where nobody has written it."""
+        buffer_id = BufferId(self.schedule.table[step, Column.SRC_BUFFER])
+        offset = int(self.sizes.src_offset[step]) + chunk * self.chunk_bytes
+        memory = self.memory[iteration][buffer_id]
+        origins: NDArray[np.int64] = memory[offset : offset + length].copy()
+        if (origins == NONE).any():
+            raise ScheduleError(
+                f"rank {self.rank}: {self.schedule.describe(step)}, chunk {chunk} reads "
+                f"bytes that nobody has written"
+            )
+        return origins
+
     def write(self, message: Message, origins: NDArray[np.int64]) -> None:
-        """The bytes of a receive or copy, where they belong."""
+        """The bytes of a receive or local step, where they belong."""
+        if self.schedule.table[message.step, Column.OP] == Op.RECV_REDUCE:
+            own = self._read(message.iteration, message.step, message.chunk, message.length)
+            origins = reduced(own, origins)
         buffer_id = BufferId(self.schedule.table[message.step, Column.DST_BUFFER])
         start = message.chunk * self.chunk_bytes
         offset = int(self.sizes.dst_offset[message.step]) + start
@@ -206,6 +203,7 @@ def state_of(
     engine: EngineModel,
     iterations: int,
     codes: OriginCodes,
+    start: Start,
 ) -> State:
     """A rank before its first event. Raises ScheduleError for a peer that does not exist."""
     sizes = step_bytes(schedule, layout)
@@ -213,8 +211,15 @@ def state_of(
 
     def slot(iteration: int) -> dict[BufferId, NDArray[np.int64]]:
         memory = {key: np.full(layout[key].total_bytes, NONE, dtype=np.int64) for key in BufferId}
-        sent = layout[BufferId.SEND].total_bytes
-        memory[BufferId.SEND] = codes.of_slot(rank, iteration, sent)
+        origins = codes.of_slot(rank, iteration, start.payload.total_bytes)
+        if start.held is None:
+            memory[BufferId.SEND] = origins
+            return memory
+        recv, payload = layout[BufferId.RECV], start.payload
+        for block, of_payload in start.held:
+            at, length = int(recv.offsets[block]), int(recv.lengths[block])
+            taken = int(payload.offsets[of_payload])
+            memory[BufferId.RECV][at : at + length] = origins[taken : taken + length]
         return memory
 
     every = range(iterations)
@@ -239,9 +244,10 @@ def state_of(
             )
         for chunk in range(chunks[step]):
             channel = chunk % engine.channels
-            key = (op, peer, lane, channel)
+            kind = queue_kind(op)
+            key = (kind, peer, lane, channel)
             if key not in queues:
-                queues[key] = Queue(rank, op, peer, lane, channel, windows[op])
+                queues[key] = Queue(rank, kind, peer, lane, channel, windows[kind])
             queues[key].items.append((step, chunk))
             for pred in (row[Column.PRED0], row[Column.PRED1]):
                 if pred != NONE and queues[key] not in state.followers[pred]:

@@ -1,0 +1,134 @@
+"""What a byte of the model holds, as one number, so that bytes are moved and folded as int64s.
+
+    -1      nobody wrote it
+    0...    one origin: iteration, rank and offset in the payload of that rank
+    ...-2   what reductions and scalings made of origins
+
+A reduction may take its operands in any order, but each of them once: it makes a *multiset* of
+origins. A multiset is known by the sum of 62-bit numbers that are mixed of its members, and a
+scaled value by a number mixed of what was scaled. Two values agree by chance with 2^-62.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tcpx_mpi.schedule.table import NONE
+
+Int64s = NDArray[np.int64]
+_UInt64s = NDArray[np.uint64]
+
+#: Where `Origins` has no single origin.
+FOLDED = -2
+
+_MASK = np.uint64((1 << 62) - 1)
+_OF_ORIGIN = np.uint64(0x9E3779B97F4A7C15)
+_OF_SCALED = np.uint64(0xD1B54A32D192ED03)
+
+
+@dataclass(frozen=True, eq=False)
+class Origins:
+    """Where the bytes of a buffer came from: int64[bytes] each; -1 where nobody wrote, FOLDED where
+    a byte is made of several.
+
+    offset is one in the payload of `rank` (its SEND buffer, or what stands in RECV at the start of
+    a pattern in place), as that stood in `iteration`.
+    """
+
+    iteration: Int64s
+    rank: Int64s
+    offset: Int64s
+
+
+@dataclass(frozen=True)
+class OriginCodes:
+    """An origin as one number."""
+
+    world: int
+    #: At least the bytes of the longest payload.
+    stride: int
+
+    def of_slot(self, rank: int, iteration: int, length: int) -> Int64s:
+        """The bytes of a rank's payload in an iteration: each iteration has its own."""
+        first = (iteration * self.world + rank) * self.stride
+        return first + np.arange(length)
+
+    def decode(self, codes: Int64s) -> Origins:
+        iteration, rest = np.divmod(codes, self.world * self.stride)
+        rank, offset = np.divmod(rest, self.stride)
+        for values in (iteration, rank, offset):
+            values[codes < 0] = FOLDED
+            values[codes == NONE] = NONE
+        return Origins(iteration, rank, offset)
+
+    def text(self, code: int) -> str:
+        """An origin in words."""
+        if code == NONE:
+            return "untouched"
+        if code < NONE:
+            return "a reduction"
+        iteration, rest = divmod(code, self.world * self.stride)
+        rank, offset = divmod(rest, self.stride)
+        return f"byte {offset} of rank {rank} in iteration {iteration}"
+
+
+def reduced(one: Int64s, other: Int64s) -> Int64s:
+    """What a reduction makes of two values, both of which were written."""
+    return _value(_number(one) + _number(other))
+
+
+def scaled(values: Int64s) -> Int64s:
+    """What a scaling makes of values, which were written."""
+    return _value(_mixed(_number(values) ^ _OF_SCALED))
+
+
+def difference_text(
+    codes: OriginCodes, found: int, wanted: int, members: Iterable[int], strangers: Sequence[int]
+) -> str:
+    """How a folded value differs from the wanted one, whose members are known.
+
+    `members` are values as they are folded; `strangers` are origins that may have got in.
+    """
+    if found == NONE:
+        return "untouched"
+    apart = int(_difference(found, wanted))
+    for member in members:
+        number = int(_number(np.array([member]))[0])
+        if apart == -number % (int(_MASK) + 1):
+            return f"the same without {codes.text(member)}"
+        if apart == number:
+            return f"the same with {codes.text(member)} twice"
+    for stranger in strangers:
+        if apart == int(_number(np.array([stranger]))[0]):
+            return f"the same and {codes.text(stranger)}"
+    return "another reduction" if found < NONE else codes.text(found)
+
+
+def _difference(found: int, wanted: int) -> np.uint64:
+    ours, theirs = _number(np.array([found, wanted], dtype=np.int64)).tolist()
+    return np.uint64((ours - theirs) % (int(_MASK) + 1))
+
+
+def _number(values: Int64s) -> _UInt64s:
+    """A written value as the number that sums are made of."""
+    origins = _mixed(values.astype(np.uint64) + _OF_ORIGIN)
+    numbers: _UInt64s = np.where(values >= 0, origins, (-2 - values).astype(np.uint64))
+    numbers &= _MASK
+    return numbers
+
+
+def _value(numbers: _UInt64s) -> Int64s:
+    values: Int64s = -2 - (numbers & _MASK).astype(np.int64)
+    return values
+
+
+def _mixed(x: _UInt64s) -> _UInt64s:
+    """A permutation of 64-bit numbers whose sums tell nothing of each other."""
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        x = (x ^ (x >> np.uint64(shift))) * np.uint64(factor)
+    mixed: _UInt64s = x ^ (x >> np.uint64(31))
+    return mixed
