@@ -25,6 +25,7 @@ COMMANDS = {
     "ceiling": "measure memory, clock and plain TCP of this machine, without a plugin",
     "selftest": "measure this tool's own cost and this machine's noise, and its ceilings",
     "preflight": "check this node, or all nodes of a hostfile, before a run",
+    "doctor": "say whether a job is on the fast path, by its log or by this machine",
     "topo": "show what this machine has, and where ranks would go",
     "env": "print the environment of a profile, for mpirun or a shell",
     "plugins": "list the plugins found here, and which one a run would use",

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tcpx_mpi.config.settings import Settings
@@ -26,6 +27,8 @@ from tcpx_mpi.toml_file import read_toml, toml_value
 from tcpx_mpi.units import format_size_option, parse_size
 
 GATE_OPTION = "--gate"
+#: Gates of this package: what a kind of machine is expected to reach, by the name of its profile.
+_EXPECTED = Path(__file__).parent / "expected"
 #: What a limit may bound: key -> (what it is, its unit, whether it is a minimum).
 BOUNDS: dict[str, tuple[str, str, bool]] = {
     "busbw_min": ("busbw", "GB/s", True),
@@ -75,8 +78,18 @@ class Gate:
         return tuple(x for x in self.limits if (x.pattern, x.memory) == (pattern, memory))
 
 
+def expected() -> list[str]:
+    """The names of the gates in this package."""
+    return sorted(path.stem for path in _EXPECTED.glob("*.toml"))
+
+
 def read_gate(path: str, option: str = GATE_OPTION) -> Gate:
-    """The gate in a file. Raises UsageError, one line that names file, entry and key."""
+    """The gate in a file, or one of this package by its name.
+
+    Raises UsageError, one line that names file, entry and key.
+    """
+    if path in expected():
+        path = str(_EXPECTED / f"{path}.toml")
     table = read_toml(option, path, _REMEDY)
     unknown = set(table) - {"gate", "limit"}
     if unknown or not isinstance(table.get("gate"), dict):

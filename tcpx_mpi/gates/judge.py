@@ -62,6 +62,8 @@ class Judgement:
                 few = f"{len(finding.beyond)} of {self.launches} launches beyond: {numbers}"
                 all_of_them = len(finding.beyond) == self.launches
                 verdict += f" ({'all launches beyond' if all_of_them else few})"
+            if finding.limit.provenance:
+                verdict += f"  [{finding.limit.provenance}]"
             place, figures = _place_of(finding.limit), _comparison(finding)
             lines.append(f"#   {place:<34} {figures:<40} {verdict}")
         lines += [f"# Gate failed          : {text}" for text in self.failures()]

@@ -26,6 +26,7 @@ LAYERS = (
     ("baselines", "session", "exchange"),
     ("run",),
     ("preflight",),
+    ("doctor",),
     ("cli",),
     ("__main__",),
 )

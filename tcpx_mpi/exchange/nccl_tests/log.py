@@ -49,6 +49,14 @@ def read_log(path: str) -> Log:
     return log
 
 
+def read_text(path: str) -> str:
+    """The lines of any log: unpacked, decoded, without what is for terminals.
+
+    Raises UsageError for a file that is missing, is no file, or cannot be read.
+    """
+    return _text(_unpacked(path, _content(path)))
+
+
 def is_stream(path: str) -> bool:
     """Whether there is no file whose name another could have: standard input, or a pipe."""
     return path == STDIN or (os.path.exists(path) and not os.path.isfile(path))

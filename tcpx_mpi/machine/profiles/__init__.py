@@ -1,7 +1,9 @@
 """Profiles: what a kind of machine needs set, as TOML files; shipped ones are in this folder.
 
 A profile gives an environment to the plugin and to MPI, and the NIC of each GPU. It never overrides
-what the user has set. Pure but for reading files.
+what the user has set. A name with a date ("a3-highgpu-8g@2026-06-22") is the vendor's recipe of
+that day, with the versions that it names; it holds if it is asked for, never by "auto". Pure but
+for reading files.
 """
 
 from __future__ import annotations
@@ -29,15 +31,26 @@ OPTION = "--profile"
 
 _FOLDER = Path(__file__).parent
 _REMEDY = f"a profile is like {_FOLDER / 'a3-highgpu-8g.toml'}"
-_IFNAME = "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME"
-_CTRL_DEV = "NCCL_GPUDIRECTTCPX_CTRL_DEV"
+#: Before the date in the name of a dated profile.
+DATED = "@"
+#: Plugins that a profile may be for: how each is told its data NICs and its control NIC.
+TCPX, FASTRAK = "tcpx", "fastrak"
+_NIC_VARIABLES = {
+    TCPX: ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "NCCL_GPUDIRECTTCPX_CTRL_DEV"),
+    FASTRAK: ("NCCL_FASTRAK_IFNAME", "NCCL_FASTRAK_CTRL_DEV"),
+}
 #: Read by the ranks: Open MPI's messages.
 MPI_OF_RANKS = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include")
 #: Read by Open MPI 5's mpirun and its daemons only.
 MPI_OF_DAEMONS = ("PRTE_MCA_prte_if_include",)
 MPI_VARIABLES = (*MPI_OF_RANKS, *MPI_OF_DAEMONS)
 #: What may differ from node to node.
-NODE_VARIABLES = (_IFNAME, _CTRL_DEV, TX_VARIABLE, RX_VARIABLE, *MPI_VARIABLES)
+NODE_VARIABLES = (
+    *(name for names in _NIC_VARIABLES.values() for name in names),
+    TX_VARIABLE,
+    RX_VARIABLE,
+    *MPI_VARIABLES,
+)
 #: Names of variables that a profile has set already, so that the record does not call them the
 #: user's: MPI's have to be set before a rank knows anything else.
 _SET_BEFORE = "TCPX_MPI_SET_BY_PROFILE"
@@ -51,6 +64,8 @@ class Profile:
     """One profile; `source` is how it is named in the record."""
 
     source: str
+    #: A key of `_NIC_VARIABLES`.
+    family: str
     about: str
     control_nic: str
     data_nics: tuple[str, ...]
@@ -60,6 +75,8 @@ class Profile:
     tx_bindings: Bindings | None
     rx_bindings: Bindings | None
     environment: Mapping[str, str]
+    #: Of a dated recipe: "plugin", "manager", "nccl" as it names them.
+    versions: Mapping[str, str]
 
     def fits(self, topology: Topology) -> bool:
         """Whether a machine has what the signature says, and all the NICs."""
@@ -103,7 +120,8 @@ class Profile:
 
     def variables(self, topology: Topology) -> list[tuple[str, str]]:
         """Everything that the profile would set where nothing is set, in a fixed order."""
-        wanted = [(_IFNAME, ",".join(self.data_nics)), (_CTRL_DEV, self.control_nic)]
+        ifname, control = _NIC_VARIABLES[self.family]
+        wanted = [(ifname, ",".join(self.data_nics)), (control, self.control_nic)]
         wanted += [(TX_VARIABLE, self._bindings(topology, self.tx_bindings, 1))]
         wanted += [(RX_VARIABLE, self._bindings(topology, self.rx_bindings, 2))]
         wanted += [*self.environment.items(), *self.mpi_variables()]
@@ -130,16 +148,34 @@ def shipped() -> list[str]:
     return sorted(path.stem for path in _FOLDER.glob("*.toml"))
 
 
+def undated() -> list[str]:
+    """The names of the profiles that hold by themselves, without the dated recipes."""
+    return [name for name in shipped() if DATED not in name]
+
+
+def recipes() -> list[Profile]:
+    """The dated recipes, the newest first."""
+    names = sorted((name for name in shipped() if DATED in name), key=_date_of, reverse=True)
+    return [_load(name, f"profile {name}") for name in names]
+
+
+def _date_of(name: str) -> str:
+    return name.partition(DATED)[2]
+
+
 def find_profile(spec: str, topology: Topology) -> Profile | None:
     """The profile of a name or file; with "auto" the shipped one that fits, or None.
+
+    Of several that fit it is the one with most data NICs: A3 Mega has all that A3 High has.
 
     Raises UsageError for a name that is none, and for a file that is no profile.
     """
     if spec == NONE:
         return None
     if spec == AUTO:
-        found = [_load(name, f"profile {name} (auto)") for name in shipped()]
-        return next((profile for profile in found if profile.fits(topology)), None)
+        found = [_load(name, f"profile {name} (auto)") for name in undated()]
+        fitting = [profile for profile in found if profile.fits(topology)]
+        return max(fitting, key=lambda profile: len(profile.data_nics), default=None)
     if spec in shipped():
         return _load(spec, f"profile {spec}")
     if not spec.endswith(".toml"):
@@ -151,7 +187,7 @@ def find_profile(spec: str, topology: Topology) -> Profile | None:
 
 def near_miss(topology: Topology) -> str:
     """Why "auto" finds nothing on a machine that a profile was made for; "" on any other."""
-    profiles = [_load(name, f"profile {name}") for name in shipped()]
+    profiles = [_load(name, f"profile {name}") for name in undated()]
     known = [profile for profile in profiles if profile.knows(topology)]
     said = [
         f"{profile.source} fits but for its NICs: {profile.lacks(topology)}" for profile in known
@@ -203,8 +239,8 @@ def _load(name: str, source: str) -> Profile:
 # --- The form of a file ---------------------------------------------------------------------------
 
 _KEYS = (
-    "about", "control_nic", "data_nics", "nic_of_gpu", "signature", "tx_bindings", "rx_bindings",
-    "environment",
+    "about", "family", "control_nic", "data_nics", "nic_of_gpu", "signature", "tx_bindings",
+    "rx_bindings", "environment", "versions",
 )  # fmt: skip
 _SIGNATURE = ("gpus", "cpus", "numa_nodes")
 
@@ -214,6 +250,9 @@ def parse_profile(path: str, source: str, table: Mapping[str, Any]) -> Profile:
     for key in table:
         if key not in _KEYS:
             raise _wrong(path, key, f"is no part of a profile: use {', '.join(_KEYS)}")
+    family = table.get("family", TCPX)
+    if family not in _NIC_VARIABLES:
+        raise _wrong(path, "family", f"({family}) is unknown: use {' or '.join(_NIC_VARIABLES)}")
     data_nics = _names(path, "data_nics", table)
     nic_of_gpu = _names(path, "nic_of_gpu", table)
     for name in nic_of_gpu:
@@ -225,6 +264,7 @@ def parse_profile(path: str, source: str, table: Mapping[str, Any]) -> Profile:
             raise _wrong(path, f"signature.{key}", f"is unknown: use {', '.join(_SIGNATURE)}")
     return Profile(
         source=source,
+        family=family,
         about=_text(path, "about", table),
         control_nic=_text(path, "control_nic", table),
         data_nics=data_nics,
@@ -233,6 +273,7 @@ def parse_profile(path: str, source: str, table: Mapping[str, Any]) -> Profile:
         tx_bindings=_bindings(path, "tx_bindings", table, data_nics),
         rx_bindings=_bindings(path, "rx_bindings", table, data_nics),
         environment=_table(path, "environment", table, str),
+        versions=_table(path, "versions", table, str),
     )
 
 

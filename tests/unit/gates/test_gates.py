@@ -259,3 +259,22 @@ def test_a_run_that_would_fail_for_certain_is_refused(given: dict[str, str], par
     refuse(memory="auto")
     with pytest.raises(UsageError, match=re.escape(part)):
         refuse(**given)
+
+
+def test_the_gate_of_a_kind_of_machine_is_known_by_its_name_and_says_where_a_limit_is_from() -> (
+    None
+):
+    gate = read_gate("a3-highgpu-8g")
+    assert {(limit.pattern, limit.bound, limit.value) for limit in gate.limits} == {
+        ("all_gather", "busbw_min", 42.4),
+        ("all_gather", "busbw_min", 63.8),
+        ("all_reduce", "busbw_min", 75.0),
+        ("all_reduce", "time_us_max", 422.0),
+    }
+    assert all(limit.provenance for limit in gate.limits)
+    run = run_of()
+    assert not judge(gate, run).passed
+    # The same limit, for sizes and circumstances of this run: it fails, and says why it is there.
+    limit = dataclasses.replace(gate.limits[0], pattern="ring", memory="host", size_bytes=1024)
+    lines = judge(dataclasses.replace(gate_for(run), limits=(limit,)), run).lines()
+    assert [line for line in lines if "[0.9 x 47.1 GB/s" in line and "FAILED" in line]

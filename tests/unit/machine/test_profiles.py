@@ -85,12 +85,46 @@ def test_a_machine_that_a_profile_was_made_for_is_told_which_nic_it_lacks() -> N
 
 
 def test_every_shipped_profile_has_a_signature_by_which_auto_finds_it() -> None:
-    assert profiles.shipped() == ["a3-highgpu-8g"]
+    assert profiles.undated() == ["a3-highgpu-8g", "a3-megagpu-8g"]
     for name in profiles.shipped():
         profile = profiles.find_profile(name, A3)
         assert profile is not None
         assert profile.signature
         assert profile.about
+
+
+def test_a_machine_with_eight_data_nics_is_a3_mega_though_it_has_all_that_a3_high_has() -> None:
+    eth4 = next(nic for nic in A3.nics if nic.name == "eth4")
+    more = tuple(dataclasses.replace(eth4, name=f"eth{n}") for n in range(5, 9))
+    found = profiles.find_profile("auto", dataclasses.replace(A3, nics=(*A3.nics, *more)))
+    assert found is not None
+    assert found.source == "profile a3-megagpu-8g (auto)"
+    variables = dict(found.variables(A3))
+    assert variables["NCCL_FASTRAK_IFNAME"] == ",".join(f"eth{n}" for n in range(1, 9))
+    assert variables["NCCL_FASTRAK_CTRL_DEV"] == "eth0"
+    assert not [name for name in variables if "GPUDIRECTTCPX" in name]
+
+
+def test_a_dated_recipe_has_its_versions_and_is_never_found_by_itself() -> None:
+    new, old = profiles.recipes()
+    assert (new.source, old.source) == (
+        "profile a3-highgpu-8g@2026-06-22",
+        "profile a3-highgpu-8g@2024-02",
+    )
+    assert new.versions == {"plugin": "3.1.12", "manager": "2.0.15", "nccl": "2.19.4"}
+    assert old.versions == {"plugin": "3.1.9", "manager": "2.0.12", "nccl": "2.19.3"}
+    changed = {
+        name for name, value in new.variables(A3) if dict(old.variables(A3)).get(name) != value
+    }
+    assert changed == {"NCCL_ALGO"}
+    own = dict(a3_profile().variables(A3))
+    assert own["NCCL_NSOCKS_PERTHREAD"] == "2"
+    assert dict(new.variables(A3))["NCCL_NSOCKS_PERTHREAD"] == "4"
+
+
+def test_a_family_that_no_plugin_is_of_is_refused() -> None:
+    with pytest.raises(UsageError, match=r"family \(ib\) is unknown: use tcpx or fastrak"):
+        profiles.parse_profile("p.toml", "profile p.toml", {"family": "ib"})
 
 
 # --- What it sets -------------------------------------------------------------------------------
@@ -224,7 +258,7 @@ def test_a_bad_profile_is_named_with_its_key(tmp_path: Path, text: str, part: st
 
 
 def test_a_profile_that_is_not_there_is_refused_with_those_that_are() -> None:
-    with pytest.raises(UsageError, match=r"a3-highgpu-8g, auto, none"):
+    with pytest.raises(UsageError, match="a3-megagpu-8g, auto, none"):
         profiles.find_profile("a3", A3)
     with pytest.raises(UsageError, match=r"--profile: /no/such\.toml: no such file"):
         profiles.find_profile("/no/such.toml", A3)
@@ -327,7 +361,29 @@ def test_env_where_no_profile_fits_prints_nothing_and_says_so(capsys: Captured) 
     assert cli.main(["env", "--from", record_of("laptop")]) == 0
     output, errors = capsys.readouterr()
     assert output == ""
-    assert errors == "# no profile: none fits this machine, of a3-highgpu-8g\n"
+    assert errors == "# no profile: none fits this machine, of a3-highgpu-8g, a3-megagpu-8g\n"
+
+
+def test_a_diff_names_what_differs_from_the_environment_or_from_another_profile(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = ["--from", record_of("a3-highgpu-8g")]
+    recipe = profiles.find_profile("a3-highgpu-8g@2026-06-22", A3)
+    assert recipe is not None
+    for name, value in recipe.variables(A3):
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("NCCL_NSOCKS_PERTHREAD", "2")
+    monkeypatch.delenv("NCCL_ALGO")
+    dated = ["env", "--profile", "a3-highgpu-8g@2026-06-22", *machine]
+    assert cli.main([*dated, "--diff"]) == 0
+    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+        ["#", "variable", "a3-highgpu-8g@2026-06-22", "here"],
+        ["NCCL_ALGO", "Ring,Tree", "not", "set"],
+        ["NCCL_NSOCKS_PERTHREAD", "4", "2"],
+        ["#", "2", "of", "22", "variables", "differ"],
+    ]
+    assert cli.main([*dated, "--diff", "a3-highgpu-8g@2024-02"]) == 0
+    assert capsys.readouterr().out.splitlines()[1].split() == ["NCCL_ALGO", "Ring,Tree", "Ring"]
 
 
 def test_bad_input_of_env_is_one_line(capsys: Captured, tmp_path: Path) -> None:

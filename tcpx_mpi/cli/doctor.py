@@ -1,0 +1,51 @@
+"""`tcpx-mpi doctor`: is this job, or the log of one, really on the fast path?"""
+
+from __future__ import annotations
+
+import json
+import os
+
+import click
+
+from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.machine.profiles import AUTO
+
+_EXAMPLES = (
+    "tcpx-mpi doctor slurm-4711.out",
+    "kubectl logs -l job-name=train --tail=-1 | tcpx-mpi doctor -",
+    "tcpx-mpi doctor",
+)
+
+
+class _DoctorCommand(click.Command):
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_exit_codes(formatter)
+        write_examples(formatter, _EXAMPLES)
+
+
+@click.command("doctor", cls=_DoctorCommand)
+@click.argument("logs", nargs=-1, type=click.Path(), metavar="[LOG...]")
+@click.option("--plugin", metavar="PLUGIN", help="Without a log: the plugin to look at.")
+@click.option("--profile", default=AUTO, metavar="PROFILE", help="As for `run` [auto].")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def command(logs: tuple[str, ...], plugin: str | None, profile: str, as_json: bool) -> int:
+    """Says whether a job is on the fast path (TCPX, FasTrak) or on sockets, by its LOG.
+
+    LOG is what NCCL or nccl-tests printed with NCCL_DEBUG=INFO; several are the ranks of one job;
+    - is standard input. Without one this machine is looked at. The exit code is 0 on the fast path,
+    9 off it, 11 if it cannot be told.
+    """
+    from tcpx_mpi.doctor import here, judge, lines, text
+    from tcpx_mpi.exchange.nccl_tests.log import read_text
+    from tcpx_mpi.machine import profiles
+
+    if logs:
+        found = list(lines.read_lines([(name, read_text(name)) for name in logs]))
+        verdict = judge.judge(found, profiles.recipes())
+    else:
+        verdict = here.judge_here(plugin, profile, os.environ)
+    if as_json:
+        print(json.dumps(text.document(verdict), indent=2))
+    else:
+        print("\n".join(text.lines(verdict)))
+    return int(verdict.code)

@@ -1,0 +1,271 @@
+"""The verdict on logs: public reports' forms (tests/fixtures/doctor), and forms of our own."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tcpx_mpi import cli
+from tcpx_mpi.doctor import judge, lines, signatures
+from tcpx_mpi.doctor.here import driver_version
+from tcpx_mpi.machine import profiles
+
+LOGS = Path(__file__).parents[2] / "fixtures" / "doctor"
+
+# --- The logs of public reports -----------------------------------------------------------------
+
+EXPECTED = {
+    "01": (0, "on the fast path: GPUDirectTCPX_v7 on 4 of 4 ranks", ""),
+    "02": (9, "Socket on 4 of 4 ranks", "NCCL did not find the plugin's library"),
+    "03": (9, "GPUDirectTCPX_v7 on 3 of 4 ranks, Socket on 1", "node-1 pid 4103 [1]: sockets"),
+    "04": (9, "no GPU memory can be registered", "node-1 pid 4102 [0]: the plugin's dma-buf call"),
+    "05": (9, "manager is not there", "its socket is missing or does not answer"),
+    "06": (0, "GPUDirectTCPX_v7 on 4 of 4 ranks", "start takes minutes (likely) [41 times]"),
+    "07": (9, "Socket on 4 of 4 ranks", "does not read NCCL_GPUDIRECTTCPX_SOCKET_IFNAME"),
+    "08": (9, "without GPU memory", "each message is staged in host memory [4 times]"),
+    "09": (0, "FasTrak on 4 of 4 ranks", "harmless  FasTrak's shim"),
+    "10": (11, "cannot tell: no line of NCCL", "NCCL_DEBUG=INFO"),
+}
+
+
+@pytest.mark.parametrize("number", EXPECTED)
+def test_a_log_of_a_public_report_is_judged_rightly(
+    number: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, headline, finding = EXPECTED[number]
+    (path,) = LOGS.glob(f"{number}-*.log")
+    assert cli.main(["doctor", str(path)]) == code
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert headline in first
+    assert finding in "\n".join(rest)
+
+
+def test_the_wrong_family_is_said_before_the_sockets_that_follow_from_it() -> None:
+    (path,) = LOGS.glob("07-*.log")
+    verdict = verdict_of(path.read_text())
+    assert "FasTrak (A3 Mega), which does not read" in verdict.findings[0].what
+    assert verdict.findings[0].evidence is not None
+    assert verdict.findings[0].evidence.number == 5
+
+
+# --- Our own ------------------------------------------------------------------------------------
+
+TCPX = "GPUDirectTCPX_v7"
+
+
+def said(text: str, rank: int = 0) -> str:
+    return f"h{rank // 2}:{100 + rank}:{200 + rank} [{rank % 2}] NCCL {text}"
+
+
+def networks(*names: str) -> list[str]:
+    return [said(f"INFO Using network {name}", rank) for rank, name in enumerate(names)]
+
+
+def verdict_of(text: str | Sequence[str]) -> judge.Verdict:
+    text = text if isinstance(text, str) else "\n".join(text)
+    return judge.judge(list(lines.read_lines([("job.log", text)])), profiles.recipes())
+
+
+def whats(verdict: judge.Verdict, weight: str) -> str:
+    return "\n".join(f.what for f in verdict.findings if f.weight == weight)
+
+
+def test_an_empty_log_and_one_of_another_program_cannot_be_told() -> None:
+    other = (
+        "worker: Connection refused, retrying\n"
+        "ImportError: libfoo.so: cannot open shared object file\nno interface found"
+    )
+    for text in ("", "\n\n", other):
+        verdict = verdict_of(text)
+        assert verdict.code == 11
+        assert verdict.headline == "cannot tell: no line of NCCL"
+        assert not whats(verdict, "off")
+
+
+def test_lines_of_nccl_without_a_network_cannot_be_told() -> None:
+    verdict = verdict_of([said("INFO NCCL_DEBUG set by environment to INFO")])
+    assert verdict.code == 11
+    assert verdict.headline == "cannot tell: no rank says which network it uses"
+
+
+def test_what_stands_before_the_lines_does_not_matter() -> None:
+    plain = networks(TCPX, TCPX)
+    for before in ("3: ", "[1,0]<stdout>:", "2026-06-22T10:00:01.5Z ", "[pod/a-0] ", "> ", "\t"):
+        verdict = verdict_of([before + line for line in plain])
+        assert (int(verdict.code), verdict.headline.split(": ")[1]) == (
+            0,
+            "GPUDirectTCPX_v7 on 2 of 2 ranks",
+        )
+
+
+def test_a_newer_nccl_has_times_files_and_other_words() -> None:
+    text = [
+        "[2025-06-10 12:00:00] h0:100:200 [0] plugin/net.cc:123 NCCL INFO Assigned NET plugin "
+        "FasTrak to comm",
+        "[2025-06-10 12:00:01] h0:100:200 [0] init.cc:7 NCCL INFO ncclCommInitRank comm 0x1 rank 0 "
+        "nranks 1 cudaDev 0 - Init COMPLETE",
+    ]
+    verdict = verdict_of(text)
+    assert verdict.headline == "on the fast path: FasTrak on 1 of 1 ranks"
+
+
+def test_connections_that_are_staged_are_off_and_some_of_them_a_warning() -> None:
+    def via(network: str, rank: int) -> str:
+        return said(f"INFO Channel 00/0 : 0[0] -> 2[0] [send] via NET/{network}", rank)
+
+    on = networks(TCPX, TCPX)
+    staged = verdict_of([*on, via(f"{TCPX}/0", 0), via(f"{TCPX}/0/GDRDMA", 1)])
+    assert staged.code == 9
+    assert "h0 pid 100 [0]: all connections are staged in host memory" in whats(staged, "off")
+    some = verdict_of([*on, via(f"{TCPX}/0", 0), via(f"{TCPX}/1/GDRDMA/Shared", 0)])
+    assert some.code == 0
+    assert "some connections are staged" in whats(some, "warning")
+    assert verdict_of([*on, via(f"{TCPX}/0/GDRDMA", 0)]).findings == []
+
+
+def test_lines_of_the_manager_and_of_scripts_count_without_nccl() -> None:
+    for line, what in (
+        ("RxDM not ready after 300 seconds", "did not come up in time"),
+        ("E0622 rxdm.cc:77] Failed to create dmabuf importer context", "no import of dma-buf"),
+    ):
+        verdict = verdict_of(line)
+        assert verdict.code == 9
+        assert what in whats(verdict, "off")
+        assert verdict.headline.startswith("off the fast path: no rank came to name its network; ")
+
+
+def test_what_is_optional_does_no_harm_on_the_fast_path() -> None:
+    asked = [
+        said("INFO NET/IB : No device found."),
+        said("INFO TUNER/Plugin: Could not find: libnccl-tuner.so"),
+        said("INFO NET/Plugin: Plugin load (libnccl-tuner.so) returned 2"),
+        said("INFO NET/Plugin: Failed to find ncclNetPlugin_v8 symbol."),
+    ]
+    verdict = verdict_of([*asked, *networks(TCPX, TCPX)])
+    assert verdict.code == 0
+    assert {finding.weight for finding in verdict.findings} == {"harmless"}
+
+
+def test_a_first_name_of_the_plugin_that_fails_is_no_cause_on_a_rank_that_found_another() -> None:
+    failed = "INFO NET/Plugin : Plugin load (libnccl-net.so) returned 2"
+    both = [said(failed, 0), said(failed, 1)]
+    assert verdict_of([*both, *networks(TCPX, TCPX)]).code == 0
+    one = verdict_of([*both, *networks(TCPX, "Socket")])
+    assert one.code == 9
+    assert "h0 pid 101 [1]: NCCL did not find the plugin's library" in whats(one, "off")
+
+
+def test_softtcpx_is_plain_sockets() -> None:
+    verdict = verdict_of(networks("softtcpx_v7", "softtcpx_v7"))
+    assert verdict.code == 9
+    assert "softtcpx, which is plain sockets" in whats(verdict, "off")
+
+
+def test_versions_of_two_recipes_are_a_warning_with_what_belongs_together() -> None:
+    def job(plugin: str, manager: str, nccl: str) -> judge.Verdict:
+        images = [
+            f"Pulling image nccl-plugin-gpudirecttcpx-dev:v{plugin}",
+            f"Pulling image tcpgpudmarxd-dev:v{manager}",
+            said(f"INFO NCCL version {nccl}+cuda12.2"),
+        ]
+        return verdict_of([*images, *networks(TCPX)])
+
+    mixed = job("3.1.9", "2.0.15", "2.19.3")
+    assert mixed.code == 0
+    (finding,) = [f for f in mixed.findings if f.weight == "warning"]
+    assert finding.do == (
+        "profile a3-highgpu-8g@2024-02 has plugin 3.1.9, manager 2.0.12, nccl 2.19.3"
+    )
+    whole = job("3.1.12", "2.0.15", "2.19.4")
+    assert "as in profile a3-highgpu-8g@2026-06-22" in whats(whole, "fact")
+    assert not whats(whole, "warning")
+
+
+def test_ranks_that_say_nothing_are_counted_by_what_the_job_says_of_its_size() -> None:
+    comm = said("INFO ncclCommInitRank comm 0x1 rank 0 nranks 16 cudaDev 0 - Init START")
+    verdict = verdict_of([comm, *networks(TCPX, TCPX)])
+    assert verdict.headline == "on the fast path: GPUDirectTCPX_v7 on 2 of 16 ranks"
+    assert "14 of 16 ranks do not say" in whats(verdict, "warning")
+
+
+def test_settings_that_the_recipe_has_otherwise_are_named_with_both_values() -> None:
+    text = [
+        said("INFO NCCL version 2.19.4+cuda12.2"),
+        said("INFO NCCL_NSOCKS_PERTHREAD set by environment to 2."),
+        said("INFO NCCL_PROTO set by environment to Simple"),
+        *networks(TCPX),
+    ]
+    verdict = verdict_of(text)
+    (finding,) = [f for f in verdict.findings if f.weight == "warning"]
+    assert finding.what == (
+        "settings differ from profile a3-highgpu-8g@2026-06-22 (in brackets): "
+        "NCCL_NSOCKS_PERTHREAD=2 (4)"
+    )
+
+
+def test_fastraks_environment_on_tcpx_is_the_other_wrong_family() -> None:
+    text = [
+        said("INFO NET/GPUDirectTCPX : plugin starts"),
+        said("INFO NCCL_FASTRAK_CTRL_DEV set by environment to eth0"),
+        *networks("Socket"),
+    ]
+    verdict = verdict_of(text)
+    assert verdict.code == 9
+    assert "the plugin is TCPX (A3 High), which does not read NCCL_FASTRAK_CTRL_DEV" in whats(
+        verdict, "off"
+    )
+
+
+# --- Its command --------------------------------------------------------------------------------
+
+
+def test_several_logs_are_one_job_packed_or_not_and_json_has_all(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first, second = tmp_path / "a.log", tmp_path / "b.log.gz"
+    first.write_text(networks(TCPX)[0])
+    second.write_bytes(gzip.compress(networks(TCPX, "Socket")[1].encode()))
+    assert cli.main(["doctor", "--json", str(first), str(second)]) == 9
+    document = json.loads(capsys.readouterr().out)
+    assert document["exit_code"] == 9
+    assert document["verdict"] == "off the fast path: GPUDirectTCPX_v7 on 1 of 2 ranks, Socket on 1"
+    assert document["findings"][0]["evidence"] == {
+        "file": str(second), "line": 1, "text": "Using network Socket",
+    }  # fmt: skip
+
+
+def test_a_log_that_is_not_there_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", "no.log"]) == 2
+    assert "no.log: no such file" in capsys.readouterr().err
+
+
+def test_without_a_log_this_machine_is_looked_at(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["doctor", "--plugin", "softtcpx"]) == 9
+    out = capsys.readouterr().out
+    assert "softtcpx, which is plain sockets" in out
+    assert "driver: " in out
+
+
+def test_the_driver_is_read_from_the_kernel_modules_word(tmp_path: Path) -> None:
+    version = tmp_path / "version"
+    version.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.183.01  Sun May 12\n")
+    assert driver_version(version) == "535.183.01"
+    version.write_text(
+        "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.95.05  Release\n"
+    )
+    assert driver_version(version) == "580.95.05"
+    assert driver_version(tmp_path / "none") == "none"
+
+
+def test_every_signature_is_whole() -> None:
+    known = signatures.signatures()
+    assert len({signature.name for signature in known}) == len(known) > 10
+    for signature in known:
+        assert signature.effect in signatures.EFFECTS
+        assert signature.sure in signatures.SURE
+        assert signature.what
+        assert signature.do
