@@ -259,12 +259,15 @@ def run_captured(
     return code, os.fsdecode(printed)
 
 
-def one_rank_a_node(family: str, hosts: Sequence[str], exported: Sequence[str]) -> list[str]:
-    """mpirun's options for one rank on each of `hosts`, with these variables of ours."""
+def one_rank_a_node(family: str, hostfile: str, exported: Sequence[str]) -> list[str]:
+    """mpirun's options for one rank on each node of a hostfile, with these variables of ours.
+
+    The file itself, not its names: it may say as whom to log in, and where.
+    """
     if family == "MPICH":
-        return ["-hosts", ",".join(hosts), "-ppn", "1"]  # it takes the whole environment along
+        return ["-f", hostfile, "-ppn", "1"]  # it takes the whole environment along
     exports = [word for name in exported for word in ("-x", name)]
-    return ["--host", ",".join(f"{host}:1" for host in hosts), "--map-by", "ppr:1:node", *exports]
+    return ["--hostfile", hostfile, "--map-by", "ppr:1:node", *exports]
 
 
 def without_ssh(environ: Mapping[str, str]) -> bool:

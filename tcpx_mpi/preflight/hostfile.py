@@ -1,4 +1,4 @@
-"""Hostfiles of Open MPI (`node slots=8`) and MPICH (`node:8`), and whether their names are known.
+"""The hostfile of a preflight: its hosts, whether their names are known, and what it asks for.
 
 A name that nobody knows makes some launchers wait for ever, so names are resolved before one is
 started.
@@ -6,70 +6,63 @@ started.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-import re
+import os
 import socket
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from tcpx_mpi.errors import ExitCode, UsageError
 from tcpx_mpi.preflight.findings import Finding, Status
+from tcpx_mpi.preflight.hostfile_forms import HostLine, Hosts, Launcher, parse_hosts
 from tcpx_mpi.units import counted
 
 _SSH_PORT = 22
 #: Longer than a SYN that was lost once takes.
 _REACH_S = 1.5
-_NAME = re.compile(r"[A-Za-z0-9_.\-]+(@[A-Za-z0-9_.\-]+)?")
-_OPTIONS = ("slots", "max_slots", "max-slots")
 
 
-@dataclass(frozen=True)
-class HostLine:
-    """One host; `slots` is None where the file leaves them to the launcher."""
+@contextlib.contextmanager
+def kept_hostfile(path: str) -> Iterator[str]:
+    """A path at which a hostfile can be read more than once: its own, or of a copy for a pipe.
 
-    line: int
-    name: str
-    slots: int | None
+    Raises UsageError.
+    """
+    if not os.path.exists(path) or os.path.isfile(path) or os.path.isdir(path):
+        yield path
+        return
+    with tempfile.NamedTemporaryFile("wb", prefix="tcpx-mpi-hosts-") as copy:
+        copy.write(_content(path))
+        copy.flush()
+        yield copy.name
 
-    @property
-    def address(self) -> str:
-        """The name without the user that may stand before it."""
-        return self.name.rpartition("@")[2]
 
-
-def read_hostfile(path: str) -> list[HostLine]:
-    """The hosts of a file, each once, slots of several lines added up. Raises UsageError."""
+def read_hostfile(path: str, launcher: Launcher, shown: str = "") -> Hosts:
+    """The hosts of a file as this launcher reads it. Raises UsageError, which names it `shown`."""
     try:
-        with open(path) as file:
-            text = file.read()
-    except (OSError, UnicodeDecodeError) as error:
-        cause = error.strerror if isinstance(error, OSError) else "it is no text"
-        raise UsageError(
-            f"--hostfile ({path}): {cause}; give a file with a line `NAME slots=N` for each node"
-        ) from None
-    return parse_hostfile(text, path)
+        text = _content(path).decode()
+    except UnicodeDecodeError:
+        raise _unreadable(shown or path, "it is no text") from None
+    if "\0" in text:
+        raise _unreadable(shown or path, "it is no text")
+    return parse_hosts(text, shown or path, launcher)
 
 
-def parse_hostfile(text: str, path: str) -> list[HostLine]:
-    """As `read_hostfile`, from its text; `path` is for errors, which name the line."""
-    hosts: dict[str, HostLine] = {}
-    for number, line in enumerate(text.splitlines(), start=1):
-        words = line.partition("#")[0].split()
-        if not words:
-            continue
-        where = f"--hostfile ({path}), line {number}"
-        host = _host(number, words, where)
-        before = hosts.get(host.name)
-        if before is not None:
-            slots = None if before.slots is None or host.slots is None else (
-                before.slots + host.slots
-            )  # fmt: skip
-            host = HostLine(before.line, host.name, slots)
-        hosts[host.name] = host
-    if not hosts:
-        raise UsageError(f"--hostfile ({path}) names no host: give a line `NAME slots=N` for each")
-    return list(hosts.values())
+def _content(path: str) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as error:
+        raise _unreadable(path, error.strerror or str(error)) from None
+
+
+def _unreadable(path: str, cause: str) -> UsageError:
+    return UsageError(
+        f"--hostfile ({path}): {cause}; give a file with a line `NAME slots=N` (MPICH: `NAME:N`) "
+        "for each node"
+    )
 
 
 def require_known(
@@ -81,7 +74,7 @@ def require_known(
 
     def found(host: HostLine) -> set[str]:
         try:
-            return (resolve or _resolve)(host.address)
+            return (resolve or _resolve)(host.name)
         except (OSError, UnicodeError):
             return set()
 
@@ -106,58 +99,66 @@ def _resolve(name: str) -> set[str]:
     return {str(entry[4][0]) for entry in socket.getaddrinfo(name, None)}
 
 
-def hostfile_findings(hosts: Sequence[HostLine], path: str) -> list[Finding]:
+def hostfile_findings(hosts: Hosts, path: str, launcher: Launcher) -> list[Finding]:
     """What the file asks for; slots that differ fail, as a run of them all would."""
-    slots = [1 if host.slots is None else host.slots for host in hosts]
-    text = f"{path}: {counted(len(hosts), 'node')}, {counted(sum(slots), 'slot')}"
-    if len(set(slots)) == 1:
-        return [Finding(Status.OK, "", "hostfile", text)]
-    each = ", ".join(f"{host.name} {count}" for host, count in zip(hosts, slots, strict=True))
+    found = [_slots_finding(hosts.lines, path, launcher)]
+    for note in hosts.notes:
+        cause, _, remedy = note.rpartition(": ")
+        found.append(Finding(Status.WARNING, "", "hostfile", f"{path}, {cause}", remedy))
+    return found
+
+
+def _slots_finding(hosts: Sequence[HostLine], path: str, launcher: Launcher) -> Finding:
+    slots = {host.slots for host in hosts}
+    nodes = f"{path}: {counted(len(hosts), 'node')}"
+    if slots == {None}:
+        text = f"{nodes}, as many slots as each has cores: no line gives any"
+        return Finding(Status.OK, "", "hostfile", text)
+    each = ", ".join(f"{h.name} {'its cores' if h.slots is None else h.slots}" for h in hosts)
     remedy = "a run wants equally many ranks on each node: give every node the same slots"
-    uneven = f"{text}, uneven: {each}"
-    return [Finding(Status.FAILED, "", "hostfile", uneven, remedy, ExitCode.USAGE)]
+    if None in slots:
+        text = f"{nodes}, slots on some lines only: {each}"
+        return Finding(Status.WARNING, "", "hostfile", text, remedy)
+    text = f"{nodes}, {counted(sum(host.slots or 0 for host in hosts), 'slot')}"
+    if len(slots) > 1:
+        uneven = f"{text}, uneven: {each}"
+        return Finding(Status.FAILED, "", "hostfile", uneven, remedy, ExitCode.USAGE)
+    if launcher.is_intel and slots != {1}:
+        text += (
+            f"; {launcher.name} takes the counts with -machinefile, and passes over them with -f"
+        )
+    return Finding(Status.OK, "", "hostfile", text)
+
+
+def needs_ssh(host: HostLine, addresses: set[str], own: set[str]) -> bool:
+    """Whether mpirun goes to this host by ssh. To an IPv6 address of this very node it does."""
+    return host.is_ipv6 or not addresses & own
 
 
 def reach_findings(
-    hosts: Sequence[HostLine], reach: Callable[[str], str] | None = None
+    hosts: Sequence[HostLine], reach: Callable[[str, int], str] | None = None
 ) -> list[Finding]:
     """A warning for each host whose ssh port does not answer; `reach` gives "" or a cause."""
+    ports = [host.port or _SSH_PORT for host in hosts]
     with ThreadPoolExecutor(max_workers=32) as pool:
-        causes = list(pool.map(reach or _reach, [host.address for host in hosts]))
-    remedy = "is the node up, and may it be reached by ssh? A launcher without ssh needs no port 22"
+        causes = list(pool.map(reach or _reach, [host.name for host in hosts], ports))
+    usual = "is the node up, and may it be reached by ssh? A launcher without ssh needs no port 22"
+    by_address = "; for this node itself write localhost: mpirun goes to an IPv6 address by ssh"
     return [
-        Finding(Status.WARNING, host.name, "ssh port", f"port {_SSH_PORT}: {cause}", remedy)
-        for host, cause in zip(hosts, causes, strict=True)
+        Finding(
+            Status.WARNING, host.name, "ssh port", f"port {port}: {cause}",
+            usual + (by_address if host.is_ipv6 else ""),
+        )
+        for host, port, cause in zip(hosts, ports, causes, strict=True)
         if cause
-    ]
+    ]  # fmt: skip
 
 
-def _reach(address: str) -> str:
+def _reach(name: str, port: int) -> str:
     try:
-        socket.create_connection((address, _SSH_PORT), timeout=_REACH_S).close()
+        socket.create_connection((name, port), timeout=_REACH_S).close()
     except TimeoutError:
         return f"no answer within {_REACH_S:g} s"
     except OSError as error:
         return (error.strerror or str(error)).lower()
     return ""
-
-
-def _host(number: int, words: Sequence[str], where: str) -> HostLine:
-    name, colon, count = words[0].partition(":")
-    if not _NAME.fullmatch(name):
-        raise UsageError(f"{where}: {words[0]!r} is no host name; write `NAME slots=N`")
-    slots = _count(count, f"{where}: {words[0]!r}") if colon else None
-    # `slots = 8` is as good as `slots=8` to Open MPI.
-    for option in re.sub(r"\s*=\s*", "=", " ".join(words[1:])).split():
-        key, equals, value = option.partition("=")
-        if not equals or key not in _OPTIONS:
-            raise UsageError(f"{where}: {option!r} is not known; write `{name} slots=N`")
-        found = _count(value, f"{where}: {option!r}")
-        slots = found if key == "slots" else slots
-    return HostLine(number, name, slots)
-
-
-def _count(text: str, where: str) -> int:
-    if not text.isdecimal() or int(text) < 1:
-        raise UsageError(f"{where}: slots are a whole number of 1 or more")
-    return int(text)

@@ -21,10 +21,13 @@ from tcpx_mpi.preflight.facts import NodeFacts, own_addresses, read_facts, read_
 from tcpx_mpi.preflight.findings import Finding, Status
 from tcpx_mpi.preflight.hostfile import (
     hostfile_findings,
+    kept_hostfile,
+    needs_ssh,
     reach_findings,
     read_hostfile,
     require_known,
 )
+from tcpx_mpi.preflight.hostfile_forms import launcher_of
 from tcpx_mpi.units import counted
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
@@ -70,23 +73,30 @@ def check_nodes(
     Raises UsageError for a hostfile that cannot be, before anything is started, and SetupFailed
     where no node answers.
     """
-    hosts = read_hostfile(hostfile)
+    with kept_hostfile(hostfile) as kept:
+        return _check_nodes(hostfile, kept, plugin, profile, environ)
+
+
+def _check_nodes(
+    hostfile: str, kept: str, plugin: str | None, profile: str, environ: Mapping[str, str]
+) -> list[Finding]:
+    mpirun, version = read_mpirun(environ)
+    launcher = launcher_of(version)
+    read = read_hostfile(kept, launcher, shown=hostfile)
+    hosts = read.lines
     addresses = require_known(hosts, hostfile)
-    found = hostfile_findings(hosts, hostfile)
+    found = hostfile_findings(read, hostfile, launcher)
     if not launch.without_ssh(environ):
         here = own_addresses()
-        found += reach_findings([host for host in hosts if not addresses[host.name] & here])
+        found += reach_findings([h for h in hosts if needs_ssh(h, addresses[h.name], here)])
     for finding in found:
         if finding.status is not Status.OK:  # said at once, in case that mpirun says no more
             whose = f"{finding.node}: " if finding.node else ""
             print(f"# {whose}{finding.found} -> {finding.remedy}", file=sys.stderr, flush=True)
-    mpirun, version = read_mpirun(environ)
     exported = [name for name in environ if name.startswith(_EXPORTED) and environ[name].strip()]
     if "LD_LIBRARY_PATH" in environ:
         exported.append("LD_LIBRARY_PATH")
-    options = launch.one_rank_a_node(
-        mpi_family(version), [host.name for host in hosts], sorted(exported)
-    )
+    options = launch.one_rank_a_node(mpi_family(version), kept, sorted(exported))
     arguments = ["preflight", "--answer", "--profile", profile]
     arguments += ["--plugin", plugin] if plugin else []
     program = module_command("tcpx_mpi", arguments)
@@ -97,11 +107,11 @@ def check_nodes(
         raise mpi.interrupted_by(code - 128)
     answers = [line for line in text.splitlines() if line.startswith(ANSWER)]
     if not answers:
+        asked = " ".join([mpirun, *options]).replace(kept, hostfile)
         waited = f"within {_LIMIT_S:g} s" if code is None else f"(exit code {code})"
         raise SetupFailed(
             f"mpirun started no rank that answered {waited}: see its own lines above; try "
-            f"`{mpirun} {' '.join(options)} -n {len(hosts)} hostname`, and {sys.executable} must "
-            "be there on every node"
+            f"`{asked} -n {len(hosts)} hostname`, and {sys.executable} must be there on every node"
         )
     about_nodes = _decoded(answers[0].removeprefix(ANSWER))
     libraries = [each.found for each in about_nodes if each.check == "MPI library"]

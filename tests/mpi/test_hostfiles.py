@@ -11,6 +11,7 @@ import pytest
 from jobs import run
 
 from tcpx_mpi.preflight.hostfile import read_hostfile
+from tcpx_mpi.preflight.hostfile_forms import Launcher
 
 pytestmark = pytest.mark.multirank
 
@@ -35,12 +36,12 @@ def test_the_command_for_this_machine_runs_as_it_stands(place: Path) -> None:
     result = run([*clean, *command_in(hostfile), *small], place)
     assert result.code == 0, result.text
     assert [row.wrong for row in result.rows] == [0]
-    (slots,) = [host.slots for host in read_hostfile(str(hostfile))]
+    (slots,) = [host.slots for host in read_hostfile(str(hostfile), Launcher("Open MPI")).lines]
     assert len(re.findall(r"^#  Rank ", result.out, re.M)) == slots
 
 
 @pytest.mark.parametrize("hostfile", HOSTFILES, ids=lambda path: path.stem)
 def test_a_hostfile_can_be_read_and_its_command_names_it(hostfile: Path) -> None:
-    assert read_hostfile(str(hostfile))
+    assert read_hostfile(str(hostfile), Launcher("Open MPI")).lines
     command = command_in(hostfile)
     assert command[1:5] == ["-hostfile", f"hostfiles/{hostfile.name}", "--bind-to", "none"]

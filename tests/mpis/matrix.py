@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import hostfile_cases
 import pytest
 from jobs import Result, run, started
 from launcher import cluster_or_skip
@@ -76,12 +77,23 @@ def test_the_library_is_the_one_that_was_meant(mpi: OtherMpi, tmp_path: Path) ->
 def test_a_preflight_of_a_hostfile_starts_one_rank_on_its_node(
     mpi: OtherMpi, tmp_path: Path
 ) -> None:
-    (tmp_path / "hosts").write_text("localhost slots=4\n")
+    lines = {"openmpi4": "localhost slots=4\n", "mpich": "localhost:4\n"}
+    (tmp_path / "hosts").write_text(lines[mpi.name])
     command = [mpi.python, "-m", "tcpx_mpi", "preflight", "--plugin", "softtcpx"]
     result = run([*command, "--hostfile", "hosts"], tmp_path)
     assert result.code == 0, result.text
     assert "1 node answered for 1 name" in result.out
     assert mpi.library in result.out
+
+
+@pytest.mark.parametrize("case", hostfile_cases.CASES, ids=repr)
+def test_a_hostfile_is_read_as_its_launcher_reads_it(
+    case: hostfile_cases.Case, mpi: OtherMpi, tmp_path: Path
+) -> None:
+    """The launcher is the judge of what the unit tests promise."""
+    if hostfile_cases.told(case, mpi.name) == "":
+        return  # nothing is promised
+    hostfile_cases.require_as_told(case, mpi.mpirun, mpi.name, tmp_path)
 
 
 @pytest.mark.parametrize("held", [True, False])

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hostfile_cases
 import pytest
 from gpus import stand_in
 from jobs import Result, mpirun, run, tcpx_mpi
@@ -161,20 +162,55 @@ def test_a_hostfile_for_ranks_that_are_started_is_refused(tmp_path: Path) -> Non
     ("text", "says"),
     [
         ("localhost slots=2\nno.such.host.invalid slots=2\n", "no.such.host.invalid (line 2)"),
-        ("localhost slot=2\n", "line 1: 'slot=2' is not known"),
+        ("localhost slot=2\n", "line 1 has 'slot=2', which Open MPI"),
         ("localhost slots=2\n127.0.0.1 slots=2\n", "are one node, 127.0.0.1"),
+        ("localhost slots=2\r\n", "line 1 ends in CR LF"),
+        ("localhost:2\n", "write `localhost slots=2`"),
+        ("localhost\nlocalhost slots=2\n", "of which line 1 told already"),
         ("", "names no host"),
     ],
 )
 def test_a_hostfile_that_cannot_be_is_refused_before_mpirun(
     text: str, says: str, tmp_path: Path
 ) -> None:
-    (tmp_path / "hosts").write_text(text)
+    (tmp_path / "hosts").write_text(text, newline="")
     result = run(tcpx_mpi("preflight", "--hostfile", "hosts"), tmp_path)
     assert result.code == 2, result.text
     assert len(result.errors) == 1, result.text
     assert says in result.errors[0]
     assert result.err.count("\n") == 1, "mpirun has lines of its own"
+
+
+@pytest.mark.parametrize("case", hostfile_cases.CASES, ids=repr)
+def test_a_hostfile_is_read_as_open_mpi_5_reads_it(
+    case: hostfile_cases.Case, tmp_path: Path
+) -> None:
+    command = mpirun(1, "--version")[0]
+    said = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
+    if "(Open MPI) 5" not in said.stdout:
+        pytest.skip("needs mpi: Open MPI 5; make test SUITE=mpis has Open MPI 4 and MPICH")
+    hostfile_cases.require_as_told(case, command, "openmpi5", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "found", "warned"),
+    [
+        ("localhost username=root slots=2\n", "1 node, 2 slots", ""),
+        ("localhost cpu=2\n", "1 node, 2 slots", ""),
+        ("localhost\nlocalhost\nlocalhost\n", "1 node, 3 slots", ""),
+        ("localhost\n", "1 node, as many slots as each has cores", ""),
+        ("localhost 2\n", "1 node, as many slots", "passes over '2'"),
+    ],
+)
+def test_a_hostfile_that_mpirun_takes_is_taken(
+    text: str, found: str, warned: str, tmp_path: Path
+) -> None:
+    (tmp_path / "hosts").write_text(text)
+    result = run(tcpx_mpi("preflight", "--plugin", "softtcpx", "--hostfile", "hosts"), tmp_path)
+    assert result.code == 0, result.text
+    assert found in result.out
+    assert "1 node answered for 1 name" in result.out
+    assert warned in result.out
 
 
 def test_an_mpirun_that_starts_nothing_is_said_in_one_line_of_ours(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -17,13 +18,14 @@ from tcpx_mpi.preflight import story
 from tcpx_mpi.preflight.alike import agreement_findings, mpi_family, mpirun_finding
 from tcpx_mpi.preflight.findings import Finding, Status
 from tcpx_mpi.preflight.hostfile import (
-    HostLine,
     hostfile_findings,
-    parse_hostfile,
+    kept_hostfile,
+    needs_ssh,
     reach_findings,
     read_hostfile,
     require_known,
 )
+from tcpx_mpi.preflight.hostfile_forms import HostLine, Hosts, Launcher
 from tcpx_mpi.preflight.story import nodes_finding
 
 
@@ -119,52 +121,47 @@ def test_a_node_without_mpirun_may_have_srun() -> None:
     assert mpi_family("something else") == ""
 
 
-# --- Hostfiles -----------------------------------------------------------------------------------
+# --- Hostfiles: test_hostfile_forms.py has what each launcher takes ------------------------------
 
-
-def test_hostfiles_of_both_mpis_are_read() -> None:
-    text = "# nodes\n\nn0 slots=8 max_slots=16\nroot@n1:4 # MPICH\nn2\nn0 slots = 2\n"
-    hosts = parse_hostfile(text, "hosts")
-    assert hosts == [HostLine(3, "n0", 10), HostLine(4, "root@n1", 4), HostLine(5, "n2", None)]
-    assert hosts[1].address == "n1"
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("n0\nn1 slot=8\n", ("line 2", "'slot=8' is not known", "n1 slots=N")),
-        ("n0 slots=many\n", ("line 1", "'slots=many'", "1 or more")),
-        ("n0:0\n", ("line 1", "'n0:0'", "1 or more")),
-        ("n0 8\n", ("line 1", "'8' is not known")),
-        ("n0,n1\n", ("line 1", "'n0,n1' is no host name")),
-        ("# only this\n", ("names no host",)),
-    ],
-)
-def test_a_mistake_in_a_hostfile_is_named_by_its_line(text: str, words: tuple[str, ...]) -> None:
-    with pytest.raises(UsageError) as error:
-        parse_hostfile(text, "hosts.txt")
-    for word in ("--hostfile (hosts.txt)", *words):
-        assert word in str(error.value)
+OPEN_MPI = Launcher("Open MPI 5.0.11")
 
 
 def test_a_hostfile_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "missing", tmp_path):
         with pytest.raises(UsageError, match="--hostfile"):
-            read_hostfile(str(path))
-    (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    with pytest.raises(UsageError, match="no text"):
-        read_hostfile(str(tmp_path / "binary"))
+            read_hostfile(str(path), OPEN_MPI)
+    for content in (b"\xff\xfe", "n0 slots=2\n".encode("utf-16-le")):
+        (tmp_path / "binary").write_bytes(content)
+        with pytest.raises(UsageError, match="no text"):
+            read_hostfile(str(tmp_path / "binary"), OPEN_MPI)
+
+
+def test_a_hostfile_in_a_pipe_is_read_once_and_kept_for_mpirun(tmp_path: Path) -> None:
+    reader, writer = os.pipe()  # as of <(...)
+    os.write(writer, b"n0 slots=2\n")
+    os.close(writer)
+    with kept_hostfile(f"/dev/fd/{reader}") as kept:
+        assert Path(kept).is_file()
+        for _ in range(2):
+            assert read_hostfile(kept, OPEN_MPI).lines == (HostLine(1, "n0", 2),)
+    os.close(reader)
+    assert not Path(kept).exists()
+    with kept_hostfile("hosts") as kept:
+        assert kept == "hosts"
+    (tmp_path / "windows").write_bytes(b"n0 slots=2\r\n")
+    with pytest.raises(UsageError, match=r"--hostfile \(hosts\), line 1 ends in CR LF"):
+        read_hostfile(str(tmp_path / "windows"), OPEN_MPI, shown="hosts")
 
 
 def test_unknown_hosts_are_all_named_with_their_lines() -> None:
-    hosts = [HostLine(1, "n0", 8), HostLine(2, "root@n1", 8), HostLine(4, "n2", 8)]
+    hosts = [HostLine(1, "n0", 8), HostLine(2, "n1", 8, "root"), HostLine(4, "n2", 8)]
 
     def resolve(name: str) -> set[str]:
         if name != "n0":
             raise socket.gaierror
         return {"10.0.0.1"}
 
-    with pytest.raises(UsageError, match=r"unknown host root@n1 \(line 2\), n2 \(line 4\)"):
+    with pytest.raises(UsageError, match=r"unknown host n1 \(line 2\), n2 \(line 4\)"):
         require_known(hosts, "hosts.txt", resolve)
     assert require_known(hosts[:1], "hosts.txt", resolve) == {"n0": {"10.0.0.1"}}
 
@@ -184,11 +181,32 @@ def test_fewer_nodes_than_names_fail() -> None:
 
 
 def test_uneven_slots_are_said() -> None:
-    even = [HostLine(1, "n0", 8), HostLine(2, "n1", 8)]
-    assert hostfile_findings(even, "h")[0].found == "h: 2 nodes, 16 slots"
-    (finding,) = hostfile_findings([*even, HostLine(3, "n2", None)], "h")
+    even = (HostLine(1, "n0", 8), HostLine(2, "n1", 8))
+    (finding,) = hostfile_findings(Hosts(even), "h", OPEN_MPI)
+    assert (finding.status, finding.found) == (Status.OK, "h: 2 nodes, 16 slots")
+    (finding,) = hostfile_findings(Hosts((*even, HostLine(3, "n2", 1))), "h", OPEN_MPI)
     assert (finding.status, finding.exit_code) == (Status.FAILED, ExitCode.USAGE)
     assert "uneven: n0 8, n1 8, n2 1" in finding.found
+
+
+def test_slots_that_no_line_gives_are_not_made_up() -> None:
+    cores = (HostLine(1, "n0", None), HostLine(2, "n1", None))
+    (finding,) = hostfile_findings(Hosts(cores), "h", OPEN_MPI)
+    assert (finding.status, finding.found) == (
+        Status.OK, "h: 2 nodes, as many slots as each has cores: no line gives any",
+    )  # fmt: skip
+    (finding,) = hostfile_findings(Hosts((*cores, HostLine(3, "n2", 8))), "h", OPEN_MPI)
+    assert finding.status is Status.WARNING
+    assert "n1 its cores, n2 8" in finding.found
+
+
+def test_what_a_launcher_passes_over_is_a_warning_and_intels_counts_are_said_to_be() -> None:
+    hosts = Hosts((HostLine(1, "n0", 2),), ("line 1: Open MPI passes over 'x': take it out",))
+    finding = hostfile_findings(hosts, "h", OPEN_MPI)[1]
+    assert (finding.status, finding.remedy) == (Status.WARNING, "take it out")
+    assert finding.found == "h, line 1: Open MPI passes over 'x'"
+    (finding,) = hostfile_findings(Hosts(hosts.lines), "h", Launcher("Intel MPI 2021", True))
+    assert "takes the counts with -machinefile, and passes over them with -f" in finding.found
 
 
 def test_a_hostfile_is_checked_with_the_profile_that_was_asked_for_and_mpi_off_the_data_nics(
@@ -218,15 +236,23 @@ def test_a_hostfile_is_checked_with_the_profile_that_was_asked_for_and_mpi_off_t
 
 
 def test_a_host_that_does_not_answer_is_a_warning() -> None:
-    hosts = [HostLine(1, "n0", 8), HostLine(2, "root@n1", 8)]
-    (finding,) = reach_findings(hosts, {"n0": "", "n1": "no answer"}.__getitem__)
-    assert (finding.status, finding.node) == (Status.WARNING, "root@n1")
-    assert "no answer" in finding.found
+    hosts = [HostLine(1, "n0", 8), HostLine(2, "n1", 8, "root", 2222)]
+    found = {("n0", 22): "", ("n1", 2222): "no answer"}
+    (finding,) = reach_findings(hosts, lambda name, port: found[name, port])
+    assert (finding.status, finding.node) == (Status.WARNING, "n1")
+    assert "port 2222: no answer" in finding.found
+
+
+def test_an_ipv6_address_of_this_very_node_is_asked_for_ssh() -> None:
+    own = {"::1", "127.0.0.1"}
+    assert needs_ssh(HostLine(1, "::1", 2), {"::1"}, own)
+    assert not needs_ssh(HostLine(1, "localhost", 2), {"::1", "127.0.0.1"}, own)
+    assert needs_ssh(HostLine(1, "n1", 2), {"10.0.0.7"}, own)
+    (finding,) = reach_findings([HostLine(1, "::1", 2)], lambda name, port: "refused")
+    assert "write localhost" in finding.remedy
 
 
 def test_one_rank_a_node_is_asked_for_in_the_words_of_each_mpi() -> None:
-    hosts = ["n0", "root@n1"]
-    assert launch.one_rank_a_node("MPICH", hosts, ["A"]) == ["-hosts", "n0,root@n1", "-ppn", "1"]
-    options = launch.one_rank_a_node("Open MPI", hosts, ["A", "B"])
-    expected = ["--host", "n0:1,root@n1:1", "--map-by", "ppr:1:node", "-x", "A", "-x", "B"]
-    assert options == expected
+    assert launch.one_rank_a_node("MPICH", "h", ["A"]) == ["-f", "h", "-ppn", "1"]
+    options = launch.one_rank_a_node("Open MPI", "h", ["A", "B"])
+    assert options == ["--hostfile", "h", "--map-by", "ppr:1:node", "-x", "A", "-x", "B"]

@@ -11,10 +11,8 @@ from preflight_facts import TCPX
 
 from tcpx_mpi.preflight import facts as reading
 from tcpx_mpi.preflight.facts import NodeFacts
-from tcpx_mpi.preflight.hostfile import (
-    HostLine,
-    reach_findings,
-)
+from tcpx_mpi.preflight.hostfile import reach_findings
+from tcpx_mpi.preflight.hostfile_forms import HostLine
 
 
 def facts_on_a3(monkeypatch: pytest.MonkeyPatch, profile: str, **environ: str) -> NodeFacts:
