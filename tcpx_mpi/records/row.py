@@ -7,9 +7,9 @@ A `RowFacts` is what all ranks agree on about a row, a `RankRow` is one rank's p
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -221,17 +221,31 @@ def counted(part: RankRow) -> RankRow:
     return dataclasses.replace(part, samples={}, warmup={}, against=against)
 
 
-def series_of(part: RankRow) -> list[Int64s]:
-    """All samples of a rank's part and of the peers beside it, in the order of `join_row`."""
-    series = [kind[phase] for kind in (part.samples, part.warmup) for phase in PHASES]
-    return series + [values for beside in part.against.values() for values in series_of(beside)]
+class SeriesKey(NamedTuple):
+    """Which of the series of a rank's part."""
+
+    #: A peer of `--against`; "" for the plugin.
+    peer: str
+    #: "samples" or "warmup".
+    kind: str
+    phase: str
+
+
+def series_of(part: RankRow) -> dict[SeriesKey, Int64s]:
+    """All samples of a rank's part and of the peers beside it."""
+    return {
+        SeriesKey(peer, kind, phase): values[phase]
+        for peer, side in {"": part, **part.against}.items()
+        for kind, values in (("samples", side.samples), ("warmup", side.warmup))
+        for phase in PHASES
+    }
 
 
 def join_row(
     facts: RowFacts,
     parts: Sequence[RankRow],
     finished_time: str,
-    series: Sequence[Int64s] | None = None,
+    series: Mapping[SeriesKey, Int64s] | None = None,
     spool: str | None = None,
 ) -> Row:
     """The row of all ranks; `parts` are in rank order and every rank is there.
@@ -242,8 +256,11 @@ def join_row(
     """
     _require_alike(facts, parts)
     if series is None:
-        series = [_stacked(facts, each, spool) for each in zip(*map(series_of, parts), strict=True)]
-    return _joined(facts, parts, finished_time, iter(series), spool)
+        by_rank = [series_of(part) for part in parts]
+        series = {
+            key: _stacked(facts, [of_rank[key] for of_rank in by_rank], spool) for key in by_rank[0]
+        }
+    return _joined(facts, parts, finished_time, series, spool)
 
 
 def _require_alike(facts: RowFacts, parts: Sequence[RankRow]) -> None:
@@ -252,7 +269,7 @@ def _require_alike(facts: RowFacts, parts: Sequence[RankRow]) -> None:
     for part in parts:
         if not np.array_equal(part.batches, parts[0].batches):
             raise ValueError(f"row {facts.index}: rank {part.rank} counted other batches")
-        if list(part.against) != list(parts[0].against):
+        if part.against.keys() != parts[0].against.keys():
             raise ValueError(f"row {facts.index}: rank {part.rank} has other peers beside it")
     for name in parts[0].against:
         _require_alike(facts, [part.against[name] for part in parts])
@@ -262,13 +279,14 @@ def _joined(
     facts: RowFacts,
     parts: Sequence[RankRow],
     finished_time: str,
-    series: Iterator[Int64s],
+    series: Mapping[SeriesKey, Int64s],
     spool: str | None,
+    peer: str = "",
 ) -> Row:
-    """Takes from `series` what is this row's and its peers'."""
+    """The row of the plugin, with those of its peers, or of one of them."""
 
-    def taken(columns: int) -> dict[str, Int64s]:
-        found = {phase: next(series) for phase in PHASES}
+    def taken(kind: str, columns: int) -> dict[str, Int64s]:
+        found = {phase: series[SeriesKey(peer, kind, phase)] for phase in PHASES}
         for phase, values in found.items():
             _require_shape(facts, values, (len(parts), columns), phase)
         return found
@@ -289,8 +307,8 @@ def _joined(
         arrivals=arrivals,
         arrival_blocks=arrival_blocks,
         chunks=max(part.chunks for part in parts),
-        samples=taken(facts.iterations),
-        warmup=taken(facts.warmup_iterations),
+        samples=taken("samples", facts.iterations),
+        warmup=taken("warmup", facts.warmup_iterations),
         batches=parts[0].batches,
         batch_start=by_batch("batch_start"),
         late=by_batch("late"),
@@ -301,7 +319,7 @@ def _joined(
         spool=spool,
         against={
             name: _joined(
-                facts, [part.against[name] for part in parts], finished_time, series, spool
+                facts, [part.against[name] for part in parts], finished_time, series, spool, name
             )
             for name in parts[0].against
         },

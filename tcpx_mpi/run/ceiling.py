@@ -18,7 +18,7 @@ from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
 from tcpx_mpi.machine.placement import Node, Request
 from tcpx_mpi.machine.topology import Host, read_host, this_machine
 from tcpx_mpi.patterns import load
-from tcpx_mpi.records import Row
+from tcpx_mpi.records import BaselineInfo, Row
 from tcpx_mpi.run.agreement import agree_hosts, agree_settings
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.place_ranks import place_at
@@ -95,7 +95,7 @@ class Ceiling:
             part, facts = measurement.measure(row.facts, row.plan)
             whole = measurement.join(facts, part)
             if whole is not None:
-                found = by_streams(whole, [info.streams for info in infos])
+                found = by_streams(whole, infos)
                 self._say(raw_lines(pattern, found))
                 wrong += sum(int(each.wrong[each.wrong > 0].sum()) for each in found.values())
         world.barrier("close", SETUP_PATIENCE_S)
@@ -143,9 +143,10 @@ def clock_line() -> str:
     return _line("clock", "", "", f"{cost:9.1f} ns a call, steps of {resolution} ns")
 
 
-def by_streams(whole: Row, streams: Sequence[int]) -> Mapping[int, Row]:
-    """A row and those of the peers beside it by their number of streams."""
-    return dict(zip(streams, [whole, *whole.against.values()], strict=True))
+def by_streams(whole: Row, infos: Sequence[BaselineInfo]) -> Mapping[int, Row]:
+    """A row and those of the peers beside it by their number of streams; the row is the first's."""
+    own, *beside = infos
+    return {own.streams: whole, **{info.streams: whole.against[info.name] for info in beside}}
 
 
 def raw_lines(pattern: Pattern, rows: Mapping[int, Row]) -> list[str]:

@@ -11,8 +11,8 @@ import itertools
 import os
 import pickle
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from mpi4py import MPI
 
 Int64s = NDArray[np.int64]
+_Key = TypeVar("_Key", bound=Hashable)
 _NOTHING = np.empty(0, dtype=np.uint8)
 
 #: Series are gathered in parcels of so much of all ranks: MPI counts what a call takes in 31 bits.
@@ -92,29 +93,32 @@ class World:
         return [pickle.loads(everything[a:b].data) for a, b in _spans(offsets)]
 
     def gather_series(
-        self, series: Sequence[Int64s], what: str, patience_s: float, spool: str | None = None
-    ) -> list[Int64s] | None:
-        """Collective: of each series int64[rank, value] on rank 0, None elsewhere.
+        self, series: Mapping[_Key, Int64s], what: str, patience_s: float, spool: str | None = None
+    ) -> dict[_Key, Int64s] | None:
+        """Collective: of each series, by its key, int64[rank, value] on rank 0, None elsewhere.
 
         They may be larger than memory is; `spool` is as in `mapped_arrays`. Raises ValueError, on
-        all ranks, if ranks do not have equally many, as long as each other's; OutputFailed on
-        rank 0 if its disk has no room.
+        all ranks, if ranks do not have the same keys with series as long as each other's;
+        OutputFailed on rank 0 if its disk has no room.
         """
-        lengths = [values.size for values in series]
-        if self.allgather(lengths, what, patience_s) != [lengths] * self.size:
+        own = {key: values.size for key, values in series.items()}
+        everybodys = self.allgather(own, what, patience_s)
+        if any(lengths != own for lengths in everybodys):
             raise ValueError(f"{what}: ranks have other numbers of them")
-        whole = [
-            mapped_arrays.empty((self.size, n), np.int64, spool) for n in lengths if self.rank == 0
-        ]
+        lengths: dict[_Key, int] = everybodys[0]  # in the order of rank 0, on all
+        whole: dict[_Key, Int64s] = {}
+        if self.rank == 0:
+            for key, length in lengths.items():
+                whole[key] = mapped_arrays.empty((self.size, length), np.int64, spool)
         for parcel in _parcels(lengths, max(_PARCEL_BYTES // 8 // self.size, 1)):
-            mine = np.concatenate([series[number][part] for number, part in parcel])
+            mine = np.concatenate([series[key][part] for key, part in parcel])
             everybody = np.empty((self.size if self.rank == 0 else 0, mine.size), np.int64)
             self._finish(self._comm.Igather(mine, everybody, root=0), what, patience_s)
             if self.rank == 0:
                 bounds = np.cumsum([part.stop - part.start for _, part in parcel])
                 cut = np.split(everybody, bounds[:-1], axis=1)
-                for (number, part), values in zip(parcel, cut, strict=True):
-                    whole[number][:, part] = values
+                for (key, part), values in zip(parcel, cut, strict=True):
+                    whole[key][:, part] = values
         return whole if self.rank == 0 else None
 
     def exchange(self, outgoing: list[bytes], what: str, patience_s: float) -> list[bytes]:
@@ -238,15 +242,15 @@ def raise_agreed(
     raise AgreedError(where + text, ExitCode(exit_code), first) from own
 
 
-def _parcels(lengths: Sequence[int], most: int) -> Iterator[list[tuple[int, slice]]]:
+def _parcels(lengths: Mapping[_Key, int], most: int) -> Iterator[list[tuple[_Key, slice]]]:
     """Series one after the other in parcels of `most` values: which one, and what of it."""
-    parcel: list[tuple[int, slice]] = []
+    parcel: list[tuple[_Key, slice]] = []
     room = most
-    for number, length in enumerate(lengths):
+    for key, length in lengths.items():
         at = 0
         while at < length:
             end = min(at + room, length)
-            parcel.append((number, slice(at, end)))
+            parcel.append((key, slice(at, end)))
             room -= end - at
             at = end
             if not room:

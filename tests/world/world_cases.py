@@ -39,7 +39,9 @@ def test_series_are_gathered_in_parcels(
     finish = world._finish
     monkeypatch.setattr(world, "_finish", lambda *step: (asked.append(1), finish(*step)))
     lengths = (5, 0, 1, 7)
-    series = [np.arange(n) + 100 * n + 1000 * world.rank for n in lengths]
+    # Each rank has them in an order of its own.
+    order = [lengths[(at + world.rank) % len(lengths)] for at in range(len(lengths))]
+    series = {n: np.arange(n) + 100 * n + 1000 * world.rank for n in order}
     found = world.gather_series(series, "test", PATIENCE_S)
     # Two are the allgather's.
     values_a_parcel = parcel_bytes // 8 // world.size
@@ -48,18 +50,20 @@ def test_series_are_gathered_in_parcels(
         assert found is None
         return
     assert found is not None
-    for values, n in zip(found, lengths, strict=True):
+    assert set(found) == set(lengths)
+    for n, values in found.items():
         assert values.dtype == np.int64
         assert values.tolist() == [
             (np.arange(n) + 100 * n + 1000 * rank).tolist() for rank in range(world.size)
         ]
 
 
-@pytest.mark.parametrize("own", [[3], [2, 1]])
-def test_series_of_other_lengths_are_refused_by_all_ranks(world: World, own: list[int]) -> None:
-    lengths = own if world.rank == 1 else [2]
+@pytest.mark.parametrize("own", [{"a": 3}, {"a": 2, "b": 1}, {"b": 2}])
+def test_other_series_are_refused_by_all_ranks(world: World, own: dict[str, int]) -> None:
+    lengths = own if world.rank == 1 else {"a": 2}
+    series = {key: np.zeros(n, np.int64) for key, n in lengths.items()}
     with pytest.raises(ValueError, match="ranks have other numbers"):
-        world.gather_series([np.zeros(n, np.int64) for n in lengths], "test", PATIENCE_S)
+        world.gather_series(series, "test", PATIENCE_S)
 
 
 def test_each_rank_gets_what_was_meant_for_it_also_nothing(world: World) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import invented
@@ -43,9 +44,13 @@ def test_what_nobody_checked_is_told_apart() -> None:
 
 def test_rows_beside_each_other_go_by_their_streams() -> None:
     whole = row()
-    whole.against = {"raw_2": row(), "raw_4": row()}
-    found = by_streams(whole, [1, 2, 4])
-    assert [found[1], found[2], found[4]] == [whole, *whole.against.values()]
+    two, four = row(), row()
+    whole.against = {"raw_4": four, "raw_2": two}  # in no order
+    infos = [
+        dataclasses.replace(invented.peer(name), streams=streams)
+        for name, streams in (("raw", 1), ("raw_2", 2), ("raw_4", 4))
+    ]
+    assert by_streams(whole, infos) == {1: whole, 2: two, 4: four}
 
 
 def test_copies_are_timed_in_and_out_of_the_cache_once_it_is_warm(
