@@ -21,8 +21,8 @@ from tcpx_mpi.machine.topology import read_host, this_machine
 from tcpx_mpi.plugin.find import choose_plugin, inspect, is_tcpx
 from tcpx_mpi.plugin.unsafe_settings import fatal_value
 from tcpx_mpi.run.place_ranks import net_devices, place_at
-from tcpx_mpi.transport.engine import LoadedPlugin, load_plugin
 from tcpx_mpi.transport.gpu_memory import RankGpu
+from tcpx_mpi.transport.load_plugin import LoadedPlugin, load_plugin
 
 
 def main(arguments: Sequence[str]) -> int:

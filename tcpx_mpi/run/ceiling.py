@@ -26,8 +26,8 @@ from tcpx_mpi.run.plan import RowPlanner, buffer_sizes
 from tcpx_mpi.run.story import RunState
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.stats.ratios import block_times_ns
-from tcpx_mpi.transport.engine import slot_buffers
 from tcpx_mpi.transport.interface import RankContext, Surroundings
+from tcpx_mpi.transport.memory import slot_buffers
 from tcpx_mpi.units import format_size
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 

@@ -8,7 +8,8 @@ from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.machine.placement import Placement
 from tcpx_mpi.run import agreement
 from tcpx_mpi.schedule.pattern import Pattern
-from tcpx_mpi.transport.engine import LoadedPlugin, RankEngine, load_plugin
+from tcpx_mpi.transport.engine import RankEngine
+from tcpx_mpi.transport.load_plugin import LoadedPlugin, load_plugin
 from tcpx_mpi.world import World
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 

@@ -14,7 +14,8 @@ from tcpx_mpi._version import source_state
 from tcpx_mpi.cpu_lists import cpu_list_text
 from tcpx_mpi.machine.topology import Host, this_machine
 from tcpx_mpi.records import RankInfo, SetupTimes
-from tcpx_mpi.transport.engine import RankEngine, ToTell
+from tcpx_mpi.transport.engine import RankEngine
+from tcpx_mpi.transport.load_plugin import ToTell
 from tcpx_mpi.transport.overhead import own_cost
 
 

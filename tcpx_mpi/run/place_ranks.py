@@ -32,7 +32,7 @@ from tcpx_mpi.patterns import load
 from tcpx_mpi.plugin.find import is_tcpx
 from tcpx_mpi.plugin.sockets import data_sockets
 from tcpx_mpi.plugin.softtcpx_defaults import with_defaults, workers_for
-from tcpx_mpi.transport.engine import LoadedPlugin
+from tcpx_mpi.transport.load_plugin import LoadedPlugin
 from tcpx_mpi.world import World
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 

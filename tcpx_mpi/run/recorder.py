@@ -36,7 +36,7 @@ from tcpx_mpi.records import (
 from tcpx_mpi.run import metadata
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
-from tcpx_mpi.transport.engine import LoadedPlugin
+from tcpx_mpi.transport.load_plugin import LoadedPlugin
 from tcpx_mpi.world import Answer
 
 if TYPE_CHECKING:

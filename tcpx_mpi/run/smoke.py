@@ -24,7 +24,8 @@ from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.place_ranks import place_rank, plugin_workers
 from tcpx_mpi.run.plan import RowPlanner, buffer_sizes
 from tcpx_mpi.run.story import RunState
-from tcpx_mpi.transport.engine import LoadedPlugin, RankEngine
+from tcpx_mpi.transport.engine import RankEngine
+from tcpx_mpi.transport.load_plugin import LoadedPlugin
 from tcpx_mpi.units import counted, fit_number, format_size
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 

@@ -46,13 +46,9 @@ from tcpx_mpi.plugin.find import CHUNK_VARIABLE, choose_plugin
 from tcpx_mpi.session import connection_info
 from tcpx_mpi.session.connection_info import ConnectionInfo
 from tcpx_mpi.session.errors import error_of, stall_text
-from tcpx_mpi.transport.engine import (
-    UNPACK_MODES,
-    LoadedPlugin,
-    RefusedAfterInit,
-    load_plugin,
-    require_memory,
-)
+from tcpx_mpi.transport.engine import UNPACK_MODES
+from tcpx_mpi.transport.load_plugin import LoadedPlugin, RefusedAfterInit, load_plugin
+from tcpx_mpi.transport.memory import require_memory
 from tcpx_mpi.transport.setup_errors import setup_errors
 
 __all__ = ["Session", "Transfer"]

@@ -1,44 +1,33 @@
-"""Bringing a rank's engine up: plugin, device, comms, memory. Local steps, no MPI."""
+"""The engine of a rank: comms and buffers over a loaded plugin. Local steps, no MPI."""
 
 from __future__ import annotations
 
 import os
-import socket
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from typing import Any
 
 from tcpx_mpi import _native
 from tcpx_mpi.config.settings import Settings
-from tcpx_mpi.errors import SetupFailed, UsageError
-from tcpx_mpi.launch.mpirun import under_launcher
-from tcpx_mpi.machine.gpu.choice import obstacle_of_nic
-from tcpx_mpi.machine.gpu.driver import ordinal_of
+from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.machine.placement import Placement
-from tcpx_mpi.machine.profiles import NODE_VARIABLES, Profile, environment_of, find_profile
-from tcpx_mpi.machine.topology import Host, this_machine
-from tcpx_mpi.plugin.find import (
-    PluginFile,
-    answer_variables,
-    choose_plugin,
-    inspect,
-    is_softtcpx,
-    is_tcpx,
-    missing_interface,
-    prepare_environment,
-)
-from tcpx_mpi.plugin.softtcpx_defaults import WORKERS_VARIABLE, worker_variables
-from tcpx_mpi.plugin.unsafe_settings import refuse_fatal_values
+from tcpx_mpi.machine.topology import Host
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.schedule.table import BufferId, Layout, Schedule
 from tcpx_mpi.transport.gpu_memory import RankGpu
 from tcpx_mpi.transport.gpu_watch import RowWatch
 from tcpx_mpi.transport.interface import RankContext, Surroundings, TimedLoop, load_native
+from tcpx_mpi.transport.load_plugin import LoadedPlugin
+from tcpx_mpi.transport.memory import (
+    companions,
+    require_memory,
+    setup_gpu,
+    slot_buffers,
+    visible_gpus,
+)
 from tcpx_mpi.transport.observed_placement import thread_ids
 from tcpx_mpi.transport.setup_errors import setup_errors
 from tcpx_mpi.transport.time_limit import require_time
-from tcpx_mpi.units import format_size
 
 #: Idle sweeps before the core is offered to others, where every rank has a core of its own.
 SPINS_BEFORE_YIELD = 100
@@ -50,209 +39,6 @@ UNPACK_MODES = {
     "host": _native.UNPACK_HOST,
     "none": _native.UNPACK_NONE,
 }
-
-
-#: Variables that may differ from node to node.
-_OF_A_NODE = (*NODE_VARIABLES, WORKERS_VARIABLE)
-
-
-#: What makes softtcpx break a rule on purpose.
-TRAP_PREFIX = "SOFTTCPX_TRAP_"
-#: Sets many of them.
-LIKE_VARIABLE = "SOFTTCPX_LIKE"
-
-
-class RefusedAfterInit(UsageError):
-    """What was set is wrong, and the plugin has read it: once a process."""
-
-
-@dataclass(frozen=True)
-class ToTell:
-    """What a reader must know of this rank's plugin: it may have been set otherwise elsewhere."""
-
-    #: What it warned of while it was initialised, such as a setting that it does not use.
-    warned: Sequence[str] = ()
-    #: Faults on purpose, NAME=VALUE.
-    traps: Sequence[str] = ()
-
-
-@dataclass
-class LoadedPlugin:
-    """A plugin in this process: its file, its handle, and what was set for it beforehand."""
-
-    file: PluginFile
-    how: str
-    handle: Any
-    derived: list[tuple[str, str, str]]
-    profile: Profile | None
-    #: The last lines that it logged while it was initialised: its settings and devices.
-    said: list[str]
-    #: Threads that it had started by the end of its initialisation.
-    threads: frozenset[int] = frozenset()
-    to_tell: ToTell = field(default_factory=ToTell)
-
-    @property
-    def devices(self) -> int:
-        return int(self.handle.devices())
-
-    def nic(self, device: int) -> dict[str, Any]:
-        """What the plugin says of a device: name, pci_path, speed_mbps, ptr_support, ..."""
-        found: dict[str, Any] = self.handle.properties(device)
-        return found
-
-    def fingerprint(self) -> str:
-        """What must be equal on all ranks, a `name=value` line each."""
-        lines = [f"plugin_sha256={self.file.sha256}", f"plugin_name={self.file.name}"]
-        lines += [f"profile={self.profile.source if self.profile else 'none'}"]
-        # NICs and CPUs may have other names on another node.
-        equal = [each for each in self.derived if each[0] not in _OF_A_NODE]
-        return "\n".join(lines + [f"{name}={value}" for name, value, _ in equal])
-
-
-def load_plugin(
-    settings: Settings, environ: MutableMapping[str, str], workers: int = 0
-) -> LoadedPlugin:
-    """Find, map and initialise the plugin; variables that it needs are set before it is mapped.
-
-    `workers` are those of our own plugin where it is to move GPUs' memory; 0: its own default.
-    Raises UsageError, PluginMissing, or SetupFailed where init or the device list fails.
-    """
-    topology = this_machine()
-    profile = find_profile(settings.profile, topology)
-    if profile is not None:
-        profile.require(topology, socket.gethostname())
-    # Before the profile sets variables that would ask for TCPX.
-    choice = choose_plugin(settings, environ)
-    derived = prepare_environment(settings, environ, environment_of(profile, topology, environ))
-    _set(environ, derived)
-    if settings.debug:
-        _native.print_plugin_log(3)
-    file = inspect(choice)
-    refuse_fatal_values(file.name, environ)
-    if is_softtcpx(file.name):
-        ours = answer_variables(environ)
-        if workers:
-            ours += worker_variables(workers, environ)
-        _set(environ, ours)  # it reads them when it is initialised
-        derived += ours
-    launched, host = under_launcher(environ), socket.gethostname()
-    _native.name_process(host if launched is None else f"rank {launched.rank} on {host}")
-    before = thread_ids()
-    handle = _native.Plugin(choice.path)
-    try:
-        handle.init()
-        devices = handle.devices()
-    except _native.PluginError as error:
-        raise SetupFailed(f"{file.path}: {error}") from None
-    if devices < 1:
-        raise RefusedAfterInit(
-            f"{file.path} finds 0 devices, at least 1 is needed: check that a network interface "
-            "is up and that NCCL_SOCKET_IFNAME or NCCL_GPUDIRECTTCPX_SOCKET_IFNAME selects one"
-        )
-    names = [handle.properties(device)["name"] for device in range(devices)]
-    present = [name for _, name in socket.if_nameindex()]
-    if refusal := missing_interface(environ, names, present):
-        raise RefusedAfterInit(refusal)
-    said, warned = _native.plugin_log_lines(), _native.plugin_log_first_warnings()
-    traps = traps_of(environ) if is_softtcpx(file.name) else []
-    started = thread_ids() - before
-    return LoadedPlugin(
-        file, choice.how, handle, derived, profile, said, started, ToTell(warned, traps)
-    )
-
-
-def traps_of(environ: Mapping[str, str]) -> list[str]:
-    """softtcpx's traps that are set, NAME=VALUE; [] where there is but a choice of whom to trap."""
-    found = {
-        name: value
-        for name, value in sorted(environ.items())
-        if (name.startswith(TRAP_PREFIX) or name == LIKE_VARIABLE) and value.strip()
-    }
-    if found.keys() <= {f"{TRAP_PREFIX}RANK", f"{TRAP_PREFIX}SIDE"}:
-        return []
-    return [f"{name}={value}" for name, value in found.items()]
-
-
-def _set(environ: MutableMapping[str, str], variables: Sequence[tuple[str, str, str]]) -> None:
-    environ.update({name: value for name, value, _ in variables})
-
-
-def require_memory(kind: str, plugin: LoadedPlugin, device: int, asked_by: str = "") -> int:
-    """How buffers of this kind are registered; raises UsageError where the plugin has no such."""
-    asked_by = asked_by or f"--memory {kind}"
-    if kind == "emulated" and not is_softtcpx(plugin.file.name):
-        # TCPX would take such pages for a GPU's, and where its queue is no CPU can read.
-        raise UsageError(
-            f"{asked_by}: plugin {plugin.file.name} has no receive path of GPUs for host memory, "
-            "which softtcpx alone has; use --plugin softtcpx, or --memory cuda"
-        )
-    pointer = _native.PTR_HOST if kind == "host" else _native.PTR_CUDA
-    properties = plugin.nic(device)
-    if not properties["ptr_support"] & pointer:
-        raise UsageError(
-            f"{asked_by}: plugin {plugin.file.name} does not take such buffers (ptrSupport "
-            f"{properties['ptr_support']}); use host memory, or a plugin that offers CUDA memory"
-        )
-    by_pci = kind == "cuda" and is_tcpx(plugin.file.name)
-    if by_pci and (obstacle := obstacle_of_nic(plugin.file.name, properties)):
-        raise UsageError(f"{asked_by}: {obstacle}; or use host memory")
-    if kind != "host" and properties["device_type"] != _native.DEVICE_UNPACK:
-        raise UsageError(
-            f"{asked_by}: plugin {plugin.file.name} has no receive path for GPUs "
-            f"(netDeviceType {properties['device_type']}, expected {_native.DEVICE_UNPACK})"
-        )
-    return pointer
-
-
-def setup_gpu(
-    kind: str, plugin: LoadedPlugin, placement: Placement, devices: Sequence[Mapping[str, Any]]
-) -> int:
-    """CUDA's number of the GPU to be current while the plugin listens, connects and registers, for
-    buffers that are in no GPU's memory; -1 for none.
-
-    TCPX looks at that then, whatever memory it is given: it would else take GPU 0 for every rank.
-    softtcpx keeps to the host where no GPU is current.
-    """
-    properties = plugin.nic(placement.device)
-    looks = (
-        kind == "host"
-        and properties["device_type"] == _native.DEVICE_UNPACK
-        and properties["ptr_support"] & _native.PTR_CUDA
-        and not is_softtcpx(plugin.file.name)
-    )
-    ordinal = ordinal_of(placement.gpu_pci, devices) if looks else None
-    return -1 if ordinal is None else ordinal
-
-
-def _visible_gpus() -> Sequence[Mapping[str, Any]]:
-    try:
-        return _native.cuda_devices()
-    except _native.CudaUnavailable:
-        return ()
-
-
-def slot_buffers(
-    sizes: Mapping[BufferId, int], host: Host, placement: Placement, free: int
-) -> dict[BufferId, Any]:
-    """Buffers of these bytes in host memory, those of 0 left out.
-
-    `free` is the node's, 0 if unknown. Raises UsageError where it is too little for each rank,
-    SetupFailed where memory is refused.
-    """
-    needed = sum(sizes.values())
-    share = free // placement.local_ranks
-    if free and needed > share:
-        raise UsageError(
-            f"the buffers of this rank need {format_size(needed)}, available on {host.name} "
-            f"are {format_size(share)} a rank: use a smaller -e or --check-memory"
-        )
-    with setup_errors():
-        return {buffer: _native.SlotBuffer(size) for buffer, size in sizes.items() if size}
-
-
-def companions(settings: Settings) -> int:
-    """Processes beside each rank that have its buffers once more: of NCCL, one a preset."""
-    return len(settings.nccl_presets) if "nccl" in settings.against else 0
 
 
 def spins_before_yield(placement: Placement) -> int:
@@ -312,7 +98,7 @@ class RankEngine:
                 UNPACK_MODES.get(settings.unpack_mode(), _native.UNPACK_IN_PLACE),
                 witness,
                 -1 if self.gpu is None else self.gpu.ordinal,
-                setup_gpu(settings.memory, plugin, placement, _visible_gpus()),
+                setup_gpu(settings.memory, plugin, placement, visible_gpus()),
             )
 
     def listen(self, world_size: int) -> list[bytes]:

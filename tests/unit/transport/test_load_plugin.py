@@ -14,7 +14,9 @@ from tcpx_mpi import _native
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.placement import Placement
 from tcpx_mpi.run.metadata import by_ranks
-from tcpx_mpi.transport.engine import confined_to, require_memory, setup_gpu, traps_of
+from tcpx_mpi.transport.engine import confined_to
+from tcpx_mpi.transport.load_plugin import traps_of
+from tcpx_mpi.transport.memory import require_memory, setup_gpu
 
 GPUS = [{"ordinal": 0, "pci": "0000:05:00.0"}, {"ordinal": 1, "pci": "0000:84:00.0"}]
 NO_GPU = Placement(0, 1, 0, -1, False)

@@ -1,0 +1,150 @@
+"""A plugin in this process: found, mapped and initialised after its variables are set. No MPI."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tcpx_mpi import _native
+from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.errors import SetupFailed, UsageError
+from tcpx_mpi.launch.mpirun import under_launcher
+from tcpx_mpi.machine.profiles import NODE_VARIABLES, Profile, environment_of, find_profile
+from tcpx_mpi.machine.topology import this_machine
+from tcpx_mpi.plugin.find import (
+    PluginFile,
+    answer_variables,
+    choose_plugin,
+    inspect,
+    is_softtcpx,
+    missing_interface,
+    prepare_environment,
+)
+from tcpx_mpi.plugin.softtcpx_defaults import WORKERS_VARIABLE, worker_variables
+from tcpx_mpi.plugin.unsafe_settings import refuse_fatal_values
+from tcpx_mpi.transport.observed_placement import thread_ids
+
+#: Variables that may differ from node to node.
+_OF_A_NODE = (*NODE_VARIABLES, WORKERS_VARIABLE)
+
+#: What makes softtcpx break a rule on purpose.
+TRAP_PREFIX = "SOFTTCPX_TRAP_"
+#: Sets many of them.
+LIKE_VARIABLE = "SOFTTCPX_LIKE"
+
+
+class RefusedAfterInit(UsageError):
+    """What was set is wrong, and the plugin has read it: once a process."""
+
+
+@dataclass(frozen=True)
+class ToTell:
+    """What a reader must know of this rank's plugin: it may have been set otherwise elsewhere."""
+
+    #: What it warned of while it was initialised, such as a setting that it does not use.
+    warned: Sequence[str] = ()
+    #: Faults on purpose, NAME=VALUE.
+    traps: Sequence[str] = ()
+
+
+@dataclass
+class LoadedPlugin:
+    """A plugin in this process: its file, its handle, and what was set for it beforehand."""
+
+    file: PluginFile
+    how: str
+    handle: Any
+    derived: list[tuple[str, str, str]]
+    profile: Profile | None
+    #: The last lines that it logged while it was initialised: its settings and devices.
+    said: list[str]
+    #: Threads that it had started by the end of its initialisation.
+    threads: frozenset[int] = frozenset()
+    to_tell: ToTell = field(default_factory=ToTell)
+
+    @property
+    def devices(self) -> int:
+        return int(self.handle.devices())
+
+    def nic(self, device: int) -> dict[str, Any]:
+        """What the plugin says of a device: name, pci_path, speed_mbps, ptr_support, ..."""
+        found: dict[str, Any] = self.handle.properties(device)
+        return found
+
+    def fingerprint(self) -> str:
+        """What must be equal on all ranks, a `name=value` line each."""
+        lines = [f"plugin_sha256={self.file.sha256}", f"plugin_name={self.file.name}"]
+        lines += [f"profile={self.profile.source if self.profile else 'none'}"]
+        # NICs and CPUs may have other names on another node.
+        equal = [each for each in self.derived if each[0] not in _OF_A_NODE]
+        return "\n".join(lines + [f"{name}={value}" for name, value, _ in equal])
+
+
+def load_plugin(
+    settings: Settings, environ: MutableMapping[str, str], workers: int = 0
+) -> LoadedPlugin:
+    """Find, map and initialise the plugin; variables that it needs are set before it is mapped.
+
+    `workers` are those of our own plugin where it is to move GPUs' memory; 0: its own default.
+    Raises UsageError, PluginMissing, or SetupFailed where init or the device list fails.
+    """
+    topology = this_machine()
+    profile = find_profile(settings.profile, topology)
+    if profile is not None:
+        profile.require(topology, socket.gethostname())
+    # Before the profile sets variables that would ask for TCPX.
+    choice = choose_plugin(settings, environ)
+    derived = prepare_environment(settings, environ, environment_of(profile, topology, environ))
+    _set(environ, derived)
+    if settings.debug:
+        _native.print_plugin_log(3)
+    file = inspect(choice)
+    refuse_fatal_values(file.name, environ)
+    if is_softtcpx(file.name):
+        ours = answer_variables(environ)
+        if workers:
+            ours += worker_variables(workers, environ)
+        _set(environ, ours)  # it reads them when it is initialised
+        derived += ours
+    launched, host = under_launcher(environ), socket.gethostname()
+    _native.name_process(host if launched is None else f"rank {launched.rank} on {host}")
+    before = thread_ids()
+    handle = _native.Plugin(choice.path)
+    try:
+        handle.init()
+        devices = handle.devices()
+    except _native.PluginError as error:
+        raise SetupFailed(f"{file.path}: {error}") from None
+    if devices < 1:
+        raise RefusedAfterInit(
+            f"{file.path} finds 0 devices, at least 1 is needed: check that a network interface "
+            "is up and that NCCL_SOCKET_IFNAME or NCCL_GPUDIRECTTCPX_SOCKET_IFNAME selects one"
+        )
+    names = [handle.properties(device)["name"] for device in range(devices)]
+    present = [name for _, name in socket.if_nameindex()]
+    if refusal := missing_interface(environ, names, present):
+        raise RefusedAfterInit(refusal)
+    said, warned = _native.plugin_log_lines(), _native.plugin_log_first_warnings()
+    traps = traps_of(environ) if is_softtcpx(file.name) else []
+    started = thread_ids() - before
+    return LoadedPlugin(
+        file, choice.how, handle, derived, profile, said, started, ToTell(warned, traps)
+    )
+
+
+def traps_of(environ: Mapping[str, str]) -> list[str]:
+    """softtcpx's traps that are set, NAME=VALUE; [] where there is but a choice of whom to trap."""
+    found = {
+        name: value
+        for name, value in sorted(environ.items())
+        if (name.startswith(TRAP_PREFIX) or name == LIKE_VARIABLE) and value.strip()
+    }
+    if found.keys() <= {f"{TRAP_PREFIX}RANK", f"{TRAP_PREFIX}SIDE"}:
+        return []
+    return [f"{name}={value}" for name, value in found.items()]
+
+
+def _set(environ: MutableMapping[str, str], variables: Sequence[tuple[str, str, str]]) -> None:
+    environ.update({name: value for name, value, _ in variables})
