@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tcpx_mpi.records import RunHeader, throttled
+from tcpx_mpi.records import GpuRow, RunHeader, throttled
 from tcpx_mpi.report.preamble import rank_name
-from tcpx_mpi.stats import GpuLike, RowSummary
+from tcpx_mpi.stats import RowSummary
 from tcpx_mpi.units import counted, format_size
 
 #: Clocks of GPUs in one run that differ by more are worth a word: the figures may, too.
@@ -71,7 +71,7 @@ def _throttle_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[
     return lines
 
 
-def _clock_lines(seen: Sequence[tuple[RowSummary, GpuLike]]) -> list[str]:
+def _clock_lines(seen: Sequence[tuple[RowSummary, GpuRow]]) -> list[str]:
     clocks = [gpu.sm_mhz_after for _, gpu in seen if gpu.sm_mhz_after > 0]
     if not clocks or max(clocks) <= _EVEN_CLOCKS * min(clocks):
         return []

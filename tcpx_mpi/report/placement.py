@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tcpx_mpi.cpu_lists import cpu_list_text, parse_cpu_list
-from tcpx_mpi.records import RankInfo, RunHeader
+from tcpx_mpi.records import ObservedPlacement, RankInfo, RunHeader
 from tcpx_mpi.report.preamble import rank_name
-from tcpx_mpi.stats import PlacementLike, RowSummary
+from tcpx_mpi.stats import RowSummary
 from tcpx_mpi.units import counted, format_size
 
 #: Counters of a NIC hold what a rank exchanged with other nodes, and headers; less than this part
@@ -74,7 +74,7 @@ def usage_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]
     return lines
 
 
-def line_rate_percent(info: RankInfo, proof: PlacementLike, elapsed_ns: float) -> float | None:
+def line_rate_percent(info: RankInfo, proof: ObservedPlacement, elapsed_ns: float) -> float | None:
     """The busier direction of the rank's NIC, in % of the rate that it states; None if unknown."""
     if info.nic_speed_mbps <= 0 or elapsed_ns <= 0 or min(proof.nic_sent, proof.nic_received) < 0:
         return None
@@ -82,11 +82,11 @@ def line_rate_percent(info: RankInfo, proof: PlacementLike, elapsed_ns: float) -
     return 100 * bits_per_ns / (info.nic_speed_mbps / 1e3)
 
 
-def _of_rank(info: RankInfo, summaries: Sequence[RowSummary]) -> list[PlacementLike]:
+def _of_rank(info: RankInfo, summaries: Sequence[RowSummary]) -> list[ObservedPlacement]:
     return [s.proof[info.rank] for s in summaries if info.rank < len(s.proof)]
 
 
-def _findings(info: RankInfo, rows: Sequence[PlacementLike]) -> Iterator[str]:
+def _findings(info: RankInfo, rows: Sequence[ObservedPlacement]) -> Iterator[str]:
     driver: set[int] = set().union(*(parse_cpu_list(row.driver_cpus) for row in rows))
     plugin: set[int] = set().union(*(parse_cpu_list(row.plugin_cpus) for row in rows))
     if info.progress_cpu >= 0 and driver - {info.progress_cpu}:

@@ -22,9 +22,10 @@ from tcpx_mpi.stats.distribution import (
 )
 from tcpx_mpi.stats.interval import CONFIDENCE, Interval, median_interval
 from tcpx_mpi.stats.launches import Shift, Variation, compare_launches, spread_of, variation
-from tcpx_mpi.stats.row_like import Float64s, GpuLike, Int64s, PlacementLike, RowLike
 from tcpx_mpi.stats.row_summary import RowSummary
 from tcpx_mpi.stats.series import (
+    Float64s,
+    Int64s,
     at_place,
     average_over_ranks,
     in_order,
@@ -48,11 +49,8 @@ __all__ = [
     "Change",
     "Distribution",
     "Float64s",
-    "GpuLike",
     "Int64s",
     "Interval",
-    "PlacementLike",
-    "RowLike",
     "RowSummary",
     "Shift",
     "Variation",

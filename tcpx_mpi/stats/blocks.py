@@ -10,8 +10,10 @@ import math
 
 import numpy as np
 
-from tcpx_mpi.stats.row_like import Float64s, Int64s, RowLike
+from tcpx_mpi.records import Row
 from tcpx_mpi.stats.series import (
+    Float64s,
+    Int64s,
     average_over_ranks,
     rank_times_ns,
     samples_received,
@@ -96,7 +98,7 @@ def mid_ranks(values: Float64s) -> Float64s:
     return middle
 
 
-def iteration_times_ns(row: RowLike, average: int, time_divisor: int) -> Float64s:
+def iteration_times_ns(row: Row, average: int, time_divisor: int) -> Float64s:
     """The time of one copy of the pattern in each iteration, over the ranks that receive as `-a`
     asks: float64[iterations]; empty where nobody receives or the row is an imported one.
     """
@@ -105,7 +107,7 @@ def iteration_times_ns(row: RowLike, average: int, time_divisor: int) -> Float64
     return times_over_ranks_ns(samples_received(row), average, row.agg * time_divisor, row.spool)
 
 
-def typical_time_ns(row: RowLike, average: int, time_divisor: int, back_to_back: bool) -> float:
+def typical_time_ns(row: Row, average: int, time_divisor: int, back_to_back: bool) -> float:
     """The time by which a launch counts, the median of `stretch_times_ns`; NaN if unknown. An
     imported row has its one average.
     """
@@ -115,7 +117,7 @@ def typical_time_ns(row: RowLike, average: int, time_divisor: int, back_to_back:
     return float(np.median(times)) if times.size else math.nan
 
 
-def stretch_times_ns(row: RowLike, average: int, time_divisor: int, back_to_back: bool) -> Float64s:
+def stretch_times_ns(row: Row, average: int, time_divisor: int, back_to_back: bool) -> Float64s:
     """The times of one copy of the pattern in stretches of a row: float64[stretch].
 
     Back to back these are its batches, which begin and end with empty buffers: a sender runs ahead
@@ -128,7 +130,7 @@ def stretch_times_ns(row: RowLike, average: int, time_divisor: int, back_to_back
     return block_means(iteration_times_ns(row, average, time_divisor))
 
 
-def _batch_times_ns(row: RowLike, average: int, time_divisor: int) -> Float64s:
+def _batch_times_ns(row: Row, average: int, time_divisor: int) -> Float64s:
     """The time of one copy of the pattern in each batch: a rank's mean, and of those that receive
     as `-a` asks; float64[batch], NaN where a time is unknown."""
     if not row.receives.any() or "iteration" not in row.samples:

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tcpx_mpi.records import Row
 from tcpx_mpi.stats import (
-    RowLike,
+    Float64s,
     average_over_ranks,
     batch_means,
     cpu_s_per_gb,
@@ -24,8 +24,6 @@ from tcpx_mpi.stats import (
     samples_received,
     times_over_ranks_ns,
 )
-
-Float64s = NDArray[np.float64]
 
 CONFIDENCE = 0.95
 #: A peer's floor (`BaselineInfo.floor_gbps`) is one of messages this large.
@@ -64,7 +62,7 @@ class Ratio:
     void: str = ""
 
 
-def block_times_ns(row: RowLike, average: int, time_divisor: int) -> Float64s:
+def block_times_ns(row: Row, average: int, time_divisor: int) -> Float64s:
     """The time of one copy of the pattern in each block: float64[blocks].
 
     A rank's time is that of its block over its iterations; over the receiving ranks `average`
@@ -95,7 +93,7 @@ def bootstrap_interval(values: Float64s, confidence: float = CONFIDENCE) -> tupl
 
 
 def ratio_to(
-    row: RowLike, peer: str, theirs: RowLike, average: int, busbw_factor: float, time_divisor: int,
+    row: Row, peer: str, theirs: Row, average: int, busbw_factor: float, time_divisor: int,
     floor_gbps: float = 0.0,
 ) -> Ratio:  # fmt: skip
     """The plugin's row against one peer's row of the same frame.
@@ -146,8 +144,8 @@ def ratio_to(
 
 
 def ratios(
-    row: RowLike,
-    against: Mapping[str, RowLike],
+    row: Row,
+    against: Mapping[str, Row],
     average: int,
     busbw_factor: float,
     time_divisor: int,

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tcpx_mpi.records import GpuRow, ObservedPlacement
 from tcpx_mpi.stats.distribution import Distribution
 from tcpx_mpi.stats.interval import Interval
-from tcpx_mpi.stats.row_like import Float64s, GpuLike, PlacementLike
+from tcpx_mpi.stats.series import Float64s
 
 if TYPE_CHECKING:
     from tcpx_mpi.stats.ratios import Ratio
@@ -83,9 +84,9 @@ class RowSummary:
     #: Chunks an iteration on the rank that has most; 0 where unknown.
     chunks: int = 0
     #: What was seen of each rank's threads and NIC; empty if nobody looked.
-    proof: Sequence[PlacementLike] = ()
+    proof: Sequence[ObservedPlacement] = ()
     #: Each rank's GPU; empty where none was used.
-    gpu: Sequence[GpuLike] = ()
+    gpu: Sequence[GpuRow] = ()
     #: The ratio to every peer that ran beside the plugin, by its name.
     against: Mapping[str, Ratio] = field(default_factory=dict)
     #: The other side of an imported row, where its program ran it; we run nothing in place.

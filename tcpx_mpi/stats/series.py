@@ -11,15 +11,18 @@ import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tcpx_mpi.records import mapped_arrays
-from tcpx_mpi.stats.row_like import Float64s, Int64s, RowLike
+from tcpx_mpi.records import Row, mapped_arrays
+
+Int64s = NDArray[np.int64]
+Float64s = NDArray[np.float64]
 
 #: Over ranks, by `-a`; 0 takes the first.
 _JOINED = {1: np.add, 2: np.minimum, 3: np.maximum}
 
 
-def samples_received(row: RowLike) -> list[Int64s]:
+def samples_received(row: Row) -> list[Int64s]:
     """The iterations of each rank that receives, in rank order: int64[iteration], ns."""
     samples = row.samples["iteration"]  # once: it may be read from a file
     return [samples[rank] for rank in np.flatnonzero(row.receives)]

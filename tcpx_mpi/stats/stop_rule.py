@@ -8,7 +8,7 @@ import numpy as np
 
 from tcpx_mpi.stats.blocks import block_means, in_outline, independent_means
 from tcpx_mpi.stats.interval import median_interval
-from tcpx_mpi.stats.row_like import Float64s
+from tcpx_mpi.stats.series import Float64s
 
 #: Looks at fewer iterations than this are taken in by luck too often.
 LEAST_ITERATIONS = 30

@@ -6,21 +6,18 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi.records import Average, Row
 from tcpx_mpi.stats.blocks import independent_count, iteration_times_ns
 from tcpx_mpi.stats.distribution import describe
 from tcpx_mpi.stats.interval import UNKNOWN, median_interval
-from tcpx_mpi.stats.row_like import Int64s, RowLike
 from tcpx_mpi.stats.row_summary import RowSummary
-from tcpx_mpi.stats.series import average_over_ranks, elapsed_ns, rank_times_ns
+from tcpx_mpi.stats.series import Int64s, average_over_ranks, elapsed_ns, rank_times_ns
 from tcpx_mpi.stats.stop_rule import half_width
-
-if TYPE_CHECKING:
-    from tcpx_mpi.records import Average
 
 
 def rate(amount: float, time_ns: float) -> float:
@@ -46,12 +43,12 @@ def _not_run(side: RowSummary) -> bool:
     return math.isnan(side.time_ns) and math.isnan(side.busbw)
 
 
-def cpu_time_ns(row: RowLike) -> float:
+def cpu_time_ns(row: Row) -> float:
     """CPU time of all ranks in a row's batches; NaN where one of them does not know its own."""
     return _known_sum(row.cpu_user_ns, row.cpu_system_ns)
 
 
-def cpu_s_per_gb(row: RowLike) -> float:
+def cpu_s_per_gb(row: Row) -> float:
     """CPU seconds of all ranks for 1e9 bytes received; NaN where nothing is."""
     received = int(row.payload_bytes_received.sum())
     # Seconds a 1e9 bytes are nanoseconds a byte.
@@ -59,7 +56,7 @@ def cpu_s_per_gb(row: RowLike) -> float:
 
 
 def summarise(
-    row: RowLike,
+    row: Row,
     average: int,
     busbw_factor: float,
     time_divisor: int,
@@ -142,7 +139,7 @@ def summarise(
     )
 
 
-def _summarise_averages(row: RowLike) -> RowSummary:
+def _summarise_averages(row: Row) -> RowSummary:
     """An imported row: what was told of it, and of nothing else a figure."""
     sides = {average.side: _summary_of(row, average) for average in row.averages}
     found = sum(side.wrong_found for side in sides.values())
@@ -151,7 +148,7 @@ def _summarise_averages(row: RowLike) -> RowSummary:
     )
 
 
-def _summary_of(row: RowLike, told: Average) -> RowSummary:
+def _summary_of(row: Row, told: Average) -> RowSummary:
     checked = told.wrong >= 0
     return RowSummary(
         **_facts_of(row),
@@ -190,11 +187,11 @@ _FACTS = (
 )  # fmt: skip
 
 
-def _facts_of(row: RowLike) -> dict[str, Any]:
+def _facts_of(row: Row) -> dict[str, Any]:
     return {**{name: getattr(row, name) for name in _FACTS}, "faults": tuple(row.faults)}
 
 
-def _net_bandwidth(row: RowLike, receives: NDArray[np.bool_], elapsed: Int64s) -> float:
+def _net_bandwidth(row: Row, receives: NDArray[np.bool_], elapsed: Int64s) -> float:
     received = _total_if_known(row.net_received[receives])
     return rate(received, float(elapsed[receives].sum())) if received is not None else math.nan
 
