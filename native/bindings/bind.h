@@ -30,6 +30,7 @@ LongResult copied(const int64_t* data, size_t count);
 
 void bind_process(nb::module_& m);
 void bind_plugin(nb::module_& m);
+void bind_net(nb::module_& m);
 void bind_memory(nb::module_& m);
 void bind_cuda(nb::module_& m);
 void bind_runner(nb::module_& m);

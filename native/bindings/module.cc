@@ -1,3 +1,5 @@
+#include <nanobind/stl/vector.h>
+
 #include "bindings/bind.h"
 #include "build_info.h"
 #include "engine/connections.h"
@@ -22,6 +24,7 @@ NB_MODULE(_native, m) {
 
   nb::exception<LibraryError>(m, "LibraryError");
   nb::exception<PluginError>(m, "PluginError");
+  nb::exception<IncompleteTable>(m, "IncompleteTable");
   nb::exception<ConnectTimeout>(m, "ConnectTimeout");
   nb::exception<Interrupt>(m, "Interrupt");
 
@@ -35,10 +38,12 @@ NB_MODULE(_native, m) {
   m.attr("HANDLE_BYTES") = static_cast<int>(kNetHandleBytes);
   m.attr("PTR_HOST") = static_cast<int>(kNetPtrHost);
   m.attr("PTR_CUDA") = static_cast<int>(kNetPtrCuda);
+  m.attr("KNOWN_ABI") = nb::cast(known_abi_versions());
   m.attr("DEVICE_UNPACK") = static_cast<int>(kNetDeviceUnpack);
 
   bind_process(m);
   bind_plugin(m);
+  bind_net(m);
   bind_memory(m);
   bind_cuda(m);
   bind_runner(m);

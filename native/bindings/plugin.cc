@@ -25,6 +25,11 @@ Fields properties_of(Plugin& plugin, int device) {
   d["max_recvs"] = p.max_recvs;
   d["device_type"] = p.device_type;
   d["device_version"] = p.device_version;
+  d["max_multi_request"] = p.max_multi_request;
+  d["max_p2p_bytes"] = p.max_p2p_bytes;
+  d["parts"] = p.parts;
+  d["rail_id"] = p.rail_id;
+  d["plane_id"] = p.plane_id;
   return d;
 }
 
@@ -39,19 +44,20 @@ int count_devices(Plugin& plugin) {
 
 void bind_plugin(nb::module_& m) {
   nb::class_<Plugin>(m, "Plugin")
-      .def(nb::init<const std::string&>(), "path"_a)
+      .def(nb::init<const std::string&, int>(), "path"_a, "abi"_a = 0)
       .def_prop_ro("path", &Plugin::path)
       .def_prop_ro("abi_versions", &Plugin::abi_versions)
       .def_prop_ro("abi", [](Plugin& p) { return p.net().abi(); })
       .def_prop_ro("name", [](Plugin& p) { return std::string(p.net().name()); })
       .def("init", &Plugin::init, nb::call_guard<nb::gil_scoped_release>())
+      .def("finalize", &Plugin::finalize, nb::call_guard<nb::gil_scoped_release>())
       .def("devices", &count_devices)
       .def("properties", &properties_of, "device"_a);
 
   m.def(
       "probe",
-      [](const std::string& path) {
-        Plugin plugin(path);
+      [](const std::string& path, int abi) {
+        Plugin plugin(path, abi);
         Fields d;
         d["path"] = plugin.path();
         d["abi_versions"] = plugin.abi_versions();
@@ -59,7 +65,9 @@ void bind_plugin(nb::module_& m) {
         d["name"] = std::string(plugin.net().name());
         return d;
       },
-      "path"_a, "What a file offers, without initialising it. Raises LibraryError.");
+      "path"_a, "abi"_a = 0,
+      "What a file offers, without initialising it; `abi` forces a version of its table. Raises "
+      "LibraryError.");
 }
 
 }  // namespace tcpx

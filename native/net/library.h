@@ -16,6 +16,12 @@ class LibraryError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// A table in which entries are NULL that every plugin must have.
+class IncompleteTable : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
 // A plugin refused a call: which, with what code, in what circumstances.
 class PluginError : public std::runtime_error {
  public:
@@ -26,19 +32,26 @@ class PluginError : public std::runtime_error {
   int code_;
 };
 
+// Versions that we can drive, the oldest first.
+const std::vector<int>& known_abi_versions();
+
 // A plugin in this process. It is never unloaded: plugins leave threads and exit handlers behind.
 class Plugin {
  public:
-  // Maps `path` (a path, or a name for the dynamic linker) with its symbols kept to itself.
-  explicit Plugin(const std::string& path);
+  // Maps `path` (a path, or a name for the dynamic linker) with its symbols kept to itself. Its
+  // newest table that we can drive is used, or that of version `abi` (0: the newest).
+  explicit Plugin(const std::string& path, int abi = 0);
 
   const std::string& path() const { return path_; }                       // of the file as mapped
   const std::vector<int>& abi_versions() const { return abi_versions_; }  // found in the file
   Net& net() { return *net_; }
 
-  // Once a process, as plugins demand; a second call, also after a failure, throws.
+  // As NCCL of that version does. Up to v10: once a process; a second call, also after a failure,
+  // throws. From v11 on: once for each Plugin, which is a communicator's context then.
   void init();
   bool initialised() const { return initialised_; }
+  // The end of that context, when its comms are closed; nothing in versions that have none.
+  void finalize();
 
  private:
   std::string path_;

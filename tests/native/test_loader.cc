@@ -33,7 +33,42 @@ TEST(a_library_that_is_no_plugin_is_named) {
 }
 
 TEST(a_plugin_of_other_versions_is_named_with_them) {
-  CHECK_THROWS(Plugin(in_folder("only_v8")), LibraryError, "offers ABI v10, v8, supported is v7");
+  CHECK_THROWS(Plugin(in_folder("only_v13")), LibraryError,
+               "offers ABI v13, v5, supported are v6 to v12: use a build of the plugin");
+  CHECK_THROWS(Plugin(in_folder("only_v13"), 9), LibraryError, "offers ABI v13, v5, not the v9");
+}
+
+TEST(the_newest_table_that_we_can_drive_is_used_or_the_one_that_is_asked_for) {
+  const std::string path = in_folder("fills_in_init");
+  CHECK(Plugin(path).abi_versions() == std::vector<int>({10, 9, 8}));
+  CHECK_EQ(Plugin(path).net().abi(), 10);
+  CHECK_EQ(Plugin(path, 8).net().abi(), 8);
+  CHECK_THROWS(Plugin(path, 7), LibraryError, "offers ABI v10, v9, v8, not the v7");
+}
+
+TEST(a_table_may_be_filled_by_its_init) {
+  Plugin plugin(in_folder("fills_in_init"), 8);
+  CHECK_EQ(plugin.net().missing().size(), size_t{14});
+  plugin.init();
+  CHECK(plugin.net().missing().empty());
+  int count = 0;
+  CHECK_EQ(plugin.net().devices(&count), 0);
+  CHECK_EQ(count, 3);
+  NetProperties properties;
+  CHECK_EQ(plugin.net().properties(0, &properties), 0);
+  CHECK_EQ(properties.max_recvs, 5);
+}
+
+TEST(a_table_that_lacks_entries_after_init_is_refused_with_their_names) {
+  Plugin plugin(in_folder("fills_in_init"), 9);
+  CHECK_THROWS(plugin.init(), IncompleteTable,
+               "after init its table of v9 still has no getProperties, isend, irecv");
+  CHECK(!plugin.initialised());
+}
+
+TEST(a_table_without_init_is_refused) {
+  Plugin plugin(in_folder("fills_in_init"), 10);
+  CHECK_THROWS(plugin.init(), IncompleteTable, "its table of v10 has no init");
 }
 
 TEST(the_table_of_a_plugin_is_found) {
