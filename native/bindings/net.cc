@@ -1,6 +1,7 @@
 // The calls of a plugin's table one by one, for whoever tests a plugin: each returns the plugin's
 // own code first. Nothing is checked, repeated or put in order here; pointers are numbers.
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <cstring>
@@ -25,6 +26,10 @@ std::vector<void*> pointers(const std::vector<Address>& addresses) {
   return all;
 }
 
+// (code, result): a type of their own, so that the stub says what is in them.
+template <typename Result>
+using Answer = std::tuple<int, Result>;
+
 uint8_t* handle_bytes(Bytes& handle) {
   if (handle.size() < kNetHandleBytes) throw nb::value_error("a handle has 128 bytes");
   return handle.data();
@@ -47,46 +52,46 @@ class Table {
   Plugin plugin_;
 };
 
-nb::tuple listen(Table& t, int device) {
+std::tuple<int, nb::bytes, Address> listen(Table& t, int device) {
   uint8_t handle[kNetHandleBytes] = {};
   void* comm = nullptr;
   const int code = t.net().listen(device, handle, &comm);
-  return nb::make_tuple(code, nb::bytes(reinterpret_cast<const char*>(handle), sizeof handle),
-                        number(comm));
+  return {code, nb::bytes(reinterpret_cast<const char*>(handle), sizeof handle), number(comm)};
 }
 
-nb::tuple connect(Table& t, int device, Bytes handle) {
+std::tuple<int, Address, Address> connect(Table& t, int device, Bytes handle) {
   void* comm = nullptr;
   NetDeviceHandle* device_handle = nullptr;
   const int code = t.net().connect(device, handle_bytes(handle), &comm, &device_handle);
-  return nb::make_tuple(code, number(comm), number(device_handle));
+  return {code, number(comm), number(device_handle)};
 }
 
-nb::tuple accept(Table& t, Address listen_comm, Address device_block) {
+std::tuple<int, Address, Address> accept(Table& t, Address listen_comm, Address device_block) {
   void* comm = nullptr;
   auto* device_handle = static_cast<NetDeviceHandle*>(pointer(device_block));
   const int code = t.net().accept(pointer(listen_comm), &comm, &device_handle);
-  return nb::make_tuple(code, number(comm), number(device_handle));
+  return {code, number(comm), number(device_handle)};
 }
 
-nb::tuple reg_mr(Table& t, Address comm, Address data, size_t bytes, int type) {
+Answer<Address> reg_mr(Table& t, Address comm, Address data, size_t bytes, int type) {
   if (bytes > t.net().max_region_bytes()) throw nb::value_error("this ABI has int sizes");
   void* mhandle = nullptr;
   const int code = t.net().reg_mr(pointer(comm), pointer(data), bytes, type, &mhandle);
-  return nb::make_tuple(code, number(mhandle));
+  return Answer<Address>(code, number(mhandle));
 }
 
-nb::tuple isend(Table& t, Address comm, Address data, size_t bytes, int tag, Address mhandle) {
+Answer<Address> isend(Table& t, Address comm, Address data, size_t bytes, int tag,
+                      Address mhandle) {
   require_sizes(t.net(), {bytes});
   void* request = nullptr;
   const int code =
       t.net().isend(pointer(comm), pointer(data), bytes, tag, pointer(mhandle), &request);
-  return nb::make_tuple(code, number(request));
+  return Answer<Address>(code, number(request));
 }
 
-nb::tuple irecv(Table& t, Address comm, const std::vector<Address>& data, std::vector<size_t> sizes,
-                std::vector<int> tags, const std::vector<Address>& mhandles,
-                bool optional_completion) {
+Answer<Address> irecv(Table& t, Address comm, const std::vector<Address>& data,
+                      std::vector<size_t> sizes, std::vector<int> tags,
+                      const std::vector<Address>& mhandles, bool optional_completion) {
   if (sizes.size() != data.size() || tags.size() != data.size() || mhandles.size() != data.size()) {
     throw nb::value_error("each receive has an address, a size, a tag and a region");
   }
@@ -95,11 +100,11 @@ nb::tuple irecv(Table& t, Address comm, const std::vector<Address>& data, std::v
   void* request = optional_completion ? kNetOptionalCompletion : nullptr;
   const int code = t.net().irecv(pointer(comm), static_cast<int>(to.size()), to.data(),
                                  sizes.data(), tags.data(), regions.data(), &request);
-  return nb::make_tuple(code, number(request));
+  return Answer<Address>(code, number(request));
 }
 
-nb::tuple iflush(Table& t, Address comm, const std::vector<Address>& data, std::vector<int> sizes,
-                 const std::vector<Address>& mhandles) {
+Answer<Address> iflush(Table& t, Address comm, const std::vector<Address>& data,
+                       std::vector<int> sizes, const std::vector<Address>& mhandles) {
   if (sizes.size() != data.size() || mhandles.size() != data.size()) {
     throw nb::value_error("each receive has an address, a size and a region");
   }
@@ -107,26 +112,26 @@ nb::tuple iflush(Table& t, Address comm, const std::vector<Address>& data, std::
   void* request = nullptr;  // some leave it as it is: nothing to wait for
   const int code = t.net().iflush(pointer(comm), static_cast<int>(to.size()), to.data(),
                                   sizes.data(), regions.data(), &request);
-  return nb::make_tuple(code, number(request));
+  return Answer<Address>(code, number(request));
 }
 
 // Sizes begin as -1: what stays so was not written.
-nb::tuple test(Table& t, Address request, int receives) {
+std::tuple<int, int, std::vector<int>> test(Table& t, Address request, int receives) {
   int done = 0;
   std::vector<int> sizes(static_cast<size_t>(std::max(receives, 1)), -1);
   const int code = t.net().test(pointer(request), &done, sizes.data());
-  return nb::make_tuple(code, done, sizes);
+  return {code, done, sizes};
 }
 
 // The properties as the plugin writes them over bytes of one value.
-nb::tuple raw_properties(Table& t, int device, int fill) {
+Answer<nb::bytes> raw_properties(Table& t, int device, int fill) {
   std::vector<uint8_t> raw(t.net().properties_bytes(), static_cast<uint8_t>(fill));
   const int code = t.net().raw_properties(device, raw.data());
-  return nb::make_tuple(code, nb::bytes(reinterpret_cast<const char*>(raw.data()), raw.size()));
+  return {code, nb::bytes(reinterpret_cast<const char*>(raw.data()), raw.size())};
 }
 
-nb::list layout_of(int abi) {
-  nb::list fields;
+List<std::tuple<std::string, size_t, size_t>> layout_of(int abi) {
+  List<std::tuple<std::string, size_t, size_t>> fields;
   for (const Field& field : properties_layout(abi)) {
     fields.append(nb::make_tuple(field.name, field.offset, field.bytes));
   }
@@ -156,7 +161,7 @@ void bind_net(nb::module_& m) {
            [](Table& t) {
              int count = -1;
              const int code = t.net().devices(&count);
-             return nb::make_tuple(code, count);
+             return Answer<int>(code, count);
            })
       .def("raw_properties", &raw_properties, "device"_a, "fill"_a)
       .def("listen", &listen, "device"_a)
@@ -170,7 +175,7 @@ void bind_net(nb::module_& m) {
             void* mhandle = nullptr;
             const int code = t.net().reg_mr_dma_buf(pointer(comm), pointer(data), bytes, type,
                                                     offset, fd, &mhandle);
-            return nb::make_tuple(code, number(mhandle));
+            return Answer<Address>(code, number(mhandle));
           },
           "comm"_a, "data"_a, "bytes"_a, "type"_a, "offset"_a, "fd"_a)
       .def(
@@ -184,7 +189,7 @@ void bind_net(nb::module_& m) {
           [](Table& t, Address comm, Address mhandle) {
             void* found = nullptr;
             const int code = t.net().get_device_mr(pointer(comm), pointer(mhandle), &found);
-            return nb::make_tuple(code, number(found));
+            return Answer<Address>(code, number(found));
           },
           "comm"_a, "mhandle"_a)
       .def("isend", &isend, "comm"_a, "data"_a, "bytes"_a, "tag"_a, "mhandle"_a)
@@ -206,7 +211,7 @@ void bind_net(nb::module_& m) {
           [](Table& t, const std::vector<int>& parts) {
             int device = -1;
             const int code = t.net().make_v_device(parts, &device);
-            return nb::make_tuple(code, device);
+            return Answer<int>(code, device);
           },
           "parts"_a)
       .def(
