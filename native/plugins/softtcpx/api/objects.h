@@ -14,6 +14,7 @@ enum class ObjectKind : uint32_t {
   kSendComm = 0x6d6d6373,
   kRecvComm = 0x6d6d6372,
   kRegion = 0x6e676572,
+  kContext = 0x78746e63,
 };
 
 struct Object {
@@ -27,5 +28,11 @@ struct Object {
  private:
   volatile ObjectKind kind_;  // volatile: the last store is for a caller who comes too late
 };
+
+template <class T>
+T* as(void* pointer, ObjectKind kind) {
+  auto* object = static_cast<Object*>(pointer);
+  return object != nullptr && object->kind() == kind ? static_cast<T*>(object) : nullptr;
+}
 
 }  // namespace softtcpx

@@ -1,4 +1,5 @@
-// The table: every call checks its arguments here, and goes on to the object that does the work.
+#include "plugins/softtcpx/api/calls.h"
+
 #include <unistd.h>
 
 #include <atomic>
@@ -11,7 +12,6 @@
 #include <system_error>
 #include <vector>
 
-#include "net/abi_v7.h"
 #include "plugins/softtcpx/api/log.h"
 #include "plugins/softtcpx/api/registration.h"
 #include "plugins/softtcpx/api/settings.h"
@@ -19,8 +19,6 @@
 #include "plugins/softtcpx/gpu/device.h"
 #include "plugins/softtcpx/handshake/connector.h"
 #include "plugins/softtcpx/handshake/listener.h"
-#include "plugins/softtcpx/transfer/recv_comm.h"
-#include "plugins/softtcpx/transfer/send_comm.h"
 
 namespace softtcpx {
 namespace {
@@ -29,14 +27,15 @@ struct Plugin {
   std::mutex mutex;
   bool tried = false;  // init was called, with whatever result
   bool ready = false;
+  int contexts = 0;            // from v11 on
+  std::atomic<int> open{0};    // listeners and comms, which stand on the devices
   std::atomic<pid_t> user{0};  // the process that set up connections first
   Settings settings;
   std::vector<std::unique_ptr<Device>> devices;
 };
 
 Plugin& plugin() {
-  static Plugin* one =
-      new Plugin;  // never destroyed: there is no finalize, and threads may live on
+  static Plugin* one = new Plugin;  // never destroyed: threads may outlive static objects
   return *one;
 }
 
@@ -60,12 +59,6 @@ Device* device_at(int index) {
   return self.devices[static_cast<size_t>(index)].get();
 }
 
-template <class T>
-T* as(void* pointer, ObjectKind kind) {
-  auto* object = static_cast<Object*>(pointer);
-  return object != nullptr && object->kind() == kind ? static_cast<T*>(object) : nullptr;
-}
-
 // No exception leaves the library. The calls that move data throw nothing and need no guard.
 template <class Call>
 int guarded(const char* name, Call call) {
@@ -86,8 +79,9 @@ int guarded(const char* name, Call call) {
   }
 }
 
-// As unkind as TCPX, where traps say so.
-const Traps& traps() { return plugin().settings.traps; }
+struct Context : Object {
+  Context() : Object(ObjectKind::kContext) {}
+};
 
 // Lines that init has besides.
 void pad_init_lines(const Plugin& self) {
@@ -131,6 +125,29 @@ int set_up(Plugin& self) {
   return kNetSuccess;
 }
 
+// With the descriptors that they have; not while anything stands on them.
+void let_go_of_devices(Plugin& self) {
+  if (self.open != 0) return;
+  self.devices.clear();
+  self.ready = self.tried = false;
+}
+
+// Where the library is unloaded. At the end of a process too, which is then nobody's loss.
+__attribute__((destructor)) void unloaded() {
+  Plugin& self = plugin();
+  const std::unique_lock<std::mutex> lock(self.mutex, std::try_to_lock);
+  if (lock.owns_lock()) let_go_of_devices(self);
+}
+
+int opened(int code, const void* object) {
+  if (code == kNetSuccess && object != nullptr) ++plugin().open;
+  return code;
+}
+
+}  // namespace
+
+const Traps& traps() { return plugin().settings.traps; }
+
 int init(NetLogger logger) {
   return guarded("init", [&] {
     Plugin& self = plugin();
@@ -142,6 +159,38 @@ int init(NetLogger logger) {
   });
 }
 
+int init_context(void** context, NetLogger logger) {
+  if (context == nullptr) return kNetInvalidArgument;
+  return guarded("init", [&] {
+    Plugin& self = plugin();
+    const std::lock_guard<std::mutex> lock(self.mutex);
+    auto made = std::make_unique<Context>();
+    if (self.contexts == 0 && !self.ready) {
+      set_logger(logger);
+      const int code = set_up(self);
+      if (code != kNetSuccess) {
+        let_go_of_devices(self);
+        return code;
+      }
+    }
+    ++self.contexts;
+    *context = static_cast<Object*>(made.release());
+    return static_cast<int>(kNetSuccess);
+  });
+}
+
+int finalize(void* context) {
+  auto* found = as<Context>(context, ObjectKind::kContext);
+  if (found == nullptr) return kNetInvalidArgument;
+  Plugin& self = plugin();
+  const std::lock_guard<std::mutex> lock(self.mutex);
+  delete found;
+  if (--self.contexts == 0) let_go_of_devices(self);
+  return kNetSuccess;
+}
+
+bool is_context(void* context) { return as<Context>(context, ObjectKind::kContext) != nullptr; }
+
 int devices(int* count) {
   if (count == nullptr) return kNetInvalidArgument;
   if (!plugin().ready) return kNetInvalidUsage;
@@ -149,22 +198,10 @@ int devices(int* count) {
   return kNetSuccess;
 }
 
-int get_properties(int index, NetPropertiesV7* properties) {
+const Interface* interface_of(int index) {
   const Device* device = device_at(index);
   if (device == nullptr && traps().takes_all != 0) device = device_at(0);
-  if (device == nullptr || properties == nullptr) return kNetInvalidArgument;
-  const Interface& nic = device->interface;
-  *properties = NetPropertiesV7{};
-  properties->name = nic.name.c_str();
-  properties->pci_path = nic.pci_path.empty() ? nullptr : nic.pci_path.c_str();
-  properties->guid = static_cast<uint64_t>(index);
-  properties->ptr_support = kNetPtrHost | kNetPtrCuda;
-  properties->speed_mbps = nic.speed_mbps;
-  properties->max_comms = 65536;
-  properties->max_recvs = 1;
-  properties->net_device_type = kNetDeviceUnpack;
-  properties->net_device_version = kNetUnpackVersion;
-  return kNetSuccess;
+  return device != nullptr ? &device->interface : nullptr;
 }
 
 int listen(int index, void* handle, void** listen_comm) {
@@ -178,11 +215,11 @@ int listen(int index, void* handle, void** listen_comm) {
     if (code != kNetSuccess) return code;
     std::memcpy(handle, &filled, sizeof filled);
     *listen_comm = static_cast<Object*>(listener.release());
-    return code;
+    return opened(code, *listen_comm);
   });
 }
 
-int connect(int index, void* handle, void** send_comm, NetDeviceHandle**) {
+int connect(int index, void* handle, void** send_comm) {
   Device* device = device_at(index);
   if (device == nullptr || handle == nullptr || send_comm == nullptr) return kNetInvalidArgument;
   *send_comm = nullptr;
@@ -191,7 +228,7 @@ int connect(int index, void* handle, void** send_comm, NetDeviceHandle**) {
     std::unique_ptr<SendComm> comm;
     const int code = connect_step(*device, handle, &comm);
     *send_comm = static_cast<Object*>(comm.release());
-    return code;
+    return opened(code, *send_comm);
   });
 }
 
@@ -217,25 +254,20 @@ int accept(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device) {
                                       sizeof(NetUnpackDevice), 1};
     }
     *recv_comm = static_cast<Object*>(comm.release());
-    return code;
+    return opened(code, *recv_comm);
   });
 }
 
-Comm* as_comm(void* pointer) {
-  Comm* comm = as<SendComm>(pointer, ObjectKind::kSendComm);
-  return comm != nullptr ? comm : as<RecvComm>(pointer, ObjectKind::kRecvComm);
-}
-
-int reg_mr(void* comm_pointer, void* data, int size, int type, void** mhandle) {
+int reg_mr(void* comm_pointer, void* data, int64_t size, int type, void** mhandle) {
   Comm* comm = as_comm(comm_pointer);
   if (comm == nullptr || mhandle == nullptr || size < 0 ||
       (type != kNetPtrHost && type != kNetPtrCuda))
     return kNetInvalidArgument;
-  const bool odd_size = static_cast<uint32_t>(size) % kBouncePageBytes != 0;
+  const bool odd_size = static_cast<uint64_t>(size) % kBouncePageBytes != 0;
   if (type == kNetPtrCuda && (reinterpret_cast<uintptr_t>(data) % kBouncePageBytes != 0 ||
                               (odd_size && traps().takes_all == 0) || size == 0)) {
-    SOFTTCPX_WARN("regMr: %d bytes at %p; GPU memory is registered in whole pages of %u bytes",
-                  size, data, kBouncePageBytes);
+    SOFTTCPX_WARN("regMr: %lld bytes at %p; GPU memory is registered in whole pages of %u bytes",
+                  static_cast<long long>(size), data, kBouncePageBytes);
     return kNetInvalidArgument;
   }
   if (data == nullptr && size > 0) return kNetInvalidArgument;
@@ -259,29 +291,11 @@ int dereg_mr(void*, void* mhandle) {
   return kNetSuccess;
 }
 
-int isend(void* send_comm, void* data, int size, int, void* mhandle, void** request) {
-  auto* comm = as<SendComm>(send_comm, ObjectKind::kSendComm);
-  if (comm == nullptr && as_comm(send_comm) != nullptr && traps().takes_all != 0)
-    return kNetSuccess;  // and no request comes of it
-  if (comm == nullptr || request == nullptr) return kNetInvalidArgument;
-  auto* region = as<Region>(mhandle, ObjectKind::kRegion);
-  if (region != nullptr && region->memory == Memory::kGpu && !comm->copies_gpu_memory()) {
-    // A registration is the NIC's: this one was made for another connection.
-    const int code = guarded("isend", [&] {
-      comm->serve_gpu_memory(region->gpu);
-      return static_cast<int>(kNetSuccess);
-    });
-    if (code != kNetSuccess) return code;
-  }
-  return comm->send(data, size, region, request);
-}
-
-int irecv(void* recv_comm, int n, void** data, int* sizes, int*, void** mhandles, void** request) {
-  auto* comm = as<RecvComm>(recv_comm, ObjectKind::kRecvComm);
-  if (comm == nullptr || n != 1 || data == nullptr || sizes == nullptr || mhandles == nullptr ||
-      request == nullptr)
-    return kNetInvalidArgument;
-  return comm->receive(data[0], sizes[0], as<Region>(mhandles[0], ObjectKind::kRegion), request);
+int serve_gpu_memory(SendComm& comm, const Gpu& gpu) {
+  return guarded("isend", [&] {
+    comm.serve_gpu_memory(gpu);
+    return static_cast<int>(kNetSuccess);
+  });
 }
 
 // Host memory needs no flush: the answer is "nothing to wait for".
@@ -292,16 +306,15 @@ int iflush(void* recv_comm, int, void**, int*, void**, void** request) {
   return kNetSuccess;
 }
 
-int test(void* request_pointer, int* done, int* sizes) {
-  const auto* request = static_cast<const Request*>(request_pointer);
-  if (request == nullptr || done == nullptr) return kNetInvalidArgument;
-  return request->comm->test(*request, done, sizes);
-}
+namespace {
 
 // The wrong close for it, which TCPX takes.
 int close_whatever(void* pointer) {
-  delete as_comm(pointer);
-  delete as<Listener>(pointer, ObjectKind::kListener);
+  Comm* comm = as_comm(pointer);
+  auto* listener = as<Listener>(pointer, ObjectKind::kListener);
+  if (comm != nullptr || listener != nullptr) --plugin().open;
+  delete comm;
+  delete listener;
   return kNetSuccess;
 }
 
@@ -312,6 +325,7 @@ int close(void* pointer) {
   if (object == nullptr && traps().takes_all != 0) return close_whatever(pointer);
   if (object == nullptr) return kNetInvalidArgument;
   delete object;
+  --plugin().open;
   return kNetSuccess;
 }
 
@@ -323,15 +337,13 @@ int close_comm(void* pointer) {
   return closed != kNetSuccess ? closed : code;
 }
 
-int get_device_mr(void*, void*, void**) { return kNetSuccess; }
+}  // namespace
 
-int irecv_consumed(void* recv_comm, int n, void* request) {
-  auto* comm = as<RecvComm>(recv_comm, ObjectKind::kRecvComm);
-  if (comm == nullptr && as_comm(recv_comm) != nullptr && traps().takes_all != 0)
-    return kNetSuccess;
-  if (comm == nullptr || n != 1 || request == nullptr) return kNetInvalidArgument;
-  return comm->consumed(*static_cast<const Request*>(request));
-}
+int close_send(void* comm) { return close_comm<SendComm, ObjectKind::kSendComm>(comm); }
+int close_recv(void* comm) { return close_comm<RecvComm, ObjectKind::kRecvComm>(comm); }
+int close_listen(void* comm) { return close<Listener, ObjectKind::kListener>(comm); }
+
+int get_device_mr(void*, void*, void**) { return kNetSuccess; }
 
 int with_traps(int code) {
   if (code == kNetInvalidArgument && traps().codes != 0) code = kNetInternalError;
@@ -339,44 +351,4 @@ int with_traps(int code) {
   return code;
 }
 
-// A call of the table, and what traps make of its error.
-template <auto call>
-struct Answer;
-template <class... Arguments, int (*call)(Arguments...)>
-struct Answer<call> {
-  static int of(Arguments... arguments) {
-    const int code = call(arguments...);
-    return __builtin_expect(code == kNetSuccess, true) ? code : with_traps(code);
-  }
-};
-template <auto call>
-constexpr auto answer = Answer<call>::of;
-
-}  // namespace
 }  // namespace softtcpx
-
-// The only symbol that the library exports.
-extern "C" {
-__attribute__((visibility("default"))) extern const NetTableV7 ncclNetPlugin_v7;
-const NetTableV7 ncclNetPlugin_v7 = {
-    "softtcpx_v7",
-    softtcpx::answer<softtcpx::init>,
-    softtcpx::answer<softtcpx::devices>,
-    softtcpx::answer<softtcpx::get_properties>,
-    softtcpx::answer<softtcpx::listen>,
-    softtcpx::answer<softtcpx::connect>,
-    softtcpx::answer<softtcpx::accept>,
-    softtcpx::answer<softtcpx::reg_mr>,
-    nullptr,  // regMrDmaBuf: not offered, as TCPX
-    softtcpx::answer<softtcpx::dereg_mr>,
-    softtcpx::answer<softtcpx::isend>,
-    softtcpx::answer<softtcpx::irecv>,
-    softtcpx::answer<softtcpx::iflush>,
-    softtcpx::answer<softtcpx::test>,
-    softtcpx::answer<softtcpx::close_comm<softtcpx::SendComm, softtcpx::ObjectKind::kSendComm>>,
-    softtcpx::answer<softtcpx::close_comm<softtcpx::RecvComm, softtcpx::ObjectKind::kRecvComm>>,
-    softtcpx::answer<softtcpx::close<softtcpx::Listener, softtcpx::ObjectKind::kListener>>,
-    softtcpx::answer<softtcpx::get_device_mr>,
-    softtcpx::answer<softtcpx::irecv_consumed>,
-};
-}
