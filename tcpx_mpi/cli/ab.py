@@ -18,10 +18,11 @@ from tcpx_mpi.cli.compare_options import (
     show_comparison,
 )
 from tcpx_mpi.cli.help import write_examples
-from tcpx_mpi.cli.run import environment, settings_of
+from tcpx_mpi.cli.run import settings_of
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, UsageError
-from tcpx_mpi.run import series
+from tcpx_mpi.run import admission, series
+from tcpx_mpi.run.start import environment_of_ranks
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 #: Outputs that a side of a comparison has not.
@@ -148,7 +149,7 @@ def _command(common: Sequence[str], side: Sequence[str]) -> series.Command:
     environ = {**os.environ, **variables}
     arguments = [*common, *side[count:]]
     settings = settings_of(arguments, environ)
-    series.refuse_series(settings)
+    admission.refuse_series(settings)
     if settings.gate_path is not None:
         raise UsageError(
             "--gate is of one command: leave it out, and give a file of `ab` to `tcpx-mpi gate`"
@@ -159,4 +160,4 @@ def _command(common: Sequence[str], side: Sequence[str]) -> series.Command:
                 f"{option} is of one command: leave it out; `ab` keeps all launches in NAME-A.h5 "
                 "and NAME-B.h5 (--out NAME), for `report`, `export` and `compare`"
             )
-    return series.Command(settings, ["run", *arguments], environment(settings, environ))
+    return series.Command(settings, ["run", *arguments], environment_of_ranks(settings, environ))

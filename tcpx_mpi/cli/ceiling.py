@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
-from tcpx_mpi.cli.run import require_startable, start_mpirun
 from tcpx_mpi.config.options import OPTIONS
-from tcpx_mpi.config.settings import Settings, load_settings
+from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import TcpxError
 from tcpx_mpi.launch import mpirun
+from tcpx_mpi.run import admission
+from tcpx_mpi.run.start import start_ranks
 
 if TYPE_CHECKING:
     from tcpx_mpi.baselines import Link
@@ -64,24 +65,21 @@ def run_stories(arguments: list[str], story: StoryMaker, values: Mapping[str, st
     """As a rank under a launcher, or as the parent that starts mpirun, 2 ranks unless asked."""
     rank = mpirun.under_launcher(os.environ)
     if rank is None:
-        asked = _settings(values, os.environ, None)[0]
+        asked = _settings(values, os.environ)[0]
         ranks = asked.ranks or _DEFAULT_RANKS
-        _settings(values, os.environ, ranks)
-        return start_mpirun(asked, ranks, arguments)
+        admission.admit_parent(asked, os.environ, ranks, admission.CEILING)
+        return start_ranks(asked, ranks, arguments)
     try:
-        settings = _settings(values, os.environ, rank.size)
+        first, *more = _settings(values, os.environ)
+        first = admission.admit_rank(first, os.environ, rank, admission.CEILING)
     except TcpxError as error:
         return _as_rank(error, [], arguments, story)
-    return _as_rank(settings[0], settings[1:], arguments, story)
+    return _as_rank(first, more, arguments, story)
 
 
-def _settings(
-    values: Mapping[str, str | None], environ: Mapping[str, str], world: int | None
-) -> list[Settings]:
+def _settings(values: Mapping[str, str | None], environ: Mapping[str, str]) -> list[Settings]:
     """What streams and round trips are measured by."""
-    settings = [load_settings({**values, **fixed}, environ) for fixed in _MEASURED]
-    require_startable(settings[0], environ, world)
-    return settings
+    return [admission.read_settings({**values, **fixed}, environ) for fixed in _MEASURED]
 
 
 def _as_rank(

@@ -10,17 +10,13 @@ import click
 
 from tcpx_mpi import patterns
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
-from tcpx_mpi.cli.run import (
-    how_to_start,
-    require_loadable,
-    require_startable,
-    start_mpirun,
-    with_bare_values,
-)
+from tcpx_mpi.cli.run import with_bare_values
 from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.launch import mpirun
+from tcpx_mpi.run import admission
+from tcpx_mpi.run.start import start_ranks
 
 _EXAMPLES = (
     "tcpx-mpi smoke --ranks 4",
@@ -56,17 +52,15 @@ def _callback(
     if rank is None:
         return _as_parent(values, payload_bytes, arguments)
     try:
-        settings = validate(values, payload_bytes, os.environ, rank.size)
+        settings = settings_of(values, payload_bytes, os.environ)
+        settings = admission.admit_rank(settings, os.environ, rank, admission.SMOKE)
     except TcpxError as error:
         return _as_rank(error, arguments, verbose)
     return _as_rank(settings, arguments, verbose)
 
 
-def validate(
-    values: Mapping[str, str | None],
-    payload_bytes: str | None,
-    environ: Mapping[str, str],
-    world: int | None,
+def settings_of(
+    values: Mapping[str, str | None], payload_bytes: str | None, environ: Mapping[str, str]
 ) -> Settings:
     """The settings: one message a pair, no output but the table. Raises UsageError."""
     text = payload_bytes
@@ -84,7 +78,6 @@ def validate(
             "smoke checks every byte, which --unpack none (or UCCL_TCPX_UNPACK_IMPL) leaves "
             "scattered: use kernel, d2d or host"
         )
-    require_startable(settings, environ, world)
     return settings
 
 
@@ -112,12 +105,11 @@ def _as_parent(
     values: Mapping[str, str | None], payload_bytes: str | None, arguments: Sequence[str]
 ) -> int:
     """Finds every mistake that can be found here, then starts mpirun; the ranks say the rest."""
-    settings = validate(values, payload_bytes, os.environ, None)
+    settings = settings_of(values, payload_bytes, os.environ)
     if settings.ranks is None:
-        raise UsageError(how_to_start(os.environ, "smoke"))
-    require_startable(settings, os.environ, settings.ranks)
-    require_loadable(settings, os.environ)
-    return start_mpirun(settings, settings.ranks, arguments)
+        raise UsageError(admission.how_to_start(os.environ, "smoke"))
+    admission.admit_parent(settings, os.environ, settings.ranks, admission.SMOKE)
+    return start_ranks(settings, settings.ranks, arguments)
 
 
 def _parameters() -> list[click.Parameter]:

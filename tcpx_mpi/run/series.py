@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tcpx_mpi.config.settings import Settings
-from tcpx_mpi.errors import BelowGate, ExitCode, OutputFailed, UsageError
+from tcpx_mpi.errors import BelowGate, ExitCode, OutputFailed
 from tcpx_mpi.launch import mpirun as launch
 
 if TYPE_CHECKING:
@@ -52,14 +52,6 @@ def part_of_series(settings: Settings, environ: Mapping[str, str]) -> Settings:
         save_config_path=None,
         json_stream_path=None,
     )
-
-
-def refuse_series(settings: Settings) -> None:
-    """Raises UsageError for what several launches cannot have."""
-    if settings.hdf5_path == "none":
-        raise UsageError("--runs keeps its launches in one file: leave --hdf5 none out")
-    if settings.json_stream_path is not None:
-        raise UsageError("--json-stream is of one launch: leave it out with --runs, or use -J")
 
 
 class Series:

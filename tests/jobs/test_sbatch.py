@@ -18,9 +18,10 @@ import pytest
 from jobs import run as run_job
 
 from tcpx_mpi.cli.run import command as run_command
-from tcpx_mpi.cli.run import validate
 from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.launch.mpirun import LauncherRank
 from tcpx_mpi.records import read_run
+from tcpx_mpi.run.admission import RUN, admit_rank, read_settings
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 JOBS = sorted((REPOSITORY / "jobs").glob("*.sbatch"))
@@ -71,7 +72,7 @@ class Passed:
         given = {"obj": arguments, "help_option_names": ["-h", "--help"]}
         with run_command.make_context("run", arguments, **given) as context:
             values = {k: v for k, v in context.params.items() if not k.startswith("ignored")}
-            return validate(values, {}, world, outputs=True)
+            return admit_rank(read_settings(values, {}), {}, LauncherRank(0, world), RUN)
 
 
 def slurm_variables(job: Path, submitted_from: Path, **changes: str) -> dict[str, str]:

@@ -23,6 +23,7 @@ from tcpx_mpi.patterns import load
 from tcpx_mpi.records import LaunchesWriter, Plan, RunWriter, read_run
 from tcpx_mpi.report import report_lines, to_json
 from tcpx_mpi.report.launches import rows_over_launches
+from tcpx_mpi.run.admission import refuse_series
 from tcpx_mpi.run.plan import RowPlanner
 from tcpx_mpi.run.series import (
     FILE_VARIABLE,
@@ -30,7 +31,6 @@ from tcpx_mpi.run.series import (
     Command,
     Series,
     part_of_series,
-    refuse_series,
     run_in_turns,
     run_series,
 )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tcpx_mpi import cli
-from tcpx_mpi.cli.smoke import validate
+from tcpx_mpi.cli.smoke import settings_of
 from tcpx_mpi.errors import ExitCode, UsageError
 from tcpx_mpi.patterns import NAMES, load
 from tcpx_mpi.patterns.smoke import SMOKE, at_distance
@@ -75,14 +75,14 @@ def test_what_cannot_be_is_refused_in_one_line(
 def test_a_bad_variable_is_named_and_the_option_is_a_way_out() -> None:
     environ = {"UCCL_TCPX_PAYLOAD_BYTES": "many"}
     with pytest.raises(UsageError, match=r"^UCCL_TCPX_PAYLOAD_BYTES: "):
-        validate({}, None, environ, 2)
-    assert validate({}, "7", environ, 2).sizes == (7,)
-    assert validate({}, None, {"UCCL_TCPX_PAYLOAD_BYTES": ""}, 2).sizes == (23,)
+        settings_of({}, None, environ)
+    assert settings_of({}, "7", environ).sizes == (7,)
+    assert settings_of({}, None, {"UCCL_TCPX_PAYLOAD_BYTES": ""}).sizes == (23,)
 
 
 def test_sizes_of_a_benchmark_in_the_environment_have_no_effect() -> None:
     environ = {"UCCL_TCPX_PERF_SIZE": "64M", "UCCL_TCPX_PERF_ITERS": "100"}
-    settings = validate({}, None, environ, 2)
+    settings = settings_of({}, None, environ)
     assert (settings.sizes, settings.iters, settings.warmup_iters) == ((23,), 1, 0)
 
 

@@ -1,0 +1,245 @@
+"""Why a run is refused: all that one process can see without MPI and without a loaded plugin.
+
+Two ask: the parent of `--ranks N` before it starts any rank, and each rank. What only all ranks
+together can see is in `tcpx_mpi.run.agreement`. Every refusal is a UsageError of one line, or the
+error of a plugin that cannot be found.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tcpx_mpi import patterns
+from tcpx_mpi.config.options import OPERATION, OPTIONS
+from tcpx_mpi.config.settings import Settings, load_settings
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.launch import mpirun
+from tcpx_mpi.machine import profiles
+from tcpx_mpi.machine.placement_file import read_placement
+from tcpx_mpi.machine.topology import this_machine
+from tcpx_mpi.plugin import find
+from tcpx_mpi.plugin.unsafe_settings import refuse_fatal_values
+
+#: nccl-tests' variables that choose a rank's group: never ignored, as rows would be of other ranks.
+_SPLITS = ("NCCL_TESTS_SPLIT", "NCCL_TESTS_SPLIT_MASK")
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a story has that may be refused."""
+
+    #: It loads a plugin.
+    plugin: bool
+    #: It keeps results: a journal on each node, files where rank 0 is.
+    results: bool
+
+
+RUN = Needs(plugin=True, results=True)
+SMOKE = Needs(plugin=True, results=False)
+CEILING = Needs(plugin=False, results=False)
+
+
+def read_settings(values: Mapping[str, str | None], environ: Mapping[str, str]) -> Settings:
+    """The settings of a command line (by option name, None: not given); their pattern is known."""
+    # A mistyped pattern is said first; without one, the configuration file may have it.
+    if values["pattern"] is not None:
+        _refuse_pattern(values["pattern"])
+    settings = load_settings(values, environ)
+    _refuse_pattern(settings.pattern)
+    return settings
+
+
+def admit_parent(settings: Settings, environ: Mapping[str, str], ranks: int, needs: Needs) -> None:
+    """Refuses, before so many ranks are started, what any of them would find."""
+    _refuse_arguments(settings, environ, ranks)
+    _refuse_files(settings, ranks)
+    if needs.results:
+        _refuse_limit(environ)
+        _refuse_spool(settings)
+        _refuse_outputs(settings)
+    if needs.plugin:
+        _refuse_unloadable(settings, environ)
+
+
+def admit_rank(
+    settings: Settings, environ: Mapping[str, str], rank: mpirun.LauncherRank, needs: Needs
+) -> Settings:
+    """The settings of a rank, with the number of ranks that its launcher says."""
+    settings = with_ranks_of_launcher(settings, rank.size)
+    _refuse_arguments(settings, environ, rank.size)
+    _refuse_files(settings, rank.size)
+    if needs.results:
+        _refuse_limit(environ)
+        _refuse_spool(settings)
+        if rank.rank == 0 and mpirun.PARENT_VARIABLE not in environ:
+            _refuse_outputs(settings)
+    if settings.runs > 1 and not settings.launch:
+        raise UsageError(
+            "--runs starts mpirun itself: give --ranks N and no mpirun, or start the launches "
+            "yourself and put their files together with `tcpx-mpi join`"
+        )
+    return settings
+
+
+def refuse_series(settings: Settings) -> None:
+    """Raises UsageError for what several launches cannot have."""
+    if settings.hdf5_path == "none":
+        raise UsageError("--runs keeps its launches in one file: leave --hdf5 none out")
+    if settings.json_stream_path is not None:
+        raise UsageError("--json-stream is of one launch: leave it out with --runs, or use -J")
+
+
+def how_to_start(environ: Mapping[str, str], *command: str) -> str:
+    """What to type, to somebody who started one process that nobody meets."""
+    if mpirun.srun_without_pmi(environ):
+        return (
+            "srun started this without PMI, so ranks cannot meet: use `srun --mpi=pmix`, or mpirun"
+        )
+    return (
+        f"{command[0]} needs at least 2 ranks: "
+        f"start it with `mpirun -n 4 tcpx-mpi {' '.join(command)}`, or add --ranks 4"
+    )
+
+
+def with_ranks_of_launcher(settings: Settings, world: int | None) -> Settings:
+    """The settings, their ranks those of the launcher where a file says another number of them.
+
+    A file that `--save-config` wrote of a run with --ranks is good under mpirun, too.
+    """
+    source = settings.sources["ranks"]
+    if world is None or settings.ranks in (None, world) or not source.startswith("file"):
+        return settings
+    told = f"by the launcher, not {settings.ranks} of {source.removesuffix(': ranks')}"
+    sources = {**settings.sources, "ranks": told}
+    return dataclasses.replace(settings, ranks=world, sources=sources)
+
+
+def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
+    """What was given and has no effect; at most one line."""
+    pattern = patterns.find(settings.pattern)
+    parts = [f"{' '.join(ignored)} (nothing of the kind here)"] if ignored else []
+    given = [
+        option.letter
+        for option in OPTIONS
+        if option.group == OPERATION and settings.sources[option.field].startswith("command line")
+    ]
+    if given:
+        parts.append(f"{' '.join(given)} ({settings.pattern} moves bytes, without arithmetic)")
+    for field, has_effect, why in (
+        ("all_pairs", bool(pattern and pattern.rounds), "it is of the pattern pairs"),
+        ("unpack", settings.memory != "host", "host memory is not unpacked"),
+        ("nccl_presets", "nccl" in settings.against, "it is of --against nccl"),
+        ("nccl_env", "nccl" in settings.against, "it is of --against nccl"),
+    ):
+        if not has_effect and settings.sources[field].startswith("command line"):
+            parts.append(f"{settings.sources[field].removeprefix('command line ')} ({why})")
+    if settings.ci == 0 and settings.sources["max_time_s"].startswith("command line"):
+        parts.append("--max-time (it bounds --ci, which is not given)")
+    return [f"ignored: {', '.join(parts)}"] if parts else []
+
+
+def warn(ignored: Sequence[str], settings: Settings) -> None:
+    """Prints `warnings`; one process does."""
+    for line in warnings(ignored, settings):
+        print(f"# warning: {line}", file=sys.stderr, flush=True)
+
+
+def _refuse_arguments(settings: Settings, environ: Mapping[str, str], world: int | None) -> None:
+    """What arguments and environment say; `world` is the number of ranks, None: not known yet."""
+    if settings.ranks is not None and world is not None and settings.ranks != world:
+        raise UsageError(
+            f"--ranks ({settings.ranks}) is not the number of ranks of the launcher ({world}): "
+            "leave --ranks out under mpirun"
+        )
+    _refuse_split(environ)
+    if world is not None and (refusal := patterns.load(settings.pattern).refuse(world)):
+        raise UsageError(refusal)
+    find.prepare_environment(settings, environ)
+
+
+def _refuse_files(settings: Settings, world: int | None) -> None:
+    """What this node has: the files that settings name, and the devices that their profile does."""
+    if settings.placement_path is not None:
+        read_placement(settings.placement_path)
+    if settings.gate_path is not None:
+        from tcpx_mpi.gates import read_gate, require_judgeable  # numpy
+
+        require_judgeable(read_gate(settings.gate_path), settings, world)
+    if settings.profile not in (profiles.AUTO, profiles.NONE):
+        profile = profiles.find_profile(settings.profile, this_machine())
+        if profile is not None:
+            profile.require(this_machine(), socket.gethostname())
+
+
+def _refuse_unloadable(settings: Settings, environ: Mapping[str, str]) -> None:
+    """A plugin that cannot be, or not with these variables, and a GPU's memory if ranks are to be
+    here and no GPU is."""
+    file = find.inspect(find.choose_plugin(settings, environ))
+    refuse_fatal_values(file.name, environ)
+    if settings.memory == "cuda" and mpirun.ranks_are_here(environ):
+        from tcpx_mpi.machine.gpu.choice import obstacle_of_host
+
+        if obstacle := obstacle_of_host(socket.gethostname()):
+            raise UsageError(f"--memory cuda: {obstacle}; or use --memory host")
+
+
+def _refuse_pattern(name: str) -> None:
+    known = ", ".join(patterns.NAMES)
+    if not name:
+        raise UsageError(f"no pattern given: use one of {known}, like `tcpx-mpi run ring`")
+    if name not in patterns.NAMES:
+        close = difflib.get_close_matches(name.lower(), patterns.NAMES, n=1)
+        suggestion = f" (did you mean {close[0]}?)" if close else ""
+        raise UsageError(f"unknown pattern {name}{suggestion}: use one of {known}")
+
+
+def _refuse_split(environ: Mapping[str, str]) -> None:
+    """Refuses nccl-tests' ways to make several groups of the ranks: one group has a table here."""
+    for name in _SPLITS:
+        if text := environ.get(name, "").strip():
+            raise UsageError(
+                f"{name} ({text}) would split the ranks into groups that run side by side, which "
+                "tcpx-mpi does not: unset it, and start each group with an mpirun of its own"
+            )
+
+
+def _refuse_limit(environ: Mapping[str, str]) -> None:
+    text = environ.get("NCCL_TESTS_MIN_BW")
+    if text is None:
+        return
+    try:
+        usable = 0 <= float(text) < math.inf
+    except ValueError:
+        usable = False
+    if not usable:
+        raise UsageError(
+            f"NCCL_TESTS_MIN_BW ({text}) is no bandwidth in GB/s: give a number, or unset it"
+        )
+
+
+def _refuse_spool(settings: Settings) -> None:
+    from tcpx_mpi.records import require_writable
+
+    require_writable(os.path.join(settings.spool, "journal"), "--spool")
+
+
+def _refuse_outputs(settings: Settings) -> None:
+    from tcpx_mpi.records import require_creatable
+
+    for path, option in (
+        (settings.json_path, "-J/--output_file"),
+        (settings.csv_path, "--csv"),
+        (settings.save_config_path, "--save-config"),
+        (None if settings.events_to_stdout() else settings.json_stream_path, "--json-stream"),
+    ):
+        if path is not None:
+            require_creatable(path, option)
+    if settings.hdf5_path != "none":
+        require_creatable(settings.hdf5_path or "result.h5", "--hdf5")
