@@ -35,6 +35,8 @@ class Link:
     streams: int
     #: Inodes of the plugin's sockets in this process.
     plugin_sockets: frozenset[int] = frozenset()
+    #: Why the congestion control is not the usual one, where nobody has asked for another.
+    congestion_note: str = ""
 
 
 def link_of(engine: RankEngine) -> Link:

@@ -21,6 +21,7 @@ from tcpx_mpi.baselines import Link
 from tcpx_mpi.baselines.python_driver import PythonLoop
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed
+from tcpx_mpi.machine.congestion import to_ask_for
 from tcpx_mpi.records import BaselineInfo, RowFacts
 from tcpx_mpi.schedule.table import BufferId, Column, Layout, Op, step_bytes
 from tcpx_mpi.transport.interface import RankContext, Transport
@@ -317,7 +318,7 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
     comm = world.acquainted(neighbours, settings.connect_timeout_s)
     with world.agree("mpi peer", SETUP_PATIENCE_S):
         sockets = _native.TcpSockets(set(link.plugin_sockets))
-        name = link.congestion_control
+        name = to_ask_for(link.congestion_control)
         if name and not sockets.set_congestion_control(name):
             raise SetupFailed(f"mpi peer: the kernel refuses congestion control {name}")
     totals = sockets.totals()

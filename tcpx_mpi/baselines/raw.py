@@ -12,6 +12,7 @@ from tcpx_mpi import _native
 from tcpx_mpi.baselines import Link
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed
+from tcpx_mpi.machine.congestion import to_ask_for
 from tcpx_mpi.records import BaselineInfo, RowFacts
 from tcpx_mpi.schedule.table import Layout, step_bytes
 from tcpx_mpi.transport.engine import spins_before_yield
@@ -41,7 +42,7 @@ class RawSide:
         self.buffers = context.buffers
         self.driver = _native.RawPeer(
             link.interface,
-            link.congestion_control,
+            to_ask_for(link.congestion_control),
             info.send_buffer_bytes,
             info.streams,
             info.two_way,

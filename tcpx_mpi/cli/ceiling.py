@@ -56,7 +56,7 @@ class MachineCommand(click.Command):
 
 @click.pass_context
 def _callback(
-    ctx: click.Context, /, interface: str | None, congestion: str, **values: str | None
+    ctx: click.Context, /, interface: str | None, congestion: str | None, **values: str | None
 ) -> int:
     return run_stories(ctx.obj, _ceiling(interface, congestion), values)
 
@@ -93,7 +93,7 @@ def _as_rank(
     return run_rank(settings, ["tcpx-mpi", *arguments], functools.partial(story(), more=more))
 
 
-def _ceiling(interface: str | None, congestion: str) -> StoryMaker:
+def _ceiling(interface: str | None, congestion: str | None) -> StoryMaker:
     def story() -> Callable[..., Ceiling]:
         from tcpx_mpi.run.ceiling import Ceiling
 
@@ -102,13 +102,20 @@ def _ceiling(interface: str | None, congestion: str) -> StoryMaker:
     return story
 
 
-def link_of(interface: str | None, congestion: str) -> Link:
-    """What plain TCP runs over."""
+def link_of(interface: str | None, congestion: str | None) -> Link:
+    """What plain TCP runs over: the usual congestion control where none is asked for, or the
+    kernel's own if this user may not have that."""
     from tcpx_mpi.baselines import Link
+    from tcpx_mpi.machine.congestion import DEFAULT, USUAL, refusal_of
     from tcpx_mpi.run.ceiling import default_interface
 
-    congestion = "" if congestion == "default" else congestion
-    return Link(interface or default_interface(), congestion, streams=1)
+    note = ""
+    if congestion is None:
+        refusal = refusal_of(USUAL)
+        congestion = DEFAULT if refusal else USUAL
+        note = f"{refusal.cause}; for it {refusal.remedy}" if refusal else ""
+    name = "" if congestion == DEFAULT else congestion
+    return Link(interface or default_interface(), name, streams=1, congestion_note=note)
 
 
 def parameters() -> list[click.Parameter]:
@@ -120,9 +127,8 @@ def parameters() -> list[click.Parameter]:
         ),
         click.Option(
             ["--congestion"],
-            default="cubic",
             metavar="NAME|default",
-            help="TCP congestion control; default: the kernel's own [cubic].",
+            help="TCP congestion control; default: the kernel's own [cubic, if this user may].",
         ),
     ]
     options += [

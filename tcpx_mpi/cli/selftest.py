@@ -26,14 +26,14 @@ def _callback(
     ctx: click.Context,
     /,
     interface: str | None,
-    congestion: str,
+    congestion: str | None,
     output: str | None,
     **values: str | None,
 ) -> int:
     return run_stories(ctx.obj, _story(interface, congestion, output), values)
 
 
-def _story(interface: str | None, congestion: str, output: str | None) -> StoryMaker:
+def _story(interface: str | None, congestion: str | None, output: str | None) -> StoryMaker:
     def story() -> Callable[..., SelfTest]:
         from tcpx_mpi.run.selftest import SelfTest
 

@@ -15,8 +15,6 @@ from tcpx_mpi.units import format_size
 
 #: What softtcpx asks for as the send buffer of a socket; smaller ones halve the speed of a stream.
 SEND_BUFFER_BYTES = 4 << 20
-#: The congestion control that softtcpx takes: others (bbr) pace a local stream down.
-CONGESTION = "cubic"
 #: A mesh of 16 ranks needs some 250 sockets a rank; below the first nothing comes up.
 FEW_FILES, ENOUGH_FILES = 256, 1024
 #: Zero-copy sends lock the pages in flight: 16 requests of 512 KiB on each of 8 connections.
@@ -314,12 +312,11 @@ def _shared_memory(facts: NodeFacts) -> _Outcome:
 
 
 def _congestion(facts: NodeFacts) -> _Outcome:
-    wanted = facts.environment.get("SOFTTCPX_CONGESTION", CONGESTION)
-    text = f"default {facts.congestion or 'unknown'}, available {_list(facts.congestion_available)}"
-    if wanted == "default" or wanted in facts.congestion_available:
-        return _OK, text, ""
-    remedy = f"modprobe tcp_{wanted}; until then softtcpx leaves the kernel's own"
-    return _WARNING, f"{wanted} is not available: {text}", remedy
+    if facts.congestion_refusal is None:
+        has = _list(facts.congestion_available)
+        return _OK, f"default {facts.congestion or 'unknown'}, available {has}", ""
+    until = f"until then softtcpx leaves the kernel's own, {facts.congestion or 'unknown'}"
+    return _WARNING, facts.congestion_refusal.cause, f"{facts.congestion_refusal.remedy}; {until}"
 
 
 def _tcp_buffers(facts: NodeFacts) -> _Outcome:

@@ -25,6 +25,8 @@ from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.launch import mpirun
 from tcpx_mpi.launch.library import mpi_library
 from tcpx_mpi.launch.own_python import module_command, without_here
+from tcpx_mpi.machine import congestion
+from tcpx_mpi.machine.congestion import Refusal
 from tcpx_mpi.machine.profiles import AUTO, NONE, Variable, environment_of, find_profile, near_miss
 from tcpx_mpi.machine.topology import Topology, read_host, this_machine
 from tcpx_mpi.plugin import find
@@ -120,6 +122,8 @@ class NodeFacts:
     shm_free: int | None
     congestion: str
     congestion_available: tuple[str, ...]
+    #: Why softtcpx would not get what it will ask for; None: it would.
+    congestion_refusal: Refusal | None
     wmem_max: int | None
     rmem_max: int | None
     cpus: tuple[int, ...]
@@ -170,8 +174,11 @@ def read_facts(plugin: str | None, profile: str, environ: Mapping[str, str]) -> 
         open_files=_limit(resource.RLIMIT_NOFILE, raised=True),
         locked_memory=_limit(resource.RLIMIT_MEMLOCK),
         shm_free=_free_bytes("/dev/shm"),
-        congestion=_sysctl("net/ipv4/tcp_congestion_control"),
-        congestion_available=tuple(_sysctl("net/ipv4/tcp_available_congestion_control").split()),
+        congestion=congestion.kernels_own(),
+        congestion_available=congestion.available(),
+        congestion_refusal=congestion.refusal_of(
+            later.get("SOFTTCPX_CONGESTION", "").strip() or congestion.USUAL
+        ),
         wmem_max=_number(_sysctl("net/core/wmem_max")),
         rmem_max=_number(_sysctl("net/core/rmem_max")),
         cpus=host.cpus,

@@ -15,6 +15,7 @@ from tcpx_mpi import _native
 from tcpx_mpi.baselines import Link, raw
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
+from tcpx_mpi.machine.congestion import DEFAULT, kernels_own, refusal_of
 from tcpx_mpi.machine.placement import Node, Request
 from tcpx_mpi.machine.topology import Host, read_host, this_machine
 from tcpx_mpi.patterns import load
@@ -50,14 +51,20 @@ class Ceiling:
     def run(self, parsed: Settings | TcpxError) -> int:
         """Collective: the story, top to bottom; returns the exit code."""
         settings = agree_settings(self.world, parsed)
+        self.agree_link()
         return self.measure(settings, agree_hosts(self.world, read_host()))
+
+    def agree_link(self) -> None:
+        """Collective: every rank can use the interface and the congestion control. Raises
+        UsageError, before anything is measured."""
+        with self.world.agree("interface", SETUP_PATIENCE_S):
+            require_interface(self.link.interface)
+            require_congestion(self.link.congestion_control)
 
     def measure(self, settings: Settings, hosts: Sequence[Host]) -> int:
         """Collective: the ceilings, once all ranks know each other; returns the exit code."""
         world = self.world
         host = hosts[world.rank]
-        with world.agree("interface", SETUP_PATIENCE_S):
-            require_interface(self.link.interface)
         self._say(header_lines(hosts, self.link))
         if world.rank == 0:
             self._say([*copy_lines(host.llc_bytes), clock_line()])
@@ -115,11 +122,14 @@ def header_lines(hosts: Sequence[Host], link: Link) -> list[str]:
     """What was measured, and where."""
     names = ", ".join(dict.fromkeys(host.name for host in hosts))
     buffer = format_size(raw.SEND_BUFFER_BYTES)
+    congestion = link.congestion_control
+    if not congestion:
+        congestion = f"the kernel's own congestion control ({kernels_own() or 'unknown'})"
     return [
         f"# tcpx-mpi ceiling: {len(hosts)} ranks on {names}, {hosts[0].cpu_model}, no plugin",
-        f"# TCP over {link.interface}, {link.congestion_control or 'congestion control unset'}, "
-        f"send buffer {buffer}; median of blocks (slowest - fastest);"
-        " every byte checked but of `same buffer`",
+        f"# TCP over {link.interface}, {congestion}, send buffer {buffer}; "
+        "median of blocks (slowest - fastest); every byte checked but of `same buffer`",
+        *([f"# WARNING: {link.congestion_note}"] if link.congestion_note else []),
         f"# {'what':<22} {'size':>8} {'streams':>8} {'':>9}",
     ]
 
@@ -181,6 +191,15 @@ def require_interface(name: str) -> None:
     if name not in known:
         raise UsageError(
             f"--interface ({name}): no such network interface; use one of {', '.join(known)}"
+        )
+
+
+def require_congestion(name: str) -> None:
+    """Raises UsageError for a TCP congestion control that this process would not get."""
+    if refusal := refusal_of(name):
+        raise UsageError(
+            f"--congestion ({name}): {refusal.cause}: {refusal.remedy}, or {DEFAULT} for the "
+            f"kernel's own ({kernels_own() or 'unknown'})"
         )
 
 

@@ -112,6 +112,7 @@ class SelfTest:
         with self.world.agree("output", SETUP_PATIENCE_S):
             if self._path is not None and self.world.rank == 0:
                 require_writable(self._path, "--output")
+        self._ceiling.agree_link()
         self._test_ourselves(hosts, hosts[self.world.rank])
         code = self._ceiling.measure(settings, hosts)
         if self._path is not None and self.world.rank == 0:

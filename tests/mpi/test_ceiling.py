@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import re
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import jobs
 import pytest
+
+from tcpx_mpi.machine import congestion
 
 pytestmark = pytest.mark.multirank
 
@@ -44,3 +50,66 @@ def test_an_interface_that_is_not_there_is_said_in_one_line(place: Path) -> None
     assert result.code == 2
     (error,) = result.errors
     assert error.startswith("--interface (nosuch0): no such network interface; use one of ")
+
+
+#: Without CAP_NET_ADMIN root has what any user has: what the kernel allows, no more.
+WITHOUT_CAPABILITY = (
+    "import ctypes, os, sys; ctypes.CDLL(None).prctl(24, 12, 0, 0, 0); "
+    "os.execvp(sys.argv[1], sys.argv[1:])"
+)
+
+
+def unprivileged(command: Sequence[str]) -> list[str]:
+    return [sys.executable, "-c", WITHOUT_CAPABILITY, *command]
+
+
+@pytest.fixture
+def restricted() -> str:
+    """A congestion control that is there for root alone."""
+    allowed = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control").read_text().split()
+    found = [name for name in congestion.available() if name not in allowed]
+    if not found:
+        pytest.skip("needs congestion: one that is available and not allowed to every user")
+    return found[0]
+
+
+@pytest.mark.parametrize("command", ["ceiling", "selftest"])
+def test_a_congestion_control_that_is_not_allowed_is_said_before_anything_is_measured(
+    command: str, restricted: str, place: Path
+) -> None:
+    asked = unprivileged(jobs.tcpx_mpi(command, "--congestion", restricted))
+    result = jobs.run(asked, place, SHORT)
+    assert result.code == 2, result.text
+    (error,) = result.errors
+    assert error.startswith(f"--congestion ({restricted}): {restricted} is available, but not all")
+    assert f"{restricted}' as root" in error
+    assert result.out == ""
+
+
+@pytest.mark.parametrize("command", ["ceiling", "selftest"])
+def test_one_that_no_kernel_has_is_said_before_anything_is_measured(
+    command: str, place: Path
+) -> None:
+    result = jobs.run(jobs.tcpx_mpi(command, "--congestion", "nosuch"), place, SHORT)
+    assert (result.code, result.out) == (2, ""), result.text
+    (error,) = result.errors
+    assert error.startswith("--congestion (nosuch): nosuch is not available: this kernel has ")
+
+
+def test_where_nobody_asks_the_usual_one_is_not_insisted_on(place: Path) -> None:
+    ask = f"import socket; socket.socket().setsockopt(6, {socket.TCP_CONGESTION}, b'cubic')"
+    probe = [sys.executable, "-c", ask]
+    refused = subprocess.run(unprivileged(probe), capture_output=True, check=False).returncode != 0
+    result = jobs.run(unprivileged(jobs.tcpx_mpi("ceiling")), place, SHORT)
+    assert result.code == 0, result.text
+    own = f"the kernel's own congestion control ({congestion.kernels_own()}), send buffer"
+    assert (own in result.out) is refused
+    assert ("# WARNING: cubic is " in result.out) is refused
+
+
+def test_raw_beside_a_plugin_that_leaves_the_kernels_own(place: Path) -> None:
+    options = ("--ranks", "2", "--plugin", "softtcpx", "--sizes", "1K", "-n", "8")
+    command = jobs.tcpx_mpi("run", "pair", *options, "--against", "raw", "--hdf5", "none")
+    result = jobs.run(unprivileged(command), place, {"SOFTTCPX_CONGESTION": "default"})
+    assert result.code == 0, result.text
+    assert f"# Sockets: congestion control {congestion.kernels_own()}" in result.out

@@ -26,8 +26,9 @@ GOOD = NodeFacts(
     libraries=(), interfaces=(ETH0, ETH1, LO), tcpx_reasons=(), manager_directory="/run/tcpx",
     manager_sockets={}, gpus=(), gpu_models=(), gpus_on_pci=0,
     open_files=65536, locked_memory=-1, shm_free=1 << 30,
-    congestion="cubic", congestion_available=("reno", "cubic"), wmem_max=4 << 20,
-    rmem_max=4 << 20, cpus=tuple(range(8)), cpu_count=8, environment={}, interface_variables={},
+    congestion="cubic", congestion_available=("reno", "cubic"),
+    congestion_refusal=None, wmem_max=4 << 20, rmem_max=4 << 20,
+    cpus=tuple(range(8)), cpu_count=8, environment={}, interface_variables={},
 )  # fmt: skip
 GPUS = {"gpus": ("0000:04:00.0", "0000:05:00.0"), "gpu_models": ("H100", "H100")}
 

@@ -21,6 +21,7 @@ from tcpx_mpi.baselines.nccl.process import CompanionFailed, CompanionProcess
 from tcpx_mpi.baselines.nccl.side import NcclSide
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
+from tcpx_mpi.machine.congestion import to_ask_for
 from tcpx_mpi.machine.gpu.choice import obstacle_of_peers
 from tcpx_mpi.patterns import load
 from tcpx_mpi.records import BaselineInfo
@@ -64,7 +65,7 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
             companion.ask("allocate", sizes, patience_s=SETUP_PATIENCE_S)
         sockets = _connected(
             world, companion, preset, settings.connect_timeout_s, unique_ids[0],
-            _neighbours(context), link.congestion_control,
+            _neighbours(context), to_ask_for(link.congestion_control),
         )  # fmt: skip
         own = " ".join(f"{name}={value}" for name, value in variables.items())
         info = BaselineInfo(

@@ -9,6 +9,7 @@ import pytest
 from preflight_facts import ETH0, ETH1, GOOD, GPUS, LO, PLUGIN, TCPX, found, with_
 
 from tcpx_mpi.errors import ExitCode
+from tcpx_mpi.machine.congestion import Refusal
 from tcpx_mpi.preflight.checks import name_matches, node_findings
 from tcpx_mpi.preflight.facts import NodeFacts
 from tcpx_mpi.preflight.findings import Finding, Status, exit_code, lines
@@ -154,8 +155,8 @@ WRONG: dict[str, tuple[NodeFacts, str, Status, tuple[str, ...]]] = {
     "no /dev/shm": (with_(shm_free=None), "/dev/shm", Status.WARNING, ("not there", "--shm-size")),
     "small /dev/shm": (with_(shm_free=1 << 20), "/dev/shm", Status.WARNING, ("1 MiB free",)),
     "no cubic": (
-        with_(congestion_available=("reno",)), "congestion control", Status.WARNING,
-        ("cubic is not available", "modprobe tcp_cubic")),
+        with_(congestion_refusal=Refusal("cubic is not available", "modprobe tcp_cubic")),
+        "congestion control", Status.WARNING, ("cubic is not available", "modprobe tcp_cubic")),
     "small send buffers": (
         with_(wmem_max=212992), "TCP buffers", Status.WARNING,
         ("208 KiB", "sysctl -w net.core.wmem_max=4194304")),
