@@ -1,4 +1,4 @@
-"""`tcpx-mpi report FILE`: the table of a run, out of its file, and on request as a page."""
+"""`tcpx-mpi report FILE...`: the table of a run, or several runs as a fleet, and as a page."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tcpx_mpi.errors import PartialResult
 
 
 @click.command("report")
-@click.argument("file", type=click.Path())
+@click.argument("files", nargs=-1, required=True, type=click.Path(), metavar="FILE...")
 @click.option(
     "--html",
     "page",
@@ -16,11 +16,12 @@ from tcpx_mpi.errors import PartialResult
     metavar="PAGE",
     help="Also write one HTML file, plots and all.",
 )
-def command(file: str, page: str | None) -> int:
+def command(files: tuple[str, ...], page: str | None) -> int:
     """Prints the table of the run in FILE, and what is missing from it (then exit code 12).
 
-    PAGE needs nothing but itself and a browser; one that exists is kept (exit code 2). It takes
-    the extra `analysis`: pip install 'tcpx-mpi[analysis]'.
+    Several files of one kind of run are a fleet: its slow NICs and ways, and with --html one page
+    with heat maps of all nodes. PAGE needs nothing but itself and a browser; one that exists is
+    kept (exit code 2). It takes the extra `analysis`: pip install 'tcpx-mpi[analysis]'.
     """
     from tcpx_mpi.records import read_run
     from tcpx_mpi.report import report_lines
@@ -28,6 +29,9 @@ def command(file: str, page: str | None) -> int:
 
     if page is not None:
         require_page_possible(page)
+    if len(files) > 1:
+        return _report_fleet(files, page)
+    (file,) = files
     run = read_run(file)
     if page is not None:
         write_html(run, page)
@@ -37,4 +41,22 @@ def command(file: str, page: str | None) -> int:
         print(f"# wrote {page}")
     if run.missing:
         raise PartialResult(f"{file} is partial: {'; '.join(run.missing)}")
+    return 0
+
+
+def _report_fleet(files: tuple[str, ...], page: str | None) -> int:
+    from tcpx_mpi.records import read_run
+    from tcpx_mpi.report.fleet import fleet_lines, fleet_of
+    from tcpx_mpi.report.html import write_fleet
+
+    runs = [read_run(file) for file in files]
+    fleet = fleet_of(runs)
+    if page is not None:
+        write_fleet(fleet, page)
+    for line in fleet_lines(fleet):
+        print(line)
+    if page is not None:
+        print(f"# wrote {page}")
+    if partial := [run.path for run in runs if run.missing]:
+        raise PartialResult(f"{partial[0]} is partial ({len(partial)} of {len(runs)} files are)")
     return 0

@@ -18,7 +18,8 @@ from chromium import Browser
 
 from tcpx_mpi.compare import Limits, compare_runs
 from tcpx_mpi.records import Run
-from tcpx_mpi.report.html import write_comparison, write_html
+from tcpx_mpi.report.fleet import fleet_of
+from tcpx_mpi.report.html import write_comparison, write_fleet, write_html
 
 RUNS = {
     "sound": invented_runs.sound,
@@ -33,6 +34,7 @@ COMPARISONS = {
     "compared-single": lambda: (invented_runs.sound(), invented_runs.sound(rows=12)),
     "compared-troubled": lambda: (invented_runs.troubled(), invented_runs.several(slower=3)),
 }
+FLEETS = {"fleet": 16, "large-fleet": 20}
 WIDTHS = (360, 800, 1440)
 MOST_BYTES = 5_000_000
 
@@ -95,11 +97,14 @@ def page_of(run: Run, folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The page of each of RUNS and of COMPARISONS."""
+    """The page of each of RUNS, of COMPARISONS and of FLEETS."""
     made = {name: page_of(run(), tmp_path_factory.mktemp(name)) for name, run in RUNS.items()}
     for name, two in COMPARISONS.items():
         made[name] = tmp_path_factory.mktemp(name) / "page.html"
         write_comparison(compare_runs(*two(), Limits()), str(made[name]))
+    for name, nodes in FLEETS.items():
+        made[name] = tmp_path_factory.mktemp(name) / "page.html"
+        write_fleet(fleet_of(invented_runs.fleet(nodes)), str(made[name]))
     return made
 
 
@@ -114,7 +119,7 @@ def brightness(image: np.ndarray[Any, Any]) -> float:
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", [*RUNS, *COMPARISONS])
+@pytest.mark.parametrize("name", [*RUNS, *COMPARISONS, *FLEETS])
 def test_nothing_overlaps_or_sticks_out_and_the_browser_has_no_complaint(
     browser: Browser, pages: dict[str, Path], name: str, width: int
 ) -> None:
@@ -127,7 +132,7 @@ def test_nothing_overlaps_or_sticks_out_and_the_browser_has_no_complaint(
     assert browser.requests() == [pages[name].as_uri()]
 
 
-@pytest.mark.parametrize("name", ["sound", "troubled", "several-launches", "compared"])
+@pytest.mark.parametrize("name", ["sound", "troubled", "several-launches", "compared", "fleet"])
 def test_nothing_overlaps_on_paper_where_all_details_are_open(
     browser: Browser, pages: dict[str, Path], name: str
 ) -> None:

@@ -125,3 +125,30 @@ def long(rows: int = 10_000, world: int = 2) -> Run:
     run = sound(world)
     header = dataclasses.replace(run.header, plan=plan)
     return dataclasses.replace(run, header=header, rows=measured)
+
+
+def fleet(
+    nodes: int = 16, slow: tuple[str, str] = ("node03", "eth3"), by: float = 1.6
+) -> list[Run]:
+    """Runs of `pair` over two nodes of 4 ranks, every node with every other; one NIC is slow."""
+    random = np.random.default_rng(nodes)
+    runs = []
+    for a in range(nodes):
+        for b in range(a + 1, nodes):
+            run = sound(world=8, rows=1, pattern="pair")
+            ranks = [
+                dataclasses.replace(
+                    info, host=f"node{(a, b)[rank // 4]:02d}", node=f"boot-{(a, b)[rank // 4]}",
+                    nic=f"eth{1 + rank % 4}",
+                )
+                for rank, info in enumerate(run.header.ranks)
+            ]  # fmt: skip
+            (row,) = run.rows
+            row.receives[:] = np.arange(8) >= 4
+            for rank in range(4):
+                ends = {(ranks[end].host, ranks[end].nic) for end in (rank, rank + 4)}
+                ns = 50_000 * float(np.exp(random.normal(0, 0.01))) * (by if slow in ends else 1)
+                row.samples["iteration"][rank + 4] = int(ns)
+            header = dataclasses.replace(run.header, ranks=ranks)
+            runs.append(dataclasses.replace(run, path=f"{a:02d}-{b:02d}.h5", header=header))
+    return runs

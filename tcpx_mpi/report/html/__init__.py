@@ -11,8 +11,9 @@ import os
 from tcpx_mpi.compare import Comparison
 from tcpx_mpi.errors import OutputFailed, PluginMissing, UsageError
 from tcpx_mpi.records import Run, require_writable
+from tcpx_mpi.report.fleet import Fleet
 
-__all__ = ["require_page_possible", "write_comparison", "write_html"]
+__all__ = ["require_page_possible", "write_comparison", "write_fleet", "write_html"]
 
 
 def require_page_possible(path: str) -> None:
@@ -49,6 +50,13 @@ def write_comparison(comparison: Comparison, path: str) -> None:
     from tcpx_mpi.report.html.comparison import comparison_page
 
     _write_new(comparison_page(comparison), path)
+
+
+def write_fleet(fleet: Fleet, path: str) -> None:
+    """Writes the page of a fleet, as `write_html` does."""
+    from tcpx_mpi.report.html.fleet import fleet_page
+
+    _write_new(fleet_page(fleet), path)
 
 
 def _write_new(text: str, path: str) -> None:
