@@ -100,8 +100,18 @@ def place_node(
 
     Raises UsageError for a request that this node cannot fulfil.
     """
-    ranks = range(len(masks))
     gpus = rank_gpus(node, visible or [node.topology.gpus] * len(masks), request)
+    return place_beside(node, masks, request, gpus)
+
+
+def place_beside(
+    node: Node,
+    masks: Sequence[Sequence[int]],
+    request: Request,
+    gpus: Sequence[Gpu | None],
+) -> list[Placement]:
+    """The same once the GPU of each rank is known (`rank_gpus`)."""
+    ranks = range(len(masks))
     sharers = Counter(map(_identity, gpus))
     devices = _devices(node, gpus, request)
     numa = [_numa_node(node, gpus[rank], devices[rank]) for rank in ranks]

@@ -13,7 +13,7 @@ from tcpx_mpi.records import Journal, Plan, SetupTimes
 from tcpx_mpi.run import agreement, metadata
 from tcpx_mpi.run.connect import connect, load_alike
 from tcpx_mpi.run.measure import Measurement
-from tcpx_mpi.run.place_ranks import place_rank, plugin_workers
+from tcpx_mpi.run.place_ranks import choose_gpus, place_rank
 from tcpx_mpi.run.plan import PlannedRow, RowPlanner, buffer_sizes
 from tcpx_mpi.run.story import RunState
 from tcpx_mpi.schedule.pattern import Pattern
@@ -35,8 +35,9 @@ class Benchmark:
         settings = agreement.agree_settings(world, parsed)
         hosts = agreement.agree_hosts(world, read_host())
         host, nodes = hosts[world.rank], [each.node for each in hosts]
-        plugin = load_alike(world, settings, plugin_workers(world, settings, hosts))
-        placement, settings = place_rank(world, settings, plugin, hosts)
+        chosen = choose_gpus(world, settings, hosts)
+        plugin = load_alike(world, settings, chosen.workers)
+        placement, settings = place_rank(world, settings, plugin, hosts, chosen)
         pattern = repeated(load(settings.pattern), settings.agg_iters)
         planner = RowPlanner(settings, pattern, load(settings.pattern), hosts)
         rows = planner.rows()

@@ -16,7 +16,7 @@ from tcpx_mpi.baselines import Link, raw
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
 from tcpx_mpi.machine.congestion import DEFAULT, kernels_own, refusal_of
-from tcpx_mpi.machine.placement import Node, Request
+from tcpx_mpi.machine.placement import Node, Placement, Request
 from tcpx_mpi.machine.topology import Host, read_host, this_machine
 from tcpx_mpi.patterns import load
 from tcpx_mpi.records import BaselineInfo, Row
@@ -69,17 +69,20 @@ class Ceiling:
         if world.rank == 0:
             self._say([*copy_lines(host.llc_bytes), clock_line()])
         world.barrier("memory copies", SETUP_PATIENCE_S)  # others would disturb them
+        node = Node(host.name, this_machine(), [(self.link.interface, "")])
+        placement = place_at(world.rank, hosts, node, Request())
         wrong = 0
         for asked in (settings, *self.more):
-            wrong += self._measure_streams(asked, host, hosts)
+            wrong += self._measure_streams(asked, placement, hosts)
         codes = world.allgather(wrong, "verdict", SETUP_PATIENCE_S)
         return int(ExitCode.WRONG_BYTES if any(codes) else ExitCode.OK)
 
-    def _measure_streams(self, settings: Settings, host: Host, hosts: Sequence[Host]) -> int:
+    def _measure_streams(
+        self, settings: Settings, placement: Placement, hosts: Sequence[Host]
+    ) -> int:
         """Collective: raw TCP in one pattern; wrong bytes of all ranks, on rank 0."""
         world, pattern = self.world, load(settings.pattern)
-        node = Node(host.name, this_machine(), [(self.link.interface, "")])
-        placement = place_at(world.rank, hosts, node, Request())
+        host = hosts[world.rank]
         planner = RowPlanner(settings, pattern, pattern, hosts)
         rows = planner.rows()
         with world.agree("memory", SETUP_PATIENCE_S):

@@ -6,6 +6,7 @@ import dataclasses
 import os
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from tcpx_mpi import _native
 from tcpx_mpi.config.settings import Settings
@@ -23,11 +24,11 @@ from tcpx_mpi.machine.placement import (
     Placement,
     Request,
     channels_within,
-    place_node,
+    place_beside,
     rank_gpus,
 )
 from tcpx_mpi.machine.placement_file import read_placement
-from tcpx_mpi.machine.topology import Host, this_machine
+from tcpx_mpi.machine.topology import Gpu, Host, this_machine
 from tcpx_mpi.patterns import load
 from tcpx_mpi.plugin.find import is_tcpx
 from tcpx_mpi.plugin.sockets import data_sockets
@@ -37,28 +38,44 @@ from tcpx_mpi.world import World
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
 
-def plugin_workers(world: World, settings: Settings, hosts: Sequence[Host]) -> int:
-    """Collective: the workers a rank of our own plugin, which reads their number before it can say
-    anything of memory; 0: its own default, as a rank has no GPU whose memory it could use.
+@dataclass(frozen=True)
+class GpuChoice:
+    """What is decided of a node's ranks before a plugin is loaded."""
 
-    Raises UsageError on all ranks where a GPU that is asked for cannot be had on one of them.
+    request: Request
+    #: By local rank; None: no GPU.
+    gpus: Sequence[Gpu | None]
+    #: The workers a rank of our own plugin, which reads their number before it can say anything of
+    #: memory; 0: its own default, as a rank has no GPU whose memory it could use.
+    workers: int
+
+
+def choose_gpus(world: World, settings: Settings, hosts: Sequence[Host]) -> GpuChoice:
+    """Collective: what the settings ask of placement, and the GPU of each rank of this node.
+
+    Raises UsageError on all ranks if a GPU that is asked for cannot be had on one of them.
     """
-    if settings.memory == "cuda":
-        return workers_for(hosts)
-    if settings.memory != "auto" or obstacle_of_peers(settings.against):
-        return 0
+    host = hosts[world.rank]
+    may_use = settings.memory == "auto" and not obstacle_of_peers(settings.against)
     with world.agree("GPUs", SETUP_PATIENCE_S):
-        host = hosts[world.rank]
+        request = request_of(settings)
         local = local_ranks(world.rank, hosts)
         node = Node(host=host.name, topology=this_machine(), devices=())
-        visible = [hosts[other].gpus for other in local]
-        mine = rank_gpus(node, visible, request_of(settings))[local.index(world.rank)]
-        usable = mine is not None and not obstacle_of_host(host.name)
-    return workers_for(hosts) if all(world.allgather(usable, "GPUs", SETUP_PATIENCE_S)) else 0
+        gpus = rank_gpus(node, [hosts[other].gpus for other in local], request)
+        mine = gpus[local.index(world.rank)]
+        usable = may_use and mine is not None and not obstacle_of_host(host.name)
+    if may_use:
+        usable = all(world.allgather(usable, "GPUs", SETUP_PATIENCE_S))
+    wanted = usable or settings.memory == "cuda"
+    return GpuChoice(request, gpus, workers_for(hosts) if wanted else 0)
 
 
 def place_rank(
-    world: World, settings: Settings, plugin: LoadedPlugin, hosts: Sequence[Host]
+    world: World,
+    settings: Settings,
+    plugin: LoadedPlugin,
+    hosts: Sequence[Host],
+    chosen: GpuChoice,
 ) -> tuple[Placement, Settings]:
     """Collective: this rank's place, with its memory bound; and the settings, with the memory kind
     that it can have and fitted to the NICs.
@@ -73,7 +90,7 @@ def place_rank(
             bindings=bindings_in(os.environ),
             nic_of_gpu=plugin.profile.nic_of_gpu if plugin.profile is not None else (),
         )
-        placement = place_at(world.rank, hosts, node, request_of(settings))
+        placement = place_at(world.rank, hosts, node, chosen.request, chosen.gpus)
         if placement.memory_node >= 0 and not _native.bind_memory_to(placement.memory_node):
             # In some containers: what is not so must not be recorded.
             placement = dataclasses.replace(placement, memory_node=-1)
@@ -86,11 +103,18 @@ def place_rank(
     return placement, fitted(settings, max(Counter(nics).values()), sockets)
 
 
-def place_at(rank: int, hosts: Sequence[Host], node: Node, request: Request) -> Placement:
-    """The place of a rank among those of its node."""
+def place_at(
+    rank: int,
+    hosts: Sequence[Host],
+    node: Node,
+    request: Request,
+    gpus: Sequence[Gpu | None] | None = None,
+) -> Placement:
+    """The place of a rank among those of its node; `gpus` are theirs if they are chosen."""
     local = local_ranks(rank, hosts)
-    masks = [hosts[other].cpus for other in local]
-    places = place_node(node, masks, request, [hosts[other].gpus for other in local])
+    if gpus is None:
+        gpus = rank_gpus(node, [hosts[other].gpus for other in local], request)
+    places = place_beside(node, [hosts[other].cpus for other in local], request, gpus)
     return places[local.index(rank)]
 
 

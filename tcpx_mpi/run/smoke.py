@@ -21,7 +21,7 @@ from tcpx_mpi.patterns.smoke import at_distance
 from tcpx_mpi.run.agreement import agree_hosts, agree_settings, free_bytes
 from tcpx_mpi.run.connect import connect, load_alike
 from tcpx_mpi.run.measure import Measurement
-from tcpx_mpi.run.place_ranks import place_rank, plugin_workers
+from tcpx_mpi.run.place_ranks import choose_gpus, place_rank
 from tcpx_mpi.run.plan import RowPlanner, buffer_sizes
 from tcpx_mpi.run.story import RunState
 from tcpx_mpi.transport.engine import RankEngine
@@ -56,8 +56,9 @@ class Smoke:
         settings = agree_settings(world, parsed)
         hosts = agree_hosts(world, read_host())
         host = hosts[world.rank]
-        plugin = load_alike(world, settings, plugin_workers(world, settings, hosts))
-        placement, settings = place_rank(world, settings, plugin, hosts)
+        chosen = choose_gpus(world, settings, hosts)
+        plugin = load_alike(world, settings, chosen.workers)
+        placement, settings = place_rank(world, settings, plugin, hosts, chosen)
         engine = connect(world, settings, plugin, placement, load(settings.pattern), self.verbose)
         first = RowPlanner(settings, at_distance(1), at_distance(1), hosts).rows()
         sizes = buffer_sizes(at_distance(1), world.rank, world.size, first)

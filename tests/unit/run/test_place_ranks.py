@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import invented
 import pytest
 
 from tcpx_mpi.config.settings import Settings, load_settings
-from tcpx_mpi.machine.placement import RankPlace, Request
+from tcpx_mpi.machine.placement import Node, RankPlace, Request
+from tcpx_mpi.machine.topology import Gpu, read_host, this_machine
 from tcpx_mpi.records import SetupTimes
+from tcpx_mpi.run import place_ranks
 from tcpx_mpi.run.metadata import connections
-from tcpx_mpi.run.place_ranks import fitted, request_of
+from tcpx_mpi.run.place_ranks import choose_gpus, fitted, place_at, request_of
+from tcpx_mpi.world import World
 
 
 def settings(pattern: str = "pair", **given: str) -> Settings:
@@ -65,6 +72,21 @@ def test_a_request_is_what_the_settings_say(tmp_path: Path) -> None:
     plain = request_of(settings())
     assert (plain.nics, plain.gpus, plain.cpus, plain.seats) == ((), None, (), {})
     assert request_of(settings(gpu="none")).gpus == ()
+
+
+def test_files_and_gpus_are_looked_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "p.toml"
+    path.write_text("[[rank]]\nlocal_rank = 0\ngpu = 5\n")
+    gpus = tuple(Gpu(number, "H100", f"uuid-{number}", "") for number in (4, 5))
+    hosts = [dataclasses.replace(read_host(), cpus=(0, 1), gpus=gpus)] * 2
+    world = cast(World, SimpleNamespace(rank=1, agree=lambda *_: contextlib.nullcontext()))
+    chosen = choose_gpus(world, settings(memory="host", gpu="4", placement=str(path)), hosts)
+    assert [gpu.index if gpu else -1 for gpu in chosen.gpus] == [5, 4]
+    assert chosen.workers == 0
+    path.unlink()
+    monkeypatch.setattr(place_ranks, "rank_gpus", None)
+    node = Node("host", this_machine(), [("eth0", "")])
+    assert place_at(1, hosts, node, chosen.request, chosen.gpus).gpu == 4
 
 
 # --- Memory -------------------------------------------------------------------------------------
