@@ -62,8 +62,8 @@ def _callback(ctx: click.Context, /, **values: str | None) -> int:
         return _as_parent(values, arguments)
     try:
         settings = admission.read_settings(values, os.environ)
-        settings = admission.admit_rank(settings, os.environ, rank, admission.RUN)
         settings = series.part_of_series(settings, os.environ)
+        settings = admission.admit_rank(settings, os.environ, rank, admission.RUN)
     except TcpxError as error:
         return _as_rank(error, arguments)
     if rank.rank == 0 and settings.launch <= 1:

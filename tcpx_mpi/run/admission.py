@@ -1,8 +1,9 @@
 """Why a run is refused: all that one process can see without MPI and without a loaded plugin.
 
-Two ask: the parent of `--ranks N` before it starts any rank, and each rank. What only all ranks
-together can see is in `tcpx_mpi.run.agreement`. Every refusal is a UsageError of one line, or the
-error of a plugin that cannot be found.
+Two ask: the parent of `--ranks N` before it starts any rank, and a rank, for what no parent has
+seen: all of it without a parent, its own node's files if the parent is on another node. What only
+all ranks together can see is in `tcpx_mpi.run.agreement`. Every refusal is a UsageError of one
+line, or the error of a plugin that cannot be found.
 """
 
 from __future__ import annotations
@@ -58,8 +59,13 @@ def read_settings(values: Mapping[str, str | None], environ: Mapping[str, str]) 
 
 def admit_parent(settings: Settings, environ: Mapping[str, str], ranks: int, needs: Needs) -> None:
     """Refuses, before so many ranks are started, what any of them would find."""
-    _refuse_arguments(settings, environ, ranks)
-    _refuse_files(settings, ranks)
+    _refuse_split(environ)
+    if refusal := patterns.load(settings.pattern).refuse(ranks):
+        raise UsageError(refusal)
+    find.prepare_environment(settings, environ)
+    if settings.placement_path is not None:
+        read_placement(settings.placement_path)
+    _refuse_node(settings, ranks)
     if needs.results:
         _refuse_limit(environ)
         _refuse_spool(settings)
@@ -71,15 +77,27 @@ def admit_parent(settings: Settings, environ: Mapping[str, str], ranks: int, nee
 def admit_rank(
     settings: Settings, environ: Mapping[str, str], rank: mpirun.LauncherRank, needs: Needs
 ) -> Settings:
-    """The settings of a rank, with the number of ranks that its launcher says."""
+    """The settings of a rank, with the number of ranks that its launcher says.
+
+    Nothing is asked here that ranks come to in any case before they measure: their number and
+    their placement file.
+    """
     settings = with_ranks_of_launcher(settings, rank.size)
-    _refuse_arguments(settings, environ, rank.size)
-    _refuse_files(settings, rank.size)
+    has_parent = mpirun.PARENT_VARIABLE in environ
+    parent_is_here = has_parent and mpirun.ranks_are_here(environ)
+    if not has_parent:
+        _refuse_number(settings, rank.size)
+        _refuse_split(environ)
+        find.prepare_environment(settings, environ)
+    if not parent_is_here:
+        _refuse_node(settings, rank.size)
     if needs.results:
-        _refuse_limit(environ)
-        _refuse_spool(settings)
-        if rank.rank == 0 and mpirun.PARENT_VARIABLE not in environ:
-            _refuse_outputs(settings)
+        if not has_parent:
+            _refuse_limit(environ)
+        if not parent_is_here:
+            _refuse_spool(settings)
+            if rank.rank == 0:  # results are written where it is
+                _refuse_outputs(settings)
     if settings.runs > 1 and not settings.launch:
         raise UsageError(
             "--runs starts mpirun itself: give --ranks N and no mpirun, or start the launches "
@@ -151,23 +169,17 @@ def warn(ignored: Sequence[str], settings: Settings) -> None:
         print(f"# warning: {line}", file=sys.stderr, flush=True)
 
 
-def _refuse_arguments(settings: Settings, environ: Mapping[str, str], world: int | None) -> None:
-    """What arguments and environment say; `world` is the number of ranks, None: not known yet."""
+def _refuse_number(settings: Settings, world: int | None) -> None:
+    """Another number of ranks than a launcher has; None: it does not say."""
     if settings.ranks is not None and world is not None and settings.ranks != world:
         raise UsageError(
             f"--ranks ({settings.ranks}) is not the number of ranks of the launcher ({world}): "
             "leave --ranks out under mpirun"
         )
-    _refuse_split(environ)
-    if world is not None and (refusal := patterns.load(settings.pattern).refuse(world)):
-        raise UsageError(refusal)
-    find.prepare_environment(settings, environ)
 
 
-def _refuse_files(settings: Settings, world: int | None) -> None:
-    """What this node has: the files that settings name, and the devices that their profile does."""
-    if settings.placement_path is not None:
-        read_placement(settings.placement_path)
+def _refuse_node(settings: Settings, world: int | None) -> None:
+    """What this node has: the gate's file, and the devices that the profile names."""
     if settings.gate_path is not None:
         from tcpx_mpi.gates import read_gate, require_judgeable  # numpy
 

@@ -29,7 +29,6 @@ from tcpx_mpi.records import (
     SetupTimes,
     default_run_name,
     filter_environment,
-    require_creatable,
     utc_now,
     write_text,
 )
@@ -64,17 +63,11 @@ class Output:
         self.run_id = secrets.token_hex(6) if active else ""
 
     def open(self, settings: Settings) -> None:
-        """Create the files before anything is measured. Raises UsageError."""
+        """Create the files before anything is measured; `admission` has seen that those of the end
+        can be. Raises UsageError."""
         if not self._active:
             return
         self._settings = settings
-        for path, option in (
-            (settings.json_path, "-J"),
-            (settings.csv_path, "--csv"),
-            (settings.save_config_path, "--save-config"),
-        ):
-            if path is not None:
-                require_creatable(path, option)
         if settings.json_stream_path is not None:
             from tcpx_mpi.run.event_stream import EventStream
 

@@ -10,7 +10,7 @@ import pytest
 from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.launch.mpirun import LauncherRank
-from tcpx_mpi.run.admission import RUN, admit_rank, read_settings, warnings
+from tcpx_mpi.run.admission import RUN, admit_parent, admit_rank, read_settings, warnings
 
 
 def admitted(
@@ -60,6 +60,50 @@ def test_no_hdf5_file_needs_no_place_for_one(
 ) -> None:
     values = {"pattern": "ring", "hdf5": "none"}
     assert admitted(values, world=2).hdf5_path == "none"
+
+
+# --- What a parent has seen -----------------------------------------------------------------------
+
+PARENT = {"TCPX_MPI_PARENT": "1"}
+#: Each a mistake that a rank sees by itself: options, and variables.
+MISTAKES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
+    "groups": ({}, {"NCCL_TESTS_SPLIT": "MOD 2"}),
+    "chunk": ({}, {"NCCL_DYNAMIC_CHUNK_SIZE": "4096"}),
+    "limit": ({}, {"NCCL_TESTS_MIN_BW": "much"}),
+    "gate": ({"gate": "/no/such.toml"}, {}),
+    "profile": ({"profile": "/no/such.toml"}, {}),
+    "spool": ({"spool": "/no/such"}, {}),
+    "output": ({"output_file": "/no/such/o.json"}, {}),
+}
+OF_THE_NODE = ("gate", "profile", "spool", "output")
+
+
+def is_refused(mistake: str, environ: Mapping[str, str]) -> bool:
+    options, variables = MISTAKES[mistake]
+    try:
+        admitted({"pattern": "ring", **options}, environ={**environ, **variables})
+    except UsageError:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_rank_does_not_repeat_what_its_parent_has_seen(mistake: str) -> None:
+    assert is_refused(mistake, {})
+    assert not is_refused(mistake, PARENT)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_rank_looks_at_its_own_node_if_its_parent_may_be_on_another(mistake: str) -> None:
+    assert is_refused(mistake, {**PARENT, "SLURM_JOB_ID": "7"}) == (mistake in OF_THE_NODE)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_parent_sees_all_that_ranks_would(mistake: str) -> None:
+    options, variables = MISTAKES[mistake]
+    settings = read_settings({"pattern": "ring", "plugin": "null", **options}, variables)
+    with pytest.raises(UsageError):
+        admit_parent(settings, variables, 2, RUN)
 
 
 # --- Without effect -----------------------------------------------------------------------------
