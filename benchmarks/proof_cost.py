@@ -2,8 +2,8 @@
 
 Usage: python benchmarks/proof_cost.py [PAIRS [ITERATIONS]]
 
-Batches with and without a witness take turns in one process. Prints the time of a chunk with it and
-without, as stamped by the timed loop, and how long the witness itself took between the batches.
+Batches with and without an observer take turns in one process. Prints the time of a chunk with it
+and without, as stamped by the timed loop, and how long the observer itself took between batches.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from tcpx_mpi import _native
-from tcpx_mpi.transport.observed_placement import Witness
+from tcpx_mpi.transport.observed_placement import PlacementObserver
 
 MIB = 1 << 20
 CHUNK_BYTES, CHANNELS = MIB // 2, 2
@@ -32,20 +32,20 @@ ITERATIONS, PAIRS = 480, 401
 
 def main(pairs: int, iterations: int) -> None:
     engine = engine_over_null(iterations)
-    witness = Witness(engine, (), "lo")
+    observer = PlacementObserver(engine, (), "lo")
     took_us: list[float] = []
 
     def ns_a_chunk(watched: bool) -> float:
         start = time.monotonic_ns()
         if watched:
-            witness.before()
+            observer.before()
         before = time.monotonic_ns()
         engine.start(0, iterations, 0, 10**10, 0)
         while not engine.wait(1.0):
             pass
         after = time.monotonic_ns()
         if watched:
-            witness.after({"rtt_us": 1})
+            observer.after({"rtt_us": 1})
             took_us.append((before - start + time.monotonic_ns() - after) / 1e3)
         stamps = engine.stamps(iterations)
         return float(stamps["end"][-1] - stamps["start"]) / (iterations * CHUNKS)

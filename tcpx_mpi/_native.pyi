@@ -297,7 +297,7 @@ class TcpSockets:
 
 def tcp_socket_inodes() -> set[int]: ...
 
-class RawPeer(Runner):
+class RawBaseline(Runner):
     def __init__(
         self,
         interface: str,

@@ -36,7 +36,7 @@ void bind_cuda(nb::module_& m);
 void bind_runner(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_sockets(nb::module_& m);
-void bind_peers(nb::module_& m);
+void bind_baselines(nb::module_& m);
 void bind_session(nb::module_& m);
 
 }  // namespace tcpx

@@ -49,6 +49,6 @@ NB_MODULE(_native, m) {
   bind_runner(m);
   bind_engine(m);
   bind_sockets(m);
-  bind_peers(m);
+  bind_baselines(m);
   bind_session(m);
 }

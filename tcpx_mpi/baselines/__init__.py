@@ -59,8 +59,8 @@ def prepare(
     Raises SetupFailed on all ranks, or UsageError for one that cannot run here.
     """
     names, link = settings.against, link_of(engine)
-    sides: dict[str, list[Transport]] = {}
+    brought_up: dict[str, list[Transport]] = {}
     for name in sorted(names, key=lambda name: name != _PREPARED_FIRST):
         module = importlib.import_module(f"tcpx_mpi.baselines.{name}")
-        sides[name] = module.prepare(world, settings, context, link)
-    return [side for name in names for side in sides[name]]
+        brought_up[name] = module.prepare(world, settings, context, link)
+    return [each for name in names for each in brought_up[name]]

@@ -18,7 +18,7 @@ import numpy as np
 
 from tcpx_mpi import _native
 from tcpx_mpi.baselines import Link
-from tcpx_mpi.baselines.python_driver import PythonLoop
+from tcpx_mpi.baselines.python_loop import PythonLoop
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.machine.congestion import to_ask_for
@@ -56,7 +56,7 @@ class _Flow:
         return iterations * sum(sizes) + sum(sizes[:more])
 
 
-class MpiDriver(PythonLoop):
+class MpiLoop(PythonLoop):
     """Runs a batch on the calling thread, while it is waited for."""
 
     def __init__(self, comm: Any, sockets: Any, yields: bool) -> None:
@@ -103,7 +103,7 @@ class MpiDriver(PythonLoop):
             self._pieces_of_step.append(len(begins))
         self._flows = list(flows.values())
 
-    # --- As a driver -----------------------------------------------------------------------------
+    # --- As a timed loop -------------------------------------------------------------------------
 
     def start(
         self, first_slot: int, iterations: int, start_ns: int, stall_ns: int, end_by_ns: int
@@ -292,20 +292,20 @@ class MpiDriver(PythonLoop):
         super()._look_around()
 
 
-class MpiSide:
+class MpiBaseline:
     """The MPI peer on one rank."""
 
     processes = ()
 
-    def __init__(self, info: BaselineInfo, driver: MpiDriver, buffers: dict[BufferId, Any]) -> None:
+    def __init__(self, info: BaselineInfo, loop: MpiLoop, buffers: dict[BufferId, Any]) -> None:
         self.info = info
-        self.driver = driver
+        self.timed_loop = loop
         self.buffers = buffers
 
     def load(
         self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
     ) -> None:
-        self.driver.load(context, layout, longest_batch)
+        self.timed_loop.load(context, layout, longest_batch)
 
     def close(self) -> None:
         """MPI is closed with the world."""
@@ -336,8 +336,8 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
         description=f"{library_version()} by mpi4py, {totals['count']} TCP sockets on rank 0",
         interfaces=",".join(sorted({name for names in everywhere for name in names})),
     )
-    driver = MpiDriver(comm, sockets, context.placement.oversubscribed)
-    return [MpiSide(info, driver, context.buffers)]
+    loop = MpiLoop(comm, sockets, context.placement.oversubscribed)
+    return [MpiBaseline(info, loop, context.buffers)]
 
 
 def _cpu() -> tuple[int, int, int]:

@@ -30,7 +30,7 @@ _ALIGN = 64
 _MOST_CHUNK_BYTES = 1 << 30
 
 
-class RawSide:
+class RawBaseline:
     """One variant of the raw peer on one rank."""
 
     processes = ()
@@ -40,7 +40,7 @@ class RawSide:
     ) -> None:
         self.info = info
         self.buffers = context.buffers
-        self.driver = _native.RawPeer(
+        self.timed_loop = _native.RawBaseline(
             link.interface,
             to_ask_for(link.congestion_control),
             info.send_buffer_bytes,
@@ -50,7 +50,7 @@ class RawSide:
             one_slot,
         )
         if context.placement.progress_cpu >= 0:
-            self.driver.pin(context.placement.progress_cpu)
+            self.timed_loop.pin(context.placement.progress_cpu)
 
     def load(
         self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
@@ -59,7 +59,7 @@ class RawSide:
         steps = step_bytes(context.schedule, layout).length
         share = -(-int(steps.max(initial=1)) // self.info.streams)
         chunk = min(max(-(-share // _ALIGN) * _ALIGN, _ALIGN), _MOST_CHUNK_BYTES)
-        load_native(self.driver, context, layout, chunk, self.info.streams, longest_batch)
+        load_native(self.timed_loop, context, layout, chunk, self.info.streams, longest_batch)
 
     def close(self) -> None:
         """Sockets are closed with the object: a closing peer frees nothing that others wait for."""
@@ -88,22 +88,22 @@ def connect(
     infos: Sequence[BaselineInfo], world: World, timeout_s: float, context: RankContext, link: Link,
     one_slot: bool = False,
 ) -> list[Transport]:  # fmt: skip
-    """Collective: one side for each variant, connected.
+    """Collective: one transport for each variant, connected.
 
     `one_slot`: every iteration uses the first slot of its buffers, which then stay in the cache as
     those of iperf3 do; such bytes cannot be checked.
     """
     with world.agree("raw peer", SETUP_PATIENCE_S):
         try:
-            sides = [RawSide(info, link, context, one_slot) for info in infos]
-            mine = [side.driver.listen() for side in sides]
+            transports = [RawBaseline(info, link, context, one_slot) for info in infos]
+            mine = [each.timed_loop.listen() for each in transports]
         except RuntimeError as error:
             raise SetupFailed(str(error)) from None
     addresses = world.allgather(mine, "raw peer's addresses", SETUP_PATIENCE_S)
     with world.agree("raw peer", SETUP_PATIENCE_S + timeout_s):
         try:
-            for number, side in enumerate(sides):
-                side.driver.establish(
+            for number, transport in enumerate(transports):
+                transport.timed_loop.establish(
                     world.rank,
                     [each[number] for each in addresses],
                     context.schedule.peers_sent,
@@ -114,7 +114,7 @@ def connect(
             raise interrupted_by(_native.stop_signal()) from None
         except RuntimeError as error:
             raise SetupFailed(str(error)) from None
-    return list(sides)
+    return list(transports)
 
 
 def _info(name: str, link: Link, streams: int, two_way: bool) -> BaselineInfo:

@@ -78,7 +78,7 @@ class Benchmark:
                 header = self.output.begin(
                     settings, pattern, self.state.argv, ranks, SetupTimes.joined(times),
                     engine.plugin, metadata.facts(host, engine, told), plan, host.llc_bytes,
-                    [side.info for side in beside if side.info],
+                    [each.info for each in beside if each.info],
                 )  # fmt: skip
                 journal.write_header(header)
 
@@ -93,13 +93,13 @@ class Benchmark:
                 self.output.row(row)
         journal.acknowledge(facts.index)
 
-    def end(self, sides: Sequence[Transport]) -> int:
+    def end(self, transports: Sequence[Transport]) -> int:
         """Collective: close in order, print the footer; the exit code of what was measured."""
         # A sender that closes early can give its receiver an error for data that is whole.
         self.world.barrier("close", SETUP_PATIENCE_S)
         with self.world.agree("close", SETUP_PATIENCE_S):
-            for side in sides:
-                side.close()
+            for transport in transports:
+                transport.close()
         with self.world.agree("output", FOOTER_PATIENCE_S):
             verdict = self.output.end() if self.world.rank == 0 else ExitCode.OK
         return int(self.world.allgather(int(verdict), "verdict", SETUP_PATIENCE_S)[0])

@@ -27,7 +27,7 @@ from tcpx_mpi.run.plan import RowPlanner, buffer_sizes
 from tcpx_mpi.run.story import RunState
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.stats.ratios import block_times_ns
-from tcpx_mpi.transport.interface import RankContext, Surroundings
+from tcpx_mpi.transport.interface import RankContext
 from tcpx_mpi.transport.memory import slot_buffers
 from tcpx_mpi.units import format_size
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
@@ -88,15 +88,15 @@ class Ceiling:
         with world.agree("memory", SETUP_PATIENCE_S):
             sizes = buffer_sizes(pattern, world.rank, world.size, rows)
             buffers = slot_buffers(sizes, host, placement, host.memory_available_bytes)
-        around = Surroundings(self.link.interface, [each.node for each in hosts])
+        nodes = [each.node for each in hosts]
         schedule = pattern.schedule(world.rank, world.size)
-        context = RankContext(schedule, buffers, placement, around)
+        context = RankContext(schedule, buffers, placement, self.link.interface, nodes)
         infos = raw.streams_of(self.link, two_way=True)
-        sides = raw.connect(
+        transports = raw.connect(
             infos, world, settings.connect_timeout_s, context, self.link, not settings.check
         )
         self.state.measurement = measurement = Measurement(
-            world, settings, pattern, context, sides, journal=None,
+            world, settings, pattern, context, transports, journal=None,
             shared_clock=len({each.clock for each in hosts}) == 1,
             end_by_ns=0,
         )  # fmt: skip

@@ -1,4 +1,4 @@
-"""One row on one rank: poison, fill, start together, drive, check; the samples of every batch."""
+"""One row on one rank: poison, fill, start together, run, check; the samples of every batch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tcpx_mpi.schedule.table import BufferId, Column, Layout, Op, chunks_of, ste
 from tcpx_mpi.stragglers.arrivals import Arrivals
 from tcpx_mpi.transport.errors import error_of, report_lines, wrong_bytes_text
 from tcpx_mpi.transport.interface import GpuWatch, RankContext, Transport
-from tcpx_mpi.transport.observed_placement import Witness
+from tcpx_mpi.transport.observed_placement import PlacementObserver
 from tcpx_mpi.transport.samples import Batch, add_network, batch_of, joined_batch
 from tcpx_mpi.transport.slots import GUARD_BYTES, RowPlan, slot_shape
 from tcpx_mpi.units import format_size
@@ -60,11 +60,11 @@ _WATCHED_ITERATIONS = 16
 
 @dataclass
 class _Account:
-    """One side's part of a row, and the verdicts on its batches."""
+    """One transport's part of a row, and the verdicts on its batches."""
 
-    side: Transport
+    transport: Transport
     row: RankRow
-    witness: Witness
+    observer: PlacementObserver
     arrivals: Arrivals
     #: Where samples are that are too large for memory.
     spool: str
@@ -88,13 +88,13 @@ class _Account:
         return found
 
 
-#: The name of the plugin's own side in a row.
+#: The name of the plugin's own part in a row.
 PLUGIN = ""
 
 
-def name_of(side: Transport) -> str:
-    """The key of a side's samples in a row."""
-    return side.info.name if side.info is not None else PLUGIN
+def name_of(transport: Transport) -> str:
+    """The key of a transport's samples in a row."""
+    return transport.info.name if transport.info is not None else PLUGIN
 
 
 class Measurement:
@@ -106,7 +106,7 @@ class Measurement:
         settings: Settings,
         pattern: Pattern,
         context: RankContext,
-        sides: Sequence[Transport],
+        transports: Sequence[Transport],
         journal: Journal | None,
         shared_clock: bool,
         end_by_ns: int,
@@ -116,8 +116,8 @@ class Measurement:
         self._settings = settings
         self._whole = self._pattern = pattern
         self._context = context
-        self._sides = sides
-        self._side = sides[0]  # whose batch is, or was, the last one
+        self._transports = transports
+        self._transport = transports[0]  # whose batch is, or was, the last one
         self._journal = journal
         self._shared_clock = shared_clock
         self._end_by_ns = end_by_ns
@@ -132,7 +132,7 @@ class Measurement:
     ) -> tuple[RankRow, RowFacts]:
         """Collective: run the warm-ups and iterations of a row; this rank's part, and the facts.
 
-        The part is the first side's, with the rows of the others beside it. With `until` the
+        The part is the first transport's, with the rows of the others beside it. With `until` the
         facts say how many iterations it took, and what ended it.
         """
         row = f"row {facts.index} ({format_size(facts.size_bytes)})"
@@ -152,13 +152,13 @@ class Measurement:
         layout = self._load(facts, plan)
         accounts = [
             _Account(
-                side,
+                transport,
                 self._empty_row(facts, layout),
-                self._witness(side),
+                self._observer(transport),
                 Arrivals(self._world.size),
                 self._settings.spool,
             )
-            for side in self._sides
+            for transport in self._transports
         ]
         self._in_turns(accounts, facts, plan, "warmup", plan.warmup_batches)
         if self._context.gpu is not None:
@@ -172,8 +172,8 @@ class Measurement:
                 self._judge(account.row, account.verdicts, facts.chunk_bytes)
         own, *beside = accounts
         if self._context.gpu is not None:
-            own.row.gpu = self._watch_unpack(self._context.gpu, own.side, facts, plan)
-        own.row.against = {name_of(account.side): account.row for account in beside}
+            own.row.gpu = self._watch_unpack(self._context.gpu, own.transport, facts, plan)
+        own.row.against = {name_of(account.transport): account.row for account in beside}
         return own.row, facts
 
     def join(self, facts: RowFacts, part: RankRow) -> Row | None:
@@ -193,12 +193,12 @@ class Measurement:
         kind: str,
         batches: Iterable[int],
     ) -> list[int]:
-        """Collective: the batches of all sides in turns; returns how long they were."""
+        """Collective: the batches of all transports in turns; returns how long they were."""
         done: list[int] = []
         for number, count in enumerate(batches):
             first = sum(done)
             self._between_batches(facts, kind, first)
-            # ABBA: what drifts with time falls on all sides alike.
+            # ABBA: what drifts with time falls on all alike.
             for account in accounts if number % 2 == 0 else reversed(accounts):
                 self._account_for(account, facts, plan, kind, first, count)
             done.append(count)
@@ -217,13 +217,13 @@ class Measurement:
     def _complete(
         self, account: _Account, facts: RowFacts, layout: Any, batches: Sequence[int]
     ) -> None:
-        """What is known of a side's row when its last batch is over."""
+        """What is known of a transport's row when its last batch is over."""
         row = account.row
         row.batches = np.array(batches, dtype=np.int64)
         row.samples = {phase: account.timed[phase].array() for phase in PHASES}
         row.warmup = {phase: account.warmup[phase].array() for phase in PHASES}
         row.arrivals, row.arrival_blocks = account.arrivals.arrival_ns, account.arrivals.counts
-        row.proof = account.witness.proof(self._remote_bytes(facts, layout))
+        row.proof = account.observer.seen(self._remote_bytes(facts, layout))
         schedule = self._context.schedule
         steps, op = step_bytes(schedule, layout), schedule.column(Column.OP)
         row.payload_bytes_sent = int(steps.length[op == Op.SEND].sum()) * facts.iterations
@@ -232,24 +232,25 @@ class Measurement:
     def _account_for(
         self, account: _Account, facts: RowFacts, plan: RowPlan, kind: str, first: int, count: int
     ) -> None:
-        """Collective: one batch of one side, from the poison to the journal."""
+        """Collective: one batch of one transport, from the poison to the journal."""
         row = account.row
-        self._side = account.side
+        self._transport = account.transport
         batch = self._run_batch(facts, plan, count, account if kind == "timed" else None)
         if self._settings.checks():
             account.verdicts.append(self._check(count, row))
         self._iteration += count
         self._keep(account, kind, facts, first, batch)
 
-    def _witness(self, side: Transport) -> Witness:
-        around = self._context.surroundings
-        threads = around.plugin_threads if side.info is None else frozenset[int]()
-        waiting = [pid for each in self._sides if each is not side for pid in each.processes]
-        return Witness(side.driver, threads, around.interface, waiting=waiting)
+    def _observer(self, transport: Transport) -> PlacementObserver:
+        context = self._context
+        threads = context.plugin_threads if transport.info is None else frozenset[int]()
+        others = (each for each in self._transports if each is not transport)
+        waiting = [pid for each in others for pid in each.processes]
+        return PlacementObserver(transport.timed_loop, threads, context.interface, waiting=waiting)
 
     def _remote_bytes(self, facts: RowFacts, layout: Layout) -> int:
         """Payload of the timed iterations that goes to, or comes from, other nodes."""
-        schedule, nodes = self._context.schedule, self._context.surroundings.nodes
+        schedule, nodes = self._context.schedule, self._context.nodes
         here = nodes[self._world.rank]
         lengths: list[int] = step_bytes(schedule, layout).length.tolist()
         peers = schedule.column(Column.PEER).tolist()
@@ -273,11 +274,11 @@ class Measurement:
     def _load(self, facts: RowFacts, plan: RowPlan) -> Any:
         rank, world = self._world.rank, self._world.size
         layout = self._pattern.layout(rank, world, facts.size_bytes)
-        for side in self._sides:
-            for buffer, memory in side.buffers.items():
+        for transport in self._transports:
+            for buffer, memory in transport.buffers.items():
                 shape = slot_shape(layout[buffer].total_bytes)
                 memory.cut(shape.used_bytes, GUARD_BYTES, shape.stride_bytes, plan.slots)
-            side.load(self._context, facts, layout, plan.batch)
+            transport.load(self._context, facts, layout, plan.batch)
         whole = layout[BufferId.SEND].total_bytes
         self._spans = {
             BufferId.SEND: np.array([[0, whole, rank, 0]] if whole else [], np.int64).reshape(
@@ -323,18 +324,18 @@ class Measurement:
         """Collective. `account` is told what the batch cost; None for warm-ups."""
         prepare_ns = self._prepare(plan)
         patience = self.patience_s
-        before = self._side.driver.sockets()
+        before = self._transport.timed_loop.sockets()
         if account is not None:
-            account.witness.before()
+            account.observer.before()
         if self._settings.blocking:
-            parts = [self._drive(slot, 1, patience) for slot in range(count)]
+            parts = [self._run_loop(slot, 1, patience) for slot in range(count)]
         else:
-            parts = [self._drive(0, count, patience)]
+            parts = [self._run_loop(0, count, patience)]
         # Pairs of ranks go on by themselves, and one may take many times as long as another.
         self._world.barrier("end of a batch", patience, moving=True)
-        after = self._side.driver.sockets()
+        after = self._transport.timed_loop.sockets()
         if account is not None:
-            account.witness.after(after)
+            account.observer.after(after)
             row = account.row
             row.prepare_ns += prepare_ns
             row.cpu_user_ns += sum(part[1][0] for part in parts)
@@ -346,7 +347,7 @@ class Measurement:
     def _prepare(self, plan: RowPlan) -> int:
         """Fill the send slots and poison the receive slots, all of them; returns ns."""
         start = time.monotonic_ns()
-        buffers, seed = self._side.buffers, self._settings.seed
+        buffers, seed = self._transport.buffers, self._settings.seed
         fresh = self._settings.checks() or self._iteration == 0
         if fresh and BufferId.SEND in buffers:
             buffers[BufferId.SEND].fill(
@@ -358,36 +359,36 @@ class Measurement:
             )
         return time.monotonic_ns() - start
 
-    def _drive(
+    def _run_loop(
         self, first_slot: int, count: int, patience_s: float
     ) -> tuple[Batch, tuple[int, int, int]]:
-        """Collective: start together, wait for the driver; what it stamped and its CPU time."""
-        driver = self._side.driver
-        driver.arm(count)
+        """Collective: start together, wait for the loop; what it stamped and its CPU time."""
+        loop = self._transport.timed_loop
+        loop.arm(count)
         start_ns = self._agree_start(patience_s)
         stall_ns = int(self._settings.stall_timeout_s * 1e9)
         if 0 < self._end_by_ns < _native.now_ns():  # a short batch does not look at the clock
             limits = {"timeout_s": self._settings.timeout_s, "stall_timeout_s": 0.0}
             raise error_of({"kind": "timeout"}, (), self._place(), self._world.places, limits)
-        driver.start(first_slot, count, start_ns, stall_ns, self._end_by_ns)
-        while not driver.wait(0.25):
+        loop.start(first_slot, count, start_ns, stall_ns, self._end_by_ns)
+        while not loop.wait(0.25):
             self._show_progress()
             # Of MPI no more than this while the plugin moves anything, and in long batches only.
             if self._world.roll_call.alarmed():
-                driver.request_stop()
-            elif driver.idle_ns() < stall_ns:
+                loop.request_stop()
+            elif loop.idle_ns() < stall_ns:
                 self._world.roll_call.answer_inquiries()
         self._show_progress()  # asked for in the last moments of a batch, or of a short one
         self._raise_fault()
-        batch = batch_of(driver.stamps(count))
+        batch = batch_of(loop.stamps(count))
         if batch.late:
             self._lead_ns = min(2 * self._lead_ns, _LONGEST_LEAD_NS)
-        return batch, driver.cpu_time()
+        return batch, loop.cpu_time()
 
     def _show_progress(self) -> None:
         """Prints the picture that SIGUSR1 asked the engine for, if it has taken one."""
-        if self._side.driver.take_picture_ready():
-            lines = report_lines(self._side.driver.picture(), self._place(), self._world.places)
+        if self._transport.timed_loop.take_picture_ready():
+            lines = self._picture_lines()
             print("\n".join(lines), file=sys.stderr)
 
     def _agree_start(self, patience_s: float) -> int:
@@ -399,26 +400,30 @@ class Measurement:
         return self._world.maximum(ready_ns, "start of a batch", patience_s)
 
     def _raise_fault(self) -> None:
-        fault = self._side.driver.fault()
+        fault = self._transport.timed_loop.fault()
         if fault is not None:
             limits = {
                 "stall_timeout_s": self._settings.stall_timeout_s,
                 "timeout_s": self._settings.timeout_s,
             }
-            picture = self._side.driver.picture()
+            picture = self._transport.timed_loop.picture()
             raise error_of(fault, picture, self._place(), self._world.places, limits)
         if signal_number := _native.stop_signal():
             raise interrupted_by(signal_number)
 
     def report(self) -> tuple[str, ...]:
         """Where every unfinished flow of this rank stands, or that no batch was under way."""
-        if self._side.driver.fault() is None:
+        if self._transport.timed_loop.fault() is None:
             return (f"{self._where}: between two batches, with nothing posted",)
-        return report_lines(self._side.driver.picture(), self._place(), self._world.places)
+        return self._picture_lines()
+
+    def _picture_lines(self) -> tuple[str, ...]:
+        picture = self._transport.timed_loop.picture()
+        return report_lines(picture, self._place(), self._world.places)
 
     def _place(self) -> str:
-        """Where this rank is, and which peer was at work if it was not the plugin."""
-        name = name_of(self._side)
+        """Where this rank is, and which baseline was at work if it was not the plugin."""
+        name = name_of(self._transport)
         return self._where + (f", peer {name}" if name != PLUGIN else "")
 
     @property
@@ -429,15 +434,15 @@ class Measurement:
 
     def writing_s(self, facts: RowFacts) -> float:
         """How long rank 0 may take to write and summarise the samples of a row."""
-        samples = facts.iterations * self._world.size * len(self._sides) * len(PHASES)
+        samples = facts.iterations * self._world.size * len(self._transports) * len(PHASES)
         return samples * 8 / _SLOWEST_WRITING_BYTES_PER_S
 
     def _watch_unpack(
-        self, watch: GpuWatch, side: Transport, facts: RowFacts, plan: RowPlan
+        self, watch: GpuWatch, transport: Transport, facts: RowFacts, plan: RowPlan
     ) -> GpuRow:
         """Collective: a batch that is not timed, in which the GPU notes its own times."""
         watch.after_row()
-        self._side = side
+        self._transport = transport
         iterations = min(plan.batch, _WATCHED_ITERATIONS)
         self._run_batch(facts, plan, iterations, None)
         self._iteration += iterations
@@ -448,8 +453,8 @@ class Measurement:
     def _check(self, count: int, row: RankRow) -> dict[str, Any]:
         start = time.monotonic_ns()
         verdict: dict[str, Any] = {"wrong": 0, "guard_wrong": 0}
-        if BufferId.RECV in self._side.buffers:
-            verdict = self._side.buffers[BufferId.RECV].verify(
+        if BufferId.RECV in self._transport.buffers:
+            verdict = self._transport.buffers[BufferId.RECV].verify(
                 0, count, self._iteration, self._settings.seed, self._spans[BufferId.RECV]
             )
         row.check_ns += time.monotonic_ns() - start
@@ -475,6 +480,7 @@ class Measurement:
             account.row.batch_start = np.append(account.row.batch_start, batch.start_ns)
             account.row.late = np.append(account.row.late, batch.late)
         if self._journal is not None:
+            name = name_of(account.transport)
             self._journal.append_batch(
-                facts.index, facts.size_bytes, kind, first, batch.samples, name_of(account.side)
+                facts.index, facts.size_bytes, kind, first, batch.samples, name
             )

@@ -16,7 +16,7 @@ from tcpx_mpi.records import RowFacts
 from tcpx_mpi.schedule.table import BufferId, Layout, Schedule
 from tcpx_mpi.transport.gpu_memory import RankGpu
 from tcpx_mpi.transport.gpu_watch import RowWatch
-from tcpx_mpi.transport.interface import RankContext, Surroundings, TimedLoop, load_native
+from tcpx_mpi.transport.interface import RankContext, TimedLoop, load_native
 from tcpx_mpi.transport.load_plugin import LoadedPlugin
 from tcpx_mpi.transport.memory import (
     companions,
@@ -63,7 +63,7 @@ def confined_to(cpus: Sequence[int]) -> Iterator[None]:
 
 
 class RankEngine:
-    """The engine of one rank with its comms and buffers: the plugin's side."""
+    """The engine of one rank with its comms and buffers: the plugin's transport."""
 
     info = None
     processes = ()
@@ -158,7 +158,7 @@ class RankEngine:
         require_time(self.settings.timeout_s, "its buffers were there")
 
     @property
-    def driver(self) -> TimedLoop:
+    def timed_loop(self) -> TimedLoop:
         return self.native
 
     @property
@@ -167,12 +167,14 @@ class RankEngine:
         return str(self.plugin.handle.properties(self.placement.device)["name"])
 
     def context(self, nodes: Sequence[str]) -> RankContext:
-        """What all sides stand on; `nodes` is the node of every rank."""
+        """What all transports share; `nodes` is the node of every rank."""
         # What the plugin started since it was loaded, but for the driving thread and MPI's.
         threads = self.plugin.threads | self._started_by_connect
-        around = Surroundings(self.interface, nodes, threads - {self.native.thread_id()})
+        threads = threads - {self.native.thread_id()}
         watch = RowWatch(self.native, self.gpu.health) if self.gpu is not None else None
-        return RankContext(self.schedule, self.buffers, self.placement, around, watch)
+        return RankContext(
+            self.schedule, self.buffers, self.placement, self.interface, nodes, threads, watch
+        )
 
     def load(
         self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int

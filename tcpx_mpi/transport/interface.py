@@ -1,7 +1,7 @@
-"""A side of a row: the plugin's engine, or a peer beside it, moving bytes over the same slots.
+"""A transport: the plugin's engine, or a baseline beside it, moving bytes over the same slots.
 
-Whatever the frame does (poison, agreed start, stamps, check) it does alike for every side; a side
-only moves what the schedule says.
+Whatever the frame does (poison, agreed start, stamps, check) it does alike for every transport; a
+transport only moves what the schedule says.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class TimedLoop(Protocol):
         """True once after a report was asked for and taken."""
 
     def sockets(self) -> dict[str, Any]:
-        """Totals by TCP_INFO over the sockets of this side."""
+        """Totals by TCP_INFO over the sockets of this transport."""
 
 
 class GpuWatch(Protocol):
@@ -74,23 +74,19 @@ class GpuWatch(Protocol):
         """What was seen, once that batch is over."""
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """Of one rank: its network interface, the plugin's threads, and the node of every rank."""
-
-    interface: str
-    nodes: Sequence[str]
-    plugin_threads: frozenset[int] = frozenset()
-
-
 @dataclass(frozen=True, eq=False)
 class RankContext:
-    """What all sides of a rank share: schedule, buffers cut into slots, and place."""
+    """What all transports of a rank share: schedule, buffers cut into slots, and place."""
 
     schedule: Schedule
     buffers: dict[BufferId, Any]
     placement: Placement
-    surroundings: Surroundings
+    #: The rank's network interface.
+    interface: str
+    #: The node of every rank.
+    nodes: Sequence[str]
+    #: What the plugin started, but for the thread of its timed loop.
+    plugin_threads: frozenset[int] = frozenset()
     #: Of the GPU whose memory is used; None without one.
     gpu: GpuWatch | None = None
 
@@ -100,14 +96,14 @@ class RankContext:
 
 
 class Transport(Protocol):
-    """The plugin's engine, or a peer."""
+    """The plugin's engine, or a baseline."""
 
     @property
     def info(self) -> BaselineInfo | None:
-        """What this peer is; None for the plugin."""
+        """What this baseline is; None for the plugin."""
 
     @property
-    def driver(self) -> TimedLoop: ...
+    def timed_loop(self) -> TimedLoop: ...
 
     @property
     def buffers(self) -> Mapping[BufferId, Any]:

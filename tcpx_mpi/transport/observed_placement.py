@@ -122,26 +122,26 @@ def process_cpu_ns(process: int) -> int:
         return -1
 
 
-class Witness:
-    """Watches one rank's batches of a row, from now on; `proof` is what it saw in all of them.
+class PlacementObserver:
+    """Watches one rank's batches of a row, from now on; `seen` is what it saw in all of them.
 
     `waiting`: processes that have nothing to do in these batches.
     """
 
     def __init__(
         self,
-        driver: Any,
+        timed_loop: Any,
         plugin_threads: Collection[int],
         interface: str,
         kernel: Kernel | None = None,
         waiting: Sequence[int] = (),
     ) -> None:
-        self._driver = driver
+        self._loop = timed_loop
         self._kernel = kernel or Kernel()
         self._waiting = waiting
         self._plugin_threads = sorted(plugin_threads)
         self._interface = interface
-        self._driver_cpus: set[int] = set()
+        self._loop_cpus: set[int] = set()
         self._plugin_cpus: set[int] = set()
         self._counted: dict[str, int] = {}
         self._rtt_us = -1
@@ -155,9 +155,9 @@ class Witness:
 
     def after(self, sockets: Mapping[str, Any]) -> None:
         """The batch is over."""
-        self._driver_cpus.update(self._driver.cpus_seen())
+        self._loop_cpus.update(self._loop.cpus_seen())
         before, now = self._threads, self._states()
-        own = self._driver.thread_id()
+        own = self._loop.thread_id()
         self._count("driver_migrations", before[own].migrations, now[own].migrations)
         self._count("driver_preemptions", before[own].preemptions, now[own].preemptions)
         for thread in self._plugin_threads:
@@ -170,14 +170,14 @@ class Witness:
             self._count("waiting_cpu_ns", used, now_used)
         self._rtt_us = max(self._rtt_us, int(sockets.get("rtt_us") or -1))
 
-    def proof(self, remote_bytes: int) -> ObservedPlacement:
+    def seen(self, remote_bytes: int) -> ObservedPlacement:
         """All batches together, once they are over; `remote_bytes` is the payload exchanged with
         other nodes."""
         for name, value in self._kernel.node().items():
             self._count(name, self._node[name], value)
         self._kernel.close()
         return ObservedPlacement(
-            driver_cpus=cpu_list_text(tuple(self._driver_cpus)),
+            driver_cpus=cpu_list_text(tuple(self._loop_cpus)),
             plugin_threads=len(self._plugin_threads),
             plugin_cpus=cpu_list_text(tuple(self._plugin_cpus)),
             remote_bytes=remote_bytes,
@@ -189,7 +189,7 @@ class Witness:
         return [process_cpu_ns(process) for process in self._waiting]
 
     def _states(self) -> dict[int, ThreadState]:
-        threads = [self._driver.thread_id(), *self._plugin_threads]
+        threads = [self._loop.thread_id(), *self._plugin_threads]
         return {thread: self._kernel.thread(thread) for thread in threads}
 
     def _count(self, name: str, before: int, now: int) -> None:

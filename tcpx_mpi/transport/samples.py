@@ -1,4 +1,4 @@
-"""One batch of one side on one rank: from the driver's stamps to samples."""
+"""One batch of one transport on one rank: from its timed loop's stamps to samples."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ NCCL runs in a *companion*, a process beside each rank, so that it has an enviro
 and no plugin of ours. The companion has slots of its own on the rank's GPU, filled, poisoned and
 checked by the same code; between its blocks it sleeps. The way of a request:
 
-    side -> process -> channel = channel <- companion -> by_cupy
+    baseline -> process -> channel = channel <- companion -> by_cupy
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 
 from tcpx_mpi.baselines import Link
 from tcpx_mpi.baselines.nccl.backend import NCCL_BACKEND
+from tcpx_mpi.baselines.nccl.baseline import NcclBaseline
 from tcpx_mpi.baselines.nccl.presets import HOST_ID, apart, companion_environment, nccl_variables
 from tcpx_mpi.baselines.nccl.process import CompanionFailed, CompanionProcess
-from tcpx_mpi.baselines.nccl.side import NcclSide
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
 from tcpx_mpi.machine.congestion import to_ask_for
@@ -40,13 +40,13 @@ _FLOOR_GBPS, _FLOOR_GPU = 29.0, "H200"
 def prepare(world: World, settings: Settings, context: RankContext, link: Link) -> list[Transport]:
     """Collective: a companion for each preset, its buffers, and its connections."""
     backend = os.environ.get(BACKEND_VARIABLE, NCCL_BACKEND)
-    nodes, gpu = context.surroundings.nodes, context.placement.gpu_pci
+    nodes, gpu = context.nodes, context.placement.gpu_pci
     gpus = world.allgather(gpu, "nccl peer", SETUP_PATIENCE_S)
     places = list(zip(nodes, gpus, strict=True))
     # Of the ranks on this GPU, how many come before this one.
     turn = places[: world.rank].count(places[world.rank]) if gpu else 0
     shared = any(gpus) and len(set(places)) < len(places)
-    sides: list[Transport] = []
+    found: list[Transport] = []
     for preset in settings.nccl_presets:
         variables = nccl_variables(preset, settings.nccl_env, link.interface)
         with world.agree("nccl peer", SETUP_PATIENCE_S), _named(preset):
@@ -70,7 +70,7 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
         own = " ".join(f"{name}={value}" for name, value in variables.items())
         info = BaselineInfo(
             # The first one is what was asked for, others are variants of it.
-            name=f"{KIND}_{preset}" if sides else KIND,
+            name=f"{KIND}_{preset}" if found else KIND,
             kind=KIND,
             streams=0,
             two_way=True,
@@ -81,8 +81,8 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
             own_process=True,
             floor_gbps=0.0 if shared else _floor(settings, world, context, preset, facts),
         )
-        sides.append(NcclSide(info, companion, sizes, world.rank, world.name(world.rank)))
-    return sides
+        found.append(NcclBaseline(info, companion, sizes, world.rank, world.name(world.rank)))
+    return found
 
 
 def _connected(
@@ -161,7 +161,7 @@ def _floor(
         and not settings.nccl_env
         and load(settings.pattern).sender is not None
         and world.size == 2
-        and len(set(context.surroundings.nodes)) == 1
+        and len(set(context.nodes)) == 1
         and _FLOOR_GPU in facts.get("model", "")
     )
     return _FLOOR_GBPS if known else 0.0

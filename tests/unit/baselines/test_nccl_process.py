@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tcpx_mpi.baselines.nccl.baseline import CompanionSlots
 from tcpx_mpi.baselines.nccl.process import CompanionFailed, CompanionProcess
-from tcpx_mpi.baselines.nccl.side import CompanionSlots
 from tcpx_mpi.errors import PluginFailed
 from tcpx_mpi.schedule.table import BufferId
 

@@ -1,4 +1,4 @@
-"""One row on one rank, its sides made up: whose turn it is, what is poisoned, what is checked."""
+"""One row on one rank, its transports made up: whose turn it is, what is poisoned and checked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tcpx_mpi.patterns import load
 from tcpx_mpi.records import PHASES, BaselineInfo, RankRow
 from tcpx_mpi.run.measure import PLUGIN, Measurement
 from tcpx_mpi.schedule.table import BufferId
-from tcpx_mpi.transport.interface import RankContext, Surroundings, TimedLoop
+from tcpx_mpi.transport.interface import RankContext, TimedLoop
 from tcpx_mpi.transport.slots import GUARD_BYTES, plan_row, slot_shape
 
 RANK, WORLD = 1, 2  # the receiver of a pair
@@ -53,14 +53,14 @@ class OneRank:
 
 
 class Wire:
-    """What the sender of the pair has sent: the same for every side, as the frame counts it."""
+    """What the sender of the pair has sent: the same for all transports, as the frame counts it."""
 
     def __init__(self, memory: Any) -> None:
         self.memory = memory
         self.iteration = 0
         #: Of each batch how far its agreed start lay ahead.
         self.leads: list[int] = []
-        #: (side, first slot, iterations, whether every byte to come was poisoned) of each batch.
+        #: (name, first slot, iterations, whether every byte to come was poisoned) of each batch.
         self.batches: list[tuple[str, int, int, bool]] = []
 
     def slot(self, number: int) -> Any:
@@ -76,7 +76,7 @@ class Wire:
         return np.frombuffer(_native.payload(SIZE, SEED, 0, iteration, 0), np.uint8)
 
 
-class InventedDriver:
+class InventedLoop:
     """Delivers at once all that was sent, less `short` bytes at the end of each message, and as
     many too many if that is negative. A `late` one misses every start.
     """
@@ -141,14 +141,14 @@ class InventedDriver:
         return {"sent": 0, "received": 0, "retransmits": 0, "readable": 0, "count": 0}
 
 
-class InventedSide:
-    """The plugin's side (without a name), or a peer."""
+class InventedTransport:
+    """The plugin's transport (without a name), or a baseline."""
 
     def __init__(self, name: str, wire: Wire, short: int = 0, late: bool = False) -> None:
         self.info: BaselineInfo | None = invented.peer(name) if name else None
-        self.driver: TimedLoop = InventedDriver(name, wire, short, late)
+        self.timed_loop: TimedLoop = InventedLoop(name, wire, short, late)
         self.buffers = {BufferId.RECV: wire.memory}
-        #: All sides but the plugin have a process; this one will do.
+        #: All transports but the plugin have a process; this one will do.
         self.processes: Sequence[int] = [os.getpid()] * bool(name)
         self.loads = 0
 
@@ -163,7 +163,7 @@ class InventedSide:
 def measured(
     names: Sequence[str], short: str = "none", **options: str
 ) -> tuple[RankRow, list[tuple[str, int, int, bool]]]:
-    """A row of the plugin and these peers; the side `short` leaves the last byte out."""
+    """A row of the plugin and these baselines; the transport `short` leaves the last byte out."""
     row, wire = measured_over_wire(names, {short: 1}, **options)
     return row, wire.batches
 
@@ -180,19 +180,20 @@ def measured_over_wire(
         pattern.schedule(RANK, WORLD),
         {BufferId.RECV: memory},
         Placement(RANK, WORLD, 0, -1, False),
-        Surroundings("lo", ["here"] * 2),
+        "lo",
+        ["here"] * 2,
     )
     wire = Wire(memory)
-    sides = [InventedSide(name, wire, short.get(name, 0), late) for name in ("", *names)]
+    transports = [InventedTransport(name, wire, short.get(name, 0), late) for name in ("", *names)]
     measurement = Measurement(
-        OneRank(), settings, pattern, context, sides, None,  # type: ignore[arg-type]  # a world
+        OneRank(), settings, pattern, context, transports, None,  # type: ignore[arg-type]  # a world
         shared_clock=True, end_by_ns=0,
     )  # fmt: skip
     facts = invented.row_facts(
         0, size_bytes=SIZE, count=SIZE, slots=SLOTS, iterations=ITERS, warmup_iterations=WARMUPS
     )
     row, _ = measurement.measure(facts, plan_row(SLOTS, ITERS, WARMUPS, 8))
-    assert [side.loads for side in sides] == [1] * len(sides)
+    assert [each.loads for each in transports] == [1] * len(transports)
     return row, wire
 
 
@@ -203,7 +204,7 @@ def test_blocks_go_back_and_forth_so_that_drift_falls_on_all_alike() -> None:
     assert [count for _, _, count, _ in batches] == [WARMUPS] * 4 + [
         n for n in BLOCKS for _ in there
     ]
-    assert {first for _, first, _, _ in batches} == {0}, "all sides use the same slots"
+    assert {first for _, first, _, _ in batches} == {0}, "all transports use the same slots"
 
 
 def test_every_side_finds_its_slots_poisoned_and_the_payload_of_no_iteration_before() -> None:

@@ -11,7 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from tcpx_mpi.transport.observed_placement import Kernel, Witness, process_cpu_ns, thread_ids
+from tcpx_mpi.transport.observed_placement import (
+    Kernel,
+    PlacementObserver,
+    process_cpu_ns,
+    thread_ids,
+)
 
 STAT = "7 (a name) with) S 1 " + " ".join(["0"] * 34) + " 5 0 0"
 
@@ -91,7 +96,7 @@ def test_a_thread_that_ends_while_it_is_watched_is_unknown() -> None:
     kernel.close()
 
 
-class Driver:
+class Loop:
     """Thread 7, seen on another CPU in each batch."""
 
     def __init__(self) -> None:
@@ -110,14 +115,14 @@ def test_batches_add_up(tmp_path: Path) -> None:
     thread_folder(threads, 8, cpu=1)  # busy
     thread_folder(threads, 9, cpu=6)  # asleep: where it last ran says nothing
     nic_folder(nics, 0, 0)
-    witness = Witness(Driver(), [8, 9], "eth1", Kernel(str(threads), str(nics)))
+    observer = PlacementObserver(Loop(), [8, 9], "eth1", Kernel(str(threads), str(nics)))
     for number in (1, 2):
-        witness.before()
+        observer.before()
         thread_folder(threads, 7, moves=3 + number)
         thread_folder(threads, 8, cpu=number, run_ns=100 + number, moves=3 + 2 * number)
         nic_folder(nics, sent=100 * number, received=10 * number)
-        witness.after({"rtt_us": 40 - number})
-    seen = witness.proof(remote_bytes=123)
+        observer.after({"rtt_us": 40 - number})
+    seen = observer.seen(remote_bytes=123)
     assert (seen.driver_cpus, seen.driver_migrations, seen.driver_preemptions) == ("0,2-3", 2, 0)
     assert (seen.plugin_threads, seen.plugin_cpus, seen.plugin_migrations) == (2, "1-2", 4)
     assert (seen.nic_sent, seen.nic_received, seen.nic_packets, seen.nic_drops) == (200, 20, 0, 0)
@@ -141,18 +146,18 @@ def test_processes_that_wait_are_watched_with_all_their_threads() -> None:
     with child:
         assert child.stdin is not None
         assert child.stdout is not None
-        witness = Witness(Driver(), [], "", waiting=[child.pid])
+        observer = PlacementObserver(Loop(), [], "", waiting=[child.pid])
         before = process_cpu_ns(child.pid)
-        witness.before()
+        observer.before()
         child.stdin.write(b"\n")
         child.stdin.flush()
         child.stdout.readline()
-        witness.after({})
+        observer.after({})
         used = process_cpu_ns(child.pid) - before
-        assert 20_000_000 <= witness.proof(0).waiting_cpu_ns <= used
+        assert 20_000_000 <= observer.seen(0).waiting_cpu_ns <= used
         child.kill()
     assert process_cpu_ns(child.pid) == -1
-    assert Witness(Driver(), [], "").proof(0).waiting_cpu_ns == -1
+    assert PlacementObserver(Loop(), [], "").seen(0).waiting_cpu_ns == -1
 
 
 NODE = "cpu  {0} 10 20 {1} {2} 1 2 {3} 7 8\ncpu0 1 2 3 4 5 6 7 8 9 10\nintr 1 2 3\n"
@@ -161,9 +166,9 @@ NODE = "cpu  {0} 10 20 {1} {2} 1 2 {3} 7 8\ncpu0 1 2 3 4 5 6 7 8 9 10\nintr 1 2 
 def test_what_a_hypervisor_gave_to_others_is_a_part_of_what_the_node_wanted(tmp_path: Path) -> None:
     stat = tmp_path / "stat"
     stat.write_text(NODE.format(100, 5000, 400, 3))
-    witness = Witness(Driver(), [], "", Kernel(str(tmp_path), str(tmp_path), str(stat)))
+    observer = PlacementObserver(Loop(), [], "", Kernel(str(tmp_path), str(tmp_path), str(stat)))
     stat.write_text(NODE.format(150, 9000, 490, 13))  # idle: nobody's; guests': user's
-    seen = witness.proof(0)
+    seen = observer.seen(0)
     tick_ns = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
     assert (seen.node_wanted_ns, seen.node_stolen_ns) == (60 * tick_ns, 10 * tick_ns)
 
@@ -175,41 +180,41 @@ def test_a_kernel_that_says_nothing_of_stolen_time_leaves_it_unknown(
     (tmp_path / "stat").write_text(text)
     kernel = Kernel(str(tmp_path), str(tmp_path), str(tmp_path / "stat"))
     assert set(kernel.node().values()) == {-1}
-    seen = Witness(Driver(), [], "", kernel).proof(0)
+    seen = PlacementObserver(Loop(), [], "", kernel).seen(0)
     assert (seen.node_wanted_ns, seen.node_stolen_ns) == (-1, -1)
 
 
 def test_this_node_wanted_what_this_thread_used() -> None:
     if Kernel().node()["node_wanted_ns"] <= 0:
         pytest.skip("needs proc-stat: this kernel counts no CPU time of the node")
-    witness = Witness(Driver(), [], "")
+    observer = PlacementObserver(Loop(), [], "")
     until = time.thread_time() + 0.1
     while time.thread_time() < until:
         pass
-    seen = witness.proof(0)
+    seen = observer.seen(0)
     assert seen.node_wanted_ns >= 50_000_000  # ticks of 10 ms
     assert 0 <= seen.node_stolen_ns <= seen.node_wanted_ns
 
 
 def test_a_counter_that_began_anew_is_unknown(tmp_path: Path) -> None:
     nic_folder(tmp_path, 500, 5)
-    witness = Witness(Driver(), [], "eth1", Kernel(str(tmp_path), str(tmp_path)))
-    witness.before()
+    observer = PlacementObserver(Loop(), [], "eth1", Kernel(str(tmp_path), str(tmp_path)))
+    observer.before()
     nic_folder(tmp_path, 2, 7)
-    witness.after({})
-    seen = witness.proof(0)
+    observer.after({})
+    seen = observer.seen(0)
     assert (seen.nic_sent, seen.nic_received) == (-1, 2)
 
 
 def test_what_was_unknown_once_stays_unknown(tmp_path: Path) -> None:
-    witness = Witness(Driver(), [], "eth1", Kernel(str(tmp_path), str(tmp_path)))
-    witness.before()
+    observer = PlacementObserver(Loop(), [], "eth1", Kernel(str(tmp_path), str(tmp_path)))
+    observer.before()
     thread_folder(tmp_path, 7)
     nic_folder(tmp_path, 5, 5)
-    witness.after({})
-    witness.before()
+    observer.after({})
+    observer.before()
     thread_folder(tmp_path, 7, moves=9)
     nic_folder(tmp_path, 9, 9)
-    witness.after({})
-    seen = witness.proof(0)
+    observer.after({})
+    seen = observer.seen(0)
     assert (seen.driver_migrations, seen.nic_sent, seen.rtt_us) == (-1, -1, -1)

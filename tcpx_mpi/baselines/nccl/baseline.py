@@ -1,4 +1,4 @@
-"""NCCL as a side of a row: what the frame asks for is done by the companion."""
+"""NCCL as a transport: what the frame asks for is done by the companion."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tcpx_mpi import _native
 from tcpx_mpi.baselines.nccl.channel import PROGRESS
 from tcpx_mpi.baselines.nccl.groups import Piece, groups_of
 from tcpx_mpi.baselines.nccl.process import CompanionFailed, CompanionProcess
-from tcpx_mpi.baselines.python_driver import PythonLoop
+from tcpx_mpi.baselines.python_loop import PythonLoop
 from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.records import BaselineInfo, RowFacts
 from tcpx_mpi.schedule.table import BufferId, Layout, Schedule
@@ -59,7 +59,7 @@ class CompanionSlots:
         )
 
 
-class NcclDriver(PythonLoop):
+class NcclLoop(PythonLoop):
     """Runs a batch in the companion, and waits for it here."""
 
     def __init__(self, companion: CompanionProcess, where: str) -> None:
@@ -170,7 +170,7 @@ class NcclDriver(PythonLoop):
         self._fail("peer", error.code, str(error))
 
 
-class NcclSide:
+class NcclBaseline:
     """NCCL on one rank, with one set of variables."""
 
     def __init__(
@@ -184,7 +184,7 @@ class NcclSide:
         """`name` is that of the rank, for what goes wrong between two batches."""
         where = f"{name}, peer {info.name}"
         self.info = info
-        self.driver = NcclDriver(companion, where)
+        self.timed_loop = NcclLoop(companion, where)
         self.buffers = {
             buffer: CompanionSlots(companion, where, buffer, size) for buffer, size in sizes.items()
         }
@@ -196,7 +196,7 @@ class NcclSide:
         self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
     ) -> None:
         groups = groups_of(context.schedule, layout, self._rank)
-        self.driver.load(context.schedule, groups, longest_batch)
+        self.timed_loop.load(context.schedule, groups, longest_batch)
 
     def close(self) -> None:
         try:

@@ -1,4 +1,4 @@
-"""What drivers written in Python have in common: how a batch stands, and what ends it early."""
+"""What timed loops written in Python have in common: how a batch stands, what ends it early."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tcpx_mpi import _native
 
 
 class PythonLoop:
-    """The part of `sides.Driver` that is the same however the bytes are moved.
+    """The part of `transport.interface.TimedLoop` that is the same however bytes are moved.
 
-    A driver calls `_begin` when it starts a batch, keeps in `_progress_ns` when something last
+    A loop calls `_begin` when it starts a batch, keeps in `_progress_ns` when something last
     moved, and calls `_look_around` now and then.
     """
 
@@ -25,7 +25,7 @@ class PythonLoop:
         self._cpu = (0, 0, 0)
 
     def arm(self, iterations: int) -> None:
-        """Nothing, for a driver whose batches take no time to ready."""
+        """Nothing, for a loop whose batches take no time to ready."""
 
     def request_stop(self) -> None:
         self._stop = True
@@ -43,7 +43,7 @@ class PythonLoop:
         return self._fault
 
     def take_picture_ready(self) -> bool:
-        # Asked between two steps of the driver, so the picture is that of now.
+        # Asked between two steps of the loop, so the picture is that of now.
         return _native.take_report_request()
 
     def _look_around(self) -> None:

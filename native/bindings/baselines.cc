@@ -12,13 +12,13 @@
 namespace tcpx {
 namespace {
 
-class RawPeer : public Runner {
+class RawBaseline : public Runner {
  public:
-  RawPeer(const RawSettings& settings, int spins_before_yield, bool one_slot)
+  RawBaseline(const RawSettings& settings, int spins_before_yield, bool one_slot)
       : links_(settings), loop_(links_, spins_before_yield), one_slot_(one_slot) {
     thread_.emplace(loop_);
   }
-  ~RawPeer() override { thread_.reset(); }
+  ~RawBaseline() override { thread_.reset(); }
   BatchLoop& loop() override { return loop_; }
   void load(Program program, const SlotBase* buffers) override {
     SlotBase bases[kBuffers];
@@ -41,38 +41,38 @@ std::vector<RawLinks::Way> ways_of(const std::vector<std::pair<int, int>>& pairs
 
 }  // namespace
 
-void bind_peers(nb::module_& m) {
-  nb::class_<RawPeer, Runner>(m, "RawPeer")
+void bind_baselines(nb::module_& m) {
+  nb::class_<RawBaseline, Runner>(m, "RawBaseline")
       .def(
           "__init__",
-          [](RawPeer* self, const std::string& interface, const std::string& congestion,
+          [](RawBaseline* self, const std::string& interface, const std::string& congestion,
              int send_buffer_bytes, int streams, bool two_way, int spins_before_yield,
              bool one_slot) {
             if (streams < 1) throw nb::value_error("a peer needs a stream");
-            new (self) RawPeer({interface, congestion, send_buffer_bytes, streams, two_way},
-                               spins_before_yield, one_slot);
+            new (self) RawBaseline({interface, congestion, send_buffer_bytes, streams, two_way},
+                                   spins_before_yield, one_slot);
           },
           "interface"_a, "congestion"_a, "send_buffer_bytes"_a, "streams"_a, "two_way"_a,
           "spins_before_yield"_a, "one_slot"_a = false)
       .def("listen",
-           [](RawPeer& p) {
-             const std::string address = p.links_.listen();
+           [](RawBaseline& b) {
+             const std::string address = b.links_.listen();
              return nb::bytes(address.data(), address.size());
            })
       .def(
           "establish",
-          [](RawPeer& p, int rank, const std::vector<nb::bytes>& addresses,
+          [](RawBaseline& b, int rank, const std::vector<nb::bytes>& addresses,
              const std::vector<std::pair<int, int>>& sends,
              const std::vector<std::pair<int, int>>& receives, double timeout_s) {
             std::vector<std::string> texts;
             for (const nb::bytes& a : addresses) texts.emplace_back(a.c_str(), a.size());
             nb::gil_scoped_release release;
-            p.links_.establish(rank, texts, ways_of(sends), ways_of(receives), timeout_s);
-            p.sockets_ = TcpSockets(p.links_.sockets());
+            b.links_.establish(rank, texts, ways_of(sends), ways_of(receives), timeout_s);
+            b.sockets_ = TcpSockets(b.links_.sockets());
           },
           "rank"_a, "addresses"_a, "sends"_a, "receives"_a, "timeout_s"_a,
           "`sends` and `receives` are (peer, lane).")
-      .def("sockets", [](RawPeer& p) { return totals_of(p.sockets_); });
+      .def("sockets", [](RawBaseline& b) { return totals_of(b.sockets_); });
 
   m.def(
       "time_copies",
