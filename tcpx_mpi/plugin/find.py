@@ -9,7 +9,7 @@ import hashlib
 import importlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 
@@ -169,36 +169,12 @@ def _chunk_variable(
     return (CHUNK_VARIABLE, found, "environment")
 
 
-def missing_interface(
-    environ: Mapping[str, str], devices: Collection[str], present: Collection[str]
-) -> str | None:
-    """Why an interface that the environment names is none of the plugin's devices; None: all are.
-
-    `present`: the interfaces of this host, up or down. A plugin just goes on with fewer of them,
-    and nodes whose numbers differ then meet on a wrong network.
-    """
-    variable = next((name for name in INTERFACE_VARIABLES if environ.get(name)), None)
-    if variable is None or not set(devices) & set(present):
-        return None  # nothing was asked for, or the devices of this plugin are no interfaces
-    spec = environ[variable]
-    if spec.startswith("^"):
-        return None
-    fits: Callable[[str, str], bool] = str.__eq__ if spec.startswith("=") else str.startswith
-    for wanted in filter(None, spec.removeprefix("=").split(",")):
-        if any(fits(name, wanted) for name in devices):
-            continue
-        down = [name for name in present if fits(name, wanted)]
-        state, remedy = "there is none of that name", "correct it"
-        if down:
-            state, remedy = (
-                f"{down[0]} is not up, or has no address",
-                "bring it up (ip link, ip addr)",
-            )
-        return (
-            f"{variable} names {wanted}, but {state}: {remedy}, "
-            f"or leave it out on all nodes; usable are {', '.join(devices)}"
-        )
-    return None
+def interface_choice(environ: Mapping[str, str]) -> tuple[str, str]:
+    """(variable, its value) of what chooses the plugin's network interfaces; ("", "") for none."""
+    for name in INTERFACE_VARIABLES:
+        if environ.get(name, "").strip():
+            return name, environ[name].strip()
+    return "", ""
 
 
 def candidates(

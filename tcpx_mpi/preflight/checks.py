@@ -8,8 +8,9 @@ from collections.abc import Callable, Sequence
 
 from tcpx_mpi.cpu_lists import cpu_list_text
 from tcpx_mpi.errors import ExitCode
+from tcpx_mpi.machine.interfaces import Interface, meant, problem_of_all, problems_of
 from tcpx_mpi.plugin import find
-from tcpx_mpi.preflight.facts import Interface, NodeFacts
+from tcpx_mpi.preflight.facts import NodeFacts
 from tcpx_mpi.preflight.findings import Finding, Status
 from tcpx_mpi.units import format_size
 
@@ -64,29 +65,9 @@ def node_findings(facts: NodeFacts, label: str) -> list[Finding]:
     return found
 
 
-def name_matches(spec: str, name: str) -> bool:
-    """Whether NCCL's list of interfaces means this one: prefixes, `=` exact, `^` all but these."""
-    negated = spec.startswith("^")
-    rest = spec[1:] if negated else spec
-    exact = rest.startswith("=")
-    parts = [part for part in rest.removeprefix("=").split(",") if part]
-    listed = any(name == part if exact else name.startswith(part) for part in parts)
-    return listed != negated
-
-
-def name_lists(spec: str) -> list[str]:
-    """NCCL's list of interfaces as one list for each name; nothing for those but which all are."""
-    spec = spec.strip()
-    exact = "=" if spec.startswith("=") else ""
-    names = [] if spec.startswith("^") else spec.removeprefix("=").split(",")
-    return [exact + name for name in names if name]
-
-
 def named_interfaces(facts: NodeFacts, variable: str) -> list[Interface]:
     """The interfaces of this node that a variable means; of "all but": those that can be used."""
-    spec = facts.interface_variables[variable].strip()
-    meant = [nic for nic in facts.interfaces if name_matches(spec, nic.name)]
-    return [nic for nic in meant if nic.up and nic.addresses] if spec.startswith("^") else meant
+    return meant(facts.interface_variables[variable], facts.interfaces)
 
 
 def _profile(facts: NodeFacts) -> _Outcome:
@@ -246,37 +227,24 @@ def _manager(facts: NodeFacts) -> _Outcome | None:
 
 def _interfaces(facts: NodeFacts) -> _Outcome:
     if not facts.interface_variables:
+        if nothing := problem_of_all(facts.interfaces):
+            return _WARNING, nothing.cause, nothing.remedy
         usable = [n.name for n in facts.interfaces if n.up and n.addresses and n.name != "lo"]
-        if usable:
-            return _OK, f"none named; up with an address: {', '.join(usable)}", ""
-        remedy = "bring one up, or set NCCL_SOCKET_IFNAME (lo is good for one node)"
-        return _WARNING, "none named, and none but lo is up with an IPv4 address", remedy
-    problems: list[tuple[str, str]] = []
-    good = []
-    there = ", ".join(nic.name for nic in facts.interfaces)
-    for variable, spec in facts.interface_variables.items():
-        for part in name_lists(spec):
-            if not any(name_matches(part, nic.name) for nic in facts.interfaces):
-                what = f"{variable} names {part}, which is none of {there}"
-                problems.append((what, "correct the name"))
-        named = named_interfaces(facts, variable)
-        if spec.strip().startswith("^") and not named:
-            what = f"{variable} ({spec.strip()}) leaves none of {there} that is up with an address"
-            problems.append((what, "exclude fewer, or bring one up"))
-        for nic in named:
-            if not nic.enabled:
-                problems.append((f"{nic.name} of {variable} is down", f"ip link set {nic.name} up"))
-            elif not nic.up:
-                what = f"{nic.name} of {variable} is enabled, but has no link"
-                problems.append((what, f"see to the other end of {nic.name}: cable, switch, peer"))
-            elif not nic.addresses:
-                what = f"{nic.name} of {variable} has no IPv4 address"
-                problems.append((what, f"ip addr add ADDRESS dev {nic.name}"))
-            else:
-                good.append(f"{nic.name} {nic.addresses[0]} MTU {nic.mtu}")
+        return _OK, f"none named; up with an address: {', '.join(usable)}", ""
+    problems = [
+        problem
+        for variable, spec in facts.interface_variables.items()
+        for problem in problems_of(variable, spec, facts.interfaces)
+    ]
     if problems:
-        causes, remedies = (dict.fromkeys(each) for each in zip(*problems, strict=True))
+        causes = dict.fromkeys(problem.cause for problem in problems)
+        remedies = dict.fromkeys(problem.remedy for problem in problems)
         return _FAILED, "; ".join(causes), "; ".join(remedies)
+    good = [
+        f"{nic.name} {nic.addresses[0]} MTU {nic.mtu}"
+        for variable in facts.interface_variables
+        for nic in named_interfaces(facts, variable)
+    ]
     return _OK, ", ".join(dict.fromkeys(good)), ""
 
 

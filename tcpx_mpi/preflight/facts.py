@@ -27,6 +27,7 @@ from tcpx_mpi.launch.library import mpi_library
 from tcpx_mpi.launch.own_python import module_command, without_here
 from tcpx_mpi.machine import congestion
 from tcpx_mpi.machine.congestion import Refusal
+from tcpx_mpi.machine.interfaces import Interface, read_interfaces
 from tcpx_mpi.machine.profiles import AUTO, NONE, Variable, environment_of, find_profile, near_miss
 from tcpx_mpi.machine.topology import Topology, read_host, this_machine
 from tcpx_mpi.plugin import find
@@ -69,21 +70,6 @@ class PluginFacts:
     cuda: str = ""
     cuda_problem: str = ""
     no_cuda: str = ""
-
-
-@dataclass(frozen=True)
-class Interface:
-    """A network interface; speed 0 where the kernel does not know.
-
-    `enabled` is what `ip link set up` does; `up` is that with a link.
-    """
-
-    name: str
-    up: bool
-    mtu: int
-    speed_mbps: int
-    addresses: tuple[str, ...]
-    enabled: bool = True
 
 
 @dataclass(frozen=True)
@@ -164,7 +150,7 @@ def read_facts(plugin: str | None, profile: str, environ: Mapping[str, str]) -> 
         profile_problem=profile_problem,
         plugin=_plugin(plugin, NONE if profile_problem else profile, environ),
         libraries=tuple(_libraries(environ)),
-        interfaces=tuple(_interfaces()),
+        interfaces=tuple(read_interfaces()),
         tcpx_reasons=tuple(find.what_asks_for_tcpx(environ)),
         manager_directory=directory,
         manager_sockets=_manager_sockets(directory),
@@ -330,18 +316,6 @@ def _libraries(environ: Mapping[str, str]) -> list[tuple[str, str]]:
             with contextlib.suppress(OSError):
                 found.append((os.path.abspath(path), find.sha256_of(path)))
     return found
-
-
-def _interfaces() -> list[Interface]:
-    addresses = psutil.net_if_addrs()
-    return [
-        Interface(
-            name, stats.isup, stats.mtu, stats.speed,
-            tuple(a.address for a in addresses.get(name, ()) if a.family == socket.AF_INET),
-            "up" in stats.flags.split(","),
-        )
-        for name, stats in sorted(psutil.net_if_stats().items())
-    ]  # fmt: skip
 
 
 def own_addresses() -> set[str]:

@@ -11,6 +11,12 @@ from tcpx_mpi import _native
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
 from tcpx_mpi.launch.mpirun import under_launcher
+from tcpx_mpi.machine.interfaces import (
+    Problem,
+    missing_interface,
+    problem_without_devices,
+    read_interfaces,
+)
 from tcpx_mpi.machine.profiles import NODE_VARIABLES, Profile, environment_of, find_profile
 from tcpx_mpi.machine.topology import this_machine
 from tcpx_mpi.plugin.find import (
@@ -18,8 +24,8 @@ from tcpx_mpi.plugin.find import (
     answer_variables,
     choose_plugin,
     inspect,
+    interface_choice,
     is_softtcpx,
-    missing_interface,
     prepare_environment,
 )
 from tcpx_mpi.plugin.softtcpx_defaults import WORKERS_VARIABLE, worker_variables
@@ -117,21 +123,30 @@ def load_plugin(
         devices = handle.devices()
     except _native.PluginError as error:
         raise SetupFailed(f"{file.path}: {error}") from None
-    if devices < 1:
-        raise RefusedAfterInit(
-            f"{file.path} finds 0 devices, at least 1 is needed: check that a network interface "
-            "is up and that NCCL_SOCKET_IFNAME or NCCL_GPUDIRECTTCPX_SOCKET_IFNAME selects one"
-        )
-    names = [handle.properties(device)["name"] for device in range(devices)]
-    present = [name for _, name in socket.if_nameindex()]
-    if refusal := missing_interface(environ, names, present):
-        raise RefusedAfterInit(refusal)
+    _require_interfaces(file, [handle.properties(n)["name"] for n in range(devices)], environ)
     said, warned = _native.plugin_log_lines(), _native.plugin_log_first_warnings()
     traps = traps_of(environ) if is_softtcpx(file.name) else []
     started = thread_ids() - before
     return LoadedPlugin(
         file, choice.how, handle, derived, profile, said, started, ToTell(warned, traps)
     )
+
+
+def _require_interfaces(
+    file: PluginFile, devices: Sequence[str], environ: Mapping[str, str]
+) -> None:
+    """Raises RefusedAfterInit where the plugin has no device, or not all that were asked for."""
+    variable, spec = interface_choice(environ)
+    here = read_interfaces()
+    if not devices:
+        problem = problem_without_devices(variable, spec, here) or Problem(
+            "though network interfaces are up",
+            "see what it logs (UCCL_TCPX_DEBUG=1), and what NCCL_SOCKET_IFNAME or "
+            "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME select",
+        )
+        raise RefusedAfterInit(f"{file.path} finds 0 devices, {problem.cause}: {problem.remedy}")
+    if refusal := missing_interface(variable, spec, devices, here):
+        raise RefusedAfterInit(f"{refusal.cause}: {refusal.remedy}")
 
 
 def traps_of(environ: Mapping[str, str]) -> list[str]:

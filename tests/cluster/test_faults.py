@@ -247,8 +247,25 @@ def test_a_data_interface_that_is_down_is_named_with_its_node(
     result = run(launcher.run_command("ring"), tmp_path)
     assert_refused(result, nodes)
     assert result.errors[0].startswith(
-        "rank 2 on tcpx-node-1: NCCL_SOCKET_IFNAME names eth2, but eth2 is not up, or has no "
+        "rank 2 on tcpx-node-1: eth2 of NCCL_SOCKET_IFNAME has no IPv4 address: ip addr add "
+        "ADDRESS dev eth2, or leave it out on all nodes; usable are "
     )
+
+
+def test_data_interfaces_of_ipv6_alone_are_said_by_run_and_preflight_alike(
+    nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    for node in nodes.nodes:
+        node.run("ip", "addr", "flush", "dev", "eth1")
+        node.run("ip", "-6", "addr", "add", f"fd00::{node.index + 1}/64", "dev", "eth1", "nodad")
+    result = run(launcher.run_command("pair", NCCL_SOCKET_IFNAME="eth1"), tmp_path)
+    assert_refused(result, nodes)
+    cause = "eth1 of NCCL_SOCKET_IFNAME has no IPv4 address, but one of IPv6, which is not used"
+    assert f"finds 0 devices, {cause} here: ip addr add ADDRESS dev eth1" in result.errors[0]
+    command = nodes.nodes[0].command("tcpx-mpi", "preflight", "--plugin", "softtcpx")
+    checked = run(command, tmp_path, {"NCCL_SOCKET_IFNAME": "eth1"})
+    assert checked.code == 4, checked.text
+    assert f"{cause} here -> ip addr add ADDRESS dev eth1" in checked.out
 
 
 def test_a_data_interface_that_is_absent_is_named_with_its_node(
@@ -260,7 +277,7 @@ def test_a_data_interface_that_is_absent_is_named_with_its_node(
     result = run(launcher.run_command("ring", NCCL_SOCKET_IFNAME="other,eth1"), tmp_path)
     assert_refused(result, nodes)
     assert result.errors[0].startswith(
-        "rank 0 on tcpx-node-0: NCCL_SOCKET_IFNAME names other, but there is none of that name"
+        "rank 0 on tcpx-node-0: NCCL_SOCKET_IFNAME names other, which is none of eth0, "
     )
 
 

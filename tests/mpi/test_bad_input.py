@@ -321,9 +321,19 @@ def test_a_plugin_on_a_noexec_mount_is_refused_with_the_way_out(
     refused(command, elsewhere, *says, code=2 if by_option else 3, environ=environ)
 
 
-def test_a_plugin_without_devices_is_refused(elsewhere: Path) -> None:
-    says = ("0 devices", "NCCL_SOCKET_IFNAME")
-    environ = {"NCCL_SOCKET_IFNAME": "nosuch0"}
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("nosuch0", ("NCCL_SOCKET_IFNAME names nosuch0, which is none of ", "correct the name")),
+        ("^", ("NCCL_SOCKET_IFNAME (^", ") leaves none of ", "exclude fewer")),
+    ],
+)
+def test_a_plugin_without_devices_is_refused(
+    spec: str, says: Sequence[str], elsewhere: Path
+) -> None:
+    every = ",".join(name for _, name in socket.if_nameindex())
+    environ = {"NCCL_SOCKET_IFNAME": spec + every if spec == "^" else spec}
+    says = ("finds 0 devices, ", *says)
     refused(start(PARENT, 2, "ring", "--plugin", "softtcpx"), elsewhere, *says, environ=environ)
 
 

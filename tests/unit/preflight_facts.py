@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from tcpx_mpi.machine.interfaces import Interface
 from tcpx_mpi.preflight.checks import node_findings
-from tcpx_mpi.preflight.facts import Interface, NodeFacts, PluginFacts
+from tcpx_mpi.preflight.facts import NodeFacts, PluginFacts
 from tcpx_mpi.preflight.findings import Finding
 
 PLUGIN = PluginFacts(

@@ -10,7 +10,8 @@ from preflight_facts import ETH0, ETH1, GOOD, GPUS, LO, PLUGIN, TCPX, found, wit
 
 from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.machine.congestion import Refusal
-from tcpx_mpi.preflight.checks import name_matches, node_findings
+from tcpx_mpi.machine.interfaces import name_matches
+from tcpx_mpi.preflight.checks import node_findings
 from tcpx_mpi.preflight.facts import NodeFacts
 from tcpx_mpi.preflight.findings import Finding, Status, exit_code, lines
 
