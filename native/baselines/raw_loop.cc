@@ -33,6 +33,14 @@ void RawLoop::load(Program program, const SlotBase* buffers) {
     }
     flows_.push_back(flow);
   }
+  staging_.clear();
+  for (const ChunkQueue& queue : this->program().queues) {
+    size_t most = 0;
+    for (const ChunkOp& op : queue.ops) {
+      if (op.work == ChunkWork::kReduce) most = std::max<size_t>(most, op.bytes);
+    }
+    staging_.emplace_back(most);
+  }
   waiting_.assign(flows_.size(), pollfd{});
 }
 
@@ -74,7 +82,7 @@ bool RawLoop::advance(Flow& flow) {
   if (!may_move(flow)) return false;
   const ChunkOp& op = flow.ops[flow.op];
   if (flow.kind == FlowKind::kCopy) {
-    copy_chunk(op, flow.iteration);
+    compute_chunk(op, flow.iteration);
     complete(flow, op);
     return true;
   }
@@ -82,7 +90,9 @@ bool RawLoop::advance(Flow& flow) {
 }
 
 bool RawLoop::move_bytes(Flow& flow, const ChunkOp& op) {
-  uint8_t* data = address(op.buffer, flow.iteration, op.offset);
+  const bool reduces = op.work == ChunkWork::kReduce;
+  std::vector<uint8_t>& staging = staging_[static_cast<size_t>(&flow - flows_.data())];
+  uint8_t* data = reduces ? staging.data() : address(op.buffer, flow.iteration, op.offset);
   const size_t size = std::min<size_t>(op.bytes - flow.moved, kMostACall);
   const bool sends = flow.kind == FlowKind::kSend;
   ssize_t n = 0;
@@ -108,7 +118,9 @@ bool RawLoop::move_bytes(Flow& flow, const ChunkOp& op) {
   }
   flow.moved += static_cast<uint64_t>(n);
   flow.moved_ns = coarse_now();
-  if (flow.moved == op.bytes) complete(flow, op);
+  if (flow.moved < op.bytes) return true;
+  if (reduces) reduce_chunk(op, flow.iteration, data);
+  complete(flow, op);
   return true;
 }
 

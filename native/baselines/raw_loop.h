@@ -45,6 +45,7 @@ class RawLoop : public BatchLoop {
   const RawLinks& links_;
   const bool sleeps_;  // more ranks than cores: waiting for the kernel gives the core away
   std::vector<Flow> flows_;
+  std::vector<std::vector<uint8_t>> staging_;  // by flow: a chunk that is reduced when it is whole
   std::vector<pollfd> waiting_;
 };
 

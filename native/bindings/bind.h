@@ -33,6 +33,7 @@ void bind_plugin(nb::module_& m);
 void bind_net(nb::module_& m);
 void bind_memory(nb::module_& m);
 void bind_cuda(nb::module_& m);
+void bind_reduce(nb::module_& m);
 void bind_runner(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_sockets(nb::module_& m);

@@ -46,6 +46,7 @@ NB_MODULE(_native, m) {
   bind_net(m);
   bind_memory(m);
   bind_cuda(m);
+  bind_reduce(m);
   bind_runner(m);
   bind_engine(m);
   bind_sockets(m);

@@ -8,6 +8,7 @@
 #include "bindings/flow_report.h"
 #include "bindings/memory.h"
 #include "engine/connections.h"
+#include "reduce/reduce.h"
 
 namespace tcpx {
 namespace {
@@ -49,7 +50,8 @@ void bind_runner(nb::module_& m) {
       .def(
           "load",
           [](Runner& e, const IntTable& table, uint64_t chunk_bytes, int channels,
-             const std::vector<SlotMemory*>& buffers, uint64_t iterations) {
+             const std::vector<SlotMemory*>& buffers, uint64_t iterations, int dtype, int redop,
+             double factor) {
             if (table.shape(1) != kStepColumns) throw nb::value_error("a step has 12 columns");
             if (chunk_bytes < 1 || chunk_bytes > e.most_chunk_bytes() || channels < 1) {
               throw nb::value_error("bad chunk or channels");
@@ -58,15 +60,20 @@ void bind_runner(nb::module_& m) {
             for (size_t i = 0; i < buffers.size() && i < kBuffers; ++i) {
               if (buffers[i] != nullptr) bases[i] = base_of(*buffers[i]);
             }
-            e.load(compile(table.data(), table.shape(0), e.blocks_.data(), chunk_bytes, channels),
+            e.load(compile(table.data(), table.shape(0), e.blocks_.data(), chunk_bytes, channels,
+                           make_arithmetic(dtype, redop, factor)),
                    bases);
             e.loop().reserve(iterations);
           },
           // None is a buffer that the schedule leaves out: the type of a pointer does not say so.
           nb::sig("def load(self, table: numpy.typing.NDArray[numpy.int32], chunk_bytes: int, "
                   "channels: int, buffers: collections.abc.Sequence[SlotMemory | None], "
-                  "iterations: int) -> None"),
-          "table"_a, "chunk_bytes"_a, "channels"_a, "buffers"_a, "iterations"_a)
+                  "iterations: int, dtype: int = 1, redop: int = 0, factor: float = 1.0) -> None"),
+          "table"_a, "chunk_bytes"_a, "channels"_a, "buffers"_a, "iterations"_a,
+          "dtype"_a = static_cast<int>(kUint8), "redop"_a = static_cast<int>(kSum),
+          "factor"_a = 1.0,
+          "The row to come. Steps that compute do so with elements of `dtype`, by `redop`, and "
+          "scale by `factor`: numbers of tcpx_mpi/schedule/elements.py.")
       .def(
           "pin", [](Runner& e, int cpu) { return e.thread_->pin(cpu); }, "cpu"_a)
       .def(

@@ -4,11 +4,13 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 #include <utility>
 
 #include "engine/signals.h"
 #include "net/logger.h"
+#include "reduce/reduce.h"
 
 namespace tcpx {
 namespace {
@@ -157,6 +159,21 @@ bool BatchLoop::look_around(const BatchPlan& plan) {
     picture_ready_.store(true, std::memory_order_release);
   }
   return !failed_;
+}
+
+void BatchLoop::compute_chunk(const ChunkOp& op, uint64_t iteration) const {
+  uint8_t* to = address(op.buffer, iteration, op.offset);
+  const uint8_t* from = address(op.source_buffer, iteration, op.source);
+  if (op.work == ChunkWork::kScale) {
+    scale(program_.arithmetic, from, to, op.bytes);
+  } else {
+    memcpy(to, from, op.bytes);
+  }
+}
+
+void BatchLoop::reduce_chunk(const ChunkOp& op, uint64_t iteration, const uint8_t* staging) const {
+  reduce(program_.arithmetic, staging, address(op.source_buffer, iteration, op.source),
+         address(op.buffer, iteration, op.offset), op.bytes);
 }
 
 void BatchLoop::note_cpu() {

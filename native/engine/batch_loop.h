@@ -9,7 +9,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <cstring>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -144,11 +143,10 @@ class BatchLoop {
   uint64_t slot_start(int buffer, uint64_t iteration) const {
     return (first_slot_ + iteration) * buffers_[buffer].stride;
   }
-  // A copy within this rank's memory.
-  void copy_chunk(const ChunkOp& op, uint64_t iteration) const {
-    memcpy(address(op.buffer, iteration, op.offset),
-           address(op.source_buffer, iteration, op.source), op.bytes);
-  }
+  // By the CPU: a copy or scaling within this rank's memory; what was received into `staging`,
+  // reduced with its local operand.
+  void compute_chunk(const ChunkOp& op, uint64_t iteration) const;
+  void reduce_chunk(const ChunkOp& op, uint64_t iteration, const uint8_t* staging) const;
 
   uint64_t iterations() const { return iterations_; }
   uint64_t open() const { return open_; }  // the oldest iteration that is not complete

@@ -203,6 +203,18 @@ void Connections::register_buffer(int buffer, uint8_t* data, size_t bytes, int t
   }
 }
 
+void Connections::stage(Comm& comm, size_t bytes) {
+  if (comm.staging != nullptr && comm.staging->bytes() >= bytes) return;
+  select_gpu();
+  for (void* mhandle : comm.staging_mhandles) {
+    check(net_.dereg_mr(comm.comm, mhandle), "deregMr", describe(comm));
+  }
+  comm.staging_mhandles.clear();
+  comm.staging = std::make_unique<HostBuffer>(bytes);
+  comm.staging_mhandles =
+      register_regions(net_, comm, comm.staging->data(), comm.staging->capacity(), kNetPtrHost);
+}
+
 void Connections::close() {
   select_gpu();
   int first_code = kNetSuccess;
@@ -224,6 +236,10 @@ void Connections::close() {
       for (void* mhandle : handles) note(net_.dereg_mr(comm->comm, mhandle), "deregMr", *comm);
       handles.clear();
     }
+    for (void* mhandle : comm->staging_mhandles) {
+      note(net_.dereg_mr(comm->comm, mhandle), "deregMr", *comm);
+    }
+    comm->staging_mhandles.clear();
     if (comm->direction == Direction::kSend) {
       note(net_.close_send(comm->comm), "closeSend", *comm);
     } else {

@@ -16,6 +16,7 @@
 
 #include "engine/program.h"
 #include "engine/tcp_info.h"
+#include "memory/buffer.h"
 #include "net/library.h"
 
 namespace tcpx {
@@ -42,6 +43,9 @@ struct Comm {
   alignas(16) std::array<uint8_t, 64> device_block{};  // where accept writes a device handle
   NetDeviceHandle* device_handle = nullptr;
   std::vector<void*> mhandles[kBuffers];  // by region
+  // Where receives land that are reduced on their way to where they belong; see Connections::stage.
+  std::unique_ptr<HostBuffer> staging;
+  std::vector<void*> staging_mhandles;
   uint64_t receives_done = 0;  // since the comm came up: the k-th has slot k % 16 of its queue
   bool reports_sizes = false;  // the plugin wrote the size of a receive: from then on 0 is a size
 
@@ -98,6 +102,10 @@ class Connections {
 
   // Registers a buffer with every comm of the directions that use it.
   void register_buffer(int buffer, uint8_t* data, size_t bytes, int type);
+
+  // Makes room of the engine's own for receives on a comm, registered with it, and at least as
+  // large as asked. Not while requests are posted there.
+  void stage(Comm& comm, size_t bytes);
 
   // In NCCL's order; every peer must have finished receiving before. Reports the first refusal.
   void close();

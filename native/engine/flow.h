@@ -3,15 +3,21 @@
 // at most a window of them are posted, only the oldest is tested, and they finish in order.
 //
 //   kQueued  --the window has room, the plugin takes it--> kPosted     busy: kQueued, asked again
-//            --copy by the CPU---------------------------> kFinished
-//            --copy by the GPU---------------------------> kMoving
+//            --copy or scaling by the CPU----------------> kFinished
+//            --copy or scaling by the GPU----------------> kMoving
 //   kPosted  --test: done, a send------------------------> kFinished
 //            --test: done, a receive in its place--------> kArrived
-//            --test: done, a receive in fragments--------> kMoving     its ticket is the unpacker's
+//            --test: done, a receive in staging----------> kArrived    reduced into its place
+//            --test: done, a receive in fragments--------> kMoving     its ticket is the
+//            unpacker's,
+//                                                                      which may reduce, too
 //   kMoving  --in place, in order, a receive-------------> kArrived
 //            --in place, in order, a copy----------------> kFinished
 //   kArrived --in order, irecvConsumed where offered-----> kFinished   its slot is free
 //   kQueued, kPosted, kArrived --error, wrong size-------> kFailed     and the flow is not advanced
+//
+// A receive that is reduced with an operand of this rank lands in staging where the plugin delivers
+// in place; out of fragments it goes to its place in one pass.
 //
 // A failure of the GPU belongs to no chunk: see flush_moves(). Nothing here allocates, logs, locks
 // or formats.
@@ -24,6 +30,7 @@
 #include "engine/flow_report.h"
 #include "engine/program.h"
 #include "net/net.h"
+#include "reduce/reduce.h"
 #include "unpack/unpacker.h"
 
 namespace tcpx {
@@ -37,10 +44,11 @@ template <typename Part>
 struct Chunk {
   ChunkState state = ChunkState::kFinished;
   bool scattered = false;  // a receive that comes as fragments
+  ChunkWork work = ChunkWork::kMove;
   uint32_t bytes = 0;
   void* request = nullptr;
-  uint8_t* data = nullptr;
-  uint64_t ticket = 0;  // of the unpacker or copier, while kMoving
+  uint8_t* data = nullptr;  // where the plugin, or a copy, writes
+  uint64_t ticket = 0;      // of the unpacker or copier, while kMoving
   int64_t posted_at = 0;
   Part part{};
 };
@@ -49,6 +57,12 @@ struct Chunk {
 struct Posting {
   void* mhandle = nullptr;
   const uint8_t* source = nullptr;  // of a copy
+};
+
+// Of a receive that is reduced: what it meets, and where the result belongs.
+struct Operands {
+  const uint8_t* local;
+  uint8_t* result;
 };
 
 // What a flow is and how far it got, whoever feeds it.
@@ -75,6 +89,9 @@ struct FlowCounts {
 //   void took(flow, chunk): it is posted, the next one is to come
 //   void finished(flow, chunk)
 //   void fail(flow, chunk, fault): afterwards failed() is true
+// and, where some chunk has other work than to move, which kComputes says:
+//   const Arithmetic& arithmetic() const
+//   Operands operands(chunk) const: of a receive that is reduced
 template <typename Source, typename Part>
 struct Flow : FlowCounts {
   Source source;
@@ -153,13 +170,27 @@ struct Flow : FlowCounts {
     ++tested;
     feed.took(*this, chunk);
     if (mover == nullptr) {
-      memcpy(chunk.data, from, chunk.bytes);
+      copy_now(feed, chunk, from);
       return finish(feed, chunk);
     }
-    mover->copy(chunk.data, from, chunk.bytes);
+    if (chunk.work == ChunkWork::kScale) {
+      mover->scale(chunk.data, from, chunk.bytes);
+    } else {
+      mover->copy(chunk.data, from, chunk.bytes);
+    }
     chunk.ticket = mover->last_ticket();
     chunk.state = ChunkState::kMoving;
     return true;
+  }
+
+  template <typename Feed>
+  void copy_now(Feed& feed, Chunk<Part>& chunk, const uint8_t* from) {
+    if constexpr (Feed::kComputes) {
+      if (chunk.work == ChunkWork::kScale) {
+        return tcpx::scale(feed.arithmetic(), from, chunk.data, chunk.bytes);
+      }
+    }
+    memcpy(chunk.data, from, chunk.bytes);
   }
 
   // False when the oldest request that is not known to be done is not done now, or has failed. Once
@@ -180,7 +211,7 @@ struct Flow : FlowCounts {
       }
       if (chunk.scattered && !begin_unpack(feed, chunk)) return false;
       ++comm->receives_done;
-      if (!chunk.scattered) chunk.state = ChunkState::kArrived;
+      if (!chunk.scattered) arrive(feed, chunk);
     } else {
       chunk.state = ChunkState::kFinished;
     }
@@ -188,17 +219,39 @@ struct Flow : FlowCounts {
     return !is_first || chunk.state == ChunkState::kMoving || finish(feed, chunk);
   }
 
+  template <typename Feed>
+  void arrive(Feed& feed, Chunk<Part>& chunk) {
+    if constexpr (Feed::kComputes) {
+      if (chunk.work == ChunkWork::kReduce) {
+        const Operands with = feed.operands(chunk);
+        tcpx::reduce(feed.arithmetic(), chunk.data, with.local, with.result, chunk.bytes);
+      }
+    }
+    chunk.state = ChunkState::kArrived;
+  }
+
   // What was received is the sum of the fragments: TCPX tells no other size.
   template <typename Feed>
   bool begin_unpack(Feed& feed, Chunk<Part>& chunk) {
-    const UnpackResult result = mover->submit(
-        unpack_source(*queue, comm->receives_done, chunk.bytes), chunk.data, chunk.bytes);
+    const UnpackResult result =
+        submit(feed, chunk, unpack_source(*queue, comm->receives_done, chunk.bytes));
     if (!result.in_bounds || result.bytes != chunk.bytes) {
       return fail(feed, chunk, FaultKind::kSize, "test", size_code(result.bytes));
     }
     chunk.ticket = mover->last_ticket();
     chunk.state = ChunkState::kMoving;
     return true;
+  }
+
+  template <typename Feed>
+  UnpackResult submit(Feed& feed, Chunk<Part>& chunk, const UnpackSource& source) {
+    if constexpr (Feed::kComputes) {
+      if (chunk.work == ChunkWork::kReduce) {
+        const Operands with = feed.operands(chunk);
+        return mover->submit_reduce(source, with.local, with.result, chunk.bytes);
+      }
+    }
+    return mover->submit(source, chunk.data, chunk.bytes);
   }
 
   // The oldest chunk is in place: its slot, and what the plugin keeps for it, are free again.

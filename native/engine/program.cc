@@ -26,7 +26,7 @@ enum Column {
   kPred1,
   kWait1,
 };
-enum Op { kOpSend = 0, kOpReceive = 1, kOpCopy = 2 };
+enum Op { kOpSend = 0, kOpReceive = 1, kOpCopy = 2, kOpReceiveReduce = 3, kOpScale = 4 };
 enum WaitKind { kWaitChunk = 0, kWaitWhole = 1 };
 
 struct Range {
@@ -47,6 +47,39 @@ Range range_of(const BlockTable* blocks, int buffer, int block, int count, size_
   }
   const size_t last = size_t(block) + size_t(count) - 1;
   return {table.offsets[block], table.offsets[last] + table.lengths[last] - table.offsets[block]};
+}
+
+// What an operation is to its flow. Receives of a comm are one queue, whatever becomes of them.
+struct Form {
+  FlowKind kind;
+  ChunkWork work;
+  bool reads;   // a block of this rank
+  bool writes;  // one
+};
+
+Form form_of(int op, size_t row) {
+  switch (op) {
+    case kOpSend:
+      return {FlowKind::kSend, ChunkWork::kMove, true, false};
+    case kOpReceive:
+      return {FlowKind::kReceive, ChunkWork::kMove, false, true};
+    case kOpCopy:
+      return {FlowKind::kCopy, ChunkWork::kMove, true, true};
+    case kOpReceiveReduce:
+      return {FlowKind::kReceive, ChunkWork::kReduce, true, true};
+    case kOpScale:
+      return {FlowKind::kCopy, ChunkWork::kScale, true, true};
+    default:
+      refuse(row, "unknown operation " + std::to_string(op));
+  }
+}
+
+void require_whole_elements(const Range& range, uint64_t chunk_bytes, int type, size_t row) {
+  const unsigned size = element_bytes(type);
+  if (range.offset % size == 0 && range.bytes % size == 0 && chunk_bytes % size == 0) return;
+  refuse(row, "computes with elements of " + std::to_string(size) + " bytes; found " +
+                  std::to_string(range.bytes) + " bytes at offset " + std::to_string(range.offset) +
+                  " in chunks of " + std::to_string(chunk_bytes));
 }
 
 uint32_t chunks_of(uint64_t bytes, uint64_t chunk_bytes) {
@@ -78,8 +111,9 @@ void number_sources(Program& program) {
 }  // namespace
 
 Program compile(const int32_t* table, size_t steps, const BlockTable* blocks, uint64_t chunk_bytes,
-                int channels) {
+                int channels, const Arithmetic& arithmetic) {
   Program program;
+  program.arithmetic = arithmetic;
   std::map<std::tuple<int, int, int, int>, size_t> queue_of;
   std::vector<uint32_t> step_chunks(steps);
   std::vector<uint64_t> step_bytes(steps);
@@ -90,18 +124,24 @@ Program compile(const int32_t* table, size_t steps, const BlockTable* blocks, ui
 
   for (size_t row = 0; row < steps; ++row) {
     const int32_t* step = table + row * kStepColumns;
-    const int op = step[kOp];
-    if (op < kOpSend || op > kOpCopy) refuse(row, "unknown operation " + std::to_string(op));
-    const auto kind = static_cast<FlowKind>(op);
+    const Form form = form_of(step[kOp], row);
+    const FlowKind kind = form.kind;
     Range from{0, 0};
     Range to{0, 0};
-    if (kind != FlowKind::kReceive) {
+    if (form.reads) {
       from = range_of(blocks, step[kSrcBuffer], step[kSrcBlock], step[kBlocks], row);
     }
-    if (kind != FlowKind::kSend) {
+    if (form.writes) {
       to = range_of(blocks, step[kDstBuffer], step[kDstBlock], step[kBlocks], row);
     }
-    if (kind == FlowKind::kCopy && from.bytes != to.bytes) refuse(row, "copy of unequal lengths");
+    if (form.reads && form.writes && from.bytes != to.bytes) {
+      refuse(row, "source and destination have unequal lengths");
+    }
+    if (form.work != ChunkWork::kMove) {
+      for (const Range& range : {from, to}) {
+        require_whole_elements(range, chunk_bytes, arithmetic.type, row);
+      }
+    }
     const uint64_t bytes = kind == FlowKind::kReceive ? to.bytes : from.bytes;
     const uint32_t chunks = chunks_of(bytes, chunk_bytes);
     step_bytes[row] = bytes;
@@ -117,7 +157,8 @@ Program compile(const int32_t* table, size_t steps, const BlockTable* blocks, ui
       chunk.source = from.offset + at;
       chunk.buffer =
           static_cast<uint8_t>(kind == FlowKind::kSend ? step[kSrcBuffer] : step[kDstBuffer]);
-      chunk.source_buffer = static_cast<uint8_t>(std::max(step[kSrcBuffer], 0));
+      chunk.source_buffer = std::max(step[kSrcBuffer], 0) & 0xf;
+      chunk.work = form.work;
       chunk.counter = counter_of(row, channel);
       chunk.first_wait = static_cast<uint32_t>(program.waits.size());
       for (int w = 0; w < 2; ++w) {
@@ -143,11 +184,11 @@ Program compile(const int32_t* table, size_t steps, const BlockTable* blocks, ui
       chunk.n_waits = static_cast<uint16_t>(program.waits.size() - chunk.first_wait);
       const int peer = kind == FlowKind::kCopy ? -1 : step[kPeer];
       const int lane = kind == FlowKind::kCopy ? 0 : step[kLane];
-      const auto key = std::make_tuple(op, peer, lane, channel);
+      const auto key = std::make_tuple(static_cast<int>(kind), peer, lane, channel);
       const auto [found, is_new] = queue_of.emplace(key, program.queues.size());
       if (is_new) program.queues.push_back({kind, peer, lane, channel, {}});
       program.queues[found->second].ops.push_back(chunk);
-      ++program.ops[op];
+      ++program.ops[static_cast<int>(kind)];
     }
   }
   number_sources(program);

@@ -10,11 +10,21 @@
 #include <cstdint>
 #include <vector>
 
+#include "reduce/element.h"
+
 namespace tcpx {
 
 constexpr int kBuffers = 3;  // send, receive, scratch
 
+// kCopy: all that a rank does within its own memory.
 enum class FlowKind : uint8_t { kSend = 0, kReceive = 1, kCopy = 2 };
+
+// What becomes of a chunk's bytes on their way to where they belong.
+enum class ChunkWork : uint8_t {
+  kMove = 0,    // nothing
+  kReduce = 1,  // of a receive: reduced with the local operand, and the result is what arrives
+  kScale = 2,   // of a copy
+};
 
 // One comparison: the counter of a (step, channel) against a number known beforehand. Chunks of
 // later iterations may run ahead on another channel, never on the same one: so a step that waits
@@ -27,7 +37,7 @@ struct Wait {
 
 struct ChunkOp {
   uint64_t offset;  // in the slot: where a send reads, where a receive or copy writes
-  uint64_t source;  // in the slot: where a copy reads
+  uint64_t source;  // in the slot: where a copy reads, or where the local operand of a receive is
   uint32_t bytes;
   uint32_t step;
   uint32_t chunk;
@@ -35,8 +45,10 @@ struct ChunkOp {
   uint32_t first_wait;  // in Program::waits
   uint16_t n_waits;
   uint8_t buffer;
-  uint8_t source_buffer;
+  uint8_t source_buffer : 4;
+  ChunkWork work : 4;
 };
+static_assert(sizeof(ChunkOp) == 40, "the timed loop walks them");
 
 struct ChunkQueue {
   FlowKind kind;
@@ -55,6 +67,7 @@ struct BlockTable {
 struct Program {
   std::vector<ChunkQueue> queues;
   std::vector<Wait> waits;
+  Arithmetic arithmetic;     // of all steps that compute
   std::vector<int> sources;  // peers that are received from; empty where there is but one
   uint32_t counters = 0;
   uint32_t ops[3] = {0, 0, 0};  // an iteration, by FlowKind
@@ -72,9 +85,9 @@ inline bool waits_met(const Program& program, const std::vector<uint64_t>& count
 }
 
 // `table` has `steps` rows of kStepColumns ints. Throws std::invalid_argument naming the row that
-// cannot be.
+// cannot be. Of steps that compute, chunks are whole elements at multiples of an element's size.
 constexpr int kStepColumns = 12;
 Program compile(const int32_t* table, size_t steps, const BlockTable* blocks, uint64_t chunk_bytes,
-                int channels);
+                int channels, const Arithmetic& arithmetic = {});
 
 }  // namespace tcpx

@@ -147,6 +147,7 @@ class Session {
   friend struct Flow;
 
   // As a feed.
+  static constexpr bool kComputes = false;
   Net& net() { return net_; }
   bool failed() const { return fault_.kind != FaultKind::kNone; }
   int64_t now() const { return now_ns(); }

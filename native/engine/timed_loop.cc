@@ -1,11 +1,24 @@
 #include "engine/timed_loop.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
 namespace tcpx {
+namespace {
 
-TimedLoop::TimedLoop(Net& net, const Connections& connections, const TimedLoopLimits& limits,
+constexpr size_t kLine = 64;
+
+bool computes(const Program& program) {
+  const auto works = [](const ChunkOp& op) { return op.work != ChunkWork::kMove; };
+  return std::any_of(program.queues.begin(), program.queues.end(), [&](const ChunkQueue& queue) {
+    return std::any_of(queue.ops.begin(), queue.ops.end(), works);
+  });
+}
+
+}  // namespace
+
+TimedLoop::TimedLoop(Net& net, Connections& connections, const TimedLoopLimits& limits,
                      Unpacker* unpacker, Unpacker* copier)
     : BatchLoop(limits.spins_before_yield),
       net_(net),
@@ -32,7 +45,9 @@ void TimedLoop::load(Program program, const SlotBase* buffers) {
     flows_.push_back(flow);
   }
   for (Unpacker* unpacker : {unpacker_, copier_}) {
-    if (unpacker != nullptr) unpacker->reserve(flows_.size() * kNetMaxRequests);
+    if (unpacker == nullptr) continue;
+    unpacker->reserve(flows_.size() * kNetMaxRequests);
+    if (computes(this->program())) unpacker->prepare(this->program().arithmetic);
   }
 }
 
@@ -54,11 +69,31 @@ void TimedLoop::use_comm(ScheduledFlow& flow, const ChunkQueue& queue) {
       throw std::invalid_argument("the plugin gave no descriptor queue " + describe(*comm));
     }
   }
+  if (!sends && unpacker_ == nullptr) use_staging(flow, queue);
   for (const ChunkOp& op : queue.ops) {
     if (comm->mhandles[op.buffer].empty()) {
       throw std::invalid_argument("buffer " + std::to_string(op.buffer) + " is not registered");
     }
   }
+}
+
+void TimedLoop::use_staging(ScheduledFlow& flow, const ChunkQueue& queue) {
+  size_t most = 0;
+  bool reduces = false;
+  for (const ChunkOp& op : queue.ops) {
+    if (op.work != ChunkWork::kReduce) continue;
+    reduces = true;
+    most = std::max<size_t>(most, op.bytes);
+  }
+  if (!reduces) return;
+  if (copier_ != nullptr) {
+    throw std::invalid_argument("receives of a GPU in place cannot be reduced " +
+                                describe(*flow.comm));
+  }
+  flow.source.staging_stride = (most + kLine - 1) / kLine * kLine;
+  connections_.stage(*flow.comm, flow.window * flow.source.staging_stride);
+  flow.source.staging = flow.comm->staging->data();
+  flow.source.staging_mhandle = flow.comm->staging_mhandles.front();
 }
 
 void TimedLoop::begin_flows() {
@@ -90,7 +125,13 @@ inline bool TimedLoop::next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posti
   chunk.data = address(op.buffer, at.iteration, op.offset);
   chunk.bytes = op.bytes;
   chunk.scattered = flow.queue != nullptr;
+  chunk.work = op.work;
   chunk.part = {&op, at.iteration};
+  if (op.work == ChunkWork::kReduce && at.staging != nullptr) {
+    chunk.data = at.staging + flow.posted % flow.window * at.staging_stride;
+    posting.mhandle = at.staging_mhandle;
+    return true;
+  }
   if (flow.kind == FlowKind::kCopy) {
     posting.source = address(op.source_buffer, at.iteration, op.source);
   } else {
@@ -98,6 +139,12 @@ inline bool TimedLoop::next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posti
     posting.mhandle = flow.comm->mhandles[op.buffer][offset >> kRegionShift];
   }
   return true;
+}
+
+inline Operands TimedLoop::operands(const Chunk<Part>& chunk) const {
+  const ChunkOp& op = *chunk.part.op;
+  return {address(op.source_buffer, chunk.part.iteration, op.source),
+          address(op.buffer, chunk.part.iteration, op.offset)};
 }
 
 inline void TimedLoop::took(ScheduledFlow& flow, const Chunk<Part>&) {

@@ -1,10 +1,13 @@
 #include <cstring>
 #include <vector>
 
+#include "reduce/reduce.h"
 #include "unpack/unpacker.h"
 
 namespace tcpx {
 namespace {
+
+constexpr size_t kMostBytes = size_t{2} << 20;  // of a request
 
 class CpuUnpacker : public Unpacker {
  public:
@@ -28,6 +31,31 @@ class CpuUnpacker : public Unpacker {
   void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) override {
     ++tickets_;
     memcpy(to, from, bytes);
+  }
+
+  void prepare(const Arithmetic& arithmetic) override {
+    arithmetic_ = arithmetic;
+    if (mode_ == UnpackMode::kCopies || mode_ == UnpackMode::kHost) landing_.resize(kMostBytes);
+  }
+
+  UnpackResult submit_reduce(const UnpackSource& source, const uint8_t* local, uint8_t* destination,
+                             uint64_t posted) override {
+    ++tickets_;
+    if (mode_ == UnpackMode::kKernel) {
+      return reduce_fragments(arithmetic_, source, local, destination, posted);
+    }
+    if (mode_ == UnpackMode::kNone) return unpack_bounds(source, posted);
+    // In two passes, as where copies are all that there is.
+    const UnpackResult result = mode_ == UnpackMode::kCopies
+                                    ? copies(source, landing_.data(), posted)
+                                    : through_host(source, landing_.data(), posted);
+    if (result.in_bounds) tcpx::reduce(arithmetic_, landing_.data(), local, destination, posted);
+    return result;
+  }
+
+  void scale(uint8_t* to, const uint8_t* from, uint64_t bytes) override {
+    ++tickets_;
+    tcpx::scale(arithmetic_, from, to, bytes);
   }
 
   uint64_t finished() override { return tickets_; }
@@ -59,9 +87,11 @@ class CpuUnpacker : public Unpacker {
   }
 
   UnpackMode mode_;
+  Arithmetic arithmetic_;
   // Through a pointer, so that the compiler cannot make one copy out of many.
   void* (*volatile copy_)(void*, const void*, size_t) = &memcpy;
-  std::vector<uint8_t> staging_ = std::vector<uint8_t>(size_t{2} << 20);
+  std::vector<uint8_t> staging_ = std::vector<uint8_t>(kMostBytes);
+  std::vector<uint8_t> landing_;
 };
 
 }  // namespace

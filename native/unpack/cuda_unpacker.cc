@@ -116,6 +116,17 @@ void CudaUnpacker::copy(uint8_t* to, const uint8_t* from, uint64_t bytes) {
   unlaunched_bytes_ += bytes;
 }
 
+void CudaUnpacker::prepare(const Arithmetic&) {
+  throw CudaUnavailable("reductions are not computed in GPU memory");
+}
+
+UnpackResult CudaUnpacker::submit_reduce(const UnpackSource& source, const uint8_t*, uint8_t*,
+                                         uint64_t posted) {
+  return unpack_bounds(source, posted);
+}
+
+void CudaUnpacker::scale(uint8_t*, const uint8_t*, uint64_t) {}
+
 void CudaUnpacker::begin_copy(uint64_t to, uint64_t from, size_t bytes) {
   if (failure_.code != 0 || bytes == 0) return;
   ok(cuda().copy_async(to, from, bytes, lane().stream.handle()), "cuMemcpyAsync");

@@ -21,6 +21,10 @@ class CudaUnpacker final : public Unpacker {
   void reserve(size_t requests) override;
   UnpackResult submit(const UnpackSource& source, uint8_t* destination, uint64_t posted) override;
   void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) override;
+  void prepare(const Arithmetic& arithmetic) override;
+  UnpackResult submit_reduce(const UnpackSource& source, const uint8_t* local, uint8_t* destination,
+                             uint64_t posted) override;
+  void scale(uint8_t* to, const uint8_t* from, uint64_t bytes) override;
   void flush() override;
   uint64_t finished() override;
   UnpackFailure failure() const override { return failure_; }

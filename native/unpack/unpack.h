@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "net/abi_v7.h"
+#include "reduce/element.h"
 
 namespace tcpx {
 
@@ -39,6 +40,13 @@ struct UnpackResult {
 // bounce + src_off to destination + dst_off; any alignment, any order, a length down to 1, none at
 // all. Writes nothing where a fragment would end beyond `posted` bytes.
 UnpackResult unpack_reference(const UnpackSource& source, uint8_t* destination, uint64_t posted);
+
+// The specification of every other way to reduce what was received: each element of `destination`
+// is the reduction of the one that the fragments give and the one in `local`, which may be
+// `destination`. An element may lie in several fragments; one of which a byte is missing stays as
+// it is. `posted` is a whole number of elements.
+UnpackResult reduce_fragments(const Arithmetic& arithmetic, const UnpackSource& source,
+                              const uint8_t* local, uint8_t* destination, uint64_t posted);
 
 // The same without writing: what was received, and whether it fits.
 UnpackResult unpack_bounds(const UnpackSource& source, uint64_t posted);

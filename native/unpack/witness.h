@@ -41,6 +41,18 @@ class UnpackWitness final : public Unpacker {
     inner_->copy(to, from, bytes);
     tickets_ = inner_->last_ticket();
   }
+  void prepare(const Arithmetic& arithmetic) override { inner_->prepare(arithmetic); }
+  UnpackResult submit_reduce(const UnpackSource& source, const uint8_t* local, uint8_t* destination,
+                             uint64_t posted) override {
+    sights_.push_back(look(source));
+    const UnpackResult result = inner_->submit_reduce(source, local, destination, posted);
+    tickets_ = inner_->last_ticket();
+    return result;
+  }
+  void scale(uint8_t* to, const uint8_t* from, uint64_t bytes) override {
+    inner_->scale(to, from, bytes);
+    tickets_ = inner_->last_ticket();
+  }
   void flush() override { inner_->flush(); }
   uint64_t finished() override { return inner_->finished(); }
   UnpackFailure failure() const override { return inner_->failure(); }

@@ -68,6 +68,21 @@ TEST(a_batch_allocates_nothing) {
   CHECK_EQ(driver.sources().size(), 2u);
 }
 
+TEST(a_batch_that_computes_allocates_nothing) {
+  NullRank rank;
+  TimedLoop driver(rank.plugin.net(), rank.connections, {});
+  const BlockTable blocks[kBuffers] = {blocks_of({512, 512}), blocks_of({512, 512}), {}};
+  Steps steps;
+  steps.row({3, kPeer, 0, kSendBuffer, 0, kReceiveBuffer, 0, 1, -1, 0, -1, 0});
+  steps.row({4, -1, 0, kReceiveBuffer, 0, kSendBuffer, 1, 1, 0, kChunk, -1, 0});
+  driver.load(compile(steps.data(), steps.size(), blocks, 16, 2, {kHalf, kAvg, 3}), rank.bases);
+  driver.reserve(32);
+  BatchPlan plan;
+  plan.iterations = 32;
+  plan.stall_ns = 1'000'000'000;
+  CHECK_EQ(allocations_of(driver, plan, true), 0);
+}
+
 TEST(a_batch_that_fails_allocates_nothing_either) {
   // A send that waits for a receive on a lane of its own; the fake never completes the receive.
   Rig rig;

@@ -20,9 +20,20 @@ struct HeldMover : Unpacker {
     return {fits ? posted : posted - 1, true, false};
   }
   void copy(uint8_t*, const uint8_t*, uint64_t) override { ++tickets_; }
+  void prepare(const Arithmetic&) override {}
+  UnpackResult submit_reduce(const UnpackSource& source, const uint8_t*, uint8_t* destination,
+                             uint64_t posted) override {
+    ++computed;
+    return submit(source, destination, posted);
+  }
+  void scale(uint8_t*, const uint8_t*, uint64_t) override {
+    ++tickets_;
+    ++computed;
+  }
   uint64_t finished() override { return in_place; }
   bool fits = true;
   uint64_t in_place = 0;
+  int computed = 0;
 };
 
 struct Nothing {};
@@ -45,6 +56,10 @@ struct Scene {
     flow.queue = &device_;
     flow.mover = &mover;
   }
+  static constexpr bool kComputes = true;
+  const Arithmetic& arithmetic() const { return doubles_; }
+  Operands operands(const Chunk<Nothing>&) { return {memory_ + 8, memory_ + 8}; }
+
   FakeNet& net() { return net_; }
   bool failed() const { return fault.kind != FaultKind::kNone; }
   int64_t now() const { return 1; }
@@ -53,6 +68,7 @@ struct Scene {
     chunk.data = memory_;
     chunk.bytes = 8;
     chunk.scattered = scattered;
+    chunk.work = work;
     posting = {mhandle_, memory_ + 8};
     return true;
   }
@@ -66,15 +82,17 @@ struct Scene {
   HeldMover mover;
   FlowFault fault;
   bool scattered;
+  ChunkWork work = ChunkWork::kMove;
   int offered = 1;
   int ended = 0;
+  uint8_t memory_[16] = {};  // a chunk, and what it is copied from or reduced with
 
  private:
+  const Arithmetic doubles_ = make_arithmetic(kUint8, kMulsum, 2);
   FakeNet net_;
   Connections connections_;
   std::unique_ptr<NetUnpackQueue> fragments_ = std::make_unique<NetUnpackQueue>();
   NetUnpackDevice device_{};
-  uint8_t memory_[16] = {};
   void* mhandle_ = nullptr;
 };
 
@@ -202,6 +220,53 @@ TEST(every_transition_of_a_chunk) {
     CHECK_EQ(scene.fault.bytes, ends_well ? 0u : 8u);
     CHECK_CONTRACT(scene.net());
   }
+}
+
+TEST(a_receive_is_reduced_once_when_it_is_there) {
+  Scene scene(FlowKind::kReceive, false);
+  scene.work = ChunkWork::kReduce;
+  pending(scene);
+  scene.flow.advance(scene);
+  scene.memory_[8] = 40;
+  scene.memory_[0] = 2;
+  scene.flow.advance(scene);
+  CHECK_EQ(scene.memory_[8], 40);
+  done(scene);
+  for (int visit = 0; visit < 3; ++visit) scene.flow.advance(scene);
+  CHECK_EQ(scene.state(), ChunkState::kFinished);
+  CHECK_EQ(scene.memory_[8], 42);
+  CHECK_EQ(scene.memory_[0], 2);
+  CHECK_CONTRACT(scene.net());
+}
+
+TEST(a_receive_in_fragments_is_reduced_by_who_unpacks) {
+  Scene scene(FlowKind::kReceive, true);
+  scene.work = ChunkWork::kReduce;
+  for (int visit = 0; visit < 3; ++visit) scene.flow.advance(scene);
+  CHECK_EQ(scene.state(), ChunkState::kMoving);
+  CHECK_EQ(scene.mover.computed, 1);
+  scene.mover.in_place = 1;
+  scene.flow.advance(scene);
+  CHECK_EQ(scene.state(), ChunkState::kFinished);
+  CHECK_CONTRACT(scene.net());
+}
+
+TEST(a_scaling_lives_as_a_copy_does) {
+  Scene by_cpu(FlowKind::kCopy, false);
+  by_cpu.work = ChunkWork::kScale;
+  by_cpu.memory_[8] = 21;
+  by_cpu.flow.advance(by_cpu);
+  CHECK_EQ(by_cpu.state(), ChunkState::kFinished);
+  CHECK_EQ(by_cpu.memory_[0], 42);
+  Scene by_gpu(FlowKind::kCopy, false);
+  by_gpu.work = ChunkWork::kScale;
+  with_copier(by_gpu);
+  by_gpu.flow.advance(by_gpu);
+  CHECK_EQ(by_gpu.state(), ChunkState::kMoving);
+  CHECK_EQ(by_gpu.mover.computed, 1);
+  by_gpu.mover.in_place = 1;
+  by_gpu.flow.advance(by_gpu);
+  CHECK_EQ(by_gpu.state(), ChunkState::kFinished);
 }
 
 TEST(a_chunk_behind_one_that_moves_waits_for_it_in_fragments_or_in_place) {

@@ -124,8 +124,8 @@ TEST(rows_that_cannot_be_are_named) {
   const auto refused = [](const Steps& steps, const char* part) {
     CHECK_THROWS(compiled(steps, {50, 60}, 10, 2), std::invalid_argument, part);
   };
-  refused(Steps().send(0).row({3, 1, 0, 0, 0, 1, 0, 1, -1, 0, -1, 0}),
-          "row 1: unknown operation 3");
+  refused(Steps().send(0).row({5, 1, 0, 0, 0, 1, 0, 1, -1, 0, -1, 0}),
+          "row 1: unknown operation 5");
   refused(Steps().send(2), "row 0: blocks 2+1 of 2");
   refused(Steps().send(-1), "row 0: blocks -1+1 of 2");
   refused(Steps().row({0, 1, 0, 0, 1, -1, -1, 2, -1, 0, -1, 0}), "row 0: blocks 1+2 of 2");
@@ -136,7 +136,44 @@ TEST(rows_that_cannot_be_are_named) {
   refused(Steps().receive(0).send(1, 0, kChunk),
           "row 1: waits chunk by chunk for row 0 of another length");
   refused(Steps().receive(0).send(0, 0, 2), "row 1: unknown way to wait 2");
-  refused(Steps().copy(0, 1), "row 0: copy of unequal lengths");
+  refused(Steps().copy(0, 1), "row 0: source and destination have unequal lengths");
+}
+
+TEST(receives_that_are_reduced_are_in_the_queue_of_the_others) {
+  Steps steps;
+  steps.receive(0).row({3, kPeer, 0, kSendBuffer, 1, kReceiveBuffer, 0, 1, 0, kChunk, -1, 0});
+  steps.row({4, -1, 0, kReceiveBuffer, 0, kSendBuffer, 1, 1, 1, kChunk, -1, 0}).copy(1, 0);
+  const BlockTable blocks[kBuffers] = {blocks_of({80, 80}), blocks_of({80, 80}), {}};
+  const Program p = compile(steps.data(), steps.size(), blocks, 40, 1, {kDouble, kAvg, 2});
+  CHECK_EQ(p.arithmetic.type, kDouble);
+  CHECK_EQ(p.queues.size(), 2u);
+  CHECK_EQ(p.ops[1], 4u);
+  CHECK_EQ(p.ops[2], 4u);
+  const auto& in = p.queues[0].ops;
+  CHECK_EQ(p.queues[0].kind, FlowKind::kReceive);
+  CHECK_EQ(in[1].work, ChunkWork::kMove);
+  CHECK_EQ(in[2].work, ChunkWork::kReduce);
+  CHECK_EQ(in[3].source, 120u);
+  CHECK_EQ(in[3].source_buffer, uint8_t{kSendBuffer});
+  CHECK_EQ(in[3].offset, 40u);
+  CHECK_EQ(in[3].buffer, uint8_t{kReceiveBuffer});
+  CHECK_EQ(p.queues[1].ops[0].work, ChunkWork::kScale);
+  CHECK_EQ(p.queues[1].ops[2].work, ChunkWork::kMove);
+}
+
+TEST(steps_that_compute_have_whole_elements_in_each_chunk) {
+  const auto refused = [](const std::vector<uint64_t>& lengths, uint64_t chunk, int op) {
+    Steps steps;
+    steps.row({op, op == 3 ? kPeer : -1, 0, kSendBuffer, 1, kReceiveBuffer, 1, 1, -1, 0, -1, 0});
+    const BlockTable blocks[kBuffers] = {blocks_of(lengths), blocks_of(lengths), {}};
+    compile(steps.data(), 1, blocks, chunk, 1, {kFloat, kSum, 1});
+  };
+  for (const int op : {3, 4}) {
+    refused({8, 80}, 40, op);
+    CHECK_THROWS(refused({8, 80}, 42, op), std::invalid_argument, "in chunks of 42");
+    CHECK_THROWS(refused({8, 78}, 40, op), std::invalid_argument, "found 78 bytes");
+    CHECK_THROWS(refused({6, 80}, 40, op), std::invalid_argument, "at offset 6");
+  }
 }
 
 CHECK_MAIN()

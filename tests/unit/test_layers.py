@@ -165,9 +165,10 @@ def test_a_rank_loads_nothing_that_only_some_runs_need() -> None:
 NATIVE_BELOW = {
     "net": set(),
     "cuda": set(),
-    "memory": {"cuda"},
-    "unpack": {"net", "memory", "cuda"},
-    "engine": {"net", "memory", "unpack", "cuda"},
+    "reduce": set(),
+    "memory": {"cuda", "reduce"},
+    "unpack": {"net", "memory", "cuda", "reduce"},
+    "engine": {"net", "memory", "unpack", "cuda", "reduce"},
     "baselines": {"engine", "memory"},
     "machine": {"engine", "memory"},
     "plugins": {"net"},

@@ -1,0 +1,167 @@
+#include <algorithm>
+
+#include "reduce/choose.h"
+#include "reduce/reduce.h"
+
+// A function a vector width, chosen once for the CPU at hand; always by hand, because not every
+// compiler clones functions for the wide ones.
+#if defined(__x86_64__) && defined(__GNUC__)
+#define TCPX_AVX2 __attribute__((target("avx2")))
+#define TCPX_AVX512 \
+  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")))
+#endif
+
+// The iterations of the loop below are independent: what is written is what was read by the same
+// one, or nothing that is read.
+#if defined(__clang__)
+#define TCPX_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define TCPX_INDEPENDENT _Pragma("GCC ivdep")
+#endif
+
+namespace tcpx {
+namespace {
+
+// An element anywhere in memory.
+template <int type>
+struct __attribute__((packed, may_alias)) Anywhere {
+  typename Element<type>::Stored value;
+};
+
+template <int type, int op>
+inline __attribute__((always_inline)) void reduce_loop(const uint8_t* a, const uint8_t* b,
+                                                       uint8_t* out, size_t n) {
+  using At = Anywhere<type>;
+  const auto* x = reinterpret_cast<const At*>(a);
+  const auto* y = reinterpret_cast<const At*>(b);
+  auto* z = reinterpret_cast<At*>(out);
+  TCPX_INDEPENDENT
+  for (size_t i = 0; i < n; ++i) z[i].value = reduced<type, op>(x[i].value, y[i].value);
+}
+
+template <int type, bool divides>
+inline __attribute__((always_inline)) void scale_loop(const uint8_t* a, uint8_t* out, size_t n,
+                                                      double by) {
+  using At = Anywhere<type>;
+  const auto factor = factor_as<type>(by);
+  const auto* x = reinterpret_cast<const At*>(a);
+  auto* z = reinterpret_cast<At*>(out);
+  TCPX_INDEPENDENT
+  for (size_t i = 0; i < n; ++i) z[i].value = scaled<type, divides>(x[i].value, factor);
+}
+
+using ReduceLoop = void (*)(const uint8_t*, const uint8_t*, uint8_t*, size_t);
+using ScaleLoop = void (*)(const uint8_t*, uint8_t*, size_t, double);
+
+struct Loops {
+  ReduceLoop reduce[kElementTypes][kMeetingOps];
+  ScaleLoop scale[kElementTypes][2];  // 1: divides
+};
+
+#define TCPX_LOOP(width, type, op)                                                              \
+  width void reduce_##type##_##op(const uint8_t* a, const uint8_t* b, uint8_t* out, size_t n) { \
+    reduce_loop<type, op>(a, b, out, n);                                                        \
+  }
+#define TCPX_LOOPS(width, type)                                                     \
+  TCPX_LOOP(width, type, kSum)                                                      \
+  TCPX_LOOP(width, type, kProd)                                                     \
+  TCPX_LOOP(width, type, kMin)                                                      \
+  TCPX_LOOP(width, type, kMax)                                                      \
+  width void multiply_##type(const uint8_t* a, uint8_t* out, size_t n, double by) { \
+    scale_loop<type, false>(a, out, n, by);                                         \
+  }                                                                                 \
+  width void divide_##type(const uint8_t* a, uint8_t* out, size_t n, double by) {   \
+    scale_loop<type, true>(a, out, n, by);                                          \
+  }
+#define TCPX_EACH_TYPE(X, width) \
+  X(width, kInt8)                \
+  X(width, kUint8)               \
+  X(width, kInt32)               \
+  X(width, kUint32)              \
+  X(width, kInt64)               \
+  X(width, kUint64)              \
+  X(width, kHalf)                \
+  X(width, kFloat)               \
+  X(width, kDouble)              \
+  X(width, kBfloat16)            \
+  X(width, kF8e4m3)              \
+  X(width, kF8e5m2)
+#define TCPX_REDUCE_ROW(width, type) \
+  {reduce_##type##_kSum, reduce_##type##_kProd, reduce_##type##_kMin, reduce_##type##_kMax},
+#define TCPX_SCALE_ROW(width, type) {multiply_##type, divide_##type},
+#define TCPX_LOOPS_OF_WIDTH(name, width)                         \
+  namespace name {                                               \
+  TCPX_EACH_TYPE(TCPX_LOOPS, width)                              \
+  constexpr Loops kLoops = {{TCPX_EACH_TYPE(TCPX_REDUCE_ROW, )}, \
+                            {TCPX_EACH_TYPE(TCPX_SCALE_ROW, )}}; \
+  }
+
+TCPX_LOOPS_OF_WIDTH(narrow, )
+#ifdef TCPX_AVX2
+TCPX_LOOPS_OF_WIDTH(avx2, TCPX_AVX2)
+TCPX_LOOPS_OF_WIDTH(avx512, TCPX_AVX512)
+#endif
+
+const Loops& loops_of(VectorWidth width) {
+#ifdef TCPX_AVX2
+  if (width == VectorWidth::k512) return avx512::kLoops;
+  if (width == VectorWidth::k256) return avx2::kLoops;
+#endif
+  (void)width;
+  return narrow::kLoops;
+}
+
+const Loops& loops() {
+  static const Loops& chosen = loops_of(widest_vectors());
+  return chosen;
+}
+
+}  // namespace
+
+VectorWidth widest_vectors() {
+#ifdef TCPX_AVX2
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
+    return VectorWidth::k512;
+  }
+  if (__builtin_cpu_supports("avx2")) return VectorWidth::k256;
+#endif
+  return VectorWidth::kLeast;
+}
+
+namespace {
+
+void reduce_by(const Loops& loops, const Arithmetic& arithmetic, const uint8_t* a, const uint8_t* b,
+               uint8_t* out, size_t bytes) {
+  const int op = arithmetic.op < kMeetingOps ? arithmetic.op : kSum;
+  loops.reduce[arithmetic.type][op](a, b, out, bytes / element_bytes(arithmetic.type));
+}
+
+void scale_by(const Loops& loops, const Arithmetic& arithmetic, const uint8_t* a, uint8_t* out,
+              size_t bytes) {
+  loops.scale[arithmetic.type][arithmetic.op == kAvg](
+      a, out, bytes / element_bytes(arithmetic.type), arithmetic.factor);
+}
+
+}  // namespace
+
+void reduce(const Arithmetic& arithmetic, const uint8_t* a, const uint8_t* b, uint8_t* out,
+            size_t bytes) {
+  reduce_by(loops(), arithmetic, a, b, out, bytes);
+}
+
+void scale(const Arithmetic& arithmetic, const uint8_t* a, uint8_t* out, size_t bytes) {
+  scale_by(loops(), arithmetic, a, out, bytes);
+}
+
+void reduce_with(VectorWidth width, const Arithmetic& arithmetic, const uint8_t* a,
+                 const uint8_t* b, uint8_t* out, size_t bytes) {
+  reduce_by(loops_of(width), arithmetic, a, b, out, bytes);
+}
+
+void scale_with(VectorWidth width, const Arithmetic& arithmetic, const uint8_t* a, uint8_t* out,
+                size_t bytes) {
+  scale_by(loops_of(width), arithmetic, a, out, bytes);
+}
+
+}  // namespace tcpx
