@@ -15,6 +15,7 @@ from tcpx_mpi.errors import UsageError
 from tcpx_mpi.schedule.pattern import Pattern
 
 if TYPE_CHECKING:
+    from tcpx_mpi.patterns.program import Program
     from tcpx_mpi.schedule.table import Expected, Layout, Schedule
 
 #: Every pattern, with what it does in one line.
@@ -25,6 +26,21 @@ NAMES: dict[str, str] = {
     "mesh": "all to all: the send buffer is divided among all ranks, own part copied locally",
     "pairs": "one way between two ranks at a time, every rank busy: both ways in turn; --all: each "
     "with each",
+}
+
+#: nccl-tests' programs, which its users know with `_perf` behind the name.
+PROGRAMS: dict[str, str] = {
+    "all_reduce": "the reduction of everybody's payload, everywhere",
+    "all_gather": "everybody's block, everywhere",
+    "reduce_scatter": "the reduction of everybody's payload, a block of it to each rank",
+    "reduce": "the reduction of everybody's payload, to the root",
+    "broadcast": "the root's payload to everybody",
+    "alltoall": "a block from each rank to each",
+    "alltoallv": "a block from each rank to each, of lengths by distance or by a matrix",
+    "gather": "everybody's block to the root",
+    "scatter": "a block of the root's payload to each rank",
+    "sendrecv": "every rank sends to rank + 1 and receives from rank - 1: ring, with types",
+    "hypercube": "everybody's block, everywhere, by exchanges along the edges of a cube",
 }
 
 #: The pattern of `tcpx-mpi smoke`, which `run` does not offer.
@@ -38,7 +54,19 @@ _FAMILY = {
     "pairs": "pairs",
     SMOKE: "smoke",
 }
-
+_PROGRAM_FAMILY = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "reduce": "rooted",
+    "broadcast": "rooted",
+    "alltoall": "alltoall",
+    "alltoallv": "alltoall",
+    "gather": "gather_scatter",
+    "scatter": "gather_scatter",
+    "sendrecv": "sendrecv",
+    "hypercube": "all_gather",
+}
 
 _REGISTERED: dict[str, Pattern] = {}
 
@@ -60,6 +88,13 @@ def find(name: str) -> Pattern | None:
     module = importlib.import_module(f"tcpx_mpi.patterns.{_FAMILY[name]}")
     pattern: Pattern = getattr(module, name.upper())
     return pattern
+
+
+def find_program(name: str) -> Program:
+    """The program of this name, which must be one of `PROGRAMS`."""
+    module = importlib.import_module(f"tcpx_mpi.patterns.{_PROGRAM_FAMILY[name]}")
+    found: Program = next(each for each in module.PROGRAMS if each.name == name)
+    return found
 
 
 def load(name: str) -> Pattern:
@@ -86,7 +121,13 @@ def repeated(pattern: Pattern, messages: int) -> Pattern:
         raise UsageError(f"-m ({messages}) must be at least 1; use 1 or more")
     if messages == 1:
         return pattern
-    from tcpx_mpi.schedule.table import BufferId, Expected, repeated_layout, repeated_schedule
+    from tcpx_mpi.schedule.table import (
+        BlockTable,
+        BufferId,
+        Expected,
+        repeated_layout,
+        repeated_schedule,
+    )
 
     def blocks(rank: int, world: int) -> dict[BufferId, int]:
         # The number of blocks does not depend on the size.
@@ -101,9 +142,7 @@ def repeated(pattern: Pattern, messages: int) -> Pattern:
     def expected(rank: int, world: int) -> Expected:
         one = pattern.expected(rank, world)
         received = blocks(rank, world)[BufferId.RECV]
-        sent = {
-            origin: blocks(origin, world)[BufferId.SEND] for origin in set(one.origin_rank.tolist())
-        }
+        sent = {origin: payload_blocks(origin, world) for origin in set(one.origin_rank.tolist())}
         return Expected.of_rows(
             [
                 (block + copy * received, origin, origin_block + copy * sent[origin])
@@ -114,8 +153,26 @@ def repeated(pattern: Pattern, messages: int) -> Pattern:
                     one.origin_block.tolist(),
                     strict=True,
                 )
-            ]
+            ],
+            one.reduced,
+            one.scaled,
         )
+
+    def payload_blocks(rank: int, world: int) -> int:
+        return pattern.payload_of(rank, world, 0).blocks
+
+    def payload(rank: int, world: int, size_bytes: int) -> BlockTable:
+        one = pattern.payload_of(rank, world, size_bytes)
+        return BlockTable.of_lengths(one.lengths.tolist() * messages)
+
+    def held(rank: int, world: int) -> list[tuple[int, int]]:
+        assert pattern.held is not None
+        received, own = blocks(rank, world)[BufferId.RECV], payload_blocks(rank, world)
+        return [
+            (block + copy * received, of_payload + copy * own)
+            for copy in range(messages)
+            for block, of_payload in pattern.held(rank, world)
+        ]
 
     def rounds(world: int) -> Sequence[Pattern]:
         assert pattern.rounds is not None
@@ -126,5 +183,7 @@ def repeated(pattern: Pattern, messages: int) -> Pattern:
         schedule=schedule,
         layout=layout,
         expected=expected,
+        payload=None if pattern.payload is None else payload,
+        held=None if pattern.held is None else held,
         rounds=None if pattern.rounds is None else rounds,
     )

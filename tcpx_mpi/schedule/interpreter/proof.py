@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ from tcpx_mpi.schedule.interpreter.values import (
     Int64s,
     OriginCodes,
     difference_text,
-    reduced,
+    reduced_at,
     scaled,
 )
 from tcpx_mpi.schedule.pattern import Pattern, expected_bytes
@@ -110,15 +110,21 @@ def _check_elements(
             raise ScheduleError(f"rank {rank}: {step} cuts an element of {size} bytes")
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class _Promise:
     """What a RECV buffer must hold, as values of the model; NONE where nothing may be written."""
 
     codes: OriginCodes
     values: Int64s
-    named: NDArray[np.bool_]
-    #: (begin, end, values of one origin) of the parts of reduced blocks.
-    members: list[tuple[int, int, Int64s]] = field(default_factory=list)
+    #: Every origin of every byte, in no order: which byte, and the value that is reduced into it.
+    places: Int64s
+    members: Int64s
+
+    @property
+    def named(self) -> NDArray[np.bool_]:
+        """The bytes of which something is promised."""
+        named: NDArray[np.bool_] = self.values != NONE
+        return named
 
     def text(self, byte: int) -> str:
         """What a byte must be, in words."""
@@ -131,11 +137,12 @@ class _Promise:
         """What was found in place of it."""
         if len(members := self._members_of(byte)) < 2:
             return self.codes.text(found)
-        strangers = [int(v) for _, _, values in self.members for v in values]
+        strangers = self.members.tolist()
         return difference_text(self.codes, found, int(self.values[byte]), members, strangers)
 
     def _members_of(self, byte: int) -> list[int]:
-        return [int(values[byte - at]) for at, end, values in self.members if at <= byte < end]
+        members: list[int] = self.members[self.places == byte].tolist()
+        return members
 
 
 def _promise(
@@ -143,23 +150,20 @@ def _promise(
 ) -> _Promise:
     total = pattern.layout(rank, world, size_bytes)[BufferId.RECV].total_bytes
     expected = pattern.expected(rank, world)
-    promise = _Promise(codes, np.full(total, NONE, dtype=np.int64), np.zeros(total, dtype=bool))
-    slots: dict[int, Int64s] = {}
-    for at, length, origin, offset in expected_bytes(pattern, rank, world, size_bytes).tolist():
-        if origin not in slots:
-            slots[origin] = codes.of_slot(origin, iteration, codes.stride)
-        values = slots[origin][offset : offset + length]
-        if expected.scaled == Scaled.BEFORE:
-            values = scaled(values)
-        here = slice(at, at + length)
-        if expected.reduced:
-            promise.members.append((at, at + length, values))
-        if promise.named[here].any():
-            if not expected.reduced:
-                raise ScheduleError(f"{pattern.name}: rank {rank} promises bytes at {at} twice")
-            values = reduced(promise.values[here], values)
-        promise.values[here] = values
-        promise.named[here] = True
+    rows = expected_bytes(pattern, rank, world, size_bytes)
+    at, length, origin, offset = rows.T
+    # Every row byte by byte: how far into its row each byte is.
+    within = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
+    places = np.repeat(at, length) + within
+    first = (iteration * codes.world + origin) * codes.stride + offset
+    members = np.repeat(first, length) + within
+    if not expected.reduced and (twice := np.bincount(places, minlength=1) > 1).any():
+        raise ScheduleError(
+            f"{pattern.name}: rank {rank} promises bytes at {int(np.argmax(twice))} twice"
+        )
+    if expected.scaled == Scaled.BEFORE:
+        members = scaled(members)
+    values = reduced_at(places, members, total)
     if expected.scaled == Scaled.AFTER:
-        promise.values[promise.named] = scaled(promise.values[promise.named])
-    return promise
+        values[values != NONE] = scaled(values[values != NONE])
+    return _Promise(codes, values, places, members)

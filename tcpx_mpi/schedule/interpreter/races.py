@@ -71,11 +71,26 @@ def _accesses(schedule: Schedule, sizes: StepBytes, buffer_id: BufferId) -> list
     return found
 
 
-def _orders(schedule: Schedule) -> list[dict[int, Wait]]:
-    """For each step all steps that come before it, directly or not, and how it waits for them."""
-    before: list[dict[int, Wait]] = []
+@dataclass(frozen=True)
+class _Before:
+    """The steps that come before a step, directly or not, as bits: all of them, and those that it
+    waits for whole."""
+
+    any: int = 0
+    whole: int = 0
+
+    def how(self, step: int) -> Wait | None:
+        """How the step waits for another one; None: not at all."""
+        if self.whole >> step & 1:
+            return Wait.WHOLE
+        return Wait.CHUNK if self.any >> step & 1 else None
+
+
+def _orders(schedule: Schedule) -> list[_Before]:
+    """For each step all steps that come before it."""
+    before: list[_Before] = []
     for row in schedule.table.tolist():
-        mine: dict[int, Wait] = {}
+        found, whole = 0, 0
         for pred_column, wait_column in (
             (Column.PRED0, Column.WAIT0),
             (Column.PRED1, Column.WAIT1),
@@ -85,21 +100,22 @@ def _orders(schedule: Schedule) -> list[dict[int, Wait]]:
                 continue
             # One WHOLE on the way is enough: whoever waits for all chunks of a step waits for
             # all that those waited for.
-            for step, how in [(pred, Wait.CHUNK), *before[pred].items()]:
-                mine[step] = max(mine.get(step, Wait.CHUNK), Wait(wait), how)
-        before.append(mine)
+            behind = before[pred].any | 1 << pred
+            found |= behind
+            whole |= behind if wait == Wait.WHOLE else before[pred].whole
+        before.append(_Before(found, whole))
     return before
 
 
 def _check_ordered(
     schedule: Schedule,
-    ordered: list[dict[int, Wait]],
+    ordered: list[_Before],
     one: _Access,
     other: _Access,
     chunk_bytes: int,
 ) -> None:
     first, second = sorted((one, other), key=lambda access: access.step)
-    how = ordered[second.step].get(first.step)
+    how = ordered[second.step].how(first.step)
     if first.step != second.step and how == Wait.WHOLE:
         return
     # Chunk by chunk is enough only if no chunk touches another chunk's bytes of the other step.

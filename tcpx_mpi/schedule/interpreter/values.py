@@ -81,6 +81,19 @@ def reduced(one: Int64s, other: Int64s) -> Int64s:
     return _value(_number(one) + _number(other))
 
 
+def reduced_at(places: Int64s, values: Int64s, size: int) -> Int64s:
+    """int64[size] in which place i is the reduction of all values whose place it is, each written;
+    NONE where there is none, and a value that is alone as it is."""
+    numbers = np.zeros(size, dtype=np.uint64)
+    np.add.at(numbers, places, _number(values))
+    found = _value(numbers)
+    members = np.bincount(places, minlength=size)
+    found[members == 0] = NONE
+    alone = members[places] == 1
+    found[places[alone]] = values[alone]
+    return found
+
+
 def scaled(values: Int64s) -> Int64s:
     """What a scaling makes of values, which were written."""
     return _value(_mixed(_number(values) ^ _OF_SCALED))

@@ -1,0 +1,189 @@
+"""What the programs of nccl-tests have in common: a form asks for one variant of a program.
+
+A program is a pattern with a root, an algorithm, a type of elements, and perhaps in place, where
+the payload stands in RECV at the start. nccl-tests cuts sizes into blocks of whole 16 bytes; `size`
+here is its size column, which `Program.division` makes of what was asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.table import (
+    BlockTable,
+    BufferId,
+    Scaled,
+    ScheduleBuilder,
+    Wait,
+    ragged_division,
+)
+
+#: nccl-tests' blocks are multiples of so many bytes.
+ALIGNMENT = 16
+
+#: A step and how to wait for it.
+After = list[tuple[int, Wait]]
+#: (rank, world) -> rows of (RECV block, payload block).
+Held = Callable[[int, int], Sequence[tuple[int, int]]]
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a row asks of a program."""
+
+    algo: str
+    element_bytes: int = 1
+    root: int = 0
+    in_place: bool = False
+    scaled: Scaled = Scaled.NO
+    #: Of alltoallv: bytes from rank i to rank j; None: by distance, as `spread` has it.
+    matrix: tuple[tuple[int, ...], ...] | None = None
+    spread: float = 1.0
+    #: Of alltoallv by distance: the size that was asked for, of which its size column says less.
+    asked_bytes: int | None = None
+
+
+@dataclass(frozen=True)
+class Division:
+    """A size as nccl-tests divides it."""
+
+    #: The size column: the larger of what a rank sends and receives.
+    size_bytes: int
+    #: The count column.
+    count: int
+
+
+@dataclass(frozen=True)
+class Program:
+    """One of nccl-tests' programs: `form` asks `pattern` for one variant of it."""
+
+    name: str
+    pattern: Callable[[Form], Pattern]
+    #: (bytes asked for, bytes of an element, world, form) -> what the table shows.
+    division: Callable[[int, int, int, Form], Division]
+    #: What `--algo` may be, the default of a run that chooses none first.
+    algos: tuple[str, ...]
+    #: `-o` matters.
+    reduces: bool = False
+    #: `-r` matters.
+    rooted: bool = False
+    #: nccl-tests has figures of it in place.
+    in_place: bool = True
+    #: What its redop column shows where it does not reduce; "" for the operation all the same.
+    redop: str = "none"
+    #: (algorithm, world, size) -> messages one after the other, and bytes that a rank sends.
+    cost: Callable[[str, int, int], tuple[float, float]] | None = None
+    #: Why its rows are skipped with so many ranks, as nccl-tests does; None: they are not.
+    skips: Callable[[int], str | None] = lambda world: None
+
+
+def whole(size_bytes: int, element_bytes: int, world: int, form: Form) -> Division:
+    """One block of all elements."""
+    count = size_bytes // element_bytes
+    return Division(count * element_bytes, count)
+
+
+def by_ranks(size_bytes: int, element_bytes: int, world: int, form: Form) -> Division:
+    """A block for each rank, of whole 16 bytes."""
+    base = block_bytes(size_bytes, world)
+    return Division(base * world, base // element_bytes)
+
+
+def block_bytes(size_bytes: int, world: int) -> int:
+    """One rank's block of a size."""
+    return size_bytes // world // ALIGNMENT * ALIGNMENT
+
+
+def equal_blocks(size_bytes: int, world: int) -> BlockTable:
+    """A block for each rank, each as long."""
+    return BlockTable.of_lengths([size_bytes // world] * world)
+
+
+def element_blocks(size_bytes: int, parts: int, element_bytes: int) -> BlockTable:
+    """All elements in so many blocks, as even as whole elements allow."""
+    elements = ragged_division(size_bytes // element_bytes, parts)
+    return BlockTable.of_lengths(elements.lengths * element_bytes)
+
+
+def one_block(size_bytes: int) -> BlockTable:
+    return BlockTable.of_lengths([size_bytes])
+
+
+class Own:
+    """A rank's own payload as its steps read it: where it stands, and what they wait for.
+
+    Where origins are scaled before they are reduced (`mulsum`) that is a scaled copy: in SCRATCH,
+    whose first blocks it then takes, or in place.
+    """
+
+    def __init__(
+        self,
+        steps: ScheduleBuilder,
+        form: Form,
+        blocks: int,
+        held: Callable[[int], int] = lambda block: block,
+        each: bool = True,
+    ) -> None:
+        """`held`: payload block -> RECV block, in place; `each`: blocks are scaled one by one."""
+        self._held = held
+        source = BufferId.RECV if form.in_place else BufferId.SEND
+        self.buffer = source
+        self._scales: list[int] = []
+        if form.scaled == Scaled.BEFORE:
+            self.buffer = BufferId.RECV if form.in_place else BufferId.SCRATCH
+            for first in range(0, blocks, 1 if each else max(blocks, 1)):
+                self._scales.append(
+                    steps.scale(
+                        self._index(source, first),
+                        self._index(self.buffer, first),
+                        source=source,
+                        buffer=self.buffer,
+                        blocks=1 if each else blocks,
+                    )
+                )
+        self._wait = Wait.CHUNK if each else Wait.WHOLE
+        self._each = each
+
+    def _index(self, buffer: BufferId, block: int) -> int:
+        return self._held(block) if buffer == BufferId.RECV else block
+
+    def block(self, block: int) -> int:
+        """The number of a block of the payload in `buffer`."""
+        return self._index(self.buffer, block)
+
+    def after(self, block: int) -> After:
+        """What a step that reads this block waits for."""
+        if not self._scales:
+            return []
+        return [(self._scales[block if self._each else 0], self._wait)]
+
+    def deliver(
+        self, steps: ScheduleBuilder, form: Form, block: int, recv_block: int, blocks: int = 1
+    ) -> int | None:
+        """The payload as it is, or scaled, as the result: of a world of one rank."""
+        ready = self.after(block)
+        last = ready[0][0] if ready else None
+        if self.buffer != BufferId.RECV:
+            last = steps.copy(
+                self.block(block), recv_block, source=self.buffer, blocks=blocks, after=ready
+            )
+        return finished(steps, form, recv_block, last)
+
+
+def finished(
+    steps: ScheduleBuilder, form: Form, block: int, last: int | None, blocks: int = 1
+) -> int | None:
+    """The result of step `last` in RECV, scaled where that comes after the reduction."""
+    if form.scaled != Scaled.AFTER:
+        return last
+    after: After = [] if last is None else [(last, Wait.CHUNK)]
+    return steps.scale(block, block, source=BufferId.RECV, blocks=blocks, after=after)
+
+
+def scaled_copy(form: Form, payload: BlockTable) -> list[int]:
+    """Lengths of the blocks that `Own` takes of SCRATCH."""
+    takes = form.scaled == Scaled.BEFORE and not form.in_place
+    lengths: list[int] = payload.lengths.tolist() if takes else []
+    return lengths

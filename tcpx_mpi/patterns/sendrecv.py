@@ -1,0 +1,64 @@
+"""Every rank sends to rank + 1 and receives from rank - 1 (nccl-tests' sendrecv).
+
+It is `ring`, with types.
+
+In place the message comes into SCRATCH and is copied when its place has been sent: a receive that
+waited for the send at once would wait for itself, round the ring.
+"""
+
+from __future__ import annotations
+
+from tcpx_mpi.patterns import PROGRAMS as SUMMARIES
+from tcpx_mpi.patterns import fewer_than_two
+from tcpx_mpi.patterns.program import Form, Program, one_block, whole
+from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.table import (
+    BufferId,
+    Expected,
+    Layout,
+    Schedule,
+    ScheduleBuilder,
+    Wait,
+    make_layout,
+)
+
+
+def sendrecv_schedule(rank: int, world: int, form: Form) -> Schedule:
+    steps = ScheduleBuilder()
+    if world == 1:
+        if not form.in_place:
+            steps.copy(0, 0)
+        return steps.build()
+    into = BufferId.SCRATCH if form.in_place else BufferId.RECV
+    got = steps.receive((rank - 1) % world, 0, buffer=into)
+    out = BufferId.RECV if form.in_place else BufferId.SEND
+    sent = steps.send((rank + 1) % world, 0, buffer=out)
+    if form.in_place:
+        after = [(got, Wait.CHUNK), (sent, Wait.CHUNK)]
+        steps.copy(0, 0, source=BufferId.SCRATCH, after=after)
+    return steps.build()
+
+
+def _pattern(form: Form) -> Pattern:
+    def layout(rank: int, world: int, size_bytes: int) -> Layout:
+        block = one_block(size_bytes)
+        if form.in_place:
+            return make_layout(recv=block, scratch=block)
+        return make_layout(send=block, recv=block)
+
+    return Pattern(
+        name="sendrecv",
+        summary=SUMMARIES["sendrecv"],
+        busbw_factor=lambda world: 1.0,
+        time_divisor=1,
+        refuse=lambda world: fewer_than_two("sendrecv", world),
+        schedule=lambda rank, world: sendrecv_schedule(rank, world, form),
+        layout=layout,
+        expected=lambda rank, world: Expected.of_rows([(0, (rank - 1) % world, 0)]),
+        held=(lambda rank, world: [(0, 0)]) if form.in_place else None,
+        payload=lambda rank, world, size_bytes: one_block(size_bytes),
+        element_bytes=form.element_bytes,
+    )
+
+
+PROGRAMS = (Program("sendrecv", _pattern, whole, ("direct",), redop=""),)
