@@ -72,7 +72,7 @@ def collect_run(name: str) -> None:
             row = summarise_row(run.header, run.rows[-1])
             if row.wrong_found:
                 sys.exit(f"collect: {name}: {row.wrong_found} wrong bytes")
-            raw = [peer.name for peer in run.header.peers if peer.kind == "raw"]
+            raw = [each.name for each in run.header.baselines if each.kind == "raw"]
             best = strongest(row.against, raw)
             assert best is not None
             figures = {"": row.against["raw"].ours, ":raw": row.against["raw"].theirs,

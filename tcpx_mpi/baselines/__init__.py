@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from tcpx_mpi.transport.interface import RankContext, Transport
     from tcpx_mpi.world import World
 
-#: The MPI library's sockets are told from others by being there before a later peer has any.
+#: The MPI library's sockets are told from others by being there before a later baseline has any.
 _PREPARED_FIRST = "mpi"
 
 
 @dataclass(frozen=True)
 class Link:
-    """How the plugin reaches its peers, which a peer beside it must do alike."""
+    """How the plugin reaches its peers, which a baseline must do alike."""
 
     #: The network interface of this rank's device.
     interface: str
@@ -41,7 +41,7 @@ class Link:
 
 def link_of(engine: RankEngine) -> Link:
     """How the plugin's engine is connected."""
-    # Several in use (a plugin's control sockets may differ) are none that a peer could have.
+    # Several in use (a plugin's control sockets may differ) are none that a baseline could have.
     names = str(engine.native.sockets()["congestion_control"])
     return Link(
         interface=engine.interface,
@@ -54,7 +54,7 @@ def link_of(engine: RankEngine) -> Link:
 def prepare(
     world: World, settings: Settings, engine: RankEngine, context: RankContext
 ) -> list[Transport]:
-    """Collective: bring up every peer that was asked for.
+    """Collective: bring up every baseline that was asked for.
 
     Raises SetupFailed on all ranks, or UsageError for one that cannot run here.
     """

@@ -1,6 +1,6 @@
-"""The MPI peer: the same schedule by mpi4py's non-blocking sends and receives on host buffers.
+"""The MPI baseline: the same schedule by mpi4py's non-blocking sends and receives on host buffers.
 
-Over TCP alone: `world.start` keeps Open MPI and MPICH from shared memory where this peer is asked
+Over TCP alone: `world.start` keeps Open MPI and MPICH from shared memory where this one is asked
 for; a library that goes another way all the same is told by its sockets, which carry nothing. The
 library's sockets are in this process, so they are given the plugin's congestion control here, once
 they are connected. Over which interface they go was decided at the launch (btl_tcp_if_include):
@@ -293,7 +293,7 @@ class MpiLoop(PythonLoop):
 
 
 class MpiBaseline:
-    """The MPI peer on one rank."""
+    """The MPI baseline on one rank."""
 
     processes = ()
 

@@ -1,4 +1,4 @@
-"""The raw peer: plain TCP sockets driven by a native loop of their own, no plugin and no engine.
+"""The raw baseline: plain TCP sockets and a native loop of their own, no plugin and no engine.
 
 It is stated twice: with as many one-way streams as the plugin has, and at its own best of 1, 2 and
 4 two-way streams, on which acknowledgements ride along with the answers.
@@ -31,7 +31,7 @@ _MOST_CHUNK_BYTES = 1 << 30
 
 
 class RawBaseline:
-    """One variant of the raw peer on one rank."""
+    """One variant of the raw baseline on one rank."""
 
     processes = ()
 

@@ -45,9 +45,9 @@ NCCL_HELD = {
     "NCCL_SHM_DISABLE": "1",
     "NCCL_NVLS_ENABLE": "0",
 }
-#: With a peer a row has at least so many blocks of each side.
+#: With a baseline a row has at least so many blocks of each side.
 LEAST_BLOCKS = 8
-#: Timed iterations where a peer runs and none were asked for: 20 in each block.
+#: Timed iterations where a baseline runs and none were asked for: 20 in each block.
 ITERS_BESIDE = 20 * LEAST_BLOCKS
 #: The largest chunk: a request never carries more, whatever the plugin would take.
 MAX_CHUNK_BYTES = 2 << 20

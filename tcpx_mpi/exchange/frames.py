@@ -73,7 +73,7 @@ class RunFrames:
 
     @cached_property
     def against(self) -> DataFrame:
-        """One line a row and peer beside it (`--against`): ratio, interval, both medians."""
+        """One line a row and baseline beside it (`--against`): ratio, interval, both medians."""
         return _frame(self._tables["against"])
 
     @cached_property

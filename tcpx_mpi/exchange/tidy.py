@@ -33,7 +33,7 @@ from tcpx_mpi.stats.ratios import Ratio
 #: What a column holds. MAYBE_INT is the one kind of integer that may be None.
 INT, MAYBE_INT, FLOAT, BOOL, TEXT = "int64", "Int64", "float64", "bool", "text"
 
-#: The side of a row's own samples; a peer's side is its name.
+#: The side of a row's own samples; a baseline's side is its name.
 OURS = "plugin"
 
 #: The side of an imported row that its program ran in place; OURS is then the one out of place.
@@ -121,7 +121,7 @@ def _of_launch(table: Table, run_id: str) -> Table:
 
 
 def rows(run: Run) -> Table:
-    """One line a row of the printed table (and a peer's row of the same shape): its figures."""
+    """One line a row of the printed table (and a baseline's row of the same shape): its figures."""
     columns = {**VARIABLES, **{name: kind for name, (kind, _) in _FIGURES.items()}}
 
     def blocks() -> Iterator[Block]:
@@ -164,10 +164,11 @@ def samples(run: Run) -> Table:
 
 
 def against(run: Run) -> Table:
-    """One line a row and peer beside it: the ratio with its interval; above 1 we are faster."""
+    """One line a row and baseline beside it: the ratio with its interval; above 1 we are faster."""
     kinds = {int: INT, float: FLOAT, str: TEXT, int | None: MAYBE_INT}
     hints = get_type_hints(Ratio)
-    figures = {field.name: kinds[hints[field.name]] for field in dataclasses.fields(Ratio)}
+    figures = {"peer": TEXT}  # the name of the column is older than that of the field
+    figures |= {name: kinds[hint] for name, hint in hints.items() if name != "baseline"}
     shape = {"row": INT, "cycle": INT, "size_bytes": INT}
 
     def blocks() -> Iterator[Block]:
@@ -181,7 +182,8 @@ def against(run: Run) -> Table:
                 )
             }
             for ratio in summarise_row(run.header, row).against.values():
-                yield Block(1, {**where, **dataclasses.asdict(ratio)})
+                told = dataclasses.asdict(ratio)
+                yield Block(1, {**where, "peer": told.pop("baseline"), **told})
 
     return Table("against", {**shape, **figures}, blocks)
 
@@ -281,7 +283,9 @@ def ranks(run: Run) -> Table:
 
 def peers(run: Run) -> Table:
     """What ran beside the plugin, and how it was set."""
-    return _small("peers", _kinds(BaselineInfo), [dataclasses.asdict(x) for x in run.header.peers])
+    return _small(
+        "peers", _kinds(BaselineInfo), [dataclasses.asdict(x) for x in run.header.baselines]
+    )
 
 
 def setup(run: Run) -> Table:
@@ -346,7 +350,7 @@ def _small(name: str, columns: Mapping[str, str], lines: Sequence[Mapping[str, A
 
 
 def _sides(row: Row) -> Iterator[tuple[str, Row]]:
-    """The row, then those of the peers beside it, each with its name."""
+    """The row, then those of the baselines beside it, each with its name."""
     yield OURS, row
     yield from row.against.items()
 

@@ -88,7 +88,7 @@ class BaselineInfo:
 
     #: The key of its rows: "raw", "raw_1", "mpi".
     name: str
-    #: What was asked for: several peers of one kind are variants of it.
+    #: What was asked for: several baselines of one kind are variants of it.
     kind: str
     #: Sockets for each direction between two ranks; 0 where it chooses itself.
     streams: int
@@ -109,7 +109,7 @@ class BaselineInfo:
 
 @dataclass
 class RunHeader:
-    """Everything known before the first row: the run's circumstances."""
+    """Everything known before the first row: the run's metadata."""
 
     run_id: str
     pattern: str
@@ -137,7 +137,8 @@ class RunHeader:
     mode: str
     #: Comment lines for the table's header.
     notes: list[str] = field(default_factory=list)
-    peers: list[BaselineInfo] = field(default_factory=list)
+    #: Stored as `peers`, in files and journals.
+    baselines: list[BaselineInfo] = field(default_factory=list)
 
     @property
     def back_to_back(self) -> bool:
@@ -153,7 +154,9 @@ class RunHeader:
 
 def header_to_plain(header: RunHeader) -> dict[str, Any]:
     """A header as plain lists, dictionaries, text and numbers, for JSON."""
-    return dataclasses.asdict(header)
+    plain = dataclasses.asdict(header)
+    plain["peers"] = plain.pop("baselines")
+    return plain
 
 
 def header_from_plain(plain: Mapping[str, Any]) -> RunHeader:
@@ -165,5 +168,5 @@ def header_from_plain(plain: Mapping[str, Any]) -> RunHeader:
     values["plan"] = Plan(**plan)
     values["settings"] = [(name, value, source) for name, value, source in values["settings"]]
     values["ranks"] = [RankInfo(**rank) for rank in values["ranks"]]
-    values["peers"] = [BaselineInfo(**peer) for peer in values["peers"]]
+    values["baselines"] = [BaselineInfo(**each) for each in values.pop("peers")]
     return RunHeader(**values)

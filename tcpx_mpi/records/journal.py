@@ -187,7 +187,7 @@ class JournalRow:
     warmup: dict[str, Int64s]
     facts: RowFacts | None = None
     part: RankRow | None = None
-    #: The same of each peer of `--against` that has begun the row, by name.
+    #: The same of each baseline of `--against` that has begun the row, by name.
     against: dict[str, JournalRow] = field(default_factory=dict)
 
 
@@ -296,7 +296,7 @@ def _record(prefix: bytes, file: BinaryIO) -> Record | None:
 
 
 def _row_of(sides: Mapping[str, _Side]) -> JournalRow:
-    """A row of a journal, with what its peers did."""
+    """A row of a journal, with what its baselines did."""
     against = {peer: _joined(side, {}) for peer, side in sides.items() if peer}
     size_bytes = next(iter(sides.values())).size_bytes
     return _joined(sides.get("", _Side.empty(size_bytes)), against)

@@ -92,7 +92,7 @@ def _join(
 
 
 def _partial(index: int, held: Mapping[int, JournalRow], world: int) -> PartialRow:
-    """What the ranks in `held` have of a row, and of each peer beside it."""
+    """What the ranks in `held` have of a row, and of each baseline beside it."""
     peers = dict.fromkeys(peer for row in held.values() for peer in row.against)
     return PartialRow(
         index=index,

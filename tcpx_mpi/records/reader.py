@@ -18,12 +18,12 @@ from tcpx_mpi.records.run import Fault, PartialRow, Run
 from tcpx_mpi.records.schema import (
     ARRIVALS,
     AVERAGE_COLUMNS,
+    BASELINE_COLUMNS,
     FAULT_COLUMNS,
     GPU_COLUMNS,
     HEADER_ATTRIBUTES,
     NEW_ROW_ATTRIBUTES,
     PAIR_COLUMNS,
-    PEER_COLUMNS,
     PER_RANK_COLUMNS,
     PLAN_ATTRIBUTES,
     PROOF_COLUMNS,
@@ -140,7 +140,9 @@ def _read_header(file: Any) -> RunHeader:
             for item in read_table(file, "settings", SETTING_COLUMNS)
         ],
         ranks=_read_records(file, "ranks", RankInfo, RANK_INFO_COLUMNS),
-        peers=_read_records(file, "peers", BaselineInfo, PEER_COLUMNS) if "peers" in file else [],
+        baselines=_read_records(file, "peers", BaselineInfo, BASELINE_COLUMNS)
+        if "peers" in file
+        else [],
     )
 
 

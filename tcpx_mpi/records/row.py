@@ -100,7 +100,7 @@ class RankRow:
     check_ns: int
     cpu_user_ns: int
     cpu_system_ns: int
-    #: CPU time in the batches that the driving thread had not: beside a peer, the idle side's.
+    #: CPU time in the batches that the driving thread had not: beside a baseline, the idle side's.
     cpu_others_ns: int
     net_sent: int
     net_received: int
@@ -124,7 +124,7 @@ class RankRow:
     proof: ObservedPlacement = ObservedPlacement()
     #: Of a run in a GPU's memory.
     gpu: GpuRow | None = None
-    #: What the peers of `--against` did in blocks between these batches, by name.
+    #: What the baselines of `--against` did in blocks between these batches, by name.
     against: dict[str, RankRow] = field(default_factory=dict)
 
 
@@ -200,8 +200,8 @@ class Row(RowFacts):
     proof: list[ObservedPlacement] = field(default_factory=list)
     #: By rank, of a run in GPUs' memory.
     gpu: list[GpuRow] = field(default_factory=list)
-    #: The rows of the peers of `--against`, of the same form; block b here and block b there were
-    #: neighbours in time.
+    #: The rows of the baselines of `--against`, of the same form; block b here and block b there
+    #: were neighbours in time.
     against: dict[str, Row] = field(default_factory=dict)
     #: Directory for working copies of its long series; None: the system's for temporary files.
     spool: str | None = None
@@ -224,18 +224,18 @@ def counted(part: RankRow) -> RankRow:
 class SeriesKey(NamedTuple):
     """Which of the series of a rank's part."""
 
-    #: A peer of `--against`; "" for the plugin.
-    peer: str
+    #: A baseline of `--against`; "" for the plugin.
+    baseline: str
     #: "samples" or "warmup".
     kind: str
     phase: str
 
 
 def series_of(part: RankRow) -> dict[SeriesKey, Int64s]:
-    """All samples of a rank's part and of the peers beside it."""
+    """All samples of a rank's part and of the baselines beside it."""
     return {
-        SeriesKey(peer, kind, phase): values[phase]
-        for peer, side in {"": part, **part.against}.items()
+        SeriesKey(name, kind, phase): values[phase]
+        for name, side in {"": part, **part.against}.items()
         for kind, values in (("samples", side.samples), ("warmup", side.warmup))
         for phase in PHASES
     }
@@ -281,12 +281,12 @@ def _joined(
     finished_time: str,
     series: Mapping[SeriesKey, Int64s],
     spool: str | None,
-    peer: str = "",
+    baseline: str = "",
 ) -> Row:
-    """The row of the plugin, with those of its peers, or of one of them."""
+    """The row of the plugin, with those of its baselines, or of one of them."""
 
     def taken(kind: str, columns: int) -> dict[str, Int64s]:
-        found = {phase: series[SeriesKey(peer, kind, phase)] for phase in PHASES}
+        found = {phase: series[SeriesKey(baseline, kind, phase)] for phase in PHASES}
         for phase, values in found.items():
             _require_shape(facts, values, (len(parts), columns), phase)
         return found

@@ -35,7 +35,7 @@ class PartialRow:
     missing_ranks: tuple[int, ...]
     samples: dict[int, Mapping[str, Int64s]]
     warmup: dict[int, Mapping[str, Int64s]]
-    #: What the peers of `--against` did in the same row, by name.
+    #: What the baselines of `--against` did in the same row, by name.
     against: dict[str, PartialRow] = field(default_factory=dict)
 
 

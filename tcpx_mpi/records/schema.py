@@ -39,7 +39,7 @@ HEADER_TABLES = (
     "ranks",
     "command",
     "notes",
-    "peers",
+    "baselines",
 )
 HEADER_ATTRIBUTES = tuple(
     item.name for item in fields(RunHeader) if item.name not in (*HEADER_TABLES, "plan")
@@ -61,7 +61,9 @@ PROOF_COLUMNS: Columns = tuple(
     (item.name, _TYPES[str(item.type)]) for item in fields(ObservedPlacement)
 )
 GPU_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(GpuRow))
-PEER_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(BaselineInfo))
+BASELINE_COLUMNS: Columns = tuple(
+    (item.name, _TYPES[str(item.type)]) for item in fields(BaselineInfo)
+)
 AVERAGE_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in fields(Average))
 SETTING_COLUMNS: Columns = (("name", str), ("value", str), ("source", str))
 PAIR_COLUMNS: Columns = (("name", str), ("value", str))

@@ -18,11 +18,11 @@ from tcpx_mpi.records.run import Fault, PartialRow
 from tcpx_mpi.records.schema import (
     ARRIVALS,
     AVERAGE_COLUMNS,
+    BASELINE_COLUMNS,
     FAULT_COLUMNS,
     GPU_COLUMNS,
     HEADER_ATTRIBUTES,
     PAIR_COLUMNS,
-    PEER_COLUMNS,
     PER_RANK_COLUMNS,
     PLAN_ATTRIBUTES,
     PLAN_LISTS,
@@ -80,7 +80,7 @@ class RunWriter:
             raise
 
     def write_header(self, header: RunHeader) -> None:
-        """The run's circumstances; before any row."""
+        """The run's metadata; before any row."""
         with self._step("write the header"):
             root = self._file
             for name in HEADER_ATTRIBUTES:
@@ -104,8 +104,11 @@ class RunWriter:
             write_table(
                 root,
                 "peers",
-                PEER_COLUMNS,
-                [[getattr(peer, name) for name, _ in PEER_COLUMNS] for peer in header.peers],
+                BASELINE_COLUMNS,
+                [
+                    [getattr(each, name) for name, _ in BASELINE_COLUMNS]
+                    for each in header.baselines
+                ],
             )
             root.create_group("rows")
 

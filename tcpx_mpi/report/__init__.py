@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from tcpx_mpi.records import Run
 from tcpx_mpi.report.footer import (
+    baseline_faults,
     below_minimum_text,
     footer_lines,
     minimum_bandwidth,
     passes_minimum_bandwidth,
-    peer_faults,
 )
 from tcpx_mpi.report.json_document import (
     json_text,
@@ -27,6 +27,7 @@ from tcpx_mpi.report.table import row_line, summarise_row, title_lines
 from tcpx_mpi.stats import mean_bus_bandwidth
 
 __all__ = [
+    "baseline_faults",
     "below_minimum",
     "below_minimum_text",
     "footer_lines",
@@ -36,7 +37,6 @@ __all__ = [
     "pairs_to_meet",
     "parts_of",
     "passes_minimum_bandwidth",
-    "peer_faults",
     "rank_line",
     "rank_name",
     "report_lines",

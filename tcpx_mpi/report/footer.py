@@ -14,7 +14,7 @@ from tcpx_mpi.report.steadiness import steadiness_lines
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth, slowest_rank
 from tcpx_mpi.units import counted, format_size
 
-#: More CPU time than this beside a peer, as a share of its time, and its figure is in doubt.
+#: More CPU time than this beside a baseline, as a share of its time, and its figure is in doubt.
 _IDLE_SHARE = 0.01
 #: More of a row's time than this is the tool's own, and the row measures the tool.
 _OWN_SHARE = 0.1
@@ -74,7 +74,7 @@ def footer_lines(
     lines += placement_lines(header, summaries)
     lines += stolen_lines(header, summaries)
     lines += gpu_lines(header, summaries)
-    lines += _peer_lines(summaries)
+    lines += _baseline_lines(summaries)
     lines += _detour_lines(header)
     if fault is not None:
         lines.append(_line("Ended early", f"{fault.kind} (exit code {fault.exit_code})"))
@@ -279,20 +279,20 @@ def _ending_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[st
     return lines
 
 
-def peer_faults(summaries: Sequence[RowSummary]) -> list[str]:
-    """What peers delivered wrong, a sentence each: a run of such is not sound."""
+def baseline_faults(summaries: Sequence[RowSummary]) -> list[str]:
+    """What baselines delivered wrong, a sentence each: a run of such is not sound."""
     wrong: dict[str, int] = {}
     for ratio in (ratio for summary in summaries for ratio in summary.against.values()):
         if ratio.wrong:
-            wrong[ratio.peer] = wrong.get(ratio.peer, 0) + ratio.wrong
-    return [_wrong_of(peer, count) for peer, count in wrong.items()]
+            wrong[ratio.baseline] = wrong.get(ratio.baseline, 0) + ratio.wrong
+    return [_wrong_of(baseline, count) for baseline, count in wrong.items()]
 
 
-def _wrong_of(peer: str, count: int) -> str:
-    return f"peer {peer} delivered {count} wrong bytes"
+def _wrong_of(baseline: str, count: int) -> str:
+    return f"peer {baseline} delivered {count} wrong bytes"
 
 
-def _peer_lines(summaries: Sequence[RowSummary]) -> list[str]:
+def _baseline_lines(summaries: Sequence[RowSummary]) -> list[str]:
     """What a reader must know before believing a ratio."""
     found = [ratio for summary in summaries for ratio in summary.against.values()]
     if not found:
@@ -305,21 +305,21 @@ def _peer_lines(summaries: Sequence[RowSummary]) -> list[str]:
         )
     ]
     unchecked = []
-    for peer in dict.fromkeys(ratio.peer for ratio in found):
-        rows = [(s.size_bytes, s.against[peer]) for s in summaries if peer in s.against]
+    for baseline in dict.fromkeys(ratio.baseline for ratio in found):
+        rows = [(s.size_bytes, s.against[baseline]) for s in summaries if baseline in s.against]
         mine = [ratio for _, ratio in rows]
         wrong = sum(ratio.wrong or 0 for ratio in mine)
         known = [ratio.idle_share for ratio in mine if math.isfinite(ratio.idle_share)]
         busiest = max(known, default=0.0)
         if wrong:
-            lines.append(_line("WARNING", _wrong_of(peer, wrong)))
+            lines.append(_line("WARNING", _wrong_of(baseline, wrong)))
         if any(size > 0 and ratio.wrong is None for size, ratio in rows) and not wrong:
-            unchecked.append(peer)
+            unchecked.append(baseline)
         if busiest >= _IDLE_SHARE:
             lines.append(
                 _line(
                     "WARNING",
-                    f"in the blocks of {peer} the idle side and the rest of a rank had up to "
+                    f"in the blocks of {baseline} the idle side and the rest of a rank had up to "
                     f"{100 * busiest:.2g} % of a CPU: the peer was slowed",
                 )
             )
@@ -329,7 +329,7 @@ def _peer_lines(summaries: Sequence[RowSummary]) -> list[str]:
                 lines.append(_line("WARNING", text))
         if any(ratio.net_share < 1 for ratio in mine):
             lines.append(
-                _line("WARNING", f"peer {peer} sent fewer bytes than its payload: a short cut")
+                _line("WARNING", f"peer {baseline} sent fewer bytes than its payload: a short cut")
             )
     if unchecked:
         names = ", ".join(unchecked)
@@ -358,18 +358,20 @@ def _waiting_share(summaries: Sequence[RowSummary]) -> float:
 
 
 def _detour_lines(header: RunHeader) -> list[str]:
-    """Peers that went between nodes by another interface than the plugin."""
+    """Baselines that went between nodes by another interface than the plugin."""
     ours = {info.nic for info in header.ranks}
     if len({info.node for info in header.ranks}) < 2:
         return []  # the kernel's loopback, whatever address is asked for
     return [
         _line(
             "WARNING",
-            f"peer {peer.name} went over {peer.interfaces}, the plugin over "
+            f"peer {baseline.name} went over {baseline.interfaces}, the plugin over "
             f"{','.join(sorted(ours))}: set btl_tcp_if_include of Open MPI, for mpirun",
         )
-        for peer in header.peers
-        if peer.kind == "mpi" and peer.interfaces and set(peer.interfaces.split(",")) - ours
+        for baseline in header.baselines
+        if baseline.kind == "mpi"
+        and baseline.interfaces
+        and set(baseline.interfaces.split(",")) - ours
     ]
 
 

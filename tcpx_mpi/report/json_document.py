@@ -14,7 +14,7 @@ from typing import Any
 
 from tcpx_mpi.records import Row, Run, RunHeader, write_text
 from tcpx_mpi.records.mapped_arrays import pieces
-from tcpx_mpi.report.footer import out_of_bounds, passes_minimum_bandwidth, peer_faults
+from tcpx_mpi.report.footer import baseline_faults, out_of_bounds, passes_minimum_bandwidth
 from tcpx_mpi.report.launches import RowOverLaunches, representative, rows_over_launches
 from tcpx_mpi.report.preamble import imported_settings, pci_address, step
 from tcpx_mpi.report.table import summarise_row
@@ -282,13 +282,13 @@ def _known(count: int) -> int | None:
 
 
 def _against(header: RunHeader, summary: RowSummary) -> dict[str, Any]:
-    """By peer; "NAME_best" is the best of a peer's variants where it has some."""
+    """By baseline; "NAME_best" is the best of a baseline's variants where it has some."""
     found = {name: _ratio(ratio) for name, ratio in summary.against.items()}
-    for kind in dict.fromkeys(peer.kind for peer in header.peers):
-        names = [peer.name for peer in header.peers if peer.kind == kind]
+    for kind in dict.fromkeys(baseline.kind for baseline in header.baselines):
+        names = [baseline.name for baseline in header.baselines if baseline.kind == kind]
         best = strongest(summary.against, names)
         if len(names) > 1 and best is not None:
-            found[f"{kind}_best"] = {**_ratio(best), "variant": best.peer}
+            found[f"{kind}_best"] = {**_ratio(best), "variant": best.baseline}
     return found
 
 
@@ -334,7 +334,7 @@ def _per_iteration(header: RunHeader, summary: RowSummary) -> dict[str, Any]:
 
 def _errors(run: Run, summaries: Sequence[RowSummary]) -> list[str]:
     errors = [text for summary in summaries for text in summary.faults]
-    errors += peer_faults(summaries)
+    errors += baseline_faults(summaries)
     if run.fault is not None:
         errors += [text for _, text in sorted(run.fault.texts.items())]
     return errors
@@ -356,7 +356,7 @@ def _ours(run: Run, files: Sequence[str], gate: Mapping[str, Any] | None) -> dic
             "abi": header.plugin_abi,
             "name": header.plugin_name,
         },
-        "peers": [dataclasses.asdict(peer) for peer in header.peers],
+        "peers": [dataclasses.asdict(baseline) for baseline in header.baselines],
         "memory": header.memory,
         "unpack": header.unpack,
         "last_level_cache_bytes": header.llc_bytes if header.llc_bytes > 0 else None,

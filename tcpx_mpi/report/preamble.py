@@ -44,7 +44,9 @@ def header_lines(header: RunHeader) -> list[str]:
         "#",
     ]
     lines += [_IMPORTED] if header.averages_only else _engine_lines(header)
-    lines += [f"# Peer {peer.name}: {_peer_text(peer)}" for peer in header.peers]
+    lines += [
+        f"# Peer {baseline.name}: {_baseline_text(baseline)}" for baseline in header.baselines
+    ]
     lines += [
         f"# Setting: {name} = {value} ({source})"
         for name, value, source in header.settings
@@ -208,12 +210,12 @@ def step(sizes: Sequence[int]) -> tuple[int, str]:
     return 0, "list"
 
 
-def _peer_text(peer: BaselineInfo) -> str:
-    text = f"{peer.description}, {peer.congestion_control or 'congestion control unknown'}"
-    if peer.send_buffer_bytes > 0:
-        text += f", send buffer {format_size(peer.send_buffer_bytes)}"
-    if peer.interfaces:
-        text += f", over {peer.interfaces}"
+def _baseline_text(baseline: BaselineInfo) -> str:
+    text = f"{baseline.description}, {baseline.congestion_control or 'congestion control unknown'}"
+    if baseline.send_buffer_bytes > 0:
+        text += f", send buffer {format_size(baseline.send_buffer_bytes)}"
+    if baseline.interfaces:
+        text += f", over {baseline.interfaces}"
     return text
 
 

@@ -48,7 +48,7 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
         return dataclasses.replace(summary, **rates)  # type: ignore[arg-type]  # by name
     against = ratios(
         row, row.against, plan.average, header.busbw_factor, header.time_divisor,
-        {peer.name: peer.floor_gbps for peer in header.peers},
+        {baseline.name: baseline.floor_gbps for baseline in header.baselines},
     )  # fmt: skip
     return dataclasses.replace(summary, against=against)
 
@@ -131,8 +131,8 @@ def _our_columns(header: RunHeader) -> list[Column]:
         _number_column("net_bw", "(GB/s)", lambda s: s.net_bw),
         Column("cpu_s_per_GB", "(s/GB)", 12, lambda s: _significant(s.cpu_s_per_gb)),
     ]
-    for kind in dict.fromkeys(peer.kind for peer in header.peers):
-        columns += _peer_columns(kind, header.peers)
+    for kind in dict.fromkeys(baseline.kind for baseline in header.baselines):
+        columns += _baseline_columns(kind, header.baselines)
     if plan.agg_iters > 1:
         columns.append(_number_column("Mmsg/s", "", lambda s: s.mmsg_per_s))
     if plan.report_gbits:
@@ -157,18 +157,18 @@ def _our_columns(header: RunHeader) -> list[Column]:
     return columns
 
 
-def _peer_columns(kind: str, peers: Sequence[BaselineInfo]) -> list[Column]:
-    """Beside the peer as asked for and, where it has variants, beside the best of them."""
-    names = [peer.name for peer in peers if peer.kind == kind]
-    streams = {peer.name: peer.streams for peer in peers}
+def _baseline_columns(kind: str, baselines: Sequence[BaselineInfo]) -> list[Column]:
+    """Beside the baseline as asked for and, where it has variants, beside the best of them."""
+    names = [baseline.name for baseline in baselines if baseline.kind == kind]
+    streams = {baseline.name: baseline.streams for baseline in baselines}
 
     def cpu_of(summary: RowSummary) -> str:
-        peer = summary.against.get(kind)
-        return _significant(math.nan if peer is None else peer.cpu_s_per_gb)
+        baseline = summary.against.get(kind)
+        return _significant(math.nan if baseline is None else baseline.cpu_s_per_gb)
 
     columns = _ratio_columns(f"beside {kind}", lambda s: s.against.get(kind))
-    if any(peer.own_process for peer in peers if peer.name == kind):
-        # All of what it used is its own; a peer in our process shares it with ours.
+    if any(baseline.own_process for baseline in baselines if baseline.name == kind):
+        # All of what it used is its own; a baseline in our process shares it with ours.
         columns.append(Column("cpu_s_per_GB", "(s/GB)", 12, cpu_of, f"beside {kind}"))
     if len(names) > 1:
         label = f"{kind} at its best"
@@ -178,7 +178,7 @@ def _peer_columns(kind: str, peers: Sequence[BaselineInfo]) -> list[Column]:
             best = strongest(summary.against, names)
             if best is None:
                 return UNKNOWN
-            return str(streams[best.peer]) if by_streams else best.peer
+            return str(streams[best.baseline]) if by_streams else best.baseline
 
         # Variants differ in their streams, where they have a number of those, else in their names.
         by_streams = all(streams[name] for name in names)

@@ -157,7 +157,7 @@ def clock_line() -> str:
 
 
 def by_streams(whole: Row, infos: Sequence[BaselineInfo]) -> Mapping[int, Row]:
-    """A row and those of the peers beside it by their number of streams; the row is the first's."""
+    """A row and those of the baselines beside it by number of streams; the row is the first's."""
     own, *beside = infos
     return {own.streams: whole, **{info.streams: whole.against[info.name] for info in beside}}
 

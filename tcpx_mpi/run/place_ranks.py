@@ -15,8 +15,8 @@ from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.cpu_bindings import bindings_in
 from tcpx_mpi.machine.gpu.choice import (
     decided,
+    obstacle_of_baselines,
     obstacle_of_host,
-    obstacle_of_peers,
     obstacle_to_cuda,
 )
 from tcpx_mpi.machine.placement import (
@@ -56,7 +56,7 @@ def choose_gpus(world: World, settings: Settings, hosts: Sequence[Host]) -> GpuC
     Raises UsageError on all ranks if a GPU that is asked for cannot be had on one of them.
     """
     host = hosts[world.rank]
-    may_use = settings.memory == "auto" and not obstacle_of_peers(settings.against)
+    may_use = settings.memory == "auto" and not obstacle_of_baselines(settings.against)
     with world.agree("GPUs", SETUP_PATIENCE_S):
         request = request_of(settings)
         local = local_ranks(world.rank, hosts)
@@ -128,25 +128,25 @@ def with_memory(
 ) -> Settings:
     """Collective: the settings with a memory kind in place of "auto", its reason as the source.
 
-    A GPU's memory where every rank can use one, and every peer. Raises UsageError on all ranks
+    A GPU's memory where every rank can use one, and every baseline. Raises UsageError on all ranks
     where `--memory cuda` asks for what one of them has not.
     """
     if settings.memory not in ("auto", "cuda"):
         return settings
-    peers = obstacle_of_peers(settings.against)
+    unfit = obstacle_of_baselines(settings.against)
     with world.agree("memory kind", SETUP_PATIENCE_S):
         properties = plugin.nic(placement.device)
         needs_pci = is_tcpx(plugin.file.name)
         obstacle = obstacle_to_cuda(plugin.file.name, properties, placement, host, needs_pci)
         if obstacle and settings.memory == "cuda":
             raise UsageError(f"--memory cuda: {obstacle}; or use --memory host")
-        if peers and settings.memory == "cuda":
+        if unfit and settings.memory == "cuda":
             raise UsageError(
-                f"{peers}, and the buffers are a GPU's: use --memory host, or --against nccl alone"
+                f"{unfit}, and the buffers are a GPU's: use --memory host, or --against nccl alone"
             )
     if settings.memory == "cuda":
         return settings
-    return decided(settings, world.allgather(peers or obstacle, "memory kind", SETUP_PATIENCE_S))
+    return decided(settings, world.allgather(unfit or obstacle, "memory kind", SETUP_PATIENCE_S))
 
 
 def fitted(settings: Settings, ranks_a_nic: int, sockets: int) -> Settings:

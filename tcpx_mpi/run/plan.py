@@ -155,7 +155,7 @@ class RowPlanner:
             iterations=0 if s.open_ended() else s.iters,
             warmup_iterations=s.warmup_iters,
         )
-        # Medians over blocks: of a peer beside us, and where ranks are compared with each other.
+        # Medians over blocks: of a baseline beside us, and where ranks are compared.
         several = bool(s.against) or self._pattern.rounds is not None
         blocks = min(LEAST_BLOCKS, s.iters) if several else 1
         plan = plan_row(slots, s.iters, s.warmup_iters, blocks)

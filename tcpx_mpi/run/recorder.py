@@ -81,7 +81,7 @@ class Output:
     def begin(
         self, settings: Settings, pattern: Pattern, argv: Sequence[str],
         ranks: Sequence[RankInfo], setup: SetupTimes, plugin: LoadedPlugin,
-        facts: dict[str, str], plan: Plan, llc_bytes: int, peers: Sequence[BaselineInfo] = (),
+        facts: dict[str, str], plan: Plan, llc_bytes: int, baselines: Sequence[BaselineInfo] = (),
     ) -> RunHeader:  # fmt: skip
         """Write and print what is known before the first row."""
         sockets = data_sockets(plugin.file.name, os.environ)
@@ -113,7 +113,7 @@ class Output:
             llc_bytes=llc_bytes,
             mode=settings.mode(),
             notes=list(pattern.notes),
-            peers=list(peers),
+            baselines=list(baselines),
         )
         path = self._writer.path if self._writer else ""
         self._run = Run(path, header, setup, [], complete=False)
@@ -307,7 +307,7 @@ def _in_short(
     """Why a run that was measured to its end has not the exit code 0; see `_verdict`."""
     if verdict == ExitCode.WRONG_BYTES:
         faults = [text for summary in summaries for text in summary.faults]
-        faults += report.peer_faults(summaries)
+        faults += report.baseline_faults(summaries)
         return faults[0] if faults else "wrong bytes were received"
     if judgement is not None and not judgement.passed:
         return f"the run fails its gate: {judgement.in_short()}"
@@ -315,7 +315,7 @@ def _in_short(
 
 
 def _verdict(run: Run, summaries: Sequence[RowSummary]) -> ExitCode:
-    if any(summary.wrong_found for summary in summaries) or report.peer_faults(summaries):
+    if any(summary.wrong_found for summary in summaries) or report.baseline_faults(summaries):
         return ExitCode.WRONG_BYTES
     if report.passes_minimum_bandwidth(run.header, mean_bus_bandwidth(summaries)) is False:
         return ExitCode.BELOW_GATE

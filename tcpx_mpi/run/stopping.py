@@ -32,7 +32,7 @@ class Until:
     duration_ns: int
     #: As many as there is space for samples.
     most_iterations: int
-    #: Beside a peer: at least so many batches, as long as each other, so that they can be compared.
+    #: Beside a baseline: at least so many batches, equally long, so that they can be compared.
     even_batches: int = 0
 
 

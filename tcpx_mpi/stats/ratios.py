@@ -1,4 +1,4 @@
-"""A row beside its peers: the ratio of two transports that took turns in the same frame. Pure.
+"""A row beside its baselines: the ratio of two transports that took turns in the same frame. Pure.
 
 The unit is the pair of neighbouring blocks, one of each side: what drifts with time is the same for
 both. The ratio of a row is the median of its pairs' ratios, the interval a percentile bootstrap
@@ -26,7 +26,7 @@ from tcpx_mpi.stats import (
 )
 
 CONFIDENCE = 0.95
-#: A peer's floor (`BaselineInfo.floor_gbps`) is one of messages this large.
+#: A baseline's floor (`BaselineInfo.floor_gbps`) is one of messages this large.
 FLOOR_FROM_BYTES = 64 << 20
 _RESAMPLES = 9999
 #: Values, so that many blocks take little memory; the interval is the same.
@@ -37,9 +37,9 @@ _SEED = 20250301
 
 @dataclass(frozen=True)
 class Ratio:
-    """This row against one peer. Above 1 the plugin is faster."""
+    """This row against one baseline. Above 1 the plugin is faster."""
 
-    peer: str
+    baseline: str
     #: "bus_bw" in GB/s, or "time" in us where there is no bandwidth to speak of (a ping-pong).
     metric: str
     ratio: float
@@ -50,15 +50,15 @@ class Ratio:
     #: Medians over the blocks, in the unit of the metric.
     ours: float
     theirs: float
-    #: Wrong bytes of the peer; None where it was not checked.
+    #: Wrong bytes of the baseline; None where it was not checked.
     wrong: int | None
-    #: CPU time of everything but the peer during its blocks, over the time of the blocks.
+    #: CPU time of everything but the baseline during its blocks, over the time of the blocks.
     idle_share: float
-    #: Bytes that the peer's sockets carried over its payload; NaN where they cannot be read.
+    #: Bytes that the baseline's sockets carried over its payload; NaN where they cannot be read.
     net_share: float
-    #: CPU seconds of the peer for a gigabyte received, NaN where unknown.
+    #: CPU seconds of the baseline for a gigabyte received, NaN where unknown.
     cpu_s_per_gb: float = math.nan
-    #: Why the peer was not itself, so that there is no ratio; "" where nothing says so.
+    #: Why the baseline was not itself, so that there is no ratio; "" where nothing says so.
     void: str = ""
 
 
@@ -93,12 +93,12 @@ def bootstrap_interval(values: Float64s, confidence: float = CONFIDENCE) -> tupl
 
 
 def ratio_to(
-    row: Row, peer: str, theirs: Row, average: int, busbw_factor: float, time_divisor: int,
+    row: Row, baseline: str, theirs: Row, average: int, busbw_factor: float, time_divisor: int,
     floor_gbps: float = 0.0,
 ) -> Ratio:  # fmt: skip
-    """The plugin's row against one peer's row of the same frame.
+    """The plugin's row against one baseline's row of the same frame.
 
-    It is void where the peer, of which `floor_gbps` is known, has less than that.
+    It is void where the baseline, of which `floor_gbps` is known, has less than that.
     """
     our_ns = block_times_ns(row, average, time_divisor)
     their_ns = block_times_ns(theirs, average, time_divisor)
@@ -115,7 +115,7 @@ def ratio_to(
     found = figure(their_ns)
     void = ""
     if not by_time and row.size_bytes >= FLOOR_FROM_BYTES and found < floor_gbps:
-        void = f"{peer} reached {found:.3g} GB/s where it is known to exceed {floor_gbps:g}"
+        void = f"{baseline} reached {found:.3g} GB/s where it is known to exceed {floor_gbps:g}"
         pairs[:] = math.nan
     low, high = bootstrap_interval(pairs)
     checked = bool(theirs.receives.any() and theirs.checked[theirs.receives].all())
@@ -127,7 +127,7 @@ def ratio_to(
     payload = int(theirs.payload_bytes_sent.sum())
     sent = theirs.net_sent
     return Ratio(
-        peer=peer,
+        baseline=baseline,
         metric="time" if by_time else "bus_bw",
         ratio=float(np.median(pairs)) if pairs.size else math.nan,
         ci_low=low,
@@ -151,18 +151,18 @@ def ratios(
     time_divisor: int,
     floors_gbps: Mapping[str, float] | None = None,
 ) -> dict[str, Ratio]:
-    """The ratio to every peer of a row, by its name; `floors_gbps` has what is known of some."""
+    """The ratio to each baseline of a row, by its name; `floors_gbps` has what is known of some."""
     floors = floors_gbps or {}
     return {
-        peer: ratio_to(
-            row, peer, theirs, average, busbw_factor, time_divisor, floors.get(peer, 0.0)
+        baseline: ratio_to(
+            row, baseline, theirs, average, busbw_factor, time_divisor, floors.get(baseline, 0.0)
         )
-        for peer, theirs in against.items()
+        for baseline, theirs in against.items()
     }
 
 
 def strongest(found: Mapping[str, Ratio], names: Sequence[str]) -> Ratio | None:
-    """The peer among `names` that was fastest beside this row; None if none was measured.
+    """The baseline among `names` that was fastest beside this row; None if none was measured.
 
     A void one stays: who would have been the best is not known.
     """

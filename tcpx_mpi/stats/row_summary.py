@@ -87,7 +87,7 @@ class RowSummary:
     proof: Sequence[ObservedPlacement] = ()
     #: Each rank's GPU; empty where none was used.
     gpu: Sequence[GpuRow] = ()
-    #: The ratio to every peer that ran beside the plugin, by its name.
+    #: The ratio to every baseline that ran beside the plugin, by its name.
     against: Mapping[str, Ratio] = field(default_factory=dict)
     #: The other side of an imported row, where its program ran it; we run nothing in place.
     in_place: RowSummary | None = None

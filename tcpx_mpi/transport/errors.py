@@ -54,7 +54,7 @@ def error_of(
     if kind == "stopped":
         return StoppedByOthers(f"{where}: stopped; {_oldest(picture, places)}")
     if kind == "peer":  # of `--against`, in a process of its own
-        return peer_failure(where, int(fault["code"]), str(fault["text"]))
+        return baseline_failure(where, int(fault["code"]), str(fault["text"]))
     if kind == "gpu":
         return PluginFailed(f"{where}: {gpu_text(fault)}; {_oldest(picture, places)}")
     flow = picture[fault["flow"]]
@@ -75,7 +75,7 @@ def error_of(
     return call_error(fault, where, f"rank {flow['peer']}", f"; {at}")
 
 
-def peer_failure(where: str, code: int, text: str) -> TcpxError:
+def baseline_failure(where: str, code: int, text: str) -> TcpxError:
     """The error for a peer that failed; `code` is NCCL's, whose results have a plugin's numbers."""
     kind = LostRank if code in PEER_GONE else PluginFailed
     return kind(f"{where}: {text}")

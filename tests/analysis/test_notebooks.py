@@ -197,7 +197,7 @@ def test_wrong_and_unchecked_rows_are_named(kernel: Kernel, tmp_path: Path) -> N
 
 
 def test_peers_are_ceilings_each_at_its_best(kernel: Kernel, tmp_path: Path) -> None:
-    file = write(invented_runs.beside_peers(), tmp_path / "o.h5")
+    file = write(invented_runs.beside_baselines(), tmp_path / "o.h5")
     probe = "{line.get_label(): list(line.get_ydata()) for line in axes.get_lines()}"
     lines = kernel.run("bandwidth", probe, RUN=file, PICTURE="").probe
     ours = lines.pop("softtcpx")

@@ -25,7 +25,7 @@ RUNS = {
     "sound": invented_runs.sound,
     "troubled": invented_runs.troubled,
     "empty": invented_runs.empty,
-    "beside-peers": invented_runs.beside_peers,
+    "beside-peers": invented_runs.beside_baselines,
     "many-ranks": lambda: invented_runs.sound(world=40, rows=21),
     "several-launches": invented_runs.several,
 }

@@ -48,14 +48,14 @@ def test_nccl_takes_turns_and_every_byte_of_it_is_right(
     pattern: str, options: tuple[str, ...], names: tuple[str, ...], gpus: Gpus, place: Path
 ) -> None:
     found = whole(beside_nccl(gpus, place, pattern, *SIZES, *options), place)
-    assert tuple(peer.name for peer in found.header.peers) == names
-    for peer in found.header.peers:
-        assert peer.description.startswith("NCCL 2."), peer.description
-        assert " by CuPy " in peer.description
-        assert peer.congestion_control == found.header.facts["congestion_control"]
+    assert tuple(baseline.name for baseline in found.header.baselines) == names
+    for baseline in found.header.baselines:
+        assert baseline.description.startswith("NCCL 2."), baseline.description
+        assert " by CuPy " in baseline.description
+        assert baseline.congestion_control == found.header.facts["congestion_control"]
         alone = gpus.real and gpus.count > 1
         known = alone and pattern == "pair" and "H200" in found.header.ranks[0].gpu_name
-        assert peer.floor_gbps == (29 if known else 0)
+        assert baseline.floor_gbps == (29 if known else 0)
     for row in found.rows:
         for name in names:
             theirs = row.against[name]
@@ -82,9 +82,9 @@ def test_nccl_of_a_long_row_sleeps_while_the_plugin_works(gpus: Gpus, place: Pat
 def test_ranks_that_share_gpus_share_them_in_nccl_too(gpus: Gpus, place: Path) -> None:
     ranks = 2 * gpus.count
     found = whole(beside_nccl(gpus, place, "mesh", *SIZES, ranks=ranks), place)
-    (peer,) = found.header.peers
-    assert "ranks of a GPU as if on hosts of their own" in peer.description
-    assert peer.floor_gbps == 0
+    (baseline,) = found.header.baselines
+    assert "ranks of a GPU as if on hosts of their own" in baseline.description
+    assert baseline.floor_gbps == 0
     for row in found.rows:
         theirs = row.against["nccl"]
         assert theirs.checked.all() == (row.size_bytes > 0)

@@ -1,4 +1,4 @@
-"""Peers beside the plugin on real runs: same frame, turn by turn, every sample kept and checked."""
+"""Baselines beside the plugin on real runs: same frame, by turns, each sample kept and checked."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STREAMS = {"raw": 2, "raw_1": 1, "raw_2": 2, "raw_4": 4, "mpi": 0}
 def measured(
     place: Path, *arguments: str, ranks: int, against: str, **environ: str
 ) -> tuple[Result, Run]:
-    """A run beside peers that must succeed, and its file."""
+    """A run beside baselines that must succeed, and its file."""
     common = ["--plugin", "softtcpx", "--ranks", str(ranks), "--against", against,
               "-n", str(ITERS), "-w", str(WARMUPS), "--check-memory", "16M",
               "--hdf5", "o.h5", "--spool", "spool"]  # fmt: skip
@@ -54,7 +54,7 @@ def sizes(*wanted: int) -> tuple[str, str]:
 
 
 def assert_every_sample_is_there(row: Row, ranks: int) -> None:
-    """The plugin's row, or a peer's: equal in form, and each iteration took some time."""
+    """The plugin's row, or a baseline's: equal in form, and each iteration took some time."""
     for phase in PHASES:
         assert row.samples[phase].shape == (ranks, ITERS), phase
         assert row.warmup[phase].shape == (ranks, WARMUPS), phase
@@ -72,13 +72,13 @@ def assert_checked_and_right(row: Row) -> None:
 
 
 def assert_bytes_went_over_the_wire(row: Row) -> None:
-    for name, peer in row.against.items():
-        assert (peer.payload_bytes_sent == row.payload_bytes_sent).all()
-        assert (peer.payload_bytes_received == row.payload_bytes_received).all()
-        assert (peer.net_sent >= peer.payload_bytes_sent).all(), name
-        assert (peer.net_received >= peer.payload_bytes_received).all(), name
+    for name, baseline in row.against.items():
+        assert (baseline.payload_bytes_sent == row.payload_bytes_sent).all()
+        assert (baseline.payload_bytes_received == row.payload_bytes_received).all()
+        assert (baseline.net_sent >= baseline.payload_bytes_sent).all(), name
+        assert (baseline.net_received >= baseline.payload_bytes_received).all(), name
         if name.startswith("raw"):  # and not a byte of anything else
-            assert (peer.net_received == peer.payload_bytes_received).all(), name
+            assert (baseline.net_received == baseline.payload_bytes_received).all(), name
 
 
 def assert_as_without_peers(row: Row) -> None:
@@ -105,11 +105,13 @@ def test_every_side_of_a_row_moves_the_same_bytes_in_turn(
 ) -> None:  # fmt: skip
     arguments = (pattern, *sizes(*SIZES), *options)
     result, found = measured(place, *arguments, ranks=ranks, against=against)
-    assert [peer.name for peer in found.header.peers] == list(names)
-    assert {peer.congestion_control for peer in found.header.peers} == {"cubic"}
-    for peer in found.header.peers:
-        assert peer.streams == STREAMS[peer.name]
-        assert peer.two_way == (peer.name == "mpi" or (peer.name != "raw" and "raw_2" in names))
+    assert [baseline.name for baseline in found.header.baselines] == list(names)
+    assert {baseline.congestion_control for baseline in found.header.baselines} == {"cubic"}
+    for baseline in found.header.baselines:
+        assert baseline.streams == STREAMS[baseline.name]
+        assert baseline.two_way == (
+            baseline.name == "mpi" or (baseline.name != "raw" and "raw_2" in names)
+        )
     assert [row.wrong for row in result.rows] == [0 if size else None for size in SIZES]
     for row in found.rows:
         assert set(row.against) == set(names)
@@ -121,7 +123,7 @@ def test_every_side_of_a_row_moves_the_same_bytes_in_turn(
         assert_turns_were_taken(row)
         assert_bytes_went_over_the_wire(row)
         assert_as_without_peers(row)
-    # A ratio with its interval for each peer that was asked for, and for the best of raw.
+    # A ratio with its interval for each baseline that was asked for, and for the best of raw.
     ratios = [word for word in result.rows[-1].ours if re.fullmatch(r"\d+\.\d{3}", word)]
     assert len(ratios) >= 3 * (1 + len(against.split(","))), result.text
 
@@ -129,7 +131,7 @@ def test_every_side_of_a_row_moves_the_same_bytes_in_turn(
 def test_peers_have_the_congestion_control_of_the_plugin(place: Path) -> None:
     result, found = measured(place, "ring", *sizes(4096), ranks=2, against="raw,mpi",
                              SOFTTCPX_CONGESTION="reno")  # fmt: skip
-    assert {peer.congestion_control for peer in found.header.peers} == {"reno"}
+    assert {baseline.congestion_control for baseline in found.header.baselines} == {"reno"}
     assert "# Peer raw: plain TCP, 2 one-way streams, reno, send buffer 4 MiB" in result.out
 
 
@@ -174,7 +176,7 @@ def test_a_peer_that_cannot_run_here_ends_all_ranks_before_anything_is_measured(
     assert [path.name for path in place.rglob("*")] == ["spool"]
 
 
-# --- A rank that stops in a peer's block ----------------------------------------------------------
+# --- A rank that stops in a baseline's block -----------------------------------------------------
 
 LARGE, STALL_S = 1 << 20, 3
 #: A short row, then one of seconds; without checks, so that nearly all of it is in blocks.
@@ -192,22 +194,22 @@ def wait_for_the_next_block(place: Path) -> None:
         time.sleep(0.02)  # seen too soon, the next one has not begun
 
 
-def wait_for_a_block_of(place: Path, peer: str) -> None:
-    """Returns when rank 0's journal has a whole block of the peer in row 1."""
+def wait_for_a_block_of(place: Path, baseline: str) -> None:
+    """Returns when rank 0's journal has a whole block of the baseline in row 1."""
     (journal,) = (place / "spool").glob("*rank000000.journal")
     deadline = time.monotonic() + LIMIT_S
     while True:
         row = read_journal(str(journal)).rows.get(1)
-        if row is not None and any(name.startswith(peer) for name in row.against):
+        if row is not None and any(name.startswith(baseline) for name in row.against):
             return
-        assert time.monotonic() < deadline, f"no block of {peer}"
+        assert time.monotonic() < deadline, f"no block of {baseline}"
         time.sleep(0.02)  # a block takes longer
 
 
-def stop_in_a_block_of(job: Job, place: Path, peer: str) -> None:
-    """Stops rank 1 in a block of the peer, as rank 0 says, which then waits for it."""
+def stop_in_a_block_of(job: Job, place: Path, baseline: str) -> None:
+    """Stops rank 1 in a block of the baseline, as rank 0 says, which then waits for it."""
     job.wait_for_row(0)
-    wait_for_a_block_of(place, peer)
+    wait_for_a_block_of(place, baseline)
     for _ in range(20):
         job.send_rank(1, signal.SIGSTOP)
         asked = job.lines_like(STANDS)
@@ -217,41 +219,41 @@ def stop_in_a_block_of(job: Job, place: Path, peer: str) -> None:
         except AssertionError:  # between two blocks: it answers in the next one
             line = ""
         said = re.match(STANDS, line)
-        if said is not None and (said[2] or "").startswith(peer) and said[3]:
+        if said is not None and (said[2] or "").startswith(baseline) and said[3]:
             return
         job.send_rank(1, signal.SIGCONT)
         job.wait_for_another(STANDS, asked)
         wait_for_the_next_block(place)
-    raise AssertionError(f"never in a block of {peer}")
+    raise AssertionError(f"never in a block of {baseline}")
 
 
-@pytest.mark.parametrize("peer", ["raw", "mpi"])
+@pytest.mark.parametrize("baseline", ["raw", "mpi"])
 def test_a_rank_that_stops_in_a_block_of_a_peer_is_named_with_the_peer(
-    peer: str, place: Path
+    baseline: str, place: Path
 ) -> None:
-    command = tcpx_mpi("run", "ring", "--ranks", "2", "--plugin", "softtcpx", "--against", peer,
+    command = tcpx_mpi("run", "ring", "--ranks", "2", "--plugin", "softtcpx", "--against", baseline,
                        *TWO_ROWS, "--hdf5", "o.h5", "--spool", "spool")  # fmt: skip
     with started(command, place) as job:
-        stop_in_a_block_of(job, place, peer)
+        stop_in_a_block_of(job, place, baseline)
         result = job.finish(LIMIT_S)
     assert result.code == 7, result.text
     assert len(result.errors) == 1, result.text
     assert re.match(
         rf"rank 1 on {PLACE} did not answer the roll call; rank 0 on {PLACE}, row 1 \(1 MiB\), "
-        rf"peer {peer}\w*: no progress for {STALL_S} s; waiting for rank 1( on {PLACE})?: "
+        rf"peer {baseline}\w*: no progress for {STALL_S} s; waiting for rank 1( on {PLACE})?: "
         rf"(receive from|send to) rank 1 on {PLACE}, ",
         result.errors[0],
     ), result.text
     found = read_run(str(place / "o.h5"))
     assert not found.complete
     assert [row.size_bytes for row in found.rows] == [0]
-    assert peer in found.rows[0].against
+    assert baseline in found.rows[0].against
     assert found.fault is not None
     assert (found.fault.kind, found.fault.missing_ranks) == ("lost_rank", (1,))
     # What every side had done in that row is in the journals, and in the file that they make.
     journals = [str(path) for path in (place / "spool").iterdir()]
     (part,) = read_run(merge(str(place / "merged.h5"), journals, str(place / "o.h5"))).partial
-    assert any(name.startswith(peer) for name in part.against)
+    assert any(name.startswith(baseline) for name in part.against)
     for side in (part, *part.against.values()):
         assert side.samples[0]["iteration"].size > 0
 
@@ -303,7 +305,7 @@ def test_mpi_between_two_nodes_says_by_which_interface_it_went(
     result = run(command, place)
     assert result.code == 0, result.text
     found = read_run(str(nodes.nodes[0].file("o.h5")))
-    assert [peer.interfaces for peer in found.header.peers] == [include]
+    assert [baseline.interfaces for baseline in found.header.baselines] == [include]
     assert f", cubic, over {include}\n" in result.out
     warning = (
         "# WARNING              : peer mpi went over eth0, the plugin over eth1: "

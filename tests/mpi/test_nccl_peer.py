@@ -1,4 +1,4 @@
-"""The NCCL peer on real runs: companions in the frame, turn by turn, and what they can die of.
+"""The NCCL baseline on real runs: companions in the frame, turn by turn, and what they can die of.
 
 Where there is no GPU sockets move its bytes (nccl_by_sockets.py); all else is as it is with one.
 """
@@ -50,20 +50,20 @@ def whole(result: Result, place: Path) -> Run:
     return found
 
 
-def assert_measured_alike(row: Row, peer: Row) -> None:
+def assert_measured_alike(row: Row, baseline: Row) -> None:
     for phase in PHASES:
-        assert peer.samples[phase].shape == row.samples[phase].shape
-        assert ((peer.samples[phase] >= 0) == (row.samples[phase] >= 0)).all(), phase
-    assert (peer.batches == row.batches).all()
-    assert (peer.receives == row.receives).all()
-    assert (peer.payload_bytes_sent == row.payload_bytes_sent).all()
-    assert peer.checked.all() == (row.size_bytes > 0)
-    assert peer.wrong.tolist() == row.wrong.tolist()
-    assert (peer.net_sent >= peer.payload_bytes_sent).all()
-    assert (peer.net_received >= peer.payload_bytes_received).all()
-    assert (peer.cpu_others_ns >= 0).all(), "the rank's own, which waited"
+        assert baseline.samples[phase].shape == row.samples[phase].shape
+        assert ((baseline.samples[phase] >= 0) == (row.samples[phase] >= 0)).all(), phase
+    assert (baseline.batches == row.batches).all()
+    assert (baseline.receives == row.receives).all()
+    assert (baseline.payload_bytes_sent == row.payload_bytes_sent).all()
+    assert baseline.checked.all() == (row.size_bytes > 0)
+    assert baseline.wrong.tolist() == row.wrong.tolist()
+    assert (baseline.net_sent >= baseline.payload_bytes_sent).all()
+    assert (baseline.net_received >= baseline.payload_bytes_received).all()
+    assert (baseline.cpu_others_ns >= 0).all(), "the rank's own, which waited"
     if row.size_bytes:
-        assert (peer.cpu_user_ns + peer.cpu_system_ns).min() > 0, "the companion's"
+        assert (baseline.cpu_user_ns + baseline.cpu_system_ns).min() > 0, "the companion's"
     # What the companions had of a CPU while the plugin ran, and the rank while they did.
     assert all(seen.waiting_cpu_ns >= 0 for seen in row.proof)
 
@@ -82,10 +82,14 @@ def test_nccl_takes_turns_with_the_plugin_over_slots_of_its_own(
 ) -> None:
     result = beside_nccl(place, pattern, "--sizes", SIZES, *options, ranks=ranks)
     found = whole(result, place)
-    assert tuple(peer.name for peer in found.header.peers) == names
-    for peer in found.header.peers:
-        assert (peer.kind, peer.own_process, peer.congestion_control) == ("nccl", True, "cubic")
-        assert peer.floor_gbps == 0, "known of H200s only"
+    assert tuple(baseline.name for baseline in found.header.baselines) == names
+    for baseline in found.header.baselines:
+        assert (baseline.kind, baseline.own_process, baseline.congestion_control) == (
+            "nccl",
+            True,
+            "cubic",
+        )
+        assert baseline.floor_gbps == 0, "known of H200s only"
     for row in found.rows:
         row.against = {name: row.against[name] for name in names}
         for peer_row in row.against.values():
@@ -98,9 +102,9 @@ def test_nccl_takes_turns_with_the_plugin_over_slots_of_its_own(
 def test_the_header_says_what_nccl_was_given(place: Path) -> None:
     options = ("--sizes", "17", "--nccl-env", "NCCL_ALGO=Ring,Tree,NCCL_BUFFSIZE=77")
     found = whole(beside_nccl(place, "ring", *options, ranks=2), place)
-    (peer,) = found.header.peers
-    assert peer.description.startswith("sockets of Socket, preset tuned (")
-    settings = re.search(r"\((.*)\), \d+ TCP sockets on rank 0$", peer.description)
+    (baseline,) = found.header.baselines
+    assert baseline.description.startswith("sockets of Socket, preset tuned (")
+    settings = re.search(r"\((.*)\), \d+ TCP sockets on rank 0$", baseline.description)
     assert settings is not None
     given = dict(each.split("=", 1) for each in settings[1].split())
     assert given["NCCL_NET_PLUGIN"] == "none"

@@ -56,7 +56,7 @@ MUTATIONS = (
     Mutation("python_wrong_bytes_are_a_success", "Wrong bytes do not change the exit code.",
              r"run null: exit 0, wrong [1-9]\d*",
              "_verdict",
-             r"(?<=peer_faults\(summaries\):\n        return ExitCode\.)WRONG_BYTES", "OK"),
+             r"(?<=baseline_faults\(summaries\):\n        return ExitCode\.)WRONG_BYTES", "OK"),
     # --- Chunks: each once, in its place, in order, within the window --------------------------
     Mutation("dropped_chunk", "The ragged end of a message is neither sent nor received.",
              f"run checked: {WRONG}",

@@ -85,8 +85,8 @@ def run_header(world: int = 4, plan: Plan | None = None, **changes: Any) -> RunH
     return dataclasses.replace(header, **changes)
 
 
-def peer(name: str, **changes: Any) -> BaselineInfo:
-    """The peer "raw", its variant "raw_4", or "mpi"."""
+def baseline(name: str, **changes: Any) -> BaselineInfo:
+    """The baseline "raw", its variant "raw_4", or "mpi"."""
     kind, _, streams = name.partition("_")
     info = BaselineInfo(
         name=name,

@@ -70,8 +70,8 @@ def troubled() -> Run:
     return dataclasses.replace(run, path=HOSTILE, header=header, complete=False, fault=fault)
 
 
-def beside_peers() -> Run:
-    """Peers of 1.25, 2 and half of the plugin's bandwidth; the last has wrong bytes at the end."""
+def beside_baselines() -> Run:
+    """Baselines of 1.25, 2 and half of the plugin's bandwidth; the last ends in wrong bytes."""
     run = sound(rows=5)
     factors = {"raw": 0.8, "raw_4": 0.5, "mpi": 2.0}
     for row in run.rows:
@@ -84,11 +84,11 @@ def beside_peers() -> Run:
             row.against[name] = dataclasses.replace(row, samples=times, against={})
     wrong = run.rows[-1].against["mpi"]
     run.rows[-1].against["mpi"] = dataclasses.replace(wrong, wrong=np.array([0, 7, 0, 0]))
-    peers = [
+    baselines = [
         BaselineInfo(name, name[:3], 2, True, "cubic", 4 << 20, "plain TCP sockets")
         for name in factors
     ]
-    return dataclasses.replace(run, header=dataclasses.replace(run.header, peers=peers))
+    return dataclasses.replace(run, header=dataclasses.replace(run.header, baselines=baselines))
 
 
 def several(launches: int = 10, rows: int = 15, slower: float = 1.0) -> Run:

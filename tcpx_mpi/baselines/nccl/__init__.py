@@ -1,4 +1,4 @@
-"""The NCCL peer: the same schedule by NCCL's sends and receives over its own TCP sockets.
+"""The NCCL baseline: the same schedule by NCCL's sends and receives over its own TCP sockets.
 
 NCCL runs in a *companion*, a process beside each rank, so that it has an environment of its own
 and no plugin of ours. The companion has slots of its own on the rank's GPU, filled, poisoned and
@@ -22,7 +22,7 @@ from tcpx_mpi.baselines.nccl.process import CompanionFailed, CompanionProcess
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
 from tcpx_mpi.machine.congestion import to_ask_for
-from tcpx_mpi.machine.gpu.choice import obstacle_of_peers
+from tcpx_mpi.machine.gpu.choice import obstacle_of_baselines
 from tcpx_mpi.patterns import load
 from tcpx_mpi.records import BaselineInfo
 from tcpx_mpi.transport.interface import RankContext, Transport
@@ -124,7 +124,7 @@ def _require_gpu_memory(settings: Settings) -> None:
         return
     others = ",".join(name for name in settings.against if name != KIND)
     why = settings.sources["memory"].removeprefix("auto: ")
-    if others and obstacle_of_peers(settings.against):
+    if others and obstacle_of_baselines(settings.against):
         raise UsageError(
             f"--against {others} moves host memory and nccl a GPU's: compare with them in two runs"
         )

@@ -16,7 +16,7 @@ from tcpx_mpi.baselines.python_loop import PythonLoop
 from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.records import BaselineInfo, RowFacts
 from tcpx_mpi.schedule.table import BufferId, Layout, Schedule
-from tcpx_mpi.transport.errors import peer_failure
+from tcpx_mpi.transport.errors import baseline_failure
 from tcpx_mpi.transport.interface import RankContext
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
@@ -212,4 +212,4 @@ def _asked(
     try:
         return companion.ask(request, *arguments, patience_s=patience_s)
     except CompanionFailed as error:
-        raise peer_failure(where, error.code, str(error)) from None
+        raise baseline_failure(where, error.code, str(error)) from None

@@ -25,8 +25,8 @@ def decided(settings: Settings, obstacles: Sequence[str]) -> Settings:
     return dataclasses.replace(settings, memory="host" if obstacle else "cuda", sources=sources)
 
 
-def obstacle_of_peers(against: Sequence[str]) -> str:
-    """Why runs beside these peers cannot use a GPU's memory; "" where they can."""
+def obstacle_of_baselines(against: Sequence[str]) -> str:
+    """Why runs beside these baselines cannot use a GPU's memory; "" where they can."""
     name = next((each for each in against if each in _HOST_PEERS), "")
     return name and f"--against {name} moves host memory"
 

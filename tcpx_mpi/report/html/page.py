@@ -68,7 +68,7 @@ def _content(whole: Run) -> dict[str, Any]:
         ],
         "launches": _launches(whole) if whole.launches else None,
         "ratios": tables.ratios_table(summaries),
-        "peers": tables.peers_table(header),
+        "baselines": tables.baselines_table(header),
         "setup": tables.setup_table(run.setup),
         "settings": tables.settings_table(header, defaults=False),
         "defaults": tables.settings_table(header, defaults=True),

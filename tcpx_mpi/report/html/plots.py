@@ -53,17 +53,17 @@ class Line:
 def bandwidth_plot(
     header: RunHeader, summaries: Sequence[RowSummary], ceiling: LineRate
 ) -> Plot | None:
-    """Bus bandwidth over size, with its peers and the NIC's line rate; None without a bandwidth."""
+    """Bus bandwidth over size, with baselines and the NIC's line rate; None without a bandwidth."""
     ours = line_over_sizes("bus bandwidth", summaries, lambda s: s.busbw)
     if not ours.sizes:
         return None
-    peers = _peers_over_sizes(header, summaries)
-    highest = max(max(line.high) for line in (ours, *peers))
+    baselines = _baselines_over_sizes(header, summaries)
+    highest = max(max(line.high) for line in (ours, *baselines))
     drawn = ceiling.gb_per_s <= _CEILING_IN_SIGHT * highest
     heading = "Bandwidth over size"
     with empty_axes("bandwidth", 250) as plot:
         _draw_line(plot.axes, ours, _SERIES[0])
-        for line, colour in zip(peers, itertools.cycle(_SERIES[1:]), strict=False):
+        for line, colour in zip(baselines, itertools.cycle(_SERIES[1:]), strict=False):
             _draw_line(plot.axes, line, colour, dashed=True)
         _mark_rows(plot.axes, summaries)
         if drawn:
@@ -81,7 +81,7 @@ def bandwidth_plot(
             f"{_figure(max(ours.middle))} GB/s at {format_size(best)}"
         )
         svg = plot.finished(heading, description)
-    beside = "Dashed: peers that took turns with it. " if peers else ""
+    beside = "Dashed: peers that took turns with it. " if baselines else ""
     caption = f"{description}. {_cycles_note(ours)}{beside}{_ceiling_note(ceiling, drawn)}"
     return Plot(heading, svg, caption + _zero_note(summaries))
 
@@ -269,25 +269,25 @@ def _box(times_ns: Float64s, spool: str | None) -> dict[str, float]:
     return {name: at_place(ordered, part * last) / 1e3 for name, part in parts.items()}
 
 
-def _peers_over_sizes(header: RunHeader, summaries: Sequence[RowSummary]) -> list[Line]:
-    """The bandwidth of every kind of peer, set as the plugin is and at its best.
+def _baselines_over_sizes(header: RunHeader, summaries: Sequence[RowSummary]) -> list[Line]:
+    """The bandwidth of every kind of baseline, set as the plugin is and at its best.
 
     Beside a ping-pong they have none.
     """
     variants: dict[str, list[str]] = {}
-    for peer in header.peers:
-        variants.setdefault(peer.kind, []).append(peer.name)
+    for baseline in header.baselines:
+        variants.setdefault(baseline.kind, []).append(baseline.name)
     drawn = {kind: [kind] for kind, names in variants.items() if kind in names}
     drawn |= {f"{kind} at its best": names for kind, names in variants.items() if len(names) > 1}
     lines = [
-        line_over_sizes(label, summaries, partial(_peer_bandwidth, drawn[label]))
+        line_over_sizes(label, summaries, partial(_baseline_bandwidth, drawn[label]))
         for label in sorted(drawn)
     ]
     return [line for line in lines if line.sizes]
 
 
-def _peer_bandwidth(names: Sequence[str], summary: RowSummary) -> float:
-    """That of the best of these peers beside a row."""
+def _baseline_bandwidth(names: Sequence[str], summary: RowSummary) -> float:
+    """That of the best of these baselines beside a row."""
     best = strongest(summary.against, names)
     return best.theirs if best is not None and best.metric == "bus_bw" else math.nan
 

@@ -119,7 +119,7 @@ def ranks_table(header: RunHeader, summaries: Sequence[RowSummary]) -> Table | N
 
 
 def ratios_table(summaries: Sequence[RowSummary]) -> Table | None:
-    """Every row against every peer that took turns with it; None where none did."""
+    """Every row against every baseline that took turns with it; None where none did."""
     found = [(summary, ratio) for summary in summaries for ratio in summary.against.values()]
     if not found:
         return None
@@ -142,9 +142,9 @@ def ratios_table(summaries: Sequence[RowSummary]) -> Table | None:
     )
 
 
-def peers_table(header: RunHeader) -> Table | None:
+def baselines_table(header: RunHeader) -> Table | None:
     """What ran beside the plugin, and how it was set; None where nothing did."""
-    if not header.peers:
+    if not header.baselines:
         return None
     return Table(
         caption="Peers",
@@ -158,14 +158,16 @@ def peers_table(header: RunHeader) -> Table | None:
         lines=tuple(
             Line(
                 (
-                    peer.name,
-                    peer.description,
-                    str(peer.streams) if peer.streams > 0 else "its own",
-                    peer.congestion_control or UNKNOWN,
-                    format_size(peer.send_buffer_bytes) if peer.send_buffer_bytes > 0 else UNKNOWN,
+                    baseline.name,
+                    baseline.description,
+                    str(baseline.streams) if baseline.streams > 0 else "its own",
+                    baseline.congestion_control or UNKNOWN,
+                    format_size(baseline.send_buffer_bytes)
+                    if baseline.send_buffer_bytes > 0
+                    else UNKNOWN,
                 )
             )
-            for peer in header.peers
+            for baseline in header.baselines
         ),
     )
 
@@ -287,7 +289,7 @@ def _ratio_line(summary: RowSummary, ratio: Ratio) -> Line:
     unit = _METRIC_UNITS[ratio.metric]
     cells = (
         format_size(summary.size_bytes),
-        ratio.peer,
+        ratio.baseline,
         _figure(ratio.ratio),
         f"{_figure(ratio.ci_low)} to {_figure(ratio.ci_high)}",
         _decided(ratio),

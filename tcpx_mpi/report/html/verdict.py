@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tcpx_mpi.records import Run
-from tcpx_mpi.report.footer import minimum_bandwidth, passes_minimum_bandwidth, peer_faults
+from tcpx_mpi.report.footer import baseline_faults, minimum_bandwidth, passes_minimum_bandwidth
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
 
 BAD, DOUBTFUL, GOOD = "bad", "doubtful", "good"
@@ -25,7 +25,7 @@ def verdict_of(run: Run, summaries: Sequence[RowSummary]) -> Verdict:
 
     GOOD is only what is complete, checked and right.
     """
-    bad = _wrong_bytes(summaries) + _wrong_of_peers(summaries)
+    bad = _wrong_bytes(summaries) + _wrong_of_baselines(summaries)
     bad += _below_gate(run, summaries) + _ended_early(run)
     doubtful = _imported(run) + _unchecked(summaries) + _incomplete(run, summaries)
     if bad or doubtful:
@@ -61,10 +61,10 @@ def _wrong_bytes(summaries: Sequence[RowSummary]) -> list[str]:
     ]
 
 
-def _wrong_of_peers(summaries: Sequence[RowSummary]) -> list[str]:
+def _wrong_of_baselines(summaries: Sequence[RowSummary]) -> list[str]:
     return [
         f"The {text}: no ratio to it counts until that is explained."
-        for text in peer_faults(summaries)
+        for text in baseline_faults(summaries)
     ]
 
 

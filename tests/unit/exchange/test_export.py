@@ -308,7 +308,7 @@ def beside(run: Run) -> Run:
     slow = {phase: 2 * values for phase, values in row.samples.items()}
     theirs = dataclasses.replace(row, samples=slow, faults=["rank 0: byte 3"])
     run.rows[1] = dataclasses.replace(row, against={"raw": theirs})
-    return dataclasses.replace(run, header=dataclasses.replace(run.header, peers=[peer]))
+    return dataclasses.replace(run, header=dataclasses.replace(run.header, baselines=[peer]))
 
 
 @pytest.mark.parametrize("way", WAYS)

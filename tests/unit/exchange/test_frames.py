@@ -132,7 +132,7 @@ def test_a_peer_is_a_side_in_samples_and_a_line_in_against(tmp_path: Path) -> No
     row = invented.row(0)
     theirs = dataclasses.replace(row, samples={k: 3 * v for k, v in row.samples.items()})
     writer = RunWriter(str(tmp_path / "o.h5"))
-    writer.write_header(invented.run_header(peers=[peer]))
+    writer.write_header(invented.run_header(baselines=[peer]))
     writer.write_setup(invented.setup_times())
     writer.append_row(dataclasses.replace(row, against={"raw": theirs}))
     writer.finish()

@@ -1,4 +1,4 @@
-"""Rows with peers beside them through every form that a record has, and files from before peers."""
+"""Rows with baselines beside them through every form of a record, and files from before them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WORLD = 2
 
 
 def header() -> RunHeader:
-    return invented.run_header(WORLD, peers=[invented.peer(name) for name in TIMES])
+    return invented.run_header(WORLD, baselines=[invented.baseline(name) for name in TIMES])
 
 
 def rows() -> list[object]:
@@ -105,7 +105,7 @@ def test_a_file_without_the_interfaces_of_its_peers_has_them_unknown(tmp_path: P
         older = np.array([tuple(line[name] for name in before) for line in table], dtype=kind)
         del file["peers"]
         file.create_dataset("peers", data=older)
-    assert read_run(str(path)).header.peers == header().peers
+    assert read_run(str(path)).header.baselines == header().baselines
 
 
 def test_a_rank_with_other_peers_beside_it_joins_no_row() -> None:
@@ -128,7 +128,7 @@ def test_a_peer_with_samples_missing_joins_no_row() -> None:
 
 
 def record(spool: Path, rank: int, *, ends: int, begins: int) -> str:
-    """The journal of a rank that ended its first rows and was in a block of a peer of the next."""
+    """The journal of a rank that ended its first rows and was in a baseline's block of the next."""
     own = Journal(str(spool), header().run_id, rank, WORLD)
     if rank == 0:
         own.write_header(header())
@@ -166,7 +166,7 @@ def test_a_row_with_peers_comes_back_from_its_journal(tmp_path: Path) -> None:
 def test_a_merge_joins_what_peers_did_in_whole_rows(tmp_path: Path) -> None:
     journals = [record(tmp_path, rank, ends=2, begins=3) for rank in range(WORLD)]
     run = read_run(merge(str(tmp_path / "merged.h5"), journals))
-    assert run.header.peers == header().peers
+    assert run.header.baselines == header().baselines
     expected = [invented.row_beside(index, WORLD, **TIMES) for index in range(2)]
     assert same([untimed(row) for row in run.rows], [untimed(row) for row in expected])
     # Of the row that did not end there is what every side did until then.
@@ -198,5 +198,5 @@ def test_a_merge_says_whom_a_crash_in_a_peers_block_found_there(tmp_path: Path) 
 
 def untimed(row: object) -> object:
     """A row without the time of its end, which is that of the merge."""
-    against = {name: untimed(peer) for name, peer in row.against.items()}  # type: ignore[attr-defined]  # a Row
+    against = {name: untimed(baseline) for name, baseline in row.against.items()}  # type: ignore[attr-defined]  # a Row
     return dataclasses.replace(row, finished_time="", against=against)  # type: ignore[type-var]  # a Row

@@ -1,4 +1,4 @@
-"""What table, footer and JSON say of the peers beside the plugin."""
+"""What table, footer and JSON say of the baselines beside the plugin."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ VARIANTS = ("raw", "raw_1", "raw_4")
 
 
 def header(*names: str, **changes: Any) -> RunHeader:
-    return invented.run_header(peers=[invented.peer(name) for name in names], **changes)
+    return invented.run_header(baselines=[invented.baseline(name) for name in names], **changes)
 
 
 def row(index: int = 0, **times: float) -> Row:
@@ -38,9 +38,9 @@ def row(index: int = 0, **times: float) -> Row:
 
 
 def beside(table: Row, name: str, **changes: Any) -> Row:
-    """The same with another peer's row."""
-    peers = {**table.against, name: dataclasses.replace(table.against[name], **changes)}
-    return dataclasses.replace(table, against=peers)
+    """The same with another baseline's row."""
+    baselines = {**table.against, name: dataclasses.replace(table.against[name], **changes)}
+    return dataclasses.replace(table, against=baselines)
 
 
 def run_of(head: RunHeader, *rows: Row) -> Run:
@@ -97,7 +97,7 @@ def test_the_header_says_how_every_peer_is_set() -> None:
         "# Peer raw_4: an invented raw_4, cubic, send buffer 4 MiB",
         "# Peer mpi: an invented mpi, cubic",
     ]
-    unknown = invented.run_header(peers=[invented.peer("mpi", congestion_control="")])
+    unknown = invented.run_header(baselines=[invented.baseline("mpi", congestion_control="")])
     assert "# Peer mpi: an invented mpi, congestion control unknown" in header_lines(unknown)
 
 
@@ -166,7 +166,7 @@ def test_mpi_that_went_another_way_between_nodes_is_a_warning(
     ]
     head = header(kind)
     head.ranks = ranks
-    head.peers = [invented.peer(kind, interfaces=interfaces)]
+    head.baselines = [invented.baseline(kind, interfaces=interfaces)]
     found = warnings(row(**{kind: 1.5}), head=head)
     expected = f"peer mpi went over {interfaces}, the plugin over eth1: "
     assert [line.startswith(expected) for line in found] == [True] * warned
@@ -253,5 +253,5 @@ def test_json_has_no_peer_where_there_was_none_and_the_settings_of_those_that_we
     assert against(header(), row()) == [{}]
     document = to_json(run_of(header("raw_4", "mpi"), row(raw_4=2.0, mpi=3.0)))
     assert document["tcpx_mpi"]["peers"] == [
-        dataclasses.asdict(invented.peer(name)) for name in ("raw_4", "mpi")
+        dataclasses.asdict(invented.baseline(name)) for name in ("raw_4", "mpi")
     ]

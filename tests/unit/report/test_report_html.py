@@ -166,7 +166,7 @@ def test_the_verdict_of_what_is_missing(change: dict[str, object], level: str, w
 
 
 def test_wrong_bytes_of_a_peer_are_bad() -> None:
-    run = invented_runs.beside_peers()
+    run = invented_runs.beside_baselines()
     verdict = verdict_of(run, summaries_of(run))
     assert verdict.level == "bad"
     assert verdict.sentences[0].startswith("The peer mpi delivered 7 wrong bytes: no ratio")
@@ -329,7 +329,7 @@ def test_bandwidths_of_wrong_and_unchecked_bytes_are_marked_in_the_plot() -> Non
 
 
 def test_peers_are_drawn_and_compared_row_by_row() -> None:
-    run = invented_runs.beside_peers()
+    run = invented_runs.beside_baselines()
     summaries = summaries_of(run)
     plot = plots.bandwidth_plot(run.header, summaries, line_rate(run.header))
     assert plot is not None
@@ -348,7 +348,7 @@ def test_peers_are_drawn_and_compared_row_by_row() -> None:
 
 
 def test_an_interval_with_1_in_it_decides_nothing() -> None:
-    run = invented_runs.beside_peers()
+    run = invented_runs.beside_baselines()
     for row in run.rows:
         raw = row.against["raw"]
         raw.samples["iteration"][:] = row.samples["iteration"]

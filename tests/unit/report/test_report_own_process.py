@@ -1,4 +1,4 @@
-"""What reports say of a peer in a process of its own: its cost, its sleep, and what voids it."""
+"""What reports say of a baseline in a process of its own: its cost, sleep, and what voids it."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ WORLD = 2
 
 
 def header(*names: str, floor_gbps: float = 0.0) -> RunHeader:
-    peers = [
-        invented.peer(name, own_process=True, floor_gbps=floor_gbps if name == "nccl" else 0.0)
+    baselines = [
+        invented.baseline(name, own_process=True, floor_gbps=floor_gbps if name == "nccl" else 0.0)
         for name in names
     ]
-    return invented.run_header(WORLD, peers=peers)
+    return invented.run_header(WORLD, baselines=baselines)
 
 
 def row(size: int = 1024, own_ns: int = 0, **times: float) -> Row:
-    """A row beside peers that take so many times as long; `own_ns`: an iteration of all ranks."""
+    """A row beside baselines that take so many times as long; `own_ns`: an iteration anywhere."""
     found = invented.row_beside(0, WORLD, **times)
     for side, factor in ((found, 1.0), *((found.against[name], times[name]) for name in times)):
         side.size_bytes = size
@@ -37,7 +37,7 @@ def row(size: int = 1024, own_ns: int = 0, **times: float) -> Row:
 
 
 def columns(head: RunHeader, table: Row) -> list[tuple[str, str]]:
-    """Title and text of the columns of peers."""
+    """Title and text of the columns of baselines."""
     titles = next(x for x in title_lines(head) if "#wrong" in x)[1:].split()
     texts = row_line(head, summarise_row(head, table)).split()
     first = titles.index("cpu_s_per_GB") + 1

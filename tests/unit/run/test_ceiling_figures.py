@@ -47,7 +47,7 @@ def test_rows_beside_each_other_go_by_their_streams() -> None:
     two, four = row(), row()
     whole.against = {"raw_4": four, "raw_2": two}  # in no order
     infos = [
-        dataclasses.replace(invented.peer(name), streams=streams)
+        dataclasses.replace(invented.baseline(name), streams=streams)
         for name, streams in (("raw", 1), ("raw_2", 2), ("raw_4", 4))
     ]
     assert by_streams(whole, infos) == {1: whole, 2: two, 4: four}

@@ -145,7 +145,7 @@ class InventedTransport:
     """The plugin's transport (without a name), or a baseline."""
 
     def __init__(self, name: str, wire: Wire, short: int = 0, late: bool = False) -> None:
-        self.info: BaselineInfo | None = invented.peer(name) if name else None
+        self.info: BaselineInfo | None = invented.baseline(name) if name else None
         self.timed_loop: TimedLoop = InventedLoop(name, wire, short, late)
         self.buffers = {BufferId.RECV: wire.memory}
         #: All transports but the plugin have a process; this one will do.

@@ -1,4 +1,4 @@
-"""Ratios of a row to its peers on invented numbers with known answers."""
+"""Ratios of a row to its baselines on invented numbers with known answers."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def compare(
 
 def test_half_the_time_in_every_pair_is_a_ratio_of_2_without_doubt() -> None:
     found = compare(blocks([1000] * 8), blocks([2000] * 8))
-    assert (found.peer, found.blocks) == ("raw", 8)
+    assert (found.baseline, found.blocks) == ("raw", 8)
     assert (found.ratio, found.ci_low, found.ci_high) == (2.0, 2.0, 2.0)
 
 
@@ -227,7 +227,7 @@ def test_0_bytes_have_a_time_and_no_bandwidth() -> None:
     assert math.isnan(found.net_share)
 
 
-# --- What a reader must know of the peer --------------------------------------------------------
+# --- What a reader must know of the baseline -----------------------------------------------------
 
 
 def test_wrong_bytes_of_the_peer_are_the_peers() -> None:
@@ -266,13 +266,13 @@ def test_the_peer_has_its_own_cpu_time_for_a_gigabyte() -> None:
     assert math.isnan(compare(blocks([[1000] * 8] * 2), silent).cpu_s_per_gb)
 
 
-# --- A peer that was not itself -----------------------------------------------------------------
+# --- A baseline that was not itself --------------------------------------------------------------
 
 LARGE = 64 << 20
 
 
 def beside_floor(rate_gbps: float, size: int = LARGE, divisor: int = 1) -> Ratio:
-    """Twice as fast as a peer of this rate, which is known to exceed 29 GB/s."""
+    """Twice as fast as a baseline of this rate, which is known to exceed 29 GB/s."""
     time_ns = round(size / rate_gbps)
     ours, theirs = (blocks([t] * 8, size_bytes=size) for t in (time_ns // 2, time_ns))
     return ratio_to(ours, "nccl", theirs, 1, 1.0, divisor, 29.0)
@@ -296,28 +296,28 @@ def test_else_there_is_one(found: Ratio) -> None:
 
 
 def test_a_peer_without_a_floor_is_never_void() -> None:
-    peers = {"nccl": blocks([10**9] * 8, size_bytes=LARGE)}
+    baselines = {"nccl": blocks([10**9] * 8, size_bytes=LARGE)}
     ours = blocks([1000] * 8, size_bytes=LARGE)
-    assert ratios(ours, peers, 1, 1.0, 1)["nccl"].void == ""
-    assert ratios(ours, peers, 1, 1.0, 1, {"nccl": 29.0})["nccl"].void
+    assert ratios(ours, baselines, 1, 1.0, 1)["nccl"].void == ""
+    assert ratios(ours, baselines, 1, 1.0, 1, {"nccl": 29.0})["nccl"].void
 
 
 def test_nobody_is_the_strongest_where_one_is_void() -> None:
-    peers = {name: blocks([10**7] * 8, size_bytes=LARGE) for name in ("nccl", "nccl_default")}
+    baselines = {name: blocks([10**7] * 8, size_bytes=LARGE) for name in ("nccl", "nccl_default")}
     ours = blocks([1000] * 8, size_bytes=LARGE)
-    found = ratios(ours, peers, 1, 1.0, 1, {"nccl": 29.0, "nccl_default": 0.0})
+    found = ratios(ours, baselines, 1, 1.0, 1, {"nccl": 29.0, "nccl_default": 0.0})
     best = strongest(found, ["nccl", "nccl_default"])
     assert best is not None
     assert best.void
 
 
-# --- Several peers ------------------------------------------------------------------------------
+# --- Several baselines ---------------------------------------------------------------------------
 
 
 def test_every_peer_of_a_row_has_its_ratio_by_name() -> None:
-    peers = {"raw": blocks([1500] * 8), "mpi": blocks([3000] * 8)}
-    found = ratios(blocks([1000] * 8), peers, 1, 1.0, 1)
-    assert {name: (ratio.peer, ratio.ratio) for name, ratio in found.items()} == {
+    baselines = {"raw": blocks([1500] * 8), "mpi": blocks([3000] * 8)}
+    found = ratios(blocks([1000] * 8), baselines, 1, 1.0, 1)
+    assert {name: (ratio.baseline, ratio.ratio) for name, ratio in found.items()} == {
         "raw": ("raw", 1.5),
         "mpi": ("mpi", 3.0),
     }
@@ -325,15 +325,15 @@ def test_every_peer_of_a_row_has_its_ratio_by_name() -> None:
 
 
 def test_the_strongest_peer_is_the_one_with_the_smallest_ratio() -> None:
-    peers = {name: blocks([time] * 8) for name, time in
+    baselines = {name: blocks([time] * 8) for name, time in
              {"raw": 1500, "raw_1": 1200, "raw_4": 1300, "mpi": 900}.items()}  # fmt: skip
-    found = ratios(blocks([1000] * 8), peers, 1, 1.0, 1)
+    found = ratios(blocks([1000] * 8), baselines, 1, 1.0, 1)
     best = strongest(found, ["raw", "raw_1", "raw_2", "raw_4"])
     assert best is not None
-    assert best.peer == "raw_1"
+    assert best.baseline == "raw_1"
     unknown = {**found, "raw_1": dataclasses.replace(found["raw_1"], ratio=math.nan)}
     best = strongest(unknown, ["raw", "raw_1", "raw_4"])
     assert best is not None
-    assert best.peer == "raw_4"
+    assert best.baseline == "raw_4"
     assert strongest(found, []) is None
     assert strongest({"raw_1": unknown["raw_1"]}, ["raw_1"]) is None
