@@ -323,8 +323,10 @@ def keep(name: str, command: str, unit: str, values: Iterable[float], note: str)
 
 def _native(program: str, *plugins: str) -> str:
     """What a program of benchmarks/native printed; it is built first if it must be."""
-    cmake = [["cmake", "-S", REPOSITORY / "native", "-B", NATIVE, "-DTCPX_MPI_BENCHMARKS=ON"],
-             ["cmake", "--build", NATIVE, "--target", program]]  # fmt: skip
+    cmake: list[list[str | Path]] = [
+        ["cmake", "-S", REPOSITORY / "native", "-B", NATIVE, "-DTCPX_MPI_BENCHMARKS=ON"],
+        ["cmake", "--build", NATIVE, "--target", program],
+    ]
     for command in cmake:
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     found = [NATIVE / "benchmarks" / program, *(NATIVE / plugin for plugin in plugins)]
