@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import click
 
+from tcpx_mpi.config.options import parse_abi
 from tcpx_mpi.errors import TcpxError
 from tcpx_mpi.plugin import find
 
@@ -28,18 +29,20 @@ class Line:
 
 @click.command("plugins")
 @click.option("--plugin", metavar="PLUGIN", help="As for `run`: which one would it be?")
+@click.option("--abi", metavar="N", help="As for `run`: the version of its table [newest].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(plugin: str | None, as_json: bool) -> int:
+def command(plugin: str | None, abi: str | None, as_json: bool) -> int:
     """Lists the plugins found here, and the one that `run` would choose, with the reason.
 
     The exit code is that of the choice: 3 where TCPX is asked for and is missing.
     """
     bundled_dir = find.bundled_dir()
+    version = parse_abi(abi)
     lines = [_line(candidate) for candidate in find.candidates(os.environ, bundled_dir)]
     choice: find.PluginChoice | None = None
     refusal: TcpxError | None = None
     try:
-        choice = find.find_plugin(plugin or "auto", os.environ, bundled_dir)
+        choice = find.find_plugin(plugin or "auto", os.environ, bundled_dir, abi=version)
         if choice.path not in {line.path for line in lines}:
             lines.append(_line(choice))
         find.inspect(choice)

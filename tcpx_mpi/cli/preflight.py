@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.config.options import parse_abi
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.launch import mpirun
 from tcpx_mpi.machine.profiles import AUTO
@@ -30,11 +31,17 @@ class _PreflightCommand(click.Command):
 @click.command("preflight", cls=_PreflightCommand)
 @click.option("--hostfile", metavar="FILE", help="Check all nodes of this file, by mpirun.")
 @click.option("--plugin", metavar="PLUGIN", help="As for `run`: the plugin to look at.")
+@click.option("--abi", metavar="N", help="As for `run`: the version of its table [newest].")
 @click.option("--profile", default=AUTO, metavar="PROFILE", help="As for `run` [auto].")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @click.option("--answer", is_flag=True, hidden=True)  # a rank that the parent started
 def command(
-    hostfile: str | None, plugin: str | None, profile: str, as_json: bool, answer: bool
+    hostfile: str | None,
+    plugin: str | None,
+    abi: str | None,
+    profile: str,
+    as_json: bool,
+    answer: bool,
 ) -> int:
     """Checks this node, or all nodes of a hostfile, before a run: what is wrong and what to do.
 
@@ -43,7 +50,9 @@ def command(
     another check failed, 2 for a hostfile that cannot be.
     """
     from tcpx_mpi.preflight import story  # MPI and numpy
+    from tcpx_mpi.preflight.facts import AskedPlugin
 
+    asked = AskedPlugin(plugin, parse_abi(abi))
     findings: Sequence[Finding] | None
     if mpirun.under_launcher(os.environ) is not None:
         if hostfile is not None:
@@ -51,7 +60,7 @@ def command(
                 f"--hostfile ({hostfile}): a launcher has started this rank already; give the file "
                 "to it, or start tcpx-mpi alone"
             )
-        findings = story.check_as_rank(plugin, profile)
+        findings = story.check_as_rank(asked, profile)
         if answer:
             if findings is not None:
                 print(story.ANSWER + story.encoded(findings), flush=True)
@@ -59,9 +68,9 @@ def command(
         if findings is None:
             return 0
     elif hostfile is not None:
-        findings = story.check_nodes(hostfile, plugin, profile, os.environ)
+        findings = story.check_nodes(hostfile, asked, profile, os.environ)
     else:
-        findings = story.check_here(plugin, profile, os.environ)
+        findings = story.check_here(asked, profile, os.environ)
     code = exit_code(findings)
     if as_json:
         document = {"exit_code": int(code), "checks": json.loads(story.encoded(findings))}

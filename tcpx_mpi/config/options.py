@@ -49,6 +49,8 @@ NCCL_HELD = {
 LEAST_BLOCKS = 8
 #: Timed iterations where a baseline runs and none were asked for: 20 in each block.
 ITERS_BESIDE = 20 * LEAST_BLOCKS
+#: Versions of a plugin's table that can be asked for; each has an adapter in native/net.
+ABI_VERSIONS = (6, 7, 8, 9, 10, 11, 12)
 #: The largest chunk: a request never carries more, whatever the plugin would take.
 MAX_CHUNK_BYTES = 2 << 20
 #: Requests that a TCPX comm holds at once; the 17th post is an error there.
@@ -218,6 +220,10 @@ OPTIONS: tuple[Option, ...] = (
     Option("plugin", "plugin", TRANSPORT, "auto", any_text,
          "a path, or a name: softtcpx, tcpx, null, auto, or NAME of libnccl-net-NAME.so",
          metavar="PLUGIN", variables=("UCCL_TCPX_PLUGIN_PATH",)),
+    Option("abi", "abi", TRANSPORT, 0, one_number_of(0, *ABI_VERSIONS),
+         "version of the plugin's table (ncclNetPlugin_vN), 6 to 12; 0: the newest that it offers; "
+         "of softtcpx, which has a file for each: 7",
+         metavar="N"),
     Option("memory", "memory", TRANSPORT, "auto", one_of("auto", "host", "emulated", "cuda"),
          "where buffers are; auto: cuda where every rank has a GPU, else host; emulated: host "
          "memory by way of the plugin's GPU receive path", metavar="auto|host|emulated|cuda"),
@@ -295,6 +301,12 @@ OPTIONS: tuple[Option, ...] = (
          variables=("UCCL_TCPX_DEBUG", "TCPX_DEBUG", "TCPX_PERF")),
 )
 # fmt: on
+
+
+def parse_abi(text: str | None) -> int:
+    """`--abi` of a command that takes no other setting of a run; None: 0, the newest."""
+    return 0 if text is None else one_number_of(0, *ABI_VERSIONS)("--abi", text)
+
 
 #: nccl-tests' options that mean nothing here: accepted, with one warning line.
 IGNORED: dict[str, str] = {

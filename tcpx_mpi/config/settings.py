@@ -69,6 +69,8 @@ class Settings:
     per_iter_skip: int
     report_gbits: bool
     plugin: str
+    #: The version of its table; 0: the newest that it offers.
+    abi: int
     memory: str
     unpack: str
     channels: int

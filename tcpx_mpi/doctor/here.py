@@ -11,7 +11,7 @@ from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.machine import profiles
 from tcpx_mpi.machine.topology import this_machine
 from tcpx_mpi.preflight.checks import node_findings
-from tcpx_mpi.preflight.facts import read_facts
+from tcpx_mpi.preflight.facts import AskedPlugin, read_facts
 from tcpx_mpi.preflight.findings import Status
 
 _DRIVER = Path("/proc/driver/nvidia/version")
@@ -31,7 +31,7 @@ _WEIGHTS = {Status.OK: "fact", Status.WARNING: "warning", Status.FAILED: "off"}
 
 def judge_here(plugin: str | None, profile: str, environ: Mapping[str, str]) -> Verdict:
     """Off (9) if a job here could not be on the fast path; else cannot tell (11): a log can."""
-    facts = read_facts(plugin, profile, environ)
+    facts = read_facts(AskedPlugin(plugin), profile, environ)
     findings = [Finding("fact", f"driver: {driver_version(_DRIVER)}")]
     findings += [
         Finding(_WEIGHTS[found.status], f"{found.check}: {found.found}", found.remedy)

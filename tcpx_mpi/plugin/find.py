@@ -5,6 +5,7 @@ Looks at files but loads nothing, but for `inspect`. The environment is an argum
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import importlib
 import os
@@ -32,6 +33,8 @@ ANSWER_VARIABLE = "SOFTTCPX_ANSWER_TIMEOUT_MS"
 INTERFACE_VARIABLES = ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 #: Plugins that are built with this package.
 BUNDLED = ("softtcpx", "null")
+#: The table of softtcpx's default file; each other version has a file of its own.
+SOFTTCPX_ABI = 7
 
 #: Settings that only the real TCPX has any use for.
 _TCPX_PREFIX = "NCCL_GPUDIRECTTCPX_"
@@ -46,11 +49,13 @@ _MISSING_LIBRARY = re.compile(r"(\S+): cannot open shared object file: No such f
 
 @dataclass(frozen=True)
 class PluginChoice:
-    """A file to load, or a name for dlopen; `asked`: the command line named it."""
+    """A file to load, or a name for dlopen; `asked`: the command line named it; `abi`: the version
+    of its table, 0 for the newest that it offers."""
 
     path: str
     how: str
     asked: bool
+    abi: int = 0
 
 
 @dataclass(frozen=True)
@@ -71,38 +76,48 @@ def choose_plugin(
     from_command_line = settings.sources["plugin"].startswith("command line")
     # A variable does not name a plugin the way an option does: without TCPX it is "missing" (3).
     spec = settings.plugin if from_command_line else "auto"
-    return find_plugin(spec, environ, bundled_dir(), exists)
+    return find_plugin(spec, environ, bundled_dir(), exists, settings.abi)
 
 
 def find_plugin(
-    spec: str, environ: Mapping[str, str], bundled_dir: str, exists: Exists = os.path.exists
+    spec: str,
+    environ: Mapping[str, str],
+    bundled_dir: str,
+    exists: Exists = os.path.exists,
+    abi: int = 0,
 ) -> PluginChoice:
     """The plugin of a path, of a name (softtcpx, null, tcpx, another), or by default ("auto").
+
+    With `abi`, to be used by that version of its table; softtcpx has a file for each.
 
     Raises UsageError for a path that is not there, PluginMissing where TCPX is asked for, by name
     or by the environment, and is not there: softtcpx never stands in for it silently.
     """
     if spec == "auto":
-        return _automatic(environ, bundled_dir, exists)
-    if spec == "tcpx":
-        return _tcpx("--plugin tcpx", exists)
-    if spec in BUNDLED:
-        return _bundled(spec, f"--plugin {spec}: built with tcpx-mpi", bundled_dir, exists, True)
-    return _by_path_or_name(spec, environ, exists)
+        choice = _automatic(environ, bundled_dir, exists, abi)
+    elif spec == "tcpx":
+        choice = _tcpx("--plugin tcpx", exists)
+    elif spec in BUNDLED:
+        how = f"--plugin {spec}: built with tcpx-mpi"
+        choice = _bundled(spec, how, bundled_dir, exists, True, abi)
+    else:
+        choice = _by_path_or_name(spec, environ, exists)
+    return dataclasses.replace(choice, abi=abi)
 
 
 def inspect(choice: PluginChoice) -> PluginFile:
     """Loads the file, without initialising it, and says what it is.
 
     Raises UsageError where the command line named a file that is no plugin of a supported ABI,
-    PluginMissing where it was found in another way.
+    PluginMissing where it was found in another way, or where a library that it needs is missing.
     """
     native = _native()
     try:
-        facts = native.probe(choice.path)
+        facts = native.probe(choice.path, choice.abi)
     except native.LibraryError as error:
         hint = _hint(str(error))
-        if choice.asked:
+        lacks = _MISSING_LIBRARY.search(str(error))
+        if choice.asked and not (lacks and lacks[1] != choice.path):
             raise UsageError(f"--plugin: {error}{hint}") from None
         raise PluginMissing(f"{error} (found by: {choice.how}){hint}") from None
     path = str(facts["path"])
@@ -224,7 +239,9 @@ def sha256_of(path: str) -> str:
     return digest.hexdigest()
 
 
-def _automatic(environ: Mapping[str, str], bundled_dir: str, exists: Exists) -> PluginChoice:
+def _automatic(
+    environ: Mapping[str, str], bundled_dir: str, exists: Exists, abi: int
+) -> PluginChoice:
     if path := _plugin_path(environ):
         if not exists(path):
             raise PluginMissing(
@@ -236,7 +253,7 @@ def _automatic(environ: Mapping[str, str], bundled_dir: str, exists: Exists) -> 
     if reasons or any(map(exists, TCPX_PLACES)):
         return _tcpx(", ".join(reasons), exists)
     how = "nothing asks for TCPX, so the software plugin"
-    return _bundled("softtcpx", how, bundled_dir, exists, asked=False)
+    return _bundled("softtcpx", how, bundled_dir, exists, asked=False, abi=abi)
 
 
 def _tcpx(asked_by: str, exists: Exists) -> PluginChoice:
@@ -251,8 +268,11 @@ def _tcpx(asked_by: str, exists: Exists) -> PluginChoice:
     )
 
 
-def _bundled(name: str, how: str, bundled_dir: str, exists: Exists, asked: bool) -> PluginChoice:
-    path = _bundled_file(name, bundled_dir)
+def _bundled(
+    name: str, how: str, bundled_dir: str, exists: Exists, asked: bool, abi: int
+) -> PluginChoice:
+    versioned = name == "softtcpx" and abi not in (0, SOFTTCPX_ABI)
+    path = _bundled_file(f"{name}-v{abi}" if versioned else name, bundled_dir)
     if not exists(path):
         raise PluginMissing(f"the plugin {name} is not at {path}: install tcpx-mpi anew")
     return PluginChoice(path, how, asked)
@@ -311,6 +331,8 @@ def _hint(text: str) -> str:
         if missing[1].startswith("libcuda.so"):
             return "; libcuda is of the NVIDIA driver: install it, or mount it into the container"
         return f"; it needs {missing[1]}: add the directory of that file to LD_LIBRARY_PATH"
+    if "undefined symbol" in text:
+        return "; it was built for other libraries than are here: use a build for this machine"
     if "cannot load" in text:
         return "; name another: `tcpx-mpi plugins` lists what is here"
     return ""

@@ -42,6 +42,19 @@ _PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True)
+class AskedPlugin:
+    """What the command line says of the plugin: None and 0 where it says nothing."""
+
+    spec: str | None = None
+    abi: int = 0
+
+    def arguments(self) -> list[str]:
+        """The words by which another `preflight` asks for the same."""
+        spec = ["--plugin", self.spec] if self.spec else []
+        return spec + (["--abi", str(self.abi)] if self.abi else [])
+
+
+@dataclass(frozen=True)
 class PluginFacts:
     """The plugin that a run here would use; `problem` says what it died of, "" if it came up."""
 
@@ -127,7 +140,7 @@ INTERFACE_VARIABLES = (
 )
 
 
-def read_facts(plugin: str | None, profile: str, environ: Mapping[str, str]) -> NodeFacts:
+def read_facts(plugin: AskedPlugin, profile: str, environ: Mapping[str, str]) -> NodeFacts:
     """The facts of this node; `plugin` and `profile` are those of `run`. Starts no MPI."""
     host = read_host()
     topology = this_machine()
@@ -211,9 +224,9 @@ def _profile(
     return found.source, "", environment_of(found, topology, environ)
 
 
-def _plugin(spec: str | None, profile: str, environ: Mapping[str, str]) -> PluginFacts:
+def _plugin(asked: AskedPlugin, profile: str, environ: Mapping[str, str]) -> PluginFacts:
     try:
-        choice = find.find_plugin(spec or "auto", environ, find.bundled_dir())
+        choice = find.find_plugin(asked.spec or "auto", environ, find.bundled_dir(), abi=asked.abi)
     except TcpxError as error:
         return PluginFacts("", "", problem=str(error))
     path, how = choice.path, choice.how
@@ -227,7 +240,7 @@ def _plugin(spec: str | None, profile: str, environ: Mapping[str, str]) -> Plugi
                 path, how, True, True, mount_of(path), True, find.sha256_of(path),
                 problem="not loaded",
             )  # fmt: skip
-    found = _probe(spec, profile)
+    found = _probe(asked, profile)
     return PluginFacts(
         path=str(found.get("path", path)),
         how=how,
@@ -254,9 +267,10 @@ _ENDED_BY_PLUGIN = re.compile(
 )
 
 
-def _probe(spec: str | None, profile: str) -> dict[str, Any]:
+def _probe(asked: AskedPlugin, profile: str) -> dict[str, Any]:
     """What the plugin, and then CUDA, say in a process of its own, which some of them end."""
-    command = module_command("tcpx_mpi.preflight.probe", [profile, *([spec] if spec else [])])
+    words = [profile, str(asked.abi), *([asked.spec] if asked.spec else [])]
+    command = module_command("tcpx_mpi.preflight.probe", words)
     try:
         done = subprocess.run(
             command,

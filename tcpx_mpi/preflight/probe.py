@@ -1,4 +1,4 @@
-"""`python -m tcpx_mpi.preflight.probe PROFILE [PLUGIN]`: initialise a plugin, then use a GPU.
+"""`python -m tcpx_mpi.preflight.probe PROFILE ABI [PLUGIN]`: initialise a plugin, then use a GPU.
 
 Prints a line of JSON for each. A process of its own: a plugin is initialised once a process, and
 some end it when they fail; so may CUDA.
@@ -27,9 +27,9 @@ from tcpx_mpi.transport.load_plugin import LoadedPlugin, load_plugin
 
 def main(arguments: Sequence[str]) -> int:
     """Prints what is known of the plugin, with `problem` where it did not come up; then of CUDA."""
-    profile, *plugins = arguments
+    profile, abi, *plugins = arguments
     found: dict[str, object] = {}
-    given = {"profile": profile, "plugin": plugins[0] if plugins else None}
+    given = {"profile": profile, "abi": abi, "plugin": plugins[0] if plugins else None}
     try:
         settings = load_settings(given, os.environ)
     except UsageError as error:

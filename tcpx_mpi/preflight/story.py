@@ -17,7 +17,7 @@ from tcpx_mpi.machine.profiles import keep_mpi_on_control_nic
 from tcpx_mpi.machine.topology import node_names, this_machine
 from tcpx_mpi.preflight.alike import agreement_findings, mpi_family, mpirun_finding
 from tcpx_mpi.preflight.checks import node_findings
-from tcpx_mpi.preflight.facts import NodeFacts, own_addresses, read_facts, read_mpirun
+from tcpx_mpi.preflight.facts import AskedPlugin, NodeFacts, own_addresses, read_facts, read_mpirun
 from tcpx_mpi.preflight.findings import Finding, Status
 from tcpx_mpi.preflight.hostfile import (
     hostfile_findings,
@@ -39,7 +39,7 @@ _LIMIT_S = 90.0
 _EXPORTED = ("NCCL_", "UCCL_TCPX_", "SOFTTCPX_", "TCPX_", "MPI4PY_")
 
 
-def check_here(plugin: str | None, profile: str, environ: Mapping[str, str]) -> list[Finding]:
+def check_here(plugin: AskedPlugin, profile: str, environ: Mapping[str, str]) -> list[Finding]:
     """The findings of this node alone, without any launcher."""
     facts = read_facts(plugin, profile, environ)
     return [
@@ -48,7 +48,7 @@ def check_here(plugin: str | None, profile: str, environ: Mapping[str, str]) -> 
     ]
 
 
-def check_as_rank(plugin: str | None, profile: str) -> list[Finding] | None:
+def check_as_rank(plugin: AskedPlugin, profile: str) -> list[Finding] | None:
     """Collective: the findings of all nodes on rank 0, None elsewhere."""
     facts = read_facts(plugin, profile, os.environ)
     _native.install_signal_handlers()
@@ -66,7 +66,7 @@ def check_as_rank(plugin: str | None, profile: str) -> list[Finding] | None:
 
 
 def check_nodes(
-    hostfile: str, plugin: str | None, profile: str, environ: Mapping[str, str]
+    hostfile: str, plugin: AskedPlugin, profile: str, environ: Mapping[str, str]
 ) -> list[Finding]:
     """The findings of all nodes of a hostfile, by one rank on each under mpirun.
 
@@ -78,7 +78,7 @@ def check_nodes(
 
 
 def _check_nodes(
-    hostfile: str, kept: str, plugin: str | None, profile: str, environ: Mapping[str, str]
+    hostfile: str, kept: str, plugin: AskedPlugin, profile: str, environ: Mapping[str, str]
 ) -> list[Finding]:
     mpirun, version = read_mpirun(environ)
     launcher = launcher_of(version)
@@ -98,7 +98,7 @@ def _check_nodes(
         exported.append("LD_LIBRARY_PATH")
     options = launch.one_rank_a_node(mpi_family(version), kept, sorted(exported))
     arguments = ["preflight", "--answer", "--profile", profile]
-    arguments += ["--plugin", plugin] if plugin else []
+    arguments += plugin.arguments()
     program = module_command("tcpx_mpi", arguments)
     own = dict(environ)
     keep_mpi_on_control_nic(profile, this_machine(), own)

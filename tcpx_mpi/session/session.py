@@ -64,7 +64,8 @@ class Session:
 
     What is not given comes from the environment (UCCL_TCPX_NUM_CHANNELS, UCCL_TCPX_CHUNK_BYTES,
     UCCL_TCPX_PLUGIN_PATH) or is the default of `tcpx-mpi run`. Both sides need equal channels,
-    chunk bytes and plugin. Timeouts are seconds without any progress.
+    chunk bytes and plugin. `abi` is the version of its table (None: the newest that it offers).
+    Timeouts are seconds without any progress.
 
     With `gpu`, CUDA's number of one, arrays in its memory may be registered too. It is current on
     the calling thread within each call, and only there.
@@ -74,6 +75,7 @@ class Session:
         self,
         *,
         plugin: str | None = None,
+        abi: int | None = None,
         device: int = 0,
         channels: int | None = None,
         chunk_bytes: int | None = None,
@@ -87,6 +89,7 @@ class Session:
         self._settings = settings = _settings_of(
             {
                 "plugin": plugin,
+                "abi": abi,
                 "channels": channels,
                 "chunk": chunk_bytes,
                 "window_send": window_send,
@@ -96,6 +99,9 @@ class Session:
             }
         )
         self._plugin = _plugin_of(settings)
+        with setup_errors():
+            #: The plugin's context of this session: in versions that have none, that of all.
+            self._context = self._plugin.another_context()
         devices = self._plugin.handle.devices()
         if not 0 <= device < devices:
             raise UsageError(
@@ -109,7 +115,7 @@ class Session:
         self._closed = False
         with setup_errors():
             self._native = _native.Session(
-                self._plugin.handle, device, settings.channels, settings.chunk_bytes,
+                self._context, device, settings.channels, settings.chunk_bytes,
                 settings.window_send, settings.window_recv, *_gpu_of(gpu, settings),
             )  # fmt: skip
 
@@ -224,6 +230,8 @@ class Session:
         self._closed = True
         with setup_errors():
             self._native.close()
+            if self._context is not self._plugin.handle:
+                self._context.finalize()
 
     def __enter__(self) -> Session:
         return self
@@ -376,21 +384,22 @@ _HOW_TO_CONNECT = {
 # --- Plugins of this process ----------------------------------------------------------------------
 
 # A plugin is initialised once a process, also where that fails: sessions share it by its path.
-_loaded: dict[str, LoadedPlugin | TcpxError] = {}
+_loaded: dict[tuple[str, int], LoadedPlugin | TcpxError] = {}
 _loading = threading.Lock()
 
 
 def _plugin_of(settings: Settings) -> LoadedPlugin:
     with _loading:
-        path = choose_plugin(settings, os.environ).path
-        if path not in _loaded:
+        choice = choose_plugin(settings, os.environ)
+        key = choice.path, choice.abi
+        if key not in _loaded:
             raise_limit()
             try:
-                _loaded[path] = load_plugin(settings, os.environ)
+                _loaded[key] = load_plugin(settings, os.environ)
             except (SetupFailed, RefusedAfterInit) as error:
-                _loaded[path] = error
+                _loaded[key] = error
                 raise
-        found = _loaded[path]
+        found = _loaded[key]
         if isinstance(found, TcpxError):
             raise type(found)(
                 f"{found} (the plugin was initialised then, which is possible once a process: "

@@ -208,5 +208,6 @@ class RankEngine:
     def close(self) -> None:
         with setup_errors():
             self.native.close()
+            self.plugin.handle.finalize()
         if self.gpu is not None:
             self.gpu.health.close()

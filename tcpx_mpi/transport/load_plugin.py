@@ -79,9 +79,19 @@ class LoadedPlugin:
         found: dict[str, Any] = self.handle.properties(device)
         return found
 
+    def another_context(self) -> Any:
+        """A handle for one more user in this process, who finalizes it: a context of its own where
+        the version has contexts, and `handle` itself where it is initialised once a process."""
+        if not self.handle.has_contexts:
+            return self.handle
+        context = _native.Plugin(self.file.path, self.file.abi)
+        context.init()
+        return context
+
     def fingerprint(self) -> str:
         """What must be equal on all ranks, a `name=value` line each."""
         lines = [f"plugin_sha256={self.file.sha256}", f"plugin_name={self.file.name}"]
+        lines += [f"plugin_abi={self.file.abi}"]
         lines += [f"profile={self.profile.source if self.profile else 'none'}"]
         # NICs and CPUs may have other names on another node.
         equal = [each for each in self.derived if each[0] not in _OF_A_NODE]
@@ -117,12 +127,14 @@ def load_plugin(
     launched, host = under_launcher(environ), socket.gethostname()
     _native.name_process(host if launched is None else f"rank {launched.rank} on {host}")
     before = thread_ids()
-    handle = _native.Plugin(choice.path)
+    handle = _native.Plugin(choice.path, choice.abi)
     try:
         handle.init()
         devices = handle.devices()
     except _native.PluginError as error:
-        raise SetupFailed(f"{file.path}: {error}") from None
+        raise SetupFailed(f"{file.path}: {error}{_what_to_do(str(error), settings)}") from None
+    except _native.IncompleteTable as error:
+        raise SetupFailed(str(error)) from None
     _require_interfaces(file, [handle.properties(n)["name"] for n in range(devices)], environ)
     said, warned = _native.plugin_log_lines(), _native.plugin_log_first_warnings()
     traps = traps_of(environ) if is_softtcpx(file.name) else []
@@ -135,18 +147,27 @@ def load_plugin(
 def _require_interfaces(
     file: PluginFile, devices: Sequence[str], environ: Mapping[str, str]
 ) -> None:
-    """Raises RefusedAfterInit where the plugin has no device, or not all that were asked for."""
+    """Raises RefusedAfterInit where the plugin has not all devices that were asked for, or none of
+    them; SetupFailed where it has none and nothing was asked for."""
     variable, spec = interface_choice(environ)
     here = read_interfaces()
     if not devices:
         problem = problem_without_devices(variable, spec, here) or Problem(
             "though network interfaces are up",
-            "see what it logs (UCCL_TCPX_DEBUG=1), and what NCCL_SOCKET_IFNAME or "
-            "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME select",
+            "see whether the hardware that it drives is there, what it logs (UCCL_TCPX_DEBUG=1) and "
+            "what NCCL_SOCKET_IFNAME or NCCL_GPUDIRECTTCPX_SOCKET_IFNAME select",
         )
-        raise RefusedAfterInit(f"{file.path} finds 0 devices, {problem.cause}: {problem.remedy}")
+        refuse = RefusedAfterInit if spec else SetupFailed  # a selection can be the mistake
+        raise refuse(f"{file.path} finds 0 devices, {problem.cause}: {problem.remedy}")
     if refusal := missing_interface(variable, spec, devices, here):
         raise RefusedAfterInit(f"{refusal.cause}: {refusal.remedy}")
+
+
+def _what_to_do(error: str, settings: Settings) -> str:
+    """After a refusal that does not say why."""
+    if settings.debug or "the plugin said" in error or "once a process" in error:
+        return ""
+    return "; it gave no reason: UCCL_TCPX_DEBUG=1 shows what it logs"
 
 
 def traps_of(environ: Mapping[str, str]) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from tcpx_mpi import cli
 from tcpx_mpi.cli.run import with_bare_values
 from tcpx_mpi.config.options import IGNORED, OPTIONS
-from tcpx_mpi.errors import EXIT_CODE_MEANING, ExitCode, UsageError
+from tcpx_mpi.errors import EXIT_CODE_MEANING, ExitCode, PluginMissing
 from tcpx_mpi.plugin import find
 
 
@@ -358,7 +358,7 @@ def test_a_library_that_a_plugin_lacks_is_named_with_the_way_to_it(
     subprocess.run([*shared, f"-Wl,-soname,{name}.absent", "-o", str(needed)], check=True)
     depends = ["-x", "none", "-Wl,--no-as-needed", str(needed), "-o", str(mine)]
     subprocess.run([*shared, *depends], check=True)
-    with pytest.raises(UsageError, match=f"{name}.absent.*{hint}"):
+    with pytest.raises(PluginMissing, match=f"{name}.absent.*{hint}"):
         find.inspect(find.find_plugin(str(mine), {}, find.bundled_dir()))
 
 

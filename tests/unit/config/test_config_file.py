@@ -172,6 +172,7 @@ def values_of(option: Option) -> st.SearchStrategy[str]:
         "op": st.sampled_from(["sum", "avg"]),
         "datatype": st.sampled_from(["double", "bfloat16"]),
         "seed": st.integers(0, (1 << 64) - 1).map(str),
+        "abi": st.sampled_from(["0", "6", "12"]),
         "memory": st.sampled_from(["host", "auto", "emulated"]),
         "unpack": st.sampled_from(["kernel", "d2d", "host", "none"]),
     }

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tcpx_mpi import _native
+from tcpx_mpi.config.options import ABI_VERSIONS
 from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.errors import PluginMissing, UsageError
 from tcpx_mpi.plugin import find as plugins
@@ -168,6 +170,35 @@ def test_candidates_are_listed_once_in_the_order_of_preference() -> None:
     ]
 
 
+# --- Versions of the table -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("spec", ["softtcpx", "auto"])
+@pytest.mark.parametrize(("abi", "name"), [(0, ""), (7, ""), (6, "-v6"), (12, "-v12")])
+def test_softtcpx_has_a_file_for_each_version(spec: str, abi: int, name: str) -> None:
+    path = f"{BUNDLED}/libnccl-net-softtcpx{name}.so"
+    choice = find_plugin(spec, {}, BUNDLED, only(path), abi)
+    assert (choice.path, choice.abi) == (path, abi)
+
+
+def test_any_other_plugin_has_all_its_versions_in_one_file() -> None:
+    there = only("/x/net.so")
+    assert find_plugin("/x/net.so", {}, BUNDLED, there, 9) == PluginChoice(
+        "/x/net.so", "--plugin /x/net.so", asked=True, abi=9
+    )
+    assert find_plugin("null", {}, BUNDLED, there, 9).path == NULL
+
+
+def test_a_version_that_the_file_does_not_offer_is_refused_with_those_that_it_does() -> None:
+    path = os.path.join(plugins.bundled_dir(), "libnccl-net-null.so")
+    with pytest.raises(UsageError, match=r"offers ABI v7, not the v9 .*--abi"):
+        plugins.inspect(PluginChoice(path, "here", asked=True, abi=9))
+
+
+def test_every_version_that_can_be_asked_for_can_be_driven() -> None:
+    assert list(ABI_VERSIONS) == _native.KNOWN_ABI
+
+
 # --- Loading -----------------------------------------------------------------------------------
 
 
@@ -201,7 +232,7 @@ def test_a_file_that_cannot_be_mapped_is_to_be_copied_to_an_executable_mount(
         LibraryError = OSError
 
         @staticmethod
-        def probe(path: str) -> None:
+        def probe(path: str, abi: int) -> None:
             raise OSError(
                 f"cannot load {path}: {path}: failed to map segment from shared object: "
                 "Operation not permitted"

@@ -16,6 +16,7 @@ from tcpx_mpi.errors import ExitCode, UsageError
 from tcpx_mpi.launch import mpirun as launch
 from tcpx_mpi.preflight import story
 from tcpx_mpi.preflight.alike import agreement_findings, mpi_family, mpirun_finding
+from tcpx_mpi.preflight.facts import AskedPlugin
 from tcpx_mpi.preflight.findings import Finding, Status
 from tcpx_mpi.preflight.hostfile import (
     hostfile_findings,
@@ -226,8 +227,9 @@ def test_a_hostfile_is_checked_with_the_profile_that_was_asked_for_and_mpi_off_t
     monkeypatch.setattr(story, "this_machine", lambda: machine("a3-highgpu-8g"))
     (tmp_path / "hosts").write_text("localhost slots=8\n")
     for profile in ("auto", "none"):
-        story.check_nodes(str(tmp_path / "hosts"), None, profile, {})
+        story.check_nodes(str(tmp_path / "hosts"), AskedPlugin("mine", 9), profile, {})
     (auto, with_profile), (none, without) = started
+    assert auto[-4:] == ["--plugin", "mine", "--abi", "9"]
     assert auto[auto.index("--profile") + 1] == "auto"
     assert none[none.index("--profile") + 1] == "none"
     assert with_profile["PRTE_MCA_prte_if_include"] == "eth0"

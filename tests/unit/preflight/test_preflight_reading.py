@@ -10,7 +10,7 @@ from machines import machine
 from preflight_facts import TCPX
 
 from tcpx_mpi.preflight import facts as reading
-from tcpx_mpi.preflight.facts import NodeFacts
+from tcpx_mpi.preflight.facts import AskedPlugin, NodeFacts
 from tcpx_mpi.preflight.hostfile import reach_findings
 from tcpx_mpi.preflight.hostfile_forms import HostLine
 
@@ -20,7 +20,7 @@ def facts_on_a3(monkeypatch: pytest.MonkeyPatch, profile: str, **environ: str) -
     monkeypatch.setattr(reading, "this_machine", lambda: machine("a3-highgpu-8g"))
     monkeypatch.setattr(reading, "mpi_library", lambda: ("Open MPI", ""))
     monkeypatch.setattr(reading, "_plugin", lambda *asked: TCPX)
-    return reading.read_facts(None, profile, environ)
+    return reading.read_facts(AskedPlugin(), profile, environ)
 
 
 def test_what_a_profile_will_set_is_what_is_checked(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +43,7 @@ def test_a_profile_of_another_machine_or_none_at_all_is_a_finding(
     assert facts.profile_asked
     assert "--profile (a4) is unknown" in facts.profile_problem
     monkeypatch.setattr(reading, "this_machine", lambda: machine("laptop"))
-    facts = reading.read_facts(None, "a3-highgpu-8g", {})
+    facts = reading.read_facts(AskedPlugin(), "a3-highgpu-8g", {})
     assert "has no NIC eth1" in facts.profile_problem
 
 
