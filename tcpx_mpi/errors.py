@@ -72,8 +72,9 @@ class TcpxError(Exception):
     """Base of every error that this package raises on purpose; its text is one line."""
 
     exit_code = ExitCode.DEFECT
-    #: What this rank saw of a failure whose cause another rank knows.
-    second_hand = False
+    #: How far this rank is from the cause: 0 it knows it, 1 another rank may know more, 2 it only
+    #: waited for others.
+    second_hand = 0
 
 
 class UsageError(TcpxError):

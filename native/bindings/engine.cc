@@ -1,3 +1,6 @@
+#include <nanobind/stl/function.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -5,6 +8,7 @@
 #include "bindings/memory.h"
 #include "bindings/runner.h"
 #include "bindings/sockets.h"
+#include "engine/clock.h"
 #include "engine/connections.h"
 #include "engine/timed_loop.h"
 #include "net/library.h"
@@ -123,8 +127,22 @@ void bind_engine(nb::module_& m) {
           },
           "peer"_a, "lane"_a, "channel"_a, "handle"_a)
       .def(
-          "establish", [](Engine& e, double timeout_s) { e.connections_.establish(timeout_s); },
-          "timeout_s"_a, nb::call_guard<nb::gil_scoped_release>())
+          "establish",
+          [](Engine& e, double timeout_s, const WaitHook& hook) {
+            e.connections_.establish(timeout_s, hook);
+          },
+          "timeout_s"_a, "hook"_a.none() = nb::none(), nb::call_guard<nb::gil_scoped_release>(),
+          "`hook` is called now and then while it waits, and ends the wait by raising.")
+      .def(
+          "describe_pending",
+          [](Engine& e, const std::string& how) { return e.connections_.describe_pending(how); },
+          "how"_a)
+      .def("call_under_way",
+           [](Engine& e) -> std::optional<std::pair<std::string, int64_t>> {
+             const auto call = e.connections_.call_under_way();
+             if (!call) return std::nullopt;
+             return std::pair{call->what, now_ns() - call->since_ns};
+           })
       .def(
           "register_buffer",
           [](Engine& e, int buffer, SlotMemory& memory, int pointer) {

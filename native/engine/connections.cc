@@ -93,13 +93,30 @@ void Connections::add_send(int peer, int lane, int channel, const uint8_t* handl
   comms_.push_back(std::move(comm));
 }
 
+// The plugin's connect or accept, by the direction.
+void Connections::call(Comm& comm, NetDeviceHandle** handle) {
+  called_ns_.store(now_ns(), std::memory_order_relaxed);
+  called_.store(&comm, std::memory_order_release);
+  const bool sends = comm.direction == Direction::kSend;
+  const int code = sends ? net_.connect(device_, comm.handle.data(), &comm.comm, handle)
+                         : net_.accept(comm.listen_comm, &comm.comm, handle);
+  called_.store(nullptr, std::memory_order_relaxed);
+  refused_ = code != kNetSuccess;
+  check(code, sends ? "connect" : "accept", describe(comm));
+}
+
+std::optional<Connections::Call> Connections::call_under_way() const {
+  const Comm* comm = called_.load(std::memory_order_acquire);
+  if (comm == nullptr) return std::nullopt;
+  const char* name = comm->direction == Direction::kSend ? "connect " : "accept ";
+  return Call{name + describe(*comm), called_ns_.load(std::memory_order_relaxed)};
+}
+
 bool Connections::advance(Comm& comm) {
   const std::lock_guard<std::mutex> alone(g_setup);
   if (comm.direction == Direction::kSend) {
     NetDeviceHandle* none = nullptr;
-    const int code = net_.connect(device_, comm.handle.data(), &comm.comm, &none);
-    refused_ = code != kNetSuccess;
-    check(code, "connect", describe(comm));
+    call(comm, &none);
     return comm.comm != nullptr;
   }
   // A plugin that unpacks on the device writes into our block, also for host memory; any other
@@ -110,9 +127,7 @@ bool Connections::advance(Comm& comm) {
     handle->type = kNetDeviceUnpack;
     handle->version = kNetUnpackVersion;
   }
-  const int code = net_.accept(comm.listen_comm, &comm.comm, &handle);
-  refused_ = code != kNetSuccess;
-  check(code, "accept", describe(comm));
+  call(comm, &handle);
   if (comm.comm == nullptr) return false;
   comm.device_handle = handle;
   fetch_queue(comm);
@@ -150,16 +165,20 @@ size_t Connections::pending(std::optional<Direction> direction) const {
   });
 }
 
-std::string Connections::describe_pending(double timeout_s) const {
+std::string Connections::describe_pending(const std::string& how) const {
   std::string names;
   size_t pending = 0;
   for (const auto& comm : comms_) {
     if (comm->comm != nullptr) continue;
     if (++pending <= 4) names += (pending > 1 ? "; " : "") + describe(*comm);
   }
-  return std::to_string(pending) + " of " + std::to_string(comms_.size()) +
-         " connections did not come up within " + std::to_string(timeout_s).substr(0, 5) +
-         " s: " + names +
+  return std::to_string(pending) + " of " + std::to_string(comms_.size()) + " connections " + how +
+         ": " + names;
+}
+
+std::string Connections::describe_late(double timeout_s) const {
+  const std::string limit = std::to_string(timeout_s).substr(0, 5) + " s";
+  return describe_pending("did not come up within " + limit) +
          plugin_log::quote(plugin_log::warnings() > warnings_before_ ? plugin_log::last_warning()
                                                                      : plugin_log::kNoPlace);
 }
@@ -172,10 +191,11 @@ void Connections::close_listeners() {
   }
 }
 
-void Connections::establish(double timeout_s) {
+void Connections::establish(double timeout_s, const WaitHook& hook) {
   const auto before = tcp_socket_inodes();
   const int64_t patience_ns = static_cast<int64_t>(timeout_s * 1e9);
   int64_t last_progress = now_ns();
+  int64_t last_hook = last_progress;
   while (pending() > 0) {
     const bool moved = poll();
     if (const int signal = stop_signal()) throw Interrupt(signal);
@@ -183,7 +203,10 @@ void Connections::establish(double timeout_s) {
     if (moved) {
       last_progress = now;
     } else if (now - last_progress > patience_ns) {
-      throw ConnectTimeout(describe_pending(timeout_s));
+      throw ConnectTimeout(describe_late(timeout_s));
+    } else if (hook && now - last_hook > kWaitHookNs) {
+      hook();
+      last_hook = now;
     } else {
       const timespec pause{0, 50'000};  // set-up waits for other processes: leave them the core
       nanosleep(&pause, nullptr);

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -65,6 +67,10 @@ struct Comm {
   int64_t register_ns = 0;
 };
 
+// What a caller wants done while we wait, about every kWaitHookNs; by throwing it ends the wait.
+using WaitHook = std::function<void()>;
+constexpr int64_t kWaitHookNs = 50'000'000;
+
 // Not all comms came up in time; the text names those that did not.
 class ConnectTimeout : public std::runtime_error {
  public:
@@ -89,14 +95,23 @@ class Connections {
   void add_send(int peer, int lane, int channel, const uint8_t* handle);
 
   // Polls all connects and accepts together until every comm is there.
-  void establish(double timeout_s);
+  void establish(double timeout_s, const WaitHook& hook = nullptr);
 
   // One round over the connects and accepts that are pending; true when one came up. After a
   // refusal there is none: the handle and the listener that were refused may not be used again.
   bool poll();
   size_t pending(std::optional<Direction> direction = std::nullopt) const;
-  // What is pending, in words.
-  std::string describe_pending(double timeout_s) const;
+  // What is pending, in words: "2 of 4 connections HOW: to rank 1, lane 0, channel 0; ...".
+  std::string describe_pending(const std::string& how) const;
+  std::string describe_late(double timeout_s) const;  // and what the plugin said meanwhile
+
+  // A connect or accept that has not returned, as of TCPX's where a manager does not answer: which,
+  // and since when. From any thread while `establish` waits.
+  struct Call {
+    std::string what;
+    int64_t since_ns;
+  };
+  std::optional<Call> call_under_way() const;
   // Of the accepts that are done.
   void close_listeners();
 
@@ -116,6 +131,7 @@ class Connections {
 
  private:
   bool advance(Comm& comm);  // true when it became established now
+  void call(Comm& comm, NetDeviceHandle** handle);
   void fetch_queue(Comm& comm) const;
   void select_gpu() const;
 
@@ -126,6 +142,8 @@ class Connections {
   bool refused_ = false;          // a connect or accept returned an error
   uint64_t warnings_before_ = 0;  // its first comm
   std::vector<std::unique_ptr<Comm>> comms_;
+  std::atomic<const Comm*> called_{nullptr};  // whose connect or accept has not returned
+  std::atomic<int64_t> called_ns_{0};
   TcpSockets sockets_;
 };
 

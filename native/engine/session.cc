@@ -110,7 +110,7 @@ void Session::establish(double patience_s, std::optional<Direction> direction,
     left_before = left;
     if (now - last_progress > patience_ns) {
       const std::lock_guard<std::mutex> lock(mutex_);
-      throw ConnectTimeout(connections_.describe_pending(patience_s));
+      throw ConnectTimeout(connections_.describe_late(patience_s));
     }
     if (hook && now - last_hook > kWaitHookNs) {
       hook();

@@ -50,10 +50,6 @@ struct TransferFault : FlowFault {
   uint64_t message = 0;  // of its direction, since the session began
 };
 
-// What a caller wants done while we wait, about every kWaitHookNs; by throwing it ends the wait.
-using WaitHook = std::function<void()>;
-constexpr int64_t kWaitHookNs = 50'000'000;
-
 // One comm as it stands.
 struct TransferPicture : FlowPicture {
   uint64_t queued = 0;  // messages with chunks that are not posted

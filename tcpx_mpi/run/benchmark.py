@@ -47,7 +47,7 @@ class Benchmark:
         with world.agree("journal", SETUP_PATIENCE_S):
             run_id = world.allgather(self.output.run_id, "run id", SETUP_PATIENCE_S)[0]
             self.state.journal = journal = Journal(settings.spool, run_id, world.rank, world.size)
-        engine = connect(world, settings, plugin, placement, pattern)
+        engine = connect(world, self.output, settings, plugin, placement, pattern)
         free = agreement.free_bytes(world, engine, host)
         with world.agree("memory", SETUP_PATIENCE_S):
             engine.allocate(buffer_sizes(pattern, world.rank, world.size, rows), host, free)

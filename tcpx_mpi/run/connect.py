@@ -7,6 +7,8 @@ import os
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.machine.placement import Placement
 from tcpx_mpi.run import agreement
+from tcpx_mpi.run.hanging_call import ending_a_call_that_hangs
+from tcpx_mpi.run.recorder import Output
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.transport.engine import RankEngine
 from tcpx_mpi.transport.load_plugin import LoadedPlugin, load_plugin
@@ -24,6 +26,7 @@ def load_alike(world: World, settings: Settings, workers: int) -> LoadedPlugin:
 
 def connect(
     world: World,
+    output: Output,
     settings: Settings,
     plugin: LoadedPlugin,
     placement: Placement,
@@ -32,7 +35,8 @@ def connect(
 ) -> RankEngine:
     """Collective: listen, exchange the handles, connect and accept.
 
-    With `witness` the engine remembers what the plugin delivers.
+    `output` is for the end of a rank whose connect or accept never returns. With `witness` the
+    engine remembers what the plugin delivers.
     """
     agreement.tell_nic(world, plugin.nic(placement.device)["name"])
     with world.agree("listen", SETUP_PATIENCE_S):
@@ -40,6 +44,8 @@ def connect(
         engine = RankEngine(settings, plugin, placement, schedule, witness)
         handles = engine.listen(world.size)
     handles = world.exchange(handles, "handles", SETUP_PATIENCE_S)
-    with world.agree("connect", SETUP_PATIENCE_S + settings.connect_timeout_s):
-        engine.connect(handles, world.places)
+    patience_s = SETUP_PATIENCE_S + settings.connect_timeout_s
+    ending = ending_a_call_that_hangs(world, output, engine)
+    with world.agree("connect", patience_s, tell=True), ending:
+        engine.connect(handles, world.places, world.others_failed)
     return engine

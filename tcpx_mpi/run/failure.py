@@ -72,8 +72,11 @@ def leave_in_trouble(
     """
     code = int(trouble.exit_code) if isinstance(trouble, TcpxError) else int(ExitCode.OK)
     text = str(trouble) or f"rank {world.rank}: waited for the others"
+    second_hand = trouble.second_hand if isinstance(trouble, TcpxError) else 0
+    if second_hand:  # another rank's text will be the error
+        report = (*report, text)
     _leave_if_missed(world, output, text, WAKING_S)
-    answers = world.roll_call.call(Answer(world.rank, code, text, tuple(report)))
+    answers = world.roll_call.call(Answer(world.rank, code, text, tuple(report), second_hand))
     _leave_if_missed(world, output, text)
     speaks = world.rank == min(answers)
     if speaks:

@@ -295,10 +295,11 @@ def _data_sockets(plugin: str, sockets: int) -> dict[str, str]:
     return {"data_sockets": str(sockets)} if known else {}
 
 
-def _follows_from_others(answer: Answer) -> tuple[bool, bool, bool, int]:
+def _follows_from_others(answer: Answer) -> tuple[bool, int, bool, bool, int]:
     """Sorts a cause before what it leads to: other ranks lose a peer, or wait for it in vain."""
     code = answer.exit_code
-    return (code == ExitCode.OK, code == ExitCode.STALL, code == ExitCode.LOST_RANK, answer.rank)
+    stalled, lost = code == ExitCode.STALL, code == ExitCode.LOST_RANK
+    return (code == ExitCode.OK, answer.second_hand, stalled, lost, answer.rank)
 
 
 def _in_short(

@@ -59,7 +59,10 @@ class Smoke:
         chosen = choose_gpus(world, settings, hosts)
         plugin = load_alike(world, settings, chosen.workers)
         placement, settings = place_rank(world, settings, plugin, hosts, chosen)
-        engine = connect(world, settings, plugin, placement, load(settings.pattern), self.verbose)
+        pattern = load(settings.pattern)
+        engine = connect(
+            world, self.state.output, settings, plugin, placement, pattern, self.verbose
+        )
         first = RowPlanner(settings, at_distance(1), at_distance(1), hosts).rows()
         sizes = buffer_sizes(at_distance(1), world.rank, world.size, first)
         free = free_bytes(world, engine, host)

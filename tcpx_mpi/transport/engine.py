@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -12,12 +12,13 @@ from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.machine.placement import Placement
 from tcpx_mpi.machine.topology import Host
+from tcpx_mpi.plugin.find import is_tcpx
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.schedule.table import BufferId, Layout, Schedule
 from tcpx_mpi.transport.gpu_memory import RankGpu
 from tcpx_mpi.transport.gpu_watch import RowWatch
 from tcpx_mpi.transport.interface import RankContext, TimedLoop, load_native
-from tcpx_mpi.transport.load_plugin import LoadedPlugin
+from tcpx_mpi.transport.load_plugin import MANAGER_TRAP, LoadedPlugin
 from tcpx_mpi.transport.memory import (
     companions,
     require_memory,
@@ -26,7 +27,7 @@ from tcpx_mpi.transport.memory import (
     visible_gpus,
 )
 from tcpx_mpi.transport.observed_placement import thread_ids
-from tcpx_mpi.transport.setup_errors import setup_errors
+from tcpx_mpi.transport.setup_errors import manager_hint, second_hand, setup_errors
 from tcpx_mpi.transport.time_limit import require_time
 
 #: Idle sweeps before the core is offered to others, where every rank has a core of its own.
@@ -110,10 +111,13 @@ class RankEngine:
                     handles[peer] += self.native.listen(peer, lane, channel)
         return handles
 
-    def connect(self, handles: list[bytes], places: Sequence[str]) -> None:
+    def connect(
+        self, handles: list[bytes], places: Sequence[str], others_failed: Callable[[], bool]
+    ) -> None:
         """Connect to every handle received and accept on every listener, all polled together.
 
-        `places` has host and NIC by rank, for the error that names who is not reached.
+        `places` has host and NIC by rank, for the error that names who is not reached. Once
+        `others_failed` none of them need come, and nothing is waited for.
         """
         size = _native.HANDLE_BYTES
         for peer in {peer for peer, _ in self.schedule.peers_sent}:
@@ -127,9 +131,18 @@ class RankEngine:
             for index, (lane, channel) in enumerate(comms):
                 handle = handles[peer][index * size : (index + 1) * size]
                 self.native.add_send(peer, lane, channel, handle)
+
+        def waiting() -> None:
+            if others_failed():
+                text = self.native.describe_pending("were not up yet")
+                raise second_hand(text + manager_hint(text, self.needs_manager), away=2)
+
         others, threads = _native.tcp_socket_inodes(), thread_ids()
-        with setup_errors(places), confined_to(self.placement.unbound_cpus):
-            self.native.establish(self.settings.connect_timeout_s)
+        with (
+            setup_errors(places, self.needs_manager),
+            confined_to(self.placement.unbound_cpus),
+        ):
+            self.native.establish(self.settings.connect_timeout_s, waiting)
         self.own_sockets = frozenset(_native.tcp_socket_inodes() - others)
         self._started_by_connect = thread_ids() - threads
         if self.placement.progress_cpu >= 0:
@@ -156,6 +169,12 @@ class RankEngine:
                 self.native.register_buffer(int(buffer), memory, self._pointer)
         # GiBs take seconds, and the first batch is the next to look at the clock.
         require_time(self.settings.timeout_s, "its buffers were there")
+
+    @property
+    def needs_manager(self) -> bool:
+        """Whether accepts wait for TCPX's receive-datapath manager, or softtcpx for its lack."""
+        lacking = any(MANAGER_TRAP in trap for trap in self.plugin.to_tell.traps)
+        return lacking or is_tcpx(self.plugin.file.name)
 
     @property
     def timed_loop(self) -> TimedLoop:

@@ -37,6 +37,7 @@ _OF_A_NODE = (*NODE_VARIABLES, WORKERS_VARIABLE)
 
 #: What makes softtcpx break a rule on purpose.
 TRAP_PREFIX = "SOFTTCPX_TRAP_"
+MANAGER_TRAP = "SOFTTCPX_TRAP_NO_MANAGER"
 #: Sets many of them.
 LIKE_VARIABLE = "SOFTTCPX_LIKE"
 

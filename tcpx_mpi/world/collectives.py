@@ -35,6 +35,8 @@ _LONG_WAIT_S = 0.1
 #: A poll yields so often, then sleeps: other ranks of this node may need the core to arrive.
 _SPINS_BEFORE_SLEEP = 200
 _POLL_S = 0.00005
+#: `second_hand` of a rank that has ended its step because others have told of theirs.
+_WAITED = 2
 
 
 class AgreedError(TcpxError):
@@ -165,10 +167,11 @@ class World:
         return comm
 
     @contextlib.contextmanager
-    def agree(self, what: str, patience_s: float) -> Iterator[None]:
+    def agree(self, what: str, patience_s: float, tell: bool = False) -> Iterator[None]:
         """Collective around a local step: if it fails on any rank, all ranks raise AgreedError.
 
-        A rank that hangs in its step is found by the others' deadline (LostRank).
+        A rank that hangs in its step is found by the others' deadline (LostRank). With `tell` they
+        wait for each other in it: who fails tells at once, and the others look by `others_failed`.
         """
         error: TcpxError | None = None
         try:
@@ -177,9 +180,23 @@ class World:
             raise
         except TcpxError as found:
             error = found
+            if tell and error.second_hand < _WAITED:
+                self.roll_call.tell_of_failure()
         verdict = None if error is None else (int(error.exit_code), str(error), error.second_hand)
-        verdicts = self.allgather(verdict, what, patience_s)
+        try:
+            verdicts = self.allgather(verdict, what, patience_s)
+        except Alarm:
+            if error is None:
+                raise
+            error.args = (f"{self.name(self.rank)}: {error}",)
+            raise error from None  # it says more at the roll call than that it was called
         raise_agreed(verdicts, error, self.name)
+
+    def others_failed(self) -> bool:
+        """Whether another rank has failed in this step; raises Alarm when one calls the roll."""
+        if self.roll_call.alarmed():
+            raise Alarm
+        return self.roll_call.failure_told()
 
     def _finish(
         self, request: MPI.Request, what: str, patience_s: float, moving: bool = False
@@ -223,22 +240,22 @@ class World:
 
 
 def raise_agreed(
-    verdicts: list[tuple[int, str, bool] | None], own: TcpxError | None, name: Callable[[int], str]
+    verdicts: list[tuple[int, str, int] | None], own: TcpxError | None, name: Callable[[int], str]
 ) -> None:
     """Raise AgreedError if any rank's verdict is an error; equal input on all ranks, equal output.
 
-    The error of the lowest rank that knows the cause is the one that counts; what a rank saw of it
-    second-hand follows. Its text names that rank, by `name`, unless all ranks say the same.
+    The error of the lowest rank that is nearest to the cause is the one that counts; what the next
+    one saw of it second-hand follows. Ranks are named, by `name`, unless all say the same.
     """
-    failed = [(verdict[2], rank, verdict) for rank, verdict in enumerate(verdicts) if verdict]
+    failed = sorted((verdict[2], rank, verdict) for rank, verdict in enumerate(verdicts) if verdict)
     if not failed:
         return
-    second_hand, first, (exit_code, text, _) = min(failed)
+    _, first, (exit_code, text, _) = failed[0]
     alike = all(verdict is not None and verdict[1] == text for verdict in verdicts)
     where = "" if alike else f"{name(first)}: "
-    seen = [] if second_hand else [(rank, verdict) for late, rank, verdict in failed if late]
-    for rank, verdict in seen[:1]:
-        text += f"; {name(rank)}: {verdict[1].partition('; the plugin said')[0]}"
+    others = [(rank, verdict) for away, rank, verdict in failed[1:] if away > 0]
+    for rank, verdict in others[: 0 if alike else 1]:
+        text += f"; {name(rank)}: {verdict[1]}"
     raise AgreedError(where + text, ExitCode(exit_code), first) from own
 
 

@@ -5,6 +5,7 @@ Messages of their own communicator, so that none is mixed up with a collective t
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import signal
@@ -35,6 +36,7 @@ _DISMISSAL_TAG = 2
 _FAREWELL_TAG = 3
 _INQUIRY_TAG = 4
 _SIGN_TAG = 5
+_FAILURE_TAG = 6
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,7 @@ class Answer:
     exit_code: int
     text: str
     report: tuple[str, ...] = ()
+    second_hand: int = 0  # see TcpxError
 
 
 class Alarm(Exception):
@@ -60,6 +63,7 @@ class RollCall:
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         #: Sends of empty messages under way.
         self._signs: list[MPI.Request] = []
+        self._failure_told = False
 
     def call(self, answer: Answer) -> dict[int, Answer]:
         """Tell all ranks why this one stops, and hear who is still there, within ROLL_CALL_S.
@@ -68,7 +72,7 @@ class RollCall:
         drawn into it by `Alarm`. A rank that comes late may hear some only, the one that dismisses
         all of them at least.
         """
-        blob = json.dumps([answer.rank, answer.exit_code, answer.text, list(answer.report)])
+        blob = json.dumps(dataclasses.astuple(answer))
         message = np.frombuffer(blob.encode(), dtype=np.uint8)
         # Kept until the process ends: a request to a hung rank never completes.
         self._alarm_sends = [
@@ -82,8 +86,8 @@ class RollCall:
             # Looked for first: who dismisses has answered before, and is then among the answers.
             over = self._comm.Iprobe(tag=_DISMISSAL_TAG)
             while (found := self._take_message(_ALARM_TAG)) is not None:
-                rank, exit_code, text, report = json.loads(found)
-                answers[rank] = Answer(rank, exit_code, text, tuple(report))
+                rank, exit_code, text, report, second_hand = json.loads(found)
+                answers[rank] = Answer(rank, exit_code, text, tuple(report), second_hand)
             if over:
                 break  # this rank came late to it
             time.sleep(0.001)  # the run is over: nothing waits for this but the answers
@@ -158,6 +162,19 @@ class RollCall:
     def alarmed(self) -> bool:
         """Whether another rank has called the roll."""
         return bool(self._comm.Iprobe(tag=_ALARM_TAG))
+
+    def tell_of_failure(self) -> None:
+        """Let all others know that a step of this rank has failed, so that they end theirs."""
+        if self.failure_told():
+            return  # by another rank, to all
+        others = (peer for peer in range(self.size) if peer != self.rank)
+        self._signs += [self._comm.Isend(_NOTHING, dest=peer, tag=_FAILURE_TAG) for peer in others]
+
+    def failure_told(self) -> bool:
+        """Whether another rank has told of a failed step."""
+        while self._take_from(_FAILURE_TAG) is not None:
+            self._failure_told = True
+        return self._failure_told
 
     def answer_inquiries(self) -> None:
         """Give a sign of life to whoever has asked; for a rank that makes progress elsewhere."""

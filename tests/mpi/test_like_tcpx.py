@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from jobs import Result, run, started, tcpx_mpi
+from jobs import Result, mpirun, mpmd, run, started, tcpx_mpi
 
 pytestmark = pytest.mark.multirank
 
@@ -109,6 +109,33 @@ def test_the_accepting_rank_which_knows_the_cause_speaks_before_the_connecting_o
         r"^rank 1 .*accept returned 3 .*failed against receive-datapath-manager : No such file.*"
         r"rank 0 .*connect returned 3",
     )  # fmt: skip
+
+
+def test_an_accept_that_fails_ends_the_wait_of_the_connecting_rank(place: Path) -> None:
+    """It would wait for as long as --connect-timeout says, longer than this test may take."""
+    given = ("run", "pair", "--plugin", "softtcpx", "--sizes", "16K", "--hdf5", "none",
+             "--spool", "spool", "--connect-timeout", "1000")  # fmt: skip
+    result = run(mpmd(mpirun(1, *given), mpirun(1, *given, SOFTTCPX_TRAP_NO_MANAGER="1")), place)
+    assert_refused(
+        result, SETUP_FAILED,
+        r"^rank 1 .*accept returned 3 .*failed against receive-datapath-manager : No such file.*"
+        r"NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX.*; rank 0 .*: 2 of 2 connections were not up yet: "
+        r"to rank 1, lane 0, channel 0; to rank 1, lane 0, channel 1",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lack", "text"),
+    [
+        ("3", r"rank 1 .*2 of 2 connections .*: from rank 0, lane 0"),
+        ("4", r"^rank 1 .*plugin call accept from rank 0, lane 0, channel 0 has not returned for"),
+    ],
+)
+def test_a_manager_that_never_answers_is_looked_for(lack: str, text: str, place: Path) -> None:
+    options = ("--sizes", "16K", "--connect-timeout", "1")
+    result = ranks_of(place, 2, "pair", *options, SOFTTCPX_TRAP_NO_MANAGER=lack)
+    hint = r"receive-datapath manager, in NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX.*that hangs"
+    assert_refused(result, SETUP_FAILED, f"{text}.*{hint}")
 
 
 @pytest.mark.parametrize("memory", ["host", "emulated"])

@@ -351,4 +351,34 @@ TEST(set_up_times_are_kept_a_phase) {
   }
 }
 
+TEST(a_caller_is_asked_while_nothing_comes_up_and_may_end_the_wait) {
+  SlowNet net;
+  net.comes_up = [](Call call, int) { return call == Call::kConnect; };
+  Connections connections(net, 0);
+  add_comms(connections, 1, 2);
+  const WaitHook stop = [&] { throw std::runtime_error(connections.describe_pending("are late")); };
+  CHECK_THROWS(connections.establish(600, stop), std::runtime_error,
+               "2 of 3 connections are late: from rank 1, lane 0, channel 0; from rank 1, lane 0");
+}
+
+TEST(a_call_that_has_not_returned_is_told_with_its_age) {
+  SlowNet net;
+  Connections connections(net, 0);
+  std::vector<std::string> seen;
+  net.comes_up = [&](Call, int turn) {
+    const auto call = connections.call_under_way();  // another thread would ask
+    if (turn == 1 && call && call->since_ns > 0 && call->since_ns <= now_ns()) {
+      seen.push_back(call->what);
+    }
+    return true;
+  };
+  add_comms(connections, 1, 1);
+  CHECK(!connections.call_under_way());
+  connections.establish(1.0);
+  CHECK_EQ(seen.size(), 2u);
+  CHECK_EQ(seen[0], std::string("accept from rank 1, lane 0, channel 0"));
+  CHECK_EQ(seen[1], std::string("connect to rank 1, lane 0, channel 0"));
+  CHECK(!connections.call_under_way());
+}
+
 CHECK_MAIN()

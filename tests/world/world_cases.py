@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
 
 import numpy as np
 import pytest
 
 from tcpx_mpi import world as mpi
-from tcpx_mpi.errors import ExitCode, LostRank, UsageError
+from tcpx_mpi.errors import ExitCode, LostRank, SetupFailed, UsageError
 from tcpx_mpi.world import AgreedError, Alarm, Answer, World, collectives, liveness
 
 pytestmark = pytest.mark.mpi(min_size=3)
@@ -91,6 +92,44 @@ def test_an_error_on_one_rank_is_raised_on_all_and_names_it(world: World) -> Non
 def test_the_same_error_on_all_ranks_names_none(world: World) -> None:
     with pytest.raises(AgreedError, match=r"^all alike$"), world.agree("step", PATIENCE_S):
         raise UsageError("all alike")
+
+
+def test_who_fails_in_a_step_in_which_all_wait_for_each_other_ends_the_wait(world: World) -> None:
+    def step() -> None:
+        with world.agree("step", PATIENCE_S, tell=True):
+            if world.rank == 1:
+                raise SetupFailed("the cause")
+            while not world.others_failed():
+                time.sleep(0.001)
+            error = SetupFailed(f"waited here on {world.rank}")
+            error.second_hand = 2
+            raise error
+
+    with pytest.raises(AgreedError) as caught:
+        step()
+    assert str(caught.value) == "rank 1: the cause; rank 0: waited here on 0"
+
+
+def test_a_failed_step_has_its_say_at_a_roll_call(world: World) -> None:
+    code, text = 0, ""
+    if world.rank == 1:
+        text = "hangs here"
+    else:
+        with pytest.raises(SetupFailed) as caught, world.agree("step", PATIENCE_S):
+            raise SetupFailed("too late")
+        code, text = 4, str(caught.value)
+        assert text == f"rank {world.rank}: too late"
+    answers = world.roll_call.call(Answer(world.rank, code, text, (), 1 if code else 0))
+    if world.rank == 0:
+        assert answers[2] == Answer(2, 4, "rank 2: too late", (), 1)
+        world.roll_call.dismiss(4, answers)
+    else:
+        assert world.roll_call.await_dismissal(99) == 4
+    # Nobody can take back the first collective of an allgather: the late rank completes it.
+    if world.rank == 1:
+        mine, sizes = np.zeros(1, np.int64), np.zeros(world.size, np.int64)
+        world._finish(world._comm.Iallgather(mine, sizes), "step", PATIENCE_S)
+    world.barrier("go on", PATIENCE_S)
 
 
 def test_a_rank_that_does_not_come_is_noticed_within_the_patience(world: World) -> None:

@@ -154,9 +154,9 @@ constexpr TrapSetting kTraps[] = {
      "lines that init logs at least, one of them with a NULL for its text", 40},
     {"SOFTTCPX_TRAP_LONG_PREFIXES", &Traps::long_prefixes, 0, 1,
      "1: a prefix of one letter chooses no interface", 1},
-    {"SOFTTCPX_TRAP_NO_MANAGER", &Traps::no_manager, 0, 3,
+    {"SOFTTCPX_TRAP_NO_MANAGER", &Traps::no_manager, 0, 4,
      "as without the manager of receive rules (1: accept and connect fail with 3), of GPU memory "
-     "(2: accept ends the process), or with one that never answers (3)"},
+     "(2: accept ends the process), or with one that never answers (3; 4: accept waits for that)"},
     {"SOFTTCPX_TRAP_RANK", &Traps::rank, -1, 1 << 30,
      "the only rank with traps (as mpirun numbers it); -1: all"},
 };

@@ -1,6 +1,7 @@
 #include "plugins/softtcpx/handshake/listener.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -177,9 +178,11 @@ bool Listener::answer(const Group& group) {
 
 // Of a trap: what TCPX does where the manager of the node's receive path is not as it must be.
 int Listener::fail_without_manager() {
-  constexpr int64_t kNoRules = 1, kNoGpuMemory = 2;
-  if (device_.settings.traps.no_manager > kNoGpuMemory) return kNetSuccess;  // not yet, for ever
-  const bool rules = device_.settings.traps.no_manager == kNoRules;
+  constexpr int64_t kNoRules = 1, kNoGpuMemory = 2, kNoAnswer = 3;
+  const int64_t lack = device_.settings.traps.no_manager;
+  if (lack == kNoAnswer) return kNetSuccess;  // not yet, for ever
+  while (lack > kNoAnswer) pause();
+  const bool rules = lack == kNoRules;
   SOFTTCPX_WARN("%s failed against receive-datapath-manager : No such file or directory",
                 rules ? "rx_rule_manager" : "get_gpu_fd");
   if (!rules) ::exit(1);
