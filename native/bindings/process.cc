@@ -18,9 +18,17 @@ void bind_process(nb::module_& m) {
   m.def("restore_signal_handlers", &restore_signal_handlers);
   m.def("stop_signal", &stop_signal);
   m.def("take_report_request", &take_report_request, "True once after a SIGUSR1.");
-  m.def("name_process", &exit_guard::set_name, "name"_a,
-        "Who this process is, should a plugin end it by exit().");
-  m.def("plugin_log_lines", &plugin_log::recent_lines);
+  m.def(
+      "name_process",
+      [](const std::string& name) {
+        exit_guard::set_name(name);
+        plugin_log::set_name(name);
+      },
+      "name"_a, "Who this process is: for a plugin that ends it by exit(), and for its log.");
+  m.def("begin_plugin_init", &plugin_log::begin_init,
+        "From here on all that plugins log is kept, until `end_plugin_init`.");
+  m.def("end_plugin_init", &plugin_log::initialised);
+  m.def("plugin_log_of_init", &plugin_log::init_lines);
   m.def("plugin_log_first_warnings", &plugin_log::first_warnings);
   m.def(
       "plugin_said_within",
@@ -29,7 +37,10 @@ void bind_process(nb::module_& m) {
       },
       "seconds"_a);
   m.def("plugin_log_warnings", &plugin_log::warnings);
-  m.def("print_plugin_log", &plugin_log::set_print_level, "level"_a);
+  m.def("print_plugin_log", &plugin_log::set_print, "level"_a, "subsystems"_a,
+        "What of plugins' logs goes to stderr.");
+  m.def("end_plugin_log", &plugin_log::end_printing,
+        "Says how many lines were not printed; before a process ends by _exit.");
 }
 
 }  // namespace tcpx

@@ -247,7 +247,7 @@ void Connections::close() {
     if (code == kNetSuccess || first_code != kNetSuccess) return;
     first_code = code;
     first_call = call;
-    first_what = describe(comm);
+    first_what = describe(comm) + plugin_log::quote_call();
   };
   for (const auto& comm : comms_) {
     const bool accepting = comm->comm == nullptr && comm->first_poll_ns != 0;
@@ -272,7 +272,7 @@ void Connections::close() {
   }
   comms_.clear();
   sockets_ = TcpSockets();  // their descriptors are others' now
-  if (first_code != kNetSuccess) check(first_code, first_call, first_what);
+  if (first_code != kNetSuccess) throw PluginError(first_call, first_code, first_what);
 }
 
 Comm* Connections::find(Direction direction, int peer, int lane, int channel) const {

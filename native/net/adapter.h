@@ -55,11 +55,11 @@ class Adapter : public Net {
 
   int finalize() override { return kNetSuccess; }
   int devices(int* count) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     return table_->devices(count);
   }
   int properties(int device, NetProperties* out) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     Properties raw{};
     const int code = table_->get_properties(device, &raw);
     if (code != kNetSuccess) return code;
@@ -78,17 +78,20 @@ class Adapter : public Net {
 
   size_t properties_bytes() const override { return sizeof(Properties); }
   int raw_properties(int device, void* out) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     return table_->get_properties(device, static_cast<Properties*>(out));
   }
 
   int reg_mr_dma_buf(void* comm, void* data, size_t bytes, int type, uint64_t offset, int fd,
                      void** mhandle) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     if (table_->reg_mr_dma_buf == nullptr) return kNetInvalidUsage;
     return table_->reg_mr_dma_buf(comm, data, bytes, type, offset, fd, mhandle);
   }
-  int dereg_mr(void* comm, void* mhandle) override { return table_->dereg_mr(comm, mhandle); }
+  int dereg_mr(void* comm, void* mhandle) override {
+    const plugin_log::SetUpCall call;
+    return table_->dereg_mr(comm, mhandle);
+  }
 
   int iflush(void* comm, int n, void** data, int* bytes, void** mhandles, void** request) override {
     return table_->iflush(comm, n, data, bytes, mhandles, request);
@@ -97,9 +100,18 @@ class Adapter : public Net {
     return table_->test(request, done, bytes);
   }
 
-  int close_send(void* comm) override { return table_->close_send(comm); }
-  int close_recv(void* comm) override { return table_->close_recv(comm); }
-  int close_listen(void* comm) override { return table_->close_listen(comm); }
+  int close_send(void* comm) override {
+    const plugin_log::SetUpCall call;
+    return table_->close_send(comm);
+  }
+  int close_recv(void* comm) override {
+    const plugin_log::SetUpCall call;
+    return table_->close_recv(comm);
+  }
+  int close_listen(void* comm) override {
+    const plugin_log::SetUpCall call;
+    return table_->close_listen(comm);
+  }
 
  protected:
   // The fields that not all versions have.
@@ -124,7 +136,7 @@ class DeviceAdapter : public Adapter<Table, Properties> {
   }
 
   int accept(void* listen_comm, void** recv_comm, NetDeviceHandle** handle_out) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     return this->table_->accept(listen_comm, recv_comm, handle_out);
   }
   int get_device_mr(void* comm, void* mhandle, void** device_mhandle) override {
@@ -158,11 +170,11 @@ class VirtualAdapter : public DeviceAdapter<Table, Properties> {
     return names;
   }
   int reg_mr(void* comm, void* data, size_t bytes, int type, void** mhandle) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     return this->table_->reg_mr(comm, data, bytes, type, mhandle);
   }
   int make_v_device(const std::vector<int>& parts, int* device) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     if (this->table_->make_v_device == nullptr) return kNetInvalidUsage;
     decltype(Properties::v_device) asked{};
     if (parts.size() > std::size(asked.devs)) return kNetInvalidArgument;
@@ -218,25 +230,25 @@ class ContextAdapter : public ProfiledAdapter<Table, Properties> {
     return names;
   }
   int init(NetLogger logger) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     static std::atomic<uint64_t> communicators{0};
     return this->table_->init(&context_, ++communicators, &config_, logger, note_profiler_event);
   }
   int finalize() override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     if (this->table_->finalize == nullptr) return kNetSuccess;
     return this->table_->finalize(std::exchange(context_, nullptr));
   }
   int listen(int device, void* handle, void** listen_comm) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     return this->table_->listen(context_, device, handle, listen_comm);
   }
   int connect(int device, void* handle, void** send_comm, NetDeviceHandle** handle_out) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     return this->table_->connect(context_, device, handle, send_comm, handle_out);
   }
   int set_net_attr(const NetAttributes& attributes) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     if (this->table_->set_net_attr == nullptr) return kNetInvalidUsage;
     NetAttributes copy = attributes;
     return this->table_->set_net_attr(context_, &copy);

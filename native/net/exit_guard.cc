@@ -40,6 +40,7 @@ void at_exit(int status, void*) {
     for (const Watched& plugin : g_watched) {
       if (base == nullptr || plugin.base != base) continue;
       const bool in_batch = plugin_log::quiet();
+      plugin_log::end_printing();
       dprintf(STDERR_FILENO,
               "tcpx-mpi: error: %sthe plugin %s has ended this process by exit(%d)%s%s\n",
               g_name.c_str(), plugin.path.c_str(), status, in_batch ? ", in a batch" : "",

@@ -1,8 +1,9 @@
 // The logger that we hand to a plugin.
 //
-// A plugin calls it unfiltered, from several threads, 10^5 to 10^6 times a GiB: while the timed
-// loop runs a call only bumps a counter, unless nothing was warned of from that place before.
-// Outside of it the last lines are kept. An error can quote what the plugin said.
+// A plugin calls it unfiltered, from several threads, 10^5 to 10^6 times a GiB. Where a line comes
+// from is looked up before anything is formatted. While the timed loop runs a line only bumps
+// counters, unless nothing was warned of from that place before; outside of it each place is kept
+// three times, and all that a plugin says in its initialisation and in a call of set-up.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +17,20 @@ namespace tcpx::plugin_log {
 // The function for init; a variadic C function, safe from any thread.
 NetLogger function();
 
-// Lines up to this level are also written to stderr (kNetLogNone: none).
-void set_print_level(int level);
+// Lines up to this level are also written to stderr (kNetLogNone: none), those of levels INFO and
+// TRACE if they belong to one of these subsystems (NCCL's bits): each place three times, then how
+// many there are, when that number has another digit and at the end of the process.
+void set_print(int level, unsigned long subsystems);
+// Who this process is, for those lines: "rank 3 on host1".
+void set_name(const std::string& name);
+// Says how many lines were not printed. For who ends the process by _exit; others need not.
+void end_printing();
+
+// All that is said from here on is kept, up to 64 KiB, until `initialised`; so it is from the
+// beginning of the process.
+void begin_init();
+void initialised();
+std::vector<std::string> init_lines();
 
 // While quiet nothing is formatted or kept but the first warning of each place; the timed loop is
 // quiet. What was warned of before is not what a fault in the loop is about.
@@ -27,8 +40,7 @@ bool quiet();
 uint64_t warnings();                      // WARN lines so far, kept or not
 std::vector<std::string> recent_lines();  // the last lines kept, oldest first
 
-// What was warned of while not quiet, each text once, the first 16: of settings, mostly, which so
-// many other lines follow that `recent_lines` has lost them.
+// What was warned of while not quiet, each text once, the first 16: of settings, mostly.
 std::vector<std::string> first_warnings();
 
 // The place in the plugin that warned last, since it became quiet if it is; kNoPlace: none. For a
@@ -44,12 +56,18 @@ std::string quote(int place);
 // its count and age. A warning that came once goes before one that repeats; "" for none.
 std::string quote_since(int64_t since_ns);
 
-// A call that is not of the timed loop begins on this thread: what a plugin warned of before is not
-// what this call's error is about.
-void begin_call();
-// "; the plugin said: ..." for the error of that call: what this thread was warned of in it last.
-// Behind each error TCPX logs a trace of where it was, so the last line of all says less; it is
-// quoted when nothing was warned of.
+// A call of the plugin that is not of traffic, on this thread, while it lives: what was warned of
+// before is not what its error is about.
+class SetUpCall {
+ public:
+  SetUpCall();
+  ~SetUpCall();
+  SetUpCall(const SetUpCall&) = delete;
+  SetUpCall& operator=(const SetUpCall&) = delete;
+};
+// "; the plugin said: ..." for the error of this thread's last such call: what it was warned of in
+// it last. Behind each error TCPX logs a trace of where it was, so the last line of all says less;
+// it is quoted when nothing was warned of. "" where nothing was said since the call began.
 std::string quote_call();
 // For a plugin that ends the process: the last two texts that differ, older first; when this thread
 // heard none, the last place that warned.

@@ -17,26 +17,26 @@ class NetV6 final : public Adapter<NetTableV6, NetPropertiesV6> {
   bool offers_device_mr() const override { return false; }
 
   int init(NetLogger logger) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     return table_->init(logger);
   }
   int listen(int device, void* handle, void** listen_comm) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     return table_->listen(device, handle, listen_comm);
   }
   int connect(int device, void* handle, void** send_comm, NetDeviceHandle**) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     return table_->connect(device, handle, send_comm);
   }
   int accept(void* listen_comm, void** recv_comm, NetDeviceHandle**) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     return table_->accept(listen_comm, recv_comm);
   }
   int irecv_consumed(void*, int, void*) override { return kNetSuccess; }
 
   size_t max_region_bytes() const override { return INT_MAX; }
   int reg_mr(void* comm, void* data, size_t bytes, int type, void** mhandle) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     if (bytes > max_region_bytes()) return kNetInvalidArgument;
     return table_->reg_mr(comm, data, static_cast<int>(bytes), type, mhandle);
   }

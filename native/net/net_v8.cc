@@ -14,20 +14,20 @@ class NetV8 final : public DeviceAdapter<NetTableV8, NetPropertiesV8> {
   int abi() const override { return 8; }
 
   int init(NetLogger logger) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     return table_->init(logger);
   }
   int listen(int device, void* handle, void** listen_comm) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     return table_->listen(device, handle, listen_comm);
   }
   int connect(int device, void* handle, void** send_comm, NetDeviceHandle** handle_out) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     return table_->connect(device, handle, send_comm, handle_out);
   }
   size_t max_region_bytes() const override { return std::numeric_limits<size_t>::max(); }
   int reg_mr(void* comm, void* data, size_t bytes, int type, void** mhandle) override {
-    plugin_log::begin_call();
+    const plugin_log::SetUpCall call;
     return table_->reg_mr(comm, data, bytes, type, mhandle);
   }
   size_t max_request_bytes() const override { return INT_MAX; }

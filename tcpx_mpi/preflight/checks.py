@@ -168,7 +168,8 @@ def _plugin_devices(facts: NodeFacts) -> _Outcome | None:
     if plugin.advised:
         return _FAILED, *_cause_and_remedy(plugin.problem)
     if plugin.problem:
-        remedy = "see what it logs: UCCL_TCPX_DEBUG=1 tcpx-mpi plugins; check GPUs, drivers, NICs"
+        log = f"UCCL_TCPX_DEBUG=1 tcpx-mpi smoke --ranks 2 --plugin {plugin.path}"
+        remedy = f"see what it logs: {log}; check GPUs, drivers, NICs"
         return _FAILED, f"init failed: {plugin.problem}", remedy
     return _OK, f"{len(plugin.devices)}: {', '.join(plugin.devices)}", ""
 

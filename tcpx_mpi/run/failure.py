@@ -48,6 +48,7 @@ def leave_interrupted(world: World, output: Output, error: Interrupted) -> NoRet
 
     Rank 0 leaves first: soon after another one has left, the launcher kills it in mid-word.
     """
+    _native.end_plugin_log()  # while what this rank prints still gets through
     # A launcher that ends a job wakes a stopped rank by the same signal as any other.
     _leave_if_missed(world, output, str(error), WAKING_S)
     if world.rank == 0:
@@ -70,6 +71,7 @@ def leave_in_trouble(
 
     `report` says where this rank's requests stand.
     """
+    _native.end_plugin_log()
     code = int(trouble.exit_code) if isinstance(trouble, TcpxError) else int(ExitCode.OK)
     text = str(trouble) or f"rank {world.rank}: waited for the others"
     second_hand = trouble.second_hand if isinstance(trouble, TcpxError) else 0

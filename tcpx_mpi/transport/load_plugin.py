@@ -28,6 +28,7 @@ from tcpx_mpi.plugin.find import (
     is_softtcpx,
     prepare_environment,
 )
+from tcpx_mpi.plugin.log_choice import printed
 from tcpx_mpi.plugin.softtcpx_defaults import WORKERS_VARIABLE, worker_variables
 from tcpx_mpi.plugin.unsafe_settings import refuse_fatal_values
 from tcpx_mpi.transport.observed_placement import thread_ids
@@ -65,7 +66,7 @@ class LoadedPlugin:
     handle: Any
     derived: list[tuple[str, str, str]]
     profile: Profile | None
-    #: The last lines that it logged while it was initialised: its settings and devices.
+    #: The lines that it logged while it was initialised, up to 64 KiB: its settings and devices.
     said: list[str]
     #: Threads that it had started by the end of its initialisation.
     threads: frozenset[int] = frozenset()
@@ -115,8 +116,7 @@ def load_plugin(
     choice = choose_plugin(settings, environ)
     derived = prepare_environment(settings, environ, environment_of(profile, topology, environ))
     _set(environ, derived)
-    if settings.debug:
-        _native.print_plugin_log(3)
+    _native.print_plugin_log(*printed(environ, settings.debug))
     file = inspect(choice)
     refuse_fatal_values(file.name, environ)
     if is_softtcpx(file.name):
@@ -128,6 +128,7 @@ def load_plugin(
     launched, host = under_launcher(environ), socket.gethostname()
     _native.name_process(host if launched is None else f"rank {launched.rank} on {host}")
     before = thread_ids()
+    _native.begin_plugin_init()
     handle = _native.Plugin(choice.path, choice.abi)
     try:
         handle.init()
@@ -137,7 +138,8 @@ def load_plugin(
     except _native.IncompleteTable as error:
         raise SetupFailed(str(error)) from None
     _require_interfaces(file, [handle.properties(n)["name"] for n in range(devices)], environ)
-    said, warned = _native.plugin_log_lines(), _native.plugin_log_first_warnings()
+    _native.end_plugin_init()
+    said, warned = _native.plugin_log_of_init(), _native.plugin_log_first_warnings()
     traps = traps_of(environ) if is_softtcpx(file.name) else []
     started = thread_ids() - before
     return LoadedPlugin(
@@ -155,7 +157,7 @@ def _require_interfaces(
     if not devices:
         problem = problem_without_devices(variable, spec, here) or Problem(
             "though network interfaces are up",
-            "see whether the hardware that it drives is there, what it logs (UCCL_TCPX_DEBUG=1) and "
+            "see whether the hardware that it drives is there, what it logs (NCCL_DEBUG=INFO) and "
             "what NCCL_SOCKET_IFNAME or NCCL_GPUDIRECTTCPX_SOCKET_IFNAME select",
         )
         refuse = RefusedAfterInit if spec else SetupFailed  # a selection can be the mistake

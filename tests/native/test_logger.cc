@@ -1,7 +1,9 @@
 // The logger that plugins call: any text, from any thread, at any rate.
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
-#include <ctime>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -23,7 +25,6 @@ TEST(a_null_string_is_printed_as_such) {
 TEST(a_null_format_or_function_is_survived) {
   function()(kNetLogWarn, 0, nullptr, 0, nullptr);
   CHECK(recent_lines().empty());
-  plugin_log::set_print_level(kNetLogWarn);
   function()(kNetLogWarn, 0, nullptr, 0, "no function");
   CHECK_EQ(recent_lines().back(), std::string("no function"));
 }
@@ -107,42 +108,162 @@ TEST(the_last_place_that_warned_is_told_with_what_it_said_first) {
   plugin_log::set_quiet(false);
 }
 
-TEST(of_more_places_than_there_is_room_for_nothing_is_kept) {
-  static const char formats[100][8] = {};
-  for (int i = 0; i < 100; ++i) function()(kNetLogWarn, 0, "f", 1, formats[i]);
-  CHECK_EQ(plugin_log::warnings(), 100u);
-  CHECK_EQ(plugin_log::last_warning(), 63);
-  CHECK_EQ(plugin_log::text_of(64), std::string());
+TEST(places_are_told_apart_by_function_and_line_and_not_by_what_they_say) {
+  static const char* const kFunction = "f";
   plugin_log::set_quiet(true);
-  // A text that would fault if it were looked at.
-  function()(kNetLogWarn, 0, "new", 1, "%s", reinterpret_cast<const char*>(0x10));
+  for (int line = 1; line <= 100; ++line) {
+    function()(kNetLogWarn, 0, kFunction, line, "line %d", line);
+    const int place = plugin_log::last_warning();
+    // Of the second one nothing is looked at, neither format nor text.
+    function()(kNetLogWarn, 0, kFunction, line, reinterpret_cast<const char*>(0x10));
+    CHECK_EQ(plugin_log::last_warning(), place);
+    CHECK_EQ(plugin_log::text_of(place), "line " + std::to_string(line));
+  }
   plugin_log::set_quiet(false);
 }
 
-TEST(while_quiet_a_line_is_formatted_once_and_not_kept) {
-  const auto cpu_of = [](const auto& line) {  // of this thread: whoever else runs does not count
-    const auto now = [] {
-      timespec used;
-      clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
-      return used.tv_sec * int64_t{1'000'000'000} + used.tv_nsec;
-    };
-    const int64_t start = now();
-    for (int i = 0; i < 1'000'000; ++i) line(i);
-    return now() - start;
-  };
-  char text[64];
-  const int64_t formatting = cpu_of([&](int i) {
-    std::snprintf(text, sizeof text, "%s %d", "a line of a plugin that talks a lot", i);
-  });
-  CHECK_EQ(std::string(text), "a line of a plugin that talks a lot 999999");
+TEST(places_for_which_there_is_no_room_are_one) {
   plugin_log::set_quiet(true);
-  const int64_t quiet = cpu_of([](int i) {
-    function()(kNetLogWarn, 0, "f", i, "%s %d", "a line of a plugin that talks a lot", i);
+  for (int i = 0; i < 256; ++i) function()(kNetLogWarn, 0, "f", i, "known");
+  function()(kNetLogWarn, 0, "f", 256, "one more");
+  const int place = plugin_log::last_warning();
+  // A text that would fault if it were looked at.
+  for (int i = 257; i < 1000; ++i) {
+    function()(kNetLogWarn, 0, "f", i, "%s", reinterpret_cast<const char*>(0x10));
+  }
+  CHECK_EQ(plugin_log::last_warning(), place);
+  CHECK_EQ(plugin_log::quote(place), std::string("; the plugin said, and not only once: one more"));
+  function()(kNetLogWarn, 0, "f", 7, reinterpret_cast<const char*>(0x10));  // still known
+  CHECK_EQ(plugin_log::text_of(plugin_log::last_warning()), std::string("known"));
+  plugin_log::set_quiet(false);
+}
+
+TEST(between_calls_a_place_is_kept_three_times_and_then_not_looked_at) {
+  plugin_log::initialised();
+  for (int i = 0; i < 3; ++i) function()(kNetLogWarn, 0, "helper", 1, "text %d", i);
+  for (int i = 0; i < 1000; ++i) {
+    function()(kNetLogWarn, 0, "helper", 1, "%s", reinterpret_cast<const char*>(0x10));
+    function()(kNetLogTrace, 0, "helper", 2, "%s", reinterpret_cast<const char*>(0x10));
+  }
+  CHECK_EQ(recent_lines().size(), 3u);
+  CHECK_EQ(recent_lines().back(), std::string("text 2"));
+  const plugin_log::SetUpCall call;  // what it fails of must be quoted, however often it was said
+  function()(kNetLogWarn, 0, "helper", 1, "text %d", 3);
+  CHECK_EQ(plugin_log::quote_call(), std::string("; the plugin said: text 3"));
+}
+
+TEST(all_lines_of_init_are_kept_up_to_64_kib) {
+  for (int i = 0; i < 1000; ++i) function()(kNetLogInfo, 0, "init", 1, "line %d", i);
+  plugin_log::initialised();
+  function()(kNetLogInfo, 0, "connect", 1, "later");
+  auto lines = plugin_log::init_lines();
+  CHECK_EQ(lines.size(), 1000u);
+  for (int i = 0; i < 1000; ++i) CHECK_EQ(lines[i], "line " + std::to_string(i));
+  plugin_log::begin_init();
+  const std::string longest(511, 'x');
+  for (int i = 0; i < 1000; ++i) function()(kNetLogWarn, 0, "init", 2, "%s", longest.c_str());
+  lines = plugin_log::init_lines();
+  CHECK_EQ(lines.size(), 128u);
+  CHECK_EQ(lines.back(), longest);
+}
+
+// What a function prints to stderr.
+template <typename F>
+std::string printed(F&& f) {
+  FILE* file = tmpfile();
+  const int before = dup(STDERR_FILENO);
+  dup2(fileno(file), STDERR_FILENO);
+  f();
+  dup2(before, STDERR_FILENO);
+  close(before);
+  rewind(file);
+  std::string text;
+  for (int c; (c = fgetc(file)) != EOF;) text += static_cast<char>(c);
+  fclose(file);
+  return text;
+}
+
+// Its lines without their time, which is looked at here.
+std::vector<std::string> timeless(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) {
+    const size_t at = line.find(':', line.find(':') + 1);
+    int hour, minute, second, ms;
+    CHECK_EQ(sscanf(line.c_str() + at - 2, "%2d:%2d:%2d.%3d ", &hour, &minute, &second, &ms), 4);
+    lines.push_back(line.erase(at - 2, 13));
+  }
+  return lines;
+}
+
+TEST(a_place_is_printed_three_times_then_counted) {
+  plugin_log::initialised();
+  plugin_log::set_name("rank 3 on a");
+  plugin_log::set_print(kNetLogInfo, 1);
+  plugin_log::set_quiet(true);  // where most of them come from
+  const auto text = printed([] {
+    for (int i = 0; i < 120'717; ++i) function()(kNetLogWarn, 0, "recv", 53, "lost %d", i);
+    function()(kNetLogInfo, 1, "close", 7, "closed");
+    plugin_log::end_printing();
+    plugin_log::end_printing();  // says it once
   });
+  const std::vector<std::string> expected = {
+      "# plugin: rank 3 on a WARN recv:53 lost 0",
+      "# plugin: rank 3 on a WARN recv:53 lost 1",
+      "# plugin: rank 3 on a WARN recv:53 lost 2",
+      "# plugin: rank 3 on a WARN recv:53 ... 7 more",
+      "# plugin: rank 3 on a WARN recv:53 ... 97 more",
+      "# plugin: rank 3 on a WARN recv:53 ... 997 more",
+      "# plugin: rank 3 on a WARN recv:53 ... 9,997 more",
+      "# plugin: rank 3 on a WARN recv:53 ... 99,997 more",
+      "# plugin: rank 3 on a INFO close:7 closed",
+      "# plugin: rank 3 on a WARN recv:53 ... 120,714 more",
+  };
+  CHECK(timeless(text) == expected);
+  if (timeless(text) != expected) fprintf(stderr, "%s", text.c_str());
+}
+
+TEST(lines_are_printed_by_level_and_subsystem) {
+  plugin_log::initialised();
+  static int line = 0;
+  const auto shown = [](int print_level, unsigned long subsystems, int level, unsigned long flags) {
+    plugin_log::set_print(print_level, subsystems);
+    return !printed([&] { function()(level, flags, "f", ++line, "text"); }).empty();
+  };
+  CHECK(!shown(kNetLogNone, ~0ul, kNetLogWarn, ~0ul));
+  CHECK(!shown(kNetLogVersion, ~0ul, kNetLogWarn, ~0ul));
+  CHECK(shown(kNetLogVersion, 0, kNetLogVersion, 16));
+  CHECK(shown(kNetLogWarn, 1, kNetLogWarn, 16));  // whatever it belongs to
+  CHECK(!shown(kNetLogWarn, ~0ul, kNetLogInfo, ~0ul));
+  CHECK(shown(kNetLogInfo, 1 | 16, kNetLogInfo, 16));
+  CHECK(!shown(kNetLogInfo, 1, kNetLogInfo, 16));
+  CHECK(!shown(kNetLogInfo, ~0ul, kNetLogTrace, ~0ul));
+  CHECK(shown(kNetLogTrace, 16, kNetLogTrace, 16));
+  CHECK(!shown(kNetLogTrace, 1, kNetLogTrace, 16));
+}
+
+TEST(in_init_all_lines_are_printed_whatever_their_place) {
+  plugin_log::set_print(kNetLogInfo, ~0ul);
+  const auto text = printed([] {
+    for (int i = 0; i < 40; ++i) function()(kNetLogInfo, 1, "init", 1, "line %d", i);
+    plugin_log::end_printing();
+  });
+  CHECK_EQ(timeless(text).size(), 40u);
+}
+
+TEST(while_quiet_a_line_is_formatted_once_and_not_kept) {
+  plugin_log::set_quiet(true);
+  for (int i = 0; i < 1'000'000; ++i) {
+    // A text that would fault if it were looked at.
+    const auto* text = i == 0 ? "first" : reinterpret_cast<const char*>(0x10);
+    function()(kNetLogWarn, 0, "f", 1, "%s", text);
+    function()(kNetLogInfo, 0, "f", 2, "%s", reinterpret_cast<const char*>(0x10));
+  }
+  CHECK_EQ(plugin_log::text_of(plugin_log::last_warning()), std::string("first"));
   plugin_log::set_quiet(false);
   CHECK(recent_lines().empty());
+  CHECK(plugin_log::init_lines().empty());
   CHECK_EQ(plugin_log::warnings(), 1'000'000u);
-  CHECK_LT(quiet, formatting);
 }
 
 TEST(a_call_leaves_errno_alone) {
@@ -151,19 +272,25 @@ TEST(a_call_leaves_errno_alone) {
   CHECK_EQ(errno, ECONNRESET);
 }
 
-CHECK_MAIN()
-
 TEST(an_error_of_set_up_quotes_what_the_call_warned_of_and_not_the_trace_behind_it) {
-  plugin_log::begin_call();
-  function()(kNetLogWarn, 0, "listen", 1, "of the call before");
-  plugin_log::begin_call();
-  function()(kNetLogWarn, 0, "connect", 2, "Connection refused");
-  std::thread([] { function()(kNetLogWarn, 0, "helper", 3, "of another thread"); }).join();
-  function()(kNetLogInfo, 0, "connect", 4, "net.cc:4 -> 2");
+  {
+    const plugin_log::SetUpCall call;
+    function()(kNetLogWarn, 0, "listen", 1, "of the call before");
+  }
+  {
+    const plugin_log::SetUpCall call;
+    function()(kNetLogWarn, 0, "connect", 2, "Connection refused");
+    std::thread([] { function()(kNetLogWarn, 0, "helper", 3, "of another thread"); }).join();
+    function()(kNetLogInfo, 0, "connect", 4, "net.cc:4 -> 2");
+  }
   CHECK_EQ(plugin_log::quote_call(), std::string("; the plugin said: Connection refused"));
-  plugin_log::begin_call();
-  function()(kNetLogInfo, 0, "accept", 5, "net.cc:5 -> 3");
+  {
+    const plugin_log::SetUpCall call;
+    function()(kNetLogInfo, 0, "accept", 5, "net.cc:5 -> 3");
+  }
   CHECK_EQ(plugin_log::quote_call(), std::string("; the plugin said: net.cc:5 -> 3"));
+  { const plugin_log::SetUpCall call; }
+  CHECK_EQ(plugin_log::quote_call(), std::string());
 }
 
 TEST(a_stall_quotes_a_warning_that_came_once_before_one_that_repeats) {
@@ -180,9 +307,11 @@ TEST(a_stall_quotes_a_warning_that_came_once_before_one_that_repeats) {
 }
 
 TEST(an_end_by_the_plugin_quotes_the_last_two_warnings_that_differ) {
-  plugin_log::begin_call();
+  const plugin_log::SetUpCall call;
   for (const char* text : {"first", "no such file", "no such file", "cannot go on"}) {
     function()(kNetLogWarn, 0, "init", 1, "%s", text);
   }
   CHECK_EQ(plugin_log::quote_end(), std::string("; the plugin said: no such file; cannot go on"));
 }
+
+CHECK_MAIN()

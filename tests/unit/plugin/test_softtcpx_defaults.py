@@ -57,7 +57,7 @@ COUNT = """
 import sys
 from tcpx_mpi import _native
 _native.Plugin(sys.argv[1]).init()
-(line,) = [line for line in _native.plugin_log_lines() if "sockets and workers in use" in line]
+(line,) = [line for line in _native.plugin_log_of_init() if "sockets and workers in use" in line]
 print(line.partition("=")[2].partition(" (")[0].split(" and ")[1])
 """
 

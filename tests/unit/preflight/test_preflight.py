@@ -74,7 +74,7 @@ WRONG: dict[str, tuple[NodeFacts, str, Status, tuple[str, ...]]] = {
         ("no NCCL network plugin", "tcpx-mpi plugins")),
     "init fails": (
         plugin(problem="init returned 3", devices=()), "plugin devices", Status.FAILED,
-        ("init failed: init returned 3", "UCCL_TCPX_DEBUG=1")),
+        ("init failed: init returned 3", "UCCL_TCPX_DEBUG=1 tcpx-mpi smoke --ranks 2 --plugin /")),
     "a device that the plugin lacks": (
         plugin(problem="NCCL_SOCKET_IFNAME names eth2: bring it up", advised=True, devices=()),
         "plugin devices", Status.FAILED, ("NCCL_SOCKET_IFNAME names eth2 -> bring it up",)),
