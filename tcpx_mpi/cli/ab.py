@@ -129,8 +129,7 @@ def _require_alike(first: Settings, second: Settings) -> None:
         ("sizes", first.sizes, second.sizes),
         ("way to unpack", first.unpack_mode(), second.unpack_mode()),
         ("timing (-z)", first.mode(), second.mode()),
-        ("messages an iteration (-m)", first.agg_iters, second.agg_iters),
-        ("time over the ranks (-a)", first.average, second.average),
+        *((what, ours, second.of_times()[what]) for what, ours in first.of_times().items()),
     ):
         if ours != theirs:
             raise UsageError(

@@ -105,8 +105,7 @@ def _not_alike(first: Run, second: Run) -> Iterator[str]:
         ("memory", a.memory, b.memory),
         ("way to unpack", a.unpack, b.unpack),
         ("timing", a.mode, b.mode),
-        ("messages an iteration (-m)", a.plan.agg_iters, b.plan.agg_iters),
-        ("time over the ranks (-a)", a.plan.average, b.plan.average),
+        *((what, ours, b.plan.of_times()[what]) for what, ours in a.plan.of_times().items()),
     ):
         if ours != theirs:
             yield f"{name}: {ours}, {theirs}"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from tcpx_mpi.config.file import PATTERN, config_text, read_config
 from tcpx_mpi.config.options import ITERS_BESIDE, LEAST_BLOCKS, OPTIONS, Option
+from tcpx_mpi.config.plan_options import PlanOptions
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.units import format_size_option
 
@@ -37,46 +38,41 @@ _STEPS = ("stepbytes", "stepfactor")
 IN_GPU_MEMORY = "default in GPU memory"
 
 
-@dataclass(frozen=True)
-class Settings:
+#: In a description these, and the fields that follow them in the class, stand after one of the
+#: plan's.
+_AFTER = {
+    "ci": "run_cycles",
+    "op": "check",
+    "timeout_s": "blocking",
+    "json_path": "report_cputime",
+    "plugin": "report_gbits",
+    "profile": "window_recv",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(PlanOptions):
     """Everything a run was asked for; `sources` has the origin of each field."""
 
     pattern: str
-    sizes: tuple[int, ...]
-    iters: int
-    warmup_iters: int
-    agg_iters: int
-    run_cycles: int
     #: 0: a planned number of iterations.
     ci: float
     max_time_s: float
     duration_s: float
     sample_space_bytes: int
     all_pairs: bool
-    average: int
-    check: int
     op: str
     datatype: str
     root: int
-    blocking: int
     timeout_s: float
-    report_timestamps: bool
-    report_cputime: bool
     json_path: str | None
     csv_path: str | None
     json_stream_path: str | None
-    per_iter_timing: bool
-    per_iter_skip: int
-    report_gbits: bool
     plugin: str
     #: The version of its table; 0: the newest that it offers.
     abi: int
     memory: str
     unpack: str
-    channels: int
-    chunk_bytes: int
-    window_send: int
-    window_recv: int
     profile: str
     #: Lists as text, by rank of a node; None: left to placement.
     nic: str | None
@@ -107,9 +103,8 @@ class Settings:
     sources: Mapping[str, str]
 
     def describe(self) -> list[tuple[str, str, str]]:
-        """(name, value as text, source) of every field, in the order of the class."""
-        fields = [field.name for field in dataclasses.fields(self) if field.name != "sources"]
-        return [(name, _as_text(name, getattr(self, name)), self.sources[name]) for name in fields]
+        """(name, value as text, source) of every field but `sources`."""
+        return [(name, _as_text(name, getattr(self, name)), self.sources[name]) for name in _NAMES]
 
     def fingerprint(self, extra: Iterable[tuple[str, str]] = ()) -> str:
         """Everything that must be equal on all ranks, a `name=value` line each.
@@ -154,6 +149,21 @@ class Settings:
     def checks(self) -> bool:
         """Whether received bytes are checked: not where they are left scattered on purpose."""
         return bool(self.check) and self.unpack_mode() != "none"
+
+
+def _names() -> list[str]:
+    """The fields in the order of a description: the pattern, the plan's, the others among them."""
+    of_plan = [item.name for item in dataclasses.fields(PlanOptions)]
+    names = ["pattern", *of_plan]
+    place = 0
+    for item in dataclasses.fields(Settings):
+        if item.name not in (*names, "sources"):
+            place = names.index(_AFTER.get(item.name, names[place])) + 1
+            names.insert(place, item.name)
+    return names
+
+
+_NAMES = _names()
 
 
 def fingerprint_difference(first: str, second: str) -> str:

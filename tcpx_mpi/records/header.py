@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tcpx_mpi.config.plan_options import PlanOptions
+
 #: The mode of a run that another program measured, and of which it told averages only.
 AVERAGES = "averages"
 #: The fact of such a run that has the program's own count of wrong values and verdict: "0 OK".
@@ -48,30 +50,14 @@ class RankInfo:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(PlanOptions):
     """What was asked for: the planned rows and how the table shows them.
 
-    `run_cycles` 0 means "until stopped". `slots` is parallel to `sizes`, or empty if unknown.
+    `run_cycles` are those of all rounds of the pattern.
     """
 
-    sizes: tuple[int, ...]
-    run_cycles: int = 1
-    iters: int = 20
-    warmup_iters: int = 1
-    agg_iters: int = 1
-    average: int = 1
-    check: int = 1
-    blocking: int = 0
-    chunk_bytes: int = 524288
-    channels: int = 2
-    window_send: int = 12
-    window_recv: int = 16
+    #: Parallel to `sizes`, or empty if unknown.
     slots: tuple[int, ...] = ()
-    report_timestamps: bool = False
-    report_cputime: bool = False
-    report_gbits: bool = False
-    per_iter_timing: bool = False
-    per_iter_skip: int = 0
 
     def rows(self, cycles_begun: int = 1) -> list[tuple[int, int]]:
         """(cycle, size_bytes) of every planned row; the n-th is the row of index n.

@@ -108,26 +108,9 @@ class RowPlanner:
     def plan(self, rows: Sequence[PlannedRow]) -> Plan:
         """What was asked for, for the record."""
         s = self._settings
-        return Plan(
-            sizes=s.sizes,
-            run_cycles=s.run_cycles * self.rounds,
-            iters=s.iters,
-            warmup_iters=s.warmup_iters,
-            agg_iters=s.agg_iters,
-            average=s.average,
-            check=s.check,
-            blocking=s.blocking,
-            chunk_bytes=s.chunk_bytes,
-            channels=s.channels,
-            window_send=s.window_send,
-            window_recv=s.window_recv,
-            slots=tuple(row.plan.slots for row in rows),
-            report_timestamps=s.report_timestamps,
-            report_cputime=s.report_cputime,
-            report_gbits=s.report_gbits,
-            per_iter_timing=s.per_iter_timing,
-            per_iter_skip=s.per_iter_skip,
-        )
+        slots = tuple(row.plan.slots for row in rows)
+        options = {**s.plan_options(), "run_cycles": s.run_cycles * self.rounds}
+        return Plan(**options, slots=slots)
 
     def _row(self, index: int, size: int) -> PlannedRow:
         s = self._settings

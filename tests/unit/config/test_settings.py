@@ -10,6 +10,7 @@ import pytest
 from tcpx_mpi.config.options import CHECKS, IGNORED, LAUNCH, OPTIONS, TRANSPORT
 from tcpx_mpi.config.settings import MAX_SIZES, Settings, fingerprint_difference, load_settings
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.records import Plan
 
 MIB = 1 << 20
 
@@ -47,10 +48,38 @@ def test_every_field_has_a_source_and_a_description() -> None:
     found = settings()
     names = {field.name for field in dataclasses.fields(found)} - {"sources"}
     assert set(found.sources) == names
-    assert [name for name, _, _ in found.describe()] == [
-        field.name for field in dataclasses.fields(found) if field.name != "sources"
-    ]
+    described = [name for name, _, _ in found.describe()]
+    assert set(described) == names
+    assert len(described) == len(names)
     assert all(source == "default" for name, _, source in found.describe() if name != "pattern")
+
+
+def test_settings_are_described_in_the_order_that_results_have_them_in() -> None:
+    # What a field stands behind, for those that the class has in another order.
+    described = [name for name, _, _ in settings().describe()]
+    assert described[:7] == ["pattern", "sizes", "iters", "warmup_iters", "agg_iters",
+                             "run_cycles", "ci"]  # fmt: skip
+    assert described[-1] == "debug"
+    after = dict(zip(described[1:], described, strict=False))
+    assert {name: after[name] for name in ("average", "op", "blocking", "timeout_s", "json_path",
+                                           "per_iter_timing", "plugin", "channels", "profile")} == {
+        "average": "all_pairs",
+        "op": "check",
+        "blocking": "root",
+        "timeout_s": "blocking",
+        "json_path": "report_cputime",
+        "per_iter_timing": "json_stream_path",
+        "plugin": "report_gbits",
+        "channels": "unpack",
+        "profile": "window_recv",
+    }  # fmt: skip
+
+
+def test_a_plan_keeps_what_settings_have_of_it() -> None:
+    found = settings(agg_iters="4", chunk="64K")
+    plan = Plan(**found.plan_options())
+    assert (plan.agg_iters, plan.chunk_bytes, plan.sizes) == (4, 65536, found.sizes)
+    assert {*vars(plan)} - {"slots"} < {*vars(found)}
 
 
 def test_the_command_line_wins_over_the_environment_which_wins_over_the_default() -> None:
