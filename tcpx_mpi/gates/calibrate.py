@@ -59,7 +59,7 @@ def calibrate(runs: Sequence[Run], false_alarms: float) -> Calibration:
         raise UsageError(f"--false-alarms ({false_alarms:g}) must be above 0 and below 0.5")
     if not runs:
         raise UsageError("--calibrate needs the files of several launches")
-    gate = _circumstances(runs)
+    gate = _metadata(runs)
     groups = _groups(runs)
     per_limit = false_alarms / len(groups)
     fewest = min(len(group.times_ns) for group in groups)
@@ -80,7 +80,7 @@ def calibrate(runs: Sequence[Run], false_alarms: float) -> Calibration:
     return Calibration(replace(gate, limits=limits, provenance=provenance), comments)
 
 
-def _circumstances(runs: Sequence[Run]) -> Gate:
+def _metadata(runs: Sequence[Run]) -> Gate:
     first: Gate | None = None
     for run in runs:
         header = run.header

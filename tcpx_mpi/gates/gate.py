@@ -60,7 +60,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Gate:
-    """Limits, and the circumstances that they were found in; None: not asked."""
+    """Limits, and the metadata that they were found in; None: not asked."""
 
     limits: tuple[Limit, ...]
     plugin: str
@@ -98,7 +98,7 @@ def read_gate(path: str, option: str = GATE_OPTION) -> Gate:
     entries = table.get("limit")
     if not isinstance(entries, list) or not entries:
         raise UsageError(f"{path} has no [[limit]]: a gate without limits would pass anything")
-    circumstances = _circumstances(path, table["gate"])
+    metadata = _metadata(path, table["gate"])
     limits: list[Limit] = []
     for number, entry in enumerate(entries, start=1):
         limits += _limits_of_entry(f"{path}: limit {number}", entry)
@@ -112,10 +112,10 @@ def read_gate(path: str, option: str = GATE_OPTION) -> Gate:
                 "keep one"
             )
         seen.add(key)
-    return Gate(limits=tuple(limits), path=path, **circumstances)
+    return Gate(limits=tuple(limits), path=path, **metadata)
 
 
-def _circumstances(path: str, table: Mapping[str, Any]) -> dict[str, Any]:
+def _metadata(path: str, table: Mapping[str, Any]) -> dict[str, Any]:
     where = f"{path}: [gate]"
     for key, value in table.items():
         if key in _NUMBERS:

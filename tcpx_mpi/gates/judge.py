@@ -142,7 +142,7 @@ def _looked_at(gate: Gate, limits: Sequence[Limit], launch: Run, first: RunHeade
     # The first launch of a file has the others with it.
     alone = dataclasses.replace(launch, launches=[], launches_planned=1)
     missing = [f"the file lacks {text}" for text in alone.missing]
-    unfit = [*_circumstances(gate, launch.header, first), *missing]
+    unfit = [*_metadata(gate, launch.header, first), *missing]
     if missing or launch.header.averages_only:
         return _Launch(tuple(unfit), dict.fromkeys(limits, math.nan))
     spoilt = set()
@@ -172,7 +172,7 @@ _WHY_UNKNOWN = {
 }
 
 
-def _circumstances(gate: Gate, header: RunHeader, first: RunHeader) -> Iterator[str]:
+def _metadata(gate: Gate, header: RunHeader, first: RunHeader) -> Iterator[str]:
     pairs: list[tuple[str, object, object]] = [
         ("plugin", gate.plugin, header.plugin_name),
         ("ranks", gate.ranks, header.world),

@@ -68,11 +68,11 @@ class Request:
     #: A rank without a GPU is an error, and no slot.
     needs_gpus: bool = False
     cpus: tuple[int, ...] = ()
-    seats: Mapping[int, RankPlace] = field(default_factory=dict)
-    seats_from: str = ""
+    rank_places: Mapping[int, RankPlace] = field(default_factory=dict)
+    places_from: str = ""
 
-    def seat(self, local_rank: int) -> RankPlace:
-        return self.seats.get(local_rank, RankPlace())
+    def rank_place(self, local_rank: int) -> RankPlace:
+        return self.rank_places.get(local_rank, RankPlace())
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,9 @@ def rank_gpus(node: Node, visible: Sequence[Sequence[Gpu]], request: Request) ->
 
     Raises UsageError for a GPU that is not there, and for one that two ranks would have.
     """
-    by_file = {rank: seat.gpu for rank, seat in request.seats.items() if seat.gpu is not None}
+    by_file = {
+        rank: place.gpu for rank, place in request.rank_places.items() if place.gpu is not None
+    }
     gpus: list[Gpu | None] = []
     if request.gpus is None and not by_file:
         # Not asked for: more ranks than GPUs are slots, unless the GPUs are to be shared.
@@ -175,7 +177,7 @@ def rank_gpus(node: Node, visible: Sequence[Sequence[Gpu]], request: Request) ->
     else:
         for rank, each in enumerate(visible):
             if rank in by_file:
-                gpus.append(_gpu(node, each, by_file[rank], request.seats_from))
+                gpus.append(_gpu(node, each, by_file[rank], request.places_from))
             elif request.gpus:
                 number = request.gpus[rank % len(request.gpus)]
                 gpus.append(_gpu(node, each, number, "--gpu"))
@@ -222,8 +224,8 @@ def _devices(node: Node, gpus: Sequence[Gpu | None], request: Request) -> list[i
     """The plugin's device of each rank."""
     chosen: list[int] = []
     for rank, gpu in enumerate(gpus):
-        if (name := request.seat(rank).nic) is not None:
-            chosen.append(_device_named(node, name, request.seats_from))
+        if (name := request.rank_place(rank).nic) is not None:
+            chosen.append(_device_named(node, name, request.places_from))
         elif request.nics:
             chosen.append(_device_named(node, request.nics[rank % len(request.nics)], "--nic"))
         else:
@@ -296,18 +298,18 @@ def _progress_cpus(
             )
     else:
         cpus = _chosen_cpus(node, masks, numa)
-    for rank, seat in request.seats.items():
-        if rank < len(cpus) and seat.cpu is not None:
-            cpus[rank] = seat.cpu
+    for rank, place in request.rank_places.items():
+        if rank < len(cpus) and place.cpu is not None:
+            cpus[rank] = place.cpu
     for rank, cpu in enumerate(cpus):
-        asked_by = "--cpus" if request.seat(rank).cpu is None else request.seats_from
+        asked_by = "--cpus" if request.rank_place(rank).cpu is None else request.places_from
         if cpu >= 0 and cpu not in masks[rank]:
             raise UsageError(
                 f"{asked_by}: CPU {cpu} is outside of the affinity mask of local rank {rank} on "
                 f"{node.host} ({cpu_list_text(masks[rank])}): name CPUs of the mask, or start with "
                 "`mpirun --bind-to none`"
             )
-        if cpu >= 0 and request.seat(rank).cpu is not None and cpus.count(cpu) > 1:
+        if cpu >= 0 and request.rank_place(rank).cpu is not None and cpus.count(cpu) > 1:
             raise UsageError(
                 f"{asked_by}: two progress threads on {node.host} would have CPU {cpu}: give each "
                 "a CPU of its own"
@@ -391,11 +393,11 @@ def _unbound_cpus(
 def _memory_node(node: Node, rank: int, numa_node: int, request: Request) -> int:
     """The NUMA node to bind memory to, where there is more than one."""
     numbers = {each.number for each in node.topology.numa_nodes if each.memory_bytes}
-    if (asked := request.seat(rank).memory_node) is not None:
+    if (asked := request.rank_place(rank).memory_node) is not None:
         if asked not in numbers:
             has = cpu_list_text(numbers) or "none that is known"
             raise UsageError(
-                f"{request.seats_from}: {node.host} has no NUMA node {asked} with memory: it has "
+                f"{request.places_from}: {node.host} has no NUMA node {asked} with memory: it has "
                 f"{has}"
             )
         return asked

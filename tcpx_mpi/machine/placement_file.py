@@ -28,18 +28,18 @@ def read_placement(path: str) -> dict[int, RankPlace]:
     entries = table.get("rank")
     if not isinstance(entries, list) or not entries or set(table) != {"rank"}:
         raise UsageError(f"{path} is no list of ranks: {_REMEDY}")
-    seats: dict[int, RankPlace] = {}
+    places: dict[int, RankPlace] = {}
     for number, entry in enumerate(entries, start=1):
         where = f"{path}: rank entry {number}"
         _require_known(where, entry)
         if (local_rank := entry.get("local_rank")) is None:
             raise UsageError(f"{where} has no local_rank: {_REMEDY}")
-        if local_rank in seats:
+        if local_rank in places:
             raise UsageError(f"{where}: local_rank {local_rank} is there twice; keep one")
-        seats[local_rank] = RankPlace(
+        places[local_rank] = RankPlace(
             **{key: entry.get(key) for key in _KEYS if key != "local_rank"}
         )
-    return seats
+    return places
 
 
 def _require_known(where: str, entry: Mapping[str, Any]) -> None:

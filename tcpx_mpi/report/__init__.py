@@ -22,7 +22,7 @@ from tcpx_mpi.report.json_document import (
 from tcpx_mpi.report.launches import launches_lines, representative
 from tcpx_mpi.report.preamble import header_lines, rank_line, rank_name
 from tcpx_mpi.report.setup_table import setup_lines
-from tcpx_mpi.report.stragglers import pairs_to_meet, straggler_lines
+from tcpx_mpi.report.stragglers import pairs_to_retest, straggler_lines
 from tcpx_mpi.report.table import row_line, summarise_row, title_lines
 from tcpx_mpi.stats import mean_bus_bandwidth
 
@@ -34,7 +34,7 @@ __all__ = [
     "header_lines",
     "json_text",
     "minimum_bandwidth",
-    "pairs_to_meet",
+    "pairs_to_retest",
     "parts_of",
     "passes_minimum_bandwidth",
     "rank_line",

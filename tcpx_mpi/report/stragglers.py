@@ -28,7 +28,7 @@ from tcpx_mpi.stragglers.detect import (
     sensitivities,
 )
 from tcpx_mpi.stragglers.outlier import QUARTERS, TIMES_NOISE
-from tcpx_mpi.stragglers.retest import judged, meetings
+from tcpx_mpi.stragglers.retest import judged, retests
 from tcpx_mpi.units import format_size
 
 #: A wider matrix is for notebooks (analysis/).
@@ -145,8 +145,8 @@ def _together(parts: Sequence[Measured]) -> Measured:
     return Measured(float(np.median(times)), times[0], times[-1])
 
 
-def pairs_to_meet(header: RunHeader, rows: Sequence[Row]) -> dict[int, list[str]]:
-    """By size the pairs of rows in which the suspects of a tournament meet others again."""
+def pairs_to_retest(header: RunHeader, rows: Sequence[Row]) -> dict[int, list[str]]:
+    """By size the pairs of rows in which the stragglers of a tournament meet others again."""
     places = places_of(header)
     if (
         places is None
@@ -156,7 +156,7 @@ def pairs_to_meet(header: RunHeader, rows: Sequence[Row]) -> dict[int, list[str]
         return {}
     found = {}
     for size, ways in ways_by_size(header, rows).items():
-        again = meetings(find_stragglers(ways, places), ways, places)
+        again = retests(find_stragglers(ways, places), ways, places)
         found[size] = [
             text_of_pairs(way)
             for pairs in again

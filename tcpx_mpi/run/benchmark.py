@@ -59,7 +59,7 @@ class Benchmark:
             end_by_ns=time_limit.end_by_ns(settings.timeout_s),
             between_batches=self.output.between_batches,
         )  # fmt: skip
-        for row in planner.run(rows, lambda: agreement.told(world, self.output.suspects())):
+        for row in planner.run(rows, lambda: agreement.told(world, self.output.pairs_to_retest())):
             self.measure(measurement, row, journal)
         journal.close()
         return self.end([engine, *beside])
@@ -68,7 +68,7 @@ class Benchmark:
         self, settings: Settings, pattern: Pattern, host: Host, engine: RankEngine,
         beside: Sequence[Transport], plan: Plan, journal: Journal,
     ) -> None:  # fmt: skip
-        """Collective: the circumstances of the run, in the file and on the screen."""
+        """Collective: the metadata of the run, in the file and on the screen."""
         info = metadata.rank_info(self.world.rank, host, engine)
         mine = (info, SetupTimes.from_rows(engine.setup_rows(info.rank)), engine.plugin.to_tell)
         parts = self.world.gather(mine, "circumstances", SETUP_PATIENCE_S)

@@ -39,7 +39,7 @@ class EventStream:
             self._descriptor, self.path = create_exclusively(path)
 
     def header(self, run: Run) -> None:
-        """The circumstances, and what the set-up took: the first two events."""
+        """The metadata, and what the set-up took: the first two events."""
         document, _ = parts_of(run)
         setup = document["tcpx_mpi"]["setup"]
         for name in _NOT_YET:

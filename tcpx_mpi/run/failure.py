@@ -13,7 +13,7 @@ from tcpx_mpi.launch.mpirun import under_launcher
 from tcpx_mpi.run.recorder import Output
 from tcpx_mpi.world import AgreedError, Alarm, Answer, World, interrupted_by
 
-#: A rank in trouble looks so long for a sign that it slept through a roll call.
+#: A rank that fails looks so long for a sign that it slept through a roll call.
 WAKING_S = 0.05
 
 
@@ -31,7 +31,7 @@ def end(
         return end_agreed(world, output, error)
     if isinstance(error, Interrupted):
         leave_interrupted(world, output, error)
-    leave_in_trouble(world, output, error, report)
+    leave_after_failure(world, output, error, report)
 
 
 def end_agreed(world: World, output: Output, error: AgreedError) -> int:
@@ -61,10 +61,10 @@ def leave_interrupted(world: World, output: Output, error: Interrupted) -> NoRet
     world.roll_call.leave(int(error.exit_code))
 
 
-def leave_in_trouble(
+def leave_after_failure(
     world: World,
     output: Output,
-    trouble: TcpxError | Alarm,
+    failure: TcpxError | Alarm,
     report: Sequence[str],
 ) -> NoReturn:
     """Call the roll, let the lowest rank that is there speak, and end all ranks alike.
@@ -72,9 +72,9 @@ def leave_in_trouble(
     `report` says where this rank's requests stand.
     """
     _native.end_plugin_log()
-    code = int(trouble.exit_code) if isinstance(trouble, TcpxError) else int(ExitCode.OK)
-    text = str(trouble) or f"rank {world.rank}: waited for the others"
-    second_hand = trouble.second_hand if isinstance(trouble, TcpxError) else 0
+    code = int(failure.exit_code) if isinstance(failure, TcpxError) else int(ExitCode.OK)
+    text = str(failure) or f"rank {world.rank}: waited for the others"
+    second_hand = failure.second_hand if isinstance(failure, TcpxError) else 0
     if second_hand:  # another rank's text will be the error
         report = (*report, text)
     _leave_if_missed(world, output, text, WAKING_S)
@@ -82,7 +82,7 @@ def leave_in_trouble(
     _leave_if_missed(world, output, text)
     speaks = world.rank == min(answers)
     if speaks:
-        code = output.trouble(answers, world.places)
+        code = output.failure(answers, world.places)
         world.roll_call.dismiss(code, answers)
     else:
         code = world.roll_call.await_dismissal(code or int(ExitCode.LOST_RANK))

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 
 from tcpx_mpi.errors import SetupFailed
-from tcpx_mpi.run.failure import leave_in_trouble
+from tcpx_mpi.run.failure import leave_after_failure
 from tcpx_mpi.run.recorder import Output
 from tcpx_mpi.transport.engine import RankEngine
 from tcpx_mpi.transport.setup_errors import manager_hint
@@ -33,7 +33,7 @@ def ending_a_call_that_hangs(world: World, output: Output, engine: RankEngine) -
                 text = f"plugin call {call[0]} has not returned for {patience_s:.3g} s"
                 text += manager_hint(text, engine.needs_manager)
                 error = SetupFailed(f"{world.name(world.rank)}: {text}")
-                leave_in_trouble(world, output, error, ())
+                leave_after_failure(world, output, error, ())
 
     watcher = threading.Thread(target=watch, name="call watch", daemon=True)
     watcher.start()

@@ -163,9 +163,9 @@ class Measurement:
         self._in_turns(accounts, facts, plan, "warmup", plan.warmup_batches)
         if self._context.gpu is not None:
             self._context.gpu.before_row()
-        pace = StoppingRule(plan, until)
-        batches = self._in_turns(accounts, facts, plan, "timed", self._paced(pace, accounts[0]))
-        facts = dataclasses.replace(facts, iterations=pace.done, ended_by=pace.ended_by)
+        rule = StoppingRule(plan, until)
+        batches = self._in_turns(accounts, facts, plan, "timed", self._as_due(rule, accounts[0]))
+        facts = dataclasses.replace(facts, iterations=rule.done, ended_by=rule.ended_by)
         for account in accounts:
             self._complete(account, facts, layout, batches)
             if self._settings.checks() and size:
@@ -204,15 +204,15 @@ class Measurement:
             done.append(count)
         return done
 
-    def _paced(self, pace: StoppingRule, own: _Account) -> Iterator[int]:
+    def _as_due(self, rule: StoppingRule, own: _Account) -> Iterator[int]:
         """Collective where the row is open-ended: the timed batches, each when it is due."""
         began_ns = time.monotonic_ns()
-        while count := pace.next_batch():
+        while count := rule.next_batch():
             yield count
-            if pace.open_ended:
+            if rule.open_ended:
                 elapsed_ns = time.monotonic_ns() - began_ns
-                look = pace.own_look(own.measured_ns, elapsed_ns, own.iterations_ns)
-                pace.take(self._world.allgather(look, "look at a row", self.patience_s))
+                look = rule.own_look(own.measured_ns, elapsed_ns, own.iterations_ns)
+                rule.take(self._world.allgather(look, "look at a row", self.patience_s))
 
     def _complete(
         self, account: _Account, facts: RowFacts, layout: Any, batches: Sequence[int]

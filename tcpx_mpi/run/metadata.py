@@ -1,4 +1,4 @@
-"""The circumstances of a run: versions as loaded, host facts, git state, every rank's place."""
+"""The metadata of a run: versions as loaded, host facts, git state, every rank's place."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tcpx_mpi.machine.topology import Host, this_machine
 from tcpx_mpi.records import RankInfo, SetupTimes
 from tcpx_mpi.transport.engine import RankEngine
 from tcpx_mpi.transport.load_plugin import ToTell
-from tcpx_mpi.transport.overhead import own_cost
+from tcpx_mpi.transport.overhead import measure_overhead
 
 
 def rank_info(rank: int, host: Host, engine: RankEngine) -> RankInfo:
@@ -101,7 +101,7 @@ def facts(host: Host, engine: RankEngine, told: Sequence[ToTell]) -> dict[str, s
     `told` has what the plugin of each rank has to tell.
     """
     plugin = engine.plugin
-    cost = own_cost(plugin.handle if plugin.file.name == "null" else None)
+    cost = measure_overhead(plugin.handle if plugin.file.name == "null" else None)
     return {
         "own_clock_ns": f"{cost.clock_ns:.1f}",
         "own_clock_step_ns": str(cost.clock_step_ns),

@@ -174,8 +174,8 @@ def request_of(settings: Settings) -> Request:
         share_gpu=settings.share_gpu,
         needs_gpus=settings.memory == "cuda",
         cpus=parse_cpu_list(settings.cpus or ""),
-        seats=read_placement(path) if path is not None else {},
-        seats_from=f"--placement {path}",
+        rank_places=read_placement(path) if path is not None else {},
+        places_from=f"--placement {path}",
     )
 
 

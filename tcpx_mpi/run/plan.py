@@ -20,7 +20,7 @@ from tcpx_mpi.records import PHASES, Plan, RowFacts
 from tcpx_mpi.run.stopping import Until
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.table import BufferId, Column, Op, Schedule, step_bytes
-from tcpx_mpi.stragglers.retest import most_meetings
+from tcpx_mpi.stragglers.retest import most_retests
 from tcpx_mpi.transport.slots import RowPlan, plan_row, slot_shape, slots_for, stamp_bytes
 from tcpx_mpi.units import format_size
 
@@ -164,7 +164,7 @@ class RowPlanner:
     def _rows_to_come(self) -> int:
         """Rows of the run, which share the space for samples; of endless cycles those of one."""
         s = self._settings
-        again = 2 * most_meetings(self._world) if self._pattern.rounds and s.all_pairs else 0
+        again = 2 * most_retests(self._world) if self._pattern.rounds and s.all_pairs else 0
         return len(s.sizes) * (max(s.run_cycles, 1) * self.rounds + again)
 
     def _room(self) -> int:

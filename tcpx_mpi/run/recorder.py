@@ -157,11 +157,11 @@ class Output:
             self._events.row(self._run, row, self._summaries[-1])
         self._print([report.row_line(self._run.header, self._summaries[-1])])
 
-    def suspects(self) -> dict[int, list[str]]:
-        """By size the pairs of further rows, in which suspects of a tournament meet others."""
+    def pairs_to_retest(self) -> dict[int, list[str]]:
+        """By size the pairs of further rows, in which stragglers of a tournament meet others."""
         if self._run is None:
             return {}
-        return report.pairs_to_meet(self._run.header, self._run.rows)
+        return report.pairs_to_retest(self._run.header, self._run.rows)
 
     def end(self) -> ExitCode:
         """Close the files, print the footer; what the exit code of the run is."""
@@ -195,7 +195,7 @@ class Output:
     def _launch(self) -> int:
         return self._settings.launch if self._settings is not None else 0
 
-    def trouble(self, answers: Mapping[int, Answer], places: Sequence[str]) -> int:
+    def failure(self, answers: Mapping[int, Answer], places: Sequence[str]) -> int:
         """The roll was called: print every rank's report, keep it; the exit code for all.
 
         Runs on the lowest rank that answered, which is not always rank 0.

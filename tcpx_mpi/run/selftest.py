@@ -25,7 +25,7 @@ from tcpx_mpi.records import require_writable, utc_now, write_text
 from tcpx_mpi.run.agreement import agree_hosts, agree_settings
 from tcpx_mpi.run.ceiling import Ceiling, print_lines
 from tcpx_mpi.run.story import RunState
-from tcpx_mpi.transport.overhead import own_cost
+from tcpx_mpi.transport.overhead import measure_overhead
 from tcpx_mpi.world import World
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
@@ -124,7 +124,7 @@ class SelfTest:
         world = self.world
         one_clock = len({each.clock for each in hosts}) == 1
         skews = barrier_skews_ns(world) if one_clock else np.empty(0, np.int64)
-        cost = own_cost() if world.rank == 0 else None
+        cost = measure_overhead() if world.rank == 0 else None
         world.barrier("own cost", SETUP_PATIENCE_S)  # others would disturb it
         ranks = world.gather(quiet(), "quiet", SETUP_PATIENCE_S)
         if ranks is None or cost is None:

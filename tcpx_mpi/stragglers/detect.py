@@ -13,7 +13,7 @@ row's iterations (1.4826 x the median absolute difference / sqrt(2)), and betwee
 the noise floor, or 5 %, nothing is named.
 
 Where all pairs were measured at once, by their both ways, a rank is judged by its standing
-(`standing.py`): by times, beside the other ranks in the same quarters of the row, and by the noise
+(`outlier.py`): by times, beside the other ranks in the same quarters of the row, and by the noise
 of these alone.
 """
 
@@ -30,7 +30,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from tcpx_mpi.stragglers.outlier import LEAST_SHARE, TIMES_NOISE, Outlier, standing
+from tcpx_mpi.stragglers.outlier import LEAST_SHARE, TIMES_NOISE, Outlier, outlier_of
 
 #: Fewer ways than this of a class have no quartile to speak of.
 _LEAST_WAYS = 3
@@ -234,19 +234,19 @@ class Ways:
         places = ((count - 1) // 2, count // 2)
         return sum(ordered[at + (0 <= left_out <= at)] for at in places) / 2
 
-    def standing(self, rank: int) -> Outlier | None:
+    def outlier(self, rank: int) -> Outlier | None:
         """Of a rank beside those of its class, where all ways were measured at once."""
         own, others = (
             np.array([times for way, times in self._quarters.items() if (rank in way) == mine])
             for mine in (True, False)
         )
-        return standing(own, others)
+        return outlier_of(own, others)
 
     def sensitivity(self, world: int) -> Sensitivity | None:
         """None where no rank has several ways here, or nothing to compare them with."""
         if self.at_once:
             stands = sorted(
-                filter(None, map(self.standing, range(world))), key=lambda each: each.least_factor
+                filter(None, map(self.outlier, range(world))), key=lambda each: each.least_factor
             )
             if not stands:
                 return None
@@ -300,7 +300,7 @@ def _slow_rank(rank: int, ways: Ways) -> Straggler | None:
 
 
 def _slow_beside_others(rank: int, ways: Ways) -> Straggler | None:
-    stand = ways.standing(rank)
+    stand = ways.outlier(rank)
     if stand is None or stand.certain_ns <= stand.least_ns:
         return None
     return Straggler(

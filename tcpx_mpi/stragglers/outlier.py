@@ -65,7 +65,7 @@ class Outlier:
         return self.least_ns <= TIMES_NOISE * self.noise_ns
 
 
-def standing(own: Times, others: Times) -> Outlier | None:
+def outlier_of(own: Times, others: Times) -> Outlier | None:
     """Times [way, quarter] of the ways of one rank, and of all ways without it.
 
     None where either are too few.

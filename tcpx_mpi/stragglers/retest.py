@@ -59,19 +59,19 @@ def judged(
     return found
 
 
-def most_meetings(world: int) -> int:
+def most_retests(world: int) -> int:
     """An upper bound for the meetings of one size; each is two rows, one for each way."""
     return min(_MOST_MEETINGS, world - 1)
 
 
-def meetings(
-    suspects: Sequence[Straggler], measured: Mapping[Way, Measured], places: Places
+def retests(
+    stragglers: Sequence[Straggler], measured: Mapping[Way, Measured], places: Places
 ) -> list[Pairs]:
     """Pairs of all ranks, a list for each meeting; those of the slowest suspects come first."""
     world = len(places.nodes)
-    wanted = _wanted(suspects, measured, places)
+    wanted = _wanted(stragglers, measured, places)
     found: list[Pairs] = []
-    while wanted and len(found) < most_meetings(world):
+    while wanted and len(found) < most_retests(world):
         free = set(range(world))
         pairs: Pairs = []
         for pair in list(wanted):
@@ -92,21 +92,21 @@ def meetings(
 
 
 def _wanted(
-    suspects: Sequence[Straggler], measured: Mapping[Way, Measured], places: Places
+    stragglers: Sequence[Straggler], measured: Mapping[Way, Measured], places: Places
 ) -> list[Way]:
     """Who should meet whom, the most wanted first; no pair twice, whichever comes first in it."""
-    accused = {rank for suspect in suspects for rank in suspect.ranks}
+    accused = {rank for straggler in stragglers for rank in straggler.ranks}
     badness = _badness(accused, measured, places)
     wanted: dict[frozenset[int], Way] = {}
-    for suspect in suspects:
-        if not suspect.roles:
-            way = (suspect.ranks[0], suspect.ranks[1])
+    for straggler in stragglers:
+        if not straggler.roles:
+            way = (straggler.ranks[0], straggler.ranks[1])
             wanted.setdefault(frozenset(way), way)
-        for rank in suspect.ranks:
+        for rank in straggler.ranks:
             others = [
                 other
                 for other in range(len(places.nodes))
-                if other not in suspect.ranks and places.apart((rank, other)) == suspect.apart
+                if other not in straggler.ranks and places.apart((rank, other)) == straggler.apart
             ]
             others.sort(key=lambda other: (other in accused, badness[other]))
             for other in others[:_PARTNERS]:

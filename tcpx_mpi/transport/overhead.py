@@ -20,7 +20,7 @@ _PATIENCE_S = 10.0
 
 
 @dataclass(frozen=True)
-class OwnCost:
+class Overhead:
     """Nanoseconds; `chunk_ns` is the engine's part of one chunk, posted, tested and consumed."""
 
     clock_ns: float
@@ -28,7 +28,7 @@ class OwnCost:
     chunk_ns: float
 
 
-def own_cost(null: _native.Plugin | None = None) -> OwnCost:
+def measure_overhead(null: _native.Plugin | None = None) -> Overhead:
     """Measured in about 20 ms: the clock, and the engine over a plugin that completes at once.
 
     `null` is that plugin where this process has it already: one is initialised once.
@@ -36,7 +36,7 @@ def own_cost(null: _native.Plugin | None = None) -> OwnCost:
     The fastest of many batches: others on the machine make it slower, never faster.
     """
     clock_ns, step_ns = _native.clock_cost()
-    return OwnCost(clock_ns, step_ns, _chunk_ns(null or _null_plugin()))
+    return Overhead(clock_ns, step_ns, _chunk_ns(null or _null_plugin()))
 
 
 def _null_plugin() -> _native.Plugin:

@@ -245,7 +245,9 @@ def test_a_placement_file_wins_for_its_ranks_and_leaves_the_others(tmp_path: Pat
         "[[rank]]\nlocal_rank = 0\ngpu = 1\n"
     )
     topology = machines.flat(8, nics=2, gpus=2)
-    request = Request(nics=("eth0",), gpus=(), seats=read_placement(str(path)), seats_from="FILE")
+    request = Request(
+        nics=("eth0",), gpus=(), rank_places=read_placement(str(path)), places_from="FILE"
+    )
     first, second = places(topology, 2, request)
     assert (first.gpu, first.nic) == (1, "eth0")
     assert (second.gpu, second.nic, second.progress_cpu, second.memory_node) == (-1, "eth1", 7, 0)
@@ -260,17 +262,29 @@ def test_a_placement_file_wins_for_its_ranks_and_leaves_the_others(tmp_path: Pat
         (1, Request(gpus=(0,)), ["--gpu", "here has none"]),
         (2, Request(cpus=(1,)), ["--cpus has 1 CPUs for 2 ranks of here"]),
         (1, Request(cpus=(8,)), ["--cpus: CPU 8 is outside of the affinity mask", "(0-3)"]),
-        (1, Request(seats={0: RankPlace(cpu=9)}, seats_from="F"), ["F: CPU 9", "affinity mask"]),
-        (
-            2,
-            Request(seats={0: RankPlace(cpu=2), 1: RankPlace(cpu=2)}, seats_from="F"),
-            ["F: two", "CPU 2"],
-        ),
-        (1, Request(seats={0: RankPlace(nic="eth9")}, seats_from="F"), ["F: here has no NIC eth9"]),
-        (1, Request(seats={0: RankPlace(gpu=0)}, seats_from="F"), ["F: GPU 0", "here has none"]),
         (
             1,
-            Request(seats={0: RankPlace(memory_node=3)}, seats_from="F"),
+            Request(rank_places={0: RankPlace(cpu=9)}, places_from="F"),
+            ["F: CPU 9", "affinity mask"],
+        ),
+        (
+            2,
+            Request(rank_places={0: RankPlace(cpu=2), 1: RankPlace(cpu=2)}, places_from="F"),
+            ["F: two", "CPU 2"],
+        ),
+        (
+            1,
+            Request(rank_places={0: RankPlace(nic="eth9")}, places_from="F"),
+            ["F: here has no NIC eth9"],
+        ),
+        (
+            1,
+            Request(rank_places={0: RankPlace(gpu=0)}, places_from="F"),
+            ["F: GPU 0", "here has none"],
+        ),
+        (
+            1,
+            Request(rank_places={0: RankPlace(memory_node=3)}, places_from="F"),
             ["F: here has no NUMA node 3"],
         ),
     ],

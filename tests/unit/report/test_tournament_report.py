@@ -12,7 +12,7 @@ import pytest
 
 from tcpx_mpi.patterns.pairs import sender_of
 from tcpx_mpi.records import Row, Run
-from tcpx_mpi.report import pairs_to_meet, straggler_lines
+from tcpx_mpi.report import pairs_to_retest, straggler_lines
 from tcpx_mpi.report.html.page import page_of
 from tcpx_mpi.report.stragglers import ways_by_size
 from tcpx_mpi.schedule.pattern import pairs_of_text
@@ -55,7 +55,7 @@ def tournament(slow: Mapping[Way, float]) -> list[Row]:
 
 
 def met_again(rows: list[Row], slow: Mapping[Way, float]) -> list[Row]:
-    (texts,) = pairs_to_meet(HEADER, rows).values()
+    (texts,) = pairs_to_retest(HEADER, rows).values()
     return [
         row(ROUNDS + number, {b: a for a, b in pairs_of_text(text)}, slow, text)
         for number, text in enumerate(texts)
@@ -78,7 +78,7 @@ def test_a_way_has_the_time_of_one_copy_and_for_halves_its_first_and_last_cycle(
 
 
 def test_suspects_meet_two_others_both_ways() -> None:
-    texts = pairs_to_meet(HEADER, tournament(SLOW_SENDER))[1024]
+    texts = pairs_to_retest(HEADER, tournament(SLOW_SENDER))[1024]
     assert len(texts) == 4
     met = " ".join(texts).split()
     assert len(set(met)) == len(met) == 8
@@ -87,9 +87,9 @@ def test_suspects_meet_two_others_both_ways() -> None:
 
 
 def test_nobody_meets_again_where_nobody_is_suspected_or_each_met_one_other_only() -> None:
-    assert pairs_to_meet(HEADER, tournament({})) == {1024: []}
+    assert pairs_to_retest(HEADER, tournament({})) == {1024: []}
     once = invented.run_header(world=WORLD, pattern="pairs", settings=[], ranks=HEADER.ranks)
-    assert pairs_to_meet(once, tournament(SLOW_SENDER)[:2]) == {}
+    assert pairs_to_retest(once, tournament(SLOW_SENDER)[:2]) == {}
 
 
 def test_who_is_slow_again_is_named_with_both_figures() -> None:

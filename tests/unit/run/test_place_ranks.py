@@ -1,4 +1,4 @@
-"""From settings to a seat: channels that fit, requests, and memory that is really bound."""
+"""From settings to a rank's place: channels that fit, requests, and memory that is really bound."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def test_a_request_is_what_the_settings_say(tmp_path: Path) -> None:
     asked = settings(nic="eth1, eth2", gpu="3,1", share_gpu="1", cpus="9,4-5", placement=str(path))
     assert request_of(asked) == Request(
         nics=("eth1", "eth2"), gpus=(3, 1), share_gpu=True, cpus=(4, 5, 9),
-        seats={2: RankPlace(cpu=5)}, seats_from=f"--placement {path}",
+        rank_places={2: RankPlace(cpu=5)}, places_from=f"--placement {path}",
     )  # fmt: skip
     plain = request_of(settings())
-    assert (plain.nics, plain.gpus, plain.cpus, plain.seats) == ((), None, (), {})
+    assert (plain.nics, plain.gpus, plain.cpus, plain.rank_places) == ((), None, (), {})
     assert request_of(settings(gpu="none")).gpus == ()
 
 

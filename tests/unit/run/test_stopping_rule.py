@@ -29,112 +29,112 @@ def plan(batch: int = 20, slots: int = 4096) -> RowPlan:
     return RowPlan(slots, slots, (batch,), ())
 
 
-def ran(pace: StoppingRule, batch_ns: int, times: np.ndarray, elapsed_ns: int = 0) -> list[int]:
+def ran(rule: StoppingRule, batch_ns: int, times: np.ndarray, elapsed_ns: int = 0) -> list[int]:
     """The batches of a row of one rank whose iterations take `times`, at most 100 of them."""
     batches: list[int] = []
-    while len(batches) < 100 and (count := pace.next_batch()):
+    while len(batches) < 100 and (count := rule.next_batch()):
         batches.append(count)
-        if pace.open_ended:
+        if rule.open_ended:
             measured_ns = batch_ns * len(batches)
-            own = pace.own_look(measured_ns, elapsed_ns or measured_ns, lambda: times[: pace.done])
-            pace.take([own])
+            own = rule.own_look(measured_ns, elapsed_ns or measured_ns, lambda: times[: rule.done])
+            rule.take([own])
     return batches
 
 
 def test_a_planned_row_has_its_batches_and_nobody_looks() -> None:
-    pace = StoppingRule(plan_row(8, 20, 0), None)
-    assert not pace.open_ended
-    assert ran(pace, MS, STEADY) == [8, 8, 4]
-    assert (pace.done, pace.ended_by) == (20, "iterations")
+    rule = StoppingRule(plan_row(8, 20, 0), None)
+    assert not rule.open_ended
+    assert ran(rule, MS, STEADY) == [8, 8, 4]
+    assert (rule.done, rule.ended_by) == (20, "iterations")
 
 
 def test_narrow_times_end_a_row_at_the_first_look() -> None:
-    pace = StoppingRule(plan(), until(ci=0.05))
-    assert ran(pace, MS, STEADY) == [20, 40]
-    assert (pace.done, pace.ended_by) == (60, "ci")
+    rule = StoppingRule(plan(), until(ci=0.05))
+    assert ran(rule, MS, STEADY) == [20, 40]
+    assert (rule.done, rule.ended_by) == (60, "ci")
 
 
 def test_wide_times_go_on_until_they_are_narrow() -> None:
     random = np.random.default_rng(1)
     times = np.exp(random.normal(0, 0.5, 10_000))
-    pace = StoppingRule(plan(), until(ci=0.05))
-    ran(pace, MS, times)
-    assert pace.ended_by == "ci"
-    assert 300 < pace.done < 5000
+    rule = StoppingRule(plan(), until(ci=0.05))
+    ran(rule, MS, times)
+    assert rule.ended_by == "ci"
+    assert 300 < rule.done < 5000
 
 
 def test_what_does_not_become_narrow_ends_by_time_and_says_so() -> None:
     times = np.random.default_rng(2).exponential(1, 10**6)
-    pace = StoppingRule(plan(), until(ci=0.0001, max_time_ns=500 * MS))
-    ran(pace, 100 * MS, times)
-    assert (pace.done, pace.ended_by) == (100, "max-time")
+    rule = StoppingRule(plan(), until(ci=0.0001, max_time_ns=500 * MS))
+    ran(rule, 100 * MS, times)
+    assert (rule.done, rule.ended_by) == (100, "max-time")
 
 
 def test_one_wide_rank_keeps_all_ranks_going() -> None:
-    pace = StoppingRule(plan(), until(ci=0.05))
-    pace.next_batch()
-    pace.next_batch()
-    pace.take([Look(MS, MS, 0.01), Look(MS, MS, 0.06), Look(MS, MS, 0.0)])
-    assert pace.next_batch() > 0
-    pace.take([Look(MS, MS, 0.01), Look(MS, MS, 0.05), Look(MS, MS, 0.0)])
-    assert (pace.next_batch(), pace.ended_by) == (0, "ci")
+    rule = StoppingRule(plan(), until(ci=0.05))
+    rule.next_batch()
+    rule.next_batch()
+    rule.take([Look(MS, MS, 0.01), Look(MS, MS, 0.06), Look(MS, MS, 0.0)])
+    assert rule.next_batch() > 0
+    rule.take([Look(MS, MS, 0.01), Look(MS, MS, 0.05), Look(MS, MS, 0.0)])
+    assert (rule.next_batch(), rule.ended_by) == (0, "ci")
 
 
 def test_an_unknown_width_is_not_narrow() -> None:
-    pace = StoppingRule(plan(), until(ci=0.05))
+    rule = StoppingRule(plan(), until(ci=0.05))
     times = np.append(math.nan, np.full(59, 5.0))
-    pace.next_batch()
-    pace.next_batch()
-    pace.take([pace.own_look(MS, MS, lambda: np.resize(times, pace.done))])
-    assert pace.next_batch() > 0
+    rule.next_batch()
+    rule.next_batch()
+    rule.take([rule.own_look(MS, MS, lambda: np.resize(times, rule.done))])
+    assert rule.next_batch() > 0
 
 
 def test_a_rank_that_receives_nothing_is_no_obstacle() -> None:
-    pace = StoppingRule(plan(40), until(ci=0.05))
-    pace.next_batch()
-    look = pace.own_look(MS, MS, lambda: np.empty(0))
+    rule = StoppingRule(plan(40), until(ci=0.05))
+    rule.next_batch()
+    look = rule.own_look(MS, MS, lambda: np.empty(0))
     assert look.half_width == 0
 
 
 def test_a_duration_counts_the_time_in_batches_of_the_slowest_rank() -> None:
-    pace = StoppingRule(plan(), until(duration_ns=250 * MS))
+    rule = StoppingRule(plan(), until(duration_ns=250 * MS))
     for measured in (100, 200):
-        assert pace.next_batch() == 20
-        pace.take([Look(measured * MS, 10_000 * MS, None), Look(MS, 10_000 * MS, None)])
-    assert pace.next_batch() == 20
-    pace.take([Look(MS, MS, None), Look(250 * MS, MS, None)])
-    assert (pace.next_batch(), pace.ended_by) == (0, "duration")
+        assert rule.next_batch() == 20
+        rule.take([Look(measured * MS, 10_000 * MS, None), Look(MS, 10_000 * MS, None)])
+    assert rule.next_batch() == 20
+    rule.take([Look(MS, MS, None), Look(250 * MS, MS, None)])
+    assert (rule.next_batch(), rule.ended_by) == (0, "duration")
 
 
 def test_a_duration_is_not_cut_by_the_time_that_ci_has() -> None:
-    pace = StoppingRule(plan(), until(max_time_ns=MS, duration_ns=10 * MS))
-    pace.next_batch()
-    pace.take([Look(MS, 2 * MS, None)])
-    assert pace.next_batch() > 0
+    rule = StoppingRule(plan(), until(max_time_ns=MS, duration_ns=10 * MS))
+    rule.next_batch()
+    rule.take([Look(MS, 2 * MS, None)])
+    assert rule.next_batch() > 0
 
 
 def test_the_time_of_any_rank_is_up_for_all() -> None:
-    pace = StoppingRule(plan(), until(ci=0.05, max_time_ns=60 * MS))
-    pace.next_batch()
-    pace.take([Look(MS, MS, None), Look(MS, 60 * MS, None)])
-    assert (pace.next_batch(), pace.ended_by) == (0, "max-time")
+    rule = StoppingRule(plan(), until(ci=0.05, max_time_ns=60 * MS))
+    rule.next_batch()
+    rule.take([Look(MS, MS, None), Look(MS, 60 * MS, None)])
+    assert (rule.next_batch(), rule.ended_by) == (0, "max-time")
 
 
 def test_short_batches_grow_as_far_as_there_are_slots() -> None:
-    pace = StoppingRule(plan(20, 100), until(duration_ns=10 * MS))
-    assert ran(pace, MS, STEADY) == [20, 40, 80, *[100] * 7]
+    rule = StoppingRule(plan(20, 100), until(duration_ns=10 * MS))
+    assert ran(rule, MS, STEADY) == [20, 40, 80, *[100] * 7]
 
 
 def test_a_row_ends_when_its_samples_fill_the_memory() -> None:
-    pace = StoppingRule(plan(), until(duration_ns=10**12, most_iterations=70))
-    assert ran(pace, MS, STEADY) == [20, 40, 10]
-    assert (pace.done, pace.ended_by) == (70, "sample-space")
+    rule = StoppingRule(plan(), until(duration_ns=10**12, most_iterations=70))
+    assert ran(rule, MS, STEADY) == [20, 40, 10]
+    assert (rule.done, rule.ended_by) == (70, "sample-space")
 
 
 def test_beside_a_peer_there_are_enough_batches_of_one_length() -> None:
-    pace = StoppingRule(plan(), until(ci=0.05, even_batches=8))
-    assert ran(pace, MS, STEADY) == [20] * 9  # the first look that is due from 8 on
-    assert pace.ended_by == "ci"
+    rule = StoppingRule(plan(), until(ci=0.05, even_batches=8))
+    assert ran(rule, MS, STEADY) == [20] * 9  # the first look that is due from 8 on
+    assert rule.ended_by == "ci"
     late = StoppingRule(plan(), until(ci=1e-9, max_time_ns=1, even_batches=8))
     assert ran(late, MS, np.random.default_rng(3).exponential(1, 1000)) == [20] * 8
     assert late.ended_by == "max-time"
@@ -144,13 +144,13 @@ def test_looks_come_seldom_so_that_they_cost_little() -> None:
     looks: list[int] = []
 
     def times() -> np.ndarray:
-        looks.append(pace.done)
-        return np.random.default_rng(4).exponential(1, pace.done)
+        looks.append(rule.done)
+        return np.random.default_rng(4).exponential(1, rule.done)
 
-    pace = StoppingRule(plan(10, 10), until(ci=1e-9))
+    rule = StoppingRule(plan(10, 10), until(ci=1e-9))
     for _ in range(1000):
-        pace.next_batch()
-        pace.take([pace.own_look(MS, MS, times)])
+        rule.next_batch()
+        rule.take([rule.own_look(MS, MS, times)])
     assert all(later >= 1.25 * earlier for earlier, later in itertools.pairwise(looks))
     assert looks[0] == 30
     assert looks[-1] > 8000

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tcpx_mpi.stragglers.detect import BOTH_WAYS, Measured, Places, Way, find_stragglers
-from tcpx_mpi.stragglers.outlier import QUARTERS, Outlier, standing
+from tcpx_mpi.stragglers.outlier import QUARTERS, Outlier, outlier_of
 
 QUIET = np.array([100e3, 104e3, 108e3])  # of three ways
 FLAT = np.ones(QUARTERS)
@@ -21,7 +21,7 @@ def steady(*times_us: float) -> np.ndarray:
 
 
 def stand(own: np.ndarray, others: np.ndarray) -> Outlier:
-    found = standing(own, others)
+    found = outlier_of(own, others)
     assert found is not None
     return found
 
@@ -111,9 +111,9 @@ def test_one_more_slow_rank_hides_none_where_there_are_six() -> None:
 
 
 def test_few_ways_tell_nothing() -> None:
-    assert standing(steady(9, 9), steady(1)) is None
-    assert standing(steady(9), steady(1, 1, 1)) is None
-    assert standing(np.zeros((0, QUARTERS)), steady(1, 1, 1)) is None
+    assert outlier_of(steady(9, 9), steady(1)) is None
+    assert outlier_of(steady(9), steady(1, 1, 1)) is None
+    assert outlier_of(np.zeros((0, QUARTERS)), steady(1, 1, 1)) is None
 
 
 # --- All ranks of a mesh -------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from tcpx_mpi.patterns.pairs import meeting
 from tcpx_mpi.run.plan import RowPlanner
 from tcpx_mpi.schedule.pattern import pairs_of_text, text_of_pairs
 from tcpx_mpi.stragglers.detect import Measured, Places, Straggler, Way, find_stragglers
-from tcpx_mpi.stragglers.retest import _badness, _wanted, judged, meetings, most_meetings
+from tcpx_mpi.stragglers.retest import _badness, _wanted, judged, most_retests, retests
 
 ONE_NODE = Places(["a"] * 8, ["lo"] * 8)
 TWO_NODES = Places(["a"] * 4 + ["b"] * 4, [f"eth{1 + r % 4}" for r in range(8)])
@@ -35,8 +35,8 @@ def measured(places: Places, slow: dict[Way, float] | None = None, seed: int = 1
 
 
 def again(places: Places, first: Ways, now: Ways) -> Ways:
-    """What the meetings after `first` see, where the truth has become `now`."""
-    pairs = meetings(find_stragglers(first, places), first, places)
+    """What the retests after `first` see, where the truth has become `now`."""
+    pairs = retests(find_stragglers(first, places), first, places)
     return {w: now[w] for each in pairs for pair in each for w in (pair, pair[::-1])}
 
 
@@ -51,8 +51,8 @@ def names(places: Places, first: Ways, fresh: Ways) -> list[tuple[str, tuple[int
 @pytest.mark.parametrize("places", [ONE_NODE, TWO_NODES], ids=["one", "two"])
 def test_everybody_is_in_one_pair_of_every_meeting(places: Places) -> None:
     first = measured(places, slow_sender(3) | slow_sender(5) | {(1, 6): 5.0})
-    found = meetings(find_stragglers(first, places), first, places)
-    assert 0 < len(found) <= most_meetings(8)
+    found = retests(find_stragglers(first, places), first, places)
+    assert 0 < len(found) <= most_retests(8)
     for pairs in found:
         assert sorted(rank for pair in pairs for rank in pair) == list(range(8))
 
@@ -69,7 +69,7 @@ def test_a_suspect_meets_the_best_ones_first_and_no_other_suspect() -> None:
     first = measured(ONE_NODE, slow)
     suspects = find_stragglers(first, ONE_NODE)
     assert {each.ranks for each in suspects} == {(3,), (5,)}
-    found = meetings(suspects, first, ONE_NODE)
+    found = retests(suspects, first, ONE_NODE)
     met = [{*pair} - {3} for pairs in found for pair in pairs if 3 in pair]
     assert met[:2] == [{0}, {6}]
     met = [{*pair} - {5} for pairs in found for pair in pairs if 5 in pair]
@@ -99,7 +99,7 @@ def test_nobody_is_the_worse_for_having_met_suspects() -> None:
 
 def test_the_ends_of_a_link_meet_each_other_and_good_ones() -> None:
     first = measured(ONE_NODE, {(2, 5): 3.0})
-    found = meetings(find_stragglers(first, ONE_NODE), first, ONE_NODE)
+    found = retests(find_stragglers(first, ONE_NODE), first, ONE_NODE)
     assert (2, 5) in found[0]
     for end in (2, 5):
         partners = {other for pairs in found for pair in pairs if end in pair for other in pair}
@@ -108,12 +108,12 @@ def test_the_ends_of_a_link_meet_each_other_and_good_ones() -> None:
 
 def test_a_nic_meets_ranks_of_other_nodes_and_so_do_those_it_is_compared_with() -> None:
     first = measured(TWO_NODES, {(o, 6): 8.0 for o in range(4)})
-    for pairs in meetings(find_stragglers(first, TWO_NODES), first, TWO_NODES):
+    for pairs in retests(find_stragglers(first, TWO_NODES), first, TWO_NODES):
         assert all(TWO_NODES.apart(pair) for pair in pairs)
 
 
 def test_without_suspects_nobody_meets() -> None:
-    assert meetings([], measured(ONE_NODE), ONE_NODE) == []
+    assert retests([], measured(ONE_NODE), ONE_NODE) == []
 
 
 def test_many_suspects_meet_no_more_often_than_the_bound() -> None:
@@ -122,7 +122,7 @@ def test_many_suspects_meet_no_more_often_than_the_bound() -> None:
         Straggler("link", way, (), 2.0, 0.01, 1, 1, 1e5, False)
         for way in itertools.permutations(range(8), 2)
     ]
-    assert len(meetings(suspects, first, ONE_NODE)) == most_meetings(8) == 7
+    assert len(retests(suspects, first, ONE_NODE)) == most_retests(8) == 7
 
 
 # --- What is left of a name -----------------------------------------------------------------------
