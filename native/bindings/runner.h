@@ -10,7 +10,7 @@
 
 namespace tcpx {
 
-// What runs batches on a thread of its own: the engine, or a native peer beside it.
+// What runs batches on a thread of its own: the engine, or a native baseline beside it.
 class Runner {
  public:
   virtual ~Runner() = default;
