@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tcpx_mpi.records import RankInfo, Row, Run
+from tcpx_mpi.stats import only_in_place
 from tcpx_mpi.units import format_size
 
 #: Settings and facts that every launch has its own of, or that name where results go.
@@ -117,8 +118,9 @@ def _bad_bytes(run: Run) -> Iterator[str]:
         for row in launch.rows:
             size = format_size(row.size_bytes)
             told = {average.side: average.wrong for average in row.averages}
-            # What is compared is the out-of-place side; some patterns of nccl-tests have no other.
-            unchecked = told.get("out_of_place", -1) < 0 if told else _unchecked(row)
+            # The side that is compared: the other one some patterns of nccl-tests have not.
+            side = "in_place" if only_in_place(row) else "out_of_place"
+            unchecked = told.get(side, -1) < 0 if told else _unchecked(row)
             if bool((row.wrong > 0).any()) or any(wrong > 0 for wrong in told.values()):
                 yield f"{name} has wrong bytes at {size}"
             elif row.size_bytes and unchecked:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tcpx_mpi.records import Row, Run
-from tcpx_mpi.stats import Float64s, typical_time_ns
+from tcpx_mpi.stats import Float64s, only_in_place, typical_time_ns
 from tcpx_mpi.units import format_size
 
 
@@ -21,6 +21,8 @@ class RowKey:
     type_name: str
     redop: str
     root: int
+    #: Of a row that was run in place alone: it has no other time, and that of others is no match.
+    in_place: bool = False
 
     def __str__(self) -> str:
         parts = [format_size(self.size_bytes)]
@@ -28,6 +30,8 @@ class RowKey:
             parts += [self.type_name, self.redop]
         if self.root >= 0:
             parts.append(f"root {self.root}")
+        if self.in_place:
+            parts.append("in place")
         return " ".join(parts)
 
 
@@ -72,7 +76,7 @@ def _times_of_one(run: Run) -> dict[RowKey, float]:
 
 def key_of(row: Row) -> RowKey:
     """The key of a row."""
-    return RowKey(row.size_bytes, row.type_name, row.redop, row.root)
+    return RowKey(row.size_bytes, row.type_name, row.redop, row.root, only_in_place(row))
 
 
 def _median(values: Sequence[float]) -> float:

@@ -11,6 +11,7 @@ from tcpx_mpi.stats.blocks import (
     independent_count,
     independent_means,
     iteration_times_ns,
+    only_in_place,
     stretch_times_ns,
     typical_time_ns,
 )
@@ -70,6 +71,7 @@ __all__ = [
     "mean_bus_bandwidth",
     "median_interval",
     "minimum_samples",
+    "only_in_place",
     "percentile_nearest_rank",
     "rank_times_ns",
     "rate",

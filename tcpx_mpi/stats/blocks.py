@@ -107,12 +107,19 @@ def iteration_times_ns(row: Row, average: int, time_divisor: int) -> Float64s:
     return times_over_ranks_ns(samples_received(row), average, row.agg * time_divisor, row.spool)
 
 
+def only_in_place(row: Row) -> bool:
+    """Whether another program ran this row in place, and not out of place."""
+    told = {a.side for a in row.averages if not math.isnan(a.time_ns)}
+    return told == {"in_place"}
+
+
 def typical_time_ns(row: Row, average: int, time_divisor: int, back_to_back: bool) -> float:
     """The time by which a launch counts, the median of `stretch_times_ns`; NaN if unknown. An
-    imported row has its one average.
+    imported row has its one average: out of place, or of one that was run in place only that.
     """
     if row.averages:
-        return next((a.time_ns for a in row.averages if a.side == "out_of_place"), math.nan)
+        side = "in_place" if only_in_place(row) else "out_of_place"
+        return next((a.time_ns for a in row.averages if a.side == side), math.nan)
     times = stretch_times_ns(row, average, time_divisor, back_to_back)
     return float(np.median(times)) if times.size else math.nan
 

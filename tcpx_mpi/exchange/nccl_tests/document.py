@@ -78,6 +78,7 @@ def _closed(text: str) -> str:
 def _log(path: str, document: Mapping[str, Any]) -> Log:
     log = Log(
         test=_test(document),
+        may_be_shortened=True,
         # The average comes after the last row, and is the footer of this form.
         concluded="average_bus_bandwidth" in document,
         command=[str(word) for word in document["args"]],
@@ -147,6 +148,7 @@ def _take_row(path: str, log: Log, result: Mapping[str, Any]) -> None:
         size, count, root = (whole_number(result[name]) for name in ("size", "count", "root"))
     except ValueError as error:
         log.damaged.append(f"a row that is not whole in the log: {error}")
+        log.rows_in_pieces += 1
         return
     kind, redop = str(result["type"]), str(result["redop"])
     log.rows.append(LogRow(size, count, kind, redop, root, tuple(averages)))

@@ -64,8 +64,11 @@ class Log:
     rows: list[LogRow] = field(default_factory=list)
     #: nccl-tests came to its end: its footer is there.
     concluded: bool = False
-    #: What is there in pieces only, in words.
+    #: What is there in pieces only, in words; how many of them are rows.
     damaged: list[str] = field(default_factory=list)
+    rows_in_pieces: int = 0
+    #: It may have been given less memory than the largest size takes, and would not say so.
+    may_be_shortened: bool = False
     command: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)

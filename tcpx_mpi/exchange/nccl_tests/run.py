@@ -10,6 +10,7 @@ import numpy as np
 
 from tcpx_mpi._version import installed_version
 from tcpx_mpi.errors import ExitCode, TcpxError
+from tcpx_mpi.exchange.nccl_tests.gaps import missing_rows
 from tcpx_mpi.exchange.nccl_tests.model import MOST_SIZES, Device, Log, LogRow
 from tcpx_mpi.records import (
     AVERAGES,
@@ -44,7 +45,7 @@ def run_of(log: Log) -> Run:
         header=header,
         setup=SetupTimes.joined([]),
         rows=[_row(log, index, row, header.world) for index, row in enumerate(log.rows)],
-        complete=log.concluded and not log.damaged,
+        complete=log.concluded and not log.damaged and not missing_rows(log),
         fault=_fault(log),
     )
 
@@ -224,7 +225,7 @@ def _row(log: Log, index: int, row: LogRow, world: int) -> Row:
 
 def _fault(log: Log) -> Fault | None:
     """Why the import is no whole run, if it is none."""
-    texts = list(log.damaged)
+    texts = [*log.damaged, *missing_rows(log)]
     if not log.concluded:
         texts.append(f"{log.name} ends before nccl-tests did: it has no footer")
     if log.asked_count() > MOST_SIZES and not log.concluded:

@@ -41,6 +41,7 @@ _DEVICE = re.compile(
     + r"Rank +(\d+)(?: Group +(\d+))? +Pid +(\d+) +on +(\S+) +device +(\d+) +\[([^]]*)\] *(.*)"
 )
 _BANDWIDTH = re.compile(_HASH + r"Avg bus bandwidth *: *(\S+)")
+_REDUCED = re.compile(_HASH + r"Reducing maxBytes to (\d{1,18}) due to memory limitation")
 _BOUNDS = re.compile(_HASH + r"Out of bounds values *: *(\d+) +(OK|FAILED)")
 #: A row, whatever stands before and after it.
 _ROW_LIKE = re.compile(
@@ -154,6 +155,9 @@ class _Reader:
             self.tables += 1
             if titles.cpu_time:
                 raise UsageError(f"{self.path} {_CPU_TIME}")
+        elif found := _REDUCED.match(line):
+            log.max_bytes = max(min(log.max_bytes, whole_number(found[1])), log.min_bytes)
+            log.facts["maximum bytes, reduced to the memory there is"] = found[1]
         elif found := _BOUNDS.match(line):
             log.facts[IMPORTED_BOUNDS] = f"{found[1]} {found[2]}"
         elif found := _BANDWIDTH.match(line):
@@ -203,6 +207,7 @@ class _Reader:
         elif _ROW_LIKE.search(line):
             why = f" ({reasons[0]})" if reasons else ""
             log.damaged.append(f"a row that is not whole in the log: {_short(line)}{why}")
+            log.rows_in_pieces += 1
         elif line and not _KNOWN.match(line):
             self.unknown.append(f"line {number}: {_short(line)}")
 
