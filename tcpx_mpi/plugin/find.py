@@ -16,6 +16,7 @@ from types import ModuleType
 
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import PluginMissing, UsageError
+from tcpx_mpi.plugin.nccl_choice import nccl_choice
 from tcpx_mpi.units import format_size_option
 
 #: Where TCPX is installed, in the order of preference.
@@ -249,22 +250,27 @@ def _automatic(
                 "or give --plugin softtcpx to use the software plugin on purpose"
             )
         return PluginChoice(os.path.abspath(path), PATH_VARIABLE, asked=False)
+    others = {name: (_bundled_file(name, bundled_dir),) for name in BUNDLED}
+    named = nccl_choice(environ, exists, {**others, "tcpx": TCPX_PLACES})
+    if named is not None and named.path:
+        return PluginChoice(named.path, named.how, asked=False)
+    unused = f"; {named.how}" if named is not None else ""
     reasons = what_asks_for_tcpx(environ, exists)
     if reasons or any(map(exists, TCPX_PLACES)):
-        return _tcpx(", ".join(reasons), exists)
-    how = "nothing asks for TCPX, so the software plugin"
+        return _tcpx(", ".join(reasons), exists, unused)
+    how = f"nothing asks for TCPX, so the software plugin{unused}"
     return _bundled("softtcpx", how, bundled_dir, exists, asked=False, abi=abi)
 
 
-def _tcpx(asked_by: str, exists: Exists) -> PluginChoice:
+def _tcpx(asked_by: str, exists: Exists, unused: str = "") -> PluginChoice:
     for place in TCPX_PLACES:
         if exists(place):
             how = f"TCPX, asked for by {asked_by}" if asked_by else "TCPX is installed"
-            return PluginChoice(place, how, asked=False)
+            return PluginChoice(place, how + unused, asked=False)
     raise PluginMissing(
         f"TCPX is asked for by {asked_by} but is not in {', '.join(TCPX_PLACES)}; set "
         f"{PATH_VARIABLE} to its path, or give --plugin softtcpx to use the software plugin "
-        "on purpose"
+        f"on purpose{unused}"
     )
 
 

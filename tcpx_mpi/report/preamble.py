@@ -99,6 +99,7 @@ def _engine_lines(header: RunHeader) -> list[str]:
         + ("" if header.unpack == "in place" else f", unpack {header.unpack}")
         # Words of a GPU, where there is none.
         + (" by the CPU in host memory" if header.memory == "emulated" else ""),
+        *_plugin_found(header.facts),
         *(f"# Plugin warning: {text}" for text in _lines_of(header.facts, "plugin_warned")),
         *_socket_lines(header.facts),
         *gpus,
@@ -112,6 +113,12 @@ def _engine_lines(header: RunHeader) -> list[str]:
 
 def _lines_of(facts: Mapping[str, str], name: str) -> list[str]:
     return facts.get(name, "").splitlines()
+
+
+def _plugin_found(facts: Mapping[str, str]) -> list[str]:
+    """By what it was found, where a variable that users of NCCL know has a part in that."""
+    found = facts.get("plugin_found", "")
+    return [f"# Plugin found by: {found}"] if "NCCL_NET_PLUGIN" in found else []
 
 
 def _socket_lines(facts: Mapping[str, str]) -> list[str]:
