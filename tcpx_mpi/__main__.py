@@ -6,6 +6,9 @@ import sys
 from types import FrameType
 from typing import NoReturn
 
+#: Commands that ranks run.
+_OF_RANKS = ("run", "smoke", "ceiling", "selftest", "preflight")
+
 
 def main() -> int:
     """The exit code of this process's command line."""
@@ -15,12 +18,23 @@ def main() -> int:
     # numpy's BLAS, which nothing here uses, begins with a thread for each core, in every rank, and
     # these spin at first.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    if sys.argv[1:2] and sys.argv[1] in _OF_RANKS:
+        _watch_set_up()
     try:  # also while modules are read, which takes a tenth of a second
         from tcpx_mpi.cli import main
 
         return main()
     except KeyboardInterrupt:
         return 130
+
+
+def _watch_set_up() -> None:
+    """As a rank, wait for nothing without a deadline, MPI and the modules of this program first."""
+    try:
+        from tcpx_mpi.launch.setup_watch import begin
+    except ImportError:
+        return  # said in a line, by whoever needs the native part
+    begin(os.environ)
 
 
 def _end(number: int, _: FrameType | None) -> NoReturn:

@@ -52,7 +52,7 @@ EXIT_CODE_MEANING: dict[ExitCode, str] = {
     ExitCode.DEFECT: "a defect of tcpx-mpi itself",
     ExitCode.USAGE: "usage: a bad option, value or input file",
     ExitCode.PLUGIN_MISSING: "plugin or library missing",
-    ExitCode.SETUP_FAILED: "set-up failed: devices, connections or registrations",
+    ExitCode.SETUP_FAILED: "set-up failed (devices, connections), or --setup-timeout",
     ExitCode.WRONG_BYTES: "wrong bytes were received",
     ExitCode.STALL: "stall: no progress within --stall-timeout",
     ExitCode.LOST_RANK: "a rank was lost",

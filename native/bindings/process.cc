@@ -3,6 +3,7 @@
 
 #include "bindings/bind.h"
 #include "engine/clock.h"
+#include "engine/setup_watch.h"
 #include "engine/signals.h"
 #include "memory/policy.h"
 #include "net/exit_guard.h"
@@ -18,6 +19,20 @@ void bind_process(nb::module_& m) {
   m.def("restore_signal_handlers", &restore_signal_handlers);
   m.def("stop_signal", &stop_signal);
   m.def("take_report_request", &take_report_request, "True once after a SIGUSR1.");
+  m.def(
+      "setup_begin",
+      [](double limit_s, double first_line_s, double every_s) {
+        setup_watch::begin(limit_s, {first_line_s, every_s});
+      },
+      "limit_s"_a, "first_line_s"_a = setup_watch::Pace{}.first_line_s,
+      "every_s"_a = setup_watch::Pace{}.every_s,
+      "A thread watches this rank's set-up from now on; see engine/setup_watch.h.");
+  m.def("setup_name", &setup_watch::set_name, "name"_a, "table"_a = "", "slot"_a = 0);
+  m.def("setup_limit", &setup_watch::set_limit, "limit_s"_a);
+  m.def("setup_waits_for", &setup_watch::waits_for, "what"_a, "later_s"_a = 0.0);
+  m.def("setup_left_s", &setup_watch::left_s, "Infinity where no set-up is watched.");
+  m.def("setup_end", &setup_watch::end, "Set-up is over; whether it was watched.");
+  m.attr("SETUP_RECORD_BYTES") = setup_watch::kRecordBytes;
   m.def(
       "name_process",
       [](const std::string& name) {

@@ -30,7 +30,9 @@ _EXAMPLES = (
     "mpirun -n 2 --hostfile HOSTS tcpx-mpi ceiling --interface eth1",
 )
 _OPTIONS = [
-    option for option in OPTIONS if option.name in ("stall_timeout", "connect_timeout", "ranks")
+    option
+    for option in OPTIONS
+    if option.name in ("stall_timeout", "connect_timeout", "setup_timeout", "ranks")
 ]
 _DEFAULT_RANKS = 2
 _FIXED = {"hdf5": "none", "against": "raw", "check": "1", "plugin": "none"}

@@ -26,7 +26,7 @@ _EXAMPLES = (
 _NAMES = (
     "plugin", "memory", "unpack", "channels", "chunk", "window_send", "window_recv", "profile",
     "nic", "gpu", "share_gpu", "cpus", "placement", "seed",
-    "stall_timeout", "connect_timeout", "ranks",
+    "stall_timeout", "connect_timeout", "setup_timeout", "ranks",
 )  # fmt: skip
 _OPTIONS = [option for option in OPTIONS if option.name in _NAMES]
 _PAYLOAD_VARIABLE = "UCCL_TCPX_PAYLOAD_BYTES"

@@ -26,6 +26,7 @@ from tcpx_mpi.config.parsers import (
     variables_of,
     whole,
 )
+from tcpx_mpi.launch.setup_watch import DEFAULT_S as SETUP_TIMEOUT_S
 from tcpx_mpi.units import format_size_option
 
 #: What can run beside the plugin; a file each in `tcpx_mpi.baselines`.
@@ -276,6 +277,9 @@ OPTIONS: tuple[Option, ...] = (
          "end the run when nothing has moved for this time", metavar="TIME"),
     Option("connect_timeout", "connect_timeout_s", CHECKS, 30.0, seconds(),
          "end the run when connecting takes longer", metavar="TIME"),
+    Option("setup_timeout", "setup_timeout_s", CHECKS, SETUP_TIMEOUT_S, seconds(),
+         "end all ranks when they have not come up by then: MPI, the plugin's init, its devices",
+         metavar="TIME"),
     Option("gate", "gate_path", CHECKS, None, any_text,
          "TOML file of limits that the run must meet, else exit code 9 (`tcpx-mpi gate`)",
          metavar="FILE"),

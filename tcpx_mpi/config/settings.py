@@ -90,6 +90,7 @@ class Settings(PlanOptions):
     seed: int
     stall_timeout_s: float
     connect_timeout_s: float
+    setup_timeout_s: float
     gate_path: str | None
     spool: str
     check_memory_bytes: int

@@ -20,6 +20,8 @@ from typing import TypeAlias
 from tcpx_mpi.errors import ExitCode, OutputFailed, PluginMissing
 from tcpx_mpi.launch.own_python import module_command, without_here
 from tcpx_mpi.launch.relay import Relay, may_fill
+from tcpx_mpi.launch.setup_deadline import ending_what_never_comes_up
+from tcpx_mpi.launch.setup_table import TABLE_VARIABLE, SetupTable
 
 #: Set for ranks whose settings and outputs the parent has validated; its value is the parent's pid.
 PARENT_VARIABLE = "TCPX_MPI_PARENT"
@@ -176,10 +178,12 @@ def without_ranks(argv: Sequence[str]) -> list[str]:
     return kept
 
 
-def start_mpirun(ranks: int, argv: Sequence[str], environ: Mapping[str, str]) -> int:
+def start_mpirun(
+    ranks: int, argv: Sequence[str], environ: Mapping[str, str], setup_limit_s: float | None = None
+) -> int:
     """Runs `tcpx-mpi ARGV` on so many ranks, as `run_program`; the code is one of ours, or of a
     signal, and on the standard error stands why where no rank can have said it."""
-    return explained(run_program(ranks, rank_program(argv), environ))
+    return explained(run_program(ranks, rank_program(argv), environ, setup_limit_s))
 
 
 def may_be_of_a_rank(code: int | None) -> bool:
@@ -205,8 +209,15 @@ def rank_program(argv: Sequence[str]) -> list[str]:
     return module_command("tcpx_mpi", without_ranks(argv))
 
 
-def run_program(ranks: int, program: Sequence[str], environ: Mapping[str, str]) -> int:
+def run_program(
+    ranks: int,
+    program: Sequence[str],
+    environ: Mapping[str, str],
+    setup_limit_s: float | None = None,
+) -> int:
     """Runs a program under mpirun and returns mpirun's exit code; 128 + n for a signal n.
+
+    With a limit, ranks that are not set up by then are named and ended; the code is SETUP_FAILED.
 
     SIGINT and SIGTERM go to the ranks, which end in good order; a second one goes to mpirun, a
     third ends all. SIGUSR1 goes to every rank. mpirun does not outlive us, nor its ranks for long.
@@ -214,11 +225,15 @@ def run_program(ranks: int, program: Sequence[str], environ: Mapping[str, str]) 
     """
     # mpirun would not tell that there is no room, so that what it says goes through us.
     pipe = subprocess.PIPE if may_fill(_STDOUT) else None
-    start = partial(_started, ranks, program, environ, (), stdout=pipe)
     relay: Relay | None = None
     with (
-        _forwarding_signals(start) as (process, stops),
+        _set_up_table(ranks, environ, setup_limit_s) as (table, told),
+        _forwarding_signals(partial(_started, ranks, program, told, (), stdout=pipe)) as (
+            process,
+            stops,
+        ),
         _ending_what_lingers(process, ranks) as killed,
+        _ending_what_is_not_set_up(table, setup_limit_s, process, stops) as late,
         contextlib.ExitStack() as copying,
     ):
         if process.stdout is not None:
@@ -227,6 +242,8 @@ def run_program(ranks: int, program: Sequence[str], environ: Mapping[str, str]) 
         code = process.wait()
     if code != 0 and stops:
         return 128 + stops[0]
+    if code != 0 and late:
+        return _say_set_up_failed(late)
     if code == 0 and relay is not None and relay.error is not None:
         raise OutputFailed(f"the standard output could not be written: {relay.error.strerror}")
     return _code_of(code, killed)
@@ -238,16 +255,20 @@ def run_captured(
     environ: Mapping[str, str],
     options: Sequence[str],
     limit_s: float | None,
+    setup_limit_s: float | None = None,
 ) -> tuple[int | None, str]:
     """As `run_program`, with mpirun's `options`: (exit code, what the ranks printed).
 
     The code is None where it did not end within `limit_s` (None: no limit) and was killed. It is
     128 + n for a signal n also where ranks had ended well by then: who asks for more must stop.
     """
-    start = partial(_started, ranks, program, environ, options, stdout=subprocess.PIPE)
     with (
-        _forwarding_signals(start) as (process, stops),
+        _set_up_table(ranks, environ, setup_limit_s) as (table, told),
+        _forwarding_signals(
+            partial(_started, ranks, program, told, options, stdout=subprocess.PIPE)
+        ) as (process, stops),
         _ending_what_lingers(process, ranks) as killed,
+        _ending_what_is_not_set_up(table, setup_limit_s, process, stops) as late,
     ):
         try:
             printed, _ = process.communicate(timeout=limit_s)
@@ -255,6 +276,8 @@ def run_captured(
             _kill(process)
             printed, _ = process.communicate()
             return None, os.fsdecode(printed)
+    if process.returncode != 0 and late and not stops:
+        return _say_set_up_failed(late), os.fsdecode(printed)
     code = 128 + stops[0] if stops else _code_of(process.returncode, killed)
     return code, os.fsdecode(printed)
 
@@ -338,8 +361,8 @@ def _forwarding_signals(start: Callable[[], _Process]) -> Iterator[tuple[_Proces
     def pass_on(process: _Process) -> None:
         if len(stops) >= _NO_MORE_PATIENCE:
             _kill(process)
-        ranks = _our_ranks() if len(stops) == 1 else []
-        for pid in ranks or [process.pid]:
+        ranks = _our_ranks() if len(stops) == 1 else {}
+        for pid in ranks.values() or [process.pid]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, stops[-1])
 
@@ -411,17 +434,45 @@ def _states_of_children(pid: int) -> list[str]:
     return states
 
 
-def _our_ranks() -> list[int]:
-    """The ranks on this node. mpirun would give them a fraction of a second before SIGKILL."""
-    ours = []
+@contextlib.contextmanager
+def _set_up_table(
+    ranks: int, environ: Mapping[str, str], limit_s: float | None
+) -> Iterator[tuple[SetupTable | None, Mapping[str, str]]]:
+    """Where ranks tell how far they are, and the environment that says so to them; None without a
+    limit, and where ranks are on other nodes, which have limits of their own."""
+    if limit_s is None or not ranks_are_here(environ):
+        yield None, environ
+        return
+    with contextlib.closing(SetupTable(ranks)) as table:
+        yield table, {**environ, TABLE_VARIABLE: table.path}
+
+
+def _ending_what_is_not_set_up(
+    table: SetupTable | None, limit_s: float | None, process: _Process, stops: Sequence[int]
+) -> contextlib.AbstractContextManager[list[str]]:
+    if table is None or limit_s is None:
+        return contextlib.nullcontext([])
+    return ending_what_never_comes_up(table, limit_s, stops, _our_ranks, lambda: _kill(process))
+
+
+def _say_set_up_failed(late: Sequence[str]) -> int:
+    print(f"tcpx-mpi: error: {late[0]}", file=sys.stderr, flush=True)
+    return int(ExitCode.SETUP_FAILED)
+
+
+def _our_ranks() -> dict[int, int]:
+    """The processes of the ranks on this node. mpirun would give them a fraction of a second before
+    SIGKILL."""
+    ours = {}
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         with contextlib.suppress(OSError):  # another user's, or ended meanwhile
             with open(f"/proc/{pid}/environ", "rb") as file:
                 pairs = (item.partition("=") for item in os.fsdecode(file.read()).split("\0"))
             environ = {name: value for name, _, value in pairs}
             # mpirun has the mark too, but is no rank.
-            if environ.get(PARENT_VARIABLE) == str(os.getpid()) and under_launcher(environ):
-                ours.append(int(pid))
+            rank = under_launcher(environ)
+            if environ.get(PARENT_VARIABLE) == str(os.getpid()) and rank is not None:
+                ours[rank.rank] = int(pid)
     return ours
 
 

@@ -55,7 +55,9 @@ def check_as_rank(plugin: AskedPlugin, profile: str) -> list[Finding] | None:
     keep_mpi_on_control_nic(profile, this_machine(), os.environ)
     world = mpi.start(_native.stop_signal, os.environ)
     first_of: dict[str, NodeFacts] = {}
-    for each in world.allgather(facts, "preflight", SETUP_PATIENCE_S):
+    told = world.allgather(facts, "preflight", SETUP_PATIENCE_S)
+    _native.setup_end()
+    for each in told:
         first_of.setdefault(each.node, each)  # the ranks of a node look alike
     nodes = list(first_of.values())
     names = node_names([each.host for each in nodes])

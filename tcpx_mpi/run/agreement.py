@@ -31,6 +31,7 @@ def start_world(parsed: Settings | TcpxError, environ: MutableMapping[str, str])
     raise_limit()  # MPI's connections count, too
     tcp_only = False
     if isinstance(parsed, Settings):
+        _native.setup_limit(parsed.setup_timeout_s)
         tcp_only = "mpi" in parsed.against
         keep_mpi_on_control_nic(parsed.profile, this_machine(), environ)
     return mpi.start(_native.stop_signal, environ, tcp_only)

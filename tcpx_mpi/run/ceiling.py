@@ -60,6 +60,7 @@ class Ceiling:
         with self.world.agree("interface", SETUP_PATIENCE_S):
             require_interface(self.link.interface)
             require_congestion(self.link.congestion_control)
+        _native.setup_end()
 
     def measure(self, settings: Settings, hosts: Sequence[Host]) -> int:
         """Collective: the ceilings, once all ranks know each other; returns the exit code."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from tcpx_mpi import _native
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.machine.placement import Placement
 from tcpx_mpi.run import agreement
@@ -18,9 +19,10 @@ from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
 def load_alike(world: World, settings: Settings, workers: int) -> LoadedPlugin:
     """Collective: the plugin, initialised, the same file on all ranks."""
-    with world.agree("plugin", SETUP_PATIENCE_S):
+    with world.agree("plugin", settings.setup_timeout_s):
         plugin = load_plugin(settings, os.environ, workers)
     agreement.require_equal(world, plugin.fingerprint(), "plugin and its environment")
+    _native.setup_end()
     return plugin
 
 

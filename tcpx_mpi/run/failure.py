@@ -25,13 +25,15 @@ def end(
 ) -> int:
     """End a run in the way that fits its error; returns only where all ranks agree on it."""
     output.erase_progress()
+    in_set_up = _native.setup_end()  # what follows has deadlines of its own
     if isinstance(error, _native.Interrupt):  # of a native wait that a signal ended
         error = interrupted_by(_native.stop_signal())
     if isinstance(error, AgreedError):
         return end_agreed(world, output, error)
     if isinstance(error, Interrupted):
         leave_interrupted(world, output, error)
-    leave_after_failure(world, output, error, report)
+    lost = ExitCode.SETUP_FAILED if in_set_up else ExitCode.LOST_RANK
+    leave_after_failure(world, output, error, report, lost)
 
 
 def end_agreed(world: World, output: Output, error: AgreedError) -> int:
@@ -66,10 +68,11 @@ def leave_after_failure(
     output: Output,
     failure: TcpxError | Alarm,
     report: Sequence[str],
+    lost: ExitCode = ExitCode.LOST_RANK,
 ) -> NoReturn:
     """Call the roll, let the lowest rank that is there speak, and end all ranks alike.
 
-    `report` says where this rank's requests stand.
+    `report` says where this rank's requests stand; `lost` is the code where ranks are missing.
     """
     _native.end_plugin_log()
     code = int(failure.exit_code) if isinstance(failure, TcpxError) else int(ExitCode.OK)
@@ -82,10 +85,10 @@ def leave_after_failure(
     _leave_if_missed(world, output, text)
     speaks = world.rank == min(answers)
     if speaks:
-        code = output.failure(answers, world.places)
+        code = output.failure(answers, world.places, lost)
         world.roll_call.dismiss(code, answers)
     else:
-        code = world.roll_call.await_dismissal(code or int(ExitCode.LOST_RANK))
+        code = world.roll_call.await_dismissal(code or int(lost))
     world.roll_call.leave(code, speaks)
 
 

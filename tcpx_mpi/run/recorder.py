@@ -195,8 +195,9 @@ class Output:
     def _launch(self) -> int:
         return self._settings.launch if self._settings is not None else 0
 
-    def failure(self, answers: Mapping[int, Answer], places: Sequence[str]) -> int:
-        """The roll was called: print every rank's report, keep it; the exit code for all.
+    def failure(self, answers: Mapping[int, Answer], places: Sequence[str], lost: ExitCode) -> int:
+        """The roll was called: print every rank's report, keep it; the exit code for all, `lost`
+        where ranks are missing.
 
         Runs on the lowest rank that answered, which is not always rank 0.
         """
@@ -205,11 +206,11 @@ class Output:
             for line in answers[rank].report:
                 print(f"# {line}", file=sys.stderr)
         cause = min(answers.values(), key=_follows_from_others)
-        text, code = cause.text, cause.exit_code or int(ExitCode.LOST_RANK)
+        text, code = cause.text, cause.exit_code or int(lost)
         if missing:
             names = ", ".join(f"{rank} on {places[rank]}" for rank in missing)
             text = f"rank {names} did not answer the roll call{'; ' if text else ''}{text}"
-            code = int(ExitCode.LOST_RANK)
+            code = int(lost)
         print(f"tcpx-mpi: error: {text}", file=sys.stderr, flush=True)
         self.keep_fault(code, {rank: answer.text for rank, answer in answers.items()}, missing)
         return code

@@ -96,13 +96,14 @@ class Series:
         ranks = self._command.settings.ranks
         assert ranks is not None
         program = launch.rank_program(self._command.arguments)
-        code, printed = launch.run_captured(ranks, program, environ, (), None)
+        limit_s = self._command.settings.setup_timeout_s
+        code, printed = launch.run_captured(ranks, program, environ, (), None, limit_s)
         if _never_began(code, printed):
             # One in hundreds of launches; a series of them is to survive it.
             print(
                 f"# mpirun started no rank (exit code {code}): again", file=sys.stderr, flush=True
             )
-            code, printed = launch.run_captured(ranks, program, environ, (), None)
+            code, printed = launch.run_captured(ranks, program, environ, (), None, limit_s)
         assert code is not None  # only a limit makes it None
         code = launch.explained(code)
         # One launch below NCCL_TESTS_MIN_BW is a whole one of several.

@@ -13,7 +13,8 @@ from tcpx_mpi.machine.topology import this_machine
 
 def start_ranks(settings: Settings, ranks: int, arguments: Sequence[str]) -> int:
     """Starts the ranks; returns their exit code."""
-    return mpirun.start_mpirun(ranks, arguments, environment_of_ranks(settings, os.environ))
+    environ = environment_of_ranks(settings, os.environ)
+    return mpirun.start_mpirun(ranks, arguments, environ, settings.setup_timeout_s)
 
 
 def environment_of_ranks(settings: Settings, environ: Mapping[str, str]) -> dict[str, str]:

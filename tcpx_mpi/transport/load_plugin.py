@@ -129,9 +129,12 @@ def load_plugin(
     _native.name_process(host if launched is None else f"rank {launched.rank} on {host}")
     before = thread_ids()
     _native.begin_plugin_init()
+    _native.setup_waits_for(f"the plugin {file.path} to be loaded")
     handle = _native.Plugin(choice.path, choice.abi)
     try:
+        _native.setup_waits_for(f"init of the plugin {file.path}")
         handle.init()
+        _native.setup_waits_for(f"the devices of the plugin {file.path}")
         devices = handle.devices()
     except _native.PluginError as error:
         raise SetupFailed(f"{file.path}: {error}{_what_to_do(str(error), settings)}") from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 import pickle
 import time
@@ -17,7 +18,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi import _native
 from tcpx_mpi.errors import ExitCode, Interrupted, LostRank, TcpxError
+from tcpx_mpi.launch.setup_watch import OTHERS_LEAD_S, ROLL_CALL_LEAD_S
 from tcpx_mpi.records import mapped_arrays
 from tcpx_mpi.world.liveness import Alarm, RollCall, interrupted_by
 
@@ -206,6 +209,11 @@ class World:
         Raises LostRank after `patience_s`, Interrupted on a signal, Alarm when another rank calls
         the roll.
         """
+        left_s = _native.setup_left_s()
+        in_set_up = left_s < math.inf
+        if in_set_up:
+            _native.setup_waits_for(f"the other ranks at the step `{what}`", ROLL_CALL_LEAD_S)
+            patience_s = min(patience_s, max(left_s, 0) + OTHERS_LEAD_S)
         began = time.monotonic()
         deadline = began + patience_s
         alive: set[int] | None = None  # who has given a sign since all were asked
@@ -232,6 +240,8 @@ class World:
                         deadline, alive = now + patience_s, None
             if now > deadline:
                 raise LostRank(f"not all ranks came to `{what}` within {patience_s:.3g} s")
+        if in_set_up:
+            _native.setup_waits_for(f"its own work after the step `{what}`")
 
     def _byte_type(self) -> Any:
         from mpi4py import MPI

@@ -8,9 +8,11 @@ import warnings
 from collections.abc import Callable, MutableMapping
 from types import TracebackType
 
+from tcpx_mpi import _native
 from tcpx_mpi.errors import ExitCode, SetupFailed
 from tcpx_mpi.launch import mpirun
 from tcpx_mpi.launch.mpirun import under_launcher
+from tcpx_mpi.launch.setup_watch import waits_for_mpi
 from tcpx_mpi.world.collectives import World
 from tcpx_mpi.world.launcher_watch import watch_launcher
 from tcpx_mpi.world.library import library_settings, library_version, load
@@ -24,15 +26,17 @@ def start(
     `tcp_only`: messages between ranks of a node must not take a short cut through memory. Raises
     PluginMissing where no MPI library can be loaded, SetupFailed where it is not the launcher's.
     """
+    launched = under_launcher(environ)
+    _native.setup_waits_for("the MPI library to be loaded")
     MPI = load()
     for name, value in library_settings(library_version(), tcp_only).items():
         environ.setdefault(name, value)
+    waits_for_mpi(launched.rank if launched is not None else 0)
     if not MPI.Is_initialized():
         # mpi4py warns of a launcher of another MPI, which is refused below in one line.
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)
             MPI.Init_thread(MPI.THREAD_MULTIPLE)
-    launched = under_launcher(environ)
     refusal = mpirun.foreign_library(launched, MPI.COMM_WORLD.Get_size(), library_version())
     if refusal is not None:
         raise SetupFailed(refusal)

@@ -1,0 +1,104 @@
+"""The launcher's part of the deadline of set-up: it names ranks that never spoke, and ends them.
+
+A rank that was stopped can do neither, and the others know only that MPI waits for somebody.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from tcpx_mpi.launch.setup_table import SetupTable
+
+_LOOK_S = 0.1
+#: Ranks that can end themselves have so long, at the deadline and after a signal.
+_GRACE_S = 5.0
+
+
+@contextlib.contextmanager
+def ending_what_never_comes_up(
+    table: SetupTable,
+    limit_s: float,
+    stops: Sequence[int],
+    processes: Callable[[], Mapping[int, int]],
+    kill: Callable[[], None],
+) -> Iterator[list[str]]:
+    """Ends ranks whose set-up is not over within the limit, or that a signal did not end.
+
+    `processes` has the process of each rank that is there, `kill` ends mpirun. Yields why, once the
+    limit is over.
+    """
+    over = threading.Event()
+    late: list[str] = []
+
+    def wait(condition: Callable[[], bool], patience_s: float) -> bool:
+        """Whether it became true; at the end of the launch it counts as true."""
+        deadline = time.monotonic() + patience_s
+        while not condition():
+            if over.wait(_LOOK_S):
+                return True
+            if time.monotonic() > deadline:
+                return False
+        return True
+
+    def end() -> None:
+        for pid in processes().values():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        kill()
+
+    def watch() -> None:
+        reason = ""
+        if not wait(lambda: table.over() or bool(stops), limit_s):
+            there = processes()
+            reason = why(table, limit_s, there)
+            if len(table.waits()) < table.ranks or any(map(_is_stopped, there.values())):
+                late.append(reason)  # which no rank can say
+        elif over.is_set() or not stops or table.over():
+            return
+        if not wait(lambda: False, _GRACE_S):
+            late[:] = [reason]
+            end()
+
+    watcher = threading.Thread(target=watch, name="set-up deadline", daemon=True)
+    watcher.start()
+    try:
+        yield late
+    finally:
+        over.set()
+        watcher.join()
+
+
+def why(table: SetupTable, limit_s: float, processes: Mapping[int, int]) -> str:
+    """Which ranks keep the others from coming up, and what each rank waits for."""
+    waits = table.waits()
+    parts = [
+        f"rank {rank} {_silence(processes.get(rank))}"
+        for rank in range(table.ranks)
+        if rank not in waits
+    ]
+    for rank, each in waits.items():
+        if each is not None:
+            pid = processes.get(rank)
+            stopped = f" (process {pid} was stopped)" if pid and _is_stopped(pid) else ""
+            parts.append(f"rank {rank}{stopped} waits for {each.what} since {each.age_s:.1f} s")
+    return f"set-up did not end within --setup-timeout ({limit_s:g} s): {'; '.join(parts)}"
+
+
+def _silence(pid: int | None) -> str:
+    if pid is None:
+        return "never spoke (it has no process here)"
+    return f"never spoke (process {pid}{' was stopped' if _is_stopped(pid) else ''})"
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False  # it is gone
+    return state in ("T", "t")

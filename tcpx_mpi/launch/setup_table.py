@@ -1,0 +1,59 @@
+"""What each rank of a launch of ours waits for while it is set up, as its launcher sees it.
+
+A file with a record a rank, written by `native/engine/setup_watch.cc`. Ranks of other nodes do not
+find it.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from dataclasses import dataclass
+
+#: Tells ranks the path of the file.
+TABLE_VARIABLE = "TCPX_MPI_SETUP_TABLE"
+#: As in `native/engine/setup_watch.h`, which the launcher need not load.
+RECORD_BYTES = 256
+_OVER = "over"
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What a rank waits for, and for how long it has."""
+
+    what: str
+    age_s: float
+
+
+class SetupTable:
+    """The file; `close` removes it."""
+
+    def __init__(self, ranks: int) -> None:
+        self.ranks = ranks
+        descriptor, self.path = tempfile.mkstemp(prefix="tcpx-mpi-setup-")
+        os.close(descriptor)
+
+    def close(self) -> None:
+        os.unlink(self.path)
+
+    def waits(self) -> dict[int, Wait | None]:
+        """By rank, of those that have spoken; None for one whose set-up is over."""
+        with open(self.path, "rb") as file:
+            content = file.read()
+        found: dict[int, Wait | None] = {}
+        for rank in range(self.ranks):
+            start = rank * RECORD_BYTES
+            record = content[start : start + RECORD_BYTES].rstrip(b"\0")
+            text = record.decode(errors="replace")
+            since, _, what = text.partition(" ")
+            if text == _OVER:
+                found[rank] = None
+            elif since.isdecimal():
+                found[rank] = Wait(what, (time.monotonic_ns() - int(since)) / 1e9)
+        return found
+
+    def over(self) -> bool:
+        """Whether the set-up of every rank is over."""
+        waits = self.waits()
+        return len(waits) == self.ranks and not any(waits.values())

@@ -1,0 +1,155 @@
+"""The thread that keeps the deadline of a rank's set-up, and the launcher's look at it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tcpx_mpi import _native
+from tcpx_mpi.launch.setup_deadline import ending_what_never_comes_up, why
+from tcpx_mpi.launch.setup_table import RECORD_BYTES, SetupTable
+
+#: Holds Python's lock for ever, as a plugin or MPI may; no Python code runs in this process.
+HOLD = "import ctypes; ctypes.PyDLL(None).pause()\nwhile True: ctypes.PyDLL(None).pause()"
+LIMIT_S = 60
+
+
+def begun(limit_s: float, first_line_s: float = 100, every_s: float = 100) -> str:
+    return (
+        "from tcpx_mpi import _native\n"
+        f"_native.setup_begin({limit_s}, {first_line_s}, {every_s})\n"
+        "_native.setup_name('rank 3 on here')\n"
+        "_native.setup_waits_for('a friend')\n"
+    )
+
+
+def ran(code: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=LIMIT_S
+    )
+    return done.returncode, done.stderr
+
+
+def test_the_deadline_ends_a_process_that_holds_pythons_lock() -> None:
+    code, said = ran(begun(0.2) + HOLD)
+    assert code == 4
+    assert said.startswith(
+        "tcpx-mpi: error: rank 3 on here: set-up did not end within --setup-timeout (0.2 s): "
+        "this rank waits for a friend since 0."
+    )
+    assert said.count("\n") == 1
+
+
+def test_lines_say_what_is_waited_for_before_the_deadline() -> None:
+    code, said = ran(begun(1.0, 0.2, 0.2) + HOLD)
+    lines = said.splitlines()
+    assert code == 4
+    assert len(lines) > 2
+    for line in lines[:-1]:
+        assert line.startswith("# rank 3 on here: set-up goes on for 0.")
+        assert " of --setup-timeout (1 s): this rank waits for a friend since 0." in line
+
+
+def test_the_limit_counts_from_the_beginning_and_who_waits_for_others_ends_later() -> None:
+    code, said = ran(
+        begun(100) + "_native.setup_limit(0.1)\n_native.setup_waits_for('others', 0.3)\n"
+        "began = _native.now_ns()\nassert _native.setup_left_s() <= 0.1\n" + HOLD
+    )
+    assert code == 4
+    assert float(said.rpartition("since ")[2].split()[0]) >= 0.2
+
+
+def test_a_set_up_that_is_over_is_not_ended() -> None:
+    code, said = ran(
+        begun(0.3) + "assert _native.setup_end() and not _native.setup_end()\n"
+        "assert _native.setup_left_s() == float('inf')\n"
+        "import os\nwhile len(os.listdir('/proc/self/task')) > 1: pass"
+    )
+    assert (code, said) == (0, "")
+
+
+def test_a_process_may_end_while_it_is_watched() -> None:
+    assert ran(begun(100)) == (0, "")
+
+
+def test_nobody_reads_what_it_says_and_it_ends_all_the_same() -> None:
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    with contextlib.suppress(BlockingIOError):
+        while os.write(writes, b"x" * 4096):
+            pass  # until it is full
+    os.set_blocking(writes, True)
+    code = [sys.executable, "-c", begun(0.2) + HOLD]
+    assert subprocess.run(code, stderr=writes, timeout=LIMIT_S).returncode == 4
+    os.close(reads)
+    os.close(writes)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_process_that_does_not_heed_it(number: signal.Signals) -> None:
+    program = begun(100) + "print(flush=True)\n" + HOLD
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout
+        process.stdout.readline()
+        process.send_signal(number)
+        _, said = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 128 + number
+    assert f"rank 3 on here: interrupted by signal {int(number)} in set-up: this rank" in said
+
+
+def test_nothing_is_watched_in_a_process_that_did_not_ask() -> None:
+    assert _native.setup_left_s() == float("inf")
+    _native.setup_waits_for("nothing")
+    assert not _native.setup_end()
+
+
+# --- The launcher's look -------------------------------------------------------------------------
+
+
+def test_the_launcher_reads_what_ranks_have_written(tmp_path: Path) -> None:
+    assert _native.SETUP_RECORD_BYTES == RECORD_BYTES
+    table = SetupTable(3)
+    try:
+        assert table.waits() == {}
+        for rank, last in ((0, "_native.setup_end()\n"), (2, "")):
+            named = f"_native.setup_name('it', {table.path!r}, {rank})\n"
+            waits = f"_native.setup_waits_for({'w' * 400!r})\n"
+            assert ran(begun(100) + named + waits + last) == (0, "")
+        waits = table.waits()
+        assert waits.keys() == {0, 2}
+        assert waits[0] is None
+        assert waits[2] is not None
+        assert waits[2].what.startswith("www")
+        assert not table.over()
+        text = why(table, 5, {1: os.getpid()})
+        assert text.startswith(
+            "set-up did not end within --setup-timeout (5 s): "
+            f"rank 1 never spoke (process {os.getpid()}); rank 2 waits for www"
+        )
+        assert "rank 0" not in text
+    finally:
+        table.close()
+    assert not Path(table.path).exists()
+
+
+def test_a_rank_without_a_process_is_named() -> None:
+    table = SetupTable(1)
+    assert "rank 0 never spoke (it has no process here)" in why(table, 5, {})
+    table.close()
+
+
+def test_a_launch_that_ends_is_not_waited_for() -> None:
+    table, killed = SetupTable(1), list[int]()
+    with ending_what_never_comes_up(table, 3600, [], dict, lambda: killed.append(1)) as late:
+        pass
+    table.close()
+    assert not killed
+    assert not late
