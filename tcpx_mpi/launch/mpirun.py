@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -362,7 +363,7 @@ def _forwarding_signals(start: Callable[[], _Process]) -> Iterator[tuple[_Proces
         if len(stops) >= _NO_MORE_PATIENCE:
             _kill(process)
         ranks = _our_ranks() if len(stops) == 1 else {}
-        for pid in ranks.values() or [process.pid]:
+        for pid in list(itertools.chain.from_iterable(ranks.values())) or [process.pid]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, stops[-1])
 
@@ -460,10 +461,10 @@ def _say_set_up_failed(late: Sequence[str]) -> int:
     return int(ExitCode.SETUP_FAILED)
 
 
-def _our_ranks() -> dict[int, int]:
-    """The processes of the ranks on this node. mpirun would give them a fraction of a second before
-    SIGKILL."""
-    ours = {}
+def _our_ranks() -> dict[int, list[int]]:
+    """The processes of each rank on this node, by its environment: the rank's own, and that of a
+    companion. mpirun would give them a fraction of a second before SIGKILL."""
+    ours: dict[int, list[int]] = {}
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         with contextlib.suppress(OSError):  # another user's, or ended meanwhile
             with open(f"/proc/{pid}/environ", "rb") as file:
@@ -472,7 +473,7 @@ def _our_ranks() -> dict[int, int]:
             # mpirun has the mark too, but is no rank.
             rank = under_launcher(environ)
             if environ.get(PARENT_VARIABLE) == str(os.getpid()) and rank is not None:
-                ours[rank.rank] = int(pid)
+                ours.setdefault(rank.rank, []).append(int(pid))
     return ours
 
 

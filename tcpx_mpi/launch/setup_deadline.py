@@ -6,6 +6,7 @@ A rank that was stopped can do neither, and the others know only that MPI waits 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import signal
 import threading
@@ -25,12 +26,12 @@ def ending_what_never_comes_up(
     table: SetupTable,
     limit_s: float,
     stops: Sequence[int],
-    processes: Callable[[], Mapping[int, int]],
+    processes: Callable[[], Mapping[int, Sequence[int]]],
     kill: Callable[[], None],
 ) -> Iterator[list[str]]:
     """Ends ranks whose set-up is not over within the limit, or that a signal did not end.
 
-    `processes` has the process of each rank that is there, `kill` ends mpirun. Yields why, once the
+    `processes` has those of each rank that is there, `kill` ends mpirun. Yields why, once the
     limit is over.
     """
     over = threading.Event()
@@ -47,7 +48,7 @@ def ending_what_never_comes_up(
         return True
 
     def end() -> None:
-        for pid in processes().values():
+        for pid in itertools.chain.from_iterable(processes().values()):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         kill()
@@ -57,7 +58,7 @@ def ending_what_never_comes_up(
         if not wait(lambda: table.over() or bool(stops), limit_s):
             there = processes()
             reason = why(table, limit_s, there)
-            if len(table.waits()) < table.ranks or any(map(_is_stopped, there.values())):
+            if len(table.waits()) < table.ranks or any(map(_stopped, there.values())):
                 late.append(reason)  # which no rank can say
         elif over.is_set() or not stops or table.over():
             return
@@ -74,31 +75,35 @@ def ending_what_never_comes_up(
         watcher.join()
 
 
-def why(table: SetupTable, limit_s: float, processes: Mapping[int, int]) -> str:
+def why(table: SetupTable, limit_s: float, processes: Mapping[int, Sequence[int]]) -> str:
     """Which ranks keep the others from coming up, and what each rank waits for."""
     waits = table.waits()
     parts = [
-        f"rank {rank} {_silence(processes.get(rank))}"
+        f"rank {rank} {_silence(processes.get(rank, ()))}"
         for rank in range(table.ranks)
         if rank not in waits
     ]
     for rank, each in waits.items():
         if each is not None:
-            pid = processes.get(rank)
-            stopped = f" (process {pid} was stopped)" if pid and _is_stopped(pid) else ""
+            found = _stopped(processes.get(rank, ()))
+            stopped = f" (process {found[0]} was stopped)" if found else ""
             parts.append(f"rank {rank}{stopped} waits for {each.what} since {each.age_s:.1f} s")
     return f"set-up did not end within --setup-timeout ({limit_s:g} s): {'; '.join(parts)}"
 
 
-def _silence(pid: int | None) -> str:
-    if pid is None:
+def _silence(pids: Sequence[int]) -> str:
+    if not pids:
         return "never spoke (it has no process here)"
-    return f"never spoke (process {pid}{' was stopped' if _is_stopped(pid) else ''})"
+    return f"never spoke (process {pids[0]}{' was stopped' if _stopped(pids) else ''})"
 
 
-def _is_stopped(pid: int) -> bool:
+def _stopped(pids: Sequence[int]) -> list[int]:
+    return [pid for pid in pids if _state(pid) in ("T", "t")]
+
+
+def _state(pid: int) -> str:
+    """One letter as in /proc/PID/stat; "" for a process that is gone."""
     try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:
-        return False  # it is gone
-    return state in ("T", "t")
+        return ""

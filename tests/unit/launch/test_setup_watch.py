@@ -129,7 +129,7 @@ def test_the_launcher_reads_what_ranks_have_written(tmp_path: Path) -> None:
         assert waits[2] is not None
         assert waits[2].what.startswith("www")
         assert not table.over()
-        text = why(table, 5, {1: os.getpid()})
+        text = why(table, 5, {1: [os.getpid()]})
         assert text.startswith(
             "set-up did not end within --setup-timeout (5 s): "
             f"rank 1 never spoke (process {os.getpid()}); rank 2 waits for www"
