@@ -147,7 +147,7 @@ void bind_net(nb::module_& m) {
       .def_prop_ro("abi", [](Table& t) { return t.net().abi(); })
       .def_prop_ro("abi_versions", [](Table& t) { return t.plugin().abi_versions(); })
       .def_prop_ro("path", [](Table& t) { return t.plugin().path(); })
-      .def_prop_ro("name", [](Table& t) { return std::string(t.net().name()); })
+      .def_prop_ro("name", [](Table& t) { return t.net().name(); })
       .def_prop_ro("has_contexts", [](Table& t) { return t.net().has_contexts(); })
       .def_prop_ro("max_region_bytes", [](Table& t) { return t.net().max_region_bytes(); })
       .def_prop_ro("max_request_bytes", [](Table& t) { return t.net().max_request_bytes(); })

@@ -48,7 +48,7 @@ void bind_plugin(nb::module_& m) {
       .def_prop_ro("path", &Plugin::path)
       .def_prop_ro("abi_versions", &Plugin::abi_versions)
       .def_prop_ro("abi", [](Plugin& p) { return p.net().abi(); })
-      .def_prop_ro("name", [](Plugin& p) { return std::string(p.net().name()); })
+      .def_prop_ro("name", [](Plugin& p) { return p.net().name(); })
       .def_prop_ro("has_contexts", [](Plugin& p) { return p.net().has_contexts(); })
       .def("init", &Plugin::init, nb::call_guard<nb::gil_scoped_release>())
       .def("finalize", &Plugin::finalize, nb::call_guard<nb::gil_scoped_release>())
@@ -63,7 +63,7 @@ void bind_plugin(nb::module_& m) {
         d["path"] = plugin.path();
         d["abi_versions"] = plugin.abi_versions();
         d["abi"] = plugin.net().abi();
-        d["name"] = std::string(plugin.net().name());
+        d["name"] = plugin.net().name();
         return d;
       },
       "path"_a, "abi"_a = 0,

@@ -11,6 +11,7 @@
 
 #include "net/logger.h"
 #include "net/net.h"
+#include "net/printable.h"
 
 namespace tcpx {
 
@@ -22,7 +23,9 @@ class Adapter : public Net {
  public:
   explicit Adapter(const void* table) : table_(static_cast<const Table*>(table)) {}
 
-  const char* name() const override { return table_->name != nullptr ? table_->name : "(unnamed)"; }
+  std::string name() const override {
+    return table_->name != nullptr ? printable(table_->name) : "(unnamed)";
+  }
   bool offers_dma_buf() const override { return table_->reg_mr_dma_buf != nullptr; }
 
   std::vector<std::string> missing() const override {
@@ -63,8 +66,8 @@ class Adapter : public Net {
     Properties raw{};
     const int code = table_->get_properties(device, &raw);
     if (code != kNetSuccess) return code;
-    out->name = raw.name != nullptr ? raw.name : "";
-    out->pci_path = raw.pci_path != nullptr ? raw.pci_path : "";
+    out->name = raw.name != nullptr ? printable(raw.name) : "";
+    out->pci_path = raw.pci_path != nullptr ? printable(raw.pci_path, 4096) : "";
     out->guid = raw.guid;
     out->ptr_support = raw.ptr_support;
     out->speed_mbps = raw.speed_mbps;

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -30,24 +31,67 @@ void* base_of(const void* address) {
   return dladdr(address, &info) != 0 ? info.dli_fbase : nullptr;
 }
 
-// On the stack of whoever called exit().
-void at_exit(int status, void*) {
+// The plugin among the callers of this function, or nullptr. With g_mutex held.
+const Watched* calling_plugin() {
   void* frames[kFrames];
   const int count = backtrace(frames, kFrames);
-  const std::lock_guard<std::mutex> lock(g_mutex);
   for (int i = 0; i < count; ++i) {
     const void* base = base_of(frames[i]);
     for (const Watched& plugin : g_watched) {
-      if (base == nullptr || plugin.base != base) continue;
-      const bool in_batch = plugin_log::quiet();
-      plugin_log::end_printing();
-      dprintf(STDERR_FILENO,
-              "tcpx-mpi: error: %sthe plugin %s has ended this process by exit(%d)%s%s\n",
-              g_name.c_str(), plugin.path.c_str(), status, in_batch ? ", in a batch" : "",
-              plugin_log::quote_end().c_str());
-      _exit(in_batch ? kExitInBatch : kExitElsewhere);
+      if (base != nullptr && plugin.base == base) return &plugin;
     }
   }
+  return nullptr;
+}
+
+// On the stack of whoever called exit().
+void at_exit(int status, void*) {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  const Watched* plugin = calling_plugin();
+  if (plugin == nullptr) return;
+  const bool in_batch = plugin_log::quiet();
+  plugin_log::end_printing();
+  dprintf(STDERR_FILENO,
+          "tcpx-mpi: error: %sthe plugin %s has ended this process by exit(%d)%s%s\n",
+          g_name.c_str(), plugin->path.c_str(), status, in_batch ? ", in a batch" : "",
+          plugin_log::quote_end().c_str());
+  _exit(in_batch ? kExitInBatch : kExitElsewhere);
+}
+
+struct Crash {
+  int number;
+  const char* name;
+  struct sigaction before;
+};
+Crash g_crashes[] = {{SIGSEGV, "SIGSEGV", {}},
+                     {SIGBUS, "SIGBUS", {}},
+                     {SIGABRT, "SIGABRT", {}},
+                     {SIGILL, "SIGILL", {}},
+                     {SIGFPE, "SIGFPE", {}}};
+
+// On the stack of what crashed; nothing is allocated, as it may have crashed in the allocator.
+// Where no plugin is in it, the signal comes again, to whom it came before.
+void on_crash(int number) {
+  for (Crash& crash : g_crashes) {
+    if (crash.number != number) continue;
+    const std::unique_lock<std::mutex> lock(g_mutex, std::try_to_lock);
+    const Watched* plugin = lock.owns_lock() ? calling_plugin() : nullptr;
+    if (plugin != nullptr) {
+      const bool in_batch = plugin_log::quiet();
+      dprintf(STDERR_FILENO, "tcpx-mpi: error: %sthe plugin %s has crashed by %s%s\n",
+              g_name.c_str(), plugin->path.c_str(), crash.name, in_batch ? ", in a batch" : "");
+      _exit(in_batch ? kExitInBatch : kExitElsewhere);
+    }
+    sigaction(number, &crash.before, nullptr);
+    raise(number);
+  }
+}
+
+void watch_crashes() {
+  struct sigaction action {};
+  action.sa_handler = on_crash;
+  sigemptyset(&action.sa_mask);
+  for (Crash& crash : g_crashes) sigaction(crash.number, &action, &crash.before);
 }
 
 }  // namespace
@@ -58,6 +102,7 @@ void watch(const void* symbol, const std::string& path) {
     void* frame;
     backtrace(&frame, 1);  // what it needs is loaded now: not in a process that ends
     on_exit(at_exit, nullptr);
+    watch_crashes();
   }
   g_watched.push_back({base_of(symbol), path});
 }

@@ -1,14 +1,15 @@
-// A plugin may call exit(), TCPX does so in five places: the process, a notebook's too, would be
-// gone without a word. Here it says who did that.
+// A plugin may call exit(), TCPX does so in five places, and it may crash: the process, a
+// notebook's too, would be gone without a word. Here it says who did that.
 #pragma once
 
 #include <string>
 
 namespace tcpx::exit_guard {
 
-// Watches for exits by a library, which `symbol` is an address of. Where one of its functions is
-// among the callers of exit(), one line goes to stderr and the process ends with kExitInBatch or
-// kExitElsewhere, at once: nothing of ours may run within a plugin.
+// Watches for exits and crashes by a library, which `symbol` is an address of. Where one of its
+// functions is among the callers of exit(), or of what crashed, one line goes to stderr and the
+// process ends with kExitInBatch or kExitElsewhere, at once: nothing of ours may run within a
+// plugin.
 void watch(const void* symbol, const std::string& path);
 
 // Who this process is, for the line: "rank 3 on host1".

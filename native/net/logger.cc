@@ -9,6 +9,7 @@
 
 #include "net/log_places.h"
 #include "net/log_printer.h"
+#include "net/printable.h"
 
 namespace tcpx::plugin_log {
 namespace {
@@ -112,6 +113,7 @@ void log(int level, unsigned long flags, const char* function, int line, const c
   vsnprintf(text, sizeof(text), format, arguments);
   va_end(arguments);
   text[strcspn(text, "\r\n")] = '\0';
+  make_printable(text);  // it is no UTF-8, or was cut in the midst of a character
   if (is_new) {
     number = add_place(function, line, level, text);
     if (warns) warned_at(number);

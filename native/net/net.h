@@ -50,7 +50,7 @@ class Net {
   virtual ~Net() = default;
 
   virtual int abi() const = 0;
-  virtual const char* name() const = 0;
+  virtual std::string name() const = 0;  // as it can be printed
   virtual bool offers_consumed() const = 0;
   virtual bool offers_device_mr() const = 0;
   virtual bool offers_dma_buf() const = 0;

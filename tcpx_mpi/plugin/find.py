@@ -42,6 +42,9 @@ _TCPX_PREFIX = "NCCL_GPUDIRECTTCPX_"
 #: Where the receive-datapath manager of an A3 machine has its sockets.
 _MANAGER_DIRECTORY = "/run/tcpx"
 
+#: Longer than the loading of a library takes, from a slow network file system too.
+LOAD_PATIENCE_S = 300.0
+
 Exists = Callable[[str], bool]
 
 #: What dlopen says of a library that another one needs.
@@ -106,16 +109,23 @@ def find_plugin(
     return dataclasses.replace(choice, abi=abi)
 
 
-def inspect(choice: PluginChoice) -> PluginFile:
+def inspect(choice: PluginChoice, apart: bool = True) -> PluginFile:
     """Loads the file, without initialising it, and says what it is.
 
+    `apart`: in a process of its own, which a broken file may end, unless this package has built it.
     Raises UsageError where the command line named a file that is no plugin of a supported ABI,
     PluginMissing where it was found in another way, or where a library that it needs is missing.
     """
     native = _native()
+    from tcpx_mpi.plugin import trial
+
+    apart = apart and os.path.dirname(choice.path) != bundled_dir()
     try:
-        facts = native.probe(choice.path, choice.abi)
-    except native.LibraryError as error:
+        if apart:
+            facts = trial.facts_of(choice.path, choice.abi, os.environ, LOAD_PATIENCE_S)
+        else:
+            facts = native.probe(choice.path, choice.abi)
+    except (native.LibraryError, trial.NoPlugin) as error:
         hint = _hint(str(error))
         lacks = _MISSING_LIBRARY.search(str(error))
         if choice.asked and not (lacks and lacks[1] != choice.path):

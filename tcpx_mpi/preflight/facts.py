@@ -265,6 +265,7 @@ def _plugin(asked: AskedPlugin, profile: str, environ: Mapping[str, str]) -> Plu
 _ENDED_BY_PLUGIN = re.compile(
     r"tcpx-mpi: error: .* has ended this process by exit\((\d+)\)(?:; the plugin said: (.*))?"
 )
+_CRASHED = re.compile(r"tcpx-mpi: error: .* has (crashed by SIG\w+).*")
 
 
 def _probe(asked: AskedPlugin, profile: str) -> dict[str, Any]:
@@ -298,6 +299,9 @@ def _probe(asked: AskedPlugin, profile: str) -> dict[str, Any]:
         if words and (told := _ENDED_BY_PLUGIN.fullmatch(words[-1])):
             end = f"ended its process with exit code {told[1]}"
             words[-1:] = [told[2]] if told[2] else []
+        elif words and (told := _CRASHED.fullmatch(words[-1])):
+            end = told[1]
+            words.pop()
         found[step] = f"{who} {end}" + (f": {words[-1]}" if words else "")
     return found
 

@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> int:
         file = inspect(choose_plugin(settings, os.environ))
         found |= {"path": file.path, "sha256": file.sha256, "name": file.name}
         found["abi_versions"] = list(file.abi_versions)
-        plugin = load_plugin(settings, os.environ)
+        plugin = load_plugin(settings, os.environ, tried=True)
         each = [plugin.handle.properties(device) for device in range(plugin.devices)]
         found["devices"] = [_device_text(nic["name"], nic["speed_mbps"]) for nic in each]
     except TcpxError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +21,10 @@ from tcpx_mpi.machine.interfaces import (
 from tcpx_mpi.machine.profiles import NODE_VARIABLES, Profile, environment_of, find_profile
 from tcpx_mpi.machine.topology import this_machine
 from tcpx_mpi.plugin.find import (
+    PluginChoice,
     PluginFile,
     answer_variables,
+    bundled_dir,
     choose_plugin,
     inspect,
     interface_choice,
@@ -30,6 +33,7 @@ from tcpx_mpi.plugin.find import (
 )
 from tcpx_mpi.plugin.log_choice import printed
 from tcpx_mpi.plugin.softtcpx_defaults import WORKERS_VARIABLE, worker_variables
+from tcpx_mpi.plugin.trial import DEVICES, INIT, LOAD, CallFailed, once_a_node, require_init
 from tcpx_mpi.plugin.unsafe_settings import refuse_fatal_values
 from tcpx_mpi.transport.observed_placement import thread_ids
 
@@ -101,23 +105,21 @@ class LoadedPlugin:
 
 
 def load_plugin(
-    settings: Settings, environ: MutableMapping[str, str], workers: int = 0
+    settings: Settings, environ: MutableMapping[str, str], workers: int = 0, tried: bool = False
 ) -> LoadedPlugin:
     """Find, map and initialise the plugin; variables that it needs are set before it is mapped.
 
-    `workers` are those of our own plugin where it is to move GPUs' memory; 0: its own default.
+    `tried`: `try_plugin` found nothing wrong on this node. `workers` are those of our own plugin
+    where it is to move GPUs' memory; 0: its own default.
     Raises UsageError, PluginMissing, or SetupFailed where init or the device list fails.
     """
-    topology = this_machine()
-    profile = find_profile(settings.profile, topology)
-    if profile is not None:
-        profile.require(topology, socket.gethostname())
-    # Before the profile sets variables that would ask for TCPX.
-    choice = choose_plugin(settings, environ)
-    derived = prepare_environment(settings, environ, environment_of(profile, topology, environ))
+    if not tried:
+        try_plugin(settings, environ)
+    profile, choice, derived = _chosen(settings, environ)
     _set(environ, derived)
     _native.print_plugin_log(*printed(environ, settings.debug))
-    file = inspect(choice)
+    _native.setup_waits_for(f"{LOAD} {choice.path}")
+    file = inspect(choice, apart=False)
     refuse_fatal_values(file.name, environ)
     if is_softtcpx(file.name):
         ours = answer_variables(environ)
@@ -129,18 +131,17 @@ def load_plugin(
     _native.name_process(host if launched is None else f"rank {launched.rank} on {host}")
     before = thread_ids()
     _native.begin_plugin_init()
-    _native.setup_waits_for(f"the plugin {file.path} to be loaded")
     handle = _native.Plugin(choice.path, choice.abi)
     try:
-        _native.setup_waits_for(f"init of the plugin {file.path}")
+        _native.setup_waits_for(f"{INIT} {file.path}")
         handle.init()
-        _native.setup_waits_for(f"the devices of the plugin {file.path}")
-        devices = handle.devices()
-    except _native.PluginError as error:
-        raise SetupFailed(f"{file.path}: {error}{_what_to_do(str(error), settings)}") from None
+        _native.setup_waits_for(f"{DEVICES} {file.path}")
+        names = [handle.properties(device)["name"] for device in range(handle.devices())]
     except _native.IncompleteTable as error:
         raise SetupFailed(str(error)) from None
-    _require_interfaces(file, [handle.properties(n)["name"] for n in range(devices)], environ)
+    except _native.PluginError as error:
+        raise SetupFailed(f"{file.path}: {error}{_what_to_do(str(error), settings)}") from None
+    _require_interfaces(file, names, environ)
     _native.end_plugin_init()
     said, warned = _native.plugin_log_of_init(), _native.plugin_log_first_warnings()
     traps = traps_of(environ) if is_softtcpx(file.name) else []
@@ -148,6 +149,38 @@ def load_plugin(
     return LoadedPlugin(
         file, choice.how, handle, derived, profile, said, started, ToTell(warned, traps)
     )
+
+
+def try_plugin(settings: Settings, environ: Mapping[str, str]) -> None:
+    """Load the plugin, and initialise one that is not known, in a process of its own; once a node.
+
+    Raises as `load_plugin`, also where that ends the process.
+    """
+    _, choice, derived = _chosen(settings, environ)
+    if os.path.dirname(choice.path) == bundled_dir():
+        return
+    file = inspect(choice)
+    refuse_fatal_values(file.name, environ)
+    if not once_a_node(file.name):
+        own = {**environ, **{name: value for name, value, _ in derived}}
+        try:
+            require_init(choice.path, choice.abi, own, settings.setup_timeout_s)
+        except CallFailed as error:
+            raise SetupFailed(f"{error}{_what_to_do(str(error), settings)}") from None
+
+
+def _chosen(
+    settings: Settings, environ: Mapping[str, str]
+) -> tuple[Profile | None, PluginChoice, list[tuple[str, str, str]]]:
+    """The profile, the plugin, and what is to be set before it is loaded."""
+    topology = this_machine()
+    profile = find_profile(settings.profile, topology)
+    if profile is not None:
+        profile.require(topology, socket.gethostname())
+    # Before the profile sets variables that would ask for TCPX.
+    choice = choose_plugin(settings, environ)
+    made = prepare_environment(settings, environ, environment_of(profile, topology, environ))
+    return profile, choice, made
 
 
 def _require_interfaces(

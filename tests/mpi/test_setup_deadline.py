@@ -56,25 +56,26 @@ def process_of(job: Job, rank: int) -> int:
 @pytest.mark.parametrize(
     ("how", "mode", "waits_for"),
     [
-        ("--ranks", "init spins", "init of the plugin"),
-        ("mpirun", "init sleeps", "init of the plugin"),
+        ("mpirun", "init spins", "init of the plugin"),
         ("mpirun", "devices spin", "the devices of the plugin"),
         ("--ranks", "properties spin", "the devices of the plugin"),
     ],
 )
+@pytest.mark.parametrize("where", [{}, {"ODD_IN_RANKS": "1"}], ids=["tried", "in ranks"])
 def test_a_plugin_that_never_returns_ends_all_ranks_and_is_named(
-    how: str, mode: str, waits_for: str, odd: str, place: Path
+    how: str, mode: str, waits_for: str, where: dict[str, str], odd: str, place: Path
 ) -> None:
     command = launched(how, *RUN, "--plugin", odd, "--setup-timeout", LIMIT)
-    with started(command, place, variables(mode)) as job:
+    with started(command, place, {**variables(mode), **where}) as job:
         result = job.finish()
     assert result.code == 4, result.text
     said = f"set-up did not end within --setup-timeout ({LIMIT} s): this rank waits for {waits_for}"
     assert any(said in line and odd in line for line in result.errors), result.text
 
 
-def stop_at(job: Job, rank: int, waits_for: str) -> None:
-    """Stop a rank when its launcher's table says that it waits for this; "" for at once."""
+def until(job: Job, rank: int, waits_for: str) -> int:
+    """The process of a rank of which its launcher's table says that it waits for this; "" for at
+    once."""
     pid = process_of(job, rank)
     table = Path(f"/proc/{pid}/environ").read_bytes().split(b"TCPX_MPI_SETUP_TABLE=")[1]
     path = Path(os.fsdecode(table.split(b"\0")[0]))
@@ -82,7 +83,12 @@ def stop_at(job: Job, rank: int, waits_for: str) -> None:
     while waits_for and waits_for.encode() not in path.read_bytes()[256 * rank : 256 * (rank + 1)]:
         assert time.monotonic() < deadline, path.read_bytes()
         time.sleep(0.0005)  # a poll with a deadline
-    os.kill(pid, signal.SIGSTOP)
+    return pid
+
+
+def stop_at(job: Job, rank: int, waits_for: str) -> None:
+    """Stop a rank where it waits for this."""
+    os.kill(until(job, rank, waits_for), signal.SIGSTOP)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +130,7 @@ def test_the_others_end_by_themselves_under_a_users_own_mpirun(place: Path) -> N
 @pytest.mark.parametrize(
     "hang",
     [
-        lambda job: job.wait_for("init spins now"),
+        lambda job: until(job, 0, "init of the plugin"),
         lambda job: stop_at(job, 1, ""),
         lambda job: (stop_at(job, 0, "own start"), stop_at(job, 1, "own start")),
     ],
@@ -134,7 +140,7 @@ def test_the_first_signal_ends_a_set_up_that_hangs(
     hang: Callable[[Job], object], number: signal.Signals, odd: str, place: Path
 ) -> None:
     command = launched("--ranks", *RUN, "--plugin", odd)
-    with started(command, place, {**variables("init spins"), "ODD_SAYS": "1"}) as job:
+    with started(command, place, variables("init spins")) as job:
         hang(job)
         job.send(number)
         result = job.finish()

@@ -78,7 +78,7 @@ class FakeNet : public tcpx::Net {
 
   // --- Net --------------------------------------------------------------------------------------
   int abi() const override { return 7; }
-  const char* name() const override { return "fake"; }
+  std::string name() const override { return "fake"; }
   bool offers_consumed() const override { return consumed_offered; }
   bool offers_device_mr() const override { return false; }
   bool offers_dma_buf() const override { return false; }

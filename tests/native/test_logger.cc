@@ -11,6 +11,7 @@
 #include "check.h"
 #include "engine/clock.h"
 #include "net/logger.h"
+#include "net/printable.h"
 
 using namespace tcpx;
 using plugin_log::function;
@@ -312,6 +313,17 @@ TEST(an_end_by_the_plugin_quotes_the_last_two_warnings_that_differ) {
     function()(kNetLogWarn, 0, "init", 1, "%s", text);
   }
   CHECK_EQ(plugin_log::quote_end(), std::string("; the plugin said: no such file; cannot go on"));
+}
+
+TEST(what_is_no_text_is_made_one) {
+  function()(kNetLogWarn, 0, "f", 1, "%s", "a\xff\x01\xc3\xa9\xe2\x82");
+  CHECK_EQ(recent_lines().back(), std::string("a??\xc3\xa9??"));
+  CHECK_EQ(printable("od\xff\x01\nd"), std::string("od\\xff\\x01\\x0ad"));
+  const std::string whole = "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\xf4\x8f\xbf\xbf";
+  CHECK_EQ(printable(whole.c_str()), whole);
+  CHECK_EQ(printable("\xc0\x80\xed\xa0\x80"), std::string("\\xc0\\x80\\xed\\xa0\\x80"));
+  CHECK_EQ(printable("\xf4\x90\xc2"), std::string("\\xf4\\x90\\xc2"));
+  CHECK_EQ(printable(std::string(5000, 'n').c_str(), 4), std::string("nnnnn..."));
 }
 
 CHECK_MAIN()

@@ -240,7 +240,7 @@ def test_a_file_that_cannot_be_mapped_is_to_be_copied_to_an_executable_mount(
 
     monkeypatch.setattr(plugins, "_native", Native)
     with pytest.raises(error) as caught:
-        plugins.inspect(PluginChoice(place, "TCPX is installed", asked))
+        plugins.inspect(PluginChoice(place, "TCPX is installed", asked), apart=False)
     text = str(caught.value)
     assert place in text
     assert "noexec: copy the file to an executable mount" in text

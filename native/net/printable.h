@@ -1,0 +1,55 @@
+// What a plugin calls itself, its devices, or says, as text that can be printed and stored: UTF-8
+// on one line. It may be any bytes.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace tcpx {
+
+// The bytes of the character that a text begins with; 0 where it is none, or does not print.
+inline int printable_bytes(const char* text) {
+  const auto byte = [&](int i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned first = byte(0);
+  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
+  const int bytes = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  for (int i = 1; i < bytes; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;  // the end of the text, too
+  }
+  // Not written in the shortest way, halves of a pair of UTF-16, beyond the last one.
+  if ((first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) > 0x9f)) return 0;
+  if ((first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) > 0x8f)) return 0;
+  return bytes;
+}
+
+// Other bytes as \xNN, and no more than a line can take.
+inline std::string printable(const char* text, size_t most = 200) {
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string out;
+  while (*text != '\0') {
+    if (out.size() > most) return out + "...";
+    const int bytes = printable_bytes(text);
+    if (bytes > 0) {
+      out.append(text, static_cast<size_t>(bytes));
+    } else {
+      const auto byte = static_cast<unsigned char>(*text);
+      out += "\\x";
+      out += kDigits[byte >> 4];
+      out += kDigits[byte & 15];
+    }
+    text += bytes > 0 ? bytes : 1;
+  }
+  return out;
+}
+
+// The same in place, with "?" for other bytes.
+inline void make_printable(char* text) {
+  while (*text != '\0') {
+    const int bytes = printable_bytes(text);
+    if (bytes == 0) *text = '?';
+    text += bytes > 0 ? bytes : 1;
+  }
+}
+
+}  // namespace tcpx
