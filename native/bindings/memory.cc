@@ -1,5 +1,8 @@
 #include "bindings/memory.h"
 
+#include <nanobind/stl/vector.h>
+
+#include <utility>
 #include <vector>
 
 #include "bindings/bind.h"
@@ -28,6 +31,46 @@ void written(SlotMemory& slots, size_t first, size_t count, uint64_t iteration, 
   (slots.*write)(first, count, iteration, seed, s.data(), s.size());
 }
 
+nb::dict dict_of(const ElementVerdict& v, size_t element_bytes, uint64_t iteration,
+                 uint64_t first_slot) {
+  nb::dict d;
+  d["wrong"] = v.wrong;
+  d["guard_wrong"] = v.guard_wrong;
+  if (!v.has_first) return d;
+  d["iteration"] = iteration + (v.slot - first_slot);
+  d["offset"] = v.offset;
+  d["sender"] = v.sender == kNoSender ? -1 : static_cast<int64_t>(v.sender);
+  if (!v.in_guard) d["element"] = v.element;
+  const size_t bytes = v.in_guard ? 1 : element_bytes;
+  d["found"] = nb::bytes(&v.found, bytes);
+  d["expected"] = nb::bytes(&v.expected, bytes);
+  return d;
+}
+
+// SlotMemory's `fill` and `poison` of elements.
+using WritingElements = void (SlotMemory::*)(size_t, size_t, uint64_t, uint64_t, const PayloadSpan*,
+                                             size_t, const ElementGroup&);
+template <WritingElements write>
+void written_elements(SlotMemory& slots, size_t first, size_t count, uint64_t iteration,
+                      uint64_t seed, const LongTable& spans, const ElementGroup& group) {
+  const auto s = spans_of(spans);
+  nb::gil_scoped_release release;
+  (slots.*write)(first, count, iteration, seed, s.data(), s.size(), group);
+}
+
+void bind_elements(nb::module_& m) {
+  nb::class_<ElementGroup>(m, "ElementGroup",
+                           "Ranks that reduce elements together: what each puts in and what must "
+                           "come out is a function of it. `origins`: ranks of the run by their "
+                           "index in the group; redop -1: bytes are only moved.")
+      .def(nb::init<int, int, uint32_t, std::vector<uint32_t>>(), "dtype"_a, "redop"_a, "ranks"_a,
+           "origins"_a = std::vector<uint32_t>())
+      .def_prop_ro("element_bytes", &ElementGroup::bytes)
+      .def_prop_ro(
+          "active", [](const ElementGroup& g) { return g.rule.active; },
+          "How many ranks put something in that changes an element.");
+}
+
 }  // namespace
 
 void bind_memory(nb::module_& m) {
@@ -40,6 +83,8 @@ void bind_memory(nb::module_& m) {
       },
       "bytes"_a, "seed"_a, "sender"_a, "iteration"_a, "offset"_a,
       "The bytes that `sender` sends in `iteration` from `offset` of its buffer on.");
+
+  bind_elements(m);
 
   nb::class_<SlotMemory>(m, "SlotMemory")
       .def_prop_ro("bytes", &SlotMemory::bytes)
@@ -71,7 +116,27 @@ void bind_memory(nb::module_& m) {
             }
             return d;
           },
-          "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a);
+          "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a)
+      .def("fill_elements", &written_elements<&SlotMemory::fill>, "first"_a, "count"_a,
+           "iteration"_a, "seed"_a, "spans"_a, "group"_a,
+           "What ranks put in: the sender of a span is the index of one in the group.")
+      .def("poison_elements", &written_elements<&SlotMemory::poison>, "first"_a, "count"_a,
+           "iteration"_a, "seed"_a, "spans"_a, "group"_a,
+           "The complement of what must come out, and the guard behind each slot.")
+      .def(
+          "verify_elements",
+          [](SlotMemory& b, size_t first, size_t count, uint64_t iteration, uint64_t seed,
+             const LongTable& spans, const ElementGroup& group) {
+            const auto s = spans_of(spans);
+            ElementVerdict v;
+            {
+              nb::gil_scoped_release release;
+              v = b.verify(first, count, iteration, seed, s.data(), s.size(), group);
+            }
+            return dict_of(v, group.bytes(), iteration, first);
+          },
+          "first"_a, "count"_a, "iteration"_a, "seed"_a, "spans"_a, "group"_a,
+          "Wrong elements, and of the first one where it is and the bytes found and expected.");
 
   nb::class_<HostSlots, SlotMemory>(m, "SlotBuffer")
       .def(nb::init<size_t>(), "bytes"_a, nb::call_guard<nb::gil_scoped_release>())

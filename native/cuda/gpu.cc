@@ -103,6 +103,13 @@ const GpuKernels& Gpu::kernels() {
   return kernels_;
 }
 
+void* Gpu::function(const std::string& source, const char* name) {
+  const std::lock_guard<std::mutex> lock(modules_mutex_);
+  void*& module = modules_[source];
+  if (module == nullptr) module = load_module(source.c_str(), facts);
+  return function_of(module, name);
+}
+
 void Gpu::select() const { check_cuda(cuda().set_current(context_), "cuCtxSetCurrent"); }
 
 void Gpu::launch(void* function, unsigned blocks, unsigned threads, const void* argument,

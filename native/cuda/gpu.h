@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -50,12 +51,18 @@ class Gpu {
   // Compiled at the first call.
   const GpuKernels& kernels();
 
+  // A kernel that only some programs need; `source` is compiled at its first use, with this GPU
+  // current.
+  void* function(const std::string& source, const char* name);
+
   const GpuFacts facts;
 
  private:
   void* context_ = nullptr;
   std::once_flag compiled_;
   GpuKernels kernels_{};
+  std::mutex modules_mutex_;
+  std::map<std::string, void*> modules_;  // by source
 };
 
 // The GPU with this number; current nowhere that it was not. Throws CudaUnavailable, CudaError.

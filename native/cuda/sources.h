@@ -5,5 +5,6 @@ namespace tcpx {
 
 extern const char kUnpackSource[];
 extern const char kPayloadSource[];
+extern const char kElementsSource[];
 
 }  // namespace tcpx

@@ -7,18 +7,14 @@
 #include <string>
 
 #include "cuda/current.h"
-#include "memory/payload_arguments.h"
+#include "memory/cuda_pieces.h"
 
 namespace tcpx {
 namespace {
 
 constexpr size_t kPage = 4096;
-constexpr size_t kPieceBytes = size_t{64} << 10;
-constexpr size_t kFindingsBytes = 32;  // keeps the pieces behind them aligned
 constexpr unsigned kThreads = 256;
 constexpr unsigned kBlocksEach = 8;  // of a multiprocessor: all threads that it can hold
-static_assert(sizeof(PayloadFindings) <= kFindingsBytes && sizeof(PayloadPiece) == 32,
-              "as payload.cu reads them");
 
 std::string hex(CudaAddress pointer) {
   char text[24];
@@ -55,29 +51,6 @@ Gpu& checked(CudaAddress pointer, size_t bytes, int ordinal) {
   return gpu;
 }
 
-// The spans cut into what one block of threads does, in the order in which they are judged.
-std::vector<PayloadPiece> pieces_of(const PayloadSpan* spans, size_t n_spans, const Slots& slots,
-                                    bool guard) {
-  std::vector<PayloadPiece> pieces;
-  uint64_t ordinal = 0;
-  const auto add = [&](uint64_t offset, uint64_t bytes, uint32_t sender, uint64_t sender_offset) {
-    for (uint64_t at = 0; at < bytes; at += kPieceBytes) {
-      const auto length = static_cast<unsigned>(std::min<uint64_t>(bytes - at, kPieceBytes));
-      pieces.push_back({offset + at, sender_offset + at, ordinal, length, sender});
-      ordinal += length;
-    }
-  };
-  for (size_t s = 0; s < n_spans; ++s) {
-    add(spans[s].offset, spans[s].bytes, spans[s].sender, spans[s].sender_offset);
-  }
-  if (guard) add(slots.used, slots.guard, kGuardSender, 0);
-  return pieces;
-}
-
-uint64_t ordinals_of(const std::vector<PayloadPiece>& pieces) {
-  return pieces.empty() ? 0 : pieces.back().ordinal + pieces.back().bytes;
-}
-
 }  // namespace
 
 CudaSlots::CudaSlots(CudaAddress pointer, size_t bytes, int gpu)
@@ -100,12 +73,7 @@ void CudaSlots::launch(const Batch& batch, bool guard, unsigned flip, bool verif
   prepared_.resize(kFindingsBytes + pieces.size() * sizeof(PayloadPiece));
   memcpy(prepared_.data(), &none, sizeof(none));
   memcpy(prepared_.data() + kFindingsBytes, pieces.data(), pieces.size() * sizeof(PayloadPiece));
-  if (table_ == nullptr || table_->bytes() < prepared_.size()) {
-    table_ = std::make_unique<GpuMemory>(gpu_, 2 * prepared_.size());
-  }
-  check_cuda(cuda().copy_async(table_->address(), reinterpret_cast<CudaAddress>(prepared_.data()),
-                               prepared_.size(), stream_.handle()),
-             "cuMemcpyAsync");
+  upload();
   const uint64_t units = batch.count * pieces.size();
   if (units > 0) {
     const PayloadArguments arguments{pointer_ + batch.first * slots_.stride,
@@ -126,6 +94,25 @@ void CudaSlots::launch(const Batch& batch, bool guard, unsigned flip, bool verif
   stream_.wait();
 }
 
+// What was prepared becomes the table.
+void CudaSlots::upload() {
+  if (table_ == nullptr || table_->bytes() < prepared_.size()) {
+    table_ = std::make_unique<GpuMemory>(gpu_, 2 * prepared_.size());
+  }
+  check_cuda(cuda().copy_async(table_->address(), reinterpret_cast<CudaAddress>(prepared_.data()),
+                               prepared_.size(), stream_.handle()),
+             "cuMemcpyAsync");
+}
+
+PayloadFindings CudaSlots::findings_now() {
+  PayloadFindings findings;
+  check_cuda(cuda().copy_async(reinterpret_cast<CudaAddress>(&findings), table_->address(),
+                               sizeof(findings), stream_.handle()),
+             "cuMemcpyAsync");
+  stream_.wait();
+  return findings;
+}
+
 void CudaSlots::do_fill(const Batch& batch) {
   const GpuCurrent current(&gpu_);
   launch(batch, false, 0, false);
@@ -143,33 +130,24 @@ SlotVerdict CudaSlots::do_verify(const Batch& batch) {
 }
 
 SlotVerdict CudaSlots::verdict_of(const Batch& batch) {
-  PayloadFindings findings;
-  check_cuda(cuda().copy_async(reinterpret_cast<CudaAddress>(&findings), table_->address(),
-                               sizeof(findings), stream_.handle()),
-             "cuMemcpyAsync");
-  stream_.wait();
+  const PayloadFindings findings = findings_now();
   SlotVerdict verdict;
   verdict.wrong = findings.wrong;
   verdict.guard_wrong = findings.guard_wrong;
   if (findings.wrong + findings.guard_wrong == 0) return verdict;
 
   const auto pieces = pieces_of(batch.spans, batch.n_spans, slots_, true);
-  const uint64_t ordinals = ordinals_of(pieces);
-  const uint64_t in_slot = findings.first % ordinals;
-  const auto after =
-      std::upper_bound(pieces.begin(), pieces.end(), in_slot,
-                       [](uint64_t at, const PayloadPiece& piece) { return at < piece.ordinal; });
-  const PayloadPiece& piece = *std::prev(after);
-  const uint64_t into = in_slot - piece.ordinal;
+  const PieceByte at = find_ordinal(pieces, findings.first);
+  const PayloadPiece& piece = *at.piece;
   verdict.has_first = true;
-  verdict.slot = batch.first + findings.first / ordinals;
-  verdict.offset = piece.offset + into;
+  verdict.slot = batch.first + at.slot;
+  verdict.offset = piece.offset + at.into;
   verdict.sender = piece.sender;
   verdict.expected = kGuardValue;
   if (piece.sender != kGuardSender) {
     const uint64_t iteration = batch.iteration + (verdict.slot - batch.first);
     payload_generate(&verdict.expected, 1, payload_key(batch.seed, piece.sender, iteration),
-                     piece.sender_offset + into);
+                     piece.sender_offset + at.into);
   }
   read(&verdict.found, verdict.slot * slots_.stride + verdict.offset, 1);
   return verdict;

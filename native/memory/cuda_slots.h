@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda/gpu.h"
+#include "memory/payload_arguments.h"
 #include "memory/slots.h"
 
 namespace tcpx {
@@ -29,16 +30,23 @@ class CudaSlots final : public SlotMemory {
   void do_fill(const Batch& batch) override;
   void do_poison(const Batch& batch) override;
   SlotVerdict do_verify(const Batch& batch) override;
+  void do_fill(const Batch& batch, const ElementGroup& group) override;
+  void do_poison(const Batch& batch, const ElementGroup& group) override;
+  ElementVerdict do_verify(const Batch& batch, const ElementGroup& group) override;
 
  private:
   void launch(const Batch& batch, bool guard, unsigned flip, bool verify);
+  void launch_elements(const Batch& batch, const ElementGroup& group, bool guard, unsigned flip,
+                       bool inputs, const char* kernel);
+  void upload();
+  PayloadFindings findings_now();
   SlotVerdict verdict_of(const Batch& batch);
 
   Gpu& gpu_;
   const CudaAddress pointer_;
   const size_t bytes_;
   GpuStream stream_;
-  std::unique_ptr<GpuMemory> table_;  // findings, and behind them the pieces of a batch
+  std::unique_ptr<GpuMemory> table_;  // findings, behind them the pieces of a batch, and keys
   std::vector<uint8_t> prepared_;     // what goes there
 };
 

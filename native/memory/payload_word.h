@@ -1,11 +1,7 @@
 // The mix that every payload is made of; the same text for the CPU and for the GPU.
 #pragma once
 
-#ifdef __CUDACC__
-#define TCPX_BOTH __device__ __forceinline__
-#else
-#define TCPX_BOTH inline
-#endif
+#include "cuda/both.h"
 
 namespace tcpx {
 

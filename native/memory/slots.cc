@@ -34,6 +34,28 @@ SlotVerdict SlotMemory::verify(size_t first, size_t count, uint64_t iteration, u
   return do_verify({first, count, iteration, seed, spans, n_spans});
 }
 
+void SlotMemory::fill(size_t first, size_t count, uint64_t iteration, uint64_t seed,
+                      const PayloadSpan* spans, size_t n_spans, const ElementGroup& group) {
+  check(first, count);
+  check_spans(group, spans, n_spans, true);
+  do_fill({first, count, iteration, seed, spans, n_spans}, group);
+}
+
+void SlotMemory::poison(size_t first, size_t count, uint64_t iteration, uint64_t seed,
+                        const PayloadSpan* spans, size_t n_spans, const ElementGroup& group) {
+  check(first, count);
+  check_spans(group, spans, n_spans, false);
+  do_poison({first, count, iteration, seed, spans, n_spans}, group);
+}
+
+ElementVerdict SlotMemory::verify(size_t first, size_t count, uint64_t iteration, uint64_t seed,
+                                  const PayloadSpan* spans, size_t n_spans,
+                                  const ElementGroup& group) {
+  check(first, count);
+  check_spans(group, spans, n_spans, false);
+  return do_verify({first, count, iteration, seed, spans, n_spans}, group);
+}
+
 void HostSlots::do_fill(const Batch& b) {
   fill_slots(slots_, b.first, b.count, b.iteration, b.seed, b.spans, b.n_spans);
 }
@@ -44,6 +66,18 @@ void HostSlots::do_poison(const Batch& b) {
 
 SlotVerdict HostSlots::do_verify(const Batch& b) {
   return verify_slots(slots_, b.first, b.count, b.iteration, b.seed, b.spans, b.n_spans);
+}
+
+void HostSlots::do_fill(const Batch& b, const ElementGroup& group) {
+  fill_elements(slots_, b.first, b.count, b.iteration, b.seed, b.spans, b.n_spans, group);
+}
+
+void HostSlots::do_poison(const Batch& b, const ElementGroup& group) {
+  poison_elements(slots_, b.first, b.count, b.iteration, b.seed, b.spans, b.n_spans, group);
+}
+
+ElementVerdict HostSlots::do_verify(const Batch& b, const ElementGroup& group) {
+  return verify_elements(slots_, b.first, b.count, b.iteration, b.seed, b.spans, b.n_spans, group);
 }
 
 }  // namespace tcpx

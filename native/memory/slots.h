@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "memory/buffer.h"
+#include "memory/elements.h"
 #include "memory/payload.h"
 
 namespace tcpx {
@@ -33,6 +34,15 @@ class SlotMemory {
   SlotVerdict verify(size_t first, size_t count, uint64_t iteration, uint64_t seed,
                      const PayloadSpan* spans, size_t n_spans);
 
+  // The same of elements that a group reduces; see memory/elements.h, which also throws
+  // std::invalid_argument.
+  void fill(size_t first, size_t count, uint64_t iteration, uint64_t seed, const PayloadSpan* spans,
+            size_t n_spans, const ElementGroup& group);
+  void poison(size_t first, size_t count, uint64_t iteration, uint64_t seed,
+              const PayloadSpan* spans, size_t n_spans, const ElementGroup& group);
+  ElementVerdict verify(size_t first, size_t count, uint64_t iteration, uint64_t seed,
+                        const PayloadSpan* spans, size_t n_spans, const ElementGroup& group);
+
  protected:
   struct Batch {
     size_t first, count;
@@ -43,6 +53,9 @@ class SlotMemory {
   virtual void do_fill(const Batch& batch) = 0;
   virtual void do_poison(const Batch& batch) = 0;
   virtual SlotVerdict do_verify(const Batch& batch) = 0;
+  virtual void do_fill(const Batch& batch, const ElementGroup& group) = 0;
+  virtual void do_poison(const Batch& batch, const ElementGroup& group) = 0;
+  virtual ElementVerdict do_verify(const Batch& batch, const ElementGroup& group) = 0;
 
   Slots slots_{};
 
@@ -63,6 +76,9 @@ class HostSlots final : public SlotMemory {
   void do_fill(const Batch& batch) override;
   void do_poison(const Batch& batch) override;
   SlotVerdict do_verify(const Batch& batch) override;
+  void do_fill(const Batch& batch, const ElementGroup& group) override;
+  void do_poison(const Batch& batch, const ElementGroup& group) override;
+  ElementVerdict do_verify(const Batch& batch, const ElementGroup& group) override;
 
  private:
   HostBuffer buffer_;

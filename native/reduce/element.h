@@ -7,11 +7,9 @@
 // more than 448. Of NaN and of the sign of a zero that min or max picks nothing is said.
 #pragma once
 
-#ifdef __CUDACC__
-#define TCPX_BOTH __device__ __forceinline__
-#else
+#include "cuda/both.h"
+#ifndef __CUDACC__
 #include <cstring>
-#define TCPX_BOTH inline __attribute__((always_inline))
 #endif
 
 namespace tcpx {

@@ -8,6 +8,20 @@
                 has no infinity: what rounds to more than 448 is NaN, as ml_dtypes converts it
     min, max    the smaller and the larger number; a NaN is not in scope
 
+What ranks put in (`native/memory/element_rule.h`) is such that no step of a reduction rounds, so
+that any order gives the same bits:
+
+    integers, all but avg   random bits of the whole width (prod: odd ones)
+    sum, mulsum, avg        whole numbers from 1 on, both signs where the type has two, whose sum is
+                            at most 16 (f8e4m3), 8 (f8e5m2), 256 (bfloat16), 2048 (half), 2^24
+                            (float), 2^30 (double), 127 and 255 (avg of int8 and uint8), 2^30 (avg
+                            of wider integers)
+    prod                    1, -1, 2, -2; at most 8 (f8e4m3), 15 (half, f8e5m2) or 60 are a 2
+    min, max                whole numbers up to the same bounds, never 0
+
+At most 64 ranks are active in an element, in f8e5m2 at most 8: those that a hash of its index
+picks. The others put in 0, 1, or the largest or least number.
+
 The types that numpy lacks are those of ml_dtypes: `float8_e4m3fn` and `float8_e5m2` of the OCP.
 """
 

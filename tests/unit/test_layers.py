@@ -165,7 +165,7 @@ def test_a_rank_loads_nothing_that_only_some_runs_need() -> None:
 NATIVE_BELOW = {
     "net": set(),
     "cuda": set(),
-    "reduce": set(),
+    "reduce": {"cuda"},
     "memory": {"cuda", "reduce"},
     "unpack": {"net", "memory", "cuda", "reduce"},
     "engine": {"net", "memory", "unpack", "cuda", "reduce"},
