@@ -6,5 +6,6 @@ namespace tcpx {
 extern const char kUnpackSource[];
 extern const char kPayloadSource[];
 extern const char kElementsSource[];
+extern const char kReduceSource[];
 
 }  // namespace tcpx

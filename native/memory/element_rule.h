@@ -22,8 +22,6 @@
 
 namespace tcpx {
 
-typedef unsigned long long Bits64;
-
 constexpr int kNoReduceOp = -1;  // bytes are only moved
 constexpr unsigned kMostActive = 64;
 constexpr unsigned kNobody = 0xfffffffeu;  // whose key picks the active ranks
@@ -171,23 +169,6 @@ TCPX_BOTH typename Element<type>::Stored finished_as(const ElementRule& rule, Bi
   const auto stored = encoded_as<type>(rule, value);
   if (rule.op != kAvg) return stored;
   return scaled<type, true>(stored, factor_as<type>(rule.ranks));
-}
-
-template <typename Stored>
-TCPX_BOTH Bits64 bits_of_stored(Stored stored) {
-#ifdef __CUDACC__
-  if constexpr (sizeof(Stored) == 8 && static_cast<Stored>(0.5) != 0) {
-    return static_cast<Bits64>(__double_as_longlong(stored));
-  } else if constexpr (static_cast<Stored>(0.5) != 0) {
-    return __float_as_uint(stored);
-  } else {
-    return static_cast<Bits64>(stored) & (~0ull >> (64 - 8 * sizeof(Stored)));
-  }
-#else
-  Bits64 bits = 0;
-  memcpy(&bits, &stored, sizeof(stored));
-  return bits;
-#endif
 }
 
 template <int type>

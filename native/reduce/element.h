@@ -72,6 +72,49 @@ TCPX_BOTH float float_of(unsigned bits) {
 #endif
 }
 
+// Any element as 64 bits, whose upper ones are 0, and back.
+typedef unsigned long long Bits64;
+
+TCPX_BOTH Bits64 bits_of_stored(float stored) { return bits_of(stored); }
+TCPX_BOTH Bits64 bits_of_stored(double stored) {
+#ifdef __CUDACC__
+  return static_cast<Bits64>(__double_as_longlong(stored));
+#else
+  Bits64 bits;
+  memcpy(&bits, &stored, 8);
+  return bits;
+#endif
+}
+template <typename Stored>
+TCPX_BOTH Bits64 bits_of_stored(Stored stored) {
+  return static_cast<Bits64>(stored) & (~0ull >> (64 - 8 * sizeof(Stored)));
+}
+
+template <typename Stored>
+struct FromBits {
+  static TCPX_BOTH Stored of(Bits64 bits) { return static_cast<Stored>(bits); }
+};
+template <>
+struct FromBits<float> {
+  static TCPX_BOTH float of(Bits64 bits) { return float_of(static_cast<unsigned>(bits)); }
+};
+template <>
+struct FromBits<double> {
+  static TCPX_BOTH double of(Bits64 bits) {
+#ifdef __CUDACC__
+    return __longlong_as_double(static_cast<long long>(bits));
+#else
+    double x;
+    memcpy(&x, &bits, 8);
+    return x;
+#endif
+  }
+};
+template <typename Stored>
+TCPX_BOTH Stored stored_of_bits(Bits64 bits) {
+  return FromBits<Stored>::of(bits);
+}
+
 // A sign, kExponent bits of exponent, kMantissa of mantissa. Without branches: a loop over it is
 // made of vectors.
 template <typename Bits, int kExponent, int kMantissa, bool kInfinity>

@@ -15,10 +15,7 @@ namespace {
 constexpr size_t kLine = 128;                      // bytes between two tickets
 constexpr size_t kStagingBytes = size_t{2} << 20;  // the largest request
 constexpr size_t kLeadBytes = size_t{32} << 20;    // some 10 us
-// Of fragments a block, and of warps of one. An H200's memory is busiest with these
-// (bench_unpack_cuda).
-constexpr unsigned kLeastGroup = 4;
-constexpr unsigned kAlone = 8;  // fragments that one block takes
+// Of warps of a block. An H200's memory is busiest with these (bench_unpack_cuda).
 constexpr unsigned kWarps = 8;
 constexpr unsigned kWarpsOfPages = 16;
 constexpr std::chrono::seconds kLastWork{2};  // for what is under way at the end
@@ -32,6 +29,7 @@ CudaUnpacker::CudaUnpacker(int gpu, UnpackMode mode)
     : gpu_(use_gpu(gpu)),
       mode_(mode),
       kernels_(gpu_.kernels()),
+      reducer_(gpu_),
       tickets_seen_(std::make_unique<PinnedMemory>(gpu_, kLanes * kLine)) {
   const GpuCurrent current(&gpu_);
   for (size_t i = 0; i < kLanes; ++i) {
@@ -116,16 +114,49 @@ void CudaUnpacker::copy(uint8_t* to, const uint8_t* from, uint64_t bytes) {
   unlaunched_bytes_ += bytes;
 }
 
-void CudaUnpacker::prepare(const Arithmetic&) {
-  throw CudaUnavailable("reductions are not computed in GPU memory");
+void CudaUnpacker::prepare(const Arithmetic& arithmetic) { reducer_.prepare(arithmetic); }
+
+UnpackResult CudaUnpacker::submit_reduce(const UnpackSource& source, const uint8_t* local,
+                                         uint8_t* destination, uint64_t posted) {
+  const UnpackResult result = unpack_bounds(source, posted);
+  if (!result.in_bounds) return result;
+  begin_request();
+  fragments_[unlaunched_] = 0;  // the kernel that only moves has nothing to do
+  if (mode_ == UnpackMode::kKernel) {
+    reducer_.add(source, local, destination);
+    reductions_unlaunched_ += source.count > 0;
+  } else if (mode_ != UnpackMode::kNone) {
+    uint8_t* landed = landing(posted);
+    if (mode_ == UnpackMode::kCopies) copy_fragments(source, landed);
+    if (mode_ == UnpackMode::kHost) copy_through_host(source, landed, posted, true);
+    if (failure_.code == 0) {
+      ok(reducer_.reduce(lane().stream.handle(), address(landed), address(local),
+                         address(destination), posted),
+         "cuLaunchKernel");
+    }
+  }
+  ++unlaunched_;
+  unlaunched_bytes_ += result.bytes;
+  return result;
 }
 
-UnpackResult CudaUnpacker::submit_reduce(const UnpackSource& source, const uint8_t*, uint8_t*,
-                                         uint64_t posted) {
-  return unpack_bounds(source, posted);
+// In two passes: the stream keeps the order, so a lane has one such place, made at its first use.
+uint8_t* CudaUnpacker::landing(uint64_t bytes) {
+  if (lane().landing == nullptr || lane().landing->bytes() < bytes) {
+    lane().landing = std::make_unique<GpuMemory>(gpu_, std::max<uint64_t>(bytes, kStagingBytes));
+  }
+  return reinterpret_cast<uint8_t*>(lane().landing->address());
 }
 
-void CudaUnpacker::scale(uint8_t*, const uint8_t*, uint64_t) {}
+void CudaUnpacker::scale(uint8_t* to, const uint8_t* from, uint64_t bytes) {
+  begin_request();
+  fragments_[unlaunched_] = 0;
+  if (failure_.code == 0) {
+    ok(reducer_.scale(lane().stream.handle(), address(from), address(to), bytes), "cuLaunchKernel");
+  }
+  ++unlaunched_;
+  unlaunched_bytes_ += bytes;
+}
 
 void CudaUnpacker::begin_copy(uint64_t to, uint64_t from, size_t bytes) {
   if (failure_.code != 0 || bytes == 0) return;
@@ -157,7 +188,7 @@ void CudaUnpacker::copy_through_host(const UnpackSource& source, uint8_t* destin
 }
 
 void CudaUnpacker::begin_request() {
-  if (unlaunched_ == kUnpackItems) flush();
+  if (unlaunched_ == kUnpackItems || reducer_.full()) flush();
   ++tickets_;
   if (unlaunched_ == 0 && mode_ != UnpackMode::kKernel) begin_timer();
 }
@@ -185,33 +216,37 @@ void CudaUnpacker::end_launch() {
   } else {
     next_lane_ = (next_lane_ + 1) % kLanes;
   }
-  unlaunched_ = unlaunched_bytes_ = fragments_unlaunched_ = 0;
+  forget();
+}
+
+void CudaUnpacker::forget() {
+  unlaunched_ = unlaunched_bytes_ = fragments_unlaunched_ = reductions_unlaunched_ = 0;
   pages_unlaunched_ = true;
+  reducer_.clear();
 }
 
 // One launch for all that is ready. Copies are under way already: then the kernel has nothing to
 // move, and writes the ticket behind them.
 void CudaUnpacker::flush() {
   if (unlaunched_ == 0) return;
-  if (failure_.code != 0) {  // nothing more is begun, nor ends
-    unlaunched_ = unlaunched_bytes_ = fragments_unlaunched_ = 0;
-    return;
-  }
-  if (mode_ == UnpackMode::kNone) {  // nothing was begun: nothing is to be waited for
+  if (failure_.code != 0) return forget();  // nothing more is begun, nor ends
+  if (mode_ == UnpackMode::kNone) {         // nothing was begun: nothing is to be waited for
     finished_ = tickets_;
-    unlaunched_ = 0;
-    return;
+    return forget();
+  }
+  if (mode_ == UnpackMode::kKernel) begin_timer();
+  if (reducer_.items() > 0) {
+    // What else there is has the ticket, in a launch behind this one.
+    const bool alone = unlaunched_ == reductions_unlaunched_;
+    const uint64_t ticket_at = tickets_seen_->address() + next_lane_ * kLine;
+    ok(reducer_.launch(lane().stream.handle(), lane().blocks_done.address(), alone ? ticket_at : 0,
+                       tickets_),
+       "cuLaunchKernel");
+    if (alone) return end_launch();
   }
   UnpackArguments& a = arguments_;
   const uint64_t fragments = fragments_unlaunched_;
-  a.group = fragments > 0 ? kUnpackGroup : 0;
-  while (a.group > kLeastGroup &&
-         fragments / a.group < static_cast<uint64_t>(gpu_.facts.multiprocessors) / 5) {
-    a.group /= 2;
-  }
-  if (fragments <= kAlone) {  // one block has a warp for each: no other is to be waited for
-    for (a.group = fragments > 0; a.group < fragments;) a.group *= 2;
-  }
+  a.group = fragments_of_block(fragments, gpu_.facts.multiprocessors);
   // More have nothing to do, and fewer leave the memory idle.
   const unsigned warps = std::clamp(a.group, 1u, pages_unlaunched_ ? kWarpsOfPages : kWarps);
   unsigned items = 0, most_blocks = 1;
@@ -228,7 +263,6 @@ void CudaUnpacker::flush() {
   a.ticket_at = tickets_seen_->address() + next_lane_ * kLine;
   a.ticket = tickets_;
   void* arguments[] = {&a};
-  if (mode_ == UnpackMode::kKernel) begin_timer();
   ok(cuda().launch(pages_unlaunched_ ? kernels_.unpack_pages : kernels_.unpack, most_blocks,
                    std::max(items, 1u), 1, 32 * warps, 1, 1, 0, lane().stream.handle(), arguments,
                    nullptr),

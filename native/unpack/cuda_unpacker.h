@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cuda/gpu.h"
+#include "unpack/cuda_reducer.h"
 #include "unpack/kernel_arguments.h"
 #include "unpack/unpacker.h"
 
@@ -49,6 +50,7 @@ class CudaUnpacker final : public Unpacker {
     GpuStream stream;
     GpuMemory blocks_done;
     std::unique_ptr<PinnedMemory> staging;  // of mode host
+    std::unique_ptr<GpuMemory> landing;     // of all modes but kernel, where receives are reduced
   };
   struct Launch {
     size_t lane;
@@ -72,7 +74,9 @@ class CudaUnpacker final : public Unpacker {
   void copy_fragments(const UnpackSource& source, uint8_t* destination);
   void copy_through_host(const UnpackSource& source, uint8_t* destination, uint64_t posted,
                          bool covered);
+  uint8_t* landing(uint64_t bytes);
   void begin_request();
+  void forget();
   void begin_timer();
   void end_launch();
   bool ok(int code, const char* call);
@@ -82,6 +86,7 @@ class CudaUnpacker final : public Unpacker {
   Gpu& gpu_;
   const UnpackMode mode_;
   const GpuKernels& kernels_;
+  CudaReducer reducer_;
   std::unique_ptr<PinnedMemory> tickets_seen_;  // a u64 a lane, on lines of their own
   std::vector<std::unique_ptr<Lane>> lanes_;
   size_t next_lane_ = 0;
@@ -90,6 +95,7 @@ class CudaUnpacker final : public Unpacker {
   uint64_t unlaunched_ = 0;  // requests
   uint64_t unlaunched_bytes_ = 0;
   uint64_t fragments_unlaunched_ = 0;
+  uint64_t reductions_unlaunched_ = 0;                       // that the fused kernel does
   bool pages_unlaunched_ = true;                             // all of them may go by unpack_pages
   std::vector<Launch> launches_ = std::vector<Launch>(256);  // a ring of those under way
   uint64_t launched_ = 0;

@@ -22,7 +22,7 @@ from mutations import PATCHES
 
 from tcpx_mpi.machine.gpu.compiler import nvrtc_folders
 
-PROGRAMS = ("unpack_cuda", "cuda_slots")
+PROGRAMS = ("unpack_cuda", "cuda_slots", "elements", "reduce_cuda")
 #: (program, test) of all of them.
 TESTS = [
     (program, name)

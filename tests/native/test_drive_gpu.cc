@@ -144,6 +144,44 @@ TEST(every_byte_of_scattered_receives_is_in_place_when_they_are_consumed) {
   }
 }
 
+TEST(what_was_scattered_is_reduced_by_the_gpu_and_then_scaled) {
+  for (const UnpackMode mode : {UnpackMode::kKernel, UnpackMode::kCopies, UnpackMode::kHost}) {
+    GpuRig rig(mode);
+    // The send buffer's block and what comes, reduced; then scaled into where the operand was.
+    constexpr size_t kBytes = 9000;
+    const Arithmetic arithmetic = make_arithmetic(kUint32, kMulsum, 3);
+    std::vector<uint8_t> local(kBytes);
+    for (size_t i = 0; i < kBytes; ++i) local[i] = static_cast<uint8_t>(11 * i + i / 253);
+    for (uint64_t slot = 0; slot < kSlots; ++slot) {
+      check_cuda(cuda().copy(rig.memory[kSendBuffer]->address() + slot * kStride,
+                             reinterpret_cast<CudaAddress>(local.data()), kBytes),
+                 "cuMemcpy");
+    }
+    const Steps steps =
+        Steps()
+            .row({3, kPeer, 0, kSendBuffer, 0, kReceiveBuffer, 0, 1, -1, 0, -1, 0})
+            .row({4, -1, 0, kReceiveBuffer, 0, kSendBuffer, 0, 1, 0, kChunk, -1, 0});
+    const BlockTable blocks[kBuffers] = {blocks_of({kBytes}), blocks_of({kBytes}), {}};
+    rig.driver.load(compile(steps.data(), steps.size(), blocks, 2048, 2, arithmetic), rig.bases);
+    rig.driver.reserve(kSlots);
+    BatchPlan plan;
+    plan.iterations = kSlots;
+    plan.stall_ns = 10'000'000'000;
+    CHECK(rig.driver.run(plan));
+    CHECK_EQ(rig.net.delivered.size(), 5 * kSlots);
+    for (const auto& [at, sent] : rig.net.delivered) {
+      const size_t offset = static_cast<size_t>(at - rig.bases[kReceiveBuffer].base);
+      std::vector<uint8_t> expected(sent.size());
+      reduce_reference(arithmetic, sent.data(), local.data() + offset % kStride, expected.data(),
+                       sent.size());
+      CHECK(rig.read(at, sent.size()) == expected);
+      scale_reference(arithmetic, expected.data(), expected.data(), expected.size());
+      CHECK(rig.read(rig.bases[kSendBuffer].base + offset, sent.size()) == expected);
+    }
+    CHECK_CONTRACT(rig.net);
+  }
+}
+
 TEST(what_stays_on_the_rank_is_copied_by_the_gpu_after_it_was_received) {
   GpuRig rig;
   CHECK(rig.run(Steps().receive(0).copy(0, 0, 0).send(0, 1), 9001, kSlots));

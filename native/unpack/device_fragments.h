@@ -1,0 +1,70 @@
+// What kernels over fragments share: which a block takes, bytes at any alignment, the ticket.
+#pragma once
+
+#include "cuda/device.h"
+#include "unpack/kernel_arguments.h"
+
+namespace tcpx {
+namespace {
+
+constexpr u32 kQuad = 16;  // bytes of the widest access
+
+struct Shared {
+  Quad fragment[kUnpackGroup];  // src_off, len, dst_off
+  u64 bounce;
+  u64 destination;
+};
+
+template <typename Arguments>
+__device__ __forceinline__ const auto& item_of_block(const Arguments& a) {
+  return a.item[blockIdx.y];
+}
+
+// There are as many blocks for each item as for the one of most fragments. The first has a part:
+// no item is empty, and where there is none it is left to say so.
+template <typename Arguments>
+__device__ __forceinline__ bool has_part(const Arguments& a) {
+  return blockIdx.x == 0 || blockIdx.x * a.group < item_of_block(a).fragment_count;
+}
+
+// The descriptors of the block's fragments, side by side: one read over PCIe where they fit in one.
+// What lies behind the last one is read, too, which is quicker than to look first.
+template <typename Arguments>
+__device__ __forceinline__ void take(const Arguments& a, Shared& shared) {
+  if (threadIdx.x >= a.group) return;
+  const auto& item = item_of_block(a);
+  const u32 index = blockIdx.x * a.group + threadIdx.x;
+  Quad fragment = load16_uncached(item.fragments + index * sizeof(Quad));
+  if (index >= item.fragment_count) fragment.y = 0;
+  shared.fragment[threadIdx.x] = fragment;
+  if (threadIdx.x > 0) return;
+  shared.bounce = item.bounce;
+  shared.destination = item.destination;
+}
+
+// 16 bytes from byte `skip` of low:high.
+__device__ __forceinline__ Quad cut_out(Quad low, Quad high, u32 skip) {
+  u32 w[7] = {low.x, low.y, low.z, low.w, high.x, high.y, high.z};
+  u32 last = high.w;
+  if (skip & 8) {
+    w[0] = w[2], w[1] = w[3], w[2] = w[4], w[3] = w[5], w[4] = w[6], w[5] = last;
+  }
+  if (skip & 4) {
+    w[0] = w[1], w[1] = w[2], w[2] = w[3], w[3] = w[4], w[4] = w[5];
+  }
+  const u32 bits = 8 * (skip & 3);
+  return {shift_right(w[0], w[1], bits), shift_right(w[1], w[2], bits),
+          shift_right(w[2], w[3], bits), shift_right(w[3], w[4], bits)};
+}
+
+// The last block of those that have a part says so to the CPU, if a launch has a ticket.
+template <typename Arguments>
+__device__ __forceinline__ void report(const Arguments& a, Shared&) {
+  if (threadIdx.x > 0 || a.ticket_at == 0) return;
+  const u32 last = a.blocks - 1;
+  if (last > 0 && count_released(a.blocks_done, last) < last) return;
+  store8_for_host(a.ticket_at, a.ticket);
+}
+
+}  // namespace
+}  // namespace tcpx
