@@ -31,9 +31,9 @@ void written(SlotMemory& slots, size_t first, size_t count, uint64_t iteration, 
   (slots.*write)(first, count, iteration, seed, s.data(), s.size());
 }
 
-nb::dict dict_of(const ElementVerdict& v, size_t element_bytes, uint64_t iteration,
+Fields dict_of(const ElementVerdict& v, size_t element_bytes, uint64_t iteration,
                  uint64_t first_slot) {
-  nb::dict d;
+  Fields d;
   d["wrong"] = v.wrong;
   d["guard_wrong"] = v.guard_wrong;
   if (!v.has_first) return d;
@@ -104,7 +104,7 @@ void bind_memory(nb::module_& m) {
               nb::gil_scoped_release release;
               v = b.verify(first, count, iteration, seed, s.data(), s.size());
             }
-            nb::typed<nb::dict, nb::str, int64_t> d;
+            nb::typed<Fields, nb::str, int64_t> d;
             d["wrong"] = v.wrong;
             d["guard_wrong"] = v.guard_wrong;
             if (v.has_first) {

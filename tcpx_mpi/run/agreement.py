@@ -19,7 +19,7 @@ from tcpx_mpi.machine.topology import Host, node_names, this_machine
 from tcpx_mpi.open_files import raise_limit
 from tcpx_mpi.patterns import load
 from tcpx_mpi.run.shared_environment import shared_environment
-from tcpx_mpi.world import World
+from tcpx_mpi.world import World, own_process
 from tcpx_mpi.world.patience import FOOTER_PATIENCE_S, SETUP_PATIENCE_S
 
 _T = TypeVar("_T")
@@ -62,7 +62,9 @@ def agree_hosts(world: World, host: Host) -> list[Host]:
 
     Hosts of one name on several nodes have been given one each.
     """
-    hosts = _told_apart(world.allgather(host, "hosts", SETUP_PATIENCE_S))
+    both = world.allgather((host, own_process(host.node)), "hosts", SETUP_PATIENCE_S)
+    hosts = _told_apart([each for each, _ in both])
+    world.processes = [process for _, process in both]
     world.places = [each.name for each in hosts]
     with world.agree("hosts", SETUP_PATIENCE_S):
         _refuse_uneven(hosts)

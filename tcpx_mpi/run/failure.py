@@ -48,19 +48,45 @@ def end_agreed(world: World, output: Output, error: AgreedError) -> int:
 def leave_interrupted(world: World, output: Output, error: Interrupted) -> NoReturn:
     """A signal ended this rank; the launcher tells the others.
 
-    Rank 0 leaves first: soon after another one has left, the launcher kills it in mid-word.
+    The one that speaks leaves first: soon after another one has left, the launcher kills it in
+    mid-word.
     """
     _native.end_plugin_log()  # while what this rank prints still gets through
     # A launcher that ends a job wakes a stopped rank by the same signal as any other.
     _leave_if_missed(world, output, str(error), WAKING_S)
-    if world.rank == 0:
-        print(f"tcpx-mpi: error: {error}", file=sys.stderr, flush=True)
-    output.keep_fault(int(error.exit_code), {world.rank: str(error)}, ())
-    if world.rank == 0:
-        world.roll_call.dismiss(int(error.exit_code), range(world.size))
+    if world.roll_call.alarmed():  # another rank is about to say what has happened
+        leave_after_failure(world, output, Alarm(), ())
+    there, text = [*range(world.size)], str(error)
+    if error.exit_code == ExitCode.TERMINATED:
+        there, died = _who_is_there(world)
+        silent = sorted(set(range(world.size)) - {*there, *died})
+        if died:
+            _leave_if_missed(world, output, str(error), WAKING_S)  # by one that spoke and left
+            text = f"{_names(world, died)} has died, and the launcher ends the others (signal 15)"
+        elif silent:
+            text = f"{_names(world, silent)} does not answer; {error}"
+    if world.rank == there[0]:
+        print(f"tcpx-mpi: error: {text}", file=sys.stderr, flush=True)
+    output.keep_fault(int(error.exit_code), {world.rank: text}, ())
+    if world.rank == there[0]:
+        world.roll_call.dismiss(int(error.exit_code), there)
     else:
         world.roll_call.await_dismissal(int(error.exit_code))
     world.roll_call.leave(int(error.exit_code))
+
+
+def _who_is_there(world: World) -> tuple[list[int], list[int]]:
+    """Of ranks that a launcher ends: which are there, and which have died."""
+    died, there = world.died(), world.living()
+    if len(world.beside()) < world.size:  # those of other nodes are seen by others, or not at all
+        heard = world.roll_call.present(died)
+        died.update(*heard.values())
+        there |= heard.keys()
+    return sorted(there), sorted(died)
+
+
+def _names(world: World, ranks: Sequence[int]) -> str:
+    return ", ".join(world.name(rank) for rank in ranks)
 
 
 def leave_after_failure(
@@ -81,11 +107,16 @@ def leave_after_failure(
     if second_hand:  # another rank's text will be the error
         report = (*report, text)
     _leave_if_missed(world, output, text, WAKING_S)
-    answers = world.roll_call.call(Answer(world.rank, code, text, tuple(report), second_hand))
-    _leave_if_missed(world, output, text)
-    speaks = world.rank == min(answers)
+    answers = world.roll_call.call(
+        Answer(world.rank, code, text, tuple(report), second_hand), world.died
+    )
+    # Who has died may be one that has spoken, for all, and left.
+    _leave_if_missed(world, output, text, WAKING_S if world.died() else 0.0)
+    # Whom the launcher ends meanwhile may have no time to answer, and is there all the same.
+    there = answers.keys() | (world.living() if world.told_to_end() else set())
+    speaks = world.rank == min(there)
     if speaks:
-        code = output.failure(answers, world.places, lost)
+        code = output.failure(answers, world.places, lost, world.died(), there)
         world.roll_call.dismiss(code, answers)
     else:
         code = world.roll_call.await_dismissal(code or int(lost))

@@ -7,7 +7,7 @@ import datetime
 import os
 import secrets
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 from tcpx_mpi import report
@@ -195,21 +195,31 @@ class Output:
     def _launch(self) -> int:
         return self._settings.launch if self._settings is not None else 0
 
-    def failure(self, answers: Mapping[int, Answer], places: Sequence[str], lost: ExitCode) -> int:
+    def failure(
+        self,
+        answers: Mapping[int, Answer],
+        places: Sequence[str],
+        lost: ExitCode,
+        died: Collection[int] = (),
+        there: Collection[int] = (),
+    ) -> int:
         """The roll was called: print every rank's report, keep it; the exit code for all, `lost`
         where ranks are missing.
 
-        Runs on the lowest rank that answered, which is not always rank 0.
+        Runs on the lowest rank that answered, which is not always rank 0. Of those that did not,
+        some are known to have `died`, and some to be `there`.
         """
-        missing = [rank for rank in range(len(places)) if rank not in answers]
+        missing = [rank for rank in range(len(places)) if rank not in {*answers, *there}]
         for rank in sorted(answers):
             for line in answers[rank].report:
                 print(f"# {line}", file=sys.stderr)
         cause = min(answers.values(), key=_follows_from_others)
         text, code = cause.text, cause.exit_code or int(lost)
         if missing:
-            names = ", ".join(f"{rank} on {places[rank]}" for rank in missing)
-            text = f"rank {names} did not answer the roll call{'; ' if text else ''}{text}"
+            dead = [f"rank {rank} on {places[rank]} has died" for rank in missing if rank in died]
+            names = ", ".join(f"{rank} on {places[rank]}" for rank in missing if rank not in died)
+            silent = [f"rank {names} did not answer the roll call"] if names else []
+            text = "; ".join([*dead, *silent, *([text] if text else [])])
             code = int(lost)
         print(f"tcpx-mpi: error: {text}", file=sys.stderr, flush=True)
         self.keep_fault(code, {rank: answer.text for rank, answer in answers.items()}, missing)

@@ -6,6 +6,7 @@ MPI runs between batches, never inside one.
 from tcpx_mpi.world.collectives import AgreedError, World
 from tcpx_mpi.world.library import library_settings, library_version
 from tcpx_mpi.world.liveness import Alarm, Answer, interrupted_by
+from tcpx_mpi.world.processes import own_process
 from tcpx_mpi.world.startup import start
 
 __all__ = [
@@ -16,5 +17,6 @@ __all__ = [
     "interrupted_by",
     "library_settings",
     "library_version",
+    "own_process",
     "start",
 ]

@@ -23,6 +23,7 @@ from tcpx_mpi.errors import ExitCode, Interrupted, LostRank, TcpxError
 from tcpx_mpi.launch.setup_watch import OTHERS_LEAD_S, ROLL_CALL_LEAD_S
 from tcpx_mpi.records import mapped_arrays
 from tcpx_mpi.world.liveness import Alarm, RollCall, interrupted_by
+from tcpx_mpi.world.processes import Process, state_of
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -62,10 +63,33 @@ class World:
         self.size: int = comm.Get_size()
         #: The host of every rank and its network interface, as far as they are known by now.
         self.places: list[str] = [""] * self.size
+        #: Every rank's process, once they are known.
+        self.processes: list[Process] = []
 
     def name(self, rank: int) -> str:
         """A rank and its place: "rank 3 on HOST (NIC eth1)"."""
         return f"rank {rank} on {self.places[rank]}" if self.places[rank] else f"rank {rank}"
+
+    def beside(self) -> dict[int, str]:
+        """The ranks of this node, this one too, and the state of each process (see `state_of`)."""
+        if not self.processes:
+            return {}
+        here = self.processes[self.rank].where
+        seen = enumerate(self.processes)
+        return {rank: state_of(each.pid) for rank, each in seen if each.where == here}
+
+    def died(self) -> set[int]:
+        """The ranks of this node that have ended, as seen now."""
+        return {rank for rank, state in self.beside().items() if not state}
+
+    def living(self) -> set[int]:
+        """The ranks of this node that have neither ended nor been stopped; this one at least."""
+        states = self.beside().items()
+        return {rank for rank, state in states if state and state not in "Tt"} | {self.rank}
+
+    def told_to_end(self) -> bool:
+        """Whether a signal has asked this process to stop."""
+        return self._stop_signal() != 0
 
     # --- Collectives: every rank calls these, in the same order ------------------------------
 

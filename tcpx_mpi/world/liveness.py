@@ -28,6 +28,9 @@ _NOTHING = np.empty(0, dtype=np.uint8)
 ROLL_CALL_S = 3.0
 #: How long a rank waits to be dismissed after a roll call before it leaves on its own.
 DISMISSAL_S = 5.0
+#: How long ranks that a launcher ends may take to say that they are there: Open MPI 5 kills them
+#: 0.25 s after its SIGTERM.
+PRESENCE_S = 0.1
 #: How long ranks wait for each other's last word, at most.
 FAREWELL_S = 1.0
 
@@ -37,6 +40,7 @@ _FAREWELL_TAG = 3
 _INQUIRY_TAG = 4
 _SIGN_TAG = 5
 _FAILURE_TAG = 6
+_HERE_TAG = 7
 
 
 @dataclass(frozen=True)
@@ -65,12 +69,15 @@ class RollCall:
         self._signs: list[MPI.Request] = []
         self._failure_told = False
 
-    def call(self, answer: Answer) -> dict[int, Answer]:
+    def call(
+        self, answer: Answer, died: Callable[[], Collection[int]] = tuple
+    ) -> dict[int, Answer]:
         """Tell all ranks why this one stops, and hear who is still there, within ROLL_CALL_S.
 
         Not collective: whoever meets trouble calls it, and a rank that waits in a collective is
         drawn into it by `Alarm`. A rank that comes late may hear some only, the one that dismisses
-        all of them at least.
+        all of them at least. Ranks that are seen to have `died` are not waited for, and others not
+        for long where the launcher ends this one.
         """
         blob = json.dumps(dataclasses.astuple(answer))
         message = np.frombuffer(blob.encode(), dtype=np.uint8)
@@ -82,7 +89,11 @@ class RollCall:
         ]
         answers = {self.rank: answer}
         deadline = time.monotonic() + ROLL_CALL_S
-        while len(answers) < self.size and time.monotonic() < deadline:
+        told_to_end = False
+        while len(answers.keys() | set(died())) < self.size and time.monotonic() < deadline:
+            if not told_to_end and self._stop_signal():
+                told_to_end = True
+                deadline = min(deadline, time.monotonic() + PRESENCE_S)
             # Looked for first: who dismisses has answered before, and is then among the answers.
             over = self._comm.Iprobe(tag=_DISMISSAL_TAG)
             while (found := self._take_message(_ALARM_TAG)) is not None:
@@ -175,6 +186,22 @@ class RollCall:
         while self._take_from(_FAILURE_TAG) is not None:
             self._failure_told = True
         return self._failure_told
+
+    def present(self, ended: Collection[int]) -> dict[int, list[int]]:
+        """Of ranks that a launcher ends: tell the others that this one is there, and which ranks it
+        has seen `ended`; by rank what those say that are there, too, within PRESENCE_S."""
+        blob = np.frombuffer(json.dumps([self.rank, sorted(ended)]).encode(), dtype=np.uint8)
+        others = set(range(self.size)) - {self.rank, *ended}
+        self._signs += [self._comm.Isend(blob, dest=peer, tag=_HERE_TAG) for peer in others]
+        heard: dict[int, list[int]] = {}
+        deadline = time.monotonic() + PRESENCE_S
+        while not heard.keys() >= others and time.monotonic() < deadline:
+            if (message := self._take_message(_HERE_TAG)) is None:
+                time.sleep(0.001)  # as in a roll call
+            else:
+                rank, seen = json.loads(message)
+                heard[rank] = seen
+        return heard
 
     def answer_inquiries(self) -> None:
         """Give a sign of life to whoever has asked; for a rank that makes progress elsewhere."""

@@ -132,6 +132,10 @@ def test_a_killed_rank_ends_the_job_and_merge_joins_what_its_journals_have(
         job.send_rank(killed, signal.SIGKILL)
         result = job.finish()
     assert result.code == 137, result.text
+    assert len(result.errors) == 1, result.text
+    assert re.match(rf"rank {killed} on \S+ \(NIC lo\) has died[;,] ", result.errors[0]), (
+        result.text
+    )
     rows_kept(place)
 
     left = [f"spool/{path.name}" for path in journals(place)]

@@ -110,7 +110,10 @@ def test_who_fails_in_a_step_in_which_all_wait_for_each_other_ends_the_wait(worl
     assert str(caught.value) == "rank 1: the cause; rank 0: waited here on 0"
 
 
-def test_a_failed_step_has_its_say_at_a_roll_call(world: World) -> None:
+def test_a_failed_step_has_its_say_at_a_roll_call(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(liveness, "ROLL_CALL_S", PATIENCE_S)  # the machine may be busy
     code, text = 0, ""
     if world.rank == 1:
         text = "hangs here"
@@ -132,6 +135,35 @@ def test_a_failed_step_has_its_say_at_a_roll_call(world: World) -> None:
     world.barrier("go on", PATIENCE_S)
 
 
+def test_who_is_there_tells_whom_it_has_seen_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Longer than this may take, for who is to wait for nobody in vain.
+    monkeypatch.setattr(liveness, "PRESENCE_S", 0.1 if world.rank == 2 else 1000.0)
+    heard = world.roll_call.present([2] if world.rank == 1 else [])
+    if world.rank == 1:
+        assert heard[0] == []  # and waited no longer for rank 2, which it has seen end
+    else:
+        assert heard.get(1) == ([2] if world.rank == 0 else None)
+    world.barrier("go on", PATIENCE_S)
+
+
+def test_a_rank_that_is_seen_to_have_died_is_not_waited_for(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(liveness, "ROLL_CALL_S", 1000.0)  # longer than this may take
+    if world.rank == 2:
+        while not world.roll_call.alarmed():
+            time.sleep(0.001)
+    else:
+        answers = world.roll_call.call(Answer(world.rank, 7, "lost"), lambda: {2})
+        assert sorted(answers) == [0, 1]
+    world.barrier("go on", PATIENCE_S)
+    while (world.roll_call._take_message(liveness._ALARM_TAG)) is not None:
+        pass  # what rank 2 has not heard
+    world.barrier("go on", PATIENCE_S)
+
+
 def test_a_rank_that_does_not_come_is_noticed_within_the_patience(world: World) -> None:
     from mpi4py import MPI
 
@@ -147,7 +179,10 @@ def test_a_rank_that_does_not_come_is_noticed_within_the_patience(world: World) 
     world.barrier("go on", PATIENCE_S)
 
 
-def test_a_roll_call_draws_in_ranks_that_wait_and_lets_all_go_with_one_code(world: World) -> None:
+def test_a_roll_call_draws_in_ranks_that_wait_and_lets_all_go_with_one_code(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(liveness, "ROLL_CALL_S", PATIENCE_S)  # the machine may be busy
     if world.rank == 1:
         trouble: Exception = UsageError("trouble here")
     else:
