@@ -216,7 +216,7 @@ class SlotMemory:
         spans: Annotated[
             NDArray[numpy.int64], dict(shape=(None, None), order="C", device="cpu", writable=False)
         ],
-    ) -> dict[str, Any][str, int]: ...
+    ) -> dict[str, int]: ...
     def fill_elements(
         self,
         first: int,

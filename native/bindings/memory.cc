@@ -104,7 +104,7 @@ void bind_memory(nb::module_& m) {
               nb::gil_scoped_release release;
               v = b.verify(first, count, iteration, seed, s.data(), s.size());
             }
-            nb::typed<Fields, nb::str, int64_t> d;
+            nb::typed<nb::dict, nb::str, int64_t> d;
             d["wrong"] = v.wrong;
             d["guard_wrong"] = v.guard_wrong;
             if (v.has_first) {

@@ -19,7 +19,8 @@ import json
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
@@ -52,8 +53,13 @@ def journal_path(spool: str, run_id: str, rank: int) -> str:
 class Journal:
     """One rank's journal while the run goes on; only this rank touches it."""
 
-    def __init__(self, spool: str, run_id: str, rank: int, world: int) -> None:
-        """Create the file in the directory `spool`; raises UsageError where that fails."""
+    def __init__(
+        self, spool: str, run_id: str, rank: int, world: int,
+        writing: Callable[[str], AbstractContextManager[None]] | None = None,
+    ) -> None:  # fmt: skip
+        """Create the file in the directory `spool`; raises UsageError where that fails. `writing`
+        is entered around each write, with the path: a disk may take long."""
+        self._writing = writing or (lambda path: contextlib.nullcontext())
         self.path = journal_path(spool, run_id, rank)
         self._unacknowledged: set[int] = set()
         try:
@@ -173,7 +179,8 @@ class Journal:
         if self._fd < 0:
             raise OutputFailed(f"the journal {self.path} was closed before")
         try:
-            yield
+            with self._writing(self.path):
+                yield
         except OSError as error:
             raise OutputFailed(f"the journal {self.path}: {error.strerror}") from error
 

@@ -20,6 +20,7 @@ from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.transport import time_limit
 from tcpx_mpi.transport.engine import RankEngine
 from tcpx_mpi.transport.interface import Transport
+from tcpx_mpi.world.disk_watch import DiskWatch
 from tcpx_mpi.world.patience import FOOTER_PATIENCE_S, SETUP_PATIENCE_S
 
 
@@ -28,6 +29,9 @@ class Benchmark:
 
     def __init__(self, state: RunState) -> None:
         self.state, self.world, self.output = state, state.world, state.output
+        self.disk = DiskWatch(
+            state.world.roll_call, lambda: state.world.name(state.world.rank)
+        ).start()
 
     def run(self, parsed: Settings | TcpxError) -> int:
         """Collective: the story, top to bottom; returns the exit code."""
@@ -46,7 +50,9 @@ class Benchmark:
             self.output.open(settings)
         with world.agree("journal", SETUP_PATIENCE_S):
             run_id = world.allgather(self.output.run_id, "run id", SETUP_PATIENCE_S)[0]
-            self.state.journal = journal = Journal(settings.spool, run_id, world.rank, world.size)
+            self.state.journal = journal = Journal(
+                settings.spool, run_id, world.rank, world.size, self.disk.writing
+            )
         engine = connect(world, self.output, settings, plugin, placement, pattern)
         free = agreement.free_bytes(world, engine, host)
         with world.agree("memory", SETUP_PATIENCE_S):
@@ -62,6 +68,7 @@ class Benchmark:
         for row in planner.run(rows, lambda: agreement.told(world, self.output.pairs_to_retest())):
             self.measure(measurement, row, journal)
         journal.close()
+        self.disk.stop()
         return self.end([engine, *beside])
 
     def begin(
@@ -90,7 +97,8 @@ class Benchmark:
         # With the patience of a row: a rank that stops here is one stopped in mid-run like others.
         with self.world.agree("output", measurement.patience_s + measurement.writing_s(facts)):
             if row is not None:
-                self.output.row(row)
+                with self.disk.writing(self.output.path):
+                    self.output.row(row)
         journal.acknowledge(facts.index)
 
     def end(self, transports: Sequence[Transport]) -> int:

@@ -112,12 +112,13 @@ def leave_after_failure(
     )
     # Who has died may be one that has spoken, for all, and left.
     _leave_if_missed(world, output, text, WAKING_S if world.died() else 0.0)
+    present = [rank for rank, answer in answers.items() if answer.present]
     # Whom the launcher ends meanwhile may have no time to answer, and is there all the same.
-    there = answers.keys() | (world.living() if world.told_to_end() else set())
+    there = {*present, *(world.living() if world.told_to_end() else ())}
     speaks = world.rank == min(there)
     if speaks:
         code = output.failure(answers, world.places, lost, world.died(), there)
-        world.roll_call.dismiss(code, answers)
+        world.roll_call.dismiss(code, present)
     else:
         code = world.roll_call.await_dismissal(code or int(lost))
     world.roll_call.leave(code, speaks)

@@ -225,6 +225,13 @@ class Output:
         self.keep_fault(code, {rank: answer.text for rank, answer in answers.items()}, missing)
         return code
 
+    @property
+    def path(self) -> str:
+        """The HDF5 file, or where samples are in its place."""
+        if self._writer is not None:
+            return self._writer.path
+        return self._settings.spool if self._settings is not None else ""
+
     def erase_progress(self) -> None:
         """Before anything else is said on the terminal."""
         if self._progress is not None:

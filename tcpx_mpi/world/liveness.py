@@ -52,6 +52,8 @@ class Answer:
     text: str
     report: tuple[str, ...] = ()
     second_hand: int = 0  # see TcpxError
+    #: Whether the rank itself speaks, and not a thread for one that cannot.
+    present: bool = True
 
 
 class Alarm(Exception):
@@ -67,6 +69,7 @@ class RollCall:
         self.rank, self.size = comm.Get_rank(), comm.Get_size()
         #: Sends of empty messages under way.
         self._signs: list[MPI.Request] = []
+        self._alarm_sends: list[MPI.Request] = []
         self._failure_told = False
 
     def call(
@@ -79,14 +82,7 @@ class RollCall:
         all of them at least. Ranks that are seen to have `died` are not waited for, and others not
         for long where the launcher ends this one.
         """
-        blob = json.dumps(dataclasses.astuple(answer))
-        message = np.frombuffer(blob.encode(), dtype=np.uint8)
-        # Kept until the process ends: a request to a hung rank never completes.
-        self._alarm_sends = [
-            self._comm.Isend(message, dest=peer, tag=_ALARM_TAG)
-            for peer in range(self.size)
-            if peer != self.rank
-        ]
+        self.say(answer)
         answers = {self.rank: answer}
         deadline = time.monotonic() + ROLL_CALL_S
         told_to_end = False
@@ -97,12 +93,23 @@ class RollCall:
             # Looked for first: who dismisses has answered before, and is then among the answers.
             over = self._comm.Iprobe(tag=_DISMISSAL_TAG)
             while (found := self._take_message(_ALARM_TAG)) is not None:
-                rank, exit_code, text, report, second_hand = json.loads(found)
-                answers[rank] = Answer(rank, exit_code, text, tuple(report), second_hand)
+                rank, code, text, report, *more = json.loads(found)
+                answers[rank] = Answer(rank, code, text, tuple(report), *more)
             if over:
                 break  # this rank came late to it
             time.sleep(0.001)  # the run is over: nothing waits for this but the answers
         return answers
+
+    def say(self, answer: Answer) -> None:
+        """Tell all ranks, and hear nobody."""
+        blob = json.dumps(dataclasses.astuple(answer))
+        message = np.frombuffer(blob.encode(), dtype=np.uint8)
+        # Kept until the process ends: a request to a hung rank never completes.
+        self._alarm_sends += [
+            self._comm.Isend(message, dest=peer, tag=_ALARM_TAG)
+            for peer in range(self.size)
+            if peer != self.rank
+        ]
 
     def dismiss(self, exit_code: int, answered: Collection[int]) -> None:
         """Let all ranks go with this exit code, once what they said is printed and kept.
@@ -202,6 +209,12 @@ class RollCall:
                 rank, seen = json.loads(message)
                 heard[rank] = seen
         return heard
+
+    def may_be_called_by_threads(self) -> bool:
+        """Whether the MPI library lets another thread than the main one call it, in turns."""
+        from mpi4py import MPI
+
+        return bool(MPI.Query_thread() >= MPI.THREAD_SERIALIZED)
 
     def answer_inquiries(self) -> None:
         """Give a sign of life to whoever has asked; for a rank that makes progress elsewhere."""

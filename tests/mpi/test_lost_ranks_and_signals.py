@@ -6,6 +6,7 @@ while the second is under way, known by what the ranks say and not by the clock.
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import time
@@ -260,3 +261,23 @@ def test_bytes_that_nobody_sent_are_all_counted_and_the_first_is_named(place: Pa
             assert match, text
             assert int(match[1], 16) ^ int(match[2], 16) == 0xFF
             assert text in result.out
+
+
+def test_a_disk_that_takes_no_journal_is_named_and_no_rank_is_lost(place: Path) -> None:
+    fifo = place / "disk"
+    os.mkfifo(fifo)
+    environ = {
+        "PYTHONPATH": str(Path(__file__).parent / "slow_journal"),
+        "SLOW_JOURNAL": str(fifo),
+    }
+    options = ("--ranks", "2", "--plugin", "softtcpx", "--sizes", "1K", "-n", "4")
+    options += ("--stall-timeout", "2", "--spool", str(place), "--hdf5", "none")
+    result = run(tcpx_mpi("run", "pair", *options), place, environ)
+    assert result.code == 8, result.text
+    (error,) = result.errors
+    assert re.match(
+        rf"rank 0 on .*: disk: a write to {place}/tcpx-mpi-\w+-rank000000.journal has taken \d+ s "
+        r"so far; see to that disk, or write elsewhere \(--spool\)$",
+        error,
+    ), error
+    assert "roll call" not in result.text
