@@ -35,6 +35,8 @@ class Link:
     streams: int
     #: Inodes of the plugin's sockets in this process.
     plugin_sockets: frozenset[int] = frozenset()
+    #: The plugin's file.
+    plugin_path: str = ""
     #: Why the congestion control is not the usual one, where nobody has asked for another.
     congestion_note: str = ""
 
@@ -48,6 +50,7 @@ def link_of(engine: RankEngine) -> Link:
         congestion_control=names if "," not in names else "",
         streams=engine.settings.channels * data_sockets(engine.plugin.file.name, os.environ),
         plugin_sockets=engine.own_sockets,
+        plugin_path=engine.plugin.file.path,
     )
 
 
@@ -61,6 +64,6 @@ def prepare(
     names, link = settings.against, link_of(engine)
     brought_up: dict[str, list[Transport]] = {}
     for name in sorted(names, key=lambda name: name != _PREPARED_FIRST):
-        module = importlib.import_module(f"tcpx_mpi.baselines.{name}")
+        module = importlib.import_module(f"tcpx_mpi.baselines.{name.partition(':')[0]}")
         brought_up[name] = module.prepare(world, settings, context, link)
     return [each for name in names for each in brought_up[name]]

@@ -18,6 +18,7 @@ from tcpx_mpi.config.parsers import (
     one_number_of,
     one_of,
     output_path,
+    peers_of,
     seconds,
     share,
     size,
@@ -34,7 +35,10 @@ PEERS = {
     "raw": "plain TCP sockets, with as many streams as the plugin and at their best of 1, 2, 4",
     "mpi": "the MPI library over TCP, by mpi4py",
     "nccl": "NCCL over its TCP sockets on the same GPUs, with --memory cuda",
+    "plugin:B": "another plugin by path or name, B@9 by its table of v9",
 }
+#: What a peer begins with that is another plugin.
+PLUGIN_PEER = "plugin:"
 #: How NCCL may be set beside the plugin; `tcpx_mpi.baselines.nccl.presets` has the variables.
 NCCL_PRESETS = ("tuned", "default")
 #: What holds NCCL to its own TCP sockets, also between ranks of one node, as the plugin is held.
@@ -259,7 +263,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("placement", "placement_path", PLACEMENT, None, any_text,
          "TOML file that says any of these for single ranks", metavar="FILE"),
 
-    Option("against", "against", BESIDE, (), names_of(tuple(PEERS)),
+    Option("against", "against", BESIDE, (), peers_of(tuple(PEERS), PLUGIN_PEER),
          "run these beside the plugin, block by block, and print the ratios (or none): "
          + "; ".join(f"{name}: {what}" for name, what in PEERS.items()),
          metavar="raw,mpi"),

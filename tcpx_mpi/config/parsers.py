@@ -121,6 +121,26 @@ def names_of(known: Sequence[str], or_none: bool = True) -> Callable[[str, str],
     return parse
 
 
+def peers_of(known: Sequence[str], plugin: str) -> Callable[[str, str], tuple[str, ...]]:
+    """A parser of names with commas between them, of which one may begin with `plugin`."""
+    by_name = names_of([name for name in known if not name.startswith(plugin)])
+
+    def parse(label: str, text: str) -> tuple[str, ...]:
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        plugins = [part for part in parts if part.startswith(plugin)]
+        if not plugins:
+            return by_name(label, text)
+        if len(plugins) > 1 or plugins[0] == plugin:
+            raise UsageError(
+                f"{label} ({text}) must name one other plugin; write it like {plugin}B.so"
+            )
+        others = [part for part in parts if part not in plugins]
+        named = by_name(label, ",".join(others)) if others else ()
+        return tuple(part for part in parts if part in named or part in plugins)
+
+    return parse
+
+
 def variables_of(prefix: str, held: Sequence[str]) -> Callable[[str, str], tuple[str, ...]]:
     """A parser of NAME=VALUE with commas between them; a part without a name belongs to the value
     before it. Names begin with `prefix`, and are none of those `held`; `none` for nothing."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from tcpx_mpi.plugin.find import is_softtcpx
+from tcpx_mpi.plugin.find import is_softtcpx, is_tcpx
 
 SOCKETS_VARIABLE = "NCCL_NSOCKS_PERTHREAD"
 THREADS_VARIABLE = "NCCL_SOCKET_NTHREADS"
@@ -20,6 +20,14 @@ _MOST_OF_SOFTTCPX = 16
 _WHOLE = re.compile(r"\s*[+-]?[0-9]+", re.ASCII)
 #: What C takes a number from, at the beginning of a text.
 _LIKE_C = re.compile(r"\s*([+-]?)(0[xX][0-9a-fA-F]+|0[0-7]*|[1-9][0-9]*)", re.ASCII)
+
+
+def moves_all_by_tcp(plugin: str) -> bool:
+    """Whether all that a plugin of that name moves crosses sockets that this process can see.
+
+    Others may have RDMA, shared memory, or sockets that they open when the first message comes.
+    """
+    return is_softtcpx(plugin) or is_tcpx(plugin)
 
 
 def whole_number(

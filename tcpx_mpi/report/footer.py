@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from tcpx_mpi.machine.placement import CONNECTIONS_A_NIC
+from tcpx_mpi.plugin.sockets import moves_all_by_tcp
 from tcpx_mpi.records import IMPORTED_BOUNDS, Fault, RunHeader
 from tcpx_mpi.report.gpus import gpu_lines
 from tcpx_mpi.report.placement import placement_lines, stolen_lines, usage_lines
@@ -66,7 +67,7 @@ def footer_lines(
     if header.averages_only:
         lines.append(_line("Imported", "averages only, by the rules and the check of nccl-tests"))
     else:
-        lines += _network_lines(summaries)
+        lines += _network_lines(header, summaries)
     lines += _late_lines(summaries)
     lines += _ending_lines(header, summaries)
     lines += [_line(title, text) for title, text in steadiness_lines(summaries)]
@@ -74,7 +75,7 @@ def footer_lines(
     lines += placement_lines(header, summaries)
     lines += stolen_lines(header, summaries)
     lines += gpu_lines(header, summaries)
-    lines += _baseline_lines(summaries)
+    lines += _baseline_lines(header, summaries)
     lines += _detour_lines(header)
     if fault is not None:
         lines.append(_line("Ended early", f"{fault.kind} (exit code {fault.exit_code})"))
@@ -226,7 +227,7 @@ def _burst_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str
     return [_line("Bursts", text)]
 
 
-def _network_lines(summaries: Sequence[RowSummary]) -> list[str]:
+def _network_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
     """Bytes by TCP_INFO against the payload, over the rows in which every rank could read it."""
     known = [s for s in summaries if s.net_sent is not None and s.net_received is not None]
     payload = sum(summary.payload_sent for summary in known)
@@ -242,8 +243,12 @@ def _network_lines(summaries: Sequence[RowSummary]) -> list[str]:
     counts = [summary.tcp_retransmits for summary in known]
     if None not in counts:
         text += f", {counted(sum(count or 0 for count in counts), 'retransmit')}"
+    fewer = sent < payload or received < payload
+    if fewer and not moves_all_by_tcp(header.plugin_name):
+        # RDMA, shared memory, or sockets that were opened later: no fault that can be told.
+        text += f"; {header.plugin_name} moves the rest where no socket of it is seen"
     lines = [_line("Network bytes", text)]
-    if sent < payload or received < payload:
+    if fewer and moves_all_by_tcp(header.plugin_name):
         lines.append(
             _line(
                 "WARNING", "fewer bytes crossed the network than were sent: a short cut was taken"
@@ -292,7 +297,7 @@ def _wrong_of(baseline: str, count: int) -> str:
     return f"peer {baseline} delivered {count} wrong bytes"
 
 
-def _baseline_lines(summaries: Sequence[RowSummary]) -> list[str]:
+def _baseline_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
     """What a reader must know before believing a ratio."""
     found = [ratio for summary in summaries for ratio in summary.against.values()]
     if not found:
@@ -327,7 +332,7 @@ def _baseline_lines(summaries: Sequence[RowSummary]) -> list[str]:
             if ratio.void:
                 text = f"no ratio at {format_size(size)}: {ratio.void}: something weakened it"
                 lines.append(_line("WARNING", text))
-        if any(ratio.net_share < 1 for ratio in mine):
+        if any(ratio.net_share < 1 for ratio in mine) and _is_seen_whole(header, baseline):
             lines.append(
                 _line("WARNING", f"peer {baseline} sent fewer bytes than its payload: a short cut")
             )
@@ -344,6 +349,12 @@ def _baseline_lines(summaries: Sequence[RowSummary]) -> list[str]:
             )
         )
     return lines
+
+
+def _is_seen_whole(header: RunHeader, baseline: str) -> bool:
+    """Whether all that a peer moves crosses sockets that can be seen: not every plugin's does."""
+    infos = [each for each in header.baselines if each.name == baseline and each.kind == "plugin"]
+    return all(moves_all_by_tcp(each.description.split(",")[0]) for each in infos)
 
 
 def _waiting_share(summaries: Sequence[RowSummary]) -> float:

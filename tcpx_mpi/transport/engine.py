@@ -13,7 +13,7 @@ from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.machine.placement import Placement
 from tcpx_mpi.machine.topology import Host
 from tcpx_mpi.plugin.find import is_tcpx
-from tcpx_mpi.records import RowFacts
+from tcpx_mpi.records import BaselineInfo, RowFacts
 from tcpx_mpi.schedule.table import BufferId, Layout, Schedule
 from tcpx_mpi.transport.gpu_memory import RankGpu
 from tcpx_mpi.transport.gpu_watch import RowWatch
@@ -66,7 +66,8 @@ def confined_to(cpus: Sequence[int]) -> Iterator[None]:
 class RankEngine:
     """The engine of one rank with its comms and buffers: the plugin's transport."""
 
-    info = None
+    #: Of a plugin that runs beside another one.
+    info: BaselineInfo | None = None
     processes = ()
 
     def __init__(
@@ -169,6 +170,13 @@ class RankEngine:
                 self.native.register_buffer(int(buffer), memory, self._pointer)
         # GiBs take seconds, and the first batch is the next to look at the clock.
         require_time(self.settings.timeout_s, "its buffers were there")
+
+    def share(self, buffers: dict[BufferId, Any]) -> None:
+        """Register buffers that another engine of this rank has allocated."""
+        with setup_errors():
+            for buffer, memory in buffers.items():
+                self.native.register_buffer(int(buffer), memory, self._pointer)
+        self.buffers.update(buffers)
 
     @property
     def needs_manager(self) -> bool:

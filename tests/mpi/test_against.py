@@ -49,6 +49,21 @@ def measured(
     return result, found
 
 
+def test_another_plugin_takes_turns_over_the_same_buffers(place: Path) -> None:
+    result, found = measured(place, "ring", *sizes(0, 17, 100_003), ranks=2,
+                             against="plugin:softtcpx@9")  # fmt: skip
+    assert [(peer.name, peer.kind) for peer in found.header.baselines] == [("plugin", "plugin")]
+    assert found.header.baselines[0].description.startswith("softtcpx_v9, ABI v9, ")
+    assert "beside plugin" in result.out
+    for row in found.rows:
+        assert_every_sample_is_there(row, 2)
+        assert_checked_and_right(row)
+        assert_every_sample_is_there(row.against["plugin"], 2)
+        assert_checked_and_right(row.against["plugin"])
+        assert_bytes_went_over_the_wire(row)
+        assert_as_without_peers(row)
+
+
 def sizes(*wanted: int) -> tuple[str, str]:
     return "--sizes", ",".join(map(str, wanted))
 

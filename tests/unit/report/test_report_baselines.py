@@ -180,6 +180,18 @@ def test_a_peer_that_took_a_short_cut_is_named() -> None:
     ]
 
 
+@pytest.mark.parametrize(("name", "accused"), [("softtcpx_v9", True), ("Libfabric", False)])
+def test_another_plugin_is_accused_of_a_short_cut_where_all_of_it_can_be_seen(
+    name: str, accused: bool
+) -> None:
+    found = busy(row(plugin=1.5), "plugin", 0.0)
+    payload = found.against["plugin"].payload_bytes_sent
+    head = header("plugin")
+    head.baselines = [dataclasses.replace(head.baselines[0], description=f"{name}, ABI v9, b.so")]
+    few = beside(found, "plugin", net_sent=payload - 1)
+    assert ["short cut" in line for line in warnings(few, head=head)] == [True] * accused
+
+
 def test_wrong_bytes_of_a_peer_are_a_warning_and_fail_the_run() -> None:
     found = busy(busy(row(raw=1.5, mpi=3.0), "raw", 0.0), "mpi", 0.0)
     wrong = beside(found, "mpi", wrong=np.array([0, 4, 0, 1]))

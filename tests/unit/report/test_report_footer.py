@@ -172,6 +172,17 @@ def test_network_bytes_below_the_payload_are_a_warning() -> None:
     assert "short cut" in about("WARNING", lines)[0]
 
 
+def test_a_plugin_whose_sockets_cannot_be_seen_is_not_accused() -> None:
+    row = invented.row(0)
+    row.net_received[:] = 1
+    head = invented.run_header(plugin_name="Libfabric")
+    lines = footer([row], head)
+    assert about("Network bytes", lines)[0].endswith(
+        "Libfabric moves the rest where no socket of it is seen"
+    )
+    assert not any("short cut" in line for line in about("WARNING", lines))
+
+
 def test_network_bytes_that_nobody_read_are_not_available() -> None:
     row = invented.row(0)
     row.net_sent[0] = -1

@@ -1,0 +1,115 @@
+"""Another plugin beside the plugin: an engine of its own over the same buffers, on the same NIC.
+
+Both are in this process, so the two must be different files, or of versions that have contexts.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+
+from tcpx_mpi.baselines import Link
+from tcpx_mpi.config.options import ABI_VERSIONS, PLUGIN_PEER
+from tcpx_mpi.config.settings import Settings, fingerprint_difference
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.plugin.find import choose_plugin, inspect
+from tcpx_mpi.plugin.sockets import data_sockets, moves_all_by_tcp
+from tcpx_mpi.records import BaselineInfo
+from tcpx_mpi.transport.engine import RankEngine
+from tcpx_mpi.transport.interface import RankContext, Transport
+from tcpx_mpi.transport.load_plugin import LoadedPlugin, load_plugin
+from tcpx_mpi.world import World
+from tcpx_mpi.world.patience import SETUP_PATIENCE_S
+
+KIND = "plugin"
+#: From here on a plugin is initialised once a communicator, before it once a process.
+FIRST_WITH_CONTEXTS = 11
+_VERSION = re.compile(r"@v?(\d+)$")
+
+
+def prepare(world: World, settings: Settings, context: RankContext, link: Link) -> list[Transport]:
+    """Collective: load the other plugin, connect, and register the buffers of this one."""
+    with world.agree("plugin beside", SETUP_PATIENCE_S):
+        theirs = settings_of(settings)
+        plugin = load_beside(theirs, link)
+        device = device_of(plugin, link.interface)
+    prints = world.allgather(plugin.fingerprint(), "plugin beside", SETUP_PATIENCE_S)
+    with world.agree("plugin beside", SETUP_PATIENCE_S):
+        if differs := fingerprint_difference(prints[0], prints[world.rank]):
+            raise UsageError(f"--against {asked_for(settings)}: ranks differ in {differs}")
+    placement = dataclasses.replace(context.placement, device=device)
+    with world.agree("listen", SETUP_PATIENCE_S):
+        engine = RankEngine(theirs, plugin, placement, context.schedule)
+        handles = engine.listen(world.size)
+    handles = world.exchange(handles, "handles", SETUP_PATIENCE_S)
+    with world.agree("connect", SETUP_PATIENCE_S + settings.connect_timeout_s, tell=True):
+        engine.connect(handles, world.places, world.others_failed)
+    with world.agree("memory", SETUP_PATIENCE_S):
+        engine.share(context.buffers)
+    engine.info = info_of(engine)
+    return [engine]
+
+
+def asked_for(settings: Settings) -> str:
+    """`plugin:B` as it was given."""
+    return next(name for name in settings.against if name.startswith(PLUGIN_PEER))
+
+
+def settings_of(settings: Settings) -> Settings:
+    """The settings of the run, of the other plugin."""
+    spec = asked_for(settings).removeprefix(PLUGIN_PEER)
+    version = _VERSION.search(spec)
+    abi = int(version[1]) if version else 0
+    if abi and abi not in ABI_VERSIONS:
+        raise UsageError(
+            f"--against {asked_for(settings)}: no table of v{abi} can be driven: use one of "
+            f"{', '.join(map(str, ABI_VERSIONS))}"
+        )
+    source = "command line --against"
+    return dataclasses.replace(
+        settings,
+        plugin=spec[: version.start()] if version else spec,
+        abi=abi,
+        sources={**settings.sources, "plugin": source, "abi": source},
+    )
+
+
+def load_beside(theirs: Settings, link: Link) -> LoadedPlugin:
+    """Raises UsageError for the file of the run's own plugin where it cannot be there twice."""
+    file = inspect(choose_plugin(theirs, os.environ))
+    if file.path == link.plugin_path and file.abi < FIRST_WITH_CONTEXTS:
+        raise UsageError(
+            f"--against {PLUGIN_PEER}{theirs.plugin}: {file.path} is the plugin of the run itself, "
+            f"which is initialised once a process by v{file.abi}: name another file, or a copy"
+        )
+    return load_plugin(theirs, os.environ)
+
+
+def device_of(plugin: LoadedPlugin, interface: str) -> int:
+    """The other plugin's device on the interface of the run's; the only one that it has, else."""
+    names = [str(plugin.nic(device)["name"]) for device in range(plugin.devices)]
+    if interface in names:
+        return names.index(interface)
+    if len(names) == 1:
+        return 0
+    raise UsageError(
+        f"--against {PLUGIN_PEER}{plugin.file.path}: it has no device {interface}, which the run's "
+        f"plugin uses, but {', '.join(names)}: choose one that both have by --nic"
+    )
+
+
+def info_of(engine: RankEngine) -> BaselineInfo:
+    """What stands in the header: which file it is, and how it is connected."""
+    file, totals = engine.plugin.file, engine.native.sockets()
+    known = moves_all_by_tcp(file.name)
+    return BaselineInfo(
+        name=KIND,
+        kind=KIND,
+        streams=engine.settings.channels * data_sockets(file.name, os.environ) if known else 0,
+        two_way=False,
+        congestion_control=str(totals["congestion_control"]),
+        send_buffer_bytes=0,
+        description=f"{file.name}, ABI v{file.abi}, {file.path} sha256 {file.sha256[:12]}",
+        interfaces=engine.interface,
+    )
