@@ -58,6 +58,11 @@ SUITES = {
         # softtcpx's contract on the machine's own driver.
         environ={"TCPX_MPI_REQUIRE": "gpu,mpi,compiler", "TCPX_MPI_LIBCUDA": "libcuda.so.1"},
     ),
+    "abi": Suite(
+        "every pattern by every version of softtcpx's table: 15 minutes",
+        ("abi/every_version.py",),
+        environ={"TCPX_MPI_REQUIRE": "mpi"},
+    ),
     "mpis": Suite(
         "runs over Open MPI 4.1 and MPICH, unpacked in build/mpis: 2 minutes",
         ("mpis/matrix.py",),

@@ -1,0 +1,29 @@
+"""Every pattern by every version of softtcpx's table: `make test SUITE=abi`, not in `make test`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from jobs import run, tcpx_mpi
+
+from tcpx_mpi import patterns
+from tcpx_mpi.config.options import ABI_VERSIONS
+
+pytestmark = pytest.mark.multirank
+
+#: v6 has no receive path for GPUs.
+MEMORIES = [(abi, "host") for abi in ABI_VERSIONS] + [(abi, "emulated") for abi in ABI_VERSIONS[1:]]
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+@pytest.mark.parametrize("pattern", list(patterns.NAMES))
+@pytest.mark.parametrize(("abi", "memory"), MEMORIES)
+def test_every_byte_arrives(abi: int, memory: str, pattern: str, ranks: int, place: Path) -> None:
+    command = tcpx_mpi("run", pattern, "--ranks", str(ranks), "--plugin", "softtcpx",
+                       "--abi", str(abi), "--memory", memory, "--sizes", "0,1,100003,64M",
+                       "-n", "2", "--hdf5", "none")  # fmt: skip
+    result = run(command, place)
+    assert result.code == 0, result.text
+    assert f"ABI v{abi} name softtcpx_v{abi} memory {memory}" in result.out
+    assert [row.wrong for row in result.rows] == [None, 0, 0, 0], result.text
