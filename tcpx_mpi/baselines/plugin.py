@@ -14,6 +14,7 @@ from tcpx_mpi.config.options import ABI_VERSIONS, PLUGIN_PEER
 from tcpx_mpi.config.settings import Settings, fingerprint_difference
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.plugin.find import choose_plugin, inspect
+from tcpx_mpi.plugin.request_limits import within_requests_of
 from tcpx_mpi.plugin.sockets import data_sockets, moves_all_by_tcp
 from tcpx_mpi.records import BaselineInfo
 from tcpx_mpi.transport.engine import RankEngine
@@ -34,6 +35,7 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
         theirs = settings_of(settings)
         plugin = load_beside(theirs, link)
         device = device_of(plugin, link.interface)
+        theirs = within_requests_of(plugin.file.abi, theirs)
     prints = world.allgather(plugin.fingerprint(), "plugin beside", SETUP_PATIENCE_S)
     with world.agree("plugin beside", SETUP_PATIENCE_S):
         if differs := fingerprint_difference(prints[0], prints[world.rank]):

@@ -31,6 +31,7 @@ from tcpx_mpi.machine.placement_file import read_placement
 from tcpx_mpi.machine.topology import Gpu, Host, this_machine
 from tcpx_mpi.patterns import load
 from tcpx_mpi.plugin.find import is_tcpx
+from tcpx_mpi.plugin.request_limits import within_requests_of
 from tcpx_mpi.plugin.sockets import data_sockets
 from tcpx_mpi.plugin.softtcpx_defaults import with_defaults, workers_for
 from tcpx_mpi.transport.load_plugin import LoadedPlugin
@@ -97,6 +98,7 @@ def place_rank(
     mine = (hosts[world.rank].node, placement.nic), placement.gpu_sharers > 1
     nics, shares = zip(*world.allgather(mine, "places", SETUP_PATIENCE_S), strict=True)
     settings = with_memory(world, settings, plugin, placement, hosts[world.rank].name)
+    settings = within_requests_of(plugin.file.abi, settings)  # raises alike on all ranks
     peers = load(settings.pattern).peers_sent(world.size)
     settings = with_defaults(settings, plugin.file.name, os.environ, peers, any(shares))
     sockets = data_sockets(plugin.file.name, os.environ)

@@ -43,6 +43,7 @@ from tcpx_mpi.machine.gpu.arrays import gpu_slots
 from tcpx_mpi.machine.gpu.compiler import configure_compiler
 from tcpx_mpi.open_files import raise_limit
 from tcpx_mpi.plugin.find import CHUNK_VARIABLE, choose_plugin
+from tcpx_mpi.plugin.request_limits import within_requests_of
 from tcpx_mpi.session import connection_info
 from tcpx_mpi.session.connection_info import ConnectionInfo
 from tcpx_mpi.session.errors import error_of, stall_text
@@ -86,7 +87,7 @@ class Session:
         gpu: int | None = None,
     ) -> None:
         self._gpu = gpu
-        self._settings = settings = _settings_of(
+        settings = _settings_of(
             {
                 "plugin": plugin,
                 "abi": abi,
@@ -99,6 +100,7 @@ class Session:
             }
         )
         self._plugin = _plugin_of(settings)
+        self._settings = settings = within_requests_of(self._plugin.file.abi, settings)
         with setup_errors():
             #: The plugin's context of this session: in versions that have none, that of all.
             self._context = self._plugin.another_context()
