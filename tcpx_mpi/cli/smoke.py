@@ -24,8 +24,8 @@ _EXAMPLES = (
 )
 #: The options of a run that mean something here.
 _NAMES = (
-    "plugin", "memory", "unpack", "channels", "chunk", "window_send", "window_recv", "profile",
-    "nic", "gpu", "share_gpu", "cpus", "placement", "seed",
+    "plugin", "abi", "memory", "unpack", "channels", "chunk", "window_send", "window_recv",
+    "profile", "nic", "gpu", "share_gpu", "cpus", "placement", "seed",
     "stall_timeout", "connect_timeout", "setup_timeout", "ranks",
 )  # fmt: skip
 _OPTIONS = [option for option in OPTIONS if option.name in _NAMES]
