@@ -2,15 +2,16 @@
 // The kernels themselves, as the GPU gets them, of every type and operation.
 #include "unpack/reduce.cu"
 
-namespace tcpx {
-
+// clang-format off
 #define OF_OP(type, op)                                           \
   TCPX_REDUCE_FRAGMENTS(reduce_fragments_##type##_##op, type, op) \
   TCPX_REDUCE_LOCAL(reduce_local_##type##_##op, type, op)
-#define OF_TYPE(type)                                                                \
-  OF_OP(type, 0)                                                                     \
-  OF_OP(type, 1) OF_OP(type, 2) OF_OP(type, 3) TCPX_SCALE(scale_##type##_0, type, 0) \
-      TCPX_SCALE(scale_##type##_1, type, 1)
+#define OF_TYPE(type)                                                         \
+  OF_OP(type, 0) OF_OP(type, 1) OF_OP(type, 2) OF_OP(type, 3)                 \
+  TCPX_SCALE(scale_##type##_0, type, 0) TCPX_SCALE(scale_##type##_1, type, 1)
+// clang-format on
+
+namespace tcpx {
 
 OF_TYPE(0)
 OF_TYPE(1)
