@@ -18,7 +18,7 @@ void find(void* library, Function** function, std::initializer_list<const char*>
     if (*function != nullptr) return;
   }
   throw CudaUnavailable(std::string(kLibrary) + " has no " + *names.begin() +
-                        ": the NVIDIA driver is too old");
+                        ": the NVIDIA driver is too old, or this file not whole");
 }
 
 CudaCalls load() {

@@ -188,9 +188,9 @@ def _chunk_variable(
         )
     if int(found) < settings.chunk_bytes:
         chunk = format_size_option(settings.chunk_bytes)
+        smaller = f"use --chunk {found} or less" if int(found) > 0 else f"set {chunk} or more"
         raise UsageError(
-            f"{CHUNK_VARIABLE} ({found}) is smaller than --chunk ({chunk}); "
-            f"unset it, or use --chunk {found} or less"
+            f"{CHUNK_VARIABLE} ({found}) is smaller than --chunk ({chunk}); unset it, or {smaller}"
         )
     return (CHUNK_VARIABLE, found, "environment")
 

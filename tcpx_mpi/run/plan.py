@@ -176,10 +176,11 @@ class RowPlanner:
         s, rows = self._settings, self._rows_to_come()
         if not s.open_ended() and s.iters * rows > self._room():
             needed = format_size(s.iters * rows * self._sample_bytes())
+            fewer = self._room() // rows
             raise UsageError(
                 f"-n/--iters ({s.iters}) takes {needed} for the samples of all rows "
                 f"({rows}), more than --sample-space ({format_size(s.sample_space_bytes)}); use "
-                f"{self._room() // rows} or less, or more --sample-space"
+                f"{f'{fewer} or less, or ' if fewer else ''}more --sample-space"
             )
 
     def _slot_bytes(self, size: int) -> int:

@@ -40,3 +40,27 @@ def test_nvml_tells_the_gpus_that_this_process_may_have(tmp_path: Path) -> None:
 
 def test_an_nvml_without_a_driver_is_as_none(tmp_path: Path) -> None:
     assert find_gpus(None, nvml(tmp_path, fail_init=9), cuda="libno-such-cuda.so") == []
+
+
+def library_of(place: Path, name: str, source: str) -> str:
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("needs compiler: a C compiler makes the library")
+    (place / f"{name}.c").write_text(source)
+    library = str(place / f"lib{name}.so")
+    subprocess.run([compiler, "-shared", "-fPIC", f"{place}/{name}.c", "-o", library], check=True)
+    return library
+
+
+def test_a_library_of_the_driver_that_lacks_functions_tells_no_gpus(tmp_path: Path) -> None:
+    """Which function is missing says the engine, in one line, where GPUs are asked for."""
+    whole = (
+        "int cuInit(unsigned f) { return 0; } int cuDeviceGetCount(int* n) { return *n = 1, 0; }"
+    )
+    cuda = library_of(tmp_path, "few-cuda", whole)
+    begins = "int nvmlInit_v2(void) { return 0; } int nvmlShutdown(void) { return 0; }"
+    without_count = library_of(tmp_path, "few-nvml", begins)
+    counts = f"{begins} int nvmlDeviceGetCount_v2(unsigned* n) {{ return *n = 1, 0; }}"
+    without_facts = library_of(tmp_path, "more-nvml", counts)
+    for nvml_file in ("libno-such-nvml.so", without_count, without_facts):
+        assert find_gpus(None, nvml_file, cuda) == []

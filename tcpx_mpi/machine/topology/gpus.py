@@ -73,9 +73,10 @@ def visible_gpus(gpus: Sequence[Gpu], visible: str | None) -> list[Gpu]:
 
 
 def _by_nvml(file: str) -> list[Gpu] | None:
-    """None where NVML cannot tell."""
+    """None where NVML cannot tell, or lacks a function by which it would."""
     try:
         library: Any = ctypes.CDLL(file)
+        shut_down = library.nvmlShutdown
         if library.nvmlInit_v2() != 0:
             return None
     except (OSError, AttributeError):
@@ -85,8 +86,10 @@ def _by_nvml(file: str) -> list[Gpu] | None:
         if library.nvmlDeviceGetCount_v2(ctypes.byref(count)) != 0:
             return None
         facts = [_nvml_facts(library, index) for index in range(count.value)]
+    except AttributeError:
+        return None
     finally:
-        library.nvmlShutdown()
+        shut_down()
     # A device that NVML refuses to this process is none of its GPUs.
     return _numbered(fact for fact in facts if fact is not None)
 
@@ -107,14 +110,15 @@ def _nvml_facts(library: Any, index: int) -> tuple[str, str, str] | None:
 
 
 def _by_driver(file: str) -> list[Gpu]:
+    """None of them where the driver lacks a function: which one, says who would use the GPUs."""
     try:
         library: Any = ctypes.CDLL(file)
         count = ctypes.c_int(0)
         if library.cuInit(0) != 0 or library.cuDeviceGetCount(ctypes.byref(count)) != 0:
             return []
+        facts = [_driver_facts(library, index) for index in range(count.value)]
     except (OSError, AttributeError):
         return []
-    facts = [_driver_facts(library, index) for index in range(count.value)]
     return _numbered(fact for fact in facts if fact is not None)
 
 

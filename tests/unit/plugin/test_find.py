@@ -291,3 +291,12 @@ def test_the_interfaces_of_tcpx_win_over_those_of_nccl() -> None:
         "NCCL_SOCKET_IFNAME", "eth0",
     )  # fmt: skip
     assert interface_choice({}) == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("value", "way_out"),
+    [("32768", "use --chunk 32768 or less"), ("0", "unset it, or set 64K or more")],
+)
+def test_a_chunk_size_that_is_too_small_is_refused_with_a_way_out(value: str, way_out: str) -> None:
+    with pytest.raises(UsageError, match=f"{way_out}$"):
+        prepared("64K", NCCL_DYNAMIC_CHUNK_SIZE=value)

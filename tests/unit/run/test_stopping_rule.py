@@ -183,6 +183,12 @@ def test_more_iterations_than_there_is_space_for_are_refused_with_what_there_is(
         planner(sizes="4K", iters=str(int(enough) + 1), **given).require_room()
 
 
+def test_where_there_is_space_for_none_no_number_of_them_is_named() -> None:
+    crowded = planner(sizes="4K", iters="1", run_cycles="100000")
+    with pytest.raises(UsageError, match=r"\(1 MiB\); use more --sample-space$"):
+        crowded.require_room()
+
+
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_every_ending_is_in_the_docs(ending: str) -> None:
     from pathlib import Path
