@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from broken_sockets import break_busiest
 from jobs import Result, mpirun, mpmd, run, started, tcpx_mpi
 
 pytestmark = pytest.mark.multirank
@@ -83,6 +84,28 @@ def test_a_stall_quotes_what_the_plugin_warned_of_since_the_last_progress(place:
     assert_refused(
         result, STALLED,
         r"no progress for 2 s; waiting for rank \d.*; the plugin said: .* times, last \d+\.\d s",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("memory", ["host", "emulated"])
+def test_a_stall_by_a_broken_data_socket_quotes_what_was_said_of_it_once(
+    memory: str, place: Path
+) -> None:
+    """The socket breaks in mid-run: softtcpx warns once and is silent, as TCPX is."""
+    command = tcpx_mpi("run", "pair", "--ranks", "2", "--plugin", "softtcpx", "--channels", "1",
+                       "--sizes", "64K", "-n", "1000000", "-c", "0", "--memory", memory,
+                       "--stall-timeout", "2", "--hdf5", "none",
+                       "--spool", "spool")  # fmt: skip
+    with started(command, place, LIKE) as job:
+        pids = job.ranks()
+        job.send_rank(0, signal.SIGUSR1)
+        job.wait_for(r"^rank 0 on .*, row \d .*: \d of \d flows unfinished")
+        break_busiest(pids[0])
+        result = job.finish()
+    assert_refused(
+        result, STALLED,
+        r"no progress for 2 s; waiting for rank \d.*; the plugin said: send on data socket 0 with "
+        r"\S+ failed : Broken pipe \(once, \d+\.\d s ago\)",
     )  # fmt: skip
 
 
