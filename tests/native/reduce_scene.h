@@ -27,6 +27,18 @@ inline bool is_nan(ElementType type, const uint8_t* at) {
   return nan;
 }
 
+inline bool is_finite(ElementType type, const uint8_t* at) {
+  bool finite = false;
+  with_type(type, [&](auto number) {
+    using E = Element<number()>;
+    typename E::Stored stored;
+    memcpy(&stored, at, sizeof(stored));
+    const auto value = E::widen(stored);
+    finite = value - value == 0;
+  });
+  return finite;
+}
+
 // `bytes` of elements, all kinds of bits: subnormals, infinities, both zeros, and no NaN.
 inline std::vector<uint8_t> random_elements(ElementType type, size_t bytes, std::mt19937& random) {
   std::vector<uint8_t> all(bytes);

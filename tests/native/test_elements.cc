@@ -115,6 +115,10 @@ TEST(any_order_of_a_reduction_gives_what_must_come_out) {
         scale_reference({type, op, double(group.rule.ranks)}, parts[0].data(), parts[0].data(),
                         parts[0].size());
       }
+      for (size_t i = 0; i < kElements; ++i) {
+        if (is_finite(type, &parts[0][i * group.bytes()])) continue;
+        check::fail(__FILE__, __LINE__, name_of(group) + ": no number in " + std::to_string(i));
+      }
       const ElementVerdict verdict = verdict_of(group, parts[0]);
       if (verdict.wrong > 0) {
         check::fail(__FILE__, __LINE__, name_of(group) + ": " + text(verdict));

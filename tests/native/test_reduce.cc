@@ -1,5 +1,6 @@
 // Reductions of the CPU: vectors of every width, and what comes in fragments, against the
 // reference. The reference itself is held against numpy in tests/unit/schedule.
+#include <algorithm>
 #include <numeric>
 
 #include "reduce_scene.h"

@@ -1,7 +1,7 @@
 // Reductions and scalings on a GPU against the CPU's reference, bit by bit. On the fake driver the
 // kernels' own source runs on the CPU; with TCPX_MPI_REAL_GPU set, on a GPU.
 #include <algorithm>
-#include <numeric>
+#include <memory>
 
 #include "fake_gpu.h"
 #include "net/abi_v7.h"
