@@ -32,7 +32,7 @@ void written(SlotMemory& slots, size_t first, size_t count, uint64_t iteration, 
 }
 
 Fields dict_of(const ElementVerdict& v, size_t element_bytes, uint64_t iteration,
-                 uint64_t first_slot) {
+               uint64_t first_slot) {
   Fields d;
   d["wrong"] = v.wrong;
   d["guard_wrong"] = v.guard_wrong;
