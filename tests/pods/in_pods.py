@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from jobs import table_row
 
 from tcpx_mpi.records import read_run
@@ -134,3 +135,78 @@ def test_nothing_is_left_running_in_either_pod(environ: dict[str, str]) -> None:
             f"podman exec tcpx-node-{node}-ranks bash -c 'cat /proc/[0-9]*/comm'", environ=environ
         )
         assert sorted(left.stdout.split()) == ["bash", "cat", "sleep"], left.stdout
+
+
+# --- The plain Job of jobs/k8s, whose pods podman can play --------------------------------------
+
+JOB = TREE / "jobs" / "k8s" / "job.yaml"
+IN_POD = (
+    "in_pod() { podman --url unix:///run/tcpx-mpi/podman.sock exec -i "
+    '"tcpx-mpi-$1-ranks" "${@:2}"; }\n'
+)
+
+
+def job_pods(folder: Path) -> Path:
+    """The pods that the Job would have, with its scripts: without GPUs, manager and kubectl."""
+    documents = {each["kind"]: each for each in yaml.safe_load_all(JOB.read_text())}
+    launch = documents["ConfigMap"]
+    launch["data"]["in_pod"] = IN_POD
+    launch["data"]["hosts"] = launch["data"]["hosts"].replace("slots=8", "slots=2")
+    launch["data"]["run"] = launch["data"]["run"].replace("-e 1G", "-e 1M")
+    pods = [launch]
+    for index in (0, 1):
+        (ranks,) = documents["Job"]["spec"]["template"]["spec"]["containers"]
+        given = {item["name"]: item["value"] for item in ranks["env"]}
+        given |= {"PLUGIN": "softtcpx", "PROFILE": "none", "JOB_COMPLETION_INDEX": str(index)}
+        container = {
+            "name": "ranks", "image": "localhost/tcpx-mpi:here", "imagePullPolicy": "IfNotPresent",
+            "command": ranks["command"],
+            "env": [{"name": name, "value": value} for name, value in given.items()],
+            "volumeMounts": [
+                {"name": "launch", "mountPath": "/etc/tcpx-mpi"},
+                {"name": "engine", "mountPath": "/run/tcpx-mpi"},
+                {"name": "results", "mountPath": "/results"},
+            ],
+        }  # fmt: skip
+        volumes = [
+            {"name": "launch", "configMap": {"name": "tcpx-mpi"}},
+            {"name": "engine", "hostPath": {"path": "/run/tcpx-mpi", "type": "Directory"}},
+            {"name": "results", "emptyDir": {}},
+        ]
+        pods.append(
+            {
+                "apiVersion": "v1", "kind": "Pod", "metadata": {"name": f"tcpx-mpi-{index}"},
+                "spec": {"containers": [container], "volumes": volumes, "restartPolicy": "Never"},
+            }
+        )  # fmt: skip
+    path = folder / "job-pods.yaml"
+    path.write_text(yaml.safe_dump_all(pods))
+    return path
+
+
+@pytest.mark.usefixtures("pods")
+def test_the_job_for_kubernetes_ends_in_both_pods_with_the_verdict_of_its_run(
+    environ: dict[str, str], tmp_path: Path
+) -> None:
+    played = job_pods(tmp_path)
+    up = shell(
+        "podman kube play --network tcpx-control:interface_name=eth0 "
+        f"--network tcpx-data:interface_name=eth1 {played}",
+        environ=environ,
+    )
+    assert up.returncode == 0, up.stdout + up.stderr
+    try:
+        ended = shell("podman wait tcpx-mpi-0-ranks tcpx-mpi-1-ranks", environ=environ)
+        said = shell("podman logs tcpx-mpi-0-ranks 2>&1", environ=environ).stdout
+        assert ended.stdout.split() == ["0", "0"], said
+        printed = [table_row(line) for line in said.splitlines() if re.match(r" +\d+ ", line)]
+        assert len(printed) == 11, said
+        assert {row.wrong for row in printed} == {0}, said
+        file = tmp_path / "ring.h5"
+        copied = shell(f"podman cp tcpx-mpi-0-ranks:/results/ring.h5 {file}", environ=environ)
+        assert copied.returncode == 0, copied.stderr
+        run = read_run(str(file))
+        assert run.complete
+        assert [info.host for info in run.header.ranks] == ["tcpx-mpi-0"] * 2 + ["tcpx-mpi-1"] * 2
+    finally:
+        shell(f"podman kube down {played}", environ=environ)
