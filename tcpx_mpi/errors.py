@@ -64,7 +64,7 @@ EXIT_CODE_MEANING: dict[ExitCode, str] = {
     ExitCode.PLUGIN_FAILED: "a plugin call failed while measuring",
     ExitCode.BETTER: "better in a comparison",
     ExitCode.INTERRUPTED: "interrupted (SIGINT)",
-    ExitCode.TERMINATED: "terminated (SIGTERM)",
+    ExitCode.TERMINATED: "terminated (SIGTERM); your own mpirun may give 1",
 }
 
 

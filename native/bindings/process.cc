@@ -18,6 +18,7 @@ void bind_process(nb::module_& m) {
   m.def("install_signal_handlers", &install_signal_handlers);
   m.def("restore_signal_handlers", &restore_signal_handlers);
   m.def("stop_signal", &stop_signal);
+  m.def("stop_sender", &stop_sender, "The process that sent the last one.");
   m.def("take_report_request", &take_report_request, "True once after a SIGUSR1.");
   m.def(
       "setup_begin",

@@ -8,6 +8,7 @@ void install_signal_handlers();
 void restore_signal_handlers();
 
 int stop_signal();           // the signal that asked us to stop, or 0
+int stop_sender();           // the process that sent it
 bool take_report_request();  // true once a SIGUSR1
 bool report_requested();     // without taking it
 

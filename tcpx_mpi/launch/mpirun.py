@@ -241,10 +241,13 @@ def run_program(
             relay = Relay(process.stdout, _STDOUT)
             copying.enter_context(relay.running())
         code = process.wait()
+        ended_by = table.signal() if table is not None else 0
     if code != 0 and stops:
         return 128 + stops[0]
     if code != 0 and late:
         return _say_set_up_failed(late)
+    if code == ExitCode.DEFECT and ended_by:  # mpirun's own code where it gets a signal
+        return 128 + ended_by
     if code == 0 and relay is not None and relay.error is not None:
         raise OutputFailed(f"the standard output could not be written: {relay.error.strerror}")
     return _code_of(code, killed)

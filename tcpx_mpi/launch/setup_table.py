@@ -15,7 +15,7 @@ from dataclasses import dataclass
 TABLE_VARIABLE = "TCPX_MPI_SETUP_TABLE"
 #: As in `native/engine/setup_watch.h`, which the launcher need not load.
 RECORD_BYTES = 256
-_OVER = "over"
+_OVER, _SIGNAL = "over", "signal "
 
 
 @dataclass(frozen=True)
@@ -24,6 +24,17 @@ class Wait:
 
     what: str
     age_s: float
+
+
+def note_end(path: str, number: int) -> None:
+    """A signal has ended all ranks; nothing where its launcher is on another node."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY)
+    except OSError:
+        return
+    text = f"{_SIGNAL}{number}".encode().ljust(RECORD_BYTES, b"\0")
+    os.pwrite(descriptor, text, 0)
+    os.close(descriptor)
 
 
 class SetupTable:
@@ -47,11 +58,18 @@ class SetupTable:
             record = content[start : start + RECORD_BYTES].rstrip(b"\0")
             text = record.decode(errors="replace")
             since, _, what = text.partition(" ")
-            if text == _OVER:
+            if text == _OVER or text.startswith(_SIGNAL):
                 found[rank] = None
             elif since.isdecimal():
                 found[rank] = Wait(what, (time.monotonic_ns() - int(since)) / 1e9)
         return found
+
+    def signal(self) -> int:
+        """The signal that has ended all ranks; 0 for none."""
+        with open(self.path, "rb") as file:
+            text = file.read(RECORD_BYTES).rstrip(b"\0").decode(errors="replace")
+        number = text.removeprefix(_SIGNAL)
+        return int(number) if text.startswith(_SIGNAL) and number.isdecimal() else 0
 
     def over(self) -> bool:
         """Whether the set-up of every rank is over."""

@@ -10,11 +10,14 @@ from typing import NoReturn
 from tcpx_mpi import _native
 from tcpx_mpi.errors import ExitCode, Interrupted, TcpxError
 from tcpx_mpi.launch.mpirun import under_launcher
+from tcpx_mpi.run import last_words
 from tcpx_mpi.run.recorder import Output
 from tcpx_mpi.world import AgreedError, Alarm, Answer, World, interrupted_by
 
 #: A rank that fails looks so long for a sign that it slept through a roll call.
 WAKING_S = 0.05
+#: A signal for all ranks has reached the one that speaks by then, and it has done so.
+ALL_SIGNALLED_S = 2.0
 
 
 def end(
@@ -46,10 +49,10 @@ def end_agreed(world: World, output: Output, error: AgreedError) -> int:
 
 
 def leave_interrupted(world: World, output: Output, error: Interrupted) -> NoReturn:
-    """A signal ended this rank; the launcher tells the others.
+    """A signal ended this rank, and mostly all others, too.
 
     The one that speaks leaves first: soon after another one has left, the launcher kills it in
-    mid-word.
+    mid-word. Where it does not leave it has got no signal, and hears of this one by a roll call.
     """
     _native.end_plugin_log()  # while what this rank prints still gets through
     # A launcher that ends a job wakes a stopped rank by the same signal as any other.
@@ -65,14 +68,27 @@ def leave_interrupted(world: World, output: Output, error: Interrupted) -> NoRet
             text = f"{_names(world, died)} has died, and the launcher ends the others (signal 15)"
         elif silent:
             text = f"{_names(world, silent)} does not answer; {error}"
-    if world.rank == there[0]:
-        print(f"tcpx-mpi: error: {text}", file=sys.stderr, flush=True)
-    output.keep_fault(int(error.exit_code), {world.rank: text}, ())
-    if world.rank == there[0]:
-        world.roll_call.dismiss(int(error.exit_code), there)
-    else:
-        world.roll_call.await_dismissal(int(error.exit_code))
-    world.roll_call.leave(int(error.exit_code))
+    code, speaks = int(error.exit_code), world.rank == there[0]
+    if speaks:
+        last_words.note_signal()
+        last_words.say(f"tcpx-mpi: error: {text}")
+    elif not world.roll_call.await_dismissal(0, ALL_SIGNALLED_S):
+        leave_after_failure(world, output, _alone(error, world.name(world.rank)), ())
+    output.keep_fault(code, {world.rank: text}, ())
+    if speaks:
+        world.roll_call.dismiss(code, there)
+    world.roll_call.leave(code)
+
+
+def _alone(error: Interrupted, name: str) -> Interrupted:
+    """The error of a rank that got a signal where the one that speaks got none."""
+    number = _native.stop_signal()
+    told = Interrupted(
+        f"{name}: ended by signal {number}, which came to this rank alone: it was sent to process "
+        f"{os.getpid()} by process {_native.stop_sender()} of its node"
+    )
+    told.exit_code = error.exit_code
+    return told
 
 
 def _who_is_there(world: World) -> tuple[list[int], list[int]]:

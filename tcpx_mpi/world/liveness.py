@@ -146,12 +146,12 @@ class RollCall:
         self._farewell = self._comm.Isend(_NOTHING, speaker, tag=_FAREWELL_TAG)
         return int(exit_code)
 
-    def await_dismissal(self, exit_code: int) -> int:
-        """Wait until the speaker has printed and kept what this rank said, at most DISMISSAL_S.
+    def await_dismissal(self, exit_code: int, patience_s: float = DISMISSAL_S) -> int:
+        """Wait until the speaker has printed and kept what this rank said, at most `patience_s`.
 
         Returns the exit code that all ranks leave with, `exit_code` if nobody says.
         """
-        deadline = time.monotonic() + DISMISSAL_S
+        deadline = time.monotonic() + patience_s
         while time.monotonic() < deadline:
             if (code := self.dismissal()) is not None:
                 self.linger()

@@ -1,0 +1,39 @@
+"""What a rank says when its launcher ends all: Open MPI's mpirun hands on no line from then on, and
+has exit code 1 for it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from tcpx_mpi import _native
+from tcpx_mpi.launch.setup_table import TABLE_VARIABLE, note_end
+
+#: What Open MPI's calls itself.
+_MPIRUN = ("prterun", "mpirun")
+
+
+def say(line: str) -> None:
+    """Print a line; where mpirun has sent the signal that ends this process, where its own errors
+    go."""
+    parent = os.getppid()
+    if _native.stop_sender() == parent:
+        try:
+            if Path(f"/proc/{parent}/comm").read_text().strip() not in _MPIRUN:
+                raise OSError
+            # A file is not begun anew, and its end is where mpirun has written.
+            theirs = os.open(f"/proc/{parent}/fd/2", os.O_WRONLY | os.O_APPEND | os.O_NOCTTY)
+        except OSError:
+            pass  # another program, another user's, a socket, or gone
+        else:
+            os.write(theirs, f"{line}\n".encode())
+            os.close(theirs)
+            return
+    print(line, file=sys.stderr, flush=True)
+
+
+def note_signal() -> None:
+    """Tell a launcher of ours, to which mpirun only says 1, which signal ended this rank."""
+    if path := os.environ.get(TABLE_VARIABLE, ""):
+        note_end(path, _native.stop_signal())
