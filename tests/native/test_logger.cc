@@ -23,6 +23,14 @@ TEST(a_null_string_is_printed_as_such) {
   CHECK_EQ(recent_lines().back(), std::string("path (null), 7"));
 }
 
+TEST(a_line_without_a_function_has_a_place_all_the_same) {
+  plugin_log::set_quiet(true);
+  function()(kNetLogWarn, 0, nullptr, 3, "first");
+  // A text that would fault if it were looked at.
+  function()(kNetLogWarn, 0, nullptr, 3, "%s", reinterpret_cast<const char*>(0x10));
+  CHECK_EQ(plugin_log::text_of(plugin_log::last_warning()), std::string("first"));
+}
+
 TEST(a_null_format_or_function_is_survived) {
   function()(kNetLogWarn, 0, nullptr, 0, nullptr);
   CHECK(recent_lines().empty());
@@ -123,6 +131,20 @@ TEST(places_are_told_apart_by_function_and_line_and_not_by_what_they_say) {
   plugin_log::set_quiet(false);
 }
 
+TEST(places_whose_hashes_are_alike_are_told_apart) {
+  static const char names[4096] = {};
+  plugin_log::set_quiet(true);
+  for (int i = 0; i < 100; ++i) {
+    // Equal lines of many functions, and equal sums of both: 8 bytes weigh as much as 31 lines.
+    const char* text = names + 8 * i;
+    function()(kNetLogWarn, 0, text, 31 * (100 - i), "alike %d", i);
+    CHECK_EQ(plugin_log::text_of(plugin_log::last_warning()), "alike " + std::to_string(i));
+    function()(kNetLogWarn, 0, text, 7, "function %d", i);
+    CHECK_EQ(plugin_log::text_of(plugin_log::last_warning()), "function " + std::to_string(i));
+  }
+  plugin_log::set_quiet(false);
+}
+
 TEST(places_for_which_there_is_no_room_are_one) {
   plugin_log::set_quiet(true);
   for (int i = 0; i < 256; ++i) function()(kNetLogWarn, 0, "f", i, "known");
@@ -148,9 +170,12 @@ TEST(between_calls_a_place_is_kept_three_times_and_then_not_looked_at) {
   }
   CHECK_EQ(recent_lines().size(), 3u);
   CHECK_EQ(recent_lines().back(), std::string("text 2"));
-  const plugin_log::SetUpCall call;  // what it fails of must be quoted, however often it was said
-  function()(kNetLogWarn, 0, "helper", 1, "text %d", 3);
-  CHECK_EQ(plugin_log::quote_call(), std::string("; the plugin said: text 3"));
+  {
+    const plugin_log::SetUpCall call;  // what it fails of must be quoted, however often it was said
+    function()(kNetLogWarn, 0, "helper", 1, "text %d", 3);
+    CHECK_EQ(plugin_log::quote_call(), std::string("; the plugin said: text 3"));
+  }
+  function()(kNetLogWarn, 0, "helper", 1, "%s", reinterpret_cast<const char*>(0x10));
 }
 
 TEST(all_lines_of_init_are_kept_up_to_64_kib) {
@@ -232,6 +257,7 @@ TEST(lines_are_printed_by_level_and_subsystem) {
     return !printed([&] { function()(level, flags, "f", ++line, "text"); }).empty();
   };
   CHECK(!shown(kNetLogNone, ~0ul, kNetLogWarn, ~0ul));
+  CHECK(!shown(kNetLogTrace, ~0ul, kNetLogNone, ~0ul));
   CHECK(!shown(kNetLogVersion, ~0ul, kNetLogWarn, ~0ul));
   CHECK(shown(kNetLogVersion, 0, kNetLogVersion, 16));
   CHECK(shown(kNetLogWarn, 1, kNetLogWarn, 16));  // whatever it belongs to
@@ -297,6 +323,10 @@ TEST(an_error_of_set_up_quotes_what_the_call_warned_of_and_not_the_trace_behind_
 TEST(a_stall_quotes_a_warning_that_came_once_before_one_that_repeats) {
   plugin_log::set_quiet(true);
   CHECK_EQ(plugin_log::quote_since(0), std::string());
+  plugin_log::set_quiet(false);
+  function()(kNetLogInfo, 0, "connect", 9, "no warning, and never repeated");
+  plugin_log::set_quiet(true);
+  CHECK_EQ(plugin_log::quote_since(0), std::string());
   for (int i = 0; i < 1000; ++i) function()(kNetLogWarn, 0, "recv", 1, "would block");
   CHECK(plugin_log::quote_since(0).find("; the plugin said: would block (1000 times, last 0.") ==
         0);
@@ -312,7 +342,11 @@ TEST(an_end_by_the_plugin_quotes_the_last_two_warnings_that_differ) {
   for (const char* text : {"first", "no such file", "no such file", "cannot go on"}) {
     function()(kNetLogWarn, 0, "init", 1, "%s", text);
   }
+  function()(kNetLogWarn, 0, "init", 1, "cannot go on");
   CHECK_EQ(plugin_log::quote_end(), std::string("; the plugin said: no such file; cannot go on"));
+  plugin_log::set_quiet(true);  // in a batch it ends of what it warned of there
+  function()(kNetLogWarn, 0, "test", 2, "too many fragments");
+  CHECK_EQ(plugin_log::quote_end(), std::string("; the plugin said: too many fragments"));
 }
 
 TEST(what_is_no_text_is_made_one) {
