@@ -74,6 +74,10 @@ def _expected(option: Option) -> tuple[tuple[type, ...], str]:
         names = ", ".join(f'"{name}"' for name in option.metavar.split(","))
         example = '4096, "64K"' if option.metavar.startswith("SIZE") else names
         return (list, str), f"a list such as [{example}]"
+    if option.metavar == "RANK|all":
+        return (int, str), 'a rank, or "all"'
+    if isinstance(option.default, float) and option.metavar != "TIME":
+        return (int, float), "a number"
     if isinstance(option.default, float):
         return (int, float, str), 'a time such as 30 or "500ms"'
     if option.metavar == "SIZE":

@@ -12,17 +12,21 @@ from tcpx_mpi.config.parsers import (
     Parser,
     any_text,
     cpu_list,
+    factor,
     names_in_turn,
     names_of,
     numbers_in_turn,
     one_number_of,
     one_of,
     output_path,
+    part,
     peers_of,
+    root_or_all,
     seconds,
     share,
     size,
     size_list,
+    split_of,
     switch,
     variables_of,
     whole,
@@ -61,10 +65,14 @@ MAX_CHUNK_BYTES = 2 << 20
 #: Requests that a TCPX comm holds at once; the 17th post is an error there.
 MAX_WINDOW = 16
 
-#: nccl-tests' words, and its `all`: they have no effect here, but a typing error is one.
-_TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double",
-          "bfloat16", "f8e4m3", "f8e5m2", "all")  # fmt: skip
-_OPERATIONS = ("sum", "prod", "max", "min", "avg", "mulsum", "all")
+#: nccl-tests' types and operations, in its order.
+TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double",
+         "bfloat16", "f8e4m3", "f8e5m2")  # fmt: skip
+OPERATIONS = ("sum", "prod", "max", "min", "avg", "mulsum")
+#: How NCCL_TESTS_SPLIT makes groups of ranks: what is done with a rank's number and another one.
+SPLITS = ("AND", "OR", "MOD", "DIV")
+#: What `--algo` may be; which of them a program has, `tcpx_mpi.patterns` knows.
+ALGORITHMS = ("auto", "ring", "doubling", "halving", "tree", "spread", "pairwise")
 
 SIZES = "Sizes to scan (1024-based: 4K, 1.5M, 1GiB)"
 OPERATION = "Operation (where there is arithmetic or a root)"
@@ -140,7 +148,9 @@ class Option:
             return ",".join(self.default)
         if isinstance(self.default, int) and self.metavar == "SIZE":
             return format_size_option(self.default)
-        return f"{self.default:g}s" if self.metavar == "TIME" else str(self.default)
+        if isinstance(self.default, float):
+            return f"{self.default:g}" + ("s" if self.metavar == "TIME" else "")
+        return str(self.default)
 
 
 # A table, so laid out as one: what it is; then its forms.
@@ -157,11 +167,25 @@ OPTIONS: tuple[Option, ...] = (
     Option("sizes", "sizes", SIZES, (), size_list, "exactly these sizes, in place of -b -e -i -f",
          metavar="SIZE,..."),
 
-    Option("op", "op", OPERATION, "sum", one_of(*_OPERATIONS), "reduction",
-         letter="-o", metavar="OP"),
-    Option("datatype", "datatype", OPERATION, "float", one_of(*_TYPES), "type of the elements",
-         letter="-d", metavar="TYPE"),
-    Option("root", "root", OPERATION, 0, whole(0), "root rank", letter="-r", metavar="RANK"),
+    Option("op", "op", OPERATION, "sum", one_of(*OPERATIONS, "all"),
+         f"reduction: {', '.join(OPERATIONS)}; all: each in turn", letter="-o", metavar="OP|all"),
+    Option("datatype", "datatype", OPERATION, "float", one_of(*TYPES, "all"),
+         f"type of the elements: {', '.join(TYPES)}; all: each in turn",
+         letter="-d", metavar="TYPE|all"),
+    Option("root", "root", OPERATION, "0", root_or_all, "root rank; all: each in turn",
+         letter="-r", metavar="RANK|all"),
+    Option("algo", "algo", OPERATION, "auto", one_of(*ALGORITHMS),
+         "algorithm; auto: by size, from the latency and bandwidth that this run measures first",
+         metavar="NAME|auto"),
+    Option("matrix", "matrix_path", OPERATION, None, any_text,
+         "of alltoallv: a file with the bytes from rank i to rank j in row i",
+         metavar="FILE", variables=("NCCL_TESTS_ALLTOALLV_MATRIX_FILE",)),
+    Option("matrix_scale", "matrix_scale", OPERATION, 1.0, factor,
+         "of alltoallv: multiply the numbers of the matrix by this",
+         metavar="FACTOR", variables=("NCCL_TESTS_ALLTOALLV_MATRIX_SCALE",)),
+    Option("spread", "spread", OPERATION, 1.0, part,
+         "of alltoallv without a matrix: 1: the further a rank, the more it gets; 0: all as much",
+         metavar="SHARE", variables=("NCCL_TESTS_ALLTOALLV_SPREAD",)),
 
     Option("iters", "iters", PERFORMANCE, 20, whole(1), "timed iterations a size",
          letter="-n", variables=("UCCL_TCPX_PERF_ITERS",)),
@@ -302,6 +326,10 @@ OPTIONS: tuple[Option, ...] = (
          "each rank's journal until its row is in the file (the temporary directory)",
          metavar="DIR"),
 
+    Option("split", "split", VARIABLES_ONLY, "", split_of(SPLITS), "groups of ranks",
+         variables=("NCCL_TESTS_SPLIT",), in_file=False),
+    Option("split_mask", "split_mask", VARIABLES_ONLY, "", split_of(SPLITS[:1]), "the same by AND",
+         variables=("NCCL_TESTS_SPLIT_MASK",), in_file=False),
     Option("launch", "launch", VARIABLES_ONLY, 0, whole(0),
          "which of several launches this is, from 1; 0: the only one",
          variables=("TCPX_MPI_LAUNCH",), in_file=False),

@@ -6,6 +6,7 @@ Every parser raises UsageError in one line: what, found, limit, what to do.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 
 from tcpx_mpi.cpu_lists import cpu_list_text, parse_cpu_list
@@ -101,6 +102,67 @@ def size_list(label: str, text: str) -> tuple[int, ...]:
     if not parts:
         raise UsageError(f"{label} ({text}) lists no size; write it like 4K,64K,1M")
     return tuple(size(0)(label, part) for part in parts)
+
+
+def root_or_all(label: str, text: str) -> str:
+    """The number of a rank, or all; kept as text."""
+    word = text.strip().lower()
+    if word == "all":
+        return word
+    try:
+        return str(whole(0)(label, word))
+    except UsageError:
+        raise UsageError(f"{label} ({text}) is no rank; use a number from 0, or all") from None
+
+
+def split_of(operations: Sequence[str]) -> Callable[[str, str], str]:
+    """A parser of how ranks make groups: an operation and a number, like MOD 8, % 0x8 or AND 0b11.
+
+    A number alone goes with the only operation there is, where there is but one. The text that it
+    gives has the operation as a word and a decimal number.
+    """
+
+    def parse(label: str, text: str) -> str:
+        found = re.fullmatch(r"\s*([A-Za-z]+|[&|%/])?\s*(\w+)\s*", text)
+        word, number = found.groups() if found else (None, "")
+        word = (word or (operations[0] if len(operations) == 1 else "")).upper()
+        operation = _SPLIT_SIGNS.get(word, word)
+        try:
+            value = int(number, 0) if number[:2].lower() in ("0x", "0b") else int(number, 10)
+        except ValueError:
+            value = -1
+        if operation not in operations or value < 0:
+            forms = " ".join(f"{name} N," for name in operations).rstrip(",")
+            raise UsageError(
+                f"{label} ({text}) makes no groups; write {forms}, with N decimal, 0x... or 0b..."
+            )
+        if value == 0 and operation in ("MOD", "DIV"):
+            raise UsageError(f"{label} ({text}) divides by 0; use a number above 0")
+        return f"{operation} {value}"
+
+    return parse
+
+
+_SPLIT_SIGNS = {"&": "AND", "|": "OR", "%": "MOD", "/": "DIV"}
+
+
+def factor(label: str, text: str) -> float:
+    """A number that is not negative."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise UsageError(f"{label} ({text}) is no factor; use a number from 0 on, like 0.5")
+    return value
+
+
+def part(label: str, text: str) -> float:
+    """A part of a whole, from 0 to 1."""
+    value = factor(label, text)
+    if value > 1:
+        raise UsageError(f"{label} ({text}) is more than all; use a number from 0 to 1")
+    return value
 
 
 def names_of(known: Sequence[str], or_none: bool = True) -> Callable[[str, str], tuple[str, ...]]:

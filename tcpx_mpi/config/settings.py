@@ -63,7 +63,15 @@ class Settings(PlanOptions):
     all_pairs: bool
     op: str
     datatype: str
-    root: int
+    root: str
+    algo: str
+    #: Of alltoallv: a file, or None; what its numbers are multiplied by; without it, by distance.
+    matrix_path: str | None
+    matrix_scale: float
+    spread: float
+    #: "AND 7" and the like, or "".
+    split: str
+    split_mask: str
     timeout_s: float
     json_path: str | None
     csv_path: str | None
@@ -130,6 +138,10 @@ class Settings(PlanOptions):
                 value = "auto"
             values.append((option, None if machines else value, source))
         return config_text(self.pattern, values)
+
+    def groups(self) -> str:
+        """How ranks make groups: "MOD 8" and the like, "" for one group of all."""
+        return self.split or self.split_mask
 
     def open_ended(self) -> bool:
         """Whether rows go on until something is reached, in place of a number of iterations."""

@@ -7,6 +7,7 @@ pattern itself is imported when it is asked for. One file a family.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -17,16 +18,6 @@ from tcpx_mpi.schedule.pattern import Pattern
 if TYPE_CHECKING:
     from tcpx_mpi.patterns.program import Program
     from tcpx_mpi.schedule.table import Expected, Layout, Schedule
-
-#: Every pattern, with what it does in one line.
-NAMES: dict[str, str] = {
-    "pair": "one way between two ranks: rank r of the first half sends to rank r + n/2",
-    "pingpong": "there and back between the ranks of a pair; time is half the round trip",
-    "ring": "every rank sends to rank + 1 and receives from rank - 1 at the same time",
-    "mesh": "all to all: the send buffer is divided among all ranks, own part copied locally",
-    "pairs": "one way between two ranks at a time, every rank busy: both ways in turn; --all: each "
-    "with each",
-}
 
 #: nccl-tests' programs, which its users know with `_perf` behind the name.
 PROGRAMS: dict[str, str] = {
@@ -41,6 +32,17 @@ PROGRAMS: dict[str, str] = {
     "scatter": "a block of the root's payload to each rank",
     "sendrecv": "every rank sends to rank + 1 and receives from rank - 1: ring, with types",
     "hypercube": "everybody's block, everywhere, by exchanges along the edges of a cube",
+}
+
+#: Every pattern, with what it does in one line.
+NAMES: dict[str, str] = {
+    "pair": "one way between two ranks: rank r of the first half sends to rank r + n/2",
+    "pingpong": "there and back between the ranks of a pair; time is half the round trip",
+    "ring": "every rank sends to rank + 1 and receives from rank - 1 at the same time",
+    "mesh": "all to all: the send buffer is divided among all ranks, own part copied locally",
+    "pairs": "one way between two ranks at a time, every rank busy: both ways in turn; --all: each "
+    "with each",
+    **PROGRAMS,
 }
 
 #: The pattern of `tcpx-mpi smoke`, which `run` does not offer.
@@ -83,11 +85,27 @@ def find(name: str) -> Pattern | None:
     """The pattern of this name; None where there is none: a file may be of a newer version."""
     if name in _REGISTERED:
         return _REGISTERED[name]
+    if name in PROGRAMS:
+        return _first_form(name)
     if name not in _FAMILY:
         return None
     module = importlib.import_module(f"tcpx_mpi.patterns.{_FAMILY[name]}")
     pattern: Pattern = getattr(module, name.upper())
     return pattern
+
+
+def canonical(name: str) -> str:
+    """The name of a pattern without the `_perf` that nccl-tests' programs have."""
+    return name.removesuffix("_perf") if name.removesuffix("_perf") in PROGRAMS else name
+
+
+@functools.cache
+def _first_form(name: str) -> Pattern:
+    """A program as a pattern of bytes: its first algorithm, out of place."""
+    from tcpx_mpi.patterns.program import Form
+
+    program = find_program(name)
+    return program.pattern(Form(program.algos[0]))
 
 
 def find_program(name: str) -> Program:

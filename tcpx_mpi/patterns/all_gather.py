@@ -133,7 +133,9 @@ def _pattern(name: str, form: Form) -> Pattern:
     return Pattern(
         name=name,
         summary=SUMMARIES[name],
-        busbw_factor=lambda world: (world - 1) / world,
+        # nccl-tests counts no own block in a hypercube's algorithm bandwidth.
+        algbw_factor=lambda world: (world - 1) / world if name == "hypercube" else 1.0,
+        busbw_factor=lambda world: 1.0 if name == "hypercube" else (world - 1) / world,
         time_divisor=1,
         refuse=lambda world: fewer_than_two(name, world),
         schedule=lambda rank, world: _SCHEDULES[form.algo](rank, world, form),

@@ -26,6 +26,7 @@ from tcpx_mpi.records.names import (
 )
 from tcpx_mpi.records.reader import read_run
 from tcpx_mpi.records.row import (
+    IN_PLACE,
     PHASES,
     Average,
     ObservedPlacement,
@@ -44,6 +45,7 @@ from tcpx_mpi.records.writer import RunWriter, utc_now
 __all__ = [
     "AVERAGES",
     "IMPORTED_BOUNDS",
+    "IN_PLACE",
     "PHASES",
     "Average",
     "BaselineInfo",

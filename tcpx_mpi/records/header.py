@@ -47,6 +47,8 @@ class RankInfo:
     #: The model of the GPU whose memory is used, and its NUMA node; "" and -1 where none is.
     gpu_name: str = ""
     gpu_numa_node: int = -1
+    #: Of nccl-tests' NCCL_TESTS_SPLIT: ranks with the same number ran by themselves.
+    group: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,12 +60,16 @@ class Plan(PlanOptions):
 
     #: Parallel to `sizes`, or empty if unknown.
     slots: tuple[int, ...] = ()
+    #: Why no row is run with so many ranks, as nccl-tests says it; "": all are.
+    skipped: str = ""
 
     def rows(self, cycles_begun: int = 1) -> list[tuple[int, int]]:
         """(cycle, size_bytes) of every planned row; the n-th is the row of index n.
 
         Of endless cycles only those begun were certainly planned.
         """
+        if self.skipped:
+            return []
         cycles = self.run_cycles if self.run_cycles > 0 else cycles_begun
         return [(cycle, size) for cycle in range(cycles) for size in self.sizes]
 
@@ -125,6 +131,8 @@ class RunHeader:
     notes: list[str] = field(default_factory=list)
     #: Stored as `peers`, in files and journals.
     baselines: list[BaselineInfo] = field(default_factory=list)
+    #: What part of the size column the algorithm bandwidth counts.
+    algbw_factor: float = 1.0
 
     @property
     def back_to_back(self) -> bool:

@@ -22,6 +22,8 @@ from tcpx_mpi.records.schema import (
     FAULT_COLUMNS,
     GPU_COLUMNS,
     HEADER_ATTRIBUTES,
+    NEW_HEADER_ATTRIBUTES,
+    NEW_PLAN_ATTRIBUTES,
     NEW_ROW_ATTRIBUTES,
     PAIR_COLUMNS,
     PER_RANK_COLUMNS,
@@ -121,7 +123,11 @@ def _read_launch(file: Any, path: str, stored: CommitFile) -> Run:
 
 def _read_header(file: Any) -> RunHeader:
     plan = file["plan"]
-    values = {name: plain(file.attrs[name]) for name in HEADER_ATTRIBUTES}
+    values = {
+        name: plain(file.attrs[name])
+        for name in HEADER_ATTRIBUTES
+        if name in file.attrs or name not in NEW_HEADER_ATTRIBUTES
+    }
     for name in ("versions", "environment", "facts"):
         values[name] = {
             item["name"]: item["value"] for item in read_table(file, name, PAIR_COLUMNS)
@@ -131,7 +137,11 @@ def _read_header(file: Any) -> RunHeader:
         command=read_texts(file, "command"),
         notes=read_texts(file, "notes"),
         plan=Plan(
-            **{name: plain(plan.attrs[name]) for name in PLAN_ATTRIBUTES},
+            **{
+                name: plain(plan.attrs[name])
+                for name in PLAN_ATTRIBUTES
+                if name in plan.attrs or name not in NEW_PLAN_ATTRIBUTES
+            },
             sizes=tuple(plan["sizes"][()].tolist()),
             slots=tuple(plan["slots"][()].tolist()),
         ),

@@ -26,6 +26,10 @@ Bools = NDArray[np.bool_]
 PHASES = ("iteration", "send", "receive", "start")
 
 
+#: The key of a row's part in place among those beside it.
+IN_PLACE = "in_place"
+
+
 @dataclass(kw_only=True, eq=False)
 class RowFacts:
     """What every rank knows about a row before it is run."""
@@ -51,6 +55,8 @@ class RowFacts:
     #: Who sends to whom ("0>2 3>1") where the plan does not say: in a row in which suspects of
     #: `pairs --all` met others again.
     pairs: str = ""
+    #: The algorithm of a program of nccl-tests; "" for other patterns.
+    algo: str = ""
 
 
 @dataclass(frozen=True)
@@ -124,7 +130,8 @@ class RankRow:
     proof: ObservedPlacement = ObservedPlacement()
     #: Of a run in a GPU's memory.
     gpu: GpuRow | None = None
-    #: What the baselines of `--against` did in blocks between these batches, by name.
+    #: What the baselines of `--against` did in blocks between these batches, by name; as IN_PLACE
+    #: what the plugin did in place.
     against: dict[str, RankRow] = field(default_factory=dict)
 
 

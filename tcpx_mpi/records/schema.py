@@ -8,7 +8,10 @@ rows of imported runs; version 4 adds `ended_by` to a row, "iterations" in older
 `gpu_numa_node` in `ranks`, the table `gpu` in rows, in `peers` whether one has a process of its own
 and what it is known to exceed, in `proof` the CPU time of such processes while others ran; version
 5 adds `arrivals`, which older files have none of, and `pairs` to a row: where it is not empty, a
-reader of version 4 would take others for those who sent.
+reader of version 4 would take others for those who sent; version 6 adds `algo` to a row and, beside
+it, the row in place (`in_place`), to `ranks` `group` (0 in older files), to the root `algbw_factor`
+(1) and to the plan `skipped` (""): what is wrong in a row of a program of nccl-tests is elements,
+not bytes.
 """
 
 from __future__ import annotations
@@ -27,8 +30,8 @@ from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Average, ObservedPlac
 from tcpx_mpi.records.stored import Place, StoredSamples
 
 SCHEMA = "tcpx-mpi run"
-SCHEMA_VERSION = 5
-READABLE_VERSIONS = (1, 2, 3, 4, 5)
+SCHEMA_VERSION = 6
+READABLE_VERSIONS = (1, 2, 3, 4, 5, 6)
 
 #: Parts of a header that have a place of their own; the rest are attributes of the root.
 HEADER_TABLES = (
@@ -48,8 +51,11 @@ PLAN_LISTS = ("sizes", "slots")
 PLAN_ATTRIBUTES = tuple(item.name for item in fields(Plan) if item.name not in PLAN_LISTS)
 ROW_ATTRIBUTES = (*(item.name for item in fields(RowFacts)), "chunks", "finished_time")
 
+#: Older files lack these; what they then mean is in `RunHeader` and `Plan`.
+NEW_HEADER_ATTRIBUTES = frozenset({"algbw_factor"})
+NEW_PLAN_ATTRIBUTES = frozenset({"skipped"})
 #: Older files lack these; what they then mean is in `RowFacts`.
-NEW_ROW_ATTRIBUTES = frozenset({"ended_by", "pairs"})
+NEW_ROW_ATTRIBUTES = frozenset({"ended_by", "pairs", "algo"})
 #: Datasets of a row that only some rows have, and none of an older file.
 ARRIVALS = ("arrivals", "arrival_blocks")
 

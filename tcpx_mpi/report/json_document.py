@@ -194,7 +194,7 @@ def _config(header: RunHeader) -> dict[str, Any]:
         "devices": [
             {
                 "rank": info.rank,
-                "group": 0,
+                "group": info.group,
                 "pid": info.pid,
                 "hostname": info.host,
                 "device": info.device,
@@ -230,9 +230,12 @@ def row_document(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, 
         "out_of_place": _side(summary),
         "out_of_place_per_iter": _per_iteration(header, summary),
         "in_place": _side(summary.in_place) if summary.in_place is not None else None,
-        "in_place_per_iter": None,
+        "in_place_per_iter": None
+        if summary.in_place is None or header.averages_only
+        else _per_iteration(header, summary.in_place),
         "actual_iterations": row.iterations,
         "ended_by": row.ended_by,
+        "algo": row.algo or None,
         "experiment_name": header.pattern,
         "index": row.index,
         "cycle": row.cycle,

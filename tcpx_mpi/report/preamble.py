@@ -103,11 +103,23 @@ def _engine_lines(header: RunHeader) -> list[str]:
         *(f"# Plugin warning: {text}" for text in _lines_of(header.facts, "plugin_warned")),
         *_socket_lines(header.facts),
         *gpus,
+        *_algorithm_lines(header),
         f"# Timing: {header.mode}" + (f": {_MODES[header.mode]}" if header.mode in _MODES else ""),
         f"# Engine: chunk {chunk}, {counted(plan.channels, 'channel')}, "
         f"window send {plan.window_send} receive {plan.window_recv}",
         f"# Buffers: {_slots(plan)}; last-level cache "
         + (format_size(header.llc_bytes) if header.llc_bytes > 0 else "unknown"),
+    ]
+
+
+def _algorithm_lines(header: RunHeader) -> list[str]:
+    """What `--algo auto` goes by; nothing where no row has a choice."""
+    latency, bandwidth = (header.facts.get(f"algo_{name}") for name in ("latency_us", "gb_per_s"))
+    if latency is None:
+        return []
+    return [
+        f"# Algorithm: by size, for {latency} us a message and {bandwidth} GB/s, measured before "
+        "the rows"
     ]
 
 
@@ -168,7 +180,7 @@ def rank_line(info: RankInfo) -> str:
     gpu = _gpu_text(info)
     memory = f", memory on node {info.memory_node}" if info.memory_node >= 0 else ""
     return (
-        f"#  Rank {info.rank:2d} Group  0 Pid {info.pid:6d} on {info.host:>10s} "
+        f"#  Rank {info.rank:2d} Group {info.group:2d} Pid {info.pid:6d} on {info.host:>10s} "
         f"device {info.device:2d} [{pci_address(info)}] {info.device_name}, {nic}{gpu}, {numa}, "
         f"CPUs {info.cpus or 'unknown'}{progress}{memory}"
     )

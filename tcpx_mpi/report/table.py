@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tcpx_mpi.records import BaselineInfo, Row, RunHeader
+from tcpx_mpi.patterns import PROGRAMS
+from tcpx_mpi.records import IN_PLACE, BaselineInfo, Row, RunHeader
 from tcpx_mpi.report.preamble import ABSENT
 from tcpx_mpi.stats import RowSummary, summarise
 from tcpx_mpi.stats.ratios import Ratio, ratios, strongest
@@ -40,14 +41,16 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
     """The numbers of a row as this run's options ask for them."""
     plan = header.plan
     summary = summarise(
-        row, plan.average, header.busbw_factor, header.time_divisor, plan.per_iter_skip
-    )
+        row, plan.average, header.busbw_factor, header.time_divisor, plan.per_iter_skip,
+        header.algbw_factor,
+    )  # fmt: skip
     if header.unpack == "none":
         # An ablation: time without a part of the work is no bandwidth of anything.
         rates = dict.fromkeys(("algbw", "busbw", "mmsg_per_s", "net_bw"), math.nan)
         return dataclasses.replace(summary, **rates)  # type: ignore[arg-type]  # by name
+    beside = {name: other for name, other in row.against.items() if name != IN_PLACE}
     against = ratios(
-        row, row.against, plan.average, header.busbw_factor, header.time_divisor,
+        row, beside, plan.average, header.busbw_factor, header.time_divisor,
         {baseline.name: baseline.floor_gbps for baseline in header.baselines},
     )  # fmt: skip
     return dataclasses.replace(summary, against=against)
@@ -86,7 +89,7 @@ def _width(columns: Sequence[Column]) -> int:
 
 def _standard_columns() -> list[Column]:
     def in_place(text: Callable[[RowSummary], str]) -> Callable[[RowSummary], str]:
-        # Only the rows of other programs have this side: we run nothing in place.
+        # Only nccl-tests' programs have it, and not all of them.
         return lambda s: ABSENT if s.in_place is None else text(s.in_place)
 
     sides = _side_columns()
@@ -114,7 +117,8 @@ def _our_columns(header: RunHeader) -> list[Column]:
     if header.averages_only:
         return []
     plan = header.plan
-    columns = [
+    columns = [Column("algo", "", 9, lambda s: s.algo)] if header.pattern in PROGRAMS else []
+    columns += [
         _time_column("t_max", lambda s: s.t_max_ns, "slowest rank"),
         Column(
             "@rank",

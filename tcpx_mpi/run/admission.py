@@ -28,9 +28,6 @@ from tcpx_mpi.machine.topology import this_machine
 from tcpx_mpi.plugin import find
 from tcpx_mpi.plugin.unsafe_settings import refuse_fatal_values
 
-#: nccl-tests' variables that choose a rank's group: never ignored, as rows would be of other ranks.
-_SPLITS = ("NCCL_TESTS_SPLIT", "NCCL_TESTS_SPLIT_MASK")
-
 
 @dataclass(frozen=True)
 class Needs:
@@ -51,17 +48,18 @@ def read_settings(values: Mapping[str, str | None], environ: Mapping[str, str]) 
     """The settings of a command line (by option name, None: not given); their pattern is known."""
     # A mistyped pattern is said first; without one, the configuration file may have it.
     if values["pattern"] is not None:
-        _refuse_pattern(values["pattern"])
+        _refuse_pattern(patterns.canonical(values["pattern"]))
     settings = load_settings(values, environ)
+    settings = dataclasses.replace(settings, pattern=patterns.canonical(settings.pattern))
     _refuse_pattern(settings.pattern)
     return settings
 
 
 def admit_parent(settings: Settings, environ: Mapping[str, str], ranks: int, needs: Needs) -> None:
     """Refuses, before so many ranks are started, what any of them would find."""
-    _refuse_split(environ)
     if refusal := patterns.load(settings.pattern).refuse(ranks):
         raise UsageError(refusal)
+    _refuse_program(settings, ranks)
     find.prepare_environment(settings, environ)
     if settings.placement_path is not None:
         read_placement(settings.placement_path)
@@ -87,7 +85,6 @@ def admit_rank(
     parent_is_here = has_parent and mpirun.ranks_are_here(environ)
     if not has_parent:
         _refuse_number(settings, rank.size)
-        _refuse_split(environ)
         find.prepare_environment(settings, environ)
     if not parent_is_here:
         _refuse_node(settings, rank.size)
@@ -143,13 +140,28 @@ def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
     """What was given and has no effect; at most one line."""
     pattern = patterns.find(settings.pattern)
     parts = [f"{' '.join(ignored)} (nothing of the kind here)"] if ignored else []
+    program = None
+    if settings.pattern in patterns.PROGRAMS:
+        program = patterns.find_program(settings.pattern)
+    effects = {
+        "op": program is not None and (program.reduces or not program.redop),
+        "datatype": program is not None,
+        "root": program is not None and program.rooted,
+        "algo": program is not None,
+        "matrix_path": settings.pattern == "alltoallv",
+        "matrix_scale": settings.matrix_path is not None,
+        "spread": settings.pattern == "alltoallv" and settings.matrix_path is None,
+    }
     given = [
-        option.letter
+        option.letter or option.option
         for option in OPTIONS
-        if option.group == OPERATION and settings.sources[option.field].startswith("command line")
+        if option.group == OPERATION
+        and not effects[option.field]
+        and settings.sources[option.field].startswith("command line")
     ]
     if given:
-        parts.append(f"{' '.join(given)} ({settings.pattern} moves bytes, without arithmetic)")
+        what = "moves bytes, without arithmetic" if program is None else "has no use for it"
+        parts.append(f"{' '.join(given)} ({settings.pattern} {what})")
     for field, has_effect, why in (
         ("all_pairs", bool(pattern and pattern.rounds), "it is of the pattern pairs"),
         ("unpack", settings.memory != "host", "host memory is not unpacked"),
@@ -212,14 +224,12 @@ def _refuse_pattern(name: str) -> None:
         raise UsageError(f"unknown pattern {name}{suggestion}: use one of {known}")
 
 
-def _refuse_split(environ: Mapping[str, str]) -> None:
-    """Refuses nccl-tests' ways to make several groups of the ranks: one group has a table here."""
-    for name in _SPLITS:
-        if text := environ.get(name, "").strip():
-            raise UsageError(
-                f"{name} ({text}) would split the ranks into groups that run side by side, which "
-                "tcpx-mpi does not: unset it, and start each group with an mpirun of its own"
-            )
+def _refuse_program(settings: Settings, ranks: int) -> None:
+    """What a program of nccl-tests cannot be asked for, and groups of other patterns."""
+    if settings.pattern in patterns.PROGRAMS or settings.groups():
+        from tcpx_mpi.run.program_rows import program_rows  # numpy
+
+        program_rows(settings, ranks)
 
 
 def _refuse_limit(environ: Mapping[str, str]) -> None:

@@ -18,6 +18,7 @@ from tcpx_mpi.machine.profiles import keep_mpi_on_control_nic
 from tcpx_mpi.machine.topology import Host, node_names, this_machine
 from tcpx_mpi.open_files import raise_limit
 from tcpx_mpi.patterns import load
+from tcpx_mpi.run.program_rows import ProgramRows, program_rows
 from tcpx_mpi.run.shared_environment import shared_environment
 from tcpx_mpi.world import World, own_process
 from tcpx_mpi.world.patience import FOOTER_PATIENCE_S, SETUP_PATIENCE_S
@@ -55,6 +56,15 @@ def agree_settings(world: World, parsed: Settings | TcpxError) -> Settings:
     lines = [f"{name}={value}".replace("\n", "\\n") for name, value in environment]
     require_equal(world, "\n".join(lines), "environment")
     return parsed
+
+
+def agree_program(world: World, settings: Settings) -> ProgramRows | None:
+    """Collective: the rows of a program of nccl-tests; None for other patterns."""
+    with world.agree("program", SETUP_PATIENCE_S):
+        program = program_rows(settings, world.size)
+    if program is not None:
+        require_equal(world, program.fingerprint(), "traffic matrix")
+    return program
 
 
 def agree_hosts(world: World, host: Host) -> list[Host]:

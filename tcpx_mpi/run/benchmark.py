@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 
 from tcpx_mpi import baselines
 from tcpx_mpi.config.settings import Settings
@@ -11,6 +12,7 @@ from tcpx_mpi.machine.topology import Host, read_host
 from tcpx_mpi.patterns import load, repeated
 from tcpx_mpi.records import Journal, Plan, SetupTimes
 from tcpx_mpi.run import agreement, metadata
+from tcpx_mpi.run.choose_algorithm import choose_algorithm, measure_costs
 from tcpx_mpi.run.connect import connect, load_alike
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.place_ranks import choose_gpus, place_rank
@@ -42,8 +44,10 @@ class Benchmark:
         chosen = choose_gpus(world, settings, hosts)
         plugin = load_alike(world, settings, chosen.workers)
         placement, settings = place_rank(world, settings, plugin, hosts, chosen)
-        pattern = repeated(load(settings.pattern), settings.agg_iters)
-        planner = RowPlanner(settings, pattern, load(settings.pattern), hosts)
+        program = agreement.agree_program(world, settings)
+        single = load(settings.pattern) if program is None else program.single()
+        pattern = program.whole() if program else repeated(single, settings.agg_iters)
+        planner = RowPlanner(settings, pattern, single, hosts, program)
         rows = planner.rows()
         with world.agree("output", SETUP_PATIENCE_S):
             planner.require_room()
@@ -56,16 +60,27 @@ class Benchmark:
         engine = connect(world, self.output, settings, plugin, placement, pattern)
         free = agreement.free_bytes(world, engine, host)
         with world.agree("memory", SETUP_PATIENCE_S):
-            engine.allocate(buffer_sizes(pattern, world.rank, world.size, rows), host, free)
+            sizes = buffer_sizes(planner.patterns_of, world.rank, world.size, rows)
+            engine.allocate(sizes, host, free)
         beside = baselines.prepare(world, settings, engine, context := engine.context(nodes))
-        self.begin(settings, pattern, host, engine, beside, planner.plan(rows), journal)
         self.state.measurement = measurement = Measurement(
             world, settings, pattern, context, [engine, *beside], journal,
             shared_clock=len({each.clock for each in hosts}) == 1,
             end_by_ns=time_limit.end_by_ns(settings.timeout_s),
             between_batches=self.output.between_batches,
+            program=program,
+        )  # fmt: skip
+        costs = None
+        if program is not None and program.chooses:
+            costs = measure_costs(world, measurement.aside(), program, rows)
+        self.begin(
+            settings, pattern, host, engine, beside, planner.plan(rows), journal,
+            costs.facts() if costs is not None else {},
         )  # fmt: skip
         for row in planner.run(rows, lambda: agreement.told(world, self.output.pairs_to_retest())):
+            if program is not None:
+                facts = choose_algorithm(row.facts, program, costs)
+                row = dataclasses.replace(row, facts=facts)
             self.measure(measurement, row, journal)
         journal.close()
         self.disk.stop()
@@ -73,7 +88,7 @@ class Benchmark:
 
     def begin(
         self, settings: Settings, pattern: Pattern, host: Host, engine: RankEngine,
-        beside: Sequence[Transport], plan: Plan, journal: Journal,
+        beside: Sequence[Transport], plan: Plan, journal: Journal, measured: Mapping[str, str],
     ) -> None:  # fmt: skip
         """Collective: the metadata of the run, in the file and on the screen."""
         info = metadata.rank_info(self.world.rank, host, engine)
@@ -84,7 +99,8 @@ class Benchmark:
                 ranks, times, told = zip(*parts, strict=True)
                 header = self.output.begin(
                     settings, pattern, self.state.argv, ranks, SetupTimes.joined(times),
-                    engine.plugin, metadata.facts(host, engine, told), plan, host.llc_bytes,
+                    engine.plugin, {**metadata.facts(host, engine, told), **measured}, plan,
+                    host.llc_bytes,
                     [each.info for each in beside if each.info],
                 )  # fmt: skip
                 journal.write_header(header)

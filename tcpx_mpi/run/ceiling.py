@@ -87,7 +87,7 @@ class Ceiling:
         planner = RowPlanner(settings, pattern, pattern, hosts)
         rows = planner.rows()
         with world.agree("memory", SETUP_PATIENCE_S):
-            sizes = buffer_sizes(pattern, world.rank, world.size, rows)
+            sizes = buffer_sizes(lambda facts: [pattern], world.rank, world.size, rows)
             buffers = slot_buffers(sizes, host, placement, host.memory_available_bytes)
         nodes = [each.node for each in hosts]
         schedule = pattern.schedule(world.rank, world.size)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import sys
 import time
@@ -17,6 +18,7 @@ from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import PluginFailed
 from tcpx_mpi.patterns import repeated
 from tcpx_mpi.records import (
+    IN_PLACE,
     PHASES,
     GpuRow,
     Journal,
@@ -30,11 +32,27 @@ from tcpx_mpi.records import (
     utc_now,
 )
 from tcpx_mpi.records.mapped_arrays import Growing
+from tcpx_mpi.run.program_rows import ProgramRows
 from tcpx_mpi.run.stopping import StoppingRule, Until
-from tcpx_mpi.schedule.pattern import Pattern, expected_bytes
-from tcpx_mpi.schedule.table import BufferId, Column, Layout, Op, chunks_of, step_bytes
+from tcpx_mpi.schedule.elements import ElementType
+from tcpx_mpi.schedule.pattern import Pattern, expected_bytes, held_bytes
+from tcpx_mpi.schedule.table import (
+    RECEIVE_OPS,
+    REMOTE_OPS,
+    BufferId,
+    Column,
+    Layout,
+    Op,
+    chunks_of,
+    step_bytes,
+)
 from tcpx_mpi.stragglers.arrivals import Arrivals
-from tcpx_mpi.transport.errors import error_of, report_lines, wrong_bytes_text
+from tcpx_mpi.transport.errors import (
+    error_of,
+    report_lines,
+    wrong_bytes_text,
+    wrong_element_text,
+)
 from tcpx_mpi.transport.interface import GpuWatch, RankContext, Transport
 from tcpx_mpi.transport.observed_placement import PlacementObserver
 from tcpx_mpi.transport.samples import Batch, add_network, batch_of, joined_batch
@@ -54,8 +72,35 @@ _SLOWEST_CHECK_BYTES_PER_S = 500e6
 #: Samples are written, sorted and summarised at more than this.
 _SLOWEST_WRITING_BYTES_PER_S = 50e6
 
+#: The first iteration of what is measured aside.
+_ASIDE_ITERATION = 1 << 40
+
 #: Of the batch in which a GPU times its own work: enough for a mean, and done at once.
 _WATCHED_ITERATIONS = 16
+
+
+@dataclass(frozen=True, eq=False)
+class _Work:
+    """What a row does on this rank: out of place, or in place."""
+
+    pattern: Pattern
+    context: RankContext
+    layout: Layout
+    #: Where the payload stands at the start, and what RECV must hold at the end: int64[n, 4] of
+    #: offset, bytes, sender and offset in its payload.
+    held: Int64s
+    wanted: Int64s
+    #: Of elements that are judged as such; None: bytes.
+    elements: _native.ElementGroup | None = None
+    type_name: str = ""
+
+    @property
+    def in_place(self) -> bool:
+        return self.pattern.held is not None
+
+    @property
+    def payload_buffer(self) -> BufferId:
+        return BufferId.RECV if self.in_place else BufferId.SEND
 
 
 @dataclass
@@ -63,6 +108,7 @@ class _Account:
     """One transport's part of a row, and the verdicts on its batches."""
 
     transport: Transport
+    work: _Work
     row: RankRow
     observer: PlacementObserver
     arrivals: Arrivals
@@ -79,6 +125,11 @@ class _Account:
         self.timed, self.warmup = (
             {phase: Growing(spool=self.spool) for phase in PHASES} for _ in range(2)
         )
+
+    @property
+    def name(self) -> str:
+        """The key of its samples in a row."""
+        return IN_PLACE if self.work.in_place else name_of(self.transport)
 
     def iterations_ns(self) -> Float64s:
         """The timed iterations so far; empty where this rank receives nothing."""
@@ -111,10 +162,13 @@ class Measurement:
         shared_clock: bool,
         end_by_ns: int,
         between_batches: Callable[[RowFacts, str, int], None] = lambda *batch: None,
+        program: ProgramRows | None = None,
     ) -> None:
+        """`program`: what a program of nccl-tests runs in a row; `pattern` then only connects."""
         self._world = world
         self._settings = settings
-        self._whole = self._pattern = pattern
+        self._whole = pattern
+        self._program = program
         self._context = context
         self._transports = transports
         self._transport = transports[0]  # whose batch is, or was, the last one
@@ -124,8 +178,20 @@ class Measurement:
         self._between_batches = between_batches
         self._iteration = 0
         self._lead_ns = _FIRST_LEAD_NS
-        self._spans: dict[BufferId, Int64s] = {}
+        #: What the buffers are cut for, by whom it is loaded, and whether its payload is there.
+        self._work: _Work | None = None
+        self._loaded: list[Transport] = []
+        self._filled = False
         self._where = ""
+
+    def aside(self) -> Measurement:
+        """One that measures rows of the plugin alone that nobody keeps, before this one does."""
+        other = copy.copy(self)
+        other._transports, other._journal = self._transports[:1], None
+        other._between_batches = lambda *batch: None
+        # Its iterations are not those of rows to come, whose payload so is another.
+        other._iteration = _ASIDE_ITERATION
+        return other
 
     def measure(
         self, facts: RowFacts, plan: RowPlan, until: Until | None = None
@@ -148,18 +214,11 @@ class Measurement:
         self, facts: RowFacts, plan: RowPlan, until: Until | None
     ) -> tuple[RankRow, RowFacts]:
         size = facts.size_bytes
-        self._begin_round(facts)
-        layout = self._load(facts, plan)
-        accounts = [
-            _Account(
-                transport,
-                self._empty_row(facts, layout),
-                self._observer(transport),
-                Arrivals(self._world.size),
-                self._settings.spool,
-            )
-            for transport in self._transports
+        works = self._works(facts)
+        accounts = [self._account(transport, works[0], facts) for transport in self._transports] + [
+            self._account(self._transports[0], work, facts) for work in works[1:]
         ]
+        self._work = None
         self._in_turns(accounts, facts, plan, "warmup", plan.warmup_batches)
         if self._context.gpu is not None:
             self._context.gpu.before_row()
@@ -167,13 +226,13 @@ class Measurement:
         batches = self._in_turns(accounts, facts, plan, "timed", self._as_due(rule, accounts[0]))
         facts = dataclasses.replace(facts, iterations=rule.done, ended_by=rule.ended_by)
         for account in accounts:
-            self._complete(account, facts, layout, batches)
+            self._complete(account, facts, batches)
             if self._settings.checks() and size:
-                self._judge(account.row, account.verdicts, facts.chunk_bytes)
+                self._judge(account, facts.chunk_bytes)
         own, *beside = accounts
         if self._context.gpu is not None:
-            own.row.gpu = self._watch_unpack(self._context.gpu, own.transport, facts, plan)
-        own.row.against = {name_of(account.transport): account.row for account in beside}
+            own.row.gpu = self._watch_unpack(self._context.gpu, own, facts, plan)
+        own.row.against = {account.name: account.row for account in beside}
         return own.row, facts
 
     def join(self, facts: RowFacts, part: RankRow) -> Row | None:
@@ -214,30 +273,28 @@ class Measurement:
                 look = rule.own_look(own.measured_ns, elapsed_ns, own.iterations_ns)
                 rule.take(self._world.allgather(look, "look at a row", self.patience_s))
 
-    def _complete(
-        self, account: _Account, facts: RowFacts, layout: Any, batches: Sequence[int]
-    ) -> None:
+    def _complete(self, account: _Account, facts: RowFacts, batches: Sequence[int]) -> None:
         """What is known of a transport's row when its last batch is over."""
-        row = account.row
+        row, work = account.row, account.work
         row.batches = np.array(batches, dtype=np.int64)
         row.samples = {phase: account.timed[phase].array() for phase in PHASES}
         row.warmup = {phase: account.warmup[phase].array() for phase in PHASES}
         row.arrivals, row.arrival_blocks = account.arrivals.arrival_ns, account.arrivals.counts
-        row.proof = account.observer.seen(self._remote_bytes(facts, layout))
-        schedule = self._context.schedule
-        steps, op = step_bytes(schedule, layout), schedule.column(Column.OP)
+        row.proof = account.observer.seen(self._remote_bytes(facts, work))
+        schedule = work.context.schedule
+        steps, op = step_bytes(schedule, work.layout), schedule.column(Column.OP)
+        received = np.isin(op, RECEIVE_OPS)
         row.payload_bytes_sent = int(steps.length[op == Op.SEND].sum()) * facts.iterations
-        row.payload_bytes_received = int(steps.length[op == Op.RECV].sum()) * facts.iterations
+        row.payload_bytes_received = int(steps.length[received].sum()) * facts.iterations
 
     def _account_for(
         self, account: _Account, facts: RowFacts, plan: RowPlan, kind: str, first: int, count: int
     ) -> None:
         """Collective: one batch of one transport, from the poison to the journal."""
-        row = account.row
-        self._transport = account.transport
-        batch = self._run_batch(facts, plan, count, account if kind == "timed" else None)
+        self._use(account, facts, plan)
+        batch = self._run_batch(account.work, plan, count, account if kind == "timed" else None)
         if self._settings.checks():
-            account.verdicts.append(self._check(count, row))
+            account.verdicts.append(self._check(account, count))
         self._iteration += count
         self._keep(account, kind, facts, first, batch)
 
@@ -248,11 +305,11 @@ class Measurement:
         waiting = [pid for each in others for pid in each.processes]
         return PlacementObserver(transport.timed_loop, threads, context.interface, waiting=waiting)
 
-    def _remote_bytes(self, facts: RowFacts, layout: Layout) -> int:
+    def _remote_bytes(self, facts: RowFacts, work: _Work) -> int:
         """Payload of the timed iterations that goes to, or comes from, other nodes."""
-        schedule, nodes = self._context.schedule, self._context.nodes
+        schedule, nodes = work.context.schedule, self._context.nodes
         here = nodes[self._world.rank]
-        lengths: list[int] = step_bytes(schedule, layout).length.tolist()
+        lengths: list[int] = step_bytes(schedule, work.layout).length.tolist()
         peers = schedule.column(Column.PEER).tolist()
         steps = zip(lengths, peers, strict=True)
         remote = sum(length for length, peer in steps if peer >= 0 and nodes[peer] != here)
@@ -260,39 +317,74 @@ class Measurement:
 
     # --- Before the batches ----------------------------------------------------------------------
 
-    def _begin_round(self, facts: RowFacts) -> None:
-        """Where rounds differ, this row's takes the place of the pattern as a whole."""
-        rank, world = self._world.rank, self._world.size
-        rounds = self._whole.rounds_run(world, self._settings.all_pairs)
-        if len(rounds) > 1:
-            self._pattern = rounds[facts.cycle % len(rounds)]
+    def _works(self, facts: RowFacts) -> list[_Work]:
+        """What the row runs: out of place, and in place where nccl-tests has that."""
+        if self._program is not None:
+            program = self._program
+            places = (False, True) if program.program.in_place else (False,)
+            return [self._work_of(facts, program.pattern(facts, place)) for place in places]
+        pattern = self._whole
+        rounds = self._whole.rounds_run(self._world.size, self._settings.all_pairs)
+        if len(rounds) > 1:  # this row's takes the place of the pattern as a whole
+            pattern = rounds[facts.cycle % len(rounds)]
             if facts.pairs and self._whole.of_pairs is not None:
-                self._pattern = repeated(self._whole.of_pairs(facts.pairs), facts.agg)
-            schedule = self._pattern.schedule(rank, world)
-            self._context = dataclasses.replace(self._context, schedule=schedule)
+                pattern = repeated(self._whole.of_pairs(facts.pairs), facts.agg)
+        return [self._work_of(facts, pattern)]
 
-    def _load(self, facts: RowFacts, plan: RowPlan) -> Any:
-        rank, world = self._world.rank, self._world.size
-        layout = self._pattern.layout(rank, world, facts.size_bytes)
-        for transport in self._transports:
-            for buffer, memory in transport.buffers.items():
-                shape = slot_shape(layout[buffer].total_bytes)
-                memory.cut(shape.used_bytes, GUARD_BYTES, shape.stride_bytes, plan.slots)
-            transport.load(self._context, facts, layout, plan.batch)
-        whole = layout[BufferId.SEND].total_bytes
-        self._spans = {
-            BufferId.SEND: np.array([[0, whole, rank, 0]] if whole else [], np.int64).reshape(
-                -1, 4
-            ),
-            BufferId.RECV: expected_bytes(self._pattern, rank, world, facts.size_bytes),
-        }
-        return layout
+    def _work_of(self, facts: RowFacts, pattern: Pattern) -> _Work:
+        rank, world, size = self._world.rank, self._world.size, facts.size_bytes
+        layout = pattern.layout(rank, world, size)
+        context = dataclasses.replace(self._context, schedule=pattern.schedule(rank, world))
+        wanted = expected_bytes(pattern, rank, world, size)
+        held = held_bytes(pattern, rank, world, size)
+        if self._program is None:
+            return _Work(pattern, context, layout, held, wanted)
+        kind, op = ElementType.of_label(facts.type_name), self._program.reduce_op(facts)
+        if op is None:
+            elements = _native.ElementGroup(int(kind), -1, world)
+            return _Work(pattern, context, layout, held, wanted, elements, facts.type_name)
+        origins = self._program.origins(rank)
+        index = origins.index(rank)
+        elements = _native.ElementGroup(int(kind), int(op), len(origins), origins)
+        held[:, 2] = index
+        # What comes out is of the whole group, whoever put in what.
+        wanted[:, 2] = 0
+        wanted = np.unique(wanted, axis=0)
+        arithmetic = (int(kind), int(op), op.factor(index, len(origins)))
+        context = dataclasses.replace(context, arithmetic=arithmetic)
+        return _Work(pattern, context, layout, held, wanted, elements, facts.type_name)
 
-    def _empty_row(self, facts: RowFacts, layout: Any) -> RankRow:
-        schedule = self._context.schedule
-        steps = step_bytes(schedule, layout)
+    def _use(self, account: _Account, facts: RowFacts, plan: RowPlan) -> None:
+        """The buffers cut for an account's work, and its transport ready for it."""
+        work, transport = account.work, account.transport
+        self._transport = transport
+        if self._work is not work:
+            self._work, self._loaded, self._filled = work, [], False
+        if transport in self._loaded:
+            return
+        for buffer, memory in transport.buffers.items():
+            shape = slot_shape(work.layout[buffer].total_bytes)
+            memory.cut(shape.used_bytes, GUARD_BYTES, shape.stride_bytes, plan.slots)
+        transport.load(work.context, facts, work.layout, plan.batch)
+        self._loaded.append(transport)
+        self._filled = False
+
+    def _account(self, transport: Transport, work: _Work, facts: RowFacts) -> _Account:
+        return _Account(
+            transport,
+            work,
+            self._empty_row(facts, work),
+            self._observer(transport),
+            Arrivals(self._world.size),
+            self._settings.spool,
+        )
+
+    def _empty_row(self, facts: RowFacts, work: _Work) -> RankRow:
+        schedule = work.context.schedule
+        steps = step_bytes(schedule, work.layout)
         op = schedule.column(Column.OP)
-        chunks = [chunks_of(int(n), facts.chunk_bytes) for n in steps.length[op != Op.COPY]]
+        moved = steps.length[np.isin(op, REMOTE_OPS)]
+        chunks = [chunks_of(int(n), facts.chunk_bytes) for n in moved]
         return RankRow(
             rank=self._world.rank,
             receives=schedule.receives,
@@ -318,11 +410,9 @@ class Measurement:
 
     # --- One batch -------------------------------------------------------------------------------
 
-    def _run_batch(
-        self, facts: RowFacts, plan: RowPlan, count: int, account: _Account | None
-    ) -> Batch:
+    def _run_batch(self, work: _Work, plan: RowPlan, count: int, account: _Account | None) -> Batch:
         """Collective. `account` is told what the batch cost; None for warm-ups."""
-        prepare_ns = self._prepare(plan)
+        prepare_ns = self._prepare(work, plan)
         patience = self.patience_s
         before = self._transport.timed_loop.sockets()
         if account is not None:
@@ -344,19 +434,25 @@ class Measurement:
             add_network(row, before, after)
         return joined_batch([part[0] for part in parts])
 
-    def _prepare(self, plan: RowPlan) -> int:
-        """Fill the send slots and poison the receive slots, all of them; returns ns."""
+    def _prepare(self, work: _Work, plan: RowPlan) -> int:
+        """Poison the receive slots and put the payload into its own, all of them; returns ns."""
         start = time.monotonic_ns()
         buffers, seed = self._transport.buffers, self._settings.seed
-        fresh = self._settings.checks() or self._iteration == 0
-        if fresh and BufferId.SEND in buffers:
-            buffers[BufferId.SEND].fill(
-                0, plan.slots, self._iteration, seed, self._spans[BufferId.SEND]
-            )
-        if fresh and BufferId.RECV in buffers:
-            buffers[BufferId.RECV].poison(
-                0, plan.slots, self._iteration, seed, self._spans[BufferId.RECV]
-            )
+        # In place an iteration overwrites its payload, so the next one would compute with results.
+        if self._settings.checks() or not self._filled or work.in_place:
+            of_slots = (0, plan.slots, self._iteration, seed)
+            payload = work.payload_buffer
+            if BufferId.RECV in buffers:
+                if work.elements is None:
+                    buffers[BufferId.RECV].poison(*of_slots, work.wanted)
+                else:
+                    buffers[BufferId.RECV].poison_elements(*of_slots, work.wanted, work.elements)
+            if payload in buffers:
+                if work.elements is None:
+                    buffers[payload].fill(*of_slots, work.held)
+                else:
+                    buffers[payload].fill_elements(*of_slots, work.held, work.elements)
+            self._filled = True
         return time.monotonic_ns() - start
 
     def _run_loop(
@@ -438,35 +534,46 @@ class Measurement:
         return samples * 8 / _SLOWEST_WRITING_BYTES_PER_S
 
     def _watch_unpack(
-        self, watch: GpuWatch, transport: Transport, facts: RowFacts, plan: RowPlan
+        self, watch: GpuWatch, own: _Account, facts: RowFacts, plan: RowPlan
     ) -> GpuRow:
         """Collective: a batch that is not timed, in which the GPU notes its own times."""
         watch.after_row()
-        self._transport = transport
+        self._use(own, facts, plan)
         iterations = min(plan.batch, _WATCHED_ITERATIONS)
-        self._run_batch(facts, plan, iterations, None)
+        self._run_batch(own.work, plan, iterations, None)
         self._iteration += iterations
         return watch.row()
 
     # --- After a batch ---------------------------------------------------------------------------
 
-    def _check(self, count: int, row: RankRow) -> dict[str, Any]:
+    def _check(self, account: _Account, count: int) -> dict[str, Any]:
         start = time.monotonic_ns()
         verdict: dict[str, Any] = {"wrong": 0, "guard_wrong": 0}
+        work = account.work
         if BufferId.RECV in self._transport.buffers:
-            verdict = self._transport.buffers[BufferId.RECV].verify(
-                0, count, self._iteration, self._settings.seed, self._spans[BufferId.RECV]
-            )
-        row.check_ns += time.monotonic_ns() - start
+            memory = self._transport.buffers[BufferId.RECV]
+            of_slots = (0, count, self._iteration, self._settings.seed, work.wanted)
+            if work.elements is None:
+                verdict = memory.verify(*of_slots)
+            else:
+                verdict = memory.verify_elements(*of_slots, work.elements)
+        account.row.check_ns += time.monotonic_ns() - start
         return verdict
 
-    def _judge(self, row: RankRow, verdicts: list[dict[str, Any]], chunk_bytes: int) -> None:
+    def _judge(self, account: _Account, chunk_bytes: int) -> None:
+        """Counts what was wrong: bytes, or elements, and bytes written behind a slot."""
+        row, verdicts, work = account.row, account.verdicts, account.work
         row.wrong = sum(int(v["wrong"]) + int(v["guard_wrong"]) for v in verdicts)
         first = next((v for v in verdicts if "found" in v), None)
-        if first is not None:
-            begins = self._spans[BufferId.RECV][:, 0]
-            block = int(begins[begins <= first["offset"]].max(initial=0))
-            row.fault = wrong_bytes_text(self._world.rank, first, chunk_bytes, block)
+        if first is None:
+            return
+        if work.elements is not None:
+            how = "in place" if work.in_place else ""
+            row.fault = wrong_element_text(self._world.rank, first, work.type_name, how)
+            return
+        begins = work.wanted[:, 0]
+        block = int(begins[begins <= first["offset"]].max(initial=0))
+        row.fault = wrong_bytes_text(self._world.rank, first, chunk_bytes, block)
 
     def _keep(
         self, account: _Account, kind: str, facts: RowFacts, first: int, batch: Batch
@@ -480,7 +587,7 @@ class Measurement:
             account.row.batch_start = np.append(account.row.batch_start, batch.start_ns)
             account.row.late = np.append(account.row.late, batch.late)
         if self._journal is not None:
-            name = name_of(account.transport)
+            name = account.name
             self._journal.append_batch(
                 facts.index, facts.size_bytes, kind, first, batch.samples, name
             )

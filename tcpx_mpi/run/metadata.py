@@ -13,6 +13,7 @@ from tcpx_mpi import _native, world
 from tcpx_mpi._version import source_state
 from tcpx_mpi.cpu_lists import cpu_list_text
 from tcpx_mpi.machine.topology import Host, this_machine
+from tcpx_mpi.patterns.groups import group_numbers
 from tcpx_mpi.records import RankInfo, SetupTimes
 from tcpx_mpi.transport.engine import RankEngine
 from tcpx_mpi.transport.load_plugin import ToTell
@@ -47,6 +48,7 @@ def rank_info(rank: int, host: Host, engine: RankEngine) -> RankInfo:
         memory_node=placement.memory_node,
         gpu_name=engine.gpu.name if engine.gpu is not None else "",
         gpu_numa_node=placement.gpu_numa_node,
+        group=group_numbers(engine.settings.groups(), rank + 1)[rank],
     )
 
 

@@ -7,6 +7,7 @@ import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,9 +18,10 @@ from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.topology import Host
 from tcpx_mpi.plugin.softtcpx_defaults import chunk_of
 from tcpx_mpi.records import PHASES, Plan, RowFacts
+from tcpx_mpi.run.program_rows import ProgramRows
 from tcpx_mpi.run.stopping import Until
 from tcpx_mpi.schedule.pattern import Pattern
-from tcpx_mpi.schedule.table import BufferId, Column, Op, Schedule, step_bytes
+from tcpx_mpi.schedule.table import RECEIVE_OPS, BufferId, Column, Schedule, step_bytes
 from tcpx_mpi.stragglers.retest import most_retests
 from tcpx_mpi.transport.slots import RowPlan, plan_row, slot_shape, slots_for, stamp_bytes
 from tcpx_mpi.units import format_size
@@ -27,6 +29,8 @@ from tcpx_mpi.units import format_size
 #: A batch of an open-ended row may grow to so many iterations and bytes a rank, as memory allows.
 _MOST_IN_A_BATCH = 4096
 _BATCH_BYTES = 256 << 20
+#: Bytes of the widest element: no chunk of a program cuts one.
+MOST_BYTES = 8
 #: The plugin, raw with its variants, mpi.
 _MOST_SIDES = 6
 
@@ -45,19 +49,34 @@ class RowPlanner:
     """Plans the rows from the settings and the hosts of all ranks; pure."""
 
     def __init__(
-        self, settings: Settings, pattern: Pattern, single: Pattern, hosts: Sequence[Host]
+        self,
+        settings: Settings,
+        pattern: Pattern,
+        single: Pattern,
+        hosts: Sequence[Host],
+        program: ProgramRows | None = None,
     ) -> None:
+        """`program`: what rows a program of nccl-tests has, where the pattern is of one."""
         self._settings = settings
         self._pattern = pattern
         self._single = single
+        self._program = program
         self._world = len(hosts)
         self._llc_bytes = max(host.llc_bytes for host in hosts)
         self._local_ranks = min(Counter(host.node for host in hosts).values())
         self._sources = max(len(set(peers.tolist())) for peers in self._senders())
 
     def rows(self) -> list[PlannedRow]:
-        """The rows of the first cycle."""
-        return [self._row(index, size) for index, size in enumerate(self._settings.sizes)]
+        """The rows of the first cycle; of a program, those of all its variants in turn."""
+        sizes = self._settings.sizes
+        if self._program is None:
+            return [self._row(index, size) for index, size in enumerate(sizes)]
+        variants = self._program.variants if self._program.skipped is None else ()
+        return [
+            self._row(number * len(sizes) + index, size, number, self._program.facts(variant, size))
+            for number, variant in enumerate(variants)
+            for index, size in enumerate(sizes)
+        ]
 
     def run(
         self, rows: Sequence[PlannedRow], choose: Callable[[], Mapping[int, Sequence[str]]]
@@ -65,7 +84,8 @@ class RowPlanner:
         """All rows: those of the cycles, then, with `--all`, for each size the pairs
         (`RowFacts.pairs`) that are chosen when it comes to that.
         """
-        yield from self.cycles(rows)
+        if rows:  # a program may run none with so many ranks
+            yield from self.cycles(rows)
         if self._settings.all_pairs:
             yield from self._again(rows, choose())
 
@@ -78,10 +98,12 @@ class RowPlanner:
         wanted, launch = self._settings.run_cycles * self.rounds, self._settings.launch
         # Not before it is wanted: to import numpy.random takes a fiftieth of a rank's start.
         random = np.random.default_rng([self._settings.seed, launch]) if launch else None
+        count = len(self._settings.sizes)
         for cycle in itertools.count() if wanted == 0 else range(wanted):
-            order = random.permutation(len(rows)) if random else np.arange(len(rows))
-            for row in (rows[int(number)] for number in order):
-                index = cycle * len(rows) + row.facts.index
+            first = cycle * count % len(rows)  # of a program, each cycle has a variant of its own
+            order = random.permutation(count) if random else np.arange(count)
+            for row in (rows[first + int(number)] for number in order):
+                index = cycle * count + row.facts.index % count
                 facts = dataclasses.replace(row.facts, index=index, cycle=cycle)
                 yield PlannedRow(facts, row.plan, row.until)
 
@@ -103,18 +125,35 @@ class RowPlanner:
     @property
     def rounds(self) -> int:
         """Cycles through the sizes until every round of the pattern was run once."""
+        if self._program is not None:
+            return len(self._program.variants)
         return len(self._pattern.rounds_run(self._world, self._settings.all_pairs))
 
     def plan(self, rows: Sequence[PlannedRow]) -> Plan:
         """What was asked for, for the record."""
         s = self._settings
-        slots = tuple(row.plan.slots for row in rows)
+        slots = tuple(row.plan.slots for row in rows[: len(s.sizes)])
         options = {**s.plan_options(), "run_cycles": s.run_cycles * self.rounds}
-        return Plan(**options, slots=slots)
+        skipped = (self._program.skipped or "") if self._program is not None else ""
+        return Plan(**options, slots=slots, skipped=skipped)
 
-    def _row(self, index: int, size: int) -> PlannedRow:
+    def _row(
+        self, index: int, size: int, cycle: int = 0, of_program: Mapping[str, Any] | None = None
+    ) -> PlannedRow:
+        """`of_program`: what a program says of the row; the size column may be less than `size`."""
         s = self._settings
-        slot_bytes = self._slot_bytes(size)
+        facts = RowFacts(
+            index=index,
+            cycle=cycle,
+            **(of_program or {"size_bytes": size, "count": size}),
+            agg=s.agg_iters,
+            messages_per_copy=self._messages(),
+            chunk_bytes=s.chunk_bytes,
+            slots=0,
+            iterations=0 if s.open_ended() else s.iters,
+            warmup_iterations=s.warmup_iters,
+        )
+        slot_bytes = self._slot_bytes(facts)
         longest = max(s.iters, s.warmup_iters)
         if s.open_ended():
             longest = max(longest, min(_MOST_IN_A_BATCH, _BATCH_BYTES // max(slot_bytes, 1)))
@@ -126,20 +165,10 @@ class RowPlanner:
             self._llc_bytes,
             self._local_ranks,
         )
-        facts = RowFacts(
-            index=index,
-            cycle=0,
-            size_bytes=size,
-            count=size,
-            agg=s.agg_iters,
-            messages_per_copy=self._messages(),
-            chunk_bytes=chunk_of(s, self._message_bytes(size), s.agg_iters * self._messages()),
-            slots=slots,
-            iterations=0 if s.open_ended() else s.iters,
-            warmup_iterations=s.warmup_iters,
-        )
+        chunk = chunk_of(s, self._message_bytes(facts), s.agg_iters * self._messages())
+        facts = dataclasses.replace(facts, slots=slots, chunk_bytes=self._whole_elements(chunk))
         # Medians over blocks: of a baseline beside us, and where ranks are compared.
-        several = bool(s.against) or self._pattern.rounds is not None
+        several = bool(s.against) or self._pattern.of_pairs is not None
         blocks = min(LEAST_BLOCKS, s.iters) if several else 1
         plan = plan_row(slots, s.iters, s.warmup_iters, blocks)
         if not s.open_ended():
@@ -183,10 +212,19 @@ class RowPlanner:
                 f"{f'{fewer} or less, or ' if fewer else ''}more --sample-space"
             )
 
-    def _slot_bytes(self, size: int) -> int:
+    def _whole_elements(self, chunk: int) -> int:
+        """A chunk that cuts no element of a program, of whatever type."""
+        return chunk if self._program is None else max(chunk // MOST_BYTES * MOST_BYTES, MOST_BYTES)
+
+    def patterns_of(self, facts: RowFacts) -> Sequence[Pattern]:
+        """All patterns that a row may run."""
+        return [self._pattern] if self._program is None else self._program.patterns(facts)
+
+    def _slot_bytes(self, facts: RowFacts) -> int:
         """Bytes that a slot takes on the rank where it takes most."""
         return max(
-            sum(strides(self._pattern, rank, self._world, size).values())
+            sum(strides(pattern, rank, self._world, facts.size_bytes).values())
+            for pattern in self.patterns_of(facts)
             for rank in range(self._world)
         )
 
@@ -194,18 +232,23 @@ class RowPlanner:
         """Messages that a rank receives in one copy of the pattern."""
         return max(senders.size for senders in self._senders())
 
-    def _message_bytes(self, size: int) -> int:
+    def _message_bytes(self, facts: RowFacts) -> int:
         """Bytes of the largest message that a rank receives in one copy of the pattern."""
-        return max(
-            int(step_bytes(schedule, single.layout(rank, self._world, size)).length[here].max())
-            for rank, single, schedule in self._receivers()
-            if (here := schedule.column(Column.OP) == Op.RECV).any()
-        )
+        most = 0
+        for rank, single, schedule in self._receivers():
+            if self._program is not None:
+                single = self._program.pattern(facts, single=True)
+                schedule = single.schedule(rank, self._world)
+            if (here := np.isin(schedule.column(Column.OP), RECEIVE_OPS)).any():
+                layout = single.layout(rank, self._world, facts.size_bytes)
+                most = max(most, int(step_bytes(schedule, layout).length[here].max()))
+        return most
 
     def _senders(self) -> Iterator[NDArray[np.int32]]:
         """Who sends each message of one copy of the pattern; all receivers are alike."""
         for _, _, schedule in self._receivers():
-            yield schedule.column(Column.PEER)[schedule.column(Column.OP) == Op.RECV]
+            receives = np.isin(schedule.column(Column.OP), RECEIVE_OPS)
+            yield schedule.column(Column.PEER)[receives]
 
     def _receivers(self) -> Iterator[tuple[int, Pattern, Schedule]]:
         """Two ranks, all others being like one of them, with one copy of the pattern."""
@@ -225,11 +268,15 @@ def strides(pattern: Pattern, rank: int, world: int, size: int) -> dict[BufferId
 
 
 def buffer_sizes(
-    pattern: Pattern, rank: int, world: int, rows: Sequence[PlannedRow]
+    patterns_of: Callable[[RowFacts], Sequence[Pattern]],
+    rank: int,
+    world: int,
+    rows: Sequence[PlannedRow],
 ) -> dict[BufferId, int]:
-    """Bytes of each buffer on this rank, enough for every row."""
+    """Bytes of each buffer on this rank, enough for every pattern of every row."""
     sizes: Counter[BufferId] = Counter()
     for row in rows:
-        for buffer, stride in strides(pattern, rank, world, row.facts.size_bytes).items():
-            sizes[buffer] = max(sizes[buffer], stride * row.plan.slots)
+        for pattern in patterns_of(row.facts):
+            for buffer, stride in strides(pattern, rank, world, row.facts.size_bytes).items():
+                sizes[buffer] = max(sizes[buffer], stride * row.plan.slots)
     return dict(sizes)

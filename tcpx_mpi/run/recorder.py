@@ -103,6 +103,7 @@ class Output:
             ranks=list(ranks),
             world=len(ranks),
             busbw_factor=pattern.busbw_factor(len(ranks)),
+            algbw_factor=pattern.algbw_factor(len(ranks)),
             time_divisor=pattern.time_divisor,
             plugin_path=plugin.file.path,
             plugin_sha256=plugin.file.sha256,

@@ -64,7 +64,7 @@ class Smoke:
             world, self.state.output, settings, plugin, placement, pattern, self.verbose
         )
         first = RowPlanner(settings, at_distance(1), at_distance(1), hosts).rows()
-        sizes = buffer_sizes(at_distance(1), world.rank, world.size, first)
+        sizes = buffer_sizes(lambda facts: [at_distance(1)], world.rank, world.size, first)
         free = free_bytes(world, engine, host)
         with world.agree("memory", SETUP_PATIENCE_S):
             engine.allocate(sizes, host, free)

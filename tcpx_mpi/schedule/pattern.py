@@ -52,6 +52,8 @@ class Pattern:
     held: Callable[[int, int], Sequence[tuple[int, int]]] | None = None
     #: (rank, world, size_bytes) -> the blocks of the payload, where they are not those of SEND.
     payload: Callable[[int, int, int], BlockTable] | None = None
+    #: world -> what part of the size the algorithm bandwidth counts, as nccl-tests defines it.
+    algbw_factor: Callable[[int], float] = lambda world: 1.0
     #: Bytes of an element, which no block, and no chunk of a reduction, may cut.
     element_bytes: int = 1
 
@@ -125,3 +127,24 @@ def expected_bytes(pattern: Pattern, rank: int, world: int, size_bytes: int) -> 
             rows.append((int(recv.offsets[block]), length, origin, offset))
     rows.sort()
     return np.array(rows, dtype=np.int64).reshape(-1, 4)
+
+
+def held_bytes(pattern: Pattern, rank: int, world: int, size_bytes: int) -> NDArray[np.int64]:
+    """Where a rank's payload stands at the start, in SEND or, in place, in RECV.
+
+    int64[n, 4] of offset, length, rank, offset in the payload; rows without bytes are dropped.
+    """
+    import numpy as np
+
+    from tcpx_mpi.schedule.table import BufferId
+
+    payload = pattern.payload_of(rank, world, size_bytes)
+    if pattern.held is None:
+        rows = [(0, payload.total_bytes, rank, 0)]
+    else:
+        recv = pattern.layout(rank, world, size_bytes)[BufferId.RECV]
+        rows = [
+            (int(recv.offsets[block]), int(recv.lengths[block]), rank, int(payload.offsets[part]))
+            for block, part in pattern.held(rank, world)
+        ]
+    return np.array([row for row in rows if row[1]], dtype=np.int64).reshape(-1, 4)

@@ -48,8 +48,8 @@ class RowSummary:
     mmsg_per_s: float
     #: True if every receiving rank checked every byte, and there was a byte to check.
     checked: bool
-    #: Wrong bytes of all ranks, or None where the row is not `checked`; of an imported row what
-    #: the other program calls wrong.
+    #: Wrong bytes of all ranks, of a program's row elements, or None where the row is not
+    #: `checked`; of an imported row what the other program calls wrong.
     wrong: int | None
     #: Wrong bytes that were found, on both sides, even where another rank did not check.
     wrong_found: int
@@ -89,7 +89,9 @@ class RowSummary:
     gpu: Sequence[GpuRow] = ()
     #: The ratio to every baseline that ran beside the plugin, by its name.
     against: Mapping[str, Ratio] = field(default_factory=dict)
-    #: The other side of an imported row, where its program ran it; we run nothing in place.
+    #: The algorithm of a program of nccl-tests; "" for other patterns.
+    algo: str = ""
+    #: The row in place, where the pattern or an imported program has that.
     in_place: RowSummary | None = None
 
     @property

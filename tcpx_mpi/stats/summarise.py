@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tcpx_mpi.records import Average, Row
+from tcpx_mpi.records import IN_PLACE, Average, Row
 from tcpx_mpi.stats.blocks import independent_count, iteration_times_ns
 from tcpx_mpi.stats.distribution import describe
 from tcpx_mpi.stats.interval import UNKNOWN, median_interval
@@ -61,6 +61,7 @@ def summarise(
     busbw_factor: float,
     time_divisor: int,
     per_iter_skip: int = 0,
+    algbw_factor: float = 1.0,
 ) -> RowSummary:
     """The numbers of one row of the table.
 
@@ -97,14 +98,19 @@ def summarise(
         t_max_rank = int(np.flatnonzero(receives)[np.argmax(time_ns_by_rank[receives])])
         t_max_ns = float(time_ns_by_rank[t_max_rank])
     time_ns = average_over_ranks(time_ns_by_rank[receives], average)
-    algbw = 0.0 if row.size_bytes == 0 else rate(row.size_bytes, time_ns)
+    algbw = 0.0 if row.size_bytes == 0 else rate(row.size_bytes * algbw_factor, time_ns)
 
+    in_place = None
+    if IN_PLACE in row.against:
+        in_place = summarise(
+            row.against[IN_PLACE], average, busbw_factor, time_divisor, per_iter_skip, algbw_factor
+        )
     checked = bool(row.size_bytes > 0 and receives.any() and row.checked[receives].all())
     found = row.wrong[row.wrong > 0]
     payload_received = int(row.payload_bytes_received.sum())
     cpu_ns = cpu_time_ns(row)
     return RowSummary(
-        **_facts_of(row),
+        **_facts_of(row, in_place.faults if in_place else ()),
         time_ns_by_rank=time_ns_by_rank,
         time_ns=time_ns,
         algbw=algbw,
@@ -116,7 +122,7 @@ def summarise(
         mmsg_per_s=rate(row.messages_per_copy, time_ns) * 1e3,
         checked=checked,
         wrong=int(found.sum()) if checked else None,
-        wrong_found=int(found.sum()),
+        wrong_found=int(found.sum()) + (in_place.wrong_found if in_place else 0),
         payload_received=payload_received,
         payload_received_checked=int(row.payload_bytes_received[row.checked].sum()),
         payload_sent=int(row.payload_bytes_sent.sum()),
@@ -136,6 +142,7 @@ def summarise(
         gpu=tuple(row.gpu),
         chunks=row.chunks,
         half_width=max(half_widths, default=math.nan),
+        in_place=in_place,
     )
 
 
@@ -183,12 +190,13 @@ def _summary_of(row: Row, told: Average) -> RowSummary:
 #: What a summary takes over from its row, whoever measured it.
 _FACTS = (
     "index", "cycle", "size_bytes", "count", "type_name", "redop", "root", "agg", "iterations",
-    "finished_time", "ended_by",
+    "finished_time", "ended_by", "algo",
 )  # fmt: skip
 
 
-def _facts_of(row: Row) -> dict[str, Any]:
-    return {**{name: getattr(row, name) for name in _FACTS}, "faults": tuple(row.faults)}
+def _facts_of(row: Row, more_faults: Sequence[str] = ()) -> dict[str, Any]:
+    faults = (*row.faults, *more_faults)
+    return {**{name: getattr(row, name) for name in _FACTS}, "faults": faults}
 
 
 def _net_bandwidth(row: Row, receives: NDArray[np.bool_], elapsed: Int64s) -> float:

@@ -6,7 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from tcpx_mpi.errors import ExitCode, LostRank, PluginFailed, Stalled, TcpxError
+from tcpx_mpi.schedule.elements import ElementType
 from tcpx_mpi.transport.flow_errors import (
     PEER_GONE,
     Flow,
@@ -114,6 +117,25 @@ def wrong_bytes_text(rank: int, verdict: Mapping[str, Any], chunk_bytes: int, bl
         f"rank {rank}, peer {verdict['sender']}, iteration {verdict['iteration']}, "
         f"chunk {offset // chunk_bytes}, offset {offset}: {values}"
     )
+
+
+def wrong_element_text(rank: int, verdict: Mapping[str, Any], type_name: str, how: str = "") -> str:
+    """The first wrong element of a check: who, when, which, what; `how`: "in place" or ""."""
+    where = f"rank {rank}, iteration {verdict['iteration']}{', ' if how else ''}{how}"
+    if "element" not in verdict:
+        values = f"expected 0x{verdict['expected'].hex()}, found 0x{verdict['found'].hex()}"
+        return f"{where}: written behind the end of a slot at byte {verdict['offset']}, {values}"
+    values = ", ".join(
+        f"{name} {_element_of(verdict[name], type_name)}" for name in ("expected", "found")
+    )
+    peer = f" of rank {verdict['sender']}" if verdict["sender"] >= 0 else ""
+    return f"{where}, element {verdict['element']}{peer} ({type_name}): {values}"
+
+
+def _element_of(raw: bytes, type_name: str) -> str:
+    """An element by its value and its bits."""
+    value = np.frombuffer(raw, ElementType.of_label(type_name).dtype)[0]
+    return f"{value} (0x{int.from_bytes(raw, 'little'):0{2 * len(raw)}x})"
 
 
 def _oldest(picture: Sequence[Flow], places: Sequence[str]) -> str:

@@ -89,6 +89,8 @@ class RankContext:
     plugin_threads: frozenset[int] = frozenset()
     #: Of the GPU whose memory is used; None without one.
     gpu: GpuWatch | None = None
+    #: Of steps that compute: type, operation and factor, by the numbers of `schedule.elements`.
+    arithmetic: tuple[int, int, float] | None = None
 
     def by_id(self) -> list[Any]:
         """The buffers in the order of their ids, None where the schedule uses none."""
@@ -127,4 +129,5 @@ def load_native(
     """Load a row into a `_native.Runner`."""
     for buffer, table in layout.items():
         runner.set_blocks(int(buffer), table.offsets, table.lengths)
-    runner.load(context.schedule.table, chunk_bytes, channels, context.by_id(), batch)
+    computes = context.arithmetic or ()
+    runner.load(context.schedule.table, chunk_bytes, channels, context.by_id(), batch, *computes)

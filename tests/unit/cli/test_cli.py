@@ -129,18 +129,20 @@ def test_a_bad_variable_is_named(capsys: Captured, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("command", [("run", "ring"), ("smoke",)])
 @pytest.mark.parametrize(
-    ("name", "value"), [("NCCL_TESTS_SPLIT", "MOD 2"), ("NCCL_TESTS_SPLIT_MASK", "0x7")]
+    ("name", "value", "meant"),
+    [("NCCL_TESTS_SPLIT", "%2", "MOD 2"), ("NCCL_TESTS_SPLIT_MASK", "0x7", "AND 7")],
 )
-def test_groups_of_ranks_are_refused_and_not_ignored(
+def test_groups_of_other_patterns_than_programs_are_refused_and_not_ignored(
     capsys: Captured,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
     value: str,
+    meant: str,
     command: tuple[str, ...],
 ) -> None:
     monkeypatch.setenv(name, value)
     text = refusal(capsys, *command, "--ranks", "4", "--plugin", "softtcpx")
-    for words in (f"{name} ({value}) would split the ranks", "unset it", "an mpirun of its own"):
+    for words in (f"{name} ({meant}) makes groups for nccl-tests' programs", "unset it"):
         assert words in text
     monkeypatch.setenv(name, "")
     assert "at least 2 ranks" in refusal(capsys, *command)

@@ -40,7 +40,7 @@ def completed(line: str) -> list[str]:
     ("line", "offered"),
     [
         ("tcpx-mpi re", ["plain,report"]),
-        ("tcpx-mpi run r", ["plain,ring"]),
+        ("tcpx-mpi run ri", ["plain,ring"]),
         ("tcpx-mpi run p", ["plain,pair", "plain,pingpong", "plain,pairs"]),
         ("tcpx-mpi run ring --window-", ["plain,--window-send", "plain,--window-recv"]),
         ("tcpx-mpi run ring --memory e", ["plain,emulated"]),

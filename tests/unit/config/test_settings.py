@@ -40,7 +40,7 @@ def test_the_defaults_are_those_of_the_conventions() -> None:
     assert (found.stall_timeout_s, found.connect_timeout_s) == (30.0, 30.0)
     assert (found.plugin, found.memory, found.seed) == ("auto", "auto", 1)
     assert found.check_memory_bytes == 1 << 30
-    assert (found.op, found.datatype, found.root) == ("sum", "float", 0)
+    assert (found.op, found.datatype, found.root) == ("sum", "float", "0")
     assert (found.json_path, found.hdf5_path, found.ranks) == (None, None, None)
 
 

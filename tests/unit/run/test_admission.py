@@ -67,7 +67,6 @@ def test_no_hdf5_file_needs_no_place_for_one(
 PARENT = {"TCPX_MPI_PARENT": "1"}
 #: Each a mistake that a rank sees by itself: options, and variables.
 MISTAKES: dict[str, tuple[dict[str, str], dict[str, str]]] = {
-    "groups": ({}, {"NCCL_TESTS_SPLIT": "MOD 2"}),
     "chunk": ({}, {"NCCL_DYNAMIC_CHUNK_SIZE": "4096"}),
     "limit": ({}, {"NCCL_TESTS_MIN_BW": "much"}),
     "gate": ({"gate": "/no/such.toml"}, {}),
