@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from tcpx_mpi.errors import PartialResult
@@ -16,8 +18,12 @@ from tcpx_mpi.errors import PartialResult
     metavar="PAGE",
     help="Also write one HTML file, plots and all.",
 )
-def command(files: tuple[str, ...], page: str | None) -> int:
+@click.option("-v", "--verbose", is_flag=True, help="On a terminal: the whole header and footer.")
+@click.option("--wide", is_flag=True, help="On a terminal: all columns, as in a pipe or a file.")
+def command(files: tuple[str, ...], page: str | None, verbose: bool, wide: bool) -> int:
     """Prints the table of the run in FILE, and what is missing from it (then exit code 12).
+
+    A terminal shows a short header and the columns that fit; a pipe and a file have all of them.
 
     Several files of one kind of run are a fleet: its slow NICs and ways, and with --html one page
     with heat maps of all nodes. PAGE needs nothing but itself and a browser; one that exists is
@@ -26,6 +32,7 @@ def command(files: tuple[str, ...], page: str | None) -> int:
     from tcpx_mpi.records import read_run
     from tcpx_mpi.report import report_lines
     from tcpx_mpi.report.html import require_page_possible, write_html
+    from tcpx_mpi.run.terminal import screen_here
 
     if page is not None:
         require_page_possible(page)
@@ -35,7 +42,7 @@ def command(files: tuple[str, ...], page: str | None) -> int:
     run = read_run(file)
     if page is not None:
         write_html(run, page)
-    for line in report_lines(run):
+    for line in report_lines(run, screen=None if wide else screen_here(os.environ, verbose)):
         print(line)
     if page is not None:
         print(f"# wrote {page}")

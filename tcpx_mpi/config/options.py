@@ -234,6 +234,11 @@ OPTIONS: tuple[Option, ...] = (
          metavar="K"),
     Option("report_gbits", "report_gbits", REPORTING, False, switch,
          "add columns in Gb/s", long="--report_gbits", metavar="", may_be_bare=True),
+    Option("verbose", "verbose", REPORTING, False, switch,
+         "on a terminal: the whole header and footer, and the set-up", letter="-v", metavar="",
+         may_be_bare=True),
+    Option("wide", "wide", REPORTING, False, switch,
+         "on a terminal: all columns, as in a pipe or a file", metavar="", may_be_bare=True),
 
     Option("output_file", "json_path", SAVING, None, output_path,
          "also write JSON, with the keys of nccl-tests", letter="-J", metavar="FILE"),

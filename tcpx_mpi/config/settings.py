@@ -19,7 +19,9 @@ from tcpx_mpi.units import format_size_option
 MAX_SIZES = 10_000
 
 #: Fields that may differ between ranks: they name places on one node, or how ranks were started.
-_LOCAL_FIELDS = frozenset({"spool", "ranks", "runs", "debug", "config_path", "sources"})
+_LOCAL_FIELDS = frozenset(
+    {"spool", "ranks", "runs", "verbose", "wide", "debug", "config_path", "sources"}
+)
 
 #: How the text of a setting reads that is worked out later.
 _WHERE_NOT_GIVEN = {
@@ -45,7 +47,7 @@ _AFTER = {
     "op": "check",
     "timeout_s": "blocking",
     "json_path": "report_cputime",
-    "plugin": "report_gbits",
+    "verbose": "report_gbits",
     "profile": "window_recv",
 }
 
@@ -76,6 +78,9 @@ class Settings(PlanOptions):
     json_path: str | None
     csv_path: str | None
     json_stream_path: str | None
+    #: Of a terminal alone.
+    verbose: bool
+    wide: bool
     plugin: str
     #: The version of its table; 0: the newest that it offers.
     abi: int

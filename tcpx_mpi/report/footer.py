@@ -9,6 +9,7 @@ from tcpx_mpi.machine.placement import CONNECTIONS_A_NIC
 from tcpx_mpi.plugin.sockets import moves_all_by_tcp
 from tcpx_mpi.records import IMPORTED_BOUNDS, Fault, RunHeader
 from tcpx_mpi.report.gpus import gpu_lines
+from tcpx_mpi.report.lines import titled as _line
 from tcpx_mpi.report.placement import placement_lines, stolen_lines, usage_lines
 from tcpx_mpi.report.preamble import ABSENT, rank_name
 from tcpx_mpi.report.steadiness import steadiness_lines
@@ -49,12 +50,29 @@ def footer_lines(
     bandwidth = mean_bus_bandwidth(summaries)
     passed = passes_minimum_bandwidth(header, bandwidth)
     minimum = "" if passed is None else "OK" if passed else "FAILED"
-    lines = [
+    return [
         f"# Out of bounds values : {_bounds_text(header, summaries)}",
         f"# Avg bus bandwidth    : {_figure(bandwidth)} {minimum}",
         "#",
+        *finding_lines(header, summaries, fault=fault, missing=missing, slow=slow),
+        *(_line("Written", name) for name in files),
+        *gate,
+        "#",
+        f"# Collective test concluded: {header.pattern}",
+        "#",
     ]
-    lines += [_line("Wrong bytes", text) for summary in summaries for text in summary.faults]
+
+
+def finding_lines(
+    header: RunHeader,
+    summaries: Sequence[RowSummary],
+    *,
+    fault: Fault | None = None,
+    missing: Sequence[str] = (),
+    slow: Sequence[str] = (),
+) -> list[str]:
+    """What a reader must know of the rows, a line each."""
+    lines = [_line("Wrong bytes", text) for summary in summaries for text in summary.faults]
     if traps := header.facts.get("traps"):
         text = f"faults on purpose ({traps}): these figures are not those of a sound plugin"
         lines.append(_line("WARNING", text))
@@ -80,8 +98,7 @@ def footer_lines(
     if fault is not None:
         lines.append(_line("Ended early", f"{fault.kind} (exit code {fault.exit_code})"))
     lines += [_line("Missing", text) for text in missing]
-    lines += [_line("Written", name) for name in files]
-    return [*lines, *gate, "#", f"# Collective test concluded: {header.pattern}", "#"]
+    return lines
 
 
 def out_of_bounds(
@@ -384,10 +401,6 @@ def _detour_lines(header: RunHeader) -> list[str]:
         and baseline.interfaces
         and set(baseline.interfaces.split(",")) - ours
     ]
-
-
-def _line(title: str, text: str) -> str:
-    return f"# {title:<20} : {text}"
 
 
 def _figure(value: float, digits: int = 6) -> str:

@@ -58,7 +58,7 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
 
 def title_lines(header: RunHeader) -> list[str]:
     """The three heading lines over the rows, all comments."""
-    standard, ours = _standard_columns(), _our_columns(header)
+    standard, ours = standard_columns(), our_columns(header)
     columns = [*standard, *ours]
     groups = f"{'#':<63}out-of-place{'':<23}in-place".ljust(_width(standard))
     for label, members in groupby(ours, key=lambda column: column.group):
@@ -74,7 +74,7 @@ def title_lines(header: RunHeader) -> list[str]:
 
 def row_line(header: RunHeader, summary: RowSummary) -> str:
     """One row of the table; splitting it at blanks gives the 13 fields of nccl-tests first."""
-    columns = [*_standard_columns(), *_our_columns(header)]
+    columns = [*standard_columns(), *our_columns(header)]
     return _joined([column.text(summary) for column in columns], columns)
 
 
@@ -87,7 +87,9 @@ def _width(columns: Sequence[Column]) -> int:
     return sum(column.width for column in columns) + 2 * (len(columns) - 1)
 
 
-def _standard_columns() -> list[Column]:
+def standard_columns() -> list[Column]:
+    """nccl-tests' 13."""
+
     def in_place(text: Callable[[RowSummary], str]) -> Callable[[RowSummary], str]:
         # Only nccl-tests' programs have it, and not all of them.
         return lambda s: ABSENT if s.in_place is None else text(s.in_place)
@@ -113,7 +115,8 @@ def _side_columns() -> list[Column]:
     ]
 
 
-def _our_columns(header: RunHeader) -> list[Column]:
+def our_columns(header: RunHeader) -> list[Column]:
+    """All that stand to the right of nccl-tests'."""
     if header.averages_only:
         return []
     plan = header.plan

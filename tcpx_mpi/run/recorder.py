@@ -33,6 +33,7 @@ from tcpx_mpi.records import (
     write_text,
 )
 from tcpx_mpi.run import metadata
+from tcpx_mpi.run.terminal import screen_of_parent
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
 from tcpx_mpi.transport.load_plugin import LoadedPlugin
@@ -59,6 +60,8 @@ class Output:
         self._files: list[str] = []
         self._events: EventStream | None = None
         self._progress: Progress | None = None
+        #: None: all columns, as in a file.
+        self._screen: report.Screen | None = None
         self._row_under_way = -1
         self.run_id = secrets.token_hex(6) if active else ""
 
@@ -129,9 +132,9 @@ class Output:
             self._files.append(write_text(settings.save_config_path, saved.to_toml()))
         if self._events is not None:
             self._events.header(self._run)
-        self._print(
-            [*report.header_lines(header), *report.setup_lines(setup), *report.title_lines(header)]
-        )
+        if not (settings.wide or settings.events_to_stdout()):
+            self._screen = screen_of_parent(os.environ, settings.verbose)
+        self._print(report.begin_lines(header, setup, path, self._screen))
         from tcpx_mpi.run.progress import on_terminal  # rank 0 alone has one
 
         self._progress = on_terminal(os.environ, self._text, plan)
@@ -156,7 +159,7 @@ class Output:
         self._summaries.append(report.summarise_row(self._run.header, row))
         if self._events is not None:
             self._events.row(self._run, row, self._summaries[-1])
-        self._print([report.row_line(self._run.header, self._summaries[-1])])
+        self._print([report.line_of(self._run.header, self._summaries[-1], self._screen)])
 
     def pairs_to_retest(self) -> dict[int, list[str]]:
         """By size the pairs of further rows, in which stragglers of a tournament meet others."""
@@ -173,9 +176,10 @@ class Output:
             self._writer.finish()
         run, judgement = self._run, self._judge()
         files = self._write_documents(judgement)
-        lines = report.footer_lines(
+        lines = report.end_lines(
             run.header,
             self._summaries,
+            self._screen,
             files=files,
             slow=report.straggler_lines(run.header, run.rows),
             gate=judgement.lines() if judgement else [],

@@ -164,6 +164,7 @@ def _show(settings: Settings, path: str, gate: Gate | None) -> str:
     from tcpx_mpi.exchange import export, tidy
     from tcpx_mpi.gates import judge
     from tcpx_mpi.records import read_run, write_text
+    from tcpx_mpi.run.terminal import screen_here
 
     run = read_run(path)
     judgement = judge(gate, run) if gate is not None else None
@@ -176,7 +177,8 @@ def _show(settings: Settings, path: str, gate: Gate | None) -> str:
         said = judgement.document() if judgement is not None else None
         files.append(report.write_run_json(settings.json_path, run, files, said))
     verdict = judgement.lines() if judgement is not None else []
-    print("\n".join(report.report_lines(run, files, gate=verdict)), flush=True)
+    screen = None if settings.wide else screen_here(os.environ, settings.verbose)
+    print("\n".join(report.report_lines(run, files, verdict, screen)), flush=True)
     if judgement is not None and not judgement.passed:
         return f"the run fails its gate: {judgement.in_short()}"
     return report.below_minimum(run)

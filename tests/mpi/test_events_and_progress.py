@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from jobs import LIMIT_S, Result, run, started, tcpx_mpi
+from on_terminal import COLUMNS
 from screen import screen
 
 from tcpx_mpi.records import read_run
@@ -91,24 +92,34 @@ def test_a_run_that_fails_before_its_first_row_leaves_no_stream(place: Path) -> 
 # --- Progress ------------------------------------------------------------------------------------
 
 
-def on_terminal(place: Path, what: str, **environ: str) -> tuple[Result, str]:
+def on_terminal(place: Path, what: str, *more: str, **environ: str) -> tuple[Result, str]:
     """A run with its standard error, or both, on a terminal; and all that was sent to that."""
     helper = [sys.executable, str(Path(__file__).with_name("on_terminal.py")), "seen", what]
-    command = [*helper, *tcpx_mpi("run", "ring", *SHORT, *COMMON)]
+    command = [*helper, *tcpx_mpi("run", "ring", *SHORT, *COMMON, *more)]
     result = run(command, place, {"TERM": "xterm", **environ})
     assert result.code == 0, result.text
     return result, (place / "seen").read_bytes().decode()
 
 
-def test_on_a_terminal_the_table_is_as_in_a_file_and_nothing_of_the_progress_stays(
+def test_a_terminal_has_what_a_report_has_there_and_nothing_of_the_progress_stays(
     place: Path,
 ) -> None:
     result, sent = on_terminal(place, "both")
     assert result.out == ""
     assert "row 1/2  1 KiB" in sent
     assert "row 2/2  64 KiB" in sent
+    helper = [sys.executable, str(Path(__file__).with_name("on_terminal.py")), "report", "both"]
+    run([*helper, *tcpx_mpi("report", "o.h5")], place, {"TERM": "xterm"})
+    assert screen(sent) == screen((place / "report").read_bytes().decode())
+    assert max(map(len, screen(sent))) <= COLUMNS
+
+
+def test_a_wide_run_on_a_terminal_is_as_in_a_file(place: Path) -> None:
+    _, sent = on_terminal(place, "both", "--wide")
     report = run(tcpx_mpi("report", "o.h5"), place)
-    assert screen(sent) == [line.rstrip() for line in report.out.split("\n")]
+    lines = [line for line in screen(sent) if not line.startswith("# Setting: wide")]
+    whole = [line.rstrip() for line in report.out.split("\n")]
+    assert lines == [line for line in whole if not line.startswith("# Setting: wide")]
 
 
 def test_a_file_of_the_table_has_no_progress_in_it_and_the_terminal_is_left_empty(

@@ -62,14 +62,16 @@ def test_settings_are_described_in_the_order_that_results_have_them_in() -> None
     assert described[-1] == "debug"
     after = dict(zip(described[1:], described, strict=False))
     assert {name: after[name] for name in ("average", "op", "blocking", "timeout_s", "json_path",
-                                           "per_iter_timing", "plugin", "channels", "profile")} == {
+                                           "per_iter_timing", "verbose", "plugin", "channels",
+                                           "profile")} == {
         "average": "all_pairs",
         "op": "check",
         "blocking": "root",
         "timeout_s": "blocking",
         "json_path": "report_cputime",
         "per_iter_timing": "json_stream_path",
-        "plugin": "report_gbits",
+        "verbose": "report_gbits",
+        "plugin": "wide",
         "channels": "unpack",
         "profile": "window_recv",
     }  # fmt: skip
@@ -279,9 +281,10 @@ def test_a_fingerprint_takes_more_pairs_and_line_breaks() -> None:
 # --- The table of options ------------------------------------------------------------------------
 
 
-def test_letters_are_those_of_nccl_tests_and_ours_have_none() -> None:
+def test_letters_are_those_of_nccl_tests_and_ours_have_none_but_v() -> None:
     letters = [option.letter[1:] for option in OPTIONS if option.letter]
-    assert sorted(letters) == sorted("beifodrnwmNaczTSCIKJ")
+    # -v is nobody's in nccl-tests, and means the same in all programs.
+    assert sorted(letters) == sorted("beifodrnwmNaczTSCIKJ" + "v")
     assert sorted(letter[1:] for letter in IGNORED) == sorted("tgpGRxDVuM")
     ours = (TRANSPORT, CHECKS, LAUNCH)
     assert all(

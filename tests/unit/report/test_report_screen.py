@@ -1,0 +1,185 @@
+"""What a terminal shows: a short header, columns that fit it, and a verdict in plain words."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import invented
+import invented_runs
+import pytest
+from screen import screen
+
+from tcpx_mpi.records import Plan, Run
+from tcpx_mpi.report import Screen, report_lines
+from tcpx_mpi.report.brief import MOST_LINES, brief_lines
+
+RING = Path(__file__).resolve().parents[3] / "docs/evidence/ring.h5"
+WIDTHS = (80, 120, 200)
+RUNS = {
+    "sound": invented_runs.sound,
+    "troubled": invented_runs.troubled,
+    "beside": invented_runs.beside_baselines,
+    "several": lambda: invented_runs.several(3, 3),
+    "empty": invented_runs.empty,
+}
+
+
+def said(columns: int, *arguments: str, **environ: str) -> str:
+    """All that `report` of the recorded ring sends to a terminal that is so wide."""
+    near, far = pty.openpty()
+    fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    inherited = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    command = [sys.executable, "-m", "tcpx_mpi", "report", str(RING), *arguments]
+    child = subprocess.Popen(
+        command, stdout=far, stderr=far, env={**inherited, "TERM": "xterm", **environ}
+    )
+    os.close(far)
+    sent = b""
+    with contextlib.suppress(OSError):  # EIO: nobody has it open any more
+        while data := os.read(near, 65536):
+            sent += data
+    os.close(near)
+    assert child.wait(timeout=60) == 0
+    return sent.decode()
+
+
+def piped(*arguments: str) -> str:
+    command = [sys.executable, "-m", "tcpx_mpi", "report", str(RING), *arguments]
+    return subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=60
+    ).stdout  # fmt: skip
+
+
+def shown(run: Run, columns: int, **more: bool) -> list[str]:
+    return report_lines(run, screen=Screen(columns, **more))
+
+
+def rows_of(lines: list[str]) -> list[str]:
+    return [line for line in lines if line and not line.startswith("#")]
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_at_most_twelve_lines_stand_above_the_table_and_no_line_is_wider(columns: int) -> None:
+    lines = screen(said(columns, NO_COLOR="1"))
+    first = next(i for i, line in enumerate(lines) if not line.startswith("#"))
+    assert first <= 12
+    above = "\n".join(lines[:first])
+    for word in ("ring", "softtcpx_v7", "--plugin softtcpx", "host (auto:", "2 on vm", str(RING)):
+        assert word in above
+    wide = [line for line in lines if str(RING) not in line and len(line) > columns]
+    assert not wide, wide
+    assert len(rows_of(lines)) == 7
+
+
+def test_what_fits_grows_with_the_terminal() -> None:
+    titles = []
+    for columns in WIDTHS:
+        lines = screen(said(columns, NO_COLOR="1"))
+        titles.append(next(line for line in lines if "#wrong" in line))
+        # All that the pipe has is named or shown.
+        words = " ".join(lines)
+        assert all(name in words for name in ("slowest", "p50", "p95", "p99", "net_bw"))
+        assert "--wide" in words
+    narrow, middle, wide = titles
+    assert "slowest" in narrow
+    assert "in-place" not in narrow
+    assert "beside raw" in middle
+    assert all(name in wide for name in ("slowest", "p50", "beside raw", "raw best", "p95"))
+
+
+def test_the_first_fields_of_a_row_are_those_of_the_pipe() -> None:
+    ours, theirs = rows_of(screen(said(120))), rows_of(piped().splitlines())
+    assert [line.split()[:13] for line in ours] == [line.split()[:13] for line in theirs]
+
+
+def test_wide_is_the_pipe_byte_for_byte_and_verbose_has_its_header() -> None:
+    pipe = piped()
+    assert piped("-v") == pipe
+    assert said(80, "--wide").replace("\r\n", "\n") == pipe
+    verbose, whole = screen(said(100, "-v")), [line.rstrip() for line in pipe.splitlines()]
+    until = whole.index("##     accept         4        591.44        600.82      @1")
+    assert set(whole[:until]) <= set(verbose)
+    assert max(map(len, rows_of(verbose))) <= 100
+
+
+def test_colour_is_for_terminals_that_want_it() -> None:
+    green = said(120)
+    assert "\x1b[32m# Bytes" in green
+    assert "\x1b" not in said(120, NO_COLOR="1")
+    assert "\x1b" not in said(120, TERM="dumb")
+    assert "\x1b" not in piped()
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+@pytest.mark.parametrize("kind", RUNS)
+def test_every_kind_of_run_has_its_screen(kind: str, columns: int) -> None:
+    run = RUNS[kind]()
+    lines = shown(run, columns)
+    assert len(rows_of(lines)) == len(rows_of(report_lines(run)))
+    for line in lines:
+        # Tables of findings and names of files stay as they are.
+        if not line.startswith(("# file", "# Written")) and "; a row " not in line:
+            assert len(line) <= columns, line
+
+
+def test_a_verdict_says_what_was_shown_in_words() -> None:
+    text = "\n".join(shown(invented_runs.beside_baselines(), 200))
+    assert re.search(r"# Bytes +: right: all .* that were timed are checked", text)
+    assert re.search(r"# Speed +: .* GB/s bus bandwidth on average over \d+ rows", text)
+    assert re.search(r"# Beside raw +: .* times its speed: .* of \d+ rows", text)
+    assert "Collective test concluded" not in text
+
+
+def test_wrong_bytes_are_the_first_line_of_the_verdict_and_red() -> None:
+    run = invented_runs.troubled()
+    lines = shown(run, 120, colour=True)
+    after = lines[lines.index("#") + 1 :]
+    assert after[0].startswith("\x1b[31m# Bytes")
+    assert "WRONG: no figure of this run is valid" in after[0]
+    assert any(line.startswith("\x1b[31m") and not line.startswith("\x1b[31m#") for line in lines)
+
+
+def test_bytes_that_nobody_checked_prove_nothing() -> None:
+    sound = invented.row(0)
+    rows = [dataclasses.replace(sound, checked=sound.checked & False)]
+    run = Run("o.h5", invented.run_header(), invented.setup_times(), rows, complete=True)
+    lines = shown(run, 120)
+    assert any("# Bytes" in line and "not all were checked" in line for line in lines)
+    assert any(line.startswith("# Checked") for line in lines)
+
+
+def test_a_header_with_everything_in_it_is_short_and_says_where_the_rest_is() -> None:
+    long = "because " * 40
+    header = invented.run_header(
+        world=64,
+        notes=[long, "and more"],
+        baselines=[invented.baseline("raw"), invented.baseline("mpi")],
+        facts={"memory_chosen": f"host ({long})", "plugin_found": long, "plugin_warned": "beware"},
+    )
+    for columns in (40, *WIDTHS):
+        lines = brief_lines(header, "o.h5", columns)
+        assert len(lines) <= MOST_LINES
+        assert max(map(len, lines)) <= columns
+        assert lines[-1].endswith("o.h5")
+    text = "\n".join(brief_lines(header, "o.h5", 200))
+    assert "(and 2 more: -v)" in text or "... (-v)" in text
+    assert "30 nodes more" in text
+
+
+def test_columns_that_an_option_asked_for_come_before_ours() -> None:
+    plan = dataclasses.replace(Plan(sizes=(1024, 2048, 4096)), report_gbits=True)
+    run = Run("o.h5", invented.run_header(plan=plan), invented.setup_times(),
+              [invented.row(0)], complete=True)  # fmt: skip
+    titles = next(line for line in shown(run, 130) if "#wrong" in line)
+    assert titles.count("busbw") == 2
+    assert "p99" not in titles
