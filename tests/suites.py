@@ -70,6 +70,11 @@ SUITES = {
         needs=("apt-get", "dpkg-deb"),
         get="Debian's packages are used; on a new machine run apt-get update first",
     ),
+    "collectives": Suite(
+        "every program of nccl-tests, all forms, 2, 3, 4 and 8 ranks: 1 to 2 hours",
+        ("collectives/all_programs.py",),
+        environ={"TCPX_MPI_REQUIRE": "mpi"},
+    ),
     "slurm": Suite(
         "the jobs under a real Slurm of two nodes on this machine",
         ("slurm/under_slurm.py",),
