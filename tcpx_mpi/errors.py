@@ -57,7 +57,7 @@ EXIT_CODE_MEANING: dict[ExitCode, str] = {
     ExitCode.STALL: "stall: no progress within --stall-timeout",
     ExitCode.LOST_RANK: "a rank was lost",
     ExitCode.OUTPUT_FAILED: "output failed: a result could not be written",
-    ExitCode.BELOW_GATE: "below a gate",
+    ExitCode.BELOW_GATE: "below a gate, or a clause that a plugin does not keep",
     ExitCode.WORSE: "worse in a comparison",
     ExitCode.INCONCLUSIVE: "inconclusive comparison",
     ExitCode.PARTIAL_RESULT: "partial result: rows or ranks are missing",

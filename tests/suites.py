@@ -45,6 +45,7 @@ SUITES = {
     "unit": Suite("the tests that start no MPI and build nothing", ("unit",)),
     "native": Suite("the native tests", ("native",)),
     "mpi": Suite("runs of several ranks on this machine", ("mpi",)),
+    "conform": Suite("`conform` over softtcpx and over faulty plugins", ("conform",)),
     "mutants": Suite("broken copies of the sources, all of which must be caught", ("mutants",)),
     "browser": Suite(
         "the HTML report in a real browser",

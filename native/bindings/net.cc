@@ -59,6 +59,15 @@ std::tuple<int, nb::bytes, Address> listen(Table& t, int device) {
   return {code, nb::bytes(reinterpret_cast<const char*>(handle), sizeof handle), number(comm)};
 }
 
+// A handle over bytes of one value, with as many behind it: what is written there is too much.
+std::tuple<int, nb::bytes, Address> raw_listen(Table& t, int device, int fill) {
+  uint8_t handle[2 * kNetHandleBytes];
+  memset(handle, fill, sizeof handle);
+  void* comm = nullptr;
+  const int code = t.net().listen(device, handle, &comm);
+  return {code, nb::bytes(reinterpret_cast<const char*>(handle), sizeof handle), number(comm)};
+}
+
 std::tuple<int, Address, Address> connect(Table& t, int device, Bytes handle) {
   void* comm = nullptr;
   NetDeviceHandle* device_handle = nullptr;
@@ -165,6 +174,7 @@ void bind_net(nb::module_& m) {
            })
       .def("raw_properties", &raw_properties, "device"_a, "fill"_a)
       .def("listen", &listen, "device"_a)
+      .def("raw_listen", &raw_listen, "device"_a, "fill"_a)
       .def("connect", &connect, "device"_a, "handle"_a)
       .def("accept", &accept, "listen_comm"_a, "device_block"_a = 0)
       .def("reg_mr", &reg_mr, "comm"_a, "data"_a, "bytes"_a, "type"_a)

@@ -109,17 +109,18 @@ def find_plugin(
     return dataclasses.replace(choice, abi=abi)
 
 
-def inspect(choice: PluginChoice, apart: bool = True) -> PluginFile:
+def inspect(choice: PluginChoice, apart: bool = True, ours_too: bool = False) -> PluginFile:
     """Loads the file, without initialising it, and says what it is.
 
-    `apart`: in a process of its own, which a broken file may end, unless this package has built it.
+    `apart`: in a process of its own, which a broken file may end, unless this package has built it;
+    `ours_too`: then too, so that this process has none loaded.
     Raises UsageError where the command line named a file that is no plugin of a supported ABI,
     PluginMissing where it was found in another way, or where a library that it needs is missing.
     """
     native = _native()
     from tcpx_mpi.plugin import trial
 
-    apart = apart and os.path.dirname(choice.path) != bundled_dir()
+    apart = apart and (ours_too or os.path.dirname(choice.path) != bundled_dir())
     try:
         if apart:
             facts = trial.facts_of(choice.path, choice.abi, os.environ, LOAD_PATIENCE_S)

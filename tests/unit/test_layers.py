@@ -25,7 +25,7 @@ LAYERS = (
     ("transport", "report"),
     ("baselines", "session", "exchange"),
     ("run",),
-    ("preflight",),
+    ("preflight", "conform"),
     ("doctor",),
     ("cli",),
     ("__main__",),

@@ -1,0 +1,81 @@
+"""`tcpx-mpi conform`: whether a plugin keeps the contract, clause by clause."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.config.options import parse_abi
+from tcpx_mpi.errors import BelowGate, SetupFailed, UsageError
+
+_EXAMPLES = (
+    "tcpx-mpi conform ./libnccl-net-mine.so",
+    "tcpx-mpi conform softtcpx --abi all --junit conform.xml",
+    "tcpx-mpi conform --explain full",
+)
+_ALL = "all"
+
+
+class _ConformCommand(click.Command):
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_exit_codes(formatter)
+        write_examples(formatter, _EXAMPLES)
+
+
+@click.command("conform", cls=_ConformCommand)
+@click.argument("plugin", required=False)
+@click.option("--abi", metavar="N|all", help="The version of its table [newest].")
+@click.option(
+    "--memory", type=click.Choice(("host", "emulated")), default="host", show_default=True,
+    help="Memory of the messages.",
+)  # fmt: skip
+@click.option("--only", metavar="CLAUSE", help="This clause, and what it needs.")
+@click.option("--explain", metavar="CLAUSE", help="Say what a clause is (`all`: each), and end.")
+@click.option(
+    "--expect", metavar="FILE", help="TOML of what is known of this plugin, and is no failure."
+)
+@click.option("--quick", is_flag=True, help="Leave out what moves gigabytes.")
+@click.option(
+    "--deadline", metavar="S", type=click.FloatRange(min=1, max=3600), default=60,
+    show_default=True, help="Seconds that a clause may take.",
+)  # fmt: skip
+@click.option("--json", "json_path", metavar="FILE", help="Write the verdicts as JSON.")
+@click.option("--junit", "junit_path", metavar="FILE", help="Write the verdicts as JUnit's XML.")
+def command(
+    plugin: str | None, abi: str | None, memory: str, only: str | None, explain: str | None,
+    expect: str | None, quick: bool, deadline: float, json_path: str | None,
+    junit_path: str | None,
+) -> int:  # fmt: skip
+    """Tries a plugin against the contract of its ABI version, clause by clause.
+
+    Each clause runs in a process of its own: a crash, a hang or an exit is a verdict. PLUGIN is a
+    path, or a name as for `run`.
+    """
+    from tcpx_mpi.conform import expectations, report
+    from tcpx_mpi.conform.clause import NEWEST, OLDEST
+    from tcpx_mpi.conform.run import try_versions
+    from tcpx_mpi.conform.table import BY_NAME, CLAUSES
+
+    for option, name in (("--only", only), ("--explain", explain)):
+        if name is not None and name not in BY_NAME and (option, name) != ("--explain", _ALL):
+            raise UsageError(f"{option}: {name} is no clause: expected one of {', '.join(BY_NAME)}")
+    if explain is not None:
+        chosen = CLAUSES if explain == _ALL else (BY_NAME[explain],)
+        print("\n\n".join(map(report.explained, chosen)))
+        return 0
+    if plugin is None:
+        raise UsageError("conform needs the PLUGIN: a path, or a name that `plugins` lists")
+    wanted = range(NEWEST, OLDEST - 1, -1) if abi == _ALL else (parse_abi(abi),)
+    known = expectations.of_file(expect) if expect is not None else {}
+    versions = try_versions(plugin, wanted, memory, only, known, quick, deadline, os.environ)
+    if json_path is not None:
+        report.write_json(json_path, versions, memory)
+    if junit_path is not None:
+        report.write_junit(junit_path, versions)
+    if lame := [version for version in versions if not version.starts]:
+        raise SetupFailed(f"{lame[0].name}: its table of v{lame[0].abi} does not start")
+    if failed := sum(len(version.failed) for version in versions):
+        raise BelowGate(f"{failed} {'clause' if failed == 1 else 'clauses'} failed")
+    return 0

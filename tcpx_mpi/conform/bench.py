@@ -1,0 +1,317 @@
+"""What the checks of clauses work with, in the process of one clause: a plugin, comms, messages."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tcpx_mpi import _native
+from tcpx_mpi.conform.clause import Broken, NotTried
+from tcpx_mpi.conform.properties import Properties, decode
+
+PAGE = mmap.PAGESIZE
+#: Bytes after a handle's own, by which writing beyond it is seen.
+_GUARD = 128
+_GUARD_BYTE = 0xC3
+#: Of NCCL's device handle for a connection: what TCPX and its like expect to find there.
+_UNPACK, _UNPACK_VERSION = 1, 7
+_SLOTS, _FRAGMENTS, _FRAGMENT_BYTES = 16, 2048, 16
+#: What TCPX and its like carry in one request of GPU memory.
+_UNPACK_REQUEST_BYTES = 512 << 10
+
+
+class Area:
+    """Memory of whole pages, and a number of its first byte."""
+
+    def __init__(self, size: int) -> None:
+        self._map = mmap.mmap(-1, max(-(-size // PAGE), 1) * PAGE)
+        self.bytes = np.frombuffer(self._map, np.uint8)
+        self.address = int(self.bytes.ctypes.data)
+
+    def fill(self, seed: int) -> Area:
+        """Bytes that tell by their place and the seed whose they are."""
+        places = np.arange(self.bytes.size, dtype=np.uint64)
+        mixed = (places + np.uint64(seed * 7919 + 1)) * np.uint64(0x9E3779B97F4A7C15)
+        self.bytes[:] = (mixed >> np.uint64(40)).astype(np.uint8)
+        return self
+
+    def poison(self, value: int = 0xEE) -> Area:
+        self.bytes[:] = value
+        return self
+
+
+@dataclass
+class Pair:
+    """Both ends of a connection, and its listener (0: closed)."""
+
+    send: int = 0
+    receive: int = 0
+    listener: int = 0
+    block: np.ndarray[Any, np.dtype[np.uint8]] = field(
+        default_factory=lambda: np.zeros(0, np.uint8)
+    )
+    receives: int = 0
+
+
+@dataclass(frozen=True)
+class Send:
+    """A posted send."""
+
+    comm: int
+    request: int
+    n: int = 1
+
+
+@dataclass(frozen=True)
+class Receive:
+    """A posted receive of one message."""
+
+    pair: Pair
+    request: int
+    target: Area
+    offset: int
+    size: int
+    number: int
+    n: int = 1
+
+    @property
+    def comm(self) -> int:
+        return self.pair.receive
+
+
+class Bench:
+    """A plugin in this process, each call of which is told before it begins."""
+
+    def __init__(
+        self, path: str, abi: int, memory: str, patience_s: float, tell: Callable[[str], None]
+    ) -> None:
+        self.path, self.abi, self.memory, self.patience_s = path, abi, memory, patience_s
+        self._tell, self._told = tell, ""
+        self.pointer_type = 1 if memory == "host" else 2
+        self.table: Any = None
+        self.properties = Properties()
+
+    # --- The plugin -----------------------------------------------------------------------------
+
+    def load(self) -> Any:
+        """The table, before its init."""
+        self.tell("loading the plugin")
+        self.table = _native.Table(self.path, self.abi)
+        return self.table
+
+    def start(self) -> Bench:
+        """Loads and initialises it, and reads the properties of its first device."""
+        self.load()
+        self.good("init")
+        _, raw = self.call("raw_properties", 0, 0)
+        self.properties = decode(self.abi, raw)
+        if self.memory != "host" and not self.properties.ptr_support & 2:
+            raise NotTried("its ptrSupport has host memory alone")
+        return self
+
+    def tell(self, step: str) -> None:
+        """Says what is about to happen, for whoever sees this process hang or crash."""
+        if step != self._told:
+            self._tell(step)
+            self._told = step
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        """A call of the table; what it returns, its code first."""
+        self.tell(name)
+        return getattr(self.table, name)(*arguments)
+
+    def good(self, name: str, *arguments: Any) -> Any:
+        """A call that must return 0; what it returns beside."""
+        result = self.call(name, *arguments)
+        code, *rest = result if isinstance(result, tuple) else (result,)
+        if code != 0:
+            raise Broken(f"{name} returned {code}")
+        return rest[0] if len(rest) == 1 else rest
+
+    def until(self, condition: Callable[[], bool], what: str) -> None:
+        """Calls a condition again and again. Raises Broken after this clause's patience."""
+        give_up = time.monotonic() + self.patience_s
+        while not condition():
+            if time.monotonic() > give_up:
+                raise Broken(f"{what} within {self.patience_s:g} s")
+            os.sched_yield()
+
+    def turns(self, step: Callable[[], object], count: int = 50) -> None:
+        """A step again and again, long enough for what must not happen to happen."""
+        for _ in range(count):
+            step()
+            os.sched_yield()
+
+    @property
+    def unpacks(self) -> bool:
+        return self.properties.net_device_type == _UNPACK
+
+    # --- Connections ----------------------------------------------------------------------------
+
+    def listen(self) -> tuple[int, np.ndarray[Any, np.dtype[np.uint8]]]:
+        """A listener and its handle, with a guard behind that connect must leave alone."""
+        handle, listener = self.good("listen", 0)
+        if listener == 0:
+            raise Broken("listen returned 0 and a NULL comm")
+        guarded = np.full(len(handle) + _GUARD, _GUARD_BYTE, np.uint8)
+        guarded[: len(handle)] = np.frombuffer(handle, np.uint8)
+        return listener, guarded
+
+    def new_block(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
+        """Where accept of a plugin that unpacks writes its device handle."""
+        block = Area(PAGE).bytes if self.unpacks else np.zeros(0, np.uint8)
+        if self.unpacks:
+            block[:8].view(np.int32)[:] = (_UNPACK, _UNPACK_VERSION)
+        return block
+
+    def connecting(self, handle: np.ndarray[Any, np.dtype[np.uint8]]) -> int:
+        """One call of connect: a comm, or 0 for "not yet"."""
+        comm, _ = self.good("connect", 0, handle)
+        if (handle[-_GUARD:] != _GUARD_BYTE).any():
+            raise Broken("connect wrote behind the 128 bytes of the handle")
+        return int(comm)
+
+    def accepting(self, pair: Pair) -> int:
+        """One call of accept: a comm, or 0 for "not yet"."""
+        at = int(pair.block.ctypes.data) if pair.block.size else 0
+        comm, _ = self.good("accept", pair.listener, at)
+        return int(comm)
+
+    def connect(self) -> Pair:
+        """A connection within this process, both sides polled in turn."""
+        listener, handle = self.listen()
+        pair = Pair(listener=listener, block=self.new_block())
+
+        def both() -> bool:
+            pair.send = pair.send or self.connecting(handle)
+            pair.receive = pair.receive or self.accepting(pair)
+            return bool(pair.send and pair.receive)
+
+        self.until(both, "connect and accept did not both come to a comm")
+        return pair
+
+    def close(self, pair: Pair) -> None:
+        """Closes what is open of a connection."""
+        for name in ("send", "receive", "listener"):
+            if comm := getattr(pair, name):
+                call = {"send": "close_send", "receive": "close_recv", "listener": "close_listen"}
+                self.good(call[name], comm)
+                setattr(pair, name, 0)
+
+    def register(self, comm: int, area: Area, size: int | None = None, offset: int = 0) -> int:
+        """The mhandle of memory for a comm."""
+        count = area.bytes.size if size is None else size
+        return int(self.good("reg_mr", comm, area.address + offset, count, self.pointer_type))
+
+    # --- Messages -------------------------------------------------------------------------------
+
+    def largest(self, wanted: int) -> int:
+        """So large a message, or the largest that this memory's requests carry."""
+        return min(wanted, _UNPACK_REQUEST_BYTES) if self.memory != "host" else wanted
+
+    def try_send(
+        self, pair: Pair, area: Area, size: int, mhandle: int, offset: int = 0, tag: int = 0
+    ) -> Send | None:
+        """A send; None: busy."""
+        at = area.address + offset
+        request = self.good("isend", pair.send, at, size, tag, mhandle)
+        return Send(pair.send, request) if request else None
+
+    def try_receive(
+        self, pair: Pair, area: Area, size: int, mhandle: int, offset: int = 0, tag: int = 0
+    ) -> Receive | None:
+        """A receive; None: busy."""
+        places = ([area.address + offset], [size], [tag], [mhandle])
+        request = self.good("irecv", pair.receive, *places)
+        if request == 0:
+            return None
+        pair.receives += 1
+        return Receive(pair, request, area, offset, size, pair.receives - 1)
+
+    def send(self, *arguments: Any, **more: Any) -> Send:
+        """A send, tried until it is taken."""
+        made: list[Send] = []
+
+        def step() -> bool:
+            found = self.try_send(*arguments, **more)
+            made.extend([found] if found else [])
+            return bool(made)
+
+        self.until(step, "isend was busy (a NULL request), and took nothing")
+        return made[0]
+
+    def receive(self, *arguments: Any, **more: Any) -> Receive:
+        """A receive, tried until it is taken."""
+        made: list[Receive] = []
+
+        def step() -> bool:
+            found = self.try_receive(*arguments, **more)
+            made.extend([found] if found else [])
+            return bool(made)
+
+        self.until(step, "irecv was busy (a NULL request), and took nothing")
+        return made[0]
+
+    def done(self, posted: Send | Receive) -> list[int] | None:
+        """The sizes of a request that is done; None: not yet."""
+        done, sizes = self.good("test", posted.request, posted.n)
+        if done and isinstance(posted, Receive):
+            self._taken(posted)
+        return list(sizes) if done else None
+
+    def finish(self, *posted: Send | Receive) -> list[list[int]]:
+        """Polls all of them, the oldest of each comm, until each is done; their sizes."""
+        sizes: list[list[int] | None] = [None] * len(posted)
+
+        def step() -> bool:
+            busy: set[int] = set()
+            for index, one in enumerate(posted):
+                if sizes[index] is None and one.comm not in busy:
+                    sizes[index] = self.done(one)
+                    busy.update([one.comm] if sizes[index] is None else [])
+            return None not in sizes
+
+        self.until(step, "not every request was done")
+        return [found for found in sizes if found is not None]
+
+    def _taken(self, receive: Receive) -> None:
+        """What follows on a receive that is done: to its place, and its slot given back."""
+        if self.unpacks and self.memory != "host":
+            self._gather(receive)
+        if "irecvConsumed" in self.table.extras():
+            self.good("irecv_consumed", receive.pair.receive, receive.n, receive.request)
+
+    def _gather(self, receive: Receive) -> None:
+        """Fragments of the bounce buffer to where the message was to be."""
+        (queue,) = receive.pair.block[8:16].view(np.uint64)
+        meta, bounce = np.ctypeslib.as_array(_at(int(queue), ctypes.c_uint64, 2))
+        slot = receive.number % _SLOTS
+        counts = int(meta) + _SLOTS * _FRAGMENTS * _FRAGMENT_BYTES
+        count = int(_at(counts, ctypes.c_uint64, _SLOTS)[slot]) if receive.size else 0
+        if count > _FRAGMENTS:
+            raise Broken(f"a receive has {count} fragments, more than {_FRAGMENTS}")
+        first = int(meta) + slot * _FRAGMENTS * _FRAGMENT_BYTES
+        raw = np.ctypeslib.as_array(_at(first, ctypes.c_uint8, max(count, 1) * _FRAGMENT_BYTES))
+        for source, size, to in raw.view([("s", "u4"), ("n", "u4"), ("d", "u8")])[:count]:
+            if int(to) + int(size) > receive.size:
+                raise Broken("a fragment lies beyond the size of its receive")
+            at = receive.target.address + receive.offset + int(to)
+            ctypes.memmove(at, int(bounce) + int(source), int(size))
+
+    def expect(self, got: Area, sent: Area, size: int, offset: int = 0, whose: str = "") -> None:
+        """Raises Broken unless the bytes are those that were sent."""
+        wrong = np.flatnonzero(got.bytes[offset : offset + size] != sent.bytes[:size])
+        if wrong.size:
+            which = f" of {whose}" if whose else ""
+            raise Broken(f"{wrong.size} of {size} bytes{which} are wrong, the first is {wrong[0]}")
+
+
+def _at(address: int, kind: Any, count: int) -> Any:
+    return (kind * count).from_address(address)

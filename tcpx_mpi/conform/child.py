@@ -1,0 +1,148 @@
+"""One clause in a process of its own: a crash, a hang or an exit there is a verdict."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import tempfile
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import IO, NoReturn
+
+from tcpx_mpi import _native
+from tcpx_mpi.conform.bench import Bench
+from tcpx_mpi.conform.clause import Broken, Clause, NotOffered, NotTried, Outcome, Verdict
+from tcpx_mpi.plugin.trial import END_BY_PLUGIN
+
+_PR_SET_PDEATHSIG = 1
+#: Of a clause's time a wait within it has so much: the clause then says what it waited for.
+_PATIENCE = 0.6
+_STEP, _OUTCOME, _DEFECT = "step", "outcome", "defect"
+_MOST_SAID = 160
+
+
+@dataclass(frozen=True)
+class Target:
+    """The plugin, the version and the memory that are tried."""
+
+    path: str
+    abi: int
+    memory: str
+    deadline_s: float
+
+
+def try_clause(clause: Clause, target: Target) -> Outcome:
+    """What comes of a clause. No process of it is left afterwards."""
+    with tempfile.TemporaryFile() as said:
+        read, write = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # nothing of ours runs in threads
+            process = os.fork()
+        if process == 0:
+            os.close(read)
+            _in_child(clause, target, write, said)
+        os.close(write)
+        try:
+            return _follow(process, read, target.deadline_s, said)
+        finally:
+            os.close(read)
+            _end_all(process)
+
+
+def _end_all(process: int) -> None:
+    """Ends it and what it started; it is the leader of their group."""
+    for end in (os.killpg, os.kill):
+        try:
+            end(process, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            continue
+    try:
+        os.waitpid(process, 0)
+    except ChildProcessError:
+        return
+
+
+def _follow(process: int, pipe: int, deadline_s: float, said: IO[bytes]) -> Outcome:
+    deadline = time.monotonic() + deadline_s
+    end = os.pidfd_open(process)
+    step, rest, waiting = "starting", b"", {pipe, end}
+    try:
+        while waiting:
+            ready, _, _ = select.select(list(waiting), [], [], max(deadline - time.monotonic(), 0))
+            if not ready:
+                return Outcome(Verdict.FAIL, f"hangs: {step} did not end within {deadline_s:g} s")
+            if pipe not in ready:  # it has ended, and all that it had to say is read
+                break
+            piece = os.read(pipe, 1 << 16)
+            waiting -= set() if piece else {pipe}
+            *lines, rest = (rest + piece).split(b"\n")
+            for line in lines:
+                kind, value = json.loads(line)
+                if kind == _DEFECT:
+                    raise RuntimeError(f"the check of a clause is broken:\n{value}")
+                if kind == _OUTCOME:
+                    return Outcome(Verdict(value[0]), value[1])
+                step = value
+    finally:
+        os.close(end)
+    _, status = os.waitpid(process, 0)
+    return Outcome(Verdict.FAIL, f"{step}: {_ended(os.waitstatus_to_exitcode(status), said)}")
+
+
+def _ended(code: int, said: IO[bytes]) -> str:
+    """How a process ended without a verdict."""
+    said.seek(0)
+    lines = [line.strip() for line in said.read().decode(errors="replace").splitlines()]
+    last = next((line for line in reversed(lines) if line), "")
+    if told := END_BY_PLUGIN.fullmatch(last):
+        return f"the plugin has {told[1]}"
+    if code < 0:
+        return f"its process was ended by {signal.Signals(-code).name}"
+    return f"its process was ended by exit({code})" + (f": {last[:_MOST_SAID]}" if last else "")
+
+
+# --- In the process of its own --------------------------------------------------------------------
+
+
+def _in_child(clause: Clause, target: Target, pipe: int, said: IO[bytes]) -> NoReturn:
+    def say(kind: str, value: object) -> None:
+        os.write(pipe, json.dumps([kind, value]).encode() + b"\n")
+
+    def tell(step: str) -> None:
+        say(_STEP, step)
+
+    try:
+        parent = os.getppid()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:
+            os._exit(1)
+        os.setsid()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        for stream in (1, 2):  # a plugin prints what it likes
+            os.dup2(said.fileno(), stream)
+
+        outcome = _outcome(clause, target, tell)
+        say(_OUTCOME, (outcome.verdict.value, outcome.reason))
+    except BaseException:  # this is the end of the process: nobody above may see it
+        say(_DEFECT, traceback.format_exc())
+    os._exit(0)
+
+
+def _outcome(clause: Clause, target: Target, tell: Callable[[str], None]) -> Outcome:
+    patience_s = target.deadline_s * _PATIENCE
+    bench = Bench(target.path, target.abi, target.memory, patience_s, tell)
+    try:
+        return Outcome(Verdict.PASS, clause.check(bench))
+    except (Broken, _native.LibraryError) as broken:
+        return Outcome(Verdict.FAIL, str(broken))
+    except NotOffered as without:
+        return Outcome(Verdict.NOT_OFFERED, str(without))
+    except NotTried as why:
+        return Outcome(Verdict.NOT_TRIED, str(why))

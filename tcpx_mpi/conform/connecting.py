@@ -1,0 +1,214 @@
+"""Clauses of set-up: listen, connect and accept, registration."""
+
+from __future__ import annotations
+
+import mmap
+
+import numpy as np
+
+from tcpx_mpi.conform.bench import PAGE, Area, Bench, Pair, Send
+from tcpx_mpi.conform.clause import Broken, Clause
+
+_HANDLE_BYTES = 128
+_FILLS = (0xAA, 0x55)
+_LARGE = (2 << 30) + PAGE
+
+
+def _listen(bench: Bench) -> str:
+    bench.start()
+    for fill in _FILLS:
+        code, raw, comm = bench.call("raw_listen", 0, fill)
+        if code != 0:
+            raise Broken(f"listen returned {code}")
+        if comm == 0:
+            raise Broken("listen returned 0 and a NULL comm")
+        behind = np.frombuffer(raw, np.uint8)[_HANDLE_BYTES:]
+        if (behind != fill).any():
+            last = _HANDLE_BYTES + int(np.flatnonzero(behind != fill)[-1]) + 1
+            raise Broken(f"listen wrote {last} bytes of handle: there are {_HANDLE_BYTES}")
+        bench.good("close_listen", comm)
+    return f"a comm, and a handle within {_HANDLE_BYTES} bytes"
+
+
+def _connect(bench: Bench) -> str:
+    bench.start().close(bench.connect())
+    return "both sides come to a comm, polled in turn"
+
+
+def _connect_first(bench: Bench) -> str:
+    bench.start()
+    listener, handle = bench.listen()
+    pair = Pair(listener=listener, block=bench.new_block())
+
+    def step() -> None:
+        bench.tell("connect, before any accept")
+        pair.send = pair.send or bench.connecting(handle)
+
+    bench.turns(step)
+    _rest(bench, pair, handle)
+    return "connect returns before accept is called"
+
+
+def _accept_first(bench: Bench) -> str:
+    bench.start()
+    listener, handle = bench.listen()
+    pair = Pair(listener=listener, block=bench.new_block())
+
+    def step() -> None:
+        bench.tell("accept, before any connect")
+        if bench.accepting(pair):
+            raise Broken("accept came to a comm before anyone had connected")
+
+    bench.turns(step)
+    _rest(bench, pair, handle)
+    return "accept returns before connect is called"
+
+
+def _rest(bench: Bench, pair: Pair, handle: np.ndarray) -> None:
+    def both() -> bool:
+        pair.send = pair.send or bench.connecting(handle)
+        pair.receive = pair.receive or bench.accepting(pair)
+        return bool(pair.send and pair.receive)
+
+    bench.until(both, "connect and accept did not both come to a comm")
+    bench.close(pair)
+
+
+def _device_handles(bench: Bench) -> str:
+    bench.start()
+    listener, handle = bench.listen()
+    pair, found = Pair(listener=listener, block=bench.new_block()), {}
+
+    def both() -> bool:
+        if not pair.send:
+            pair.send, found["connect"] = bench.good("connect", 0, handle)
+        if not pair.receive:
+            at = int(pair.block.ctypes.data) if pair.block.size else 0
+            pair.receive, found["accept"] = bench.good("accept", pair.listener, at)
+        return bool(pair.send and pair.receive)
+
+    bench.until(both, "connect and accept did not both come to a comm")
+    if not bench.properties.net_device_type:
+        for call, given in found.items():
+            if given:
+                raise Broken(f"{call} gave a device handle, though its netDeviceType is HOST")
+    elif bench.unpacks and not pair.block[8:16].view(np.uint64)[0]:
+        raise Broken("accept left the handle of its device NULL")
+    bench.close(pair)
+    return "as the netDeviceType says"
+
+
+def _register(bench: Bench) -> str:
+    bench.start()
+    pair, area = bench.connect(), Area(64 * PAGE)
+    odd = (1, 4097) if bench.memory == "host" else ()
+    for comm in (pair.send, pair.receive):
+        for size in (PAGE, 64 * PAGE, *odd):
+            bench.good("dereg_mr", comm, bench.register(comm, area, size))
+        if odd:
+            bench.good("dereg_mr", comm, bench.register(comm, area, 12345, offset=3))
+    bench.close(pair)
+    return "on both ends, in sizes of pages and odd ones" if odd else "on both ends, whole pages"
+
+
+def _register_twice(bench: Bench) -> str:
+    bench.start()
+    pair, area, target = bench.connect(), Area(PAGE).fill(1), Area(PAGE)
+    first, second = bench.register(pair.send, area), bench.register(pair.send, area)
+    there = bench.register(pair.receive, target)
+    bench.good("dereg_mr", pair.send, first)
+    receive = bench.receive(pair, target, PAGE, there)
+    bench.finish(bench.send(pair, area, PAGE, second), receive)
+    bench.expect(target, area, PAGE)
+    bench.good("dereg_mr", pair.send, second)
+    bench.good("dereg_mr", pair.receive, there)
+    bench.close(pair)
+    return "the second registration outlives the first"
+
+
+def _register_large(bench: Bench) -> str:
+    bench.start()
+    pair = bench.connect()
+    memory = np.frombuffer(mmap.mmap(-1, _LARGE), np.uint8)
+    bench.tell("regMr of more than 2 GiB")
+    address = int(memory.ctypes.data)
+    mhandle = bench.good("reg_mr", pair.send, address, _LARGE, bench.pointer_type)
+    source, target = Area(PAGE).fill(2), Area(PAGE)
+    memory[-PAGE:] = source.bytes
+    there = bench.register(pair.receive, target)
+    receive = bench.receive(pair, target, PAGE, there)
+    request = bench.good("isend", pair.send, address + _LARGE - PAGE, PAGE, 0, mhandle)
+    bench.finish(Send(pair.send, request), receive)
+    bench.expect(target, source, PAGE, whose="the region's last page")
+    bench.good("dereg_mr", pair.send, mhandle)
+    bench.good("dereg_mr", pair.receive, there)
+    bench.close(pair)
+    return f"{_LARGE} bytes, and its last page sent"
+
+
+CLAUSES = (
+    Clause(
+        "listen", _listen,
+        what="listen returns 0, a comm, and a handle within its 128 bytes.",
+        why="What is written behind them is somebody else's memory.",
+        source="NCCL_NET_HANDLE_MAXSIZE",
+        nccl="Keeps the handle in 128 bytes on its stack and sends it to the peer.",
+        needs=("properties-plausible",),
+    ),
+    Clause(
+        "connect", _connect,
+        what="connect and accept, polled in turn, come to a comm each; NULL means again.",
+        why="Everything else needs a connection. The handle is a copy, as of another process.",
+        source="ncclNet_vN_t",
+        nccl="Polls both from one thread, with the same buffers, until both have a comm.",
+        needs=("listen",),
+    ),
+    Clause(
+        "connect-first", _connect_first,
+        what="connect returns while nobody accepts.",
+        why="The peer may be waiting for a connection of ours.",
+        source="ncclNet_vN_t",
+        nccl="One thread connects and accepts for many peers: a call that waits stops them all.",
+        needs=("connect",),
+    ),
+    Clause(
+        "accept-first", _accept_first,
+        what="accept returns, without a comm, while nobody connects.",
+        why="The peer may be waiting for a connection of ours.",
+        source="ncclNet_vN_t",
+        nccl="One thread connects and accepts for many peers: a call that waits stops them all.",
+        needs=("connect",),
+    ),
+    Clause(
+        "device-handles", _device_handles,
+        what="connect and accept give a device handle exactly where netDeviceType is not HOST.",
+        why="A handle asks for kernels that read the network's memory.",
+        source="ncclNet_v7_t and later",
+        nccl="Hands it to its kernels.",
+        needs=("connect",), since=7,
+    ),
+    Clause(
+        "register", _register,
+        what="regMr and deregMr take memory on both ends, also of odd sizes and addresses.",
+        why="Buffers of programs lie where they lie.",
+        source="ncclNet_vN_t",
+        nccl="Registers its own buffers, and those of programs where they ask for it.",
+        needs=("connect",),
+    ),
+    Clause(
+        "register-twice", _register_twice,
+        what="Memory can be registered twice on a comm, and deregistered once.",
+        why="Two users of a buffer do not know of each other.",
+        source="ncclNet_vN_t",
+        nccl="Does so where a program registers overlapping buffers.",
+        needs=("register", "message"), hurts=False,
+    ),
+    Clause(
+        "register-large", _register_large,
+        what="regMr takes more than 2 GiB, and its last page can be sent.",
+        why="The size is a size_t: a plugin that narrows it loses the end.",
+        source="ncclNet_v8_t and later",
+        nccl="Registers whole buffers of programs.",
+        needs=("register", "message"), since=8,
+    ),
+)  # fmt: skip

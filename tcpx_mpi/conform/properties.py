@@ -1,0 +1,112 @@
+"""The properties of a device as a plugin wrote them, by the layout of the version. Pure."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from tcpx_mpi import _native
+
+#: The fields in NCCL's spelling, by ours.
+NCCL_NAMES = {
+    "name": "name", "pci_path": "pciPath", "guid": "guid", "ptr_support": "ptrSupport",
+    "reg_is_global": "regIsGlobal", "force_flush": "forceFlush", "speed_mbps": "speed",
+    "port": "port", "latency_us": "latency", "max_comms": "maxComms", "max_recvs": "maxRecvs",
+    "net_device_type": "netDeviceType", "net_device_version": "netDeviceVersion",
+    "v_device": "vProps", "max_p2p_bytes": "maxP2pBytes", "max_coll_bytes": "maxCollBytes",
+    "max_multi_request": "maxMultiRequestSize", "rail_id": "railId", "plane_id": "planeId",
+}  # fmt: skip
+_FORMATS = {
+    "name": "Q", "pci_path": "Q", "guid": "Q", "latency_us": "f", "max_p2p_bytes": "Q",
+    "max_coll_bytes": "Q", "rail_id": "h", "plane_id": "h",
+}  # fmt: skip
+#: The most receives that NCCL groups, and the most speed that one could believe: 10 Tb/s.
+_MAX_RECEIVES, _MAX_MBPS = 8, 10_000_000
+
+
+@dataclass(frozen=True)
+class Properties:
+    """Fields that all or newer versions have; 0 in a version that has not."""
+
+    name: int = 0
+    pci_path: int = 0
+    guid: int = 0
+    ptr_support: int = 0
+    reg_is_global: int = 0
+    force_flush: int = 0
+    speed_mbps: int = 0
+    port: int = 0
+    latency_us: float = 0.0
+    max_comms: int = 0
+    max_recvs: int = 0
+    net_device_type: int = 0
+    net_device_version: int = 0
+    v_device: tuple[int, ...] = ()
+    max_p2p_bytes: int = 0
+    max_coll_bytes: int = 0
+    max_multi_request: int = 0
+    rail_id: int = 0
+    plane_id: int = 0
+
+
+def decode(abi: int, raw: bytes) -> Properties:
+    """The fields, of bytes as getProperties left them."""
+    found: dict[str, object] = {}
+    for name, offset, size in _native.properties_layout(abi):
+        form = f"{size // 4}i" if name == "v_device" else _FORMATS.get(name, "i")
+        values = struct.unpack_from(f"={form}", raw, offset)
+        found[name] = values if name == "v_device" else values[0]
+    return Properties(**found)  # type: ignore[arg-type]  # by the layout's own names
+
+
+def unwritten(abi: int, first: bytes, second: bytes) -> list[str]:
+    """Fields of which a byte differs between two writings over different bytes."""
+    names = []
+    for name, offset, size in _native.properties_layout(abi):
+        span = slice(offset, offset + size)
+        if name == "v_device":  # only as many devices as it says are read
+            span = slice(offset, offset + 4 + 4 * _parts_said(first, offset, size))
+        if first[span] != second[span]:
+            names.append(NCCL_NAMES[name])
+    return names
+
+
+def _parts_said(raw: bytes, offset: int, size: int) -> int:
+    count: int = struct.unpack_from("=i", raw, offset)[0]
+    return min(max(count, 0), size // 4 - 1)
+
+
+def implausible(abi: int, found: Properties, devices: int) -> Iterator[str]:
+    """What no device can have, one text a field."""
+    fields = {name for name, _, _ in _native.properties_layout(abi)}
+    if found.name == 0:
+        yield "name is NULL"
+    if not found.ptr_support & 1 or found.ptr_support & ~7:
+        yield f"ptrSupport is {found.ptr_support}"
+    if not 0 < found.speed_mbps <= _MAX_MBPS:
+        yield f"speed is {found.speed_mbps}"
+    if not 0 <= found.port <= 255:
+        yield f"port is {found.port}"
+    if not 0 <= found.latency_us < 1e6:
+        yield f"latency is {found.latency_us:g}"
+    if found.max_comms < 1:
+        yield f"maxComms is {found.max_comms}"
+    if not 1 <= found.max_recvs <= _MAX_RECEIVES:
+        yield f"maxRecvs is {found.max_recvs}"
+    for name in ("reg_is_global", "force_flush"):
+        if getattr(found, name) not in (0, 1):
+            yield f"{NCCL_NAMES[name]} is {getattr(found, name)}"
+    if not 0 <= found.net_device_type <= 4:
+        yield f"netDeviceType is {found.net_device_type}"
+    if "v_device" in fields:
+        count, *parts = found.v_device
+        if not 1 <= count <= len(parts):
+            yield f"vProps.ndevs is {count}"
+        elif any(not 0 <= part < devices for part in parts[:count]):
+            yield f"vProps.devs is {parts[:count]} of {devices} devices"
+    for name in ("max_p2p_bytes", "max_coll_bytes"):
+        if name in fields and getattr(found, name) == 0:
+            yield f"{NCCL_NAMES[name]} is 0"
+    if "max_multi_request" in fields and found.max_multi_request < 1:
+        yield f"maxMultiRequestSize is {found.max_multi_request}"

@@ -1,0 +1,119 @@
+"""The results as text, as JSON and as JUnit's XML."""
+
+from __future__ import annotations
+
+import json
+import os
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+from tcpx_mpi.conform.clause import Clause, Verdict
+from tcpx_mpi.conform.suite import Result, Version
+from tcpx_mpi.errors import OutputFailed
+
+_FORMAT = 1
+_WIDTH = 96
+
+
+def heading(name: str, abi: int, path: str, memory: str) -> str:
+    """Above the lines of a version."""
+    return f"# {name}, v{abi}, {memory} memory: {path}"
+
+
+def line(result: Result) -> str:
+    """One clause in one line."""
+    verdict = result.outcome.verdict
+    shown = verdict.value.upper() if verdict is Verdict.FAIL else verdict.value
+    harm = ""
+    if verdict is Verdict.FAIL:
+        harm = " [hurts NCCL]" if result.clause.hurts else " [NCCL is not hurt]"
+    return f"{shown:<12} {result.clause.name:<21} {result.outcome.reason}{harm}"
+
+
+def summary(version: Version) -> str:
+    """Below the lines of a version."""
+    counts = [f"{version.count(verdict)} {verdict.value}" for verdict in Verdict]
+    return f"# v{version.abi}: {', '.join(counts)}"
+
+
+def explained(clause: Clause) -> str:
+    """What a clause is, for a reader of its verdict."""
+    needs = ", ".join(clause.needs) or "nothing"
+    since = f"v{clause.since} and later" if clause.since > 6 else "all versions"
+    parts = (
+        ("what", clause.what),
+        ("why", clause.why),
+        ("source", clause.source),
+        ("NCCL", clause.nccl),
+        ("hurts NCCL", "yes" if clause.hurts else "no"),
+        ("needs", needs),
+        ("of", since),
+    )
+    lines = [clause.name]
+    for title, text in parts:
+        lines += textwrap.wrap(text, _WIDTH, initial_indent=f"  {title + ':':<12}",
+                               subsequent_indent=" " * 14)  # fmt: skip
+    return "\n".join(lines)
+
+
+def document(versions: Sequence[Version], memory: str) -> dict[str, Any]:
+    """The whole as JSON has it."""
+    return {
+        "format": _FORMAT,
+        "memory": memory,
+        "versions": [
+            {
+                "abi": version.abi,
+                "plugin": version.name,
+                "path": version.path,
+                "clauses": [
+                    {
+                        "clause": result.clause.name,
+                        "verdict": result.outcome.verdict.value,
+                        "reason": result.outcome.reason,
+                        "hurts_nccl": result.clause.hurts,
+                    }
+                    for result in version.results
+                ],
+            }
+            for version in versions
+        ],
+    }
+
+
+def write_json(path: str, versions: Sequence[Version], memory: str) -> None:
+    """Raises OutputFailed."""
+    _write(path, json.dumps(document(versions, memory), indent=1) + "\n")
+
+
+def write_junit(path: str, versions: Sequence[Version]) -> None:
+    """A suite a version, a case a clause. Raises OutputFailed."""
+    top = ElementTree.Element("testsuites")
+    for version in versions:
+        skipped = version.count(Verdict.NOT_OFFERED) + version.count(Verdict.NOT_TRIED)
+        suite = ElementTree.SubElement(
+            top, "testsuite", name=f"{version.name}.v{version.abi}",
+            tests=str(len(version.results)), failures=str(len(version.failed)),
+            skipped=str(skipped + version.count(Verdict.KNOWN)),
+        )  # fmt: skip
+        for result in version.results:
+            case = ElementTree.SubElement(
+                suite, "testcase", classname=f"conform.v{version.abi}", name=result.clause.name
+            )
+            verdict, reason = result.outcome.verdict, result.outcome.reason
+            if verdict is Verdict.FAIL:
+                ElementTree.SubElement(case, "failure", message=reason).text = result.clause.what
+            elif verdict is not Verdict.PASS:
+                ElementTree.SubElement(case, "skipped", message=f"{verdict.value}: {reason}")
+    ElementTree.indent(top)
+    _write(path, ElementTree.tostring(top, encoding="unicode", xml_declaration=True) + "\n")
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        with open(os.fspath(path), "w") as file:
+            file.write(text)
+    except OSError as error:
+        raise OutputFailed(f"{path} could not be written: {error.strerror}") from None

@@ -1,0 +1,71 @@
+"""The versions of a plugin that are asked for, each tried and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableMapping, Sequence
+
+from tcpx_mpi.conform import expectations, report
+from tcpx_mpi.conform.child import Target
+from tcpx_mpi.conform.suite import Version, try_all
+from tcpx_mpi.conform.table import CLAUSES, with_needs
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.plugin import find
+
+#: What TCPX and softtcpx hang without.
+_CHUNK_BYTES = "524288"
+_FIRST_WITH_A_DEVICE_SIDE = 7
+
+
+def try_versions(
+    plugin: str,
+    wanted: Sequence[int],
+    memory: str,
+    only: str | None,
+    known: Mapping[str, str],
+    quick: bool,
+    deadline_s: float,
+    environ: MutableMapping[str, str],
+) -> list[Version]:
+    """Each version that is asked for and offered; 0: the newest. Prints as it goes.
+
+    Raises UsageError and PluginMissing as `find.find_plugin` and `find.inspect`.
+    """
+    files = _files(plugin, wanted, environ)
+    if memory == "emulated":
+        # As a run has it: only softtcpx takes memory of the host for a GPU's.
+        if other := next((file for file in files if not find.is_softtcpx(file.name)), None):
+            raise UsageError(f"--memory emulated is for softtcpx, not for {other.name}: use host")
+        files = [file for file in files if file.abi >= _FIRST_WITH_A_DEVICE_SIDE]
+        if not files:
+            raise UsageError("--memory emulated needs a device side, which v6 has not: use host")
+    environ.setdefault(find.CHUNK_VARIABLE, _CHUNK_BYTES)
+    versions = []
+    for file in files:
+        print(report.heading(file.name, file.abi, file.path, memory), flush=True)
+        results = try_all(
+            Target(file.path, file.abi, memory, deadline_s),
+            CLAUSES if only is None else with_needs(only),
+            {**expectations.shipped_for(file.name), **known},
+            quick,
+            lambda result: print(report.line(result), flush=True),
+        )
+        versions.append(Version(file.abi, file.name, file.path, results))
+        print(report.summary(versions[-1]), flush=True)
+    return versions
+
+
+def _files(plugin: str, wanted: Sequence[int], environ: Mapping[str, str]) -> list[find.PluginFile]:
+    bundled = find.bundled_dir()
+    if len(wanted) == 1:
+        return [_inspect(find.find_plugin(plugin, environ, bundled, abi=wanted[0]))]
+    if plugin == "softtcpx":  # a file a version
+        offered = list(wanted)
+    else:
+        newest = _inspect(find.find_plugin(plugin, environ, bundled))
+        offered = [abi for abi in wanted if abi in newest.abi_versions]
+    return [_inspect(find.find_plugin(plugin, environ, bundled, abi=abi)) for abi in offered]
+
+
+def _inspect(choice: find.PluginChoice) -> find.PluginFile:
+    # What is loaded here would be loaded in each clause's process from its beginning.
+    return find.inspect(choice, ours_too=True)

@@ -1,0 +1,66 @@
+"""softtcpx keeps the contract in each version; what is said of it is a golden file."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from conform_command import conform
+
+GOLDEN = Path(__file__).parent / "golden"
+#: Set to write the golden files anew; then read what `git diff` says.
+WRITE = "WRITE_GOLDEN"
+
+
+@pytest.mark.parametrize("memory", ["host", "emulated"])
+def test_softtcpx_passes_in_each_version(memory: str, tmp_path: Path) -> None:
+    found = conform(tmp_path, "softtcpx", "--abi", "all", "--memory", memory, "--quick")
+    assert (found.code, found.err) == (0, ""), found.out
+    for version in found.document["versions"]:
+        version["path"] = Path(version["path"]).name
+    golden = GOLDEN / f"softtcpx-{memory}.json"
+    if WRITE in os.environ:
+        golden.write_text(json.dumps(found.document, indent=1) + "\n")
+    assert found.document == json.loads(golden.read_text())
+
+
+def test_junit_has_a_case_for_each_clause(tmp_path: Path) -> None:
+    junit = tmp_path / "conform.xml"
+    found = conform(tmp_path, "softtcpx", "--only", "dma-buf", "--junit", str(junit))
+    assert found.code == 0, found.err
+    (suite,) = ElementTree.parse(junit).getroot()
+    assert (suite.get("tests"), suite.get("failures"), suite.get("skipped")) == ("6", "0", "1")
+    cases = {case.get("name"): [child.get("message") for child in case] for case in suite}
+    assert cases["devices"] == []
+    assert cases["dma-buf"] == ["not offered: regMrDmaBuf is NULL"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("softtcpx", "--only", "nothing"), 2, "--only: nothing is no clause: expected one of"),
+        (("./nowhere.so",), 2, "./nowhere.so): no such file"),
+        ((), 2, "conform needs the PLUGIN"),
+        (("softtcpx", "--abi", "6", "--memory", "emulated"), 2, "which v6 has not"),
+        (("tcpx",), 3, "TCPX is asked for by --plugin tcpx but is not in"),
+        (("softtcpx", "--expect", "nowhere.toml"), 2, "nowhere.toml: no such file"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_refused_in_a_line(
+    arguments: tuple[str, ...], code: int, text: str, tmp_path: Path
+) -> None:
+    found = conform(tmp_path, *arguments)
+    assert found.code == code, found.err
+    assert text in found.err
+    assert len(found.err.splitlines()) == 1
+
+
+def test_a_plugin_without_an_interface_does_not_start(tmp_path: Path) -> None:
+    found = conform(tmp_path, "softtcpx", NCCL_SOCKET_IFNAME="=none0")
+    assert found.code == 4
+    assert found.verdicts()["devices"] == "fail"
+    assert found.reasons()["listen"] == "needs properties-plausible"
+    assert found.err == "tcpx-mpi: error: softtcpx_v7: its table of v7 does not start\n"
