@@ -10,6 +10,7 @@ from tcpx_mpi.plugin.sockets import moves_all_by_tcp
 from tcpx_mpi.records import IMPORTED_BOUNDS, Fault, RunHeader
 from tcpx_mpi.report.gpus import gpu_lines
 from tcpx_mpi.report.lines import titled as _line
+from tcpx_mpi.report.percentiles import percentile_notes
 from tcpx_mpi.report.placement import placement_lines, stolen_lines, usage_lines
 from tcpx_mpi.report.preamble import ABSENT, rank_name
 from tcpx_mpi.report.steadiness import steadiness_lines
@@ -22,9 +23,6 @@ _IDLE_SHARE = 0.01
 _OWN_SHARE = 0.1
 #: What a process needs to fall asleep, while others begin, is no such share of a shorter row.
 _LEAST_TO_TELL_NS = 10e6
-#: Nothing arrives in less than this on its own, and not at such a rate: it was there before.
-_AT_ONCE_NS = 1e3
-_FASTEST_BYTES_A_NS = 100.0
 #: NCCL_TESTS_MIN_BW passes at this part of its value, as in nccl-tests.
 _MIN_BW_TOLERANCE = 0.9
 
@@ -80,7 +78,7 @@ def finding_lines(
     lines += _slowest_lines(header, summaries)
     lines += slow
     lines += _connection_lines(header)
-    lines += _burst_lines(header, summaries)
+    lines += [_line(title, text) for title, text in percentile_notes(header, summaries)]
     lines += _resolution_lines(header, summaries)
     if header.averages_only:
         lines.append(_line("Imported", "averages only, by the rules and the check of nccl-tests"))
@@ -223,25 +221,6 @@ def _resolution_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> lis
     sizes = ", ".join(f"{format_size(size)} ({100 * share:.0f} %)" for size, share in below.items())
     text = f"the tool's own loop and clock have more than a tenth of the time at {sizes}"
     return [_line("Below resolution", text)]
-
-
-def _burst_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
-    """Rows whose percentiles are those of gaps: what had arrived before was only picked up."""
-    if not header.back_to_back:
-        return []
-    bursts = [
-        f"{format_size(s.size_bytes)} (median {s.per_iteration.p50 / 1e3:.2g} us)"
-        for s in summaries
-        if 4 * s.per_iteration.p50 < s.time_ns
-        and s.per_iteration.p50 < _AT_ONCE_NS + s.size_bytes / _FASTEST_BYTES_A_NS
-    ]
-    if not bursts:
-        return []
-    text = (
-        f"at {', '.join(bursts)} most iterations came with the one before: senders run ahead, and "
-        "percentiles are of gaps; `time` is right, use more -n, or -z 1 for each by itself"
-    )
-    return [_line("Bursts", text)]
 
 
 def _network_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:

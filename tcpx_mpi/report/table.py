@@ -10,6 +10,7 @@ from itertools import groupby
 
 from tcpx_mpi.patterns import PROGRAMS
 from tcpx_mpi.records import IN_PLACE, BaselineInfo, Row, RunHeader
+from tcpx_mpi.report.percentiles import without_gaps
 from tcpx_mpi.report.preamble import ABSENT
 from tcpx_mpi.stats import RowSummary, summarise
 from tcpx_mpi.stats.ratios import Ratio, ratios, strongest
@@ -44,6 +45,7 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
         row, plan.average, header.busbw_factor, header.time_divisor, plan.per_iter_skip,
         header.algbw_factor,
     )  # fmt: skip
+    summary = without_gaps(header, summary)
     if header.unpack == "none":
         # An ablation: time without a part of the work is no bandwidth of anything.
         rates = dict.fromkeys(("algbw", "busbw", "mmsg_per_s", "net_bw"), math.nan)

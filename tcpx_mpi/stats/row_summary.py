@@ -77,6 +77,9 @@ class RowSummary:
     #: What ended it, and of --ci the widest rank's half interval over its median (else NaN).
     ended_by: str = "iterations"
     half_width: float = math.nan
+    #: The median gap between iterations that came in bursts, where that makes the percentiles of
+    #: `per_iteration` unknown; else NaN.
+    burst_gap_ns: float = math.nan
     #: The median of its iterations by rank, with its interval; NaN for one that receives nothing.
     median_ns_by_rank: Sequence[Interval] = ()
     #: Time in batches by rank.

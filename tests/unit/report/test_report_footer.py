@@ -134,7 +134,21 @@ def test_percentiles_of_bursts_are_told_from_times(
     lines = footer([row], header=invented.run_header(**changes))
     found = [line for line in lines if line.startswith("# Bursts")]
     assert bool(found) is told
-    assert all("at 1 KiB (median 0.2 us) most iterations came with" in line for line in found)
+    assert all("at 1 KiB (a gap of 0.2 us) most iterations came with" in line for line in found)
+    spread = summarise_row(invented.run_header(**changes), row).per_iteration
+    assert math.isnan(spread.p50) is told
+    assert math.isnan(spread.p50_high) is told
+    assert spread.max > 0
+
+
+@pytest.mark.parametrize(("late", "told"), [(900, True), (200, False)])
+def test_ranks_that_take_turns_in_being_late_are_told_from_slow_ones(late: int, told: bool) -> None:
+    row = invented.row(0, world=2)
+    row.samples["iteration"] = np.array(10 * [[100, late], [late, 100]]).T[:, :20] * 100
+    lines = footer([row], header=invented.run_header(world=2))
+    found = [line for line in lines if line.startswith("# Swings")]
+    assert bool(found) is told
+    assert all("at 1 KiB (1.8 x) `p50` is above `time`" in line for line in found)
 
 
 def test_almost_all_is_never_printed_as_100_percent() -> None:
