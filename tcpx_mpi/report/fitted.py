@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
+from tcpx_mpi.patterns import PROGRAMS
 from tcpx_mpi.records import RunHeader
 from tcpx_mpi.report.table import UNKNOWN, VOID, Column, our_columns, standard_columns
 from tcpx_mpi.stats import RowSummary
@@ -19,7 +20,7 @@ from tcpx_mpi.units import format_time_us
 _LAST = ("p95", "p99", "p50_low", "p50_high", "net_bw", "cpu_s_per_GB")
 #: What the percentiles are of: the slowest rank, iteration by iteration.
 _MAXIMUM = "maximum"
-#: In place we run nothing: four times N/A, under titles that take no more room than that.
+#: Our own patterns run nothing in place: four times N/A, under titles that take no more room.
 _NOTHING_IN_PLACE = (("time", 4), ("alg", 3), ("bus", 3), ("#", 3))
 _IN_PLACE = slice(9, 13)
 #: Where even nccl-tests' fields are too many, these are left out first, by their place.
@@ -31,8 +32,7 @@ class Fitted:
 
     def __init__(self, header: RunHeader, columns: int) -> None:
         standard = _standard(header)
-        nothing_in_place = not header.averages_only
-        if _width(standard) > columns and nothing_in_place:
+        if _width(standard) > columns and not _may_be_in_place(header):
             standard = standard[: _IN_PLACE.start]
         for place in _DISPENSABLE:
             if _width(standard) > columns:
@@ -76,7 +76,7 @@ def _standard(header: RunHeader) -> list[Column]:
     # Beside the sign of a comment the title of the first needs 6.
     widths = (max(6, digits), max(5, digits), len("uint8"), 5, 4)
     columns = standard_columns()
-    if header.averages_only:  # whatever type another program had
+    if _may_be_in_place(header):  # of any type and operation
         widths = (*widths[:2], 8, 6, 4)
     narrow = [
         dataclasses.replace(
@@ -86,12 +86,17 @@ def _standard(header: RunHeader) -> list[Column]:
     ]
     narrow += columns[len(widths) : _IN_PLACE.start]
     in_place = columns[_IN_PLACE]
-    if not header.averages_only:
+    if not _may_be_in_place(header):
         in_place = [
             dataclasses.replace(column, title=title, unit="", width=width)
             for column, (title, width) in zip(in_place, _NOTHING_IN_PLACE, strict=True)
         ]
     return [*narrow, *(dataclasses.replace(column, group="in-place") for column in in_place)]
+
+
+def _may_be_in_place(header: RunHeader) -> bool:
+    """Only nccl-tests' programs have that side, ours of that name and the imported ones."""
+    return header.averages_only or header.pattern in PROGRAMS
 
 
 def _wanted(header: RunHeader) -> list[Column]:

@@ -183,3 +183,13 @@ def test_columns_that_an_option_asked_for_come_before_ours() -> None:
     titles = next(line for line in shown(run, 130) if "#wrong" in line)
     assert titles.count("busbw") == 2
     assert "p99" not in titles
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_a_program_of_nccl_tests_keeps_its_in_place_side(columns: int) -> None:
+    header = invented.run_header(pattern="all_reduce", plan=Plan(sizes=(1 << 30,)))
+    run = Run("o.h5", header, invented.setup_times(), [invented.row(0)], complete=True)
+    titles = next(line for line in shown(run, columns) if "#wrong" in line)
+    assert titles.count("busbw") == 2
+    assert titles.count("#wrong") == 2
+    assert len(titles) <= columns
