@@ -31,13 +31,12 @@ class Benchmark:
 
     def __init__(self, state: RunState) -> None:
         self.state, self.world, self.output = state, state.world, state.output
-        self.disk = DiskWatch(
-            state.world.roll_call, lambda: state.world.name(state.world.rank)
-        ).start()
+        self.disk = DiskWatch(state.world.roll_call, lambda: state.world.name(state.world.rank))
 
     def run(self, parsed: Settings | TcpxError) -> int:
         """Collective: the story, top to bottom; returns the exit code."""
         world = self.world
+        self.disk.start()
         settings = agreement.agree_settings(world, parsed)
         hosts = agreement.agree_hosts(world, read_host())
         host, nodes = hosts[world.rank], [each.node for each in hosts]

@@ -19,6 +19,7 @@ class ThreadWorld:
 
     def __init__(self, rank: int, meeting: threading.Barrier, arrived: list[int]) -> None:
         self.rank, self.size = rank, meeting.parties
+        self.roll_call = None  # nobody is lost here
         self._meeting, self._arrived = meeting, arrived
 
     def barrier(self, _what: str, _patience_s: float) -> None:
