@@ -144,7 +144,7 @@ def test_another_program_finds_samples_by_rank_and_iteration(tmp_path: Path) -> 
     write_run(tmp_path / "o.h5")
     with h5py.File(tmp_path / "o.h5", "r") as file:
         assert file.attrs["schema"] == "tcpx-mpi run"
-        assert file.attrs["schema_version"] == 5
+        assert file.attrs["schema_version"] == 6
         assert bool(file.attrs["complete"])
         for phase in PHASES:
             assert file[f"rows/row_000001/samples/{phase}"].shape == (4, 20)
