@@ -74,8 +74,15 @@ def command(
         report.write_json(json_path, versions, memory)
     if junit_path is not None:
         report.write_junit(junit_path, versions)
-    if lame := [version for version in versions if not version.starts]:
-        raise SetupFailed(f"{lame[0].name}: its table of v{lame[0].abi} does not start")
-    if failed := sum(len(version.failed) for version in versions):
-        raise BelowGate(f"{failed} {'clause' if failed == 1 else 'clauses'} failed")
+    for version in versions:
+        if result := version.cannot_start:
+            raise SetupFailed(
+                f"{version.name}: its table of v{version.abi} does not start "
+                f"({result.clause.name}): {result.outcome.reason}"
+            )
+    if failed := [result.clause.name for version in versions for result in version.failed]:
+        names = ", ".join(dict.fromkeys(failed))
+        raise BelowGate(
+            f"{len(failed)} {'clause' if len(failed) == 1 else 'clauses'} failed: {names}"
+        )
     return 0

@@ -20,6 +20,8 @@ PAGE = mmap.PAGESIZE
 #: Bytes after a handle's own, by which writing beyond it is seen.
 _GUARD = 128
 _GUARD_BYTE = 0xC3
+#: After so many bytes, an odd number, a pattern repeats.
+_PERIOD = (1 << 20) + 7
 #: Of NCCL's device handle for a connection: what TCPX and its like expect to find there.
 _UNPACK, _UNPACK_VERSION = 1, 7
 _SLOTS, _FRAGMENTS, _FRAGMENT_BYTES = 16, 2048, 16
@@ -37,9 +39,9 @@ class Area:
 
     def fill(self, seed: int) -> Area:
         """Bytes that tell by their place and the seed whose they are."""
-        places = np.arange(self.bytes.size, dtype=np.uint64)
+        places = np.arange(min(self.bytes.size, _PERIOD), dtype=np.uint64)
         mixed = (places + np.uint64(seed * 7919 + 1)) * np.uint64(0x9E3779B97F4A7C15)
-        self.bytes[:] = (mixed >> np.uint64(40)).astype(np.uint8)
+        self.bytes[:] = np.resize((mixed >> np.uint64(40)).astype(np.uint8), self.bytes.size)
         return self
 
     def poison(self, value: int = 0xEE) -> Area:
@@ -94,6 +96,7 @@ class Bench:
     ) -> None:
         self.path, self.abi, self.memory, self.patience_s = path, abi, memory, patience_s
         self._tell, self._told = tell, ""
+        self.stage = ""  # of the clause, said behind the name of each call
         self.pointer_type = 1 if memory == "host" else 2
         self.table: Any = None
         self.properties = Properties()
@@ -124,7 +127,7 @@ class Bench:
 
     def call(self, name: str, *arguments: Any) -> Any:
         """A call of the table; what it returns, its code first."""
-        self.tell(name)
+        self.tell(f"{name} {self.stage}".rstrip())
         return getattr(self.table, name)(*arguments)
 
     def good(self, name: str, *arguments: Any) -> Any:

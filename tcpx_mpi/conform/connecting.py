@@ -26,7 +26,7 @@ def _listen(bench: Bench) -> str:
         if (behind != fill).any():
             last = _HANDLE_BYTES + int(np.flatnonzero(behind != fill)[-1]) + 1
             raise Broken(f"listen wrote {last} bytes of handle: there are {_HANDLE_BYTES}")
-        bench.good("close_listen", comm)
+        bench.call("close_listen", comm)  # a clause of its own
     return f"a comm, and a handle within {_HANDLE_BYTES} bytes"
 
 
@@ -41,10 +41,11 @@ def _connect_first(bench: Bench) -> str:
     pair = Pair(listener=listener, block=bench.new_block())
 
     def step() -> None:
-        bench.tell("connect, before any accept")
+        bench.stage = "before any accept"
         pair.send = pair.send or bench.connecting(handle)
 
     bench.turns(step)
+    bench.stage = ""
     _rest(bench, pair, handle)
     return "connect returns before accept is called"
 
@@ -55,11 +56,12 @@ def _accept_first(bench: Bench) -> str:
     pair = Pair(listener=listener, block=bench.new_block())
 
     def step() -> None:
-        bench.tell("accept, before any connect")
+        bench.stage = "before any connect"
         if bench.accepting(pair):
             raise Broken("accept came to a comm before anyone had connected")
 
     bench.turns(step)
+    bench.stage = ""
     _rest(bench, pair, handle)
     return "accept returns before connect is called"
 
@@ -130,9 +132,10 @@ def _register_large(bench: Bench) -> str:
     bench.start()
     pair = bench.connect()
     memory = np.frombuffer(mmap.mmap(-1, _LARGE), np.uint8)
-    bench.tell("regMr of more than 2 GiB")
+    bench.stage = "of more than 2 GiB"
     address = int(memory.ctypes.data)
     mhandle = bench.good("reg_mr", pair.send, address, _LARGE, bench.pointer_type)
+    bench.stage = ""
     source, target = Area(PAGE).fill(2), Area(PAGE)
     memory[-PAGE:] = source.bytes
     there = bench.register(pair.receive, target)

@@ -39,7 +39,7 @@ def _lost_sender(bench: Bench) -> str:
     receive = bench.receive(pair, target, PAGE, mhandle)
     os.kill(peer, signal.SIGKILL)
     os.waitpid(peer, 0)
-    bench.tell("test, after the death of the peer")
+    bench.stage = "after the death of the peer"
     bench.until(lambda: _ends(bench, receive), "test told nothing of the peer's death")
     _give_up(bench, pair)
     return "test returned an error"
@@ -85,7 +85,7 @@ def _closed_sender(bench: Bench) -> str:
     mhandle = bench.register(pair.receive, target)
     receive = bench.receive(pair, target, PAGE, mhandle)
     bench.good("close_send", pair.send)
-    bench.tell("test, after the sender has closed")
+    bench.stage = "after the sender has closed"
     bench.until(lambda: _ends(bench, receive), "test told nothing of a sender that has closed")
     _give_up(bench, pair)
     return "test returned an error"
@@ -120,8 +120,9 @@ def _close_pending(bench: Bench) -> str:
         bench.send(pair, source, PAGE, here)
         comms = {"close_send": pair.send, "close_recv": pair.receive}
         for call in (first, second):
-            bench.tell(f"{call} with requests in flight")
+            bench.stage = "with requests in flight"
             bench.good(call, comms[call])
+        bench.stage = ""
         bench.good("close_listen", pair.listener)
     bench.close(bench.connect())
     return "both ends close, and others can be opened"
@@ -159,7 +160,7 @@ CLAUSES = (
         why="Nothing else tells that what is waited for never comes.",
         source="test of ncclNet_vN_t",
         nccl="Ends the communicator at an error, and waits for ever without one.",
-        needs=("message",),
+        needs=("send-first", "connect-first", "accept-first"),
     ),
     Clause(
         "closed-sender", _closed_sender,
@@ -191,7 +192,7 @@ CLAUSES = (
         why="An abort does not wait for what is in flight.",
         source="ncclNet_vN_t",
         nccl="Does so when a communicator is aborted.",
-        needs=("message",),
+        needs=("message", "close-order"),
     ),
     Clause(
         "given-back", _cycles,

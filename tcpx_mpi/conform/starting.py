@@ -46,8 +46,9 @@ def _devices(bench: Bench) -> str:
 def _every_device(bench: Bench, fill: int) -> list[bytes]:
     found = []
     for device in range(bench.good("devices")):
-        bench.tell(f"getProperties of device {device}")
+        bench.stage = f"of device {device}"
         found.append(bench.good("raw_properties", device, fill))
+    bench.stage = ""
     return found
 
 

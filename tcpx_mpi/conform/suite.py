@@ -35,8 +35,9 @@ class Version:
     results: tuple[Result, ...]
 
     @property
-    def starts(self) -> bool:
-        return not any(result.failed for result in self.results if result.clause.name in START)
+    def cannot_start(self) -> Result | None:
+        """Of the clauses without which there is no plugin to use, the one that failed."""
+        return next((one for one in self.failed if one.clause.name in START), None)
 
     @property
     def failed(self) -> list[Result]:

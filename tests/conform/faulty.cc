@@ -1,0 +1,468 @@
+// A net plugin of v11 that keeps the contract, but for one fault of FAULT: for each clause of
+// `tcpx-mpi conform` there is one that breaks it and no other.
+//
+// Loopback, host memory, 16 requests a comm, groups of 4 receives. Nothing moves but in calls.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <set>
+#include <string>
+
+#include "net/abi_v11.h"
+
+extern "C" __attribute__((visibility("default"))) NetTableV11 ncclNetPlugin_v11;
+
+namespace {
+
+constexpr size_t kQueue = 16;
+constexpr int kGroup = 4;
+constexpr int kPatience = 20;
+constexpr uint32_t kData = 1, kBye = 2;
+
+// Those who say it twice have a fault in one call alone.
+bool fault(const char* name) {
+  static const std::string chosen = getenv("FAULT") != nullptr ? getenv("FAULT") : "";
+  return chosen == name;
+}
+
+[[noreturn]] void hang() {
+  for (;;) pause();
+}
+
+// --- Messages -----------------------------------------------------------------------------------
+
+struct Header {
+  uint64_t bytes;
+  uint32_t kind;
+  int32_t tag;
+};
+
+struct Part {
+  uint8_t* data = nullptr;
+  uint64_t room = 0;
+  int tag = 0;
+  uint64_t bytes = 0;
+  bool filled = false;
+};
+
+struct Comm;
+
+struct Request {
+  Comm* comm = nullptr;
+  Part parts[kGroup];
+  int n = 1;
+  int number = 0;
+  bool done = false;
+};
+
+struct Comm {
+  int fd;
+  bool sends;
+  uint64_t id = 0;               // of both ends alike
+  std::deque<Request*> queue{};  // what is not done, the oldest first
+  size_t held = 0;               // requests that are not released
+  int posted = 0;
+  int code = 0;
+  std::set<const void*> registered{};
+  // The message under way.
+  Header header{};
+  size_t moved = 0;  // of the header, then of the bytes
+  bool has_header = false;
+  Part* into = nullptr;
+};
+
+std::set<Comm*> g_open;
+Comm* g_newest = nullptr;
+
+bool moves(Comm* comm, const void* data, size_t bytes, bool out) {
+  const int flags = MSG_DONTWAIT | MSG_NOSIGNAL;
+  auto* at = static_cast<uint8_t*>(const_cast<void*>(data)) + comm->moved;
+  const size_t left = bytes - comm->moved;
+  if (left == 0) return true;
+  const ssize_t n = out ? send(comm->fd, at, left, flags) : recv(comm->fd, at, left, flags);
+  if (n > 0) comm->moved += static_cast<size_t>(n);
+  const bool again = n < 0 && (errno == EAGAIN || errno == EINTR);
+  if (n <= 0 && !again && !fault("lost-sender-silent")) comm->code = kNetRemoteError;
+  return comm->moved == bytes;
+}
+
+void finish(Comm* comm, Request* request) {
+  request->done = true;
+  comm->queue.pop_front();
+  if (fault("completes-twice") && !comm->sends && !comm->queue.empty()) {
+    comm->queue.front()->done = true;
+    comm->queue.pop_front();
+  }
+}
+
+void progress_send(Comm* comm) {
+  while (!comm->queue.empty() && comm->code == 0) {
+    Request* request = comm->queue.front();
+    Part& part = request->parts[0];
+    if (!comm->has_header) {
+      comm->header = {part.room, kData, part.tag};
+      if (!moves(comm, &comm->header, sizeof comm->header, true)) return;
+      comm->has_header = true;
+      comm->moved = 0;
+    }
+    if (!moves(comm, part.data, part.room, true)) return;
+    comm->has_header = false;
+    comm->moved = 0;
+    finish(comm, request);
+  }
+}
+
+Part* place_of(Comm* comm) {
+  Request* request = comm->queue.front();
+  if (fault("reorders") && comm->queue.size() > 2 && request->n == 1 &&
+      !comm->queue[1]->parts[0].filled && request->parts[0].data != nullptr) {
+    std::swap(request->parts[0], comm->queue[1]->parts[0]);
+  }
+  for (int i = 0; i < request->n; ++i) {
+    Part& part = request->parts[i];
+    const bool fits = request->n == 1 || fault("tags-ignored") || part.tag == comm->header.tag;
+    if (!part.filled && fits) return &part;
+  }
+  return nullptr;
+}
+
+void progress_receive(Comm* comm) {
+  if (fault("one-comm") && comm != g_newest) return;
+  while (!comm->queue.empty() && comm->code == 0) {
+    Request* request = comm->queue.front();
+    if (!comm->has_header) {
+      if (!moves(comm, &comm->header, sizeof comm->header, false)) return;
+      if (comm->header.kind == kBye) {
+        comm->moved = 0;
+        if (fault("bye-ignored")) hang();
+        comm->code = kNetRemoteError;
+        return;
+      }
+      comm->has_header = true;
+      comm->moved = 0;
+      comm->into = place_of(comm);
+      if (comm->into == nullptr || comm->header.bytes > comm->into->room) {
+        comm->code = kNetInvalidUsage;
+        return;
+      }
+    }
+    if (comm->header.bytes == 0 && fault("empty-never-done")) return;
+    if (!moves(comm, comm->into->data, comm->header.bytes, false)) return;
+    comm->has_header = false;
+    comm->moved = 0;
+    Part* part = comm->into;
+    part->bytes = comm->header.bytes;
+    part->filled = true;
+    if (fault("garbles") && part->bytes > 0) part->data[part->bytes / 2] ^= 1;
+    if (fault("overwrites")) memset(part->data + part->bytes, 0, part->room - part->bytes);
+    bool whole = true;
+    for (int i = 0; i < request->n; ++i) whole &= request->parts[i].filled;
+    if (whole) finish(comm, request);
+  }
+}
+
+void progress(Comm* comm) { comm->sends ? progress_send(comm) : progress_receive(comm); }
+
+// --- Start --------------------------------------------------------------------------------------
+
+int g_contexts = 0;
+bool g_ended = false;
+char g_name[] = "lo";
+char g_context[64];
+char g_flush;
+
+int init(void** context, uint64_t, NetCommConfig*, NetLogger logger, NetProfiler) {
+  static bool before = false;
+  if (logger == nullptr) return kNetInvalidArgument;
+  if (fault("init-crashes")) abort();
+  if (fault("second-init-fails") && before) return kNetInternalError;
+  if (fault("loaded-once") && !before && getenv("FAULTY_LOADED") != nullptr) return kNetSystemError;
+  before = true;
+  setenv("FAULTY_LOADED", "1", 1);
+  *context = &g_context[g_contexts++ % 64];
+  if (fault("entry-missing")) ncclNetPlugin_v11.irecv = nullptr;
+  return kNetSuccess;
+}
+
+int finalize(void*) {
+  --g_contexts;
+  g_ended = true;
+  return kNetSuccess;
+}
+
+int devices(int* count) {
+  *count = fault("no-devices") ? 0 : 1;
+  return kNetSuccess;
+}
+
+int get_properties(int device, NetPropertiesV11* out) {
+  if (device != 0) return kNetInvalidArgument;
+  if (fault("other-layout")) {  // that of v7
+    memset(static_cast<void*>(out), 0, sizeof *out);
+    out->name = g_name;
+    out->ptr_support = kNetPtrHost;
+    out->reg_is_global = 10000;
+    return kNetSuccess;
+  }
+  const int max_comms = out->max_comms;
+  *out = {};
+  out->name = g_name;
+  out->guid = 1;
+  out->ptr_support = kNetPtrHost | (fault("dma-buf-bit") ? kNetPtrDmaBuf : 0);
+  out->speed_mbps = 10000;
+  out->max_comms = fault("unwritten") ? max_comms : 1024;
+  out->max_recvs = kGroup;
+  out->net_device_type = fault("type-without-entries") ? 2 : 0;
+  out->v_device.ndevs = 1;
+  out->max_p2p_bytes = out->max_coll_bytes = size_t{1} << 40;
+  out->max_multi_request = 1;
+  return kNetSuccess;
+}
+
+int make_v_device(int*, NetVDeviceV9*) { return kNetInternalError; }
+
+int set_net_attr(void*, NetAttributes*) {
+  return fault("attributes-refused") ? kNetInvalidUsage : kNetSuccess;
+}
+
+// --- Connections --------------------------------------------------------------------------------
+
+struct Handle {
+  uint16_t port;
+  int stage;
+  int fd;
+  int calls;
+  uint64_t id;
+};
+
+struct Listener {
+  int fd;
+  uint64_t id;
+  int peer = -1;
+  int calls = 0;
+  bool accepted = false;
+};
+
+sockaddr_in loopback(uint16_t port) {
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  return address;
+}
+
+int new_socket() { return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); }
+
+int listen_on(void*, int device, void* handle, void** listen_comm) {
+  if (device != 0) return kNetInvalidArgument;
+  if (fault("one-context") && g_ended) return kNetInternalError;
+  const int fd = new_socket();
+  sockaddr_in address = loopback(0);
+  socklen_t length = sizeof address;
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  if (bind(fd, generic, length) != 0 || listen(fd, 16) != 0 ||
+      getsockname(fd, generic, &length) != 0) {
+    return kNetSystemError;
+  }
+  const uint64_t id = uint64_t{ntohs(address.sin_port)} << 32 | static_cast<uint32_t>(getpid());
+  const Handle content{ntohs(address.sin_port), 0, -1, 0, id};
+  memset(handle, 0, fault("long-handle") ? kNetHandleBytes + 2 : kNetHandleBytes);
+  memcpy(handle, &content, sizeof content);
+  *listen_comm = new Listener{fd, id};
+  return kNetSuccess;
+}
+
+Comm* opened(int fd, bool sends, uint64_t id) {
+  auto* comm = new Comm{fd, sends};
+  comm->id = id;
+  g_open.insert(comm);
+  if (!sends) g_newest = comm;
+  return comm;
+}
+
+int connect_to(void*, int, void* handle, void** send_comm, NetDeviceHandle** send_device) {
+  static NetDeviceHandle given{};
+  auto* content = static_cast<Handle*>(handle);
+  if (fault("connect-refuses")) return kNetSystemError;
+  if (fault("connect-hangs")) hang();
+  if (fault("connect-impatient") && ++content->calls > kPatience) return kNetRemoteError;
+  if (content->stage == 0) {
+    content->fd = new_socket();
+    const sockaddr_in address = loopback(content->port);
+    if (connect(content->fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+      return kNetSystemError;
+    }
+    content->stage = 1;
+  }
+  char hello;
+  if (recv(content->fd, &hello, 1, MSG_DONTWAIT) != 1) return kNetSuccess;
+  *send_comm = opened(content->fd, true, content->id);
+  if (fault("device-handle-given")) *send_device = &given;
+  return kNetSuccess;
+}
+
+int accept_from(void* listen_comm, void** recv_comm, NetDeviceHandle**) {
+  auto* listener = static_cast<Listener*>(listen_comm);
+  pollfd ready{listener->fd, POLLIN, 0};
+  if (poll(&ready, 1, 0) < 1) {
+    if (fault("accept-exits") && ++listener->calls > kPatience) exit(7);
+    return kNetSuccess;
+  }
+  const int fd = accept4(listener->fd, nullptr, nullptr, SOCK_CLOEXEC);
+  if (send(fd, "", 1, MSG_NOSIGNAL) != 1) return kNetSystemError;
+  listener->accepted = true;
+  *recv_comm = opened(fd, false, listener->id);
+  if (fault("name-changes")) g_name[0] = 'L';
+  return kNetSuccess;
+}
+
+int close_comm(void* pointer) {
+  auto* comm = static_cast<Comm*>(pointer);
+  if (comm == nullptr) return kNetSuccess;
+  if (fault("close-order-hangs") && !comm->sends) {
+    for (const Comm* other : g_open) {
+      if (other->sends && other->id == comm->id) hang();
+    }
+  }
+  if (fault("close-pending-crashes") && comm->held > 0 && comm->code == 0) raise(SIGSEGV);
+  if (comm->sends) {
+    const Header bye{0, kBye, 0};
+    send(comm->fd, &bye, sizeof bye, MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+  if (!fault("leaks-descriptors")) close(comm->fd);
+  g_open.erase(comm);
+  delete comm;
+  return kNetSuccess;
+}
+
+int close_listen(void* listen_comm) {
+  auto* listener = static_cast<Listener*>(listen_comm);
+  if (fault("close-unused-fails") && !listener->accepted) return kNetInternalError;
+  close(listener->fd);
+  delete listener;
+  return kNetSuccess;
+}
+
+// --- Registration -------------------------------------------------------------------------------
+
+int reg_mr(void* comm, void* data, size_t size, int type, void** mhandle) {
+  if (type != kNetPtrHost) return kNetInvalidArgument;
+  if (fault("odd-refused") && reinterpret_cast<uintptr_t>(data) % 4096 != 0) {
+    return kNetInvalidArgument;
+  }
+  if (fault("region-narrows") && size > INT_MAX) return kNetInvalidArgument;
+  auto& registered = static_cast<Comm*>(comm)->registered;
+  if (!registered.insert(data).second && fault("twice-refused")) return kNetInvalidArgument;
+  *mhandle = data;
+  return kNetSuccess;
+}
+
+int dereg_mr(void* comm, void* mhandle) {
+  static_cast<Comm*>(comm)->registered.erase(mhandle);
+  return kNetSuccess;
+}
+
+// --- Requests -----------------------------------------------------------------------------------
+
+Request* post(Comm* comm) {
+  const bool accepts_more = fault("seventeenth-lost") && comm->held == kQueue;
+  if (comm->held >= kQueue && !accepts_more) return nullptr;
+  ++comm->held;
+  auto* request = new Request{};
+  request->comm = comm;
+  request->number = ++comm->posted;
+  if (!accepts_more) comm->queue.push_back(request);
+  return request;
+}
+
+int isend(void* pointer, void* data, size_t size, int tag, void*, void* phandle, void** out) {
+  if (fault("phandle-refused") && phandle != nullptr) return kNetInvalidArgument;
+  if (fault("message-narrows") && size > INT_MAX) return kNetInvalidArgument;
+  auto* comm = static_cast<Comm*>(pointer);
+  Request* request = post(comm);
+  *out = request;
+  if (request == nullptr) return kNetSuccess;
+  request->parts[0] = {static_cast<uint8_t*>(data), size, tag};
+  progress(comm);
+  return kNetSuccess;
+}
+
+int irecv(void* pointer, int n, void** data, size_t* sizes, int* tags, void**, void**, void** out) {
+  if (n < 1 || n > kGroup || (n > 1 && fault("group-refused"))) return kNetInvalidArgument;
+  if (fault("optional-crashes") && *out != nullptr) abort();
+  auto* comm = static_cast<Comm*>(pointer);
+  if (fault("early-lost") && comm->queue.empty()) {
+    char drop[4096];
+    while (recv(comm->fd, drop, sizeof drop, MSG_DONTWAIT) > 0) continue;
+  }
+  Request* request = post(comm);
+  *out = request;
+  if (request == nullptr) return kNetSuccess;
+  request->n = n;
+  for (int i = 0; i < n; ++i) {
+    request->parts[i] = {static_cast<uint8_t*>(data[i]), sizes[i], tags[i]};
+  }
+  progress(comm);
+  return kNetSuccess;
+}
+
+int iflush(void*, int, void**, int*, void**, void** out) {
+  *out = fault("flush-never-done") ? &g_flush : nullptr;
+  return kNetSuccess;
+}
+
+int test(void* pointer, int* done, int* sizes) {
+  *done = 0;
+  if (pointer == &g_flush) return kNetSuccess;
+  auto* request = static_cast<Request*>(pointer);
+  Comm* comm = request->comm;
+  if (!request->done) progress(comm);
+  if (!request->done) return comm->code;
+  *done = 1;
+  for (int i = 0; i < request->n && sizes != nullptr; ++i) {
+    const Part& part = request->parts[i];
+    sizes[i] = static_cast<int>(fault("wrong-size") ? part.room : part.bytes);
+  }
+  constexpr int kSome = 8;  // one of so many is not given back
+  if (!fault("leaks-requests") || request->number % kSome != 0) --comm->held;
+  delete request;
+  return kNetSuccess;
+}
+
+}  // namespace
+
+NetTableV11 ncclNetPlugin_v11 = {
+    fault("no-name") ? nullptr : "faulty",
+    init,
+    devices,
+    get_properties,
+    listen_on,
+    connect_to,
+    accept_from,
+    reg_mr,
+    nullptr,  // regMrDmaBuf
+    dereg_mr,
+    isend,
+    irecv,
+    iflush,
+    test,
+    close_comm,
+    close_comm,
+    close_listen,
+    nullptr,  // getDeviceMr
+    nullptr,  // irecvConsumed
+    fault("v-device-fails") ? make_v_device : nullptr,
+    fault("no-finalize") ? nullptr : finalize,
+    set_net_attr,
+};

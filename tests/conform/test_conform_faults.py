@@ -1,0 +1,185 @@
+"""A plugin with one fault: its clause is red, what needs it is not tried, and no other is red."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import refplugin_build
+from conform_command import LIMIT_S, conform
+
+from tcpx_mpi.conform.table import BY_NAME, CLAUSES
+
+SOURCE = Path(__file__).with_name("faulty.cc")
+DRIVER = SOURCE.with_name("try_faults.py")
+
+#: The fault, the clause that it breaks, and a part of what is said of it.
+FAULTS = [
+    ("no-name", "table", "its table has no name"),
+    ("entry-missing", "init", "after init its table has no irecv"),
+    ("init-crashes", "init", "init: the plugin has crashed by SIGABRT"),
+    ("no-devices", "devices", "it has 0 devices"),
+    ("unwritten", "properties-written", "not written: maxComms"),
+    ("other-layout", "properties-plausible", "speed is 0, maxComms is 0, maxRecvs is 0"),
+    ("name-changes", "strings", "its name or pciPath has changed"),
+    ("type-without-entries", "device-entries", "its netDeviceType is 2, without getDeviceMr"),
+    ("dma-buf-bit", "dma-buf", "ptrSupport has DMABUF, and regMrDmaBuf is NULL"),
+    ("second-init-fails", "second-init", "of another communicator, returned 3"),
+    ("no-finalize", "finalize", "finalize is NULL"),
+    ("one-context", "contexts", "listen returned 3"),
+    ("loaded-once", "load-again", "init returned 2"),
+    ("v-device-fails", "virtual-device", "make_v_device returned 3"),
+    ("attributes-refused", "attributes", "set_net_attr returned 5"),
+    ("long-handle", "listen", "listen wrote 130 bytes of handle: there are 128"),
+    ("connect-refuses", "connect", "connect returned 2"),
+    ("connect-hangs", "connect", "hangs: connect did not end within"),
+    ("connect-impatient", "connect-first", "connect returned 6"),
+    ("accept-exits", "accept-first", "the plugin has ended this process by exit(7)"),
+    ("device-handle-given", "device-handles", "connect gave a device handle"),
+    ("odd-refused", "register", "reg_mr returned 4"),
+    ("twice-refused", "register-twice", "reg_mr returned 4"),
+    ("region-narrows", "register-large", "reg_mr returned 4"),
+    ("garbles", "message", "1 of 4096 bytes of a message are wrong, the first is 2048"),
+    ("empty-never-done", "sizes", "not every request was done"),
+    ("early-lost", "send-first", "not every request was done"),
+    ("overwrites", "shorter", "bytes behind a message of 1000 bytes were written"),
+    ("wrong-size", "reported-size", "test reports 16384 bytes of a receive of 1000"),
+    ("completes-twice", "done-once", "a receive was done before its message was sent"),
+    ("reorders", "order", "bytes of a message are wrong"),
+    ("seventeenth-lost", "full", "not every request was done"),
+    ("leaks-requests", "released", "was busy (a NULL request), and took nothing"),
+    ("one-comm", "several-comms", "not every request was done"),
+    ("group-refused", "grouped", "irecv returned 4"),
+    ("tags-ignored", "tags", "bytes of a message are wrong"),
+    ("optional-crashes", "optional-completion", "irecv: the plugin has crashed by SIGABRT"),
+    ("phandle-refused", "phandle", "isend returned 4"),
+    ("flush-never-done", "flush", "not every request was done"),
+    ("message-narrows", "large-message", "isend returned 4"),
+    ("lost-sender-silent", "lost-sender", "test told nothing of the peer's death"),
+    ("bye-ignored", "closed-sender", "hangs: test after the sender has closed did not"),
+    ("close-order-hangs", "close-order", "hangs: close_recv did not end within"),
+    ("close-unused-fails", "close-unused", "close_listen returned 3"),
+    ("close-pending-crashes", "close-pending", "close_recv with requests in flight: the plugin"),
+    ("leaks-descriptors", "given-back", "descriptors more after"),
+]
+#: Of a clause; what hangs takes that long.
+DEADLINE_S = "4"
+#: So many faults are tried at the same time.
+AT_ONCE = 4
+
+
+@pytest.fixture(scope="module")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return refplugin_build.build(tmp_path_factory.mktemp("faulty"), SOURCE)
+
+
+def built_on(clause: str) -> set[str]:
+    """The clauses that need it, and those that need them."""
+    found = {clause}
+    for other in CLAUSES:
+        if found & set(other.needs):
+            found.add(other.name)
+    return found - {clause}
+
+
+def test_each_clause_has_a_fault() -> None:
+    assert {clause for _, clause, _ in FAULTS} == set(BY_NAME)
+
+
+def test_without_a_fault_every_clause_holds(plugin: Path, tmp_path: Path) -> None:
+    found = conform(tmp_path, str(plugin), "--quick")
+    assert found.code == 0, found.out
+    without = {name for name, verdict in found.verdicts().items() if verdict != "pass"}
+    assert without == {"dma-buf", "virtual-device", "large-message"}, found.out
+
+
+@pytest.mark.parametrize("fault", ["connect-hangs", "bye-ignored", "close-order-hangs"])
+def test_a_plugin_that_hangs_leaves_no_process(fault: str, plugin: Path, tmp_path: Path) -> None:
+    mark = f"{fault} of {tmp_path}"
+    clause = next(clause for name, clause, _ in FAULTS if name == fault)
+    which = ("--only", clause, "--deadline", "1")
+    found = conform(tmp_path, str(plugin), *which, FAULT=fault, CONFORM_MARK=mark)
+    assert found.reasons()[clause].startswith("hangs: ")
+    assert not list(processes_with(f"CONFORM_MARK={mark}"))
+
+
+def processes_with(variable: str) -> Iterator[str]:
+    for environ in Path("/proc").glob("[0-9]*/environ"):
+        with contextlib.suppress(OSError):
+            if variable.encode() in environ.read_bytes().split(b"\0"):
+                yield environ.parent.name
+
+
+@pytest.fixture(scope="module")
+def verdicts(plugin: Path) -> dict[str, dict[str, tuple[str, str]]]:
+    """By fault, then by clause; several at once, as most of the time is spent waiting."""
+    faults = [
+        f"{fault}:{clause}" if BY_NAME[clause].costly else fault for fault, clause, _ in FAULTS
+    ]
+    parts = [
+        subprocess.Popen(
+            [sys.executable, str(DRIVER), str(plugin), DEADLINE_S, *faults[part::AT_ONCE]],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for part in range(AT_ONCE)
+    ]  # fmt: skip
+    found = {}
+    for part in parts:
+        out, err = part.communicate(timeout=LIMIT_S)
+        assert part.returncode == 0, err
+        found.update(json.loads(line) for line in out.splitlines())
+    return found
+
+
+@pytest.mark.parametrize(("fault", "clause", "said"), FAULTS, ids=[name for name, *_ in FAULTS])
+def test_a_fault_turns_its_clause_red_and_no_other(
+    fault: str, clause: str, said: str, verdicts: dict[str, dict[str, tuple[str, str]]]
+) -> None:
+    found = verdicts[fault]
+    red = {name: reason for name, (verdict, reason) in found.items() if verdict == "fail"}
+    assert list(red) == [clause], red
+    assert said in red[clause]
+    for name in built_on(clause) & set(found):
+        verdict, reason = found[name]
+        assert verdict == "not tried", name
+        assert reason in {f"needs {need}" for need in BY_NAME[name].needs}
+
+
+@pytest.mark.parametrize(("fault", "code", "said"), [
+    ("wrong-size", 9, "1 clause failed: reported-size"),
+    ("entry-missing", 4, "faulty: its table of v11 does not start (init): after init"),
+])  # fmt: skip
+def test_the_command_ends_with_the_code_and_the_clause(
+    fault: str, code: int, said: str, plugin: Path, tmp_path: Path
+) -> None:
+    found = conform(tmp_path, str(plugin), "--only", "reported-size", FAULT=fault)
+    assert found.code == code
+    assert found.err.startswith(f"tcpx-mpi: error: {said}")
+
+
+def test_what_is_known_of_a_plugin_is_no_failure(plugin: Path, tmp_path: Path) -> None:
+    known = tmp_path / "mine.toml"
+    known.write_text('[known]\nreported-size = "we report what was posted"\n')
+    which = ("--only", "reported-size", "--expect", str(known))
+    found = conform(tmp_path, str(plugin), *which, FAULT="wrong-size")
+    assert (found.code, found.verdicts()["reported-size"]) == (0, "known"), found.err
+    said = "we report what was posted (test reports 16384 bytes of a receive of 1000)"
+    assert found.reasons()["reported-size"] == said
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ('[known]\nfulll = "x"\n', "fulll is no clause"),
+    ("[known]\nfull = 3\n", "full has no reason"),
+    ("known = 3\n", "expected one table [known]"),
+])  # fmt: skip
+def test_expectations_that_say_nothing_are_refused(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(text)
+    found = conform(tmp_path, "softtcpx", "--expect", str(file))
+    assert (found.code, len(found.err.splitlines())) == (2, 1)
+    assert said in found.err
