@@ -141,12 +141,19 @@ def _done_once(bench: Bench) -> str:
 
 def _order(bench: Bench) -> str:
     both = _Both(bench.start(), _STEPS * PAGE)
-    receives = [both.receive(PAGE, at * PAGE) for at in range(_STEPS)]
-    bench.finish(*receives, *[both.send(PAGE, at * PAGE) for at in range(_STEPS)])
-    for at in range(_STEPS):
+    receives = [both.receive(PAGE)]
+    while len(receives) < _STEPS:
+        at = len(receives) * PAGE
+        found = bench.try_receive(both.pair, both.target, PAGE, both.there, at)
+        if found is None:  # how many it must have room for is another clause's
+            break
+        receives.append(found)
+    sends = [both.send(PAGE, at * PAGE) for at in range(len(receives))]
+    bench.finish(*receives, *sends)
+    for at in range(len(receives)):
         both.expect(PAGE, at * PAGE)
     both.close()
-    return f"{_STEPS} messages in flight arrived in their order"
+    return f"{len(receives)} messages in flight arrived in their order"
 
 
 def _full(bench: Bench) -> str:
@@ -392,7 +399,7 @@ CLAUSES = (
     ),
     Clause(
         "order", _order,
-        what=f"{_STEPS} messages in flight arrive in the order in which they were posted.",
+        what="Messages in flight arrive in the order in which they were posted.",
         why="Messages of one tag have nothing else that tells them apart.",
         source="ncclNet_vN_t",
         nccl=f"Has {_STEPS} steps of a connection in flight.",
@@ -400,7 +407,8 @@ CLAUSES = (
     ),
     Clause(
         "full", _full,
-        what="A queue that is full answers 0 and a NULL request, and takes more later.",
+        what=f"A comm has room for {_STEPS} requests; a full one answers 0 and a NULL request, and"
+        " takes more later.",
         why="It is no error: the caller comes again.",
         source="NCCL_NET_MAX_REQUESTS; ncclNet_vN_t",
         nccl=f"Comes again where the request is NULL, and ends the job at an error. It has {_STEPS}"
