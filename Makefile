@@ -27,7 +27,7 @@ help:
 	@echo "make test          lint and all tests, or one suite of them:"
 	@$(PYTHON) tests/suites.py
 	@echo "make lint          ruff, mypy --strict, clang-format, the stub of the native module"
-	@echo "make format        rewrite sources as lint wants them"
+	@echo "make format        rewrite sources, and pages made of --help, as lint and tests want them"
 	@echo "make clean         remove what was built, and $(VENV)"
 	@echo "make wheelhouse    the wheels that a GPU machine without network lacks, in WHEELHOUSE=DIR"
 	@echo "make pod-image     localhost/tcpx-mpi:here, a container image of this machine's own files"
@@ -70,6 +70,7 @@ lint: setup-tests
 
 format: setup-tests
 	$(BIN)/python native/bindings/make_stub.py
+	$(BIN)/python docs/make_reference.py
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(shell find native tests benchmarks -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.c')

@@ -3,7 +3,8 @@
 Usage: python benchmarks/collect.py [NAME ...] [--list]     (all, or those named)
 
 Figures go to docs/evidence/measured.json with the command and its values; `page.py --write` then
-puts them into the page. The files that README shows are kept whole (the same samples, compressed).
+puts them into the page. The files that the quickstart shows are kept whole
+(the same samples, compressed).
 Wants an idle machine, and iperf3.
 """
 
@@ -47,9 +48,9 @@ RUNS = {
     "emulated-1MiB": f"pair --ranks 2 -b 1M -e 1M -n 480 -w 60 {_ONE} --memory emulated "
     "--against raw",
 }
-#: The run whose report README shows.
+#: The run whose report the quickstart shows.
 SHOWN = "pair-1MiB"
-#: Of the picture in README.
+#: Of the picture in the quickstart.
 PICTURE = "ring --ranks 2 --plugin softtcpx --sizes 4K,16K,64K,256K,1M,4M,16M -n 64 --against raw"
 #: Name -> pattern and size of ours; pattern, bytes, iterations and slots of mpi_pingpong.
 #: A stream's slots are, as ours, twice the last-level cache of most machines.

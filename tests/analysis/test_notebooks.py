@@ -279,15 +279,15 @@ def test_two_runs_are_told_apart_and_what_differs_between_them_is_named(
     assert different == [["setting", "channels", "2", "4"]]
 
 
-# --- The picture of the README --------------------------------------------------------------------
+# --- The picture of the quickstart ---------------------------------------------------------------
 
 
-def test_the_picture_of_the_readme_can_be_made_again(kernel: Kernel, tmp_path: Path) -> None:
+def test_the_picture_of_the_quickstart_can_be_made_again(kernel: Kernel, tmp_path: Path) -> None:
     evidence = REPOSITORY / "docs" / "evidence" / "ring.h5"
     kept, made = REPOSITORY / "docs" / "images" / "bandwidth.svg", tmp_path / "bandwidth.svg"
     assert read_run(str(evidence)).missing == []
     assert kernel.run("bandwidth", RUN=evidence, PICTURE=made).pictures == 1
-    assert "](docs/images/bandwidth.svg)" in (REPOSITORY / "README.md").read_text()
+    assert "](images/bandwidth.svg)" in (REPOSITORY / "docs" / "quickstart.md").read_text()
     # The same but for the ids that matplotlib draws by lot, whatever its version.
     assert kept.stat().st_size == pytest.approx(made.stat().st_size, rel=0.2)
     assert kept.stat().st_size < 100_000

@@ -82,10 +82,10 @@ def test_against_commit_tells_worse_from_no_difference(monkeypatch: pytest.Monke
     assert judged(fast[:2], slow[:2], "HEAD") == 11
 
 
-def test_the_report_in_readme_is_that_of_the_kept_file() -> None:
+def test_the_report_in_the_quickstart_is_that_of_the_kept_file() -> None:
     shown = re.search(
         r"```\n\$ tcpx-mpi report (docs/evidence/\S+)\n(.*?)\n```",
-        (REPOSITORY / "README.md").read_text(), re.DOTALL,
+        (REPOSITORY / "docs" / "quickstart.md").read_text(), re.DOTALL,
     )  # fmt: skip
     assert shown is not None
     written = f"# Written              : {shown[1]}"  # the name of the file is as it was given

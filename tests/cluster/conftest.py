@@ -1,4 +1,4 @@
-"""Fixtures of the tests with two nodes: a cluster of each test's own, and README's mpirun on it."""
+"""Fixtures of the tests with two nodes: a cluster of each test's own, and mpirun on it."""
 
 from __future__ import annotations
 

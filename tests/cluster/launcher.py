@@ -1,4 +1,4 @@
-"""README's mpirun on a cluster of two nodes, for every test that starts ranks there."""
+"""The quickstart's mpirun on a cluster of two nodes, for every test that starts ranks there."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jobs import SLOTS
 from namespaces import NoCluster
 from nodes import NAMES, SPOOL, TREE, WORK, Cluster, cluster
 
-_README = re.compile(r"^mpirun -hostfile hostfiles/tcpx\.txt (.*?) tcpx-mpi run ring ", re.M)
+_PAGE = re.compile(r"^mpirun -hostfile hostfiles/tcpx\.txt (.*?) tcpx-mpi run ring ", re.M)
 
 
 @contextlib.contextmanager
@@ -28,19 +28,19 @@ def cluster_or_skip(names: tuple[str, str] = NAMES) -> Iterator[Cluster]:
 
 @dataclass(frozen=True)
 class Launcher:
-    """README's command for two nodes, with this cluster's hostfile in place of its own."""
+    """The quickstart's command for two nodes, with this cluster's hostfile in place of its own."""
 
     cluster: Cluster
 
     def command(self, *arguments: str, hosts: str = "", **variables: str) -> list[str]:
         """The command on the first node that runs `tcpx-mpi ARGUMENTS` on both.
 
-        `hosts` is the text of another hostfile; `variables` are set in place of README's own.
+        `hosts` is the text of another hostfile; `variables` are set in place of the page's own.
         """
         first = self.cluster.nodes[0]
         first.file("hosts").write_text(hosts or self.cluster.hostfile())
-        found = _README.search((TREE / "README.md").read_text())
-        assert found, "README.md has no mpirun with hostfiles/tcpx.txt"
+        found = _PAGE.search((TREE / "docs" / "quickstart.md").read_text())
+        assert found, "docs/quickstart.md has no mpirun with hostfiles/tcpx.txt"
         options = found[1]
         for name, value in variables.items():
             options = re.sub(rf"-x {name}=\S+", "", options) + f" -x {name}={value}"

@@ -1,4 +1,4 @@
-"""Ranks on two nodes that share nothing but Ethernets, started by README's command."""
+"""Ranks on two nodes that share nothing but Ethernets, started by the quickstart's command."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ SIZE, ITERS = 1 << 20, 20
 MIB = 1 << 20
 #: What a control network carries in a run of some seconds, at most.
 LITTLE = 2 * MIB
-README, CLUSTERS = ((TREE / name).read_text() for name in ("README.md", "docs/how-to/clusters.md"))
+QUICKSTART, CLUSTERS = (
+    (TREE / "docs" / name).read_text() for name in ("quickstart.md", "how-to/clusters.md")
+)
 IDENTITY = "from tcpx_mpi.machine.topology import read_host as r; h = r(); print(h.node, h.clock)"
 
 
@@ -118,8 +120,8 @@ def test_more_connections_between_nodes_than_a_nic_is_good_for_are_in_the_footer
     assert ("data connections on" in result.out) is warned, result.text
 
 
-def test_the_page_on_clusters_has_readmes_command() -> None:
-    (line,) = [line for line in README.splitlines() if line.startswith("mpirun -hostfile")]
+def test_the_page_on_clusters_has_the_quickstarts_command() -> None:
+    (line,) = [line for line in QUICKSTART.splitlines() if line.startswith("mpirun -hostfile")]
     assert f"\n       {line}\n" in CLUSTERS
     assert f"\n    {line} --hdf5 ring.h5 && tcpx-mpi report ring.h5 >report.txt\n" in CLUSTERS
 

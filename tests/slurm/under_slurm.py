@@ -24,11 +24,11 @@ from tcpx_mpi.records import Run, read_run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = (REPOSITORY / "docs" / "how-to" / "slurm.md").read_text()
-README = (REPOSITORY / "README.md").read_text()
-#: A line of README may say behind the command what it does.
+QUICKSTART = (REPOSITORY / "docs" / "quickstart.md").read_text()
+#: A line of the quickstart may say behind the command what it does.
 SUBMITTED = [
     line.split("  ")[0]
-    for text in (PAGE, README)
+    for text in (PAGE, QUICKSTART)
     for block in re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
     for line in block.splitlines()
     if line.startswith("sbatch ")

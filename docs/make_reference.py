@@ -1,0 +1,84 @@
+"""Writes reference/commands.md and reference/exit-codes.md from what the program itself says.
+
+python docs/make_reference.py            writes both
+python docs/make_reference.py --check    exit code 1 if they are not as they would be written
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from tcpx_mpi import cli
+from tcpx_mpi.errors import EXIT_CODE_MEANING
+
+REFERENCE = Path(__file__).resolve().parent / "reference"
+#: As wide as the longest line of a page.
+_WIDTH = 110
+_MADE = "Made by `python docs/make_reference.py`; do not edit."
+
+
+def commands_page() -> str:
+    """Every command with its options, as `--help` has them."""
+    texts = ["# Commands\n", f"{_MADE}\n"]
+    for name in cli.COMMANDS:
+        texts += [
+            f"## tcpx-mpi {name}\n",
+            f"{cli.COMMANDS[name]}\n",
+            f"```\n{help_of(name)}\n```\n",
+        ]
+    return "\n".join(texts)
+
+
+def help_of(name: str) -> str:
+    """What `tcpx-mpi NAME --help` prints, but for the exit codes, which have a page."""
+    context = click.Context(
+        cli._group, info_name="tcpx-mpi", terminal_width=_WIDTH, max_content_width=_WIDTH
+    )
+    command = cli._group.get_command(context, name)
+    assert command is not None
+    own = click.Context(command, parent=context, info_name=name, terminal_width=_WIDTH)
+    text = command.get_help(own)
+    head, _, rest = text.partition("\nExit codes:\n")
+    after = rest.partition("\n\n")[2]
+    return "\n\n".join(part.strip("\n") for part in (head, after) if part.strip())
+
+
+def exit_codes_page() -> str:
+    """The table of exit codes."""
+    rows = [f"| {int(code)} | {text} |" for code, text in EXIT_CODE_MEANING.items()]
+    head = [
+        "# Exit codes",
+        "",
+        _MADE,
+        "",
+        "The same on all ranks.",
+        "",
+        "| code | means |",
+        "|--|--|",
+    ]
+    return "\n".join([*head, *rows, ""])
+
+
+PAGES = {"commands.md": commands_page, "exit-codes.md": exit_codes_page}
+
+
+def main(*arguments: str) -> int:
+    old = [
+        name
+        for name, page in PAGES.items()
+        if not (REFERENCE / name).exists() or (REFERENCE / name).read_text() != page()
+    ]
+    if arguments == ("--check",):
+        for name in old:
+            print(f"docs/reference/{name} is old: run python docs/make_reference.py")
+        return 1 if old else 0
+    for name in old:
+        (REFERENCE / name).write_text(PAGES[name]())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,76 @@
+"""README and docs/: short where they must be, made where made, and no link leads nowhere."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tcpx_mpi.cli import COMMANDS
+from tcpx_mpi.records import read_run
+from tcpx_mpi.report import Screen, report_lines
+
+REPOSITORY = Path(__file__).resolve().parents[3]
+README = (REPOSITORY / "README.md").read_text()
+LINES = README.splitlines()
+_TREES = ("docs", "analysis", "benchmarks", "examples", "jobs", "hostfiles")
+PAGES = sorted(
+    [*REPOSITORY.glob("*.md"), *(each for t in _TREES for each in (REPOSITORY / t).rglob("*.md"))]
+)
+
+
+def anchors_of(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub makes them."""
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    titles = re.findall(r"^#+ (.+)$", prose, re.MULTILINE)
+    plain = [re.sub(r"\[([^]]+)\]\([^)]*\)", r"\1", title).lower() for title in titles]
+    return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in plain}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_no_internal_link_leads_nowhere(page: Path) -> None:
+    prose = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
+    for link in re.findall(r"\]\(([^)\s]+)\)", prose):
+        if "://" in link or link.startswith("mailto:"):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{page.name} links to {link}, which is not there"
+        if anchor and target.suffix == ".md":
+            assert anchor in anchors_of(target), f"{page.name} links to {link}: no such heading"
+
+
+def test_readme_is_read_in_two_minutes() -> None:
+    assert len(LINES) < 100
+    assert max(map(len, LINES)) <= 120
+    assert len(README.split()) < 1000
+
+
+def test_readme_links_to_every_page_or_to_one_that_does() -> None:
+    for page in (REPOSITORY / "docs").rglob("*.md"):
+        name = str(page.relative_to(REPOSITORY))
+        linked = name in README or page.parent.name in ("design", "evidence")
+        assert linked, f"README does not link to {name}"
+
+
+def test_readmes_report_is_that_of_the_kept_file() -> None:
+    block = re.search(r"\$ tcpx-mpi report (\S+)\n(.*?)```", README, re.DOTALL)
+    assert block is not None
+    lines = report_lines(read_run(str(REPOSITORY / block[1])), screen=Screen(120))
+    shown = block[2].splitlines()
+    assert len(shown) == 10
+    places = [lines.index(line) for line in shown]
+    assert places == sorted(places)
+
+
+def test_the_commands_and_exit_codes_are_as_the_program_says_them() -> None:
+    done = subprocess.run(
+        [sys.executable, "docs/make_reference.py", "--check"],
+        cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    page = (REPOSITORY / "docs" / "reference" / "commands.md").read_text()
+    assert re.findall(r"^## tcpx-mpi (\S+)$", page, re.MULTILINE) == list(COMMANDS)
