@@ -18,7 +18,7 @@ CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v cla
 WHEELHOUSE ?=
 GPU_VENV := $(if $(WHEELHOUSE),build/venv-gpu,$(VENV))
 
-.PHONY: help setup setup-tests bench test lint format clean gpu-setup wheelhouse pod-image
+.PHONY: help setup setup-tests bench docs test lint format clean gpu-setup wheelhouse pod-image
 
 help:
 	@echo "make setup         virtual environment in $(VENV), native core built into it"
@@ -28,6 +28,7 @@ help:
 	@$(PYTHON) tests/suites.py
 	@echo "make lint          ruff, mypy --strict, clang-format, the stub of the native module"
 	@echo "make format        rewrite sources, and pages made of --help, as lint and tests want them"
+	@echo "make docs          docs/ as a site that needs no network to be read, in build/site"
 	@echo "make clean         remove what was built, and $(VENV)"
 	@echo "make wheelhouse    the wheels that a GPU machine without network lacks, in WHEELHOUSE=DIR"
 	@echo "make pod-image     localhost/tcpx-mpi:here, a container image of this machine's own files"
@@ -60,6 +61,10 @@ bench: setup
 	  $(BIN)/tcpx-mpi run $$pattern --ranks $(RANKS) --plugin softtcpx --sizes 4K,1M -n 80 \
 	    --against raw || exit $$?; \
 	done
+
+docs: setup
+	$(BIN)/python -m pip install --quiet 'tcpx-mpi[docs]'
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 lint: setup-tests
 	$(BIN)/ruff check .

@@ -52,7 +52,7 @@ def test_readme_is_read_in_two_minutes() -> None:
 def test_readme_links_to_every_page_or_to_one_that_does() -> None:
     for page in (REPOSITORY / "docs").rglob("*.md"):
         name = str(page.relative_to(REPOSITORY))
-        linked = name in README or page.parent.name in ("design", "evidence")
+        linked = name in README or page.parent.name in ("design", "evidence", "docs")
         assert linked, f"README does not link to {name}"
 
 
@@ -74,3 +74,9 @@ def test_the_commands_and_exit_codes_are_as_the_program_says_them() -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     page = (REPOSITORY / "docs" / "reference" / "commands.md").read_text()
     assert re.findall(r"^## tcpx-mpi (\S+)$", page, re.MULTILINE) == list(COMMANDS)
+
+
+def test_every_page_has_its_place_in_the_site() -> None:
+    docs = REPOSITORY / "docs"
+    placed = re.findall(r"- (\S+\.md)$", (REPOSITORY / "mkdocs.yml").read_text(), re.MULTILINE)
+    assert sorted(placed) == sorted(str(page.relative_to(docs)) for page in docs.rglob("*.md"))
