@@ -52,7 +52,10 @@ def nvrtc_folder() -> str:
 
 def on_gpu() -> dict[str, str]:
     """The environment of a native test that shall use a real GPU."""
-    return {**os.environ, "TCPX_MPI_REAL_GPU": nvrtc_folder()}
+    cubins = BUILD / "cubins"
+    cubins.mkdir(parents=True, exist_ok=True)
+    cache = {"TCPX_MPI_CUDA_CACHE": str(cubins)}
+    return {**os.environ, **cache, "TCPX_MPI_REAL_GPU": nvrtc_folder()}
 
 
 @pytest.fixture(scope="module", autouse=True)

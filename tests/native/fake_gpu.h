@@ -29,7 +29,10 @@ Function* fake_call(const char* name) {
 inline tcpx::Gpu& test_gpu(int ordinal = 0) {
   const char* real = getenv("TCPX_MPI_REAL_GPU");
   if (real == nullptr) fake_driver();
-  tcpx::set_cuda_compiler({{real != nullptr ? real : FAKECUDA_FOLDER}, ""});
+  // Many tests compile the same kernels, and each is a process of its own.
+  const char* cache = getenv("TCPX_MPI_CUDA_CACHE");
+  tcpx::set_cuda_compiler({{real != nullptr ? real : FAKECUDA_FOLDER},
+                           real != nullptr && cache != nullptr ? cache : ""});
   tcpx::Gpu& gpu = tcpx::use_gpu(ordinal);
   gpu.select();
   return gpu;
