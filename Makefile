@@ -18,7 +18,7 @@ CXX_FOUND := $(shell command -v $${CXX:-c++} || command -v g++ || command -v cla
 WHEELHOUSE ?=
 GPU_VENV := $(if $(WHEELHOUSE),build/venv-gpu,$(VENV))
 
-.PHONY: help setup setup-tests bench docs test lint format clean gpu-setup wheelhouse pod-image
+.PHONY: help setup setup-tests bench docs wheel test lint format clean gpu-setup wheelhouse pod-image
 
 help:
 	@echo "make setup         virtual environment in $(VENV), native core built into it"
@@ -28,6 +28,7 @@ help:
 	@$(PYTHON) tests/suites.py
 	@echo "make lint          ruff, mypy --strict, clang-format, the stub of the native module"
 	@echo "make format        rewrite sources, and pages made of --help, as lint and tests want them"
+	@echo "make wheel         a wheel for this Python, with auditwheel's tag, and the sources, in dist"
 	@echo "make docs          docs/ as a site that needs no network to be read, in build/site"
 	@echo "make clean         remove what was built, and $(VENV)"
 	@echo "make wheelhouse    the wheels that a GPU machine without network lacks, in WHEELHOUSE=DIR"
@@ -61,6 +62,14 @@ bench: setup
 	  $(BIN)/tcpx-mpi run $$pattern --ranks $(RANKS) --plugin softtcpx --sizes 4K,1M -n 80 \
 	    --against raw || exit $$?; \
 	done
+
+# By this machine's compiler and C library, so that the tag is what those allow; auditwheel says it.
+wheel: setup
+	$(BIN)/python -m pip install --quiet 'tcpx-mpi[wheel]'
+	rm -rf build/wheel dist
+	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir build/wheel .
+	PATH=$(abspath $(BIN)):$$PATH $(BIN)/python -m auditwheel repair --wheel-dir dist build/wheel/*.whl
+	$(BIN)/python -c 'from scikit_build_core.build import build_sdist as made; print(made("dist"))'
 
 docs: setup
 	$(BIN)/python -m pip install --quiet 'tcpx-mpi[docs]'

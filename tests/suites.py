@@ -91,6 +91,10 @@ SUITES = {
         get="apt-get install --no-install-recommends podman runc netavark aardvark-dns catatonit "
         "iptables",
     ),
+    "wheel": Suite(
+        "make wheel, and what it made in an empty environment: 2 minutes, and a package index",
+        ("wheel/in_empty_venv.py",),
+    ),
     "asan": _sanitized("address"),
     "tsan": _sanitized("thread"),
     "fuzz": Suite(
