@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tcpx_mpi.conform import connecting, ending, moving, starting
+from tcpx_mpi.conform import connecting, ending, moving, special, starting
 from tcpx_mpi.conform.clause import Clause
 
 
@@ -17,7 +17,9 @@ def _in_order(clauses: tuple[Clause, ...]) -> tuple[Clause, ...]:
     return tuple(placed.values())
 
 
-CLAUSES = _in_order(starting.CLAUSES + connecting.CLAUSES + moving.CLAUSES + ending.CLAUSES)
+CLAUSES = _in_order(
+    starting.CLAUSES + connecting.CLAUSES + moving.CLAUSES + special.CLAUSES + ending.CLAUSES
+)
 BY_NAME = {clause.name: clause for clause in CLAUSES}
 #: Without these a plugin does not start at all.
 START = ("table", "init", "devices")

@@ -1,0 +1,199 @@
+"""Clauses of what not every message has: groups, tags, no completion, a flush, 2 GiB."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+
+import numpy as np
+
+from tcpx_mpi.conform.bench import PAGE, Area, Bench, Receive, Send
+from tcpx_mpi.conform.both import POISON, Both
+from tcpx_mpi.conform.clause import Broken, Clause, NotOffered, NotTried
+
+#: More than an int says; below 2 GiB little memory lies there again and again.
+_ABOVE = (2 << 30) + 4097
+_REPEATED = 8 << 20
+
+
+def _grouped(bench: Bench) -> str:
+    bench.start()
+    most = bench.properties.max_recvs
+    if most < 2:
+        raise NotOffered("maxRecvs is 1")
+    both = Both(bench, most * PAGE)
+    receive = _group(bench, both, most)
+    sends = [both.send(100 + at, at * PAGE, tag=50 + at) for at in range(most)]
+    bench.finish(receive, *sends)
+    for at in range(most):
+        both.expect(100 + at, at * PAGE)
+    both.close()
+    return f"{most} receives in one request"
+
+
+def _tags(bench: Bench) -> str:
+    bench.start()
+    most = bench.properties.max_recvs
+    if most < 2:
+        raise NotOffered("maxRecvs is 1, so the order tells whose a message is")
+    both = Both(bench, most * PAGE)
+    receive = _group(bench, both, most)
+    sends = [both.send(100 + at, at * PAGE, tag=50 + at) for at in reversed(range(most))]
+    bench.finish(receive, *sends)
+    for at in range(most):
+        both.expect(100 + at, at * PAGE)
+    both.close()
+    return "messages go where their tag is"
+
+
+def _group(bench: Bench, both: Both, most: int) -> Receive:
+    where = [both.target.address + at * PAGE for at in range(most)]
+    tags = [50 + at for at in range(most)]
+    request = bench.good(
+        "irecv", both.pair.receive, where, [PAGE] * most, tags, [both.there] * most
+    )
+    if request == 0:
+        raise Broken("a group of receives on an idle comm was busy")
+    both.pair.receives += 1
+    return Receive(both.pair, request, both.target, 0, PAGE, both.pair.receives - 1, most)
+
+
+def _optional(bench: Bench) -> str:
+    both = Both(bench.start(), 2 * PAGE)
+    request = bench.good("irecv", both.pair.receive, [both.target.address], [PAGE], [0],
+                         [both.there], True)  # fmt: skip
+    both.pair.receives += 1
+    sent = both.send(PAGE)
+    if request not in (0, 1):
+        bench.finish(sent, Receive(both.pair, request, both.target, 0, PAGE, 0))
+    else:
+        bench.finish(sent)
+    last = both.receive(PAGE, PAGE)
+    bench.finish(both.send(PAGE, PAGE), last)
+    both.expect(PAGE)
+    both.expect(PAGE, PAGE)
+    both.close()
+    return "completed without a request" if request in (0, 1) else "with a request all the same"
+
+
+def _phandle(bench: Bench) -> str:
+    both = Both(bench.start(), PAGE)
+    mine = Area(PAGE)
+    for phandle in (0, mine.address):
+        bench.table.set_phandle(phandle)
+        both.target.poison(POISON)
+        receive = both.receive(PAGE)
+        bench.finish(both.send(PAGE), receive)
+        both.expect(PAGE)
+    both.close()
+    return "NULL and another are taken"
+
+
+def _flush(bench: Bench) -> str:
+    both = Both(bench.start(), PAGE)
+    if bench.memory != "host" and bench.unpacks:
+        raise NotTried("receives of a plugin that unpacks are not flushed")
+    receive = both.receive(PAGE)
+    bench.finish(both.send(PAGE), receive)
+    where = ([both.target.address], [PAGE], [both.there])
+    request = bench.good("iflush", both.pair.receive, *where)
+    if request:
+        bench.finish(Send(both.pair.receive, request))
+    both.expect(PAGE)
+    both.close()
+    return "iflush ended" if request else "nothing to wait for"
+
+
+def _large(bench: Bench) -> str:
+    bench.start()
+    if bench.memory != "host":
+        raise NotTried(f"a request of this memory has {bench.largest(_ABOVE)} bytes at most")
+    pair = bench.connect()
+    source, target = _repeated(), _repeated()
+    source[:_REPEATED] = Area(_REPEATED).fill(3).bytes
+    source[2 << 30 :] = Area(_ABOVE - (2 << 30)).fill(4).bytes[: _ABOVE - (2 << 30)]
+    here = bench.good("reg_mr", pair.send, int(source.ctypes.data), _ABOVE, 1)
+    there = bench.good("reg_mr", pair.receive, int(target.ctypes.data), _ABOVE, 1)
+    at = [int(target.ctypes.data)]
+    request = bench.good("irecv", pair.receive, at, [_ABOVE], [0], [there])
+    sent = bench.good("isend", pair.send, int(source.ctypes.data), _ABOVE, 0, here)
+    bench.finish(Send(pair.send, sent), Receive(pair, request, Area(PAGE), 0, _ABOVE, 0))
+    for place in (slice(0, _REPEATED), slice(2 << 30, _ABOVE)):
+        if not np.array_equal(source[place], target[place]):
+            raise Broken(f"bytes of a message of {_ABOVE} bytes are wrong")
+    for comm, mhandle in ((pair.send, here), (pair.receive, there)):
+        bench.good("dereg_mr", comm, mhandle)
+    bench.close(pair)
+    return f"a message of {_ABOVE} bytes"
+
+
+def _repeated() -> np.ndarray:
+    """So many addresses of little memory, one stretch behind another."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
+    whole = mmap.mmap(-1, _ABOVE)
+    array = np.frombuffer(whole, np.uint8)
+    first = int(array.ctypes.data)
+    file = os.memfd_create("tcpx-mpi-conform")
+    os.ftruncate(file, _REPEATED)
+    map_fixed_shared = 0x10 | mmap.MAP_SHARED
+    for at in range(first, first + (2 << 30), _REPEATED):  # what is behind lies once
+        got = libc.mmap(at, _REPEATED, mmap.PROT_READ | mmap.PROT_WRITE, map_fixed_shared, file, 0)
+        if got != at:
+            raise NotTried("memory that repeats cannot be mapped here")
+    os.close(file)
+    return array
+
+
+CLAUSES = (
+    Clause(
+        "grouped", _grouped,
+        what="irecv takes maxRecvs receives in one request, for messages in the order of tags.",
+        why="maxRecvs is a promise.",
+        source="irecv of ncclNet_vN_t",
+        nccl="Groups the receives of several channels of a peer.",
+        needs=("message",),
+    ),
+    Clause(
+        "tags", _tags,
+        what="In a group a message goes where its tag is, whatever the order of sends.",
+        why="Senders of a group are independent of each other.",
+        source="irecv of ncclNet_vN_t",
+        nccl="Gives each channel a tag, and sends when the channel's data is there.",
+        needs=("grouped",),
+    ),
+    Clause(
+        "optional-completion", _optional,
+        what="irecv whose request is 1 beforehand may complete without a request.",
+        why="The caller does not need to know; a plugin that knows it not gives a request.",
+        source="NCCL_NET_OPTIONAL_RECV_COMPLETION, v9 and later",
+        nccl="Says so for protocols whose data carries its own flags.",
+        needs=("message",), since=9,
+    ),
+    Clause(
+        "phandle", _phandle,
+        what="isend and irecv take a NULL handle of a profiler, and another.",
+        why="It is for a profiler and means nothing to the data.",
+        source="ncclNet_v10_t and later",
+        nccl="Passes one where a profiler is loaded.",
+        needs=("message",), since=10,
+    ),
+    Clause(
+        "flush", _flush,
+        what="iflush of a receive ends, by a request or at once.",
+        why="Data in a GPU's memory may be under way when test says done.",
+        source="iflush of ncclNet_vN_t",
+        nccl="Calls it for GPU memory alone: host memory is tried as the nearest to it.",
+        needs=("message",), hurts=False,
+    ),
+    Clause(
+        "large-message", _large,
+        what="A message of more than 2 GiB arrives.",
+        why="The size is a size_t: a plugin that narrows it loses bytes.",
+        source="ncclNet_v9_t and later",
+        nccl="Cuts at maxP2pBytes and maxCollBytes, which a plugin may set above 2 GiB.",
+        needs=("sizes", "register-large"), since=9, costly=True,
+    ),
+)  # fmt: skip
