@@ -120,7 +120,9 @@ def judge(gate: Gate, run: Run) -> Judgement:
     if (absent := run.launches_planned - len(launches)) > 0:
         refusals.append(f"the file lacks {absent} of {run.launches_planned} launches")
     if not limits:
-        refusals.append(f"the gate has no limit for {header.pattern} in {header.memory} memory")
+        text = f"the gate has no limit for {header.pattern} in {header.memory} memory"
+        others = [_asks(limit) for limit in gate.limits if limit.pattern == header.pattern]
+        refusals.append("; ".join([text, *others]))
     findings = tuple(
         _find(limit, [launch.figures[limit] for launch in launches]) for limit in limits
     )
@@ -234,6 +236,16 @@ def _by_launches(text: str, numbers: Sequence[int], of: int) -> str:
         return text
     which = ", ".join(map(str, numbers))
     return f"launch{'es' if len(numbers) > 1 else ''} {which}: {text}"
+
+
+def _asks(limit: Limit) -> str:
+    """ "cuda, 64 MiB: busbw >= 42.4 GB/s [where it is from]"."""
+    name, unit, is_minimum = BOUNDS[limit.bound]
+    sign = ">=" if is_minimum else "<="
+    text = (
+        f"{limit.memory}, {format_size(limit.size_bytes)}: {name} {sign} {limit.value:.4g} {unit}"
+    )
+    return f"{text} [{limit.provenance}]" if limit.provenance else text
 
 
 def _place_of(limit: Limit) -> str:

@@ -19,7 +19,7 @@ from tcpx_mpi.errors import UsageError
 from tcpx_mpi.records import Run, RunHeader
 from tcpx_mpi.report.stragglers import ways_by_size
 from tcpx_mpi.report.table import summarise_row
-from tcpx_mpi.units import format_size
+from tcpx_mpi.units import counted, format_size
 
 #: Below this share of the fleet's median a node, NIC or way is called slow.
 SLOW = 0.9
@@ -138,7 +138,8 @@ def fleet_of(runs: Sequence[Run]) -> Fleet:
 def fleet_lines(fleet: Fleet) -> list[str]:
     """The fleet in some lines of text: what it is, slow NICs, slow ways, troubles."""
     lines = [
-        f"# {len(fleet.hosts)} nodes, {len(fleet.nics)} NICs, {len(fleet.paths)} files: "
+        f"# {counted(len(fleet.hosts), 'node')}, {counted(len(fleet.nics), 'NIC')}, "
+        f"{counted(len(fleet.paths), 'file')}: "
         f"{fleet.pattern}, {fleet.plugin}, {fleet.memory} memory",
         f"# {format_size(fleet.size_bytes)}: median {fleet.median:.3f} GB/s a NIC",
     ]

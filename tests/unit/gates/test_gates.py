@@ -274,6 +274,13 @@ def test_the_gate_of_a_kind_of_machine_is_known_by_its_name_and_says_where_a_lim
     assert all(limit.provenance for limit in gate.limits)
     run = run_of()
     assert not judge(gate, run).passed
+    header = dataclasses.replace(run.header, pattern="all_gather")
+    (refusal,) = [
+        text
+        for text in judge(gate, dataclasses.replace(run, header=header)).refusals
+        if "no limit" in text
+    ]
+    assert "cuda, 64 MiB: busbw >= 42.4 GB/s [0.9 x 47.1 GB/s" in refusal
     # The same limit, for sizes and circumstances of this run: it fails, and says why it is there.
     limit = dataclasses.replace(gate.limits[0], pattern="ring", memory="host", size_bytes=1024)
     lines = judge(dataclasses.replace(gate_for(run), limits=(limit,)), run).lines()
