@@ -57,9 +57,9 @@ def percentile_notes(header: RunHeader, summaries: Sequence[RowSummary]) -> list
     ]
     if swings:
         text = (
-            f"at {', '.join(swings)} `p50` is above `time`: another rank is the slowest from one "
-            "iteration to the next, and waits for it are made up in between; `p50` is of the "
-            "slowest rank of each iteration, `time` of all"
+            f"at {', '.join(swings)} `p50` is above `time`: `p50` is of the slowest rank of each "
+            "iteration, and another rank is that from one iteration to the next; `time` is the "
+            "mean over all of them"
         )
         notes.append(("Swings", text))
     return notes
