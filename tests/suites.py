@@ -46,6 +46,10 @@ SUITES = {
     "native": Suite("the native tests", ("native",)),
     "mpi": Suite("runs of several ranks on this machine", ("mpi",)),
     "conform": Suite("`conform` over softtcpx and over faulty plugins", ("conform",)),
+    "variants": Suite(
+        "other ways into set-ups that hang, signals and odd plugins: 5 minutes",
+        ("-m", "variant", "mpi"),
+    ),
     "mutants": Suite("broken copies of the sources, all of which must be caught", ("mutants",)),
     "browser": Suite(
         "the HTML report in a real browser",

@@ -33,6 +33,12 @@ def require_one_line(result: Result, code: int, said: str) -> None:
     assert "Traceback" not in result.err, result.text
 
 
+VARIANT_NAMES = [
+    pytest.param(mode, marks=pytest.mark.variant)
+    for mode in ("no name", "long name", "binary device")
+]
+
+
 @pytest.mark.multirank
 @pytest.mark.parametrize(
     ("mode", "code", "said"),
@@ -40,12 +46,22 @@ def require_one_line(result: Result, code: int, said: str) -> None:
         ("load aborts", 2, "loading the plugin ended its process by SIGABRT"),
         ("init aborts", 4, "init of the plugin crashed by SIGABRT"),
         ("init crashes", 4, "init of the plugin crashed by SIGSEGV"),
-        ("init is killed", 4, "init of the plugin ended its process by SIGKILL"),
+        pytest.param(
+            "init is killed",
+            4,
+            "init of the plugin ended its process by SIGKILL",
+            marks=pytest.mark.variant,
+        ),
         ("init exits", 4, "init of the plugin ended this process by exit(0)"),
         ("properties fail", 4, "plugin call getProperties returned 2 (system error): device 0"),
-        ("properties crash", 4, "the devices of the plugin crashed by SIGABRT"),
+        pytest.param(
+            "properties crash",
+            4,
+            "the devices of the plugin crashed by SIGABRT",
+            marks=pytest.mark.variant,
+        ),
         ("no init", 4, "has no init"),
-        ("no isend", 4, "has no isend"),
+        pytest.param("no isend", 4, "has no isend", marks=pytest.mark.variant),
         ("no test, close_recv", 4, "has no test, closeRecv"),
     ],
 )
@@ -60,9 +76,13 @@ def test_a_plugin_that_does_not_come_up_is_one_line(
     ("mode", "said"),
     [
         ("init aborts", "has crashed by SIGABRT"),
-        ("init crashes", "has crashed by SIGSEGV"),
+        pytest.param("init crashes", "has crashed by SIGSEGV", marks=pytest.mark.variant),
         ("init exits", "has ended this process by exit(0)"),
-        ("properties fail", "plugin call getProperties returned 2 (system error): device 0"),
+        pytest.param(
+            "properties fail",
+            "plugin call getProperties returned 2 (system error): device 0",
+            marks=pytest.mark.variant,
+        ),
     ],
 )
 def test_one_that_does_so_in_ranks_alone_is_named_by_a_rank(
@@ -74,7 +94,7 @@ def test_one_that_does_so_in_ranks_alone_is_named_by_a_rank(
 
 
 @pytest.mark.multirank
-@pytest.mark.parametrize("mode", ["", "no name", "long name", "binary name", "binary device"])
+@pytest.mark.parametrize("mode", ["", "binary name", *VARIANT_NAMES])
 def test_a_plugin_may_call_itself_and_its_devices_what_it_likes(
     mode: str, odd: str, place: Path
 ) -> None:
@@ -83,7 +103,13 @@ def test_a_plugin_may_call_itself_and_its_devices_what_it_likes(
     assert ("od\\xff\\x01\\x0ad" in result.out) == mode.startswith("binary"), result.text
 
 
-@pytest.fixture(params=[100, 4096, 60_000])
+@pytest.fixture(
+    params=[
+        pytest.param(100, marks=pytest.mark.variant),
+        pytest.param(4096, marks=pytest.mark.variant),
+        60_000,
+    ]
+)
 def cut_off(request: pytest.FixtureRequest, place: Path) -> Path:
     path = place / "libnccl-net-cut.so"
     path.write_bytes(SOFTTCPX.read_bytes()[: request.param])

@@ -57,11 +57,19 @@ def process_of(job: Job, rank: int) -> int:
     ("how", "mode", "waits_for"),
     [
         ("mpirun", "init spins", "init of the plugin"),
-        ("mpirun", "devices spin", "the devices of the plugin"),
+        pytest.param(
+            "mpirun", "devices spin", "the devices of the plugin", marks=pytest.mark.variant
+        ),
         ("--ranks", "properties spin", "the devices of the plugin"),
     ],
 )
-@pytest.mark.parametrize("where", [{}, {"ODD_IN_RANKS": "1"}], ids=["tried", "in ranks"])
+@pytest.mark.parametrize(
+    "where",
+    [
+        pytest.param({}, id="tried", marks=pytest.mark.variant),
+        pytest.param({"ODD_IN_RANKS": "1"}, id="in ranks"),
+    ],
+)
 def test_a_plugin_that_never_returns_ends_all_ranks_and_is_named(
     how: str, mode: str, waits_for: str, where: dict[str, str], odd: str, place: Path
 ) -> None:
@@ -92,7 +100,13 @@ def stop_at(job: Job, rank: int, waits_for: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stopped", "waits_for"), [(0, ""), (1, "own start"), (0, "MPI library"), (1, "MPI_Init")]
+    ("stopped", "waits_for"),
+    [
+        (0, ""),
+        pytest.param(1, "own start", marks=pytest.mark.variant),
+        pytest.param(0, "MPI library", marks=pytest.mark.variant),
+        (1, "MPI_Init"),
+    ],
 )
 def test_a_rank_that_was_stopped_on_its_way_is_named_and_all_are_ended(
     waits_for: str, stopped: int, place: Path
@@ -126,15 +140,21 @@ def test_the_others_end_by_themselves_under_a_users_own_mpirun(place: Path) -> N
     assert any(said in line for line in result.errors), result.text
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.variant)]
+)
 @pytest.mark.parametrize(
     "hang",
     [
-        lambda job: until(job, 0, "init of the plugin"),
-        lambda job: stop_at(job, 1, ""),
-        lambda job: (stop_at(job, 0, "own start"), stop_at(job, 1, "own start")),
+        pytest.param(lambda job: until(job, 0, "init of the plugin"), id="plugin"),
+        pytest.param(
+            lambda job: stop_at(job, 1, ""), id="a stopped rank", marks=pytest.mark.variant
+        ),
+        pytest.param(
+            lambda job: (stop_at(job, 0, "own start"), stop_at(job, 1, "own start")),
+            id="all ranks stopped",
+        ),
     ],
-    ids=["plugin", "a stopped rank", "all ranks stopped"],
 )
 def test_the_first_signal_ends_a_set_up_that_hangs(
     hang: Callable[[Job], object], number: signal.Signals, odd: str, place: Path
@@ -147,7 +167,7 @@ def test_the_first_signal_ends_a_set_up_that_hangs(
     assert result.code == 128 + number, result.text
 
 
-@pytest.mark.parametrize("command", ["smoke", "ceiling"])
+@pytest.mark.parametrize("command", [pytest.param("smoke", marks=pytest.mark.variant), "ceiling"])
 def test_other_commands_of_ranks_have_the_deadline_too(command: str, place: Path) -> None:
     with started(launched("--ranks", command, "--setup-timeout", LIMIT), place) as job:
         stop_at(job, 1, "")
@@ -156,6 +176,7 @@ def test_other_commands_of_ranks_have_the_deadline_too(command: str, place: Path
     assert any("rank 1 never spoke" in line for line in result.errors), result.text
 
 
+@pytest.mark.variant
 def test_a_run_that_comes_up_is_not_ended_by_it(place: Path) -> None:
     options = ("--plugin", "softtcpx", "--setup-timeout", "10", "--duration", "11s")
     with started(launched("--ranks", *RUN, *options), place) as job:
