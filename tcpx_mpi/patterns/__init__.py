@@ -42,6 +42,9 @@ NAMES: dict[str, str] = {
     "mesh": "all to all: the send buffer is divided among all ranks, own part copied locally",
     "pairs": "one way between two ranks at a time, every rank busy: both ways in turn; --all: each "
     "with each",
+    "bidirectional": "both ways between the ranks of a pair at the same time",
+    "fan_in": "all to one rank (--root) at the same time",
+    "fan_out": "one rank (--root) to all at the same time",
     **PROGRAMS,
 }
 
@@ -54,6 +57,9 @@ _FAMILY = {
     "ring": "ring",
     "mesh": "mesh",
     "pairs": "pairs",
+    "bidirectional": "pair",
+    "fan_in": "fan",
+    "fan_out": "fan",
     SMOKE: "smoke",
 }
 _PROGRAM_FAMILY = {
@@ -70,7 +76,20 @@ _PROGRAM_FAMILY = {
     "hypercube": "all_gather",
 }
 
+#: Options (by their fields) that choose one of a family of transfer patterns.
+CHOICES: dict[str, frozenset[str]] = {
+    "fan_in": frozenset({"root"}),
+    "fan_out": frozenset({"root"}),
+}
+
 _REGISTERED: dict[str, Pattern] = {}
+
+
+@dataclasses.dataclass(frozen=True)
+class Choice:
+    """What a run chooses of a pattern in `CHOICES`; as it stands, what `load` gives."""
+
+    root: int = 0
 
 
 def register(pattern: Pattern) -> None:
@@ -89,8 +108,18 @@ def find(name: str) -> Pattern | None:
         return _first_form(name)
     if name not in _FAMILY:
         return None
+    if name in CHOICES:
+        return load_chosen(name, Choice())
     module = importlib.import_module(f"tcpx_mpi.patterns.{_FAMILY[name]}")
     pattern: Pattern = getattr(module, name.upper())
+    return pattern
+
+
+@functools.lru_cache(maxsize=64)
+def load_chosen(name: str, choice: Choice) -> Pattern:
+    """One of the patterns that go by a name in `CHOICES`."""
+    module = importlib.import_module(f"tcpx_mpi.patterns.{_FAMILY[name]}")
+    pattern: Pattern = module.CHOSEN[name](choice)
     return pattern
 
 

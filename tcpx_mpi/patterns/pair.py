@@ -1,4 +1,4 @@
-"""Two ranks at a time: pair (one way) and pingpong (there and back)."""
+"""Two ranks at a time: pair (one way), bidirectional (both at once), pingpong (there and back)."""
 
 from __future__ import annotations
 
@@ -92,12 +92,12 @@ def _pingpong_schedule(rank: int, world: int) -> Schedule:
     return steps.build()
 
 
-def _pingpong_layout(rank: int, world: int, size_bytes: int) -> Layout:
+def _whole_both_ways(rank: int, world: int, size_bytes: int) -> Layout:
     whole = BlockTable.of_lengths([size_bytes])
     return make_layout(send=whole, recv=whole)
 
 
-def _pingpong_expected(rank: int, world: int) -> Expected:
+def _from_partner(rank: int, world: int) -> Expected:
     return Expected.of_rows([(0, partner(rank, world), 0)])
 
 
@@ -108,6 +108,29 @@ PINGPONG = Pattern(
     time_divisor=2,
     refuse=lambda world: _refuse("pingpong", world),
     schedule=_pingpong_schedule,
-    layout=_pingpong_layout,
-    expected=_pingpong_expected,
+    layout=_whole_both_ways,
+    expected=_from_partner,
+)
+
+
+# --- bidirectional: nobody waits for the other --------------------------------------------------
+
+
+def _bidirectional_schedule(rank: int, world: int) -> Schedule:
+    steps = ScheduleBuilder()
+    steps.receive(partner(rank, world), 0)
+    steps.send(partner(rank, world), 0)
+    return steps.build()
+
+
+BIDIRECTIONAL = Pattern(
+    name="bidirectional",
+    summary=NAMES["bidirectional"],
+    busbw_factor=lambda world: 1.0,
+    time_divisor=1,
+    refuse=lambda world: _refuse("bidirectional", world),
+    schedule=_bidirectional_schedule,
+    layout=_whole_both_ways,
+    expected=_from_partner,
+    notes=("algbw and busbw are of one way, as much goes the other way",),
 )

@@ -27,6 +27,7 @@ from tcpx_mpi.machine.placement_file import read_placement
 from tcpx_mpi.machine.topology import this_machine
 from tcpx_mpi.plugin import find
 from tcpx_mpi.plugin.unsafe_settings import refuse_fatal_values
+from tcpx_mpi.run.chosen import pattern_of
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def read_settings(values: Mapping[str, str | None], environ: Mapping[str, str]) 
 
 def admit_parent(settings: Settings, environ: Mapping[str, str], ranks: int, needs: Needs) -> None:
     """Refuses, before so many ranks are started, what any of them would find."""
-    if refusal := patterns.load(settings.pattern).refuse(ranks):
+    if refusal := pattern_of(settings).refuse(ranks):
         raise UsageError(refusal)
     _refuse_program(settings, ranks)
     find.prepare_environment(settings, environ)
@@ -143,10 +144,11 @@ def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
     program = None
     if settings.pattern in patterns.PROGRAMS:
         program = patterns.find_program(settings.pattern)
+    choices = patterns.CHOICES.get(settings.pattern, ())
     effects = {
         "op": program is not None and (program.reduces or not program.redop),
         "datatype": program is not None,
-        "root": program is not None and program.rooted,
+        "root": "root" in choices or (program is not None and program.rooted),
         "algo": program is not None,
         "matrix_path": settings.pattern == "alltoallv",
         "matrix_scale": settings.matrix_path is not None,

@@ -17,7 +17,7 @@ from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.machine.profiles import keep_mpi_on_control_nic
 from tcpx_mpi.machine.topology import Host, node_names, this_machine
 from tcpx_mpi.open_files import raise_limit
-from tcpx_mpi.patterns import load
+from tcpx_mpi.run.chosen import pattern_of
 from tcpx_mpi.run.program_rows import ProgramRows, program_rows
 from tcpx_mpi.run.shared_environment import shared_environment
 from tcpx_mpi.world import World, own_process
@@ -46,7 +46,7 @@ def agree_settings(world: World, parsed: Settings | TcpxError) -> Settings:
     with world.agree("arguments", SETUP_PATIENCE_S):
         if isinstance(parsed, TcpxError):
             raise parsed
-        refusal = load(parsed.pattern).refuse(world.size)
+        refusal = pattern_of(parsed).refuse(world.size)
         if refusal is not None:
             raise UsageError(refusal)
     assert isinstance(parsed, Settings)

@@ -9,10 +9,11 @@ from tcpx_mpi import baselines
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.machine.topology import Host, read_host
-from tcpx_mpi.patterns import load, repeated
+from tcpx_mpi.patterns import repeated
 from tcpx_mpi.records import Journal, Plan, SetupTimes
 from tcpx_mpi.run import agreement, metadata
 from tcpx_mpi.run.choose_algorithm import choose_algorithm, measure_costs
+from tcpx_mpi.run.chosen import pattern_of
 from tcpx_mpi.run.connect import connect, load_alike
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.place_ranks import choose_gpus, place_rank
@@ -44,7 +45,7 @@ class Benchmark:
         plugin = load_alike(world, settings, chosen.workers)
         placement, settings = place_rank(world, settings, plugin, hosts, chosen)
         program = agreement.agree_program(world, settings)
-        single = load(settings.pattern) if program is None else program.single()
+        single = pattern_of(settings) if program is None else program.single()
         pattern = program.whole() if program else repeated(single, settings.agg_iters)
         planner = RowPlanner(settings, pattern, single, hosts, program)
         rows = planner.rows()

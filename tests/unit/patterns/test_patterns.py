@@ -62,7 +62,7 @@ def test_one_rank_is_refused_with_what_to_do(name: str) -> None:
     assert refusal == f"{name} needs at least 2 ranks; found 1; start 2 or more (mpirun -n 2)"
 
 
-@pytest.mark.parametrize("name", ["pair", "pingpong"])
+@pytest.mark.parametrize("name", ["pair", "pingpong", "bidirectional"])
 def test_an_odd_number_of_ranks_has_no_pairs(name: str) -> None:
     refuse = patterns.load(name).refuse
     assert refuse(5) == f"{name} needs an even number of ranks; found 5; start 4 or 6 ranks"
@@ -160,10 +160,12 @@ def test_what_a_rank_receives_in_bytes_is_what_the_others_send_it(name: str) -> 
 def test_bus_bandwidth_factors_and_time_divisors_are_the_fields() -> None:
     assert {name: patterns.load(name).busbw_factor(4) for name in ALL} == {
         **{"pair": 1.0, "pingpong": 1.0, "ring": 1.0, "pairs": 1.0},
+        **{"bidirectional": 1.0, "fan_in": 1.0, "fan_out": 1.0},
         "mesh": 0.75,
     }
     assert {name: patterns.load(name).time_divisor for name in ALL} == {
         **{"pair": 1, "ring": 1, "mesh": 1, "pairs": 1},
+        **{"bidirectional": 1, "fan_in": 1, "fan_out": 1},
         "pingpong": 2,
     }
 

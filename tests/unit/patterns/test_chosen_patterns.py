@@ -1,0 +1,66 @@
+"""Patterns of which a run chooses one: by a root."""
+
+from __future__ import annotations
+
+import pytest
+
+from tcpx_mpi import patterns
+from tcpx_mpi.patterns import Choice, load_chosen, repeated
+from tcpx_mpi.schedule.interpreter import EngineModel, prove
+from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.table import BufferId, Column, Op
+
+FANS = ["fan_in", "fan_out"]
+SEND, RECV = Op.SEND, Op.RECV
+
+
+def moves(pattern: Pattern, rank: int, world: int) -> list[tuple[int, int, int]]:
+    """(operation, peer, block) of every step."""
+    return [
+        (row[Column.OP], row[Column.PEER], max(row[Column.SRC_BLOCK], row[Column.DST_BLOCK]))
+        for row in pattern.schedule(rank, world).table.tolist()
+    ]
+
+
+def test_both_ways_nobody_of_a_pair_waits_for_the_other() -> None:
+    pattern = patterns.load("bidirectional")
+    assert moves(pattern, 0, 4) == [(RECV, 2, 0), (SEND, 2, 0)]
+    assert moves(pattern, 3, 4) == [(RECV, 1, 0), (SEND, 1, 0)]
+    assert (pattern.schedule(3, 4).column(Column.PRED0) == -1).all()
+
+
+def test_a_fan_has_a_block_for_each_other_rank_beginning_behind_the_root() -> None:
+    into, out = (load_chosen(name, Choice(root=1)) for name in FANS)
+    assert moves(into, 1, 4) == [(RECV, 2, 0), (RECV, 3, 1), (RECV, 0, 2)]
+    assert moves(out, 1, 4) == [(SEND, 2, 0), (SEND, 3, 1), (SEND, 0, 2)]
+    assert [moves(into, rank, 4) for rank in (0, 2, 3)] == [[(SEND, 1, 0)]] * 3
+    assert [moves(out, rank, 4) for rank in (0, 2, 3)] == [[(RECV, 1, 0)]] * 3
+
+
+@pytest.mark.parametrize("name", FANS)
+def test_the_size_of_a_fan_is_what_passes_its_root(name: str) -> None:
+    pattern = load_chosen(name, Choice(root=2))
+    at_root, elsewhere = (
+        (BufferId.RECV, BufferId.SEND) if name == "fan_in" else (BufferId.SEND, BufferId.RECV)
+    )
+    layouts = [pattern.layout(rank, 4, 1000) for rank in range(4)]
+    assert layouts[2][at_root].lengths.tolist() == [334, 333, 333]
+    assert [layouts[rank][elsewhere].total_bytes for rank in (3, 0, 1)] == [334, 333, 333]
+
+
+@pytest.mark.parametrize("name", FANS)
+def test_a_fan_of_any_root_keeps_its_promise(name: str) -> None:
+    engine = EngineModel(3, 2, window_send=1, window_recv=1)
+    for world in range(2, 6):
+        for root in range(world):
+            for size in (0, 1, world, 7 * world + 5):
+                pattern = load_chosen(name, Choice(root=root))
+                prove(pattern, world, size, engine, iterations=2)
+                prove(repeated(pattern, 2), world, size, engine, iterations=2)
+
+
+@pytest.mark.parametrize("name", FANS)
+def test_a_root_that_no_rank_has_is_refused(name: str) -> None:
+    pattern = load_chosen(name, Choice(root=4))
+    assert pattern.refuse(4) == "-r/--root (4) is none of 4 ranks; use 0 to 3"
+    assert pattern.refuse(5) is None

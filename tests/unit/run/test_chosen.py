@@ -1,0 +1,34 @@
+"""Which pattern of a family the settings choose, and what of them has an effect."""
+
+from __future__ import annotations
+
+import pytest
+
+from tcpx_mpi.config.settings import Settings, load_settings
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.patterns import load
+from tcpx_mpi.run.admission import warnings
+from tcpx_mpi.run.chosen import pattern_of
+
+
+def settings(pattern: str, **cli: str) -> Settings:
+    return load_settings({"pattern": pattern, **cli}, {})
+
+
+def test_other_patterns_are_those_of_their_name() -> None:
+    assert pattern_of(settings("ring", root="1")) is load("ring")
+
+
+@pytest.mark.parametrize("name", ["fan_in", "fan_out"])
+def test_a_fan_has_the_root_of_the_settings(name: str) -> None:
+    asked = settings(name, root="3")
+    assert warnings([], asked) == []
+    pattern = pattern_of(asked)
+    assert pattern.refuse(3) == "-r/--root (3) is none of 3 ranks; use 0 to 2"
+    assert pattern.schedule(3, 5).steps == 4
+    assert pattern_of(settings(name)) is load(name)
+
+
+def test_a_fan_has_one_root() -> None:
+    with pytest.raises(UsageError, match="give fan_in one rank, or use gather or scatter"):
+        pattern_of(settings("fan_in", root="all"))
