@@ -45,6 +45,7 @@ NAMES: dict[str, str] = {
     "bidirectional": "both ways between the ranks of a pair at the same time",
     "fan_in": "all to one rank (--root) at the same time",
     "fan_out": "one rank (--root) to all at the same time",
+    "permutation": "every rank sends to one other and receives from one, drawn by --seed",
     **PROGRAMS,
 }
 
@@ -60,6 +61,7 @@ _FAMILY = {
     "bidirectional": "pair",
     "fan_in": "fan",
     "fan_out": "fan",
+    "permutation": "permutation",
     SMOKE: "smoke",
 }
 _PROGRAM_FAMILY = {
@@ -80,6 +82,7 @@ _PROGRAM_FAMILY = {
 CHOICES: dict[str, frozenset[str]] = {
     "fan_in": frozenset({"root"}),
     "fan_out": frozenset({"root"}),
+    "permutation": frozenset({"seed"}),
 }
 
 _REGISTERED: dict[str, Pattern] = {}
@@ -90,6 +93,7 @@ class Choice:
     """What a run chooses of a pattern in `CHOICES`; as it stands, what `load` gives."""
 
     root: int = 0
+    seed: int = 1
 
 
 def register(pattern: Pattern) -> None:

@@ -1,6 +1,8 @@
-"""The pattern of a run as its settings choose it: its root, where it has one."""
+"""The pattern of a run as its settings choose it: its root or its seed, where it has one."""
 
 from __future__ import annotations
+
+import dataclasses
 
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import UsageError
@@ -13,7 +15,10 @@ def pattern_of(settings: Settings) -> Pattern:
     choices = CHOICES.get(settings.pattern)
     if choices is None:
         return load(settings.pattern)
-    return load_chosen(settings.pattern, Choice(root=_root(settings)))
+    choice = Choice(root=_root(settings))
+    if "seed" in choices:
+        choice = dataclasses.replace(choice, seed=settings.seed)
+    return load_chosen(settings.pattern, choice)
 
 
 def _root(settings: Settings) -> int:

@@ -41,7 +41,7 @@ def completed(line: str) -> list[str]:
     [
         ("tcpx-mpi re", ["plain,report"]),
         ("tcpx-mpi run ri", ["plain,ring"]),
-        ("tcpx-mpi run p", ["plain,pair", "plain,pingpong", "plain,pairs"]),
+        ("tcpx-mpi run pa", ["plain,pair", "plain,pairs"]),
         ("tcpx-mpi run ring --window-", ["plain,--window-send", "plain,--window-recv"]),
         ("tcpx-mpi run ring --memory e", ["plain,emulated"]),
         ("tcpx-mpi run ring --unpack k", ["plain,kernel"]),

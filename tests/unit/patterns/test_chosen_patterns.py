@@ -1,11 +1,14 @@
-"""Patterns of which a run chooses one: by a root."""
+"""Patterns of which a run chooses one: by a root, by a seed."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 import pytest
 
 from tcpx_mpi import patterns
 from tcpx_mpi.patterns import Choice, load_chosen, repeated
+from tcpx_mpi.patterns.permutation import sources, targets
 from tcpx_mpi.schedule.interpreter import EngineModel, prove
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.table import BufferId, Column, Op
@@ -64,3 +67,33 @@ def test_a_root_that_no_rank_has_is_refused(name: str) -> None:
     pattern = load_chosen(name, Choice(root=4))
     assert pattern.refuse(4) == "-r/--root (4) is none of 4 ranks; use 0 to 3"
     assert pattern.refuse(5) is None
+
+
+def test_a_permutation_is_one_without_fixed_points_and_its_inverse_is_the_sources() -> None:
+    for seed in range(20):
+        for world in (2, 3, 4, 17, 100):
+            found = targets(seed, world)
+            assert sorted(found) == list(range(world))
+            assert all(target != rank for rank, target in enumerate(found))
+            assert [found[source] for source in sources(seed, world)] == list(range(world))
+
+
+def test_every_permutation_without_fixed_points_is_drawn_as_often() -> None:
+    drawn = Counter(targets(seed, 4) for seed in range(1800))
+    assert len(drawn) == 9
+    assert all(150 < times < 250 for times in drawn.values())
+
+
+def test_a_seed_gives_the_same_permutation_for_ever() -> None:
+    assert targets(1, 8) == (2, 6, 4, 0, 5, 1, 7, 3)
+    assert targets((1 << 64) - 1, 2) == (1, 0)
+    pattern = load_chosen("permutation", Choice(seed=1))
+    assert pattern is patterns.load("permutation")
+    assert [moves(pattern, rank, 8)[1][1] for rank in range(8)] == [2, 6, 4, 0, 5, 1, 7, 3]
+
+
+def test_a_permutation_of_any_seed_keeps_its_promise() -> None:
+    engine = EngineModel(3, 2, window_send=1, window_recv=1)
+    for seed in range(6):
+        for world in range(2, 7):
+            prove(load_chosen("permutation", Choice(seed=seed)), world, 17, engine, iterations=2)

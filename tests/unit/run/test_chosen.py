@@ -32,3 +32,10 @@ def test_a_fan_has_the_root_of_the_settings(name: str) -> None:
 def test_a_fan_has_one_root() -> None:
     with pytest.raises(UsageError, match="give fan_in one rank, or use gather or scatter"):
         pattern_of(settings("fan_in", root="all"))
+
+
+def test_a_permutation_has_the_seed_of_the_settings() -> None:
+    one, two = (pattern_of(settings("permutation", seed=seed)) for seed in ("1", "2"))
+    assert one is load("permutation")
+    assert one.notes == ("who sends to whom is drawn by --seed 1",)
+    assert two.notes == ("who sends to whom is drawn by --seed 2",)
