@@ -178,10 +178,11 @@ OPTIONS: tuple[Option, ...] = (
          "algorithm; auto: by size, from the latency and bandwidth that this run measures first",
          metavar="NAME|auto"),
     Option("matrix", "matrix_path", OPERATION, None, any_text,
-         "of alltoallv: a file with the bytes from rank i to rank j in row i",
+         "a file whose row i has the bytes from rank i to each, for alltoallv; for matrix: their "
+         "proportions",
          metavar="FILE", variables=("NCCL_TESTS_ALLTOALLV_MATRIX_FILE",)),
     Option("matrix_scale", "matrix_scale", OPERATION, 1.0, factor,
-         "of alltoallv: multiply the numbers of the matrix by this",
+         "multiply the numbers of the matrix by this",
          metavar="FACTOR", variables=("NCCL_TESTS_ALLTOALLV_MATRIX_SCALE",)),
     Option("spread", "spread", OPERATION, 1.0, part,
          "of alltoallv without a matrix: 1: the further a rank, the more it gets; 0: all as much",

@@ -46,6 +46,7 @@ NAMES: dict[str, str] = {
     "fan_in": "all to one rank (--root) at the same time",
     "fan_out": "one rank (--root) to all at the same time",
     "permutation": "every rank sends to one other and receives from one, drawn by --seed",
+    "matrix": "bytes from each rank to each in the proportions of a matrix (--matrix)",
     **PROGRAMS,
 }
 
@@ -62,6 +63,7 @@ _FAMILY = {
     "fan_in": "fan",
     "fan_out": "fan",
     "permutation": "permutation",
+    "matrix": "traffic",
     SMOKE: "smoke",
 }
 _PROGRAM_FAMILY = {
@@ -83,6 +85,7 @@ CHOICES: dict[str, frozenset[str]] = {
     "fan_in": frozenset({"root"}),
     "fan_out": frozenset({"root"}),
     "permutation": frozenset({"seed"}),
+    "matrix": frozenset({"matrix_path"}),
 }
 
 _REGISTERED: dict[str, Pattern] = {}
@@ -94,6 +97,8 @@ class Choice:
 
     root: int = 0
     seed: int = 1
+    #: From rank i to rank j, in any unit; None: by distance.
+    weights: tuple[tuple[int, ...], ...] | None = None
 
 
 def register(pattern: Pattern) -> None:

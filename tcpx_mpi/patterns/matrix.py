@@ -1,7 +1,7 @@
-"""The traffic matrix of alltoallv: row i has the bytes from rank i to rank j.
+"""The traffic matrix of alltoallv and of the pattern `matrix`: row i is from rank i to rank j.
 
 As nccl-tests has it: numbers with blanks between them, as many rows as columns, at least as many as
-ranks; each is multiplied by the scale and rounded down to 16 bytes.
+ranks; each is multiplied by the scale and rounded down, in alltoallv to 16 bytes.
 """
 
 from __future__ import annotations
@@ -18,22 +18,26 @@ _ALIGNMENT = 16
 _MOST_BYTES = 1 << 40
 
 
-def read_matrix(path: str, scale: float, label: str = "--matrix") -> Matrix:
-    """The matrix in a file. Raises UsageError that names line and column."""
+def read_matrix(
+    path: str, scale: float, label: str = "--matrix", alignment: int = _ALIGNMENT
+) -> Matrix:
+    """The matrix in a file, of multiples of `alignment`. Raises UsageError: line and column."""
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             text = file.read()
     except OSError as error:
         raise UsageError(f"{label} ({path}) cannot be read: {error.strerror}") from None
-    return parse_matrix(text, scale, f"{label} ({path})")
+    return parse_matrix(text, scale, f"{label} ({path})", alignment)
 
 
-def parse_matrix(text: str, scale: float, label: str) -> Matrix:
+def parse_matrix(text: str, scale: float, label: str, alignment: int = _ALIGNMENT) -> Matrix:
     """The matrix in a text; see `read_matrix`."""
     rows: list[tuple[int, ...]] = []
     for number, line in enumerate(text.splitlines(), 1):
         row = tuple(
-            _bytes_of(word.group(), scale, f"{label}, line {number}, column {word.start() + 1}")
+            _bytes_of(
+                word.group(), scale, f"{label}, line {number}, column {word.start() + 1}", alignment
+            )
             for word in re.finditer(r"\S+", line)
         )
         if not row:
@@ -56,9 +60,7 @@ def parse_matrix(text: str, scale: float, label: str) -> Matrix:
 def require_ranks(matrix: Matrix, ranks: int, size_bytes: int, label: str) -> None:
     """Raises UsageError where there are more ranks than rows, or a rank has more than the size."""
     if len(matrix) < ranks:
-        raise UsageError(
-            f"{label} has {len(matrix)} rows, fewer than the {ranks} ranks; give one a rank"
-        )
+        raise UsageError(too_few_rows(matrix, ranks, label))
     sent = [sum(row[:ranks]) for row in matrix[:ranks]]
     received = [sum(row[rank] for row in matrix[:ranks]) for rank in range(ranks)]
     most = max(*sent, *received)
@@ -69,7 +71,11 @@ def require_ranks(matrix: Matrix, ranks: int, size_bytes: int, label: str) -> No
         )
 
 
-def _bytes_of(word: str, scale: float, label: str) -> int:
+def too_few_rows(matrix: Matrix, ranks: int, label: str) -> str:
+    return f"{label} has {len(matrix)} rows, fewer than the {ranks} ranks; give one a rank"
+
+
+def _bytes_of(word: str, scale: float, label: str, alignment: int) -> int:
     try:
         value = float(word) * scale
     except ValueError:
@@ -79,4 +85,4 @@ def _bytes_of(word: str, scale: float, label: str) -> int:
             f"{label}: {word} is no number of bytes; write one from 0 to {_MOST_BYTES}"
             + ("" if scale == 1 else f", times the scale of {scale:g}")
         )
-    return int(value) // _ALIGNMENT * _ALIGNMENT
+    return int(value) // alignment * alignment

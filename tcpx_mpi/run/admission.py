@@ -150,7 +150,7 @@ def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
         "datatype": program is not None,
         "root": "root" in choices or (program is not None and program.rooted),
         "algo": program is not None,
-        "matrix_path": settings.pattern == "alltoallv",
+        "matrix_path": "matrix_path" in choices or settings.pattern == "alltoallv",
         "matrix_scale": settings.matrix_path is not None,
         "spread": settings.pattern == "alltoallv" and settings.matrix_path is None,
     }

@@ -17,7 +17,7 @@ from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.machine.profiles import keep_mpi_on_control_nic
 from tcpx_mpi.machine.topology import Host, node_names, this_machine
 from tcpx_mpi.open_files import raise_limit
-from tcpx_mpi.run.chosen import pattern_of
+from tcpx_mpi.run.chosen import pattern_of, weights_of
 from tcpx_mpi.run.program_rows import ProgramRows, program_rows
 from tcpx_mpi.run.shared_environment import shared_environment
 from tcpx_mpi.world import World, own_process
@@ -55,6 +55,8 @@ def agree_settings(world: World, parsed: Settings | TcpxError) -> Settings:
     environment = shared_environment(os.environ).items()
     lines = [f"{name}={value}".replace("\n", "\\n") for name, value in environment]
     require_equal(world, "\n".join(lines), "environment")
+    if (weights := weights_of(parsed)) is not None:
+        require_equal(world, f"matrix={weights}", "traffic matrix")
     return parsed
 
 

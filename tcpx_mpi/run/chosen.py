@@ -1,12 +1,14 @@
-"""The pattern of a run as its settings choose it: its root or its seed, where it has one."""
+"""The pattern of a run as its settings choose it: its root, seed or matrix, where it has one."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.patterns import CHOICES, Choice, load, load_chosen
+from tcpx_mpi.patterns.matrix import Matrix, read_matrix
 from tcpx_mpi.schedule.pattern import Pattern
 
 
@@ -15,10 +17,25 @@ def pattern_of(settings: Settings) -> Pattern:
     choices = CHOICES.get(settings.pattern)
     if choices is None:
         return load(settings.pattern)
-    choice = Choice(root=_root(settings))
+    choice = Choice(root=_root(settings), weights=weights_of(settings))
     if "seed" in choices:
         choice = dataclasses.replace(choice, seed=settings.seed)
     return load_chosen(settings.pattern, choice)
+
+
+def weights_of(settings: Settings) -> Matrix | None:
+    """The matrix of a pattern that has one, as it was when this was first asked.
+
+    So what all ranks agree upon is what they run, even if the file is written anew meanwhile.
+    """
+    if "matrix_path" not in CHOICES.get(settings.pattern, ()) or settings.matrix_path is None:
+        return None
+    return _read_once(settings.matrix_path, settings.matrix_scale)
+
+
+@functools.lru_cache(maxsize=1)
+def _read_once(path: str, scale: float) -> Matrix:
+    return read_matrix(path, scale, alignment=1)
 
 
 def _root(settings: Settings) -> int:

@@ -1,4 +1,4 @@
-"""Patterns of which a run chooses one: by a root, by a seed."""
+"""Patterns of which a run chooses one: by a root, by a seed, by a matrix."""
 
 from __future__ import annotations
 
@@ -97,3 +97,56 @@ def test_a_permutation_of_any_seed_keeps_its_promise() -> None:
     for seed in range(6):
         for world in range(2, 7):
             prove(load_chosen("permutation", Choice(seed=seed)), world, 17, engine, iterations=2)
+
+
+#: The picture of docs/reference/patterns.md, with a row and a column more than there are ranks.
+WEIGHTS = ((0, 3, 0, 1, 9), (0, 9, 0, 0, 9), (0, 1, 0, 0, 9), (2, 0, 0, 0, 9), (9, 9, 9, 9, 9))
+
+
+def test_the_busiest_rank_of_a_matrix_has_the_size_and_its_diagonal_does_not_travel() -> None:
+    pattern = load_chosen("matrix", Choice(weights=WEIGHTS))
+    layouts = [pattern.layout(rank, 4, 1001) for rank in range(4)]
+    assert [layout[BufferId.SEND].lengths.tolist() for layout in layouts] == [
+        [0, 750, 0, 250],
+        [0, 0, 0, 0],
+        [0, 250, 0, 0],
+        [500, 0, 0, 0],
+    ]
+    assert layouts[1][BufferId.RECV].lengths.tolist() == [750, 0, 250, 0]
+
+
+def test_nothing_is_sent_where_a_matrix_has_nothing() -> None:
+    pattern = load_chosen("matrix", Choice(weights=WEIGHTS))
+    assert [moves(pattern, rank, 4) for rank in range(4)] == [
+        [(RECV, 3, 3), (SEND, 1, 1), (SEND, 3, 3)],
+        [(RECV, 0, 0), (RECV, 2, 2)],
+        [(SEND, 1, 1)],
+        [(SEND, 0, 0), (RECV, 0, 0)],
+    ]
+
+
+def test_without_a_matrix_the_further_behind_a_rank_the_more_it_gets() -> None:
+    layout = patterns.load("matrix").layout(1, 4, 60)
+    assert layout[BufferId.SEND].lengths.tolist() == [30, 0, 10, 20]
+    assert layout[BufferId.RECV].lengths.tolist() == [10, 0, 30, 20]
+
+
+@pytest.mark.parametrize("weights", [None, WEIGHTS, ((0, 7, 0), (0, 0, 0), (0, 5, 0))])
+def test_any_matrix_keeps_its_promise(weights: tuple[tuple[int, ...], ...] | None) -> None:
+    engine = EngineModel(3, 2, window_send=1, window_recv=1)
+    for world in range(2, len(weights or WEIGHTS) + 1):
+        for size in (0, 1, world, 7 * world + 5):
+            pattern = load_chosen("matrix", Choice(weights=weights))
+            prove(pattern, world, size, engine, iterations=2)
+            prove(repeated(pattern, 2), world, size, engine, iterations=2)
+
+
+def test_a_matrix_of_too_few_rows_or_without_traffic_is_refused() -> None:
+    refuse = load_chosen("matrix", Choice(weights=((5, 0, 0), (0, 5, 0), (0, 1, 5)))).refuse
+    assert refuse(4) == "--matrix has 3 rows, fewer than the 4 ranks; give one a rank"
+    assert refuse(2) == (
+        "--matrix has nothing from one of 2 ranks to another; write a number above 0 off its "
+        "diagonal"
+    )
+    assert refuse(3) is None
+    assert refuse(1) == "matrix needs at least 2 ranks; found 1; start 2 or more (mpirun -n 2)"

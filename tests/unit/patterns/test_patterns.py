@@ -160,12 +160,12 @@ def test_what_a_rank_receives_in_bytes_is_what_the_others_send_it(name: str) -> 
 def test_bus_bandwidth_factors_and_time_divisors_are_the_fields() -> None:
     assert {name: patterns.load(name).busbw_factor(4) for name in ALL} == {
         **{"pair": 1.0, "pingpong": 1.0, "ring": 1.0, "pairs": 1.0},
-        **{"bidirectional": 1.0, "fan_in": 1.0, "fan_out": 1.0, "permutation": 1.0},
+        **{"bidirectional": 1.0, "fan_in": 1.0, "fan_out": 1.0, "permutation": 1.0, "matrix": 1.0},
         "mesh": 0.75,
     }
     assert {name: patterns.load(name).time_divisor for name in ALL} == {
         **{"pair": 1, "ring": 1, "mesh": 1, "pairs": 1},
-        **{"bidirectional": 1, "fan_in": 1, "fan_out": 1, "permutation": 1},
+        **{"bidirectional": 1, "fan_in": 1, "fan_out": 1, "permutation": 1, "matrix": 1},
         "pingpong": 2,
     }
 

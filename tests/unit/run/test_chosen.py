@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.patterns import load
 from tcpx_mpi.run.admission import warnings
-from tcpx_mpi.run.chosen import pattern_of
+from tcpx_mpi.run.chosen import pattern_of, weights_of
+from tcpx_mpi.schedule.table import BufferId
 
 
 def settings(pattern: str, **cli: str) -> Settings:
@@ -39,3 +42,30 @@ def test_a_permutation_has_the_seed_of_the_settings() -> None:
     assert one is load("permutation")
     assert one.notes == ("who sends to whom is drawn by --seed 1",)
     assert two.notes == ("who sends to whom is drawn by --seed 2",)
+
+
+def test_a_matrix_has_the_numbers_of_its_file_times_the_scale(tmp_path: Path) -> None:
+    file = tmp_path / "weights"
+    file.write_text("0 1.5\n1 0\n")
+    asked = settings("matrix", matrix=str(file), matrix_scale="2")
+    assert warnings([], asked) == []
+    assert weights_of(asked) == ((0, 3), (2, 0))
+    layout = pattern_of(asked).layout(1, 2, 300)
+    assert layout[BufferId.SEND].lengths.tolist() == [200, 0]
+    assert weights_of(settings("ring", matrix=str(file))) is None
+
+
+def test_a_matrix_that_cannot_be_read_is_one_line(tmp_path: Path) -> None:
+    file = tmp_path / "weights"
+    file.write_text("0 1\n1 x\n")
+    with pytest.raises(UsageError, match=r"weights\), line 2, column 3: x is no number of bytes"):
+        pattern_of(settings("matrix", matrix=str(file)))
+
+
+def test_a_matrix_is_read_once(tmp_path: Path) -> None:
+    file = tmp_path / "weights"
+    file.write_text("0 1\n1 0\n")
+    asked = settings("matrix", matrix=str(file))
+    agreed = weights_of(asked)
+    file.unlink()
+    assert weights_of(asked) == agreed
