@@ -1,4 +1,5 @@
-"""The MPI baseline: the same schedule by mpi4py's non-blocking sends and receives on host buffers.
+"""The MPI baseline: the same schedule by mpi4py's non-blocking sends and receives on host buffers,
+or for a program of nccl-tests MPI's own collective (`mpi_collectives`).
 
 Over TCP alone: `world.start` keeps Open MPI and MPICH from shared memory where this one is asked
 for; a library that goes another way all the same is told by its sockets, which carry nothing. The
@@ -9,25 +10,33 @@ what was decided is in the header, and a warning where it is not the plugin's.
 
 from __future__ import annotations
 
+import functools
 import os
-import resource
-import time
 from typing import Any
 
 import numpy as np
 
 from tcpx_mpi import _native
 from tcpx_mpi.baselines import Link
-from tcpx_mpi.baselines.python_loop import PythonLoop
+from tcpx_mpi.baselines.mpi_collectives import (
+    CALLS,
+    CollectiveLoop,
+    has_call,
+    lacks,
+    lacks_text,
+)
+from tcpx_mpi.baselines.python_loop import PythonLoop, cpu_times
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.machine.congestion import to_ask_for
+from tcpx_mpi.patterns.groups import group_numbers, members
 from tcpx_mpi.records import BaselineInfo, RowFacts
 from tcpx_mpi.schedule.table import BufferId, Column, Layout, Op, step_bytes
 from tcpx_mpi.transport.interface import RankContext, Transport
 from tcpx_mpi.transport.observed_placement import Kernel
 from tcpx_mpi.transport.slots import slot_shape
 from tcpx_mpi.world import World, library_version
+from tcpx_mpi.world.library import load
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
 KIND = "mpi"
@@ -118,7 +127,7 @@ class MpiLoop(PythonLoop):
         self._copies_done = 0
         self._requests: list[Any] = []
         self._owners: list[tuple[_Flow, int, int]] = []
-        self._cpu_before = _cpu()
+        self._cpu_before = cpu_times()
 
     def arm(self, iterations: int) -> None:
         steps = len(self._pieces_of_step)
@@ -156,7 +165,7 @@ class MpiLoop(PythonLoop):
                     break
                 if _native.now_ns() > give_up_ns:
                     return False
-        before, after = self._cpu_before, _cpu()
+        before, after = self._cpu_before, cpu_times()
         user, system, thread = (b - a for a, b in zip(before, after, strict=True))
         self._cpu = (user, system, max(user + system - thread, 0))
         return True
@@ -190,9 +199,7 @@ class MpiLoop(PythonLoop):
         ]
 
     def sockets(self) -> dict[str, Any]:
-        totals: dict[str, Any] = self._sockets.totals()
-        # These are all that the process has beside the plugin's: none at all carried 0 bytes.
-        return totals if totals["count"] else {**totals, "count": 1, "readable": 1}
+        return _totals(self._sockets)
 
     # --- Inside ----------------------------------------------------------------------------------
 
@@ -205,10 +212,10 @@ class MpiLoop(PythonLoop):
             if self._start_ns - now > _SPIN_NS:
                 os.sched_yield()
             elif not begins:
-                self._cpu_before, begins = _cpu(), True
+                self._cpu_before, begins = cpu_times(), True
             now = _native.now_ns()
         if not begins:
-            self._cpu_before = _cpu()
+            self._cpu_before = cpu_times()
         self._stamps["late"] = self._start_ns != 0 and now - self._start_ns > _SPIN_NS
         self._stamps["start"] = self._start_ns or now
         if not self._pieces_of_step:
@@ -297,15 +304,29 @@ class MpiBaseline:
 
     processes = ()
 
-    def __init__(self, info: BaselineInfo, loop: MpiLoop, buffers: dict[BufferId, Any]) -> None:
+    def __init__(
+        self,
+        info: BaselineInfo,
+        loop: MpiLoop | CollectiveLoop,
+        buffers: dict[BufferId, Any],
+        pattern: str,
+    ) -> None:
         self.info = info
         self.timed_loop = loop
         self.buffers = buffers
+        self._pattern = pattern
+
+    def has(self, facts: RowFacts) -> bool:
+        return not lacks(self._pattern, facts.type_name, facts.redop)
 
     def load(
         self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
     ) -> None:
-        self.timed_loop.load(context, layout, longest_batch)
+        loop = self.timed_loop
+        if isinstance(loop, CollectiveLoop):
+            loop.load(context, facts, layout, longest_batch)
+        else:
+            loop.load(context, layout, longest_batch)
 
     def close(self) -> None:
         """MPI is closed with the world."""
@@ -315,8 +336,17 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
     """Collective: meet every neighbour, so that the library connects; set its sockets alike."""
     schedule = context.schedule
     neighbours = {peer for peer, _ in (*schedule.peers_sent, *schedule.peers_received)}
+    collective = has_call(settings.pattern)
+    numbers = group_numbers(settings.groups(), world.size)
+    if collective:  # whoever the library's algorithm has this rank talk to
+        neighbours = set(members(numbers, world.rank)) - {world.rank}
     comm = world.acquainted(neighbours, settings.connect_timeout_s)
     with world.agree("mpi peer", SETUP_PATIENCE_S):
+        if collective and not world.roll_call.may_be_called_at_once():
+            raise SetupFailed(
+                f"mpi peer: {library_version()} has no MPI_THREAD_MULTIPLE, which its collectives "
+                "need here; leave mpi out of --against"
+            )
         sockets = _native.TcpSockets(set(link.plugin_sockets))
         name = to_ask_for(link.congestion_control)
         if name and not sockets.set_congestion_control(name):
@@ -333,14 +363,27 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
         two_way=True,
         congestion_control=str(totals["congestion_control"]),
         send_buffer_bytes=0,
-        description=f"{library_version()} by mpi4py, {totals['count']} TCP sockets on rank 0",
+        description=_description(settings, totals["count"]),
         interfaces=",".join(sorted({name for names in everywhere for name in names})),
     )
-    loop = MpiLoop(comm, sockets, context.placement.oversubscribed)
-    return [MpiBaseline(info, loop, context.buffers)]
+    yields = context.placement.oversubscribed
+    loop: MpiLoop | CollectiveLoop = MpiLoop(comm, sockets, yields)
+    if collective:
+        group = comm.Split(numbers[world.rank], world.rank) if settings.groups() else comm
+        totals_now = functools.partial(_totals, sockets)
+        loop = CollectiveLoop(settings.pattern, group, load(), totals_now)
+    return [MpiBaseline(info, loop, context.buffers, settings.pattern)]
 
 
-def _cpu() -> tuple[int, int, int]:
-    """User and system time of this process, and both of this thread; ns."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return int(usage.ru_utime * 1e9), int(usage.ru_stime * 1e9), time.thread_time_ns()
+def _description(settings: Settings, sockets: int) -> str:
+    parts = [f"{library_version()} by mpi4py"]
+    if has_call(settings.pattern):
+        parts.append(f"MPI_{CALLS[settings.pattern]}")
+    parts.append(f"{sockets} TCP sockets on rank 0")
+    return ", ".join([*parts, *filter(None, [lacks_text(settings)])])
+
+
+def _totals(sockets: Any) -> dict[str, Any]:
+    totals: dict[str, Any] = sockets.totals()
+    # These are all that the process has beside the plugin's: none at all carried 0 bytes.
+    return totals if totals["count"] else {**totals, "count": 1, "readable": 1}

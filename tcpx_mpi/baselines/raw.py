@@ -52,6 +52,9 @@ class RawBaseline:
         if context.placement.progress_cpu >= 0:
             self.timed_loop.pin(context.placement.progress_cpu)
 
+    def has(self, facts: RowFacts) -> bool:
+        return True
+
     def load(
         self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
     ) -> None:

@@ -215,7 +215,8 @@ class Measurement:
     ) -> tuple[RankRow, RowFacts]:
         size = facts.size_bytes
         works = self._works(facts)
-        accounts = [self._account(transport, works[0], facts) for transport in self._transports] + [
+        able = [transport for transport in self._transports if transport.has(facts)]
+        accounts = [self._account(transport, works[0], facts) for transport in able] + [
             self._account(self._transports[0], work, facts) for work in works[1:]
         ]
         self._work = None

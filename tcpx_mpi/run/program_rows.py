@@ -70,15 +70,10 @@ def program_rows(settings: Settings, world: int) -> ProgramRows | None:
 
 
 def _refuse_peers(settings: Settings, program: Program) -> None:
-    """Peers that move bytes and reduce none; NCCL's groups forward nothing either."""
-    cannot = [
-        name
-        for name in settings.against
-        if (name == "mpi" and program.reduces) or (name == "nccl" and program.name not in GROUPED)
-    ]
-    if cannot:
+    """NCCL as a peer moves bytes and reduces none, and its groups forward nothing."""
+    if "nccl" in settings.against and program.name not in GROUPED:
         raise UsageError(
-            f"--against {','.join(cannot)} has no {program.name}; use --against raw, which runs "
+            f"--against nccl has no {program.name}; use --against raw, which runs "
             "the same schedule over plain TCP"
         )
 

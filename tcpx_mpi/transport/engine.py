@@ -203,6 +203,9 @@ class RankEngine:
             self.schedule, self.buffers, self.placement, self.interface, nodes, threads, watch
         )
 
+    def has(self, facts: RowFacts) -> bool:
+        return True
+
     def load(
         self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
     ) -> None:

@@ -115,6 +115,9 @@ class Transport(Protocol):
     def processes(self) -> Sequence[int]:
         """The processes that it has beside the rank's."""
 
+    def has(self, facts: RowFacts) -> bool:
+        """Whether it can run such a row; a baseline that cannot is left out of it."""
+
     def load(
         self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
     ) -> None:

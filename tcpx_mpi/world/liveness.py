@@ -216,6 +216,12 @@ class RollCall:
 
         return bool(MPI.Query_thread() >= MPI.THREAD_SERIALIZED)
 
+    def may_be_called_at_once(self) -> bool:
+        """Whether the MPI library lets several threads call it at the same time."""
+        from mpi4py import MPI
+
+        return bool(MPI.Query_thread() >= MPI.THREAD_MULTIPLE)
+
     def answer_inquiries(self) -> None:
         """Give a sign of life to whoever has asked; for a rank that makes progress elsewhere."""
         self._signs = [sign for sign in self._signs if not sign.Test()]

@@ -192,6 +192,9 @@ class NcclBaseline:
         self._companion = companion
         self._rank = rank
 
+    def has(self, facts: RowFacts) -> bool:
+        return True
+
     def load(
         self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
     ) -> None:
