@@ -47,6 +47,7 @@ from tcpx_mpi.schedule.table import (
     step_bytes,
 )
 from tcpx_mpi.stragglers.arrivals import Arrivals
+from tcpx_mpi.transport.element_group import ElementGroup
 from tcpx_mpi.transport.errors import (
     error_of,
     report_lines,
@@ -91,7 +92,7 @@ class _Work:
     held: Int64s
     wanted: Int64s
     #: Of elements that are judged as such; None: bytes.
-    elements: _native.ElementGroup | None = None
+    elements: ElementGroup | None = None
     type_name: str = ""
 
     @property
@@ -342,11 +343,11 @@ class Measurement:
             return _Work(pattern, context, layout, held, wanted)
         kind, op = ElementType.of_label(facts.type_name), self._program.reduce_op(facts)
         if op is None:
-            elements = _native.ElementGroup(int(kind), -1, world)
+            elements = ElementGroup(int(kind), -1, world)
             return _Work(pattern, context, layout, held, wanted, elements, facts.type_name)
         origins = self._program.origins(rank)
         index = origins.index(rank)
-        elements = _native.ElementGroup(int(kind), int(op), len(origins), origins)
+        elements = ElementGroup(int(kind), int(op), len(origins), origins)
         held[:, 2] = index
         # What comes out is of the whole group, whoever put in what.
         wanted[:, 2] = 0

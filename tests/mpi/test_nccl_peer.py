@@ -123,6 +123,20 @@ def test_wrong_bytes_of_nccl_are_found_and_are_its_own(place: Path) -> None:
     assert [row.wrong for row in result.rows] == [0]
 
 
+@pytest.mark.parametrize("fault", ["", f"wrong:1:{LATER}"])
+def test_elements_of_a_program_are_checked_in_the_companion(fault: str, place: Path) -> None:
+    options = ("-d", "bfloat16", "--sizes", "4096", "-r", "1")
+    result = beside_nccl(place, "gather", *options, ranks=2, fault=fault)
+    assert result.code == (5 if fault else 0), result.text
+    (row,) = read_run(str(place / "o.h5")).rows
+    assert row.wrong.tolist() == [0, 0]
+    beside = row.against["nccl"]
+    assert beside.checked.all()
+    assert beside.wrong.tolist() == [0, 1 if fault else 0]
+    if fault:
+        assert "bfloat16" in str(beside.faults)
+
+
 def test_a_companion_that_does_not_sleep_is_a_warning(place: Path) -> None:
     # Long enough on any machine: of less than 10 ms nothing is told.
     options = ("--sizes", "4M", "-n", "120", "--check-memory", "64M")

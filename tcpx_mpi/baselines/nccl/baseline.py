@@ -52,6 +52,16 @@ class CompanionSlots:
         verdict: dict[str, int] = self._ask("verify", first, count, iteration, seed, spans)
         return verdict
 
+    def fill_elements(self, *where: Any) -> None:
+        self._ask("fill_elements", *where)
+
+    def poison_elements(self, *where: Any) -> None:
+        self._ask("poison_elements", *where)
+
+    def verify_elements(self, *where: Any) -> dict[str, Any]:
+        verdict: dict[str, Any] = self._ask("verify_elements", *where)
+        return verdict
+
     def _ask(self, request: str, *arguments: object) -> Any:
         patience_s = SETUP_PATIENCE_S + self.bytes / _SLOWEST_BYTES_PER_S
         return _asked(

@@ -79,6 +79,16 @@ class Companion:
         verdict: dict[str, int] = self._memory[buffer].slots.verify(*where)
         return verdict
 
+    def fill_elements(self, buffer: BufferId, *where: Any) -> None:
+        self._memory[buffer].slots.fill_elements(*where)
+
+    def poison_elements(self, buffer: BufferId, *where: Any) -> None:
+        self._memory[buffer].slots.poison_elements(*where)
+
+    def verify_elements(self, buffer: BufferId, *where: Any) -> dict[str, Any]:
+        verdict: dict[str, Any] = self._memory[buffer].slots.verify_elements(*where)
+        return verdict
+
     def load(self, groups: list[list[Piece]], longest_batch: int) -> None:
         self._groups = groups
         self._backend.reserve(longest_batch)
