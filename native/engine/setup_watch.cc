@@ -108,8 +108,11 @@ void watch() {
     if (const int number = stop_signal(); number != 0) {
       if (signalled_ns == 0) signalled_ns = now;
       if (now - signalled_ns > ns(s.pace.signal_grace_s)) {
-        say_last("tcpx-mpi: error: " + s.name + "interrupted by signal " + std::to_string(number) +
-                 " in set-up: " + waiting(s, now) + "\n");
+        // A launcher that ends a job hands the signal to all ranks: one of them says so.
+        if (s.slot == 0 || stop_sender() != getppid()) {
+          say_last("tcpx-mpi: error: " + s.name + "interrupted by signal " +
+                   std::to_string(number) + " in set-up: " + waiting(s, now) + "\n");
+        }
         _exit(128 + number);
       }
     }

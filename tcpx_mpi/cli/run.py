@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import datetime
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import click
 
 from tcpx_mpi import patterns
 from tcpx_mpi.cli.complete import complete_pattern, completions
 from tcpx_mpi.cli.help import write_examples, write_exit_codes, write_options
-from tcpx_mpi.config.options import IGNORED, OPTIONS, VARIABLES_ONLY
+from tcpx_mpi.config.options import IGNORED, OPTIONS, VARIABLES_ONLY, Option
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.launch import mpirun
@@ -23,17 +23,24 @@ _EXAMPLES = (
     "mpirun -n 2 tcpx-mpi run pair -b 1K -e 1G -f 2 -n 50 -w 5",
     "mpirun -n 16 --hostfile HOSTS tcpx-mpi run mesh --plugin tcpx --channels 4",
 )
+
+
+def bare_flags(options: Iterable[Option]) -> set[str]:
+    """Of options: the flags that may stand without a value."""
+    return {flag for option in options if option.may_be_bare for flag in option.flags}
+
+
 _OPTIONS = [option for option in OPTIONS if option.group != VARIABLES_ONLY]
 _NAMES = {"pattern", *(option.name for option in _OPTIONS)}
 #: Options that may stand without a value, which then is 1.
-_MAY_BE_BARE = {flag for option in _OPTIONS if option.may_be_bare for flag in option.flags}
+_MAY_BE_BARE = bare_flags(_OPTIONS)
 
 
 class _RunCommand(click.Command):
     """Options by the table of options, help by its groups."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, with_bare_values(args))
+        return super().parse_args(ctx, with_bare_values(args, _MAY_BE_BARE))
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Patterns"):
@@ -43,12 +50,12 @@ class _RunCommand(click.Command):
         write_examples(formatter, _EXAMPLES)
 
 
-def with_bare_values(args: Sequence[str]) -> list[str]:
-    """Gives `-I` and its like the 1 that they mean where no 0 or 1 follows."""
+def with_bare_values(args: Sequence[str], bare: Collection[str]) -> list[str]:
+    """Gives `-I` and its like, `bare`, the 1 that they mean where no 0 or 1 follows."""
     complete: list[str] = []
     for position, word in enumerate(args):
         complete.append(word)
-        if word in _MAY_BE_BARE and args[position + 1 : position + 2] not in (["0"], ["1"]):
+        if word in bare and args[position + 1 : position + 2] not in (["0"], ["1"]):
             complete.append("1")
     return complete
 

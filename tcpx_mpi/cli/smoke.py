@@ -10,7 +10,7 @@ import click
 
 from tcpx_mpi import patterns
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
-from tcpx_mpi.cli.run import with_bare_values
+from tcpx_mpi.cli.run import bare_flags, with_bare_values
 from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import TcpxError, UsageError
@@ -29,6 +29,7 @@ _NAMES = (
     "stall_timeout", "connect_timeout", "setup_timeout", "ranks",
 )  # fmt: skip
 _OPTIONS = [option for option in OPTIONS if option.name in _NAMES]
+_MAY_BE_BARE = bare_flags(_OPTIONS)
 _PAYLOAD_VARIABLE = "UCCL_TCPX_PAYLOAD_BYTES"
 #: The length of `Hello from TCPX client!`, which the first tests of TCPX sent.
 _PAYLOAD_BYTES = "23"
@@ -36,7 +37,7 @@ _PAYLOAD_BYTES = "23"
 
 class _SmokeCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, with_bare_values(args))
+        return super().parse_args(ctx, with_bare_values(args, _MAY_BE_BARE))
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         write_exit_codes(formatter)

@@ -289,7 +289,8 @@ def test_a_data_interface_that_lets_nothing_in_is_named_with_both_nodes(
     assert_refused(result, nodes, code=4)
     assert re.search(
         r"^rank 0 on tcpx-node-0 \(NIC eth1\): .* connections did not come up within 1\.000 s: "
-        r"to rank 2, .*; rank 2 is on tcpx-node-1 \(NIC eth1\)$", result.errors[0],
+        r"to rank 2, .*; rank 2 is on tcpx-node-1 \(NIC eth1\)"
+        r".*from rank 0, lane 0", result.errors[0],
     )  # fmt: skip
 
 
@@ -305,6 +306,10 @@ def test_mpi_without_its_control_network_ends_with_the_node_named(
         result = run(launcher.run_command("ring", hosts=hosts), tmp_path)
     assert result.code == 4, result.text
     assert result.errors
-    assert all("MPI cannot reach every other rank" in line for line in result.errors)
+    # Rank 0 may find time to say what it waited for when mpirun ends it.
+    causes = [line for line in result.errors if "interrupted by signal 15 in set-up" not in line]
+    assert causes
+    assert causes[0] == result.errors[0]
+    assert all("MPI cannot reach every other rank" in line for line in causes), result.text
     assert re.search(r"rank [0-3] on tcpx-node-[01]: ", result.errors[0])
     assert_nothing_runs(nodes)
