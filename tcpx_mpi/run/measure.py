@@ -513,7 +513,9 @@ class Measurement:
         """Where every unfinished flow of this rank stands, or that no batch was under way."""
         if self._transport.timed_loop.fault() is None:
             return (f"{self._where}: between two batches, with nothing posted",)
-        return self._picture_lines()
+        # The rank whose time ran out first need not be the one whose plugin knows why.
+        said = _native.plugin_said_within(self._settings.stall_timeout_s)
+        return (*self._picture_lines(), *([f"    {said.removeprefix('; ')}"] if said else ()))
 
     def _picture_lines(self) -> tuple[str, ...]:
         picture = self._transport.timed_loop.picture()

@@ -102,11 +102,11 @@ def test_a_stall_by_a_broken_data_socket_quotes_what_was_said_of_it_once(
         job.wait_for(r"^rank 0 on .*, row \d .*: \d of \d flows unfinished")
         break_busiest(pids[0])
         result = job.finish()
-    assert_refused(
-        result, STALLED,
-        r"no progress for 2 s; waiting for rank \d.*; the plugin said: send on data socket 0 with "
-        r"\S+ failed : Broken pipe \(once, \d+\.\d s ago\)",
-    )  # fmt: skip
+    assert result.code == STALLED, result.text
+    assert "no progress for 2 s; waiting for rank" in result.errors[0], result.text
+    # In the error, or, where the other rank's time ran out first, in the report of rank 0.
+    said = r"the plugin said: send on data socket 0 with \S+ failed : Broken pipe \(once, "
+    assert re.search(said, result.err), result.text
 
 
 def test_pages_that_no_connection_gives_back_are_a_stall(place: Path) -> None:
