@@ -68,10 +68,10 @@ MUTATIONS = (
              r"to.offset) + (kind == FlowKind::kReceive && c < 2 && chunks > 2 ? "
              r"(1 - c) * chunk_bytes : at);"),
     Mutation("sends_run_ahead", "Sends of the next iteration begin before this one is complete.",
-             "native drive_order.sends_wait_for_the_iteration_before_and_receives_do_not",
+             "native timed_loop_order.sends_wait_for_the_iteration_before_and_receives_do_not",
              "may_begin", r"kind == FlowKind::kReceive", "kind != FlowKind::kCopy"),
     Mutation("window_off_by_one", "A window takes one request too many.",
-             "native drive_windows.a_window_is_filled_and_never_exceeded",
+             "native timed_loop_windows.a_window_is_filled_and_never_exceeded",
              "advance", r"< (?=static_cast<uint64_t>\(window\))", "<= "),
     Mutation("skipped_consume", "Receives are not consumed: the plugin has no slot for the 17th.",
              "run checked: exit 13, wrong none",
@@ -98,7 +98,7 @@ MUTATIONS = (
              "low[k]"),
     # --- A run ends when it should, and closes in order ----------------------------------------
     Mutation("deadline_ignored", "The total time of a run does not end it.",
-             "native drive_faults.the_total_time_ends_a_batch_that_moves",
+             "native timed_loop_faults.the_total_time_ends_a_batch_that_moves",
              "BatchLoop::look_around", r"coarse_now_ > plan\.end_by_ns", "false"),
     Mutation("lost_peer_unnoticed", "What a peer that has closed did not send counts as come.",
              "native raw_loop.a_closed_connection_is_a_fault_with_call_and_flow",
