@@ -72,6 +72,18 @@ def refplugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
 #: and so on; the unit tests, by file, are last: they even out when the two end.
 LONGEST_FIRST = ("mpi", "mutants", "native", "contract", "cluster", "gpu", "fuzz", "browser")
 
+#: Of tests/mpi what waits most of its time, for deadlines: by file, for whoever has a worker free.
+WAITING = (
+    "test_setup_deadline.py", "test_lost_ranks_and_signals.py", "test_signals_to_some.py",
+    "test_like_tcpx.py", "test_odd_plugins.py", "test_launcher_end.py", "test_traps.py",
+    "test_roll_call.py", "test_tcpx_killers.py", "test_defects.py",
+)  # fmt: skip
+
+
+def waits(nodeid: str) -> bool:
+    """Whether a test is in one of the files that mostly wait."""
+    return nodeid.split("::")[0].rpartition("/")[2] in WAITING
+
 
 def folder_of(nodeid: str) -> str:
     """The folder of tests/ that a test is in."""
@@ -82,7 +94,7 @@ def folder_of(nodeid: str) -> str:
 def order_of(item: pytest.Item) -> int:
     """Where the folder of a test comes; tests of one folder stay as they are."""
     folder = folder_of(item.nodeid)
-    if folder in LONGEST_FIRST:
+    if folder in LONGEST_FIRST and not waits(item.nodeid):
         return LONGEST_FIRST.index(folder)
     return len(LONGEST_FIRST) + (folder == "unit")
 
@@ -109,7 +121,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class ByFolder(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
             folder = folder_of(nodeid)
-            return nodeid.split("::")[0] if folder in ("unit", "gpu") else folder
+            by_file = folder in ("unit", "gpu") or waits(nodeid)
+            return nodeid.split("::")[0] if by_file else folder
 
     config.option.loadscopereorder = False  # it would begin with what has the most tests
     return ByFolder(config, log)
