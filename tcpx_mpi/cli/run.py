@@ -50,7 +50,7 @@ class _RunCommand(click.Command):
         write_examples(formatter, _EXAMPLES)
 
 
-def with_bare_values(args: Sequence[str], bare: Collection[str]) -> list[str]:
+def with_bare_values(args: Sequence[str], bare: Collection[str] = _MAY_BE_BARE) -> list[str]:
     """Gives `-I` and its like, `bare`, the 1 that they mean where no 0 or 1 follows."""
     complete: list[str] = []
     for position, word in enumerate(args):
