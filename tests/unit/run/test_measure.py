@@ -16,7 +16,8 @@ from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.machine.placement import Placement
 from tcpx_mpi.patterns import load
 from tcpx_mpi.records import PHASES, BaselineInfo, RankRow
-from tcpx_mpi.run.measure import PLUGIN, Measurement
+from tcpx_mpi.run.measure import Measurement
+from tcpx_mpi.run.run_batch import PLUGIN
 from tcpx_mpi.schedule.table import BufferId
 from tcpx_mpi.transport.interface import RankContext, TimedLoop
 from tcpx_mpi.transport.slots import GUARD_BYTES, plan_row, slot_shape

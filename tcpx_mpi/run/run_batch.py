@@ -1,0 +1,221 @@
+"""One batch of a row on one rank: poison, fill, start together, run, check."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import Any
+
+from tcpx_mpi import _native
+from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.records import RankRow, RowFacts
+from tcpx_mpi.run.row_work import RowWork
+from tcpx_mpi.schedule.table import BufferId
+from tcpx_mpi.transport.errors import error_of, report_lines
+from tcpx_mpi.transport.interface import RankContext, Transport
+from tcpx_mpi.transport.observed_placement import PlacementObserver
+from tcpx_mpi.transport.samples import Batch, add_network, batch_of, joined_batch
+from tcpx_mpi.transport.slots import GUARD_BYTES, RowPlan, slot_shape
+from tcpx_mpi.world import World, interrupted_by
+
+#: An agreed start is this far ahead of a rank's clock at first: time to leave the collective and
+#: wake the progress thread. A rank that comes late all the same doubles its lead from then on.
+_FIRST_LEAD_NS = 500_000
+_LONGEST_LEAD_NS = 8_000_000
+#: Memory is poisoned and checked at more than this; a collective behind it may be that late.
+_SLOWEST_CHECK_BYTES_PER_S = 500e6
+
+#: The name of the plugin's own part in a row.
+PLUGIN = ""
+
+
+def name_of(transport: Transport) -> str:
+    """The key of a transport's samples in a row."""
+    return transport.info.name if transport.info is not None else PLUGIN
+
+
+class BatchRunner:
+    """Runs batches on this rank; the counters of payload iterations never repeat in a run."""
+
+    def __init__(
+        self,
+        world: World,
+        settings: Settings,
+        context: RankContext,
+        transport: Transport,
+        shared_clock: bool,
+        end_by_ns: int,
+    ) -> None:
+        self._world = world
+        self._settings = settings
+        self._context = context
+        self._transport = transport  # whose batch is, or was, the last one
+        self._shared_clock = shared_clock
+        self._end_by_ns = end_by_ns
+        self._lead_ns = _FIRST_LEAD_NS
+        #: The first iteration of the next batch.
+        self.iteration = 0
+        #: This rank and its row, as messages name them.
+        self.where = ""
+        #: What the buffers are cut for, by whom it is loaded, and whether its payload is there.
+        self._work: RowWork | None = None
+        self._loaded: list[Transport] = []
+        self._filled = False
+
+    def begin_row(self) -> None:
+        """The buffers are cut anew, even for the work that they are cut for."""
+        self._work = None
+
+    def use(self, transport: Transport, work: RowWork, facts: RowFacts, plan: RowPlan) -> None:
+        """The buffers cut for what a row does, and a transport ready for it."""
+        self._transport = transport
+        if self._work is not work:
+            self._work, self._loaded, self._filled = work, [], False
+        if transport in self._loaded:
+            return
+        for buffer, memory in transport.buffers.items():
+            shape = slot_shape(work.layout[buffer].total_bytes)
+            memory.cut(shape.used_bytes, GUARD_BYTES, shape.stride_bytes, plan.slots)
+        transport.load(work.context, facts, work.layout, plan.batch)
+        self._loaded.append(transport)
+        self._filled = False
+
+    def run(
+        self,
+        work: RowWork,
+        plan: RowPlan,
+        count: int,
+        kept: tuple[RankRow, PlacementObserver] | None,
+    ) -> Batch:
+        """Collective. `kept`: what is told what the batch cost; None for warm-ups."""
+        prepare_ns = self._prepare(work, plan)
+        patience = self.patience_s
+        before = self._transport.timed_loop.sockets()
+        if kept is not None:
+            kept[1].before()
+        if self._settings.blocking:
+            parts = [self._run_loop(slot, 1, patience) for slot in range(count)]
+        else:
+            parts = [self._run_loop(0, count, patience)]
+        # Pairs of ranks go on by themselves, and one may take many times as long as another.
+        self._world.barrier("end of a batch", patience, moving=True)
+        after = self._transport.timed_loop.sockets()
+        if kept is not None:
+            row, observer = kept
+            observer.after(after)
+            row.prepare_ns += prepare_ns
+            row.cpu_user_ns += sum(part[1][0] for part in parts)
+            row.cpu_system_ns += sum(part[1][1] for part in parts)
+            row.cpu_others_ns += sum(part[1][2] for part in parts)
+            add_network(row, before, after)
+        return joined_batch([part[0] for part in parts])
+
+    def _prepare(self, work: RowWork, plan: RowPlan) -> int:
+        """Poison the receive slots and put the payload into its own, all of them; returns ns."""
+        start = time.monotonic_ns()
+        buffers, seed = self._transport.buffers, self._settings.seed
+        # In place an iteration overwrites its payload, so the next one would compute with results.
+        if self._settings.checks() or not self._filled or work.in_place:
+            of_slots = (0, plan.slots, self.iteration, seed)
+            payload = work.payload_buffer
+            if BufferId.RECV in buffers:
+                if work.elements is None:
+                    buffers[BufferId.RECV].poison(*of_slots, work.wanted)
+                else:
+                    buffers[BufferId.RECV].poison_elements(*of_slots, work.wanted, work.elements)
+            if payload in buffers:
+                if work.elements is None:
+                    buffers[payload].fill(*of_slots, work.held)
+                else:
+                    buffers[payload].fill_elements(*of_slots, work.held, work.elements)
+            self._filled = True
+        return time.monotonic_ns() - start
+
+    def _run_loop(
+        self, first_slot: int, count: int, patience_s: float
+    ) -> tuple[Batch, tuple[int, int, int]]:
+        """Collective: start together, wait for the loop; what it stamped and its CPU time."""
+        loop = self._transport.timed_loop
+        loop.arm(count)
+        start_ns = self._agree_start(patience_s)
+        stall_ns = int(self._settings.stall_timeout_s * 1e9)
+        if 0 < self._end_by_ns < _native.now_ns():  # a short batch does not look at the clock
+            limits = {"timeout_s": self._settings.timeout_s, "stall_timeout_s": 0.0}
+            raise error_of({"kind": "timeout"}, (), self.place(), self._world.places, limits)
+        loop.start(first_slot, count, start_ns, stall_ns, self._end_by_ns)
+        while not loop.wait(0.25):
+            self._show_progress()
+            # Of MPI no more than this while the plugin moves anything, and in long batches only.
+            if self._world.roll_call.alarmed():
+                loop.request_stop()
+            elif loop.idle_ns() < stall_ns:
+                self._world.roll_call.answer_inquiries()
+        self._show_progress()  # asked for in the last moments of a batch, or of a short one
+        self._raise_fault()
+        batch = batch_of(loop.stamps(count))
+        if batch.late:
+            self._lead_ns = min(2 * self._lead_ns, _LONGEST_LEAD_NS)
+        return batch, loop.cpu_time()
+
+    def _show_progress(self) -> None:
+        """Prints the picture that SIGUSR1 asked the engine for, if it has taken one."""
+        if self._transport.timed_loop.take_picture_ready():
+            lines = self._picture_lines()
+            print("\n".join(lines), file=sys.stderr)
+
+    def _agree_start(self, patience_s: float) -> int:
+        """The instant at which all ranks start: on one clock an agreed one, else 0 for "now"."""
+        if not self._shared_clock:
+            self._world.barrier("start of a batch", patience_s)
+            return 0
+        ready_ns = _native.now_ns() + self._lead_ns
+        return self._world.maximum(ready_ns, "start of a batch", patience_s)
+
+    def _raise_fault(self) -> None:
+        fault = self._transport.timed_loop.fault()
+        if fault is not None:
+            limits = {
+                "stall_timeout_s": self._settings.stall_timeout_s,
+                "timeout_s": self._settings.timeout_s,
+            }
+            picture = self._transport.timed_loop.picture()
+            raise error_of(fault, picture, self.place(), self._world.places, limits)
+        if signal_number := _native.stop_signal():
+            raise interrupted_by(signal_number)
+
+    def check(self, work: RowWork, row: RankRow, count: int) -> dict[str, Any]:
+        """The verdict on what the last batch received, `count` iterations of it."""
+        start = time.monotonic_ns()
+        verdict: dict[str, Any] = {"wrong": 0, "guard_wrong": 0}
+        if BufferId.RECV in self._transport.buffers:
+            memory = self._transport.buffers[BufferId.RECV]
+            of_slots = (0, count, self.iteration, self._settings.seed, work.wanted)
+            if work.elements is None:
+                verdict = memory.verify(*of_slots)
+            else:
+                verdict = memory.verify_elements(*of_slots, work.elements)
+        row.check_ns += time.monotonic_ns() - start
+        return verdict
+
+    def report(self) -> tuple[str, ...]:
+        """Where every unfinished flow of this rank stands, or that no batch was under way."""
+        if self._transport.timed_loop.fault() is None:
+            return (f"{self.where}: between two batches, with nothing posted",)
+        # The rank whose time ran out first need not be the one whose plugin knows why.
+        said = _native.plugin_said_within(self._settings.stall_timeout_s)
+        return (*self._picture_lines(), *([f"    {said.removeprefix('; ')}"] if said else ()))
+
+    def _picture_lines(self) -> tuple[str, ...]:
+        picture = self._transport.timed_loop.picture()
+        return report_lines(picture, self.place(), self._world.places)
+
+    def place(self) -> str:
+        """Where this rank is, and which baseline was at work if it was not the plugin."""
+        name = name_of(self._transport)
+        return self.where + (f", peer {name}" if name != PLUGIN else "")
+
+    @property
+    def patience_s(self) -> float:
+        """How late a rank may come to a collective after it has poisoned or checked its slots."""
+        memory: int = sum(buffer.bytes for buffer in self._context.buffers.values())
+        return self._settings.stall_timeout_s + memory / _SLOWEST_CHECK_BYTES_PER_S
