@@ -47,6 +47,13 @@ def test_a_profile_of_another_machine_or_none_at_all_is_a_finding(
     assert "has no NIC eth1" in facts.profile_problem
 
 
+def test_the_congestion_control_that_softtcpx_will_ask_for_is_asked_of_the_kernel() -> None:
+    asked = {"SOFTTCPX_CONGESTION": "no_such_one"}
+    refusal = reading.read_facts(AskedPlugin(), "none", asked).congestion_refusal
+    assert refusal is not None
+    assert refusal.cause.startswith("no_such_one is not available")
+
+
 def test_a_socket_that_nobody_listens_at_is_told_from_one_that_answers(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as alive, socket.socket(socket.AF_UNIX) as dead:
         alive.bind(str(tmp_path / "rx_rule_manager"))
