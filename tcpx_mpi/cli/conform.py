@@ -28,8 +28,8 @@ class _ConformCommand(click.Command):
 @click.argument("plugin", required=False)
 @click.option("--abi", metavar="N|all", help="The version of its table [newest].")
 @click.option(
-    "--memory", type=click.Choice(("host", "emulated")), default="host", show_default=True,
-    help="Memory of the messages.",
+    "--memory", type=click.Choice(("host", "emulated", "cuda")), default="host", show_default=True,
+    help="Memory of the messages; cuda: of the first visible GPU.",
 )  # fmt: skip
 @click.option("--only", metavar="CLAUSE", help="This clause, and what it needs.")
 @click.option("--explain", metavar="CLAUSE", help="Say what a clause is (`all`: each), and end.")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import mmap
 import os
 import time
 from collections.abc import Callable
@@ -14,39 +13,17 @@ import numpy as np
 
 from tcpx_mpi import _native
 from tcpx_mpi.conform.clause import Broken, NotTried
+from tcpx_mpi.conform.memory import PAGE, Area, Bytes, Gpu, GpuArea
 from tcpx_mpi.conform.properties import Properties, decode
 
-PAGE = mmap.PAGESIZE
 #: Bytes after a handle's own, by which writing beyond it is seen.
 _GUARD = 128
 _GUARD_BYTE = 0xC3
-#: After so many bytes, an odd number, a pattern repeats.
-_PERIOD = (1 << 20) + 7
 #: Of NCCL's device handle for a connection: what TCPX and its like expect to find there.
 _UNPACK, _UNPACK_VERSION = 1, 7
 _SLOTS, _FRAGMENTS, _FRAGMENT_BYTES = 16, 2048, 16
 #: What TCPX and its like carry in one request of GPU memory.
 _UNPACK_REQUEST_BYTES = 512 << 10
-
-
-class Area:
-    """Memory of whole pages, and a number of its first byte."""
-
-    def __init__(self, size: int) -> None:
-        self._map = mmap.mmap(-1, max(-(-size // PAGE), 1) * PAGE)
-        self.bytes = np.frombuffer(self._map, np.uint8)
-        self.address = int(self.bytes.ctypes.data)
-
-    def fill(self, seed: int) -> Area:
-        """Bytes that tell by their place and the seed whose they are."""
-        places = np.arange(min(self.bytes.size, _PERIOD), dtype=np.uint64)
-        mixed = (places + np.uint64(seed * 7919 + 1)) * np.uint64(0x9E3779B97F4A7C15)
-        self.bytes[:] = np.resize((mixed >> np.uint64(40)).astype(np.uint8), self.bytes.size)
-        return self
-
-    def poison(self, value: int = 0xEE) -> Area:
-        self.bytes[:] = value
-        return self
 
 
 @dataclass
@@ -56,9 +33,7 @@ class Pair:
     send: int = 0
     receive: int = 0
     listener: int = 0
-    block: np.ndarray[Any, np.dtype[np.uint8]] = field(
-        default_factory=lambda: np.zeros(0, np.uint8)
-    )
+    block: Bytes = field(default_factory=lambda: np.zeros(0, np.uint8))
     receives: int = 0
 
 
@@ -100,11 +75,15 @@ class Bench:
         self.pointer_type = 1 if memory == "host" else 2
         self.table: Any = None
         self.properties = Properties()
+        self.gpu: Gpu | None = None  # current while the plugin is used; none for other memory
 
     # --- The plugin -----------------------------------------------------------------------------
 
     def load(self) -> Any:
         """The table, before its init."""
+        if self.memory == "cuda" and self.gpu is None:
+            self.tell("taking the GPU")
+            self.gpu = Gpu()
         self.tell("loading the plugin")
         self.table = _native.Table(self.path, self.abi)
         return self.table
@@ -117,6 +96,8 @@ class Bench:
         self.properties = decode(self.abi, raw)
         if self.memory != "host" and not self.properties.ptr_support & 2:
             raise NotTried("its ptrSupport has host memory alone")
+        if self.memory == "cuda" and not self.unpacks and self.properties.force_flush:
+            raise NotTried("its forceFlush wants a flush of each receive, which is not done here")
         return self
 
     def tell(self, step: str) -> None:
@@ -156,9 +137,18 @@ class Bench:
     def unpacks(self) -> bool:
         return self.properties.net_device_type == _UNPACK
 
+    @property
+    def gathers(self) -> bool:
+        """Whether a message is in fragments when its receive is done."""
+        return self.unpacks and self.memory != "host"
+
+    def area(self, size: int) -> Area:
+        """Memory of the kind that is tried."""
+        return Area(size) if self.gpu is None else GpuArea(self.gpu, size)
+
     # --- Connections ----------------------------------------------------------------------------
 
-    def listen(self) -> tuple[int, np.ndarray[Any, np.dtype[np.uint8]]]:
+    def listen(self) -> tuple[int, Bytes]:
         """A listener and its handle, with a guard behind that connect must leave alone."""
         handle, listener = self.good("listen", 0)
         if listener == 0:
@@ -167,14 +157,14 @@ class Bench:
         guarded[: len(handle)] = np.frombuffer(handle, np.uint8)
         return listener, guarded
 
-    def new_block(self) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    def new_block(self) -> Bytes:
         """Where accept of a plugin that unpacks writes its device handle."""
         block = Area(PAGE).bytes if self.unpacks else np.zeros(0, np.uint8)
         if self.unpacks:
             block[:8].view(np.int32)[:] = (_UNPACK, _UNPACK_VERSION)
         return block
 
-    def connecting(self, handle: np.ndarray[Any, np.dtype[np.uint8]]) -> int:
+    def connecting(self, handle: Bytes) -> int:
         """One call of connect: a comm, or 0 for "not yet"."""
         comm, _ = self.good("connect", 0, handle)
         if (handle[-_GUARD:] != _GUARD_BYTE).any():
@@ -210,14 +200,14 @@ class Bench:
 
     def register(self, comm: int, area: Area, size: int | None = None, offset: int = 0) -> int:
         """The mhandle of memory for a comm."""
-        count = area.bytes.size if size is None else size
+        count = area.size if size is None else size
         return int(self.good("reg_mr", comm, area.address + offset, count, self.pointer_type))
 
     # --- Messages -------------------------------------------------------------------------------
 
     def largest(self, wanted: int) -> int:
         """So large a message, or the largest that this memory's requests carry."""
-        return min(wanted, _UNPACK_REQUEST_BYTES) if self.memory != "host" else wanted
+        return min(wanted, _UNPACK_REQUEST_BYTES) if self.gathers else wanted
 
     def try_send(
         self, pair: Pair, area: Area, size: int, mhandle: int, offset: int = 0, tag: int = 0
@@ -286,7 +276,7 @@ class Bench:
 
     def _taken(self, receive: Receive) -> None:
         """What follows on a receive that is done: to its place, and its slot given back."""
-        if self.unpacks and self.memory != "host":
+        if self.gathers:
             self._gather(receive)
         if "irecvConsumed" in self.table.extras():
             self.good("irecv_consumed", receive.pair.receive, receive.n, receive.request)
@@ -294,19 +284,35 @@ class Bench:
     def _gather(self, receive: Receive) -> None:
         """Fragments of the bounce buffer to where the message was to be."""
         (queue,) = receive.pair.block[8:16].view(np.uint64)
-        meta, bounce = np.ctypeslib.as_array(_at(int(queue), ctypes.c_uint64, 2))
+        meta, bounce = self._read(int(queue), 16).view(np.uint64)
         slot = receive.number % _SLOTS
         counts = int(meta) + _SLOTS * _FRAGMENTS * _FRAGMENT_BYTES
-        count = int(_at(counts, ctypes.c_uint64, _SLOTS)[slot]) if receive.size else 0
+        count = int(self._read(counts + 8 * slot, 8).view(np.uint64)[0]) if receive.size else 0
         if count > _FRAGMENTS:
             raise Broken(f"a receive has {count} fragments, more than {_FRAGMENTS}")
         first = int(meta) + slot * _FRAGMENTS * _FRAGMENT_BYTES
-        raw = np.ctypeslib.as_array(_at(first, ctypes.c_uint8, max(count, 1) * _FRAGMENT_BYTES))
+        raw = self._read(first, max(count, 1) * _FRAGMENT_BYTES)
         for source, size, to in raw.view([("s", "u4"), ("n", "u4"), ("d", "u8")])[:count]:
             if int(to) + int(size) > receive.size:
                 raise Broken("a fragment lies beyond the size of its receive")
             at = receive.target.address + receive.offset + int(to)
-            ctypes.memmove(at, int(bounce) + int(source), int(size))
+            self._copy(at, int(bounce) + int(source), int(size))
+        if self.gpu is not None:  # before the plugin has its pages back
+            self.gpu.wait()
+
+    def _read(self, address: int, size: int) -> Bytes:
+        """What is there, in a GPU's memory or in memory that it shares with the host."""
+        found = np.empty(size, np.uint8)
+        self._copy(int(found.ctypes.data), address, size)
+        if self.gpu is not None:
+            self.gpu.wait()
+        return found
+
+    def _copy(self, to: int, source: int, size: int) -> None:
+        if self.gpu is None:
+            ctypes.memmove(to, source, size)
+        else:
+            self.gpu.copy(to, source, size)
 
     def expect(self, got: Area, sent: Area, size: int, offset: int = 0, whose: str = "") -> None:
         """Raises Broken unless the bytes are those that were sent."""
@@ -314,7 +320,3 @@ class Bench:
         if wrong.size:
             which = f" of {whose}" if whose else ""
             raise Broken(f"{wrong.size} of {size} bytes{which} are wrong, the first is {wrong[0]}")
-
-
-def _at(address: int, kind: Any, count: int) -> Any:
-    return (kind * count).from_address(address)

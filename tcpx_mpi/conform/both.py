@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tcpx_mpi.conform.bench import Area, Bench, Pair, Receive, Send
+from tcpx_mpi.conform.bench import Bench, Pair, Receive, Send
 from tcpx_mpi.conform.clause import Broken
 
 #: What memory has where nothing has arrived.
@@ -16,7 +16,7 @@ class Both:
 
     def __init__(self, bench: Bench, size: int, pair: Pair | None = None, seed: int = 1) -> None:
         self.bench, self.pair = bench, pair or bench.connect()
-        self.source, self.target = Area(size).fill(seed), Area(size).poison(POISON)
+        self.source, self.target = bench.area(size).fill(seed), bench.area(size).poison(POISON)
         self.here = bench.register(self.pair.send, self.source)
         self.there = bench.register(self.pair.receive, self.target)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import mmap
-
 import numpy as np
 
-from tcpx_mpi.conform.bench import PAGE, Area, Bench, Pair, Send
+from tcpx_mpi.conform.bench import Bench, Pair
 from tcpx_mpi.conform.clause import Broken, Clause
+from tcpx_mpi.conform.memory import PAGE
 
 _HANDLE_BYTES = 128
 _FILLS = (0xAA, 0x55)
@@ -102,7 +101,7 @@ def _device_handles(bench: Bench) -> str:
 
 def _register(bench: Bench) -> str:
     bench.start()
-    pair, area = bench.connect(), Area(64 * PAGE)
+    pair, area = bench.connect(), bench.area(64 * PAGE)
     odd = (1, 4097) if bench.memory == "host" else ()
     for comm in (pair.send, pair.receive):
         for size in (PAGE, 64 * PAGE, *odd):
@@ -115,7 +114,7 @@ def _register(bench: Bench) -> str:
 
 def _register_twice(bench: Bench) -> str:
     bench.start()
-    pair, area, target = bench.connect(), Area(PAGE).fill(1), Area(PAGE)
+    pair, area, target = bench.connect(), bench.area(PAGE).fill(1), bench.area(PAGE)
     first, second = bench.register(pair.send, area), bench.register(pair.send, area)
     there = bench.register(pair.receive, target)
     bench.good("dereg_mr", pair.send, first)
@@ -131,17 +130,16 @@ def _register_twice(bench: Bench) -> str:
 def _register_large(bench: Bench) -> str:
     bench.start()
     pair = bench.connect()
-    memory = np.frombuffer(mmap.mmap(-1, _LARGE), np.uint8)
+    memory = bench.area(_LARGE)
     bench.stage = "of more than 2 GiB"
-    address = int(memory.ctypes.data)
-    mhandle = bench.good("reg_mr", pair.send, address, _LARGE, bench.pointer_type)
+    mhandle = bench.register(pair.send, memory)
     bench.stage = ""
-    source, target = Area(PAGE).fill(2), Area(PAGE)
-    memory[-PAGE:] = source.bytes
+    source, target = bench.area(PAGE).fill(2), bench.area(PAGE)
+    memory.put(source.bytes, _LARGE - PAGE)
     there = bench.register(pair.receive, target)
     receive = bench.receive(pair, target, PAGE, there)
-    request = bench.good("isend", pair.send, address + _LARGE - PAGE, PAGE, 0, mhandle)
-    bench.finish(Send(pair.send, request), receive)
+    sent = bench.send(pair, memory, PAGE, mhandle, _LARGE - PAGE)
+    bench.finish(sent, receive)
     bench.expect(target, source, PAGE, whose="the region's last page")
     bench.good("dereg_mr", pair.send, mhandle)
     bench.good("dereg_mr", pair.receive, there)

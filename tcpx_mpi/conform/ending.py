@@ -10,8 +10,9 @@ from typing import NoReturn
 
 import numpy as np
 
-from tcpx_mpi.conform.bench import PAGE, Area, Bench, Pair, Receive
+from tcpx_mpi.conform.bench import Bench, Pair, Receive
 from tcpx_mpi.conform.clause import Broken, Clause
+from tcpx_mpi.conform.memory import PAGE
 
 _PR_SET_PDEATHSIG = 1
 _HANDLE_BYTES = 128
@@ -27,7 +28,7 @@ def _lost_sender(bench: Bench) -> str:
     bench.start()
     listener, handle = bench.listen()
     os.write(pipe[1], bytes(handle[:_HANDLE_BYTES]))
-    pair, target = Pair(listener=listener, block=bench.new_block()), Area(PAGE)
+    pair, target = Pair(listener=listener, block=bench.new_block()), bench.area(PAGE)
 
     def accepted() -> bool:
         pair.receive = bench.accepting(pair)
@@ -51,7 +52,7 @@ def _be_the_sender(bench: Bench, pipe: int) -> NoReturn:
         bench.start()
         handle = np.frombuffer(os.read(pipe, _HANDLE_BYTES), np.uint8).copy()
         handle = np.concatenate([handle, np.full(_HANDLE_BYTES, 0xC3, np.uint8)])
-        pair, source = Pair(), Area(PAGE).fill(4)
+        pair, source = Pair(), bench.area(PAGE).fill(4)
 
         def connected() -> bool:
             pair.send = bench.connecting(handle)
@@ -81,7 +82,7 @@ def _give_up(bench: Bench, pair: Pair) -> None:
 def _closed_sender(bench: Bench) -> str:
     """A receive whose sender has closed."""
     bench.start()
-    pair, target = bench.connect(), Area(PAGE)
+    pair, target = bench.connect(), bench.area(PAGE)
     mhandle = bench.register(pair.receive, target)
     receive = bench.receive(pair, target, PAGE, mhandle)
     bench.good("close_send", pair.send)
@@ -112,7 +113,7 @@ def _close_unused(bench: Bench) -> str:
 def _close_pending(bench: Bench) -> str:
     bench.start()
     for first, second in (("close_recv", "close_send"), ("close_send", "close_recv")):
-        pair, source, target = bench.connect(), Area(4 * PAGE), Area(4 * PAGE)
+        pair, source, target = bench.connect(), bench.area(4 * PAGE), bench.area(4 * PAGE)
         there = bench.register(pair.receive, target)
         here = bench.register(pair.send, source)
         for at in range(2):
@@ -130,7 +131,7 @@ def _close_pending(bench: Bench) -> str:
 
 def _cycles(bench: Bench) -> str:
     bench.start()
-    source, target = Area(PAGE).fill(5), Area(PAGE)
+    source, target = bench.area(PAGE).fill(5), bench.area(PAGE)
     before: tuple[int, int] = (0, 0)
     for turn in range(_ROUNDS + _FIRST_ROUNDS):
         if turn == _FIRST_ROUNDS:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from tcpx_mpi.conform.bench import PAGE, Bench, Receive, Send
+from tcpx_mpi.conform.bench import Bench, Receive, Send
 from tcpx_mpi.conform.both import POISON, Both
 from tcpx_mpi.conform.clause import Broken, Clause
+from tcpx_mpi.conform.memory import PAGE
 
 _SIZES = (0, 1, 7, PAGE - 1, PAGE, PAGE + 1, (1 << 16) + 1, (1 << 20) + 3, 4 << 20)
 #: What NCCL has in flight on a comm that it does not share, and the most that it may have.

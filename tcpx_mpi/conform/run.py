@@ -6,6 +6,7 @@ from collections.abc import Mapping, MutableMapping, Sequence
 
 from tcpx_mpi.conform import expectations, report
 from tcpx_mpi.conform.child import Target
+from tcpx_mpi.conform.memory import why_no_gpu
 from tcpx_mpi.conform.suite import Version, try_all
 from tcpx_mpi.conform.table import CLAUSES, with_needs
 from tcpx_mpi.errors import UsageError
@@ -31,13 +32,16 @@ def try_versions(
     Raises UsageError and PluginMissing as `find.find_plugin` and `find.inspect`.
     """
     files = _files(plugin, wanted, environ)
-    if memory == "emulated":
-        # As a run has it: only softtcpx takes memory of the host for a GPU's.
-        if other := next((file for file in files if not find.is_softtcpx(file.name)), None):
-            raise UsageError(f"--memory emulated is for softtcpx, not for {other.name}: use host")
-        files = [file for file in files if file.abi >= _FIRST_WITH_A_DEVICE_SIDE]
+    # As a run has it: only softtcpx takes memory of the host for a GPU's.
+    others = [file.name for file in files if not find.is_softtcpx(file.name)]
+    if memory == "emulated" and others:
+        raise UsageError(f"--memory emulated is for softtcpx, not for {others[0]}: use host")
+    if memory == "cuda" and (why := why_no_gpu()):
+        raise UsageError(f"--memory cuda: {why}; use host")
+    if memory != "host":
+        files = [file for file in files if _takes_memory_of_gpus(file)]
         if not files:
-            raise UsageError("--memory emulated needs a device side, which v6 has not: use host")
+            raise UsageError(f"--memory {memory} needs a device side, which v6 has not: use host")
     environ.setdefault(find.CHUNK_VARIABLE, _CHUNK_BYTES)
     versions = []
     for file in files:
@@ -64,6 +68,10 @@ def _files(plugin: str, wanted: Sequence[int], environ: Mapping[str, str]) -> li
         newest = _inspect(find.find_plugin(plugin, environ, bundled))
         offered = [abi for abi in wanted if abi in newest.abi_versions]
     return [_inspect(find.find_plugin(plugin, environ, bundled, abi=abi)) for abi in offered]
+
+
+def _takes_memory_of_gpus(file: find.PluginFile) -> bool:
+    return file.abi >= _FIRST_WITH_A_DEVICE_SIDE or not find.is_softtcpx(file.name)
 
 
 def _inspect(choice: find.PluginChoice) -> find.PluginFile:
