@@ -96,8 +96,8 @@ ifeq ($(SUITE),)
 test: lint
 	$(BIN)/python -m pytest -n 2 tests
 else
-test: $(if $(filter gpu,$(SUITE)),gpu-setup,setup-tests)
-	@$(if $(filter gpu,$(SUITE)),$(GPU_VENV)/bin,$(BIN))/python tests/suites.py $(SUITE)
+test: $(if $(filter gpu nccl,$(SUITE)),gpu-setup,setup-tests)
+	@$(if $(filter gpu nccl,$(SUITE)),$(GPU_VENV)/bin,$(BIN))/python tests/suites.py $(SUITE)
 endif
 
 # CuPy by the driver's CUDA. Without network: into an environment on top of the machine's own Python,

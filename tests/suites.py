@@ -68,6 +68,10 @@ SUITES = {
         ("abi/every_version.py",),
         environ={"TCPX_MPI_REQUIRE": "mpi"},
     ),
+    "nccl": Suite(
+        "NCCL itself over softtcpx on this machine's GPUs, every byte checked: 3 minutes",
+        ("-p", "no:benchmark", "nccl/over_softtcpx.py"),
+    ),
     "mpis": Suite(
         "runs over Open MPI 4.1 and MPICH, unpacked in build/mpis: 2 minutes",
         ("mpis/matrix.py",),

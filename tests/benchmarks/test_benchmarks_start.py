@@ -27,9 +27,10 @@ STARTS = {
     "against_commit": ["--help"],
     "gpu/bench.py": ["build/none", "no-such-line"],
     "gpu/variants.py": ["build/none", "--dry-run"],
+    "gpu/nccl_over_softtcpx.py": ["--only", "nobody"],
 }
-#: gpu/bench.py has no dry run: it refuses.
-CODES = {"gpu/bench.py": 2}
+#: Without a dry run: they refuse.
+CODES = {"gpu/bench.py": 2, "gpu/nccl_over_softtcpx.py": 2}
 
 
 def launched(program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
