@@ -74,6 +74,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, help="every time, into this file")
     parser.add_argument("--only", default="", help="sides, comma between them (default: all)")
     parser.add_argument("--programs", default=",".join(PROGRAMS))
+    parser.add_argument("--busy", action="store_true",
+                        help="below each row the busiest threads of rank 0, in shares of a CPU")  # fmt: skip
     parser.add_argument("--apart", action="store_true", help="to NCCL each rank has its own host")
     parser.add_argument("--also", action="append", default=[], metavar="NAME:VARIABLE=VALUE,...",
                         help="softtcpx once more, with these set")  # fmt: skip
@@ -101,7 +103,8 @@ def main() -> int:
             for name in names
         }
         try:
-            return measured(sessions, asked.programs.split(","), asked.rounds, asked.json)
+            programs = asked.programs.split(",")
+            return measured(sessions, programs, asked.rounds, asked.json, asked.busy)
         except NothingHere as error:
             print(f"cannot run NCCL here: {error}", file=sys.stderr)
             return USAGE
@@ -113,8 +116,9 @@ def main() -> int:
 
 
 def measured(
-    sessions: Mapping[str, Session], programs: Sequence[str], rounds: int, file: Path | None
-) -> int:
+    sessions: Mapping[str, Session], programs: Sequence[str], rounds: int,
+    file: Path | None = None, busy: bool = False,
+) -> int:  # fmt: skip
     """All sides by turns; prints the table."""
     for name, session in sessions.items():
         facts = session.facts()
@@ -133,6 +137,8 @@ def measured(
                 return WRONG
             kept[f"{program} {size}"] = found
             _print_row(program, size, found)
+            for name, session in sessions.items() if busy else ():
+                print(f"    {name}: {_busiest(session.busy)}", flush=True)
     for name, session in sessions.items():
         if name not in SOCKETS and (faults := ways_of(session.log())):
             print(f"{name}: {'; '.join(faults)}", file=sys.stderr)
@@ -168,6 +174,13 @@ def _print_row(program: str, size: int, found: Mapping[str, Sequence[float]]) ->
               for name in SOCKETS if name in middle and OURS in middle]  # fmt: skip
     print(f"{program:<12}{size:<9}" + "".join(f"{1e6 * value:>12.1f}" for value in middle.values())
           + "".join(ratios), flush=True)  # fmt: skip
+
+
+def _busiest(busy: Mapping[str, Sequence[float]]) -> str:
+    order = sorted(busy.items(), key=lambda each: -each[1][0])[:4]
+    return ", ".join(
+        f"{name} {' '.join(map(str, shares[:4]))}" for name, shares in order if shares[0] >= 0.05
+    )
 
 
 if __name__ == "__main__":

@@ -8,7 +8,8 @@ Steps, by `do`:
     id                                  what all ranks must have of one to meet
     meet, comm, id                      make a communicator of that name
     run, cases                          launch all of them, wait, compare every byte
-    time, case, warm, times             launch one often, and say how long it took
+    time, case, warm, times             launch one often, and say how long it took, and which
+                                        threads were busy for which share of that
     die, case                           kill this process in the midst of what is launched
     lose, case                          launch until a failure ends it, and say which
     leave, comm                         destroy a communicator
@@ -77,15 +78,23 @@ class Rank:
     def do_time(self, case: dict[str, Any], warm: int, times: int) -> Any:
         timed = Case(**case)
         comm, prepared = self._comms[timed.comm], self._prepared(timed)
-        elapsed = 0.0
+        elapsed, before = 0.0, busy_threads()
         for repeats in (warm, times):
+            before = busy_threads()
             end_by = time.monotonic() + self._patience_s
             start = time.perf_counter()
             for _ in range(repeats):
                 self._launch(timed, *prepared)
             comm.wait(end_by)
             elapsed = time.perf_counter() - start
-        return elapsed / times
+        shares: dict[str, list[float]] = {}
+        for thread, (name, busy) in busy_threads().items():
+            share = (busy - before.get(thread, (name, 0.0))[1]) / elapsed
+            shares.setdefault(name, []).append(round(share, 2))
+        return {
+            "seconds": elapsed / times,
+            "busy": {name: sorted(each, reverse=True) for name, each in shares.items()},
+        }
 
     def do_die(self, case: dict[str, Any]) -> Any:
         dying = Case(**case)
@@ -126,6 +135,18 @@ class Rank:
 
     def _launch(self, case: Case, source: Memory, source_at: int, target: Memory) -> None:
         self._comms[case.comm].launch(case, source, source_at, target, GUARD)
+
+
+def busy_threads() -> dict[int, tuple[str, float]]:
+    """Name and CPU seconds of each thread of this process."""
+    found = {}
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            name = (task / "comm").read_text().strip()
+            found[int(task.name)] = (name, int((task / "schedstat").read_text().split()[0]) / 1e9)
+        except OSError:  # it has ended
+            continue
+    return found
 
 
 def library_of(name: str, gpu: int) -> Library:

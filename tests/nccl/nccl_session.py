@@ -72,6 +72,8 @@ class Session:
         place.mkdir(parents=True, exist_ok=True)
         clean = {name: value for name, value in os.environ.items() if not name.startswith(STEERING)}
         self._ranks = []
+        #: Of rank 0, the last time that it timed: by thread's name, shares of a CPU.
+        self.busy: dict[str, list[float]] = {}
         for rank, gpu in enumerate(gpus):
             # NCCL takes a GPU of a host once: who shares one is on a host of its own.
             turn = rank if apart else list(gpus[:rank]).count(gpu)
@@ -106,7 +108,9 @@ class Session:
     def seconds(self, case: Case, warm: int, times: int) -> float:
         """How long one of many took, on the rank for which it was longest."""
         told = {"do": "time", "case": asdict(case), "warm": warm, "times": times}
-        return float(max(self.tell(told)))
+        answers = self.tell(told)
+        self.busy = answers[0]["busy"]
+        return float(max(each["seconds"] for each in answers))
 
     def tell(self, step: dict[str, Any], ranks: Sequence[int] | None = None) -> list[Any]:
         """Each of these ranks does this; what they answer."""

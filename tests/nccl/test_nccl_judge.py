@@ -144,11 +144,13 @@ def test_the_benchmark_prints_a_table_and_does_not_believe_another_way(
     benchmark = importlib.import_module("nccl_over_softtcpx")
     monkeypatch.setattr(benchmark, "SIZES", {8192: 3})
     with stand_ins(tmp_path / "a") as one, stand_ins(tmp_path / "b") as other:
-        code = benchmark.measured({"tuned": one, "softtcpx": other}, ["alltoall"], 2, None)
+        code = benchmark.measured({"tuned": one, "softtcpx": other}, ["alltoall"], 2, busy=True)
     out, err = capsys.readouterr()
     assert code == benchmark.FAILED
     assert "softtcpx: the log has no NCCL_NET_DEVICE_UNPACK" in err
-    row = out.splitlines()[-1].split()
+    *_, line, _, of_ours = out.splitlines()
+    row = line.split()
+    assert of_ours.startswith("    softtcpx: ")
     assert row[:2] == ["alltoall", "8192"]
     assert float(row[4]) == pytest.approx(float(row[2]) / float(row[3]), rel=0.1)
     with pytest.raises(ValueError, match="expected NAME:VARIABLE=VALUE"):
