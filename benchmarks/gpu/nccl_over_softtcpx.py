@@ -75,7 +75,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="sides, comma between them (default: all)")
     parser.add_argument("--programs", default=",".join(PROGRAMS))
     parser.add_argument("--busy", action="store_true",
-                        help="below each row the busiest threads of rank 0, in shares of a CPU")  # fmt: skip
+                        help="below each row rank 0's busiest threads, in CPUs")  # fmt: skip
     parser.add_argument("--apart", action="store_true", help="to NCCL each rank has its own host")
     parser.add_argument("--also", action="append", default=[], metavar="NAME:VARIABLE=VALUE,...",
                         help="softtcpx once more, with these set")  # fmt: skip
