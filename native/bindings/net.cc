@@ -1,5 +1,6 @@
 // The calls of a plugin's table one by one, for whoever tests a plugin: each returns the plugin's
-// own code first. Nothing is checked, repeated or put in order here; pointers are numbers.
+// own code first. Nothing is checked, repeated or put in order here; pointers are numbers. Calls of
+// messages let other threads go on, which may drive other comms.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -10,6 +11,7 @@
 #include "net/layout.h"
 #include "net/library.h"
 #include "net/logger.h"
+#include "net/profiler.h"
 
 namespace tcpx {
 namespace {
@@ -139,6 +141,14 @@ Answer<nb::bytes> raw_properties(Table& t, int device, int fill) {
   return {code, nb::bytes(reinterpret_cast<const char*>(raw.data()), raw.size())};
 }
 
+List<std::tuple<int, Address>> events_told() {
+  List<std::tuple<int, Address>> all;
+  for (const ProfilerEvent& event : last_profiler_events()) {
+    all.append(nb::make_tuple(event.type, number(event.phandle)));
+  }
+  return all;
+}
+
 List<std::tuple<std::string, size_t, size_t>> layout_of(int abi) {
   List<std::tuple<std::string, size_t, size_t>> fields;
   for (const Field& field : properties_layout(abi)) {
@@ -202,17 +212,17 @@ void bind_net(nb::module_& m) {
             return Answer<Address>(code, number(found));
           },
           "comm"_a, "mhandle"_a)
-      .def("isend", &isend, "comm"_a, "data"_a, "bytes"_a, "tag"_a, "mhandle"_a)
+      .def("isend", &isend, "comm"_a, "data"_a, "bytes"_a, "tag"_a, "mhandle"_a, Unlocked())
       .def("irecv", &irecv, "comm"_a, "data"_a, "sizes"_a, "tags"_a, "mhandles"_a,
-           "optional_completion"_a = false)
+           "optional_completion"_a = false, Unlocked())
       .def("iflush", &iflush, "comm"_a, "data"_a, "sizes"_a, "mhandles"_a)
-      .def("test", &test, "request"_a, "receives"_a = 1)
+      .def("test", &test, "request"_a, "receives"_a = 1, Unlocked())
       .def(
           "irecv_consumed",
           [](Table& t, Address comm, int n, Address request) {
             return t.net().irecv_consumed(pointer(comm), n, pointer(request));
           },
-          "comm"_a, "n"_a, "request"_a)
+          "comm"_a, "n"_a, "request"_a, Unlocked())
       .def(
           "set_phandle", [](Table& t, Address phandle) { t.net().set_phandle(pointer(phandle)); },
           "phandle"_a)
@@ -247,6 +257,7 @@ void bind_net(nb::module_& m) {
         "(field, offset, bytes) of every field of the properties of a version.");
   m.def("profiler_events", &profiler_events,
         "How many events plugins have told the profiler's function that init hands them.");
+  m.def("last_profiler_events", &events_told, "(type, phandle) of the newest of them, at most 64.");
 }
 
 }  // namespace tcpx

@@ -12,6 +12,7 @@
 #include "net/logger.h"
 #include "net/net.h"
 #include "net/printable.h"
+#include "net/profiler.h"
 
 namespace tcpx {
 

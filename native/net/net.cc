@@ -1,21 +1,6 @@
 #include "net/net.h"
 
-#include <atomic>
-
 namespace tcpx {
-namespace {
-
-std::atomic<uint64_t> g_profiler_events{0};
-
-}  // namespace
-
-int note_profiler_event(void** event, int, void*, int64_t, void*) {
-  g_profiler_events.fetch_add(1, std::memory_order_relaxed);
-  if (event != nullptr) *event = nullptr;
-  return kNetSuccess;
-}
-
-uint64_t profiler_events() { return g_profiler_events.load(std::memory_order_relaxed); }
 
 const char* result_name(int code) {
   switch (code) {

@@ -116,11 +116,6 @@ std::unique_ptr<Net> make_net_v10(const void* table);
 std::unique_ptr<Net> make_net_v11(const void* table);
 std::unique_ptr<Net> make_net_v12(const void* table);
 
-// Called by plugins for events of requests, from any thread: nothing of it is kept, and events say
-// so by their number.
-int note_profiler_event(void** event, int type, void* phandle, int64_t plugin_id, void* extra);
-uint64_t profiler_events();
-
 // Names of the plugin result codes, for messages.
 const char* result_name(int code);
 

@@ -148,9 +148,9 @@ class Bench:
 
     # --- Connections ----------------------------------------------------------------------------
 
-    def listen(self) -> tuple[int, Bytes]:
+    def listen(self, device: int = 0) -> tuple[int, Bytes]:
         """A listener and its handle, with a guard behind that connect must leave alone."""
-        handle, listener = self.good("listen", 0)
+        handle, listener = self.good("listen", device)
         if listener == 0:
             raise Broken("listen returned 0 and a NULL comm")
         guarded = np.full(len(handle) + _GUARD, _GUARD_BYTE, np.uint8)
@@ -164,9 +164,9 @@ class Bench:
             block[:8].view(np.int32)[:] = (_UNPACK, _UNPACK_VERSION)
         return block
 
-    def connecting(self, handle: Bytes) -> int:
+    def connecting(self, handle: Bytes, device: int = 0) -> int:
         """One call of connect: a comm, or 0 for "not yet"."""
-        comm, _ = self.good("connect", 0, handle)
+        comm, _ = self.good("connect", device, handle)
         if (handle[-_GUARD:] != _GUARD_BYTE).any():
             raise Broken("connect wrote behind the 128 bytes of the handle")
         return int(comm)
@@ -177,13 +177,13 @@ class Bench:
         comm, _ = self.good("accept", pair.listener, at)
         return int(comm)
 
-    def connect(self) -> Pair:
+    def connect(self, device: int = 0) -> Pair:
         """A connection within this process, both sides polled in turn."""
-        listener, handle = self.listen()
+        listener, handle = self.listen(device)
         pair = Pair(listener=listener, block=self.new_block())
 
         def both() -> bool:
-            pair.send = pair.send or self.connecting(handle)
+            pair.send = pair.send or self.connecting(handle, device)
             pair.receive = pair.receive or self.accepting(pair)
             return bool(pair.send and pair.receive)
 

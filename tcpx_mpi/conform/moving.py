@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 from tcpx_mpi.conform.bench import Bench, Receive, Send
 from tcpx_mpi.conform.both import POISON, Both
 from tcpx_mpi.conform.clause import Broken, Clause
@@ -171,6 +173,39 @@ def _several_comms(bench: Bench) -> str:
     return f"{_COMMS} comms at once, each with its own bytes"
 
 
+def _two_threads(bench: Bench) -> str:
+    bench.start()
+    ends = [Both(bench, PAGE, seed=seed) for seed in range(2)]
+    together = threading.Barrier(len(ends))
+    failed: list[Exception] = []
+
+    def drive(both: Both) -> None:
+        try:
+            if bench.gpu is not None:
+                bench.gpu.make_current()
+            together.wait(bench.patience_s)
+            for _ in range(_LONG_RUN):
+                receive = both.receive(PAGE)
+                bench.finish(both.send(PAGE), receive)
+                both.expect(PAGE)
+                both.target.poison(POISON)
+        except Exception as error:  # for the main thread to raise
+            failed.append(error)
+
+    bench.stage = "by two threads"
+    threads = [threading.Thread(target=drive, args=(both,), daemon=True) for both in ends]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for error in failed:
+        raise error
+    bench.stage = ""
+    for both in ends:
+        both.close()
+    return f"{_LONG_RUN} messages a thread, each by a comm of its own"
+
+
 CLAUSES = (
     Clause(
         "message", _message,
@@ -253,5 +288,13 @@ CLAUSES = (
         source="ncclNet_vN_t",
         nccl="Has several comms a peer, and many peers.",
         needs=("message",),
+    ),
+    Clause(
+        "two-threads", _two_threads,
+        what="Two threads drive a comm each at the same time.",
+        why="A comm has one thread at a time; what comms have in common, the plugin has to guard.",
+        source="ncclNet_vN_t",
+        nccl="Has a thread for each communicator that drives its comms, several in one process.",
+        needs=("several-comms", "released"),
     ),
 )  # fmt: skip

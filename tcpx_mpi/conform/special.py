@@ -8,6 +8,7 @@ import os
 
 import numpy as np
 
+from tcpx_mpi import _native
 from tcpx_mpi.conform.bench import Bench, Receive, Send
 from tcpx_mpi.conform.both import POISON, Both
 from tcpx_mpi.conform.clause import Broken, Clause, NotOffered, NotTried
@@ -16,6 +17,8 @@ from tcpx_mpi.conform.memory import PAGE, Area
 #: More than an int says; below 2 GiB little memory lies there again and again.
 _ABOVE = (2 << 30) + 4097
 _REPEATED = 8 << 20
+#: Events that a profiler knows: start, stop, update, update and stop.
+_PROFILER_TYPES = 4
 
 
 def _grouped(bench: Bench) -> str:
@@ -89,6 +92,25 @@ def _phandle(bench: Bench) -> str:
         both.expect(PAGE)
     both.close()
     return "NULL and another are taken"
+
+
+def _profiler(bench: Bench) -> str:
+    both = Both(bench.start(), PAGE)
+    mine = Area(PAGE)
+    for phandle in (0, mine.address):
+        bench.table.set_phandle(phandle)
+        receive = both.receive(PAGE)
+        bench.finish(both.send(PAGE), receive)
+    both.expect(PAGE)
+    both.close()
+    events = _native.last_profiler_events()
+    for kind, phandle in events:
+        if phandle != mine.address:
+            what = "NULL" if phandle == 0 else "one that nobody gave"
+            raise Broken(f"profFunction was called with a handle that is {what}")
+        if not 0 <= kind < _PROFILER_TYPES:
+            raise Broken(f"profFunction was called with an event of type {kind}")
+    return f"{len(events)} events, of its handles" if events else "it tells the profiler nothing"
 
 
 def _flush(bench: Bench) -> str:
@@ -180,6 +202,14 @@ CLAUSES = (
         source="ncclNet_v10_t and later",
         nccl="Passes one where a profiler is loaded.",
         needs=("message",), since=10,
+    ),
+    Clause(
+        "profiler", _profiler,
+        what="init takes profFunction, which is called with handles of posts or not at all.",
+        why="The function follows the handle to what the caller keeps of a request.",
+        source="ncclProfilerCallback_t, v10 and later",
+        nccl="Always gives its function, and reads what the handle points to where it is called.",
+        needs=("phandle",), since=10,
     ),
     Clause(
         "flush", _flush,

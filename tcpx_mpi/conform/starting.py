@@ -199,17 +199,6 @@ def _unload(bench: Bench) -> None:
     dlclose(held._handle)
 
 
-def _v_device(bench: Bench) -> str:
-    bench.start()
-    if "makeVDevice" not in bench.table.extras():
-        raise NotOffered("makeVDevice is NULL")
-    made = bench.good("make_v_device", [0])
-    found = decode(bench.abi, bench.good("raw_properties", made, 0))
-    if found.v_device[:2] != (1, 0):
-        raise Broken(f"a device made of device 0 says vProps {found.v_device[:2]}")
-    return "makeVDevice of one device"
-
-
 def _attributes(bench: Bench) -> str:
     bench.start()
     if "setNetAttr" not in bench.table.extras():
@@ -315,14 +304,6 @@ CLAUSES = (
         source="NCCL's loader of plugins",
         nccl="Unloads a plugin after its last communicator, and loads it again for the next.",
         needs=("connect",),
-    ),
-    Clause(
-        "virtual-device", _v_device,
-        what="makeVDevice of one device makes a device whose properties say so.",
-        why="Fused devices are chosen by what their properties say.",
-        source="ncclNet_v9_t and later",
-        nccl="Calls it where it merges NICs; NULL means that it does not.",
-        needs=("properties-plausible",), since=9,
     ),
     Clause(
         "attributes", _attributes,

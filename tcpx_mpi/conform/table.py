@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tcpx_mpi.conform import connecting, ending, moving, special, starting
+from tcpx_mpi.conform import connecting, devices, ending, lost, moving, special, starting
 from tcpx_mpi.conform.clause import Clause
 
 
@@ -18,7 +18,13 @@ def _in_order(clauses: tuple[Clause, ...]) -> tuple[Clause, ...]:
 
 
 CLAUSES = _in_order(
-    starting.CLAUSES + connecting.CLAUSES + moving.CLAUSES + special.CLAUSES + ending.CLAUSES
+    starting.CLAUSES
+    + devices.CLAUSES
+    + connecting.CLAUSES
+    + moving.CLAUSES
+    + special.CLAUSES
+    + lost.CLAUSES
+    + ending.CLAUSES
 )
 BY_NAME = {clause.name: clause for clause in CLAUSES}
 #: Without these a plugin does not start at all.

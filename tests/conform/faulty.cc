@@ -1,14 +1,17 @@
 // A net plugin of v11 that keeps the contract, but for one fault of FAULT: for each clause of
 // `tcpx-mpi conform` there is one that breaks it and no other.
 //
-// Loopback, host memory, 16 requests a comm, groups of 4 receives. Nothing moves but in calls.
+// Loopback, host memory, two devices and what is made of them, 16 requests a comm, groups of 4
+// receives. Nothing moves but in calls.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <climits>
 #include <csignal>
@@ -18,6 +21,7 @@
 #include <deque>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "net/abi_v11.h"
 
@@ -93,7 +97,8 @@ bool moves(Comm* comm, const void* data, size_t bytes, bool out) {
   const ssize_t n = out ? send(comm->fd, at, left, flags) : recv(comm->fd, at, left, flags);
   if (n > 0) comm->moved += static_cast<size_t>(n);
   const bool again = n < 0 && (errno == EAGAIN || errno == EINTR);
-  if (n <= 0 && !again && !fault("lost-sender-silent")) comm->code = kNetRemoteError;
+  const char* silent = out ? "lost-receiver-silent" : "lost-sender-silent";
+  if (n <= 0 && !again && !fault(silent)) comm->code = kNetRemoteError;
   return comm->moved == bytes;
 }
 
@@ -181,11 +186,16 @@ bool g_ended = false;
 char g_name[] = "lo";
 char g_context[64];
 char g_flush;
+NetProfiler g_profiler = nullptr;
+constexpr int kDevices = 2;
+std::vector<NetVDeviceV9> g_made;
 
-int init(void** context, uint64_t, NetCommConfig*, NetLogger logger, NetProfiler) {
+int init(void** context, uint64_t, NetCommConfig*, NetLogger logger, NetProfiler profiler) {
   static bool before = false;
   if (logger == nullptr) return kNetInvalidArgument;
   if (fault("init-crashes")) abort();
+  if (fault("init-hangs")) hang();
+  g_profiler = profiler;
   if (fault("second-init-fails") && before) return kNetInternalError;
   if (fault("loaded-once") && !before && getenv("FAULTY_LOADED") != nullptr) return kNetSystemError;
   before = true;
@@ -202,12 +212,16 @@ int finalize(void*) {
 }
 
 int devices(int* count) {
-  *count = fault("no-devices") ? 0 : 1;
+  *count = fault("no-devices") ? 0 : kDevices + static_cast<int>(g_made.size());
   return kNetSuccess;
 }
 
+bool is_device(int device) {
+  return device >= 0 && device < kDevices + static_cast<int>(g_made.size());
+}
+
 int get_properties(int device, NetPropertiesV11* out) {
-  if (device != 0) return kNetInvalidArgument;
+  if (!is_device(device)) return kNetInvalidArgument;
   if (fault("other-layout")) {  // that of v7
     memset(static_cast<void*>(out), 0, sizeof *out);
     out->name = g_name;
@@ -218,19 +232,26 @@ int get_properties(int device, NetPropertiesV11* out) {
   const int max_comms = out->max_comms;
   *out = {};
   out->name = g_name;
-  out->guid = 1;
+  out->guid = 1 + static_cast<uint64_t>(device);
   out->ptr_support = kNetPtrHost | (fault("dma-buf-bit") ? kNetPtrDmaBuf : 0);
   out->speed_mbps = 10000;
   out->max_comms = fault("unwritten") ? max_comms : 1024;
   out->max_recvs = kGroup;
   out->net_device_type = fault("type-without-entries") ? 2 : 0;
-  out->v_device.ndevs = 1;
+  out->v_device = device < kDevices ? NetVDeviceV9{1, {device}} : g_made[device - kDevices];
   out->max_p2p_bytes = out->max_coll_bytes = size_t{1} << 40;
   out->max_multi_request = 1;
   return kNetSuccess;
 }
 
-int make_v_device(int*, NetVDeviceV9*) { return kNetInternalError; }
+int make_v_device(int* device, NetVDeviceV9* parts) {
+  if (fault("v-device-fails")) return kNetInternalError;
+  if (parts->ndevs < 1 || parts->ndevs > 4) return kNetInvalidUsage;
+  g_made.push_back(*parts);
+  if (fault("fused-half")) g_made.back().ndevs = 1;
+  *device = kDevices + static_cast<int>(g_made.size()) - 1;
+  return kNetSuccess;
+}
 
 int set_net_attr(void*, NetAttributes*) {
   return fault("attributes-refused") ? kNetInvalidUsage : kNetSuccess;
@@ -265,7 +286,7 @@ sockaddr_in loopback(uint16_t port) {
 int new_socket() { return socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); }
 
 int listen_on(void*, int device, void* handle, void** listen_comm) {
-  if (device != 0) return kNetInvalidArgument;
+  if (!is_device(device)) return kNetInvalidArgument;
   if (fault("one-context") && g_ended) return kNetInternalError;
   const int fd = new_socket();
   sockaddr_in address = loopback(0);
@@ -314,6 +335,7 @@ int connect_to(void*, int, void* handle, void** send_comm, NetDeviceHandle** sen
 
 int accept_from(void* listen_comm, void** recv_comm, NetDeviceHandle**) {
   auto* listener = static_cast<Listener*>(listen_comm);
+  if (fault("accept-hangs")) hang();
   pollfd ready{listener->fd, POLLIN, 0};
   if (poll(&ready, 1, 0) < 1) {
     if (fault("accept-exits") && ++listener->calls > kPatience) exit(7);
@@ -358,6 +380,7 @@ int close_listen(void* listen_comm) {
 
 int reg_mr(void* comm, void* data, size_t size, int type, void** mhandle) {
   if (type != kNetPtrHost) return kNetInvalidArgument;
+  if (fault("register-hangs")) hang();
   if (fault("odd-refused") && reinterpret_cast<uintptr_t>(data) % 4096 != 0) {
     return kNetInvalidArgument;
   }
@@ -375,6 +398,30 @@ int dereg_mr(void* comm, void* mhandle) {
 
 // --- Requests -----------------------------------------------------------------------------------
 
+// A call that nobody else may be in; with a fault it stays for some turns.
+class Alone {
+ public:
+  Alone() : mine_(!fault("not-reentrant") || !inside_.test_and_set()) {
+    for (int i = 0; i < kStay && fault("not-reentrant"); ++i) sched_yield();
+  }
+  ~Alone() {
+    if (mine_) inside_.clear();
+  }
+  bool mine() const { return mine_; }
+
+ private:
+  static constexpr int kStay = 5;
+  static std::atomic_flag inside_;
+  const bool mine_;
+};
+std::atomic_flag Alone::inside_ = ATOMIC_FLAG_INIT;
+
+void tell_profiler(void* phandle) {
+  if (phandle == nullptr && !fault("profiler-stray")) return;
+  void* event = nullptr;
+  for (const int type : {0, 1}) g_profiler(&event, type, phandle, 1, nullptr);
+}
+
 Request* post(Comm* comm) {
   const bool accepts_more = fault("seventeenth-lost") && comm->held == kQueue;
   if (comm->held >= kQueue && !accepts_more) return nullptr;
@@ -389,6 +436,9 @@ Request* post(Comm* comm) {
 int isend(void* pointer, void* data, size_t size, int tag, void*, void* phandle, void** out) {
   if (fault("phandle-refused") && phandle != nullptr) return kNetInvalidArgument;
   if (fault("message-narrows") && size > INT_MAX) return kNetInvalidArgument;
+  const Alone alone;
+  if (!alone.mine()) return kNetInternalError;
+  tell_profiler(phandle);
   auto* comm = static_cast<Comm*>(pointer);
   Request* request = post(comm);
   *out = request;
@@ -401,6 +451,8 @@ int isend(void* pointer, void* data, size_t size, int tag, void*, void* phandle,
 int irecv(void* pointer, int n, void** data, size_t* sizes, int* tags, void**, void**, void** out) {
   if (n < 1 || n > kGroup || (n > 1 && fault("group-refused"))) return kNetInvalidArgument;
   if (fault("optional-crashes") && *out != nullptr) abort();
+  const Alone alone;
+  if (!alone.mine()) return kNetInternalError;
   auto* comm = static_cast<Comm*>(pointer);
   if (fault("early-lost") && comm->queue.empty()) {
     char drop[4096];
@@ -425,6 +477,8 @@ int iflush(void*, int, void**, int*, void**, void** out) {
 int test(void* pointer, int* done, int* sizes) {
   *done = 0;
   if (pointer == &g_flush) return kNetSuccess;
+  const Alone alone;
+  if (!alone.mine()) return kNetInternalError;
   auto* request = static_cast<Request*>(pointer);
   Comm* comm = request->comm;
   if (!request->done) progress(comm);
@@ -462,7 +516,7 @@ NetTableV11 ncclNetPlugin_v11 = {
     close_listen,
     nullptr,  // getDeviceMr
     nullptr,  // irecvConsumed
-    fault("v-device-fails") ? make_v_device : nullptr,
+    make_v_device,
     fault("no-finalize") ? nullptr : finalize,
     set_net_attr,
 };
