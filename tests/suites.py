@@ -64,8 +64,8 @@ SUITES = {
         environ={"TCPX_MPI_REQUIRE": "gpu,mpi,compiler", "TCPX_MPI_LIBCUDA": "libcuda.so.1"},
     ),
     "abi": Suite(
-        "every pattern by every version of softtcpx's table: 15 minutes",
-        ("abi/every_version.py",),
+        "every pattern and clause by every version of softtcpx's table: 15 minutes",
+        ("abi/every_version.py", "abi/conform_in_full.py"),
         environ={"TCPX_MPI_REQUIRE": "mpi"},
     ),
     "nccl": Suite(
