@@ -11,7 +11,6 @@ struct ProfilerEvent {
   const void* phandle;
 };
 
-
 // The function (NetProfiler). Called by any thread of any plugin.
 int note_profiler_event(void** event, int type, void* phandle, int64_t plugin_id, void* extra);
 
