@@ -169,6 +169,7 @@ NATIVE_BELOW = {
     "memory": {"cuda", "reduce"},
     "unpack": {"net", "memory", "cuda", "reduce"},
     "engine": {"net", "memory", "unpack", "cuda", "reduce"},
+    "p2p": {"net", "memory", "unpack", "cuda", "engine"},
     "baselines": {"engine", "memory"},
     "machine": {"engine", "memory"},
     "plugins": {"net"},
