@@ -97,11 +97,11 @@ typedef enum tcpx_p2p_memory_kind {
 
 /* How far the connections of a remote are; see tcpx_p2p::RemoteStage. */
 typedef enum tcpx_p2p_remote_stage {
-  TCPX_P2P_REMOTE_NEW = 0,
-  TCPX_P2P_REMOTE_CONNECTING = 1,
-  TCPX_P2P_REMOTE_CONNECTED = 2,
-  TCPX_P2P_REMOTE_FAILED = 3,
-  TCPX_P2P_REMOTE_CLOSED = 4
+  TCPX_P2P_STAGE_NEW = 0,
+  TCPX_P2P_STAGE_CONNECTING = 1,
+  TCPX_P2P_STAGE_CONNECTED = 2,
+  TCPX_P2P_STAGE_FAILED = 3,
+  TCPX_P2P_STAGE_CLOSED = 4
 } tcpx_p2p_remote_stage;
 
 /* See tcpx_p2p::Options, whose members these are. Always begun by tcpx_p2p_options_init. */
