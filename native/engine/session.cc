@@ -25,28 +25,6 @@ std::vector<Session*> g_sessions;
 int index_of(Direction direction) { return direction == Direction::kSend ? 0 : 1; }
 int index_of(FlowKind kind) { return kind == FlowKind::kSend ? 0 : 1; }
 
-// Several registrations of which all succeed, or none stays.
-class Registrations {
- public:
-  explicit Registrations(Net& net) : net_(net) {}
-  ~Registrations() {
-    for (const auto& [comm, mhandle] : undo_) net_.dereg_mr(comm, mhandle);
-  }
-  void add(const Comm& comm, uint8_t* data, size_t bytes, int type) {
-    regions_.push_back(register_regions(net_, comm, data, bytes, type));
-    for (void* mhandle : regions_.back()) undo_.emplace_back(comm.comm, mhandle);
-  }
-  std::vector<std::vector<void*>> take() {
-    undo_.clear();
-    return std::move(regions_);
-  }
-
- private:
-  Net& net_;
-  std::vector<std::vector<void*>> regions_;  // an entry a call of add
-  std::vector<std::pair<void*, void*>> undo_;
-};
-
 }  // namespace
 
 Session::Session(Net& net, int device, const TransferLimits& limits, int gpu, UnpackMode unpack)
@@ -62,6 +40,7 @@ Session::Session(Net& net, int device, const TransferLimits& limits, int gpu, Un
   }
   for (auto& flows : flow_of_) flows.resize(limits.channels, nullptr);
   if (unpacker_) unpacker_->reserve(size_t{kNetMaxRequests} * limits.channels);
+  if (limits.alone) return;
   const std::lock_guard<std::mutex> all(g_sessions_mutex);
   g_sessions.push_back(this);
 }
@@ -101,7 +80,7 @@ void Session::establish(double patience_s, std::optional<Direction> direction,
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (refusal_) std::rethrow_exception(refusal_);
-      if (closed_) throw std::invalid_argument("the session is closed");
+      if (closed_) throw SessionClosed();
       if (connections_.pending(direction) == 0) return connections_.close_listeners();
       left = connections_.pending();
     }
@@ -119,57 +98,6 @@ void Session::establish(double patience_s, std::optional<Direction> direction,
     if (!moved) {
       const timespec pause{0, 50'000};  // the peer may need this core to get there
       nanosleep(&pause, nullptr);
-    }
-  }
-}
-
-// Takes over the comms that have come up, with all memory registered.
-void Session::adopt_comms() {
-  for (const auto& comm : connections_.comms()) {
-    MessageFlow*& flow = flow_of_[index_of(comm->direction)].at(comm->channel);
-    if (comm->comm == nullptr || flow != nullptr) continue;
-    Registrations added(net_);
-    for (auto& [id, memory] : memories_) added.add(*comm, memory.data, memory.bytes, memory.type);
-    flows_.emplace_back();
-    flow = &flows_.back();
-    const bool sends = comm->direction == Direction::kSend;
-    flow->kind = sends ? FlowKind::kSend : FlowKind::kReceive;
-    flow->channel = comm->channel;
-    flow->comm = comm.get();
-    flow->window = sends ? limits_.window_send : limits_.window_receive;
-    flow->queue = comm->unpack_queue();
-    flow->mover = unpacker_.get();
-    flow->source.index = flows_.size() - 1;
-    auto regions = added.take();
-    auto next = regions.begin();
-    for (auto& [id, memory] : memories_) memory.mhandles.push_back(std::move(*next++));
-  }
-}
-
-int Session::register_memory(uint8_t* data, size_t bytes, int type) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const GpuCurrent current(gpu_);
-  Registrations added(net_);
-  for (const MessageFlow& flow : flows_) added.add(*flow.comm, data, bytes, type);
-  memories_.emplace(next_memory_, Memory{data, bytes, type, added.take()});
-  return next_memory_++;
-}
-
-void Session::deregister_memory(int id) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const GpuCurrent current(gpu_);
-  const auto found = memories_.find(id);
-  if (found == memories_.end()) throw std::invalid_argument("no such memory");
-  if (found->second.messages > 0) {
-    throw std::invalid_argument("in use by " + std::to_string(found->second.messages) +
-                                " unfinished messages");
-  }
-  const Memory memory = std::move(found->second);
-  memories_.erase(found);
-  for (const MessageFlow& flow : flows_) {
-    for (void* mhandle : memory.mhandles[flow.source.index]) {
-      const int code = net_.dereg_mr(flow.comm->comm, mhandle);
-      if (code != kNetSuccess) throw PluginError("deregMr", code, describe(*flow.comm));
     }
   }
 }
@@ -233,33 +161,45 @@ uint64_t Session::create() {
   return next_transfer_++;
 }
 
-void Session::post(uint64_t transfer, Direction direction, int id, uint64_t offset,
-                   uint64_t bytes) {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  const int way = index_of(direction);
-  Transfer& owner = find(transfer);
-  const auto memory = memories_.find(id);
-  if (memory == memories_.end()) throw std::invalid_argument("no such memory");
-  if (offset > memory->second.bytes || bytes > memory->second.bytes - offset) {
+void Session::check(const MessagePlace& place) const {
+  const auto memory = memories_.find(place.memory);
+  if (memory == memories_.end()) throw NoSuchMemory();
+  if (place.offset > memory->second.bytes || place.bytes > memory->second.bytes - place.offset) {
     throw std::out_of_range("beyond the end of the memory");
   }
+}
+
+void Session::post(uint64_t transfer, Direction direction, const MessagePlace* places,
+                   size_t count) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const int way = index_of(direction);
+  if (closed_) throw SessionClosed();
+  find(transfer);
+  for (size_t i = 0; i < count; ++i) check(places[i]);
   const auto& flows = flow_of_[way];
-  if (std::count(flows.begin(), flows.end(), nullptr) > 0) {
-    throw std::invalid_argument("no connections of that direction");
-  }
-  const uint64_t chunks = bytes == 0 ? 1 : (bytes + limits_.chunk_bytes - 1) / limits_.chunk_bytes;
-  const uint64_t number = next_message_[way]++;
-  Message& message =
-      messages_[way]
-          .emplace(number, Message{number, transfer, id, offset, bytes, chunks, chunks})
-          .first->second;
-  owner.open[way] += chunks;
-  ++memory->second.messages;
-  for (uint64_t channel = 0; channel < std::min<uint64_t>(chunks, flows.size()); ++channel) {
-    flows[channel]->source.queue.push_back({&message, channel});
-  }
+  if (std::count(flows.begin(), flows.end(), nullptr) > 0) throw NoConnections();
+  for (size_t i = 0; i < count; ++i) register_with(flows, memories_.at(places[i].memory));
+  for (size_t i = 0; i < count; ++i) enqueue(transfer, way, places[i]);
   last_progress_[way] = now_ns();
   progress();
+}
+
+void Session::enqueue(uint64_t transfer, int way, const MessagePlace& place) {
+  const uint64_t chunks =
+      place.bytes == 0 ? 1 : (place.bytes + limits_.chunk_bytes - 1) / limits_.chunk_bytes;
+  const uint64_t number = next_message_[way]++;
+  Message& message = messages_[way]
+                         .emplace(number, Message{number, transfer, place.memory, place.offset,
+                                                  place.bytes, chunks, chunks})
+                         .first->second;
+  find(transfer).open[way] += chunks;
+  ++memories_.at(place.memory).messages;
+  const auto& flows = flow_of_[way];
+  for (uint64_t chunk = 0; chunk < std::min<uint64_t>(chunks, flows.size()); ++chunk) {
+    const uint64_t channel = (next_channel_[way] + chunk) % flows.size();
+    flows[channel]->source.queue.push_back({&message, chunk});
+  }
+  next_channel_[way] = (next_channel_[way] + chunks) % flows.size();
 }
 
 void Session::release(uint64_t transfer) {
@@ -273,6 +213,18 @@ TransferState Session::poll(uint64_t transfer) {
   progress_all();
   const std::lock_guard<std::mutex> lock(mutex_);
   return state_of(find(transfer));
+}
+
+TransferState Session::look(uint64_t transfer, int64_t* progressed) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const Transfer& found = find(transfer);
+  if (progressed != nullptr) *progressed = last_progress(found);
+  return state_of(found);
+}
+
+bool Session::advance() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return progress();
 }
 
 WaitResult Session::wait(uint64_t transfer, int64_t patience_ns, const WaitHook& hook) {
@@ -310,12 +262,14 @@ WaitResult Session::wait(uint64_t transfer, int64_t patience_ns, const WaitHook&
   }
 }
 
-Session::Transfer& Session::find(uint64_t transfer) {
+const Session::Transfer& Session::find(uint64_t transfer) const {
   const auto found = transfers_.find(transfer);
-  if (found == transfers_.end() || found->second.released) {
-    throw std::invalid_argument("no such transfer");
-  }
+  if (found == transfers_.end() || found->second.released) throw NoSuchTransfer();
   return found->second;
+}
+
+Session::Transfer& Session::find(uint64_t transfer) {
+  return const_cast<Transfer&>(static_cast<const Session*>(this)->find(transfer));
 }
 
 TransferState Session::state_of(const Transfer& transfer) const {

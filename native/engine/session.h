@@ -3,8 +3,9 @@
 // Whoever waits for one session makes progress for all of this process, connections too: ranks that
 // connect around a circle, each to its next one first, would else wait for each other for ever.
 //
-// A message is cut into chunks; chunk c travels on channel c % channels, an empty message is one
-// chunk of 0 bytes. Each comm is a flow (engine/flow.h), which takes the chunks of the messages in
+// A message is cut into chunks, an empty one is one chunk of 0 bytes; they go round over the
+// channels, and the next message of the direction begins behind them, so that small messages use
+// all channels, too. Each comm is a flow (engine/flow.h), which takes the chunks of the messages in
 // the order of their posts. A transfer is a few messages that are waited for together; it owns no
 // part of a window, so that it can end without touching another. A fault is kept and ends all that
 // is not finished.
@@ -18,6 +19,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "engine/clock.h"
@@ -35,6 +39,8 @@ struct TransferLimits {
   int window_send = 12;
   int window_receive = 16;
   int64_t close_patience_ns = 10'000'000'000;  // with a GPU that has unpacks to end
+  // Progress is its owner's alone: no wait for another session makes any for it.
+  bool alone = false;
 };
 
 enum class TransferState {
@@ -55,6 +61,36 @@ struct TransferPicture : FlowPicture {
   uint64_t queued = 0;  // messages with chunks that are not posted
   uint64_t oldest_transfer = 0;
   uint64_t oldest_message = 0;
+};
+
+// A stretch of registered memory.
+struct MessagePlace {
+  uint64_t memory;
+  uint64_t offset;
+  uint64_t bytes;
+};
+
+// What a call of a session names and what is not there.
+class NoSuchMemory : public std::invalid_argument {
+ public:
+  NoSuchMemory() : std::invalid_argument("no such memory") {}
+};
+class NoSuchTransfer : public std::invalid_argument {
+ public:
+  NoSuchTransfer() : std::invalid_argument("no such transfer") {}
+};
+class MemoryInUse : public std::invalid_argument {
+ public:
+  explicit MemoryInUse(uint64_t messages)
+      : std::invalid_argument("in use by " + std::to_string(messages) + " unfinished messages") {}
+};
+class SessionClosed : public std::invalid_argument {
+ public:
+  SessionClosed() : std::invalid_argument("the session is closed") {}
+};
+class NoConnections : public std::invalid_argument {
+ public:
+  NoConnections() : std::invalid_argument("no connections of that direction") {}
 };
 
 // May be called from several threads.
@@ -78,24 +114,47 @@ class Session {
 
   // Memory that messages may name, registered with every comm, those to come too.
   int register_memory(uint8_t* data, size_t bytes, int type);
-  // Throws std::invalid_argument while a message uses it.
-  void deregister_memory(int memory);
+  // The same for memory to which the caller has given a number. With `on_use` it is registered with
+  // the comms of a direction when the first message there names it.
+  void add_memory(uint64_t memory, uint8_t* data, size_t bytes, int type, bool on_use);
+  // Throws NoSuchMemory, MemoryInUse.
+  void deregister_memory(uint64_t memory);
 
   uint64_t create();
-  // Throws std::invalid_argument where there is no comm of the direction, or no such transfer or
-  // memory, std::out_of_range beyond the memory's end. Makes progress everywhere.
-  void post(uint64_t transfer, Direction direction, int memory, uint64_t offset, uint64_t bytes);
+  // All messages in this order, or none where it throws NoSuchTransfer, NoSuchMemory,
+  // NoConnections, std::out_of_range beyond the memory's end, or PluginError of a registration.
+  void post(uint64_t transfer, Direction direction, const MessagePlace* places, size_t count);
+  void post(uint64_t transfer, Direction direction, uint64_t memory, uint64_t offset,
+            uint64_t bytes) {
+    const MessagePlace place{memory, offset, bytes};
+    post(transfer, direction, &place, 1);
+  }
   // The transfer is forgotten; what is not finished goes on.
   void release(uint64_t transfer);
 
   // After one round of progress.
   TransferState poll(uint64_t transfer);
+  // As it is, and when something of it moved last.
+  TransferState look(uint64_t transfer, int64_t* last_progress = nullptr) const;
+  // One round over its connections and flows; true when anything moved.
+  bool advance();
   // Until it is complete, or nothing has moved in its directions for `patience_ns`. The lock is
   // free between two rounds.
   WaitResult wait(uint64_t transfer, int64_t patience_ns, const WaitHook& hook = nullptr);
 
+  // From now on a fault of kind kStopped, unless there is one: no further call but of close().
+  void end();
   TransferFault fault() const;
   std::vector<TransferPicture> picture() const;
+
+  // How far the connections of a direction are, or all; rethrows a refusal.
+  size_t pending(std::optional<Direction> direction) const;
+  // Whether progress may move anything: connections that come up, messages that are not finished.
+  bool connecting() const;
+  bool transferring() const;
+  // Of the accepts that are done.
+  void close_listeners();
+  std::string describe_late(double patience_s) const;
 
   // Waits for the GPU's work under way, deregisters, then closes all comms; what is not finished is
   // lost. Reports the first refusal. A GPU that does not end leaves the comms open. Nothing in a
@@ -109,7 +168,8 @@ class Session {
     uint8_t* data;
     size_t bytes;
     int type;
-    std::vector<std::vector<void*>> mhandles;  // by flow, by region
+    bool on_use;
+    std::vector<std::vector<void*>> mhandles;  // by flow, by region; empty: not registered there
     uint64_t messages = 0;                     // that are not finished
   };
   struct Transfer {
@@ -119,12 +179,13 @@ class Session {
   struct Message {
     uint64_t number;
     uint64_t transfer;
-    int memory;
+    uint64_t memory;
     uint64_t offset;
     uint64_t bytes;
     uint64_t chunks;
     uint64_t open;  // chunks that are not finished
   };
+  using Messages = std::map<uint64_t, Message>;
   // The part of a message that travels on one channel: chunk `next`, next + channels, ...
   struct Share {
     Message* message;
@@ -155,9 +216,13 @@ class Session {
   bool progress();      // one round over connections and flows
   bool progress_all();  // and over those of the other sessions
   void adopt_comms();
+  void check(const MessagePlace& place) const;
+  void register_with(const std::vector<MessageFlow*>& flows, Memory& memory);
+  void enqueue(uint64_t transfer, int way, const MessagePlace& place);
   bool end_unpacks();
   TransferState state_of(const Transfer& transfer) const;
   Transfer& find(uint64_t transfer);
+  const Transfer& find(uint64_t transfer) const;
   int64_t last_progress(const Transfer& transfer) const;
   uint64_t chunk_bytes(const Message& message, uint64_t chunk) const;
 
@@ -171,10 +236,11 @@ class Session {
   std::exception_ptr refusal_;     // of a connect, an accept, or a registration with a new comm
   std::deque<MessageFlow> flows_;  // their addresses stay
   std::vector<MessageFlow*> flow_of_[2];  // by direction and channel; NULL: no comm yet
-  std::map<int, Memory> memories_;
+  std::map<uint64_t, Memory> memories_;
   std::map<uint64_t, Transfer> transfers_;
-  std::map<uint64_t, Message> messages_[2];  // not finished, by direction and number
+  Messages messages_[2];  // not finished, by direction and number
   uint64_t next_message_[2] = {0, 0};
+  uint64_t next_channel_[2] = {0, 0};
   uint64_t next_transfer_ = 1;
   int next_memory_ = 1;
   int64_t last_progress_[2] = {0, 0};

@@ -11,6 +11,37 @@ void Session::fail(const MessageFlow&, const Chunk<Part>& chunk, const FlowFault
   fault_.message = chunk.part.message->number;
 }
 
+void Session::end() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!failed()) fault_.kind = FaultKind::kStopped;
+}
+
+size_t Session::pending(std::optional<Direction> direction) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (refusal_) std::rethrow_exception(refusal_);
+  return connections_.pending(direction);
+}
+
+bool Session::connecting() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return !closed_ && !refusal_ && connections_.pending() > 0;
+}
+
+bool Session::transferring() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return !closed_ && !failed() && messages_[0].size() + messages_[1].size() > 0;
+}
+
+void Session::close_listeners() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (!closed_) connections_.close_listeners();
+}
+
+std::string Session::describe_late(double patience_s) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return connections_.describe_late(patience_s);
+}
+
 TransferFault Session::fault() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return fault_;

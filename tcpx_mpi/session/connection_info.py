@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from tcpx_mpi.errors import UsageError
 
-VERSION = 1
+VERSION = 2
 
 _MAGIC = b"tcpx-mpi"
 _HEADER = struct.Struct("<8sHHHHQQH")

@@ -107,6 +107,43 @@ TEST(a_registration_that_one_comm_refuses_leaves_none) {
   CHECK_EQ(net.deregistered, 3);
 }
 
+TEST(memory_that_is_registered_on_use_is_so_by_direction_and_once) {
+  Pair pair;
+  uint8_t bytes[300];
+  pair.session.add_memory(77, bytes, sizeof(bytes), kNetPtrHost, true);
+  CHECK_EQ(pair.net.registrations.size(), 0u);
+  const uint64_t transfer = pair.session.create();
+  const MessagePlace beyond[] = {{77, 0, 300}, {77, 1, 300}};
+  CHECK_THROWS(pair.session.post(transfer, Direction::kSend, beyond, 2), std::out_of_range,
+               "beyond");
+  CHECK_EQ(pair.net.registrations.size(), 0u);
+  CHECK_EQ(pair.session.look(transfer), TransferState::kComplete);
+  for (int i = 0; i < 2; ++i) pair.session.post(transfer, Direction::kSend, 77, 0, 300);
+  CHECK_EQ(pair.net.registrations.size(), 2u);
+  pair.session.post(transfer, Direction::kReceive, 77, 0, 300);
+  CHECK_EQ(pair.net.registrations.size(), 4u);
+  CHECK_EQ(pair.wait(transfer), WaitResult::kComplete);
+  pair.session.deregister_memory(77);
+  CHECK_EQ(pair.net.deregistered, 4);
+  CHECK_CONTRACT(pair.net);
+}
+
+TEST(a_session_that_is_ended_makes_no_further_call_but_closes) {
+  Pair pair;
+  const int memory = pair.memory(3000);
+  pair.net.completes = never;
+  const uint64_t lost = pair.receive(memory, 3000);
+  pair.session.end();
+  pair.net.completes = [](const FakeRequest&) { return true; };
+  const uint64_t calls = pair.net.calls;
+  CHECK_EQ(pair.session.poll(lost), TransferState::kFailed);
+  CHECK_EQ(pair.net.calls, calls);
+  CHECK(pair.session.fault().kind == FaultKind::kStopped);
+  pair.session.close();
+  CHECK_EQ(pair.net.closed.size(), 4u);
+  CHECK_THROWS(pair.send(memory, 1, lost), std::invalid_argument, "the session is closed");
+}
+
 TEST(closing_deregisters_all_memory_and_then_closes_all_comms_once) {
   Pair pair;
   pair.memory(100);
