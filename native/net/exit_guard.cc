@@ -24,6 +24,7 @@ struct Watched {
 
 std::mutex g_mutex;
 std::vector<Watched> g_watched;
+bool g_keeps_out = false;
 std::string g_name;  // "rank 3 on host1: "
 
 void* base_of(const void* address) {
@@ -98,6 +99,7 @@ void watch_crashes() {
 
 void watch(const void* symbol, const std::string& path) {
   const std::lock_guard<std::mutex> lock(g_mutex);
+  if (g_keeps_out) return;
   if (g_watched.empty()) {
     void* frame;
     backtrace(&frame, 1);  // what it needs is loaded now: not in a process that ends
@@ -105,6 +107,11 @@ void watch(const void* symbol, const std::string& path) {
     watch_crashes();
   }
   g_watched.push_back({base_of(symbol), path});
+}
+
+void keep_out() {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  g_keeps_out = true;
 }
 
 void set_name(const std::string& name) {

@@ -12,6 +12,10 @@ namespace tcpx::exit_guard {
 // plugin.
 void watch(const void* symbol, const std::string& path);
 
+// From now on nothing is watched: this process is a program of somebody else's, whose handlers of
+// signals are its own.
+void keep_out();
+
 // Who this process is, for the line: "rank 3 on host1".
 void set_name(const std::string& name);
 
