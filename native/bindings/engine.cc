@@ -11,6 +11,7 @@
 #include "engine/clock.h"
 #include "engine/connections.h"
 #include "engine/timed_loop.h"
+#include "engine/traced_loop.h"
 #include "net/library.h"
 #include "unpack/cuda_unpacker.h"
 #include "unpack/witness.h"
@@ -40,7 +41,7 @@ std::unique_ptr<Unpacker> make_unpacker(int unpack, int gpu, CudaUnpacker** on_g
 class Engine : public Runner {
  public:
   Engine(Plugin& plugin, int device, int window_send, int window_receive, int spins_before_yield,
-         int unpack, bool witness, int gpu, int setup_gpu)
+         int unpack, bool witness, int gpu, int setup_gpu, size_t trace)
       : plugin_(plugin),
         connections_(plugin.net(), device, gpu == kNoGpu ? setup_gpu : gpu),
         unpacker_(make_unpacker(unpack, gpu, &cuda_unpacker_)),
@@ -49,15 +50,14 @@ class Engine : public Runner {
                                       : new UnpackWitness(std::move(unpacker_), &from_gpu))
                      : nullptr),
         copier_(gpu == kNoGpu ? nullptr : make_cuda_unpacker(gpu, UnpackMode::kCopies)),
-        loop_(plugin.net(), connections_, {window_send, window_receive, spins_before_yield},
-              witness_ ? witness_.get() : unpacker_.get(), copier_.get()) {
-    thread_.emplace(loop_, gpu);
+        loop_(make_loop({window_send, window_receive, spins_before_yield}, trace)) {
+    thread_.emplace(*loop_, gpu);
   }
   ~Engine() override { thread_.reset(); }
-  BatchLoop& loop() override { return loop_; }
+  BatchLoop& loop() override { return *loop_; }
   uint64_t most_chunk_bytes() const override { return kMaxChunkBytes; }
   void load(Program program, const SlotBase* buffers) override {
-    loop_.load(std::move(program), buffers);
+    loop_->load(std::move(program), buffers);
   }
 
   Plugin& plugin_;
@@ -66,7 +66,17 @@ class Engine : public Runner {
   std::unique_ptr<Unpacker> unpacker_;
   std::unique_ptr<UnpackWitness> witness_;  // has the unpacker, where there is one
   std::unique_ptr<Unpacker> copier_;
-  TimedLoop loop_;
+  std::unique_ptr<TimedLoop> loop_;
+
+ private:
+  std::unique_ptr<TimedLoop> make_loop(const TimedLoopLimits& limits, size_t trace) {
+    Unpacker* const unpacker = witness_ ? witness_.get() : unpacker_.get();
+    Net& net = plugin_.net();
+    if (trace == 0) {
+      return std::make_unique<TimedLoop>(net, connections_, limits, unpacker, copier_.get());
+    }
+    return std::make_unique<TracedLoop>(net, connections_, limits, unpacker, copier_.get(), trace);
+  }
 };
 
 // What the witness of an engine has seen since the last time, each receive with its comm.
@@ -108,9 +118,10 @@ void bind_engine(nb::module_& m) {
   m.attr("UNPACK_NONE") = static_cast<int>(UnpackMode::kNone);
 
   nb::class_<Engine, Runner>(m, "Engine")
-      .def(nb::init<Plugin&, int, int, int, int, int, bool, int, int>(), "plugin"_a, "device"_a,
-           "window_send"_a, "window_receive"_a, "spins_before_yield"_a, "unpack"_a = kUnpackInPlace,
-           "witness"_a = false, "gpu"_a = kNoGpu, "setup_gpu"_a = kNoGpu, nb::keep_alive<1, 2>())
+      .def(nb::init<Plugin&, int, int, int, int, int, bool, int, int, size_t>(), "plugin"_a,
+           "device"_a, "window_send"_a, "window_receive"_a, "spins_before_yield"_a,
+           "unpack"_a = kUnpackInPlace, "witness"_a = false, "gpu"_a = kNoGpu,
+           "setup_gpu"_a = kNoGpu, "trace"_a = 0, nb::keep_alive<1, 2>())
       .def(
           "listen",
           [](Engine& e, int peer, int lane, int channel) {

@@ -111,6 +111,9 @@ void bind_runner(nb::module_& m) {
             const std::vector<int>& sources = e.loop().sources();
             d["sources"] = sources;
             d["source_done"] = copied(s.source_done.data(), iterations * sources.size());
+            const std::vector<ChunkTrace> trace = e.loop().trace();
+            d["trace"] = copied(trace.empty() ? nullptr : &trace.front().iteration,
+                                trace.size() * kTraceColumns);
             return d;
           },
           "iterations"_a)

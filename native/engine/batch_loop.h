@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/chunk_trace.h"
 #include "engine/clock.h"
 #include "engine/flow_report.h"
 #include "engine/program.h"
@@ -83,6 +84,8 @@ class BatchLoop {
   void before_start(std::function<void()> note) { before_start_ = std::move(note); }
 
   const BatchStamps& stamps() const { return stamps_; }
+  // The last chunks of the last batch, where the loop is traced.
+  virtual std::vector<ChunkTrace> trace() const { return {}; }
   const std::vector<int>& sources() const { return program_.sources; }
   const Fault& fault() const { return fault_; }
   // Where the driving thread was seen in the last batch; looked at now and then.

@@ -92,6 +92,8 @@ struct FlowCounts {
 // and, where some chunk has other work than to move, which kComputes says:
 //   const Arithmetic& arithmetic() const
 //   Operands operands(chunk) const: of a receive that is reduced
+// and, where kTraces says that steps are stamped:
+//   void done(flow, chunk): the plugin has said so;  void in_place(flow, chunk): it is unpacked
 template <typename Source, typename Part>
 struct Flow : FlowCounts {
   Source source;
@@ -121,6 +123,7 @@ struct Flow : FlowCounts {
       if (chunk.state == ChunkState::kMoving) {
         if (chunk.ticket > mover->finished()) break;
         if (kind == FlowKind::kReceive) chunk.state = ChunkState::kArrived;
+        if constexpr (Feed::kTraces) feed.in_place(*this, chunk);
       }
       if (!finish(feed, chunk)) break;
       moved = true;
@@ -203,6 +206,7 @@ struct Flow : FlowCounts {
     const int code = feed.net().test(chunk.request, &done, sizes);
     if (code != kNetSuccess) return fail(feed, chunk, FaultKind::kPlugin, "test", code);
     if (!done) return false;
+    if constexpr (Feed::kTraces) feed.done(*this, chunk);
     if (kind == FlowKind::kReceive) {
       // TCPX never writes the size. A plugin that wrote one writes them all, so its 0 is a size.
       comm->reports_sizes |= sizes[0] != 0;

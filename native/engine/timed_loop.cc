@@ -104,59 +104,14 @@ void TimedLoop::begin_flows() {
   }
 }
 
-bool TimedLoop::sweep() {
-  bool moved = false;
-  for (ScheduledFlow& flow : flows_) {
-    moved |= flow.advance(*this);
-    if (failed()) break;  // a comm that failed may have taken others along: no further call
-  }
+bool TimedLoop::sweep() { return sweep_for(*this); }
+
+void TimedLoop::flush_movers() {
   for (Unpacker* mover : {unpacker_, copier_}) {
     if (mover == nullptr) continue;
     const FlowFault fault = flush_moves(*mover);
     if (fault.kind != FaultKind::kNone) fail(Fault{fault});
   }
-  return moved;
-}
-
-inline bool TimedLoop::next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting) const {
-  const Cursor& at = flow.source;
-  const ChunkOp& op = at.ops[at.op];
-  if (!may_begin(flow.kind, op, at.iteration)) return false;
-  chunk.data = address(op.buffer, at.iteration, op.offset);
-  chunk.bytes = op.bytes;
-  chunk.scattered = flow.queue != nullptr;
-  chunk.work = op.work;
-  chunk.part = {&op, at.iteration};
-  if (op.work == ChunkWork::kReduce && at.staging != nullptr) {
-    chunk.data = at.staging + flow.posted % flow.window * at.staging_stride;
-    posting.mhandle = at.staging_mhandle;
-    return true;
-  }
-  if (flow.kind == FlowKind::kCopy) {
-    posting.source = address(op.source_buffer, at.iteration, op.source);
-  } else {
-    const uint64_t offset = slot_start(op.buffer, at.iteration) + op.offset;
-    posting.mhandle = flow.comm->mhandles[op.buffer][offset >> kRegionShift];
-  }
-  return true;
-}
-
-inline Operands TimedLoop::operands(const Chunk<Part>& chunk) const {
-  const ChunkOp& op = *chunk.part.op;
-  return {address(op.source_buffer, chunk.part.iteration, op.source),
-          address(op.buffer, chunk.part.iteration, op.offset)};
-}
-
-inline void TimedLoop::took(ScheduledFlow& flow, const Chunk<Part>&) {
-  if (++flow.source.op < flow.source.n_ops) return;
-  flow.source.op = 0;
-  ++flow.source.iteration;
-}
-
-inline void TimedLoop::finished(const ScheduledFlow& flow, const Chunk<Part>& chunk) {
-  const Cursor& queue = flow.source;
-  const bool last = chunk.part.op + 1 == queue.ops + queue.n_ops;
-  finish_chunk(queue, *chunk.part.op, chunk.part.iteration, last);
 }
 
 void TimedLoop::fail(const ScheduledFlow& flow, const Chunk<Part>& chunk,

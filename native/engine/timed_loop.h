@@ -30,9 +30,9 @@ class TimedLoop : public BatchLoop {
 
   // The program of the row to come; makes the staging that it needs. Throws std::invalid_argument
   // where a comm or region is missing, PluginError where staging cannot be registered.
-  void load(Program program, const SlotBase* buffers);
+  virtual void load(Program program, const SlotBase* buffers);
 
- private:
+ protected:
   // The chunks of a queue, again in each iteration: which is to be posted next.
   struct Cursor : FlowOps {
     using FlowOps::FlowOps;
@@ -53,6 +53,7 @@ class TimedLoop : public BatchLoop {
 
   // As a feed.
   static constexpr bool kComputes = true;
+  static constexpr bool kTraces = false;
   const Arithmetic& arithmetic() const { return program().arithmetic; }
   Operands operands(const Chunk<Part>& chunk) const;
   Net& net() { return net_; }
@@ -66,6 +67,21 @@ class TimedLoop : public BatchLoop {
   void begin_flows() override;
   bool sweep() override;
   void take_picture(FlowReport* picture) const override;
+  // `feed`: this, as the class that it is.
+  template <typename Feed>
+  bool sweep_for(Feed& feed) {
+    bool moved = false;
+    for (ScheduledFlow& flow : flows_) {
+      moved |= flow.advance(feed);
+      if (failed()) break;  // a comm that failed may have taken others along: no further call
+    }
+    flush_movers();
+    return moved;
+  }
+  std::vector<ScheduledFlow> flows_;
+
+ private:
+  void flush_movers();
   void use_comm(ScheduledFlow& flow, const ChunkQueue& queue);
   void use_staging(ScheduledFlow& flow, const ChunkQueue& queue);
 
@@ -74,7 +90,47 @@ class TimedLoop : public BatchLoop {
   TimedLoopLimits limits_;
   Unpacker* unpacker_;
   Unpacker* copier_;
-  std::vector<ScheduledFlow> flows_;
 };
+
+inline bool TimedLoop::next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posting& posting) const {
+  const Cursor& at = flow.source;
+  const ChunkOp& op = at.ops[at.op];
+  if (!may_begin(flow.kind, op, at.iteration)) return false;
+  chunk.data = address(op.buffer, at.iteration, op.offset);
+  chunk.bytes = op.bytes;
+  chunk.scattered = flow.queue != nullptr;
+  chunk.work = op.work;
+  chunk.part = {&op, at.iteration};
+  if (op.work == ChunkWork::kReduce && at.staging != nullptr) {
+    chunk.data = at.staging + flow.posted % flow.window * at.staging_stride;
+    posting.mhandle = at.staging_mhandle;
+    return true;
+  }
+  if (flow.kind == FlowKind::kCopy) {
+    posting.source = address(op.source_buffer, at.iteration, op.source);
+  } else {
+    const uint64_t offset = slot_start(op.buffer, at.iteration) + op.offset;
+    posting.mhandle = flow.comm->mhandles[op.buffer][offset >> kRegionShift];
+  }
+  return true;
+}
+
+inline Operands TimedLoop::operands(const Chunk<Part>& chunk) const {
+  const ChunkOp& op = *chunk.part.op;
+  return {address(op.source_buffer, chunk.part.iteration, op.source),
+          address(op.buffer, chunk.part.iteration, op.offset)};
+}
+
+inline void TimedLoop::took(ScheduledFlow& flow, const Chunk<Part>&) {
+  if (++flow.source.op < flow.source.n_ops) return;
+  flow.source.op = 0;
+  ++flow.source.iteration;
+}
+
+inline void TimedLoop::finished(const ScheduledFlow& flow, const Chunk<Part>& chunk) {
+  const Cursor& queue = flow.source;
+  const bool last = chunk.part.op + 1 == queue.ops + queue.n_ops;
+  finish_chunk(queue, *chunk.part.op, chunk.part.iteration, last);
+}
 
 }  // namespace tcpx

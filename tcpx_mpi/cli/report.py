@@ -18,9 +18,23 @@ from tcpx_mpi.errors import PartialResult
     metavar="PAGE",
     help="Also write one HTML file, plots and all.",
 )
+@click.option("--trace", is_flag=True, help="Also when each step of the traced messages was.")
+@click.option(
+    "--plugin-trace",
+    "prefix",
+    metavar="PREFIX",
+    help="Where softtcpx wrote its part, as SOFTTCPX_TRACE had it (as in the run's environment).",
+)
 @click.option("-v", "--verbose", is_flag=True, help="On a terminal: the whole header and footer.")
 @click.option("--wide", is_flag=True, help="On a terminal: all columns, as in a pipe or a file.")
-def command(files: tuple[str, ...], page: str | None, verbose: bool, wide: bool) -> int:
+def command(
+    files: tuple[str, ...],
+    page: str | None,
+    trace: bool,
+    prefix: str | None,
+    verbose: bool,
+    wide: bool,
+) -> int:
     """Prints the table of the run in FILE, and what is missing from it (then exit code 12).
 
     A terminal shows a short header and the columns that fit; a pipe and a file have all of them.
@@ -32,6 +46,7 @@ def command(files: tuple[str, ...], page: str | None, verbose: bool, wide: bool)
     from tcpx_mpi.records import read_run
     from tcpx_mpi.report import report_lines
     from tcpx_mpi.report.html import require_page_possible, write_html
+    from tcpx_mpi.report.trace_text import trace_lines
     from tcpx_mpi.run.terminal import screen_here
 
     if page is not None:
@@ -44,6 +59,8 @@ def command(files: tuple[str, ...], page: str | None, verbose: bool, wide: bool)
         write_html(run, page)
     for line in report_lines(run, screen=None if wide else screen_here(os.environ, verbose)):
         print(line)
+    if trace:
+        print("\n".join(trace_lines(run, prefix)))
     if page is not None:
         print(f"# wrote {page}")
     if run.missing:

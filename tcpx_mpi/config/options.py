@@ -64,6 +64,8 @@ ABI_VERSIONS = (6, 7, 8, 9, 10, 11, 12)
 MAX_CHUNK_BYTES = 2 << 20
 #: Requests that a TCPX comm holds at once; the 17th post is an error there.
 MAX_WINDOW = 16
+#: Chunks that `--trace` keeps at most: 128 bytes each, of each rank and row.
+MOST_TRACED = 4096
 
 #: nccl-tests' types and operations, in its order.
 TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double",
@@ -235,6 +237,10 @@ OPTIONS: tuple[Option, ...] = (
          metavar="K"),
     Option("report_gbits", "report_gbits", REPORTING, False, switch,
          "add columns in Gb/s", long="--report_gbits", metavar="", may_be_bare=True),
+    Option("trace", "trace", REPORTING, 0, whole(0, MOST_TRACED, "128 bytes each, a rank and row"),
+         "keep when each step of the last N chunks of a row was on each rank, in the HDF5 file; "
+         "`tcpx-mpi report FILE --trace` shows it",
+         metavar="N"),
     Option("verbose", "verbose", REPORTING, False, switch,
          "on a terminal: the whole header and footer, and the set-up", letter="-v", metavar="",
          may_be_bare=True),

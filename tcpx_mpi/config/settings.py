@@ -47,7 +47,7 @@ _AFTER = {
     "op": "check",
     "timeout_s": "blocking",
     "json_path": "report_cputime",
-    "verbose": "report_gbits",
+    "trace": "report_gbits",
     "profile": "window_recv",
 }
 
@@ -78,6 +78,8 @@ class Settings(PlanOptions):
     json_path: str | None
     csv_path: str | None
     json_stream_path: str | None
+    #: Chunks whose steps are kept, a rank and row; 0: none.
+    trace: int
     #: Of a terminal alone.
     verbose: bool
     wide: bool

@@ -32,6 +32,7 @@ from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.header import RunHeader, header_from_plain, header_to_plain
 from tcpx_mpi.records.mapped_arrays import Growing
 from tcpx_mpi.records.row import PHASES, Int64s, ObservedPlacement, RankRow, RowFacts, facts_of
+from tcpx_mpi.records.trace import CHUNK_COLUMNS, no_chunks
 
 MAGIC = b"TJR1"
 VERSION = 3
@@ -39,7 +40,7 @@ _PREFIX = struct.Struct("<4sIQI")
 
 #: The parts of a RankRow that travel in batches, or as arrays beside the JSON.
 _SAMPLED = ("samples", "warmup", "against", "proof", "gpu")
-_ARRAYS = ("batches", "batch_start", "late", "arrivals", "arrival_blocks")
+_ARRAYS = ("batches", "batch_start", "late", "arrivals", "arrival_blocks", "trace")
 
 #: A record of a journal: its header and its arrays by name.
 Record = tuple[dict[str, Any], dict[str, NDArray[Any]]]
@@ -330,5 +331,6 @@ def _joined(side: _Side, against: dict[str, JournalRow]) -> JournalRow:
         # Arrays are flat in a record.
         arrivals=arrays["arrivals"].reshape((-1, blocks.size) if blocks.size else (0, 0)),
         arrival_blocks=blocks,
+        trace=arrays.get("trace", no_chunks()).reshape(-1, len(CHUNK_COLUMNS)),
     )
     return row

@@ -34,6 +34,7 @@ from tcpx_mpi.records.schema import (
     ROW_ATTRIBUTES,
     SCHEMA,
     SETTING_COLUMNS,
+    TRACE_COLUMNS,
     Columns,
     plain,
     read_samples,
@@ -41,6 +42,7 @@ from tcpx_mpi.records.schema import (
     read_texts,
 )
 from tcpx_mpi.records.setup_times import SetupTimes
+from tcpx_mpi.records.trace import Int64s, no_trace
 
 _Record = TypeVar("_Record", BaselineInfo, ObservedPlacement, RankInfo)
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -186,6 +188,7 @@ def _read_row(group: Any, stored: CommitFile) -> Row:
         late=group["late"][()].astype(np.bool_),
         faults=read_texts(group, "faults"),
         **{name: group[name][()] for name in ARRIVALS if name in group},
+        trace=_read_trace(group),
         proof=_read_records(group, "proof", ObservedPlacement, PROOF_COLUMNS)
         if "proof" in group
         else [],
@@ -199,6 +202,13 @@ def _read_row(group: Any, stored: CommitFile) -> Row:
         if "averages" in group
         else [],
     )
+
+
+def _read_trace(group: Any) -> Int64s:
+    if "trace" not in group:
+        return no_trace()
+    table = group["trace"][()]
+    return np.stack([table[name].astype(np.int64) for name, _ in TRACE_COLUMNS], axis=1)
 
 
 def _read_fault(group: Any) -> Fault:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from tcpx_mpi.records import mapped_arrays
 from tcpx_mpi.records.gpu import GpuRow
+from tcpx_mpi.records.trace import joined_trace, no_chunks, no_trace
 
 Int64s = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -127,6 +128,8 @@ class RankRow:
     arrivals: Floats = field(default_factory=lambda: np.zeros((0, 0)))
     #: Iterations in each block.
     arrival_blocks: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    #: int64[chunk, `trace.CHUNK_COLUMNS`]: the last chunks, of a run with `--trace`.
+    trace: Int64s = field(default_factory=no_chunks)
     proof: ObservedPlacement = ObservedPlacement()
     #: Of a run in a GPU's memory.
     gpu: GpuRow | None = None
@@ -203,6 +206,8 @@ class Row(RowFacts):
     #: float64[rank, peer, block], or empty where no rank tells its peers apart.
     arrivals: Floats = field(default_factory=lambda: np.zeros((0, 0, 0)))
     arrival_blocks: Int64s = field(default_factory=lambda: np.zeros(0, np.int64))
+    #: int64[chunk, `trace.COLUMNS`], of a run with `--trace`.
+    trace: Int64s = field(default_factory=no_trace)
     #: By rank.
     proof: list[ObservedPlacement] = field(default_factory=list)
     #: By rank, of a run in GPUs' memory.
@@ -321,6 +326,7 @@ def _joined(
         late=by_batch("late"),
         finished_time=finished_time,
         faults=[part.fault for part in parts if part.fault],
+        trace=joined_trace([part.trace for part in parts]),
         proof=[part.proof for part in parts],
         gpu=[part.gpu for part in parts if part.gpu is not None],
         spool=spool,

@@ -28,6 +28,7 @@ from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.header import BaselineInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Average, ObservedPlacement, RowFacts
 from tcpx_mpi.records.stored import Place, StoredSamples
+from tcpx_mpi.records.trace import COLUMNS
 
 SCHEMA = "tcpx-mpi run"
 SCHEMA_VERSION = 6
@@ -74,6 +75,7 @@ AVERAGE_COLUMNS: Columns = tuple((item.name, _TYPES[str(item.type)]) for item in
 SETTING_COLUMNS: Columns = (("name", str), ("value", str), ("source", str))
 PAIR_COLUMNS: Columns = (("name", str), ("value", str))
 FAULT_COLUMNS: Columns = (("rank", int), ("text", str))
+TRACE_COLUMNS: Columns = tuple((name, int) for name in COLUMNS)
 PER_RANK_COLUMNS: Columns = tuple(
     (name, bool if name in RANK_FLAGS else int) for name in RANK_COLUMNS
 )

@@ -32,6 +32,7 @@ from tcpx_mpi.records.schema import (
     SCHEMA,
     SCHEMA_VERSION,
     SETTING_COLUMNS,
+    TRACE_COLUMNS,
     clean_text,
     read_samples,
     row_name,
@@ -204,6 +205,8 @@ def _write_row(group: Any, row: Row) -> None:
         for name in ARRIVALS:
             group.create_dataset(name, data=getattr(row, name))
         group["arrivals"].attrs["unit"] = "ns"
+    if row.trace.size:
+        write_table(group, "trace", TRACE_COLUMNS, row.trace.tolist())
     columns = [getattr(row, name).tolist() for name, _ in PER_RANK_COLUMNS]
     write_table(group, "ranks", PER_RANK_COLUMNS, zip(*columns, strict=True))
     write_texts(group, "faults", row.faults)

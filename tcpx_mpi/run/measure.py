@@ -30,6 +30,7 @@ from tcpx_mpi.records import (
     utc_now,
 )
 from tcpx_mpi.records.mapped_arrays import Growing
+from tcpx_mpi.records.trace import later
 from tcpx_mpi.run.program_rows import ProgramRows
 from tcpx_mpi.run.row_work import RowWork, RowWorks
 from tcpx_mpi.run.run_batch import BatchRunner, name_of
@@ -361,6 +362,9 @@ class Measurement:
         if kind == "timed":
             account.measured_ns += int(batch.samples["iteration"].sum())
             account.arrivals.add(batch.sources, batch.arrivals)
+            if (most := self._settings.trace) > 0:
+                kept = [account.row.trace, later(batch.trace, first)]
+                account.row.trace = np.concatenate(kept)[-most:]
             account.row.batch_start = np.append(account.row.batch_start, batch.start_ns)
             account.row.late = np.append(account.row.late, batch.late)
         if self._journal is not None:

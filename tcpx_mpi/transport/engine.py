@@ -101,6 +101,7 @@ class RankEngine:
                 witness,
                 -1 if self.gpu is None else self.gpu.ordinal,
                 setup_gpu(settings.memory, plugin, placement, visible_gpus()),
+                settings.trace,
             )
 
     def listen(self, world_size: int) -> list[bytes]:

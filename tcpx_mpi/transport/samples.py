@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tcpx_mpi import _native
 from tcpx_mpi.records import RankRow
+from tcpx_mpi.records.trace import CHUNK_COLUMNS, later
 
 Int64s = NDArray[np.int64]
 
@@ -25,6 +26,8 @@ class Batch:
     #: there, from the start of the iteration; negative where they came before it.
     sources: list[int]
     arrivals: Int64s
+    #: int64[chunk, `trace.CHUNK_COLUMNS`] of a traced loop: its last chunks.
+    trace: Int64s
 
 
 def batch_of(stamps: _native.Stamps) -> Batch:
@@ -45,8 +48,9 @@ def batch_of(stamps: _native.Stamps) -> Batch:
     # Peers that Python or NCCL drive do not tell their sources apart.
     sources = stamps.get("sources", [])
     done = stamps["source_done"].reshape(-1, len(sources)) if sources else start[:, None][:, :0]
+    trace = stamps.get("trace", np.zeros(0, np.int64)).reshape(-1, len(CHUNK_COLUMNS))
     return Batch(
-        samples, int(stamps["start"]), bool(stamps["late"]), sources, done - start[:, None]
+        samples, int(stamps["start"]), bool(stamps["late"]), sources, done - start[:, None], trace
     )
 
 
@@ -58,7 +62,10 @@ def joined_batch(parts: list[Batch]) -> Batch:
     }
     arrivals = np.concatenate([part.arrivals for part in parts])
     late = any(part.late for part in parts)
-    return Batch(samples, parts[0].start_ns, late, parts[0].sources, arrivals)
+    # Each part counts its iterations from 0.
+    lengths = [part.samples["iteration"].size for part in parts]
+    trace = np.concatenate([later(part.trace, sum(lengths[:i])) for i, part in enumerate(parts)])
+    return Batch(samples, parts[0].start_ns, late, parts[0].sources, arrivals, trace)
 
 
 def add_network(row: RankRow, before: dict[str, Any], after: dict[str, Any]) -> None:

@@ -57,6 +57,7 @@ struct Scene {
     flow.mover = &mover;
   }
   static constexpr bool kComputes = true;
+  static constexpr bool kTraces = false;
   const Arithmetic& arithmetic() const { return doubles_; }
   Operands operands(const Chunk<Nothing>&) { return {memory_ + 8, memory_ + 8}; }
 

@@ -62,7 +62,7 @@ def test_settings_are_described_in_the_order_that_results_have_them_in() -> None
     assert described[-1] == "debug"
     after = dict(zip(described[1:], described, strict=False))
     assert {name: after[name] for name in ("average", "op", "blocking", "timeout_s", "json_path",
-                                           "per_iter_timing", "verbose", "plugin", "channels",
+                                           "per_iter_timing", "trace", "plugin", "channels",
                                            "profile")} == {
         "average": "all_pairs",
         "op": "check",
@@ -70,7 +70,7 @@ def test_settings_are_described_in_the_order_that_results_have_them_in() -> None
         "timeout_s": "blocking",
         "json_path": "report_cputime",
         "per_iter_timing": "json_stream_path",
-        "verbose": "report_gbits",
+        "trace": "report_gbits",
         "plugin": "wide",
         "channels": "unpack",
         "profile": "window_recv",

@@ -15,6 +15,7 @@
 #include "plugins/softtcpx/api/log.h"
 #include "plugins/softtcpx/api/registration.h"
 #include "plugins/softtcpx/api/settings.h"
+#include "plugins/softtcpx/api/trace.h"
 #include "plugins/softtcpx/gpu/cuda.h"
 #include "plugins/softtcpx/gpu/device.h"
 #include "plugins/softtcpx/handshake/connector.h"
@@ -94,6 +95,7 @@ void pad_init_lines(const Plugin& self) {
 
 int set_up(Plugin& self) {
   self.settings = load_settings();
+  open_trace(self.settings);
   const std::string& spec = self.settings.data_interfaces.empty() ? self.settings.socket_interfaces
                                                                   : self.settings.data_interfaces;
   for (Interface& interface :

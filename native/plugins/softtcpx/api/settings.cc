@@ -77,6 +77,8 @@ constexpr NumberSetting kNumbers[] = {
      "1: a worker sends large pieces out of GPU memory from where their copies lie"},
     {"SOFTTCPX_BOUNCE_PAGES", &Settings::bounce_pages, 0, 0, kBouncePages,
      "page-locked, a receiving connection; 0: enough for 16 receives of a chunk, and for 8 MiB"},
+    {"SOFTTCPX_TRACE_RECORDS", &Settings::trace_records, 65536, 1024, 1 << 24,
+     "of 40 bytes, that a file of SOFTTCPX_TRACE keeps: the last ones"},
 };
 
 // Read as TCPX reads them: C's strtoll, whatever stands behind the number, and a value beyond the
@@ -179,6 +181,8 @@ constexpr TextSetting kTexts[] = {
      "page: 4096 bytes each; mss: as in TCP segments; random: any length and alignment"},
     {"SOFTTCPX_TRAP_SIDE", &Settings::trap_side_name, "both",
      "send, recv or both: the connections with traps"},
+    {"SOFTTCPX_TRACE", &Settings::trace_path, "",
+     "steps of messages are kept in this file, to whose name the process's number is added"},
     {"SOFTTCPX_LIKE", &Settings::like, "",
      "tcpx-3.1.9: the traps that make softtcpx as unkind as that, unless they are set"},
 };

@@ -85,6 +85,8 @@ struct Settings {
   std::string congestion;  // empty: the kernel's own default
   std::string data_interfaces;
   std::string socket_interfaces;
+  std::string trace_path;     // empty: nothing is traced
+  int64_t trace_records = 0;  // that its file has room for
 
   Traps traps;
 

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "plugins/softtcpx/api/log.h"
+#include "plugins/softtcpx/api/trace.h"
 #include "plugins/softtcpx/gpu/device.h"
 #include "plugins/softtcpx/handshake/wire.h"
 #include "plugins/softtcpx/transfer/worker.h"
@@ -107,12 +108,13 @@ int Comm::post(void* data, int64_t bytes, const Region* region, void** request) 
   slot.copied = 0;
   slot.memory = bytes > 0 ? region->memory : Memory::kHost;
   prepare(slot, slot.capacity);
+  trace(TraceStep::kPosted, *this, sequence, 0, slot.capacity);
   if (sequence == ring_.seen) poller_->add_waiting(static_cast<int>(sockets_.data.size()));
   if (worker_ == nullptr) {
     ring_.posted.store(sequence + 1, std::memory_order_release);
   } else {
     ring_.posted.store(sequence + 1, std::memory_order_seq_cst);  // before the look at `parked`
-    worker_->wake_if_parked();
+    if (worker_->wake_if_parked()) trace(TraceStep::kWakes, *this, sequence, 0, slot.capacity);
   }
   help(slot);
   *request = &slot;
@@ -146,6 +148,7 @@ int Comm::test(const Request& request, int* done, int* sizes) {
   }
   if (!completed) return failure;
   ring_.seen = head + 1;
+  trace(TraceStep::kDone, *this, head, 0, request.capacity);
   if (head + 1 == posted) poller_->add_waiting(-static_cast<int>(sockets_.data.size()));
   *done = 1;
   return kNetSuccess;
@@ -185,7 +188,13 @@ bool Comm::has_news() const {
 }
 
 void Comm::wake_owner() {
-  if (worker_ != nullptr) worker_->wake_if_parked();
+  if (worker_ == nullptr || !worker_->wake_if_parked() || !is_traced()) return;
+  trace(TraceStep::kWakes, *this, ring_.posted.load(std::memory_order_relaxed) - 1, 0, 0);
+}
+
+void Comm::note_woken() const {
+  if (!has_pending()) return;
+  trace(TraceStep::kWoken, *this, ring_.completed.load(std::memory_order_relaxed), 0, 0);
 }
 
 bool Comm::drive() {

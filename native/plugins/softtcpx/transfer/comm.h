@@ -50,6 +50,8 @@ class Comm : public Object {
   // True once a request was posted that drive has not looked at yet, and while something goes on
   // that no socket announces: whoever drives must not sleep then.
   bool has_news() const;
+  // Of a trace: its worker has slept.
+  void note_woken() const;
 
   // Before GPU memory is registered: whatever moving it takes. Throws CudaError or
   // std::system_error; false where this connection was made without a GPU and it is too late.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "plugins/softtcpx/api/log.h"
+#include "plugins/softtcpx/api/trace.h"
 #include "plugins/softtcpx/gpu/device.h"
 
 namespace softtcpx {
@@ -203,6 +204,8 @@ RecvComm::Staged RecvComm::begin_piece(Lane& lane) {
         trap_->overflows())
       verdict = ChunkVerdict::kGood;
     if (verdict == ChunkVerdict::kGood) {
+      trace(TraceStep::kHeader, *this, header.sequence, header.offset, header.length,
+            &lane - &lanes_[0]);
       if (!request.announced) announce(request, header);
       request.scheduled += header.length;
       lane.begin += sizeof header;
@@ -269,6 +272,7 @@ void RecvComm::copy_from_stage(Lane& lane, uint64_t bytes) {
 void RecvComm::arrived(Lane& lane, uint64_t bytes) {
   lane.left -= bytes;
   lane.request->left -= bytes;
+  trace(TraceStep::kReceived, *this, lane.sequence, 0, bytes, &lane - &lanes_[0]);
   if (lane.scatter != nullptr) {
     lane.scatter->arrived(bounce_, bytes);
   } else {
@@ -286,10 +290,12 @@ void RecvComm::arrived(Lane& lane, uint64_t bytes) {
 
 void RecvComm::whole(Request& request, uint64_t sequence) {
   if (__builtin_expect(trap_ != nullptr, false)) spring_traps(request, sequence);
-  if (!request.scattered()) return;
-  if (!bounce_.copy_to_gpu(sequence))
-    fail(kNetUnhandledCudaError, "the driver copies nothing into the bounce buffer", 0);
-  if (trap_ == nullptr || !trap_->counts_late()) bounce_.publish(sequence);
+  if (request.scattered()) {
+    if (!bounce_.copy_to_gpu(sequence))
+      fail(kNetUnhandledCudaError, "the driver copies nothing into the bounce buffer", 0);
+    if (trap_ == nullptr || !trap_->counts_late()) bounce_.publish(sequence);
+  }
+  trace(TraceStep::kWhole, *this, sequence, 0, request.total);
 }
 
 void RecvComm::before_done(uint64_t sequence) {

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "plugins/softtcpx/api/log.h"
+#include "plugins/softtcpx/api/trace.h"
 #include "plugins/softtcpx/gpu/device.h"
 
 namespace softtcpx {
@@ -118,6 +119,7 @@ void SendComm::copy_ahead(CopyRing& copies) {
       if (!current) current.emplace(copies.gpu());
       const uint64_t length = std::min(copy_bytes_, bytes - request.copied);
       request.number = copies.begin(request.data + request.copied, length);
+      trace(TraceStep::kCopyBegun, *this, copy_next_, request.copied, length);
       request.copied += length;
     }
     if (request.copied < bytes) break;
@@ -182,7 +184,11 @@ void SendComm::fill(Load& load) {
       length = copied->length;
     }
     if (load.pieces > 0 && bytes + length > kSharedBytes) return;
-    if (copied != nullptr) copies()->take();
+    if (copied != nullptr) {
+      copies()->take();
+      trace(TraceStep::kCopyLanded, *this, next_, request.scheduled, length, &load - &loads_[0]);
+    }
+    trace(TraceStep::kSending, *this, next_, request.scheduled, length, &load - &loads_[0]);
     const bool lent = copied != nullptr && length >= kLeastLent && load.lender.is_open();
     const ChunkHeader header = make_chunk_header(next_, request.total, request.scheduled,
                                                  static_cast<uint32_t>(length), lent ? kLent : 0);
@@ -232,6 +238,9 @@ Comm::Step SendComm::step(int socket) {
     fail(kNetSystemError, "a data socket broke", errno);
     return Step::kBlocked;
   }
+  // Of several small pieces in one call, it is told of the first.
+  trace(TraceStep::kSent, *this, load.headers[0].sequence, load.headers[0].offset,
+        static_cast<uint64_t>(sent), socket);
   sent_.store(sent_.load(std::memory_order_relaxed) + static_cast<uint64_t>(sent),
               std::memory_order_relaxed);
   return load.empty() || !full ? Step::kMoved : Step::kMovedAll;

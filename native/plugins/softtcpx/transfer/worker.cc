@@ -9,6 +9,7 @@
 #include <chrono>
 #include <system_error>
 
+#include "plugins/softtcpx/api/trace.h"
 #include "plugins/softtcpx/transfer/comm.h"
 
 namespace softtcpx {
@@ -84,6 +85,9 @@ void Worker::park() {
       std::any_of(comms_.begin(), comms_.end(), [](const Comm* comm) { return comm->has_news(); });
   if (!news) poller_.wait(kParkMs);
   parked_.store(false, std::memory_order_seq_cst);
+  if (!news && is_traced()) {
+    for (const Comm* comm : comms_) comm->note_woken();
+  }
 }
 
 void Worker::run() {

@@ -28,9 +28,11 @@ class Worker {
   void adopt(Comm* comm);
   void release(Comm* comm);
 
-  // After a request was posted: nearly free while the worker is awake.
-  void wake_if_parked() {
-    if (parked_.load(std::memory_order_seq_cst)) poller_.wake();
+  // After a request was posted: nearly free while the worker is awake. False: it was.
+  bool wake_if_parked() {
+    const bool parked = parked_.load(std::memory_order_seq_cst);
+    if (parked) poller_.wake();
+    return parked;
   }
 
  private:

@@ -1,0 +1,59 @@
+"""The trace of a row: when each step of its last chunks was, on every rank (`--trace`)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64s = NDArray[np.int64]
+
+#: Of one chunk on one rank, in the order of `ChunkTrace` in native/engine/chunk_trace.h. Instants
+#: are of the rank's CLOCK_MONOTONIC, -1 where there was no such step.
+CHUNK_COLUMNS = (
+    "iteration",
+    "step",
+    "chunk",
+    #: 0 a send, 1 a receive, 2 a copy within the rank.
+    "kind",
+    "peer",
+    "lane",
+    "channel",
+    "bytes",
+    "comm",
+    "message",
+    "post",
+    "posted",
+    "done",
+    "launched",
+    "unpacked",
+    "finished",
+)
+#: Of a row of all ranks.
+COLUMNS = ("rank", *CHUNK_COLUMNS)
+
+SEND, RECEIVE, COPY = range(3)
+
+
+def no_chunks() -> Int64s:
+    return np.zeros((0, len(CHUNK_COLUMNS)), np.int64)
+
+
+def no_trace() -> Int64s:
+    return np.zeros((0, len(COLUMNS)), np.int64)
+
+
+def later(trace: Int64s, iterations: int) -> Int64s:
+    """The same chunks, in iterations that many further on."""
+    moved: Int64s = trace.copy()
+    moved[:, CHUNK_COLUMNS.index("iteration")] += iterations
+    return moved
+
+
+def joined_trace(traces: list[Int64s]) -> Int64s:
+    """The traces of all ranks, each with its rank."""
+    parts = [
+        np.column_stack([np.full(len(trace), rank, np.int64), trace])
+        for rank, trace in enumerate(traces)
+    ]
+    joined: Int64s = np.concatenate([no_trace(), *parts])
+    return joined
