@@ -56,7 +56,7 @@ def command(
     (file,) = files
     run = read_run(file)
     if page is not None:
-        write_html(run, page)
+        write_html(run, page, prefix)
     for line in report_lines(run, screen=None if wide else screen_here(os.environ, verbose)):
         print(line)
     if trace:

@@ -34,15 +34,16 @@ def require_page_possible(path: str) -> None:
             ) from error
 
 
-def write_html(run: Run, path: str) -> None:
-    """Writes the page of a run, whole or not, to `path`, which must not exist.
+def write_html(run: Run, path: str, plugin_trace: str | None = None) -> None:
+    """Writes the page of a run, whole or not, to `path`, which must not exist. `plugin_trace`:
+    SOFTTCPX_TRACE where it is not that of the run.
 
     Raises UsageError where it exists or cannot be made, and OutputFailed, leaving no half of a
     file, where it cannot be filled.
     """
     from tcpx_mpi.report.html.page import page_of
 
-    _write_new(page_of(run), path)
+    _write_new(page_of(run, plugin_trace), path)
 
 
 def write_comparison(comparison: Comparison, path: str) -> None:

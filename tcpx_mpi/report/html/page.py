@@ -12,6 +12,7 @@ from tcpx_mpi.report.html import plots, tables
 from tcpx_mpi.report.html.ceilings import line_rate
 from tcpx_mpi.report.html.launches import launches_plot, launches_table, side_of, spread_table
 from tcpx_mpi.report.html.verdict import verdict_of
+from tcpx_mpi.report.html.waterfall import waterfall_plots
 from tcpx_mpi.report.launches import representative
 from tcpx_mpi.report.preamble import rank_name
 from tcpx_mpi.report.stragglers import matrices, straggler_lines
@@ -20,9 +21,10 @@ from tcpx_mpi.stats import slowest_rank
 from tcpx_mpi.units import counted, format_size
 
 
-def page_of(run: Run) -> str:
-    """The page of a run, whole or not; it refers to nothing outside of itself."""
-    return rendered("page.html", _content(run))
+def page_of(run: Run, plugin_trace: str | None = None) -> str:
+    """The page of a run, whole or not; it refers to nothing outside of itself. `plugin_trace` is
+    as of `plugin_trace_of`."""
+    return rendered("page.html", _content(run, plugin_trace))
 
 
 def rendered(template: str, content: dict[str, Any]) -> str:
@@ -41,7 +43,7 @@ def rendered(template: str, content: dict[str, Any]) -> str:
     return environment.get_template(template).render(content)
 
 
-def _content(whole: Run) -> dict[str, Any]:
+def _content(whole: Run, plugin_trace: str | None) -> dict[str, Any]:
     run, missing = representative(whole), whole.missing
     header = run.header
     summaries = [summarise_row(header, row) for row in run.rows]
@@ -50,6 +52,7 @@ def _content(whole: Run) -> dict[str, Any]:
         slow=straggler_lines(header, run.rows),
     )  # fmt: skip
     slowest = slowest_rank(summaries)
+    traced, untraced = waterfall_plots(run, plugin_trace)
     return {
         "title": f"{header.pattern}, {counted(header.world, 'rank')}, {header.plugin_name}",
         "header": header,
@@ -85,6 +88,8 @@ def _content(whole: Run) -> dict[str, Any]:
             if plot is not None
         ],
         "distributions": plots.distribution_plots(header, run.rows, summaries),
+        "waterfalls": traced,
+        "untraced": untraced,
         "setup_plot": plots.setup_plot(run.setup),
     }
 
