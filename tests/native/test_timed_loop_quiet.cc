@@ -2,6 +2,7 @@
 #include <cerrno>
 
 #include "counted_allocations.h"
+#include "engine/traced_loop.h"
 #include "net/library.h"
 #include "net/logger.h"
 #include "rig.h"
@@ -66,6 +67,17 @@ TEST(a_batch_allocates_nothing) {
   CHECK_EQ(allocations_of(driver, plan, true), 0);
   CHECK_EQ(allocations_of(driver, plan, true), 0);
   CHECK_EQ(driver.sources().size(), 2u);
+}
+
+TEST(a_batch_that_is_traced_allocates_nothing) {
+  NullRank rank;
+  TracedLoop driver(rank.plugin.net(), rank.connections, {}, nullptr, nullptr, 16);
+  const BlockTable blocks[kBuffers] = {blocks_of({512, 512}), blocks_of({512, 512}), {}};
+  const Steps steps = Steps().receive(0).send(0, 0, kChunk).copy(0, 1, 0, kWhole);
+  driver.load(compile(steps.data(), steps.size(), blocks, 16, 2), rank.bases);
+  driver.reserve(32);
+  CHECK_EQ(allocations_of(driver, {0, 32, 0, 1'000'000'000, 0}, true), 0);
+  CHECK_EQ(driver.trace().size(), 16u);
 }
 
 TEST(a_batch_that_computes_allocates_nothing) {
