@@ -80,8 +80,12 @@ class CupyCommunicator:
         self._errors = (
             self._nccl.NcclError, self._cupy.cuda.runtime.CUDARuntimeError, KeyError,
         )  # fmt: skip
+        met = self._nccl.NcclCommunicator
         try:
-            self._comm = self._nccl.NcclCommunicator(world, tuple(unique_id), rank)
+            try:
+                self._comm = met(world, bytes(value % 256 for value in unique_id), rank)
+            except TypeError:  # CuPy before 14 has a tuple of C's chars
+                self._comm = met(world, tuple(unique_id), rank)
         except self._errors as error:
             raise LibraryError(f"ncclCommInitRank: {error}") from None
         self._stream = self._cupy.cuda.Stream(non_blocking=True)
