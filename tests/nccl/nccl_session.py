@@ -69,6 +69,7 @@ class Session:
     ) -> None:  # fmt: skip
         self.world = len(gpus)
         self._place, self._patience_s = place, patience_s
+        self._broken = ""
         place.mkdir(parents=True, exist_ok=True)
         clean = {name: value for name, value in os.environ.items() if not name.startswith(STEERING)}
         self._ranks = []
@@ -114,6 +115,8 @@ class Session:
 
     def tell(self, step: dict[str, Any], ranks: Sequence[int] | None = None) -> list[Any]:
         """Each of these ranks does this; what they answer."""
+        if self._broken:
+            raise SessionError(f"not tried, as before it: {self._broken}")
         among = [self._ranks[rank] for rank in (range(self.world) if ranks is None else ranks)]
         for process in among:
             process.tell(step)
@@ -124,7 +127,12 @@ class Session:
         self._ranks[rank].tell(step)
 
     def answer(self, rank: int) -> Any:
-        return self._ranks[rank].answer(time.monotonic() + 2.5 * self._patience_s)
+        try:
+            return self._ranks[rank].answer(time.monotonic() + 2.5 * self._patience_s)
+        except SessionError as error:
+            # What is stuck stays so, and each further step would wait for its deadline.
+            self._broken = str(error).splitlines()[0]
+            raise
 
     def exit_code(self, rank: int) -> int:
         """Once the rank has ended by itself."""
