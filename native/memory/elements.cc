@@ -6,8 +6,8 @@
 #include <string>
 
 #include "memory/payload_arguments.h"
-#include "memory/vector_clones.h"
 #include "reduce/choose.h"
+#include "reduce/vector_width.h"
 
 namespace tcpx {
 namespace {
@@ -29,24 +29,29 @@ ElementRule checked(int type, int op, uint32_t ranks) {
 // --- Many elements of one rank: loops that are made of vectors
 // ------------------------------------
 
-TCPX_VECTOR_CLONES
-void add_values(const ElementRule& rule, ElementKey key, uint32_t index, uint64_t factor,
-                uint64_t* sums, size_t n) {
+TCPX_INLINE_LOOP void add_values_loop(const ElementRule& rule, ElementKey key, uint32_t index,
+                                      uint64_t factor, uint64_t* sums, size_t n) {
   const ElementRule r = rule;
   for (size_t i = 0; i < n; ++i) {
     sums[i] += factor * active_value(r, key, index + static_cast<uint32_t>(i));
   }
 }
+TCPX_BY_WIDTH(void, add_values,
+              (const ElementRule& rule, ElementKey key, uint32_t index, uint64_t factor,
+               uint64_t* sums, size_t n),
+              (rule, key, index, factor, sums, n))
 
 // Of an operation that looks at what is there.
-TCPX_VECTOR_CLONES
-void fold_values(const ElementRule& rule, ElementKey key, uint32_t index, uint64_t* sums,
-                 size_t n) {
+TCPX_INLINE_LOOP void fold_values_loop(const ElementRule& rule, ElementKey key, uint32_t index,
+                                       uint64_t* sums, size_t n) {
   const ElementRule r = rule;
   for (size_t i = 0; i < n; ++i) {
     sums[i] = folded(r, sums[i], active_value(r, key, index + static_cast<uint32_t>(i)), 0);
   }
 }
+TCPX_BY_WIDTH(void, fold_values,
+              (const ElementRule& rule, ElementKey key, uint32_t index, uint64_t* sums, size_t n),
+              (rule, key, index, sums, n))
 
 bool only_adds(const ElementRule& rule) {
   return rule.op == kSum || rule.op == kAvg || rule.op == kMulsum || rule.kind == kPowers;

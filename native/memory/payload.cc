@@ -5,7 +5,7 @@
 
 #include "memory/payload_arguments.h"
 #include "memory/payload_word.h"
-#include "memory/vector_clones.h"
+#include "reduce/vector_width.h"
 
 namespace tcpx {
 namespace {
@@ -13,18 +13,20 @@ namespace {
 constexpr uint8_t kGuardByte = kGuardValue;
 constexpr size_t kVerifyBlock = 4096;  // judged as a whole; looked into only when it differs
 
-TCPX_VECTOR_CLONES
-void generate_words(uint8_t* out, size_t words, uint32_t index, uint32_t add, uint32_t stir,
-                    uint32_t flip) {
+TCPX_INLINE_LOOP void generate_words_loop(uint8_t* out, size_t words, uint32_t index, uint32_t add,
+                                          uint32_t stir, uint32_t flip) {
   for (size_t i = 0; i < words; ++i) {
     const uint32_t x = payload_word(index + static_cast<uint32_t>(i), add, stir) ^ flip;
     memcpy(out + 4 * i, &x, 4);
   }
 }
+TCPX_BY_WIDTH(void, generate_words,
+              (uint8_t * out, size_t words, uint32_t index, uint32_t add, uint32_t stir,
+               uint32_t flip),
+              (out, words, index, add, stir, flip))
 
-TCPX_VECTOR_CLONES
-uint32_t differing_words(const uint8_t* in, size_t words, uint32_t index, uint32_t add,
-                         uint32_t stir) {
+TCPX_INLINE_LOOP uint32_t differing_words_loop(const uint8_t* in, size_t words, uint32_t index,
+                                               uint32_t add, uint32_t stir) {
   uint32_t difference = 0;
   for (size_t i = 0; i < words; ++i) {
     uint32_t x;
@@ -33,6 +35,9 @@ uint32_t differing_words(const uint8_t* in, size_t words, uint32_t index, uint32
   }
   return difference;
 }
+TCPX_BY_WIDTH(uint32_t, differing_words,
+              (const uint8_t* in, size_t words, uint32_t index, uint32_t add, uint32_t stir),
+              (in, words, index, add, stir))
 
 uint8_t byte_at(PayloadKey key, uint64_t offset) {
   const uint64_t word = offset / 4;

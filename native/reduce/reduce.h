@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "reduce/element.h"
+#include "reduce/vector_width.h"
 
 namespace tcpx {
 
@@ -25,8 +26,6 @@ void scale_reference(const Arithmetic& arithmetic, const uint8_t* a, uint8_t* ou
 void scale(const Arithmetic& arithmetic, const uint8_t* a, uint8_t* out, size_t bytes);
 
 // The same by vectors of a width that this CPU has, for tests and measurements.
-enum class VectorWidth : int { kLeast = 0, k256 = 1, k512 = 2 };
-VectorWidth widest_vectors();
 void reduce_with(VectorWidth width, const Arithmetic& arithmetic, const uint8_t* a,
                  const uint8_t* b, uint8_t* out, size_t bytes);
 void scale_with(VectorWidth width, const Arithmetic& arithmetic, const uint8_t* a, uint8_t* out,

@@ -2,17 +2,10 @@
 
 #include "reduce/choose.h"
 #include "reduce/reduce.h"
+#include "reduce/vector_width.h"
 
-#if defined(__x86_64__) && defined(__GNUC__)
+#ifdef TCPX_AVX2
 #include <immintrin.h>
-#endif
-
-// A function a vector width, chosen once for the CPU at hand; always by hand, because not every
-// compiler clones functions for the wide ones.
-#if defined(__x86_64__) && defined(__GNUC__)
-#define TCPX_AVX2 __attribute__((target("avx2,f16c")))  // no CPU has but the first
-#define TCPX_AVX512 \
-  __attribute__((target("avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512")))
 #endif
 
 // The iterations of the loop below are independent: what is written is what was read by the same
@@ -33,8 +26,7 @@ struct __attribute__((packed, may_alias)) Anywhere {
 };
 
 template <int type, int op>
-inline __attribute__((always_inline)) void reduce_loop(const uint8_t* a, const uint8_t* b,
-                                                       uint8_t* out, size_t n) {
+TCPX_INLINE_LOOP void reduce_loop(const uint8_t* a, const uint8_t* b, uint8_t* out, size_t n) {
   using At = Anywhere<type>;
   const auto* x = reinterpret_cast<const At*>(a);
   const auto* y = reinterpret_cast<const At*>(b);
@@ -44,8 +36,7 @@ inline __attribute__((always_inline)) void reduce_loop(const uint8_t* a, const u
 }
 
 template <int type, bool divides>
-inline __attribute__((always_inline)) void scale_loop(const uint8_t* a, uint8_t* out, size_t n,
-                                                      double by) {
+TCPX_INLINE_LOOP void scale_loop(const uint8_t* a, uint8_t* out, size_t n, double by) {
   using At = Anywhere<type>;
   const auto factor = factor_as<type>(by);
   const auto* x = reinterpret_cast<const At*>(a);
@@ -154,21 +145,6 @@ const Loops& loops() {
   static const Loops& chosen = loops_of(widest_vectors());
   return chosen;
 }
-
-}  // namespace
-
-VectorWidth widest_vectors() {
-#ifdef TCPX_AVX2
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl")) {
-    return VectorWidth::k512;
-  }
-  if (__builtin_cpu_supports("avx2")) return VectorWidth::k256;
-#endif
-  return VectorWidth::kLeast;
-}
-
-namespace {
 
 void reduce_by(const Loops& loops, const Arithmetic& arithmetic, const uint8_t* a, const uint8_t* b,
                uint8_t* out, size_t bytes) {

@@ -55,6 +55,17 @@ std::vector<uint8_t> expected_of(const Arithmetic& arithmetic, const std::vector
 
 }  // namespace
 
+TEST(the_widest_vectors_of_this_cpu_are_found) {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+  const bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  const bool some = __builtin_cpu_supports("avx2");
+  CHECK(widest_vectors() == (wide   ? VectorWidth::k512
+                             : some ? VectorWidth::k256
+                                    : VectorWidth::kLeast));
+#endif
+}
+
 TEST(vectors_of_every_width_give_the_bits_of_the_reference) {
   std::mt19937 random(1);
   each_arithmetic([&](const Arithmetic& arithmetic) {
