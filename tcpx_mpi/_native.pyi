@@ -19,6 +19,7 @@ class Stamps(TypedDict):
     receive_done: NDArray[numpy.int64]
     sources: list[int]
     source_done: NDArray[numpy.int64]
+    trace: NDArray[numpy.int64]
 
 class CudaDevice(TypedDict):
     ordinal: int
@@ -338,6 +339,7 @@ class Engine(Runner):
         witness: bool = False,
         gpu: int = -1,
         setup_gpu: int = -1,
+        trace: int = 0,
     ) -> None: ...
     def listen(self, peer: int, lane: int, channel: int) -> bytes: ...
     def add_send(self, peer: int, lane: int, channel: int, handle: bytes) -> None: ...
