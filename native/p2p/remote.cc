@@ -7,7 +7,7 @@ namespace tcpx_p2p {
 Status RemoteState::status(std::string* text) const {
   text->clear();
   if (closed_) {
-    *text = prefix() + "was closed";
+    *text = prefix() + "its connections were closed";
     return Status::kClosed;
   }
   {

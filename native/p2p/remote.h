@@ -19,8 +19,8 @@ class RemoteState {
   const std::string& name() const { return name_; }
   tcpx::Session& link() { return link_; }
 
-  // "remote 'b': ".
-  std::string prefix() const { return "remote '" + name_ + "': "; }
+  // "remote 'b': "; of one without a name, which is a session's only one, nothing.
+  std::string prefix() const { return name_.empty() ? "" : "remote '" + name_ + "': "; }
 
   // Throws what has ended it, if anything has.
   void require_alive() const;
@@ -34,15 +34,12 @@ class RemoteState {
   // Reports the first refusal.
   void close();
 
-  // What was done of its set-up; guarded by the session's mutex.
-  struct SetUp {
-    std::string info;  // of listen
-    bool accepted = false;
-    bool connected = false;
-  };
-  SetUp set_up;
+  std::string info;  // of listen; guarded by the session's mutex
+  // What was done of its set-up.
   std::atomic<bool> listens{false};
   std::atomic<bool> loaded{false};
+  std::atomic<bool> accepted{false};
+  std::atomic<bool> connected{false};
 
  private:
   const std::string name_;

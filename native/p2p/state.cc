@@ -15,7 +15,7 @@
 namespace tcpx_p2p {
 namespace {
 
-constexpr int kMaxChannels = 64;
+constexpr int kMaxChannels = 1024;
 constexpr int kRequestsOfV6 = 8;  // what NCCL keeps to with a plugin of that table
 
 std::string number(double value) { return seconds_text(value); }
@@ -102,6 +102,11 @@ SessionState::~SessionState() {
   }
 }
 
+std::string SessionState::closed_text(const RemoteState& remote) const {
+  const bool all = closed_ || remote.name().empty();
+  return (all ? "the session" : "remote '" + remote.name() + "'") + std::string(" was closed");
+}
+
 void SessionState::require_open() const {
   if (closed_) throw UsageError(Status::kClosed, "the session is closed: make a new one");
 }
@@ -176,7 +181,7 @@ ConnInfo SessionState::info_of(std::vector<Handle> handles) const {
 std::string SessionState::listen(const std::string& name) {
   const Remote remote = name_remote(name);
   const std::lock_guard<std::mutex> lock(mutex_);
-  if (!remote->set_up.info.empty()) return remote->set_up.info;
+  if (!remote->info.empty()) return remote->info;
   std::vector<Handle> handles;
   try {
     for (int channel = 0; channel < channels_; ++channel) {
@@ -185,17 +190,17 @@ std::string SessionState::listen(const std::string& name) {
   } catch (const std::exception& error) {
     throw FatalError(Status::kSetupFailed, remote->prefix() + error.what());
   }
-  remote->set_up.info = encode(info_of(std::move(handles)));
+  remote->info = encode(info_of(std::move(handles)));
   remote->listens = true;
   wake();
-  return remote->set_up.info;
+  return remote->info;
 }
 
 void SessionState::load_remote_conn_info(const std::string& name, const std::string& bytes) {
   require_open();
   if (const Remote known = look_for(name); known != nullptr && known->loaded) {
     throw UsageError(Status::kAlreadyDone,
-                     known->prefix() + "its connection info was loaded before");
+                     known->prefix() + "the peer's connection info was loaded before");
   }
   const ConnInfo info = decode(bytes);
   require_equal(info_of(std::vector<Handle>(channels_)), info);
@@ -203,7 +208,7 @@ void SessionState::load_remote_conn_info(const std::string& name, const std::str
   const std::lock_guard<std::mutex> lock(mutex_);
   if (remote->loaded) {
     throw UsageError(Status::kAlreadyDone,
-                     remote->prefix() + "its connection info was loaded before");
+                     remote->prefix() + "the peer's connection info was loaded before");
   }
   for (int channel = 0; channel < channels_; ++channel) {
     remote->link().add_send(channel, info.handles[channel].data());
@@ -215,30 +220,29 @@ void SessionState::load_remote_conn_info(const std::string& name, const std::str
 void SessionState::accept(const std::string& name, double timeout_s) {
   const Remote remote = find_remote(name);
   if (!remote->listens) {
-    throw UsageError(Status::kOutOfOrder, remote->prefix() +
-                                              "accept() before listen(): it cannot "
-                                              "know where to connect");
+    throw UsageError(
+        Status::kOutOfOrder,
+        remote->prefix() + "accept() before listen(): the peer cannot know where to connect");
   }
-  if (remote->set_up.accepted) {
-    throw UsageError(Status::kAlreadyDone, remote->prefix() + "was accepted before");
+  if (remote->accepted) {
+    throw UsageError(Status::kAlreadyDone, remote->prefix() + "the peer was accepted before");
   }
   await(*remote, tcpx::Direction::kReceive, timeout_s);
-  remote->set_up.accepted = true;
+  remote->accepted = true;
 }
 
 void SessionState::connect(const std::string& name, double timeout_s) {
   const Remote remote = find_remote(name);
   if (!remote->loaded) {
-    throw UsageError(Status::kOutOfOrder, remote->prefix() +
-                                              "connect() before "
-                                              "load_remote_conn_info(): where it "
-                                              "listens is not known");
+    throw UsageError(
+        Status::kOutOfOrder,
+        remote->prefix() + "connect() before load_remote_conn_info(): the peer is not known");
   }
-  if (remote->set_up.connected) {
-    throw UsageError(Status::kAlreadyDone, remote->prefix() + "was connected to before");
+  if (remote->connected) {
+    throw UsageError(Status::kAlreadyDone, remote->prefix() + "the peer was connected to before");
   }
   await(*remote, tcpx::Direction::kSend, timeout_s);
-  remote->set_up.connected = true;
+  remote->connected = true;
 }
 
 void SessionState::establish(const std::string& name, double timeout_s) {
@@ -249,7 +253,7 @@ void SessionState::establish(const std::string& name, double timeout_s) {
         remote->prefix() + "establish() needs listen() and load_remote_conn_info() before it");
   }
   await(*remote, std::nullopt, timeout_s);
-  remote->set_up.accepted = remote->set_up.connected = true;
+  remote->accepted = remote->connected = true;
 }
 
 void SessionState::await(RemoteState& remote, std::optional<tcpx::Direction> direction,
@@ -265,7 +269,7 @@ void SessionState::await(RemoteState& remote, std::optional<tcpx::Direction> dir
   } catch (const tcpx::ConnectTimeout& late) {
     throw TimeoutError(Status::kTimedOut, remote.prefix() + late.what());
   } catch (const tcpx::SessionClosed&) {
-    throw UsageError(Status::kClosed, remote.prefix() + "was closed while it was waited for");
+    throw UsageError(Status::kClosed, closed_text(remote) + " while it was waited for");
   } catch (const tcpx::PluginError& refusal) {
     throw FatalError(Status::kSetupFailed, remote.prefix() + refusal.what());
   } catch (const tcpx::CudaError& refusal) {

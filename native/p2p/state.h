@@ -87,6 +87,7 @@ class SessionState {
   };
   using Remotes = std::vector<Remote>;
 
+  std::string closed_text(const RemoteState& remote) const;
   ConnInfo info_of(std::vector<Handle> handles) const;
   void await(RemoteState& remote, std::optional<tcpx::Direction> direction, double timeout_s);
   void await_thread(RemoteState& remote, std::optional<tcpx::Direction> direction,

@@ -42,7 +42,7 @@ void SessionState::post(RemoteState& remote, uint64_t transfer, tcpx::Direction 
     throw UsageError(Status::kReleased,
                      "transfer " + std::to_string(transfer) + " was released: create another");
   } catch (const tcpx::SessionClosed&) {
-    throw UsageError(Status::kClosed, remote.prefix() + "was closed");
+    throw UsageError(Status::kClosed, closed_text(remote));
   } catch (const tcpx::PluginError& refusal) {
     throw FatalError(Status::kSetupFailed, remote.prefix() + refusal.what());
   } catch (const tcpx::CudaError& refusal) {
@@ -69,7 +69,7 @@ TransferStage SessionState::stage(RemoteState& remote, uint64_t transfer) const 
                      "transfer " + std::to_string(transfer) + " was released: create another");
   }
   if (remote.stage() == RemoteStage::kClosed) {
-    throw UsageError(Status::kClosed, remote.prefix() + "was closed while transfer " +
+    throw UsageError(Status::kClosed, closed_text(remote) + " while transfer " +
                                           std::to_string(transfer) + " was under way");
   }
   return TransferStage::kActive;
@@ -104,7 +104,7 @@ void SessionState::wait(RemoteState& remote, uint64_t transfer, double timeout_s
                                                       tcpx::plugin_log::quote_since(since)));
     }
     case tcpx::WaitResult::kClosed:
-      throw UsageError(Status::kClosed, remote.prefix() + "was closed while transfer " +
+      throw UsageError(Status::kClosed, closed_text(remote) + " while transfer " +
                                             std::to_string(transfer) + " was under way");
     case tcpx::WaitResult::kFailed:
       remote.require_alive();

@@ -1,48 +1,75 @@
-"""What went wrong with a session, put into words."""
+"""What the native library says of a session, as an error of this package.
+
+The numbers are those of native/p2p/include/tcpx_p2p.h; an error has its one as `status`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import contextlib
+from collections.abc import Iterator
 
-from tcpx_mpi.errors import PluginFailed, TcpxError
-from tcpx_mpi.transport.flow_errors import (
-    age_text,
-    arrived_text,
-    call_error,
-    gpu_text,
-    oldest_posted,
-    size_error,
-    window_text,
+from tcpx_mpi import _native
+from tcpx_mpi.errors import (
+    LostRank,
+    PluginFailed,
+    PluginMissing,
+    SetupFailed,
+    Stalled,
+    TcpxError,
+    UsageError,
+    WrongBytes,
 )
-from tcpx_mpi.units import format_size
+from tcpx_mpi.transport.setup_errors import manager_hint, second_hand, setup_errors
+
+UNKNOWN_MEMORY = 2
+OUT_OF_BOUNDS = 4
+ALREADY_DONE = 8
+RELEASED = 14
+CLOSED = 15
+TIMED_OUT = 32
+SETUP_FAILED = 49
+PLUGIN_FAILED = 51
+
+#: Below it, mistakes of the caller's.
+_USAGE_END = 32
+_ERRORS: dict[int, type[TcpxError]] = {
+    TIMED_OUT: Stalled,
+    48: PluginMissing,
+    SETUP_FAILED: SetupFailed,
+    50: LostRank,
+    PLUGIN_FAILED: PluginFailed,
+    52: WrongBytes,
+    53: PluginFailed,
+    54: LostRank,
+    55: SetupFailed,
+    56: TcpxError,
+}
 
 
-def error_of(fault: Mapping[str, Any]) -> TcpxError:
-    """What has ended all transfers of a session."""
-    if fault["kind"] == "gpu":
-        return PluginFailed(gpu_text(fault))
-    where = (
-        f"transfer {fault['transfer']}: {fault['direction']} message {fault['message']}, "
-        f"channel {fault['channel']}, chunk {fault['chunk']} ({format_size(int(fault['bytes']))})"
-    )
-    if fault["kind"] == "size":
-        reported = f"{format_size(int(fault['code']))}: the peer's message has another size"
-        return size_error(fault, where, reported, "its end")
-    return call_error(fault, where, "the peer")
+def error_of(status: int, text: str) -> TcpxError:
+    """The error of a status, with the library's text."""
+    kind = UsageError if status < _USAGE_END else _ERRORS[status]
+    return _noted(kind(text), status)
 
 
-def stall_text(number: int, patience_s: float, picture: list[dict[str, Any]]) -> str:
-    """What a wait for transfer `number` waited for in vain, from the picture of all comms."""
-    text = f"transfer {number}: no progress for {patience_s:g} s"
-    oldest = oldest_posted([p for p in picture if p["oldest_transfer"] == number] or picture)
-    if oldest is None:
-        return f"{text}; nothing is posted, the plugin takes no request"
-    if arrived := arrived_text(oldest, "this session's"):
-        text += f"; {arrived}"
-    return (
-        f"{text}; {oldest['kind']}, channel {oldest['channel']}: {window_text(oldest)}, oldest: "
-        f"transfer {oldest['oldest_transfer']}, message {oldest['oldest_message']}, "
-        f"chunk {oldest['oldest_chunk']}, {format_size(int(oldest['oldest_bytes']))}, "
-        f"{age_text(oldest)}; {format_size(int(oldest['bytes']))} moved"
-    )
+@contextlib.contextmanager
+def session_errors(in_setup: int = SETUP_FAILED) -> Iterator[None]:
+    """Raise what native code within raises as errors of this package.
+
+    A status of `in_setup` is a failure of set-up here: connections that do not come up in time,
+    what the plugin does not take back.
+    """
+    try:
+        with setup_errors():
+            yield
+    except _native.SessionError as error:
+        status, text = error.args
+        if status not in (in_setup, SETUP_FAILED):
+            raise error_of(status, text) from None
+        failed = second_hand(text + manager_hint(text), int(status == TIMED_OUT))
+        raise _noted(failed, status) from None
+
+
+def _noted(error: TcpxError, status: int) -> TcpxError:
+    error.status = status
+    return error

@@ -24,7 +24,7 @@ from __future__ import annotations
 import operator
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, SupportsIndex
 
@@ -33,20 +33,23 @@ from numpy.typing import NDArray
 
 from tcpx_mpi import _native
 from tcpx_mpi.config.settings import Settings, load_settings
-from tcpx_mpi.errors import (
-    SetupFailed,
-    Stalled,
-    TcpxError,
-    UsageError,
-)
+from tcpx_mpi.errors import SetupFailed, TcpxError, UsageError
 from tcpx_mpi.machine.gpu.arrays import gpu_slots
 from tcpx_mpi.machine.gpu.compiler import configure_compiler
 from tcpx_mpi.open_files import raise_limit
 from tcpx_mpi.plugin.find import CHUNK_VARIABLE, choose_plugin
 from tcpx_mpi.plugin.request_limits import within_requests_of
-from tcpx_mpi.session import connection_info
-from tcpx_mpi.session.connection_info import ConnectionInfo
-from tcpx_mpi.session.errors import error_of, stall_text
+from tcpx_mpi.session.errors import (
+    ALREADY_DONE,
+    CLOSED,
+    OUT_OF_BOUNDS,
+    PLUGIN_FAILED,
+    RELEASED,
+    TIMED_OUT,
+    UNKNOWN_MEMORY,
+    error_of,
+    session_errors,
+)
 from tcpx_mpi.transport.engine import UNPACK_MODES
 from tcpx_mpi.transport.load_plugin import LoadedPlugin, RefusedAfterInit, load_plugin
 from tcpx_mpi.transport.memory import require_memory
@@ -56,8 +59,8 @@ __all__ = ["Session", "Transfer"]
 
 #: Thirty years, which nanoseconds in 64 bits can still tell.
 _LONGEST_WAIT_S = 1e9
-#: A stall is noticed so much later, at most, than its patience was over.
-_SLACK_S = 0.5
+#: What the native library takes for a number of bytes.
+_MOST_BYTES = 2**64 - 1
 
 
 class Session:
@@ -111,14 +114,13 @@ class Session:
             )
         if gpu is not None:
             require_memory("cuda", self._plugin, device, f"gpu ({gpu})")
-        self._listening: ConnectionInfo | None = None
-        self._peer: ConnectionInfo | None = None
-        self._sizes: dict[int, int] = {}
+        self._knows_peer = False
         self._closed = False
-        with setup_errors():
+        with session_errors():
             self._native = _native.Session(
-                self._context, device, settings.channels, settings.chunk_bytes,
-                settings.window_send, settings.window_recv, *_gpu_of(gpu, settings),
+                self._context, _wire_chunk_bytes(self._plugin), device, settings.channels,
+                settings.chunk_bytes, settings.window_send, settings.window_recv,
+                *_gpu_of(gpu, settings),
             )  # fmt: skip
 
     # --- Connections -----------------------------------------------------------------------------
@@ -126,11 +128,8 @@ class Session:
     def listen(self) -> bytes:
         """Listen once a channel; what the peer's load_remote_conn_info needs."""
         self._require_open()
-        if self._listening is None:
-            with setup_errors():
-                handles = [self._native.listen(ch) for ch in range(self._settings.channels)]
-            self._listening = self._info(tuple(handles))
-        return self._listening.encode()
+        with session_errors():
+            return self._native.listen()
 
     def load_remote_conn_info(self, info: bytes) -> None:
         """Take what the peer's listen() returned, by which connect() finds it.
@@ -138,38 +137,29 @@ class Session:
         Raises UsageError where it is none, or where the peer has other channels, chunks or plugin.
         """
         self._require_open()
-        if self._peer is not None:
-            raise UsageError("the peer's connection info was loaded before: a session has one peer")
-        peer = connection_info.decode(bytes(info))
-        own = self._info((b"",) * self._settings.channels)
-        if (refusal := own.refusal(peer)) is not None:
-            raise UsageError(refusal)
-        for channel, handle in enumerate(peer.handles):
-            if len(handle) != _native.HANDLE_BYTES:
-                raise UsageError(f"a handle of the peer has {len(handle)} bytes, expected 128")
-            self._native.add_send(channel, handle)
-        self._peer = peer
+        if self._knows_peer:
+            raise error_of(
+                ALREADY_DONE,
+                "the peer's connection info was loaded before: a session has one peer",
+            )
+        with session_errors():
+            self._native.load_remote_conn_info(bytes(info))
+        self._knows_peer = True
 
     def accept(self, timeout_s: float | None = None) -> None:
         """Wait until the peer has connected; then messages can be received.
 
         Connections to the peer come up meanwhile, if its info is loaded.
         """
-        if self._listening is None:
-            raise UsageError("accept() before listen(): the peer cannot know where to connect")
-        self._establish(timeout_s, _native.Direction.RECEIVE)
+        self._wait_for_peer(self._native.accept, timeout_s)
 
     def connect(self, timeout_s: float | None = None) -> None:
         """Connect to the peer; then messages can be sent. It is accepted meanwhile, if it comes."""
-        if self._peer is None:
-            raise UsageError("connect() before load_remote_conn_info(): the peer is not known")
-        self._establish(timeout_s, _native.Direction.SEND)
+        self._wait_for_peer(self._native.connect, timeout_s)
 
     def establish(self, timeout_s: float | None = None) -> None:
         """Accept and connect together, in any order that the two sides come in."""
-        if self._listening is None or self._peer is None:
-            raise UsageError("establish() needs listen() and load_remote_conn_info() before it")
-        self._establish(timeout_s, None)
+        self._wait_for_peer(self._native.establish, timeout_s)
 
     # --- Memory ----------------------------------------------------------------------------------
 
@@ -186,10 +176,8 @@ class Session:
         if hasattr(array, "__cuda_array_interface__"):
             return self._register_gpu_memory(array)
         data = _bytes_of(array)
-        with setup_errors():
-            mem_id = self._native.register_memory(data)
-        self._sizes[mem_id] = data.nbytes
-        return mem_id
+        with session_errors():
+            return self._native.register_memory(data)
 
     def _register_gpu_memory(self, array: object) -> int:
         if self._gpu is None:
@@ -197,22 +185,15 @@ class Session:
                 "register_memory: the array is a GPU's, and the session has none: make it with "
                 "Session(gpu=...), which the plugin must know before it listens or connects"
             )
-        with setup_errors():
+        with session_errors():
             slots = gpu_slots(array, self._gpu)
-            mem_id = self._native.register_gpu_memory(slots, (array, slots))
-        self._sizes[mem_id] = slots.bytes
-        return mem_id
+            return self._native.register_gpu_memory(slots, (array, slots))
 
     def deregister_memory(self, mem_id: int) -> None:
         """Let the array go. Raises UsageError while a message uses it."""
         self._require_open()
-        self._require_memory(mem_id)
-        try:
-            with setup_errors():
-                self._native.deregister_memory(mem_id)
-        except ValueError as error:
-            raise UsageError(f"mem_id {mem_id} is {error}: wait for them first") from None
-        del self._sizes[mem_id]
+        with session_errors(PLUGIN_FAILED):
+            self._native.deregister_memory(_mem_id(mem_id))
 
     # --- Transfers -------------------------------------------------------------------------------
 
@@ -230,7 +211,7 @@ class Session:
         if self._closed:
             return
         self._closed = True
-        with setup_errors():
+        with session_errors(PLUGIN_FAILED):
             self._native.close()
             if self._context is not self._plugin.handle:
                 self._context.finalize()
@@ -252,46 +233,15 @@ class Session:
 
     # --- Inside ----------------------------------------------------------------------------------
 
-    def _info(self, handles: tuple[bytes, ...]) -> ConnectionInfo:
-        return ConnectionInfo(
-            plugin=self._plugin.file.name,
-            chunk_bytes=self._settings.chunk_bytes,
-            wire_chunk_bytes=_wire_chunk_bytes(self._plugin),
-            handles=handles,
-        )
-
-    def _establish(self, timeout_s: float | None, until: _native.Direction | None) -> None:
+    def _wait_for_peer(self, step: Callable[[float], None], timeout_s: float | None) -> None:
         self._require_open()
         patience_s = _patience(timeout_s, self._settings.connect_timeout_s)
-        with setup_errors():
-            self._native.establish(patience_s, until)
+        with session_errors(TIMED_OUT):
+            step(patience_s)
 
     def _require_open(self) -> None:
         if self._closed:
-            raise UsageError("the session is closed: make a new one")
-
-    def _require_memory(self, mem_id: int) -> int:
-        """The size of a registration."""
-        if mem_id not in self._sizes:
-            known = ", ".join(map(str, self._sizes)) or "none"
-            raise UsageError(f"no memory is registered as mem_id {mem_id} (registered: {known})")
-        return self._sizes[mem_id]
-
-    def _require_inside(self, mem_id: int, offset: int, size: int) -> None:
-        registered = self._require_memory(mem_id)
-        if offset < 0 or size < 0:
-            raise UsageError(f"offset ({offset}) and bytes ({size}) must not be negative")
-        if offset + size > registered:
-            raise UsageError(
-                f"offset ({offset}) + bytes ({size}) is outside of mem_id {mem_id}, "
-                f"which has {registered} bytes; stay within it"
-            )
-
-    def _raise_fault(self) -> None:
-        """What has ended all transfers of the session, if anything."""
-        fault = self._native.fault()
-        if fault is not None:
-            raise error_of(fault)
+            raise error_of(CLOSED, "the session is closed: make a new one")
 
 
 class Transfer:
@@ -320,10 +270,10 @@ class Transfer:
         Sent bytes may then be overwritten, received ones used. Raises what has failed.
         """
         self._require_usable()
-        state = self._native.poll(self._number)
-        if state == _native.TransferState.FAILED:
-            self._session._raise_fault()
-        return bool(state == _native.TransferState.COMPLETE)
+        try:
+            return self._native.is_complete(self._number)
+        except _native.SessionError as error:
+            raise error_of(*error.args) from None
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Wait until complete. Raises Stalled when nothing has moved for `timeout_s` (None: the
@@ -332,14 +282,10 @@ class Transfer:
         """
         self._require_usable()
         patience_s = _patience(timeout_s, self._session._settings.stall_timeout_s)
-        result = self._native.wait(self._number, patience_s)
-        if result == _native.WaitResult.STALLED:
-            said = _native.plugin_said_within(patience_s + _SLACK_S)
-            raise Stalled(stall_text(self._number, patience_s, self._native.picture()) + said)
-        if result == _native.WaitResult.CLOSED:
-            raise UsageError(f"the session was closed while transfer {self._number} was under way")
-        if result == _native.WaitResult.FAILED:
-            self._session._raise_fault()
+        try:
+            self._native.wait(self._number, patience_s)
+        except _native.SessionError as error:
+            raise error_of(*error.args) from None
 
     def release(self) -> None:
         """Forget the transfer; messages that are not complete go on. May be called again."""
@@ -362,26 +308,28 @@ class Transfer:
         self, direction: _native.Direction, mem_id: int, offset: int, size: int | None
     ) -> None:
         self._require_usable()
-        self._session._raise_fault()
-        start = _whole("offset", offset)
-        registered = self._session._require_memory(mem_id)
-        length = max(registered - start, 0) if size is None else _whole("bytes", size)
-        self._session._require_inside(mem_id, start, length)
         try:
-            self._native.post(self._number, direction, mem_id, start, length)
-        except ValueError as error:
-            raise UsageError(f"{error}: {_HOW_TO_CONNECT[direction]}") from None
+            number, start = _mem_id(mem_id), _whole("offset", offset)
+            if size is None:
+                length = max(self._native.memory_bytes(number) - start, 0)
+            else:
+                length = _whole("bytes", size)
+            if start < 0 or length < 0:
+                raise UsageError(f"offset ({start}) and bytes ({length}) must not be negative")
+            if start + length > _MOST_BYTES:
+                raise error_of(
+                    OUT_OF_BOUNDS,
+                    f"offset ({start}) + bytes ({length}) is outside of mem_id {number}",
+                )
+            self._native.post(self._number, direction, number, start, length)
+        except _native.SessionError as error:
+            raise error_of(*error.args) from None
 
     def _require_usable(self) -> None:
         self._session._require_open()
         if self._released:
-            raise UsageError(f"transfer {self._number} was released: create another")
+            raise error_of(RELEASED, f"transfer {self._number} was released: create another")
 
-
-_HOW_TO_CONNECT = {
-    _native.Direction.SEND: "connect() or establish() comes before a send",
-    _native.Direction.RECEIVE: "accept() or establish() comes before a receive",
-}
 
 # --- Plugins of this process ----------------------------------------------------------------------
 
@@ -488,3 +436,13 @@ def _whole(name: str, value: SupportsIndex) -> int:
         return operator.index(value)
     except TypeError:
         raise UsageError(f"{name} ({value!r}) is not a whole number of bytes") from None
+
+
+def _mem_id(value: SupportsIndex) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = -1
+    if not 0 < number <= _MOST_BYTES:
+        raise error_of(UNKNOWN_MEMORY, f"no memory is registered as mem_id {value!r}")
+    return number

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from tcpx_mpi.errors import ExitCode, LostRank, PluginFailed, Stalled, WrongBytes
-from tcpx_mpi.session.errors import stall_text
 from tcpx_mpi.transport.errors import error_of
 
 WHERE = "rank 0 on host0, row 1 (16 KiB), peer raw"
@@ -101,15 +100,6 @@ def test_a_stall_of_the_own_gpu_blames_no_other_rank() -> None:
     assert f"; {own}" in str(error)
     copies = error_of(fault("stall"), [flow(kind="copy", peer=-1)], WHERE, PLACES, LIMITS)
     assert "; waiting for this rank's own copies: local copy, channel 1" in str(copies)
-
-
-def test_a_stall_of_a_sessions_gpu_is_told_from_one_of_its_peer() -> None:
-    comm = {"kind": "receive", "channel": 0, "window": 16, "posted": 5, "arrived": 4,
-            "completed": 1, "bytes": 10, "oldest_transfer": 7, "oldest_message": 0,
-            "oldest_chunk": 1, "oldest_bytes": 1024, "oldest_age_ns": 10**9}  # fmt: skip
-    own = "no progress for 2 s; 3 receives have arrived and wait for this session's GPU; receive"
-    assert own in stall_text(7, 2.0, [comm])
-    assert "no progress for 2 s; receive, channel 0" in stall_text(7, 2.0, [comm | {"arrived": 1}])
 
 
 def test_a_stall_names_the_rank_that_is_waited_for() -> None:

@@ -255,7 +255,7 @@ class TCPX_P2P_API Transfer {
 // One device of a plugin, and connections from there to any number of remotes.
 class TCPX_P2P_API Session {
  public:
-  // `channels` connections a remote and direction, 1 to 64; equal on both sides. Throws
+  // `channels` connections a remote and direction, 1 to 1024; equal on both sides. Throws
   // kInvalidArgument, kPluginMissing, kSetupFailed.
   Session(int device, int channels, const Options& options = {});
   // Of what the binding of another language has made already.
