@@ -1,0 +1,156 @@
+#include "nixl/link.h"
+
+#include <cstdio>
+
+#include "engine/clock.h"
+
+namespace tcpx::nixl {
+namespace {
+
+constexpr size_t kMostBacklog = 8 << 20;
+constexpr uint64_t kMostNotificationBytes = 256 << 20;
+
+}  // namespace
+
+void report(const std::string& agent, const std::string& what) {
+  fprintf(stderr, "tcpx-mpi nixl: agent %s: %s\n", agent.c_str(), what.c_str());
+}
+
+Link::Link(Surroundings& all, const char* role, const std::string& remote)
+    : all_(all),
+      remote_(remote),
+      key_(std::string(role) + " " + std::to_string(all.next_link++)),
+      last_progress_ns_(now_ns()) {}
+
+Link::~Link() {
+  if (listening_) all_.path->close(key_);
+}
+
+void Link::read() {
+  if (stage_ == LinkStage::kDialing || stage_ == LinkStage::kFailed) return;
+  // Who does not take our answers, or asks for more than is fetched, waits.
+  if (stream_.backlog() > kMostBacklog || all_.notification_bytes > kMostNotificationBytes) return;
+  std::string why;
+  const bool open = stream_.read(&why);
+  try {
+    Frame frame;
+    while (stage_ != LinkStage::kFailed && stream_.reader().next(frame)) {
+      moved_ = true;
+      take(frame);
+    }
+  } catch (const WireError& error) {
+    return fail(kBackend, who() + " breaks the protocol: " + error.what());
+  } catch (const std::exception& error) {
+    return fail(kBackend, who() + ": " + error.what());
+  }
+  if (stage_ == LinkStage::kFailed) return;
+  if (!open) return fail(kRemoteDisconnect, who() + " is gone: " + why);
+  flush();
+}
+
+bool Link::run(int64_t now) {
+  if (stage_ == LinkStage::kFailed) return false;
+  bool moved = false;
+  try {
+    moved = advance(now);
+    if (stage_ == LinkStage::kJoining && listening_) {
+      const PathStage path = all_.path->stage(key_);
+      if (path == PathStage::kFailed) {
+        fail(kBackend, who() + ": the data path does not come up: " + all_.path->error(key_));
+        return true;
+      }
+      if (path == PathStage::kConnected && !up_here_) {
+        up_here_ = moved = true;
+        write_up(out());
+        if (up_there_) stage_ = LinkStage::kReady;
+      }
+    }
+    for (Pump* pump : {sends_.get(), receives_.get()}) {
+      if (pump == nullptr || !pump->busy() || stage_ == LinkStage::kFailed) continue;
+      moved |= pump->run();
+      if (pump->failed()) {
+        fail(kRemoteDisconnect, who() + ": the data path failed: " + all_.path->error(key_));
+        return true;
+      }
+    }
+  } catch (const std::exception& error) {
+    fail(kBackend, who() + ": " + error.what());
+    return true;
+  }
+  if (stage_ == LinkStage::kFailed) return true;
+  if (stream_.backlog() > 0 && stage_ != LinkStage::kDialing) flush();
+  if (moved || moved_ || (stage_ == LinkStage::kReady && !waits())) last_progress_ns_ = now;
+  const bool any = moved || moved_;
+  moved_ = false;
+  const double patience =
+      stage_ == LinkStage::kReady ? all_.options.patience_s : all_.options.connect_patience_s;
+  if (static_cast<double>(now - last_progress_ns_) > patience * 1e9) {
+    const bool ready = stage_ == LinkStage::kReady;
+    fail(kRemoteDisconnect, who() + (ready ? ": nothing has moved" : ": no connection") + " for " +
+                                std::to_string(static_cast<int>(patience)) + " s (" +
+                                (ready ? "patience_s)" : "connect_patience_s)"));
+  }
+  return any;
+}
+
+bool Link::active() const {
+  if (stage_ == LinkStage::kFailed) return true;  // to be removed
+  if (stage_ == LinkStage::kDialing || stage_ == LinkStage::kJoining) return true;
+  return stream_.backlog() > 0 || (sends_ && sends_->busy()) || (receives_ && receives_->busy());
+}
+
+bool Link::uses(const Region& region) const {
+  return (sends_ && sends_->uses(region)) || (receives_ && receives_->uses(region));
+}
+
+void Link::fail(Status status, const std::string& reason) {
+  if (stage_ == LinkStage::kFailed) return;
+  lost_work_ = waits() || status != kRemoteDisconnect;
+  stage_ = LinkStage::kFailed;
+  reason_ = reason;
+  stream_.finish(0);
+  if (listening_) all_.path->close(key_);  // from here on nothing touches the memory
+  listening_ = false;
+  failed(status);
+}
+
+void Link::end() {
+  if (stage_ == LinkStage::kFailed) return;
+  stage_ = LinkStage::kFailed;
+  reason_ = "closed";
+  stream_.finish(200);
+  if (listening_) all_.path->close(key_);
+  listening_ = false;
+  failed(kRemoteDisconnect);
+}
+
+void Link::flush() {
+  std::string why;
+  if (!stream_.flush(&why)) fail(kRemoteDisconnect, who() + " is gone: " + why);
+}
+
+void Link::greet(FrameType type, const Token& token) {
+  Greeting greeting;
+  greeting.terms = all_.terms;
+  greeting.token = token;
+  greeting.sender = all_.agent;
+  greeting.target = remote_;
+  listening_ = true;
+  greeting.path_info = all_.path->listen(key_);
+  write_greeting(out(), type, greeting);
+}
+
+void Link::join(const Greeting& greeting) {
+  all_.path->join(key_, greeting.path_info);
+  sends_ = std::make_unique<Pump>(*all_.path, key_, true, all_.options.stage_bytes);
+  receives_ = std::make_unique<Pump>(*all_.path, key_, false, all_.options.stage_bytes);
+  stage_ = LinkStage::kJoining;
+}
+
+void Link::take_up() {
+  if (stage_ != LinkStage::kJoining || up_there_) throw WireError("a second \"up\"");
+  up_there_ = true;
+  if (up_here_) stage_ = LinkStage::kReady;
+}
+
+}  // namespace tcpx::nixl

@@ -1,0 +1,112 @@
+// One agent's way to another: a control stream and the data path's connections, made by the
+// initiator and used for what it asks for. An agent that both asks and is asked has two.
+//
+//   kDialing -> kGreeting -> kJoining -> kReady         (kFailed from each)
+//
+// WRITE  initiator: kWrite{segments}          target: checks them, kCredit, receives
+//        initiator: sends                     target: when all is in place, the notification, kDone
+//        complete at kDone: the bytes are there
+// READ   initiator: kRead{segments}           target: checks them, kGrant
+//        initiator: kCredit, receives         target: sends
+//        complete when all is in place, then the notification
+// small  the bytes in kWrite, or in kData, and no data path
+// The receiver settles the order of messages, by its kCredits; what it refuses is never sent.
+// Guarded by the engine's lock, as all that is derived from it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "nixl/data_path.h"
+#include "nixl/options.h"
+#include "nixl/pump.h"
+#include "nixl/regions.h"
+#include "nixl/stream.h"
+#include "nixl/wire.h"
+
+namespace tcpx::nixl {
+
+// What all links of an engine share.
+struct Surroundings {
+  std::string agent;
+  Options options;
+  Terms terms;
+  Token token{};
+  std::string machine;
+  Regions regions;
+  DataPath* path = nullptr;
+  Notifications notifications;  // that came in
+  uint64_t notification_bytes = 0;
+  uint64_t next_link = 1;
+
+  void notify(const std::string& sender, std::string_view text) {
+    notifications.emplace_back(sender, text);
+    notification_bytes += text.size();
+  }
+  StageRule stage_rule(bool stages) const {
+    return {stages ? options.stage_below : 0, options.stage_bytes};
+  }
+};
+
+enum class LinkStage { kDialing, kGreeting, kJoining, kReady, kFailed };
+
+class Link {
+ public:
+  Link(Surroundings& all, const char* role, const std::string& remote);
+  virtual ~Link();
+  Link(const Link&) = delete;
+  Link& operator=(const Link&) = delete;
+
+  LinkStage stage() const { return stage_; }
+  const std::string& remote() const { return remote_; }  // the agent's name
+  int fd() const { return stream_.fd(); }
+  const std::string& reason() const { return reason_; }
+  bool lost_work() const { return lost_work_; }  // when it failed
+
+  // The stream has something to be read.
+  void read();
+  // One round of all else; true when anything moved.
+  bool run(int64_t now);
+  // Something is under way that no event of the stream tells of.
+  virtual bool active() const;
+  virtual bool waits() const = 0;  // for the other side
+  virtual bool uses(const Region& region) const;
+  void fail(Status status, const std::string& reason);
+  // Sends what is left to be sent, and closes.
+  void end();
+
+ protected:
+  virtual void take(const Frame& frame) = 0;
+  virtual bool advance(int64_t) { return false; }
+  virtual void failed(Status) {}
+  virtual bool accepts_more() const { return true; }
+
+  void greet(FrameType type, const Token& token);
+  void join(const Greeting& greeting);
+  void take_up();
+  void flush();
+  std::string& out() { return stream_.out(); }
+  void progressed() { moved_ = true; }
+  std::string who() const { return "agent " + remote_; }
+
+  Surroundings& all_;
+  std::string remote_;
+  Stream stream_;
+  LinkStage stage_ = LinkStage::kGreeting;
+  std::unique_ptr<Pump> sends_, receives_;
+
+ private:
+  const std::string key_;  // of the data path
+  bool listening_ = false;
+  bool up_here_ = false, up_there_ = false;
+  bool moved_ = false;
+  int64_t last_progress_ns_ = 0;
+  std::string reason_;
+  bool lost_work_ = false;
+};
+
+// For the people who look for what went wrong: one line on stderr.
+void report(const std::string& agent, const std::string& what);
+
+}  // namespace tcpx::nixl

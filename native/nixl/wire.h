@@ -1,0 +1,163 @@
+// The control stream between two agents: frames, and what is in them.
+//
+// A frame is a header of 16 bytes (magic, version, type, bytes of the body) and its body, numbers
+// in little endian. What comes in may be anybody's: each field is checked against its bounds before
+// anything is allocated for it, and a frame that breaks one ends the connection, with the reason.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tcpx::nixl {
+
+constexpr uint32_t kWireMagic = 0x4c585854;  // "TXXL"
+constexpr uint16_t kWireVersion = 1;
+constexpr size_t kHeaderBytes = 16;
+constexpr size_t kMaxBody = size_t{2} << 20;
+constexpr size_t kMaxName = 4096;  // of an agent
+constexpr size_t kMaxNotification = 1 << 20;
+constexpr size_t kMaxSegments = 32768;  // of one frame: a longer request is several
+constexpr size_t kMaxChannels = 16;
+constexpr size_t kMaxPathInfo = 16384;  // of the data path's listeners
+constexpr size_t kTokenBytes = 16;
+
+enum class FrameType : uint16_t {
+  kHello = 1,  // from whoever connects
+  kWelcome,    // from whoever was connected to
+  kRefuse,     // with a reason in words, and the end
+  kUp,         // all comms of this side are there
+  kWrite,      // segments, perhaps with the bytes
+  kRead,
+  kGrant,   // of a read: its segments are right
+  kCredit,  // receives will be posted, in the order of these
+  kCancel,  // of a read that was granted and is wanted no more
+  kDone,    // with a status
+  kData,    // the bytes of a small read
+  kNotify,
+};
+constexpr uint16_t kLastFrameType = static_cast<uint16_t>(FrameType::kNotify);
+
+struct Frame {
+  FrameType type;
+  std::string_view body;  // within the reader
+};
+
+// Cuts a stream into frames.
+class FrameReader {
+ public:
+  // Where to put the next bytes: at least `wanted` of room.
+  char* room(size_t wanted);
+  void filled(size_t bytes) { end_ += bytes; }
+
+  // False: not all of it is here. Throws WireError. The frame is there until the next call of any.
+  bool next(Frame& frame);
+
+ private:
+  std::vector<char> buffer_;
+  size_t begin_ = 0, end_ = 0;
+};
+
+// A frame or a field that is out of bounds.
+class WireError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+using Token = std::array<uint8_t, kTokenBytes>;
+
+// What must be alike on both sides, for both cut a request into the same messages.
+struct Terms {
+  std::string plugin;  // its name as its table says it
+  uint16_t channels = 0;
+  uint64_t chunk_bytes = 0;
+  uint64_t stage_below = 0;
+  uint64_t stage_bytes = 0;
+};
+// "" where they are; else which is not, with both values.
+std::string difference(const Terms& here, const Terms& there);
+
+// How an agent is reached, as NIXL carries it between agents.
+struct ConnectionInfo {
+  Terms terms;
+  Token token{};        // of this engine: a stray connection does not know it
+  std::string machine;  // whoever has the same one may use loopback
+  uint16_t port = 0;
+  std::vector<std::string> addresses;  // numeric, the best first
+};
+
+struct Greeting {  // kHello and kWelcome
+  Terms terms;
+  Token token{};
+  std::string sender;
+  std::string target;
+  std::string path_info;  // what the other side's data path connects to
+};
+
+// A stretch of registered memory.
+struct Segment {
+  uint64_t region;
+  uint64_t offset;
+  uint64_t bytes;
+};
+constexpr size_t kSegmentBytes = 24;
+
+struct TransferFrame {  // kWrite and kRead
+  uint64_t id = 0;
+  bool is_inline = false;  // the bytes are in this frame, or wanted in one
+  bool stages = false;     // small segments travel through the bounce buffers
+  bool notifies = false;
+  std::string_view notification;
+  std::vector<Segment> segments;
+  std::string_view payload;
+};
+
+struct DoneFrame {
+  uint64_t id = 0;
+  int32_t status = 0;
+  std::string_view reason;
+};
+
+// Each appends one whole frame.
+void write_greeting(std::string& out, FrameType type, const Greeting& greeting);
+void write_text(std::string& out, FrameType type, std::string_view text);  // kRefuse, kNotify
+void write_id(std::string& out, FrameType type, uint64_t id);  // kGrant, kCredit, kCancel
+void write_up(std::string& out);
+void write_done(std::string& out, const DoneFrame& done);
+// `payload_bytes` are left for the caller to fill, at the end of `out`.
+char* write_transfer(std::string& out, FrameType type, const TransferFrame& transfer,
+                     size_t payload_bytes);
+char* write_data(std::string& out, uint64_t id, size_t payload_bytes);
+
+// Each throws WireError.
+Greeting read_greeting(std::string_view body);
+uint64_t read_id(std::string_view body);
+DoneFrame read_done(std::string_view body);
+TransferFrame read_transfer(std::string_view body);
+struct DataFrame {
+  uint64_t id;
+  std::string_view payload;
+};
+DataFrame read_data(std::string_view body);
+std::string_view read_text(std::string_view body, size_t most);
+// Whatever the type is.
+void check_body(const Frame& frame);
+
+std::string write_connection_info(const ConnectionInfo& info);
+ConnectionInfo read_connection_info(std::string_view text);
+
+// Of registered memory, for the agents that name it.
+struct RegionInfo {
+  uint64_t region;
+  uint64_t address;
+  uint64_t bytes;
+  uint32_t memory;
+};
+std::string write_region_info(const RegionInfo& info);
+RegionInfo read_region_info(std::string_view text);
+
+}  // namespace tcpx::nixl
