@@ -302,7 +302,9 @@ bool Core::round() {
       static_cast<Link*>(what)->read();
     }
   }
-  path_->progress();
+  bool path = false;
+  each_link([&](const Link& link) { path |= link.uses_path(); });
+  if (path) moved |= path_->progress();
   const int64_t now = now_ns();
   bool over = false;
   each_link([&](Link& link) {

@@ -1,4 +1,5 @@
-// What moves the bytes: messages with any number of remotes over a net plugin, matched by order.
+// What moves the bytes: messages with any number of remotes over a net plugin, matched by order. A
+// narrow view of the library of sessions and transfers (native/p2p), of what the engine needs.
 //
 // The engine calls it with its own lock held. Nothing here waits.
 #pragma once
@@ -27,6 +28,7 @@ class DataPath {
   virtual std::string plugin_name() const = 0;
   virtual bool takes_gpu_memory() const = 0;
 
+  // Errors of all below are of std::exception, with what is wrong.
   // What the remote's `join` takes.
   virtual std::string listen(const std::string& remote) = 0;
   virtual void join(const std::string& remote, const std::string& info) = 0;
@@ -44,10 +46,10 @@ class DataPath {
   virtual MessageStage message(const std::string& remote, uint64_t number) = 0;
   virtual void forget(const std::string& remote, uint64_t number) = 0;
 
-  virtual void progress() = 0;
+  // One round over all remotes; true when anything moved.
+  virtual bool progress() = 0;
 };
 
-// Throws std::runtime_error, with what is wrong.
 std::unique_ptr<DataPath> make_data_path(const PathOptions& options);
 
 }  // namespace tcpx::nixl

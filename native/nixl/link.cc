@@ -74,7 +74,8 @@ bool Link::run(int64_t now) {
       }
     }
   } catch (const std::exception& error) {
-    fail(kBackend, who() + ": " + error.what());
+    const bool lost = listening_ && all_.path->stage(key_) == PathStage::kFailed;
+    fail(lost ? kRemoteDisconnect : kBackend, who() + ": " + error.what());
     return true;
   }
   if (stage_ == LinkStage::kFailed) return true;
@@ -95,8 +96,12 @@ bool Link::run(int64_t now) {
 
 bool Link::active() const {
   if (stage_ == LinkStage::kFailed) return true;  // to be removed
-  if (stage_ == LinkStage::kDialing || stage_ == LinkStage::kJoining) return true;
-  return stream_.backlog() > 0 || (sends_ && sends_->busy()) || (receives_ && receives_->busy());
+  return stage_ == LinkStage::kDialing || stream_.backlog() > 0 || uses_path();
+}
+
+bool Link::uses_path() const {
+  return stage_ == LinkStage::kJoining || (sends_ && sends_->busy()) ||
+         (receives_ && receives_->busy());
 }
 
 bool Link::uses(const Region& region) const {

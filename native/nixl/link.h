@@ -70,6 +70,8 @@ class Link {
   bool run(int64_t now);
   // Something is under way that no event of the stream tells of.
   virtual bool active() const;
+  // The data path has something to do for it.
+  bool uses_path() const;
   virtual bool waits() const = 0;  // for the other side
   virtual bool uses(const Region& region) const;
   void fail(Status status, const std::string& reason);
