@@ -25,7 +25,7 @@ LAYERS = (
     ("transport", "report"),
     ("baselines", "session", "exchange"),
     ("run",),
-    ("preflight", "conform"),
+    ("preflight", "conform", "nixl"),
     ("doctor",),
     ("cli",),
     ("__main__",),

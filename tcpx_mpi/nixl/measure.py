@@ -1,0 +1,249 @@
+"""The story of `tcpx-mpi nixl`: two agents on this machine, and beside them two over UCX."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import platform
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tcpx_mpi import _native
+from tcpx_mpi._version import installed_version, source_state
+from tcpx_mpi.cpu_lists import cpu_list_text
+from tcpx_mpi.errors import WrongBytes
+from tcpx_mpi.machine.topology import Host, read_host
+from tcpx_mpi.nixl.agent_process import Request
+from tcpx_mpi.nixl.side import Side, without_nixl_settings
+from tcpx_mpi.nixl.wheel import BACKEND, Wheel, installed_wheel, plugin_dir, require_tested
+from tcpx_mpi.records import (
+    BaselineInfo,
+    Plan,
+    RankInfo,
+    Row,
+    RowFacts,
+    Run,
+    RunHeader,
+    RunWriter,
+    SetupTimes,
+    filter_environment,
+    join_row,
+    utc_now,
+)
+from tcpx_mpi.units import format_size
+
+#: Blocks of iterations a row; two sides take turns by them.
+_BLOCKS = 10
+UCX = "ucx"
+
+
+@dataclass(frozen=True)
+class NixlSettings:
+    """What was asked for."""
+
+    sizes: tuple[int, ...]
+    operation: str
+    memory: str
+    #: Descriptors of a request, each of a part of the size and none beside another.
+    descriptors: int
+    iterations: int
+    warmup_iterations: int
+    against: str
+    check: bool
+    progress_thread: bool
+    plugin: str
+    hdf5: str
+
+
+def request_of(settings: NixlSettings, size_bytes: int) -> Request:
+    block = size_bytes // settings.descriptors
+    stride = block if settings.descriptors == 1 else 2 * block
+    return Request(settings.operation, settings.descriptors, block, stride)
+
+
+def measure(
+    settings: NixlSettings, command: Sequence[str], begin: Callable[[Run], None],
+    row_done: Callable[[Run, Row], None],
+) -> Run:  # fmt: skip
+    """The whole run; `begin` gets it when all agents know each other, `row_done` after each row.
+
+    Raises what an agent tells, WrongBytes at the end where a byte was wrong.
+    """
+    wheel = require_tested(installed_wheel())
+    extent = max(request_of(settings, size).extent_bytes for size in settings.sizes)
+    with contextlib.ExitStack() as cleanup:
+        sides = []
+        for backend, environ in _backends(settings).items():
+            side = Side(
+                backend, wheel.package, settings.memory, extent, settings.progress_thread, environ
+            )
+            cleanup.callback(side.end)
+            sides.append(side)
+        for side in sides:
+            side.connect()
+        header = _header(settings, wheel, sides, command)
+        run = Run(path="", header=header, setup=SetupTimes.joined([]), rows=[], complete=False)
+        writer = None
+        if settings.hdf5 != "none":
+            writer = RunWriter(settings.hdf5)
+            run.path = writer.path
+            writer.write_header(header)
+            writer.write_setup(run.setup)
+        begin(run)
+        for index, size_bytes in enumerate(settings.sizes):
+            row = _row(settings, sides, index, size_bytes)
+            if writer is not None:
+                writer.append_row(row)
+            run.rows.append(row)
+            row_done(run, row)
+        run.complete = True
+        if writer is not None:
+            writer.finish()
+    return run
+
+
+def require_right(run: Run) -> None:
+    """Raises WrongBytes where a byte was wrong, on either side."""
+    for row in run.rows:
+        for each in (row, *row.against.values()):
+            if (each.wrong > 0).any():
+                faults = "; ".join(text for text in each.faults if text)
+                raise WrongBytes(f"{format_size(row.size_bytes)}: {faults}")
+
+
+def _backends(settings: NixlSettings) -> dict[str, dict[str, str]]:
+    """The environment of each side's agents, by backend."""
+    own = {"NIXL_PLUGIN_DIR": str(plugin_dir())}
+    if settings.plugin:
+        own["TCPX_NIXL_PLUGIN"] = settings.plugin
+    backends = {BACKEND: own}
+    if settings.against == UCX:
+        # Its default would not use the network on one machine.
+        backends["UCX"] = without_nixl_settings(
+            {"UCX_TLS": os.environ.get("UCX_TLS", "tcp"), "UCX_WARN_UNUSED_ENV_VARS": "n"}
+        )
+    return backends
+
+
+def _row(settings: NixlSettings, sides: Sequence[Side], index: int, size_bytes: int) -> Row:
+    request = request_of(settings, size_bytes)
+    blocks = min(_BLOCKS, settings.iterations)
+    counts = [settings.iterations * (k + 1) // blocks - settings.iterations * k // blocks
+              for k in range(blocks)]  # fmt: skip
+    facts = RowFacts(
+        index=index,
+        cycle=0,
+        size_bytes=request.blocks * request.block_bytes,
+        count=request.blocks * request.block_bytes,
+        chunk_bytes=request.block_bytes,
+        slots=1,
+        iterations=settings.iterations,
+        warmup_iterations=0,
+    )
+    before = {}
+    for number, side in enumerate(sides):
+        side.begin(request, seed=1_000_003 * index + 7919 * number)
+        if settings.warmup_iterations:
+            side.block(settings.warmup_iterations, check=False, warmup=True)
+        before[side.backend] = side.cpu_ns()
+    for count in counts:
+        for side in sides:
+            side.block(count, settings.check)
+    joined = []
+    for side in sides:
+        cpu = [
+            (user - user_before, system - system_before)
+            for (user, system), (user_before, system_before) in zip(
+                side.cpu_ns(), before[side.backend], strict=True
+            )
+        ]
+        joined.append(join_row(facts, side.parts(facts, settings.check, cpu), utc_now()))
+    row, *others = joined
+    row.against = {side.backend.lower(): other for side, other in zip(sides[1:], others)}  # noqa: B905  # the first is the row itself
+    return row
+
+
+def _header(
+    settings: NixlSettings, wheel: Wheel, sides: Sequence[Side], command: Sequence[str]
+) -> RunHeader:
+    host = read_host()
+    plugin = settings.plugin or os.environ.get("TCPX_NIXL_PLUGIN", "") or "softtcpx"
+    return RunHeader(
+        run_id=secrets.token_hex(8),
+        pattern=f"nixl-{settings.operation}",
+        start_time=utc_now(),
+        command=list(command),
+        plan=Plan(
+            sizes=tuple(
+                request_of(settings, size).blocks * request_of(settings, size).block_bytes
+                for size in settings.sizes
+            ),
+            iters=settings.iterations,
+            warmup_iters=settings.warmup_iterations,
+            check=int(settings.check),
+        ),
+        settings=[(name, str(value), "command line") for name, value in vars(settings).items()],
+        versions={
+            "tcpx-mpi": installed_version(),
+            "git": source_state(),
+            "build": ", ".join(_native.BUILD.values()),
+            "python": platform.python_version(),
+            wheel.name: wheel.version,
+        },
+        environment=filter_environment(os.environ),
+        facts={"kernel": host.kernel, "cpu_model": host.cpu_model},
+        ranks=[_rank(rank, host, sides[0], plugin, settings) for rank in range(2)],
+        world=2,
+        busbw_factor=1.0,
+        time_divisor=1,
+        plugin_path=plugin,
+        plugin_sha256="",
+        plugin_abi=-1,
+        plugin_name=os.path.basename(plugin),
+        memory="device" if settings.memory == "vram" else "host",
+        unpack="",
+        llc_bytes=host.llc_bytes,
+        mode="synchronised",
+        notes=[
+            f"NIXL {wheel.version} ({wheel.name}), backend {BACKEND}: rank 0 asks, rank 1 is asked",
+            "a time is rank 0's, from the post to the end that NIXL tells",
+            f"{settings.descriptors} descriptors a request",
+        ],
+        baselines=[
+            BaselineInfo(
+                name=side.backend.lower(),
+                kind=side.backend.lower(),
+                streams=0,
+                two_way=True,
+                congestion_control="",
+                send_buffer_bytes=0,
+                description=f"NIXL's backend {side.backend}, UCX_TLS="
+                f"{os.environ.get('UCX_TLS', 'tcp')}",
+                own_process=True,
+            )
+            for side in sides[1:]
+        ],
+    )
+
+
+def _rank(rank: int, host: Host, side: Side, plugin: str, settings: NixlSettings) -> RankInfo:
+    return RankInfo(
+        rank=rank,
+        host=host.name,
+        node=host.node,
+        pid=side.agents[rank].pid,
+        device=0,
+        device_name=f"NIXL {side.agents[rank].plan.role}",
+        nic="",
+        nic_pci="",
+        nic_speed_mbps=-1,
+        numa_node=-1,
+        cpus=cpu_list_text(host.cpus),
+        progress_cpu=-1,
+        plugin_path=plugin,
+        plugin_sha256="",
+        plugin_abi=-1,
+        plugin_name=os.path.basename(plugin),
+        memory="device" if settings.memory == "vram" else "host",
+    )

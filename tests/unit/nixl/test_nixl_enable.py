@@ -1,0 +1,87 @@
+"""`tcpx_mpi.nixl`: which NIXL it takes, and where it sends it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tcpx_mpi.errors import PluginMissing, UsageError
+from tcpx_mpi.nixl import Wheel, enable, plugin_dir
+from tcpx_mpi.nixl.wheel import installed_wheel, require_tested
+
+
+def wheel(version: str, plugins: Path | None = None) -> Wheel:
+    return Wheel("nixl-cu12", version, "nixl_cu12", plugins)
+
+
+@pytest.fixture
+def has_wheel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """NIXL 1.5.1 with one backend of its own; the folder of it."""
+    own = tmp_path / "wheel"
+    own.mkdir()
+    (own / "libplugin_UCX.so").touch()
+    monkeypatch.setattr("tcpx_mpi.nixl.wheel.installed_wheel", lambda: wheel("1.5.1", own))
+    return own
+
+
+def test_the_directory_has_the_backend_and_nothing_else() -> None:
+    assert [file.name for file in plugin_dir().iterdir()] == ["libplugin_TCPX.so"]
+
+
+@pytest.mark.parametrize("version", ["1.0.0", "1.0.1", "1.3.2", "1.5.1", "1.5.2rc1"])
+def test_versions_of_the_tested_range_are_taken(version: str) -> None:
+    assert require_tested(wheel(version)).version == version
+
+
+@pytest.mark.parametrize("version", ["0.9.0", "0.10.1", "1.6.0", "2.0"])
+def test_a_version_outside_of_it_is_refused_with_what_to_install(version: str) -> None:
+    with pytest.raises(UsageError, match=f"nixl-cu12 {version}: .*pip install 'nixl-cu12>=1.0,<1"):
+        require_tested(wheel(version))
+
+
+def test_without_nixl_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tcpx_mpi.nixl.wheel._WHEELS", {"no-such-nixl": "none"})
+    with pytest.raises(PluginMissing, match=r"pip install 'tcpx-mpi\[nixl\]'"):
+        installed_wheel()
+
+
+@pytest.mark.usefixtures("has_wheel")
+def test_enable_sets_what_nixl_and_the_backend_read(tmp_path: Path) -> None:
+    plugin = tmp_path / "libnccl-net.so"
+    plugin.touch()
+    environ: dict[str, str] = {}
+    assert enable(plugin, environ=environ) == plugin_dir()
+    assert environ == {"NIXL_PLUGIN_DIR": str(plugin_dir()), "TCPX_NIXL_PLUGIN": str(plugin)}
+    enable(environ=environ)  # a second time is right, too
+
+
+def test_backends_of_the_wheel_are_linked_beside(has_wheel: Path) -> None:
+    folder = enable(beside=["UCX"], environ={})
+    links = {file.name: file.resolve() for file in folder.iterdir()}
+    assert links["libplugin_UCX.so"] == has_wheel / "libplugin_UCX.so"
+    assert links["libplugin_TCPX.so"].parent == plugin_dir().resolve()
+
+
+@pytest.mark.usefixtures("has_wheel")
+@pytest.mark.parametrize(
+    ("arguments", "environ", "text"),
+    [
+        ({}, {"NIXL_PLUGIN_DIR": "/nowhere"}, "/nowhere is no directory"),
+        ({}, {"NIXL_PLUGIN_DIR": "/usr"}, "/usr has no libplugin_TCPX.so"),
+        ({"beside": ["MOON"]}, {}, "has no backend MOON"),
+    ],
+)
+def test_what_cannot_be_is_refused_and_nothing_is_set(
+    arguments: dict[str, list[str]], environ: dict[str, str], text: str
+) -> None:
+    before = dict(environ)
+    with pytest.raises(UsageError, match=text):
+        enable(environ=environ, **arguments)
+    assert environ == before
+
+
+@pytest.mark.usefixtures("has_wheel")
+def test_a_plugin_that_is_no_file_is_missing() -> None:
+    with pytest.raises(PluginMissing, match=r"/nowhere/net\.so: no such file"):
+        enable("/nowhere/net.so", environ={})
