@@ -170,6 +170,7 @@ NATIVE_BELOW = {
     "unpack": {"net", "memory", "cuda", "reduce"},
     "engine": {"net", "memory", "unpack", "cuda", "reduce"},
     "p2p": {"net", "memory", "unpack", "cuda", "engine"},
+    "nixl": {"net", "memory", "cuda", "engine", "p2p"},
     "baselines": {"engine", "memory"},
     "machine": {"engine", "memory"},
     "plugins": {"net"},
