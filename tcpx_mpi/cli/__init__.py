@@ -31,6 +31,7 @@ COMMANDS = {
     "plugins": "list the plugins found here, and which one a run would use",
     "conform": "say whether a plugin keeps the contract, clause by clause",
     "nixl": "time what NIXL's agents move over a plugin, and over UCX beside it",
+    "simulate": "predict what a pattern would take, on any number of ranks",
     "report": "print the table of a result file",
     "ab": "run launches of two commands in turns, and compare them",
     "compare": "say whether one run is as fast as another, by its launches",

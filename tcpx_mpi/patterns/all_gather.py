@@ -24,6 +24,7 @@ from tcpx_mpi.patterns.program import (
     one_block,
 )
 from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.symmetry import Symmetry
 from tcpx_mpi.schedule.table import (
     BufferId,
     Expected,
@@ -119,6 +120,11 @@ _SCHEDULES = {
     "doubling": doubling_schedule,
     "hypercube": hypercube_schedule,
 }
+_SYMMETRIES = {
+    "ring": Symmetry.SHIFT,
+    "doubling": Symmetry.PARTED_SHIFT,
+    "hypercube": Symmetry.XOR,
+}
 
 
 def _pattern(name: str, form: Form) -> Pattern:
@@ -144,6 +150,7 @@ def _pattern(name: str, form: Form) -> Pattern:
         held=(lambda rank, world: [(rank, 0)]) if form.in_place else None,
         payload=lambda rank, world, size_bytes: one_block(size_bytes // world),
         element_bytes=form.element_bytes,
+        symmetry=lambda world: _SYMMETRIES[form.algo],
     )
 
 

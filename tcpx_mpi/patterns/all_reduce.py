@@ -23,6 +23,7 @@ from tcpx_mpi.patterns.program import (
     whole,
 )
 from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.symmetry import Symmetry
 from tcpx_mpi.schedule.table import (
     BlockTable,
     BufferId,
@@ -162,6 +163,11 @@ def pattern(form: Form) -> Pattern:
     def held(rank: int, world: int) -> list[tuple[int, int]]:
         return [(block, block) for block in range(world if form.algo == "ring" else 1)]
 
+    def symmetry(world: int) -> Symmetry | None:
+        if form.algo == "ring":
+            return Symmetry.SHIFT
+        return None if world & (world - 1) else Symmetry.XOR
+
     return Pattern(
         name="all_reduce",
         summary=SUMMARIES["all_reduce"],
@@ -174,6 +180,7 @@ def pattern(form: Form) -> Pattern:
         held=held if form.in_place else None,
         payload=payload,
         element_bytes=form.element_bytes,
+        symmetry=symmetry,
     )
 
 

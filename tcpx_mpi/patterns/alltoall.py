@@ -23,6 +23,7 @@ from tcpx_mpi.patterns.program import (
     by_ranks,
 )
 from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.symmetry import Symmetry
 from tcpx_mpi.schedule.table import (
     BlockTable,
     Expected,
@@ -127,6 +128,7 @@ def _pattern(name: str, form: Form, lengths: Lengths) -> Pattern:
         expected=expected,
         payload=payload,
         element_bytes=form.element_bytes,
+        symmetry=lambda world: Symmetry.SHIFT if form.matrix is None else None,
         notes=("each rank's own block is copied locally, inside the timed region",),
     )
 

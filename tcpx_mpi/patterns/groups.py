@@ -93,4 +93,5 @@ def in_groups(pattern: Pattern, numbers: Sequence[int]) -> Pattern:
         payload=payload,
         expected=expected,
         held=None if pattern.held is None else held,
+        symmetry=lambda world: None,
     )

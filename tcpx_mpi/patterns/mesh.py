@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tcpx_mpi.patterns import NAMES, fewer_than_two
 from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.symmetry import Symmetry
 from tcpx_mpi.schedule.table import (
     BlockTable,
     Expected,
@@ -50,5 +51,6 @@ MESH = Pattern(
     schedule=_schedule,
     layout=_layout,
     expected=_expected,
+    symmetry=lambda world: Symmetry.SHIFT,
     notes=("each rank's own block is copied locally, inside the timed region",),
 )

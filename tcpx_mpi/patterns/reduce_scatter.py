@@ -26,6 +26,7 @@ from tcpx_mpi.patterns.program import (
     scaled_copy,
 )
 from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.symmetry import Symmetry
 from tcpx_mpi.schedule.table import (
     BlockTable,
     BufferId,
@@ -140,6 +141,7 @@ def halving_schedule(rank: int, world: int, form: Form) -> Schedule:
 
 
 _SCHEDULES = {"ring": ring_schedule, "halving": halving_schedule}
+_SYMMETRIES = {"ring": Symmetry.SHIFT, "halving": Symmetry.PARTED_SHIFT}
 
 
 def _scratch_blocks(form: Form, world: int) -> int:
@@ -181,6 +183,7 @@ def pattern(form: Form) -> Pattern:
         held=held if form.in_place else None,
         payload=lambda rank, world, size_bytes: equal_blocks(size_bytes, world),
         element_bytes=form.element_bytes,
+        symmetry=lambda world: _SYMMETRIES[form.algo],
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tcpx_mpi.patterns import NAMES, fewer_than_two
 from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.symmetry import Symmetry
 from tcpx_mpi.schedule.table import (
     BlockTable,
     Expected,
@@ -39,4 +40,5 @@ RING = Pattern(
     schedule=_schedule,
     layout=_layout,
     expected=_expected,
+    symmetry=lambda world: Symmetry.SHIFT,
 )

@@ -12,6 +12,7 @@ from tcpx_mpi.patterns import PROGRAMS as SUMMARIES
 from tcpx_mpi.patterns import fewer_than_two
 from tcpx_mpi.patterns.program import Form, Program, one_block, whole
 from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.symmetry import Symmetry
 from tcpx_mpi.schedule.table import (
     BufferId,
     Expected,
@@ -58,6 +59,7 @@ def _pattern(form: Form) -> Pattern:
         held=(lambda rank, world: [(0, 0)]) if form.in_place else None,
         payload=lambda rank, world, size_bytes: one_block(size_bytes),
         element_bytes=form.element_bytes,
+        symmetry=lambda world: Symmetry.SHIFT,
     )
 
 

@@ -12,6 +12,7 @@ import functools
 from tcpx_mpi.patterns import NAMES, Choice, fewer_than_two
 from tcpx_mpi.patterns.matrix import Matrix, too_few_rows
 from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.symmetry import Symmetry
 from tcpx_mpi.schedule.table import (
     BlockTable,
     Expected,
@@ -92,6 +93,7 @@ def traffic(choice: Choice) -> Pattern:
         schedule=schedule,
         layout=layout,
         expected=expected,
+        symmetry=lambda world: Symmetry.SHIFT if weights is None else None,
         notes=(
             "the size is what the busiest rank sends or receives; what a rank has for itself does "
             "not travel",

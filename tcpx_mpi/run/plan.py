@@ -213,8 +213,7 @@ class RowPlanner:
             )
 
     def _whole_elements(self, chunk: int) -> int:
-        """A chunk that cuts no element of a program, of whatever type."""
-        return chunk if self._program is None else max(chunk // MOST_BYTES * MOST_BYTES, MOST_BYTES)
+        return chunk if self._program is None else whole_elements(chunk)
 
     def patterns_of(self, facts: RowFacts) -> Sequence[Pattern]:
         """All patterns that a row may run."""
@@ -255,6 +254,11 @@ class RowPlanner:
         single = self._single.rounds_run(self._world, False)[0]
         for rank in (0, self._world - 1):
             yield rank, single, single.schedule(rank, self._world)
+
+
+def whole_elements(chunk: int) -> int:
+    """A chunk that cuts no element of a program, of whatever type."""
+    return max(chunk // MOST_BYTES * MOST_BYTES, MOST_BYTES)
 
 
 def strides(pattern: Pattern, rank: int, world: int, size: int) -> dict[BufferId, int]:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from tcpx_mpi.schedule.symmetry import Symmetry
     from tcpx_mpi.schedule.table import BlockTable, Expected, Layout, Schedule
 
 
@@ -56,6 +57,8 @@ class Pattern:
     algbw_factor: Callable[[int], float] = lambda world: 1.0
     #: Bytes of an element, which no block, and no chunk of a reduction, may cut.
     element_bytes: int = 1
+    #: world -> how its ranks are alike, so that a few stand for all in a simulation; None: not.
+    symmetry: Callable[[int], Symmetry | None] = lambda world: None
 
     def rounds_run(self, world: int, everybody: bool) -> Sequence[Pattern]:
         """What rows run in turn: itself where all are alike; `everybody`: `--all` was given."""

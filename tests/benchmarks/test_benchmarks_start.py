@@ -23,6 +23,7 @@ STARTS = {
     "verdicts.py": ["--same", "0", "--slower", "0"],  # judges the kept ones
     "quiet_runs.py": ["--quiet", "0", "--slow", "0"],
     "proof_cost.py": ["3", "4"],
+    "simulate_beside.py": ["--help"],
     "page.py": [],  # fails where the page does not say what measured.json does
     "against_commit": ["--help"],
     "gpu/bench.py": ["build/none", "no-such-line"],

@@ -25,7 +25,7 @@ LAYERS = (
     ("transport", "report"),
     ("baselines", "session", "exchange"),
     ("run",),
-    ("preflight", "conform", "nixl"),
+    ("preflight", "conform", "nixl", "simulate"),
     ("doctor",),
     ("cli",),
     ("__main__",),

@@ -1,0 +1,21 @@
+"""What a message costs on the network that is simulated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Of one chunk, as LogGP has them."""
+
+    #: Between the two NICs.
+    latency_ns: float
+    #: At either NIC, for each byte.
+    ns_a_byte: float
+    #: At either NIC, however few bytes.
+    overhead_ns: float = 0.0
+
+    def at_nic_ns(self, chunk_bytes: int) -> float:
+        """How long a chunk takes a NIC, on its way out or in."""
+        return self.overhead_ns + chunk_bytes * self.ns_a_byte

@@ -1,0 +1,136 @@
+"""`tcpx-mpi simulate`: its rows, its fit, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tcpx_mpi import patterns
+from tcpx_mpi.cli import main
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.schedule.interpreter import EngineModel
+from tcpx_mpi.schedule.simulator import Costs, predict
+from tcpx_mpi.simulate.fit import MeasuredRow, fit_rows
+
+NETWORK = ("--latency", "20", "--bandwidth", "10")
+RING = str(Path(__file__).resolve().parents[3] / "docs" / "evidence" / "ring.h5")
+
+
+def table(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[list[str]]:
+    """The rows that are printed, each as its fields."""
+    assert main(["simulate", *arguments]) == 0
+    return [line.split() for line in capsys.readouterr().out.splitlines() if line[0] != "#"]
+
+
+def test_a_row_has_the_13_fields_of_a_run_and_what_it_needs(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "rows.json"
+    (row,) = table(
+        capsys, "all_reduce_perf", "--ranks", "4", *NETWORK, "-b", "4M", "-e", "4M", "--algo",
+        "ring", "-z", "1", "--chunk", "1M", "--json", str(path),
+    )  # fmt: skip
+    assert row[:5] == ["4194304", "1048576", "float", "sum", "-1"]
+    # 6 hops of 1 MiB: 20 us and 104.86 us each.
+    assert float(row[5]) == pytest.approx(6 * (20 + 104.86), rel=1e-3)
+    assert float(row[7]) == pytest.approx(1.5 * float(row[6]), rel=0.01)
+    assert row[8:] == ["N/A"] * 5 + ["ring", "12", "4", str(6 << 20)]
+    document = json.loads(path.read_text())
+    assert document["costs"] == {"latency_us": 20, "bandwidth_gbps": 10, "overhead_us": 0}
+    (result,) = document["results"]
+    assert result["out_of_place"]["time"] == pytest.approx(float(row[5]), abs=0.01)
+    assert (result["algo"], result["nic_bytes"]) == ("ring", 6 << 20)
+
+
+def test_every_pattern_is_simulated(capsys: pytest.CaptureFixture[str]) -> None:
+    for name in patterns.NAMES:
+        rows = table(capsys, name, "--ranks", "4", *NETWORK, "--sizes", "4K,64K")
+        assert [len(row) for row in rows] == [17, 17], name
+        assert all(float(row[5]) > 0 for row in rows), name
+
+
+def test_what_has_no_rows_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "hypercube", "--ranks", "6", *NETWORK]) == 0
+    assert "# Note: nRanks 6 is not a power of 2, skipping" in capsys.readouterr().out
+
+
+def test_costs_come_out_of_a_measured_run(capsys: pytest.CaptureFixture[str]) -> None:
+    (row,) = table(
+        capsys, "ring", "--ranks", "64", "--fit", RING, "-b", "1M", "-e", "1M"
+    )  # fmt: skip
+    assert float(row[7]) > 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["ring", "--ranks", "4"], "needs --latency US, or --fit RUN.h5"),
+        (["ring", "--ranks", "4", "--latency", "1"], "needs --bandwidth GBPS, or --fit"),
+        (["ring", *NETWORK], "needs --ranks N"),
+        (["ring", "--ranks", "65537", *NETWORK], r"--ranks \(65537\) is larger than .* 65536"),
+        (["ring", "--ranks", "4", *NETWORK, "--latency", "nan"], r"--latency \(nan\) cannot be"),
+        (["ring", "--ranks", "4", *NETWORK, "--bandwidth", "0"], r"--bandwidth \(0\) cannot be"),
+        (["ring", "--ranks", "4", *NETWORK, "--overhead", "x"], r"--overhead \(x\) cannot be"),
+        (["ring", "--ranks", "4", *NETWORK, "--ranks-per-nic", "5"], r"--ranks-per-nic \(5\)"),
+        (["ring", "--ranks", "1", *NETWORK], "needs at least 2 ranks"),
+        (["pair", "--ranks", "3", *NETWORK], "even number of ranks"),
+        (["reduce", "--ranks", "3", *NETWORK, "-r", "3"], "none of 3 ranks"),
+        (["reduce", "--ranks", "3", *NETWORK, "--algo", "pairwise"], "none of reduce"),
+        (["rong", "--ranks", "3", *NETWORK], "did you mean ring"),
+        (["ring", "--ranks", "4", "--fit", "/none.h5"], "no such file"),
+        (["ring", "--ranks", "4", *NETWORK, "--json", "/"], "--json"),
+        (["permutation", "--ranks", "4096", *NETWORK, "-b", "1G", "-e", "1G"], "can be simulated"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_2(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["simulate", *arguments]) == 2
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1
+    assert re.search(said, told[0])
+
+
+# --- The fit --------------------------------------------------------------------------------------
+
+TRUE = Costs(17_000.0, 0.12, 900.0)
+
+
+def rows_of(name: str, world: int = 2) -> list[MeasuredRow]:
+    """Rows that the model itself has made, with costs that the fit is to find."""
+    pattern = patterns.load(name)
+
+    def of_size(size: int) -> MeasuredRow:
+        def predict_ns(costs: Costs) -> float:
+            found = predict(pattern, world, size, EngineModel(), costs, 20)
+            return found.mean_ns / pattern.time_divisor
+
+        return MeasuredRow(size, "", predict_ns(TRUE), predict_ns)
+
+    return [of_size(size) for size in (8, 4096, 1 << 16, 1 << 20, 1 << 23)]
+
+
+def test_the_fit_finds_the_costs_that_made_the_times() -> None:
+    found = fit_rows([*rows_of("pingpong"), *rows_of("pair")], {}, "both")
+    for name in ("latency_ns", "ns_a_byte", "overhead_ns"):
+        assert getattr(found.costs, name) == pytest.approx(getattr(TRUE, name), rel=0.02)
+    assert 0.99 < found.least <= found.most < 1.01
+
+
+def test_what_is_known_is_not_fitted() -> None:
+    found = fit_rows(rows_of("pair"), {"latency_ns": 5.0}, "pair")
+    assert found.costs.latency_ns == 5.0
+    assert found.costs.ns_a_byte == pytest.approx(TRUE.ns_a_byte, rel=0.02)
+
+
+def test_rows_without_a_wait_have_no_latency() -> None:
+    with pytest.raises(UsageError, match=r"no latency in its rows.*pingpong"):
+        fit_rows(rows_of("pair"), {}, "pair.h5")
+
+
+def test_one_row_is_too_few() -> None:
+    with pytest.raises(UsageError, match="fewer than 2 rows"):
+        fit_rows(rows_of("ring")[:1], {}, "ring.h5")
