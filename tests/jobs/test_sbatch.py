@@ -198,8 +198,7 @@ def test_the_exit_code_of_the_ranks_is_that_of_the_job(job: Path, tmp_path: Path
 
 def test_a_sweep_runs_every_pattern_with_every_number_of_channels(tmp_path: Path) -> None:
     runs = [passed.settings(world=16) for passed in passed_to_mpirun(SWEEP, tmp_path)]
-    names = ["pair", "pingpong", "ring", "mesh", *patterns.PROGRAMS]
-    wanted = [(name, n) for name in names for n in (1, 2, 4)]
+    wanted = [(name, n) for name in patterns.NAMES for n in (1, 2, 4)]
     assert [(run.pattern, run.channels) for run in runs] == wanted
     assert {run.sizes for run in runs} == {tuple(1024 << doubled for doubled in range(21))}
     out = f"{tmp_path}/results/tcpx-mpi-sweep-4711"
