@@ -352,11 +352,11 @@ def _baseline_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[
 def _least_share(header: RunHeader, baseline: str) -> float:
     """What a peer that takes no short cut carries at least, over what the plugin's schedule does.
 
-    MPI's own collective is no schedule of ours: where ours sends all in log2(n) steps it may send
-    so much less.
+    A collective of MPI or NCCL is no schedule of ours: where ours sends all in log2(n) steps it may
+    send so much less.
     """
     kinds = {each.kind for each in header.baselines if each.name == baseline}
-    if kinds != {"mpi"} or header.pattern not in PROGRAMS:
+    if not kinds <= {"mpi", "nccl"} or header.pattern not in PROGRAMS:
         return 1.0
     return 1 / max(math.ceil(math.log2(max(header.world, 2))), 1)
 

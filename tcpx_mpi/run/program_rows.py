@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tcpx_mpi.baselines.nccl.collectives import has_call
 from tcpx_mpi.config.options import OPERATIONS, TYPES
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import UsageError
@@ -24,7 +25,7 @@ from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.table import Scaled, Schedule, ScheduleBuilder
 
 AUTO = "auto"
-#: What NCCL as a peer can do: no rank forwards what it received.
+#: What NCCL as a peer does by sends and receives: no rank forwards what it received.
 GROUPED = ("alltoall", "alltoallv", "gather", "scatter", "sendrecv")
 #: A row never has fewer.
 _FEWEST_SLOTS = 2
@@ -70,8 +71,8 @@ def program_rows(settings: Settings, world: int) -> ProgramRows | None:
 
 
 def _refuse_peers(settings: Settings, program: Program) -> None:
-    """NCCL as a peer moves bytes and reduces none, and its groups forward nothing."""
-    if "nccl" in settings.against and program.name not in GROUPED:
+    """NCCL as a peer has its own collective for a program, or sends that forward nothing."""
+    if "nccl" in settings.against and program.name not in GROUPED and not has_call(program.name):
         raise UsageError(
             f"--against nccl has no {program.name}; use --against raw, which runs "
             "the same schedule over plain TCP"

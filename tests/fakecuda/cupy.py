@@ -17,6 +17,8 @@ import cupy_nccl
 __version__ = "0 (a stand-in)"
 _BLOCK_BYTES = 512
 _OUT_OF_MEMORY = 2
+#: Attributes of a device: major and minor.
+_CAPABILITY = (75, 76)
 _driver: Any = ctypes.CDLL("libcuda.so.1")
 _contexts: dict[int, ctypes.c_void_p] = {}
 
@@ -30,6 +32,15 @@ class Device:
 
     def __init__(self, device: int = 0) -> None:
         self.id = device
+
+    @property
+    def compute_capability(self) -> str:
+        """As CuPy has it: "90" is 9.0."""
+        numbers = ctypes.c_int(), ctypes.c_int()
+        for number, attribute in zip(numbers, _CAPABILITY, strict=True):
+            code = _driver.cuDeviceGetAttribute(ctypes.byref(number), attribute, self.id)
+            _check(code)
+        return "".join(str(number.value) for number in numbers)
 
     def use(self) -> None:
         """Make its primary context current on this thread."""

@@ -36,11 +36,15 @@ def get_unique_id() -> Any:
 
 
 def groupStart() -> None:
-    _device().grouped.clear()
+    _device().grouped = []
 
 
 def groupEnd() -> None:
-    _device().group(list(_device().grouped))
+    grouped, _device().grouped = _device().grouped, None
+    if all(hasattr(each, "peer") for each in grouped):
+        _device().group(grouped)
+    else:
+        _device().collectives(grouped)
 
 
 class NcclCommunicator:
@@ -60,6 +64,34 @@ class NcclCommunicator:
     def recv(self, address: int, count: int, kind: int, peer: int, stream: int) -> None:
         self._add(False, address, count, kind, peer, stream)
 
+    @property
+    def comm(self) -> int:
+        """What a pointer is to NCCL."""
+        return 1
+
+    def allReduce(
+        self, source: int, target: int, count: int, kind: int, op: int, stream: int
+    ) -> None:
+        self._collect("ncclAllReduce", source, target, count, kind, op, 0, stream)
+
+    def reduceScatter(
+        self, source: int, target: int, count: int, kind: int, op: int, stream: int
+    ) -> None:
+        self._collect("ncclReduceScatter", source, target, count, kind, op, 0, stream)
+
+    def reduce(
+        self, source: int, target: int, count: int, kind: int, op: int, root: int, stream: int
+    ) -> None:
+        self._collect("ncclReduce", source, target, count, kind, op, root, stream)
+
+    def allGather(self, source: int, target: int, count: int, kind: int, stream: int) -> None:
+        self._collect("ncclAllGather", source, target, count, kind, None, 0, stream)
+
+    def broadcast(
+        self, source: int, target: int, count: int, kind: int, root: int, stream: int
+    ) -> None:
+        self._collect("ncclBroadcast", source, target, count, kind, None, root, stream)
+
     def check_async_error(self) -> None:
         from tcpx_mpi.baselines.nccl.backend import BackendError
 
@@ -77,7 +109,41 @@ class NcclCommunicator:
         from tcpx_mpi.baselines.nccl.backend import Transfer
 
         assert (kind, stream) == (NCCL_UINT8, _STREAM)
+        assert _device().grouped is not None, "outside of a group a send and a receive may wait"
         _device().grouped.append(Transfer(sends, peer, address, count))
+
+    def _collect(
+        self, call: str, source: int, target: int, count: int, kind: int, op: int | None,
+        root: int, stream: int,
+    ) -> None:  # fmt: skip
+        from tcpx_mpi.baselines.nccl.backend import Collective
+        from tcpx_mpi.schedule.elements import ElementType
+
+        assert stream == _STREAM
+        element = ElementType(kind)
+        redop, factor = (None, 1.0) if op is None else _operation(op, element)
+        collective = Collective(call, source, target, count, element, redop, factor, root)
+        if _device().grouped is None:
+            _device().collectives([collective])
+        else:
+            _device().grouped.append(collective)
+
+
+def _operation(op: int, element: Any) -> tuple[Any, float]:
+    """Of ncclRedOp_t, and the factor of one that was made."""
+    import numpy as np
+
+    from tcpx_mpi.schedule.elements import ReduceOp
+
+    known = (ReduceOp.SUM, ReduceOp.PROD, ReduceOp.MAX, ReduceOp.MIN, ReduceOp.AVG)
+    if op < len(known):
+        return known[op], 1.0
+    library = ctypes.CDLL("libnccl.so.2")
+    library.fakenccl_factor.restype = ctypes.c_void_p
+    address = library.fakenccl_factor(op, int(element))
+    assert address, f"operation {op} was not made for {element.label}"
+    factor = np.frombuffer(ctypes.string_at(address, element.bytes), element.dtype)
+    return ReduceOp.MULSUM, float(factor[0])
 
 
 class Stream:
@@ -121,7 +187,7 @@ def _device() -> Any:
 
     class Device(nccl_by_sockets.SocketBackend):
         def __init__(self) -> None:
-            self.grouped: list[Any] = []
+            self.grouped: list[Any] | None = None
             super().__init__(nccl_by_sockets.fault_here())
 
         def gpu(self) -> str:

@@ -19,7 +19,7 @@ def built() -> Path:
     with open(_BUILD / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of several workers of a test run one builds
         configure(cmake, REPOSITORY / "native", _BUILD, "-DTCPX_MPI_NATIVE_TESTS=ON")
-        make(cmake, _BUILD, "fakecuda", "fakenvrtc")
+        make(cmake, _BUILD, "fakecuda", "fakenvrtc", "fakenccl")
     return _BUILD / "fakecuda"
 
 

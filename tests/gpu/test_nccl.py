@@ -67,6 +67,31 @@ def test_nccl_takes_turns_and_every_byte_of_it_is_right(
             assert (theirs.net_received >= theirs.payload_bytes_received).all()
 
 
+@pytest.mark.parametrize(
+    ("program", "options"),
+    [
+        ("all_reduce", ("-o", "all")),
+        ("all_reduce", ("-d", "f8e4m3", "-o", "mulsum")),
+        ("reduce_scatter", ("-d", "bfloat16", "-m", "2")),
+        ("reduce", ("-d", "int8", "-o", "avg", "-r", "all")),
+        ("all_gather", ()),
+        ("broadcast", ("-d", "half", "-r", "1")),
+    ],
+)
+def test_nccls_own_collective_takes_turns_and_every_element_of_it_is_right(
+    program: str, options: tuple[str, ...], gpus: Gpus, place: Path
+) -> None:
+    sizes = ("--sizes", "0,4096,300032", "-n", "16", "-w", "2", "--check-memory", "2M")
+    found = whole(beside_nccl(gpus, place, program, *sizes, *options), place)
+    called = "nccl" + "".join(part.capitalize() for part in program.split("_"))
+    assert f", {called}, " in found.header.baselines[0].description
+    for row in found.rows:
+        theirs = row.against["nccl"]
+        assert theirs.checked.all() == (row.size_bytes > 0)
+        assert theirs.wrong.tolist() == row.wrong.tolist()
+        assert (theirs.samples["iteration"] >= 0).all()
+
+
 def test_nccl_of_a_long_row_sleeps_while_the_plugin_works(gpus: Gpus, place: Path) -> None:
     size = "16M" if gpus.real else "64K"
     options = ("--sizes", size, "-n", "64", "-w", "8", "--check-memory", "256M")

@@ -21,10 +21,15 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tcpx_mpi import _native
-from tcpx_mpi.baselines.nccl.backend import Backend, BackendError, Memory, Transfer
+from tcpx_mpi.baselines.nccl.backend import Backend, BackendError, Collective, Memory, Transfer
+from tcpx_mpi.schedule.elements import ReduceOp
 
 FAULT_VARIABLE = "BY_SOCKETS_FAULT"
+#: The version of NCCL that it says to be.
+VERSION_VARIABLE = "BY_SOCKETS_VERSION"
 _HELLO = struct.Struct("<iB")
 #: Where a rank listens, and what it moves the memory of.
 Place = tuple[tuple[str, int], str]
@@ -77,7 +82,9 @@ class SocketBackend:
         threading.Thread(target=self._stream, daemon=True).start()
 
     def facts(self) -> dict[str, str]:
-        return {"name": f"sockets of {os.environ['NCCL_NET']}", "model": "none"}
+        version = os.environ.get(VERSION_VARIABLE, "22809")
+        name = f"sockets of {os.environ['NCCL_NET']}"
+        return {"name": name, "model": "none", "version": version, "capability": "90"}
 
     def unique_id(self) -> tuple[str, int]:
         address: tuple[str, int] = self._listener.getsockname()
@@ -109,6 +116,9 @@ class SocketBackend:
 
     def group(self, transfers: Sequence[Transfer]) -> None:
         self._queue.put(("group", list(transfers)))
+
+    def collectives(self, calls: Sequence[Collective]) -> None:
+        self._queue.put(("collectives", list(calls)))
 
     def reserve(self, marks: int) -> None:
         self._marks = [-1] * marks
@@ -174,13 +184,61 @@ class SocketBackend:
                 self._marks[content] = _native.now_ns()
                 continue
             try:
-                self._move(content)  # type: ignore[arg-type]  # a list of them
+                if what == "group":
+                    self._move(content)  # type: ignore[arg-type]  # a list of them
+                else:
+                    for each in content:  # type: ignore[attr-defined]  # a list of them
+                        self._collect(each)
             except OSError as error:
                 self._failure = BackendError("ncclGroup", 6, f"remote error: {error}")
                 return
 
     def _move(self, transfers: list[Transfer]) -> None:
-        wrong = False
+        wrong = self._goes_wrong()
+        memories = [self.opened(each) for each in transfers]
+        self._exchange(list(zip(transfers, memories, strict=True)), wrong)
+        for each, memory in zip(transfers, memories, strict=True):
+            self.closed(each, memory)
+
+    def _collect(self, call: Collective) -> None:
+        """Everybody's input goes to everybody, and each rank computes what it is to have."""
+        wrong = self._goes_wrong()
+        ranks, dtype, redop = len(self._out), call.element.dtype, call.redop
+        parts = ranks if call.call == "ncclReduceScatter" else 1
+        size = call.elements * call.element.bytes
+        with_source = Transfer(True, self._rank, call.source, size * parts)
+        mine = bytes(self.opened(with_source))
+        if redop == ReduceOp.MULSUM:
+            mine = (np.frombuffer(mine, dtype) * np.array(call.factor, dtype)).tobytes()
+        theirs = [bytearray(len(mine)) for _ in range(ranks)]
+        steps = [(Transfer(True, peer, 0, len(mine)), memoryview(mine)) for peer in range(ranks)]
+        steps += [
+            (Transfer(False, peer, 0, len(mine)), memoryview(memory))
+            for peer, memory in enumerate(theirs)
+        ]
+        self._exchange(steps, wrong=False)
+        inputs = [np.frombuffer(memory, dtype) for memory in theirs]
+        match call.call:
+            case "ncclBroadcast":
+                result = inputs[call.root]
+            case "ncclAllGather":
+                result = np.concatenate(inputs)
+            case _:
+                assert redop is not None
+                result = _reduced(inputs, redop)
+        if call.call == "ncclReduceScatter":
+            result = result[self._rank * call.elements :][: call.elements]
+        if call.call == "ncclReduce" and self._rank != call.root:
+            return
+        target = Transfer(False, self._rank, call.target, result.nbytes)
+        memory = self.opened(target)
+        memory[:] = result.tobytes()
+        if wrong:
+            memory[0] ^= 1
+        self.closed(target, memory)
+
+    def _goes_wrong(self) -> bool:
+        """Meets the fault where it is due; whether a byte is to arrive wrong."""
         match self._fault.after_groups(self._rank):
             case "die":
                 print("killed on purpose", file=sys.stderr, flush=True)
@@ -191,9 +249,11 @@ class SocketBackend:
                 self._failure = BackendError("ncclGroup", 3, "internal error")
                 threading.Event().wait()  # as work on a GPU, it just never ends
             case "wrong":
-                wrong = True
-        memories = [self.opened(each) for each in transfers]
-        left = list(zip(transfers, memories, strict=True))
+                return True
+        return False
+
+    def _exchange(self, left: list[tuple[Transfer, memoryview]], wrong: bool) -> None:
+        left = [(each, memory) for each, memory in left if len(memory)]
         while left:
             # Of several for one peer the first: they come in the order in which they go.
             firsts = {(each.sends, each.peer): number for number, (each, _) in
@@ -210,8 +270,6 @@ class SocketBackend:
                     left[number] = (each, memory[moved:])
             if left:
                 self._wait(left)
-        for each, memory in zip(transfers, memories, strict=True):
-            self.closed(each, memory)
 
     def _step(self, each: Transfer, memory: memoryview) -> int:
         end = (self._out if each.sends else self._in)[each.peer]
@@ -231,6 +289,18 @@ class SocketBackend:
             end = (self._out if each.sends else self._in)[each.peer]
             poll.register(end, select.POLLOUT if each.sends else select.POLLIN)
         poll.poll()
+
+
+def _reduced(inputs: list[Any], op: ReduceOp) -> Any:
+    """Any order gives these bits, of what ranks put in (`schedule.elements`)."""
+    dtype = inputs[0].dtype
+    computes = {ReduceOp.PROD: np.multiply, ReduceOp.MIN: np.minimum, ReduceOp.MAX: np.maximum}
+    result = inputs[0]
+    for each in inputs[1:]:
+        result = computes.get(op, np.add)(result, each)
+    if op == ReduceOp.AVG:
+        result = (result.astype(np.float64) / len(inputs)).astype(dtype)
+    return result
 
 
 def _packed(value: object) -> bytes:

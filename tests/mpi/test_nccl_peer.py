@@ -137,6 +137,45 @@ def test_elements_of_a_program_are_checked_in_the_companion(fault: str, place: P
         assert "bfloat16" in str(beside.faults)
 
 
+@pytest.mark.parametrize(
+    ("program", "options", "fault"),
+    [
+        ("all_reduce", ("-o", "all"), ""),
+        ("reduce_scatter", ("-o", "mulsum", "-d", "half", "-m", "2"), f"wrong:1:{LATER}"),
+        pytest.param("all_gather", ("-m", "2"), "", marks=pytest.mark.variant),
+        pytest.param("broadcast", ("-r", "all"), "", marks=pytest.mark.variant),
+        pytest.param("reduce", ("-r", "2", "-d", "f8e4m3"), "", marks=pytest.mark.variant),
+    ],
+)
+def test_a_program_is_beside_nccls_own_collective(
+    program: str, options: tuple[str, ...], fault: str, place: Path
+) -> None:
+    result = beside_nccl(place, program, "--sizes", "4096", *options, ranks=3, fault=fault)
+    assert result.code == (5 if fault else 0), result.text
+    found = read_run(str(place / "o.h5"))
+    called = {
+        "all_reduce": "ncclAllReduce",
+        "reduce_scatter": "ncclReduceScatter",
+        "all_gather": "ncclAllGather",
+        "broadcast": "ncclBroadcast",
+        "reduce": "ncclReduce",
+    }
+    assert f", {called[program]}, " in found.header.baselines[0].description
+    for row in found.rows:
+        if row.redop == "avg":  # of three floats NCCL rounds elsewhere
+            assert "nccl" not in row.against
+            continue
+        beside = row.against["nccl"]
+        assert beside.checked.all()
+        assert beside.wrong.sum() == (1 if fault else row.wrong.sum())
+        assert row.wrong.sum() == 0
+        row.against = {side: row.against[side] for side in ("nccl", "in_place")}
+        assert_turns_were_taken(row)
+    if program == "all_reduce":
+        assert len(found.rows) == 6
+        assert "n/a for avg in floating point (NCCL divides before it adds" in result.out
+
+
 def test_a_companion_that_does_not_sleep_is_a_warning(place: Path) -> None:
     # Long enough on any machine: of less than 10 ms nothing is told.
     options = ("--sizes", "4M", "-n", "120", "--check-memory", "64M")

@@ -1,4 +1,5 @@
-"""The NCCL baseline: the same schedule by NCCL's sends and receives over its own TCP sockets.
+"""The NCCL baseline, over its own TCP sockets: the same schedule by its sends and receives, or for
+a program of nccl-tests NCCL's own collective where it has one (`collectives`).
 
 NCCL runs in a *companion*, a process beside each rank, so that it has an environment of its own
 and no plugin of ours. The companion has slots of its own on the rank's GPU, filled, poisoned and
@@ -17,6 +18,7 @@ from typing import Any
 from tcpx_mpi.baselines import Link
 from tcpx_mpi.baselines.nccl.backend import NCCL_BACKEND
 from tcpx_mpi.baselines.nccl.baseline import NcclBaseline
+from tcpx_mpi.baselines.nccl.collectives import CALLS, Arithmetic, arithmetic_of, has_call
 from tcpx_mpi.baselines.nccl.presets import HOST_ID, apart, companion_environment, nccl_variables
 from tcpx_mpi.baselines.nccl.process import CompanionFailed, CompanionProcess
 from tcpx_mpi.config.settings import Settings
@@ -24,6 +26,7 @@ from tcpx_mpi.errors import SetupFailed, UsageError
 from tcpx_mpi.machine.congestion import to_ask_for
 from tcpx_mpi.machine.gpu.choice import obstacle_of_baselines
 from tcpx_mpi.patterns import load
+from tcpx_mpi.patterns.groups import group_numbers, members
 from tcpx_mpi.records import BaselineInfo
 from tcpx_mpi.transport.interface import RankContext, Transport
 from tcpx_mpi.world import World
@@ -46,6 +49,11 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
     # Of the ranks on this GPU, how many come before this one.
     turn = places[: world.rank].count(places[world.rank]) if gpu else 0
     shared = any(gpus) and len(set(places)) < len(places)
+    everybody = list(range(world.size))
+    # A collective is one of its group; sends and receives name ranks of the whole.
+    collective = has_call(settings.pattern)
+    numbers = group_numbers(settings.groups(), world.size)
+    ranks = members(numbers, world.rank) if collective else everybody
     found: list[Transport] = []
     for preset in settings.nccl_presets:
         variables = nccl_variables(preset, settings.nccl_env, link.interface)
@@ -59,13 +67,14 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
             companion = CompanionProcess(environment, backend, gpu)
             facts = companion.answer("facts", SETUP_PATIENCE_S)
             unique_id = companion.ask("unique_id", patience_s=SETUP_PATIENCE_S)
-        unique_ids = world.allgather(unique_id, "nccl peer", SETUP_PATIENCE_S)
+        everywhere = world.allgather((unique_id, facts), "nccl peer", SETUP_PATIENCE_S)
+        arithmetic = arithmetic_of([each for _, each in everywhere], len(ranks))
         with world.agree("nccl peer", SETUP_PATIENCE_S), _named(preset):
             sizes = {buffer: memory.bytes for buffer, memory in context.buffers.items()}
             companion.ask("allocate", sizes, patience_s=SETUP_PATIENCE_S)
         sockets = _connected(
-            world, companion, preset, settings.connect_timeout_s, unique_ids[0],
-            _neighbours(context), to_ask_for(link.congestion_control),
+            world, companion, preset, settings.connect_timeout_s, everywhere[ranks[0]][0], ranks,
+            [] if collective else _neighbours(context), to_ask_for(link.congestion_control),
         )  # fmt: skip
         own = " ".join(f"{name}={value}" for name, value in variables.items())
         info = BaselineInfo(
@@ -76,20 +85,34 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
             two_way=True,
             congestion_control=str(sockets["congestion_control"]),
             send_buffer_bytes=0,
-            description=f"{facts['name']}, preset {preset} ({own}), {sockets['count']} TCP sockets "
-            "on rank 0" + (", ranks of a GPU as if on hosts of their own" if shared else ""),
+            description=f"{facts['name']}, {_what(settings, arithmetic)}preset {preset} ({own}), "
+            f"{sockets['count']} TCP sockets on rank 0"
+            + (", ranks of a GPU as if on hosts of their own" if shared else ""),
             own_process=True,
             floor_gbps=0.0 if shared else _floor(settings, world, context, preset, facts),
         )
-        found.append(NcclBaseline(info, companion, sizes, world.rank, world.name(world.rank)))
+        found.append(
+            NcclBaseline(
+                info, companion, sizes, world.rank, world.name(world.rank), settings.pattern,
+                arithmetic,
+            )
+        )  # fmt: skip
     return found
+
+
+def _what(settings: Settings, arithmetic: Arithmetic) -> str:
+    """What is called, and the rows in which it is not, where that is a collective."""
+    if not has_call(settings.pattern):
+        return ""
+    parts = [CALLS[settings.pattern], arithmetic.lacks_text(settings)]
+    return "".join(f"{part}, " for part in parts if part)
 
 
 def _connected(
     world: World, companion: CompanionProcess, preset: str, timeout_s: float, unique_id: Any,
-    neighbours: list[tuple[bool, int]], congestion: str,
+    ranks: list[int], neighbours: list[tuple[bool, int]], congestion: str,
 ) -> dict[str, Any]:  # fmt: skip
-    """Collective: make the communicator and meet the neighbours; totals of the sockets.
+    """Collective: make the communicator of `ranks` and meet; totals of the sockets.
 
     All ranks raise what went wrong, and that of a rank which waited for it only if no other does.
     """
@@ -97,7 +120,7 @@ def _connected(
     failure = None
     try:
         sockets = companion.ask(
-            "connect", unique_id, world.rank, world.size, neighbours, congestion,
+            "connect", unique_id, ranks.index(world.rank), len(ranks), neighbours, congestion,
             patience_s=timeout_s,
         )  # fmt: skip
     except CompanionFailed as error:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from tcpx_mpi.schedule.elements import ElementType, ReduceOp
+
 #: NCCL itself.
 NCCL_BACKEND = "tcpx_mpi.baselines.nccl.by_cupy"
 
@@ -30,6 +32,22 @@ class Transfer(NamedTuple):
     length: int
 
 
+class Collective(NamedTuple):
+    """A collective at addresses; `call` is NCCL's name, the numbers those of our element types.
+
+    `redop` is None where it only moves; `factor` is what `mulsum` multiplies by.
+    """
+
+    call: str
+    source: int
+    target: int
+    elements: int
+    element: ElementType
+    redop: ReduceOp | None
+    factor: float
+    root: int
+
+
 @dataclass(frozen=True)
 class Memory:
     """One buffer: its slots (`_native.SlotBuffer`, `_native.CudaSlots`) and where they begin."""
@@ -41,12 +59,13 @@ class Memory:
 class Backend(Protocol):
     """A communicator, one stream that work is queued on, and marks between pieces of work.
 
-    Every call but `group`, `record`, `reached` and `ns_between` may take its time. All raise
-    BackendError.
+    Every call but `group`, `collectives`, `record`, `reached` and `ns_between` may take its time.
+    All raise BackendError.
     """
 
     def facts(self) -> dict[str, str]:
-        """ "name": what it is, with its version; "model": that of its GPU."""
+        """ "name": what it is, with its version; "model": that of its GPU; "version": of NCCL, as
+        ncclGetVersion has it; "capability": of the GPU, 90 for 9.0."""
 
     def unique_id(self) -> Any:
         """What all ranks must have from one of them to `connect`; it can be pickled."""
@@ -59,6 +78,9 @@ class Backend(Protocol):
 
     def group(self, transfers: Sequence[Transfer]) -> None:
         """Queue these as one: none of them waits for another."""
+
+    def collectives(self, calls: Sequence[Collective]) -> None:
+        """Queue these as one."""
 
     def reserve(self, marks: int) -> None:
         """Have so many marks ready."""

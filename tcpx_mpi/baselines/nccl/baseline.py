@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from tcpx_mpi import _native
 from tcpx_mpi.baselines.nccl.channel import PROGRESS
+from tcpx_mpi.baselines.nccl.collectives import Arithmetic, Call, calls_of, has_call
 from tcpx_mpi.baselines.nccl.groups import Piece, groups_of
 from tcpx_mpi.baselines.nccl.process import CompanionFailed, CompanionProcess
 from tcpx_mpi.baselines.python_loop import PythonLoop
 from tcpx_mpi.errors import SetupFailed
+from tcpx_mpi.patterns import find_program
 from tcpx_mpi.records import BaselineInfo, RowFacts
 from tcpx_mpi.schedule.table import BufferId, Layout, Schedule
 from tcpx_mpi.transport.errors import baseline_failure
@@ -76,12 +78,15 @@ class NcclLoop(PythonLoop):
         super().__init__()
         self._companion, self._where = companion, where
         self._groups: list[list[Piece]] = []
+        self._calls: list[Call] = []
         self._cpus: list[int] = []
 
-    def load(self, schedule: Schedule, groups: list[list[Piece]], longest_batch: int) -> None:
+    def load(
+        self, schedule: Schedule, groups: list[list[Piece]], calls: list[Call], longest_batch: int
+    ) -> None:
         """The row to come."""
-        self._schedule, self._groups = schedule, groups
-        _asked(self._companion, self._where, "load", groups, longest_batch,
+        self._schedule, self._groups, self._calls = schedule, groups, calls
+        _asked(self._companion, self._where, "load", groups, calls, longest_batch,
                patience_s=SETUP_PATIENCE_S)  # fmt: skip
 
     def start(
@@ -127,7 +132,10 @@ class NcclLoop(PythonLoop):
         return self._cpus
 
     def picture(self) -> list[dict[str, Any]]:
-        """A flow for each peer and way; NCCL tells only how many iterations are complete."""
+        """A flow for each peer and way, of the plugin's schedule where a collective is called; NCCL
+        tells only how many iterations are complete."""
+        if self._calls:
+            return self._picture_of_calls()
         ways: dict[tuple[bool, int], list[Piece]] = {}
         for group in self._groups:
             for piece in group:
@@ -152,6 +160,21 @@ class NcclLoop(PythonLoop):
             }
             for (sends, peer), pieces in ways.items()
         ]
+
+    def _picture_of_calls(self) -> list[dict[str, Any]]:
+        ways = [("send", peer) for peer, _ in self._schedule.peers_sent]
+        ways += [("receive", peer) for peer, _ in self._schedule.peers_received]
+        launched, completed = self._launched, self._completed
+        return [
+            {
+                "kind": kind, "peer": peer, "lane": 0, "channel": 0, "window": self._iterations,
+                "posted": launched, "arrived": completed, "completed": completed, "bytes": 0,
+                "finished": completed == self._iterations, "oldest_iteration": completed,
+                "oldest_step": 0, "oldest_chunk": 0, "oldest_bytes": 0,
+                "oldest_age_ns": self.idle_ns() if launched > completed else -1,
+            }
+            for kind, peer in ways
+        ]  # fmt: skip
 
     def sockets(self) -> dict[str, Any]:
         totals: dict[str, Any] = _asked(
@@ -190,6 +213,8 @@ class NcclBaseline:
         sizes: Mapping[BufferId, int],
         rank: int,
         name: str,
+        pattern: str,
+        arithmetic: Arithmetic,
     ) -> None:
         """`name` is that of the rank, for what goes wrong between two batches."""
         where = f"{name}, peer {info.name}"
@@ -201,15 +226,25 @@ class NcclBaseline:
         self.processes = (companion.pid,)
         self._companion = companion
         self._rank = rank
+        self._pattern = pattern
+        self._arithmetic = arithmetic
 
     def has(self, facts: RowFacts) -> bool:
-        return True
+        if not has_call(self._pattern) or not find_program(self._pattern).reduces:
+            return True
+        return not self._arithmetic.lacks(facts.type_name, facts.redop)
 
     def load(
         self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
     ) -> None:
-        groups = groups_of(context.schedule, layout, self._rank)
-        self.timed_loop.load(context.schedule, groups, longest_batch)
+        groups: list[list[Piece]] = []
+        calls: list[Call] = []
+        if has_call(self._pattern):
+            factor = context.arithmetic[2] if context.arithmetic is not None else 1.0
+            calls = calls_of(self._pattern, facts, layout, factor)
+        else:
+            groups = groups_of(context.schedule, layout, self._rank)
+        self.timed_loop.load(context.schedule, groups, calls, longest_batch)
 
     def close(self) -> None:
         try:

@@ -7,16 +7,32 @@ more to install.
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from tcpx_mpi import _native
-from tcpx_mpi.baselines.nccl.backend import Backend, BackendError, Memory, Transfer
+from tcpx_mpi.baselines.nccl.backend import Backend, BackendError, Collective, Memory, Transfer
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.gpu.compiler import configure_compiler
 from tcpx_mpi.machine.gpu.driver import ordinal_of
+from tcpx_mpi.schedule.elements import ElementType, ReduceOp
 from tcpx_mpi.transport.gpu_memory import PAGE_BYTES, load_cupy
+
+#: ncclRedOp_t; ncclDataType_t has the numbers of our element types.
+_OPERATIONS = {
+    ReduceOp.SUM: 0,
+    ReduceOp.PROD: 1,
+    ReduceOp.MAX: 2,
+    ReduceOp.MIN: 3,
+    ReduceOp.AVG: 4,
+}
+_SCALAR_IN_HOST_MEMORY = 1
+#: What CuPy has loaded, wherever it found it.
+_LIBRARY = "libnccl.so.2"
 
 
 def open_backend(gpu_pci: str) -> Backend:
@@ -45,6 +61,8 @@ class CupyBackend:
         self._errors = (nccl.NcclError, cupy.cuda.runtime.CUDARuntimeError, KeyError)
         self._comm: Any = None
         self._marks: list[Any] = []
+        #: NCCL's numbers of `mulsum`, by type and factor.
+        self._scaled: dict[tuple[ElementType, float], int] = {}
         self._allocations: list[Any] = []
         try:
             gpus = _native.cuda_devices()
@@ -67,7 +85,10 @@ class CupyBackend:
         # 22703 is 2.27.3; before 2.9 it was 2804.
         text = f"{version // 10000}.{version // 100 % 100}.{version % 100}"
         name = f"NCCL {text} by CuPy {self._cupy.__version__}"
-        return {"name": name, "model": self._model}
+        capability = str(self._cupy.cuda.Device(self._gpu).compute_capability)
+        return {
+            "name": name, "model": self._model, "version": str(version), "capability": capability,
+        }  # fmt: skip
 
     def unique_id(self) -> Any:
         try:
@@ -102,6 +123,53 @@ class CupyBackend:
             nccl.groupEnd()
         except self._errors as error:
             raise self._error("ncclGroup", error) from None
+
+    def collectives(self, calls: Sequence[Collective]) -> None:
+        nccl = self._nccl
+        try:
+            if len(calls) > 1:
+                nccl.groupStart()
+            for each in calls:
+                self._call(each)
+            if len(calls) > 1:
+                nccl.groupEnd()
+        except self._errors as error:
+            raise self._error(calls[0].call, error) from None
+
+    def _call(self, each: Collective) -> None:
+        comm, stream, element = self._comm, self._stream.ptr, int(each.element)
+        source, target, count = each.source, each.target, each.elements
+        match each.call:
+            case "ncclAllReduce":
+                comm.allReduce(source, target, count, element, self._redop(each), stream)
+            case "ncclReduceScatter":
+                comm.reduceScatter(source, target, count, element, self._redop(each), stream)
+            case "ncclReduce":
+                comm.reduce(source, target, count, element, self._redop(each), each.root, stream)
+            # What only moves has elements of any type, in whichever version: as bytes.
+            case "ncclAllGather":
+                bytes_ = count * each.element.bytes
+                comm.allGather(source, target, bytes_, self._nccl.NCCL_UINT8, stream)
+            case "ncclBroadcast":
+                bytes_ = count * each.element.bytes
+                comm.broadcast(source, target, bytes_, self._nccl.NCCL_UINT8, each.root, stream)
+
+    def _redop(self, each: Collective) -> int:
+        """NCCL's number of an operation; CuPy has no call that makes that of `mulsum`."""
+        assert each.redop is not None
+        if each.redop != ReduceOp.MULSUM:
+            return _OPERATIONS[each.redop]
+        key = each.element, each.factor
+        if key not in self._scaled:
+            made, scalar = ctypes.c_int(), np.array(each.factor, each.element.dtype).tobytes()
+            code = ctypes.CDLL(_LIBRARY).ncclRedOpCreatePreMulSum(
+                ctypes.byref(made), scalar, int(each.element), _SCALAR_IN_HOST_MEMORY,
+                ctypes.c_void_p(self._comm.comm),
+            )  # fmt: skip
+            if code:
+                raise BackendError("ncclRedOpCreatePreMulSum", code, f"NCCL result {code}")
+            self._scaled[key] = made.value
+        return self._scaled[key]
 
     def reserve(self, marks: int) -> None:
         missing = marks - len(self._marks)

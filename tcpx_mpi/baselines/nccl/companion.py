@@ -19,9 +19,11 @@ from typing import Any
 import numpy as np
 
 from tcpx_mpi import _native
-from tcpx_mpi.baselines.nccl.backend import Backend, BackendError, Memory, Transfer
+from tcpx_mpi.baselines.nccl.backend import Backend, BackendError, Collective, Memory, Transfer
 from tcpx_mpi.baselines.nccl.channel import DONE, FAILED, PROGRESS, Channel, Closed
+from tcpx_mpi.baselines.nccl.collectives import Call
 from tcpx_mpi.baselines.nccl.groups import Piece
+from tcpx_mpi.schedule.elements import ElementType, ReduceOp
 from tcpx_mpi.schedule.table import BufferId
 from tcpx_mpi.transport.observed_placement import Kernel, process_cpu_ns
 
@@ -41,6 +43,7 @@ class Companion:
         self._memory: dict[BufferId, Memory] = {}
         self._strides: dict[BufferId, int] = {}
         self._groups: list[list[Piece]] = []
+        self._calls: list[Call] = []
         self._congestion = ""
 
     def facts(self) -> dict[str, str]:
@@ -57,11 +60,17 @@ class Companion:
         congestion: str,
     ) -> dict[str, Any]:  # fmt: skip
         """Meet every neighbour, each way that the schedule goes: NCCL connects at the first
-        message. Its sockets, from then on, have the plugin's congestion control."""
+        message. Without neighbours, where collectives will be called, by a small one of those; what
+        a larger one needs NCCL connects then. Its sockets have the plugin's congestion control."""
         self._congestion = congestion
         self._backend.connect(unique_id, rank, world)
         address = next(iter(self._memory.values())).address
-        self._backend.group([Transfer(sends, peer, address, 1) for sends, peer in neighbours])
+        if neighbours:
+            self._backend.group([Transfer(sends, peer, address, 1) for sends, peer in neighbours])
+        else:
+            kind, op = ElementType.UINT8, ReduceOp.MAX
+            meet = Collective("ncclAllReduce", address, address, 1, kind, op, 1.0, 0)
+            self._backend.collectives([meet])
         self._finish_queued()
         return self.sockets()
 
@@ -89,8 +98,9 @@ class Companion:
         verdict: dict[str, Any] = self._memory[buffer].slots.verify_elements(*where)
         return verdict
 
-    def load(self, groups: list[list[Piece]], longest_batch: int) -> None:
-        self._groups = groups
+    def load(self, groups: list[list[Piece]], calls: list[Call], longest_batch: int) -> None:
+        """An iteration is all of the groups, one after the other, or all of the calls at once."""
+        self._groups, self._calls = groups, calls
         self._backend.reserve(longest_batch)
 
     def run(self, first_slot: int, iterations: int, start_ns: int) -> dict[str, Any]:
@@ -103,7 +113,7 @@ class Companion:
         before = _cpu()
         begun = start_ns or _native.now_ns()
         ends = np.full(iterations, begun, np.int64)
-        if self._groups:
+        if self._groups or self._calls:
             self._launched = self._completed = 0
             self._told_ns = begun
             for number in range(iterations):
@@ -148,14 +158,31 @@ class Companion:
                     Transfer(
                         each.sends,
                         each.peer,
-                        self._memory[each.buffer].address
-                        + slot * self._strides[each.buffer]
-                        + each.offset,
+                        self._address(slot, each.buffer, each.offset),
                         each.length,
                     )
                     for each in group
                 ]
             )
+        if self._calls:
+            self._backend.collectives(
+                [
+                    Collective(
+                        each.name,
+                        self._address(slot, *each.source),
+                        self._address(slot, *each.target),
+                        each.count,
+                        each.element,
+                        each.redop,
+                        each.factor,
+                        each.root,
+                    )
+                    for each in self._calls
+                ]
+            )
+
+    def _address(self, slot: int, buffer: BufferId, offset: int) -> int:
+        return self._memory[buffer].address + slot * self._strides[buffer] + offset
 
     def _finish_queued(self) -> None:
         """Wait for what is queued outside of a batch."""

@@ -180,6 +180,17 @@ def test_a_peer_that_took_a_short_cut_is_named() -> None:
     ]
 
 
+@pytest.mark.parametrize(("kind", "accused"), [("raw", True), ("mpi", False), ("nccl", False)])
+def test_a_collective_of_its_own_may_send_less_than_our_schedule(kind: str, accused: bool) -> None:
+    found = busy(row(**{kind: 1.5}), kind, 0.0)
+    payload = found.against[kind].payload_bytes_sent
+    head = header(kind, pattern="all_reduce")
+    less = beside(found, kind, net_sent=payload * 2 // 3)
+    assert ["short cut" in line for line in warnings(less, head=head)] == [True] * accused
+    none = beside(found, kind, net_sent=payload // 100)
+    assert ["short cut" in line for line in warnings(none, head=head)] == [True]
+
+
 @pytest.mark.parametrize(("name", "accused"), [("softtcpx_v9", True), ("Libfabric", False)])
 def test_another_plugin_is_accused_of_a_short_cut_where_all_of_it_can_be_seen(
     name: str, accused: bool

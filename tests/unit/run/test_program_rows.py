@@ -98,8 +98,7 @@ def test_a_program_keeps_its_promise_in_groups(split: str, name: str) -> None:
         ("all_reduce", 1, {}, {}, "all_reduce needs at least 2 ranks; found 1"),
         ("all_reduce", 4, {}, {"NCCL_TESTS_SPLIT": "DIV 3"}, "makes groups of 1, 3 of 4 ranks"),
         ("ring", 4, {}, {"NCCL_TESTS_SPLIT": "MOD 2"}, "makes groups for nccl-tests' programs"),
-        ("reduce", 4, {"against": "nccl"}, {}, "--against nccl has no reduce; use --against raw"),
-        ("all_gather", 4, {"against": "nccl"}, {}, "--against nccl has no all_gather"),
+        ("hypercube", 4, {"against": "nccl"}, {}, "--against nccl has no hypercube; use --against"),
         (
             "all_reduce", 4, {"sizes": "1024G", "agg_iters": "1000000000"}, {},
             "times -m/--agg_iters (1000000000) is more than any buffer here",
