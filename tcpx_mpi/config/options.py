@@ -303,8 +303,10 @@ OPTIONS: tuple[Option, ...] = (
          "run these beside the plugin, block by block, and print the ratios (or none): "
          + "; ".join(f"{name}: {what}" for name, what in PEERS.items()),
          metavar="raw,mpi"),
-    Option("nccl_preset", "nccl_presets", BESIDE, ("tuned",), names_of(NCCL_PRESETS, or_none=False),
-         "settings of NCCL as a peer, one run each; the first is `beside nccl`",
+    Option("nccl_preset", "nccl_presets", BESIDE, NCCL_PRESETS,
+         names_of(NCCL_PRESETS, or_none=False),
+         "settings of NCCL as a peer, one run each; the first is `beside nccl`, the best of each "
+         "size `nccl at its best`",
          metavar="tuned,default"),
     Option("nccl_env", "nccl_env", BESIDE, (), variables_of("NCCL_", tuple(NCCL_HELD)),
          "variables of NCCL as a peer, over its preset", metavar="NCCL_NAME=VALUE,..."),

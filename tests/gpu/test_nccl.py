@@ -22,9 +22,11 @@ SIZES = ("--sizes", "0,4097,300001", "-n", "16", "-w", "2", "--check-memory", "1
 def beside_nccl(
     gpus: Gpus, place: Path, pattern: str, *options: str, ranks: int = 2, **variables: str
 ) -> Result:
+    # One companion a rank, but for tests of several.
+    preset = () if "--nccl-preset" in options else ("--nccl-preset", "tuned")
     command = tcpx_mpi("run", pattern, "--ranks", str(ranks), "--memory", "cuda", "--plugin",
-                       "softtcpx", "--against", "nccl", "--hdf5", "o.h5", "--spool", "spool",
-                       *options, *gpus.sharing(ranks))  # fmt: skip
+                       "softtcpx", "--against", "nccl", *preset, "--hdf5", "o.h5",
+                       "--spool", "spool", *options, *gpus.sharing(ranks))  # fmt: skip
     return run(command, place, {**gpus.variables, **variables}, LIMIT_S)
 
 

@@ -345,9 +345,10 @@ def test_peers_that_are_not_are_refused_with_those_that_are(names: str, words: s
     assert text.endswith("; use one or more of raw, mpi, nccl")
 
 
-def test_nccl_is_tuned_unless_asked_for_otherwise() -> None:
+def test_nccl_has_all_presets_unless_asked_for_otherwise() -> None:
     found = settings(against="nccl")
-    assert (found.nccl_presets, found.nccl_env) == (("tuned",), ())
+    assert (found.nccl_presets, found.nccl_env) == (("tuned", "default"), ())
+    assert settings(against="nccl", nccl_preset="tuned").nccl_presets == ("tuned",)
     found = settings(against="nccl", nccl_preset="default,tuned",
                      nccl_env="NCCL_ALGO=Ring,Tree, NCCL_BUFFSIZE=4194304")  # fmt: skip
     assert found.nccl_presets == ("default", "tuned")
