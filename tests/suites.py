@@ -64,8 +64,15 @@ SUITES = {
         environ={"TCPX_MPI_REQUIRE": "gpu,mpi,compiler", "TCPX_MPI_LIBCUDA": "libcuda.so.1"},
     ),
     "abi": Suite(
-        "every pattern and clause by every version of softtcpx's table: 15 minutes",
-        ("abi/every_version.py", "abi/conform_in_full.py"),
+        "every pattern, clause and contract test by every version of softtcpx's table: 20 minutes",
+        (
+            "-m",
+            "variant or not variant",
+            "abi/every_version.py",
+            "abi/conform_in_full.py",
+            "contract/test_contract_*.py",
+            "contract/test_softtcpx_tables.py",
+        ),
         environ={"TCPX_MPI_REQUIRE": "mpi"},
     ),
     "nccl": Suite(

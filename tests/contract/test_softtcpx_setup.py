@@ -161,18 +161,6 @@ def test_interfaces_are_chosen_by_prefix_exactly_or_by_exclusion_and_sorted(
     assert chosen == expected
 
 
-@in_fresh_process()
-def test_connect_and_accept_without_a_peer_return_0_and_no_comm() -> None:
-    net = Net().started()
-    listen_comm, handle = net.listen()
-    connecting = Connecting(net, handle)
-    for _ in range(100):
-        assert net.accept(listen_comm) == (SUCCESS, None)
-    for _ in range(100):
-        assert connecting.step() == (SUCCESS, None)
-    assert net.table.close_listen(listen_comm) == SUCCESS
-
-
 @pytest.mark.only_softtcpx
 @in_fresh_process()
 def test_connect_changes_only_its_own_part_of_the_handle() -> None:

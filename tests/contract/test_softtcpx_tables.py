@@ -64,6 +64,7 @@ def test_the_fields_of_the_properties_are_where_the_version_has_them(abi: int) -
     assert all(end <= offset for end, (_, offset, _) in zip(ends, fields[1:], strict=False))
 
 
+@pytest.mark.variant  # `conform` asks each version of it, in make test
 @pytest.mark.parametrize("abi", VERSIONS)
 def test_every_byte_of_the_properties_is_written(abi: int) -> None:
     body = """
@@ -75,6 +76,7 @@ for name, offset, size in _native.properties_layout(ABI):
     assert run(abi, body) == ""
 
 
+@pytest.mark.variant  # and of this
 @pytest.mark.parametrize("abi", VERSIONS)
 def test_more_messages_than_there_are_slots_arrive_byte_for_byte(abi: int) -> None:
     body = """
