@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
@@ -32,10 +32,14 @@ def line(result: Result) -> str:
     return f"{shown:<12} {result.clause.name:<21} {result.outcome.reason}{harm}"
 
 
-def summary(version: Version) -> str:
-    """Below the lines of a version."""
+def summary(version: Version, known: Collection[str] = ()) -> str:
+    """Below the lines of a version. `known`: the clauses that a user's file excuses."""
     counts = [f"{version.count(verdict)} {verdict.value}" for verdict in Verdict]
-    return f"# v{version.abi}: {', '.join(counts)}"
+    text = f"# v{version.abi}: {', '.join(counts)}"
+    passed = {one.clause.name for one in version.results if one.outcome.verdict is Verdict.PASS}
+    if held := [name for name in known if name in passed]:
+        text += f"\n# --expect excuses what passes here, and need not: {', '.join(held)}"
+    return text
 
 
 def explained(clause: Clause) -> str:

@@ -54,7 +54,7 @@ def try_versions(
             lambda result: print(report.line(result), flush=True),
         )
         versions.append(Version(file.abi, file.name, file.path, results))
-        print(report.summary(versions[-1]), flush=True)
+        print(report.summary(versions[-1], known), flush=True)
     return versions
 
 

@@ -199,6 +199,16 @@ def test_what_is_known_of_a_plugin_is_no_failure(plugin: Path, tmp_path: Path) -
     assert (found.code, found.verdicts()["reported-size"]) == (0, "known"), found.err
     said = "we report what was posted (test reports 16384 bytes of a receive of 1000)"
     assert found.reasons()["reported-size"] == said
+    assert "# --expect" not in found.out
+
+
+def test_what_is_known_and_passes_all_the_same_is_told(plugin: Path, tmp_path: Path) -> None:
+    known = tmp_path / "mine.toml"
+    known.write_text('[known]\nshorter = "once"\ntags = "not tried here"\n')
+    found = conform(tmp_path, str(plugin), "--only", "shorter", "--expect", str(known))
+    assert found.code == 0, found.err
+    told = "# --expect excuses what passes here, and need not: shorter"
+    assert found.out.splitlines()[-1] == told
 
 
 @pytest.mark.parametrize(("text", "said"), [
