@@ -18,7 +18,7 @@ struct Device {
       : index(index_),
         interface(std::move(interface_)),
         settings(settings_),
-        workers(settings_.spin_us),
+        workers({settings_.spin_us, settings_.pending_spin_us}),
         shared_pages(settings_.traps.shared_pages) {}
 
   const int index;

@@ -18,7 +18,12 @@ class Comm;
 
 class Worker {
  public:
-  explicit Worker(int64_t spin_us) : spin_us_(spin_us) {}
+  // How long it looks for work before it sleeps: as a rule, and where requests are posted.
+  struct Spins {
+    int64_t us;
+    int64_t pending_us;
+  };
+  explicit Worker(Spins spins) : spins_(spins) {}
   ~Worker();  // joins
 
   bool start();
@@ -40,7 +45,7 @@ class Worker {
   bool take_changes();  // false: stop
   void park();
 
-  const int64_t spin_us_;
+  const Spins spins_;
   Poller poller_;
   std::thread thread_;
   std::vector<Comm*> comms_;  // the thread's own
@@ -57,7 +62,7 @@ class Worker {
 // first connection comes and joined when its last one leaves.
 class WorkerPool {
  public:
-  explicit WorkerPool(int64_t spin_us) : spin_us_(spin_us) {}
+  explicit WorkerPool(Worker::Spins spins) : spins_(spins) {}
 
   Worker* borrow(int threads);  // null with errno set when none can be started
   void put_back(Worker* worker);
@@ -68,7 +73,7 @@ class WorkerPool {
     int users = 0;
   };
 
-  const int64_t spin_us_;
+  const Worker::Spins spins_;
   std::mutex mutex_;
   std::array<Place, kMaxThreads> places_;
 };
