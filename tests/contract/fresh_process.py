@@ -22,16 +22,22 @@ from typing import Any
 from net_v7 import LIBRARY, softtcpx_path
 
 LIMIT_S = 120
+WORKERS_BY_CORES = "WORKERS_BY_CORES"
 #: Arguments of a function that is no test body but the other end of a `Line`.
 OTHER = {"other": True}
 
 
 def clean_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return our environment without a plugin's variables, with loopback and `variables`."""
+    """Return our environment without a plugin's variables, with loopback and `variables`.
+
+    Without workers, which softtcpx otherwise has where a GPU is current, by this machine's cores;
+    WORKERS_BY_CORES among `variables` leaves that to it.
+    """
     ours = ("NCCL_", "SOFTTCPX_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     library = {LIBRARY: str(softtcpx_path())}
-    return {**kept, **library, "NCCL_SOCKET_IFNAME": "lo", **variables}
+    none = {} if WORKERS_BY_CORES in variables else {"NCCL_SOCKET_NTHREADS": "0"}
+    return {**kept, **library, "NCCL_SOCKET_IFNAME": "lo", **none, **variables}
 
 
 def command_of(function: Callable[..., None], arguments: Mapping[str, Any]) -> list[str]:

@@ -356,3 +356,35 @@ def test_socket_and_thread_counts_go_up_to_16_by_settings_of_their_own(
         assert net.table.close_send(send) == SUCCESS
         assert net.table.close_recv(recv) == SUCCESS
     until_threads_are(before)
+
+
+@in_fresh_process(WORKERS_BY_CORES="")
+def test_without_settings_connections_of_a_gpu_have_workers_by_cores() -> None:
+    """Alone on this machine, or beside other processes with softtcpx, which count as ranks."""
+    net, _driver = Net(log=True).started(), Driver()
+    before = threads()
+    opened = [connected_with_queue(net) for _ in range(8)]
+    cores = len(os.sched_getaffinity(0))
+    assert before + 1 <= threads() <= before + max(1, min(16, cores - 2))
+    assert any("CPUs for" in line for line in net.log_lines)
+    for send, recv, _ in opened:
+        assert net.table.close_send(send) == SUCCESS
+        assert net.table.close_recv(recv) == SUCCESS
+    until_threads_are(before)
+
+
+@pytest.mark.parametrize("environ", [{"SOFTTCPX_WORKERS": "0"}, {"NCCL_SOCKET_NTHREADS": "0"}])
+@in_fresh_process(WORKERS_BY_CORES="")
+def test_no_workers_are_a_setting_too(environ: dict[str, str]) -> None:
+    net, _driver = Net().started(), Driver()
+    before = threads()
+    connected_with_queue(net)
+    assert threads() == before
+
+
+@in_fresh_process(WORKERS_BY_CORES="")
+def test_host_memory_has_no_workers_where_no_gpu_is_current() -> None:
+    net, _driver = Net().started(), Driver(None)
+    before = threads()
+    connected_with_queue(net)
+    assert threads() == before

@@ -15,6 +15,7 @@
 #include "plugins/softtcpx/api/log.h"
 #include "plugins/softtcpx/api/registration.h"
 #include "plugins/softtcpx/api/settings.h"
+#include "plugins/softtcpx/api/share.h"
 #include "plugins/softtcpx/api/trace.h"
 #include "plugins/softtcpx/gpu/cuda.h"
 #include "plugins/softtcpx/gpu/device.h"
@@ -32,6 +33,7 @@ struct Plugin {
   std::atomic<int> open{0};    // listeners and comms, which stand on the devices
   std::atomic<pid_t> user{0};  // the process that set up connections first
   Settings settings;
+  std::optional<Presence> presence;
   std::vector<std::unique_ptr<Device>> devices;
 };
 
@@ -96,12 +98,14 @@ void pad_init_lines(const Plugin& self) {
 int set_up(Plugin& self) {
   self.settings = load_settings();
   open_trace(self.settings);
+  if (self.settings.workers_by_cores) self.presence.emplace();
   const std::string& spec = self.settings.data_interfaces.empty() ? self.settings.socket_interfaces
                                                                   : self.settings.data_interfaces;
   for (Interface& interface :
        choose_interfaces(spec, find_interfaces(), traps().long_prefixes != 0 ? 2 : 1)) {
-    auto device = std::make_unique<Device>(static_cast<int>(self.devices.size()),
-                                           std::move(interface), self.settings);
+    auto device =
+        std::make_unique<Device>(static_cast<int>(self.devices.size()), std::move(interface),
+                                 self.settings, self.presence ? &*self.presence : nullptr);
     if (!device->poller.open()) {
       SOFTTCPX_WARN("no descriptor for the poller of %s", device->interface.name.c_str());
       return kNetSystemError;
@@ -131,6 +135,7 @@ int set_up(Plugin& self) {
 void let_go_of_devices(Plugin& self) {
   if (self.open != 0) return;
   self.devices.clear();
+  self.presence.reset();
   self.ready = self.tried = false;
 }
 

@@ -44,11 +44,13 @@ constexpr int64_t kMostCopies = 64;
 constexpr int kManyCores = 8;
 constexpr int64_t kManyMessages = int64_t{1} << 60;
 constexpr char kTcpx[] = "tcpx-3.1.9";
+constexpr char kWorkers[] = "SOFTTCPX_WORKERS";
+constexpr char kThreads[] = "NCCL_SOCKET_NTHREADS";
 
 constexpr NumberSetting kNumbers[] = {
     {"SOFTTCPX_MAX_SOCKETS", &Settings::max_sockets, 8, 1, kMaxSockets,
      "bound of the product of the two above, and of the workers that the second asks for"},
-    {"SOFTTCPX_WORKERS", &Settings::workers, 0, 0, kMaxThreads,
+    {kWorkers, &Settings::workers, 0, 0, kMaxThreads,
      "workers a device, whatever the sockets of a connection; 0: as NCCL_SOCKET_NTHREADS says"},
     {"NCCL_DYNAMIC_CHUNK_SIZE", &Settings::chunk_bytes, 524288, 0, 1 << 30,
      "largest piece of a message on one socket; 0 means the default"},
@@ -90,7 +92,7 @@ constexpr NumberSetting kNumbers[] = {
 constexpr NumberSetting kCounts[] = {
     {"NCCL_NSOCKS_PERTHREAD", &Settings::sockets_per_thread, 1, 1, kMaxSockets,
      "data sockets a thread; one stream is fastest where there are few cores"},
-    {"NCCL_SOCKET_NTHREADS", &Settings::threads, 0, 0, kMaxThreads,
+    {kThreads, &Settings::threads, 0, 0, kMaxThreads,
      "workers a device; 0: the caller of test does all the work"},
 };
 
@@ -212,6 +214,11 @@ bool read_number(const char* name, int64_t least, int64_t most, int64_t fallback
   }
   *value = parsed;
   return true;
+}
+
+bool is_set(const char* name) {
+  const char* text = std::getenv(name);
+  return text != nullptr && *text != '\0';
 }
 
 void load_number(Settings& settings, const NumberSetting& spec) {
@@ -354,6 +361,12 @@ Settings load_settings() {
   describe(settings, "sockets and workers in use",
            std::to_string(settings.sockets) + " and " + std::to_string(settings.threads), "derived",
            "a listener's counts hold for both sides");
+  settings.workers_by_cores = !is_set(kWorkers) && !is_set(kThreads);
+  if (settings.workers_by_cores) {
+    describe(
+        settings, "workers where a GPU is current", "by cores", "default",
+        "one for each core that the ranks of this node leave this process, less 2, at most 16");
+  }
   return settings;
 }
 

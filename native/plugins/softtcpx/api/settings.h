@@ -94,6 +94,8 @@ struct Settings {
   // What follows from them.
   Fragments fragments = Fragments::kPages;
   int sockets = 1;  // data sockets of a connection that this side listens for
+  // Nobody says how many workers there are: connections of a GPU have what the cores allow.
+  bool workers_by_cores = false;
 
   // One line a setting for the log: name, value, source, reason.
   std::vector<std::string> description;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "plugins/softtcpx/api/settings.h"
+#include "plugins/softtcpx/api/share.h"
 #include "plugins/softtcpx/gpu/copy_queue.h"
 #include "plugins/softtcpx/handshake/interfaces.h"
 #include "plugins/softtcpx/transfer/poller.h"
@@ -14,16 +15,20 @@
 namespace softtcpx {
 
 struct Device {
-  Device(int index_, Interface interface_, const Settings& settings_)
+  // `presence`: of this process, where workers are counted by cores.
+  Device(int index_, Interface interface_, const Settings& settings_,
+         const Presence* presence_ = nullptr)
       : index(index_),
         interface(std::move(interface_)),
         settings(settings_),
+        presence(presence_),
         workers({settings_.spin_us, settings_.pending_spin_us}),
         shared_pages(settings_.traps.shared_pages) {}
 
   const int index;
   const Interface interface;
   const Settings& settings;
+  const Presence* const presence;
   Poller poller;  // of the connections whose owner is the caller of test
   WorkerPool workers;
   CopyQueues copy_queues;

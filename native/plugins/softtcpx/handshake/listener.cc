@@ -43,10 +43,22 @@ int Listener::open(ListenHandle* handle) {
   handle_.port = address.sin_port;
   handle_.sockets = static_cast<uint8_t>(device_.settings.sockets);
   handle_.flags = device_.settings.recv_sync != 0 ? kRecvSync : 0;
-  handle_.threads = static_cast<uint8_t>(device_.settings.threads);
+  handle_.threads = static_cast<uint8_t>(workers());
   if (!random_token(&handle_.secret)) return kNetSystemError;
   *handle = handle_;
   return kNetSuccess;
+}
+
+// Where a GPU is current its memory is what moves, and a core moves little of that. Asked at
+// listen, when all ranks of a node have begun: hosts meet between init and that.
+int Listener::workers() const {
+  if (device_.presence == nullptr || !gpu_) return device_.settings.threads;
+  const Share share = share_here(*device_.presence);
+  const int workers = workers_of(share);
+  SOFTTCPX_INFO("a connection of GPU %d has %d workers: %lld CPUs for %lld processes with softtcpx",
+                gpu_.ordinal, workers, static_cast<long long>(share.cpus),
+                static_cast<long long>(share.ranks));
+  return workers;
 }
 
 int Listener::accept(std::unique_ptr<RecvComm>* comm) {

@@ -49,6 +49,7 @@ class Listener : public Object {
     bool whole() const;
   };
 
+  int workers() const;
   int take_strangers(Clock::time_point now);
   bool make_room(Clock::time_point now);
   void hear_strangers(Clock::time_point now);
