@@ -104,13 +104,25 @@ def test_two_communicators_at_once_and_one_made_again(tmp_path: Path) -> None:
         opened.leave("first")
         case = case_of_bytes("all_reduce", 8 << 20, opened.world, "int32", comm="second", seed=3)
         assert_right(opened.run(case))
-        opened.leave("second")
         for seed in (4, 5):
             opened.meet("again")
             case = case_of_bytes("alltoall", 1 << 20, opened.world, comm="again", seed=seed)
             assert_right(opened.run(case))
             opened.leave("again")
         assert ways_of(opened.log()) == []
+
+
+def test_all_communicators_gone_and_one_made_again(tmp_path: Path) -> None:
+    """Every byte, and not the way: NCCL unloads a plugin with its last communicator, and releases
+    of it then forget the plugin's name and go on over sockets of their own."""
+    with session(tmp_path) as opened:
+        for seed in (1, 2, 3):
+            opened.meet("again")
+            case = case_of_bytes("alltoall", 1 << 20, opened.world, comm="again", seed=seed)
+            assert_right(opened.run(case))
+            if seed == 1:
+                assert ways_of(opened.log()) == []
+            opened.leave("again")
 
 
 def test_two_ranks_on_one_gpu(tmp_path: Path) -> None:

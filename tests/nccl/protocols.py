@@ -1,15 +1,18 @@
 """Which of NCCL's protocols and algorithms come to an end over a plugin that the GPU unpacks for.
 
-    protocols.py [SECONDS]
+    protocols.py [SECONDS [VARIABLE=VALUE ...]]
 
 Small collectives between two ranks over softtcpx, each pair of NCCL_PROTO and NCCL_ALGO in
 processes of its own, all at once. What is not complete after so many seconds (12) has not ended.
+Behind that is what softtcpx's own trace says: of how many messages it was asked for, on all
+connections, and of how many it has said that they are done.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import struct
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -26,14 +29,22 @@ WAYS = (("Simple", "Ring"), ("Simple", "Tree"), ("Simple", ""), ("LL", "Ring"), 
         ("LL128", "Ring"), ("", "Ring"), ("", ""))  # fmt: skip
 PROGRAMS = ("all_reduce", "all_gather")
 SIZE = 8 << 10
+#: Steps of softtcpx's trace.
+_POSTED, _DONE = 1, 11
+_OF_ONE_SIDE = {7: "sends", 9: "receives"}
 _CHOSEN = re.compile(r"(?:AllReduce|AllGather): .*?(?:->|Algo).*", re.IGNORECASE)
 
 
-def tried(place: Path, gpus: int, proto: str, algo: str, program: str, patience_s: float) -> str:
+def tried(
+    place: Path, gpus: int, proto: str, algo: str, program: str, patience_s: float,
+    more: dict[str, str],
+) -> str:  # fmt: skip
     """How it went, in a line."""
     plugin = os.path.join(bundled_dir(), "libnccl-net-softtcpx.so")
     variables = {**over_softtcpx(plugin), "NCCL_PROTO": proto, "NCCL_ALGO": algo}
+    variables |= {"SOFTTCPX_TRACE": str(place / "trace"), **more}
     chosen = {name: value for name, value in variables.items() if value}
+    turn = 0
     with Session(place, (0, min(1, gpus - 1)), chosen, patience_s=patience_s) as session:
         try:
             session.facts()
@@ -46,12 +57,40 @@ def tried(place: Path, gpus: int, proto: str, algo: str, program: str, patience_
                     said = f"wrong in call {turn}: {verdicts}"
                     break
         except SessionError as error:
-            said = " ".join(str(error).split())[:120]
+            said = f"call {turn}: " + " ".join(str(error).split())[:90]
         found = _CHOSEN.search(session.log())
-        return f"{said}; {found.group()[:90] if found else 'NCCL does not say what it chose'}"
+        chose = found.group()[:75] if found else "NCCL does not say what it chose"
+    return f"{said}; {chose}; {done_of(place)}"
 
 
-def main(patience_s: float = 12.0) -> int:
+def done_of(place: Path) -> str:
+    """By the traces of all ranks: messages that test has called done, of those that were posted."""
+    posted: dict[tuple[str, int], set[int]] = {}
+    done: dict[tuple[str, int], set[int]] = {}
+    kinds: dict[tuple[str, int], str] = {}
+    for file in place.glob("trace.*"):
+        content = file.read_bytes()
+        written = min(struct.unpack_from("<Q", content, 24)[0], 65536)
+        for record in struct.iter_unpack("<qQQIIHHI", content[4096 : 4096 + 40 * written]):
+            _, connection, _, message, _, step, _, _ = record
+            which = (file.name, connection)
+            if step == _POSTED:
+                posted.setdefault(which, set()).add(message)
+            elif step == _DONE:
+                done.setdefault(which, set()).add(message)
+            elif step in _OF_ONE_SIDE:
+                kinds[which] = _OF_ONE_SIDE[step]
+    totals: dict[str, list[int]] = {}
+    for which, messages in posted.items():
+        total = totals.setdefault(kinds.get(which, "silent"), [0, 0])
+        total[0] += len(done.get(which, ()))
+        total[1] += len(messages)
+    said = ", ".join(f"{kind} {some} of {whole}" for kind, (some, whole) in sorted(totals.items()))
+    return f"done: {said or 'nothing was posted'}"
+
+
+def main(patience_s: float = 12.0, *settings: str) -> int:
+    more = dict(setting.split("=", 1) for setting in settings)
     try:
         gpus = len(_native.cuda_devices())
     except _native.CudaUnavailable as error:
@@ -61,7 +100,7 @@ def main(patience_s: float = 12.0) -> int:
         for program in PROGRAMS:
             begun = [
                 pool.submit(tried, Path(folder) / f"{program}{number}", gpus, proto, algo, program,
-                            patience_s)
+                            patience_s, more)
                 for number, (proto, algo) in enumerate(WAYS)
             ]  # fmt: skip
             for (proto, algo), job in zip(WAYS, begun, strict=True):
@@ -70,4 +109,4 @@ def main(patience_s: float = 12.0) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(float, sys.argv[1:])))
+    sys.exit(main(*map(float, sys.argv[1:2]), *sys.argv[2:]))
