@@ -1,15 +1,16 @@
 """Which of NCCL's protocols and algorithms come to an end over a plugin that the GPU unpacks for.
 
-    protocols.py [SECONDS [VARIABLE=VALUE ...]]
+    protocols.py [--seconds S] [--programs ...] [--ways PROTO/ALGO,...] [--abi N] [VARIABLE=VALUE ...]
 
 Small collectives between two ranks over softtcpx, each pair of NCCL_PROTO and NCCL_ALGO in
-processes of its own, all at once. What is not complete after so many seconds (12) has not ended.
+processes of its own, all at once. What is not complete after so many seconds has not ended.
 Behind that is what softtcpx's own trace says: of how many messages it was asked for, on all
 connections, and of how many it has said that they are done.
 """
 
 from __future__ import annotations
 
+import argparse
 import os
 import re
 import struct
@@ -24,10 +25,7 @@ from nccl_session import Session, SessionError, over_softtcpx
 from tcpx_mpi import _native
 from tcpx_mpi.plugin.find import bundled_dir
 
-#: "": NCCL chooses.
-WAYS = (("Simple", "Ring"), ("Simple", "Tree"), ("Simple", ""), ("LL", "Ring"), ("LL", "Tree"),
-        ("LL128", "Ring"), ("", "Ring"), ("", ""))  # fmt: skip
-PROGRAMS = ("all_reduce", "all_gather")
+WAYS = "Simple/Ring,Simple/Tree,Simple/,LL/Ring,LL/Tree,LL128/Ring,/Ring,/"
 SIZE = 8 << 10
 #: Steps of softtcpx's trace.
 _POSTED, _DONE = 1, 11
@@ -36,16 +34,20 @@ _CHOSEN = re.compile(r"(?:AllReduce|AllGather): .*?(?:->|Algo).*", re.IGNORECASE
 
 
 def tried(
-    place: Path, gpus: int, proto: str, algo: str, program: str, patience_s: float,
-    more: dict[str, str],
-) -> str:  # fmt: skip
+    place: Path, gpus: int, proto: str, algo: str, program: str, asked: argparse.Namespace
+) -> str:
     """How it went, in a line."""
-    plugin = os.path.join(bundled_dir(), "libnccl-net-softtcpx.so")
-    variables = {**over_softtcpx(plugin), "NCCL_PROTO": proto, "NCCL_ALGO": algo}
-    variables |= {"SOFTTCPX_TRACE": str(place / "trace"), **more}
+    name = f"libnccl-net-softtcpx{f'-v{asked.abi}' if asked.abi != 7 else ''}.so"
+    variables = {
+        **over_softtcpx(os.path.join(bundled_dir(), name)),
+        "NCCL_PROTO": proto,
+        "NCCL_ALGO": algo,
+        "SOFTTCPX_TRACE": str(place / "trace"),
+        **dict(each.split("=", 1) for each in asked.settings),
+    }
     chosen = {name: value for name, value in variables.items() if value}
     turn = 0
-    with Session(place, (0, min(1, gpus - 1)), chosen, patience_s=patience_s) as session:
+    with Session(place, (0, min(1, gpus - 1)), chosen, patience_s=asked.seconds) as session:
         try:
             session.facts()
             session.meet()
@@ -89,24 +91,31 @@ def done_of(place: Path) -> str:
     return f"done: {said or 'nothing was posted'}"
 
 
-def main(patience_s: float = 12.0, *settings: str) -> int:
-    more = dict(setting.split("=", 1) for setting in settings)
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=12.0)
+    parser.add_argument("--programs", default="all_reduce,all_gather")
+    parser.add_argument("--ways", default=WAYS, help="PROTO/ALGO,...; an empty one: NCCL chooses")
+    parser.add_argument("--abi", type=int, default=7, help="version of softtcpx's table")
+    parser.add_argument("settings", nargs="*", metavar="VARIABLE=VALUE")
+    asked = parser.parse_args()
     try:
         gpus = len(_native.cuda_devices())
     except _native.CudaUnavailable as error:
         print(f"found no GPU ({error}): this needs one with its driver, and CuPy", file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(WAYS)) as pool:
-        for program in PROGRAMS:
+    ways = [way.split("/") for way in asked.ways.split(",")]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(len(ways)) as pool:
+        for program in asked.programs.split(","):
             begun = [
                 pool.submit(tried, Path(folder) / f"{program}{number}", gpus, proto, algo, program,
-                            patience_s, more)
-                for number, (proto, algo) in enumerate(WAYS)
+                            asked)
+                for number, (proto, algo) in enumerate(ways)
             ]  # fmt: skip
-            for (proto, algo), job in zip(WAYS, begun, strict=True):
+            for (proto, algo), job in zip(ways, begun, strict=True):
                 print(f"{program:<11} PROTO={proto:<7} ALGO={algo:<5} {job.result()}", flush=True)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(float, sys.argv[1:2]), *sys.argv[2:]))
+    sys.exit(main())
