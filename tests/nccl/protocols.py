@@ -1,6 +1,6 @@
 """Which of NCCL's protocols and algorithms come to an end over a plugin that the GPU unpacks for.
 
-    protocols.py [--seconds S] [--programs ...] [--ways PROTO/ALGO,...] [--abi N] [VARIABLE=VALUE ...]
+    protocols.py [--seconds S] [--programs NAME,...] [--ways PROTO/ALGO,...] [--abi N] [NAME=VALUE]
 
 Small collectives between two ranks over softtcpx, each pair of NCCL_PROTO and NCCL_ALGO in
 processes of its own, all at once. What is not complete after so many seconds has not ended.
