@@ -106,6 +106,17 @@ SUITES = {
         get="apt-get install --no-install-recommends podman runc netavark aardvark-dns catatonit "
         "iptables",
     ),
+    "docs": Suite(
+        "every command of docs/ that needs neither a cluster nor a GPU: 5 minutes",
+        ("docs/commands_run.py",),
+        environ={"TCPX_MPI_REQUIRE": "mpi"},
+    ),
+    "roots": Suite(
+        "README word for word on fresh Debian 12 and 13, as an ordinary user: 10 minutes, as root",
+        ("-s", "roots/fresh_roots.py"),
+        needs=("debootstrap", "unshare", "chroot"),
+        get="apt-get install debootstrap",
+    ),
     "wheel": Suite(
         "make wheel, and each of what it made in an empty environment: 10 minutes, a package index",
         ("wheel/in_empty_venv.py",),
