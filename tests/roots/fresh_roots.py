@@ -22,7 +22,7 @@ RELEASES = os.environ.get("ROOTS", "bookworm trixie").split()
 USER = "reader"
 #: `ab` says that two sides differ, or that launches are too few to tell.
 EXIT_CODES = {"tcpx-mpi ab": {0, 10, 11}}
-LIMIT_S = 1500
+LIMIT_S = 2400
 #: A system of its own: nothing that is mounted or started there outlives the command.
 ENTER = """
 mount -t proc proc "$1/proc" && mkdir -p "$1/dev/shm" || exit 125
@@ -112,6 +112,8 @@ def test_readme_word_for_word_ends_in_numbers(root: Root) -> None:
         root.run(f"export DEBIAN_FRONTEND=noninteractive; {command.removeprefix('sudo ')}")
     begun = time.monotonic()
     script = ["cd tcpx-mpi"]
+    # The quickstart's first command is last here: what it builds is there already.
+    commands.append("make bench")
     for number, command in enumerate(commands[1:]):
         script += [command, f'echo "@@ {number} $? $SECONDS"']
     said = root.run("\n".join(script) + "\n", USER)
@@ -121,13 +123,5 @@ def test_readme_word_for_word_ends_in_numbers(root: Root) -> None:
     for number, command in enumerate(commands[1:]):
         codes = next((c for start, c in EXIT_CODES.items() if command.startswith(start)), {0})
         assert ends.get(number, (None,))[0] in codes, f"{command}\n{said[-8000:]}"
-    assert "# Out of bounds values : 0 OK" in said
-
-
-@pytest.mark.timeout(2 * LIMIT_S)
-def test_make_bench_is_all_that_a_clone_needs(root: Root) -> None:
-    (packages,) = (each for each in commands_of("README.md") if each.startswith("sudo "))
-    root.run(f"export DEBIAN_FRONTEND=noninteractive; {packages.removeprefix('sudo ')}")
-    said = root.run("cd tcpx-mpi && time make bench", USER)
-    assert said.count("# Out of bounds values : 0 OK") == 4
-    print("\nmake bench", root.folder.name, *re.findall(r"^(?:real|user|sys)\s+\S+$", said, re.M))
+    # Two runs of README, its `ab` aside, and four of `make bench`.
+    assert said.count("# Out of bounds values : 0 OK") >= 6
