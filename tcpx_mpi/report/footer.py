@@ -259,7 +259,9 @@ def _late_lines(summaries: Sequence[RowSummary]) -> list[str]:
     starts = sum(summary.starts for summary in summaries)
     if late <= 0:
         return []
-    return [_line("Late starts", f"{late} of {starts} agreed starts were missed")]
+    return [
+        _line("Late starts", f"{late} of {starts} at an agreed instant: a rank got its CPU later")
+    ]
 
 
 def _ending_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:

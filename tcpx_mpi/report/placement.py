@@ -67,9 +67,9 @@ def usage_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]
     if sum(lost):
         worst = max(range(len(lost)), key=lost.__getitem__)
         lines.append(
-            f"# {'Left their CPU':<20} : progress threads {counted(sum(lost), 'time')}, "
-            "made to or by a yield, "
-            f"{lost[worst]} of them {rank_name(header, header.ranks[worst].rank)}"
+            f"# {'Left their CPU':<20} : progress threads {counted(sum(lost), 'time')}, to other "
+            "work that was ready: most often "
+            f"{rank_name(header, header.ranks[worst].rank)}, {lost[worst]}"
         )
     return lines
 

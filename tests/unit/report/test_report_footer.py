@@ -225,7 +225,9 @@ def test_late_starts_are_told_only_if_there_are_any() -> None:
     row = invented.row(0)
     assert about("Late starts", footer([row])) == []
     row.late[2] = True
-    assert about("Late starts", footer([row])) == ["1 of 4 agreed starts were missed"]
+    assert about("Late starts", footer([row])) == [
+        "1 of 4 at an agreed instant: a rank got its CPU later"
+    ]
 
 
 def test_no_rows_have_no_average() -> None:

@@ -120,5 +120,5 @@ def test_the_line_rate_is_that_of_the_busier_direction() -> None:
 def test_the_rank_that_was_preempted_most_is_named() -> None:
     seen = [dataclasses.replace(GOOD[rank], driver_preemptions=rank) for rank in range(4)]
     text = "\n".join(usage_lines(HEADER, [summarise_row(HEADER, invented.row(0, proof=seen))]))
-    assert "progress threads 6 times, made to or by a yield, 3 of them rank 3 on host1" in text
+    assert "6 times, to other work that was ready: most often rank 3 on host1" in text
     assert "of 200 Gb/s, by rank" in text
