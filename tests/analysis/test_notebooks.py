@@ -259,6 +259,24 @@ def test_of_several_launches_a_row_is_that_of_one(
     assert len(of_all) == (2 if name == "ranks" else 3 * len(alone))
 
 
+def test_a_launch_that_was_disturbed_moves_neither_the_line_nor_its_interval(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    writer = LaunchesWriter(str(tmp_path / "all.h5"), 9)
+    for number in range(9):
+        launch = invented_runs.sound(rows=2, run_id=f"launch {number}")
+        times = launch.rows[1].samples["iteration"]
+        times[:] = (times * (10.0 if number == 4 else 1 + number / 1000)).astype("int64")
+        writer.append(str(write(launch, tmp_path / f"{number}.h5")))
+    writer.close()
+    probe = "over_size.loc['plugin'].to_numpy().tolist()"
+    _, (busbw, low, high) = kernel.run("bandwidth", probe, RUN=Path(writer.path)).probe
+    _, (alone, _, _) = kernel.run("bandwidth", probe, RUN=tmp_path / "0.h5").probe
+    assert [low, busbw, high] == pytest.approx(
+        [alone / 1.008, alone / 1.005, alone / 1.001], rel=1e-4
+    )
+
+
 def test_two_runs_are_told_apart_and_what_differs_between_them_is_named(
     kernel: Kernel, tmp_path: Path
 ) -> None:
