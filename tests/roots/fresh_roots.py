@@ -111,7 +111,7 @@ def test_readme_word_for_word_ends_in_numbers(root: Root) -> None:
     for command in commands[:1]:
         root.run(f"export DEBIAN_FRONTEND=noninteractive; {command.removeprefix('sudo ')}")
     begun = time.monotonic()
-    script = ["cd tcpx-mpi"]
+    script = ["cd ~/tcpx-mpi"]
     # The quickstart's first command is last here: what it builds is there already.
     commands.append("make bench")
     for number, command in enumerate(commands[1:]):
