@@ -78,14 +78,14 @@ lint: setup-tests
 	$(BIN)/ruff format --check .
 	$(BIN)/python native/bindings/make_stub.py --check
 	$(BIN)/mypy
-	$(BIN)/clang-format --dry-run --Werror $(shell find native tests benchmarks -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.c')
+	$(BIN)/clang-format --dry-run --Werror $(shell find native tests benchmarks examples -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.c')
 
 format: setup-tests
 	$(BIN)/python native/bindings/make_stub.py
 	$(BIN)/python docs/make_reference.py
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
-	$(BIN)/clang-format -i $(shell find native tests benchmarks -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.c')
+	$(BIN)/clang-format -i $(shell find native tests benchmarks examples -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.c')
 
 # All tests by two workers, because most of them wait: for ranks to come up, for a stall to be
 # noticed. The suites, among them those that are not part of it: tests/suites.py.

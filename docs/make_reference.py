@@ -1,6 +1,7 @@
-"""Writes reference/commands.md and reference/exit-codes.md from what the program itself says.
+"""Writes reference/commands.md and reference/exit-codes.md from what the program itself says, and
+reference/p2p-library.md from the comments of its headers.
 
-python docs/make_reference.py            writes both
+python docs/make_reference.py            writes them
 python docs/make_reference.py --check    exit code 1 if they are not as they would be written
 """
 
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 import click
+import p2p_library_page
 
 from tcpx_mpi import cli
 from tcpx_mpi.errors import EXIT_CODE_MEANING
@@ -62,7 +64,11 @@ def exit_codes_page() -> str:
     return "\n".join([*head, *rows, ""])
 
 
-PAGES = {"commands.md": commands_page, "exit-codes.md": exit_codes_page}
+PAGES = {
+    "commands.md": commands_page,
+    "exit-codes.md": exit_codes_page,
+    "p2p-library.md": lambda: p2p_library_page.page(_MADE),
+}
 
 
 def main(*arguments: str) -> int:

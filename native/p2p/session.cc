@@ -20,11 +20,10 @@ Session::Session(int device, int channels, const Options& options)
           use_plugin(options.plugin, options.abi, options.chunk_bytes), device, channels,
           options)) {}
 
-Session::Session(std::shared_ptr<SessionState> state) : state_(std::move(state)) {}
 Session::Session(Session&&) noexcept = default;
 
 Session& Session::operator=(Session&& other) noexcept {
-  Session old(std::move(state_));
+  const Session old(std::move(*this));  // closes
   state_ = std::move(other.state_);
   return *this;
 }

@@ -40,6 +40,7 @@ COMMANDS = {
     "import": "bring a log of nccl-tests into a result file, beside ours",
     "merge": "join the journals of a run that died into one file",
     "join": "put files of single launches into one, for report and compare",
+    "config": "print what a compiler needs for the library of sessions, libtcpx_p2p",
     "completion": "print what makes a shell complete commands, options and patterns",
 }
 

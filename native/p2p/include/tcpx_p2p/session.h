@@ -2,11 +2,12 @@
 //
 //     tcpx_p2p::Options options;
 //     options.plugin = "softtcpx";
-//     tcpx_p2p::Session session(0, 2, options);               // device 0, 2 channels a remote
-//     const std::string info = session.listen("b");           // to b, by any means: a pipe, a
-//     socket session.load_remote_conn_info("b", info_of_b); session.establish("b"); // or
-//     accept("b") and connect("b") const uint64_t memory = session.register_memory(bytes.data(),
-//     bytes.size()); tcpx_p2p::Transfer transfer = session.create_transfer("b");
+//     tcpx_p2p::Session session(0, 2, options);      // device 0, 2 channels
+//     const std::string info = session.listen("b");  // to b, by a pipe, a socket
+//     session.load_remote_conn_info("b", info_of_b);
+//     session.establish("b");  // or accept("b") and connect("b")
+//     const uint64_t memory = session.register_memory(bytes.data(), bytes.size());
+//     tcpx_p2p::Transfer transfer = session.create_transfer("b");
 //     transfer.post_send(memory, 0, bytes.size());
 //     transfer.wait();
 //
@@ -19,6 +20,11 @@
 // keeps at most a window of chunks posted with the plugin; what does not fit waits within the
 // library, in order, and so a post never blocks on the network. A *transfer* is a few messages with
 // one remote that are waited for together, and owns no part of a window.
+//
+// Process. The plugin is part of it, and of its environment: NCCL_DYNAMIC_CHUNK_SIZE, and of
+// softtcpx SOFTTCPX_ANSWER_TIMEOUT_MS, are set where they are not, once and before the plugin is
+// initialised; SIGPIPE is ignored from then on. In a forked child a session of the parent does
+// nothing, not even close: fork before the first session.
 //
 // Units. Bytes, and seconds as double; a time that is not finite, or over thirty years, is thirty
 // years. "Timeout" is a time without progress of what is waited for, never a total.
@@ -103,6 +109,7 @@ enum class Status : int {
 // "kOutOfBounds" and the like.
 TCPX_P2P_API const char* name_of(Status status);
 
+// Of every call, in the three kinds that follow.
 class TCPX_P2P_API Error : public std::runtime_error {
  public:
   Error(Status status, const std::string& text) : std::runtime_error(text), status_(status) {}
@@ -146,6 +153,7 @@ enum class Unpack : int {
   kHost = 2,    // through host memory
 };
 
+// What a session may be given beside its device and channels.
 struct Options {
   // A path, a name for the dynamic linker, or "softtcpx" or "null", which lie beside this library.
   // Empty: UCCL_TCPX_PLUGIN_PATH. A plugin is loaded and initialised once a process, with the
@@ -174,6 +182,7 @@ struct Options {
   std::function<void()> while_waiting;
 };
 
+// What may be registered.
 enum class MemoryKind : int {
   kHost = 1,  // of the process: any address, any size
   kCuda = 2,  // of the session's GPU, where the plugin takes it
@@ -197,6 +206,7 @@ struct Piece {
 
 // --- Transfer
 
+// How far a transfer is.
 enum class TransferStage : int {
   kComplete = 0,  // nothing of it is left to do; also before its first message
   kActive = 1,
@@ -217,8 +227,9 @@ class TCPX_P2P_API Transfer {
 
   // Sends `bytes` from `offset` of a registered memory. Returns at once, whatever is in flight. The
   // bytes may not change until the transfer is complete. 0 bytes are a message, too.
-  // Throws kUnknownMemory, kForeignMemory, kOutOfBounds, kNotConnected, kReleased, kClosed, and
-  // what has ended the remote.
+  // Throws kUnknownMemory, kForeignMemory, kOutOfBounds, kNotConnected, kReleased, kClosed, what
+  // has ended the remote, and kSetupFailed where the plugin refuses the memory, after which the
+  // remote is as good as before.
   void post_send(uint64_t mem_id, uint64_t offset, uint64_t bytes);
   // Receives the next message of the remote, which has as many bytes. Throws as post_send.
   void post_recv(uint64_t mem_id, uint64_t offset, uint64_t bytes);
@@ -258,8 +269,6 @@ class TCPX_P2P_API Session {
   // `channels` connections a remote and direction, 1 to 1024; equal on both sides. Throws
   // kInvalidArgument, kPluginMissing, kSetupFailed.
   Session(int device, int channels, const Options& options = {});
-  // Of what the binding of another language has made already.
-  explicit Session(std::shared_ptr<SessionState> state);
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
   Session(const Session&) = delete;
