@@ -26,9 +26,9 @@ _INTRODUCTION = """\
 {made}
 
 `pip install` puts `libtcpx_p2p.so.1`, an archive, headers, a CMake package and a pkg-config file
-below the package; [commands.md](commands.md) has `tcpx-mpi config`, which says where. It needs C's and
-C++'s libraries and nothing else; a driver of GPUs is looked for when a session asks for a GPU.
-Programs to begin with: `examples/p2p_two_processes.cc` and `.c`.
+below the package; [commands.md](commands.md) has `tcpx-mpi config`, which says where. It needs the
+libraries of C and C++ and nothing else; a driver of GPUs is looked for when a session asks for a
+GPU. Programs to begin with: `examples/p2p_two_processes.cc` and `.c`.
 
 ```
 cc examples/p2p_two_processes.c -o two $(tcpx-mpi config --cflags --libs)
