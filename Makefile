@@ -6,7 +6,7 @@ SUITE ?=
 PYTHONS ?=
 FUZZ_RUNS ?= 1000000
 BIN := $(VENV)/bin
-NATIVE := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.in' -o -name '*.map' -o -name CMakeLists.txt)
+NATIVE := $(shell find native -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.in' -o -name '*.map' -o -name '*.cmake' -o -name CMakeLists.txt)
 # A folder is newer when a module was added: an editable install knows modules one by one.
 PACKAGES := $(shell find tcpx_mpi -type d -not -name __pycache__)
 # A cluster's own MPI is used where there is one; else the PyPI wheel brings mpirun.

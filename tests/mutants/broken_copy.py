@@ -85,7 +85,7 @@ class BrokenCopy:
     def refresh(self) -> None:
         """Make the sources equal to the repository's."""
         for part, patterns in (
-            ("native", ("*.cc", "*.h", "*.cu", "*.in", "*.map", "CMakeLists.txt")),
+            ("native", ("*.cc", "*.h", "*.cu", "*.in", "*.map", "*.cmake", "CMakeLists.txt")),
             ("tests/native", ("*.cc", "*.h", "CMakeLists.txt")),
             ("tests/fakecuda", ("*.cc", "*.h", "CMakeLists.txt")),
             ("tcpx_mpi", ("*.py",)),
@@ -98,6 +98,8 @@ class BrokenCopy:
                     (self.folder / path).unlink()
             for path in wanted:
                 self._write(path, (REPOSITORY / path).read_text())
+        # The library of sessions has its version from there.
+        self._write(Path("pyproject.toml"), (REPOSITORY / "pyproject.toml").read_text())
         self.package.mkdir(exist_ok=True)
         (self.package / "sitecustomize.py").write_text(SITECUSTOMIZE)
         link = self.package / "tcpx_mpi"
