@@ -23,12 +23,14 @@ void pause_for(long nanoseconds) {
 
 bool SessionState::progress() {
   bool moved = false;
-  for (const Remote& remote : *snapshot()) moved |= remote->advance();
+  const auto remotes = snapshot();  // kept for as long as it is gone through
+  for (const Remote& remote : *remotes) moved |= remote->advance();
   return moved;
 }
 
 bool SessionState::anything_under_way() const {
-  for (const Remote& remote : *snapshot()) {
+  const auto remotes = snapshot();
+  for (const Remote& remote : *remotes) {
     if (remote->link().transferring() || remote->link().connecting()) return true;
   }
   return false;
