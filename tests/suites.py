@@ -124,7 +124,7 @@ SUITES = {
     "asan": _sanitized("address"),
     "tsan": _sanitized("thread"),
     "fuzz": Suite(
-        "10^6 inputs for each parser of softtcpx (FUZZ_RUNS=1000000)",
+        "10^6 inputs for each parser of softtcpx and of NIXL's stream (FUZZ_RUNS=1000000)",
         script=("fuzz/fuzz.py", os.environ.get("FUZZ_RUNS", "1000000")),
         needs=("clang++",),
         get="apt-get install clang libclang-rt-14-dev",

@@ -20,7 +20,13 @@ from make_seeds import write_seeds
 FOLDER = Path(__file__).parent
 BUILD = FOLDER.parents[1] / "build" / "fuzz"
 #: Longest inputs in bytes: room for the largest message and what may surround it.
-TARGETS = {"handshake": 160, "messages": 1024, "interfaces": 96, "receiver": 512}
+TARGETS = {
+    "handshake": 160,
+    "messages": 1024,
+    "interfaces": 96,
+    "receiver": 512,
+    "nixl_stream": 1024,
+}
 
 
 def build(cmake: str, compiler: str) -> None:

@@ -202,7 +202,57 @@ def receiver() -> dict[str, bytes]:
     }
 
 
-TARGETS = {each.__name__: each() for each in (handshake, messages, interfaces, receiver)}
+def nixl_stream() -> dict[str, bytes]:
+    """A second writing of native/nixl/wire.h."""
+
+    def text(said: bytes) -> bytes:
+        return struct.pack("<I", len(said)) + said
+
+    def frame(kind: int, body: bytes = b"", magic: int = 0x4C585854, version: int = 1) -> bytes:
+        return struct.pack("<IHHQ", magic, version, kind, len(body)) + body
+
+    def transfer(kind: int, flags: int, note: bytes, segments: list[int], more: bytes) -> bytes:
+        table = b"".join(struct.pack("<3Q", 99, at, 7) for at in segments)
+        count = struct.pack("<I", len(segments))
+        return frame(kind, struct.pack("<QB", 5, flags) + text(note) + count + table + more)
+
+    (hello, welcome, refuse, up, write, read, grant, credit, cancel, done, data,
+     note) = range(1, 13)  # fmt: skip
+    terms = text(b"softtcpx") + struct.pack("<HQQQ", 2, 1 << 19, 1 << 15, 1 << 18)
+    greeting = terms + b"t" * 16 + text(b"a") + text(b"b") + text(b"path")
+    number = struct.pack("<Q", 5)
+    info = text(b"TCPX-NIXL-1") + terms + b"t" * 16 + text(b"here") + struct.pack("<HH", 4711, 1)
+    streams = {
+        "hello": frame(hello, greeting),
+        "welcome-and-up": frame(welcome, greeting) + frame(up),
+        "refuse": frame(refuse, b"no"),
+        "write": transfer(write, 6, b"note", [0, 7], b""),
+        "write-with-bytes": transfer(write, 1, b"", [3], b"7 bytes"),
+        "read": transfer(read, 2, b"", [1, 2, 3], b"") + frame(credit, number),
+        "answers": frame(grant, number) + frame(credit, number) + frame(cancel, number),
+        "done": frame(done, number + struct.pack("<i", -6) + text(b"why")),
+        "data-and-note": frame(data, number + b"7 bytes") + frame(note, b"hello"),
+        "other-version": frame(up, version=2),
+        "other-magic": frame(up, magic=1),
+        "cut": frame(note, b"hello")[:-1],
+    }
+    made = {name: b"\0" + said for name, said in streams.items()}
+    made |= {
+        f"hello-{name}": said
+        for name, said in damaged(made["hello"], 1, 5, 7, 9, 16, 17, 21, 29, 31, 39).items()
+    }
+    made |= {
+        f"write-{name}": said
+        for name, said in damaged(made["write"], 24, 25, 26, 33, 34, 37, 60).items()
+    }
+    made["info"] = b"\1" + info + text(b"10.0.0.1")
+    made["region"] = b"\2" + text(b"TCPX-MEM-1") + struct.pack("<QQQI", 7, 4096, 100, 0)
+    return made
+
+
+TARGETS = {
+    each.__name__: each() for each in (handshake, messages, interfaces, receiver, nixl_stream)
+}
 
 
 def write_seeds(target: str, folder: Path) -> None:
