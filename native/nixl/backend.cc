@@ -24,7 +24,7 @@ class TcpxBackend : public Backend {
   bool supports_local() const override { return true; }
   bool supports_notif() const override { return true; }
   MemoryList supported_memories() const override {
-    if (core_ && core_->takes_gpu_memory()) return {kDram, kVram};
+    if (core_ && core_->may_take_gpu_memory()) return {kDram, kVram};
     return {kDram};
   }
 

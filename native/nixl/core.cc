@@ -1,5 +1,6 @@
 #include "nixl/core.h"
 
+#include <dlfcn.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -7,8 +8,10 @@
 #include <algorithm>
 #include <cstring>
 #include <random>
+#include <sstream>
 #include <stdexcept>
 
+#include "cuda/compiler.h"
 #include "cuda/gpu.h"
 #include "engine/clock.h"
 
@@ -24,6 +27,20 @@ Token random_token() {
   std::random_device device;
   for (uint8_t& byte : token) byte = static_cast<uint8_t>(device());
   return token;
+}
+
+// Of the kernels that put together what a plugin scatters; once a process.
+void configure_compiler(const Options& options) {
+  static std::once_flag once;
+  std::call_once(once, [&] {
+    CudaCompiler compiler;
+    std::istringstream folders(options.nvrtc);
+    for (std::string folder; std::getline(folders, folder, ':');) {
+      compiler.folders.push_back(folder);
+    }
+    compiler.cache = options.kernel_cache;
+    set_cuda_compiler(compiler);
+  });
 }
 
 void add_to(const Socket& epoll, int fd, void* data) {
@@ -65,6 +82,7 @@ Core::~Core() {
 }
 
 void Core::make_path() {
+  if (all_.options.gpu >= 0) configure_compiler(all_.options);
   PathOptions options;
   options.plugin = all_.options.plugin;
   options.device = all_.options.device;
@@ -78,7 +96,12 @@ void Core::make_path() {
   }
 }
 
-bool Core::takes_gpu_memory() const { return path_->takes_gpu_memory(); }
+// Whether the plugin does is known when the first is registered, for a session has one GPU; and the
+// driver is not begun for who has none, as a process may fork after this.
+bool Core::may_take_gpu_memory() const {
+  static const bool has_driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;
+  return has_driver;
+}
 
 Status Core::refuse(Status status, const std::string& why) const {
   report(all_.agent, why);
@@ -126,11 +149,11 @@ Status Core::register_memory(const Descriptor& memory, Memory kind, Metadata*& o
   const std::lock_guard<std::mutex> lock(mutex_);
   auto* data = reinterpret_cast<uint8_t*>(memory.address);
   if (kind == kVram) {
+    const Status status = use_gpu_of(data);
+    if (status != kSuccess) return status;
     if (!path_->takes_gpu_memory()) {
       return refuse(kNotSupported, all_.terms.plugin + " takes no memory of GPUs");
     }
-    const Status status = use_gpu_of(data);
-    if (status != kSuccess) return status;
   }
   const std::shared_ptr<Region> region = all_.regions.add(data, memory.bytes, kind == kVram);
   try {

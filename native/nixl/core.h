@@ -42,7 +42,7 @@ class Core {
   Core(const std::string& agent, const Options& options, bool with_thread);
   ~Core();
 
-  bool takes_gpu_memory() const;
+  bool may_take_gpu_memory() const;
   Status register_memory(const Descriptor& memory, Memory kind, Metadata*& out);
   Status deregister_memory(const LocalMetadata& metadata);
 

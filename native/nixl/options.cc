@@ -62,6 +62,8 @@ const std::vector<Option>& all_options() {
       numeric("stage_bytes", &Options::stage_bytes, 1, 16 << 20),
       numeric("inline_bytes", &Options::inline_bytes, 0, 1 << 20),
       numeric("gpu", &Options::gpu, -1, 1023),
+      text("nvrtc", &Options::nvrtc),
+      text("kernel_cache", &Options::kernel_cache),
       text("ip", &Options::ip),
       text("interface", &Options::interface),
       numeric("port", &Options::port, 0, 65535),

@@ -17,9 +17,11 @@ struct Options {
   uint64_t stage_bytes = 256 << 10;  // into messages of at most this
   uint64_t inline_bytes = 32 << 10;  // a request of at most this travels in the control stream
   int gpu = -1;                      // whose memory may be registered
-  std::string ip;                    // to listen on; "": every one
-  std::string interface;             // whose addresses others are told; "": all
-  uint16_t port = 0;                 // of the control stream; 0: any
+  std::string nvrtc;         // folders that NVRTC may be in, "a:b"; "": where the linker looks
+  std::string kernel_cache;  // where compiled kernels are kept; "": nowhere
+  std::string ip;            // to listen on; "": every one
+  std::string interface;     // whose addresses others are told; "": all
+  uint16_t port = 0;         // of the control stream; 0: any
   double connect_patience_s = 10;
   double patience_s = 60;  // without progress of what is under way: the remote counts as lost
 };

@@ -16,7 +16,14 @@ from tcpx_mpi.errors import WrongBytes
 from tcpx_mpi.machine.topology import Host, read_host
 from tcpx_mpi.nixl.agent_process import Request
 from tcpx_mpi.nixl.side import Side, without_nixl_settings
-from tcpx_mpi.nixl.wheel import BACKEND, Wheel, installed_wheel, plugin_dir, require_tested
+from tcpx_mpi.nixl.wheel import (
+    BACKEND,
+    Wheel,
+    compiler_settings,
+    installed_wheel,
+    plugin_dir,
+    require_tested,
+)
 from tcpx_mpi.records import (
     BaselineInfo,
     Plan,
@@ -114,7 +121,7 @@ def require_right(run: Run) -> None:
 
 def _backends(settings: NixlSettings) -> dict[str, dict[str, str]]:
     """The environment of each side's agents, by backend."""
-    own = {"NIXL_PLUGIN_DIR": str(plugin_dir())}
+    own = {**compiler_settings(), "NIXL_PLUGIN_DIR": str(plugin_dir())}
     if settings.plugin:
         own["TCPX_NIXL_PLUGIN"] = settings.plugin
     backends = {BACKEND: own}

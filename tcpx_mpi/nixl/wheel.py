@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Iterator, MutableMapping, Sequence
 from dataclasses import dataclass
@@ -94,8 +95,21 @@ def enable(
         environ[_PLUGIN] = path
     if beside:
         directory = _joined(directory, wheel, beside)
+    for name, value in compiler_settings().items():
+        environ.setdefault(name, value)
     environ[_DIRECTORY] = str(directory)
     return directory
+
+
+def compiler_settings() -> dict[str, str]:
+    """What the backend needs to put together what a plugin scatters in a GPU's memory."""
+    from tcpx_mpi.machine.gpu.compiler import kernel_cache, nvrtc_folders
+
+    found = {
+        "TCPX_NIXL_NVRTC": ":".join(nvrtc_folders(sys.path, os.environ)),
+        "TCPX_NIXL_KERNEL_CACHE": kernel_cache(os.environ),
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def require_tested(wheel: Wheel) -> Wheel:

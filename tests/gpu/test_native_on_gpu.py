@@ -23,10 +23,12 @@ from mutations import PATCHES
 from tcpx_mpi.machine.gpu.compiler import nvrtc_folders
 
 PROGRAMS = ("unpack_cuda", "cuda_slots", "elements", "reduce_cuda")
+#: Agents of NIXL, of which each is many threads and sockets: not under compute-sanitizer.
+AGENTS = ("nixl_gpu",)
 #: (program, test) of all of them.
 TESTS = [
     (program, name)
-    for program in PROGRAMS
+    for program in (*PROGRAMS, *AGENTS)
     for name in re.findall(
         r"^TEST\(([a-z0-9_]+)\)",
         (REPOSITORY / "tests" / "native" / f"test_{program}.cc").read_text(),
@@ -76,8 +78,8 @@ def build() -> Path:
     cmake = required_tools()
     configure(cmake, REPOSITORY / "native", BUILD, "-DTCPX_MPI_NATIVE_TESTS=ON",
               "-DTCPX_MPI_BENCHMARKS=ON")  # fmt: skip
-    make(cmake, BUILD, *(f"test_{program}" for program in PROGRAMS), "bench_unpack_cuda",
-         "bench_sends_cuda")  # fmt: skip
+    make(cmake, BUILD, *(f"test_{program}" for program in (*PROGRAMS, *AGENTS)),
+         "bench_unpack_cuda", "bench_sends_cuda")  # fmt: skip
     return BUILD
 
 

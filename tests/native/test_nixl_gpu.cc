@@ -1,0 +1,123 @@
+// Two agents with memory of GPUs, on the fake driver or, with TCPX_MPI_REAL_GPU=, on a real one.
+#include "fake_gpu.h"
+#include "nixl_agent.h"
+
+using namespace stand_in;
+
+namespace {
+
+constexpr uint64_t kBytes = 3 << 20;
+
+// Memory of a GPU, registered with an agent.
+class GpuBytes {
+ public:
+  GpuBytes(Agent& owner, tcpx::Gpu& gpu, uint8_t seed) : owner_(owner), memory_(gpu, kBytes) {
+    std::vector<uint8_t> values(kBytes);
+    for (size_t i = 0; seed != 0 && i < kBytes; ++i) {
+      values[i] = static_cast<uint8_t>(seed + i * 2654435761u / 65536);
+    }
+    put(values);
+    const BlobDescriptor where{{memory_.address(), kBytes, 0}, ""};
+    CHECK_EQ(owner.backend->register_memory(where, kVram, local), kSuccess);
+  }
+  ~GpuBytes() {
+    if (local != nullptr) owner_.backend->deregister_memory(local);
+  }
+  void put(const std::vector<uint8_t>& values) {
+    const auto from = reinterpret_cast<tcpx::CudaAddress>(values.data());
+    CHECK_EQ(tcpx::cuda().copy(memory_.address(), from, kBytes), 0);
+  }
+  std::vector<uint8_t> get() const {
+    std::vector<uint8_t> values(kBytes);
+    const auto to = reinterpret_cast<tcpx::CudaAddress>(values.data());
+    CHECK_EQ(tcpx::cuda().copy(to, memory_.address(), kBytes), 0);
+    return values;
+  }
+  std::string blob() const {
+    std::string text;
+    CHECK_EQ(owner_.backend->public_data(local, text), kSuccess);
+    return text;
+  }
+  uint8_t* data() const { return reinterpret_cast<uint8_t*>(memory_.address()); }
+
+ private:
+  Agent& owner_;
+  tcpx::GpuMemory memory_;
+
+ public:
+  Metadata* local = nullptr;
+};
+
+Params with_compiler() {
+  const char* real = getenv("TCPX_MPI_REAL_GPU");
+  return {{"nvrtc", real != nullptr ? real : FAKECUDA_FOLDER}};
+}
+
+// One request, until it is over.
+Status run(Agent& agent, Operation operation, const GpuBytes& here, const GpuBytes& there,
+           Metadata* known, const std::vector<Block>& blocks) {
+  MetaList local(kVram), remote(kVram);
+  for (const Block& block : blocks) {
+    local.entries().push_back(
+        {{here.local ? reinterpret_cast<uintptr_t>(here.data()) + block.at : 0, block.bytes, 0},
+         here.local});
+    remote.entries().push_back(
+        {{reinterpret_cast<uintptr_t>(there.data()) + block.at, block.bytes, 0}, known});
+  }
+  Request* request = nullptr;
+  CHECK_EQ(agent.backend->prepare(operation, local, remote, "b", request, nullptr), kSuccess);
+  PostOptions options;
+  Status status = agent.backend->post(operation, local, remote, "b", request, &options);
+  const int64_t deadline = tcpx::now_ns() + kDeadlineNs;
+  while (status == kInProgress && tcpx::now_ns() < deadline) {
+    sched_yield();
+    status = agent.backend->check(request);
+  }
+  agent.backend->release(request);
+  return status;
+}
+
+}  // namespace
+
+TEST(memory_of_a_gpu_is_written_and_read) {
+  tcpx::Gpu& gpu = test_gpu(0);
+  Agent a("a", true, with_compiler()), b("b", true, with_compiler());
+  CHECK_EQ(a.load(b), kSuccess);
+  GpuBytes from(a, gpu, 3), to(b, gpu, 0), back(a, gpu, 0);
+  Metadata* known = nullptr;
+  CHECK_EQ(a.backend->load_remote_metadata({{0, 0, 0}, to.blob()}, kVram, "b", known), kSuccess);
+  CHECK_EQ(run(a, kWrite, from, to, known, {{0, kBytes}}), kSuccess);
+  CHECK(to.get() == from.get());
+  // Small ones, too: each is a message of its own.
+  std::vector<uint8_t> expected(kBytes);
+  std::vector<Block> blocks;
+  for (uint64_t at = 0; at < 100 * 8192; at += 8192) blocks.push_back({at, 4096});
+  for (const Block& block : blocks) {
+    memcpy(expected.data() + block.at, from.get().data() + block.at, block.bytes);
+  }
+  CHECK_EQ(run(a, kRead, back, to, known, blocks), kSuccess);
+  CHECK(back.get() == expected);
+  a.backend->unload_metadata(known);
+}
+
+TEST(a_transfer_within_one_agent_is_a_copy_on_the_gpu) {
+  tcpx::Gpu& gpu = test_gpu(0);
+  Agent b("b", true, with_compiler());
+  GpuBytes from(b, gpu, 3), to(b, gpu, 0);
+  Metadata* known = nullptr;
+  CHECK_EQ(b.backend->load_local_metadata(to.local, known), kSuccess);
+  CHECK_EQ(run(b, kWrite, from, to, known, {{0, kBytes}}), kSuccess);
+  CHECK(to.get() == from.get());
+  b.backend->unload_metadata(known);
+}
+
+TEST(host_memory_is_no_vram) {
+  test_gpu(0);
+  Agent a("a", true, with_compiler());
+  std::vector<uint8_t> host(4096);
+  Metadata* metadata = nullptr;
+  const BlobDescriptor where{{reinterpret_cast<uintptr_t>(host.data()), host.size(), 0}, ""};
+  CHECK_EQ(a.backend->register_memory(where, kVram, metadata), kInvalidParam);
+}
+
+CHECK_MAIN()
