@@ -128,7 +128,9 @@ def rows(run: Run) -> Table:
         for row in run.rows:
             for side, part in _sides(row):
                 summary = summarise_row(run.header, part)
-                for name, figures in ((side, summary), (IN_PLACE, summary.in_place)):
+                # Averages have no row beside them; what has samples in place is a side of its own.
+                in_place = None if IN_PLACE in row.against else summary.in_place
+                for name, figures in ((side, summary), (IN_PLACE, in_place)):
                     if figures is not None:
                         yield Block(1, _figures(run, part, name, figures))
 

@@ -142,3 +142,16 @@ def test_a_peer_is_a_side_in_samples_and_a_line_in_against(tmp_path: Path) -> No
     timed = opened.samples.query("not warmup and phase == 'iteration'")
     assert (timed[timed.side == "raw"].ns.sum() / timed[timed.side == "plugin"].ns.sum()) == 3
     assert opened.peers.streams.tolist() == [2]
+
+
+def test_a_row_in_place_is_one_line(tmp_path: Path) -> None:
+    row = invented.row(0)
+    slower = dataclasses.replace(row, samples={k: 3 * v for k, v in row.samples.items()})
+    writer = RunWriter(str(tmp_path / "o.h5"))
+    writer.write_header(invented.run_header())
+    writer.write_setup(invented.setup_times())
+    writer.append_row(dataclasses.replace(row, against={"in_place": slower}))
+    writer.finish()
+    rows = tcpx_mpi.open_run(writer.path).rows
+    assert rows.side.tolist() == ["plugin", "in_place"]
+    assert rows.time_us[1] == pytest.approx(3 * rows.time_us[0])
