@@ -115,8 +115,8 @@ def files(mpirun_path: str, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 # --- As they are kept -----------------------------------------------------------------------------
 
 
-def test_there_are_three() -> None:
-    assert list(NOTEBOOKS) == ["bandwidth", "compare", "ranks"]
+def test_there_are_four() -> None:
+    assert list(NOTEBOOKS) == ["bandwidth", "compare", "programs", "ranks"]
 
 
 @pytest.mark.parametrize("name", NOTEBOOKS)
@@ -139,7 +139,7 @@ def test_a_notebook_is_kept_without_outputs_and_reads_runs_by_open_run_only(name
 
 # --- Real files -----------------------------------------------------------------------------------
 
-PICTURES = {"bandwidth": 1, "ranks": 3, "compare": 1}
+PICTURES = {"bandwidth": 1, "ranks": 3, "compare": 1, "programs": 1}
 CUT_OFF = "its writer was killed"
 MISSING = {
     "whole": [],
@@ -154,7 +154,8 @@ MISSING = {
 def test_a_notebook_works_on_a_real_file_and_says_what_is_missing(
     kernel: Kernel, files: dict[str, Path], name: str, state: str
 ) -> None:
-    found = kernel.run(name, RUN=files[state], FIRST=files["whole"], SECOND=files[state])
+    file, whole = files[state], files["whole"]
+    found = kernel.run(name, RUN=file, RUNS=file, FIRST=whole, SECOND=file)
     assert "Warning" not in found.text
     said = [line for line in found.text.splitlines() if line.startswith("MISSING")]
     assert len(said) == len(MISSING[state])
@@ -206,6 +207,23 @@ def test_peers_are_ceilings_each_at_its_best(kernel: Kernel, tmp_path: Path) -> 
     assert raw == pytest.approx([2 * bandwidth for bandwidth in ours], rel=1e-3)  # raw_4's
     assert mpi == pytest.approx([bandwidth / 2 for bandwidth in ours], rel=1e-3)
     assert lines.keys() == {"NIC line rate", "wrong or unchecked"}
+
+
+def test_every_program_of_a_folder_has_a_picture_with_its_own_medians(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    runs = {"mesh": invented_runs.sound(rows=3), "ring": invented_runs.sound(rows=2)}
+    for name, run in runs.items():
+        write(dataclasses.replace(run, header=dataclasses.replace(run.header, pattern=name)),
+              tmp_path / f"{name}.h5")  # fmt: skip
+    probe = "{a.get_title(): [list(l.get_ydata()) for l in a.get_lines()] for a in grid.flat}"
+    found = kernel.run("programs", probe, RUNS=tmp_path)
+    assert "OTHER RANKS" not in found.text
+    assert found.probe.keys() == set(runs)
+    for name, run in runs.items():
+        (line,) = found.probe[name]
+        wanted = [summarise_row(run.header, row).busbw for row in run.rows]
+        assert line == pytest.approx(wanted)
 
 
 def test_a_slow_rank_is_the_first_of_the_slow_ones(kernel: Kernel, tmp_path: Path) -> None:
