@@ -118,8 +118,9 @@ def _algorithm_lines(header: RunHeader) -> list[str]:
     if latency is None:
         return []
     return [
-        f"# Algorithm: by size, for {latency} us a message and {bandwidth} GB/s, measured before "
-        "the rows"
+        f"# Algorithm: by size, for {latency} us a message and {bandwidth} GB/s"
+        + (f" ({others})" if (others := header.facts.get("algo_others_gb_per_s")) else "")
+        + ", measured before the rows"
     ]
 
 

@@ -2,14 +2,17 @@
 
 Two rows that are in no table give both: the program's first algorithm with the least bytes and with
 the most. A message then costs `latency` and a byte `1 / bandwidth`, the reduction in it, and a row
-has the algorithm whose messages, one after the other, and bytes cost least.
+has the algorithm whose messages, one after the other, and bytes cost least. Algorithms that send as
+many bytes differ in what these numbers do not know, such as how many ranks send to one at once: for
+each of them a row with the most bytes gives a bandwidth of its own.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
@@ -32,14 +35,25 @@ class Costs:
 
     latency_ns: float
     ns_a_byte: float
+    #: Of other algorithms than the first that send as many bytes.
+    others_ns_a_byte: Mapping[str, float] = field(default_factory=dict)
+
+    def of_byte(self, algo: str) -> float:
+        """What a byte costs with an algorithm."""
+        return self.others_ns_a_byte.get(algo, self.ns_a_byte)
 
     def facts(self) -> dict[str, str]:
         """For the header of the run."""
-        bandwidth = 1 / self.ns_a_byte if self.ns_a_byte > 0 else 0.0
-        return {
+        found = {
             "algo_latency_us": f"{self.latency_ns / 1e3:.2f}",
-            "algo_gb_per_s": f"{bandwidth:.3f}",
+            "algo_gb_per_s": _gb_per_s(self.ns_a_byte),
         }
+        others = [f"{algo} {_gb_per_s(ns)}" for algo, ns in self.others_ns_a_byte.items()]
+        return {**found, "algo_others_gb_per_s": ", ".join(others)} if others else found
+
+
+def _gb_per_s(ns_a_byte: float) -> str:
+    return f"{1 / ns_a_byte if ns_a_byte > 0 else 0.0:.3f}"
 
 
 def measure_costs(
@@ -47,23 +61,42 @@ def measure_costs(
 ) -> Costs:
     """Collective: the costs, the same on all ranks."""
     largest = max(rows, key=lambda row: row.facts.size_bytes)
+    most = largest.facts.size_bytes
     small = program.facts(program.variants[0], ALIGNMENT * program.group_size)
-    times = []
-    sizes = [min(small["size_bytes"], largest.facts.size_bytes), largest.facts.size_bytes]
-    for size in sizes:
+
+    def time_ns(algo: str, size: int) -> int:
         facts = dataclasses.replace(
-            largest.facts, algo=program.algos[0], size_bytes=size, iterations=_ITERATIONS,
+            largest.facts, algo=algo, size_bytes=size, iterations=_ITERATIONS,
             warmup_iterations=_WARMUPS,
         )  # fmt: skip
         plan = plan_row(min(largest.plan.slots, _ITERATIONS), _ITERATIONS, _WARMUPS)
         part, _ = measurement.measure(facts, plan)
         mine = int(np.median(part.samples["iteration"])) if part.receives else 0
-        times.append(world.maximum(mine, "costs of a message", measurement.patience_s))
-    return costs_of(program, sizes, times)
+        return world.maximum(mine, "costs of a message", measurement.patience_s)
+
+    sizes = [min(small["size_bytes"], most), most]
+    times = [time_ns(program.algos[0], size) for size in sizes]
+    others = {algo: time_ns(algo, most) for algo in as_many_bytes(program, most)}
+    return costs_of(program, sizes, times, others)
 
 
-def costs_of(program: ProgramRows, sizes: Sequence[int], times_ns: Sequence[int]) -> Costs:
-    """The costs from the times of a small and of a large row of the first algorithm."""
+def as_many_bytes(program: ProgramRows, size_bytes: int) -> list[str]:
+    """The algorithms other than the first that send as many bytes of this size as it does."""
+    cost = program.program.cost
+    assert cost is not None
+    sent = {algo: cost(algo, program.group_size, size_bytes)[1] for algo in program.algos}
+    first = program.algos[0]
+    return [algo for algo in program.algos if algo != first and 0 < sent[algo] == sent[first]]
+
+
+def costs_of(
+    program: ProgramRows,
+    sizes: Sequence[int],
+    times_ns: Sequence[int],
+    others_ns: Mapping[str, int] = MappingProxyType({}),
+) -> Costs:
+    """The costs from the times of a small and of a large row of the first algorithm, and of a large
+    row of others."""
     cost = program.program.cost
     assert cost is not None
     (messages, small), (_, large) = (
@@ -71,7 +104,11 @@ def costs_of(program: ProgramRows, sizes: Sequence[int], times_ns: Sequence[int]
     )
     ns_a_byte = max((times_ns[1] - times_ns[0]) / (large - small), 0.0) if large > small else 0.0
     latency_ns = max(times_ns[0] - small * ns_a_byte, 0.0) / messages
-    return Costs(latency_ns, ns_a_byte)
+    others = {}
+    for algo, time_ns in others_ns.items():
+        steps, sent = cost(algo, program.group_size, sizes[1])
+        others[algo] = max(time_ns - steps * latency_ns, 0.0) / sent
+    return Costs(latency_ns, ns_a_byte, others)
 
 
 def choose_algorithm(facts: RowFacts, program: ProgramRows, costs: Costs | None) -> RowFacts:
@@ -83,6 +120,6 @@ def choose_algorithm(facts: RowFacts, program: ProgramRows, costs: Costs | None)
 
     def time_ns(algo: str) -> float:
         messages, sent = cost(algo, program.group_size, facts.size_bytes)
-        return messages * costs.latency_ns + sent * costs.ns_a_byte
+        return messages * costs.latency_ns + sent * costs.of_byte(algo)
 
     return dataclasses.replace(facts, algo=min(program.algos, key=time_ns))

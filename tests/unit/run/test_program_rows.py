@@ -13,7 +13,7 @@ from tcpx_mpi.patterns import canonical, find_program
 from tcpx_mpi.patterns.groups import group_numbers, in_groups
 from tcpx_mpi.patterns.matrix import parse_matrix
 from tcpx_mpi.patterns.program import Form
-from tcpx_mpi.run.choose_algorithm import Costs, choose_algorithm, costs_of
+from tcpx_mpi.run.choose_algorithm import Costs, as_many_bytes, choose_algorithm, costs_of
 from tcpx_mpi.run.plan import RowFacts
 from tcpx_mpi.run.program_rows import ProgramRows, program_rows
 from tcpx_mpi.schedule.interpreter import EngineModel, prove
@@ -159,3 +159,28 @@ def test_latency_and_bandwidth_come_from_a_small_and_a_large_row() -> None:
     assert found.latency_ns == pytest.approx(10_000, rel=0.01)
     assert found.ns_a_byte == pytest.approx(0.5, rel=0.01)
     assert costs_of(program, [small, small], [60_000, 60_000]).ns_a_byte == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "others"),
+    [
+        ("alltoall", ["pairwise"]), ("alltoallv", ["pairwise"]), ("all_gather", ["doubling"]),
+        ("reduce_scatter", ["halving"]), ("all_reduce", []), ("broadcast", []),
+    ],
+)  # fmt: skip
+def test_algorithms_that_send_as_many_bytes_are_each_measured(name: str, others: list[str]) -> None:
+    assert as_many_bytes(rows(name, 8), 1 << 20) == others
+    assert as_many_bytes(rows(name, 8), 0) == []
+
+
+def test_pairwise_is_taken_where_it_was_faster_and_not_where_latency_counts() -> None:
+    program = rows("alltoall", 8)
+    sizes, large = [128, 8 << 20], 7 << 20
+    spread, pairwise = round(10_000 + 0.5 * large), round(7 * 10_000 + 0.3 * large)
+    costs = costs_of(program, sizes, [10_056, spread], {"pairwise": pairwise})
+    assert costs.of_byte("pairwise") == pytest.approx(0.3, rel=0.01)
+    assert costs.facts()["algo_others_gb_per_s"].startswith("pairwise 3.3")
+    chosen = [choose_algorithm(facts(program, size), program, costs).algo for size in sizes]
+    assert chosen == ["spread", "pairwise"]
+    slower = costs_of(program, sizes, [10_056, spread], {"pairwise": 2 * pairwise})
+    assert choose_algorithm(facts(program, sizes[1]), program, slower).algo == "spread"
