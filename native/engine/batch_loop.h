@@ -87,6 +87,7 @@ class BatchLoop {
   // The last chunks of the last batch, where the loop is traced.
   virtual std::vector<ChunkTrace> trace() const { return {}; }
   const std::vector<int>& sources() const { return program_.sources; }
+  const std::vector<int>& source_lanes() const { return program_.source_lanes; }
   const Fault& fault() const { return fault_; }
   // Where the driving thread was seen in the last batch; looked at now and then.
   const CpuBits& cpus_seen() const { return cpus_seen_; }

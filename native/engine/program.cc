@@ -91,21 +91,21 @@ uint32_t share_of(uint32_t chunks, int channel, int channels) {
   return (chunks + channels - 1 - channel) / channels;
 }
 
-// One peer alone is done when the rank's receives are: there is nobody to tell it from.
+// One alone is done when the rank's receives are: there is nobody to tell it from.
 void number_sources(Program& program) {
-  std::vector<int> peers;
+  std::map<std::pair<int, int>, int> number_of;  // of (lane, peer)
   for (const ChunkQueue& queue : program.queues) {
-    if (queue.kind == FlowKind::kReceive) peers.push_back(queue.peer);
+    if (queue.kind == FlowKind::kReceive) number_of[{queue.lane, queue.peer}] = 0;
   }
-  std::sort(peers.begin(), peers.end());
-  peers.erase(std::unique(peers.begin(), peers.end()), peers.end());
-  if (peers.size() < 2) return;
+  if (number_of.size() < 2) return;
+  for (auto& [source, number] : number_of) {
+    number = static_cast<int>(program.sources.size());
+    program.sources.push_back(source.second);
+    program.source_lanes.push_back(source.first);
+  }
   for (ChunkQueue& queue : program.queues) {
-    if (queue.kind != FlowKind::kReceive) continue;
-    const auto found = std::lower_bound(peers.begin(), peers.end(), queue.peer);
-    queue.source = static_cast<int>(found - peers.begin());
+    if (queue.kind == FlowKind::kReceive) queue.source = number_of[{queue.lane, queue.peer}];
   }
-  program.sources = std::move(peers);
 }
 
 }  // namespace

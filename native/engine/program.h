@@ -56,7 +56,7 @@ struct ChunkQueue {
   int lane;
   int channel;
   std::vector<ChunkOp> ops;  // of one iteration, in the order of the schedule
-  int source = -1;           // receives, where sources are told apart: index of peer in them
+  int source = -1;           // receives, where sources are told apart: its index in them
 };
 
 struct BlockTable {
@@ -67,8 +67,10 @@ struct BlockTable {
 struct Program {
   std::vector<ChunkQueue> queues;
   std::vector<Wait> waits;
-  Arithmetic arithmetic;     // of all steps that compute
-  std::vector<int> sources;  // peers that are received from; empty where there is but one
+  Arithmetic arithmetic;  // of all steps that compute
+  // Where receives come from, told apart if there are several: by lane, then peer.
+  std::vector<int> sources;       // the peer of each
+  std::vector<int> source_lanes;  // its lane
   uint32_t counters = 0;
   uint32_t ops[3] = {0, 0, 0};  // an iteration, by FlowKind
 };

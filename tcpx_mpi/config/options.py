@@ -179,6 +179,9 @@ OPTIONS: tuple[Option, ...] = (
     Option("algo", "algo", OPERATION, "auto", one_of(*ALGORITHMS),
          "algorithm; auto: by size, from the latency and bandwidth that this run measures first",
          metavar="NAME|auto"),
+    Option("load", "load_bytes", OPERATION, 4 << 20, size(1),
+         "loaded_pingpong: bytes that each rank sends to all, in each iteration of the mesh",
+         metavar="SIZE"),
     Option("matrix", "matrix_path", OPERATION, None, any_text,
          "a file whose row i has the bytes from rank i to each, for alltoallv; for matrix: their "
          "proportions",

@@ -66,6 +66,7 @@ class Settings(PlanOptions):
     op: str
     datatype: str
     root: str
+    load_bytes: int
     algo: str
     #: Of alltoallv: a file, or None; what its numbers are multiplied by; without it, by distance.
     matrix_path: str | None

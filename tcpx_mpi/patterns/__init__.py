@@ -47,6 +47,7 @@ NAMES: dict[str, str] = {
     "fan_out": "one rank (--root) to all at the same time",
     "permutation": "every rank sends to one other and receives from one, drawn by --seed",
     "matrix": "bytes from each rank to each in the proportions of a matrix (--matrix)",
+    "loaded_pingpong": "pingpong alone, and while a mesh (--load) runs on lanes of its own",
     **PROGRAMS,
 }
 
@@ -64,6 +65,7 @@ _FAMILY = {
     "fan_out": "fan",
     "permutation": "permutation",
     "matrix": "traffic",
+    "loaded_pingpong": "loaded",
     SMOKE: "smoke",
 }
 _PROGRAM_FAMILY = {
@@ -86,6 +88,7 @@ CHOICES: dict[str, frozenset[str]] = {
     "fan_out": frozenset({"root"}),
     "permutation": frozenset({"seed"}),
     "matrix": frozenset({"matrix_path"}),
+    "loaded_pingpong": frozenset({"load_bytes"}),
 }
 
 _REGISTERED: dict[str, Pattern] = {}
@@ -99,6 +102,8 @@ class Choice:
     seed: int = 1
     #: From rank i to rank j, in any unit; None: by distance.
     weights: tuple[tuple[int, ...], ...] | None = None
+    #: What a rank sends to all in an iteration, beside what is timed.
+    load_bytes: int = 4 << 20
 
 
 def register(pattern: Pattern) -> None:

@@ -30,7 +30,8 @@ def begins(rank: int, world: int) -> bool:
     return rank < world // 2
 
 
-def _refuse(name: str, world: int) -> str | None:
+def refuse(name: str, world: int) -> str | None:
+    """The refusal of an odd number of ranks, which are no pairs."""
     if world >= 2 and world % 2:
         return (
             f"{name} needs an even number of ranks; found {world}; "
@@ -67,7 +68,7 @@ PAIR = Pattern(
     summary=NAMES["pair"],
     busbw_factor=lambda world: 1.0,
     time_divisor=1,
-    refuse=lambda world: _refuse("pair", world),
+    refuse=lambda world: refuse("pair", world),
     schedule=_pair_schedule,
     layout=_pair_layout,
     expected=_pair_expected,
@@ -106,7 +107,7 @@ PINGPONG = Pattern(
     summary=NAMES["pingpong"],
     busbw_factor=lambda world: 1.0,
     time_divisor=2,
-    refuse=lambda world: _refuse("pingpong", world),
+    refuse=lambda world: refuse("pingpong", world),
     schedule=_pingpong_schedule,
     layout=_whole_both_ways,
     expected=_from_partner,
@@ -128,7 +129,7 @@ BIDIRECTIONAL = Pattern(
     summary=NAMES["bidirectional"],
     busbw_factor=lambda world: 1.0,
     time_divisor=1,
-    refuse=lambda world: _refuse("bidirectional", world),
+    refuse=lambda world: refuse("bidirectional", world),
     schedule=_bidirectional_schedule,
     layout=_whole_both_ways,
     expected=_from_partner,

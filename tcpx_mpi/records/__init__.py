@@ -27,6 +27,7 @@ from tcpx_mpi.records.names import (
 from tcpx_mpi.records.reader import read_run
 from tcpx_mpi.records.row import (
     IN_PLACE,
+    LOADED,
     PHASES,
     Average,
     ObservedPlacement,
@@ -46,6 +47,7 @@ __all__ = [
     "AVERAGES",
     "IMPORTED_BOUNDS",
     "IN_PLACE",
+    "LOADED",
     "PHASES",
     "Average",
     "BaselineInfo",

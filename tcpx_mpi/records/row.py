@@ -29,6 +29,8 @@ PHASES = ("iteration", "send", "receive", "start")
 
 #: The key of a row's part in place among those beside it.
 IN_PLACE = "in_place"
+#: Beside the baselines' names: what a pattern with a load did under it, whose row has it alone.
+LOADED = "loaded"
 
 
 @dataclass(kw_only=True, eq=False)
@@ -134,7 +136,7 @@ class RankRow:
     #: Of a run in a GPU's memory.
     gpu: GpuRow | None = None
     #: What the baselines of `--against` did in blocks between these batches, by name; as IN_PLACE
-    #: what the plugin did in place.
+    #: what the plugin did in place, as LOADED what it did under load.
     against: dict[str, RankRow] = field(default_factory=dict)
 
 

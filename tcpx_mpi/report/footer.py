@@ -11,6 +11,7 @@ from tcpx_mpi.plugin.sockets import moves_all_by_tcp
 from tcpx_mpi.records import IMPORTED_BOUNDS, Fault, RunHeader
 from tcpx_mpi.report.gpus import gpu_lines
 from tcpx_mpi.report.lines import titled as _line
+from tcpx_mpi.report.load import load_lines
 from tcpx_mpi.report.percentiles import percentile_notes
 from tcpx_mpi.report.placement import placement_lines, stolen_lines, usage_lines
 from tcpx_mpi.report.preamble import ABSENT, rank_name
@@ -92,6 +93,7 @@ def finding_lines(
     lines += placement_lines(header, summaries)
     lines += stolen_lines(header, summaries)
     lines += gpu_lines(header, summaries)
+    lines += load_lines(summaries)
     lines += _baseline_lines(header, summaries)
     lines += _detour_lines(header)
     if fault is not None:

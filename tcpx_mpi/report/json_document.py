@@ -261,6 +261,7 @@ def row_document(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, 
         "late_starts": _known(summary.late_starts),
         "finished_time": summary.finished_time,
         "net_bw": summary.net_bw,
+        "loaded": _loaded(header, summary),
         "against": _against(header, summary),
         "gpus": [
             {name: _known(value) for name, value in dataclasses.asdict(gpu).items()}
@@ -277,6 +278,22 @@ def _side(summary: RowSummary) -> dict[str, Any]:
         "alg_bw": summary.algbw,
         "bus_bw": summary.busbw,
         "nwrong": summary.wrong,
+    }
+
+
+def _loaded(header: RunHeader, summary: RowSummary) -> dict[str, Any] | None:
+    """The side under load, its percentiles, its ratio to the row, and its mesh."""
+    if summary.loaded is None or summary.load is None:
+        return None
+    load = summary.load
+    return {
+        **_side(summary.loaded),
+        "per_iter": _per_iteration(header, summary.loaded),
+        "ratio": load.ratio.ratio,
+        "ci_low": load.ratio.ci_low,
+        "ci_high": load.ratio.ci_high,
+        "mesh_bw": load.mesh_gbps,
+        "covers": load.covers,
     }
 
 

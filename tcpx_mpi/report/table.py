@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from tcpx_mpi.patterns import PROGRAMS
-from tcpx_mpi.records import IN_PLACE, BaselineInfo, Row, RunHeader
+from tcpx_mpi.records import IN_PLACE, LOADED, BaselineInfo, Row, RunHeader
 from tcpx_mpi.report.percentiles import without_gaps
 from tcpx_mpi.report.preamble import ABSENT
 from tcpx_mpi.stats import RowSummary, summarise
+from tcpx_mpi.stats.load import load_figures
 from tcpx_mpi.stats.ratios import Ratio, ratios, strongest
 from tcpx_mpi.units import (
     fit_number,
@@ -25,6 +26,8 @@ from tcpx_mpi.units import (
 UNKNOWN = "n/a"
 #: A ratio to what was weakened; the footer says why.
 VOID = "void"
+#: The pattern whose rows have a side under load.
+LOADED_PATTERN = "loaded_pingpong"
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,10 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
         # An ablation: time without a part of the work is no bandwidth of anything.
         rates = dict.fromkeys(("algbw", "busbw", "mmsg_per_s", "net_bw"), math.nan)
         return dataclasses.replace(summary, **rates)  # type: ignore[arg-type]  # by name
-    beside = {name: other for name, other in row.against.items() if name != IN_PLACE}
+    if (load := load_figures(row, plan.average)) is not None:
+        # What is timed is a part of an iteration, and what crosses the network all of it.
+        summary = dataclasses.replace(summary, load=load, net_bw=math.nan)
+    beside = {name: other for name, other in row.against.items() if name not in (IN_PLACE, LOADED)}
     against = ratios(
         row, beside, plan.average, header.busbw_factor, header.time_divisor,
         {baseline.name: baseline.floor_gbps for baseline in header.baselines},
@@ -140,6 +146,8 @@ def our_columns(header: RunHeader) -> list[Column]:
         _number_column("net_bw", "(GB/s)", lambda s: s.net_bw),
         Column("cpu_s_per_GB", "(s/GB)", 12, lambda s: _significant(s.cpu_s_per_gb)),
     ]
+    if header.pattern == LOADED_PATTERN:
+        columns += _load_columns()
     for kind in dict.fromkeys(baseline.kind for baseline in header.baselines):
         columns += _baseline_columns(kind, header.baselines)
     if plan.agg_iters > 1:
@@ -164,6 +172,33 @@ def our_columns(header: RunHeader) -> list[Column]:
     if plan.report_timestamps:
         columns.append(Column("timestamp", "(UTC)", 24, lambda s: s.finished_time or UNKNOWN))
     return columns
+
+
+def _load_columns() -> list[Column]:
+    """The latency under load, how many times that alone it is, and what the mesh had meanwhile."""
+    label = "while loaded"
+
+    def of_loaded(number: Callable[[RowSummary], float]) -> Callable[[RowSummary], float]:
+        return lambda s: math.nan if s.loaded is None else number(s.loaded)
+
+    def wrong(summary: RowSummary) -> str:
+        loaded = summary.loaded
+        return ABSENT if loaded is None or loaded.wrong is None else str(loaded.wrong)
+
+    return [
+        _time_column("time", of_loaded(lambda s: s.time_ns), label),
+        _time_column("p50", of_loaded(lambda s: s.per_iteration.p50), label),
+        _time_column("p95", of_loaded(lambda s: s.per_iteration.p95), label),
+        _time_column("p99", of_loaded(lambda s: s.per_iteration.p99), label),
+        *_ratio_columns(label, lambda s: None if s.load is None else s.load.ratio),
+        dataclasses.replace(
+            _number_column(
+                "mesh_bw", "(GB/s)", lambda s: math.nan if s.load is None else s.load.mesh_gbps
+            ),
+            group=label,
+        ),
+        Column("#wrong", "", 6, wrong, label),
+    ]
 
 
 def _baseline_columns(kind: str, baselines: Sequence[BaselineInfo]) -> list[Column]:

@@ -152,6 +152,7 @@ def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
         "algo": program is not None,
         "matrix_path": "matrix_path" in choices or settings.pattern == "alltoallv",
         "matrix_scale": settings.matrix_path is not None,
+        "load_bytes": "load_bytes" in choices,
         "spread": settings.pattern == "alltoallv" and settings.matrix_path is None,
     }
     given = [

@@ -17,10 +17,27 @@ def pattern_of(settings: Settings) -> Pattern:
     choices = CHOICES.get(settings.pattern)
     if choices is None:
         return load(settings.pattern)
+    if "load_bytes" in choices:
+        _refuse_beside_load(settings)
     choice = Choice(root=_root(settings), weights=weights_of(settings))
+    if "load_bytes" in choices:
+        choice = dataclasses.replace(choice, load_bytes=settings.load_bytes)
     if "seed" in choices:
         choice = dataclasses.replace(choice, seed=settings.seed)
     return load_chosen(settings.pattern, choice)
+
+
+def _refuse_beside_load(settings: Settings) -> None:
+    """What a pattern with a load cannot have: its two sides take the turns, one round trip each."""
+    if settings.against:
+        raise UsageError(
+            f"--against has no {settings.pattern}: run pingpong beside peers, and this one alone"
+        )
+    if settings.agg_iters > 1:
+        raise UsageError(
+            f"-m/--agg_iters ({settings.agg_iters}) is more than the one round trip that "
+            f"{settings.pattern} times: leave it out"
+        )
 
 
 def weights_of(settings: Settings) -> Matrix | None:

@@ -17,6 +17,7 @@ from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import PluginFailed
 from tcpx_mpi.records import (
     IN_PLACE,
+    LOADED,
     PHASES,
     GpuRow,
     Journal,
@@ -95,6 +96,8 @@ class _Account:
     @property
     def name(self) -> str:
         """The key of its samples in a row."""
+        if self.work.pattern.alone is not None:
+            return LOADED
         return IN_PLACE if self.work.in_place else name_of(self.transport)
 
     def iterations_ns(self) -> Float64s:
@@ -360,7 +363,7 @@ class Measurement:
         for phase, values in batch.samples.items():
             samples[phase].append(values)
         if kind == "timed":
-            account.measured_ns += int(batch.samples["iteration"].sum())
+            account.measured_ns += batch.elapsed_ns
             account.arrivals.add(batch.sources, batch.arrivals)
             if (most := self._settings.trace) > 0:
                 kept = [account.row.trace, later(batch.trace, first)]

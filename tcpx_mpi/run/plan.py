@@ -168,7 +168,9 @@ class RowPlanner:
         chunk = chunk_of(s, self._message_bytes(facts), s.agg_iters * self._messages())
         facts = dataclasses.replace(facts, slots=slots, chunk_bytes=self._whole_elements(chunk))
         # Medians over blocks: of a baseline beside us, and where ranks are compared.
-        several = bool(s.against) or self._pattern.of_pairs is not None
+        several = (
+            bool(s.against) or self._pattern.of_pairs is not None or self._pattern.alone is not None
+        )
         blocks = min(LEAST_BLOCKS, s.iters) if several else 1
         plan = plan_row(slots, s.iters, s.warmup_iters, blocks)
         if not s.open_ended():
@@ -187,7 +189,7 @@ class RowPlanner:
 
     def _sample_bytes(self) -> int:
         """Bytes that the file has of an iteration: all phases of all ranks and sides."""
-        sides = _MOST_SIDES if self._settings.against else 1
+        sides = _MOST_SIDES if self._settings.against else 1 if self._pattern.alone is None else 2
         return len(PHASES) * 8 * self._world * sides
 
     def _rows_to_come(self) -> int:

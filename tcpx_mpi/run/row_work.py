@@ -23,7 +23,7 @@ Int64s = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class RowWork:
-    """What a row does on this rank: out of place, or in place."""
+    """What a row does on this rank: out of place, or in place; alone, or under load."""
 
     pattern: Pattern
     context: RankContext
@@ -59,7 +59,9 @@ class RowWorks:
     program: ProgramRows | None = None
 
     def of(self, facts: RowFacts) -> list[RowWork]:
-        """What a row runs: out of place, and in place if nccl-tests has that."""
+        """What a row runs: out of place, and in place if nccl-tests has that; a pattern with a
+        load first alone.
+        """
         if self.program is not None:
             places = (False, True) if self.program.program.in_place else (False,)
             return [self._of_elements(self.program, facts, place) for place in places]
@@ -68,7 +70,8 @@ class RowWorks:
             pattern = self.rounds[facts.cycle % len(self.rounds)]
             if facts.pairs and self.pattern.of_pairs is not None:
                 pattern = repeated(self.pattern.of_pairs(facts.pairs), facts.agg)
-        return [self._of_bytes(pattern, facts)]
+        alone = [] if pattern.alone is None else [pattern.alone]
+        return [self._of_bytes(each, facts) for each in (*alone, pattern)]
 
     def _of_bytes(self, pattern: Pattern, facts: RowFacts) -> RowWork:
         rank, world, size = self.rank, self.world, facts.size_bytes

@@ -93,10 +93,11 @@ class BatchRunner:
         before = self._transport.timed_loop.sockets()
         if kept is not None:
             kept[1].before()
+        lanes = work.pattern.timed_lanes
         if self._settings.blocking:
-            parts = [self._run_loop(slot, 1, patience) for slot in range(count)]
+            parts = [self._run_loop(slot, 1, patience, lanes) for slot in range(count)]
         else:
-            parts = [self._run_loop(0, count, patience)]
+            parts = [self._run_loop(0, count, patience, lanes)]
         # Pairs of ranks go on by themselves, and one may take many times as long as another.
         self._world.barrier("end of a batch", patience, moving=True)
         after = self._transport.timed_loop.sockets()
@@ -132,7 +133,7 @@ class BatchRunner:
         return time.monotonic_ns() - start
 
     def _run_loop(
-        self, first_slot: int, count: int, patience_s: float
+        self, first_slot: int, count: int, patience_s: float, timed_lanes: tuple[int, int] | None
     ) -> tuple[Batch, tuple[int, int, int]]:
         """Collective: start together, wait for the loop; what it stamped and its CPU time."""
         loop = self._transport.timed_loop
@@ -152,7 +153,7 @@ class BatchRunner:
                 self._world.roll_call.answer_inquiries()
         self._show_progress()  # asked for in the last moments of a batch, or of a short one
         self._raise_fault()
-        batch = batch_of(loop.stamps(count))
+        batch = batch_of(loop.stamps(count), timed_lanes)
         if batch.late:
             self._lead_ns = min(2 * self._lead_ns, _LONGEST_LEAD_NS)
         return batch, loop.cpu_time()

@@ -55,6 +55,11 @@ class Pattern:
     payload: Callable[[int, int, int], BlockTable] | None = None
     #: world -> what part of the size the algorithm bandwidth counts, as nccl-tests defines it.
     algbw_factor: Callable[[int], float] = lambda world: 1.0
+    #: (lane, lane): an iteration's time is from when the bytes of the first were there until those
+    #: of the second were; None: from its start to its end.
+    timed_lanes: tuple[int, int] | None = None
+    #: The same without what loads it, which takes turns with it: the row's own figures are those.
+    alone: Pattern | None = None
     #: Bytes of an element, which no block, and no chunk of a reduction, may cut.
     element_bytes: int = 1
     #: world -> how its ranks are alike, so that a few stand for all in a simulation; None: not.

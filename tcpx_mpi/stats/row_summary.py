@@ -15,6 +15,7 @@ from tcpx_mpi.stats.interval import Interval
 from tcpx_mpi.stats.series import Float64s
 
 if TYPE_CHECKING:
+    from tcpx_mpi.stats.load import LoadFigures
     from tcpx_mpi.stats.ratios import Ratio
 
 
@@ -96,6 +97,9 @@ class RowSummary:
     algo: str = ""
     #: The row in place, where the pattern or an imported program has that.
     in_place: RowSummary | None = None
+    #: The row under load, where the pattern has one, and what there is to say of both.
+    loaded: RowSummary | None = None
+    load: LoadFigures | None = None
 
     @property
     def prepare_and_check_s(self) -> float:

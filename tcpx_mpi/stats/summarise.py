@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tcpx_mpi.records import IN_PLACE, Average, Row
+from tcpx_mpi.records import IN_PLACE, LOADED, Average, Row
 from tcpx_mpi.stats.blocks import independent_count, iteration_times_ns
 from tcpx_mpi.stats.distribution import describe
 from tcpx_mpi.stats.interval import UNKNOWN, median_interval
@@ -100,17 +100,21 @@ def summarise(
     time_ns = average_over_ranks(time_ns_by_rank[receives], average)
     algbw = 0.0 if row.size_bytes == 0 else rate(row.size_bytes * algbw_factor, time_ns)
 
-    in_place = None
-    if IN_PLACE in row.against:
-        in_place = summarise(
-            row.against[IN_PLACE], average, busbw_factor, time_divisor, per_iter_skip, algbw_factor
+    in_place, loaded = (
+        summarise(
+            row.against[side], average, busbw_factor, time_divisor, per_iter_skip, algbw_factor
         )
+        if side in row.against
+        else None
+        for side in (IN_PLACE, LOADED)
+    )
+    others = [side for side in (in_place, loaded) if side is not None]
     checked = bool(row.size_bytes > 0 and receives.any() and row.checked[receives].all())
     found = row.wrong[row.wrong > 0]
     payload_received = int(row.payload_bytes_received.sum())
     cpu_ns = cpu_time_ns(row)
     return RowSummary(
-        **_facts_of(row, in_place.faults if in_place else ()),
+        **_facts_of(row, [fault for side in others for fault in side.faults]),
         time_ns_by_rank=time_ns_by_rank,
         time_ns=time_ns,
         algbw=algbw,
@@ -122,7 +126,7 @@ def summarise(
         mmsg_per_s=rate(row.messages_per_copy, time_ns) * 1e3,
         checked=checked,
         wrong=int(found.sum()) if checked else None,
-        wrong_found=int(found.sum()) + (in_place.wrong_found if in_place else 0),
+        wrong_found=int(found.sum()) + sum(side.wrong_found for side in others),
         payload_received=payload_received,
         payload_received_checked=int(row.payload_bytes_received[row.checked].sum()),
         payload_sent=int(row.payload_bytes_sent.sum()),
@@ -143,6 +147,7 @@ def summarise(
         chunks=row.chunks,
         half_width=max(half_widths, default=math.nan),
         in_place=in_place,
+        loaded=loaded,
     )
 
 

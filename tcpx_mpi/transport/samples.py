@@ -22,16 +22,23 @@ class Batch:
     samples: dict[str, Int64s]
     start_ns: int
     late: bool
+    #: Time from the start to the end of the batch.
+    elapsed_ns: int
     #: Peers that are told apart, and int64[iteration, source]: when all of a peer's bytes were
-    #: there, from the start of the iteration; negative where they came before it.
+    #: there, from the start of the iteration; negative where they came before it. Empty where
+    #: lanes are timed.
     sources: list[int]
     arrivals: Int64s
     #: int64[chunk, `trace.CHUNK_COLUMNS`] of a traced loop: its last chunks.
     trace: Int64s
 
 
-def batch_of(stamps: _native.Stamps) -> Batch:
-    """Durations from instants: an iteration starts when the one before it is complete."""
+def batch_of(stamps: _native.Stamps, timed_lanes: tuple[int, int] | None = None) -> Batch:
+    """Durations from instants: an iteration starts when the one before it is complete.
+
+    With `timed_lanes` its time is from when all bytes of the first lane were there until all of
+    the second were; the other phases are from its start all the same.
+    """
     end = stamps["end"]
     start = np.concatenate([[stamps["start"]], end[:-1]]).astype(np.int64)
 
@@ -39,19 +46,27 @@ def batch_of(stamps: _native.Stamps) -> Batch:
         # A receive posted early may be complete before its own iteration starts: 0, not negative.
         return np.where(done < 0, -1, np.maximum(done - start, 0)).astype(np.int64)
 
+    # Peers that Python or NCCL drive do not tell their sources apart.
+    sources = stamps.get("sources", [])
+    done = stamps["source_done"].reshape(-1, len(sources)) if sources else start[:, None][:, :0]
+    iteration = end - start
+    if timed_lanes is not None:
+        lanes = np.array(stamps["source_lanes"])
+        first, last = (done[:, lanes == lane].max(axis=1) for lane in timed_lanes)
+        iteration = last - first
+        sources, done = [], done[:, :0]
     samples = {
-        "iteration": end - start,
+        "iteration": iteration,
         "send": since_start(stamps["send_done"]),
         "receive": since_start(stamps["receive_done"]),
         "start": start,
     }
-    # Peers that Python or NCCL drive do not tell their sources apart.
-    sources = stamps.get("sources", [])
-    done = stamps["source_done"].reshape(-1, len(sources)) if sources else start[:, None][:, :0]
     trace = stamps.get("trace", np.zeros(0, np.int64)).reshape(-1, len(CHUNK_COLUMNS))
+    elapsed_ns = int(end[-1]) - int(stamps["start"]) if end.size else 0
     return Batch(
-        samples, int(stamps["start"]), bool(stamps["late"]), sources, done - start[:, None], trace
-    )
+        samples, int(stamps["start"]), bool(stamps["late"]), elapsed_ns, sources,
+        done - start[:, None], trace,
+    )  # fmt: skip
 
 
 def joined_batch(parts: list[Batch]) -> Batch:
@@ -65,7 +80,8 @@ def joined_batch(parts: list[Batch]) -> Batch:
     # Each part counts its iterations from 0.
     lengths = [part.samples["iteration"].size for part in parts]
     trace = np.concatenate([later(part.trace, sum(lengths[:i])) for i, part in enumerate(parts)])
-    return Batch(samples, parts[0].start_ns, late, parts[0].sources, arrivals, trace)
+    elapsed_ns = sum(part.elapsed_ns for part in parts)
+    return Batch(samples, parts[0].start_ns, late, elapsed_ns, parts[0].sources, arrivals, trace)
 
 
 def add_network(row: RankRow, before: dict[str, Any], after: dict[str, Any]) -> None:

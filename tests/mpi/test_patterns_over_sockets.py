@@ -109,6 +109,24 @@ def test_a_pattern_moves_every_byte_of_every_size_and_keeps_every_sample(
     assert list((place / "spool").iterdir()) == [], "journals of a run that is whole"
 
 
+def test_a_ping_pong_takes_turns_with_itself_beside_a_mesh(place: Path) -> None:
+    options = ("--sizes", "0,17,300001", "--load", "100003", "-n", "16", "-w", "2")
+    result, found = measured(place, "loaded_pingpong", *options, ranks=2)
+    assert "while loaded" in result.out
+    for row, size in zip(found.rows, (0, 17, 300001), strict=True):
+        loaded = row.against["loaded"]
+        assert row.payload_bytes_received.tolist() == [16 * 2 * size] * 2
+        of_mesh = loaded.payload_bytes_received - row.payload_bytes_received
+        assert of_mesh.tolist() == [16 * 50002, 16 * 50001], "half of it stays, ragged"
+        for side in (row, loaded):
+            assert side.checked.all() == (size > 0)
+            assert side.wrong.max() == (0 if size else -1)
+            # What is timed is a part of the iteration, which ends when everything is there.
+            assert (side.samples["iteration"] > 0).all()
+            whole = np.diff(side.samples["start"], axis=1)[:, : side.batches[0] - 1]
+            assert (side.samples["iteration"][:, : whole.shape[1]] < whole).all()
+
+
 def test_iterations_of_a_batch_follow_each_other_without_a_gap(place: Path) -> None:
     _, found = measured(place, "ring", "--sizes", "64K", "-n", "50", ranks=2)
     row = found.rows[0]

@@ -211,6 +211,7 @@ TEST(each_of_several_sources_is_stamped_when_its_last_bytes_are_there) {
     rig.net.watch = [&](const FakeEvent&) { happened.push_back(now_ns()); };
     CHECK(rig.run(6));
     CHECK(rig.driver.sources() == std::vector<int>({3, 7}));
+    CHECK(rig.driver.source_lanes() == std::vector<int>({0, 0}));
     const BatchStamps& s = rig.driver.stamps();
     for (uint64_t i = 0; i < 6; ++i) {
       for (const int source : {0, 1}) {
@@ -228,6 +229,20 @@ TEST(each_of_several_sources_is_stamped_when_its_last_bytes_are_there) {
       }
       CHECK_LE(std::max(s.source_done[2 * i], s.source_done[2 * i + 1]), s.receive_done[i]);
     }
+  }
+}
+
+// A schedule that stamps a part of itself has it on a lane of its own.
+TEST(sources_of_two_lanes_are_told_apart_though_they_are_one_peer) {
+  Rig rig(1, 2);
+  rig.load(Steps().receive(0, -1, kChunk, 1).receive(1), {kPiece * 3, kPiece * 2}, kPiece, 4);
+  CHECK(rig.run(4));
+  CHECK(rig.driver.sources() == std::vector<int>({kPeer, kPeer}));
+  CHECK(rig.driver.source_lanes() == std::vector<int>({0, 1}));
+  const BatchStamps& s = rig.driver.stamps();
+  for (uint64_t i = 0; i < 4; ++i) {
+    for (const int source : {0, 1}) CHECK(s.source_done[2 * i + source] >= 0);
+    CHECK_LE(std::max(s.source_done[2 * i], s.source_done[2 * i + 1]), s.receive_done[i]);
   }
 }
 

@@ -16,8 +16,11 @@ from tcpx_mpi.schedule.table import BufferId
 
 Groups = list[list[Piece]]
 
-#: NCCL as a peer reduces nothing and forwards nothing: other programs are refused.
-MOVING = [name for name in patterns.NAMES if name not in patterns.PROGRAMS or name in GROUPED]
+#: Other programs are collectives of NCCL, and peers have no lanes.
+MOVING = [
+    name for name in patterns.NAMES
+    if (name not in patterns.PROGRAMS or name in GROUPED) and name != "loaded_pingpong"
+]  # fmt: skip
 
 
 def groups(pattern: Pattern, rank: int, world: int, size: int) -> Groups:

@@ -162,11 +162,13 @@ def test_bus_bandwidth_factors_and_time_divisors_are_the_fields() -> None:
         **{"pair": 1.0, "pingpong": 1.0, "ring": 1.0, "pairs": 1.0},
         **{"bidirectional": 1.0, "fan_in": 1.0, "fan_out": 1.0, "permutation": 1.0, "matrix": 1.0},
         "mesh": 0.75,
+        "loaded_pingpong": 1.0,
     }
     assert {name: patterns.load(name).time_divisor for name in ALL} == {
         **{"pair": 1, "ring": 1, "mesh": 1, "pairs": 1},
         **{"bidirectional": 1, "fan_in": 1, "fan_out": 1, "permutation": 1, "matrix": 1},
         "pingpong": 2,
+        "loaded_pingpong": 2,
     }
 
 

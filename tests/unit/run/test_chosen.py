@@ -69,3 +69,15 @@ def test_a_matrix_is_read_once(tmp_path: Path) -> None:
     agreed = weights_of(asked)
     file.unlink()
     assert weights_of(asked) == agreed
+
+
+def test_a_load_is_that_of_the_settings_and_nothing_else_takes_turns_with_it() -> None:
+    pattern = pattern_of(settings("loaded_pingpong", load="1000"))
+    assert pattern.layout(0, 2, 8)[BufferId.SEND].lengths.tolist() == [8, 500, 500]
+    for options, words in (
+        ({"against": "raw"}, "--against has no loaded_pingpong: run pingpong beside peers"),
+        ({"agg_iters": "2"}, "-m/--agg_iters (2) is more than the one round trip"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            pattern_of(settings("loaded_pingpong", **options))
+        assert words in str(caught.value)

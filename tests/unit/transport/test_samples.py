@@ -29,6 +29,25 @@ def test_a_receive_that_was_there_before_took_no_time_and_what_is_unknown_stays_
     assert samples["receive"].tolist() == [0, 10]
 
 
+def test_of_timed_lanes_an_iteration_is_from_the_bytes_of_one_to_those_of_the_other() -> None:
+    stamps: Any = {
+        "start": 10,
+        "late": False,
+        "end": np.array([40, 70]),
+        "send_done": np.array([30, 60]),
+        "receive_done": np.array([35, 70]),
+        # Lane 2 has two peers, and is complete with the later one.
+        "sources": [1, 1, 0, 1],
+        "source_lanes": [0, 1, 2, 2],
+        "source_done": np.array([[22, 15, 35, 30], [55, 45, 68, 70]]).ravel(),
+    }
+    found = batch_of(stamps, timed_lanes=(1, 0))
+    assert found.samples["iteration"].tolist() == [7, 10]
+    assert found.samples["receive"].tolist() == [25, 30]
+    assert batch_of(stamps, timed_lanes=(1, 2)).samples["iteration"].tolist() == [20, 25]
+    assert (found.elapsed_ns, found.sources, found.arrivals.shape) == (60, [], (2, 0))
+
+
 def test_parts_are_one_batch_that_began_with_the_first_and_is_late_if_any_was() -> None:
     joined = joined_batch([a_batch(), dataclasses.replace(a_batch(), start_ns=40, late=True)])
     assert (joined.start_ns, joined.late) == (10, True)
