@@ -39,9 +39,9 @@ enum class ChunkState : uint8_t { kQueued, kPosted, kMoving, kArrived, kFinished
 
 constexpr int kTag = 99;  // some plugins match by tag: equal on both sides
 
-// `Part` is what the chunk is to its feed.
+// `Part` is what the chunk is to its feed. A line of the cache each.
 template <typename Part>
-struct Chunk {
+struct alignas(64) Chunk {
   ChunkState state = ChunkState::kFinished;
   bool scattered = false;  // a receive that comes as fragments
   ChunkWork work = ChunkWork::kMove;
@@ -274,8 +274,10 @@ struct Flow : FlowCounts {
     return true;
   }
 
+  // Seldom: kept out of the way of what every chunk goes through.
   template <typename Feed>
-  bool fail(Feed& feed, Chunk<Part>& chunk, FaultKind fault_kind, const char* call, int code) {
+  __attribute__((noinline, cold)) bool fail(Feed& feed, Chunk<Part>& chunk, FaultKind fault_kind,
+                                            const char* call, int code) {
     chunk.state = ChunkState::kFailed;
     FlowFault fault;
     fault.kind = fault_kind;

@@ -101,7 +101,8 @@ inline bool TimedLoop::next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posti
   chunk.scattered = flow.queue != nullptr;
   chunk.work = op.work;
   chunk.part = {&op, at.iteration};
-  if (op.work == ChunkWork::kReduce && at.staging != nullptr) {
+  // Only a flow of receives that are reduced has staging.
+  if (at.staging != nullptr && op.work == ChunkWork::kReduce) {
     chunk.data = at.staging + flow.posted % flow.window * at.staging_stride;
     posting.mhandle = at.staging_mhandle;
     return true;
