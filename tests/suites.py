@@ -43,9 +43,15 @@ def _sanitized(sanitizer: str) -> Suite:
 
 SUITES = {
     "unit": Suite("the tests that start no MPI and build nothing", ("unit",)),
-    "native": Suite("the native tests", ("native",)),
+    "native": Suite(
+        "the native tests, those of kernels as on a GPU, too",
+        ("-m", "variant or not variant", "native"),
+    ),
     "mpi": Suite("runs of several ranks on this machine", ("mpi",)),
-    "conform": Suite("`conform` over softtcpx and over faulty plugins", ("conform",)),
+    "conform": Suite(
+        "`conform` over softtcpx and faulty plugins, each fault against every clause: 2 minutes",
+        ("-m", "variant or not variant", "conform"),
+    ),
     "variants": Suite(
         "other ways into set-ups that hang, signals and odd plugins: 5 minutes",
         ("-m", "variant", "mpi"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 
-import pytest
 from net_v7 import SLOTS, SUCCESS, Memory, Net, connected, until
 
 OWNERS = [
@@ -17,9 +16,6 @@ OWNERS = [
     {"SOFTTCPX_DIRECT_SOCKETS": "0"},
     {"SOFTTCPX_DIRECT_SOCKETS": "0", "NCCL_NSOCKS_PERTHREAD": "2", "SOFTTCPX_SNDBUF": "4096"},
 ]
-every_owner = pytest.mark.parametrize(
-    "environ", OWNERS, ids=lambda environ: ",".join(f"{k}={v}" for k, v in environ.items()) or "-"
-)
 
 
 class End:

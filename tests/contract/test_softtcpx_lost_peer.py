@@ -33,7 +33,7 @@ def test_the_end_of_a_data_socket_right_behind_its_last_byte_is_noticed(
     assert net.code_of(receiver.pending[0]) == SYSTEM
 
 
-@pytest.mark.parametrize("victim", [0, 1, 2])
+@pytest.mark.parametrize("victim", [0, 2])  # of control and two data sockets
 @pytest.mark.parametrize("receiving_side", [True, False])
 @pytest.mark.parametrize("environ", [{}, {"SOFTTCPX_DIRECT_SOCKETS": "0"}], ids=["direct", "epoll"])
 @in_fresh_process(NCCL_NSOCKS_PERTHREAD="2")

@@ -49,9 +49,12 @@ def test_ctest_knows_the_same_names(build: Path) -> None:
 
 
 @pytest.mark.timeout(700)
-@pytest.mark.parametrize(
-    "program", ["unpack_cuda", "cuda_slots", "elements", "reduce_cuda", "nixl_gpu"]
-)
+@pytest.mark.parametrize("program", [
+    "cuda_slots",
+    # Each of their tests is a case of test_native, too.
+    *(pytest.param(each, marks=pytest.mark.variant)
+      for each in ("unpack_cuda", "elements", "reduce_cuda", "nixl_gpu")),
+])  # fmt: skip
 def test_what_is_run_on_real_gpus_can_be_run_where_there_is_one(build: Path, program: str) -> None:
     environ = {
         **os.environ, "LD_LIBRARY_PATH": str(build / "fakecuda"), "FAKECUDA_DEVICES": "1",
