@@ -18,6 +18,7 @@ class Stamps(TypedDict):
     send_done: NDArray[numpy.int64]
     receive_done: NDArray[numpy.int64]
     sources: list[int]
+    source_lanes: list[int]
     source_done: NDArray[numpy.int64]
     trace: NDArray[numpy.int64]
 

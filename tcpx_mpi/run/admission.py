@@ -28,6 +28,7 @@ from tcpx_mpi.machine.topology import this_machine
 from tcpx_mpi.plugin import find
 from tcpx_mpi.plugin.unsafe_settings import refuse_fatal_values
 from tcpx_mpi.run.chosen import pattern_of
+from tcpx_mpi.run.schedule_room import require_schedule_room
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ def admit_parent(settings: Settings, environ: Mapping[str, str], ranks: int, nee
     if refusal := pattern_of(settings).refuse(ranks):
         raise UsageError(refusal)
     _refuse_program(settings, ranks)
+    require_schedule_room(settings, ranks)
     find.prepare_environment(settings, environ)
     if settings.placement_path is not None:
         read_placement(settings.placement_path)

@@ -19,6 +19,7 @@ from tcpx_mpi.machine.topology import Host, node_names, this_machine
 from tcpx_mpi.open_files import raise_limit
 from tcpx_mpi.run.chosen import pattern_of, weights_of
 from tcpx_mpi.run.program_rows import ProgramRows, program_rows
+from tcpx_mpi.run.schedule_room import require_schedule_room
 from tcpx_mpi.run.shared_environment import shared_environment
 from tcpx_mpi.world import World, own_process
 from tcpx_mpi.world.patience import FOOTER_PATIENCE_S, SETUP_PATIENCE_S
@@ -64,6 +65,7 @@ def agree_program(world: World, settings: Settings) -> ProgramRows | None:
     """Collective: the rows of a program of nccl-tests; None for other patterns."""
     with world.agree("program", SETUP_PATIENCE_S):
         program = program_rows(settings, world.size)
+        require_schedule_room(settings, world.size)
     if program is not None:
         require_equal(world, program.fingerprint(), "traffic matrix")
     return program

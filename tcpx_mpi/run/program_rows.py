@@ -27,8 +27,6 @@ from tcpx_mpi.schedule.table import Scaled, Schedule, ScheduleBuilder
 AUTO = "auto"
 #: What NCCL as a peer does by sends and receives: no rank forwards what it received.
 GROUPED = ("alltoall", "alltoallv", "gather", "scatter", "sendrecv")
-#: A row never has fewer.
-_FEWEST_SLOTS = 2
 
 _SCALED = {"avg": Scaled.AFTER, "mulsum": Scaled.BEFORE}
 
@@ -66,7 +64,6 @@ def program_rows(settings: Settings, world: int) -> ProgramRows | None:
             f"-r/--root ({settings.root}) is none of {ranks} ranks; use 0 to {ranks - 1}, or all"
         )
     _refuse_peers(settings, program)
-    _refuse_overflow(settings, ranks)
     return ProgramRows(settings, world, _matrix(settings, ranks))
 
 
@@ -94,16 +91,6 @@ def _group_size(settings: Settings, world: int) -> int:
 
 def _split_variable(settings: Settings) -> str:
     return "NCCL_TESTS_SPLIT" if settings.split else "NCCL_TESTS_SPLIT_MASK"
-
-
-def _refuse_overflow(settings: Settings, ranks: int) -> None:
-    """More bytes in a buffer than numbers of 63 bits count, before any is allocated."""
-    largest = max(settings.sizes)
-    if largest * ranks * settings.agg_iters * _FEWEST_SLOTS >= 1 << 62:
-        raise UsageError(
-            f"-e/--maxbytes ({largest}) times -m/--agg_iters ({settings.agg_iters}) is more than "
-            "any buffer here; use less of one of them"
-        )
 
 
 def _matrix(settings: Settings, ranks: int) -> Matrix | None:
@@ -178,6 +165,15 @@ class ProgramRows:
             return self.whole()
         first = self._form(self.algos[0], max(self.variants[0].root, 0))
         return in_groups(self.program.pattern(first), self.numbers)
+
+    def one_of_each_algorithm(self) -> list[Pattern]:
+        """One copy of the first row's pattern by each algorithm that the rows may have."""
+        root = max(self.variants[0].root, 0)
+        return [
+            in_groups(self.program.pattern(self._form(algo, root)), self.numbers)
+            for algo in self.algos
+            if self.skipped is None
+        ]
 
     @property
     def skipped(self) -> str | None:

@@ -16,6 +16,7 @@ from tcpx_mpi.run.choose_algorithm import choose_algorithm
 from tcpx_mpi.run.chosen import pattern_of
 from tcpx_mpi.run.plan import whole_elements
 from tcpx_mpi.run.program_rows import program_rows
+from tcpx_mpi.run.schedule_room import require_schedule_room
 from tcpx_mpi.schedule.interpreter import EngineModel
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.simulator import Costs, Prediction, predict
@@ -46,6 +47,7 @@ class Simulation:
             )
         if refusal := pattern_of(settings).refuse(world):
             raise UsageError(refusal)
+        require_schedule_room(settings, world)
         self.settings = settings
         self.world = world
         self.costs = costs
