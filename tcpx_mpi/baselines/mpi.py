@@ -303,6 +303,7 @@ class MpiBaseline:
     """The MPI baseline on one rank."""
 
     processes = ()
+    in_place = False
 
     def __init__(
         self,

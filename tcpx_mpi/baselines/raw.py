@@ -34,6 +34,7 @@ class RawBaseline:
     """One variant of the raw baseline on one rank."""
 
     processes = ()
+    in_place = False
 
     def __init__(
         self, info: BaselineInfo, link: Link, context: RankContext, one_slot: bool

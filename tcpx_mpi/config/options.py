@@ -45,6 +45,14 @@ PEERS = {
 PLUGIN_PEER = "plugin:"
 #: How NCCL may be set beside the plugin; `tcpx_mpi.baselines.nccl.presets` has the variables.
 NCCL_PRESETS = ("tuned", "default")
+#: Programs that are one call of NCCL, and its name. The others are sends and receives to NCCL.
+NCCL_CALLS = {
+    "all_reduce": "ncclAllReduce",
+    "all_gather": "ncclAllGather",
+    "reduce_scatter": "ncclReduceScatter",
+    "broadcast": "ncclBroadcast",
+    "reduce": "ncclReduce",
+}
 #: What holds NCCL to its own TCP sockets, also between ranks of one node, as the plugin is held.
 #: Multicast over NVLink is nothing for sockets, and out of reach on some machines.
 NCCL_HELD = {

@@ -35,6 +35,8 @@ from tcpx_mpi.records.row import (
     Row,
     RowFacts,
     counted,
+    in_place_of,
+    is_in_place,
     join_row,
     series_of,
 )
@@ -74,6 +76,8 @@ __all__ = [
     "default_run_name",
     "filter_environment",
     "gpu_row",
+    "in_place_of",
+    "is_in_place",
     "join_row",
     "journal_path",
     "merge",

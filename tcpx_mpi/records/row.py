@@ -29,6 +29,19 @@ PHASES = ("iteration", "send", "receive", "start")
 
 #: The key of a row's part in place among those beside it.
 IN_PLACE = "in_place"
+_IN_PLACE_OF = f"_{IN_PLACE}"
+
+
+def in_place_of(baseline: str) -> str:
+    """The name of what a baseline did in place."""
+    return baseline + _IN_PLACE_OF
+
+
+def is_in_place(name: str) -> bool:
+    """Whether a side of a row is what a baseline did in place."""
+    return name.endswith(_IN_PLACE_OF)
+
+
 #: Beside the baselines' names: what a pattern with a load did under it, whose row has it alone.
 LOADED = "loaded"
 

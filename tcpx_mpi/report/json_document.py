@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tcpx_mpi.records import Row, Run, RunHeader, write_text
+from tcpx_mpi.records import Row, Run, RunHeader, in_place_of, write_text
 from tcpx_mpi.records.mapped_arrays import pieces
 from tcpx_mpi.report.footer import baseline_faults, out_of_bounds, passes_minimum_bandwidth
 from tcpx_mpi.report.launches import RowOverLaunches, representative, rows_over_launches
@@ -306,9 +306,11 @@ def _against(header: RunHeader, summary: RowSummary) -> dict[str, Any]:
     found = {name: _ratio(ratio) for name, ratio in summary.against.items()}
     for kind in dict.fromkeys(baseline.kind for baseline in header.baselines):
         names = [baseline.name for baseline in header.baselines if baseline.kind == kind]
-        best = strongest(summary.against, names)
-        if len(names) > 1 and best is not None:
-            found[f"{kind}_best"] = {**_ratio(best), "variant": best.baseline}
+        in_place = [in_place_of(name) for name in names]
+        for key, variants in ((f"{kind}_best", names), (f"{kind}_in_place_best", in_place)):
+            best = strongest(summary.against, variants)
+            if len(names) > 1 and best is not None:
+                found[key] = {**_ratio(best), "variant": best.baseline}
     return found
 
 

@@ -8,8 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from tcpx_mpi.config.options import NCCL_CALLS
 from tcpx_mpi.patterns import PROGRAMS
-from tcpx_mpi.records import IN_PLACE, LOADED, BaselineInfo, Row, RunHeader
+from tcpx_mpi.records import (
+    IN_PLACE,
+    LOADED,
+    BaselineInfo,
+    Row,
+    RunHeader,
+    in_place_of,
+    is_in_place,
+)
 from tcpx_mpi.report.percentiles import without_gaps
 from tcpx_mpi.report.preamble import ABSENT
 from tcpx_mpi.stats import RowSummary, summarise
@@ -56,11 +65,16 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
     if (load := load_figures(row, plan.average)) is not None:
         # What is timed is a part of an iteration, and what crosses the network all of it.
         summary = dataclasses.replace(summary, load=load, net_bw=math.nan)
-    beside = {name: other for name, other in row.against.items() if name not in (IN_PLACE, LOADED)}
-    against = ratios(
-        row, beside, plan.average, header.busbw_factor, header.time_divisor,
-        {baseline.name: baseline.floor_gbps for baseline in header.baselines},
-    )  # fmt: skip
+    peers = {name: side for name, side in row.against.items() if name not in (IN_PLACE, LOADED)}
+    against: dict[str, Ratio] = {}
+    for ours, in_place in ((row, False), (row.against.get(IN_PLACE), True)):
+        if ours is None:
+            continue
+        beside = {name: side for name, side in peers.items() if is_in_place(name) == in_place}
+        against |= ratios(
+            ours, beside, plan.average, header.busbw_factor, header.time_divisor,
+            {baseline.name: baseline.floor_gbps for baseline in header.baselines},
+        )  # fmt: skip
     return dataclasses.replace(summary, against=against)
 
 
@@ -150,6 +164,9 @@ def our_columns(header: RunHeader) -> list[Column]:
         columns += _load_columns()
     for kind in dict.fromkeys(baseline.kind for baseline in header.baselines):
         columns += _baseline_columns(kind, header.baselines)
+        if kind == "nccl" and header.pattern in NCCL_CALLS:
+            names = [baseline.name for baseline in header.baselines if baseline.kind == kind]
+            columns += _in_place_columns(kind, names)
     if plan.agg_iters > 1:
         columns.append(_number_column("Mmsg/s", "", lambda s: s.mmsg_per_s))
     if plan.report_gbits:
@@ -229,6 +246,16 @@ def _baseline_columns(kind: str, baselines: Sequence[BaselineInfo]) -> list[Colu
         title = "streams" if by_streams else "variant"
         width = len(title) if by_streams else max(map(len, names))
         columns.append(Column(title, "", width, best_variant, label))
+    return columns
+
+
+def _in_place_columns(kind: str, names: Sequence[str]) -> list[Column]:
+    """The ratios of what ran in place on both sides."""
+    in_place = [in_place_of(name) for name in names]
+    columns = _ratio_columns(f"{kind} in place", lambda s: s.against.get(in_place_of(kind)))
+    if len(names) > 1:
+        label = f"{kind} in place at its best"
+        columns += _ratio_columns(label, lambda s: strongest(s.against, in_place))
     return columns
 
 

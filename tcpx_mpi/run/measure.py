@@ -25,6 +25,7 @@ from tcpx_mpi.records import (
     Row,
     RowFacts,
     counted,
+    in_place_of,
     join_row,
     mapped_arrays,
     series_of,
@@ -98,7 +99,10 @@ class _Account:
         """The key of its samples in a row."""
         if self.work.pattern.alone is not None:
             return LOADED
-        return IN_PLACE if self.work.in_place else name_of(self.transport)
+        name = name_of(self.transport)
+        if not self.work.in_place:
+            return name
+        return in_place_of(name) if self.transport.info is not None else IN_PLACE
 
     def iterations_ns(self) -> Float64s:
         """The timed iterations so far; empty where this rank receives nothing."""
@@ -177,7 +181,10 @@ class Measurement:
         works = self._works.of(facts)
         able = [transport for transport in self._transports if transport.has(facts)]
         accounts = [self._account(transport, works[0], facts) for transport in able] + [
-            self._account(self._transports[0], work, facts) for work in works[1:]
+            self._account(transport, work, facts)
+            for work in works[1:]
+            for transport in able
+            if transport is self._transports[0] or (work.in_place and transport.in_place)
         ]
         self._batches.begin_row()
         self._in_turns(accounts, facts, plan, "warmup", plan.warmup_batches)

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tcpx_mpi.baselines.nccl.collectives import has_call
-from tcpx_mpi.config.options import OPERATIONS, TYPES
+from tcpx_mpi.config.options import NCCL_CALLS, OPERATIONS, TYPES
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.patterns import PROGRAMS, fewer_than_two, find_program, repeated
@@ -69,7 +68,7 @@ def program_rows(settings: Settings, world: int) -> ProgramRows | None:
 
 def _refuse_peers(settings: Settings, program: Program) -> None:
     """NCCL as a peer has its own collective for a program, or sends that forward nothing."""
-    if "nccl" in settings.against and program.name not in GROUPED and not has_call(program.name):
+    if "nccl" in settings.against and program.name not in (*GROUPED, *NCCL_CALLS):
         raise UsageError(
             f"--against nccl has no {program.name}; use --against raw, which runs "
             "the same schedule over plain TCP"

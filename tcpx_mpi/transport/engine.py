@@ -204,6 +204,10 @@ class RankEngine:
             self.schedule, self.buffers, self.placement, self.interface, nodes, threads, watch
         )
 
+    @property
+    def in_place(self) -> bool:
+        return False
+
     def has(self, facts: RowFacts) -> bool:
         return True
 

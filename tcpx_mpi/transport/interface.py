@@ -115,6 +115,10 @@ class Transport(Protocol):
     def processes(self) -> Sequence[int]:
         """The processes that it has beside the rank's."""
 
+    @property
+    def in_place(self) -> bool:
+        """Whether, as a baseline, it is beside the plugin in rows in place as well."""
+
     def has(self, facts: RowFacts) -> bool:
         """Whether it can run such a row; a baseline that cannot is left out of it."""
 

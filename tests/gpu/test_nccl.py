@@ -89,10 +89,11 @@ def test_nccls_own_collective_takes_turns_and_every_element_of_it_is_right(
     called = "nccl" + "".join(part.capitalize() for part in program.split("_"))
     assert f", {called}, " in found.header.baselines[0].description
     for row in found.rows:
-        theirs = row.against["nccl"]
-        assert theirs.checked.all() == (row.size_bytes > 0)
-        assert theirs.wrong.tolist() == row.wrong.tolist()
-        assert (theirs.samples["iteration"] >= 0).all()
+        for side in ("nccl", "nccl_in_place"):
+            theirs = row.against[side]
+            assert theirs.checked.all() == (row.size_bytes > 0)
+            assert theirs.wrong.tolist() == row.wrong.tolist()
+            assert (theirs.samples["iteration"] >= 0).all()
 
 
 def test_nccl_of_a_long_row_sleeps_while_the_plugin_works(gpus: Gpus, place: Path) -> None:

@@ -167,11 +167,12 @@ def test_a_program_is_beside_nccls_own_collective(
         if row.redop == "avg":  # of three floats NCCL rounds elsewhere
             assert "nccl" not in row.against
             continue
-        beside = row.against["nccl"]
-        assert beside.checked.all()
-        assert beside.wrong.sum() == (1 if fault else row.wrong.sum())
-        assert row.wrong.sum() == 0
-        row.against = {side: row.against[side] for side in ("nccl", "in_place")}
+        beside = [row.against[side] for side in ("nccl", "nccl_in_place")]
+        assert all(side.checked.all() for side in beside)
+        assert sum(side.wrong.sum() for side in beside) == (1 if fault else 0)
+        assert row.wrong.sum() == row.against["in_place"].wrong.sum() == 0
+        sides = ("nccl", "in_place", "nccl_in_place")
+        row.against = {side: row.against[side] for side in sides}
         assert_turns_were_taken(row)
     if program == "all_reduce":
         assert len(found.rows) == 6

@@ -18,9 +18,10 @@ from typing import Any
 from tcpx_mpi.baselines import Link
 from tcpx_mpi.baselines.nccl.backend import NCCL_BACKEND
 from tcpx_mpi.baselines.nccl.baseline import NcclBaseline
-from tcpx_mpi.baselines.nccl.collectives import CALLS, Arithmetic, arithmetic_of, has_call
+from tcpx_mpi.baselines.nccl.collectives import Arithmetic, arithmetic_of, has_call
 from tcpx_mpi.baselines.nccl.presets import HOST_ID, apart, companion_environment, nccl_variables
 from tcpx_mpi.baselines.nccl.process import CompanionFailed, CompanionProcess
+from tcpx_mpi.config.options import NCCL_CALLS
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
 from tcpx_mpi.machine.congestion import to_ask_for
@@ -94,7 +95,7 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
         found.append(
             NcclBaseline(
                 info, companion, sizes, world.rank, world.name(world.rank), settings.pattern,
-                arithmetic,
+                arithmetic, ranks.index(world.rank),
             )
         )  # fmt: skip
     return found
@@ -104,7 +105,7 @@ def _what(settings: Settings, arithmetic: Arithmetic) -> str:
     """What is called, and the rows in which it is not, where that is a collective."""
     if not has_call(settings.pattern):
         return ""
-    parts = [CALLS[settings.pattern], arithmetic.lacks_text(settings)]
+    parts = [NCCL_CALLS[settings.pattern], arithmetic.lacks_text(settings)]
     return "".join(f"{part}, " for part in parts if part)
 
 

@@ -215,8 +215,11 @@ class NcclBaseline:
         name: str,
         pattern: str,
         arithmetic: Arithmetic,
+        index: int,
     ) -> None:
-        """`name` is that of the rank, for what goes wrong between two batches."""
+        """`name` is that of the rank, for what goes wrong between two batches; `index` is its
+        number in the communicator of a collective.
+        """
         where = f"{name}, peer {info.name}"
         self.info = info
         self.timed_loop = NcclLoop(companion, where)
@@ -228,6 +231,8 @@ class NcclBaseline:
         self._rank = rank
         self._pattern = pattern
         self._arithmetic = arithmetic
+        self._index = index
+        self.in_place = has_call(pattern)
 
     def has(self, facts: RowFacts) -> bool:
         if not has_call(self._pattern) or not find_program(self._pattern).reduces:
@@ -241,7 +246,8 @@ class NcclBaseline:
         calls: list[Call] = []
         if has_call(self._pattern):
             factor = context.arithmetic[2] if context.arithmetic is not None else 1.0
-            calls = calls_of(self._pattern, facts, layout, factor)
+            ranks = self._arithmetic.ranks
+            calls = calls_of(self._pattern, facts, layout, factor, self._index, ranks)
         else:
             groups = groups_of(context.schedule, layout, self._rank)
         self.timed_loop.load(context.schedule, groups, calls, longest_batch)

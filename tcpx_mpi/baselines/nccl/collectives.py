@@ -13,23 +13,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tcpx_mpi.config.options import OPERATIONS, TYPES
+from tcpx_mpi.config.options import NCCL_CALLS, OPERATIONS, TYPES
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.patterns import PROGRAMS, find_program
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.schedule.elements import ElementType, ReduceOp
 from tcpx_mpi.schedule.table import BufferId, Layout
 
-#: Programs that are one call of NCCL, and its name. The others are sends and receives to NCCL.
-CALLS = {
-    "all_reduce": "ncclAllReduce",
-    "all_gather": "ncclAllGather",
-    "reduce_scatter": "ncclReduceScatter",
-    "broadcast": "ncclBroadcast",
-    "reduce": "ncclReduce",
-}
 #: Of these the send buffer says how many elements there are, of the others the receive buffer.
 _COUNTED_BY_SEND = ("all_reduce", "all_gather", "reduce")
+#: Of these RECV has a block of each rank in place, of which the call is given the rank's own.
+_OF_BLOCKS = ("all_gather", "reduce_scatter")
 _FP8 = (ElementType.F8E4M3, ElementType.F8E5M2)
 #: Since when NCCL has what not all of its versions have, and on which GPUs it computes in fp8.
 _BFLOAT16_SINCE, _AVG_SINCE, _MULSUM_SINCE, _FP8_SINCE = 21003, 21003, 21104, 22403
@@ -55,22 +49,32 @@ class Call:
 
 def has_call(pattern: str) -> bool:
     """Whether a pattern is one call of NCCL."""
-    return pattern in CALLS
+    return pattern in NCCL_CALLS
 
 
-def calls_of(pattern: str, facts: RowFacts, layout: Layout, factor: float) -> list[Call]:
-    """What an iteration of a row calls, out of place; nothing for a row without elements."""
+def calls_of(
+    pattern: str, facts: RowFacts, layout: Layout, factor: float, index: int, ranks: int
+) -> list[Call]:
+    """What an iteration of a row calls on rank `index` of `ranks`; nothing without elements.
+
+    In place there is no SEND buffer: the payload stands in RECV, where NCCL wants it there.
+    """
     element = ElementType.of_label(facts.type_name)
     sent, received = (_copies(layout, b, facts.agg) for b in (BufferId.SEND, BufferId.RECV))
-    counted = sent if pattern in _COUNTED_BY_SEND else received
-    count = counted.each // element.bytes
+    counted = (sent if pattern in _COUNTED_BY_SEND else received).each
+    source = target = 0
+    if not layout[BufferId.SEND].total_bytes and pattern in _OF_BLOCKS:
+        counted //= ranks
+        block = index * counted
+        source, target = (block, 0) if pattern == "all_gather" else (0, block)
+    count = counted // element.bytes
     redop = ReduceOp.of_label(facts.redop) if find_program(pattern).reduces else None
     if not count:
         return []
     return [
         Call(
-            CALLS[pattern], sent.place(copy), received.place(copy), count, element, redop, factor,
-            max(facts.root, 0),
+            NCCL_CALLS[pattern], sent.place(copy, source), received.place(copy, target), count,
+            element, redop, factor, max(facts.root, 0),
         )
         for copy in range(facts.agg)
     ]  # fmt: skip
@@ -83,8 +87,8 @@ class _Copies:
     buffer: BufferId
     each: int
 
-    def place(self, copy: int) -> tuple[BufferId, int]:
-        return self.buffer, copy * self.each
+    def place(self, copy: int, offset: int) -> tuple[BufferId, int]:
+        return self.buffer, copy * self.each + offset
 
 
 def _copies(layout: Layout, buffer: BufferId, copies: int) -> _Copies:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tcpx_mpi.baselines.nccl.collectives import CALLS, Arithmetic, Call, arithmetic_of, calls_of
+from tcpx_mpi.baselines.nccl.collectives import Arithmetic, Call, arithmetic_of, calls_of
+from tcpx_mpi.config.options import NCCL_CALLS
 from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.patterns import find_program, repeated
 from tcpx_mpi.patterns.program import Form
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.schedule.elements import ElementType
-from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.pattern import Pattern, held_bytes
 from tcpx_mpi.schedule.table import BufferId
 
 ROOT, COPIES, INT32 = 1, 2, 4
@@ -35,13 +36,18 @@ def made_by_calls(pattern: Pattern, name: str, world: int, size: int) -> list[np
         for layout in layouts
     ]  # fmt: skip
     for rank in range(world):
-        send = memory[rank][BufferId.SEND]
-        send[:] = payload(rank, send.size)
-    everybody = [calls_of(name, facts(name, size // INT32), layout, 1.0) for layout in layouts]
+        own = payload(rank, pattern.payload_of(rank, world, size).total_bytes // INT32)
+        buffer = BufferId.SEND if pattern.held is None else BufferId.RECV
+        for offset, length, _, of_payload in held_bytes(pattern, rank, world, size) // INT32:
+            memory[rank][buffer][offset:][:length] = own[of_payload:][:length]
+    everybody = [
+        calls_of(name, facts(name, size // INT32), layout, 1.0, rank, world)
+        for rank, layout in enumerate(layouts)
+    ]
     for calls in zip(*everybody, strict=True):
         count, root = calls[0].count, calls[0].root
         assert {(call.name, call.count, call.root) for call in calls} == {
-            (CALLS[name], count, root)
+            (NCCL_CALLS[name], count, root)
         }
         sent = count * world if name == "reduce_scatter" else count
 
@@ -71,11 +77,12 @@ def payload(rank: int, elements: int) -> np.ndarray:
     return np.arange(elements, dtype=np.int32) * 7 + rank * 1000
 
 
+@pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("world", [2, 3])
-@pytest.mark.parametrize("name", list(CALLS))
-def test_a_call_has_what_the_pattern_promises(name: str, world: int) -> None:
-    program = find_program(name)
-    pattern = repeated(program.pattern(Form("ring", INT32, ROOT)), COPIES)
+@pytest.mark.parametrize("name", list(NCCL_CALLS))
+def test_a_call_has_what_the_pattern_promises(name: str, world: int, in_place: bool) -> None:
+    form = Form("ring", INT32, ROOT, in_place=in_place)
+    pattern = repeated(find_program(name).pattern(form), COPIES)
     size = 48 * world
     found = made_by_calls(pattern, name, world, size)
     for rank in range(world):
@@ -96,7 +103,7 @@ def test_a_call_has_what_the_pattern_promises(name: str, world: int) -> None:
 def test_a_row_without_elements_calls_nothing() -> None:
     pattern = find_program("all_reduce").pattern(Form("ring", INT32))
     layout = repeated(pattern, COPIES).layout(0, 2, 0)
-    assert calls_of("all_reduce", facts("all_reduce", 0), layout, 1.0) == []
+    assert calls_of("all_reduce", facts("all_reduce", 0), layout, 1.0, 0, 2) == []
 
 
 @pytest.mark.parametrize(

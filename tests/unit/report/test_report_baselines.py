@@ -180,6 +180,18 @@ def test_a_peer_that_took_a_short_cut_is_named() -> None:
     ]
 
 
+def test_what_ran_in_place_is_beside_what_ran_in_place() -> None:
+    whole = dataclasses.replace(row(nccl=3.0), algo="ring")
+    # The plugin in place as fast as ever, NCCL half as fast as out of place.
+    whole.against["in_place"] = row()
+    whole.against["nccl_in_place"] = row(nccl=6.0).against["nccl"]
+    head = header("nccl", pattern="all_reduce")
+    assert columns(head, whole)["ratio"] == ["3.000", "6.000"]
+    assert "nccl in place" in title_lines(head)[1]
+    assert against(head, whole)[0]["nccl_in_place"]["ratio"] == pytest.approx(6)
+    assert "nccl in place" not in title_lines(header("nccl", pattern="alltoall"))[1]
+
+
 @pytest.mark.parametrize(("kind", "accused"), [("raw", True), ("mpi", False), ("nccl", False)])
 def test_a_collective_of_its_own_may_send_less_than_our_schedule(kind: str, accused: bool) -> None:
     found = busy(row(**{kind: 1.5}), kind, 0.0)

@@ -151,6 +151,7 @@ class InventedTransport:
         self.buffers = {BufferId.RECV: wire.memory}
         #: All transports but the plugin have a process; this one will do.
         self.processes: Sequence[int] = [os.getpid()] * bool(name)
+        self.in_place = False
         self.loads = 0
 
     def has(self, facts: Any) -> bool:
