@@ -14,21 +14,25 @@ namespace {
 
 class RawBaseline : public Runner {
  public:
-  RawBaseline(const RawSettings& settings, int spins_before_yield, bool one_slot)
-      : links_(settings), loop_(links_, spins_before_yield), one_slot_(one_slot) {
-    thread_.emplace(loop_);
+  RawBaseline(const RawSettings& settings, int spins_before_yield, bool one_slot, int threads)
+      : links_(settings), one_slot_(one_slot) {
+    std::vector<BatchLoop*> loops;
+    for (int i = 0; i < threads; ++i) {
+      loops_.push_back(std::make_unique<RawLoop>(links_, spins_before_yield));
+      loops.push_back(loops_.back().get());
+    }
+    team_.emplace(std::move(loops), -1);
   }
-  ~RawBaseline() override { thread_.reset(); }
-  BatchLoop& loop() override { return loop_; }
-  void load(Program program, const SlotBase* buffers) override {
+  ~RawBaseline() override { team_.reset(); }
+  void load(std::vector<Program> programs, const SlotBase* buffers) override {
     SlotBase bases[kBuffers];
     std::copy(buffers, buffers + kBuffers, bases);
     for (SlotBase& base : bases) base.stride *= one_slot_ ? 0 : 1;
-    loop_.load(std::move(program), bases);
+    for (size_t i = 0; i < loops_.size(); ++i) loops_[i]->load(std::move(programs[i]), bases);
   }
 
   RawLinks links_;
-  RawLoop loop_;
+  std::vector<std::unique_ptr<RawLoop>> loops_;
   const bool one_slot_;  // every iteration in the first slot: in the cache, and not to be checked
   TcpSockets sockets_;
 };
@@ -47,13 +51,13 @@ void bind_baselines(nb::module_& m) {
           "__init__",
           [](RawBaseline* self, const std::string& interface, const std::string& congestion,
              int send_buffer_bytes, int streams, bool two_way, int spins_before_yield,
-             bool one_slot) {
-            if (streams < 1) throw nb::value_error("a peer needs a stream");
+             bool one_slot, int threads) {
+            if (streams < 1 || threads < 1) throw nb::value_error("a peer needs a stream");
             new (self) RawBaseline({interface, congestion, send_buffer_bytes, streams, two_way},
-                                   spins_before_yield, one_slot);
+                                   spins_before_yield, one_slot, threads);
           },
           "interface"_a, "congestion"_a, "send_buffer_bytes"_a, "streams"_a, "two_way"_a,
-          "spins_before_yield"_a, "one_slot"_a = false)
+          "spins_before_yield"_a, "one_slot"_a = false, "threads"_a = 1)
       .def("listen",
            [](RawBaseline& b) {
              const std::string address = b.links_.listen();

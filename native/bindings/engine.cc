@@ -41,7 +41,7 @@ std::unique_ptr<Unpacker> make_unpacker(int unpack, int gpu, CudaUnpacker** on_g
 class Engine : public Runner {
  public:
   Engine(Plugin& plugin, int device, int window_send, int window_receive, int spins_before_yield,
-         int unpack, bool witness, int gpu, int setup_gpu, size_t trace)
+         int unpack, bool witness, int gpu, int setup_gpu, size_t trace, int threads)
       : plugin_(plugin),
         connections_(plugin.net(), device, gpu == kNoGpu ? setup_gpu : gpu),
         unpacker_(make_unpacker(unpack, gpu, &cuda_unpacker_)),
@@ -49,28 +49,41 @@ class Engine : public Runner {
                      ? (gpu == kNoGpu ? new UnpackWitness(std::move(unpacker_))
                                       : new UnpackWitness(std::move(unpacker_), &from_gpu))
                      : nullptr),
-        copier_(gpu == kNoGpu ? nullptr : make_cuda_unpacker(gpu, UnpackMode::kCopies)),
-        loop_(make_loop({window_send, window_receive, spins_before_yield}, trace)) {
-    thread_.emplace(*loop_, gpu);
+        copier_(gpu == kNoGpu ? nullptr : make_cuda_unpacker(gpu, UnpackMode::kCopies)) {
+    if (threads < 1 || (threads > 1 && gpu != kNoGpu)) {
+      throw nb::value_error("one progress thread, or several without a GPU");
+    }
+    const TimedLoopLimits limits{window_send, window_receive, spins_before_yield};
+    std::vector<BatchLoop*> loops;
+    for (int i = 0; i < threads; ++i) {
+      Unpacker* unpacker = witness_ ? witness_.get() : unpacker_.get();
+      if (i > 0 && unpacker != nullptr) {  // each has a buffer of its own
+        unpackers_.push_back(make_unpacker(unpack, gpu, nullptr));
+        unpacker = unpackers_.back().get();
+      }
+      loops_.push_back(make_loop(limits, unpacker, trace));
+      loops.push_back(loops_.back().get());
+    }
+    team_.emplace(std::move(loops), gpu);
   }
-  ~Engine() override { thread_.reset(); }
-  BatchLoop& loop() override { return *loop_; }
+  ~Engine() override { team_.reset(); }
   uint64_t most_chunk_bytes() const override { return kMaxChunkBytes; }
-  void load(Program program, const SlotBase* buffers) override {
-    loop_->load(std::move(program), buffers);
+  void load(std::vector<Program> programs, const SlotBase* buffers) override {
+    for (size_t i = 0; i < loops_.size(); ++i) loops_[i]->load(std::move(programs[i]), buffers);
   }
 
   Plugin& plugin_;
   Connections connections_;
   CudaUnpacker* cuda_unpacker_ = nullptr;  // the same, where a GPU unpacks
   std::unique_ptr<Unpacker> unpacker_;
-  std::unique_ptr<UnpackWitness> witness_;  // has the unpacker, where there is one
+  std::unique_ptr<UnpackWitness> witness_;            // has the unpacker, where there is one
+  std::vector<std::unique_ptr<Unpacker>> unpackers_;  // of all loops but the first
   std::unique_ptr<Unpacker> copier_;
-  std::unique_ptr<TimedLoop> loop_;
+  std::vector<std::unique_ptr<TimedLoop>> loops_;
 
  private:
-  std::unique_ptr<TimedLoop> make_loop(const TimedLoopLimits& limits, size_t trace) {
-    Unpacker* const unpacker = witness_ ? witness_.get() : unpacker_.get();
+  std::unique_ptr<TimedLoop> make_loop(const TimedLoopLimits& limits, Unpacker* unpacker,
+                                       size_t trace) {
     Net& net = plugin_.net();
     if (trace == 0) {
       return std::make_unique<TimedLoop>(net, connections_, limits, unpacker, copier_.get());
@@ -118,10 +131,10 @@ void bind_engine(nb::module_& m) {
   m.attr("UNPACK_NONE") = static_cast<int>(UnpackMode::kNone);
 
   nb::class_<Engine, Runner>(m, "Engine")
-      .def(nb::init<Plugin&, int, int, int, int, int, bool, int, int, size_t>(), "plugin"_a,
+      .def(nb::init<Plugin&, int, int, int, int, int, bool, int, int, size_t, int>(), "plugin"_a,
            "device"_a, "window_send"_a, "window_receive"_a, "spins_before_yield"_a,
            "unpack"_a = kUnpackInPlace, "witness"_a = false, "gpu"_a = kNoGpu,
-           "setup_gpu"_a = kNoGpu, "trace"_a = 0, nb::keep_alive<1, 2>())
+           "setup_gpu"_a = kNoGpu, "trace"_a = 0, "threads"_a = 1, nb::keep_alive<1, 2>())
       .def(
           "listen",
           [](Engine& e, int peer, int lane, int channel) {

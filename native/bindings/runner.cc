@@ -60,10 +60,11 @@ void bind_runner(nb::module_& m) {
             for (size_t i = 0; i < buffers.size() && i < kBuffers; ++i) {
               if (buffers[i] != nullptr) bases[i] = base_of(*buffers[i]);
             }
-            e.load(compile(table.data(), table.shape(0), e.blocks_.data(), chunk_bytes, channels,
-                           make_arithmetic(dtype, redop, factor)),
-                   bases);
-            e.loop().reserve(iterations);
+            Program whole = compile(table.data(), table.shape(0), e.blocks_.data(), chunk_bytes,
+                                    channels, make_arithmetic(dtype, redop, factor));
+            e.load(split(std::move(whole), e.team_->size()), bases);
+            e.team_->loaded();
+            e.team_->reserve(iterations);
           },
           // None is a buffer that the schedule leaves out: the type of a pointer does not say so.
           nb::sig("def load(self, table: numpy.typing.NDArray[numpy.int32], chunk_bytes: int, "
@@ -75,57 +76,63 @@ void bind_runner(nb::module_& m) {
           "The row to come. Steps that compute do so with elements of `dtype`, by `redop`, and "
           "scale by `factor`: numbers of tcpx_mpi/schedule/elements.py.")
       .def(
-          "pin", [](Runner& e, int cpu) { return e.thread_->pin(cpu); }, "cpu"_a)
+          "pin", [](Runner& e, const std::vector<int>& cpus) { return e.team_->pin(cpus); },
+          "cpus"_a, "The first thread to the first CPU, and so on.")
       .def(
-          "arm", [](Runner& e, uint64_t iterations) { e.loop().arm(iterations); }, "iterations"_a,
+          "arm", [](Runner& e, uint64_t iterations) { e.team_->arm(iterations); }, "iterations"_a,
           "Readies the next batch, of so many iterations, before its start is agreed.")
       .def(
           "start",
           [](Runner& e, uint64_t first_slot, uint64_t iterations, int64_t start_ns,
              int64_t stall_ns, int64_t end_by_ns) {
-            e.thread_->start({first_slot, iterations, start_ns, stall_ns, end_by_ns});
+            e.team_->start({first_slot, iterations, start_ns, stall_ns, end_by_ns});
           },
           "first_slot"_a, "iterations"_a, "start_ns"_a, "stall_ns"_a, "end_by_ns"_a)
       .def(
-          "wait",
-          [](Runner& e, double seconds) {
-            return e.thread_->wait(seconds) != ProgressThread::State::kRunning;
-          },
-          "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
+          "wait", [](Runner& e, double seconds) { return e.team_->wait(seconds); }, "seconds"_a,
+          nb::call_guard<nb::gil_scoped_release>(),
           "True when the batch has ended; False after `seconds`.")
-      .def("request_stop", [](Runner& e) { e.loop().request_stop(); })
+      .def("request_stop", [](Runner& e) { e.team_->request_stop(); })
       .def(
-          "idle_ns", [](Runner& e) { return e.loop().idle_ns(); },
+          "idle_ns", [](Runner& e) { return e.team_->idle_ns(); },
           "How long the batch under way has made no progress.")
       .def(
           "stamps",
           [](Runner& e, uint64_t iterations) {
-            const BatchStamps& s = e.loop().stamps();
-            if (iterations > s.end.size()) throw nb::value_error("no such iterations");
+            if (iterations > e.team_->reserved()) throw nb::value_error("no such iterations");
+            const BatchStamps s = e.team_->stamps(iterations);
             Stamps d;
             d["start"] = s.start;
             d["late"] = s.late;
             d["end"] = copied(s.end.data(), iterations);
             d["send_done"] = copied(s.send_done.data(), iterations);
             d["receive_done"] = copied(s.receive_done.data(), iterations);
-            const std::vector<int>& sources = e.loop().sources();
+            const std::vector<int>& sources = e.team_->sources();
             d["sources"] = sources;
             d["source_lanes"] = e.loop().source_lanes();
             d["source_done"] = copied(s.source_done.data(), iterations * sources.size());
-            const std::vector<ChunkTrace> trace = e.loop().trace();
+            const std::vector<ChunkTrace> trace = e.team_->trace();
             d["trace"] = copied(trace.empty() ? nullptr : &trace.front().iteration,
                                 trace.size() * kTraceColumns);
             return d;
           },
           "iterations"_a)
       .def(
-          "thread_id", [](Runner& e) { return e.thread_->thread_id(); },
-          "The kernel's number of the driving thread.")
+          "thread_id", [](Runner& e) { return e.team_->thread_ids().front(); },
+          "The kernel's number of the driving thread, the first of several.")
+      .def(
+          "thread_ids",
+          [](Runner& e) {
+            List<int> ids;
+            for (const int id : e.team_->thread_ids()) ids.append(id);
+            return ids;
+          },
+          "Those of all driving threads.")
       .def(
           "cpus_seen",
           [](Runner& e) {
             List<int> cpus;
-            const CpuBits& bits = e.loop().cpus_seen();
+            const CpuBits bits = e.team_->cpus_seen();
             for (size_t cpu = 0; cpu < 64 * bits.size(); ++cpu) {
               if (bits[cpu / 64] >> (cpu % 64) & 1) cpus.append(cpu);
             }
@@ -134,12 +141,12 @@ void bind_runner(nb::module_& m) {
           "CPUs on which the driving thread was seen in the last batch.")
       .def("cpu_time",
            [](Runner& e) -> std::tuple<int64_t, int64_t, int64_t> {
-             const auto t = e.thread_->cpu_time();
+             const auto t = e.team_->cpu_time();
              return std::make_tuple(t.user_ns, t.system_ns, t.others_ns);
            })
       .def("fault",
            [](Runner& e) -> std::optional<Fields> {
-             const Fault& f = e.loop().fault();
+             const Fault f = e.team_->fault();
              if (f.kind == FaultKind::kNone) return std::nullopt;
              Fields d = dict_of(f);
              d["flow"] = f.flow;
@@ -147,8 +154,8 @@ void bind_runner(nb::module_& m) {
              d["step"] = f.step;
              return d;
            })
-      .def("take_picture_ready", [](Runner& e) { return e.loop().take_picture_ready(); })
-      .def("picture", [](Runner& e) { return report_of(e.loop().picture()); });
+      .def("take_picture_ready", [](Runner& e) { return e.team_->take_picture_ready(); })
+      .def("picture", [](Runner& e) { return report_of(e.team_->picture()); });
 }
 
 }  // namespace tcpx

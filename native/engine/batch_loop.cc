@@ -27,7 +27,8 @@ void BatchLoop::set_row(Program program, const SlotBase* buffers) {
   program_ = std::move(program);
   armed_ = 0;
   std::copy(buffers, buffers + kBuffers, buffers_);
-  counters_.assign(program_.counters, 0);
+  own_counters_.assign(program_.counters, 0);
+  counters_ = own_counters_.data();
   picture_.assign(program_.queues.size(), FlowReport{});
   reserve_sources();
   parts_ = {};
@@ -49,13 +50,13 @@ void BatchLoop::reserve_sources() {
 bool BatchLoop::run(const BatchPlan& plan) {
   if (failed_) return false;
   begin(plan);
-  plugin_log::set_quiet(true);
+  if (team_ == nullptr || team_->is_first()) plugin_log::set_quiet(true);
   wait_for_start(plan);
   uint32_t sweeps = 0;
   uint32_t idle_sweeps = 0;
   while (open_ < iterations_) {
     if (++sweeps % kSweepsPerLook == 0 && !look_around(plan)) break;
-    const bool moved = sweep();
+    const bool moved = team_ == nullptr ? sweep() : sweep_in_team();
     if (failed_) break;
     if (moved) {
       idle_sweeps = 0;
@@ -66,8 +67,15 @@ bool BatchLoop::run(const BatchPlan& plan) {
     }
   }
   note_cpu();
-  plugin_log::set_quiet(false);
+  if (team_ == nullptr || team_->is_last()) plugin_log::set_quiet(false);
   return !failed_;
+}
+
+// Others may have ended an iteration since.
+bool BatchLoop::sweep_in_team() {
+  const uint64_t before = gate_;
+  gate_ = team_->open();
+  return sweep() || gate_ != before;
 }
 
 // A yield gives the core to a rank that is ready at once, but where others compute it comes back
@@ -96,9 +104,10 @@ void BatchLoop::begin(const BatchPlan& plan) {
   armed_ = 0;
   first_slot_ = plan.first_slot;
   iterations_ = plan.iterations;
-  open_ = 0;
+  open_ = gate_ = 0;
+  pictured_ = false;
   cpus_seen_.fill(0);
-  std::fill(counters_.begin(), counters_.end(), 0);
+  if (team_ == nullptr) std::fill(own_counters_.begin(), own_counters_.end(), 0);
   begin_flows();
 }
 
@@ -130,10 +139,12 @@ void BatchLoop::wait_for_start(const BatchPlan& plan) {
   if (parts_.all == 0) {  // a rank without a part: its iterations are complete as they begin
     std::fill_n(stamps_.end.begin(), iterations_, stamps_.start);
     open_ = iterations_;
+    if (team_ != nullptr) team_->publish(member_, open_);
   }
   note_cpu();
   coarse_now_ = now;
   last_progress_.store(now, std::memory_order_relaxed);
+  if (team_ != nullptr) team_->note_progress(now);
   moved_since_look_ = false;
 }
 
@@ -141,24 +152,42 @@ void BatchLoop::wait_for_start(const BatchPlan& plan) {
 bool BatchLoop::look_around(const BatchPlan& plan) {
   note_cpu();
   coarse_now_ = now_ns();
-  if (moved_since_look_) last_progress_.store(coarse_now_, std::memory_order_relaxed);
+  if (moved_since_look_) {
+    last_progress_.store(coarse_now_, std::memory_order_relaxed);
+    if (team_ != nullptr) team_->note_progress(coarse_now_);
+  }
   moved_since_look_ = false;
   if (const int signal = stop_signal()) {
     fail(FaultKind::kInterrupted, signal);
-  } else if (stop_requested_.load(std::memory_order_relaxed)) {
+  } else if (stop_requested_.load(std::memory_order_relaxed) ||
+             (team_ != nullptr && team_->failed() != Team::kNone)) {
     fail(FaultKind::kStopped, 0);
   } else if (plan.end_by_ns != 0 && coarse_now_ > plan.end_by_ns) {
     fail(FaultKind::kTimeout, 0);
-  } else if (coarse_now_ - last_progress_.load(std::memory_order_relaxed) > plan.stall_ns) {
+  } else if (coarse_now_ - last_progress() > plan.stall_ns) {
     Fault fault;
     fault.kind = FaultKind::kStall;
-    fault.since_ns = last_progress_.load(std::memory_order_relaxed);
+    fault.since_ns = last_progress();
     fail(fault);
-  } else if (report_requested() && take_report_request()) {
+  } else if (is_picture_wanted()) {
     take_picture(picture_.data());
+    pictured_ = true;
     picture_ready_.store(true, std::memory_order_release);
   }
   return !failed_;
+}
+
+bool BatchLoop::is_picture_wanted() {
+  const bool asked = report_requested() && take_report_request();
+  if (team_ == nullptr) return asked;
+  if (asked) team_->ask_for_pictures();
+  const uint32_t wanted = team_->pictures_asked_for();
+  return std::exchange(pictures_seen_, wanted) != wanted;
+}
+
+// A loop may wait long for others of its rank that move.
+int64_t BatchLoop::last_progress() const {
+  return team_ == nullptr ? last_progress_.load(std::memory_order_relaxed) : team_->last_progress();
 }
 
 void BatchLoop::compute_chunk(const ChunkOp& op, uint64_t iteration) const {
@@ -191,9 +220,11 @@ void BatchLoop::fail(FaultKind kind, int code) {
 void BatchLoop::fail(const Fault& fault) {
   if (failed_) return;  // the first fault of a sweep is the one that counts
   failed_ = true;
+  if (team_ != nullptr) team_->fail(member_);
   fault_ = fault;
   coarse_now_ = now_ns();
   take_picture(picture_.data());
+  pictured_ = true;
 }
 
 }  // namespace tcpx

@@ -17,6 +17,7 @@
 #include "engine/clock.h"
 #include "engine/flow_report.h"
 #include "engine/program.h"
+#include "engine/team.h"
 
 namespace tcpx {
 
@@ -69,6 +70,15 @@ class BatchLoop {
   BatchLoop(const BatchLoop&) = delete;
   BatchLoop& operator=(const BatchLoop&) = delete;
 
+  // Before anything else: one of several loops that run the batches of a rank together.
+  void join(Team* team, size_t member) {
+    team_ = team;
+    member_ = member;
+  }
+  // Of the row's whole program.
+  size_t counters() const { return program_.counters; }
+  void use_team_counters() { counters_ = team_->counters(); }
+
   // Room for the longest batch of the row.
   void reserve(uint64_t iterations);
 
@@ -98,6 +108,8 @@ class BatchLoop {
 
   // The picture taken at the fault, or when a report was asked for while a batch ran.
   const std::vector<FlowReport>& picture() const { return picture_; }
+  bool has_picture() const { return pictured_; }
+  bool is_picture_ready() const { return picture_ready_.load(std::memory_order_acquire); }
   bool take_picture_ready() { return picture_ready_.exchange(false, std::memory_order_acquire); }
 
  protected:
@@ -126,7 +138,9 @@ class BatchLoop {
 
   // A chunk of an iteration is complete; `last`: the last that its flow has there.
   void finish_chunk(const FlowOps& flow, const ChunkOp& op, uint64_t iteration, bool last) {
-    ++counters_[op.counter];
+    // Written by this thread alone, read by all of the rank.
+    uint64_t& counter = counters_[op.counter];
+    __atomic_store_n(&counter, counter + 1, __ATOMIC_RELEASE);
     if (last && flow.source >= 0) note_source(flow.source, iteration);
     finish_part(flow.kind, iteration);
   }
@@ -136,7 +150,7 @@ class BatchLoop {
   // Receives of later iterations have slots of their own and may be posted early; whatever reads or
   // sends begins when the iteration before is complete.
   bool may_begin(FlowKind kind, const ChunkOp& op, uint64_t iteration) const {
-    return iteration < iterations_ && (kind == FlowKind::kReceive || iteration <= open_) &&
+    return iteration < iterations_ && (kind == FlowKind::kReceive || iteration <= gate_) &&
            waits_met(program_, counters_, op, iteration);
   }
 
@@ -164,6 +178,9 @@ class BatchLoop {
   };
 
   void begin(const BatchPlan& plan);
+  bool sweep_in_team();
+  bool is_picture_wanted();
+  int64_t last_progress() const;
   void wait_for_start(const BatchPlan& plan);
   bool look_around(const BatchPlan& plan);
   void note_cpu();
@@ -179,19 +196,25 @@ class BatchLoop {
   const int spins_before_yield_;  // idle sweeps before the core is offered; 0: ranks share cores
   Program program_;
   SlotBase buffers_[kBuffers];
-  std::vector<uint64_t> counters_;  // completed chunks, cumulative over the batch
+  std::vector<uint64_t> own_counters_;
+  uint64_t* counters_ = nullptr;  // completed chunks, cumulative over the batch; perhaps a team's
+  Team* team_ = nullptr;          // none: this loop alone
+  size_t member_ = 0;
   IterationLeft parts_{};
   std::vector<IterationLeft> left_;
   BatchStamps stamps_;
   Fault fault_;
   std::vector<FlowReport> picture_;
   std::atomic<bool> picture_ready_{false};
+  bool pictured_ = false;  // in this batch
+  uint32_t pictures_seen_ = 0;
   CpuBits cpus_seen_{};
 
   uint64_t first_slot_ = 0;
   uint64_t armed_ = 0;  // iterations of the next batch that are ready
   uint64_t iterations_ = 0;
   uint64_t open_ = 0;
+  uint64_t gate_ = 0;  // what sends and reads may begin: `open_`, of all loops of the rank
   bool failed_ = false;
   bool moved_since_look_ = false;
   int rests_ = 0;           // since anything moved
@@ -209,6 +232,11 @@ inline void BatchLoop::finish_part(FlowKind kind, uint64_t iteration) {
   if (kind == FlowKind::kSend) stamps_.send_done[iteration] = now;
   if (kind == FlowKind::kReceive) stamps_.receive_done[iteration] = now;
   while (open_ < iterations_ && left_[open_].all == 0) stamps_.end[open_++] = now;
+  if (team_ == nullptr) {
+    gate_ = open_;
+  } else {
+    team_->publish(member_, open_);
+  }
 }
 
 }  // namespace tcpx

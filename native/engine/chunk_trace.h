@@ -1,4 +1,4 @@
-// When each step of a chunk's life was, as a traced loop saw it, and the ring that keeps the last
+// When each step of a chunk's life was, as a traced loop saw it, and what keeps the last
 // of them. Whoever prints them knows the plugin's connections by the same `comm` and `message`.
 #pragma once
 
@@ -30,23 +30,23 @@ struct ChunkTrace {
 constexpr size_t kTraceColumns = sizeof(ChunkTrace) / sizeof(int64_t);
 static_assert(kTraceColumns == 16, "tcpx_mpi/records/trace.py names them");
 
-// The last of a batch, in a ring that is as large from the start.
-class TraceRing {
+// The last of a batch, in room that is there from the start.
+class KeptTraces {
  public:
-  explicit TraceRing(size_t most) : ring_(most) {}
+  explicit KeptTraces(size_t most) : kept_(most) {}
 
   void clear() { added_ = 0; }
-  void add(const ChunkTrace& chunk) { ring_[added_++ % ring_.size()] = chunk; }
+  void add(const ChunkTrace& chunk) { kept_[added_++ % kept_.size()] = chunk; }
   // Oldest first. Not in the hot path.
-  std::vector<ChunkTrace> kept() const {
+  std::vector<ChunkTrace> last() const {
     std::vector<ChunkTrace> found;
-    const size_t first = added_ > ring_.size() ? added_ - ring_.size() : 0;
-    for (size_t i = first; i < added_; ++i) found.push_back(ring_[i % ring_.size()]);
+    const size_t first = added_ > kept_.size() ? added_ - kept_.size() : 0;
+    for (size_t i = first; i < added_; ++i) found.push_back(kept_[i % kept_.size()]);
     return found;
   }
 
  private:
-  std::vector<ChunkTrace> ring_;
+  std::vector<ChunkTrace> kept_;
   size_t added_ = 0;
 };
 

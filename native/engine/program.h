@@ -76,12 +76,13 @@ struct Program {
 };
 
 // Whether everything that a chunk of an iteration waits for is complete.
-inline bool waits_met(const Program& program, const std::vector<uint64_t>& counters,
-                      const ChunkOp& op, uint64_t iteration) {
+inline bool waits_met(const Program& program, const uint64_t* counters, const ChunkOp& op,
+                      uint64_t iteration) {
   const Wait* waits = program.waits.data() + op.first_wait;
   for (uint32_t w = 0; w < op.n_waits; ++w) {
     const uint64_t need = iteration * waits[w].per_iteration + waits[w].need;
-    if (counters[waits[w].counter] < need) return false;
+    // Another thread of the rank may count there.
+    if (__atomic_load_n(&counters[waits[w].counter], __ATOMIC_ACQUIRE) < need) return false;
   }
   return true;
 }

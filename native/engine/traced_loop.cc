@@ -6,7 +6,7 @@ namespace tcpx {
 
 TracedLoop::TracedLoop(Net& net, Connections& connections, const TimedLoopLimits& limits,
                        Unpacker* unpacker, Unpacker* copier, size_t most)
-    : TimedLoop(net, connections, limits, unpacker, copier), ring_(most) {}
+    : TimedLoop(net, connections, limits, unpacker, copier), kept_(most) {}
 
 void TracedLoop::load(Program program, const SlotBase* buffers) {
   TimedLoop::load(std::move(program), buffers);
@@ -26,7 +26,7 @@ void TracedLoop::load(Program program, const SlotBase* buffers) {
 }
 
 void TracedLoop::begin_flows() {
-  ring_.clear();
+  kept_.clear();
   TimedLoop::begin_flows();
 }
 
@@ -68,7 +68,7 @@ inline void TracedLoop::took(ScheduledFlow& flow, const Chunk<Part>& chunk) {
 inline void TracedLoop::finished(const ScheduledFlow& flow, const Chunk<Part>& chunk) {
   ChunkTrace& trace = stamped(flow, chunk);
   trace.finished = now_ns();
-  ring_.add(trace);
+  kept_.add(trace);
   TimedLoop::finished(flow, chunk);
 }
 

@@ -17,7 +17,7 @@ class TracedLoop final : public TimedLoop {
              Unpacker* copier, size_t most);
 
   void load(Program program, const SlotBase* buffers) override;
-  std::vector<ChunkTrace> trace() const override { return ring_.kept(); }
+  std::vector<ChunkTrace> trace() const override { return kept_.last(); }
 
  private:
   template <typename, typename>
@@ -47,7 +47,7 @@ class TracedLoop final : public TimedLoop {
     return stamped_[&flow - flows_.data()].chunks[&chunk - flow.chunks];
   }
 
-  TraceRing ring_;
+  KeptTraces kept_;
   std::vector<Stamped> stamped_;          // by flow
   std::map<const Comm*, int64_t> posts_;  // their addresses stay
   int64_t copies_ = 0;                    // counts for flows without a comm

@@ -11,7 +11,9 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tcpx_mpi.plugin.find import is_softtcpx
 from tcpx_mpi.plugin.sockets import data_sockets
+from tcpx_mpi.plugin.softtcpx_defaults import workers_asked_for
 
 if TYPE_CHECKING:
     from tcpx_mpi.config.settings import Settings
@@ -33,6 +35,8 @@ class Link:
     congestion_control: str
     #: Sockets that carry data for each direction between two ranks.
     streams: int
+    #: That move the plugin's bytes in this process: its workers, or whoever asks it.
+    threads: int = 1
     #: Inodes of the plugin's sockets in this process.
     plugin_sockets: frozenset[int] = frozenset()
     #: The plugin's file.
@@ -49,9 +53,17 @@ def link_of(engine: RankEngine) -> Link:
         interface=engine.interface,
         congestion_control=names if "," not in names else "",
         streams=engine.settings.channels * data_sockets(engine.plugin.file.name, os.environ),
+        threads=_threads_of(engine),
         plugin_sockets=engine.own_sockets,
         plugin_path=engine.plugin.file.path,
     )
+
+
+def _threads_of(engine: RankEngine) -> int:
+    """In host memory: those of our own plugin where it has some."""
+    if engine.settings.memory == "cuda" or not is_softtcpx(engine.plugin.file.name):
+        return max(engine.settings.progress_threads, 1)
+    return max(engine.settings.progress_threads, workers_asked_for(os.environ), 1)
 
 
 def prepare(

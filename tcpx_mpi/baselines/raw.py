@@ -37,7 +37,7 @@ class RawBaseline:
     in_place = False
 
     def __init__(
-        self, info: BaselineInfo, link: Link, context: RankContext, one_slot: bool
+        self, info: BaselineInfo, link: Link, context: RankContext, one_slot: bool, threads: int
     ) -> None:
         self.info = info
         self.buffers = context.buffers
@@ -49,9 +49,10 @@ class RawBaseline:
             info.two_way,
             spins_before_yield(context.placement),
             one_slot,
+            threads,
         )
         if context.placement.progress_cpu >= 0:
-            self.timed_loop.pin(context.placement.progress_cpu)
+            self.timed_loop.pin([context.placement.progress_cpu])
 
     def has(self, facts: RowFacts) -> bool:
         return True
@@ -99,7 +100,11 @@ def connect(
     """
     with world.agree("raw peer", SETUP_PATIENCE_S):
         try:
-            transports = [RawBaseline(info, link, context, one_slot) for info in infos]
+            # A stream has one thread.
+            transports = [
+                RawBaseline(info, link, context, one_slot, min(link.threads, info.streams))
+                for info in infos
+            ]
             mine = [each.timed_loop.listen() for each in transports]
         except RuntimeError as error:
             raise SetupFailed(str(error)) from None

@@ -72,6 +72,8 @@ ABI_VERSIONS = (6, 7, 8, 9, 10, 11, 12)
 MAX_CHUNK_BYTES = 2 << 20
 #: Requests that a TCPX comm holds at once; the 17th post is an error there.
 MAX_WINDOW = 16
+#: Threads that `--progress-threads` takes at most: as many as softtcpx has workers.
+MAX_PROGRESS_THREADS = 16
 #: Chunks that `--trace` keeps at most: 128 bytes each, of each rank and row.
 MOST_TRACED = 4096
 
@@ -307,6 +309,11 @@ OPTIONS: tuple[Option, ...] = (
          "let ranks of a node have the same GPU", metavar="", may_be_bare=True),
     Option("cpus", "cpus", PLACEMENT, None, cpu_list,
          "CPUs for the progress threads (near the NIC, away from the plugin's)", metavar="LIST"),
+    Option("progress_threads", "progress_threads", PLACEMENT, 0,
+         whole(0, MAX_PROGRESS_THREADS, "what one rank is driven by"),
+         "threads of a rank that post, test and unpack, each for channels of its own, and of raw "
+         "TCP beside it; 0: by the cores left to a rank, 1 where they are few or GPUs unpack",
+         metavar="N"),
     Option("placement", "placement_path", PLACEMENT, None, any_text,
          "TOML file that says any of these for single ranks", metavar="FILE"),
 

@@ -38,6 +38,7 @@ _SIZE_KNOBS = ("minbytes", "maxbytes", "stepbytes", "stepfactor", "sizes")
 _STEPS = ("stepbytes", "stepfactor")
 #: How sources begin of what a machine's cores and GPUs made of a default.
 IN_GPU_MEMORY = "default in GPU memory"
+BY_CORES = "default by cores left"
 
 
 #: In a description these, and the fields that follow them in the class, stand after one of the
@@ -95,6 +96,8 @@ class Settings(PlanOptions):
     gpu: str | None
     share_gpu: bool
     cpus: str | None
+    #: That post, test and unpack, a rank; 0 until its cores are known.
+    progress_threads: int
     placement_path: str | None
     #: Peers that run beside the plugin, by name.
     against: tuple[str, ...]
@@ -141,7 +144,7 @@ class Settings(PlanOptions):
         for option in options:
             value, source = getattr(self, option.field), self.sources[option.field]
             machines = option.default is None and source == "default"
-            machines = machines or source.startswith(IN_GPU_MEMORY)
+            machines = machines or source.startswith((IN_GPU_MEMORY, BY_CORES))
             if source.startswith("auto:"):  # what this machine made of it
                 value = "auto"
             values.append((option, None if machines else value, source))

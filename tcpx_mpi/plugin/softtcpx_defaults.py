@@ -1,7 +1,7 @@
-"""What a run in GPUs' memory sets where nobody has: workers, channels and chunks of softtcpx.
+"""What a run sets where nobody has: progress threads, and workers, channels and chunks of softtcpx.
 
-One TCP stream moves a sixth of what a GPU's PCIe link does, so a good figure takes many, each with
-a core of its own. Pure.
+One TCP stream moves a sixth of what a GPU's PCIe link does, and one thread in host memory as much
+as its core copies: so a good figure takes many, each with a core of its own. Pure.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 
-from tcpx_mpi.config.settings import IN_GPU_MEMORY, Settings
+from tcpx_mpi.config.settings import BY_CORES, IN_GPU_MEMORY, Settings
+from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.topology import Host
 from tcpx_mpi.plugin.find import is_softtcpx
 from tcpx_mpi.plugin.sockets import (
@@ -33,20 +34,57 @@ _PAGE = 4096
 #: What one stream sends while the copy engine does what it does for each copy: 6 us at 6.7 GB/s,
 #: by the times of messages in chunks of 32 to 472 KiB (docs/reference/performance.md).
 _COPY_BYTES = 40 << 10
+#: Cores that a rank has for itself before host memory is moved by more than one thread.
+_FEWEST_CORES = 4
+#: Of a rank's cores those that put fragments together by the CPU, while others move bytes.
+_UNPACKING = 4
+_MOST_UNPACKING = 4
 #: Where chunks come from that are not the user's: for all messages, and for large ones.
-_EVEN = f"{IN_GPU_MEMORY}: as many on each channel"
-_FITTED = f"{IN_GPU_MEMORY}, of large messages: as many on each channel"
+_EVEN = ": as many on each channel"
+_FITTED = ", of large messages: as many on each channel"
 
 
-def workers_for(hosts: Sequence[Host]) -> int:
-    """Workers a rank, alike on all: what the cores of the fullest node leave each."""
+def cores_for(hosts: Sequence[Host]) -> int:
+    """Cores a rank, alike on all: what the fullest node has for each."""
     nodes: dict[str, list[Host]] = {}
     for host in hosts:
         nodes.setdefault(host.node, []).append(host)
-    cores = min(
+    return min(
         len(set().union(*(host.cpus for host in ranks))) // len(ranks) for ranks in nodes.values()
     )
-    return max(1, min(_MOST_WORKERS, cores - _OTHER_THREADS))
+
+
+def workers_for(hosts: Sequence[Host]) -> int:
+    """Workers a rank in GPUs' memory: what the cores leave."""
+    return max(1, min(_MOST_WORKERS, cores_for(hosts) - _OTHER_THREADS))
+
+
+def workers_in_host_memory(hosts: Sequence[Host], threads: int) -> int:
+    """Workers a rank beside so many progress threads; 0 where cores are few: then the thread that
+    asks moves the bytes."""
+    cores = cores_for(hosts)
+    return max(0, min(_MOST_WORKERS, cores - threads - 1)) if cores >= _FEWEST_CORES else 0
+
+
+def with_progress_threads(settings: Settings, memory: str, hosts: Sequence[Host]) -> Settings:
+    """With the number of progress threads, where it is left to the cores: one posts for as many
+    workers as there are, so that several are for what the CPU unpacks.
+
+    Raises UsageError for several in GPUs' memory.
+    """
+    if memory == "cuda" and settings.progress_threads > 1:
+        raise UsageError(
+            f"--progress-threads {settings.progress_threads}: a GPU unpacks by itself, and one "
+            "thread drives all that is in its memory: leave it out, or use --memory host"
+        )
+    if settings.progress_threads:
+        return settings
+    cores = cores_for(hosts)
+    threads = 1
+    if memory == "emulated" and cores >= _FEWEST_CORES:
+        threads = max(1, min(_MOST_UNPACKING, cores // _UNPACKING))
+    sources = {**settings.sources, "progress_threads": BY_CORES}
+    return dataclasses.replace(settings, progress_threads=threads, sources=sources)
 
 
 def workers_asked_for(environ: Mapping[str, str]) -> int:
@@ -60,29 +98,40 @@ def workers_asked_for(environ: Mapping[str, str]) -> int:
     return min(threads_of_softtcpx(environ), most_sockets_of_softtcpx(environ))
 
 
-def worker_variables(workers: int, environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
+def worker_variables(
+    workers: int, environ: Mapping[str, str], why: str = IN_GPU_MEMORY
+) -> list[tuple[str, str, str]]:
     """(name, value, source) of what to set for so many workers; nothing over the user's word."""
     if any(environ.get(name, "").strip() for name in _USERS):
         return []
-    return [(WORKERS_VARIABLE, str(workers), f"{IN_GPU_MEMORY}, by the cores of a rank")]
+    return [(WORKERS_VARIABLE, str(workers), f"{why}, by the cores of a rank")]
 
 
 def with_defaults(
-    settings: Settings, plugin: str, environ: Mapping[str, str], peers: int, shared: bool
+    settings: Settings,
+    plugin: str,
+    environ: Mapping[str, str],
+    peers: int,
+    shared: bool,
+    by_cores: bool = False,
 ) -> Settings:
     """With channels and chunks for the workers of our own plugin, where GPUs' memory is moved;
-    `shared`: of GPUs that several ranks have."""
+    `shared`: of GPUs that several ranks have. In host memory for those that this tool chose,
+    `by_cores`."""
     workers = workers_asked_for(environ) if is_softtcpx(plugin) else 0
-    if settings.memory != "cuda" or not workers:
+    if not workers or (settings.memory != "cuda" and not by_cores):
         return settings
-    return with_even_chunks(with_channels(settings, workers, peers), shared)
+    why = IN_GPU_MEMORY if settings.memory == "cuda" else BY_CORES
+    return with_even_chunks(with_channels(settings, workers, peers, why), shared, why)
 
 
-def with_channels(settings: Settings, workers: int, peers: int) -> Settings:
+def with_channels(
+    settings: Settings, workers: int, peers: int, why: str = IN_GPU_MEMORY
+) -> Settings:
     """With a channel to each of `peers` for every worker, where channels were not asked for."""
     if settings.sources["channels"] != "default":
         return settings
-    source = f"{IN_GPU_MEMORY} with {workers} workers"
+    source = f"{why} with {workers} workers"
     return dataclasses.replace(
         settings,
         channels=max(1, workers // max(peers, 1)),
@@ -90,7 +139,9 @@ def with_channels(settings: Settings, workers: int, peers: int) -> Settings:
     )
 
 
-def with_even_chunks(settings: Settings, shared: bool = False) -> Settings:
+def with_even_chunks(
+    settings: Settings, shared: bool = False, why: str = IN_GPU_MEMORY
+) -> Settings:
     """With chunks, none larger than before, of which each channel has as many, where chunks were
     not asked for: a message ends with the channel that has most.
 
@@ -104,13 +155,13 @@ def with_even_chunks(settings: Settings, shared: bool = False) -> Settings:
     return dataclasses.replace(
         settings,
         chunk_bytes=chunk,
-        sources={**settings.sources, "chunk_bytes": _EVEN if shared else _FITTED},
+        sources={**settings.sources, "chunk_bytes": why + (_EVEN if shared else _FITTED)},
     )
 
 
 def are_chunks_fitted(source: str) -> bool:
     """Whether a row has chunks of its own (`chunk_of`), by where `chunk_bytes` comes from."""
-    return source == _FITTED
+    return source in (IN_GPU_MEMORY + _FITTED, BY_CORES + _FITTED)
 
 
 def chunk_of(settings: Settings, message_bytes: int, messages: int) -> int:

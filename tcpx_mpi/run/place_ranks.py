@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tcpx_mpi import _native
-from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.config.settings import BY_CORES, IN_GPU_MEMORY, Settings
 from tcpx_mpi.cpu_lists import parse_cpu_list
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.cpu_bindings import bindings_in
@@ -33,7 +33,12 @@ from tcpx_mpi.patterns import load
 from tcpx_mpi.plugin.find import is_tcpx
 from tcpx_mpi.plugin.request_limits import within_requests_of
 from tcpx_mpi.plugin.sockets import data_sockets
-from tcpx_mpi.plugin.softtcpx_defaults import with_defaults, workers_for
+from tcpx_mpi.plugin.softtcpx_defaults import (
+    with_defaults,
+    with_progress_threads,
+    workers_for,
+    workers_in_host_memory,
+)
 from tcpx_mpi.transport.load_plugin import LoadedPlugin
 from tcpx_mpi.world import World
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
@@ -47,8 +52,9 @@ class GpuChoice:
     #: By local rank; None: no GPU.
     gpus: Sequence[Gpu | None]
     #: The workers a rank of our own plugin, which reads their number before it can say anything of
-    #: memory; 0: its own default, as a rank has no GPU whose memory it could use.
+    #: memory, and why so many; 0: its own default.
     workers: int
+    workers_by: str
 
 
 def choose_gpus(world: World, settings: Settings, hosts: Sequence[Host]) -> GpuChoice:
@@ -68,7 +74,11 @@ def choose_gpus(world: World, settings: Settings, hosts: Sequence[Host]) -> GpuC
     if may_use:
         usable = all(world.allgather(usable, "GPUs", SETUP_PATIENCE_S))
     wanted = usable or settings.memory == "cuda"
-    return GpuChoice(request, gpus, workers_for(hosts) if wanted else 0)
+    if wanted:
+        return GpuChoice(request, gpus, workers_for(hosts), IN_GPU_MEMORY)
+    memory = "host" if settings.memory == "auto" else settings.memory
+    threads = with_progress_threads(settings, memory, hosts).progress_threads
+    return GpuChoice(request, gpus, workers_in_host_memory(hosts, threads), BY_CORES)
 
 
 def place_rank(
@@ -100,7 +110,9 @@ def place_rank(
     settings = with_memory(world, settings, plugin, placement, hosts[world.rank].name)
     settings = within_requests_of(plugin.file.abi, settings)  # raises alike on all ranks
     peers = load(settings.pattern).peers_sent(world.size)
-    settings = with_defaults(settings, plugin.file.name, os.environ, peers, any(shares))
+    by_cores = any(source.startswith(BY_CORES) for _, _, source in plugin.derived)
+    settings = with_defaults(settings, plugin.file.name, os.environ, peers, any(shares), by_cores)
+    settings = with_progress_threads(settings, settings.memory, hosts)
     sockets = data_sockets(plugin.file.name, os.environ)
     return placement, fitted(settings, max(Counter(nics).values()), sockets)
 

@@ -102,6 +102,7 @@ class RankEngine:
                 -1 if self.gpu is None else self.gpu.ordinal,
                 setup_gpu(settings.memory, plugin, placement, visible_gpus()),
                 settings.trace,
+                max(settings.progress_threads, 1),
             )
 
     def listen(self, world_size: int) -> list[bytes]:
@@ -148,7 +149,7 @@ class RankEngine:
         self.own_sockets = frozenset(_native.tcp_socket_inodes() - others)
         self._started_by_connect = thread_ids() - threads
         if self.placement.progress_cpu >= 0:
-            self.native.pin(self.placement.progress_cpu)
+            self.native.pin([self.placement.progress_cpu])
 
     def free_bytes(self, host: Host) -> int:
         """Memory for buffers, of the node or the GPU, for all ranks that share it; 0: unknown."""
@@ -198,7 +199,7 @@ class RankEngine:
         """What all transports share; `nodes` is the node of every rank."""
         # What the plugin started since it was loaded, but for the driving thread and MPI's.
         threads = self.plugin.threads | self._started_by_connect
-        threads = threads - {self.native.thread_id()}
+        threads = threads - {*self.native.thread_ids()}
         watch = RowWatch(self.native, self.gpu.health) if self.gpu is not None else None
         return RankContext(
             self.schedule, self.buffers, self.placement, self.interface, nodes, threads, watch

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tcpx_mpi import _native
-from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.config.settings import IN_GPU_MEMORY, Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
 from tcpx_mpi.launch.mpirun import under_launcher
 from tcpx_mpi.machine.interfaces import (
@@ -105,12 +105,16 @@ class LoadedPlugin:
 
 
 def load_plugin(
-    settings: Settings, environ: MutableMapping[str, str], workers: int = 0, tried: bool = False
+    settings: Settings,
+    environ: MutableMapping[str, str],
+    workers: int = 0,
+    tried: bool = False,
+    workers_by: str = IN_GPU_MEMORY,
 ) -> LoadedPlugin:
     """Find, map and initialise the plugin; variables that it needs are set before it is mapped.
 
     `tried`: `try_plugin` found nothing wrong on this node. `workers` are those of our own plugin
-    where it is to move GPUs' memory; 0: its own default.
+    where a rank has cores for them, `workers_by` why; 0: its own default.
     Raises UsageError, PluginMissing, or SetupFailed where init or the device list fails.
     """
     if not tried:
@@ -124,7 +128,7 @@ def load_plugin(
     if is_softtcpx(file.name):
         ours = answer_variables(environ)
         if workers:
-            ours += worker_variables(workers, environ)
+            ours += worker_variables(workers, environ, workers_by)
         _set(environ, ours)  # it reads them when it is initialised
         derived += ours
     launched, host = under_launcher(environ), socket.gethostname()

@@ -67,3 +67,38 @@ def test_sends_that_wait_for_their_receives_deliver_every_byte(place: Path) -> N
     result = run(command, place, variables)
     assert result.code == 0, result.text
     assert [row.wrong for row in result.rows] == [None, 0, 0, 0], result.text
+
+
+def test_several_progress_threads_move_what_one_does(place: Path) -> None:
+    command = tcpx_mpi(
+        "run",
+        "all_reduce",
+        "--ranks",
+        "2",
+        "--progress-threads",
+        "3",
+        "--channels",
+        "4",
+        *BASE,
+        "--sizes",
+        "0,1K,300000",
+        "-n",
+        "4",
+        "--chunk",
+        "16K",
+    )
+    result = run(command, place, {"SOFTTCPX_FRAGMENTS": "random", "SOFTTCPX_POISON": "1"})
+    assert result.code == 0, result.text
+    rows = [line.split() for line in result.out.splitlines() if " float " in line]
+    assert [(row[0], row[8], row[12]) for row in rows[1:]] == [
+        ("1024", "0", "0"), ("300000", "0", "0"),
+    ], result.text  # fmt: skip
+
+
+def test_a_stall_of_several_progress_threads_names_the_flow(place: Path) -> None:
+    command = tcpx_mpi("run", "pair", "--ranks", "2", "--progress-threads", "2", *BASE, "--sizes",
+                       "300000", "--chunk", "16K", "--stall-timeout", "1")  # fmt: skip
+    variables = {"SOFTTCPX_TRAP_STOP_AT": "5", "SOFTTCPX_TRAP_SIDE": "recv"}
+    result = run(command, place, variables)
+    assert result.code == 6, result.text
+    assert "nothing has moved" in result.text or "no progress" in result.text, result.text

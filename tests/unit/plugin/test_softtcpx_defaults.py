@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tcpx_mpi.config.settings import Settings, load_settings
+from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.gpu.compiler import kernel_cache, nvrtc_folders
 from tcpx_mpi.machine.topology import Host, read_host
 from tcpx_mpi.plugin.find import bundled_dir
@@ -21,9 +22,11 @@ from tcpx_mpi.plugin.softtcpx_defaults import (
     with_channels,
     with_defaults,
     with_even_chunks,
+    with_progress_threads,
     worker_variables,
     workers_asked_for,
     workers_for,
+    workers_in_host_memory,
 )
 from tcpx_mpi.schedule.table import chunks_of
 
@@ -44,6 +47,48 @@ def host(node: str, cpus: range) -> Host:
 )
 def test_workers_are_the_cores_that_are_left(hosts: list[Host], workers: int) -> None:
     assert workers_for(hosts) == workers
+
+
+@pytest.mark.parametrize(
+    ("cores", "memory", "threads", "workers"),
+    [
+        (2, "host", 1, 0),  # a core each: nothing changes
+        (2, "emulated", 1, 0),
+        (6, "emulated", 1, 0),
+        (8, "host", 1, 2),
+        (32, "host", 1, 14),
+        (32, "emulated", 4, 11),
+        (208, "emulated", 4, 16),
+        (208, "cuda", 1, 16),
+    ],
+)
+def test_host_memory_has_threads_by_the_cores_of_two_ranks(
+    cores: int, memory: str, threads: int, workers: int
+) -> None:
+    hosts = [host("a", range(cores))] * 2
+    found = with_progress_threads(load_settings({"pattern": "ring"}, {}), memory, hosts)
+    assert found.progress_threads == threads
+    assert found.sources["progress_threads"] == "default by cores left"
+    assert workers_in_host_memory(hosts, threads) == workers
+
+
+def test_progress_threads_that_were_asked_for_stay_and_gpus_have_one() -> None:
+    asked = load_settings({"pattern": "ring", "progress_threads": "3"}, {})
+    hosts = [host("a", range(2))] * 2
+    assert with_progress_threads(asked, "host", hosts) == asked
+    with pytest.raises(UsageError, match="--progress-threads 3: a GPU unpacks by itself"):
+        with_progress_threads(asked, "cuda", hosts)
+
+
+def test_workers_that_were_chosen_for_host_memory_have_channels_and_chunks() -> None:
+    default = load_settings({"pattern": "ring", "memory": "host"}, {})
+    environ = {"SOFTTCPX_WORKERS": "14"}
+    found = with_defaults(default, "softtcpx_v7", environ, 1, False, by_cores=True)
+    assert found.channels == 14
+    assert chunks_of(MIB, chunk_of(found, MIB, 1)) == 5
+    assert found.sources["channels"] == "default by cores left with 14 workers"
+    # Those that a user has set say nothing of channels there.
+    assert with_defaults(default, "softtcpx_v7", environ, 1, False) == default
 
 
 def test_the_users_word_stands() -> None:
