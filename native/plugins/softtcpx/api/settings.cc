@@ -2,7 +2,6 @@
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sched.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -41,7 +40,6 @@ constexpr int64_t kMinute = 60 * 1000;
 constexpr int64_t kCopyUnit = 65536;
 constexpr int64_t kMostCopyBytes = 64 << 20;
 constexpr int64_t kMostCopies = 64;
-constexpr int kManyCores = 8;
 constexpr int64_t kManyMessages = int64_t{1} << 60;
 constexpr char kTcpx[] = "tcpx-3.1.9";
 constexpr char kWorkers[] = "SOFTTCPX_WORKERS";
@@ -66,8 +64,6 @@ constexpr NumberSetting kNumbers[] = {
      "up to so many waiting sockets are tried directly, beyond that epoll tells"},
     {"SOFTTCPX_SPIN_US", &Settings::spin_us, 50, 0, 1000000,
      "how long a worker without work looks for some before it sleeps"},
-    {"SOFTTCPX_PENDING_SPIN_US", &Settings::pending_spin_us, 200, 0, 1000000,
-     "the same while requests are posted: to be woken takes about as long as a message of 64 KiB"},
     {"NCCL_GPUDIRECTTCPX_RECV_SYNC", &Settings::recv_sync, 0, 0, 1,
      "1: a send waits until the receive for it is posted; equal on both sides"},
     {"SOFTTCPX_SHUFFLE", &Settings::shuffle, 1, 0, 1, "1: bounce pages are handed out in no order"},
@@ -309,19 +305,6 @@ void keep_congestion_if_granted(Settings& settings) {
            "what a fresh data socket reports");
 }
 
-// Where cores are few, who spins keeps one from whom it waits for.
-void spin_less_on_few_cores(Settings& settings) {
-  constexpr const char* kName = "SOFTTCPX_PENDING_SPIN_US";
-  const char* text = std::getenv(kName);
-  cpu_set_t allowed;
-  if ((text != nullptr && *text != '\0') || ::sched_getaffinity(0, sizeof allowed, &allowed) != 0 ||
-      CPU_COUNT(&allowed) >= kManyCores)
-    return;
-  settings.pending_spin_us = settings.spin_us;
-  describe(settings, kName, std::to_string(settings.spin_us), "few cores",
-           "as SOFTTCPX_SPIN_US, where the process has less than 8 CPUs");
-}
-
 }  // namespace
 
 int socket_count(int64_t sockets_per_thread, int64_t threads, int64_t most) {
@@ -357,7 +340,6 @@ Settings load_settings() {
   keep_buffer_if_granted(settings, &Settings::receive_buffer_bytes, "SOFTTCPX_RCVBUF",
                          "/proc/sys/net/core/rmem_max");
   keep_congestion_if_granted(settings);
-  spin_less_on_few_cores(settings);
   describe(settings, "sockets and workers in use",
            std::to_string(settings.sockets) + " and " + std::to_string(settings.threads), "derived",
            "a listener's counts hold for both sides");

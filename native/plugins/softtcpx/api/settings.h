@@ -71,7 +71,6 @@ struct Settings {
   int64_t answer_timeout_ms = 0;  // 0: for ever
   int64_t direct_sockets = 0;
   int64_t spin_us = 0;
-  int64_t pending_spin_us = 0;  // the same while requests are posted
   int64_t recv_sync = 0;
   int64_t shuffle = 0;
   int64_t poison = 0;

@@ -22,7 +22,7 @@ struct Device {
         interface(std::move(interface_)),
         settings(settings_),
         presence(presence_),
-        workers({settings_.spin_us, settings_.pending_spin_us}),
+        workers(settings_.spin_us),
         shared_pages(settings_.traps.shared_pages) {}
 
   const int index;

@@ -98,7 +98,6 @@ class Comm : public Object {
   void fail(int code, const char* what, int error_number);
   // Of the caller, or of the owner.
   void note_failure(int code, const char* what, int error_number);
-  void complete_in_order();
   void look_at_control() { ready_ |= bit_of(kControlBit); }
   int failure() const { return failure_.load(std::memory_order_acquire); }
   bool failed() const { return failure() != kNetSuccess; }
@@ -137,6 +136,7 @@ class Comm : public Object {
   bool is_younger(const Request& request) const;
   bool my_turn_to_sweep();
   void read_control();
+  void complete_in_order();
 
   std::atomic<int> failure_{kNetSuccess};
   std::atomic<bool> failure_said_{false};

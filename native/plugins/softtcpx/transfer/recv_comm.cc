@@ -281,12 +281,11 @@ void RecvComm::arrived(Lane& lane, uint64_t bytes) {
   if (lane.left > 0) return;
   Request& request = *std::exchange(lane.request, nullptr);
   lane.scatter = nullptr;
-  if (lane.lent) ++lane.read;
+  if (lane.lent) {
+    ++lane.read;
+    exchange_notices();
+  }
   if (request.left == 0) whole(request, lane.sequence);
-  if (!lane.lent || failed()) return;
-  // To tell the sender is a system call: the caller need not wait for it.
-  complete_in_order();
-  exchange_notices();
 }
 
 void RecvComm::whole(Request& request, uint64_t sequence) {

@@ -92,23 +92,18 @@ void Worker::park() {
 
 void Worker::run() {
   using Clock = std::chrono::steady_clock;
-  const auto spin = std::chrono::microseconds(spins_.us);
-  const auto spin_pending = std::chrono::microseconds(std::max(spins_.us, spins_.pending_us));
+  const auto spin = std::chrono::microseconds(spin_us_);
   Clock::time_point idle_since = Clock::now();
   for (int tries = 1;; ++tries) {
     if (changed_.load(std::memory_order_acquire) && !take_changes()) return;
-    bool moved = false, pending = false;
-    for (Comm* comm : comms_) {
-      if (!comm->has_pending()) continue;
-      pending = true;
-      moved |= comm->drive();
-    }
+    bool moved = false;
+    for (Comm* comm : comms_) moved |= comm->has_pending() && comm->drive();
     if (moved) {
       idle_since = Clock::now();
       continue;
     }
     if (tries % kTriesAYield == 0) ::sched_yield();
-    if (Clock::now() - idle_since < (pending ? spin_pending : spin)) continue;
+    if (Clock::now() - idle_since < spin) continue;
     park();
     idle_since = Clock::now();
   }
@@ -120,7 +115,7 @@ Worker* WorkerPool::borrow(int threads) {
       *std::min_element(places_.begin(), places_.begin() + threads,
                         [](const Place& a, const Place& b) { return a.users < b.users; });
   if (place.worker == nullptr) {
-    auto worker = std::make_unique<Worker>(spins_);
+    auto worker = std::make_unique<Worker>(spin_us_);
     if (!worker->start()) return nullptr;
     place.worker = std::move(worker);
   }

@@ -18,12 +18,7 @@ class Comm;
 
 class Worker {
  public:
-  // How long it looks for work before it sleeps: as a rule, and where requests are posted.
-  struct Spins {
-    int64_t us;
-    int64_t pending_us;
-  };
-  explicit Worker(Spins spins) : spins_(spins) {}
+  explicit Worker(int64_t spin_us) : spin_us_(spin_us) {}
   ~Worker();  // joins
 
   bool start();
@@ -45,7 +40,7 @@ class Worker {
   bool take_changes();  // false: stop
   void park();
 
-  const Spins spins_;
+  const int64_t spin_us_;
   Poller poller_;
   std::thread thread_;
   std::vector<Comm*> comms_;  // the thread's own
@@ -62,7 +57,7 @@ class Worker {
 // first connection comes and joined when its last one leaves.
 class WorkerPool {
  public:
-  explicit WorkerPool(Worker::Spins spins) : spins_(spins) {}
+  explicit WorkerPool(int64_t spin_us) : spin_us_(spin_us) {}
 
   Worker* borrow(int threads);  // null with errno set when none can be started
   void put_back(Worker* worker);
@@ -73,7 +68,7 @@ class WorkerPool {
     int users = 0;
   };
 
-  const Worker::Spins spins_;
+  const int64_t spin_us_;
   std::mutex mutex_;
   std::array<Place, kMaxThreads> places_;
 };
