@@ -42,13 +42,11 @@ constexpr int64_t kMostCopyBytes = 64 << 20;
 constexpr int64_t kMostCopies = 64;
 constexpr int64_t kManyMessages = int64_t{1} << 60;
 constexpr char kTcpx[] = "tcpx-3.1.9";
-constexpr char kWorkers[] = "SOFTTCPX_WORKERS";
-constexpr char kThreads[] = "NCCL_SOCKET_NTHREADS";
 
 constexpr NumberSetting kNumbers[] = {
     {"SOFTTCPX_MAX_SOCKETS", &Settings::max_sockets, 8, 1, kMaxSockets,
      "bound of the product of the two above, and of the workers that the second asks for"},
-    {kWorkers, &Settings::workers, 0, 0, kMaxThreads,
+    {"SOFTTCPX_WORKERS", &Settings::workers, 0, 0, kMaxThreads,
      "workers a device, whatever the sockets of a connection; 0: as NCCL_SOCKET_NTHREADS says"},
     {"NCCL_DYNAMIC_CHUNK_SIZE", &Settings::chunk_bytes, 524288, 0, 1 << 30,
      "largest piece of a message on one socket; 0 means the default"},
@@ -88,7 +86,7 @@ constexpr NumberSetting kNumbers[] = {
 constexpr NumberSetting kCounts[] = {
     {"NCCL_NSOCKS_PERTHREAD", &Settings::sockets_per_thread, 1, 1, kMaxSockets,
      "data sockets a thread; one stream is fastest where there are few cores"},
-    {kThreads, &Settings::threads, 0, 0, kMaxThreads,
+    {"NCCL_SOCKET_NTHREADS", &Settings::threads, 0, 0, kMaxThreads,
      "workers a device; 0: the caller of test does all the work"},
 };
 
@@ -343,7 +341,7 @@ Settings load_settings() {
   describe(settings, "sockets and workers in use",
            std::to_string(settings.sockets) + " and " + std::to_string(settings.threads), "derived",
            "a listener's counts hold for both sides");
-  settings.workers_by_cores = !is_set(kWorkers) && !is_set(kThreads);
+  settings.workers_by_cores = !is_set("SOFTTCPX_WORKERS") && !is_set("NCCL_SOCKET_NTHREADS");
   if (settings.workers_by_cores) {
     describe(
         settings, "workers where a GPU is current", "by cores", "default",
