@@ -12,6 +12,7 @@ Steps, by `do`:
                                         threads were busy for which share of that
     die, case                           kill this process in the midst of what is launched
     lose, case                          launch until a failure ends it, and say which
+    abort, comm                         abort a communicator; the seconds that took
     leave, comm                         destroy a communicator
 """
 
@@ -23,6 +24,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -113,9 +115,16 @@ class Rank:
                     self._launch(losing, *prepared)
                 comm.wait(end_by)
         except LibraryError as error:
-            comm.abort()
             return str(error)
         return ""
+
+    def do_abort(self, comm: str) -> Any:
+        told = threading.Timer(self._patience_s / 2, say_threads)
+        told.start()
+        start = time.monotonic()
+        self._comms.pop(comm).abort()
+        told.cancel()
+        return time.monotonic() - start
 
     def _prepared(self, case: Case) -> tuple[Memory, int, Memory]:
         """Source, where in it this rank's part begins, target; both filled."""
@@ -147,6 +156,18 @@ def busy_threads() -> dict[int, tuple[str, float]]:
         except OSError:  # it has ended
             continue
     return found
+
+
+def say_threads() -> None:
+    """What each thread of this process does, on standard error: NCCL's and the plugin's, too."""
+    for task in sorted(Path("/proc/self/task").iterdir()):
+        said = [task.name]
+        for file in ("comm", "wchan", "syscall"):
+            try:
+                said.append((task / file).read_text().strip())
+            except OSError as error:
+                said.append(str(error.strerror))
+        print(" | ".join(said), file=sys.stderr, flush=True)
 
 
 def library_of(name: str, gpu: int) -> Library:

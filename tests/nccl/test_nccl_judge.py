@@ -124,6 +124,8 @@ def test_ranks_do_as_told_and_a_wrong_byte_is_found(tmp_path: Path) -> None:
         opened.begin({"do": "lose", "case": case}, rank=0)
         opened.begin({"do": "die", "case": case}, rank=1)
         assert opened.answer(0).startswith("a rank is gone")
+        (took,) = opened.tell({"do": "abort", "comm": "first"}, ranks=[0])
+        assert took >= 0
         assert opened.exit_code(1) == -signal.SIGKILL
         assert opened.exit_code(0) == os.EX_OK
 
