@@ -22,6 +22,8 @@ import tcpx_mpi as package
 #: Behind a run's own options, so that it takes seconds.
 SHORT = "-n 8 -w 2 --check-memory 64M --spool ."
 SIZES = "--sizes 64K"
+#: Of the limits that `files` has.
+SIZES_OF_GATE = "-b 64K -e 64M -f 4"
 #: Where it is not 0: what the command of a page ends with here.
 EXIT_CODES = {
     "tcpx-mpi plugins --plugin tcpx": {3},  # it is not here
@@ -46,7 +48,8 @@ def shortened(text: str) -> str:
     runs = re.search(r"tcpx-mpi (run|ab) (\S+)", text)
     if runs is None:
         return text
-    sizes = "" if re.search(r" (-b|-e|--sizes) ", text) else f" {SIZES}"
+    wanted = SIZES_OF_GATE if "--gate" in text else SIZES
+    sizes = "" if re.search(r" (-b|-e|--sizes) ", text) else f" {wanted}"
     if runs[1] == "ab":
         return text.replace(runs[0], f"{runs[0]}{sizes} {SHORT} --runs 2")
     return re.sub(r"--runs \d+", "--runs 2", text) + f"{sizes} {SHORT}"
