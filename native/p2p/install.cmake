@@ -8,9 +8,12 @@ write_basic_package_version_file(${made}/tcpx_p2p-config-version.cmake
   VERSION ${TCPX_P2P_VERSION} COMPATIBILITY SameMinorVersion)
 file(WRITE ${made}/libtcpx_p2p.so "INPUT(libtcpx_p2p.so.${TCPX_P2P_ABI})\n")
 
-install(DIRECTORY p2p/include/ DESTINATION tcpx_mpi/include COMPONENT p2p)
+install(FILES p2p/include/tcpx_p2p.h DESTINATION tcpx_mpi/include COMPONENT p2p)
 install(TARGETS tcpx_p2p LIBRARY DESTINATION tcpx_mpi/lib COMPONENT p2p NAMELINK_SKIP)
-install(TARGETS tcpx_p2p_static ARCHIVE DESTINATION tcpx_mpi/lib COMPONENT p2p)
+if(NOT TCPX_MPI_LIBCXX)
+  install(DIRECTORY p2p/include/tcpx_p2p DESTINATION tcpx_mpi/include COMPONENT p2p)
+  install(TARGETS tcpx_p2p_static ARCHIVE DESTINATION tcpx_mpi/lib COMPONENT p2p)
+endif()
 install(FILES ${made}/libtcpx_p2p.so DESTINATION tcpx_mpi/lib COMPONENT p2p)
 install(FILES ${made}/tcpx_p2p.pc DESTINATION tcpx_mpi/lib/pkgconfig COMPONENT p2p)
 install(FILES ${made}/tcpx_p2p-config.cmake ${made}/tcpx_p2p-config-version.cmake

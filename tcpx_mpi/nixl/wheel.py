@@ -50,7 +50,10 @@ def plugin_dir() -> Path:
     built = _beside_native()
     if built is not None:
         return built
-    raise PluginMissing(f"{_FILE} is not beside tcpx_mpi: install tcpx-mpi anew")
+    raise PluginMissing(
+        f"{_FILE} is not beside tcpx_mpi: install tcpx-mpi from its sources (make setup); a wheel "
+        "of make wheel has none, for NIXL wants GCC's C++ library"
+    )
 
 
 def installed_wheel() -> Wheel:

@@ -127,6 +127,13 @@ def test_they_bring_nothing_along_and_have_all_of_ours(wheels: list[Path]) -> No
             assert [name for name in names if ours in name]
 
 
+def test_nothing_that_hands_over_types_of_a_cpp_library_is_in_them(wheels: list[Path]) -> None:
+    for wheel in wheels:
+        names = zipfile.ZipFile(wheel).namelist()
+        assert "tcpx_mpi/include/tcpx_p2p.h" in names
+        assert not [n for n in names if n.endswith(("session.h", ".a")) or "nixl_plugins" in n]
+
+
 def test_it_measures_and_reports_without_a_compiler(place: Place) -> None:
     said = place.run("tcpx-mpi", "run", "ring", "--ranks", "2", "--sizes", "64K", "--hdf5", "o.h5")
     assert "# Out of bounds values : 0 OK" in said
