@@ -22,6 +22,8 @@ from tcpx_mpi.plugin.find import bundled_dir
 
 FOLDER = Path(__file__).parent
 LANGUAGES = ("c++", "c", "python")
+#: Under a sanitizer (tests/sanitizers) programs are built with it, and the compiler runs without.
+SANITIZER = os.environ.get("SANITIZER")
 
 #: Numbers of tcpx_p2p.h.
 INVALID_ARGUMENT, UNKNOWN_MEMORY, FOREIGN_MEMORY, OUT_OF_BOUNDS, MEMORY_IN_USE = range(1, 6)
@@ -96,7 +98,10 @@ def compile_program(source: Path, program: Path, flags: Sequence[str]) -> Path:
         pytest.skip(f"needs compiler: {names[0]} not found")
     strict = ["-Wall", "-Wextra", "-Wpedantic", "-Werror"]
     command = [compiler, standard, *strict, str(source), "-o", str(program), *flags]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    if SANITIZER:
+        command += [f"-fsanitize={SANITIZER}", "-g"]
+    environ = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr}"
     return program
 

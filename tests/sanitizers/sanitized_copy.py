@@ -62,6 +62,12 @@ class SanitizedCopy(BrokenCopy):
             "UBSAN_OPTIONS": "print_stacktrace=1",  # writes to stderr, and ends the process
         }
 
+    def install_sessions(self) -> None:
+        """The library of sessions, its headers and what finds it, into the package."""
+        self.make("tcpx_p2p", "tcpx_p2p_static")
+        install = [self.cmake, "--install", str(self.build), "--component", "p2p"]
+        subprocess.run([*install, "--prefix", str(self.package)], check=True, capture_output=True)
+
     def forget_reports(self) -> None:
         self.reports.mkdir(exist_ok=True)
         for report in self.reports.iterdir():

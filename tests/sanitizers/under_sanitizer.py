@@ -121,6 +121,22 @@ def test_contract_tests_of_softtcpx(copy: SanitizedCopy) -> None:
     assert result.returncode == 0, result.stdout[-12000:]
 
 
+@pytest.mark.timeout(CONTRACT_LIMIT_S)
+def test_contract_tests_of_the_library_of_sessions(copy: SanitizedCopy) -> None:
+    copy.install_sessions()
+    files = sorted((REPOSITORY / "tests" / "p2p").glob("test_*.py"))
+    asked = [str(file) for file in files if "installed" not in file.name]
+    result = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+         "-c", str(REPOSITORY / "pyproject.toml"), *asked],
+        # There the copy is what Python finds first.
+        cwd=copy.folder, env={**os.environ, **copy.environment(NO_CYCLES)},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert_clean(copy)
+    assert result.returncode == 0, result.stdout[-12000:]
+
+
 @every_progress
 @pytest.mark.parametrize("memory", MEMORY)
 @pytest.mark.parametrize("pattern", ["pair", "pingpong", "ring", "mesh"])
