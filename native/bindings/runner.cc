@@ -109,7 +109,7 @@ void bind_runner(nb::module_& m) {
             d["receive_done"] = copied(s.receive_done.data(), iterations);
             const std::vector<int>& sources = e.team_->sources();
             d["sources"] = sources;
-            d["source_lanes"] = e.loop().source_lanes();
+            d["source_lanes"] = e.team_->source_lanes();
             d["source_done"] = copied(s.source_done.data(), iterations * sources.size());
             const std::vector<ChunkTrace> trace = e.team_->trace();
             d["trace"] = copied(trace.empty() ? nullptr : &trace.front().iteration,

@@ -19,6 +19,7 @@ std::vector<Program> split(Program whole, size_t parts) {
     part.waits = whole.waits;
     part.arithmetic = whole.arithmetic;
     part.sources = whole.sources;
+    part.source_lanes = whole.source_lanes;
     part.counters = whole.counters;
   }
   for (ChunkQueue& queue : whole.queues) {

@@ -37,6 +37,7 @@ class LoopTeam {
 
   BatchStamps stamps(uint64_t iterations) const;
   const std::vector<int>& sources() const { return loops_.front()->sources(); }
+  const std::vector<int>& source_lanes() const { return loops_.front()->source_lanes(); }
   std::vector<ChunkTrace> trace() const;
   Fault fault() const;
   std::vector<FlowReport> picture() const;
