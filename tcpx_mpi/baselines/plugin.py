@@ -11,9 +11,9 @@ import re
 
 from tcpx_mpi.baselines import Link
 from tcpx_mpi.config.options import ABI_VERSIONS, PLUGIN_PEER
-from tcpx_mpi.config.settings import Settings, fingerprint_difference
+from tcpx_mpi.config.settings import BY_CORES, Settings, fingerprint_difference
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.plugin.find import choose_plugin, inspect
+from tcpx_mpi.plugin.find import choose_plugin, inspect, is_softtcpx
 from tcpx_mpi.plugin.request_limits import within_requests_of
 from tcpx_mpi.plugin.sockets import data_sockets, moves_all_by_tcp
 from tcpx_mpi.records import BaselineInfo
@@ -36,6 +36,8 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
         plugin = load_beside(theirs, link)
         device = device_of(plugin, link.interface)
         theirs = within_requests_of(plugin.file.abi, theirs)
+        if theirs.sources["progress_threads"] == BY_CORES and not is_softtcpx(plugin.file.name):
+            theirs = dataclasses.replace(theirs, progress_threads=1)
     prints = world.allgather(plugin.fingerprint(), "plugin beside", SETUP_PATIENCE_S)
     with world.agree("plugin beside", SETUP_PATIENCE_S):
         if differs := fingerprint_difference(prints[0], prints[world.rank]):

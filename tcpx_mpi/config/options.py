@@ -312,7 +312,8 @@ OPTIONS: tuple[Option, ...] = (
     Option("progress_threads", "progress_threads", PLACEMENT, 0,
          whole(0, MAX_PROGRESS_THREADS, "what one rank is driven by"),
          "threads of a rank that post, test and unpack, each for channels of its own, and of raw "
-         "TCP beside it; 0: by the cores left to a rank, 1 where they are few or GPUs unpack",
+         "TCP beside it; 0: by the cores left to a rank, 1 where they are few, or "
+         "others move the bytes",
          metavar="N"),
     Option("placement", "placement_path", PLACEMENT, None, any_text,
          "TOML file that says any of these for single ranks", metavar="FILE"),

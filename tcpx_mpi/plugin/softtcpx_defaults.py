@@ -34,11 +34,13 @@ _PAGE = 4096
 #: What one stream sends while the copy engine does what it does for each copy: 6 us at 6.7 GB/s,
 #: by the times of messages in chunks of 32 to 472 KiB (docs/reference/performance.md).
 _COPY_BYTES = 40 << 10
-#: Cores that a rank has for itself before host memory is moved by more than one thread.
+#: Cores that a rank has for itself before host memory is moved by more than one thread, of which
+#: one is for all else; and threads that it then has at most.
 _FEWEST_CORES = 4
-#: Of a rank's cores those that put fragments together by the CPU, while others move bytes.
-_UNPACKING = 4
-_MOST_UNPACKING = 4
+_MOST_THREADS = 8
+#: Sockets that a caller of ours tries directly are counted over the callers of a device.
+DIRECT_VARIABLE = "SOFTTCPX_DIRECT_SOCKETS"
+_DIRECT_A_THREAD = 4
 #: Where chunks come from that are not the user's: for all messages, and for large ones.
 _EVEN = ": as many on each channel"
 _FITTED = ", of large messages: as many on each channel"
@@ -59,30 +61,43 @@ def workers_for(hosts: Sequence[Host]) -> int:
     return max(1, min(_MOST_WORKERS, cores_for(hosts) - _OTHER_THREADS))
 
 
-def workers_in_host_memory(hosts: Sequence[Host], threads: int) -> int:
-    """Workers a rank beside so many progress threads; 0 where cores are few: then the thread that
-    asks moves the bytes."""
+def progress_threads_for(settings: Settings, hosts: Sequence[Host]) -> int:
+    """Progress threads a rank of our own plugin in host memory, where they are left to the cores.
+
+    Each moves the bytes of channels of its own, so that nobody is woken: a message of one chunk is
+    as it is with one thread.
+    """
+    if settings.progress_threads:
+        return settings.progress_threads
     cores = cores_for(hosts)
-    return max(0, min(_MOST_WORKERS, cores - threads - 1)) if cores >= _FEWEST_CORES else 0
+    return min(_MOST_THREADS, cores - 1) if cores >= _FEWEST_CORES else 1
 
 
-def with_progress_threads(settings: Settings, memory: str, hosts: Sequence[Host]) -> Settings:
-    """With the number of progress threads, where it is left to the cores: one posts for as many
-    workers as there are, so that several are for what the CPU unpacks.
+def thread_variables(threads: int, environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """(name, value, source) of what to set for so many progress threads, unless it is set."""
+    if threads < 2 or environ.get(DIRECT_VARIABLE, "").strip():
+        return []
+    return [(DIRECT_VARIABLE, str(_DIRECT_A_THREAD * threads), f"{threads} progress threads")]
+
+
+def with_progress_threads(
+    settings: Settings, plugin: str, environ: Mapping[str, str], hosts: Sequence[Host]
+) -> Settings:
+    """With the number of progress threads: by default one for another plugin, which has threads of
+    its own, for workers, and in GPUs' memory.
 
     Raises UsageError for several in GPUs' memory.
     """
-    if memory == "cuda" and settings.progress_threads > 1:
+    threads = settings.progress_threads
+    if settings.memory == "cuda" and threads > 1:
         raise UsageError(
-            f"--progress-threads {settings.progress_threads}: a GPU unpacks by itself, and one "
-            "thread drives all that is in its memory: leave it out, or use --memory host"
+            f"--progress-threads {threads}: a GPU unpacks by itself, and one thread drives all "
+            "that is in its memory: leave it out, or use --memory host"
         )
-    if settings.progress_threads:
+    if threads:
         return settings
-    cores = cores_for(hosts)
-    threads = 1
-    if memory == "emulated" and cores >= _FEWEST_CORES:
-        threads = max(1, min(_MOST_UNPACKING, cores // _UNPACKING))
+    alone = settings.memory == "cuda" or not is_softtcpx(plugin) or workers_asked_for(environ)
+    threads = 1 if alone else progress_threads_for(settings, hosts)
     sources = {**settings.sources, "progress_threads": BY_CORES}
     return dataclasses.replace(settings, progress_threads=threads, sources=sources)
 
@@ -98,43 +113,38 @@ def workers_asked_for(environ: Mapping[str, str]) -> int:
     return min(threads_of_softtcpx(environ), most_sockets_of_softtcpx(environ))
 
 
-def worker_variables(
-    workers: int, environ: Mapping[str, str], why: str = IN_GPU_MEMORY
-) -> list[tuple[str, str, str]]:
+def worker_variables(workers: int, environ: Mapping[str, str]) -> list[tuple[str, str, str]]:
     """(name, value, source) of what to set for so many workers; nothing over the user's word."""
     if any(environ.get(name, "").strip() for name in _USERS):
         return []
-    return [(WORKERS_VARIABLE, str(workers), f"{why}, by the cores of a rank")]
+    return [(WORKERS_VARIABLE, str(workers), f"{IN_GPU_MEMORY}, by the cores of a rank")]
 
 
 def with_defaults(
-    settings: Settings,
-    plugin: str,
-    environ: Mapping[str, str],
-    peers: int,
-    shared: bool,
-    by_cores: bool = False,
+    settings: Settings, plugin: str, environ: Mapping[str, str], peers: int, shared: bool
 ) -> Settings:
-    """With channels and chunks for the workers of our own plugin, where GPUs' memory is moved;
-    `shared`: of GPUs that several ranks have. In host memory for those that this tool chose,
-    `by_cores`."""
+    """With channels and chunks for the workers of our own plugin, where GPUs' memory is moved, or
+    for several progress threads; `shared`: of GPUs that several ranks have."""
+    if settings.memory != "cuda" and settings.progress_threads > 1:
+        by_threads = with_channels(settings, settings.progress_threads, peers, BY_CORES)
+        return with_even_chunks(by_threads, why=BY_CORES)
     workers = workers_asked_for(environ) if is_softtcpx(plugin) else 0
-    if not workers or (settings.memory != "cuda" and not by_cores):
+    if settings.memory != "cuda" or not workers:
         return settings
-    why = IN_GPU_MEMORY if settings.memory == "cuda" else BY_CORES
-    return with_even_chunks(with_channels(settings, workers, peers, why), shared, why)
+    return with_even_chunks(with_channels(settings, workers, peers), shared)
 
 
 def with_channels(
-    settings: Settings, workers: int, peers: int, why: str = IN_GPU_MEMORY
+    settings: Settings, movers: int, peers: int, why: str = IN_GPU_MEMORY
 ) -> Settings:
-    """With a channel to each of `peers` for every worker, where channels were not asked for."""
+    """With a channel to each of `peers` for every worker, or progress thread, where channels were
+    not asked for."""
     if settings.sources["channels"] != "default":
         return settings
-    source = f"{why} with {workers} workers"
+    source = f"{why} with {movers} {'workers' if why == IN_GPU_MEMORY else 'progress threads'}"
     return dataclasses.replace(
         settings,
-        channels=max(1, workers // max(peers, 1)),
+        channels=max(1, movers // max(peers, 1)),
         sources={**settings.sources, "channels": source},
     )
 

@@ -42,7 +42,7 @@ class Benchmark:
         hosts = agreement.agree_hosts(world, read_host())
         host, nodes = hosts[world.rank], [each.node for each in hosts]
         chosen = choose_gpus(world, settings, hosts)
-        plugin = load_alike(world, settings, chosen.workers, chosen.workers_by)
+        plugin = load_alike(world, settings, chosen.workers, chosen.threads)
         placement, settings = place_rank(world, settings, plugin, hosts, chosen)
         program = agreement.agree_program(world, settings)
         single = pattern_of(settings) if program is None else program.single()

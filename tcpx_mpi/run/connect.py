@@ -18,14 +18,14 @@ from tcpx_mpi.world import World
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
 
-def load_alike(world: World, settings: Settings, workers: int, workers_by: str) -> LoadedPlugin:
+def load_alike(world: World, settings: Settings, workers: int, threads: int) -> LoadedPlugin:
     """Collective: the plugin, initialised, the same file on all ranks."""
     launched = under_launcher(os.environ)
     with world.agree("plugin in a process of its own", settings.setup_timeout_s):
         if world.rank == 0 or (launched is not None and launched.speaks_for_node):
             try_plugin(settings, os.environ)
     with world.agree("plugin", settings.setup_timeout_s):
-        plugin = load_plugin(settings, os.environ, workers, True, workers_by)
+        plugin = load_plugin(settings, os.environ, workers, True, threads)
     agreement.require_equal(world, plugin.fingerprint(), "plugin and its environment")
     _native.setup_end()
     return plugin

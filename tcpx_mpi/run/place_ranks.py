@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tcpx_mpi import _native
-from tcpx_mpi.config.settings import BY_CORES, IN_GPU_MEMORY, Settings
+from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.cpu_lists import parse_cpu_list
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.cpu_bindings import bindings_in
@@ -34,10 +34,10 @@ from tcpx_mpi.plugin.find import is_tcpx
 from tcpx_mpi.plugin.request_limits import within_requests_of
 from tcpx_mpi.plugin.sockets import data_sockets
 from tcpx_mpi.plugin.softtcpx_defaults import (
+    progress_threads_for,
     with_defaults,
     with_progress_threads,
     workers_for,
-    workers_in_host_memory,
 )
 from tcpx_mpi.transport.load_plugin import LoadedPlugin
 from tcpx_mpi.world import World
@@ -52,9 +52,10 @@ class GpuChoice:
     #: By local rank; None: no GPU.
     gpus: Sequence[Gpu | None]
     #: The workers a rank of our own plugin, which reads their number before it can say anything of
-    #: memory, and why so many; 0: its own default.
+    #: memory; 0: its own default, as a rank has no GPU whose memory it could use.
     workers: int
-    workers_by: str
+    #: And how many progress threads drive it.
+    threads: int
 
 
 def choose_gpus(world: World, settings: Settings, hosts: Sequence[Host]) -> GpuChoice:
@@ -75,10 +76,8 @@ def choose_gpus(world: World, settings: Settings, hosts: Sequence[Host]) -> GpuC
         usable = all(world.allgather(usable, "GPUs", SETUP_PATIENCE_S))
     wanted = usable or settings.memory == "cuda"
     if wanted:
-        return GpuChoice(request, gpus, workers_for(hosts), IN_GPU_MEMORY)
-    memory = "host" if settings.memory == "auto" else settings.memory
-    threads = with_progress_threads(settings, memory, hosts).progress_threads
-    return GpuChoice(request, gpus, workers_in_host_memory(hosts, threads), BY_CORES)
+        return GpuChoice(request, gpus, workers_for(hosts), 1)
+    return GpuChoice(request, gpus, 0, progress_threads_for(settings, hosts))
 
 
 def place_rank(
@@ -110,9 +109,8 @@ def place_rank(
     settings = with_memory(world, settings, plugin, placement, hosts[world.rank].name)
     settings = within_requests_of(plugin.file.abi, settings)  # raises alike on all ranks
     peers = load(settings.pattern).peers_sent(world.size)
-    by_cores = any(source.startswith(BY_CORES) for _, _, source in plugin.derived)
-    settings = with_defaults(settings, plugin.file.name, os.environ, peers, any(shares), by_cores)
-    settings = with_progress_threads(settings, settings.memory, hosts)
+    settings = with_progress_threads(settings, plugin.file.name, os.environ, hosts)
+    settings = with_defaults(settings, plugin.file.name, os.environ, peers, any(shares))
     sockets = data_sockets(plugin.file.name, os.environ)
     return placement, fitted(settings, max(Counter(nics).values()), sockets)
 

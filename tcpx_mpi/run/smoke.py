@@ -57,7 +57,7 @@ class Smoke:
         hosts = agree_hosts(world, read_host())
         host = hosts[world.rank]
         chosen = choose_gpus(world, settings, hosts)
-        plugin = load_alike(world, settings, chosen.workers, chosen.workers_by)
+        plugin = load_alike(world, settings, chosen.workers, chosen.threads)
         placement, settings = place_rank(world, settings, plugin, hosts, chosen)
         pattern = load(settings.pattern)
         engine = connect(

@@ -102,7 +102,8 @@ class RankEngine:
                 -1 if self.gpu is None else self.gpu.ordinal,
                 setup_gpu(settings.memory, plugin, placement, visible_gpus()),
                 settings.trace,
-                max(settings.progress_threads, 1),
+                # A witness looks over the shoulder of one.
+                1 if witness else max(settings.progress_threads, 1),
             )
 
     def listen(self, world_size: int) -> list[bytes]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tcpx_mpi import _native
-from tcpx_mpi.config.settings import IN_GPU_MEMORY, Settings
+from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
 from tcpx_mpi.launch.mpirun import under_launcher
 from tcpx_mpi.machine.interfaces import (
@@ -32,7 +32,12 @@ from tcpx_mpi.plugin.find import (
     prepare_environment,
 )
 from tcpx_mpi.plugin.log_choice import printed
-from tcpx_mpi.plugin.softtcpx_defaults import WORKERS_VARIABLE, worker_variables
+from tcpx_mpi.plugin.softtcpx_defaults import (
+    WORKERS_VARIABLE,
+    thread_variables,
+    worker_variables,
+    workers_asked_for,
+)
 from tcpx_mpi.plugin.trial import DEVICES, INIT, LOAD, CallFailed, once_a_node, require_init
 from tcpx_mpi.plugin.unsafe_settings import refuse_fatal_values
 from tcpx_mpi.transport.observed_placement import thread_ids
@@ -109,12 +114,12 @@ def load_plugin(
     environ: MutableMapping[str, str],
     workers: int = 0,
     tried: bool = False,
-    workers_by: str = IN_GPU_MEMORY,
+    threads: int = 1,
 ) -> LoadedPlugin:
     """Find, map and initialise the plugin; variables that it needs are set before it is mapped.
 
     `tried`: `try_plugin` found nothing wrong on this node. `workers` are those of our own plugin
-    where a rank has cores for them, `workers_by` why; 0: its own default.
+    where it is to move GPUs' memory; 0: its own default. `threads` will drive it.
     Raises UsageError, PluginMissing, or SetupFailed where init or the device list fails.
     """
     if not tried:
@@ -128,7 +133,9 @@ def load_plugin(
     if is_softtcpx(file.name):
         ours = answer_variables(environ)
         if workers:
-            ours += worker_variables(workers, environ, workers_by)
+            ours += worker_variables(workers, environ)
+        if not workers_asked_for({**environ, **{name: value for name, value, _ in ours}}):
+            ours += thread_variables(threads, environ)
         _set(environ, ours)  # it reads them when it is initialised
         derived += ours
     launched, host = under_launcher(environ), socket.gethostname()

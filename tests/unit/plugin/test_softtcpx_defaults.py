@@ -19,6 +19,7 @@ from tcpx_mpi.machine.topology import Host, read_host
 from tcpx_mpi.plugin.find import bundled_dir
 from tcpx_mpi.plugin.softtcpx_defaults import (
     chunk_of,
+    thread_variables,
     with_channels,
     with_defaults,
     with_even_chunks,
@@ -26,7 +27,6 @@ from tcpx_mpi.plugin.softtcpx_defaults import (
     worker_variables,
     workers_asked_for,
     workers_for,
-    workers_in_host_memory,
 )
 from tcpx_mpi.schedule.table import chunks_of
 
@@ -50,45 +50,45 @@ def test_workers_are_the_cores_that_are_left(hosts: list[Host], workers: int) ->
 
 
 @pytest.mark.parametrize(
-    ("cores", "memory", "threads", "workers"),
+    ("cores", "memory", "plugin", "environ", "threads"),
     [
-        (2, "host", 1, 0),  # a core each: nothing changes
-        (2, "emulated", 1, 0),
-        (6, "emulated", 1, 0),
-        (8, "host", 1, 2),
-        (32, "host", 1, 14),
-        (32, "emulated", 4, 11),
-        (208, "emulated", 4, 16),
-        (208, "cuda", 1, 16),
+        (2, "host", "softtcpx_v7", {}, 1),  # a core each: nothing changes
+        (6, "emulated", "softtcpx_v7", {}, 1),
+        (8, "host", "softtcpx_v7", {}, 3),
+        (32, "emulated", "softtcpx_v7", {}, 8),
+        (32, "host", "softtcpx_v7", {"SOFTTCPX_WORKERS": "4"}, 1),  # which move the bytes
+        (32, "host", "GPUDirectTCPX_v7", {}, 1),  # has threads of its own
+        (208, "cuda", "softtcpx_v7", {}, 1),
     ],
 )
 def test_host_memory_has_threads_by_the_cores_of_two_ranks(
-    cores: int, memory: str, threads: int, workers: int
+    cores: int, memory: str, plugin: str, environ: dict[str, str], threads: int
 ) -> None:
     hosts = [host("a", range(cores))] * 2
-    found = with_progress_threads(load_settings({"pattern": "ring"}, {}), memory, hosts)
+    settings = load_settings({"pattern": "ring", "memory": memory}, {})
+    found = with_progress_threads(settings, plugin, environ, hosts)
     assert found.progress_threads == threads
     assert found.sources["progress_threads"] == "default by cores left"
-    assert workers_in_host_memory(hosts, threads) == workers
 
 
 def test_progress_threads_that_were_asked_for_stay_and_gpus_have_one() -> None:
-    asked = load_settings({"pattern": "ring", "progress_threads": "3"}, {})
+    asked = load_settings({"pattern": "ring", "memory": "host", "progress_threads": "3"}, {})
     hosts = [host("a", range(2))] * 2
-    assert with_progress_threads(asked, "host", hosts) == asked
+    assert with_progress_threads(asked, "softtcpx_v7", {}, hosts) == asked
     with pytest.raises(UsageError, match="--progress-threads 3: a GPU unpacks by itself"):
-        with_progress_threads(asked, "cuda", hosts)
+        with_progress_threads(dataclasses.replace(asked, memory="cuda"), "softtcpx_v7", {}, hosts)
 
 
-def test_workers_that_were_chosen_for_host_memory_have_channels_and_chunks() -> None:
-    default = load_settings({"pattern": "ring", "memory": "host"}, {})
-    environ = {"SOFTTCPX_WORKERS": "14"}
-    found = with_defaults(default, "softtcpx_v7", environ, 1, False, by_cores=True)
-    assert found.channels == 14
+def test_each_progress_thread_has_a_channel_and_its_sockets_are_tried() -> None:
+    asked = load_settings({"pattern": "ring", "memory": "host", "progress_threads": "8"}, {})
+    found = with_defaults(asked, "softtcpx_v7", {}, 1, False)
+    assert found.channels == 8
     assert chunks_of(MIB, chunk_of(found, MIB, 1)) == 5
-    assert found.sources["channels"] == "default by cores left with 14 workers"
-    # Those that a user has set say nothing of channels there.
-    assert with_defaults(default, "softtcpx_v7", environ, 1, False) == default
+    assert chunks_of(8, chunk_of(found, 8, 1)) == 1
+    assert found.sources["channels"] == "default by cores left with 8 progress threads"
+    assert thread_variables(8, {})[0][:2] == ("SOFTTCPX_DIRECT_SOCKETS", "32")
+    assert thread_variables(8, {"SOFTTCPX_DIRECT_SOCKETS": "2"}) == []
+    assert thread_variables(1, {}) == []
 
 
 def test_the_users_word_stands() -> None:
