@@ -119,7 +119,7 @@ SUITES = {
     ),
     "roots": Suite(
         "README word for word on fresh Debian 12 and 13, as an ordinary user: 10 minutes, as root",
-        ("-s", "roots/fresh_roots.py"),
+        ("-s", "-o", "faulthandler_timeout=2400", "roots/fresh_roots.py"),
         needs=("debootstrap", "unshare", "chroot"),
         get="apt-get install debootstrap",
     ),
