@@ -123,6 +123,11 @@ SUITES = {
         needs=("debootstrap", "unshare", "chroot"),
         get="apt-get install debootstrap",
     ),
+    "nixl": Suite(
+        "the backend in NIXL 1.0, 1.3 and 1.5, wheels of 339 MB each, kept in build/nixl",
+        ("nixl/wheels.py",),
+        environ={"TCPX_MPI_REQUIRE": "nixl"},
+    ),
     "wheel": Suite(
         "make wheel, and each of what it made in an empty environment: 10 minutes, a package index",
         ("wheel/in_empty_venv.py",),

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <climits>
 #include <cstdlib>
 #include <functional>
 #include <stdexcept>
@@ -77,7 +78,8 @@ const std::vector<Option>& all_options() {
 std::string shipped_plugin() {
   Dl_info here;
   if (dladdr(reinterpret_cast<const void*>(&shipped_plugin), &here) == 0) return "";
-  std::string path = here.dli_fname;
+  char real[PATH_MAX];  // NIXL's directory may have a link to it
+  std::string path = realpath(here.dli_fname, real) != nullptr ? real : here.dli_fname;
   for (int up = 0; up < 2; ++up) {
     const size_t slash = path.rfind('/');
     if (slash == std::string::npos) return "libnccl-net-softtcpx.so";

@@ -149,9 +149,15 @@ def _joined(directory: Path, wheel: Wheel, beside: Sequence[str]) -> Path:
         links[file] = wheel.plugins / file
     folder = tempfile.TemporaryDirectory(prefix="tcpx-mpi-nixl-")
     _KEPT.append(folder)
+    # They look for their libraries in the folder above their own.
+    joined = Path(folder.name) / "plugins"
+    joined.mkdir()
+    if wheel.plugins is not None:
+        for library in wheel.plugins.parent.iterdir():
+            (joined.parent / library.name).symlink_to(library)
     for file, target in links.items():
-        os.symlink(target, os.path.join(folder.name, file))
-    return Path(folder.name)
+        (joined / file).symlink_to(target)
+    return joined
 
 
 #: Removed when the process ends.
