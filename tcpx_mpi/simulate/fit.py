@@ -165,7 +165,12 @@ def _pattern(run: Run, row: Row) -> Pattern:
         element = ElementType.of_label(row.type_name).bytes
         return patterns.find_program(name).pattern(Form(row.algo, element, max(row.root, 0)))
     pattern = None if name in patterns.CHOICES else patterns.find(name)
-    if pattern is None or pattern.rounds is not None or name in patterns.PROGRAMS:
+    if (
+        pattern is None
+        or pattern.rounds is not None
+        or pattern.timed_lanes
+        or name in patterns.PROGRAMS
+    ):
         raise UsageError(
             f"--fit ({run.path}) is a run of {name}, whose messages its file does not say: fit on "
             "pingpong, pair, ring, mesh or a program other than alltoallv"

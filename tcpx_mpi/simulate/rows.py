@@ -47,6 +47,11 @@ class Simulation:
             )
         if refusal := pattern_of(settings).refuse(world):
             raise UsageError(refusal)
+        if pattern_of(settings).timed_lanes is not None:
+            raise UsageError(
+                f"{settings.pattern} times a part of its iteration, which simulate cannot: "
+                "use pingpong or mesh"
+            )
         require_schedule_room(settings, world)
         self.settings = settings
         self.world = world

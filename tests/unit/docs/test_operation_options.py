@@ -22,7 +22,7 @@ GROUPS = [option for option in OPTIONS if option.group == VARIABLES_ONLY and "sp
 #: A value of each that is not the default.
 VALUES = {
     "op": "max", "datatype": "half", "root": "all", "algo": "ring", "matrix": "m.txt",
-    "matrix_scale": "2", "spread": "0.5", "split": "MOD 8", "split_mask": "7",
+    "matrix_scale": "2", "spread": "0.5", "load": "128K", "split": "MOD 8", "split_mask": "7",
 }  # fmt: skip
 BOTH = pytest.mark.parametrize("option", [*CHOOSING, *GROUPS], ids=lambda option: option.name)
 
