@@ -47,6 +47,7 @@ def _callback(
     bandwidth: str | None,
     overhead: str | None,
     fit: tuple[str, ...],
+    half_duplex: bool,
     ranks: str | None,
     ranks_per_nic: str | None,
     json_path: str | None,
@@ -69,7 +70,7 @@ def _callback(
     if json_path is not None:
         require_writable(json_path, "--json")
     known = {name: value for name, value in given.items() if value is not None}
-    costs, told = _costs(fit, known)
+    costs, told = _costs(fit, known, half_duplex)
     simulation = Simulation(settings, world, costs, per_nic)
     for line in head_lines(simulation, told):
         print(line)
@@ -82,7 +83,9 @@ def _callback(
     return 0
 
 
-def _costs(fit: Sequence[str], known: Mapping[str, float]) -> tuple[Costs, list[str]]:
+def _costs(
+    fit: Sequence[str], known: Mapping[str, float], half_duplex: bool
+) -> tuple[Costs, list[str]]:
     """The costs, and a line that says what they were fitted on."""
     from tcpx_mpi.schedule.simulator import Costs
 
@@ -90,7 +93,7 @@ def _costs(fit: Sequence[str], known: Mapping[str, float]) -> tuple[Costs, list[
         from tcpx_mpi.records import read_run
         from tcpx_mpi.simulate import fit_costs
 
-        found = fit_costs([read_run(path) for path in fit], dict(known))
+        found = fit_costs([read_run(path) for path in fit], known, half_duplex)
         return found.costs, [
             f"Fitted: on {found.rows} rows of {', '.join(fit)}; predicted / measured there "
             f"{found.least:.2f} to {found.most:.2f}"
@@ -98,7 +101,7 @@ def _costs(fit: Sequence[str], known: Mapping[str, float]) -> tuple[Costs, list[
     for field, option in (("latency_ns", "--latency US"), ("ns_a_byte", "--bandwidth GBPS")):
         if field not in known:
             raise UsageError(f"simulate needs {option}, or --fit RUN.h5 of a measured run")
-    return Costs(**{"overhead_ns": 0.0, **known}), []
+    return Costs(**{"overhead_ns": 0.0, **known}, half_duplex=half_duplex), []
 
 
 def _number(
@@ -130,6 +133,11 @@ def _parameters() -> list[click.Parameter]:
             ["--overhead"],
             metavar="US",
             help="How long each chunk takes a NIC beside its bytes [0, or fitted].",
+        ),
+        click.Option(
+            ["--half-duplex"],
+            is_flag=True,
+            help="A NIC sends or receives, not both at once: where a processor is the limit.",
         ),
         click.Option(
             ["--fit"],

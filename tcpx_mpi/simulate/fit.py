@@ -52,16 +52,21 @@ class MeasuredRow:
     predict_ns: Callable[[Costs], float]
 
 
-def fit_costs(runs: Sequence[Run], known: Mapping[str, float]) -> Fitted:
+def fit_costs(runs: Sequence[Run], known: Mapping[str, float], half_duplex: bool = False) -> Fitted:
     """The costs of `Costs`' fields that are not `known`, by the rows of all runs together.
 
     Raises UsageError where the runs do not tell.
     """
     rows = [found for run in runs for found in measured_rows(run)]
-    return fit_rows(rows, known, ", ".join(run.path for run in runs))
+    return fit_rows(rows, known, ", ".join(run.path for run in runs), half_duplex)
 
 
-def fit_rows(rows: Sequence[MeasuredRow], known: Mapping[str, float], names: str) -> Fitted:
+def fit_rows(
+    rows: Sequence[MeasuredRow],
+    known: Mapping[str, float],
+    names: str,
+    half_duplex: bool = False,
+) -> Fitted:
     """The same of rows; `names` is where they are from."""
     measured = np.array([row.time_ns for row in rows])
     if measured.size < 2:
@@ -69,7 +74,7 @@ def fit_rows(rows: Sequence[MeasuredRow], known: Mapping[str, float], names: str
     fields = ["latency_ns", "ns_a_byte", "overhead_ns"]
     x = np.array([known.get(name, guess) for name, guess in zip(fields, _guess(rows), strict=True)])
     free = np.array([name not in known for name in fields])
-    slopes = _slopes(rows, x)
+    slopes = _slopes(rows, x, half_duplex)
     streams = slopes[:, 0] < _WAITS
     if free[0] and streams.all():
         raise UsageError(
@@ -80,13 +85,13 @@ def fit_rows(rows: Sequence[MeasuredRow], known: Mapping[str, float], names: str
         # What each chunk costs cannot be told from the latency of the first one.
         x[2], free[2] = 0.0, False
     for _ in range(_STEPS):
-        x = _solved(_slopes(rows, x), x, free, measured)
+        x = _solved(_slopes(rows, x, half_duplex), x, free, measured)
     if x[1] <= 0:
         raise UsageError(
             f"--fit ({names}) has no bandwidth in its rows: measure large sizes, too, or give "
             "--bandwidth"
         )
-    costs = _costs(x)
+    costs = _costs(x, half_duplex)
     ratios = [row.predict_ns(costs) / row.time_ns for row in rows]
     return Fitted(costs, len(rows), min(ratios), max(ratios))
 
@@ -98,11 +103,12 @@ def _guess(rows: Sequence[MeasuredRow]) -> tuple[float, float, float]:
     return min(times), max(times) / max(bytes_alone, 1.0), min(times) / 10
 
 
-def _costs(x: _Numbers) -> Costs:
-    return Costs(*(float(value) for value in x))
+def _costs(x: _Numbers, half_duplex: bool) -> Costs:
+    latency_ns, ns_a_byte, overhead_ns = (float(value) for value in x)
+    return Costs(latency_ns, ns_a_byte, overhead_ns, half_duplex)
 
 
-def _slopes(rows: Sequence[MeasuredRow], x: _Numbers) -> _Numbers:
+def _slopes(rows: Sequence[MeasuredRow], x: _Numbers, half_duplex: bool) -> _Numbers:
     """How each row's time grows with each cost: float64[rows, 3]."""
     found = np.empty((len(rows), x.size))
     scale = np.array([1.0, 1e-3, 1.0])
@@ -110,7 +116,9 @@ def _slopes(rows: Sequence[MeasuredRow], x: _Numbers) -> _Numbers:
         by = max(0.01 * x[column], 1e-3 * scale[column])
         more = x.copy()
         more[column] += by
-        ends = [(row.predict_ns(_costs(more)), row.predict_ns(_costs(x))) for row in rows]
+        ends = [
+            tuple(row.predict_ns(_costs(each, half_duplex)) for each in (more, x)) for row in rows
+        ]
         found[:, column] = [(after - before) / by for after, before in ends]
     return found
 

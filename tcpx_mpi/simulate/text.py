@@ -38,7 +38,8 @@ def costs_text(costs: Costs) -> str:
     """The costs in one line."""
     bandwidth = 1 / costs.ns_a_byte if costs.ns_a_byte > 0 else 0.0
     return (
-        f"latency {costs.latency_ns / 1e3:.2f} us, bandwidth {bandwidth:.3f} GB/s each way, "
+        f"latency {costs.latency_ns / 1e3:.2f} us, bandwidth {bandwidth:.3f} GB/s "
+        f"{'one way at a time' if costs.half_duplex else 'each way'}, "
         f"overhead {costs.overhead_ns / 1e3:.2f} us a chunk"
     )
 
@@ -82,6 +83,7 @@ def document(simulation: Simulation, rows: Sequence[PredictedRow]) -> dict[str, 
             "latency_us": costs.latency_ns / 1e3,
             "bandwidth_gbps": 1 / costs.ns_a_byte,
             "overhead_us": costs.overhead_ns / 1e3,
+            "half_duplex": costs.half_duplex,
         },
         "skipped": simulation.skipped,
         "results": [_result(row) for row in rows],

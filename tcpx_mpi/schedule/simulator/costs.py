@@ -15,6 +15,8 @@ class Costs:
     ns_a_byte: float
     #: At either NIC, however few bytes.
     overhead_ns: float = 0.0
+    #: A NIC sends or receives, not both at once: so it is where a processor moves the bytes.
+    half_duplex: bool = False
 
     def at_nic_ns(self, chunk_bytes: int) -> float:
         """How long a chunk takes a NIC, on its way out or in."""

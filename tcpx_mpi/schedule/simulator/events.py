@@ -13,7 +13,7 @@ from tcpx_mpi.schedule.table import Op, ScheduleError
 #: A chunk on its way: its queue, iteration, step, chunk, bytes.
 _Chunk = tuple[Queue, int, int, int, int]
 
-_LEFT, _CAME = 0, 1
+_LEFT, _CAME, _REACHED = 0, 1, 2
 
 
 class Events:
@@ -27,9 +27,9 @@ class Events:
         self._count = 0
         self._heap: list[tuple[float, int, int, _Chunk]] = []
         self._work: deque[Queue] = deque()
-        #: Of each NIC: chunks that wait to leave it, whether one is leaving, and until when it
-        #: takes in those that are on their way.
-        self._waiting: list[deque[_Chunk]] = [deque() for _ in range(nics)]
+        #: Of each NIC: chunks that wait to leave it, or, where it is half duplex, to come in;
+        #: whether it is busy with one; else, until when it takes in those on their way.
+        self._waiting: list[deque[tuple[_Chunk, bool]]] = [deque() for _ in range(nics)]
         self._busy = [False] * nics
         self._in_until = [0.0] * nics
         self.sent_bytes = [0] * nics
@@ -46,8 +46,10 @@ class Events:
             self._now, _, event, chunk = heapq.heappop(self._heap)
             if event == _LEFT:
                 self._left(chunk)
-            else:
+            elif event == _CAME:
                 self._came(chunk)
+            else:
+                self._queue(self._target(chunk), chunk, incoming=True)
             self._post_all()
         for number, rank in enumerate(self._ranks):
             if rank.finished < self._iterations:
@@ -98,35 +100,54 @@ class Events:
                 queue.posted.append((iteration, step, chunk))
             return True
         queue.outstanding += 1
-        self._waiting[rank.nic].append((queue, iteration, step, chunk, length))
-        if not self._busy[rank.nic]:
-            self._leave(rank.nic)
+        self._queue(rank.nic, (queue, iteration, step, chunk, length), incoming=False)
         return True
 
-    def _leave(self, nic: int) -> None:
-        """The next chunk begins to leave a NIC.
+    def _target(self, chunk: _Chunk) -> int:
+        """The NIC that a chunk goes to."""
+        partner = chunk[0].partner
+        assert partner is not None
+        return partner.rank.nic
+
+    def _queue(self, nic: int, chunk: _Chunk, incoming: bool) -> None:
+        self._waiting[nic].append((chunk, incoming))
+        if not self._busy[nic]:
+            self._begin(nic)
+
+    def _begin(self, nic: int) -> None:
+        """A NIC begins with the next chunk that waits for it.
 
         All are as long on their way, so that they reach the other NIC in the order of this.
         """
-        chunk = self._waiting[nic].popleft()
+        chunk, incoming = self._waiting[nic].popleft()
         self._busy[nic] = True
-        self.sent_bytes[nic] += chunk[4]
         takes = self._costs.at_nic_ns(chunk[4])
-        partner = chunk[0].partner
-        assert partner is not None
-        target = partner.rank.nic
-        begins = max(self._now + self._costs.latency_ns, self._in_until[target])
+        if incoming:
+            self._at(self._now + takes, _CAME, chunk)
+            return
+        self.sent_bytes[nic] += chunk[4]
+        self._at(self._now + takes, _LEFT, chunk)
+        there = self._now + self._costs.latency_ns
+        if self._costs.half_duplex:
+            self._at(there, _REACHED, chunk)
+            return
+        target = self._target(chunk)
+        begins = max(there, self._in_until[target])
         self._in_until[target] = begins + takes
-        self._count += 2
-        heapq.heappush(self._heap, (self._now + takes, self._count, _LEFT, chunk))
-        heapq.heappush(self._heap, (begins + takes, self._count + 1, _CAME, chunk))
+        self._at(begins + takes, _CAME, chunk)
+
+    def _at(self, time_ns: float, event: int, chunk: _Chunk) -> None:
+        self._count += 1
+        heapq.heappush(self._heap, (time_ns, self._count, event, chunk))
+
+    def _free(self, nic: int) -> None:
+        self._busy[nic] = False
+        if self._waiting[nic]:
+            self._begin(nic)
 
     def _left(self, chunk: _Chunk) -> None:
         queue, iteration, step, number, _ = chunk
-        nic = queue.rank.nic
-        self._busy[nic] = False
-        if self._waiting[nic]:
-            self._leave(nic)
+        self._free(queue.rank.nic)
         queue.outstanding -= 1
         # Before the queue is noted itself: an iteration begins with the first of its steps.
         self._complete(queue.rank, iteration, step, number)
@@ -135,6 +156,8 @@ class Events:
     def _came(self, chunk: _Chunk) -> None:
         queue = chunk[0].partner
         assert queue is not None
+        if self._costs.half_duplex:
+            self._free(queue.rank.nic)
         if not queue.posted:
             queue.early += 1
             return

@@ -71,6 +71,30 @@ def test_a_binomial_tree_takes_a_hop_a_level() -> None:
     assert found.max_ns == pytest.approx(3 * hop(16))
 
 
+HALF = dataclasses.replace(COSTS, half_duplex=True)
+
+
+def test_one_way_at_a_time_a_ring_takes_twice_the_bytes_and_a_round_trip_as_long() -> None:
+    both, one = (predict(patterns.load("ring"), 4, 64 * CHUNK, ENGINE, c, 3) for c in (COSTS, HALF))
+    bytes_ns = 64 * COSTS.at_nic_ns(CHUNK)
+    assert both.mean_ns == pytest.approx(bytes_ns + COSTS.latency_ns)
+    assert 2 * bytes_ns <= one.mean_ns <= 2 * bytes_ns + 2 * COSTS.latency_ns
+    for name in ("pair", "pingpong"):
+        pattern = patterns.load(name)
+        both, one = (predict(pattern, 2, 1000, ENGINE, c, 3) for c in (COSTS, HALF))
+        assert one.mean_ns == pytest.approx(both.mean_ns)
+
+
+def test_one_way_at_a_time_a_symmetry_holds_too() -> None:
+    for name in ("all_reduce ring", "alltoall spread", "all_reduce doubling", "mesh"):
+        few, many = (
+            predict(ALL[name], 8, 8 * 3 * CHUNK, ENGINE, HALF, 3, symmetric=each)
+            for each in (True, False)
+        )
+        assert few.simulated == 1
+        assert few.mean_ns == pytest.approx(many.mean_ns, rel=1e-6)
+
+
 def test_ranks_that_share_a_nic_take_turns() -> None:
     alone, shared = (
         once(patterns.load("mesh"), 8, 8 * CHUNK, ranks_per_nic=ranks) for ranks in (1, 4)
@@ -131,7 +155,7 @@ def test_a_declared_symmetry_gives_the_times_of_all_ranks_simulated(name: str) -
                 tried += 1
     undeclared = (
         "pair", "pingpong", "pairs", "bidirectional", "fan", "permutation", "reduce ", "broadcast",
-        "gather", "scatter",
+        "gather", "scatter", "loaded_pingpong",
     )  # fmt: skip
     assert tried > 0 or name.startswith(undeclared)
 

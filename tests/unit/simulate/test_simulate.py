@@ -39,7 +39,12 @@ def test_a_row_has_the_13_fields_of_a_run_and_what_it_needs(
     assert float(row[7]) == pytest.approx(1.5 * float(row[6]), rel=0.01)
     assert row[8:] == ["N/A"] * 5 + ["ring", "12", "4", str(6 << 20)]
     document = json.loads(path.read_text())
-    assert document["costs"] == {"latency_us": 20, "bandwidth_gbps": 10, "overhead_us": 0}
+    assert document["costs"] == {
+        "latency_us": 20,
+        "bandwidth_gbps": 10,
+        "overhead_us": 0,
+        "half_duplex": False,
+    }
     (result,) = document["results"]
     assert result["out_of_place"]["time"] == pytest.approx(float(row[5]), abs=0.01)
     assert (result["algo"], result["nic_bytes"]) == ("ring", 6 << 20)
