@@ -1,8 +1,8 @@
 """How near `tcpx-mpi simulate` comes to runs on this machine: predicted / measured, row by row.
 
-The costs are fitted on runs of 2 ranks, once on pingpong and pair, once on ring; then each pattern
-runs with each number of ranks and is predicted by both. Host memory, softtcpx. With --from, runs of
-an earlier call are read in place of new ones.
+The costs are fitted on runs of 2 ranks: on ring; on pingpong and pair, one way at a time; on these
+and all_reduce. Then each pattern runs with each number of ranks and is predicted by all three. Host
+memory, softtcpx. With --from, runs of an earlier call are read in place of new ones.
 """
 
 from __future__ import annotations
@@ -20,14 +20,19 @@ from tcpx_mpi.schedule.simulator import Costs
 from tcpx_mpi.simulate import fit_costs, measured_rows
 from tcpx_mpi.simulate.text import costs_text
 
-FITTED_ON = {"pingpong+pair": ("pingpong", "pair"), "ring": ("ring",)}
+#: The patterns that costs are fitted on, each with whether a NIC goes one way at a time.
+FITTED_ON = {
+    "ring": (("ring",), False),
+    "one way": (("pingpong", "pair"), True),
+    "with reductions": (("pingpong", "pair", "all_reduce"), True),
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--ranks", default="4,8,16", help="with so many each (4,8,16)")
-    parser.add_argument("--patterns", default="ring,all_reduce,all_gather,alltoall")
-    parser.add_argument("--sizes", default="1K,16K,256K,4M,16M")
+    parser.add_argument("--patterns", default="ring,all_reduce,alltoall")
+    parser.add_argument("--sizes", default="1K,16K,256K,4M")
     parser.add_argument("--iters", default="30")
     parser.add_argument("--keep", metavar="DIR", help="where the runs' files go")
     parser.add_argument("--from", dest="kept", action="store_true", help="read those of --keep")
@@ -37,12 +42,12 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         runs = Runs(folder, asked.sizes, asked.iters, asked.kept)
         costs = {}
-        for name, patterns in FITTED_ON.items():
-            found = fit_costs([read_run(runs.file(each, 2)) for each in patterns], {})
+        for name, (patterns, half_duplex) in FITTED_ON.items():
+            found = fit_costs([read_run(runs.file(each, 2)) for each in patterns], {}, half_duplex)
             costs[name] = found.costs
-            print(f"fitted on {name}, 2 ranks: {costs_text(found.costs)}; predicted / measured "
-                  f"there {found.least:.2f} to {found.most:.2f}")  # fmt: skip
-        titles = "  ".join(f"{name:>13} ratio" for name in costs)
+            print(f"{name}: fitted on {', '.join(patterns)}, 2 ranks: {costs_text(found.costs)}; "
+                  f"predicted / measured there {found.least:.2f} to {found.most:.2f}")  # fmt: skip
+        titles = "  ".join(f"{name:>15} ratio" for name in costs)
         print(f"{'pattern':<12} ranks       size  algo      measured us  {titles}")
         counts = dict.fromkeys(int(word) for word in asked.ranks.split(",") if word)
         for pattern in asked.patterns.split(","):
@@ -81,10 +86,10 @@ def compare(path: str, pattern: str, ranks: int, costs: dict[str, Costs]) -> Non
         for name, each in costs.items():
             predicted = found.predict_ns(each)
             ratios[name].append(predicted / found.time_ns)
-            texts.append(f"{predicted / 1e3:13.1f} {ratios[name][-1]:5.2f}")
+            texts.append(f"{predicted / 1e3:15.1f} {ratios[name][-1]:5.2f}")
         print(f"{pattern:<12} {ranks:>5} {found.size_bytes:>10}  {found.algo or '-':<9} "
               f"{found.time_ns / 1e3:>11.1f}  {'  '.join(texts)}")  # fmt: skip
-    medians = "  ".join(f"{'':13} {statistics.median(each):5.2f}" for each in ratios.values())
+    medians = "  ".join(f"{'':15} {statistics.median(each):5.2f}" for each in ratios.values())
     print(f"{pattern:<12} {ranks:>5} {'median':>10}  {'':<9} {'':>11}  {medians}", flush=True)
 
 

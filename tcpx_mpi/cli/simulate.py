@@ -47,6 +47,7 @@ def _callback(
     bandwidth: str | None,
     overhead: str | None,
     fit: tuple[str, ...],
+    reduction: str | None,
     half_duplex: bool,
     ranks: str | None,
     ranks_per_nic: str | None,
@@ -61,6 +62,7 @@ def _callback(
         "latency_ns": _number("--latency", latency, 0.0, _MOST_US, 1e3),
         "ns_a_byte": _inverse(_number("--bandwidth", bandwidth, 1e-6, 1e6)),
         "overhead_ns": _number("--overhead", overhead, 0.0, _MOST_US, 1e3),
+        "ns_a_reduced_byte": _inverse(_number("--reduction", reduction, 1e-6, 1e6)),
     }
     per_nic = whole(1, world, "--ranks")("--ranks-per-nic", ranks_per_nic or "1")
     from tcpx_mpi.records import require_writable
@@ -133,6 +135,11 @@ def _parameters() -> list[click.Parameter]:
             ["--overhead"],
             metavar="US",
             help="How long each chunk takes a NIC beside its bytes [0, or fitted].",
+        ),
+        click.Option(
+            ["--reduction"],
+            metavar="GBPS",
+            help="How fast what comes in is reduced, beside --bandwidth [at no cost, or fitted].",
         ),
         click.Option(
             ["--half-duplex"],

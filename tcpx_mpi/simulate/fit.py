@@ -27,7 +27,7 @@ _STEPS = 8
 #: Latencies in a time: where there are fewer, iterations follow each other without a wait.
 _WAITS = 0.5
 
-#: latency, ns a byte, overhead.
+#: latency, ns a byte, overhead, ns a reduced byte.
 _Numbers = NDArray[np.float64]
 
 
@@ -71,7 +71,7 @@ def fit_rows(
     measured = np.array([row.time_ns for row in rows])
     if measured.size < 2:
         raise UsageError(f"--fit ({names}) has fewer than 2 rows with a time; measure more sizes")
-    fields = ["latency_ns", "ns_a_byte", "overhead_ns"]
+    fields = ["latency_ns", "ns_a_byte", "overhead_ns", "ns_a_reduced_byte"]
     x = np.array([known.get(name, guess) for name, guess in zip(fields, _guess(rows), strict=True)])
     free = np.array([name not in known for name in fields])
     slopes = _slopes(rows, x, half_duplex)
@@ -84,6 +84,8 @@ def fit_rows(
     if free[2] and not streams.any():
         # What each chunk costs cannot be told from the latency of the first one.
         x[2], free[2] = 0.0, False
+    # Nothing that is reduced says nothing of reductions.
+    free[3] &= bool(slopes[:, 3].any())
     for _ in range(_STEPS):
         x = _solved(_slopes(rows, x, half_duplex), x, free, measured)
     if x[1] <= 0:
@@ -96,22 +98,22 @@ def fit_rows(
     return Fitted(costs, len(rows), min(ratios), max(ratios))
 
 
-def _guess(rows: Sequence[MeasuredRow]) -> tuple[float, float, float]:
+def _guess(rows: Sequence[MeasuredRow]) -> tuple[float, float, float, float]:
     times = [row.time_ns for row in rows]
     # A byte alone, and its time in the longest row.
     bytes_alone = max(row.predict_ns(Costs(0.0, 1.0)) for row in rows)
-    return min(times), max(times) / max(bytes_alone, 1.0), min(times) / 10
+    return min(times), max(times) / max(bytes_alone, 1.0), min(times) / 10, 0.0
 
 
 def _costs(x: _Numbers, half_duplex: bool) -> Costs:
-    latency_ns, ns_a_byte, overhead_ns = (float(value) for value in x)
-    return Costs(latency_ns, ns_a_byte, overhead_ns, half_duplex)
+    latency_ns, ns_a_byte, overhead_ns, reduced = (float(value) for value in x)
+    return Costs(latency_ns, ns_a_byte, overhead_ns, half_duplex, reduced)
 
 
 def _slopes(rows: Sequence[MeasuredRow], x: _Numbers, half_duplex: bool) -> _Numbers:
     """How each row's time grows with each cost: float64[rows, 3]."""
     found = np.empty((len(rows), x.size))
-    scale = np.array([1.0, 1e-3, 1.0])
+    scale = np.array([1.0, 1e-3, 1.0, 1e-3])
     for column in range(x.size):
         by = max(0.01 * x[column], 1e-3 * scale[column])
         more = x.copy()

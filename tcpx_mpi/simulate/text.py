@@ -28,7 +28,7 @@ def head_lines(simulation: Simulation, told: Sequence[str]) -> Iterator[str]:
         f"{format_size(s.chunk_bytes)}, {counted(s.channels, 'channel')}, window send "
         f"{s.window_send} receive {s.window_recv}"
     )
-    yield "# Not in it: copies, reductions, processors, and a network that fills between the NICs"
+    yield "# Not in it: copies within a rank, and a network that fills between the NICs"
     if simulation.skipped is not None:
         yield f"# Note: {simulation.skipped}"
     yield from _titles()
@@ -40,7 +40,8 @@ def costs_text(costs: Costs) -> str:
     return (
         f"latency {costs.latency_ns / 1e3:.2f} us, bandwidth {bandwidth:.3f} GB/s "
         f"{'one way at a time' if costs.half_duplex else 'each way'}, "
-        f"overhead {costs.overhead_ns / 1e3:.2f} us a chunk"
+        f"overhead {costs.overhead_ns / 1e3:.2f} us a chunk, reductions "
+        + (f"{1 / costs.ns_a_reduced_byte:.3f} GB/s" if costs.ns_a_reduced_byte else "for nothing")
     )
 
 
@@ -84,6 +85,7 @@ def document(simulation: Simulation, rows: Sequence[PredictedRow]) -> dict[str, 
             "bandwidth_gbps": 1 / costs.ns_a_byte,
             "overhead_us": costs.overhead_ns / 1e3,
             "half_duplex": costs.half_duplex,
+            "reduction_ns_a_byte": costs.ns_a_reduced_byte,
         },
         "skipped": simulation.skipped,
         "results": [_result(row) for row in rows],

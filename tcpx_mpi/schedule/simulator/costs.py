@@ -17,6 +17,8 @@ class Costs:
     overhead_ns: float = 0.0
     #: A NIC sends or receives, not both at once: so it is where a processor moves the bytes.
     half_duplex: bool = False
+    #: Of a chunk that is reduced as it comes in, for each byte.
+    ns_a_reduced_byte: float = 0.0
 
     def at_nic_ns(self, chunk_bytes: int) -> float:
         """How long a chunk takes a NIC, on its way out or in."""

@@ -123,7 +123,7 @@ class Events:
         self._busy[nic] = True
         takes = self._costs.at_nic_ns(chunk[4])
         if incoming:
-            self._at(self._now + takes, _CAME, chunk)
+            self._at(self._now + takes + self._reducing_ns(chunk), _CAME, chunk)
             return
         self.sent_bytes[nic] += chunk[4]
         self._at(self._now + takes, _LEFT, chunk)
@@ -132,9 +132,17 @@ class Events:
             self._at(there, _REACHED, chunk)
             return
         target = self._target(chunk)
-        begins = max(there, self._in_until[target])
-        self._in_until[target] = begins + takes
-        self._at(begins + takes, _CAME, chunk)
+        ends = max(there, self._in_until[target]) + takes + self._reducing_ns(chunk)
+        self._in_until[target] = ends
+        self._at(ends, _CAME, chunk)
+
+    def _reducing_ns(self, chunk: _Chunk) -> float:
+        """How much longer the next chunk of a queue comes in because it is reduced."""
+        queue = chunk[0].partner
+        assert queue is not None
+        step = queue.items[queue.coming % len(queue.items)][0]
+        queue.coming += 1
+        return chunk[4] * self._costs.ns_a_reduced_byte if queue.rank.reduces[step] else 0.0
 
     def _at(self, time_ns: float, event: int, chunk: _Chunk) -> None:
         self._count += 1

@@ -34,6 +34,8 @@ class Queue:
     #: before they were.
     posted: deque[tuple[int, int, int]] = field(default_factory=deque)
     early: int = 0
+    #: Of a receive queue: chunks that have begun to come in, over all iterations.
+    coming: int = 0
     #: Of a send queue: the queue that receives its chunks.
     partner: Queue | None = None
     #: It is among those to be looked at.
@@ -47,6 +49,8 @@ class Rank:
     nic: int
     receives: bool
     steps: int
+    #: Of each step: what comes in is reduced.
+    reduces: list[bool]
     queues: list[Queue]
     #: Of each step: up to two (predecessor, whether all its chunks are waited for).
     waits: list[tuple[tuple[int, bool], ...]]
@@ -86,6 +90,7 @@ def rank_of(
         nic=nic,
         receives=False,
         steps=schedule.steps,
+        reduces=(schedule.column(Column.OP) == Op.RECV_REDUCE).tolist(),
         queues=[],
         waits=[],
         followers=[[[] for _ in range(engine.channels)] for _ in chunks],

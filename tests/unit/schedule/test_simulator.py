@@ -95,6 +95,15 @@ def test_one_way_at_a_time_a_symmetry_holds_too() -> None:
         assert few.mean_ns == pytest.approx(many.mean_ns, rel=1e-6)
 
 
+def test_what_is_reduced_takes_longer_to_come_in() -> None:
+    reducing = dataclasses.replace(COSTS, ns_a_reduced_byte=3.0)
+    found = predict(program("all_reduce", "ring"), 4, 4 * 1000, ENGINE, reducing)
+    # Of 6 hops 3 reduce.
+    assert found.max_ns == pytest.approx(6 * hop(1000) + 3 * 3000)
+    ring = predict(patterns.load("ring"), 4, 1000, ENGINE, reducing)
+    assert ring.max_ns == pytest.approx(hop(1000))
+
+
 def test_ranks_that_share_a_nic_take_turns() -> None:
     alone, shared = (
         once(patterns.load("mesh"), 8, 8 * CHUNK, ranks_per_nic=ranks) for ranks in (1, 4)

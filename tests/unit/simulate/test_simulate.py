@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -44,6 +45,7 @@ def test_a_row_has_the_13_fields_of_a_run_and_what_it_needs(
         "bandwidth_gbps": 10,
         "overhead_us": 0,
         "half_duplex": False,
+        "reduction_ns_a_byte": 0,
     }
     (result,) = document["results"]
     assert result["out_of_place"]["time"] == pytest.approx(float(row[5]), abs=0.01)
@@ -107,16 +109,16 @@ def test_bad_input_is_one_line_and_exit_2(
 TRUE = Costs(17_000.0, 0.12, 900.0)
 
 
-def rows_of(name: str, world: int = 2) -> list[MeasuredRow]:
+def rows_of(name: str, true: Costs = TRUE) -> list[MeasuredRow]:
     """Rows that the model itself has made, with costs that the fit is to find."""
     pattern = patterns.load(name)
 
     def of_size(size: int) -> MeasuredRow:
         def predict_ns(costs: Costs) -> float:
-            found = predict(pattern, world, size, EngineModel(), costs, 20)
+            found = predict(pattern, 2, size, EngineModel(), costs, 20)
             return found.mean_ns / pattern.time_divisor
 
-        return MeasuredRow(size, "", predict_ns(TRUE), predict_ns)
+        return MeasuredRow(size, "", predict_ns(true), predict_ns)
 
     return [of_size(size) for size in (8, 4096, 1 << 16, 1 << 20, 1 << 23)]
 
@@ -126,6 +128,14 @@ def test_the_fit_finds_the_costs_that_made_the_times() -> None:
     for name in ("latency_ns", "ns_a_byte", "overhead_ns"):
         assert getattr(found.costs, name) == pytest.approx(getattr(TRUE, name), rel=0.02)
     assert 0.99 < found.least <= found.most < 1.01
+
+
+def test_a_fit_on_reductions_finds_what_they_cost() -> None:
+    true = dataclasses.replace(TRUE, half_duplex=True, ns_a_reduced_byte=0.05)
+    rows = [*rows_of("pingpong", true), *rows_of("pair", true), *rows_of("all_reduce", true)]
+    found = fit_rows(rows, {}, "three", half_duplex=True)
+    assert found.costs.ns_a_reduced_byte == pytest.approx(0.05, rel=0.02)
+    assert found.costs.latency_ns == pytest.approx(TRUE.latency_ns, rel=0.02)
 
 
 def test_what_is_known_is_not_fitted() -> None:
