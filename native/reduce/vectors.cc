@@ -146,10 +146,59 @@ const Loops& loops() {
   return chosen;
 }
 
+// --- What no cache holds: past it ----------------------------------------------------------------
+
+// A store reads its line first, unless it goes past the cache: then a sum crosses memory three
+// times in place of four. Whoever wants the result soon must fetch it again, so only of what is
+// larger than a core's share of a cache, as memcpy does it.
+constexpr size_t kPastCacheFrom = size_t{16} << 20;
+// Is reduced within the first cache, and then goes out: so little that the processor reads the
+// next ones meanwhile.
+constexpr size_t kBlock = 256;
+constexpr size_t kLine = 64;
+
+#ifdef TCPX_AVX2
+
+void store_past_cache(const uint8_t* from, uint8_t* to, size_t bytes) {
+  for (size_t i = 0; i < bytes; i += sizeof(__m128i)) {
+    _mm_stream_si128(reinterpret_cast<__m128i*>(to + i),
+                     _mm_load_si128(reinterpret_cast<const __m128i*>(from + i)));
+  }
+}
+
+// True where all but the ends of `out` went past the cache; false: nothing was done.
+bool reduce_past_cache(ReduceLoop loop, size_t size, const uint8_t* a, const uint8_t* b,
+                       uint8_t* out, size_t bytes) {
+  if (bytes < kPastCacheFrom || out == a || out == b) return false;
+  const size_t head = (kLine - reinterpret_cast<uintptr_t>(out) % kLine) % kLine;
+  if (head % size != 0) return false;
+  alignas(kLine) uint8_t block[kBlock];
+  loop(a, b, out, head / size);
+  size_t i = head;
+  for (; i + kBlock <= bytes; i += kBlock) {
+    loop(a + i, b + i, block, kBlock / size);
+    store_past_cache(block, out + i, kBlock);
+  }
+  loop(a + i, b + i, out + i, (bytes - i) / size);
+  _mm_sfence();
+  return true;
+}
+
+#else
+
+bool reduce_past_cache(ReduceLoop, size_t, const uint8_t*, const uint8_t*, uint8_t*, size_t) {
+  return false;
+}
+
+#endif
+
 void reduce_by(const Loops& loops, const Arithmetic& arithmetic, const uint8_t* a, const uint8_t* b,
                uint8_t* out, size_t bytes) {
   const int op = arithmetic.op < kMeetingOps ? arithmetic.op : kSum;
-  loops.reduce[arithmetic.type][op](a, b, out, bytes / element_bytes(arithmetic.type));
+  const ReduceLoop loop = loops.reduce[arithmetic.type][op];
+  const size_t size = element_bytes(arithmetic.type);
+  if (reduce_past_cache(loop, size, a, b, out, bytes)) return;
+  loop(a, b, out, bytes / size);
 }
 
 void scale_by(const Loops& loops, const Arithmetic& arithmetic, const uint8_t* a, uint8_t* out,

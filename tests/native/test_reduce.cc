@@ -108,6 +108,32 @@ TEST(the_result_may_replace_either_operand_at_any_address) {
   });
 }
 
+// Such a result goes past the cache, but for its ends; `at`: where it begins in a line.
+TEST(a_result_that_no_cache_holds_has_the_same_bits) {
+  const size_t bytes = (size_t{16} << 20) + 264;
+  std::mt19937 random(7);
+  std::vector<uint8_t> a(bytes), b(bytes), whole(bytes + 64 + 64);
+  for (size_t i = 0; i < bytes; i += 4) {
+    const auto value = static_cast<uint32_t>(random());
+    memcpy(&a[i], &value, 4);
+    memcpy(&b[i], &value, 2);
+  }
+  const Arithmetic sum{kUint64, kSum, 1};
+  const std::vector<uint8_t> expected = expected_of(sum, a, b);
+  for (const size_t at : {size_t{8}, size_t{3}}) {
+    std::fill(whole.begin(), whole.end(), 0xa5);
+    uint8_t* line = whole.data() + (64 - reinterpret_cast<uintptr_t>(whole.data()) % 64) % 64;
+    uint8_t* out = line + at;
+    for (const VectorWidth width : {VectorWidth::kLeast, widest_vectors()}) {
+      reduce_with(width, sum, a.data(), b.data(), out, bytes);
+      CHECK(memcmp(out, expected.data(), bytes) == 0);
+      CHECK_EQ(int(out[-1]), 0xa5);
+      CHECK_EQ(int(out[bytes]), 0xa5);
+      memset(out, 0, bytes);
+    }
+  }
+}
+
 TEST(what_rounds_beyond_the_largest_number_is_infinity_or_nan) {
   const auto sum = [](ElementType type, unsigned a, unsigned b) {
     unsigned out = 0;
