@@ -105,6 +105,17 @@ TEST(each_queue_has_one_loop_and_each_loop_its_count) {
   CHECK_EQ(receives, 10u);
 }
 
+// Loops stamp what comes from a source that all of them have parts of.
+TEST(each_loop_has_all_sources_of_the_whole) {
+  const Steps steps = Steps().receive(0).receive(1, -1, kChunk, 1);
+  BlockTable blocks[kBuffers] = {};
+  blocks[kReceiveBuffer] = {{0, 64}, {64, 64}};
+  for (const Program& part : split(compile(steps.data(), steps.size(), blocks, 16, 2), 2)) {
+    CHECK(part.sources == std::vector<int>({kPeer, kPeer}));
+    CHECK(part.source_lanes == std::vector<int>({0, 1}));
+  }
+}
+
 TEST(an_iteration_begins_when_all_loops_have_ended_the_one_before) {
   for (const size_t loops : {1u, 3u, 6u}) {  // of 6 two have nothing to do
     TeamRig rig(loops);
