@@ -15,6 +15,8 @@ from net_v7 import HANDLE_BYTES, LIBRARY, PTR_HOST, REGISTERED, SUCCESS, Memory,
 
 #: Names the version to the process of a test body; LIBRARY names the file.
 ABI = "TCPX_MPI_CONTRACT_ABI"
+#: Names the requests that a comm of it has room for; NCCL has 8 in flight where nothing is known.
+WINDOW, USUAL_WINDOW = "TCPX_MPI_CONTRACT_WINDOW", 8
 UNPACK, UNPACK_VERSION = 1, 7
 TAG = 7
 
@@ -43,6 +45,14 @@ class AnyNet:
         self._config = _int(-1)  # a traffic class: none was asked for
         self._kept: list[Any] = []
         assert self.init() == SUCCESS
+        self.window = int(os.environ.get(WINDOW, USUAL_WINDOW))
+        # Of each message, looked up once: each look makes a function. Init may fill the table.
+        self._isend, self._irecv, self._test = (
+            getattr(self.table, name) for name in ("isend", "irecv", "test")
+        )
+        self._consumed = self.table.irecv_consumed if self.abi >= 7 else None
+        #: Whether a receive that is done has its slot until irecvConsumed.
+        self.consumes = bool(self._consumed)
 
     def init(self) -> int:
         log = ctypes.cast(self._log, _void_p)
@@ -168,7 +178,7 @@ class AnyNet:
         request = _void_p()
         phandle = [None] if self.abi >= 10 else []
         at = ctypes.byref(request)
-        return self.table.isend(comm, address, size, TAG, mhandle, *phandle, at), request.value
+        return self._isend(comm, address, size, TAG, mhandle, *phandle, at), request.value
 
     def irecv(
         self, comm: int, address: int, size: int, mhandle: int | None
@@ -177,19 +187,15 @@ class AnyNet:
         sizes = (_size_t if self.abi >= 9 else _int)(size)
         phandles = [ctypes.byref(_void_p())] if self.abi >= 10 else []
         places = (ctypes.byref(data), ctypes.byref(sizes), ctypes.byref(tag), ctypes.byref(region))
-        code = self.table.irecv(comm, 1, *places, *phandles, ctypes.byref(request))
+        code = self._irecv(comm, 1, *places, *phandles, ctypes.byref(request))
         return code, request.value
 
     def test(self, request: int | None) -> tuple[int, bool, int]:
         """Its code, whether it is done, and the size that was written (-7: none)."""
         done, size = _int(0), _int(-7)
-        code = self.table.test(request, ctypes.byref(done), ctypes.byref(size))
+        code = self._test(request, ctypes.byref(done), ctypes.byref(size))
         return code, done.value == 1, size.value
 
-    @property
-    def consumes(self) -> bool:
-        """Whether a receive that is done has its slot until irecvConsumed."""
-        return self.abi >= 7 and bool(self.table.irecv_consumed)
-
     def consumed(self, comm: int, request: int | None) -> int:
-        return int(self.table.irecv_consumed(comm, 1, request))
+        assert self._consumed is not None
+        return int(self._consumed(comm, 1, request))

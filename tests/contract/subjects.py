@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from any_net import ABI
+from any_net import ABI, WINDOW
 from ends import OWNERS
 from fresh_process import LIMIT_S, clean_environment, command_of
 from net_tables import NEWEST, OLDEST
@@ -105,6 +105,7 @@ def on_subject(body: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(body)
     def test(subject: Subject, **arguments: Any) -> None:
         named = {LIBRARY: subject["path"], ABI: str(subject["abi"])}
+        named |= {WINDOW: str(subject["slots"])} if "slots" in subject else {}
         result = subprocess.run(
             command_of(body, {"subject": subject, **arguments}),
             env={**clean_environment(subject["environ"]), **named},

@@ -9,9 +9,6 @@ from typing import Any
 from any_net import AnyNet
 from net_v7 import SUCCESS, Memory, until
 
-#: So many are in flight at most, unless the plugin says earlier that it is full.
-WINDOW = 8
-
 
 class End:
     """One end of a connection with one registered block, and its requests in order."""
@@ -97,7 +94,7 @@ class Transfer:
         """Whether all is done."""
         for end in self._ends:
             todo = self._todo[id(end)]
-            while todo and len(end.pending) < WINDOW and end.post(*todo[0]):
+            while todo and len(end.pending) < end.net.window and end.post(*todo[0]):
                 todo.popleft()
             end.drained()
         return not any(self._todo.values()) and not any(end.pending for end in self._ends)
