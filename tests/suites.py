@@ -53,7 +53,7 @@ SUITES = {
         ("-m", "variant or not variant", "conform"),
     ),
     "variants": Suite(
-        "other ways into set-ups that hang, signals and odd plugins: 5 minutes",
+        "other ways to the same lines: signals, odd plugins, patterns and so on: 6 minutes",
         ("-m", "variant", "mpi"),
     ),
     "mutants": Suite("broken copies of the sources, all of which must be caught", ("mutants",)),

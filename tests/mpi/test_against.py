@@ -106,10 +106,10 @@ def assert_as_without_peers(row: Row) -> None:
 @pytest.mark.parametrize(
     ("pattern", "ranks", "against", "names", "options"),
     [
-        ("pair", 2, "raw", ONE_WAY, ()),
+        pytest.param("pair", 2, "raw", ONE_WAY, (), marks=pytest.mark.variant),
         ("pair", 4, "raw,mpi", (*ONE_WAY, "mpi"), ("-m", "4")),
         ("pingpong", 2, "mpi,raw", ("mpi", *TWO_WAY), ("-z", "1")),
-        ("ring", 4, "raw,mpi", (*ONE_WAY, "mpi"), ()),
+        pytest.param("ring", 4, "raw,mpi", (*ONE_WAY, "mpi"), (), marks=pytest.mark.variant),
         ("mesh", 4, "raw,mpi", (*TWO_WAY, "mpi"), ()),
         ("ring", 2, "raw,mpi", (*TWO_WAY, "mpi"), ("--memory", "emulated", "-m", "4")),
     ],
@@ -242,7 +242,7 @@ def stop_in_a_block_of(job: Job, place: Path, baseline: str) -> None:
     raise AssertionError(f"never in a block of {baseline}")
 
 
-@pytest.mark.parametrize("baseline", ["raw", "mpi"])
+@pytest.mark.parametrize("baseline", [pytest.param("raw", marks=pytest.mark.variant), "mpi"])
 def test_a_rank_that_stops_in_a_block_of_a_peer_is_named_with_the_peer(
     baseline: str, place: Path
 ) -> None:

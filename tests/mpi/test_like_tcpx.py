@@ -26,13 +26,17 @@ def ranks_of(place: Path, ranks: int, pattern: str, *options: str, **variables: 
 @pytest.mark.parametrize(
     ("pattern", "ranks", "memory", "variables"),
     [
-        ("pair", 2, "host", {}),
+        pytest.param("pair", 2, "host", {}, marks=pytest.mark.variant),
         ("pair", 2, "emulated", {"SOFTTCPX_FRAGMENTS": "mss"}),
-        ("pingpong", 2, "emulated", {"NCCL_SOCKET_NTHREADS": "1"}),
-        ("ring", 3, "host", {"NCCL_SOCKET_NTHREADS": "2"}),
+        pytest.param(
+            "pingpong", 2, "emulated", {"NCCL_SOCKET_NTHREADS": "1"}, marks=pytest.mark.variant
+        ),
+        pytest.param("ring", 3, "host", {"NCCL_SOCKET_NTHREADS": "2"}, marks=pytest.mark.variant),
         ("ring", 3, "emulated", {"SOFTTCPX_FRAGMENTS": "random"}),
         ("mesh", 3, "host", {"NCCL_GPUDIRECTTCPX_RECV_SYNC": "1"}),
-        ("mesh", 3, "emulated", {"NCCL_NSOCKS_PERTHREAD": "4"}),
+        pytest.param(
+            "mesh", 3, "emulated", {"NCCL_NSOCKS_PERTHREAD": "4"}, marks=pytest.mark.variant
+        ),
     ],
 )
 def test_every_byte_of_every_pattern_arrives(
@@ -62,13 +66,16 @@ def assert_refused(result: Result, code: int, text: str) -> None:
     assert not any(row.wrong == 0 for row in result.rows), result.text
 
 
-@pytest.mark.parametrize("memory", ["host", "emulated"])
+MEMORIES = ["emulated", pytest.param("host", marks=pytest.mark.variant)]
+
+
+@pytest.mark.parametrize("memory", MEMORIES)
 def test_an_error_of_one_message_names_rank_and_call(memory: str, place: Path) -> None:
     result = faulty(place, "--memory", memory, ERROR_AT="5", ERROR_CODE="3", SIDE="recv")
     assert_refused(result, PLUGIN_FAILED, r"^rank \d .*call test returned 3 ")
 
 
-@pytest.mark.parametrize("memory", ["host", "emulated"])
+@pytest.mark.parametrize("memory", MEMORIES)
 def test_a_plugin_that_stops_is_a_stall_within_the_deadline(memory: str, place: Path) -> None:
     result = faulty(place, "--memory", memory, STOP_AT="6", SIDE="send")
     assert_refused(result, STALLED, r"no progress for 2 s; waiting for rank \d")
@@ -87,7 +94,7 @@ def test_a_stall_quotes_what_the_plugin_warned_of_since_the_last_progress(place:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("memory", ["host", "emulated"])
+@pytest.mark.parametrize("memory", MEMORIES)
 def test_a_stall_by_a_broken_data_socket_quotes_what_was_said_of_it_once(
     memory: str, place: Path
 ) -> None:

@@ -54,8 +54,15 @@ def rows_kept(place: Path) -> tuple[Run, Result]:
     return found, report
 
 
-@pytest.mark.parametrize("stopped", [0, 1])
-@pytest.mark.parametrize("in_a_batch", [True, False], ids=["in a batch", "between batches"])
+@pytest.mark.parametrize(
+    ("stopped", "in_a_batch"),
+    [
+        (0, True),
+        (1, False),
+        pytest.param(1, True, marks=pytest.mark.variant),
+        pytest.param(0, False, marks=pytest.mark.variant),
+    ],
+)
 def test_a_stopped_rank_ends_every_rank_within_the_deadline_and_is_named(
     stopped: int, in_a_batch: bool, place: Path
 ) -> None:
@@ -123,7 +130,7 @@ def oldest_request_from(peer: int, result: Result) -> bool:
     return re.search(line, result.err, re.M) is not None
 
 
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize("killed", [pytest.param(0, marks=pytest.mark.variant), 1])
 def test_a_killed_rank_ends_the_job_and_merge_joins_what_its_journals_have(
     killed: int, place: Path
 ) -> None:
@@ -184,7 +191,9 @@ def test_a_signal_ends_the_run_in_good_order_with_its_own_exit_code(
     assert found.fault.exit_code == code
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.variant), signal.SIGTERM]
+)
 def test_a_signal_to_a_users_own_mpirun_keeps_the_rows(number: signal.Signals, place: Path) -> None:
     # mpirun leaves its ranks a fraction of a second: what they say and its code are its own.
     with started(mpirun(3, "run", "ring", *OPTIONS, *UNCHECKED), place) as job:

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.multirank
 STALL_S = 2
 #: Of runs that come to a good end.
 IN_NO_HURRY = ("--stall-timeout", "20")
-both_kinds = pytest.mark.parametrize("memory", ["host", "emulated"])
+variant = pytest.mark.variant
+both_kinds = pytest.mark.parametrize("memory", [pytest.param("host", marks=variant), "emulated"])
 
 WRONG_BYTES, STALLED, LOST_RANK, PLUGIN_FAILED, SETUP_FAILED = 5, 6, 7, 13, 4
 
@@ -55,10 +56,10 @@ def assert_refused(result: Result, code: int, text: str) -> None:
     [
         ("host", {"SIZES": 1}),
         ("emulated", {"BUSY_NULL": 2, "DELAY": 7}),
-        ("host", {"DELAY": 50, "SIDE": "send"}),
-        ("host", {"BUSY_NULL": 3}),
+        pytest.param("host", {"DELAY": 50, "SIDE": "send"}, marks=variant),
+        pytest.param("host", {"BUSY_NULL": 3}, marks=variant),
         ("emulated", {"REORDER_AT": 8}),
-        ("emulated", {"ACCEPT_MS": 1000, "RANK": -1}),
+        pytest.param("emulated", {"ACCEPT_MS": 1000, "RANK": -1}, marks=variant),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value),
 )
@@ -94,9 +95,9 @@ def test_a_wrong_size_that_a_plugin_tells_is_an_error(place: Path) -> None:
     ("memory", "side", "code", "exit_code"),
     [
         ("host", "send", 3, PLUGIN_FAILED),
-        ("host", "recv", 99, PLUGIN_FAILED),
+        pytest.param("host", "recv", 99, PLUGIN_FAILED, marks=variant),
         ("emulated", "send", 6, LOST_RANK),
-        ("emulated", "recv", 3, PLUGIN_FAILED),
+        pytest.param("emulated", "recv", 3, PLUGIN_FAILED, marks=variant),
     ],
 )
 def test_an_error_code_of_one_message_is_named_with_rank_and_call(
@@ -119,10 +120,10 @@ def test_a_queue_as_large_as_the_window_is_enough(place: Path) -> None:
 @pytest.mark.parametrize(
     ("trap", "side", "memory"),
     [
-        ("LOST_AT", "send", "host"),
+        pytest.param("LOST_AT", "send", "host", marks=variant),
         ("LOST_AT", "recv", "emulated"),
         ("STOP_AT", "send", "emulated"),
-        ("STOP_AT", "recv", "host"),
+        pytest.param("STOP_AT", "recv", "host", marks=variant),
     ],
 )
 def test_a_plugin_that_stops_is_a_stall_within_the_deadline(

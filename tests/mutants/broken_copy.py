@@ -76,7 +76,8 @@ class BrokenCopy:
 
     @property
     def build(self) -> Path:
-        return self.folder / "build"
+        # As deep below its sources as the native tests: a cache of compilations knows both.
+        return self.folder / "build" / "native-tests"
 
     @property
     def package(self) -> Path:
