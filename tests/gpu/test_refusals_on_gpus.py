@@ -68,7 +68,7 @@ def test_a_plugin_without_gpus_is_refused_and_named(gpus: Gpus, place: Path) -> 
 
 
 def test_more_memory_than_a_gpu_has_is_refused_with_both_figures(gpus: Gpus, place: Path) -> None:
-    result = ran(gpus, place, 2, *gpus.sharing(2), "-b", "900G", "-e", "900G")
+    result = ran(gpus, place, 2, *gpus.sharing(2), "-b", "900G", "-e", "900G", "--chunk", "2M")
     assert_refused(result, "the buffers of this rank need", "free on GPU", "-e")
 
 
