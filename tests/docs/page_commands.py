@@ -47,10 +47,7 @@ NOT_RUN = {
     "all_reduce_perf": "needs nccl-tests and GPUs",
     "make test SUITE=gpu": "needs a GPU",
     "make wheelhouse": "needs a GPU",
-    "tcpx-mpi run pair --memory cuda": "needs a GPU",
     "tcpx-mpi run pair --ranks 2 --memory cuda": "needs a GPU",
-    "tcpx-mpi run ring --memory cuda": "needs a GPU",
-    "tcpx-mpi run pingpong --memory cuda": "needs a GPU",
 }
 
 
