@@ -54,7 +54,7 @@ SUITES = {
     ),
     "variants": Suite(
         "other ways to the same lines: signals, odd plugins, patterns and so on: 6 minutes",
-        ("-m", "variant", "mpi"),
+        ("-m", "variant", "mpi", "cluster"),
     ),
     "mutants": Suite("broken copies of the sources, all of which must be caught", ("mutants",)),
     "browser": Suite(

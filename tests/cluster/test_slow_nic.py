@@ -31,7 +31,7 @@ RATE = "3mbit"
 ROLES = {"pairs": "receiving", "mesh": "both ways"}
 
 
-@pytest.mark.parametrize("pattern", ["pairs", "mesh"])
+@pytest.mark.parametrize("pattern", [pytest.param("pairs", marks=pytest.mark.variant), "mesh"])
 def test_a_slow_nic_is_named_with_its_node_and_nothing_else(
     pattern: str, nodes: Cluster, launcher: Launcher, tmp_path: Path
 ) -> None:

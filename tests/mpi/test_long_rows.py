@@ -53,7 +53,7 @@ def test_a_row_larger_than_the_memory_of_a_rank_is_measured_and_reported(
     assert list((place / "spool").iterdir()) == []
 
 
-@pytest.mark.parametrize("file", ["o.h5", "none"])
+@pytest.mark.parametrize("file", ["o.h5", pytest.param("none", marks=pytest.mark.variant)])
 def test_many_rows_larger_than_the_memory_of_a_rank_are_measured_and_reported(
     place: Path, file: str
 ) -> None:

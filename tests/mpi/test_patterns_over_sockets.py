@@ -142,6 +142,7 @@ def test_more_chunks_than_the_earlier_system_had_tags_for_are_moved_in_order(pla
     assert result.rows[0].wrong == 0
 
 
+@pytest.mark.variant
 def test_a_message_above_2_gib_arrives_whole(place: Path) -> None:
     # Two slots of send memory and two of receive memory on each side's rank, and the rest.
     if available_memory_bytes() < 14 << 30:

@@ -57,6 +57,7 @@ def run_that_names(name: str, command: Sequence[str], place: Path) -> Result:
     return result
 
 
+@pytest.mark.variant
 def test_a_slowed_rank_is_named_by_a_tournament_and_again_by_those_it_meets(place: Path) -> None:
     result = run_that_names(
         r"# Slow +: rank 2 on \S+ \(device 2, NIC lo\), receiving: .* us of the good ones at "
