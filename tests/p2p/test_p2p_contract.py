@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import zlib
 
@@ -161,7 +162,9 @@ def test_a_wait_in_vain_ends_and_may_be_repeated(driver: Driver) -> None:
         driver.does(f"transfer {a} t peer", f"transfer {b} r peer", f"recv r n{mode} 0 4096")
         # Long enough for a thread of the library to have posted, on a busy machine too.
         text = driver.refuses("wait r 0.4", TIMED_OUT)
-        assert "no progress for 0.4 s; receive, channel 0: window 2/16, oldest: transfer 1" in text
+        assert re.search(
+            r"no progress for 0.4 s; receive, channel [01]: window 2/16, oldest: transfer 1", text
+        )
         assert driver.does("complete r") == "0"
         driver.does(f"send t m{mode} 0 4096", "wait r 20", "wait t 20", "release t", "release r")
 
