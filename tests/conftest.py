@@ -11,10 +11,13 @@ import os
 import re
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import hypothesis
 import pytest
+
+if TYPE_CHECKING:
+    from broken_copy import BrokenCopy
 
 # How long an example takes is the machine's affair, not the code's.
 hypothesis.settings.register_profile(
@@ -74,9 +77,21 @@ def refplugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(tmp_path_factory.mktemp("refplugin"))
 
 
+@pytest.fixture(scope="session")
+def sources_copy() -> BrokenCopy:
+    """A copy of the sources in build/copy, for the native tests and the mutants: built once."""
+    from broken_copy import REPOSITORY, BrokenCopy
+    from build_native import required_tools
+
+    copy = BrokenCopy(REPOSITORY / "build" / "copy", required_tools())
+    copy.refresh()
+    copy.configure()
+    return copy
+
+
 #: Of two workers of a run of all tests one takes the first of these folders, the other the second,
 #: and so on; the unit tests, by file, are last: they even out when the two end.
-LONGEST_FIRST = ("mpi", "mutants", "native", "contract", "cluster", "gpu", "fuzz", "browser")
+LONGEST_FIRST = ("mpi", "native", "mutants", "contract", "cluster", "gpu", "fuzz", "browser")
 
 #: Of tests/mpi what waits most of its time, for deadlines: by file, for whoever has a worker free.
 WAITING = (
@@ -128,7 +143,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _split_scope(self, nodeid: str) -> str:
             folder = folder_of(nodeid)
             by_file = folder in ("unit", "gpu") or waits(nodeid)
-            return nodeid.split("::")[0] if by_file else folder
+            if by_file:
+                return nodeid.split("::")[0]
+            return "native" if folder == "mutants" else folder  # both build in one copy
 
     config.option.loadscopereorder = False  # it would begin with what has the most tests
     return ByFolder(config, log)

@@ -18,7 +18,8 @@ def built() -> Path:
     _BUILD.mkdir(parents=True, exist_ok=True)
     with open(_BUILD / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # of several workers of a test run one builds
-        configure(cmake, REPOSITORY / "native", _BUILD, "-DTCPX_MPI_NATIVE_TESTS=ON")
+        flags = ("-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O1")  # compiled in half the time
+        configure(cmake, REPOSITORY / "native", _BUILD, "-DTCPX_MPI_NATIVE_TESTS=ON", *flags)
         make(cmake, _BUILD, "fakecuda", "fakenvrtc", "fakenccl")
     return _BUILD / "fakecuda"
 

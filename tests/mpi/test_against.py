@@ -110,7 +110,7 @@ def assert_as_without_peers(row: Row) -> None:
         ("pair", 4, "raw,mpi", (*ONE_WAY, "mpi"), ("-m", "4")),
         ("pingpong", 2, "mpi,raw", ("mpi", *TWO_WAY), ("-z", "1")),
         pytest.param("ring", 4, "raw,mpi", (*ONE_WAY, "mpi"), (), marks=pytest.mark.variant),
-        ("mesh", 4, "raw,mpi", (*TWO_WAY, "mpi"), ()),
+        pytest.param("mesh", 4, "raw,mpi", (*TWO_WAY, "mpi"), (), marks=pytest.mark.variant),
         ("ring", 2, "raw,mpi", (*TWO_WAY, "mpi"), ("--memory", "emulated", "-m", "4")),
     ],
 )

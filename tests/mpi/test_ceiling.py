@@ -96,6 +96,7 @@ def test_one_that_no_kernel_has_is_said_before_anything_is_measured(
     assert error.startswith("--congestion (nosuch): nosuch is not available: this kernel has ")
 
 
+@pytest.mark.variant
 def test_where_nobody_asks_the_usual_one_is_not_insisted_on(place: Path) -> None:
     ask = f"import socket; socket.socket().setsockopt(6, {socket.TCP_CONGESTION}, b'cubic')"
     probe = [sys.executable, "-c", ask]

@@ -74,8 +74,8 @@ def assert_measured_alike(row: Row, baseline: Row) -> None:
     ("pattern", "ranks", "options", "names"),
     [
         ("pair", 2, (), ("nccl",)),
-        ("pingpong", 2, ("-z", "1"), ("nccl",)),
-        ("ring", 3, ("--memory", "emulated"), ("nccl",)),
+        pytest.param("pingpong", 2, ("-z", "1"), ("nccl",), marks=pytest.mark.variant),
+        pytest.param("ring", 3, ("--memory", "emulated"), ("nccl",), marks=pytest.mark.variant),
         ("mesh", 3, ("-m", "2", "--nccl-preset", "tuned,default"), ("nccl", "nccl_default")),
     ],
 )

@@ -92,7 +92,10 @@ def test_n_2_measures_all_sizes_twice(place: Path) -> None:
     assert [(row.index, row.cycle) for row in found.rows] == [(0, 0), (1, 0), (2, 1), (3, 1)]
 
 
-@pytest.mark.parametrize("average", [0, 1, 2, 3])
+@pytest.mark.parametrize(
+    "average",
+    [pytest.param(0, marks=pytest.mark.variant), 1, pytest.param(2, marks=pytest.mark.variant), 3],
+)
 def test_a_averages_over_the_ranks_that_receive(average: int, place: Path) -> None:
     result, found = ran(place, "ring", "--sizes", "64K", "-n", "10", "-a", str(average), ranks=3)
     means = found.rows[0].samples["iteration"].mean(axis=1) / 1e3

@@ -76,8 +76,7 @@ class BrokenCopy:
 
     @property
     def build(self) -> Path:
-        # As deep below its sources as the native tests: a cache of compilations knows both.
-        return self.folder / "build" / "native-tests"
+        return self.folder / "build"
 
     @property
     def package(self) -> Path:

@@ -8,11 +8,10 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from build_native import REPOSITORY, configure, make, required_tools
+from broken_copy import BrokenCopy
 from build_tools import find_tool
 
 FOLDER = Path(__file__).parent
-BUILD = REPOSITORY / "build" / "native-tests"
 TEST_LINE = re.compile(r"^TEST\(([a-z0-9_]+)\)", re.MULTILINE)
 NAMES = sorted(
     f"{source.stem.removeprefix('test_')}.{name}"
@@ -22,14 +21,10 @@ NAMES = sorted(
 
 
 @pytest.fixture(scope="session")
-def build() -> Path:
+def build(sources_copy: BrokenCopy) -> Path:
     """The build folder, up to date."""
-    cmake = required_tools()
-    # Like the mutants' copy, so that a cache of compilations has half of that already.
-    flags = ("-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O1")
-    configure(cmake, REPOSITORY / "native", BUILD, "-DTCPX_MPI_NATIVE_TESTS=ON", *flags)
-    make(cmake, BUILD, "native_tests")
-    return BUILD
+    sources_copy.make("native_tests")
+    return sources_copy.build
 
 
 @pytest.mark.timeout(700)  # the first case builds
