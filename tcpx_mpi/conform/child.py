@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import select
@@ -18,9 +17,9 @@ from typing import IO, NoReturn
 from tcpx_mpi import _native
 from tcpx_mpi.conform.bench import Bench
 from tcpx_mpi.conform.clause import Broken, Clause, NotOffered, NotTried, Outcome, Verdict
+from tcpx_mpi.parent_death import end_with_parent
 from tcpx_mpi.plugin.trial import END_BY_PLUGIN
 
-_PR_SET_PDEATHSIG = 1
 #: Of a clause's time a wait within it has so much: the clause then says what it waited for.
 _PATIENCE = 0.6
 _STEP, _OUTCOME, _DEFECT = "step", "outcome", "defect"
@@ -118,9 +117,7 @@ def _in_child(clause: Clause, target: Target, pipe: int, said: IO[bytes]) -> NoR
         say(_STEP, step)
 
     try:
-        parent = os.getppid()
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:
+        if not end_with_parent(os.getppid()):
             os._exit(1)
         os.setsid()
         for number in (signal.SIGTERM, signal.SIGINT):

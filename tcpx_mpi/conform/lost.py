@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import signal
 from collections.abc import Callable
@@ -13,8 +12,8 @@ import numpy as np
 from tcpx_mpi.conform.bench import Bench, Pair, Receive, Send
 from tcpx_mpi.conform.clause import Broken, Clause
 from tcpx_mpi.conform.memory import PAGE, Bytes
+from tcpx_mpi.parent_death import end_with_parent
 
-_PR_SET_PDEATHSIG = 1
 _HANDLE_BYTES = 128
 
 
@@ -77,7 +76,7 @@ def _fork(bench: Bench, body: Callable[[], None]) -> int:
 
 
 def _be_the_peer(bench: Bench, body: Callable[[], None]) -> NoReturn:
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    end_with_parent(os.getppid())
     try:
         bench.start()
         body()

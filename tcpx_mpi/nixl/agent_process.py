@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import importlib
+import multiprocessing
 import os
 import resource
 import time
@@ -13,6 +14,7 @@ from typing import Any
 
 from tcpx_mpi.errors import TcpxError
 from tcpx_mpi.nixl.memory import make_memory, pattern, poison, wrong_bytes
+from tcpx_mpi.parent_death import end_with_parent
 
 #: How long an agent is given for one transfer.
 _PATIENCE_S = 60.0
@@ -49,6 +51,9 @@ class Request:
 
 def serve(pipe: Connection, plan: AgentPlan) -> None:
     """Answers until it is told to end: (True, answer), or (False, exit code, text)."""
+    parent = multiprocessing.parent_process()
+    if parent is not None and not end_with_parent(parent.pid or -1):
+        return  # it is stopped between its turns, when nobody else would end it
     os.environ.update(plan.environ)
     os.environ.setdefault("NIXL_LOG_LEVEL", "WARN")
     try:

@@ -150,19 +150,23 @@ def _row(settings: NixlSettings, sides: Sequence[Side], index: int, size_bytes: 
     )
     before = {}
     for number, side in enumerate(sides):
-        side.begin(request, seed=1_000_003 * index + 7919 * number)
-        if settings.warmup_iterations:
-            side.block(settings.warmup_iterations, check=False, warmup=True)
-        before[side.backend] = side.cpu_ns()
+        with side.turn():
+            side.begin(request, seed=1_000_003 * index + 7919 * number)
+            if settings.warmup_iterations:
+                side.block(settings.warmup_iterations, check=False, warmup=True)
+            before[side.backend] = side.cpu_ns()
     for count in counts:
         for side in sides:
-            side.block(count, settings.check)
+            with side.turn():
+                side.block(count, settings.check)
     joined = []
     for side in sides:
+        with side.turn():
+            after = side.cpu_ns()
         cpu = [
             (user - user_before, system - system_before)
             for (user, system), (user_before, system_before) in zip(
-                side.cpu_ns(), before[side.backend], strict=True
+                after, before[side.backend], strict=True
             )
         ]
         joined.append(join_row(facts, side.parts(facts, settings.check, cpu), utc_now()))

@@ -23,8 +23,8 @@ from tcpx_mpi import _native
 from tcpx_mpi.errors import SetupFailed, TcpxError
 from tcpx_mpi.launch.mpirun import PARENT_VARIABLE
 from tcpx_mpi.launch.own_python import module_command, without_here
+from tcpx_mpi.parent_death import end_with_parent
 
-_PR_SET_PDEATHSIG = 1
 LOAD, INIT, DEVICES = "loading the plugin", "init of the plugin", "the devices of the plugin"
 #: What native code says of a plugin that calls exit() or crashes: how, and what it had warned of.
 END_BY_PLUGIN = re.compile(r"tcpx-mpi: error: .*the plugin .* has ((?:ended|crashed) .*)")
@@ -133,10 +133,7 @@ def _end(code: int, path: str, step: str, said: str) -> str:
 
 def main(path: str, version: str, how: str, parent: str) -> None:
     """Load a plugin, and with `init` initialise it; say what comes of it."""
-    import ctypes
-
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(parent):
+    if not end_with_parent(int(parent)):
         return
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # a plugin prints what it likes

@@ -6,7 +6,6 @@ rank: at the end of their channel, or by the kernel's signal where it is busy.
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import os
 import resource
@@ -23,6 +22,7 @@ from tcpx_mpi.baselines.nccl.backend import Backend, BackendError, Collective, M
 from tcpx_mpi.baselines.nccl.channel import DONE, FAILED, PROGRESS, Channel, Closed
 from tcpx_mpi.baselines.nccl.collectives import Call
 from tcpx_mpi.baselines.nccl.groups import Piece
+from tcpx_mpi.parent_death import end_with_parent
 from tcpx_mpi.schedule.elements import ElementType, ReduceOp
 from tcpx_mpi.schedule.table import BufferId
 from tcpx_mpi.transport.observed_placement import Kernel, process_cpu_ns
@@ -31,7 +31,6 @@ from tcpx_mpi.transport.observed_placement import Kernel, process_cpu_ns
 _TELL_NS = 50_000_000
 #: So close to the agreed start the core is kept.
 _SPIN_NS = 20_000
-_PR_SET_PDEATHSIG = 1
 
 
 class Companion:
@@ -227,8 +226,7 @@ def main() -> None:
     # A signal for the rank may reach all of its process group: the rank says what it means.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != int(parent):
+    if not end_with_parent(int(parent)):
         return  # it died before it could be watched
     try:
         serve(Channel(socket.socket(fileno=int(descriptor))), backend_name, gpu_pci)
