@@ -93,7 +93,7 @@ SUITES = {
         get="Debian's packages are used; on a new machine run apt-get update first",
     ),
     "collectives": Suite(
-        "every program of nccl-tests, all forms, 2, 3, 4 and 8 ranks: 1 to 2 hours",
+        "every program of nccl-tests, all forms, 2, 3, 4 and 8 ranks: an hour",
         ("collectives/all_programs.py",),
         environ={"TCPX_MPI_REQUIRE": "mpi"},
     ),
