@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 from launcher import cluster_or_skip
 from nodes import Cluster
@@ -17,6 +18,7 @@ from nodes import Cluster
 TREE = Path(__file__).resolve().parents[2]
 WHEELS = TREE / "build" / "nixl"
 AGENT = Path(__file__).parent / "agent.py"
+LARGE = Path(__file__).parent / "large.py"
 PAGE = (TREE / "docs" / "how-to" / "nixl.md").read_text()
 (TEN_LINES,) = re.findall(r"```python\n(import numpy.*?)```", PAGE, re.S)
 #: The oldest with this layout, one between, the newest.
@@ -73,6 +75,13 @@ def test_two_processes_move_every_byte(
 ) -> None:
     command = ("-m", "tcpx_mpi", "nixl", "--op", operation, "--iters", "10", "--warmup", "0")
     assert "0 OK" in passes(environ, *command, *options)
+
+
+@pytest.mark.timeout(700)
+def test_a_request_of_more_than_4_gib_moves_every_byte() -> None:
+    if psutil.virtual_memory().available < 12 << 30:
+        pytest.skip("needs memory: 12 GiB of it")
+    assert passes(with_nixl(VERSIONS[-1]), str(LARGE)).endswith(" bytes right\n")
 
 
 def test_ucx_of_the_wheel_takes_turns_with_it(tmp_path: Path) -> None:
