@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import time
 from collections.abc import Callable
@@ -131,13 +132,18 @@ def test_a_rank_that_never_spoke_is_named_by_the_launcher(place: Path) -> None:
 
 
 def test_the_others_end_by_themselves_under_a_users_own_mpirun(place: Path) -> None:
+    """Its mpirun then ends with 4, but now and then one that loses a rank within MPI_Init hangs
+    itself (PMIX_ERR_UNREACH): that is its affair."""
     command = launched("mpirun", *RUN, "--plugin", "softtcpx", "--setup-timeout", LIMIT)
-    with started(command, place) as job:
-        os.kill(process_of(job, 1), signal.SIGSTOP)
-        result = job.finish()
-    assert result.code == 4, result.text
     said = f"set-up did not end within --setup-timeout ({LIMIT} s): this rank waits for MPI_Init"
-    assert any(said in line for line in result.errors), result.text
+    with started(command, place) as job:
+        other = process_of(job, 0)
+        os.kill(process_of(job, 1), signal.SIGSTOP)
+        assert job.wait_for("^tcpx-mpi: error: rank 0 on .*: " + re.escape(said))
+        deadline = time.monotonic() + GONE_S
+        while other in job.processes():
+            assert time.monotonic() < deadline, "rank 0 has said why and has not ended"
+            time.sleep(0.01)  # a poll with a deadline: it is no child of ours
 
 
 @pytest.mark.parametrize(

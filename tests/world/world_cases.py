@@ -16,6 +16,14 @@ pytestmark = pytest.mark.mpi(min_size=3)
 PATIENCE_S = 20.0
 
 
+def go_on() -> None:
+    """All ranks into the next test together. The world's barrier would hear the roll call of it,
+    which a rank may begin while another still looks whether all have come."""
+    from mpi4py import MPI
+
+    MPI.COMM_WORLD.Barrier()
+
+
 @pytest.fixture(scope="module")
 def world() -> World:
     return mpi.start(lambda: 0, os.environ)
@@ -132,7 +140,7 @@ def test_a_failed_step_has_its_say_at_a_roll_call(
     if world.rank == 1:
         mine, sizes = np.zeros(1, np.int64), np.zeros(world.size, np.int64)
         world._finish(world._comm.Iallgather(mine, sizes), "step", PATIENCE_S)
-    world.barrier("go on", PATIENCE_S)
+    go_on()
 
 
 def test_who_is_there_tells_whom_it_has_seen_end(
@@ -145,7 +153,7 @@ def test_who_is_there_tells_whom_it_has_seen_end(
         assert heard[0] == []  # and waited no longer for rank 2, which it has seen end
     else:
         assert heard.get(1) == ([2] if world.rank == 0 else None)
-    world.barrier("go on", PATIENCE_S)
+    go_on()
 
 
 def test_a_rank_that_is_seen_to_have_died_is_not_waited_for(
@@ -160,7 +168,7 @@ def test_a_rank_that_is_seen_to_have_died_is_not_waited_for(
     else:
         answers = world.roll_call.call(Answer(world.rank, 7, "lost"), lambda: {2})
         assert sorted(answers) == [0, 1]
-    world.barrier("go on", PATIENCE_S)
+    go_on()
 
 
 def test_a_rank_that_does_not_come_is_noticed_within_the_patience(world: World) -> None:
@@ -175,7 +183,7 @@ def test_a_rank_that_does_not_come_is_noticed_within_the_patience(world: World) 
         with pytest.raises(LostRank, match="not all ranks came to `somewhere`"):
             world.barrier("somewhere", 0.2)
         MPI.COMM_WORLD.send("gave up", dest=2)
-    world.barrier("go on", PATIENCE_S)
+    go_on()
 
 
 def test_a_roll_call_draws_in_ranks_that_wait_and_lets_all_go_with_one_code(
