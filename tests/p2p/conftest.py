@@ -10,13 +10,12 @@ from p2p_drivers import (
     FOLDER,
     LANGUAGES,
     Driver,
+    Start,
     compile_program,
     package_flags,
     python_driver,
     started,
 )
-
-Start = Callable[..., Driver]
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,6 +73,10 @@ class Driver:
         text = self.does("text")
         assert text
         return text
+
+
+#: Starts the driver of a language, with these variables.
+Start = Callable[..., Driver]
 
 
 def package_flags(*options: str) -> list[str]:

@@ -22,6 +22,7 @@ from p2p_drivers import (
     TIMED_OUT,
     UNKNOWN_MEMORY,
     Driver,
+    Start,
 )
 
 CHUNK = 1024
@@ -196,8 +197,8 @@ def test_a_closed_session_says_so_and_only_that(driver: Driver) -> None:
 
 
 @pytest.mark.parametrize("languages", [("c++", "python"), ("c", "c++"), ("python", "c")])
-def test_two_languages_meet(start: object, languages: tuple[str, str]) -> None:
-    left, right = (start(language) for language in languages)  # type: ignore[operator]
+def test_two_languages_meet(start: Start, languages: tuple[str, str]) -> None:
+    left, right = (start(language) for language in languages)
     for driver in (left, right):
         session(driver, "s")
     for here, there in ((left, right), (right, left)):

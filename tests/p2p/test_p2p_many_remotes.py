@@ -12,6 +12,7 @@ from p2p_drivers import (
     REMOTE_LOST,
     UNKNOWN_REMOTE,
     Driver,
+    Start,
 )
 
 CHUNK = 512
@@ -24,9 +25,9 @@ def language(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(params=["caller", "thread"])
-def hub(request: pytest.FixtureRequest, language: str, start: object) -> Driver:
+def hub(request: pytest.FixtureRequest, language: str, start: Start) -> Driver:
     """A program with the session `hub`, and three others that it is connected to by their names."""
-    driver: Driver = start(language)  # type: ignore[operator]
+    driver = start(language)
     driver.does(f"session hub 2 softtcpx {CHUNK} {request.param}")
     for name in ("x", "y", "z"):
         driver.does(f"session {name} 2 softtcpx {CHUNK} {request.param}")
@@ -76,12 +77,12 @@ def test_a_remote_that_is_failed_leaves_the_others_alone(hub: Driver) -> None:
     assert hub.does("check my 0 5000 6") == ""
 
 
-def test_a_remote_whose_process_dies_is_lost_and_no_other(start: object, language: str) -> None:
-    driver: Driver = start(language)  # type: ignore[operator]
+def test_a_remote_whose_process_dies_is_lost_and_no_other(start: Start, language: str) -> None:
+    driver = start(language)
     driver.does(f"session hub 1 softtcpx {CHUNK} thread")
     driver.does(f"session x 1 softtcpx {CHUNK} thread")
     meet(driver, "x")
-    mortal: Driver = start("c++")  # type: ignore[operator]
+    mortal = start("c++")
     mortal.does(f"session s 1 softtcpx {CHUNK} thread")
     driver.does(f"load hub far {mortal.does('listen s hub')}")
     mortal.does(f"load s hub {driver.does('listen hub far')}")
@@ -98,9 +99,9 @@ def test_a_remote_whose_process_dies_is_lost_and_no_other(start: object, languag
 
 
 def test_a_remote_that_nobody_named_and_a_plugin_that_is_not_there(
-    start: object, language: str, tmp_path: Path
+    start: Start, language: str, tmp_path: Path
 ) -> None:
-    driver: Driver = start(language)  # type: ignore[operator]
+    driver = start(language)
     driver.does(f"session s 1 softtcpx {CHUNK} caller")
     for command in ("transfer s t x", "accept s x 1", "connect s x 1", "fail s x y"):
         text = driver.refuses(command, UNKNOWN_REMOTE)
