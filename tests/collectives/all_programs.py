@@ -33,9 +33,11 @@ def test_all_of_a_program(name: str, algo: str, memory: str, ranks: int, tmp_pat
         pytest.skip(f"{name} has no form for {ranks} ranks")
     # Programs with one algorithm are asked for by no name.
     asked = ["--algo", algo] if len(program.algos) > 1 else []
-    run_right(name, memory, ranks, tmp_path, *asked, "-d", "all", "-o", "all", "-r", "1")
-    if program.rooted:  # where the bytes go has nothing to do with what they are
-        run_right(name, memory, ranks, tmp_path, *asked, "-r", "all")
+    # Where the bytes go, and how they are cut, has nothing to do with what they are.
+    every_type = ("-d", "all", "-o", "all", "-r", "1", "--sizes", "1000,300004")
+    every_place = ("-d", "float", "-r", "all", "--sizes", "0,4,1000,64K,1000004")
+    for options in (every_type, every_place):
+        run_right(name, memory, ranks, tmp_path, *asked, *options)
 
 
 def run_right(name: str, memory: str, ranks: int, place: Path, *options: str) -> None:
@@ -44,8 +46,7 @@ def run_right(name: str, memory: str, ranks: int, place: Path, *options: str) ->
     measured = run(
         tcpx_mpi(
             "run", name, "--ranks", str(ranks), "--plugin", "softtcpx", "--memory", memory, *gpus,
-            *options, "--sizes", "0,4,1000,64K,1000004", "-n", "2", "-w", "1",
-            "--check-memory", "1M", "--hdf5", "none",
+            *options, "-n", "2", "-w", "1", "--check-memory", "1M", "--hdf5", "none",
         ),
         place,
         {} if memory != "cuda" else {"CUDA_VISIBLE_DEVICES": "0"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 import subprocess
 import sys
@@ -38,8 +39,13 @@ def module_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-def imports_of(path: Path) -> Iterator[str]:
+@functools.cache
+def imports_of(path: Path) -> tuple[str, ...]:
     """Full names of what a file imports, within functions too, but for type checking only."""
+    return tuple(find_imports(path))
+
+
+def find_imports(path: Path) -> Iterator[str]:
     tree = ast.parse(path.read_text())
     for_types = {
         child
