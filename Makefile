@@ -87,12 +87,12 @@ format: setup-tests
 	$(BIN)/ruff format .
 	$(BIN)/clang-format -i $(shell find native tests benchmarks examples -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.c')
 
-# All tests by two workers, because most of them wait: for ranks to come up, for a stall to be
-# noticed. The suites, among them those that are not part of it: tests/suites.py.
+# All tests by two workers, and a third for those that wait for a stall to be noticed. The suites,
+# among them those that are not part of it: tests/suites.py.
 test: export FUZZ_RUNS := $(FUZZ_RUNS)
 ifeq ($(SUITE),)
 test: lint
-	$(BIN)/python -m pytest -n 2 tests
+	$(BIN)/python -m pytest -n 3 tests
 else
 test: $(if $(filter gpu nccl,$(SUITE)),gpu-setup,setup-tests)
 	@$(if $(filter gpu nccl,$(SUITE)),$(GPU_VENV)/bin,$(BIN))/python tests/suites.py $(SUITE)

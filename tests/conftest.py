@@ -93,7 +93,7 @@ def sources_copy() -> BrokenCopy:
 #: and so on; the unit tests, by file, are last: they even out when the two end.
 LONGEST_FIRST = ("mpi", "native", "mutants", "contract", "cluster", "gpu", "fuzz", "browser")
 
-#: Of tests/mpi what waits most of its time, for deadlines: by file, for whoever has a worker free.
+#: Of tests/mpi what waits most of its time, for deadlines: by file, for the worker that waits.
 WAITING = (
     "test_setup_deadline.py", "test_lost_ranks_and_signals.py", "test_signals_to_some.py",
     "test_like_tcpx.py", "test_odd_plugins.py", "test_launcher_end.py", "test_traps.py",
@@ -135,7 +135,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Two workers share the tests (`make test`); what a folder's tests build is one worker's alone.
 
     Most tests start as many ranks as there are cores, too. Unit tests go by file, and so do those
-    on GPUs, where a machine has cores for several.
+    on GPUs, where a machine has cores for several. A third worker has what waits, and then unit
+    tests, the last first: it fills the gaps of the two.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -146,6 +147,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             if by_file:
                 return nodeid.split("::")[0]
             return "native" if folder == "mutants" else folder  # both build in one copy
+
+        def _assign_work_unit(self, node: Any) -> None:
+            is_third = self.nodes[2:3] == [node]
+            its_own = [scope for scope in self.workqueue if waits(scope) == is_third]
+            if is_third and not its_own:
+                its_own = list(reversed(self.workqueue))
+            if its_own:
+                self.workqueue.move_to_end(its_own[0], last=False)
+            super()._assign_work_unit(node)
 
     config.option.loadscopereorder = False  # it would begin with what has the most tests
     return ByFolder(config, log)
