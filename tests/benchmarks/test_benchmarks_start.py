@@ -24,6 +24,7 @@ STARTS = {
     "quiet_runs.py": ["--quiet", "0", "--slow", "0"],
     "proof_cost.py": ["3", "4"],
     "simulate_beside.py": ["--help"],
+    "session_times.py": [],
     "page.py": [],  # fails where the page does not say what measured.json does
     "against_commit": ["--help"],
     "gpu/bench.py": ["build/none", "no-such-line"],

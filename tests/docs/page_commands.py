@@ -46,6 +46,7 @@ NOT_RUN = {
     "kubectl": "needs a cluster; tests/pods runs the jobs' scripts",
     "all_reduce_perf": "needs nccl-tests and GPUs",
     "make test SUITE=gpu": "needs a GPU",
+    "make test SUITE=nccl": "needs a GPU",
     "make wheelhouse": "needs a GPU",
     "tcpx-mpi run pair --ranks 2 --memory cuda": "needs a GPU",
 }
