@@ -22,7 +22,7 @@ class OnGpu {
   explicit OnGpu(const std::vector<uint8_t>& bytes, size_t skip = 0)
       : memory_(test_gpu(), bytes.size() + 64), skip_(skip), bytes_(bytes.size()) {
     std::vector<uint8_t> all(memory_.bytes(), 0x5a);
-    memcpy(all.data() + skip, bytes.data(), bytes.size());
+    std::copy(bytes.begin(), bytes.end(), all.begin() + static_cast<long>(skip));
     check_cuda(cuda().copy(memory_.address(), number(all.data()), all.size()), "cuMemcpy");
   }
   uint8_t* data() const { return reinterpret_cast<uint8_t*>(memory_.address() + skip_); }
