@@ -28,12 +28,13 @@ BUILD_LIMIT_S = CONTRACT_LIMIT_S = 2400
 RUN_LIMIT_S = 60
 DEFECTS = [patch_of(defect) for defect in PLANTED]
 
+#: A crash on purpose is reported, and its signal is the sanitizer's.
+CRASHES = "cpu_that_follows_its_address_crashes"
 #: What is not asked of the contract tests, and why.
 NOT_ASKED = {
-    # A crash on purpose would be reported, and its signal is libasan's.
-    "address": ["cpu_that_follows_its_address_crashes"],
+    "address": [CRASHES],
     # libtsan has a thread of its own, from the first one that is started.
-    "thread": ["every_descriptor_and_thread", "socket_and_thread_counts"],
+    "thread": [CRASHES, "every_descriptor_and_thread", "socket_and_thread_counts"],
 }
 #: Their bodies end without closing what they made: what leaks is looked for in the runs.
 NO_LEAKS = "detect_leaks=0"
