@@ -53,7 +53,7 @@ SHOWN = "pair-1MiB"
 #: Of the report in the main README, and of the picture in the quickstart, which has the median of
 #: several launches.
 RING = "ring --ranks 2 --plugin softtcpx --sizes 4K,16K,64K,256K,1M,4M,16M -n 64 --against raw"
-OF_PICTURE = f"{RING} --runs 7"
+OF_PICTURE = "ring --ranks 2 --plugin softtcpx --sizes 4K,64K,1M,16M -n 64 --against raw --runs 7"
 #: Name -> pattern and size of ours; pattern, bytes, iterations and slots of mpi_pingpong.
 #: A stream's slots are, as ours, twice the last-level cache of most machines.
 BESIDE_MPI_IN_C = {

@@ -319,7 +319,7 @@ def test_two_runs_are_told_apart_and_what_differs_between_them_is_named(
 
 
 def test_the_picture_of_the_quickstart_can_be_made_again(kernel: Kernel, tmp_path: Path) -> None:
-    evidence = REPOSITORY / "docs" / "evidence" / "ring.h5"
+    evidence = REPOSITORY / "docs" / "evidence" / "ring-launches.h5"
     kept, made = REPOSITORY / "docs" / "images" / "bandwidth.svg", tmp_path / "bandwidth.svg"
     assert read_run(str(evidence)).missing == []
     assert kernel.run("bandwidth", RUN=evidence, PICTURE=made).pictures == 1
