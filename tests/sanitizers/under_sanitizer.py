@@ -54,6 +54,8 @@ MEMORY = {
     "d2d": ("--memory", "emulated", "--unpack", "d2d"),
 }
 PLUGIN_FAILED, STALLED = 13, 6
+#: Versions of softtcpx's table beside the one without a version in its name.
+OTHER_TABLES = (6, 8, 9, 10, 11, 12)
 
 every_progress = pytest.mark.parametrize("threads", [0, 2], ids=["inline", "threaded"])
 
@@ -65,7 +67,7 @@ def built() -> SanitizedCopy:
     without_random_addresses()
     copy.refresh()
     copy.configure()
-    copy.make("native_tests")
+    copy.make("native_tests", *(f"softtcpx_v{abi}" for abi in OTHER_TABLES))
     copy.install()
     return copy
 
