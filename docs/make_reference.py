@@ -36,9 +36,8 @@ def commands_page() -> str:
 
 def help_of(name: str) -> str:
     """What `tcpx-mpi NAME --help` prints, but for the exit codes, which have a page."""
-    context = click.Context(
-        cli._group, info_name="tcpx-mpi", terminal_width=_WIDTH, max_content_width=_WIDTH
-    )
+    widths = {"terminal_width": _WIDTH, "max_content_width": _WIDTH}
+    context = cli._group.make_context("tcpx-mpi", [name], **widths)
     command = cli._group.get_command(context, name)
     assert command is not None
     own = click.Context(command, parent=context, info_name=name, terminal_width=_WIDTH)

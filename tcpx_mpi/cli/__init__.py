@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import click
 
-from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.cli.help import HELP_NAMES, write_examples, write_exit_codes
 from tcpx_mpi.errors import ExitCode, OutputFailed, TcpxError, UsageError
 from tcpx_mpi.launch import mpirun
 
@@ -86,7 +86,7 @@ class _Commands(click.Group):
 
 @click.group(
     cls=_Commands,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP_NAMES,
     no_args_is_help=False,
 )
 @click.option(

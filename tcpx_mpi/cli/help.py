@@ -9,6 +9,10 @@ import click
 from tcpx_mpi.config.options import GROUPS, IGNORED, OPTIONS, VARIABLES_ONLY, Option
 from tcpx_mpi.errors import EXIT_CODE_MEANING
 
+#: A command keeps the names of its help option from its first context on, so each context that may
+#: be the first has these.
+HELP_NAMES = {"help_option_names": ["-h", "--help"]}
+
 
 def write_options(formatter: click.HelpFormatter) -> None:
     """All options of a run, by group, each with its default and its variables."""

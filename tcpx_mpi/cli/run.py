@@ -10,7 +10,7 @@ import click
 
 from tcpx_mpi import patterns
 from tcpx_mpi.cli.complete import complete_pattern, completions
-from tcpx_mpi.cli.help import write_examples, write_exit_codes, write_options
+from tcpx_mpi.cli.help import HELP_NAMES, write_examples, write_exit_codes, write_options
 from tcpx_mpi.config.options import IGNORED, OPTIONS, VARIABLES_ONLY, Option
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import TcpxError, UsageError
@@ -113,9 +113,7 @@ def settings_of(arguments: Sequence[str], environ: Mapping[str, str]) -> Setting
 
     Raises UsageError and what click raises of a bad option.
     """
-    # With a parent: it has the names of the help option, which click keeps for good.
-    above = click.get_current_context()
-    with command.make_context("run", list(arguments), parent=above) as context:
+    with command.make_context("run", list(arguments)) as context:
         values = {name: value for name, value in context.params.items() if name in _NAMES}
     settings = admission.read_settings(values, environ)
     if settings.ranks is None:
@@ -150,6 +148,7 @@ command = _RunCommand(
     "run",
     params=_parameters(),
     callback=_callback,
+    context_settings=HELP_NAMES,
     options_metavar="[OPTIONS]",
     help="Measures PATTERN between all ranks and checks every byte.\n\n"
     "Start it under mpirun, or alone with --ranks N. A command-line option wins over an "

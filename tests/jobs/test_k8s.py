@@ -152,13 +152,7 @@ def test_the_command_line_of_tcpx_mpi_is_one_that_it_takes(source: str) -> None:
     words = shlex.split(text.replace("\\\n", " ").replace('"$PLUGIN"', "softtcpx"))
     start = max(index for index, word in enumerate(words) if word == "tcpx-mpi")
     assert words[start + 1] == "run"
-    context = run_command.make_context(
-        # As in the whole program: click keeps the first names of this option.
-        "run",
-        words[start + 2 :],
-        resilient_parsing=True,
-        help_option_names=["-h", "--help"],
-    )
+    context = run_command.make_context("run", words[start + 2 :], resilient_parsing=True)
     assert context.args == []
 
 

@@ -69,9 +69,7 @@ class Passed:
         """What our parser makes of it."""
         assert self.arguments[0] == "run"
         arguments = self.arguments[1:]
-        # click keeps the names of the help option with the command, for all contexts to come.
-        given = {"obj": arguments, "help_option_names": ["-h", "--help"]}
-        with run_command.make_context("run", arguments, **given) as context:
+        with run_command.make_context("run", arguments, obj=arguments) as context:
             values = {k: v for k, v in context.params.items() if not k.startswith("ignored")}
             return admit_rank(read_settings(values, {}), {}, LauncherRank(0, world), RUN)
 

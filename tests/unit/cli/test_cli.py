@@ -186,6 +186,11 @@ def test_help_lists_every_exit_code(capsys: Captured, argv: list[str]) -> None:
         assert meaning in output
 
 
+def test_a_command_that_was_parsed_by_itself_keeps_both_names_of_help() -> None:
+    settled = "from tcpx_mpi.cli.run import command; command.make_context('run', ['ring']); "
+    assert "Usage:" in python(settled + "from tcpx_mpi import cli; cli.main(['run', '-h'])")
+
+
 def test_help_of_run_lists_every_option_and_variable(capsys: Captured) -> None:
     assert cli.main(["run", "--help"]) == 0
     output = capsys.readouterr().out
