@@ -34,9 +34,11 @@ class TcpxBackend : public Backend {
   }
   Status deregister_memory(Metadata* metadata) override {
     return guarded([&] {
-      const std::unique_ptr<Metadata> owned(metadata);
       const auto* local = dynamic_cast<const LocalMetadata*>(metadata);
-      return local != nullptr ? core_->deregister_memory(*local) : kInvalidParam;
+      if (local == nullptr) return kInvalidParam;
+      const Status status = core_->deregister_memory(*local);
+      if (status == kSuccess) delete metadata;  // else it is not ours to end
+      return status;
     });
   }
   Status connect(const std::string& agent) override {

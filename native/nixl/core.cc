@@ -108,6 +108,10 @@ Status Core::refuse(Status status, const std::string& why) const {
   return status;
 }
 
+Status Core::refuse_unknown(const std::string& agent) const {
+  return refuse(kNotFound, "no connection info of agent " + agent + " was loaded");
+}
+
 template <typename Visit>
 void Core::each_link(const Visit& visit) const {
   for (const auto& [name, link] : initiators_) visit(*link);
@@ -169,12 +173,19 @@ Status Core::register_memory(const Descriptor& memory, Memory kind, Metadata*& o
 Status Core::deregister_memory(const LocalMetadata& metadata) {
   std::unique_lock<std::mutex> lock(mutex_);
   Region& region = *metadata.region;
+  if (!all_.regions.has_made(region)) {
+    return refuse(kInvalidParam, "memory to let go was registered with another engine");
+  }
   if (region.gone) return kNotFound;
   region.gone = true;
   all_.regions.remove(region);  // nothing new may begin
-  const int64_t deadline = now_ns() + kReleasePatienceNs;
-  while (region.users > 0 && now_ns() < deadline) {
-    round();
+  int64_t deadline = now_ns() + kReleasePatienceNs;
+  while (region.users > 0) {
+    if (round()) {
+      deadline = now_ns() + kReleasePatienceNs;
+    } else if (now_ns() > deadline) {
+      break;
+    }
     lock.unlock();
     sched_yield();
     lock.lock();
@@ -247,7 +258,7 @@ Initiator* Core::link_to(const std::string& agent) {
 Status Core::connect(const std::string& agent) {
   if (agent == all_.agent) return kSuccess;
   const std::lock_guard<std::mutex> lock(mutex_);
-  return link_to(agent) != nullptr ? kSuccess : kNotFound;
+  return link_to(agent) != nullptr ? kSuccess : refuse_unknown(agent);
 }
 
 void Core::disconnect(const std::string& agent) {
@@ -277,7 +288,7 @@ Status Core::notify(const std::string& agent, const std::string& text) {
     return kSuccess;
   }
   Initiator* link = link_to(agent);
-  if (link == nullptr) return kNotFound;
+  if (link == nullptr) return refuse_unknown(agent);
   link->notify(text);
   return kSuccess;
 }

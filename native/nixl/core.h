@@ -74,6 +74,7 @@ class Core {
   void make_path();
   Status use_gpu_of(const void* pointer);
   Initiator* link_to(const std::string& agent);
+  Status refuse_unknown(const std::string& agent) const;
   Status post_copy(const std::shared_ptr<Transfer>& transfer);
   bool round();  // with the lock
   bool copy_some();

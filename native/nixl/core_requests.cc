@@ -44,14 +44,15 @@ Status Core::prepare(Operation operation, const MetaList& local, const MetaList&
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (agent != all_.agent && known_.count(agent) == 0) {
-    return refuse(kNotFound, "no connection info of agent " + agent + " was loaded");
+    return refuse_unknown(agent);
   }
   std::vector<Pair> pairs;
   pairs.reserve(ours.size());
   for (size_t i = 0; i < ours.size(); ++i) {
     const auto* here = dynamic_cast<const LocalMetadata*>(ours[i].metadata);
     const auto* there = dynamic_cast<const RemoteMetadata*>(theirs[i].metadata);
-    if (here == nullptr || there == nullptr || there->agent != agent) {
+    if (here == nullptr || !all_.regions.has_made(*here->region) || there == nullptr ||
+        there->agent != agent) {
       return refuse(kInvalidParam, "descriptor " + std::to_string(i) +
                                        " is not of memory of this backend and agent " + agent);
     }

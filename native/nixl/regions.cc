@@ -18,7 +18,7 @@ std::shared_ptr<Region> Regions::add(uint8_t* data, uint64_t bytes, bool on_gpu)
   do {
     id = numbers_();
   } while (id == 0 || regions_.count(id) > 0);
-  auto region = std::make_shared<Region>(id, data, bytes, on_gpu);
+  auto region = std::make_shared<Region>(*this, id, data, bytes, on_gpu);
   regions_.emplace(id, region);
   return region;
 }

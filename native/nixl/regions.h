@@ -11,9 +11,12 @@
 
 namespace tcpx::nixl {
 
+class Regions;
+
 struct Region : std::enable_shared_from_this<Region> {
-  Region(uint64_t number, uint8_t* at, uint64_t length, bool gpu)
-      : id(number), data(at), bytes(length), on_gpu(gpu) {}
+  Region(const Regions& owner, uint64_t number, uint8_t* at, uint64_t length, bool gpu)
+      : registry(owner), id(number), data(at), bytes(length), on_gpu(gpu) {}
+  const Regions& registry;  // which tells an engine its own from another's
   uint64_t id;
   uint8_t* data;
   uint64_t bytes;
@@ -29,6 +32,7 @@ class Regions {
   Regions();
   std::shared_ptr<Region> add(uint8_t* data, uint64_t bytes, bool on_gpu);
   void remove(const Region& region);
+  bool has_made(const Region& region) const { return &region.registry == this; }
   // The region that has all of the segment. NULL: none has; `why` says what is wrong.
   std::shared_ptr<Region> find(const Segment& segment, std::string* why) const;
   const std::unordered_map<uint64_t, std::shared_ptr<Region>>& all() const { return regions_; }

@@ -140,9 +140,10 @@ TEST(a_write_to_oneself_is_a_copy) {
     Bytes from(a, size, 5), to(a, size);
     Metadata* known = nullptr;
     CHECK_EQ(a.backend->load_local_metadata(to.local, known), kSuccess);
-    Xfer out(a, kWrite, from, {{0, size}}, "a", to.data.data(), known, {{0, size}});
+    const std::vector<Block> blocks{{0, size / 4}, {size / 2, size / 2}};
+    Xfer out(a, kWrite, from, blocks, "a", to.data.data(), known, blocks);
     CHECK_EQ(out.run("copied"), kSuccess);
-    CHECK(to.data == from.data);
+    CHECK(to.data == written(from, size, blocks));
     CHECK_EQ(wait_for_note(a)[0].first, "a");
     a.backend->unload_metadata(known);
   }
@@ -171,18 +172,38 @@ TEST(several_threads_post_at_the_same_time) {
   for (int i = 0; i < kThreads; ++i) CHECK(to[i]->data == from[i]->data);
 }
 
+TEST(a_small_read_that_was_released_touches_its_memory_no_more) {
+  Two two(false);
+  Bytes from(two.b, 100, 3), to(two.a, 100), others(two.a, 100);
+  Known known(two.a, two.b, from);
+  const std::vector<Block> all{{0, 100}};
+  Xfer other(two.a, kRead, others, all, "b", from.data.data(), known.metadata, all);
+  CHECK_EQ(other.run(nullptr, {&two.b}), kSuccess);  // the connection is there
+  Xfer in(two.a, kRead, to, all, "b", from.data.data(), known.metadata, all);
+  CHECK_EQ(in.post(), kInProgress);
+  CHECK_EQ(in.release(), kSuccess);
+  CHECK_EQ(other.run(nullptr, {&two.b}), kSuccess);  // the answers come in order
+  CHECK(to.data == std::vector<uint8_t>(100));
+}
+
 TEST(a_request_may_be_released_in_flight_and_its_memory_let_go) {
   Two two;
   Bytes to(two.b, 8 * kMiB);
   Known known(two.a, two.b, to);
+  Bytes others(two.a, kMiB, 3), others_to(two.b, kMiB);
+  Known others_known(two.a, two.b, others_to);
+  Xfer other(two.a, kWrite, others, {{0, kMiB}}, "b", others_to.data.data(), others_known.metadata,
+             {{0, kMiB}});
   for (const Operation operation : {kWrite, kRead}) {
     for (int round = 0; round < 5; ++round) {
       Bytes here(two.a, 8 * kMiB, 9);
       Xfer out(two.a, operation, here, {{0, 8 * kMiB}}, "b", to.data.data(), known.metadata,
                {{0, 8 * kMiB}});
       out.post();
+      other.post();
       CHECK_EQ(out.release(), kSuccess);
       CHECK_EQ(here.let_go(), kSuccess);
+      CHECK_EQ(other.wait(), kSuccess);  // to let go is to wait, not to end what others do
     }
   }
   Bytes from(two.a, 8 * kMiB, 11);

@@ -132,6 +132,18 @@ TEST(descriptors_outside_of_registered_memory_are_refused_when_prepared) {
   works(two);
 }
 
+TEST(memory_of_another_engine_is_neither_sent_nor_let_go) {
+  Two two;
+  CHECK_EQ(two.a.load(two.b), kSuccess);
+  Bytes here(two.b, 1000), there(two.b, 1000);
+  Known known(two.a, two.b, there);
+  Xfer out(two.a, kWrite, here, {{0, 10}}, "b", there.data.data(), known.metadata, {{0, 10}});
+  CHECK_EQ(out.prepared, kInvalidParam);
+  CHECK_EQ(two.a.backend->deregister_memory(here.local), kInvalidParam);
+  CHECK_EQ(here.let_go(), kSuccess);
+  works(two);
+}
+
 TEST(an_agent_that_was_never_loaded_is_not_found) {
   Two two;
   Bytes here(two.a, 1000), there(two.b, 1000);
@@ -177,6 +189,25 @@ TEST(info_of_an_engine_that_is_gone_ends_as_a_remote_disconnect) {
   Known known(a, "b", blob);
   Xfer out(a, kWrite, here, {{0, 100}}, "b", address, known.metadata, {{0, 100}});
   CHECK_EQ(out.run(), kRemoteDisconnect);
+}
+
+TEST(info_of_another_engine_or_agent_at_the_same_port_is_refused_there) {
+  Two two;
+  ConnectionInfo before = read_connection_info(two.b.info());
+  before.token[0] ^= 1;
+  Bytes here(two.a, 100, 1), there(two.b, 100);
+  for (const auto& [name, info] :
+       {std::pair<std::string, std::string>{"b", write_connection_info(before)},
+        {"c", two.b.info()}}) {
+    CHECK_EQ(two.a.backend->load_connection_info(name, info), kSuccess);
+    Known known(two.a, name, there.blob());
+    Xfer out(two.a, kWrite, here, {{0, 100}}, name, there.data.data(), known.metadata, {{0, 100}});
+    CHECK_EQ(out.run("never"), kNotAllowed);
+  }
+  CHECK(two.b.fetch().empty());
+  CHECK(there.data == std::vector<uint8_t>(100));
+  CHECK_EQ(two.a.load(two.b), kSuccess);
+  works(two);
 }
 
 TEST(an_agent_of_the_same_name_that_came_anew_is_reached_by_its_own_info) {

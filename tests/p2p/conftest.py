@@ -9,9 +9,11 @@ import pytest
 from p2p_drivers import (
     FOLDER,
     LANGUAGES,
+    SOURCES,
     Driver,
     Start,
     compile_program,
+    nixl_flags,
     package_flags,
     python_driver,
     started,
@@ -27,10 +29,11 @@ def commands(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[s
         if language == "python":
             return python_driver()
         if language not in made:
-            source = FOLDER / f"contract_driver.{'cc' if language == 'c++' else 'c'}"
-            program = tmp_path_factory.mktemp("p2p") / source.stem
-            flags = package_flags("--cflags", "--libs")
-            made[language] = [str(compile_program(source, program, flags))]
+            source = FOLDER / SOURCES[language]
+            folder = tmp_path_factory.mktemp("p2p")
+            is_nixl = language == "nixl"
+            flags = nixl_flags(folder) if is_nixl else package_flags("--cflags", "--libs")
+            made[language] = [str(compile_program(source, folder / source.stem, flags))]
         return made[language]
 
     return command
@@ -53,4 +56,10 @@ def start(commands: Callable[[str], list[str]]) -> Iterator[Start]:
 @pytest.fixture(params=LANGUAGES)
 def driver(request: pytest.FixtureRequest, start: Start) -> Driver:
     """The same through every language."""
+    return start(request.param)
+
+
+@pytest.fixture(params=(*LANGUAGES, "nixl"))
+def driver_or_nixl(request: pytest.FixtureRequest, start: Start) -> Driver:
+    """The same through NIXL too: for what a transfer with one side has as well."""
     return start(request.param)

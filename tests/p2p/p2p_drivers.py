@@ -1,7 +1,8 @@
 """The programs of the contract, one a language, and the commands that a test gives them.
 
 A driver answers each line with one: `ok ...`, or `usage`, `timeout`, `fatal` and the number of the
-status. Those in C and C++ are compiled from the installed files alone.
+status. Those in C and C++ are compiled from the installed files alone. That of NIXL is a stand-in
+for its agent: it loads the installed backend, and answers `nixl` and NIXL's own status.
 """
 
 from __future__ import annotations
@@ -18,10 +19,16 @@ from typing import IO
 import pytest
 from build_tools import find_tool
 
+import tcpx_mpi.nixl
 from tcpx_mpi.plugin.find import bundled_dir
 
 FOLDER = Path(__file__).parent
 LANGUAGES = ("c++", "c", "python")
+SOURCES = {
+    "c++": "contract_driver.cc",
+    "c": "contract_driver.c",
+    "nixl": "contract_driver_nixl.cc",
+}
 #: Under a sanitizer (tests/sanitizers) programs are built with it, and the compiler runs without.
 SANITIZER = os.environ.get("SANITIZER")
 
@@ -33,6 +40,17 @@ TIMED_OUT = 32
 PLUGIN_MISSING, SETUP_FAILED, REMOTE_LOST = range(48, 51)
 REMOTE_FAILED = 54
 
+#: What NIXL, which has 12 statuses for everything, calls these (native/nixl/abi.h).
+NIXL_INVALID, NIXL_BACKEND, NIXL_NOT_FOUND, NIXL_MISMATCH = -2, -3, -4, -5
+NIXL_STATUS = {
+    FOREIGN_MEMORY: NIXL_INVALID,
+    OUT_OF_BOUNDS: NIXL_INVALID,
+    UNKNOWN_REMOTE: NIXL_NOT_FOUND,
+    BAD_INFO: NIXL_MISMATCH,
+    OTHER_SETTINGS: NIXL_MISMATCH,
+    PLUGIN_MISSING: NIXL_BACKEND,
+}
+
 
 @dataclass
 class Driver:
@@ -40,6 +58,10 @@ class Driver:
 
     language: str
     process: subprocess.Popen[str]
+
+    @property
+    def is_nixl(self) -> bool:
+        return self.language == "nixl"
 
     @property
     def input(self) -> IO[str]:
@@ -69,7 +91,10 @@ class Driver:
     def refuses(self, command: str, status: int) -> str:
         """It fails with this status; what it says of it."""
         kind = "usage" if status < 32 else "timeout" if status < 48 else "fatal"
-        assert self.ask(command) == f"{kind} {status}", (command[:200], self.ask("text"))
+        answer = f"{kind} {status}"
+        if self.is_nixl:
+            answer = f"nixl {NIXL_STATUS[status]}"
+        assert self.ask(command) == answer, (command[:200], self.ask("text"))
         text = self.does("text")
         assert text
         return text
@@ -130,6 +155,25 @@ def started(language: str, command: Sequence[str], **variables: str) -> Iterator
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 stream.close()
+
+
+def nixl_flags(folder: Path) -> list[str]:
+    """What the driver of NIXL needs to find the installed backend, and what that looks for: a
+    library of NIXL's name, made in `folder`."""
+    native, tests = FOLDER.parents[1] / "native", FOLDER.parent / "native"
+    stand_in = tests / "nixl" / "libnixl_stand_in.cc"
+    places = {
+        "NIXL_STAND_IN": compile_program(
+            stand_in, folder / "libnixl-stand_in.so", ["-shared", "-fPIC"]
+        ),
+        "NIXL_PLUGIN": Path(tcpx_mpi.nixl.plugin_dir()) / "libplugin_TCPX.so",
+        "SOFTTCPX_PLUGIN": Path(bundled_dir()) / "libnccl-net-softtcpx.so",
+    }
+    return [
+        *("-std=c++20", f"-I{native}", f"-I{tests}"),
+        *(f'-D{name}="{path}"' for name, path in places.items()),
+        "-ldl",
+    ]
 
 
 def python_driver() -> list[str]:

@@ -1,4 +1,4 @@
-"""Many remotes of one session, through C++ and C: Python's session has one."""
+"""Many remotes of one session, through C++ and C, and NIXL: Python's session has one."""
 
 from __future__ import annotations
 
@@ -24,6 +24,10 @@ def language(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+#: Of a test: NIXL keeps this promise too.
+AND_NIXL = pytest.mark.parametrize("language", ["c++", "c", "nixl"], indirect=True)
+
+
 @pytest.fixture(params=["caller", "thread"])
 def hub(request: pytest.FixtureRequest, language: str, start: Start) -> Driver:
     """A program with the session `hub`, and three others that it is connected to by their names."""
@@ -43,6 +47,7 @@ def meet(driver: Driver, name: str) -> None:
     driver.does(f"transfer hub t{name} {name}")
 
 
+@AND_NIXL
 def test_one_memory_goes_to_many_remotes_and_from_them(hub: Driver) -> None:
     hub.does("register hub m 15000", "fill m 0 5000 9")
     for name in ("x", "y", "z"):
@@ -98,14 +103,19 @@ def test_a_remote_whose_process_dies_is_lost_and_no_other(start: Start, language
     assert driver.does("check mx 0 5000 2") == ""
 
 
+@AND_NIXL
 def test_a_remote_that_nobody_named_and_a_plugin_that_is_not_there(
     start: Start, language: str, tmp_path: Path
 ) -> None:
     driver = start(language)
     driver.does(f"session s 1 softtcpx {CHUNK} caller")
-    for command in ("transfer s t x", "accept s x 1", "connect s x 1", "fail s x y"):
-        text = driver.refuses(command, UNKNOWN_REMOTE)
-        assert "no remote is known as 'x' (known: none)" in text
+    if driver.is_nixl:
+        text = driver.refuses("connect s x 1", UNKNOWN_REMOTE)
+        assert "agent s: no connection info of agent x was loaded" in text
+    else:
+        for command in ("transfer s t x", "accept s x 1", "connect s x 1", "fail s x y"):
+            text = driver.refuses(command, UNKNOWN_REMOTE)
+            assert "no remote is known as 'x' (known: none)" in text
     missing = tmp_path / "no.so"
     text = driver.refuses(f"session t 1 {missing} {CHUNK} caller", PLUGIN_MISSING)
     assert f"cannot load plugin {missing}" in text
