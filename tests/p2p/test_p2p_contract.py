@@ -19,6 +19,7 @@ from p2p_drivers import (
     OTHER_VERSION,
     OUT_OF_BOUNDS,
     OUT_OF_ORDER,
+    RELEASED,
     TIMED_OUT,
     UNKNOWN_MEMORY,
     Driver,
@@ -199,6 +200,19 @@ def test_a_transfer_that_is_released_goes_on(driver: Driver) -> None:
     driver.does("recv r n 0 8000", "release r", "recv last n 8000 1000")
     driver.does("send t m 0 8000", "send t m 8000 1000", "wait t 20", "wait last 20")
     assert driver.does("check n 0 9000 8") == ""
+
+
+@pytest.mark.parametrize("language", ["c++", "python"])  # C has freed it
+def test_a_transfer_that_was_released_takes_nothing_any_more(start: Start, language: str) -> None:
+    driver = start(language)
+    pair(driver)
+    driver.does("register a m 10", "transfer a t peer", "transfer a waits peer")
+    driver.does("recv waits m 0 1", "release waits", "release t", "release t")
+    for number, name in ((1, "t"), (2, "waits")):
+        for command in (f"send {name} m 0 1", f"recv {name} m 0 1", f"complete {name}"):
+            said = driver.refuses(command, RELEASED)
+            assert f"transfer {number} was released" in said
+        driver.refuses(f"wait {name} 1", RELEASED)
 
 
 def test_a_closed_session_says_so_and_only_that(driver: Driver) -> None:

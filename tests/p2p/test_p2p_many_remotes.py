@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from p2p_drivers import (
     CLOSED,
+    MEMORY_IN_USE,
     PLUGIN_MISSING,
     REMOTE_FAILED,
     REMOTE_LOST,
@@ -61,6 +62,19 @@ def test_one_memory_goes_to_many_remotes_and_from_them(hub: Driver) -> None:
     for number, name in enumerate(("x", "y", "z")):
         hub.does(f"wait t{name} 20", f"wait r{name} 20")
         assert hub.does(f"check m {5000 * number} 5000 {number}") == ""
+
+
+def test_memory_that_one_remote_uses_stays_with_all(hub: Driver) -> None:
+    hub.does("register hub m 5000", "fill m 0 5000 3", "recv tz m 0 5000")
+    hub.refuses("deregister hub m", MEMORY_IN_USE)
+    hub.does("recv rx mx 0 5000", "send tx m 0 5000", "wait tx 20", "wait rx 20")
+    assert hub.does("check mx 0 5000 3") == ""
+    hub.does("send rz mz 0 5000", "wait tz 20", "wait rz 20", "deregister hub m")
+
+
+def test_who_closes_a_remote_is_lost_to_it(hub: Driver) -> None:
+    hub.does("recv rx mx 0 5000", "leave hub x")
+    hub.refuses("wait rx 20", REMOTE_LOST)
 
 
 def test_a_remote_that_is_failed_leaves_the_others_alone(hub: Driver) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -63,8 +64,12 @@ class SanitizedCopy(BrokenCopy):
         }
 
     def install_sessions(self) -> None:
-        """The library of sessions, its headers and what finds it, into the package."""
-        self.make("tcpx_p2p", "tcpx_p2p_static")
+        """The library of sessions, what finds it, and NIXL's backend, into the package."""
+        self.make("tcpx_p2p", "tcpx_p2p_static", "plugin_TCPX")
+        plugins = self.package / "tcpx_mpi" / "nixl_plugins"
+        plugins.mkdir(exist_ok=True)
+        (backend,) = self.build.rglob("libplugin_TCPX.so")
+        shutil.copy2(backend, plugins / backend.name)
         install = [self.cmake, "--install", str(self.build), "--component", "p2p"]
         subprocess.run([*install, "--prefix", str(self.package)], check=True, capture_output=True)
 
