@@ -145,12 +145,13 @@ void Connections::fetch_queue(Comm& comm) const {
   comm.fetched_queue = fetched;
 }
 
-bool Connections::poll() {
+bool Connections::poll(bool accepts) {
   if (refused_) throw std::logic_error("a connection was refused before");
   select_gpu();
   bool moved = false;
   for (const auto& comm : comms_) {
     if (comm->comm != nullptr) continue;
+    if (!accepts && comm->direction == Direction::kReceive) continue;
     if (comm->first_poll_ns == 0) comm->first_poll_ns = now_ns();
     if (!advance(*comm)) continue;
     comm->establish_ns = now_ns() - comm->first_poll_ns;

@@ -99,7 +99,7 @@ class Connections {
 
   // One round over the connects and accepts that are pending; true when one came up. After a
   // refusal there is none: the handle and the listener that were refused may not be used again.
-  bool poll();
+  bool poll(bool accepts = true);
   size_t pending(std::optional<Direction> direction = std::nullopt) const;
   // What is pending, in words: "2 of 4 connections HOW: to rank 1, lane 0, channel 0; ...".
   std::string describe_pending(const std::string& how) const;

@@ -59,12 +59,14 @@ Session::~Session() {
 
 std::array<uint8_t, kNetHandleBytes> Session::listen(int channel) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (closed_) throw SessionClosed();
   const GpuCurrent current(gpu_);
   return connections_.listen(kUnranked, 0, channel);
 }
 
 void Session::add_send(int channel, const uint8_t* handle) {
   const std::lock_guard<std::mutex> lock(mutex_);
+  if (closed_) throw SessionClosed();
   const GpuCurrent current(gpu_);
   connections_.add_send(kUnranked, 0, channel, handle);
 }
@@ -311,7 +313,7 @@ bool Session::progress() {
   bool moved = false;
   if (!closed_ && !refusal_ && connections_.pending() > 0) {
     try {
-      moved = connections_.poll();
+      moved = connections_.poll(accepts_);
       if (moved) adopt_comms();
     } catch (const std::exception&) {
       refusal_ = std::current_exception();  // for whoever waits for this session

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <exception>
@@ -154,6 +155,9 @@ class Session {
   bool transferring() const;
   // Of the accepts that are done.
   void close_listeners();
+  // False: no accept is begun, so that close() may close the listeners. One that was begun may not
+  // be given up.
+  void take_accepts(bool taken) { accepts_ = taken; }
   std::string describe_late(double patience_s) const;
 
   // Waits for the GPU's work under way, deregisters, then closes all comms; what is not finished is
@@ -248,6 +252,7 @@ class Session {
   TransferFault fault_;
   uint64_t warnings_before_ = 0;  // the round of progress under way
   bool closed_ = false;
+  std::atomic<bool> accepts_{true};
 };
 
 }  // namespace tcpx

@@ -1,6 +1,8 @@
 // The engine as NIXL sees it. Nothing that is thrown passes here.
 #include "nixl/backend.h"
 
+#include <unistd.h>
+
 #include "nixl/core.h"
 #include "nixl/options.h"
 
@@ -18,6 +20,12 @@ class TcpxBackend : public Backend {
       report(init.local_agent, std::string("the backend TCPX cannot be made: ") + error.what());
       init_failed_ = true;
     }
+  }
+
+  // A child of the process that made it has its sockets and its threads' locks, but not the
+  // threads: whatever it closed would be its parent's.
+  ~TcpxBackend() override {
+    if (getpid() != owner_) static_cast<void>(core_.release());
   }
 
   bool supports_remote() const override { return true; }
@@ -140,6 +148,7 @@ class TcpxBackend : public Backend {
     }
   }
 
+  const pid_t owner_ = getpid();
   std::unique_ptr<Core> core_;
   std::string connection_info_;
 };

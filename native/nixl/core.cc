@@ -60,6 +60,7 @@ Core::Core(const std::string& agent, const Options& options, bool with_thread)
       wake_(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) {
   if (epoll_.fd() < 0 || wake_.fd() < 0) throw std::runtime_error("no descriptor is left");
   all_.agent = agent;
+  all_.epoll = epoll_.fd();
   all_.options = options;
   all_.token = random_token();
   all_.machine = machine_identity();
@@ -130,6 +131,7 @@ Status Core::use_gpu_of(const void* pointer) {
                                      ", but this engine's is " + std::to_string(all_.options.gpu) +
                                      ": create one agent a GPU");
   }
+  for (const auto& target : targets_) target->read();  // what was asked for already
   bool busy = !copies_.empty();
   each_link([&](const Link& link) { busy |= link.waits(); });
   if (busy) {
@@ -141,7 +143,12 @@ Status Core::use_gpu_of(const void* pointer) {
   each_link([](Link& link) { link.end(); });  // they come up again as they are needed
   drop_failed();
   all_.options.gpu = gpu;
-  make_path();
+  try {
+    make_path();
+  } catch (...) {
+    all_.options.gpu = -1;
+    throw;
+  }
   return kSuccess;
 }
 
@@ -179,13 +186,10 @@ Status Core::deregister_memory(const LocalMetadata& metadata) {
   if (region.gone) return kNotFound;
   region.gone = true;
   all_.regions.remove(region);  // nothing new may begin
-  int64_t deadline = now_ns() + kReleasePatienceNs;
-  while (region.users > 0) {
-    if (round()) {
-      deadline = now_ns() + kReleasePatienceNs;
-    } else if (now_ns() > deadline) {
-      break;
-    }
+  const int64_t deadline = now_ns() + kReleasePatienceNs;
+  for (bool late = false; region.users > 0 && !late;) {
+    late = now_ns() > deadline;  // one round more, for who was not given a CPU
+    round();
     lock.unlock();
     sched_yield();
     lock.lock();
@@ -247,7 +251,10 @@ Initiator* Core::link_to(const std::string& agent) {
   const auto known = known_.find(agent);
   if (known == known_.end()) return nullptr;
   std::unique_ptr<Initiator>& link = initiators_[agent];
+  // The end of one that idles was not seen yet where nobody else looks.
+  if (link && !thread_.joinable() && !link->waits()) link->read();
   if (!link || link->stage() == LinkStage::kFailed) {
+    if (link && link->lost_work()) report(all_.agent, link->reason());
     if (link) watched_.erase(link.get());
     link = std::make_unique<Initiator>(all_, agent, known->second);
     wake();
@@ -290,7 +297,7 @@ Status Core::notify(const std::string& agent, const std::string& text) {
   Initiator* link = link_to(agent);
   if (link == nullptr) return refuse_unknown(agent);
   link->notify(text);
-  return kSuccess;
+  return link->stage() == LinkStage::kFailed ? kRemoteDisconnect : kSuccess;
 }
 
 // --- Progress
@@ -298,8 +305,13 @@ Status Core::notify(const std::string& agent, const std::string& text) {
 void Core::watch(Link& link) {
   int& fd = watched_.try_emplace(&link, -1).first->second;
   if (fd == link.fd() || link.fd() < 0 || link.stage() == LinkStage::kDialing) return;
-  add_to(epoll_, link.fd(), &link);
-  fd = link.fd();
+  try {
+    add_to(epoll_, link.fd(), &link);
+    link.watched();
+    fd = link.fd();
+  } catch (const std::runtime_error& error) {
+    link.fail(kBackend, error.what());
+  }
 }
 
 void Core::drop_failed() {

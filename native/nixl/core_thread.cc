@@ -1,6 +1,9 @@
 // What makes progress where nobody asks for any.
 #include <sys/epoll.h>
 #include <time.h>
+#include <unistd.h>
+
+#include <exception>
 
 #include "engine/clock.h"
 #include "nixl/core.h"
@@ -21,6 +24,17 @@ void nap() {
 
 }  // namespace
 
+// Nobody above would hear of what is thrown here: no memory, mostly.
+bool Core::round_of_thread() {
+  try {
+    return round();
+  } catch (const std::exception& error) {
+    report(all_.agent, error.what());
+    usleep(kSleepMs * 1000);
+    return false;
+  }
+}
+
 void Core::work() {
   int64_t moved_at = now_ns();
   uint64_t seen = caller_rounds_.load(std::memory_order_relaxed);
@@ -35,7 +49,7 @@ void Core::work() {
     bool moved, busy;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      moved = round();
+      moved = round_of_thread();
       busy = active();
       if (!moved && !busy) sleeping_ = true;  // from here on who begins something wakes us
     }

@@ -17,6 +17,7 @@ p2p::Options options_of(const PathOptions& from) {
   options.plugin = from.plugin;
   options.chunk_bytes = from.chunk_bytes;
   options.gpu = from.gpu;
+  options.accept_early = false;  // a remote may refuse us, and more than once
   return options;
 }
 

@@ -100,9 +100,8 @@ void Initiator::begin() {
   while (!queued_.empty() && open_.size() < kMostOpen && stream_.backlog() < kMostBacklog) {
     Ask ask = std::move(queued_.front());
     queued_.pop_front();
-    if (ask.transfer->released) {
-      --ask.transfer->open_parts;
-      end_transfer(*ask.transfer, kCanceled);
+    if (ask.transfer->released || ask.transfer->error != kSuccess) {
+      part_ended(*ask.transfer, kCanceled);
     } else {
       start(std::move(ask));
     }
@@ -114,8 +113,11 @@ void Initiator::start(Ask ask) {
   Transfer& transfer = *ask.transfer;
   const Prepared& prepared = *transfer.prepared;
   const bool is_write = ask.is_write();
+  const size_t frame_bytes = kMaxTransferHead + ask.part->there.size() * kSegmentBytes +
+                             transfer.notification.size() + ask.part->bytes;
   ask.is_inline =
-      ask.part->bytes == 0 || (!prepared.on_gpu && ask.part->bytes <= all_.options.inline_bytes);
+      ask.part->bytes == 0 ||
+      (!prepared.on_gpu && ask.part->bytes <= all_.options.inline_bytes && frame_bytes <= kMaxBody);
   TransferFrame frame;
   frame.id = id;
   frame.is_inline = ask.is_inline;
@@ -245,11 +247,15 @@ void Initiator::end_part(uint64_t id, Status status) {
   const auto found = open_.find(id);
   const std::shared_ptr<Transfer> transfer = found->second.transfer;
   open_.erase(found);
-  if (status != kSuccess) end_transfer(*transfer, status);
-  if (--transfer->open_parts == 0) end_transfer(*transfer, kSuccess);
+  part_ended(*transfer, status);
 }
 
-// The first error stays.
+// While a part is open the memory of the request is in use: until then nobody is told of an error.
+void Initiator::part_ended(Transfer& transfer, Status status) {
+  if (transfer.error == kSuccess) transfer.error = status;
+  if (--transfer.open_parts == 0) end_transfer(transfer, transfer.error);
+}
+
 void Initiator::end_transfer(Transfer& transfer, Status status) {
   if (transfer.status.load(std::memory_order_relaxed) != kInProgress) return;
   const Prepared& prepared = *transfer.prepared;
@@ -261,8 +267,11 @@ void Initiator::end_transfer(Transfer& transfer, Status status) {
 }
 
 void Initiator::failed(Status status) {
-  for (auto& [id, ask] : open_) end_transfer(*ask.transfer, status);
-  for (Ask& ask : queued_) end_transfer(*ask.transfer, status);
+  const auto end = [&](Transfer& transfer) {  // the data path is closed
+    end_transfer(transfer, transfer.error != kSuccess ? transfer.error : status);
+  };
+  for (auto& [id, ask] : open_) end(*ask.transfer);
+  for (Ask& ask : queued_) end(*ask.transfer);
   open_.clear();
   queued_.clear();
 }

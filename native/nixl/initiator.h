@@ -21,6 +21,7 @@ class Initiator : public Link {
   bool active() const override;
   bool uses(const Region& region) const override;
 
+  bool has_unsent() const override { return Link::has_unsent() || !notes_.empty(); }
   bool waits() const override { return !open_.empty() || stage_ != LinkStage::kReady; }
 
  protected:
@@ -48,6 +49,7 @@ class Initiator : public Link {
   void granted(uint64_t id);
   void take_data(const DataFrame& data);
   void end_part(uint64_t id, Status status);
+  void part_ended(Transfer& transfer, Status status);
   void end_transfer(Transfer& transfer, Status status);
   std::shared_ptr<Job> job_of(uint64_t id, Ask& ask);
 

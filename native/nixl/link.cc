@@ -1,14 +1,19 @@
 #include "nixl/link.h"
 
+#include <sys/epoll.h>
+
+#include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "engine/clock.h"
 
 namespace tcpx::nixl {
 namespace {
 
-constexpr size_t kMostBacklog = 8 << 20;
-constexpr uint64_t kMostNotificationBytes = 256 << 20;
+// An agent without a progress thread may not look for longer than the patience: what the other
+// side did meanwhile is only seen then.
+constexpr double kUnwatchedS = 1;
 
 }  // namespace
 
@@ -19,24 +24,36 @@ void report(const std::string& agent, const std::string& what) {
 Link::Link(Surroundings& all, const char* role, const std::string& remote)
     : all_(all),
       remote_(remote),
+      stream_(all.patience()),
       key_(std::string(role) + " " + std::to_string(all.next_link++)),
-      last_progress_ns_(now_ns()) {}
+      last_run_ns_(now_ns()),
+      last_progress_ns_(last_run_ns_) {}
 
 Link::~Link() {
+  close_stream(0);
   if (listening_) all_.path->close(key_);
+}
+
+// The kernel forgets a socket that is closed only when no child of this process has it too.
+void Link::close_stream(int patience_ms) {
+  if (is_watched_) epoll_ctl(all_.epoll, EPOLL_CTL_DEL, stream_.fd(), nullptr);
+  is_watched_ = false;
+  stream_.finish(patience_ms);
 }
 
 void Link::read() {
   if (stage_ == LinkStage::kDialing || stage_ == LinkStage::kFailed) return;
-  // Who does not take our answers, or asks for more than is fetched, waits.
-  if (stream_.backlog() > kMostBacklog || all_.notification_bytes > kMostNotificationBytes) return;
+  holds_frames_ = !accepts_more();
+  if (holds_frames_) return;
   std::string why;
   const bool open = stream_.read(&why);
   try {
     Frame frame;
-    while (stage_ != LinkStage::kFailed && stream_.reader().next(frame)) {
-      moved_ = true;
+    while (stage_ != LinkStage::kFailed && !holds_frames_ &&
+           stream_.reader().next(frame, sends_ ? kMaxBody : kMaxGreeting)) {
+      moved_ |= frame.type != FrameType::kNotify;  // which brings no transfer to its end
       take(frame);
+      holds_frames_ = !accepts_more();
     }
   } catch (const WireError& error) {
     return fail(kBackend, who() + " breaks the protocol: " + error.what());
@@ -44,13 +61,21 @@ void Link::read() {
     return fail(kBackend, who() + ": " + error.what());
   }
   if (stage_ == LinkStage::kFailed) return;
-  if (!open) return fail(kRemoteDisconnect, who() + " is gone: " + why);
+  if (!open && !holds_frames_) return fail(kRemoteDisconnect, who() + " is gone: " + why);
   flush();
 }
 
 bool Link::run(int64_t now) {
   if (stage_ == LinkStage::kFailed) return false;
+  const int64_t unwatched = now - std::exchange(last_run_ns_, now);
+  if (static_cast<double>(unwatched) > std::min(kUnwatchedS, patience_s() / 4) * 1e9) {
+    last_progress_ns_ += unwatched;
+  }
   bool moved = false;
+  if (holds_frames_ && accepts_more()) {
+    read();  // no event tells of it
+    if (stage_ == LinkStage::kFailed) return true;
+  }
   try {
     moved = advance(now);
     if (stage_ == LinkStage::kJoining && listening_) {
@@ -83,20 +108,22 @@ bool Link::run(int64_t now) {
   if (moved || moved_ || (stage_ == LinkStage::kReady && !waits())) last_progress_ns_ = now;
   const bool any = moved || moved_;
   moved_ = false;
-  const double patience =
-      stage_ == LinkStage::kReady ? all_.options.patience_s : all_.options.connect_patience_s;
-  if (static_cast<double>(now - last_progress_ns_) > patience * 1e9) {
+  if (static_cast<double>(now - last_progress_ns_) > patience_s() * 1e9) {
     const bool ready = stage_ == LinkStage::kReady;
     fail(kRemoteDisconnect, who() + (ready ? ": nothing has moved" : ": no connection") + " for " +
-                                std::to_string(static_cast<int>(patience)) + " s (" +
+                                std::to_string(static_cast<int>(patience_s())) + " s (" +
                                 (ready ? "patience_s)" : "connect_patience_s)"));
   }
   return any;
 }
 
+double Link::patience_s() const {
+  return stage_ == LinkStage::kReady ? all_.options.patience_s : all_.options.connect_patience_s;
+}
+
 bool Link::active() const {
   if (stage_ == LinkStage::kFailed) return true;  // to be removed
-  return stage_ == LinkStage::kDialing || stream_.backlog() > 0 || uses_path();
+  return stage_ == LinkStage::kDialing || stream_.backlog() > 0 || holds_frames_ || uses_path();
 }
 
 bool Link::uses_path() const {
@@ -110,10 +137,10 @@ bool Link::uses(const Region& region) const {
 
 void Link::fail(Status status, const std::string& reason) {
   if (stage_ == LinkStage::kFailed) return;
-  lost_work_ = waits() || status != kRemoteDisconnect;
+  lost_work_ = waits() || has_unsent() || status != kRemoteDisconnect;
   stage_ = LinkStage::kFailed;
   reason_ = reason;
-  stream_.finish(0);
+  close_stream(0);
   if (listening_) all_.path->close(key_);  // from here on nothing touches the memory
   listening_ = false;
   failed(status);
@@ -123,7 +150,7 @@ void Link::end() {
   if (stage_ == LinkStage::kFailed) return;
   stage_ = LinkStage::kFailed;
   reason_ = "closed";
-  stream_.finish(200);
+  close_stream(200);
   if (listening_) all_.path->close(key_);
   listening_ = false;
   failed(kRemoteDisconnect);

@@ -39,10 +39,14 @@ struct Surroundings {
   Notifications notifications;  // that came in
   uint64_t notification_bytes = 0;
   uint64_t next_link = 1;
+  int epoll = -1;
 
   void notify(const std::string& sender, std::string_view text) {
     notifications.emplace_back(sender, text);
-    notification_bytes += text.size();
+    notification_bytes += sizeof(notifications.back()) + sender.size() + text.size();
+  }
+  std::chrono::milliseconds patience() const {
+    return std::chrono::milliseconds(static_cast<int64_t>(options.patience_s * 1e3));
   }
   StageRule stage_rule(bool stages) const {
     return {stages ? options.stage_below : 0, options.stage_bytes};
@@ -63,6 +67,7 @@ class Link {
   int fd() const { return stream_.fd(); }
   const std::string& reason() const { return reason_; }
   bool lost_work() const { return lost_work_; }  // when it failed
+  void watched() { is_watched_ = true; }         // by the engine's epoll
 
   // The stream has something to be read.
   void read();
@@ -82,14 +87,14 @@ class Link {
   virtual void take(const Frame& frame) = 0;
   virtual bool advance(int64_t) { return false; }
   virtual void failed(Status) {}
-  virtual bool accepts_more() const { return true; }
+  virtual bool accepts_more() const { return true; }  // of what it is asked for
 
   void greet(FrameType type, const Token& token);
   void join(const Greeting& greeting);
   void take_up();
   void flush();
+  virtual bool has_unsent() const { return stream_.backlog() > 0; }
   std::string& out() { return stream_.out(); }
-  void progressed() { moved_ = true; }
   std::string who() const { return "agent " + remote_; }
 
   Surroundings& all_;
@@ -99,10 +104,16 @@ class Link {
   std::unique_ptr<Pump> sends_, receives_;
 
  private:
+  void close_stream(int patience_ms);
+  double patience_s() const;
+
   const std::string key_;  // of the data path
   bool listening_ = false;
   bool up_here_ = false, up_there_ = false;
   bool moved_ = false;
+  bool holds_frames_ = false;  // that were read, or are to be, when more is accepted
+  bool is_watched_ = false;
+  int64_t last_run_ns_ = 0;
   int64_t last_progress_ns_ = 0;
   std::string reason_;
   bool lost_work_ = false;

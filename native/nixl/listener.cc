@@ -1,6 +1,7 @@
 #include "nixl/listener.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
@@ -45,7 +46,8 @@ bool is_named(const std::string& interfaces, const std::string& name) {
 
 }  // namespace
 
-Listener::Listener(const std::string& address, uint16_t port) {
+Listener::Listener(const std::string& address, uint16_t port)
+    : spare_(open("/dev/null", O_RDONLY | O_CLOEXEC)) {
   sockaddr_in v4{};
   v4.sin_family = AF_INET;
   v4.sin_port = htons(port);
@@ -73,7 +75,14 @@ Listener::Listener(const std::string& address, uint16_t port) {
 }
 
 Socket Listener::accept() {
-  return Socket(accept4(socket_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  Socket accepted(accept4(socket_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
+  if (accepted.fd() < 0 && (errno == EMFILE || errno == ENFILE)) {
+    // Who waits would wake us for ever: it is sent away.
+    spare_.reset();
+    Socket(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC)).reset();
+    spare_.reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  }
+  return accepted;
 }
 
 std::vector<std::string> local_addresses(const std::string& interfaces) {

@@ -20,6 +20,7 @@ class Listener {
 
  private:
   Socket socket_;
+  Socket spare_;  // given up when no descriptor is left
   uint16_t port_ = 0;
 };
 

@@ -5,7 +5,8 @@
 // place, as one message. Smaller ones that follow each other are gathered, whole, into messages of
 // at most `stage_bytes` through a bounce buffer on each side: a copy of 4 KiB costs a tenth of what
 // the plugin's isend and irecv of it would. A small one between two large ones is not worth that
-// and travels alone. Memory of a GPU is never staged: one message a segment.
+// and travels alone. Memory of a GPU is never staged: one message a segment. What is longer than
+// `kMostMessage` is cut: progress is seen by messages that end.
 #pragma once
 
 #include <cstddef>
@@ -26,11 +27,14 @@ struct Pair {
 // Joins pairs that follow each other on both sides, and leaves out those of 0 bytes.
 std::vector<Pair> coalesce(std::vector<Pair> pairs);
 
+constexpr uint64_t kMostMessage = uint64_t{64} << 20;
+
 struct Message {
   size_t first;  // segment
   size_t count;
   uint64_t bytes;
   bool staged;
+  uint64_t offset = 0;  // in its segment
 };
 
 struct StageRule {
@@ -53,8 +57,14 @@ std::vector<Message> plan(size_t count, const StageRule& rule, const BytesOf& by
       }
       message.staged = message.count > 1;
     }
-    messages.push_back(message);
     i += message.count;
+    for (uint64_t left = message.bytes; left > kMostMessage && !message.staged;) {
+      left -= message.bytes = kMostMessage;
+      messages.push_back(message);
+      message.offset += kMostMessage;
+      message.bytes = left;
+    }
+    messages.push_back(message);
   }
   return messages;
 }

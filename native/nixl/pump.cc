@@ -71,7 +71,8 @@ bool Pump::post_next() {
     number = path_.post(remote_, sends_, bounce_memory_, slot * stage_bytes_, message.bytes);
   } else {
     const Place& place = job.places[message.first];
-    number = path_.post(remote_, sends_, place.region().path_id, place.offset(), place.bytes());
+    number = path_.post(remote_, sends_, place.region().path_id, place.offset() + message.offset,
+                        message.bytes);
   }
   posted_.push_back({jobs_.front(), job.posted, number, slot});
   if (++job.posted == job.messages.size()) jobs_.pop_front();

@@ -8,20 +8,26 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+
+#include "engine/clock.h"
 
 namespace tcpx::nixl {
 namespace {
 
 constexpr size_t kReadBytes = 64 << 10;
 constexpr size_t kMostPerRead = 1 << 20;
+constexpr std::chrono::milliseconds kLeastPatience{20'000};
 
-// A peer whose machine is gone sends no end: the kernel finds out.
-void set_options(int fd) {
+// A peer whose machine is gone sends no end: the kernel finds out. Nor does one that reads nothing
+// for that long, and it may: `patience` is how long.
+void set_options(int fd, std::chrono::milliseconds patience) {
   const int one = 1;
   const int idle_s = 5, interval_s = 5, probes = 3;
-  const unsigned unacknowledged_ms = 20'000;
+  const unsigned unacknowledged_ms =
+      static_cast<unsigned>(std::max(patience, kLeastPatience).count());
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
@@ -47,7 +53,10 @@ void Socket::reset(int fd) {
   fd_ = fd;
 }
 
-Stream::Stream(Socket connected) : socket_(std::move(connected)) { set_options(socket_.fd()); }
+Stream::Stream(Socket connected, std::chrono::milliseconds patience)
+    : socket_(std::move(connected)), patience_(patience) {
+  set_options(socket_.fd(), patience_);
+}
 
 bool Stream::dial(const std::string& address, uint16_t port, std::string* why) {
   sockaddr_storage to{};
@@ -71,7 +80,7 @@ bool Stream::dial(const std::string& address, uint16_t port, std::string* why) {
     *why = text_of(errno);
     return false;
   }
-  set_options(socket_.fd());
+  set_options(socket_.fd(), patience_);
   if (::connect(socket_.fd(), reinterpret_cast<sockaddr*>(&to), length) != 0 &&
       errno != EINPROGRESS) {
     *why = text_of(errno);
@@ -118,23 +127,28 @@ bool Stream::flush(std::string* why) {
     const ssize_t sent =
         send(socket_.fd(), out_.data() + sent_, backlog(), MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent < 0) {
-      if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return true;
+      if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) break;
       *why = text_of(errno);
       return false;
     }
     sent_ += sent;
   }
-  out_.clear();
-  sent_ = 0;
+  // A peer that always leaves something unread must not make this grow for ever.
+  if (sent_ > backlog()) {
+    out_.erase(0, sent_);
+    sent_ = 0;
+  }
   return true;
 }
 
 void Stream::finish(int patience_ms) {
   if (socket_.fd() < 0) return;
   std::string why;
+  const int64_t deadline = now_ns() + int64_t{patience_ms} * 1'000'000;
   while (flush(&why) && backlog() > 0) {
+    const int64_t left_ms = (deadline - now_ns()) / 1'000'000;
     pollfd ready{socket_.fd(), POLLOUT, 0};
-    if (poll(&ready, 1, patience_ms) <= 0) break;
+    if (left_ms <= 0 || poll(&ready, 1, static_cast<int>(left_ms)) <= 0) break;
   }
   shutdown(socket_.fd(), SHUT_WR);
   // What lies unread would make the kernel reset the connection, and drop what was sent last.

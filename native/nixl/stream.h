@@ -1,6 +1,7 @@
 // A TCP connection of the control stream: frames in, frames out, nothing that waits.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -26,8 +27,9 @@ enum class DialStage { kConnecting, kConnected, kFailed };
 
 class Stream {
  public:
-  Stream() = default;
-  explicit Stream(Socket connected);
+  // `patience`: how long a peer that takes no bytes is borne, 20 s at least.
+  explicit Stream(std::chrono::milliseconds patience) : patience_(patience) {}
+  Stream(Socket connected, std::chrono::milliseconds patience);
 
   // Begins to connect; false: not even that, `why` says why.
   bool dial(const std::string& address, uint16_t port, std::string* why);
@@ -51,6 +53,7 @@ class Stream {
 
  private:
   Socket socket_;
+  std::chrono::milliseconds patience_;
   FrameReader reader_;
   std::string out_;
   size_t sent_ = 0;

@@ -9,17 +9,24 @@ namespace {
 
 constexpr size_t kMostOpen = 4096;
 constexpr uint64_t kMostInline = 1 << 20;
+constexpr size_t kMostBacklog = 8 << 20;
+constexpr uint64_t kMostNotificationBytes = 256 << 20;
 
 }  // namespace
 
 Target::Target(Surroundings& all, Socket connected) : Link(all, "of", "(not named yet)") {
-  stream_ = Stream(std::move(connected));
+  stream_ = Stream(std::move(connected), all.patience());
 }
 
 bool Target::uses(const Region& region) const {
   return Link::uses(region) || std::any_of(open_.begin(), open_.end(), [&](const auto& entry) {
            return entry.second && names(entry.second->places, region);
          });
+}
+
+// Who does not take our answers, or notifies of more than is fetched, waits.
+bool Target::accepts_more() const {
+  return stream_.backlog() <= kMostBacklog && all_.notification_bytes <= kMostNotificationBytes;
 }
 
 void Target::take(const Frame& frame) {

@@ -18,6 +18,7 @@ class Target : public Link {
 
  protected:
   void take(const Frame& frame) override;
+  bool accepts_more() const override;
 
  private:
   void take_hello(const Frame& frame);

@@ -40,6 +40,7 @@ struct Transfer {
   std::atomic<int> status{kInProgress};
   std::shared_ptr<const Prepared> prepared;
   size_t open_parts = 0;
+  Status error = kSuccess;  // the first of its parts; told when all are over
   bool notifies = false;
   std::string notification;
   bool released = false;

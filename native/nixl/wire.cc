@@ -172,7 +172,7 @@ char* FrameReader::room(size_t wanted) {
   return buffer_.data() + end_;
 }
 
-bool FrameReader::next(Frame& frame) {
+bool FrameReader::next(Frame& frame, size_t most_body) {
   const std::string_view here(buffer_.data() + begin_, end_ - begin_);
   if (here.size() < kHeaderBytes) return false;
   Fields header(here.substr(0, kHeaderBytes));
@@ -185,7 +185,7 @@ bool FrameReader::next(Frame& frame) {
                     std::to_string(kWireVersion) + ": install the same tcpx-mpi on both sides");
   }
   const uint16_t type = header.bounded<uint16_t>("the type of a frame", 1, kLastFrameType);
-  const uint64_t body = header.bounded<uint64_t>("the length of a frame", 0, kMaxBody);
+  const uint64_t body = header.bounded<uint64_t>("the length of a frame", 0, most_body);
   if (here.size() - kHeaderBytes < body) return false;
   frame.type = static_cast<FrameType>(type);
   frame.body = here.substr(kHeaderBytes, body);

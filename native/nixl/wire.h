@@ -16,7 +16,7 @@
 namespace tcpx::nixl {
 
 constexpr uint32_t kWireMagic = 0x4c585854;  // "TXXL"
-constexpr uint16_t kWireVersion = 1;
+constexpr uint16_t kWireVersion = 2;
 constexpr size_t kHeaderBytes = 16;
 constexpr size_t kMaxBody = size_t{2} << 20;
 constexpr size_t kMaxName = 4096;  // of an agent
@@ -25,6 +25,8 @@ constexpr size_t kMaxSegments = 32768;  // of one frame: a longer request is sev
 constexpr size_t kMaxChannels = 16;
 constexpr size_t kMaxPathInfo = 16384;  // of the data path's listeners
 constexpr size_t kTokenBytes = 16;
+// Of the frames before both sides know each other.
+constexpr size_t kMaxGreeting = 4 * kMaxName + kMaxPathInfo;
 
 enum class FrameType : uint16_t {
   kHello = 1,  // from whoever connects
@@ -55,7 +57,7 @@ class FrameReader {
   void filled(size_t bytes) { end_ += bytes; }
 
   // False: not all of it is here. Throws WireError. The frame is there until the next call of any.
-  bool next(Frame& frame);
+  bool next(Frame& frame, size_t most_body = kMaxBody);
 
  private:
   std::vector<char> buffer_;
@@ -105,6 +107,7 @@ struct Segment {
   uint64_t bytes;
 };
 constexpr size_t kSegmentBytes = 24;
+constexpr size_t kMaxTransferHead = 64;  // of such a frame, without what has a length of its own
 
 struct TransferFrame {  // kWrite and kRead
   uint64_t id = 0;

@@ -138,6 +138,7 @@ Remote SessionState::name_remote(const std::string& name) {
       remote =
           std::make_shared<RemoteState>(name, plugin_.plugin->net(), device_, limits_, options_.gpu,
                                         static_cast<tcpx::UnpackMode>(options_.unpack));
+      remote->link().take_accepts(options_.accept_early);
       for (const auto& [id, memory] : memories_) {
         remote->link().add_memory(id, memory.data, memory.registered, memory.type,
                                   options_.register_lazily);
@@ -187,6 +188,8 @@ std::string SessionState::listen(const std::string& name) {
     for (int channel = 0; channel < channels_; ++channel) {
       handles.push_back(remote->link().listen(channel));
     }
+  } catch (const tcpx::SessionClosed&) {
+    throw UsageError(Status::kClosed, closed_text(*remote));
   } catch (const std::exception& error) {
     throw FatalError(Status::kSetupFailed, remote->prefix() + error.what());
   }
@@ -210,10 +213,15 @@ void SessionState::load_remote_conn_info(const std::string& name, const std::str
     throw UsageError(Status::kAlreadyDone,
                      remote->prefix() + "the peer's connection info was loaded before");
   }
-  for (int channel = 0; channel < channels_; ++channel) {
-    remote->link().add_send(channel, info.handles[channel].data());
+  try {
+    for (int channel = 0; channel < channels_; ++channel) {
+      remote->link().add_send(channel, info.handles[channel].data());
+    }
+  } catch (const tcpx::SessionClosed&) {
+    throw UsageError(Status::kClosed, closed_text(*remote));
   }
   remote->loaded = true;
+  remote->link().take_accepts(true);
   wake();
 }
 
@@ -259,6 +267,7 @@ void SessionState::establish(const std::string& name, double timeout_s) {
 void SessionState::await(RemoteState& remote, std::optional<tcpx::Direction> direction,
                          double timeout_s) {
   remote.require_alive();
+  if (direction != tcpx::Direction::kSend) remote.link().take_accepts(true);
   const double patience = patience_s(timeout_s, options_.connect_timeout_s);
   try {
     if (threaded()) {

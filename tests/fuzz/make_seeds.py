@@ -208,7 +208,7 @@ def nixl_stream() -> dict[str, bytes]:
     def text(said: bytes) -> bytes:
         return struct.pack("<I", len(said)) + said
 
-    def frame(kind: int, body: bytes = b"", magic: int = 0x4C585854, version: int = 1) -> bytes:
+    def frame(kind: int, body: bytes = b"", magic: int = 0x4C585854, version: int = 2) -> bytes:
         return struct.pack("<IHHQ", magic, version, kind, len(body)) + body
 
     def transfer(kind: int, flags: int, note: bytes, segments: list[int], more: bytes) -> bytes:
@@ -232,7 +232,7 @@ def nixl_stream() -> dict[str, bytes]:
         "answers": frame(grant, number) + frame(credit, number) + frame(cancel, number),
         "done": frame(done, number + struct.pack("<i", -6) + text(b"why")),
         "data-and-note": frame(data, number + b"7 bytes") + frame(note, b"hello"),
-        "other-version": frame(up, version=2),
+        "other-version": frame(up, version=1),
         "other-magic": frame(up, magic=1),
         "cut": frame(note, b"hello")[:-1],
     }

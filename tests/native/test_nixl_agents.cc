@@ -54,7 +54,8 @@ void write_and_read(Two& two, uint64_t size, const std::vector<Block>& blocks) {
 
 TEST(bytes_of_every_kind_of_size_are_written_and_read) {
   Two two;
-  for (const uint64_t size : {uint64_t{1}, uint64_t{4096}, 33 * 1024 + uint64_t{1}, 3 * kMiB + 5}) {
+  for (const uint64_t size :
+       {uint64_t{1}, uint64_t{4096}, 33 * 1024 + uint64_t{1}, 3 * kMiB + 5, 64 * kMiB + 7}) {
     write_and_read(two, size, {{0, size}});
   }
 }
@@ -147,6 +148,53 @@ TEST(a_write_to_oneself_is_a_copy) {
     CHECK_EQ(wait_for_note(a)[0].first, "a");
     a.backend->unload_metadata(known);
   }
+}
+
+TEST(what_fits_no_frame_with_its_notification_travels_otherwise) {
+  Two two(true, {{"inline_bytes", std::to_string(kMiB)}});
+  Bytes from(two.a, kMiB, 3), to(two.b, kMiB);
+  Known known(two.a, two.b, to);
+  Xfer out(two.a, kWrite, from, {{0, kMiB}}, "b", to.data.data(), known.metadata, {{0, kMiB}});
+  const std::string note(kMiB, 'x');
+  CHECK_EQ(out.run(note.c_str()), kSuccess);
+  CHECK(to.data == from.data);
+  CHECK(wait_for_note(two.b)[0].second == note);
+}
+
+TEST(answers_that_nobody_takes_wait_and_come_when_they_are_taken) {
+  Two two(false);
+  constexpr size_t kReads = 1000, kBytes = 32 << 10;
+  Bytes from(two.b, kBytes, 3), to(two.a, kReads * kBytes);
+  Known known(two.a, two.b, from);
+  std::vector<std::unique_ptr<Xfer>> reads;
+  for (size_t i = 0; i < kReads; ++i) {
+    reads.push_back(
+        std::make_unique<Xfer>(two.a, kRead, to, std::vector<Block>{{i * kBytes, kBytes}}, "b",
+                               from.data.data(), known.metadata, std::vector<Block>{{0, kBytes}}));
+    CHECK_EQ(reads[i]->prepared, kSuccess);
+  }
+  CHECK_EQ(reads[0]->run(nullptr, {&two.b}), kSuccess);  // the connection is there
+  for (size_t i = 1; i < kReads; ++i) CHECK_EQ(reads[i]->post(), kInProgress);
+  for (int round = 0; round < 200; ++round) two.b.fetch();  // it answers, and nobody reads
+  for (size_t i = 1; i < kReads; ++i) CHECK_EQ(reads[i]->wait({&two.b}), kSuccess);
+  for (size_t i = 0; i < kReads; ++i) {
+    CHECK(memcmp(to.data.data() + i * kBytes, from.data.data(), kBytes) == 0);
+  }
+}
+
+TEST(a_process_that_forks_keeps_its_connections) {
+  Two two;
+  write_and_read(two, 3 * kMiB, {{0, 3 * kMiB}});
+  const pid_t child = fork();
+  if (child == 0) {  // as a child does that ends by the end of its main
+    two.a.backend.reset();
+    two.b.backend.reset();
+    _exit(0);
+  }
+  int status = -1;
+  CHECK_EQ(waitpid(child, &status, 0), child);
+  CHECK_EQ(status, 0);
+  write_and_read(two, 3 * kMiB, {{0, 3 * kMiB}});
 }
 
 TEST(several_threads_post_at_the_same_time) {

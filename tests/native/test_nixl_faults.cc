@@ -1,9 +1,12 @@
 // What goes wrong between two agents of NIXL: each a status, nothing moved, and life goes on.
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
+#include <algorithm>
+#include <fstream>
 #include <thread>
 
 #include "nixl/wire.h"
@@ -243,6 +246,92 @@ TEST(a_peer_that_dies_ends_what_is_under_way_within_a_second) {
   Xfer in(a, kRead, again, {{0, 1000}}, "b", other.address, known_again.metadata, {{0, 1000}});
   CHECK_EQ(in.run(), kSuccess);
   CHECK_NE(int{again.data[17]}, 0);
+}
+
+// Descriptors that an epoll of this process watches, and that this process has closed.
+static int watched_and_closed() {
+  std::vector<int> watched;
+  for (int fd = 0; fd < 256; ++fd) {
+    std::ifstream lines("/proc/self/fdinfo/" + std::to_string(fd));
+    for (std::string line; std::getline(lines, line);) {
+      if (line.compare(0, 4, "tfd:") == 0) watched.push_back(std::stoi(line.substr(4)));
+    }
+  }
+  CHECK(!watched.empty());
+  auto is_closed = [](int fd) { return fcntl(fd, F_GETFD) < 0; };
+  return static_cast<int>(std::count_if(watched.begin(), watched.end(), is_closed));
+}
+
+TEST(a_dead_peers_socket_is_watched_no_more_though_a_forked_child_has_it_too) {
+  Child b(1000);
+  Agent a("a", false);
+  CHECK_EQ(a.backend->load_connection_info("b", b.info), kSuccess);
+  Bytes here(a, 1000);
+  Known known(a, "b", b.blob);
+  Xfer in(a, kRead, here, {{0, 1000}}, "b", b.address, known.metadata, {{0, 1000}});
+  CHECK_EQ(in.run(), kSuccess);
+  const pid_t bystander = fork();
+  if (bystander == 0) {
+    for (;;) pause();
+  }
+  b.die();
+  CHECK_EQ(in.run(), kRemoteDisconnect);
+  a.fetch();
+  CHECK_EQ(watched_and_closed(), 0);
+  kill(bystander, SIGKILL);
+  waitpid(bystander, nullptr, 0);
+}
+
+TEST(time_in_which_nobody_looks_is_no_time_without_progress) {
+  const Params impatient{{"patience_s", "0.2"}};
+  Agent a("a", false, impatient), b("b", false, impatient);
+  CHECK_EQ(a.load(b), kSuccess);
+  Bytes here(a, 3 * kMiB, 1), there(b, 3 * kMiB);
+  Known known(a, b, there);
+  Xfer out(a, kWrite, here, {{0, 3 * kMiB}}, "b", there.data.data(), known.metadata,
+           {{0, 3 * kMiB}});
+  CHECK_EQ(out.run(nullptr, {&b}), kSuccess);
+  const auto look_away = [] {
+    const int64_t until = tcpx::now_ns() + 300'000'000;
+    while (tcpx::now_ns() < until) sched_yield();
+  };
+  look_away();
+  CHECK_EQ(out.post(), kInProgress);
+  CHECK_EQ(out.check(), kInProgress);  // the other side has not looked yet
+  look_away();
+  CHECK_EQ(out.wait({&b}), kSuccess);
+}
+
+TEST(an_error_of_a_part_is_told_when_no_part_is_open_any_more) {
+  Agent a("a", false), b("b", false);
+  CHECK_EQ(a.load(b), kSuccess);
+  constexpr size_t kBlocks = 20'000;  // more than one frame takes
+  Bytes here(a, kBlocks * 128), there(b, kBlocks * 128, 3), gone(b, 64);
+  const Known known(a, b, there), known_gone(a, b, gone);
+  CHECK_EQ(gone.let_go(), kSuccess);
+  std::vector<Block> blocks;
+  for (size_t i = 0; i < kBlocks; ++i) blocks.push_back({i * 128, 64});
+  MetaList to = list_of(here.data.data(), here.local, blocks);
+  MetaList from = list_of(there.data.data(), known.metadata, blocks);
+  from.entries().back() = {{reinterpret_cast<uintptr_t>(gone.data.data()), 64, 0},
+                           known_gone.metadata};
+  Request* request = nullptr;
+  CHECK_EQ(a.backend->prepare(kRead, to, from, "b", request, nullptr), kSuccess);
+  Status status = a.backend->post(kRead, to, from, "b", request, nullptr);
+  const int64_t deadline = tcpx::now_ns() + kDeadlineNs;
+  while (status == kInProgress && tcpx::now_ns() < deadline) {
+    b.fetch();
+    status = a.backend->check(request);
+  }
+  CHECK_EQ(status, kNotAllowed);
+  CHECK_EQ(a.backend->release(request), kSuccess);
+  const std::vector<uint8_t> then = here.data;  // the memory is the caller's again
+  CHECK_NE(int{then[17]}, 0);                   // the other part was under way
+  Bytes more(a, 64);
+  Xfer later(a, kRead, more, {{0, 64}}, "b", there.data.data(), known.metadata, {{0, 64}});
+  CHECK_EQ(later.run(nullptr, {&b}), kSuccess);
+  for (int round = 0; round < 200; ++round) a.fetch(), b.fetch();
+  CHECK(here.data == then);
 }
 
 TEST(a_peer_that_stops_counts_as_lost_when_patience_ends) {

@@ -49,6 +49,19 @@ TEST(without_a_bound_every_segment_is_a_message) {
   CHECK_EQ(plan_of({1, 1, 1}, {0, 256}).size(), 3u);
 }
 
+TEST(a_long_segment_is_cut) {
+  const auto messages = plan_of({10, 2 * kMostMessage + 3, 10, kMostMessage});
+  CHECK_EQ(messages.size(), 6u);
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK_EQ(messages[1 + i].first, 1u);
+    CHECK_EQ(messages[1 + i].offset, i * kMostMessage);
+    CHECK_EQ(messages[1 + i].bytes, i < 2 ? kMostMessage : 3);
+  }
+  CHECK_EQ(messages[4].first, 2u);
+  CHECK_EQ(messages[4].offset, 0u);
+  CHECK_EQ(messages[5].bytes, kMostMessage);
+}
+
 TEST(no_byte_is_lost_whatever_the_sizes) {
   std::vector<uint64_t> bytes;
   for (uint64_t i = 0; i < 1000; ++i) bytes.push_back(1 + i * 7919 % 130);

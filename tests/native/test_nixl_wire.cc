@@ -69,7 +69,7 @@ TEST(a_frame_of_another_protocol_version_or_length_is_refused) {
   CHECK_THROWS(reader_of(other).next(frame), WireError, "no frame of this protocol");
   other = a_write();
   other[4] = 9;
-  CHECK_THROWS(reader_of(other).next(frame), WireError, "version 9, not 1");
+  CHECK_THROWS(reader_of(other).next(frame), WireError, "version 9, not 2");
   other = a_write();
   other[6] = 77;
   CHECK_THROWS(reader_of(other).next(frame), WireError, "the type of a frame is 77");
@@ -93,6 +93,15 @@ TEST(segments_of_2_to_the_64_bytes_are_refused) {
   std::string out;
   write_transfer(out, FrameType::kRead, frame, 0);
   CHECK_THROWS(read_transfer(std::string_view(out).substr(kHeaderBytes)), WireError, "2^64");
+}
+
+TEST(a_frame_longer_than_is_due_is_refused_before_it_is_there) {
+  std::string out;
+  write_text(out, FrameType::kHello, std::string(kMaxGreeting + 1, 'x'));
+  Frame frame;
+  FrameReader reader = reader_of(out.substr(0, kHeaderBytes));
+  CHECK_THROWS(reader.next(frame, kMaxGreeting), WireError, "the length of a frame");
+  CHECK(!reader.next(frame));  // which is within what is allowed later
 }
 
 TEST(connection_info_comes_out_as_it_went_in) {

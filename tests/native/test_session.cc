@@ -303,4 +303,30 @@ TEST(a_peer_that_does_not_come_is_named_and_may_come_later) {
   session.establish(1.0, Direction::kReceive);  // nothing is left to wait for
 }
 
+TEST(a_listener_with_no_accept_under_way_is_closed_and_another_is_not) {
+  struct Nobody : FakeNet {
+    int accepts = 0, closed_listeners = 0;
+    int accept(void*, void**, NetDeviceHandle**) override {
+      ++accepts;
+      return 0;
+    }
+    int close_listen(void*) override {
+      ++closed_listeners;
+      return 0;
+    }
+  };
+  for (const bool taken : {false, true}) {
+    Nobody net;
+    Session session(net, 0, small_chunks(2));
+    session.take_accepts(taken);
+    for (int channel : {0, 1}) session.listen(channel);
+    session.advance();
+    CHECK_EQ(net.accepts, taken ? 2 : 0);
+    session.close();
+    CHECK_EQ(net.closed_listeners, taken ? 0 : 2);
+    CHECK_THROWS(session.listen(0), SessionClosed, "closed");
+    CHECK_THROWS(session.add_send(0, nullptr), SessionClosed, "closed");
+  }
+}
+
 CHECK_MAIN()

@@ -178,6 +178,10 @@ struct Options {
   // Memory is registered with the plugin when the first message of a remote and direction names it;
   // false: with every connection at once, so that register_memory tells what the plugin refuses.
   bool register_lazily = true;
+  // An accept goes on from listen() on, whoever makes progress. False: when the peer's info is
+  // loaded or accept() waits for it, so that a remote that is closed before leaves no listener
+  // open: no plugin allows that one with an accept under way is closed.
+  bool accept_early = true;
   // Called about every 50 ms by a call that waits, with no lock held; by throwing it ends the wait.
   std::function<void()> while_waiting;
 };
