@@ -49,8 +49,11 @@ def usage_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]
     """How near NICs came to their rate, and how often progress threads left their CPU."""
     lines, best = [], None
     for summary in summaries:
+        if summary.load is not None:  # only a part of its time is known
+            continue
+        # A sender is done when its bytes are in the kernel, and they cross the NIC after that.
+        elapsed_ns = float(summary.elapsed_ns_by_rank.max(initial=0))
         for info, proof in zip(header.ranks, summary.proof, strict=False):
-            elapsed_ns = float(summary.elapsed_ns_by_rank[info.rank])
             percent = line_rate_percent(info, proof, elapsed_ns) if proof.remote_bytes > 0 else None
             if percent is not None and (best is None or percent > best[0]):
                 best = (percent, info, summary.size_bytes)

@@ -72,7 +72,8 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
             continue
         beside = {name: side for name, side in peers.items() if is_in_place(name) == in_place}
         against |= ratios(
-            ours, beside, plan.average, header.busbw_factor, header.time_divisor,
+            ours, beside, plan.average, header.busbw_factor * header.algbw_factor,
+            header.time_divisor,
             {baseline.name: baseline.floor_gbps for baseline in header.baselines},
         )  # fmt: skip
     return dataclasses.replace(summary, against=against)

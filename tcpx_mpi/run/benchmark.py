@@ -24,7 +24,7 @@ from tcpx_mpi.transport import time_limit
 from tcpx_mpi.transport.engine import RankEngine
 from tcpx_mpi.transport.interface import Transport
 from tcpx_mpi.world.disk_watch import DiskWatch
-from tcpx_mpi.world.patience import FOOTER_PATIENCE_S, SETUP_PATIENCE_S
+from tcpx_mpi.world.patience import FOOTER_PATIENCE_S, SETUP_PATIENCE_S, memory_patience_s
 
 
 class Benchmark:
@@ -59,10 +59,13 @@ class Benchmark:
             )
         engine = connect(world, self.output, settings, plugin, placement, pattern)
         free = agreement.free_bytes(world, engine, host)
-        with world.agree("memory", SETUP_PATIENCE_S):
+        with world.agree("buffers", SETUP_PATIENCE_S):
             sizes = buffer_sizes(planner.patterns_of, world.rank, world.size, rows)
+        most = world.maximum(sum(sizes.values()), "buffers", SETUP_PATIENCE_S)
+        with world.agree("memory", SETUP_PATIENCE_S + memory_patience_s(most)):
             engine.allocate(sizes, host, free)
-        beside = baselines.prepare(world, settings, engine, context := engine.context(nodes))
+        context = engine.context(nodes, most)
+        beside = baselines.prepare(world, settings, engine, context)
         self.state.measurement = measurement = Measurement(
             world, settings, pattern, context, [engine, *beside], journal,
             shared_clock=len({each.clock for each in hosts}) == 1,

@@ -263,7 +263,8 @@ class Measurement:
         kept = (account.row, account.observer) if kind == "timed" else None
         batch = self._batches.run(account.work, plan, count, kept)
         if self._settings.checks():
-            account.verdicts.append(self._batches.check(account.work, account.row, count))
+            told = account.row if kept is not None else None
+            account.verdicts.append(self._batches.check(account.work, told, count))
         self._batches.iteration += count
         self._keep(account, kind, facts, first, batch)
 

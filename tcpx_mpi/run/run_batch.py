@@ -17,14 +17,12 @@ from tcpx_mpi.transport.observed_placement import PlacementObserver
 from tcpx_mpi.transport.samples import Batch, add_network, batch_of, joined_batch
 from tcpx_mpi.transport.slots import GUARD_BYTES, RowPlan, slot_shape
 from tcpx_mpi.world import World, interrupted_by
+from tcpx_mpi.world.patience import memory_patience_s
 
 #: An agreed start is this far ahead of a rank's clock at first: time to leave the collective and
 #: wake the progress thread. A rank that comes late all the same doubles its lead from then on.
 _FIRST_LEAD_NS = 500_000
 _LONGEST_LEAD_NS = 8_000_000
-#: Memory is poisoned and checked at more than this; a collective behind it may be that late.
-_SLOWEST_CHECK_BYTES_PER_S = 500e6
-
 #: The name of the plugin's own part in a row.
 PLUGIN = ""
 
@@ -167,10 +165,10 @@ class BatchRunner:
     def _agree_start(self, patience_s: float) -> int:
         """The instant at which all ranks start: on one clock an agreed one, else 0 for "now"."""
         if not self._shared_clock:
-            self._world.barrier("start of a batch", patience_s)
+            self._world.barrier("start of a batch", patience_s, moving=True)
             return 0
         ready_ns = _native.now_ns() + self._lead_ns
-        return self._world.maximum(ready_ns, "start of a batch", patience_s)
+        return self._world.maximum(ready_ns, "start of a batch", patience_s, moving=True)
 
     def _raise_fault(self) -> None:
         fault = self._transport.timed_loop.fault()
@@ -184,8 +182,9 @@ class BatchRunner:
         if signal_number := _native.stop_signal():
             raise interrupted_by(signal_number)
 
-    def check(self, work: RowWork, row: RankRow, count: int) -> dict[str, Any]:
-        """The verdict on what the last batch received, `count` iterations of it."""
+    def check(self, work: RowWork, kept: RankRow | None, count: int) -> dict[str, Any]:
+        """The verdict on what the last batch received, `count` iterations of it; `kept` is told
+        what that cost, None of a warm-up."""
         start = time.monotonic_ns()
         verdict: dict[str, Any] = {"wrong": 0, "guard_wrong": 0}
         if BufferId.RECV in self._transport.buffers:
@@ -195,7 +194,8 @@ class BatchRunner:
                 verdict = memory.verify(*of_slots)
             else:
                 verdict = memory.verify_elements(*of_slots, work.elements)
-        row.check_ns += time.monotonic_ns() - start
+        if kept is not None:
+            kept.check_ns += time.monotonic_ns() - start
         return verdict
 
     def report(self) -> tuple[str, ...]:
@@ -219,4 +219,5 @@ class BatchRunner:
     def patience_s(self) -> float:
         """How late a rank may come to a collective after it has poisoned or checked its slots."""
         memory: int = sum(buffer.bytes for buffer in self._context.buffers.values())
-        return self._settings.stall_timeout_s + memory / _SLOWEST_CHECK_BYTES_PER_S
+        most = max(memory, self._context.most_memory_bytes)
+        return self._settings.stall_timeout_s + memory_patience_s(most)

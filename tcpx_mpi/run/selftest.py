@@ -115,9 +115,10 @@ class SelfTest:
         self._ceiling.agree_link()
         self._test_ourselves(hosts, hosts[self.world.rank])
         code = self._ceiling.measure(settings, hosts)
-        if self._path is not None and self.world.rank == 0:
-            text = json.dumps(self._document, indent=1, allow_nan=False) + "\n"
-            self._say([f"# wrote {write_text(self._path, text)}"])
+        with self.world.agree("output", SETUP_PATIENCE_S):
+            if self._path is not None and self.world.rank == 0:
+                text = json.dumps(self._document, indent=1, allow_nan=False) + "\n"
+                self._say([f"# wrote {write_text(self._path, text)}"])
         return code
 
     def _test_ourselves(self, hosts: Sequence[Host], host: Host) -> None:

@@ -123,7 +123,7 @@ def summarise(
         t_max_ns=t_max_ns,
         iteration_max_ns=iteration_max_ns,
         per_iteration=describe(iteration_max_ns()[per_iter_skip:], row.spool),
-        mmsg_per_s=rate(row.messages_per_copy, time_ns) * 1e3,
+        mmsg_per_s=rate(row.messages_per_copy, time_ns * time_divisor) * 1e3,
         checked=checked,
         wrong=int(found.sum()) if checked else None,
         wrong_found=int(found.sum()) + sum(side.wrong_found for side in others),

@@ -196,15 +196,16 @@ class RankEngine:
         """The network interface of this rank's device."""
         return str(self.plugin.handle.properties(self.placement.device)["name"])
 
-    def context(self, nodes: Sequence[str]) -> RankContext:
+    def context(self, nodes: Sequence[str], most_memory_bytes: int = 0) -> RankContext:
         """What all transports share; `nodes` is the node of every rank."""
         # What the plugin started since it was loaded, but for the driving thread and MPI's.
         threads = self.plugin.threads | self._started_by_connect
         threads = threads - {*self.native.thread_ids()}
         watch = RowWatch(self.native, self.gpu.health) if self.gpu is not None else None
         return RankContext(
-            self.schedule, self.buffers, self.placement, self.interface, nodes, threads, watch
-        )
+            self.schedule, self.buffers, self.placement, self.interface, nodes, threads, watch,
+            most_memory_bytes=most_memory_bytes,
+        )  # fmt: skip
 
     @property
     def in_place(self) -> bool:

@@ -91,6 +91,8 @@ class RankContext:
     gpu: GpuWatch | None = None
     #: Of steps that compute: type, operation and factor, by the numbers of `schedule.elements`.
     arithmetic: tuple[int, int, float] | None = None
+    #: The buffers of the rank that has the largest.
+    most_memory_bytes: int = 0
 
     def by_id(self) -> list[Any]:
         """The buffers in the order of their ids, None where the schedule uses none."""

@@ -39,6 +39,8 @@ _LONG_WAIT_S = 0.1
 #: A poll yields so often, then sleeps: other ranks of this node may need the core to arrive.
 _SPINS_BEFORE_SLEEP = 200
 _POLL_S = 0.00005
+#: Who needs longer for a poll was stopped, and has not waited meanwhile.
+_STOPPED_S = 1.0
 #: `second_hand` of a rank that has ended its step because others have told of theirs.
 _WAITED = 2
 
@@ -93,12 +95,15 @@ class World:
 
     # --- Collectives: every rank calls these, in the same order ------------------------------
 
-    def allgather(self, value: object, what: str, patience_s: float) -> list[Any]:
-        """Collective: every rank's value, by rank. `what` names the step in an error."""
+    def allgather(
+        self, value: object, what: str, patience_s: float, moving: bool = False
+    ) -> list[Any]:
+        """Collective: every rank's value, by rank. `what` names the step in an error; `moving` is
+        as in `barrier`."""
         blob = np.frombuffer(pickle.dumps(value, protocol=5), dtype=np.uint8)
         sizes = np.zeros(self.size, dtype=np.int64)
         mine = np.array([blob.size], dtype=np.int64)
-        self._finish(self._comm.Iallgather(mine, sizes), what, patience_s)
+        self._finish(self._comm.Iallgather(mine, sizes), what, patience_s, moving)
         offsets = np.concatenate(([0], np.cumsum(sizes)))
         everything = np.empty(int(offsets[-1]), dtype=np.uint8)
         spec: Any = [everything, (sizes.tolist(), offsets[:-1].tolist()), self._byte_type()]
@@ -173,13 +178,13 @@ class World:
         """
         self._finish(self._comm.Ibarrier(), what, patience_s, moving)
 
-    def maximum(self, value: int, what: str, patience_s: float) -> int:
-        """Collective: the largest value of all ranks."""
+    def maximum(self, value: int, what: str, patience_s: float, moving: bool = False) -> int:
+        """Collective: the largest value of all ranks; `moving` is as in `barrier`."""
         mine = np.array([value], dtype=np.int64)
         largest = np.zeros(1, dtype=np.int64)
         from mpi4py import MPI
 
-        self._finish(self._comm.Iallreduce(mine, largest, op=MPI.MAX), what, patience_s)
+        self._finish(self._comm.Iallreduce(mine, largest, op=MPI.MAX), what, patience_s, moving)
         return int(largest[0])
 
     def acquainted(self, neighbours: Collection[int], patience_s: float) -> MPI.Intracomm:
@@ -211,7 +216,7 @@ class World:
                 self.roll_call.tell_of_failure()
         verdict = None if error is None else (int(error.exit_code), str(error), error.second_hand)
         try:
-            verdicts = self.allgather(verdict, what, patience_s)
+            verdicts = self.allgather(verdict, what, patience_s, moving=tell)
         except Alarm:
             if error is None:
                 raise
@@ -220,7 +225,11 @@ class World:
         raise_agreed(verdicts, error, self.name)
 
     def others_failed(self) -> bool:
-        """Whether another rank has failed in this step; raises Alarm when one calls the roll."""
+        """Whether another rank has failed in this step; raises Alarm when one calls the roll.
+
+        Who asks is at work, and says so to those that have done their part.
+        """
+        self.roll_call.answer_inquiries()
         if self.roll_call.alarmed():
             raise Alarm
         return self.roll_call.failure_told()
@@ -238,7 +247,7 @@ class World:
         if in_set_up:
             _native.setup_waits_for(f"the other ranks at the step `{what}`", ROLL_CALL_LEAD_S)
             patience_s = min(patience_s, max(left_s, 0) + OTHERS_LEAD_S)
-        began = time.monotonic()
+        began = now = time.monotonic()
         deadline = began + patience_s
         alive: set[int] | None = None  # who has given a sign since all were asked
         spins = 0
@@ -248,11 +257,14 @@ class World:
                 os.sched_yield()
                 continue
             time.sleep(_POLL_S)  # between batches: who is late may need this core
-            if signal_number := self._stop_signal():
+            # What came meanwhile is not given up for a reason that came with it.
+            if (signal_number := self._stop_signal()) and not request.Test():
                 raise interrupted_by(signal_number)
-            if self.roll_call.alarmed():
+            if self.roll_call.alarmed() and not request.Test():
                 raise Alarm
-            now = time.monotonic()
+            before, now = now, time.monotonic()
+            if now - before > _STOPPED_S:
+                deadline += now - before
             if moving and now - began > _LONG_WAIT_S:
                 self.roll_call.answer_inquiries()
                 if alive is None and now > deadline - patience_s / 2:
@@ -262,7 +274,7 @@ class World:
                     alive.update(self.roll_call.signs())
                     if len(alive) == self.size - 1:
                         deadline, alive = now + patience_s, None
-            if now > deadline:
+            if now > deadline and not request.Test():
                 raise LostRank(f"not all ranks came to `{what}` within {patience_s:.3g} s")
         if in_set_up:
             _native.setup_waits_for(f"its own work after the step `{what}`")

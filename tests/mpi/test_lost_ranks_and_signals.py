@@ -120,6 +120,17 @@ def test_two_ranks_that_stop_together_are_named_by_those_that_need_nothing_of_th
     assert re.match(r"rank 1 on \S+ \(NIC \S+\), 3 on \S+ \(NIC \S+\) did not answer", error)
 
 
+def test_a_rank_that_is_slower_than_others_is_not_lost_at_the_next_start(place: Path) -> None:
+    # 0 -> 2 is at the start of the second iteration at once; 1 -> 3 needs 3.8 s for the first.
+    command = tcpx_mpi("run", "pair", "--ranks", "4", "--plugin", "softtcpx", "--sizes", "4M", "-z",
+                       "1", "--chunk", "64K", "--channels", "1", "-n", "2", "-w", "0",
+                       "--stall-timeout", "1.5", "--hdf5", "none")  # fmt: skip
+    trap = {"SOFTTCPX_TRAP_SLOW_US": "60000", "SOFTTCPX_TRAP_SIDE": "recv",
+            "SOFTTCPX_TRAP_RANK": "3"}  # fmt: skip
+    result = run(command, place, trap)
+    assert result.code == 0, result.text
+
+
 def oldest_request_from(peer: int, result: Result) -> bool:
     """Whether the stall report has the oldest request for bytes of that rank, with its age."""
     line = (

@@ -186,6 +186,47 @@ def test_a_rank_that_does_not_come_is_noticed_within_the_patience(world: World) 
     go_on()
 
 
+class Arriving:
+    """A collective that is complete at the n-th look."""
+
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
+
+    def Test(self) -> bool:  # mpi4py's name
+        self.looks -= 1
+        return self.looks < 0
+
+
+def pass_time_in_sleeps(monkeypatch: pytest.MonkeyPatch, sleep_s: float, first_s: float) -> None:
+    passed = [0.0, first_s]
+    real = time.monotonic
+
+    def sleep(_: float) -> None:
+        passed[0] += passed.pop() if len(passed) > 1 else sleep_s
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: real() + passed[0])
+
+
+def test_what_has_come_by_the_deadline_is_not_given_up(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spins = collectives._SPINS_BEFORE_SLEEP
+    pass_time_in_sleeps(monkeypatch, 0.9, 0.9)
+    world._finish(Arriving(spins), "it", 0.5)  # type: ignore[arg-type]
+    with pytest.raises(LostRank, match="not all ranks came to `it`"):
+        world._finish(Arriving(spins + 9), "it", 0.5)  # type: ignore[arg-type]
+    go_on()
+
+
+def test_time_in_which_this_process_was_stopped_is_no_waiting(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pass_time_in_sleeps(monkeypatch, 0.001, 1000)
+    world._finish(Arriving(collectives._SPINS_BEFORE_SLEEP + 20), "it", 5.0)  # type: ignore[arg-type]
+    go_on()
+
+
 def test_a_roll_call_draws_in_ranks_that_wait_and_lets_all_go_with_one_code(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

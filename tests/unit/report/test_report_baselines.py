@@ -47,6 +47,16 @@ def run_of(head: RunHeader, *rows: Row) -> Run:
     return Run("o.h5", head, invented.setup_times(), list(rows), complete=True)
 
 
+def test_the_bandwidths_beside_a_baseline_have_the_factors_of_the_row() -> None:
+    plain, halved = (
+        summarise_row(header("raw", algbw_factor=factor), row(raw=2.0)) for factor in (1.0, 0.5)
+    )
+    assert halved.busbw == pytest.approx(plain.busbw / 2)
+    found, before = halved.against["raw"], plain.against["raw"]
+    assert found.ratio == before.ratio
+    assert (found.ours, found.theirs) == pytest.approx((before.ours / 2, before.theirs / 2))
+
+
 # --- The table ----------------------------------------------------------------------------------
 
 

@@ -117,6 +117,20 @@ def test_the_line_rate_is_that_of_the_busier_direction() -> None:
     assert line_rate_percent(info, ObservedPlacement(), 1200) is None
 
 
+def test_the_line_rate_is_of_the_time_until_the_last_rank_was_done() -> None:
+    header = dataclasses.replace(
+        HEADER,
+        ranks=[invented.rank_info(info.rank, nic_speed_mbps=8000) for info in HEADER.ranks],
+    )
+    row = invented.row(0, proof=[GOOD[info.rank] for info in HEADER.ranks])
+    row.samples["iteration"][0] = 1  # a sender: its bytes are in the kernel
+    row.samples["iteration"][1:] = 100
+    elapsed_ns = int(row.samples["iteration"].sum(axis=1).max())
+    percent = line_rate_percent(header.ranks[0], GOOD[0], elapsed_ns)
+    (line,) = usage_lines(header, [summarise_row(header, row)])
+    assert f": at most {percent:.3g} % of 8 Gb/s" in line
+
+
 def test_the_rank_that_was_preempted_most_is_named() -> None:
     seen = [dataclasses.replace(GOOD[rank], driver_preemptions=rank) for rank in range(4)]
     text = "\n".join(usage_lines(HEADER, [summarise_row(HEADER, invented.row(0, proof=seen))]))

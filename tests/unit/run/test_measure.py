@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import threading
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.machine.placement import Placement
 from tcpx_mpi.patterns import load
 from tcpx_mpi.records import PHASES, BaselineInfo, RankRow
+from tcpx_mpi.run import run_batch
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.run_batch import PLUGIN
 from tcpx_mpi.schedule.table import BufferId
@@ -43,7 +45,7 @@ class OneRank:
     def barrier(self, what: str, patience_s: float, moving: bool = False) -> None:
         pass
 
-    def maximum(self, value: int, what: str, patience_s: float) -> int:
+    def maximum(self, value: int, what: str, patience_s: float, moving: bool = False) -> int:
         return value
 
     def alarmed(self) -> bool:
@@ -217,6 +219,17 @@ def test_every_side_finds_its_slots_poisoned_and_the_payload_of_no_iteration_bef
     assert all(poisoned for *_, poisoned in batches)
     _, unchecked = measured(["raw", "mpi"], check="0")
     assert [poisoned for *_, poisoned in unchecked] != [True] * len(unchecked)
+
+
+def test_a_row_pays_for_the_checks_of_what_was_timed_and_not_of_warm_ups(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ticks = itertools.count()
+    monkeypatch.setattr(run_batch.time, "monotonic_ns", lambda: next(ticks))
+    row, batches = measured([])
+    timed = [iterations for _, _, iterations, _ in batches[-len(batches) :]]
+    assert sum(timed) == ITERS + WARMUPS
+    assert row.check_ns == row.prepare_ns == len(batches) - 1  # all but the one of warm-ups
 
 
 def test_every_side_has_all_its_samples_in_its_own_row() -> None:
