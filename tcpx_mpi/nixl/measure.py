@@ -38,7 +38,7 @@ from tcpx_mpi.records import (
     join_row,
     utc_now,
 )
-from tcpx_mpi.units import format_size
+from tcpx_mpi.units import counted, format_size
 
 #: Blocks of iterations a row; two sides take turns by them.
 _BLOCKS = 10
@@ -219,7 +219,7 @@ def _header(
         notes=[
             f"NIXL {wheel.version} ({wheel.name}), backend {BACKEND}: rank 0 asks, rank 1 is asked",
             "a time is rank 0's, from the post to the end that NIXL tells",
-            f"{settings.descriptors} descriptors a request",
+            f"{counted(settings.descriptors, 'descriptor')} a request",
         ],
         baselines=[
             BaselineInfo(
