@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import click
 
 from tcpx_mpi.cli.help import HELP_NAMES, write_examples, write_exit_codes
+from tcpx_mpi.cli.output import drop_output
 from tcpx_mpi.errors import ExitCode, OutputFailed, TcpxError, UsageError
 from tcpx_mpi.launch import mpirun
 
@@ -125,12 +126,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         return int(ExitCode.INTERRUPTED)
     except BrokenPipeError:
-        _drop_output()  # the reader (`| head`) has enough
+        drop_output()  # the reader (`| head`) has enough
         return int(ExitCode.OK)
     except OSError as error:
         if error.errno not in _FULL or error.filename is not None:
             raise
-        _drop_output()
+        drop_output()
         return _say(OutputFailed(f"the standard output could not be written: {error.strerror}"))
 
 
@@ -145,11 +146,6 @@ def _complete_streams() -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
-def _drop_output() -> None:
-    """Nothing more may be written, not even at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
 def _say(error: TcpxError) -> int:
     """Prints an error; of ranks that have no world to agree in, one of each node does."""
     launched = mpirun.under_launcher(os.environ)
@@ -162,6 +158,24 @@ def _say(error: TcpxError) -> int:
 
 
 def _run(arguments: list[str]) -> int:
+    """Runs a command; its exit code, and its error, whether anybody reads what it prints or not."""
+    try:
+        code = _invoke(arguments)
+    except Exception:
+        _flush()
+        raise
+    _flush()
+    return code
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        drop_output()
+
+
+def _invoke(arguments: list[str]) -> int:
     try:
         # Not `_group.main`, which would end the process with codes of its own.
         with _group.make_context("tcpx-mpi", list(arguments), obj=arguments) as context:
@@ -175,8 +189,6 @@ def _run(arguments: list[str]) -> int:
         from tcpx_mpi.cli.run import refuse
 
         return refuse(refusal, arguments)
-    finally:
-        sys.stdout.flush()
     return code if isinstance(code, int) else 0
 
 

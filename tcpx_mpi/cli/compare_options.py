@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tcpx_mpi.cli.output import print_verdict
 from tcpx_mpi.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,11 +90,11 @@ def show_comparison(comparison: Comparison, json_path: str | None, page: str | N
     from tcpx_mpi.report import write_json
     from tcpx_mpi.report.html import write_comparison
 
-    for line in comparison_lines(comparison):
-        print(line)
+    lines = list(comparison_lines(comparison))
     if json_path is not None:
-        print(f"# wrote {write_json(json_path, comparison_document(comparison))}")
+        lines.append(f"# wrote {write_json(json_path, comparison_document(comparison))}")
     if page is not None:
         write_comparison(comparison, page)
-        print(f"# wrote {page}")
+        lines.append(f"# wrote {page}")
+    print_verdict(lines)
     return int(comparison.verdict.exit_code)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import click
 
+from tcpx_mpi.cli.output import print_verdict
 from tcpx_mpi.errors import BelowGate, UsageError
+from tcpx_mpi.units import counted
 
 
 @click.command("gate")
@@ -46,10 +48,10 @@ def command(
         require_writable(json_path, "--json")
     run_path, gate_path = files
     judgement = judge(read_gate(gate_path, "gate"), read_run(run_path))
-    for line in judgement.lines():
-        print(line)
+    lines = list(judgement.lines())
     if json_path is not None:
-        print(f"# wrote {write_json(json_path, without_nan(judgement.document()))}")
+        lines.append(f"# wrote {write_json(json_path, without_nan(judgement.document()))}")
+    print_verdict(lines)
     if not judgement.passed:
         raise BelowGate(f"{run_path} fails {gate_path}: {judgement.in_short()}")
     return 0
@@ -66,5 +68,5 @@ def _calibrate(files: tuple[str, ...], false_alarms: float, output: str | None) 
     written = write_text(output, gate_text(made.gate, made.comments))
     for comment in made.comments:
         print(f"# {comment}")
-    print(f"# wrote {written}: {len(made.gate.limits)} limits")
+    print(f"# wrote {written}: {counted(len(made.gate.limits), 'limit')}")
     return 0

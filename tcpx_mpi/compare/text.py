@@ -44,6 +44,11 @@ def verdict_text(comparison: Comparison) -> str:
     """The verdict in a line: the word, how many rows, and the limits."""
     verdict, limits = comparison.verdict, comparison.limits
     count = sum(row.verdict is verdict for row in comparison.rows)
+    if comparison.unmatched and not count:
+        return (
+            f"{verdict.value}: {counted(len(comparison.unmatched), 'row')} "
+            f"{'is' if len(comparison.unmatched) == 1 else 'are'} in one file only"
+        )
     what = {
         Verdict.SAME: "B is as fast as A",
         Verdict.BETTER: "B is faster than A",

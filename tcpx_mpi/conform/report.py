@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import textwrap
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -12,6 +13,9 @@ from xml.etree import ElementTree
 from tcpx_mpi.conform.clause import Clause, Verdict
 from tcpx_mpi.conform.suite import Result, Version
 from tcpx_mpi.errors import OutputFailed
+
+#: What no document of XML may have.
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 _FORMAT = 1
 _WIDTH = 96
@@ -106,7 +110,8 @@ def write_junit(path: str, versions: Sequence[Version]) -> None:
             case = ElementTree.SubElement(
                 suite, "testcase", classname=f"conform.v{version.abi}", name=result.clause.name
             )
-            verdict, reason = result.outcome.verdict, result.outcome.reason
+            verdict = result.outcome.verdict
+            reason = _NOT_IN_XML.sub("?", result.outcome.reason)  # it may quote a plugin
             if verdict is Verdict.FAIL:
                 ElementTree.SubElement(case, "failure", message=reason).text = result.clause.what
             elif verdict is not Verdict.PASS:

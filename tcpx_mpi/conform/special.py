@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+from typing import Any
 
 import numpy as np
 
@@ -132,6 +133,8 @@ def _large(bench: Bench) -> str:
     bench.start()
     if bench.memory != "host":
         raise NotTried("this is tried in host memory alone")
+    if 0 < bench.properties.max_p2p_bytes < _ABOVE:
+        raise NotOffered(f"maxP2pBytes is {bench.properties.max_p2p_bytes}: NCCL sends no more")
     pair = bench.connect()
     source, target = _repeated(), _repeated()
     source[:_REPEATED] = Area(_REPEATED).fill(3).bytes
@@ -139,8 +142,8 @@ def _large(bench: Bench) -> str:
     here = bench.good("reg_mr", pair.send, int(source.ctypes.data), _ABOVE, 1)
     there = bench.good("reg_mr", pair.receive, int(target.ctypes.data), _ABOVE, 1)
     at = [int(target.ctypes.data)]
-    request = bench.good("irecv", pair.receive, at, [_ABOVE], [0], [there])
-    sent = bench.good("isend", pair.send, int(source.ctypes.data), _ABOVE, 0, here)
+    request = _until_taken(bench, "irecv", pair.receive, at, [_ABOVE], [0], [there])
+    sent = _until_taken(bench, "isend", pair.send, int(source.ctypes.data), _ABOVE, 0, here)
     bench.finish(Send(pair.send, sent), Receive(pair, request, Area(PAGE), 0, _ABOVE, 0))
     for place in (slice(0, _REPEATED), slice(2 << 30, _ABOVE)):
         if not np.array_equal(source[place], target[place]):
@@ -149,6 +152,19 @@ def _large(bench: Bench) -> str:
         bench.good("dereg_mr", comm, mhandle)
     bench.close(pair)
     return f"a message of {_ABOVE} bytes"
+
+
+def _until_taken(bench: Bench, name: str, *arguments: Any) -> int:
+    """The request of a call that is busy at most at first."""
+    requests: list[int] = []
+
+    def step() -> bool:
+        request = bench.good(name, *arguments)
+        requests.extend([request] if request else [])
+        return bool(requests)
+
+    bench.until(step, f"{name} was busy (a NULL request), and took nothing")
+    return requests[0]
 
 
 def _repeated() -> np.ndarray:

@@ -13,7 +13,8 @@ SOCKETS = ("socket", "softtcpx")
 _NETWORK = re.compile(
     r"Using network (?P<name>.+)|Assigned NET plugin (?P<assigned>\S+) to comm", re.IGNORECASE
 )
-_VIA = re.compile(r"\bvia NET/(?P<network>[^/\s]+)/\d+(?P<direct>/GDRDMA)?")
+#: Behind the device, in brackets, the rank whose proxy sends (PXN).
+_VIA = re.compile(r"\bvia NET/(?P<network>[^/\s]+)/\d+(?:\(\d+\))?(?P<direct>/GDRDMA)?")
 _COMM = re.compile(r"\brank (?P<rank>\d+) nranks (?P<ranks>\d+)\b")
 _SET = re.compile(
     r"\b(?P<name>NCCL_\w+) set (?:by environment )?to (?P<value>\S.*?)(?: \(.*\))?\.?$"

@@ -73,7 +73,7 @@ def write_json(run: Run, file: BinaryIO) -> None:
     file.write(b',\n "tables": {')
     for number, table in enumerate(tables_of(run).values()):
         file.write(b",\n  " if number else b"\n  ")
-        _write_json_table(_narrow(table), file)
+        _write_json_table(_narrow(table, one_launch=not run.launches), file)
     file.write(b"\n }\n}\n")
 
 
@@ -161,13 +161,14 @@ def _exists(path: str) -> UsageError:
     return UsageError(f"{path} exists and is kept: give another --output, or remove it first")
 
 
-def _narrow(table: Table) -> Table:
-    """A table for a document that has the others too."""
+def _narrow(table: Table, one_launch: bool) -> Table:
+    """A table for a document that has the others too. Rows of several launches have a `run_id`."""
     if table.name not in _LONG:
         return table
     joined: Mapping[str, str] = {**VARIABLES, "host": "", "device": "", "nic": "", "numa_node": "",
                                  "progress_cpu": ""}  # fmt: skip
-    return table.without({name: "" for name in joined if name not in ("row", "side")})
+    kept = ("row", "side") if one_launch else ("row", "side", "run_id")
+    return table.without({name: "" for name in joined if name not in kept})
 
 
 def _write_json_table(table: Table, file: BinaryIO) -> None:

@@ -427,6 +427,7 @@ def _sample_blocks(
 _FIGURES: dict[str, tuple[str, Callable[[Row, RowSummary], Any]]] = {
     "iterations": (INT, lambda row, s: row.iterations),
     "ended_by": (TEXT, lambda row, s: row.ended_by),
+    "algo": (TEXT, lambda row, s: row.algo),
     "pairs": (TEXT, lambda row, s: row.pairs),
     "warmup_iterations": (INT, lambda row, s: row.warmup_iterations),
     "messages_per_copy": (INT, lambda row, s: row.messages_per_copy),

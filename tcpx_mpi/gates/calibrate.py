@@ -23,7 +23,7 @@ from tcpx_mpi.gates.figures import figures_of, flaws
 from tcpx_mpi.gates.gate import Gate, Limit
 from tcpx_mpi.gates.student import student_quantile
 from tcpx_mpi.records import Run
-from tcpx_mpi.units import format_size
+from tcpx_mpi.units import counted, format_size
 
 #: Fewer launches say next to nothing about the next one: t(3, 0.999) is above 10.
 LEAST_LAUNCHES = 5
@@ -46,6 +46,8 @@ class _Group:
     """The launches of one pattern, memory kind and size."""
 
     key: Key
+    #: The run_id of each launch.
+    launches: tuple[str, ...]
     #: Of each launch, in ns: the slowest row, over its cycles, for a gate judges each row.
     times_ns: tuple[float, ...]
     factor: float
@@ -62,18 +64,22 @@ def calibrate(runs: Sequence[Run], false_alarms: float) -> Calibration:
     gate = _metadata(runs)
     groups = _groups(runs)
     per_limit = false_alarms / len(groups)
+    if 1 - per_limit == 1:
+        raise UsageError(f"--false-alarms ({false_alarms:g}) is too small to be told from 0")
     fewest = min(len(group.times_ns) for group in groups)
     failed = _held_out(groups, per_limit)
+    whole = len({launch for group in groups for launch in group.launches})
+    starts = [run.header.start_time for run in runs]
     provenance = (
-        f"calibrated from {fewest} or more launches a limit, {runs[0].header.start_time} to "
-        f"{runs[-1].header.start_time}, on {_hosts(runs)}; made for {false_alarms:g} false alarms "
-        f"a run over {len(groups)} limits"
+        f"calibrated from {fewest} or more launches a limit, {min(starts)} to "
+        f"{max(starts)}, on {_hosts(runs)}; made for {false_alarms:g} false alarms "
+        f"a run over {counted(len(groups), 'limit')}"
     )
     limits = tuple(_limit(group, per_limit) for group in groups)
     comments = (
         f"Limits of tcpx-mpi for {gate.plugin}, {gate.ranks} ranks.",
         f"False alarms: made for {false_alarms:g} a run, if times of launches are log-normal.",
-        f"Without that assumption: {failed} of {fewest} launches fail a gate made of the others;",
+        f"Without that assumption: {failed} of {whole} launches fail a gate made of the others;",
         f"a limit at the slowest launch is broken in {len(groups)} / {fewest + 1} of runs at most.",
         *_loose(groups, per_limit),
     )
@@ -133,8 +139,11 @@ def _groups(runs: Sequence[Run]) -> list[_Group]:
             launches = times.setdefault(key, {})
             time_ns = figures_of(run, row).time_ns
             launches[run.header.run_id] = max(time_ns, launches.get(run.header.run_id, 0.0))
-            factors[key] = run.header.busbw_factor
-    groups = [_Group(key, tuple(found.values()), factors[key]) for key, found in times.items()]
+            factors[key] = run.header.size_factor
+    groups = [
+        _Group(key, tuple(found), tuple(found.values()), factors[key])
+        for key, found in times.items()
+    ]
     for group in groups:
         if len(group.times_ns) < LEAST_LAUNCHES:
             pattern, memory, size = group.key
@@ -170,13 +179,13 @@ def _limit(group: _Group, false_alarms: float) -> Limit:
 
 
 def _held_out(groups: Sequence[_Group], false_alarms: float) -> int:
-    """Launches, by their place, that would have failed a gate made of the other ones."""
-    failed: set[int] = set()
+    """Launches that would have failed a gate made of the other ones."""
+    failed: set[str] = set()
     for group in groups:
         for place, time_ns in enumerate(group.times_ns):
             others = group.times_ns[:place] + group.times_ns[place + 1 :]
             if time_ns > _slowest_expected_ns(others, false_alarms):
-                failed.add(place)
+                failed.add(group.launches[place])
     return len(failed)
 
 

@@ -170,7 +170,7 @@ def _looked_at(gate: Gate, limits: Sequence[Limit], launch: Run, first: RunHeade
 _WHY_UNKNOWN = {
     "busbw_min": "no bandwidth",
     "time_us_max": "no time",
-    "p99_us_max": "too few iterations for p99",
+    "p99_us_max": "no p99: too few iterations, or they came in bursts",
 }
 
 

@@ -94,7 +94,10 @@ def problems_of(variable: str, spec: str, interfaces: Sequence[Interface]) -> li
         if not named:
             cause = f"{variable} names {part}, which is none of {there}"
             found.append(Problem(cause, "correct the name"))
-        found += [problem for nic in named if (problem := _of_interface(variable, nic))]
+        # One that has this very name is meant; of those with a prefix a plugin takes what is up.
+        wanted = [nic for nic in named if nic.name == part] or named
+        bad = [problem for nic in wanted if (problem := _of_interface(variable, nic))]
+        found += bad if len(bad) == len(wanted) else []
     return list(dict.fromkeys(found))
 
 

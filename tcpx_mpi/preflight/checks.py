@@ -245,6 +245,7 @@ def _interfaces(facts: NodeFacts) -> _Outcome:
         f"{nic.name} {nic.addresses[0]} MTU {nic.mtu}"
         for variable in facts.interface_variables
         for nic in named_interfaces(facts, variable)
+        if nic.up and nic.addresses
     ]
     return _OK, ", ".join(dict.fromkeys(good)), ""
 

@@ -107,7 +107,7 @@ def _check_nodes(
     code, text = launch.run_captured(len(hosts), program, own, options, _LIMIT_S)
     if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
         raise mpi.interrupted_by(code - 128)
-    answers = [line for line in text.splitlines() if line.startswith(ANSWER)]
+    answers = [line for line in text.splitlines() if ANSWER in line]
     if not answers:
         asked = " ".join([mpirun, *options]).replace(kept, hostfile)
         waited = f"within {_LIMIT_S:g} s" if code is None else f"(exit code {code})"
@@ -115,7 +115,7 @@ def _check_nodes(
             f"mpirun started no rank that answered {waited}: see its own lines above; try "
             f"`{asked} -n {len(hosts)} hostname`, and {sys.executable} must be there on every node"
         )
-    about_nodes = _decoded(answers[0].removeprefix(ANSWER))
+    about_nodes = _decoded(answers[0].partition(ANSWER)[2])
     libraries = [each.found for each in about_nodes if each.check == "MPI library"]
     return [
         *found,

@@ -135,6 +135,11 @@ class RunHeader:
     algbw_factor: float = 1.0
 
     @property
+    def size_factor(self) -> float:
+        """Bus bandwidth over size / time: what part counts, times the pattern's factor."""
+        return self.algbw_factor * self.busbw_factor
+
+    @property
     def back_to_back(self) -> bool:
         """Whether an iteration may be under way before the one before has arrived: not where all
         ranks start each together, nor in round trips."""

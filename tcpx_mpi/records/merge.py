@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Mapping, Sequence
 
@@ -13,6 +14,7 @@ from tcpx_mpi.records.row import Row, join_row
 from tcpx_mpi.records.run import PartialRow, Run, missing_rows
 from tcpx_mpi.records.setup_times import SetupTimes
 from tcpx_mpi.records.writer import RunWriter, utc_now
+from tcpx_mpi.units import counted
 
 
 def merge(out: str, journals: Sequence[str], run_file: str | None = None) -> str:
@@ -31,7 +33,9 @@ def merge(out: str, journals: Sequence[str], run_file: str | None = None) -> str
     rows = list(run.rows) if run is not None else []
     whole, partial = _join(by_rank, header.world, {row.index for row in rows})
     rows = sorted(rows + whole, key=lambda row: row.index)
-    header.notes = [*header.notes, f"merged from {len(contents)} journals, {utc_now()}"]
+    if run is not None:
+        partial = _beside(run.partial, partial, {row.index for row in rows})
+    header.notes = [*header.notes, f"merged from {counted(len(contents), 'journal')}, {utc_now()}"]
 
     writer = RunWriter(out, "OUT")
     writer.write_header(header)
@@ -89,6 +93,32 @@ def _join(
             continue
         partial.append(_partial(index, held, world))
     return whole, partial
+
+
+def _beside(
+    before: Sequence[PartialRow], now: Sequence[PartialRow], whole: set[int]
+) -> list[PartialRow]:
+    """Partial rows of a file and of journals, those of both as one."""
+    found = {part.index: part for part in before if part.index not in whole}
+    for part in now:
+        found[part.index] = _united(found[part.index], part) if part.index in found else part
+    return [found[index] for index in sorted(found)]
+
+
+def _united(before: PartialRow, now: PartialRow) -> PartialRow:
+    peers = dict.fromkeys((*before.against, *now.against))
+    return dataclasses.replace(
+        now,
+        missing_ranks=tuple(rank for rank in now.missing_ranks if rank in before.missing_ranks),
+        samples={**before.samples, **now.samples},
+        warmup={**before.warmup, **now.warmup},
+        against={
+            peer: _united(before.against[peer], now.against[peer])
+            if peer in before.against and peer in now.against
+            else (now.against if peer in now.against else before.against)[peer]
+            for peer in peers
+        },
+    )
 
 
 def _partial(index: int, held: Mapping[int, JournalRow], world: int) -> PartialRow:

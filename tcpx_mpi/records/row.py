@@ -236,6 +236,10 @@ class Row(RowFacts):
     #: samples: its arrays have no iterations, and what ranks count is -1 or false.
     averages: list[Average] = field(default_factory=list)
 
+    def sides(self) -> list[Row]:
+        """What the plugin itself did in this row: it, and in place or under load if it was run."""
+        return [self, *(self.against[side] for side in (IN_PLACE, LOADED) if side in self.against)]
+
 
 def facts_of(row: RowFacts) -> dict[str, Any]:
     """The agreed facts of a row by name; works for a `Row` too."""

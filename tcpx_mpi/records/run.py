@@ -125,7 +125,8 @@ def _missing_ranks(run: Run) -> list[str]:
 def _missing_samples(run: Run) -> list[str]:
     lines = []
     # An imported run never had any; that is no loss of this file.
-    for row in run.rows if not run.header.averages_only else []:
+    rows = run.rows if not run.header.averages_only else []
+    for row in [side for each in rows for side in each.sides()]:
         expected = (run.header.world, row.iterations)
         for phase in PHASES:
             found = shape_of(row.samples, phase) if phase in row.samples else (0, 0)

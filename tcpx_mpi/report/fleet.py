@@ -98,11 +98,12 @@ def fleet_of(runs: Sequence[Run]) -> Fleet:
                     f"{runs[0].path} has {getattr(first, what)}: a fleet is of one; "
                     "give the files of one kind of run"
                 )
-    size = _common_size(runs)
+    launches = [(run.path, launch) for run in runs for launch in run.all_launches]
+    size = _common_size([launch for _, launch in launches])
     figures: dict[tuple[str, str], list[float]] = defaultdict(list)
     between: dict[tuple[str, str], list[float]] = defaultdict(list)
     ways: list[FleetWay] = []
-    for run in runs:
+    for path, run in launches:
         places = {info.rank: (info.host, info.nic) for info in run.header.ranks}
         told = _ways(run, size)
         for (sender, receiver), gb_per_s in told.items():
@@ -110,7 +111,7 @@ def fleet_of(runs: Sequence[Run]) -> Fleet:
                 figures[places[rank]].append(gb_per_s)
             between[places[sender][0], places[receiver][0]].append(gb_per_s)
             ways.append(
-                FleetWay(_name(run.header, sender), _name(run.header, receiver), gb_per_s, run.path)
+                FleetWay(_name(run.header, sender), _name(run.header, receiver), gb_per_s, path)
             )
         for rank, gb_per_s in _received(run, size).items() if not told else ():
             figures[places[rank]].append(gb_per_s)
@@ -131,7 +132,7 @@ def fleet_of(runs: Sequence[Run]) -> Fleet:
         nics=nics,
         between={pair: float(np.median(rates)) for pair, rates in between.items()},
         ways=sorted(ways, key=lambda way: way.gb_per_s),
-        troubles=[(run.path, text) for run in runs for text in _troubles(run)],
+        troubles=[(path, text) for path, run in launches for text in _troubles(run)],
     )
 
 
@@ -184,7 +185,7 @@ def _received(run: Run, size: int) -> dict[int, float]:
         if row.size_bytes == size:
             for rank, ns in enumerate(summarise_row(run.header, row).time_ns_by_rank.tolist()):
                 if math.isfinite(ns) and ns > 0:
-                    by_rank[rank].append(size / ns * run.header.busbw_factor)
+                    by_rank[rank].append(size / ns * run.header.size_factor)
     return {rank: float(np.median(rates)) for rank, rates in by_rank.items()}
 
 
@@ -194,6 +195,7 @@ def _name(header: RunHeader, rank: int) -> str:
 
 
 def _troubles(run: Run) -> list[str]:
-    wrong = sum(int(row.wrong[row.wrong > 0].sum()) for row in run.rows)
-    found = [f"{wrong} wrong bytes"] if wrong else []
+    sides = [side for row in run.rows for side in row.sides()]
+    wrong = sum(int(side.wrong[side.wrong > 0].sum()) for side in sides)
+    found = [counted(wrong, "wrong byte")] if wrong else []
     return [*found, *run.missing]

@@ -297,7 +297,7 @@ def baseline_faults(summaries: Sequence[RowSummary]) -> list[str]:
 
 
 def _wrong_of(baseline: str, count: int) -> str:
-    return f"peer {baseline} delivered {count} wrong bytes"
+    return f"peer {baseline} delivered {counted(count, 'wrong byte')}"
 
 
 def _baseline_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:

@@ -94,10 +94,11 @@ def _by_index(run: Run) -> dict[int, list[tuple[RunHeader, Row]]]:
 
 def _chosen(rows: Sequence[tuple[RunHeader, Row]]) -> Row:
     for _, row in rows:
-        if bool((row.wrong > 0).any()):
+        if any(bool((side.wrong > 0).any()) for side in row.sides()):
             return row
     for _, row in rows:
-        if row.size_bytes > 0 and not bool(row.checked[row.receives].all()):
+        sides = row.sides() if row.size_bytes > 0 else []
+        if not all(bool(side.checked[side.receives].all()) for side in sides):
             return row
     times = np.array([_typical(header, row) for header, row in rows])
     order = np.argsort(times, kind="stable")  # NaN last

@@ -19,9 +19,9 @@ from tcpx_mpi.records import (
     in_place_of,
     is_in_place,
 )
-from tcpx_mpi.report.percentiles import without_gaps
 from tcpx_mpi.report.preamble import ABSENT
 from tcpx_mpi.stats import RowSummary, summarise
+from tcpx_mpi.stats.bursts import without_gaps
 from tcpx_mpi.stats.load import load_figures
 from tcpx_mpi.stats.ratios import Ratio, ratios, strongest
 from tcpx_mpi.units import (
@@ -72,7 +72,7 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
             continue
         beside = {name: side for name, side in peers.items() if is_in_place(name) == in_place}
         against |= ratios(
-            ours, beside, plan.average, header.busbw_factor * header.algbw_factor,
+            ours, beside, plan.average, header.size_factor,
             header.time_divisor,
             {baseline.name: baseline.floor_gbps for baseline in header.baselines},
         )  # fmt: skip

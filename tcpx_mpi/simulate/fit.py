@@ -7,6 +7,7 @@ the costs, and a few steps of Gauss and Newton end at the minimum.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -161,12 +162,30 @@ def _measured(run: Run, row: Row) -> MeasuredRow | None:
     engine = EngineModel(row.chunk_bytes, plan.channels, plan.window_send, plan.window_recv)
     iterations = int(row.batches.max()) if header.mode == "back-to-back" else 1
     copies = row.agg * header.time_divisor
+    sharing = _ranks_per_nic(run)
 
     def predict_ns(costs: Costs) -> float:
-        found = predict(pattern, header.world, row.size_bytes, engine, costs, iterations)
+        found = predict(pattern, header.world, row.size_bytes, engine, costs, iterations, sharing)
         return found.by_average(plan.average) / copies
 
     return MeasuredRow(row.size_bytes, row.algo, time_ns, predict_ns)
+
+
+def _ranks_per_nic(run: Run) -> int:
+    """Ranks that share a NIC; 1 on a single node, whose ranks meet in its kernel.
+
+    Raises UsageError where not all NICs have as many.
+    """
+    ranks = run.header.ranks
+    if len({info.node for info in ranks}) < 2:
+        return 1
+    shares = set(Counter((info.node, info.nic) for info in ranks).values())
+    if len(shares) > 1:
+        raise UsageError(
+            f"--fit ({run.path}) has NICs with {min(shares)} and with {max(shares)} ranks: fit on "
+            "a run with as many on each"
+        )
+    return shares.pop()
 
 
 def _pattern(run: Run, row: Row) -> Pattern:

@@ -106,6 +106,18 @@ def test_without_a_fault_every_clause_holds(plugin: Path, tmp_path: Path) -> Non
     assert without == {"dma-buf", "large-message"}, found.out
 
 
+@pytest.mark.parametrize(
+    ("clause", "said"),
+    [("send-first", "isend is busy until there is a receive"), ("full", " requests, then busy")],
+)
+def test_a_plugin_whose_sends_wait_for_receives_keeps_the_contract(
+    clause: str, said: str, plugin: Path, tmp_path: Path
+) -> None:
+    found = conform(tmp_path, str(plugin), "--only", clause, FAULT="receiver-first")
+    assert found.code == 0, found.out
+    assert said in found.reasons()[clause]
+
+
 @pytest.fixture(scope="module")
 def hung(plugin: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Found, str]]:
     """By fault, what was found and the mark of its processes; all at once: they wait."""

@@ -137,4 +137,4 @@ def test_wrong_bytes_in_the_memory_of_a_gpu_are_found(gpus: Gpus, place: Path) -
     options = ("--sizes", "4097", "-n", "16")
     result = beside_nccl(gpus, place, "pair", *options, BY_SOCKETS_FAULT="wrong:1:9")
     assert result.code == WRONG_BYTES, result.text
-    assert "peer nccl delivered 1 wrong bytes" in result.out
+    assert "peer nccl delivered 1 wrong byte" in result.out

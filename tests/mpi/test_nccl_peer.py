@@ -118,7 +118,7 @@ def test_the_header_says_what_nccl_was_given(place: Path) -> None:
 def test_wrong_bytes_of_nccl_are_found_and_are_its_own(place: Path) -> None:
     result = beside_nccl(place, "pair", "--sizes", "4096", ranks=2, fault=f"wrong:1:{LATER}")
     assert result.code == 5, result.text
-    assert "WARNING              : peer nccl delivered 1 wrong bytes" in result.out
+    assert "WARNING              : peer nccl delivered 1 wrong byte" in result.out
     (row,) = read_run(str(place / "o.h5")).rows
     assert row.wrong.tolist() == [0, 0]
     assert row.against["nccl"].wrong.tolist() == [0, 1]

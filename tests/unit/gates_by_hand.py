@@ -79,7 +79,7 @@ def change_header(**changes: Any) -> Callable[[Run], None]:
 #: What spoils a row -> why; then what spoils a run.
 ROW_BREAKS: dict[Callable[[Run], None], str] = {
     leave_unchecked: "its bytes were not checked by every rank that receives",
-    deliver_wrong_bytes: "1 wrong bytes",
+    deliver_wrong_bytes: "1 wrong byte",
     lose_a_time: "an iteration has no time",
     have_no_iteration: "no timed iteration",
     receive_nowhere: "no rank receives",

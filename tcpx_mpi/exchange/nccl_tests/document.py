@@ -45,10 +45,10 @@ def parse_document(path: str, text: str) -> Log:
 def _load(path: str, text: str) -> dict[str, Any]:
     try:
         document = json.loads(text)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         try:
             document = json.loads(_closed(text))
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             raise UsageError(f"{path} is no JSON of nccl-tests: {error}") from None
     if not isinstance(document, dict):
         raise UsageError(f"{path} is no JSON of nccl-tests: expected an object")

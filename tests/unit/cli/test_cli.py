@@ -186,6 +186,32 @@ def test_help_lists_every_exit_code(capsys: Captured, argv: list[str]) -> None:
         assert meaning in output
 
 
+EVIDENCE = str(Path(__file__).resolve().parents[3] / "docs" / "evidence" / "ring.h5")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("compare", EVIDENCE, EVIDENCE), ExitCode.INCONCLUSIVE),
+        (("gate", EVIDENCE, "gate.toml"), ExitCode.BELOW_GATE),
+        (("report", EVIDENCE), ExitCode.OK),
+    ],
+)
+def test_a_verdict_stays_what_it_is_where_nobody_reads_it(
+    arguments: tuple[str, ...], code: ExitCode, tmp_path: Path
+) -> None:
+    (tmp_path / "gate.toml").write_text(
+        '[gate]\nplugin = "p"\nranks = 2\nprovenance = "by hand"\n[[limit]]\npattern = "ring"\n'
+        'memory = "host"\nsize = "1M"\nbusbw_min = 1.0\n'
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-m", "tcpx_mpi", *arguments]
+    done = subprocess.run(command, cwd=tmp_path, stdout=writer, timeout=60, check=False)
+    os.close(writer)
+    assert done.returncode == code
+
+
 def test_a_command_that_was_parsed_by_itself_keeps_both_names_of_help() -> None:
     settled = "from tcpx_mpi.cli.run import command; command.make_context('run', ['ring']); "
     assert "Usage:" in python(settled + "from tcpx_mpi import cli; cli.main(['run', '-h'])")

@@ -44,6 +44,18 @@ def test_a_log_of_a_public_report_is_judged_rightly(
     assert finding in "\n".join(rest)
 
 
+def test_a_send_by_another_ranks_proxy_is_direct_too() -> None:
+    said = "h:1:1 [0] NCCL INFO "
+    text = [said + "Using network FasTrak",
+            said + "Channel 00/0 : 1[1] -> 8[0] [send] via NET/FasTrak/1(1)/GDRDMA/Shared",
+            said + "Channel 01/0 : 8[0] -> 1[1] [receive] via NET/FasTrak/1/GDRDMA"]  # fmt: skip
+    verdict = verdict_of(text)
+    assert verdict.code == 0
+    assert "staged" not in "\n".join(finding.what for finding in verdict.findings)
+    staged = verdict_of([text[0], text[1].replace("/GDRDMA", "")])
+    assert staged.code == 9
+
+
 def test_the_wrong_family_is_said_before_the_sockets_that_follow_from_it() -> None:
     (path,) = LOGS.glob("07-*.log")
     verdict = verdict_of(path.read_text())

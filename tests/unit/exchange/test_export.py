@@ -282,6 +282,19 @@ def test_json_is_the_document_of_nccl_tests_and_all_tables() -> None:
     assert document == json.loads(json.dumps(to_json(run, ["o.h5"])))
 
 
+def test_json_says_of_which_launch_a_sample_is_where_there_are_several() -> None:
+    run, other = a_run(), a_run()
+    other.header.run_id = "another"
+    assert "run_id" not in document_of(run)["tables"]["samples"]
+    run.launches = [other]
+    told = document_of(run)["tables"]["samples"]
+    columns = [told[name] for name in ("run_id", "row", "side", "rank", "warmup", "iteration",
+                                       "phase")]  # fmt: skip
+    keys = list(zip(*columns, strict=True))
+    assert len(set(keys)) == len(keys)
+    assert {key[0] for key in keys} == {run.header.run_id, "another"}
+
+
 def test_the_tables_of_the_command_are_all_there_are() -> None:
     assert set(TABLES) == set(tables_of(a_run()))
 

@@ -54,6 +54,13 @@ def test_the_report_prints_the_rows_of_the_log(test: str, tmp_path: Path) -> Non
     assert standard(report_lines(run)) == standard(LOGS[test])
 
 
+@pytest.mark.parametrize("text", ['{"a":' + "[" * 200_000, '{"version":' + "9" * 6000 + "}"])
+def test_a_document_that_no_reader_takes_is_refused_in_a_line(text: str, tmp_path: Path) -> None:
+    (tmp_path / "log.json").write_text(text)
+    with pytest.raises(UsageError, match=r"log\.json is no JSON of nccl-tests"):
+        read_log(str(tmp_path / "log.json"))
+
+
 def test_numbers_in_powers_of_ten_are_numbers(tmp_path: Path) -> None:
     run = imported(tmp_path, logs.TABLE.replace(" 612.25 ", "1.2e+08 "))
     assert run.rows[0].averages[0].time_ns == 1.2e11

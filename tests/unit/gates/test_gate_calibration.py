@@ -52,6 +52,11 @@ def test_a_calibrated_gate_passes_its_launches_and_fails_a_slow_one() -> None:
     assert any("0 of 8 launches fail" in text for text in made.comments)
 
 
+def test_a_chance_that_is_none_in_doubles_is_refused() -> None:
+    with pytest.raises(UsageError, match="too small to be told from 0"):
+        calibrate(launches(6), 1e-17)
+
+
 def test_false_alarms_are_as_rare_as_was_asked() -> None:
     """20,000 times: a limit of 6 log-normal launches for 5 % false alarms, and a seventh one."""
     random = np.random.default_rng(7)

@@ -24,7 +24,7 @@ from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.gates import Limit, gate_text, judge, read_gate, require_judgeable
 from tcpx_mpi.gates.figures import figures_of
-from tcpx_mpi.records import Run
+from tcpx_mpi.records import IN_PLACE, LOADED, Run
 from tcpx_mpi.report import without_nan
 
 HEAD = '[gate]\nplugin = "p"\nranks = 4\nprovenance = "by hand"\n'
@@ -41,6 +41,42 @@ def test_a_run_above_all_limits_passes_and_one_below_one_of_them_does_not() -> N
     assert not judgement.passed
     assert "2 KiB" in judgement.in_short()
     assert judgement.lines()[-1].endswith("FAILED, 1 of 2 limits met")
+
+
+def beside(run: Run, side: str, **changes: object) -> Run:
+    row = run.rows[1]
+    row.against[side] = dataclasses.replace(row, against={}, **changes)  # type: ignore[arg-type]
+    return run
+
+
+@pytest.mark.parametrize("side", [IN_PLACE, LOADED])
+def test_what_is_wrong_in_place_or_under_load_fails_the_run(side: str) -> None:
+    row = run_of().rows[1]
+    sound, spoilt = row.wrong, np.array([0, 0, 7, 0])
+    assert judge(gate_for(run_of()), beside(run_of(), side, wrong=sound)).passed
+    for changes, said in (
+        ({"wrong": spoilt}, "7 wrong bytes"),
+        ({"checked": ~row.checked}, "bytes were not checked"),
+    ):
+        judgement = judge(gate_for(run_of()), beside(run_of(), side, **changes))
+        assert not judgement.passed
+        assert said in "\n".join(judgement.lines())
+
+
+def test_a_bandwidth_has_all_factors_of_its_pattern_as_the_table_has() -> None:
+    run = run_of()
+    whole = figures_of(run, run.rows[2]).busbw
+    run.header.algbw_factor = 0.75
+    assert figures_of(run, run.rows[2]).busbw == 0.75 * whole
+
+
+def test_a_percentile_of_bursts_is_none() -> None:
+    run = run_of(rows=1)
+    row = run.rows[0]
+    row.samples["iteration"][:] = 10
+    row.samples["iteration"][:, ::10] = 1_000_000
+    assert run.header.back_to_back
+    assert math.isnan(figures_of(run, row).p99_ns)
 
 
 @pytest.mark.usefixtures("whole_and_in_pieces")
@@ -118,7 +154,9 @@ def test_a_tail_of_too_few_iterations_never_passes() -> None:
     limit = Limit("ring", "host", row.size_bytes, "p99_us_max", 1e9)
     judgement = judge(gate_for(run, limits=(limit,)), run)
     assert not judgement.findings[0].passed
-    assert judgement.failures() == ["ring, host, 1 KiB: too few iterations for p99"]
+    assert judgement.failures() == [
+        "ring, host, 1 KiB: no p99: too few iterations, or they came in bursts"
+    ]
 
 
 def test_a_limit_of_p99_is_held_against_p99_and_not_the_median() -> None:

@@ -72,6 +72,17 @@ def test_names_that_a_device_has_are_no_problem(spec: str, devices: list[str]) -
     assert missing_interface(NCCL, spec, devices, ALL) is None
 
 
+def test_a_prefix_is_no_problem_while_one_of_those_it_means_is_good() -> None:
+    assert problems_of(NCCL, "eth", ALL) == []
+    broken = [nic for nic in ALL if nic.name in ("eth2", "eth3")]
+    assert [problem.cause for problem in problems_of(NCCL, "eth", broken)] == [
+        f"eth2 of {NCCL} is down", f"eth3 of {NCCL} is enabled, but has no link",
+    ]  # fmt: skip
+    longer = Interface("eth22", True, 1500, 0, ("10.0.0.9",))
+    (problem,) = problems_of(NCCL, "eth2", [*ALL, longer])  # the name of one, in full
+    assert problem.cause == f"eth2 of {NCCL} is down"
+
+
 def test_a_good_interface_that_the_plugin_passes_over_is_said_to_be_no_device() -> None:
     refusal = missing_interface(NCCL, "eth0,eth1", ["eth1"], ALL)
     assert refusal is not None

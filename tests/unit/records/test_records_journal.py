@@ -238,6 +238,21 @@ def test_a_merge_makes_rows_of_whole_ranks_and_parts_of_the_rest(tmp_path: Path)
     assert run.header.notes[-1].startswith("merged from 2 journals")
 
 
+def test_a_journal_that_is_found_later_leaves_what_was_merged_before(tmp_path: Path) -> None:
+    run_file, journals = interrupted(tmp_path)
+    first = merge(str(tmp_path / "first.h5"), journals[:1], run_file)
+    both = read_run(merge(str(tmp_path / "both.h5"), journals[1:], first))
+    at_once = read_run(merge(str(tmp_path / "at-once.h5"), journals, run_file))
+    assert "merged from 1 journal," in both.header.notes[-1]
+    kept = {part.index: part for part in both.partial}
+    (part,) = at_once.partial
+    assert same(kept[part.index].samples, part.samples)
+    assert kept[part.index].missing_ranks == part.missing_ranks
+    # Of a row of which each file had a part no rank is missing, but nobody can make it whole.
+    assert kept[1].missing_ranks == ()
+    assert sorted(kept[1].samples) == [0, 1]
+
+
 def test_a_merge_without_the_run_file_takes_rank_0s_header(tmp_path: Path) -> None:
     _, journals = interrupted(tmp_path)
     run = read_run(merge(str(tmp_path / "merged.h5"), journals))

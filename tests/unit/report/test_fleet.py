@@ -48,6 +48,18 @@ def test_the_lines_say_what_is_slow_and_nothing_where_nothing_is(fleet: Fleet) -
     assert "# Slow                 : no NIC is below 0.9 of the median" in sound
 
 
+def test_every_launch_of_a_file_counts() -> None:
+    runs = invented_runs.fleet(4, slow=("node01", "eth2"))
+    files = [
+        dataclasses.replace(sound, launches=[slow])
+        for sound, slow in zip(invented_runs.fleet(4, by=1.0), runs, strict=True)
+    ]
+    files[0].launches[0].rows[0].wrong[1] = 5
+    fleet = fleet_of(files)
+    assert fleet.nics["node01", "eth2"].figures == 2 * fleet_of(runs).nics["node01", "eth2"].figures
+    assert (files[0].path, "5 wrong bytes") in fleet.troubles
+
+
 def test_ranks_stand_for_themselves_where_a_pattern_does_not_tell_its_ways() -> None:
     runs = [
         invented_runs.sound(world=4, rows=2),

@@ -7,6 +7,7 @@ import json
 import re
 from pathlib import Path
 
+import invented_runs
 import pytest
 
 from tcpx_mpi import patterns
@@ -14,7 +15,7 @@ from tcpx_mpi.cli import main
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.schedule.interpreter import EngineModel
 from tcpx_mpi.schedule.simulator import Costs, predict
-from tcpx_mpi.simulate.fit import MeasuredRow, fit_rows
+from tcpx_mpi.simulate.fit import MeasuredRow, fit_rows, measured_rows
 
 NETWORK = ("--latency", "20", "--bandwidth", "10")
 RING = str(Path(__file__).resolve().parents[3] / "docs" / "evidence" / "ring.h5")
@@ -24,6 +25,25 @@ def table(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[list[str]
     """The rows that are printed, each as its fields."""
     assert main(["simulate", *arguments]) == 0
     return [line.split() for line in capsys.readouterr().out.splitlines() if line[0] != "#"]
+
+
+@pytest.mark.parametrize(("nics", "sharing"), [("abcd", 1), ("aabb", 2), ("aaab", None)])
+def test_a_fit_knows_how_many_ranks_share_a_nic(nics: str, sharing: int | None) -> None:
+    run = invented_runs.sound(world=8, rows=2)
+    run.header.ranks = [
+        dataclasses.replace(info, node=f"node{info.rank // 4}", nic=nics[info.rank % 4])
+        for info in run.header.ranks
+    ]
+    if sharing is None:
+        with pytest.raises(UsageError, match="NICs with 1 and with 3 ranks"):
+            measured_rows(run)
+        return
+    costs = Costs(0.0, 1.0)
+    engine = EngineModel(run.rows[1].chunk_bytes, 1, 16, 16)
+    for shared, same in ((sharing, True), (3 - sharing, False)):
+        expected = predict(patterns.find("ring"), 8, 2048, engine, costs, 1, shared)
+        found = measured_rows(run)[1].predict_ns(costs)
+        assert (found == pytest.approx(expected.by_average(1), rel=0.2)) == same
 
 
 def test_a_row_has_the_13_fields_of_a_run_and_what_it_needs(

@@ -1,0 +1,29 @@
+"""Percentiles of iterations that came in bursts, which would be of gaps."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+
+from tcpx_mpi.records import RunHeader
+from tcpx_mpi.stats.row_summary import RowSummary
+
+#: Nothing arrives in less than this on its own, and not at such a rate: it was there before.
+_AT_ONCE_NS = 1e3
+_FASTEST_BYTES_A_NS = 100.0
+_PERCENTILES = ("p50", "p50_low", "p50_high", "p95", "p99", "p99_9")
+
+
+def without_gaps(header: RunHeader, summary: RowSummary) -> RowSummary:
+    """The row without percentiles, where most iterations were complete with the one before.
+
+    Then they are those of gaps between looks, and say nothing about what a message takes. The
+    median gap stays in `burst_gap_ns`, for the reason.
+    """
+    median_ns = summary.per_iteration.p50
+    at_once = median_ns < _AT_ONCE_NS + summary.size_bytes / _FASTEST_BYTES_A_NS
+    if not (header.back_to_back and at_once and 4 * median_ns < summary.time_ns):
+        return summary
+    unknown = dict.fromkeys(_PERCENTILES, math.nan)
+    spread = dataclasses.replace(summary.per_iteration, **unknown)  # type: ignore[arg-type]
+    return dataclasses.replace(summary, per_iteration=spread, burst_gap_ns=median_ns)
