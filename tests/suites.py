@@ -56,7 +56,10 @@ SUITES = {
         "other ways to the same lines: signals, odd plugins, patterns and so on: 6 minutes",
         ("-m", "variant", "mpi", "cluster"),
     ),
-    "mutants": Suite("broken copies of the sources, all of which must be caught", ("mutants",)),
+    "mutants": Suite(
+        "broken copies of the sources, all of which must be caught",
+        ("-m", "variant or not variant", "mutants"),
+    ),
     "browser": Suite(
         "the HTML report in a real browser",
         ("browser",),

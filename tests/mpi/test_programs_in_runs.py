@@ -23,7 +23,14 @@ WITH_OPERATIONS = (*REDUCING, "sendrecv")
 WITHOUT_IN_PLACE = ("alltoall", "alltoallv")
 
 
-@pytest.mark.parametrize("name", list(patterns.PROGRAMS))
+@pytest.mark.parametrize(
+    "name",
+    [
+        # What it does others do, too.
+        pytest.param(name, marks=pytest.mark.variant) if name in ("sendrecv", "reduce") else name
+        for name in patterns.PROGRAMS
+    ],
+)
 def test_every_program_is_right_for_every_type_and_operation(name: str, place: Path) -> None:
     measured = run(
         tcpx_mpi(

@@ -100,8 +100,21 @@ def test_the_sound_copy_passes_the_run(mpi_copy: BrokenCopy, run: str) -> None:
     assert mpi_copy.verdict(RUNS[run].split()) == SOUND[run]
 
 
+#: These build for 15 s and more each on 2 cores, and are much like others.
+SLOW = ("dropped_chunk", "deadline_ignored", "kernel_skips_the_last_fragment")
+
+
+def each(kind: str) -> pytest.MarkDecorator:
+    """Every broken copy that is caught in this way; the slow ones in SUITE=mutants."""
+    patches = [
+        pytest.param(patch, id=patch.name, marks=[pytest.mark.variant] * (patch.name in SLOW))
+        for patch in detected_by(kind)
+    ]
+    return pytest.mark.parametrize("patch", patches)
+
+
 @pytest.mark.timeout(700)
-@pytest.mark.parametrize("patch", detected_by("native"), ids=lambda p: p.name)
+@each("native")
 def test_a_native_test_detects(copy: BrokenCopy, patch: Patch) -> None:
     copy.apply(patch)
     try:
@@ -113,7 +126,7 @@ def test_a_native_test_detects(copy: BrokenCopy, patch: Patch) -> None:
 
 @pytest.mark.multirank
 @pytest.mark.timeout(700)
-@pytest.mark.parametrize("patch", detected_by("run"), ids=lambda p: p.name)
+@each("run")
 def test_a_run_detects(mpi_copy: BrokenCopy, patch: Patch) -> None:
     run, expected = patch.detected_by.removeprefix("run ").split(": ")
     mpi_copy.apply(patch)
