@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tcpx_mpi.doctor.lines import Line
+from tcpx_mpi.doctor.lines import Line, Rank
 from tcpx_mpi.doctor.ranks import Job, RankFacts, is_fastrak, is_sockets, is_tcpx, read_job
 from tcpx_mpi.doctor.signatures import Match, matches
 from tcpx_mpi.doctor.versions import alike, closest, read_versions
@@ -123,11 +123,19 @@ def _gpu_memory(job: Job) -> Iterable[Finding]:
 def _known(job: Job, known: Sequence[Match]) -> Iterable[Finding]:
     """What signatures say. A cause counts for ranks that are not on the fast path."""
     fast = {facts.rank for facts in job.told if not facts.on_sockets}
+    told = {facts.rank for facts in job.told}
+    processes = {(rank.host, rank.pid) for rank in fast}
+
+    def is_fast(rank: Rank | None) -> bool:
+        # What is of no rank was said by a process before it chose its GPU.
+        stray = rank is not None and rank not in told and (rank.host, rank.pid) in processes
+        return rank in fast or stray
+
     for match in known:
         signature, lines, times = match.signature, match.lines, match.times
         weight = signature.effect
         if weight == "cause":
-            lines = [line for line in lines if line.rank not in fast]
+            lines = [line for line in lines if not is_fast(line.rank)]
             weight = "off" if lines and job.by_nccl else "harmless"
             times = min(times, len(lines)) or times
         evidence = lines[0] if lines else match.lines[0]

@@ -77,6 +77,7 @@ def is_fastrak(network: str) -> bool:
 def read_job(lines: Sequence[Line]) -> Job:
     """What the ranks say, in the order of their names."""
     ranks: dict[Rank, RankFacts] = {}
+    members: set[Rank] = set()
     size = 0
     for line in lines:
         if line.rank is None:
@@ -97,4 +98,15 @@ def read_job(lines: Sequence[Line]) -> Job:
             facts.environment.setdefault(found["name"], found["value"].strip("'\""))
         if found := _COMM.search(line.text):
             size = max(size, int(found["ranks"]))
+            members.add(line.rank)
+    _fold(ranks, members)
     return Job([ranks[rank] for rank in sorted(ranks)], size, bool(ranks))
+
+
+def _fold(ranks: dict[Rank, RankFacts], members: set[Rank]) -> None:
+    """Leaves out what a process said before it chose its GPU: a line has the current device's
+    number, and until then that is another's."""
+    told = {(facts.rank.host, facts.rank.pid) for facts in ranks.values() if facts.networks}
+    for rank, facts in list(ranks.items()):
+        if not facts.networks and rank not in members and (rank.host, rank.pid) in told:
+            del ranks[rank]

@@ -56,6 +56,20 @@ def test_a_send_by_another_ranks_proxy_is_direct_too() -> None:
     assert staged.code == 9
 
 
+def test_what_a_process_says_before_it_chooses_its_gpu_is_no_rank() -> None:
+    text = []
+    for device in range(4):
+        early, said = (f"h:{10 + device}:1 [{number}] NCCL INFO " for number in (0, device))
+        text += [early + "Bootstrap : Using eth0:10.0.0.1<0>",
+                 early + "NET/Plugin: Plugin load (libnccl-net.so) returned 2 : libnccl-net.so: "
+                 "cannot open shared object file: No such file or directory",
+                 said + "Using network GPUDirectTCPX_v7",
+                 said + f"comm 0x1 rank {device} nranks 4 - Init COMPLETE"]  # fmt: skip
+    verdict = verdict_of(text)
+    assert verdict.code == 0
+    assert "4 of 4 ranks" in verdict.headline
+
+
 def test_the_wrong_family_is_said_before_the_sockets_that_follow_from_it() -> None:
     (path,) = LOGS.glob("07-*.log")
     verdict = verdict_of(path.read_text())
