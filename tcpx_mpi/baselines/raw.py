@@ -26,6 +26,8 @@ SEND_BUFFER_BYTES = 4 << 20
 #: The streams among which raw's best is looked for.
 BEST_OF = (1, 2, 4)
 _ALIGN = 64
+#: The algorithm of programs in which ranks pass on what they receive, chunk by chunk.
+CHAIN = "ring"
 #: A message of one stream is still cut here: the engine's offsets in a chunk have 32 bits.
 _MOST_CHUNK_BYTES = 1 << 30
 
@@ -60,14 +62,23 @@ class RawBaseline:
     def load(
         self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
     ) -> None:
-        """A message is divided among the streams in one stretch each."""
-        steps = step_bytes(context.schedule, layout).length
-        share = -(-int(steps.max(initial=1)) // self.info.streams)
-        chunk = min(max(-(-share // _ALIGN) * _ALIGN, _ALIGN), _MOST_CHUNK_BYTES)
+        """A message is divided among the streams."""
+        longest = int(step_bytes(context.schedule, layout).length.max(initial=1))
+        chunk = cut(longest, self.info.streams, facts)
         load_native(self.timed_loop, context, layout, chunk, self.info.streams, longest_batch)
 
     def close(self) -> None:
         """Sockets are closed with the object: a closing peer frees nothing that others wait for."""
+
+
+def cut(longest: int, streams: int, facts: RowFacts) -> int:
+    """Bytes of a chunk, on all ranks alike: a message is one stretch for each stream. But along a
+    chain ranks pass on what they receive, and a peer that stored each message whole at each hop
+    would be a weakened one: there it has the plugin's chunks."""
+    share = min(-(-longest // streams), _MOST_CHUNK_BYTES)
+    if facts.algo == CHAIN:
+        share = min(share, facts.chunk_bytes)
+    return max(-(-share // _ALIGN) * _ALIGN, _ALIGN)
 
 
 def prepare(world: World, settings: Settings, context: RankContext, link: Link) -> list[Transport]:

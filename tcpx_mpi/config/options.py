@@ -194,7 +194,7 @@ OPTIONS: tuple[Option, ...] = (
          metavar="SIZE"),
     Option("matrix", "matrix_path", OPERATION, None, any_text,
          "a file whose row i has the bytes from rank i to each, for alltoallv; for matrix: their "
-         "proportions",
+         "proportions, whole numbers after --matrix-scale",
          metavar="FILE", variables=("NCCL_TESTS_ALLTOALLV_MATRIX_FILE",)),
     Option("matrix_scale", "matrix_scale", OPERATION, 1.0, factor,
          "multiply the numbers of the matrix by this",

@@ -259,6 +259,10 @@ def cpu_list(label: str, text: str) -> str:
     return cpu_list_text(cpus)
 
 
+#: 30 years; deadlines are kept in nanoseconds of 64 bits.
+_MOST_SECONDS = 1e9
+
+
 def seconds(zero: bool = False) -> Callable[[str, str], float]:
     """A parser of times in seconds, above zero unless `zero` means something."""
 
@@ -267,6 +271,10 @@ def seconds(zero: bool = False) -> Callable[[str, str], float]:
             duration_s = parse_duration(text)
         except UsageError as error:
             raise UsageError(f"{label}: {error}") from None
+        except OverflowError:
+            duration_s = math.inf
+        if duration_s > _MOST_SECONDS:
+            raise UsageError(f"{label} ({text}) is too long; use {_MOST_SECONDS:g} s or less")
         if duration_s == 0 and not zero:
             raise UsageError(f"{label} ({text}) is too small; use a time above 0, like 30s")
         return duration_s

@@ -187,7 +187,8 @@ def pattern(form: Form) -> Pattern:
 def _cost(algo: str, world: int, size_bytes: int) -> tuple[float, float]:
     if algo == "ring":
         return 2 * (world - 1), 2 * (world - 1) / world * size_bytes
-    rounds = (world - 1).bit_length() + (2 if world & (world - 1) else 0)
+    # Those beyond a power of 2 give theirs to another before, and get the result after, at most.
+    rounds = (world.bit_length() - 1) + (2 if world & (world - 1) else 0)
     return rounds, rounds * size_bytes
 
 

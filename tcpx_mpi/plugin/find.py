@@ -77,9 +77,9 @@ def choose_plugin(
     settings: Settings, environ: Mapping[str, str], exists: Exists = os.path.exists
 ) -> PluginChoice:
     """The plugin that these settings mean. Raises UsageError or PluginMissing, as `find_plugin`."""
-    from_command_line = settings.sources["plugin"].startswith("command line")
     # A variable does not name a plugin the way an option does: without TCPX it is "missing" (3).
-    spec = settings.plugin if from_command_line else "auto"
+    named = settings.sources["plugin"].startswith(("command line", "file "))
+    spec = settings.plugin if named else "auto"
     return find_plugin(spec, environ, bundled_dir(), exists, settings.abi)
 
 

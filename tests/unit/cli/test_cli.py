@@ -72,6 +72,8 @@ def python(code: str) -> str:
         (["run", "ring", "--chunk", "4M"], ["--chunk (4M)", "use 2M or less"]),
         (["run", "ring", "--window-send", "17"], ["--window-send (17)", "use 16 or less"]),
         (["run", "ring", "--memory", "disk"], ["--memory", "cuda"]),
+        (["run", "ring", "--stall-timeout", "9999999999"], ["--stall-timeout", "too long"]),
+        (["run", "ring", "--connect-timeout", "9" * 400], ["--connect-timeout", "too long"]),
         (["run", "ring"], ["at least 2 ranks", "mpirun -n 4 tcpx-mpi run ring", "--ranks 4"]),
         (["run", "ring", "--ranks", "1"], ["ring", "2"]),
         (["run", "pair", "--ranks", "3"], ["pair", "even"]),

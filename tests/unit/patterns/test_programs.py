@@ -12,6 +12,7 @@ from tcpx_mpi import patterns
 from tcpx_mpi.patterns.program import Form, Program
 from tcpx_mpi.schedule.interpreter import EngineModel, Outcome, prove
 from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.simulator import Costs, predict
 from tcpx_mpi.schedule.table import (
     NONE,
     RECEIVE_OPS,
@@ -126,6 +127,20 @@ def test_logarithmic_algorithms_take_logarithmically_many_messages(world: int) -
         if algo in ("doubling", "halving", "tree") and program.cost is not None:
             steps, _ = program.cost(algo, world, 16 * world)
             assert steps <= 2 + (world - 1).bit_length()
+
+
+@pytest.mark.parametrize("world", [2, 3, 4, 5, 6, 7, 8, 12])
+def test_the_cost_of_doubling_is_the_longest_way_through_its_schedule(world: int) -> None:
+    program = patterns.find_program("all_reduce")
+    assert program.cost is not None
+    steps, sent = program.cost("doubling", world, 1)
+    engine = EngineModel(1 << 20)
+    pattern = program.pattern(Form("doubling", ELEMENT))
+    only_latency = predict(pattern, world, ELEMENT, engine, Costs(1.0, 0.0))
+    assert steps == sent
+    assert 0 <= steps - only_latency.by_average(3) <= (1 if world & (world - 1) else 0)
+    ring, _ = program.cost("ring", world, 1)
+    assert world == 2 or steps < ring  # at least of small messages it is the faster one
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,18 @@ def test_with_nothing_that_asks_for_tcpx_the_default_is_softtcpx_and_says_so() -
     assert not choice.asked
 
 
+def test_a_plugin_of_a_file_of_settings_is_taken_and_not_silently_another(tmp_path: Path) -> None:
+    config = tmp_path / "run.toml"
+    for plugin, said in (("null", "null"), ("softtcpx", "softtcpx")):
+        config.write_text(f'pattern = "ring"\nplugin = "{plugin}"\n')
+        settings = load_settings({"config": str(config)}, {})
+        assert plugins.choose_plugin(settings, {}).path.endswith(f"libnccl-net-{said}.so")
+    config.write_text('pattern = "ring"\nplugin = "/nowhere/libnccl-net.so"\n')
+    settings = load_settings({"config": str(config)}, {})
+    with pytest.raises(UsageError, match=r"/nowhere/libnccl-net\.so"):
+        plugins.choose_plugin(settings, {})
+
+
 @pytest.mark.parametrize("place", TCPX_PLACES)
 def test_tcpx_in_any_of_its_places_is_the_default(place: str) -> None:
     assert find("auto", only(place)).path == place
