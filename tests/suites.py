@@ -53,8 +53,8 @@ SUITES = {
         ("-m", "variant or not variant", "conform"),
     ),
     "variants": Suite(
-        "other ways to the same lines: signals, odd plugins, patterns and so on: 6 minutes",
-        ("-m", "variant", "mpi", "cluster"),
+        "other ways to the same lines: signals, odd plugins, large worlds and so on: 8 minutes",
+        ("-m", "variant", "mpi", "cluster", "unit"),
     ),
     "mutants": Suite(
         "broken copies of the sources, all of which must be caught",
@@ -62,7 +62,7 @@ SUITES = {
     ),
     "browser": Suite(
         "the HTML report in a real browser",
-        ("browser",),
+        ("-m", "variant or not variant", "browser"),
         needs=("chromium|chromium-browser|google-chrome",),
         get="apt-get install chromium",
     ),

@@ -31,6 +31,7 @@ def beside_raw(copy: BrokenCopy, file: Path) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.variant
 @pytest.mark.timeout(700)
 def test_a_slowed_engine_moves_the_ratio_as_predicted(mpi_copy: BrokenCopy, tmp_path: Path) -> None:
     (patch,) = detected_by("ratio")

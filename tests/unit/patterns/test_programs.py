@@ -58,9 +58,18 @@ def test_every_form_keeps_its_promise_in_worlds_up_to_eight(program: Program, al
             proved(program, form, world, 36 * world + ELEMENT, engines[number % 2])
 
 
+@pytest.mark.parametrize(
+    "worlds",
+    [
+        pytest.param((9, 11, 12, 15, 16, 17, 32), id="to 32"),
+        pytest.param((10, 13, 14, 64, 100), id="to 100", marks=pytest.mark.variant),
+    ],
+)
 @every_algorithm
-def test_it_keeps_its_promise_in_worlds_up_to_a_hundred(program: Program, algo: str) -> None:
-    for world in (9, 11, 12, 15, 16, 17, 32, 100):
+def test_it_keeps_its_promise_in_worlds_up_to_a_hundred(
+    program: Program, algo: str, worlds: tuple[int, ...]
+) -> None:
+    for world in worlds:
         if program.skips(world):
             continue
         form = Form(algo, ELEMENT, root=world // 3, in_place=program.in_place and world % 2 == 0)
