@@ -77,7 +77,6 @@ class Core {
   Status refuse_unknown(const std::string& agent) const;
   Status post_copy(const std::shared_ptr<Transfer>& transfer);
   bool round();  // with the lock
-  bool round_of_thread();
   bool copy_some();
   void watch(Link& link);
   bool active() const;

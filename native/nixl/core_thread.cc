@@ -1,7 +1,6 @@
 // What makes progress where nobody asks for any.
 #include <sys/epoll.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <exception>
 
@@ -17,23 +16,12 @@ constexpr long kNapNs = 50'000;
 constexpr uint64_t kCallersBusy = 3;  // rounds of callers during a nap: they do all there is to do
 constexpr int kSleepMs = 50;          // deadlines are looked at in between
 
-void nap() {
-  const timespec pause{0, kNapNs};
+void nap(long duration_ns = kNapNs) {
+  const timespec pause{0, duration_ns};
   nanosleep(&pause, nullptr);
 }
 
 }  // namespace
-
-// Nobody above would hear of what is thrown here: no memory, mostly.
-bool Core::round_of_thread() {
-  try {
-    return round();
-  } catch (const std::exception& error) {
-    report(all_.agent, error.what());
-    usleep(kSleepMs * 1000);
-    return false;
-  }
-}
 
 void Core::work() {
   int64_t moved_at = now_ns();
@@ -46,12 +34,21 @@ void Core::work() {
       continue;
     }
     seen = rounds;
-    bool moved, busy;
+    bool moved = false, failed = false, busy;
     {
       const std::lock_guard<std::mutex> lock(mutex_);
-      moved = round_of_thread();
+      try {
+        moved = round();
+      } catch (const std::exception& error) {  // no memory, mostly; nobody above would hear of it
+        report(all_.agent, error.what());
+        failed = true;
+      }
       busy = active();
-      if (!moved && !busy) sleeping_ = true;  // from here on who begins something wakes us
+      if (!moved && !busy && !failed) sleeping_ = true;  // who begins something wakes us
+    }
+    if (failed) {  // without the lock; else the same would be told thousands of times a second
+      nap(kSleepMs * 1'000'000L);
+      continue;
     }
     const int64_t now = now_ns();
     if (moved) moved_at = now;

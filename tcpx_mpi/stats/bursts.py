@@ -25,5 +25,5 @@ def without_gaps(header: RunHeader, summary: RowSummary) -> RowSummary:
     if not (header.back_to_back and at_once and 4 * median_ns < summary.time_ns):
         return summary
     unknown = dict.fromkeys(_PERCENTILES, math.nan)
-    spread = dataclasses.replace(summary.per_iteration, **unknown)  # type: ignore[arg-type]
+    spread = dataclasses.replace(summary.per_iteration, **unknown)  # type: ignore[arg-type]  # by name
     return dataclasses.replace(summary, per_iteration=spread, burst_gap_ns=median_ns)

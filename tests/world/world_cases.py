@@ -187,7 +187,8 @@ def test_a_rank_that_does_not_come_is_noticed_within_the_patience(world: World) 
 
 
 class Arriving:
-    """A collective that is complete at the n-th look."""
+    """A request that is complete at the n-th look: all of MPI's that `_finish` uses, which no type
+    says, so its uses have a `type: ignore`."""
 
     def __init__(self, looks: int) -> None:
         self.looks = looks

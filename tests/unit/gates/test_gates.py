@@ -45,7 +45,7 @@ def test_a_run_above_all_limits_passes_and_one_below_one_of_them_does_not() -> N
 
 def beside(run: Run, side: str, **changes: object) -> Run:
     row = run.rows[1]
-    row.against[side] = dataclasses.replace(row, against={}, **changes)  # type: ignore[arg-type]
+    row.against[side] = dataclasses.replace(row, against={}, **changes)  # type: ignore[arg-type]  # by name
     return run
 
 
