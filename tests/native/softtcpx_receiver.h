@@ -57,7 +57,8 @@ class Receiver {
     for (const Fd& fd : sockets.data) data_.push_back(fd.get());
     sockets.threads = threads;
     comm_ = std::make_unique<RecvComm>(device, std::move(sockets));
-    CHECK(comm_->open_bounce() && comm_->start());
+    comm_->open_bounce();
+    CHECK(comm_->start());
     comm_->offer_device();
   }
   ~Receiver() { CHECK_EQ(comm_->finish(), int{kNetSuccess}); }

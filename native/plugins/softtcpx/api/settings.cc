@@ -76,7 +76,7 @@ constexpr NumberSetting kNumbers[] = {
     {"SOFTTCPX_ZERO_COPY", &Settings::zero_copy, 1, 0, 1,
      "1: a worker sends large pieces out of GPU memory from where their copies lie"},
     {"SOFTTCPX_BOUNCE_PAGES", &Settings::bounce_pages, 0, 0, kBouncePages,
-     "page-locked, a receiving connection; 0: enough for 16 receives of a chunk, and for 8 MiB"},
+     "of a receiving connection; 0: enough for 16 receives of a chunk, and for 8 MiB"},
     {"SOFTTCPX_TRACE_RECORDS", &Settings::trace_records, 65536, 1024, 1 << 24,
      "of 40 bytes, that a file of SOFTTCPX_TRACE keeps: the last ones"},
 };
@@ -145,8 +145,8 @@ constexpr TrapSetting kTraps[] = {
      "1: a broken data socket is a warning and silence; a sender that closed is error 2, then 'not "
      "done', then done",
      1},
-    {"SOFTTCPX_TRAP_SHARED_PAGES", &Traps::shared_pages, 0, 1 << 20,
-     "bounce pages that all receiving connections of a device share, none set aside for a receive",
+    {"SOFTTCPX_TRAP_SHARED_PAGES", &Traps::shared_pages, 0, (1 << 16) - 1,
+     "bounce pages that all receiving connections of a GPU share, none set aside for a receive",
      8192},
     {"SOFTTCPX_TRAP_CODES", &Traps::codes, 0, 1,
      "1: error 3 where an argument is invalid; init fails where there is no interface", 1},

@@ -78,7 +78,7 @@ struct Settings {
   int64_t copy_bytes = 0;    // of GPU memory, in one copy
   int64_t zero_copy = 0;     // pieces out of GPU memory are sent from where they lie
   int64_t copies = 0;        // under way or landed, a sending connection
-  int64_t bounce_pages = 0;  // page-locked, a receiving connection; 0: as the chunk size needs
+  int64_t bounce_pages = 0;  // of a receiving connection; 0: as the chunk size needs
   std::string fragments_name;
   std::string trap_side_name;
   std::string like;        // whose ways the traps below have where they are not set

@@ -1,8 +1,6 @@
 // A network interface that we offer, with what all its connections share.
 #pragma once
 
-#include <atomic>
-#include <cstdint>
 #include <utility>
 
 #include "plugins/softtcpx/api/settings.h"
@@ -22,8 +20,7 @@ struct Device {
         interface(std::move(interface_)),
         settings(settings_),
         presence(presence_),
-        workers(settings_.spin_us),
-        shared_pages(settings_.traps.shared_pages) {}
+        workers(settings_.spin_us) {}
 
   const int index;
   const Interface interface;
@@ -32,7 +29,6 @@ struct Device {
   Poller poller;  // of the connections whose owner is the caller of test
   WorkerPool workers;
   CopyQueues copy_queues;
-  std::atomic<int64_t> shared_pages;  // bounce pages that are free, where a trap says so
 };
 
 }  // namespace softtcpx

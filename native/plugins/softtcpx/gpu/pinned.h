@@ -1,5 +1,5 @@
-// Whole pages of host memory; where there is a GPU page-locked, and mapped so that it can be read
-// and written from both sides.
+// Whole pages of host memory; with a GPU page-locked, and mapped so that both sides can read and
+// write them.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +8,30 @@
 #include "plugins/softtcpx/gpu/cuda.h"
 
 namespace softtcpx {
+
+// A stretch of host memory that the driver has locked and mapped for a GPU.
+class PageLock {
+ public:
+  PageLock() = default;
+  ~PageLock() { release(); }
+  PageLock(const PageLock&) = delete;
+  PageLock& operator=(const PageLock&) = delete;
+
+  // Throws CudaError when the driver does not lock or map it.
+  void acquire(const Gpu& gpu, uint8_t* memory, size_t bytes);
+  void release();
+  // Never unlocked.
+  void abandon() { gpu_ = Gpu{}; }
+
+  explicit operator bool() const { return static_cast<bool>(gpu_); }
+  // From the CPU's address of a byte to the GPU's: 0 under unified addressing, and with no GPU.
+  ptrdiff_t view_offset() const { return view_offset_; }
+
+ private:
+  Gpu gpu_;
+  uint8_t* memory_ = nullptr;
+  ptrdiff_t view_offset_ = 0;
+};
 
 class PinnedMemory {
  public:
@@ -22,22 +46,24 @@ class PinnedMemory {
   bool open(const Gpu& gpu, size_t bytes);
   void close();
   // Never unmapped: for memory that a copy engine may still write to.
-  void abandon() { memory_ = nullptr; }
+  void abandon() {
+    lock_.abandon();
+    memory_ = nullptr;
+  }
 
   uint8_t* host() const { return memory_; }
   // The same byte as the GPU sees it; without a GPU, as the CPU does.
   template <class T>
   T* as_seen_by_gpu(T* here) const {
-    return reinterpret_cast<T*>(reinterpret_cast<uint8_t*>(here) + view_offset_);
+    return reinterpret_cast<T*>(reinterpret_cast<uint8_t*>(here) + lock_.view_offset());
   }
-  bool pinned() const { return static_cast<bool>(gpu_); }
+  bool pinned() const { return static_cast<bool>(lock_); }
   size_t bytes() const { return bytes_; }
 
  private:
-  Gpu gpu_;
+  PageLock lock_;
   uint8_t* memory_ = nullptr;
   size_t bytes_ = 0;
-  ptrdiff_t view_offset_ = 0;  // 0 under unified addressing
 };
 
 }  // namespace softtcpx

@@ -219,7 +219,8 @@ std::unique_ptr<RecvComm> Listener::make_comm(Group& group) {
   sockets.threads = handle_.threads;
   sockets.peer = group.peer;
   auto comm = std::make_unique<RecvComm>(device_, std::move(sockets));
-  if (comm->open_bounce() && comm->start()) return comm;
+  comm->open_bounce();
+  if (comm->start()) return comm;
   SOFTTCPX_WARN("accept on %s: %s", device_.interface.name.c_str(), std::strerror(errno));
   return nullptr;
 }

@@ -17,6 +17,8 @@ constexpr uint64_t kSpareShare = 8;
 constexpr uint64_t kSmallestPiece = 65536;
 // With small fragments a receive may have so many times the pages.
 constexpr uint64_t kSmallFragments = 4;
+// Of a connection without a GPU: 128 of them have room in the bounce buffer, whatever the chunk.
+constexpr uint32_t kMostHostPages = 8192;
 
 template <class T>
 constexpr size_t whole_pages() {
@@ -34,31 +36,35 @@ uint32_t pages_for(uint64_t bytes, const Settings& settings) {
       std::min<uint64_t>(kMaxFragments, small * (bytes / kBouncePageBytes + ends)));
 }
 
-BouncePool::BouncePool(const Settings& settings, std::atomic<int64_t>& shared)
+BouncePool::BouncePool(const Settings& settings)
     : settings_(settings),
-      random_state_(static_cast<uint64_t>(settings.seed) * 0x9e3779b97f4a7c15u + 1),
-      shared_pages_(shared) {}
+      random_state_(static_cast<uint64_t>(settings.seed) * 0x9e3779b97f4a7c15u + 1) {}
 
-BouncePool::~BouncePool() { shared_pages_ += taken_shared_; }
+BouncePool::~BouncePool() {
+  if (shared_ == nullptr || !filled()) return;
+  for (uint64_t k = taken_back_; k < taken_back_ + kNetUnpackSlots; ++k) {
+    for (uint32_t i = 0; i < slot(k).pages; ++i) shared_->give_back(pages_of(k)[i]);
+  }
+}
 
-bool BouncePool::open(const Gpu& gpu) {
-  pages_ = kBouncePages;
-  if (gpu) {
-    const auto asked = static_cast<uint32_t>(settings_.bounce_pages);
-    // 16 receives of a chunk each, or one as large as it can be.
-    const uint32_t needed = kNetUnpackSlots * pages_for(settings_.chunk_bytes, settings_);
-    pages_ = asked > 0 ? asked : std::max(needed, kMaxFragments);
-  }
-  if (!memory_.open(gpu, whole_pages<Shared>() + size_t{pages_} * kBouncePageBytes)) return false;
-  shared_ = reinterpret_cast<Shared*>(memory_.host());
-  bounce_ = memory_.host() + whole_pages<Shared>();
-  shared_->device = {memory_.as_seen_by_gpu(&shared_->queue), memory_.as_seen_by_gpu(bounce_),
-                     ~uint64_t{0}};
-  if (gpu && settings_.traps.device_memory != 0) {
-    on_gpu_ = std::make_unique<GpuBounce>(gpu, bounce_, size_t{pages_} * kBouncePageBytes);
-    on_gpu_->describe(shared_->device);
-  }
-  return true;
+void BouncePool::open(const Gpu& gpu) {
+  const auto asked = static_cast<uint32_t>(settings_.bounce_pages);
+  // 16 receives of a chunk each, or one as large as it can be.
+  const uint32_t needed = kNetUnpackSlots * pages_for(settings_.chunk_bytes, settings_);
+  pages_ = asked > 0 ? asked : std::max(needed, kMaxFragments);
+  // Addresses of host memory are all that they are: with large chunks fewer, so that many fit.
+  if (!gpu && asked == 0) pages_ = std::min(pages_, kMostHostPages);
+  range_ = BounceRange::of(gpu, settings_);
+  bounce_ = range_->host();
+  shared_ = range_->shared();
+  if (shared_ != nullptr) pages_ = static_cast<uint32_t>(settings_.traps.shared_pages);
+  const size_t own_pages = shared_ != nullptr ? 0 : pages_;
+  lease_.take(*range_, gpu, whole_pages<Published>() + own_pages * kBouncePageBytes);
+  first_ = shared_ != nullptr ? shared_->lease().offset()
+                              : lease_.offset() + static_cast<uint32_t>(whole_pages<Published>());
+  published_ = reinterpret_cast<Published*>(bounce_ + lease_.offset());
+  published_->device = {lease_.as_seen_by_gpu(&published_->queue), range_->named(), ~uint64_t{0}};
+  if (range_->mirrored()) on_gpu_ = std::make_unique<GpuBlock>(gpu, published_->device);
 }
 
 void BouncePool::fill() {
@@ -73,11 +79,11 @@ void BouncePool::fill() {
 }
 
 bool BouncePool::admit(uint64_t sequence, uint64_t capacity) {
-  const uint32_t quota = memory_.pinned() ? pages_for(capacity, settings_) : kMaxFragments;
-  if (shares()) {
+  if (shared_ != nullptr) {
     slot(sequence).quota = kMaxFragments;
     return true;
   }
+  const uint32_t quota = pages_for(capacity, settings_);
   if (quota > unreserved_) return false;
   unreserved_ -= quota;
   slot(sequence).quota = quota;
@@ -95,24 +101,34 @@ void BouncePool::begin(uint64_t sequence, uint64_t total) {
   Slot& slot = this->slot(sequence);
   slot.listed = 0;
   slot.uncut = total;
-  shared_->queue.cnt[sequence % kNetUnpackSlots] = 0;
+  published_->queue.cnt[sequence % kNetUnpackSlots] = 0;
 }
 
-bool BouncePool::take_shared() {
-  if (shared_pages_.fetch_sub(1) > 0) {
-    ++taken_shared_;
-    return true;
+BouncePool::Cut BouncePool::take(uint16_t* page) {
+  if (__builtin_expect(shared_ != nullptr, false)) {
+    if (!shared_->take(page)) return Cut::kNoPage;
+  } else {
+    if (n_free_ == 0) return Cut::kTooMany;  // a trap has lost one
+    *page = free_[--n_free_];
   }
-  ++shared_pages_;
-  return false;
+  ++out_;
+  return Cut::kGood;
+}
+
+void BouncePool::give_back(uint16_t page) {
+  if (__builtin_expect(shared_ != nullptr, false)) {
+    shared_->give_back(page);
+  } else {
+    free_[n_free_++] = page;
+  }
 }
 
 BouncePool::Cut BouncePool::cut(uint64_t sequence, uint32_t nth, uint64_t dst_off, uint64_t left,
                                 Fragment* fragment) {
   Slot& slot = this->slot(sequence);
   if (slot.pages == slot.quota) return Cut::kTooMany;
-  if (n_free_ == 0) return shares() ? Cut::kNoPage : Cut::kTooMany;  // a trap has lost one
-  if (shares() && !take_shared()) return Cut::kNoPage;
+  uint16_t page = 0;
+  if (const Cut taken = take(&page); taken != Cut::kGood) return taken;
   // Small fragments only as long as large ones would suffice for the rest several times over.
   const uint64_t pages_left = slot.quota - slot.pages;
   const uint64_t spare = slot.quota / kSpareShare;
@@ -122,12 +138,11 @@ BouncePool::Cut BouncePool::cut(uint64_t sequence, uint32_t nth, uint64_t dst_of
   if (may_be_small && settings_.fragments == Fragments::kRandom)
     longest = 1 + random(kBouncePageBytes);
   const uint32_t length = static_cast<uint32_t>(std::min<uint64_t>(longest, left));
-  const uint16_t page = free_[--n_free_];
   pages_of(sequence)[slot.pages++] = page;
   slot.uncut -= length;
   const uint32_t inside =
       settings_.fragments == Fragments::kRandom ? random(kBouncePageBytes - length + 1) : 0;
-  *fragment = {page * kBouncePageBytes + inside, length, dst_off};
+  *fragment = {offset_of(page) + inside, length, dst_off};
   return Cut::kGood;
 }
 
@@ -140,13 +155,13 @@ bool BouncePool::copy_to_gpu(uint64_t sequence) {
   if (on_gpu_ == nullptr) return true;
   const NetUnpackFragment* const all = descriptors(sequence);
   for (uint32_t i = 0; i < slot(sequence).listed; ++i) {
-    if (!on_gpu_->put(all[i].src_off, all[i].len)) return false;
+    if (!range_->copy_to_gpu(all[i].src_off, all[i].len)) return false;
   }
   return true;
 }
 
 void BouncePool::publish(uint64_t sequence) {
-  __atomic_store_n(&shared_->queue.cnt[sequence % kNetUnpackSlots], slot(sequence).listed,
+  __atomic_store_n(&published_->queue.cnt[sequence % kNetUnpackSlots], slot(sequence).listed,
                    __ATOMIC_RELEASE);
 }
 
@@ -157,13 +172,9 @@ void BouncePool::take_back(uint64_t consumed) {
     if (slot.quota == 0) continue;
     const uint16_t* pages = slot.pages > 0 ? pages_of(taken_back_) : nullptr;
     // The first one last: taken again in this order, neighbours stay neighbours.
-    for (uint32_t i = slot.pages; i > 0; --i) free_[n_free_++] = pages[i - 1];
-    if (shares()) {
-      shared_pages_ += slot.pages;
-      taken_shared_ -= slot.pages;
-    } else {
-      unreserved_ += slot.quota;
-    }
+    for (uint32_t i = slot.pages; i > 0; --i) give_back(pages[i - 1]);
+    out_ -= slot.pages;
+    unreserved_ += slot.quota;
     slot = Slot{};
   }
 }
@@ -171,18 +182,18 @@ void BouncePool::take_back(uint64_t consumed) {
 void BouncePool::poison(uint64_t sequence) const {
   if (settings_.poison == 0) return;
   for (uint32_t i = 0; i < slot(sequence).pages; ++i) {
-    const uint32_t page = pages_of(sequence)[i] * kBouncePageBytes;
-    std::memset(page_bytes(page), kPoison, kBouncePageBytes);
-    if (on_gpu_ != nullptr) on_gpu_->put(page, kBouncePageBytes);
+    const uint32_t offset = offset_of(pages_of(sequence)[i]);
+    std::memset(page_bytes(offset), kPoison, kBouncePageBytes);
+    if (on_gpu_ != nullptr) range_->copy_to_gpu(offset, kBouncePageBytes);
   }
 }
 
 uint32_t BouncePool::leaked(uint64_t consumed, uint64_t seen, uint64_t posted) {
   if (!filled()) return 0;
   take_back(consumed);
-  uint32_t here = n_free_;
-  for (uint64_t k = seen; k < posted; ++k) here += slot(k).pages;
-  return pages_ - here;
+  uint32_t missing = out_;
+  for (uint64_t k = seen; k < posted; ++k) missing -= slot(k).pages;
+  return missing;
 }
 
 void BouncePool::duplicate_last(uint64_t sequence) {

@@ -1,5 +1,5 @@
-// The receive path for GPU memory: a pool of bounce pages that sockets are read into, and the queue
-// that lists for each receive which pages hold which bytes.
+// The receive path for GPU memory: a connection's pages of the bounce buffer, which sockets are
+// read into, and the queue that lists for each receive which pages hold which bytes.
 //
 // The owner of the connection takes pages, lists fragments, and takes back the pages of consumed
 // receives; the caller reads both between done and consume. A page holds one fragment.
@@ -8,14 +8,12 @@
 #include <sys/uio.h>
 
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <memory>
 
 #include "net/abi_v7.h"
 #include "plugins/softtcpx/api/settings.h"
-#include "plugins/softtcpx/gpu/gpu_bounce.h"
-#include "plugins/softtcpx/gpu/pinned.h"
+#include "plugins/softtcpx/gpu/bounce_range.h"
 
 namespace softtcpx {
 
@@ -36,24 +34,28 @@ struct Fragment {
 
 class BouncePool {
  public:
-  // `shared`: pages that all pools of a device have together, where a trap says so.
-  BouncePool(const Settings& settings, std::atomic<int64_t>& shared);
+  explicit BouncePool(const Settings& settings);
   ~BouncePool();
 
-  // Without a GPU it reserves addresses and the queue, which is all that a receiver of host memory
-  // ever needs; with one all of it is page-locked, hence less. False with errno set; throws
-  // CudaError.
-  bool open(const Gpu& gpu);
+  // Without a GPU pages are addresses only until one is written, which is all that a receiver of
+  // host memory ever needs; with one all are page-locked. Throws CudaError, and std::system_error
+  // when the bounce buffer has no room for them.
+  void open(const Gpu& gpu);
   // Before the first receive into GPU memory is posted.
   void fill();
   bool filled() const { return free_ != nullptr; }
 
   // As the GPU sees it.
   NetUnpackDevice* device() const {
-    return on_gpu_ != nullptr ? on_gpu_->block() : memory_.as_seen_by_gpu(&shared_->device);
+    return on_gpu_ != nullptr ? on_gpu_->address() : lease_.as_seen_by_gpu(&published_->device);
   }
-  const PinnedMemory& memory() const { return memory_; }
+  bool pinned() const { return lease_.pinned(); }
+  size_t bytes() const { return lease_.bytes(); }
   uint32_t pages() const { return pages_; }
+  // A receive that needs more of them could never be admitted.
+  bool holds(uint64_t bytes) const {
+    return shared_ != nullptr || pages_for(bytes, settings_) <= pages_;
+  }
   uint8_t* page_bytes(uint32_t src_off) const { return bounce_ + src_off; }
 
   // The owner's part, for the receive with this number.
@@ -87,13 +89,13 @@ class BouncePool {
   // For the traps, on a receive that is whole but not published.
   uint32_t listed(uint64_t sequence) const { return slot(sequence).listed; }
   NetUnpackFragment* descriptors(uint64_t sequence) const {
-    return shared_->queue.mem[sequence % kNetUnpackSlots];
+    return published_->queue.mem[sequence % kNetUnpackSlots];
   }
   void duplicate_last(uint64_t sequence);
   void lose_page(uint64_t sequence);
 
  private:
-  struct Shared {  // with the caller
+  struct Published {  // what the caller reads
     NetUnpackQueue queue;
     NetUnpackDevice device;
   };
@@ -110,23 +112,27 @@ class BouncePool {
     return &taken_[(sequence % kNetUnpackSlots) * kMaxFragments];
   }
   uint32_t random(uint32_t below);
-  bool shares() const { return settings_.traps.shared_pages > 0; }
-  bool take_shared();
+  // Of the range, by the number that a page has here.
+  uint32_t offset_of(uint16_t page) const { return first_ + page * kBouncePageBytes; }
+  Cut take(uint16_t* page);
+  void give_back(uint16_t page);
 
   const Settings& settings_;
   uint64_t random_state_;
-  PinnedMemory memory_;
-  Shared* shared_ = nullptr;
-  uint8_t* bounce_ = nullptr;
+  std::shared_ptr<BounceRange> range_;
+  BounceLease lease_;  // what is published, then the pages
+  Published* published_ = nullptr;
+  SharedPages* shared_ = nullptr;      // of a trap: pages come from there, and none are leased
+  uint8_t* bounce_ = nullptr;          // the begin of the range
+  uint32_t first_ = 0;                 // where the pages begin in it
   std::unique_ptr<uint16_t[]> free_;   // a stack: the page that came back last goes out next
   std::unique_ptr<uint16_t[]> taken_;  // by slot
   uint32_t pages_ = 0;
   uint32_t unreserved_ = 0;
   uint32_t n_free_ = 0;
-  uint64_t taken_back_ = 0;  // receives whose pages are back
-  std::atomic<int64_t>& shared_pages_;
-  int64_t taken_shared_ = 0;           // of those
-  std::unique_ptr<GpuBounce> on_gpu_;  // none, but in tests
+  uint32_t out_ = 0;                  // pages that are taken and not back
+  uint64_t taken_back_ = 0;           // receives whose pages are back
+  std::unique_ptr<GpuBlock> on_gpu_;  // none, but in tests
   std::array<Slot, kNetUnpackSlots> slots_;
 };
 

@@ -39,20 +39,19 @@ bool leaves_room_for_a_segment(int fd, uint32_t held) {
 RecvComm::RecvComm(Device& device, Sockets sockets)
     : Comm(ObjectKind::kRecvComm, device, std::move(sockets)),
       lanes_(new Lane[sockets_.data.size()]),
-      bounce_(device.settings, device.shared_pages) {
+      bounce_(device.settings) {
   for (size_t i = 0; i < sockets_.data.size(); ++i)
     lanes_[i].roomy = leaves_room_for_a_segment(sockets_.data[i].get(), Lane::kStageBytes);
 }
 
-bool RecvComm::open_bounce() {
-  if (!bounce_.open(gpu_)) return false;
+void RecvComm::open_bounce() {
+  bounce_.open(gpu_);
   if (gpu_)
     SOFTTCPX_INFO("a receiving connection to GPU %d: %u bounce pages, %zu bytes page-locked",
-                  gpu_.ordinal, bounce_.pages(), bounce_.memory().bytes());
-  return true;
+                  gpu_.ordinal, bounce_.pages(), bounce_.bytes());
 }
 
-bool RecvComm::serve_gpu_memory(const Gpu&) { return bounce_.memory().pinned(); }
+bool RecvComm::serve_gpu_memory(const Gpu&) { return bounce_.pinned(); }
 
 NetUnpackDevice* RecvComm::offer_device() {
   offered_ = true;
@@ -65,10 +64,9 @@ int RecvComm::receive(void* data, int64_t bytes, const Region* region, void** re
     // No GPU of ours: no page-locked pages, and no ordinal.
     if (region->memory == Memory::kGpu && region->gpu.ordinal != gpu_.ordinal)
       return kNetInvalidArgument;
-    if (bounce_.memory().pinned() && bytes > 0 &&
-        pages_for(static_cast<uint64_t>(bytes), device_.settings) > bounce_.pages()) {
+    if (bytes > 0 && !bounce_.holds(static_cast<uint64_t>(bytes))) {
       SOFTTCPX_WARN(
-          "a receive of %lld bytes needs more than the %u page-locked bounce pages; "
+          "a receive of %lld bytes needs more than the %u bounce pages of its connection; "
           "SOFTTCPX_BOUNCE_PAGES says how many there are",
           static_cast<long long>(bytes), bounce_.pages());
       return kNetInvalidArgument;

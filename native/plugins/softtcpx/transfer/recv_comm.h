@@ -16,8 +16,8 @@ class RecvComm final : public Comm {
   RecvComm(Device& device, Sockets sockets);
   ~RecvComm() override { leave_owner(); }
 
-  // Page-locked and mapped where a GPU is current. False with errno set; throws CudaError.
-  bool open_bounce();
+  // Page-locked and mapped where a GPU is current. Throws as BouncePool::open.
+  void open_bounce();
   // The caller of accept knows how to unpack: from now on receives into GPU memory are taken.
   NetUnpackDevice* offer_device();
 
