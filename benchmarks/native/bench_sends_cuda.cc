@@ -56,7 +56,7 @@ class Connection {
       memcpy(&content_[i], &word, 4);
     }
     const auto from = reinterpret_cast<CudaAddress>(content_.data());
-    check_cuda(cuda().copy(aligned(source_), from, content_.size()), "cuMemcpy");
+    copy_now(aligned(source_), from, content_.size());
     connect(device);
     check(net_.reg_mr(send_, at(source_, 0), content_.size(), kNetPtrCuda, &send_region_), "regMr");
     check(net_.reg_mr(recv_, at(target_, 0), content_.size(), kNetPtrCuda, &recv_region_), "regMr");

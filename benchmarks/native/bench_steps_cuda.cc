@@ -85,24 +85,18 @@ class Ways {
   // These bytes on one side, zeros on the other.
   void put(bool on_gpu, const std::vector<uint8_t>& bytes) {
     const std::vector<uint8_t> zeros(bytes.size());
-    copy(gpu(), address(on_gpu ? bytes.data() : zeros.data()), bytes.size());
+    copy_now(gpu(), address(on_gpu ? bytes.data() : zeros.data()), bytes.size());
     memcpy(pages_.data(), on_gpu ? zeros.data() : bytes.data(), bytes.size());
   }
   // Whether a side has these bytes.
   bool arrived(bool on_gpu, const std::vector<uint8_t>& bytes) {
     std::vector<uint8_t> found(bytes.size());
-    copy(address(found.data()), on_gpu ? gpu() : pages_.address(), found.size());
+    copy_now(address(found.data()), on_gpu ? gpu() : pages_.address(), found.size());
     return found == bytes;
   }
 
  private:
   CudaAddress gpu() const { return on_gpu_.address(); }
-
-  static void copy(CudaAddress to, CudaAddress from, size_t bytes) {
-    check(cuda().copy(to, from, bytes), "cuMemcpy");
-    // It may return when the bytes are on their way.
-    check(cuda().stream_wait(nullptr), "cuStreamSynchronize");
-  }
 
   int64_t copied(CudaAddress to, CudaAddress from, size_t bytes) {
     check(cuda().copy_async(to, from, bytes, stream_.handle()), "cuMemcpyAsync");

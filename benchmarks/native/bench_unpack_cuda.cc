@@ -66,12 +66,6 @@ struct Memory {
   CudaAddress address() const { return on_gpu ? on_gpu->address() : pinned->address(); }
 };
 
-void copy(CudaAddress to, CudaAddress from, size_t bytes) {
-  check_cuda(cuda().copy(to, from, bytes), "cuMemcpy");
-  // It may return when the bytes are on their way.
-  check_cuda(cuda().stream_wait(nullptr), "cuStreamSynchronize");
-}
-
 CudaAddress address(const void* pointer) { return reinterpret_cast<CudaAddress>(pointer); }
 
 double median(std::vector<double> samples) {
@@ -179,7 +173,7 @@ bool run(Gpu& gpu, GpuProfiler* profiler, const Case& c, int rounds, bool last) 
   } else {
     bounce.on_gpu = std::make_unique<GpuMemory>(gpu, bounce_bytes);
   }
-  copy(bounce.address(), address(host.data()), host.size());
+  copy_now(bounce.address(), address(host.data()), host.size());
 
   // Fragments in shuffled pages; where odd, each at a byte of its own.
   const size_t shift = c.odd ? 5 : 0;
@@ -244,7 +238,7 @@ bool run(Gpu& gpu, GpuProfiler* profiler, const Case& c, int rounds, bool last) 
   }
 
   std::vector<uint8_t> found(c.bytes);
-  if (c.bytes > 0) copy(address(found.data()), address(to), found.size());
+  if (c.bytes > 0) copy_now(address(found.data()), address(to), found.size());
   const bool right = found == expected;
   printf("  {\"case\": \"%s\", \"bytes\": %zu, \"fragments\": %zu, \"right\": %s,\n", c.name,
          c.bytes, fragments, right ? "true" : "false");

@@ -23,9 +23,7 @@ constexpr int kUnpackInPlace = -1;  // the plugin delivers where the receive was
 constexpr int kNoGpu = -1;
 
 void from_gpu(void* to, const void* from, size_t bytes) {
-  check_cuda(
-      cuda().copy(reinterpret_cast<CudaAddress>(to), reinterpret_cast<CudaAddress>(from), bytes),
-      "cuMemcpy");
+  copy_now(reinterpret_cast<CudaAddress>(to), reinterpret_cast<CudaAddress>(from), bytes);
 }
 
 std::unique_ptr<Unpacker> make_unpacker(int unpack, int gpu, CudaUnpacker** on_gpu) {

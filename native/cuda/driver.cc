@@ -49,9 +49,7 @@ CudaCalls load() {
   find(library, &c.host_free, {"cuMemFreeHost"});
   find(library, &c.host_register, {"cuMemHostRegister_v2"});
   find(library, &c.host_unregister, {"cuMemHostUnregister"});
-  find(library, &c.copy, {"cuMemcpy"});
   find(library, &c.copy_async, {"cuMemcpyAsync"});
-  find(library, &c.set8, {"cuMemsetD8_v2"});
   find(library, &c.set8_async, {"cuMemsetD8Async"});
   find(library, &c.stream_create, {"cuStreamCreate"});
   find(library, &c.stream_destroy, {"cuStreamDestroy_v2"});

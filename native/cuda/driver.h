@@ -36,7 +36,8 @@ class CudaError : public std::runtime_error {
   std::string name_;
 };
 
-// The functions that we use, as libcuda.so.1 exports them.
+// The functions that we use, as libcuda.so.1 exports them. Of copies and fills those that name
+// their stream: the others, too, may return before they are done (copy_now, cuda/gpu.h).
 struct CudaCalls {
   int (*init)(unsigned);
   int (*driver_version)(int*);
@@ -59,9 +60,7 @@ struct CudaCalls {
   int (*host_free)(void*);
   int (*host_register)(void*, size_t, unsigned);
   int (*host_unregister)(void*);
-  int (*copy)(CudaAddress, CudaAddress, size_t);
   int (*copy_async)(CudaAddress, CudaAddress, size_t, void*);
-  int (*set8)(CudaAddress, unsigned char, size_t);
   int (*set8_async)(CudaAddress, unsigned char, size_t, void*);
   int (*stream_create)(void**, unsigned);
   int (*stream_destroy)(void*);

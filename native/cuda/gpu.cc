@@ -140,6 +140,11 @@ int gpu_of(const void* pointer) {
   return type == kCudaMemoryOnDevice ? ordinal : -1;
 }
 
+void copy_now(CudaAddress to, CudaAddress from, size_t bytes, const std::string& what) {
+  check_cuda(cuda().copy_async(to, from, bytes, nullptr), "cuMemcpyAsync", what);
+  check_cuda(cuda().stream_wait(nullptr), "cuStreamSynchronize", what);
+}
+
 GpuMemory::GpuMemory(Gpu& gpu, size_t bytes) : gpu_(gpu), bytes_(bytes) {
   const GpuCurrent current(&gpu_);
   check_cuda(cuda().mem_alloc(&address_, std::max<size_t>(bytes, 1)), "cuMemAlloc",

@@ -71,6 +71,12 @@ Gpu& use_gpu(int ordinal);
 // The GPU that has this memory; -1: the host, page-locked or not.
 int gpu_of(const void* pointer);
 
+// A copy between any two of the host and GPUs that is over when this returns, for every stream. The
+// driver's own returns when bytes that were not page-locked, or that stay on a GPU, are still on
+// their way, and no stream that does not block waits for those. Behind all that the default stream
+// of the GPU that is current was given. Throws CudaError, with `what` behind it.
+void copy_now(CudaAddress to, CudaAddress from, size_t bytes, const std::string& what = "");
+
 // Memory of a GPU, or page-locked memory of the host that all GPUs see at the same address. To make
 // and to drop it leaves current on the calling thread what was; so it is with streams.
 class GpuMemory {

@@ -139,9 +139,8 @@ void Connections::fetch_queue(Comm& comm) const {
   const NetUnpackDevice* queue = comm.unpack_queue();
   if (gpu_ < 0 || queue == nullptr || gpu_of(queue) < 0) return;
   NetUnpackDevice fetched;
-  check_cuda(cuda().copy(reinterpret_cast<CudaAddress>(&fetched),
-                         reinterpret_cast<CudaAddress>(queue), sizeof(fetched)),
-             "cuMemcpy", "the descriptor queue " + describe(comm));
+  copy_now(reinterpret_cast<CudaAddress>(&fetched), reinterpret_cast<CudaAddress>(queue),
+           sizeof(fetched), "the descriptor queue " + describe(comm));
   comm.fetched_queue = fetched;
 }
 

@@ -23,9 +23,7 @@ void copy_bytes(const Place& from, uint64_t from_offset, const Place& to, uint64
     return;
   }
   const GpuCurrent current(&use_gpu(gpu));
-  check_cuda(cuda().copy(reinterpret_cast<CudaAddress>(target),
-                         reinterpret_cast<CudaAddress>(source), bytes),
-             "cuMemcpy");
+  copy_now(reinterpret_cast<CudaAddress>(target), reinterpret_cast<CudaAddress>(source), bytes);
 }
 
 }  // namespace

@@ -34,13 +34,14 @@ CudaUnpacker::CudaUnpacker(int gpu, UnpackMode mode)
   const GpuCurrent current(&gpu_);
   for (size_t i = 0; i < kLanes; ++i) {
     lanes_.push_back(std::make_unique<Lane>(gpu_));
-    const GpuMemory& counter = lanes_.back()->blocks_done;
-    check_cuda(cuda().set8(counter.address(), 0, counter.bytes()), "cuMemsetD8");
+    const GpuMemory& counter = lanes_.back()->blocks_done;  // zero before its stream's first kernel
+    check_cuda(
+        cuda().set8_async(counter.address(), 0, counter.bytes(), lanes_.back()->stream.handle()),
+        "cuMemsetD8Async");
     if (mode_ == UnpackMode::kHost) {
       lanes_.back()->staging = std::make_unique<PinnedMemory>(gpu_, kStagingBytes);
     }
   }
-  check_cuda(cuda().stream_wait(nullptr), "cuStreamSynchronize");  // the counters are zero
 }
 
 CudaUnpacker::~CudaUnpacker() {

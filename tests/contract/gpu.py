@@ -113,6 +113,7 @@ class GpuMemory:
         driver.call(
             "cuMemcpyHtoD_v2", ctypes.c_uint64(self.address), body.ljust(self.size, b"\0"), size
         )
+        driver.call("cuCtxSynchronize")  # the copy may return when the bytes are on their way
         driver.make_current(before)
 
     def content(self, size: int | None = None) -> bytes:

@@ -18,18 +18,15 @@ uint8_t* side_of(CUdeviceptr pointer, size_t bytes, Side side) {
   return reach(pointer, bytes, true);
 }
 
-// Work of the legacy stream comes after that of every blocking one. Releases the lock.
-void order_legacy(std::unique_lock<std::recursive_mutex>& lock, Context* context, void* handle) {
-  const auto others = streams_of(context, true);
-  lock.unlock();
-  if (handle != nullptr) return;
-  for (const auto& other : others) other->wait();
-}
+// As a call is named. One that is named synchronous returns early, too, where it has no more use
+// for the host's memory.
+enum class Named { kSynchronous, kAsynchronous };
+constexpr Named kSync = Named::kSynchronous, kAsync = Named::kAsynchronous;
 
-// The caller has driver().mutex. Where the host's part is not page-locked nothing is asynchronous.
+// The caller has driver().mutex.
 CUresult copy(std::unique_lock<std::recursive_mutex>& lock, Context* context, CUdeviceptr to,
               Side to_side, CUdeviceptr from, Side from_side, size_t bytes, void* handle,
-              bool wait) {
+              Named named) {
   CUresult error;
   Stream* stream = stream_of(context, handle, &error);
   if (error != kSuccess) return error;
@@ -37,25 +34,37 @@ CUresult copy(std::unique_lock<std::recursive_mutex>& lock, Context* context, CU
   uint8_t* target = side_of(to, bytes, to_side);
   const uint8_t* source = side_of(from, bytes, from_side);
   if (target == nullptr || source == nullptr) return kInvalidValue;
-  for (const CUdeviceptr end : {to, from}) {
-    wait = wait || (arena_of(end) == nullptr && !is_pinned(end, bytes));
+  const bool up = arena_of(to) != nullptr, down = arena_of(from) != nullptr;
+  const bool from_pageable = !down && !is_pinned(from, bytes);
+  const bool to_pageable = !up && !is_pinned(to, bytes);
+  const bool staged = up && from_pageable;  // into memory of the driver's, and on from there later
+  const bool wait =
+      named == kSync ? !staged && !(up && down) : !up && !down && (from_pageable || to_pageable);
+  keep_order(lock, *stream);
+  if (staged) {
+    if (named == kSync) stream->wait();
+    stream->submit([target, kept = std::vector<uint8_t>(source, source + bytes)] {
+      memcpy(target, kept.data(), kept.size());
+    });
+  } else {
+    stream->submit([target, source, bytes] { memmove(target, source, bytes); });
   }
-  order_legacy(lock, context, handle);
-  stream->submit([target, source, bytes] { memmove(target, source, bytes); });
   if (wait) stream->wait();
   return wait ? context->error.load() : kSuccess;
 }
 
+// The caller has driver().mutex. Page-locked memory is filled when a synchronous call returns.
 template <typename Word>
 CUresult fill(std::unique_lock<std::recursive_mutex>& lock, Context* context, CUdeviceptr to,
-              Word word, size_t count, void* handle, bool wait) {
+              Word word, size_t count, void* handle, Named named) {
   CUresult error;
   Stream* stream = stream_of(context, handle, &error);
   if (error != kSuccess) return error;
   if (count == 0) return kSuccess;
   uint8_t* target = side_of(to, count * sizeof(word), Side::kDevice);
   if (target == nullptr || to % sizeof(word) != 0) return kInvalidValue;
-  order_legacy(lock, context, handle);
+  const bool wait = named == kSync && arena_of(to) == nullptr;
+  keep_order(lock, *stream);
   stream->submit([target, word, count] {
     auto* words = reinterpret_cast<Word*>(target);
     std::fill(words, words + count, word);
@@ -73,37 +82,37 @@ using namespace fakecuda;
 
 FAKECUDA_API CUresult cuMemcpy(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   ENTER_CONTEXT();
-  return copy(lock, context, to, Side::kEither, from, Side::kEither, bytes, nullptr, true);
+  return copy(lock, context, to, Side::kEither, from, Side::kEither, bytes, nullptr, kSync);
 }
 FAKECUDA_API CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, void* stream) {
   ENTER_CONTEXT();
-  return copy(lock, context, to, Side::kEither, from, Side::kEither, bytes, stream, false);
+  return copy(lock, context, to, Side::kEither, from, Side::kEither, bytes, stream, kAsync);
 }
 FAKECUDA_API CUresult cuMemcpyHtoD_v2(CUdeviceptr to, const void* from, size_t bytes) {
   ENTER_CONTEXT();
-  return copy(lock, context, to, Side::kDevice, address(from), Side::kHost, bytes, nullptr, true);
+  return copy(lock, context, to, Side::kDevice, address(from), Side::kHost, bytes, nullptr, kSync);
 }
 FAKECUDA_API CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void* from, size_t bytes,
                                            void* stream) {
   ENTER_CONTEXT();
-  return copy(lock, context, to, Side::kDevice, address(from), Side::kHost, bytes, stream, false);
+  return copy(lock, context, to, Side::kDevice, address(from), Side::kHost, bytes, stream, kAsync);
 }
 FAKECUDA_API CUresult cuMemcpyDtoH_v2(void* to, CUdeviceptr from, size_t bytes) {
   ENTER_CONTEXT();
-  return copy(lock, context, address(to), Side::kHost, from, Side::kDevice, bytes, nullptr, true);
+  return copy(lock, context, address(to), Side::kHost, from, Side::kDevice, bytes, nullptr, kSync);
 }
 FAKECUDA_API CUresult cuMemcpyDtoHAsync_v2(void* to, CUdeviceptr from, size_t bytes, void* stream) {
   ENTER_CONTEXT();
-  return copy(lock, context, address(to), Side::kHost, from, Side::kDevice, bytes, stream, false);
+  return copy(lock, context, address(to), Side::kHost, from, Side::kDevice, bytes, stream, kAsync);
 }
 FAKECUDA_API CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
   ENTER_CONTEXT();
-  return copy(lock, context, to, Side::kDevice, from, Side::kDevice, bytes, nullptr, false);
+  return copy(lock, context, to, Side::kDevice, from, Side::kDevice, bytes, nullptr, kSync);
 }
 FAKECUDA_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes,
                                            void* stream) {
   ENTER_CONTEXT();
-  return copy(lock, context, to, Side::kDevice, from, Side::kDevice, bytes, stream, false);
+  return copy(lock, context, to, Side::kDevice, from, Side::kDevice, bytes, stream, kAsync);
 }
 
 // Of the last to the first: they are in no order, and all checked before any begins.
@@ -123,7 +132,7 @@ FAKECUDA_API CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* to, CUdeviceptr* from, 
   }
   for (size_t i = count; i-- > 0;) {
     const CUresult code =
-        copy(lock, context, to[i], Side::kEither, from[i], Side::kEither, bytes[i], stream, false);
+        copy(lock, context, to[i], Side::kEither, from[i], Side::kEither, bytes[i], stream, kAsync);
     if (code != kSuccess) return code;
     if (!lock.owns_lock()) lock.lock();
   }
@@ -132,18 +141,18 @@ FAKECUDA_API CUresult cuMemcpyBatchAsync_v2(CUdeviceptr* to, CUdeviceptr* from, 
 
 FAKECUDA_API CUresult cuMemsetD8_v2(CUdeviceptr to, unsigned char value, size_t count) {
   ENTER_CONTEXT();
-  return fill(lock, context, to, value, count, nullptr, false);
+  return fill(lock, context, to, value, count, nullptr, kSync);
 }
 FAKECUDA_API CUresult cuMemsetD8Async(CUdeviceptr to, unsigned char value, size_t count,
                                       void* stream) {
   ENTER_CONTEXT();
-  return fill(lock, context, to, value, count, stream, false);
+  return fill(lock, context, to, value, count, stream, kAsync);
 }
 FAKECUDA_API CUresult cuMemsetD32_v2(CUdeviceptr to, unsigned value, size_t count) {
   ENTER_CONTEXT();
-  return fill(lock, context, to, value, count, nullptr, false);
+  return fill(lock, context, to, value, count, nullptr, kSync);
 }
 FAKECUDA_API CUresult cuMemsetD32Async(CUdeviceptr to, unsigned value, size_t count, void* stream) {
   ENTER_CONTEXT();
-  return fill(lock, context, to, value, count, stream, false);
+  return fill(lock, context, to, value, count, stream, kAsync);
 }

@@ -89,7 +89,7 @@ class MemoryPointer:
         )
 
     def copy_from_host(self, memory: ctypes.c_void_p, size: int) -> None:
-        """Overwrite bytes; done when it returns."""
+        """Overwrite bytes; as with a GPU, not done when it returns."""
         _check(_driver.cuMemcpyHtoD_v2(ctypes.c_uint64(self.ptr), memory, ctypes.c_size_t(size)))
 
     def copy_to_host(self, memory: ctypes.c_void_p, size: int) -> None:

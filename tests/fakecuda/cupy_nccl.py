@@ -216,6 +216,7 @@ def _device() -> Any:
             if not each.sends:
                 address, length = _span(each)
                 _copied(cupy._driver.cuMemcpyHtoD_v2(address, bytes(memory), length))
+                _copied(cupy._driver.cuStreamSynchronize(None))
 
     return Device()
 

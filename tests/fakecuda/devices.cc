@@ -212,7 +212,7 @@ FAKECUDA_API CUresult cuDevicePrimaryCtxRetain(Context** context, CUdevice devic
   if (no_such(device)) return kInvalidDevice;
   Context& primary = driver().contexts[device];
   primary.device = device;
-  if (primary.retained++ == 0) primary.legacy = std::make_shared<Stream>(primary, true);
+  if (primary.retained++ == 0) primary.legacy = std::make_shared<Stream>(primary, true, true);
   *context = &primary;
   return kSuccess;
 }

@@ -3,9 +3,12 @@
 //
 // - Device memory is mapped twice: callers get a view that the CPU may not touch, so that a host
 //   that reads or writes through a device pointer crashes; copies and kernels use the other one.
-//   Each allocation ends before a page that neither view may touch.
+//   Each allocation ends before a page that neither view may touch; small ones are not zero.
 // - What is asynchronous runs on a thread of its stream, later; `fakecuda_hold(1)` holds all of it
 //   back until `fakecuda_hold(0)`.
+// - What a call without a stream leaves under way when it returns (a copy to the device from memory
+//   that is not page-locked or from the device, a fill) is done when somebody waits for the default
+//   stream, and no sooner: a stream that does not block finds the bytes as they were.
 // - A call without the context it needs is refused, and so is a stream of another device.
 // - A graph that is captured is spoilt by what may spoil it, but captures nothing.
 // - Kernels reach their own device's memory and page-locked memory, and nothing else: an error that
@@ -62,14 +65,16 @@ struct Context;
 // Work in order, on a thread of its own.
 class Stream {
  public:
-  Stream(Context& context, bool blocking);
+  Stream(Context& context, bool blocking, bool lazy = false);
   ~Stream();  // what was submitted is done first, as the real driver sees to
   void submit(std::function<void()> work);
+  void want();  // what was submitted may no longer be put off
   void wait();
   bool idle();
 
   Context& context;
   const bool blocking;  // waits for the legacy default stream, and it for this
+  const bool lazy;      // does nothing before somebody wants it
 
  private:
   void serve();
@@ -78,6 +83,7 @@ class Stream {
   std::condition_variable changed_;
   std::deque<std::function<void()>> work_;
   size_t unfinished_ = 0;
+  bool wanted_ = false;
   bool stopping_ = false;
   std::thread thread_;
 };
@@ -168,6 +174,9 @@ uint8_t* reach_from(CUdevice device, CUdeviceptr pointer, size_t bytes);
 Stream* stream_of(Context* context, void* handle, CUresult* error);
 // The streams of a context, to be waited for without the lock.
 std::vector<std::shared_ptr<Stream>> streams_of(Context* context, bool blocking_only);
+// Work of the legacy stream comes after that of every blocking one, and theirs after its own: what
+// is submitted to `stream` next does. Releases the lock.
+void keep_order(std::unique_lock<std::recursive_mutex>& lock, const Stream& stream);
 
 struct Grid {
   unsigned blocks;

@@ -52,6 +52,7 @@ CUdeviceptr Arena::allocate(size_t bytes) {
   const size_t offset = begin + (small ? kSmallOffset : 0);
   allocations_[offset] = {bytes, begin, span};
   allocated_ += bytes;
+  if (small) memset(open_ + begin, 0xA5, span);  // nobody cleared it; of more it would take long
   ++driver().version;
   return forbidden_ + offset;
 }

@@ -82,6 +82,7 @@ FAKECUDA_API CUresult cuLaunchKernel(Function* function, unsigned blocks, unsign
   ++driver().calls[kernel->name];
   const auto* bytes = static_cast<const uint8_t*>(arguments[0]);
   std::vector<uint8_t> copy(bytes, bytes + kernel->argument_bytes);
+  keep_order(lock, *stream);
   stream->submit([context, kernel, blocks, blocks_y, threads, copy = std::move(copy)] {
     alignas(16) static thread_local uint8_t aligned[8192];
     memcpy(aligned, copy.data(), copy.size());

@@ -26,7 +26,8 @@ int64_t now_ns() {
 
 }  // namespace
 
-Stream::Stream(Context& context_, bool blocking_) : context(context_), blocking(blocking_) {
+Stream::Stream(Context& context_, bool blocking_, bool lazy_)
+    : context(context_), blocking(blocking_), lazy(lazy_) {
   thread_ = std::thread([this] { serve(); });
 }
 
@@ -48,12 +49,22 @@ void Stream::submit(std::function<void()> work) {
   changed_.notify_all();
 }
 
+void Stream::want() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    wanted_ = unfinished_ > 0;
+  }
+  changed_.notify_all();
+}
+
 void Stream::wait() {
+  want();
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait(lock, [this] { return unfinished_ == 0; });
 }
 
 bool Stream::idle() {
+  want();
   const std::lock_guard<std::mutex> lock(mutex_);
   return unfinished_ == 0;
 }
@@ -61,7 +72,7 @@ bool Stream::idle() {
 void Stream::serve() {
   std::unique_lock<std::mutex> lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return stopping_ || !work_.empty(); });
+    changed_.wait(lock, [this] { return stopping_ || (!work_.empty() && (wanted_ || !lazy)); });
     if (work_.empty()) return;
     const std::function<void()> work = std::move(work_.front());
     work_.pop_front();
@@ -69,7 +80,7 @@ void Stream::serve() {
     wait_while_held();
     if (context.error == kSuccess) work();  // nothing runs in a context that has failed
     lock.lock();
-    --unfinished_;
+    if (--unfinished_ == 0) wanted_ = false;
     changed_.notify_all();
   }
 }
@@ -90,6 +101,16 @@ std::vector<std::shared_ptr<Stream>> streams_of(Context* context, bool blocking_
   }
   if (context->legacy != nullptr) streams.push_back(context->legacy);
   return streams;
+}
+
+void keep_order(std::unique_lock<std::recursive_mutex>& lock, const Stream& stream) {
+  const auto blocking = streams_of(&stream.context, true);
+  lock.unlock();
+  const Stream* legacy = blocking.back().get();
+  for (const auto& other : blocking) {
+    if (other.get() != &stream && (&stream == legacy || (stream.blocking && other->lazy)))
+      other->wait();
+  }
 }
 
 }  // namespace fakecuda
@@ -185,6 +206,7 @@ FAKECUDA_API CUresult cuEventRecord(Event* event, void* handle) {
     event->reached_ns = now_ns();
     event->changed.notify_all();
   });
+  stream->want();  // an event may be waited for where nobody knows its stream
   return kSuccess;
 }
 

@@ -35,6 +35,7 @@ class OnGpu:
         return self.shown
     def set(self, data):
         self.at.copy_from_host(ctypes.c_void_p(data.ctypes.data), self.bytes)
+        cupy.cuda.Device().synchronize()  # the bytes may still be on their way
     def get(self):
         data = np.empty(self.bytes, np.uint8)
         self.at.copy_to_host(ctypes.c_void_p(data.ctypes.data), self.bytes)

@@ -36,9 +36,7 @@ class ScatteringNet : public FakeNet {
     const NetUnpackDevice device{reinterpret_cast<NetUnpackQueue*>(queue->data()), bounce_.data(),
                                  0};
     blocks_.push_back(std::make_unique<GpuMemory>(gpu_, sizeof(device)));
-    check_cuda(cuda().copy(blocks_.back()->address(), reinterpret_cast<CudaAddress>(&device),
-                           sizeof(device)),
-               "cuMemcpy");
+    copy_now(blocks_.back()->address(), reinterpret_cast<CudaAddress>(&device), sizeof(device));
     (*handle)->type = kNetDeviceUnpack;
     (*handle)->version = kNetUnpackVersion;
     (*handle)->handle = reinterpret_cast<void*>(blocks_.back()->address());

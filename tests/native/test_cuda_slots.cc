@@ -30,6 +30,7 @@ struct Pages {
 struct Pair {
   Pair(size_t used, size_t guard, size_t stride, size_t count)
       : pages(stride * count), gpu(pages.begin, pages.bytes, 0), host(pages.bytes) {
+    copy_now(pages.begin, reinterpret_cast<CudaAddress>(host.data()), pages.bytes);
     gpu.cut(used, guard, stride, count);
     host.cut(used, guard, stride, count);
   }
@@ -45,8 +46,7 @@ struct Pair {
   // One byte, on both sides.
   void set(size_t at, uint8_t byte) {
     host.data()[at] = byte;
-    check_cuda(cuda().set8(pages.begin + at, byte, 1), "cuMemsetD8");
-    check_cuda(cuda().stream_wait(nullptr), "cuStreamSynchronize");
+    copy_now(pages.begin + at, reinterpret_cast<CudaAddress>(&byte), 1);
   }
   Pages pages;
   CudaSlots gpu;

@@ -64,6 +64,7 @@ struct BothSides {
     begin = (memory.address() + 4095) / 4096 * 4096;
     gpu = std::make_unique<CudaSlots>(begin, bytes, 0);
     host = std::make_unique<HostSlots>(bytes);
+    copy_now(begin, reinterpret_cast<CudaAddress>(host->data()), bytes);
     gpu->cut(used, guard, stride, count);
     host->cut(used, guard, stride, count);
   }
@@ -74,8 +75,7 @@ struct BothSides {
   }
   void flip(size_t at) {
     host->data()[at] ^= 0x10;
-    check_cuda(cuda().set8(begin + at, host->data()[at], 1), "cuMemsetD8");
-    check_cuda(cuda().stream_wait(nullptr), "cuStreamSynchronize");
+    copy_now(begin + at, reinterpret_cast<CudaAddress>(host->data() + at), 1);
   }
   size_t bytes;
   GpuMemory memory;
@@ -266,9 +266,7 @@ TEST(a_gpu_writes_and_judges_as_the_cpu_does) {
           both.host->data()[k * stride + span.offset + i] ^= 0xff;
       }
     }
-    check_cuda(
-        cuda().copy(both.begin, reinterpret_cast<CudaAddress>(both.host->data()), both.bytes),
-        "cuMemcpy");
+    copy_now(both.begin, reinterpret_cast<CudaAddress>(both.host->data()), both.bytes);
     for (int wrong = 0; wrong < 3; ++wrong) {
       const auto on_gpu = both.gpu->verify(0, 2, 3, kSeed, spans.data(), n, group);
       const auto on_host = both.host->verify(0, 2, 3, kSeed, spans.data(), n, group);

@@ -11,7 +11,8 @@ constexpr uint64_t kBytes = 3 << 20;
 // Memory of a GPU, registered with an agent.
 class GpuBytes {
  public:
-  GpuBytes(Agent& owner, tcpx::Gpu& gpu, uint8_t seed) : owner_(owner), memory_(gpu, kBytes) {
+  GpuBytes(Agent& owner, tcpx::Gpu& gpu, uint8_t seed)
+      : owner_(owner), memory_(gpu, kBytes), stream_(gpu) {
     std::vector<uint8_t> values(kBytes);
     for (size_t i = 0; seed != 0 && i < kBytes; ++i) {
       values[i] = static_cast<uint8_t>(seed + i * 2654435761u / 65536);
@@ -25,12 +26,14 @@ class GpuBytes {
   }
   void put(const std::vector<uint8_t>& values) {
     const auto from = reinterpret_cast<tcpx::CudaAddress>(values.data());
-    CHECK_EQ(tcpx::cuda().copy(memory_.address(), from, kBytes), 0);
+    tcpx::copy_now(memory_.address(), from, kBytes);
   }
+  // As a stream finds them that waits for no other.
   std::vector<uint8_t> get() const {
     std::vector<uint8_t> values(kBytes);
     const auto to = reinterpret_cast<tcpx::CudaAddress>(values.data());
-    CHECK_EQ(tcpx::cuda().copy(to, memory_.address(), kBytes), 0);
+    CHECK_EQ(tcpx::cuda().copy_async(to, memory_.address(), kBytes, stream_.handle()), 0);
+    stream_.wait();
     return values;
   }
   std::string blob() const {
@@ -43,6 +46,7 @@ class GpuBytes {
  private:
   Agent& owner_;
   tcpx::GpuMemory memory_;
+  tcpx::GpuStream stream_;
 
  public:
   Metadata* local = nullptr;

@@ -23,12 +23,12 @@ class OnGpu {
       : memory_(test_gpu(), bytes.size() + 64), skip_(skip), bytes_(bytes.size()) {
     std::vector<uint8_t> all(memory_.bytes(), 0x5a);
     std::copy(bytes.begin(), bytes.end(), all.begin() + static_cast<long>(skip));
-    check_cuda(cuda().copy(memory_.address(), number(all.data()), all.size()), "cuMemcpy");
+    copy_now(memory_.address(), number(all.data()), all.size());
   }
   uint8_t* data() const { return reinterpret_cast<uint8_t*>(memory_.address() + skip_); }
   std::vector<uint8_t> now() const {
     std::vector<uint8_t> all(memory_.bytes());
-    check_cuda(cuda().copy(number(all.data()), memory_.address(), all.size()), "cuMemcpy");
+    copy_now(number(all.data()), memory_.address(), all.size());
     for (size_t i = 0; i < all.size(); ++i) {
       if (i < skip_ || i >= skip_ + bytes_) CHECK_EQ(all[i], 0x5a);
     }

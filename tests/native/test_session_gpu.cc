@@ -92,9 +92,7 @@ TEST(closing_waits_for_unpacks_under_way_and_gives_back_what_arrived) {
   CHECK_EQ(pair.net.consumed_at_close, kChunks);
   CHECK_EQ(pair.net.closed.size(), 4u);
   std::vector<uint8_t> found(kBytes);
-  check_cuda(
-      cuda().copy(reinterpret_cast<CudaAddress>(found.data()), pair.memory->address(), kBytes),
-      "cuMemcpy");
+  copy_now(reinterpret_cast<CudaAddress>(found.data()), pair.memory->address(), kBytes);
   for (const auto& [at, wanted] : pair.net.delivered) {
     CHECK(std::equal(wanted.begin(), wanted.end(), found.begin() + (at - pair.data())));
   }

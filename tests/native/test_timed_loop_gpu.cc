@@ -48,9 +48,7 @@ struct GpuRig {
   }
   std::vector<uint8_t> read(const uint8_t* at, size_t bytes) {
     std::vector<uint8_t> found(bytes);
-    check_cuda(cuda().copy(reinterpret_cast<CudaAddress>(found.data()),
-                           reinterpret_cast<CudaAddress>(at), bytes),
-               "cuMemcpy");
+    copy_now(reinterpret_cast<CudaAddress>(found.data()), reinterpret_cast<CudaAddress>(at), bytes);
     return found;
   }
   ScatteringNet net;
@@ -153,9 +151,8 @@ TEST(what_was_scattered_is_reduced_by_the_gpu_and_then_scaled) {
     std::vector<uint8_t> local(kBytes);
     for (size_t i = 0; i < kBytes; ++i) local[i] = static_cast<uint8_t>(11 * i + i / 253);
     for (uint64_t slot = 0; slot < kSlots; ++slot) {
-      check_cuda(cuda().copy(rig.memory[kSendBuffer]->address() + slot * kStride,
-                             reinterpret_cast<CudaAddress>(local.data()), kBytes),
-                 "cuMemcpy");
+      copy_now(rig.memory[kSendBuffer]->address() + slot * kStride,
+               reinterpret_cast<CudaAddress>(local.data()), kBytes);
     }
     const Steps steps =
         Steps()

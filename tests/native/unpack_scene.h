@@ -80,9 +80,8 @@ class UnpackScene {
   // "" where the destination is what the CPU made of it.
   std::string difference() {
     std::vector<uint8_t> found(expected_.size());
-    tcpx::check_cuda(tcpx::cuda().copy(reinterpret_cast<tcpx::CudaAddress>(found.data()),
-                                       destination_.address(), found.size()),
-                     "cuMemcpy");
+    tcpx::copy_now(reinterpret_cast<tcpx::CudaAddress>(found.data()), destination_.address(),
+                   found.size());
     for (size_t i = 0; i < found.size(); ++i) {
       if (found[i] == expected_[i]) continue;
       return "byte " + std::to_string(i) + " is " + std::to_string(found[i]) + ", not " +
@@ -113,10 +112,7 @@ class UnpackScene {
   }
 
   static void upload(tcpx::CudaAddress to, const void* from, size_t bytes) {
-    tcpx::check_cuda(tcpx::cuda().copy(to, reinterpret_cast<tcpx::CudaAddress>(from), bytes),
-                     "cuMemcpy");
-    // It may return when the bytes are on their way.
-    tcpx::check_cuda(tcpx::cuda().stream_wait(nullptr), "cuStreamSynchronize");
+    tcpx::copy_now(to, reinterpret_cast<tcpx::CudaAddress>(from), bytes);
   }
 
   std::mt19937 random_{7};

@@ -61,6 +61,7 @@ class CupyMemory:
             runtime.memcpy(
                 self.address + at, data.ctypes.data, len(data), runtime.memcpyHostToDevice
             )
+            runtime.deviceSynchronize()  # the copy may return when the bytes are on their way
 
     def download(self) -> Bytes:
         runtime = self._cupy.cuda.runtime
