@@ -13,15 +13,17 @@ import numpy as np
 
 from tcpx_mpi import _native
 from tcpx_mpi.conform.clause import Broken, NotTried
-from tcpx_mpi.conform.memory import PAGE, Area, Bytes, Gpu, GpuArea
-from tcpx_mpi.conform.properties import Properties, decode
+from tcpx_mpi.conform.memory import PAGE, Area, Bytes, Gpu, GpuArea, host_bytes
+from tcpx_mpi.conform.properties import UNPACK, Properties, decode
 
 #: Bytes after a handle's own, by which writing beyond it is seen.
 _GUARD = 128
 _GUARD_BYTE = 0xC3
 #: Of NCCL's device handle for a connection: what TCPX and its like expect to find there.
-_UNPACK, _UNPACK_VERSION = 1, 7
+_UNPACK_VERSION = 7
 _SLOTS, _FRAGMENTS, _FRAGMENT_BYTES = 16, 2048, 16
+#: What the handle points to: the descriptors' address, the bounce buffer's, and a count.
+_UNPACK_BLOCK_BYTES = 24
 #: What TCPX and its like carry in one request of GPU memory.
 _UNPACK_REQUEST_BYTES = 512 << 10
 
@@ -74,7 +76,7 @@ class Bench:
         self.stage = ""  # of the clause, said behind the name of each call
         self.pointer_type = 1 if memory == "host" else 2
         self.table: Any = None
-        self.properties = Properties()
+        self.devices: dict[int, Properties] = {}  # of which the properties were read
         self.gpu: Gpu | None = None  # current while the plugin is used; none for other memory
 
     # --- The plugin -----------------------------------------------------------------------------
@@ -89,16 +91,21 @@ class Bench:
         return self.table
 
     def start(self) -> Bench:
-        """Loads and initialises it, and reads the properties of its first device."""
+        """Loads and initialises it, and reads the properties of each device, as NCCL does."""
         self.load()
         self.good("init")
-        _, raw = self.call("raw_properties", 0, 0)
-        self.properties = decode(self.abi, raw)
+        for device in range(self.good("devices")):
+            self.read_properties(device)
         if self.memory != "host" and not self.properties.ptr_support & 2:
             raise NotTried("its ptrSupport has host memory alone")
         if self.memory == "cuda" and not self.unpacks and self.properties.force_flush:
             raise NotTried("its forceFlush wants a flush of each receive, which is not done here")
         return self
+
+    def read_properties(self, device: int) -> Properties:
+        """Of a device, and whoever connects by it goes by them from now on."""
+        self.devices[device] = decode(self.abi, self.good("raw_properties", device, 0))
+        return self.devices[device]
 
     def tell(self, step: str) -> None:
         """Says what is about to happen, for whoever sees this process hang or crash."""
@@ -134,8 +141,13 @@ class Bench:
             os.sched_yield()
 
     @property
+    def properties(self) -> Properties:
+        """Of the first device, over which messages go."""
+        return self.devices[0]
+
+    @property
     def unpacks(self) -> bool:
-        return self.properties.net_device_type == _UNPACK
+        return self.properties.unpacks
 
     @property
     def gathers(self) -> bool:
@@ -157,11 +169,12 @@ class Bench:
         guarded[: len(handle)] = np.frombuffer(handle, np.uint8)
         return listener, guarded
 
-    def new_block(self) -> Bytes:
+    def new_block(self, device: int = 0) -> Bytes:
         """Where accept of a plugin that unpacks writes its device handle."""
-        block = Area(PAGE).bytes if self.unpacks else np.zeros(0, np.uint8)
-        if self.unpacks:
-            block[:8].view(np.int32)[:] = (_UNPACK, _UNPACK_VERSION)
+        if not self.devices[device].unpacks:
+            return np.zeros(0, np.uint8)
+        block = Area(PAGE).bytes
+        block[:8].view(np.int32)[:] = (UNPACK, _UNPACK_VERSION)
         return block
 
     def connecting(self, handle: Bytes, device: int = 0) -> int:
@@ -180,7 +193,7 @@ class Bench:
     def connect(self, device: int = 0) -> Pair:
         """A connection within this process, both sides polled in turn."""
         listener, handle = self.listen(device)
-        pair = Pair(listener=listener, block=self.new_block())
+        pair = Pair(listener=listener, block=self.new_block(device))
 
         def both() -> bool:
             pair.send = pair.send or self.connecting(handle, device)
@@ -283,22 +296,44 @@ class Bench:
 
     def _gather(self, receive: Receive) -> None:
         """Fragments of the bounce buffer to where the message was to be."""
-        (queue,) = receive.pair.block[8:16].view(np.uint64)
-        meta, bounce = self._read(int(queue), 16).view(np.uint64)
+        meta, bounce = self.unpack_block(receive.pair)
         slot = receive.number % _SLOTS
-        counts = int(meta) + _SLOTS * _FRAGMENTS * _FRAGMENT_BYTES
+        counts = meta + _SLOTS * _FRAGMENTS * _FRAGMENT_BYTES
         count = int(self._read(counts + 8 * slot, 8).view(np.uint64)[0]) if receive.size else 0
         if count > _FRAGMENTS:
             raise Broken(f"a receive has {count} fragments, more than {_FRAGMENTS}")
-        first = int(meta) + slot * _FRAGMENTS * _FRAGMENT_BYTES
+        first = meta + slot * _FRAGMENTS * _FRAGMENT_BYTES
         raw = self._read(first, max(count, 1) * _FRAGMENT_BYTES)
         for source, size, to in raw.view([("s", "u4"), ("n", "u4"), ("d", "u8")])[:count]:
             if int(to) + int(size) > receive.size:
                 raise Broken("a fragment lies beyond the size of its receive")
             at = receive.target.address + receive.offset + int(to)
-            self._copy(at, int(bounce) + int(source), int(size))
+            self._copy(at, bounce + int(source), int(size))
         if self.gpu is not None:  # before the plugin has its pages back
             self.gpu.wait()
+
+    def unpack_block(self, pair: Pair) -> tuple[int, int]:
+        """Where the descriptors and the bounce buffer of a receiving comm are, as accept wrote it.
+
+        The block may lie in a GPU's memory, whatever memory the messages are in.
+        """
+        at = int(pair.block[8:16].view(np.uint64)[0])
+        if (found := host_bytes(at, _UNPACK_BLOCK_BYTES)) is None:
+            found = self._gpu_bytes(at, _UNPACK_BLOCK_BYTES)
+        meta, bounce, _ = found.view(np.uint64)
+        return int(meta), int(bounce)
+
+    def _gpu_bytes(self, address: int, size: int) -> Bytes:
+        """By a copy of the driver's, also where the messages are in memory of the host."""
+        self.tell("reading the device block by CUDA")
+        try:
+            gpu = self.gpu or Gpu()
+        except (_native.CudaUnavailable, _native.CudaError) as why:
+            raise Broken(f"the CPU cannot read its device block, nor CUDA: {why}") from None
+        found = np.empty(size, np.uint8)
+        gpu.copy(int(found.ctypes.data), address, size)
+        gpu.wait()
+        return found
 
     def _read(self, address: int, size: int) -> Bytes:
         """What is there, in a GPU's memory or in memory that it shares with the host."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tcpx_mpi.conform.bench import Bench, Pair
-from tcpx_mpi.conform.clause import Broken, Clause
+from tcpx_mpi.conform.clause import Broken, Clause, NotOffered
 from tcpx_mpi.conform.memory import PAGE
 
 _HANDLE_BYTES = 128
@@ -99,6 +99,24 @@ def _device_handles(bench: Bench) -> str:
     return "as the netDeviceType says"
 
 
+def _one_bounce_buffer(bench: Bench) -> str:
+    bench.start()
+    if not bench.unpacks:
+        raise NotOffered("its netDeviceType is not UNPACK")
+    other = [at for at, device in bench.devices.items() if at > 0 and device.unpacks][:1]
+    found = []
+    for device in (0, 0, *other):
+        pair = bench.connect(device)
+        found.append((device, pair, bench.unpack_block(pair)[1]))
+    for device, _, bounce in found[1:]:
+        if bounce != found[0][2]:
+            which = "another" if device == 0 else f"one of device {device}"
+            raise Broken(f"a comm has bounce_buf {found[0][2]:#x}, and {which} {bounce:#x}")
+    for _, pair, _ in found:
+        bench.close(pair)
+    return f"of {len(found)} comms, of {'two devices' if other else 'its one device'}"
+
+
 def _register(bench: Bench) -> str:
     bench.start()
     pair, area = bench.connect(), bench.area(64 * PAGE)
@@ -187,6 +205,15 @@ CLAUSES = (
         source="ncclNet_v7_t and later",
         nccl="Hands it to its kernels.",
         needs=("connect",), since=7,
+    ),
+    Clause(
+        "one-bounce-buffer", _one_bounce_buffer,
+        what="All receiving comms of a GPU in a process name the same bounce_buf, whichever device"
+        " they are of.",
+        why="Whoever adds the offsets of one comm to the buffer of another reads other bytes.",
+        source="unpackNetDeviceHandle of NCCL's device code",
+        nccl="Keeps one bounce buffer a block of threads, that of the last comm it has set up.",
+        needs=("device-handles",), since=7,
     ),
     Clause(
         "register", _register,

@@ -6,7 +6,6 @@ from tcpx_mpi.conform.bench import Bench
 from tcpx_mpi.conform.both import Both
 from tcpx_mpi.conform.clause import Broken, Clause, NotOffered, NotTried
 from tcpx_mpi.conform.memory import PAGE
-from tcpx_mpi.conform.properties import Properties, decode
 
 
 def _v_device(bench: Bench) -> str:
@@ -28,7 +27,7 @@ def _fused(bench: Bench) -> str:
     both.expect(PAGE)
     both.close()
     for part in (0, 1):
-        own = _properties(bench, part).v_device
+        own = bench.read_properties(part).v_device
         if own[:2] != (1, part):
             raise Broken(f"once it is part of another, device {part} says vProps {own[:2]}")
     return "makeVDevice of two devices, and a message by what it made"
@@ -39,17 +38,13 @@ def _made_of(bench: Bench, parts: list[int]) -> int:
     if "makeVDevice" not in bench.table.extras():
         raise NotOffered("makeVDevice is NULL")
     made = int(bench.good("make_v_device", parts))
-    found = _properties(bench, made).v_device
+    found = bench.read_properties(made).v_device
     if found[: 1 + len(parts)] != (len(parts), *parts):
         which = "device" if len(parts) == 1 else "devices"
         named = " and ".join(map(str, parts))
         said = found[: 1 + max(found[0], 0)]
         raise Broken(f"a device made of {which} {named} says vProps {said}")
     return made
-
-
-def _properties(bench: Bench, device: int) -> Properties:
-    return decode(bench.abi, bench.good("raw_properties", device, 0))
 
 
 CLAUSES = (

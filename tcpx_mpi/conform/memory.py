@@ -49,6 +49,20 @@ class Area:
         return self
 
 
+def host_bytes(address: int, size: int) -> Bytes | None:
+    """What is there, or None where this process's CPU may not read it, as in memory of a GPU.
+
+    Read by the kernel, which answers where a look of ours would crash. At most 64 KiB.
+    """
+    read, write = os.pipe()
+    with os.fdopen(read, "rb") as source, os.fdopen(write, "wb", buffering=0) as sink:
+        try:
+            sink.write((ctypes.c_uint8 * size).from_address(address))
+        except OSError:
+            return None
+        return np.frombuffer(source.read(size), np.uint8)
+
+
 class Gpu:
     """The first GPU that CUDA shows, current on the calling thread. By the driver alone.
 

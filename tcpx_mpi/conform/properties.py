@@ -21,6 +21,8 @@ _FORMATS = {
     "name": "Q", "pci_path": "Q", "guid": "Q", "latency_us": "f", "max_p2p_bytes": "Q",
     "max_coll_bytes": "Q", "rail_id": "h", "plane_id": "h",
 }  # fmt: skip
+#: netDeviceType of TCPX and its like: NCCL's kernels put fragments to their places.
+UNPACK = 1
 #: The most receives that NCCL groups, and the most speed that one could believe: 10 Tb/s.
 _MAX_RECEIVES, _MAX_MBPS = 8, 10_000_000
 
@@ -48,6 +50,11 @@ class Properties:
     max_multi_request: int = 0
     rail_id: int = 0
     plane_id: int = 0
+
+    @property
+    def unpacks(self) -> bool:
+        """Whether a message is in fragments of a bounce buffer when its receive is done."""
+        return self.net_device_type == UNPACK
 
 
 def decode(abi: int, raw: bytes) -> Properties:

@@ -80,7 +80,7 @@ def _plausible(bench: Bench) -> str:
 
 
 def _strings(bench: Bench) -> str:
-    _started(bench)
+    bench.start()
     before = [decode(bench.abi, raw) for raw in _every_device(bench, 0)]
     texts = [_texts(bench, one.name, one.pci_path) for one in before]
     _every_device(bench, _FILLS[0])

@@ -2,7 +2,8 @@
 // `tcpx-mpi conform` there is one that breaks it and no other.
 //
 // Loopback, host memory, two devices and what is made of them, 16 requests a comm, groups of 4
-// receives. Nothing moves but in calls.
+// receives. Nothing moves but in calls. Where it says that it unpacks, accept fills a device block,
+// which no message in host memory needs.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -39,6 +40,9 @@ bool fault(const char* name) {
   static const std::string chosen = getenv("FAULT") != nullptr ? getenv("FAULT") : "";
   return chosen == name;
 }
+
+// Faults of the device block; the first is none.
+bool unpacks() { return fault("unpacks") || fault("buffer-a-comm") || fault("buffer-a-device"); }
 
 [[noreturn]] void hang() {
   for (;;) pause();
@@ -79,6 +83,7 @@ struct Comm {
   int posted = 0;
   int code = 0;
   std::set<const void*> registered{};
+  NetUnpackDevice block{};
   // The message under way.
   Header header{};
   size_t moved = 0;  // of the header, then of the bytes
@@ -238,6 +243,10 @@ int get_properties(int device, NetPropertiesV11* out) {
   out->max_comms = fault("unwritten") ? max_comms : 1024;
   out->max_recvs = kGroup;
   out->net_device_type = fault("type-without-entries") ? 2 : 0;
+  if (unpacks()) {
+    out->net_device_type = kNetDeviceUnpack;
+    out->net_device_version = kNetUnpackVersion;
+  }
   out->v_device = device < kDevices ? NetVDeviceV9{1, {device}} : g_made[device - kDevices];
   out->max_p2p_bytes = out->max_coll_bytes = size_t{1} << 40;
   out->max_multi_request = 1;
@@ -270,6 +279,7 @@ struct Handle {
 struct Listener {
   int fd;
   uint64_t id;
+  int device;
   int peer = -1;
   int calls = 0;
   bool accepted = false;
@@ -300,7 +310,7 @@ int listen_on(void*, int device, void* handle, void** listen_comm) {
   const Handle content{ntohs(address.sin_port), 0, -1, 0, id};
   memset(handle, 0, fault("long-handle") ? kNetHandleBytes + 2 : kNetHandleBytes);
   memcpy(handle, &content, sizeof content);
-  *listen_comm = new Listener{fd, id};
+  *listen_comm = new Listener{fd, id, device};
   return kNetSuccess;
 }
 
@@ -333,7 +343,16 @@ int connect_to(void*, int, void* handle, void** send_comm, NetDeviceHandle** sen
   return kNetSuccess;
 }
 
-int accept_from(void* listen_comm, void** recv_comm, NetDeviceHandle**) {
+// One buffer for all, but for a fault.
+void describe(Comm* comm, int device, NetDeviceHandle* handle) {
+  static NetUnpackQueue queue{};
+  static char buffers[kDevices];
+  void* buffer = &buffers[fault("buffer-a-device") ? device % kDevices : 0];
+  comm->block = {&queue, fault("buffer-a-comm") ? comm : buffer, ~uint64_t{0}};
+  *handle = {kNetDeviceUnpack, kNetUnpackVersion, &comm->block, sizeof comm->block, 1};
+}
+
+int accept_from(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device) {
   auto* listener = static_cast<Listener*>(listen_comm);
   if (fault("accept-hangs")) hang();
   pollfd ready{listener->fd, POLLIN, 0};
@@ -344,7 +363,9 @@ int accept_from(void* listen_comm, void** recv_comm, NetDeviceHandle**) {
   const int fd = accept4(listener->fd, nullptr, nullptr, SOCK_CLOEXEC);
   if (send(fd, "", 1, MSG_NOSIGNAL) != 1) return kNetSystemError;
   listener->accepted = true;
-  *recv_comm = opened(fd, false, listener->id);
+  Comm* comm = opened(fd, false, listener->id);
+  if (unpacks()) describe(comm, listener->device, *recv_device);
+  *recv_comm = comm;
   if (fault("name-changes")) g_name[0] = 'L';
   return kNetSuccess;
 }
@@ -483,6 +504,9 @@ int iflush(void*, int, void**, int*, void**, void** out) {
   return kNetSuccess;
 }
 
+int get_device_mr(void*, void*, void**) { return kNetSuccess; }
+int irecv_consumed(void*, int, void*) { return kNetSuccess; }
+
 int test(void* pointer, int* done, int* sizes) {
   *done = 0;
   if (pointer == &g_flush) return kNetSuccess;
@@ -523,8 +547,8 @@ NetTableV11 ncclNetPlugin_v11 = {
     close_comm,
     close_comm,
     close_listen,
-    nullptr,  // getDeviceMr
-    nullptr,  // irecvConsumed
+    unpacks() ? get_device_mr : nullptr,
+    unpacks() ? irecv_consumed : nullptr,
     make_v_device,
     fault("no-finalize") ? nullptr : finalize,
     set_net_attr,
