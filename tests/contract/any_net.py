@@ -1,4 +1,4 @@
-"""A net plugin of any version, called from Python without our native code; host memory alone.
+"""A net plugin of any version, called from Python without our native code.
 
 Every call returns the plugin's own code first. Which plugin it is, is in the environment of the
 process of a test body (`subjects`).
@@ -12,6 +12,7 @@ from typing import Any
 
 from net_tables import properties_of, table_of
 from net_v7 import HANDLE_BYTES, LIBRARY, PTR_HOST, REGISTERED, SUCCESS, Memory, until
+from unpack_queue import DeviceBlock
 
 #: Names the version to the process of a test body; LIBRARY names the file.
 ABI = "TCPX_MPI_CONTRACT_ABI"
@@ -23,13 +24,6 @@ TAG = 7
 _int, _void_p, _size_t = ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
 _Logger = ctypes.CFUNCTYPE(None, _int, ctypes.c_ulong, _void_p, _int, _void_p)
 _Profiler = ctypes.CFUNCTYPE(_int, _void_p, _int, _void_p, ctypes.c_int64, _void_p)
-
-
-class _DeviceBlock(ctypes.Structure):
-    _fields_ = [  # noqa: RUF012 (ctypes reads it so)
-        ("type", _int), ("version", _int), ("handle", _void_p), ("size", _size_t),
-        ("progress", _int),
-    ]  # fmt: skip
 
 
 class AnyNet:
@@ -102,23 +96,24 @@ class AnyNet:
         code = self.table.accept(listener, ctypes.byref(comm), ctypes.byref(place))
         return code, comm.value
 
-    def block(self) -> Any:
+    def block(self) -> DeviceBlock | None:
         """What accept of a plugin that unpacks is given; None for others."""
         if self.abi < 7 or self.properties().net_device_type != UNPACK:
             return None
-        self._kept.append(_DeviceBlock(UNPACK, UNPACK_VERSION))
-        return self._kept[-1]
+        block = DeviceBlock(UNPACK, UNPACK_VERSION)
+        self._kept.append(block)
+        return block
 
-    def connected(self) -> tuple[int, int]:
+    def connected(self, block: DeviceBlock | None = None) -> tuple[int, int]:
         """Both ends of a connection within this process."""
-        send, recv, listener = self.opened()
+        send, recv, listener = self.opened(block)
         assert self.table.close_listen(listener) == SUCCESS
         return send, recv
 
-    def opened(self) -> tuple[int, int, int]:
+    def opened(self, block: DeviceBlock | None = None) -> tuple[int, int, int]:
         """Both ends of a connection within this process, and its listener."""
         listener, handle = self.listen()
-        buffer, block = ctypes.create_string_buffer(handle, HANDLE_BYTES), self.block()
+        buffer, block = ctypes.create_string_buffer(handle, HANDLE_BYTES), block or self.block()
         ends: dict[str, int] = {}
 
         def step() -> bool:

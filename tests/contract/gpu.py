@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from net_v7 import PTR_CUDA, REGISTERED, SLOTS, SUCCESS, Net, until
-from unpack_queue import PAGE, UnpackPair
+from unpack_queue import PAGE, DeviceBlock, Meta, Queue, Unpack, UnpackPair
 
 #: Names the driver's library to the process of a test body.
 DRIVER = "TCPX_MPI_LIBCUDA"
@@ -127,7 +127,7 @@ class GpuMemory:
         return copy.raw[: self.size if size is None else size]
 
     def register(
-        self, net: Net, comm: int, offset: int = 0, size: int | None = None
+        self, net: Any, comm: int, offset: int = 0, size: int | None = None
     ) -> tuple[int, int | None]:
         mhandle = ctypes.c_void_p()
         REGISTERED.append(self)
@@ -140,11 +140,27 @@ class GpuMemory:
         )
         return code, mhandle.value
 
-    def registered(self, net: Net, comm: int) -> int:
+    def registered(self, net: Any, comm: int) -> int:
         code, mhandle = self.register(net, comm)
         assert code == 0, f"regMr: {code}"
         assert mhandle is not None
         return mhandle
+
+
+class GpuQueue(Queue):
+    """What the device block says and the bounce buffer holds, by copies out of the GPU."""
+
+    def __init__(self, block: DeviceBlock, device: int = 0) -> None:
+        self._driver = Driver(device)
+        self.handle = block.handle
+        assert self.handle is not None
+        self.unpack = Unpack.from_buffer_copy(self.at(self.handle, ctypes.sizeof(Unpack)))
+        self.meta = Meta.from_address(self.unpack.meta)
+
+    def at(self, address: int, size: int) -> bytes:
+        copy = ctypes.create_string_buffer(size)
+        self._driver.call("cuMemcpyDtoH_v2", copy, ctypes.c_uint64(address), ctypes.c_size_t(size))
+        return copy.raw
 
 
 class GpuPair(UnpackPair):

@@ -14,7 +14,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from any_net import ABI, WINDOW
@@ -30,10 +30,12 @@ _PREFIXES = ("NCCL_", "SOFTTCPX_")
 _theirs = {name: value for name, value in os.environ.items() if name.startswith(_PREFIXES)}
 #: The version whose whole contract is part of `make test`: NCCL's TCPX has that.
 EVERYDAY = 7
+_NOT_ITS_KIND = 77
 _TESTS = Path(__file__).parents[1]
 
 #: A plugin, its version, its variables, and what is known of it (JSON): `slots` requests a comm,
-#: `full` the code of one more (0: a NULL request), `lost` the code of a lost peer, `keeps_size`.
+#: `full` the code of one more (0: a NULL request), `lost` the code of a lost peer, `keeps_size`,
+#: `unpacks` whether its netDeviceType is UNPACK; such a one takes pages of the host for a GPU's.
 Subject = dict[str, Any]
 #: As TCPX has it.
 _TCPX = {"slots": 16, "full": INTERNAL, "lost": SYSTEM, "keeps_size": True}
@@ -42,17 +44,19 @@ _TCPX = {"slots": 16, "full": INTERNAL, "lost": SYSTEM, "keeps_size": True}
 def softtcpx(abi: int, **environ: str) -> Subject:
     name = f"libnccl-net-softtcpx{'' if abi == EVERYDAY else f'-v{abi}'}.so"
     path = str(softtcpx_path().parent / name)
-    return {"path": path, "abi": abi, "environ": environ, **_TCPX}
+    return {"path": path, "abi": abi, "environ": environ, "unpacks": abi >= 7, **_TCPX}
 
 
 def refplugin(folder: Path) -> Subject:
     path = _build(folder, _TESTS / "refplugin" / "refplugin.cc")
-    return {"path": path, "abi": 7, "environ": {}, "slots": 4, "full": 0, "keeps_size": False}
+    known = {"slots": 4, "full": 0, "keeps_size": False, "unpacks": False}
+    return {"path": path, "abi": 7, "environ": {}, **known}
 
 
 def harsh(folder: Path) -> Subject:
     path = _build(folder, _TESTS / "harsh" / "harsh.cc")
-    return {"path": path, "abi": 7, "environ": {"HARSH_INNER": str(softtcpx_path())}, **_TCPX}
+    environ = {"HARSH_INNER": str(softtcpx_path())}
+    return {"path": path, "abi": 7, "environ": environ, "unpacks": True, **_TCPX}
 
 
 #: Those that are built when they are first asked for.
@@ -111,10 +115,18 @@ def on_subject(body: Callable[..., None]) -> Callable[..., None]:
             env={**clean_environment(subject["environ"]), **named},
             capture_output=True, text=True, timeout=LIMIT_S,
         )  # fmt: skip
+        if result.returncode == _NOT_ITS_KIND:
+            pytest.skip(result.stdout.strip())
         assert result.returncode == 0, f"exit {result.returncode}\n{result.stderr[-6000:]}"
 
     test.body = body  # type: ignore[attr-defined]  # for the child, which runs it
     return test
+
+
+def not_its_kind(why: str) -> NoReturn:
+    """Ends the process of a test body that has nothing to ask of this plugin: a skip."""
+    print(why, flush=True)
+    os._exit(_NOT_ITS_KIND)
 
 
 def _build(folder: Path, source: Path) -> str:

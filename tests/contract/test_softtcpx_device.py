@@ -102,6 +102,24 @@ def test_gpu_memory_is_registered_in_whole_pages_only() -> None:
         assert code(comm, 0, 0) == INVALID_ARGUMENT
 
 
+@pytest.mark.parametrize("environ", [{}, {"SOFTTCPX_TRAP_SHARED_PAGES": "8192"}], ids=str)
+@in_fresh_process(SOFTTCPX_POISON="1", SOFTTCPX_FRAGMENTS="random")
+def test_connections_have_one_bounce_buffer_and_no_page_in_common(environ: dict[str, str]) -> None:
+    net = Net().started()
+    pairs = [Pair(net, os.urandom(5 * PAGE + 7)) for _ in range(3)]
+    received = [pair.move(0, pair.source.size) for pair in pairs]
+    for pair in pairs:
+        for other in pairs:
+            assert pair.queue.through(other.queue, 0) == pair.source.content()
+            assert pair is other or not pair.queue.pages(0) & other.queue.pages(0)
+    assert net.consumed(pairs[0].recv, received[0]) == SUCCESS
+    pairs[0].close()
+    late = Pair(net, os.urandom(PAGE))  # where the one before it was, or elsewhere
+    late.move(0, PAGE)
+    assert late.queue.through(pairs[1].queue, 0) == late.source.content()
+    assert pairs[1].queue.through(late.queue, 0) == pairs[1].source.content()
+
+
 @every_layout
 @in_fresh_process(SOFTTCPX_POISON="1")
 def test_the_fragments_of_every_receive_hold_every_byte_once(environ: dict[str, str]) -> None:

@@ -3,48 +3,20 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import signal
 
 import pytest
 from fresh_process import in_fresh_process
-from gpu import Driver, GpuMemory, inline_and_worker, only_the_fake_driver
+from gpu import Driver, GpuMemory, GpuQueue, inline_and_worker, only_the_fake_driver
 from net_v7 import INVALID_ARGUMENT, PTR_CUDA, SLOTS, SUCCESS, Net
-from unpack_queue import (
-    PAGE,
-    DeviceBlock,
-    Fragment,
-    Meta,
-    Pages,
-    Queue,
-    Unpack,
-    UnpackPair,
-    connected_with_queue,
-)
+from unpack_queue import PAGE, Pages, UnpackPair, connected_with_queue
 
 pytestmark = [
     pytest.mark.only_softtcpx,
     pytest.mark.usefixtures("driver_of_the_test_bodies"),
 ]
-
-
-class GpuQueue(Queue):
-    """What the device block says and the bounce buffer holds, by copies out of the GPU."""
-
-    def __init__(self, block: DeviceBlock) -> None:
-        self._driver = Driver()
-        self.handle = block.handle
-        assert self.handle is not None
-        self.unpack = Unpack.from_buffer_copy(self._copied(self.handle, ctypes.sizeof(Unpack)))
-        self.meta = Meta.from_address(self.unpack.meta)
-
-    def bytes_of(self, fragment: Fragment) -> bytes:
-        return self._copied(self.unpack.bounce + fragment.source, fragment.length)
-
-    def _copied(self, address: int, size: int) -> bytes:
-        copy = ctypes.create_string_buffer(size)
-        self._driver.call("cuMemcpyDtoH_v2", copy, ctypes.c_uint64(address), ctypes.c_size_t(size))
-        return copy.raw
 
 
 @inline_and_worker
@@ -63,6 +35,29 @@ def test_every_byte_is_in_the_gpu_when_a_receive_is_done(environ: dict[str, str]
             "late unpacks are seen"
         )
     pair.close()
+
+
+@pytest.mark.parametrize("environ", [{}, {"SOFTTCPX_TRAP_SHARED_PAGES": "8192"}], ids=str)
+@in_fresh_process(SOFTTCPX_TRAP_DEVICE_MEMORY="1")
+def test_connections_of_a_gpu_have_one_bounce_buffer_there(environ: dict[str, str]) -> None:
+    net, driver = Net().started(), Driver()
+    found = []
+    for device in range(min(driver.devices, 2)):  # each has one of its own
+        driver.make_current(device)
+        pairs, received = [], []
+        for _ in range(2):
+            content = os.urandom(5 * PAGE)
+            memory = GpuMemory(driver, content, device), GpuMemory(driver, len(content), device)
+            pairs.append(UnpackPair(net, *memory, functools.partial(GpuQueue, device=device)))
+            received.append(pairs[-1].move(0, len(content)))
+        for pair in pairs:
+            for other in pairs:
+                assert pair.queue.through(other.queue, 0) == pair.source.content()
+        for pair, request in zip(pairs, received, strict=True):
+            assert net.consumed(pair.recv, request) == SUCCESS
+        found += pairs
+    for pair in found:
+        pair.close()
 
 
 @only_the_fake_driver

@@ -86,7 +86,19 @@ class Queue:
         ]
 
     def bytes_of(self, fragment: Fragment) -> bytes:
-        return ctypes.string_at(self.unpack.bounce + fragment.source, fragment.length)
+        return self.at(self.unpack.bounce + fragment.source, fragment.length)
+
+    def at(self, address: int, size: int) -> bytes:
+        """What is in the bounce buffer there."""
+        return ctypes.string_at(address, size)
+
+    def through(self, other: Queue, k: int) -> bytes:
+        """The k-th message, by the bounce buffer that another connection names.
+
+        So NCCL's kernels read: a block of threads keeps one such address for all its connections.
+        """
+        parts = sorted(self.fragments(k), key=lambda fragment: fragment.target)
+        return b"".join(self.at(other.unpack.bounce + part.source, part.length) for part in parts)
 
     def unpacked(self, k: int, size: int) -> bytes:
         """The message, after a look at every rule of its fragments."""
@@ -125,7 +137,7 @@ class Pages:
     def content(self, size: int) -> bytes:
         return self._map[:size]
 
-    def registered(self, net: Net, comm: int) -> int:
+    def registered(self, net: Any, comm: int) -> int:
         mhandle = ctypes.c_void_p()
         REGISTERED.append(self)
         code = net.table.reg_mr(comm, self.address, self.size, PTR_CUDA, ctypes.byref(mhandle))
