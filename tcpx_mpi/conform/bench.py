@@ -14,13 +14,11 @@ import numpy as np
 from tcpx_mpi import _native
 from tcpx_mpi.conform.clause import Broken, NotTried
 from tcpx_mpi.conform.memory import PAGE, Area, Bytes, Gpu, GpuArea, host_bytes
-from tcpx_mpi.conform.properties import UNPACK, Properties, decode
+from tcpx_mpi.conform.properties import UNPACK, UNPACK_VERSION, Properties, decode
 
 #: Bytes after a handle's own, by which writing beyond it is seen.
 _GUARD = 128
 _GUARD_BYTE = 0xC3
-#: Of NCCL's device handle for a connection: what TCPX and its like expect to find there.
-_UNPACK_VERSION = 7
 _SLOTS, _FRAGMENTS, _FRAGMENT_BYTES = 16, 2048, 16
 #: What the handle points to: the descriptors' address, the bounce buffer's, and a count.
 _UNPACK_BLOCK_BYTES = 24
@@ -174,7 +172,7 @@ class Bench:
         if not self.devices[device].unpacks:
             return np.zeros(0, np.uint8)
         block = Area(PAGE).bytes
-        block[:8].view(np.int32)[:] = (UNPACK, _UNPACK_VERSION)
+        block[:8].view(np.int32)[:] = (UNPACK, UNPACK_VERSION)
         return block
 
     def connecting(self, handle: Bytes, device: int = 0) -> int:

@@ -172,7 +172,7 @@ CLAUSES = (
         why="What is written behind them is somebody else's memory.",
         source="NCCL_NET_HANDLE_MAXSIZE",
         nccl="Keeps the handle in 128 bytes on its stack and sends it to the peer.",
-        needs=("properties-plausible",),
+        needs=("devices",),
     ),
     Clause(
         "connect", _connect,

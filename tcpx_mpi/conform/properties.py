@@ -21,10 +21,15 @@ _FORMATS = {
     "name": "Q", "pci_path": "Q", "guid": "Q", "latency_us": "f", "max_p2p_bytes": "Q",
     "max_coll_bytes": "Q", "rail_id": "h", "plane_id": "h",
 }  # fmt: skip
-#: netDeviceType of TCPX and its like: NCCL's kernels put fragments to their places.
-UNPACK = 1
-#: The most receives that NCCL groups, and the most speed that one could believe: 10 Tb/s.
-_MAX_RECEIVES, _MAX_MBPS = 8, 10_000_000
+#: netDeviceType of TCPX and its like, NCCL's kernels put fragments to their places; and the
+#: netDeviceVersion of these kernels: NCCL takes no plugin with another.
+UNPACK, UNPACK_VERSION = 1, 7
+#: The newest type that there is (2 to 5 are of kernels that send).
+_LAST_TYPE = 5
+#: The most speed that one could believe, 10 Tb/s: none, or one below 0, is 10 Gb/s to NCCL.
+_MAX_MBPS = 10_000_000
+#: The most bytes a message that NCCL takes for possible; with more it makes no connection.
+_MAX_P2P_BYTES = 1 << 40
 
 
 @dataclass(frozen=True)
@@ -91,29 +96,28 @@ def implausible(abi: int, found: Properties, devices: int) -> Iterator[str]:
         yield "name is NULL"
     if not found.ptr_support & 1 or found.ptr_support & ~7:
         yield f"ptrSupport is {found.ptr_support}"
-    if not 0 < found.speed_mbps <= _MAX_MBPS:
+    if found.speed_mbps > _MAX_MBPS:
         yield f"speed is {found.speed_mbps}"
-    if not 0 <= found.port <= 255:
+    if not -1 <= found.port <= 65535:
         yield f"port is {found.port}"
     if not 0 <= found.latency_us < 1e6:
         yield f"latency is {found.latency_us:g}"
     if found.max_comms < 1:
         yield f"maxComms is {found.max_comms}"
-    if not 1 <= found.max_recvs <= _MAX_RECEIVES:
+    if found.max_recvs < 1:
         yield f"maxRecvs is {found.max_recvs}"
     for name in ("reg_is_global", "force_flush"):
         if getattr(found, name) not in (0, 1):
             yield f"{NCCL_NAMES[name]} is {getattr(found, name)}"
-    if not 0 <= found.net_device_type <= 4:
+    if not 0 <= found.net_device_type <= _LAST_TYPE:
         yield f"netDeviceType is {found.net_device_type}"
+    if found.unpacks and found.net_device_version != UNPACK_VERSION:
+        yield f"netDeviceVersion is {found.net_device_version}, where NCCL unpacks {UNPACK_VERSION}"
     if "v_device" in fields:
         count, *parts = found.v_device
         if not 1 <= count <= len(parts):
             yield f"vProps.ndevs is {count}"
         elif any(not 0 <= part < devices for part in parts[:count]):
             yield f"vProps.devs is {parts[:count]} of {devices} devices"
-    for name in ("max_p2p_bytes", "max_coll_bytes"):
-        if name in fields and getattr(found, name) == 0:
-            yield f"{NCCL_NAMES[name]} is 0"
-    if "max_multi_request" in fields and found.max_multi_request < 1:
-        yield f"maxMultiRequestSize is {found.max_multi_request}"
+    if "max_p2p_bytes" in fields and not 0 < found.max_p2p_bytes <= _MAX_P2P_BYTES:
+        yield f"maxP2pBytes is {found.max_p2p_bytes}"

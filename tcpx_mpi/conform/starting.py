@@ -97,15 +97,12 @@ def _texts(bench: Bench, *addresses: int) -> list[bytes]:
 
 
 def _device_entries(bench: Bench) -> str:
-    bench.start()
-    offload = bench.properties.net_device_type
+    if not bench.start().unpacks:
+        raise NotOffered("its netDeviceType is not UNPACK")
     for entry in ("getDeviceMr", "irecvConsumed"):
-        there = entry in bench.table.extras()
-        if offload and not there:
-            raise Broken(
-                f"its netDeviceType is {bench.properties.net_device_type}, without {entry}"
-            )
-    return "with both" if offload else "its netDeviceType is HOST, which needs neither"
+        if entry not in bench.table.extras():
+            raise Broken(f"its netDeviceType is UNPACK, without {entry}")
+    return "with both"
 
 
 def _dma_buf(bench: Bench) -> str:
@@ -246,7 +243,9 @@ CLAUSES = (
         what="Every field of the properties is one that a device can have.",
         why="The structure of another version puts fields where others are read.",
         source="ncclNetProperties_vN_t",
-        nccl="Chooses devices, rings and protocols by speed, ptrSupport, maxRecvs and port.",
+        nccl="Chooses devices and rings by them, takes no plugin of a netDeviceType or version that"
+        " it does not know, and makes no connection with maxP2pBytes 0 or above 1 TiB. A speed that"
+        " is 0 or below is 10 Gb/s to it.",
         needs=("properties-written",),
     ),
     Clause(
@@ -254,16 +253,16 @@ CLAUSES = (
         what="name and pciPath stay as they are while the plugin is loaded.",
         why="The caller keeps the pointers.",
         source="ncclNetProperties_vN_t",
-        nccl="Reads both long after getProperties.",
-        needs=("properties-plausible", "connect"),
+        nccl="Reads them when it has asked for those of other devices, too.",
+        needs=("connect",),
     ),
     Clause(
         "device-entries", _device_entries,
-        what="A plugin whose netDeviceType is not HOST has getDeviceMr and irecvConsumed.",
+        what="A plugin whose netDeviceType is UNPACK has getDeviceMr and irecvConsumed.",
         why="Receives of such a plugin end on the device, and their slots are given back by these.",
         source="ncclNet_v7_t and later",
-        nccl="Calls both where the type is not HOST, without looking.",
-        needs=("properties-plausible",), since=7,
+        nccl="Calls each where it is there: without irecvConsumed no slot would come back.",
+        needs=("devices",), since=7, hurts=False,
     ),
     Clause(
         "dma-buf", _dma_buf,
@@ -271,7 +270,7 @@ CLAUSES = (
         why="The bit is a promise of the entry.",
         source="ncclNet_vN_t",
         nccl="Calls it for GPU memory where the bit is set.",
-        needs=("properties-plausible",),
+        needs=("devices",),
     ),
     Clause(
         "second-init", _second_init,

@@ -42,7 +42,10 @@ bool fault(const char* name) {
 }
 
 // Faults of the device block; the first is none.
-bool unpacks() { return fault("unpacks") || fault("buffer-a-comm") || fault("buffer-a-device"); }
+bool unpacks() {
+  return fault("unpacks") || fault("buffer-a-comm") || fault("buffer-a-device") ||
+         fault("other-unpack") || fault("type-without-entries");
+}
 
 [[noreturn]] void hang() {
   for (;;) pause();
@@ -242,13 +245,13 @@ int get_properties(int device, NetPropertiesV11* out) {
   out->speed_mbps = 10000;
   out->max_comms = fault("unwritten") ? max_comms : 1024;
   out->max_recvs = kGroup;
-  out->net_device_type = fault("type-without-entries") ? 2 : 0;
   if (unpacks()) {
     out->net_device_type = kNetDeviceUnpack;
-    out->net_device_version = kNetUnpackVersion;
+    out->net_device_version = kNetUnpackVersion + fault("other-unpack");
   }
   out->v_device = device < kDevices ? NetVDeviceV9{1, {device}} : g_made[device - kDevices];
   out->max_p2p_bytes = out->max_coll_bytes = size_t{1} << 40;
+  if (fault("endless-message")) out->max_p2p_bytes = SIZE_MAX;
   out->max_multi_request = 1;
   return kNetSuccess;
 }
@@ -547,7 +550,7 @@ NetTableV11 ncclNetPlugin_v11 = {
     close_comm,
     close_comm,
     close_listen,
-    unpacks() ? get_device_mr : nullptr,
+    unpacks() && !fault("type-without-entries") ? get_device_mr : nullptr,
     unpacks() ? irecv_consumed : nullptr,
     make_v_device,
     fault("no-finalize") ? nullptr : finalize,

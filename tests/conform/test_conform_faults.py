@@ -27,9 +27,11 @@ FAULTS = [
     ("init-crashes", "init", "init: the plugin has crashed by SIGABRT"),
     ("no-devices", "devices", "it has 0 devices"),
     ("unwritten", "properties-written", "not written: maxComms"),
-    ("other-layout", "properties-plausible", "speed is 0, maxComms is 0, maxRecvs is 0"),
+    ("other-layout", "properties-plausible", "maxComms is 0, maxRecvs is 0"),
+    ("other-unpack", "properties-plausible", "netDeviceVersion is 8, where NCCL unpacks 7"),
+    ("endless-message", "properties-plausible", "maxP2pBytes is 18446744073709551615"),
     ("name-changes", "strings", "its name or pciPath has changed"),
-    ("type-without-entries", "device-entries", "its netDeviceType is 2, without getDeviceMr"),
+    ("type-without-entries", "device-entries", "its netDeviceType is UNPACK, without getDeviceMr"),
     ("dma-buf-bit", "dma-buf", "ptrSupport has DMABUF, and regMrDmaBuf is NULL"),
     ("second-init-fails", "second-init", "of another communicator, returned 3"),
     ("no-finalize", "finalize", "finalize is NULL"),
@@ -101,11 +103,17 @@ def test_each_clause_has_a_fault() -> None:
     assert {clause for _, clause, _ in FAULTS} == set(BY_NAME)
 
 
+def test_an_odd_property_keeps_from_being_tried_what_reads_it_alone() -> None:
+    of_devices_made = {"virtual-device", "fused-devices"}
+    assert built_on("properties-plausible") == of_devices_made
+    assert built_on("properties-written") == of_devices_made | {"properties-plausible"}
+
+
 def test_without_a_fault_every_clause_holds(plugin: Path, tmp_path: Path) -> None:
     found = conform(tmp_path, str(plugin), "--quick")
     assert found.code == 0, found.out
     without = {name for name, verdict in found.verdicts().items() if verdict != "pass"}
-    assert without == {"dma-buf", "one-bounce-buffer", "large-message"}, found.out
+    assert without == {"device-entries", "dma-buf", "one-bounce-buffer", "large-message"}, found.out
 
 
 @pytest.mark.parametrize(
@@ -114,6 +122,7 @@ def test_without_a_fault_every_clause_holds(plugin: Path, tmp_path: Path) -> Non
         ("receiver-first", "send-first", "isend is busy until there is a receive"),
         ("receiver-first", "full", " requests, then busy"),
         ("unpacks", "one-bounce-buffer", "of 3 comms, of two devices"),
+        ("unpacks", "strings", "the strings stay as they are"),
     ],
 )
 def test_a_plugin_of_another_kind_keeps_the_contract(

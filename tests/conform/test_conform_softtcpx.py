@@ -70,5 +70,5 @@ def test_a_plugin_without_an_interface_does_not_start(tmp_path: Path) -> None:
     found = conform(tmp_path, "softtcpx", NCCL_SOCKET_IFNAME="=none0")
     assert found.code == 4
     assert found.verdicts()["devices"] == "fail"
-    assert found.reasons()["listen"] == "needs properties-plausible"
+    assert found.reasons()["listen"] == "needs devices"
     assert "softtcpx_v7: its table of v7 does not start (devices): it has 0 devices" in found.err
