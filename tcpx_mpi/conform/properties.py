@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tcpx_mpi import _native
@@ -72,15 +72,20 @@ def decode(abi: int, raw: bytes) -> Properties:
     return Properties(**found)  # type: ignore[arg-type]  # by the layout's own names
 
 
-def unwritten(abi: int, first: bytes, second: bytes) -> list[str]:
-    """Fields of which a byte differs between two writings over different bytes."""
+def unwritten(abi: int, writings: Mapping[int, bytes]) -> list[str]:
+    """Fields of which a byte is as it was before: as the fill of each writing, by which these go.
+
+    Two writings need not be alike: a plugin may make new strings for each.
+    """
     names = []
     for name, offset, size in _native.properties_layout(abi):
-        span = slice(offset, offset + size)
+        read = size
         if name == "v_device":  # only as many devices as it says are read
-            span = slice(offset, offset + 4 + 4 * _parts_said(first, offset, size))
-        if first[span] != second[span]:
-            names.append(NCCL_NAMES[name])
+            read = 4 + 4 * min(_parts_said(raw, offset, size) for raw in writings.values())
+        for at in range(offset, offset + read):
+            if all(raw[at] == fill for fill, raw in writings.items()):
+                names.append(NCCL_NAMES[name])
+                break
     return names
 
 
