@@ -94,7 +94,7 @@ class Bench:
         self.good("init")
         for device in range(self.good("devices")):
             self.read_properties(device)
-        if self.memory != "host" and not self.properties.ptr_support & 2:
+        if self.memory != "host" and not self.takes_gpus:
             raise NotTried("its ptrSupport has host memory alone")
         if self.memory == "cuda" and not self.unpacks and self.properties.force_flush:
             raise NotTried("its forceFlush wants a flush of each receive, which is not done here")
@@ -146,6 +146,11 @@ class Bench:
     @property
     def unpacks(self) -> bool:
         return self.properties.unpacks
+
+    @property
+    def takes_gpus(self) -> bool:
+        """Whether it takes memory of GPUs, by its ptrSupport."""
+        return bool(self.properties.ptr_support & 2)
 
     @property
     def gathers(self) -> bool:

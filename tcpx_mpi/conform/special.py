@@ -116,9 +116,11 @@ def _profiler(bench: Bench) -> str:
 
 
 def _flush(bench: Bench) -> str:
-    both = Both(bench.start(), PAGE)
+    if not bench.start().takes_gpus:
+        raise NotOffered("its ptrSupport has no GPU memory, and NCCL flushes nothing else")
     if bench.gathers:
         raise NotTried("receives of a plugin that unpacks are not flushed")
+    both = Both(bench, PAGE)
     receive = both.receive(PAGE)
     bench.finish(both.send(PAGE), receive)
     where = ([both.target.address], [PAGE], [both.there])
@@ -135,7 +137,7 @@ def _large(bench: Bench) -> str:
     if bench.memory != "host":
         raise NotTried("this is tried in host memory alone")
     if 0 < bench.properties.max_p2p_bytes < _ABOVE:
-        raise NotOffered(f"maxP2pBytes is {bench.properties.max_p2p_bytes}: NCCL sends no more")
+        raise NotOffered(f"maxP2pBytes is {bench.properties.max_p2p_bytes}")
     pair = bench.connect()
     source, target = _repeated(), _repeated()
     source[:_REPEATED] = Area(_REPEATED).fill(3).bytes
@@ -233,7 +235,8 @@ CLAUSES = (
         what="iflush of a receive ends, by a request or at once.",
         why="Data in a GPU's memory may be under way when test says done.",
         source="iflush of ncclNet_vN_t",
-        nccl="Calls it for GPU memory alone: host memory is tried as the nearest to it.",
+        nccl="Calls it for GPU memory alone, and of a receive whose size test has written: host"
+        " memory is tried as the nearest to it.",
         needs=("message",), hurts=False,
     ),
     Clause(
@@ -241,7 +244,7 @@ CLAUSES = (
         what="A message of more than 2 GiB arrives.",
         why="The size is a size_t: a plugin that narrows it loses bytes.",
         source="ncclNet_v9_t and later",
-        nccl="Cuts at maxP2pBytes and maxCollBytes, which a plugin may set above 2 GiB.",
-        needs=("sizes", "register-large"), since=9, costly=True,
+        nccl="Cuts messages at 1 GiB, whatever maxP2pBytes is.",
+        needs=("sizes", "register-large"), since=9, hurts=False, costly=True,
     ),
 )  # fmt: skip

@@ -241,7 +241,8 @@ int get_properties(int device, NetPropertiesV11* out) {
   *out = {};
   out->name = g_name;
   out->guid = 1 + static_cast<uint64_t>(device);
-  out->ptr_support = kNetPtrHost | (fault("dma-buf-bit") ? kNetPtrDmaBuf : 0);
+  out->ptr_support = kNetPtrHost | (fault("dma-buf-bit") ? kNetPtrDmaBuf : 0) |
+                     (fault("flush-never-done") || fault("no-sizes") ? kNetPtrCuda : 0);
   out->speed_mbps = 10000;
   out->max_comms = fault("unwritten") ? max_comms : 1024;
   out->max_recvs = kGroup;
@@ -520,7 +521,7 @@ int test(void* pointer, int* done, int* sizes) {
   if (!request->done) progress(comm);
   if (!request->done) return comm->code;
   *done = 1;
-  for (int i = 0; i < request->n && sizes != nullptr; ++i) {
+  for (int i = 0; i < request->n && sizes != nullptr && !fault("no-sizes"); ++i) {
     const Part& part = request->parts[i];
     sizes[i] = static_cast<int>(fault("wrong-size") ? part.room : part.bytes);
   }
