@@ -244,6 +244,26 @@ class Bench:
         pair.receives += 1
         return Receive(pair, request, area, offset, size, pair.receives - 1)
 
+    def one_more(
+        self, pair: Pair, area: Area, size: int, mhandle: int, offset: int = 0
+    ) -> Receive | None:
+        """A receive; None where none is taken, by whatever answer: the comm may be in error."""
+        taken: list[int] = []
+        refused: list[int] = []
+
+        def step() -> None:
+            if not taken and not refused:
+                places = ([area.address + offset], [size], [0], [mhandle])
+                code, request = self.call("irecv", pair.receive, *places)
+                refused.extend([code] if code else [])
+                taken.extend([request] if request and not code else [])
+
+        self.turns(step)
+        if not taken:
+            return None
+        pair.receives += 1
+        return Receive(pair, taken[0], area, offset, size, pair.receives - 1)
+
     def send(self, *arguments: Any, **more: Any) -> Send:
         """A send, tried until it is taken."""
         made: list[Send] = []

@@ -6,6 +6,7 @@ import numpy as np
 
 from tcpx_mpi.conform.bench import Bench, Pair, Receive, Send
 from tcpx_mpi.conform.clause import Broken
+from tcpx_mpi.conform.memory import PAGE
 
 #: What memory has where nothing has arrived.
 POISON = 0xEE
@@ -47,3 +48,19 @@ class Both:
         self.expect(size)
         if (self.target.bytes[size:] != POISON).any():
             raise Broken(f"bytes behind a message of {size} bytes were written")
+
+
+def receiving(bench: Bench, most: int) -> tuple[Both, list[Receive]]:
+    """A connection with so many receives of a page, or with as many as it takes.
+
+    How many it must take, and how it says that it is full, is a clause of its own.
+    """
+    both = Both(bench, most * PAGE)
+    taken = [both.receive(PAGE)]
+    while len(taken) < most:
+        at = len(taken) * PAGE
+        found = bench.one_more(both.pair, both.target, PAGE, both.there, at)
+        if found is None:  # this one may be in error
+            return receiving(bench, len(taken))
+        taken.append(found)
+    return both, taken

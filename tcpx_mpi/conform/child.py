@@ -86,7 +86,8 @@ def _follow(process: int, pipe: int, deadline_s: float, said: IO[bytes]) -> Outc
                 if kind == _DEFECT:
                     raise RuntimeError(f"the check of a clause is broken:\n{value}")
                 if kind == _OUTCOME:
-                    return Outcome(Verdict(value[0]), value[1])
+                    verdict, *rest = value
+                    return Outcome(Verdict(verdict), *rest)
                 step = value
     finally:
         os.close(end)
@@ -126,7 +127,7 @@ def _in_child(clause: Clause, target: Target, pipe: int, said: IO[bytes]) -> NoR
             os.dup2(said.fileno(), stream)
 
         outcome = _outcome(clause, target, tell)
-        say(_OUTCOME, (outcome.verdict.value, outcome.reason))
+        say(_OUTCOME, (outcome.verdict.value, outcome.reason, outcome.hurts))
     except BaseException:  # this is the end of the process: nobody above may see it
         say(_DEFECT, traceback.format_exc())
     os._exit(0)
@@ -137,7 +138,9 @@ def _outcome(clause: Clause, target: Target, tell: Callable[[str], None]) -> Out
     bench = Bench(target.path, target.abi, target.memory, patience_s, tell)
     try:
         return Outcome(Verdict.PASS, clause.check(bench))
-    except (Broken, _native.LibraryError) as broken:
+    except Broken as broken:
+        return Outcome(Verdict.FAIL, str(broken), broken.hurts)
+    except _native.LibraryError as broken:
         return Outcome(Verdict.FAIL, str(broken))
     except NotOffered as without:
         return Outcome(Verdict.NOT_OFFERED, str(without))

@@ -25,10 +25,11 @@ class Verdict(enum.Enum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """A verdict and one line of reason."""
+    """A verdict and one line of reason. `hurts`: not of this break, if not."""
 
     verdict: Verdict
     reason: str
+    hurts: bool = True
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,11 @@ class Clause:
 
 
 class Broken(Exception):
-    """The plugin does not do what the clause says."""
+    """The plugin does not do what the clause says. `hurts`: NCCL, if the clause does."""
+
+    def __init__(self, reason: str, hurts: bool = True) -> None:
+        super().__init__(reason)
+        self.hurts = hurts
 
 
 class NotOffered(Exception):

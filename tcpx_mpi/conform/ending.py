@@ -6,6 +6,7 @@ import os
 from itertools import permutations
 
 from tcpx_mpi.conform.bench import Bench
+from tcpx_mpi.conform.both import receiving
 from tcpx_mpi.conform.clause import Broken, Clause
 from tcpx_mpi.conform.memory import PAGE
 
@@ -33,12 +34,9 @@ def _close_unused(bench: Bench) -> str:
 def _close_pending(bench: Bench) -> str:
     bench.start()
     for first, second in (("close_recv", "close_send"), ("close_send", "close_recv")):
-        pair, source, target = bench.connect(), bench.area(4 * PAGE), bench.area(4 * PAGE)
-        there = bench.register(pair.receive, target)
-        here = bench.register(pair.send, source)
-        for at in range(2):
-            bench.receive(pair, target, PAGE, there, at * PAGE)
-        bench.send(pair, source, PAGE, here)
+        both, _ = receiving(bench, 2)
+        both.send(PAGE)
+        pair = both.pair
         comms = {"close_send": pair.send, "close_recv": pair.receive}
         for call in (first, second):
             bench.stage = "with requests in flight"

@@ -6,7 +6,7 @@ import functools
 import threading
 
 from tcpx_mpi.conform.bench import Bench, Receive, Send
-from tcpx_mpi.conform.both import POISON, Both
+from tcpx_mpi.conform.both import POISON, Both, receiving
 from tcpx_mpi.conform.clause import Broken, Clause, NotOffered
 from tcpx_mpi.conform.memory import PAGE
 
@@ -90,8 +90,7 @@ def _reported(bench: Bench) -> str:
 
 
 def _done_once(bench: Bench) -> str:
-    both = Both(bench.start(), 2 * PAGE)
-    first, second = both.receive(PAGE), both.receive(PAGE, PAGE)
+    both, (first, *more) = receiving(bench.start(), 2)
 
     def early(receive: Receive, what: str) -> None:
         if bench.done(receive) is not None:
@@ -99,23 +98,17 @@ def _done_once(bench: Bench) -> str:
 
     bench.turns(lambda: early(first, "anything was sent"))
     bench.finish(both.send(PAGE), first)
-    bench.turns(lambda: early(second, "its message was sent, by the one before it"))
-    bench.finish(both.send(PAGE, PAGE), second)
     both.expect(PAGE)
-    both.expect(PAGE, PAGE)
+    if more:
+        bench.turns(lambda: early(more[0], "its message was sent, by the one before it"))
+        bench.finish(both.send(PAGE, PAGE), more[0])
+        both.expect(PAGE, PAGE)
     both.close()
     return "one message ends one receive"
 
 
 def _order(bench: Bench) -> str:
-    both = Both(bench.start(), _STEPS * PAGE)
-    receives = [both.receive(PAGE)]
-    while len(receives) < _STEPS:
-        at = len(receives) * PAGE
-        found = bench.try_receive(both.pair, both.target, PAGE, both.there, at)
-        if found is None:  # how many it must have room for is another clause's
-            break
-        receives.append(found)
+    both, receives = receiving(bench.start(), _STEPS)
     sends = [both.send(PAGE, at * PAGE) for at in range(len(receives))]
     bench.finish(*receives, *sends)
     for at in range(len(receives)):
@@ -158,7 +151,8 @@ def _full(bench: Bench) -> str:
             break
     room = len(receives)
     if room < _STEPS or len(sends) < _STEPS:
-        raise Broken(f"it has room for {min(room, len(sends))} requests: NCCL has {_STEPS}")
+        few = min(room, len(sends))
+        raise Broken(f"it has room for {few} requests: NCCL has {_STEPS}", hurts=few == 0)
     later = range(len(sends), room)
     bench.finish(*receives[: len(sends)], *sends)
     for at in later:
@@ -292,7 +286,8 @@ CLAUSES = (
         why="It is no error: the caller comes again.",
         source="NCCL_NET_MAX_REQUESTS; ncclNet_vN_t",
         nccl=f"Comes again where the request is NULL, and ends the job at an error. It has {_STEPS}"
-        f" in flight on a comm of its own, and {_MOST_REQUESTS} at most (v6: {_MOST_OF_V6}).",
+        f" in flight on a comm of its own, and {_MOST_REQUESTS} at most (v6: {_MOST_OF_V6}); with"
+        " room for less it is slower, not hurt.",
         needs=("order",),
     ),
     Clause(

@@ -32,7 +32,7 @@ def line(result: Result) -> str:
     shown = verdict.value.upper() if verdict is Verdict.FAIL else verdict.value
     harm = ""
     if verdict is Verdict.FAIL:
-        harm = " [hurts NCCL]" if result.clause.hurts else " [NCCL is not hurt]"
+        harm = " [hurts NCCL]" if result.hurts else " [NCCL is not hurt]"
     return f"{shown:<12} {result.clause.name:<21} {result.outcome.reason}{harm}"
 
 
@@ -81,7 +81,7 @@ def document(versions: Sequence[Version], memory: str) -> dict[str, Any]:
                         "clause": result.clause.name,
                         "verdict": result.outcome.verdict.value,
                         "reason": result.outcome.reason,
-                        "hurts_nccl": result.clause.hurts,
+                        "hurts_nccl": result.hurts,
                     }
                     for result in version.results
                 ],

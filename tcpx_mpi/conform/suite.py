@@ -24,6 +24,10 @@ class Result:
     def failed(self) -> bool:
         return self.outcome.verdict is Verdict.FAIL
 
+    @property
+    def hurts(self) -> bool:
+        return self.clause.hurts and self.outcome.hurts
+
 
 @dataclass(frozen=True)
 class Version:

@@ -451,7 +451,8 @@ std::atomic<int> g_receives{0};  // that were posted in this process
 
 Request* post(Comm* comm) {
   const bool accepts_more = fault("seventeenth-lost") && comm->held == kQueue;
-  if (comm->held >= kQueue && !accepts_more) return nullptr;
+  const size_t room = fault("one-request") || fault("full-fails") ? 1 : kQueue;
+  if (comm->held >= room && !accepts_more) return nullptr;
   ++comm->held;
   auto* request = new Request{};
   request->comm = comm;
@@ -475,7 +476,7 @@ int isend(void* pointer, void* data, size_t size, int tag, void*, void* phandle,
   }
   Request* request = post(comm);
   *out = request;
-  if (request == nullptr) return kNetSuccess;
+  if (request == nullptr) return fault("full-fails") ? comm->code = kNetInternalError : kNetSuccess;
   request->parts[0] = {static_cast<uint8_t*>(data), size, tag};
   progress(comm);
   return kNetSuccess;
@@ -493,7 +494,7 @@ int irecv(void* pointer, int n, void** data, size_t* sizes, int* tags, void**, v
   }
   Request* request = post(comm);
   *out = request;
-  if (request == nullptr) return kNetSuccess;
+  if (request == nullptr) return fault("full-fails") ? comm->code = kNetInternalError : kNetSuccess;
   ++g_receives;
   request->n = n;
   for (int i = 0; i < n; ++i) {

@@ -60,6 +60,8 @@ FAULTS = [
     ("completes-twice", "done-once", "a receive was done before its message was sent"),
     ("reorders", "order", "bytes of a message are wrong"),
     ("seventeenth-lost", "full", "not every request was done"),
+    ("one-request", "full", "it has room for 1 requests: NCCL has 8"),
+    ("full-fails", "full", "irecv number 2 returned 3: full is 0 and a NULL request"),
     ("leaks-requests", "released", "was busy (a NULL request), and took nothing"),
     ("one-comm", "several-comms", "not every request was done"),
     ("not-reentrant", "two-threads", " returned 3"),
@@ -242,6 +244,17 @@ def test_the_command_ends_with_the_code_and_the_clause(
     found = conform(tmp_path, str(plugin), "--only", "reported-size", FAULT=fault)
     assert found.code == code
     assert found.err.startswith(f"tcpx-mpi: error: {said}")
+
+
+@pytest.mark.parametrize(("fault", "harm"), [
+    ("one-request", "[NCCL is not hurt]"), ("full-fails", "[hurts NCCL]"),
+])  # fmt: skip
+def test_what_hurts_nccl_is_what_it_takes_for_an_error(
+    fault: str, harm: str, plugin: Path, tmp_path: Path
+) -> None:
+    found = conform(tmp_path, str(plugin), "--only", "full", FAULT=fault)
+    (line,) = [line for line in found.out.splitlines() if line.startswith("FAIL")]
+    assert line.endswith(harm), found.out
 
 
 def test_what_is_known_of_a_plugin_is_no_failure(plugin: Path, tmp_path: Path) -> None:
