@@ -1,6 +1,7 @@
 // The calls of a plugin's table one by one, for whoever tests a plugin: each returns the plugin's
 // own code first. Nothing is checked, repeated or put in order here; pointers are numbers. Calls of
-// messages let other threads go on, which may drive other comms.
+// messages let other threads go on, which may drive other comms, and so does accept, which may
+// wait.
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -186,7 +187,7 @@ void bind_net(nb::module_& m) {
       .def("listen", &listen, "device"_a)
       .def("raw_listen", &raw_listen, "device"_a, "fill"_a)
       .def("connect", &connect, "device"_a, "handle"_a)
-      .def("accept", &accept, "listen_comm"_a, "device_block"_a = 0)
+      .def("accept", &accept, "listen_comm"_a, "device_block"_a = 0, Unlocked())
       .def("reg_mr", &reg_mr, "comm"_a, "data"_a, "bytes"_a, "type"_a)
       .def(
           "reg_mr_dma_buf",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 
 from tcpx_mpi.conform.bench import Bench, Pair
@@ -10,6 +12,8 @@ from tcpx_mpi.conform.memory import PAGE
 
 _HANDLE_BYTES = 128
 _FILLS = (0xAA, 0x55)
+#: Of many calls of an accept that does not wait.
+_TIME_TO_RETURN_S = 0.5
 _LARGE = (2 << 30) + PAGE
 
 
@@ -53,16 +57,53 @@ def _accept_first(bench: Bench) -> str:
     bench.start()
     listener, handle = bench.listen()
     pair = Pair(listener=listener, block=bench.new_block())
+    called = threading.Event()
+    failed: list[Exception] = []
 
     def step() -> None:
-        bench.stage = "before any connect"
-        if bench.accepting(pair):
-            raise Broken("accept came to a comm before anyone had connected")
+        if not called.is_set() and not pair.receive:
+            pair.receive = bench.accepting(pair)
+            if pair.receive and not called.is_set():
+                raise Broken("accept came to a comm before anyone had connected")
 
-    bench.turns(step)
+    def accept() -> None:
+        try:
+            if bench.gpu is not None:
+                bench.gpu.make_current()
+            bench.turns(step)
+        except Exception as error:  # for the main thread to raise
+            failed.append(error)
+
+    bench.stage = "before any connect"
+    thread = threading.Thread(target=accept, daemon=True)  # as accept may wait
+    thread.start()
+    thread.join(_TIME_TO_RETURN_S)
+    waits = thread.is_alive()
+    called.set()
+    if not waits:
+        _raise_first(failed)
+        bench.stage = ""
+        _rest(bench, pair, handle)
+        return "accept returns before connect is called"
+
+    def connected() -> bool:
+        pair.send = pair.send or bench.connecting(handle)
+        return bool(pair.send) or not thread.is_alive()
+
+    bench.stage = "while accept waits"
+    bench.until(connected, "connect did not come to a comm while accept waited")
+    thread.join(bench.patience_s)
+    _raise_first(failed)
+    if thread.is_alive():
+        raise Broken("accept waits on though somebody has connected")
     bench.stage = ""
     _rest(bench, pair, handle)
-    return "accept returns before connect is called"
+    return "accept waits until somebody connects, which NCCL does first"
+
+
+def _raise_first(failed: list[Exception]) -> None:
+    for error in failed:
+        raise error
 
 
 def _rest(bench: Bench, pair: Pair, handle: np.ndarray) -> None:
@@ -192,10 +233,11 @@ CLAUSES = (
     ),
     Clause(
         "accept-first", _accept_first,
-        what="accept returns, without a comm, while nobody connects.",
-        why="The peer may be waiting for a connection of ours.",
-        source="ncclNet_vN_t",
-        nccl="One thread connects and accepts for many peers: a call that waits stops them all.",
+        what="accept comes to no comm while nobody connects: it returns without one, or waits.",
+        why="The peer may come late, or be waiting for a connection of ours.",
+        source="ncclNet_vN_t; plugins in the wild",
+        nccl="Accepts from a peer behind its connect of the same round, and again where there is no"
+        " comm; an accept that waits holds up what its process sets up meanwhile, no more.",
         needs=("connect",),
     ),
     Clause(

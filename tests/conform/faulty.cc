@@ -362,6 +362,10 @@ int accept_from(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_devi
   pollfd ready{listener->fd, POLLIN, 0};
   if (poll(&ready, 1, 0) < 1) {
     if (fault("accept-exits") && ++listener->calls > kPatience) exit(7);
+    if (fault("accept-waits-on") && ++listener->calls > kPatience) hang();
+    if (fault("accept-early") && ++listener->calls > kPatience) {
+      *recv_comm = opened(new_socket(), false, listener->id);
+    }
     return kNetSuccess;
   }
   const int fd = accept4(listener->fd, nullptr, nullptr, SOCK_CLOEXEC);

@@ -44,6 +44,8 @@ FAULTS = [
     ("connect-refuses", "connect", "connect returned 2"),
     ("connect-hangs", "connect", "hangs: connect did not end within"),
     ("connect-impatient", "connect-first", "connect returned 6"),
+    ("accept-early", "accept-first", "accept came to a comm before anyone had connected"),
+    ("accept-waits-on", "accept-first", "connect did not come to a comm while accept waited"),
     ("accept-exits", "accept-first", "the plugin has ended this process by exit(7)"),
     ("device-handle-given", "device-handles", "connect gave a device handle"),
     ("buffer-a-comm", "one-bounce-buffer", ", and another 0x"),

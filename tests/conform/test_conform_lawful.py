@@ -16,6 +16,7 @@ SOURCES = refplugin_build.SOURCE.parent
     ("lawful_stays", "properties-plausible"),
     ("lawful_fresh", "reported-size"),
     ("lawful_fresh", "flush"),
+    ("lawful_waits", "lost-sender"),
 ])  # fmt: skip
 def test_a_lawful_plugin_keeps_the_contract(plugin: str, clause: str, tmp_path: Path) -> None:
     library = refplugin_build.build(tmp_path, SOURCES / f"{plugin}.cc")
