@@ -23,7 +23,7 @@ from typing import Any
 
 from bench import LARGE, SMALL
 
-from tcpx_mpi.toml_file import read_toml
+from tcpx_mpi.inputs import read_toml
 
 RUNS = {
     "pair-64M": ("pair", *LARGE),

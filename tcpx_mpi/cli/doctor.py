@@ -15,6 +15,7 @@ _EXAMPLES = (
     "kubectl logs -l job-name=train --tail=-1 | tcpx-mpi doctor -",
     "tcpx-mpi doctor",
 )
+_REMEDY = "give what NCCL or nccl-tests printed"
 
 
 class _DoctorCommand(click.Command):
@@ -36,11 +37,12 @@ def command(logs: tuple[str, ...], plugin: str | None, profile: str, as_json: bo
     9 off it, 11 if it cannot be told.
     """
     from tcpx_mpi.doctor import here, judge, lines, text
-    from tcpx_mpi.exchange.nccl_tests.log import read_text
+    from tcpx_mpi.inputs import Log
     from tcpx_mpi.machine import profiles
 
     if logs:
-        found = list(lines.read_lines([(name, read_text(name)) for name in logs]))
+        texts = [(name, "\n".join(Log(name, remedy=_REMEDY).lines())) for name in logs]
+        found = list(lines.read_lines(texts))
         verdict = judge.judge(found, profiles.recipes())
     else:
         verdict = here.judge_here(plugin, profile, os.environ)

@@ -44,7 +44,7 @@ def command(log: str, output: str | None) -> int:
 
 def _path_beside(log: str) -> str:
     """o.h5 for o.log, o.json and o.log.gz; what has no file's name is named for nccl-tests."""
-    from tcpx_mpi.exchange.nccl_tests import is_stream
+    from tcpx_mpi.inputs import is_stream
 
     if is_stream(log):
         return "nccl-tests.h5"

@@ -11,7 +11,8 @@ from typing import Any
 
 from tcpx_mpi.config.options import OPTIONS, Option
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.toml_file import read_toml, toml_value
+from tcpx_mpi.inputs import read_toml
+from tcpx_mpi.toml_value import toml_value
 
 #: Keys that are no option: what `run` takes as its argument.
 PATTERN = "pattern"

@@ -9,7 +9,7 @@ from typing import Any
 
 from tcpx_mpi.conform.table import BY_NAME
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.toml_file import read_toml
+from tcpx_mpi.inputs import read_toml
 
 _SHIPPED = Path(__file__).parent / "known"
 _FORM = "its form is in docs/reference/conformance.md"

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from tcpx_mpi.doctor.lines import Line
-from tcpx_mpi.toml_file import read_toml
+from tcpx_mpi.inputs import read_toml
 
 _PATH = Path(__file__).parent / "signatures.toml"
 #: off: the rank is not on the fast path. cause: why it is not, if it is not. warning, harmless.

@@ -23,7 +23,8 @@ from typing import Any
 
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.toml_file import read_toml, toml_value
+from tcpx_mpi.inputs import read_toml
+from tcpx_mpi.toml_value import toml_value
 from tcpx_mpi.units import format_size_option, parse_size
 
 GATE_OPTION = "--gate"

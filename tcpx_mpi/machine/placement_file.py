@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.inputs import read_toml
 from tcpx_mpi.machine.placement import RankPlace
-from tcpx_mpi.toml_file import read_toml
 
 OPTION = "--placement"
 _REMEDY = 'write it like [[rank]], local_rank = 0, nic = "eth1", gpu = 0, cpu = 4, memory_node = 0'

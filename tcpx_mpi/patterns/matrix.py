@@ -10,23 +10,22 @@ import math
 import re
 
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.inputs import Limits, read_text
 
 Matrix = tuple[tuple[int, ...], ...]
 
 _ALIGNMENT = 16
 #: No machine has buffers for more; it keeps sums of many inside 64 bits.
 _MOST_BYTES = 1 << 40
+#: A number takes up to 10 times its letters as an object of Python: 1,024 ranks have room.
+_LIMITS = Limits(bytes=16 << 20, lines=1 << 16)
 
 
 def read_matrix(
     path: str, scale: float, label: str = "--matrix", alignment: int = _ALIGNMENT
 ) -> Matrix:
     """The matrix in a file, of multiples of `alignment`. Raises UsageError: line and column."""
-    try:
-        with open(path, encoding="utf-8", errors="replace") as file:
-            text = file.read()
-    except OSError as error:
-        raise UsageError(f"{label} ({path}) cannot be read: {error.strerror}") from None
+    text = read_text(path, _LIMITS, f"{label} ({path})")
     return parse_matrix(text, scale, f"{label} ({path})", alignment)
 
 
@@ -82,7 +81,7 @@ def _bytes_of(word: str, scale: float, label: str, alignment: int) -> int:
         value = math.nan
     if not 0 <= value <= _MOST_BYTES:
         raise UsageError(
-            f"{label}: {word} is no number of bytes; write one from 0 to {_MOST_BYTES}"
+            f"{label}: {word[:40]} is no number of bytes; write one from 0 to {_MOST_BYTES}"
             + ("" if scale == 1 else f", times the scale of {scale:g}")
         )
     return int(value) // alignment * alignment

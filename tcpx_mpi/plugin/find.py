@@ -6,7 +6,6 @@ Looks at files but loads nothing, but for `inspect`. The environment is an argum
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import importlib
 import os
 import re
@@ -16,6 +15,7 @@ from types import ModuleType
 
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import PluginMissing, UsageError
+from tcpx_mpi.inputs import Input, Limits
 from tcpx_mpi.plugin.nccl_choice import nccl_choice
 from tcpx_mpi.units import format_size_option
 
@@ -46,6 +46,8 @@ _MANAGER_DIRECTORY = "/run/tcpx"
 LOAD_PATIENCE_S = 300.0
 
 Exists = Callable[[str], bool]
+
+_LIBRARY = Limits(bytes=4 << 30)
 
 #: What dlopen says of a library that another one needs.
 _MISSING_LIBRARY = re.compile(r"(\S+): cannot open shared object file: No such file")
@@ -244,11 +246,10 @@ def bundled_dir() -> str:
 
 def sha256_of(path: str) -> str:
     """The hash of a file, in hexadecimal."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
+    source = Input(path, _LIBRARY)
+    for _ in source.pieces():
+        pass
+    return source.digest.hexdigest()
 
 
 def _automatic(

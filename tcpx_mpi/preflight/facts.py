@@ -331,7 +331,7 @@ def _libraries(environ: Mapping[str, str]) -> list[tuple[str, str]]:
     for directory in environ.get("LD_LIBRARY_PATH", "").split(":"):
         pattern = os.path.join(glob.escape(directory), "libnccl-net*.so")
         for path in sorted(glob.glob(pattern)) if directory else []:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(UsageError):
                 found.append((os.path.abspath(path), find.sha256_of(path)))
     return found
 

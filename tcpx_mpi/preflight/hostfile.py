@@ -7,7 +7,6 @@ started.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 import socket
 import tempfile
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tcpx_mpi.errors import ExitCode, UsageError
+from tcpx_mpi.inputs import Limits, read_bytes, read_text
 from tcpx_mpi.preflight.findings import Finding, Status
 from tcpx_mpi.preflight.hostfile_forms import HostLine, Hosts, Launcher, parse_hosts
 from tcpx_mpi.units import counted
@@ -22,6 +22,7 @@ from tcpx_mpi.units import counted
 _SSH_PORT = 22
 #: Longer than a SYN that was lost once takes.
 _REACH_S = 1.5
+_LIMITS = Limits(bytes=1 << 20, lines=1 << 16)
 
 
 @contextlib.contextmanager
@@ -34,35 +35,22 @@ def kept_hostfile(path: str) -> Iterator[str]:
         yield path
         return
     with tempfile.NamedTemporaryFile("wb", prefix="tcpx-mpi-hosts-") as copy:
-        copy.write(_content(path))
+        copy.write(read_bytes(path, _LIMITS, *_named(path)))
         copy.flush()
         yield copy.name
 
 
 def read_hostfile(path: str, launcher: Launcher, shown: str = "") -> Hosts:
     """The hosts of a file as this launcher reads it. Raises UsageError, which names it `shown`."""
-    try:
-        text = _content(path).decode()
-    except UnicodeDecodeError:
-        raise _unreadable(shown or path, "it is no text") from None
+    text = read_text(path, _LIMITS, *_named(shown or path))
     if "\0" in text:
-        raise _unreadable(shown or path, "it is no text")
+        raise UsageError("{}: is no text; {}".format(*_named(shown or path)))
     return parse_hosts(text, shown or path, launcher)
 
 
-def _content(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read()
-    except OSError as error:
-        raise _unreadable(path, error.strerror or str(error)) from None
-
-
-def _unreadable(path: str, cause: str) -> UsageError:
-    return UsageError(
-        f"--hostfile ({path}): {cause}; give a file with a line `NAME slots=N` (MPICH: `NAME:N`) "
-        "for each node"
-    )
+def _named(path: str) -> tuple[str, str]:
+    remedy = "give a file with a line `NAME slots=N` (MPICH: `NAME:N`) for each node"
+    return f"--hostfile ({path})", remedy
 
 
 def require_known(
@@ -86,12 +74,15 @@ def require_known(
             f"--hostfile ({path}): unknown host {', '.join(lost)}: correct the name, add it to "
             "/etc/hosts or DNS, or use its address"
         )
-    for first, second in itertools.combinations(hosts, 2):
-        if both := addresses[first.name] & addresses[second.name]:
-            raise UsageError(
-                f"--hostfile ({path}): {first.name} (line {first.line}) and {second.name} (line "
-                f"{second.line}) are one node, {min(both)}: give each node one name"
-            )
+    owners: dict[str, HostLine] = {}
+    for host in hosts:
+        for address in sorted(addresses[host.name]):
+            first = owners.setdefault(address, host)
+            if first is not host:
+                raise UsageError(
+                    f"--hostfile ({path}): {first.name} (line {first.line}) and {host.name} (line "
+                    f"{host.line}) are one node, {address}: give each node one name"
+                )
     return addresses
 
 

@@ -139,7 +139,7 @@ class _OpenMpi(_Reader):
             why = f"ends in CR LF, as Windows writes it, which {self.launcher} refuses"
             raise self._refused(f"{why}: {_CR_REMEDY} {self.path}")
         # `slots = 8` is as good as `slots=8`.
-        words = re.sub(r"\s*=\s*", "=", line).split()
+        words = "=".join(part.strip() for part in line.split("=")).split()
         if not words:
             return
         user, _, name = words[0].rpartition("@")

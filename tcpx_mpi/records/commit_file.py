@@ -26,6 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.inputs import open_regular
 from tcpx_mpi.records import mapped_arrays
 
 PAGE_BYTES = 4096
@@ -157,9 +159,14 @@ class CommitFile(io.RawIOBase):
 
 
 def open_for_reading(path: str) -> CommitFile:
-    """The file as its last begun commit would have left it; raises OSError."""
-    file = CommitFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
-    file.recover()
+    """The file as its last begun commit would have left it. Raises UsageError for what is no file,
+    or cannot be read."""
+    file = CommitFile(open_regular(path, remedy="give the HDF5 file of a run"))
+    try:
+        file.recover()
+    except OSError as error:
+        file.close()
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     return file
 
 

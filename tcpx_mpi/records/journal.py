@@ -28,12 +28,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi.errors import OutputFailed, UsageError
+from tcpx_mpi.inputs import open_regular
 from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.header import RunHeader, header_from_plain, header_to_plain
 from tcpx_mpi.records.mapped_arrays import Growing
 from tcpx_mpi.records.row import PHASES, Int64s, ObservedPlacement, RankRow, RowFacts, facts_of
 from tcpx_mpi.records.trace import CHUNK_COLUMNS, no_chunks
 
+_REMEDY = "give the journal of a rank"
 MAGIC = b"TJR1"
 VERSION = 3
 _PREFIX = struct.Struct("<4sIQI")
@@ -233,7 +235,7 @@ def read_journal(path: str) -> JournalContent:
     """Read a journal, also of a killed process; raises UsageError for another kind of file."""
     try:
         # Never mapped: the run may go on, and cuts off what rank 0 has.
-        with open(path, "rb") as file:
+        with os.fdopen(open_regular(path, remedy=_REMEDY), "rb") as file:
             return _read(path, _records(file))
     except OSError as error:
         raise UsageError(f"{path}: cannot read the journal: {error.strerror}") from error

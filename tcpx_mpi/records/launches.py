@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 
-from tcpx_mpi.errors import OutputFailed
+from tcpx_mpi.errors import OutputFailed, UsageError
 from tcpx_mpi.records.commit_file import CommitFile, open_for_reading
 from tcpx_mpi.records.names import create_exclusively, require_writable
 
@@ -54,7 +54,7 @@ class LaunchesWriter:
             self._file.attrs[PLANNED] = self._planned
             self._file.flush()
             self._commits.commit()
-        except (OSError, RuntimeError, ValueError, KeyError) as error:
+        except (UsageError, OSError, RuntimeError, ValueError, KeyError) as error:
             self._failed = True  # what was half written is in no commit, and must not come into one
             text = " ".join(str(error).split())
             raise OutputFailed(f"{self.path}: cannot take over {launch}: {text}") from error

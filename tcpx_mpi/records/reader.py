@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
@@ -58,17 +57,12 @@ def read_run(path: str) -> Run:
     """
     import h5py
 
-    if not os.path.isfile(path):
-        what = "is a directory" if os.path.isdir(path) else "no such file"
-        raise UsageError(f"{path}: {what}; give the HDF5 file of a run")
-    if os.path.getsize(path) == 0:
-        raise UsageError(f"{path} is empty: its writer was killed before it wrote anything")
-    try:
-        stored = open_for_reading(path)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    stored = open_for_reading(path)
     # Open as long as there are rows whose samples are in it: they are read when they are needed.
-    if stored.read(len(_HDF5_SIGNATURE)) != _HDF5_SIGNATURE:
+    signature = stored.read(len(_HDF5_SIGNATURE))
+    if not signature:
+        raise UsageError(f"{path} is empty: its writer was killed before it wrote anything")
+    if signature != _HDF5_SIGNATURE:
         raise UsageError(f"{path} is no HDF5 file; give the HDF5 file of a run")
     try:
         file = h5py.File(stored, "r")

@@ -12,8 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.inputs import Limits, read_bytes
 
 VARIABLE = "SOFTTCPX_TRACE"
+_LIMITS = Limits(bytes=256 << 20)
 _MAGIC = b"STCPXTR1"
 #: magic, bytes of the header, bytes of a record, capacity, records written, process.
 _HEADER = struct.Struct("<8sIIQQQ")
@@ -50,11 +52,7 @@ Spans = dict[str, tuple[int, int]]
 
 def read_records(path: str) -> NDArray[np.void]:
     """The records of a file, oldest first; raises UsageError where it is no such file."""
-    try:
-        with open(path, "rb") as file:
-            content = file.read()
-    except OSError as error:
-        raise UsageError(f"{path}: cannot read the plugin's trace: {error.strerror}") from error
+    content = read_bytes(path, _LIMITS)
     if len(content) < _HEADER.size or content[:8] != _MAGIC:
         raise UsageError(f"{path} is no trace of softtcpx; {VARIABLE} makes one")
     _, header_bytes, record_bytes, capacity, written, _ = _HEADER.unpack_from(content)

@@ -19,7 +19,7 @@ NATIVE = REPOSITORY / "native"
 # Lowest first: a package imports from its own layer and from lower ones.
 LAYERS = (
     ("_version", "errors", "cpu_lists", "open_files", "parent_death", "stragglers", "_native"),
-    ("__init__", "units", "toml_file", "launch", "schedule"),
+    ("__init__", "units", "inputs", "toml_value", "launch", "schedule"),
     ("config", "records", "patterns"),
     ("machine", "stats", "world"),
     ("plugin", "compare", "gates"),

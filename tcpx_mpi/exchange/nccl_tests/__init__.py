@@ -4,8 +4,8 @@ nccl-tests tells averages and keeps no samples, and so does the run: each row ha
 they were told, and nothing that was not (`tcpx_mpi.records.Average`).
 """
 
-from tcpx_mpi.exchange.nccl_tests.log import is_stream, read_log
+from tcpx_mpi.exchange.nccl_tests.log import read_log
 from tcpx_mpi.exchange.nccl_tests.model import Log
 from tcpx_mpi.exchange.nccl_tests.run import run_of, write_run
 
-__all__ = ["Log", "is_stream", "read_log", "run_of", "write_run"]
+__all__ = ["Log", "read_log", "run_of", "write_run"]

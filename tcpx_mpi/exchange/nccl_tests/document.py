@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -16,10 +16,13 @@ from tcpx_mpi.exchange.nccl_tests.model import (
     whole_number,
 )
 from tcpx_mpi.exchange.nccl_tests.settings import take_settings
+from tcpx_mpi.inputs import parse_json
 from tcpx_mpi.records import IMPORTED_BOUNDS, Average
 
 _VERSIONS = (2, 3)
 _CLOSING = {"{": "}", "[": "]"}
+#: A text, whole or cut off, or what opens or closes something.
+_PIECE = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"?|[][{}]', re.DOTALL)
 
 
 def parse_document(path: str, text: str) -> Log:
@@ -44,11 +47,11 @@ def parse_document(path: str, text: str) -> Log:
 
 def _load(path: str, text: str) -> dict[str, Any]:
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        document = parse_json(text)
+    except ValueError as error:
         try:
-            document = json.loads(_closed(text))
-        except (ValueError, RecursionError):
+            document = parse_json(_closed(text))
+        except ValueError:
             raise UsageError(f"{path} is no JSON of nccl-tests: {error}") from None
     if not isinstance(document, dict):
         raise UsageError(f"{path} is no JSON of nccl-tests: expected an object")
@@ -58,21 +61,16 @@ def _load(path: str, text: str) -> dict[str, Any]:
 def _closed(text: str) -> str:
     """A document that was cut off, up to the last whole result or value of its own, closed."""
     open_ones: list[str] = []
-    in_string = escaped = False
-    end = ""
-    for position, letter in enumerate(text):
-        if in_string:
-            in_string = escaped or letter != '"'
-            escaped = letter == "\\" and not escaped
-        elif letter == '"':
-            in_string = True
-        elif letter in _CLOSING:
-            open_ones.append(letter)
-        elif letter in _CLOSING.values() and open_ones:
+    end, closing = 0, ""
+    for found in _PIECE.finditer(text):
+        piece = found[0]
+        if piece in _CLOSING:
+            open_ones.append(piece)
+        elif piece in _CLOSING.values() and open_ones:
             open_ones.pop()
             if open_ones in (["{"], ["{", "["]):
-                end = text[: position + 1] + "".join(_CLOSING[o] for o in reversed(open_ones))
-    return end
+                end, closing = found.end(), "".join(_CLOSING[o] for o in reversed(open_ones))
+    return text[:end] + closing
 
 
 def _log(path: str, document: Mapping[str, Any]) -> Log:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 #: A longer one is no prefix.
 _LONGEST = 200
 _WORD = re.compile(r"[\w.+-]+")
+_PART = re.compile(_WORD.pattern + r"|\s+|.")
 #: Parts of a prefix that change from line to line and tell no rank.
 _TIMES = re.compile(
     r"\d{4}-\d\d-\d\d|\d{1,2}:\d\d:\d\d(?:[.,]\d+)?|(?:[+-]\d\d:?\d\d|Z)\b|\b\d{9,10}\.\d+"
@@ -22,12 +23,17 @@ class Prefix:
     def __init__(self, example: str) -> None:
         """Words of the example stand for any words, blanks for blanks, all else for itself."""
         self.example = example[:_LONGEST]
+        parts = _PART.findall(self.example)
         form = ""
-        for part in re.findall(r"[\w.+-]+|\s+|.", self.example):
+        for before, part, after in zip(["", *parts], parts, [*parts[1:], ""], strict=False):
             if _WORD.fullmatch(part):
                 form += _WORD.pattern
+            elif not part.isspace():
+                form += re.escape(part)
             else:
-                form += r"\s*" if part.isspace() else re.escape(part)
+                # Between two words none would do: where the first ends could be anywhere in it.
+                apart = _WORD.fullmatch(before) and _WORD.fullmatch(after)
+                form += r"\s+" if apart else r"\s*"
         self._form = re.compile(form if self.example else "")
 
     def split(self, line: str) -> tuple[str, str] | None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.exchange.nccl_tests.model import (
@@ -29,7 +31,8 @@ _SETTINGS = re.compile(
     _HASH + r"nThreads?:? *(\d+) +nGpus:? *(\d+) +minBytes:? *(\d+) +maxBytes:? *(\d+) +"
     r"step: *(\d+) *\((\w+)\) +(.*iters: *\d+.*)"
 )
-_SETTING = re.compile(r"([A-Za-z][A-Za-z_ ]*?) *: *(-?\w+)")
+_VALUE = re.compile(r" *(-?\w+)")
+_LETTERS = re.compile(r"[A-Za-z_]+")
 #: Names of settings as printed, without blanks, by the name in the JSON of nccl-tests.
 _JSON_NAMES = {
     "warmupiters": "warmup_iters", "iters": "iterations", "aggiters": "aggregated_iterations",
@@ -48,6 +51,12 @@ _ROW_LIKE = re.compile(
     r"(?:^|[^\w.#])\d+ +\d+ +(?:u?int|char|float|half|double|bfloat|f8|fp)\w*(?= |$)"
 )
 _ENVIRONMENT = re.compile(r"[NR]CCL INFO (\w+) set by environment to (.*?)\.?$")
+#: A line of NCCL alone, and what such a line tells if another was joined to it.
+_OF_NCCL = re.compile(r".*\b[NR]CCL (?:INFO|TRACE|CALL) ")
+_TELLING = re.compile(
+    r"#|nThreads?:|nThreads? |Rank +\d+ |algbw|Avg bus|Out of bounds|version|" + _ROW_LIKE.pattern
+)
+_RANK = re.compile(r"Rank +\d")
 #: Lines of NCCL, RCCL and nccl-tests beside comments: they say nothing of the table.
 _KNOWN = re.compile(
     r"#|.*\b[NR]CCL (?:INFO|WARN|TRACE|ERROR|CALL|VERSION|version)\b"
@@ -62,45 +71,81 @@ _CPU_TIME = (
 )
 #: So many of the lines that are not understood are shown.
 _SHOWN = 3
+#: Letters of all lines that are kept, each of which takes some by itself.
+_MOST_KEPT = 96 << 20
+_OF_A_LINE = 64
 
 
-def parse_text(path: str, text: str) -> Log:
-    """The one run in the text; raises UsageError for our own table, and for several runs.
+def parse_lines(path: str, lines: Iterable[str]) -> Log:
+    """The one run in these lines; raises UsageError for our own table, and for several runs.
 
     A row counts when it ended with its line: the last number of a cut one could be a part of it.
     """
-    if "# tcpx-mpi version" in text:
-        raise UsageError(f"{path} is a table of tcpx-mpi: give its HDF5 file to report")
-    lines = text.split("\n")
-    begin = next((found for line in lines if (found := _SETTINGS_BEGIN.search(line))), None)
+    kept = _Kept(path)
+    for line in lines:
+        kept.take(line)
+    begin = kept.begin
     if begin is None:
-        raise _no_log(path, lines)
+        raise _no_log(path, kept.lines)
     prefix = Prefix(begin.string[: begin.start()])
-    streams = kept_apart(prefix, lines)
+    streams = kept_apart(prefix, kept.lines)
     _refuse_several(path, {
         owner: sum(_SETTINGS_BEGIN.search(line) is not None for _, line in stream)
         for owner, stream in streams.items()
     })  # fmt: skip
-    reader = _Reader(path, last=len(lines))
+    reader = _Reader(path, last=len(kept.lines))
     outside = streams.get("", []) if prefix.owner() else []
     for number, line in sorted([*streams[prefix.owner()], *outside]):
         reader.read(number, line.strip())
-    for line in lines:
-        if found := _ENVIRONMENT.search(line):
-            reader.log.environment[found[1]] = found[2]
+    reader.log.environment.update(kept.environment)
     return reader.end(begin.string)
+
+
+@dataclass
+class _Kept:
+    """The lines of a log as they come; of those that are only NCCL's, most of a large one, their
+    number alone."""
+
+    path: str
+    lines: list[str] = field(default_factory=list)
+    environment: dict[str, str] = field(default_factory=dict)
+    #: The first line of settings.
+    begin: re.Match[str] | None = None
+    room: int = _MOST_KEPT
+
+    def take(self, line: str) -> None:
+        if "# tcpx-mpi version" in line:
+            raise UsageError(f"{self.path} is a table of tcpx-mpi: give its HDF5 file to report")
+        if found := _ENVIRONMENT.search(line):
+            self.environment[found[1]] = found[2]
+        if self.begin is None:
+            self.begin = _SETTINGS_BEGIN.search(line)
+        if self.lines and _OF_NCCL.match(line) and not _TELLING.search(line):
+            line = ""
+        self.room -= len(line) + _OF_A_LINE
+        if self.room < 0:
+            raise UsageError(
+                f"{self.path} is larger than any log of nccl-tests: take out what is not of it"
+            )
+        self.lines.append(line)
 
 
 def _no_log(path: str, lines: list[str]) -> UsageError:
     # What is most like a line of the table or of its header.
-    likely = re.compile(r"algbw|minBytes|Rank +\d+.*device|" + _ROW_LIKE.pattern)
-    first = next((line for line in lines if likely.search(line)), None)
+    first = next((line for line in lines if _likely(line)), None)
     first = first or next((line for line in lines if line.strip()), "")
     return UsageError(
         f"{path} is no log of nccl-tests, or ends in its header: expected its line of settings "
         "(# nThread ...) and its rank lines (#  Rank  0 ...), found "
         + (repr(" ".join(first.split())[:80]) if first else "nothing")
     )
+
+
+def _likely(line: str) -> bool:
+    if "algbw" in line or "minBytes" in line or _ROW_LIKE.search(line):
+        return True
+    rank = _RANK.search(line)
+    return rank is not None and "device" in line[rank.end() :]
 
 
 def _refuse_several(path: str, settings: dict[str, int]) -> None:
@@ -177,8 +222,7 @@ class _Reader:
             "maximum_bytes": found[4],
             f"step_{found[6]}": found[5],
         }
-        for name, value in _SETTING.findall(found[7]):
-            name = name.strip().lower().replace(" ", "")
+        for name, value in _settings(found[7]):
             told[_JSON_NAMES.get(name, name)] = value
         take_settings(log, told)
 
@@ -259,6 +303,17 @@ class _Reader:
                     f"several runs of nccl-tests: the sizes begin again at {row.size_bytes} bytes",
                 )
             sizes.append(row.size_bytes)
+
+
+def _settings(text: str) -> Iterator[tuple[str, str]]:
+    """`warmup iters: 5 iters: 20` by name, which is what stands between a value and a colon."""
+    before, *others = text.split(":")
+    for part in others:
+        name = list(takewhile(_LETTERS.fullmatch, reversed(before.split())))
+        value = _VALUE.match(part)
+        if name and value is not None:
+            yield "".join(reversed(name)).lower(), value[1]
+        before = part if value is None else part[value.end() :]
 
 
 def _short(line: str) -> str:

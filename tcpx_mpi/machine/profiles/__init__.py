@@ -15,6 +15,7 @@ from typing import Any
 
 from tcpx_mpi.cpu_lists import cpu_list_text, parse_cpu_list
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.inputs import read_toml
 from tcpx_mpi.machine.cpu_bindings import (
     RX_VARIABLE,
     TX_VARIABLE,
@@ -23,7 +24,6 @@ from tcpx_mpi.machine.cpu_bindings import (
     split_numa_node,
 )
 from tcpx_mpi.machine.topology import Topology
-from tcpx_mpi.toml_file import read_toml
 
 AUTO = "auto"
 NONE = "none"

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
-from tcpx_mpi.cpu_lists import parse_cpu_list
+from tcpx_mpi.cpu_lists import MOST_CPUS, parse_cpu_list
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.topology.gpus import find_gpus, gpus_on_pci
 from tcpx_mpi.machine.topology.machine import Gpu, Limits, Nic, NumaNode, Topology
 from tcpx_mpi.machine.topology.pci import pci_address, pci_function
-from tcpx_mpi.machine.topology.tree import Tree
+from tcpx_mpi.machine.topology.tree import PATH_LETTERS, Tree
 
 _CPU = "/sys/devices/system/cpu"
 _NODE = "/sys/devices/system/node"
 _STATUS = "/proc/self/status"
 _IFF_UP = 0x1
 _LOOPBACK_TYPE = 772
+_NODE_NAME = re.compile(r"node[0-9]{1,5}")
+_FLAGS = re.compile(r"0x[0-9a-f]{1,16}")
+#: Threads of a core; POWER has 8.
+_SIBLINGS = 64
+_CGROUPS = "/sys/fs/cgroup"
+_MOST = {"GPUs": 64, "NUMA nodes": 1024, "NICs": 1024}
+_Part = TypeVar("_Part")
 
 
 def read_topology(tree: Tree) -> Topology:
@@ -29,16 +38,16 @@ def read_topology(tree: Tree) -> Topology:
         raise UsageError(
             f"{tree.name} has no {_STATUS}: give a file that `tcpx-mpi topo --record` has made"
         )
-    gpus = tuple(_located(tree, gpu) for gpu in _gpus(tree))
+    gpus = tuple(_located(tree, gpu) for gpu in _bounded(tree, "GPUs", _gpus(tree)))
     # What a recorded tree knows of GPUs are those that its process had.
     pci_gpus = gpus_on_pci() if tree.live else sorted(gpu.pci for gpu in gpus)
     return Topology(
         about=tree.about,
         cpus=cpus,
         cores=_cores(tree, cpus),
-        numa_nodes=tuple(_numa_nodes(tree)),
+        numa_nodes=tuple(_bounded(tree, "NUMA nodes", _numa_nodes(tree))),
         gpus=gpus,
-        nics=tuple(_nics(tree)),
+        nics=tuple(_bounded(tree, "NICs", _nics(tree))),
         limits=_limits(tree, affinity),
         pci_gpus=tuple(pci_gpus),
     )
@@ -47,6 +56,15 @@ def read_topology(tree: Tree) -> Topology:
 def gpu_facts(gpus: Sequence[Gpu]) -> list[dict[str, str]]:
     """What a recorded tree keeps of the GPUs, because no file of the system tells it."""
     return [{"name": gpu.name, "uuid": gpu.uuid, "pci": gpu.pci} for gpu in gpus]
+
+
+def _bounded(tree: Tree, what: str, found: list[_Part]) -> list[_Part]:
+    """The same. Raises UsageError where a file tells more than any machine has: each is held
+    against each other."""
+    most = _MOST[what]
+    if not tree.live and len(found) > most:
+        raise UsageError(f"{tree.name} has {len(found)} {what}, more than the {most} that may be")
+    return found
 
 
 def _gpus(tree: Tree) -> list[Gpu]:
@@ -71,20 +89,20 @@ def _located(tree: Tree, gpu: Gpu) -> Gpu:
 
 
 def _cores(tree: Tree, cpus: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-    cores: dict[tuple[int, ...], None] = {}
-    seen: set[int] = set()
+    cores: list[tuple[int, ...]] = []
+    left = set(cpus)
     for cpu in cpus:
-        if cpu in seen:
+        if cpu not in left:
             continue
-        siblings = _cpus(tree.text(f"{_CPU}/cpu{cpu}/topology/thread_siblings_list"))
-        core = tuple(sorted({cpu, *siblings} & set(cpus) - seen))
-        seen.update(core)
-        cores[core] = None
+        siblings = _cpus(tree.text(f"{_CPU}/cpu{cpu}/topology/thread_siblings_list"), _SIBLINGS)
+        core = sorted(sibling for sibling in {cpu, *siblings} if sibling in left)
+        left.difference_update(core)
+        cores.append(tuple(core))
     return tuple(cores)
 
 
 def _numa_nodes(tree: Tree) -> list[NumaNode]:
-    numbers = [int(name[4:]) for name in tree.names(_NODE) if re.fullmatch(r"node\d+", name)]
+    numbers = [int(name[4:]) for name in tree.names(_NODE) if _NODE_NAME.fullmatch(name)]
     nodes = []
     for number in sorted(numbers):
         cpus = _cpus(tree.text(f"{_NODE}/node{number}/cpulist"))
@@ -95,18 +113,19 @@ def _numa_nodes(tree: Tree) -> list[NumaNode]:
 
 def _nics(tree: Tree) -> list[Nic]:
     nics = []
+    irq_cpus = functools.cache(functools.partial(_irq_cpus, tree))
     for name in tree.names("/sys/class/net"):
         path = tree.target(f"/sys/class/net/{name}")
         if path:  # bonding puts a file among them
-            nics.append(_nic(tree, name, path))
+            nics.append(_nic(tree, name, path, irq_cpus))
     return nics
 
 
-def _nic(tree: Tree, name: str, path: str) -> Nic:
+def _nic(tree: Tree, name: str, path: str, irq_cpus: Callable[[str], tuple[int, ...]]) -> Nic:
     function = pci_function(path)
     state = tree.text(f"{path}/operstate") or "unknown"
     flags = tree.text(f"{path}/flags")
-    administratively_up = bool(int(flags, 16) & _IFF_UP) if flags.startswith("0x") else False
+    administratively_up = bool(_FLAGS.fullmatch(flags) and int(flags, 16) & _IFF_UP)
     return Nic(
         name=name,
         state=state,
@@ -118,7 +137,7 @@ def _nic(tree: Tree, name: str, path: str) -> Nic:
         pci=os.path.basename(function),
         path=function,
         numa_node=tree.number(f"{function}/numa_node") if function else -1,
-        irq_cpus=_irq_cpus(tree, function) if function else (),
+        irq_cpus=irq_cpus(function) if function else (),
     )
 
 
@@ -154,7 +173,7 @@ def _cgroup_paths(tree: Tree) -> dict[str, str]:
     for line in tree.text("/proc/self/cgroup").splitlines():
         _, controllers, path = [*line.split(":", 2), "", ""][:3]
         for controller in controllers.split(","):
-            mount = f"/sys/fs/cgroup/{controllers}" if controllers else "/sys/fs/cgroup"
+            mount = f"{_CGROUPS}/{controllers}" if controllers else _CGROUPS
             paths[controller] = f"{mount}{path}".rstrip("/")
     return paths
 
@@ -167,10 +186,14 @@ def _directories(paths: dict[str, str], controller: str) -> list[str]:
     own = paths.get(controller) or paths.get("")
     if own is None:
         return []
-    directories = [own]
-    while directories[-1] != "/sys/fs/cgroup":
-        directories.append(os.path.dirname(directories[-1]))
-    return directories
+    # The kernel tells a cgroup above the root of this namespace by "..": none of its limits can be
+    # read, those of the root can.
+    below = os.path.normpath(own[:PATH_LETTERS])
+    directories = []
+    while below.startswith(f"{_CGROUPS}/"):
+        directories.append(below)
+        below = os.path.dirname(below)
+    return [*directories, _CGROUPS]
 
 
 def _nearest(tree: Tree, directories: Sequence[str], name: str) -> str:
@@ -185,7 +208,7 @@ def _cpu_quota(tree: Tree, paths: dict[str, str]) -> float:
         if not quota:
             quota = tree.text(f"{directory}/cpu.cfs_quota_us")
             period = tree.text(f"{directory}/cpu.cfs_period_us")
-        if quota.isdecimal() and period.isdecimal() and int(period) > 0:  # else "max" or -1
+        if _is_whole(quota) and _is_whole(period) and int(period) > 0:  # else "max" or -1
             quotas.append(int(quota) / int(period))
     return min(quotas, default=0.0)
 
@@ -196,18 +219,23 @@ def _memory_limit(tree: Tree, paths: dict[str, str]) -> int:
         for name in ("memory.max", "memory.limit_in_bytes"):
             text = tree.text(f"{directory}/{name}")
             # Version 1 writes "no limit" as the largest whole number of pages.
-            if text.isdecimal() and int(text) < 1 << 62:
+            if _is_whole(text) and int(text) < 1 << 62:
                 limits.append(int(text))
     return min(limits, default=0)
 
 
 def _kilobytes(text: str) -> int:
     amount, _, unit = text.partition(" ")
-    return int(amount) * 1024 if amount.isdecimal() and unit == "kB" else 0
+    return int(amount) * 1024 if _is_whole(amount) and unit == "kB" else 0
 
 
-def _cpus(text: str) -> tuple[int, ...]:
+def _is_whole(text: str) -> bool:
+    """Whether a text is a number from 0 on that has 63 bits or little more."""
+    return text.isdecimal() and len(text) <= 19
+
+
+def _cpus(text: str, most: int = MOST_CPUS) -> tuple[int, ...]:
     try:
-        return parse_cpu_list(text)
+        return parse_cpu_list(text, most)
     except ValueError:
         return ()

@@ -8,11 +8,20 @@ from __future__ import annotations
 import errno
 import json
 import os
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tcpx_mpi.errors import OutputFailed, UsageError
+from tcpx_mpi.inputs import read_json
 
+_REMEDY = "give a file that `tcpx-mpi topo --record` has made"
+#: A machine of 8 GPUs has some hundreds.
+_MOST_FILES = 1 << 16
+#: Linux has no longer ones.
+PATH_LETTERS = 4096
+#: Of a number of 63 bits.
+_DIGITS = 18
 _FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
 
 
@@ -45,7 +54,8 @@ class Tree:
     def number(self, path: str, unknown: int = -1) -> int:
         """A file's whole number."""
         text = self.text(path)
-        return int(text) if text.removeprefix("-").isdecimal() else unknown
+        whole = text.removeprefix("-").isdecimal() and len(text) <= _DIGITS
+        return int(text) if whole else unknown
 
     def field(self, path: str, name: str) -> str:
         """What follows the first `name:` of a file of such lines; only that line is remembered."""
@@ -118,25 +128,25 @@ class RecordedTree(Tree):
     def __init__(self, file: str) -> None:
         super().__init__()
         self.name = file
-        try:
-            document = json.loads(Path(file).read_text())
-        except (OSError, ValueError) as error:
-            why = error.strerror if isinstance(error, OSError) else f"no JSON ({error})"
-            raise _no_machine(file, str(why)) from None
+        document = read_json(file, remedy=_REMEDY)
         if not isinstance(document, dict):
             raise _no_machine(file, "no JSON object")
         self.about = str(document.get("about", "")).strip()
         self.gpu_facts = document.get("gpus", [])
         self._recorded_files = _texts(file, document, "files")
         self._recorded_links = _texts(file, document, "links")
+        #: In order, so that what lies in a directory lies side by side.
+        self._paths = sorted([*self._recorded_files, *self._recorded_links])
 
     def names(self, path: str) -> list[str]:
         """What was found in a directory, sorted."""
         prefix = f"{path}/"
-        found = [*self._recorded_files, *self._recorded_links]
-        return sorted(
-            {each[len(prefix) :].partition("/")[0] for each in found if each.startswith(prefix)}
-        )
+        found: dict[str, None] = {}
+        for at in range(bisect_left(self._paths, prefix), len(self._paths)):
+            if not self._paths[at].startswith(prefix):
+                break
+            found[self._paths[at][len(prefix) :].partition("/")[0]] = None
+        return sorted(found)
 
     def _read(self, path: str) -> str | None:
         return self._recorded_files.get(path)
@@ -151,7 +161,7 @@ def open_tree(recorded: str | None) -> Tree:
 
 
 def _no_machine(file: str, why: str) -> UsageError:
-    return UsageError(f"{file}: {why}; give a file that `tcpx-mpi topo --record` has made")
+    return UsageError(f"{file}: {why}; {_REMEDY}")
 
 
 def _texts(file: str, document: Mapping[str, object], key: str) -> Mapping[str, str]:
@@ -159,4 +169,9 @@ def _texts(file: str, document: Mapping[str, object], key: str) -> Mapping[str, 
     table = document.get(key)
     if not isinstance(table, dict) or not all(isinstance(text, str) for text in table.values()):
         raise _no_machine(file, f'"{key}" is no table of paths and text')
+    if len(table) > _MOST_FILES:
+        raise _no_machine(file, f'"{key}" has more than {_MOST_FILES} paths')
+    targets = table.values() if key == "links" else ()
+    if any(len(path) > PATH_LETTERS for path in (*table, *targets)):
+        raise _no_machine(file, f'"{key}" has a path of more than {PATH_LETTERS} letters')
     return table

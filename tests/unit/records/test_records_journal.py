@@ -199,7 +199,7 @@ def test_another_kind_of_file_is_no_journal(tmp_path: Path, data: bytes) -> None
 
 
 def test_a_missing_journal_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="cannot read the journal"):
+    with pytest.raises(UsageError, match="no such file; give the journal"):
         read_journal(str(tmp_path / "x.journal"))
 
 

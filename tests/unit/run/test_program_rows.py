@@ -99,7 +99,7 @@ def test_a_program_keeps_its_promise_in_groups(split: str, name: str) -> None:
         ("all_reduce", 4, {}, {"NCCL_TESTS_SPLIT": "DIV 3"}, "makes groups of 1, 3 of 4 ranks"),
         ("ring", 4, {}, {"NCCL_TESTS_SPLIT": "MOD 2"}, "makes groups for nccl-tests' programs"),
         ("hypercube", 4, {"against": "nccl"}, {}, "--against nccl has no hypercube; use --against"),
-        ("alltoallv", 4, {"matrix": "/no/such"}, {}, "--matrix (/no/such) cannot be read"),
+        ("alltoallv", 4, {"matrix": "/no/such"}, {}, "--matrix (/no/such): no such file"),
         (
             "alltoallv", 4, {"matrix": "m", "minbytes": "4", "maxbytes": "8", "stepfactor": "2"},
             {}, "-b/--minbytes and -e/--maxbytes must be equal with --matrix",
