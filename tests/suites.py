@@ -85,8 +85,9 @@ SUITES = {
         environ={"TCPX_MPI_REQUIRE": "mpi"},
     ),
     "nccl": Suite(
-        "NCCL itself over softtcpx on this machine's GPUs, every byte checked: 3 minutes",
-        ("-p", "no:benchmark", "nccl/over_softtcpx.py"),
+        "NCCL over softtcpx on this machine's GPUs, 2 to 4 ranks, every byte checked: 15 minutes",
+        ("-p", "no:benchmark", "nccl/over_softtcpx.py", "nccl/several_peers.py"),
+        environ={"TCPX_MPI_REQUIRE": "gpu,nccl"},
     ),
     "mpis": Suite(
         "runs over Open MPI 4.1 and MPICH, unpacked in build/mpis: 2 minutes",

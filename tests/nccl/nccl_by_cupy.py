@@ -7,8 +7,9 @@ import time
 from typing import Any
 
 import numpy as np
-from nccl_cases import OPERATIONS, TYPES, Bytes, Case, dtype_of
+from nccl_cases import GROUPED, OPERATIONS, TYPES, Bytes, Case, dtype_of
 from nccl_library import LibraryError
+from nccl_rounds import Round, rounds_of
 
 #: Between two looks at NCCL's own errors, in looks at the stream.
 _LOOKS = 256
@@ -103,33 +104,27 @@ class CupyCommunicator:
         comm, stream = self._comm, self._stream.ptr
         count, kind = case.count, TYPES[case.kind]
         operation = OPERATIONS[case.operation]
-        if case.program == "sendrecv":
-            self._group([((self._rank + 1) % self._world, source)],
-                        [((self._rank - 1) % self._world, target)], count, kind)  # fmt: skip
-        elif case.program == "alltoall":
-            block = count * dtype_of(case.kind).itemsize
-            self._group(
-                [(peer, source + peer * block) for peer in range(self._world)],
-                [(peer, target + peer * block) for peer in range(self._world)],
-                count, kind,
-            )  # fmt: skip
+        if case.program in GROUPED:
+            for each in rounds_of(case, self._rank, self._world):
+                self._group(each, target if each.passed_on else source, target, case.kind)
         elif case.program == "all_reduce":
             comm.allReduce(source, target, count, kind, operation, stream)
         elif case.program == "all_gather":
             comm.allGather(source, target, count, kind, stream)
         elif case.program == "reduce_scatter":
             comm.reduceScatter(source, target, count, kind, operation, stream)
+        elif case.program == "reduce":
+            comm.reduce(source, target, count, kind, operation, case.root, stream)
         else:
             comm.broadcast(source, target, count, kind, case.root, stream)
 
-    def _group(
-        self, sends: list[tuple[int, int]], receives: list[tuple[int, int]], count: int, kind: int
-    ) -> None:
+    def _group(self, one: Round, source: int, target: int, kind: str) -> None:
+        size, number, stream = dtype_of(kind).itemsize, TYPES[kind], self._stream.ptr
         self._nccl.groupStart()
-        for peer, address in sends:
-            self._comm.send(address, count, kind, peer, self._stream.ptr)
-        for peer, address in receives:
-            self._comm.recv(address, count, kind, peer, self._stream.ptr)
+        for part in one.sends:
+            self._comm.send(source + part.at * size, part.count, number, part.peer, stream)
+        for part in one.receives:
+            self._comm.recv(target + part.at * size, part.count, number, part.peer, stream)
         self._nccl.groupEnd()
 
     def wait(self, end_by: float) -> None:

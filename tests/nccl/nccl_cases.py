@@ -19,13 +19,15 @@ TYPES = {"int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5
          "float32": 7, "float64": 8, "bfloat16": 9}  # fmt: skip
 OPERATIONS = {"sum": 0, "prod": 1, "max": 2, "min": 3}
 
-PROGRAMS = ("sendrecv", "all_reduce", "all_gather", "reduce_scatter", "broadcast", "alltoall")
-REDUCING = ("all_reduce", "reduce_scatter")
-#: Of each rank goes in so many blocks, and so many come out: one, or one for every rank.
-_BLOCKS = {
-    "sendrecv": (False, False), "all_reduce": (False, False), "all_gather": (False, True),
-    "reduce_scatter": (True, False), "broadcast": (False, False), "alltoall": (True, True),
-}  # fmt: skip
+#: Those that NCCL has a call for, and those that are made of sends and receives (nccl_rounds).
+COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
+GROUPED = ("sendrecv", "alltoall", "alltoallv", "gather", "scatter", "hypercube")
+PROGRAMS = (*GROUPED, *COLLECTIVES)
+REDUCING = ("all_reduce", "reduce_scatter", "reduce")
+ROOTED = ("broadcast", "reduce", "gather", "scatter")
+#: A block for every rank goes in, and comes out; else one.
+_MANY_IN = ("reduce_scatter", "alltoall", "alltoallv", "scatter")
+_MANY_OUT = ("all_gather", "alltoall", "alltoallv", "gather", "hypercube")
 #: After so many bytes a pattern comes again: a prime, so no page has the bytes of another one.
 _PERIOD = 1048573
 #: In front of what comes out and behind it, where nothing may be written.
@@ -56,6 +58,12 @@ class Case:
         return text + (" in place" if self.in_place else "")
 
 
+def programs_of(world: int) -> tuple[str, ...]:
+    """Those of so many ranks: as in nccl-tests, a cube needs a power of 2."""
+    cube = world & (world - 1) == 0
+    return tuple(each for each in PROGRAMS if cube or each != "hypercube")
+
+
 def dtype_of(kind: str) -> np.dtype[Any]:
     """numpy's type of that name."""
     if kind == "bfloat16":
@@ -67,7 +75,7 @@ def dtype_of(kind: str) -> np.dtype[Any]:
 
 def case_of_bytes(program: str, size: int, world: int, kind: str = "uint8", **more: Any) -> Case:
     """A case whose larger side has so many bytes, or a little less: so nccl-tests counts."""
-    blocks = world if any(_BLOCKS[program]) else 1
+    blocks = world if program in _MANY_IN + _MANY_OUT else 1
     return Case(program, size // (blocks * dtype_of(kind).itemsize), kind, **more)
 
 
@@ -89,17 +97,32 @@ class Layout:
 
 def layout_of(case: Case, rank: int, world: int) -> Layout:
     """The layout of one rank."""
-    block = case.count * dtype_of(case.kind).itemsize
-    source, target = (block * (world if many else 1) for many in _BLOCKS[case.program])
-    at = rank * block if case.in_place and case.program == "all_gather" else 0
-    return Layout(source, target, at)
+    size = dtype_of(case.kind).itemsize
+    source = sum(length_of(case, rank, to, world) for to in range(world))
+    target = sum(length_of(case, of, rank, world) for of in range(world))
+    if case.program not in _MANY_IN:
+        source = case.count
+    if case.program not in _MANY_OUT:
+        target = case.count
+    if case.program in ("gather", "reduce") and rank != case.root:
+        target = 0
+    if case.program == "scatter" and rank != case.root:
+        source = 0
+    at = rank * case.count * size if case.in_place and case.program == "all_gather" else 0
+    return Layout(source * size, target * size, at)
+
+
+def length_of(case: Case, source: int, target: int, world: int) -> int:
+    """Elements of the block from one rank to another; those of alltoallv grow with the distance."""
+    if case.program != "alltoallv":
+        return case.count
+    return 2 * case.count * ((target - source) % world) // (world - 1)
 
 
 def source_of(case: Case, rank: int, world: int) -> Bytes:
     """What a rank puts in."""
-    many, _ = _BLOCKS[case.program]
     kind = dtype_of(case.kind)
-    elements = case.count * (world if many else 1)
+    elements = layout_of(case, rank, world).source // kind.itemsize
     table = np.random.default_rng([case.seed, rank]).bytes(_PERIOD)
     raw = np.frombuffer(table, np.uint8)
     if case.program not in REDUCING:
@@ -113,18 +136,32 @@ def target_of(case: Case, rank: int, world: int) -> Bytes:
     def whole(of: int) -> Bytes:
         return source_of(case, of, world)
 
-    block = case.count * dtype_of(case.kind).itemsize
-    mine = slice(rank * block, (rank + 1) * block)
+    size = dtype_of(case.kind).itemsize
+    mine = slice(rank * case.count * size, (rank + 1) * case.count * size)
     if case.program == "sendrecv":
         return whole((rank - 1) % world)
     if case.program == "broadcast":
         return whole(case.root)
-    if case.program == "all_gather":
+    if case.program == "scatter":
+        return whole(case.root)[mine]
+    if case.program in ("gather", "reduce") and rank != case.root:
+        return np.empty(0, np.uint8)
+    if case.program in ("all_gather", "hypercube", "gather"):
         return np.concatenate([whole(of) for of in range(world)])
     if case.program == "alltoall":
         return np.concatenate([whole(of)[mine] for of in range(world)])
+    if case.program == "alltoallv":
+        return np.concatenate([_part(case, of, rank, world) for of in range(world)])
     reduced = _reduced(case, [whole(of) for of in range(world)])
-    return reduced if case.program == "all_reduce" else reduced[mine]
+    return reduced[mine] if case.program == "reduce_scatter" else reduced
+
+
+def _part(case: Case, of: int, to: int, world: int) -> Bytes:
+    """What one rank has for another, of what it puts in."""
+    size = dtype_of(case.kind).itemsize
+    first = sum(length_of(case, of, each, world) for each in range(to))
+    end = first + length_of(case, of, to, world)
+    return source_of(case, of, world)[first * size : end * size]
 
 
 def _reduced(case: Case, sources: list[Bytes]) -> Bytes:

@@ -1,8 +1,8 @@
 """One rank of the judge: does what it is told, a line of JSON a step, and answers with a line.
 
-    nccl_rank.py --rank R --world N --gpu G [--library nccl|stand-in] [--patience SECONDS]
+    nccl_rank.py --rank R --world N --gpu G [--library NAME] [--patience SECONDS]
 
-Steps, by `do`:
+NAME: nccl, or what stands in for it without a GPU: stand-in. Steps, by `do`:
 
     facts                               versions; {"missing": why} where there is no NCCL or GPU
     id                                  what all ranks must have of one to meet

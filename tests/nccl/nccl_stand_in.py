@@ -12,7 +12,7 @@ from multiprocessing.connection import Client, Connection, Listener
 from typing import Any
 
 import numpy as np
-from nccl_cases import Bytes, Case, dtype_of, layout_of
+from nccl_cases import Bytes, Case, dtype_of, layout_of, length_of
 from nccl_library import LibraryError
 
 #: RANK:BYTE that is wrong in every target, RANK:-1 for a byte in front of it.
@@ -79,7 +79,8 @@ class StandInCommunicator:
         if rank == str(self._rank) and layout.target:
             target.bytes[target_at + int(byte)] ^= 1
 
-    def _told(self, known: dict[int, Bytes]) -> dict[int, Bytes]:
+    def _told(self, known: dict[int, Any]) -> dict[int, Any]:
+        """What every rank knows, by rank."""
         if self._rank:
             self._others[0].send(known)
         else:
@@ -91,10 +92,10 @@ class StandInCommunicator:
         return self._heard(self._others[0])
 
     @staticmethod
-    def _heard(other: Connection) -> dict[int, Bytes]:
+    def _heard(other: Connection) -> dict[int, Any]:
         if not other.poll(_PATIENCE_S):
             raise LibraryError("a rank says nothing")
-        heard: dict[int, Bytes] = other.recv()
+        heard: dict[int, Any] = other.recv()
         return heard
 
     def _came(self, case: Case, sources: list[Bytes]) -> Bytes:
@@ -104,17 +105,30 @@ class StandInCommunicator:
             return sources[self._rank - 1]
         if case.program == "broadcast":
             return sources[case.root]
+        if case.program == "scatter":
+            return np.split(sources[case.root], self._world)[self._rank]
+        if self._rank != case.root and case.program in ("gather", "reduce"):
+            return sources[0][:0]
+        if case.program == "alltoallv":
+            return np.concatenate(
+                [self._mine_of(case, of, each) for of, each in enumerate(sources)]
+            )
         table = np.stack(sources)
-        if case.program == "all_gather":
+        if case.program in ("all_gather", "hypercube", "gather"):
             return table.reshape(-1)
         if case.program == "alltoall":
             return table.reshape(self._world, self._world, -1)[:, self._rank].reshape(-1)
         rows = table.view(kind).astype(np.float64)
         fold = {"sum": np.sum, "prod": np.prod, "max": np.max, "min": np.min}[case.operation]
         reduced = np.asarray(fold(rows, axis=0)).astype(kind).view(np.uint8)
-        if case.program == "all_reduce":
-            return reduced
-        return reduced.reshape(self._world, -1)[self._rank]
+        if case.program == "reduce_scatter":
+            return reduced.reshape(self._world, -1)[self._rank]
+        return reduced
+
+    def _mine_of(self, case: Case, of: int, source: Bytes) -> Bytes:
+        size = dtype_of(case.kind).itemsize
+        lengths = [length_of(case, of, to, self._world) * size for to in range(self._world)]
+        return np.split(source, np.cumsum(lengths)[:-1])[self._rank]
 
     def wait(self, end_by: float) -> None:
         pass

@@ -1,52 +1,25 @@
 """NCCL itself over softtcpx: the strictest judge from outside that the contract has.
 
 `make test SUITE=nccl`, where GPUs are. Two processes, each a rank with a GPU; where there is one
-GPU, both on that. What comes out is compared byte by byte, and NCCL's own log must say that it
-unpacked on the device and went no other way.
+GPU, both on that (several_peers.py: three and four). What comes out is compared byte by byte, and
+NCCL's own log must say that it unpacked on the device and went no other way.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import gpus as found_gpus
 import pytest
 from nccl_cases import OPERATIONS, PROGRAMS, REDUCING, TYPES, Case, case_of_bytes
-from nccl_session import NothingHere, Session, over_softtcpx, ways_of
+from nccl_session import Session, ways_of
+from softtcpx_judged import require_right, session
 
-from tcpx_mpi.plugin.find import bundled_dir
-
-PLUGIN = "libnccl-net-softtcpx.so"
 LARGE = 64 << 20
 #: Nothing, less than a page, what ends within one, what has several chunks on every channel.
 SIZES = (0, 8, 300001, LARGE)
 ODD_COUNT = 4099
 FRAGMENTS = ("page", "mss", "random")
-
-
-def session(
-    place: Path, gpus: tuple[int, int] | None = None, patience_s: float = 30.0, **variables: str
-) -> Session:
-    """Two ranks over softtcpx, or a skip that says what is missing."""
-    gpus_here = found_gpus.find()
-    chosen = gpus or (0, min(1, gpus_here.count - 1))
-    plugin = os.path.join(bundled_dir(), PLUGIN)
-    opened = Session(
-        place, chosen, {**gpus_here.variables, **over_softtcpx(plugin), **variables},
-        patience_s=patience_s,
-    )  # fmt: skip
-    try:
-        opened.facts()
-    except NothingHere as nothing:
-        opened.close()
-        pytest.skip(f"needs nccl: {nothing}")
-    except BaseException:
-        opened.close()
-        raise
-    return opened
 
 
 def all_cases(world: int) -> list[Case]:
@@ -67,17 +40,13 @@ def all_cases(world: int) -> list[Case]:
     ]
 
 
-def assert_right(verdicts: list[dict[str, Any]]) -> None:
-    assert not [each for each in verdicts if each["wrong"] or each["beyond"]]
-
-
 @pytest.fixture(scope="module", params=FRAGMENTS)
 def judged(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Session]:
     """Two ranks that have met, for all programs with one way of fragments."""
     more = {"SOFTTCPX_FRAGMENTS": str(request.param), "SOFTTCPX_POISON": "1"}
-    with session(tmp_path_factory.mktemp("judged"), **more) as opened:
+    with session(tmp_path_factory.mktemp("judged"), variables=more) as opened:
         opened.meet()
         yield opened
 
@@ -87,7 +56,7 @@ def test_every_byte_is_right(judged: Session, program: str) -> None:
     cases = [case for case in all_cases(judged.world) if case.program == program]
     verdicts = [each for case in cases for each in judged.run(case)]
     assert sum(each["checked"] for each in verdicts) > LARGE
-    assert_right(verdicts)
+    require_right(verdicts)
     assert ways_of(judged.log()) == []
 
 
@@ -100,14 +69,14 @@ def test_two_communicators_at_once_and_one_made_again(tmp_path: Path) -> None:
              for seed, comm in enumerate(("first", "second"), 1)]
             for program in PROGRAMS for size in (300001, 8 << 20)
         ]  # fmt: skip
-        assert_right([each for cases in both for each in opened.run(*cases)])
+        require_right([each for cases in both for each in opened.run(*cases)])
         opened.leave("first")
         case = case_of_bytes("all_reduce", 8 << 20, opened.world, "int32", comm="second", seed=3)
-        assert_right(opened.run(case))
+        require_right(opened.run(case))
         for seed in (4, 5):
             opened.meet("again")
             case = case_of_bytes("alltoall", 1 << 20, opened.world, comm="again", seed=seed)
-            assert_right(opened.run(case))
+            require_right(opened.run(case))
             opened.leave("again")
         assert ways_of(opened.log()) == []
 
@@ -119,7 +88,7 @@ def test_all_communicators_gone_and_one_made_again(tmp_path: Path) -> None:
         for seed in (1, 2, 3):
             opened.meet("again")
             case = case_of_bytes("alltoall", 1 << 20, opened.world, comm="again", seed=seed)
-            assert_right(opened.run(case))
+            require_right(opened.run(case))
             if seed == 1:
                 assert ways_of(opened.log()) == []
             opened.leave("again")
@@ -130,7 +99,7 @@ def test_two_ranks_on_one_gpu(tmp_path: Path) -> None:
         opened.meet()
         for seed, program in enumerate(PROGRAMS, 1):
             for size in (8, 300001):
-                assert_right(opened.run(case_of_bytes(program, size, opened.world, seed=seed)))
+                require_right(opened.run(case_of_bytes(program, size, opened.world, seed=seed)))
         assert ways_of(opened.log()) == []
 
 
@@ -139,7 +108,7 @@ def test_a_killed_peer_ends_the_other_rank(tmp_path: Path, program: str) -> None
     with session(tmp_path, patience_s=20.0) as opened:
         opened.meet()
         case = case_of_bytes(program, 4 << 20, opened.world, "float32")
-        assert_right(opened.run(case))
+        require_right(opened.run(case))
         step = {"case": vars(case)}
         opened.begin({"do": "lose", **step}, rank=0)
         opened.begin({"do": "die", **step}, rank=1)
@@ -151,7 +120,8 @@ def test_a_killed_peer_ends_the_other_rank(tmp_path: Path, program: str) -> None
 
 def test_sockets_of_nccl_would_be_noticed(tmp_path: Path) -> None:
     """The judge of the log, on a log of NCCL that went another way."""
-    with session(tmp_path, NCCL_NET_PLUGIN="none", NCCL_NET="Socket") as opened:
+    sockets = {"NCCL_NET_PLUGIN": "none", "NCCL_NET": "Socket"}
+    with session(tmp_path, variables=sockets) as opened:
         opened.meet()
-        assert_right(opened.run(case_of_bytes("all_reduce", 8, opened.world)))
+        require_right(opened.run(case_of_bytes("all_reduce", 8, opened.world)))
         assert "the log has no NCCL_NET_DEVICE_UNPACK" in ways_of(opened.log())

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from nccl_cases import (
+    GROUPED,
     GUARD,
     POISON,
     PROGRAMS,
@@ -17,10 +18,13 @@ from nccl_cases import (
     Case,
     case_of_bytes,
     dtype_of,
+    layout_of,
+    programs_of,
     source_of,
     target_of,
     verdict,
 )  # fmt: skip
+from nccl_rounds import Part, rounds_of
 from nccl_session import RECIPE, NothingHere, Session, SessionError, ways_of
 
 GOOD = """
@@ -50,6 +54,36 @@ def test_what_is_expected_of_three_ranks() -> None:
     got = target_of(Case("reduce_scatter", 5, "bfloat16"), 2, 3).view(kind).astype(float)
     assert got.tolist() == total[10:].tolist()
     assert len(target_of(case_of_bytes("all_gather", 100, 3), 0, 3)) == 99
+
+
+@pytest.mark.parametrize("world", [2, 3, 4, 8])
+def test_what_ranks_send_and_receive_is_what_each_must_get(world: int) -> None:
+    for program in set(GROUPED) & set(programs_of(world)):
+        case = Case(program, 30, "float16", root=world - 1)
+        sources = [source_of(case, rank, world) for rank in range(world)]
+        targets = [np.zeros(layout_of(case, rank, world).target, np.uint8) for rank in range(world)]
+        for one in zip(*(rounds_of(case, rank, world) for rank in range(world)), strict=True):
+            under_way = {
+                (rank, part.peer): cut(targets[rank] if each.passed_on else sources[rank], part)
+                for rank, each in enumerate(one) for part in each.sends
+            }  # fmt: skip
+            for rank, each in enumerate(one):
+                for part in each.receives:
+                    cut(targets[rank], part)[:] = under_way.pop((part.peer, rank)).copy()
+            assert not under_way
+        for rank, target in enumerate(targets):
+            assert bytes(target) == bytes(target_of(case, rank, world)), program
+
+
+def cut(whole: np.ndarray, part: Part) -> np.ndarray:
+    """Of a buffer of elements of 2 bytes."""
+    return whole[2 * part.at : 2 * (part.at + part.count)]
+
+
+def test_a_cube_of_three_ranks_there_is_not() -> None:
+    assert set(PROGRAMS) - set(programs_of(3)) == {"hypercube"}
+    assert programs_of(4) == PROGRAMS
+    assert len(PROGRAMS) == 11
 
 
 @pytest.mark.parametrize("kind", TYPES)
@@ -106,8 +140,8 @@ def test_ranks_do_as_told_and_a_wrong_byte_is_found(tmp_path: Path) -> None:
         opened.meet("first")
         opened.meet("second")
         for program in PROGRAMS:
-            cases = [Case(program, 33, "int32", comm=comm) for comm in ("first", "second")]
-            verdicts = opened.run(*cases, *(Case(program, 0) for _ in range(1)))
+            cases = [Case(program, 33, "int32", root=1, comm=comm) for comm in ("first", "second")]
+            verdicts = opened.run(*cases, Case(program, 0))
             assert [each["wrong"] for each in verdicts] == [0] * 6
             # In front of what this rank got, where there is anything to get.
             assert [each["beyond"] for each in verdicts] == [0, 0, 0, 1, 1, 0]
