@@ -1,9 +1,9 @@
 """The speed of runs in GPUs' memory on this machine, beside NCCL: one file a row of figures.
 
-    bench.py FOLDER [NAME ...]      (all of LINES)
+    bench.py FOLDER [NAME ...]      (all of LINES; those of FOUR where there are 4 GPUs)
 
-Two ranks on a GPU each, or on the only one, over loopback, with every default; a
-line that fails does not keep the others from being measured, and decides the exit code.
+Two ranks on a GPU each, or on the only one, and four on a GPU each, over loopback, with every
+default; a line that fails does not keep the others from being measured, and decides the exit code.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from tcpx_mpi import _native
@@ -33,7 +32,16 @@ LINES: dict[str, tuple[str, ...]] = {
     "pair-sizes": ("pair", "-b", "8", "-e", "256M", "-f", "4", "-n", "40", "-w", "5",
                    "--check-memory", "4G"),
 }  # fmt: skip
-RANKS = 2
+#: Lines of four ranks, which have a GPU each or are not measured.
+FOUR = {
+    "ring-64M-4": ("ring", *LARGE, *NCCL),
+    "mesh-64M-4": ("mesh", *LARGE, *NCCL),
+    "alltoall-64M-4": ("alltoall", *LARGE, *NCCL),
+    "all_reduce-64M-4": ("all_reduce", *LARGE, *NCCL),
+    "fan_in-64M-4": ("fan_in", *LARGE),
+    "pairs-64M-4": ("pairs", "--all", *LARGE),
+}
+LINES |= FOUR
 LIMIT_S = 300
 
 
@@ -47,23 +55,32 @@ def main(folder: str, *names: str) -> int:
     except _native.CudaUnavailable as error:
         print(f"found no GPU ({error}): install its driver, or use `make bench`", file=sys.stderr)
         return 2
+    without = [name for name in FOUR if gpus < 4]
+    refused = [name for name in names if name in without]
+    if refused:
+        print(
+            f"{', '.join(refused)}: 4 GPUs needed, {gpus} found; name other lines", file=sys.stderr
+        )
+        return 2
     results = Path(folder)
     try:
         results.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         print(f"no folder {folder} for results: {error.strerror}", file=sys.stderr)
         return 2
-    sharing = ("--share-gpu",) if gpus < RANKS else ()
     try:
-        codes = [_measured(results, name, sharing) for name in names or LINES]
+        measured = names or [name for name in LINES if name not in without]
+        codes = [_measured(results, name, gpus) for name in measured]
     except KeyboardInterrupt:
         return 130
     return next(filter(None, codes), 0)
 
 
-def _measured(results: Path, name: str, sharing: Sequence[str]) -> int:
+def _measured(results: Path, name: str, gpus: int) -> int:
+    ranks = 4 if name in FOUR else 2
     pattern, *options = LINES[name]
-    command = [sys.executable, "-m", "tcpx_mpi", "run", pattern, "--ranks", str(RANKS), *sharing,
+    sharing = ("--share-gpu",) if gpus < ranks else ()
+    command = [sys.executable, "-m", "tcpx_mpi", "run", pattern, "--ranks", str(ranks), *sharing,
                "--memory", "cuda", "--plugin", "softtcpx", "--hdf5", str(results / f"{name}.h5"),
                *options]  # fmt: skip
     print("$", " ".join(["tcpx-mpi", *command[3:]]), flush=True)

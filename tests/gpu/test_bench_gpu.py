@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from gpus import Gpus
+from gpus import Gpus, stand_in
 from jobs import Result, run, started
 
 from tcpx_mpi.records import read_run
@@ -29,10 +29,17 @@ bench.LINES = {
 }
 sys.exit(bench.main(*sys.argv[1:]))
 """
+#: The same with two lines, of which one is of four ranks.
+TWO = SHORT.replace(
+    "sys.exit(",
+    """bench.FOUR = {"of-four": bench.LINES["measured"]}
+bench.LINES = {"of-two": bench.LINES["measured"], **bench.FOUR}
+sys.exit(""",
+)
 
 
-def short(*names: str) -> list[str]:
-    return [sys.executable, "-c", SHORT, str(Path(PROGRAM).parent), "results", *names]
+def short(*names: str, program: str = SHORT) -> list[str]:
+    return [sys.executable, "-c", program, str(Path(PROGRAM).parent), "results", *names]
 
 
 def refused(place: Path, *arguments: str, **variables: str) -> Result:
@@ -55,6 +62,26 @@ def test_a_machine_without_a_gpu_is_told_what_to_use_instead(place: Path) -> Non
     said = refused(place, "results", CUDA_VISIBLE_DEVICES="").err  # as on a machine without
     assert said.startswith("found no GPU (")
     assert said.endswith("install its driver, or use `make bench`\n")
+
+
+@pytest.mark.stand_in
+def test_a_line_of_four_ranks_where_there_are_fewer_gpus_is_refused(place: Path) -> None:
+    here = stand_in(2)
+    said = refused(place, "results", "pair-8K", "ring-64M-4", **here.variables).err
+    assert said == "ring-64M-4: 4 GPUs needed, 2 found; name other lines\n"
+
+
+@pytest.mark.stand_in
+@pytest.mark.parametrize(
+    ("count", "measured"), [(2, {"of-two": 2}), (4, {"of-two": 2, "of-four": 4})]
+)
+def test_lines_of_four_ranks_are_measured_where_there_are_four_gpus(
+    count: int, measured: dict[str, int], place: Path
+) -> None:
+    result = run(short(program=TWO), place, stand_in(count).variables)
+    assert result.code == 0, result.text
+    found = {path.stem: read_run(str(path)) for path in (place / "results").iterdir()}
+    assert {name: len(each.header.ranks) for name, each in found.items()} == measured
 
 
 @pytest.mark.stand_in

@@ -79,6 +79,27 @@ def test_every_pattern_alone_and_sharing_gpus(
     require_all_right(ran(gpus, place, pattern, ranks, *SIZES, **variables))
 
 
+@pytest.mark.parametrize(
+    "options", ["ring", "mesh", "alltoall", "all_reduce", "fan_in", "pairs --all"]
+)
+def test_every_gpu_of_the_machine_takes_part(options: str, gpus: Gpus, place: Path) -> None:
+    """A rank each; where there is one GPU, two ranks share it."""
+    ranks = max(2, gpus.count)
+    pattern, *more = options.split()
+    sizes = ("--sizes", "0,4096,300032,3M", "-n", "4", "--chunk", "64K")
+    result = ran(gpus, place, pattern, ranks, *sizes, *more, SOFTTCPX_POISON="1")
+    assert result.code == 0, result.text
+    found = read_run(str(place / "o.h5"))
+    assert found.complete
+    assert [info.gpu_pci for info in found.header.ranks] == [
+        gpus.addresses[rank % gpus.count] for rank in range(ranks)
+    ]
+    assert len({row.size_bytes for row in found.rows}) == 4
+    for row in found.rows:
+        assert row.checked.tolist() == [row.size_bytes > 0] * ranks
+        assert row.wrong.max() <= 0, result.text
+
+
 @pytest.mark.parametrize("chunk", ["4K", "2M"])
 def test_chunks_from_a_page_to_the_largest(chunk: str, gpus: Gpus, place: Path) -> None:
     """The smallest make the queue go round within a message, the largest fill it."""
