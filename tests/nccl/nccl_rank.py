@@ -2,7 +2,7 @@
 
     nccl_rank.py --rank R --world N --gpu G [--library NAME] [--patience SECONDS]
 
-NAME: nccl, or what stands in for it without a GPU: stand-in. Steps, by `do`:
+NAME: nccl, or what stands in for it without a GPU: stand-in, unpacking. Steps, by `do`:
 
     facts                               versions; {"missing": why} where there is no NCCL or GPU
     id                                  what all ranks must have of one to meet
@@ -175,6 +175,10 @@ def library_of(name: str, gpu: int) -> Library:
         from nccl_stand_in import StandInLibrary
 
         return StandInLibrary()
+    if name == "unpacking":
+        from nccl_unpacking import UnpackingLibrary
+
+        return UnpackingLibrary()
     from nccl_by_cupy import CupyLibrary
 
     return CupyLibrary(gpu)
@@ -185,7 +189,7 @@ def main() -> int:
     parser.add_argument("--rank", type=int, required=True)
     parser.add_argument("--world", type=int, required=True)
     parser.add_argument("--gpu", type=int, required=True)
-    parser.add_argument("--library", choices=("nccl", "stand-in"), default="nccl")
+    parser.add_argument("--library", choices=("nccl", "stand-in", "unpacking"), default="nccl")
     parser.add_argument("--patience", type=float, default=30.0)
     arguments = parser.parse_args()
     # The answers' way out is ours alone: NCCL and its plugins write to standard output, too.

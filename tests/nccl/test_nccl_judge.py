@@ -14,6 +14,7 @@ from nccl_cases import (
     GUARD,
     POISON,
     PROGRAMS,
+    REDUCING,
     TYPES,
     Case,
     case_of_bytes,
@@ -25,7 +26,9 @@ from nccl_cases import (
     verdict,
 )  # fmt: skip
 from nccl_rounds import Part, rounds_of
-from nccl_session import RECIPE, NothingHere, Session, SessionError, ways_of
+from nccl_session import RECIPE, NothingHere, Session, SessionError, over_softtcpx, ways_of
+
+from tcpx_mpi.plugin.find import bundled_dir
 
 GOOD = """
 judge:1:2 [0] NCCL INFO Using NCCL_NET_DEVICE_UNPACK net plugin version 7
@@ -162,6 +165,26 @@ def test_ranks_do_as_told_and_a_wrong_byte_is_found(tmp_path: Path) -> None:
         assert took >= 0
         assert opened.exit_code(1) == -signal.SIGKILL
         assert opened.exit_code(0) == os.EX_OK
+
+
+def test_every_peer_of_a_channel_is_read_from_one_bounce_buffer(tmp_path: Path) -> None:
+    """As NCCL's device code keeps its address; three peers of each rank are on the only channel."""
+    ranks = 4
+    variables = {
+        **over_softtcpx(os.path.join(bundled_dir(), "libnccl-net-softtcpx.so")),
+        "NCCL_MAX_P2P_NCHANNELS": "1", "NCCL_SOCKET_NTHREADS": "0", "SOFTTCPX_POISON": "1",
+    }  # fmt: skip
+    with Session(tmp_path, range(ranks), variables, "unpacking", patience_s=20.0) as opened:
+        opened.meet()
+        for program in programs_of(ranks):
+            kind = "float32" if program in REDUCING else "uint8"
+            cases = [
+                case_of_bytes(program, size, ranks, kind, root=1, seed=seed)
+                for seed, size in enumerate((0, 8, 4097, 300001, 2 << 20), 1)
+            ]
+            verdicts = opened.run(*cases)
+            assert not [each for each in verdicts if each["wrong"] or each["beyond"]]
+        opened.leave()
 
 
 def test_where_there_is_no_nccl_it_says_so(tmp_path: Path) -> None:
