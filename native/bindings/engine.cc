@@ -150,11 +150,14 @@ void bind_engine(nb::module_& m) {
           "peer"_a, "lane"_a, "channel"_a, "handle"_a)
       .def(
           "establish",
-          [](Engine& e, double timeout_s, const WaitHook& hook) {
-            e.connections_.establish(timeout_s, hook);
+          [](Engine& e, double timeout_s, const WaitHook& hook, const BegunHook& begun) {
+            e.connections_.establish(timeout_s, hook, begun);
           },
-          "timeout_s"_a, "hook"_a.none() = nb::none(), nb::call_guard<nb::gil_scoped_release>(),
-          "`hook` is called now and then while it waits, and ends the wait by raising.")
+          "timeout_s"_a, "hook"_a.none() = nb::none(), "begun"_a.none() = nb::none(),
+          nb::call_guard<nb::gil_scoped_release>(),
+          "`hook` is called now and then while it waits, and ends the wait by raising; `begun` "
+          "from "
+          "when this rank's connects were begun until it tells that its peers' were, too.")
       .def(
           "describe_pending",
           [](Engine& e, const std::string& how) { return e.connections_.describe_pending(how); },

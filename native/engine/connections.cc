@@ -18,6 +18,10 @@ namespace {
 // several threads come one after the other.
 std::mutex g_setup;
 
+// NCCL polls a connect once before it enters an accept. A plugin that needs a few polls until its
+// peer hears of the connect has them here.
+constexpr int kFirstConnects = 4;
+
 void check(int code, const char* call, const std::string& what) {
   if (code == kNetSuccess) return;
   throw PluginError(call, code, what + plugin_log::quote_call());
@@ -91,6 +95,7 @@ void Connections::add_send(int peer, int lane, int channel, const uint8_t* handl
   if (comms_.empty()) warnings_before_ = plugin_log::warnings();
   memcpy(comm->handle.data(), handle, kNetHandleBytes);
   comms_.push_back(std::move(comm));
+  connect_rounds_ = 0;
 }
 
 // The plugin's connect or accept, by the direction.
@@ -113,7 +118,10 @@ std::optional<Connections::Call> Connections::call_under_way() const {
 }
 
 bool Connections::advance(Comm& comm) {
-  const std::lock_guard<std::mutex> alone(g_setup);
+  // An accept that blocks may wait for a connect of another thread. A plugin that unpacks keeps
+  // something a GPU, and does not block.
+  std::unique_lock<std::mutex> alone(g_setup, std::defer_lock);
+  if (comm.direction == Direction::kSend || unpacks_) alone.lock();
   if (comm.direction == Direction::kSend) {
     NetDeviceHandle* none = nullptr;
     call(comm, &none);
@@ -144,19 +152,28 @@ void Connections::fetch_queue(Comm& comm) const {
   comm.fetched_queue = fetched;
 }
 
-bool Connections::poll(bool accepts) {
+bool Connections::poll() {
+  const bool connected = poll(Direction::kSend);
+  return poll(Direction::kReceive) || connected;
+}
+
+bool Connections::poll(Direction direction) {
   if (refused_) throw std::logic_error("a connection was refused before");
   select_gpu();
+  if (direction == Direction::kSend && !begun()) ++connect_rounds_;
   bool moved = false;
   for (const auto& comm : comms_) {
-    if (comm->comm != nullptr) continue;
-    if (!accepts && comm->direction == Direction::kReceive) continue;
+    if (comm->comm != nullptr || comm->direction != direction) continue;
     if (comm->first_poll_ns == 0) comm->first_poll_ns = now_ns();
     if (!advance(*comm)) continue;
     comm->establish_ns = now_ns() - comm->first_poll_ns;
     moved = true;
   }
   return moved;
+}
+
+bool Connections::begun() const {
+  return connect_rounds_ >= kFirstConnects || pending(Direction::kSend) == 0;
 }
 
 size_t Connections::pending(std::optional<Direction> direction) const {
@@ -191,13 +208,19 @@ void Connections::close_listeners() {
   }
 }
 
-void Connections::establish(double timeout_s, const WaitHook& hook) {
+void Connections::establish(double timeout_s, const WaitHook& hook, const BegunHook& all_begun) {
   const auto before = tcp_socket_inodes();
   const int64_t patience_ns = static_cast<int64_t>(timeout_s * 1e9);
   int64_t last_progress = now_ns();
   int64_t last_hook = last_progress;
+  bool accepts = false;
   while (pending() > 0) {
-    const bool moved = poll();
+    bool moved = poll(Direction::kSend);
+    if (!accepts && begun()) {
+      accepts = !all_begun || all_begun();
+      moved |= accepts;
+    }
+    if (accepts) moved |= poll(Direction::kReceive);
     if (const int signal = stop_signal()) throw Interrupt(signal);
     const int64_t now = now_ns();
     if (moved) {
@@ -207,7 +230,7 @@ void Connections::establish(double timeout_s, const WaitHook& hook) {
     } else if (hook && now - last_hook > kWaitHookNs) {
       hook();
       last_hook = now;
-    } else {
+    } else if (begun()) {
       const timespec pause{0, 50'000};  // set-up waits for other processes: leave them the core
       nanosleep(&pause, nullptr);
     }

@@ -71,6 +71,10 @@ struct Comm {
 using WaitHook = std::function<void()>;
 constexpr int64_t kWaitHookNs = 50'000'000;
 
+// Whether every peer that connects to this rank has begun to. Asked again and again until it is so,
+// and not before this rank's own connects are begun: so that it can tell of them.
+using BegunHook = std::function<bool()>;
+
 // Not all comms came up in time; the text names those that did not.
 class ConnectTimeout : public std::runtime_error {
  public:
@@ -94,12 +98,18 @@ class Connections {
   std::array<uint8_t, kNetHandleBytes> listen(int peer, int lane, int channel);
   void add_send(int peer, int lane, int channel, const uint8_t* handle);
 
-  // Polls all connects and accepts together until every comm is there.
-  void establish(double timeout_s, const WaitHook& hook = nullptr);
+  // Polls all connects and accepts together until every comm is there. An accept may block until
+  // its peer's connect is begun: none is polled before this rank's own connects are, and those of
+  // its peers, of which `begun` tells where they are in other processes.
+  void establish(double timeout_s, const WaitHook& hook = nullptr,
+                 const BegunHook& begun = nullptr);
 
-  // One round over the connects and accepts that are pending; true when one came up. After a
+  // One round over the connects, then the accepts, that are pending; true when one came up. After a
   // refusal there is none: the handle and the listener that were refused may not be used again.
-  bool poll(bool accepts = true);
+  bool poll();
+  bool poll(Direction direction);
+  // Whether every connect is up, or was polled so often that its peer hears of it.
+  bool begun() const;
   size_t pending(std::optional<Direction> direction = std::nullopt) const;
   // What is pending, in words: "2 of 4 connections HOW: to rank 1, lane 0, channel 0; ...".
   std::string describe_pending(const std::string& how) const;
@@ -140,6 +150,7 @@ class Connections {
   int gpu_;
   bool unpacks_;                  // the plugin wants a device handle block at accept
   bool refused_ = false;          // a connect or accept returned an error
+  int connect_rounds_ = 0;        // since the last connect was added
   uint64_t warnings_before_ = 0;  // its first comm
   std::vector<std::unique_ptr<Comm>> comms_;
   std::atomic<const Comm*> called_{nullptr};  // whose connect or accept has not returned

@@ -183,7 +183,8 @@ void Session::post(uint64_t transfer, Direction direction, const MessagePlace* p
   for (size_t i = 0; i < count; ++i) register_with(flows, memories_.at(places[i].memory));
   for (size_t i = 0; i < count; ++i) enqueue(transfer, way, places[i]);
   last_progress_[way] = now_ns();
-  progress();
+  SetupRound setup;  // a post accepts nobody
+  progress(setup);
 }
 
 void Session::enqueue(uint64_t transfer, int way, const MessagePlace& place) {
@@ -224,9 +225,14 @@ TransferState Session::look(uint64_t transfer, int64_t* progressed) const {
   return state_of(found);
 }
 
-bool Session::advance() {
+bool Session::advance(SetupRound& setup) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return progress();
+  return progress(setup);
+}
+
+bool Session::accept() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return poll_accepts();
 }
 
 WaitResult Session::wait(uint64_t transfer, int64_t patience_ns, const WaitHook& hook) {
@@ -291,33 +297,56 @@ int64_t Session::last_progress(const Transfer& transfer) const {
 // --- Progress
 // -------------------------------------------------------------------------------------
 
-bool Session::progress_all() {
+// One step of this session and of all others of this process that no other thread is at.
+template <typename Step>
+bool Session::with_others(const Step& step) {
   bool moved;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    moved = progress();
+    moved = step(*this);
   }
   const std::unique_lock<std::mutex> all(g_sessions_mutex, std::try_to_lock);
   if (!all) return moved;  // another thread is at it
   for (Session* other : g_sessions) {
     if (other == this || other->owner_ != owner_) continue;  // a parent's, in a forked child
     const std::unique_lock<std::mutex> lock(other->mutex_, std::try_to_lock);
-    if (lock) moved |= other->progress();
+    if (lock) moved |= step(*other);
   }
   return moved;
 }
 
-bool Session::progress() {
+bool Session::progress_all() {
+  SetupRound setup;
+  const bool moved = with_others([&](Session& each) { return each.progress(setup); });
+  if (!setup.over()) return moved;
+  return with_others([](Session& each) { return each.poll_accepts(); }) || moved;
+}
+
+bool Session::poll_accepts() {
+  const GpuCurrent current(gpu_);
+  return accepts_ && poll_connections(Direction::kReceive);
+}
+
+bool Session::poll_connections(Direction direction) {
+  if (closed_ || refusal_) return false;
+  try {
+    const bool moved = connections_.poll(direction);
+    if (moved) adopt_comms();
+    return moved;
+  } catch (const std::exception&) {
+    refusal_ = std::current_exception();  // for whoever waits for this session
+    return false;
+  }
+}
+
+bool Session::progress(SetupRound& setup) {
   const GpuCurrent current(gpu_);
   warnings_before_ = plugin_log::warnings();
   bool moved = false;
   if (!closed_ && !refusal_ && connections_.pending() > 0) {
-    try {
-      moved = connections_.poll(accepts_);
-      if (moved) adopt_comms();
-    } catch (const std::exception&) {
-      refusal_ = std::current_exception();  // for whoever waits for this session
-    }
+    moved = poll_connections(Direction::kSend);
+    setup.accepts |= accepts_ && connections_.pending(Direction::kReceive) > 0;
+    setup.begun &= refusal_ || connections_.begun();
   }
   for (MessageFlow& flow : flows_) {
     // A comm that failed may have taken others along: no further call.

@@ -1,7 +1,9 @@
 // A session with one peer: its comms, and messages posted one by one, outside of timed runs.
 //
 // Whoever waits for one session makes progress for all of this process, connections too: ranks that
-// connect around a circle, each to its next one first, would else wait for each other for ever.
+// connect around a circle, each to its next one first, would else wait for each other for ever. The
+// accept of a plugin may block until its peer connects: no accept of a round is polled before all
+// connects are begun.
 //
 // A message is cut into chunks, an empty one is one chunk of 0 bytes; they go round over the
 // channels, and the next message of the direction begins behind them, so that small messages use
@@ -94,6 +96,13 @@ class NoConnections : public std::invalid_argument {
   NoConnections() : std::invalid_argument("no connections of that direction") {}
 };
 
+// What the connects of some sessions leave to their accepts.
+struct SetupRound {
+  bool accepts = false;  // there are some to poll
+  bool begun = true;     // every connect is: none of the accepts blocks for want of one here
+  bool over() const { return accepts && begun; }
+};
+
 // May be called from several threads.
 class Session {
  public:
@@ -137,8 +146,11 @@ class Session {
   TransferState poll(uint64_t transfer);
   // As it is, and when something of it moved last.
   TransferState look(uint64_t transfer, int64_t* last_progress = nullptr) const;
-  // One round over its connections and flows; true when anything moved.
-  bool advance();
+  // One round over its connects and flows; true when anything moved.
+  bool advance(SetupRound& setup);
+  // One round over its accepts, which may block: when `setup` says so, of all sessions that this
+  // thread advances.
+  bool accept();
   // Until it is complete, or nothing has moved in its directions for `patience_ns`. The lock is
   // free between two rounds.
   WaitResult wait(uint64_t transfer, int64_t patience_ns, const WaitHook& hook = nullptr);
@@ -218,8 +230,12 @@ class Session {
   void finished(const MessageFlow& flow, const Chunk<Part>& chunk);
   void fail(const MessageFlow& flow, const Chunk<Part>& chunk, const FlowFault& fault);
 
-  bool progress();      // one round over connections and flows
-  bool progress_all();  // and over those of the other sessions
+  bool progress(SetupRound& setup);  // one round over connects and flows
+  bool progress_all();               // and over accepts, and over those of the other sessions
+  template <typename Step>
+  bool with_others(const Step& step);
+  bool poll_accepts();
+  bool poll_connections(Direction direction);
   void adopt_comms();
   void check(const MessagePlace& place) const;
   void register_with(const std::vector<MessageFlow*>& flows, Memory& memory);

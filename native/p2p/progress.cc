@@ -23,8 +23,11 @@ void pause_for(long nanoseconds) {
 
 bool SessionState::progress() {
   bool moved = false;
+  tcpx::SetupRound setup;
   const auto remotes = snapshot();  // kept for as long as it is gone through
-  for (const Remote& remote : *remotes) moved |= remote->advance();
+  for (const Remote& remote : *remotes) moved |= remote->advance(setup);
+  if (!setup.over()) return moved;
+  for (const Remote& remote : *remotes) moved |= remote->accept();
   return moved;
 }
 

@@ -48,10 +48,11 @@ RemoteStage RemoteState::stage() const {
   return link_.connecting() ? RemoteStage::kConnecting : RemoteStage::kConnected;
 }
 
-bool RemoteState::advance() {
+template <typename Step>
+bool RemoteState::keeping_failures(const Step& step) {
   if (closed_) return false;
   try {
-    const bool moved = link_.advance();
+    const bool moved = step();
     if (moved && !settled_ && listens && loaded && !link_.connecting()) {
       link_.close_listeners();
       settled_ = true;
@@ -61,6 +62,14 @@ bool RemoteState::advance() {
     fail(error.what());
     return false;
   }
+}
+
+bool RemoteState::advance(tcpx::SetupRound& setup) {
+  return keeping_failures([&] { return link_.advance(setup); });
+}
+
+bool RemoteState::accept() {
+  return keeping_failures([&] { return link_.accept(); });
 }
 
 void RemoteState::fail(const std::string& reason) {

@@ -28,8 +28,9 @@ class RemoteState {
   Status status(std::string* text) const;
   RemoteStage stage() const;
 
-  // One round, which keeps what goes wrong.
-  bool advance();
+  // One round, which keeps what goes wrong: see the same of tcpx::Session.
+  bool advance(tcpx::SetupRound& setup);
+  bool accept();
   void fail(const std::string& reason);
   // Reports the first refusal.
   void close();
@@ -42,6 +43,9 @@ class RemoteState {
   std::atomic<bool> connected{false};
 
  private:
+  template <typename Step>
+  bool keeping_failures(const Step& step);
+
   const std::string name_;
   tcpx::Session link_;
   std::atomic<bool> closed_{false};

@@ -48,7 +48,7 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
         handles = engine.listen(world.size)
     handles = world.exchange(handles, "handles", SETUP_PATIENCE_S)
     with world.agree("connect", SETUP_PATIENCE_S + settings.connect_timeout_s, tell=True):
-        engine.connect(handles, world.places, world.others_failed)
+        engine.connect(handles, world)
     with world.agree("memory", SETUP_PATIENCE_S):
         engine.share(context.buffers)
     engine.info = info_of(engine)

@@ -54,5 +54,5 @@ def connect(
     patience_s = SETUP_PATIENCE_S + settings.connect_timeout_s
     ending = ending_a_call_that_hangs(world, output, engine)
     with world.agree("connect", patience_s, tell=True), ending:
-        engine.connect(handles, world.places, world.others_failed)
+        engine.connect(handles, world)
     return engine

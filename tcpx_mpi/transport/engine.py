@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -29,6 +29,7 @@ from tcpx_mpi.transport.memory import (
 from tcpx_mpi.transport.observed_placement import thread_ids
 from tcpx_mpi.transport.setup_errors import manager_hint, second_hand, setup_errors
 from tcpx_mpi.transport.time_limit import require_time
+from tcpx_mpi.world import World
 
 #: Idle sweeps before the core is offered to others, where every rank has a core of its own.
 SPINS_BEFORE_YIELD = 100
@@ -115,13 +116,11 @@ class RankEngine:
                     handles[peer] += self.native.listen(peer, lane, channel)
         return handles
 
-    def connect(
-        self, handles: list[bytes], places: Sequence[str], others_failed: Callable[[], bool]
-    ) -> None:
+    def connect(self, handles: list[bytes], world: World) -> None:
         """Connect to every handle received and accept on every listener, all polled together.
 
-        `places` has host and NIC by rank, for the error that names who is not reached. Once
-        `others_failed` none of them need come, and nothing is waited for.
+        Accepts begin when all connects have that this rank accepts: as in NCCL, whose plugins may
+        block in accept until then. Once others have failed nothing is waited for.
         """
         size = _native.HANDLE_BYTES
         for peer in {peer for peer, _ in self.schedule.peers_sent}:
@@ -137,16 +136,20 @@ class RankEngine:
                 self.native.add_send(peer, lane, channel, handle)
 
         def waiting() -> None:
-            if others_failed():
+            if world.others_failed():
                 text = self.native.describe_pending("were not up yet")
                 raise second_hand(text + manager_hint(text, self.needs_manager), away=2)
 
+        begun = world.begun_connects(
+            {peer for peer, _ in self.schedule.peers_sent},
+            {peer for peer, _ in self.schedule.peers_received},
+        )
         others, threads = _native.tcp_socket_inodes(), thread_ids()
         with (
-            setup_errors(places, self.needs_manager),
+            setup_errors(world.places, self.needs_manager),
             confined_to(self.placement.unbound_cpus),
         ):
-            self.native.establish(self.settings.connect_timeout_s, waiting)
+            self.native.establish(self.settings.connect_timeout_s, waiting, begun)
         self.own_sockets = frozenset(_native.tcp_socket_inodes() - others)
         self._started_by_connect = thread_ids() - threads
         if self.placement.progress_cpu >= 0:

@@ -234,6 +234,25 @@ class World:
             raise Alarm
         return self.roll_call.failure_told()
 
+    def begun_connects(
+        self, receivers: Collection[int], senders: Collection[int]
+    ) -> Callable[[], bool]:
+        """Of a step in which this rank connects to `receivers` and is connected to by `senders`.
+
+        What is returned is to be called from when its connects were begun until it says that those
+        of all senders were, too. All ranks are done with one such step before the next one.
+        """
+        missing = set(senders)
+        untold = [receivers]
+
+        def begun() -> bool:
+            if untold:
+                self.roll_call.tell_of_connects(untold.pop())
+            missing.difference_update(self.roll_call.connects_told())
+            return not missing
+
+        return begun
+
     def _finish(
         self, request: MPI.Request, what: str, patience_s: float, moving: bool = False
     ) -> None:

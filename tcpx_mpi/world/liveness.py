@@ -41,6 +41,7 @@ _INQUIRY_TAG = 4
 _SIGN_TAG = 5
 _FAILURE_TAG = 6
 _HERE_TAG = 7
+_BEGUN_TAG = 8
 
 
 @dataclass(frozen=True)
@@ -193,6 +194,15 @@ class RollCall:
         while self._take_from(_FAILURE_TAG) is not None:
             self._failure_told = True
         return self._failure_told
+
+    def tell_of_connects(self, peers: Collection[int]) -> None:
+        """Let these ranks know that this one has begun to connect to them."""
+        self._signs += [self._comm.Isend(_NOTHING, dest=peer, tag=_BEGUN_TAG) for peer in peers]
+
+    def connects_told(self) -> Iterator[int]:
+        """Who has told of its connects since this was asked last."""
+        while (peer := self._take_from(_BEGUN_TAG)) is not None:
+            yield peer
 
     def present(self, ended: Collection[int]) -> dict[int, list[int]]:
         """Of ranks that a launcher ends: tell the others that this one is there, and which ranks it

@@ -233,6 +233,47 @@ TEST(waiting_for_connections_of_one_session_brings_up_those_of_the_others) {
   from_last.establish(5.0, Direction::kReceive);
 }
 
+TEST(no_session_accepts_before_the_connects_of_all_are_begun) {
+  struct Blocking : FakeNet {  // an accept comes back when everyone has connected
+    int connects = 0;
+    bool blocks = false;
+    int connect(int device, void* handle, void** comm, NetDeviceHandle** block) override {
+      ++connects;
+      return FakeNet::connect(device, handle, comm, block);
+    }
+    int accept(void* listener, void** comm, NetDeviceHandle** block) override {
+      blocks |= connects < 2;
+      return FakeNet::accept(listener, comm, block);
+    }
+  } net;
+  Session first(net, 0, small_chunks(1));
+  Session second(net, 0, small_chunks(1));
+  first.add_send(0, second.listen(0).data());
+  second.add_send(0, first.listen(0).data());
+  first.establish(5.0, std::nullopt);
+  CHECK(!net.blocks);
+  second.establish(5.0, std::nullopt);
+}
+
+TEST(a_post_accepts_nobody) {
+  struct Deaf : FakeNet {
+    int accepts = 0;
+    int accept(void*, void**, NetDeviceHandle**) override {
+      ++accepts;
+      return 0;
+    }
+  } net;
+  Session listening(net, 0, small_chunks(1)), session(net, 0, small_chunks(1));
+  session.listen(0);
+  session.add_send(0, listening.listen(0).data());
+  CHECK_THROWS(session.establish(0.02, Direction::kReceive), ConnectTimeout, "0.020 s");
+  const int before = net.accepts;
+  std::vector<uint8_t> bytes(10);
+  const int memory = session.register_memory(bytes.data(), bytes.size(), kNetPtrHost);
+  session.post(session.create(), Direction::kSend, memory, 0, bytes.size());
+  CHECK_EQ(net.accepts, before);
+}
+
 TEST(waiting_for_a_transfer_of_one_session_moves_those_of_the_others) {
   Pair first(1), second(1);
   const int out = first.memory(100);
@@ -320,7 +361,10 @@ TEST(a_listener_with_no_accept_under_way_is_closed_and_another_is_not) {
     Session session(net, 0, small_chunks(2));
     session.take_accepts(taken);
     for (int channel : {0, 1}) session.listen(channel);
-    session.advance();
+    SetupRound setup;
+    session.advance(setup);
+    CHECK_EQ(setup.over(), taken);
+    session.accept();
     CHECK_EQ(net.accepts, taken ? 2 : 0);
     session.close();
     CHECK_EQ(net.closed_listeners, taken ? 0 : 2);
