@@ -26,6 +26,10 @@ _UNPACK_BLOCK_BYTES = 24
 _UNPACK_REQUEST_BYTES = 512 << 10
 
 
+#: Calls of which the plugin's own words are kept.
+_SET_UP = ("init", "devices", "raw_properties", "listen", "connect", "accept", "reg_mr")
+
+
 @dataclass
 class Pair:
     """Both ends of a connection, and its listener (0: closed)."""
@@ -121,7 +125,8 @@ class Bench:
         result = self.call(name, *arguments)
         code, *rest = result if isinstance(result, tuple) else (result,)
         if code != 0:
-            raise Broken(f"{name} returned {code}")
+            said = _native.plugin_said_in_call() if name in _SET_UP else ""
+            raise Broken(f"{name} returned {code}{said}")
         return rest[0] if len(rest) == 1 else rest
 
     def until(self, condition: Callable[[], bool], what: str) -> None:

@@ -205,6 +205,7 @@ int init(void** context, uint64_t, NetCommConfig*, NetLogger logger, NetProfiler
   if (fault("init-hangs")) hang();
   g_profiler = profiler;
   if (fault("second-init-fails") && before) return kNetInternalError;
+  if (fault("ends-for-good") && g_ended && g_contexts == 0) return kNetSystemError;
   if (fault("loaded-once") && !before && getenv("FAULTY_LOADED") != nullptr) return kNetSystemError;
   before = true;
   setenv("FAULTY_LOADED", "1", 1);

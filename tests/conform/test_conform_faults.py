@@ -37,6 +37,7 @@ FAULTS = [
     ("no-finalize", "finalize", "finalize is NULL"),
     ("one-context", "contexts", "listen returned 3"),
     ("loaded-once", "load-again", "init returned 2"),
+    ("ends-for-good", "load-again", "where its library stays mapped: init returned 2"),
     ("v-device-fails", "virtual-device", "make_v_device returned 3"),
     ("fused-half", "fused-devices", "made of devices 0 and 1 says vProps (1, 0)"),
     ("attributes-refused", "attributes", "set_net_attr returned 5"),
@@ -246,6 +247,17 @@ def test_the_command_ends_with_the_code_and_the_clause(
     found = conform(tmp_path, str(plugin), "--only", "reported-size", FAULT=fault)
     assert found.code == code
     assert found.err.startswith(f"tcpx-mpi: error: {said}")
+
+
+def test_a_second_init_that_fails_is_found_with_what_the_plugin_said(
+    refplugin: Path, tmp_path: Path
+) -> None:
+    found = conform(tmp_path, str(refplugin), "--only", "load-again")
+    assert found.code == 9, found.out
+    told = (
+        "where its library stays mapped: init returned 3; the plugin said: refplugin: a second init"
+    )
+    assert found.reasons()["load-again"] == told, found.out
 
 
 @pytest.mark.parametrize(("fault", "harm"), [
