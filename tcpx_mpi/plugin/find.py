@@ -30,7 +30,8 @@ PATH_VARIABLE = "UCCL_TCPX_PLUGIN_PATH"
 CHUNK_VARIABLE = "NCCL_DYNAMIC_CHUNK_SIZE"
 #: How long connect of softtcpx waits for accept, whatever the caller's patience.
 ANSWER_VARIABLE = "SOFTTCPX_ANSWER_TIMEOUT_MS"
-#: What chooses the network interfaces of TCPX and softtcpx; the first that is set holds.
+#: What chooses the network interfaces of TCPX and softtcpx; the first that is set holds. Others
+#: know the last at most.
 INTERFACE_VARIABLES = ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")
 #: Plugins that are built with this package.
 BUNDLED = ("softtcpx", "null")
@@ -175,6 +176,11 @@ def is_tcpx(name: str) -> bool:
     return "GPUDirectTCPX" in name
 
 
+def reads_tcpx_variables(name: str) -> bool:
+    """Whether a plugin that calls itself so is told by TCPX's variables what to do."""
+    return is_softtcpx(name) or is_tcpx(name)
+
+
 def _chunk_variable(
     settings: Settings, environ: Mapping[str, str], profile: Sequence[tuple[str, str, str]]
 ) -> tuple[str, str, str]:
@@ -198,9 +204,10 @@ def _chunk_variable(
     return (CHUNK_VARIABLE, found, "environment")
 
 
-def interface_choice(environ: Mapping[str, str]) -> tuple[str, str]:
-    """(variable, its value) of what chooses the plugin's network interfaces; ("", "") for none."""
-    for name in INTERFACE_VARIABLES:
+def interface_choice(plugin: str, environ: Mapping[str, str]) -> tuple[str, str]:
+    """(variable, its value) of what chooses the network interfaces of a plugin that calls itself
+    so; ("", "") for none."""
+    for name in INTERFACE_VARIABLES if reads_tcpx_variables(plugin) else INTERFACE_VARIABLES[-1:]:
         if environ.get(name, "").strip():
             return name, environ[name].strip()
     return "", ""

@@ -14,7 +14,7 @@ from tcpx_mpi import report
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.launch import mpirun
-from tcpx_mpi.plugin.find import is_softtcpx
+from tcpx_mpi.plugin.find import reads_tcpx_variables
 from tcpx_mpi.plugin.sockets import data_sockets
 from tcpx_mpi.records import (
     BaselineInfo,
@@ -314,8 +314,7 @@ class Output:
 
 def _data_sockets(plugin: str, sockets: int) -> dict[str, str]:
     """Of a plugin that is known to go by TCPX's variables."""
-    known = is_softtcpx(plugin) or plugin.startswith("GPUDirectTCPX")
-    return {"data_sockets": str(sockets)} if known else {}
+    return {"data_sockets": str(sockets)} if reads_tcpx_variables(plugin) else {}
 
 
 def _follows_from_others(answer: Answer) -> tuple[bool, int, bool, bool, int]:

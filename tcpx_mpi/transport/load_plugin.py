@@ -30,6 +30,7 @@ from tcpx_mpi.plugin.find import (
     interface_choice,
     is_softtcpx,
     prepare_environment,
+    reads_tcpx_variables,
 )
 from tcpx_mpi.plugin.log_choice import printed
 from tcpx_mpi.plugin.softtcpx_defaults import (
@@ -199,13 +200,15 @@ def _require_interfaces(
 ) -> None:
     """Raises RefusedAfterInit where the plugin has not all devices that were asked for, or none of
     them; SetupFailed where it has none and nothing was asked for."""
-    variable, spec = interface_choice(environ)
+    variable, spec = interface_choice(file.name, environ)
     here = read_interfaces()
     if not devices:
         problem = problem_without_devices(variable, spec, here) or Problem(
             "though network interfaces are up",
             "see whether the hardware that it drives is there, what it logs (NCCL_DEBUG=INFO) and "
-            "what NCCL_SOCKET_IFNAME or NCCL_GPUDIRECTTCPX_SOCKET_IFNAME select",
+            "what NCCL_SOCKET_IFNAME or NCCL_GPUDIRECTTCPX_SOCKET_IFNAME select"
+            if reads_tcpx_variables(file.name)
+            else "what the variables that choose its devices select",
         )
         refuse = RefusedAfterInit if spec else SetupFailed  # a selection can be the mistake
         raise refuse(f"{file.path} finds 0 devices, {problem.cause}: {problem.remedy}")

@@ -79,3 +79,13 @@ def test_a_window_of_one_and_windows_of_16_move_the_same_bytes(
         )  # fmt: skip
         assert result.code == 0, result.text
         assert result.rows[0].wrong == 0
+
+
+@pytest.mark.multirank
+def test_a_variable_of_tcpx_is_nothing_to_a_plugin_that_does_not_read_it(
+    refplugin: Path, tmp_path: Path
+) -> None:
+    command = tcpx_mpi("run", "pair", "--ranks", "2", "--plugin", str(refplugin), "--sizes", "4K",
+                       "-n", "2", "--hdf5", "none", "--spool", str(tmp_path))  # fmt: skip
+    elsewhere = {"NCCL_GPUDIRECTTCPX_SOCKET_IFNAME": "nothing-like-it"}
+    assert run(command, tmp_path, elsewhere).code == 0

@@ -298,11 +298,13 @@ def test_an_unset_answer_timeout_leaves_the_waiting_to_our_own() -> None:
 def test_the_interfaces_of_tcpx_win_over_those_of_nccl() -> None:
     nccl = {"NCCL_SOCKET_IFNAME": " eth0 "}
     both = {**nccl, "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME": "eth1,eth2"}
-    assert interface_choice(both) == ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "eth1,eth2")
-    assert interface_choice({**nccl, "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME": ""}) == (
-        "NCCL_SOCKET_IFNAME", "eth0",
-    )  # fmt: skip
-    assert interface_choice({}) == ("", "")
+    for plugin in ("softtcpx_v9", "GPUDirectTCPX_v7"):
+        assert interface_choice(plugin, both) == ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "eth1,eth2")
+        assert interface_choice(plugin, {**nccl, "NCCL_GPUDIRECTTCPX_SOCKET_IFNAME": ""}) == (
+            "NCCL_SOCKET_IFNAME", "eth0",
+        )  # fmt: skip
+        assert interface_choice(plugin, {}) == ("", "")
+    assert interface_choice("a mesh", both) == ("NCCL_SOCKET_IFNAME", "eth0")
 
 
 @pytest.mark.parametrize(
