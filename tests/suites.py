@@ -7,70 +7,102 @@ python tests/suites.py NAME    runs one
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import needs
+from needs import (
+    COMPILER,
+    MPIRUN,
+    NAMESPACES,
+    PACKAGE_INDEX,
+    ROOT,
+    Need,
+    library,
+    part_of_compiler,
+    program,
+    programs,
+)
+
 TESTS = Path(__file__).parent
-#: Where Debian has programs for administrators, which may be missing in a user's PATH.
-SBIN = ("/usr/sbin", "/sbin")
 
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite; a program in `needs` has alternatives between "|"."""
+    """A suite."""
 
     about: str
     pytest: tuple[str, ...] = ()  # its arguments; paths are below tests/
     script: tuple[str, ...] = ()  # in place of pytest
     environ: Mapping[str, str] = field(default_factory=dict)
-    needs: tuple[str, ...] = ()
-    get: str = ""  # how to get what it needs
+    needs: tuple[Need, ...] = ()
 
 
-def _sanitized(sanitizer: str) -> Suite:
+def _sanitized(sanitizer: str, runtime: str) -> Suite:
     return Suite(
         f"native code, contract and runs under the {sanitizer} sanitizer: minutes",
         ("-o", "faulthandler_timeout=600", "sanitizers/under_sanitizer.py"),
         environ={"SANITIZER": sanitizer, "TCPX_MPI_REQUIRE": "mpi,compiler,sanitizer"},
-        needs=("g++",),
-        get="apt-get install g++",
+        needs=(
+            program("g++", "apt-get install g++"),
+            part_of_compiler("g++", runtime, "apt-get install g++, a release that has it"),
+            MPIRUN,
+        ),
     )
 
+
+_APT = "apt-get install --no-install-recommends"
+_DRIVER = library("libcuda.so.1", "it comes with the driver of a GPU")
+#: Of tests/cluster.
+_CLUSTER = programs("ip tc ss unshare nsenter mount bash", f"{_APT} iproute2 util-linux")
 
 SUITES = {
     "unit": Suite("the tests that start no MPI and build nothing", ("unit",)),
     "native": Suite(
         "the native tests, those of kernels as on a GPU, too",
         ("-m", "variant or not variant", "native"),
+        environ={"TCPX_MPI_REQUIRE": "compiler"},
+        needs=(COMPILER,),
     ),
-    "mpi": Suite("runs of several ranks on this machine", ("mpi",)),
+    "mpi": Suite(
+        "runs of several ranks on this machine",
+        ("mpi",),
+        environ={"TCPX_MPI_REQUIRE": "mpi"},
+        needs=(MPIRUN,),
+    ),
     "conform": Suite(
         "`conform` over softtcpx and faulty plugins, each fault against every clause: 2 minutes",
         ("-m", "variant or not variant", "conform"),
+        environ={"TCPX_MPI_REQUIRE": "compiler"},
+        needs=(COMPILER,),
     ),
     "variants": Suite(
         "other ways to the same lines: signals, odd plugins, large worlds and so on: 8 minutes",
         ("-m", "variant", "mpi", "cluster", "unit"),
+        environ={"TCPX_MPI_REQUIRE": "mpi,netns,compiler"},
+        needs=(MPIRUN, COMPILER, ROOT, NAMESPACES, *_CLUSTER),
     ),
     "mutants": Suite(
         "broken copies of the sources, all of which must be caught",
         ("-m", "variant or not variant", "mutants"),
+        environ={"TCPX_MPI_REQUIRE": "mpi,compiler"},
+        needs=(MPIRUN, COMPILER),
     ),
     "browser": Suite(
         "the HTML report in a real browser",
         ("-m", "variant or not variant", "browser"),
-        needs=("chromium|chromium-browser|google-chrome",),
-        get="apt-get install chromium",
+        environ={"TCPX_MPI_REQUIRE": "chromium"},
+        needs=(program("chromium|chromium-browser|google-chrome", "apt-get install chromium"),),
     ),
     "gpu": Suite(
         "everything in the memory of this machine's GPUs (no network: WHEELHOUSE=DIR)",
         ("-p", "no:benchmark", "-n", "4", "gpu", "contract/test_softtcpx_gpu*.py"),
         # softtcpx's contract on the machine's own driver.
         environ={"TCPX_MPI_REQUIRE": "gpu,mpi,compiler", "TCPX_MPI_LIBCUDA": "libcuda.so.1"},
+        needs=(_DRIVER, MPIRUN, COMPILER),
     ),
     "abi": Suite(
         "every pattern, clause and contract test by every version of softtcpx's table: 20 minutes",
@@ -82,50 +114,82 @@ SUITES = {
             "contract/test_contract_*.py",
             "contract/test_softtcpx_tables.py",
         ),
-        environ={"TCPX_MPI_REQUIRE": "mpi"},
+        environ={"TCPX_MPI_REQUIRE": "mpi,compiler"},
+        needs=(MPIRUN, COMPILER),
     ),
     "nccl": Suite(
         "NCCL over softtcpx on this machine's GPUs, 2 to 4 ranks, every byte checked: 15 minutes",
         ("-p", "no:benchmark", "nccl/over_softtcpx.py", "nccl/several_peers.py"),
         environ={"TCPX_MPI_REQUIRE": "gpu,nccl"},
+        needs=(_DRIVER,),
     ),
     "mpis": Suite(
         "runs over Open MPI 4.1 and MPICH, unpacked in build/mpis: 2 minutes",
         ("mpis/matrix.py",),
-        environ={"TCPX_MPI_REQUIRE": "mpis"},
-        needs=("apt-get", "dpkg-deb"),
-        get="Debian's packages are used; on a new machine run apt-get update first",
+        environ={"TCPX_MPI_REQUIRE": "mpis,netns"},
+        needs=(
+            *programs("apt-get dpkg", "Debian's packages are used, so Debian or its like"),
+            needs.answers(
+                "Debian's packages openmpi-bin and mpich",
+                "apt-get update",
+                *("apt-get", "install", "-s", "--no-install-recommends", "openmpi-bin", "mpich"),
+            ),
+            MPIRUN,
+            ROOT,
+            NAMESPACES,
+            *_CLUSTER,
+        ),
     ),
     "collectives": Suite(
         "every program of nccl-tests, all forms, 2, 3, 4 and 8 ranks: an hour",
         ("collectives/all_programs.py",),
         environ={"TCPX_MPI_REQUIRE": "mpi"},
+        needs=(MPIRUN,),
     ),
     "slurm": Suite(
         "the jobs under a real Slurm of two nodes on this machine",
         ("slurm/under_slurm.py",),
-        environ={"TCPX_MPI_REQUIRE": "mpi,slurm"},
-        needs=("slurmctld", "munged"),
-        get="apt-get install --no-install-recommends slurm-wlm munge libpmix-dev",
+        environ={"TCPX_MPI_REQUIRE": "mpi,slurm,pmix"},
+        needs=(
+            *programs("slurmctld slurmd sbatch srun scontrol scancel", f"{_APT} slurm-wlm"),
+            program("munged", f"{_APT} munge"),
+            # Slurm loads it by this name when a job asks for PMIx.
+            library("libpmix.so", f"{_APT} libpmix-dev"),
+            MPIRUN,
+        ),
     ),
     "pods": Suite(
         "two pods of a real podman on this machine, by a launch agent",
         ("pods/in_pods.py",),
         environ={"TCPX_MPI_REQUIRE": "mpi,pods"},
-        needs=("podman",),
-        get="apt-get install --no-install-recommends podman runc netavark aardvark-dns catatonit "
-        "iptables",
+        needs=(
+            *(
+                program(name, f"{_APT} {name}")
+                for name in ("podman", "runc", "netavark", "aardvark-dns", "catatonit", "iptables")
+            ),
+            MPIRUN,
+            ROOT,
+            NAMESPACES,
+        ),
     ),
     "docs": Suite(
         "every command of docs/ that needs neither a cluster nor a GPU: 5 minutes",
         ("docs/commands_run.py",),
         environ={"TCPX_MPI_REQUIRE": "mpi"},
+        needs=(MPIRUN, program("bash", f"{_APT} bash")),
     ),
     "roots": Suite(
         "README word for word on fresh Debian 12 and 13, as an ordinary user: 10 minutes, as root",
         ("-s", "-o", "faulthandler_timeout=2400", "roots/fresh_roots.py"),
-        needs=("debootstrap", "unshare", "chroot"),
-        get="apt-get install debootstrap",
+        needs=(
+            program("debootstrap", f"{_APT} debootstrap"),
+            program("git", f"{_APT} git"),
+            ROOT,
+            NAMESPACES,
+            needs.page(
+                "http://deb.debian.org/debian/dists/trixie/Release", "it is debootstrap's mirror"
+            ),
+        ),
     ),
     "nixl": Suite(
         "the backend in NIXL 1.0, 1.3 and 1.5, wheels of 339 MB each, kept in build/nixl",
@@ -135,14 +199,21 @@ SUITES = {
     "wheel": Suite(
         "make wheel, and each of what it made in an empty environment: 10 minutes, a package index",
         ("wheel/in_empty_venv.py",),
+        needs=(COMPILER, program("make", f"{_APT} make"), PACKAGE_INDEX),
     ),
-    "asan": _sanitized("address"),
-    "tsan": _sanitized("thread"),
+    "asan": _sanitized("address", "libasan.so"),
+    "tsan": _sanitized("thread", "libtsan.so"),
     "fuzz": Suite(
         "10^6 inputs for each parser of softtcpx and of NIXL's stream (FUZZ_RUNS=1000000)",
         script=("fuzz/fuzz.py", os.environ.get("FUZZ_RUNS", "1000000")),
-        needs=("clang++",),
-        get="apt-get install clang libclang-rt-14-dev",
+        needs=(
+            program("clang++", f"{_APT} clang"),
+            part_of_compiler(
+                "clang++",
+                f"libclang_rt.fuzzer-{os.uname().machine}.a",
+                f"{_APT} libclang-rt-14-dev, the number being that of clang",
+            ),
+        ),
     ),
 }
 
@@ -160,13 +231,16 @@ def command_of(suite: Suite) -> list[str]:
     ]
 
 
-def missing(suite: Suite, path: str) -> list[str]:
-    """The programs that a suite needs and that are not in `path`."""
-    return [
-        program
-        for program in suite.needs
-        if not any(shutil.which(name, path=path) for name in program.split("|"))
-    ]
+def path_of_suites() -> str:
+    """The PATH that a suite runs with: this Python's programs first, an administrator's last."""
+    beside = str(Path(sys.executable).parent)
+    return os.pathsep.join([beside, os.environ.get("PATH", os.defpath), *needs.SBIN])
+
+
+def missing(suite: Suite) -> list[Need]:
+    """What a suite needs and is not here."""
+    path = path_of_suites()
+    return [need for need in suite.needs if not need.is_here(path)]
 
 
 def main(argv: list[str]) -> int:
@@ -178,12 +252,11 @@ def main(argv: list[str]) -> int:
     if suite is None:
         print(f"SUITE={argv[0]} is none of {', '.join(SUITES)}", file=sys.stderr)
         return 2
-    beside = str(Path(sys.executable).parent)
-    path = os.pathsep.join([beside, os.environ.get("PATH", os.defpath), *SBIN])
-    if lacking := missing(suite, path):
-        print(f"SUITE={argv[0]} needs {' and '.join(lacking)}: {suite.get}", file=sys.stderr)
+    if lacking := missing(suite):
+        for need in lacking:
+            print(f"SUITE={argv[0]} needs {need.what}: {need.get}", file=sys.stderr)
         return 2
-    environ = {**os.environ, **suite.environ, "PATH": path}
+    environ = {**os.environ, **suite.environ, "PATH": path_of_suites()}
     return subprocess.run(command_of(suite), env=environ, cwd=TESTS.parent).returncode
 
 

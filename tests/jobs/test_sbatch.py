@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from jobs import run as run_job
+from page_commands import documented
 
 from tcpx_mpi import patterns
 from tcpx_mpi.cli.run import command as run_command
@@ -42,6 +43,13 @@ each_job = pytest.mark.parametrize("job", JOBS, ids=lambda job: job.stem)
 SINGLE = [job for job in JOBS if job.stem in ("mesh", "ring")]
 each_single_job = pytest.mark.parametrize("job", SINGLE, ids=lambda job: job.stem)
 SWEEP, NCCL_TESTS = (REPOSITORY / "jobs" / f"{name}.sbatch" for name in ("sweep", "nccl-tests"))
+
+
+def test_the_pages_submit_every_job() -> None:
+    """By commands that SUITE=slurm runs."""
+    submitted = [each.text for each in documented() if each.text.startswith("sbatch ")]
+    named = {name for text in submitted for name in re.findall(r"jobs/(\S+)", text)}
+    assert named == {job.name for job in JOBS}
 
 
 def sbatch_options(job: Path) -> dict[str, str]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import resource
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import suites
 import yaml
 from jobs import table_row
 
@@ -45,8 +45,8 @@ def shell(*lines: str, environ: dict[str, str]) -> subprocess.CompletedProcess[s
 @pytest.fixture(scope="module")
 def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Podman with folders of its own: what else it has on this machine is left alone."""
-    if shutil.which("podman") is None or os.geteuid() != 0:
-        pytest.skip("needs pods: podman, and root")
+    if lacking := suites.missing(suites.SUITES["pods"]):
+        pytest.skip(f"needs pods: {', '.join(need.what for need in lacking)} not found")
     folder = tmp_path_factory.mktemp("podman")
     storage, engine = folder / "storage.conf", folder / "containers.conf"
     storage.write_text(

@@ -9,13 +9,14 @@ from pathlib import Path
 
 import jobs
 import pytest
-from private_slurm import Slurm, missing, slurm
+import suites
+from private_slurm import Slurm, slurm
 
 
 @pytest.fixture(scope="session")
 def cluster(mpirun_path: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
-    if lacking := missing():
-        pytest.skip(f"needs slurm: {', '.join(lacking)} not found")
+    if lacking := suites.missing(suites.SUITES["slurm"]):
+        pytest.skip(f"needs slurm: {', '.join(need.what for need in lacking)} not found")
     environ = {
         name: value
         for name, value in jobs.clean_environment({}).items()

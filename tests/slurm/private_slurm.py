@@ -24,7 +24,6 @@ from pathlib import Path
 NODES = ("n1", "n2")
 #: More than the ranks that any job here has on a node: Slurm counts, this host runs what it can.
 CPUS = 8
-DAEMONS = ("munged", "slurmctld", "slurmd")
 
 #: What a daemon takes to be up and a job to end, at most, on a machine with much else to do.
 UP_S = 20.0
@@ -190,15 +189,6 @@ class Slurm:
             f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}"
             for path in sorted(self.folder.glob("*.log"))
         )
-
-
-def missing() -> list[str]:
-    """The programs of Slurm and munge that are not here."""
-    return [
-        name
-        for name in (*DAEMONS, "sbatch", "srun")
-        if not shutil.which(name, path=_path(os.environ))
-    ]
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ import h5py
 import nccl_tests_logs as logs
 import pytest
 from jobs import MPIRUN_FAILED
+from page_commands import documented
 from private_slurm import Job, Slurm
 
 from tcpx_mpi import cli
@@ -24,15 +25,7 @@ from tcpx_mpi.records import Run, read_run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PAGE = (REPOSITORY / "docs" / "how-to" / "slurm.md").read_text()
-QUICKSTART = (REPOSITORY / "docs" / "quickstart.md").read_text()
-#: A line of the quickstart may say behind the command what it does.
-SUBMITTED = [
-    line.split("  ")[0]
-    for text in (PAGE, QUICKSTART)
-    for block in re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
-    for line in block.splitlines()
-    if line.startswith("sbatch ")
-]
+SUBMITTED = [each.text for each in documented() if each.text.startswith("sbatch ")]
 #: What makes a job small; the command line of a page wins.
 SMALL = {"PLUGIN": "softtcpx", "MAXBYTES": "4K", "ITERS": "5"}
 SMALL_SIZES = [1024, 2048, 4096]
@@ -101,11 +94,6 @@ def test_a_command_of_the_pages_leaves_a_whole_run(
     assert run.header.environment["SLURM_JOB_ID"] == str(job.number)
     assert run.header.environment["SLURM_JOB_NUM_NODES"] == "2"
     assert "# Collective test concluded" in job.output
-
-
-def test_the_pages_submit_every_job() -> None:
-    named = {name for command in SUBMITTED for name in re.findall(r"jobs/(\S+)", command)}
-    assert named == {path.name for path in (REPOSITORY / "jobs").iterdir()}
 
 
 def test_the_exit_code_of_the_ranks_is_that_of_the_job(cluster: Slurm, place: Path) -> None:
