@@ -180,7 +180,7 @@ def test_every_peer_of_a_channel_is_read_from_one_bounce_buffer(tmp_path: Path) 
             kind = "float32" if program in REDUCING else "uint8"
             cases = [
                 case_of_bytes(program, size, ranks, kind, root=1, seed=seed)
-                for seed, size in enumerate((0, 8, 4097, 300001, 2 << 20), 1)
+                for seed, size in enumerate((0, 8, 4097, 1 << 20), 1)
             ]
             verdicts = opened.run(*cases)
             assert not [each for each in verdicts if each["wrong"] or each["beyond"]]
