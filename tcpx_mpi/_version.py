@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+
+from tcpx_mpi.programs import find_program
 
 
 def installed_version() -> str:
@@ -18,9 +21,10 @@ def installed_version() -> str:
 def source_state() -> str:
     """Commit of the source tree this package runs from, "+changes" where it differs; "" if none."""
     tree = Path(__file__).resolve().parent.parent
-    if not (tree / ".git").exists():
+    git = find_program("git", os.environ.get("PATH", os.defpath))
+    if git is None or not (tree / ".git").exists():
         return ""
-    command = ["git", "-C", str(tree), "describe", "--always", "--dirty=+changes", "--exclude=*"]
+    command = [git, "-C", str(tree), "describe", "--always", "--dirty=+changes", "--exclude=*"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError:

@@ -18,6 +18,7 @@ from tcpx_mpi.cli.help import HELP_NAMES, write_examples, write_exit_codes
 from tcpx_mpi.cli.output import drop_output
 from tcpx_mpi.errors import ExitCode, OutputFailed, TcpxError, UsageError
 from tcpx_mpi.launch import mpirun
+from tcpx_mpi.printable import printable, show_printable
 
 #: A file each in this package, imported when it is asked for; each has `command`.
 COMMANDS = {
@@ -54,6 +55,8 @@ _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 #: So much sooner than silent ranks leaves the one that speaks for them: ranks of one launch come
 #: up within a few tenths of a second of each other, and nobody waits long for a refusal.
 _SPEAKERS_LEAD_S = 1.0
+
+_LONGEST_ERROR = 4000
 
 _EXAMPLES = (
     "tcpx-mpi run ring --ranks 4",
@@ -144,17 +147,26 @@ def _complete_streams() -> None:
             setattr(sys, name, os.fdopen(descriptor, "w" if descriptor else "r"))
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+    show_printable()
 
 
 def _say(error: TcpxError) -> int:
     """Prints an error; of ranks that have no world to agree in, one of each node does."""
     launched = mpirun.under_launcher(os.environ)
     if launched is None or launched.speaks_for_node:
-        print(f"tcpx-mpi: error: {error}", file=sys.stderr, flush=True)
+        print(f"tcpx-mpi: error: {_in_a_line(str(error))}", file=sys.stderr, flush=True)
     else:
         # A launcher kills a job at the first rank that leaves, which must not be a silent one.
         time.sleep(_SPEAKERS_LEAD_S)
     return int(error.exit_code)
+
+
+def _in_a_line(text: str) -> str:
+    """An error as one line of a length that can be read: it may quote what a file holds."""
+    half = _LONGEST_ERROR // 2
+    if len(text) > _LONGEST_ERROR:
+        text = f"{text[:half]} [{len(text) - 2 * half} letters] {text[-half:]}"
+    return printable(text)
 
 
 def _run(arguments: list[str]) -> int:

@@ -13,6 +13,7 @@ import click
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine import profiles
 from tcpx_mpi.machine.topology import Topology, open_tree, read_topology
+from tcpx_mpi.printable import printable
 
 _FORMATS = ("shell", "mpirun", "json")
 #: What --diff alone compares with.
@@ -60,8 +61,9 @@ def command(profile: str, form: str, other: str | None, recorded: str | None) ->
         listed = [{"name": n, "value": v, "source": source} for n, v, source in variables]
         print(json.dumps(listed, indent=2))
     elif form == "shell":
-        print("".join(f"export {n}={shlex.quote(v)}  # {source}\n" for n, v, source in variables),
-              end="")  # fmt: skip
+        for name, value, source in variables:
+            # Of the source, which has a path, nothing may end the comment.
+            print(f"export {name}={shlex.quote(value)}  # {printable(source)}")
     else:
         _print_for_mpirun(variables)
     return 0
@@ -77,7 +79,8 @@ def _print_for_mpirun(variables: Sequence[profiles.Variable]) -> None:
             )
         if name in profiles.MPI_OF_DAEMONS:
             # -x reaches the ranks, not mpirun.
-            print(f"# also set for mpirun itself: export {name}={value}", file=sys.stderr)
+            words = f"export {name}={shlex.quote(value)}"
+            print(f"# also set for mpirun itself: {words}", file=sys.stderr)
         else:
             print(f"-x {name}={value}")
 

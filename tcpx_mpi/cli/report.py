@@ -44,7 +44,7 @@ def command(
     kept (exit code 2). It takes the extra `analysis`: pip install 'tcpx-mpi[analysis]'.
     """
     from tcpx_mpi.records import read_run
-    from tcpx_mpi.report import report_lines
+    from tcpx_mpi.report import report_lines, show_lines
     from tcpx_mpi.report.html import require_page_possible, write_html
     from tcpx_mpi.report.trace_text import trace_lines
     from tcpx_mpi.run.terminal import screen_here
@@ -57,8 +57,8 @@ def command(
     run = read_run(file)
     if page is not None:
         write_html(run, page, prefix)
-    for line in report_lines(run, screen=None if wide else screen_here(os.environ, verbose)):
-        print(line)
+    screen = None if wide else screen_here(os.environ, verbose)
+    show_lines(report_lines(run, screen=screen), screen)
     if trace:
         print("\n".join(trace_lines(run, prefix)))
     if page is not None:

@@ -26,6 +26,7 @@ from tcpx_mpi.exchange.tidy import (
     Table,
     tables_of,
 )
+from tcpx_mpi.printable import printable_lines
 from tcpx_mpi.records import Run, require_writable
 from tcpx_mpi.report import json_text
 
@@ -54,7 +55,7 @@ def write_csv(table: Table, file: BinaryIO) -> None:
     for block in table.blocks():
         columns = [
             [_csv_value(value) for value in block.column(name)]
-            if kind in (BOOL, FLOAT)
+            if kind in (BOOL, FLOAT, TEXT)
             else block.column(name)
             for name, kind in table.columns.items()
         ]
@@ -196,6 +197,8 @@ def _json_parts(blocks: Iterable[Block], name: str, kind: str) -> Iterator[str]:
 
 
 def _csv_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable_lines(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if math.isnan(value) else repr(value)

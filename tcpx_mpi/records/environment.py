@@ -1,8 +1,10 @@
-"""Which environment variables are kept with a result, and which values are hidden."""
+"""Which environment variables are kept with a result."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from tcpx_mpi.records.secrets import redacted_value
 
 #: An allow-list: what steers the plugin, CUDA, MPI or the job. Everything else is private.
 ALLOWED_PREFIXES = (
@@ -17,14 +19,12 @@ ALLOWED_PREFIXES = (
     "SLURM_JOB",
 )
 ALLOWED_NAMES = frozenset({"LD_LIBRARY_PATH"})
-SECRET_WORDS = ("TOKEN", "KEY", "PASS", "SECRET")
-REDACTED = "(redacted)"
 
 
 def filter_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The allowed variables in order of name; a value whose name sounds secret is redacted."""
+    """The allowed variables in order of name, without secrets."""
     return {
-        name: REDACTED if any(word in name.upper() for word in SECRET_WORDS) else environ[name]
+        name: redacted_value(name, environ[name])
         for name in sorted(environ)
         if name.startswith(ALLOWED_PREFIXES) or name in ALLOWED_NAMES
     }

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tcpx_mpi.config.plan_options import PlanOptions
+from tcpx_mpi.records.secrets import redacted_text, redacted_value, redacted_words
 
 #: The mode of a run that another program measured, and of which it told averages only.
 AVERAGES = "averages"
@@ -134,6 +135,17 @@ class RunHeader:
     #: What part of the size column the algorithm bandwidth counts.
     algbw_factor: float = 1.0
 
+    def __post_init__(self) -> None:
+        """Whoever made it, from now on nobody has the secrets in it."""
+        self.command = redacted_words(self.command)
+        self.settings = [
+            (name, redacted_value(name, value), redacted_text(source))
+            for name, value, source in self.settings
+        ]
+        self.environment = _redacted(self.environment)
+        self.facts = _redacted(self.facts)
+        self.notes = [redacted_text(note) for note in self.notes]
+
     @property
     def size_factor(self) -> float:
         """Bus bandwidth over size / time: what part counts, times the pattern's factor."""
@@ -149,6 +161,10 @@ class RunHeader:
     def averages_only(self) -> bool:
         """Imported from a program that keeps no samples: each row has `averages` instead."""
         return self.mode == AVERAGES
+
+
+def _redacted(values: Mapping[str, str]) -> dict[str, str]:
+    return {name: redacted_value(name, value) for name, value in values.items()}
 
 
 def header_to_plain(header: RunHeader) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from tcpx_mpi.records.commit_file import CommitFile
 from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.header import BaselineInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Average, ObservedPlacement, RowFacts
+from tcpx_mpi.records.secrets import redacted_text
 from tcpx_mpi.records.stored import Place, StoredSamples
 from tcpx_mpi.records.trace import COLUMNS
 
@@ -87,8 +88,14 @@ def row_name(index: int) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Text that HDF5 can hold: no NUL, and bytes that were never UTF-8 as escapes."""
-    return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\0", "\\x00")
+    """Text that HDF5 can hold and others may have: no secrets, no NUL, and bytes that were never
+    UTF-8 as escapes."""
+    return (
+        redacted_text(text)
+        .encode("utf-8", "backslashreplace")
+        .decode("utf-8")
+        .replace("\0", "\\x00")
+    )
 
 
 def write_texts(group: Any, name: str, texts: Iterable[str]) -> None:

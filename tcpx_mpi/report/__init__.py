@@ -22,7 +22,7 @@ from tcpx_mpi.report.json_document import (
 )
 from tcpx_mpi.report.launches import launches_lines, representative
 from tcpx_mpi.report.preamble import header_lines, rank_line, rank_name
-from tcpx_mpi.report.screen import Screen
+from tcpx_mpi.report.screen import Screen, show_lines
 from tcpx_mpi.report.setup_table import setup_lines
 from tcpx_mpi.report.stragglers import pairs_to_retest, straggler_lines
 from tcpx_mpi.report.table import row_line, summarise_row, title_lines
@@ -50,6 +50,7 @@ __all__ = [
     "row_document",
     "row_line",
     "setup_lines",
+    "show_lines",
     "straggler_lines",
     "summarise_row",
     "title_lines",

@@ -6,10 +6,13 @@ A pipe and a file have all columns; see `preamble`, `table` and `footer`.
 from __future__ import annotations
 
 import re
+import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TextIO
 
+from tcpx_mpi.printable import printable_lines, write_own
 from tcpx_mpi.records import RunHeader, SetupTimes
 from tcpx_mpi.report.brief import brief_lines
 from tcpx_mpi.report.fitted import Fitted
@@ -27,6 +30,23 @@ _RESET = "\x1b[0m"
 _SAID = ("# Checked ", "# Beside peers ")
 #: A narrower terminal is written to as if it had these.
 _LEAST_COLUMNS = 40
+
+
+def show_lines(lines: Iterable[str], screen: Screen | None, stream: TextIO | None = None) -> None:
+    """Prints lines. Those for a screen may have its colours around them, and no other escape."""
+    shown = "".join(f"{_printable(line) if screen is not None else line}\n" for line in lines)
+    stream = stream or sys.stdout
+    if screen is not None:
+        write_own(stream, shown)
+    else:
+        print(shown, end="", file=stream, flush=True)
+
+
+def _printable(line: str) -> str:
+    colour = next((each for each in _COLOURS.values() if line.startswith(each)), "")
+    if not colour:
+        return printable_lines(line)
+    return f"{colour}{printable_lines(line[len(colour) :].removesuffix(_RESET))}{_RESET}"
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tcpx_mpi import _native
 from tcpx_mpi.launch.setup_table import TABLE_VARIABLE, note_end
+from tcpx_mpi.printable import printable
 
 #: What Open MPI's calls itself.
 _MPIRUN = ("prterun", "mpirun")
@@ -27,7 +28,7 @@ def say(line: str) -> None:
         except OSError:
             pass  # another program, another user's, a socket, or gone
         else:
-            os.write(theirs, f"{line}\n".encode())
+            os.write(theirs, f"{printable(line)}\n".encode())
             os.close(theirs)
             return
     print(line, file=sys.stderr, flush=True)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from typing import TextIO
 
 from tcpx_mpi.launch.mpirun import TERMINAL_VARIABLE
+from tcpx_mpi.printable import write_own
 from tcpx_mpi.records import Plan, RowFacts
 from tcpx_mpi.units import format_size
 
@@ -133,8 +134,7 @@ class Progress:
         self._say(_CLEAR)
 
     def _say(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+        write_own(self._stream, text)
 
 
 def on_terminal(environ: Mapping[str, str], text: TextIO, plan: Plan) -> Progress | None:

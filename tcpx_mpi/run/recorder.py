@@ -269,7 +269,7 @@ class Output:
 
     def _print(self, lines: Iterable[str]) -> None:
         self.erase_progress()
-        print("\n".join(lines), file=self._text, flush=True)
+        report.show_lines(lines, self._screen, self._text)
 
     def _end_events(self, code: int, texts: Mapping[int, str], missing: Sequence[int]) -> None:
         if self._events is None:

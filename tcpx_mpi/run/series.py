@@ -178,7 +178,7 @@ def _show(settings: Settings, path: str, gate: Gate | None) -> str:
         files.append(report.write_run_json(settings.json_path, run, files, said))
     verdict = judgement.lines() if judgement is not None else []
     screen = None if settings.wide else screen_here(os.environ, settings.verbose)
-    print("\n".join(report.report_lines(run, files, verdict, screen)), flush=True)
+    report.show_lines(report.report_lines(run, files, verdict, screen), screen)
     if judgement is not None and not judgement.passed:
         return f"the run fails its gate: {judgement.in_short()}"
     return report.below_minimum(run)

@@ -18,7 +18,17 @@ NATIVE = REPOSITORY / "native"
 
 # Lowest first: a package imports from its own layer and from lower ones.
 LAYERS = (
-    ("_version", "errors", "cpu_lists", "open_files", "parent_death", "stragglers", "_native"),
+    (
+        "_version",
+        "errors",
+        "cpu_lists",
+        "open_files",
+        "parent_death",
+        "printable",
+        "programs",
+        "stragglers",
+        "_native",
+    ),
     ("__init__", "units", "inputs", "toml_value", "launch", "schedule"),
     ("config", "records", "patterns"),
     ("machine", "stats", "world"),

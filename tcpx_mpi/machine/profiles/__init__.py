@@ -8,6 +8,7 @@ for reading files.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -243,6 +244,12 @@ _KEYS = (
     "rx_bindings", "environment", "versions",
 )  # fmt: skip
 _SIGNATURE = ("gpus", "cpus", "numa_nodes")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: `eval "$(tcpx-mpi env)"` would let a file say what the shell, or what is started from it, runs.
+_OF_SHELLS = re.compile(
+    r"PATH|IFS|ENV|BASH_ENV|BASH_FUNC_.*|PROMPT_COMMAND|PS[0-4]|CDPATH|SHELLOPTS|BASHOPTS|EDITOR"
+    r"|VISUAL|PAGER|LD_PRELOAD|LD_AUDIT|PYTHON.*|PERL5.*|GIT_.*"
+)
 
 
 def parse_profile(path: str, source: str, table: Mapping[str, Any]) -> Profile:
@@ -262,6 +269,14 @@ def parse_profile(path: str, source: str, table: Mapping[str, Any]) -> Profile:
     for key in signature:
         if key not in _SIGNATURE:
             raise _wrong(path, f"signature.{key}", f"is unknown: use {', '.join(_SIGNATURE)}")
+    environment = _table(path, "environment", table, str)
+    for name, value in environment.items():
+        if not _VARIABLE.fullmatch(name) or "\0" in value:
+            what = "is no name of a variable with a text"
+            raise _wrong(path, f"environment: {name!r}", f"{what}: letters, digits and _")
+        if _OF_SHELLS.fullmatch(name):
+            what = "is what a shell or the loader runs programs by: set it yourself"
+            raise _wrong(path, f"environment.{name}", what)
     return Profile(
         source=source,
         family=family,
@@ -272,7 +287,7 @@ def parse_profile(path: str, source: str, table: Mapping[str, Any]) -> Profile:
         signature=signature,
         tx_bindings=_bindings(path, "tx_bindings", table, data_nics),
         rx_bindings=_bindings(path, "rx_bindings", table, data_nics),
-        environment=_table(path, "environment", table, str),
+        environment=environment,
         versions=_table(path, "versions", table, str),
     )
 

@@ -10,6 +10,7 @@ import os
 
 from tcpx_mpi.compare import Comparison
 from tcpx_mpi.errors import OutputFailed, PluginMissing, UsageError
+from tcpx_mpi.printable import printable_lines
 from tcpx_mpi.records import Run, require_writable
 from tcpx_mpi.report.fleet import Fleet
 
@@ -70,7 +71,7 @@ def _write_new(text: str, path: str) -> None:
     try:
         # What was never UTF-8 in a name stands as an escape, as in the HDF5 file.
         with os.fdopen(descriptor, "w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
+            file.write(printable_lines(text))
     except OSError as error:
         os.unlink(path)
         raise OutputFailed(f"{path}: cannot write: {error.strerror}") from error

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import machines
@@ -321,6 +323,37 @@ def test_two_cores_are_not_split() -> None:
 
 Captured = pytest.CaptureFixture[str]
 FROM_A3 = ("--from", record_of("a3-highgpu-8g"))
+
+
+HOSTILE_NAMES = ("A=1; touch X; B", "A B", "A\\nB", "1A", "", "A-B", "$(touch X)", "A=", "\u00c4")
+OF_SHELLS = ("PATH", "BASH_ENV", "PROMPT_COMMAND", "LD_PRELOAD", "BASH_FUNC_ls", "PS4", "IFS")
+
+
+@pytest.mark.parametrize("name", [*HOSTILE_NAMES, *OF_SHELLS])
+@pytest.mark.parametrize("form", ["shell", "mpirun", "json"])
+def test_no_name_of_a_file_becomes_shell(
+    name: str, form: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "p.toml").write_text(f'[environment]\n"{name}" = "1"\n')
+    assert cli.main(["env", "--profile", str(tmp_path / "p.toml"), "--format", form]) == 2
+    out, error = capsys.readouterr()
+    assert out == ""
+    assert f"{tmp_path}/p.toml: environment" in error
+
+
+def test_no_value_and_no_path_of_a_file_becomes_shell(tmp_path: Path) -> None:
+    value = "a'$(touch v)'`touch w`\"\ntouch x"
+    place = tmp_path / "a\ntouch y\n; touch z"
+    place.mkdir()
+    (place / "p.toml").write_text(f"[environment]\nNCCL_A = {json.dumps(value)}\n")
+    (tmp_path / "here").mkdir()
+    script = 'eval "$("$0" -m tcpx_mpi env --profile "$1")" && printf %s "$NCCL_A"'
+    done = subprocess.run(
+        ["bash", "-c", script, sys.executable, str(place / "p.toml")], cwd=tmp_path / "here",
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout == value
+    assert not list((tmp_path / "here").iterdir())
 
 
 def test_env_for_a_shell_is_quoted_and_says_its_sources(

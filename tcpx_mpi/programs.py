@@ -1,0 +1,16 @@
+"""Programs of others that are started here, each by its whole path."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+
+def find_program(name: str, path: str) -> str | None:
+    """Where a program is by this PATH, or None.
+
+    A part of PATH that is empty, or begins with no slash, is a place below the current directory:
+    what lies there is whoever's, and is never started.
+    """
+    parts = [part for part in path.split(os.pathsep) if os.path.isabs(part)]
+    return shutil.which(name, path=os.pathsep.join(parts)) if parts else None
