@@ -69,10 +69,17 @@ class Plan(PlanOptions):
 
         Of endless cycles only those begun were certainly planned.
         """
+        cycles = range(self._cycles(cycles_begun))
+        return [(cycle, size) for cycle in cycles for size in self.sizes]
+
+    def row_count(self, cycles_begun: int = 1) -> int:
+        """How many these are."""
+        return self._cycles(cycles_begun) * len(self.sizes)
+
+    def _cycles(self, begun: int) -> int:
         if self.skipped:
-            return []
-        cycles = self.run_cycles if self.run_cycles > 0 else cycles_begun
-        return [(cycle, size) for cycle in range(cycles) for size in self.sizes]
+            return 0
+        return self.run_cycles if self.run_cycles > 0 else begun
 
 
 @dataclass(frozen=True)
@@ -172,16 +179,3 @@ def header_to_plain(header: RunHeader) -> dict[str, Any]:
     plain = dataclasses.asdict(header)
     plain["peers"] = plain.pop("baselines")
     return plain
-
-
-def header_from_plain(plain: Mapping[str, Any]) -> RunHeader:
-    """The inverse of `header_to_plain`, also after a way through JSON, which has no tuples."""
-    values = dict(plain)
-    plan = dict(values["plan"])
-    for name in ("sizes", "slots"):
-        plan[name] = tuple(plan[name])
-    values["plan"] = Plan(**plan)
-    values["settings"] = [(name, value, source) for name, value, source in values["settings"]]
-    values["ranks"] = [RankInfo(**rank) for rank in values["ranks"]]
-    values["baselines"] = [BaselineInfo(**each) for each in values.pop("peers")]
-    return RunHeader(**values)

@@ -30,9 +30,10 @@ from numpy.typing import NDArray
 from tcpx_mpi.errors import OutputFailed, UsageError
 from tcpx_mpi.inputs import open_regular
 from tcpx_mpi.records.gpu import GpuRow
-from tcpx_mpi.records.header import RunHeader, header_from_plain, header_to_plain
+from tcpx_mpi.records.header import RunHeader, header_to_plain
 from tcpx_mpi.records.mapped_arrays import Growing
 from tcpx_mpi.records.row import PHASES, Int64s, ObservedPlacement, RankRow, RowFacts, facts_of
+from tcpx_mpi.records.sound import MOST_RANKS, dataclass_of, header_from_plain
 from tcpx_mpi.records.trace import CHUNK_COLUMNS, no_chunks
 
 _REMEDY = "give the journal of a rank"
@@ -43,6 +44,10 @@ _PREFIX = struct.Struct("<4sIQI")
 #: The parts of a RankRow that travel in batches, or as arrays beside the JSON.
 _SAMPLED = ("samples", "warmup", "against", "proof", "gpu")
 _ARRAYS = ("batches", "batch_start", "late", "arrivals", "arrival_blocks", "trace")
+
+#: Of a record: none has more, and all of it is in memory while it is read.
+_MOST_TEXT, _MOST_DATA = 16 << 20, 128 << 20
+_DTYPES = ("<i8", "<f8", "|b1")
 
 #: A record of a journal: its header and its arrays by name.
 Record = tuple[dict[str, Any], dict[str, NDArray[Any]]]
@@ -232,13 +237,18 @@ class _Side:
 
 
 def read_journal(path: str) -> JournalContent:
-    """Read a journal, also of a killed process; raises UsageError for another kind of file."""
+    """Read a journal, also of a killed process; raises UsageError for another kind of file, and
+    for one whose parts are not what a journal has, whatever its checksums say."""
+    descriptor = open_regular(path, remedy=_REMEDY)
     try:
         # Never mapped: the run may go on, and cuts off what rank 0 has.
-        with os.fdopen(open_regular(path, remedy=_REMEDY), "rb") as file:
+        with os.fdopen(descriptor, "rb") as file:
             return _read(path, _records(file))
     except OSError as error:
         raise UsageError(f"{path}: cannot read the journal: {error.strerror}") from error
+    except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        what = " ".join(f"{type(error).__name__}: {error}".split())
+        raise UsageError(f"{path} is damaged: {what[:200]}") from error
 
 
 def _read(path: str, records: Iterator[Record]) -> JournalContent:
@@ -247,28 +257,49 @@ def _read(path: str, records: Iterator[Record]) -> JournalContent:
         raise UsageError(f"{path} is no journal of tcpx-mpi, or is cut off in its first record")
     first = opening[0]
     if first["version"] != VERSION:
-        raise UsageError(f"{path} has journal version {first['version']}, expected {VERSION}")
-    content = JournalContent(path, first["run_id"], first["rank"], first["world"])
+        version = str(first["version"])[:40]
+        raise UsageError(f"{path} has journal version {version}, expected {VERSION}")
+    if not isinstance(first["run_id"], str):
+        raise ValueError("the run's name is no text")
+    content = JournalContent(
+        path, first["run_id"], _whole(first, "rank"), _whole(first, "world", MOST_RANKS)
+    )
     rows: dict[int, dict[str, _Side]] = {}
     for header, arrays in records:
         if header["record"] in ("batch", "result"):
-            sides = rows.setdefault(header["row"], {})
-            side = sides.setdefault(header["peer"], _Side.empty(int(header["size_bytes"])))
+            sides = rows.setdefault(_whole(header, "row"), {})
+            if not isinstance(header["peer"], str):
+                raise ValueError("the name of a side is no text")
+            side = sides.setdefault(header["peer"], _Side.empty(_whole(header, "size_bytes")))
         match header["record"]:
             case "header":
                 content.header = header_from_plain(header["header"])
             case "batch":
                 for phase, series in side.series[header["kind"]].items():
-                    series.append(arrays[phase])
+                    series.append(_array(arrays, phase, "<i8"))
             case "result":
                 side.result = (header, arrays)
             case "acknowledged":
-                rows.pop(header["row"], None)
+                rows.pop(_whole(header, "row"), None)
             case "torn":
                 content.torn = True
     for index in sorted(rows):
         content.rows[index] = _row_of(rows[index])
     return content
+
+
+def _whole(header: Mapping[str, Any], name: str, most: int = 1 << 62) -> int:
+    value = header[name]
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
+        raise ValueError(f"{name} ({str(value)[:40]}) is no number from 0 to {most}")
+    return value
+
+
+def _array(arrays: Mapping[str, NDArray[Any]], name: str, dtype: str) -> NDArray[Any]:
+    found = arrays[name]
+    if found.dtype.str != dtype:
+        raise ValueError(f"{name} is of the type {found.dtype.str}, expected {dtype}")
+    return found
 
 
 def _records(file: BinaryIO) -> Iterator[Record]:
@@ -290,6 +321,8 @@ def _record(prefix: bytes, file: BinaryIO) -> Record | None:
     left = os.fstat(file.fileno()).st_size - file.tell()
     if magic != MAGIC or text_bytes + data_bytes > left:
         return None
+    if text_bytes > _MOST_TEXT or data_bytes > _MOST_DATA:
+        raise ValueError(f"a record of {text_bytes} and {data_bytes} bytes")
     body = file.read(text_bytes + data_bytes)
     if len(body) < text_bytes + data_bytes or zlib.crc32(body) != crc:
         return None
@@ -297,8 +330,12 @@ def _record(prefix: bytes, file: BinaryIO) -> Record | None:
         header = json.loads(body[:text_bytes])
     except ValueError:  # zeros are a record with a right checksum
         return None
+    if not isinstance(header, dict):
+        raise ValueError("a record is no object")
     arrays, offset = {}, text_bytes
     for name, dtype, length in header["arrays"]:
+        if dtype not in _DTYPES or type(length) is not int or length < 0:
+            raise ValueError(f"an array of {str(length)[:40]} values of the type {str(dtype)[:40]}")
         # Copied, or one of them would keep the whole record.
         arrays[name] = np.frombuffer(body, dtype=dtype, count=length, offset=offset).copy()
         offset += arrays[name].nbytes
@@ -318,21 +355,30 @@ def _joined(side: _Side, against: dict[str, JournalRow]) -> JournalRow:
     if side.result is None:
         return row
     header, arrays = side.result
-    row.facts = RowFacts(**header["facts"])
-    blocks = arrays["arrival_blocks"]
-    row.part = RankRow(
-        **header["counted"],
-        samples=samples,
-        warmup=warmup,
-        proof=ObservedPlacement(**header["proof"]),
-        gpu=GpuRow(**header["gpu"]) if header.get("gpu") else None,
-        against={name: each.part for name, each in against.items() if each.part is not None},
-        batches=arrays["batches"],
-        batch_start=arrays["batch_start"],
-        late=arrays["late"],
-        # Arrays are flat in a record.
-        arrivals=arrays["arrivals"].reshape((-1, blocks.size) if blocks.size else (0, 0)),
-        arrival_blocks=blocks,
-        trace=arrays.get("trace", no_chunks()).reshape(-1, len(CHUNK_COLUMNS)),
+    row.facts = dataclass_of(RowFacts, header["facts"])
+    if set(header["counted"]) & {*_SAMPLED, *_ARRAYS}:
+        raise ValueError("what was counted has samples")
+    blocks = _array(arrays, "arrival_blocks", "<i8")
+    arrivals = _array(arrays, "arrivals", "<f8")
+    # Arrays are flat in a record.
+    parts: dict[str, Any] = {
+        "proof": dataclass_of(ObservedPlacement, header["proof"]),
+        "gpu": dataclass_of(GpuRow, header["gpu"]) if header.get("gpu") else None,
+        "batches": _array(arrays, "batches", "<i8"),
+        "batch_start": _array(arrays, "batch_start", "<i8"),
+        "late": _array(arrays, "late", "|b1"),
+        "arrivals": arrivals.reshape((-1, blocks.size) if blocks.size else (0, 0)),
+        "arrival_blocks": blocks,
+        "trace": arrays.get("trace", no_chunks()).reshape(-1, len(CHUNK_COLUMNS)),
+    }
+    row.part = dataclass_of(
+        RankRow,
+        {
+            **header["counted"],
+            **parts,
+            "samples": samples,
+            "warmup": warmup,
+            "against": {n: each.part for n, each in against.items() if each.part is not None},
+        },
     )
     return row

@@ -9,6 +9,7 @@ pages of such a map back when it needs the memory, and reads them again when the
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 import os
 import tempfile
@@ -34,7 +35,7 @@ def empty(
     the array. Raises OutputFailed if the disk has no room for it.
     """
     array = np.dtype(dtype)
-    count = int(np.prod(shape, dtype=np.int64))
+    count = _count(shape)
     if count * array.itemsize < LARGE_BYTES:
         return np.empty(shape, array)
     with scratch_file(spool) as file:
@@ -57,7 +58,7 @@ def mapped(
 ) -> NDArray[Any]:
     """An array in an open file, to read; it outlives the descriptor. At least one value."""
     array = np.dtype(dtype)
-    count = int(np.prod(shape, dtype=np.int64))
+    count = _count(shape)
     before = offset % mmap.ALLOCATIONGRANULARITY
     if offset + count * array.itemsize > os.fstat(descriptor).st_size:
         raise ValueError(f"the file ends within {count} values at {offset}")
@@ -66,6 +67,11 @@ def mapped(
     values = np.frombuffer(pages, array, count, before).reshape(shape)
     values.flags.writeable = False
     return values
+
+
+def _count(shape: int | Sequence[int]) -> int:
+    # Not by numpy, whose product of what a file says may be beyond 64 bits.
+    return shape if isinstance(shape, int) else math.prod(map(int, shape))
 
 
 # Not by mmap.mmap: it keeps a descriptor, of which a process has 1024, for each of many rows.

@@ -13,6 +13,7 @@ from tcpx_mpi.records.reader import read_run
 from tcpx_mpi.records.row import Row, join_row
 from tcpx_mpi.records.run import PartialRow, Run, missing_rows
 from tcpx_mpi.records.setup_times import SetupTimes
+from tcpx_mpi.records.sound import require_partial, require_row
 from tcpx_mpi.records.writer import RunWriter, utc_now
 from tcpx_mpi.units import counted
 
@@ -37,20 +38,33 @@ def merge(out: str, journals: Sequence[str], run_file: str | None = None) -> str
         partial = _beside(run.partial, partial, {row.index for row in rows})
     header.notes = [*header.notes, f"merged from {counted(len(contents), 'journal')}, {utc_now()}"]
 
+    # Before there is a file: nothing of it is left where a part is none of the run.
+    try:
+        for row in whole:
+            require_row(row, header)
+        for part in partial:
+            require_partial(part, header)
+    except ValueError as error:
+        raise UsageError(f"merge: the journals do not agree: {error}") from None
     writer = RunWriter(out, "OUT")
-    writer.write_header(header)
-    writer.write_setup(run.setup if run is not None else SetupTimes.joined([]))
-    for row in rows:
-        writer.append_row(row)
-    for part in partial:
-        writer.append_partial(part)
-    if run is not None and run.fault is not None:
-        writer.write_fault(run.fault)
-        writer.close()
-    elif missing_rows(header.plan, rows):
-        writer.close()
-    else:
-        writer.finish()
+    try:
+        writer.write_header(header)
+        writer.write_setup(run.setup if run is not None else SetupTimes.joined([]))
+        for row in rows:
+            writer.append_row(row)
+        for part in partial:
+            writer.append_partial(part)
+        if run is not None and run.fault is not None:
+            writer.write_fault(run.fault)
+            writer.close()
+        elif missing_rows(header.plan, rows):
+            writer.close()
+        else:
+            writer.finish()
+    except BaseException:
+        # The journals are still there: half of what they have is of no use to anybody.
+        writer.discard()
+        raise
     return writer.path
 
 
@@ -89,7 +103,10 @@ def _join(
         parts = [row.part for row in held.values() if row.part is not None]
         facts = next((row.facts for row in held.values() if row.facts is not None), None)
         if facts is not None and len(parts) == world:
-            whole.append(join_row(facts, parts, utc_now()))
+            try:
+                whole.append(join_row(facts, parts, utc_now()))
+            except (ValueError, OverflowError) as error:
+                raise UsageError(f"merge: the journals do not agree: {error}") from None
             continue
         partial.append(_partial(index, held, world))
     return whole, partial

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
@@ -35,18 +38,34 @@ from tcpx_mpi.records.schema import (
     SETTING_COLUMNS,
     TRACE_COLUMNS,
     Columns,
-    plain,
+    read_array,
+    read_attribute,
     read_samples,
     read_table,
+    read_text_attribute,
     read_texts,
+    read_whole_attribute,
 )
-from tcpx_mpi.records.setup_times import SetupTimes
+from tcpx_mpi.records.setup_times import SETUP_DTYPE, SetupTimes
+from tcpx_mpi.records.sound import (
+    dataclass_of,
+    of_kind,
+    require_header,
+    require_partial,
+    require_row,
+)
 from tcpx_mpi.records.trace import Int64s, no_trace
 
-_Record = TypeVar("_Record", BaselineInfo, ObservedPlacement, RankInfo)
+_Record = TypeVar("_Record", Average, BaselineInfo, GpuRow, ObservedPlacement, RankInfo)
+#: Tables that older files lack, and some rows.
+_YOUNGER = ("peers", "proof", "gpu", "averages")
+_RANK = re.compile(r"rank_[0-9]{1,9}")
 _HDF5_SIGNATURE = b"\x89HDF\r\n\x1a\n"
 #: What h5py raises where a part is not there, or is not what it should be.
-_DAMAGE = (KeyError, ValueError, TypeError, AttributeError, OSError, RuntimeError)
+_DAMAGE = (
+    LookupError, ValueError, TypeError, AttributeError, OSError, RuntimeError, ArithmeticError,
+    MemoryError,
+)  # fmt: skip
 
 
 def read_run(path: str) -> Run:
@@ -77,12 +96,13 @@ def read_run(path: str) -> Run:
 
 
 def _refuse_foreign(file: Any, path: str) -> None:
-    schema, version = file.attrs.get("schema"), plain(file.attrs.get("schema_version"))
-    if schema != SCHEMA:
+    schema = file.attrs.get("schema")
+    if not isinstance(schema, str) or schema != SCHEMA:
         raise UsageError(f"{path} is an HDF5 file of another program; give the file of a run")
+    version = read_attribute(file, "schema_version")
     if version not in READABLE_VERSIONS:
         raise UsageError(
-            f"{path} has schema version {version}, this tcpx-mpi reads "
+            f"{path} has schema version {str(version)[:40]}, this tcpx-mpi reads "
             f"{', '.join(map(str, READABLE_VERSIONS))}; "
             "read it with the version that wrote it, or a newer one"
         )
@@ -93,141 +113,193 @@ def _refuse_foreign(file: Any, path: str) -> None:
 
 def _read(file: Any, path: str, stored: CommitFile) -> Run:
     run = _read_launch(file, path, stored)
-    run.launches = [
-        _read_launch(group, path, stored) for _, group in sorted(file.get(GROUP, {}).items())
-    ]
-    run.launches_planned = int(file.attrs.get(PLANNED, 1))
+    run.launches = [_read_launch(group, path, stored) for _, group in _groups(file, GROUP)]
+    if PLANNED in file.attrs:
+        run.launches_planned = read_whole_attribute(file, PLANNED)
     return run
 
 
+def _groups(parent: Any, name: str) -> Iterator[tuple[str, Any]]:
+    """The groups in a group, in the order of their names; none where that is not there.
+
+    Raises ValueError for what is no group of this file: a link to another, one that another place
+    has too, which makes few bytes many rows, or one within itself.
+    """
+    import h5py
+
+    if name not in parent:
+        return
+    inside = parent[name]
+    for inner in sorted(inside):
+        link = inside.get(inner, getlink=True)
+        group = inside[inner]
+        if not isinstance(link, h5py.HardLink) or not isinstance(group, h5py.Group):
+            raise ValueError(f"{name}/{inner} is no group of it")
+        if h5py.h5o.get_info(group.id).rc != 1:
+            raise ValueError(f"{name}/{inner} is there twice")
+        yield inner, group
+
+
 def _read_launch(file: Any, path: str, stored: CommitFile) -> Run:
-    setup = file["setup"][()] if "setup" in file else SetupTimes.joined([]).table
+    header = _read_header(file, stored)
+    require_header(header)
+    rows = sorted(
+        (_read_row(group, stored) for _, group in _groups(file, "rows")),
+        key=lambda row: row.index,
+    )
+    for row in rows:
+        require_row(row, header)
+    if any(one.index == other.index for one, other in itertools.pairwise(rows)):
+        raise ValueError("a row is there twice")
+    partial = [_read_partial(group, stored) for _, group in _groups(file, "partial")]
+    for part in partial:
+        require_partial(part, header)
     return Run(
         path=path,
-        header=_read_header(file),
-        setup=SetupTimes(setup),
-        rows=sorted(
-            (_read_row(group, stored) for group in file["rows"].values()),
-            key=lambda row: row.index,
-        ),
-        complete=bool(file.attrs["complete"]),
-        end_time=str(file.attrs.get("end_time", "")),
-        fault=_read_fault(file["fault"]) if "fault" in file else None,
-        partial=[_read_partial(group, stored) for group in file.get("partial", {}).values()],
+        header=header,
+        setup=_read_setup(file, stored),
+        rows=rows,
+        complete=read_attribute(file, "complete") is True,
+        end_time=read_text_attribute(file, "end_time") if "end_time" in file.attrs else "",
+        fault=_read_fault(file["fault"], stored) if "fault" in file else None,
+        partial=partial,
     )
 
 
-def _read_header(file: Any) -> RunHeader:
+def _read_setup(file: Any, stored: CommitFile) -> SetupTimes:
+    setup = SetupTimes.joined([])
+    if "setup" in file:
+        table = stored.values(file["setup"])
+        if table.dtype != SETUP_DTYPE or table.ndim != 1:
+            raise ValueError("setup is no table of set-up times")
+        setup = SetupTimes(table)
+        setup.phases()  # decodes them
+    return setup
+
+
+def _read_header(file: Any, stored: CommitFile) -> RunHeader:
     plan = file["plan"]
     values = {
-        name: plain(file.attrs[name])
+        name: read_attribute(file, name)
         for name in HEADER_ATTRIBUTES
         if name in file.attrs or name not in NEW_HEADER_ATTRIBUTES
     }
     for name in ("versions", "environment", "facts"):
         values[name] = {
-            item["name"]: item["value"] for item in read_table(file, name, PAIR_COLUMNS)
+            item["name"]: item["value"] for item in read_table(file, name, PAIR_COLUMNS, stored)
         }
+    planned = {
+        name: read_attribute(plan, name)
+        for name in PLAN_ATTRIBUTES
+        if name in plan.attrs or name not in NEW_PLAN_ATTRIBUTES
+    }
+    for name in ("sizes", "slots"):
+        planned[name] = tuple(read_array(plan, name, stored).tolist())
     return RunHeader(
         **values,
-        command=read_texts(file, "command"),
-        notes=read_texts(file, "notes"),
-        plan=Plan(
-            **{
-                name: plain(plan.attrs[name])
-                for name in PLAN_ATTRIBUTES
-                if name in plan.attrs or name not in NEW_PLAN_ATTRIBUTES
-            },
-            sizes=tuple(plan["sizes"][()].tolist()),
-            slots=tuple(plan["slots"][()].tolist()),
-        ),
+        command=read_texts(file, "command", stored),
+        notes=read_texts(file, "notes", stored),
+        plan=dataclass_of(Plan, planned),
         settings=[
             (item["name"], item["value"], item["source"])
-            for item in read_table(file, "settings", SETTING_COLUMNS)
+            for item in read_table(file, "settings", SETTING_COLUMNS, stored)
         ],
-        ranks=_read_records(file, "ranks", RankInfo, RANK_INFO_COLUMNS),
-        baselines=_read_records(file, "peers", BaselineInfo, BASELINE_COLUMNS)
-        if "peers" in file
-        else [],
+        ranks=_read_records(file, "ranks", RankInfo, RANK_INFO_COLUMNS, stored),
+        baselines=_read_records(file, "peers", BaselineInfo, BASELINE_COLUMNS, stored),
     )
 
 
-def _read_records(group: Any, name: str, kind: type[_Record], columns: Columns) -> list[_Record]:
-    """A table of these. Columns with a default are younger than the oldest files."""
+def _read_records(
+    group: Any, name: str, kind: type[_Record], columns: Columns, stored: CommitFile
+) -> list[_Record]:
+    """A table of these, none where some files lack it. Columns with a default are younger than the
+    oldest files."""
+    if name in _YOUNGER and name not in group:
+        return []
     needed = {item.name for item in fields(kind) if item.default is MISSING}
-    there = group[name].dtype.names
+    there = group[name].dtype.names or ()
     columns = [each for each in columns if each[0] in needed or each[0] in there]
-    return [kind(**item) for item in read_table(group, name, columns)]
+    return [dataclass_of(kind, item) for item in read_table(group, name, columns, stored)]
 
 
-def _read_row(group: Any, stored: CommitFile) -> Row:
-    table = group["ranks"][()]
-    columns = {
-        name: table[name].astype(np.bool_ if kind is bool else np.int64)
+def _read_row(group: Any, stored: CommitFile, of: Any = None) -> Row:
+    table = stored.values(group["ranks"])
+    columns: dict[str, Any] = {
+        name: of_kind(name, table[name], "b" if kind is bool else "iu", 1).astype(
+            np.bool_ if kind is bool else np.int64
+        )
         for name, kind in PER_RANK_COLUMNS
-        if name in table.dtype.names
+        if name in (table.dtype.names or ())
     }
     columns.setdefault("cpu_others_ns", np.full(table.size, -1, np.int64))  # version 1
+    arrivals: dict[str, Any] = {}
+    if ARRIVALS[0] in group:
+        arrivals = {
+            name: read_array(group, name, stored, kind, dimensions)
+            for name, kind, dimensions in zip(ARRIVALS, ("f", "iu"), (3, 1), strict=True)
+        }
     return Row(
         **{
-            name: plain(group.attrs[name])
+            name: read_attribute(group, name)
             for name in ROW_ATTRIBUTES
             if name in group.attrs or name not in NEW_ROW_ATTRIBUTES
         },
         **columns,
+        **arrivals,
         samples=read_samples(group, "samples", stored),
         warmup=read_samples(group, "warmup", stored),
-        batches=group["batches"][()],
-        batch_start=group["batch_start"][()],
-        late=group["late"][()].astype(np.bool_),
-        faults=read_texts(group, "faults"),
-        **{name: group[name][()] for name in ARRIVALS if name in group},
-        trace=_read_trace(group),
-        proof=_read_records(group, "proof", ObservedPlacement, PROOF_COLUMNS)
-        if "proof" in group
-        else [],
-        gpu=[GpuRow(**item) for item in read_table(group, "gpu", GPU_COLUMNS)]
-        if "gpu" in group
-        else [],
-        against={
-            peer: _read_row(inner, stored) for peer, inner in group.get("against", {}).items()
-        },
-        averages=[Average(**item) for item in read_table(group, "averages", AVERAGE_COLUMNS)]
-        if "averages" in group
-        else [],
+        batches=read_array(group, "batches", stored),
+        batch_start=read_array(group, "batch_start", stored, dimensions=2),
+        late=read_array(group, "late", stored, "biu", 2).astype(np.bool_),
+        faults=read_texts(group, "faults", stored),
+        trace=_read_trace(group, stored),
+        proof=_read_records(group, "proof", ObservedPlacement, PROOF_COLUMNS, stored),
+        gpu=_read_records(group, "gpu", GpuRow, GPU_COLUMNS, stored),
+        # Sides have none of their own.
+        against={peer: _read_row(inner, stored, group) for peer, inner in _groups(group, "against")}
+        if of is None
+        else {},
+        averages=_read_records(group, "averages", Average, AVERAGE_COLUMNS, stored),
     )
 
 
-def _read_trace(group: Any) -> Int64s:
+def _read_trace(group: Any, stored: CommitFile) -> Int64s:
     if "trace" not in group:
         return no_trace()
-    table = group["trace"][()]
-    return np.stack([table[name].astype(np.int64) for name, _ in TRACE_COLUMNS], axis=1)
+    table = stored.values(group["trace"])
+    columns = [of_kind(name, table[name], "iu", 1).astype(np.int64) for name, _ in TRACE_COLUMNS]
+    return np.stack(columns, axis=1)
 
 
-def _read_fault(group: Any) -> Fault:
+def _read_fault(group: Any, stored: CommitFile) -> Fault:
     return Fault(
-        kind=str(group.attrs["kind"]),
-        exit_code=int(group.attrs["exit_code"]),
-        texts={item["rank"]: item["text"] for item in read_table(group, "texts", FAULT_COLUMNS)},
-        missing_ranks=tuple(group["missing_ranks"][()].tolist()),
-        time=str(group.attrs["time"]),
+        kind=read_text_attribute(group, "kind"),
+        exit_code=read_whole_attribute(group, "exit_code"),
+        texts={
+            item["rank"]: item["text"] for item in read_table(group, "texts", FAULT_COLUMNS, stored)
+        },
+        missing_ranks=tuple(read_array(group, "missing_ranks", stored).tolist()),
+        time=read_text_attribute(group, "time"),
     )
 
 
-def _read_partial(group: Any, stored: CommitFile) -> PartialRow:
-    ranks = {int(name.removeprefix("rank_")): name for name in group if name.startswith("rank_")}
+def _read_partial(group: Any, stored: CommitFile, of: Any = None) -> PartialRow:
+    ranks = {int(name.removeprefix("rank_")): name for name in group if _RANK.fullmatch(name)}
     return PartialRow(
-        index=int(group.attrs["index"]),
-        size_bytes=int(group.attrs["size_bytes"]),
-        missing_ranks=tuple(group["missing_ranks"][()].tolist()),
+        index=read_whole_attribute(group, "index"),
+        size_bytes=read_whole_attribute(group, "size_bytes"),
+        missing_ranks=tuple(read_array(group, "missing_ranks", stored).tolist()),
         samples={
-            rank: read_samples(group[name], "samples", stored) for rank, name in ranks.items()
+            rank: read_samples(group[name], "samples", stored, 1) for rank, name in ranks.items()
         },
-        warmup={rank: read_samples(group[name], "warmup", stored) for rank, name in ranks.items()},
+        warmup={
+            rank: read_samples(group[name], "warmup", stored, 1) for rank, name in ranks.items()
+        },
         against={
-            peer: _read_partial(inner, stored) for peer, inner in group.get("against", {}).items()
-        },
+            peer: _read_partial(inner, stored, group) for peer, inner in _groups(group, "against")
+        }
+        if of is None
+        else {},
     )
 
 

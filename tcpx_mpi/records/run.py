@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,8 @@ from tcpx_mpi.records.row import PHASES, Int64s, Row, RowFacts
 from tcpx_mpi.records.setup_times import SetupTimes
 from tcpx_mpi.records.stored import shape_of
 from tcpx_mpi.units import format_size
+
+_NAMED = 8
 
 
 @dataclass(frozen=True)
@@ -77,16 +80,18 @@ def missing_rows(plan: Plan, rows: Sequence[RowFacts]) -> list[str]:
     # By index: the same size may have been asked for twice.
     present = {row.index for row in rows}
     begun = max((row.cycle for row in rows), default=0) + 1
-    planned = plan.rows(cycles_begun=begun)
-    absent = [item for index, item in enumerate(planned) if index not in present]
-    if not absent:
+    planned = plan.row_count(cycles_begun=begun)
+    count = planned - sum(index < planned for index in present)
+    if not count:
         return []
-    cycles = {cycle for cycle, _ in planned}
-    names = [
-        format_size(size) + (f" (cycle {cycle})" if len(cycles) > 1 else "")
-        for cycle, size in absent
-    ]
-    return [f"{len(absent)} of {len(planned)} rows: {_shortened(names)}"]
+    absent = (index for index in range(planned) if index not in present)
+    names = []
+    # Of a plan that is longer than anybody reads, no more than are named.
+    for index in itertools.islice(absent, _NAMED):
+        cycle, size = divmod(index, len(plan.sizes))
+        of_cycle = f" (cycle {cycle})" if planned > len(plan.sizes) else ""
+        names.append(format_size(plan.sizes[size]) + of_cycle)
+    return [f"{count} of {planned} rows: {_shortened(names, count)}"]
 
 
 def _missing_end(run: Run) -> list[str]:
@@ -144,12 +149,12 @@ def _missing_samples(run: Run) -> list[str]:
 
 
 def _ranks(ranks: Sequence[int]) -> str:
-    names = [str(rank) for rank in ranks]
-    return ("rank " if len(names) == 1 else "ranks ") + _shortened(names)
+    names = [str(rank) for rank in ranks[:_NAMED]]
+    return ("rank " if len(ranks) == 1 else "ranks ") + _shortened(names, len(ranks))
 
 
-def _shortened(names: Sequence[str], limit: int = 8) -> str:
-    """A list for a line: all names, or the first few and how many more."""
-    if len(names) <= limit:
+def _shortened(names: Sequence[str], count: int) -> str:
+    """A list for a line: all of so many names, or the first few and how many more."""
+    if count <= _NAMED:
         return ", ".join(names)
-    return ", ".join(names[:limit]) + f" and {len(names) - limit} more"
+    return ", ".join(names[:_NAMED]) + f" and {count - _NAMED} more"

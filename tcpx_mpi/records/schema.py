@@ -16,6 +16,7 @@ not bytes.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -28,6 +29,7 @@ from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.header import BaselineInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Average, ObservedPlacement, RowFacts
 from tcpx_mpi.records.secrets import redacted_text
+from tcpx_mpi.records.sound import of_kind
 from tcpx_mpi.records.stored import Place, StoredSamples
 from tcpx_mpi.records.trace import COLUMNS
 
@@ -106,8 +108,17 @@ def write_texts(group: Any, name: str, texts: Iterable[str]) -> None:
     group.create_dataset(name, data=np.array(cleaned, dtype=object), dtype=h5py.string_dtype())
 
 
-def read_texts(group: Any, name: str) -> list[str]:
-    return [_decoded(text) for text in group[name][()].tolist()]
+def read_texts(group: Any, name: str, stored: CommitFile) -> list[str]:
+    """A list that `write_texts` wrote."""
+    values = stored.values(group[name])
+    return [_text(name, text) for text in values.ravel().tolist()]
+
+
+def read_array(
+    group: Any, name: str, stored: CommitFile, kind: str = "iu", dimensions: int = 1
+) -> NDArray[Any]:
+    """The values of a dataset that has so many dimensions; `kind` as in `sound.of_kind`."""
+    return of_kind(name, stored.values(group[name]), kind, dimensions)
 
 
 def write_table(group: Any, name: str, columns: Columns, rows: Iterable[Sequence[Any]]) -> None:
@@ -128,12 +139,25 @@ def write_table(group: Any, name: str, columns: Columns, rows: Iterable[Sequence
     group.create_dataset(name, data=np.array(cleaned, dtype=dtype))
 
 
-def read_table(group: Any, name: str, columns: Columns) -> list[dict[str, Any]]:
-    """The rows of a table by name of column; raises KeyError if a column is not there."""
-    table = group[name][()]
-    lists = [[_decoded(value) for value in table[column].tolist()] for column, _ in columns]
+def read_table(group: Any, name: str, columns: Columns, stored: CommitFile) -> list[dict[str, Any]]:
+    """The rows of a table by name of column. Raises KeyError if a column is not there, and
+    ValueError for one of another type."""
+    table = stored.values(group[name])
+    if table.ndim != 1 or table.dtype.names is None:
+        raise ValueError(f"{name} is no table")
+    lists = [_column(name, table, column, kind) for column, kind in columns]
     names = [column for column, _ in columns]
     return [dict(zip(names, values, strict=True)) for values in zip(*lists, strict=True)]
+
+
+def _column(table: str, values: NDArray[Any], column: str, kind: type) -> list[Any]:
+    if column not in (values.dtype.names or ()):
+        raise KeyError(f"{table} has no column {column}")
+    if kind is str:
+        return [_text(column, value) for value in values[column].ravel().tolist()]
+    kinds = {int: "iu", float: "fiu", bool: "b"}
+    found: list[Any] = of_kind(column, values[column], kinds[kind], 1).tolist()
+    return found
 
 
 def write_samples(group: Any, name: str, samples: Mapping[str, NDArray[np.int64]]) -> None:
@@ -144,24 +168,44 @@ def write_samples(group: Any, name: str, samples: Mapping[str, NDArray[np.int64]
         inner.create_dataset(phase, data=values.astype("<i8", copy=False))
 
 
-def read_samples(group: Any, name: str, file: CommitFile) -> StoredSamples:
+def read_samples(group: Any, name: str, file: CommitFile, dimensions: int = 2) -> StoredSamples:
     """The samples by phase, which are read from the file when they are needed."""
-    places = {phase: _place(dataset) for phase, dataset in group[name].items()}
+    places = {phase: _place(dataset, file, dimensions) for phase, dataset in group[name].items()}
     return StoredSamples(file, places)
 
 
-def _place(dataset: Any) -> Place | NDArray[np.int64]:
+def _place(dataset: Any, file: CommitFile, dimensions: int) -> Place | NDArray[np.int64]:
+    dtype, shape = dataset.dtype, dataset.shape
+    if dtype.kind != "i" or shape is None or len(shape) != dimensions:
+        raise ValueError(f"{dataset.name} has no samples: {dtype} {shape}")
     offset = dataset.id.get_offset()  # none where HDF5 keeps it in chunks, or has nothing to keep
-    if offset is None or dataset.dtype.hasobject:
-        values: NDArray[np.int64] = dataset[()]
-        return values
-    return Place(offset, dataset.shape, dataset.dtype)
+    if offset is None:
+        return file.values(dataset)
+    if math.prod(shape) * dtype.itemsize > dataset.id.get_storage_size():
+        raise ValueError(f"{dataset.name} says that it has more than there is")
+    return Place(offset, shape, dtype)
 
 
-def plain(value: Any) -> Any:
+def read_attribute(group: Any, name: str) -> Any:
     """An attribute's value as Python's own type instead of numpy's."""
+    value = group.attrs[name]
     return value.item() if isinstance(value, np.generic) else value
 
 
-def _decoded(value: Any) -> Any:
-    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+def read_text_attribute(group: Any, name: str) -> str:
+    return _text(name, group.attrs[name])
+
+
+def read_whole_attribute(group: Any, name: str) -> int:
+    value = read_attribute(group, name)
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ValueError(f"{name} is no whole number")
+    return value
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "replace")
+    if not isinstance(value, str):
+        raise ValueError(f"{name} is no text")
+    return value

@@ -23,7 +23,8 @@ from tcpx_mpi.records import (
     mapped_arrays,
     missing_rows,
 )
-from tcpx_mpi.records.header import header_from_plain, header_to_plain
+from tcpx_mpi.records.header import header_to_plain
+from tcpx_mpi.records.sound import header_from_plain
 
 
 def whole_run(world: int = 4) -> Run:
