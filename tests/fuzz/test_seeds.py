@@ -21,6 +21,7 @@ FOLDER = Path(__file__).parent
 NATIVE = FOLDER.parents[1] / "native"
 BUILD = FOLDER.parents[1] / "build" / "fuzz-replay"
 LIMIT_S = 300
+PROOF = ("blake2s", "token")
 WIRE = (NATIVE / "plugins" / "softtcpx" / "handshake" / "wire.cc").read_text()
 
 #: (target, text of wire.cc, what stands there instead).
@@ -89,7 +90,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """A target for each entry of BROKEN, with judges that lack that check."""
     folder = tmp_path_factory.mktemp("broken")
     sound = [FOLDER / f"{name}.cc" for name in ("handshake", "messages", "replay")]
-    for source in (*sound, NATIVE / "plugins" / "softtcpx" / "handshake" / "blake2s.cc"):
+    for source in (*sound, *(NATIVE / "proof" / f"{name}.cc" for name in PROOF)):
         run(*compiler(), "-c", source, "-o", folder / f"{source.stem}.o")
 
     def build(number: int) -> Path:
@@ -97,7 +98,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         assert WIRE.count(text) == 1, f"wire.cc has no longer: {text}"
         source = folder / f"wire-{number}.cc"
         source.write_text(WIRE.replace(text, instead))
-        parts = [folder / f"{name}.o" for name in (target, "replay", "blake2s")]
+        parts = [folder / f"{name}.o" for name in (target, "replay", *PROOF)]
         run(*compiler(), source, *parts, "-o", source.with_suffix(""))
         return source.with_suffix("")
 

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "check.h"
-#include "plugins/softtcpx/handshake/blake2s.h"
+#include "proof/blake2s.h"
 
-using softtcpx::blake2s;
+using tcpx::blake2s;
 using Bytes = std::vector<uint8_t>;
 
 namespace {

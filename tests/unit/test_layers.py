@@ -186,10 +186,11 @@ NATIVE_BELOW = {
     "unpack": {"net", "memory", "cuda", "reduce"},
     "engine": {"net", "memory", "unpack", "cuda", "reduce"},
     "p2p": {"net", "memory", "unpack", "cuda", "engine"},
-    "nixl": {"net", "memory", "cuda", "engine", "p2p"},
+    "proof": set(),
+    "nixl": {"net", "memory", "cuda", "engine", "p2p", "proof"},
     "baselines": {"engine", "memory"},
     "machine": {"engine", "memory"},
-    "plugins": {"net"},
+    "plugins": {"net", "proof"},
 }
 NATIVE_FILES = sorted(path for kind in ("cc", "h", "cu") for path in NATIVE.rglob(f"*.{kind}"))
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)

@@ -1,10 +1,8 @@
 #include "plugins/softtcpx/handshake/wire.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 
-#include "plugins/softtcpx/handshake/blake2s.h"
+#include "proof/blake2s.h"
 
 namespace softtcpx {
 namespace {
@@ -73,23 +71,12 @@ Greeting prove(const ListenHandle& handle, GreetingKind kind, int socket, const 
                     handle.sockets, handle.threads, handle.flags,
                     attempt,        challenges};
   Token proof;
-  blake2s(proof.bytes, sizeof proof.bytes, handle.secret.bytes, sizeof handle.secret.bytes, &claim,
+  tcpx::blake2s(proof.bytes, sizeof proof.bytes, handle.secret.bytes, sizeof handle.secret.bytes, &claim,
           sizeof claim);
   return make_greeting(kind, socket, handle.sockets, attempt, proof);
 }
 
 }  // namespace
-
-bool same_token(const Token& a, const Token& b) {
-  unsigned difference = 0;
-  for (size_t i = 0; i < sizeof a.bytes; ++i) difference |= a.bytes[i] ^ b.bytes[i];
-  return difference == 0;
-}
-
-bool random_token(Token* token) {
-  return ::getrandom(token->bytes, sizeof token->bytes, 0) ==
-         static_cast<ssize_t>(sizeof token->bytes);
-}
 
 ListenHandle make_listen_handle() {
   ListenHandle handle{};

@@ -11,6 +11,7 @@
 
 #include "net/abi_v7.h"
 #include "plugins/softtcpx/api/settings.h"
+#include "proof/token.h"
 
 namespace softtcpx {
 
@@ -18,14 +19,9 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "formats are little-end
 
 constexpr uint32_t kWireVersion = 3;
 
-struct Token {  // 128 bits: random ones, or a proof
-  uint8_t bytes[16];
-};
-
-// In constant time, so that a stranger cannot guess a proof byte by byte.
-bool same_token(const Token& a, const Token& b);
-// From the kernel; false when it has none to give.
-bool random_token(Token* token);
+using tcpx::random_token;
+using tcpx::same_token;
+using tcpx::Token;
 
 // The handle of listen, that travels to the connecting side by whatever way the caller has.
 struct ListenHandle {

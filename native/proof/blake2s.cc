@@ -1,9 +1,9 @@
-#include "plugins/softtcpx/handshake/blake2s.h"
+#include "proof/blake2s.h"
 
 #include <algorithm>
 #include <cstring>
 
-namespace softtcpx {
+namespace tcpx {
 namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "words are those of the hash");
@@ -89,4 +89,4 @@ void blake2s(uint8_t* hash, size_t size, const uint8_t* key, size_t key_size, co
   std::memcpy(hash, chain.state(), size);
 }
 
-}  // namespace softtcpx
+}  // namespace tcpx
