@@ -118,7 +118,7 @@ SUITES = {
         needs=(MPIRUN, COMPILER),
     ),
     "nccl": Suite(
-        "NCCL over softtcpx on this machine's GPUs, 2 to 4 ranks, every byte checked: 15 minutes",
+        "NCCL over softtcpx on this machine's GPUs, 2 to 4 ranks, every byte checked: 2 minutes",
         ("-p", "no:benchmark", "nccl/over_softtcpx.py", "nccl/several_peers.py"),
         environ={"TCPX_MPI_REQUIRE": "gpu,nccl"},
         needs=(_DRIVER,),

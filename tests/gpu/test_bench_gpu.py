@@ -76,8 +76,10 @@ def test_a_line_of_four_ranks_where_there_are_fewer_gpus_is_refused(place: Path)
     ("count", "measured"), [(2, {"of-two": 2}), (4, {"of-two": 2, "of-four": 4})]
 )
 def test_lines_of_four_ranks_are_measured_where_there_are_four_gpus(
-    count: int, measured: dict[str, int], place: Path
+    count: int, measured: dict[str, int], place: Path, gpus: Gpus
 ) -> None:
+    if gpus.real:
+        pytest.skip("for the stand-in: the topology of this machine has GPUs of its own")
     result = run(short(program=TWO), place, stand_in(count).variables)
     assert result.code == 0, result.text
     found = {path.stem: read_run(str(path)) for path in (place / "results").iterdir()}
