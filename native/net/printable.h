@@ -23,10 +23,18 @@ inline int printable_bytes(const char* text) {
   return bytes;
 }
 
-// Other bytes as \xNN, and no more than a line can take.
-inline std::string printable(const char* text, size_t most = 200) {
+// Other bytes as \xNN, and no more than a line can take. What is given may change meanwhile, as in
+// the frame of a function that has returned: it is copied once.
+inline std::string printable(const char* given, size_t most = 200) {
   constexpr char kDigits[] = "0123456789abcdef";
-  std::string out;
+  std::string copy, out;
+  copy.reserve(most + 8);
+  for (const volatile char* at = given; copy.size() < most + 8; ++at) {
+    const char byte = *at;
+    if (byte == '\0') break;
+    copy += byte;
+  }
+  const char* text = copy.c_str();
   while (*text != '\0') {
     if (out.size() > most) return out + "...";
     const int bytes = printable_bytes(text);

@@ -26,6 +26,8 @@ from tcpx_mpi.launch.own_python import module_command, without_here
 from tcpx_mpi.parent_death import end_with_parent
 
 LOAD, INIT, DEVICES = "loading the plugin", "init of the plugin", "the devices of the plugin"
+#: More network devices than any node has: what says more has not understood the question.
+MOST_DEVICES = 1024
 #: What native code says of a plugin that calls exit() or crashes: how, and what it had warned of.
 END_BY_PLUGIN = re.compile(r"tcpx-mpi: error: .*the plugin .* has ((?:ended|crashed) .*)")
 #: What the process says: a step that it begins, then once what it found.
@@ -154,7 +156,10 @@ def main(path: str, version: str, how: str, parent: str) -> None:
             say(_STEP, INIT)
             plugin.init()
             say(_STEP, DEVICES)
-            for device in range(plugin.devices()):
+            count = plugin.devices()
+            for device in range(
+                count if count <= MOST_DEVICES else 0
+            ):  # refused where it is loaded
                 plugin.properties(device)
         except _native.IncompleteTable as error:
             return say(_FOUND, {"incomplete": str(error)})

@@ -40,8 +40,7 @@ def main(arguments: Sequence[str]) -> int:
         found |= {"path": file.path, "sha256": file.sha256, "name": file.name}
         found["abi_versions"] = list(file.abi_versions)
         plugin = load_plugin(settings, os.environ, tried=True)
-        each = [plugin.handle.properties(device) for device in range(plugin.devices)]
-        found["devices"] = [_device_text(nic["name"], nic["speed_mbps"]) for nic in each]
+        found["devices"] = [_device_text(nic["name"], nic["speed_mbps"]) for nic in plugin.nics]
     except TcpxError as error:
         found |= {"problem": str(error), "advised": isinstance(error, UsageError)}
         # By now with what a profile sets.

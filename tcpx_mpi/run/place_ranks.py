@@ -193,5 +193,4 @@ def request_of(settings: Settings) -> Request:
 
 def net_devices(plugin: LoadedPlugin) -> list[tuple[str, str]]:
     """The plugin's devices: name and PCI address, "" without one."""
-    properties = [plugin.handle.properties(device) for device in range(plugin.devices)]
-    return [(each["name"], os.path.basename(each["pci_path"])) for each in properties]
+    return [(each["name"], os.path.basename(each["pci_path"])) for each in plugin.nics]

@@ -107,7 +107,7 @@ class Session:
         with setup_errors():
             #: The plugin's context of this session: in versions that have none, that of all.
             self._context = self._plugin.another_context()
-        devices = self._plugin.handle.devices()
+        devices = self._plugin.devices
         if not 0 <= device < devices:
             raise UsageError(
                 f"device ({device}) is not one of the plugin's {devices}: use 0 to {devices - 1}"

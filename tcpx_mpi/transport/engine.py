@@ -197,7 +197,7 @@ class RankEngine:
     @property
     def interface(self) -> str:
         """The network interface of this rank's device."""
-        return str(self.plugin.handle.properties(self.placement.device)["name"])
+        return str(self.plugin.nic(self.placement.device)["name"])
 
     def context(self, nodes: Sequence[str], most_memory_bytes: int = 0) -> RankContext:
         """What all transports share; `nodes` is the node of every rank."""

@@ -41,6 +41,7 @@ from tcpx_mpi.plugin.softtcpx_defaults import (
 )
 from tcpx_mpi.plugin.trial import DEVICES, INIT, LOAD, CallFailed, once_a_node, require_init
 from tcpx_mpi.plugin.unsafe_settings import refuse_fatal_values
+from tcpx_mpi.transport.devices import names_of, read_devices
 from tcpx_mpi.transport.observed_placement import thread_ids
 
 #: Variables that may differ from node to node.
@@ -61,7 +62,8 @@ class RefusedAfterInit(UsageError):
 class ToTell:
     """What a reader must know of this rank's plugin: it may have been set otherwise elsewhere."""
 
-    #: What it warned of while it was initialised, such as a setting that it does not use.
+    #: What it warned of while it was initialised, such as a setting that it does not use, and what
+    #: cannot be in what it says of its devices.
     warned: Sequence[str] = ()
     #: Faults on purpose, NAME=VALUE.
     traps: Sequence[str] = ()
@@ -76,6 +78,8 @@ class LoadedPlugin:
     handle: Any
     derived: list[tuple[str, str, str]]
     profile: Profile | None
+    #: What it said of its devices when it was loaded (see `read_devices`).
+    nics: Sequence[dict[str, Any]]
     #: The lines that it logged while it was initialised, up to 64 KiB: its settings and devices.
     said: list[str]
     #: Threads that it had started by the end of its initialisation.
@@ -84,12 +88,11 @@ class LoadedPlugin:
 
     @property
     def devices(self) -> int:
-        return int(self.handle.devices())
+        return len(self.nics)
 
     def nic(self, device: int) -> dict[str, Any]:
         """What the plugin says of a device: name, pci_path, speed_mbps, ptr_support, ..."""
-        found: dict[str, Any] = self.handle.properties(device)
-        return found
+        return self.nics[device]
 
     def another_context(self) -> Any:
         """A handle for one more user in this process, who finalizes it: a context of its own where
@@ -148,18 +151,18 @@ def load_plugin(
         _native.setup_waits_for(f"{INIT} {file.path}")
         handle.init()
         _native.setup_waits_for(f"{DEVICES} {file.path}")
-        names = [handle.properties(device)["name"] for device in range(handle.devices())]
+        nics, findings = read_devices(handle)
     except _native.IncompleteTable as error:
         raise SetupFailed(str(error)) from None
     except _native.PluginError as error:
         raise SetupFailed(f"{file.path}: {error}{_what_to_do(str(error), settings)}") from None
-    _require_interfaces(file, names, environ)
+    _require_interfaces(file, names_of(nics), environ)
     _native.end_plugin_init()
-    said, warned = _native.plugin_log_of_init(), _native.plugin_log_first_warnings()
+    said, warned = _native.plugin_log_of_init(), [*_native.plugin_log_first_warnings(), *findings]
     traps = traps_of(environ) if is_softtcpx(file.name) else []
     started = thread_ids() - before
     return LoadedPlugin(
-        file, choice.how, handle, derived, profile, said, started, ToTell(warned, traps)
+        file, choice.how, handle, derived, profile, nics, said, started, ToTell(warned, traps)
     )
 
 

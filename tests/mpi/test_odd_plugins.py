@@ -103,6 +103,43 @@ def test_a_plugin_may_call_itself_and_its_devices_what_it_likes(
     assert ("od\\xff\\x01\\x0ad" in result.out) == mode.startswith("binary"), result.text
 
 
+@pytest.mark.multirank
+@pytest.mark.parametrize(
+    ("mode", "said"),
+    [
+        ("device name changes", "device 0: its name changes from "),
+        *(
+            pytest.param(mode, said, marks=pytest.mark.variant)
+            for mode, said in (
+                ("device name=", "device 0: its name is empty or NULL: its number is used"),
+                ("device name=NULL", "device 0: its name is empty or NULL: its number is used"),
+                ("device name=long", "device 0: its name is none of an interface"),
+                ("device name=a\x1b[2Jb", "device 0: its name is no printable text, "),
+                ("pci path changes", "device 0: its pciPath changes from "),
+                ("max_recvs=0", "device 0: its maxRecvs is 0, where 1 or more can be"),
+                ("max_comms=-7", "device 0: its maxComms is -7, where 1 or more can be"),
+                ("speed=-5", "device 0: its speed is -5 Mb/s"),
+                ("latency", "device 0: its latency is nan us"),
+            )
+        ),
+    ],
+)
+def test_what_cannot_be_of_a_device_is_told_and_the_run_goes_on(
+    mode: str, said: str, odd: str, place: Path
+) -> None:
+    result = ran(place, mode, *RUN, "--plugin", odd)
+    assert result.code == 0, result.text
+    assert said in result.out, result.text
+    assert ("NIC device0" in result.out) == mode.startswith("device name"), result.text
+
+
+@pytest.mark.multirank
+@pytest.mark.parametrize("count", [pytest.param("-1", marks=pytest.mark.variant), "1000000000"])
+def test_a_number_of_devices_that_cannot_be_is_one_line(count: str, odd: str, place: Path) -> None:
+    result = ran(place, f"devices={count}", *RUN, "--plugin", odd)
+    require_one_line(result, 4, f"says that it has {count} devices, where 0 to 1024 can be")
+
+
 @pytest.fixture(
     params=[
         pytest.param(100, marks=pytest.mark.variant),

@@ -55,6 +55,45 @@ int properties_binary(int device, NetPropertiesV7* out) {
 }
 char g_long[5000];
 
+// What getProperties and devices say in place of softtcpx, where a mode names it.
+const char* g_text;
+int g_number;
+bool g_of_pci;
+int properties_text(int device, NetPropertiesV7* out) {
+  const int code = g_properties(device, out);
+  (g_of_pci ? out->pci_path : out->name) = g_text;
+  return code;
+}
+// As a name in the frame of a function that has returned: other bytes at every call.
+int properties_change(int device, NetPropertiesV7* out) {
+  static char name[16];
+  static unsigned calls = 0;
+  for (char& byte : name) byte = static_cast<char>(1 + (++calls * 37) % 255);
+  name[sizeof(name) - 1] = '\0';
+  g_text = name;
+  return properties_text(device, out);
+}
+template <int NetPropertiesV7::*field>
+int properties_number(int device, NetPropertiesV7* out) {
+  const int code = g_properties(device, out);
+  out->*field = g_number;
+  return code;
+}
+int properties_guid(int device, NetPropertiesV7* out) {
+  const int code = g_properties(device, out);
+  out->guid = ~uint64_t{0};
+  return code;
+}
+int properties_latency(int device, NetPropertiesV7* out) {
+  const int code = g_properties(device, out);
+  out->latency_us = __builtin_nanf("");
+  return code;
+}
+int devices_number(int* count) {
+  *count = g_number;
+  return 0;
+}
+
 __attribute__((constructor)) void choose() {
   const char* real = getenv("ODD_REAL");
   const char* asked = getenv("ODD_MODE");
@@ -79,6 +118,28 @@ __attribute__((constructor)) void choose() {
   if (mode == "properties fail") t.get_properties = properties_fail;
   if (mode == "properties crash") t.get_properties = properties_crash;
   if (mode == "binary device") t.get_properties = properties_binary;
+  const std::string what = mode.substr(0, mode.find('='));
+  const std::string value = mode.find('=') == std::string::npos ? "" : mode.substr(what.size() + 1);
+  g_text = strdup(value.c_str());
+  g_number = atoi(value.c_str());
+  g_of_pci = what.find("pci") != std::string::npos;
+  if (value == "NULL") g_text = nullptr;
+  if (value == "long") g_text = static_cast<char*>(memset(g_long, 'n', sizeof(g_long) - 1));
+  if (what == "device name" || what == "pci path") t.get_properties = properties_text;
+  if (mode == "device name changes" || mode == "pci path changes") {
+    t.get_properties = properties_change;
+  }
+  if (what == "devices") t.devices = devices_number;
+  if (what == "speed") t.get_properties = properties_number<&NetPropertiesV7::speed_mbps>;
+  if (what == "max_comms") t.get_properties = properties_number<&NetPropertiesV7::max_comms>;
+  if (what == "max_recvs") t.get_properties = properties_number<&NetPropertiesV7::max_recvs>;
+  if (what == "ptr_support") t.get_properties = properties_number<&NetPropertiesV7::ptr_support>;
+  if (what == "port") t.get_properties = properties_number<&NetPropertiesV7::port>;
+  if (what == "device type") {
+    t.get_properties = properties_number<&NetPropertiesV7::net_device_type>;
+  }
+  if (mode == "guid") t.get_properties = properties_guid;
+  if (mode == "latency") t.get_properties = properties_latency;
   if (mode == "binary name") t.name = g_name;
   if (mode == "long name") t.name = static_cast<char*>(memset(g_long, 'n', sizeof(g_long) - 1));
   if (mode == "no name") t.name = nullptr;

@@ -53,7 +53,7 @@ def test_a_pattern_runs_where_each_rank_accepts_from_one_that_accepts(
         place,
     )  # fmt: skip
     assert result.code == 0, result.text
-    assert [row.wrong for row in result.rows] == [0, 0], result.text
+    assert "# Out of bounds values : 0 OK" in result.out, result.text
     assert f" ABI v{abi} name blocking " in result.out
 
 

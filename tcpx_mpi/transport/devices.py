@@ -1,0 +1,73 @@
+"""What a plugin says of its devices, read once: it may say anything, and other things later."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from tcpx_mpi.errors import SetupFailed
+from tcpx_mpi.plugin.trial import MOST_DEVICES
+
+#: Of a name; those of the kernel's interfaces have 15, and a fused device has several.
+_LONGEST_NAME = 200
+
+
+def read_devices(handle: Any) -> tuple[list[dict[str, Any]], list[str]]:
+    """The properties of every device, and what is wrong with them, one text each.
+
+    A name that is none is replaced by the device's number. Raises SetupFailed for a number of
+    devices that cannot be, PluginError where the plugin refuses.
+    """
+    count = handle.devices()
+    if not 0 <= count <= MOST_DEVICES:
+        raise SetupFailed(
+            f"the plugin says that it has {count} devices, where 0 to {MOST_DEVICES} can be: is it "
+            "built for this version of the table (--abi)?"
+        )
+    nics, findings = [], []
+    for device in range(count):
+        nic, again = handle.properties(device), handle.properties(device)
+        for what, problem in _problems(nic, again):
+            findings.append(f"device {device}: {problem}")
+            if what == "name":
+                nic["name"] = f"device{device}"
+            elif what == "pci_path":
+                nic["pci_path"] = ""
+        nics.append(nic)
+    return nics, findings
+
+
+def _problems(nic: dict[str, Any], again: dict[str, Any]) -> list[tuple[str, str]]:
+    """(field, what is wrong with it); `again` is what the plugin says when it is asked again."""
+    found = []
+    for field, known_as in (("name", "name"), ("pci_path", "pciPath")):
+        if problem := _problem_of_text(nic[field], again[field], field == "name"):
+            instead = "its number is used" if field == "name" else "none is used"
+            found.append((field, f"its {known_as} {problem}: {instead}"))
+    for field, known_as in (("max_comms", "maxComms"), ("max_recvs", "maxRecvs")):
+        if nic[field] < 1:
+            found.append((field, f"its {known_as} is {nic[field]}, where 1 or more can be"))
+    if nic["speed_mbps"] < 0:
+        found.append(("speed_mbps", f"its speed is {nic['speed_mbps']} Mb/s"))
+    if not (math.isfinite(nic["latency_us"]) and nic["latency_us"] >= 0):
+        found.append(("latency_us", f"its latency is {nic['latency_us']:g} us"))
+    return found
+
+
+def _problem_of_text(text: str, again: str, is_name: bool) -> str:
+    """What keeps a text, in which other bytes are written \\xNN, from being one; "": nothing."""
+    if is_name and not text:
+        return "is empty or NULL"
+    if text != again:
+        return f'changes from "{text}" to "{again}"'
+    if "\\x" in text:
+        return f'is no printable text, "{text}"'
+    if is_name and (len(text) > _LONGEST_NAME or "/" in text):
+        return f'is none of an interface, "{text}"'
+    return ""
+
+
+def names_of(nics: Sequence[dict[str, Any]]) -> list[str]:
+    """Their names."""
+    return [str(nic["name"]) for nic in nics]
