@@ -215,6 +215,10 @@ SUITES = {
             ),
         ),
     ),
+    "fuzz-readers": Suite(
+        "10,000 mutants of each kind of file that is read (FUZZ_RUNS=10000): an hour",
+        script=("fuzz/readers/fuzz_readers.py", os.environ.get("FUZZ_RUNS", "10000")),
+    ),
 }
 
 

@@ -246,7 +246,9 @@ def read_journal(path: str) -> JournalContent:
             return _read(path, _records(file))
     except OSError as error:
         raise UsageError(f"{path}: cannot read the journal: {error.strerror}") from error
-    except (LookupError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (
+        LookupError, ValueError, TypeError, AttributeError, RecursionError, ArithmeticError
+    ) as error:  # fmt: skip
         what = " ".join(f"{type(error).__name__}: {error}".split())
         raise UsageError(f"{path} is damaged: {what[:200]}") from error
 
@@ -334,7 +336,8 @@ def _record(prefix: bytes, file: BinaryIO) -> Record | None:
         raise ValueError("a record is no object")
     arrays, offset = {}, text_bytes
     for name, dtype, length in header["arrays"]:
-        if dtype not in _DTYPES or type(length) is not int or length < 0:
+        whole = type(length) is int and 0 <= length <= data_bytes
+        if dtype not in _DTYPES or not whole:
             raise ValueError(f"an array of {str(length)[:40]} values of the type {str(dtype)[:40]}")
         # Copied, or one of them would keep the whole record.
         arrays[name] = np.frombuffer(body, dtype=dtype, count=length, offset=offset).copy()

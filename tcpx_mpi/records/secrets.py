@@ -27,6 +27,7 @@ _SHAPES = re.compile(
     r"|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}|ya29\.[\w.-]{20,}|hf_\w{20,}|sk-[\w-]{20,}"
     r"|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
 )
+_SHORTEST_SHAPE = 14
 _SAID = re.compile(r"\b(Bearer|Basic) +[\w.~+/=-]{8,}", re.IGNORECASE)
 
 
@@ -56,8 +57,9 @@ def redacted_text(text: str, pairs: re.Pattern[str] = _IN_TEXT) -> str:
         text = pairs.sub(_pair, text)
     if "://" in text:
         text = _OF_URL.sub(rf"\1:{REDACTED}@", text)
-    text = _SHAPES.sub(REDACTED, text)
-    return _SAID.sub(rf"\1 {REDACTED}", text)
+    if len(text) >= _SHORTEST_SHAPE:
+        text = _SHAPES.sub(REDACTED, text)
+    return _SAID.sub(rf"\1 {REDACTED}", text) if " " in text else text
 
 
 def _pair(found: re.Match[str]) -> str:

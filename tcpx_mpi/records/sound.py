@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi.records.header import BaselineInfo, Plan, RankInfo, RunHeader
-from tcpx_mpi.records.row import RANK_COLUMNS, Row
+from tcpx_mpi.records.row import PHASES, RANK_COLUMNS, Row
 from tcpx_mpi.records.run import PartialRow
 from tcpx_mpi.records.stored import shape_of
 
@@ -136,6 +136,7 @@ def require_row(row: Row, header: RunHeader) -> None:
     for name in ("batch_start", "late"):
         _require_shape(name, getattr(row, name), (world, batches.size))
     for kind in (row.samples, row.warmup):
+        _require(set(PHASES) <= set(kind), "samples", "", f"of the phases {', '.join(PHASES)}")
         for phase in kind:
             shape = shape_of(kind, phase)
             _require(len(shape) == 2, phase, "", "samples by rank and iteration")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tcpx_mpi._version import installed_version
-from tcpx_mpi.errors import ExitCode, TcpxError
+from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
 from tcpx_mpi.exchange.nccl_tests.gaps import missing_rows
 from tcpx_mpi.exchange.nccl_tests.model import MOST_SIZES, Device, Log, LogRow
 from tcpx_mpi.records import (
@@ -27,9 +27,15 @@ from tcpx_mpi.records import (
     filter_environment,
 )
 from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS
+from tcpx_mpi.records.sound import MOST_RANKS
 
 PLUGIN_NAME = "nccl-tests"
 _UNKNOWN = -1
+#: Ranks whose lines a log may have lost; GPUs of a process; ranks of all rows, which for 2,000
+#: ranks and 1,000 rows make a file of 250 MB.
+_MOST_UNLISTED = 4096
+_OF_PROCESS = 256
+_MOST_OF_ROWS = 1 << 21
 #: What today's nccl-tests says of every run; older versions, and its text, say less.
 _SETTINGS = (
     "nthreads", "ngpus", "minimum_bytes", "maximum_bytes", "warmup_iters", "iterations",
@@ -149,9 +155,22 @@ def _notes(log: Log) -> list[str]:
 
 
 def _world(log: Log) -> int:
-    """The ranks of all processes; of each process at least its first GPU is listed."""
+    """The ranks of all processes; of each process at least its first GPU is listed.
+
+    Raises UsageError for more than the lines of a log can tell of: what is kept of a row has each.
+    """
     of_process = log.gpus_of_process
-    return (max(device.rank for device in log.devices) // of_process + 1) * of_process
+    world = (max(device.rank for device in log.devices) // of_process + 1) * of_process
+    most = min(MOST_RANKS, _MOST_UNLISTED + 4 * len(log.devices) * of_process)
+    if min(device.rank for device in log.devices) < 0 or world > most or of_process > _OF_PROCESS:
+        raise UsageError(
+            f"{log.name} tells of {world} ranks, {of_process} a process, and lists "
+            f"{len(log.devices)}: that is no log of nccl-tests"
+        )
+    if world * len(log.rows) > _MOST_OF_ROWS:
+        rows = f"{len(log.rows)} rows of {world} ranks"
+        raise UsageError(f"{log.name} has {rows}: that is no log of nccl-tests")
+    return world
 
 
 def _ranks(log: Log) -> list[RankInfo]:
