@@ -1,7 +1,8 @@
 """The verdict on a log: on the fast path, off it, or cannot tell; each finding with its evidence.
 
-Pure. A rank is on the fast path if it named a network that is not sockets, and nothing that it
-logged says that GPU memory is not used.
+Pure. A rank is on the fast path by its connections: through a network that is not sockets, in GPU
+memory; where it names none, by the network that NCCL chose. A rank that failed before it had
+connected is not on it, one node needs no network, and what is not known is not told.
 """
 
 from __future__ import annotations
@@ -10,14 +11,18 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from tcpx_mpi.doctor.lines import Line, Rank
-from tcpx_mpi.doctor.ranks import Job, RankFacts, is_fastrak, is_sockets, is_tcpx, read_job
+from tcpx_mpi.doctor.lines import Line
+from tcpx_mpi.doctor.ranks import Job, RankFacts, is_sockets, read_job
 from tcpx_mpi.doctor.signatures import Match, matches
 from tcpx_mpi.doctor.versions import alike, closest, read_versions
 from tcpx_mpi.errors import ExitCode
-from tcpx_mpi.machine.profiles import Profile
+from tcpx_mpi.machine.profiles import FASTRAK, TCPX, Profile
 
-_TCPX_VARIABLES, _FASTRAK_VARIABLES = "NCCL_GPUDIRECTTCPX_", "NCCL_FASTRAK_"
+#: How each family's names of networks and variables begin, and its machines.
+_FAMILIES = {
+    TCPX: ("GPUDirectTCPX", "NCCL_GPUDIRECTTCPX_", "TCPX (A3 High)", "a3-highgpu-8g"),
+    FASTRAK: ("FasTrak", "NCCL_FASTRAK_", "FasTrak (A3 Mega)", "a3-megagpu-8g"),
+}
 #: So many ranks are named; of more their number is said.
 _NAMED = 4
 
@@ -46,150 +51,249 @@ class Verdict:
 def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     """The verdict on a job's lines, beside the dated recipes (the newest first)."""
     job = read_job(lines)
-    known = matches(lines)
+    family = _family(job, lines)
+    of_family = [recipe for recipe in recipes if recipe.family == family]
+    signs = matches(lines)
+    known, ends = [*_known(job, signs, family)], [*_ends(job, signs)]
+    has_cause = any(finding.weight == "off" for finding in known)
     findings = [
-        *_wrong_family(job, lines),
-        *_networks(job),
+        *_wrong_family(job, lines, family),
+        *_networks(job, has_cause),
         *_gpu_memory(job),
-        *_known(job, known),
+        *ends,
+        *known,
+        *_unknown(job),
         *_missing_ranks(job),
-        *_versions(lines, recipes),
-        *_settings(job, lines, recipes),
+        *_two_versions(job),
+        *_versions(job, lines, of_family),
+        *_settings(job, lines, of_family),
     ]
     order = ("off", "warning", "fact", "harmless")
     findings.sort(key=lambda finding: order.index(finding.weight))
     off = [finding for finding in findings if finding.weight == "off"]
     if off:
-        # Without a rank on sockets the networks do not say why.
-        reasons = "" if any(f.on_sockets for f in job.told) else f"; {off[0].what}"
-        headline = f"off the fast path: {_where(job)}{reasons}"
-        return Verdict(ExitCode.BELOW_GATE, headline, findings)
-    if not job.told:
-        why = "no rank says which network it uses" if job.by_nccl else "no line of NCCL"
+        # Sockets say enough without a reason.
+        reasons = [finding for finding in ends if finding.weight == "off"]
+        reasons = reasons or ([] if any(f.on_sockets for f in job.told) else off)
+        reason = f"; {reasons[0].what}" if reasons else ""
+        return Verdict(ExitCode.BELOW_GATE, f"off the fast path: {_where(job)}{reason}", findings)
+    near = job.needs_no_network
+    if not near and not any(facts.networks for facts in job.told):
+        why = "no rank says which network it uses" if job.ranks else "no line of NCCL"
         remedy = "run the job with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET"
         advice = [Finding("warning", why, remedy)]
         return Verdict(ExitCode.INCONCLUSIVE, f"cannot tell: {why}", [*advice, *findings])
-    return Verdict(ExitCode.OK, f"on the fast path: {_where(job)}", findings)
+    doubts = [finding.what for finding in (*_unknown(job), *_missing_ranks(job))]
+    if doubts:
+        return Verdict(ExitCode.INCONCLUSIVE, f"cannot tell: {_where(job)}; {doubts[0]}", findings)
+    later = f"; later {ends[0].what}" if ends else ""
+    where = _where(job)
+    if near and not all(f.networks and not (f.on_sockets or f.unknown) for f in job.told):
+        ways = ", ".join(sorted({name for facts in job.told for name in facts.near}))
+        where = f"no network is needed between the {job.total} ranks{ways and f' ({ways})'}"
+    return Verdict(ExitCode.OK, f"on the fast path: {where}{later}", findings)
 
 
 def _where(job: Job) -> str:
     """ "GPUDirectTCPX_v7 on 3 of 4 ranks, Socket on 1"."""
-    counts = Counter(" and ".join(facts.networks) for facts in job.told)
+    counts: Counter[str] = Counter()
+    for facts in job.told:
+        counts[" and ".join(facts.networks) or "no network"] += job.count(facts)
     if not counts:
         return "no rank came to name its network"
-    total = max(job.size, len(job.ranks))
     (first, n), *rest = counts.most_common()
-    return ", ".join([f"{first} on {n} of {total} ranks", *(f"{name} on {n}" for name, n in rest)])
+    return ", ".join(
+        [f"{first} on {n} of {job.total} ranks", *(f"{name} on {n}" for name, n in rest)]
+    )
 
 
 def _who(ranks: Sequence[RankFacts]) -> str:
-    names = ", ".join(str(facts.rank) for facts in ranks[:_NAMED])
+    names = ", ".join(str(facts) for facts in ranks[:_NAMED])
     return names if len(ranks) <= _NAMED else f"{names} and {len(ranks) - _NAMED} more"
 
 
-def _networks(job: Job) -> Iterable[Finding]:
-    on_sockets = [facts for facts in job.told if facts.on_sockets]
-    if not on_sockets:
+def _networks(job: Job, has_cause: bool) -> Iterable[Finding]:
+    found = [(facts, line) for facts in job.told if (line := facts.on_sockets) is not None]
+    if not found or job.needs_no_network:
         return
+    on_sockets = [facts for facts, _ in found]
+    names = {name for facts in on_sockets for name in facts.networks if is_sockets(name)}
     what = "sockets in place of a plugin"
-    remedy = "look for the cause below; NCCL_NET=NAME of the plugin makes NCCL fail, not fall back"
-    if all("softtcpx" in name.lower() for facts in on_sockets for name in facts.networks):
+    remedy = "NCCL_NET=NAME of the plugin makes NCCL fail, not fall back"
+    if has_cause:
+        remedy = f"look for the cause below; {remedy}"
+    if all("softtcpx" in name.lower() for name in names):
         what, remedy = "softtcpx, which is plain sockets", "name another plugin: NCCL_NET_PLUGIN"
+    elif "FastSocket" in names:
+        what, remedy = "FastSocket, which is sockets, in host memory", "take the machine's plugin"
     is_all = len(on_sockets) == len(job.told) > 1
     yield Finding(
         "off",
         f"{'all ranks' if is_all else _who(on_sockets)}: {what}",
         remedy,
-        evidence=on_sockets[0].line,
+        evidence=found[0][1],
         times=len(on_sockets),
     )
 
 
 def _gpu_memory(job: Job) -> Iterable[Finding]:
+    remedy = "set NCCL_NET_GDR_LEVEL=PIX or farther; a container needs the NICs' real PCI addresses"
     staged = [f for f in job.told if f.staged and not f.on_sockets]
-    if not staged:
-        return
-    whole = [facts for facts in staged if not facts.direct]
-    ranks, share = (whole, "all") if whole else (staged, "some")
-    yield Finding(
-        "off" if whole else "warning",
-        f"{_who(ranks)}: {share} connections are staged in host memory (no GDRDMA)",
-        "set NCCL_NET_GDR_LEVEL=PIX or farther; a container needs the NICs' real PCI addresses",
-        evidence=ranks[0].staged_line,
-        times=len(ranks),
-    )
+    if staged:
+        whole = [facts for facts in staged if not facts.direct]
+        ranks, share = (whole, "all") if whole else (staged, "some")
+        yield Finding(
+            "off" if whole else "warning",
+            f"{_who(ranks)}: {share} connections are staged in host memory (no GDRDMA)",
+            remedy,
+            evidence=next(iter(ranks[0].staged.values())),
+            times=len(ranks),
+        )
+    without = [
+        facts.memory_off
+        for facts in job.told
+        if facts.memory_off and not (facts.memory_on or facts.linked or facts.on_sockets)
+    ]
+    if without and not job.needs_no_network:
+        yield Finding(
+            "off",
+            "the plugin runs without GPU memory: each message is staged in host memory",
+            remedy,
+            "certain" if " for HCA" in without[0].text else "likely",
+            without[0],
+            len(without),
+        )
 
 
-def _known(job: Job, known: Sequence[Match]) -> Iterable[Finding]:
+def _ends(job: Job, known: Sequence[Match]) -> Iterable[Finding]:
+    """Ranks that could not connect, and connections that broke. A rank that had connected was on
+    its network until then."""
+
+    def had(line: Line, effect: str) -> bool:
+        """Whether it was connected then, or nothing of it is there that would say so."""
+        facts = job.ranks if line.rank is None else job.owners[line.rank]
+        if effect == "failed":
+            says = [f for f in facts if f.told or f.informs]
+            return not says or any(f.connected for f in says)
+        says = [f for f in facts if f.numbers or (f.told and line.rank)]
+        return not says or any(f.connected or f.linked or f.near for f in says)
+
+    for match in known:
+        signature = match.signature
+        if signature.effect not in ("failed", "lost"):
+            continue
+        early = [line for line in match.lines if not had(line, signature.effect)]
+        evidence = (early or match.lines)[0]
+        who = f"{_who(job.owners[evidence.rank][:1])}: " if evidence.rank else ""
+        what = f"failed before it had connected: {signature.what}" if early else signature.what
+        yield Finding(
+            "off" if early else "warning",
+            f"{who}{what}",
+            signature.do,
+            signature.sure,
+            evidence,
+            match.times,
+        )
+
+
+def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[Finding]:
     """What signatures say. A cause counts for ranks that are not on the fast path."""
-    fast = {facts.rank for facts in job.told if not facts.on_sockets}
-    told = {facts.rank for facts in job.told}
-    processes = {(rank.host, rank.pid) for rank in fast}
 
-    def is_fast(rank: Rank | None) -> bool:
-        # What is of no rank was said by a process before it chose its GPU.
-        stray = rank is not None and rank not in told and (rank.host, rank.pid) in processes
-        return rank in fast or stray
+    def is_slow(line: Line) -> bool:
+        owners = job.owners[line.rank] if line.rank is not None else job.told
+        return any(f.on_sockets or (f.staged and not f.direct) for f in owners)
 
     for match in known:
         signature, lines, times = match.signature, match.lines, match.times
         weight = signature.effect
+        if weight in ("failed", "lost"):
+            continue
         if weight == "cause":
-            lines = [line for line in lines if not is_fast(line.rank)]
-            weight = "off" if lines and job.by_nccl else "harmless"
+            lines = [line for line in lines if is_slow(line)]
+            counts = signature.google or not family
+            weight = "off" if lines and counts and not job.needs_no_network else "harmless"
             times = min(times, len(lines)) or times
         evidence = lines[0] if lines else match.lines[0]
-        who = {str(line.rank): None for line in lines if line.rank is not None}
-        named = ", ".join([*who][:_NAMED]) if len(who) < max(2, len(job.ranks)) else ""
+        who = {str(f): f for line in lines if line.rank is not None for f in job.owners[line.rank]}
+        named = _who([*who.values()]) if len(who) < max(2, len(job.ranks)) else ""
         what = f"{named}: {signature.what}" if named and weight == "off" else signature.what
         yield Finding(weight, what, signature.do, signature.sure, evidence, times)
 
 
-def _wrong_family(job: Job, lines: Sequence[Line]) -> Iterable[Finding]:
-    """Variables that the plugin of these machines does not read."""
-    names = job.environment
-    tcpx = [name for name in names if name.startswith(_TCPX_VARIABLES)]
-    fastrak = [name for name in names if name.startswith(_FASTRAK_VARIABLES)]
+def _family(job: Job, lines: Sequence[Line]) -> str:
+    """Whose plugin the ranks name, or else whose image or variables a log has; "" for neither."""
     networks = [name for facts in job.told for name in facts.networks]
-    by_fastrak = any(is_fastrak(n) for n in networks) or _says(lines, "NET/FasTrak")
-    by_tcpx = any(is_tcpx(n) for n in networks) or _says(lines, "NET/GPUDirectTCPX")
-    for wrong, right, plugin, here in (
-        (tcpx, fastrak, "FasTrak (A3 Mega)", by_fastrak and not by_tcpx),
-        (fastrak, tcpx, "TCPX (A3 High)", by_tcpx and not by_fastrak),
-    ):
-        if not wrong or not here:
-            continue
-        is_off = not right and any(is_sockets(name) for name in networks)
-        profile = "a3-megagpu-8g" if wrong is tcpx else "a3-highgpu-8g"
+    for family, (name, *_) in _FAMILIES.items():
+        if any(network.startswith(name) for network in networks):
+            return family
+    for words in ("NET/{0}", "plugin {0}", "{1}"):
+        for family, names in _FAMILIES.items():
+            if any(words.format(*names) in line.text for line in lines if line.rank):
+                return family
+    if any("gpudirect-tcpxo" in line.text for line in lines):
+        return FASTRAK
+    return TCPX if read_versions(lines).keys() & {"plugin", "manager"} else ""
+
+
+def _wrong_family(job: Job, lines: Sequence[Line], family: str) -> Iterable[Finding]:
+    """Variables that the plugin of these machines does not read."""
+    if not family:
+        return
+    (other,) = _FAMILIES.keys() - {family}
+    mine, others = _FAMILIES[family], _FAMILIES[other]
+    wrong = [name for name in job.environment if name.startswith(others[1])]
+    if not wrong:
+        return
+    right = any(name.startswith(mine[1]) for name in job.environment)
+    is_off = not right and any(facts.on_sockets for facts in job.told)
+    more = f" and {len(wrong) - 1} more of its family" if len(wrong) > 1 else ""
+    yield Finding(
+        "off" if is_off else "warning",
+        f"the plugin is {mine[2]}, which does not read {wrong[0]}{more}",
+        f"set the environment of these machines: tcpx-mpi env --profile {mine[3]}",
+        "certain" if is_off else "likely",
+        next((line for line in lines if wrong[0] in line.text), None),
+    )
+
+
+def _unknown(job: Job) -> Iterable[Finding]:
+    unknown = [facts for facts in job.told if facts.unknown]
+    if unknown and not job.needs_no_network:
+        name = unknown[0].unknown
         yield Finding(
-            "off" if is_off else "warning",
-            f"the plugin is {plugin}, which does not read {wrong[0]}"
-            + (f" and {len(wrong) - 1} more of its family" if len(wrong) > 1 else ""),
-            f"set the environment of these machines: tcpx-mpi env --profile {profile}",
-            "certain" if is_off else "likely",
-            next((line for line in lines if wrong[0] in line.text), None),
+            "warning",
+            f"no connection says whether {name} reaches GPU memory",
+            "give the whole log, with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET",
+            evidence=unknown[0].chosen[name],
+            times=len(unknown),
         )
 
 
-def _says(lines: Sequence[Line], words: str) -> bool:
-    return any(line.rank is not None and words in line.text for line in lines)
-
-
 def _missing_ranks(job: Job) -> Iterable[Finding]:
-    told, total = len(job.told), max(job.size, len(job.ranks))
-    if 0 < told < total:
+    if job.told and job.missing:
         yield Finding(
             "warning",
-            f"{total - told} of {total} ranks do not say which network they use",
+            f"{job.missing} of {job.total} ranks do not say which network they use",
             "give the logs of all ranks; NCCL_DEBUG=INFO on each",
         )
 
 
-def _versions(lines: Sequence[Line], recipes: Sequence[Profile]) -> Iterable[Finding]:
+def _two_versions(job: Job) -> Iterable[Finding]:
+    if len(job.versions) > 1:
+        said = "; ".join(
+            f"{version} ({', '.join([*ranks][:_NAMED]) or 'no rank named'})"
+            for version, ranks in job.versions.items()
+        )
+        yield Finding("warning", f"two versions of NCCL: {said}", "run one NCCL on all ranks")
+
+
+def _versions(job: Job, lines: Sequence[Line], recipes: Sequence[Profile]) -> Iterable[Finding]:
     found = read_versions(lines)
     if not found:
         return
     versions = {name: version for name, (version, _) in found.items()}
+    if len(job.versions) > 1:
+        versions["nccl"] = " and ".join(job.versions)
     said = ", ".join(f"{name} {version}" for name, version in versions.items())
     evidence = next(iter(found.values()))[1]
     if not recipes:
@@ -202,9 +306,6 @@ def _versions(lines: Sequence[Line], recipes: Sequence[Profile]) -> Iterable[Fin
         with_them = f", which has {' and '.join(rest)} with it" if rest else ""
         what = f"versions: {said}: as in {recipe.source}{with_them}"
         yield Finding("fact", what, evidence=evidence)
-    elif not {"plugin", "manager"} & versions.keys():
-        # NCCL alone: any plugin but TCPX may be meant.
-        yield Finding("fact", f"versions: {said}: in no recipe", evidence=evidence)
     else:
         yield Finding(
             "warning",
@@ -217,7 +318,7 @@ def _versions(lines: Sequence[Line], recipes: Sequence[Profile]) -> Iterable[Fin
 
 def _settings(job: Job, lines: Sequence[Line], recipes: Sequence[Profile]) -> Iterable[Finding]:
     """Variables that the log names, and that the recipe of its versions has otherwise."""
-    if not recipes or not any(is_tcpx(name) for f in job.told for name in f.networks):
+    if not recipes:
         return
     versions = {name: version for name, (version, _) in read_versions(lines).items()}
     recipe = closest(versions, recipes)

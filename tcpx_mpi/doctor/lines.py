@@ -1,28 +1,53 @@
-"""The lines of a log of NCCL: who says what, whatever stands before it. Pure."""
+"""The lines of a log of NCCL: who says what, whatever a launcher or a store wrote around it. Pure.
+
+What stands around a line has too many forms to know: a line is found by NCCL's own head.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-#: host:pid:tid [device] [file:line] NCCL LEVEL text
-_LINE = re.compile(
-    r"(?P<host>[A-Za-z0-9][\w.-]*):(?P<pid>\d+):(?P<tid>\d+) \[(?P<device>-?\d+)\] "
-    r"(?:\S+:\d+ )?NCCL (?P<level>[A-Z]+) ?(?P<text>.*)"
+#: host:pid:tid [device] WHERE NCCL LEVEL text. WHERE is of a warning or a trace: file:line, NCCL
+#: 2.30 has the function behind it, TCPX a whole signature. Logs that are passed on have lost hosts,
+#: processes or all of it.
+_LEVEL = re.compile(r"\bNCCL (INFO|WARN|TRACE|VERSION|ABORT)\b ?")
+_DEVICE = re.compile(r"\[(-?\d{1,4})\] ")
+_PROCESS = re.compile(r"(?:([^\s:|\"'\]]{0,255}):)?([^\s:]{1,20}):[^\s:]{1,20} $")
+#: The longest head that is looked at: a host has 64 letters, a signature some hundreds.
+_HEAD_LETTERS = 700
+#: A time that touches what follows it: CloudWatch's.
+_TIME = re.compile(r"(\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)(?=[A-Za-z_<])")
+#: Open MPI's, wherever a piece of output began: [1,0]<stdout>:
+_TAG = re.compile(r"\[[\w.@-]{0,80},(\d{1,9})\]<std(?:out|err|diag)>: ?")
+_REPEATED = re.compile(r" ?\[repeated (\d{1,9})x across cluster\]$")
+#: The message of an entry in JSON of a log store: Cloud Logging, CloudWatch, Docker, journald.
+_MESSAGE = re.compile(
+    r'"(?:textPayload|message|MESSAGE|msg|log|body|line|text)" ?: ?("(?:[^"\\]|\\.)*")'
 )
+#: NCCL writes 1,024 letters at most; what a line has beyond these says nothing.
+_LETTERS = 2000
 
 
 @dataclass(frozen=True, order=True)
 class Rank:
-    """A rank as a log knows it: NCCL prints no rank number before its lines."""
+    """A rank as a log knows it: NCCL prints no rank number before its lines. Files of one host and
+    pid are of two containers."""
 
     host: str
-    pid: int
-    device: int
+    pid: str
+    device: str
+    source: str = field(default="", repr=False)
+
+    @property
+    def process(self) -> tuple[str, str, str]:
+        return self.source, self.host, self.pid
 
     def __str__(self) -> str:
-        return f"{self.host} pid {self.pid} [{self.device}]"
+        process = " ".join(filter(None, (self.host, self.pid and f"pid {self.pid}")))
+        return f"{process or 'a rank'} [{self.device or '?'}]"
 
 
 @dataclass(frozen=True)
@@ -34,6 +59,8 @@ class Line:
     rank: Rank | None
     level: str
     text: str
+    #: How many more ranks said the same, which the log leaves out (Ray).
+    repeated: int = 0
 
     @property
     def place(self) -> str:
@@ -43,10 +70,90 @@ class Line:
 def read_lines(logs: Iterable[tuple[str, str]]) -> Iterator[Line]:
     """The lines that say something, of (name, text) of each log."""
     for name, text in logs:
-        for number, line in enumerate(text.split("\n"), 1):
-            found = _LINE.search(line)
-            if found is not None:
-                rank = Rank(found["host"], int(found["pid"]), int(found["device"]))
-                yield Line(name, number, rank, found["level"], found["text"].strip())
+        found = [
+            (number, line, _heads(line) if "NCCL " in line else [])
+            for number, whole in enumerate(text.split("\n"), 1)
+            for line in _unwrapped(whole)
+        ]
+        hosts = {heads[0].host for _, _, heads in found if heads}
+        for number, line, heads in found:
+            if heads:
+                yield from _by_heads(name, number, line, heads, hosts)
             elif line.strip():
-                yield Line(name, number, None, "", line.strip())
+                yield Line(name, number, None, "", line[:_LETTERS].strip())
+
+
+@dataclass(frozen=True)
+class _Head:
+    host: str
+    pid: str
+    device: str
+    level: str
+    #: Where it begins in its line, and where its text does.
+    start: int
+    end: int
+
+
+def _heads(line: str) -> list[_Head]:
+    found: list[_Head] = []
+    for match in _LEVEL.finditer(line):
+        first = max(found[-1].end if found else 0, match.start() - _HEAD_LETTERS)
+        devices = [*_DEVICE.finditer(line, first, match.start())]
+        if not devices:
+            found.append(_Head("", "", "", match[1], match.start(), match.end()))
+            continue
+        start = devices[-1].start()
+        process = _PROCESS.search(line, max(first, start - 300), start)
+        host, pid = process.groups("") if process is not None else ("", "")
+        start = start if process is None else process.start()
+        found.append(_Head(host, pid, devices[-1][1], match[1], start, match.end()))
+    return found
+
+
+def _by_heads(
+    name: str, number: int, line: str, heads: list[_Head], hosts: set[str]
+) -> Iterator[Line]:
+    """Each line of NCCL in a line of the log: two may have lost what was between them."""
+    for index, head in enumerate(heads):
+        if index:
+            # Where nothing is between them, the host is one that is known.
+            ends = (head.host[cut:] for cut in range(len(head.host)))
+            host = next((end for end in ends if end in hosts), head.host)
+            head = replace(head, host=host, start=head.start + len(head.host) - len(host))
+            heads[index] = head
+    for head, end in zip(heads, [*(head.start for head in heads[1:]), len(line)], strict=True):
+        text = line[head.end : min(end, head.end + _LETTERS)].rstrip(" :|").lstrip()
+        again = _REPEATED.search(text) if text.endswith("cluster]") else None
+        if again is not None:
+            text = text[: again.start()]
+        rank = Rank(head.host, head.pid, head.device, name)
+        yield Line(name, number, rank, head.level, text, int(again[1]) if again else 0)
+
+
+def _unwrapped(line: str) -> Iterator[str]:
+    """The lines within a line of the file: of the messages of a store, of each of Open MPI's
+    ranks."""
+    if '"' in line and (messages := _MESSAGE.findall(line)):
+        for message in messages:
+            for part in _decoded(message).split("\n"):
+                yield from _unwrapped(part)
+        return
+    if ">:" in line:
+        first, *tagged = _TAG.split(line)
+        pieces = [("", first)]
+        for rank, piece in zip(tagged[::2], tagged[1::2], strict=True):
+            if pieces[-1][0] == rank:
+                piece = pieces.pop()[1] + piece
+            pieces.append((rank, piece))
+        yield from (_TIME.sub(r"\1 ", piece) for _, piece in pieces if piece)
+    elif "NCCL " in line:
+        yield _TIME.sub(r"\1 ", line)
+    else:
+        yield line
+
+
+def _decoded(message: str) -> str:
+    try:
+        return str(json.loads(message, strict=False))
+    except ValueError:
+        return message

@@ -1,42 +1,139 @@
-"""What each rank of a log says of its network, in NCCL's own words. Pure."""
+"""What each rank of a log says of its networks and connections, in NCCL's own words. Pure."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from tcpx_mpi.doctor.lines import Line, Rank
 
-#: NCCL's own network over sockets, and ours, which only keeps TCPX's contract over them.
-SOCKETS = ("socket", "softtcpx")
-_NETWORK = re.compile(
-    r"Using network (?P<name>.+)|Assigned NET plugin (?P<assigned>\S+) to comm", re.IGNORECASE
+#: Networks that are sockets by whatever name: NCCL's own, Google's faster ones (both of host memory
+#: alone), and ours, which only keeps TCPX's contract.
+_SOCKETS = re.compile(r".*socket|TCP\b|softtcpx", re.IGNORECASE)
+#: Networks that are known to reach GPU memory, where no connection says so or the contrary.
+_DIRECT = re.compile(
+    r"IB|gIB|UCX|SHARP|(?:AWS )?Libfabric|GPUDirectTCPX|FasTrak|.*(?:RDMA|RoCE)", re.IGNORECASE
+)
+#: A name may have blanks; of one that is known, what follows is of somebody else.
+_CHOSEN = re.compile(
+    r"(?:Using network|Assigned NET plugin) (?P<name>(?:(?:Fast)?Socket|GPUDirectTCPX_v\d+|FasTrak"
+    r"|IBext_v\d+|IB|(?:AWS )?Libfabric)(?![\w.-])|[^\"\\|]{1,60})"
 )
 #: Behind the device, in brackets, the rank whose proxy sends (PXN).
-_VIA = re.compile(r"\bvia NET/(?P<network>[^/\s]+)/\d+(?:\(\d+\))?(?P<direct>/GDRDMA)?")
-_COMM = re.compile(r"\brank (?P<rank>\d+) nranks (?P<ranks>\d+)\b")
+_VIA = re.compile(
+    r"(?:(?P<sender>\d+)(?:\[\w+\])? -> (?P<receiver>\d+)(?:\[\w+\])? (?:\[(?P<way>\w+)\] )?)?"
+    r"via (?:NET/(?P<network>[^/]{1,60})/\d+(?:\(\d+\))?(?P<direct>/GDRDMA)?"
+    r"|(?P<near>P2P/MNNVL|P2P|SHM|direct shared memory))"
+)
+_COMM = re.compile(r"\brank (?P<rank>\d+) n[rR]anks (?P<ranks>\d+)\b(?: nNodes (?P<nodes>\d+))?")
 _SET = re.compile(
     r"\b(?P<name>NCCL_\w+) set (?:by environment )?to (?P<value>\S.*?)(?: \(.*\))?\.?$"
 )
+#: Of a device (HCA), or of a GPU and a device: a far pair says nothing of the others.
+_MEMORY = re.compile(r"GPU Direct RDMA (?:\(\S+\) )?(?P<on>enabled|disabled) for", re.IGNORECASE)
+_VERSION = re.compile(r"[NR]CCL version ?:? (?P<version>\d+\.\d+\.\d+)\S*(?:\+(?:cuda|hip)|-)")
+_DEVICES = re.compile(r"NET/(?P<name>IB|Socket) : Using ?\[")
+#: All connections of a communicator are made. NCCL 2.21 and later say COMPLETE before that.
+_CONNECTED = re.compile(r"Connected all |comm \S+ rank .* - Init COMPLETE")
+#: A host's name that names none.
+_NO_HOST = re.compile(r"|localhost.*|[xX*.\d-]*[xX*][xX*.\d-]*|.*[<>{}$].*|host(?:name)?|redacted")
 
 
 @dataclass
 class RankFacts:
-    """What one rank said; `line` is where it named its network first."""
+    """What one rank said, over all its communicators."""
 
     rank: Rank
-    networks: list[str] = field(default_factory=list)
-    line: Line | None = None
-    #: Connections through the network, in a GPU's memory and staged in the host's.
-    direct: int = 0
-    staged: int = 0
-    staged_line: Line | None = None
+    #: Each network that was chosen, and where that is said.
+    chosen: dict[str, Line] = field(default_factory=dict)
+    #: Networks with connections, and the first of each: in a GPU's memory, staged in the host's.
+    direct: dict[str, Line] = field(default_factory=dict)
+    staged: dict[str, Line] = field(default_factory=dict)
+    #: What connects it without a network: "P2P", "SHM".
+    near: set[str] = field(default_factory=set)
+    #: Its numbers in communicators of so many ranks, and NCCL's count of their nodes.
+    numbers: dict[int, set[int]] = field(default_factory=lambda: defaultdict(set))
+    nodes: dict[int, int] = field(default_factory=dict)
+    #: By its connections: who it is, and who the others are.
+    spoken: set[int] = field(default_factory=set)
+    mentioned: set[int] = field(default_factory=set)
+    connected: bool = False
+    #: Whether more of it is there than warnings.
+    informs: bool = False
+    memory_off: Line | None = None
+    memory_on: bool = False
+    version: str = ""
     environment: dict[str, str] = field(default_factory=dict)
+    devices: dict[str, Line] = field(default_factory=dict)
+    #: How many more ranks said the same of their network, where a log counts in place of lines.
+    more: int = 0
 
     @property
-    def on_sockets(self) -> bool:
-        return any(is_sockets(name) for name in self.networks)
+    def networks(self) -> dict[str, Line]:
+        """Each with its line: a connection's, else that of the choice."""
+        return {**self.chosen, **self.direct, **self.staged}
+
+    @property
+    def told(self) -> bool:
+        return bool(self.networks or self.near)
+
+    @property
+    def linked(self) -> bool:
+        return bool(self.direct or self.staged)
+
+    @property
+    def on_sockets(self) -> Line | None:
+        """Where it says so."""
+        return next((line for name, line in self.networks.items() if is_sockets(name)), None)
+
+    @property
+    def unknown(self) -> str:
+        """A network of which nothing says whether it reaches GPU memory; "" for none."""
+        names = [] if self.linked else [*self.chosen]
+        return next((n for n in names if not is_sockets(n) and not _DIRECT.match(n)), "")
+
+    def __str__(self) -> str:
+        numbers = self.numbers.get(max(self.numbers, default=0), ())
+        number = f"rank {min(numbers)}, " if len(numbers) == 1 else ""
+        return f"{number}{self.rank}"
+
+    def take(self, line: Line) -> None:
+        text = line.text
+        self.informs = self.informs or line.level == "INFO"
+        self.connected = self.connected or _CONNECTED.match(text) is not None
+        if found := _VIA.search(text):
+            self._connect(found, line)
+        elif found := _CHOSEN.match(text):
+            name = found["name"].strip()
+            # Of the lines that it counts, Ray prints the last.
+            self.more += max(line.repeated - (name not in self.chosen), 0)
+            self.chosen.setdefault(name, line)
+        elif found := _COMM.search(text):
+            size = int(found["ranks"])
+            self.numbers[size].add(int(found["rank"]))
+            self.nodes[size] = max(self.nodes.get(size, 0), int(found["nodes"] or 0))
+        elif found := _MEMORY.search(text):
+            self.memory_on = self.memory_on or found["on"].lower() == "enabled"
+            self.memory_off = self.memory_off or line
+        elif found := _SET.search(text):
+            self.environment.setdefault(found["name"], found["value"].strip("'\""))
+        elif found := _DEVICES.match(text):
+            self.devices.setdefault(found["name"], line)
+        elif found := _VERSION.match(text):
+            self.version = self.version or found["version"]
+
+    def _connect(self, found: re.Match[str], line: Line) -> None:
+        if found["sender"]:
+            ends = [int(found["sender"]), int(found["receiver"])]
+            self.spoken.add(ends[found["way"] == "receive"])
+            self.mentioned.update(ends)
+        if found["network"]:
+            kind = self.direct if found["direct"] else self.staged
+            kind.setdefault(found["network"], line)
+        else:
+            self.near.add(found["near"])
 
 
 @dataclass(frozen=True)
@@ -45,13 +142,30 @@ class Job:
 
     ranks: Sequence[RankFacts]
     size: int
-    #: Whether a line of the log is NCCL's.
-    by_nccl: bool
+    #: Whose a line is: what a process says before it chooses its GPU is of all its ranks.
+    owners: Mapping[Rank, Sequence[RankFacts]]
+    #: NCCL's versions, each with the ranks that say it.
+    versions: Mapping[str, Sequence[str]]
 
     @property
     def told(self) -> list[RankFacts]:
-        """The ranks that named their network."""
-        return [facts for facts in self.ranks if facts.networks]
+        """The ranks that name their network or their connections."""
+        return [facts for facts in self.ranks if facts.told]
+
+    def count(self, facts: RankFacts) -> int:
+        """How many ranks these are: one, but where a log has lost what tells two apart."""
+        nameless = () if facts.rank.pid else facts.spoken
+        return max(1, len(facts.numbers.get(self.size, nameless))) + facts.more
+
+    @property
+    def total(self) -> int:
+        silent = [facts for facts in self.ranks if not facts.told and facts.rank.device]
+        return max(self.size, sum(map(self.count, self.told)) + len(silent) * (not self.size))
+
+    @property
+    def missing(self) -> int:
+        """Ranks that say nothing of their network."""
+        return max(self.total - sum(map(self.count, self.told)), 0)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -61,52 +175,90 @@ class Job:
             found = {**facts.environment, **found}
         return found
 
+    @property
+    def needs_no_network(self) -> bool:
+        """Whether all ranks are there and no byte goes between nodes: one node, or NVLink alone."""
+        told = self.told
+        if not told or self.missing or any(facts.linked for facts in told):
+            return False
+        if any(facts.nodes.get(self.size) == 1 for facts in told):
+            return True
+        (host, *others) = {facts.rank.host for facts in told}
+        if all(facts.near for facts in told):
+            return not others or all("P2P/MNNVL" in facts.near for facts in told)
+        # Two containers may have a host's name and a pid in common.
+        alike = len({replace(facts.rank, source="") for facts in told}) < len(told)
+        return not (others or alike or _NO_HOST.fullmatch(host)) and self.size > 0
+
 
 def is_sockets(network: str) -> bool:
-    return network.lower().startswith(SOCKETS)
-
-
-def is_tcpx(network: str) -> bool:
-    return "tcpx" in network.lower() and not is_sockets(network)
-
-
-def is_fastrak(network: str) -> bool:
-    return "fastrak" in network.lower()
+    return _SOCKETS.match(network) is not None
 
 
 def read_job(lines: Sequence[Line]) -> Job:
     """What the ranks say, in the order of their names."""
-    ranks: dict[Rank, RankFacts] = {}
-    members: set[Rank] = set()
-    size = 0
+    said: dict[Rank, list[Line]] = defaultdict(list)
+    versions: dict[str, list[str]] = defaultdict(list)
     for line in lines:
-        if line.rank is None:
-            continue
-        facts = ranks.setdefault(line.rank, RankFacts(line.rank))
-        if found := _NETWORK.match(line.text):
-            name = (found["name"] or found["assigned"]).strip()
-            if name not in facts.networks:
-                facts.networks.append(name)
-            facts.line = facts.line or line
-        elif found := _VIA.search(line.text):
-            if found["direct"]:
-                facts.direct += 1
-            else:
-                facts.staged += 1
-                facts.staged_line = facts.staged_line or line
-        elif found := _SET.search(line.text):
-            facts.environment.setdefault(found["name"], found["value"].strip("'\""))
-        if found := _COMM.search(line.text):
-            size = max(size, int(found["ranks"]))
-            members.add(line.rank)
-    _fold(ranks, members)
-    return Job([ranks[rank] for rank in sorted(ranks)], size, bool(ranks))
+        if line.rank is not None:
+            said[line.rank].append(line)
+        elif found := _VERSION.search(line.text):
+            # Printed without a head, beside the same with one.
+            versions[found["version"]] += []
+    alone = {rank: _facts(rank, [rank], said) for rank in sorted(said)}
+    parts = _parts(alone)
+    ranks = {
+        rank: _facts(rank, of, said) if len(of) > 1 else alone[rank] for rank, of in parts.items()
+    }
+    owners: dict[Rank, list[RankFacts]] = defaultdict(list)
+    for rank, of in parts.items():
+        for part in of:
+            owners[part].append(ranks[rank])
+    for facts in ranks.values():
+        if facts.version:
+            versions[facts.version].append(str(facts))
+    size = max((size for facts in ranks.values() for size in facts.numbers), default=0)
+    if not size:
+        size = len({number for facts in ranks.values() for number in facts.mentioned})
+    return Job([*ranks.values()], size, owners, versions)
 
 
-def _fold(ranks: dict[Rank, RankFacts], members: set[Rank]) -> None:
-    """Leaves out what a process said before it chose its GPU: a line has the current device's
-    number, and until then that is another's."""
-    told = {(facts.rank.host, facts.rank.pid) for facts in ranks.values() if facts.networks}
-    for rank, facts in list(ranks.items()):
-        if not facts.networks and rank not in members and (rank.host, rank.pid) in told:
-            del ranks[rank]
+def _facts(rank: Rank, parts: Sequence[Rank], said: Mapping[Rank, Sequence[Line]]) -> RankFacts:
+    facts = RankFacts(rank)
+    for part in parts:
+        for line in said[part]:
+            facts.take(line)
+    if not facts.networks and facts.numbers and facts.devices:
+        # NCCL 2.4 has no word on the network: it is that of the first devices.
+        name = min(facts.devices)
+        facts.chosen[name] = facts.devices[name]
+    return facts
+
+
+def _parts(alone: Mapping[Rank, RankFacts]) -> dict[Rank, list[Rank]]:
+    """Each rank, and under which names it speaks: a process that has not yet chosen its GPU has
+    that of another, and a rank's log may be in two files."""
+    parts: dict[Rank, list[Rank]] = {}
+    processes: dict[tuple[str, str, str], list[Rank]] = defaultdict(list)
+    names: dict[Rank, list[Rank]] = defaultdict(list)
+    for rank, facts in sorted(alone.items(), key=lambda item: not item[1].told):
+        alike = names[replace(rank, source="")]
+        near = processes[rank.process] if not (facts.told or facts.numbers) else []
+        same = [one for one in alike if _is_one(alone[one], facts)]
+        homes = near or (same if len(same) == 1 else [])
+        for home in homes:
+            parts[home].append(rank)
+        if not homes:
+            parts[rank] = [rank]
+            if facts.told:
+                processes[rank.process].append(rank)
+                alike.append(rank)
+    return parts
+
+
+def _is_one(one: RankFacts, other: RankFacts) -> bool:
+    """Whether two files may have lines of one rank: by its numbers, or where one says little."""
+    sizes = one.numbers.keys() & other.numbers.keys()
+    if sizes:
+        return all(one.numbers[size] == other.numbers[size] for size in sizes)
+    return not other.told

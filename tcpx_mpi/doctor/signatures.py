@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from tcpx_mpi.doctor.lines import Line
 from tcpx_mpi.inputs import read_toml
 
 _PATH = Path(__file__).parent / "signatures.toml"
-#: off: the rank is not on the fast path. cause: why it is not, if it is not. warning, harmless.
-EFFECTS = ("off", "cause", "warning", "harmless")
+#: off: the rank is not on the fast path. cause: why it is not, if it is not. failed, lost: it could
+#: not connect, or a connection broke. warning, harmless.
+EFFECTS = ("off", "cause", "failed", "lost", "warning", "harmless")
 SURE = ("certain", "likely", "possible")
+_NUMBERS = re.compile(r"0x[0-9a-f]+|\d\d+")
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,13 @@ class Signature:
     sure: str
     what: str
     do: str
+    #: Whose line it is, of which day, and such a line.
+    source: str
+    line: str
     #: Also in lines that NCCL did not write.
     anywhere: bool = False
+    #: No cause in a job of TCPX or FasTrak, which does without.
+    google: bool = True
 
 
 @dataclass(frozen=True)
@@ -57,17 +64,30 @@ def matches(lines: Sequence[Line]) -> list[Match]:
     found: dict[str, list[Line]] = {}
     counts: dict[str, int] = {}
     for line in lines:
-        for signature in signatures():
-            may = signature.anywhere or line.rank is not None
-            match = signature.pattern.search(line.text) if may else None
-            if match is None:
-                continue
+        if line.rank is not None and " via " in line.text:
+            continue  # most lines of a log are connections
+        # Ranks say the same with other numbers, thousands of times.
+        signature = _first(_NUMBERS.sub("10", line.text), line.rank is not None)
+        if signature is not None:
             found.setdefault(signature.name, []).append(line)
-            count = int(match["count"]) if "count" in signature.pattern.groupindex else 0
+            match = signature.pattern.search(line.text)
+            count = int(match.groupdict().get("count", 0)) if match is not None else 0
             counts[signature.name] = max(counts.get(signature.name, 0), count)
-            break
     return [
         Match(known, found[known.name], counts[known.name] or len(found[known.name]))
         for known in signatures()
         if known.name in found
     ]
+
+
+@lru_cache(maxsize=1 << 14)
+def _first(text: str, by_nccl: bool) -> Signature | None:
+    """The first that fits."""
+    return next(
+        (
+            signature
+            for signature in signatures()
+            if (by_nccl or signature.anywhere) and signature.pattern.search(text)
+        ),
+        None,
+    )

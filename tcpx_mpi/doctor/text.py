@@ -5,7 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from tcpx_mpi.doctor.judge import Finding, Verdict
+from tcpx_mpi.errors import ExitCode
 
+#: What a log does not say, of a job that is on the fast path.
+_SLOW_RANK = (
+    "A log does not say which rank is slow: mpirun ... tcpx-mpi run pairs --all measures it."
+)
 _WORDS = {"off": "OFF", "warning": "warning", "fact": "", "harmless": "harmless"}
 _LONGEST = 160
 
@@ -24,7 +29,14 @@ def lines(verdict: Verdict) -> list[str]:
             said.append(f"{'':8}    {finding.evidence.place}: {shown}")
         if finding.do and finding.weight != "harmless":
             said.append(f"{'':8}    -> {finding.do}")
-    return said
+    if verdict.code is ExitCode.OK:
+        said.append(_SLOW_RANK)
+    return [printable(line) for line in said]
+
+
+def printable(line: str) -> str:
+    """A line that a terminal shows as it is: a log has whatever a rank printed."""
+    return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
 def document(verdict: Verdict) -> dict[str, Any]:

@@ -10,10 +10,11 @@ from tcpx_mpi.machine.profiles import Profile
 
 #: What is looked for -> where it stands. An image's tag is a version too.
 _PATTERNS = {
-    "nccl": re.compile(r"NCCL version (\d+\.\d+\.\d+)"),
+    "nccl": re.compile(r"\bNCCL version (\d+\.\d+\.\d+)\S*\+cuda"),
     "plugin": re.compile(
         r"nccl-plugin-gpudirecttcpx(?:-dev)?:v?(\d+\.\d+\.\d+)"
-        r"|NET/GPUDirectTCPX.*?\bver(?:sion)?[. :]+v?(\d+\.\d+\.\d+)"
+        r"|NET/GPUDirectTCPX\b.{0,40}?\bver(?:sion)?[. :]+v?(\d+\.\d+\.\d+)"
+        r"|network FasTrak, version: (\d+\.\d+\.\d+)"
     ),
     "manager": re.compile(
         r"tcpgpudmarxd(?:-dev)?:v?(\d+\.\d+\.\d+)|RxDM version:? v?(\d+\.\d+\.\d+)", re.IGNORECASE
@@ -28,10 +29,8 @@ def read_versions(lines: Sequence[Line]) -> dict[str, tuple[str, Line]]:
     """The first version of each that the lines name, and where."""
     found: dict[str, tuple[str, Line]] = {}
     for line in lines:
-        # NCCL's own banner has "NCCL" cut off as the start of the line.
-        text = f"NCCL {line.level} {line.text}"
         for name, pattern in _PATTERNS.items():
-            match = pattern.search(text)
+            match = pattern.search(line.text)
             if match is not None and name not in found:
                 found[name] = (next(filter(None, match.groups())), line)
     return found

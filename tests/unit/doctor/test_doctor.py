@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from tcpx_mpi import cli
 from tcpx_mpi.doctor import judge, lines, signatures
 from tcpx_mpi.doctor.here import driver_version
+from tcpx_mpi.doctor.text import lines as printed_lines
 from tcpx_mpi.machine import profiles
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "doctor"
@@ -48,10 +50,13 @@ def test_a_send_by_another_ranks_proxy_is_direct_too() -> None:
     said = "h:1:1 [0] NCCL INFO "
     text = [said + "Using network FasTrak",
             said + "Channel 00/0 : 1[1] -> 8[0] [send] via NET/FasTrak/1(1)/GDRDMA/Shared",
-            said + "Channel 01/0 : 8[0] -> 1[1] [receive] via NET/FasTrak/1/GDRDMA"]  # fmt: skip
+            said + "Channel 01/0 : 8[0] -> 1[1] [receive] via NET/FasTrak/1/GDRDMA",
+            "i:1:1 [0] NCCL INFO Channel 1/0 : 8[0] -> 1[1] [send] via NET/FasTrak/1/GDRDMA",
+            ]  # fmt: skip
     verdict = verdict_of(text)
     assert verdict.code == 0
     assert "staged" not in "\n".join(finding.what for finding in verdict.findings)
+    assert verdict_of(text[:3]).code == 11  # rank 8 says nothing
     staged = verdict_of([text[0], text[1].replace("/GDRDMA", "")])
     assert staged.code == 9
 
@@ -214,7 +219,8 @@ def test_versions_of_two_recipes_are_a_warning_with_what_belongs_together() -> N
 def test_ranks_that_say_nothing_are_counted_by_what_the_job_says_of_its_size() -> None:
     comm = said("INFO ncclCommInitRank comm 0x1 rank 0 nranks 16 cudaDev 0 - Init START")
     verdict = verdict_of([comm, *networks(TCPX, TCPX)])
-    assert verdict.headline == "on the fast path: GPUDirectTCPX_v7 on 2 of 16 ranks"
+    assert verdict.code == 11
+    assert verdict.headline.startswith("cannot tell: GPUDirectTCPX_v7 on 2 of 16 ranks; 14 of 16")
     assert "14 of 16 ranks do not say" in whats(verdict, "warning")
 
 
@@ -295,3 +301,16 @@ def test_every_signature_is_whole() -> None:
         assert signature.sure in signatures.SURE
         assert signature.what
         assert signature.do
+        assert re.search(r"20\d\d", signature.source)
+
+
+@pytest.mark.parametrize("known", signatures.signatures(), ids=lambda known: known.name)
+def test_a_signature_has_the_line_that_its_source_prints(known: signatures.Signature) -> None:
+    text = known.line if known.anywhere else said(f"WARN {known.line}")
+    (match,) = signatures.matches([*lines.read_lines([("job.log", text)])])
+    assert match.signature is known
+
+
+def test_what_a_rank_printed_cannot_steer_the_terminal() -> None:
+    printed = printed_lines(verdict_of(said("INFO Using network Socket\x9b2J\u202e")))
+    assert all(line.isprintable() for line in printed)
