@@ -32,9 +32,9 @@ class _DoctorCommand(click.Command):
 def command(logs: tuple[str, ...], plugin: str | None, profile: str, as_json: bool) -> int:
     """Says whether a job is on the fast path (TCPX, FasTrak) or on sockets, by its LOG.
 
-    LOG is what NCCL or nccl-tests printed with NCCL_DEBUG=INFO; several are the ranks of one job;
-    - is standard input. Without one this machine is looked at. The exit code is 0 on the fast path,
-    9 off it, 11 if it cannot be told.
+    LOG is what NCCL or nccl-tests printed with NCCL_DEBUG=INFO, in whatever it is wrapped; several
+    are the ranks of one job; - is standard input. Without one this machine is looked at. The exit
+    code is 0 if every rank was seen on the fast path, 9 off it, 11 if it cannot be told.
     """
     from tcpx_mpi.doctor import here, judge, lines, text
     from tcpx_mpi.inputs import Log

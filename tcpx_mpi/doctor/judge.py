@@ -74,7 +74,7 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     if off:
         # Sockets say enough without a reason.
         reasons = [finding for finding in ends if finding.weight == "off"]
-        reasons = reasons or ([] if any(f.on_sockets for f in job.told) else off)
+        reasons = reasons or ([] if any(map(job.on_sockets, job.told)) else off)
         reason = f"; {reasons[0].what}" if reasons else ""
         return Verdict(ExitCode.BELOW_GATE, f"off the fast path: {_where(job)}{reason}", findings)
     near = job.needs_no_network
@@ -113,8 +113,8 @@ def _who(ranks: Sequence[RankFacts]) -> str:
 
 
 def _networks(job: Job, has_cause: bool) -> Iterable[Finding]:
-    found = [(facts, line) for facts in job.told if (line := facts.on_sockets) is not None]
-    if not found or job.needs_no_network:
+    found = [(facts, line) for facts in job.told if (line := job.on_sockets(facts)) is not None]
+    if not found:
         return
     on_sockets = [facts for facts, _ in found]
     names = {name for facts in on_sockets for name in facts.networks if is_sockets(name)}
@@ -201,7 +201,7 @@ def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[Finding]:
 
     def is_slow(line: Line) -> bool:
         owners = job.owners[line.rank] if line.rank is not None else job.told
-        return any(f.on_sockets or (f.staged and not f.direct) for f in owners)
+        return any(job.on_sockets(f) or (f.staged and not f.direct) for f in owners)
 
     for match in known:
         signature, lines, times = match.signature, match.lines, match.times
@@ -211,7 +211,7 @@ def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[Finding]:
         if weight == "cause":
             lines = [line for line in lines if is_slow(line)]
             counts = signature.google or not family
-            weight = "off" if lines and counts and not job.needs_no_network else "harmless"
+            weight = "off" if lines and counts else "harmless"
             times = min(times, len(lines)) or times
         evidence = lines[0] if lines else match.lines[0]
         who = {str(f): f for line in lines if line.rank is not None for f in job.owners[line.rank]}
@@ -245,7 +245,7 @@ def _wrong_family(job: Job, lines: Sequence[Line], family: str) -> Iterable[Find
     if not wrong:
         return
     right = any(name.startswith(mine[1]) for name in job.environment)
-    is_off = not right and any(facts.on_sockets for facts in job.told)
+    is_off = not right and any(map(job.on_sockets, job.told))
     more = f" and {len(wrong) - 1} more of its family" if len(wrong) > 1 else ""
     yield Finding(
         "off" if is_off else "warning",
@@ -257,16 +257,15 @@ def _wrong_family(job: Job, lines: Sequence[Line], family: str) -> Iterable[Find
 
 
 def _unknown(job: Job) -> Iterable[Finding]:
-    unknown = [facts for facts in job.told if facts.unknown]
-    if unknown and not job.needs_no_network:
-        name = unknown[0].unknown
-        yield Finding(
-            "warning",
-            f"no connection says whether {name} reaches GPU memory",
-            "give the whole log, with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET",
-            evidence=unknown[0].chosen[name],
-            times=len(unknown),
-        )
+    remedy = "give the whole log, with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET"
+    for facts in job.told if not job.needs_no_network else ():
+        line = facts.on_sockets or facts.unknown
+        if line is not None and job.on_sockets(facts) is None:
+            why = "leaves its node, if there is another" if facts.on_sockets else "is in GPU memory"
+            yield Finding(
+                "warning", f"nothing says whether a connection {why}", remedy, "certain", line
+            )
+            return
 
 
 def _missing_ranks(job: Job) -> Iterable[Finding]:

@@ -89,10 +89,13 @@ class RankFacts:
         return next((line for name, line in self.networks.items() if is_sockets(name)), None)
 
     @property
-    def unknown(self) -> str:
-        """A network of which nothing says whether it reaches GPU memory; "" for none."""
-        names = [] if self.linked else [*self.chosen]
-        return next((n for n in names if not is_sockets(n) and not _DIRECT.match(n)), "")
+    def unknown(self) -> Line | None:
+        """Where it names a network of which nothing says whether it reaches GPU memory."""
+        chosen = {} if self.linked else self.chosen
+        known = (
+            line for name, line in chosen.items() if not (is_sockets(name) or _DIRECT.match(name))
+        )
+        return next(known, None)
 
     def __str__(self) -> str:
         numbers = self.numbers.get(max(self.numbers, default=0), ())
@@ -176,6 +179,13 @@ class Job:
         return found
 
     @property
+    def spans(self) -> bool:
+        """Whether something says that there are several nodes."""
+        return len({facts.rank.host for facts in self.told}) > 1 or any(
+            facts.linked or max(facts.nodes.values(), default=0) > 1 for facts in self.told
+        )
+
+    @property
     def needs_no_network(self) -> bool:
         """Whether all ranks are there and no byte goes between nodes: one node, or NVLink alone."""
         told = self.told
@@ -183,12 +193,17 @@ class Job:
             return False
         if any(facts.nodes.get(self.size) == 1 for facts in told):
             return True
-        (host, *others) = {facts.rank.host for facts in told}
         if all(facts.near for facts in told):
-            return not others or all("P2P/MNNVL" in facts.near for facts in told)
+            return not self.spans or all("P2P/MNNVL" in facts.near for facts in told)
         # Two containers may have a host's name and a pid in common.
         alike = len({replace(facts.rank, source="") for facts in told}) < len(told)
-        return not (others or alike or _NO_HOST.fullmatch(host)) and self.size > 0
+        lost = alike or _NO_HOST.fullmatch(told[0].rank.host)
+        return not (self.spans or lost) and self.size > 0
+
+    def on_sockets(self, facts: RankFacts) -> Line | None:
+        """Where a rank says so; its choice does not matter while nothing leaves its node."""
+        leaves = facts.linked or self.spans or not facts.near
+        return facts.on_sockets if leaves and not self.needs_no_network else None
 
 
 def is_sockets(network: str) -> bool:
