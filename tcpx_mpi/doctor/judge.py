@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from tcpx_mpi.doctor.lines import Line
 from tcpx_mpi.doctor.ranks import Job, RankFacts, is_sockets, read_job
 from tcpx_mpi.doctor.signatures import Match, matches
-from tcpx_mpi.doctor.versions import alike, closest, read_versions
+from tcpx_mpi.doctor.versions import Versions, alike, closest, read_versions
 from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.machine.profiles import FASTRAK, TCPX, Profile
 
@@ -51,8 +51,8 @@ class Verdict:
 def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     """The verdict on a job's lines, beside the dated recipes (the newest first)."""
     job = read_job(lines)
-    family = _family(job, lines)
-    of_family = [recipe for recipe in recipes if recipe.family == family]
+    versions = read_versions(lines)
+    family = _family(job, lines, versions)
     signs = matches(lines)
     known, ends = [*_known(job, signs, family)], [*_ends(job, signs)]
     has_cause = any(finding.weight == "off" for finding in known)
@@ -65,8 +65,7 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
         *_unknown(job),
         *_missing_ranks(job),
         *_two_versions(job),
-        *_versions(job, lines, of_family),
-        *_settings(job, lines, of_family),
+        *_versions(job, versions, [recipe for recipe in recipes if recipe.family == family]),
     ]
     order = ("off", "warning", "fact", "harmless")
     findings.sort(key=lambda finding: order.index(finding.weight))
@@ -220,7 +219,7 @@ def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[Finding]:
         yield Finding(weight, what, signature.do, signature.sure, evidence, times)
 
 
-def _family(job: Job, lines: Sequence[Line]) -> str:
+def _family(job: Job, lines: Sequence[Line], versions: Versions) -> str:
     """Whose plugin the ranks name, or else whose image or variables a log has; "" for neither."""
     networks = [name for facts in job.told for name in facts.networks]
     for family, (name, *_) in _FAMILIES.items():
@@ -232,7 +231,7 @@ def _family(job: Job, lines: Sequence[Line]) -> str:
                 return family
     if any("gpudirect-tcpxo" in line.text for line in lines):
         return FASTRAK
-    return TCPX if read_versions(lines).keys() & {"plugin", "manager"} else ""
+    return TCPX if versions.keys() & {"plugin", "manager"} else ""
 
 
 def _wrong_family(job: Job, lines: Sequence[Line], family: str) -> Iterable[Finding]:
@@ -286,8 +285,8 @@ def _two_versions(job: Job) -> Iterable[Finding]:
         yield Finding("warning", f"two versions of NCCL: {said}", "run one NCCL on all ranks")
 
 
-def _versions(job: Job, lines: Sequence[Line], recipes: Sequence[Profile]) -> Iterable[Finding]:
-    found = read_versions(lines)
+def _versions(job: Job, found: Versions, recipes: Sequence[Profile]) -> Iterable[Finding]:
+    """Versions and settings that a log names, beside the recipe that has most of the versions."""
     if not found:
         return
     versions = {name: version for name, (version, _) in found.items()}
@@ -305,6 +304,8 @@ def _versions(job: Job, lines: Sequence[Line], recipes: Sequence[Profile]) -> It
         with_them = f", which has {' and '.join(rest)} with it" if rest else ""
         what = f"versions: {said}: as in {recipe.source}{with_them}"
         yield Finding("fact", what, evidence=evidence)
+    elif not {"plugin", "manager"} & versions.keys():
+        yield Finding("fact", f"versions: {said}: in no recipe", evidence=evidence)
     else:
         yield Finding(
             "warning",
@@ -313,14 +314,6 @@ def _versions(job: Job, lines: Sequence[Line], recipes: Sequence[Profile]) -> It
             "likely",
             evidence,
         )
-
-
-def _settings(job: Job, lines: Sequence[Line], recipes: Sequence[Profile]) -> Iterable[Finding]:
-    """Variables that the log names, and that the recipe of its versions has otherwise."""
-    if not recipes:
-        return
-    versions = {name: version for name, (version, _) in read_versions(lines).items()}
-    recipe = closest(versions, recipes)
     differ = [
         f"{name}={job.environment[name]} ({value})"
         for name, value in recipe.environment.items()

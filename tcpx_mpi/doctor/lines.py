@@ -21,11 +21,16 @@ _HEAD_LETTERS = 700
 #: A time that touches what follows it: CloudWatch's.
 _TIME = re.compile(r"(\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)(?=[A-Za-z_<])")
 #: Open MPI's, wherever a piece of output began: [1,0]<stdout>:
-_TAG = re.compile(r"\[[\w.@-]{0,80},(\d{1,9})\]<std(?:out|err|diag)>: ?")
-_REPEATED = re.compile(r" ?\[repeated (\d{1,9})x across cluster\]$")
+_TAG = re.compile(r"(\[[^\]\s]{1,100}\])<std(?:out|err|diag)>: ?")
+#: Ray's, for lines that it leaves out; what follows explains it.
+_REPEATED = re.compile(r" ?\[repeated (\d{1,9})x across cluster\]")
+#: What the text before a host ends with, where nothing is between them.
+_TEXT_END = re.compile(
+    r".*(?:START|COMPLETE|GDRDMA|Shared|<0>|Socket|FasTrak|Libfabric|IB|_v\d)(?=[A-Za-z])"
+)
 #: The message of an entry in JSON of a log store: Cloud Logging, CloudWatch, Docker, journald.
 _MESSAGE = re.compile(
-    r'"(?:textPayload|message|MESSAGE|msg|log|body|line|text)" ?: ?("(?:[^"\\]|\\.)*")'
+    r'"(?:textPayload|@?message|MESSAGE|msg|log|body|line|text)" ?: ?("(?:[^"\\]|\\.)*")'
 )
 #: NCCL writes 1,024 letters at most; what a line has beyond these says nothing.
 _LETTERS = 2000
@@ -118,12 +123,12 @@ def _by_heads(
         if index:
             # Where nothing is between them, the host is one that is known.
             ends = (head.host[cut:] for cut in range(len(head.host)))
-            host = next((end for end in ends if end in hosts), head.host)
+            host = next((end for end in ends if end in hosts), _TEXT_END.sub("", head.host))
             head = replace(head, host=host, start=head.start + len(head.host) - len(host))
             heads[index] = head
     for head, end in zip(heads, [*(head.start for head in heads[1:]), len(line)], strict=True):
         text = line[head.end : min(end, head.end + _LETTERS)].rstrip(" :|").lstrip()
-        again = _REPEATED.search(text) if text.endswith("cluster]") else None
+        again = _REPEATED.search(text) if "[repeated " in text else None
         if again is not None:
             text = text[: again.start()]
         rank = Rank(head.host, head.pid, head.device, name)

@@ -31,8 +31,12 @@ _COMM = re.compile(r"\brank (?P<rank>\d+) n[rR]anks (?P<ranks>\d+)\b(?: nNodes (
 _SET = re.compile(
     r"\b(?P<name>NCCL_\w+) set (?:by environment )?to (?P<value>\S.*?)(?: \(.*\))?\.?$"
 )
-#: Of a device (HCA), or of a GPU and a device: a far pair says nothing of the others.
-_MEMORY = re.compile(r"GPU Direct RDMA (?:\(\S+\) )?(?P<on>enabled|disabled) for", re.IGNORECASE)
+#: Of a device (HCA), or of a GPU and a device: a far pair says nothing of the others. OFI's words.
+_MEMORY = re.compile(
+    r"GPU Direct RDMA (?:\(\S+\) )?(?:(?P<on>enabled)|disabled) for|disabling GDR"
+    r"|Could not find any optimal provider supporting GPUDirect",
+    re.IGNORECASE,
+)
 _VERSION = re.compile(r"[NR]CCL version ?:? (?P<version>\d+\.\d+\.\d+)\S*(?:\+(?:cuda|hip)|-)")
 _DEVICES = re.compile(r"NET/(?P<name>IB|Socket) : Using ?\[")
 #: All connections of a communicator are made. NCCL 2.21 and later say COMPLETE before that.
@@ -118,7 +122,7 @@ class RankFacts:
             self.numbers[size].add(int(found["rank"]))
             self.nodes[size] = max(self.nodes.get(size, 0), int(found["nodes"] or 0))
         elif found := _MEMORY.search(text):
-            self.memory_on = self.memory_on or found["on"].lower() == "enabled"
+            self.memory_on = self.memory_on or bool(found["on"])
             self.memory_off = self.memory_off or line
         elif found := _SET.search(text):
             self.environment.setdefault(found["name"], found["value"].strip("'\""))

@@ -25,7 +25,11 @@ _PATTERNS = {
 }
 
 
-def read_versions(lines: Sequence[Line]) -> dict[str, tuple[str, Line]]:
+#: Name -> the version, and where it stands.
+Versions = Mapping[str, tuple[str, Line]]
+
+
+def read_versions(lines: Sequence[Line]) -> Versions:
     """The first version of each that the lines name, and where."""
     found: dict[str, tuple[str, Line]] = {}
     for line in lines:

@@ -625,6 +625,15 @@ def wrappers() -> Iterable[Case]:
     yield Case(
         "Ray repeats some", ["\n".join(ray).replace("14x", "6x")], 11, ["IB on 8 of 16 ranks"]
     )
+    hint = " (Ray deduplicates logs by default. Set RAY_DEDUP_LOGS=0)"
+    yield Case("Ray repeats and explains", ["\n".join(ray) + hint], 0, ["IB on 16 of 16 ranks"])
+    tags = "".join(
+        f"[1,mpirank:{n // 2},algo-1]<stdout>:{line}" + ("\n" if n % 2 else "")
+        for n, line in enumerate(four.split("\n"))
+    )
+    yield Case("SageMaker's tag between two lines", [tags], 9, mixed)
+    glued = "".join(rank.says(f"Using network {TCPX}") for rank in ranks(2))
+    yield Case("two hosts in one line", [glued], 0, [f"{TCPX} on 2 of 2 ranks"])
     cut = each(four, lambda _, line: line[line.index(":") :])
     yield Case("hosts cut off", [cut], 9, mixed)
     bare = each(job(on("Socket", SOCKET)), lambda _, line: line[line.index("[") :])
