@@ -41,8 +41,8 @@ def command(logs: tuple[str, ...], plugin: str | None, profile: str, as_json: bo
     from tcpx_mpi.machine import profiles
 
     if logs:
-        texts = [(name, "\n".join(Log(name, remedy=_REMEDY).lines())) for name in logs]
-        found = list(lines.read_lines(texts))
+        opened = [(name, Log(name, remedy=_REMEDY).lines(lines.FILE_LETTERS)) for name in logs]
+        found = list(lines.read_lines(opened))
         verdict = judge.judge(found, profiles.recipes())
     else:
         verdict = here.judge_here(plugin, profile, os.environ)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 #: processes or all of it.
 _LEVEL = re.compile(r"\bNCCL (INFO|WARN|TRACE|VERSION|ABORT)\b ?")
 _DEVICE = re.compile(r"\[(-?\d{1,4})\] ")
-_PROCESS = re.compile(r"(?:([^\s:|\"'\]]{0,255}):)?([^\s:]{1,20}):[^\s:]{1,20} $")
+_PROCESS = re.compile(r"(?:([^\s:|\"'\],;=()]{0,255}):)?([^\s:]{1,20}):[^\s:]{1,20} $")
 #: The longest head that is looked at: a host has 64 letters, a signature some hundreds.
 _HEAD_LETTERS = 700
 #: A time that touches what follows it: CloudWatch's.
@@ -34,6 +34,8 @@ _MESSAGE = re.compile(
 )
 #: NCCL writes 1,024 letters at most; what a line has beyond these says nothing.
 _LETTERS = 2000
+#: Of a line of a file: a store's answer may be one.
+FILE_LETTERS = 1 << 26
 
 
 @dataclass(frozen=True, order=True)
@@ -72,12 +74,12 @@ class Line:
         return f"{self.source}:{self.number}"
 
 
-def read_lines(logs: Iterable[tuple[str, str]]) -> Iterator[Line]:
-    """The lines that say something, of (name, text) of each log."""
+def read_lines(logs: Iterable[tuple[str, Iterable[str]]]) -> Iterator[Line]:
+    """The lines that say something, of (name, lines) of each log."""
     for name, text in logs:
         found = [
             (number, line, _heads(line) if "NCCL " in line else [])
-            for number, whole in enumerate(text.split("\n"), 1)
+            for number, whole in enumerate(text, 1)
             for line in _unwrapped(whole)
         ]
         hosts = {heads[0].host for _, _, heads in found if heads}

@@ -42,7 +42,9 @@ _DEVICES = re.compile(r"NET/(?P<name>IB|Socket) : Using ?\[")
 #: All connections of a communicator are made. NCCL 2.21 and later say COMPLETE before that.
 _CONNECTED = re.compile(r"Connected all |comm \S+ rank .* - Init COMPLETE")
 #: A host's name that names none.
-_NO_HOST = re.compile(r"|localhost.*|[xX*.\d-]*[xX*][xX*.\d-]*|.*[<>{}$].*|host(?:name)?|redacted")
+_NO_HOST = re.compile(
+    r"|[xX*]|localhost.*|.*(?:[<>{}$]|[xX*]{2}).*|(?:host|node)(?:name)?|redacted", re.I
+)
 
 
 @dataclass
@@ -197,17 +199,26 @@ class Job:
             return False
         if any(facts.nodes.get(self.size) == 1 for facts in told):
             return True
-        if all(facts.near for facts in told):
-            return not self.spans or all("P2P/MNNVL" in facts.near for facts in told)
-        # Two containers may have a host's name and a pid in common.
-        alike = len({replace(facts.rank, source="") for facts in told}) < len(told)
-        lost = alike or _NO_HOST.fullmatch(told[0].rank.host)
-        return not (self.spans or lost) and self.size > 0
+        near = all(facts.near for facts in told)
+        return near and (not self.spans or all("P2P/MNNVL" in facts.near for facts in told))
 
     def on_sockets(self, facts: RankFacts) -> Line | None:
-        """Where a rank says so; its choice does not matter while nothing leaves its node."""
-        leaves = facts.linked or self.spans or not facts.near
+        """Where a rank says so; its choice says little while nothing leaves its node."""
+        inside = facts.near or self._on_one_host
+        leaves = facts.linked or self.spans or not inside
         return facts.on_sockets if leaves and not self.needs_no_network else None
+
+    @property
+    def _on_one_host(self) -> bool:
+        """Whether all ranks are there and name one host, as far as its name is one: two containers
+        may have a host's name and a pid in common."""
+        names = {replace(facts.rank, source="") for facts in self.told}
+        return (
+            self.size > 0
+            and not (self.missing or self.spans)
+            and len(names) == len(self.told)
+            and not any(_NO_HOST.fullmatch(rank.host) for rank in names)
+        )
 
 
 def is_sockets(network: str) -> bool:

@@ -452,6 +452,12 @@ def one_node() -> Iterable[Case]:
     yield Case("one node by NCCL's own count", [near], 0, ["no network is needed"])
     rack = job(also(on("Socket", "P2P/MNNVL", nodes=2)))
     yield Case("two nodes by NVLink alone", [rack], 0, ["no network is needed"])
+    unsure = job(on("Socket"), size=4, per_node=4)
+    yield Case("one host's name, no connection", [unsure], 11, ["cannot tell", "leaves its node"])
+    rank_0 = job(on("Socket", "P2P/IPC"), size=8, per_node=8).split("\nnode-0:4101")[0]
+    yield Case("one rank's log of one host", [rank_0], 11, ["cannot tell", "1 of 8 ranks"])
+    redacted = job(on("Socket"), size=4, host="ip-XX-XX-XX-XX")
+    yield Case("letters in place of numbers are not one node", [redacted], 9, ["4 of 4 ranks"])
     redacted = job(on("Socket"), size=4, host="***")
     yield Case("hosts redacted are not one node", [redacted], 9, ["Socket on 4 of 4 ranks"])
 
@@ -577,6 +583,8 @@ def wrappers() -> Iterable[Case]:
         ("NCCL's own times", lambda n, line: f"[2026-06-22 10:00:0{n % 10}] {line}"),
         ("times that touch the host", lambda n, line: f"  | {stamp.format(n % 10)[:-1]}-07:00{line} | {line}"),
         ("logfmt", lambda n, line: f'level=info ts={stamp.format(n % 10)} msg="{line}"'),
+        ("columns of CSV", lambda n, line: f"{stamp.format(n % 10)},INFO,{line}"),
+        ("CloudWatch's text", lambda n, line: f"EVENTS {n} {line} 174743879120{n % 10}"),
         ("colours", lambda n, line: f"\x1b[32m{n // 2}\x1b[0m: {line}\x1b[0m\r"),
     ):  # fmt: skip
         yield Case(

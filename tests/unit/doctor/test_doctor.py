@@ -97,8 +97,8 @@ def networks(*names: str) -> list[str]:
 
 
 def verdict_of(text: str | Sequence[str]) -> judge.Verdict:
-    text = text if isinstance(text, str) else "\n".join(text)
-    return judge.judge(list(lines.read_lines([("job.log", text)])), profiles.recipes())
+    said = text.split("\n") if isinstance(text, str) else text
+    return judge.judge(list(lines.read_lines([("job.log", said)])), profiles.recipes())
 
 
 def whats(verdict: judge.Verdict, weight: str) -> str:
@@ -307,7 +307,7 @@ def test_every_signature_is_whole() -> None:
 @pytest.mark.parametrize("known", signatures.signatures(), ids=lambda known: known.name)
 def test_a_signature_has_the_line_that_its_source_prints(known: signatures.Signature) -> None:
     text = known.line if known.anywhere else said(f"WARN {known.line}")
-    (match,) = signatures.matches([*lines.read_lines([("job.log", text)])])
+    (match,) = signatures.matches([*lines.read_lines([("job.log", [text])])])
     assert match.signature is known
 
 

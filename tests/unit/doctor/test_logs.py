@@ -8,11 +8,17 @@ import logs
 import pytest
 
 from tcpx_mpi.doctor import judge, lines
+from tcpx_mpi.inputs import clean_line
 from tcpx_mpi.machine import profiles
 
 
+def clean(text: str) -> list[str]:
+    """As the lines of a file come."""
+    return [clean_line(line.rstrip("\r")) for line in text.split("\n")]
+
+
 def judged(files: list[str]) -> judge.Verdict:
-    named = [(f"{number}.log", text) for number, text in enumerate(files)]
+    named = [(f"{number}.log", clean(text)) for number, text in enumerate(files)]
     return judge.judge(list(lines.read_lines(named)), profiles.recipes())
 
 
