@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
-from tcpx_mpi.doctor.lines import Line
+from tcpx_mpi.doctor.lines import Line, Rank
 from tcpx_mpi.doctor.ranks import Job, RankFacts, is_sockets, read_job
 from tcpx_mpi.doctor.signatures import Match, matches
 from tcpx_mpi.doctor.versions import Versions, alike, closest, read_versions
@@ -168,20 +169,21 @@ def _ends(job: Job, known: Sequence[Match]) -> Iterable[Finding]:
     """Ranks that could not connect, and connections that broke. A rank that had connected was on
     its network until then."""
 
-    def had(line: Line, effect: str) -> bool:
+    @cache
+    def had(rank: Rank | None, effect: str) -> bool:
         """Whether it was connected then, or nothing of it is there that would say so."""
-        facts = job.ranks if line.rank is None else job.owners[line.rank]
+        facts = job.ranks if rank is None else job.owners[rank]
         if effect == "failed":
             says = [f for f in facts if f.told or f.informs]
             return not says or any(f.connected for f in says)
-        says = [f for f in facts if f.numbers or (f.told and line.rank)]
+        says = [f for f in facts if f.numbers or (f.told and rank)]
         return not says or any(f.connected or f.linked or f.near for f in says)
 
     for match in known:
         signature = match.signature
         if signature.effect not in ("failed", "lost"):
             continue
-        early = [line for line in match.lines if not had(line, signature.effect)]
+        early = [line for line in match.lines if not had(line.rank, signature.effect)]
         evidence = (early or match.lines)[0]
         who = f"{_who(job.owners[evidence.rank][:1])}: " if evidence.rank else ""
         what = f"failed before it had connected: {signature.what}" if early else signature.what

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from tcpx_mpi.doctor.lines import Line, Rank
 
@@ -156,7 +157,7 @@ class Job:
     #: NCCL's versions, each with the ranks that say it.
     versions: Mapping[str, Sequence[str]]
 
-    @property
+    @cached_property
     def told(self) -> list[RankFacts]:
         """The ranks that name their network or their connections."""
         return [facts for facts in self.ranks if facts.told]
@@ -166,17 +167,17 @@ class Job:
         nameless = () if facts.rank.pid else facts.spoken
         return max(1, len(facts.numbers.get(self.size, nameless))) + facts.more
 
-    @property
+    @cached_property
     def total(self) -> int:
         silent = [facts for facts in self.ranks if not facts.told and facts.rank.device]
         return max(self.size, sum(map(self.count, self.told)) + len(silent) * (not self.size))
 
-    @property
+    @cached_property
     def missing(self) -> int:
         """Ranks that say nothing of their network."""
         return max(self.total - sum(map(self.count, self.told)), 0)
 
-    @property
+    @cached_property
     def environment(self) -> dict[str, str]:
         """NCCL_... that a rank says was set for it, the first that says so."""
         found: dict[str, str] = {}
@@ -184,14 +185,14 @@ class Job:
             found = {**facts.environment, **found}
         return found
 
-    @property
+    @cached_property
     def spans(self) -> bool:
         """Whether something says that there are several nodes."""
         return len({facts.rank.host for facts in self.told}) > 1 or any(
             facts.linked or max(facts.nodes.values(), default=0) > 1 for facts in self.told
         )
 
-    @property
+    @cached_property
     def needs_no_network(self) -> bool:
         """Whether all ranks are there and no byte goes between nodes: one node, or NVLink alone."""
         told = self.told
@@ -208,7 +209,7 @@ class Job:
         leaves = facts.linked or self.spans or not inside
         return facts.on_sockets if leaves and not self.needs_no_network else None
 
-    @property
+    @cached_property
     def _on_one_host(self) -> bool:
         """Whether all ranks are there and name one host, as far as its name is one: two containers
         may have a host's name and a pid in common."""
