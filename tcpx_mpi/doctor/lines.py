@@ -5,10 +5,11 @@ What stands around a line has too many forms to know: a line is found by NCCL's 
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+
+from tcpx_mpi.inputs import parse_json
 
 #: host:pid:tid [device] WHERE NCCL LEVEL text. WHERE is of a warning or a trace: file:line, NCCL
 #: 2.30 has the function behind it, TCPX a whole signature. Logs that are passed on have lost hosts,
@@ -161,6 +162,6 @@ def _unwrapped(line: str) -> Iterator[str]:
 
 def _decoded(message: str) -> str:
     try:
-        return str(json.loads(message, strict=False))
+        return str(parse_json(message))
     except ValueError:
         return message

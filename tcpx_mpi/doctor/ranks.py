@@ -198,7 +198,7 @@ class Job:
         told = self.told
         if not told or self.missing or any(facts.linked for facts in told):
             return False
-        if any(facts.nodes.get(self.size) == 1 for facts in told):
+        if self.size == self.total == 1 or any(facts.nodes.get(self.size) == 1 for facts in told):
             return True
         near = all(facts.near for facts in told)
         return near and (not self.spans or all("P2P/MNNVL" in facts.near for facts in told))
