@@ -131,8 +131,9 @@ def _networks(job: Job, has_cause: bool) -> Iterable[Finding]:
         "off",
         f"{'all ranks' if is_all else _who(on_sockets)}: {what}",
         remedy,
-        evidence=found[0][1],
-        times=len(on_sockets),
+        "likely" if found[0][1].text.startswith("NET/") else "certain",
+        found[0][1],
+        len(on_sockets),
     )
 
 

@@ -259,10 +259,9 @@ def _facts(rank: Rank, parts: Sequence[Rank], said: Mapping[Rank, Sequence[Line]
     for part in parts:
         for line in said[part]:
             facts.take(line)
-    if not facts.networks and facts.numbers and facts.devices:
-        # NCCL 2.4 has no word on the network: it is that of the first devices.
-        name = min(facts.devices)
-        facts.chosen[name] = facts.devices[name]
+    if not facts.networks and facts.numbers and [*facts.devices] == ["Socket"]:
+        # NCCL 2.4 has no word on the network: without another device it is this.
+        facts.chosen.update(facts.devices)
     return facts
 
 

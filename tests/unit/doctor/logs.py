@@ -174,6 +174,10 @@ def first_years() -> Iterable[Case]:
         9,
         ["Socket on 2 of 2 ranks"],
     )
+    device = "NET/IB : Using [0]mlx5_0:1/IB ; OOB ens3:10.0.0.2<0>"
+    yield Case(
+        "2.4 with InfiniBand, no connection", [job(old("", *none, device))], 11, ["cannot tell"]
+    )
     tagged = each(job(old(IB_GDR, none[0])), lambda n, line: f"[1,{n // 3}]<stdout>:{line}")
     yield Case("2.4 on InfiniBand under Open MPI", [tagged], 0, ["IB on 2 of 2 ranks"])
     module = "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0' (no module)"
