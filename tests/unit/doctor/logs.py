@@ -226,6 +226,9 @@ def other_plugins() -> Iterable[Case]:
         ["IBext_v8 on 2 of 2 ranks"],
         never=["staged", "GPU memory"],
     )
+    yield Case(
+        "far pairs off, no connection", [job(also(on("IB"), *far))], 0, ["IB on 2 of 2 ranks"]
+    )
     named = on("NCCL RDMA Plugin", "NET/NCCL RDMA Plugin/2/GDRDMA")
     yield Case("HPC-X of 2022", [job(named)], 0, ["NCCL RDMA Plugin on 2 of 2 ranks"])
     missing = also(on("Socket"), *hpcx, *NO_IB)
@@ -292,7 +295,7 @@ def google() -> Iterable[Case]:
     yield Case(
         "TCPX cannot register GPU memory", [job(memory)], 9, [], ["no GPU memory can be registered"]
     )
-    absent = dies(on("Socket"), "tcpxResult_t tcpxInit(tcpxDebugLogger_t):675",
+    absent = dies(also(on("Socket"), *NO_IB), "tcpxResult_t tcpxInit(tcpxDebugLogger_t):675",
                   "NET/GPUDirectTCPX register failed against receive_datapath_manager, INTERNAL: register pid 4100 failed "
                   "connect and send: NOT_FOUND: unix client connect() error: 2: No such file or directory", number=0)  # fmt: skip
     yield Case(
@@ -573,6 +576,7 @@ def wrappers() -> Iterable[Case]:
     three = but(3, on(TCPX), on("Socket"))
     four = job(three, size=4, per_node=2)
     mixed = [f"{TCPX} on 3 of 4 ranks, Socket on 1"]
+    third = ["rank 3, node-1 pid 4103 [1]: sockets in place of a plugin"]
     stamp = "2026-07-28T11:09:0{}.733195610Z"
     for name, wrap in (
         ("kubectl", lambda n, line: f"[pod/train-0-{n // 2}-x7/worker] {line}"),
@@ -644,12 +648,23 @@ def wrappers() -> Iterable[Case]:
         for n, line in enumerate(four.split("\n"))
     )
     yield Case("SageMaker's tag between two lines", [tags], 9, mixed)
+    between = "".join(rank.says("P2P Chunksize set to 131072") for rank in ranks(4, 2))
+    yield Case("joined where a number ends", [f"{between}\n{four}"], 9, mixed, third)
     glued = "".join(rank.says(f"Using network {TCPX}") for rank in ranks(2))
     yield Case("two hosts in one line", [glued], 0, [f"{TCPX} on 2 of 2 ranks"])
     cut = each(four, lambda _, line: line[line.index(":") :])
     yield Case("hosts cut off", [cut], 9, mixed)
     bare = each(job(on("Socket", SOCKET)), lambda _, line: line[line.index("[") :])
     yield Case("hosts and processes cut off", [bare], 9, ["Socket on 2 of 2 ranks"])
+    late = "\n".join(
+        line for line in bare.replace("Socket", "FasTrak").split("\n") if " via " in line
+    )
+    yield Case(
+        "hosts cut off, from late on",
+        [late.replace("/0\n", "/0/GDRDMA\n") + "/GDRDMA"],
+        0,
+        ["FasTrak on 2 of 2 ranks"],
+    )
     trace = also(on(IB, IB_GDR), after=["nothing"])
     text = (
         job(trace)
@@ -689,6 +704,16 @@ def what_is_seen() -> Iterable[Case]:
         0,
         [f"{TCPX} on 2 of 2 ranks"],
     )
+    twice = ["\n".join(on(TCPX)(rank)) for rank in (first, second, first)]
+    yield Case("a rank's log twice", twice, 0, [f"{TCPX} on 2 of 2 ranks"])
+    early = Rank(3, 4, "node-0", 4103, 0)
+    whole = "\n".join(
+        [
+            early.says("Bootstrap : Using eth0:10.0.0.2<0>"),
+            *(rank.says(f"Using network {TCPX}") for rank in ranks(4, 4)),
+        ]
+    )
+    yield Case("a process before it has its GPU", [whole], 0, [f"{TCPX} on 4 of 4 ranks"])
     other = "[rank0]: torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1275, unhandled system error"
     yield Case("another program's error", [other], 11, ["no line of NCCL"])
 
