@@ -304,6 +304,7 @@ def google() -> Iterable[Case]:
         9,
         ["Socket on 2 of 2 ranks"],
         ["manager is not there"],
+        never=["InfiniBand"],
     )
     refused = dies(also(on(TCPX), *ready), "tcpxResult_t flowSteer(int, socketAddress):581",
                    "update flow steering rule: local 10.1.0.2<9> <- remote 10.1.0.3<8>, failed against "
@@ -334,6 +335,9 @@ def google() -> Iterable[Case]:
         ["FasTrak on 2 of 2 ranks"],
         never=["recipe", "did not come up"],
     )
+    image = "Pulling gce-ai-infra/gpudirect-tcpxo/nccl-plugin-gpudirecttcpx-dev:v1.0.8"
+    by_image = f"{image}\n{job(on('Socket'))}"
+    yield Case("FasTrak by its image", [by_image], 9, ["Socket on 2 of 2"], never=["recipe"])
     late = dies(
         also(lambda _: [], *start[:2]),
         "init.cc:95",
@@ -365,7 +369,12 @@ def chosen() -> Iterable[Case]:
     """Why NCCL chose as it did: net.cc and plugin_open.cc of several years, net_ib.cc."""
     off = also(on("Socket", SOCKET), "NCCL_IB_DISABLE set by environment to 1.")
     yield Case(
-        "InfiniBand switched off", [job(off)], 9, ["Socket on 2 of 2 ranks"], ["NCCL_IB_DISABLE"]
+        "InfiniBand switched off",
+        [job(off)],
+        9,
+        ["Socket on 2 of 2 ranks"],
+        ["NCCL_IB_DISABLE"],
+        evidence="via NET/Socket",
     )
     own = also(on("Socket", nodes=2), "NET/Plugin: Could not find: libnccl-net.so", NO_IB[0], "Failed to initialize NET plugin IB", NO_IB[1],
                "Initialized NET plugin Socket", "Assigned NET plugin Socket to comm")  # fmt: skip
@@ -596,7 +605,12 @@ def wrappers() -> Iterable[Case]:
         ("colours", lambda n, line: f"\x1b[32m{n // 2}\x1b[0m: {line}\x1b[0m\r"),
     ):  # fmt: skip
         yield Case(
-            f"wrapped by {name}", [each(four, wrap)], 9, mixed, evidence="Using network Socket"
+            f"wrapped by {name}",
+            [each(four, wrap)],
+            9,
+            mixed,
+            third,
+            evidence="Using network Socket",
         )
     entries = [
         {"insertId": f"k{n}", "jsonPayload": {"message": line, "stream": "stdout"}, "severity": "INFO", "timestamp": stamp.format(n % 10)}
@@ -648,8 +662,9 @@ def wrappers() -> Iterable[Case]:
         for n, line in enumerate(four.split("\n"))
     )
     yield Case("SageMaker's tag between two lines", [tags], 9, mixed)
-    between = "".join(rank.says("P2P Chunksize set to 131072") for rank in ranks(4, 2))
-    yield Case("joined where a number ends", [f"{between}\n{four}"], 9, mixed, third)
+    glued = ranks(4, 2)[0].says("P2P Chunksize set to 131072")
+    joined = each(four, lambda n, line: line if n % 2 else f"{glued}{line}")
+    yield Case("joined where a number ends", [joined], 9, mixed, third)
     glued = "".join(rank.says(f"Using network {TCPX}") for rank in ranks(2))
     yield Case("two hosts in one line", [glued], 0, [f"{TCPX} on 2 of 2 ranks"])
     cut = each(four, lambda _, line: line[line.index(":") :])
