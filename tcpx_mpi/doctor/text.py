@@ -6,6 +6,7 @@ from typing import Any
 
 from tcpx_mpi.doctor.judge import Finding, Verdict
 from tcpx_mpi.errors import ExitCode
+from tcpx_mpi.printable import printable
 
 #: What a log does not say, of a job that is on the fast path.
 _SLOW_RANK = (
@@ -32,11 +33,6 @@ def lines(verdict: Verdict) -> list[str]:
     if verdict.code is ExitCode.OK:
         said.append(_SLOW_RANK)
     return [printable(line) for line in said]
-
-
-def printable(line: str) -> str:
-    """A line that a terminal shows as it is: a log has whatever a rank printed."""
-    return "".join(letter if letter.isprintable() else "?" for letter in line)
 
 
 def document(verdict: Verdict) -> dict[str, Any]:
