@@ -8,6 +8,7 @@
 
 #include "cuda/current.h"
 #include "engine/clock.h"
+#include "engine/leftovers.h"
 #include "engine/signals.h"
 #include "net/logger.h"
 
@@ -74,6 +75,7 @@ std::array<uint8_t, kNetHandleBytes> Connections::listen(int peer, int lane, int
   select_gpu();
   auto comm = std::make_unique<Comm>();
   comm->direction = Direction::kReceive;
+  comm->unpacks = unpacks_;
   comm->peer = peer;
   comm->lane = lane;
   comm->channel = channel;
@@ -98,16 +100,34 @@ void Connections::add_send(int peer, int lane, int channel, const uint8_t* handl
   connect_rounds_ = 0;
 }
 
-// The plugin's connect or accept, by the direction.
-void Connections::call(Comm& comm, NetDeviceHandle** handle) {
+int open_comm(Net& net, int device, Comm& comm) {
+  // An accept that blocks may wait for a connect of another thread. A plugin that unpacks keeps
+  // something a GPU, and does not block.
+  std::unique_lock<std::mutex> alone(g_setup, std::defer_lock);
+  if (comm.direction == Direction::kSend || comm.unpacks) alone.lock();
+  NetDeviceHandle* handle = nullptr;
+  if (comm.direction == Direction::kSend) {
+    return net.connect(device, comm.handle.data(), &comm.comm, &handle);
+  }
+  // A plugin that unpacks on the device writes into our block, also for host memory; any other
+  // takes a non-NULL pointee as a request for device offload.
+  if (comm.unpacks) {
+    handle = reinterpret_cast<NetDeviceHandle*>(comm.device_block.data());
+    handle->type = kNetDeviceUnpack;
+    handle->version = kNetUnpackVersion;
+  }
+  const int code = net.accept(comm.listen_comm, &comm.comm, &handle);
+  if (comm.comm != nullptr) comm.device_handle = handle;
+  return code;
+}
+
+void Connections::open(Comm& comm) {
   called_ns_.store(now_ns(), std::memory_order_relaxed);
   called_.store(&comm, std::memory_order_release);
-  const bool sends = comm.direction == Direction::kSend;
-  const int code = sends ? net_.connect(device_, comm.handle.data(), &comm.comm, handle)
-                         : net_.accept(comm.listen_comm, &comm.comm, handle);
+  const int code = open_comm(net_, device_, comm);
   called_.store(nullptr, std::memory_order_relaxed);
-  refused_ = code != kNetSuccess;
-  check(code, sends ? "connect" : "accept", describe(comm));
+  comm.refused = refused_ = code != kNetSuccess;
+  check(code, comm.direction == Direction::kSend ? "connect" : "accept", describe(comm));
 }
 
 std::optional<Connections::Call> Connections::call_under_way() const {
@@ -118,27 +138,9 @@ std::optional<Connections::Call> Connections::call_under_way() const {
 }
 
 bool Connections::advance(Comm& comm) {
-  // An accept that blocks may wait for a connect of another thread. A plugin that unpacks keeps
-  // something a GPU, and does not block.
-  std::unique_lock<std::mutex> alone(g_setup, std::defer_lock);
-  if (comm.direction == Direction::kSend || unpacks_) alone.lock();
-  if (comm.direction == Direction::kSend) {
-    NetDeviceHandle* none = nullptr;
-    call(comm, &none);
-    return comm.comm != nullptr;
-  }
-  // A plugin that unpacks on the device writes into our block, also for host memory; any other
-  // takes a non-NULL pointee as a request for device offload.
-  NetDeviceHandle* handle = nullptr;
-  if (unpacks_) {
-    handle = reinterpret_cast<NetDeviceHandle*>(comm.device_block.data());
-    handle->type = kNetDeviceUnpack;
-    handle->version = kNetUnpackVersion;
-  }
-  call(comm, &handle);
+  open(comm);
   if (comm.comm == nullptr) return false;
-  comm.device_handle = handle;
-  fetch_queue(comm);
+  if (comm.direction == Direction::kReceive) fetch_queue(comm);
   return true;
 }
 
@@ -261,7 +263,7 @@ void Connections::stage(Comm& comm, size_t bytes) {
       register_regions(net_, comm, comm.staging->data(), comm.staging->capacity(), kNetPtrHost);
 }
 
-void Connections::close() {
+void Connections::close(Leftovers* leftovers) {
   select_gpu();
   int first_code = kNetSuccess;
   const char* first_call = "";
@@ -272,9 +274,13 @@ void Connections::close() {
     first_call = call;
     first_what = describe(comm) + plugin_log::quote_call();
   };
-  for (const auto& comm : comms_) {
-    const bool accepting = comm->comm == nullptr && comm->first_poll_ns != 0;
-    if (comm->listen_comm != nullptr && !accepting) {
+  std::vector<std::unique_ptr<Comm>> under_way;
+  for (auto& comm : comms_) {
+    if (comm->comm == nullptr && comm->first_poll_ns != 0 && !comm->refused) {
+      under_way.push_back(std::move(comm));
+      continue;
+    }
+    if (comm->listen_comm != nullptr) {
       note(net_.close_listen(comm->listen_comm), "closeListen", *comm);
     }
     if (comm->comm == nullptr) continue;
@@ -294,6 +300,7 @@ void Connections::close() {
     comm->comm = nullptr;
   }
   comms_.clear();
+  if (leftovers != nullptr) leftovers->take(std::move(under_way));
   sockets_ = TcpSockets();  // their descriptors are others' now
   if (first_code != kNetSuccess) throw PluginError(first_call, first_code, first_what);
 }

@@ -62,6 +62,8 @@ struct Comm {
                : nullptr;
   }
   int64_t first_poll_ns = 0;  // on now_ns()'s clock
+  bool refused = false;       // its connect or accept returned an error: it is over
+  bool unpacks = false;       // the plugin wants a device handle block at accept
   int64_t listen_ns = 0;
   int64_t establish_ns = 0;  // from the first connect or accept to a comm
   int64_t register_ns = 0;
@@ -87,6 +89,8 @@ class Interrupt : public std::runtime_error {
       : std::runtime_error("interrupted"), signal(signal_number) {}
   int signal;
 };
+
+class Leftovers;
 
 class Connections {
  public:
@@ -132,8 +136,9 @@ class Connections {
   // large as asked. Not while requests are posted there.
   void stage(Comm& comm, size_t bytes);
 
-  // In NCCL's order; every peer must have finished receiving before. Reports the first refusal.
-  void close();
+  // In NCCL's order; every peer must have finished receiving before. Reports the first refusal. A
+  // connect or accept that is under way is left to `leftovers`; without one its listener stays open.
+  void close(Leftovers* leftovers = nullptr);
 
   Comm* find(Direction direction, int peer, int lane, int channel) const;
   const std::vector<std::unique_ptr<Comm>>& comms() const { return comms_; }
@@ -141,14 +146,14 @@ class Connections {
 
  private:
   bool advance(Comm& comm);  // true when it became established now
-  void call(Comm& comm, NetDeviceHandle** handle);
   void fetch_queue(Comm& comm) const;
+  void open(Comm& comm);
   void select_gpu() const;
 
   Net& net_;
   int device_;
   int gpu_;
-  bool unpacks_;                  // the plugin wants a device handle block at accept
+  bool unpacks_;
   bool refused_ = false;          // a connect or accept returned an error
   int connect_rounds_ = 0;        // since the last connect was added
   uint64_t warnings_before_ = 0;  // its first comm
@@ -159,6 +164,9 @@ class Connections {
 };
 
 std::string describe(const Comm& comm);
+
+// One call of the plugin's connect or accept, by the direction; its code.
+int open_comm(Net& net, int device, Comm& comm);
 
 // A size as the code of a fault.
 inline int size_code(uint64_t bytes) {

@@ -27,12 +27,14 @@ int index_of(FlowKind kind) { return kind == FlowKind::kSend ? 0 : 1; }
 
 }  // namespace
 
-Session::Session(Net& net, int device, const TransferLimits& limits, int gpu, UnpackMode unpack)
+Session::Session(Net& net, int device, const TransferLimits& limits, int gpu, UnpackMode unpack,
+                 Leftovers* leftovers)
     : net_(net),
       limits_(limits),
       owner_(getpid()),
       gpu_(gpu >= 0 ? &use_gpu(gpu) : nullptr),
       unpacker_(gpu >= 0 ? make_cuda_unpacker(gpu, unpack) : nullptr),
+      leftovers_(leftovers),
       connections_(net, device, gpu) {
   check_windows(limits.window_send, limits.window_receive);
   if (limits.chunk_bytes < 1 || limits.chunk_bytes > kMaxChunkBytes || limits.channels < 1) {
@@ -150,7 +152,7 @@ void Session::close() {
       }
     }
   }
-  connections_.close();
+  connections_.close(leftovers_);
   if (refusal != kNetSuccess) throw PluginError("deregMr", refusal, "while closing");
 }
 

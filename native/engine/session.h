@@ -108,8 +108,9 @@ class Session {
  public:
   // With a GPU, whose memory may then be registered: it is current in every call, and only there.
   // Throws std::invalid_argument for limits outside of the contract, CudaUnavailable, CudaError.
+  // Connects and accepts that are under way when it closes are left to `leftovers`, if any.
   Session(Net& net, int device, const TransferLimits& limits, int gpu = -1,
-          UnpackMode unpack = UnpackMode::kKernel);
+          UnpackMode unpack = UnpackMode::kKernel, Leftovers* leftovers = nullptr);
   ~Session();  // closes, without a word
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -167,8 +168,7 @@ class Session {
   bool transferring() const;
   // Of the accepts that are done.
   void close_listeners();
-  // False: no accept is begun, so that close() may close the listeners. One that was begun may not
-  // be given up.
+  // False: no accept is begun, so that close() may close the listeners at once.
   void take_accepts(bool taken) { accepts_ = taken; }
   std::string describe_late(double patience_s) const;
 
@@ -252,6 +252,7 @@ class Session {
   const int owner_;                     // the process
   const Gpu* const gpu_;                // NULL: none
   std::unique_ptr<Unpacker> unpacker_;  // into its memory
+  Leftovers* const leftovers_;
   mutable std::mutex mutex_;            // guards all below
   Connections connections_;
   std::exception_ptr refusal_;     // of a connect, an accept, or a registration with a new comm

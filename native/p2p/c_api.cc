@@ -72,6 +72,7 @@ tcpx_p2p_options defaults() {
   options.unpack = static_cast<int32_t>(from.unpack);
   options.progress = static_cast<int32_t>(from.progress);
   options.register_lazily = from.register_lazily ? 1 : 0;
+  options.accept_early = from.accept_early ? 1 : 0;
   return options;
 }
 
@@ -96,6 +97,7 @@ p2p::Options options_of(const tcpx_p2p_options* given_options) {
   options.unpack = static_cast<p2p::Unpack>(from.unpack);
   options.progress = static_cast<p2p::Progress>(from.progress);
   options.register_lazily = from.register_lazily != 0;
+  options.accept_early = from.accept_early != 0;
   return options;
 }
 

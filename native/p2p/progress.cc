@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "engine/clock.h"
+#include "p2p/outlived.h"
 #include "p2p/state.h"
 
 namespace tcpx_p2p {
@@ -26,12 +27,15 @@ bool SessionState::progress() {
   tcpx::SetupRound setup;
   const auto remotes = snapshot();  // kept for as long as it is gone through
   for (const Remote& remote : *remotes) moved |= remote->advance(setup);
-  if (!setup.over()) return moved;
-  for (const Remote& remote : *remotes) moved |= remote->accept();
-  return moved;
+  if (setup.over()) {
+    for (const Remote& remote : *remotes) moved |= remote->accept();
+  }
+  moved |= leftovers_->advance();
+  return outlived::advance() || moved;
 }
 
 bool SessionState::anything_under_way() const {
+  if (leftovers_->count() + outlived::count() > 0) return true;
   const auto remotes = snapshot();
   for (const Remote& remote : *remotes) {
     if (remote->link().transferring() || remote->link().connecting()) return true;

@@ -13,8 +13,8 @@ namespace tcpx_p2p {
 class RemoteState {
  public:
   RemoteState(std::string name, tcpx::Net& net, int device, const tcpx::TransferLimits& limits,
-              int gpu, tcpx::UnpackMode unpack)
-      : name_(std::move(name)), link_(net, device, limits, gpu, unpack) {}
+              int gpu, tcpx::UnpackMode unpack, tcpx::Leftovers* leftovers)
+      : name_(std::move(name)), link_(net, device, limits, gpu, unpack, leftovers) {}
 
   const std::string& name() const { return name_; }
   tcpx::Session& link() { return link_; }

@@ -96,6 +96,7 @@ Transfer Session::create_transfer(const std::string& remote) {
 }
 
 bool Session::progress() { return of(state_).progress(); }
+bool Session::idle() const { return !of(state_).anything_under_way(); }
 
 std::string Session::plugin_name() const { return of(state_).plugin().plugin->net().name(); }
 std::string Session::plugin_path() const { return of(state_).plugin().plugin->path(); }

@@ -9,6 +9,7 @@
 #include "cuda/driver.h"
 #include "engine/clock.h"
 #include "net/logger.h"
+#include "p2p/outlived.h"
 #include "p2p/times.h"
 #include "p2p/words.h"
 
@@ -17,6 +18,8 @@ namespace {
 
 constexpr int kMaxChannels = 1024;
 constexpr int kRequestsOfV6 = 8;  // what NCCL keeps to with a plugin of that table
+constexpr size_t kMostLeftovers = 256;
+constexpr int64_t kLeftoversPatienceNs = 1'000'000'000;  // at the end, without one's end
 
 std::string number(double value) { return seconds_text(value); }
 
@@ -69,6 +72,8 @@ SessionState::SessionState(PluginUse plugin, int device, int channels, const Opt
       channels_(channels),
       options_(options),
       owner_(getpid()),
+      leftovers_(
+          std::make_shared<tcpx::Leftovers>(plugin_.plugin->net(), device, options.gpu)),
       snapshot_(std::make_shared<const Remotes>()) {
   check_options(options, channels);
   tcpx::Net& net = plugin_.plugin->net();
@@ -137,7 +142,7 @@ Remote SessionState::name_remote(const std::string& name) {
     try {
       remote =
           std::make_shared<RemoteState>(name, plugin_.plugin->net(), device_, limits_, options_.gpu,
-                                        static_cast<tcpx::UnpackMode>(options_.unpack));
+                                        static_cast<tcpx::UnpackMode>(options_.unpack), leftovers_.get());
       remote->link().take_accepts(options_.accept_early);
       for (const auto& [id, memory] : memories_) {
         remote->link().add_memory(id, memory.data, memory.registered, memory.type,
@@ -170,6 +175,15 @@ std::shared_ptr<const SessionState::Remotes> SessionState::snapshot() const {
   return snapshot_;
 }
 
+void SessionState::require_few_leftovers() const {
+  const size_t count = leftovers_->count() + outlived::count();
+  if (count < kMostLeftovers) return;
+  throw FatalError(Status::kSetupFailed,
+                   std::to_string(count) +
+                       " connections that were given up have not ended: the plugin still waits for "
+                       "their peers; make progress until they have");
+}
+
 ConnInfo SessionState::info_of(std::vector<Handle> handles) const {
   ConnInfo info;
   info.plugin = plugin_.plugin->net().name();
@@ -184,6 +198,7 @@ std::string SessionState::listen(const std::string& name) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (!remote->info.empty()) return remote->info;
   std::vector<Handle> handles;
+  require_few_leftovers();
   try {
     for (int channel = 0; channel < channels_; ++channel) {
       handles.push_back(remote->link().listen(channel));
@@ -207,6 +222,7 @@ void SessionState::load_remote_conn_info(const std::string& name, const std::str
   }
   const ConnInfo info = decode(bytes);
   require_equal(info_of(std::vector<Handle>(channels_)), info);
+  require_few_leftovers();
   const Remote remote = name_remote(name);
   const std::lock_guard<std::mutex> lock(mutex_);
   if (remote->loaded) {
@@ -325,6 +341,9 @@ void SessionState::close() {
       if (first == nullptr) first = std::current_exception();
     }
   }
+  leftovers_->finish(kLeftoversPatienceNs);
+  const bool stays = !plugin_.finalizes && plugin_.plugin.use_count() > 0;
+  if (stays && leftovers_->count() > 0) outlived::add(plugin_.plugin, leftovers_);
   if (plugin_.finalizes) {
     try {
       plugin_.plugin->finalize();

@@ -15,6 +15,7 @@
 #include <thread>
 #include <vector>
 
+#include "engine/leftovers.h"
 #include "p2p/conn_info.h"
 #include "p2p/plugins.h"
 #include "p2p/remote.h"
@@ -69,6 +70,7 @@ class SessionState {
   void wait(RemoteState& remote, uint64_t transfer, double timeout_s);
 
   bool progress();
+  bool anything_under_way() const;
   void close();
   void require_open() const;
 
@@ -88,6 +90,7 @@ class SessionState {
   using Remotes = std::vector<Remote>;
 
   std::string closed_text(const RemoteState& remote) const;
+  void require_few_leftovers() const;
   ConnInfo info_of(std::vector<Handle> handles) const;
   void await(RemoteState& remote, std::optional<tcpx::Direction> direction, double timeout_s);
   void await_thread(RemoteState& remote, std::optional<tcpx::Direction> direction,
@@ -104,13 +107,13 @@ class SessionState {
   bool threaded() const { return options_.progress == Progress::kThread; }
   void run();   // the progress thread
   void wake();  // it, if it sleeps
-  bool anything_under_way() const;
 
   PluginUse plugin_;
   const int device_;
   const int channels_;
   const Options options_;
   const int owner_;  // the process
+  const std::shared_ptr<tcpx::Leftovers> leftovers_;
   tcpx::TransferLimits limits_;
   bool takes_cuda_ = false;
   std::atomic<bool> closed_{false};

@@ -119,6 +119,7 @@ typedef struct tcpx_p2p_options {
   int32_t progress;         /* tcpx_p2p_progress_mode */
   int32_t register_lazily;  /* 1 */
   int32_t reserved;         /* 0 */
+  int32_t accept_early;     /* 1 */
 } tcpx_p2p_options;
 
 /* A stretch of registered memory. */

@@ -179,8 +179,9 @@ struct Options {
   // false: with every connection at once, so that register_memory tells what the plugin refuses.
   bool register_lazily = true;
   // An accept goes on from listen() on, whoever makes progress. False: when the peer's info is
-  // loaded or accept() waits for it, so that a remote that is closed before leaves no listener
-  // open: no plugin allows that one with an accept under way is closed.
+  // loaded or accept() waits for it, so that the listeners of a remote that is closed before are
+  // closed at once: one with an accept under way stays open until a connect of the library's own
+  // has ended that.
   bool accept_early = true;
   // Called about every 50 ms by a call that waits, with no lock held; by throwing it ends the wait.
   std::function<void()> while_waiting;
@@ -313,7 +314,9 @@ class TCPX_P2P_API Session {
   // Closes its connections, which leaves all memory unused by it; what is not complete is lost, and
   // its transfers then throw kClosed. The other side must have received everything before: a sender
   // that closes early can give its receiver an error for data that is whole. Its name may be used
-  // anew. Nothing for a remote that is not known. Throws kPluginFailed where the plugin refuses,
+  // anew. Connections that are still coming up, which no plugin takes back, go on to their end with
+  // progress, and are closed then; where 256 of them have none, listen and load_remote_conn_info
+  // throw kSetupFailed. Nothing for a remote that is not known. Throws kPluginFailed where the plugin refuses,
   // when all is closed; kGpuFailed where a GPU does not end its unpacks, and the connections stay
   // open then.
   void close_remote(const std::string& remote);
@@ -340,6 +343,9 @@ class TCPX_P2P_API Session {
   // One round over all remotes: connections that come up, chunks that are posted and tested. Never
   // waits; true when anything moved. Errors of a remote stay with it, and are not thrown.
   bool progress();
+  // Nothing is under way, not even connections of remotes that were closed: until something is
+  // asked for, progress would move nothing.
+  bool idle() const;
 
   // --- What it is
 
@@ -355,7 +361,9 @@ class TCPX_P2P_API Session {
   int channels() const;
   const Options& options() const;
 
-  // Closes all remotes; what is not complete is lost, see close_remote. May be called again.
+  // Closes all remotes; what is not complete is lost, see close_remote. Waits for connections that
+  // are still coming up, for a second in which none ends; the progress of other sessions goes on
+  // with them. May be called again.
   void close();
 
  private:
