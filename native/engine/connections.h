@@ -137,7 +137,8 @@ class Connections {
   void stage(Comm& comm, size_t bytes);
 
   // In NCCL's order; every peer must have finished receiving before. Reports the first refusal. A
-  // connect or accept that is under way is left to `leftovers`; without one its listener stays open.
+  // connect or accept that is under way is left to `leftovers`; without one its listener stays
+  // open.
   void close(Leftovers* leftovers = nullptr);
 
   Comm* find(Direction direction, int peer, int lane, int channel) const;

@@ -1,8 +1,8 @@
 // Connects and accepts that were under way when their connections were closed.
 //
-// No plugin takes one back, and a listener may not be closed while its accept waits. So each goes on
-// to its end here, and an accept is met by a connect of our own; what comes up is closed, and with
-// it the listener. What does not end stays, and is counted: a plugin may wait for ever.
+// No plugin takes one back, and a listener may not be closed while its accept waits. So each goes
+// on to its end here, and an accept is met by a connect of our own; what comes up is closed, and
+// with it the listener. What does not end stays, and is counted: a plugin may wait for ever.
 #pragma once
 
 #include <atomic>

@@ -253,7 +253,7 @@ class Session {
   const Gpu* const gpu_;                // NULL: none
   std::unique_ptr<Unpacker> unpacker_;  // into its memory
   Leftovers* const leftovers_;
-  mutable std::mutex mutex_;            // guards all below
+  mutable std::mutex mutex_;  // guards all below
   Connections connections_;
   std::exception_ptr refusal_;     // of a connect, an accept, or a registration with a new comm
   std::deque<MessageFlow> flows_;  // their addresses stay

@@ -72,8 +72,7 @@ SessionState::SessionState(PluginUse plugin, int device, int channels, const Opt
       channels_(channels),
       options_(options),
       owner_(getpid()),
-      leftovers_(
-          std::make_shared<tcpx::Leftovers>(plugin_.plugin->net(), device, options.gpu)),
+      leftovers_(std::make_shared<tcpx::Leftovers>(plugin_.plugin->net(), device, options.gpu)),
       snapshot_(std::make_shared<const Remotes>()) {
   check_options(options, channels);
   tcpx::Net& net = plugin_.plugin->net();
@@ -140,9 +139,9 @@ Remote SessionState::name_remote(const std::string& name) {
   Remote& remote = remotes_[name];
   if (remote == nullptr) {
     try {
-      remote =
-          std::make_shared<RemoteState>(name, plugin_.plugin->net(), device_, limits_, options_.gpu,
-                                        static_cast<tcpx::UnpackMode>(options_.unpack), leftovers_.get());
+      remote = std::make_shared<RemoteState>(
+          name, plugin_.plugin->net(), device_, limits_, options_.gpu,
+          static_cast<tcpx::UnpackMode>(options_.unpack), leftovers_.get());
       remote->link().take_accepts(options_.accept_early);
       for (const auto& [id, memory] : memories_) {
         remote->link().add_memory(id, memory.data, memory.registered, memory.type,

@@ -316,9 +316,9 @@ class TCPX_P2P_API Session {
   // that closes early can give its receiver an error for data that is whole. Its name may be used
   // anew. Connections that are still coming up, which no plugin takes back, go on to their end with
   // progress, and are closed then; where 256 of them have none, listen and load_remote_conn_info
-  // throw kSetupFailed. Nothing for a remote that is not known. Throws kPluginFailed where the plugin refuses,
-  // when all is closed; kGpuFailed where a GPU does not end its unpacks, and the connections stay
-  // open then.
+  // throw kSetupFailed. Nothing for a remote that is not known. Throws kPluginFailed where the
+  // plugin refuses, when all is closed; kGpuFailed where a GPU does not end its unpacks, and the
+  // connections stay open then.
   void close_remote(const std::string& remote);
 
   // --- Memory

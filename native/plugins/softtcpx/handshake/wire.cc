@@ -71,8 +71,8 @@ Greeting prove(const ListenHandle& handle, GreetingKind kind, int socket, const 
                     handle.sockets, handle.threads, handle.flags,
                     attempt,        challenges};
   Token proof;
-  tcpx::blake2s(proof.bytes, sizeof proof.bytes, handle.secret.bytes, sizeof handle.secret.bytes, &claim,
-          sizeof claim);
+  tcpx::blake2s(proof.bytes, sizeof proof.bytes, handle.secret.bytes, sizeof handle.secret.bytes,
+                &claim, sizeof claim);
   return make_greeting(kind, socket, handle.sockets, attempt, proof);
 }
 
