@@ -218,8 +218,9 @@ void Connections::establish(double timeout_s, const WaitHook& hook, const BegunH
   bool accepts = false;
   while (pending() > 0) {
     bool moved = poll(Direction::kSend);
-    if (!accepts && begun()) {
-      accepts = !all_begun || all_begun();
+    if (!accepts && (unpacks_ || begun())) {
+      // A plugin that unpacks does not block: nothing is gained by a word of the others.
+      accepts = unpacks_ || !all_begun || all_begun();
       moved |= accepts;
     }
     if (accepts) moved |= poll(Direction::kReceive);

@@ -102,9 +102,10 @@ class Connections {
   std::array<uint8_t, kNetHandleBytes> listen(int peer, int lane, int channel);
   void add_send(int peer, int lane, int channel, const uint8_t* handle);
 
-  // Polls all connects and accepts together until every comm is there. An accept may block until
-  // its peer's connect is begun: none is polled before this rank's own connects are, and those of
-  // its peers, of which `begun` tells where they are in other processes.
+  // Polls all connects and accepts together until every comm is there. An accept of a plugin that
+  // does not unpack may block until its peer's connect is begun: none is polled before this rank's
+  // own connects are, and those of its peers, of which `begun` tells where they are in other
+  // processes.
   void establish(double timeout_s, const WaitHook& hook = nullptr,
                  const BegunHook& begun = nullptr);
 
