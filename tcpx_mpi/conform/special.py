@@ -196,7 +196,7 @@ CLAUSES = (
         why="maxRecvs is a promise.",
         source="irecv of ncclNet_vN_t",
         nccl="Groups the receives of several channels of a peer.",
-        needs=("message", "full"),
+        needs=("message",),
     ),
     Clause(
         "tags", _tags,

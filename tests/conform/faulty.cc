@@ -47,6 +47,9 @@ bool unpacks() {
          fault("other-unpack") || fault("type-without-entries");
 }
 
+// Of a plugin with room for one, the sends of a group would not fit.
+bool takes_one() { return fault("one-request") || fault("full-fails"); }
+
 [[noreturn]] void hang() {
   for (;;) pause();
 }
@@ -248,7 +251,7 @@ int get_properties(int device, NetPropertiesV11* out) {
                      (fault("flush-never-done") || fault("no-sizes") ? kNetPtrCuda : 0);
   out->speed_mbps = 10000;
   out->max_comms = fault("unwritten") ? max_comms : 1024;
-  out->max_recvs = kGroup;
+  out->max_recvs = takes_one() ? 1 : kGroup;
   if (unpacks()) {
     out->net_device_type = kNetDeviceUnpack;
     out->net_device_version = kNetUnpackVersion + fault("other-unpack");
@@ -458,7 +461,7 @@ std::atomic<int> g_receives{0};  // that were posted in this process
 
 Request* post(Comm* comm) {
   const bool accepts_more = fault("seventeenth-lost") && comm->held == kQueue;
-  const size_t room = fault("one-request") || fault("full-fails") ? 1 : kQueue;
+  const size_t room = takes_one() ? 1 : kQueue;
   if (comm->held >= room && !accepts_more) return nullptr;
   ++comm->held;
   auto* request = new Request{};
