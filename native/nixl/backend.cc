@@ -1,13 +1,19 @@
 // The engine as NIXL sees it. Nothing that is thrown passes here.
 #include "nixl/backend.h"
 
-#include <unistd.h>
+#include <pthread.h>
+
+#include <atomic>
 
 #include "nixl/core.h"
 #include "nixl/options.h"
 
 namespace tcpx::nixl {
 namespace {
+
+// How many forks lie between this process and the one that loaded us.
+std::atomic<unsigned> g_forks{0};
+const int g_counts_forks = pthread_atfork(nullptr, nullptr, [] { ++g_forks; });
 
 class TcpxBackend : public Backend {
  public:
@@ -25,7 +31,7 @@ class TcpxBackend : public Backend {
   // A child of the process that made it has its sockets and its threads' locks, but not the
   // threads: whatever it closed would be its parent's.
   ~TcpxBackend() override {
-    if (getpid() != owner_) static_cast<void>(core_.release());
+    if (is_parents()) static_cast<void>(core_.release());
   }
 
   bool supports_remote() const override { return true; }
@@ -139,8 +145,16 @@ class TcpxBackend : public Backend {
             region.on_gpu ? uint32_t{kVram} : uint32_t{kDram}};
   }
 
+  bool is_parents() const { return g_forks.load(std::memory_order_relaxed) != made_at_; }
+
   template <typename Call>
   Status guarded(const Call& call) const {
+    if (is_parents()) {
+      report(local_agent_,
+             "this agent is of the process that this one was forked from, which "
+             "alone may use it: make one here");
+      return kNotAllowed;
+    }
     try {
       return static_cast<Status>(call());
     } catch (const std::exception& error) {
@@ -148,7 +162,7 @@ class TcpxBackend : public Backend {
     }
   }
 
-  const pid_t owner_ = getpid();
+  const unsigned made_at_ = g_forks.load(std::memory_order_relaxed);
   std::unique_ptr<Core> core_;
   std::string connection_info_;
 };

@@ -19,15 +19,10 @@ namespace tcpx::nixl {
 namespace {
 
 constexpr int64_t kReleasePatienceNs = 1'000'000'000;  // of a region that is still in use
-constexpr size_t kMostTargets = 4096;
+constexpr int kMostStrangers = 64;  // beyond them the oldest gives way, and one of ours dials again
+constexpr int kConnectionsARound = 64;
+constexpr size_t kMostRevoked = 4096;
 constexpr int kMostEvents = 64;
-
-Token random_token() {
-  Token token;
-  std::random_device device;
-  for (uint8_t& byte : token) byte = static_cast<uint8_t>(device());
-  return token;
-}
 
 // Of the kernels that put together what a plugin scatters; once a process.
 void configure_compiler(const Options& options) {
@@ -62,7 +57,7 @@ Core::Core(const std::string& agent, const Options& options, bool with_thread)
   all_.agent = agent;
   all_.epoll = epoll_.fd();
   all_.options = options;
-  all_.token = random_token();
+  if (!random_token(&all_.token)) throw std::runtime_error("no random numbers are to be had");
   all_.machine = machine_identity();
   make_path();
   all_.terms = {path_->plugin_name(), static_cast<uint16_t>(options.channels), options.chunk_bytes,
@@ -238,11 +233,15 @@ Status Core::load_connection_info(const std::string& agent, const std::string& t
   const std::string differs = difference(all_.terms, info.terms);
   if (!differs.empty()) return refuse(kMismatch, "agent " + agent + ": " + differs);
   const auto before = known_.find(agent);
-  if (before != known_.end() && before->second.token != info.token) {
+  if (before != known_.end() && !same_token(before->second.token, info.token)) {
     const auto link = initiators_.find(agent);
     if (link != initiators_.end()) link->second->end();
     drop_failed();
   }
+  std::deque<Token>& revoked = all_.revoked;
+  revoked.erase(std::remove_if(revoked.begin(), revoked.end(),
+                               [&](const Token& each) { return same_token(each, info.token); }),
+                revoked.end());
   known_[agent] = std::move(info);
   return kSuccess;
 }
@@ -255,7 +254,6 @@ Initiator* Core::link_to(const std::string& agent) {
   if (link && !thread_.joinable() && !link->waits()) link->read();
   if (!link || link->stage() == LinkStage::kFailed) {
     if (link && link->lost_work()) report(all_.agent, link->reason());
-    if (link) watched_.erase(link.get());
     link = std::make_unique<Initiator>(all_, agent, known->second);
     wake();
   }
@@ -270,7 +268,16 @@ Status Core::connect(const std::string& agent) {
 
 void Core::disconnect(const std::string& agent) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  known_.erase(agent);
+  const auto known = known_.find(agent);
+  if (known != known_.end()) {
+    const Token token = known->second.token;
+    all_.revoked.push_back(token);
+    if (all_.revoked.size() > kMostRevoked) all_.revoked.pop_front();
+    for (const auto& target : targets_) {
+      if (same_token(target->engine(), engine_of(token))) target->end();
+    }
+    known_.erase(known);
+  }
   const auto link = initiators_.find(agent);
   if (link != initiators_.end()) link->second->end();
   drop_failed();
@@ -282,6 +289,7 @@ void Core::fetch(Notifications& out) {
   for (auto& note : all_.notifications) out.push_back(std::move(note));
   all_.notifications.clear();
   all_.notification_bytes = 0;
+  for (const auto& target : targets_) target->forget_notifications();
 }
 
 Status Core::notify(const std::string& agent, const std::string& text) {
@@ -303,22 +311,58 @@ Status Core::notify(const std::string& agent, const std::string& text) {
 // --- Progress
 
 void Core::watch(Link& link) {
-  int& fd = watched_.try_emplace(&link, -1).first->second;
-  if (fd == link.fd() || link.fd() < 0 || link.stage() == LinkStage::kDialing) return;
+  if (link.is_watched() || link.fd() < 0 || link.stage() == LinkStage::kDialing) return;
   try {
     add_to(epoll_, link.fd(), &link);
     link.watched();
-    fd = link.fd();
   } catch (const std::runtime_error& error) {
     link.fail(kBackend, error.what());
   }
 }
 
+// The oldest of those who have not proved by now that they know us. False: there is none.
+bool Core::give_way() {
+  for (const auto& target : targets_) {
+    if (!target->is_stranger() || target->stage() == LinkStage::kFailed) continue;
+    target->read();  // what it has said meanwhile
+    if (!target->is_stranger()) continue;
+    target->fail(kNotAllowed, "it gave way to others");
+    return true;
+  }
+  return false;
+}
+
+bool Core::take_connections() {
+  auto strangers = std::count_if(targets_.begin(), targets_.end(),
+                                 [](const auto& target) { return target->is_stranger(); });
+  for (int taken = 0; taken < kConnectionsARound; ++taken) {
+    bool lacks_files = false;
+    Socket one = listener_.accept(&lacks_files);
+    if (one.fd() < 0 && lacks_files && !give_way()) listener_.turn_away();
+    if (one.fd() < 0) return taken > 0;
+    if (++strangers > kMostStrangers && give_way()) --strangers;
+    targets_.push_back(std::make_unique<Target>(all_, std::move(one)));
+    watch(*targets_.back());
+    targets_.back()->read();
+  }
+  return true;
+}
+
+// They may be many: a line for the first, the second, the fourth and so on.
+void Core::tell_of_stranger(const Link& link) {
+  ++sent_away_;
+  if ((sent_away_ & (sent_away_ - 1)) != 0) return;
+  report(all_.agent, "connections sent away that did not prove to know this agent's metadata: " +
+                         std::to_string(sent_away_) + "; the last: " + link.reason());
+}
+
 void Core::drop_failed() {
   auto is_over = [&](const auto& link) {
     if (link->stage() != LinkStage::kFailed) return false;
-    if (link->lost_work()) report(all_.agent, link->reason());
-    watched_.erase(link.get());
+    if (link->is_stranger()) {
+      tell_of_stranger(*link);
+    } else if (link->lost_work())
+      report(all_.agent, link->reason());
     return true;
   };
   for (auto at = initiators_.begin(); at != initiators_.end();) {
@@ -337,20 +381,14 @@ bool Core::round() {
       uint64_t count;
       if (::read(wake_.fd(), &count, sizeof(count)) < 0) continue;  // another round had it
     } else if (what == &listener_) {
-      for (Socket one = listener_.accept(); one.fd() >= 0; one = listener_.accept()) {
-        if (targets_.size() >= kMostTargets) continue;
-        targets_.push_back(std::make_unique<Target>(all_, std::move(one)));
-        watch(*targets_.back());
-        targets_.back()->read();
-        moved = true;
-      }
+      moved |= take_connections();
     } else {
       static_cast<Link*>(what)->read();
     }
   }
   bool path = false;
   each_link([&](const Link& link) { path |= link.uses_path(); });
-  if (path) moved |= path_->progress();
+  if (path || !path_->idle()) moved |= path_->progress();
   const int64_t now = now_ns();
   bool over = false;
   each_link([&](Link& link) {
@@ -363,7 +401,7 @@ bool Core::round() {
 }
 
 bool Core::active() const {
-  bool any = !copies_.empty();
+  bool any = !copies_.empty() || !path_->idle();
   each_link([&](const Link& link) { any |= link.active(); });
   return any;
 }

@@ -72,6 +72,8 @@ class Core {
   };
 
   void make_path();
+  bool take_connections();
+  bool give_way();
   Status use_gpu_of(const void* pointer);
   Initiator* link_to(const std::string& agent);
   Status refuse_unknown(const std::string& agent) const;
@@ -81,6 +83,7 @@ class Core {
   void watch(Link& link);
   bool active() const;
   void drop_failed();
+  void tell_of_stranger(const Link& link);
   template <typename Visit>
   void each_link(const Visit& visit) const;
   void progress_by_caller();
@@ -95,8 +98,8 @@ class Core {
   std::map<std::string, ConnectionInfo> known_;
   std::map<std::string, std::unique_ptr<Initiator>> initiators_;
   std::vector<std::unique_ptr<Target>> targets_;
-  std::map<const Link*, int> watched_;  // by descriptor
   std::deque<Copy> copies_;
+  uint64_t sent_away_ = 0;  // strangers
 
   std::atomic<uint64_t> caller_rounds_{0};
   std::atomic<bool> stop_{false}, sleeping_{false};

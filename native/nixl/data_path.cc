@@ -94,6 +94,7 @@ class SessionPath : public DataPath {
   }
 
   bool progress() override { return session_.progress(); }
+  bool idle() const override { return session_.idle(); }
 
  private:
   p2p::Session session_;

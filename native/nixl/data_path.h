@@ -48,6 +48,8 @@ class DataPath {
 
   // One round over all remotes; true when anything moved.
   virtual bool progress() = 0;
+  // Nothing is under way, not even of remotes that were closed: no round is of use.
+  virtual bool idle() const = 0;
 };
 
 std::unique_ptr<DataPath> make_data_path(const PathOptions& options);

@@ -1,6 +1,7 @@
 #include "nixl/initiator.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "engine/clock.h"
@@ -11,11 +12,21 @@ namespace {
 constexpr size_t kMostOpen = 1024;                  // frames that wait for their end
 constexpr size_t kMostBacklog = 4 << 20;            // bytes of frames that the socket did not take
 constexpr int64_t kDialPatienceNs = 2'000'000'000;  // an address, where there are others
+constexpr int64_t kRestNs = 100'000'000;            // before it is dialed again
+
+// What a target keeps of a part; that of a request of one carries its notification.
+size_t kept_by_target(const Transfer& transfer, const Part& part) {
+  const bool with_frame = transfer.prepared->parts.size() == 1;
+  return kept_of(part.there.size(), with_frame ? transfer.notification.size() : 0);
+}
 
 }  // namespace
 
 Initiator::Initiator(Surroundings& all, const std::string& remote, ConnectionInfo info)
-    : Link(all, "to", remote), info_(std::move(info)), addresses_(info_.addresses) {
+    : Link(all, "to", remote),
+      info_(std::move(info)),
+      addresses_(info_.addresses),
+      begun_at_(now_ns()) {
   if (!info_.machine.empty() && info_.machine == all.machine) {
     addresses_.insert(addresses_.begin(), "127.0.0.1");
   }
@@ -43,16 +54,35 @@ bool Initiator::advance(int64_t now) {
     return queued_.size() != before;
   }
   if (stage_ != LinkStage::kDialing) return false;
+  if (stream_.fd() < 0) {  // it rests
+    if (now - dialed_at_ < kRestNs) return false;
+    next_address_ = 0;
+    dial_next("no address");
+    return true;
+  }
   std::string why = "no answer";
   const DialStage stage = stream_.dialed(&why);
   if (stage == DialStage::kConnected) {
     stage_ = LinkStage::kGreeting;
-    greet(FrameType::kHello, info_.token);
     return true;
   }
   const bool late = now - dialed_at_ > kDialPatienceNs && next_address_ < addresses_.size();
   if (stage == DialStage::kFailed || late) dial_next(why);
   return stage == DialStage::kFailed;
+}
+
+// A target has places for so many that it does not know yet, and the oldest of them gives way.
+bool Initiator::begins_anew() {
+  const int64_t now = now_ns();
+  const auto patience_ns = static_cast<int64_t>(all_.options.connect_patience_s * 1e9);
+  if (stage_ != LinkStage::kGreeting || now - begun_at_ > patience_ns) return false;
+  close_stream(0);
+  leave_path();
+  stream_ = Stream(all_.patience());
+  is_challenged_ = false;
+  dialed_at_ = now;
+  stage_ = LinkStage::kDialing;
+  return true;
 }
 
 bool Initiator::active() const {
@@ -97,7 +127,7 @@ void Initiator::begin() {
   for (; !notes_.empty(); notes_.pop_front()) {
     write_text(out(), FrameType::kNotify, notes_.front());
   }
-  while (!queued_.empty() && open_.size() < kMostOpen && stream_.backlog() < kMostBacklog) {
+  while (!queued_.empty() && has_place_for(queued_.front())) {
     Ask ask = std::move(queued_.front());
     queued_.pop_front();
     if (ask.transfer->released || ask.transfer->error != kSuccess) {
@@ -106,6 +136,11 @@ void Initiator::begin() {
       start(std::move(ask));
     }
   }
+}
+
+bool Initiator::has_place_for(const Ask& ask) const {
+  return open_.size() < kMostOpen && stream_.backlog() < kMostBacklog &&
+         kept_ + kept_by_target(*ask.transfer, *ask.part) <= kMostKept;
 }
 
 void Initiator::start(Ask ask) {
@@ -135,6 +170,7 @@ void Initiator::start(Ask ask) {
     ask.sent = true;
   }
   if (ask.part->bytes == 0) ask.sent = true;
+  kept_ += ask.kept = kept_by_target(transfer, *ask.part);
   open_.emplace(id, std::move(ask));
 }
 
@@ -143,9 +179,19 @@ void Initiator::start(Ask ask) {
 void Initiator::take(const Frame& frame) {
   const bool is_ready = stage_ == LinkStage::kReady;
   switch (frame.type) {
+    case FrameType::kChallenge:
+      if (stage_ != LinkStage::kGreeting || is_challenged_) break;
+      is_challenged_ = true;
+      challenge_ = read_challenge(frame.body);
+      if (!random_token(&attempt_)) throw std::runtime_error("no random numbers are to be had");
+      return greet(FrameType::kHello, attempt_, info_.token, challenge_);
     case FrameType::kWelcome: {
-      if (stage_ != LinkStage::kGreeting) throw WireError("a second welcome");
-      const Greeting greeting = read_greeting(frame.body);
+      if (stage_ != LinkStage::kGreeting || !is_challenged_) break;
+      const std::optional<Greeting> proven = read_proven(frame, info_.token, challenge_);
+      if (!proven || !same_token(proven->attempt, attempt_)) {
+        return fail(kMismatch, who() + " does not prove to be the engine that the metadata is of");
+      }
+      const Greeting& greeting = *proven;
       const std::string differs = difference(all_.terms, greeting.terms);
       if (!differs.empty()) return fail(kMismatch, who() + ": " + differs);
       if (greeting.sender != remote_) {
@@ -246,6 +292,7 @@ void Initiator::take_data(const DataFrame& data) {
 void Initiator::end_part(uint64_t id, Status status) {
   const auto found = open_.find(id);
   const std::shared_ptr<Transfer> transfer = found->second.transfer;
+  kept_ -= found->second.kept;
   open_.erase(found);
   part_ended(*transfer, status);
 }
@@ -273,6 +320,7 @@ void Initiator::failed(Status status) {
   for (auto& [id, ask] : open_) end(*ask.transfer);
   for (Ask& ask : queued_) end(*ask.transfer);
   open_.clear();
+  kept_ = 0;
   queued_.clear();
 }
 

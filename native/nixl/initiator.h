@@ -28,6 +28,7 @@ class Initiator : public Link {
   void take(const Frame& frame) override;
   bool advance(int64_t now) override;
   void failed(Status status) override;
+  bool begins_anew() override;
 
  private:
   struct Ask {
@@ -38,11 +39,13 @@ class Initiator : public Link {
     bool sent = false;     // of a write: its bytes have left our memory
     bool done = false;     // of a write: the target has them
     bool granted = false;  // of a read
+    size_t kept = 0;       // by the target, while it is open
     bool is_write() const { return transfer->prepared->operation == kWrite; }
   };
 
   void dial_next(const std::string& why);
   void begin();  // as many as may be open
+  bool has_place_for(const Ask& ask) const;
   void start(Ask ask);
   Ask& find(uint64_t id, bool is_write);
   void credited(uint64_t id);
@@ -57,9 +60,14 @@ class Initiator : public Link {
   std::vector<std::string> addresses_;
   size_t next_address_ = 0;
   int64_t dialed_at_ = 0;
+  const int64_t begun_at_;
+  Token attempt_{};
+  Token challenge_{};
+  bool is_challenged_ = false;
   std::deque<Ask> queued_;
   std::deque<std::string> notes_;  // until the link is ready
   std::map<uint64_t, Ask> open_;
+  size_t kept_ = 0;  // of them, by the target
   uint64_t next_id_ = 1;
 };
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/clock.h"
+#include "net/printable.h"
 
 namespace tcpx::nixl {
 namespace {
@@ -14,11 +15,13 @@ namespace {
 // An agent without a progress thread may not look for longer than the patience: what the other
 // side did meanwhile is only seen then.
 constexpr double kUnwatchedS = 1;
+constexpr size_t kMostLine = 1000;
 
 }  // namespace
 
 void report(const std::string& agent, const std::string& what) {
-  fprintf(stderr, "tcpx-mpi nixl: agent %s: %s\n", agent.c_str(), what.c_str());
+  fprintf(stderr, "tcpx-mpi nixl: agent %s: %s\n", printable(agent).c_str(),
+          printable(what, kMostLine).c_str());
 }
 
 Link::Link(Surroundings& all, const char* role, const std::string& remote)
@@ -31,7 +34,12 @@ Link::Link(Surroundings& all, const char* role, const std::string& remote)
 
 Link::~Link() {
   close_stream(0);
-  if (listening_) all_.path->close(key_);
+  leave_path();
+}
+
+// From here on nothing touches the memory.
+void Link::leave_path() {
+  if (std::exchange(listening_, false)) all_.path->close(key_);
 }
 
 // The kernel forgets a socket that is closed only when no child of this process has it too.
@@ -61,7 +69,10 @@ void Link::read() {
     return fail(kBackend, who() + ": " + error.what());
   }
   if (stage_ == LinkStage::kFailed) return;
-  if (!open && !holds_frames_) return fail(kRemoteDisconnect, who() + " is gone: " + why);
+  if (!open && !holds_frames_) {
+    if (begins_anew()) return;
+    return fail(kRemoteDisconnect, who() + " is gone: " + why);
+  }
   flush();
 }
 
@@ -141,8 +152,7 @@ void Link::fail(Status status, const std::string& reason) {
   stage_ = LinkStage::kFailed;
   reason_ = reason;
   close_stream(0);
-  if (listening_) all_.path->close(key_);  // from here on nothing touches the memory
-  listening_ = false;
+  leave_path();
   failed(status);
 }
 
@@ -151,8 +161,7 @@ void Link::end() {
   stage_ = LinkStage::kFailed;
   reason_ = "closed";
   close_stream(200);
-  if (listening_) all_.path->close(key_);
-  listening_ = false;
+  leave_path();
   failed(kRemoteDisconnect);
 }
 
@@ -161,15 +170,17 @@ void Link::flush() {
   if (!stream_.flush(&why)) fail(kRemoteDisconnect, who() + " is gone: " + why);
 }
 
-void Link::greet(FrameType type, const Token& token) {
+void Link::greet(FrameType type, const Token& attempt, const Token& secret,
+                 const Token& challenge) {
   Greeting greeting;
+  greeting.attempt = attempt;
   greeting.terms = all_.terms;
-  greeting.token = token;
+  greeting.engine = engine_of(all_.token);
   greeting.sender = all_.agent;
   greeting.target = remote_;
   listening_ = true;
   greeting.path_info = all_.path->listen(key_);
-  write_greeting(out(), type, greeting);
+  write_proven(out(), type, greeting, secret, challenge);
 }
 
 void Link::join(const Greeting& greeting) {

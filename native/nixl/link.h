@@ -1,7 +1,8 @@
 // One agent's way to another: a control stream and the data path's connections, made by the
 // initiator and used for what it asks for. An agent that both asks and is asked has two.
 //
-//   kDialing -> kGreeting -> kJoining -> kReady         (kFailed from each)
+//   kDialing -> kGreeting -> kJoining -> kReady         (kFailed from each; who was not answered
+//                                                         dials again)
 //
 // WRITE  initiator: kWrite{segments}          target: checks them, kCredit, receives
 //        initiator: sends                     target: when all is in place, the notification, kDone
@@ -15,6 +16,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <string>
 
@@ -39,6 +41,8 @@ struct Surroundings {
   Notifications notifications;  // that came in
   uint64_t notification_bytes = 0;
   uint64_t next_link = 1;
+  // Whose metadata was invalidated here, the oldest first, by the token of its engine.
+  std::deque<Token> revoked;
   int epoll = -1;
 
   void notify(const std::string& sender, std::string_view text) {
@@ -67,7 +71,11 @@ class Link {
   int fd() const { return stream_.fd(); }
   const std::string& reason() const { return reason_; }
   bool lost_work() const { return lost_work_; }  // when it failed
-  void watched() { is_watched_ = true; }         // by the engine's epoll
+  // One that has not proved that it knows whom it is connected to.
+  virtual bool is_stranger() const { return false; }
+  virtual void forget_notifications() {}           // all that came in were fetched
+  bool is_watched() const { return is_watched_; }  // by the engine's epoll
+  void watched() { is_watched_ = true; }
 
   // The stream has something to be read.
   void read();
@@ -88,14 +96,19 @@ class Link {
   virtual bool advance(int64_t) { return false; }
   virtual void failed(Status) {}
   virtual bool accepts_more() const { return true; }  // of what it is asked for
+  // The other side has closed the connection: whether another one takes its place.
+  virtual bool begins_anew() { return false; }
 
-  void greet(FrameType type, const Token& token);
+  // With the proof for `challenge` that we know `secret`.
+  void greet(FrameType type, const Token& attempt, const Token& secret, const Token& challenge);
   void join(const Greeting& greeting);
+  void leave_path();
+  void close_stream(int patience_ms);
   void take_up();
   void flush();
   virtual bool has_unsent() const { return stream_.backlog() > 0; }
   std::string& out() { return stream_.out(); }
-  std::string who() const { return "agent " + remote_; }
+  virtual std::string who() const { return "agent " + remote_; }
 
   Surroundings& all_;
   std::string remote_;
@@ -104,7 +117,6 @@ class Link {
   std::unique_ptr<Pump> sends_, receives_;
 
  private:
-  void close_stream(int patience_ms);
   double patience_s() const;
 
   const std::string key_;  // of the data path
@@ -119,7 +131,7 @@ class Link {
   bool lost_work_ = false;
 };
 
-// For the people who look for what went wrong: one line on stderr.
+// For the people who look for what went wrong: one line on stderr, whatever bytes are in it.
 void report(const std::string& agent, const std::string& what);
 
 }  // namespace tcpx::nixl

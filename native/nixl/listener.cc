@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -74,15 +75,28 @@ Listener::Listener(const std::string& address, uint16_t port)
                                             : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
 }
 
-Socket Listener::accept() {
+Socket Listener::accept(bool* lacks_files) {
   Socket accepted(accept4(socket_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
-  if (accepted.fd() < 0 && (errno == EMFILE || errno == ENFILE)) {
-    // Who waits would wake us for ever: it is sent away.
-    spare_.reset();
-    Socket(accept4(socket_.fd(), nullptr, nullptr, SOCK_CLOEXEC)).reset();
-    spare_.reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  }
+  *lacks_files = accepted.fd() < 0 && (errno == EMFILE || errno == ENFILE);
   return accepted;
+}
+
+void Listener::turn_away() {
+  spare_.reset();
+  Socket(accept4(socket_.fd(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC)).reset();
+  spare_.reset(open("/dev/null", O_RDONLY | O_CLOEXEC));
+}
+
+std::string peer_address(int fd) {
+  sockaddr_storage peer{};
+  socklen_t length = sizeof(peer);
+  char host[NI_MAXHOST] = "", port[NI_MAXSERV] = "";
+  if (getpeername(fd, reinterpret_cast<sockaddr*>(&peer), &length) != 0 ||
+      getnameinfo(reinterpret_cast<const sockaddr*>(&peer), length, host, sizeof(host), port,
+                  sizeof(port), NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "an unknown address";
+  }
+  return std::string(host) + " port " + port;
 }
 
 std::vector<std::string> local_addresses(const std::string& interfaces) {

@@ -15,14 +15,20 @@ class Listener {
   Listener(const std::string& address, uint16_t port);
   uint16_t port() const { return port_; }
   int fd() const { return socket_.fd(); }
-  // A connection that waits, or one without a descriptor.
-  Socket accept();
+  // A connection that waits, or one without a descriptor; then `lacks_files` says whether that is
+  // because this process may have no more.
+  Socket accept(bool* lacks_files);
+  // Sends away whoever waits, without a descriptor to spare.
+  void turn_away();
 
  private:
   Socket socket_;
-  Socket spare_;  // given up when no descriptor is left
+  Socket spare_;  // given up by turn_away
   uint16_t port_ = 0;
 };
+
+// "192.0.2.7 port 4711" of whom a connected socket is connected to.
+std::string peer_address(int fd);
 
 // Numeric addresses of interfaces that are up, loopback last; of these interfaces only, where any
 // is named ("eth0,eth1").

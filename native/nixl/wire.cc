@@ -1,14 +1,18 @@
 #include "nixl/wire.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
+
+#include "proof/blake2s.h"
 
 namespace tcpx::nixl {
 namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-constexpr char kInfoMagic[] = "TCPX-NIXL-1";
+constexpr char kInfoMagic[] = "TCPX-NIXL-2";
 constexpr char kRegionMagic[] = "TCPX-MEM-1";
 constexpr size_t kMaxAddresses = 16;
 constexpr size_t kMaxAddress = 64;
@@ -117,13 +121,54 @@ Terms take_terms(Fields& fields) {
 }
 
 void put_token(std::string& out, const Token& token) {
-  out.append(reinterpret_cast<const char*>(token.data()), token.size());
+  out.append(reinterpret_cast<const char*>(token.bytes), sizeof(token.bytes));
 }
 
 Token take_token(Fields& fields) {
   Token token;
-  memcpy(token.data(), fields.bytes(kTokenBytes, "the token").data(), kTokenBytes);
+  memcpy(token.bytes, fields.bytes(sizeof(token.bytes), "a token").data(), sizeof(token.bytes));
   return token;
+}
+
+// Of `text`, under a token; `use` keeps one use of it from another.
+template <size_t size>
+std::array<uint8_t, size> keyed_hash(const Token& key, std::string_view use, std::string text) {
+  text += use;
+  std::array<uint8_t, size> hash;
+  blake2s(hash.data(), size, key.bytes, sizeof(key.bytes), text.data(), text.size());
+  return hash;
+}
+
+// What a greeting's proof and mask are made over, beside its body.
+std::string circumstances(FrameType type, const Token& challenge) {
+  std::string text;
+  put(text, kWireVersion);
+  put(text, static_cast<uint16_t>(type));
+  put_token(text, challenge);
+  return text;
+}
+
+Token proof_of(FrameType type, std::string_view body, const Token& secret, const Token& challenge) {
+  const std::string text = circumstances(type, challenge).append(body.substr(sizeof(Token::bytes)));
+  const auto hash = keyed_hash<sizeof(Token::bytes)>(secret, "proof", text);
+  Token proof;
+  memcpy(proof.bytes, hash.data(), sizeof(proof.bytes));
+  return proof;
+}
+
+// Hides or shows what only the other side may know: the data path's handles have secrets of theirs.
+void mask(std::string& text, FrameType type, const Token& attempt, const Token& secret,
+          const Token& challenge) {
+  std::string over = circumstances(type, challenge);
+  put_token(over, attempt);
+  for (size_t at = 0; at < text.size(); at += 32) {
+    std::string block = over;
+    put(block, uint64_t{at});
+    const auto pad = keyed_hash<32>(secret, "mask", block);
+    for (size_t i = at; i < std::min(at + 32, text.size()); ++i) {
+      text[i] = static_cast<char>(text[i] ^ pad[i - at]);
+    }
+  }
 }
 
 template <typename Value>
@@ -193,10 +238,24 @@ bool FrameReader::next(Frame& frame, size_t most_body) {
   return true;
 }
 
+void write_challenge(std::string& out, const Token& challenge) {
+  const Opened frame(out, FrameType::kChallenge);
+  put_token(out, challenge);
+}
+
+Token read_challenge(std::string_view body) {
+  Fields fields(body);
+  const Token challenge = take_token(fields);
+  fields.end("a challenge");
+  return challenge;
+}
+
 void write_greeting(std::string& out, FrameType type, const Greeting& greeting) {
   const Opened frame(out, type);
+  put_token(out, greeting.proof);
+  put_token(out, greeting.attempt);
   put_terms(out, greeting.terms);
-  put_token(out, greeting.token);
+  put_token(out, greeting.engine);
   put_text(out, greeting.sender);
   put_text(out, greeting.target);
   put_text(out, greeting.path_info);
@@ -205,14 +264,43 @@ void write_greeting(std::string& out, FrameType type, const Greeting& greeting) 
 Greeting read_greeting(std::string_view body) {
   Fields fields(body);
   Greeting greeting;
+  greeting.proof = take_token(fields);
+  greeting.attempt = take_token(fields);
   greeting.terms = take_terms(fields);
-  greeting.token = take_token(fields);
+  greeting.engine = take_token(fields);
   greeting.sender = fields.text("the sender's name", kMaxName);
   greeting.target = fields.text("the target's name", kMaxName);
   if (greeting.sender.empty()) throw WireError("the sender has no name");
   greeting.path_info = fields.text("the data path's info", kMaxPathInfo);
   fields.end("a greeting");
   return greeting;
+}
+
+void write_proven(std::string& out, FrameType type, const Greeting& greeting, const Token& secret,
+                  const Token& challenge) {
+  Greeting masked = greeting;
+  mask(masked.path_info, type, greeting.attempt, secret, challenge);
+  const size_t body = out.size() + kHeaderBytes;
+  write_greeting(out, type, masked);
+  const Token proof = proof_of(type, std::string_view(out).substr(body), secret, challenge);
+  memcpy(out.data() + body, proof.bytes, sizeof(proof.bytes));
+}
+
+std::optional<Greeting> read_proven(const Frame& frame, const Token& secret,
+                                    const Token& challenge) {
+  Fields fields(frame.body);
+  const Token proof = take_token(fields);
+  if (!same_token(proof, proof_of(frame.type, frame.body, secret, challenge))) return std::nullopt;
+  Greeting greeting = read_greeting(frame.body);
+  mask(greeting.path_info, frame.type, greeting.attempt, secret, challenge);
+  return greeting;
+}
+
+Token engine_of(const Token& token) {
+  const auto hash = keyed_hash<sizeof(Token::bytes)>(token, "engine", "");
+  Token engine;
+  memcpy(engine.bytes, hash.data(), sizeof(engine.bytes));
+  return engine;
 }
 
 void write_text(std::string& out, FrameType type, std::string_view text) {
@@ -319,6 +407,9 @@ DataFrame read_data(std::string_view body) {
 
 void check_body(const Frame& frame) {
   switch (frame.type) {
+    case FrameType::kChallenge:
+      read_challenge(frame.body);
+      break;
     case FrameType::kHello:
     case FrameType::kWelcome:
       read_greeting(frame.body);

@@ -5,18 +5,20 @@
 // anything is allocated for it, and a frame that breaks one ends the connection, with the reason.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "proof/token.h"
+
 namespace tcpx::nixl {
 
 constexpr uint32_t kWireMagic = 0x4c585854;  // "TXXL"
-constexpr uint16_t kWireVersion = 2;
+constexpr uint16_t kWireVersion = 3;
 constexpr size_t kHeaderBytes = 16;
 constexpr size_t kMaxBody = size_t{2} << 20;
 constexpr size_t kMaxName = 4096;  // of an agent
@@ -24,16 +26,16 @@ constexpr size_t kMaxNotification = 1 << 20;
 constexpr size_t kMaxSegments = 32768;  // of one frame: a longer request is several
 constexpr size_t kMaxChannels = 16;
 constexpr size_t kMaxPathInfo = 16384;  // of the data path's listeners
-constexpr size_t kTokenBytes = 16;
 // Of the frames before both sides know each other.
 constexpr size_t kMaxGreeting = 4 * kMaxName + kMaxPathInfo;
 
 enum class FrameType : uint16_t {
-  kHello = 1,  // from whoever connects
-  kWelcome,    // from whoever was connected to
-  kRefuse,     // with a reason in words, and the end
-  kUp,         // all comms of this side are there
-  kWrite,      // segments, perhaps with the bytes
+  kChallenge = 1,  // from whoever was connected to, at once
+  kHello,          // from whoever connects
+  kWelcome,        // from whoever was connected to
+  kRefuse,         // with a reason in words, and the end
+  kUp,             // all comms of this side are there
+  kWrite,          // segments, perhaps with the bytes
   kRead,
   kGrant,   // of a read: its segments are right
   kCredit,  // receives will be posted, in the order of these
@@ -70,8 +72,6 @@ class WireError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-using Token = std::array<uint8_t, kTokenBytes>;
-
 // What must be alike on both sides, for both cut a request into the same messages.
 struct Terms {
   std::string plugin;  // its name as its table says it
@@ -86,18 +86,24 @@ std::string difference(const Terms& here, const Terms& there);
 // How an agent is reached, as NIXL carries it between agents.
 struct ConnectionInfo {
   Terms terms;
-  Token token{};        // of this engine: a stray connection does not know it
+  Token token{};        // of this engine, a secret: who proves to have it has this info
   std::string machine;  // whoever has the same one may use loopback
   uint16_t port = 0;
   std::vector<std::string> addresses;  // numeric, the best first
 };
 
+// The handshake. Whoever was connected to says a random challenge; whoever connects answers with a
+// hello, and a proof over all of it and the challenge that it has the target's token; the target
+// with a welcome and its own proof, over the hello's random attempt, too. So the token is on no
+// wire, what was recorded is of no use to anybody, and nothing of a hello is read before its proof.
 struct Greeting {  // kHello and kWelcome
+  Token proof{};
+  Token attempt{};  // random, of whoever connects; a welcome repeats it
   Terms terms;
-  Token token{};
+  Token engine{};  // names the sender's engine: see engine_of
   std::string sender;
   std::string target;
-  std::string path_info;  // what the other side's data path connects to
+  std::string path_info;  // what the other side's data path connects to; masked
 };
 
 // A stretch of registered memory.
@@ -119,6 +125,14 @@ struct TransferFrame {  // kWrite and kRead
   std::string_view payload;
 };
 
+// What a target keeps of a transfer that is open. An initiator has no more than kMostKept open; its
+// target, which may see the end of a read later, bears twice that from it and no more.
+constexpr size_t kMostKept = 16 << 20;
+constexpr size_t kept_of(size_t segments, size_t notification_bytes) {
+  return 256 + 128 * segments + notification_bytes;
+}
+static_assert(kept_of(kMaxSegments, kMaxNotification) <= kMostKept);
+
 struct DoneFrame {
   uint64_t id = 0;
   int32_t status = 0;
@@ -126,6 +140,7 @@ struct DoneFrame {
 };
 
 // Each appends one whole frame.
+void write_challenge(std::string& out, const Token& challenge);
 void write_greeting(std::string& out, FrameType type, const Greeting& greeting);
 void write_text(std::string& out, FrameType type, std::string_view text);  // kRefuse, kNotify
 void write_id(std::string& out, FrameType type, uint64_t id);  // kGrant, kCredit, kCancel
@@ -137,6 +152,7 @@ char* write_transfer(std::string& out, FrameType type, const TransferFrame& tran
 char* write_data(std::string& out, uint64_t id, size_t payload_bytes);
 
 // Each throws WireError.
+Token read_challenge(std::string_view body);
 Greeting read_greeting(std::string_view body);
 uint64_t read_id(std::string_view body);
 DoneFrame read_done(std::string_view body);
@@ -149,6 +165,16 @@ DataFrame read_data(std::string_view body);
 std::string_view read_text(std::string_view body, size_t most);
 // Whatever the type is.
 void check_body(const Frame& frame);
+
+// A greeting whose proof and mask are made here.
+void write_proven(std::string& out, FrameType type, const Greeting& greeting, const Token& secret,
+                  const Token& challenge);
+// The greeting, if the proof in it is right; none: it is not, and nothing else was looked at.
+// Throws WireError.
+std::optional<Greeting> read_proven(const Frame& frame, const Token& secret,
+                                    const Token& challenge);
+// What names the engine of a token to those who do not have that.
+Token engine_of(const Token& token);
 
 std::string write_connection_info(const ConnectionInfo& info);
 ConnectionInfo read_connection_info(std::string_view text);

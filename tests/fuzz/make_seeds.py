@@ -208,7 +208,7 @@ def nixl_stream() -> dict[str, bytes]:
     def text(said: bytes) -> bytes:
         return struct.pack("<I", len(said)) + said
 
-    def frame(kind: int, body: bytes = b"", magic: int = 0x4C585854, version: int = 2) -> bytes:
+    def frame(kind: int, body: bytes = b"", magic: int = 0x4C585854, version: int = 3) -> bytes:
         return struct.pack("<IHHQ", magic, version, kind, len(body)) + body
 
     def transfer(kind: int, flags: int, note: bytes, segments: list[int], more: bytes) -> bytes:
@@ -216,13 +216,15 @@ def nixl_stream() -> dict[str, bytes]:
         count = struct.pack("<I", len(segments))
         return frame(kind, struct.pack("<QB", 5, flags) + text(note) + count + table + more)
 
-    (hello, welcome, refuse, up, write, read, grant, credit, cancel, done, data,
-     note) = range(1, 13)  # fmt: skip
+    (challenge, hello, welcome, refuse, up, write, read, grant, credit, cancel, done, data,
+     note) = range(1, 14)  # fmt: skip
     terms = text(b"softtcpx") + struct.pack("<HQQQ", 2, 1 << 19, 1 << 15, 1 << 18)
-    greeting = terms + b"t" * 16 + text(b"a") + text(b"b") + text(b"path")
+    tokens = b"p" * 16 + b"a" * 16  # the proof, the attempt
+    greeting = tokens + terms + b"e" * 16 + text(b"a") + text(b"b") + text(b"path")
     number = struct.pack("<Q", 5)
-    info = text(b"TCPX-NIXL-1") + terms + b"t" * 16 + text(b"here") + struct.pack("<HH", 4711, 1)
+    info = text(b"TCPX-NIXL-2") + terms + b"t" * 16 + text(b"here") + struct.pack("<HH", 4711, 1)
     streams = {
+        "challenge": frame(challenge, b"c" * 16),
         "hello": frame(hello, greeting),
         "welcome-and-up": frame(welcome, greeting) + frame(up),
         "refuse": frame(refuse, b"no"),
@@ -239,7 +241,7 @@ def nixl_stream() -> dict[str, bytes]:
     made = {name: b"\0" + said for name, said in streams.items()}
     made |= {
         f"hello-{name}": said
-        for name, said in damaged(made["hello"], 1, 5, 7, 9, 16, 17, 21, 29, 31, 39).items()
+        for name, said in damaged(made["hello"], 1, 5, 7, 9, 16, 17, 49, 53, 61, 63, 71).items()
     }
     made |= {
         f"write-{name}": said

@@ -15,6 +15,9 @@ using namespace tcpx::nixl;
 std::string rewritten(const Frame& frame) {
   std::string out;
   switch (frame.type) {
+    case FrameType::kChallenge:
+      write_challenge(out, read_challenge(frame.body));
+      break;
     case FrameType::kHello:
     case FrameType::kWelcome:
       write_greeting(out, frame.type, read_greeting(frame.body));

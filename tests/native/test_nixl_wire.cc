@@ -28,7 +28,7 @@ std::string a_write() {
 ConnectionInfo an_info() {
   ConnectionInfo info;
   info.terms = {"softtcpx", 2, 512 << 10, 32 << 10, 256 << 10};
-  info.token.fill(3);
+  memset(info.token.bytes, 3, sizeof(info.token.bytes));
   info.machine = "here";
   info.port = 4711;
   info.addresses = {"10.0.0.1", "::1"};
@@ -69,7 +69,7 @@ TEST(a_frame_of_another_protocol_version_or_length_is_refused) {
   CHECK_THROWS(reader_of(other).next(frame), WireError, "no frame of this protocol");
   other = a_write();
   other[4] = 9;
-  CHECK_THROWS(reader_of(other).next(frame), WireError, "version 9, not 2");
+  CHECK_THROWS(reader_of(other).next(frame), WireError, "version 9, not 3");
   other = a_write();
   other[6] = 77;
   CHECK_THROWS(reader_of(other).next(frame), WireError, "the type of a frame is 77");
@@ -104,13 +104,46 @@ TEST(a_frame_longer_than_is_due_is_refused_before_it_is_there) {
   CHECK(!reader.next(frame));  // which is within what is allowed later
 }
 
+TEST(a_proof_holds_for_one_secret_challenge_and_side_and_hides_what_is_secret) {
+  const tcpx::Token secret{{1, 2, 3}}, challenge{{4, 5, 6}}, other{{7}};
+  Greeting said;
+  said.terms = an_info().terms;
+  said.sender = "a";
+  said.target = "b";
+  said.path_info = "the secrets of the handles, which are longer than one block of a hash";
+  std::string out;
+  write_proven(out, FrameType::kHello, said, secret, challenge);
+  const auto heard = [](const std::string& bytes, const tcpx::Token& of, const tcpx::Token& asked) {
+    FrameReader reader = reader_of(bytes);
+    Frame frame;
+    CHECK(reader.next(frame));
+    return read_proven(frame, of, asked);
+  };
+  CHECK(heard(out, secret, challenge).has_value());
+  CHECK_EQ(heard(out, secret, challenge)->path_info, said.path_info);
+  CHECK_EQ(heard(out, secret, challenge)->sender, "a");
+  CHECK(out.find("secrets") == std::string::npos);
+  CHECK(out.find(std::string(reinterpret_cast<const char*>(secret.bytes), 16)) ==
+        std::string::npos);
+  CHECK(!heard(out, other, challenge));
+  CHECK(!heard(out, secret, other));
+  std::string welcome = out;
+  welcome[6] = static_cast<char>(FrameType::kWelcome);
+  CHECK(!heard(welcome, secret, challenge));
+  for (size_t at = kHeaderBytes; at < out.size(); ++at) {
+    std::string changed = out;
+    changed[at] = static_cast<char>(changed[at] ^ 1);
+    CHECK(!heard(changed, secret, challenge));
+  }
+}
+
 TEST(connection_info_comes_out_as_it_went_in) {
   const ConnectionInfo read = read_connection_info(write_connection_info(an_info()));
   CHECK_EQ(read.terms.plugin, "softtcpx");
   CHECK_EQ(read.port, 4711);
   CHECK_EQ(read.addresses.size(), 2u);
   CHECK_EQ(read.addresses[1], "::1");
-  CHECK(read.token == an_info().token);
+  CHECK(tcpx::same_token(read.token, an_info().token));
 }
 
 TEST(connection_info_that_is_cut_off_or_of_another_kind_is_refused) {
