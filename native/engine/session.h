@@ -41,6 +41,7 @@ struct TransferLimits {
   uint64_t chunk_bytes = 512 << 10;
   int window_send = 12;
   int window_receive = 16;
+  bool tells_sizes = false;                    // the plugin does, of every receive
   int64_t close_patience_ns = 10'000'000'000;  // with a GPU that has unpacks to end
   // Progress is its owner's alone: no wait for another session makes any for it.
   bool alone = false;

@@ -46,6 +46,7 @@ void Session::adopt_comms() {
     flow->kind = sends ? FlowKind::kSend : FlowKind::kReceive;
     flow->channel = comm->channel;
     flow->comm = comm.get();
+    comm->reports_sizes = limits_.tells_sizes;
     flow->window = sends ? limits_.window_send : limits_.window_receive;
     flow->queue = comm->unpack_queue();
     flow->mover = unpacker_.get();

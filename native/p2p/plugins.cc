@@ -19,6 +19,8 @@ constexpr char kPathVariable[] = "UCCL_TCPX_PLUGIN_PATH";
 constexpr char kChunkVariable[] = "NCCL_DYNAMIC_CHUNK_SIZE";
 // How long a connect of softtcpx waits for its accept; the caller's patience is to hold instead.
 constexpr char kAnswerVariable[] = "SOFTTCPX_ANSWER_TIMEOUT_MS";
+// Whether softtcpx, which like TCPX keeps the size of a receive to itself, tells it.
+constexpr char kSizesVariable[] = "SOFTTCPX_REPORT_SIZES";
 constexpr int kSofttcpxAbi = 7;  // of its file without a version in its name
 
 struct Loaded {
@@ -32,6 +34,10 @@ std::map<std::pair<std::string, int>, Loaded> g_loaded;  // by path as given, an
 std::string variable(const char* name) {
   const char* value = getenv(name);
   return value == nullptr ? "" : value;
+}
+
+bool is_softtcpx(tcpx::Plugin& plugin) {
+  return plugin.net().name().compare(0, 8, "softtcpx") == 0;
 }
 
 // Where this library lies, or the program that it is linked into.
@@ -85,7 +91,10 @@ Loaded load(const std::string& path, int abi, uint64_t chunk_bytes) {
     tcpx::exit_guard::keep_out();
     loaded.use.plugin = std::make_shared<tcpx::Plugin>(path, abi);
     tcpx::Plugin& plugin = *loaded.use.plugin;
-    if (plugin.net().name().compare(0, 8, "softtcpx") == 0) setenv(kAnswerVariable, "0", 0);
+    if (is_softtcpx(plugin)) {
+      setenv(kAnswerVariable, "0", 0);
+      setenv(kSizesVariable, "1", 0);
+    }
     tcpx::plugin_log::begin_init();
     plugin.init();
     tcpx::plugin_log::initialised();
@@ -97,6 +106,10 @@ Loaded load(const std::string& path, int abi, uint64_t chunk_bytes) {
 }
 
 }  // namespace
+
+bool tells_sizes(tcpx::Plugin& plugin) {
+  return is_softtcpx(plugin) && variable(kSizesVariable) == "1";
+}
 
 PluginUse use_plugin(const std::string& spec, int abi, uint64_t chunk_bytes) {
   const std::lock_guard<std::mutex> lock(g_mutex);

@@ -17,6 +17,10 @@ struct PluginUse {
   bool finalizes = false;         // its context is this session's alone
 };
 
+// Whether this plugin, loaded by now, tells the size of every receive: of softtcpx, as it was told
+// to. Of others that is seen in what they do.
+bool tells_sizes(tcpx::Plugin& plugin);
+
 // Throws FatalError where it is missing or refuses, UsageError for chunks that it was not set for.
 PluginUse use_plugin(const std::string& spec, int abi, uint64_t chunk_bytes);
 

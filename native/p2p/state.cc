@@ -77,6 +77,7 @@ SessionState::SessionState(PluginUse plugin, int device, int channels, const Opt
   check_options(options, channels);
   tcpx::Net& net = plugin_.plugin->net();
   limits_ = limits_of(options, channels, net.abi());
+  limits_.tells_sizes = tells_sizes(*plugin_.plugin);
   int devices = 0;
   if (const int code = net.devices(&devices); code != kNetSuccess) {
     throw FatalError(Status::kSetupFailed, tcpx::PluginError("devices", code, "").what());

@@ -30,6 +30,8 @@ PATH_VARIABLE = "UCCL_TCPX_PLUGIN_PATH"
 CHUNK_VARIABLE = "NCCL_DYNAMIC_CHUNK_SIZE"
 #: How long connect of softtcpx waits for accept, whatever the caller's patience.
 ANSWER_VARIABLE = "SOFTTCPX_ANSWER_TIMEOUT_MS"
+#: Whether softtcpx tells the size of a receive, which TCPX does not.
+SIZES_VARIABLE = "SOFTTCPX_REPORT_SIZES"
 #: What chooses the network interfaces of TCPX and softtcpx; the first that is set holds. Others
 #: know the last at most.
 INTERFACE_VARIABLES = ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME")

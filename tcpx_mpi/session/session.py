@@ -37,7 +37,7 @@ from tcpx_mpi.errors import SetupFailed, TcpxError, UsageError
 from tcpx_mpi.machine.gpu.arrays import gpu_slots
 from tcpx_mpi.machine.gpu.compiler import configure_compiler
 from tcpx_mpi.open_files import raise_limit
-from tcpx_mpi.plugin.find import CHUNK_VARIABLE, choose_plugin
+from tcpx_mpi.plugin.find import CHUNK_VARIABLE, SIZES_VARIABLE, choose_plugin
 from tcpx_mpi.plugin.request_limits import within_requests_of
 from tcpx_mpi.session.errors import (
     ALREADY_DONE,
@@ -344,6 +344,7 @@ def _plugin_of(settings: Settings) -> LoadedPlugin:
         key = choice.path, choice.abi
         if key not in _loaded:
             raise_limit()
+            os.environ.setdefault(SIZES_VARIABLE, "1")
             try:
                 _loaded[key] = load_plugin(settings, os.environ)
             except (SetupFailed, RefusedAfterInit) as error:

@@ -22,6 +22,7 @@ from p2p_drivers import (
     RELEASED,
     TIMED_OUT,
     UNKNOWN_MEMORY,
+    WRONG_BYTES,
     Driver,
     Start,
 )
@@ -104,6 +105,24 @@ def test_unknown_memory_is_named_and_a_bad_place_with_its_numbers(driver: Driver
     driver.refuses("deregister a #4711", UNKNOWN_MEMORY)
     assert "of another session" in driver.refuses("send t n 0 1", FOREIGN_MEMORY)
     assert driver.does("complete t") == driver.does("complete r") == "1"
+
+
+@pytest.mark.parametrize(("sent", "expected"), [(300_000, 500_000), (0, 500), (10, 1000)])
+def test_a_message_shorter_than_its_receive_is_wrong_bytes(
+    driver: Driver, sent: int, expected: int
+) -> None:
+    for mode in modes_of(driver):
+        a, b = f"a-{mode}", f"b-{mode}"
+        session(driver, a, mode)
+        session(driver, b, mode)
+        join(driver, a, b)
+        driver.does(f"register {a} m{mode} {sent}", f"register {b} n{mode} {expected}")
+        driver.does(f"transfer {a} t peer", f"transfer {b} r peer")
+        driver.does(f"recv r n{mode} 0 {expected}", f"send t m{mode} 0 {sent}", "wait t 20")
+        text = driver.refuses("wait r 20", WRONG_BYTES)
+        assert "the peer's message has another size" in text
+        driver.refuses("complete r", WRONG_BYTES)
+        driver.does("release t", "release r")
 
 
 def test_memory_in_use_is_not_deregistered(driver: Driver) -> None:

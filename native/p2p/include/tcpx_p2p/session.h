@@ -22,9 +22,9 @@
 // one remote that are waited for together, and owns no part of a window.
 //
 // Process. The plugin is part of it, and of its environment: NCCL_DYNAMIC_CHUNK_SIZE, and of
-// softtcpx SOFTTCPX_ANSWER_TIMEOUT_MS, are set where they are not, once and before the plugin is
-// initialised; SIGPIPE is ignored from then on. In a forked child a session of the parent does
-// nothing, not even close: fork before the first session.
+// softtcpx SOFTTCPX_ANSWER_TIMEOUT_MS and SOFTTCPX_REPORT_SIZES, are set where they are not, once
+// and before the plugin is initialised; SIGPIPE is ignored from then on. In a forked child a
+// session of the parent does nothing, not even close: fork before the first session.
 //
 // Units. Bytes, and seconds as double; a time that is not finite, or over thirty years, is thirty
 // years. "Timeout" is a time without progress of what is waited for, never a total.
@@ -99,11 +99,11 @@ enum class Status : int {
   kSetupFailed = 49,    // the plugin refused to begin, to listen, to connect, or the memory
   kRemoteLost = 50,     // the plugin says that the other side, or the connection, is gone
   kPluginFailed = 51,   // a call of the plugin returned another error
-  kWrongBytes = 52,     // the remote's message has another size than its receive here
-  kGpuFailed = 53,      // a call of the CUDA driver returned an error
-  kRemoteFailed = 54,   // fail_remote was called, for the reason that the text has
-  kOutOfMemory = 55,    // the system has no memory for what the library needs
-  kInternal = 56,       // a defect of this library
+  kWrongBytes = 52,    // the remote's message has another size than its receive here; see post_recv
+  kGpuFailed = 53,     // a call of the CUDA driver returned an error
+  kRemoteFailed = 54,  // fail_remote was called, for the reason that the text has
+  kOutOfMemory = 55,   // the system has no memory for what the library needs
+  kInternal = 56,      // a defect of this library
 };
 
 // "kOutOfBounds" and the like.
@@ -236,7 +236,11 @@ class TCPX_P2P_API Transfer {
   // has ended the remote, and kSetupFailed where the plugin refuses the memory, after which the
   // remote is as good as before.
   void post_send(uint64_t mem_id, uint64_t offset, uint64_t bytes);
-  // Receives the next message of the remote, which has as many bytes. Throws as post_send.
+  // Receives the next message of the remote, which has as many bytes: any other size ends the
+  // remote as kWrongBytes where the plugin tells the size of a receive, as softtcpx does here, or
+  // its fragments, as TCPX does in memory of a GPU. In memory of the host TCPX tells nothing: there
+  // a message that is shorter by less than its last chunk completes the receive. Throws as
+  // post_send.
   void post_recv(uint64_t mem_id, uint64_t offset, uint64_t bytes);
   // Several messages in this order under one lock; all of them, or none where it throws.
   void post_sends(const std::vector<Piece>& pieces);

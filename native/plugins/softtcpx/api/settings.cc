@@ -58,6 +58,8 @@ constexpr NumberSetting kNumbers[] = {
      "how long connect tries to reach a listener"},
     {"SOFTTCPX_ANSWER_TIMEOUT_MS", &Settings::answer_timeout_ms, kMinute, 0, 60 * kMinute,
      "how long connect waits for accept once the listener's port took the connection; 0: for ever"},
+    {"SOFTTCPX_REPORT_SIZES", &Settings::report_sizes, 0, 0, 1,
+     "1: test writes how many bytes a receive has got; TCPX never does"},
     {"SOFTTCPX_DIRECT_SOCKETS", &Settings::direct_sockets, 4, 0, 1 << 20,
      "up to so many waiting sockets are tried directly, beyond that epoll tells"},
     {"SOFTTCPX_SPIN_US", &Settings::spin_us, 50, 0, 1000000,

@@ -69,6 +69,7 @@ struct Settings {
   int64_t receive_buffer_bytes = 0;  // 0: the kernel tunes it
   int64_t connect_timeout_ms = 0;
   int64_t answer_timeout_ms = 0;  // 0: for ever
+  int64_t report_sizes = 0;       // 1: test writes the size of a receive, as TCPX never does
   int64_t direct_sockets = 0;
   int64_t spin_us = 0;
   int64_t recv_sync = 0;

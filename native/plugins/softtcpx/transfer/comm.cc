@@ -31,6 +31,7 @@ Comm::Comm(ObjectKind kind, Device& device, Sockets sockets)
       data_bits_((1u << sockets_.data.size()) - 1),
       data_events_(kind == ObjectKind::kSendComm ? EPOLLOUT : EPOLLIN | EPOLLRDHUP),
       recv_sync_(device.settings.recv_sync != 0),
+      report_sizes_(device.settings.report_sizes != 0 && kind == ObjectKind::kRecvComm),
       trap_(TrapState::armed(device.settings.traps, kind == ObjectKind::kSendComm)
                 ? std::make_unique<TrapState>(device.settings.traps)
                 : nullptr),
@@ -134,6 +135,7 @@ int Comm::test(const Request& request, int* done, int* sizes) {
   // The failure first: what was completed before it still counts.
   const int failure = this->failure();
   const bool completed = landed || ring_.completed.load(std::memory_order_acquire) > head;
+  if (completed && report_sizes_ && sizes != nullptr) *sizes = static_cast<int>(request.total);
   if (__builtin_expect(trap_ != nullptr, false)) {
     const TrapState::Answer answer = trap_->on_test(head, completed);
     if (answer != TrapState::Answer::kGo)

@@ -120,8 +120,9 @@ class Comm : public Object {
   bool direct_ = false;         // each data socket is tried, whatever epoll has told
   const uint32_t data_events_;  // what epoll should tell about a data socket
   const bool recv_sync_;        // a send waits for a credit of the receiver
-  bool talks_ = recv_sync_;     // there are notices on the control connection
-  bool loses_peers() const {    // in the way of TCPX
+  const bool report_sizes_;
+  bool talks_ = recv_sync_;   // there are notices on the control connection
+  bool loses_peers() const {  // in the way of TCPX
     return __builtin_expect(trap_ != nullptr, false) && trap_->loses_peers();
   }
   // Of a trap: says so in the log, and that is all.
