@@ -63,11 +63,12 @@ def installed_wheel() -> Wheel:
             found = distribution(name)
         except PackageNotFoundError:
             continue
-        files = [Path(str(found.locate_file(file))) for file in found.files or ()]
-        own = (file.parent for file in files if file.name == "libplugin_UCX.so")
-        # The folder of a build, hidden, is in some wheels, too.
-        plugins = sorted(own, key=lambda place: any(part.startswith(".") for part in place.parts))
-        return Wheel(name, found.version, package, plugins[0] if plugins else None)
+        own = [file for file in found.files or () if file.name == "libplugin_UCX.so"]
+        # The folder of a build, hidden, is in some wheels, too. What is above the wheel's files,
+        # ".venv" mostly, says nothing.
+        own.sort(key=lambda file: any(part.startswith(".") for part in file.parts))
+        plugins = Path(str(found.locate_file(own[0]))).parent if own else None
+        return Wheel(name, found.version, package, plugins)
     raise PluginMissing(f"NIXL is not installed: none of {', '.join(_WHEELS)}; {_INSTALL}")
 
 
@@ -154,6 +155,8 @@ def _joined(directory: Path, wheel: Wheel, beside: Sequence[str]) -> Path:
     joined.mkdir()
     if wheel.plugins is not None:
         for library in wheel.plugins.parent.iterdir():
+            if library.name == joined.name:  # theirs, of which only what is named is wanted
+                continue
             (joined.parent / library.name).symlink_to(library)
     for file, target in links.items():
         (joined / file).symlink_to(target)

@@ -64,6 +64,33 @@ def test_backends_of_the_wheel_are_linked_beside(has_wheel: Path) -> None:
     assert links["libplugin_TCPX.so"].parent == plugin_dir().resolve()
 
 
+@pytest.mark.parametrize("below", [".venv/lib/site-packages", ".cache/.a/site", "plain/site"])
+def test_a_wheel_below_a_hidden_folder_has_its_backends_linked_beside(
+    below: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = tmp_path / below
+    # As the wheel has them: the folder of its build, hidden, and that of its libraries.
+    files = [
+        f"{folder}/{file}"
+        for folder, plugins in ((".nixl_cu12.mesonpy.libs", "plugins"), ("nixl_cu12.libs", "nixl"))
+        for file in ("libnixl.so", f"{plugins}/libplugin_UCX.so", f"{plugins}/libplugin_POSIX.so")
+    ]
+    info = "nixl_cu12-1.5.1.dist-info"
+    for name in (*files, f"{info}/METADATA", f"{info}/RECORD"):
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).touch()
+    (site / info / "METADATA").write_text(
+        "Metadata-Version: 2.1\nName: nixl-cu12\nVersion: 1.5.1\n"
+    )
+    (site / info / "RECORD").write_text("".join(f"{name},,\n" for name in files))
+    monkeypatch.syspath_prepend(str(site))
+    folder = enable(beside=["UCX"], environ={})
+    assert {file.name for file in folder.iterdir()} == {"libplugin_TCPX.so", "libplugin_UCX.so"}
+    own = site / "nixl_cu12.libs"
+    assert (folder / "libplugin_UCX.so").resolve() == own / "nixl" / "libplugin_UCX.so"
+    assert (folder.parent / "libnixl.so").resolve() == own / "libnixl.so"
+
+
 @pytest.mark.usefixtures("has_wheel")
 @pytest.mark.parametrize(
     ("arguments", "environ", "text"),
