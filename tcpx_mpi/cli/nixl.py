@@ -106,7 +106,10 @@ def command(ctx: click.Context, /, size: str, iters: int, warmup: int, **values:
     def row_done(run: Run, row: Row) -> None:
         print(line_of(run.header, summarise_row(run.header, row), screen), flush=True)
 
-    run = measure(settings, ["tcpx-mpi", *ctx.obj], begin, row_done)
+    def lost(name: str, why: str) -> None:
+        print(f"# Peer {name}: n/a from here on: {why}", flush=True)
+
+    run = measure(settings, ["tcpx-mpi", *ctx.obj], begin, row_done, lost)
     summaries = [summarise_row(run.header, row) for row in run.rows]
     files = [run.path] if run.path else []
     print("\n".join(end_lines(run.header, summaries, screen, files=files)))

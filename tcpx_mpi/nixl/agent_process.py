@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from typing import Any
 
-from tcpx_mpi.errors import TcpxError
+from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.nixl.memory import make_memory, pattern, poison, wrong_bytes
 from tcpx_mpi.parent_death import end_with_parent
 
@@ -69,7 +69,7 @@ def serve(pipe: Connection, plan: AgentPlan) -> None:
     except (EOFError, KeyboardInterrupt):
         pass
     except Exception as error:
-        pipe.send((False, 0, f"{type(error).__name__}: {error}"))
+        pipe.send((False, int(ExitCode.SETUP_FAILED), f"{type(error).__name__}: {error}"))
 
 
 class Agent:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import platform
 import secrets
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from tcpx_mpi import _native
 from tcpx_mpi._version import installed_version, source_state
 from tcpx_mpi.cpu_lists import cpu_list_text
-from tcpx_mpi.errors import WrongBytes
+from tcpx_mpi.errors import TcpxError, WrongBytes
 from tcpx_mpi.machine.topology import Host, read_host
 from tcpx_mpi.nixl.agent_process import Request
 from tcpx_mpi.nixl.side import Side, without_nixl_settings
@@ -69,27 +70,51 @@ def request_of(settings: NixlSettings, size_bytes: int) -> Request:
     return Request(settings.operation, settings.descriptors, block, stride)
 
 
+class _Sides:
+    """Ours, and those beside it for as long as they can."""
+
+    def __init__(self, own: Side, beside: Sequence[Side]) -> None:
+        self.own, self.beside = own, list(beside)
+        #: Why one cannot (any more), by its backend.
+        self.lost: dict[str, str] = {}
+
+    def each(self, act: Callable[[Side], None]) -> None:
+        """Raises what happens to ours; another that cannot is ended, and the run goes on."""
+        act(self.own)
+        for side in list(self.beside):
+            try:
+                act(side)
+            except TcpxError as error:
+                self.lost[side.backend] = " ".join(str(error).split())
+                self.beside.remove(side)
+                side.end()
+
+
 def measure(
     settings: NixlSettings, command: Sequence[str], begin: Callable[[Run], None],
-    row_done: Callable[[Run, Row], None],
+    row_done: Callable[[Run, Row], None], lost: Callable[[str, str], None],
 ) -> Run:  # fmt: skip
-    """The whole run; `begin` gets it when all agents know each other, `row_done` after each row.
+    """The whole run; `begin` gets it when all agents know each other, `row_done` after each row,
+    `lost`, before that, the name of a baseline that could not go on, and why: its rows end there.
+    One that cannot begin is said by its description.
 
-    Raises what an agent tells, WrongBytes at the end where a byte was wrong.
+    Raises what an agent of ours tells, WrongBytes at the end where a byte was wrong.
     """
     wheel = require_tested(installed_wheel())
     extent = max(request_of(settings, size).extent_bytes for size in settings.sizes)
     with contextlib.ExitStack() as cleanup:
-        sides = []
+        made = []
         for backend, environ in _backends(settings).items():
             side = Side(
                 backend, wheel.package, settings.memory, extent, settings.progress_thread, environ
             )
             cleanup.callback(side.end)
-            sides.append(side)
-        for side in sides:
-            side.connect()
+            made.append(side)
+        sides = _Sides(made[0], made[1:])
+        sides.each(Side.connect)
+        sides.each(lambda side: side.try_out(request_of(settings, settings.sizes[0])))
         header = _header(settings, wheel, sides, command)
+        told = set(sides.lost)
         run = Run(path="", header=header, setup=SetupTimes.joined([]), rows=[], complete=False)
         writer = None
         if settings.hdf5 != "none":
@@ -103,6 +128,9 @@ def measure(
             if writer is not None:
                 writer.append_row(row)
             run.rows.append(row)
+            for backend in sides.lost.keys() - told:
+                lost(backend.lower(), sides.lost[backend])
+            told |= sides.lost.keys()
             row_done(run, row)
         run.complete = True
         if writer is not None:
@@ -133,7 +161,7 @@ def _backends(settings: NixlSettings) -> dict[str, dict[str, str]]:
     return backends
 
 
-def _row(settings: NixlSettings, sides: Sequence[Side], index: int, size_bytes: int) -> Row:
+def _row(settings: NixlSettings, sides: _Sides, index: int, size_bytes: int) -> Row:
     request = request_of(settings, size_bytes)
     blocks = min(_BLOCKS, settings.iterations)
     counts = [settings.iterations * (k + 1) // blocks - settings.iterations * k // blocks
@@ -148,19 +176,17 @@ def _row(settings: NixlSettings, sides: Sequence[Side], index: int, size_bytes: 
         iterations=settings.iterations,
         warmup_iterations=0,
     )
-    before = {}
-    for number, side in enumerate(sides):
+    before: dict[str, list[tuple[int, int]]] = {}
+    rows: dict[str, Row] = {}
+
+    def start(side: Side) -> None:
         with side.turn():
-            side.begin(request, seed=1_000_003 * index + 7919 * number)
+            side.begin(request, seed=1_000_003 * index + 7919 * (side is not sides.own))
             if settings.warmup_iterations:
                 side.block(settings.warmup_iterations, check=False, warmup=True)
             before[side.backend] = side.cpu_ns()
-    for count in counts:
-        for side in sides:
-            with side.turn():
-                side.block(count, settings.check)
-    joined = []
-    for side in sides:
+
+    def end(side: Side) -> None:
         with side.turn():
             after = side.cpu_ns()
         cpu = [
@@ -169,14 +195,23 @@ def _row(settings: NixlSettings, sides: Sequence[Side], index: int, size_bytes: 
                 after, before[side.backend], strict=True
             )
         ]
-        joined.append(join_row(facts, side.parts(facts, settings.check, cpu), utc_now()))
-    row, *others = joined
-    row.against = {side.backend.lower(): other for side, other in zip(sides[1:], others)}  # noqa: B905  # the first is the row itself
+        rows[side.backend] = join_row(facts, side.parts(facts, settings.check, cpu), utc_now())
+
+    def block(count: int, side: Side) -> None:
+        with side.turn():
+            side.block(count, settings.check)
+
+    sides.each(start)
+    for count in counts:
+        sides.each(functools.partial(block, count))
+    sides.each(end)
+    row = rows.pop(sides.own.backend)
+    row.against = {backend.lower(): other for backend, other in rows.items()}
     return row
 
 
 def _header(
-    settings: NixlSettings, wheel: Wheel, sides: Sequence[Side], command: Sequence[str]
+    settings: NixlSettings, wheel: Wheel, sides: _Sides, command: Sequence[str]
 ) -> RunHeader:
     host = read_host()
     plugin = settings.plugin or os.environ.get("TCPX_NIXL_PLUGIN", "") or "softtcpx"
@@ -204,7 +239,7 @@ def _header(
         },
         environment=filter_environment(os.environ),
         facts={"kernel": host.kernel, "cpu_model": host.cpu_model},
-        ranks=[_rank(rank, host, sides[0], plugin, settings) for rank in range(2)],
+        ranks=[_rank(rank, host, sides.own, plugin, settings) for rank in range(2)],
         world=2,
         busbw_factor=1.0,
         time_divisor=1,
@@ -223,17 +258,18 @@ def _header(
         ],
         baselines=[
             BaselineInfo(
-                name=side.backend.lower(),
-                kind=side.backend.lower(),
+                name=backend.lower(),
+                kind=backend.lower(),
                 streams=0,
                 two_way=True,
                 congestion_control="",
                 send_buffer_bytes=0,
-                description=f"NIXL's backend {side.backend}, UCX_TLS="
-                f"{os.environ.get('UCX_TLS', 'tcp')}",
+                description=f"NIXL's backend {backend}, UCX_TLS="
+                f"{os.environ.get('UCX_TLS', 'tcp')}"
+                + (f"; n/a: {sides.lost[backend]}" if backend in sides.lost else ""),
                 own_process=True,
             )
-            for side in sides[1:]
+            for backend in [*(side.backend for side in sides.beside), *sides.lost]
         ],
     )
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tcpx_mpi.errors import EXIT_CODE_MEANING, ExitCode, LostRank, SetupFailed, TcpxError
+from tcpx_mpi.errors import ExitCode, LostRank, SetupFailed, TcpxError
 from tcpx_mpi.nixl.agent_process import AgentPlan, Request, serve
 from tcpx_mpi.records import PHASES, RankRow, RowFacts
 
@@ -55,8 +55,7 @@ class AgentChild:
             return rest[0]
         code, text = rest
         error = SetupFailed(f"the {self._name}: {text}")
-        if code in [int(known) for known in EXIT_CODE_MEANING]:
-            error.exit_code = ExitCode(code)
+        error.exit_code = ExitCode(code)
         raise error
 
     def ask(self, command: str, *arguments: Any) -> Any:
@@ -130,6 +129,12 @@ class Side:
         yield
         for agent in self.agents:
             agent.pause()
+
+    def try_out(self, request: Request) -> None:
+        """One request, so that a side that cannot is known before the first row."""
+        with self.turn():
+            self.begin(request, seed=0)
+            self.block(1, check=False, warmup=True)
 
     def begin(self, request: Request, seed: int) -> None:
         self._request, self._seed = request, seed

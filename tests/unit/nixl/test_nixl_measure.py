@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tcpx_mpi import cli
 from tcpx_mpi.nixl.agent_process import Request
 from tcpx_mpi.nixl.measure import NixlSettings, request_of
 from tcpx_mpi.nixl.memory import HostMemory, pattern, poison, wrong_bytes
+from tcpx_mpi.nixl.wheel import Wheel
+from tcpx_mpi.records import read_run
 
 
 def settings(**changes: object) -> NixlSettings:
@@ -74,3 +78,54 @@ def test_a_mistake_is_one_line_and_exit_code_2(
     error = capsys.readouterr().err
     assert text in error
     assert error.count("\n") == 1
+
+
+@pytest.fixture
+def idle_wheel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An installed NIXL whose agents say that they have moved what they have not."""
+    folder = Path(__file__).parent
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.syspath_prepend(str(folder))
+    wheel = Wheel("nixl-cu12", "1.5.1", "idle_nixl", None)
+    monkeypatch.setattr("tcpx_mpi.nixl.measure.installed_wheel", lambda: wheel)
+
+
+IDLE = ["nixl", "--size", "4K,8K", "--iters", "4", "--warmup", "0", "--no-check"]
+
+
+@pytest.mark.usefixtures("idle_wheel")
+@pytest.mark.parametrize(
+    ("fails", "rows", "words"),
+    [
+        ("make", 0, "n/a: the initiator over UCX: RuntimeError: no active memory type: cuda_copy"),
+        ("post", 0, "n/a: the initiator over UCX: RuntimeError: a transfer ended as ERR"),
+        ("die", 0, "n/a: the initiator over UCX ended with -11"),
+        ("late", 0, "# Peer ucx: n/a from here on: the initiator over UCX: RuntimeError"),
+        ("", 2, "# Peer ucx: "),
+    ],
+)
+def test_a_ucx_that_cannot_leaves_our_rows_and_says_why(
+    fails: str, rows: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setenv("UCX_TLS", fails)
+    file = tmp_path / "o.h5"
+    assert cli.main([*IDLE, "--against", "ucx", "--hdf5", str(file)]) == 0
+    out = capsys.readouterr().out
+    assert words in out
+    run = read_run(str(file))
+    assert len(run.rows) == 2
+    assert [len(row.against) for row in run.rows].count(1) == rows
+    lines = [line for line in out.splitlines() if line.split()[:1] in (["4096"], ["8192"])]
+    assert len(lines) == 2
+    assert [line.split()[-1] == "n/a" for line in lines] == [rows == 0] * 2
+
+
+@pytest.mark.usefixtures("idle_wheel")
+def test_an_agent_of_ours_that_cannot_is_an_error_with_its_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tcpx_mpi.nixl.measure.BACKEND", "UCX")  # the one that fails
+    monkeypatch.setenv("UCX_TLS", "make")
+    assert cli.main(IDLE) == 4
+    assert "the initiator over UCX: RuntimeError: no active memory" in capsys.readouterr().err
