@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,6 +26,54 @@ PAGE = (TREE / "docs" / "how-to" / "nixl.md").read_text()
 (TEN_LINES,) = re.findall(r"```python\n(import numpy.*?)```", PAGE, re.S)
 #: The oldest with this layout, one between, the newest.
 VERSIONS = ("1.0.1", "1.3.2", "1.5.1")
+#: The ten lines over UCX, without a word of ours.
+OVER_UCX = re.sub(r".*tcpx_mpi.*\n", "", TEN_LINES).replace('"TCPX"', '"UCX"')
+RUN_EXAMPLE = Path(__file__).parent / "run_example.py"
+#: Two agents, and what the cases do with them.
+CASE = """
+import time
+import numpy as np
+import tcpx_mpi.nixl
+tcpx_mpi.nixl.enable()
+from nixl_cu12._api import nixl_agent, nixl_agent_config
+
+T = ["TCPX"]
+a, b = (nixl_agent(name, nixl_agent_config(backends=T)) for name in "ab")
+data, room = np.arange(1 << 20, dtype=np.uint8), np.zeros(1 << 20, np.uint8)
+
+def place(memory):
+    return (memory.ctypes.data, memory.size, 0, "")
+
+of_a = a.register_memory([place(data)], "DRAM", backends=T)
+of_b = b.register_memory([place(room)], "DRAM", backends=T)
+a.add_remote_agent(b.get_agent_metadata())
+
+def end(agent, request):
+    limit = time.monotonic() + 60
+    try:
+        state = agent.transfer(request)
+        while state == "PROC" and time.monotonic() < limit:
+            state = agent.check_xfer_state(request)
+    except Exception:
+        return "ERR"
+    return state
+
+def move(note=b""):
+    descs = (a.get_xfer_descs([place(m)[:3]], "DRAM") for m in (data, room))
+    try:
+        request = a.initialize_xfer("WRITE", *descs, "b", note, backends=T)
+    except Exception:
+        return "ERR"
+    return end(a, request)
+
+def notes(agent, count=1):
+    found, limit = {}, time.monotonic() + 60
+    while sum(map(len, found.values())) < count and time.monotonic() < limit:
+        for name, texts in agent.get_new_notifs().items():
+            found.setdefault(name, []).extend(texts)
+    return found
+
+"""
 DONE = "DONE True {'a': [b'done']}"
 LIMIT_S = 200
 
@@ -47,11 +98,15 @@ def with_nixl(version: str) -> dict[str, str]:
     return {**ours, "PYTHONPATH": f"{folder}:{stand_in}"}
 
 
-def passes(environ: dict[str, str], *arguments: str) -> str:
-    """What Python prints; its end must be 0."""
-    done = subprocess.run(
+def run(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
         [sys.executable, *arguments], env=environ, capture_output=True, text=True, timeout=LIMIT_S
     )
+
+
+def passes(environ: dict[str, str], *arguments: str) -> str:
+    """What Python prints; its end must be 0."""
+    done = run(environ, *arguments)
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
     return done.stdout
 
@@ -92,9 +147,96 @@ def test_ucx_of_the_wheel_takes_turns_with_it(tmp_path: Path) -> None:
 
 
 def test_one_agent_may_have_ucx_beside_it() -> None:
+    environ = with_nixl(VERSIONS[-1])
     text = TEN_LINES.replace("enable()", 'enable(beside=["UCX"])')
     text = text.replace('backends=["TCPX"]))', 'backends=["TCPX", "UCX"]))')
-    assert passes(with_nixl(VERSIONS[-1]), "-c", text).splitlines()[-1] == DONE
+    done = run(environ, "-c", text)
+    assert done.stdout.splitlines()[-1:] == [DONE], done.stderr[-4000:]
+    if done.returncode == 0:
+        return
+    # UCX may end a process at its very end: ours does not, nor without UCX.
+    assert done.returncode == -signal.SIGSEGV, done.stderr[-4000:]
+    assert passes(environ, "-c", TEN_LINES).splitlines()[-1] == DONE
+    alone = run(environ, "-c", OVER_UCX)
+    print(
+        f"UCX of {VERSIONS[-1]} beside ours ended its process by SIGSEGV after the last line; "
+        f"alone it ended with {alone.returncode}"
+    )
+
+
+#: Of a checkout of NIXL: two agents that find each other by NIXL's own listening thread.
+EXAMPLES = ("basic_two_peers.py", "expanded_two_peers.py")
+
+
+@pytest.fixture(scope="module")
+def examples() -> Path:
+    """The examples of NIXL's sources, which are not ours to keep."""
+    sources = os.environ.get("NIXL_SOURCES", "")
+    folder = Path(sources) / "examples" / "python"
+    if not sources or not folder.is_dir():
+        pytest.skip("NIXL_SOURCES names no checkout of github.com/ai-dynamo/nixl")
+    return folder
+
+
+def listens(pid: int, port: int) -> bool:
+    return any(
+        (each.pid, each.status, each.laddr.port) == (pid, psutil.CONN_LISTEN, port)
+        for each in psutil.net_connections("tcp")
+    )
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_two_peers_of_nixls_examples_move_every_byte(examples: Path, name: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = str(free.getsockname()[1])
+    environ = {**with_nixl(VERSIONS[-1]), "NIXL_LOG_LEVEL": "WARN"}
+    command = [sys.executable, str(RUN_EXAMPLE), str(examples / name), "--ip", "127.0.0.1"]
+    command += ["--port", port, "--mode"]
+    with subprocess.Popen([*command, "target"], env=environ) as target:
+        try:
+            while target.poll() is None and not listens(target.pid, int(port)):
+                time.sleep(0.05)  # the initiator asks once
+            passes(environ, *command[1:], "initiator")
+            assert target.wait(LIMIT_S) == 0
+        finally:
+            target.kill()
+
+
+def test_nixls_example_of_partial_metadata_is_right(examples: Path) -> None:
+    environ = {**with_nixl(VERSIONS[-1]), "NIXL_ETCD_ENDPOINTS": ""}
+    passes(environ, str(RUN_EXAMPLE), str(examples / "partial_md_example.py"))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        # An empty notification arrives as one.
+        "a.send_notif('b', b''); got = notes(b); assert got == {'a': [b'']}, got",
+        # A request is posted again and again, each time with its notification.
+        "for i in range(50): move(b'%d' % i)\n"
+        "found = [n for n in notes(b, 50)['a']]\n"
+        "assert sorted(found, key=int) == [b'%d' % i for i in range(50)], found",
+        # Memory that is registered anew is other memory, until its metadata is loaded again.
+        "b.deregister_memory(of_b, backends=T)\n"
+        "b.register_memory([place(room)], 'DRAM', backends=T)\n"
+        "assert move() == 'ERR'\n"
+        "a.remove_remote_agent('b'); a.add_remote_agent(b.get_agent_metadata())\n"
+        "assert move() == 'DONE'",
+        # An agent within itself.
+        "here = a.get_xfer_descs([(data.ctypes.data, 4096, 0)], 'DRAM')\n"
+        "there = a.get_xfer_descs([(data.ctypes.data + 8192, 4096, 0)], 'DRAM')\n"
+        "r = a.initialize_xfer('WRITE', here, there, 'a', b'own', backends=T)\n"
+        "assert end(a, r) == 'DONE' and (data[:4096] == data[8192:12288]).all()\n"
+        "assert notes(a) == {'a': [b'own']}",
+        # Who removes a remote is not asked by it any more.
+        "b.add_remote_agent(a.get_agent_metadata()); assert move() == 'DONE'\n"
+        "b.remove_remote_agent('a')\n"
+        "assert move() == 'ERR'",
+    ],
+    ids=["empty-note", "again", "anew", "itself", "removed"],
+)
+def test_a_case_of_nixls_agents(environ: dict[str, str], body: str) -> None:
+    assert passes(environ, "-c", CASE + body + "\nprint('right')\n").splitlines()[-1] == "right"
 
 
 @pytest.fixture
