@@ -53,6 +53,7 @@ static tcpx_p2p_status open_session(void) {
   options.chunk_bytes = number();
   options.progress =
       strcmp(word(), "thread") == 0 ? TCPX_P2P_PROGRESS_THREAD : TCPX_P2P_PROGRESS_CALLER;
+  options.accept_early = strcmp(word(), "late") != 0;
   return tcpx_p2p_session_open(0, channels, &options, (tcpx_p2p_session**)&entry->object);
 }
 

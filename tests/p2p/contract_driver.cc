@@ -59,6 +59,7 @@ std::string run(const std::string& command, std::istringstream& in) {
     options.chunk_bytes = number();
     options.progress =
         word() == "thread" ? tcpx_p2p::Progress::kThread : tcpx_p2p::Progress::kCaller;
+    options.accept_early = word() != "late";
     sessions.emplace(name, tcpx_p2p::Session(0, channels, options));
     return "";
   }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from p2p_drivers import (
 )
 
 CHUNK = 512
+LIMIT_S = 30.0
 CONNECTED, FAILED, GONE = "2", "3", "4"
 
 
@@ -70,6 +72,31 @@ def test_memory_that_one_remote_uses_stays_with_all(hub: Driver) -> None:
     hub.does("recv rx mx 0 5000", "send tx m 0 5000", "wait tx 20", "wait rx 20")
     assert hub.does("check mx 0 5000 3") == ""
     hub.does("send rz mz 0 5000", "wait tz 20", "wait rz 20", "deregister hub m")
+
+
+def descriptors(driver: Driver) -> int:
+    return len(list(Path(f"/proc/{driver.process.pid}/fd").iterdir()))
+
+
+@pytest.mark.parametrize("mode", ["caller", "thread"])
+def test_remotes_that_nobody_connected_to_give_back_what_they_have_open(
+    language: str, start: Start, mode: str
+) -> None:
+    driver = start(language)
+    driver.does(f"session first 2 softtcpx {CHUNK} {mode}", "close first")
+    driver.does(f"session early 2 softtcpx {CHUNK} {mode}")
+    before = descriptors(driver)
+    for _ in range(100):
+        driver.does("listen early x", "progress early", "leave early x")
+    deadline = time.monotonic() + LIMIT_S
+    while descriptors(driver) > before and time.monotonic() < deadline:
+        driver.does("progress early")
+    assert descriptors(driver) == before
+    # Without an accept under way there is nothing to wait for.
+    driver.does(f"session late 2 softtcpx {CHUNK} {mode} late")
+    before = descriptors(driver)
+    driver.does("listen late x", "progress late", "leave late x")
+    assert descriptors(driver) == before
 
 
 def test_who_closes_a_remote_is_lost_to_it(hub: Driver) -> None:
