@@ -120,7 +120,8 @@ def require_row(row: Row, header: RunHeader) -> None:
     for item in dataclasses.fields(row):
         if str(item.type) in _WORDS:
             _require_type(item.name, getattr(row, item.name), str(item.type))
-    for name in ("index", "cycle", "size_bytes", "iterations", "warmup_iterations", "chunks"):
+    _require(row.chunks >= -1, "chunks", row.chunks, "-1 (not counted) or more")
+    for name in ("index", "cycle", "size_bytes", "iterations", "warmup_iterations"):
         value = getattr(row, name)
         _require(value >= (least if name in _UNTOLD else 0), name, value, f"{least} or more")
     _require(row.cycle <= row.index, "cycle", row.cycle, "at most the index")
@@ -157,7 +158,7 @@ def require_row(row: Row, header: RunHeader) -> None:
 
 
 #: What an imported run may leave untold.
-_UNTOLD = ("iterations", "warmup_iterations", "chunks")
+_UNTOLD = ("iterations", "warmup_iterations")
 
 
 def require_partial(part: PartialRow, header: RunHeader) -> None:
