@@ -26,12 +26,21 @@ def main() -> int:
         return main()
     except KeyboardInterrupt:
         return 130
+    except Exception:
+        _tell_of_defect()
+        raise
+
+
+def _tell_of_defect() -> None:
+    """As a rank: a launcher of ours is to know that it is not mpirun that has failed."""
+    if (native := sys.modules.get("tcpx_mpi._native")) is not None:
+        native.watch_ending(1)
 
 
 def _watch_set_up() -> None:
     """As a rank, wait for nothing without a deadline, MPI and the modules of this program first."""
     try:
-        from tcpx_mpi.launch.setup_watch import begin
+        from tcpx_mpi.launch.watch import begin
     except ImportError:
         return  # said in a line, by whoever needs the native part
     begin(os.environ)

@@ -72,8 +72,8 @@ class TcpxError(Exception):
     """Base of every error that this package raises on purpose; its text is one line."""
 
     exit_code = ExitCode.DEFECT
-    #: How far this rank is from the cause: 0 it knows it, 1 another rank may know more, 2 it only
-    #: waited for others.
+    #: How far this rank is from the cause: -1 it is where others wait for it, 0 it knows it, 1
+    #: another rank may know more, 2 it only waited for others.
     second_hand = 0
     #: Of a session: what went wrong, a number of native/p2p/include/tcpx_p2p.h; 0: not of one.
     status = 0

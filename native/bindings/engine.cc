@@ -136,7 +136,10 @@ void bind_engine(nb::module_& m) {
       .def(
           "listen",
           [](Engine& e, int peer, int lane, int channel) {
-            const auto handle = e.connections_.listen(peer, lane, channel);
+            const auto handle = [&] {
+              const nb::gil_scoped_release release;
+              return e.connections_.listen(peer, lane, channel);
+            }();
             return nb::bytes(handle.data(), handle.size());
           },
           "peer"_a, "lane"_a, "channel"_a)
@@ -162,12 +165,6 @@ void bind_engine(nb::module_& m) {
           "describe_pending",
           [](Engine& e, const std::string& how) { return e.connections_.describe_pending(how); },
           "how"_a)
-      .def("call_under_way",
-           [](Engine& e) -> std::optional<std::pair<std::string, int64_t>> {
-             const auto call = e.connections_.call_under_way();
-             if (!call) return std::nullopt;
-             return std::pair{call->what, now_ns() - call->since_ns};
-           })
       .def(
           "register_buffer",
           [](Engine& e, int buffer, SlotMemory& memory, int pointer) {

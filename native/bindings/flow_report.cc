@@ -3,6 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "cuda/driver.h"
+#include "engine/clock.h"
 #include "net/net.h"
 
 namespace tcpx {
@@ -37,6 +38,8 @@ const char* fault_name(FaultKind kind) {
       return "socket";
     case FaultKind::kGpu:
       return "gpu";
+    case FaultKind::kHang:
+      return "hang";
     default:
       return "none";
   }
@@ -51,8 +54,9 @@ Fields dict_of(const FlowFault& fault) {
   d["code"] = fault.code;
   d["code_name"] = fault.kind == FaultKind::kGpu ? cuda_error_name(fault.code)
                                                  : std::string(result_name(fault.code));
-  d["said"] = fault.kind == FaultKind::kStall ? plugin_log::quote_since(fault.since_ns)
-                                              : plugin_log::quote(fault.said);
+  const bool waited = fault.kind == FaultKind::kStall || fault.kind == FaultKind::kHang;
+  d["said"] = waited ? plugin_log::quote_since(fault.since_ns) : plugin_log::quote(fault.said);
+  d["age_ns"] = waited ? now_ns() - fault.since_ns : int64_t{0};
   d["direction"] = kind_name(fault.direction);
   d["channel"] = fault.channel;
   d["chunk"] = fault.chunk;

@@ -9,7 +9,10 @@ namespace {
 
 Fields properties_of(Plugin& plugin, int device) {
   NetProperties p;
-  const int code = plugin.net().properties(device, &p);
+  const int code = [&] {
+    const nb::gil_scoped_release release;
+    return plugin.net().properties(device, &p);
+  }();
   if (code != kNetSuccess) {
     throw PluginError("getProperties", code, "device " + std::to_string(device));
   }
@@ -52,7 +55,7 @@ void bind_plugin(nb::module_& m) {
       .def_prop_ro("has_contexts", [](Plugin& p) { return p.net().has_contexts(); })
       .def("init", &Plugin::init, nb::call_guard<nb::gil_scoped_release>())
       .def("finalize", &Plugin::finalize, nb::call_guard<nb::gil_scoped_release>())
-      .def("devices", &count_devices)
+      .def("devices", &count_devices, nb::call_guard<nb::gil_scoped_release>())
       .def("properties", &properties_of, "device"_a);
 
   m.def(

@@ -1,10 +1,12 @@
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include "bindings/bind.h"
 #include "engine/clock.h"
-#include "engine/setup_watch.h"
 #include "engine/signals.h"
+#include "engine/watch.h"
 #include "memory/policy.h"
 #include "net/exit_guard.h"
 #include "net/logger.h"
@@ -21,19 +23,34 @@ void bind_process(nb::module_& m) {
   m.def("stop_sender", &stop_sender, "The process that sent the last one.");
   m.def("take_report_request", &take_report_request, "True once after a SIGUSR1.");
   m.def(
-      "setup_begin",
+      "watch_begin",
       [](double limit_s, double first_line_s, double every_s) {
-        setup_watch::begin(limit_s, {first_line_s, every_s});
+        watch::begin(limit_s, {first_line_s, every_s});
       },
-      "limit_s"_a, "first_line_s"_a = setup_watch::Pace{}.first_line_s,
-      "every_s"_a = setup_watch::Pace{}.every_s,
-      "A thread watches this rank's set-up from now on; see engine/setup_watch.h.");
-  m.def("setup_name", &setup_watch::set_name, "name"_a, "table"_a = "", "slot"_a = 0);
-  m.def("setup_limit", &setup_watch::set_limit, "limit_s"_a);
-  m.def("setup_waits_for", &setup_watch::waits_for, "what"_a, "later_s"_a = 0.0);
-  m.def("setup_left_s", &setup_watch::left_s, "Infinity where no set-up is watched.");
-  m.def("setup_end", &setup_watch::end, "Set-up is over; whether it was watched.");
-  m.attr("SETUP_RECORD_BYTES") = setup_watch::kRecordBytes;
+      "limit_s"_a, "first_line_s"_a = watch::Pace{}.first_line_s,
+      "every_s"_a = watch::Pace{}.every_s,
+      "A thread watches this rank from now on, its set-up first; see engine/watch.h.");
+  m.def("watch_name", &watch::set_name, "name"_a, "table"_a = "", "slot"_a = 0);
+  m.def("watch_limit", &watch::set_limit, "limit_s"_a, "Of set-up.");
+  m.def("watch_waits_for", &watch::waits_for, "what"_a, "later_s"_a = 0.0);
+  m.def("watch_left_s", &watch::left_s, "Of set-up; infinity where none is watched.");
+  m.def("watch_enter", &watch::enter, "option"_a, "limit_s"_a, "exit_code"_a,
+        "Set-up is over: no call of the plugin may take longer from now on; 0: any time.");
+  m.def("watch_ending", &watch::ending, "exit_code"_a,
+        "What is left to do ends within WATCH_END_S.");
+  m.def(
+      "watch_await",
+      [](double seconds) -> std::optional<std::tuple<std::string, double, bool>> {
+        const auto call = watch::await(seconds);
+        if (!call) return std::nullopt;
+        return std::tuple{call->text, call->age_s, call->late};
+      },
+      "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
+      "Waits for a call of the plugin that takes long: which, its age, whether it is late.");
+  m.def("stopped_ns", &watch::stopped_ns, "How long this process was stopped or frozen.");
+  m.attr("WATCH_END_S") = watch::kEndS;
+  m.attr("WATCH_LEAD_S") = watch::kLeadS;
+  m.attr("WATCH_RECORD_BYTES") = watch::kRecordBytes;
   m.def(
       "name_process",
       [](const std::string& name) {

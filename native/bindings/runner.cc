@@ -62,6 +62,7 @@ void bind_runner(nb::module_& m) {
             }
             Program whole = compile(table.data(), table.shape(0), e.blocks_.data(), chunk_bytes,
                                     channels, make_arithmetic(dtype, redop, factor));
+            const nb::gil_scoped_release release;  // the plugin may be asked for memory
             e.load(split(std::move(whole), e.team_->size()), bases);
             e.team_->loaded();
             e.team_->reserve(iterations);
@@ -96,6 +97,12 @@ void bind_runner(nb::module_& m) {
       .def(
           "idle_ns", [](Runner& e) { return e.team_->idle_ns(); },
           "How long the batch under way has made no progress.")
+      .def(
+          "stuck_ns", [](Runner& e) { return e.team_->stuck_ns(); },
+          "How long it has been in one call of the plugin.")
+      .def(
+          "give_up", [](Runner& e) { e.team_->give_up(); },
+          "A batch that is stuck is over: its fault says in which call.")
       .def(
           "stamps",
           [](Runner& e, uint64_t iterations) {

@@ -67,6 +67,7 @@ bool BatchLoop::run(const BatchPlan& plan) {
     }
   }
   note_cpu();
+  heartbeat_.looked_ns.store(0, std::memory_order_relaxed);
   if (team_ == nullptr || team_->is_last()) plugin_log::set_quiet(false);
   return !failed_;
 }
@@ -143,6 +144,7 @@ void BatchLoop::wait_for_start(const BatchPlan& plan) {
   }
   note_cpu();
   coarse_now_ = now;
+  heartbeat_.looked_ns.store(now, std::memory_order_relaxed);
   last_progress_.store(now, std::memory_order_relaxed);
   if (team_ != nullptr) team_->note_progress(now);
   moved_since_look_ = false;
@@ -152,6 +154,7 @@ void BatchLoop::wait_for_start(const BatchPlan& plan) {
 bool BatchLoop::look_around(const BatchPlan& plan) {
   note_cpu();
   coarse_now_ = now_ns();
+  heartbeat_.looked_ns.store(coarse_now_, std::memory_order_relaxed);
   if (moved_since_look_) {
     last_progress_.store(coarse_now_, std::memory_order_relaxed);
     if (team_ != nullptr) team_->note_progress(coarse_now_);
@@ -164,7 +167,8 @@ bool BatchLoop::look_around(const BatchPlan& plan) {
     fail(FaultKind::kStopped, 0);
   } else if (plan.end_by_ns != 0 && coarse_now_ > plan.end_by_ns) {
     fail(FaultKind::kTimeout, 0);
-  } else if (coarse_now_ - last_progress() > plan.stall_ns) {
+  } else if (coarse_now_ - last_progress() > plan.stall_ns &&
+             watch::running_since(last_progress()) > plan.stall_ns) {
     Fault fault;
     fault.kind = FaultKind::kStall;
     fault.since_ns = last_progress();
@@ -175,6 +179,19 @@ bool BatchLoop::look_around(const BatchPlan& plan) {
     picture_ready_.store(true, std::memory_order_release);
   }
   return !failed_;
+}
+
+int64_t BatchLoop::stuck_ns() const {
+  const int64_t looked = heartbeat_.looked_ns.load(std::memory_order_relaxed);
+  return looked == 0 ? 0 : watch::running_since(looked);
+}
+
+// The loop is in a call and writes nothing meanwhile; should that return, the fault ends it.
+void BatchLoop::give_up() {
+  Fault fault = in_call();
+  fault.since_ns = heartbeat_.looked_ns.load(std::memory_order_relaxed);
+  request_stop();
+  fail(fault);
 }
 
 bool BatchLoop::is_picture_wanted() {

@@ -18,6 +18,7 @@
 #include "engine/flow_report.h"
 #include "engine/program.h"
 #include "engine/team.h"
+#include "engine/watch.h"
 
 namespace tcpx {
 
@@ -105,6 +106,10 @@ class BatchLoop {
   // From another thread: ends the batch under way, and how long that has made no progress.
   void request_stop() { stop_requested_.store(true, std::memory_order_relaxed); }
   int64_t idle_ns() const { return now_ns() - last_progress_.load(std::memory_order_relaxed); }
+  // How long it has not looked around in a batch that is under way: it is in a call of the plugin.
+  int64_t stuck_ns() const;
+  // From another thread, about a loop that is stuck: its fault is that, and it is never run again.
+  void give_up();
 
   // The picture taken at the fault, or when a report was asked for while a batch ran.
   const std::vector<FlowReport>& picture() const { return picture_; }
@@ -133,6 +138,8 @@ class BatchLoop {
   virtual void begin_flows() = 0;
   virtual bool sweep() = 0;  // once over all flows; true if anything moved
   virtual void take_picture(FlowReport* picture) const = 0;  // one report a flow
+  // Of a loop that is stuck: the call that it is in, of which message.
+  virtual Fault in_call() const { return Fault{{FaultKind::kHang}}; }
   // Many sweeps moved nothing: offers the core to others.
   virtual void rest();
 
@@ -169,6 +176,8 @@ class BatchLoop {
   uint64_t iterations() const { return iterations_; }
   uint64_t open() const { return open_; }  // the oldest iteration that is not complete
   bool failed() const { return failed_; }
+  watch::Heartbeat& heartbeat() { return heartbeat_; }
+  const watch::Heartbeat& heartbeat() const { return heartbeat_; }
   int64_t coarse_now() const { return coarse_now_; }
 
  private:
@@ -220,6 +229,8 @@ class BatchLoop {
   int rests_ = 0;           // since anything moved
   int64_t coarse_now_ = 0;  // good to a few sweeps: for ages, never for results
   std::atomic<int64_t> last_progress_{0};
+  watch::Heartbeat heartbeat_;
+  const watch::Watched watched_{heartbeat_};
   std::atomic<bool> stop_requested_{false};
 };
 

@@ -11,6 +11,7 @@
 #include "engine/leftovers.h"
 #include "engine/signals.h"
 #include "net/logger.h"
+#include "net/plugin_call.h"
 
 namespace tcpx {
 namespace {
@@ -23,10 +24,15 @@ std::mutex g_setup;
 // peer hears of the connect has them here.
 constexpr int kFirstConnects = 4;
 
-void check(int code, const char* call, const std::string& what) {
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+void check(int code, const char* call, const std::string& what, int64_t began_ns = kNever) {
   if (code == kNetSuccess) return;
-  throw PluginError(call, code, what + plugin_log::quote_call());
+  throw PluginError(call, code, what + plugin_log::quote_call(began_ns));
 }
+
+// For what the plugin's calls are about.
+std::string words_of(const void* comm) { return describe(*static_cast<const Comm*>(comm)); }
 
 }  // namespace
 
@@ -40,6 +46,7 @@ std::string describe(const Comm& comm) {
 
 std::vector<void*> register_regions(Net& net, const Comm& comm, uint8_t* data, size_t bytes,
                                     int type) {
+  const plugin_call::About about(&comm, words_of);
   const size_t region = size_t{1} << kRegionShift;
   std::vector<void*> mhandles;
   for (size_t at = 0; at < std::max<size_t>(bytes, 1); at += region) {
@@ -81,7 +88,8 @@ std::array<uint8_t, kNetHandleBytes> Connections::listen(int peer, int lane, int
   comm->channel = channel;
   if (comms_.empty()) warnings_before_ = plugin_log::warnings();
   const std::lock_guard<std::mutex> alone(g_setup);
-  const int64_t start = now_ns();
+  const plugin_call::About about(comm.get(), words_of);
+  const int64_t start = comm->began_ns = now_ns();
   check(net_.listen(device_, comm->handle.data(), &comm->listen_comm), "listen", describe(*comm));
   comm->listen_ns = now_ns() - start;
   comms_.push_back(std::move(comm));
@@ -95,12 +103,14 @@ void Connections::add_send(int peer, int lane, int channel, const uint8_t* handl
   comm->lane = lane;
   comm->channel = channel;
   if (comms_.empty()) warnings_before_ = plugin_log::warnings();
+  comm->began_ns = now_ns();
   memcpy(comm->handle.data(), handle, kNetHandleBytes);
   comms_.push_back(std::move(comm));
   connect_rounds_ = 0;
 }
 
 int open_comm(Net& net, int device, Comm& comm) {
+  const plugin_call::About about(&comm, words_of);
   // An accept that blocks may wait for a connect of another thread. A plugin that unpacks keeps
   // something a GPU, and does not block.
   std::unique_lock<std::mutex> alone(g_setup, std::defer_lock);
@@ -122,19 +132,11 @@ int open_comm(Net& net, int device, Comm& comm) {
 }
 
 void Connections::open(Comm& comm) {
-  called_ns_.store(now_ns(), std::memory_order_relaxed);
-  called_.store(&comm, std::memory_order_release);
+  comm.refused = refused_ = true;  // unless it returns: an exception of the plugin's is a refusal
   const int code = open_comm(net_, device_, comm);
-  called_.store(nullptr, std::memory_order_relaxed);
   comm.refused = refused_ = code != kNetSuccess;
-  check(code, comm.direction == Direction::kSend ? "connect" : "accept", describe(comm));
-}
-
-std::optional<Connections::Call> Connections::call_under_way() const {
-  const Comm* comm = called_.load(std::memory_order_acquire);
-  if (comm == nullptr) return std::nullopt;
-  const char* name = comm->direction == Direction::kSend ? "connect " : "accept ";
-  return Call{name + describe(*comm), called_ns_.load(std::memory_order_relaxed)};
+  check(code, comm.direction == Direction::kSend ? "connect" : "accept", describe(comm),
+        comm.began_ns);
 }
 
 bool Connections::advance(Comm& comm) {
@@ -205,6 +207,7 @@ std::string Connections::describe_late(double timeout_s) const {
 void Connections::close_listeners() {
   for (const auto& comm : comms_) {
     if (comm->listen_comm == nullptr || comm->comm == nullptr) continue;  // an accept is pending
+    const plugin_call::About about(comm.get(), words_of);
     check(net_.close_listen(comm->listen_comm), "closeListen", describe(*comm));
     comm->listen_comm = nullptr;
   }
@@ -255,6 +258,7 @@ void Connections::register_buffer(int buffer, uint8_t* data, size_t bytes, int t
 void Connections::stage(Comm& comm, size_t bytes) {
   if (comm.staging != nullptr && comm.staging->bytes() >= bytes) return;
   select_gpu();
+  const plugin_call::About about(&comm, words_of);
   for (void* mhandle : comm.staging_mhandles) {
     check(net_.dereg_mr(comm.comm, mhandle), "deregMr", describe(comm));
   }
@@ -281,6 +285,7 @@ void Connections::close(Leftovers* leftovers) {
       under_way.push_back(std::move(comm));
       continue;
     }
+    const plugin_call::About about(comm.get(), words_of);
     if (comm->listen_comm != nullptr) {
       note(net_.close_listen(comm->listen_comm), "closeListen", *comm);
     }

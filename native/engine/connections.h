@@ -61,7 +61,8 @@ struct Comm {
                ? static_cast<const NetUnpackDevice*>(device_handle->handle)
                : nullptr;
   }
-  int64_t first_poll_ns = 0;  // on now_ns()'s clock
+  int64_t began_ns = 0;  // when it was listened for, or its handle came; on now_ns()'s clock
+  int64_t first_poll_ns = 0;
   bool refused = false;       // its connect or accept returned an error: it is over
   bool unpacks = false;       // the plugin wants a device handle block at accept
   int64_t listen_ns = 0;
@@ -120,13 +121,6 @@ class Connections {
   std::string describe_pending(const std::string& how) const;
   std::string describe_late(double timeout_s) const;  // and what the plugin said meanwhile
 
-  // A connect or accept that has not returned, as of TCPX's where a manager does not answer: which,
-  // and since when. From any thread while `establish` waits.
-  struct Call {
-    std::string what;
-    int64_t since_ns;
-  };
-  std::optional<Call> call_under_way() const;
   // Of the accepts that are done.
   void close_listeners();
 
@@ -160,8 +154,6 @@ class Connections {
   int connect_rounds_ = 0;        // since the last connect was added
   uint64_t warnings_before_ = 0;  // its first comm
   std::vector<std::unique_ptr<Comm>> comms_;
-  std::atomic<const Comm*> called_{nullptr};  // whose connect or accept has not returned
-  std::atomic<int64_t> called_ns_{0};
   TcpSockets sockets_;
 };
 

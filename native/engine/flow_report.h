@@ -19,15 +19,17 @@ enum class FaultKind : int {
   kStopped = 6,      // request_stop(): another rank met trouble
   kSocket = 7,       // a socket of a baseline returned an error
   kGpu = 8,          // a call of the CUDA driver failed
+  kHang = 9,         // a call of the plugin does not return
 };
 
-// The chunk, direction and channel are set only for a fault of a chunk: kPlugin, kSize, kSocket.
+// The chunk, direction and channel are set only for a fault of a chunk: kPlugin, kSize, kSocket,
+// kHang.
 struct FlowFault {
   FaultKind kind = FaultKind::kNone;
   const char* call = "";  // of the plugin, the system or the CUDA driver
   int code = 0;           // of the plugin, system or driver, or the signal, or the reported size
   int said = plugin_log::kNoPlace;  // where the plugin warned last
-  int64_t since_ns = 0;             // of kStall: the last progress
+  int64_t since_ns = 0;             // of kStall: the last progress; of kHang: the last look around
   FlowKind direction = FlowKind::kSend;
   int channel = 0;
   uint64_t chunk = 0;

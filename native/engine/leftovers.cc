@@ -28,7 +28,11 @@ void Leftovers::take(std::vector<std::unique_ptr<Comm>> comms) {
 // Asks once more, unless it has ended: with a comm, or with an error.
 bool Leftovers::has_ended(Comm* comm) {
   if (comm == nullptr || comm->comm != nullptr || comm->refused) return true;
-  comm->refused = open_comm(net_, device_, *comm) != kNetSuccess;
+  try {
+    comm->refused = open_comm(net_, device_, *comm) != kNetSuccess;
+  } catch (const PluginError&) {  // it has thrown something
+    comm->refused = true;
+  }
   return comm->comm != nullptr || comm->refused;
 }
 

@@ -150,6 +150,19 @@ int64_t LoopTeam::idle_ns() const {
   return least;
 }
 
+int64_t LoopTeam::stuck_ns() const {
+  int64_t most = 0;
+  for (const BatchLoop* loop : loops_) most = std::max(most, loop->stuck_ns());
+  return most;
+}
+
+void LoopTeam::give_up() {
+  const auto less = [](const BatchLoop* a, const BatchLoop* b) {
+    return a->stuck_ns() < b->stuck_ns();
+  };
+  (*std::max_element(loops_.begin(), loops_.end(), less))->give_up();
+}
+
 CpuBits LoopTeam::cpus_seen() const {
   CpuBits all{};
   for (const BatchLoop* loop : loops_) {

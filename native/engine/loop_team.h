@@ -43,6 +43,9 @@ class LoopTeam {
   std::vector<FlowReport> picture() const;
   bool take_picture_ready();
   int64_t idle_ns() const;
+  int64_t stuck_ns() const;  // of the one that is stuck longest
+  // The one that is stuck longest gives up, for all of them.
+  void give_up();
   CpuBits cpus_seen() const;
   std::vector<int> thread_ids() const;
   ProgressThread::CpuTime cpu_time() const;

@@ -1,6 +1,7 @@
 #include "engine/timed_loop.h"
 
 #include <algorithm>
+#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -123,6 +124,28 @@ void TimedLoop::fail(const ScheduledFlow& flow, const Chunk<Part>& chunk,
   fault.iteration = chunk.part.iteration;
   fault.step = chunk.part.op->step;
   fail(fault);
+}
+
+// A request that is tested is the oldest that is not known to be done; one that is posted is next.
+Fault TimedLoop::in_call() const {
+  Fault fault;
+  fault.kind = FaultKind::kHang;
+  fault.call = heartbeat().call_name();
+  const auto* flow = static_cast<const ScheduledFlow*>(heartbeat().flow.load());
+  if (flow == nullptr) return fault;
+  const bool posts = strcmp(fault.call, "isend") == 0 || strcmp(fault.call, "irecv") == 0;
+  const uint64_t number = strcmp(fault.call, "test") == 0 ? flow->tested : flow->finished;
+  const Part part = posts ? Part{&flow->source.ops[flow->source.op], flow->source.iteration}
+                          : flow->chunks[number % kNetMaxRequests].part;
+  fault.flow = static_cast<int>(flow - flows_.data());
+  fault.direction = flow->kind;
+  fault.channel = flow->channel;
+  if (part.op == nullptr) return fault;
+  fault.bytes = part.op->bytes;
+  fault.chunk = part.op->chunk;
+  fault.step = part.op->step;
+  fault.iteration = part.iteration;
+  return fault;
 }
 
 void TimedLoop::take_picture(FlowReport* picture) const {

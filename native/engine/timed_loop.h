@@ -62,16 +62,19 @@ class TimedLoop : public BatchLoop {
   void took(ScheduledFlow& flow, const Chunk<Part>& chunk);
   void finished(const ScheduledFlow& flow, const Chunk<Part>& chunk);
   void fail(const ScheduledFlow& flow, const Chunk<Part>& chunk, const FlowFault& fault);
+  void calls(const char* name) { heartbeat().call.store(name, std::memory_order_relaxed); }
 
   using BatchLoop::fail;
   void begin_flows() override;
   bool sweep() override;
   void take_picture(FlowReport* picture) const override;
+  Fault in_call() const override;
   // `feed`: this, as the class that it is.
   template <typename Feed>
   bool sweep_for(Feed& feed) {
     bool moved = false;
     for (ScheduledFlow& flow : flows_) {
+      heartbeat().flow.store(&flow, std::memory_order_relaxed);
       moved |= flow.advance(feed);
       if (failed()) break;  // a comm that failed may have taken others along: no further call
     }

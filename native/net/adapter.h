@@ -11,6 +11,7 @@
 
 #include "net/logger.h"
 #include "net/net.h"
+#include "net/plugin_call.h"
 #include "net/printable.h"
 #include "net/profiler.h"
 
@@ -59,13 +60,12 @@ class Adapter : public Net {
 
   int finalize() override { return kNetSuccess; }
   int devices(int* count) override {
-    const plugin_log::SetUpCall call;
-    return table_->devices(count);
+    return plugin_call::run("devices", [&] { return table_->devices(count); });
   }
   int properties(int device, NetProperties* out) override {
-    const plugin_log::SetUpCall call;
     Properties raw{};
-    const int code = table_->get_properties(device, &raw);
+    const int code =
+        plugin_call::run("getProperties", [&] { return table_->get_properties(device, &raw); });
     if (code != kNetSuccess) return code;
     out->name = raw.name != nullptr ? printable(raw.name) : "";
     out->pci_path = raw.pci_path != nullptr ? printable(raw.pci_path, 4096) : "";
@@ -82,19 +82,20 @@ class Adapter : public Net {
 
   size_t properties_bytes() const override { return sizeof(Properties); }
   int raw_properties(int device, void* out) override {
-    const plugin_log::SetUpCall call;
-    return table_->get_properties(device, static_cast<Properties*>(out));
+    return plugin_call::run("getProperties", [&] {
+      return table_->get_properties(device, static_cast<Properties*>(out));
+    });
   }
 
   int reg_mr_dma_buf(void* comm, void* data, size_t bytes, int type, uint64_t offset, int fd,
                      void** mhandle) override {
-    const plugin_log::SetUpCall call;
     if (table_->reg_mr_dma_buf == nullptr) return kNetInvalidUsage;
-    return table_->reg_mr_dma_buf(comm, data, bytes, type, offset, fd, mhandle);
+    return plugin_call::run("regMrDmaBuf", [&] {
+      return table_->reg_mr_dma_buf(comm, data, bytes, type, offset, fd, mhandle);
+    });
   }
   int dereg_mr(void* comm, void* mhandle) override {
-    const plugin_log::SetUpCall call;
-    return table_->dereg_mr(comm, mhandle);
+    return plugin_call::run("deregMr", [&] { return table_->dereg_mr(comm, mhandle); });
   }
 
   int iflush(void* comm, int n, void** data, int* bytes, void** mhandles, void** request) override {
@@ -105,16 +106,13 @@ class Adapter : public Net {
   }
 
   int close_send(void* comm) override {
-    const plugin_log::SetUpCall call;
-    return table_->close_send(comm);
+    return plugin_call::run("closeSend", [&] { return table_->close_send(comm); });
   }
   int close_recv(void* comm) override {
-    const plugin_log::SetUpCall call;
-    return table_->close_recv(comm);
+    return plugin_call::run("closeRecv", [&] { return table_->close_recv(comm); });
   }
   int close_listen(void* comm) override {
-    const plugin_log::SetUpCall call;
-    return table_->close_listen(comm);
+    return plugin_call::run("closeListen", [&] { return table_->close_listen(comm); });
   }
 
  protected:
@@ -140,8 +138,8 @@ class DeviceAdapter : public Adapter<Table, Properties> {
   }
 
   int accept(void* listen_comm, void** recv_comm, NetDeviceHandle** handle_out) override {
-    const plugin_log::SetUpCall call;
-    return this->table_->accept(listen_comm, recv_comm, handle_out);
+    return plugin_call::run(
+        "accept", [&] { return this->table_->accept(listen_comm, recv_comm, handle_out); });
   }
   int get_device_mr(void* comm, void* mhandle, void** device_mhandle) override {
     if (!offers_device_mr()) return kNetInvalidUsage;
@@ -175,16 +173,16 @@ class VirtualAdapter : public DeviceAdapter<Table, Properties> {
     return names;
   }
   int reg_mr(void* comm, void* data, size_t bytes, int type, void** mhandle) override {
-    const plugin_log::SetUpCall call;
-    return this->table_->reg_mr(comm, data, bytes, type, mhandle);
+    return plugin_call::run("regMr",
+                            [&] { return this->table_->reg_mr(comm, data, bytes, type, mhandle); });
   }
   int make_v_device(const std::vector<int>& parts, int* device) override {
-    const plugin_log::SetUpCall call;
     if (this->table_->make_v_device == nullptr) return kNetInvalidUsage;
     decltype(Properties::v_device) asked{};
     if (parts.size() > std::size(asked.devs)) return kNetInvalidArgument;
     for (const int part : parts) asked.devs[asked.ndevs++] = part;
-    return this->table_->make_v_device(device, &asked);
+    return plugin_call::run("makeVDevice",
+                            [&] { return this->table_->make_v_device(device, &asked); });
   }
 
  protected:
@@ -235,28 +233,30 @@ class ContextAdapter : public ProfiledAdapter<Table, Properties> {
     return names;
   }
   int init(NetLogger logger) override {
-    const plugin_log::SetUpCall call;
     static std::atomic<uint64_t> communicators{0};
-    return this->table_->init(&context_, ++communicators, &config_, logger, note_profiler_event);
+    return plugin_call::run("init", [&] {
+      return this->table_->init(&context_, ++communicators, &config_, logger, note_profiler_event);
+    });
   }
   int finalize() override {
-    const plugin_log::SetUpCall call;
     if (this->table_->finalize == nullptr) return kNetSuccess;
-    return this->table_->finalize(std::exchange(context_, nullptr));
+    return plugin_call::run(
+        "finalize", [&] { return this->table_->finalize(std::exchange(context_, nullptr)); });
   }
   int listen(int device, void* handle, void** listen_comm) override {
-    const plugin_log::SetUpCall call;
-    return this->table_->listen(context_, device, handle, listen_comm);
+    return plugin_call::run(
+        "listen", [&] { return this->table_->listen(context_, device, handle, listen_comm); });
   }
   int connect(int device, void* handle, void** send_comm, NetDeviceHandle** handle_out) override {
-    const plugin_log::SetUpCall call;
-    return this->table_->connect(context_, device, handle, send_comm, handle_out);
+    return plugin_call::run("connect", [&] {
+      return this->table_->connect(context_, device, handle, send_comm, handle_out);
+    });
   }
   int set_net_attr(const NetAttributes& attributes) override {
-    const plugin_log::SetUpCall call;
     if (this->table_->set_net_attr == nullptr) return kNetInvalidUsage;
     NetAttributes copy = attributes;
-    return this->table_->set_net_attr(context_, &copy);
+    return plugin_call::run("setNetAttr",
+                            [&] { return this->table_->set_net_attr(context_, &copy); });
   }
 
  protected:

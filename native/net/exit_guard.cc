@@ -7,10 +7,12 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <mutex>
 #include <vector>
 
 #include "net/logger.h"
+#include "net/plugin_call.h"
 
 namespace tcpx::exit_guard {
 namespace {
@@ -88,7 +90,29 @@ void on_crash(int number) {
   }
 }
 
+std::terminate_handler g_terminate_before = nullptr;
+
+// An exception that nobody catches: on the stack of who threw it.
+[[noreturn]] void on_terminate() {
+  {
+    const std::lock_guard<std::mutex> lock(g_mutex);
+    const Watched* plugin = calling_plugin();
+    if (plugin != nullptr && std::current_exception()) {
+      const bool in_batch = plugin_log::quiet();
+      plugin_log::end_printing();
+      dprintf(STDERR_FILENO,
+              "tcpx-mpi: error: %sthe plugin %s has crashed by an exception of C++ (%s)%s%s\n",
+              g_name.c_str(), plugin->path.c_str(), plugin_call::thrown().c_str(),
+              in_batch ? ", in a batch" : "", plugin_log::quote_end().c_str());
+      _exit(in_batch ? kExitInBatch : kExitElsewhere);
+    }
+  }
+  if (g_terminate_before != nullptr) g_terminate_before();
+  abort();
+}
+
 void watch_crashes() {
+  g_terminate_before = std::set_terminate(on_terminate);
   struct sigaction action {};
   action.sa_handler = on_crash;
   sigemptyset(&action.sa_mask);

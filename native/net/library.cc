@@ -59,6 +59,12 @@ PluginError::PluginError(const std::string& call, int code, const std::string& w
                          result_name(code) + ")" + (what.empty() ? "" : ": " + what)),
       code_(code) {}
 
+PluginThrew::PluginThrew(const std::string& call, const std::string& thrown,
+                         const std::string& what)
+    : PluginError("plugin call " + call + " threw an exception of C++ (" + thrown + ")" +
+                      (what.empty() || what[0] == ';' ? "" : ": ") + what,
+                  kNetInternalError) {}
+
 Plugin::Plugin(const std::string& path, int abi) {
   // A plugin writes to sockets without MSG_NOSIGNAL: a dead peer must be a code, not our death.
   signal(SIGPIPE, SIG_IGN);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "net/net.h"
+#include "net/plugin_error.h"
 
 namespace tcpx {
 
@@ -20,16 +21,6 @@ class LibraryError : public std::runtime_error {
 class IncompleteTable : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
-};
-
-// A plugin refused a call: which, with what code, in what circumstances.
-class PluginError : public std::runtime_error {
- public:
-  PluginError(const std::string& call, int code, const std::string& what);
-  int code() const { return code_; }
-
- private:
-  int code_;
 };
 
 // Versions that we can drive, the oldest first.

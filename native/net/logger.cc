@@ -28,6 +28,8 @@ char g_ring[kLines][kLineBytes];
 uint64_t g_written = 0;
 char g_first_warnings[kLines][kLineBytes];
 int g_first_warnings_count = 0;
+char g_last_warned[kLineBytes];  // of all threads
+int64_t g_last_warned_ns = 0;
 char g_init[kInitBytes];  // lines, each with its end
 size_t g_init_bytes = 0;
 
@@ -68,7 +70,11 @@ void keep_line(const char* text, bool warns) {
   }
   const std::lock_guard<std::mutex> lock(g_mutex);
   memcpy(g_ring[g_written++ % kLines], text, kLineBytes);
-  if (warns) keep_first_warning(text);
+  if (warns) {
+    keep_first_warning(text);
+    memcpy(g_last_warned, text, kLineBytes);
+    g_last_warned_ns = coarse_ns();
+  }
   if (g_initialising.load(std::memory_order_relaxed)) keep_of_init(text);
 }
 
@@ -196,9 +202,19 @@ SetUpCall::SetUpCall() {
 }
 SetUpCall::~SetUpCall() { t_heard.calling = false; }
 
-std::string quote_call() {
+std::string quote_call(int64_t since_ns) {
   if (t_heard.last[0] != '\0') return "; the plugin said: " + std::string(t_heard.last);
   const std::lock_guard<std::mutex> lock(g_mutex);
+  if (since_ns < g_last_warned_ns + kCoarseNs) {
+    return "; the plugin said: " + std::string(g_last_warned);
+  }
+  const Place* last = nullptr;  // the text of a place that warns often is that of its first line
+  for_each_place([&](const Place& place) {
+    const int64_t warned = place.warned_ns.load(std::memory_order_relaxed);
+    if (warned + kCoarseNs > since_ns && (last == nullptr || warned > last->warned_ns))
+      last = &place;
+  });
+  if (last != nullptr) return "; the plugin said: " + std::string(last->text);
   if (g_written == t_heard.written) return "";
   return "; the plugin said: " + std::string(g_ring[(g_written - 1) % kLines]);
 }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -66,9 +67,11 @@ class SetUpCall {
   SetUpCall& operator=(const SetUpCall&) = delete;
 };
 // "; the plugin said: ..." for the error of this thread's last such call: what it was warned of in
-// it last. Behind each error TCPX logs a trace of where it was, so the last line of all says less;
-// it is quoted when nothing was warned of. "" where nothing was said since the call began.
-std::string quote_call();
+// it last, else what any thread was since `since_ns` (CLOCK_MONOTONIC), when what the call is about
+// began: plugins connect in threads of their own. Behind each error TCPX logs a trace of where it
+// was, so the last line of all says less; it is quoted when nothing was warned of. "" where nothing
+// was said since the call began.
+std::string quote_call(int64_t since_ns = std::numeric_limits<int64_t>::max());
 // For a plugin that ends the process: the last two texts that differ, older first; when this thread
 // heard none, the last place that warned.
 std::string quote_end();

@@ -12,16 +12,15 @@ class NetV10 final : public ProfiledAdapter<NetTableV10, NetPropertiesV9> {
   int abi() const override { return 10; }
 
   int init(NetLogger logger) override {
-    const plugin_log::SetUpCall call;
-    return table_->init(logger, note_profiler_event);
+    return plugin_call::run("init", [&] { return table_->init(logger, note_profiler_event); });
   }
   int listen(int device, void* handle, void** listen_comm) override {
-    const plugin_log::SetUpCall call;
-    return table_->listen(device, handle, listen_comm);
+    return plugin_call::run("listen", [&] { return table_->listen(device, handle, listen_comm); });
   }
   int connect(int device, void* handle, void** send_comm, NetDeviceHandle** handle_out) override {
-    const plugin_log::SetUpCall call;
-    return table_->connect(device, &config_, handle, send_comm, handle_out);
+    return plugin_call::run("connect", [&] {
+      return table_->connect(device, &config_, handle, send_comm, handle_out);
+    });
   }
 
  private:

@@ -17,28 +17,25 @@ class NetV6 final : public Adapter<NetTableV6, NetPropertiesV6> {
   bool offers_device_mr() const override { return false; }
 
   int init(NetLogger logger) override {
-    const plugin_log::SetUpCall call;
-    return table_->init(logger);
+    return plugin_call::run("init", [&] { return table_->init(logger); });
   }
   int listen(int device, void* handle, void** listen_comm) override {
-    const plugin_log::SetUpCall call;
-    return table_->listen(device, handle, listen_comm);
+    return plugin_call::run("listen", [&] { return table_->listen(device, handle, listen_comm); });
   }
   int connect(int device, void* handle, void** send_comm, NetDeviceHandle**) override {
-    const plugin_log::SetUpCall call;
-    return table_->connect(device, handle, send_comm);
+    return plugin_call::run("connect", [&] { return table_->connect(device, handle, send_comm); });
   }
   int accept(void* listen_comm, void** recv_comm, NetDeviceHandle**) override {
-    const plugin_log::SetUpCall call;
-    return table_->accept(listen_comm, recv_comm);
+    return plugin_call::run("accept", [&] { return table_->accept(listen_comm, recv_comm); });
   }
   int irecv_consumed(void*, int, void*) override { return kNetSuccess; }
 
   size_t max_region_bytes() const override { return INT_MAX; }
   int reg_mr(void* comm, void* data, size_t bytes, int type, void** mhandle) override {
-    const plugin_log::SetUpCall call;
     if (bytes > max_region_bytes()) return kNetInvalidArgument;
-    return table_->reg_mr(comm, data, static_cast<int>(bytes), type, mhandle);
+    return plugin_call::run("regMr", [&] {
+      return table_->reg_mr(comm, data, static_cast<int>(bytes), type, mhandle);
+    });
   }
   size_t max_request_bytes() const override { return INT_MAX; }
   int isend(void* comm, void* data, size_t bytes, int tag, void* mhandle, void** request) override {

@@ -14,22 +14,21 @@ class NetV7 final : public DeviceAdapter<NetTableV7, NetPropertiesV7> {
   int abi() const override { return 7; }
 
   int init(NetLogger logger) override {
-    const plugin_log::SetUpCall call;
-    return table_->init(logger);
+    return plugin_call::run("init", [&] { return table_->init(logger); });
   }
   int listen(int device, void* handle, void** listen_comm) override {
-    const plugin_log::SetUpCall call;
-    return table_->listen(device, handle, listen_comm);
+    return plugin_call::run("listen", [&] { return table_->listen(device, handle, listen_comm); });
   }
   int connect(int device, void* handle, void** send_comm, NetDeviceHandle** handle_out) override {
-    const plugin_log::SetUpCall call;
-    return table_->connect(device, handle, send_comm, handle_out);
+    return plugin_call::run("connect",
+                            [&] { return table_->connect(device, handle, send_comm, handle_out); });
   }
   size_t max_region_bytes() const override { return INT_MAX; }
   int reg_mr(void* comm, void* data, size_t bytes, int type, void** mhandle) override {
-    const plugin_log::SetUpCall call;
     if (bytes > max_region_bytes()) return kNetInvalidArgument;
-    return table_->reg_mr(comm, data, static_cast<int>(bytes), type, mhandle);
+    return plugin_call::run("regMr", [&] {
+      return table_->reg_mr(comm, data, static_cast<int>(bytes), type, mhandle);
+    });
   }
   size_t max_request_bytes() const override { return INT_MAX; }
   int isend(void* comm, void* data, size_t bytes, int tag, void* mhandle, void** request) override {

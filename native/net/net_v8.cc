@@ -14,21 +14,19 @@ class NetV8 final : public DeviceAdapter<NetTableV8, NetPropertiesV8> {
   int abi() const override { return 8; }
 
   int init(NetLogger logger) override {
-    const plugin_log::SetUpCall call;
-    return table_->init(logger);
+    return plugin_call::run("init", [&] { return table_->init(logger); });
   }
   int listen(int device, void* handle, void** listen_comm) override {
-    const plugin_log::SetUpCall call;
-    return table_->listen(device, handle, listen_comm);
+    return plugin_call::run("listen", [&] { return table_->listen(device, handle, listen_comm); });
   }
   int connect(int device, void* handle, void** send_comm, NetDeviceHandle** handle_out) override {
-    const plugin_log::SetUpCall call;
-    return table_->connect(device, handle, send_comm, handle_out);
+    return plugin_call::run("connect",
+                            [&] { return table_->connect(device, handle, send_comm, handle_out); });
   }
   size_t max_region_bytes() const override { return std::numeric_limits<size_t>::max(); }
   int reg_mr(void* comm, void* data, size_t bytes, int type, void** mhandle) override {
-    const plugin_log::SetUpCall call;
-    return table_->reg_mr(comm, data, bytes, type, mhandle);
+    return plugin_call::run("regMr",
+                            [&] { return table_->reg_mr(comm, data, bytes, type, mhandle); });
   }
   size_t max_request_bytes() const override { return INT_MAX; }
   int isend(void* comm, void* data, size_t bytes, int tag, void* mhandle, void** request) override {

@@ -12,16 +12,14 @@ class NetV9 final : public VirtualAdapter<NetTableV9, NetPropertiesV9> {
   int abi() const override { return 9; }
 
   int init(NetLogger logger) override {
-    const plugin_log::SetUpCall call;
-    return table_->init(logger);
+    return plugin_call::run("init", [&] { return table_->init(logger); });
   }
   int listen(int device, void* handle, void** listen_comm) override {
-    const plugin_log::SetUpCall call;
-    return table_->listen(device, handle, listen_comm);
+    return plugin_call::run("listen", [&] { return table_->listen(device, handle, listen_comm); });
   }
   int connect(int device, void* handle, void** send_comm, NetDeviceHandle** handle_out) override {
-    const plugin_log::SetUpCall call;
-    return table_->connect(device, handle, send_comm, handle_out);
+    return plugin_call::run("connect",
+                            [&] { return table_->connect(device, handle, send_comm, handle_out); });
   }
 
   int isend(void* comm, void* data, size_t bytes, int tag, void* mhandle, void** request) override {

@@ -37,7 +37,6 @@ from tcpx_mpi.transport.observed_placement import Kernel
 from tcpx_mpi.transport.slots import slot_shape
 from tcpx_mpi.world import World, library_version
 from tcpx_mpi.world.library import load
-from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
 KIND = "mpi"
 #: Receives posted ahead to each peer, as the plugin's receive window.
@@ -342,7 +341,7 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
     if collective:  # whoever the library's algorithm has this rank talk to
         neighbours = set(members(numbers, world.rank)) - {world.rank}
     comm = world.acquainted(neighbours, settings.connect_timeout_s)
-    with world.agree("mpi peer", SETUP_PATIENCE_S):
+    with world.agree("mpi peer"):
         if collective and not world.roll_call.may_be_called_at_once():
             raise SetupFailed(
                 f"mpi peer: {library_version()} has no MPI_THREAD_MULTIPLE, which its collectives "
@@ -356,7 +355,7 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
     mine = set(filter(None, totals["interfaces"].split(",")))
     # The launcher's daemon of this node is reached by loopback, whatever goes between ranks.
     mine = mine - {"lo"} or mine
-    everywhere = world.allgather(sorted(mine), "mpi peer's interfaces", SETUP_PATIENCE_S)
+    everywhere = world.allgather(sorted(mine), "mpi peer's interfaces")
     info = BaselineInfo(
         name=KIND,
         kind=KIND,

@@ -21,7 +21,6 @@ from tcpx_mpi.transport.engine import RankEngine
 from tcpx_mpi.transport.interface import RankContext, Transport
 from tcpx_mpi.transport.load_plugin import LoadedPlugin, load_plugin
 from tcpx_mpi.world import World
-from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
 KIND = "plugin"
 #: From here on a plugin is initialised once a communicator, before it once a process.
@@ -31,25 +30,25 @@ _VERSION = re.compile(r"@v?(\d+)$")
 
 def prepare(world: World, settings: Settings, context: RankContext, link: Link) -> list[Transport]:
     """Collective: load the other plugin, connect, and register the buffers of this one."""
-    with world.agree("plugin beside", SETUP_PATIENCE_S):
+    with world.agree("plugin beside"):
         theirs = settings_of(settings)
         plugin = load_beside(theirs, link)
         device = device_of(plugin, link.interface)
         theirs = within_requests_of(plugin.file.abi, theirs)
         if theirs.sources["progress_threads"] == BY_CORES and not is_softtcpx(plugin.file.name):
             theirs = dataclasses.replace(theirs, progress_threads=1)
-    prints = world.allgather(plugin.fingerprint(), "plugin beside", SETUP_PATIENCE_S)
-    with world.agree("plugin beside", SETUP_PATIENCE_S):
+    prints = world.allgather(plugin.fingerprint(), "plugin beside")
+    with world.agree("plugin beside"):
         if differs := fingerprint_difference(prints[0], prints[world.rank]):
             raise UsageError(f"--against {asked_for(settings)}: ranks differ in {differs}")
     placement = dataclasses.replace(context.placement, device=device)
-    with world.agree("listen", SETUP_PATIENCE_S):
+    with world.agree("listen"):
         engine = RankEngine(theirs, plugin, placement, context.schedule)
         handles = engine.listen(world.size)
-    handles = world.exchange(handles, "handles", SETUP_PATIENCE_S)
-    with world.agree("connect", SETUP_PATIENCE_S + settings.connect_timeout_s, tell=True):
+    handles = world.exchange(handles, "handles")
+    with world.agree("connect", tell=True):
         engine.connect(handles, world)
-    with world.agree("memory", SETUP_PATIENCE_S):
+    with world.agree("memory"):
         engine.share(context.buffers)
     engine.info = info_of(engine)
     return [engine]

@@ -35,6 +35,13 @@ class PythonLoop:
     def idle_ns(self) -> int:
         return _native.now_ns() - self._progress_ns
 
+    def stuck_ns(self) -> int:
+        """It has a deadline in each of its calls."""
+        return 0
+
+    def give_up(self) -> None:
+        """Nothing: it is never stuck."""
+
     def stamps(self, iterations: int) -> Any:
         return self._stamps
 

@@ -18,7 +18,6 @@ from tcpx_mpi.schedule.table import Layout, step_bytes
 from tcpx_mpi.transport.engine import spins_before_yield
 from tcpx_mpi.transport.interface import RankContext, Transport, load_native
 from tcpx_mpi.world import World, interrupted_by
-from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
 KIND = "raw"
 #: What `iperf3 -w 4M` has; more gains nothing, the kernel's own start is much slower.
@@ -84,7 +83,7 @@ def cut(longest: int, streams: int, facts: RowFacts) -> int:
 def prepare(world: World, settings: Settings, context: RankContext, link: Link) -> list[Transport]:
     """Collective: connect all variants."""
     alike = _answers_on_the_same_link(context)
-    two_way = any(world.allgather(alike, "two-way links", SETUP_PATIENCE_S))
+    two_way = any(world.allgather(alike, "two-way links"))
     return connect(variants(link, two_way), world, settings.connect_timeout_s, context, link)
 
 
@@ -109,7 +108,7 @@ def connect(
     `one_slot`: every iteration uses the first slot of its buffers, which then stay in the cache as
     those of iperf3 do; such bytes cannot be checked.
     """
-    with world.agree("raw peer", SETUP_PATIENCE_S):
+    with world.agree("raw peer"):
         try:
             # A stream has one thread.
             transports = [
@@ -119,8 +118,8 @@ def connect(
             mine = [each.timed_loop.listen() for each in transports]
         except RuntimeError as error:
             raise SetupFailed(str(error)) from None
-    addresses = world.allgather(mine, "raw peer's addresses", SETUP_PATIENCE_S)
-    with world.agree("raw peer", SETUP_PATIENCE_S + timeout_s):
+    addresses = world.allgather(mine, "raw peer's addresses")
+    with world.agree("raw peer", world.limit_s + timeout_s):
         try:
             for number, transport in enumerate(transports):
                 transport.timed_loop.establish(

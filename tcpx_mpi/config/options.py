@@ -31,7 +31,7 @@ from tcpx_mpi.config.parsers import (
     variables_of,
     whole,
 )
-from tcpx_mpi.launch.setup_watch import DEFAULT_S as SETUP_TIMEOUT_S
+from tcpx_mpi.launch.watch import DEFAULT_S as SETUP_TIMEOUT_S
 from tcpx_mpi.units import format_size_option
 
 #: What can run beside the plugin; a file each in `tcpx_mpi.baselines`.

@@ -194,15 +194,27 @@ def may_be_of_a_rank(code: int | None) -> bool:
 
 def explained(code: int) -> int:
     """The code of an mpirun whose ranks have spoken; SETUP_FAILED, with a line, for another."""
-    if may_be_of_a_rank(code):
-        return code
+    return code if may_be_of_a_rank(code) else _say_mpirun_failed(code)
+
+
+def _say_mpirun_failed(code: int) -> int:
     print(
-        f"tcpx-mpi: error: mpirun ended with exit code {code}, which no rank gives: MPI did not "
+        f"tcpx-mpi: error: mpirun ended with exit code {code}, which no rank gave: MPI did not "
         "come up on all of them, for the reason that mpirun gives above",
         file=sys.stderr,
         flush=True,
     )
     return int(ExitCode.SETUP_FAILED)
+
+
+def _code_behind(ended: Mapping[int, int]) -> int:
+    """The code of ranks, by rank, where mpirun has 1: so it calls a signal, and failures of its
+    own, too."""
+    if ExitCode.DEFECT in ended.values():
+        return int(ExitCode.DEFECT)
+    if signals := [code for code in ended.values() if code in _OF_SIGNALS]:
+        return signals[0]
+    return _say_mpirun_failed(int(ExitCode.DEFECT))
 
 
 def rank_program(argv: Sequence[str]) -> list[str]:
@@ -241,13 +253,13 @@ def run_program(
             relay = Relay(process.stdout, _STDOUT)
             copying.enter_context(relay.running())
         code = process.wait()
-        ended_by = table.signal() if table is not None else 0
-    if code != 0 and stops:
+        ended = table.ended() if table is not None else None
+    if stops:
         return 128 + stops[0]
     if code != 0 and late:
         return _say_set_up_failed(late)
-    if code == ExitCode.DEFECT and ended_by:  # mpirun's own code where it gets a signal
-        return 128 + ended_by
+    if code == ExitCode.DEFECT and ended is not None:
+        return _code_behind(ended)
     if code == 0 and relay is not None and relay.error is not None:
         raise OutputFailed(f"the standard output could not be written: {relay.error.strerror}")
     return _code_of(code, killed)

@@ -1,4 +1,4 @@
-"""The launcher's part of the deadline of set-up: it names ranks that never spoke, and ends them.
+"""The launcher's part of the deadlines: it names ranks that never came up, and ends what is left.
 
 A rank that was stopped can do neither, and the others know only that MPI waits for somebody.
 """
@@ -17,8 +17,8 @@ from pathlib import Path
 from tcpx_mpi.launch.setup_table import SetupTable
 
 _LOOK_S = 0.1
-#: Ranks that can end themselves have so long, at the deadline and after a signal.
-_GRACE_S = 5.0
+#: Ranks that can end themselves have so long, at the deadline of set-up, and after a signal.
+_GRACE_S, _STOP_GRACE_S = 3.0, 2.5
 
 
 @contextlib.contextmanager
@@ -29,7 +29,7 @@ def ending_what_never_comes_up(
     processes: Callable[[], Mapping[int, Sequence[int]]],
     kill: Callable[[], None],
 ) -> Iterator[list[str]]:
-    """Ends ranks whose set-up is not over within the limit, or that a signal did not end.
+    """Ends ranks whose set-up is not over within the limit, or that the first signal did not end.
 
     `processes` has those of each rank that is there, `kill` ends mpirun. Yields why, once the
     limit is over.
@@ -53,18 +53,23 @@ def ending_what_never_comes_up(
                 os.kill(pid, signal.SIGKILL)
         kill()
 
+    def come_up() -> bool:
+        return table.over() or bool(stops)
+
     def watch() -> None:
-        reason = ""
-        if not wait(lambda: table.over() or bool(stops), limit_s):
+        if not wait(come_up, limit_s):
             there = processes()
             reason = why(table, limit_s, there)
             if len(table.waits()) < table.ranks or any(map(_stopped, there.values())):
                 late.append(reason)  # which no rank can say
-        elif over.is_set() or not stops or table.over():
-            return
-        if not wait(lambda: False, _GRACE_S):
-            late[:] = [reason]
-            end()
+            # Ranks may have come up since, or said why they did not.
+            if not wait(come_up, _GRACE_S):
+                late[:] = [reason]
+                return end()
+            late.clear()
+        while not over.wait(_LOOK_S):
+            if stops and not wait(lambda: False, _STOP_GRACE_S):
+                return end()
 
     watcher = threading.Thread(target=watch, name="set-up deadline", daemon=True)
     watcher.start()

@@ -1,6 +1,6 @@
 """What each rank of a launch of ours waits for while it is set up, as its launcher sees it.
 
-A file with a record a rank, written by `native/engine/setup_watch.cc`. Ranks of other nodes do not
+A file with a record a rank, written by `native/engine/watch.cc`. Ranks of other nodes do not
 find it.
 """
 
@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 #: Tells ranks the path of the file.
 TABLE_VARIABLE = "TCPX_MPI_SETUP_TABLE"
-#: As in `native/engine/setup_watch.h`, which the launcher need not load.
+#: As in `native/engine/watch.h`, which the launcher need not load.
 RECORD_BYTES = 256
-_OVER, _SIGNAL = "over", "signal "
+_OVER, _ENDED = "over", "ended "
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,6 @@ class Wait:
 
     what: str
     age_s: float
-
-
-def note_end(path: str, number: int) -> None:
-    """A signal has ended all ranks; nothing where its launcher is on another node."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY)
-    except OSError:
-        return
-    text = f"{_SIGNAL}{number}".encode().ljust(RECORD_BYTES, b"\0")
-    os.pwrite(descriptor, text, 0)
-    os.close(descriptor)
 
 
 class SetupTable:
@@ -50,26 +39,26 @@ class SetupTable:
 
     def waits(self) -> dict[int, Wait | None]:
         """By rank, of those that have spoken; None for one whose set-up is over."""
-        with open(self.path, "rb") as file:
-            content = file.read()
         found: dict[int, Wait | None] = {}
-        for rank in range(self.ranks):
-            start = rank * RECORD_BYTES
-            record = content[start : start + RECORD_BYTES].rstrip(b"\0")
-            text = record.decode(errors="replace")
+        for rank, text in enumerate(self._records()):
             since, _, what = text.partition(" ")
-            if text == _OVER or text.startswith(_SIGNAL):
+            if text.startswith((_OVER, _ENDED)):
                 found[rank] = None
             elif since.isdecimal():
                 found[rank] = Wait(what, (time.monotonic_ns() - int(since)) / 1e9)
         return found
 
-    def signal(self) -> int:
-        """The signal that has ended all ranks; 0 for none."""
+    def ended(self) -> dict[int, int]:
+        """By rank, of those whose run is over: its exit code there."""
+        codes = {rank: text.removeprefix(_ENDED) for rank, text in enumerate(self._records())}
+        return {rank: int(code) for rank, code in codes.items() if code.isdecimal()}
+
+    def _records(self) -> list[str]:
         with open(self.path, "rb") as file:
-            text = file.read(RECORD_BYTES).rstrip(b"\0").decode(errors="replace")
-        number = text.removeprefix(_SIGNAL)
-        return int(number) if text.startswith(_SIGNAL) and number.isdecimal() else 0
+            content = file.read().ljust(self.ranks * RECORD_BYTES, b"\0")
+        starts = range(0, self.ranks * RECORD_BYTES, RECORD_BYTES)
+        records = [content[start : start + RECORD_BYTES].rstrip(b"\0") for start in starts]
+        return [record.decode(errors="replace") for record in records]
 
     def over(self) -> bool:
         """Whether the set-up of every rank is over."""

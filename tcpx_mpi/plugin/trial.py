@@ -108,7 +108,7 @@ def _follow(pipe: IO[bytes], path: str, patience_s: float) -> tuple[str, dict[st
             if kind == _FOUND:
                 return step, value
             step = value
-            _native.setup_waits_for(f"{step} {path} (in a process of its own)")
+            _native.watch_waits_for(f"{step} {path} (in a process of its own)")
 
 
 def _end(code: int, path: str, step: str, said: str) -> str:

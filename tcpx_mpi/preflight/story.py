@@ -13,6 +13,7 @@ from tcpx_mpi import world as mpi
 from tcpx_mpi.errors import ExitCode, SetupFailed
 from tcpx_mpi.launch import mpirun as launch
 from tcpx_mpi.launch.own_python import module_command
+from tcpx_mpi.launch.watch import CONNECT
 from tcpx_mpi.machine.profiles import keep_mpi_on_control_nic
 from tcpx_mpi.machine.topology import node_names, this_machine
 from tcpx_mpi.preflight.alike import agreement_findings, mpi_family, mpirun_finding
@@ -29,7 +30,6 @@ from tcpx_mpi.preflight.hostfile import (
 )
 from tcpx_mpi.preflight.hostfile_forms import launcher_of
 from tcpx_mpi.units import counted
-from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
 #: Before the line of JSON in which rank 0 answers to the process that started it.
 ANSWER = "tcpx-mpi preflight: "
@@ -55,8 +55,8 @@ def check_as_rank(plugin: AskedPlugin, profile: str) -> list[Finding] | None:
     keep_mpi_on_control_nic(profile, this_machine(), os.environ)
     world = mpi.start(_native.stop_signal, os.environ)
     first_of: dict[str, NodeFacts] = {}
-    told = world.allgather(facts, "preflight", SETUP_PATIENCE_S)
-    _native.setup_end()
+    told = world.allgather(facts, "preflight")
+    world.enter(CONNECT, _LIMIT_S)  # no more to do than to tell
     for each in told:
         first_of.setdefault(each.node, each)  # the ranks of a node look alike
     nodes = list(first_of.values())

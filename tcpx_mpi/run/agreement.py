@@ -6,7 +6,7 @@ import dataclasses
 import os
 import socket
 from collections import Counter
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from typing import Protocol, TypeVar
 
 import tcpx_mpi
@@ -22,7 +22,6 @@ from tcpx_mpi.run.program_rows import ProgramRows, program_rows
 from tcpx_mpi.run.schedule_room import require_schedule_room
 from tcpx_mpi.run.shared_environment import shared_environment
 from tcpx_mpi.world import World, own_process
-from tcpx_mpi.world.patience import FOOTER_PATIENCE_S, SETUP_PATIENCE_S
 
 _T = TypeVar("_T")
 
@@ -33,7 +32,7 @@ def start_world(parsed: Settings | TcpxError, environ: MutableMapping[str, str])
     raise_limit()  # MPI's connections count, too
     tcp_only = False
     if isinstance(parsed, Settings):
-        _native.setup_limit(parsed.setup_timeout_s)
+        _native.watch_limit(parsed.setup_timeout_s)
         tcp_only = "mpi" in parsed.against
         keep_mpi_on_control_nic(parsed.profile, this_machine(), environ)
     return mpi.start(_native.stop_signal, environ, tcp_only)
@@ -44,7 +43,7 @@ def agree_settings(world: World, parsed: Settings | TcpxError) -> Settings:
 
     `parsed` is what this rank made of its command line and environment, or why it could not.
     """
-    with world.agree("arguments", SETUP_PATIENCE_S):
+    with world.agree("arguments"):
         if isinstance(parsed, TcpxError):
             raise parsed
         refusal = pattern_of(parsed).refuse(world.size)
@@ -63,7 +62,7 @@ def agree_settings(world: World, parsed: Settings | TcpxError) -> Settings:
 
 def agree_program(world: World, settings: Settings) -> ProgramRows | None:
     """Collective: the rows of a program of nccl-tests; None for other patterns."""
-    with world.agree("program", SETUP_PATIENCE_S):
+    with world.agree("program"):
         program = program_rows(settings, world.size)
         require_schedule_room(settings, world.size)
     if program is not None:
@@ -76,11 +75,11 @@ def agree_hosts(world: World, host: Host) -> list[Host]:
 
     Hosts of one name on several nodes have been given one each.
     """
-    both = world.allgather((host, own_process(host.node)), "hosts", SETUP_PATIENCE_S)
+    both = world.allgather((host, own_process(host.node)), "hosts")
     hosts = _told_apart([each for each, _ in both])
     world.processes = [process for _, process in both]
     world.places = [each.name for each in hosts]
-    with world.agree("hosts", SETUP_PATIENCE_S):
+    with world.agree("hosts"):
         _refuse_uneven(hosts)
     return hosts
 
@@ -91,20 +90,22 @@ class _Owner(Protocol):
 
 def free_bytes(world: World, engine: _Owner, host: Host) -> int:
     """Collective: the memory for this rank's buffers that is free before any rank takes some."""
-    with world.agree("free memory", SETUP_PATIENCE_S):
+    with world.agree("free memory"):
         return engine.free_bytes(host)
 
 
 def tell_nic(world: World, name: str) -> None:
     """Collective: from now on what is said of a rank names its network interface, too."""
-    names = world.allgather(name, "network interfaces", SETUP_PATIENCE_S)
+    names = world.allgather(name, "network interfaces")
     both = zip(world.places, names, strict=True)
     world.places = [f"{place} (NIC {name})" for place, name in both]
 
 
-def told(world: World, value: _T) -> _T:
-    """Collective: rank 0's value, which takes it a look at all rows, on every rank."""
-    everybody: list[_T] = world.allgather(value, "what rank 0 tells", FOOTER_PATIENCE_S)
+def told(world: World, find: Callable[[], _T]) -> _T:
+    """Collective: what rank 0 finds, which takes it a look at all rows, on every rank."""
+    with world.at_work():
+        value = find()
+    everybody: list[_T] = world.allgather(value, "what rank 0 tells", moving=True)
     return everybody[0]
 
 
@@ -114,11 +115,11 @@ def require_equal(world: World, fingerprint: str, what: str) -> None:
     `fingerprint` has a `name=value` line each; `what` is what all ranks should be started with.
     """
     mine = (fingerprint, socket.gethostname())
-    prints: list[tuple[str, str]] = world.allgather(mine, what, SETUP_PATIENCE_S)
+    prints: list[tuple[str, str]] = world.allgather(mine, what)
     first, first_host = prints[0]
     for rank, (other, host) in enumerate(prints):
         if other != first:
-            with world.agree(what, SETUP_PATIENCE_S):
+            with world.agree(what):
                 raise UsageError(
                     f"rank {rank} on {host} differs from rank 0 on {first_host}: "
                     f"{fingerprint_difference(first, other)}, rank 0's value first; "

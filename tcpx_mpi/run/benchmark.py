@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from tcpx_mpi import baselines
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
+from tcpx_mpi.launch.watch import ROWS
 from tcpx_mpi.machine.topology import Host, read_host
 from tcpx_mpi.patterns import repeated
 from tcpx_mpi.records import Journal, Plan, SetupTimes
@@ -24,7 +25,6 @@ from tcpx_mpi.transport import time_limit
 from tcpx_mpi.transport.engine import RankEngine
 from tcpx_mpi.transport.interface import Transport
 from tcpx_mpi.world.disk_watch import DiskWatch
-from tcpx_mpi.world.patience import FOOTER_PATIENCE_S, SETUP_PATIENCE_S, memory_patience_s
 
 
 class Benchmark:
@@ -49,20 +49,20 @@ class Benchmark:
         pattern = program.whole() if program else repeated(single, settings.agg_iters)
         planner = RowPlanner(settings, pattern, single, hosts, program)
         rows = planner.rows()
-        with world.agree("output", SETUP_PATIENCE_S):
+        with world.agree("output"):
             planner.require_room()
             self.output.open(settings)
-        with world.agree("journal", SETUP_PATIENCE_S):
-            run_id = world.allgather(self.output.run_id, "run id", SETUP_PATIENCE_S)[0]
+        with world.agree("journal"):
+            run_id = world.allgather(self.output.run_id, "run id")[0]
             self.state.journal = journal = Journal(
                 settings.spool, run_id, world.rank, world.size, self.disk.writing
             )
-        engine = connect(world, self.output, settings, plugin, placement, pattern)
+        engine = connect(self.state, settings, plugin, placement, pattern)
         free = agreement.free_bytes(world, engine, host)
-        with world.agree("buffers", SETUP_PATIENCE_S):
+        with world.agree("buffers"):
             sizes = buffer_sizes(planner.patterns_of, world.rank, world.size, rows)
-        most = world.maximum(sum(sizes.values()), "buffers", SETUP_PATIENCE_S)
-        with world.agree("memory", SETUP_PATIENCE_S + memory_patience_s(most)):
+        most = world.maximum(sum(sizes.values()), "buffers")
+        with world.agree("memory", moving=True), world.at_work():
             engine.allocate(sizes, host, free)
         context = engine.context(nodes, most)
         beside = baselines.prepare(world, settings, engine, context)
@@ -80,7 +80,8 @@ class Benchmark:
             settings, pattern, host, engine, beside, planner.plan(rows), journal,
             costs.facts() if costs is not None else {},
         )  # fmt: skip
-        for row in planner.run(rows, lambda: agreement.told(world, self.output.pairs_to_retest())):
+        world.enter(ROWS, settings.stall_timeout_s)
+        for row in planner.run(rows, lambda: agreement.told(world, self.output.pairs_to_retest)):
             if program is not None:
                 facts = choose_algorithm(row.facts, program, costs)
                 row = dataclasses.replace(row, facts=facts)
@@ -96,8 +97,8 @@ class Benchmark:
         """Collective: the metadata of the run, in the file and on the screen."""
         info = metadata.rank_info(self.world.rank, host, engine)
         mine = (info, SetupTimes.from_rows(engine.setup_rows(info.rank)), engine.plugin.to_tell)
-        parts = self.world.gather(mine, "circumstances", SETUP_PATIENCE_S)
-        with self.world.agree("header", SETUP_PATIENCE_S):
+        parts = self.world.gather(mine, "circumstances")
+        with self.world.agree("header", moving=True), self.world.at_work():
             if parts is not None:
                 ranks, times, told = zip(*parts, strict=True)
                 header = self.output.begin(
@@ -123,10 +124,10 @@ class Benchmark:
     def end(self, transports: Sequence[Transport]) -> int:
         """Collective: close in order, print the footer; the exit code of what was measured."""
         # A sender that closes early can give its receiver an error for data that is whole.
-        self.world.barrier("close", SETUP_PATIENCE_S)
-        with self.world.agree("close", SETUP_PATIENCE_S):
+        self.world.barrier("close")
+        with self.world.agree("close"):
             for transport in transports:
                 transport.close()
-        with self.world.agree("output", FOOTER_PATIENCE_S):
+        with self.world.agree("output", moving=True), self.world.at_work():
             verdict = self.output.end() if self.world.rank == 0 else ExitCode.OK
-        return int(self.world.allgather(int(verdict), "verdict", SETUP_PATIENCE_S)[0])
+        return int(self.world.allgather(int(verdict), "verdict")[0])

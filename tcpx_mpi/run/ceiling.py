@@ -15,6 +15,7 @@ from tcpx_mpi import _native
 from tcpx_mpi.baselines import Link, raw
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
+from tcpx_mpi.launch.watch import CONNECT, ROWS
 from tcpx_mpi.machine.congestion import DEFAULT, kernels_own, refusal_of
 from tcpx_mpi.machine.placement import Node, Placement, Request
 from tcpx_mpi.machine.topology import Host, read_host, this_machine
@@ -30,7 +31,6 @@ from tcpx_mpi.stats.ratios import block_times_ns
 from tcpx_mpi.transport.interface import RankContext
 from tcpx_mpi.transport.memory import slot_buffers
 from tcpx_mpi.units import format_size
-from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
 _COPY_SIZES = (1 << 20, 64 << 20)
 _COPY_ROUNDS = 15
@@ -52,15 +52,15 @@ class Ceiling:
         """Collective: the story, top to bottom; returns the exit code."""
         settings = agree_settings(self.world, parsed)
         self.agree_link()
+        self.world.enter(CONNECT, settings.connect_timeout_s)
         return self.measure(settings, agree_hosts(self.world, read_host()))
 
     def agree_link(self) -> None:
         """Collective: every rank can use the interface and the congestion control. Raises
         UsageError, before anything is measured."""
-        with self.world.agree("interface", SETUP_PATIENCE_S):
+        with self.world.agree("interface"):
             require_interface(self.link.interface)
             require_congestion(self.link.congestion_control)
-        _native.setup_end()
 
     def measure(self, settings: Settings, hosts: Sequence[Host]) -> int:
         """Collective: the ceilings, once all ranks know each other; returns the exit code."""
@@ -69,13 +69,13 @@ class Ceiling:
         self._say(header_lines(hosts, self.link))
         if world.rank == 0:
             self._say([*copy_lines(host.llc_bytes), clock_line()])
-        world.barrier("memory copies", SETUP_PATIENCE_S)  # others would disturb them
+        world.barrier("memory copies")  # others would disturb them
         node = Node(host.name, this_machine(), [(self.link.interface, "")])
         placement = place_at(world.rank, hosts, node, Request())
         wrong = 0
         for asked in (settings, *self.more):
             wrong += self._measure_streams(asked, placement, hosts)
-        codes = world.allgather(wrong, "verdict", SETUP_PATIENCE_S)
+        codes = world.allgather(wrong, "verdict")
         return int(ExitCode.WRONG_BYTES if any(codes) else ExitCode.OK)
 
     def _measure_streams(
@@ -86,7 +86,7 @@ class Ceiling:
         host = hosts[world.rank]
         planner = RowPlanner(settings, pattern, pattern, hosts)
         rows = planner.rows()
-        with world.agree("memory", SETUP_PATIENCE_S):
+        with world.agree("memory"):
             sizes = buffer_sizes(lambda facts: [pattern], world.rank, world.size, rows)
             buffers = slot_buffers(sizes, host, placement, host.memory_available_bytes)
         nodes = [each.node for each in hosts]
@@ -101,6 +101,7 @@ class Ceiling:
             shared_clock=len({each.clock for each in hosts}) == 1,
             end_by_ns=0,
         )  # fmt: skip
+        world.enter(ROWS, settings.stall_timeout_s)
         wrong = 0
         for row in rows:
             part, facts = measurement.measure(row.facts, row.plan)
@@ -109,7 +110,7 @@ class Ceiling:
                 found = by_streams(whole, infos)
                 self._say(raw_lines(pattern, found))
                 wrong += sum(int(each.wrong[each.wrong > 0].sum()) for each in found.values())
-        world.barrier("close", SETUP_PATIENCE_S)
+        world.barrier("close")
         return wrong
 
     def _say(self, lines: Sequence[str]) -> None:

@@ -28,14 +28,15 @@ def end(
 ) -> int:
     """End a run in the way that fits its error; returns only where all ranks agree on it."""
     output.erase_progress()
-    in_set_up = _native.setup_end()  # what follows has deadlines of its own
+    lost = world.phase.lost
+    code = error.exit_code if isinstance(error, TcpxError) else lost
+    _native.watch_ending(int(code))  # what follows has deadlines of its own, and this one
     if isinstance(error, _native.Interrupt):  # of a native wait that a signal ended
         error = interrupted_by(_native.stop_signal())
     if isinstance(error, AgreedError):
         return end_agreed(world, output, error)
     if isinstance(error, Interrupted):
         leave_interrupted(world, output, error)
-    lost = ExitCode.SETUP_FAILED if in_set_up else ExitCode.LOST_RANK
     leave_after_failure(world, output, error, report, lost)
 
 
@@ -70,7 +71,6 @@ def leave_interrupted(world: World, output: Output, error: Interrupted) -> NoRet
             text = f"{_names(world, silent)} does not answer; {error}"
     code, speaks = int(error.exit_code), world.rank == there[0]
     if speaks:
-        last_words.note_signal()
         last_words.say(f"tcpx-mpi: error: {text}")
     elif not world.roll_call.await_dismissal(0, ALL_SIGNALLED_S):
         leave_after_failure(world, output, _alone(error, world.name(world.rank)), ())
@@ -120,7 +120,7 @@ def leave_after_failure(
     code = int(failure.exit_code) if isinstance(failure, TcpxError) else int(ExitCode.OK)
     text = str(failure) or f"rank {world.rank}: waited for the others"
     second_hand = failure.second_hand if isinstance(failure, TcpxError) else 0
-    if second_hand:  # another rank's text will be the error
+    if second_hand > 0:  # another rank's text will be the error
         report = (*report, text)
     _leave_if_missed(world, output, text, WAKING_S)
     answers = world.roll_call.call(

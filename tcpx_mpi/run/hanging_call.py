@@ -1,6 +1,7 @@
-"""A connect or accept of the plugin that never returns: this rank ends from a thread beside it.
+"""A call of the plugin that does not return: this rank ends from a thread beside it.
 
-TCPX waits in accept for its manager's answer, without a deadline of its own.
+TCPX waits in accept for its manager's answer, without a deadline of its own; any call may wait so.
+The native watch tells of it (`native/engine/watch.h`), and ends a rank in which no thread can.
 """
 
 from __future__ import annotations
@@ -9,36 +10,44 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from tcpx_mpi.errors import SetupFailed
+from tcpx_mpi import _native
+from tcpx_mpi.errors import ExitCode, SetupFailed, Stalled, TcpxError
 from tcpx_mpi.run.failure import leave_after_failure
-from tcpx_mpi.run.recorder import Output
-from tcpx_mpi.transport.engine import RankEngine
+from tcpx_mpi.run.story import RunState
 from tcpx_mpi.transport.setup_errors import manager_hint
-from tcpx_mpi.world import World
 
-#: How often the thread looks: a look is two loads and a lock of Python's.
-_LOOK_S = 0.2
+#: The watch wakes the thread; it need not look by itself.
+_LOOK_S = 3600.0
 
 
 @contextlib.contextmanager
-def ending_a_call_that_hangs(world: World, output: Output, engine: RankEngine) -> Iterator[None]:
-    """Ends the run, by a roll call, once a connect or accept took longer than --connect-timeout."""
+def telling_of_calls_that_hang(state: RunState) -> Iterator[None]:
+    """Ends the run, by a roll call, once a call of the plugin took longer than the phase allows, or
+    another rank calls the roll meanwhile. The block ends with `_native.watch_ending`."""
+    world = state.world
     over = threading.Event()
-    patience_s = engine.settings.connect_timeout_s
 
-    def watch() -> None:
-        while not over.wait(_LOOK_S):
-            call = engine.native.call_under_way()
-            if call is not None and call[1] > patience_s * 1e9:
-                text = f"plugin call {call[0]} has not returned for {patience_s:.3g} s"
-                text += manager_hint(text, engine.needs_manager)
-                error = SetupFailed(f"{world.name(world.rank)}: {text}")
-                leave_after_failure(world, output, error, ())
+    def tell() -> None:
+        while not over.is_set():
+            call = _native.watch_await(_LOOK_S)
+            if call is None or over.is_set():
+                continue
+            text, age_s, late = call
+            if late or (world.roll_call.may_be_called_at_once() and world.roll_call.alarmed()):
+                error = _error(state, text, age_s, late)
+                leave_after_failure(world, state.output, error, (), world.phase.lost)
 
-    watcher = threading.Thread(target=watch, name="call watch", daemon=True)
-    watcher.start()
+    threading.Thread(target=tell, name="hanging call", daemon=True).start()
     try:
         yield
     finally:
         over.set()
-        watcher.join()
+
+
+def _error(state: RunState, text: str, age_s: float, late: bool) -> TcpxError:
+    world = state.world
+    text += manager_hint(text, state.needs_manager) + _native.plugin_said_within(age_s)
+    kind = Stalled if world.phase.hang == ExitCode.STALL else SetupFailed
+    error = kind(f"{world.name(world.rank)}: {text}")
+    error.second_hand = -1 if late else 0
+    return error

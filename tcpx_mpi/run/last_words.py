@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 from tcpx_mpi import _native
-from tcpx_mpi.launch.setup_table import TABLE_VARIABLE, note_end
 from tcpx_mpi.printable import printable
 
 #: What Open MPI's calls itself.
@@ -32,9 +31,3 @@ def say(line: str) -> None:
             os.close(theirs)
             return
     print(line, file=sys.stderr, flush=True)
-
-
-def note_signal() -> None:
-    """Tell a launcher of ours, to which mpirun only says 1, which signal ended this rank."""
-    if path := os.environ.get(TABLE_VARIABLE, ""):
-        note_end(path, _native.stop_signal())

@@ -41,7 +41,6 @@ from tcpx_mpi.plugin.softtcpx_defaults import (
 )
 from tcpx_mpi.transport.load_plugin import LoadedPlugin
 from tcpx_mpi.world import World
-from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ def choose_gpus(world: World, settings: Settings, hosts: Sequence[Host]) -> GpuC
     """
     host = hosts[world.rank]
     may_use = settings.memory == "auto" and not obstacle_of_baselines(settings.against)
-    with world.agree("GPUs", SETUP_PATIENCE_S):
+    with world.agree("GPUs"):
         request = request_of(settings)
         local = local_ranks(world.rank, hosts)
         node = Node(host=host.name, topology=this_machine(), devices=())
@@ -73,7 +72,7 @@ def choose_gpus(world: World, settings: Settings, hosts: Sequence[Host]) -> GpuC
         mine = gpus[local.index(world.rank)]
         usable = may_use and mine is not None and not obstacle_of_host(host.name)
     if may_use:
-        usable = all(world.allgather(usable, "GPUs", SETUP_PATIENCE_S))
+        usable = all(world.allgather(usable, "GPUs"))
     wanted = usable or settings.memory == "cuda"
     if wanted:
         return GpuChoice(request, gpus, workers_for(hosts), 1)
@@ -92,7 +91,7 @@ def place_rank(
 
     Every rank raises UsageError where a request cannot be fulfilled on one of them.
     """
-    with world.agree("placement", SETUP_PATIENCE_S):
+    with world.agree("placement"):
         node = Node(
             host=hosts[world.rank].name,
             topology=this_machine(),
@@ -105,7 +104,7 @@ def place_rank(
             # In some containers: what is not so must not be recorded.
             placement = dataclasses.replace(placement, memory_node=-1)
     mine = (hosts[world.rank].node, placement.nic), placement.gpu_sharers > 1
-    nics, shares = zip(*world.allgather(mine, "places", SETUP_PATIENCE_S), strict=True)
+    nics, shares = zip(*world.allgather(mine, "places"), strict=True)
     settings = with_memory(world, settings, plugin, placement, hosts[world.rank].name)
     settings = within_requests_of(plugin.file.abi, settings)  # raises alike on all ranks
     peers = load(settings.pattern).peers_sent(world.size)
@@ -146,7 +145,7 @@ def with_memory(
     if settings.memory not in ("auto", "cuda"):
         return settings
     unfit = obstacle_of_baselines(settings.against)
-    with world.agree("memory kind", SETUP_PATIENCE_S):
+    with world.agree("memory kind"):
         properties = plugin.nic(placement.device)
         needs_pci = is_tcpx(plugin.file.name)
         obstacle = obstacle_to_cuda(plugin.file.name, properties, placement, host, needs_pci)
@@ -158,7 +157,7 @@ def with_memory(
             )
     if settings.memory == "cuda":
         return settings
-    return decided(settings, world.allgather(unfit or obstacle, "memory kind", SETUP_PATIENCE_S))
+    return decided(settings, world.allgather(unfit or obstacle, "memory kind"))
 
 
 def fitted(settings: Settings, ranks_a_nic: int, sockets: int) -> Settings:

@@ -23,6 +23,8 @@ from tcpx_mpi.world.patience import memory_patience_s
 #: wake the progress thread. A rank that comes late all the same doubles its lead from then on.
 _FIRST_LEAD_NS = 500_000
 _LONGEST_LEAD_NS = 8_000_000
+#: A loop that is to end and has not looked around for so long is in a call that does not return.
+_STUCK_NS = 500_000_000
 #: The name of the plugin's own part in a row.
 PLUGIN = ""
 
@@ -145,10 +147,14 @@ class BatchRunner:
         while not loop.wait(0.25):
             self._show_progress()
             # Of MPI no more than this while the plugin moves anything, and in long batches only.
-            if self._world.roll_call.alarmed():
+            told_to_stop = bool(_native.stop_signal())
+            if alarmed := self._world.roll_call.alarmed():
                 loop.request_stop()
             elif loop.idle_ns() < stall_ns:
                 self._world.roll_call.answer_inquiries()
+            if loop.stuck_ns() > (_STUCK_NS if alarmed or told_to_stop else stall_ns):
+                loop.give_up()
+                break
         self._show_progress()  # asked for in the last moments of a batch, or of a short one
         self._raise_fault()
         batch = batch_of(loop.stamps(count), timed_lanes)
@@ -172,7 +178,7 @@ class BatchRunner:
 
     def _raise_fault(self) -> None:
         fault = self._transport.timed_loop.fault()
-        if fault is not None:
+        if fault is not None and not (fault["kind"] == "hang" and _native.stop_signal()):
             limits = {
                 "stall_timeout_s": self._settings.stall_timeout_s,
                 "timeout_s": self._settings.timeout_s,

@@ -27,7 +27,6 @@ from tcpx_mpi.run.ceiling import Ceiling, print_lines
 from tcpx_mpi.run.story import RunState
 from tcpx_mpi.transport.overhead import measure_overhead
 from tcpx_mpi.world import World
-from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
 _BARRIERS = 200
 _WATCH_NS = 500_000_000
@@ -84,9 +83,9 @@ def barrier_skews_ns(world: World) -> NDArray[np.int64]:
     """
     mine = []
     for _ in range(_BARRIERS):
-        world.barrier("barrier skew", SETUP_PATIENCE_S)
+        world.barrier("barrier skew")
         mine.append(_native.now_ns())
-    everybody = world.gather(mine, "barrier skew", SETUP_PATIENCE_S)
+    everybody = world.gather(mine, "barrier skew")
     if everybody is None:
         return np.empty(0, np.int64)
     table = np.array(everybody, np.int64)
@@ -109,13 +108,13 @@ class SelfTest:
         """Collective: the story, top to bottom; returns the exit code."""
         settings = agree_settings(self.world, parsed)
         hosts = agree_hosts(self.world, read_host())
-        with self.world.agree("output", SETUP_PATIENCE_S):
+        with self.world.agree("output"):
             if self._path is not None and self.world.rank == 0:
                 require_writable(self._path, "--output")
         self._ceiling.agree_link()
         self._test_ourselves(hosts, hosts[self.world.rank])
         code = self._ceiling.measure(settings, hosts)
-        with self.world.agree("output", SETUP_PATIENCE_S):
+        with self.world.agree("output"):
             if self._path is not None and self.world.rank == 0:
                 text = json.dumps(self._document, indent=1, allow_nan=False) + "\n"
                 self._say([f"# wrote {write_text(self._path, text)}"])
@@ -126,8 +125,8 @@ class SelfTest:
         one_clock = len({each.clock for each in hosts}) == 1
         skews = barrier_skews_ns(world) if one_clock else np.empty(0, np.int64)
         cost = measure_overhead() if world.rank == 0 else None
-        world.barrier("own cost", SETUP_PATIENCE_S)  # others would disturb it
-        ranks = world.gather(quiet(), "quiet", SETUP_PATIENCE_S)
+        world.barrier("own cost")  # others would disturb it
+        ranks = world.gather(quiet(), "quiet")
         if ranks is None or cost is None:
             return
         self._document |= {

@@ -15,6 +15,7 @@ from typing import Any
 from tcpx_mpi import _native
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
+from tcpx_mpi.launch.watch import ROWS
 from tcpx_mpi.machine.topology import Host, read_host
 from tcpx_mpi.patterns import load
 from tcpx_mpi.patterns.smoke import at_distance
@@ -27,7 +28,6 @@ from tcpx_mpi.run.story import RunState
 from tcpx_mpi.transport.engine import RankEngine
 from tcpx_mpi.transport.load_plugin import LoadedPlugin
 from tcpx_mpi.units import counted, fit_number, format_size
-from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
 
 @dataclass(frozen=True)
@@ -60,21 +60,20 @@ class Smoke:
         plugin = load_alike(world, settings, chosen.workers, chosen.threads)
         placement, settings = place_rank(world, settings, plugin, hosts, chosen)
         pattern = load(settings.pattern)
-        engine = connect(
-            world, self.state.output, settings, plugin, placement, pattern, self.verbose
-        )
+        engine = connect(self.state, settings, plugin, placement, pattern, self.verbose)
         first = RowPlanner(settings, at_distance(1), at_distance(1), hosts).rows()
         sizes = buffer_sizes(lambda facts: [at_distance(1)], world.rank, world.size, first)
         free = free_bytes(world, engine, host)
-        with world.agree("memory", SETUP_PATIENCE_S):
+        with world.agree("memory"):
             engine.allocate(sizes, host, free)
+        world.enter(ROWS, settings.stall_timeout_s)
         self._say(header_lines(settings, world.size, plugin, self.verbose))
         arrivals: list[Arrival] = []
         for distance in range(1, world.size):
             arrivals += self._round(settings, engine, distance, hosts)
         # A sender that closes early can give its receiver an error for data that is whole.
-        world.barrier("close", SETUP_PATIENCE_S)
-        with world.agree("close", SETUP_PATIENCE_S):
+        world.barrier("close")
+        with world.agree("close"):
             engine.close()
         self._say(footer_lines(arrivals))
         return self._verdict(arrivals)
@@ -114,7 +113,7 @@ class Smoke:
         if faults:
             print(f"tcpx-mpi: error: {faults[0]}", file=sys.stderr, flush=True)
         code = ExitCode.WRONG_BYTES if faults else ExitCode.OK
-        return int(self.world.allgather(int(code), "verdict", SETUP_PATIENCE_S)[0])
+        return int(self.world.allgather(int(code), "verdict")[0])
 
     def _say(self, lines: Sequence[str]) -> None:
         if self.world.rank == 0 and lines:

@@ -28,6 +28,8 @@ class RunState:
         self.output = Output(active=world.rank == 0)
         self.journal: Journal | None = None
         self.measurement: Measurement | None = None
+        #: Whether accepts of the plugin wait for a manager.
+        self.needs_manager = False
 
     def report(self) -> tuple[str, ...]:
         """Where this rank's requests stand."""
@@ -45,12 +47,17 @@ def run_rank(
     parsed: Settings | TcpxError, argv: Sequence[str], make: Callable[[RunState], Story]
 ) -> int:
     """Collective: a whole story on this rank; returns its exit code, the same on all ranks."""
+    from tcpx_mpi.run.hanging_call import telling_of_calls_that_hang
+
     _native.install_signal_handlers()
     world = agreement.start_world(parsed, os.environ)
     state = RunState(world, argv)
-    try:
-        return make(state).run(parsed)
-    except (TcpxError, Alarm, _native.Interrupt) as error:
-        if state.journal is not None:
-            state.journal.put_away()
-        return failure.end(world, state.output, error, state.report())
+    with telling_of_calls_that_hang(state):
+        try:
+            code = make(state).run(parsed)
+        except (TcpxError, Alarm, _native.Interrupt) as error:
+            if state.journal is not None:
+                state.journal.put_away()
+            code = failure.end(world, state.output, error, state.report())
+        _native.watch_ending(code)  # MPI_Finalize is to come
+    return code

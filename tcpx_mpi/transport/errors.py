@@ -65,6 +65,12 @@ def error_of(
         f"{_name(flow, places)}, iteration {fault['iteration']} of the batch, "
         f"chunk {fault['chunk']}"
     )
+    if kind == "hang":
+        age_s = int(fault["age_ns"]) / 1e9
+        text = f"plugin call {fault['call']} has not returned for {age_s:.1f} s: {at}"
+        error = Stalled(f"{where}: {text}{fault['said']}")
+        error.second_hand = -1 if age_s > limits["stall_timeout_s"] else 0
+        return error
     if kind == "size":
         reported = f"{fault['code']} bytes, {format_size(int(fault['bytes']))} were sent"
         return size_error(fault, f"{where}: {at}", reported, "the end of the message")

@@ -35,6 +35,12 @@ class TimedLoop(Protocol):
     def idle_ns(self) -> int:
         """How long the batch under way has made no progress."""
 
+    def stuck_ns(self) -> int:
+        """How long it has been in one call of the plugin."""
+
+    def give_up(self) -> None:
+        """A batch that is stuck is over: its fault says in which call."""
+
     def stamps(self, iterations: int) -> Any:
         """`_native.Stamps` of the last batch."""
 

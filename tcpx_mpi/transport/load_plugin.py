@@ -131,7 +131,7 @@ def load_plugin(
     profile, choice, derived = _chosen(settings, environ)
     _set(environ, derived)
     _native.print_plugin_log(*printed(environ, settings.debug))
-    _native.setup_waits_for(f"{LOAD} {choice.path}")
+    _native.watch_waits_for(f"{LOAD} {choice.path}")
     file = inspect(choice, apart=False)
     refuse_fatal_values(file.name, environ)
     if is_softtcpx(file.name):
@@ -148,9 +148,9 @@ def load_plugin(
     _native.begin_plugin_init()
     handle = _native.Plugin(choice.path, choice.abi)
     try:
-        _native.setup_waits_for(f"{INIT} {file.path}")
+        _native.watch_waits_for(f"{INIT} {file.path}")
         handle.init()
-        _native.setup_waits_for(f"{DEVICES} {file.path}")
+        _native.watch_waits_for(f"{DEVICES} {file.path}")
         nics, findings = read_devices(handle)
     except _native.IncompleteTable as error:
         raise SetupFailed(str(error)) from None

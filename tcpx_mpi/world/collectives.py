@@ -20,8 +20,9 @@ from numpy.typing import NDArray
 
 from tcpx_mpi import _native
 from tcpx_mpi.errors import ExitCode, Interrupted, LostRank, TcpxError
-from tcpx_mpi.launch.setup_watch import OTHERS_LEAD_S, ROLL_CALL_LEAD_S
+from tcpx_mpi.launch.watch import DEFAULT_S, OTHERS_LEAD_S, ROLL_CALL_LEAD_S, SET_UP, Phase
 from tcpx_mpi.records import mapped_arrays
+from tcpx_mpi.world.at_work import at_work
 from tcpx_mpi.world.liveness import Alarm, RollCall, interrupted_by
 from tcpx_mpi.world.processes import Process, state_of
 
@@ -67,6 +68,14 @@ class World:
         self.places: list[str] = [""] * self.size
         #: Every rank's process, once they are known.
         self.processes: list[Process] = []
+        #: What part of the run this is, and how long a step of it may take.
+        self.phase, self.limit_s = SET_UP, DEFAULT_S
+
+    def enter(self, phase: Phase, limit_s: float) -> None:
+        """From now on a step, and a call of the plugin, may take as long as this phase's option
+        says."""
+        self.phase, self.limit_s = phase, limit_s
+        _native.watch_enter(phase.option, limit_s, int(phase.hang))
 
     def name(self, rank: int) -> str:
         """A rank and its place: "rank 3 on HOST (NIC eth1)"."""
@@ -89,6 +98,10 @@ class World:
         states = self.beside().items()
         return {rank for rank, state in states if state and state not in "Tt"} | {self.rank}
 
+    def at_work(self) -> contextlib.AbstractContextManager[None]:
+        """Around what this rank does before a step in which the others wait with `moving`."""
+        return at_work(self.roll_call)
+
     def told_to_end(self) -> bool:
         """Whether a signal has asked this process to stop."""
         return self._stop_signal() != 0
@@ -96,7 +109,7 @@ class World:
     # --- Collectives: every rank calls these, in the same order ------------------------------
 
     def allgather(
-        self, value: object, what: str, patience_s: float, moving: bool = False
+        self, value: object, what: str, patience_s: float | None = None, moving: bool = False
     ) -> list[Any]:
         """Collective: every rank's value, by rank. `what` names the step in an error; `moving` is
         as in `barrier`."""
@@ -110,7 +123,7 @@ class World:
         self._finish(self._comm.Iallgatherv(blob, spec), what, patience_s)
         return [pickle.loads(everything[a:b].data) for a, b in _spans(offsets)]
 
-    def gather(self, value: object, what: str, patience_s: float) -> list[Any] | None:
+    def gather(self, value: object, what: str, patience_s: float | None = None) -> list[Any] | None:
         """Collective: every rank's value on rank 0, None elsewhere."""
         blob = np.frombuffer(pickle.dumps(value, protocol=5), dtype=np.uint8)
         sizes = np.zeros(self.size, dtype=np.int64)
@@ -127,7 +140,11 @@ class World:
         return [pickle.loads(everything[a:b].data) for a, b in _spans(offsets)]
 
     def gather_series(
-        self, series: Mapping[_Key, Int64s], what: str, patience_s: float, spool: str | None = None
+        self,
+        series: Mapping[_Key, Int64s],
+        what: str,
+        patience_s: float | None = None,
+        spool: str | None = None,
     ) -> dict[_Key, Int64s] | None:
         """Collective: of each series, by its key, int64[rank, value] on rank 0, None elsewhere.
 
@@ -155,7 +172,9 @@ class World:
                     whole[key][:, part] = values
         return whole if self.rank == 0 else None
 
-    def exchange(self, outgoing: list[bytes], what: str, patience_s: float) -> list[bytes]:
+    def exchange(
+        self, outgoing: list[bytes], what: str, patience_s: float | None = None
+    ) -> list[bytes]:
         """Collective: outgoing[p] goes to rank p; returns what each rank sent here."""
         sizes = np.array([len(part) for part in outgoing], dtype=np.int64)
         incoming = np.zeros(self.size, dtype=np.int64)
@@ -170,7 +189,7 @@ class World:
         self._finish(self._comm.Ialltoallv(send_spec, receive_spec), what, patience_s)
         return [received[a:b].tobytes() for a, b in _spans(offsets)]
 
-    def barrier(self, what: str, patience_s: float, moving: bool = False) -> None:
+    def barrier(self, what: str, patience_s: float | None = None, moving: bool = False) -> None:
         """Collective: nobody leaves before all have come.
 
         With `moving`, others may be at work for as long as it takes: a rank is late `patience_s`
@@ -178,7 +197,9 @@ class World:
         """
         self._finish(self._comm.Ibarrier(), what, patience_s, moving)
 
-    def maximum(self, value: int, what: str, patience_s: float, moving: bool = False) -> int:
+    def maximum(
+        self, value: int, what: str, patience_s: float | None = None, moving: bool = False
+    ) -> int:
         """Collective: the largest value of all ranks; `moving` is as in `barrier`."""
         mine = np.array([value], dtype=np.int64)
         largest = np.zeros(1, dtype=np.int64)
@@ -187,7 +208,9 @@ class World:
         self._finish(self._comm.Iallreduce(mine, largest, op=MPI.MAX), what, patience_s, moving)
         return int(largest[0])
 
-    def acquainted(self, neighbours: Collection[int], patience_s: float) -> MPI.Intracomm:
+    def acquainted(
+        self, neighbours: Collection[int], patience_s: float | None = None
+    ) -> MPI.Intracomm:
         """Collective: a communicator of its own over which this rank has met its neighbours, so
         that a library that connects at the first message has done so."""
         comm, request = self._comm.Idup()
@@ -199,11 +222,14 @@ class World:
         return comm
 
     @contextlib.contextmanager
-    def agree(self, what: str, patience_s: float, tell: bool = False) -> Iterator[None]:
+    def agree(
+        self, what: str, patience_s: float | None = None, tell: bool = False, moving: bool = False
+    ) -> Iterator[None]:
         """Collective around a local step: if it fails on any rank, all ranks raise AgreedError.
 
-        A rank that hangs in its step is found by the others' deadline (LostRank). With `tell` they
-        wait for each other in it: who fails tells at once, and the others look by `others_failed`.
+        A rank that hangs in its step is found by the others' deadline (LostRank), that of the phase
+        where no other is given. With `tell` they wait for each other in it: who fails tells at
+        once, and the others look by `others_failed`. `moving` is as in `barrier`.
         """
         error: TcpxError | None = None
         try:
@@ -216,7 +242,7 @@ class World:
                 self.roll_call.tell_of_failure()
         verdict = None if error is None else (int(error.exit_code), str(error), error.second_hand)
         try:
-            verdicts = self.allgather(verdict, what, patience_s, moving=tell)
+            verdicts = self.allgather(verdict, what, patience_s, moving=tell or moving)
         except Alarm:
             if error is None:
                 raise
@@ -254,18 +280,19 @@ class World:
         return begun
 
     def _finish(
-        self, request: MPI.Request, what: str, patience_s: float, moving: bool = False
+        self, request: MPI.Request, what: str, patience_s: float | None = None, moving: bool = False
     ) -> None:
         """Poll a collective until it is complete; `moving` as in `barrier`.
 
         Raises LostRank after `patience_s`, Interrupted on a signal, Alarm when another rank calls
         the roll.
         """
-        left_s = _native.setup_left_s()
+        patience_s = self.limit_s if patience_s is None else patience_s
+        left_s = _native.watch_left_s()
         in_set_up = left_s < math.inf
         if in_set_up:
-            _native.setup_waits_for(f"the other ranks at the step `{what}`", ROLL_CALL_LEAD_S)
-            patience_s = min(patience_s, max(left_s, 0) + OTHERS_LEAD_S)
+            _native.watch_waits_for(f"the other ranks at the step `{what}`", ROLL_CALL_LEAD_S)
+            patience_s = max(left_s, 0) + OTHERS_LEAD_S
         began = now = time.monotonic()
         deadline = began + patience_s
         alive: set[int] | None = None  # who has given a sign since all were asked
@@ -294,9 +321,11 @@ class World:
                     if len(alive) == self.size - 1:
                         deadline, alive = now + patience_s, None
             if now > deadline and not request.Test():
-                raise LostRank(f"not all ranks came to `{what}` within {patience_s:.3g} s")
+                late = LostRank(f"not all ranks came to `{what}` within {patience_s:.3g} s")
+                late.second_hand = 1  # who does not come may know why
+                raise late
         if in_set_up:
-            _native.setup_waits_for(f"its own work after the step `{what}`")
+            _native.watch_waits_for(f"its own work after the step `{what}`")
 
     def _byte_type(self) -> Any:
         from mpi4py import MPI

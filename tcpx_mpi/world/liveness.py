@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
+from tcpx_mpi import _native
 from tcpx_mpi.errors import ExitCode, Interrupted
 from tcpx_mpi.world.library import library_version, load
 
@@ -174,6 +175,7 @@ class RollCall:
         `speaks`: it is the first to leave, for all. MPICH's mpirun kills the others then, and has
         their signal in its exit code (9) unless the first one aborts.
         """
+        _native.watch_ending(exit_code)
         if speaks and library_version().startswith("MPICH"):
             load().COMM_WORLD.Abort(exit_code)
         os._exit(exit_code)

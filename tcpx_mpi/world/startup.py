@@ -12,7 +12,7 @@ from tcpx_mpi import _native
 from tcpx_mpi.errors import ExitCode, SetupFailed
 from tcpx_mpi.launch import mpirun
 from tcpx_mpi.launch.mpirun import under_launcher
-from tcpx_mpi.launch.setup_watch import waits_for_mpi
+from tcpx_mpi.launch.watch import waits_for_mpi
 from tcpx_mpi.world.collectives import World
 from tcpx_mpi.world.launcher_watch import watch_launcher
 from tcpx_mpi.world.library import library_settings, library_version, load
@@ -27,7 +27,7 @@ def start(
     PluginMissing where no MPI library can be loaded, SetupFailed where it is not the launcher's.
     """
     launched = under_launcher(environ)
-    _native.setup_waits_for("the MPI library to be loaded")
+    _native.watch_waits_for("the MPI library to be loaded")
     MPI = load()
     for name, value in library_settings(library_version(), tcp_only).items():
         environ.setdefault(name, value)
@@ -40,8 +40,8 @@ def start(
     refusal = mpirun.foreign_library(launched, MPI.COMM_WORLD.Get_size(), library_version())
     if refusal is not None:
         raise SetupFailed(refusal)
-    _end_all_ranks_on_a_defect()
     rank, host = MPI.COMM_WORLD.Get_rank(), socket.gethostname()
+    _end_all_ranks_on_a_defect(f"rank {rank} on {host}")
     if launched is not None:
         watch_launcher(f"rank {rank} on {host}")
     try:
@@ -58,13 +58,15 @@ def start(
         raise
 
 
-def _end_all_ranks_on_a_defect() -> None:
+def _end_all_ranks_on_a_defect(name: str) -> None:
     """An exception that nobody expected ends all ranks: the others would wait for this one."""
     show = sys.excepthook
 
     def end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         show(kind, error, trace)
-        sys.stderr.flush()
+        said = "; ".join(str(error).split("\n")) or "no text"
+        print(f"tcpx-mpi: error: {name}: a defect of tcpx-mpi: {kind.__name__}: {said}",
+              file=sys.stderr, flush=True)  # fmt: skip
         load().COMM_WORLD.Abort(int(ExitCode.DEFECT))
 
     sys.excepthook = end

@@ -4,6 +4,8 @@
 
 #include "engine/clock.h"
 #include "engine/signals.h"
+#include "net/plugin_call.h"
+#include "net/plugin_error.h"
 #include "rig.h"
 
 using namespace tcpx;
@@ -411,20 +413,33 @@ TEST(a_call_that_has_not_returned_is_told_with_its_age) {
   SlowNet net;
   Connections connections(net, 0);
   std::vector<std::string> seen;
-  net.comes_up = [&](Call, int turn) {
-    const auto call = connections.call_under_way();  // another thread would ask
-    if (turn == 1 && call && call->since_ns > 0 && call->since_ns <= now_ns()) {
-      seen.push_back(call->what);
-    }
-    return true;
+  net.comes_up = [&](Call call, int turn) {
+    // As the adapter of a table does.
+    return plugin_call::run(call == Call::kConnect ? "connect" : "accept", [&] {
+      const auto found = plugin_call::oldest();  // another thread would ask
+      if (turn == 1 && found && found->since_ns > 0 && found->since_ns <= now_ns()) {
+        seen.push_back(found->what);
+      }
+      return true;
+    });
   };
   add_comms(connections, 1, 1);
-  CHECK(!connections.call_under_way());
+  CHECK(!plugin_call::oldest());
   connections.establish(1.0);
   CHECK_EQ(seen.size(), 2u);
   CHECK_EQ(seen[0], std::string("connect to rank 1, lane 0, channel 0"));
   CHECK_EQ(seen[1], std::string("accept from rank 1, lane 0, channel 0"));
-  CHECK(!connections.call_under_way());
+  CHECK(!plugin_call::oldest());
+}
+
+TEST(an_exception_of_the_plugin_is_an_error_that_names_its_type) {
+  const auto call = [] { return plugin_call::run("init", []() -> int { throw 42; }); };
+  CHECK_THROWS(call(), PluginThrew, "plugin call init threw an exception of C++ (int)");
+  const auto other = [] {
+    return plugin_call::run("listen", []() -> int { throw std::runtime_error("no\x1b room"); });
+  };
+  CHECK_THROWS(other(), PluginThrew, "listen threw an exception of C++ (std::runtime_error: no");
+  CHECK(!plugin_call::oldest());
 }
 
 CHECK_MAIN()

@@ -22,14 +22,17 @@ class ThreadWorld:
         self.roll_call = None  # nobody is lost here
         self._meeting, self._arrived = meeting, arrived
 
-    def barrier(self, _what: str, _patience_s: float) -> None:
+    def barrier(self, _what: str) -> None:
         self._arrived.append(self.rank)
         self._meeting.wait(LIMIT_S)
 
-    def agree(self, _what: str, _patience_s: float) -> AbstractContextManager[None]:
+    def agree(self, _what: str, moving: bool = False) -> AbstractContextManager[None]:
         return contextlib.nullcontext()
 
-    def allgather(self, value: Any, _what: str, _patience_s: float) -> list[Any]:
+    def at_work(self) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def allgather(self, value: Any, _what: str) -> list[Any]:
         return [value] * self.size
 
 

@@ -1,4 +1,4 @@
-"""The thread that keeps the deadline of a rank's set-up, and the launcher's look at it."""
+"""The thread that keeps a rank's deadlines, and the launcher's look at them."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ LIMIT_S = 60
 def begun(limit_s: float, first_line_s: float = 100, every_s: float = 100) -> str:
     return (
         "from tcpx_mpi import _native\n"
-        f"_native.setup_begin({limit_s}, {first_line_s}, {every_s})\n"
-        "_native.setup_name('rank 3 on here')\n"
-        "_native.setup_waits_for('a friend')\n"
+        f"_native.watch_begin({limit_s}, {first_line_s}, {every_s})\n"
+        "_native.watch_name('rank 3 on here')\n"
+        "_native.watch_waits_for('a friend')\n"
     )
 
 
@@ -58,8 +58,8 @@ def test_lines_say_what_is_waited_for_before_the_deadline() -> None:
 
 def test_the_limit_counts_from_the_beginning_and_who_waits_for_others_ends_later() -> None:
     code, said = ran(
-        begun(100) + "_native.setup_limit(0.1)\n_native.setup_waits_for('others', 0.3)\n"
-        "began = _native.now_ns()\nassert _native.setup_left_s() <= 0.1\n" + HOLD
+        begun(100) + "_native.watch_limit(0.1)\n_native.watch_waits_for('others', 0.3)\n"
+        "began = _native.now_ns()\nassert _native.watch_left_s() <= 0.1\n" + HOLD
     )
     assert code == 4
     assert float(said.rpartition("since ")[2].split()[0]) >= 0.2
@@ -67,9 +67,9 @@ def test_the_limit_counts_from_the_beginning_and_who_waits_for_others_ends_later
 
 def test_a_set_up_that_is_over_is_not_ended() -> None:
     code, said = ran(
-        begun(0.3) + "assert _native.setup_end() and not _native.setup_end()\n"
-        "assert _native.setup_left_s() == float('inf')\n"
-        "import os\nwhile len(os.listdir('/proc/self/task')) > 1: pass"
+        begun(0.3) + "_native.watch_enter('--connect-timeout', 0.3, 4)\n"
+        "assert _native.watch_left_s() == float('inf')\n"
+        "import time\nend = time.monotonic() + 0.6\nwhile time.monotonic() < end: pass"
     )
     assert (code, said) == (0, "")
 
@@ -105,23 +105,34 @@ def test_a_signal_ends_a_process_that_does_not_heed_it(number: signal.Signals) -
     assert f"rank 3 on here: interrupted by signal {int(number)} in set-up: this rank" in said
 
 
+def test_what_is_left_of_a_process_that_ends_leaves_it_the_code_of_its_run() -> None:
+    """Its 20 s are those of `WATCH_END_S`; here a signal comes, which it cannot heed."""
+    code, said = ran(
+        begun(100) + "_native.watch_ending(7)\n"
+        "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n" + HOLD
+    )
+    assert (code, said) == (7, "")
+
+
 def test_nothing_is_watched_in_a_process_that_did_not_ask() -> None:
-    assert _native.setup_left_s() == float("inf")
-    _native.setup_waits_for("nothing")
-    assert not _native.setup_end()
+    assert _native.watch_left_s() == float("inf")
+    _native.watch_waits_for("nothing")
+    _native.watch_enter("--stall-timeout", 1e-9, 6)
+    _native.watch_ending(1)
+    assert _native.watch_await(0) is None
 
 
 # --- The launcher's look -------------------------------------------------------------------------
 
 
 def test_the_launcher_reads_what_ranks_have_written(tmp_path: Path) -> None:
-    assert _native.SETUP_RECORD_BYTES == RECORD_BYTES
+    assert _native.WATCH_RECORD_BYTES == RECORD_BYTES
     table = SetupTable(3)
     try:
         assert table.waits() == {}
-        for rank, last in ((0, "_native.setup_end()\n"), (2, "")):
-            named = f"_native.setup_name('it', {table.path!r}, {rank})\n"
-            waits = f"_native.setup_waits_for({'w' * 400!r})\n"
+        for rank, last in ((0, "_native.watch_enter('', 0, 4)\n"), (2, "")):
+            named = f"_native.watch_name('it', {table.path!r}, {rank})\n"
+            waits = f"_native.watch_waits_for({'w' * 400!r})\n"
             assert ran(begun(100) + named + waits + last) == (0, "")
         waits = table.waits()
         assert waits.keys() == {0, 2}
@@ -129,6 +140,7 @@ def test_the_launcher_reads_what_ranks_have_written(tmp_path: Path) -> None:
         assert waits[2] is not None
         assert waits[2].what.startswith("www")
         assert not table.over()
+        assert table.ended() == {}
         text = why(table, 5, {1: [os.getpid()]})
         assert text.startswith(
             "set-up did not end within --setup-timeout (5 s): "
@@ -138,6 +150,17 @@ def test_the_launcher_reads_what_ranks_have_written(tmp_path: Path) -> None:
     finally:
         table.close()
     assert not Path(table.path).exists()
+
+
+def test_the_launcher_reads_the_codes_that_ranks_ended_with(tmp_path: Path) -> None:
+    table = SetupTable(2)
+    try:
+        named = f"_native.watch_name('it', {table.path!r}, 1)\n"
+        assert ran(begun(100) + named + "_native.watch_ending(13)\n") == (0, "")
+        assert table.ended() == {1: 13}
+        assert table.waits() == {1: None}
+    finally:
+        table.close()
 
 
 def test_a_rank_without_a_process_is_named() -> None:

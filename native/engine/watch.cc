@@ -1,0 +1,355 @@
+#include "engine/watch.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "engine/clock.h"
+#include "engine/signals.h"
+#include "net/logger.h"
+#include "net/plugin_call.h"
+
+namespace tcpx::watch {
+namespace {
+
+constexpr int kSetUpCode = 4;  // of an error in set-up
+constexpr auto kLook = std::chrono::milliseconds(50);
+// Who looks so late has not run meanwhile: whoever is to end this process does so now.
+constexpr int64_t kStoppedNs = 1'000'000'000;
+constexpr int64_t kWakingNs = 2'000'000'000;
+constexpr int kWriteMs = 1000;
+constexpr double kLaterGrace = 10;
+
+enum class Phase { kSetUp, kCalls, kEnd };
+
+struct Stop {
+  int64_t from_ns, to_ns;
+};
+
+struct State {
+  std::mutex mutex;
+  std::condition_variable changed;  // what is waited for, or the age of a call
+  bool begun = false;
+  Pace pace;
+  Phase phase = Phase::kSetUp;
+  std::string option = "--setup-timeout";
+  int exit_code = kSetUpCode;
+  int64_t began_ns = 0, limit_ns = 0, later_ns = 0;  // of the phase; a limit of 0: none
+  int64_t since_ns = 0;
+  std::string name, what = "its own start";
+  int table = -1, slot = 0;
+  std::optional<plugin_call::UnderWay> call;  // one that takes long
+  int awaiting = 0;                           // threads that would tell all ranks of it
+  std::vector<const Heartbeat*> loops;
+  // Of the thread.
+  int64_t line_ns = 0, signalled_ns = 0, woke_ns = 0;
+};
+
+std::mutex g_stops_mutex;  // never held while the other one is waited for
+std::array<Stop, 16> g_stops{};
+size_t g_stops_count = 0;
+std::atomic<int64_t> g_looked_ns{0}, g_stopped_ns{0};
+
+// Never destroyed: the thread may wait for it while the process ends.
+State& state() {
+  static auto* made = new State;
+  return *made;
+}
+
+int64_t ns(double seconds) { return static_cast<int64_t>(seconds * 1e9); }
+
+// Nobody may read what is written: the deadline holds all the same.
+void say(const std::string& line, int descriptor = STDERR_FILENO) {
+  pollfd ready{descriptor, POLLOUT, 0};
+  if (poll(&ready, 1, kWriteMs) == 1 && (ready.revents & POLLOUT) != 0) {
+    [[maybe_unused]] const ssize_t written = write(descriptor, line.data(), line.size());
+  }
+}
+
+// Open MPI's mpirun hands on no line of ranks that it ends: as in run/last_words.py.
+void say_last(const std::string& line) {
+  const std::string parent = "/proc/" + std::to_string(getppid());
+  const std::string theirs = parent + "/fd/2";
+  char name[16] = {};
+  if (const int comm = open((parent + "/comm").c_str(), O_RDONLY); comm >= 0) {
+    if (read(comm, name, sizeof(name) - 1) < 0) name[0] = '\0';
+    close(comm);
+  }
+  const bool is_mpirun = strcmp(name, "prterun\n") == 0 || strcmp(name, "mpirun\n") == 0;
+  const bool sent = is_mpirun && stop_sender() == getppid();
+  const int found = sent ? open(theirs.c_str(), O_WRONLY | O_APPEND | O_NOCTTY | O_NONBLOCK) : -1;
+  say(line, found >= 0 ? found : STDERR_FILENO);
+}
+
+std::string seconds(int64_t duration_ns) {
+  char text[32];
+  snprintf(text, sizeof(text), "%.1f s", static_cast<double>(duration_ns) / 1e9);
+  return text;
+}
+
+std::string limit_of(const State& s) {
+  char text[64];
+  snprintf(text, sizeof(text), "%s (%g s)", s.option.c_str(),
+           static_cast<double>(s.limit_ns) / 1e9);
+  return text;
+}
+
+std::string waiting(const State& s) {
+  if (s.call && s.phase != Phase::kSetUp) {
+    return "plugin call " + s.call->what + " has not returned for " +
+           seconds(running_since(s.call->since_ns));
+  }
+  return "this rank waits for " + s.what + " since " + seconds(running_since(s.since_ns));
+}
+
+// Of set-up as a whole, or of the call.
+int64_t age_of(const State& s) {
+  return running_since(s.phase == Phase::kSetUp ? s.began_ns : s.call->since_ns);
+}
+
+std::string late(const State& s) {
+  if (s.phase != Phase::kSetUp) return waiting(s) + ": longer than " + limit_of(s);
+  return "set-up did not end within " + limit_of(s) + ": " + waiting(s);
+}
+
+void record(const State& s, const std::string& text) {
+  if (s.table < 0) return;
+  char whole[kRecordBytes] = {};
+  memcpy(whole, text.data(), std::min(text.size(), sizeof(whole) - 1));
+  [[maybe_unused]] const ssize_t written =
+      pwrite(s.table, whole, sizeof(whole), off_t{s.slot} * kRecordBytes);
+}
+
+void record_wait(const State& s) {
+  if (s.phase == Phase::kSetUp) record(s, std::to_string(s.since_ns) + " " + s.what);
+}
+
+[[noreturn]] void leave(const State& s, const std::string& text, int exit_code) {
+  say("tcpx-mpi: error: " + s.name + text + "\n");
+  record(s, "ended " + std::to_string(exit_code));
+  _exit(exit_code);
+}
+
+// --- What a look of the thread finds, with the state's mutex held
+
+void note_stop(State& s, int64_t before, int64_t now) {
+  if (now - before <= kStoppedNs) return;
+  const std::lock_guard<std::mutex> lock(g_stops_mutex);
+  g_stops[g_stops_count++ % g_stops.size()] = {before, now};
+  g_stopped_ns.fetch_add(now - before, std::memory_order_relaxed);
+  s.woke_ns = now;
+}
+
+void heed_signal(State& s, int64_t now) {
+  const int number = stop_signal();
+  if (number == 0) return;
+  if (s.signalled_ns == 0) s.signalled_ns = now;
+  // An end in good order that a signal has begun has its own limit; one that hangs was told now.
+  if (s.phase == Phase::kEnd && s.signalled_ns < s.began_ns) return;
+  const double grace_s = s.pace.signal_grace_s * (s.phase == Phase::kSetUp ? 1 : kLaterGrace);
+  if (now - s.signalled_ns <= ns(grace_s)) return;
+  if (s.phase == Phase::kEnd) _exit(s.exit_code);
+  // A launcher that ends a job hands the signal to all ranks: one of them says so.
+  if (s.slot == 0 || stop_sender() != getppid()) {
+    const std::string where = s.phase == Phase::kSetUp ? " in set-up: " : ": ";
+    say_last("tcpx-mpi: error: " + s.name + "interrupted by signal " + std::to_string(number) +
+             where + waiting(s) + "\n");
+  }
+  _exit(128 + number);
+}
+
+void find_long_call(State& s) {
+  s.call = plugin_call::oldest();
+  if (s.call && running_since(s.call->since_ns) <= ns(kLongCallS)) s.call.reset();
+  if (s.call) s.changed.notify_all();
+}
+
+void keep_set_up(State& s, int64_t now) {
+  find_long_call(s);
+  if (s.limit_ns == 0) return;
+  const int64_t age = age_of(s);
+  const int64_t lead = s.call && s.awaiting > 0 ? ns(kLeadS) : 0;
+  if (age > s.limit_ns + s.later_ns + lead && now > s.woke_ns + kWakingNs) {
+    leave(s, late(s), s.exit_code);
+  }
+  if (now > s.line_ns) {
+    s.line_ns += ns(s.pace.every_s);
+    say("# " + s.name + "set-up goes on for " + seconds(age) + " of " + limit_of(s) + ": " +
+        waiting(s) + "\n");
+  }
+}
+
+void keep_calls(State& s) {
+  find_long_call(s);
+  if (s.limit_ns == 0) return;
+  const int64_t limit = s.limit_ns + ns(kLeadS);
+  if (s.call && age_of(s) > limit) {
+    leave(s, late(s) + plugin_log::quote_since(s.call->since_ns), s.exit_code);
+  }
+  for (const Heartbeat* loop : s.loops) {
+    const int64_t looked = loop->looked_ns.load(std::memory_order_relaxed);
+    if (looked == 0 || running_since(looked) <= limit) continue;
+    leave(s,
+          std::string("plugin call ") + loop->call_name() + " in a batch has not returned for " +
+              seconds(running_since(looked)) + ": longer than " + limit_of(s) +
+              plugin_log::quote_since(looked),
+          s.exit_code);
+  }
+}
+
+void keep_end(const State& s) {
+  if (running_since(s.began_ns) <= ns(kEndS)) return;
+  say("# " + s.name + "its end took longer than " + seconds(ns(kEndS)) + ": " + waiting(s) +
+      "; it ends without\n");
+  record(s, "ended " + std::to_string(s.exit_code));
+  _exit(s.exit_code);
+}
+
+void watch() {
+  ::pthread_setname_np(::pthread_self(), "tcpx-watch");
+  State& s = state();
+  std::unique_lock<std::mutex> lock(s.mutex);
+  int64_t looked = now_ns();
+  g_looked_ns.store(looked, std::memory_order_relaxed);
+  while (true) {
+    lock.unlock();
+    std::this_thread::sleep_for(kLook);
+    lock.lock();
+    const int64_t now = now_ns();
+    note_stop(s, looked, now);
+    looked = now;
+    g_looked_ns.store(now, std::memory_order_relaxed);
+    heed_signal(s, now);
+    if (s.phase == Phase::kSetUp) keep_set_up(s, now);
+    if (s.phase == Phase::kCalls) keep_calls(s);
+    if (s.phase == Phase::kEnd) keep_end(s);
+  }
+}
+
+void enter(State& s, Phase phase, double limit_s, int exit_code) {
+  s.phase = phase;
+  s.exit_code = exit_code;
+  s.began_ns = now_ns();
+  s.limit_ns = ns(limit_s);
+}
+
+}  // namespace
+
+void begin(double limit_s, const Pace& pace) {
+  State& s = state();
+  {
+    const std::lock_guard<std::mutex> lock(s.mutex);
+    if (s.begun) return;
+    s.begun = true;
+    s.pace = pace;
+    s.since_ns = now_ns();
+    enter(s, Phase::kSetUp, limit_s, kSetUpCode);
+    s.line_ns = s.began_ns + ns(pace.first_line_s);
+  }
+  install_signal_handlers();
+  std::thread(watch).detach();
+}
+
+void set_name(const std::string& name, const std::string& table, int slot) {
+  State& s = state();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  if (!s.begun) return;
+  s.name = name + ": ";
+  s.slot = slot;
+  if (!table.empty()) s.table = open(table.c_str(), O_WRONLY | O_CLOEXEC);
+  record_wait(s);
+}
+
+void set_limit(double limit_s) {
+  State& s = state();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  if (s.phase == Phase::kSetUp) s.limit_ns = ns(limit_s);
+}
+
+void waits_for(const std::string& what, double later_s) {
+  State& s = state();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  if (!s.begun) return;
+  s.what = what;
+  s.since_ns = now_ns();
+  s.later_ns = ns(later_s);
+  record_wait(s);
+}
+
+double left_s() {
+  State& s = state();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  if (!s.begun || s.phase != Phase::kSetUp) return std::numeric_limits<double>::infinity();
+  return static_cast<double>(s.limit_ns - running_since(s.began_ns)) / 1e9;
+}
+
+void enter(const std::string& option, double limit_s, int exit_code) {
+  State& s = state();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  if (!s.begun || s.phase == Phase::kEnd) return;
+  enter(s, Phase::kCalls, limit_s, exit_code);
+  s.option = option;
+  record(s, "over");
+}
+
+void ending(int exit_code) {
+  State& s = state();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  if (!s.begun) return;
+  if (s.phase != Phase::kEnd) enter(s, Phase::kEnd, kEndS, exit_code);
+  s.exit_code = exit_code;
+  record(s, "ended " + std::to_string(exit_code));
+}
+
+std::optional<LongCall> await(double seconds) {
+  State& s = state();
+  std::unique_lock<std::mutex> lock(s.mutex);
+  ++s.awaiting;
+  s.changed.wait_for(lock, std::chrono::duration<double>(seconds));
+  --s.awaiting;
+  if (s.phase == Phase::kEnd || !s.call) return std::nullopt;
+  const bool is_late = s.limit_ns != 0 && age_of(s) > s.limit_ns;
+  const double age_s = static_cast<double>(running_since(s.call->since_ns)) / 1e9;
+  return LongCall{is_late ? late(s) : waiting(s), age_s, is_late};
+}
+
+int64_t running_since(int64_t since_ns) {
+  const int64_t now = now_ns();
+  const int64_t looked = g_looked_ns.load(std::memory_order_relaxed);
+  int64_t age = now - since_ns;
+  // Who wakes first may come here before the watch has seen that all were stopped.
+  if (looked != 0 && now - looked > kStoppedNs) age -= now - std::max(looked, since_ns);
+  const std::lock_guard<std::mutex> lock(g_stops_mutex);
+  for (size_t i = 0; i < std::min(g_stops_count, g_stops.size()); ++i) {
+    age -= std::max<int64_t>(g_stops[i].to_ns - std::max(g_stops[i].from_ns, since_ns), 0);
+  }
+  return age;
+}
+
+int64_t stopped_ns() { return g_stopped_ns.load(std::memory_order_relaxed); }
+
+Watched::Watched(const Heartbeat& heartbeat) : heartbeat_(heartbeat) {
+  State& s = state();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  s.loops.push_back(&heartbeat);
+}
+
+Watched::~Watched() {
+  State& s = state();
+  const std::lock_guard<std::mutex> lock(s.mutex);
+  s.loops.erase(std::remove(s.loops.begin(), s.loops.end(), &heartbeat_), s.loops.end());
+}
+
+}  // namespace tcpx::watch

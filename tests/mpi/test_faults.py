@@ -1,0 +1,170 @@
+"""A plugin that hangs, throws or stops its rank, in every one of its calls: named, in time, with
+the right code. The fault is planted (`tests/refplugin/planted.cc`), so nothing waits for a moment.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from jobs import Job, Result, mpirun, started, tcpx_mpi
+from refplugin_build import build
+
+from tcpx_mpi.plugin.find import bundled_dir
+from tcpx_mpi.records import read_run
+
+pytestmark = pytest.mark.multirank
+
+PLANTED = Path(__file__).parents[1] / "refplugin" / "planted.cc"
+#: Longer than ranks need between two steps on a busy machine.
+CONNECT_S, STALL_S, SETUP_S = 3, 2, 8
+RUN = ("run", "ring", "--sizes", "64K", "-n", "40", "--check-memory", "16M",
+       "--connect-timeout", str(CONNECT_S), "--stall-timeout", str(STALL_S),
+       "--setup-timeout", str(SETUP_S), "--hdf5", "o.h5")  # fmt: skip
+WORD = "a word of the plugin"
+#: The calls of a run in its order: its phase, and from the how many-th on the fault is there.
+CALLS = {
+    "init": ("set-up", 1),
+    "devices": ("set-up", 1),
+    "getProperties": ("set-up", 1),
+    "listen": ("connections", 1),
+    "connect": ("connections", 1),
+    "accept": ("connections", 1),
+    "closeListen": ("connections", 1),
+    "regMr": ("connections", 1),
+    "isend": ("rows", 30),
+    "irecv": ("rows", 30),
+    "test": ("rows", 60),
+    "irecvConsumed": ("rows", 30),
+    "deregMr": ("end", 1),
+    "closeSend": ("end", 1),
+    "closeRecv": ("end", 1),
+    "finalize": ("end", 1),
+}
+#: Codes of a call that does not return, and of a rank that does not come.
+HANG = {"set-up": 4, "connections": 4, "rows": 6, "end": 6}
+LOST = {"set-up": 4, "connections": 4, "rows": 7, "end": 7}
+QUICK = ("listen", "test", "closeSend")
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(build(tmp_path_factory.mktemp("planted"), PLANTED))
+
+
+def plant(call: str, what: str, rank: int | None = None) -> dict[str, str]:
+    return {
+        "PLANT_REAL": os.path.join(bundled_dir(), "libnccl-net-softtcpx.so"),
+        "PLANT_CALL": call,
+        "PLANT_AT": str(CALLS[call][1]),
+        "PLANT_DO": what,
+        "PLANT_SAYS": WORD,
+        "NCCL_DEBUG": "WARN",
+        **({"PLANT_RANK": str(rank)} if rank is not None else {}),
+    }
+
+
+def command(planted: str, call: str, how: str = "--ranks") -> list[str]:
+    abi = "11" if call == "finalize" else "7"  # no version before has one
+    arguments = (*RUN, "--plugin", planted, "--abi", abi)
+    return mpirun(2, *arguments) if how == "mpirun" else tcpx_mpi(*arguments, "--ranks", "2")
+
+
+def ended(
+    planted: str, place: Path, call: str, what: str, rank: int | None = None, how: str = "--ranks"
+) -> Result:
+    with started(command(planted, call, how), place, plant(call, what, rank)) as job:
+        return job.finish()
+
+
+def calls(quick: tuple[str, ...]) -> list[object]:
+    return [c if c in quick else pytest.param(c, marks=pytest.mark.variant) for c in CALLS]
+
+
+@pytest.mark.parametrize("call", calls(QUICK))
+def test_a_call_that_never_returns_on_any_rank_is_named_with_the_plugins_words(
+    call: str, planted: str, place: Path
+) -> None:
+    result = ended(planted, place, call, "hang")
+    phase = CALLS[call][0]
+    assert result.code == HANG[phase], result.text
+    assert len(result.errors) == 1, result.text
+    (error,) = result.errors
+    if phase == "set-up":
+        assert "set-up did not end within --setup-timeout" in error, result.text
+    else:
+        assert re.match(rf"rank 0 on .*: plugin call {call}\b.* has not returned for", error)
+    if phase in ("connections", "rows"):
+        assert re.search(r"(from|to) rank 1 ?.*, lane 0, channel 0", error), error
+    assert f"; the plugin said: {WORD}" in error, error
+    if phase == "end":
+        assert "# kept: 1 row in o.h5" in result.err
+        assert len(read_run(str(place / "o.h5")).rows) == 1
+
+
+@pytest.mark.parametrize("how", ["--ranks", pytest.param("mpirun", marks=pytest.mark.variant)])
+@pytest.mark.parametrize("call", calls(("test",)))
+def test_a_call_that_spins_on_one_rank_ends_all_with_its_name(
+    call: str, how: str, planted: str, place: Path
+) -> None:
+    result = ended(planted, place, call, "spin", rank=1, how=how)
+    assert result.code == HANG[CALLS[call][0]], result.text
+    own = [error for error in result.errors if error.startswith("rank 1 on ")]
+    named = "set-up did not end" if CALLS[call][0] == "set-up" else f"plugin call {call}"
+    assert any(named in error for error in own), result.text
+
+
+@pytest.mark.parametrize("call", calls(("regMr", "finalize")))
+def test_a_rank_that_was_stopped_in_a_call_is_named_within_the_deadline_of_its_phase(
+    call: str, planted: str, place: Path
+) -> None:
+    result = ended(planted, place, call, "stop", rank=1)
+    assert result.code == LOST[CALLS[call][0]], result.text
+    assert any("rank 1 " in error for error in result.errors), result.text
+    if CALLS[call][0] != "set-up":
+        limit = CONNECT_S if CALLS[call][0] == "connections" else STALL_S
+        assert re.search(rf"within {limit}(\.\d+)? s|no progress for {limit} s", result.errors[0])
+
+
+@pytest.mark.parametrize("call", calls(("init", "test")))
+def test_an_exception_of_the_plugins_is_named_and_no_defect_of_ours(
+    call: str, planted: str, place: Path
+) -> None:
+    result = ended(planted, place, call, "throw")
+    in_batch = CALLS[call][0] == "rows"
+    assert result.code == (13 if in_batch else 4), result.text
+    said = f"the plugin {planted} has crashed by an exception of C++ (int), in a batch"
+    named = said if in_batch else f"plugin call {call} threw an exception of C++ (int)"
+    assert any(named in error for error in result.errors), result.text
+    assert "Traceback" not in result.text
+
+
+@pytest.mark.parametrize(
+    ("call", "what", "number"),
+    [
+        ("test", "hang", signal.SIGTERM),
+        pytest.param("listen", "spin", signal.SIGINT, marks=pytest.mark.variant),
+        pytest.param("closeSend", "hang", signal.SIGTERM, marks=pytest.mark.variant),
+        pytest.param("regMr", "stop", signal.SIGINT, marks=pytest.mark.variant),
+    ],
+)
+def test_the_first_signal_ends_a_run_whose_plugin_hangs(
+    call: str, what: str, number: signal.Signals, planted: str, place: Path
+) -> None:
+    long = ("--stall-timeout", "1000", "--connect-timeout", "1000")
+    with started([*command(planted, call), *long], place, plant(call, what)) as job:
+        wait_until_said(job)
+        began = time.monotonic()
+        job.send(number)
+        result = job.finish()
+    assert result.code == 128 + number, result.text
+    assert time.monotonic() - began < 30, result.text  # 3 s, and what a busy machine adds
+
+
+def wait_until_said(job: Job) -> None:
+    """Returns when the plant has said its word, which `NCCL_DEBUG` prints."""
+    job.wait_for(WORD)
