@@ -157,7 +157,7 @@ void heed_signal(State& s, int64_t now) {
   if (number == 0) return;
   if (s.signalled_ns == 0) s.signalled_ns = now;
   // An end in good order that a signal has begun has its own limit; one that hangs was told now.
-  if (s.phase == Phase::kEnd && s.signalled_ns < s.began_ns) return;
+  if (s.phase == Phase::kEnd && s.signalled_ns <= s.began_ns) return;
   const double grace_s = s.pace.signal_grace_s * (s.phase == Phase::kSetUp ? 1 : kLaterGrace);
   if (now - s.signalled_ns <= ns(grace_s)) return;
   if (s.phase == Phase::kEnd) _exit(s.exit_code);
@@ -308,6 +308,8 @@ void ending(int exit_code) {
   State& s = state();
   const std::lock_guard<std::mutex> lock(s.mutex);
   if (!s.begun) return;
+  // The signal that begins an end has come before it, whether the thread has looked or not.
+  if (s.signalled_ns == 0 && stop_signal() != 0) s.signalled_ns = now_ns();
   if (s.phase != Phase::kEnd) enter(s, Phase::kEnd, kEndS, exit_code);
   s.exit_code = exit_code;
   record(s, "ended " + std::to_string(exit_code));

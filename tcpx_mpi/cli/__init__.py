@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import errno
 import importlib
-import io
 import keyword
 import os
 import sys
@@ -15,7 +14,7 @@ from collections.abc import Sequence
 import click
 
 from tcpx_mpi.cli.help import HELP_NAMES, write_examples, write_exit_codes
-from tcpx_mpi.cli.output import drop_output
+from tcpx_mpi.cli.output import complete_output, drop_output
 from tcpx_mpi.errors import ExitCode, OutputFailed, TcpxError, UsageError
 from tcpx_mpi.launch import mpirun
 from tcpx_mpi.printable import printable, show_printable
@@ -128,9 +127,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(error)
     except (KeyboardInterrupt, click.Abort):
         return int(ExitCode.INTERRUPTED)
-    except BrokenPipeError:
-        drop_output()  # the reader (`| head`) has enough
-        return int(ExitCode.OK)
     except OSError as error:
         if error.errno not in _FULL or error.filename is not None:
             raise
@@ -139,14 +135,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _complete_streams() -> None:
-    """Gives a process that was started without one a standard stream that nobody reads, and text
-    that a terminal cannot show another form."""
+    """Gives a process that was started without one a standard stream that nobody reads."""
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
             setattr(sys, name, os.fdopen(descriptor, "w" if descriptor else "r"))
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")
+    complete_output()
     show_printable()
 
 
@@ -172,19 +166,9 @@ def _in_a_line(text: str) -> str:
 def _run(arguments: list[str]) -> int:
     """Runs a command; its exit code, and its error, whether anybody reads what it prints or not."""
     try:
-        code = _invoke(arguments)
-    except Exception:
-        _flush()
-        raise
-    _flush()
-    return code
-
-
-def _flush() -> None:
-    try:
+        return _invoke(arguments)
+    finally:
         sys.stdout.flush()
-    except BrokenPipeError:
-        drop_output()
 
 
 def _invoke(arguments: list[str]) -> int:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tcpx_mpi.cli.output import print_verdict
 from tcpx_mpi.errors import UsageError
 
 if TYPE_CHECKING:
@@ -96,5 +95,5 @@ def show_comparison(comparison: Comparison, json_path: str | None, page: str | N
     if page is not None:
         write_comparison(comparison, page)
         lines.append(f"# wrote {page}")
-    print_verdict(lines)
+    print("\n".join(lines))
     return int(comparison.verdict.exit_code)

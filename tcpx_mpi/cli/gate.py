@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from tcpx_mpi.cli.output import print_verdict
 from tcpx_mpi.errors import BelowGate, UsageError
 from tcpx_mpi.units import counted
 
@@ -51,7 +50,7 @@ def command(
     lines = list(judgement.lines())
     if json_path is not None:
         lines.append(f"# wrote {write_json(json_path, without_nan(judgement.document()))}")
-    print_verdict(lines)
+    print("\n".join(lines))
     if not judgement.passed:
         raise BelowGate(f"{run_path} fails {gate_path}: {judgement.in_short()}")
     return 0

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
-from collections.abc import Iterable
 
 
 def drop_output() -> None:
@@ -12,10 +12,30 @@ def drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def print_verdict(lines: Iterable[str]) -> None:
-    """Prints the lines of a command whose exit code is a verdict, which stays what it is when
-    nobody reads them to the end (`| head`)."""
-    try:
-        print("\n".join(lines), flush=True)
-    except BrokenPipeError:
-        drop_output()
+class Output(io.TextIOWrapper):
+    """Drops what nobody reads (`| head`): the command goes on to its exit code all the same."""
+
+    def write(self, text: str) -> int:
+        try:
+            return super().write(text)
+        except BrokenPipeError:
+            drop_output()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except BrokenPipeError:
+            drop_output()
+
+
+def complete_output() -> None:
+    """Makes this process's standard output one; it shows what a terminal cannot in another form."""
+    stream = sys.stdout
+    if type(stream) is not io.TextIOWrapper:  # another program's, who imports us
+        return
+    encoding, buffered = stream.encoding, stream.line_buffering
+    stream.flush()
+    sys.stdout = Output(
+        stream.detach(), encoding=encoding, errors="backslashreplace", line_buffering=buffered
+    )

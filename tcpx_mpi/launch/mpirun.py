@@ -208,13 +208,11 @@ def _say_mpirun_failed(code: int) -> int:
 
 
 def _code_behind(ended: Mapping[int, int]) -> int:
-    """The code of ranks, by rank, where mpirun has 1: so it calls a signal, and failures of its
-    own, too."""
+    """The code of ranks, by rank, where mpirun has 1: so it calls a signal, a rank that ends
+    without MPI_Finalize, and failures of its own, too."""
     if ExitCode.DEFECT in ended.values():
         return int(ExitCode.DEFECT)
-    if signals := [code for code in ended.values() if code in _OF_SIGNALS]:
-        return signals[0]
-    return _say_mpirun_failed(int(ExitCode.DEFECT))
+    return next(iter(ended.values())) if ended else _say_mpirun_failed(int(ExitCode.DEFECT))
 
 
 def rank_program(argv: Sequence[str]) -> list[str]:
@@ -254,7 +252,7 @@ def run_program(
             copying.enter_context(relay.running())
         code = process.wait()
         ended = table.ended() if table is not None else None
-    if stops:
+    if code != 0 and stops:
         return 128 + stops[0]
     if code != 0 and late:
         return _say_set_up_failed(late)

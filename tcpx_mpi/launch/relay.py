@@ -1,11 +1,10 @@
 """The output of ranks on its way to our standard output: mpirun itself does not say that a disk is
-full, and ends with 0."""
+full, and ends with 0, and it ends with a signal where the reader of a pipe has gone."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import threading
 from collections.abc import Iterator
 from typing import IO
@@ -15,12 +14,12 @@ _PATIENCE_S = 10.0
 
 
 def may_fill(descriptor: int) -> bool:
-    """Whether writes can fail for want of room: to a file, or to a device that is no terminal."""
+    """Whether writes can fail for want of room, or of a reader: to all but a terminal."""
     try:
-        mode = os.fstat(descriptor).st_mode
+        os.fstat(descriptor)
     except OSError:
         return False
-    return (stat.S_ISREG(mode) or stat.S_ISCHR(mode)) and not os.isatty(descriptor)
+    return not os.isatty(descriptor)
 
 
 class Relay:
@@ -29,8 +28,9 @@ class Relay:
 
     def __init__(self, pipe: IO[bytes], descriptor: int) -> None:
         self._pipe, self._descriptor = pipe, descriptor
-        #: What the first failed write ended with.
+        #: What the first failed write ended with; a reader that has gone is none.
         self.error: OSError | None = None
+        self._over = False
         self._thread = threading.Thread(target=self._copy, name="relay", daemon=True)
 
     def _copy(self) -> None:
@@ -40,11 +40,13 @@ class Relay:
 
     def _write(self, piece: bytes) -> None:
         rest = memoryview(piece)
-        while len(rest) and self.error is None:
+        while len(rest) and not self._over:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
             except OSError as error:
-                self.error = error
+                self._over = True
+                if not isinstance(error, BrokenPipeError):
+                    self.error = error
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:

@@ -19,6 +19,7 @@ from tcpx_mpi.launch.setup_table import SetupTable
 _LOOK_S = 0.1
 #: Ranks that can end themselves have so long, at the deadline of set-up, and after a signal.
 _GRACE_S, _STOP_GRACE_S = 3.0, 2.5
+LONGEST_GRACE_S = max(_GRACE_S, _STOP_GRACE_S)
 
 
 @contextlib.contextmanager
@@ -66,7 +67,8 @@ def ending_what_never_comes_up(
             if not wait(come_up, _GRACE_S):
                 late[:] = [reason]
                 return end()
-            late.clear()
+            if table.over():
+                late.clear()
         while not over.wait(_LOOK_S):
             if stops and not wait(lambda: False, _STOP_GRACE_S):
                 return end()

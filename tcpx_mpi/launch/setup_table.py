@@ -11,6 +11,8 @@ import tempfile
 import time
 from dataclasses import dataclass
 
+from tcpx_mpi.errors import SetupFailed
+
 #: Tells ranks the path of the file.
 TABLE_VARIABLE = "TCPX_MPI_SETUP_TABLE"
 #: As in `native/engine/watch.h`, which the launcher need not load.
@@ -31,7 +33,13 @@ class SetupTable:
 
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
-        descriptor, self.path = tempfile.mkstemp(prefix="tcpx-mpi-setup-")
+        try:
+            descriptor, self.path = tempfile.mkstemp(prefix="tcpx-mpi-setup-")
+        except OSError as error:
+            raise SetupFailed(
+                f"no temporary folder can be written ({error.strerror or error}): mpirun needs "
+                "one, too; set TMPDIR to one that can"
+            ) from None
         os.close(descriptor)
 
     def close(self) -> None:

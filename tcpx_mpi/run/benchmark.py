@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Mapping, Sequence
 
-from tcpx_mpi import baselines
+from tcpx_mpi import _native, baselines
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.launch.watch import ROWS
@@ -24,6 +25,7 @@ from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.transport import time_limit
 from tcpx_mpi.transport.engine import RankEngine
 from tcpx_mpi.transport.interface import Transport
+from tcpx_mpi.world import interrupted_by
 from tcpx_mpi.world.disk_watch import DiskWatch
 
 
@@ -130,4 +132,11 @@ class Benchmark:
                 transport.close()
         with self.world.agree("output", moving=True), self.world.at_work():
             verdict = self.output.end() if self.world.rank == 0 else ExitCode.OK
-        return int(self.world.allgather(int(verdict), "verdict")[0])
+        told = self.world.allgather((int(verdict), _native.stop_signal()), "verdict")
+        code, stopped = told[0][0], max(number for _, number in told)
+        if code == ExitCode.OK and stopped:  # it came when all was measured
+            error = interrupted_by(stopped)
+            if self.world.rank == 0:
+                print(f"tcpx-mpi: error: {error}; all was measured", file=sys.stderr, flush=True)
+            return int(error.exit_code)
+        return int(code)

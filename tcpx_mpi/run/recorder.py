@@ -10,7 +10,7 @@ import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from tcpx_mpi import report
+from tcpx_mpi import _native, report
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.launch import mpirun
@@ -184,7 +184,7 @@ class Output:
             slow=report.straggler_lines(run.header, run.rows),
             gate=judgement.lines() if judgement else [],
         )
-        self._print(lines)
+        self._print([*lines, *_stopped_lines(_native.stopped_ns())])
         verdict = _verdict(run, self._summaries)
         if judgement and not judgement.passed and verdict == ExitCode.OK:
             verdict = ExitCode.BELOW_GATE
@@ -310,6 +310,16 @@ class Output:
             gate = judgement.document() if judgement else None
             files.append(report.write_run_json(self._settings.json_path, self._run, files, gate))
         return files
+
+
+def _stopped_lines(stopped_ns: int) -> list[str]:
+    """That this run stood still, which no deadline counts; a bandwidth of that time does."""
+    if not stopped_ns:
+        return []
+    return [
+        f"# This process was stopped or frozen for {stopped_ns / 1e9:.1f} s, which counts as no "
+        "lack of progress"
+    ]
 
 
 def _data_sockets(plugin: str, sockets: int) -> dict[str, str]:

@@ -14,9 +14,12 @@ from tcpx_mpi.errors import PluginMissing
 _MPICH_TCP_ONLY = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "FI_PROVIDER": "tcp"}
 
 
-def library_settings(library: str, tcp_only: bool = False) -> dict[str, str]:
+def library_settings(
+    library: str, tcp_only: bool = False, one_machine: bool = False
+) -> dict[str, str]:
     """Variables that an MPI library of this version text should find, where a user sets none.
 
+    Open MPI's TCP listens on every interface: ranks of `one_machine` go without.
     Open MPI starts 1 s faster without its search for fabrics that this tool never uses.
     """
     version = re.match(r"Open MPI v(\d+)", library)
@@ -24,7 +27,9 @@ def library_settings(library: str, tcp_only: bool = False) -> dict[str, str]:
         return dict(_MPICH_TCP_ONLY) if tcp_only else {}
     # Its shared memory has another name since 5.0, and an unknown name is fatal.
     memory = "sm" if int(version[1]) >= 5 else "vader"
-    ways = "tcp,self" if tcp_only else f"tcp,{memory},self"
+    ways = f"{memory},self" if one_machine else f"tcp,{memory},self"
+    if tcp_only:
+        ways = "tcp,self"
     return {"OMPI_MCA_pml": "ob1", "OMPI_MCA_btl": ways}
 
 

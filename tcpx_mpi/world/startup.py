@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import socket
 import sys
 import warnings
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from types import TracebackType
 
 from tcpx_mpi import _native
@@ -16,6 +18,9 @@ from tcpx_mpi.launch.watch import waits_for_mpi
 from tcpx_mpi.world.collectives import World
 from tcpx_mpi.world.launcher_watch import watch_launcher
 from tcpx_mpi.world.library import library_settings, library_version, load
+
+#: What Open MPI takes for the messages of one rank is less.
+_SHARED_BYTES = 32 << 20
 
 
 def start(
@@ -29,7 +34,9 @@ def start(
     launched = under_launcher(environ)
     _native.watch_waits_for("the MPI library to be loaded")
     MPI = load()
-    for name, value in library_settings(library_version(), tcp_only).items():
+    for name, value in library_settings(
+        library_version(), tcp_only, _on_one_machine(environ)
+    ).items():
         environ.setdefault(name, value)
     waits_for_mpi(launched.rank if launched is not None else 0)
     if not MPI.Is_initialized():
@@ -56,6 +63,20 @@ def start(
         )
         MPI.COMM_WORLD.Abort(int(ExitCode.SETUP_FAILED))
         raise
+
+
+def _on_one_machine(environ: Mapping[str, str]) -> bool:
+    """Whether a launcher of ours has all ranks here, and shared memory has room for their messages
+    (containers are given 64 MiB)."""
+    launched = under_launcher(environ)
+    if launched is None or launched.size is None:
+        return False
+    if mpirun.PARENT_VARIABLE not in environ or not mpirun.ranks_are_here(environ):
+        return False
+    with contextlib.suppress(OSError):
+        room = os.statvfs("/dev/shm")
+        return room.f_bavail * room.f_frsize > launched.size * _SHARED_BYTES
+    return False
 
 
 def _end_all_ranks_on_a_defect(name: str) -> None:

@@ -207,6 +207,13 @@ class Job:
         return self._wait(lambda lines: next((x for x in lines if re.search(pattern, x)), None),
                           f"no line with {pattern!r}", limit_s)  # fmt: skip
 
+    def wait_for_nothing(self, seconds: float) -> None:
+        """Until so much time has gone by."""
+        deadline = time.monotonic() + seconds
+        with self._changed:
+            while (left := deadline - time.monotonic()) > 0:
+                self._changed.wait(left)
+
     def lines_like(self, pattern: str) -> int:
         """In how many lines until now `pattern` is found."""
         with self._changed:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from jobs import Job, Result, mpirun, started, tcpx_mpi
+from jobs import Job, Result, mpirun, run, started, tcpx_mpi
 from refplugin_build import build
 
 from tcpx_mpi.plugin.find import bundled_dir
@@ -168,3 +168,110 @@ def test_the_first_signal_ends_a_run_whose_plugin_hangs(
 def wait_until_said(job: Job) -> None:
     """Returns when the plant has said its word, which `NCCL_DEBUG` prints."""
     job.wait_for(WORD)
+
+
+# --- Around the plugin ---------------------------------------------------------------------------
+
+#: A hook of Python's own: rank 1 stops itself behind all that this program does, just before
+#: MPI_Finalize; or the first call of a function of ours raises there.
+AT_EXIT = """
+import atexit, os, signal
+if os.environ.get("OMPI_COMM_WORLD_RANK") == "1":
+    atexit.register(os.kill, os.getpid(), signal.SIGSTOP)
+"""
+RAISES = """
+import os, sys
+class Finder:
+    def find_spec(self, name, path, target=None):
+        if name == "tcpx_mpi.run.benchmark":
+            sys.meta_path.remove(self)
+            from tcpx_mpi.run.measure import Measurement
+            def join(*_):
+                raise {error}("unforeseen")
+            Measurement.join = join
+if os.environ.get("OMPI_COMM_WORLD_RANK") == "1":
+    sys.meta_path.insert(0, Finder())
+"""
+
+
+def hooked(place: Path, hook: str) -> dict[str, str]:
+    (place / "hook").mkdir()
+    (place / "hook" / "sitecustomize.py").write_text(hook)
+    return {"PYTHONPATH": str(place / "hook")}
+
+
+def softtcpx(*more: str) -> tuple[str, ...]:
+    return (*RUN, "--plugin", "softtcpx", *more)
+
+
+def test_a_rank_that_stops_before_mpi_finalize_leaves_a_whole_file_and_the_runs_code(
+    place: Path,
+) -> None:
+    """After the 20 s of the end of a run, which no option changes."""
+    result = run(tcpx_mpi(*softtcpx(), "--ranks", "2"), place, hooked(place, AT_EXIT))
+    assert result.code == 0, result.text
+    assert re.search(r"^# rank 0 on .*: its end took longer than 20\.0 s", result.err, re.M)
+    assert read_run(str(place / "o.h5")).complete
+
+
+@pytest.mark.parametrize(
+    ("error", "how"),
+    [
+        ("KeyError", "--ranks"),
+        pytest.param("MemoryError", "--ranks", marks=pytest.mark.variant),
+        pytest.param("OSError", "mpirun", marks=pytest.mark.variant),
+    ],
+)
+def test_an_exception_of_ours_on_one_rank_is_a_defect_under_every_launcher(
+    error: str, how: str, place: Path
+) -> None:
+    arguments = softtcpx()
+    command = mpirun(2, *arguments) if how == "mpirun" else tcpx_mpi(*arguments, "--ranks", "2")
+    result = run(command, place, hooked(place, RAISES.format(error=error)))
+    assert result.code == 1, result.text
+    assert "Traceback" in result.err
+    assert re.match(rf"rank 1 on \S+: a defect of tcpx-mpi: {error}", result.errors[0])
+
+
+def test_what_mpirun_itself_fails_of_is_told_as_such(place: Path) -> None:
+    result = run(tcpx_mpi(*softtcpx(), "--ranks", "2"), place, {"OMPI_MCA_pml": "ucx"})
+    assert result.code == 4, result.text
+    assert result.errors[-1].startswith("mpirun ended with exit code"), result.text
+
+
+def test_time_in_which_all_ranks_were_stopped_is_no_lack_of_progress(place: Path) -> None:
+    lasting = ("--duration", "5s", "--stall-timeout", "3")
+    with started(tcpx_mpi(*softtcpx(*lasting), "--ranks", "2"), place) as job:
+        ranks = job.ranks()
+        for pid in ranks.values():
+            os.kill(pid, signal.SIGSTOP)
+        job.wait_for_nothing(4.5)  # what is tested is that time goes by
+        for pid in ranks.values():
+            os.kill(pid, signal.SIGCONT)
+        result = job.finish()
+    assert result.code == 0, result.text
+    assert re.search(r"^# This process was stopped or frozen for \d\.\d s", result.out, re.M)
+
+
+def test_ranks_of_one_machine_listen_on_no_interface_with_mpi(place: Path) -> None:
+    """Their own ports are softtcpx's, on the interface that it was told; mpirun's are its own."""
+    with started(tcpx_mpi(*softtcpx("--duration", "3s"), "--ranks", "2"), place) as job:
+        own = set()
+        for pid in job.ranks().values():
+            for descriptor in os.scandir(f"/proc/{pid}/fd"):
+                own.add(os.readlink(descriptor))
+        listening = [
+            line.split()
+            for table in ("tcp", "tcp6")
+            for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]
+        ]
+        result = job.finish()
+    assert result.code == 0, result.text
+    anywhere = {
+        entry[1]
+        for entry in listening
+        if entry[3] == "0A"
+        and set(entry[1].split(":")[0]) == {"0"}
+        and f"socket:[{entry[9]}]" in own
+    }
+    assert not anywhere

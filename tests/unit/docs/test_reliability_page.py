@@ -7,7 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tcpx_mpi import _native
+from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.errors import ExitCode
+from tcpx_mpi.launch import watch
+from tcpx_mpi.launch.setup_deadline import LONGEST_GRACE_S
+from tcpx_mpi.world import liveness
 
 TESTS = Path(__file__).parents[2]
 PAGE = (TESTS.parent / "docs" / "reference" / "reliability.md").read_text()
@@ -46,3 +51,28 @@ def test_every_exit_code_is_on_the_page() -> None:
     table = PAGE.split("| code |")[1].split("\n\n")[0]
     codes = re.findall(r"\d+", " ".join(re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE)))
     assert [int(code) for code in codes] == sorted(ExitCode)
+
+
+def test_the_table_of_deadlines_is_that_of_the_code() -> None:
+    table = PAGE.split("## Deadlines")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| ")][
+        1:
+    ]
+    flags = {flag for option in OPTIONS for flag in option.flags}
+    assert len(rows) == len(watch.PHASES)
+    for row, phase in zip(rows, watch.PHASES, strict=True):
+        name, _, deadline, _, hang, lost = row
+        assert name == phase.name
+        if phase.option:
+            assert deadline == f"`{phase.option}`"
+            assert phase.option in flags
+            assert (hang, lost) == (str(int(phase.hang)), str(int(phase.lost)))
+        else:
+            assert deadline == f"{_native.WATCH_END_S:g} s"
+            assert (hang, lost) == ("the run's", "the run's")
+
+
+def test_no_deadline_is_longer_than_what_an_option_says_and_3_s() -> None:
+    assert "and 3 s more until all ranks have ended" in " ".join(PAGE.split())
+    after = [_native.WATCH_LEAD_S, liveness.ROLL_CALL_S, watch.OTHERS_LEAD_S, LONGEST_GRACE_S]
+    assert max(*after, watch.ROLL_CALL_LEAD_S) <= 3
