@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import errno
 import importlib
 import keyword
 import os
@@ -14,8 +13,8 @@ from collections.abc import Sequence
 import click
 
 from tcpx_mpi.cli.help import HELP_NAMES, write_examples, write_exit_codes
-from tcpx_mpi.cli.output import complete_output, drop_output
-from tcpx_mpi.errors import ExitCode, OutputFailed, TcpxError, UsageError
+from tcpx_mpi.cli.output import complete_output
+from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
 from tcpx_mpi.launch import mpirun
 from tcpx_mpi.printable import printable, show_printable
 
@@ -47,9 +46,6 @@ COMMANDS = {
 
 #: How a shell asks what could stand at the cursor.
 COMPLETE_VARIABLE = "_TCPX_MPI_COMPLETE"
-
-#: What a write to a standard stream ends with where its file can take no more.
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 #: So much sooner than silent ranks leaves the one that speaks for them: ranks of one launch come
 #: up within a few tenths of a second of each other, and nobody waits long for a refusal.
@@ -127,11 +123,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _say(error)
     except (KeyboardInterrupt, click.Abort):
         return int(ExitCode.INTERRUPTED)
-    except OSError as error:
-        if error.errno not in _FULL or error.filename is not None:
-            raise
-        drop_output()
-        return _say(OutputFailed(f"the standard output could not be written: {error.strerror}"))
 
 
 def _complete_streams() -> None:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import os
 import sys
+from collections.abc import Iterator
+
+from tcpx_mpi.errors import OutputFailed
+
+#: What a write ends with where its file can take no more.
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 def drop_output() -> None:
@@ -13,20 +21,30 @@ def drop_output() -> None:
 
 
 class Output(io.TextIOWrapper):
-    """Drops what nobody reads (`| head`): the command goes on to its exit code all the same."""
+    """Drops what nobody reads (`| head`): the command goes on to its exit code all the same.
+    Raises OutputFailed where its file is full."""
 
     def write(self, text: str) -> int:
-        try:
+        with _told():
             return super().write(text)
-        except BrokenPipeError:
-            drop_output()
-            return len(text)
+        return len(text)
 
     def flush(self) -> None:
-        try:
+        with _told():
             super().flush()
-        except BrokenPipeError:
-            drop_output()
+
+
+@contextlib.contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if not isinstance(error, BrokenPipeError) and error.errno not in _FULL:
+            raise
+        drop_output()
+        if not isinstance(error, BrokenPipeError):
+            text = f"the standard output could not be written: {error.strerror}"
+            raise OutputFailed(text) from None
 
 
 def complete_output() -> None:

@@ -20,6 +20,7 @@ from typing import TypeAlias
 from tcpx_mpi.errors import ExitCode, OutputFailed, PluginMissing
 from tcpx_mpi.launch.own_python import module_command, without_here
 from tcpx_mpi.launch.relay import Relay, may_fill
+from tcpx_mpi.launch.rooms import rooms_of_mpi
 from tcpx_mpi.launch.setup_deadline import ending_what_never_comes_up
 from tcpx_mpi.launch.setup_table import TABLE_VARIABLE, SetupTable
 from tcpx_mpi.programs import find_program
@@ -457,8 +458,11 @@ def _set_up_table(
     if limit_s is None or not ranks_are_here(environ):
         yield None, environ
         return
-    with contextlib.closing(SetupTable(ranks)) as table:
-        yield table, {**environ, TABLE_VARIABLE: table.path}
+    with (
+        contextlib.closing(SetupTable(ranks)) as table,
+        rooms_of_mpi() as rooms,
+    ):
+        yield table, {**rooms, **environ, TABLE_VARIABLE: table.path}
 
 
 def _ending_what_is_not_set_up(

@@ -77,7 +77,9 @@ class Benchmark:
         )  # fmt: skip
         costs = None
         if program is not None and program.chooses:
-            costs = measure_costs(world, measurement.aside(), program, rows)
+            self.state.measurement = measurement.aside()
+            costs = measure_costs(world, self.state.measurement, program, rows)
+            self.state.measurement = measurement
         self.begin(
             settings, pattern, host, engine, beside, planner.plan(rows), journal,
             costs.facts() if costs is not None else {},
@@ -89,8 +91,9 @@ class Benchmark:
                 row = dataclasses.replace(row, facts=facts)
             self.measure(measurement, row, journal)
         journal.close()
+        code = self.end([engine, *beside])
         self.disk.stop()
-        return self.end([engine, *beside])
+        return code
 
     def begin(
         self, settings: Settings, pattern: Pattern, host: Host, engine: RankEngine,
@@ -100,7 +103,11 @@ class Benchmark:
         info = metadata.rank_info(self.world.rank, host, engine)
         mine = (info, SetupTimes.from_rows(engine.setup_rows(info.rank)), engine.plugin.to_tell)
         parts = self.world.gather(mine, "circumstances")
-        with self.world.agree("header", moving=True), self.world.at_work():
+        with (
+            self.world.agree("header", moving=True),
+            self.world.at_work(),
+            self.disk.writing(self.output.path),
+        ):
             if parts is not None:
                 ranks, times, told = zip(*parts, strict=True)
                 header = self.output.begin(
@@ -130,7 +137,11 @@ class Benchmark:
         with self.world.agree("close"):
             for transport in transports:
                 transport.close()
-        with self.world.agree("output", moving=True), self.world.at_work():
+        with (
+            self.world.agree("output", moving=True),
+            self.world.at_work(),
+            self.disk.writing(self.output.path),
+        ):
             verdict = self.output.end() if self.world.rank == 0 else ExitCode.OK
         told = self.world.allgather((int(verdict), _native.stop_signal()), "verdict")
         code, stopped = told[0][0], max(number for _, number in told)

@@ -28,16 +28,15 @@ def end(
 ) -> int:
     """End a run in the way that fits its error; returns only where all ranks agree on it."""
     output.erase_progress()
-    lost = world.phase.lost
-    code = error.exit_code if isinstance(error, TcpxError) else lost
-    _native.watch_ending(int(code))  # what follows has deadlines of its own, and this one
     if isinstance(error, _native.Interrupt):  # of a native wait that a signal ended
         error = interrupted_by(_native.stop_signal())
+    code = error.exit_code if isinstance(error, TcpxError) else world.phase.lost
+    _native.watch_ending(int(code))  # what follows has deadlines of its own, and this one
     if isinstance(error, AgreedError):
         return end_agreed(world, output, error)
     if isinstance(error, Interrupted):
         leave_interrupted(world, output, error)
-    leave_after_failure(world, output, error, report, lost)
+    leave_after_failure(world, output, error, report, world.phase.lost)
 
 
 def end_agreed(world: World, output: Output, error: AgreedError) -> int:
@@ -124,7 +123,7 @@ def leave_after_failure(
         report = (*report, text)
     _leave_if_missed(world, output, text, WAKING_S)
     answers = world.roll_call.call(
-        Answer(world.rank, code, text, tuple(report), second_hand), world.died
+        Answer(world.rank, code, text, tuple(report), second_hand), world.absent
     )
     # Who has died may be one that has spoken, for all, and left.
     _leave_if_missed(world, output, text, WAKING_S if world.died() else 0.0)

@@ -16,7 +16,8 @@ move only while both sides call something that waits or asks; whoever does so fo
 the bytes of all sessions of its process. Nobody works in the background. Needs no MPI.
 
 Every error is a TcpxError. One of the plugin, or of a size, stays: the session can then only be
-closed. A wait that was in vain (Stalled) may be repeated.
+closed. A wait that was in vain (Stalled) may be repeated. A call of the plugin that never returns
+holds the thread that makes it beyond all timeouts (`native/p2p/include/tcpx_p2p/session.h`).
 """
 
 from __future__ import annotations

@@ -102,6 +102,11 @@ class World:
         """Around what this rank does before a step in which the others wait with `moving`."""
         return at_work(self.roll_call)
 
+    def absent(self) -> set[int]:
+        """The ranks of this node that have ended or were stopped: they will not answer."""
+        states = self.beside().items()
+        return {rank for rank, state in states if not state or state in "Tt"} - {self.rank}
+
     def told_to_end(self) -> bool:
         """Whether a signal has asked this process to stop."""
         return self._stop_signal() != 0

@@ -7,11 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from tcpx_mpi import _native
+from tcpx_mpi.errors import SetupFailed
+from tcpx_mpi.launch.rooms import rooms_of_mpi
 from tcpx_mpi.launch.setup_deadline import ending_what_never_comes_up, why
 from tcpx_mpi.launch.setup_table import RECORD_BYTES, SetupTable
 
@@ -176,3 +180,42 @@ def test_a_launch_that_ends_is_not_waited_for() -> None:
     table.close()
     assert not killed
     assert not late
+
+
+def test_a_set_up_that_ends_just_after_its_limit_is_not_killed() -> None:
+    table, killed = SetupTable(1), list[int]()
+    deadline = time.monotonic() + LIMIT_S
+    with ending_what_never_comes_up(table, 0, [], dict, lambda: killed.append(1)) as late:
+        while not late:
+            assert time.monotonic() < deadline
+        Path(table.path).write_bytes(b"over")
+        while late:
+            assert time.monotonic() < deadline
+    table.close()
+    assert not killed
+
+
+def test_a_first_signal_kills_what_does_not_end() -> None:
+    table, killed = SetupTable(1), threading.Event()
+    Path(table.path).write_bytes(b"over")
+    with ending_what_never_comes_up(table, 3600, [15], dict, killed.set):
+        assert killed.wait(LIMIT_S)
+    table.close()
+
+
+def test_nothing_is_left_of_what_mpi_kept_for_ranks_that_were_killed() -> None:
+    with rooms_of_mpi() as rooms:
+        folders = [Path(folder) for folder in rooms.values()]
+        for folder in folders:
+            (folder / "session").mkdir()
+            (folder / "session" / "segment").write_bytes(b"x")
+    assert folders
+    assert not any(folder.exists() for folder in folders)
+
+
+def test_no_temporary_folder_is_a_failed_set_up_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(SetupFailed, match="no temporary folder can be written"):
+        SetupTable(1)

@@ -41,6 +41,12 @@
 // progress(). With Progress::kThread a thread of the library moves them. No call holds a lock while
 // it waits.
 //
+// Plugins. A call of the plugin that returns an error, or lets an exception out, is an error of
+// ours. One that never returns holds the thread that makes it, and every other that asks for the
+// same session, beyond all timeouts: no thread can be taken out of a call, and a library does not
+// end its process. Who must go on has a watch of his own, or sessions in a process that can be
+// killed. The command `tcpx-mpi` has such a watch.
+//
 // Errors. Every error is an Error, with a Status that a program can tell and a text of one line
 // that a person can: what, expected, found, what to do. Three kinds:
 //   UsageError    a mistake of the caller's; nothing has moved, and all goes on as if the call had
