@@ -63,8 +63,8 @@ struct Comm {
   }
   int64_t began_ns = 0;  // when it was listened for, or its handle came; on now_ns()'s clock
   int64_t first_poll_ns = 0;
-  bool refused = false;       // its connect or accept returned an error: it is over
-  bool unpacks = false;       // the plugin wants a device handle block at accept
+  bool refused = false;  // its connect or accept returned an error: it is over
+  bool unpacks = false;  // the plugin wants a device handle block at accept
   int64_t listen_ns = 0;
   int64_t establish_ns = 0;  // from the first connect or accept to a comm
   int64_t register_ns = 0;
