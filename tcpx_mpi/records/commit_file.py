@@ -43,6 +43,9 @@ _PAGE = struct.Struct("<QI")
 #: Of a file, beside its samples: a run of 2,000 ranks and 1,000 rows has 300 MiB of them, which
 #: are columns, and 2,000 rows of 64 ranks have 20 MiB.
 _MOST_IN_MEMORY = 384 << 20
+#: What deflate makes of zeros; texts, each of which is looked for by itself.
+_MOST_PACKED = 1032
+_MOST_TEXTS = 1 << 17
 
 
 class CommitFile(io.RawIOBase):
@@ -112,7 +115,8 @@ class CommitFile(io.RawIOBase):
             raise ValueError("a part is none with values")
         size_bytes = dataset.size * dataset.dtype.itemsize
         chunk_bytes = math.prod(dataset.chunks or ()) * dataset.dtype.itemsize
-        if not dataset.chunks and size_bytes > dataset.id.get_storage_size():
+        stored_bytes = dataset.id.get_storage_size() * (_MOST_PACKED if dataset.chunks else 1)
+        if size_bytes > stored_bytes or (dataset.dtype.hasobject and dataset.size > _MOST_TEXTS):
             raise ValueError(f"{dataset.name} says that it has {size_bytes} bytes and has not")
         if dataset.external or dataset.is_virtual:
             raise ValueError(f"{dataset.name} lies in another file")
