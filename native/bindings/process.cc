@@ -69,8 +69,9 @@ void bind_process(nb::module_& m) {
         return plugin_log::quote_since(now_ns() - static_cast<int64_t>(seconds * 1e9));
       },
       "seconds"_a);
-  m.def("plugin_said_in_call", &plugin_log::quote_call,
-        "What the plugin warned of in this thread's last call that was not of traffic, or \"\".");
+  m.def(
+      "plugin_said_in_call", [] { return plugin_log::quote_call(); },
+      "What the plugin warned of in this thread's last call that was not of traffic, or \"\".");
   m.def("plugin_log_warnings", &plugin_log::warnings);
   m.def("print_plugin_log", &plugin_log::set_print, "level"_a, "subsystems"_a,
         "What of plugins' logs goes to stderr.");

@@ -29,6 +29,7 @@
 #include "engine/connections.h"
 #include "engine/flow_report.h"
 #include "engine/program.h"
+#include "engine/watch.h"
 #include "net/net.h"
 #include "reduce/reduce.h"
 #include "unpack/unpacker.h"
@@ -89,7 +90,7 @@ struct FlowCounts {
 //   void took(flow, chunk): it is posted, the next one is to come
 //   void finished(flow, chunk)
 //   void fail(flow, chunk, fault): afterwards failed() is true
-//   void calls(name): the call of the plugin to come, NULL for test
+//   void calls(flow, call): that is to come
 // and, where some chunk has other work than to move, which kComputes says:
 //   const Arithmetic& arithmetic() const
 //   Operands operands(chunk) const: of a receive that is reduced
@@ -147,16 +148,15 @@ struct Flow : FlowCounts {
     void* request = nullptr;
     int code;
     if (kind == FlowKind::kSend) {
-      feed.calls("isend");
+      feed.calls(*this, watch::InCall::kPost);
       code = feed.net().isend(comm->comm, chunk.data, chunk.bytes, kTag, posting.mhandle, &request);
     } else {
       void* data = chunk.data;
       size_t size = chunk.bytes;
       int tag = kTag;
-      feed.calls("irecv");
+      feed.calls(*this, watch::InCall::kPost);
       code = feed.net().irecv(comm->comm, 1, &data, &size, &tag, &posting.mhandle, &request);
     }
-    feed.calls(nullptr);
     if (code != kNetSuccess) {
       return fail(feed, chunk, FaultKind::kPlugin, kind == FlowKind::kSend ? "isend" : "irecv",
                   code);
@@ -266,9 +266,9 @@ struct Flow : FlowCounts {
   template <typename Feed>
   bool finish(Feed& feed, Chunk<Part>& chunk) {
     if (chunk.state == ChunkState::kArrived && feed.net().offers_consumed()) {
-      feed.calls("irecvConsumed");
+      feed.calls(*this, watch::InCall::kConsumed);
       const int code = feed.net().irecv_consumed(comm->comm, 1, chunk.request);
-      feed.calls(nullptr);
+      feed.calls(*this, watch::InCall::kTest);
       if (code != kNetSuccess) {
         return fail(feed, chunk, FaultKind::kPlugin, "irecvConsumed", code);
       }

@@ -230,7 +230,7 @@ class Session {
   void took(MessageFlow& flow, const Chunk<Part>& chunk);
   void finished(const MessageFlow& flow, const Chunk<Part>& chunk);
   void fail(const MessageFlow& flow, const Chunk<Part>& chunk, const FlowFault& fault);
-  void calls(const char*) {}
+  void calls(const MessageFlow&, watch::InCall) {}
 
   bool progress(SetupRound& setup);  // one round over connects and flows
   bool progress_all();               // and over accepts, and over those of the other sessions

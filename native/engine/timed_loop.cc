@@ -1,7 +1,6 @@
 #include "engine/timed_loop.h"
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 #include <string>
 
@@ -130,11 +129,15 @@ void TimedLoop::fail(const ScheduledFlow& flow, const Chunk<Part>& chunk,
 Fault TimedLoop::in_call() const {
   Fault fault;
   fault.kind = FaultKind::kHang;
-  fault.call = heartbeat().call_name();
-  const auto* flow = static_cast<const ScheduledFlow*>(heartbeat().flow.load());
+  const watch::InCall call = heartbeat().call();
+  const auto* flow = static_cast<const ScheduledFlow*>(heartbeat().flow());
   if (flow == nullptr) return fault;
-  const bool posts = strcmp(fault.call, "isend") == 0 || strcmp(fault.call, "irecv") == 0;
-  const uint64_t number = strcmp(fault.call, "test") == 0 ? flow->tested : flow->finished;
+  const bool posts = call == watch::InCall::kPost;
+  const bool tests = call == watch::InCall::kTest;
+  fault.call = posts   ? (flow->kind == FlowKind::kSend ? "isend" : "irecv")
+               : tests ? "test"
+                       : "irecvConsumed";
+  const uint64_t number = tests ? flow->tested : flow->finished;
   const Part part = posts ? Part{&flow->source.ops[flow->source.op], flow->source.iteration}
                           : flow->chunks[number % kNetMaxRequests].part;
   fault.flow = static_cast<int>(flow - flows_.data());

@@ -62,7 +62,7 @@ class TimedLoop : public BatchLoop {
   void took(ScheduledFlow& flow, const Chunk<Part>& chunk);
   void finished(const ScheduledFlow& flow, const Chunk<Part>& chunk);
   void fail(const ScheduledFlow& flow, const Chunk<Part>& chunk, const FlowFault& fault);
-  void calls(const char* name) { heartbeat().call.store(name, std::memory_order_relaxed); }
+  void calls(const ScheduledFlow& flow, watch::InCall call) { heartbeat().enter(&flow, call); }
 
   using BatchLoop::fail;
   void begin_flows() override;
@@ -74,7 +74,7 @@ class TimedLoop : public BatchLoop {
   bool sweep_for(Feed& feed) {
     bool moved = false;
     for (ScheduledFlow& flow : flows_) {
-      heartbeat().flow.store(&flow, std::memory_order_relaxed);
+      heartbeat().enter(&flow, watch::InCall::kTest);
       moved |= flow.advance(feed);
       if (failed()) break;  // a comm that failed may have taken others along: no further call
     }

@@ -170,6 +170,11 @@ void heed_signal(State& s, int64_t now) {
   _exit(128 + number);
 }
 
+const char* call_name(InCall call) {
+  if (call == InCall::kConsumed) return "irecvConsumed";
+  return call == InCall::kPost ? "isend or irecv" : "test";
+}
+
 void find_long_call(State& s) {
   s.call = plugin_call::oldest();
   if (s.call && running_since(s.call->since_ns) <= ns(kLongCallS)) s.call.reset();
@@ -202,9 +207,9 @@ void keep_calls(State& s) {
     const int64_t looked = loop->looked_ns.load(std::memory_order_relaxed);
     if (looked == 0 || running_since(looked) <= limit) continue;
     leave(s,
-          std::string("plugin call ") + loop->call_name() + " in a batch has not returned for " +
-              seconds(running_since(looked)) + ": longer than " + limit_of(s) +
-              plugin_log::quote_since(looked),
+          std::string("plugin call ") + call_name(loop->call()) +
+              " in a batch has not returned for " + seconds(running_since(looked)) +
+              ": longer than " + limit_of(s) + plugin_log::quote_since(looked),
           s.exit_code);
   }
 }

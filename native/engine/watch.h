@@ -64,16 +64,23 @@ std::optional<LongCall> await(double seconds);
 int64_t running_since(int64_t since_ns);
 int64_t stopped_ns();
 
-// Of a timed loop: when it last looked around; 0: no batch is under way. And what it is in, for a
+// What a timed loop may be in, of a flow; `kTest` also between two calls.
+enum class InCall : uintptr_t { kTest = 0, kPost = 1, kConsumed = 2 };
+
+// Of a timed loop: when it last looked around; 0: no batch is under way. And where it is, for a
 // picture of one that does not come back.
 struct Heartbeat {
   std::atomic<int64_t> looked_ns{0};
-  std::atomic<const void*> flow{nullptr};
-  std::atomic<const char*> call{nullptr};  // of the plugin; NULL: test
-  const char* call_name() const {
-    const char* name = call.load(std::memory_order_relaxed);
-    return name != nullptr ? name : "test";
+  void enter(const void* flow, InCall call) {
+    at_.store(reinterpret_cast<uintptr_t>(flow) + static_cast<uintptr_t>(call),
+              std::memory_order_relaxed);
   }
+  const void* flow() const { return reinterpret_cast<const void*>(at_.load() & ~kCalls); }
+  InCall call() const { return static_cast<InCall>(at_.load() & kCalls); }
+
+ private:
+  static constexpr uintptr_t kCalls = 3;
+  std::atomic<uintptr_t> at_{0};  // a flow, whose address has room for the call
 };
 // While it lives the watch looks at it.
 class Watched {

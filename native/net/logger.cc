@@ -73,7 +73,9 @@ void keep_line(const char* text, bool warns) {
   if (warns) {
     keep_first_warning(text);
     memcpy(g_last_warned, text, kLineBytes);
-    g_last_warned_ns = coarse_ns();
+    timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    g_last_warned_ns = now.tv_sec * int64_t{1'000'000'000} + now.tv_nsec;
   }
   if (g_initialising.load(std::memory_order_relaxed)) keep_of_init(text);
 }
@@ -205,14 +207,13 @@ SetUpCall::~SetUpCall() { t_heard.calling = false; }
 std::string quote_call(int64_t since_ns) {
   if (t_heard.last[0] != '\0') return "; the plugin said: " + std::string(t_heard.last);
   const std::lock_guard<std::mutex> lock(g_mutex);
-  if (since_ns < g_last_warned_ns + kCoarseNs) {
+  if (since_ns < g_last_warned_ns) {
     return "; the plugin said: " + std::string(g_last_warned);
   }
   const Place* last = nullptr;  // the text of a place that warns often is that of its first line
   for_each_place([&](const Place& place) {
     const int64_t warned = place.warned_ns.load(std::memory_order_relaxed);
-    if (warned + kCoarseNs > since_ns && (last == nullptr || warned > last->warned_ns))
-      last = &place;
+    if (warned > since_ns && (last == nullptr || warned > last->warned_ns)) last = &place;
   });
   if (last != nullptr) return "; the plugin said: " + std::string(last->text);
   if (g_written == t_heard.written) return "";

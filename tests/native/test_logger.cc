@@ -320,6 +320,18 @@ TEST(an_error_of_set_up_quotes_what_the_call_warned_of_and_not_the_trace_behind_
   CHECK_EQ(plugin_log::quote_call(), std::string());
 }
 
+TEST(an_error_of_a_connection_quotes_a_warning_of_another_thread_since_it_began) {
+  function()(kNetLogWarn, 0, "helper", 6, "of a connection before");
+  const int64_t began_ns = now_ns();
+  std::thread([] { function()(kNetLogWarn, 0, "helper", 7, "no manager answers"); }).join();
+  {
+    const plugin_log::SetUpCall call;
+    function()(kNetLogInfo, 0, "accept", 8, "net.cc:8 -> 3");
+  }
+  CHECK_EQ(plugin_log::quote_call(began_ns), std::string("; the plugin said: no manager answers"));
+  CHECK_EQ(plugin_log::quote_call(now_ns()), std::string("; the plugin said: net.cc:8 -> 3"));
+}
+
 TEST(a_stall_quotes_a_warning_that_came_once_before_one_that_repeats) {
   plugin_log::set_quiet(true);
   CHECK_EQ(plugin_log::quote_since(0), std::string());
