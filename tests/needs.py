@@ -10,6 +10,7 @@ import subprocess
 import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 #: Where Debian has programs for administrators, which may be missing in a user's PATH.
 SBIN = ("/usr/sbin", "/sbin")
@@ -72,6 +73,11 @@ def part_of_compiler(compiler: str, file: str, get: str) -> Need:
 def answers(what: str, get: str, *command: str) -> Need:
     """Something that a command shows to be here: its exit code is 0."""
     return Need(what, get, lambda path: _said(list(command), path) is not None)
+
+
+def kept_or(folder: Path, source: Need) -> Need:
+    """What was fetched before and is kept in a folder, or where it comes from."""
+    return Need(source.what, source.get, lambda path: folder.is_dir() or source.is_here(path))
 
 
 def page(url: str, get: str) -> Need:

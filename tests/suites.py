@@ -22,6 +22,7 @@ from needs import (
     ROOT,
     Need,
     library,
+    module,
     part_of_compiler,
     program,
     programs,
@@ -56,6 +57,7 @@ def _sanitized(sanitizer: str, runtime: str) -> Suite:
 
 _APT = "apt-get install --no-install-recommends"
 _DRIVER = library("libcuda.so.1", "it comes with the driver of a GPU")
+_CUPY = module("cupy", "make test SUITE=gpu installs the one that fits the driver")
 #: Of tests/cluster.
 _CLUSTER = programs("ip tc ss unshare nsenter mount bash", f"{_APT} iproute2 util-linux")
 
@@ -87,7 +89,7 @@ SUITES = {
     ),
     "mutants": Suite(
         "broken copies of the sources, all of which must be caught",
-        ("-m", "variant or not variant", "mutants"),
+        ("-m", "variant or not variant", "-o", "faulthandler_timeout=700", "mutants"),
         environ={"TCPX_MPI_REQUIRE": "mpi,compiler"},
         needs=(MPIRUN, COMPILER),
     ),
@@ -102,7 +104,7 @@ SUITES = {
         ("-p", "no:benchmark", "-n", "4", "gpu", "contract/test_softtcpx_gpu*.py"),
         # softtcpx's contract on the machine's own driver.
         environ={"TCPX_MPI_REQUIRE": "gpu,mpi,compiler", "TCPX_MPI_LIBCUDA": "libcuda.so.1"},
-        needs=(_DRIVER, MPIRUN, COMPILER),
+        needs=(_DRIVER, _CUPY, MPIRUN, COMPILER),
     ),
     "abi": Suite(
         "every pattern, clause and contract test by every version of softtcpx's table: 20 minutes",
@@ -121,7 +123,7 @@ SUITES = {
         "NCCL over softtcpx on this machine's GPUs, 2 to 4 ranks, every byte checked: 2 minutes",
         ("-p", "no:benchmark", "nccl/over_softtcpx.py", "nccl/several_peers.py"),
         environ={"TCPX_MPI_REQUIRE": "gpu,nccl"},
-        needs=(_DRIVER,),
+        needs=(_DRIVER, _CUPY),
     ),
     "mpis": Suite(
         "runs over Open MPI 4.1 and MPICH, unpacked in build/mpis: 2 minutes",
@@ -174,7 +176,7 @@ SUITES = {
     ),
     "docs": Suite(
         "every command of docs/ that needs neither a cluster nor a GPU: 5 minutes",
-        ("docs/commands_run.py",),
+        ("-o", "faulthandler_timeout=1200", "docs/commands_run.py"),
         environ={"TCPX_MPI_REQUIRE": "mpi"},
         needs=(MPIRUN, program("bash", f"{_APT} bash")),
     ),
@@ -195,10 +197,15 @@ SUITES = {
         "the backend in NIXL 1.0, 1.3 and 1.5, wheels of 339 MB each, kept in build/nixl",
         ("nixl/wheels.py",),
         environ={"TCPX_MPI_REQUIRE": "nixl"},
+        needs=(needs.kept_or(TESTS.parent / "build" / "nixl", PACKAGE_INDEX),),
     ),
     "wheel": Suite(
         "make wheel, and each of what it made in an empty environment: 10 minutes, a package index",
-        ("wheel/in_empty_venv.py",),
+        # The first test makes them.
+        (
+            *("-o", "timeout=2400", "-o", "faulthandler_timeout=2400"),
+            "wheel/in_empty_venv.py",
+        ),
         needs=(COMPILER, program("make", f"{_APT} make"), PACKAGE_INDEX),
     ),
     "asan": _sanitized("address", "libasan.so"),

@@ -42,10 +42,11 @@ def test_every_suite_that_is_run_by_hand_can_be_collected() -> None:
 
 
 def nothing_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No program, no library, no server, no root."""
+    """No program, no library, no module, no server, no root."""
     monkeypatch.setattr(suites, "path_of_suites", lambda: str(tmp_path))
     monkeypatch.setattr(needs, "_OF_PODMAN", ())
     monkeypatch.setattr(needs.ctypes, "CDLL", _fails)
+    monkeypatch.setattr(needs.importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr(needs.urllib.request, "urlopen", _fails)
     monkeypatch.setattr(needs.os, "geteuid", lambda: 1000)
 
@@ -65,6 +66,7 @@ def test_a_suite_says_in_a_line_each_what_is_missing_and_how_to_get_it(
         return subprocess.CompletedProcess(command, 0)
 
     nothing_here(monkeypatch, tmp_path)
+    monkeypatch.setattr(needs.Path, "is_dir", lambda _: False)
     monkeypatch.setattr(suites.subprocess, "run", run)
     wanted = SUITES[name].needs
     assert suites.main([name]) == (2 if wanted else 0)
