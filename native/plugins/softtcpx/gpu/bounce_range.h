@@ -110,7 +110,7 @@ class BounceRange {
 // follow its address.
 class GpuBlock {
  public:
-  // Throws CudaError.
+  // `block` in page-locked memory: its copy is over when the call returns. Throws CudaError.
   GpuBlock(const Gpu& gpu, const NetUnpackDevice& block);
   ~GpuBlock();
   GpuBlock(const GpuBlock&) = delete;

@@ -190,7 +190,7 @@ bool Listener::answer(const Group& group) {
 
 // Of a trap: what TCPX does where the manager of the node's receive path is not as it must be.
 int Listener::fail_without_manager() {
-  constexpr int64_t kNoRules = 1, kNoGpuMemory = 2, kNoAnswer = 3;
+  constexpr int64_t kNoRules = 1, kNoAnswer = 3;  // 2: no GPU memory
   const int64_t lack = device_.settings.traps.no_manager;
   if (lack == kNoAnswer) return kNetSuccess;  // not yet, for ever
   while (lack > kNoAnswer) pause();
