@@ -209,9 +209,11 @@ def _require_interfaces(
         problem = problem_without_devices(variable, spec, here) or Problem(
             "though network interfaces are up",
             "see whether the hardware that it drives is there, what it logs (NCCL_DEBUG=INFO) and "
-            "what NCCL_SOCKET_IFNAME or NCCL_GPUDIRECTTCPX_SOCKET_IFNAME select"
-            if reads_tcpx_variables(file.name)
-            else "what the variables that choose its devices select",
+            + (
+                "what NCCL_SOCKET_IFNAME or NCCL_GPUDIRECTTCPX_SOCKET_IFNAME select"
+                if reads_tcpx_variables(file.name)
+                else "what the variables that choose its devices select"
+            ),
         )
         refuse = RefusedAfterInit if spec else SetupFailed  # a selection can be the mistake
         raise refuse(f"{file.path} finds 0 devices, {problem.cause}: {problem.remedy}")

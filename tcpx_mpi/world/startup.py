@@ -14,6 +14,7 @@ from tcpx_mpi import _native
 from tcpx_mpi.errors import ExitCode, SetupFailed
 from tcpx_mpi.launch import mpirun
 from tcpx_mpi.launch.mpirun import under_launcher
+from tcpx_mpi.launch.setup_table import TABLE_VARIABLE
 from tcpx_mpi.launch.watch import waits_for_mpi
 from tcpx_mpi.world.collectives import World
 from tcpx_mpi.world.launcher_watch import watch_launcher
@@ -71,7 +72,7 @@ def _on_one_machine(environ: Mapping[str, str]) -> bool:
     launched = under_launcher(environ)
     if launched is None or launched.size is None:
         return False
-    if mpirun.PARENT_VARIABLE not in environ or not mpirun.ranks_are_here(environ):
+    if TABLE_VARIABLE not in environ:  # which only ranks of the launcher's own machine have
         return False
     with contextlib.suppress(OSError):
         room = os.statvfs("/dev/shm")

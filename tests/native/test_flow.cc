@@ -64,6 +64,7 @@ struct Scene {
   FakeNet& net() { return net_; }
   bool failed() const { return fault.kind != FaultKind::kNone; }
   int64_t now() const { return 1; }
+  void calls(const OneFlow&, watch::InCall) {}
   bool next(OneFlow&, Chunk<Nothing>& chunk, Posting& posting) {
     if (offered == 0) return false;
     chunk.data = memory_;

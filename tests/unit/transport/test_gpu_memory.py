@@ -55,7 +55,7 @@ def test_all_ranks_see_what_is_free_before_any_of_them_takes_some() -> None:
     said: list[object] = []
 
     @contextlib.contextmanager
-    def agree(what: str, patience_s: float) -> Iterator[None]:
+    def agree(what: str) -> Iterator[None]:
         yield
         said.append("all ranks are here")
 
