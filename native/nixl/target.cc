@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <climits>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -30,14 +31,13 @@ rlim_t short_of_descriptors() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return 0;
   const rlim_t left = std::min(kDescriptorsLeft, limit.rlim_cur / kDescriptorsShare);
-  // The lowest that is free, from there on: one of the first, if no more than those below are
-  // taken.
+  // The lowest that is free, from there on: the first one, if no more than those below are taken.
   const rlim_t lowest = limit.rlim_cur - left;
   if (lowest > INT_MAX) return 0;
+  static std::mutex asks;  // other agents of this process would find ours
+  const std::lock_guard<std::mutex> alone(asks);
   const Socket free(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, static_cast<int>(lowest)));
-  // Other agents of this process may ask at the same time: each holds one of the first few.
-  const bool has_room = free.fd() >= 0 && static_cast<rlim_t>(free.fd()) < lowest + left / 2;
-  return has_room ? 0 : limit.rlim_cur;
+  return free.fd() == static_cast<int>(lowest) ? 0 : limit.rlim_cur;
 }
 
 }  // namespace

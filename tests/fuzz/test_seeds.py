@@ -22,9 +22,13 @@ NATIVE = FOLDER.parents[1] / "native"
 BUILD = FOLDER.parents[1] / "build" / "fuzz-replay"
 LIMIT_S = 300
 PROOF = ("blake2s", "token")
-WIRE = (NATIVE / "plugins" / "softtcpx" / "handshake" / "wire.cc").read_text()
+#: The judges, each with what it needs beside it.
+JUDGES = {
+    NATIVE / "plugins" / "softtcpx" / "handshake" / "wire.cc": PROOF,
+    NATIVE / "proof" / "token.cc": ("blake2s", "wire"),
+}
 
-#: (target, text of wire.cc, what stands there instead).
+#: (target, text of one of the judges, what stands there instead).
 BROKEN = [
     ("handshake", "if (greeting.version != kWireVersion) return", "if (false) return"),
     ("handshake", "if (!all_zero(greeting.unused) || !all_zero(greeting.spare))", "if (false)"),
@@ -90,15 +94,16 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """A target for each entry of BROKEN, with judges that lack that check."""
     folder = tmp_path_factory.mktemp("broken")
     sound = [FOLDER / f"{name}.cc" for name in ("handshake", "messages", "replay")]
-    for source in (*sound, *(NATIVE / "proof" / f"{name}.cc" for name in PROOF)):
+    for source in (*sound, *JUDGES, NATIVE / "proof" / "blake2s.cc"):
         run(*compiler(), "-c", source, "-o", folder / f"{source.stem}.o")
 
     def build(number: int) -> Path:
         target, text, instead = BROKEN[number]
-        assert WIRE.count(text) == 1, f"wire.cc has no longer: {text}"
-        source = folder / f"wire-{number}.cc"
-        source.write_text(WIRE.replace(text, instead))
-        parts = [folder / f"{name}.o" for name in (target, "replay", *PROOF)]
+        found = [judge for judge in JUDGES if judge.read_text().count(text) == 1]
+        assert len(found) == 1, f"no judge has any longer: {text}"
+        source = folder / f"{found[0].stem}-{number}.cc"
+        source.write_text(found[0].read_text().replace(text, instead))
+        parts = [folder / f"{name}.o" for name in (target, "replay", *JUDGES[found[0]])]
         run(*compiler(), source, *parts, "-o", source.with_suffix(""))
         return source.with_suffix("")
 
