@@ -116,7 +116,7 @@ def on_subject(body: Callable[..., None]) -> Callable[..., None]:
             capture_output=True, text=True, timeout=LIMIT_S,
         )  # fmt: skip
         if result.returncode == _NOT_ITS_KIND:
-            pytest.skip(result.stdout.strip())
+            pytest.skip(result.stdout.strip())  # the child's words: what the plugin is not
         assert result.returncode == 0, f"exit {result.returncode}\n{result.stderr[-6000:]}"
 
     test.body = body  # type: ignore[attr-defined]  # for the child, which runs it

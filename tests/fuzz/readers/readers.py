@@ -12,30 +12,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-UNIT = Path(__file__).parents[2] / "unit"
+sys.path.insert(0, str(Path(__file__).parents[2] / "unit"))
+
+import invented
+import invented_runs
+import mutants
+import nccl_tests_logs
+import numpy as np
+import structures
+
+from tcpx_mpi import cli
+from tcpx_mpi.config.file import read_config
+from tcpx_mpi.config.settings import load_settings
+from tcpx_mpi.conform.expectations import of_file
+from tcpx_mpi.errors import PartialResult
+from tcpx_mpi.exchange.nccl_tests import write_run
+from tcpx_mpi.machine import profiles
+from tcpx_mpi.machine.placement_file import read_placement
+from tcpx_mpi.patterns.matrix import read_matrix
+from tcpx_mpi.preflight.hostfile import read_hostfile
+from tcpx_mpi.preflight.hostfile_forms import Launcher
+from tcpx_mpi.records import Journal, read_run
+from tcpx_mpi.report.plugin_trace import RECORD, PluginTrace
+
 FIXTURES = Path(__file__).parents[2] / "fixtures"
-sys.path.insert(0, str(UNIT))
-
-import invented  # noqa: E402
-import invented_runs  # noqa: E402
-import mutants  # noqa: E402
-import nccl_tests_logs  # noqa: E402
-import numpy as np  # noqa: E402
-import structures  # noqa: E402
-
-from tcpx_mpi import cli  # noqa: E402
-from tcpx_mpi.config.file import read_config  # noqa: E402
-from tcpx_mpi.config.settings import load_settings  # noqa: E402
-from tcpx_mpi.conform.expectations import of_file  # noqa: E402
-from tcpx_mpi.errors import PartialResult  # noqa: E402
-from tcpx_mpi.exchange.nccl_tests import write_run  # noqa: E402
-from tcpx_mpi.machine import profiles  # noqa: E402
-from tcpx_mpi.machine.placement_file import read_placement  # noqa: E402
-from tcpx_mpi.patterns.matrix import read_matrix  # noqa: E402
-from tcpx_mpi.preflight.hostfile import read_hostfile  # noqa: E402
-from tcpx_mpi.preflight.hostfile_forms import Launcher  # noqa: E402
-from tcpx_mpi.records import Journal, read_run  # noqa: E402
-from tcpx_mpi.report.plugin_trace import RECORD, PluginTrace  # noqa: E402
 
 #: Writes a mutant into a directory; the command line that reads it, or a call in its place.
 Make = Callable[[Path, random.Random], list[str] | Callable[[], object]]
