@@ -46,6 +46,8 @@ _MOST_IN_MEMORY = 384 << 20
 #: What deflate makes of zeros; texts, each of which is looked for by itself.
 _MOST_PACKED = 1032
 _MOST_TEXTS = 1 << 17
+#: Of a text in a file: its length, the address of a heap, its index there; and in memory.
+_TEXT_BYTES, _POINTER_BYTES = 16, 8
 
 
 class CommitFile(io.RawIOBase):
@@ -121,6 +123,8 @@ class CommitFile(io.RawIOBase):
         if dataset.external or dataset.is_virtual:
             raise ValueError(f"{dataset.name} lies in another file")
         self._take_room(dataset, max(size_bytes, chunk_bytes))
+        if dataset.dtype.hasobject and dataset.size:
+            self._require_texts(dataset)
         if not dataset.dtype.hasobject or not dataset.shape:
             found: NDArray[Any] = dataset[()]
             return found
@@ -131,6 +135,30 @@ class CommitFile(io.RawIOBase):
             parts.append(dataset[start : start + at_once])
             self._take_room(dataset, _text_bytes(parts[-1]))
         return np.concatenate(parts)
+
+    def _require_texts(self, dataset: Any) -> None:
+        """Raises ValueError where a text says that it is longer than the file.
+
+        HDF5 believes such a length: it clears so much memory before it looks for the text.
+        """
+        places = _places_of_texts(dataset.id.get_type())
+        value_bytes = dataset.dtype.itemsize + len(places) * (_TEXT_BYTES - _POINTER_BYTES)
+        offset = dataset.id.get_offset()
+        whole = dataset.id.get_storage_size() == dataset.size * value_bytes
+        if offset is None or not places or not whole:
+            raise ValueError(f"{dataset.name} has texts as no release wrote them")
+        lengths = np.dtype(
+            {
+                "names": [str(place) for place in places],
+                "formats": ["<u4"] * len(places),
+                "offsets": places,
+                "itemsize": value_bytes,
+            }
+        )
+        table = self.array(offset, dataset.shape, lengths)
+        longest = max(int(table[str(place)].max()) for place in places)
+        if longest > self._size:
+            raise ValueError(f"{dataset.name} has a text of {longest} bytes, more than the file")
 
     def _take_room(self, dataset: Any, size_bytes: int) -> None:
         self._room -= size_bytes
@@ -211,6 +239,27 @@ def open_for_reading(path: str) -> CommitFile:
         file.close()
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     return file
+
+
+def _places_of_texts(value: Any) -> list[int]:
+    """Offsets in the file of the texts of a value, or of a table's row; none for other types."""
+    if not value.dtype.names:
+        return [0] if _is_text(value) else []
+    columns = [value.get_member_type(index) for index in range(value.get_nmembers())]
+    if any(column.dtype.hasobject and not _is_text(column) for column in columns):
+        return []
+    offsets = [
+        value.get_member_offset(index) for index, column in enumerate(columns) if _is_text(column)
+    ]
+    # HDF5 tells offsets in memory, where a text is a pointer.
+    return [
+        offset + before * (_TEXT_BYTES - _POINTER_BYTES)
+        for before, offset in enumerate(sorted(offsets))
+    ]
+
+
+def _is_text(stored: Any) -> bool:
+    return hasattr(stored, "is_variable_str") and bool(stored.is_variable_str())
 
 
 def _text_bytes(values: NDArray[Any]) -> int:

@@ -130,6 +130,21 @@ def test_samples_that_were_cut_off_meanwhile_are_an_error_in_words(
         report_lines(run)
 
 
+@pytest.mark.parametrize(("name", "place"), [("notes", 0), ("ranks", 8)])
+def test_a_text_that_says_it_is_longer_than_the_file_is_not_believed(
+    name: str, place: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.h5"
+    written(path)
+    with h5py.File(path) as file:
+        at = file[name].id.get_offset() + place
+    data = bytearray(path.read_bytes())
+    data[at : at + 4] = (0xF0000000).to_bytes(4, "little")
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match=f"/{name} has a text of 4026531840 bytes"):
+        read_run(path)
+
+
 def test_what_is_missing_is_known_without_reading_a_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
