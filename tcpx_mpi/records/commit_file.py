@@ -48,6 +48,9 @@ _MOST_PACKED = 1032
 _MOST_TEXTS = 1 << 17
 #: Of a text in a file: its length, the address of a heap, its index there; and in memory.
 _TEXT_BYTES, _POINTER_BYTES = 16, 8
+#: Of a heap of texts: how it begins, the bytes of its head and of each object's, which has an index
+#: (0: what is left, with its head) and a length.
+_HEAP, _HEAD_BYTES, _IN_HEAP = b"GCOL", 16, struct.Struct("<H6xQ")
 
 
 class CommitFile(io.RawIOBase):
@@ -86,6 +89,8 @@ class CommitFile(io.RawIOBase):
         view = memoryview(buffer).cast("B")
         count = min(len(view), max(self._size - self._position, 0))
         self._read(view, self._position)
+        if view[:4] == _HEAP:
+            _require_heap(view)
         self._position += count
         return count
 
@@ -239,6 +244,18 @@ def open_for_reading(path: str) -> CommitFile:
         file.close()
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     return file
+
+
+def _require_heap(view: memoryview) -> None:
+    """Raises OSError for a heap of texts whose walk does not come to its end: HDF5's never does."""
+    size = int.from_bytes(view[8:16], "little")
+    at = _HEAD_BYTES
+    while at + _HEAD_BYTES <= min(size, len(view)):
+        index, length = _IN_HEAP.unpack_from(view, at)
+        step = _HEAD_BYTES + -(-length // 8) * 8 if index else length
+        if not _HEAD_BYTES <= step <= size - at:
+            raise OSError("a heap of its texts is damaged")
+        at += step
 
 
 def _places_of_texts(value: Any) -> list[int]:

@@ -52,7 +52,7 @@ def _is(kind: str, value: object) -> bool:
     if kind == "int":
         return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MOST
     if kind == "float":
-        return isinstance(value, (int, float)) and not isinstance(value, bool)
+        return isinstance(value, float) or _is("int", value)
     return isinstance(value, bool if kind == "bool" else str)
 
 

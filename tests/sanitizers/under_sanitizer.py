@@ -26,6 +26,8 @@ SANITIZER = os.environ["SANITIZER"]
 #: Each test within has limits of its own; these end what hangs, on a busy machine too.
 BUILD_LIMIT_S = CONTRACT_LIMIT_S = 2400
 RUN_LIMIT_S = 60
+#: Tests of a suite that run beside each other.
+AT_ONCE = max(len(os.sched_getaffinity(0)) // 2, 2)
 DEFECTS = [patch_of(defect) for defect in PLANTED]
 
 #: A crash on purpose is reported, and its signal is the sanitizer's.
@@ -99,7 +101,7 @@ def contract_tests(
 ) -> subprocess.CompletedProcess[str]:
     """Pytest over these, in the copy's folder: there the copy is what Python finds first."""
     return subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-n", str(AT_ONCE),
          "-c", str(REPOSITORY / "pyproject.toml"), *map(str, files), *asked],
         cwd=copy.folder, env={**os.environ, **variables}, capture_output=True, text=True,
     )  # fmt: skip
@@ -116,7 +118,7 @@ def assert_clean(copy: SanitizedCopy, but: str | None = None) -> None:
 def test_native_tests(copy: SanitizedCopy) -> None:
     ctest = find_tool("ctest")
     assert ctest is not None
-    result = subprocess.run([ctest, "--output-on-failure", "--no-tests=error", "-j", "2"],
+    result = subprocess.run([ctest, "--output-on-failure", "--no-tests=error", "-j", str(AT_ONCE)],
                             cwd=copy.build, capture_output=True, text=True)  # fmt: skip
     assert result.returncode == 0, result.stdout[-12000:]
 

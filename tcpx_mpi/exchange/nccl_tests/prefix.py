@@ -22,8 +22,7 @@ class Prefix:
 
     def __init__(self, example: str) -> None:
         """Words of the example stand for any words, blanks for blanks, all else for itself."""
-        self.example = example[:_LONGEST]
-        parts = _PART.findall(self.example)
+        parts = _PART.findall(example[:_LONGEST])
         form = ""
         for before, part, after in zip(["", *parts], parts, [*parts[1:], ""], strict=False):
             if _WORD.fullmatch(part):
@@ -34,7 +33,7 @@ class Prefix:
                 # Between two words none would do: where the first ends could be anywhere in it.
                 apart = _WORD.fullmatch(before) and _WORD.fullmatch(after)
                 form += r"\s+" if apart else r"\s*"
-        self._form = re.compile(form if self.example else "")
+        self._form = re.compile(form)
 
     def split(self, line: str) -> tuple[str, str] | None:
         """(whose line it is, the line without its prefix); None for a line that has none.
@@ -47,14 +46,7 @@ class Prefix:
             found = self._form.match(f"{line} ")
             if found is None:
                 return None
-        return self._owner(found[0]), line[found.end() :]
-
-    def owner(self) -> str:
-        """Whose the example is."""
-        return self._owner(self.example)
-
-    def _owner(self, text: str) -> str:
-        return _TIMES.sub("", text)
+        return _TIMES.sub("", found[0]), line[found.end() :]
 
 
 def kept_apart(prefix: Prefix, lines: Sequence[str]) -> dict[str, list[tuple[int, str]]]:

@@ -80,6 +80,8 @@ def write_run(run: Run, path: str) -> str:
 
 
 def _header(log: Log) -> RunHeader:
+    world = _world(log)  # refuses what no log tells of, before a rank of it is made
+    ranks = _ranks(log)
     return RunHeader(
         run_id=log.sha256[:16],
         pattern=log.test or "unknown",
@@ -90,9 +92,9 @@ def _header(log: Log) -> RunHeader:
         versions={"tcpx-mpi": installed_version(), **log.versions},
         environment=filter_environment(log.environment),
         facts=log.facts,
-        ranks=_ranks(log),
+        ranks=ranks,
         # A rank whose line is lost is one that the map lacks.
-        world=_world(log),
+        world=world,
         busbw_factor=np.nan,
         time_divisor=1,
         plugin_path="",
@@ -103,7 +105,7 @@ def _header(log: Log) -> RunHeader:
         unpack="",
         llc_bytes=_UNKNOWN,
         mode=AVERAGES,
-        notes=_notes(log),
+        notes=_notes(log, len(ranks)),
     )
 
 
@@ -130,7 +132,7 @@ def _plan(log: Log) -> Plan:
     )
 
 
-def _notes(log: Log) -> list[str]:
+def _notes(log: Log, ranks: int) -> list[str]:
     of_nccl = f" over NCCL {log.versions['NCCL']}" if "NCCL" in log.versions else ""
     notes = [
         f"imported from {log.name}, sha256 {log.sha256[:12]}: "
@@ -138,10 +140,9 @@ def _notes(log: Log) -> list[str]:
         "#wrong counts elements, found in an iteration of its own and not in the timed ones",
         "not in the log: samples, the plugin that NCCL used, NIC, NUMA node and CPUs of a rank",
     ]
-    listed = {device.rank for device in log.devices}
-    if unlisted := [rank.rank for rank in _ranks(log) if rank.rank not in listed]:
+    if unlisted := ranks - len({device.rank for device in log.devices}):
         notes.append(
-            f"the log lists one GPU of each process: the devices of {len(unlisted)} other ranks "
+            f"the log lists one GPU of each process: the devices of {unlisted} other ranks "
             "are not told"
         )
     untold = [name for name in _SETTINGS if name not in log.settings]

@@ -94,8 +94,9 @@ def parse_lines(path: str, lines: Iterable[str]) -> Log:
         for owner, stream in streams.items()
     })  # fmt: skip
     reader = _Reader(path, last=len(kept.lines))
-    outside = streams.get("", []) if prefix.owner() else []
-    for number, line in sorted([*streams[prefix.owner()], *outside]):
+    owner, _ = prefix.split(begin.string) or ("", "")
+    outside = streams.get("", []) if owner else []
+    for number, line in sorted([*streams[owner], *outside]):
         reader.read(number, line.strip())
     reader.log.environment.update(kept.environment)
     return reader.end(begin.string)

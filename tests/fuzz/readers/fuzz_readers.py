@@ -38,6 +38,8 @@ _ROOM_BYTES = 8 << 30
 #: A child has so many mutants, and dies with one that HDF5 itself does not survive.
 _BATCH = 500
 _SHOWN = 20
+#: Halves of characters stand for the bytes of a name, which no terminal obeys.
+_MAY_BE_SHOWN = {"\n", "\t", *map(chr, range(0xDCA0, 0xDD00))}
 
 
 class TooLong(BaseException):
@@ -93,7 +95,7 @@ def _judged(reader: readers.Reader, code: int, out: str, error: str, made: set[s
     if code == 2 and (error.count("tcpx-mpi: error: ") != 1 or len(error) > 1 << 20):
         return f"says no one line: {error[:1000]!r}"
     shown = {each for each in out + error if unicodedata.category(each) in ("Cc", "Cs", "Zl", "Zp")}
-    if shown - {"\n", "\t"}:
+    if shown - _MAY_BE_SHOWN:
         return f"prints {sorted(shown)!a}"
     return ""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 from typing import Any
@@ -90,7 +91,7 @@ def value_of(seed: Any, random_: random.Random) -> Any:
         parent, key = random_.choice(places)
         match random_.randrange(7):
             case 0 | 1 | 2:
-                parent[key] = random_.choice(VALUES)
+                parent[key] = copy.deepcopy(random_.choice(VALUES))
             case 3:
                 del parent[key]
             case 4 if isinstance(parent, list):

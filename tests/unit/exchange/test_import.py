@@ -342,6 +342,18 @@ def test_bad_input_is_one_line_and_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["o.log"]
 
 
+@pytest.mark.timeout(60)
+def test_more_gpus_than_lines_tell_of_are_refused_before_there_is_a_rank(tmp_path: Path) -> None:
+    many = logs.TABLE.replace("nGpus 1", "nGpus 999999999")
+    with pytest.raises(UsageError, match="tells of 999999999 ranks"):
+        imported(tmp_path, many)
+
+
+def test_what_stands_before_the_settings_alone_is_no_prefix(tmp_path: Path) -> None:
+    odd = logs.TABLE.replace("# nThread", "x" * 300 + "# nThread")
+    assert len(imported(tmp_path, odd).rows) == 2
+
+
 def test_a_missing_log_and_an_impossible_output_are_refused(
     tmp_path: Path, capsys: Captured
 ) -> None:

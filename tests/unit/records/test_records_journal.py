@@ -22,6 +22,8 @@ from tcpx_mpi.records import (
     read_journal,
     read_run,
 )
+from tcpx_mpi.records.header import header_to_plain
+from tcpx_mpi.records.sound import header_from_plain
 
 RUN_ID = invented.run_header().run_id
 
@@ -265,6 +267,12 @@ def test_a_merge_without_any_header_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="give the run's file, or rank 0's journal"):
         merge(str(tmp_path / "merged.h5"), journals[1:])
     assert not (tmp_path / "merged.h5").exists()
+
+
+def test_a_header_with_a_number_beyond_64_bits_is_refused() -> None:
+    plain = header_to_plain(invented.run_header())
+    with pytest.raises(ValueError, match="busbw_factor"):
+        header_from_plain({**plain, "busbw_factor": 10**400})
 
 
 def test_a_merge_that_finds_every_planned_row_is_complete(tmp_path: Path) -> None:

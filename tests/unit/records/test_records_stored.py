@@ -145,6 +145,21 @@ def test_a_text_that_says_it_is_longer_than_the_file_is_not_believed(
         read_run(path)
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("length", [0, 2**64 - 8], ids=["nothing", "round again"])
+def test_a_heap_of_texts_without_an_end_is_damage(length: int, tmp_path: Path) -> None:
+    path = tmp_path / "run.h5"
+    written(path)
+    data = bytearray(path.read_bytes())
+    heap = data.index(b"GCOL")
+    # The first object's index and count stay, or it is what is left.
+    data[heap + 16 : heap + 18] = (1 if length else 0).to_bytes(2, "little")
+    data[heap + 24 : heap + 32] = length.to_bytes(8, "little")
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match="a heap of its texts is damaged"):
+        read_run(path)
+
+
 def test_what_is_missing_is_known_without_reading_a_sample(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
