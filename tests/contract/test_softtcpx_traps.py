@@ -183,7 +183,8 @@ def test_only_the_named_rank_has_traps() -> None:
 def test_the_docs_list_every_variable_that_is_read_and_no_other() -> None:
     root = Path(__file__).resolve().parents[2]
     pattern = r'"((?:NCCL|SOFTTCPX)_[A-Z_]+)",'
-    read = set(re.findall(pattern, (root / "native/plugins/softtcpx/api/settings.cc").read_text()))
+    settings = root / "native/plugins/softtcpx/environment/settings.cc"
+    read = set(re.findall(pattern, settings.read_text()))
     text = (root / "docs/reference/softtcpx.md").read_text()
     rows = re.findall(r"^\| `((?:NCCL|SOFTTCPX)_[A-Z_]+)` \|", text, re.M)
     assert set(rows) == read

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "fuzz/input.h"
-#include "plugins/softtcpx/gpu/device.h"
+#include "plugins/softtcpx/transfer/device.h"
 #include "plugins/softtcpx/transfer/recv_comm.h"
 
 namespace {

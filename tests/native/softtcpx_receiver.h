@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "check.h"
-#include "plugins/softtcpx/gpu/device.h"
+#include "plugins/softtcpx/transfer/device.h"
 #include "plugins/softtcpx/transfer/recv_comm.h"
 
 namespace softtcpx {

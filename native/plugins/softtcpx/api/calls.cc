@@ -12,15 +12,15 @@
 #include <system_error>
 #include <vector>
 
-#include "plugins/softtcpx/api/log.h"
 #include "plugins/softtcpx/api/registration.h"
-#include "plugins/softtcpx/api/settings.h"
-#include "plugins/softtcpx/api/share.h"
-#include "plugins/softtcpx/api/trace.h"
+#include "plugins/softtcpx/environment/log.h"
+#include "plugins/softtcpx/environment/settings.h"
+#include "plugins/softtcpx/environment/share.h"
+#include "plugins/softtcpx/environment/trace.h"
 #include "plugins/softtcpx/gpu/cuda.h"
-#include "plugins/softtcpx/gpu/device.h"
 #include "plugins/softtcpx/handshake/connector.h"
 #include "plugins/softtcpx/handshake/listener.h"
+#include "plugins/softtcpx/transfer/device.h"
 
 namespace softtcpx {
 namespace {

@@ -5,8 +5,8 @@
 #include <cstdint>
 
 #include "net/abi.h"
-#include "plugins/softtcpx/api/settings.h"
-#include "plugins/softtcpx/handshake/interfaces.h"
+#include "plugins/softtcpx/environment/interfaces.h"
+#include "plugins/softtcpx/environment/settings.h"
 #include "plugins/softtcpx/transfer/recv_comm.h"
 #include "plugins/softtcpx/transfer/send_comm.h"
 

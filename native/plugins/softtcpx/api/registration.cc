@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "plugins/softtcpx/api/log.h"
-#include "plugins/softtcpx/gpu/device.h"
+#include "plugins/softtcpx/environment/log.h"
+#include "plugins/softtcpx/transfer/device.h"
 
 namespace softtcpx {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "net/abi_v7.h"
-#include "plugins/softtcpx/api/settings.h"
+#include "plugins/softtcpx/environment/settings.h"
 #include "plugins/softtcpx/gpu/cuda.h"
 #include "plugins/softtcpx/gpu/pinned.h"
 

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <system_error>
 
-#include "plugins/softtcpx/api/log.h"
+#include "plugins/softtcpx/environment/log.h"
 
 namespace softtcpx {
 namespace {

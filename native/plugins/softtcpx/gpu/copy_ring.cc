@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "plugins/softtcpx/api/log.h"
+#include "plugins/softtcpx/environment/log.h"
 
 namespace softtcpx {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <sys/mman.h>
 
-#include "plugins/softtcpx/api/log.h"
+#include "plugins/softtcpx/environment/log.h"
 
 namespace softtcpx {
 namespace {

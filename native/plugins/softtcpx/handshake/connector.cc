@@ -8,8 +8,8 @@
 #include <mutex>
 #include <utility>
 
-#include "plugins/softtcpx/api/log.h"
-#include "plugins/softtcpx/gpu/device.h"
+#include "plugins/softtcpx/environment/log.h"
+#include "plugins/softtcpx/transfer/device.h"
 
 namespace softtcpx {
 namespace {
@@ -127,7 +127,10 @@ bool Connector::begin_attempt() {
   for (size_t i = 0; i < count; ++i) {
     Fd fd = open_stream_socket();
     if (!fd.valid()) return end_attempt("no socket", errno);
-    apply_sender_options(fd.get(), device_.settings, /*carries_data=*/i > 0);
+    // A sender never reads from a data socket. The control socket has the same algorithm: whoever
+    // looks at the connection from outside finds one.
+    apply_options(fd.get(), device_.settings.congestion,
+                  i > 0 ? device_.settings.send_buffer_bytes : 0, 0);
     // From the address of our own device, so that its NIC carries the traffic.
     const sockaddr_in& own = device_.interface.address;
     const int on = 1;

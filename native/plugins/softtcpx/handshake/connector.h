@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "plugins/softtcpx/handshake/socket.h"
-#include "plugins/softtcpx/handshake/wire.h"
+#include "plugins/softtcpx/environment/socket.h"
+#include "plugins/softtcpx/protocol/wire.h"
 #include "plugins/softtcpx/transfer/send_comm.h"
 
 namespace softtcpx {

@@ -9,8 +9,8 @@
 #include <cstring>
 #include <utility>
 
-#include "plugins/softtcpx/api/log.h"
-#include "plugins/softtcpx/gpu/device.h"
+#include "plugins/softtcpx/environment/log.h"
+#include "plugins/softtcpx/transfer/device.h"
 
 namespace softtcpx {
 namespace {
@@ -31,7 +31,8 @@ int Listener::open(ListenHandle* handle) {
     SOFTTCPX_WARN("listen on %s: %s", device_.interface.name.c_str(), std::strerror(errno));
     return kNetSystemError;
   }
-  apply_listener_options(port_.get(), device_.settings);
+  // A receiver never sends on a data socket.
+  apply_options(port_.get(), device_.settings.congestion, 0, device_.settings.receive_buffer_bytes);
   if (::bind(port_.get(), reinterpret_cast<sockaddr*>(&address), sizeof address) != 0 ||
       ::listen(port_.get(), SOMAXCONN) != 0 ||
       ::getsockname(port_.get(), reinterpret_cast<sockaddr*>(&address), &length) != 0) {

@@ -6,9 +6,9 @@
 #include <optional>
 #include <vector>
 
-#include "plugins/softtcpx/api/objects.h"
-#include "plugins/softtcpx/handshake/socket.h"
-#include "plugins/softtcpx/handshake/wire.h"
+#include "plugins/softtcpx/environment/objects.h"
+#include "plugins/softtcpx/environment/socket.h"
+#include "plugins/softtcpx/protocol/wire.h"
 #include "plugins/softtcpx/transfer/recv_comm.h"
 
 namespace softtcpx {

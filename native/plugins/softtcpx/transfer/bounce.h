@@ -12,14 +12,12 @@
 #include <memory>
 
 #include "net/abi_v7.h"
-#include "plugins/softtcpx/api/settings.h"
+#include "plugins/softtcpx/environment/settings.h"
 #include "plugins/softtcpx/gpu/bounce_range.h"
 
 namespace softtcpx {
 
 constexpr uint32_t kBouncePageBytes = 4096;
-constexpr uint32_t kMaxFragments = kNetUnpackFragments - 1;  // of one receive
-constexpr uint32_t kBouncePages = kNetUnpackSlots * kMaxFragments;
 
 // Pages that a receive of so many bytes may need at most: full ones, and one for the end of each
 // piece. Small fragments, for tests, need more.

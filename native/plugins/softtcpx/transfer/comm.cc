@@ -6,10 +6,10 @@
 #include <cerrno>
 #include <cstring>
 
-#include "plugins/softtcpx/api/log.h"
-#include "plugins/softtcpx/api/trace.h"
-#include "plugins/softtcpx/gpu/device.h"
-#include "plugins/softtcpx/handshake/wire.h"
+#include "plugins/softtcpx/environment/log.h"
+#include "plugins/softtcpx/environment/trace.h"
+#include "plugins/softtcpx/protocol/wire.h"
+#include "plugins/softtcpx/transfer/device.h"
 #include "plugins/softtcpx/transfer/worker.h"
 
 namespace softtcpx {

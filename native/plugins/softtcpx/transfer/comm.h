@@ -11,10 +11,10 @@
 #include <memory>
 #include <vector>
 
-#include "plugins/softtcpx/api/objects.h"
-#include "plugins/softtcpx/api/settings.h"
+#include "plugins/softtcpx/environment/objects.h"
+#include "plugins/softtcpx/environment/settings.h"
+#include "plugins/softtcpx/environment/socket.h"
 #include "plugins/softtcpx/gpu/cuda.h"
-#include "plugins/softtcpx/handshake/socket.h"
 #include "plugins/softtcpx/transfer/poller.h"
 #include "plugins/softtcpx/transfer/regions.h"
 #include "plugins/softtcpx/transfer/requests.h"

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "plugins/softtcpx/handshake/socket.h"
+#include "plugins/softtcpx/environment/socket.h"
 
 namespace softtcpx {
 

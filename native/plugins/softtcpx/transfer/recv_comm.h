@@ -5,7 +5,7 @@
 #include <chrono>
 #include <memory>
 
-#include "plugins/softtcpx/handshake/wire.h"
+#include "plugins/softtcpx/protocol/wire.h"
 #include "plugins/softtcpx/transfer/bounce.h"
 #include "plugins/softtcpx/transfer/comm.h"
 

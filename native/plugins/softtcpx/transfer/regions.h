@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "plugins/softtcpx/api/objects.h"
+#include "plugins/softtcpx/environment/objects.h"
 #include "plugins/softtcpx/gpu/cuda.h"
 
 namespace softtcpx {

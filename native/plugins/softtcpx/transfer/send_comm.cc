@@ -10,9 +10,9 @@
 #include <optional>
 #include <utility>
 
-#include "plugins/softtcpx/api/log.h"
-#include "plugins/softtcpx/api/trace.h"
-#include "plugins/softtcpx/gpu/device.h"
+#include "plugins/softtcpx/environment/log.h"
+#include "plugins/softtcpx/environment/trace.h"
+#include "plugins/softtcpx/transfer/device.h"
 
 namespace softtcpx {
 namespace {

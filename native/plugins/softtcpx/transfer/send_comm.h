@@ -7,9 +7,9 @@
 #include <memory>
 
 #include "plugins/softtcpx/gpu/copy_ring.h"
-#include "plugins/softtcpx/gpu/lender.h"
-#include "plugins/softtcpx/handshake/wire.h"
+#include "plugins/softtcpx/protocol/wire.h"
 #include "plugins/softtcpx/transfer/comm.h"
+#include "plugins/softtcpx/transfer/lender.h"
 
 namespace softtcpx {
 

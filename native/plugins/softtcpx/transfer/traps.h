@@ -8,7 +8,7 @@
 #include <chrono>
 #include <cstdint>
 
-#include "plugins/softtcpx/api/settings.h"
+#include "plugins/softtcpx/environment/settings.h"
 
 namespace softtcpx {
 

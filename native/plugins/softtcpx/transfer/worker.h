@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "plugins/softtcpx/api/settings.h"
+#include "plugins/softtcpx/environment/settings.h"
 #include "plugins/softtcpx/transfer/poller.h"
 
 namespace softtcpx {

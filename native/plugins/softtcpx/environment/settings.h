@@ -5,10 +5,14 @@
 #include <string>
 #include <vector>
 
+#include "net/abi.h"
+
 namespace softtcpx {
 
-constexpr int kMaxSockets = 16;  // data sockets of one connection
-constexpr int kMaxThreads = 16;  // workers of one device
+constexpr int kMaxSockets = 16;                              // data sockets of one connection
+constexpr int kMaxThreads = 16;                              // workers of one device
+constexpr uint32_t kMaxFragments = kNetUnpackFragments - 1;  // of one receive
+constexpr uint32_t kBouncePages = kNetUnpackSlots * kMaxFragments;  // of one connection
 
 // How a receive into GPU memory is cut into fragments.
 enum class Fragments {

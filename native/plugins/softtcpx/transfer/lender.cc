@@ -1,4 +1,4 @@
-#include "plugins/softtcpx/gpu/lender.h"
+#include "plugins/softtcpx/transfer/lender.h"
 
 namespace softtcpx {
 

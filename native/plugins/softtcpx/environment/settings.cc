@@ -1,4 +1,4 @@
-#include "plugins/softtcpx/api/settings.h"
+#include "plugins/softtcpx/environment/settings.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -12,9 +12,8 @@
 #include <initializer_list>
 
 #include "net/abi_v7.h"
-#include "plugins/softtcpx/api/log.h"
-#include "plugins/softtcpx/handshake/socket.h"
-#include "plugins/softtcpx/transfer/bounce.h"
+#include "plugins/softtcpx/environment/log.h"
+#include "plugins/softtcpx/environment/socket.h"
 
 namespace softtcpx {
 namespace {

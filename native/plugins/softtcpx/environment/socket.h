@@ -10,8 +10,6 @@
 
 namespace softtcpx {
 
-struct Settings;
-
 class Fd {
  public:
   Fd() = default;
@@ -57,10 +55,10 @@ Heard hear(int fd, uint8_t* message, uint32_t size, uint32_t* have);
 // True when all of a message went out at once, as a first one on a socket always can.
 bool say(int fd, const void* message, size_t size);
 
-// Options of the sockets that carry data, set before connect or listen so that they hold for the
-// first packet. A receiver never sends there and a sender never reads, hence one buffer each.
-void apply_sender_options(int fd, const Settings& settings, bool carries_data);
-void apply_listener_options(int fd, const Settings& settings);
+// Set before connect or listen, so that they hold for the first packet. An empty algorithm is the
+// kernel's own, and a buffer of 0 bytes is one that it tunes.
+void apply_options(int fd, const std::string& congestion, int64_t send_bytes,
+                   int64_t receive_bytes);
 
 // "192.0.2.7:4711", for the log.
 std::string address_text(const sockaddr_in& address);

@@ -5,8 +5,8 @@
 #include <array>
 
 #include "plugins/softtcpx/gpu/copy_ring.h"
-#include "plugins/softtcpx/gpu/page_pipe.h"
-#include "plugins/softtcpx/handshake/wire.h"
+#include "plugins/softtcpx/protocol/wire.h"
+#include "plugins/softtcpx/transfer/page_pipe.h"
 #include "plugins/softtcpx/transfer/requests.h"
 
 namespace softtcpx {

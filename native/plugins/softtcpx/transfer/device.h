@@ -3,10 +3,10 @@
 
 #include <utility>
 
-#include "plugins/softtcpx/api/settings.h"
-#include "plugins/softtcpx/api/share.h"
+#include "plugins/softtcpx/environment/interfaces.h"
+#include "plugins/softtcpx/environment/settings.h"
+#include "plugins/softtcpx/environment/share.h"
 #include "plugins/softtcpx/gpu/copy_queue.h"
-#include "plugins/softtcpx/handshake/interfaces.h"
 #include "plugins/softtcpx/transfer/poller.h"
 #include "plugins/softtcpx/transfer/worker.h"
 

@@ -1,12 +1,10 @@
-#include "plugins/softtcpx/handshake/socket.h"
+#include "plugins/softtcpx/environment/socket.h"
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <cerrno>
-
-#include "plugins/softtcpx/api/settings.h"
 
 namespace softtcpx {
 namespace {
@@ -52,15 +50,11 @@ std::string congestion_of(int fd) {
   return name;
 }
 
-void apply_sender_options(int fd, const Settings& settings, bool carries_data) {
-  // Control too: whoever looks at the connection from outside finds one algorithm.
-  if (!settings.congestion.empty()) set_congestion(fd, settings.congestion);
-  if (carries_data) set_buffer(fd, SO_SNDBUF, settings.send_buffer_bytes);
-}
-
-void apply_listener_options(int fd, const Settings& settings) {
-  if (!settings.congestion.empty()) set_congestion(fd, settings.congestion);
-  set_buffer(fd, SO_RCVBUF, settings.receive_buffer_bytes);
+void apply_options(int fd, const std::string& congestion, int64_t send_bytes,
+                   int64_t receive_bytes) {
+  if (!congestion.empty()) set_congestion(fd, congestion);
+  set_buffer(fd, SO_SNDBUF, send_bytes);
+  set_buffer(fd, SO_RCVBUF, receive_bytes);
 }
 
 std::string address_text(const sockaddr_in& address) {

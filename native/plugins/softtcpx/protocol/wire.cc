@@ -1,4 +1,4 @@
-#include "plugins/softtcpx/handshake/wire.h"
+#include "plugins/softtcpx/protocol/wire.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "plugins/softtcpx/api/share.h"
+#include "plugins/softtcpx/environment/share.h"
 
 #include <sched.h>
 #include <sys/socket.h>
@@ -14,7 +14,7 @@
 #include <set>
 #include <sstream>
 
-#include "plugins/softtcpx/api/settings.h"
+#include "plugins/softtcpx/environment/settings.h"
 
 namespace softtcpx {
 namespace {

@@ -1,4 +1,4 @@
-#include "plugins/softtcpx/handshake/interfaces.h"
+#include "plugins/softtcpx/environment/interfaces.h"
 
 #include <ifaddrs.h>
 #include <limits.h>

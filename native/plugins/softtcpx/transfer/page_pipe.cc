@@ -1,4 +1,4 @@
-#include "plugins/softtcpx/gpu/page_pipe.h"
+#include "plugins/softtcpx/transfer/page_pipe.h"
 
 #include <fcntl.h>
 #include <sys/socket.h>

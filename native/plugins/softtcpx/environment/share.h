@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "plugins/softtcpx/handshake/socket.h"
+#include "plugins/softtcpx/environment/socket.h"
 
 namespace softtcpx {
 

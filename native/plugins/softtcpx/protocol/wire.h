@@ -10,7 +10,7 @@
 #include <cstring>
 
 #include "net/abi_v7.h"
-#include "plugins/softtcpx/api/settings.h"
+#include "plugins/softtcpx/environment/settings.h"
 #include "proof/token.h"
 
 namespace softtcpx {

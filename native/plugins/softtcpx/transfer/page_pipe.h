@@ -9,7 +9,7 @@
 
 #include <cstdint>
 
-#include "plugins/softtcpx/handshake/socket.h"
+#include "plugins/softtcpx/environment/socket.h"
 
 namespace softtcpx {
 

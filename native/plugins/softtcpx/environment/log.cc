@@ -1,4 +1,4 @@
-#include "plugins/softtcpx/api/log.h"
+#include "plugins/softtcpx/environment/log.h"
 
 #include <atomic>
 #include <cstdarg>

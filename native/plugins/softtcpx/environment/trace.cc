@@ -1,4 +1,4 @@
-#include "plugins/softtcpx/api/trace.h"
+#include "plugins/softtcpx/environment/trace.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -10,10 +10,10 @@
 #include <cstring>
 #include <string>
 
-#include "plugins/softtcpx/api/log.h"
-#include "plugins/softtcpx/api/objects.h"
-#include "plugins/softtcpx/api/settings.h"
-#include "plugins/softtcpx/handshake/socket.h"
+#include "plugins/softtcpx/environment/log.h"
+#include "plugins/softtcpx/environment/objects.h"
+#include "plugins/softtcpx/environment/settings.h"
+#include "plugins/softtcpx/environment/socket.h"
 
 namespace softtcpx {
 
