@@ -9,6 +9,7 @@
 #include "engine/watch.h"
 #include "memory/policy.h"
 #include "net/exit_guard.h"
+#include "net/log_printer.h"
 #include "net/logger.h"
 
 namespace tcpx {

@@ -9,7 +9,6 @@
 #include <mutex>
 
 #include "cuda/compiler.h"
-#include "cuda/current.h"
 #include "cuda/sources.h"
 
 namespace tcpx {

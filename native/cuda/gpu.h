@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <mutex>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,31 @@ class Gpu {
 
 // The GPU with this number; current nowhere that it was not. Throws CudaUnavailable, CudaError.
 Gpu& use_gpu(int ordinal);
+
+// A GPU that is current for as long as a call of ours takes, on a thread that is somebody else's.
+class GpuCurrent {
+ public:
+  // NULL: the thread stays as it is. Throws CudaError.
+  explicit GpuCurrent(const Gpu* gpu) : restores_(gpu != nullptr) {
+    if (gpu == nullptr) return;
+    check_cuda(cuda().get_current(&before_), "cuCtxGetCurrent");
+    gpu->select();
+  }
+  // For destructors, which may run when the driver is already gone.
+  GpuCurrent(const Gpu& gpu, std::nothrow_t) noexcept
+      : restores_(cuda().get_current(&before_) == 0) {
+    gpu.select_if_there();
+  }
+  ~GpuCurrent() {
+    if (restores_) cuda().set_current(before_);
+  }
+  GpuCurrent(const GpuCurrent&) = delete;
+  GpuCurrent& operator=(const GpuCurrent&) = delete;
+
+ private:
+  void* before_ = nullptr;
+  const bool restores_;
+};
 
 // The GPU that has this memory; -1: the host, page-locked or not.
 int gpu_of(const void* pointer);

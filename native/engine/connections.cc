@@ -4,71 +4,30 @@
 
 #include <algorithm>
 #include <cstring>
-#include <mutex>
+#include <limits>
 
-#include "cuda/current.h"
+#include "cuda/gpu.h"
 #include "engine/clock.h"
 #include "engine/leftovers.h"
 #include "engine/signals.h"
 #include "net/logger.h"
 #include "net/plugin_call.h"
+#include "net/plugin_error.h"
 
 namespace tcpx {
 namespace {
-
-// A plugin may set up what belongs to a GPU, or to all comms, with the first of them: sessions of
-// several threads come one after the other.
-std::mutex g_setup;
 
 // NCCL polls a connect once before it enters an accept. A plugin that needs a few polls until its
 // peer hears of the connect has them here.
 constexpr int kFirstConnects = 4;
 
-constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
-
-void check(int code, const char* call, const std::string& what, int64_t began_ns = kNever) {
-  if (code == kNetSuccess) return;
-  throw PluginError(call, code, what + plugin_log::quote_call(began_ns));
-}
-
-// For what the plugin's calls are about.
-std::string words_of(const void* comm) { return describe(*static_cast<const Comm*>(comm)); }
-
 }  // namespace
-
-std::string describe(const Comm& comm) {
-  const std::string channel = ", channel " + std::to_string(comm.channel);
-  const std::string way = comm.direction == Direction::kSend ? "to " : "from ";
-  if (comm.peer == kUnranked) return way + "the peer" + channel;
-  return way + "rank " + std::to_string(comm.peer) + ", lane " + std::to_string(comm.lane) +
-         channel;
-}
-
-std::vector<void*> register_regions(Net& net, const Comm& comm, uint8_t* data, size_t bytes,
-                                    int type) {
-  const plugin_call::About about(&comm, words_of);
-  const size_t region = size_t{1} << kRegionShift;
-  std::vector<void*> mhandles;
-  for (size_t at = 0; at < std::max<size_t>(bytes, 1); at += region) {
-    void* mhandle = nullptr;
-    const size_t covered = std::min(bytes - at, region + kMaxChunkBytes);
-    const int code = [&] {
-      const std::lock_guard<std::mutex> alone(g_setup);
-      return net.reg_mr(comm.comm, data + at, covered, type, &mhandle);
-    }();
-    if (code != kNetSuccess) {
-      for (void* done : mhandles) net.dereg_mr(comm.comm, done);
-      check(code, "regMr", describe(comm) + ", " + std::to_string(covered) + " bytes");
-    }
-    mhandles.push_back(mhandle);
-  }
-  return mhandles;
-}
 
 Connections::Connections(Net& net, int device, int gpu) : net_(net), device_(device), gpu_(gpu) {
   const GpuCurrent current(gpu >= 0 ? &use_gpu(gpu) : nullptr);
   NetProperties properties;
-  check(net_.properties(device, &properties), "getProperties", "device " + std::to_string(device));
+  check_call(net_.properties(device, &properties), "getProperties",
+             "device " + std::to_string(device));
   unpacks_ =
       properties.device_type == kNetDeviceUnpack && properties.device_version == kNetUnpackVersion;
 }
@@ -87,11 +46,7 @@ std::array<uint8_t, kNetHandleBytes> Connections::listen(int peer, int lane, int
   comm->lane = lane;
   comm->channel = channel;
   if (comms_.empty()) warnings_before_ = plugin_log::warnings();
-  const std::lock_guard<std::mutex> alone(g_setup);
-  const plugin_call::About about(comm.get(), words_of);
-  const int64_t start = comm->began_ns = now_ns();
-  check(net_.listen(device_, comm->handle.data(), &comm->listen_comm), "listen", describe(*comm));
-  comm->listen_ns = now_ns() - start;
+  open_listener(net_, device_, *comm);
   comms_.push_back(std::move(comm));
   return comms_.back()->handle;
 }
@@ -109,34 +64,12 @@ void Connections::add_send(int peer, int lane, int channel, const uint8_t* handl
   connect_rounds_ = 0;
 }
 
-int open_comm(Net& net, int device, Comm& comm) {
-  const plugin_call::About about(&comm, words_of);
-  // An accept that blocks may wait for a connect of another thread. A plugin that unpacks keeps
-  // something a GPU, and does not block.
-  std::unique_lock<std::mutex> alone(g_setup, std::defer_lock);
-  if (comm.direction == Direction::kSend || comm.unpacks) alone.lock();
-  NetDeviceHandle* handle = nullptr;
-  if (comm.direction == Direction::kSend) {
-    return net.connect(device, comm.handle.data(), &comm.comm, &handle);
-  }
-  // A plugin that unpacks on the device writes into our block, also for host memory; any other
-  // takes a non-NULL pointee as a request for device offload.
-  if (comm.unpacks) {
-    handle = reinterpret_cast<NetDeviceHandle*>(comm.device_block.data());
-    handle->type = kNetDeviceUnpack;
-    handle->version = kNetUnpackVersion;
-  }
-  const int code = net.accept(comm.listen_comm, &comm.comm, &handle);
-  if (comm.comm != nullptr) comm.device_handle = handle;
-  return code;
-}
-
 void Connections::open(Comm& comm) {
   comm.refused = refused_ = true;  // unless it returns: an exception of the plugin's is a refusal
   const int code = open_comm(net_, device_, comm);
   comm.refused = refused_ = code != kNetSuccess;
-  check(code, comm.direction == Direction::kSend ? "connect" : "accept", describe(comm),
-        comm.began_ns);
+  check_call(code, comm.direction == Direction::kSend ? "connect" : "accept", describe(comm),
+             comm.began_ns);
 }
 
 bool Connections::advance(Comm& comm) {
@@ -208,7 +141,7 @@ void Connections::close_listeners() {
   for (const auto& comm : comms_) {
     if (comm->listen_comm == nullptr || comm->comm == nullptr) continue;  // an accept is pending
     const plugin_call::About about(comm.get(), words_of);
-    check(net_.close_listen(comm->listen_comm), "closeListen", describe(*comm));
+    check_call(net_.close_listen(comm->listen_comm), "closeListen", describe(*comm));
     comm->listen_comm = nullptr;
   }
 }
@@ -260,7 +193,7 @@ void Connections::stage(Comm& comm, size_t bytes) {
   select_gpu();
   const plugin_call::About about(&comm, words_of);
   for (void* mhandle : comm.staging_mhandles) {
-    check(net_.dereg_mr(comm.comm, mhandle), "deregMr", describe(comm));
+    check_call(net_.dereg_mr(comm.comm, mhandle), "deregMr", describe(comm));
   }
   comm.staging_mhandles.clear();
   comm.staging = std::make_unique<HostBuffer>(bytes);

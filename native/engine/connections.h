@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -16,59 +15,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/program.h"
+#include "engine/comm.h"
 #include "engine/tcp_info.h"
-#include "memory/buffer.h"
 #include "net/library.h"
 
 namespace tcpx {
-
-// A registration covers kRegionBytes, plus as much as a chunk that begins in it may need: so chunk
-// offsets need no relation to region borders, and a buffer of any size fits calls with int sizes.
-constexpr int kRegionShift = 30;
-constexpr size_t kMaxChunkBytes = size_t{2} << 20;
-
-enum class Direction { kSend, kReceive };
-
-constexpr int kUnranked = -1;  // the one peer of a session, which has no rank
-
-struct Comm {
-  Direction direction;
-  int peer;
-  int lane;
-  int channel;
-  void* comm = nullptr;         // NULL until established
-  void* listen_comm = nullptr;  // receive side, until all are established
-  // The plugin keeps its state in the handle while it connects: this copy is its own and never
-  // moves.
-  std::array<uint8_t, kNetHandleBytes> handle{};
-  alignas(16) std::array<uint8_t, 64> device_block{};  // where accept writes a device handle
-  NetDeviceHandle* device_handle = nullptr;
-  std::vector<void*> mhandles[kBuffers];  // by region
-  // Where receives land that are reduced on their way to where they belong; see Connections::stage.
-  std::unique_ptr<HostBuffer> staging;
-  std::vector<void*> staging_mhandles;
-  uint64_t receives_done = 0;  // since the comm came up: the k-th has slot k % 16 of its queue
-  bool reports_sizes = false;  // the plugin wrote the size of a receive: from then on 0 is a size
-
-  // What the device handle points to, where that is memory of a GPU.
-  std::optional<NetUnpackDevice> fetched_queue;
-
-  // Where the plugin lists the fragments of receives; NULL: it delivers in place.
-  const NetUnpackDevice* unpack_queue() const {
-    if (fetched_queue) return &*fetched_queue;
-    return device_handle != nullptr && device_handle->type == kNetDeviceUnpack
-               ? static_cast<const NetUnpackDevice*>(device_handle->handle)
-               : nullptr;
-  }
-  int64_t began_ns = 0;  // when it was listened for, or its handle came; on now_ns()'s clock
-  int64_t first_poll_ns = 0;
-  bool refused = false;  // its connect or accept returned an error: it is over
-  bool unpacks = false;  // the plugin wants a device handle block at accept
-  int64_t listen_ns = 0;
-  int64_t establish_ns = 0;  // from the first connect or accept to a comm
-  int64_t register_ns = 0;
-};
 
 // What a caller wants done while we wait, about every kWaitHookNs; by throwing it ends the wait.
 using WaitHook = std::function<void()>;
@@ -157,19 +108,9 @@ class Connections {
   TcpSockets sockets_;
 };
 
-std::string describe(const Comm& comm);
-
-// One call of the plugin's connect or accept, by the direction; its code.
-int open_comm(Net& net, int device, Comm& comm);
-
 // A size as the code of a fault.
 inline int size_code(uint64_t bytes) {
   return static_cast<int>(std::min<uint64_t>(bytes, std::numeric_limits<int>::max()));
 }
-
-// The mhandles of a stretch of memory on a comm, by region. Throws PluginError; then nothing stays
-// registered.
-std::vector<void*> register_regions(Net& net, const Comm& comm, uint8_t* data, size_t bytes,
-                                    int type);
 
 }  // namespace tcpx

@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "cuda/current.h"
+#include "cuda/gpu.h"
 #include "engine/clock.h"
+#include "net/plugin_error.h"
 
 namespace tcpx {
 

@@ -12,7 +12,7 @@
 #include <mutex>
 #include <vector>
 
-#include "engine/connections.h"
+#include "engine/comm.h"
 
 namespace tcpx {
 

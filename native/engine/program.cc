@@ -7,8 +7,6 @@
 #include <tuple>
 #include <utility>
 
-#include "engine/connections.h"
-
 namespace tcpx {
 namespace {
 

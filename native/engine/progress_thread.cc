@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "cuda/current.h"
+#include "cuda/gpu.h"
 
 namespace tcpx {
 namespace {

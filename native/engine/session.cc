@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "cuda/current.h"
+#include "cuda/gpu.h"
 
 namespace tcpx {
 namespace {

@@ -1,7 +1,7 @@
 // Memory that the messages of a session may name, and the comms that it is registered with.
 #include <utility>
 
-#include "cuda/current.h"
+#include "cuda/gpu.h"
 #include "engine/session.h"
 
 namespace tcpx {

@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "cuda/current.h"
+#include "cuda/gpu.h"
 #include "cuda/sources.h"
 #include "memory/cuda_pieces.h"
 #include "memory/cuda_slots.h"

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "cuda/current.h"
+#include "cuda/gpu.h"
 #include "memory/cuda_pieces.h"
 
 namespace tcpx {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "net/log_printer.h"
 #include "net/logger.h"
 #include "net/plugin_call.h"
 

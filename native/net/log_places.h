@@ -7,12 +7,11 @@
 #include <cstdint>
 #include <ctime>
 
-#include "net/logger.h"
-
 namespace tcpx::plugin_log {
 
 constexpr size_t kLineBytes = 512;
 constexpr int kPlaces = 512;
+constexpr int kNoPlace = -1;
 constexpr int kElsewhere = kPlaces;  // stands for all for which there was no room
 
 struct Place {

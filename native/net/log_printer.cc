@@ -9,8 +9,6 @@
 #include <mutex>
 #include <string>
 
-#include "net/logger.h"
-
 namespace tcpx::plugin_log {
 namespace {
 

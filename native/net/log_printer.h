@@ -2,12 +2,22 @@
 // counted.
 #pragma once
 
-#include <cstdint>
+#include <atomic>
+#include <string>
 
 #include "net/abi_v7.h"
 #include "net/log_places.h"
 
 namespace tcpx::plugin_log {
+
+// Lines up to this level are also written to stderr (kNetLogNone: none), those of levels INFO and
+// TRACE if they belong to one of these subsystems (NCCL's bits): each place three times, then how
+// many there are, when that number has another digit and at the end of the process.
+void set_print(int level, unsigned long subsystems);
+// Who this process is, for those lines: "rank 3 on host1".
+void set_name(const std::string& name);
+// Says how many lines were not printed. For who ends the process by _exit; others need not.
+void end_printing();
 
 // Up to this level.
 inline std::atomic<int> g_print_level{kNetLogNone};

@@ -12,20 +12,12 @@
 #include <vector>
 
 #include "net/abi_v7.h"
+#include "net/log_places.h"
 
 namespace tcpx::plugin_log {
 
 // The function for init; a variadic C function, safe from any thread.
 NetLogger function();
-
-// Lines up to this level are also written to stderr (kNetLogNone: none), those of levels INFO and
-// TRACE if they belong to one of these subsystems (NCCL's bits): each place three times, then how
-// many there are, when that number has another digit and at the end of the process.
-void set_print(int level, unsigned long subsystems);
-// Who this process is, for those lines: "rank 3 on host1".
-void set_name(const std::string& name);
-// Says how many lines were not printed. For who ends the process by _exit; others need not.
-void end_printing();
 
 // All that is said from here on is kept, up to 64 KiB, until `initialised`; so it is from the
 // beginning of the process.
@@ -46,7 +38,6 @@ std::vector<std::string> first_warnings();
 
 // The place in the plugin that warned last, since it became quiet if it is; kNoPlace: none. For a
 // fault to keep, at no cost.
-constexpr int kNoPlace = -1;
 int last_warning();
 // What was first warned of there, "" for no place.
 std::string text_of(int place);

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "cuda/current.h"
+#include "cuda/gpu.h"
 #include "nixl/core.h"
 
 namespace tcpx::nixl {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "cuda/current.h"
+#include "cuda/gpu.h"
 #include "cuda/sources.h"
 #include "unpack/kernel_arguments.h"
 

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "cuda/current.h"
+#include "cuda/gpu.h"
 
 namespace tcpx {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "check.h"
 #include "engine/clock.h"
+#include "net/log_printer.h"
 #include "net/logger.h"
 #include "net/printable.h"
 
