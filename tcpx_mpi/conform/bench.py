@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from tcpx_mpi import _native
-from tcpx_mpi.conform.clause import Broken, NotTried
 from tcpx_mpi.conform.memory import PAGE, Area, Bytes, Gpu, GpuArea, host_bytes
+from tcpx_mpi.conform.outcome import Broken, NotTried
 from tcpx_mpi.conform.properties import UNPACK, UNPACK_VERSION, Properties, decode
 
 #: Bytes after a handle's own, by which writing beyond it is seen.

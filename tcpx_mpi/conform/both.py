@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tcpx_mpi.conform.bench import Bench, Pair, Receive, Send
-from tcpx_mpi.conform.clause import Broken
 from tcpx_mpi.conform.memory import PAGE
+from tcpx_mpi.conform.outcome import Broken
 
 #: What memory has where nothing has arrived.
 POISON = 0xEE

@@ -16,7 +16,8 @@ from typing import IO, NoReturn
 
 from tcpx_mpi import _native
 from tcpx_mpi.conform.bench import Bench
-from tcpx_mpi.conform.clause import Broken, Clause, NotOffered, NotTried, Outcome, Verdict
+from tcpx_mpi.conform.clause import Clause
+from tcpx_mpi.conform.outcome import Broken, NotOffered, NotTried, Outcome, Verdict
 from tcpx_mpi.parent_death import end_with_parent
 from tcpx_mpi.plugin.trial import END_BY_PLUGIN
 

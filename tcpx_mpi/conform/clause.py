@@ -1,35 +1,13 @@
-"""What a clause of the contract is, and how a check of one ends."""
+"""What a clause of the contract is."""
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from tcpx_mpi.conform.bench import Bench
+from tcpx_mpi.conform.bench import Bench
 
 OLDEST, NEWEST = 6, 12
-
-
-class Verdict(enum.Enum):
-    """How a clause came out."""
-
-    PASS = "pass"
-    FAIL = "fail"
-    KNOWN = "known"
-    NOT_OFFERED = "not offered"
-    NOT_TRIED = "not tried"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """A verdict and one line of reason. `hurts`: not of this break, if not."""
-
-    verdict: Verdict
-    reason: str
-    hurts: bool = True
 
 
 @dataclass(frozen=True)
@@ -51,19 +29,3 @@ class Clause:
     needs: tuple[str, ...] = ()
     since: int = OLDEST
     costly: bool = False
-
-
-class Broken(Exception):
-    """The plugin does not do what the clause says. `hurts`: NCCL, if the clause does."""
-
-    def __init__(self, reason: str, hurts: bool = True) -> None:
-        super().__init__(reason)
-        self.hurts = hurts
-
-
-class NotOffered(Exception):
-    """The plugin need not do it, and does not."""
-
-
-class NotTried(Exception):
-    """It cannot be tried here."""

@@ -7,8 +7,9 @@ import threading
 import numpy as np
 
 from tcpx_mpi.conform.bench import Bench, Pair
-from tcpx_mpi.conform.clause import Broken, Clause, NotOffered
+from tcpx_mpi.conform.clause import Clause
 from tcpx_mpi.conform.memory import PAGE
+from tcpx_mpi.conform.outcome import Broken, NotOffered
 
 _HANDLE_BYTES = 128
 _FILLS = (0xAA, 0x55)

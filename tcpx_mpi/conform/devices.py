@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from tcpx_mpi.conform.bench import Bench
 from tcpx_mpi.conform.both import Both
-from tcpx_mpi.conform.clause import Broken, Clause, NotOffered, NotTried
+from tcpx_mpi.conform.clause import Clause
 from tcpx_mpi.conform.memory import PAGE
+from tcpx_mpi.conform.outcome import Broken, NotOffered, NotTried
 
 
 def _v_device(bench: Bench) -> str:

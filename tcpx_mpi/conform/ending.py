@@ -7,8 +7,9 @@ from itertools import permutations
 
 from tcpx_mpi.conform.bench import Bench
 from tcpx_mpi.conform.both import receiving
-from tcpx_mpi.conform.clause import Broken, Clause
+from tcpx_mpi.conform.clause import Clause
 from tcpx_mpi.conform.memory import PAGE
+from tcpx_mpi.conform.outcome import Broken
 
 _ROUNDS, _FIRST_ROUNDS = 8, 4
 

@@ -10,8 +10,9 @@ from typing import NoReturn
 import numpy as np
 
 from tcpx_mpi.conform.bench import Bench, Pair, Receive, Send
-from tcpx_mpi.conform.clause import Broken, Clause
+from tcpx_mpi.conform.clause import Clause
 from tcpx_mpi.conform.memory import PAGE, Bytes
+from tcpx_mpi.conform.outcome import Broken
 from tcpx_mpi.parent_death import end_with_parent
 
 _HANDLE_BYTES = 128

@@ -7,8 +7,9 @@ import threading
 
 from tcpx_mpi.conform.bench import Bench, Receive, Send
 from tcpx_mpi.conform.both import POISON, Both, receiving
-from tcpx_mpi.conform.clause import Broken, Clause, NotOffered
+from tcpx_mpi.conform.clause import Clause
 from tcpx_mpi.conform.memory import PAGE
+from tcpx_mpi.conform.outcome import Broken, NotOffered
 
 _SIZES = (0, 1, 7, PAGE - 1, PAGE, PAGE + 1, (1 << 16) + 1, (1 << 20) + 3, 4 << 20)
 #: What NCCL has in flight on a comm that it does not share, and the most that it may have.

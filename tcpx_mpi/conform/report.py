@@ -10,7 +10,8 @@ from collections.abc import Collection, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from tcpx_mpi.conform.clause import Clause, Verdict
+from tcpx_mpi.conform.clause import Clause
+from tcpx_mpi.conform.outcome import Verdict
 from tcpx_mpi.conform.suite import Result, Version
 from tcpx_mpi.errors import OutputFailed
 

@@ -12,8 +12,9 @@ import numpy as np
 from tcpx_mpi import _native
 from tcpx_mpi.conform.bench import Bench, Receive, Send
 from tcpx_mpi.conform.both import POISON, Both
-from tcpx_mpi.conform.clause import Broken, Clause, NotOffered, NotTried
+from tcpx_mpi.conform.clause import Clause
 from tcpx_mpi.conform.memory import PAGE, Area
+from tcpx_mpi.conform.outcome import Broken, NotOffered, NotTried
 
 #: More than an int says; below 2 GiB little memory lies there again and again.
 _ABOVE = (2 << 30) + 4097

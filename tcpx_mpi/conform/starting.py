@@ -6,7 +6,8 @@ import ctypes
 from typing import Any
 
 from tcpx_mpi.conform.bench import Bench
-from tcpx_mpi.conform.clause import Broken, Clause, NotOffered
+from tcpx_mpi.conform.clause import Clause
+from tcpx_mpi.conform.outcome import Broken, NotOffered
 from tcpx_mpi.conform.properties import decode, implausible, unwritten
 
 #: Bytes that no field of any meaning, nor an address, has in common.

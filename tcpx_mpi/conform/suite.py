@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from tcpx_mpi.conform.child import Target, try_clause
-from tcpx_mpi.conform.clause import Clause, Outcome, Verdict
+from tcpx_mpi.conform.clause import Clause
+from tcpx_mpi.conform.outcome import Outcome, Verdict
 from tcpx_mpi.conform.table import START
 
 #: A verdict that others may build on.

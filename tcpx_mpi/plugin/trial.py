@@ -53,8 +53,8 @@ def facts_of(path: str, abi: int, environ: Mapping[str, str], patience_s: float)
 def require_init(path: str, abi: int, environ: Mapping[str, str], patience_s: float) -> None:
     """Initialise a plugin, and ask for its devices, in a process of its own.
 
-    Not TCPX, whose manager would see a handshake more. Raises NoPlugin as `facts_of`, CallFailed
-    where a call fails, SetupFailed where one ends the process.
+    Not for TCPX, whose manager would see a handshake more. Raises NoPlugin as `facts_of`,
+    CallFailed where a call fails, SetupFailed where one ends the process.
     """
     _tried(path, abi, "init", environ, patience_s)
 
@@ -149,7 +149,7 @@ def main(path: str, version: str, how: str, parent: str) -> None:
         facts = _native.probe(path, abi)
     except _native.LibraryError as error:
         return say(_FOUND, {"no_plugin": str(error)})
-    if how == "init" and not once_a_node(facts["name"]):
+    if how == "init":
         try:
             _native.begin_plugin_init()
             plugin = _native.Plugin(path, abi)
@@ -166,13 +166,6 @@ def main(path: str, version: str, how: str, parent: str) -> None:
         except _native.PluginError as error:
             return say(_FOUND, {"failed": f"{facts['path']}: {error}"})
     say(_FOUND, dict(facts))
-
-
-def once_a_node(name: str) -> bool:
-    """Whether a plugin is not to be initialised once more than each rank does."""
-    from tcpx_mpi.plugin.find import is_tcpx
-
-    return is_tcpx(name)
 
 
 if __name__ == "__main__":

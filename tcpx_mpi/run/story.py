@@ -15,6 +15,7 @@ from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import TcpxError
 from tcpx_mpi.records import Journal
 from tcpx_mpi.run import agreement, failure
+from tcpx_mpi.run.hanging_call import telling_of_calls_that_hang
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.recorder import Output
 from tcpx_mpi.world import Alarm, World
@@ -47,12 +48,10 @@ def run_rank(
     parsed: Settings | TcpxError, argv: Sequence[str], make: Callable[[RunState], Story]
 ) -> int:
     """Collective: a whole story on this rank; returns its exit code, the same on all ranks."""
-    from tcpx_mpi.run.hanging_call import telling_of_calls_that_hang
-
     _native.install_signal_handlers()
     world = agreement.start_world(parsed, os.environ)
     state = RunState(world, argv)
-    with telling_of_calls_that_hang(state):
+    with telling_of_calls_that_hang(world, state.output, lambda: state.needs_manager):
         try:
             code = make(state).run(parsed)
         except (TcpxError, Alarm, _native.Interrupt) as error:

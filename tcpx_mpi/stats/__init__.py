@@ -23,6 +23,7 @@ from tcpx_mpi.stats.distribution import (
 )
 from tcpx_mpi.stats.interval import CONFIDENCE, Interval, median_interval
 from tcpx_mpi.stats.launches import Shift, Variation, compare_launches, spread_of, variation
+from tcpx_mpi.stats.rates import cpu_s_per_gb, rate
 from tcpx_mpi.stats.row_summary import RowSummary
 from tcpx_mpi.stats.series import (
     Float64s,
@@ -37,12 +38,7 @@ from tcpx_mpi.stats.series import (
 from tcpx_mpi.stats.slowest import slowest_rank
 from tcpx_mpi.stats.steadiness import Change, find_change
 from tcpx_mpi.stats.stop_rule import half_width
-from tcpx_mpi.stats.summarise import (
-    cpu_s_per_gb,
-    mean_bus_bandwidth,
-    rate,
-    summarise,
-)
+from tcpx_mpi.stats.summarise import mean_bus_bandwidth, summarise
 
 __all__ = [
     "BLOCKS",

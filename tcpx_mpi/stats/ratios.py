@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from tcpx_mpi.records import Row
-from tcpx_mpi.stats import (
+from tcpx_mpi.stats.blocks import batch_means
+from tcpx_mpi.stats.rates import cpu_s_per_gb, rate
+from tcpx_mpi.stats.series import (
     Float64s,
     average_over_ranks,
-    batch_means,
-    cpu_s_per_gb,
     rank_times_ns,
-    rate,
     samples_received,
     times_over_ranks_ns,
 )

@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tcpx_mpi.records import GpuRow, ObservedPlacement
 from tcpx_mpi.stats.distribution import Distribution
 from tcpx_mpi.stats.interval import Interval
+from tcpx_mpi.stats.load import LoadFigures
+from tcpx_mpi.stats.ratios import Ratio
 from tcpx_mpi.stats.series import Float64s
-
-if TYPE_CHECKING:
-    from tcpx_mpi.stats.load import LoadFigures
-    from tcpx_mpi.stats.ratios import Ratio
 
 
 @dataclass(frozen=True, eq=False)

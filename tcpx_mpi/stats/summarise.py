@@ -15,14 +15,10 @@ from tcpx_mpi.records import IN_PLACE, LOADED, Average, Row
 from tcpx_mpi.stats.blocks import independent_count, iteration_times_ns
 from tcpx_mpi.stats.distribution import describe
 from tcpx_mpi.stats.interval import UNKNOWN, median_interval
+from tcpx_mpi.stats.rates import cpu_s_per_gb, cpu_time_ns, rate, total_if_known
 from tcpx_mpi.stats.row_summary import RowSummary
 from tcpx_mpi.stats.series import Int64s, average_over_ranks, elapsed_ns, rank_times_ns
 from tcpx_mpi.stats.stop_rule import half_width
-
-
-def rate(amount: float, time_ns: float) -> float:
-    """`amount` a nanosecond; NaN for an unknown time, and for none at all."""
-    return amount / time_ns if time_ns > 0 else math.nan
 
 
 def mean_bus_bandwidth(summaries: Sequence[RowSummary]) -> float:
@@ -41,18 +37,6 @@ def mean_bus_bandwidth(summaries: Sequence[RowSummary]) -> float:
 
 def _not_run(side: RowSummary) -> bool:
     return math.isnan(side.time_ns) and math.isnan(side.busbw)
-
-
-def cpu_time_ns(row: Row) -> float:
-    """CPU time of all ranks in a row's batches; NaN where one of them does not know its own."""
-    return _known_sum(row.cpu_user_ns, row.cpu_system_ns)
-
-
-def cpu_s_per_gb(row: Row) -> float:
-    """CPU seconds of all ranks for 1e9 bytes received; NaN where nothing is."""
-    received = int(row.payload_bytes_received.sum())
-    # Seconds a 1e9 bytes are nanoseconds a byte.
-    return cpu_time_ns(row) / received if received > 0 else math.nan
 
 
 def summarise(
@@ -130,9 +114,9 @@ def summarise(
         payload_received=payload_received,
         payload_received_checked=int(row.payload_bytes_received[row.checked].sum()),
         payload_sent=int(row.payload_bytes_sent.sum()),
-        net_sent=_total_if_known(row.net_sent),
-        net_received=_total_if_known(row.net_received),
-        tcp_retransmits=_total_if_known(row.tcp_retransmits),
+        net_sent=total_if_known(row.net_sent),
+        net_received=total_if_known(row.net_received),
+        tcp_retransmits=total_if_known(row.tcp_retransmits),
         net_bw=_net_bandwidth(row, receives, elapsed),
         measured_ns=int(elapsed.sum()),
         overhead_ns=int(row.prepare_ns.sum() + row.check_ns.sum()),
@@ -205,18 +189,5 @@ def _facts_of(row: Row, more_faults: Sequence[str] = ()) -> dict[str, Any]:
 
 
 def _net_bandwidth(row: Row, receives: NDArray[np.bool_], elapsed: Int64s) -> float:
-    received = _total_if_known(row.net_received[receives])
+    received = total_if_known(row.net_received[receives])
     return rate(received, float(elapsed[receives].sum())) if received is not None else math.nan
-
-
-def _total_if_known(values: Int64s) -> int | None:
-    """The sum, or None if there is no value or one of them is -1 for unknown."""
-    if values.size == 0 or bool((values < 0).any()):
-        return None
-    return int(values.sum())
-
-
-def _known_sum(*columns: Int64s) -> float:
-    """The sum of all columns, or NaN if a value of them is -1 for unknown."""
-    totals = [_total_if_known(column) for column in columns]
-    return math.nan if None in totals else float(sum(t for t in totals if t is not None))

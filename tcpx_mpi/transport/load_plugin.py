@@ -29,6 +29,7 @@ from tcpx_mpi.plugin.find import (
     inspect,
     interface_choice,
     is_softtcpx,
+    is_tcpx,
     prepare_environment,
     reads_tcpx_variables,
 )
@@ -39,7 +40,7 @@ from tcpx_mpi.plugin.softtcpx_defaults import (
     worker_variables,
     workers_asked_for,
 )
-from tcpx_mpi.plugin.trial import DEVICES, INIT, LOAD, CallFailed, once_a_node, require_init
+from tcpx_mpi.plugin.trial import DEVICES, INIT, LOAD, CallFailed, require_init
 from tcpx_mpi.plugin.unsafe_settings import refuse_fatal_values
 from tcpx_mpi.transport.devices import names_of, read_devices
 from tcpx_mpi.transport.observed_placement import thread_ids
@@ -176,7 +177,7 @@ def try_plugin(settings: Settings, environ: Mapping[str, str]) -> None:
         return
     file = inspect(choice)
     refuse_fatal_values(file.name, environ)
-    if not once_a_node(file.name):
+    if not is_tcpx(file.name):  # its manager would see a handshake more
         own = {**environ, **{name: value for name, value, _ in derived}}
         try:
             require_init(choice.path, choice.abi, own, settings.setup_timeout_s)

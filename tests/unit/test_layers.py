@@ -7,7 +7,7 @@ import functools
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -29,13 +29,13 @@ LAYERS = (
         "stragglers",
         "_native",
     ),
-    ("__init__", "units", "inputs", "toml_value", "launch", "schedule"),
+    ("units", "inputs", "toml_value", "launch", "schedule"),
     ("config", "records", "patterns"),
     ("machine", "stats", "world"),
     ("plugin", "compare", "gates"),
     ("transport", "report"),
     ("baselines", "session", "exchange"),
-    ("run",),
+    ("run", "__init__"),  # what `import tcpx_mpi` offers
     ("preflight", "conform", "nixl", "simulate"),
     ("doctor",),
     ("cli",),
@@ -51,21 +51,12 @@ def module_of(path: Path) -> str:
 
 @functools.cache
 def imports_of(path: Path) -> tuple[str, ...]:
-    """Full names of what a file imports, within functions too, but for type checking only."""
+    """Full names of what a file imports, within functions and for type checking, too."""
     return tuple(find_imports(path))
 
 
 def find_imports(path: Path) -> Iterator[str]:
-    tree = ast.parse(path.read_text())
-    for_types = {
-        child
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        for child in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if node in for_types:
-            continue
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -87,16 +78,49 @@ def test_imports_go_downwards(path: Path) -> None:
     assert not upwards, f"{module} imports {sorted(upwards)}, which stand above it"
 
 
-def test_no_module_imports_itself_in_a_circle() -> None:
+def without_circles(wanted: Mapping[str, set[str]]) -> set[str]:
+    """Those that stand in no circle, nor above one; of each is given what it wants."""
+    settled: set[str] = set()
+    while ready := {
+        one for one in wanted.keys() - settled if not (wanted[one] & wanted.keys()) - settled
+    }:
+        settled |= ready
+    return settled
+
+
+def require_no_circle(wanted: Mapping[str, set[str]]) -> None:
+    # What stands only above a circle is taken away from the top, so that the circle is left.
+    left = wanted.keys() - without_circles(wanted)
+    while top := {one for one in left if not any(one in wanted[other] for other in left)}:
+        left -= top
+    assert not left, f"a circle within {sorted(left)}"
+
+
+def test_no_package_imports_itself_in_a_circle() -> None:
     wanted: dict[str, set[str]] = {}
     for path in FILES:
         wanted.setdefault(module_of(path), set()).update(ours(path) - {module_of(path)})
-    settled: set[str] = set()
-    while ready := {
-        m for m in wanted.keys() - settled if not (wanted[m] & wanted.keys()) - settled
-    }:
-        settled |= ready
-    assert settled == wanted.keys(), f"a circle within {sorted(wanted.keys() - settled)}"
+    require_no_circle(wanted)
+
+
+def test_no_file_imports_itself_in_a_circle() -> None:
+    names = {dotted(path): path for path in FILES}
+
+    def file_of(name: str) -> str:
+        """The file that an imported name is, or is in."""
+        while name and name not in names:
+            name = name.rpartition(".")[0]
+        return name
+
+    wanted = {name: {file_of(each) for each in imports_of(path)} for name, path in names.items()}
+    # The package itself offers names of others, and nothing here takes them from it.
+    apart = {"", "tcpx_mpi"}
+    require_no_circle({name: wants - {name} - apart for name, wants in wanted.items()})
+
+
+def dotted(path: Path) -> str:
+    name = ".".join(path.relative_to(REPOSITORY).with_suffix("").parts)
+    return name.removesuffix(".__init__")
 
 
 @pytest.mark.parametrize(
@@ -192,6 +216,16 @@ NATIVE_BELOW = {
     "machine": {"engine", "memory"},
     "plugins": {"net", "proof"},
 }
+# The same within softtcpx.
+SOFTTCPX = NATIVE / "plugins" / "softtcpx"
+SOFTTCPX_BELOW = {
+    "environment": set(),
+    "gpu": {"environment"},
+    "protocol": {"environment"},
+    "transfer": {"environment", "gpu", "protocol"},
+    "handshake": {"environment", "protocol", "transfer"},
+    "api": {"environment", "gpu", "protocol", "transfer", "handshake"},
+}
 NATIVE_FILES = sorted(path for kind in ("cc", "h", "cu") for path in NATIVE.rglob(f"*.{kind}"))
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 SYSTEM_INCLUDE = re.compile(r"^\s*#\s*include\s*<([^>]+)>", re.MULTILINE)
@@ -200,6 +234,11 @@ COMMENT_OR_TEXT = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"', re.DOTAL
 
 def native_name(path: Path) -> str:
     return str(path.relative_to(NATIVE))
+
+
+def unit_of(path: Path) -> str:
+    """A header and its source are one."""
+    return native_name(path.with_suffix(""))
 
 
 def folder_of(path: Path) -> str:
@@ -216,6 +255,26 @@ def test_native_includes_go_downwards(path: Path) -> None:
         first = include.split("/")[0]
         if "/" in include and first in {*NATIVE_BELOW, "bindings"}:
             assert first in NATIVE_BELOW[folder] | {folder}, f"{folder} includes {include}"
+
+
+def test_no_native_file_includes_itself_in_a_circle() -> None:
+    wanted: dict[str, set[str]] = {}
+    for path in NATIVE_FILES:
+        found = {NATIVE / include for include in INCLUDE.findall(path.read_text())}
+        ours = {unit_of(each) for each in found if each.exists()} - {unit_of(path)}
+        wanted.setdefault(unit_of(path), set()).update(ours)
+    require_no_circle(wanted)
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in NATIVE_FILES if SOFTTCPX in p.parents], ids=native_name
+)
+def test_softtcpx_goes_in_one_direction(path: Path) -> None:
+    folder = path.relative_to(SOFTTCPX).parts[0]
+    for include in INCLUDE.findall(path.read_text()):
+        if include.startswith(f"{native_name(SOFTTCPX)}/"):
+            included = (NATIVE / include).relative_to(SOFTTCPX).parts[0]
+            assert included in SOFTTCPX_BELOW[folder] | {folder}, f"{folder} includes {include}"
 
 
 def test_all_kinds_of_native_files_are_read() -> None:

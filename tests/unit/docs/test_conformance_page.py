@@ -6,7 +6,8 @@ import os
 import re
 from pathlib import Path
 
-from tcpx_mpi.conform.clause import Clause, Verdict
+from tcpx_mpi.conform.clause import Clause
+from tcpx_mpi.conform.outcome import Verdict
 from tcpx_mpi.conform.table import BY_NAME, CLAUSES
 
 DOCS = Path(__file__).parents[3] / "docs"
