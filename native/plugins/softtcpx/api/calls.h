@@ -1,5 +1,5 @@
 // The calls of the tables, alike for all versions: each checks its arguments, and goes on to the
-// object that does the work. A table of a version is in tables/, and nothing else of it.
+// object that does the work. What a version makes of them is in table.h.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ int close_recv(void* comm);
 int close_listen(void* comm);
 int get_device_mr(void* comm, void* mhandle, void** device_mhandle);
 
-// --- What moves data, in each table by itself: there is no call between ---
+// --- What moves data, within the entry of each table: there is no call between ---
 
 int serve_gpu_memory(SendComm& comm, const Gpu& gpu);
 
@@ -83,20 +83,7 @@ inline int irecv_consumed(void* recv_comm, int n, void* request) {
   return comm->consumed(*static_cast<const Request*>(request));
 }
 
-// --- An error of a call, and what traps make of it ---
-
+// What traps make of the error of a call.
 int with_traps(int code);
-
-template <auto call>
-struct Answer;
-template <class... Arguments, int (*call)(Arguments...)>
-struct Answer<call> {
-  static int of(Arguments... arguments) {
-    const int code = call(arguments...);
-    return __builtin_expect(code == kNetSuccess, true) ? code : with_traps(code);
-  }
-};
-template <auto call>
-constexpr auto answer = Answer<call>::of;
 
 }  // namespace softtcpx
