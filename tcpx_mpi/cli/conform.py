@@ -36,7 +36,7 @@ class _ConformCommand(click.Command):
 @click.option(
     "--expect", metavar="FILE", help="TOML of what is known of this plugin, and is no failure."
 )
-@click.option("--quick", is_flag=True, help="Leave out what moves gigabytes.")
+@click.option("--quick", is_flag=True, help="Leave out gigabytes and thousands of messages.")
 @click.option(
     "--deadline", metavar="S", type=click.FloatRange(min=1, max=3600), default=60,
     show_default=True, help="Seconds that a clause may take.",

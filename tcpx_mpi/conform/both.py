@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterable
+
 import numpy as np
 
 from tcpx_mpi.conform.bench import Bench, Pair, Receive, Send
@@ -10,6 +13,8 @@ from tcpx_mpi.conform.outcome import Broken
 
 #: What memory has where nothing has arrived.
 POISON = 0xEE
+#: What NCCL has in flight on a comm that it does not share.
+STEPS = 8
 
 
 class Both:
@@ -50,6 +55,53 @@ class Both:
             raise Broken(f"bytes behind a message of {size} bytes were written")
 
 
+def one_after_another(sizes: Iterable[int]) -> tuple[list[tuple[int, int]], int]:
+    """(offset, size) of messages that lie so in one area, and the size of the area."""
+    places, offset = [], 0
+    for size in sizes:
+        places.append((offset, size))
+        offset += size
+    return places, offset
+
+
+class Flow:
+    """Messages of these sizes over one connection, at most `window` at each end at once."""
+
+    def __init__(self, bench: Bench, window: int, sizes: Iterable[int], seed: int = 1) -> None:
+        self.bench, self._window = bench, window
+        places, whole = one_after_another(sizes)
+        self.both = Both(bench, whole, seed=seed)
+        self._whole = whole
+        self._waiting = {"receive": deque(places), "send": deque(places)}
+        self._posted: dict[str, deque[Send | Receive]] = {"receive": deque(), "send": deque()}
+
+    def step(self) -> bool:
+        """Posts what may be posted and asks for what is posted; whether all of it is done."""
+        both, bench = self.both, self.bench
+        for end, waiting in self._waiting.items():
+            posted = self._posted[end]
+            while waiting and len(posted) < self._window:
+                offset, size = waiting[0]
+                found: Send | Receive | None
+                if end == "send":
+                    found = bench.try_send(both.pair, both.source, size, both.here, offset)
+                else:
+                    found = bench.try_receive(both.pair, both.target, size, both.there, offset)
+                if found is None:  # busy
+                    break
+                posted.append(found)
+                waiting.popleft()
+            while posted and bench.done(posted[0]) is not None:
+                posted.popleft()
+        return not any(self._waiting.values()) and not any(self._posted.values())
+
+    def finish(self) -> None:
+        """Moves all that is left; every byte is looked at, and the connection closed."""
+        self.bench.until(self.step, "not every request was done")
+        self.both.expect_alone(self._whole)
+        self.both.close()
+
+
 def receiving(bench: Bench, most: int) -> tuple[Both, list[Receive]]:
     """A connection with so many receives of a page, or with as many as it takes.
 
@@ -64,3 +116,12 @@ def receiving(bench: Bench, most: int) -> tuple[Both, list[Receive]]:
             return receiving(bench, len(taken))
         taken.append(found)
     return both, taken
+
+
+def window_of(bench: Bench) -> int:
+    """How many requests a comm takes, where it is asked for so many as NCCL has in flight."""
+    both, receives = receiving(bench, STEPS)
+    sends = [both.send(PAGE, at * PAGE) for at in range(len(receives))]
+    bench.finish(*receives, *sends)
+    both.close()
+    return len(receives)

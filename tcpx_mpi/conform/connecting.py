@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from itertools import product
 
 import numpy as np
 
@@ -162,29 +163,34 @@ def _one_bounce_buffer(bench: Bench) -> str:
 def _register(bench: Bench) -> str:
     bench.start()
     pair, area = bench.connect(), bench.area(64 * PAGE)
-    odd = (1, 4097) if bench.memory == "host" else ()
+    odd = bench.memory == "host"
+    places = [(0, PAGE), (0, 64 * PAGE)]
+    places += product((0, 1, 3, 63), (1, 7, PAGE, PAGE + 1, 15 * PAGE)) if odd else []
     for comm in (pair.send, pair.receive):
-        for size in (PAGE, 64 * PAGE, *odd):
-            bench.good("dereg_mr", comm, bench.register(comm, area, size))
-        if odd:
-            bench.good("dereg_mr", comm, bench.register(comm, area, 12345, offset=3))
+        for offset, size in places:
+            bench.good("dereg_mr", comm, bench.register(comm, area, size, offset))
     bench.close(pair)
     return "on both ends, in sizes of pages and odd ones" if odd else "on both ends, whole pages"
 
 
 def _register_twice(bench: Bench) -> str:
     bench.start()
-    pair, area, target = bench.connect(), bench.area(PAGE).fill(1), bench.area(PAGE)
-    first, second = bench.register(pair.send, area), bench.register(pair.send, area)
-    there = bench.register(pair.receive, target)
-    bench.good("dereg_mr", pair.send, first)
-    receive = bench.receive(pair, target, PAGE, there)
-    bench.finish(bench.send(pair, area, PAGE, second), receive)
-    bench.expect(target, area, PAGE)
-    bench.good("dereg_mr", pair.send, second)
-    bench.good("dereg_mr", pair.receive, there)
+    pair, area, target = bench.connect(), bench.area(PAGE), bench.area(PAGE)
+    for seed, first_goes in enumerate((True, False)):
+        area.fill(seed)
+        lives = []
+        for comm, memory in ((pair.send, area), (pair.receive, target)):
+            both = bench.register(comm, memory), bench.register(comm, memory)
+            goes, stays = both if first_goes else reversed(both)
+            bench.good("dereg_mr", comm, goes)
+            lives.append(stays)
+        receive = bench.receive(pair, target, PAGE, lives[1])
+        bench.finish(bench.send(pair, area, PAGE, lives[0]), receive)
+        bench.expect(target, area, PAGE)
+        bench.good("dereg_mr", pair.send, lives[0])
+        bench.good("dereg_mr", pair.receive, lives[1])
     bench.close(pair)
-    return "the second registration outlives the first"
+    return "each of two registrations outlives the other"
 
 
 def _register_large(bench: Bench) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
 from collections.abc import Callable
@@ -11,11 +12,12 @@ import numpy as np
 
 from tcpx_mpi.conform.bench import Bench, Pair, Receive, Send
 from tcpx_mpi.conform.clause import Clause
-from tcpx_mpi.conform.memory import PAGE, Bytes
+from tcpx_mpi.conform.memory import PAGE, Area, Bytes
 from tcpx_mpi.conform.outcome import Broken
 from tcpx_mpi.parent_death import end_with_parent
 
 _HANDLE_BYTES = 128
+_MORE_THAN_BUFFERS = 32 << 20
 
 
 def _lost_sender(bench: Bench) -> str:
@@ -38,24 +40,30 @@ def _lost_sender(bench: Bench) -> str:
 
 def _lost_receiver(bench: Bench) -> str:
     """Sends whose receiver is killed after the first message."""
-    pipe = os.pipe()
-    peer = _fork(bench, lambda: _receive_one(bench, pipe[1]))
+    pipes = [os.pipe(), os.pipe()]
+    peers = [_fork(bench, functools.partial(_receive_one, bench, pipe[1])) for pipe in pipes]
     bench.start()
-    os.close(pipe[1])
-    handle = os.read(pipe[0], _HANDLE_BYTES)
+    source = bench.area(_MORE_THAN_BUFFERS).fill(4)
+    for size, peer, pipe in zip((PAGE, bench.largest(source.size)), peers, pipes, strict=True):
+        os.close(pipe[1])
+        _lose_receiver(bench, source, size, peer, pipe[0])
+    return "isend or test returned an error, whether or not buffers had room for what was sent"
+
+
+def _lose_receiver(bench: Bench, source: Area, size: int, peer: int, pipe: int) -> None:
+    handle = os.read(pipe, _HANDLE_BYTES)
     if not handle:
         raise Broken("listen in another process came to no handle")
-    pair, source = Pair(), bench.area(PAGE).fill(4)
+    pair = Pair()
     _connect(bench, pair, handle)
     mhandle = bench.register(pair.send, source)
     bench.finish(bench.send(pair, source, PAGE, mhandle))
-    os.read(pipe[0], 1)  # it has the message
-    _kill(bench, peer)
+    os.read(pipe, 1)  # it has the message
     pending: list[Send] = []
 
     def told() -> bool:
         if not pending:
-            code, request = bench.call("isend", pair.send, source.address, PAGE, 0, mhandle)
+            code, request = bench.call("isend", pair.send, source.address, size, 0, mhandle)
             pending.extend([Send(pair.send, request)] if request else [])
             return bool(code != 0)
         code, done, _ = bench.call("test", pending[0].request)
@@ -63,9 +71,11 @@ def _lost_receiver(bench: Bench) -> str:
             pending.clear()
         return bool(code != 0)
 
+    bench.turns(told)
+    _kill(bench, peer)
     bench.until(told, "neither isend nor test told of the peer's death")
     bench.call("close_send", pair.send)
-    return "isend or test returned an error"
+    bench.stage = ""
 
 
 def _fork(bench: Bench, body: Callable[[], None]) -> int:

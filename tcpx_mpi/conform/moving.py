@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import functools
+import random
 import threading
 
 from tcpx_mpi.conform.bench import Bench, Receive, Send
-from tcpx_mpi.conform.both import POISON, Both, receiving
+from tcpx_mpi.conform.both import POISON, STEPS, Both, Flow, receiving, window_of
 from tcpx_mpi.conform.clause import Clause
 from tcpx_mpi.conform.memory import PAGE
 from tcpx_mpi.conform.outcome import Broken, NotOffered
 
 _SIZES = (0, 1, 7, PAGE - 1, PAGE, PAGE + 1, (1 << 16) + 1, (1 << 20) + 3, 4 << 20)
-#: What NCCL has in flight on a comm that it does not share, and the most that it may have.
-_STEPS, _MOST_REQUESTS, _MOST_OF_V6 = 8, 32, 8
+#: Around what plugins read and write at a time.
+_IN_FLIGHT = (
+    0, 1, 2, 63, 64, 65, 4095, 4096, 4097, 8191, 8192, 8193, 8255, 8256, 8257, 8320, 0, 65535,
+    65536, 65537, 524287, 524288, 524289, 0, 1 << 20, (1 << 21) + 4097, 3,
+)  # fmt: skip
+#: The most requests that NCCL has of a comm.
+_MOST_REQUESTS, _MOST_OF_V6 = 32, 8
 _LONG_RUN = 150
-_COMMS = 3
+_MANY, _MANY_SIZES = 12_000, (0, 1, 7, 64, 100, 333)
+#: Of each comm messages of such sizes, by chance.
+_COMMS, _OF_EACH, _COMM_SIZES = 12, 40, (0, 1, 5000, 13_577, 70_000)
+_TURNS, _OF_A_TURN, _TURN_SIZES = 4, 30, (0, 10, 100_000)
 
 
 def _message(bench: Bench) -> str:
@@ -109,13 +118,19 @@ def _done_once(bench: Bench) -> str:
 
 
 def _order(bench: Bench) -> str:
-    both, receives = receiving(bench.start(), _STEPS)
+    both, receives = receiving(bench.start(), STEPS)
     sends = [both.send(PAGE, at * PAGE) for at in range(len(receives))]
     bench.finish(*receives, *sends)
     for at in range(len(receives)):
         both.expect(PAGE, at * PAGE)
     both.close()
     return f"{len(receives)} messages in flight arrived in their order"
+
+
+def _in_flight(bench: Bench) -> str:
+    bench.start()
+    Flow(bench, window_of(bench), map(bench.largest, _IN_FLIGHT)).finish()
+    return f"{len(_IN_FLIGHT)} messages of all sizes, one behind the other in memory"
 
 
 def _full(bench: Bench) -> str:
@@ -151,9 +166,9 @@ def _full(bench: Bench) -> str:
         if len(sends) == at:
             break
     room = len(receives)
-    if room < _STEPS or len(sends) < _STEPS:
+    if room < STEPS or len(sends) < STEPS:
         few = min(room, len(sends))
-        raise Broken(f"it has room for {few} requests: NCCL has {_STEPS}", hurts=few == 0)
+        raise Broken(f"it has room for {few} requests: NCCL has {STEPS}", hurts=few == 0)
     later = range(len(sends), room)
     bench.finish(*receives[: len(sends)], *sends)
     for at in later:
@@ -175,27 +190,39 @@ def _released(bench: Bench) -> str:
     return f"{_LONG_RUN} messages one after another"
 
 
+def _many(bench: Bench) -> str:
+    choose, window = random.Random(5), window_of(bench.start())
+    Flow(bench, window, (choose.choice(_MANY_SIZES) for _ in range(_MANY))).finish()
+    return f"{_MANY} messages of up to {max(_MANY_SIZES)} bytes arrived in their order"
+
+
 def _several_comms(bench: Bench) -> str:
     bench.start()
-    ends = [Both(bench, 2 * PAGE, seed=seed) for seed in range(_COMMS)]
-    for offset in (0, PAGE):
-        receives = [both.receive(PAGE, offset) for both in ends]
-        sends = [both.send(PAGE, offset) for both in reversed(ends)]
-        bench.finish(*receives, *sends)
-    for both in ends:
-        both.expect(PAGE)
-        both.expect(PAGE, PAGE)
-        both.close()
+    choose, window = random.Random(7), window_of(bench)
+    flows = [
+        Flow(bench, window, (choose.choice(_COMM_SIZES) for _ in range(_OF_EACH)), seed)
+        for seed in range(_COMMS)
+    ]
+
+    def step() -> bool:
+        choose.shuffle(flows)
+        return sum(not flow.step() for flow in flows) == 0  # a step of each
+
+    bench.until(step, "not every request was done")
+    for flow in flows:
+        flow.finish()
     return f"{_COMMS} comms at once, each with its own bytes"
 
 
 def _two_threads(bench: Bench) -> str:
     bench.start()
+    window = window_of(bench)
     ends = [Both(bench, PAGE, seed=seed) for seed in range(2)]
     together = threading.Barrier(len(ends))
     failed: list[Exception] = []
 
-    def drive(both: Both) -> None:
+    def drive(both: Both, seed: int) -> None:
+        choose = random.Random(seed)
         try:
             if bench.gpu is not None:
                 bench.gpu.make_current()
@@ -205,11 +232,18 @@ def _two_threads(bench: Bench) -> str:
                 bench.finish(both.send(PAGE), receive)
                 both.expect(PAGE)
                 both.target.poison(POISON)
+            both.close()
+            for _ in range(_TURNS):
+                sizes = (choose.choice(_TURN_SIZES) for _ in range(_OF_A_TURN))
+                Flow(bench, window, sizes).finish()
         except Exception as error:  # for the main thread to raise
             failed.append(error)
 
     bench.stage = "by two threads"
-    threads = [threading.Thread(target=drive, args=(both,), daemon=True) for both in ends]
+    threads = [
+        threading.Thread(target=drive, args=(both, seed), daemon=True)
+        for seed, both in enumerate(ends)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -217,9 +251,7 @@ def _two_threads(bench: Bench) -> str:
     for error in failed:
         raise error
     bench.stage = ""
-    for both in ends:
-        both.close()
-    return f"{_LONG_RUN} messages a thread, each by a comm of its own"
+    return f"{_LONG_RUN} messages a thread, and {_TURNS} comms more of each"
 
 
 CLAUSES = (
@@ -277,16 +309,25 @@ CLAUSES = (
         what="Messages in flight arrive in the order in which they were posted.",
         why="Messages of one tag have nothing else that tells them apart.",
         source="ncclNet_vN_t",
-        nccl=f"Has {_STEPS} steps of a connection in flight.",
+        nccl=f"Has {STEPS} steps of a connection in flight.",
         needs=("done-once",),
     ),
     Clause(
+        "in-flight", _in_flight,
+        what="Messages of all sizes in flight together arrive, from and to any place of their"
+        " registration.",
+        why="A large message, an empty one and an odd place are each easy alone.",
+        source="ncclNet_vN_t",
+        nccl=f"Has {STEPS} steps of a connection in flight, the last one shorter.",
+        needs=("order", "sizes", "send-first"),
+    ),
+    Clause(
         "full", _full,
-        what=f"A comm has room for {_STEPS} requests; a full one answers 0 and a NULL request, and"
+        what=f"A comm has room for {STEPS} requests; a full one answers 0 and a NULL request, and"
         " takes more later.",
         why="It is no error: the caller comes again.",
         source="NCCL_NET_MAX_REQUESTS; ncclNet_vN_t",
-        nccl=f"Comes again where the request is NULL, and ends the job at an error. It has {_STEPS}"
+        nccl=f"Comes again where the request is NULL, and ends the job at an error. It has {STEPS}"
         f" in flight on a comm of its own, and {_MOST_REQUESTS} at most (v6: {_MOST_OF_V6}); with"
         " room for less it is slower, not hurt.",
         needs=("order",),
@@ -300,19 +341,28 @@ CLAUSES = (
         needs=("message",),
     ),
     Clause(
+        "many-messages", _many,
+        what=f"{_MANY} messages of a comm, of 0 to {max(_MANY_SIZES)} bytes, arrive in order.",
+        why="Counters that wrap, and slots that are used again and again, are met late.",
+        source="ncclNet_vN_t",
+        nccl="Sends without end on one comm.",
+        needs=("in-flight", "released"), costly=True,
+    ),
+    Clause(
         "several-comms", _several_comms,
         what=f"{_COMMS} comms at once do not disturb each other.",
         why="Each has a queue and an order of its own.",
         source="ncclNet_vN_t",
         nccl="Has several comms a peer, and many peers.",
-        needs=("message",),
+        needs=("in-flight",),
     ),
     Clause(
         "two-threads", _two_threads,
-        what="Two threads drive a comm each at the same time.",
+        what="Two threads drive a comm each at the same time, close it, and make others.",
         why="A comm has one thread at a time; what comms have in common, the plugin has to guard.",
         source="ncclNet_vN_t",
-        nccl="Has a thread for each communicator that drives its comms, several in one process.",
+        nccl="Has a thread for each communicator that drives its comms, and threads that set"
+        " communicators up, several in one process.",
         needs=("several-comms", "released"),
     ),
 )  # fmt: skip

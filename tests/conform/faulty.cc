@@ -20,6 +20,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -33,6 +34,7 @@ namespace {
 constexpr size_t kQueue = 16;
 constexpr int kGroup = 4;
 constexpr int kPatience = 20;
+constexpr int kWraps = 4096;  // messages of a comm
 constexpr uint32_t kData = 1, kBye = 2;
 
 // Those who say it twice have a fault in one call alone.
@@ -97,6 +99,7 @@ struct Comm {
   Part* into = nullptr;
 };
 
+std::mutex g_opening;
 std::set<Comm*> g_open;
 Comm* g_newest = nullptr;
 
@@ -181,6 +184,8 @@ void progress_receive(Comm* comm) {
     part->bytes = comm->header.bytes;
     part->filled = true;
     if (fault("garbles") && part->bytes > 0) part->data[part->bytes / 2] ^= 1;
+    if (fault("odd-places") && reinterpret_cast<uintptr_t>(part->data) % 64 != 0) *part->data ^= 1;
+    if (fault("wraps") && comm->posted > kWraps && part->bytes > 0) *part->data ^= 1;
     if (fault("overwrites")) memset(part->data + part->bytes, 0, part->room - part->bytes);
     bool whole = true;
     for (int i = 0; i < request->n; ++i) whole &= request->parts[i].filled;
@@ -327,6 +332,7 @@ int listen_on(void*, int device, void* handle, void** listen_comm) {
 Comm* opened(int fd, bool sends, uint64_t id) {
   auto* comm = new Comm{fd, sends};
   comm->id = id;
+  const std::lock_guard<std::mutex> lock(g_opening);
   g_open.insert(comm);
   if (!sends) g_newest = comm;
   return comm;
@@ -387,6 +393,7 @@ int accept_from(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_devi
 int close_comm(void* pointer) {
   auto* comm = static_cast<Comm*>(pointer);
   if (comm == nullptr) return kNetSuccess;
+  const std::lock_guard<std::mutex> lock(g_opening);
   if (fault("close-order-hangs") && !comm->sends) {
     for (const Comm* other : g_open) {
       if (other->sends && other->id == comm->id) hang();

@@ -62,10 +62,12 @@ FAULTS = [
     ("no-sizes", "reported-size", "test does not write the size of a receive: NCCL then"),
     ("completes-twice", "done-once", "a receive was done before its message was sent"),
     ("reorders", "order", "bytes of a message are wrong"),
+    ("odd-places", "in-flight", "bytes of a message are wrong"),
     ("seventeenth-lost", "full", "not every request was done"),
     ("one-request", "full", "it has room for 1 requests: NCCL has 8"),
     ("full-fails", "full", "irecv number 2 returned 3: full is 0 and a NULL request"),
     ("leaks-requests", "released", "was busy (a NULL request), and took nothing"),
+    ("wraps", "many-messages", "bytes of a message are wrong"),
     ("one-comm", "several-comms", "not every request was done"),
     ("not-reentrant", "two-threads", " returned 3"),
     ("group-refused", "grouped", "irecv returned 4"),
@@ -125,6 +127,7 @@ def test_without_a_fault_every_clause_holds(plugin: Path, tmp_path: Path) -> Non
         "one-bounce-buffer",
         "flush",
         "large-message",
+        "many-messages",
     }, found.out
 
 

@@ -1,18 +1,17 @@
-"""softtcpx keeps the contract in each version; what is said of it is a golden file."""
+"""softtcpx keeps the contract in each version; what is said of it is one golden table."""
 
 from __future__ import annotations
 
-import json
-import os
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import verdicts
 from conform_command import conform
+from ends import OWNERS
 
-GOLDEN = Path(__file__).parent / "golden"
-#: Set to write the golden files anew (with `-m ""`); then read what `git diff` says.
-WRITE = "WRITE_GOLDEN"
+from tcpx_mpi.plugin.find import SOFTTCPX_ABI, bundled_dir
 
 
 @pytest.mark.parametrize(("memory", "abi"), [
@@ -24,15 +23,30 @@ def test_softtcpx_passes_in_each_version(memory: str, abi: str, tmp_path: Path) 
     which = ("--abi", abi, "--memory", memory, "--quick")
     found = conform(tmp_path, "softtcpx", *which, NCCL_SOCKET_IFNAME="=lo")  # one device
     assert (found.code, found.err) == (0, ""), found.out
-    for version in found.document["versions"]:
-        version["path"] = Path(version["path"]).name
-    golden = GOLDEN / f"softtcpx-{memory}.json"
-    if WRITE in os.environ and abi == "all":
-        golden.write_text(json.dumps(found.document, indent=1) + "\n")
-    wanted = json.loads(golden.read_text())
-    if abi != "all":
-        wanted["versions"] = [each for each in wanted["versions"] if each["abi"] == int(abi)]
-    assert found.document == wanted
+    versions = verdicts.VERSIONS[memory] if abi == "all" else [int(abi)]
+    assert found.document == {
+        "format": 1, "memory": memory,
+        "versions": [expected(memory, abi) for abi in versions],
+    }  # fmt: skip
+
+
+def expected(memory: str, abi: int) -> dict[str, Any]:
+    """What the table says of a version, as the JSON has it."""
+    name = f"libnccl-net-softtcpx{'' if abi == SOFTTCPX_ABI else f'-v{abi}'}.so"
+    return {
+        "abi": abi,
+        "plugin": f"softtcpx_v{abi}",
+        "path": str(Path(bundled_dir()) / name),
+        "clauses": verdicts.expected(memory, abi, quick=True),
+    }
+
+
+@pytest.mark.parametrize("environ", OWNERS, ids=lambda each: ",".join(each.values()))
+def test_whoever_moves_the_bytes_says_the_same(environ: dict[str, str], tmp_path: Path) -> None:
+    found = conform(tmp_path, "softtcpx", NCCL_SOCKET_IFNAME="=lo", **environ)
+    assert (found.code, found.err) == (0, ""), found.out
+    (version,) = found.document["versions"]
+    assert version["clauses"] == verdicts.expected("host", SOFTTCPX_ABI, quick=False)
 
 
 def test_junit_has_a_case_for_each_clause(tmp_path: Path) -> None:
