@@ -164,6 +164,8 @@ class Session {
 
   // How far the connections of a direction are, or all; rethrows a refusal.
   size_t pending(std::optional<Direction> direction) const;
+  // Whether every connect is: see Connections::begun.
+  bool begun() const;
   // Whether progress may move anything: connections that come up, messages that are not finished.
   bool connecting() const;
   bool transferring() const;

@@ -22,6 +22,11 @@ size_t Session::pending(std::optional<Direction> direction) const {
   return connections_.pending(direction);
 }
 
+bool Session::begun() const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return connections_.begun();
+}
+
 bool Session::connecting() const {
   const std::lock_guard<std::mutex> lock(mutex_);
   return !closed_ && !refusal_ && connections_.pending() > 0;

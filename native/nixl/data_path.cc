@@ -34,8 +34,10 @@ class SessionPath : public DataPath {
 
   std::string listen(const std::string& remote) override { return session_.listen(remote); }
   void join(const std::string& remote, const std::string& info) override {
-    session_.load_remote_conn_info(remote, info);
+    session_.load_remote_conn_info(remote, info, false);
   }
+  bool begun(const std::string& remote) override { return session_.connects_begun(remote); }
+  void accept(const std::string& remote) override { session_.begin_accepts(remote); }
 
   PathStage stage(const std::string& remote) override {
     switch (session_.remote_stage(remote)) {

@@ -31,7 +31,12 @@ class DataPath {
   // Errors of all below are of std::exception, with what is wrong.
   // What the remote's `join` takes.
   virtual std::string listen(const std::string& remote) = 0;
+  // The connects begin, and `begun` says when all have: no accept of the remote waits for them
+  // then.
   virtual void join(const std::string& remote, const std::string& info) = 0;
+  virtual bool begun(const std::string& remote) = 0;
+  // The remote's have begun: the accepts may, too.
+  virtual void accept(const std::string& remote) = 0;
   virtual PathStage stage(const std::string& remote) = 0;
   virtual std::string error(const std::string& remote) = 0;
   // What is not complete is lost.

@@ -197,10 +197,12 @@ void Initiator::take(const Frame& frame) {
       if (greeting.sender != remote_) {
         return fail(kMismatch, who() + " is " + greeting.sender + " now: load its metadata again");
       }
-      return join(greeting);
+      join(greeting);
+      return take_begun();
     }
     case FrameType::kRefuse:
-      return fail(kNotAllowed, who() + " refuses: " + std::string(read_text(frame.body, 4096)));
+      return fail(kNotAllowed,
+                  who() + " refuses: " + std::string(read_text(frame.body, kMaxReason)));
     case FrameType::kUp:
       read_text(frame.body, 0);
       return take_up();

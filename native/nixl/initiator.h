@@ -28,6 +28,7 @@ class Initiator : public Link {
   void take(const Frame& frame) override;
   bool advance(int64_t now) override;
   void failed(Status status) override;
+  void tell_begun() override { write_begun(out()); }
   bool begins_anew() override;
 
  private:

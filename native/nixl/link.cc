@@ -39,7 +39,7 @@ Link::~Link() {
 
 // From here on nothing touches the memory.
 void Link::leave_path() {
-  if (std::exchange(listening_, false)) all_.path->close(key_);
+  if (std::exchange(on_path_, false)) all_.path->close(key_);
 }
 
 // The kernel forgets a socket that is closed only when no child of this process has it too.
@@ -89,18 +89,7 @@ bool Link::run(int64_t now) {
   }
   try {
     moved = advance(now);
-    if (stage_ == LinkStage::kJoining && listening_) {
-      const PathStage path = all_.path->stage(key_);
-      if (path == PathStage::kFailed) {
-        fail(kBackend, who() + ": the data path does not come up: " + all_.path->error(key_));
-        return true;
-      }
-      if (path == PathStage::kConnected && !up_here_) {
-        up_here_ = moved = true;
-        write_up(out());
-        if (up_there_) stage_ = LinkStage::kReady;
-      }
-    }
+    if (stage_ == LinkStage::kJoining) moved |= come_up();
     for (Pump* pump : {sends_.get(), receives_.get()}) {
       if (pump == nullptr || !pump->busy() || stage_ == LinkStage::kFailed) continue;
       moved |= pump->run();
@@ -110,7 +99,7 @@ bool Link::run(int64_t now) {
       }
     }
   } catch (const std::exception& error) {
-    const bool lost = listening_ && all_.path->stage(key_) == PathStage::kFailed;
+    const bool lost = on_path_ && all_.path->stage(key_) == PathStage::kFailed;
     fail(lost ? kRemoteDisconnect : kBackend, who() + ": " + error.what());
     return true;
   }
@@ -151,6 +140,7 @@ void Link::fail(Status status, const std::string& reason) {
   lost_work_ = waits() || has_unsent() || status != kRemoteDisconnect;
   stage_ = LinkStage::kFailed;
   reason_ = reason;
+  say_why(reason);
   close_stream(0);
   leave_path();
   failed(status);
@@ -178,20 +168,57 @@ void Link::greet(FrameType type, const Token& attempt, const Token& secret,
   greeting.engine = engine_of(all_.token);
   greeting.sender = all_.agent;
   greeting.target = remote_;
-  listening_ = true;
-  greeting.path_info = all_.path->listen(key_);
+  greeting.path_info = listen();
   write_proven(out(), type, greeting, secret, challenge);
 }
 
+std::string Link::listen() {
+  on_path_ = true;
+  return all_.path->listen(key_);
+}
+
 void Link::join(const Greeting& greeting) {
+  listen();
   all_.path->join(key_, greeting.path_info);
   sends_ = std::make_unique<Pump>(*all_.path, key_, true, all_.options.stage_bytes);
   receives_ = std::make_unique<Pump>(*all_.path, key_, false, all_.options.stage_bytes);
   stage_ = LinkStage::kJoining;
 }
 
+bool Link::come_up() {
+  const PathStage path = all_.path->stage(key_);
+  if (path == PathStage::kFailed) {
+    fail(kBackend, who() + ": the data path does not come up: " + all_.path->error(key_));
+    return true;
+  }
+  bool moved = false;
+  if (!begun_here_ && all_.path->begun(key_)) {
+    begun_here_ = moved = true;
+    tell_begun();
+    may_accept();
+  }
+  if (path == PathStage::kConnected && !up_here_ && stage_ == LinkStage::kJoining) {
+    up_here_ = moved = true;
+    write_up(out());
+    if (up_there_) stage_ = LinkStage::kReady;
+  }
+  return moved;
+}
+
+void Link::take_begun() {
+  if (stage_ != LinkStage::kJoining || begun_there_) throw WireError("a second \"begun\"");
+  begun_there_ = true;
+  may_accept();
+}
+
+void Link::may_accept() {
+  if (begun_here_ && begun_there_ && stage_ == LinkStage::kJoining) all_.path->accept(key_);
+}
+
 void Link::take_up() {
-  if (stage_ != LinkStage::kJoining || up_there_) throw WireError("a second \"up\"");
+  if (stage_ != LinkStage::kJoining || !begun_there_ || up_there_) {
+    throw WireError("an \"up\" that is not due");
+  }
   up_there_ = true;
   if (up_here_) stage_ = LinkStage::kReady;
 }

@@ -4,6 +4,12 @@
 //   kDialing -> kGreeting -> kJoining -> kReady         (kFailed from each; who was not answered
 //                                                         dials again)
 //
+// set-up initiator: kHello                   target: begins to connect; when it has, kWelcome
+//        initiator: begins to connect; when it has, kBegun, and accepts
+//                                            target: accepts
+//        each: kUp when all connections are there
+//        So nobody is in an accept that waits for a connect which the peer has not begun: a plugin
+//        may block in there, and agents in a circle would wait for each other for ever.
 // WRITE  initiator: kWrite{segments}          target: checks them, kCredit, receives
 //        initiator: sends                     target: when all is in place, the notification, kDone
 //        complete at kDone: the bytes are there
@@ -95,13 +101,17 @@ class Link {
   virtual void take(const Frame& frame) = 0;
   virtual bool advance(int64_t) { return false; }
   virtual void failed(Status) {}
+  virtual void say_why(const std::string&) {}         // to the other side, before the end
   virtual bool accepts_more() const { return true; }  // of what it is asked for
   // The other side has closed the connection: whether another one takes its place.
   virtual bool begins_anew() { return false; }
 
   // With the proof for `challenge` that we know `secret`.
   void greet(FrameType type, const Token& attempt, const Token& secret, const Token& challenge);
+  // Our connects begin, and `tell_begun` is called when they have.
   void join(const Greeting& greeting);
+  virtual void tell_begun() = 0;
+  void take_begun();  // the other side's have
   void leave_path();
   void close_stream(int patience_ms);
   void take_up();
@@ -118,9 +128,13 @@ class Link {
 
  private:
   double patience_s() const;
+  std::string listen();
+  bool come_up();
+  void may_accept();
 
   const std::string key_;  // of the data path
-  bool listening_ = false;
+  bool on_path_ = false;
+  bool begun_here_ = false, begun_there_ = false;
   bool up_here_ = false, up_there_ = false;
   bool moved_ = false;
   bool holds_frames_ = false;  // that were read, or are to be, when more is accepted

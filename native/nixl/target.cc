@@ -71,6 +71,9 @@ void Target::take(const Frame& frame) {
   switch (frame.type) {
     case FrameType::kHello:
       return take_hello(frame);
+    case FrameType::kBegun:
+      read_text(frame.body, 0);
+      return take_begun();
     case FrameType::kUp:
       read_text(frame.body, 0);
       return take_up();
@@ -108,6 +111,7 @@ void Target::take_hello(const Frame& frame) {
   const Greeting& greeting = *proven;
   is_proven_ = true;
   remote_ = greeting.sender;
+  attempt_ = greeting.attempt;
   engine_ = greeting.engine;
   if (!is_utf8(remote_)) {
     return refuse("an agent whose name is no UTF-8 has notifications that Python cannot read");
@@ -129,16 +133,28 @@ void Target::take_hello(const Frame& frame) {
                   std::to_string(limit) + ": ulimit -n)");
   }
   try {
-    greet(FrameType::kWelcome, greeting.attempt, all_.token, challenge_);
     join(greeting);
   } catch (const std::exception& error) {
     refuse(error.what());
   }
 }
 
+void Target::tell_begun() {
+  greet(FrameType::kWelcome, attempt_, all_.token, challenge_);
+  is_answered_ = true;
+}
+
 void Target::refuse(const std::string& reason) {
-  write_text(out(), FrameType::kRefuse, reason);
+  is_answered_ = true;
+  write_text(out(), FrameType::kRefuse, reason.substr(0, kMaxReason));
   fail(kNotAllowed, who() + " was refused: " + reason);
+}
+
+// Else it would dial again.
+void Target::say_why(const std::string& reason) {
+  if (is_proven_ && !is_answered_) {
+    write_text(out(), FrameType::kRefuse, reason.substr(0, kMaxReason));
+  }
 }
 
 void Target::note(std::string_view text) {

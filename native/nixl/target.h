@@ -22,6 +22,8 @@ class Target : public Link {
  protected:
   void take(const Frame& frame) override;
   bool accepts_more() const override;
+  void tell_begun() override;
+  void say_why(const std::string& reason) override;
   std::string who() const override;
 
  private:
@@ -44,7 +46,9 @@ class Target : public Link {
   const std::string address_;
   Token challenge_{};
   Token engine_{};
+  Token attempt_{};  // of its hello
   bool is_proven_ = false;
+  bool is_answered_ = false;
   std::map<uint64_t, Open> open_;  // transfers that are not over
   size_t kept_ = 0;                // of them
   uint64_t unfetched_bytes_ = 0;   // of notifications from here

@@ -16,7 +16,6 @@ constexpr char kInfoMagic[] = "TCPX-NIXL-2";
 constexpr char kRegionMagic[] = "TCPX-MEM-1";
 constexpr size_t kMaxAddresses = 16;
 constexpr size_t kMaxAddress = 64;
-constexpr size_t kMaxReason = 4096;
 
 template <typename Number>
 void put(std::string& out, Number value) {
@@ -325,6 +324,7 @@ uint64_t read_id(std::string_view body) {
   return id;
 }
 
+void write_begun(std::string& out) { const Opened frame(out, FrameType::kBegun); }
 void write_up(std::string& out) { const Opened frame(out, FrameType::kUp); }
 
 void write_done(std::string& out, const DoneFrame& done) {
@@ -417,6 +417,7 @@ void check_body(const Frame& frame) {
     case FrameType::kRefuse:
       read_text(frame.body, kMaxReason);
       break;
+    case FrameType::kBegun:
     case FrameType::kUp:
       Fields(frame.body).end("a frame without a body");
       break;

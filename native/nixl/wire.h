@@ -18,13 +18,14 @@
 namespace tcpx::nixl {
 
 constexpr uint32_t kWireMagic = 0x4c585854;  // "TXXL"
-constexpr uint16_t kWireVersion = 3;
+constexpr uint16_t kWireVersion = 4;
 constexpr size_t kHeaderBytes = 16;
 constexpr size_t kMaxBody = size_t{2} << 20;
 constexpr size_t kMaxName = 4096;  // of an agent
 constexpr size_t kMaxNotification = 1 << 20;
 constexpr size_t kMaxSegments = 32768;  // of one frame: a longer request is several
 constexpr size_t kMaxChannels = 16;
+constexpr size_t kMaxReason = 4096;     // in words
 constexpr size_t kMaxPathInfo = 16384;  // of the data path's listeners
 // Of the frames before both sides know each other.
 constexpr size_t kMaxGreeting = 4 * kMaxName + kMaxPathInfo;
@@ -34,6 +35,7 @@ enum class FrameType : uint16_t {
   kHello,          // from whoever connects
   kWelcome,        // from whoever was connected to
   kRefuse,         // with a reason in words, and the end
+  kBegun,          // from whoever connects: its connects of the data path have begun
   kUp,             // all comms of this side are there
   kWrite,          // segments, perhaps with the bytes
   kRead,
@@ -144,6 +146,7 @@ void write_challenge(std::string& out, const Token& challenge);
 void write_greeting(std::string& out, FrameType type, const Greeting& greeting);
 void write_text(std::string& out, FrameType type, std::string_view text);  // kRefuse, kNotify
 void write_id(std::string& out, FrameType type, uint64_t id);  // kGrant, kCredit, kCancel
+void write_begun(std::string& out);
 void write_up(std::string& out);
 void write_done(std::string& out, const DoneFrame& done);
 // `payload_bytes` are left for the caller to fill, at the end of `out`.

@@ -39,8 +39,18 @@ Session::~Session() {
 
 std::string Session::listen(const std::string& remote) { return of(state_).listen(remote); }
 
-void Session::load_remote_conn_info(const std::string& remote, const std::string& info) {
-  of(state_).load_remote_conn_info(remote, info);
+void Session::load_remote_conn_info(const std::string& remote, const std::string& info,
+                                    bool accepts) {
+  of(state_).load_remote_conn_info(remote, info, accepts);
+}
+
+bool Session::connects_begun(const std::string& remote) const {
+  const Remote found = of(state_).find_remote(remote);
+  return found->loaded && found->link().begun();
+}
+
+void Session::begin_accepts(const std::string& remote) {
+  of(state_).find_remote(remote)->link().take_accepts(true);
 }
 
 void Session::accept(const std::string& remote, double timeout_s) {

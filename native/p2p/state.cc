@@ -214,7 +214,8 @@ std::string SessionState::listen(const std::string& name) {
   return remote->info;
 }
 
-void SessionState::load_remote_conn_info(const std::string& name, const std::string& bytes) {
+void SessionState::load_remote_conn_info(const std::string& name, const std::string& bytes,
+                                         bool accepts) {
   require_open();
   if (const Remote known = look_for(name); known != nullptr && known->loaded) {
     throw UsageError(Status::kAlreadyDone,
@@ -237,7 +238,7 @@ void SessionState::load_remote_conn_info(const std::string& name, const std::str
     throw UsageError(Status::kClosed, closed_text(*remote));
   }
   remote->loaded = true;
-  remote->link().take_accepts(true);
+  if (accepts) remote->link().take_accepts(true);
   wake();
 }
 

@@ -52,7 +52,7 @@ class SessionState {
   std::vector<std::string> remotes() const;
 
   std::string listen(const std::string& name);
-  void load_remote_conn_info(const std::string& name, const std::string& info);
+  void load_remote_conn_info(const std::string& name, const std::string& info, bool accepts = true);
   void accept(const std::string& name, double timeout_s);
   void connect(const std::string& name, double timeout_s);
   void establish(const std::string& name, double timeout_s);

@@ -208,7 +208,7 @@ def nixl_stream() -> dict[str, bytes]:
     def text(said: bytes) -> bytes:
         return struct.pack("<I", len(said)) + said
 
-    def frame(kind: int, body: bytes = b"", magic: int = 0x4C585854, version: int = 3) -> bytes:
+    def frame(kind: int, body: bytes = b"", magic: int = 0x4C585854, version: int = 4) -> bytes:
         return struct.pack("<IHHQ", magic, version, kind, len(body)) + body
 
     def transfer(kind: int, flags: int, note: bytes, segments: list[int], more: bytes) -> bytes:
@@ -216,8 +216,8 @@ def nixl_stream() -> dict[str, bytes]:
         count = struct.pack("<I", len(segments))
         return frame(kind, struct.pack("<QB", 5, flags) + text(note) + count + table + more)
 
-    (challenge, hello, welcome, refuse, up, write, read, grant, credit, cancel, done, data,
-     note) = range(1, 14)  # fmt: skip
+    (challenge, hello, welcome, refuse, begun, up, write, read, grant, credit, cancel, done, data,
+     note) = range(1, 15)  # fmt: skip
     terms = text(b"softtcpx") + struct.pack("<HQQQ", 2, 1 << 19, 1 << 15, 1 << 18)
     tokens = b"p" * 16 + b"a" * 16  # the proof, the attempt
     greeting = tokens + terms + b"e" * 16 + text(b"a") + text(b"b") + text(b"path")
@@ -227,6 +227,7 @@ def nixl_stream() -> dict[str, bytes]:
         "challenge": frame(challenge, b"c" * 16),
         "hello": frame(hello, greeting),
         "welcome-and-up": frame(welcome, greeting) + frame(up),
+        "begun": frame(begun),
         "refuse": frame(refuse, b"no"),
         "write": transfer(write, 6, b"note", [0, 7], b""),
         "write-with-bytes": transfer(write, 1, b"", [3], b"7 bytes"),
@@ -234,7 +235,7 @@ def nixl_stream() -> dict[str, bytes]:
         "answers": frame(grant, number) + frame(credit, number) + frame(cancel, number),
         "done": frame(done, number + struct.pack("<i", -6) + text(b"why")),
         "data-and-note": frame(data, number + b"7 bytes") + frame(note, b"hello"),
-        "other-version": frame(up, version=1),
+        "other-version": frame(up, version=3),
         "other-magic": frame(up, magic=1),
         "cut": frame(note, b"hello")[:-1],
     }

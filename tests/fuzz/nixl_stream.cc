@@ -26,6 +26,9 @@ std::string rewritten(const Frame& frame) {
     case FrameType::kNotify:
       write_text(out, frame.type, frame.body);
       break;
+    case FrameType::kBegun:
+      write_begun(out);
+      break;
     case FrameType::kUp:
       write_up(out);
       break;

@@ -88,6 +88,7 @@ class BrokenCopy:
             ("native", ("*.cc", "*.h", "*.cu", "*.in", "*.map", "*.cmake", "CMakeLists.txt")),
             ("tests/native", ("*.cc", "*.h", "CMakeLists.txt")),
             ("tests/fakecuda", ("*.cc", "*.h", "CMakeLists.txt")),
+            ("tests/refplugin", ("*.cc", "*.h")),
             ("tcpx_mpi", ("*.py",)),
         ):
             files = {p for pattern in patterns for p in (REPOSITORY / part).rglob(pattern)}

@@ -72,14 +72,14 @@ Socket dial(const std::string& info) {
 // A process with agent "b", which has few descriptors, memory, and answers what it is asked. The
 // plugin is in one process once, and RawPeer brings its own.
 struct Child {
-  Child() {
+  explicit Child(const Params& params = {}) {
     int there[2], back[2];
     CHECK_EQ(pipe(there), 0);
     CHECK_EQ(pipe(back), 0);
     pid = fork();
     if (pid == 0) {
       close(there[1]), close(back[0]);
-      serve(there[0], back[1]);
+      serve(there[0], back[1], params);
     }
     close(there[0]), close(back[1]);
     ask_ = there[1];
@@ -104,9 +104,9 @@ struct Child {
   const uint8_t* address;
 
  private:
-  [[noreturn]] static void serve(int from, int to) {
+  [[noreturn]] static void serve(int from, int to, const Params& params) {
     have_descriptors(256);
-    Agent b("b");
+    Agent b("b", true, params);
     Bytes memory(b, kMiB, 3);
     const auto say = [&](const std::string& text) {
       const uint64_t length = text.size();
@@ -134,19 +134,20 @@ struct Child {
 class RawPeer {
  public:
   explicit RawPeer(const std::string& info, const std::string& name = "raw",
-                   const std::string& target = "b")
+                   const std::string& target = "b", const char* gone_plugin = nullptr)
       : info_(read_connection_info(info)), socket_(dial(info)) {
     Frame frame = next();
     CHECK(frame.type == FrameType::kChallenge);
     const tcpx::Token challenge = read_challenge(frame.body);
     tcpx_p2p::Options options;
-    options.plugin = SOFTTCPX_PLUGIN;
+    options.plugin = gone_plugin != nullptr ? gone_plugin : SOFTTCPX_PLUGIN;
     session_.emplace(0, info_.terms.channels, options);
     Greeting hello;
     hello.terms = info_.terms;
     hello.sender = name;
     hello.target = target;
     hello.path_info = session_->listen("b");
+    if (gone_plugin != nullptr) session_->close();
     CHECK(tcpx::random_token(&hello.attempt) && tcpx::random_token(&hello.engine));
     std::string out;
     write_proven(out, FrameType::kHello, hello, info_.token, challenge);
@@ -159,6 +160,10 @@ class RawPeer {
     const auto welcome = read_proven(frame, info_.token, challenge);
     CHECK(welcome.has_value());
     session_->load_remote_conn_info("b", welcome->path_info);
+    CHECK(comes([&] { return session_->progress(), session_->connects_begun("b"); }));
+    out.clear();
+    write_begun(out);
+    send(out);
     session_->establish("b", 20);
     out.clear();
     write_up(out);
@@ -267,6 +272,12 @@ TEST(silent_connections_leave_a_small_process_its_descriptors_and_peers_are_serv
   Agent a("a");
   CHECK_EQ(a.backend->load_connection_info("b", b.info), kSuccess);
   CHECK_EQ(writes(a, "b", b.address, b.blob, kMiB), kSuccess);
+}
+
+TEST(whoever_cannot_be_connected_to_is_told_why) {
+  Child b(Params{{"plugin", BLOCKING_V9}});  // its connect is refused at once where nobody listens
+  const RawPeer peer(b.info, "raw", "b", BLOCKING_V9);
+  CHECK(check::contains(peer.refusal, "agent raw: the data path does not come up: "));
 }
 
 TEST(whoever_gave_way_to_strangers_dials_again) {

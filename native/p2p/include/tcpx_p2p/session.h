@@ -299,8 +299,15 @@ class TCPX_P2P_API Session {
   std::string listen(const std::string& remote);
   // Takes what the remote's listen returned. Names the remote. From here on its connections come up
   // with progress, whoever makes it. Throws kBadInfo, kOtherVersion, kOtherPlugin, kOtherSettings,
-  // kAlreadyDone; the right info may follow then.
-  void load_remote_conn_info(const std::string& remote, const std::string& info);
+  // kAlreadyDone; the right info may follow then. With `accepts` false, and accept_early too, no
+  // accept is entered before begin_accepts, accept or establish is called.
+  void load_remote_conn_info(const std::string& remote, const std::string& info,
+                             bool accepts = true);
+  // For sessions of several processes that connect in a circle over a plugin whose accept blocks
+  // until its peer has connected: each tells its remote when its connects to that have begun, and
+  // lets accepts begin when it is told the same. Throw kUnknownRemote.
+  bool connects_begun(const std::string& remote) const;
+  void begin_accepts(const std::string& remote);
   // Waits until the remote has connected; then messages can be received. Connections to it come up
   // meanwhile. Throws kTimedOut after `timeout_s` in which no connection came up (negative:
   // connect_timeout_s) and may then be called again; kSetupFailed where the plugin refuses, which
