@@ -30,7 +30,10 @@
 namespace {
 
 constexpr uint64_t kMagic = 0x6e696c7075666572;  // marks handles and hellos
-constexpr uint64_t kQueue = 4;
+#ifndef REFPLUGIN_REQUESTS
+#define REFPLUGIN_REQUESTS 4
+#endif
+constexpr uint64_t kQueue = REFPLUGIN_REQUESTS;
 constexpr timeval kHelloPatience{2, 0};
 
 NetLogger g_log = nullptr;
