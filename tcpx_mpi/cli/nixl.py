@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
-from tcpx_mpi.errors import UsageError
+from tcpx_mpi.errors import LostRank, UsageError
 from tcpx_mpi.units import parse_size
 
 _EXAMPLES = (
@@ -107,11 +107,13 @@ def command(ctx: click.Context, /, size: str, iters: int, warmup: int, **values:
         print(line_of(run.header, summarise_row(run.header, row), screen), flush=True)
 
     def lost(name: str, why: str) -> None:
-        print(f"# Peer {name}: n/a from here on: {why}", flush=True)
+        print(f"# Peer {name}: {why}", flush=True)
 
-    run = measure(settings, ["tcpx-mpi", *ctx.obj], begin, row_done, lost)
+    run, how = measure(settings, ["tcpx-mpi", *ctx.obj], begin, row_done, lost)
     summaries = [summarise_row(run.header, row) for row in run.rows]
     files = [run.path] if run.path else []
     print("\n".join(end_lines(run.header, summaries, screen, files=files)))
     require_right(run)
+    if how:
+        raise LostRank(f"{how}, after all was moved")
     return 0

@@ -93,12 +93,14 @@ class _Sides:
 def measure(
     settings: NixlSettings, command: Sequence[str], begin: Callable[[Run], None],
     row_done: Callable[[Run, Row], None], lost: Callable[[str, str], None],
-) -> Run:  # fmt: skip
-    """The whole run; `begin` gets it when all agents know each other, `row_done` after each row,
-    `lost`, before that, the name of a baseline that could not go on, and why: its rows end there.
-    One that cannot begin is said by its description.
+) -> tuple[Run, str]:  # fmt: skip
+    """The whole run, and how agents of ours ended where that was not in order ("": it was).
 
-    Raises what an agent of ours tells, WrongBytes at the end where a byte was wrong.
+    `begin` gets the run when all agents know each other, `row_done` after each row; `lost`, before
+    that, the name of a baseline that could not go on, and why, and at the end of one that did not
+    end in order, how. One that cannot begin is said by its description.
+
+    Raises what an agent of ours tells.
     """
     wheel = require_tested(installed_wheel())
     extent = max(request_of(settings, size).extent_bytes for size in settings.sizes)
@@ -129,13 +131,16 @@ def measure(
                 writer.append_row(row)
             run.rows.append(row)
             for backend in sides.lost.keys() - told:
-                lost(backend.lower(), sides.lost[backend])
+                lost(backend.lower(), f"n/a from here on: {sides.lost[backend]}")
             told |= sides.lost.keys()
             row_done(run, row)
         run.complete = True
         if writer is not None:
             writer.finish()
-    return run
+        for side in sides.beside:  # a library may end its process as it is unloaded
+            if how := side.end():
+                lost(side.backend.lower(), f"{how}, after its last row")
+        return run, sides.own.end()
 
 
 def require_right(run: Run) -> None:

@@ -19,6 +19,7 @@ from tcpx_mpi.records import PHASES, RankRow, RowFacts
 
 #: Importing NIXL and its libraries takes seconds on a busy machine.
 _PATIENCE_S = 120.0
+_END_PATIENCE_S = 30.0
 
 
 class AgentChild:
@@ -73,16 +74,20 @@ class AgentChild:
         if self._process.is_alive():  # else its number may be another's
             os.kill(self.pid, number)
 
-    def end(self) -> None:
+    def end(self) -> str:
+        """How it ended where that was not in order, or ""."""
         self.resume()
         try:
             self._pipe.send(("end",))
-            self._process.join(10)
+            self._process.join(_END_PATIENCE_S)
         except (OSError, ValueError):
             pass
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
+            return f"the {self._name} did not end in {_END_PATIENCE_S:.0f} s"
+        code = self._process.exitcode
+        return f"the {self._name} ended with {code}" if code else ""
 
     @property
     def _name(self) -> str:
@@ -213,9 +218,9 @@ class Side:
             )
         return parts
 
-    def end(self) -> None:
-        for agent in self.agents:
-            agent.end()
+    def end(self) -> str:
+        """How its agents ended where that was not in order, or ""."""
+        return "; ".join(filter(None, [agent.end() for agent in self.agents]))
 
 
 def without_nixl_settings(environ: dict[str, str]) -> dict[str, str]:

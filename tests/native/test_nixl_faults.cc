@@ -289,20 +289,45 @@ TEST(a_forked_child_is_refused_its_parents_agent_which_goes_on) {
   Bytes here(two.a, 1000, 1), there(two.b, 1000);
   Known known(two.a, two.b, there);
   Xfer out(two.a, kWrite, here, {{0, 1000}}, "b", there.data.data(), known.metadata, {{0, 1000}});
-  const pid_t child = fork();
-  if (child == 0) {
+  const auto ask_all = [&] {
     Notifications notes;
-    const bool refused = out.post("from the child") == kNotAllowed &&
-                         two.b.backend->notifications(notes) == kNotAllowed &&
-                         two.a.backend->notify("b", "x") == kNotAllowed &&
-                         two.a.backend->connect("b") == kNotAllowed;
+    Metadata* metadata = nullptr;
+    uint8_t more[64];
+    const BlobDescriptor memory{{reinterpret_cast<uintptr_t>(more), sizeof(more), 0}, ""};
+    CHECK_EQ(out.post("from the child"), kNotAllowed);
+    CHECK_EQ(out.check(), kNotAllowed);
+    CHECK_EQ(two.b.backend->notifications(notes), kNotAllowed);
+    CHECK_EQ(two.a.backend->notify("b", "x"), kNotAllowed);
+    CHECK_EQ(two.a.backend->connect("b"), kNotAllowed);
+    CHECK_EQ(two.a.backend->disconnect("b"), kNotAllowed);
+    CHECK_EQ(two.a.load(two.b), kNotAllowed);
+    CHECK_EQ(two.a.backend->register_memory(memory, kDram, metadata), kNotAllowed);
+    CHECK_EQ(two.a.backend->load_local_metadata(here.local, metadata), kNotAllowed);
+    CHECK_EQ(two.a.backend->deregister_memory(here.local), kNotAllowed);
+    const Xfer another(two.a, kWrite, here, {{0, 9}}, "b", there.data.data(), known.metadata,
+                       {{0, 9}});
+    CHECK_EQ(another.prepared, kNotAllowed);
+    CHECK(notes.empty() && metadata == nullptr && another.request == nullptr);
+  };
+  const auto in_a_child = [](const auto& what) {
+    const pid_t child = fork();
+    if (child == 0) {
+      what();
+      _exit(check::failures() == 0 ? 0 : 1);
+    }
+    int ended = -1;
+    waitpid(child, &ended, 0);
+    CHECK_EQ(ended, 0);
+  };
+  in_a_child([&] {
+    ask_all();
+    in_a_child(ask_all);  // a grandchild is no parent again
     two.a.backend.reset();
     Agent own("c");
-    _exit(refused && notes.empty() && !own.backend->init_failed() ? 0 : 1);
-  }
-  int ended = -1;
-  waitpid(child, &ended, 0);
-  CHECK_EQ(ended, 0);
+    CHECK(!own.backend->init_failed());
+    in_a_child([&] { CHECK_EQ(own.backend->notify("c", "x"), kNotAllowed); });
+    CHECK_EQ(own.backend->notify("c", "x"), kSuccess);
+  });
   CHECK_EQ(out.run("from the parent"), kSuccess);
   CHECK_EQ(wait_for_note(two.b)[0].second, "from the parent");
 }

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import os
-import re
-import signal
 import socket
 import subprocess
 import sys
@@ -17,17 +15,16 @@ import psutil
 import pytest
 from launcher import cluster_or_skip
 from nodes import Cluster
+from ten_lines import DONE, LIMIT_S, TEN_LINES, passes, ucx_beside_it
+
+from tcpx_mpi.records import read_run
 
 TREE = Path(__file__).resolve().parents[2]
 WHEELS = TREE / "build" / "nixl"
 AGENT = Path(__file__).parent / "agent.py"
 LARGE = Path(__file__).parent / "large.py"
-PAGE = (TREE / "docs" / "how-to" / "nixl.md").read_text()
-(TEN_LINES,) = re.findall(r"```python\n(import numpy.*?)```", PAGE, re.S)
 #: The oldest with this layout, one between, the newest.
 VERSIONS = ("1.0.1", "1.3.2", "1.5.1")
-#: The ten lines over UCX, without a word of ours.
-OVER_UCX = re.sub(r".*tcpx_mpi.*\n", "", TEN_LINES).replace('"TCPX"', '"UCX"')
 RUN_EXAMPLE = Path(__file__).parent / "run_example.py"
 #: Two agents, and what the cases do with them.
 CASE = """
@@ -74,8 +71,6 @@ def notes(agent, count=1):
     return found
 
 """
-DONE = "DONE True {'a': [b'done']}"
-LIMIT_S = 200
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -96,19 +91,6 @@ def with_nixl(version: str) -> dict[str, str]:
             if not name.startswith(("NIXL_", "TCPX_NIXL_"))}  # fmt: skip
     stand_in = Path(__file__).parent / "stand_in"  # of torch, behind a real one
     return {**ours, "PYTHONPATH": f"{folder}:{stand_in}"}
-
-
-def run(environ: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *arguments], env=environ, capture_output=True, text=True, timeout=LIMIT_S
-    )
-
-
-def passes(environ: dict[str, str], *arguments: str) -> str:
-    """What Python prints; its end must be 0."""
-    done = run(environ, *arguments)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
-    return done.stdout
 
 
 def test_the_ten_lines_of_the_page_move_every_byte(environ: dict[str, str]) -> None:
@@ -146,22 +128,21 @@ def test_ucx_of_the_wheel_takes_turns_with_it(tmp_path: Path) -> None:
     assert "beside ucx" in passes(with_nixl(VERSIONS[-1]), "-m", "tcpx_mpi", "report", str(file))
 
 
+@pytest.mark.parametrize("transport", ["nonsense", "self"])
+def test_a_ucx_of_the_wheel_that_cannot_leaves_our_rows(transport: str, tmp_path: Path) -> None:
+    file = tmp_path / "o.h5"
+    environ = {**with_nixl(VERSIONS[-1]), "UCX_TLS": transport}
+    options = ("--size", "4K,64K", "--iters", "10", "--against", "ucx", "--hdf5", str(file))
+    out = passes(environ, "-m", "tcpx_mpi", "nixl", *options)
+    assert "n/a: the initiator over UCX: nixlBackendError: NIXL_ERR_BACKEND" in out
+    assert "# Out of bounds values : 0 OK" in out
+    run = read_run(str(file))
+    assert [(row.size_bytes, row.against) for row in run.rows] == [(4096, {}), (65536, {})]
+
+
 def test_one_agent_may_have_ucx_beside_it() -> None:
-    environ = with_nixl(VERSIONS[-1])
-    text = TEN_LINES.replace("enable()", 'enable(beside=["UCX"])')
-    text = text.replace('backends=["TCPX"]))', 'backends=["TCPX", "UCX"]))')
-    done = run(environ, "-c", text)
-    assert done.stdout.splitlines()[-1:] == [DONE], done.stderr[-4000:]
-    if done.returncode == 0:
-        return
-    # UCX may end a process at its very end: ours does not, nor without UCX.
-    assert done.returncode == -signal.SIGSEGV, done.stderr[-4000:]
-    assert passes(environ, "-c", TEN_LINES).splitlines()[-1] == DONE
-    alone = run(environ, "-c", OVER_UCX)
-    print(
-        f"UCX of {VERSIONS[-1]} beside ours ended its process by SIGSEGV after the last line; "
-        f"alone it ended with {alone.returncode}"
-    )
+    if said := ucx_beside_it(with_nixl(VERSIONS[-1])):
+        print(f"{VERSIONS[-1]}: {said}")
 
 
 #: Of a checkout of NIXL: two agents that find each other by NIXL's own listening thread.

@@ -101,6 +101,12 @@ IDLE = ["nixl", "--size", "4K,8K", "--iters", "4", "--warmup", "0", "--no-check"
         ("post", 0, "n/a: the initiator over UCX: RuntimeError: a transfer ended as ERR"),
         ("die", 0, "n/a: the initiator over UCX ended with -11"),
         ("late", 0, "# Peer ucx: n/a from here on: the initiator over UCX: RuntimeError"),
+        (
+            "end",
+            2,
+            "# Peer ucx: the initiator over UCX ended with -11; the target over UCX ended with "
+            "-11, after its last row",
+        ),
         ("", 2, "# Peer ucx: "),
     ],
 )
@@ -129,3 +135,18 @@ def test_an_agent_of_ours_that_cannot_is_an_error_with_its_code(
     monkeypatch.setenv("UCX_TLS", "make")
     assert cli.main(IDLE) == 4
     assert "the initiator over UCX: RuntimeError: no active memory" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("idle_wheel")
+def test_an_agent_of_ours_that_ends_badly_is_an_error_behind_its_rows(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("tcpx_mpi.nixl.measure.BACKEND", "UCX")  # the one that fails
+    monkeypatch.setenv("UCX_TLS", "end")
+    assert cli.main(IDLE) == 7
+    said = capsys.readouterr()
+    assert "the target over UCX ended with -11, after all was moved" in said.err
+    assert [line.split()[0] for line in said.out.splitlines() if line[:1] == " "] == [
+        "4096",
+        "8192",
+    ]
