@@ -1,6 +1,6 @@
 """What runs beside the plugin in the same frame (`--against`): one file a baseline.
 
-A baseline's file has `prepare(world, settings, context, link) -> list[Transport]`, collective: it
+A baseline's file has `prepare(world, workload, context, link) -> list[Transport]`, collective: it
 brings up the variants of the baseline, or raises if it cannot run here.
 """
 
@@ -16,9 +16,9 @@ from tcpx_mpi.plugin.sockets import data_sockets
 from tcpx_mpi.plugin.softtcpx_defaults import workers_asked_for
 
 if TYPE_CHECKING:
-    from tcpx_mpi.config.settings import Settings
     from tcpx_mpi.transport.engine import RankEngine
     from tcpx_mpi.transport.interface import RankContext, Transport
+    from tcpx_mpi.workload import Workload
     from tcpx_mpi.world import World
 
 #: The MPI library's sockets are told from others by being there before a later baseline has any.
@@ -67,15 +67,15 @@ def _threads_of(engine: RankEngine) -> int:
 
 
 def prepare(
-    world: World, settings: Settings, engine: RankEngine, context: RankContext
+    world: World, workload: Workload, engine: RankEngine, context: RankContext
 ) -> list[Transport]:
     """Collective: bring up every baseline that was asked for.
 
     Raises SetupFailed on all ranks, or UsageError for one that cannot run here.
     """
-    names, link = settings.against, link_of(engine)
+    names, link = workload.settings.against, link_of(engine)
     brought_up: dict[str, list[Transport]] = {}
     for name in sorted(names, key=lambda name: name != _PREPARED_FIRST):
         module = importlib.import_module(f"tcpx_mpi.baselines.{name.partition(':')[0]}")
-        brought_up[name] = module.prepare(world, settings, context, link)
+        brought_up[name] = module.prepare(world, workload, context, link)
     return [each for name in names for each in brought_up[name]]

@@ -18,23 +18,16 @@ import numpy as np
 
 from tcpx_mpi import _native
 from tcpx_mpi.baselines import Link
-from tcpx_mpi.baselines.mpi_collectives import (
-    CALLS,
-    CollectiveLoop,
-    has_call,
-    lacks,
-    lacks_text,
-)
+from tcpx_mpi.baselines.mpi_collectives import CollectiveLoop, lacks, lacks_text
 from tcpx_mpi.baselines.python_loop import PythonLoop, cpu_times
-from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.machine.congestion import to_ask_for
-from tcpx_mpi.patterns.groups import group_numbers, members
 from tcpx_mpi.records import BaselineInfo, RowFacts
 from tcpx_mpi.schedule.table import BufferId, Column, Layout, Op, step_bytes
 from tcpx_mpi.transport.interface import RankContext, Transport
 from tcpx_mpi.transport.observed_placement import Kernel
 from tcpx_mpi.transport.slots import slot_shape
+from tcpx_mpi.workload import Workload
 from tcpx_mpi.world import World, library_version
 from tcpx_mpi.world.library import load
 
@@ -309,15 +302,15 @@ class MpiBaseline:
         info: BaselineInfo,
         loop: MpiLoop | CollectiveLoop,
         buffers: dict[BufferId, Any],
-        pattern: str,
+        reduces: bool,
     ) -> None:
         self.info = info
         self.timed_loop = loop
         self.buffers = buffers
-        self._pattern = pattern
+        self._reduces = reduces
 
     def has(self, facts: RowFacts) -> bool:
-        return not lacks(self._pattern, facts.type_name, facts.redop)
+        return not (self._reduces and lacks(facts.type_name, facts.redop))
 
     def load(
         self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
@@ -332,17 +325,16 @@ class MpiBaseline:
         """MPI is closed with the world."""
 
 
-def prepare(world: World, settings: Settings, context: RankContext, link: Link) -> list[Transport]:
+def prepare(world: World, workload: Workload, context: RankContext, link: Link) -> list[Transport]:
     """Collective: meet every neighbour, so that the library connects; set its sockets alike."""
     schedule = context.schedule
     neighbours = {peer for peer, _ in (*schedule.peers_sent, *schedule.peers_received)}
-    collective = has_call(settings.pattern)
-    numbers = group_numbers(settings.groups(), world.size)
-    if collective:  # whoever the library's algorithm has this rank talk to
-        neighbours = set(members(numbers, world.rank)) - {world.rank}
-    comm = world.acquainted(neighbours, settings.connect_timeout_s)
+    call = workload.program.mpi
+    if call:  # whoever the library's algorithm has this rank talk to
+        neighbours = set(workload.origins(world.rank)) - {world.rank}
+    comm = world.acquainted(neighbours, workload.settings.connect_timeout_s)
     with world.agree("mpi peer"):
-        if collective and not world.roll_call.may_be_called_at_once():
+        if call and not world.roll_call.may_be_called_at_once():
             raise SetupFailed(
                 f"mpi peer: {library_version()} has no MPI_THREAD_MULTIPLE, which its collectives "
                 "need here; leave mpi out of --against"
@@ -363,24 +355,23 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
         two_way=True,
         congestion_control=str(totals["congestion_control"]),
         send_buffer_bytes=0,
-        description=_description(settings, totals["count"]),
+        description=_description(workload, totals["count"]),
         interfaces=",".join(sorted({name for names in everywhere for name in names})),
     )
     yields = context.placement.oversubscribed
     loop: MpiLoop | CollectiveLoop = MpiLoop(comm, sockets, yields)
-    if collective:
-        group = comm.Split(numbers[world.rank], world.rank) if settings.groups() else comm
-        totals_now = functools.partial(_totals, sockets)
-        loop = CollectiveLoop(settings.pattern, group, load(), totals_now)
-    return [MpiBaseline(info, loop, context.buffers, settings.pattern)]
+    if call:
+        number = workload.numbers[world.rank]
+        group = comm.Split(number, world.rank) if workload.settings.groups() else comm
+        loop = CollectiveLoop(call, group, load(), functools.partial(_totals, sockets))
+    return [MpiBaseline(info, loop, context.buffers, workload.program.reduces)]
 
 
-def _description(settings: Settings, sockets: int) -> str:
-    parts = [f"{library_version()} by mpi4py"]
-    if has_call(settings.pattern):
-        parts.append(f"MPI_{CALLS[settings.pattern]}")
+def _description(workload: Workload, sockets: int) -> str:
+    call = workload.program.mpi
+    parts = [f"{library_version()} by mpi4py", *([f"MPI_{call}"] if call else [])]
     parts.append(f"{sockets} TCP sockets on rank 0")
-    return ", ".join([*parts, *filter(None, [lacks_text(settings)])])
+    return ", ".join([*parts, *filter(None, [lacks_text(workload)])])
 
 
 def _totals(sockets: Any) -> dict[str, Any]:

@@ -22,29 +22,14 @@ import numpy as np
 
 from tcpx_mpi import _native
 from tcpx_mpi.baselines.python_loop import PythonLoop, cpu_times
-from tcpx_mpi.config.options import OPERATIONS, TYPES
-from tcpx_mpi.config.settings import Settings
-from tcpx_mpi.patterns import PROGRAMS, find_program
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.schedule.elements import ElementType
 from tcpx_mpi.schedule.table import BufferId, Layout, Schedule
 from tcpx_mpi.transport.interface import RankContext
 from tcpx_mpi.transport.observed_placement import Kernel
 from tcpx_mpi.transport.slots import slot_shape
+from tcpx_mpi.workload import Workload
 
-#: Programs that are one call of MPI; there is none that is a hypercube.
-CALLS = {
-    "all_reduce": "Allreduce",
-    "all_gather": "Allgather",
-    "reduce_scatter": "Reduce_scatter",
-    "reduce": "Reduce",
-    "broadcast": "Bcast",
-    "alltoall": "Alltoall",
-    "alltoallv": "Alltoallv",
-    "gather": "Gather",
-    "scatter": "Scatter",
-    "sendrecv": "Sendrecv",
-}
 _OPERATIONS = {"sum": "SUM", "prod": "PROD", "min": "MIN", "max": "MAX"}
 _TYPES = {
     "int8": "INT8_T",
@@ -62,24 +47,17 @@ _TYPE_OF_WIDTH = {1: "UINT8_T", 2: "UINT16_T", 4: "UINT32_T", 8: "UINT64_T"}
 _SPIN_NS = 20_000
 
 
-def has_call(pattern: str) -> bool:
-    """Whether a pattern is one call of MPI."""
-    return pattern in CALLS
-
-
-def lacks(pattern: str, type_name: str, redop: str) -> bool:
+def lacks(type_name: str, redop: str) -> bool:
     """Whether MPI has no such reduction; what only moves bytes has all types."""
-    if pattern not in PROGRAMS or not find_program(pattern).reduces:
-        return False
     return type_name not in _TYPES or redop not in _OPERATIONS
 
 
-def lacks_text(settings: Settings) -> str:
+def lacks_text(workload: Workload) -> str:
     """Which rows of a run have no figures, and why; "" if all have."""
-    if settings.pattern not in PROGRAMS or not find_program(settings.pattern).reduces:
+    if not workload.program.reduces:
         return ""
-    types = TYPES if settings.datatype == "all" else (settings.datatype,)
-    operations = OPERATIONS if settings.op == "all" else (settings.op,)
+    types = dict.fromkeys(variant.type_name for variant in workload.variants)
+    operations = dict.fromkeys(variant.redop for variant in workload.variants)
     reasons = (
         ([name for name in types if name not in _TYPES], "MPI has no such type"),
         ([name for name in operations if name not in _OPERATIONS], "MPI has no such operation"),
@@ -92,11 +70,11 @@ class CollectiveLoop(PythonLoop):
     """Runs a batch of calls on a thread of its own, one call an iteration (`-m`: so many)."""
 
     def __init__(
-        self, pattern: str, comm: Any, mpi: Any, totals: Callable[[], dict[str, Any]]
+        self, call: str, comm: Any, mpi: Any, totals: Callable[[], dict[str, Any]]
     ) -> None:
-        """`comm` has the ranks of this rank's group, in their order."""
+        """`call` is MPI's name of it; `comm` has the ranks of this rank's group, in their order."""
         super().__init__()
-        self._pattern, self._comm, self._mpi = pattern, comm, mpi
+        self._name, self._comm, self._mpi = call, comm, mpi
         self._totals = totals
         self._kernel = Kernel()
         #: What an iteration calls, by slot.
@@ -168,8 +146,7 @@ class CollectiveLoop(PythonLoop):
             try:
                 self._run(first_slot, iterations, start_ns)
             except self._mpi.Exception as error:
-                name = CALLS[self._pattern]
-                self._fail("peer", error.Get_error_class(), f"MPI_{name}: {error}")
+                self._fail("peer", error.Get_error_class(), f"MPI_{self._name}: {error}")
             self._over.set()
 
     def _run(self, first_slot: int, iterations: int, start_ns: int) -> None:
@@ -221,40 +198,40 @@ class CollectiveLoop(PythonLoop):
         return [self._call(facts, layout, send, recv) for send, recv in copies]
 
     def _call(self, facts: RowFacts, layout: Layout, send: Any, recv: Any) -> Callable[[], object]:
-        comm, mpi, name = self._comm, self._mpi, self._pattern
+        comm, mpi, name = self._comm, self._mpi, self._name
         width = ElementType.of_label(facts.type_name).bytes
         root, size, rank = facts.root, comm.Get_size(), comm.Get_rank()
         at_root = rank == root
         kind = getattr(mpi, _TYPE_OF_WIDTH[width])
-        if name in ("all_reduce", "reduce_scatter", "reduce"):
+        if name in ("Allreduce", "Reduce_scatter", "Reduce"):
             kind, op = getattr(mpi, _TYPES[facts.type_name]), getattr(mpi, _OPERATIONS[facts.redop])
         source, target = ([part, part.size // width, kind] for part in (send, recv))
-        if name == "all_reduce":
+        if name == "Allreduce":
             return functools.partial(comm.Allreduce, source, target, op)
-        if name == "reduce_scatter":
+        if name == "Reduce_scatter":
             counts = [target[1]] * size
             return functools.partial(comm.Reduce_scatter, source, target, counts, op)
-        if name == "reduce":
+        if name == "Reduce":
             return functools.partial(comm.Reduce, source, target if at_root else None, op, root)
-        if name == "broadcast":
+        if name == "Bcast":
             if not at_root:
                 return functools.partial(comm.Bcast, target, root)
             return functools.partial(self._broadcast, source, root, recv, send)
-        if name == "all_gather":
+        if name == "Allgather":
             return functools.partial(comm.Allgather, source, [*target[:1], source[1], kind])
-        if name == "alltoall":
+        if name == "Alltoall":
             each = source[1] // size
             return functools.partial(comm.Alltoall, [send, each, kind], [recv, each, kind])
-        if name == "alltoallv":
+        if name == "Alltoallv":
             sides = (
                 [part, *_counts(layout, buffer, size, width), kind]
                 for part, buffer in ((send, BufferId.SEND), (recv, BufferId.RECV))
             )
             return functools.partial(comm.Alltoallv, *sides)
-        if name == "gather":
+        if name == "Gather":
             into = [recv, source[1], kind] if at_root else None
             return functools.partial(comm.Gather, source, into, root)
-        if name == "scatter":
+        if name == "Scatter":
             of = [send, target[1], kind] if at_root else None
             return functools.partial(comm.Scatter, of, target, root)
         there, here = (rank + 1) % size, (rank - 1) % size

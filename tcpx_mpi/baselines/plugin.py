@@ -20,6 +20,7 @@ from tcpx_mpi.records import BaselineInfo
 from tcpx_mpi.transport.engine import RankEngine
 from tcpx_mpi.transport.interface import RankContext, Transport
 from tcpx_mpi.transport.load_plugin import LoadedPlugin, load_plugin
+from tcpx_mpi.workload import Workload
 from tcpx_mpi.world import World
 
 KIND = "plugin"
@@ -28,8 +29,9 @@ FIRST_WITH_CONTEXTS = 11
 _VERSION = re.compile(r"@v?(\d+)$")
 
 
-def prepare(world: World, settings: Settings, context: RankContext, link: Link) -> list[Transport]:
+def prepare(world: World, workload: Workload, context: RankContext, link: Link) -> list[Transport]:
     """Collective: load the other plugin, connect, and register the buffers of this one."""
+    settings = workload.settings
     with world.agree("plugin beside"):
         theirs = settings_of(settings)
         plugin = load_beside(theirs, link)

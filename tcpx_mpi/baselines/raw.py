@@ -10,13 +10,14 @@ from collections.abc import Sequence
 
 from tcpx_mpi import _native
 from tcpx_mpi.baselines import Link
-from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.machine.congestion import to_ask_for
+from tcpx_mpi.patterns.program import CHAIN
 from tcpx_mpi.records import BaselineInfo, RowFacts
 from tcpx_mpi.schedule.table import Layout, step_bytes
 from tcpx_mpi.transport.engine import spins_before_yield
 from tcpx_mpi.transport.interface import RankContext, Transport, load_native
+from tcpx_mpi.workload import Workload
 from tcpx_mpi.world import World, interrupted_by
 
 KIND = "raw"
@@ -26,7 +27,6 @@ SEND_BUFFER_BYTES = 4 << 20
 BEST_OF = (1, 2, 4)
 _ALIGN = 64
 #: The algorithm of programs in which ranks pass on what they receive, chunk by chunk.
-CHAIN = "ring"
 #: A message of one stream is still cut here: the engine's offsets in a chunk have 32 bits.
 _MOST_CHUNK_BYTES = 1 << 30
 
@@ -80,11 +80,12 @@ def cut(longest: int, streams: int, facts: RowFacts) -> int:
     return max(-(-share // _ALIGN) * _ALIGN, _ALIGN)
 
 
-def prepare(world: World, settings: Settings, context: RankContext, link: Link) -> list[Transport]:
+def prepare(world: World, workload: Workload, context: RankContext, link: Link) -> list[Transport]:
     """Collective: connect all variants."""
     alike = _answers_on_the_same_link(context)
     two_way = any(world.allgather(alike, "two-way links"))
-    return connect(variants(link, two_way), world, settings.connect_timeout_s, context, link)
+    timeout_s = workload.settings.connect_timeout_s
+    return connect(variants(link, two_way), world, timeout_s, context, link)
 
 
 def variants(link: Link, two_way: bool) -> list[BaselineInfo]:

@@ -14,6 +14,7 @@ from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import TcpxError
 from tcpx_mpi.launch import mpirun
+from tcpx_mpi.patterns import ROUND_TRIP, STREAM
 from tcpx_mpi.run import admission
 from tcpx_mpi.run.start import start_ranks
 
@@ -37,12 +38,12 @@ _OPTIONS = [
 _DEFAULT_RANKS = 2
 _FIXED = {"hdf5": "none", "against": "raw", "check": "1", "plugin": "none"}
 #: Blocks of 10 to 50 ms each.
-_STREAM = {**_FIXED, "pattern": "pair", "sizes": "1M", "iters": "1600", "warmup_iters": "100"}
+_STREAM = {**_FIXED, "pattern": STREAM, "sizes": "1M", "iters": "1600", "warmup_iters": "100"}
 _MEASURED = (
     _STREAM,
     {**_STREAM, "check": "0"},
     {**_STREAM, "sizes": "64M", "iters": "32", "warmup_iters": "4"},
-    {**_FIXED, "pattern": "pingpong", "sizes": "8", "iters": "16000", "warmup_iters": "1000"},
+    {**_FIXED, "pattern": ROUND_TRIP, "sizes": "8", "iters": "16000", "warmup_iters": "1000"},
 )
 
 

@@ -32,6 +32,7 @@ from tcpx_mpi.config.parsers import (
     whole,
 )
 from tcpx_mpi.launch.watch import DEFAULT_S as SETUP_TIMEOUT_S
+from tcpx_mpi.patterns import ALGORITHMS
 from tcpx_mpi.units import format_size_option
 
 #: What can run beside the plugin; a file each in `tcpx_mpi.baselines`.
@@ -45,14 +46,6 @@ PEERS = {
 PLUGIN_PEER = "plugin:"
 #: How NCCL may be set beside the plugin; `tcpx_mpi.baselines.nccl.presets` has the variables.
 NCCL_PRESETS = ("tuned", "default")
-#: Programs that are one call of NCCL, and its name. The others are sends and receives to NCCL.
-NCCL_CALLS = {
-    "all_reduce": "ncclAllReduce",
-    "all_gather": "ncclAllGather",
-    "reduce_scatter": "ncclReduceScatter",
-    "broadcast": "ncclBroadcast",
-    "reduce": "ncclReduce",
-}
 #: What holds NCCL to its own TCP sockets, also between ranks of one node, as the plugin is held.
 #: Multicast over NVLink is nothing for sockets, and out of reach on some machines.
 NCCL_HELD = {
@@ -83,9 +76,6 @@ TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float",
 OPERATIONS = ("sum", "prod", "max", "min", "avg", "mulsum")
 #: How NCCL_TESTS_SPLIT makes groups of ranks: what is done with a rank's number and another one.
 SPLITS = ("AND", "OR", "MOD", "DIV")
-#: What `--algo` may be; which of them a program has, `tcpx_mpi.patterns` knows.
-ALGORITHMS = ("auto", "ring", "doubling", "halving", "tree", "spread", "pairwise")
-
 SIZES = "Sizes to scan (1024-based: 4K, 1.5M, 1GiB)"
 OPERATION = "Operation (where there is arithmetic or a root)"
 PERFORMANCE = "Performance"

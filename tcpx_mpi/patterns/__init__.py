@@ -7,134 +7,105 @@ pattern itself is imported when it is asked for. One file a family.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import importlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.schedule.pattern import Pattern, Rounds
 
 if TYPE_CHECKING:
     from tcpx_mpi.patterns.program import Program
     from tcpx_mpi.schedule.table import Expected, Layout, Schedule
 
-#: nccl-tests' programs, which its users know with `_perf` behind the name.
-PROGRAMS: dict[str, str] = {
-    "all_reduce": "the reduction of everybody's payload, everywhere",
-    "all_gather": "everybody's block, everywhere",
-    "reduce_scatter": "the reduction of everybody's payload, a block of it to each rank",
-    "reduce": "the reduction of everybody's payload, to the root",
-    "broadcast": "the root's payload to everybody",
-    "alltoall": "a block from each rank to each",
-    "alltoallv": "a block from each rank to each, of lengths by distance or by a matrix",
-    "gather": "everybody's block to the root",
-    "scatter": "a block of the root's payload to each rank",
-    "sendrecv": "every rank sends to rank + 1 and receives from rank - 1: ring, with types",
-    "hypercube": "everybody's block, everywhere, by exchanges along the edges of a cube",
-}
-
-#: Every pattern, with what it does in one line.
-NAMES: dict[str, str] = {
-    "pair": "one way between two ranks: rank r of the first half sends to rank r + n/2",
-    "pingpong": "there and back between the ranks of a pair; time is half the round trip",
-    "ring": "every rank sends to rank + 1 and receives from rank - 1 at the same time",
-    "mesh": "all to all: the send buffer is divided among all ranks, own part copied locally",
-    "pairs": "one way between two ranks at a time, every rank busy: both ways in turn; --all: each "
-    "with each",
-    "bidirectional": "both ways between the ranks of a pair at the same time",
-    "fan_in": "all to one rank (--root) at the same time",
-    "fan_out": "one rank (--root) to all at the same time",
-    "permutation": "every rank sends to one other and receives from one, drawn by --seed",
-    "matrix": "bytes from each rank to each in the proportions of a matrix (--matrix)",
-    "loaded_pingpong": "pingpong alone, and while a mesh (--load) runs on lanes of its own",
-    **PROGRAMS,
-}
-
-#: The pattern of `tcpx-mpi smoke`, which `run` does not offer.
-SMOKE = "smoke"
-
-_FAMILY = {
-    "pair": "pair",
-    "pingpong": "pair",
-    "ring": "ring",
-    "mesh": "mesh",
-    "pairs": "pairs",
-    "bidirectional": "pair",
-    "fan_in": "fan",
-    "fan_out": "fan",
-    "permutation": "permutation",
-    "matrix": "traffic",
-    "loaded_pingpong": "loaded",
-    SMOKE: "smoke",
-}
-_PROGRAM_FAMILY = {
-    "all_reduce": "all_reduce",
-    "all_gather": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "reduce": "rooted",
-    "broadcast": "rooted",
-    "alltoall": "alltoall",
-    "alltoallv": "alltoall",
-    "gather": "gather_scatter",
-    "scatter": "gather_scatter",
-    "sendrecv": "sendrecv",
-    "hypercube": "all_gather",
-}
-
-#: Options (by their fields) that choose one of a family of transfer patterns.
-CHOICES: dict[str, frozenset[str]] = {
-    "fan_in": frozenset({"root"}),
-    "fan_out": frozenset({"root"}),
-    "permutation": frozenset({"seed"}),
-    "matrix": frozenset({"matrix_path"}),
-    "loaded_pingpong": frozenset({"load_bytes"}),
-}
-
-_REGISTERED: dict[str, Pattern] = {}
-
 
 @dataclasses.dataclass(frozen=True)
-class Choice:
-    """What a run chooses of a pattern in `CHOICES`; as it stands, what `load` gives."""
+class _Known:
+    """What is known of a pattern before its module is imported."""
 
-    root: int = 0
-    seed: int = 1
-    #: From rank i to rank j, in any unit; None: by distance.
-    weights: tuple[tuple[int, ...], ...] | None = None
-    #: What a rank sends to all in an iteration, beside what is timed.
-    load_bytes: int = 4 << 20
+    summary: str
+    #: The module here that has it.
+    family: str
+    #: One of nccl-tests' programs, which its users know with `_perf` behind the name.
+    of_nccl_tests: bool = False
+
+
+_KNOWN: dict[str, _Known] = {
+    "pair": _Known(
+        "one way between two ranks: rank r of the first half sends to rank r + n/2", "pair"
+    ),
+    "pingpong": _Known(
+        "there and back between the ranks of a pair; time is half the round trip", "pair"
+    ),
+    "ring": _Known(
+        "every rank sends to rank + 1 and receives from rank - 1 at the same time", "ring"
+    ),
+    "mesh": _Known(
+        "all to all: the send buffer is divided among all ranks, own part copied locally", "mesh"
+    ),
+    "pairs": _Known(
+        "one way between two ranks at a time, every rank busy: both ways in turn; --all: each "
+        "with each",
+        "pairs",
+    ),
+    "bidirectional": _Known("both ways between the ranks of a pair at the same time", "pair"),
+    "fan_in": _Known("all to one rank (--root) at the same time", "fan"),
+    "fan_out": _Known("one rank (--root) to all at the same time", "fan"),
+    "permutation": _Known(
+        "every rank sends to one other and receives from one, drawn by --seed", "permutation"
+    ),
+    "matrix": _Known(
+        "bytes from each rank to each in the proportions of a matrix (--matrix)", "traffic"
+    ),
+    "loaded_pingpong": _Known(
+        "pingpong alone, and while a mesh (--load) runs on lanes of its own", "loaded"
+    ),
+    "all_reduce": _Known("the reduction of everybody's payload, everywhere", "all_reduce", True),
+    "all_gather": _Known("everybody's block, everywhere", "all_gather", True),
+    "reduce_scatter": _Known(
+        "the reduction of everybody's payload, a block of it to each rank", "reduce_scatter", True
+    ),
+    "reduce": _Known("the reduction of everybody's payload, to the root", "rooted", True),
+    "broadcast": _Known("the root's payload to everybody", "rooted", True),
+    "alltoall": _Known("a block from each rank to each", "alltoall", True),
+    "alltoallv": _Known(
+        "a block from each rank to each, of lengths by distance or by a matrix", "alltoall", True
+    ),
+    "gather": _Known("everybody's block to the root", "gather_scatter", True),
+    "scatter": _Known("a block of the root's payload to each rank", "gather_scatter", True),
+    "sendrecv": _Known(
+        "every rank sends to rank + 1 and receives from rank - 1: ring, with types",
+        "sendrecv",
+        True,
+    ),
+    "hypercube": _Known(
+        "everybody's block, everywhere, by exchanges along the edges of a cube", "all_gather", True
+    ),
+}
+#: Every pattern that `run` offers, with what it does in one line.
+NAMES: dict[str, str] = {name: known.summary for name, known in _KNOWN.items()}
+#: Those of them that are nccl-tests' programs.
+PROGRAMS = tuple(name for name, known in _KNOWN.items() if known.of_nccl_tests)
+#: The pattern of `tcpx-mpi smoke`, which `run` does not offer.
+SMOKE = "smoke"
+_KNOWN[SMOKE] = _Known("one message each way between every two ranks", "smoke")
+#: What measures the bandwidth of a link, and what measures its latency.
+STREAM, ROUND_TRIP = "pair", "pingpong"
+#: The algorithm that is chosen by what is measured.
+AUTO = "auto"
+#: What `--algo` may be; a program has its own of them.
+ALGORITHMS = (AUTO, "ring", "doubling", "halving", "tree", "spread", "pairwise")
+
+_REGISTERED: dict[str, Program] = {}
 
 
 def register(pattern: Pattern) -> None:
     """Offer a pattern of one's own, in this process; the name must be new."""
-    if pattern.name in _FAMILY or pattern.name in _REGISTERED:
+    from tcpx_mpi.patterns.program import of_bytes
+
+    if pattern.name in _KNOWN or pattern.name in _REGISTERED:
         raise UsageError(f"pattern `{pattern.name}` is there already; choose another name")
-    _REGISTERED[pattern.name] = pattern
+    _REGISTERED[pattern.name] = of_bytes(pattern.name, lambda form: pattern)
     NAMES[pattern.name] = pattern.summary
-
-
-def find(name: str) -> Pattern | None:
-    """The pattern of this name; None where there is none: a file may be of a newer version."""
-    if name in _REGISTERED:
-        return _REGISTERED[name]
-    if name in PROGRAMS:
-        return _first_form(name)
-    if name not in _FAMILY:
-        return None
-    if name in CHOICES:
-        return load_chosen(name, Choice())
-    module = importlib.import_module(f"tcpx_mpi.patterns.{_FAMILY[name]}")
-    pattern: Pattern = getattr(module, name.upper())
-    return pattern
-
-
-@functools.lru_cache(maxsize=64)
-def load_chosen(name: str, choice: Choice) -> Pattern:
-    """One of the patterns that go by a name in `CHOICES`."""
-    module = importlib.import_module(f"tcpx_mpi.patterns.{_FAMILY[name]}")
-    pattern: Pattern = module.CHOSEN[name](choice)
-    return pattern
 
 
 def canonical(name: str) -> str:
@@ -142,35 +113,25 @@ def canonical(name: str) -> str:
     return name.removesuffix("_perf") if name.removesuffix("_perf") in PROGRAMS else name
 
 
-@functools.cache
-def _first_form(name: str) -> Pattern:
-    """A program as a pattern of bytes: its first algorithm, out of place."""
-    from tcpx_mpi.patterns.program import Form
-
-    program = find_program(name)
-    return program.pattern(Form(program.algos[0]))
-
-
 def find_program(name: str) -> Program:
-    """The program of this name, which must be one of `PROGRAMS`."""
-    module = importlib.import_module(f"tcpx_mpi.patterns.{_PROGRAM_FAMILY[name]}")
+    """What goes by this name. Raises UsageError for an unknown one."""
+    if name in _REGISTERED:
+        return _REGISTERED[name]
+    if name not in _KNOWN:
+        raise UsageError(f"unknown pattern `{name}`; use one of {', '.join(NAMES)}")
+    module = importlib.import_module(f"tcpx_mpi.patterns.{_KNOWN[name].family}")
     found: Program = next(each for each in module.PROGRAMS if each.name == name)
     return found
 
 
 def load(name: str) -> Pattern:
-    """The pattern of this name. Raises UsageError for an unknown one."""
-    pattern = find(name)
-    if pattern is None:
-        raise UsageError(f"unknown pattern `{name}`; use one of {', '.join(NAMES)}")
-    return pattern
+    """What goes by this name in its first form. Raises UsageError for an unknown one."""
+    return find_program(name).first()
 
 
-def fewer_than_two(name: str, world: int) -> str | None:
-    """The refusal that all transfer patterns share."""
-    if world < 2:
-        return f"{name} needs at least 2 ranks; found {world}; start 2 or more (mpirun -n 2)"
-    return None
+def find(name: str) -> Pattern | None:
+    """The same; None for an unknown one: a file may be of a newer version."""
+    return load(name) if name in _KNOWN or name in _REGISTERED else None
 
 
 def repeated(pattern: Pattern, messages: int) -> Pattern:
@@ -235,9 +196,13 @@ def repeated(pattern: Pattern, messages: int) -> Pattern:
             for block, of_payload in pattern.held(rank, world)
         ]
 
-    def rounds(world: int) -> Sequence[Pattern]:
-        assert pattern.rounds is not None
-        return [repeated(one, messages) for one in pattern.rounds(world)]
+    def each(rounds: Rounds) -> Rounds:
+        of_pairs = rounds.of_pairs
+        return Rounds(
+            lambda world: [repeated(one, messages) for one in rounds.of(world)],
+            rounds.alone,
+            None if of_pairs is None else lambda text: repeated(of_pairs(text), messages),
+        )
 
     return dataclasses.replace(
         pattern,
@@ -246,5 +211,5 @@ def repeated(pattern: Pattern, messages: int) -> Pattern:
         expected=expected,
         payload=None if pattern.payload is None else payload,
         held=None if pattern.held is None else held,
-        rounds=None if pattern.rounds is None else rounds,
+        rounds=None if pattern.rounds is None else each(pattern.rounds),
     )

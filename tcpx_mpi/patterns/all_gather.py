@@ -11,8 +11,6 @@ hypercube: as nccl-tests has it, in step k with the rank whose number differs in
 
 from __future__ import annotations
 
-from tcpx_mpi.patterns import PROGRAMS as SUMMARIES
-from tcpx_mpi.patterns import fewer_than_two
 from tcpx_mpi.patterns.program import (
     After,
     Form,
@@ -138,12 +136,9 @@ def _pattern(name: str, form: Form) -> Pattern:
 
     return Pattern(
         name=name,
-        summary=SUMMARIES[name],
         # nccl-tests counts no own block in a hypercube's algorithm bandwidth.
         algbw_factor=lambda world: (world - 1) / world if name == "hypercube" else 1.0,
         busbw_factor=lambda world: 1.0 if name == "hypercube" else (world - 1) / world,
-        time_divisor=1,
-        refuse=lambda world: fewer_than_two(name, world),
         schedule=lambda rank, world: _SCHEDULES[form.algo](rank, world, form),
         layout=layout,
         expected=expected,
@@ -172,6 +167,8 @@ ALL_GATHER = Program(
     division=by_ranks,
     algos=("ring", "doubling"),
     cost=_cost,
+    mpi="Allgather",
+    nccl="ncclAllGather",
 )
 HYPERCUBE = Program(
     name="hypercube",

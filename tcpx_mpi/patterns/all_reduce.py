@@ -10,8 +10,6 @@ one joins in and gives the other the result.
 
 from __future__ import annotations
 
-from tcpx_mpi.patterns import PROGRAMS as SUMMARIES
-from tcpx_mpi.patterns import fewer_than_two
 from tcpx_mpi.patterns.program import (
     After,
     Form,
@@ -170,10 +168,7 @@ def pattern(form: Form) -> Pattern:
 
     return Pattern(
         name="all_reduce",
-        summary=SUMMARIES["all_reduce"],
         busbw_factor=lambda world: 2 * (world - 1) / world,
-        time_divisor=1,
-        refuse=lambda world: fewer_than_two("all_reduce", world),
         schedule=lambda rank, world: _SCHEDULES[form.algo](rank, world, form),
         layout=layout,
         expected=expected,
@@ -200,5 +195,7 @@ PROGRAMS = (
         algos=("ring", "doubling"),
         reduces=True,
         cost=_cost,
+        mpi="Allreduce",
+        nccl="ncclAllReduce",
     ),
 )

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tcpx_mpi.patterns import PROGRAMS as SUMMARIES
-from tcpx_mpi.patterns import fewer_than_two
 from tcpx_mpi.patterns.program import (
     ALIGNMENT,
+    BY_SENDS,
     After,
     Division,
     Form,
@@ -119,10 +118,7 @@ def _pattern(name: str, form: Form, lengths: Lengths) -> Pattern:
 
     return Pattern(
         name=name,
-        summary=SUMMARIES[name],
         busbw_factor=lambda world: (world - 1) / world,
-        time_divisor=1,
-        refuse=lambda world: fewer_than_two(name, world),
         schedule=lambda rank, world: schedule(rank, world, form),
         layout=layout,
         expected=expected,
@@ -145,6 +141,8 @@ PROGRAMS = (
         ("spread", "pairwise"),
         in_place=False,
         cost=_cost,
+        mpi="Alltoall",
+        nccl=BY_SENDS,
     ),
     Program(
         "alltoallv",
@@ -153,5 +151,9 @@ PROGRAMS = (
         ("spread", "pairwise"),
         in_place=False,
         cost=_cost,
+        options=frozenset({"matrix_path", "spread"}),
+        matrix_in_bytes=True,
+        mpi="Alltoallv",
+        nccl=BY_SENDS,
     ),
 )

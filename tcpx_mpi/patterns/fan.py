@@ -7,8 +7,8 @@ keeps nothing for itself: gather and scatter, which do, are nccl-tests' programs
 
 from __future__ import annotations
 
-from tcpx_mpi.patterns import NAMES, Choice, fewer_than_two
-from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.patterns.program import Form, of_bytes
+from tcpx_mpi.schedule.pattern import Pattern, fewer_than_two
 from tcpx_mpi.schedule.table import (
     BlockTable,
     Expected,
@@ -34,8 +34,8 @@ def _own(rank: int, root: int, world: int, size_bytes: int) -> BlockTable:
     return BlockTable.of_lengths([int(lengths[_block(rank, root, world)])])
 
 
-def fan_in(choice: Choice) -> Pattern:
-    root = choice.root
+def fan_in(form: Form) -> Pattern:
+    root = form.root
 
     def schedule(rank: int, world: int) -> Schedule:
         steps = ScheduleBuilder()
@@ -57,9 +57,6 @@ def fan_in(choice: Choice) -> Pattern:
 
     return Pattern(
         name="fan_in",
-        summary=NAMES["fan_in"],
-        busbw_factor=lambda world: 1.0,
-        time_divisor=1,
         refuse=lambda world: _refuse("fan_in", root, world),
         schedule=schedule,
         layout=layout,
@@ -68,8 +65,8 @@ def fan_in(choice: Choice) -> Pattern:
     )
 
 
-def fan_out(choice: Choice) -> Pattern:
-    root = choice.root
+def fan_out(form: Form) -> Pattern:
+    root = form.root
 
     def schedule(rank: int, world: int) -> Schedule:
         steps = ScheduleBuilder()
@@ -91,9 +88,6 @@ def fan_out(choice: Choice) -> Pattern:
 
     return Pattern(
         name="fan_out",
-        summary=NAMES["fan_out"],
-        busbw_factor=lambda world: 1.0,
-        time_divisor=1,
         refuse=lambda world: _refuse("fan_out", root, world),
         schedule=schedule,
         layout=layout,
@@ -108,4 +102,4 @@ def _refuse(name: str, root: int, world: int) -> str | None:
     return fewer_than_two(name, world)
 
 
-CHOSEN = {"fan_in": fan_in, "fan_out": fan_out}
+PROGRAMS = (of_bytes("fan_in", fan_in, "root"), of_bytes("fan_out", fan_out, "root"))

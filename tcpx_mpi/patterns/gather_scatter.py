@@ -5,9 +5,7 @@ direct: one message between the root and each other rank, all at once, as nccl-t
 
 from __future__ import annotations
 
-from tcpx_mpi.patterns import PROGRAMS as SUMMARIES
-from tcpx_mpi.patterns import fewer_than_two
-from tcpx_mpi.patterns.program import Form, Program, by_ranks, equal_blocks, one_block
+from tcpx_mpi.patterns.program import BY_SENDS, Form, Program, by_ranks, equal_blocks, one_block
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.table import (
     BlockTable,
@@ -65,10 +63,7 @@ def _gather(form: Form) -> Pattern:
 
     return Pattern(
         name="gather",
-        summary=SUMMARIES["gather"],
         busbw_factor=lambda world: (world - 1) / world,
-        time_divisor=1,
-        refuse=lambda world: fewer_than_two("gather", world),
         schedule=lambda rank, world: gather_schedule(rank, world, form),
         layout=layout,
         expected=expected,
@@ -100,10 +95,7 @@ def _scatter(form: Form) -> Pattern:
 
     return Pattern(
         name="scatter",
-        summary=SUMMARIES["scatter"],
         busbw_factor=lambda world: (world - 1) / world,
-        time_divisor=1,
-        refuse=lambda world: fewer_than_two("scatter", world),
         schedule=lambda rank, world: scatter_schedule(rank, world, form),
         layout=layout,
         expected=expected,
@@ -114,6 +106,6 @@ def _scatter(form: Form) -> Pattern:
 
 
 PROGRAMS = (
-    Program("gather", _gather, by_ranks, ("direct",), rooted=True),
-    Program("scatter", _scatter, by_ranks, ("direct",), rooted=True),
+    Program("gather", _gather, by_ranks, ("direct",), rooted=True, mpi="Gather", nccl=BY_SENDS),
+    Program("scatter", _scatter, by_ranks, ("direct",), rooted=True, mpi="Scatter", nccl=BY_SENDS),
 )

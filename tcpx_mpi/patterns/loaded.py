@@ -12,9 +12,9 @@ iteration. Alone, the two round trips are all.
 
 from __future__ import annotations
 
-from tcpx_mpi.patterns import NAMES, Choice
 from tcpx_mpi.patterns.pair import begins, partner, refuse
-from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.patterns.program import Form, of_bytes
+from tcpx_mpi.schedule.pattern import Loaded, Pattern
 from tcpx_mpi.schedule.table import (
     BlockTable,
     Expected,
@@ -79,21 +79,18 @@ def _pattern(load_bytes: int, alone: Pattern | None) -> Pattern:
 
     return Pattern(
         name="loaded_pingpong",
-        summary=NAMES["loaded_pingpong"],
-        busbw_factor=lambda world: 1.0,
         time_divisor=2,
         refuse=lambda world: refuse("loaded_pingpong", world),
         schedule=schedule,
         layout=layout,
         expected=expected,
-        timed_lanes=(READY, PING),
-        alone=alone,
+        loaded=Loaded((READY, PING), alone),
         notes=("the table has the latency alone; `while loaded` is that beside a mesh (--load)",),
     )
 
 
-def loaded_pingpong(choice: Choice) -> Pattern:
-    return _pattern(choice.load_bytes, _pattern(0, None))
+def loaded_pingpong(form: Form) -> Pattern:
+    return _pattern(form.load_bytes, _pattern(0, None))
 
 
-CHOSEN = {"loaded_pingpong": loaded_pingpong}
+PROGRAMS = (of_bytes("loaded_pingpong", loaded_pingpong, "load_bytes"),)

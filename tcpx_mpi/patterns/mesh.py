@@ -6,7 +6,7 @@ r receives one block of the same length from each rank, the length of block r.
 
 from __future__ import annotations
 
-from tcpx_mpi.patterns import NAMES, fewer_than_two
+from tcpx_mpi.patterns.program import of_bytes
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.symmetry import Symmetry
 from tcpx_mpi.schedule.table import (
@@ -44,13 +44,11 @@ def _expected(rank: int, world: int) -> Expected:
 
 MESH = Pattern(
     name="mesh",
-    summary=NAMES["mesh"],
     busbw_factor=lambda world: (world - 1) / world,
-    time_divisor=1,
-    refuse=lambda world: fewer_than_two("mesh", world),
     schedule=_schedule,
     layout=_layout,
     expected=_expected,
     symmetry=lambda world: Symmetry.SHIFT,
     notes=("each rank's own block is copied locally, inside the timed region",),
 )
+PROGRAMS = (of_bytes("mesh", lambda form: MESH),)

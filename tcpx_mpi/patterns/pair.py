@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from tcpx_mpi.patterns import NAMES, fewer_than_two
-from tcpx_mpi.schedule.pattern import Pattern
-from tcpx_mpi.schedule.table import (
-    BlockTable,
-    Expected,
-    Layout,
-    Schedule,
-    ScheduleBuilder,
-    Wait,
-    make_layout,
-)
+from tcpx_mpi.patterns.one_to_one import one_to_one
+from tcpx_mpi.patterns.program import of_bytes
+from tcpx_mpi.schedule.pattern import Pattern, fewer_than_two
+from tcpx_mpi.schedule.table import Schedule, ScheduleBuilder, Wait
 
 
 def partner(rank: int, world: int) -> int:
@@ -40,47 +33,17 @@ def refuse(name: str, world: int) -> str | None:
     return fewer_than_two(name, world)
 
 
-# --- pair: the first half sends to the second --------------------------------------------------
+def _one_way(rank: int, world: int) -> tuple[int | None, int | None]:
+    other = partner(rank, world)
+    return (None, other) if begins(rank, world) else (other, None)
 
 
-def _pair_schedule(rank: int, world: int) -> Schedule:
-    steps = ScheduleBuilder()
-    if begins(rank, world):
-        steps.send(partner(rank, world), 0)
-    else:
-        steps.receive(partner(rank, world), 0)
-    return steps.build()
+def _both_ways(rank: int, world: int) -> tuple[int, int]:
+    return partner(rank, world), partner(rank, world)
 
 
-def _pair_layout(rank: int, world: int, size_bytes: int) -> Layout:
-    whole = BlockTable.of_lengths([size_bytes])
-    return make_layout(send=whole) if begins(rank, world) else make_layout(recv=whole)
-
-
-def _pair_expected(rank: int, world: int) -> Expected:
-    if begins(rank, world):
-        return Expected.of_rows([])
-    return Expected.of_rows([(0, partner(rank, world), 0)])
-
-
-PAIR = Pattern(
-    name="pair",
-    summary=NAMES["pair"],
-    busbw_factor=lambda world: 1.0,
-    time_divisor=1,
-    refuse=lambda world: refuse("pair", world),
-    schedule=_pair_schedule,
-    layout=_pair_layout,
-    expected=_pair_expected,
-    sender=lambda number, receiver, world: partner(receiver, world),
-    fits_nics=True,
-)
-
-
-# --- pingpong: the second half answers once it has everything ----------------------------------
-
-
-def _pingpong_schedule(rank: int, world: int) -> Schedule:
+def _there_and_back(rank: int, world: int) -> Schedule:
+    """The second half answers once it has everything."""
     other = partner(rank, world)
     steps = ScheduleBuilder()
     if begins(rank, world):
@@ -93,45 +56,29 @@ def _pingpong_schedule(rank: int, world: int) -> Schedule:
     return steps.build()
 
 
-def _whole_both_ways(rank: int, world: int, size_bytes: int) -> Layout:
-    whole = BlockTable.of_lengths([size_bytes])
-    return make_layout(send=whole, recv=whole)
-
-
-def _from_partner(rank: int, world: int) -> Expected:
-    return Expected.of_rows([(0, partner(rank, world), 0)])
-
-
+PAIR = one_to_one(
+    "pair",
+    _one_way,
+    refuse=lambda world: refuse("pair", world),
+    sender=lambda number, receiver, world: partner(receiver, world),
+    fits_nics=True,
+)
+BIDIRECTIONAL = one_to_one(
+    "bidirectional",
+    _both_ways,
+    refuse=lambda world: refuse("bidirectional", world),
+    notes=("algbw and busbw are of one way, as much goes the other way",),
+)
 PINGPONG = Pattern(
     name="pingpong",
-    summary=NAMES["pingpong"],
-    busbw_factor=lambda world: 1.0,
-    time_divisor=2,
+    schedule=_there_and_back,
+    layout=BIDIRECTIONAL.layout,
+    expected=BIDIRECTIONAL.expected,
     refuse=lambda world: refuse("pingpong", world),
-    schedule=_pingpong_schedule,
-    layout=_whole_both_ways,
-    expected=_from_partner,
+    time_divisor=2,
 )
-
-
-# --- bidirectional: nobody waits for the other --------------------------------------------------
-
-
-def _bidirectional_schedule(rank: int, world: int) -> Schedule:
-    steps = ScheduleBuilder()
-    steps.receive(partner(rank, world), 0)
-    steps.send(partner(rank, world), 0)
-    return steps.build()
-
-
-BIDIRECTIONAL = Pattern(
-    name="bidirectional",
-    summary=NAMES["bidirectional"],
-    busbw_factor=lambda world: 1.0,
-    time_divisor=1,
-    refuse=lambda world: refuse("bidirectional", world),
-    schedule=_bidirectional_schedule,
-    layout=_whole_both_ways,
-    expected=_from_partner,
-    notes=("algbw and busbw are of one way, as much goes the other way",),
+PROGRAMS = (
+    of_bytes("pair", lambda form: PAIR),
+    of_bytes("bidirectional", lambda form: BIDIRECTIONAL),
+    of_bytes("pingpong", lambda form: PINGPONG),
 )

@@ -9,16 +9,9 @@ from __future__ import annotations
 import functools
 import random
 
-from tcpx_mpi.patterns import NAMES, Choice, fewer_than_two
+from tcpx_mpi.patterns.one_to_one import one_to_one
+from tcpx_mpi.patterns.program import Form, of_bytes
 from tcpx_mpi.schedule.pattern import Pattern
-from tcpx_mpi.schedule.table import (
-    BlockTable,
-    Expected,
-    Layout,
-    Schedule,
-    ScheduleBuilder,
-    make_layout,
-)
 
 
 @functools.lru_cache(maxsize=64)
@@ -42,30 +35,14 @@ def sources(seed: int, world: int) -> tuple[int, ...]:
     return tuple(sorted(range(world), key=found.__getitem__))
 
 
-def permutation(choice: Choice) -> Pattern:
-    seed = choice.seed
+def _permutation(form: Form) -> Pattern:
+    seed = form.seed
 
-    def schedule(rank: int, world: int) -> Schedule:
-        steps = ScheduleBuilder()
-        steps.receive(sources(seed, world)[rank], 0)
-        steps.send(targets(seed, world)[rank], 0)
-        return steps.build()
+    def ends(rank: int, world: int) -> tuple[int, int]:
+        return sources(seed, world)[rank], targets(seed, world)[rank]
 
-    def layout(rank: int, world: int, size_bytes: int) -> Layout:
-        whole = BlockTable.of_lengths([size_bytes])
-        return make_layout(send=whole, recv=whole)
-
-    return Pattern(
-        name="permutation",
-        summary=NAMES["permutation"],
-        busbw_factor=lambda world: 1.0,
-        time_divisor=1,
-        refuse=lambda world: fewer_than_two("permutation", world),
-        schedule=schedule,
-        layout=layout,
-        expected=lambda rank, world: Expected.of_rows([(0, sources(seed, world)[rank], 0)]),
-        notes=(f"who sends to whom is drawn by --seed {seed}",),
-    )
+    notes = (f"who sends to whom is drawn by --seed {seed}",)
+    return one_to_one("permutation", ends, notes=notes)
 
 
-CHOSEN = {"permutation": permutation}
+PROGRAMS = (of_bytes("permutation", _permutation, "seed"),)

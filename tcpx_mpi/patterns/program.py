@@ -1,13 +1,15 @@
-"""What the programs of nccl-tests have in common: a form asks for one variant of a program.
+"""What goes by a name, and what programs of nccl-tests have in common: a form asks for one variant.
 
-A program is a pattern with a root, an algorithm, a type of elements, and perhaps in place, where
-the payload stands in RECV at the start. nccl-tests cuts sizes into blocks of whole 16 bytes; `size`
+A pattern that moves bytes is a program with one form, or with one for each root, seed or matrix. A
+program of nccl-tests has a root, an algorithm, a type of elements, and perhaps in place, where the
+payload stands in RECV at the start. nccl-tests cuts sizes into blocks of whole 16 bytes; `size`
 here is its size column, which `Program.division` makes of what was asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from tcpx_mpi.schedule.pattern import Pattern
@@ -22,27 +24,32 @@ from tcpx_mpi.schedule.table import (
 
 #: nccl-tests' blocks are multiples of so many bytes.
 ALIGNMENT = 16
+#: The algorithm along which ranks pass on what they receive, chunk by chunk.
+CHAIN = "ring"
+#: What NCCL does by sends and receives in place of a collective of its own.
+BY_SENDS = "sends and receives"
 
 #: A step and how to wait for it.
 After = list[tuple[int, Wait]]
-#: (rank, world) -> rows of (RECV block, payload block).
-Held = Callable[[int, int], Sequence[tuple[int, int]]]
 
 
 @dataclass(frozen=True)
 class Form:
-    """What a row asks of a program."""
+    """What a row, or the settings, ask of a program."""
 
-    algo: str
+    algo: str = ""
     element_bytes: int = 1
     root: int = 0
     in_place: bool = False
     scaled: Scaled = Scaled.NO
-    #: Of alltoallv: bytes from rank i to rank j; None: by distance, as `spread` has it.
+    #: From rank i to rank j, bytes or any unit; None: by distance, as `spread` has it.
     matrix: tuple[tuple[int, ...], ...] | None = None
     spread: float = 1.0
     #: Of alltoallv by distance: the size that was asked for, of which its size column says less.
     asked_bytes: int | None = None
+    seed: int = 1
+    #: What a rank sends to all in an iteration, beside what is timed.
+    load_bytes: int = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -55,19 +62,28 @@ class Division:
     count: int
 
 
+def as_asked(size_bytes: int, element_bytes: int, world: int, form: Form) -> Division:
+    """A pattern's own division, of bytes."""
+    return Division(size_bytes, size_bytes)
+
+
 @dataclass(frozen=True)
 class Program:
-    """One of nccl-tests' programs: `form` asks `pattern` for one variant of it."""
+    """What goes by one name: `form` asks `pattern` for one variant of it."""
 
     name: str
     pattern: Callable[[Form], Pattern]
     #: (bytes asked for, bytes of an element, world, form) -> what the table shows.
-    division: Callable[[int, int, int, Form], Division]
+    division: Callable[[int, int, int, Form], Division] = as_asked
     #: What `--algo` may be, the default of a run that chooses none first.
-    algos: tuple[str, ...]
+    algos: tuple[str, ...] = ("",)
+    #: One of nccl-tests, whose rows have a type, and an operation or what stands in its place.
+    typed: bool = True
+    #: Fields of the settings that choose its form, beside what a row says.
+    options: frozenset[str] = frozenset()
     #: `-o` matters.
     reduces: bool = False
-    #: `-r` matters.
+    #: `-r` matters, and a row says which root it has.
     rooted: bool = False
     #: nccl-tests has figures of it in place.
     in_place: bool = True
@@ -77,6 +93,38 @@ class Program:
     cost: Callable[[str, int, int], tuple[float, float]] | None = None
     #: Why its rows are skipped with so many ranks, as nccl-tests does; None: they are not.
     skips: Callable[[int], str | None] = lambda world: None
+    #: Its matrix says bytes, so that there is one size; else it says proportions.
+    matrix_in_bytes: bool = False
+    #: The collective of MPI that it is; "": none.
+    mpi: str = ""
+    #: The collective of NCCL that it is, or BY_SENDS; "": NCCL has no such thing.
+    nccl: str = ""
+
+    def first(self) -> Pattern:
+        """The first algorithm, out of place, as a pattern of bytes."""
+        return _first(self)
+
+    @property
+    def has_operation(self) -> bool:
+        """Whether rows differ by `-o`."""
+        return self.typed and (self.reduces or not self.redop)
+
+    @property
+    def nccl_call(self) -> str:
+        """The collective of NCCL that it is; "" where that has sends and receives, or nothing."""
+        return "" if self.nccl == BY_SENDS else self.nccl
+
+
+@functools.cache
+def _first(program: Program) -> Pattern:
+    return program.pattern(Form(program.algos[0]))
+
+
+def of_bytes(name: str, pattern: Callable[[Form], Pattern], *options: str) -> Program:
+    """A pattern that moves bytes, chosen by these fields of the settings."""
+    return Program(
+        name, pattern, typed=False, in_place=False, options=frozenset(options), nccl=BY_SENDS
+    )
 
 
 def whole(size_bytes: int, element_bytes: int, world: int, form: Form) -> Division:

@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from tcpx_mpi.patterns import PROGRAMS as SUMMARIES
-from tcpx_mpi.patterns import fewer_than_two
 from tcpx_mpi.patterns.program import (
     After,
     Form,
@@ -173,10 +171,7 @@ def pattern(form: Form) -> Pattern:
 
     return Pattern(
         name="reduce_scatter",
-        summary=SUMMARIES["reduce_scatter"],
         busbw_factor=lambda world: (world - 1) / world,
-        time_divisor=1,
-        refuse=lambda world: fewer_than_two("reduce_scatter", world),
         schedule=lambda rank, world: _SCHEDULES[form.algo](rank, world, form),
         layout=layout,
         expected=expected,
@@ -200,5 +195,7 @@ PROGRAMS = (
         algos=("ring", "halving"),
         reduces=True,
         cost=_cost,
+        mpi="Reduce_scatter",
+        nccl="ncclReduceScatter",
     ),
 )

@@ -2,43 +2,9 @@
 
 from __future__ import annotations
 
-from tcpx_mpi.patterns import NAMES, fewer_than_two
-from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.patterns.one_to_one import by_distance, one_to_one
+from tcpx_mpi.patterns.program import of_bytes
 from tcpx_mpi.schedule.symmetry import Symmetry
-from tcpx_mpi.schedule.table import (
-    BlockTable,
-    Expected,
-    Layout,
-    Schedule,
-    ScheduleBuilder,
-    make_layout,
-)
 
-
-def _schedule(rank: int, world: int) -> Schedule:
-    steps = ScheduleBuilder()
-    steps.receive((rank - 1) % world, 0)
-    steps.send((rank + 1) % world, 0)
-    return steps.build()
-
-
-def _layout(rank: int, world: int, size_bytes: int) -> Layout:
-    whole = BlockTable.of_lengths([size_bytes])
-    return make_layout(send=whole, recv=whole)
-
-
-def _expected(rank: int, world: int) -> Expected:
-    return Expected.of_rows([(0, (rank - 1) % world, 0)])
-
-
-RING = Pattern(
-    name="ring",
-    summary=NAMES["ring"],
-    busbw_factor=lambda world: 1.0,
-    time_divisor=1,
-    refuse=lambda world: fewer_than_two("ring", world),
-    schedule=_schedule,
-    layout=_layout,
-    expected=_expected,
-    symmetry=lambda world: Symmetry.SHIFT,
-)
+RING = one_to_one("ring", by_distance(1), symmetry=lambda world: Symmetry.SHIFT)
+PROGRAMS = (of_bytes("ring", lambda form: RING),)

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tcpx_mpi.patterns import PROGRAMS as SUMMARIES
-from tcpx_mpi.patterns import fewer_than_two
 from tcpx_mpi.patterns.program import (
     After,
     Form,
@@ -111,10 +109,6 @@ def _broadcast(form: Form) -> Pattern:
 
     return Pattern(
         name="broadcast",
-        summary=SUMMARIES["broadcast"],
-        busbw_factor=lambda world: 1.0,
-        time_divisor=1,
-        refuse=lambda world: fewer_than_two("broadcast", world),
         schedule=lambda rank, world: broadcast_schedule(rank, world, form),
         layout=layout,
         expected=lambda rank, world: Expected.of_rows([(0, form.root, 0)]),
@@ -142,10 +136,6 @@ def _reduce(form: Form) -> Pattern:
 
     return Pattern(
         name="reduce",
-        summary=SUMMARIES["reduce"],
-        busbw_factor=lambda world: 1.0,
-        time_divisor=1,
-        refuse=lambda world: fewer_than_two("reduce", world),
         schedule=lambda rank, world: reduce_schedule(rank, world, form),
         layout=layout,
         expected=expected,
@@ -170,6 +160,8 @@ BROADCAST = Program(
     algos=("ring", "tree"),
     rooted=True,
     cost=_cost,
+    mpi="Bcast",
+    nccl="ncclBroadcast",
 )
 REDUCE = Program(
     name="reduce",
@@ -179,5 +171,7 @@ REDUCE = Program(
     reduces=True,
     rooted=True,
     cost=_cost,
+    mpi="Reduce",
+    nccl="ncclReduce",
 )
 PROGRAMS = (BROADCAST, REDUCE)

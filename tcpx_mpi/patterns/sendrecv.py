@@ -8,9 +8,7 @@ waited for the send at once would wait for itself, round the ring.
 
 from __future__ import annotations
 
-from tcpx_mpi.patterns import PROGRAMS as SUMMARIES
-from tcpx_mpi.patterns import fewer_than_two
-from tcpx_mpi.patterns.program import Form, Program, one_block, whole
+from tcpx_mpi.patterns.program import BY_SENDS, Form, Program, one_block, whole
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.symmetry import Symmetry
 from tcpx_mpi.schedule.table import (
@@ -49,10 +47,6 @@ def _pattern(form: Form) -> Pattern:
 
     return Pattern(
         name="sendrecv",
-        summary=SUMMARIES["sendrecv"],
-        busbw_factor=lambda world: 1.0,
-        time_divisor=1,
-        refuse=lambda world: fewer_than_two("sendrecv", world),
         schedule=lambda rank, world: sendrecv_schedule(rank, world, form),
         layout=layout,
         expected=lambda rank, world: Expected.of_rows([(0, (rank - 1) % world, 0)]),
@@ -63,4 +57,8 @@ def _pattern(form: Form) -> Pattern:
     )
 
 
-PROGRAMS = (Program("sendrecv", _pattern, whole, ("direct",), redop=""),)
+PROGRAMS = (
+    Program(
+        "sendrecv", _pattern, whole, ("direct",), redop="", mpi="Sendrecv", nccl=BY_SENDS,
+    ),
+)  # fmt: skip

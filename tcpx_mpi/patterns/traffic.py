@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import functools
 
-from tcpx_mpi.patterns import NAMES, Choice, fewer_than_two
 from tcpx_mpi.patterns.matrix import Matrix, too_few_rows
-from tcpx_mpi.schedule.pattern import Pattern
+from tcpx_mpi.patterns.program import Form, of_bytes
+from tcpx_mpi.schedule.pattern import Pattern, fewer_than_two
 from tcpx_mpi.schedule.symmetry import Symmetry
 from tcpx_mpi.schedule.table import (
     BlockTable,
@@ -33,8 +33,8 @@ def busiest(weights: Matrix, world: int) -> int:
     return most
 
 
-def traffic(choice: Choice) -> Pattern:
-    weights = choice.weights
+def traffic(form: Form) -> Pattern:
+    weights = form.matrix
 
     def weight(source: int, target: int, world: int) -> int:
         if source == target:
@@ -86,9 +86,6 @@ def traffic(choice: Choice) -> Pattern:
 
     return Pattern(
         name="matrix",
-        summary=NAMES["matrix"],
-        busbw_factor=lambda world: 1.0,
-        time_divisor=1,
         refuse=refuse,
         schedule=schedule,
         layout=layout,
@@ -101,4 +98,4 @@ def traffic(choice: Choice) -> Pattern:
     )
 
 
-CHOSEN = {"matrix": traffic}
+PROGRAMS = (of_bytes("matrix", traffic, "matrix_path"),)

@@ -151,7 +151,7 @@ def pairs_to_retest(header: RunHeader, rows: Sequence[Row]) -> dict[int, list[st
     if (
         places is None
         or not has_rounds(header)
-        or rounds_of(header) <= patterns.load(header.pattern).rounds_alone
+        or rounds_of(header) <= _rounds(header.pattern, header.world, False)
     ):
         return {}
     found = {}

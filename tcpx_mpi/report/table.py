@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from tcpx_mpi.config.options import NCCL_CALLS
-from tcpx_mpi.patterns import PROGRAMS
+from tcpx_mpi.patterns import PROGRAMS, find, find_program
 from tcpx_mpi.records import (
     IN_PLACE,
     LOADED,
@@ -35,8 +34,6 @@ from tcpx_mpi.units import (
 UNKNOWN = "n/a"
 #: A ratio to what was weakened; the footer says why.
 VOID = "void"
-#: The pattern whose rows have a side under load.
-LOADED_PATTERN = "loaded_pingpong"
 
 
 @dataclass(frozen=True)
@@ -161,11 +158,13 @@ def our_columns(header: RunHeader) -> list[Column]:
         _number_column("net_bw", "(GB/s)", lambda s: s.net_bw),
         Column("cpu_s_per_GB", "(s/GB)", 12, lambda s: _significant(s.cpu_s_per_gb)),
     ]
-    if header.pattern == LOADED_PATTERN:
+    pattern = find(header.pattern)
+    if pattern is not None and pattern.loaded is not None:
         columns += _load_columns()
     for kind in dict.fromkeys(baseline.kind for baseline in header.baselines):
         columns += _baseline_columns(kind, header.baselines)
-        if kind == "nccl" and header.pattern in NCCL_CALLS:
+        of_nccl_tests = header.pattern in PROGRAMS
+        if kind == "nccl" and of_nccl_tests and find_program(header.pattern).nccl_call:
             names = [baseline.name for baseline in header.baselines if baseline.kind == kind]
             columns += _in_place_columns(kind, names)
     if plan.agg_iters > 1:

@@ -27,8 +27,6 @@ from tcpx_mpi.machine.placement_file import read_placement
 from tcpx_mpi.machine.topology import this_machine
 from tcpx_mpi.plugin import find
 from tcpx_mpi.plugin.unsafe_settings import refuse_fatal_values
-from tcpx_mpi.run.chosen import pattern_of
-from tcpx_mpi.run.schedule_room import require_schedule_room
 
 
 @dataclass(frozen=True)
@@ -59,10 +57,9 @@ def read_settings(values: Mapping[str, str | None], environ: Mapping[str, str]) 
 
 def admit_parent(settings: Settings, environ: Mapping[str, str], ranks: int, needs: Needs) -> None:
     """Refuses, before so many ranks are started, what any of them would find."""
-    if refusal := pattern_of(settings).refuse(ranks):
-        raise UsageError(refusal)
-    _refuse_program(settings, ranks)
-    require_schedule_room(settings, ranks)
+    from tcpx_mpi.workload import workload_of  # numpy
+
+    workload_of(settings, ranks)
     find.prepare_environment(settings, environ)
     if settings.placement_path is not None:
         read_placement(settings.placement_path)
@@ -141,21 +138,17 @@ def with_ranks_of_launcher(settings: Settings, world: int | None) -> Settings:
 
 def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
     """What was given and has no effect; at most one line."""
-    pattern = patterns.find(settings.pattern)
+    program = patterns.find_program(settings.pattern)
     parts = [f"{' '.join(ignored)} (nothing of the kind here)"] if ignored else []
-    program = None
-    if settings.pattern in patterns.PROGRAMS:
-        program = patterns.find_program(settings.pattern)
-    choices = patterns.CHOICES.get(settings.pattern, ())
     effects = {
-        "op": program is not None and (program.reduces or not program.redop),
-        "datatype": program is not None,
-        "root": "root" in choices or (program is not None and program.rooted),
-        "algo": program is not None,
-        "matrix_path": "matrix_path" in choices or settings.pattern == "alltoallv",
+        "op": program.has_operation,
+        "datatype": program.typed,
+        "root": program.rooted or "root" in program.options,
+        "algo": program.typed,
+        "matrix_path": "matrix_path" in program.options,
         "matrix_scale": settings.matrix_path is not None,
-        "load_bytes": "load_bytes" in choices,
-        "spread": settings.pattern == "alltoallv" and settings.matrix_path is None,
+        "load_bytes": "load_bytes" in program.options,
+        "spread": "spread" in program.options and settings.matrix_path is None,
     }
     given = [
         option.letter or option.option
@@ -165,10 +158,10 @@ def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
         and settings.sources[option.field].startswith("command line")
     ]
     if given:
-        what = "moves bytes, without arithmetic" if program is None else "has no use for it"
+        what = "has no use for it" if program.typed else "moves bytes, without arithmetic"
         parts.append(f"{' '.join(given)} ({settings.pattern} {what})")
     for field, has_effect, why in (
-        ("all_pairs", bool(pattern and pattern.rounds), "it is of the pattern pairs"),
+        ("all_pairs", program.first().rounds is not None, "it is of the pattern pairs"),
         ("unpack", settings.memory != "host", "host memory is not unpacked"),
         ("nccl_presets", "nccl" in settings.against, "it is of --against nccl"),
         ("nccl_env", "nccl" in settings.against, "it is of --against nccl"),
@@ -227,14 +220,6 @@ def _refuse_pattern(name: str) -> None:
         close = difflib.get_close_matches(name.lower(), patterns.NAMES, n=1)
         suggestion = f" (did you mean {close[0]}?)" if close else ""
         raise UsageError(f"unknown pattern {name}{suggestion}: use one of {known}")
-
-
-def _refuse_program(settings: Settings, ranks: int) -> None:
-    """What a program of nccl-tests cannot be asked for, and groups of other patterns."""
-    if settings.pattern in patterns.PROGRAMS or settings.groups():
-        from tcpx_mpi.run.program_rows import program_rows  # numpy
-
-        program_rows(settings, ranks)
 
 
 def _refuse_limit(environ: Mapping[str, str]) -> None:

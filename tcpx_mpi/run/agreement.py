@@ -17,10 +17,8 @@ from tcpx_mpi.errors import TcpxError, UsageError
 from tcpx_mpi.machine.profiles import keep_mpi_on_control_nic
 from tcpx_mpi.machine.topology import Host, node_names, this_machine
 from tcpx_mpi.open_files import raise_limit
-from tcpx_mpi.run.chosen import pattern_of, weights_of
-from tcpx_mpi.run.program_rows import ProgramRows, program_rows
-from tcpx_mpi.run.schedule_room import require_schedule_room
 from tcpx_mpi.run.shared_environment import shared_environment
+from tcpx_mpi.workload import Workload, workload_of
 from tcpx_mpi.world import World, own_process
 
 _T = TypeVar("_T")
@@ -38,36 +36,24 @@ def start_world(parsed: Settings | TcpxError, environ: MutableMapping[str, str])
     return mpi.start(_native.stop_signal, environ, tcp_only)
 
 
-def agree_settings(world: World, parsed: Settings | TcpxError) -> Settings:
-    """Collective: the settings, valid and equal on all ranks.
+def agree_workload(world: World, parsed: Settings | TcpxError) -> Workload:
+    """Collective: what is sent, by settings that are valid and equal on all ranks.
 
     `parsed` is what this rank made of its command line and environment, or why it could not.
     """
     with world.agree("arguments"):
         if isinstance(parsed, TcpxError):
             raise parsed
-        refusal = pattern_of(parsed).refuse(world.size)
-        if refusal is not None:
-            raise UsageError(refusal)
+        workload = workload_of(parsed, world.size)
     assert isinstance(parsed, Settings)
     require_equal(world, f"tcpx-mpi={tcpx_mpi.__version__}", "version of tcpx-mpi")
     require_equal(world, parsed.fingerprint(), "arguments")
     environment = shared_environment(os.environ).items()
     lines = [f"{name}={value}".replace("\n", "\\n") for name, value in environment]
     require_equal(world, "\n".join(lines), "environment")
-    if (weights := weights_of(parsed)) is not None:
-        require_equal(world, f"matrix={weights}", "traffic matrix")
-    return parsed
-
-
-def agree_program(world: World, settings: Settings) -> ProgramRows | None:
-    """Collective: the rows of a program of nccl-tests; None for other patterns."""
-    with world.agree("program"):
-        program = program_rows(settings, world.size)
-        require_schedule_room(settings, world.size)
-    if program is not None:
-        require_equal(world, program.fingerprint(), "traffic matrix")
-    return program
+    if fingerprint := workload.fingerprint():
+        require_equal(world, fingerprint, "traffic matrix")
+    return workload
 
 
 def agree_hosts(world: World, host: Host) -> list[Host]:

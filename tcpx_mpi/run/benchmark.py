@@ -11,20 +11,18 @@ from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.launch.watch import ROWS
 from tcpx_mpi.machine.topology import Host, read_host
-from tcpx_mpi.patterns import repeated
 from tcpx_mpi.records import Journal, Plan, SetupTimes
 from tcpx_mpi.run import agreement, metadata
 from tcpx_mpi.run.choose_algorithm import choose_algorithm, measure_costs
-from tcpx_mpi.run.chosen import pattern_of
 from tcpx_mpi.run.connect import connect, load_alike
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.place_ranks import choose_gpus, place_rank
 from tcpx_mpi.run.plan import PlannedRow, RowPlanner, buffer_sizes
 from tcpx_mpi.run.story import RunState
-from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.transport import time_limit
 from tcpx_mpi.transport.engine import RankEngine
 from tcpx_mpi.transport.interface import Transport
+from tcpx_mpi.workload import Workload
 from tcpx_mpi.world import interrupted_by
 from tcpx_mpi.world.disk_watch import DiskWatch
 
@@ -40,16 +38,16 @@ class Benchmark:
         """Collective: the story, top to bottom; returns the exit code."""
         world = self.world
         self.disk.start()
-        settings = agreement.agree_settings(world, parsed)
+        workload = agreement.agree_workload(world, parsed)
+        settings = workload.settings
         hosts = agreement.agree_hosts(world, read_host())
         host, nodes = hosts[world.rank], [each.node for each in hosts]
         chosen = choose_gpus(world, settings, hosts)
         plugin = load_alike(world, settings, chosen.workers, chosen.threads)
         placement, settings = place_rank(world, settings, plugin, hosts, chosen)
-        program = agreement.agree_program(world, settings)
-        single = pattern_of(settings) if program is None else program.single()
-        pattern = program.whole() if program else repeated(single, settings.agg_iters)
-        planner = RowPlanner(settings, pattern, single, hosts, program)
+        with world.agree("program"):
+            workload = workload.placed(settings)
+        planner = RowPlanner(workload, hosts)
         rows = planner.rows()
         with world.agree("output"):
             planner.require_room()
@@ -59,44 +57,41 @@ class Benchmark:
             self.state.journal = journal = Journal(
                 settings.spool, run_id, world.rank, world.size, self.disk.writing
             )
-        engine = connect(self.state, settings, plugin, placement, pattern)
+        engine = connect(self.state, workload, plugin, placement)
         free = agreement.free_bytes(world, engine, host)
         with world.agree("buffers"):
-            sizes = buffer_sizes(planner.patterns_of, world.rank, world.size, rows)
+            sizes = buffer_sizes(workload, world.rank, rows)
         most = world.maximum(sum(sizes.values()), "buffers")
         with world.agree("memory", moving=True), world.at_work():
             engine.allocate(sizes, host, free)
         context = engine.context(nodes, most)
-        beside = baselines.prepare(world, settings, engine, context)
+        beside = baselines.prepare(world, workload, engine, context)
         self.state.measurement = measurement = Measurement(
-            world, settings, pattern, context, [engine, *beside], journal,
+            world, workload, context, [engine, *beside], journal,
             shared_clock=len({each.clock for each in hosts}) == 1,
             end_by_ns=time_limit.end_by_ns(settings.timeout_s),
             between_batches=self.output.between_batches,
-            program=program,
         )  # fmt: skip
         costs = None
-        if program is not None and program.chooses:
+        if workload.chooses:
             self.state.measurement = measurement.aside()
-            costs = measure_costs(world, self.state.measurement, program, rows)
+            costs = measure_costs(world, self.state.measurement, workload, rows)
             self.state.measurement = measurement
         self.begin(
-            settings, pattern, host, engine, beside, planner.plan(rows), journal,
+            workload, host, engine, beside, planner.plan(rows), journal,
             costs.facts() if costs is not None else {},
         )  # fmt: skip
         world.enter(ROWS, settings.stall_timeout_s)
         for row in planner.run(rows, lambda: agreement.told(world, self.output.pairs_to_retest)):
-            if program is not None:
-                facts = choose_algorithm(row.facts, program, costs)
-                row = dataclasses.replace(row, facts=facts)
-            self.measure(measurement, row, journal)
+            facts = choose_algorithm(row.facts, workload, costs)
+            self.measure(measurement, dataclasses.replace(row, facts=facts), journal)
         journal.close()
         code = self.end([engine, *beside])
         self.disk.stop()
         return code
 
     def begin(
-        self, settings: Settings, pattern: Pattern, host: Host, engine: RankEngine,
+        self, workload: Workload, host: Host, engine: RankEngine,
         beside: Sequence[Transport], plan: Plan, journal: Journal, measured: Mapping[str, str],
     ) -> None:  # fmt: skip
         """Collective: the metadata of the run, in the file and on the screen."""
@@ -111,7 +106,7 @@ class Benchmark:
             if parts is not None:
                 ranks, times, told = zip(*parts, strict=True)
                 header = self.output.begin(
-                    settings, pattern, self.state.argv, ranks, SetupTimes.joined(times),
+                    workload, self.state.argv, ranks, SetupTimes.joined(times),
                     engine.plugin, {**metadata.facts(host, engine, told), **measured}, plan,
                     host.llc_bytes,
                     [each.info for each in beside if each.info],

@@ -19,9 +19,8 @@ from tcpx_mpi.launch.watch import CONNECT, ROWS
 from tcpx_mpi.machine.congestion import DEFAULT, kernels_own, refusal_of
 from tcpx_mpi.machine.placement import Node, Placement, Request
 from tcpx_mpi.machine.topology import Host, read_host, this_machine
-from tcpx_mpi.patterns import load
 from tcpx_mpi.records import BaselineInfo, Row
-from tcpx_mpi.run.agreement import agree_hosts, agree_settings
+from tcpx_mpi.run.agreement import agree_hosts, agree_workload
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.place_ranks import place_at
 from tcpx_mpi.run.plan import RowPlanner, buffer_sizes
@@ -31,6 +30,7 @@ from tcpx_mpi.stats.ratios import block_times_ns
 from tcpx_mpi.transport.interface import RankContext
 from tcpx_mpi.transport.memory import slot_buffers
 from tcpx_mpi.units import format_size
+from tcpx_mpi.workload import workload_of
 
 _COPY_SIZES = (1 << 20, 64 << 20)
 _COPY_ROUNDS = 15
@@ -50,7 +50,7 @@ class Ceiling:
 
     def run(self, parsed: Settings | TcpxError) -> int:
         """Collective: the story, top to bottom; returns the exit code."""
-        settings = agree_settings(self.world, parsed)
+        settings = agree_workload(self.world, parsed).settings
         self.agree_link()
         self.world.enter(CONNECT, settings.connect_timeout_s)
         return self.measure(settings, agree_hosts(self.world, read_host()))
@@ -82,22 +82,21 @@ class Ceiling:
         self, settings: Settings, placement: Placement, hosts: Sequence[Host]
     ) -> int:
         """Collective: raw TCP in one pattern; wrong bytes of all ranks, on rank 0."""
-        world, pattern = self.world, load(settings.pattern)
-        host = hosts[world.rank]
-        planner = RowPlanner(settings, pattern, pattern, hosts)
-        rows = planner.rows()
+        world = self.world
+        host, workload = hosts[world.rank], workload_of(settings, world.size)
+        rows = RowPlanner(workload, hosts).rows()
         with world.agree("memory"):
-            sizes = buffer_sizes(lambda facts: [pattern], world.rank, world.size, rows)
+            sizes = buffer_sizes(workload, world.rank, rows)
             buffers = slot_buffers(sizes, host, placement, host.memory_available_bytes)
         nodes = [each.node for each in hosts]
-        schedule = pattern.schedule(world.rank, world.size)
+        schedule = workload.whole.schedule(world.rank, world.size)
         context = RankContext(schedule, buffers, placement, self.link.interface, nodes)
         infos = raw.streams_of(self.link, two_way=True)
         transports = raw.connect(
             infos, world, settings.connect_timeout_s, context, self.link, not settings.check
         )
         self.state.measurement = measurement = Measurement(
-            world, settings, pattern, context, transports, journal=None,
+            world, workload, context, transports, journal=None,
             shared_clock=len({each.clock for each in hosts}) == 1,
             end_by_ns=0,
         )  # fmt: skip
@@ -108,7 +107,7 @@ class Ceiling:
             whole = measurement.join(facts, part)
             if whole is not None:
                 found = by_streams(whole, infos)
-                self._say(raw_lines(pattern, found))
+                self._say(raw_lines(workload.whole, found))
                 wrong += sum(int(each.wrong[each.wrong > 0].sum()) for each in found.values())
         world.barrier("close")
         return wrong

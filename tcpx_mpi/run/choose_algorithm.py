@@ -16,12 +16,13 @@ from types import MappingProxyType
 
 import numpy as np
 
+from tcpx_mpi.patterns import AUTO
 from tcpx_mpi.patterns.program import ALIGNMENT
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.plan import PlannedRow
-from tcpx_mpi.run.program_rows import AUTO, ProgramRows
 from tcpx_mpi.transport.slots import plan_row
+from tcpx_mpi.workload import Workload
 from tcpx_mpi.world import World
 
 #: Iterations of such a row, and those before them.
@@ -57,12 +58,12 @@ def _gb_per_s(ns_a_byte: float) -> str:
 
 
 def measure_costs(
-    world: World, measurement: Measurement, program: ProgramRows, rows: Sequence[PlannedRow]
+    world: World, measurement: Measurement, workload: Workload, rows: Sequence[PlannedRow]
 ) -> Costs:
     """Collective: the costs, the same on all ranks."""
     largest = max(rows, key=lambda row: row.facts.size_bytes)
     most = largest.facts.size_bytes
-    small = program.facts(program.variants[0], ALIGNMENT * program.group_size)
+    small = workload.facts(workload.variants[0], ALIGNMENT * workload.group_size)
 
     def time_ns(algo: str, size: int) -> int:
         facts = dataclasses.replace(
@@ -75,51 +76,51 @@ def measure_costs(
         return world.maximum(mine, "costs of a message", measurement.patience_s)
 
     sizes = [min(small["size_bytes"], most), most]
-    times = [time_ns(program.algos[0], size) for size in sizes]
-    others = {algo: time_ns(algo, most) for algo in as_many_bytes(program, most)}
-    return costs_of(program, sizes, times, others)
+    times = [time_ns(workload.algos[0], size) for size in sizes]
+    others = {algo: time_ns(algo, most) for algo in as_many_bytes(workload, most)}
+    return costs_of(workload, sizes, times, others)
 
 
-def as_many_bytes(program: ProgramRows, size_bytes: int) -> list[str]:
+def as_many_bytes(workload: Workload, size_bytes: int) -> list[str]:
     """The algorithms other than the first that send as many bytes of this size as it does."""
-    cost = program.program.cost
+    cost = workload.program.cost
     assert cost is not None
-    sent = {algo: cost(algo, program.group_size, size_bytes)[1] for algo in program.algos}
-    first = program.algos[0]
-    return [algo for algo in program.algos if algo != first and 0 < sent[algo] == sent[first]]
+    sent = {algo: cost(algo, workload.group_size, size_bytes)[1] for algo in workload.algos}
+    first = workload.algos[0]
+    return [algo for algo in workload.algos if algo != first and 0 < sent[algo] == sent[first]]
 
 
 def costs_of(
-    program: ProgramRows,
+    workload: Workload,
     sizes: Sequence[int],
     times_ns: Sequence[int],
     others_ns: Mapping[str, int] = MappingProxyType({}),
 ) -> Costs:
     """The costs from the times of a small and of a large row of the first algorithm, and of a large
     row of others."""
-    cost = program.program.cost
+    cost = workload.program.cost
     assert cost is not None
     (messages, small), (_, large) = (
-        cost(program.algos[0], program.group_size, size) for size in sizes
+        cost(workload.algos[0], workload.group_size, size) for size in sizes
     )
     ns_a_byte = max((times_ns[1] - times_ns[0]) / (large - small), 0.0) if large > small else 0.0
     latency_ns = max(times_ns[0] - small * ns_a_byte, 0.0) / messages
     others = {}
     for algo, time_ns in others_ns.items():
-        steps, sent = cost(algo, program.group_size, sizes[1])
+        steps, sent = cost(algo, workload.group_size, sizes[1])
         others[algo] = max(time_ns - steps * latency_ns, 0.0) / sent
     return Costs(latency_ns, ns_a_byte, others)
 
 
-def choose_algorithm(facts: RowFacts, program: ProgramRows, costs: Costs | None) -> RowFacts:
+def choose_algorithm(facts: RowFacts, workload: Workload, costs: Costs | None) -> RowFacts:
     """The row with the algorithm that costs least; of equal ones the program's first."""
     if facts.algo != AUTO or costs is None:
         return facts
-    cost = program.program.cost
+    cost = workload.program.cost
     assert cost is not None
 
     def time_ns(algo: str) -> float:
-        messages, sent = cost(algo, program.group_size, facts.size_bytes)
+        messages, sent = cost(algo, workload.group_size, facts.size_bytes)
         return messages * costs.latency_ns + sent * costs.of_byte(algo)
 
-    return dataclasses.replace(facts, algo=min(program.algos, key=time_ns))
+    return dataclasses.replace(facts, algo=min(workload.algos, key=time_ns))

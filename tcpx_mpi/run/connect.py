@@ -10,9 +10,9 @@ from tcpx_mpi.launch.watch import CONNECT
 from tcpx_mpi.machine.placement import Placement
 from tcpx_mpi.run import agreement
 from tcpx_mpi.run.story import RunState
-from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.transport.engine import RankEngine
 from tcpx_mpi.transport.load_plugin import LoadedPlugin, load_plugin, try_plugin
+from tcpx_mpi.workload import Workload
 from tcpx_mpi.world import World
 
 
@@ -31,10 +31,9 @@ def load_alike(world: World, settings: Settings, workers: int, threads: int) -> 
 
 def connect(
     state: RunState,
-    settings: Settings,
+    workload: Workload,
     plugin: LoadedPlugin,
     placement: Placement,
-    pattern: Pattern,
     witness: bool = False,
 ) -> RankEngine:
     """Collective: listen, exchange the handles, connect and accept.
@@ -44,8 +43,8 @@ def connect(
     world = state.world
     agreement.tell_nic(world, plugin.nic(placement.device)["name"])
     with world.agree("listen"):
-        schedule = pattern.schedule(world.rank, world.size)
-        engine = RankEngine(settings, plugin, placement, schedule, witness)
+        schedule = workload.whole.schedule(world.rank, world.size)
+        engine = RankEngine(workload.settings, plugin, placement, schedule, witness)
         handles = engine.listen(world.size)
     handles = world.exchange(handles, "handles")
     state.needs_manager = engine.needs_manager

@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi import _native
-from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import PluginFailed
 from tcpx_mpi.records import (
     IN_PLACE,
@@ -33,11 +32,8 @@ from tcpx_mpi.records import (
 )
 from tcpx_mpi.records.mapped_arrays import Growing
 from tcpx_mpi.records.trace import later
-from tcpx_mpi.run.program_rows import ProgramRows
-from tcpx_mpi.run.row_work import RowWork, RowWorks
 from tcpx_mpi.run.run_batch import BatchRunner, name_of
 from tcpx_mpi.run.stopping import StoppingRule, Until
-from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.table import (
     RECEIVE_OPS,
     REMOTE_OPS,
@@ -56,6 +52,8 @@ from tcpx_mpi.transport.observed_placement import PlacementObserver
 from tcpx_mpi.transport.samples import Batch
 from tcpx_mpi.transport.slots import RowPlan
 from tcpx_mpi.units import format_size
+from tcpx_mpi.workload import Workload
+from tcpx_mpi.workload.row_work import RowWork, works_of
 from tcpx_mpi.world import World
 
 Int64s = NDArray[np.int64]
@@ -97,7 +95,7 @@ class _Account:
     @property
     def name(self) -> str:
         """The key of its samples in a row."""
-        if self.work.pattern.alone is not None:
+        if (loaded := self.work.pattern.loaded) is not None and loaded.alone is not None:
             return LOADED
         name = name_of(self.transport)
         if not self.work.in_place:
@@ -118,27 +116,17 @@ class Measurement:
     def __init__(
         self,
         world: World,
-        settings: Settings,
-        pattern: Pattern,
+        workload: Workload,
         context: RankContext,
         transports: Sequence[Transport],
         journal: Journal | None,
         shared_clock: bool,
         end_by_ns: int,
         between_batches: Callable[[RowFacts, str, int], None] = lambda *batch: None,
-        program: ProgramRows | None = None,
     ) -> None:
-        """`program`: what a program of nccl-tests runs in a row; `pattern` then only connects."""
         self._world = world
-        self._settings = settings
-        self._works = RowWorks(
-            world.rank,
-            world.size,
-            context,
-            pattern,
-            pattern.rounds_run(world.size, settings.all_pairs),
-            program,
-        )
+        self._settings = settings = workload.settings
+        self._workload = workload
         self._context = context
         self._transports = transports
         self._journal = journal
@@ -178,7 +166,7 @@ class Measurement:
         self, facts: RowFacts, plan: RowPlan, until: Until | None
     ) -> tuple[RankRow, RowFacts]:
         size = facts.size_bytes
-        works = self._works.of(facts)
+        works = works_of(self._workload, self._world.rank, facts)
         able = [transport for transport in self._transports if transport.has(facts)]
         accounts = [self._account(transport, works[0], facts) for transport in able] + [
             self._account(transport, work, facts)
@@ -249,7 +237,7 @@ class Measurement:
         row.warmup = {phase: account.warmup[phase].array() for phase in PHASES}
         row.arrivals, row.arrival_blocks = account.arrivals.arrival_ns, account.arrivals.counts
         row.proof = account.observer.seen(self._remote_bytes(facts, work))
-        schedule = work.context.schedule
+        schedule = work.schedule
         steps, op = step_bytes(schedule, work.layout), schedule.column(Column.OP)
         received = np.isin(op, RECEIVE_OPS)
         row.payload_bytes_sent = int(steps.length[op == Op.SEND].sum()) * facts.iterations
@@ -277,7 +265,7 @@ class Measurement:
 
     def _remote_bytes(self, facts: RowFacts, work: RowWork) -> int:
         """Payload of the timed iterations that goes to, or comes from, other nodes."""
-        schedule, nodes = work.context.schedule, self._context.nodes
+        schedule, nodes = work.schedule, self._context.nodes
         here = nodes[self._world.rank]
         lengths: list[int] = step_bytes(schedule, work.layout).length.tolist()
         peers = schedule.column(Column.PEER).tolist()
@@ -296,7 +284,7 @@ class Measurement:
         )
 
     def _empty_row(self, facts: RowFacts, work: RowWork) -> RankRow:
-        schedule = work.context.schedule
+        schedule = work.schedule
         steps = step_bytes(schedule, work.layout)
         op = schedule.column(Column.OP)
         moved = steps.length[np.isin(op, REMOTE_OPS)]

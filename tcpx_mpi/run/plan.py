@@ -13,18 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi.config.options import LEAST_BLOCKS
-from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.topology import Host
 from tcpx_mpi.plugin.softtcpx_defaults import chunk_of
 from tcpx_mpi.records import PHASES, Plan, RowFacts
-from tcpx_mpi.run.program_rows import ProgramRows
 from tcpx_mpi.run.stopping import Until
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.table import RECEIVE_OPS, BufferId, Column, Schedule, step_bytes
 from tcpx_mpi.stragglers.retest import most_retests
 from tcpx_mpi.transport.slots import RowPlan, plan_row, slot_shape, slots_for, stamp_bytes
 from tcpx_mpi.units import format_size
+from tcpx_mpi.workload import Workload
 
 #: A batch of an open-ended row may grow to so many iterations and bytes a rank, as memory allows.
 _MOST_IN_A_BATCH = 4096
@@ -46,36 +45,24 @@ class PlannedRow:
 
 
 class RowPlanner:
-    """Plans the rows from the settings and the hosts of all ranks; pure."""
+    """Plans the rows of a workload on the hosts of all ranks; pure."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        pattern: Pattern,
-        single: Pattern,
-        hosts: Sequence[Host],
-        program: ProgramRows | None = None,
-    ) -> None:
-        """`program`: what rows a program of nccl-tests has, where the pattern is of one."""
-        self._settings = settings
-        self._pattern = pattern
-        self._single = single
-        self._program = program
-        self._world = len(hosts)
+    def __init__(self, workload: Workload, hosts: Sequence[Host]) -> None:
+        self._settings = workload.settings
+        self._workload = workload
+        self._world = workload.world
         self._llc_bytes = max(host.llc_bytes for host in hosts)
         self._local_ranks = min(Counter(host.node for host in hosts).values())
         self._sources = max(len(set(peers.tolist())) for peers in self._senders())
 
     def rows(self) -> list[PlannedRow]:
         """The rows of the first cycle; of a program, those of all its variants in turn."""
-        sizes = self._settings.sizes
-        if self._program is None:
-            return [self._row(index, size) for index, size in enumerate(sizes)]
-        variants = self._program.variants if self._program.skipped is None else ()
+        sizes, workload = self._settings.sizes, self._workload
         return [
-            self._row(number * len(sizes) + index, size, number, self._program.facts(variant, size))
-            for number, variant in enumerate(variants)
+            self._row(number * len(sizes) + index, number, workload.facts(variant, size))
+            for number, variant in enumerate(workload.variants)
             for index, size in enumerate(sizes)
+            if workload.skipped is None
         ]
 
     def run(
@@ -95,7 +82,7 @@ class RowPlanner:
         One of several launches has them in an order of its own, so that no size always follows
         the same one.
         """
-        wanted, launch = self._settings.run_cycles * self.rounds, self._settings.launch
+        wanted, launch = self._settings.run_cycles * self._workload.cycles, self._settings.launch
         # Not before it is wanted: to import numpy.random takes a fiftieth of a rank's start.
         random = np.random.default_rng([self._settings.seed, launch]) if launch else None
         count = len(self._settings.sizes)
@@ -110,7 +97,7 @@ class RowPlanner:
     def _again(
         self, rows: Sequence[PlannedRow], pairs: Mapping[int, Sequence[str]]
     ) -> Iterator[PlannedRow]:
-        first = self._settings.run_cycles * self.rounds
+        first = self._settings.run_cycles * self._workload.cycles
         for number in range(max(map(len, pairs.values()), default=0)):
             for row in rows:
                 of_size = pairs.get(row.facts.size_bytes, ())
@@ -122,30 +109,19 @@ class RowPlanner:
                     )
                     yield PlannedRow(facts, row.plan, row.until)
 
-    @property
-    def rounds(self) -> int:
-        """Cycles through the sizes until every round of the pattern was run once."""
-        if self._program is not None:
-            return len(self._program.variants)
-        return len(self._pattern.rounds_run(self._world, self._settings.all_pairs))
-
     def plan(self, rows: Sequence[PlannedRow]) -> Plan:
         """What was asked for, for the record."""
         s = self._settings
         slots = tuple(row.plan.slots for row in rows[: len(s.sizes)])
-        options = {**s.plan_options(), "run_cycles": s.run_cycles * self.rounds}
-        skipped = (self._program.skipped or "") if self._program is not None else ""
-        return Plan(**options, slots=slots, skipped=skipped)
+        options = {**s.plan_options(), "run_cycles": s.run_cycles * self._workload.cycles}
+        return Plan(**options, slots=slots, skipped=self._workload.skipped or "")
 
-    def _row(
-        self, index: int, size: int, cycle: int = 0, of_program: Mapping[str, Any] | None = None
-    ) -> PlannedRow:
-        """`of_program`: what a program says of the row; the size column may be less than `size`."""
+    def _row(self, index: int, cycle: int, of_workload: Mapping[str, Any]) -> PlannedRow:
         s = self._settings
         facts = RowFacts(
             index=index,
             cycle=cycle,
-            **(of_program or {"size_bytes": size, "count": size}),
+            **of_workload,
             agg=s.agg_iters,
             messages_per_copy=self._messages(),
             chunk_bytes=s.chunk_bytes,
@@ -166,11 +142,10 @@ class RowPlanner:
             self._local_ranks,
         )
         chunk = chunk_of(s, self._message_bytes(facts), s.agg_iters * self._messages())
-        facts = dataclasses.replace(facts, slots=slots, chunk_bytes=self._whole_elements(chunk))
+        chunk = whole_elements(chunk) if self._workload.program.typed else chunk
+        facts = dataclasses.replace(facts, slots=slots, chunk_bytes=chunk)
         # Medians over blocks: of a baseline beside us, and where ranks are compared.
-        several = (
-            bool(s.against) or self._pattern.of_pairs is not None or self._pattern.alone is not None
-        )
+        several = bool(s.against) or self._retests or self._loaded
         blocks = min(LEAST_BLOCKS, s.iters) if several else 1
         plan = plan_row(slots, s.iters, s.warmup_iters, blocks)
         if not s.open_ended():
@@ -189,14 +164,14 @@ class RowPlanner:
 
     def _sample_bytes(self) -> int:
         """Bytes that the file has of an iteration: all phases of all ranks and sides."""
-        sides = _MOST_SIDES if self._settings.against else 1 if self._pattern.alone is None else 2
+        sides = _MOST_SIDES if self._settings.against else 1 + self._loaded
         return len(PHASES) * 8 * self._world * sides
 
     def _rows_to_come(self) -> int:
         """Rows of the run, which share the space for samples; of endless cycles those of one."""
         s = self._settings
-        again = 2 * most_retests(self._world) if self._pattern.rounds and s.all_pairs else 0
-        return len(s.sizes) * (max(s.run_cycles, 1) * self.rounds + again)
+        again = 2 * most_retests(self._world) if self._retests and s.all_pairs else 0
+        return len(s.sizes) * (max(s.run_cycles, 1) * self._workload.cycles + again)
 
     def _room(self) -> int:
         """Iterations of all rows together that there is space for."""
@@ -214,18 +189,22 @@ class RowPlanner:
                 f"{f'{fewer} or less, or ' if fewer else ''}more --sample-space"
             )
 
-    def _whole_elements(self, chunk: int) -> int:
-        return chunk if self._program is None else whole_elements(chunk)
+    @property
+    def _retests(self) -> bool:
+        """Whether ranks that look slow may meet others once more."""
+        rounds = self._workload.single.rounds
+        return rounds is not None and rounds.of_pairs is not None
 
-    def patterns_of(self, facts: RowFacts) -> Sequence[Pattern]:
-        """All patterns that a row may run."""
-        return [self._pattern] if self._program is None else self._program.patterns(facts)
+    @property
+    def _loaded(self) -> bool:
+        """Whether a row is measured under load as well."""
+        return self._workload.single.loaded is not None
 
     def _slot_bytes(self, facts: RowFacts) -> int:
         """Bytes that a slot takes on the rank where it takes most."""
         return max(
             sum(strides(pattern, rank, self._world, facts.size_bytes).values())
-            for pattern in self.patterns_of(facts)
+            for pattern in self._workload.patterns(facts)
             for rank in range(self._world)
         )
 
@@ -235,27 +214,25 @@ class RowPlanner:
 
     def _message_bytes(self, facts: RowFacts) -> int:
         """Bytes of the largest message that a rank receives in one copy of the pattern."""
+        pattern = self._workload.pattern(facts, single=True).rounds_run(self._world, False)[0]
         most = 0
-        for rank, single, schedule in self._receivers():
-            if self._program is not None:
-                single = self._program.pattern(facts, single=True)
-                schedule = single.schedule(rank, self._world)
+        for rank, schedule in self._receivers(pattern):
             if (here := np.isin(schedule.column(Column.OP), RECEIVE_OPS)).any():
-                layout = single.layout(rank, self._world, facts.size_bytes)
+                layout = pattern.layout(rank, self._world, facts.size_bytes)
                 most = max(most, int(step_bytes(schedule, layout).length[here].max()))
         return most
 
     def _senders(self) -> Iterator[NDArray[np.int32]]:
         """Who sends each message of one copy of the pattern; all receivers are alike."""
-        for _, _, schedule in self._receivers():
+        single = self._workload.single.rounds_run(self._world, False)[0]
+        for _, schedule in self._receivers(single):
             receives = np.isin(schedule.column(Column.OP), RECEIVE_OPS)
             yield schedule.column(Column.PEER)[receives]
 
-    def _receivers(self) -> Iterator[tuple[int, Pattern, Schedule]]:
-        """Two ranks, all others being like one of them, with one copy of the pattern."""
-        single = self._single.rounds_run(self._world, False)[0]
+    def _receivers(self, pattern: Pattern) -> Iterator[tuple[int, Schedule]]:
+        """Two ranks, all others being like one of them."""
         for rank in (0, self._world - 1):
-            yield rank, single, single.schedule(rank, self._world)
+            yield rank, pattern.schedule(rank, self._world)
 
 
 def whole_elements(chunk: int) -> int:
@@ -273,16 +250,12 @@ def strides(pattern: Pattern, rank: int, world: int, size: int) -> dict[BufferId
     }
 
 
-def buffer_sizes(
-    patterns_of: Callable[[RowFacts], Sequence[Pattern]],
-    rank: int,
-    world: int,
-    rows: Sequence[PlannedRow],
-) -> dict[BufferId, int]:
+def buffer_sizes(workload: Workload, rank: int, rows: Sequence[PlannedRow]) -> dict[BufferId, int]:
     """Bytes of each buffer on this rank, enough for every pattern of every row."""
     sizes: Counter[BufferId] = Counter()
     for row in rows:
-        for pattern in patterns_of(row.facts):
-            for buffer, stride in strides(pattern, rank, world, row.facts.size_bytes).items():
+        for pattern in workload.patterns(row.facts):
+            of_pattern = strides(pattern, rank, workload.world, row.facts.size_bytes)
+            for buffer, stride in of_pattern.items():
                 sizes[buffer] = max(sizes[buffer], stride * row.plan.slots)
     return dict(sizes)

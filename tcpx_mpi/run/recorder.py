@@ -34,9 +34,9 @@ from tcpx_mpi.records import (
 )
 from tcpx_mpi.run import metadata
 from tcpx_mpi.run.terminal import screen_of_parent
-from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
 from tcpx_mpi.transport.load_plugin import LoadedPlugin
+from tcpx_mpi.workload import Workload
 from tcpx_mpi.world import Answer
 
 if TYPE_CHECKING:
@@ -82,11 +82,12 @@ class Output:
             self._writer = RunWriter(path, spool=settings.spool)
 
     def begin(
-        self, settings: Settings, pattern: Pattern, argv: Sequence[str],
+        self, workload: Workload, argv: Sequence[str],
         ranks: Sequence[RankInfo], setup: SetupTimes, plugin: LoadedPlugin,
         facts: dict[str, str], plan: Plan, llc_bytes: int, baselines: Sequence[BaselineInfo] = (),
     ) -> RunHeader:  # fmt: skip
         """Write and print what is known before the first row."""
+        settings, pattern = workload.settings, workload.whole
         sockets = data_sockets(plugin.file.name, os.environ)
         header = RunHeader(
             run_id=self.run_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 import time
 from typing import Any
@@ -9,13 +10,13 @@ from typing import Any
 from tcpx_mpi import _native
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.records import RankRow, RowFacts
-from tcpx_mpi.run.row_work import RowWork
 from tcpx_mpi.schedule.table import BufferId
 from tcpx_mpi.transport.errors import error_of, report_lines
 from tcpx_mpi.transport.interface import RankContext, Transport
 from tcpx_mpi.transport.observed_placement import PlacementObserver
 from tcpx_mpi.transport.samples import Batch, add_network, batch_of, joined_batch
 from tcpx_mpi.transport.slots import GUARD_BYTES, RowPlan, slot_shape
+from tcpx_mpi.workload.row_work import RowWork
 from tcpx_mpi.world import World, interrupted_by
 from tcpx_mpi.world.patience import memory_patience_s
 
@@ -76,7 +77,10 @@ class BatchRunner:
         for buffer, memory in transport.buffers.items():
             shape = slot_shape(work.layout[buffer].total_bytes)
             memory.cut(shape.used_bytes, GUARD_BYTES, shape.stride_bytes, plan.slots)
-        transport.load(work.context, facts, work.layout, plan.batch)
+        context = dataclasses.replace(
+            self._context, schedule=work.schedule, arithmetic=work.arithmetic
+        )
+        transport.load(context, facts, work.layout, plan.batch)
         self._loaded.append(transport)
         self._filled = False
 
@@ -93,7 +97,7 @@ class BatchRunner:
         before = self._transport.timed_loop.sockets()
         if kept is not None:
             kept[1].before()
-        lanes = work.pattern.timed_lanes
+        lanes = work.pattern.loaded.timed_lanes if work.pattern.loaded is not None else None
         if self._settings.blocking:
             parts = [self._run_loop(slot, 1, patience, lanes) for slot in range(count)]
         else:

@@ -22,7 +22,7 @@ from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import TcpxError
 from tcpx_mpi.machine.topology import Host, read_host
 from tcpx_mpi.records import require_writable, utc_now, write_text
-from tcpx_mpi.run.agreement import agree_hosts, agree_settings
+from tcpx_mpi.run.agreement import agree_hosts, agree_workload
 from tcpx_mpi.run.ceiling import Ceiling, print_lines
 from tcpx_mpi.run.story import RunState
 from tcpx_mpi.transport.overhead import measure_overhead
@@ -106,7 +106,7 @@ class SelfTest:
 
     def run(self, parsed: Settings | TcpxError) -> int:
         """Collective: the story, top to bottom; returns the exit code."""
-        settings = agree_settings(self.world, parsed)
+        settings = agree_workload(self.world, parsed).settings
         hosts = agree_hosts(self.world, read_host())
         with self.world.agree("output"):
             if self._path is not None and self.world.rank == 0:

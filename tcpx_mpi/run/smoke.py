@@ -16,14 +16,12 @@ from tcpx_mpi import _native
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.launch.watch import ROWS
-from tcpx_mpi.machine.topology import Host, read_host
-from tcpx_mpi.patterns import load
-from tcpx_mpi.patterns.smoke import at_distance
-from tcpx_mpi.run.agreement import agree_hosts, agree_settings, free_bytes
+from tcpx_mpi.machine.topology import read_host
+from tcpx_mpi.run.agreement import agree_hosts, agree_workload, free_bytes
 from tcpx_mpi.run.connect import connect, load_alike
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.place_ranks import choose_gpus, place_rank
-from tcpx_mpi.run.plan import RowPlanner, buffer_sizes
+from tcpx_mpi.run.plan import PlannedRow, RowPlanner, buffer_sizes
 from tcpx_mpi.run.story import RunState
 from tcpx_mpi.transport.engine import RankEngine
 from tcpx_mpi.transport.load_plugin import LoadedPlugin
@@ -53,24 +51,34 @@ class Smoke:
     def run(self, parsed: Settings | TcpxError) -> int:
         """Collective: the story, top to bottom; returns the exit code."""
         world = self.world
-        settings = agree_settings(world, parsed)
+        workload = agree_workload(world, parsed)
+        settings = workload.settings
         hosts = agree_hosts(world, read_host())
         host = hosts[world.rank]
         chosen = choose_gpus(world, settings, hosts)
         plugin = load_alike(world, settings, chosen.workers, chosen.threads)
         placement, settings = place_rank(world, settings, plugin, hosts, chosen)
-        pattern = load(settings.pattern)
-        engine = connect(self.state, settings, plugin, placement, pattern, self.verbose)
-        first = RowPlanner(settings, at_distance(1), at_distance(1), hosts).rows()
-        sizes = buffer_sizes(lambda facts: [at_distance(1)], world.rank, world.size, first)
+        with world.agree("program"):
+            workload = workload.placed(settings)
+        engine = connect(self.state, workload, plugin, placement, self.verbose)
+        planner = RowPlanner(workload, hosts)
+        rows = planner.rows()
+        sizes = buffer_sizes(workload, world.rank, rows)
         free = free_bytes(world, engine, host)
         with world.agree("memory"):
             engine.allocate(sizes, host, free)
+        # One message each way is all: none more for a GPU's own times.
+        context = dataclasses.replace(engine.context([each.node for each in hosts]), gpu=None)
+        self.state.measurement = measurement = Measurement(
+            world, workload, context, [engine], journal=None,
+            shared_clock=len({each.clock for each in hosts}) == 1,
+            end_by_ns=0,
+        )  # fmt: skip
         world.enter(ROWS, settings.stall_timeout_s)
         self._say(header_lines(settings, world.size, plugin, self.verbose))
         arrivals: list[Arrival] = []
-        for distance in range(1, world.size):
-            arrivals += self._round(settings, engine, distance, hosts)
+        for row in planner.cycles(rows):
+            arrivals += self._round(measurement, engine, row)
         # A sender that closes early can give its receiver an error for data that is whole.
         world.barrier("close")
         with world.agree("close"):
@@ -79,20 +87,10 @@ class Smoke:
         return self._verdict(arrivals)
 
     def _round(
-        self, settings: Settings, engine: RankEngine, distance: int, hosts: Sequence[Host]
+        self, measurement: Measurement, engine: RankEngine, row: PlannedRow
     ) -> list[Arrival]:
         """Collective: the messages of one distance; all of them on rank 0, none elsewhere."""
-        world = self.world
-        pattern = at_distance(distance)
-        row = RowPlanner(settings, pattern, pattern, hosts).rows()[0]
-        engine.schedule = pattern.schedule(world.rank, world.size)
-        # One message each way is all: none more for a GPU's own times.
-        context = dataclasses.replace(engine.context([each.node for each in hosts]), gpu=None)
-        self.state.measurement = measurement = Measurement(
-            world, settings, pattern, context, [engine], journal=None,
-            shared_clock=len({each.clock for each in hosts}) == 1,
-            end_by_ns=0,
-        )  # fmt: skip
+        world, distance = self.world, row.facts.cycle + 1
         part, _ = measurement.measure(row.facts, row.plan)
         mine = Arrival(
             sender=(world.rank - distance) % world.size,

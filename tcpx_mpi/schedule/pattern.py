@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,63 +15,95 @@ if TYPE_CHECKING:
     from tcpx_mpi.schedule.table import BlockTable, Expected, Layout, Schedule
 
 
+def fewer_than_two(name: str, world: int) -> str | None:
+    """The refusal of a world in which nothing can be sent."""
+    if world < 2:
+        return f"{name} needs at least 2 ranks; found {world}; start 2 or more (mpirun -n 2)"
+    return None
+
+
 @dataclass(frozen=True)
+class Rounds:
+    """Of a pattern whose rows differ: every size is run once a round, each a pattern of its own,
+    and the pattern as a whole has the peers of all."""
+
+    of: Callable[[int], Sequence[Pattern]]
+    #: How many of them a run without `--all` has; None: all.
+    alone: int | None = None
+    #: A row's pairs as text (`text_of_pairs`) -> the pattern of that row, where ranks that look
+    #: slow meet others once more; None where pairs cannot be chosen.
+    of_pairs: Callable[[str], Pattern] | None = None
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """Of a pattern that times a part of itself: in an iteration's time is what is between the
+    bytes of one lane and those of another."""
+
+    #: From when the bytes of the first were there until those of the second were.
+    timed_lanes: tuple[int, int]
+    #: The same without what loads it, which takes turns with it: the row's own figures are those.
+    #: None of that one.
+    alone: Pattern | None
+
+
+def _even(world: int) -> float:
+    return 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class Pattern:
-    """One pattern: pure functions of (rank, world size), each rank only its own part.
+    """One form of a program: pure functions of (rank, world size), each rank only its own part.
 
     schedule(rank, world) -> Schedule; layout(rank, world, size_bytes) -> Layout with the same
     number of blocks at every size; expected(rank, world) -> Expected.
     busbw_factor(world) turns algorithm bandwidth into bus bandwidth; `time_divisor` is 2 where an
-    iteration is a round trip. refuse(world) is None, or one line that says why not and what to do;
-    the other functions may be called only for worlds that are not refused.
+    iteration is a round trip. refuse(world) is None, or one line that says why not and what to do
+    (fewer than 2 ranks, unless it is given); the other functions may be called only for worlds
+    that are not refused.
     """
 
     name: str
-    summary: str
-    busbw_factor: Callable[[int], float]
-    time_divisor: int
-    refuse: Callable[[int], str | None]
+    #: In one line, of a pattern of one's own; those of `tcpx_mpi.patterns` have theirs there.
+    summary: str = ""
     schedule: Callable[[int, int], Schedule]
     layout: Callable[[int, int, int], Layout]
     expected: Callable[[int, int], Expected]
+    refuse: Callable[[int], str | None] = None  # type: ignore[assignment]  # see __post_init__
+    busbw_factor: Callable[[int], float] = _even
+    #: world -> what part of the size the algorithm bandwidth counts, as nccl-tests defines it.
+    algbw_factor: Callable[[int], float] = _even
+    time_divisor: int = 1
     #: (round, receiver, world) -> sender, where each rank that receives has one sender and waits
     #: for nobody else, so that its time is that of one way; None where ranks have several peers.
     sender: Callable[[int, int, int], int] | None = None
-    #: A row's pairs as text (`text_of_pairs`) -> the pattern of that row, where ranks that look
-    #: slow meet others once more; None where pairs cannot be chosen.
-    of_pairs: Callable[[str], Pattern] | None = None
     #: Default channels are reduced to the connections that a NIC has use for.
     fits_nics: bool = False
     #: What a reader of the table must know beside the summary.
     notes: tuple[str, ...] = ()
-    #: Where rows differ: round c is a pattern of its own, and the pattern as a whole has the peers
-    #: of all rounds. Every size is run once a round.
-    rounds: Callable[[int], Sequence[Pattern]] | None = None
-    #: Rounds of a run without `--all`.
-    rounds_alone: int = 1
+    rounds: Rounds | None = None
+    loaded: Loaded | None = None
     #: (rank, world) -> rows of (RECV block, payload block): the payload stands in RECV at the
     #: start; None: in SEND.
     held: Callable[[int, int], Sequence[tuple[int, int]]] | None = None
     #: (rank, world, size_bytes) -> the blocks of the payload, where they are not those of SEND.
     payload: Callable[[int, int, int], BlockTable] | None = None
-    #: world -> what part of the size the algorithm bandwidth counts, as nccl-tests defines it.
-    algbw_factor: Callable[[int], float] = lambda world: 1.0
-    #: (lane, lane): an iteration's time is from when the bytes of the first were there until those
-    #: of the second were; None: from its start to its end.
-    timed_lanes: tuple[int, int] | None = None
-    #: The same without what loads it, which takes turns with it: the row's own figures are those.
-    alone: Pattern | None = None
     #: Bytes of an element, which no block, and no chunk of a reduction, may cut.
     element_bytes: int = 1
     #: world -> how its ranks are alike, so that a few stand for all in a simulation; None: not.
     symmetry: Callable[[int], Symmetry | None] = lambda world: None
 
+    def __post_init__(self) -> None:
+        if self.refuse is None:
+            refuse = functools.partial(fewer_than_two, self.name)
+            object.__setattr__(self, "refuse", refuse)
+
     def rounds_run(self, world: int, everybody: bool) -> Sequence[Pattern]:
         """What rows run in turn: itself where all are alike; `everybody`: `--all` was given."""
         if self.rounds is None:
             return [self]
-        rounds = self.rounds(world)
-        return rounds if everybody else rounds[: self.rounds_alone]
+        rounds = self.rounds.of(world)
+        return rounds if everybody else rounds[: self.rounds.alone]
 
     def payload_of(self, rank: int, world: int, size_bytes: int) -> BlockTable:
         """The blocks that a rank contributes, wherever they stand at the start."""

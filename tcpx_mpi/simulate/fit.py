@@ -190,16 +190,11 @@ def _ranks_per_nic(run: Run) -> int:
 
 def _pattern(run: Run, row: Row) -> Pattern:
     name, world = run.header.pattern, run.header.world
-    if name in patterns.PROGRAMS and name != "alltoallv":
-        element = ElementType.of_label(row.type_name).bytes
-        return patterns.find_program(name).pattern(Form(row.algo, element, max(row.root, 0)))
-    pattern = None if name in patterns.CHOICES else patterns.find(name)
-    if (
-        pattern is None
-        or pattern.rounds is not None
-        or pattern.timed_lanes
-        or name in patterns.PROGRAMS
-    ):
+    element = ElementType.of_label(row.type_name).bytes
+    pattern = None
+    if patterns.find(name) is not None and not (program := patterns.find_program(name)).options:
+        pattern = program.pattern(Form(row.algo, element, max(row.root, 0)))
+    if pattern is None or pattern.rounds is not None or pattern.loaded is not None:
         raise UsageError(
             f"--fit ({run.path}) is a run of {name}, whose messages its file does not say: fit on "
             "pingpong, pair, ring, mesh or a program other than alltoallv"

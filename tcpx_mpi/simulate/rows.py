@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.patterns import repeated
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.run.choose_algorithm import Costs as MessageCosts
 from tcpx_mpi.run.choose_algorithm import choose_algorithm
-from tcpx_mpi.run.chosen import pattern_of
 from tcpx_mpi.run.plan import whole_elements
-from tcpx_mpi.run.program_rows import program_rows
-from tcpx_mpi.run.schedule_room import require_schedule_room
 from tcpx_mpi.schedule.interpreter import EngineModel
-from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.simulator import Costs, Prediction, predict
+from tcpx_mpi.workload import workload_of
 
 #: What is simulated where ranks are alike; where they are not, chunks are counted, too.
 MOST_RANKS = 65_536
@@ -45,21 +40,18 @@ class Simulation:
             raise UsageError(
                 f"--ranks ({world}) is more than can be simulated; use {MOST_RANKS} or less"
             )
-        if refusal := pattern_of(settings).refuse(world):
-            raise UsageError(refusal)
-        if pattern_of(settings).timed_lanes is not None:
+        self._workload = workload_of(settings, world)
+        if self._workload.single.loaded is not None:
             raise UsageError(
                 f"{settings.pattern} times a part of its iteration, which simulate cannot: "
                 "use pingpong or mesh"
             )
-        require_schedule_room(settings, world)
         self.settings = settings
         self.world = world
         self.costs = costs
         self.ranks_per_nic = ranks_per_nic
-        self._program = program_rows(settings, world)
         #: Why no row is there, as nccl-tests says it; None: all are.
-        self.skipped = None if self._program is None else self._program.skipped
+        self.skipped = self._workload.skipped
 
     def rows(self) -> Iterator[PredictedRow]:
         """Variant by variant, size by size, each simulated when it is asked for."""
@@ -68,36 +60,23 @@ class Simulation:
             yield self._row(facts)
 
     def _facts(self) -> Iterator[RowFacts]:
-        s = self.settings
-        if self._program is None:
-            for size in s.sizes:
-                yield self._fact({"size_bytes": size, "count": size}, s.chunk_bytes)
-            return
+        s, workload = self.settings, self._workload
         messages = MessageCosts(
             self.costs.latency_ns + self.costs.overhead_ns, self.costs.ns_a_byte
         )
-        for variant in self._program.variants if self.skipped is None else ():
+        typed = workload.program.typed
+        chunk_bytes = whole_elements(s.chunk_bytes) if typed else s.chunk_bytes
+        for variant in workload.variants if self.skipped is None else ():
             for size in s.sizes:
-                of_program = self._program.facts(variant, size)
-                facts = self._fact(of_program, whole_elements(s.chunk_bytes))
-                yield choose_algorithm(facts, self._program, messages)
-
-    def _fact(self, of_row: Mapping[str, Any], chunk_bytes: int) -> RowFacts:
-        s = self.settings
-        return RowFacts(
-            index=0, cycle=0, agg=s.agg_iters, slots=0, iterations=s.iters, warmup_iterations=0,
-            chunk_bytes=chunk_bytes, **of_row,
-        )  # fmt: skip
-
-    def _pattern(self, facts: RowFacts) -> Pattern:
-        if self._program is not None:
-            return self._program.pattern(facts)
-        # Of rounds the first: all have as many ranks that send, each to one other.
-        first = pattern_of(self.settings).rounds_run(self.world, False)[0]
-        return repeated(first, facts.agg)
+                facts = RowFacts(
+                    index=0, cycle=0, agg=s.agg_iters, slots=0, iterations=s.iters,
+                    warmup_iterations=0, chunk_bytes=chunk_bytes, **workload.facts(variant, size),
+                )  # fmt: skip
+                yield choose_algorithm(facts, workload, messages)
 
     def _row(self, facts: RowFacts) -> PredictedRow:
-        s, pattern = self.settings, self._pattern(facts)
+        # Of rounds the first: all have as many ranks that send, each to one other.
+        s, pattern = self.settings, self._workload.runs(facts)[0]
         engine = EngineModel(facts.chunk_bytes, s.channels, s.window_send, s.window_recv)
         found = predict(
             pattern, self.world, facts.size_bytes, engine, self.costs,

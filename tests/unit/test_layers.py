@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tcpx_mpi import patterns
+
 REPOSITORY = Path(__file__).resolve().parents[2]
 PACKAGE = REPOSITORY / "tcpx_mpi"
 NATIVE = REPOSITORY / "native"
@@ -31,7 +33,7 @@ LAYERS = (
     ),
     ("units", "inputs", "toml_value", "launch", "schedule"),
     ("config", "records", "patterns"),
-    ("machine", "stats", "world"),
+    ("machine", "stats", "workload", "world"),
     ("plugin", "compare", "gates"),
     ("transport", "report"),
     ("baselines", "session", "exchange"),
@@ -196,6 +198,44 @@ def test_a_rank_loads_nothing_that_only_some_runs_need() -> None:
         "tcpx_mpi.run.progress",
     }
     assert not seldom & set(loaded.stdout.split())
+
+
+#: Words that are names of patterns, and stand for something else in these files.
+OTHER_MEANINGS = {
+    "cli/__init__.py": {"smoke"},  # the command
+    "cli/smoke.py": {"smoke"},
+    "__main__.py": {"smoke"},
+    "cli/simulate.py": {"matrix"},  # the option
+    "config/options.py": {"matrix"},
+    "records/schema.py": {"pairs"},  # the field of a row
+    "exchange/tidy.py": {"pairs"},
+    "report/html/tables.py": {"pairs"},  # of blocks
+    "stats/launches.py": {"pairs"},  # of launches
+    "compare/text.py": {"pairs"},
+    "stragglers/detect.py": {"pair"},  # what is slow
+}
+
+
+def names_in(path: Path) -> set[str]:
+    """Names of patterns that are texts of a file."""
+    texts = {
+        node.value
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    return texts & {*patterns.NAMES, patterns.SMOKE}
+
+
+def test_no_name_of_a_pattern_stands_outside_patterns() -> None:
+    found = {
+        str(path.relative_to(PACKAGE)): names
+        for path in FILES
+        if module_of(path) != "patterns" and (names := names_in(path))
+    }
+    named = {file: names - OTHER_MEANINGS.get(file, set()) for file, names in found.items()}
+    assert not any(named.values()), f"{named}: ask its Program"
+    unused = {file: names - found.get(file, set()) for file, names in OTHER_MEANINGS.items()}
+    assert not any(unused.values()), f"{unused} have another meaning nowhere"
 
 
 # --- Native code ----------------------------------------------------------------------------------

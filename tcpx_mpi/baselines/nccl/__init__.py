@@ -18,18 +18,16 @@ from typing import Any
 from tcpx_mpi.baselines import Link
 from tcpx_mpi.baselines.nccl.backend import NCCL_BACKEND
 from tcpx_mpi.baselines.nccl.baseline import NcclBaseline
-from tcpx_mpi.baselines.nccl.collectives import Arithmetic, arithmetic_of, has_call
+from tcpx_mpi.baselines.nccl.collectives import Arithmetic, arithmetic_of
 from tcpx_mpi.baselines.nccl.presets import HOST_ID, apart, companion_environment, nccl_variables
 from tcpx_mpi.baselines.nccl.process import CompanionFailed, CompanionProcess
-from tcpx_mpi.config.options import NCCL_CALLS
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import SetupFailed, UsageError
 from tcpx_mpi.machine.congestion import to_ask_for
 from tcpx_mpi.machine.gpu.choice import obstacle_of_baselines
-from tcpx_mpi.patterns import load
-from tcpx_mpi.patterns.groups import group_numbers, members
 from tcpx_mpi.records import BaselineInfo
 from tcpx_mpi.transport.interface import RankContext, Transport
+from tcpx_mpi.workload import Workload
 from tcpx_mpi.world import World
 from tcpx_mpi.world.patience import SETUP_PATIENCE_S
 
@@ -41,7 +39,7 @@ BACKEND_VARIABLE = "TCPX_MPI_NCCL_BACKEND"
 _FLOOR_GBPS, _FLOOR_GPU = 29.0, "H200"
 
 
-def prepare(world: World, settings: Settings, context: RankContext, link: Link) -> list[Transport]:
+def prepare(world: World, workload: Workload, context: RankContext, link: Link) -> list[Transport]:
     """Collective: a companion for each preset, its buffers, and its connections."""
     backend = os.environ.get(BACKEND_VARIABLE, NCCL_BACKEND)
     nodes, gpu = context.nodes, context.placement.gpu_pci
@@ -50,11 +48,9 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
     # Of the ranks on this GPU, how many come before this one.
     turn = places[: world.rank].count(places[world.rank]) if gpu else 0
     shared = any(gpus) and len(set(places)) < len(places)
-    everybody = list(range(world.size))
+    settings, collective = workload.settings, bool(workload.program.nccl_call)
     # A collective is one of its group; sends and receives name ranks of the whole.
-    collective = has_call(settings.pattern)
-    numbers = group_numbers(settings.groups(), world.size)
-    ranks = members(numbers, world.rank) if collective else everybody
+    ranks = workload.origins(world.rank) if collective else list(range(world.size))
     found: list[Transport] = []
     for preset in settings.nccl_presets:
         variables = nccl_variables(preset, settings.nccl_env, link.interface)
@@ -86,26 +82,26 @@ def prepare(world: World, settings: Settings, context: RankContext, link: Link) 
             two_way=True,
             congestion_control=str(sockets["congestion_control"]),
             send_buffer_bytes=0,
-            description=f"{facts['name']}, {_what(settings, arithmetic)}preset {preset} ({own}), "
+            description=f"{facts['name']}, {_what(workload, arithmetic)}preset {preset} ({own}), "
             f"{sockets['count']} TCP sockets on rank 0"
             + (", ranks of a GPU as if on hosts of their own" if shared else ""),
             own_process=True,
-            floor_gbps=0.0 if shared else _floor(settings, world, context, preset, facts),
+            floor_gbps=0.0 if shared else _floor(workload, world, context, preset, facts),
         )
         found.append(
             NcclBaseline(
-                info, companion, sizes, world.rank, world.name(world.rank), settings.pattern,
+                info, companion, sizes, world.rank, world.name(world.rank), workload.program,
                 arithmetic, ranks.index(world.rank),
             )
         )  # fmt: skip
     return found
 
 
-def _what(settings: Settings, arithmetic: Arithmetic) -> str:
+def _what(workload: Workload, arithmetic: Arithmetic) -> str:
     """What is called, and the rows in which it is not, where that is a collective."""
-    if not has_call(settings.pattern):
+    if not (call := workload.program.nccl_call):
         return ""
-    parts = [NCCL_CALLS[settings.pattern], arithmetic.lacks_text(settings)]
+    parts = [call, arithmetic.lacks_text(workload)]
     return "".join(f"{part}, " for part in parts if part)
 
 
@@ -177,13 +173,13 @@ def _neighbours(context: RankContext) -> list[tuple[bool, int]]:
 
 
 def _floor(
-    settings: Settings, world: World, context: RankContext, preset: str, facts: dict[str, str]
+    workload: Workload, world: World, context: RankContext, preset: str, facts: dict[str, str]
 ) -> float:
     """GB/s below which the ratio of a large row is void, where that is known; else 0."""
     known = (
         preset == "tuned"
-        and not settings.nccl_env
-        and load(settings.pattern).sender is not None
+        and not workload.settings.nccl_env
+        and workload.whole.sender is not None
         and world.size == 2
         and len(set(context.nodes)) == 1
         and _FLOOR_GPU in facts.get("model", "")

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from tcpx_mpi import _native
 from tcpx_mpi.baselines.nccl.channel import PROGRESS
-from tcpx_mpi.baselines.nccl.collectives import Arithmetic, Call, calls_of, has_call
+from tcpx_mpi.baselines.nccl.collectives import Arithmetic, Call, calls_of
 from tcpx_mpi.baselines.nccl.groups import Piece, groups_of
 from tcpx_mpi.baselines.nccl.process import CompanionFailed, CompanionProcess
 from tcpx_mpi.baselines.python_loop import PythonLoop
 from tcpx_mpi.errors import SetupFailed
-from tcpx_mpi.patterns import find_program
+from tcpx_mpi.patterns.program import Program
 from tcpx_mpi.records import BaselineInfo, RowFacts
 from tcpx_mpi.schedule.table import BufferId, Layout, Schedule
 from tcpx_mpi.transport.errors import baseline_failure
@@ -213,7 +213,7 @@ class NcclBaseline:
         sizes: Mapping[BufferId, int],
         rank: int,
         name: str,
-        pattern: str,
+        program: Program,
         arithmetic: Arithmetic,
         index: int,
     ) -> None:
@@ -229,25 +229,24 @@ class NcclBaseline:
         self.processes = (companion.pid,)
         self._companion = companion
         self._rank = rank
-        self._pattern = pattern
+        self._program = program
         self._arithmetic = arithmetic
         self._index = index
-        self.in_place = has_call(pattern)
+        self.in_place = bool(program.nccl_call)
 
     def has(self, facts: RowFacts) -> bool:
-        if not has_call(self._pattern) or not find_program(self._pattern).reduces:
-            return True
-        return not self._arithmetic.lacks(facts.type_name, facts.redop)
+        lacks = self._arithmetic.lacks
+        return not (self._program.reduces and lacks(facts.type_name, facts.redop))
 
     def load(
         self, context: RankContext, facts: RowFacts, layout: Layout, longest_batch: int
     ) -> None:
         groups: list[list[Piece]] = []
         calls: list[Call] = []
-        if has_call(self._pattern):
+        if self._program.nccl_call:
             factor = context.arithmetic[2] if context.arithmetic is not None else 1.0
             ranks = self._arithmetic.ranks
-            calls = calls_of(self._pattern, facts, layout, factor, self._index, ranks)
+            calls = calls_of(self._program, facts, layout, factor, self._index, ranks)
         else:
             groups = groups_of(context.schedule, layout, self._rank)
         self.timed_loop.load(context.schedule, groups, calls, longest_batch)

@@ -13,17 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tcpx_mpi.config.options import NCCL_CALLS, OPERATIONS, TYPES
-from tcpx_mpi.config.settings import Settings
-from tcpx_mpi.patterns import PROGRAMS, find_program
+from tcpx_mpi.patterns.program import Program
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.schedule.elements import ElementType, ReduceOp
 from tcpx_mpi.schedule.table import BufferId, Layout
+from tcpx_mpi.workload import Workload
 
 #: Of these the send buffer says how many elements there are, of the others the receive buffer.
-_COUNTED_BY_SEND = ("all_reduce", "all_gather", "reduce")
+_COUNTED_BY_SEND = ("ncclAllReduce", "ncclAllGather", "ncclReduce")
 #: Of these RECV has a block of each rank in place, of which the call is given the rank's own.
-_OF_BLOCKS = ("all_gather", "reduce_scatter")
+_OF_BLOCKS = ("ncclAllGather", "ncclReduceScatter")
 _FP8 = (ElementType.F8E4M3, ElementType.F8E5M2)
 #: Since when NCCL has what not all of its versions have, and on which GPUs it computes in fp8.
 _BFLOAT16_SINCE, _AVG_SINCE, _MULSUM_SINCE, _FP8_SINCE = 21003, 21003, 21104, 22403
@@ -47,13 +46,8 @@ class Call:
     root: int
 
 
-def has_call(pattern: str) -> bool:
-    """Whether a pattern is one call of NCCL."""
-    return pattern in NCCL_CALLS
-
-
 def calls_of(
-    pattern: str, facts: RowFacts, layout: Layout, factor: float, index: int, ranks: int
+    program: Program, facts: RowFacts, layout: Layout, factor: float, index: int, ranks: int
 ) -> list[Call]:
     """What an iteration of a row calls on rank `index` of `ranks`; nothing without elements.
 
@@ -61,19 +55,20 @@ def calls_of(
     """
     element = ElementType.of_label(facts.type_name)
     sent, received = (_copies(layout, b, facts.agg) for b in (BufferId.SEND, BufferId.RECV))
-    counted = (sent if pattern in _COUNTED_BY_SEND else received).each
+    name = program.nccl_call
+    counted = (sent if name in _COUNTED_BY_SEND else received).each
     source = target = 0
-    if not layout[BufferId.SEND].total_bytes and pattern in _OF_BLOCKS:
+    if not layout[BufferId.SEND].total_bytes and name in _OF_BLOCKS:
         counted //= ranks
         block = index * counted
-        source, target = (block, 0) if pattern == "all_gather" else (0, block)
+        source, target = (block, 0) if name == "ncclAllGather" else (0, block)
     count = counted // element.bytes
-    redop = ReduceOp.of_label(facts.redop) if find_program(pattern).reduces else None
+    redop = ReduceOp.of_label(facts.redop) if program.reduces else None
     if not count:
         return []
     return [
         Call(
-            NCCL_CALLS[pattern], sent.place(copy, source), received.place(copy, target), count,
+            name, sent.place(copy, source), received.place(copy, target), count,
             element, redop, factor, max(facts.root, 0),
         )
         for copy in range(facts.agg)
@@ -135,13 +130,13 @@ class Arithmetic:
         element, op = ElementType.of_label(type_name), ReduceOp.of_label(redop)
         return bool(self.lacks_type(element) or self.lacks_op(op)) or self.rounds(element, op)
 
-    def lacks_text(self, settings: Settings) -> str:
+    def lacks_text(self, workload: Workload) -> str:
         """Which rows of a run have no figures, and why; "" if all have."""
-        if settings.pattern not in PROGRAMS or not find_program(settings.pattern).reduces:
+        if not workload.program.reduces:
             return ""
-        labels = TYPES if settings.datatype == "all" else (settings.datatype,)
+        labels = dict.fromkeys(variant.type_name for variant in workload.variants)
         types = [ElementType.of_label(label) for label in labels]
-        named = OPERATIONS if settings.op == "all" else (settings.op,)
+        named = dict.fromkeys(variant.redop for variant in workload.variants)
         ops = [ReduceOp.of_label(label) for label in named]
         reasons = [(each.label, self.lacks_type(each)) for each in types]
         reasons += [(each.label, self.lacks_op(each)) for each in ops]

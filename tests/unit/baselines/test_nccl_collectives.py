@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from tcpx_mpi.baselines.nccl.collectives import Arithmetic, Call, arithmetic_of, calls_of
-from tcpx_mpi.config.options import NCCL_CALLS
 from tcpx_mpi.config.settings import load_settings
-from tcpx_mpi.patterns import find_program, repeated
+from tcpx_mpi.patterns import PROGRAMS, find_program, repeated
 from tcpx_mpi.patterns.program import Form
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.schedule.elements import ElementType
 from tcpx_mpi.schedule.pattern import Pattern, held_bytes
 from tcpx_mpi.schedule.table import BufferId
+from tcpx_mpi.workload import workload_of
 
 ROOT, COPIES, INT32 = 1, 2, 4
 NEWEST = Arithmetic(22809, 90, 2)
@@ -41,13 +41,13 @@ def made_by_calls(pattern: Pattern, name: str, world: int, size: int) -> list[np
         for offset, length, _, of_payload in held_bytes(pattern, rank, world, size) // INT32:
             memory[rank][buffer][offset:][:length] = own[of_payload:][:length]
     everybody = [
-        calls_of(name, facts(name, size // INT32), layout, 1.0, rank, world)
+        calls_of(find_program(name), facts(name, size // INT32), layout, 1.0, rank, world)
         for rank, layout in enumerate(layouts)
     ]
     for calls in zip(*everybody, strict=True):
         count, root = calls[0].count, calls[0].root
         assert {(call.name, call.count, call.root) for call in calls} == {
-            (NCCL_CALLS[name], count, root)
+            (find_program(name).nccl_call, count, root)
         }
         sent = count * world if name == "reduce_scatter" else count
 
@@ -79,7 +79,7 @@ def payload(rank: int, elements: int) -> np.ndarray:
 
 @pytest.mark.parametrize("in_place", [False, True])
 @pytest.mark.parametrize("world", [2, 3])
-@pytest.mark.parametrize("name", list(NCCL_CALLS))
+@pytest.mark.parametrize("name", [name for name in PROGRAMS if find_program(name).nccl_call])
 def test_a_call_has_what_the_pattern_promises(name: str, world: int, in_place: bool) -> None:
     form = Form("ring", INT32, ROOT, in_place=in_place)
     pattern = repeated(find_program(name).pattern(form), COPIES)
@@ -103,7 +103,7 @@ def test_a_call_has_what_the_pattern_promises(name: str, world: int, in_place: b
 def test_a_row_without_elements_calls_nothing() -> None:
     pattern = find_program("all_reduce").pattern(Form("ring", INT32))
     layout = repeated(pattern, COPIES).layout(0, 2, 0)
-    assert calls_of("all_reduce", facts("all_reduce", 0), layout, 1.0, 0, 2) == []
+    assert calls_of(find_program("all_reduce"), facts("all_reduce", 0), layout, 1.0, 0, 2) == []
 
 
 @pytest.mark.parametrize(
@@ -133,13 +133,14 @@ def test_all_ranks_lack_what_one_of_them_lacks() -> None:
 
 
 def test_the_reason_names_types_and_operations() -> None:
-    everything = load_settings({"pattern": "reduce", "datatype": "all", "op": "all"}, {})
+    given = {"pattern": "reduce", "datatype": "all", "op": "all"}
+    everything = workload_of(load_settings(given, {}), 3)
     assert NEWEST.lacks_text(everything) == ""
     assert Arithmetic(22809, 80, 3).lacks_text(everything) == (
         "n/a for f8e4m3, f8e5m2 (NCCL reduces it on GPUs of compute capability 9.0 and later) and "
         "avg in floating point (NCCL divides before it adds, which rounds with 3 ranks)"
     )
-    moving = load_settings({"pattern": "all_gather", "datatype": "all"}, {})
+    moving = workload_of(load_settings({"pattern": "all_gather", "datatype": "all"}, {}), 3)
     assert Arithmetic(20903, 70, 3).lacks_text(moving) == ""
 
 

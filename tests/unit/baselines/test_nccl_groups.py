@@ -10,7 +10,7 @@ import pytest
 from tcpx_mpi import patterns
 from tcpx_mpi.baselines.nccl.groups import Piece, groups_of
 from tcpx_mpi.patterns import repeated
-from tcpx_mpi.run.program_rows import GROUPED
+from tcpx_mpi.patterns.program import BY_SENDS
 from tcpx_mpi.schedule.pattern import Pattern, expected_bytes
 from tcpx_mpi.schedule.table import BufferId
 
@@ -19,7 +19,7 @@ Groups = list[list[Piece]]
 #: Other programs are collectives of NCCL, and peers have no lanes.
 MOVING = [
     name for name in patterns.NAMES
-    if (name not in patterns.PROGRAMS or name in GROUPED) and name != "loaded_pingpong"
+    if patterns.find_program(name).nccl == BY_SENDS and name != "loaded_pingpong"
 ]  # fmt: skip
 
 
@@ -71,7 +71,7 @@ def test_every_pattern_arrives(name: str, messages: int) -> None:
         whole = patterns.load(name)
         if whole.refuse(world) is not None:
             continue
-        for single in whole.rounds(world) if whole.rounds is not None else [whole]:
+        for single in whole.rounds_run(world, True):
             pattern = repeated(single, messages)
             for size in (1, world, 131):
                 found = moved(pattern, world, size)

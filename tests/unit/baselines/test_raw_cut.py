@@ -8,8 +8,8 @@ import invented
 import pytest
 
 from tcpx_mpi import patterns
-from tcpx_mpi.baselines.raw import CHAIN, cut
-from tcpx_mpi.patterns.program import Form
+from tcpx_mpi.baselines.raw import cut
+from tcpx_mpi.patterns.program import CHAIN, Form
 from tcpx_mpi.schedule.table import Column, Op, Schedule, Wait
 
 MIB = 1 << 20

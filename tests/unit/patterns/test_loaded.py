@@ -5,21 +5,28 @@ from __future__ import annotations
 import pytest
 
 from tcpx_mpi import patterns
-from tcpx_mpi.patterns import Choice, load_chosen
 from tcpx_mpi.patterns.loaded import MESH, PING, READY
+from tcpx_mpi.patterns.program import Form
 from tcpx_mpi.schedule.interpreter import EngineModel, prove
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.table import BufferId, Column, Op
 
 
 def alone_of(pattern: Pattern) -> Pattern:
-    assert pattern.alone is not None
-    return pattern.alone
+    assert pattern.loaded is not None
+    assert pattern.loaded.alone is not None
+    return pattern.loaded.alone
+
+
+def with_load(load_bytes: int) -> Pattern:
+    return patterns.find_program("loaded_pingpong").pattern(Form(load_bytes=load_bytes))
 
 
 def test_the_timed_round_trip_waits_for_the_one_before_and_the_mesh_for_nothing() -> None:
     pattern = patterns.load("loaded_pingpong")
-    assert pattern.timed_lanes == alone_of(pattern).timed_lanes == (READY, PING)
+    for side in (pattern, alone_of(pattern)):
+        assert side.loaded is not None
+        assert side.loaded.timed_lanes == (READY, PING)
     first = pattern.schedule(0, 4).table.tolist()
     assert [(row[Column.OP], row[Column.PEER], row[Column.LANE], row[Column.PRED0])
             for row in first[:4]] == [
@@ -32,7 +39,7 @@ def test_the_timed_round_trip_waits_for_the_one_before_and_the_mesh_for_nothing(
 
 
 def test_the_load_is_what_a_rank_sends_to_all_whatever_the_size() -> None:
-    pattern = load_chosen("loaded_pingpong", Choice(load_bytes=1000))
+    pattern = with_load(1000)
     for size in (0, 8, 4096):
         send = pattern.layout(1, 4, size)[BufferId.SEND].lengths.tolist()
         assert send == [size, 250, 250, 250, 250]
@@ -42,7 +49,7 @@ def test_the_load_is_what_a_rank_sends_to_all_whatever_the_size() -> None:
 @pytest.mark.parametrize("load", [1, 7, 100])
 def test_it_keeps_its_promise_with_any_load(load: int) -> None:
     engine = EngineModel(3, 2, window_send=1, window_recv=1)
-    pattern = load_chosen("loaded_pingpong", Choice(load_bytes=load))
+    pattern = with_load(load)
     for world in (2, 4):
         for size in (0, 1, 17):
             prove(pattern, world, size, engine, iterations=2)

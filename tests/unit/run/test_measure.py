@@ -15,7 +15,6 @@ import pytest
 from tcpx_mpi import _native
 from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.machine.placement import Placement
-from tcpx_mpi.patterns import load
 from tcpx_mpi.records import PHASES, BaselineInfo, RankRow
 from tcpx_mpi.run import run_batch
 from tcpx_mpi.run.measure import Measurement
@@ -23,6 +22,7 @@ from tcpx_mpi.run.run_batch import PLUGIN
 from tcpx_mpi.schedule.table import BufferId
 from tcpx_mpi.transport.interface import RankContext, TimedLoop
 from tcpx_mpi.transport.slots import GUARD_BYTES, plan_row, slot_shape
+from tcpx_mpi.workload import workload_of
 
 RANK, WORLD = 1, 2  # the receiver of a pair
 SIZE, ITERS, WARMUPS, SLOTS, SEED = 1000, 15, 3, 32, 7
@@ -181,10 +181,10 @@ def measured_over_wire(
     settings = load_settings(
         {"pattern": "pair", "seed": str(SEED), "iters": str(ITERS), **options}, {}
     )
-    pattern = load("pair")
+    workload = workload_of(settings, WORLD)
     memory = _native.SlotBuffer(SLOTS * slot_shape(SIZE).stride_bytes)
     context = RankContext(
-        pattern.schedule(RANK, WORLD),
+        workload.whole.schedule(RANK, WORLD),
         {BufferId.RECV: memory},
         Placement(RANK, WORLD, 0, -1, False),
         "lo",
@@ -193,7 +193,7 @@ def measured_over_wire(
     wire = Wire(memory)
     transports = [InventedTransport(name, wire, short.get(name, 0), late) for name in ("", *names)]
     measurement = Measurement(
-        OneRank(), settings, pattern, context, transports, None,  # type: ignore[arg-type]  # a world
+        OneRank(), workload, context, transports, None,  # type: ignore[arg-type]  # a world
         shared_clock=True, end_by_ns=0,
     )  # fmt: skip
     facts = invented.row_facts(

@@ -19,7 +19,6 @@ from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.errors import ExitCode, OutputFailed, UsageError
 from tcpx_mpi.exchange import tidy
 from tcpx_mpi.machine.topology import read_host
-from tcpx_mpi.patterns import load
 from tcpx_mpi.records import LaunchesWriter, Plan, RunWriter, read_run
 from tcpx_mpi.report import report_lines, to_json
 from tcpx_mpi.report.launches import rows_over_launches
@@ -34,6 +33,7 @@ from tcpx_mpi.run.series import (
     run_in_turns,
     run_series,
 )
+from tcpx_mpi.workload import workload_of
 
 
 def test_launches_come_back_as_they_were(tmp_path: Path) -> None:
@@ -354,8 +354,7 @@ def test_each_launch_has_the_sizes_in_an_order_of_its_own_by_the_seed() -> None:
             launch=launch,
             seed=seed,
         )
-        pattern = load("ring")
-        planner = RowPlanner(settings, pattern, pattern, [read_host()] * 2)
+        planner = RowPlanner(workload_of(settings, 2), [read_host()] * 2)
         return [row.facts.index for row in planner.cycles(planner.rows())]
 
     assert order(0) == list(range(8))

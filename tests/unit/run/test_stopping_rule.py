@@ -11,10 +11,10 @@ import pytest
 from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.topology import read_host
-from tcpx_mpi.patterns import load
 from tcpx_mpi.run.plan import RowPlanner
 from tcpx_mpi.run.stopping import ENDINGS, Look, StoppingRule, Until
 from tcpx_mpi.transport.slots import RowPlan, plan_row
+from tcpx_mpi.workload import workload_of
 
 MS = 1_000_000
 STEADY = np.full(10_000, 5.0)
@@ -158,8 +158,7 @@ def test_looks_come_seldom_so_that_they_cost_little() -> None:
 
 def planner(**given: str) -> RowPlanner:
     settings = load_settings({"pattern": "ring", "sample_space": "1M", **given}, {})
-    pattern = load("ring")
-    return RowPlanner(settings, pattern, pattern, [read_host()] * 2)
+    return RowPlanner(workload_of(settings, 2), [read_host()] * 2)
 
 
 def test_the_rows_of_a_run_share_the_space_for_samples() -> None:

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from schedules import all_gather, relay
 
 from tcpx_mpi import patterns
-from tcpx_mpi.patterns import Choice, load_chosen, repeated
+from tcpx_mpi.patterns import repeated
+from tcpx_mpi.patterns.program import Form
 from tcpx_mpi.schedule.interpreter import EngineModel, interpret, prove
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.table import Column, Wait
@@ -23,8 +24,7 @@ ALL = [name for name in patterns.NAMES if name not in patterns.PROGRAMS]
 
 def small(name: str) -> Pattern:
     """The pattern; what it moves whatever its size is made a few chunks."""
-    chosen = {"loaded_pingpong": Choice(load_bytes=70)}
-    return load_chosen(name, chosen[name]) if name in chosen else patterns.load(name)
+    return patterns.find_program(name).pattern(Form(load_bytes=70))
 
 
 def engines() -> st.SearchStrategy[EngineModel]:

@@ -10,12 +10,12 @@ import pytest
 
 from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.machine.topology import read_host
-from tcpx_mpi.patterns import load
 from tcpx_mpi.patterns.pairs import meeting
 from tcpx_mpi.run.plan import RowPlanner
 from tcpx_mpi.schedule.pattern import pairs_of_text, text_of_pairs
 from tcpx_mpi.stragglers.detect import Measured, Places, Straggler, Way, find_stragglers
 from tcpx_mpi.stragglers.retest import _badness, _wanted, judged, most_retests, retests
+from tcpx_mpi.workload import workload_of
 
 ONE_NODE = Places(["a"] * 8, ["lo"] * 8)
 TWO_NODES = Places(["a"] * 4 + ["b"] * 4, [f"eth{1 + r % 4}" for r in range(8)])
@@ -210,8 +210,7 @@ def test_in_a_meeting_the_first_of_a_pair_sends_to_the_second() -> None:
 
 def test_rows_of_meetings_come_behind_all_others_and_each_size_has_its_own() -> None:
     settings = load_settings({"pattern": "pairs", "all": "1", "sizes": "1,2", "iters": "8"}, {})
-    pattern = load("pairs")
-    planner = RowPlanner(settings, pattern, pattern, [read_host()] * 4)
+    planner = RowPlanner(workload_of(settings, 4), [read_host()] * 4)
     rows = list(planner.run(planner.rows(), lambda: {2: ["0>2 3>1", "2>0 1>3"], 1: ["0>1 2>3"]}))
     planned, again = rows[:12], rows[12:]
     assert [row.facts.index for row in planned] == list(range(12))
@@ -226,7 +225,7 @@ def test_rows_of_meetings_come_behind_all_others_and_each_size_has_its_own() -> 
 
 def test_without_all_nobody_is_asked_who_should_meet() -> None:
     settings = load_settings({"pattern": "pairs", "sizes": "1"}, {})
-    planner = RowPlanner(settings, load("pairs"), load("pairs"), [read_host()] * 4)
+    planner = RowPlanner(workload_of(settings, 4), [read_host()] * 4)
 
     def never() -> dict[int, list[str]]:
         raise AssertionError("asked")

@@ -21,6 +21,7 @@ from tcpx_mpi.plugin.softtcpx_defaults import chunk_of, with_even_chunks
 from tcpx_mpi.run.plan import RowPlanner, strides
 from tcpx_mpi.transport.samples import batch_of
 from tcpx_mpi.transport.slots import plan_row, slot_shape, slots_for, stamp_bytes
+from tcpx_mpi.workload import workload_of
 
 SLOTS = st.integers(1, 1 << 20)
 
@@ -114,7 +115,7 @@ def test_a_mesh_has_no_more_slots_than_memory_has_for_their_time_stamps_too() ->
     settings = load_settings(
         {"pattern": "mesh", "sizes": "8", "iters": "100000", "check_memory": str(memory)}, {}
     )
-    planned = RowPlanner(settings, load("mesh"), load("mesh"), [read_host()] * ranks).rows()[0]
+    planned = RowPlanner(workload_of(settings, ranks), [read_host()] * ranks).rows()[0]
     slot = sum(strides(load("mesh"), 0, ranks, 8).values())
     taken = slot + stamp_bytes(ranks - 1)
     assert planned.plan.slots == memory // taken
@@ -132,7 +133,7 @@ def planner(pattern: str, caches: dict[str, int], **given: str) -> RowPlanner:
         for node, cache in caches.items()
         for _ in range(2)
     ]
-    return RowPlanner(settings, load(pattern), load(pattern), hosts)
+    return RowPlanner(workload_of(settings, 4), hosts)
 
 
 @pytest.mark.parametrize(
@@ -144,14 +145,12 @@ def test_a_row_in_gpu_memory_has_the_chunks_of_its_messages(
     sizes = f"8,{size},256M"
     given = load_settings({"pattern": pattern, "sizes": sizes, "channels": "14"}, {})
     settings = with_even_chunks(given)
-    rows = RowPlanner(settings, load(pattern), load(pattern), [read_host()] * 4).rows()
+    rows = RowPlanner(workload_of(settings, 4), [read_host()] * 4).rows()
     tiny, middle, large = (row.facts.chunk_bytes for row in rows)
     assert middle == chunk_of(settings, message, messages) < settings.chunk_bytes
     assert tiny == large == settings.chunk_bytes
-    (alone,) = RowPlanner(
-        dataclasses.replace(settings, sizes=(size,), agg_iters=2),
-        load(pattern), load(pattern), [read_host()] * 4,
-    ).rows()  # fmt: skip
+    twice = dataclasses.replace(settings, sizes=(size,), agg_iters=2)
+    (alone,) = RowPlanner(workload_of(twice, 4), [read_host()] * 4).rows()
     assert alone.facts.chunk_bytes == chunk_of(settings, message, 2 * messages) > middle
 
 

@@ -1,0 +1,97 @@
+"""What settings ask of a program that it does not have, or not with so many ranks.
+
+Each raises UsageError, one line; a matrix is read here, once.
+"""
+
+from __future__ import annotations
+
+from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.errors import UsageError
+from tcpx_mpi.patterns import AUTO
+from tcpx_mpi.patterns.groups import group_numbers, sizes
+from tcpx_mpi.patterns.matrix import Matrix, read_matrix, require_ranks
+from tcpx_mpi.patterns.program import ALIGNMENT, Program
+from tcpx_mpi.schedule.pattern import fewer_than_two
+
+
+def require_options(settings: Settings, program: Program) -> None:
+    """What does not depend on the number of ranks."""
+    if "load_bytes" in program.options:
+        _require_no_turns(settings)
+    if "root" in program.options and settings.root == "all":
+        raise UsageError(
+            f"-r/--root all is for nccl-tests' programs: give {program.name} one rank, or use "
+            "gather or scatter"
+        )
+
+
+def _require_no_turns(settings: Settings) -> None:
+    """A pattern with a load has two sides that take the turns, one round trip each."""
+    if settings.against:
+        raise UsageError(
+            f"--against has no {settings.pattern}: run pingpong beside peers, and this one alone"
+        )
+    if settings.agg_iters > 1:
+        raise UsageError(
+            f"-m/--agg_iters ({settings.agg_iters}) is more than the one round trip that "
+            f"{settings.pattern} times: leave it out"
+        )
+
+
+def require_groups(settings: Settings, program: Program, world: int) -> int:
+    """How many ranks a group has."""
+    if not settings.groups():
+        return world
+    variable = "NCCL_TESTS_SPLIT" if settings.split else "NCCL_TESTS_SPLIT_MASK"
+    if not program.typed:
+        raise UsageError(
+            f"{variable} ({settings.groups()}) makes groups for nccl-tests' "
+            f"programs, not for {settings.pattern}: unset it, or use sendrecv or alltoall"
+        )
+    found = sizes(group_numbers(settings.groups(), world))
+    if len(found) > 1 or min(found) < 2:
+        counts = ", ".join(map(str, sorted(found)))
+        raise UsageError(
+            f"{variable} ({settings.groups()}) makes groups of {counts} of "
+            f"{world} ranks; all groups must have as many, and 2 or more"
+        )
+    return found.pop()
+
+
+def require_program(settings: Settings, program: Program, world: int) -> int:
+    """Algorithm, groups, root and NCCL; how many ranks a group has."""
+    if program.typed and settings.algo not in (AUTO, *program.algos):
+        known = ", ".join((AUTO, *program.algos))
+        raise UsageError(f"--algo ({settings.algo}) is none of {program.name}: use one of {known}")
+    if refusal := fewer_than_two(settings.pattern, world):
+        raise UsageError(refusal)
+    ranks = require_groups(settings, program, world)
+    if program.rooted and settings.root != "all" and int(settings.root) >= ranks:
+        raise UsageError(
+            f"-r/--root ({settings.root}) is none of {ranks} ranks; use 0 to {ranks - 1}, or all"
+        )
+    if "nccl" in settings.against and not program.nccl:
+        raise UsageError(
+            f"--against nccl has no {program.name}; use --against raw, which runs "
+            "the same schedule over plain TCP"
+        )
+    return ranks
+
+
+def matrix_of(settings: Settings, program: Program, ranks: int) -> Matrix | None:
+    """The matrix of a program that has one, None without a file.
+
+    What all ranks agree upon is so what they run, even if the file is written anew meanwhile.
+    """
+    if "matrix_path" not in program.options or settings.matrix_path is None:
+        return None
+    if not program.matrix_in_bytes:
+        return read_matrix(settings.matrix_path, settings.matrix_scale, alignment=1)
+    if len(set(settings.sizes)) > 1:
+        raise UsageError(
+            "-b/--minbytes and -e/--maxbytes must be equal with --matrix, which has the sizes; "
+            "give one size that is at least what a rank sends or receives"
+        )
+    matrix = read_matrix(settings.matrix_path, settings.matrix_scale, alignment=ALIGNMENT)
+    require_ranks(matrix, ranks, settings.sizes[0], f"--matrix ({settings.matrix_path})")
+    return matrix
