@@ -1,12 +1,15 @@
-"""Every option of a run, declared once: names, default, limits, earlier variables and meaning.
+"""Every option of a run, declared once: type, names, default, limits, earlier variables, meaning.
 
-The command line builds its options and its help from `OPTIONS`; `config` reads values by them.
+A field of `RunOptions` is a field of `Settings` and an option of the command line, its help and the
+configuration file, which are made of `OPTIONS`.
 Letters and meanings of the nccl-tests groups are those of nccl-tests; ours are long-only.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from typing import Any
 
 from tcpx_mpi.config.parsers import (
     Parser,
@@ -76,6 +79,7 @@ TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float",
 OPERATIONS = ("sum", "prod", "max", "min", "avg", "mulsum")
 #: How NCCL_TESTS_SPLIT makes groups of ranks: what is done with a rank's number and another one.
 SPLITS = ("AND", "OR", "MOD", "DIV")
+
 SIZES = "Sizes to scan (1024-based: 4K, 1.5M, 1GiB)"
 OPERATION = "Operation (where there is arithmetic or a root)"
 PERFORMANCE = "Performance"
@@ -100,12 +104,13 @@ GROUPS = (
 class Option:
     """One setting: `name` is its key for `load_settings`, `field` its place in `Settings`."""
 
-    name: str
-    field: str
     group: str
     default: object
     parse: Parser
     help: str
+    #: That of its field where none is given.
+    name: str = ""
+    field: str = ""
     #: nccl-tests' letter; such a option keeps nccl-tests' long form, underscores included.
     letter: str = ""
     #: The long form where it is not made of the name.
@@ -117,6 +122,8 @@ class Option:
     may_be_bare: bool = False
     #: Whether a configuration file may set it.
     in_file: bool = True
+    #: Before or behind others of its group in `--help`, which are declared in another order.
+    place: int = 0
 
     @property
     def option(self) -> str:
@@ -155,211 +162,305 @@ class Option:
         return str(self.default)
 
 
-# A table, so laid out as one: what it is; then its forms.
+def option(group: str, default: object, parse: Parser, help: str, **more: Any) -> Any:
+    """A field of settings that one option gives; `more` are fields of `Option`."""
+    made = Option(group, default, parse, help, **more)
+    return dataclasses.field(default=default, metadata={"options": (made,)})
+
+
+def _several(*options: Option) -> Any:
+    """A field that several options give together; it has no default of its own."""
+    return dataclasses.field(metadata={"options": options})
+
+
+# Tables, so laid out as such: type and place; default, limits and meaning; then its forms.
 # fmt: off
-OPTIONS: tuple[Option, ...] = (
-    Option("minbytes", "sizes", SIZES, 32 << 20, size(0), "smallest size",
-         letter="-b", metavar="SIZE", variables=("UCCL_TCPX_PERF_SIZE",)),
-    Option("maxbytes", "sizes", SIZES, 32 << 20, size(0), "largest size",
-         letter="-e", metavar="SIZE", variables=("UCCL_TCPX_PERF_SIZE",)),
-    Option("stepbytes", "sizes", SIZES, 1 << 20, size(1), "add this to get the next size",
-         letter="-i", metavar="SIZE"),
-    Option("stepfactor", "sizes", SIZES, 1, whole(1), "if above 1, multiply by this instead",
-         letter="-f"),
-    Option("sizes", "sizes", SIZES, (), size_list, "exactly these sizes, in place of -b -e -i -f",
-         metavar="SIZE,..."),
+@dataclass(frozen=True)
+class PlanOptions:
+    """The options that say which rows are measured, and how the table shows them.
 
-    Option("op", "op", OPERATION, "sum", one_of(*OPERATIONS, "all"),
-         f"reduction: {', '.join(OPERATIONS)}; all: each in turn", letter="-o", metavar="OP|all"),
-    Option("datatype", "datatype", OPERATION, "float", one_of(*TYPES, "all"),
-         f"type of the elements: {', '.join(TYPES)}; all: each in turn",
-         letter="-d", metavar="TYPE|all"),
-    Option("root", "root", OPERATION, "0", root_or_all, "root rank; all: each in turn",
-         letter="-r", metavar="RANK|all"),
-    Option("algo", "algo", OPERATION, "auto", one_of(*ALGORITHMS),
-         "algorithm; auto: by size, from the latency and bandwidth that this run measures first",
-         metavar="NAME|auto"),
-    Option("load", "load_bytes", OPERATION, 4 << 20, size(1),
-         "loaded_pingpong: bytes that each rank sends to all, in each iteration of the mesh",
-         metavar="SIZE"),
-    Option("matrix", "matrix_path", OPERATION, None, any_text,
-         "a file whose row i has the bytes from rank i to each, for alltoallv; for matrix: their "
-         "proportions, whole numbers after --matrix-scale",
-         metavar="FILE", variables=("NCCL_TESTS_ALLTOALLV_MATRIX_FILE",)),
-    Option("matrix_scale", "matrix_scale", OPERATION, 1.0, factor,
-         "multiply the numbers of the matrix by this",
-         metavar="FACTOR", variables=("NCCL_TESTS_ALLTOALLV_MATRIX_SCALE",)),
-    Option("spread", "spread", OPERATION, 1.0, part,
-         "of alltoallv without a matrix: 1: the further a rank, the more it gets; 0: all as much",
-         metavar="SHARE", variables=("NCCL_TESTS_ALLTOALLV_SPREAD",)),
+    `Settings` has them among all others, and the header of a run keeps them
+    (`tcpx_mpi.records.Plan`). The defaults are those of files that lack one, too.
+    """
 
-    Option("iters", "iters", PERFORMANCE, 20, whole(1), "timed iterations a size",
-         letter="-n", variables=("UCCL_TCPX_PERF_ITERS",)),
-    Option("warmup_iters", "warmup_iters", PERFORMANCE, 1, whole(0),
-         "iterations before them, kept apart in the file", letter="-w"),
-    Option("agg_iters", "agg_iters", PERFORMANCE, 1, whole(1),
-         "messages posted together in each iteration", letter="-m"),
-    Option("run_cycles", "run_cycles", PERFORMANCE, 1, whole(0),
-         "measure all sizes so many times; 0: until interrupted", letter="-N"),
-    Option("ci", "ci", STOPPING, 0.0, share,
-         "go on until the 95 % interval of the median is within this share of it, like 0.05",
-         metavar="SHARE"),
-    Option("max_time", "max_time_s", STOPPING, 60.0, seconds(),
-         "with --ci, end a row after this time, and say that it was not enough",
-         metavar="TIME"),
-    Option("duration", "duration_s", STOPPING, 0.0, seconds(zero=True),
-         "go on until the batches of a row took this time; every sample is kept",
-         metavar="TIME"),
-    Option("sample_space", "sample_space_bytes", STOPPING, 16 << 30, size(1 << 20),
-         "how much of its file samples may take; a row that fills its share of that ends",
-         metavar="SIZE"),
+    sizes: tuple[int, ...] = _several(
+        Option(SIZES, 32 << 20, size(0), "smallest size",
+            name="minbytes", letter="-b", metavar="SIZE", variables=("UCCL_TCPX_PERF_SIZE",)),
+        Option(SIZES, 32 << 20, size(0), "largest size",
+            name="maxbytes", letter="-e", metavar="SIZE", variables=("UCCL_TCPX_PERF_SIZE",)),
+        Option(SIZES, 1 << 20, size(1), "add this to get the next size",
+            name="stepbytes", letter="-i", metavar="SIZE"),
+        Option(SIZES, 1, whole(1), "if above 1, multiply by this instead",
+            name="stepfactor", letter="-f"),
+        Option(SIZES, (), size_list, "exactly these sizes, in place of -b -e -i -f",
+            name="sizes", metavar="SIZE,..."),
+    )
 
-    Option("average", "average", PERFORMANCE, 1, one_number_of(0, 1, 2, 3),
-         "time over the ranks that receive: 0 rank 0, 1 average, 2 minimum, 3 maximum",
-         letter="-a", metavar="0-3"),
-    Option("check", "check", TEST, 1, whole(0),
-         "check every timed byte; 0: none, and no bandwidth is claimed as checked",
-         letter="-c", metavar="0|1"),
-    Option("blocking", "blocking", TEST, 0, one_number_of(0, 1, 3),
-         "0: back to back; 1 or 3: every iteration starts together",
-         letter="-z", metavar="0|1|3"),
-    Option("timeout", "timeout_s", TEST, 0.0, seconds(zero=True),
-         "end the run after this time in total; 0: never", letter="-T", metavar="TIME"),
-    Option("all", "all_pairs", TEST, False, switch,
-         "pairs: every rank meets every other one, in 2 (ranks - 1) rounds; suspects meet again",
-         metavar="", may_be_bare=True),
+    iters: int = option(PERFORMANCE, 20, whole(1), "timed iterations a size",
+        letter="-n", variables=("UCCL_TCPX_PERF_ITERS",))
+    warmup_iters: int = option(PERFORMANCE, 1, whole(0),
+        "iterations before them, kept apart in the file",
+        letter="-w")
+    agg_iters: int = option(PERFORMANCE, 1, whole(1), "messages posted together in each iteration",
+        letter="-m")
+    #: 0: until stopped.
+    run_cycles: int = option(PERFORMANCE, 1, whole(0),
+        "measure all sizes so many times; 0: until interrupted",
+        letter="-N")
+    average: int = option(PERFORMANCE, 1, one_number_of(0, 1, 2, 3),
+        "time over the ranks that receive: 0 rank 0, 1 average, 2 minimum, 3 maximum",
+        letter="-a", metavar="0-3")
 
-    Option("report_timestamps", "report_timestamps", REPORTING, False, switch,
-         "add the time of day to each row", letter="-S", metavar="0|1", may_be_bare=True),
-    Option("report_cputime", "report_cputime", REPORTING, False, switch,
-         "add CPU time to each row", letter="-C", metavar="0|1", may_be_bare=True),
-    Option("per_iter_timing", "per_iter_timing", REPORTING, False, switch,
-         "add columns of the single iterations", letter="-I", metavar="0|1", may_be_bare=True),
-    Option("per_iter_skip", "per_iter_skip", REPORTING, 0, whole(0),
-         "leave the first K iterations out of percentiles and of those columns", letter="-K",
-         metavar="K"),
-    Option("report_gbits", "report_gbits", REPORTING, False, switch,
-         "add columns in Gb/s", long="--report_gbits", metavar="", may_be_bare=True),
-    Option("trace", "trace", REPORTING, 0, whole(0, MOST_TRACED, "128 bytes each, a rank and row"),
-         "keep when each step of the last N chunks of a row was on each rank, in the HDF5 file; "
-         "`tcpx-mpi report FILE --trace` shows it",
-         metavar="N"),
-    Option("verbose", "verbose", REPORTING, False, switch,
-         "on a terminal: the whole header and footer, and the set-up", letter="-v", metavar="",
-         may_be_bare=True),
-    Option("wide", "wide", REPORTING, False, switch,
-         "on a terminal: all columns, as in a pipe or a file", metavar="", may_be_bare=True),
+    check: int = option(TEST, 1, whole(0),
+        "check every timed byte; 0: none, and no bandwidth is claimed as checked",
+        letter="-c", metavar="0|1")
+    blocking: int = option(TEST, 0, one_number_of(0, 1, 3),
+        "0: back to back; 1 or 3: every iteration starts together",
+        letter="-z", metavar="0|1|3")
 
-    Option("output_file", "json_path", SAVING, None, output_path,
-         "also write JSON, with the keys of nccl-tests", letter="-J", metavar="FILE"),
-    Option("csv", "csv_path", SAVING, None, output_path,
-         "also write the rows of the table as CSV (`export` has the samples)", metavar="FILE"),
-    Option("json_stream", "json_stream_path", SAVING, None, output_path,
-         "one JSON event a line as the run goes on; -: the standard output, and the table to "
-         "the standard error", metavar="FILE|-"),
-    Option("hdf5", "hdf5_path", SAVING, None, output_path,
-         "every sample goes here (tcpx-mpi-PATTERN-TIME.h5); none: no file",
-         metavar="FILE|none"),
+    report_timestamps: bool = option(REPORTING, False, switch, "add the time of day to each row",
+        letter="-S", metavar="0|1", may_be_bare=True)
+    report_cputime: bool = option(REPORTING, False, switch, "add CPU time to each row",
+        letter="-C", metavar="0|1", may_be_bare=True)
+    per_iter_timing: bool = option(REPORTING, False, switch,
+        "add columns of the single iterations",
+        letter="-I", metavar="0|1", may_be_bare=True)
+    per_iter_skip: int = option(REPORTING, 0, whole(0),
+        "leave the first K iterations out of percentiles and of those columns",
+        letter="-K", metavar="K")
+    report_gbits: bool = option(REPORTING, False, switch, "add columns in Gb/s",
+        long="--report_gbits", metavar="", may_be_bare=True)
 
-    Option("plugin", "plugin", TRANSPORT, "auto", any_text,
-         "a path, or a name: softtcpx, tcpx, null, auto, or NAME of libnccl-net-NAME.so",
-         metavar="PLUGIN", variables=("UCCL_TCPX_PLUGIN_PATH",)),
-    Option("abi", "abi", TRANSPORT, 0, one_number_of(0, *ABI_VERSIONS),
-         "version of the plugin's table (ncclNetPlugin_vN), 6 to 12; 0: the newest that it offers; "
-         "of softtcpx, which has a file for each: 7",
-         metavar="N"),
-    Option("memory", "memory", TRANSPORT, "auto", one_of("auto", "host", "emulated", "cuda"),
-         "where buffers are; auto: cuda where every rank has a GPU, else host; emulated: host "
-         "memory by way of the plugin's GPU receive path", metavar="auto|host|emulated|cuda"),
-    Option("unpack", "unpack", TRANSPORT, "kernel", one_of("kernel", "d2d", "host", "none"),
-         "how fragments become a message in a GPU's memory, or emulated; none: not at all, an "
-         "ablation",
-         metavar="kernel|d2d|host|none", variables=("UCCL_TCPX_UNPACK_IMPL",)),
-    Option("channels", "channels", TRANSPORT, 2, whole(1), "connections to each peer",
-         variables=("UCCL_TCPX_NUM_CHANNELS",)),
-    Option("chunk", "chunk_bytes", TRANSPORT, 512 << 10,
-         size(1, MAX_CHUNK_BYTES, "the largest chunk"), "largest request, at most 2M",
-         metavar="SIZE", variables=("UCCL_TCPX_CHUNK_BYTES", "NCCL_P2P_NET_CHUNKSIZE")),
-    Option("window_send", "window_send", TRANSPORT, 12,
-         whole(1, MAX_WINDOW, "the plugin's request limit"),
-         "sends in flight on each channel, at most 16"),
-    Option("window_recv", "window_recv", TRANSPORT, 16,
-         whole(1, MAX_WINDOW, "the plugin's request limit"),
-         "receives in flight on each channel, at most 16"),
+    channels: int = option(TRANSPORT, 2, whole(1), "connections to each peer",
+        variables=("UCCL_TCPX_NUM_CHANNELS",))
+    chunk_bytes: int = option(TRANSPORT, 512 << 10, size(1, MAX_CHUNK_BYTES, "the largest chunk"),
+        "largest request, at most 2M",
+        name="chunk", metavar="SIZE",
+        variables=("UCCL_TCPX_CHUNK_BYTES", "NCCL_P2P_NET_CHUNKSIZE"))
+    window_send: int = option(TRANSPORT, 12, whole(1, MAX_WINDOW, "the plugin's request limit"),
+        "sends in flight on each channel, at most 16")
+    window_recv: int = option(TRANSPORT, 16, whole(1, MAX_WINDOW, "the plugin's request limit"),
+        "receives in flight on each channel, at most 16")
 
-    Option("profile", "profile", PLACEMENT, "auto", any_text,
-         "what this kind of machine needs set; auto: the one that fits the machine, if any",
-         metavar="auto|none|NAME|FILE"),
-    Option("nic", "nic", PLACEMENT, None, names_in_turn,
-         "NIC of each rank (the nearest to its GPU)", metavar="NAME,..."),
-    Option("gpu", "gpu", PLACEMENT, None, numbers_in_turn,
-         "GPU of each rank (one each where there are enough); none: place ranks without GPUs",
-         metavar="NUMBER,...|none"),
-    Option("share_gpu", "share_gpu", PLACEMENT, False, switch,
-         "let ranks of a node have the same GPU", metavar="", may_be_bare=True),
-    Option("cpus", "cpus", PLACEMENT, None, cpu_list,
-         "CPUs for the progress threads (near the NIC, away from the plugin's)", metavar="LIST"),
-    Option("progress_threads", "progress_threads", PLACEMENT, 0,
-         whole(0, MAX_PROGRESS_THREADS, "what one rank is driven by"),
-         "threads of a rank that post, test and unpack, each for channels of its own, and of raw "
-         "TCP beside it; 0: by the cores left to a rank, 1 where they are few, or "
-         "others move the bytes",
-         metavar="N"),
-    Option("placement", "placement_path", PLACEMENT, None, any_text,
-         "TOML file that says any of these for single ranks", metavar="FILE"),
+    def plan_options(self) -> dict[str, Any]:
+        """These options alone, by name."""
+        return {item.name: getattr(self, item.name) for item in dataclasses.fields(PlanOptions)}
 
-    Option("against", "against", BESIDE, (), peers_of(tuple(PEERS), PLUGIN_PEER),
-         "run these beside the plugin, block by block, and print the ratios (or none): "
-         + "; ".join(f"{name}: {what}" for name, what in PEERS.items()),
-         metavar="raw,mpi"),
-    Option("nccl_preset", "nccl_presets", BESIDE, NCCL_PRESETS,
-         names_of(NCCL_PRESETS, or_none=False),
-         "settings of NCCL as a peer, one run each; the first is `beside nccl`, the best of each "
-         "size `nccl at its best`",
-         metavar="tuned,default"),
-    Option("nccl_env", "nccl_env", BESIDE, (), variables_of("NCCL_", tuple(NCCL_HELD)),
-         "variables of NCCL as a peer, over its preset", metavar="NCCL_NAME=VALUE,..."),
+    def of_times(self) -> dict[str, int]:
+        """What makes times of rows comparable if it is alike, by how a refusal calls it."""
+        return {
+            "messages an iteration (-m)": self.agg_iters,
+            "time over the ranks (-a)": self.average,
+        }
 
-    Option("seed", "seed", CHECKS, 1, whole(0, (1 << 64) - 1, "64 bits"), "seed of the payload"),
-    Option("check_memory", "check_memory_bytes", CHECKS, 1 << 30, size(1),
-         "memory for buffer slots and their time stamps, so that whole batches are checked",
-         metavar="SIZE"),
-    Option("stall_timeout", "stall_timeout_s", CHECKS, 30.0, seconds(),
-         "end the run when nothing has moved for this time", metavar="TIME"),
-    Option("connect_timeout", "connect_timeout_s", CHECKS, 30.0, seconds(),
-         "end the run when connecting takes longer", metavar="TIME"),
-    Option("setup_timeout", "setup_timeout_s", CHECKS, SETUP_TIMEOUT_S, seconds(),
-         "end all ranks when they have not come up by then: MPI, the plugin's init, its devices",
-         metavar="TIME"),
-    Option("gate", "gate_path", CHECKS, None, any_text,
-         "TOML file of limits that the run must meet, else exit code 9 (`tcpx-mpi gate`)",
-         metavar="FILE"),
 
-    Option("ranks", "ranks", LAUNCH, None, whole(1, 4096, "what one machine starts"),
-         "start mpirun here with N ranks; under mpirun it only has to agree, if typed"),
-    Option("runs", "runs", LAUNCH, 1, whole(1, 1000, "what anybody waits for"),
-         "with --ranks: so many whole launches, each with the sizes in an order of its own by "
-         "--seed, all in one file", metavar="K"),
-    Option("config", "config_path", LAUNCH, None, any_text,
-         "TOML file of settings; the environment and the command line win over it",
-         metavar="FILE", in_file=False),
-    Option("save_config", "save_config_path", LAUNCH, None, output_path,
-         "write the settings of this run as such a file", metavar="FILE", in_file=False),
-    Option("spool", "spool", LAUNCH, None, any_text,
-         "each rank's journal until its row is in the file (the temporary directory)",
-         metavar="DIR"),
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(PlanOptions):
+    """Every option of a run: a field and its option are declared here and nowhere else.
 
-    Option("split", "split", VARIABLES_ONLY, "", split_of(SPLITS), "groups of ranks",
-         variables=("NCCL_TESTS_SPLIT",), in_file=False),
-    Option("split_mask", "split_mask", VARIABLES_ONLY, "", split_of(SPLITS[:1]), "the same by AND",
-         variables=("NCCL_TESTS_SPLIT_MASK",), in_file=False),
-    Option("launch", "launch", VARIABLES_ONLY, 0, whole(0),
-         "which of several launches this is, from 1; 0: the only one",
-         variables=("TCPX_MPI_LAUNCH",), in_file=False),
-    Option("debug", "debug", VARIABLES_ONLY, False, switch, "show what the plugin logs",
-         variables=("UCCL_TCPX_DEBUG", "TCPX_DEBUG", "TCPX_PERF")),
-)
+    In the order in which results have the settings.
+    """
+
+    #: 0: a planned number of iterations.
+    ci: float = option(STOPPING, 0.0, share,
+        "go on until the 95 % interval of the median is within this share of it, like 0.05",
+        metavar="SHARE")
+    max_time_s: float = option(STOPPING, 60.0, seconds(),
+        "with --ci, end a row after this time, and say that it was not enough",
+        name="max_time", metavar="TIME")
+    duration_s: float = option(STOPPING, 0.0, seconds(zero=True),
+        "go on until the batches of a row took this time; every sample is kept",
+        name="duration", metavar="TIME")
+    sample_space_bytes: int = option(STOPPING, 16 << 30, size(1 << 20),
+        "how much of its file samples may take; a row that fills its share of that ends",
+        name="sample_space", metavar="SIZE")
+
+    all_pairs: bool = option(TEST, False, switch,
+        "pairs: every rank meets every other one, in 2 (ranks - 1) rounds; suspects meet again",
+        name="all", metavar="", may_be_bare=True, place=1)
+
+    op: str = option(OPERATION, "sum", one_of(*OPERATIONS, "all"),
+        f"reduction: {', '.join(OPERATIONS)}; all: each in turn",
+        letter="-o", metavar="OP|all", place=-1)
+    datatype: str = option(OPERATION, "float", one_of(*TYPES, "all"),
+        f"type of the elements: {', '.join(TYPES)}; all: each in turn",
+        letter="-d", metavar="TYPE|all", place=-1)
+    root: str = option(OPERATION, "0", root_or_all, "root rank; all: each in turn",
+        letter="-r", metavar="RANK|all", place=-1)
+    load_bytes: int = option(OPERATION, 4 << 20, size(1),
+        "loaded_pingpong: bytes that each rank sends to all, in each iteration of the mesh",
+        name="load", metavar="SIZE")
+    algo: str = option(OPERATION, "auto", one_of(*ALGORITHMS),
+        "algorithm; auto: by size, from the latency and bandwidth that this run measures first",
+        metavar="NAME|auto", place=-1)
+    #: Of alltoallv: a file, or None; what its numbers are multiplied by; without it, by distance.
+    matrix_path: str | None = option(OPERATION, None, any_text,
+        "a file whose row i has the bytes from rank i to each, for alltoallv; for matrix: their "
+        "proportions, whole numbers after --matrix-scale",
+        name="matrix", metavar="FILE", variables=("NCCL_TESTS_ALLTOALLV_MATRIX_FILE",))
+    matrix_scale: float = option(OPERATION, 1.0, factor,
+        "multiply the numbers of the matrix by this",
+        metavar="FACTOR", variables=("NCCL_TESTS_ALLTOALLV_MATRIX_SCALE",))
+    spread: float = option(OPERATION, 1.0, part,
+        "of alltoallv without a matrix: 1: the further a rank, the more it gets; 0: all as much",
+        metavar="SHARE", variables=("NCCL_TESTS_ALLTOALLV_SPREAD",))
+
+    #: "AND 7" and the like, or "".
+    split: str = option(VARIABLES_ONLY, "", split_of(SPLITS), "groups of ranks",
+        variables=("NCCL_TESTS_SPLIT",), in_file=False)
+    split_mask: str = option(VARIABLES_ONLY, "", split_of(SPLITS[:1]), "the same by AND",
+        variables=("NCCL_TESTS_SPLIT_MASK",), in_file=False)
+
+    timeout_s: float = option(TEST, 0.0, seconds(zero=True),
+        "end the run after this time in total; 0: never",
+        name="timeout", letter="-T", metavar="TIME")
+
+    json_path: str | None = option(SAVING, None, output_path,
+        "also write JSON, with the keys of nccl-tests",
+        name="output_file", letter="-J", metavar="FILE")
+    csv_path: str | None = option(SAVING, None, output_path,
+        "also write the rows of the table as CSV (`export` has the samples)",
+        name="csv", metavar="FILE")
+    json_stream_path: str | None = option(SAVING, None, output_path,
+        "one JSON event a line as the run goes on; -: the standard output, and the table to "
+        "the standard error",
+        name="json_stream", metavar="FILE|-")
+
+    #: Chunks whose steps are kept, a rank and row; 0: none.
+    trace: int = option(REPORTING, 0, whole(0, MOST_TRACED, "128 bytes each, a rank and row"),
+        "keep when each step of the last N chunks of a row was on each rank, in the HDF5 file; "
+        "`tcpx-mpi report FILE --trace` shows it",
+        metavar="N")
+    #: Of a terminal alone.
+    verbose: bool = option(REPORTING, False, switch,
+        "on a terminal: the whole header and footer, and the set-up",
+        letter="-v", metavar="", may_be_bare=True)
+    wide: bool = option(REPORTING, False, switch,
+        "on a terminal: all columns, as in a pipe or a file",
+        metavar="", may_be_bare=True)
+
+    plugin: str = option(TRANSPORT, "auto", any_text,
+        "a path, or a name: softtcpx, tcpx, null, auto, or NAME of libnccl-net-NAME.so",
+        metavar="PLUGIN", variables=("UCCL_TCPX_PLUGIN_PATH",), place=-1)
+    #: The version of its table; 0: the newest that it offers.
+    abi: int = option(TRANSPORT, 0, one_number_of(0, *ABI_VERSIONS),
+        "version of the plugin's table (ncclNetPlugin_vN), 6 to 12; 0: the newest that it offers; "
+        "of softtcpx, which has a file for each: 7",
+        metavar="N", place=-1)
+    memory: str = option(TRANSPORT, "auto", one_of("auto", "host", "emulated", "cuda"),
+        "where buffers are; auto: cuda where every rank has a GPU, else host; emulated: host "
+        "memory by way of the plugin's GPU receive path",
+        metavar="auto|host|emulated|cuda", place=-1)
+    unpack: str = option(TRANSPORT, "kernel", one_of("kernel", "d2d", "host", "none"),
+        "how fragments become a message in a GPU's memory, or emulated; none: not at all, an "
+        "ablation",
+        metavar="kernel|d2d|host|none", variables=("UCCL_TCPX_UNPACK_IMPL",), place=-1)
+
+    profile: str = option(PLACEMENT, "auto", any_text,
+        "what this kind of machine needs set; auto: the one that fits the machine, if any",
+        metavar="auto|none|NAME|FILE")
+    #: Lists as text, by rank of a node; None: left to placement.
+    nic: str | None = option(PLACEMENT, None, names_in_turn,
+        "NIC of each rank (the nearest to its GPU)",
+        metavar="NAME,...")
+    gpu: str | None = option(PLACEMENT, None, numbers_in_turn,
+        "GPU of each rank (one each where there are enough); none: place ranks without GPUs",
+        metavar="NUMBER,...|none")
+    share_gpu: bool = option(PLACEMENT, False, switch, "let ranks of a node have the same GPU",
+        metavar="", may_be_bare=True)
+    cpus: str | None = option(PLACEMENT, None, cpu_list,
+        "CPUs for the progress threads (near the NIC, away from the plugin's)",
+        metavar="LIST")
+    #: That post, test and unpack, a rank; 0 until its cores are known.
+    progress_threads: int = option(PLACEMENT, 0,
+        whole(0, MAX_PROGRESS_THREADS, "what one rank is driven by"),
+        "threads of a rank that post, test and unpack, each for channels of its own, and of raw "
+        "TCP beside it; 0: by the cores left to a rank, 1 where they are few, or "
+        "others move the bytes",
+        metavar="N")
+    placement_path: str | None = option(PLACEMENT, None, any_text,
+        "TOML file that says any of these for single ranks",
+        name="placement", metavar="FILE")
+
+    #: Peers that run beside the plugin, by name.
+    against: tuple[str, ...] = option(BESIDE, (), peers_of(tuple(PEERS), PLUGIN_PEER),
+        "run these beside the plugin, block by block, and print the ratios (or none): "
+        + "; ".join(f"{name}: {what}" for name, what in PEERS.items()),
+        metavar="raw,mpi")
+    #: How NCCL is set beside the plugin: presets, and NAME=VALUE over each of them.
+    nccl_presets: tuple[str, ...] = option(BESIDE, NCCL_PRESETS,
+        names_of(NCCL_PRESETS, or_none=False),
+        "settings of NCCL as a peer, one run each; the first is `beside nccl`, the best of each "
+        "size `nccl at its best`",
+        name="nccl_preset", metavar="tuned,default")
+    nccl_env: tuple[str, ...] = option(BESIDE, (), variables_of("NCCL_", tuple(NCCL_HELD)),
+        "variables of NCCL as a peer, over its preset",
+        metavar="NCCL_NAME=VALUE,...")
+
+    #: None: a name made of the pattern and the time; "none": no file.
+    hdf5_path: str | None = option(SAVING, None, output_path,
+        "every sample goes here (tcpx-mpi-PATTERN-TIME.h5); none: no file",
+        name="hdf5", metavar="FILE|none")
+
+    seed: int = option(CHECKS, 1, whole(0, (1 << 64) - 1, "64 bits"), "seed of the payload",
+        place=-1)
+    stall_timeout_s: float = option(CHECKS, 30.0, seconds(),
+        "end the run when nothing has moved for this time",
+        name="stall_timeout", metavar="TIME")
+    connect_timeout_s: float = option(CHECKS, 30.0, seconds(),
+        "end the run when connecting takes longer",
+        name="connect_timeout", metavar="TIME")
+    setup_timeout_s: float = option(CHECKS, SETUP_TIMEOUT_S, seconds(),
+        "end all ranks when they have not come up by then: MPI, the plugin's init, its devices",
+        name="setup_timeout", metavar="TIME")
+    gate_path: str | None = option(CHECKS, None, any_text,
+        "TOML file of limits that the run must meet, else exit code 9 (`tcpx-mpi gate`)",
+        name="gate", metavar="FILE")
+
+    spool: str = option(LAUNCH, None, any_text,
+        "each rank's journal until its row is in the file (the temporary directory)",
+        metavar="DIR", place=1)
+
+    check_memory_bytes: int = option(CHECKS, 1 << 30, size(1),
+        "memory for buffer slots and their time stamps, so that whole batches are checked",
+        name="check_memory", metavar="SIZE", place=-1)
+
+    ranks: int | None = option(LAUNCH, None, whole(1, 4096, "what one machine starts"),
+        "start mpirun here with N ranks; under mpirun it only has to agree, if typed")
+    runs: int = option(LAUNCH, 1, whole(1, 1000, "what anybody waits for"),
+        "with --ranks: so many whole launches, each with the sizes in an order of its own by "
+        "--seed, all in one file",
+        metavar="K")
+
+    #: From 1; 0 where there is but one.
+    launch: int = option(VARIABLES_ONLY, 0, whole(0),
+        "which of several launches this is, from 1; 0: the only one",
+        variables=("TCPX_MPI_LAUNCH",), in_file=False)
+
+    config_path: str | None = option(LAUNCH, None, any_text,
+        "TOML file of settings; the environment and the command line win over it",
+        name="config", metavar="FILE", in_file=False)
+    save_config_path: str | None = option(LAUNCH, None, output_path,
+        "write the settings of this run as such a file",
+        name="save_config", metavar="FILE", in_file=False)
+
+    debug: bool = option(VARIABLES_ONLY, False, switch, "show what the plugin logs",
+        variables=("UCCL_TCPX_DEBUG", "TCPX_DEBUG", "TCPX_PERF"))
 # fmt: on
+
+
+def _options() -> tuple[Option, ...]:
+    """The options of all fields, in the order of `--help`."""
+    found = [
+        dataclasses.replace(each, name=each.name or item.name, field=item.name)
+        for item in dataclasses.fields(RunOptions)
+        for each in item.metadata["options"]
+    ]
+    groups = (*GROUPS, VARIABLES_ONLY)
+    return tuple(sorted(found, key=lambda each: (groups.index(each.group), each.place)))
+
+
+OPTIONS = _options()
 
 
 def parse_abi(text: str | None) -> int:

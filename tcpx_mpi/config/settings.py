@@ -10,8 +10,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from tcpx_mpi.config.file import PATTERN, config_text, read_config
-from tcpx_mpi.config.options import ITERS_BESIDE, LEAST_BLOCKS, OPTIONS, Option
-from tcpx_mpi.config.plan_options import PlanOptions
+from tcpx_mpi.config.options import (
+    ITERS_BESIDE,
+    LEAST_BLOCKS,
+    OPTIONS,
+    Option,
+    PlanOptions,
+    RunOptions,
+)
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.units import format_size_option
 
@@ -54,72 +60,10 @@ _AFTER = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings(PlanOptions):
+class Settings(RunOptions):
     """Everything a run was asked for; `sources` has the origin of each field."""
 
     pattern: str
-    #: 0: a planned number of iterations.
-    ci: float
-    max_time_s: float
-    duration_s: float
-    sample_space_bytes: int
-    all_pairs: bool
-    op: str
-    datatype: str
-    root: str
-    load_bytes: int
-    algo: str
-    #: Of alltoallv: a file, or None; what its numbers are multiplied by; without it, by distance.
-    matrix_path: str | None
-    matrix_scale: float
-    spread: float
-    #: "AND 7" and the like, or "".
-    split: str
-    split_mask: str
-    timeout_s: float
-    json_path: str | None
-    csv_path: str | None
-    json_stream_path: str | None
-    #: Chunks whose steps are kept, a rank and row; 0: none.
-    trace: int
-    #: Of a terminal alone.
-    verbose: bool
-    wide: bool
-    plugin: str
-    #: The version of its table; 0: the newest that it offers.
-    abi: int
-    memory: str
-    unpack: str
-    profile: str
-    #: Lists as text, by rank of a node; None: left to placement.
-    nic: str | None
-    gpu: str | None
-    share_gpu: bool
-    cpus: str | None
-    #: That post, test and unpack, a rank; 0 until its cores are known.
-    progress_threads: int
-    placement_path: str | None
-    #: Peers that run beside the plugin, by name.
-    against: tuple[str, ...]
-    #: How NCCL is set beside the plugin: presets, and NAME=VALUE over each of them.
-    nccl_presets: tuple[str, ...]
-    nccl_env: tuple[str, ...]
-    #: None: a name made of the pattern and the time; "none": no file.
-    hdf5_path: str | None
-    seed: int
-    stall_timeout_s: float
-    connect_timeout_s: float
-    setup_timeout_s: float
-    gate_path: str | None
-    spool: str
-    check_memory_bytes: int
-    ranks: int | None
-    runs: int
-    #: From 1; 0 where there is but one.
-    launch: int
-    config_path: str | None
-    save_config_path: str | None
-    debug: bool
     sources: Mapping[str, str]
 
     def describe(self) -> list[tuple[str, str, str]]:
