@@ -20,7 +20,7 @@ from tcpx_mpi.patterns.program import Form
 from tcpx_mpi.records import Row, Run
 from tcpx_mpi.report import summarise_row
 from tcpx_mpi.schedule.elements import ElementType
-from tcpx_mpi.schedule.interpreter import EngineModel
+from tcpx_mpi.schedule.engine_model import EngineModel
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.simulator import Costs, predict
 

@@ -12,7 +12,7 @@ from tcpx_mpi.records import RowFacts
 from tcpx_mpi.run.choose_algorithm import Costs as MessageCosts
 from tcpx_mpi.run.choose_algorithm import choose_algorithm
 from tcpx_mpi.run.plan import whole_elements
-from tcpx_mpi.schedule.interpreter import EngineModel
+from tcpx_mpi.schedule.engine_model import EngineModel
 from tcpx_mpi.schedule.simulator import Costs, Prediction, predict
 from tcpx_mpi.workload import workload_of
 

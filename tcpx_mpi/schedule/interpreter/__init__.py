@@ -1,5 +1,7 @@
 """Runs the schedules of all ranks in numpy, as the engine would, and proves what they promise.
 
+No run asks it: the tests prove every pattern, and `prove` is there for whoever writes one.
+
 The model is the engine's. A rank has one queue for each (peer, lane, channel, direction) and one
 for each channel's copies, all in the order of its table; chunk c of a step is on channel
 c % channels. Only the head of a queue may be posted: when its predecessors are satisfied, its
@@ -16,10 +18,10 @@ not depend on the order of events, and one order without a deadlock proves all; 
 test that claim. Races within a rank are looked for in the table, not in one lucky order.
 """
 
+from tcpx_mpi.schedule.engine_model import EngineModel
 from tcpx_mpi.schedule.interpreter.proof import interpret, prove
 from tcpx_mpi.schedule.interpreter.races import check_races
 from tcpx_mpi.schedule.interpreter.run import Outcome
-from tcpx_mpi.schedule.interpreter.state import EngineModel, Start
-from tcpx_mpi.schedule.interpreter.values import Origins
+from tcpx_mpi.schedule.interpreter.state import Start
 
-__all__ = ["EngineModel", "Origins", "Outcome", "Start", "check_races", "interpret", "prove"]
+__all__ = ["EngineModel", "Outcome", "Start", "check_races", "interpret", "prove"]

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi.schedule.engine_model import EngineModel
 from tcpx_mpi.schedule.interpreter.races import check_races
 from tcpx_mpi.schedule.interpreter.run import Outcome, Run
-from tcpx_mpi.schedule.interpreter.state import EngineModel, Start
+from tcpx_mpi.schedule.interpreter.state import Start
 from tcpx_mpi.schedule.interpreter.values import (
     Int64s,
     OriginCodes,

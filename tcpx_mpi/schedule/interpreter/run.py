@@ -7,15 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tcpx_mpi.schedule.interpreter.state import (
-    EngineModel,
-    Message,
-    Queue,
-    Start,
-    State,
-    state_of,
-)
-from tcpx_mpi.schedule.interpreter.values import Int64s, OriginCodes, Origins
+from tcpx_mpi.schedule.engine_model import EngineModel
+from tcpx_mpi.schedule.interpreter.state import Message, Queue, Start, State, state_of
+from tcpx_mpi.schedule.interpreter.values import Int64s, OriginCodes
 from tcpx_mpi.schedule.table import BufferId, Layout, Op, Schedule, ScheduleError
 
 #: A report of a deadlock names so many waiting queues.
@@ -26,8 +20,7 @@ _REPORTED_WAITS = 12
 class Outcome:
     """What the ranks hold at the end, and how much was outstanding at most on any one queue."""
 
-    received: list[list[Origins]]  # [rank][iteration]: the RECV buffer
-    values: list[list[Int64s]]  # the same as values of the model, of which folded ones are some
+    values: list[list[Int64s]]  # [rank][iteration]: the RECV buffer, as values of the model
     codes: OriginCodes
     link_bytes: dict[tuple[int, int], int]  # (source, destination) -> bytes of all iterations
     most_sends: int
@@ -97,10 +90,6 @@ class Run:
                 self._wake(what, queue)
         self._check_end()
         return Outcome(
-            received=[
-                [self._codes.decode(memory[BufferId.RECV]) for memory in state.memory]
-                for state in self._states
-            ],
             values=[[memory[BufferId.RECV] for memory in state.memory] for state in self._states],
             codes=self._codes,
             link_bytes=dict(self._link_bytes),

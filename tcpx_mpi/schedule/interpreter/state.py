@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi.schedule.engine_model import EngineModel, queue_kind
 from tcpx_mpi.schedule.interpreter.values import OriginCodes, reduced, scaled
 from tcpx_mpi.schedule.table import (
     NONE,
-    RECEIVE_OPS,
     BlockTable,
     BufferId,
     Column,
@@ -27,23 +27,6 @@ from tcpx_mpi.schedule.table import (
 )
 
 
-@dataclass(frozen=True)
-class EngineModel:
-    """What the engine is told, and how strict the world around it is.
-
-    rendezvous: a send completes only when its receive was posted and the bytes have moved (what
-    a plugin may do); otherwise as soon as it is posted. order: None, or a seed that
-    decides which of the possible events happens next.
-    """
-
-    chunk_bytes: int = 524288
-    channels: int = 2
-    window_send: int = 12
-    window_recv: int = 16
-    rendezvous: bool = True
-    order: int | None = None
-
-
 @dataclass(frozen=True, eq=False)
 class Start:
     """What stands in a rank's memory at the start of an iteration: its payload, in SEND, or, where
@@ -51,13 +34,6 @@ class Start:
 
     payload: BlockTable
     held: Sequence[tuple[int, int]] | None = None
-
-
-def queue_kind(op: Op) -> Op:
-    """Steps of one kind share a queue: what receives, and what is local."""
-    if op == Op.SEND:
-        return Op.SEND
-    return Op.RECV if op in RECEIVE_OPS else Op.COPY
 
 
 @dataclass(eq=False)

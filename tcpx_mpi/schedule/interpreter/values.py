@@ -22,26 +22,9 @@ from tcpx_mpi.schedule.table import NONE
 Int64s = NDArray[np.int64]
 _UInt64s = NDArray[np.uint64]
 
-#: Where `Origins` has no single origin.
-FOLDED = -2
-
 _MASK = np.uint64((1 << 62) - 1)
 _OF_ORIGIN = np.uint64(0x9E3779B97F4A7C15)
 _OF_SCALED = np.uint64(0xD1B54A32D192ED03)
-
-
-@dataclass(frozen=True, eq=False)
-class Origins:
-    """Where the bytes of a buffer came from: int64[bytes] each; -1 where nobody wrote, FOLDED where
-    a byte is made of several.
-
-    offset is one in the payload of `rank` (its SEND buffer, or what stands in RECV at the start of
-    a pattern in place), as that stood in `iteration`.
-    """
-
-    iteration: Int64s
-    rank: Int64s
-    offset: Int64s
 
 
 @dataclass(frozen=True)
@@ -56,14 +39,6 @@ class OriginCodes:
         """The bytes of a rank's payload in an iteration: each iteration has its own."""
         first = (iteration * self.world + rank) * self.stride
         return first + np.arange(length)
-
-    def decode(self, codes: Int64s) -> Origins:
-        iteration, rest = np.divmod(codes, self.world * self.stride)
-        rank, offset = np.divmod(rest, self.stride)
-        for values in (iteration, rank, offset):
-            values[codes < 0] = FOLDED
-            values[codes == NONE] = NONE
-        return Origins(iteration, rank, offset)
 
     def text(self, code: int) -> str:
         """An origin in words."""

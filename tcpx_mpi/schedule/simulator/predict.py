@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.schedule.interpreter.state import EngineModel
+from tcpx_mpi.schedule.engine_model import EngineModel
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.simulator.costs import Costs
 from tcpx_mpi.schedule.simulator.events import Events

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tcpx_mpi.schedule.interpreter.state import EngineModel, queue_kind
+from tcpx_mpi.schedule.engine_model import EngineModel, queue_kind
 from tcpx_mpi.schedule.table import (
     NONE,
     Column,

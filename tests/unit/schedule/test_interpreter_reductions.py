@@ -11,9 +11,10 @@ from schedules import bytes_of, two_ranks
 
 from tcpx_mpi import patterns
 from tcpx_mpi.schedule.interpreter import EngineModel, Start, check_races, interpret, prove
-from tcpx_mpi.schedule.interpreter.values import FOLDED, reduced, scaled
+from tcpx_mpi.schedule.interpreter.values import reduced, scaled
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.table import (
+    NONE,
     BufferId,
     Expected,
     Scaled,
@@ -57,13 +58,13 @@ def test_values_are_folded_in_any_order_and_scaling_is_no_reduction() -> None:
     assert not (reduced(a, b) == reduced(a, c)).any()
     assert not (scaled(reduced(a, b)) == reduced(scaled(a), scaled(b))).any()
     assert not (scaled(a) == a).any()
-    assert (reduced(a, a) < FOLDED + 1).all()
+    assert (reduced(a, a) < NONE).all()
 
 
 def test_a_reduction_between_two_ranks_is_proved_and_its_bytes_are_counted() -> None:
     outcome = prove(reduction(), 2, 8, EngineModel(4), iterations=3)
     assert outcome.link_bytes == {(0, 1): 24, (1, 0): 24}
-    assert (outcome.received[0][0].rank == FOLDED).all()
+    assert (outcome.values[0][0] < NONE).all()
 
 
 @pytest.mark.parametrize(
@@ -133,9 +134,9 @@ def test_a_receive_and_a_reduction_from_one_peer_share_a_queue() -> None:
         steps.receive(1 - rank, 1)
 
     outcome = interpret(*two_ranks(write))
-    found = outcome.received[0][0]
-    assert found.rank.tolist() == [FOLDED] * 8 + [1] * 8
-    assert found.offset.tolist()[8:] == list(range(8, 16))
+    found = outcome.values[0][0]
+    assert (found[:8] < NONE).all()
+    assert found[8:].tolist() == outcome.codes.of_slot(1, 0, 16)[8:].tolist()
 
 
 @pytest.mark.parametrize(("chunk", "elements"), [(4, 8), (6, 4)])
@@ -162,8 +163,8 @@ def test_in_place_the_payload_stands_in_recv_at_the_start() -> None:
     layout = make_layout(recv=bytes_of(8, 8))
     starts = [Start(bytes_of(8), [(rank, 0)]) for rank in (0, 1)]
     schedules, layouts = two_ranks(write, (layout, layout))
-    for of_rank in interpret(schedules, layouts, iterations=2, starts=starts).received:
+    outcome = interpret(schedules, layouts, iterations=2, starts=starts)
+    for of_rank in outcome.values:
         for iteration, found in enumerate(of_rank):
-            assert found.rank.tolist() == [0] * 8 + [1] * 8
-            assert found.offset.tolist() == [*range(8), *range(8)]
-            assert set(found.iteration.tolist()) == {iteration}
+            ours, theirs = (outcome.codes.of_slot(rank, iteration, 8) for rank in (0, 1))
+            assert found.tolist() == [*ours, *theirs]
