@@ -119,21 +119,10 @@ class CollectiveLoop(PythonLoop):
         return self._cpus
 
     def picture(self) -> list[dict[str, Any]]:
-        """A flow for each peer of the plugin's schedule; MPI tells only which calls are over."""
         assert self._schedule is not None
-        ways = [("send", peer) for peer, _ in self._schedule.peers_sent]
-        ways += [("receive", peer) for peer, _ in self._schedule.peers_received]
-        completed, open_ = self._completed, self._completed < self._iterations
-        return [
-            {
-                "kind": kind, "peer": peer, "lane": 0, "channel": 0, "window": 1,
-                "posted": completed + open_, "arrived": completed, "completed": completed,
-                "bytes": 0, "finished": not open_, "oldest_iteration": completed,
-                "oldest_step": 0, "oldest_chunk": 0, "oldest_bytes": 0,
-                "oldest_age_ns": self.idle_ns() if open_ else -1,
-            }
-            for kind, peer in ways
-        ]  # fmt: skip
+        completed, iterations = self._completed, self._iterations
+        posted = completed + (completed < iterations)
+        return self._flows_of_calls(self._schedule, 1, posted, completed, iterations)
 
     def sockets(self) -> dict[str, Any]:
         return self._totals()

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tcpx_mpi import _native
+from tcpx_mpi.schedule.table import Schedule
 
 
 class PythonLoop:
@@ -66,6 +67,24 @@ class PythonLoop:
             self._fail("timeout", 0)
         elif now - self._progress_ns > self._stall_ns:
             self._fail("stall", 0)
+
+    def _flows_of_calls(
+        self, schedule: Schedule, window: int, posted: int, completed: int, iterations: int
+    ) -> list[dict[str, Any]]:
+        """A flow for each peer and way of a schedule in whose place calls are made, of which is
+        known only how many are over."""
+        ways = [("send", peer) for peer, _ in schedule.peers_sent]
+        ways += [("receive", peer) for peer, _ in schedule.peers_received]
+        return [
+            {
+                "kind": kind, "peer": peer, "lane": 0, "channel": 0, "window": window,
+                "posted": posted, "arrived": completed, "completed": completed, "bytes": 0,
+                "finished": completed == iterations, "oldest_iteration": completed,
+                "oldest_step": 0, "oldest_chunk": 0, "oldest_bytes": 0,
+                "oldest_age_ns": self.idle_ns() if posted > completed else -1,
+            }
+            for kind, peer in ways
+        ]  # fmt: skip
 
     def _fail(self, kind: str, code: int, text: str = "") -> None:
         self._fault = {"kind": kind, "code": code, "text": text}

@@ -18,76 +18,52 @@ if TYPE_CHECKING:
     from tcpx_mpi.schedule.table import Expected, Layout, Schedule
 
 
-@dataclasses.dataclass(frozen=True)
-class _Known:
-    """What is known of a pattern before its module is imported."""
-
-    summary: str
-    #: The module here that has it.
-    family: str
-    #: One of nccl-tests' programs, which its users know with `_perf` behind the name.
-    of_nccl_tests: bool = False
-
-
-_KNOWN: dict[str, _Known] = {
-    "pair": _Known(
-        "one way between two ranks: rank r of the first half sends to rank r + n/2", "pair"
-    ),
-    "pingpong": _Known(
-        "there and back between the ranks of a pair; time is half the round trip", "pair"
-    ),
-    "ring": _Known(
-        "every rank sends to rank + 1 and receives from rank - 1 at the same time", "ring"
-    ),
-    "mesh": _Known(
-        "all to all: the send buffer is divided among all ranks, own part copied locally", "mesh"
-    ),
-    "pairs": _Known(
-        "one way between two ranks at a time, every rank busy: both ways in turn; --all: each "
-        "with each",
-        "pairs",
-    ),
-    "bidirectional": _Known("both ways between the ranks of a pair at the same time", "pair"),
-    "fan_in": _Known("all to one rank (--root) at the same time", "fan"),
-    "fan_out": _Known("one rank (--root) to all at the same time", "fan"),
-    "permutation": _Known(
-        "every rank sends to one other and receives from one, drawn by --seed", "permutation"
-    ),
-    "matrix": _Known(
-        "bytes from each rank to each in the proportions of a matrix (--matrix)", "traffic"
-    ),
-    "loaded_pingpong": _Known(
-        "pingpong alone, and while a mesh (--load) runs on lanes of its own", "loaded"
-    ),
-    "all_reduce": _Known("the reduction of everybody's payload, everywhere", "all_reduce", True),
-    "all_gather": _Known("everybody's block, everywhere", "all_gather", True),
-    "reduce_scatter": _Known(
-        "the reduction of everybody's payload, a block of it to each rank", "reduce_scatter", True
-    ),
-    "reduce": _Known("the reduction of everybody's payload, to the root", "rooted", True),
-    "broadcast": _Known("the root's payload to everybody", "rooted", True),
-    "alltoall": _Known("a block from each rank to each", "alltoall", True),
-    "alltoallv": _Known(
-        "a block from each rank to each, of lengths by distance or by a matrix", "alltoall", True
-    ),
-    "gather": _Known("everybody's block to the root", "gather_scatter", True),
-    "scatter": _Known("a block of the root's payload to each rank", "gather_scatter", True),
-    "sendrecv": _Known(
-        "every rank sends to rank + 1 and receives from rank - 1: ring, with types",
-        "sendrecv",
-        True,
-    ),
-    "hypercube": _Known(
-        "everybody's block, everywhere, by exchanges along the edges of a cube", "all_gather", True
-    ),
+# fmt: off
+#: Patterns of bytes: the module here that has each, and what it does in one line.
+_OURS = {
+    "pair": ("pair", "one way between two ranks: rank r of the first half sends to rank r + n/2"),
+    "pingpong": ("pair", "there and back between the ranks of a pair; time is half the round trip"),
+    "ring": ("ring", "every rank sends to rank + 1 and receives from rank - 1 at the same time"),
+    "mesh": ("mesh", "all to all: the send buffer is divided among all ranks, own part copied "
+        "locally"),
+    "pairs": ("pairs", "one way between two ranks at a time, every rank busy: both ways in turn; "
+        "--all: each with each"),
+    "bidirectional": ("pair", "both ways between the ranks of a pair at the same time"),
+    "fan_in": ("fan", "all to one rank (--root) at the same time"),
+    "fan_out": ("fan", "one rank (--root) to all at the same time"),
+    "permutation": ("permutation", "every rank sends to one other and receives from one, drawn "
+        "by --seed"),
+    "matrix": ("traffic", "bytes from each rank to each in the proportions of a matrix (--matrix)"),
+    "loaded_pingpong": ("loaded", "pingpong alone, and while a mesh (--load) runs on lanes of "
+        "its own"),
 }
+#: nccl-tests' programs, which its users know with `_perf` behind the name.
+_OF_NCCL_TESTS = {
+    "all_reduce": ("all_reduce", "the reduction of everybody's payload, everywhere"),
+    "all_gather": ("all_gather", "everybody's block, everywhere"),
+    "reduce_scatter": ("reduce_scatter", "the reduction of everybody's payload, a block of it to "
+        "each rank"),
+    "reduce": ("rooted", "the reduction of everybody's payload, to the root"),
+    "broadcast": ("rooted", "the root's payload to everybody"),
+    "alltoall": ("alltoall", "a block from each rank to each"),
+    "alltoallv": ("alltoall", "a block from each rank to each, of lengths by distance or by a "
+        "matrix"),
+    "gather": ("gather_scatter", "everybody's block to the root"),
+    "scatter": ("gather_scatter", "a block of the root's payload to each rank"),
+    "sendrecv": ("sendrecv", "every rank sends to rank + 1 and receives from rank - 1: ring, "
+        "with types"),
+    "hypercube": ("all_gather", "everybody's block, everywhere, by exchanges along the edges of "
+        "a cube"),
+}
+# fmt: on
 #: Every pattern that `run` offers, with what it does in one line.
-NAMES: dict[str, str] = {name: known.summary for name, known in _KNOWN.items()}
+NAMES = {name: summary for name, (_, summary) in {**_OURS, **_OF_NCCL_TESTS}.items()}
 #: Those of them that are nccl-tests' programs.
-PROGRAMS = tuple(name for name, known in _KNOWN.items() if known.of_nccl_tests)
+PROGRAMS = tuple(_OF_NCCL_TESTS)
 #: The pattern of `tcpx-mpi smoke`, which `run` does not offer.
 SMOKE = "smoke"
-_KNOWN[SMOKE] = _Known("one message each way between every two ranks", "smoke")
+_FAMILY = {name: family for name, (family, _) in {**_OURS, **_OF_NCCL_TESTS}.items()}
+_FAMILY[SMOKE] = "smoke"
 #: What measures the bandwidth of a link, and what measures its latency.
 STREAM, ROUND_TRIP = "pair", "pingpong"
 #: The algorithm that is chosen by what is measured.
@@ -102,7 +78,7 @@ def register(pattern: Pattern) -> None:
     """Offer a pattern of one's own, in this process; the name must be new."""
     from tcpx_mpi.patterns.program import of_bytes
 
-    if pattern.name in _KNOWN or pattern.name in _REGISTERED:
+    if pattern.name in _FAMILY or pattern.name in _REGISTERED:
         raise UsageError(f"pattern `{pattern.name}` is there already; choose another name")
     _REGISTERED[pattern.name] = of_bytes(pattern.name, lambda form: pattern)
     NAMES[pattern.name] = pattern.summary
@@ -117,9 +93,9 @@ def find_program(name: str) -> Program:
     """What goes by this name. Raises UsageError for an unknown one."""
     if name in _REGISTERED:
         return _REGISTERED[name]
-    if name not in _KNOWN:
+    if name not in _FAMILY:
         raise UsageError(f"unknown pattern `{name}`; use one of {', '.join(NAMES)}")
-    module = importlib.import_module(f"tcpx_mpi.patterns.{_KNOWN[name].family}")
+    module = importlib.import_module(f"tcpx_mpi.patterns.{_FAMILY[name]}")
     found: Program = next(each for each in module.PROGRAMS if each.name == name)
     return found
 
@@ -131,7 +107,7 @@ def load(name: str) -> Pattern:
 
 def find(name: str) -> Pattern | None:
     """The same; None for an unknown one: a file may be of a newer version."""
-    return load(name) if name in _KNOWN or name in _REGISTERED else None
+    return load(name) if name in _FAMILY or name in _REGISTERED else None
 
 
 def repeated(pattern: Pattern, messages: int) -> Pattern:

@@ -135,7 +135,9 @@ class NcclLoop(PythonLoop):
         """A flow for each peer and way, of the plugin's schedule where a collective is called; NCCL
         tells only how many iterations are complete."""
         if self._calls:
-            return self._picture_of_calls()
+            launched, completed = self._launched, self._completed
+            iterations = self._iterations
+            return self._flows_of_calls(self._schedule, iterations, launched, completed, iterations)
         ways: dict[tuple[bool, int], list[Piece]] = {}
         for group in self._groups:
             for piece in group:
@@ -160,21 +162,6 @@ class NcclLoop(PythonLoop):
             }
             for (sends, peer), pieces in ways.items()
         ]
-
-    def _picture_of_calls(self) -> list[dict[str, Any]]:
-        ways = [("send", peer) for peer, _ in self._schedule.peers_sent]
-        ways += [("receive", peer) for peer, _ in self._schedule.peers_received]
-        launched, completed = self._launched, self._completed
-        return [
-            {
-                "kind": kind, "peer": peer, "lane": 0, "channel": 0, "window": self._iterations,
-                "posted": launched, "arrived": completed, "completed": completed, "bytes": 0,
-                "finished": completed == self._iterations, "oldest_iteration": completed,
-                "oldest_step": 0, "oldest_chunk": 0, "oldest_bytes": 0,
-                "oldest_age_ns": self.idle_ns() if launched > completed else -1,
-            }
-            for kind, peer in ways
-        ]  # fmt: skip
 
     def sockets(self) -> dict[str, Any]:
         totals: dict[str, Any] = _asked(
