@@ -10,7 +10,6 @@ import pytest
 from tcpx_mpi.config.options import CHECKS, IGNORED, LAUNCH, OPTIONS, TRANSPORT
 from tcpx_mpi.config.settings import MAX_SIZES, Settings, fingerprint_difference, load_settings
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.records import Plan
 
 MIB = 1 << 20
 
@@ -28,20 +27,6 @@ def refusal(environ: Mapping[str, str] | None = None, /, **cli: object) -> str:
 
 
 # --- Defaults and precedence -------------------------------------------------------------------
-
-
-def test_the_defaults_are_those_of_the_conventions() -> None:
-    found = settings()
-    assert found.sizes == (32 * MIB,)
-    assert (found.iters, found.warmup_iters, found.agg_iters, found.run_cycles) == (20, 1, 1, 1)
-    assert (found.check, found.average, found.blocking, found.timeout_s) == (1, 1, 0, 0.0)
-    assert (found.channels, found.chunk_bytes) == (2, 524288)
-    assert (found.window_send, found.window_recv) == (12, 16)
-    assert (found.stall_timeout_s, found.connect_timeout_s) == (30.0, 30.0)
-    assert (found.plugin, found.memory, found.seed) == ("auto", "auto", 1)
-    assert found.check_memory_bytes == 1 << 30
-    assert (found.op, found.datatype, found.root) == ("sum", "float", "0")
-    assert (found.json_path, found.hdf5_path, found.ranks) == (None, None, None)
 
 
 def test_every_field_has_a_source_and_a_description() -> None:
@@ -75,13 +60,6 @@ def test_settings_are_described_in_the_order_that_results_have_them_in() -> None
         "channels": "unpack",
         "profile": "window_recv",
     }  # fmt: skip
-
-
-def test_a_plan_keeps_what_settings_have_of_it() -> None:
-    found = settings(agg_iters="4", chunk="64K")
-    plan = Plan(**found.plan_options())
-    assert (plan.agg_iters, plan.chunk_bytes, plan.sizes) == (4, 65536, found.sizes)
-    assert {*vars(plan)} - {"slots", "skipped"} < {*vars(found)}
 
 
 def test_the_command_line_wins_over_the_environment_which_wins_over_the_default() -> None:

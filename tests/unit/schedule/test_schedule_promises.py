@@ -61,20 +61,6 @@ def test_a_pattern_keeps_its_promise_in_every_order_of_events(
 
 
 @pytest.mark.parametrize("name", ALL)
-@pytest.mark.parametrize("rendezvous", [True, False])
-def test_a_pattern_keeps_its_promise_on_a_grid_with_windows_of_one(
-    name: str, rendezvous: bool
-) -> None:
-    pattern = small(name)
-    engine = EngineModel(3, 2, window_send=1, window_recv=1, rendezvous=rendezvous)
-    for world in range(2, 10):
-        if pattern.refuse(world) is None:
-            for size in (0, 1, world - 1, world, world + 1, 7 * world + 5):
-                for one in pattern.rounds_run(world, True):
-                    prove(one, world, size, engine, iterations=2)
-
-
-@pytest.mark.parametrize("name", ALL)
 @given(data=st.data(), messages=st.integers(2, 4))
 @settings(max_examples=25)
 def test_several_messages_posted_together_keep_the_promise(
