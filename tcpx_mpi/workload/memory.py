@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
+from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.table import step_bytes
 from tcpx_mpi.units import GIB, format_size
-
-if TYPE_CHECKING:
-    from tcpx_mpi.workload.workload import Workload
 
 #: What a rank's schedule of one row may take; one of a gigabyte runs for minutes an iteration.
 MOST_BYTES = GIB
@@ -25,18 +24,21 @@ _FEW = 100_000
 _FEWEST_SLOTS = 2
 
 
-def require_memory(workload: Workload) -> None:
-    """Raises UsageError, one line, where the largest row's schedule, or a buffer, is too large."""
-    s = workload.settings
+def require_memory(s: Settings, world: int, patterns: Callable[[], Iterable[Pattern]]) -> None:
+    """Raises UsageError, one line, where the largest row's schedule, or a buffer, is too large.
+
+    `patterns` makes one copy of what rows may run, where a closer look is needed.
+    """
     largest, copies = max(s.sizes), s.agg_iters
-    if largest * workload.world * copies * _FEWEST_SLOTS >= 1 << 62:
+    if largest * world * copies * _FEWEST_SLOTS >= 1 << 62:
         raise UsageError(
             f"-e/--maxbytes ({largest}) times -m/--agg_iters ({copies}) is more than "
             "any buffer here; use less of one of them"
         )
-    if (largest // s.chunk_bytes + workload.world) * copies < _FEW:
+    if (largest // s.chunk_bytes + world) * copies < _FEW:
         return
-    needed = copies * _bytes_of_a_copy(workload)
+    of_each = [_bytes_of_a_copy(each, world, largest, s.chunk_bytes) for each in patterns()]
+    needed = copies * max(of_each, default=0)
     if needed > MOST_BYTES:
         size, chunk = format_size(largest), format_size(s.chunk_bytes)
         raise UsageError(
@@ -46,16 +48,12 @@ def require_memory(workload: Workload) -> None:
         )
 
 
-def _bytes_of_a_copy(workload: Workload) -> int:
-    """Of one copy of the pattern, on the first or last rank, by whichever of its algorithms."""
-    if workload.skipped is not None:
-        return 0
-    world, size, chunk = workload.world, max(workload.settings.sizes), workload.settings.chunk_bytes
+def _bytes_of_a_copy(pattern: Pattern, world: int, size_bytes: int, chunk_bytes: int) -> int:
+    """Of one copy of a pattern, on the first or last rank."""
     most = 0
-    for pattern in workload.of_each_algorithm():
-        for rank in {0, world - 1}:
-            schedule = pattern.schedule(rank, world)
-            lengths = step_bytes(schedule, pattern.layout(rank, world, size)).length
-            chunks = int(np.maximum(-(-lengths // chunk), 1).sum())
-            most = max(most, schedule.steps * _STEP_BYTES + chunks * _CHUNK_BYTES)
+    for rank in {0, world - 1}:
+        schedule = pattern.schedule(rank, world)
+        lengths = step_bytes(schedule, pattern.layout(rank, world, size_bytes)).length
+        chunks = int(np.maximum(-(-lengths // chunk_bytes), 1).sum())
+        most = max(most, schedule.steps * _STEP_BYTES + chunks * _CHUNK_BYTES)
     return most

@@ -41,9 +41,7 @@ class Variant:
 
 def workload_of(settings: Settings, ranks: int) -> Workload:
     """What settings send with so many ranks. Raises UsageError, one line, for what cannot be."""
-    workload = Workload(settings, ranks)
-    require_memory(workload)
-    return workload
+    return Workload(settings, ranks).placed(settings)
 
 
 class Workload:
@@ -72,10 +70,13 @@ class Workload:
         self._pattern = functools.lru_cache(maxsize=4096)(self._make)
 
     def placed(self, settings: Settings) -> Workload:
-        """The same where ranks have taken their places, by which chunks may be smaller."""
+        """The same by the settings of ranks that have taken their places: chunks may be smaller.
+
+        Raises UsageError where a schedule then takes too much memory.
+        """
         placed = copy.copy(self)
         placed.settings = settings
-        require_memory(placed)
+        require_memory(settings, self.world, self.of_each_algorithm)
         return placed
 
     @property
@@ -149,11 +150,12 @@ class Workload:
     @functools.cached_property
     def single(self) -> Pattern:
         """One copy of the first row's pattern; where no row is run, that of all."""
-        return self.whole if self.skipped is not None else self.of_each_algorithm()[0]
+        return next(iter(self.of_each_algorithm()), self.whole)
 
     def of_each_algorithm(self) -> list[Pattern]:
         """One copy of the first row's pattern by each algorithm that the rows may have."""
-        return [self._bare(algo, self.variants[0].root) for algo in self.algos]
+        algos = self.algos if self.skipped is None else ()
+        return [self._bare(algo, self.variants[0].root) for algo in algos]
 
     @functools.cached_property
     def whole(self) -> Pattern:

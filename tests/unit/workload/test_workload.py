@@ -220,7 +220,7 @@ def test_no_schedule_that_users_run_is_refused_and_few_steps_need_no_closer_look
     workload("mesh", 4096, sizes="16G")
     workload("ring", 2, agg_iters="4096")
 
-    def made(of: Workload) -> int:
+    def made(*of: object) -> int:
         raise AssertionError("few steps need no closer look")
 
     monkeypatch.setattr(memory, "_bytes_of_a_copy", made)
