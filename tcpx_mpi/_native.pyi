@@ -429,6 +429,8 @@ class Direction(enum.Enum):
 
     RECEIVE = 1
 
+def guard_calls() -> None: ...
+
 class Session:
     def __init__(
         self,

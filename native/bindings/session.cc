@@ -9,6 +9,7 @@
 #include "bindings/bind.h"
 #include "memory/cuda_slots.h"
 #include "net/library.h"
+#include "p2p/plugins.h"
 #include "p2p/state.h"
 
 namespace tcpx {
@@ -136,6 +137,8 @@ void bind_session(nb::module_& m) {
       .value("SEND", Direction::kSend)
       .value("RECEIVE", Direction::kReceive);
 
+  m.def("guard_calls", &p2p::guard_calls,
+        "Watches calls of plugins where TCPX_P2P_CALL_TIMEOUT_S is set; raises SessionError.");
   nb::class_<HoldingSession>(m, "Session")
       .def(
           "__init__",

@@ -230,7 +230,7 @@ class BatchLoop {
   int64_t coarse_now_ = 0;  // good to a few sweeps: for ages, never for results
   std::atomic<int64_t> last_progress_{0};
   watch::Heartbeat heartbeat_;
-  const watch::Watched watched_{heartbeat_};
+  const watch::Watched watched_{heartbeat_, "in a batch"};
   std::atomic<bool> stop_requested_{false};
 };
 

@@ -350,9 +350,11 @@ bool Session::progress(SetupRound& setup) {
     setup.accepts |= accepts_ && connections_.pending(Direction::kReceive) > 0;
     setup.begun &= refusal_ || connections_.begun();
   }
+  const watch::Round round(heartbeat_);
   for (MessageFlow& flow : flows_) {
     // A comm that failed may have taken others along: no further call.
     if (closed_ || failed()) return false;
+    heartbeat_.enter(&flow, watch::InCall::kTest);
     moved |= flow.advance(*this);
   }
   if (!unpacker_) return moved;

@@ -232,7 +232,7 @@ class Session {
   void took(MessageFlow& flow, const Chunk<Part>& chunk);
   void finished(const MessageFlow& flow, const Chunk<Part>& chunk);
   void fail(const MessageFlow& flow, const Chunk<Part>& chunk, const FlowFault& fault);
-  void calls(const MessageFlow&, watch::InCall) {}
+  void calls(const MessageFlow& flow, watch::InCall call) { heartbeat_.enter(&flow, call); }
 
   bool progress(SetupRound& setup);  // one round over connects and flows
   bool progress_all();               // and over accepts, and over those of the other sessions
@@ -274,6 +274,8 @@ class Session {
   uint64_t warnings_before_ = 0;  // the round of progress under way
   bool closed_ = false;
   std::atomic<bool> accepts_{true};
+  watch::Heartbeat heartbeat_;  // of a round over the flows
+  const watch::Watched watched_{heartbeat_, "of a session"};
 };
 
 }  // namespace tcpx

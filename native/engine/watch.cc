@@ -47,12 +47,13 @@ struct State {
   std::string option = "--setup-timeout";
   int exit_code = kSetUpCode;
   int64_t began_ns = 0, limit_ns = 0, later_ns = 0;  // of the phase; a limit of 0: none
+  int64_t lead_ns = 0;                               // of who can tell others of a late call
   int64_t since_ns = 0;
   std::string name, what = "its own start";
   int table = -1, slot = 0;
   std::optional<plugin_call::UnderWay> call;  // one that takes long
   int awaiting = 0;                           // threads that would tell all ranks of it
-  std::vector<const Heartbeat*> loops;
+  std::vector<std::pair<const Heartbeat*, const char*>> loops;
   // Of the thread.
   int64_t line_ns = 0, signalled_ns = 0, woke_ns = 0;
 };
@@ -199,17 +200,17 @@ void keep_set_up(State& s, int64_t now) {
 void keep_calls(State& s) {
   find_long_call(s);
   if (s.limit_ns == 0) return;
-  const int64_t limit = s.limit_ns + ns(kLeadS);
+  const int64_t limit = s.limit_ns + s.lead_ns;
   if (s.call && age_of(s) > limit) {
     leave(s, late(s) + plugin_log::quote_since(s.call->since_ns), s.exit_code);
   }
-  for (const Heartbeat* loop : s.loops) {
+  for (const auto& [loop, where] : s.loops) {
     const int64_t looked = loop->looked_ns.load(std::memory_order_relaxed);
     if (looked == 0 || running_since(looked) <= limit) continue;
     leave(s,
-          std::string("plugin call ") + call_name(loop->call()) +
-              " in a batch has not returned for " + seconds(running_since(looked)) +
-              ": longer than " + limit_of(s) + plugin_log::quote_since(looked),
+          std::string("plugin call ") + call_name(loop->call()) + " " + where +
+              " has not returned for " + seconds(running_since(looked)) + ": longer than " +
+              limit_of(s) + plugin_log::quote_since(looked),
           s.exit_code);
   }
 }
@@ -267,6 +268,25 @@ void begin(double limit_s, const Pace& pace) {
   std::thread(watch).detach();
 }
 
+void guard(const std::string& option, double limit_s, int exit_code) {
+  State& s = state();
+  {
+    const std::lock_guard<std::mutex> lock(s.mutex);
+    if (s.begun) return;
+    s.begun = true;
+    enter(s, Phase::kCalls, limit_s, exit_code);
+    s.option = option;
+  }
+  g_looked_ns.store(now_ns(), std::memory_order_relaxed);
+  // Not while the thread has it: a forked child goes on to use it.
+  pthread_atfork([] { state().mutex.lock(); }, [] { state().mutex.unlock(); },
+                 [] {
+                   state().mutex.unlock();
+                   g_looked_ns.store(0, std::memory_order_relaxed);  // nobody looks there
+                 });
+  std::thread(watch).detach();
+}
+
 void set_name(const std::string& name, const std::string& table, int slot) {
   State& s = state();
   const std::lock_guard<std::mutex> lock(s.mutex);
@@ -306,6 +326,7 @@ void enter(const std::string& option, double limit_s, int exit_code) {
   if (!s.begun || s.phase == Phase::kEnd) return;
   enter(s, Phase::kCalls, limit_s, exit_code);
   s.option = option;
+  s.lead_ns = ns(kLeadS);
   record(s, "over");
 }
 
@@ -347,16 +368,23 @@ int64_t running_since(int64_t since_ns) {
 
 int64_t stopped_ns() { return g_stopped_ns.load(std::memory_order_relaxed); }
 
-Watched::Watched(const Heartbeat& heartbeat) : heartbeat_(heartbeat) {
+Round::Round(Heartbeat& heartbeat) : heartbeat_(heartbeat) {
+  if (g_looked_ns.load(std::memory_order_relaxed) == 0) return;
+  heartbeat.looked_ns.store(now_ns(), std::memory_order_relaxed);
+}
+
+Watched::Watched(const Heartbeat& heartbeat, const char* where) : heartbeat_(heartbeat) {
   State& s = state();
   const std::lock_guard<std::mutex> lock(s.mutex);
-  s.loops.push_back(&heartbeat);
+  s.loops.emplace_back(&heartbeat, where);
 }
 
 Watched::~Watched() {
   State& s = state();
   const std::lock_guard<std::mutex> lock(s.mutex);
-  s.loops.erase(std::remove(s.loops.begin(), s.loops.end(), &heartbeat_), s.loops.end());
+  s.loops.erase(std::remove_if(s.loops.begin(), s.loops.end(),
+                               [&](const auto& loop) { return loop.first == &heartbeat_; }),
+                s.loops.end());
 }
 
 }  // namespace tcpx::watch

@@ -32,6 +32,11 @@ struct Pace {
 // Begins to watch this process, in which SIGINT and SIGTERM are flags from now on; twice is once.
 void begin(double limit_s, const Pace& pace);
 
+// Of a library, in a process whose signals and set-up are not ours: no call of a plugin and no
+// round of a session may take longer than `limit_s`, which is of `option`, or the process ends with
+// a line and `exit_code`. Nothing where this process is watched already; no forked child of it is.
+void guard(const std::string& option, double limit_s, int exit_code);
+
 // Who this is, and, "" for none, the file in whose record `slot` a launcher looks what is waited
 // for.
 void set_name(const std::string& name, const std::string& table, int slot);
@@ -67,8 +72,8 @@ int64_t stopped_ns();
 // What a timed loop may be in, of a flow; `kTest` also between two calls.
 enum class InCall : uintptr_t { kTest = 0, kPost = 1, kConsumed = 2 };
 
-// Of a timed loop: when it last looked around; 0: no batch is under way. And where it is, for a
-// picture of one that does not come back.
+// Of a timed loop, or a session: when it last looked around; 0: no batch or round is under way. And
+// where it is, for a picture of one that does not come back.
 struct Heartbeat {
   std::atomic<int64_t> looked_ns{0};
   void enter(const void* flow, InCall call) {
@@ -82,16 +87,27 @@ struct Heartbeat {
   static constexpr uintptr_t kCalls = 3;
   std::atomic<uintptr_t> at_{0};  // a flow, whose address has room for the call
 };
-// While it lives the watch looks at it.
+// While it lives the watch looks at it. `where` is of what it is: "in a batch".
 class Watched {
  public:
-  explicit Watched(const Heartbeat& heartbeat);
+  Watched(const Heartbeat& heartbeat, const char* where);
   ~Watched();
   Watched(const Watched&) = delete;
   Watched& operator=(const Watched&) = delete;
 
  private:
   const Heartbeat& heartbeat_;
+};
+// A round of a session; nothing where no watch looks.
+class Round {
+ public:
+  explicit Round(Heartbeat& heartbeat);
+  ~Round() { heartbeat_.looked_ns.store(0, std::memory_order_relaxed); }
+  Round(const Round&) = delete;
+  Round& operator=(const Round&) = delete;
+
+ private:
+  Heartbeat& heartbeat_;
 };
 
 constexpr int kRecordBytes = 256;  // a text, its rest zeros: "SINCE_NS WHAT", "over", "ended CODE"

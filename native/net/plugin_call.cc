@@ -1,6 +1,7 @@
 #include "net/plugin_call.h"
 
 #include <cxxabi.h>
+#include <pthread.h>
 #include <time.h>
 
 #include <algorithm>
@@ -17,6 +18,9 @@ namespace {
 
 struct Record;
 std::mutex g_mutex;  // guards which records there are
+// A forked child goes on to use it, though another thread had it.
+[[maybe_unused]] const int g_forks =
+    pthread_atfork([] { g_mutex.lock(); }, [] { g_mutex.unlock(); }, [] { g_mutex.unlock(); });
 // Never destroyed: threads of others may end after the end of main.
 std::vector<Record*>& records() {
   static auto* made = new std::vector<Record*>;

@@ -8,8 +8,10 @@
 #include <mutex>
 #include <utility>
 
+#include "engine/watch.h"
 #include "net/exit_guard.h"
 #include "net/logger.h"
+#include "p2p/times.h"
 #include "tcpx_p2p/session.h"
 
 namespace tcpx_p2p {
@@ -21,6 +23,9 @@ constexpr char kChunkVariable[] = "NCCL_DYNAMIC_CHUNK_SIZE";
 constexpr char kAnswerVariable[] = "SOFTTCPX_ANSWER_TIMEOUT_MS";
 // Whether softtcpx, which like TCPX keeps the size of a receive to itself, tells it.
 constexpr char kSizesVariable[] = "SOFTTCPX_REPORT_SIZES";
+// Seconds after which a call of a plugin that has not returned ends this process; none: never.
+constexpr char kCallVariable[] = "TCPX_P2P_CALL_TIMEOUT_S";
+constexpr int kStalledCode = 6;  // as the command's exit code
 constexpr int kSofttcpxAbi = 7;  // of its file without a version in its name
 
 struct Loaded {
@@ -111,9 +116,23 @@ bool tells_sizes(tcpx::Plugin& plugin) {
   return is_softtcpx(plugin) && variable(kSizesVariable) == "1";
 }
 
+void guard_calls() {
+  const std::string set = variable(kCallVariable);
+  if (set.empty()) return;
+  char* end = nullptr;
+  const double seconds = strtod(set.c_str(), &end);
+  if (*end != '\0' || !(seconds > 0 && seconds <= kLongestWaitS)) {
+    throw UsageError(Status::kInvalidArgument,
+                     std::string(kCallVariable) + " (" + set +
+                         ") is not a number of seconds above 0; unset it to wait for ever");
+  }
+  tcpx::watch::guard(kCallVariable, seconds, kStalledCode);
+}
+
 PluginUse use_plugin(const std::string& spec, int abi, uint64_t chunk_bytes) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   const std::string path = path_of(spec, abi);
+  guard_calls();
   auto found = g_loaded.find({path, abi});
   if (found == g_loaded.end()) {
     found = g_loaded.emplace(std::make_pair(path, abi), load(path, abi, chunk_bytes)).first;

@@ -17,7 +17,8 @@ the bytes of all sessions of its process. Nobody works in the background. Needs 
 
 Every error is a TcpxError. One of the plugin, or of a size, stays: the session can then only be
 closed. A wait that was in vain (Stalled) may be repeated. A call of the plugin that never returns
-holds the thread that makes it beyond all timeouts (`native/p2p/include/tcpx_p2p/session.h`).
+holds the thread that makes it beyond all timeouts; with TCPX_P2P_CALL_TIMEOUT_S, seconds, in the
+environment it ends the process, exit code 6 (`native/p2p/include/tcpx_p2p/session.h`).
 """
 
 from __future__ import annotations
@@ -103,6 +104,8 @@ class Session:
                 "stall_timeout": _duration(stall_timeout_s),
             }
         )
+        with session_errors():
+            _native.guard_calls()
         self._plugin = _plugin_of(settings)
         self._settings = settings = within_requests_of(self._plugin.file.abi, settings)
         with setup_errors():

@@ -396,6 +396,32 @@ TEST(a_peer_that_stops_counts_as_lost_when_patience_ends) {
   CHECK_EQ(out.run(), kRemoteDisconnect);
 }
 
+TEST(a_plugin_call_that_never_returns_ends_the_process_where_that_was_asked_for) {
+  int pipes[2];
+  CHECK_EQ(pipe(pipes), 0);
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(pipes[1], STDERR_FILENO);
+    setenv("TCPX_P2P_CALL_TIMEOUT_S", "1", 1);
+    setenv("PLANT_REAL", SOFTTCPX_PLUGIN, 1);
+    setenv("PLANT_CALL", "test", 1);
+    setenv("PLANT_DO", "hang", 1);
+    Two two({{"plugin", PLANTED}}, {{"plugin", PLANTED}});
+    two.a.load(two.b);
+    works(two);
+    _exit(0);
+  }
+  close(pipes[1]);
+  std::string said(4096, '\0');
+  said.resize(std::max<ssize_t>(read(pipes[0], said.data(), said.size()), 0));
+  int ended = -1;
+  waitpid(child, &ended, 0);
+  CHECK(WIFEXITED(ended));
+  CHECK_EQ(WEXITSTATUS(ended), 6);
+  CHECK(check::contains(said, "plugin call test of a session has not returned for "));
+  CHECK(check::contains(said, ": longer than TCPX_P2P_CALL_TIMEOUT_S (1 s)"));
+}
+
 TEST(whoever_speaks_another_protocol_is_sent_away_and_others_are_served) {
   Two two;
   CHECK_EQ(two.a.load(two.b), kSuccess);

@@ -44,8 +44,10 @@
 // Plugins. A call of the plugin that returns an error, or lets an exception out, is an error of
 // ours. One that never returns holds the thread that makes it, and every other that asks for the
 // same session, beyond all timeouts: no thread can be taken out of a call, and a library does not
-// end its process. Who must go on has a watch of his own, or sessions in a process that can be
-// killed. The command `tcpx-mpi` has such a watch.
+// end its process, unless it is asked to. With TCPX_P2P_CALL_TIMEOUT_S, seconds, in the environment
+// of the first session a thread watches the calls of plugins of all sessions, and ends the process
+// with a line and exit code 6 when one has not returned for that long; no forked child has it. The
+// command `tcpx-mpi` has such a watch.
 //
 // Errors. Every error is an Error, with a Status that a program can tell and a text of one line
 // that a person can: what, expected, found, what to do. Three kinds:

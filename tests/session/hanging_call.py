@@ -1,0 +1,25 @@
+"""Two sessions of this process and a message between them: hanging_call.py PLUGIN."""
+
+import sys
+
+import numpy as np
+
+from tcpx_mpi import Session
+
+one, other = (Session(plugin=sys.argv[1], channels=1) for _ in range(2))
+of_one, of_other = one.listen(), other.listen()
+one.load_remote_conn_info(of_other)
+other.load_remote_conn_info(of_one)
+one.establish()
+other.establish()
+source, sink = np.full(100_003, 7, np.uint8), np.zeros(100_003, np.uint8)
+sent, received = one.register_memory(source), other.register_memory(sink)
+with one.create_transfer() as sends, other.create_transfer() as receives:
+    receives.post_recv(received)
+    sends.post_send(sent)
+    receives.wait()
+    sends.wait()
+one.deregister_memory(sent)
+one.close()
+other.close()
+print("right" if (sink == source).all() else "wrong")
