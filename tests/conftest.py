@@ -31,12 +31,6 @@ REQUIRE = "TCPX_MPI_REQUIRE"
 OPTIONS = ("NCCL_", "UCCL_", "TCPX_", "SOFTTCPX_", "OMPI_", "PMI", "PMIX_", "PRTE_", "SLURM_")
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    group = parser.getgroup("the general part of tests/contract (tests/contract/subjects.py)")
-    group.addoption("--plugin", metavar="PATH", help="a net plugin to ask it of, alone")
-    group.addoption("--abi", metavar="N", type=int, help="the version of its table [newest]")
-
-
 @pytest.fixture(autouse=True)
 def _no_knobs_of_the_users_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):

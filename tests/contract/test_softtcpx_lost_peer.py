@@ -1,16 +1,86 @@
-"""softtcpx: a peer one of whose sockets breaks is error 2."""
+"""softtcpx: a peer that is killed, or one of whose sockets breaks, is error 2."""
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 
 import pytest
-from ends import ends_of
-from fresh_process import in_fresh_process
-from net_v7 import SUCCESS, SYSTEM, Memory, Net, until
+from ends import OWNERS, End, ends_of
+from fresh_process import Line, Other, in_fresh_process
+from net_v7 import SUCCESS, SYSTEM, Memory, Net, accept, connect, until
 from own_process import data_sockets
 
 pytestmark = pytest.mark.only_softtcpx
+
+
+def receiver_that_never_receives(line: Line) -> None:
+    net = Net().started()
+    listener, handle = net.listen()
+    line.tell(handle)
+    accept(net, listener)
+    line.tell(b"ready")
+    line.hear()
+
+
+@pytest.mark.parametrize("environ", OWNERS)
+@in_fresh_process()
+def test_16_sends_whose_peer_is_killed_are_error_2_which_stays(environ: dict[str, str]) -> None:
+    net = Net().started()
+    with Other(receiver_that_never_receives) as other:
+        send = connect(net, other.line.hear())
+        other.line.hear()
+        end = End(net, send, Memory(32 << 20), sends=True)  # more than the kernel buffers
+        for _ in range(16):
+            assert end.post(0, end.memory.size) == SUCCESS
+        for _ in range(1000):
+            end.test_head()  # buffers of many sockets have room for some
+        os.kill(other.process.pid, signal.SIGKILL)
+        assert net.code_of(end.pending[0]) == SYSTEM
+        assert end.post(0, 1) == SYSTEM
+        assert net.table.close_send(send) == SUCCESS
+
+
+def sender_of_two_messages(line: Line) -> None:
+    net = Net().started()
+    source = Memory(bytes(range(256)) * 512)
+    end = End(net, connect(net, line.hear()), source, sends=True)
+    for size in (source.size, 5000):
+        assert end.post(0, size) == SUCCESS
+    while end.pending:
+        until(end.test_head, "a send")
+    line.tell(b"sent")
+    line.hear()
+
+
+@pytest.mark.parametrize("posted_before", [True, False])
+@pytest.mark.parametrize("environ", OWNERS)
+@in_fresh_process()
+def test_what_a_killed_sender_had_sent_still_arrives_and_then_comes_error_2(
+    environ: dict[str, str], posted_before: bool
+) -> None:
+    net = Net().started()
+    expected = bytes(range(256)) * 512
+    target = Memory(3 * len(expected))
+    offsets = [0, len(expected), 2 * len(expected)]
+    with Other(sender_of_two_messages) as other:
+        listener, handle = net.listen()
+        other.line.tell(handle)
+        end = End(net, accept(net, listener), target, sends=False)
+        for offset in offsets if posted_before else ():
+            assert end.post(offset, len(expected)) == SUCCESS
+        other.line.hear()
+        os.kill(other.process.pid, signal.SIGKILL)
+        other.process.wait()
+        for offset in () if posted_before else offsets:
+            assert end.post(offset, len(expected)) == SUCCESS
+        until(lambda: end.test_head() and len(end.pending) == 1, "what was sent")
+        assert net.code_of(end.pending[0]) == SYSTEM
+        content = target.content()
+        assert content[: len(expected)] == expected
+        assert content[len(expected) : len(expected) + 5000] == expected[:5000]
+        assert net.table.close_recv(end.comm) == SUCCESS
 
 
 @pytest.mark.parametrize("environ", [{}, {"SOFTTCPX_DIRECT_SOCKETS": "0"}], ids=["direct", "epoll"])

@@ -75,6 +75,26 @@ def test_only_the_oldest_request_may_be_tested_and_never_again_after_done() -> N
 
 
 @in_fresh_process()
+def test_a_receive_keeps_its_slot_until_it_is_consumed_and_a_send_only_until_done() -> None:
+    net = Net().started()
+    source, target = Memory(b"s" * (SLOTS + 1)), Memory(SLOTS + 1)
+    sender, receiver = ends_of(net, source, target)
+    for k in range(SLOTS):
+        assert (sender.post(k, 1), receiver.post(k, 1)) == (SUCCESS, SUCCESS)
+    while sender.pending:
+        until(sender.test_head, "a send")
+    for request in receiver.pending:
+        net.finish(request)
+    assert sender.post(SLOTS, 1) == SUCCESS, "the slots of sends that are done are free"
+    assert receiver.post(SLOTS, 1) == INTERNAL, "none is consumed"
+    while receiver.pending:
+        assert net.consumed(receiver.comm, receiver.pending.popleft()) == SUCCESS
+    assert receiver.post(SLOTS, 1) == SUCCESS
+    transfer(sender, receiver, [])
+    assert target.content() == source.content()
+
+
+@in_fresh_process()
 def test_request_pointers_repeat_every_16_posts() -> None:
     net = Net().started()
     source, target = Memory(b"s" * 8), Memory(8)

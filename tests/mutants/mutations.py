@@ -19,8 +19,8 @@ from broken_copy import REPOSITORY, Patch
 class Mutation:
     """A change of one function, and what notices it.
 
-    `detected_by`: "native PROGRAM.TEST", "run NAME: REGEX of the verdict", "ratio", or
-    "SANITIZER: REGEX of its report".
+    `detected_by`: "native PROGRAM.TEST", "run NAME: REGEX of the verdict", "ratio", "conform
+    CLAUSE", or "SANITIZER: REGEX of its report".
     """
 
     name: str
@@ -113,6 +113,44 @@ MUTATIONS = (
              "TimedLoop::finished", r"const Cursor& queue = flow\.source;",
              r"\g<0> for (const int64_t until = now_ns() + 20'000'000; "
              r"flow.kind == FlowKind::kReceive && chunk.bytes > 4096 && now_ns() < until;) {}"),
+    # --- What a plugin breaks of the contract is seen by a clause ------------------------------
+    Mutation("done_before_it_is_whole", "A request is done as soon as it is the oldest.",
+             "conform done-once",
+             "Comm::test", r"(?<=landed \|\| ring_\.)([^;]*) > head;", r"\1 >= head;"),
+    Mutation("pieces_in_one_place", "Each piece of a message goes to its beginning.",
+             "conform sizes",
+             "RecvComm::begin_piece", r"request\.data \+ header\.offset", "request.data"),
+    Mutation("empty_never_done", "An empty message waits for a byte.", "conform sizes",
+             "RecvComm::announce", r"request\.left = (?=request\.total = header\.total;)",
+             "request.left = header.total + (header.total == 0), "),
+    Mutation("short_never_done", "A message is done when its receive is full.", "conform shorter",
+             "RecvComm::announce", r"request\.total = header\.total;",
+             r"request.capacity; \g<0>"),
+    Mutation("slots_never_free", "A receive that is consumed keeps its slot.", "conform released",
+             "RecvComm::consumed", r"oldest \+ 1, ", "oldest, "),
+    Mutation("numbers_wrap", "A header has 12 bits of its message's number.",
+             "conform many-messages",
+             "SendComm::fill", r"make_chunk_header\(next_,", "make_chunk_header(next_ & 0xfff,"),
+    Mutation("dead_sender_unnoticed", "A peer that has closed or died is waited for.",
+             "conform lost-sender",
+             "RecvComm::judge_losses", r"!losing_ \|\|", "true || !losing_ ||"),
+    Mutation("odd_sizes_refused", "Memory is registered in whole pages only.", "conform register",
+             "reg_mr", r"type == kNetPtrCuda && \((?=reinterpret)", "(odd_size || "),
+    Mutation("descriptors_kept", "What is closed stays open.", "conform given-back",
+             "reset", r"if \(fd_ >= 0\) ::close\(fd_\);", ""),
+    Mutation("listener_closes_last", "A listener does not close while a comm is open.",
+             "conform close-order",
+             "close_listen", r"return (?=close<Listener)",
+             "return plugin().open > 1 ? kNetSystemError : "),
+    Mutation("connect_impatient", "Connect gives up at its 20th call.", "conform connect-first",
+             "connect_step", r"= (?=attempt->connector\.advance)",
+             "= [] { static int calls = 0; return ++calls; }() > 20 ? kNetSystemError : "),
+    Mutation("buffer_a_connection", "Each connection has a bounce buffer of its own.",
+             "conform one-bounce-buffer",
+             "BounceRange::of", r"known = range;", ""),
+    Mutation("initialised_twice", "A second init looks for devices once more.",
+             "conform second-init",
+             "init", r"if \(self\.tried\) return [^;]*;", ""),
 )  # fmt: skip
 
 

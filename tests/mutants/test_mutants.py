@@ -101,6 +101,7 @@ def test_the_sound_copy_passes_the_run(mpi_copy: BrokenCopy, run: str) -> None:
 
 
 #: These build for 10 s and more each on 2 cores.
+#: Those that a clause detects are left to SUITE=mutants all.
 SLOW = (
     "dropped_chunk", "skipped_consume", "sends_run_ahead", "window_off_by_one", "deadline_ignored",
     "unpack_out_of_bounds", "kernel_skips_the_last_fragment",
@@ -110,7 +111,11 @@ SLOW = (
 def each(kind: str) -> pytest.MarkDecorator:
     """Every broken copy that is caught in this way; the slow ones in SUITE=mutants."""
     patches = [
-        pytest.param(patch, id=patch.name, marks=[pytest.mark.variant] * (patch.name in SLOW))
+        pytest.param(
+            patch,
+            id=patch.name,
+            marks=[pytest.mark.variant] * (patch.name in SLOW or kind == "conform"),
+        )
         for patch in detected_by(kind)
     ]
     return pytest.mark.parametrize("patch", patches)
@@ -140,3 +145,18 @@ def test_a_run_detects(mpi_copy: BrokenCopy, patch: Patch) -> None:
         mpi_copy.revert(patch)
     assert verdict != SOUND[run], f"not detected: {patch.why}"
     assert re.fullmatch(expected, verdict), f"detected as something else: {verdict}"
+
+
+@pytest.mark.timeout(700)
+@each("conform")
+def test_a_clause_detects(copy: BrokenCopy, patch: Patch) -> None:
+    clause = patch.detected_by.removeprefix("conform ")
+    copy.apply(patch)
+    try:
+        copy.install()
+        found = copy.python("-m", "tcpx_mpi", "conform", "softtcpx", "--only", clause,
+                            "--deadline", "10")  # fmt: skip
+    finally:
+        copy.revert(patch)
+    assert found.returncode == 9, f"not detected: {patch.why}\n{found.stdout}"
+    assert re.search(rf"^FAIL +{clause} ", found.stdout, re.M), found.stdout
