@@ -260,27 +260,6 @@ def collect_engine() -> None:
         keep(f"engine-{label}", "bench_engine libnccl-net-null.so", "ns a chunk", found, "")
 
 
-def collect_proof() -> None:
-    """What it costs to see where a rank's work is done, in rows of 1 MiB over the null plugin."""
-    around = [sys.executable, str(REPOSITORY / "benchmarks" / "proof_cost.py")]
-    loop = [_native("bench_proof", "libnccl-net-null.so") for _ in range(5)]
-    batches = [
-        subprocess.run(around, check=True, capture_output=True, text=True).stdout for _ in range(5)
-    ]
-
-    def found(pattern: str, texts: list[str]) -> list[float]:
-        return [float(re.findall(pattern, text)[0]) for text in texts]
-
-    cost, took = r"cost (-?[\d.]+) %", r"witness ([\d.]+) us"
-    ours, theirs = "bench_proof libnccl-net-null.so", "python benchmarks/proof_cost.py"
-    unit = "% of ns a chunk"
-    keep("proof-in-the-loop", ours, unit, found(cost, loop), "which CPU the loop runs on")
-    keep(
-        "proof-around-batches", theirs, unit, found(cost, batches), "threads and NIC, by a witness"
-    )
-    keep("proof-a-batch", theirs, "us", found(took, batches), "the witness, untimed")
-
-
 def collect_unpack() -> None:
     """The CPU unpack reference beside memcpy of the same fragments."""
     texts = [_native("bench_unpack") for _ in range(3)]
@@ -359,7 +338,6 @@ COLLECTORS: dict[str, Callable[[], None]] = {
     "ceiling": collect_ceiling,
     "startup": collect_startup,
     "engine": collect_engine,
-    "proof": collect_proof,
     "unpack": collect_unpack,
     "mesh-64-ranks": collect_mesh_of_64,
     "cluster": collect_cluster,

@@ -22,13 +22,11 @@ STARTS = {
     "cluster_speed.py": ["--help"],
     "verdicts.py": ["--same", "0", "--slower", "0"],  # judges the kept ones
     "quiet_runs.py": ["--quiet", "0", "--slow", "0"],
-    "proof_cost.py": ["3", "4"],
     "simulate_beside.py": ["--help"],
     "session_times.py": [],
     "page.py": [],  # fails where the page does not say what measured.json does
     "against_commit": ["--help"],
     "gpu/bench.py": ["build/none", "no-such-line"],
-    "gpu/variants.py": ["build/none", "--dry-run"],
     "gpu/nccl_over_softtcpx.py": ["--only", "nobody"],
 }
 #: Without a dry run: they refuse.
