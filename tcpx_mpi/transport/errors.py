@@ -1,4 +1,8 @@
-"""What went wrong in a batch, put into words: the error that ends the run and the stall report."""
+"""What went wrong in a batch, put into words: the error that ends the run and the stall report.
+
+A fault and a picture of a flow are dicts of the native engine (native/engine/flow_report.h). What
+went wrong in a session is said by native/p2p/words.cc.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from tcpx_mpi.errors import ExitCode, LostRank, PluginFailed, Stalled, TcpxError
+from tcpx_mpi.errors import ExitCode, LostRank, PluginFailed, Stalled, TcpxError, WrongBytes
 from tcpx_mpi.schedule.elements import ElementType
-from tcpx_mpi.transport.flow_errors import (
-    PEER_GONE,
-    Flow,
-    age_text,
-    arrived_text,
-    call_error,
-    gpu_text,
-    oldest_posted,
-    size_error,
-    window_text,
-)
 from tcpx_mpi.units import format_size
 from tcpx_mpi.world import interrupted_by
 
+Flow = Mapping[str, Any]
+
+#: Codes by which a plugin says that the other side is gone: system error and remote error.
+_PEER_GONE = (2, 6)
 #: Flows in a report; with more, only the oldest.
 _REPORT_LINES = 32
 
@@ -59,7 +56,11 @@ def error_of(
     if kind == "peer":  # of `--against`, in a process of its own
         return baseline_failure(where, int(fault["code"]), str(fault["text"]))
     if kind == "gpu":
-        return PluginFailed(f"{where}: {gpu_text(fault)}; {_oldest(picture, places)}")
+        text = (
+            f"CUDA driver call {fault['call']} returned {fault['code']} ({fault['code_name']}) "
+            "while receives were unpacked"
+        )
+        return PluginFailed(f"{where}: {text}; {_oldest(picture, places)}")
     flow = picture[fault["flow"]]
     at = (
         f"{_name(flow, places)}, iteration {fault['iteration']} of the batch, "
@@ -72,8 +73,14 @@ def error_of(
         error.second_hand = -1 if age_s > limits["stall_timeout_s"] else 0
         return error
     if kind == "size":
-        reported = f"{fault['code']} bytes, {format_size(int(fault['bytes']))} were sent"
-        return size_error(fault, f"{where}: {at}", reported, "the end of the message")
+        reported, sent = int(fault["code"]), int(fault["bytes"])
+        if reported != sent:
+            said = f"the plugin reports {reported} bytes, {format_size(sent)} were sent"
+        else:
+            said = (
+                f"the plugin lists fragments of {format_size(sent)} beyond the end of the message"
+            )
+        return WrongBytes(f"{where}: {at}: {said}")
     if kind == "socket":  # of a peer: whatever the error, the connection is no more
         code = int(fault["code"])
         reason = os.strerror(code) if code else "the other side has closed"
@@ -81,12 +88,17 @@ def error_of(
             f"{where}: {fault['call']}: {reason}: rank {flow['peer']} is gone, or its connection "
             f"is; {at}"
         )
-    return call_error(fault, where, f"rank {flow['peer']}", f"; {at}")
+    code = int(fault["code"])
+    text = f"{where}: plugin call {fault['call']} returned {code} ({fault['code_name']})"
+    if code in _PEER_GONE:
+        text += f": rank {flow['peer']} is gone, or its connection is"
+        return LostRank(f"{text}; {at}{fault['said']}")
+    return PluginFailed(f"{text}; {at}{fault['said']}")
 
 
 def baseline_failure(where: str, code: int, text: str) -> TcpxError:
     """The error for a peer that failed; `code` is NCCL's, whose results have a plugin's numbers."""
-    kind = LostRank if code in PEER_GONE else PluginFailed
+    kind = LostRank if code in _PEER_GONE else PluginFailed
     return kind(f"{where}: {text}")
 
 
@@ -146,7 +158,9 @@ def _element_of(raw: bytes, type_name: str) -> str:
 
 def _oldest(picture: Sequence[Flow], places: Sequence[str]) -> str:
     waiting = [flow for flow in picture if not flow["finished"]]
-    if oldest := oldest_posted(waiting):
+    posted = [flow for flow in waiting if flow["oldest_age_ns"] >= 0]
+    if posted:
+        oldest = max(posted, key=lambda flow: int(flow["oldest_age_ns"]))
         return f"{_waiting_for(oldest)}: {_describe(oldest, places)}"
     if waiting:
         return f"nothing posted: {_describe(waiting[0], places)}"
@@ -157,7 +171,9 @@ def _waiting_for(flow: Flow) -> str:
     """Who has to do something before the oldest request of a flow is complete."""
     if flow["kind"] == "copy":
         return "waiting for this rank's own copies"
-    return arrived_text(flow, "this rank's") or f"waiting for rank {flow['peer']}"
+    if arrived := int(flow["arrived"]) - int(flow["completed"]):
+        return f"{arrived} receives have arrived and wait for this rank's GPU"
+    return f"waiting for rank {flow['peer']}"
 
 
 def _name(flow: Flow, places: Sequence[str]) -> str:
@@ -169,13 +185,15 @@ def _name(flow: Flow, places: Sequence[str]) -> str:
 
 
 def _describe(flow: Flow, places: Sequence[str]) -> str:
-    text = f"{_name(flow, places)}: {window_text(flow)}"
+    used = int(flow["posted"]) - int(flow["completed"])
+    text = f"{_name(flow, places)}: window {used}/{flow['window']}"
     place = (
         f"iteration {flow['oldest_iteration']} of the batch, step {flow['oldest_step']}, "
         f"chunk {flow['oldest_chunk']}, {format_size(int(flow['oldest_bytes']))}"
     )
     if flow["oldest_age_ns"] >= 0:
-        text += f", oldest request {place}, {age_text(flow)}"
+        age_s = int(flow["oldest_age_ns"]) / 1e9
+        text += f", oldest request {place}, posted {age_s:.1f} s ago"
     else:
         text += f", next {place}"
     return f"{text}; {format_size(int(flow['bytes']))} moved in this batch"
