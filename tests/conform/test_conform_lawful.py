@@ -40,7 +40,7 @@ def test_of_the_other_plugins_of_tests_nothing_else_is_red(
 
 @pytest.mark.parametrize("abi", [6, 9])
 def test_a_plugin_whose_accept_blocks_keeps_the_contract(abi: int, tmp_path: Path) -> None:
-    library = refplugin_build.build(tmp_path, SOURCES / "blocking.cc")
+    library = refplugin_build.build(tmp_path, TESTS / "refplugin" / "blocking.cc")
     found = conform(tmp_path, str(library), "--quick", "--abi", str(abi))
     assert found.code == 0, found.out
     assert set(found.verdicts().values()) <= {"pass", "not offered", "not tried"}, found.out
