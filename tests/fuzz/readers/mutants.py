@@ -77,7 +77,7 @@ def text_of(seed: str, random_: random.Random) -> bytes:
                 lines[at] = random_.choice(TEXTS)
             case 6:
                 lines[at] = lines[at][: random_.randrange(len(lines[at]) + 1)]
-        seed = "\n".join(lines)[: 1 << 18]
+        seed = "\n".join(lines)[: 1 << 17]
     return seed.encode("utf-8", "replace")
 
 
