@@ -31,6 +31,7 @@ _NAMES = (
 )  # fmt: skip
 _OPTIONS = [option for option in OPTIONS if option.name in _NAMES]
 _MOST_US = 1e9
+#: What is simulated where ranks are alike; where they are not, chunks are counted, too.
 MOST_RANKS = 65_536
 
 

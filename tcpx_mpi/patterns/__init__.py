@@ -7,6 +7,7 @@ pattern itself is imported when it is asked for. One file a family.
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import importlib
 from typing import TYPE_CHECKING
 
@@ -89,12 +90,19 @@ def canonical(name: str) -> str:
     return name.removesuffix("_perf") if name.removesuffix("_perf") in PROGRAMS else name
 
 
+def unknown(name: str) -> UsageError:
+    """What to say to a name that no pattern has."""
+    close = difflib.get_close_matches(name.lower(), NAMES, n=1)
+    suggestion = f" (did you mean {close[0]}?)" if close else ""
+    return UsageError(f"unknown pattern {name}{suggestion}: use one of {', '.join(NAMES)}")
+
+
 def find_program(name: str) -> Program:
     """What goes by this name. Raises UsageError for an unknown one."""
     if name in _REGISTERED:
         return _REGISTERED[name]
     if name not in _FAMILY:
-        raise UsageError(f"unknown pattern `{name}`; use one of {', '.join(NAMES)}")
+        raise unknown(name)
     module = importlib.import_module(f"tcpx_mpi.patterns.{_FAMILY[name]}")
     found: Program = next(each for each in module.PROGRAMS if each.name == name)
     return found

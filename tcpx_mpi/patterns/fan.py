@@ -7,10 +7,11 @@ keeps nothing for itself: gather and scatter, which do, are nccl-tests' programs
 
 from __future__ import annotations
 
-from tcpx_mpi.patterns.program import Form, of_bytes
+import functools
+
+from tcpx_mpi.patterns.program import Form, of_bytes, one_block
 from tcpx_mpi.schedule.pattern import Pattern, fewer_than_two
 from tcpx_mpi.schedule.table import (
-    BlockTable,
     Expected,
     Layout,
     Schedule,
@@ -25,74 +26,39 @@ def _block(rank: int, root: int, world: int) -> int:
     return (rank - root) % world - 1
 
 
-def _blocks(size_bytes: int, world: int) -> BlockTable:
-    return ragged_division(size_bytes, world - 1)
-
-
-def _own(rank: int, root: int, world: int, size_bytes: int) -> BlockTable:
-    lengths = _blocks(size_bytes, world).lengths
-    return BlockTable.of_lengths([int(lengths[_block(rank, root, world)])])
-
-
-def fan_in(form: Form) -> Pattern:
+def _fan(name: str, does: str, inwards: bool, form: Form) -> Pattern:
     root = form.root
+
+    def receives(rank: int) -> bool:
+        return (rank == root) == inwards
 
     def schedule(rank: int, world: int) -> Schedule:
         steps = ScheduleBuilder()
-        if rank != root:
-            steps.send(root, 0)
-            return steps.build()
-        for block in range(world - 1):
-            steps.receive((root + 1 + block) % world, block)
+        others = [(root + 1 + block) % world for block in range(world - 1)]
+        for block, peer in enumerate(others if rank == root else [root]):
+            _ = steps.receive(peer, block) if receives(rank) else steps.send(peer, block)
         return steps.build()
 
     def layout(rank: int, world: int, size_bytes: int) -> Layout:
-        if rank == root:
-            return make_layout(recv=_blocks(size_bytes, world))
-        return make_layout(send=_own(rank, root, world, size_bytes))
-
-    def expected(rank: int, world: int) -> Expected:
-        blocks = range(world - 1 if rank == root else 0)
-        return Expected.of_rows([(block, (root + 1 + block) % world, 0) for block in blocks])
-
-    return Pattern(
-        name="fan_in",
-        refuse=lambda world: _refuse("fan_in", root, world),
-        schedule=schedule,
-        layout=layout,
-        expected=expected,
-        notes=(f"the size is what rank {root} receives, from all others together",),
-    )
-
-
-def fan_out(form: Form) -> Pattern:
-    root = form.root
-
-    def schedule(rank: int, world: int) -> Schedule:
-        steps = ScheduleBuilder()
+        table = ragged_division(size_bytes, world - 1)
         if rank != root:
-            steps.receive(root, 0)
-            return steps.build()
-        for block in range(world - 1):
-            steps.send((root + 1 + block) % world, block)
-        return steps.build()
-
-    def layout(rank: int, world: int, size_bytes: int) -> Layout:
-        if rank == root:
-            return make_layout(send=_blocks(size_bytes, world))
-        return make_layout(recv=_own(rank, root, world, size_bytes))
+            table = one_block(int(table.lengths[_block(rank, root, world)]))
+        return make_layout(recv=table) if receives(rank) else make_layout(send=table)
 
     def expected(rank: int, world: int) -> Expected:
-        rows = [] if rank == root else [(0, root, _block(rank, root, world))]
-        return Expected.of_rows(rows)
+        if not receives(rank):
+            return Expected.of_rows([])
+        if rank != root:
+            return Expected.of_rows([(0, root, _block(rank, root, world))])
+        return Expected.of_rows([(b, (root + 1 + b) % world, 0) for b in range(world - 1)])
 
     return Pattern(
-        name="fan_out",
-        refuse=lambda world: _refuse("fan_out", root, world),
+        name=name,
+        refuse=lambda world: _refuse(name, root, world),
         schedule=schedule,
         layout=layout,
         expected=expected,
-        notes=(f"the size is what rank {root} sends, to all others together",),
+        notes=(f"the size is what rank {root} {does} all others together",),
     )
 
 
@@ -102,4 +68,7 @@ def _refuse(name: str, root: int, world: int) -> str | None:
     return fewer_than_two(name, world)
 
 
-PROGRAMS = (of_bytes("fan_in", fan_in, "root"), of_bytes("fan_out", fan_out, "root"))
+PROGRAMS = (
+    of_bytes("fan_in", functools.partial(_fan, "fan_in", "receives, from", True), "root"),
+    of_bytes("fan_out", functools.partial(_fan, "fan_out", "sends, to", False), "root"),
+)

@@ -9,7 +9,6 @@ line, or the error of a plugin that cannot be found.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import math
 import os
 import socket
@@ -213,13 +212,11 @@ def _refuse_unloadable(settings: Settings, environ: Mapping[str, str]) -> None:
 
 
 def _refuse_pattern(name: str) -> None:
-    known = ", ".join(patterns.NAMES)
     if not name:
+        known = ", ".join(patterns.NAMES)
         raise UsageError(f"no pattern given: use one of {known}, like `tcpx-mpi run ring`")
     if name not in patterns.NAMES:
-        close = difflib.get_close_matches(name.lower(), patterns.NAMES, n=1)
-        suggestion = f" (did you mean {close[0]}?)" if close else ""
-        raise UsageError(f"unknown pattern {name}{suggestion}: use one of {known}")
+        raise patterns.unknown(name)
 
 
 def _refuse_limit(environ: Mapping[str, str]) -> None:

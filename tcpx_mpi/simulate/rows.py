@@ -16,9 +16,6 @@ from tcpx_mpi.schedule.engine_model import EngineModel
 from tcpx_mpi.schedule.simulator import Costs, Prediction, predict
 from tcpx_mpi.workload import workload_of
 
-#: What is simulated where ranks are alike; where they are not, chunks are counted, too.
-MOST_RANKS = 65_536
-
 
 @dataclass(frozen=True)
 class PredictedRow:
@@ -36,10 +33,6 @@ class Simulation:
 
     def __init__(self, settings: Settings, world: int, costs: Costs, ranks_per_nic: int) -> None:
         """Raises UsageError, one line, for what no run of so many ranks could be."""
-        if world > MOST_RANKS:
-            raise UsageError(
-                f"--ranks ({world}) is more than can be simulated; use {MOST_RANKS} or less"
-            )
         self._workload = workload_of(settings, world)
         if self._workload.single.loaded is not None:
             raise UsageError(

@@ -192,7 +192,7 @@ LARGE = "that it may have; use a larger --chunk, or a smaller -m or -e"
         ),
         ("loaded_pingpong", {"against": "raw"}, {}, "has no loaded_pingpong: run pingpong beside"),
         ("loaded_pingpong", {"agg_iters": "2"}, {}, "-m/--agg_iters (2) is more than the one"),
-        ("torus", {}, {}, "unknown pattern `torus`; use one of pair"),
+        ("torus", {}, {}, "unknown pattern torus: use one of pair"),
         # A schedule, or a buffer, that no rank has memory for.
         *(
             (name, {"sizes": "1T", "agg_iters": "100000000"}, {},
