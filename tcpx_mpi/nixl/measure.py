@@ -117,7 +117,8 @@ def measure(
         sides.each(lambda side: side.try_out(request_of(settings, settings.sizes[0])))
         header = _header(settings, wheel, sides, command)
         told = set(sides.lost)
-        run = Run(path="", header=header, setup=SetupTimes.joined([]), rows=[], complete=False)
+        rows: list[Row] = []
+        run = Run(path="", header=header, setup=SetupTimes.joined([]), rows=rows, complete=False)
         writer = None
         if settings.hdf5 != "none":
             writer = RunWriter(settings.hdf5)
@@ -129,7 +130,7 @@ def measure(
             row = _row(settings, sides, index, size_bytes)
             if writer is not None:
                 writer.append_row(row)
-            run.rows.append(row)
+            rows.append(row)
             for backend in sides.lost.keys() - told:
                 lost(backend.lower(), f"n/a from here on: {sides.lost[backend]}")
             told |= sides.lost.keys()

@@ -24,6 +24,7 @@ from tcpx_mpi.records.names import (
     require_writable,
     write_text,
 )
+from tcpx_mpi.records.packed import Packed
 from tcpx_mpi.records.reader import read_run
 from tcpx_mpi.records.row import (
     IN_PLACE,
@@ -59,6 +60,7 @@ __all__ = [
     "Journal",
     "LaunchesWriter",
     "ObservedPlacement",
+    "Packed",
     "PartialRow",
     "Plan",
     "RankInfo",

@@ -49,7 +49,7 @@ class Run:
     path: str
     header: RunHeader
     setup: SetupTimes
-    rows: list[Row]
+    rows: Sequence[Row]
     complete: bool
     end_time: str = ""
     fault: Fault | None = None

@@ -42,6 +42,9 @@ from tcpx_mpi.records.schema import (
 )
 from tcpx_mpi.records.setup_times import SetupTimes
 
+#: Of groups, attributes and tables that HDF5 has in memory, as they are in the file.
+_CACHE_BYTES = 128 << 10
+
 
 def utc_now() -> str:
     """The time of day for a record, ISO 8601 in UTC: 2025-03-01T12:00:00.000Z."""
@@ -72,6 +75,11 @@ class RunWriter:
         # The default format: a file of the "latest" one cannot be opened after a kill.
         try:
             self._file: Any = h5py.File(self._commits, "w")
+            # What was written is not read again, and the usual 2 MiB of it are 30 MB of objects.
+            cache = self._file.id.get_mdc_config()
+            cache.set_initial_size = True
+            cache.initial_size = cache.min_size = cache.max_size = _CACHE_BYTES
+            self._file.id.set_mdc_config(cache)
             with self._step("mark"):
                 self._file.attrs["schema"] = SCHEMA
                 self._file.attrs["schema_version"] = SCHEMA_VERSION

@@ -18,6 +18,7 @@ from tcpx_mpi.plugin.find import reads_tcpx_variables
 from tcpx_mpi.plugin.sockets import data_sockets
 from tcpx_mpi.records import (
     BaselineInfo,
+    Packed,
     Plan,
     RankInfo,
     Row,
@@ -33,6 +34,7 @@ from tcpx_mpi.records import (
     write_text,
 )
 from tcpx_mpi.run import metadata
+from tcpx_mpi.run.hanging_disk import HANGING_DISK_S, within
 from tcpx_mpi.run.terminal import screen_of_parent
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
 from tcpx_mpi.transport.load_plugin import LoadedPlugin
@@ -54,7 +56,9 @@ class Output:
         #: Who has the samples of the rows.
         self._keeper: RunWriter | Scratch | None = None
         self._run: Run | None = None
-        self._summaries: list[RowSummary] = []
+        #: Of all rows so far; those of thousands, for the footer.
+        self._rows: Packed[Row] = Packed()
+        self._summaries: Packed[RowSummary] = Packed()
         self._settings: Settings | None = None
         #: Files written beside the HDF5 file, by the names that they got.
         self._files: list[str] = []
@@ -121,10 +125,11 @@ class Output:
             baselines=list(baselines),
         )
         path = self._writer.path if self._writer else ""
-        self._run = Run(path, header, setup, [], complete=False)
+        run = Run(path, header, setup, self._rows, complete=False)
         if self._writer is not None:
             self._writer.write_header(header)
             self._writer.write_setup(setup)
+        self._run = run  # only now: a file without it is not left
         if settings.save_config_path is not None:
             saved = settings
             if mpirun.PARENT_VARIABLE in os.environ:  # ranks are not told what it was asked for
@@ -132,7 +137,7 @@ class Output:
                 saved = dataclasses.replace(settings, ranks=len(ranks), sources=sources)
             self._files.append(write_text(settings.save_config_path, saved.to_toml()))
         if self._events is not None:
-            self._events.header(self._run)
+            self._events.header(run)
         if not (settings.wide or settings.events_to_stdout()):
             self._screen = screen_of_parent(os.environ, settings.verbose)
         self._print(report.begin_lines(header, setup, path, self._screen))
@@ -156,11 +161,12 @@ class Output:
         if self._keeper is None:
             self._keeper = self._writer or Scratch(self._settings.spool)
         row = self._keeper.append_row(row)
-        self._run.rows.append(row)  # only now: a row that could not be written is not kept
-        self._summaries.append(report.summarise_row(self._run.header, row))
+        self._rows.append(row)  # only now: a row that could not be written is not kept
+        summary = report.summarise_row(self._run.header, row)
+        self._summaries.append(summary)
         if self._events is not None:
-            self._events.row(self._run, row, self._summaries[-1])
-        self._print([report.line_of(self._run.header, self._summaries[-1], self._screen)])
+            self._events.row(self._run, row, summary)
+        self._print([report.line_of(self._run.header, summary, self._screen)])
 
     def pairs_to_retest(self) -> dict[int, list[str]]:
         """By size the pairs of further rows, in which stragglers of a tournament meet others."""
@@ -248,11 +254,14 @@ class Output:
         self._end_events(code, texts, missing)
         if self._writer is None:
             return
+        writer = self._writer
         if self._run is None:  # nothing is known yet, and nothing is left half-written
-            self._writer.discard()
+            within(HANGING_DISK_S, writer.discard)
             return
         try:
-            self._writer.fail(ExitCode(code).name.lower(), code, texts, missing)
+            kind = ExitCode(code).name.lower()
+            patience_s = HANGING_DISK_S if code == ExitCode.OUTPUT_FAILED else None
+            within(patience_s, lambda: writer.fail(kind, code, texts, missing))
         except TcpxError as second:
             # Where the disk is what failed in the first place, that has been said.
             if code != ExitCode.OUTPUT_FAILED:
