@@ -24,8 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tcpx_mpi.findings.stragglers import places_of, ways_by_size
 from tcpx_mpi.records import read_run
-from tcpx_mpi.report.stragglers import places_of, ways_by_size
 from tcpx_mpi.stragglers.detect import BOTH_WAYS, ONE_WAY, Measured, Places, Way
 from tcpx_mpi.stragglers.retest import judged
 

@@ -1,5 +1,6 @@
-"""Writes reference/commands.md and reference/exit-codes.md from what the program itself says, and
-reference/p2p-library.md from the comments of its headers.
+"""Writes reference/commands.md, reference/exit-codes.md and the table of columns in
+reference/measuring.md from what the program itself says, and reference/p2p-library.md from the
+comments of its headers.
 
 python docs/make_reference.py            writes them
 python docs/make_reference.py --check    exit code 1 if they are not as they would be written
@@ -8,6 +9,7 @@ python docs/make_reference.py --check    exit code 1 if they are not as they wou
 from __future__ import annotations
 
 import sys
+from itertools import groupby
 from pathlib import Path
 
 import click
@@ -15,10 +17,13 @@ import p2p_library_page
 
 from tcpx_mpi import cli
 from tcpx_mpi.errors import EXIT_CODE_MEANING
+from tcpx_mpi.report.fields import EXPLAINED
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 #: As wide as the longest line of a page.
 _WIDTH = 110
+_COLUMNS = "<!-- columns: made by docs/make_reference.py of tcpx_mpi/report/fields.py -->"
+_END = "<!-- end of columns -->"
 _MADE = "Made by `python docs/make_reference.py`; do not edit."
 
 
@@ -63,7 +68,27 @@ def exit_codes_page() -> str:
     return "\n".join([*head, *rows, ""])
 
 
+def measuring_page() -> str:
+    """The page as it is, with the table of columns as the fields have it."""
+    before, begin, rest = (REFERENCE / "measuring.md").read_text().partition(_COLUMNS)
+    _, end, after = rest.partition(_END)
+    return f"{before}{begin}\n{columns_table()}\n{end}{after}"
+
+
+def columns_table() -> str:
+    """Fields with one meaning in one line, in the order in which a run shows them."""
+    lines = ["| column | meaning | unit |", "|--|--|--|"]
+    for meaning, same in groupby(EXPLAINED, key=lambda field: field.meaning):
+        fields = [*same]
+        if meaning:
+            names = " ".join(field.name for field in fields)
+            units = dict.fromkeys(field.unit.long or field.unit.name for field in fields)
+            lines.append(f"| `{names}` | {meaning} | {', '.join(filter(None, units))} |")
+    return "\n".join(lines)
+
+
 PAGES = {
+    "measuring.md": measuring_page,
     "commands.md": commands_page,
     "exit-codes.md": exit_codes_page,
     "p2p-library.md": lambda: p2p_library_page.page(_MADE),

@@ -12,6 +12,9 @@ from fractions import Fraction
 
 from tcpx_mpi.errors import UsageError
 
+#: What nccl-tests has no figure for; its scripts know the word.
+ABSENT = "N/A"
+
 KIB = 1 << 10
 MIB = 1 << 20
 GIB = 1 << 30
@@ -89,7 +92,7 @@ def parse_duration(text: str) -> float:
     return float(Fraction(match.group(1)) * _DURATION_UNITS[match.group(2)])
 
 
-def fit_number(value: float, width: int, unknown: str = "N/A") -> str:
+def fit_number(value: float, width: int, unknown: str = ABSENT) -> str:
     """A number with two decimals, or with fewer where that keeps it within `width` characters.
 
     NaN and infinity become `unknown`. A number too long even without decimals is not cut.
@@ -103,12 +106,12 @@ def fit_number(value: float, width: int, unknown: str = "N/A") -> str:
     return f"{value:.0f}"
 
 
-def format_time_us(time_ns: float, width: int = 7, unknown: str = "N/A") -> str:
+def format_time_us(time_ns: float, width: int = 7, unknown: str = ABSENT) -> str:
     """Microseconds of a time in nanoseconds, as in the time column of nccl-tests."""
     return fit_number(time_ns / 1e3, width, unknown)
 
 
-def format_gb_per_s(bytes_per_ns: float, width: int = 6, unknown: str = "N/A") -> str:
+def format_gb_per_s(bytes_per_ns: float, width: int = 6, unknown: str = ABSENT) -> str:
     """GB/s of a rate in bytes a nanosecond (the same number), as in nccl-tests' bandwidths."""
     return fit_number(bytes_per_ns, width, unknown)
 

@@ -112,7 +112,7 @@ def command(ctx: click.Context, /, size: str, iters: int, warmup: int, **values:
     run, how = measure(settings, ["tcpx-mpi", *ctx.obj], begin, row_done, lost)
     summaries = [summarise_row(run.header, row) for row in run.rows]
     files = [run.path] if run.path else []
-    print("\n".join(end_lines(run.header, summaries, screen, files=files)))
+    print("\n".join(end_lines(run, summaries, screen, files=files)))
     require_right(run)
     if how:
         raise LostRank(f"{how}, after all was moved")

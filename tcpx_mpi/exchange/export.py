@@ -16,11 +16,6 @@ from typing import Any, BinaryIO
 
 from tcpx_mpi.errors import OutputFailed, PluginMissing, UsageError
 from tcpx_mpi.exchange.tidy import (
-    BOOL,
-    FLOAT,
-    INT,
-    MAYBE_INT,
-    TEXT,
     VARIABLES,
     Block,
     Table,
@@ -29,6 +24,7 @@ from tcpx_mpi.exchange.tidy import (
 from tcpx_mpi.printable import printable_lines
 from tcpx_mpi.records import Run, require_writable
 from tcpx_mpi.report import json_text
+from tcpx_mpi.report.fields import BOOL, FLOAT, INT, MAYBE_INT, TEXT
 
 #: Lines of a row group of Parquet: small blocks are joined up to this.
 _GROUP_LINES = 1 << 18

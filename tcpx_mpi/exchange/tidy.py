@@ -27,11 +27,9 @@ from tcpx_mpi.records.header import RankInfo
 from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Int64s
 from tcpx_mpi.records.setup_times import SETUP_DTYPE
 from tcpx_mpi.report import summarise_row
+from tcpx_mpi.report.fields import BOOL, FIGURES, FLOAT, INT, MAYBE_INT, TEXT
 from tcpx_mpi.stats import RowSummary
 from tcpx_mpi.stats.ratios import Ratio
-
-#: What a column holds. MAYBE_INT is the one kind of integer that may be None.
-INT, MAYBE_INT, FLOAT, BOOL, TEXT = "int64", "Int64", "float64", "bool", "text"
 
 #: The side of a row's own samples; a baseline's side is its name.
 OURS = "plugin"
@@ -45,6 +43,11 @@ VARIABLES: dict[str, str] = {
     "world": INT, "channels": INT, "window_send": INT, "window_recv": INT,
     "row": INT, "cycle": INT, "size_bytes": INT, "count": INT, "type": TEXT, "redop": TEXT,
     "root": INT, "agg": INT, "chunk_bytes": INT, "slots": INT, "side": TEXT,
+}  # fmt: skip
+#: What else was found of a row before its figures.
+_FACTS: dict[str, str] = {
+    "iterations": INT, "ended_by": TEXT, "algo": TEXT, "pairs": TEXT, "warmup_iterations": INT,
+    "messages_per_copy": INT, "chunks": INT,
 }  # fmt: skip
 _PLACE: dict[str, str] = {
     "rank": INT, "host": TEXT, "device": INT, "nic": TEXT, "numa_node": INT, "progress_cpu": INT,
@@ -122,7 +125,7 @@ def _of_launch(table: Table, run_id: str) -> Table:
 
 def rows(run: Run) -> Table:
     """One line a row of the printed table (and a baseline's row of the same shape): its figures."""
-    columns = {**VARIABLES, **{name: kind for name, (kind, _) in _FIGURES.items()}}
+    columns = {**VARIABLES, **_FACTS, **{field.key: field.unit.kind for field in FIGURES}}
 
     def blocks() -> Iterator[Block]:
         for row in run.rows:
@@ -366,8 +369,9 @@ def _variables(run: Run, row: Row, side: str) -> dict[str, Any]:
 
 
 def _figures(run: Run, row: Row, side: str, summary: RowSummary) -> dict[str, Any]:
-    made = {name: make(row, summary) for name, (_, make) in _FIGURES.items()}
-    return {**_variables(run, row, side), **made}
+    facts = {name: getattr(row, name) for name in _FACTS}
+    figures = {field.key: field.data(summary) for field in FIGURES}
+    return {**_variables(run, row, side), **facts, **figures}
 
 
 def _partial_variables(run: Run, rest: PartialRow, side: str) -> dict[str, Any]:
@@ -421,45 +425,3 @@ def _sample_blocks(
                 "iteration": iteration, "phase": phase, "ns": ns[part],
             }  # fmt: skip
             yield Block(iteration.size, {**where, **values})
-
-
-#: The figures of a row: what they hold, and where they are from.
-_FIGURES: dict[str, tuple[str, Callable[[Row, RowSummary], Any]]] = {
-    "iterations": (INT, lambda row, s: row.iterations),
-    "ended_by": (TEXT, lambda row, s: row.ended_by),
-    "algo": (TEXT, lambda row, s: row.algo),
-    "pairs": (TEXT, lambda row, s: row.pairs),
-    "warmup_iterations": (INT, lambda row, s: row.warmup_iterations),
-    "messages_per_copy": (INT, lambda row, s: row.messages_per_copy),
-    "chunks": (INT, lambda row, s: row.chunks),
-    "time_us": (FLOAT, lambda row, s: s.time_ns / 1e3),
-    "algbw": (FLOAT, lambda row, s: s.algbw),
-    "busbw": (FLOAT, lambda row, s: s.busbw),
-    "net_bw": (FLOAT, lambda row, s: s.net_bw),
-    "wrong": (MAYBE_INT, lambda row, s: s.wrong),
-    "checked": (BOOL, lambda row, s: s.checked),
-    "t_max_us": (FLOAT, lambda row, s: s.t_max_ns / 1e3),
-    "t_max_rank": (MAYBE_INT, lambda row, s: s.t_max_rank if s.t_max_rank >= 0 else None),
-    "min_us": (FLOAT, lambda row, s: s.per_iteration.min / 1e3),
-    "max_us": (FLOAT, lambda row, s: s.per_iteration.max / 1e3),
-    "avg_us": (FLOAT, lambda row, s: s.per_iteration.mean / 1e3),
-    "stdev_us": (FLOAT, lambda row, s: s.per_iteration.stdev / 1e3),
-    "cv_pct": (FLOAT, lambda row, s: s.per_iteration.cv * 100),
-    "p50_us": (FLOAT, lambda row, s: s.per_iteration.p50 / 1e3),
-    "p50_low_us": (FLOAT, lambda row, s: s.per_iteration.p50_low / 1e3),
-    "p50_high_us": (FLOAT, lambda row, s: s.per_iteration.p50_high / 1e3),
-    "p95_us": (FLOAT, lambda row, s: s.per_iteration.p95 / 1e3),
-    "p99_us": (FLOAT, lambda row, s: s.per_iteration.p99 / 1e3),
-    "p99_9_us": (FLOAT, lambda row, s: s.per_iteration.p99_9 / 1e3),
-    "mmsg_per_s": (FLOAT, lambda row, s: s.mmsg_per_s),
-    "cpu_s_per_GB": (FLOAT, lambda row, s: s.cpu_s_per_gb),
-    "payload_bytes_sent": (INT, lambda row, s: s.payload_sent),
-    "payload_bytes_received": (INT, lambda row, s: s.payload_received),
-    "payload_bytes_checked": (INT, lambda row, s: s.payload_received_checked),
-    "net_bytes_sent": (MAYBE_INT, lambda row, s: s.net_sent),
-    "net_bytes_received": (MAYBE_INT, lambda row, s: s.net_received),
-    "tcp_retransmits": (MAYBE_INT, lambda row, s: s.tcp_retransmits),
-    "prepare_and_check_s": (FLOAT, lambda row, s: s.prepare_and_check_s),
-    "late_starts": (INT, lambda row, s: s.late_starts),
-    "finished_time": (TEXT, lambda row, s: row.finished_time),
-}

@@ -13,6 +13,7 @@ from tcpx_mpi.records.header import (
     Plan,
     RankInfo,
     RunHeader,
+    rank_name,
 )
 from tcpx_mpi.records.journal import Journal, journal_path, read_journal
 from tcpx_mpi.records.launches import LaunchesWriter
@@ -84,6 +85,7 @@ __all__ = [
     "journal_path",
     "merge",
     "missing_rows",
+    "rank_name",
     "read_journal",
     "read_run",
     "require_creatable",

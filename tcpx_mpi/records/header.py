@@ -179,3 +179,11 @@ def header_to_plain(header: RunHeader) -> dict[str, Any]:
     plain = dataclasses.asdict(header)
     plain["peers"] = plain.pop("baselines")
     return plain
+
+
+def rank_name(header: RunHeader, rank: int) -> str:
+    """A rank with its place: `rank 3 on hostA (device 1, NIC eth2)`."""
+    for info in header.ranks:
+        if info.rank == rank:
+            return f"rank {rank} on {info.host} (device {info.device}, NIC {info.nic})"
+    return f"rank {rank}"

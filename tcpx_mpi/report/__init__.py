@@ -2,15 +2,9 @@
 
 from collections.abc import Sequence
 
-from tcpx_mpi.records import Fault, Run, RunHeader, SetupTimes
-from tcpx_mpi.report.footer import (
-    baseline_faults,
-    below_minimum_text,
-    finding_lines,
-    footer_lines,
-    minimum_bandwidth,
-    passes_minimum_bandwidth,
-)
+from tcpx_mpi.findings import verdict
+from tcpx_mpi.findings.run import findings_of
+from tcpx_mpi.records import Run, RunHeader, SetupTimes
 from tcpx_mpi.report.json_document import (
     json_text,
     parts_of,
@@ -21,37 +15,28 @@ from tcpx_mpi.report.json_document import (
     write_run_json,
 )
 from tcpx_mpi.report.launches import launches_lines, representative
-from tcpx_mpi.report.preamble import header_lines, rank_line, rank_name
+from tcpx_mpi.report.lines import lines_of, written
+from tcpx_mpi.report.preamble import header_lines, rank_line
 from tcpx_mpi.report.screen import Screen, show_lines
 from tcpx_mpi.report.setup_table import setup_lines
-from tcpx_mpi.report.stragglers import pairs_to_retest, straggler_lines
 from tcpx_mpi.report.table import row_line, summarise_row, title_lines
-from tcpx_mpi.report.verdict import verdict
-from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
+from tcpx_mpi.stats import RowSummary
 
 __all__ = [
     "Screen",
-    "baseline_faults",
     "begin_lines",
     "below_minimum",
-    "below_minimum_text",
     "end_lines",
-    "footer_lines",
     "header_lines",
     "json_text",
     "line_of",
-    "minimum_bandwidth",
-    "pairs_to_retest",
     "parts_of",
-    "passes_minimum_bandwidth",
     "rank_line",
-    "rank_name",
     "report_lines",
     "row_document",
     "row_line",
     "setup_lines",
     "show_lines",
-    "straggler_lines",
     "summarise_row",
     "title_lines",
     "to_json",
@@ -75,16 +60,7 @@ def report_lines(
         *begin_lines(run.header, setup, run.path, screen),
         *(line_of(run.header, summary, screen) for summary in summaries),
         *(launches if screen is None else screen.narrowed(launches)),
-        *end_lines(
-            run.header,
-            summaries,
-            screen,
-            fault=run.fault,
-            missing=missing,
-            files=files or [run.path],
-            slow=straggler_lines(run.header, run.rows),
-            gate=gate,
-        ),
+        *end_lines(run, summaries, screen, missing, files or [run.path], gate),
     ]
 
 
@@ -104,29 +80,32 @@ def line_of(header: RunHeader, summary: RowSummary, screen: Screen | None) -> st
 
 
 def end_lines(
-    header: RunHeader,
+    run: Run,
     summaries: Sequence[RowSummary],
-    screen: Screen | None,
-    *,
-    fault: Fault | None = None,
+    screen: Screen | None = None,
     missing: Sequence[str] = (),
     files: Sequence[str] = (),
-    slow: Sequence[str] = (),
     gate: Sequence[str] = (),
 ) -> list[str]:
-    """All below the last row."""
-    if screen is None or screen.verbose:
-        return footer_lines(
-            header, summaries, fault=fault, missing=missing, files=files, slow=slow, gate=gate
-        )
-    findings = finding_lines(header, summaries, fault=fault, missing=missing, slow=slow)
-    return screen.closing(header, verdict(header, summaries), findings, files, gate)
+    """All below the last row: what `missing` from the run, the names of results, a judgement."""
+    header = run.header
+    findings = findings_of(run, summaries, missing)
+    if screen is not None and not screen.verbose:
+        words = list(verdict.in_words(header, summaries))
+        return screen.closing(header, words, findings, files, gate)
+    return [
+        *lines_of(verdict.as_nccl_tests(header, summaries), header.world),
+        "#",
+        *lines_of([*findings, *written(files)], header.world),
+        *gate,
+        "#",
+        f"# Collective test concluded: {header.pattern}",
+        "#",
+    ]
 
 
 def below_minimum(run: Run) -> str:
     """Why a run, of several launches by those in its table, does not pass its NCCL_TESTS_MIN_BW;
     "" where it does, or has none."""
     run = representative(run)
-    bandwidth = mean_bus_bandwidth([summarise_row(run.header, row) for row in run.rows])
-    passes = passes_minimum_bandwidth(run.header, bandwidth)
-    return below_minimum_text(run.header, bandwidth) if passes is False else ""
+    return verdict.below_minimum(run.header, [summarise_row(run.header, row) for row in run.rows])

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.findings.stragglers import SLOW as SLOW_TITLE
+from tcpx_mpi.findings.stragglers import ways_by_size
 from tcpx_mpi.records import Run, RunHeader
-from tcpx_mpi.report.stragglers import ways_by_size
 from tcpx_mpi.report.table import summarise_row
 from tcpx_mpi.units import counted, format_size
 
@@ -147,11 +148,11 @@ def fleet_lines(fleet: Fleet) -> list[str]:
     slow = fleet.slow_nics()
     for nic in slow:
         lines.append(
-            f"# Slow                 : NIC {nic.name} of {nic.host}: {nic.gb_per_s:.3f} GB/s, "
+            f"# {SLOW_TITLE:<20} : NIC {nic.name} of {nic.host}: {nic.gb_per_s:.3f} GB/s, "
             f"{fleet.share(nic.gb_per_s):.2f} of the median over NICs"
         )
     if not slow:
-        lines.append(f"# Slow                 : no NIC is below {SLOW:g} of the median")
+        lines.append(f"# {SLOW_TITLE:<20} : no NIC is below {SLOW:g} of the median")
     for way in fleet.ways[:3]:
         lines.append(
             f"# Slowest ways         : {way.sender} to {way.receiver}: {way.gb_per_s:.3f} GB/s, "

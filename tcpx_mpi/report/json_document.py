@@ -12,13 +12,27 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tcpx_mpi.findings.verdict import errors_of, out_of_bounds, passes_minimum_bandwidth
 from tcpx_mpi.records import Row, Run, RunHeader, in_place_of, write_text
 from tcpx_mpi.records.mapped_arrays import pieces
-from tcpx_mpi.report.footer import baseline_faults, out_of_bounds, passes_minimum_bandwidth
+from tcpx_mpi.report.fields import (
+    CHECKED,
+    CPU,
+    IDENTITY,
+    INT,
+    JSON_SIDE,
+    JSON_SPREAD,
+    JSON_TRAFFIC,
+    MESH_BW,
+    MESSAGES,
+    T_MAX,
+    T_MAX_RANK,
+    Field,
+)
 from tcpx_mpi.report.launches import RowOverLaunches, representative, rows_over_launches
 from tcpx_mpi.report.preamble import imported_settings, pci_address, step
 from tcpx_mpi.report.table import summarise_row
-from tcpx_mpi.stats import Distribution, RowSummary, mean_bus_bandwidth
+from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
 from tcpx_mpi.stats.ratios import Ratio, strongest
 
 JSON_VERSION = 3
@@ -222,11 +236,7 @@ def _config(header: RunHeader) -> dict[str, Any]:
 def row_document(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, Any]:
     """The entry of one row in `results`."""
     result = {
-        "size": summary.size_bytes,
-        "count": summary.count,
-        "type": summary.type_name,
-        "redop": summary.redop,
-        "root": summary.root,
+        **{field.name: field.data(summary) for field in IDENTITY},
         "out_of_place": _side(summary),
         "out_of_place_per_iter": _per_iteration(header, summary),
         "in_place": _side(summary.in_place) if summary.in_place is not None else None,
@@ -239,28 +249,17 @@ def row_document(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, 
         "experiment_name": header.pattern,
         "index": row.index,
         "cycle": row.cycle,
-        "checked": summary.checked,
-        "t_max_us": summary.t_max_ns / 1e3,
-        "t_max_rank": summary.t_max_rank if summary.t_max_rank >= 0 else None,
+        **_figures((CHECKED, T_MAX, T_MAX_RANK), summary),
         "time_us_by_rank": [time_ns / 1e3 for time_ns in summary.time_ns_by_rank.tolist()],
         "p50_us_by_rank": [
             [median.estimate / 1e3, median.low / 1e3, median.high / 1e3]
             for median in summary.median_ns_by_rank
         ],
-        "mmsg_per_s": summary.mmsg_per_s,
+        **_figures((MESSAGES,), summary),
         "slots": _known(row.slots),
         "chunk_bytes": _known(row.chunk_bytes),
         "chunks": _known(row.chunks),
-        "payload_bytes_sent": _known(summary.payload_sent),
-        "payload_bytes_received": _known(summary.payload_received),
-        "net_bytes_sent": summary.net_sent,
-        "net_bytes_received": summary.net_received,
-        "tcp_retransmits": summary.tcp_retransmits,
-        "cpu_s_per_GB": summary.cpu_s_per_gb,
-        "prepare_and_check_s": summary.prepare_and_check_s,
-        "late_starts": _known(summary.late_starts),
-        "finished_time": summary.finished_time,
-        "net_bw": summary.net_bw,
+        **_figures(JSON_TRAFFIC, summary),
         "loaded": _loaded(header, summary),
         "against": _against(header, summary),
         "gpus": [
@@ -273,11 +272,14 @@ def row_document(header: RunHeader, row: Row, summary: RowSummary) -> dict[str, 
 
 
 def _side(summary: RowSummary) -> dict[str, Any]:
+    return {key: field.data(summary) for key, field in JSON_SIDE.items()}
+
+
+def _figures(fields: Sequence[Field], summary: RowSummary) -> dict[str, Any]:
+    """By the names of CSV; null for a count that is not known."""
     return {
-        "time": summary.time_ns / 1e3,
-        "alg_bw": summary.algbw,
-        "bus_bw": summary.busbw,
-        "nwrong": summary.wrong,
+        field.key: _known(field.data(summary)) if field.unit.kind == INT else field.data(summary)
+        for field in fields
     }
 
 
@@ -292,7 +294,7 @@ def _loaded(header: RunHeader, summary: RowSummary) -> dict[str, Any] | None:
         "ratio": load.ratio.ratio,
         "ci_low": load.ratio.ci_low,
         "ci_high": load.ratio.ci_high,
-        "mesh_bw": load.mesh_gbps,
+        MESH_BW.key: load.mesh_gbps,
         "covers": load.covers,
     }
 
@@ -328,35 +330,23 @@ def _ratio(ratio: Ratio) -> dict[str, Any]:
         "nwrong": ratio.wrong,
         "idle_share": ratio.idle_share,
         "net_share": ratio.net_share,
-        "cpu_s_per_GB": ratio.cpu_s_per_gb,
+        CPU.key: ratio.cpu_s_per_gb,
         "void": ratio.void,
     }
 
 
 def _per_iteration(header: RunHeader, summary: RowSummary) -> dict[str, Any]:
-    spread: Distribution = summary.per_iteration
     wanted = header.plan.per_iter_timing
     return {
         "skipped_iterations": header.plan.per_iter_skip,
-        "min_us": spread.min / 1e3,
-        "max_us": spread.max / 1e3,
-        "avg_us": spread.mean / 1e3,
-        "p50_us": spread.p50 / 1e3,
-        "p50_low_us": spread.p50_low / 1e3,
-        "p50_high_us": spread.p50_high / 1e3,
-        "p95_us": spread.p95 / 1e3,
-        "p99_us": spread.p99 / 1e3,
-        "p99_9_us": spread.p99_9 / 1e3,
-        "stdev_us": spread.stdev / 1e3,
-        "cv_pct": spread.cv * 100,
+        **_figures(JSON_SPREAD, summary),
         # Long lists only for those who asked (-I): the HDF5 file has every sample anyway.
         "times_us": AllTimes(summary) if wanted else None,
     }
 
 
 def _errors(run: Run, summaries: Sequence[RowSummary]) -> list[str]:
-    errors = [text for summary in summaries for text in summary.faults]
-    errors += baseline_faults(summaries)
+    errors = errors_of(summaries)
     if run.fault is not None:
         errors += [text for _, text in sorted(run.fault.texts.items())]
     return errors

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tcpx_mpi.records import Row, Run, RunHeader
+from tcpx_mpi.report.fields import UNKNOWN
 from tcpx_mpi.stats import (
     Float64s,
     Interval,
@@ -20,8 +21,6 @@ from tcpx_mpi.stats import (
     variation,
 )
 from tcpx_mpi.units import format_time_us
-
-UNKNOWN = "n/a"
 
 
 @dataclass(frozen=True)

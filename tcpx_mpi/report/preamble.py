@@ -9,10 +9,8 @@ from itertools import groupby, pairwise
 
 from tcpx_mpi.plugin.softtcpx_defaults import are_chunks_fitted
 from tcpx_mpi.records import BaselineInfo, Plan, RankInfo, RunHeader
-from tcpx_mpi.units import MIB, counted, format_size
+from tcpx_mpi.units import ABSENT, MIB, counted, format_size
 
-#: What another program did not say; its scripts know the word.
-ABSENT = "N/A"
 #: The step that nccl-tests prints where there is only one size.
 _DEFAULT_STEP_BYTES = MIB
 _PCI_ADDRESS = re.compile(r"([0-9a-fA-F]{4}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2})(\.[0-7])?")
@@ -194,14 +192,6 @@ def _gpu_text(info: RankInfo) -> str:
         return f", by GPU {info.gpu} [{info.gpu_pci or 'unknown'}]"
     node = info.gpu_numa_node
     return f", GPU {info.gpu} on NUMA node {node if node >= 0 else 'unknown'}"
-
-
-def rank_name(header: RunHeader, rank: int) -> str:
-    """A rank with its place: `rank 3 on hostA (device 1, NIC eth2)`."""
-    for info in header.ranks:
-        if info.rank == rank:
-            return f"rank {rank} on {info.host} (device {info.device}, NIC {info.nic})"
-    return f"rank {rank}"
 
 
 def pci_address(info: RankInfo) -> str:

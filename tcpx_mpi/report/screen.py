@@ -1,33 +1,29 @@
 """What a terminal shows of a run: a short header, the columns that fit, and a verdict in words.
 
-A pipe and a file have all columns; see `preamble`, `table` and `footer`.
+A pipe and a file have all columns; see `preamble` and `table`.
 """
 
 from __future__ import annotations
 
-import re
 import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
+from tcpx_mpi.findings import Finding, Severity
+from tcpx_mpi.findings.run import RunFinding
 from tcpx_mpi.printable import printable_lines, write_own
 from tcpx_mpi.records import RunHeader, SetupTimes
 from tcpx_mpi.report.brief import brief_lines
 from tcpx_mpi.report.fitted import Fitted
-from tcpx_mpi.report.lines import titled
+from tcpx_mpi.report.lines import INDENT, finding_lines, lines_of, written
 from tcpx_mpi.report.preamble import header_lines
 from tcpx_mpi.report.setup_table import setup_lines
-from tcpx_mpi.report.verdict import BAD, DOUBTFUL, GOOD, PLAIN, Said
 from tcpx_mpi.stats import RowSummary
 
-#: Where the text of `# Title : text` begins, for the lines that go on with it.
-_TITLED = re.compile(r"# [^:]{4,20} : ")
-_COLOURS = {GOOD: "\x1b[32m", BAD: "\x1b[31m", DOUBTFUL: "\x1b[33m"}
+_COLOURS = {Severity.GOOD: "\x1b[32m", Severity.BAD: "\x1b[31m", Severity.DOUBTFUL: "\x1b[33m"}
 _RESET = "\x1b[0m"
-#: Findings that a good verdict has said already.
-_SAID = ("# Checked ", "# Beside peers ")
 #: A narrower terminal is written to as if it had these.
 _LEAST_COLUMNS = 40
 
@@ -69,26 +65,30 @@ class Screen:
     def row(self, header: RunHeader, summary: RowSummary) -> str:
         """A row; in red where it has wrong bytes."""
         line = Fitted(header, self.columns).row_line(summary)
-        return self._coloured(line, BAD if summary.wrong_found else "")
+        return self._coloured(line, Severity.BAD if summary.wrong_found else Severity.NOTE)
 
     def closing(
         self,
         header: RunHeader,
-        verdict: Sequence[Said],
-        findings: Sequence[str],
+        verdict: Sequence[Finding[str]],
+        findings: Sequence[RunFinding],
         files: Sequence[str],
         gate: Sequence[str],
     ) -> list[str]:
         """Everything below the last row: the verdict first, then what a reader must know."""
-        proved = any(said.kind == GOOD for said in verdict)
-        rest = [each for each in findings if not (proved and each.startswith(_SAID))]
-        said = [*verdict, *map(_finding, rest)]
+        proved = any(finding.severity is Severity.GOOD for finding in verdict)
+        # What is well besides is a part of a good verdict.
+        rest = [each for each in findings if not (proved and each.severity is Severity.GOOD)]
         if left_out := Fitted(header, self.columns).left_out:
             names = ", ".join(dict.fromkeys(left_out))
-            said.append(Said(titled("Not shown here", f"{names}: use --wide, a pipe, or the file")))
-        lines = [line for each in said for line in self._shown(each)]
+            text = f"{names}: use --wide, a pipe, or the file"
+            rest.append(Finding(Severity.NOTE, "Not shown here", text))
+        lines = [line for each in verdict for line in self._shown(each, header, each.severity)]
+        for each in rest:
+            colour = Severity.NOTE if each.title else each.severity
+            lines += self._shown(each, header, colour)
         # Names are to be copied, and a gate's lines are a table.
-        return ["#", *lines, *(titled("Written", name) for name in files), *gate]
+        return ["#", *lines, *lines_of(written(files), header.world), *gate]
 
     def narrowed(self, table: Sequence[str]) -> list[str]:
         """A table of comments with its columns as narrow as they can be, if it does not fit."""
@@ -106,12 +106,12 @@ class Screen:
                 lines += self._parts(line, "## ")
         return lines
 
-    def _shown(self, said: Said) -> list[str]:
-        found = _TITLED.match(said.line)
-        if found is None:  # of a table of a finding
-            return [said.line]
-        lines = self._parts(said.line, "#".ljust(found.end()))
-        return [self._coloured(line, said.kind) for line in lines]
+    def _shown(self, finding: RunFinding, header: RunHeader, colour: Severity) -> list[str]:
+        lines = finding_lines(finding, header.world)
+        if not finding.text:  # a table
+            return lines
+        parts = [part for line in lines for part in self._parts(line, "#".ljust(INDENT))]
+        return [self._coloured(part, colour) for part in parts]
 
     def _parts(self, line: str, indent: str) -> list[str]:
         """A line as several that fit."""
@@ -120,11 +120,7 @@ class Screen:
             return [line]
         return textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False)
 
-    def _coloured(self, line: str, kind: str) -> str:
+    def _coloured(self, line: str, kind: Severity) -> str:
         if not self.colour or kind not in _COLOURS:
             return line
         return f"{_COLOURS[kind]}{line}{_RESET}"
-
-
-def _finding(line: str) -> Said:
-    return Said(line, DOUBTFUL if line.startswith("# WARNING ") else PLAIN)

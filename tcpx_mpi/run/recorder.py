@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, TextIO
 from tcpx_mpi import _native, report
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, TcpxError
+from tcpx_mpi.findings.stragglers import pairs_to_retest
+from tcpx_mpi.findings.verdict import outcome_of
 from tcpx_mpi.launch import mpirun
 from tcpx_mpi.plugin.find import reads_tcpx_variables
 from tcpx_mpi.plugin.sockets import data_sockets
@@ -36,7 +38,7 @@ from tcpx_mpi.records import (
 from tcpx_mpi.run import metadata
 from tcpx_mpi.run.hanging_disk import HANGING_DISK_S, within
 from tcpx_mpi.run.terminal import screen_of_parent
-from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
+from tcpx_mpi.stats import RowSummary
 from tcpx_mpi.transport.load_plugin import LoadedPlugin
 from tcpx_mpi.workload import Workload
 from tcpx_mpi.world import Answer
@@ -172,7 +174,7 @@ class Output:
         """By size the pairs of further rows, in which stragglers of a tournament meet others."""
         if self._run is None:
             return {}
-        return report.pairs_to_retest(self._run.header, self._run.rows)
+        return pairs_to_retest(self._run.header, self._run.rows)
 
     def end(self) -> ExitCode:
         """Close the files, print the footer; what the exit code of the run is."""
@@ -183,24 +185,17 @@ class Output:
             self._writer.finish()
         run, judgement = self._run, self._judge()
         files = self._write_documents(judgement)
-        lines = report.end_lines(
-            run.header,
-            self._summaries,
-            self._screen,
-            files=files,
-            slow=report.straggler_lines(run.header, run.rows),
-            gate=judgement.lines() if judgement else [],
-        )
+        gate = judgement.lines() if judgement else []
+        lines = report.end_lines(run, self._summaries, self._screen, files=files, gate=gate)
         self._print([*lines, *_stopped_lines(_native.stopped_ns())])
-        verdict = _verdict(run, self._summaries)
-        if judgement and not judgement.passed and verdict == ExitCode.OK:
-            verdict = ExitCode.BELOW_GATE
+        verdict, why = outcome_of(run.header, self._summaries)
+        if judgement and not judgement.passed and verdict != ExitCode.WRONG_BYTES:
+            verdict, why = ExitCode.BELOW_GATE, f"the run fails its gate: {judgement.in_short()}"
         if self._events is not None:
             self._events.end(verdict, run)
         # Of several launches in one file the bandwidth is judged when all are there.
         if verdict == ExitCode.WRONG_BYTES or (verdict != ExitCode.OK and not self._launch):
-            text = _in_short(verdict, run, self._summaries, judgement)
-            print(f"tcpx-mpi: error: {text}", file=sys.stderr, flush=True)
+            print(f"tcpx-mpi: error: {why}", file=sys.stderr, flush=True)
         return verdict
 
     @property
@@ -342,24 +337,3 @@ def _follows_from_others(answer: Answer) -> tuple[bool, int, bool, bool, int]:
     code = answer.exit_code
     stalled, lost = code == ExitCode.STALL, code == ExitCode.LOST_RANK
     return (code == ExitCode.OK, answer.second_hand, stalled, lost, answer.rank)
-
-
-def _in_short(
-    verdict: ExitCode, run: Run, summaries: Sequence[RowSummary], judgement: Judgement | None
-) -> str:
-    """Why a run that was measured to its end has not the exit code 0; see `_verdict`."""
-    if verdict == ExitCode.WRONG_BYTES:
-        faults = [text for summary in summaries for text in summary.faults]
-        faults += report.baseline_faults(summaries)
-        return faults[0] if faults else "wrong bytes were received"
-    if judgement is not None and not judgement.passed:
-        return f"the run fails its gate: {judgement.in_short()}"
-    return report.below_minimum_text(run.header, mean_bus_bandwidth(summaries))
-
-
-def _verdict(run: Run, summaries: Sequence[RowSummary]) -> ExitCode:
-    if any(summary.wrong_found for summary in summaries) or report.baseline_faults(summaries):
-        return ExitCode.WRONG_BYTES
-    if report.passes_minimum_bandwidth(run.header, mean_bus_bandwidth(summaries)) is False:
-        return ExitCode.BELOW_GATE
-    return ExitCode.OK

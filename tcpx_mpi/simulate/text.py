@@ -6,14 +6,31 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from tcpx_mpi import __version__
-from tcpx_mpi.report.preamble import ABSENT
-from tcpx_mpi.report.table import standard_columns
+from tcpx_mpi.report.fields import (
+    ALGBW,
+    BUSBW,
+    BYTES,
+    COUNTS,
+    IDENTITY,
+    JSON_SIDE,
+    SIDE_IN_PLACE,
+    STANDARD,
+    TIME,
+    WRONG,
+    Field,
+)
+from tcpx_mpi.report.table import heading, joined
 from tcpx_mpi.schedule.simulator import Costs
 from tcpx_mpi.simulate.rows import PredictedRow, Simulation
-from tcpx_mpi.units import counted, format_gb_per_s, format_size, format_time_us
+from tcpx_mpi.units import ABSENT, counted, format_size
 
-#: Title, unit and width of what stands to the right of nccl-tests' columns.
-_OURS = (("algo", "", 9), ("steps", "", 7), ("connections", "", 11), ("NIC", "(B)", 14))
+#: What stands to the right of nccl-tests' columns.
+_OURS = (
+    Field("algo", COUNTS, lambda row: row.facts.algo or "-", 9),
+    Field("steps", COUNTS, lambda row: row.prediction.steps, 7),
+    Field("connections", COUNTS, lambda row: row.prediction.connections, 11),
+    Field("NIC", BYTES, lambda row: row.prediction.nic_bytes, 14),
+)
 
 
 def head_lines(simulation: Simulation, told: Sequence[str]) -> Iterator[str]:
@@ -31,7 +48,7 @@ def head_lines(simulation: Simulation, told: Sequence[str]) -> Iterator[str]:
     yield "# Not in it: copies within a rank, and a network that fills between the NICs"
     if simulation.skipped is not None:
         yield f"# Note: {simulation.skipped}"
-    yield from _titles()
+    yield from heading(_OURS)
 
 
 def costs_text(costs: Costs) -> str:
@@ -50,25 +67,15 @@ def _nics(simulation: Simulation) -> str:
     return f"{counted(simulation.ranks_per_nic, 'rank')} a NIC, {counted(count, 'NIC')}"
 
 
-def _titles() -> list[str]:
-    columns = [*((c.title, c.unit, c.width) for c in standard_columns()), *_OURS]
-    titles = "  ".join(title.rjust(width) for title, _, width in columns)
-    units = "  ".join(unit.rjust(width) for _, unit, width in columns)
-    group = f"#{'':<62}out-of-place{'':<23}in-place"
-    return ["#", group, "#" + titles[1:], "#" + units[1:]]
-
-
 def row_line(row: PredictedRow) -> str:
     """A row of the table."""
-    facts, found = row.facts, row.prediction
     texts = [
-        str(facts.size_bytes), str(facts.count), facts.type_name, facts.redop, str(facts.root),
-        format_time_us(row.time_ns, 7, ABSENT), format_gb_per_s(row.algbw, 6, ABSENT),
-        format_gb_per_s(row.busbw, 6, ABSENT), ABSENT, ABSENT, ABSENT, ABSENT, ABSENT,
-        facts.algo or "-", str(found.steps), str(found.connections), str(found.nic_bytes),
-    ]  # fmt: skip
-    widths = [*(column.width for column in standard_columns()), *(width for _, _, width in _OURS)]
-    return "  ".join(text.rjust(width) for text, width in zip(texts, widths, strict=True))
+        *(field.text(row.facts) for field in IDENTITY),
+        *(field.text(row) for field in (TIME, ALGBW, BUSBW)),
+        *([ABSENT] * (1 + len(SIDE_IN_PLACE))),
+        *(field.text(row) for field in _OURS),
+    ]
+    return joined(texts, [*STANDARD, *_OURS])
 
 
 def document(simulation: Simulation, rows: Sequence[PredictedRow]) -> dict[str, Any]:
@@ -101,10 +108,7 @@ def _result(row: PredictedRow) -> dict[str, Any]:
         "redop": facts.redop,
         "root": facts.root,
         "out_of_place": {
-            "time": row.time_ns / 1e3,
-            "alg_bw": row.algbw,
-            "bus_bw": row.busbw,
-            "nwrong": None,
+            key: None if field is WRONG else field.data(row) for key, field in JSON_SIDE.items()
         },
         "in_place": None,
         "algo": facts.algo,

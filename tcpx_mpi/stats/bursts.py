@@ -11,7 +11,6 @@ from tcpx_mpi.stats.row_summary import RowSummary
 #: Nothing arrives in less than this on its own, and not at such a rate: it was there before.
 _AT_ONCE_NS = 1e3
 _FASTEST_BYTES_A_NS = 100.0
-_PERCENTILES = ("p50", "p50_low", "p50_high", "p95", "p99", "p99_9")
 
 
 def without_gaps(header: RunHeader, summary: RowSummary) -> RowSummary:
@@ -24,6 +23,8 @@ def without_gaps(header: RunHeader, summary: RowSummary) -> RowSummary:
     at_once = median_ns < _AT_ONCE_NS + summary.size_bytes / _FASTEST_BYTES_A_NS
     if not (header.back_to_back and at_once and 4 * median_ns < summary.time_ns):
         return summary
-    unknown = dict.fromkeys(_PERCENTILES, math.nan)
-    spread = dataclasses.replace(summary.per_iteration, **unknown)  # type: ignore[arg-type]  # by name
+    nan = math.nan
+    spread = dataclasses.replace(
+        summary.per_iteration, p50=nan, p50_low=nan, p50_high=nan, p95=nan, p99=nan, p99_9=nan
+    )
     return dataclasses.replace(summary, per_iteration=spread, burst_gap_ns=median_ns)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from jobs import Result, mpirun, mpmd, run, tcpx_mpi
 
+from tcpx_mpi.findings.stragglers import ways_by_size
 from tcpx_mpi.records import read_run
-from tcpx_mpi.report.stragglers import ways_by_size
 from tcpx_mpi.schedule.pattern import pairs_of_text
 from tcpx_mpi.stragglers.detect import Measured, Way
 

@@ -55,8 +55,8 @@ MUTATIONS = (
              "summarise", r"(?<=wrong=int\(found\.sum\(\)\)) if checked else None", ""),
     Mutation("python_wrong_bytes_are_a_success", "Wrong bytes do not change the exit code.",
              r"run null: exit 0, wrong [1-9]\d*",
-             "_verdict",
-             r"(?<=baseline_faults\(summaries\):\n        return ExitCode\.)WRONG_BYTES", "OK"),
+             "outcome_of",
+             r"(?<=wrong_of_peers\(summaries\):\n        return ExitCode\.)WRONG_BYTES", "OK"),
     # --- Chunks: each once, in its place, in order, within the window --------------------------
     Mutation("dropped_chunk", "The ragged end of a message is neither sent nor received.",
              f"run checked: {WRONG}",

@@ -34,7 +34,7 @@ LAYERS = (
     ("units", "inputs", "toml_value", "launch", "schedule"),
     ("config", "records", "patterns"),
     ("machine", "stats", "workload", "world"),
-    ("plugin", "compare", "gates"),
+    ("plugin", "compare", "findings", "gates"),
     ("transport", "report"),
     ("baselines", "session", "exchange"),
     ("run", "__init__"),  # what `import tcpx_mpi` offers

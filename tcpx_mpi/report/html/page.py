@@ -6,16 +6,15 @@ import shlex
 from importlib import resources
 from typing import Any
 
-from tcpx_mpi.records import Run
-from tcpx_mpi.report.footer import footer_lines
+from tcpx_mpi.findings.run import Matrix, findings_of
+from tcpx_mpi.findings.verdict import as_nccl_tests, on_page
+from tcpx_mpi.records import Run, rank_name
 from tcpx_mpi.report.html import plots, tables
 from tcpx_mpi.report.html.ceilings import line_rate
 from tcpx_mpi.report.html.launches import launches_plot, launches_table, side_of, spread_table
-from tcpx_mpi.report.html.verdict import verdict_of
 from tcpx_mpi.report.html.waterfall import waterfall_plots
 from tcpx_mpi.report.launches import representative
-from tcpx_mpi.report.preamble import rank_name
-from tcpx_mpi.report.stragglers import matrices, straggler_lines
+from tcpx_mpi.report.lines import written
 from tcpx_mpi.report.table import summarise_row
 from tcpx_mpi.stats import slowest_rank
 from tcpx_mpi.units import counted, format_size
@@ -47,10 +46,8 @@ def _content(whole: Run, plugin_trace: str | None) -> dict[str, Any]:
     run, missing = representative(whole), whole.missing
     header = run.header
     summaries = [summarise_row(header, row) for row in run.rows]
-    findings = footer_lines(
-        header, summaries, fault=run.fault, missing=missing, files=[run.path],
-        slow=straggler_lines(header, run.rows),
-    )  # fmt: skip
+    findings = findings_of(run, summaries, missing)
+    said = [*as_nccl_tests(header, summaries), *findings, *written([run.path])]
     slowest = slowest_rank(summaries)
     traced, untraced = waterfall_plots(run, plugin_trace)
     return {
@@ -58,16 +55,17 @@ def _content(whole: Run, plugin_trace: str | None) -> dict[str, Any]:
         "header": header,
         "run": run,
         "command": shlex.join(header.command),
-        "verdict": verdict_of(whole, summaries),
+        "verdict": on_page(whole, summaries),
         "slowest": slowest,
         "slowest_name": rank_name(header, slowest.rank) if slowest is not None else "",
         "slowest_at": format_size(slowest.size_bytes) if slowest is not None else "",
-        "findings": tables.findings_table(findings),
+        "findings": tables.findings_table(said),
         "rows": tables.rows_table(summaries, run.path),
         "ranks": tables.ranks_table(header, summaries),
         "matrices": [
-            tables.matrix_table(size, ways, header.world)
-            for size, ways in matrices(header, run.rows).items()
+            tables.matrix_table(each.evidence, header.world)
+            for each in findings
+            if isinstance(each.evidence, Matrix)
         ],
         "launches": _launches(whole) if whole.launches else None,
         "ratios": tables.ratios_table(summaries),

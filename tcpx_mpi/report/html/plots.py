@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tcpx_mpi.findings.rows import is_unchecked
 from tcpx_mpi.records import Row, RunHeader, SetupTimes
+from tcpx_mpi.report.fields import P50, P99
 from tcpx_mpi.report.html.axes import Plot, empty_axes, legend, plain_log_ticks, plain_number
 from tcpx_mpi.report.html.ceilings import LineRate
 from tcpx_mpi.report.html.svg import COLOURS
-from tcpx_mpi.report.html.verdict import is_unchecked
 from tcpx_mpi.stats import Float64s, RowSummary, at_place, in_order, rank_times_ns
 from tcpx_mpi.stats.ratios import strongest
 from tcpx_mpi.units import fit_number, format_size, format_size_option
@@ -91,8 +92,8 @@ def time_plot(summaries: Sequence[RowSummary]) -> Plot | None:
     lines = [
         line_over_sizes("time", summaries, lambda s: s.time_ns / 1e3),
         line_over_sizes("slowest rank", summaries, lambda s: s.t_max_ns / 1e3),
-        line_over_sizes("p50", summaries, lambda s: s.per_iteration.p50 / 1e3),
-        line_over_sizes("p99", summaries, lambda s: s.per_iteration.p99 / 1e3),
+        line_over_sizes(P50.name, summaries, P50.data),
+        line_over_sizes(P99.name, summaries, P99.data),
     ]
     lines = [line for line in lines if line.sizes]
     if not lines:

@@ -9,15 +9,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcpx_mpi.records import RunHeader, SetupTimes
+from tcpx_mpi.findings import Severity
+from tcpx_mpi.findings.rows import is_unchecked
+from tcpx_mpi.findings.run import Matrix, RunFinding
+from tcpx_mpi.records import RunHeader, SetupTimes, rank_name
+from tcpx_mpi.report.fields import ALGBW, BUSBW, PAGE, SIZE, TIME, UNKNOWN, WRONG, Field, in_place
 from tcpx_mpi.report.html.plots import longest_by_rank
-from tcpx_mpi.report.html.verdict import is_unchecked
-from tcpx_mpi.report.preamble import rank_name
-from tcpx_mpi.report.table import UNKNOWN
+from tcpx_mpi.report.lines import title_of, words_of
 from tcpx_mpi.stats import RowSummary, slowest_rank
 from tcpx_mpi.stats.ratios import Ratio
-from tcpx_mpi.stragglers.detect import Measured, Way
-from tcpx_mpi.units import format_gb_per_s, format_size, format_time_us
+from tcpx_mpi.stragglers.detect import Way
+from tcpx_mpi.units import format_size, format_time_us
 
 #: Rows of the measured table on a page; a browser stays quick, and the page small.
 ROWS_SHOWN = 1000
@@ -62,9 +64,9 @@ def rows_table(summaries: Sequence[RowSummary], path: str) -> Table:
             "the unchecked, then the slowest for their size, and the first. "
             f"All are in {path}: tcpx-mpi report {path}"
         )
-    columns = _ROW_COLUMNS
+    columns = _ROW_CELLS
     if any(summary.in_place is not None for summary in summaries):
-        columns += _IN_PLACE_COLUMNS
+        columns += _IN_PLACE_CELLS
     if any(summary.cycle > 0 for summary in summaries):
         columns = (columns[0], (Column("cycle"), lambda s: str(s.cycle)), *columns[1:])
     return Table(
@@ -250,24 +252,23 @@ def pairs_table(caption: str, pairs: Mapping[str, str]) -> Table:
     )
 
 
-def findings_table(comments: Sequence[str]) -> Table:
-    """The lines below the printed table, `# title : text`, which the run says of itself."""
-    titled = [
-        (title.strip(), text)
-        for title, separator, text in (line[1:].partition(" : ") for line in comments)
-        if separator
-    ]
-    shown = titled[:LINES_SHOWN]
+def findings_table(findings: Sequence[RunFinding]) -> Table:
+    """What the run says of itself; a matrix has a table of its own."""
+    said = [finding for finding in findings if finding.text]
+    shown = said[:LINES_SHOWN]
     return Table(
         caption="What the run says of itself",
         columns=(Column("finding", is_text=True), Column("", is_text=True)),
-        lines=tuple(Line((title, text), _FINDING_MARKS.get(title, "")) for title, text in shown),
-        note=left_out(len(shown), len(titled), "findings"),
+        lines=tuple(
+            Line((title_of(each), words_of(each)), _MARKS.get(each.severity, "")) for each in shown
+        ),
+        note=left_out(len(shown), len(said), "findings"),
     )
 
 
-def matrix_table(size: int, ways: Mapping[Way, Measured], world: int) -> Table:
+def matrix_table(matrix: Matrix, world: int) -> Table:
     """Who sent to whom how fast, where pairs met one by one."""
+    size, ways = matrix.size_bytes, matrix.ways
 
     def cell(way: Way) -> str:
         return f"{size / ways[way].time_ns:.3f}" if way in ways else "-"
@@ -324,38 +325,35 @@ def _wrong(summary: RowSummary) -> str:
     return UNKNOWN if summary.wrong is None else "0"
 
 
-#: The columns of the rows but for the cycle: what is in the printed table, from the same numbers.
-_ROW_COLUMNS: tuple[tuple[Column, Callable[[RowSummary], str]], ...] = (
+_Cell = tuple[Column, Callable[[RowSummary], str]]
+
+
+def _cell(field: Field) -> _Cell:
+    return Column(field.name, field.unit.name), field.page_text
+
+
+def _cell_in_place(field: Field) -> _Cell:
+    return Column(field.name, f"{field.unit.name}, in place"), in_place(field).page_text
+
+
+def _wrong_in_place(summary: RowSummary) -> str:
+    return UNKNOWN if summary.in_place is None else _wrong(summary.in_place)
+
+
+_ROW_CELLS: tuple[_Cell, ...] = (
     (Column("row"), lambda s: str(s.index)),
-    (Column("size"), lambda s: format_size(s.size_bytes)),
-    (Column("time", "us"), lambda s: format_time_us(s.time_ns, 9, UNKNOWN)),
-    (Column("algbw", "GB/s"), lambda s: format_gb_per_s(s.algbw, 8, UNKNOWN)),
-    (Column("busbw", "GB/s"), lambda s: format_gb_per_s(s.busbw, 8, UNKNOWN)),
+    (Column(SIZE.name), lambda s: format_size(s.size_bytes)),
+    *map(_cell, (TIME, ALGBW, BUSBW)),
     (Column("wrong bytes"), _wrong),
-    (Column("t_max", "us"), lambda s: format_time_us(s.t_max_ns, 9, UNKNOWN)),
-    (Column("@rank"), lambda s: f"@{s.t_max_rank}" if s.t_max_rank >= 0 else UNKNOWN),
-    (Column("p50", "us"), lambda s: format_time_us(s.per_iteration.p50, 9, UNKNOWN)),
-    (Column("p95", "us"), lambda s: format_time_us(s.per_iteration.p95, 9, UNKNOWN)),
-    (Column("p99", "us"), lambda s: format_time_us(s.per_iteration.p99, 9, UNKNOWN)),
+    *map(_cell, PAGE),
 )
-
-
-def _in_place(text: Callable[[RowSummary], str]) -> Callable[[RowSummary], str]:
-    return lambda s: UNKNOWN if s.in_place is None else text(s.in_place)
-
-
 #: Of imported rows only.
-_IN_PLACE_COLUMNS: tuple[tuple[Column, Callable[[RowSummary], str]], ...] = (
-    (Column("time", "us, in place"), _in_place(lambda s: format_time_us(s.time_ns, 9, UNKNOWN))),
-    (Column("busbw", "GB/s, in place"), _in_place(lambda s: format_gb_per_s(s.busbw, 8, UNKNOWN))),
-    (Column("wrong", "in place"), _in_place(_wrong)),
+_IN_PLACE_CELLS: tuple[_Cell, ...] = (
+    *map(_cell_in_place, (TIME, BUSBW)),
+    (Column(WRONG.key, "in place"), _wrong_in_place),
 )
-_FINDING_MARKS = {
-    "Wrong bytes": "bad",
-    "WARNING": "doubtful",
-    "Ended early": "bad",
-    "Missing": "doubtful",
-}
+#: What stands out; the rest is as it should be, or news.
+_MARKS = {severity: severity.value for severity in (Severity.BAD, Severity.DOUBTFUL)}
 
 
 def _mark(summary: RowSummary) -> str:

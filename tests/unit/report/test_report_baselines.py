@@ -1,4 +1,4 @@
-"""What table, footer and JSON say of the baselines beside the plugin."""
+"""What table and JSON say of the baselines beside the plugin."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from typing import Any
 import invented
 import numpy as np
 import pytest
+from judged import run_of, warnings
 
-from tcpx_mpi.errors import ExitCode
-from tcpx_mpi.records import Row, Run, RunHeader
+from tcpx_mpi.records import Row, RunHeader
 from tcpx_mpi.report import (
-    footer_lines,
     header_lines,
     row_line,
     summarise_row,
     title_lines,
     to_json,
 )
-from tcpx_mpi.run.recorder import _verdict
+from tcpx_mpi.report.html import tables
+from tcpx_mpi.stats.ratios import FLOOR_FROM_BYTES
 
 #: The example of the format, key by key.
 EXAMPLE = {"metric", "ratio", "ci_low", "ci_high", "blocks", "ours_gbps", "theirs_gbps"}
@@ -41,10 +41,6 @@ def beside(table: Row, name: str, **changes: Any) -> Row:
     """The same with another baseline's row."""
     baselines = {**table.against, name: dataclasses.replace(table.against[name], **changes)}
     return dataclasses.replace(table, against=baselines)
-
-
-def run_of(head: RunHeader, *rows: Row) -> Run:
-    return Run("o.h5", head, invented.setup_times(), list(rows), complete=True)
 
 
 def test_the_bandwidths_beside_a_baseline_have_the_factors_of_the_row() -> None:
@@ -111,85 +107,6 @@ def test_the_header_says_how_every_peer_is_set() -> None:
     assert "# Peer mpi: an invented mpi, congestion control unknown" in header_lines(unknown)
 
 
-# --- The footer ---------------------------------------------------------------------------------
-
-
-def warnings(*rows: Row, head: RunHeader | None = None) -> list[str]:
-    head = head if head is not None else header(*rows[0].against)
-    lines = footer_lines(head, [summarise_row(head, each) for each in rows])
-    start = "# WARNING              : "
-    return [line.removeprefix(start) for line in lines if line.startswith(start)]
-
-
-def busy(table: Row, name: str, share: float) -> Row:
-    elapsed = float(table.against[name].samples["iteration"].max(axis=0).sum())
-    others = np.array([0, 0, math.ceil(share * elapsed), 0])
-    return beside(table, name, cpu_others_ns=others)
-
-
-def test_peers_that_were_left_alone_are_no_warning() -> None:
-    rows = [
-        busy(busy(row(index, raw=1.5, mpi=3.0), "raw", 0.009), "mpi", 0.0) for index in range(3)
-    ]
-    assert warnings(*rows) == []
-    line = (
-        "# Beside peers         : ratio of this plugin to the peer, above 1 faster; median of 2 or "
-        "more pairs of blocks, 95 % interval"
-    )
-    head = header("raw", "mpi")
-    assert line in footer_lines(head, [summarise_row(head, rows[0])])
-    assert "Beside peers" not in "\n".join(footer_lines(head, [summarise_row(head, row())]))
-
-
-def test_an_idle_side_that_was_not_idle_is_named_with_its_share() -> None:
-    quiet = busy(busy(row(raw=1.5, mpi=3.0), "raw", 0.0), "mpi", 0.0)
-    assert warnings(quiet, busy(quiet, "mpi", 0.0123)) == [
-        "in the blocks of mpi the idle side and the rest of a rank had up to 1.2 % of a CPU: the "
-        "peer was slowed"
-    ]
-
-
-def test_an_unknown_idle_share_hides_no_known_one() -> None:
-    known = busy(row(raw=1.5), "raw", 0.5)
-    unknown = beside(row(raw=1.5), "raw", cpu_others_ns=np.full(4, -1))
-    for rows in ((known, unknown), (unknown, known)):
-        assert len(warnings(*rows)) == 1
-    assert warnings(unknown) == []
-
-
-@pytest.mark.parametrize(
-    ("kind", "interfaces", "hosts", "warned"),
-    [
-        ("mpi", "eth7", ("a", "b"), True),
-        ("mpi", "eth7", ("a", "a"), False),  # all by loopback
-        ("mpi", "", ("a", "b"), False),  # unknown
-        ("mpi", "eth1", ("a", "b"), False),
-        ("raw", "eth7", ("a", "b"), False),
-    ],
-)
-def test_mpi_that_went_another_way_between_nodes_is_a_warning(
-    kind: str, interfaces: str, hosts: tuple[str, str], warned: bool
-) -> None:
-    ranks = [
-        dataclasses.replace(invented.rank_info(rank), node=host, nic="eth1")
-        for rank, host in enumerate(hosts)
-    ]
-    head = header(kind)
-    head.ranks = ranks
-    head.baselines = [invented.baseline(kind, interfaces=interfaces)]
-    found = warnings(row(**{kind: 1.5}), head=head)
-    expected = f"peer mpi went over {interfaces}, the plugin over eth1: "
-    assert [line.startswith(expected) for line in found] == [True] * warned
-
-
-def test_a_peer_that_took_a_short_cut_is_named() -> None:
-    found = busy(row(raw=1.5), "raw", 0.0)
-    payload = found.against["raw"].payload_bytes_sent
-    assert warnings(found, beside(found, "raw", net_sent=payload - 1), found) == [
-        "peer raw sent fewer bytes than its payload: a short cut"
-    ]
-
-
 def test_what_ran_in_place_is_beside_what_ran_in_place() -> None:
     whole = dataclasses.replace(row(nccl=3.0), algo="ring")
     # The plugin in place as fast as ever, NCCL half as fast as out of place.
@@ -202,57 +119,18 @@ def test_what_ran_in_place_is_beside_what_ran_in_place() -> None:
     assert "nccl in place" not in title_lines(header("nccl", pattern="alltoall"))[1]
 
 
-@pytest.mark.parametrize(("kind", "accused"), [("raw", True), ("mpi", False), ("nccl", False)])
-def test_a_collective_of_its_own_may_send_less_than_our_schedule(kind: str, accused: bool) -> None:
-    found = busy(row(**{kind: 1.5}), kind, 0.0)
-    payload = found.against[kind].payload_bytes_sent
-    head = header(kind, pattern="all_reduce")
-    less = beside(found, kind, net_sent=payload * 2 // 3)
-    assert ["short cut" in line for line in warnings(less, head=head)] == [True] * accused
-    none = beside(found, kind, net_sent=payload // 100)
-    assert ["short cut" in line for line in warnings(none, head=head)] == [True]
-
-
-@pytest.mark.parametrize(("name", "accused"), [("softtcpx_v9", True), ("Libfabric", False)])
-def test_another_plugin_is_accused_of_a_short_cut_where_all_of_it_can_be_seen(
-    name: str, accused: bool
-) -> None:
-    found = busy(row(plugin=1.5), "plugin", 0.0)
-    payload = found.against["plugin"].payload_bytes_sent
-    head = header("plugin")
-    head.baselines = [dataclasses.replace(head.baselines[0], description=f"{name}, ABI v9, b.so")]
-    few = beside(found, "plugin", net_sent=payload - 1)
-    assert ["short cut" in line for line in warnings(few, head=head)] == [True] * accused
-
-
-def test_wrong_bytes_of_a_peer_are_a_warning_and_fail_the_run() -> None:
-    found = busy(busy(row(raw=1.5, mpi=3.0), "raw", 0.0), "mpi", 0.0)
-    wrong = beside(found, "mpi", wrong=np.array([0, 4, 0, 1]))
-    assert warnings(found, wrong) == ["peer mpi delivered 5 wrong bytes"]
-    head = header("raw", "mpi")
-    for table, verdict in ((found, ExitCode.OK), (wrong, ExitCode.WRONG_BYTES)):
-        run = run_of(head, table)
-        summaries = [summarise_row(head, table)]
-        assert _verdict(run, summaries) == verdict
-        told = ["peer mpi delivered 5 wrong bytes"] if verdict else []
-        assert to_json(run)["errors"] == told
-
-
-def test_a_peer_that_was_not_checked_is_named_unless_there_was_nothing_to_check() -> None:
-    found = busy(row(raw=1.5), "raw", 0.0)
-    unchecked = beside(found, "raw", checked=np.array([True, True, False, True]))
-    assert warnings(unchecked) == ["not checked in every row, of the peers: raw"]
-    empty = dataclasses.replace(unchecked, size_bytes=0)
-    empty.checked[:] = False
-    assert warnings(empty) == []
-
-
 # --- JSON ---------------------------------------------------------------------------------------
+
+
+def busy(table: Row, name: str, share: float) -> Row:
+    elapsed = float(table.against[name].samples["iteration"].max(axis=0).sum())
+    others = np.array([0, 0, math.ceil(share * elapsed), 0])
+    return beside(table, name, cpu_others_ns=others)
 
 
 def against(head: RunHeader, *rows: Row) -> list[dict[str, Any]]:
     """`against` of each result, as a reader gets it."""
-    document = json.loads(json.dumps(to_json(run_of(head, *rows)), allow_nan=False))
+    document = json.loads(json.dumps(to_json(run_of(rows, head)), allow_nan=False))
     return [result["against"] for result in document["results"]]
 
 
@@ -296,7 +174,62 @@ def test_json_says_null_for_what_is_not_known() -> None:
 
 def test_json_has_no_peer_where_there_was_none_and_the_settings_of_those_that_were() -> None:
     assert against(header(), row()) == [{}]
-    document = to_json(run_of(header("raw_4", "mpi"), row(raw_4=2.0, mpi=3.0)))
+    document = to_json(run_of([row(raw_4=2.0, mpi=3.0)], header("raw_4", "mpi")))
     assert document["tcpx_mpi"]["peers"] == [
         dataclasses.asdict(invented.baseline(name)) for name in ("raw_4", "mpi")
     ]
+
+
+# --- In a process of its own --------------------------------------------------------------------
+
+
+def apart(*names: str, floor_gbps: float = 0.0) -> RunHeader:
+    """A header of baselines in processes of their own."""
+    head = header(*names)
+    head.baselines = [
+        dataclasses.replace(each, own_process=True, floor_gbps=floor_gbps * (each.name == "nccl"))
+        for each in head.baselines
+    ]
+    return head
+
+
+def large_row(own_ns: int, **times: float) -> Row:
+    """A row of the size from which a floor holds; `own_ns` is an iteration anywhere."""
+    found = row(**times)
+    for side, factor in ((found, 1.0), *((found.against[name], times[name]) for name in times)):
+        side.size_bytes = FLOOR_FROM_BYTES
+        side.samples["iteration"][:] = round(own_ns * factor)
+    return found
+
+
+def test_its_cpu_time_for_a_gigabyte_stands_beside_its_ratio() -> None:
+    table = beside(
+        row(nccl=2.0), "nccl", cpu_user_ns=np.array([300, 100]), cpu_system_ns=np.array([50, 50]),
+        payload_bytes_received=np.array([1000, 1000]),
+    )  # fmt: skip
+    assert columns(apart("nccl"), table)["cpu_s_per_GB"] == ["0.25"]
+    assert against(apart("nccl"), table)[0]["nccl"]["cpu_s_per_GB"] == 0.25
+
+
+def test_of_variants_without_a_number_of_streams_the_best_is_named() -> None:
+    found = columns(apart("nccl", "nccl_default"), row(nccl=2.0, nccl_default=1.5))
+    assert found["ratio"] == ["2.000", "1.500"]
+    assert found["variant"] == ["nccl_default"]
+
+
+def test_a_ratio_to_what_was_weakened_is_void_everywhere_and_said_why() -> None:
+    head = apart("nccl", "nccl_default", floor_gbps=29.0)
+    table = large_row(round(FLOOR_FROM_BYTES / 14.5), nccl=1.0, nccl_default=1.5)
+    found = columns(head, table)
+    assert (found["ratio"], found["low"], found["high"]) == (["void"] * 2,) * 3
+    assert found["variant"] == ["nccl"], "nobody is the best of what was weakened"
+    why = "nccl reached 14.5 GB/s where it is known to exceed 29"
+    assert f"no ratio at 64 MiB: {why}: something weakened it" in warnings([table], head)
+    told = against(head, table)[0]["nccl"]
+    assert (told["ratio"], told["ci_low"], told["void"]) == (None, None, why)
+    assert told["theirs_gbps"] == pytest.approx(14.5, rel=1e-3)
+    drawn = tables.ratios_table([summarise_row(head, table)])
+    assert drawn is not None
+    assert f"void: {why}" in drawn.lines[0].cells
+    sound = large_row(round(FLOOR_FROM_BYTES / 43.5), nccl=1.0)
+    assert columns(apart("nccl", floor_gbps=29.0), sound)["ratio"] == ["1.000"]

@@ -14,16 +14,15 @@ import invented
 import invented_runs
 import numpy as np
 import pytest
+from judged import summaries_of
 
 from tcpx_mpi import cli
 from tcpx_mpi.errors import ExitCode
-from tcpx_mpi.records import Run, RunWriter
+from tcpx_mpi.records import RunWriter
 from tcpx_mpi.report import summarise_row
 from tcpx_mpi.report.html import plots, tables, write_html
 from tcpx_mpi.report.html.ceilings import line_rate
 from tcpx_mpi.report.html.page import page_of
-from tcpx_mpi.report.html.verdict import verdict_of
-from tcpx_mpi.stats import RowSummary
 
 Captured = pytest.CaptureFixture[str]
 VOID = {"meta", "link", "br", "path", "use", "rect", "line", "polyline"}
@@ -65,10 +64,6 @@ class Page(HTMLParser):
     @property
     def text(self) -> str:
         return " ".join(" ".join(self.texts).split())
-
-
-def summaries_of(run: Run) -> list[RowSummary]:
-    return [summarise_row(run.header, row) for row in run.rows]
 
 
 @pytest.fixture(scope="module")
@@ -148,44 +143,6 @@ def test_wrong_and_unchecked_bytes_stand_out_above_all_and_in_their_rows(trouble
     assert "2 KiB" in troubled.marked["bad"]
     assert "not checked" in troubled.marked["doubtful"]
     assert "4 KiB" in troubled.marked["doubtful"]
-
-
-@pytest.mark.parametrize(
-    ("change", "level", "words"),
-    [
-        ({"complete": False}, "doubtful", "Incomplete: 1 thing is missing"),
-        ({"rows": []}, "doubtful", "Not a single row"),
-        ({"end_time": ""}, "good", "Complete: 3 rows"),
-    ],
-)
-def test_the_verdict_of_what_is_missing(change: dict[str, object], level: str, words: str) -> None:
-    run = dataclasses.replace(invented_runs.sound(rows=3), **change)
-    verdict = verdict_of(run, summaries_of(run))
-    assert verdict.level == level
-    assert verdict.sentences[0].startswith(words)
-
-
-def test_wrong_bytes_of_a_peer_are_bad() -> None:
-    run = invented_runs.beside_baselines()
-    verdict = verdict_of(run, summaries_of(run))
-    assert verdict.level == "bad"
-    assert verdict.sentences[0].startswith("The peer mpi delivered 7 wrong bytes: no ratio")
-
-
-def test_unchecked_bytes_are_doubtful_but_no_bytes_at_all_are_not() -> None:
-    run = invented_runs.sound(rows=2)
-    run.rows[0].size_bytes = 0
-    run.rows[0].checked[:] = False
-    assert verdict_of(run, summaries_of(run)).level == "good"
-    run.rows[1].checked[0] = False
-    assert verdict_of(run, summaries_of(run)).level == "doubtful"
-
-
-def test_a_bandwidth_below_its_limit_is_bad() -> None:
-    run = invented_runs.sound(rows=2, environment={"NCCL_TESTS_MIN_BW": "1000"})
-    verdict = verdict_of(run, summaries_of(run))
-    assert verdict.level == "bad"
-    assert "asked for 1000" in verdict.sentences[0]
 
 
 # --- What is on it --------------------------------------------------------------------------------

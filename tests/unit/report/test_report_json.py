@@ -10,16 +10,11 @@ from typing import Any
 import invented
 import numpy as np
 import pytest
+from judged import run_of
 
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.records import Fault, Plan, Row, Run, RunHeader
+from tcpx_mpi.records import Fault, Plan
 from tcpx_mpi.report import json_text, to_json, write_json, write_run_json
-
-
-def run_of(rows: list[Row], header: RunHeader | None = None, **more: Any) -> Run:
-    header = header if header is not None else invented.run_header()
-    values = {"complete": True, "end_time": "2025-03-01T12:00:09+00:00", **more}
-    return Run("o.h5", header, invented.setup_times(), rows, **values)
 
 
 def document_of(*args: Any, **more: Any) -> dict[str, Any]:
@@ -129,11 +124,6 @@ def test_the_circumstances_go_with_the_result() -> None:
         "channel": -1,
         "ns": 1000,
     }
-
-
-def test_a_minimum_bandwidth_has_its_verdict() -> None:
-    header = invented.run_header(environment={"NCCL_TESTS_MIN_BW": "1000"})
-    assert document_of([invented.row(0)], header)["average_bus_bandwidth"]["okay"] is False
 
 
 def test_an_existing_document_is_never_overwritten(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import dataclasses
 import fcntl
 import os
 import pty
-import re
 import struct
 import subprocess
 import sys
@@ -130,32 +129,6 @@ def test_every_kind_of_run_has_its_screen(kind: str, columns: int) -> None:
         # Tables of findings and names of files stay as they are.
         if not line.startswith(("# file", "# Written")) and "; a row " not in line:
             assert len(line) <= columns, line
-
-
-def test_a_verdict_says_what_was_shown_in_words() -> None:
-    text = "\n".join(shown(invented_runs.beside_baselines(), 200))
-    assert re.search(r"# Bytes +: right: all .* that were timed are checked", text)
-    assert re.search(r"# Speed +: .* GB/s bus bandwidth on average over \d+ rows", text)
-    assert re.search(r"# Beside raw +: .* times its speed: .* of \d+ rows", text)
-    assert "Collective test concluded" not in text
-
-
-def test_wrong_bytes_are_the_first_line_of_the_verdict_and_red() -> None:
-    run = invented_runs.troubled()
-    lines = shown(run, 120, colour=True)
-    after = lines[lines.index("#") + 1 :]
-    assert after[0].startswith("\x1b[31m# Bytes")
-    assert "WRONG: no figure of this run is valid" in after[0]
-    assert any(line.startswith("\x1b[31m") and not line.startswith("\x1b[31m#") for line in lines)
-
-
-def test_bytes_that_nobody_checked_prove_nothing() -> None:
-    sound = invented.row(0)
-    rows = [dataclasses.replace(sound, checked=sound.checked & False)]
-    run = Run("o.h5", invented.run_header(), invented.setup_times(), rows, complete=True)
-    lines = shown(run, 120)
-    assert any("# Bytes" in line and "not all were checked" in line for line in lines)
-    assert any(line.startswith("# Checked") for line in lines)
 
 
 def test_a_header_with_everything_in_it_is_short_and_says_where_the_rest_is() -> None:

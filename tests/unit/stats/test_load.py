@@ -9,9 +9,12 @@ import invented
 import numpy as np
 import pytest
 
+from tcpx_mpi.findings.peers import while_loaded
+from tcpx_mpi.findings.verdict import as_nccl_tests
 from tcpx_mpi.records import LOADED, Row, Run
-from tcpx_mpi.report import footer_lines, row_line, summarise_row, title_lines, to_json
-from tcpx_mpi.report.load import load_lines
+from tcpx_mpi.report import row_line, summarise_row, title_lines, to_json
+from tcpx_mpi.report.fitted import Fitted
+from tcpx_mpi.report.lines import words_of
 from tcpx_mpi.stats.load import load_figures
 
 WORLD, ITERATIONS, BLOCK = 4, 20, 2
@@ -60,20 +63,25 @@ def test_the_table_has_both_latencies_and_no_bandwidth_of_a_part() -> None:
     assert (float(texts[5]), wrong) == (5, "0")
 
 
+def test_a_wide_terminal_has_all_of_it_in_one_group() -> None:
+    shown = [each.name for each in Fitted(HEADER, 400).fields if each.group == "while loaded"]
+    assert shown == ["time", "p50", "p95", "p99", "ratio", "low", "high", "mesh_bw", "#wrong"]
+
+
 def test_wrong_bytes_under_load_are_wrong_bytes_of_the_run() -> None:
     row = a_row(wrong=np.array([0, 3, 0, 0]), faults=("rank 1: a byte",))
     summary = summarise_row(HEADER, row)
     assert (summary.wrong, summary.wrong_found) == (0, 3)
     assert "rank 1: a byte" in summary.faults
-    assert any("3 FAILED" in line for line in footer_lines(HEADER, [summary]))
+    assert as_nccl_tests(HEADER, [summary])[0].text == "3 FAILED"
 
 
 def test_a_mesh_that_is_over_too_early_is_a_warning() -> None:
-    text, *none = load_lines([summarise_row(HEADER, a_row())])
-    assert "While loaded" in text
-    assert none == []
-    _, warning = load_lines([summarise_row(HEADER, a_row(receive_ns=50_000))])
-    assert "the mesh was over before the ping-pong at 1 KiB: use a larger --load" in warning
+    (how,) = while_loaded([summarise_row(HEADER, a_row())])
+    assert how.title == "While loaded"
+    _, warning = while_loaded([summarise_row(HEADER, a_row(receive_ns=50_000))])
+    text = "the mesh was over before the ping-pong at 1 KiB: use a larger --load"
+    assert words_of(warning) == text
 
 
 def test_the_document_has_the_side_under_load() -> None:

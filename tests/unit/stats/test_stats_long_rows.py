@@ -18,11 +18,12 @@ import pytest
 from allocations import peak_of
 
 from tcpx_mpi.exchange.tidy import samples
+from tcpx_mpi.findings.steadiness import steadiness
+from tcpx_mpi.findings.stragglers import stragglers
 from tcpx_mpi.gates.figures import figures_of, flaws
 from tcpx_mpi.records import PHASES, Row, Run, mapped_arrays
-from tcpx_mpi.report import json_text, straggler_lines
+from tcpx_mpi.report import json_text
 from tcpx_mpi.report.html.plots import distribution_plots
-from tcpx_mpi.report.steadiness import steadiness_lines
 from tcpx_mpi.run.event_stream import EventStream
 from tcpx_mpi.stats import blocks, find_change, ratios, summarise, typical_time_ns
 
@@ -84,13 +85,13 @@ USES: dict[str, Callable[[Row], object]] = {
     "summary with --ci": lambda row: summarise(
         dataclasses.replace(row, ended_by="ci"), 1, 1.0, 2, per_iter_skip=3
     ),
-    "steadiness": lambda row: steadiness_lines([summarise(row, 1, 1.0, 1)]),
+    "steadiness": lambda row: steadiness([summarise(row, 1, 1.0, 1)]),
     "typical time of rank 0": lambda row: typical_time_ns(row, 0, 1, back_to_back=False),
     "typical time of all ranks": lambda row: typical_time_ns(row, 1, 1, back_to_back=False),
     "typical time of batches": lambda row: typical_time_ns(row, 1, 1, back_to_back=True),
     "gates": lambda row: (figures_of(run_of(row), row), flaws(row)),
     "ratio": lambda row: ratios.ratio_to(row, "raw", row, 1, 1.0, 1),
-    "suspects": lambda row: straggler_lines(HEADER, [row]),
+    "suspects": lambda row: stragglers(HEADER, [row]),
     "plot": lambda row: distribution_plots(HEADER, [row], [summarise(row, 1, 1.0, 1)]),
     "table": read_as_a_table,
     "JSON with all times": all_times_as_json,
@@ -138,15 +139,15 @@ def test_all_that_is_said_of_a_long_row_takes_less_memory_than_one_series_of_it(
     said = []
 
     def work() -> None:
-        said.extend(steadiness_lines([summarise(row, 1, 1.0, 1)]))
+        said.extend(steadiness([summarise(row, 1, 1.0, 1)]))
         typical_time_ns(row, 1, 1, back_to_back=False)
         typical_time_ns(row, 1, 1, back_to_back=True)
-        straggler_lines(HEADER, [row])
+        stragglers(HEADER, [row])
         ratios.block_times_ns(row, 3, 1)
         flaws(row)
 
     assert peak_of(work) < 24 << 20
-    assert said[0][0] == "Warm-up", "it takes the longest way"
+    assert said[0].title == "Warm-up", "it takes the longest way"
 
 
 # --- What is found in series that are looked at in outline ----------------------------------------

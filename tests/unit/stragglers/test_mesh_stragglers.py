@@ -12,9 +12,8 @@ import invented
 import numpy as np
 import pytest
 
+from tcpx_mpi.findings.stragglers import stragglers, ways_by_size
 from tcpx_mpi.records import Row, RunHeader
-from tcpx_mpi.report import straggler_lines
-from tcpx_mpi.report.stragglers import ways_by_size
 from tcpx_mpi.stragglers.detect import Way
 from tcpx_mpi.stragglers.outlier import QUARTERS
 
@@ -59,8 +58,8 @@ def mesh_row(header: RunHeader, slow: dict[Way, float] | None = None, seed: int 
 
 def slow_lines(header: RunHeader, row: Row) -> list[str]:
     """Who is named."""
-    said = [line.partition(" : ")[2] for line in straggler_lines(header, [row])]
-    return [line for line in said if not line.startswith("nobody")]
+    said = [found.text for found in stragglers(header, [row])]
+    return [text for text in said if not text.startswith("nobody")]
 
 
 @pytest.mark.parametrize("header", [HEADER, ONE_NODE], ids=["two", "one"])
@@ -96,12 +95,10 @@ def test_a_rank_whose_core_another_process_took_for_a_while_is_not_named() -> No
 def test_repeats_of_a_row_are_taken_together() -> None:
     slow = {(3, other): 3.0 for other in range(8) if other != 3}
     rows = [mesh_row(ONE_NODE, slow if slowed else None, slowed) for slowed in (1, 1, 1, 0)]
-    named = [line for line in straggler_lines(ONE_NODE, rows[:3]) if " : rank 5" in line]
-    assert named == []
-    (line,) = straggler_lines(ONE_NODE, rows[:3])
-    assert " : rank 3 on host0 " in line
-    (line,) = straggler_lines(ONE_NODE, rows)
-    assert " : nobody; " in line, "in one of four cycles it was as quick as the others"
+    (found,) = stragglers(ONE_NODE, rows[:3])
+    assert found.text.startswith("rank 3 on host0 ")
+    (found,) = stragglers(ONE_NODE, rows)
+    assert found.text.startswith("nobody; "), "in one of four cycles it was as quick as the others"
 
 
 # --- How small a slowness would have been seen ----------------------------------------------------
@@ -122,8 +119,8 @@ def test_where_nobody_is_named_the_report_says_how_slow_a_rank_must_be(
         way_ns[2] = way_ns[:, 2] = factor * way_ns[2].max()
         way_ns[range(world), range(world)] = np.nan
         row = invented.row(0, world, arrivals=way_ns, arrival_blocks=np.full(BLOCKS, 3, np.int64))
-        (line,) = straggler_lines(header, [row])
-        return line.partition(" : ")[2]
+        (found,) = stragglers(header, [row])
+        return found.text
 
     limit = re.fullmatch(
         r"nobody; a rank goes unseen below (\S+)(?: to (\S+))? x the \d+(\.\d+)? us of the good "
@@ -149,8 +146,9 @@ def test_of_several_sizes_the_most_and_the_least_that_is_not_seen_are_told() -> 
     for row, size in zip(rows, (1024, 2048, 4096), strict=True):
         row.size_bytes = size
     rows[1].arrivals = rows[1].arrivals + wild
-    (line,) = straggler_lines(ONE_NODE, rows)
-    limits = re.findall(r"(\S+) x the \S+ us of the good ones within a node at (\S+) KiB", line)
+    (found,) = stragglers(ONE_NODE, rows)
+    limit = r"(\S+) x the \S+ us of the good ones within a node at (\S+) KiB"
+    limits = re.findall(limit, found.text)
     (most, of_size), (least, _) = limits
     assert of_size == "2"
     assert float(most) > float(least)
@@ -223,4 +221,4 @@ def test_peers_of_which_one_knows_nothing_are_left_out() -> None:
 
 def test_a_row_of_an_older_file_has_none() -> None:
     assert ways_by_size(HEADER, [invented.row(0, 8)]) == {}
-    assert straggler_lines(HEADER, [invented.row(0, 8)]) == []
+    assert stragglers(HEADER, [invented.row(0, 8)]) == []

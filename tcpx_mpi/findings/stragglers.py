@@ -1,4 +1,4 @@
-"""Below the table: who sent to whom how fast, and who is slow, where pairs were measured apart."""
+"""Who sent to whom how fast, and who is slow, where pairs were measured apart."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi import patterns
-from tcpx_mpi.records import Row, RunHeader
-from tcpx_mpi.report.preamble import rank_name
+from tcpx_mpi.findings.finding import Finding, Severity
+from tcpx_mpi.records import Row, RunHeader, rank_name
 from tcpx_mpi.schedule.pattern import pairs_of_text, text_of_pairs
 from tcpx_mpi.stats import batch_means, rank_times_ns
 from tcpx_mpi.stragglers.detect import (
@@ -34,6 +34,8 @@ from tcpx_mpi.units import format_size
 #: A wider matrix is for notebooks (analysis/).
 _WIDEST = 16
 _MOST_LINES = 8
+#: The title of what is slow.
+SLOW = "Slow"
 
 BySize = dict[int, dict[Way, Measured]]
 
@@ -172,9 +174,8 @@ def matrices(header: RunHeader, rows: Iterable[Row]) -> BySize:
     return ways_by_size(header, (row for row in rows if not row.pairs))
 
 
-def straggler_lines(header: RunHeader, rows: Sequence[Row]) -> list[str]:
-    """Matrices of a run in rounds, then what is slow, or that nothing is."""
-    lines: list[str] = []
+def stragglers(header: RunHeader, rows: Sequence[Row]) -> list[Finding[str]]:
+    """What is slow, or that nothing is."""
     named: list[str] = []
     unconfirmed: list[str] = []
     places = places_of(header)
@@ -182,11 +183,8 @@ def straggler_lines(header: RunHeader, rows: Sequence[Row]) -> list[str]:
     fresh_by_size = ways_by_size(header, [row for row in rows if row.pairs])
     if places is None or not by_size:
         return []
-    shown = matrices(header, rows)
     roles = ONE_WAY if is_one_way(header) else BOTH_WAYS
     for size, ways in by_size.items():
-        if size in shown:
-            lines += _matrix(size, ways, header.world)
         fresh = fresh_by_size.get(size, {})
         for each in judged(ways, fresh, places, roles):
             sentence = _sentence(header, size, each.suspect)
@@ -197,7 +195,7 @@ def straggler_lines(header: RunHeader, rows: Sequence[Row]) -> list[str]:
             (named if each.named else unconfirmed).append(sentence)
     if not named and (has_rounds(header) or not is_one_way(header)):
         named = _nobody(by_size, places, roles)
-    return lines + _titled("Slow", named) + _titled("Not confirmed", unconfirmed)
+    return [*_titled(SLOW, named), *_titled("Not confirmed", unconfirmed)]
 
 
 def _nobody(by_size: BySize, places: Places, roles: Sequence[str]) -> list[str]:
@@ -229,11 +227,11 @@ def _limit(size: int, sensitivity: Sensitivity) -> str:
     return f"{' to '.join(factors)} x {good}"
 
 
-def _titled(title: str, sentences: Sequence[str]) -> list[str]:
+def _titled(title: str, sentences: Sequence[str]) -> list[Finding[str]]:
     shown = list(sentences[:_MOST_LINES])
     if len(sentences) > len(shown):
         shown.append(f"and {len(sentences) - len(shown)} more: the slowest is above")
-    return [f"# {title:<20} : {text}" for text in shown]
+    return [Finding(Severity.NOTE, title, text) for text in shown]
 
 
 def places_of(header: RunHeader) -> Places | None:
@@ -242,18 +240,6 @@ def places_of(header: RunHeader) -> Places | None:
         return None
     ranks = [infos[rank] for rank in range(header.world)]
     return Places([info.node for info in ranks], [info.nic for info in ranks])
-
-
-def _matrix(size: int, ways: Mapping[Way, Measured], world: int) -> list[str]:
-    lines = [f"# {format_size(size)}, GB/s: a row sends, a column receives"]
-    lines.append("#       " + "".join(f"{rank:>8}" for rank in range(world)))
-    for sender in range(world):
-        cells = []
-        for receiver in range(world):
-            found = ways.get((sender, receiver))
-            cells.append(f"{size / found.time_ns:8.3f}" if found else f"{'-':>8}")
-        lines.append(f"#  {sender:>5}" + "".join(cells))
-    return lines
 
 
 def _sentence(header: RunHeader, size: int, suspect: Straggler) -> str:

@@ -1,4 +1,4 @@
-"""Warnings about ranks that were seen elsewhere than asked for."""
+"""Ranks that were seen elsewhere than asked for, and what NICs and CPUs did."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ import dataclasses
 
 import invented
 import pytest
+from judged import run_of, summaries_of
 
-from tcpx_mpi.records import ObservedPlacement
-from tcpx_mpi.report import footer_lines, summarise_row
-from tcpx_mpi.report.placement import (
-    line_rate_percent,
-    placement_lines,
-    stolen_lines,
-    usage_lines,
-)
+from tcpx_mpi.findings.placement import line_rate_percent, placement, stolen, usage
+from tcpx_mpi.records import ObservedPlacement, RunHeader
+from tcpx_mpi.report.lines import words_of
 
 HEADER = invented.run_header()  # rank r is bound to CPU r % 2
 #: As asked for, and all bytes over the NIC.
@@ -27,22 +23,19 @@ GOOD = [
 ]  # fmt: skip
 
 
-def lines(changed: dict[int, dict[str, int | str]]) -> list[str]:
-    seen = [dataclasses.replace(GOOD[rank], **changed.get(rank, {})) for rank in range(4)]
-    summaries = [summarise_row(HEADER, invented.row(0, proof=seen))]
-    found = placement_lines(HEADER, summaries)
-    assert all(line in footer_lines(HEADER, summaries) for line in found)
-    return found
+def seen(proof: list[ObservedPlacement], header: RunHeader = HEADER) -> list[str]:
+    """Who was elsewhere."""
+    summaries = summaries_of(run_of([invented.row(0, proof=proof)], header))
+    return [words_of(finding) for finding in placement(header, summaries)]
 
 
-def test_nothing_is_said_of_ranks_in_their_places() -> None:
-    assert lines({}) == []
+def elsewhere(changed: dict[int, dict[str, int | str]]) -> list[str]:
+    return seen([dataclasses.replace(GOOD[rank], **changed.get(rank, {})) for rank in range(4)])
 
 
-def test_nothing_is_said_where_nobody_looked() -> None:
-    summaries = [summarise_row(HEADER, invented.row(0))]
-    assert placement_lines(HEADER, summaries) == []
-    assert usage_lines(HEADER, summaries) == []
+def test_nothing_is_said_of_ranks_in_their_places_or_where_nobody_looked() -> None:
+    assert elsewhere({}) == seen([]) == []
+    assert list(usage(HEADER, summaries_of(run_of([invented.row(0)])))) == []
 
 
 @pytest.mark.parametrize(
@@ -56,18 +49,16 @@ def test_nothing_is_said_where_nobody_looked() -> None:
     ],
 )
 def test_a_rank_that_is_elsewhere_is_named(changes: dict[str, int | str], said: str) -> None:
-    (line,) = lines({3: changes})
-    assert line.startswith("# WARNING")
-    assert "rank 3 on host" in line
-    assert said in line
+    (text,) = elsewhere({3: changes})
+    assert text.startswith(f"rank 3 on host1 (device 1, NIC eth2): {said}")
 
 
 def test_a_rank_that_its_launcher_bound_to_one_cpu_is_told_how_not_to() -> None:
-    seen = [dataclasses.replace(GOOD[rank], plugin_cpus=str(rank % 2)) for rank in range(4)]
+    proof = [dataclasses.replace(GOOD[rank], plugin_cpus=str(rank % 2)) for rank in range(4)]
     ranks = [dataclasses.replace(info, cpus="0-1") for info in HEADER.ranks]
     ranks[3] = dataclasses.replace(ranks[3], cpus="1")
     header = dataclasses.replace(HEADER, ranks=tuple(ranks))
-    found = placement_lines(header, [summarise_row(header, invented.row(0, proof=seen))])
+    found = seen(proof, header)
     assert ["use --cpus" in line for line in found] == [True, True, True, False]
     assert "bound to CPU 1 alone" in found[3]
     assert "`mpirun --bind-to none`" in found[3]
@@ -92,22 +83,22 @@ def test_a_hypervisor_that_gave_cpus_to_others_is_a_warning_with_the_host(
         "node_stolen_ns": round(stolen_s * 1e9 / 2),
     }
     last = HEADER.ranks[-1]
-    seen = [
+    proof = [
         dataclasses.replace(GOOD[info.rank], **parts) if info.node == last.node
         else dataclasses.replace(GOOD[info.rank], **{**parts, "node_stolen_ns": 0})
         for info in HEADER.ranks
     ]  # fmt: skip
-    summaries = [summarise_row(HEADER, invented.row(index, proof=seen)) for index in (0, 1)]
-    found = stolen_lines(HEADER, summaries)
+    run = run_of([invented.row(index, proof=proof) for index in (0, 1)])
+    found = list(stolen(HEADER, summaries_of(run)))
     assert len(found) == bool(said)
-    for line in found:
-        assert line.startswith(f"# WARNING              : {last.host}'s hypervisor {said}")
-        assert line in footer_lines(HEADER, summaries)
+    assert all(each.text.startswith(f"{last.host}'s hypervisor {said}") for each in found)
 
 
 def test_a_nic_is_not_blamed_for_what_it_cannot_know() -> None:
-    assert lines({0: {"nic_sent": -1, "nic_received": -1}}) == []
-    assert lines({0: {"remote_bytes": 0, "nic_sent": 0, "nic_received": 0, "nic_drops": 3}}) == []
+    assert elsewhere({0: {"nic_sent": -1, "nic_received": -1}}) == []
+    assert (
+        elsewhere({0: {"remote_bytes": 0, "nic_sent": 0, "nic_received": 0, "nic_drops": 3}}) == []
+    )
 
 
 def test_the_line_rate_is_that_of_the_busier_direction() -> None:
@@ -127,12 +118,12 @@ def test_the_line_rate_is_of_the_time_until_the_last_rank_was_done() -> None:
     row.samples["iteration"][1:] = 100
     elapsed_ns = int(row.samples["iteration"].sum(axis=1).max())
     percent = line_rate_percent(header.ranks[0], GOOD[0], elapsed_ns)
-    (line,) = usage_lines(header, [summarise_row(header, row)])
-    assert f": at most {percent:.3g} % of 8 Gb/s" in line
+    (rate,) = usage(header, summaries_of(run_of([row], header)))
+    assert rate.text.startswith(f"at most {percent:.3g} % of 8 Gb/s")
 
 
 def test_the_rank_that_was_preempted_most_is_named() -> None:
-    seen = [dataclasses.replace(GOOD[rank], driver_preemptions=rank) for rank in range(4)]
-    text = "\n".join(usage_lines(HEADER, [summarise_row(HEADER, invented.row(0, proof=seen))]))
-    assert "6 times, to other work that was ready: most often rank 3 on host1" in text
-    assert "of 200 Gb/s, by rank" in text
+    proof = [dataclasses.replace(GOOD[rank], driver_preemptions=rank) for rank in range(4)]
+    rate, left = usage(HEADER, summaries_of(run_of([invented.row(0, proof=proof)])))
+    assert "6 times, to other work that was ready: most often rank 3 on host1" in left.text
+    assert "of 200 Gb/s, by rank" in rate.text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tcpx_mpi.cpu_lists import cpu_list_text, parse_cpu_list
-from tcpx_mpi.records import ObservedPlacement, RankInfo, RunHeader
-from tcpx_mpi.report.preamble import rank_name
+from tcpx_mpi.findings.finding import Finding, Severity
+from tcpx_mpi.records import ObservedPlacement, RankInfo, RunHeader, rank_name
 from tcpx_mpi.stats import RowSummary
 from tcpx_mpi.units import counted, format_size
 
@@ -19,35 +19,33 @@ _LEAST_WANTED_NS = 1e9
 _MOST_STOLEN = 0.02
 
 
-def placement_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
-    """A warning for each rank that was seen elsewhere than asked for, with what to do."""
-    return [
-        f"# {'WARNING':<20} : {rank_name(header, info.rank)}: {text}"
-        for info in header.ranks
-        for text in _findings(info, _of_rank(info, summaries))
-    ]
+def placement(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
+    """Each rank that was seen elsewhere than asked for, and what to do."""
+    for info in header.ranks:
+        for text, remedy in _elsewhere(info, _of_rank(info, summaries)):
+            where = rank_name(header, info.rank)
+            yield Finding(Severity.DOUBTFUL, "", text, remedy, where)
 
 
-def stolen_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
-    """A warning for each node whose hypervisor gave its CPUs to others, by the name of its host."""
-    lines = []
+def stolen(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
+    """Each node whose hypervisor gave its CPUs to others, by the name of its host."""
     first = {info.node: info for info in reversed(header.ranks)}
     for info in sorted(first.values(), key=lambda info: info.rank):
         rows = _of_rank(info, summaries)
         wanted = sum(max(row.node_wanted_ns, 0) for row in rows)
-        stolen = sum(max(row.node_stolen_ns, 0) for row in rows)
-        if wanted >= _LEAST_WANTED_NS and stolen >= _MOST_STOLEN * wanted:
-            lines.append(
-                f"# {'WARNING':<20} : {info.host}'s hypervisor gave {100 * stolen / wanted:.2g} % "
-                "of the CPU time that was wanted there to others: these figures are of a slower "
-                "machine; measure again when its neighbours are quiet"
+        given = sum(max(row.node_stolen_ns, 0) for row in rows)
+        if wanted >= _LEAST_WANTED_NS and given >= _MOST_STOLEN * wanted:
+            text = (
+                f"{info.host}'s hypervisor gave {100 * given / wanted:.2g} % of the CPU time that "
+                "was wanted there to others: these figures are of a slower machine"
             )
-    return lines
+            remedy = "measure again when its neighbours are quiet"
+            yield Finding(Severity.DOUBTFUL, "", text, remedy)
 
 
-def usage_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]:
+def usage(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
     """How near NICs came to their rate, and how often progress threads left their CPU."""
-    lines, best = [], None
+    best = None
     for summary in summaries:
         if summary.load is not None:  # only a part of its time is known
             continue
@@ -59,22 +57,22 @@ def usage_lines(header: RunHeader, summaries: Sequence[RowSummary]) -> list[str]
                 best = (percent, info, summary.size_bytes)
     if best is not None:
         percent, info, size = best
-        lines.append(
-            f"# {'Line rate':<20} : at most {percent:.3g} % of {info.nic_speed_mbps / 1e3:g} Gb/s, "
-            f"by {rank_name(header, info.rank)} at {format_size(size)}"
+        text = (
+            f"at most {percent:.3g} % of {info.nic_speed_mbps / 1e3:g} Gb/s, by "
+            f"{rank_name(header, info.rank)} at {format_size(size)}"
         )
+        yield Finding(Severity.NOTE, "Line rate", text)
     lost = [
         sum(max(row.driver_preemptions, 0) for row in _of_rank(info, summaries))
         for info in header.ranks
     ]
     if sum(lost):
         worst = max(range(len(lost)), key=lost.__getitem__)
-        lines.append(
-            f"# {'Left their CPU':<20} : progress threads {counted(sum(lost), 'time')}, to other "
-            "work that was ready: most often "
-            f"{rank_name(header, header.ranks[worst].rank)}, {lost[worst]}"
+        text = (
+            f"progress threads {counted(sum(lost), 'time')}, to other work that was ready: most "
+            f"often {rank_name(header, header.ranks[worst].rank)}, {lost[worst]}"
         )
-    return lines
+        yield Finding(Severity.NOTE, "Left their CPU", text)
 
 
 def line_rate_percent(info: RankInfo, proof: ObservedPlacement, elapsed_ns: float) -> float | None:
@@ -89,35 +87,39 @@ def _of_rank(info: RankInfo, summaries: Sequence[RowSummary]) -> list[ObservedPl
     return [s.proof[info.rank] for s in summaries if info.rank < len(s.proof)]
 
 
-def _findings(info: RankInfo, rows: Sequence[ObservedPlacement]) -> Iterator[str]:
+def _elsewhere(info: RankInfo, rows: Sequence[ObservedPlacement]) -> Iterator[tuple[str, str]]:
+    """(what was seen, what to do)."""
     driver: set[int] = set().union(*(parse_cpu_list(row.driver_cpus) for row in rows))
     plugin: set[int] = set().union(*(parse_cpu_list(row.plugin_cpus) for row in rows))
-    if info.progress_cpu >= 0 and driver - {info.progress_cpu}:
+    cpu = info.progress_cpu
+    if cpu >= 0 and driver - {cpu}:
         yield (
-            f"its progress thread was seen on CPUs {cpu_list_text(driver)}, not only on "
-            f"{info.progress_cpu} as asked for: look for a tool that moves threads, or --cpus"
+            f"its progress thread was seen on CPUs {cpu_list_text(driver)}, not only on {cpu} as "
+            "asked for",
+            "look for a tool that moves threads, or --cpus",
         )
-    if info.progress_cpu >= 0 and plugin == {info.progress_cpu} == {*parse_cpu_list(info.cpus)}:
+    if cpu >= 0 and plugin == {cpu} == {*parse_cpu_list(info.cpus)}:
         yield (
-            f"it is bound to CPU {info.progress_cpu} alone, where the plugin's threads ran beside "
-            "the progress thread: start with `mpirun --bind-to none`, or with more CPUs a task"
+            f"it is bound to CPU {cpu} alone, where the plugin's threads ran beside the progress "
+            "thread",
+            "start with `mpirun --bind-to none`, or with more CPUs a task",
         )
-    elif info.progress_cpu >= 0 and info.progress_cpu in plugin:
+    elif cpu >= 0 and cpu in plugin:
         yield (
-            f"threads of the plugin ran on CPU {info.progress_cpu}, that of the progress thread: "
-            "bind them elsewhere (the plugin's TX and RX bindings), or use --cpus"
+            f"threads of the plugin ran on CPU {cpu}, that of the progress thread",
+            "bind them elsewhere (the plugin's TX and RX bindings), or use --cpus",
         )
     remote = sum(row.remote_bytes for row in rows if row.remote_bytes > 0)
     seen = [row.nic_sent + row.nic_received for row in rows if row.nic_sent >= 0]
     if remote > 0 and seen and sum(seen) < _LEAST_NIC_SHARE * remote:
         yield (
             f"NIC {info.nic} carried {format_size(sum(seen))} of the {format_size(remote)} that "
-            "the rank exchanged with other nodes: the bytes took another way; check routes, and "
-            "the interfaces that the plugin was given"
+            "the rank exchanged with other nodes: the bytes took another way",
+            "check routes, and the interfaces that the plugin was given",
         )
     drops = sum(row.nic_drops for row in rows if row.nic_drops > 0)
     if remote > 0 and drops:
         yield (
-            f"NIC {info.nic} dropped {drops} packets, or had errors: check the link, its queues "
-            "and the MTU on both sides"
+            f"NIC {info.nic} dropped {drops} packets, or had errors",
+            "check the link, its queues and the MTU on both sides",
         )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.records import RunHeader
 from tcpx_mpi.stats import RowSummary
 from tcpx_mpi.units import format_size
@@ -13,9 +14,8 @@ from tcpx_mpi.units import format_size
 _FAR_ABOVE = 1.5
 
 
-def percentile_notes(header: RunHeader, summaries: Sequence[RowSummary]) -> list[tuple[str, str]]:
-    """(title, text) of what a reader of percentiles must know of these rows."""
-    notes = []
+def percentiles(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
+    """What a reader of percentiles must know of these rows."""
     bursts = [
         f"{format_size(s.size_bytes)} (a gap of {s.burst_gap_ns / 1e3:.2g} us)"
         for s in summaries
@@ -27,7 +27,7 @@ def percentile_notes(header: RunHeader, summaries: Sequence[RowSummary]) -> list
             "and percentiles, n/a there, would be of gaps; `time` is right, use more -n, or -z 1 "
             "for each by itself"
         )
-        notes.append(("Bursts", text))
+        yield Finding(Severity.NOTE, "Bursts", text)
     swings = [  # beside any other time than the mean over ranks it would be no news
         f"{format_size(s.size_bytes)} ({s.per_iteration.p50 / s.time_ns:.2g} x)"
         for s in summaries
@@ -41,5 +41,4 @@ def percentile_notes(header: RunHeader, summaries: Sequence[RowSummary]) -> list
             "iteration, and another rank is that from one iteration to the next; `time` is the "
             "mean over all of them"
         )
-        notes.append(("Swings", text))
-    return notes
+        yield Finding(Severity.NOTE, "Swings", text)

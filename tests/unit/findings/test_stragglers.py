@@ -10,11 +10,10 @@ import invented
 import numpy as np
 import pytest
 
+from tcpx_mpi.findings.stragglers import matrices, pairs_to_retest, stragglers, ways_by_size
 from tcpx_mpi.patterns.pairs import sender_of
 from tcpx_mpi.records import Row, Run
-from tcpx_mpi.report import pairs_to_retest, straggler_lines
 from tcpx_mpi.report.html.page import page_of
-from tcpx_mpi.report.stragglers import ways_by_size
 from tcpx_mpi.schedule.pattern import pairs_of_text
 from tcpx_mpi.stragglers.detect import Measured, Way
 
@@ -63,7 +62,7 @@ def met_again(rows: list[Row], slow: Mapping[Way, float]) -> list[Row]:
 
 
 def said(rows: list[Row]) -> list[str]:
-    return [line for line in straggler_lines(HEADER, rows) if re.match("# (Slow|Not conf)", line)]
+    return [f"{each.title}: {each.text}" for each in stragglers(HEADER, rows)]
 
 
 def test_a_way_has_the_time_of_one_copy_and_for_halves_its_first_and_last_cycle() -> None:
@@ -96,7 +95,7 @@ def test_who_is_slow_again_is_named_with_both_figures() -> None:
     rows = tournament(SLOW_SENDER)
     (line,) = said(rows + met_again(rows, SLOW_SENDER))
     assert re.fullmatch(
-        r"# Slow +: rank 2 on host0 \(device 0, NIC lo\), sending: [23](\.\d+)? x the \d+(\.\d+)? "
+        r"Slow: rank 2 on host0 \(device 0, NIC lo\), sending: [23](\.\d+)? x the \d+(\.\d+)? "
         r"us of the good ones at 1 KiB, in 3 of 3 ways \(noise \d\.\d%\); again [23](\.\d+)? x "
         r"with ranks \d, \d",
         line,
@@ -106,28 +105,25 @@ def test_who_is_slow_again_is_named_with_both_figures() -> None:
 def test_who_was_slow_once_is_not_named_but_told() -> None:
     rows = tournament(SLOW_SENDER)
     slow, told = said(rows + met_again(rows, {}))
-    assert re.search(r" : nobody; a rank goes unseen below 1\.[0-3]\d* x the \d+", slow)
-    assert re.search(
-        r"^# Not confirmed +: rank 2 .*; again (1|0\.9\d*|1\.0\d*) x with ranks ", told
-    )
+    assert re.search(r"^Slow: nobody; a rank goes unseen below 1\.[0-3]\d* x the \d+", slow)
+    assert re.search(r"^Not confirmed: rank 2 .*; again (1|0\.9\d*|1\.0\d*) x with ranks ", told)
 
 
 def test_a_run_that_ended_before_they_met_again_names_its_suspects() -> None:
     (line,) = said(tournament(SLOW_SENDER))
-    assert re.search(r"^# Slow +: rank 2 .* \(noise \d\.\d%\)$", line)
+    assert re.search(r"^Slow: rank 2 .* \(noise \d\.\d%\)$", line)
 
 
 def test_the_matrix_is_that_of_the_tournament() -> None:
     rows = tournament(SLOW_SENDER)
-    shown = [line for line in straggler_lines(HEADER, rows) if not line.startswith("# Slow")]
     again = met_again(rows, dict.fromkeys(SLOW_SENDER, 50.0))
-    assert straggler_lines(HEADER, rows + again)[: len(shown)] == shown
+    assert matrices(HEADER, rows) == matrices(HEADER, rows + again) != {}
 
 
 def test_the_page_of_a_tournament_has_its_matrix_and_who_is_slow() -> None:
     rows = tournament(SLOW_SENDER)
     rows += met_again(rows, SLOW_SENDER)
-    (slow,) = (line.partition(" : ")[2] for line in said(rows) if line.startswith("# Slow"))
+    (slow,) = (each.text for each in stragglers(HEADER, rows) if each.title == "Slow")
     page = page_of(Run("pairs.h5", HEADER, invented.setup_times(), rows, True))
     assert html.escape(slow) in page
     matrix = page.partition("<caption>1 KiB, GB/s: a row sends, a column receives</caption>")[2]

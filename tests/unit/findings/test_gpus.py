@@ -7,11 +7,22 @@ from pathlib import Path
 
 import invented
 import pytest
+from judged import run_of, summaries_of
 
-from tcpx_mpi.records import GpuRow, GpuState, Journal, RunWriter, gpu_row, read_journal, read_run
+from tcpx_mpi.findings.gpus import gpus as judge
+from tcpx_mpi.records import (
+    GpuRow,
+    GpuState,
+    Journal,
+    RunHeader,
+    RunWriter,
+    gpu_row,
+    read_journal,
+    read_run,
+)
 from tcpx_mpi.report import header_lines, summarise_row
-from tcpx_mpi.report.gpus import gpu_lines
 from tcpx_mpi.report.json_document import row_document
+from tcpx_mpi.report.lines import words_of
 
 GPU = {"memory": "cuda", "gpu": 1, "gpu_pci": "0000:9a:00.0", "gpu_name": "NVIDIA X",
        "device_name": "NVIDIA X", "gpu_numa_node": 1}  # fmt: skip
@@ -23,9 +34,9 @@ HEADER = invented.run_header(
 )  # fmt: skip
 
 
-def lines(*gpus: GpuRow) -> list[str]:
-    row = invented.row(0, world=2, gpu=list(gpus))
-    return gpu_lines(HEADER, [summarise_row(HEADER, row)])
+def lines(*gpus: GpuRow, header: RunHeader = HEADER) -> list[str]:
+    run = run_of([invented.row(0, world=2, gpu=list(gpus))], header)
+    return [words_of(finding) for finding in judge(header, summaries_of(run))]
 
 
 def test_the_header_names_driver_and_compiler_and_the_rank_its_gpu() -> None:
@@ -38,9 +49,8 @@ def test_the_header_names_driver_and_compiler_and_the_rank_its_gpu() -> None:
 
 
 def test_a_run_without_gpus_says_nothing_of_them() -> None:
-    plain = invented.run_header()
-    assert gpu_lines(plain, [summarise_row(plain, invented.row(0))]) == []
-    assert not any(line.startswith("# GPUs:") for line in header_lines(plain))
+    assert lines() == []
+    assert not any(line.startswith("# GPUs:") for line in header_lines(invented.run_header()))
 
 
 @pytest.mark.parametrize(
@@ -82,10 +92,10 @@ def test_the_gpus_own_time_is_told_apart_from_the_hosts() -> None:
 
 
 def test_a_time_with_the_cpus_part_in_it_says_so() -> None:
-    row = invented.row(0, world=2, gpu=[GpuRow(unpack_gpu_ns=2, unpack_launches=1), GpuRow()])
+    gpu = GpuRow(unpack_gpu_ns=2, unpack_launches=1)
     for mode in ("d2d", "host"):
         header = dataclasses.replace(HEADER, unpack=mode)
-        (line,) = gpu_lines(header, [summarise_row(header, row)])
+        (line,) = lines(gpu, GpuRow(), header=header)
         assert "the CPU's handing over of each copy included" in line
 
 

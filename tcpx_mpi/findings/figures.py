@@ -1,0 +1,20 @@
+"""Figures within the sentence of a finding."""
+
+from __future__ import annotations
+
+import math
+
+
+def figure(value: float, digits: int = 6) -> str:
+    """A number of so many digits."""
+    return f"{value:.{digits}g}" if math.isfinite(value) else "n/a"
+
+
+def percent(part: int, whole: int) -> str:
+    """A percentage that says 100 only of the whole."""
+    if whole <= 0:
+        return "n/a"
+    share = 100 * part / whole
+    if part < whole:
+        share = min(share, 99.99)
+    return f"{share:.4g} %"

@@ -1,0 +1,140 @@
+"""What a reader must know before believing a ratio: to a baseline, and of a side under load."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from tcpx_mpi.findings.finding import Finding, Severity
+from tcpx_mpi.patterns import PROGRAMS
+from tcpx_mpi.plugin.sockets import moves_all_by_tcp
+from tcpx_mpi.records import RunHeader
+from tcpx_mpi.stats import RowSummary
+from tcpx_mpi.units import counted, format_size
+
+#: More CPU time than this beside a baseline, as a share of its time, and its figure is in doubt.
+_IDLE_SHARE = 0.01
+#: What a process needs to fall asleep, while others begin, is no such share of a shorter row.
+_LEAST_TO_TELL_NS = 10e6
+
+
+def while_loaded(summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
+    """What `while loaded` is, and the rows in which the load was over too early."""
+    loads = [(summary, summary.load) for summary in summaries if summary.load is not None]
+    if not loads:
+        return
+    text = (
+        "half a round trip beside a mesh; ratio to half a round trip alone, above 1 slower; "
+        f"median of {min(load.ratio.blocks for _, load in loads)} or more pairs of blocks, "
+        "95 % interval"
+    )
+    yield Finding(Severity.NOTE, "While loaded", text)
+    short = [format_size(summary.size_bytes) for summary, load in loads if load.covers < 1]
+    if short:
+        text = f"the mesh was over before the ping-pong at {', '.join(short)}"
+        yield Finding(Severity.DOUBTFUL, "", text, "use a larger --load")
+
+
+def wrong_of_peers(summaries: Sequence[RowSummary]) -> dict[str, Finding[str]]:
+    """By baseline what it delivered wrong: a run of such is not sound."""
+    wrong: dict[str, int] = {}
+    for ratio in (ratio for summary in summaries for ratio in summary.against.values()):
+        if ratio.wrong:
+            wrong[ratio.baseline] = wrong.get(ratio.baseline, 0) + ratio.wrong
+    return {
+        name: Finding(
+            Severity.DOUBTFUL, "", f"peer {name} delivered {counted(count, 'wrong byte')}"
+        )
+        for name, count in wrong.items()
+    }
+
+
+def beside_peers(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
+    """How ratios were taken, and what puts them in doubt."""
+    found = [ratio for summary in summaries for ratio in summary.against.values()]
+    if not found:
+        return
+    text = (
+        "ratio of this plugin to the peer, above 1 faster; median of "
+        f"{min(each.blocks for each in found)} or more pairs of blocks, 95 % interval"
+    )
+    yield Finding(Severity.GOOD, "Beside peers", text)
+    wrong = wrong_of_peers(summaries)
+    unchecked = []
+    for baseline in dict.fromkeys(ratio.baseline for ratio in found):
+        rows = [(s.size_bytes, s.against[baseline]) for s in summaries if baseline in s.against]
+        known = [ratio.idle_share for _, ratio in rows if math.isfinite(ratio.idle_share)]
+        busiest = max(known, default=0.0)
+        if baseline in wrong:
+            yield wrong[baseline]
+        elif any(size > 0 and ratio.wrong is None for size, ratio in rows):
+            unchecked.append(baseline)
+        if busiest >= _IDLE_SHARE:
+            yield _doubt(
+                f"in the blocks of {baseline} the idle side and the rest of a rank had up to "
+                f"{100 * busiest:.2g} % of a CPU: the peer was slowed"
+            )
+        for size, ratio in rows:
+            if ratio.void:
+                text = f"no ratio at {format_size(size)}: {ratio.void}: something weakened it"
+                yield _doubt(text)
+        least = _least_share(header, baseline)
+        if any(ratio.net_share < least for _, ratio in rows) and _is_seen_whole(header, baseline):
+            yield _doubt(f"peer {baseline} sent fewer bytes than its payload: a short cut")
+    if unchecked:
+        yield _doubt(f"not checked in every row, of the peers: {', '.join(unchecked)}")
+    waiting = _waiting_share(summaries)
+    if waiting >= _IDLE_SHARE:
+        yield _doubt(
+            "in the plugin's blocks processes of waiting peers had up to "
+            f"{100 * waiting:.3g} % of a CPU: the plugin was slowed"
+        )
+
+
+def _doubt(text: str) -> Finding[str]:
+    return Finding(Severity.DOUBTFUL, "", text)
+
+
+def _least_share(header: RunHeader, baseline: str) -> float:
+    """What a peer that takes no short cut carries at least, over what the plugin's schedule does.
+
+    A collective of MPI or NCCL is no schedule of ours: where ours sends all in log2(n) steps it may
+    send so much less.
+    """
+    kinds = {each.kind for each in header.baselines if each.name == baseline}
+    if not kinds <= {"mpi", "nccl"} or header.pattern not in PROGRAMS:
+        return 1.0
+    return 1 / max(math.ceil(math.log2(max(header.world, 2))), 1)
+
+
+def _is_seen_whole(header: RunHeader, baseline: str) -> bool:
+    """Whether all that a peer moves crosses sockets that can be seen: not every plugin's does."""
+    infos = [each for each in header.baselines if each.name == baseline and each.kind == "plugin"]
+    return all(moves_all_by_tcp(each.description.split(",")[0]) for each in infos)
+
+
+def _waiting_share(summaries: Sequence[RowSummary]) -> float:
+    """CPU time of waiting processes over the time of a rank's batches, the largest; 0 unknown."""
+    shares = [
+        seen.waiting_cpu_ns / float(elapsed_ns)
+        for summary in summaries
+        for seen, elapsed_ns in zip(summary.proof, summary.elapsed_ns_by_rank, strict=False)
+        if elapsed_ns >= _LEAST_TO_TELL_NS and seen.waiting_cpu_ns > 0
+    ]
+    return max(shares, default=0.0)
+
+
+def detours(header: RunHeader) -> Iterator[Finding[str]]:
+    """Baselines that went between nodes by another interface than the plugin."""
+    ours = {info.nic for info in header.ranks}
+    if len({info.node for info in header.ranks}) < 2:
+        return  # the kernel's loopback, whatever address is asked for
+    for baseline in header.baselines:
+        theirs = set(filter(None, baseline.interfaces.split(",")))
+        if baseline.kind == "mpi" and theirs - ours:
+            text = (
+                f"peer {baseline.name} went over {baseline.interfaces}, the plugin over "
+                f"{','.join(sorted(ours))}"
+            )
+            remedy = "set btl_tcp_if_include of Open MPI, for mpirun"
+            yield Finding(Severity.DOUBTFUL, "", text, remedy)

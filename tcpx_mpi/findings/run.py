@@ -1,0 +1,77 @@
+"""What a reader must know of a run, in the order in which it is said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from tcpx_mpi.findings.finding import Finding, Severity
+from tcpx_mpi.findings.gpus import gpus
+from tcpx_mpi.findings.peers import beside_peers, detours, while_loaded
+from tcpx_mpi.findings.percentiles import percentiles
+from tcpx_mpi.findings.placement import placement, stolen, usage
+from tcpx_mpi.findings.rows import (
+    checks,
+    connections,
+    ended_early,
+    endings,
+    late_starts,
+    network,
+    resolution,
+    slowest,
+    traps,
+    wrong_bytes,
+)
+from tcpx_mpi.findings.steadiness import steadiness
+from tcpx_mpi.findings.stragglers import matrices, stragglers
+from tcpx_mpi.records import Run
+from tcpx_mpi.stats import RowSummary
+from tcpx_mpi.stragglers.detect import Measured, Way
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Who sent to whom how fast at one size; evidence that speaks for itself."""
+
+    size_bytes: int
+    ways: Mapping[Way, Measured]
+
+
+RunFinding = Finding[str | Matrix]
+
+
+def findings_of(
+    run: Run, summaries: Sequence[RowSummary], missing: Sequence[str] = ()
+) -> list[RunFinding]:
+    """All findings of a run and of its rows; `missing` is what it lacks.
+
+    Evidence is the row or the rank, or a matrix, whose finding has no words.
+    """
+    header = run.header
+    return [
+        *wrong_bytes(summaries),
+        *traps(header),
+        *checks(header, summaries),
+        *slowest(header, summaries),
+        *(
+            Finding(Severity.NOTE, "", "", evidence=Matrix(size, ways))
+            for size, ways in matrices(header, run.rows).items()
+        ),
+        *stragglers(header, run.rows),
+        *connections(header),
+        *percentiles(header, summaries),
+        *resolution(header, summaries),
+        *network(header, summaries),
+        *late_starts(summaries),
+        *endings(header, summaries),
+        *steadiness(summaries),
+        *usage(header, summaries),
+        *placement(header, summaries),
+        *stolen(header, summaries),
+        *gpus(header, summaries),
+        *while_loaded(summaries),
+        *beside_peers(header, summaries),
+        *detours(header),
+        *ended_early(run),
+        *(Finding(Severity.DOUBTFUL, "Missing", text) for text in missing),
+    ]

@@ -1,0 +1,472 @@
+"""The columns of a row, each said once: its name, its unit, and the figure that stands in it.
+
+The table of a pipe and that of a terminal, the page, JSON, CSV and the table of columns in
+docs/reference/measuring.md are made of these fields, in the orders at the end.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from tcpx_mpi.patterns import PROGRAMS, find, find_program
+from tcpx_mpi.records import BaselineInfo, RunHeader, in_place_of
+from tcpx_mpi.stats import RowSummary
+from tcpx_mpi.stats.ratios import Ratio, strongest
+from tcpx_mpi.units import ABSENT, fit_number, format_gb_per_s, format_time_us, gbits_per_s
+
+#: What a field holds for programs. MAYBE_INT is the one kind of integer that may be None.
+INT, MAYBE_INT, FLOAT, BOOL, TEXT = "int64", "Int64", "float64", "bool", "text"
+#: Where we have no figure.
+UNKNOWN = "n/a"
+#: A ratio to what was weakened; the footer says why.
+VOID = "void"
+
+#: Of a row's summary; a simulation has rows with some of its attributes.
+Figure = Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit: how a figure in it is written for people, and what programs get."""
+
+    name: str
+    #: (figure, width, word for an unknown one) -> text.
+    text: Callable[[Any, int, str], str]
+    width: int = 8
+    data: Callable[[Any], Any] = lambda figure: figure
+    kind: str = FLOAT
+    #: As the reference has it.
+    long: str = ""
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column: the name over it, its unit, and what a row has in it (None: nothing)."""
+
+    name: str
+    unit: Unit
+    of: Figure
+    #: 0: that of its unit.
+    width: int = 0
+    #: What CSV and JSON call it; theirs alone have no name over a column.
+    key: str = ""
+    #: What stands over it and its neighbours.
+    group: str = ""
+    unknown: str = UNKNOWN
+    #: For the reference; neighbours with one meaning share a line there.
+    meaning: str = ""
+    #: What stands under the name in place of the unit.
+    under: str | None = None
+    #: On a terminal: lower gets room first.
+    turn: int = 3
+
+    @property
+    def columns(self) -> int:
+        """Characters in a table."""
+        return self.width or self.unit.width
+
+    @property
+    def beneath(self) -> str:
+        """The line under the name."""
+        if self.under is not None:
+            return self.under
+        return f"({self.unit.name})" if self.unit.name else ""
+
+    def text(self, row: Any) -> str:
+        """For a table."""
+        return self._text(row, self.columns, self.unknown)
+
+    def page_text(self, row: Any) -> str:
+        """For the page, which has room and no scripts that read it."""
+        return self._text(row, self.unit.width, UNKNOWN)
+
+    def data(self, row: Any) -> Any:
+        """For programs."""
+        return self.unit.data(self.of(row))
+
+    def _text(self, row: Any, width: int, unknown: str) -> str:
+        figure = self.of(row)
+        return unknown if figure is None else self.unit.text(figure, width, unknown)
+
+
+def _plain(figure: Any, _width: int, _unknown: str) -> str:
+    return str(figure)
+
+
+def _significant(figure: float, _width: int, unknown: str) -> str:
+    return f"{figure:.4g}" if math.isfinite(figure) else unknown
+
+
+def _ratio_text(figure: float | str, _width: int, unknown: str) -> str:
+    if isinstance(figure, str):
+        return figure
+    return f"{figure:.3f}" if math.isfinite(figure) else unknown
+
+
+def _interval_text(found: Ratio, _width: int, unknown: str) -> str:
+    if found.void:
+        return VOID
+    text = f"{found.ratio:.2f} [{found.ci_low:.2f} {found.ci_high:.2f}]"
+    return unknown if math.isnan(found.ratio) else text
+
+
+_TIME = Unit("us", format_time_us, 9, lambda ns: ns / 1e3)
+_RATE = Unit("GB/s", format_gb_per_s, long="1e9 B/s")
+_NUMBER = Unit("", fit_number)
+_SHARE = Unit("%", lambda share, *how: fit_number(100 * share, *how), data=lambda x: x * 100)
+_GBITS = Unit("Gb/s", lambda rate, *how: fit_number(gbits_per_s(rate), *how), long="1e9 bit/s")
+_CPU_COST = Unit("s/GB", _significant, 12, long="s / 1e9 B")
+_RATIO = Unit("", _ratio_text, 6)
+_INTERVAL = Unit("", _interval_text, 16)
+BYTES = Unit("B", _plain, 12, kind=INT)
+_ELEMENTS = Unit("elements", _plain, 12, kind=INT)
+COUNTS = Unit("", _plain, 6, kind=INT)
+_MAYBE_COUNT = dataclasses.replace(COUNTS, kind=MAYBE_INT)
+_WORD = Unit("", _plain, kind=TEXT)
+_RANK = Unit("", lambda rank, *_: f"@{rank}", 6, kind=MAYBE_INT)
+_STAMP = Unit("UTC", lambda time, _width, unknown: time or unknown, 24, kind=TEXT)
+_TRUTH = Unit("", _plain, kind=BOOL)
+_SECONDS = Unit("s", _plain)
+
+# --- Those of nccl-tests ------------------------------------------------------------------------
+
+SIZE = Field("size", BYTES, attrgetter("size_bytes"), meaning=(
+    "bytes: of a message; for `mesh`, of a rank's whole send buffer; of nccl-tests' programs as "
+    "there ([patterns.md](patterns.md))"
+))  # fmt: skip
+COUNT = Field("count", _ELEMENTS, attrgetter("count"), meaning=(
+    "elements; transfer patterns move bytes, so equal to `size`"
+))  # fmt: skip
+TYPE = Field("type", _WORD, attrgetter("type_name"))
+REDOP = Field("redop", _WORD, attrgetter("redop"), 6)
+ROOT = Field("root", COUNTS, attrgetter("root"))
+TIME = Field("time", _TIME, attrgetter("time_ns"), 7, "time_us", unknown=ABSENT, meaning=(
+    "as above; with `-m M`, of one of the M messages"
+))  # fmt: skip
+ALGBW = Field("algbw", _RATE, attrgetter("algbw"), 6, "algbw", unknown=ABSENT, meaning=(
+    "`size / time`"
+))  # fmt: skip
+BUSBW = Field("busbw", _RATE, attrgetter("busbw"), 6, "busbw", unknown=ABSENT, meaning=(
+    "`algbw` x factor: `mesh` (n-1)/n, other transfer patterns 1, programs as nccl-tests "
+    "([patterns.md](patterns.md))"
+))  # fmt: skip
+WRONG = Field("#wrong", _MAYBE_COUNT, attrgetter("wrong"), key="wrong", unknown=ABSENT, meaning=(
+    "wrong bytes, of nccl-tests' programs elements, summed over ranks; `N/A` where nothing was "
+    "checked"
+))  # fmt: skip
+
+# --- The slowest rank, and iterations -------------------------------------------------------------
+
+_SLOWEST, _MAXIMUM = "slowest rank", "maximum of an iteration"
+#: What a terminal has over what is of the slowest rank, iteration by iteration.
+_NARROW_MAXIMUM = "maximum"
+
+_OF_SLOWEST = "mean time of the slowest rank that receives, and which"
+T_MAX = Field("t_max", _TIME, attrgetter("t_max_ns"), 0, "t_max_us", _SLOWEST, meaning=_OF_SLOWEST)
+T_MAX_RANK = Field(
+    "@rank", _RANK, lambda s: s.t_max_rank if s.t_max_rank >= 0 else None, 0, "t_max_rank",
+    _SLOWEST, meaning=_OF_SLOWEST,
+)  # fmt: skip
+
+
+def _spread(name: str, part: str, unit: Unit = _TIME, key: str = "", meaning: str = "") -> Field:
+    """Of the maximum over ranks, iteration by iteration."""
+    group = "" if name.startswith("i_") else _MAXIMUM
+    figure = attrgetter(f"per_iteration.{part}")
+    return Field(name, unit, figure, 0, key or f"{name}_us", group, meaning=meaning)
+
+
+_PERCENTILES = (
+    "nearest rank percentiles of the maximum over those ranks, iteration by iteration; `n/a` below "
+    "59 (p95), 299 (p99), 2995 (p99.9) iterations"
+)
+_BOUNDS = (
+    "the interval that holds the true median in 95 % of cases ([how](#statistics-of-a-row)); `n/a` "
+    "where the iterations are worth fewer than 6"
+)
+_SINGLE = "`-I`: minimum, maximum, mean, standard deviation of the same, and that over the mean"
+P50 = _spread("p50", "p50", meaning=_PERCENTILES)
+P50_LOW = _spread("p50_low", "p50_low", meaning=_BOUNDS)
+P50_HIGH = _spread("p50_high", "p50_high", meaning=_BOUNDS)
+P95 = _spread("p95", "p95", meaning=_PERCENTILES)
+P99 = _spread("p99", "p99", meaning=_PERCENTILES)
+P99_9 = _spread("p99_9", "p99_9")
+MINIMUM = _spread("i_min", "min", key="min_us", meaning=_SINGLE)
+MAXIMUM = _spread("i_max", "max", key="max_us", meaning=_SINGLE)
+MEAN = _spread("i_avg", "mean", key="avg_us", meaning=_SINGLE)
+STDEV = _spread("i_stdev", "stdev", key="stdev_us", meaning=_SINGLE)
+CV = _spread("i_cv%", "cv", _SHARE, "cv_pct", _SINGLE)
+
+# --- Network, CPUs, and what an option asks for ---------------------------------------------------
+
+NET_BW = Field("net_bw", _RATE, attrgetter("net_bw"), 0, "net_bw", meaning=(
+    "bytes that the sockets of a receiving rank took in, by `TCP_INFO`, over the time of its "
+    "batches; `n/a` where they cannot be read, with `--unpack none`, and where a part of an "
+    "iteration is timed (`loaded_pingpong`)"
+))  # fmt: skip
+CPU = Field("cpu_s_per_GB", _CPU_COST, attrgetter("cpu_s_per_gb"), 0, "cpu_s_per_GB", meaning=(
+    "user + system time of all ranks' processes within the batches, over the payload received"
+))  # fmt: skip
+ALGO = Field("algo", _WORD, attrgetter("algo"), 9, meaning="the algorithm of nccl-tests' programs")
+MESSAGES = Field("Mmsg/s", _NUMBER, attrgetter("mmsg_per_s"), 0, "mmsg_per_s", meaning=(
+    "with `-m`: millions of messages that a rank receives a second"
+))  # fmt: skip
+ALGBW_GBITS = Field("algbw", _GBITS, ALGBW.of, meaning="the same with `--report_gbits`")
+BUSBW_GBITS = Field("busbw", _GBITS, BUSBW.of, meaning="the same with `--report_gbits`")
+
+
+def _cpu_ns_a_copy(summary: RowSummary) -> float:
+    copies = summary.iterations * summary.agg * summary.time_ns_by_rank.size
+    return summary.cpu_ns / copies if copies > 0 else math.nan
+
+
+CPU_TIME = Field("cputime", _TIME, _cpu_ns_a_copy, meaning=(
+    "`-C`: CPU time of a rank for one copy of the pattern, averaged over ranks"
+))  # fmt: skip
+FINISHED = Field("timestamp", _STAMP, attrgetter("finished_time"), 0, "finished_time", meaning=(
+    "`-S`: when the row was complete"
+))  # fmt: skip
+
+# --- For programs alone ---------------------------------------------------------------------------
+
+
+def _for_programs(key: str, unit: Unit, attribute: str = "") -> Field:
+    return Field("", unit, attrgetter(attribute or key), key=key)
+
+
+CHECKED = _for_programs("checked", _TRUTH)
+PAYLOAD_SENT = _for_programs("payload_bytes_sent", COUNTS, "payload_sent")
+PAYLOAD_RECEIVED = _for_programs("payload_bytes_received", COUNTS, "payload_received")
+PAYLOAD_CHECKED = _for_programs("payload_bytes_checked", COUNTS, "payload_received_checked")
+NET_SENT = _for_programs("net_bytes_sent", _MAYBE_COUNT, "net_sent")
+NET_RECEIVED = _for_programs("net_bytes_received", _MAYBE_COUNT, "net_received")
+RETRANSMITS = _for_programs("tcp_retransmits", _MAYBE_COUNT)
+UNTIMED = _for_programs("prepare_and_check_s", _SECONDS)
+LATE_STARTS = _for_programs("late_starts", COUNTS)
+
+# --- Under load, and beside baselines -------------------------------------------------------------
+
+_WHILE_LOADED = "while loaded"
+_BESIDE_A_MESH = (
+    "`while loaded`, of `loaded_pingpong`: beside a mesh, as the row has them alone; `ratio low "
+    "high`: the median over pairs of neighbouring blocks of time loaded over time alone, and its "
+    "95 % interval; `mesh_bw`: of the mesh meanwhile ([patterns.md](patterns.md))"
+)
+
+
+def _under_load(field: Field) -> Field:
+    def of(summary: RowSummary) -> Any:
+        return None if summary.loaded is None else field.of(summary.loaded)
+
+    found = dataclasses.replace(field, of=of, group=_WHILE_LOADED, meaning=_BESIDE_A_MESH)
+    return found if field is WRONG else dataclasses.replace(found, unknown=UNKNOWN, width=0)
+
+
+def _ratio_fields(
+    label: str,
+    find: Callable[[RowSummary], Ratio | None],
+    meaning: str = "beside a peer, see below",
+) -> list[Field]:
+    def part(name: str) -> Figure:
+        def of(summary: RowSummary) -> Any:
+            found = find(summary)
+            return None if found is None else VOID if found.void else getattr(found, name)
+
+        return of
+
+    titles = (("ratio", "ratio"), ("low", "ci_low"), ("high", "ci_high"))
+    return [
+        Field(title, _RATIO, part(name), group=label, meaning=meaning) for title, name in titles
+    ]
+
+
+MESH_BW = Field(
+    "mesh_bw", _RATE, lambda s: math.nan if s.load is None else s.load.mesh_gbps, 0, "mesh_bw",
+    _WHILE_LOADED, meaning=_BESIDE_A_MESH,
+)  # fmt: skip
+UNDER_LOAD = (
+    *map(_under_load, (TIME, P50, P95, P99)),
+    *_ratio_fields(
+        _WHILE_LOADED, lambda s: None if s.load is None else s.load.ratio, _BESIDE_A_MESH
+    ),
+    MESH_BW,
+    _under_load(WRONG),
+)
+
+
+def _names_by_kind(header: RunHeader) -> dict[str, list[str]]:
+    names: dict[str, list[str]] = {}
+    for baseline in header.baselines:
+        names.setdefault(baseline.kind, []).append(baseline.name)
+    return names
+
+
+def _beside(kind: str, names: Sequence[str], baselines: Sequence[BaselineInfo]) -> list[Field]:
+    """The baseline as asked for and, where it has variants, the best of them."""
+    streams = {baseline.name: baseline.streams for baseline in baselines}
+    label = f"beside {kind}"
+    fields = _ratio_fields(label, lambda s: s.against.get(kind))
+    if any(baseline.own_process for baseline in baselines if baseline.name == kind):
+        # All of what it used is its own; a baseline in our process shares it with ours.
+        def cpu_of(summary: RowSummary) -> float:
+            found = summary.against.get(kind)
+            return math.nan if found is None else found.cpu_s_per_gb
+
+        fields.append(dataclasses.replace(CPU, of=cpu_of, group=label))
+    if len(names) > 1:
+        label = f"{kind} at its best"
+        fields += _ratio_fields(label, lambda s: strongest(s.against, names))
+
+        def best_variant(summary: RowSummary) -> Any:
+            best = strongest(summary.against, names)
+            if best is None:
+                return None
+            return streams[best.baseline] if by_streams else best.baseline
+
+        # Variants differ in their streams, where they have a number of those, else in their names.
+        by_streams = all(streams[name] for name in names)
+        title = "streams" if by_streams else "variant"
+        width = len(title) if by_streams else max(map(len, names))
+        fields.append(Field(title, _WORD, best_variant, width, group=label))
+    return fields
+
+
+def _in_place_beside(kind: str, names: Sequence[str], header: RunHeader) -> list[Field]:
+    """The ratios of what ran in place on both sides, of a collective that NCCL has itself."""
+    of_nccl_tests = header.pattern in PROGRAMS
+    if kind != "nccl" or not (of_nccl_tests and find_program(header.pattern).nccl_call):
+        return []
+    in_place = [in_place_of(name) for name in names]
+    fields = _ratio_fields(f"{kind} in place", lambda s: s.against.get(in_place_of(kind)))
+    if len(names) > 1:
+        label = f"{kind} in place at its best"
+        fields += _ratio_fields(label, lambda s: strongest(s.against, in_place))
+    return fields
+
+
+# --- Who shows what -------------------------------------------------------------------------------
+
+
+def in_place(field: Field) -> Field:
+    """The same figure of what ran in place: nccl-tests' programs have that, and not all of them."""
+
+    def of(summary: RowSummary) -> Any:
+        return None if summary.in_place is None else field.of(summary.in_place)
+
+    return dataclasses.replace(field, of=of)
+
+
+SIDE = (TIME, ALGBW, BUSBW, WRONG)
+SIDE_IN_PLACE = tuple(map(in_place, SIDE))
+IDENTITY = (SIZE, COUNT, TYPE, REDOP, ROOT)
+#: nccl-tests' 13.
+STANDARD = (*IDENTITY, *SIDE, *SIDE_IN_PLACE)
+
+
+def pipe_fields(header: RunHeader) -> list[Field]:
+    """All that stand to the right of nccl-tests' in a pipe and in a file."""
+    if header.averages_only:
+        return []
+    beside: list[Field] = []
+    for kind, names in _names_by_kind(header).items():
+        beside += _beside(kind, names, header.baselines) + _in_place_beside(kind, names, header)
+    return [
+        *([ALGO] if header.pattern in PROGRAMS else []),
+        *(T_MAX, T_MAX_RANK, P50, P50_LOW, P50_HIGH, P95, P99, NET_BW, CPU),
+        *(UNDER_LOAD if _is_loaded(header) else ()),
+        *beside,
+        *_asked_for(header),
+    ]
+
+
+def _is_loaded(header: RunHeader) -> bool:
+    pattern = find(header.pattern)
+    return pattern is not None and pattern.loaded is not None
+
+
+def _asked_for(header: RunHeader) -> list[Field]:
+    plan = header.plan
+    groups = (
+        (plan.agg_iters > 1, (MESSAGES,)),
+        (plan.report_gbits, (ALGBW_GBITS, BUSBW_GBITS)),
+        (plan.per_iter_timing, (MINIMUM, MAXIMUM, MEAN, STDEV, CV)),
+        (plan.report_cputime, (CPU_TIME,)),
+        (plan.report_timestamps, (FINISHED,)),
+    )
+    return [field for asked, fields in groups if asked for field in fields]
+
+
+def terminal_fields(header: RunHeader) -> list[Field]:
+    """Those that a terminal has room for beside nccl-tests', if it is wide enough, in order."""
+    if header.averages_only:
+        return []
+    by_kind = _names_by_kind(header)
+    best = {kind: names for kind, names in by_kind.items() if len(names) > 1}
+    spread = [
+        dataclasses.replace(field, group=_NARROW_MAXIMUM)
+        for field in (P50_LOW, P50_HIGH, P95, P99)
+    ]  # fmt: skip
+    return [
+        _slowest(header.world),
+        dataclasses.replace(P50, width=8, group=_NARROW_MAXIMUM, turn=2),
+        *(_ratio_in_one(f"beside {kind}", [kind], 1) for kind in by_kind),
+        *(_ratio_in_one(f"{kind} best", names, 3) for kind, names in best.items()),
+        *([ALGO] if header.pattern in PROGRAMS else []),
+        *(UNDER_LOAD if _is_loaded(header) else ()),
+        *(f for kind, names in by_kind.items() for f in _in_place_beside(kind, names, header)),
+        *_asked_for(header),
+        *spread,
+        NET_BW,
+        CPU,
+    ]
+
+
+def _slowest(world: int) -> Field:
+    """The time of the slowest rank and its number, in one."""
+
+    def of(summary: RowSummary) -> str | None:
+        if summary.t_max_rank < 0:
+            return None
+        return f"{format_time_us(summary.t_max_ns, 7, UNKNOWN)} @{summary.t_max_rank}"
+
+    width = 9 + len(str(world - 1))
+    return Field("slowest", _WORD, of, width, group="slowest", under="(us) rank", turn=0)
+
+
+def _ratio_in_one(title: str, names: Sequence[str], turn: int) -> Field:
+    """A ratio with its interval, in one; of several baselines that to the strongest."""
+
+    def of(summary: RowSummary) -> Ratio | None:
+        if len(names) == 1:
+            return summary.against.get(names[0])
+        return strongest(summary.against, names)
+
+    return Field(title, _INTERVAL, of, group=title, under="ratio [95 %]", turn=turn)
+
+
+#: Of the page, but for how it says sizes and wrong bytes.
+PAGE = (T_MAX, T_MAX_RANK, P50, P95, P99)
+#: Of CSV, beside the facts of a row.
+FIGURES = (
+    TIME, ALGBW, BUSBW, NET_BW, WRONG, CHECKED, T_MAX, T_MAX_RANK, MINIMUM, MAXIMUM, MEAN, STDEV,
+    CV, P50, P50_LOW, P50_HIGH, P95, P99, P99_9, MESSAGES, CPU, PAYLOAD_SENT, PAYLOAD_RECEIVED,
+    PAYLOAD_CHECKED, NET_SENT, NET_RECEIVED, RETRANSMITS, UNTIMED, LATE_STARTS, FINISHED,
+)  # fmt: skip
+#: Of JSON, by the keys of nccl-tests where it has them.
+JSON_SIDE = {"time": TIME, "alg_bw": ALGBW, "bus_bw": BUSBW, "nwrong": WRONG}
+JSON_SPREAD = (MINIMUM, MAXIMUM, MEAN, P50, P50_LOW, P50_HIGH, P95, P99, P99_9, STDEV, CV)
+JSON_TRAFFIC = (
+    PAYLOAD_SENT, PAYLOAD_RECEIVED, NET_SENT, NET_RECEIVED, RETRANSMITS, CPU, UNTIMED, LATE_STARTS,
+    FINISHED, NET_BW,
+)  # fmt: skip
+#: Of the reference: what any run may show in a pipe.
+EXPLAINED = (
+    *IDENTITY, *SIDE, T_MAX, T_MAX_RANK, P50, P95, P99, P50_LOW, P50_HIGH, NET_BW, CPU,
+    *_ratio_fields("", lambda s: None), *UNDER_LOAD, ALGO,
+    MESSAGES, ALGBW_GBITS, BUSBW_GBITS, MINIMUM, MAXIMUM, MEAN, STDEV, CV, CPU_TIME, FINISHED,
+)  # fmt: skip

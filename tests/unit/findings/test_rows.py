@@ -1,0 +1,166 @@
+"""What a reader is told of a run's rows, judge by judge; how it is shown is `report`'s question."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from typing import Any
+
+import invented
+import numpy as np
+import pytest
+from judged import about, judged, run_of, summaries_of, warnings
+
+from tcpx_mpi.findings import Severity
+from tcpx_mpi.records import Fault
+
+
+def test_wrong_bytes_are_told_in_the_words_of_who_found_them() -> None:
+    row = invented.row(0, wrong=np.array([0, 3, 0, 0]), faults=["rank 1: 3 wrong bytes"])
+    assert about("Wrong bytes", judged([row])) == row.faults
+
+
+def test_a_bandwidth_of_unchecked_bytes_says_so_with_the_share_that_was_checked() -> None:
+    rows = [invented.row(0), invented.row(1, checked=np.array([True, False, True, True]))]
+    assert warnings(rows) == [
+        "bandwidth of unchecked bytes in 1 of 2 rows (2 KiB): it proves nothing; use -c 1"
+    ]
+    checked = 100 * (4 + 3 * 2) / (4 + 4 * 2)
+    assert about("Checked", judged(rows))[0].startswith(f"{checked:.4g} % of the timed bytes")
+    assert warnings([invented.row(0, size_bytes=0, count=0)]) == []
+
+
+def test_an_ablation_claims_no_bandwidth_and_says_that_it_is_one() -> None:
+    header = dataclasses.replace(invented.run_header(), memory="emulated", unpack="none")
+    row = invented.row(0, checked=np.zeros(4, dtype=np.bool_))
+    assert math.isfinite(summaries_of(run_of([row]))[0].net_bw)
+    (summary,) = summaries_of(run_of([row], header))
+    assert math.isnan(summary.busbw)
+    assert math.isnan(summary.net_bw)
+    text = "bytes are left scattered, so none is checked and no bandwidth is told (--unpack none)"
+    assert about("Ablation", judged([row], header)) == [text]
+    assert warnings([row], header) == []
+
+
+@pytest.mark.parametrize(
+    ("facts", "said"),
+    [
+        (
+            {"traps": "SOFTTCPX_TRAP_SLOW_US=200 (rank 1)"},
+            "faults on purpose (SOFTTCPX_TRAP_SLOW_US=200 (rank 1)): these figures are not those "
+            "of a sound plugin",
+        ),
+        (
+            {"connections_a_nic": "9", "busiest_nic": "eth1 of hostA"},
+            "9 data connections on eth1 of hostA, more than the 8 that a NIC of an A3 machine is "
+            "good for: use fewer --channels, NCCL_NSOCKS_PERTHREAD or ranks a NIC",
+        ),
+        ({"connections_a_nic": "8", "busiest_nic": "eth1 of hostA"}, ""),
+    ],
+)
+def test_what_the_header_knows_is_warned_of(facts: dict[str, str], said: str) -> None:
+    header = invented.run_header(facts=facts)
+    assert warnings([invented.row(0)], header) == [said] * bool(said)
+    on_gpus = dataclasses.replace(header, memory="cuda")
+    assert not any("data connections" in text for text in warnings([], on_gpus))
+
+
+def test_the_cost_of_the_check_is_relative_to_the_measured_time() -> None:
+    row = invented.row(0, world=1)
+    row.samples["iteration"][:] = 500
+    # 20 iterations of 500 ns; 3000 ns to prepare and 2000 ns to check.
+    assert about("Checked", judged([row])) == [
+        "100 % of the timed bytes, at a cost of 0.50 x the measured time"
+    ]
+    row = invented.row(0, world=2, checked=np.array([True, False]))
+    row.payload_bytes_received[:] = [10**12, 1]
+    assert about("Checked", judged([row]))[0].startswith("99.99 %")  # almost all is not all
+
+
+@pytest.mark.parametrize(
+    ("times", "changes", "told"),
+    [
+        ([500_000] + 19 * [200], {}, True),  # what waited for its receiver
+        ([500_000] + 19 * [200], {"mode": "synchronised"}, False),  # each iteration by itself
+        ([500_000] + 19 * [200], {"time_divisor": 2}, False),
+        (20 * [200], {}, False),  # as quick as that
+        ([2_000_000] + 19 * [15_000], {}, False),  # one that lost its CPU
+    ],
+)
+def test_percentiles_of_bursts_are_told_from_times(
+    times: list[int], changes: dict[str, Any], told: bool
+) -> None:
+    row = invented.row()
+    row.samples["iteration"] = np.tile(np.array(times, dtype=np.int64), (4, 1))
+    run = run_of([row], invented.run_header(**changes))
+    found = about("Bursts", judged(run.rows, run.header))
+    assert bool(found) is told
+    assert all("at 1 KiB (a gap of 0.2 us) most iterations came with" in text for text in found)
+    spread = summaries_of(run)[0].per_iteration
+    assert math.isnan(spread.p50) is told
+    assert math.isnan(spread.p50_high) is told
+    assert spread.max > 0
+
+
+@pytest.mark.parametrize(("late", "told"), [(900, True), (200, False)])
+def test_ranks_that_take_turns_in_being_late_are_told_from_slow_ones(late: int, told: bool) -> None:
+    row = invented.row(0, world=2)
+    row.samples["iteration"] = np.array(10 * [[100, late], [late, 100]]).T[:, :20] * 100
+    found = about("Swings", judged([row], invented.run_header(world=2)))
+    assert bool(found) is told
+    assert all("at 1 KiB (1.8 x) `p50` is above `time`" in text for text in found)
+
+
+def test_the_slowest_rank_is_named_with_its_place() -> None:
+    assert about("Slowest rank", judged([invented.row(index) for index in range(3)])) == [
+        "rank 3 on host1 (device 1, NIC eth2) in 3 of 3 rows, "
+        "at most 1.13 x the median rank (at 1 KiB)"
+    ]
+
+
+def test_the_tools_own_part_is_that_of_all_chunks_and_one_stamp_of_an_iteration() -> None:
+    """An iteration of 1059.5 ns is four round trips, in each of which a rank has one chunk."""
+    facts = {"own_chunk_ns": "100", "own_clock_ns": "27.1"}
+    header = invented.run_header(time_divisor=2, facts=facts)
+    assert about("Below resolution", judged([invented.row(0, world=2, agg=4)], header)) == [
+        "the tool's own loop and clock have more than a tenth of the time at 1 KiB (12 %)"
+    ]
+
+
+def test_network_bytes_below_the_payload_are_a_warning_where_all_of_them_can_be_seen() -> None:
+    row = invented.row(0)
+    assert about("Network bytes", judged([row])) == [
+        "100.5 % of the payload sent, 100.5 % received (TCP_INFO), 0 retransmits"
+    ]
+    row.tcp_retransmits[1] = -1
+    row.net_received[:] = 20 * 1024
+    row.net_received[2] -= 1
+    (text,) = about("Network bytes", judged([row]))
+    assert text == "100.5 % of the payload sent, 99.99 % received (TCP_INFO)"
+    assert "short cut" in warnings([row])[0]
+    elsewhere = invented.run_header(plugin_name="Libfabric")
+    assert about("Network bytes", judged([row], elsewhere)) == [
+        f"{text}; Libfabric moves the rest where no socket of it is seen"
+    ]
+    assert not any("short cut" in text for text in warnings([row], elsewhere))
+    row.net_sent[0] = -1
+    assert about("Network bytes", judged([row]))[0].startswith("n/a")
+
+
+def test_late_starts_are_told_only_if_there_are_any() -> None:
+    row = invented.row(0)
+    assert about("Late starts", judged([row])) == []
+    row.late[2] = True
+    assert about("Late starts", judged([row])) == [
+        "1 of 4 at an agreed instant: a rank got its CPU later"
+    ]
+
+
+def test_how_the_run_ended_and_what_it_lacks_are_findings() -> None:
+    found = judged([], fault=Fault("stall", 6, {}), missing=["a row", "a rank"])
+    ended = [(each.severity, each.title, each.text) for each in found[-3:]]
+    assert ended == [
+        (Severity.BAD, "Ended early", "stall (exit code 6)"),
+        (Severity.DOUBTFUL, "Missing", "a row"),
+        (Severity.DOUBTFUL, "Missing", "a rank"),
+    ]
