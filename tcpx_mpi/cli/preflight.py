@@ -13,7 +13,7 @@ from tcpx_mpi.config.options import parse_abi
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.launch import mpirun
 from tcpx_mpi.machine.profiles import AUTO
-from tcpx_mpi.preflight.findings import Finding, exit_code, lines
+from tcpx_mpi.preflight.findings import CheckFinding, documents, encoded, exit_code, lines
 
 _EXAMPLES = (
     "tcpx-mpi preflight",
@@ -53,7 +53,7 @@ def command(
     from tcpx_mpi.preflight.facts import AskedPlugin
 
     asked = AskedPlugin(plugin, parse_abi(abi))
-    findings: Sequence[Finding] | None
+    findings: Sequence[CheckFinding] | None
     if mpirun.under_launcher(os.environ) is not None:
         if hostfile is not None:
             raise UsageError(
@@ -63,7 +63,7 @@ def command(
         findings = story.check_as_rank(asked, profile)
         if answer:
             if findings is not None:
-                print(story.ANSWER + story.encoded(findings), flush=True)
+                print(story.ANSWER + encoded(findings), flush=True)
             return 0  # the parent's exit code counts; a rank's would be reported by mpirun
         if findings is None:
             return 0
@@ -73,7 +73,7 @@ def command(
         findings = story.check_here(asked, profile, os.environ)
     code = exit_code(findings)
     if as_json:
-        document = {"exit_code": int(code), "checks": json.loads(story.encoded(findings))}
+        document = {"exit_code": int(code), "checks": documents(findings)}
         print(json.dumps(document, indent=2))
     else:
         print("\n".join(lines(findings)))

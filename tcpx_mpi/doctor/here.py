@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from tcpx_mpi.doctor.judge import Finding, Verdict
+from tcpx_mpi.doctor.judge import LogFinding, Verdict
 from tcpx_mpi.errors import ExitCode
+from tcpx_mpi.findings import Finding, Severity, worst_first
 from tcpx_mpi.machine import profiles
 from tcpx_mpi.machine.topology import this_machine
 from tcpx_mpi.preflight.checks import node_findings
 from tcpx_mpi.preflight.facts import AskedPlugin, read_facts
-from tcpx_mpi.preflight.findings import Status
 
 _DRIVER = Path("/proc/driver/nvidia/version")
 #: Checks of preflight that say whether a job here could be on the fast path.
@@ -26,34 +26,33 @@ _CHECKS = (
     "datapath manager",
     "interfaces",
 )
-_WEIGHTS = {Status.OK: "fact", Status.WARNING: "warning", Status.FAILED: "off"}
 
 
 def judge_here(plugin: str | None, profile: str, environ: Mapping[str, str]) -> Verdict:
     """Off (9) if a job here could not be on the fast path; else cannot tell (11): a log can."""
     facts = read_facts(AskedPlugin(plugin), profile, environ)
-    findings = [Finding("fact", f"driver: {driver_version(_DRIVER)}")]
+    findings: list[LogFinding] = [Finding(Severity.NOTE, "", f"driver: {driver_version(_DRIVER)}")]
     findings += [
-        Finding(_WEIGHTS[found.status], f"{found.check}: {found.found}", found.remedy)
+        Finding(_here(found.severity), "", f"{found.title}: {found.text}", found.remedy)
         for found in node_findings(facts, facts.host)
-        if found.check in _CHECKS
+        if found.title in _CHECKS
     ]
     if facts.plugin.name.lower().startswith("softtcpx"):
         findings.append(
             Finding(
-                "off",
+                Severity.BAD,
+                "",
                 "the plugin found here is softtcpx, which is plain sockets",
                 "install TCPX, or name it: --plugin PATH",
             )
         )
     findings += _family(environ, profile)
-    off = [finding for finding in findings if finding.weight == "off"]
-    order = ("off", "warning", "fact")
-    findings.sort(key=lambda finding: order.index(finding.weight))
+    findings = worst_first(findings)
+    off = [finding for finding in findings if finding.severity is Severity.BAD]
     if off:
         return Verdict(
             ExitCode.BELOW_GATE,
-            f"{facts.host}: a job here would be off the fast path: {off[0].what}",
+            f"{facts.host}: a job here would be off the fast path: {off[0].text}",
             findings,
         )
     headline = (
@@ -61,6 +60,11 @@ def judge_here(plugin: str | None, profile: str, environ: Mapping[str, str]) -> 
         "give the log of one (NCCL_DEBUG=INFO)"
     )
     return Verdict(ExitCode.INCONCLUSIVE, headline, findings)
+
+
+def _here(severity: Severity) -> Severity:
+    """What is well here says nothing of a job."""
+    return Severity.NOTE if severity is Severity.GOOD else severity
 
 
 def driver_version(path: Path) -> str:
@@ -72,7 +76,7 @@ def driver_version(path: Path) -> str:
     return found[1] if found is not None else "version unknown"
 
 
-def _family(environ: Mapping[str, str], spec: str) -> Sequence[Finding]:
+def _family(environ: Mapping[str, str], spec: str) -> Sequence[LogFinding]:
     """Variables of a family whose plugin is not that of this machine's profile."""
     profile = profiles.find_profile(spec, this_machine())
     if profile is None:
@@ -83,7 +87,8 @@ def _family(environ: Mapping[str, str], spec: str) -> Sequence[Finding]:
         return []
     return [
         Finding(
-            "off",
+            Severity.BAD,
+            "",
             f"{wrong[0]} is set, which the plugin of these machines does not read",
             f"unset {prefix}..., and set those of {profile.source}",
         )

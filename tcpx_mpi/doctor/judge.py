@@ -17,6 +17,7 @@ from tcpx_mpi.doctor.ranks import Job, RankFacts, is_sockets, read_job
 from tcpx_mpi.doctor.signatures import Match, matches
 from tcpx_mpi.doctor.versions import Versions, alike, closest, read_versions
 from tcpx_mpi.errors import ExitCode
+from tcpx_mpi.findings import Finding, Severity, worst_first
 from tcpx_mpi.machine.profiles import FASTRAK, TCPX, Profile
 
 #: How each family's names of networks and variables begin, and its machines.
@@ -24,20 +25,34 @@ _FAMILIES = {
     TCPX: ("GPUDirectTCPX", "NCCL_GPUDIRECTTCPX_", "TCPX (A3 High)", "a3-highgpu-8g"),
     FASTRAK: ("FasTrak", "NCCL_FASTRAK_", "FasTrak (A3 Mega)", "a3-megagpu-8g"),
 }
+BAD, DOUBTFUL, NOTE = Severity.BAD, Severity.DOUBTFUL, Severity.NOTE
+#: What a known line means for its rank.
+_EFFECTS = {"off": BAD, "warning": DOUBTFUL, "harmless": Severity.GOOD}
 #: So many ranks are named; of more their number is said.
 _NAMED = 4
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One thing that was found. `weight`: off, warning, fact or harmless."""
+class Seen:
+    """How sure a finding is, the line that says so, and how often it was seen."""
 
-    weight: str
-    what: str
-    do: str = ""
     sure: str = "certain"
-    evidence: Line | None = None
+    line: Line | None = None
     times: int = 1
+
+
+LogFinding = Finding[Seen]
+
+
+def _found(
+    severity: Severity,
+    what: str,
+    do: str = "",
+    sure: str = "certain",
+    evidence: Line | None = None,
+    times: int = 1,
+) -> LogFinding:
+    return Finding(severity, "", what, do, Seen(sure, evidence, times))
 
 
 @dataclass(frozen=True)
@@ -46,7 +61,7 @@ class Verdict:
 
     code: ExitCode
     headline: str
-    findings: Sequence[Finding]
+    findings: Sequence[LogFinding]
 
 
 def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
@@ -56,7 +71,7 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     family = _family(job, lines, versions)
     signs = matches(lines)
     known, ends = [*_known(job, signs, family)], [*_ends(job, signs)]
-    has_cause = any(finding.weight == "off" for finding in known)
+    has_cause = any(finding.severity is BAD for finding in known)
     findings = [
         *_wrong_family(job, lines, family),
         *_networks(job, has_cause),
@@ -68,25 +83,24 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
         *_two_versions(job),
         *_versions(job, versions, [recipe for recipe in recipes if recipe.family == family]),
     ]
-    order = ("off", "warning", "fact", "harmless")
-    findings.sort(key=lambda finding: order.index(finding.weight))
-    off = [finding for finding in findings if finding.weight == "off"]
+    findings = worst_first(findings)
+    off = [finding for finding in findings if finding.severity is BAD]
     if off:
         # Sockets say enough without a reason.
-        reasons = [finding for finding in ends if finding.weight == "off"]
+        reasons = [finding for finding in ends if finding.severity is BAD]
         reasons = reasons or ([] if any(map(job.on_sockets, job.told)) else off)
-        reason = f"; {reasons[0].what}" if reasons else ""
+        reason = f"; {reasons[0].text}" if reasons else ""
         return Verdict(ExitCode.BELOW_GATE, f"off the fast path: {_where(job)}{reason}", findings)
     near = job.needs_no_network
     if not near and not any(facts.networks for facts in job.told):
         why = "no rank says which network it uses" if job.ranks else "no line of NCCL"
         remedy = "run the job with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET"
-        advice = [Finding("warning", why, remedy)]
+        advice = [_found(DOUBTFUL, why, remedy)]
         return Verdict(ExitCode.INCONCLUSIVE, f"cannot tell: {why}", [*advice, *findings])
-    doubts = [finding.what for finding in (*_unknown(job), *_missing_ranks(job))]
+    doubts = [finding.text for finding in (*_unknown(job), *_missing_ranks(job))]
     if doubts:
         return Verdict(ExitCode.INCONCLUSIVE, f"cannot tell: {_where(job)}; {doubts[0]}", findings)
-    later = f"; later {ends[0].what}" if ends else ""
+    later = f"; later {ends[0].text}" if ends else ""
     where = _where(job)
     if near and not all(f.networks and not (f.on_sockets or f.unknown) for f in job.told):
         ways = ", ".join(sorted({name for facts in job.told for name in facts.near}))
@@ -112,7 +126,7 @@ def _who(ranks: Sequence[RankFacts]) -> str:
     return names if len(ranks) <= _NAMED else f"{names} and {len(ranks) - _NAMED} more"
 
 
-def _networks(job: Job, has_cause: bool) -> Iterable[Finding]:
+def _networks(job: Job, has_cause: bool) -> Iterable[LogFinding]:
     found = [(facts, line) for facts in job.told if (line := job.on_sockets(facts)) is not None]
     if not found:
         return
@@ -127,8 +141,8 @@ def _networks(job: Job, has_cause: bool) -> Iterable[Finding]:
     elif "FastSocket" in names:
         what, remedy = "FastSocket, which is sockets, in host memory", "take the machine's plugin"
     is_all = len(on_sockets) == len(job.told) > 1
-    yield Finding(
-        "off",
+    yield _found(
+        BAD,
         f"{'all ranks' if is_all else _who(on_sockets)}: {what}",
         remedy,
         "likely" if found[0][1].text.startswith("NET/") else "certain",
@@ -137,14 +151,14 @@ def _networks(job: Job, has_cause: bool) -> Iterable[Finding]:
     )
 
 
-def _gpu_memory(job: Job) -> Iterable[Finding]:
+def _gpu_memory(job: Job) -> Iterable[LogFinding]:
     remedy = "set NCCL_NET_GDR_LEVEL=PIX or farther; a container needs the NICs' real PCI addresses"
     staged = [f for f in job.told if f.staged and not f.on_sockets]
     if staged:
         whole = [facts for facts in staged if not facts.direct]
         ranks, share = (whole, "all") if whole else (staged, "some")
-        yield Finding(
-            "off" if whole else "warning",
+        yield _found(
+            BAD if whole else DOUBTFUL,
             f"{_who(ranks)}: {share} connections are staged in host memory (no GDRDMA)",
             remedy,
             evidence=next(iter(ranks[0].staged.values())),
@@ -156,8 +170,8 @@ def _gpu_memory(job: Job) -> Iterable[Finding]:
         if facts.memory_off and not (facts.memory_on or facts.linked or facts.on_sockets)
     ]
     if without and not job.needs_no_network:
-        yield Finding(
-            "off",
+        yield _found(
+            BAD,
             "the plugin runs without GPU memory: each message is staged in host memory",
             remedy,
             "certain" if " for HCA" in without[0].text else "likely",
@@ -166,7 +180,7 @@ def _gpu_memory(job: Job) -> Iterable[Finding]:
         )
 
 
-def _ends(job: Job, known: Sequence[Match]) -> Iterable[Finding]:
+def _ends(job: Job, known: Sequence[Match]) -> Iterable[LogFinding]:
     """Ranks that could not connect, and connections that broke. A rank that had connected was on
     its network until then."""
 
@@ -188,8 +202,8 @@ def _ends(job: Job, known: Sequence[Match]) -> Iterable[Finding]:
         evidence = (early or match.lines)[0]
         who = f"{_who(job.owners[evidence.rank][:1])}: " if evidence.rank else ""
         what = f"failed before it had connected: {signature.what}" if early else signature.what
-        yield Finding(
-            "off" if early else "warning",
+        yield _found(
+            BAD if early else DOUBTFUL,
             f"{who}{what}",
             signature.do,
             signature.sure,
@@ -198,7 +212,7 @@ def _ends(job: Job, known: Sequence[Match]) -> Iterable[Finding]:
         )
 
 
-def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[Finding]:
+def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[LogFinding]:
     """What signatures say. A cause counts for ranks that are not on the fast path."""
 
     def is_slow(line: Line) -> bool:
@@ -207,19 +221,19 @@ def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[Finding]:
 
     for match in known:
         signature, lines, times = match.signature, match.lines, match.times
-        weight = signature.effect
-        if weight in ("failed", "lost"):
+        effect = signature.effect
+        if effect in ("failed", "lost"):
             continue
-        if weight == "cause":
+        if effect == "cause":
             lines = [line for line in lines if is_slow(line)]
             counts = signature.google or not family
-            weight = "off" if lines and counts else "harmless"
+            effect = "off" if lines and counts else "harmless"
             times = min(times, len(lines)) or times
         evidence = lines[0] if lines else match.lines[0]
         who = {str(f): f for line in lines if line.rank is not None for f in job.owners[line.rank]}
         named = _who([*who.values()]) if len(who) < max(2, len(job.ranks)) else ""
-        what = f"{named}: {signature.what}" if named and weight == "off" else signature.what
-        yield Finding(weight, what, signature.do, signature.sure, evidence, times)
+        what = f"{named}: {signature.what}" if named and effect == "off" else signature.what
+        yield _found(_EFFECTS[effect], what, signature.do, signature.sure, evidence, times)
 
 
 def _family(job: Job, lines: Sequence[Line], versions: Versions) -> str:
@@ -237,7 +251,7 @@ def _family(job: Job, lines: Sequence[Line], versions: Versions) -> str:
     return TCPX if versions.keys() & {"plugin", "manager"} else ""
 
 
-def _wrong_family(job: Job, lines: Sequence[Line], family: str) -> Iterable[Finding]:
+def _wrong_family(job: Job, lines: Sequence[Line], family: str) -> Iterable[LogFinding]:
     """Variables that the plugin of these machines does not read."""
     if not family:
         return
@@ -249,8 +263,8 @@ def _wrong_family(job: Job, lines: Sequence[Line], family: str) -> Iterable[Find
     right = any(name.startswith(mine[1]) for name in job.environment)
     is_off = not right and any(map(job.on_sockets, job.told))
     more = f" and {len(wrong) - 1} more of its family" if len(wrong) > 1 else ""
-    yield Finding(
-        "off" if is_off else "warning",
+    yield _found(
+        BAD if is_off else DOUBTFUL,
         f"the plugin is {mine[2]}, which does not read {wrong[0]}{more}",
         f"set the environment of these machines: tcpx-mpi env --profile {mine[3]}",
         "certain" if is_off else "likely",
@@ -258,37 +272,37 @@ def _wrong_family(job: Job, lines: Sequence[Line], family: str) -> Iterable[Find
     )
 
 
-def _unknown(job: Job) -> Iterable[Finding]:
+def _unknown(job: Job) -> Iterable[LogFinding]:
     remedy = "give the whole log, with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET"
     for facts in job.told if not job.needs_no_network else ():
         line = facts.on_sockets or facts.unknown
         if line is not None and job.on_sockets(facts) is None:
             why = "leaves its node, if there is another" if facts.on_sockets else "is in GPU memory"
-            yield Finding(
-                "warning", f"nothing says whether a connection {why}", remedy, "certain", line
+            yield _found(
+                DOUBTFUL, f"nothing says whether a connection {why}", remedy, "certain", line
             )
             return
 
 
-def _missing_ranks(job: Job) -> Iterable[Finding]:
+def _missing_ranks(job: Job) -> Iterable[LogFinding]:
     if job.told and job.missing:
-        yield Finding(
-            "warning",
+        yield _found(
+            DOUBTFUL,
             f"{job.missing} of {job.total} ranks do not say which network they use",
             "give the logs of all ranks; NCCL_DEBUG=INFO on each",
         )
 
 
-def _two_versions(job: Job) -> Iterable[Finding]:
+def _two_versions(job: Job) -> Iterable[LogFinding]:
     if len(job.versions) > 1:
         said = "; ".join(
             f"{version} ({', '.join([*ranks][:_NAMED]) or 'no rank named'})"
             for version, ranks in job.versions.items()
         )
-        yield Finding("warning", f"two versions of NCCL: {said}", "run one NCCL on all ranks")
+        yield _found(DOUBTFUL, f"two versions of NCCL: {said}", "run one NCCL on all ranks")
 
 
-def _versions(job: Job, found: Versions, recipes: Sequence[Profile]) -> Iterable[Finding]:
+def _versions(job: Job, found: Versions, recipes: Sequence[Profile]) -> Iterable[LogFinding]:
     """Versions and settings that a log names, beside the recipe that has most of the versions."""
     if not found:
         return
@@ -298,7 +312,7 @@ def _versions(job: Job, found: Versions, recipes: Sequence[Profile]) -> Iterable
     said = ", ".join(f"{name} {version}" for name, version in versions.items())
     evidence = next(iter(found.values()))[1]
     if not recipes:
-        yield Finding("fact", f"versions: {said}", evidence=evidence)
+        yield _found(NOTE, f"versions: {said}", evidence=evidence)
         return
     recipe = closest(versions, recipes)
     belong = ", ".join(f"{name} {version}" for name, version in recipe.versions.items())
@@ -306,12 +320,12 @@ def _versions(job: Job, found: Versions, recipes: Sequence[Profile]) -> Iterable
         rest = [f"{n} {v}" for n, v in recipe.versions.items() if n not in versions]
         with_them = f", which has {' and '.join(rest)} with it" if rest else ""
         what = f"versions: {said}: as in {recipe.source}{with_them}"
-        yield Finding("fact", what, evidence=evidence)
+        yield _found(NOTE, what, evidence=evidence)
     elif not {"plugin", "manager"} & versions.keys():
-        yield Finding("fact", f"versions: {said}: in no recipe", evidence=evidence)
+        yield _found(NOTE, f"versions: {said}: in no recipe", evidence=evidence)
     else:
-        yield Finding(
-            "warning",
+        yield _found(
+            DOUBTFUL,
             f"versions: {said}: no recipe has these together",
             f"{recipe.source} has {belong}",
             "likely",
@@ -323,8 +337,8 @@ def _versions(job: Job, found: Versions, recipes: Sequence[Profile]) -> Iterable
         if job.environment.get(name, value) != value
     ]
     if differ:
-        yield Finding(
-            "warning",
+        yield _found(
+            DOUBTFUL,
             f"settings differ from {recipe.source} (in brackets): {', '.join(differ)}",
             "compare: tcpx-mpi env --profile NAME@DATE --diff",
             "possible",

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from tcpx_mpi.doctor.judge import Finding, Verdict
+from tcpx_mpi.doctor.judge import LogFinding, Seen, Verdict
 from tcpx_mpi.errors import ExitCode
+from tcpx_mpi.findings import Severity
 from tcpx_mpi.printable import printable
 
 #: What a log does not say, of a job that is on the fast path.
 _SLOW_RANK = (
     "A log does not say which rank is slow: mpirun ... tcpx-mpi run pairs --all measures it."
 )
-_WORDS = {"off": "OFF", "warning": "warning", "fact": "", "harmless": "harmless"}
+#: By severity the word before a finding, and its weight for programs.
+_WORDS = {
+    Severity.BAD: ("OFF", "off"),
+    Severity.DOUBTFUL: ("warning", "warning"),
+    Severity.NOTE: ("", "fact"),
+    Severity.GOOD: ("harmless", "harmless"),
+}
 _LONGEST = 160
 
 
@@ -20,16 +27,19 @@ def lines(verdict: Verdict) -> list[str]:
     """The verdict first, then each finding: what, evidence, what to do, how sure."""
     said = [verdict.headline]
     for finding in verdict.findings:
-        mark = f"{_WORDS[finding.weight]:8}"
-        sure = "" if finding.sure == "certain" else f" ({finding.sure})"
-        times = f" [{finding.times} times]" if finding.times > 1 else ""
-        said.append(f"{mark}  {finding.what}{sure}{times}")
-        if finding.evidence is not None and finding.weight != "harmless":
-            text = finding.evidence.text
+        seen = finding.evidence or Seen()
+        mark = f"{_WORDS[finding.severity][0]:8}"
+        sure = "" if seen.sure == "certain" else f" ({seen.sure})"
+        times = f" [{seen.times} times]" if seen.times > 1 else ""
+        said.append(f"{mark}  {finding.text}{sure}{times}")
+        if finding.severity is Severity.GOOD:
+            continue
+        if seen.line is not None:
+            text = seen.line.text
             shown = text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."
-            said.append(f"{'':8}    {finding.evidence.place}: {shown}")
-        if finding.do and finding.weight != "harmless":
-            said.append(f"{'':8}    -> {finding.do}")
+            said.append(f"{'':8}    {seen.line.place}: {shown}")
+        if finding.remedy:
+            said.append(f"{'':8}    -> {finding.remedy}")
     if verdict.code is ExitCode.OK:
         said.append(_SLOW_RANK)
     return [printable(line) for line in said]
@@ -44,15 +54,16 @@ def document(verdict: Verdict) -> dict[str, Any]:
     }
 
 
-def _entry(finding: Finding) -> dict[str, Any]:
-    evidence = finding.evidence
+def _entry(finding: LogFinding) -> dict[str, Any]:
+    seen = finding.evidence or Seen()
+    line = seen.line
     return {
-        "weight": finding.weight,
-        "what": finding.what,
-        "do": finding.do,
-        "sure": finding.sure,
-        "times": finding.times,
+        "weight": _WORDS[finding.severity][1],
+        "what": finding.text,
+        "do": finding.remedy,
+        "sure": seen.sure,
+        "times": seen.times,
         "evidence": None
-        if evidence is None
-        else {"file": evidence.source, "line": evidence.number, "text": evidence.text},
+        if line is None
+        else {"file": line.source, "line": line.number, "text": line.text},
     }

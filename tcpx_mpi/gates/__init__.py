@@ -5,10 +5,9 @@ A gate fails closed: whatever is missing, unchecked, unknown or not comparable d
 
 from tcpx_mpi.gates.calibrate import calibrate
 from tcpx_mpi.gates.gate import Gate, Limit, gate_text, read_gate, require_judgeable
-from tcpx_mpi.gates.judge import Finding, Judgement, judge
+from tcpx_mpi.gates.judge import Judgement, judge
 
 __all__ = [
-    "Finding",
     "Gate",
     "Judgement",
     "Limit",

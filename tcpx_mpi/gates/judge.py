@@ -12,6 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tcpx_mpi.findings import Finding, Severity
 from tcpx_mpi.gates.figures import Figures, figures_of, flaws
 from tcpx_mpi.gates.gate import BOUNDS, Gate, Limit
 from tcpx_mpi.records import Run, RunHeader
@@ -19,58 +20,68 @@ from tcpx_mpi.units import format_size
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One limit and what was found; NaN where a launch has no figure for it."""
+class Held:
+    """A limit and what was held against it; NaN where a launch has no figure for it."""
 
     limit: Limit
     #: The median over launches; a launch counts by its row that comes nearest to breaking it.
     found: float
-    passed: bool
     #: The launches, from 1, that alone would not have met it.
     beyond: tuple[int, ...] = ()
 
 
+#: GOOD or BAD; without a limit it is why the run is unfit for this gate.
+GateFinding = Finding[Held]
+
+
 @dataclass(frozen=True)
 class Judgement:
-    """`refusals` are what makes a run unfit for this gate, the earliest launch's first."""
+    """Findings in the order of the limits; what makes a run unfit stands first, by launch."""
 
     gate: Gate
-    findings: tuple[Finding, ...]
-    refusals: tuple[str, ...]
+    findings: tuple[GateFinding, ...]
     launches: int
 
     @property
     def passed(self) -> bool:
-        return not self.refusals and all(finding.passed for finding in self.findings)
+        return not any(finding.severity is Severity.BAD for finding in self.findings)
+
+    @property
+    def limits(self) -> list[tuple[GateFinding, Held]]:
+        """What was found of each limit."""
+        return [(each, each.evidence) for each in self.findings if each.evidence is not None]
+
+    def refusals(self) -> list[str]:
+        """Why the run is unfit, whatever its figures are."""
+        return [finding.text for finding in self.findings if finding.evidence is None]
 
     def failures(self) -> list[str]:
         """One line for each reason not to pass."""
-        return list(self.refusals) + [
-            f"{_place_of(finding.limit)}: {_comparison(finding)}"
-            for finding in self.findings
-            if not finding.passed and math.isfinite(finding.found)
+        return self.refusals() + [
+            f"{finding.title}: {finding.text}"
+            for finding, held in self.limits
+            if finding.severity is Severity.BAD and math.isfinite(held.found)
         ]
 
     def lines(self) -> list[str]:
         """For below a table: each limit with what was found, then the verdict and why."""
         by = f", by the median of {self.launches} launches" if self.launches > 1 else ""
         lines = [f"# Gate                 : {self.gate.path} ({self.gate.provenance}){by}"]
-        for finding in self.findings:
-            verdict = "pass" if finding.passed else "FAILED"
-            if self.launches > 1 and finding.beyond:
-                numbers = ", ".join(map(str, finding.beyond))
-                few = f"{len(finding.beyond)} of {self.launches} launches beyond: {numbers}"
-                all_of_them = len(finding.beyond) == self.launches
+        for finding, held in self.limits:
+            verdict = "FAILED" if finding.severity is Severity.BAD else "pass"
+            if self.launches > 1 and held.beyond:
+                numbers = ", ".join(map(str, held.beyond))
+                few = f"{len(held.beyond)} of {self.launches} launches beyond: {numbers}"
+                all_of_them = len(held.beyond) == self.launches
                 verdict += f" ({'all launches beyond' if all_of_them else few})"
-            if finding.limit.provenance:
-                verdict += f"  [{finding.limit.provenance}]"
-            place, figures = _place_of(finding.limit), _comparison(finding)
-            lines.append(f"#   {place:<34} {figures:<40} {verdict}")
+            if held.limit.provenance:
+                verdict += f"  [{held.limit.provenance}]"
+            lines.append(f"#   {finding.title:<34} {finding.text:<40} {verdict}")
         lines += [f"# Gate failed          : {text}" for text in self.failures()]
-        met = sum(finding.passed for finding in self.findings)
+        met = sum(finding.severity is Severity.GOOD for finding, _ in self.limits)
         verdict = "OK" if self.passed else "FAILED"
-        text = f"{verdict}, {met} of {len(self.findings)} limits met"
-        if count := len(self.refusals):
+        text = f"{verdict}, {met} of {len(self.limits)} limits met"
+        if count := len(self.refusals()):
             text += f"; {count} reason{'s' if count > 1 else ''} to fail beside them"
         return [*lines, f"# Gate verdict         : {text}"]
 
@@ -83,16 +94,16 @@ class Judgement:
             "launches": self.launches,
             "limits": [
                 {
-                    "pattern": finding.limit.pattern,
-                    "memory": finding.limit.memory,
-                    "size": finding.limit.size_bytes,
-                    "bound": finding.limit.bound,
-                    "limit": finding.limit.value,
-                    "found": finding.found,
-                    "passed": finding.passed,
-                    "launches_beyond": list(finding.beyond),
+                    "pattern": held.limit.pattern,
+                    "memory": held.limit.memory,
+                    "size": held.limit.size_bytes,
+                    "bound": held.limit.bound,
+                    "limit": held.limit.value,
+                    "found": held.found,
+                    "passed": finding.severity is Severity.GOOD,
+                    "launches_beyond": list(held.beyond),
                 }
-                for finding in self.findings
+                for finding, held in self.limits
             ],
             "failures": self.failures(),
         }
@@ -123,10 +134,9 @@ def judge(gate: Gate, run: Run) -> Judgement:
         text = f"the gate has no limit for {header.pattern} in {header.memory} memory"
         others = [_asks(limit) for limit in gate.limits if limit.pattern == header.pattern]
         refusals.append("; ".join([text, *others]))
-    findings = tuple(
-        _find(limit, [launch.figures[limit] for launch in launches]) for limit in limits
-    )
-    return Judgement(gate, findings, tuple(refusals), len(launches))
+    unfit: list[GateFinding] = [Finding(Severity.BAD, "", text) for text in refusals]
+    found = [_find(limit, [launch.figures[limit] for launch in launches]) for limit in limits]
+    return Judgement(gate, (*unfit, *found), len(launches))
 
 
 @dataclass(frozen=True)
@@ -198,14 +208,15 @@ def _metadata(gate: Gate, header: RunHeader, first: RunHeader) -> Iterator[str]:
         yield "nothing was unpacked (--unpack none): an ablation has no bandwidth"
 
 
-def _find(limit: Limit, values: Sequence[float]) -> Finding:
+def _find(limit: Limit, values: Sequence[float]) -> GateFinding:
     """`values` are the figures of the launches."""
     if any(math.isnan(value) for value in values):
-        return Finding(limit, math.nan, False)
+        return _finding(Severity.BAD, Held(limit, math.nan))
     # The best first: of an even number the worse one of the two in the middle counts.
     median = sorted(values, reverse=_is_minimum(limit))[len(values) // 2]
     beyond = tuple(n for n, value in enumerate(values, start=1) if not _meets(limit, value))
-    return Finding(limit, median, _meets(limit, median), beyond)
+    severity = Severity.GOOD if _meets(limit, median) else Severity.BAD
+    return _finding(severity, Held(limit, median, beyond))
 
 
 def _worst(limit: Limit, values: Sequence[float]) -> float:
@@ -256,8 +267,9 @@ def _place(header: RunHeader, size_bytes: int) -> str:
     return f"{header.pattern}, {header.memory}, {format_size(size_bytes)}"
 
 
-def _comparison(finding: Finding) -> str:
-    name, unit, is_minimum = BOUNDS[finding.limit.bound]
-    found = f"{finding.found:.4g}" if math.isfinite(finding.found) else "n/a"
+def _finding(severity: Severity, held: Held) -> GateFinding:
+    name, unit, is_minimum = BOUNDS[held.limit.bound]
+    found = f"{held.found:.4g}" if math.isfinite(held.found) else "n/a"
     sign = ">=" if is_minimum else "<="
-    return f"{name} {found} {unit}, must be {sign} {finding.limit.value:.4g}"
+    text = f"{name} {found} {unit}, must be {sign} {held.limit.value:.4g}"
+    return Finding(severity, _place_of(held.limit), text, evidence=held)

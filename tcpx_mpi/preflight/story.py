@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from tcpx_mpi import _native
 from tcpx_mpi import world as mpi
 from tcpx_mpi.errors import ExitCode, SetupFailed
+from tcpx_mpi.findings import Finding
 from tcpx_mpi.launch import mpirun as launch
 from tcpx_mpi.launch.own_python import module_command
 from tcpx_mpi.launch.watch import CONNECT
@@ -19,7 +18,7 @@ from tcpx_mpi.machine.topology import node_names, this_machine
 from tcpx_mpi.preflight.alike import agreement_findings, mpi_family, mpirun_finding
 from tcpx_mpi.preflight.checks import node_findings
 from tcpx_mpi.preflight.facts import AskedPlugin, NodeFacts, own_addresses, read_facts, read_mpirun
-from tcpx_mpi.preflight.findings import Finding, Status
+from tcpx_mpi.preflight.findings import FAILED, OK, CheckFinding, checked, decoded
 from tcpx_mpi.preflight.hostfile import (
     hostfile_findings,
     kept_hostfile,
@@ -39,7 +38,7 @@ _LIMIT_S = 90.0
 _EXPORTED = ("NCCL_", "UCCL_TCPX_", "SOFTTCPX_", "TCPX_", "MPI4PY_")
 
 
-def check_here(plugin: AskedPlugin, profile: str, environ: Mapping[str, str]) -> list[Finding]:
+def check_here(plugin: AskedPlugin, profile: str, environ: Mapping[str, str]) -> list[CheckFinding]:
     """The findings of this node alone, without any launcher."""
     facts = read_facts(plugin, profile, environ)
     return [
@@ -48,7 +47,7 @@ def check_here(plugin: AskedPlugin, profile: str, environ: Mapping[str, str]) ->
     ]
 
 
-def check_as_rank(plugin: AskedPlugin, profile: str) -> list[Finding] | None:
+def check_as_rank(plugin: AskedPlugin, profile: str) -> list[CheckFinding] | None:
     """Collective: the findings of all nodes on rank 0, None elsewhere."""
     facts = read_facts(plugin, profile, os.environ)
     _native.install_signal_handlers()
@@ -61,7 +60,7 @@ def check_as_rank(plugin: AskedPlugin, profile: str) -> list[Finding] | None:
         first_of.setdefault(each.node, each)  # the ranks of a node look alike
     nodes = list(first_of.values())
     names = node_names([each.host for each in nodes])
-    found: list[Finding] = []
+    found: list[CheckFinding] = []
     for label, each in zip(names, nodes, strict=True):
         found += node_findings(each, label)
     return found + agreement_findings(nodes) if world.rank == 0 else None
@@ -69,7 +68,7 @@ def check_as_rank(plugin: AskedPlugin, profile: str) -> list[Finding] | None:
 
 def check_nodes(
     hostfile: str, plugin: AskedPlugin, profile: str, environ: Mapping[str, str]
-) -> list[Finding]:
+) -> list[CheckFinding]:
     """The findings of all nodes of a hostfile, by one rank on each under mpirun.
 
     Raises UsageError for a hostfile that cannot be, before anything is started, and SetupFailed
@@ -81,7 +80,7 @@ def check_nodes(
 
 def _check_nodes(
     hostfile: str, kept: str, plugin: AskedPlugin, profile: str, environ: Mapping[str, str]
-) -> list[Finding]:
+) -> list[CheckFinding]:
     mpirun, version = read_mpirun(environ)
     launcher = launcher_of(version)
     read = read_hostfile(kept, launcher, shown=hostfile)
@@ -92,9 +91,10 @@ def _check_nodes(
         here = own_addresses()
         found += reach_findings([h for h in hosts if needs_ssh(h, addresses[h.name], here)])
     for finding in found:
-        if finding.status is not Status.OK:  # said at once, in case that mpirun says no more
-            whose = f"{finding.node}: " if finding.node else ""
-            print(f"# {whose}{finding.found} -> {finding.remedy}", file=sys.stderr, flush=True)
+        if finding.severity is not OK:  # said at once, in case that mpirun says no more
+            node = checked(finding).node
+            whose = f"{node}: " if node else ""
+            print(f"# {whose}{finding.text} -> {finding.remedy}", file=sys.stderr, flush=True)
     exported = [name for name in environ if name.startswith(_EXPORTED) and environ[name].strip()]
     if "LD_LIBRARY_PATH" in environ:
         exported.append("LD_LIBRARY_PATH")
@@ -115,8 +115,8 @@ def _check_nodes(
             f"mpirun started no rank that answered {waited}: see its own lines above; try "
             f"`{asked} -n {len(hosts)} hostname`, and {sys.executable} must be there on every node"
         )
-    about_nodes = _decoded(answers[0].partition(ANSWER)[2])
-    libraries = [each.found for each in about_nodes if each.check == "MPI library"]
+    about_nodes = decoded(answers[0].partition(ANSWER)[2])
+    libraries = [each.text for each in about_nodes if each.title == "MPI library"]
     return [
         *found,
         nodes_finding(len(hosts), len(libraries)),
@@ -125,28 +125,10 @@ def _check_nodes(
     ]
 
 
-def nodes_finding(asked: int, answered: int) -> Finding:
+def nodes_finding(asked: int, answered: int) -> CheckFinding:
     """Whether each name of a hostfile is a node of its own."""
     text = f"{counted(answered, 'node')} answered for {counted(asked, 'name')}"
     if answered == asked:
-        return Finding(Status.OK, "", "nodes", text)
+        return Finding(OK, "nodes", text)
     remedy = "two names are one node: ranks would share it; give each node one name"
-    return Finding(Status.FAILED, "", "nodes", text, remedy)
-
-
-def encoded(findings: Sequence[Finding]) -> str:
-    """Findings as one line of JSON."""
-    return json.dumps([dataclasses.asdict(finding) for finding in findings])
-
-
-def _decoded(text: str) -> list[Finding]:
-    return [
-        Finding(
-            **{
-                **each,
-                "status": Status(each["status"]),
-                "exit_code": ExitCode(each["exit_code"]),
-            }
-        )
-        for each in json.loads(text)
-    ]
+    return Finding(FAILED, "nodes", text, remedy)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
+from tcpx_mpi.findings import Finding
 from tcpx_mpi.machine.interfaces import Interface
 from tcpx_mpi.preflight.checks import node_findings
 from tcpx_mpi.preflight.facts import NodeFacts, PluginFacts
-from tcpx_mpi.preflight.findings import Finding
 
 PLUGIN = PluginFacts(
     path="/opt/libnccl-net-soft.so", how="--plugin", exists=True, readable=True, mount="/",
@@ -40,7 +40,7 @@ def with_(**changes: Any) -> NodeFacts:
 
 def found(facts: NodeFacts, check: str) -> Finding:
     """The one finding of a check."""
-    (finding,) = [f for f in node_findings(facts, facts.host) if f.check == check]
+    (finding,) = [f for f in node_findings(facts, facts.host) if f.title == check]
     return finding
 
 

@@ -14,7 +14,10 @@ from tcpx_mpi import cli
 from tcpx_mpi.doctor import judge, lines, signatures
 from tcpx_mpi.doctor.here import driver_version
 from tcpx_mpi.doctor.text import lines as printed_lines
+from tcpx_mpi.findings import Severity
 from tcpx_mpi.machine import profiles
+
+BAD, DOUBTFUL, NOTE, GOOD = Severity.BAD, Severity.DOUBTFUL, Severity.NOTE, Severity.GOOD
 
 LOGS = Path(__file__).parents[2] / "fixtures" / "doctor"
 
@@ -55,7 +58,7 @@ def test_a_send_by_another_ranks_proxy_is_direct_too() -> None:
             ]  # fmt: skip
     verdict = verdict_of(text)
     assert verdict.code == 0
-    assert "staged" not in "\n".join(finding.what for finding in verdict.findings)
+    assert "staged" not in "\n".join(finding.text for finding in verdict.findings)
     assert verdict_of(text[:3]).code == 11  # rank 8 says nothing
     staged = verdict_of([text[0], text[1].replace("/GDRDMA", "")])
     assert staged.code == 9
@@ -78,9 +81,11 @@ def test_what_a_process_says_before_it_chooses_its_gpu_is_no_rank() -> None:
 def test_the_wrong_family_is_said_before_the_sockets_that_follow_from_it() -> None:
     (path,) = LOGS.glob("07-*.log")
     verdict = verdict_of(path.read_text())
-    assert "FasTrak (A3 Mega), which does not read" in verdict.findings[0].what
-    assert verdict.findings[0].evidence is not None
-    assert verdict.findings[0].evidence.number == 5
+    assert "FasTrak (A3 Mega), which does not read" in verdict.findings[0].text
+    seen = verdict.findings[0].evidence
+    assert seen is not None
+    assert seen.line is not None
+    assert seen.line.number == 5
 
 
 # --- Our own ------------------------------------------------------------------------------------
@@ -101,8 +106,8 @@ def verdict_of(text: str | Sequence[str]) -> judge.Verdict:
     return judge.judge(list(lines.read_lines([("job.log", said)])), profiles.recipes())
 
 
-def whats(verdict: judge.Verdict, weight: str) -> str:
-    return "\n".join(f.what for f in verdict.findings if f.weight == weight)
+def whats(verdict: judge.Verdict, severity: Severity) -> str:
+    return "\n".join(f.text for f in verdict.findings if f.severity is severity)
 
 
 def test_an_empty_log_and_one_of_another_program_cannot_be_told() -> None:
@@ -114,7 +119,7 @@ def test_an_empty_log_and_one_of_another_program_cannot_be_told() -> None:
         verdict = verdict_of(text)
         assert verdict.code == 11
         assert verdict.headline == "cannot tell: no line of NCCL"
-        assert not whats(verdict, "off")
+        assert not whats(verdict, BAD)
 
 
 def test_lines_of_nccl_without_a_network_cannot_be_told() -> None:
@@ -151,10 +156,10 @@ def test_connections_that_are_staged_are_off_and_some_of_them_a_warning() -> Non
     on = networks(TCPX, TCPX)
     staged = verdict_of([*on, via(f"{TCPX}/0", 0), via(f"{TCPX}/0/GDRDMA", 1)])
     assert staged.code == 9
-    assert "h0 pid 100 [0]: all connections are staged in host memory" in whats(staged, "off")
+    assert "h0 pid 100 [0]: all connections are staged in host memory" in whats(staged, BAD)
     some = verdict_of([*on, via(f"{TCPX}/0", 0), via(f"{TCPX}/1/GDRDMA/Shared", 0)])
     assert some.code == 0
-    assert "some connections are staged" in whats(some, "warning")
+    assert "some connections are staged" in whats(some, DOUBTFUL)
     assert verdict_of([*on, via(f"{TCPX}/0/GDRDMA", 0)]).findings == []
 
 
@@ -165,7 +170,7 @@ def test_lines_of_the_manager_and_of_scripts_count_without_nccl() -> None:
     ):
         verdict = verdict_of(line)
         assert verdict.code == 9
-        assert what in whats(verdict, "off")
+        assert what in whats(verdict, BAD)
         assert verdict.headline.startswith("off the fast path: no rank came to name its network; ")
 
 
@@ -178,7 +183,7 @@ def test_what_is_optional_does_no_harm_on_the_fast_path() -> None:
     ]
     verdict = verdict_of([*asked, *networks(TCPX, TCPX)])
     assert verdict.code == 0
-    assert {finding.weight for finding in verdict.findings} == {"harmless"}
+    assert {finding.severity for finding in verdict.findings} == {GOOD}
 
 
 def test_a_first_name_of_the_plugin_that_fails_is_no_cause_on_a_rank_that_found_another() -> None:
@@ -187,13 +192,13 @@ def test_a_first_name_of_the_plugin_that_fails_is_no_cause_on_a_rank_that_found_
     assert verdict_of([*both, *networks(TCPX, TCPX)]).code == 0
     one = verdict_of([*both, *networks(TCPX, "Socket")])
     assert one.code == 9
-    assert "h0 pid 101 [1]: NCCL did not find the plugin's library" in whats(one, "off")
+    assert "h0 pid 101 [1]: NCCL did not find the plugin's library" in whats(one, BAD)
 
 
 def test_softtcpx_is_plain_sockets() -> None:
     verdict = verdict_of(networks("softtcpx_v7", "softtcpx_v7"))
     assert verdict.code == 9
-    assert "softtcpx, which is plain sockets" in whats(verdict, "off")
+    assert "softtcpx, which is plain sockets" in whats(verdict, BAD)
 
 
 def test_versions_of_two_recipes_are_a_warning_with_what_belongs_together() -> None:
@@ -207,13 +212,13 @@ def test_versions_of_two_recipes_are_a_warning_with_what_belongs_together() -> N
 
     mixed = job("3.1.9", "2.0.15", "2.19.3")
     assert mixed.code == 0
-    (finding,) = [f for f in mixed.findings if f.weight == "warning"]
-    assert finding.do == (
+    (finding,) = [f for f in mixed.findings if f.severity is DOUBTFUL]
+    assert finding.remedy == (
         "profile a3-highgpu-8g@2024-02 has plugin 3.1.9, manager 2.0.12, nccl 2.19.3"
     )
     whole = job("3.1.12", "2.0.15", "2.19.4")
-    assert "as in profile a3-highgpu-8g@2026-06-22" in whats(whole, "fact")
-    assert not whats(whole, "warning")
+    assert "as in profile a3-highgpu-8g@2026-06-22" in whats(whole, NOTE)
+    assert not whats(whole, DOUBTFUL)
 
 
 def test_ranks_that_say_nothing_are_counted_by_what_the_job_says_of_its_size() -> None:
@@ -221,7 +226,7 @@ def test_ranks_that_say_nothing_are_counted_by_what_the_job_says_of_its_size() -
     verdict = verdict_of([comm, *networks(TCPX, TCPX)])
     assert verdict.code == 11
     assert verdict.headline.startswith("cannot tell: GPUDirectTCPX_v7 on 2 of 16 ranks; 14 of 16")
-    assert "14 of 16 ranks do not say" in whats(verdict, "warning")
+    assert "14 of 16 ranks do not say" in whats(verdict, DOUBTFUL)
 
 
 def test_settings_that_the_recipe_has_otherwise_are_named_with_both_values() -> None:
@@ -232,8 +237,8 @@ def test_settings_that_the_recipe_has_otherwise_are_named_with_both_values() -> 
         *networks(TCPX),
     ]
     verdict = verdict_of(text)
-    (finding,) = [f for f in verdict.findings if f.weight == "warning"]
-    assert finding.what == (
+    (finding,) = [f for f in verdict.findings if f.severity is DOUBTFUL]
+    assert finding.text == (
         "settings differ from profile a3-highgpu-8g@2026-06-22 (in brackets): "
         "NCCL_NSOCKS_PERTHREAD=2 (4)"
     )
@@ -248,7 +253,7 @@ def test_fastraks_environment_on_tcpx_is_the_other_wrong_family() -> None:
     verdict = verdict_of(text)
     assert verdict.code == 9
     assert "the plugin is TCPX (A3 High), which does not read NCCL_FASTRAK_CTRL_DEV" in whats(
-        verdict, "off"
+        verdict, BAD
     )
 
 

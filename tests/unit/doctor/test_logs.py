@@ -8,8 +8,11 @@ import logs
 import pytest
 
 from tcpx_mpi.doctor import judge, lines
+from tcpx_mpi.findings import Severity
 from tcpx_mpi.inputs import clean_line
 from tcpx_mpi.machine import profiles
+
+BAD, DOUBTFUL, NOTE, GOOD = Severity.BAD, Severity.DOUBTFUL, Severity.NOTE, Severity.GOOD
 
 
 def clean(text: str) -> list[str]:
@@ -25,29 +28,33 @@ def judged(files: list[str]) -> judge.Verdict:
 @pytest.mark.parametrize("case", logs.CASES, ids=lambda case: case.name)
 def test_a_log_has_its_right_verdict(case: logs.Case) -> None:
     verdict = judged([*case.files])
-    told = "\n".join(f"{finding.weight}: {finding.what}" for finding in verdict.findings)
+    told = "\n".join(f"{finding.severity.value}: {finding.text}" for finding in verdict.findings)
     assert int(verdict.code) == case.code, f"{verdict.headline}\n{told}"
     for words in case.says:
         assert words in verdict.headline
-    for weights, wanted in ((("off",), case.off), (("warning", "fact"), case.warns)):
-        whats = "\n".join(f.what for f in verdict.findings if f.weight in weights)
+    for weights, wanted in (
+        ((BAD,), case.off),
+        ((DOUBTFUL, NOTE), case.warns),
+    ):
+        whats = "\n".join(f.text for f in verdict.findings if f.severity in weights)
         for words in wanted:
             assert words in whats, told
     for finding in verdict.findings:
         for words in case.never:
-            assert finding.weight == "harmless" or words not in finding.what, told
+            assert finding.severity is GOOD or words not in finding.text, told
     if case.evidence:
-        first = next(finding for finding in verdict.findings if finding.weight == "off")
+        first = next(finding for finding in verdict.findings if finding.severity is BAD)
         assert first.evidence is not None
-        assert case.evidence in first.evidence.text
+        assert first.evidence.line is not None
+        assert case.evidence in first.evidence.line.text
 
 
 def test_a_remedy_points_below_only_where_a_cause_is_below() -> None:
     for case in logs.CASES:
         findings = judged([*case.files]).findings
         for number, finding in enumerate(findings):
-            if "below" in finding.do:
-                below = [later for later in findings[number + 1 :] if later.weight == "off"]
+            if "below" in finding.remedy:
+                below = [later for later in findings[number + 1 :] if later.severity is BAD]
                 assert below, case.name
 
 

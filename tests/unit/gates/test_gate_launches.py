@@ -57,7 +57,7 @@ def test_the_median_launch_meets_a_limit_or_does_not(
     limit = Limit("ring", "host", sound.rows[0].size_bytes, bound, value)
     judgement = judge(gate_for(run, limits=(limit,)), run)
     assert judgement.passed is passed
-    assert judgement.findings[0].beyond == beyond
+    assert judgement.limits[0][1].beyond == beyond
     assert judgement.lines()[0].endswith(f"by the median of {len(factors)} launches")
     said = f"({len(beyond)} of {len(factors)} launches beyond: {', '.join(map(str, beyond))})"
     if len(beyond) == len(factors):

@@ -22,6 +22,7 @@ from gates_by_hand import (
 
 from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.findings import Severity
 from tcpx_mpi.gates import Limit, gate_text, judge, read_gate, require_judgeable
 from tcpx_mpi.gates.figures import figures_of
 from tcpx_mpi.records import IN_PLACE, LOADED, Run
@@ -37,7 +38,7 @@ def test_a_run_above_all_limits_passes_and_one_below_one_of_them_does_not() -> N
     gate = gate_for(run)
     tight = dataclasses.replace(gate.limits[1], value=2 * gate.limits[1].value)
     judgement = judge(dataclasses.replace(gate, limits=(gate.limits[0], tight)), run)
-    assert [finding.passed for finding in judgement.findings] == [True, False]
+    assert [each.severity is Severity.GOOD for each, _ in judgement.limits] == [True, False]
     assert not judgement.passed
     assert "2 KiB" in judgement.in_short()
     assert judgement.lines()[-1].endswith("FAILED, 1 of 2 limits met")
@@ -115,11 +116,16 @@ def test_a_size_that_was_not_run_fails() -> None:
     assert document["failures"] == judgement.failures()
     assert [limit["passed"] for limit in document["limits"]] == [True, True, True, False]
     assert [limit["size"] for limit in document["limits"]] == [1024, 2048, 4096, 1 << 20]
-    assert document["limits"][0]["found"] == judgement.findings[0].found
+    assert document["limits"][0]["found"] == judgement.limits[0][1].found
     assert document["limits"][3]["found"] is None
     assert (document["passed"], document["launches"]) == (False, 1)
     assert judgement.failures() == ["ring, host, 1 MiB: no row of this size"]
-    assert [finding.passed for finding in judgement.findings] == [True, True, True, False]
+    assert [each.severity is Severity.GOOD for each, _ in judgement.limits] == [
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 def test_another_file_of_the_plugin_fails_where_the_gate_names_one() -> None:
@@ -141,9 +147,9 @@ def test_an_unknown_figure_never_passes() -> None:
     row.checked[:] = False  # there is nothing to check
     limits = (Limit("ring", "host", 0, "busbw_min", 1e-9),)
     run.header.plan = dataclasses.replace(run.header.plan, sizes=(0,))
-    finding = judge(gate_for(run, limits=limits), run).findings[0]
-    assert math.isnan(finding.found)
-    assert not finding.passed
+    ((finding, held),) = judge(gate_for(run, limits=limits), run).limits
+    assert math.isnan(held.found)
+    assert finding.severity is Severity.BAD
 
 
 def test_a_tail_of_too_few_iterations_never_passes() -> None:
@@ -153,7 +159,7 @@ def test_a_tail_of_too_few_iterations_never_passes() -> None:
     row.samples = {phase: samples[:, :100] for phase, samples in row.samples.items()}
     limit = Limit("ring", "host", row.size_bytes, "p99_us_max", 1e9)
     judgement = judge(gate_for(run, limits=(limit,)), run)
-    assert not judgement.findings[0].passed
+    assert judgement.limits[0][0].severity is Severity.BAD
     assert judgement.failures() == [
         "ring, host, 1 KiB: no p99: too few iterations, or they came in bursts"
     ]
@@ -166,14 +172,14 @@ def test_a_limit_of_p99_is_held_against_p99_and_not_the_median() -> None:
     figures = figures_of(run, row)
     between = (figures.p99_ns + figures.time_ns) / 2e3
     limit = Limit("ring", "host", row.size_bytes, "p99_us_max", between)
-    (finding,) = judge(gate_for(run, limits=(limit,)), run).findings
-    assert (finding.found, finding.passed) == (figures.p99_ns / 1e3, False)
+    ((finding, held),) = judge(gate_for(run, limits=(limit,)), run).limits
+    assert (held.found, finding.severity) == (figures.p99_ns / 1e3, Severity.BAD)
 
 
 def test_one_launch_that_is_missing_fails() -> None:
     run = run_of()
     run.launches_planned = 2
-    assert judge(gate_for(run), run).refusals == ("the file lacks 1 of 2 launches",)
+    assert judge(gate_for(run), run).refusals() == ["the file lacks 1 of 2 launches"]
 
 
 def test_figures_are_of_one_copy_and_without_what_is_skipped() -> None:
@@ -315,7 +321,7 @@ def test_the_gate_of_a_kind_of_machine_is_known_by_its_name_and_says_where_a_lim
     header = dataclasses.replace(run.header, pattern="all_gather")
     (refusal,) = [
         text
-        for text in judge(gate, dataclasses.replace(run, header=header)).refusals
+        for text in judge(gate, dataclasses.replace(run, header=header)).refusals()
         if "no limit" in text
     ]
     assert "cuda, 64 MiB: busbw >= 42.4 GB/s [0.9 x 47.1 GB/s" in refusal

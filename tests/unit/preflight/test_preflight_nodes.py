@@ -13,11 +13,12 @@ from machines import machine
 from preflight_facts import ETH0, ETH1, GOOD, GPUS, LO, PLUGIN, second, with_
 
 from tcpx_mpi.errors import ExitCode, UsageError
+from tcpx_mpi.findings import Finding, Severity
 from tcpx_mpi.launch import mpirun as launch
 from tcpx_mpi.preflight import story
 from tcpx_mpi.preflight.alike import agreement_findings, mpi_family, mpirun_finding
 from tcpx_mpi.preflight.facts import AskedPlugin
-from tcpx_mpi.preflight.findings import Finding, Status
+from tcpx_mpi.preflight.findings import FAILED, OK, WARNING, Checked, checked, encoded
 from tcpx_mpi.preflight.hostfile import (
     hostfile_findings,
     kept_hostfile,
@@ -31,47 +32,47 @@ from tcpx_mpi.preflight.story import nodes_finding
 
 
 def test_nodes_without_variables_are_told_so_in_words_that_fit_any_interface_variable() -> None:
-    (found,) = [f for f in agreement_findings([GOOD, second()]) if f.check == "same environment"]
+    (found,) = [f for f in agreement_findings([GOOD, second()]) if f.title == "same environment"]
     # NCCL_SOCKET_IFNAME may be set, and may differ.
-    assert found.found == "no variable that must be alike is set"
+    assert found.text == "no variable that must be alike is set"
 
 
 def test_nodes_that_are_alike_pass_and_one_node_is_not_compared() -> None:
-    assert {finding.status for finding in agreement_findings([GOOD, second()])} == {Status.OK}
+    assert {finding.severity for finding in agreement_findings([GOOD, second()])} == {OK}
     assert agreement_findings([GOOD]) == []
 
 
 @pytest.mark.parametrize(
     ("changes", "check", "status", "words"),
     [
-        ({"version": "0.2.0"}, "same tcpx-mpi", Status.FAILED, ("0.1.0", "a3-1 has 0.2.0")),
-        ({"source": "def+changes"}, "same tcpx-mpi", Status.FAILED, ("0.1.0 def+changes",)),
+        ({"version": "0.2.0"}, "same tcpx-mpi", FAILED, ("0.1.0", "a3-1 has 0.2.0")),
+        ({"source": "def+changes"}, "same tcpx-mpi", FAILED, ("0.1.0 def+changes",)),
         ({"plugin": dataclasses.replace(PLUGIN, sha256="b" * 64)}, "same plugin content",
-         Status.FAILED, ("a3-0 has soft sha256 aaaaaaaaaaaa", "a3-1 has soft sha256 bbbbbbbbbbbb")),
-        ({"mpi_library": "Open MPI v4.1.4"}, "same MPI", Status.FAILED, ("a3-1 has Open MPI v4",)),
-        ({"python": "3.12.1"}, "same Python", Status.WARNING, ("a3-1 has 3.12.1",)),
+         FAILED, ("a3-0 has soft sha256 aaaaaaaaaaaa", "a3-1 has soft sha256 bbbbbbbbbbbb")),
+        ({"mpi_library": "Open MPI v4.1.4"}, "same MPI", FAILED, ("a3-1 has Open MPI v4",)),
+        ({"python": "3.12.1"}, "same Python", WARNING, ("a3-1 has 3.12.1",)),
         ({"interfaces": (ETH0, dataclasses.replace(ETH1, mtu=1500), LO)}, "same MTU",
-         Status.WARNING, ("a3-0 has 8244", "a3-1 has 1500")),
-        ({"profile": "profile a3 (auto)"}, "same profile", Status.FAILED,
+         WARNING, ("a3-0 has 8244", "a3-1 has 1500")),
+        ({"profile": "profile a3 (auto)"}, "same profile", FAILED,
          ("a3-0 has none", "a3-1 has profile a3 (auto)", "--profile")),
-        (GPUS, "same GPUs", Status.WARNING,
+        (GPUS, "same GPUs", WARNING,
          ("a3-0 has none", "a3-1 has 2 H100, not usable", "host memory")),
         ({"interface_variables": {"NCCL_SOCKET_IFNAME": "eth1,lo"},
           "interfaces": (ETH1, dataclasses.replace(LO, mtu=ETH1.mtu))}, "same NIC count",
-         Status.FAILED, ("a3-0 has 1", "a3-1 has 2")),
-        ({"congestion": "bbr"}, "same TCP default", Status.WARNING, ("a3-1 has bbr",)),
-        ({"environment": {"NCCL_BUFFSIZE": "1"}}, "same NCCL_BUFFSIZE", Status.FAILED,
+         FAILED, ("a3-0 has 1", "a3-1 has 2")),
+        ({"congestion": "bbr"}, "same TCP default", WARNING, ("a3-1 has bbr",)),
+        ({"environment": {"NCCL_BUFFSIZE": "1"}}, "same NCCL_BUFFSIZE", FAILED,
          ("a3-0 has not set", "a3-1 has 1", "mpirun -x")),
     ],
 )  # fmt: skip
 def test_what_differs_names_the_node_and_both_values(
-    changes: dict[str, Any], check: str, status: Status, words: tuple[str, ...]
+    changes: dict[str, Any], check: str, status: Severity, words: tuple[str, ...]
 ) -> None:
     findings = agreement_findings([GOOD, second(**changes)])
-    (finding,) = [f for f in findings if f.status is not Status.OK]
-    assert (finding.check, finding.status) == (check, status)
+    (finding,) = [f for f in findings if f.severity is not OK]
+    assert (finding.title, finding.severity) == (check, status)
     for word in words:
-        assert word in f"{finding.found} -> {finding.remedy}"
+        assert word in f"{finding.text} -> {finding.remedy}"
 
 
 def test_nics_of_a_node_that_differ_in_mtu_are_named() -> None:
@@ -81,44 +82,44 @@ def test_nics_of_a_node_that_differ_in_mtu_are_named() -> None:
         with_(interfaces=(ETH1, eth2), **both),
         second(interfaces=(ETH1, dataclasses.replace(eth2, mtu=1500)), **both),
     ]
-    (finding,) = [f for f in agreement_findings(nodes) if f.check == "same MTU"]
-    assert finding.found == "a3-0 has 8244, a3-1 has eth1 8244, eth2 1500"
+    (finding,) = [f for f in agreement_findings(nodes) if f.title == "same MTU"]
+    assert finding.text == "a3-0 has 8244, a3-1 has eth1 8244, eth2 1500"
 
 
 def test_only_the_nodes_that_differ_are_named() -> None:
     third = dataclasses.replace(GOOD, host="a3-2", version="9")
-    (finding,) = [
-        f for f in agreement_findings([GOOD, second(), third]) if f.status is not Status.OK
-    ]
-    assert "a3-2 has 9" in finding.found
-    assert "a3-1" not in finding.found
+    (finding,) = [f for f in agreement_findings([GOOD, second(), third]) if f.severity is not OK]
+    assert "a3-2 has 9" in finding.text
+    assert "a3-1" not in finding.text
 
 
 def test_nodes_of_one_host_name_are_told_apart() -> None:
     apart = dataclasses.replace(GOOD, version="9")
-    said = [f.found for f in agreement_findings([GOOD, apart]) if f.check == "same tcpx-mpi"]
+    said = [f.text for f in agreement_findings([GOOD, apart]) if f.title == "same tcpx-mpi"]
     assert said == ["a3-0#0 has 0.1.0 abc, a3-0#1 has 9 abc"]
 
 
 @pytest.mark.parametrize(
     ("version", "library", "status"),
     [
-        ("mpirun (Open MPI) 5.0.8", "Open MPI v5.0.8, package", Status.OK),
-        ("mpirun (Open MPI) 4.1.4", "Open MPI v5.0.8, package", Status.OK),  # it works
-        ("HYDRA build details: Version: 4.0.2", "MPICH Version: 4.0.2", Status.OK),
-        ("HYDRA build details:", "Open MPI v5.0.8, package", Status.FAILED),
-        ("mpirun (Open MPI) 5.0.8", "MPICH Version: 4.0.2", Status.FAILED),
-        ("", "MPICH Version: 4.0.2", Status.OK),
+        ("mpirun (Open MPI) 5.0.8", "Open MPI v5.0.8, package", OK),
+        ("mpirun (Open MPI) 4.1.4", "Open MPI v5.0.8, package", OK),  # it works
+        ("HYDRA build details: Version: 4.0.2", "MPICH Version: 4.0.2", OK),
+        ("HYDRA build details:", "Open MPI v5.0.8, package", FAILED),
+        ("mpirun (Open MPI) 5.0.8", "MPICH Version: 4.0.2", FAILED),
+        ("", "MPICH Version: 4.0.2", OK),
     ],
 )
-def test_mpirun_and_library_must_be_of_one_mpi(version: str, library: str, status: Status) -> None:
+def test_mpirun_and_library_must_be_of_one_mpi(
+    version: str, library: str, status: Severity
+) -> None:
     finding = mpirun_finding("/usr/bin/mpirun", version, library)
-    assert finding.status is status
-    assert "/usr/bin/mpirun" in finding.found
+    assert finding.severity is status
+    assert "/usr/bin/mpirun" in finding.text
 
 
 def test_a_node_without_mpirun_may_have_srun() -> None:
-    assert mpirun_finding("", "", "MPICH").status is Status.WARNING
+    assert mpirun_finding("", "", "MPICH").severity is WARNING
     assert mpi_family("something else") == ""
 
 
@@ -177,43 +178,45 @@ def test_two_names_of_one_node_are_refused() -> None:
 
 
 def test_fewer_nodes_than_names_fail() -> None:
-    assert nodes_finding(2, 2).status is Status.OK
-    assert nodes_finding(3, 2).status is Status.FAILED
+    assert nodes_finding(2, 2).severity is OK
+    assert nodes_finding(3, 2).severity is FAILED
 
 
 def test_uneven_slots_are_said() -> None:
     even = (HostLine(1, "n0", 8), HostLine(2, "n1", 8))
     (finding,) = hostfile_findings(Hosts(even), "h", OPEN_MPI)
-    assert (finding.status, finding.found) == (Status.OK, "h: 2 nodes, 16 slots")
+    assert (finding.severity, finding.text) == (OK, "h: 2 nodes, 16 slots")
     (finding,) = hostfile_findings(Hosts((*even, HostLine(3, "n2", 1))), "h", OPEN_MPI)
-    assert (finding.status, finding.exit_code) == (Status.FAILED, ExitCode.USAGE)
-    assert "uneven: n0 8, n1 8, n2 1" in finding.found
+    assert (finding.severity, checked(finding).exit_code) == (FAILED, ExitCode.USAGE)
+    assert "uneven: n0 8, n1 8, n2 1" in finding.text
 
 
 def test_slots_that_no_line_gives_are_not_made_up() -> None:
     cores = (HostLine(1, "n0", None), HostLine(2, "n1", None))
     (finding,) = hostfile_findings(Hosts(cores), "h", OPEN_MPI)
-    assert (finding.status, finding.found) == (
-        Status.OK, "h: 2 nodes, as many slots as each has cores: no line gives any",
+    assert (finding.severity, finding.text) == (
+        OK, "h: 2 nodes, as many slots as each has cores: no line gives any",
     )  # fmt: skip
     (finding,) = hostfile_findings(Hosts((*cores, HostLine(3, "n2", 8))), "h", OPEN_MPI)
-    assert finding.status is Status.WARNING
-    assert "n1 its cores, n2 8" in finding.found
+    assert finding.severity is WARNING
+    assert "n1 its cores, n2 8" in finding.text
 
 
 def test_what_a_launcher_passes_over_is_a_warning_and_intels_counts_are_said_to_be() -> None:
     hosts = Hosts((HostLine(1, "n0", 2),), ("line 1: Open MPI passes over 'x': take it out",))
     finding = hostfile_findings(hosts, "h", OPEN_MPI)[1]
-    assert (finding.status, finding.remedy) == (Status.WARNING, "take it out")
-    assert finding.found == "h, line 1: Open MPI passes over 'x'"
+    assert (finding.severity, finding.remedy) == (WARNING, "take it out")
+    assert finding.text == "h, line 1: Open MPI passes over 'x'"
     (finding,) = hostfile_findings(Hosts(hosts.lines), "h", Launcher("Intel MPI 2021", True))
-    assert "takes the counts with -machinefile, and passes over them with -f" in finding.found
+    assert "takes the counts with -machinefile, and passes over them with -f" in finding.text
 
 
 def test_a_hostfile_is_checked_with_the_profile_that_was_asked_for_and_mpi_off_the_data_nics(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    answer = story.ANSWER + story.encoded([Finding(Status.OK, "a", "MPI library", "Open MPI v5")])
+    answer = story.ANSWER + encoded(
+        [Finding(OK, "MPI library", "Open MPI v5", evidence=Checked("a"))]
+    )
     started: list[tuple[list[str], dict[str, str]]] = []
 
     def mpirun(
@@ -241,8 +244,8 @@ def test_a_host_that_does_not_answer_is_a_warning() -> None:
     hosts = [HostLine(1, "n0", 8), HostLine(2, "n1", 8, "root", 2222)]
     found = {("n0", 22): "", ("n1", 2222): "no answer"}
     (finding,) = reach_findings(hosts, lambda name, port: found[name, port])
-    assert (finding.status, finding.node) == (Status.WARNING, "n1")
-    assert "port 2222: no answer" in finding.found
+    assert (finding.severity, checked(finding).node) == (WARNING, "n1")
+    assert "port 2222: no answer" in finding.text
 
 
 def test_an_ipv6_address_of_this_very_node_is_asked_for_ssh() -> None:

@@ -101,4 +101,4 @@ def test_an_ssh_port_that_answers_is_silent(monkeypatch: pytest.MonkeyPatch) -> 
         # The kernel completes a connection before anybody accepts it.
         assert reach_findings([HostLine(1, "127.0.0.1", 1)]) == []
     (finding,) = reach_findings([HostLine(1, "127.0.0.1", 1)])
-    assert "refused" in finding.found
+    assert "refused" in finding.text
