@@ -62,65 +62,15 @@ class RunFrames:
         """Everything known before the first row, as plain dictionaries, lists and numbers."""
         return header_to_plain(self.run.header)
 
-    @cached_property
-    def rows(self) -> DataFrame:
-        """One line a row of the printed table: independent variables, then its figures."""
-        return _frame(self._tables["rows"])
+    def __getattr__(self, name: str) -> DataFrame:
+        """The table of that name (`tidy.tables_of`) as a frame; unknown numbers as in the file."""
+        if name not in self._tables:
+            raise AttributeError(f"a run has no {name}; its tables are {', '.join(self._tables)}")
+        self.__dict__[name] = _frame(self._tables[name])
+        return self.__dict__[name]
 
-    @cached_property
-    def samples(self) -> DataFrame:
-        """One line a sample, in nanoseconds: row x side x rank x iteration x phase."""
-        return _frame(self._tables["samples"])
-
-    @cached_property
-    def against(self) -> DataFrame:
-        """One line a row and baseline beside it (`--against`): ratio, interval, both medians."""
-        return _frame(self._tables["against"])
-
-    @cached_property
-    def counters(self) -> DataFrame:
-        """One line a row, side and rank: bytes, CPU time, retransmits; -1 where not known."""
-        return _frame(self._tables["counters"])
-
-    @cached_property
-    def proof(self) -> DataFrame:
-        """One line a row, side and rank: where its work was seen; -1 and "" where not known."""
-        return _frame(self._tables["proof"])
-
-    @cached_property
-    def gpus(self) -> DataFrame:
-        """One line a row, side and rank in a GPU's memory: the GPU before and after."""
-        return _frame(self._tables["gpus"])
-
-    @cached_property
-    def batches(self) -> DataFrame:
-        """One line a row, side, rank and batch."""
-        return _frame(self._tables["batches"])
-
-    @cached_property
-    def arrivals(self) -> DataFrame:
-        """One line a row, side, rank, peer and block: when the peer's bytes were there."""
-        return _frame(self._tables["arrivals"])
-
-    @cached_property
-    def ranks(self) -> DataFrame:
-        """The map rank -> host -> device -> NIC -> NUMA node -> CPUs."""
-        return _frame(self._tables["ranks"])
-
-    @cached_property
-    def peers(self) -> DataFrame:
-        """What ran beside the plugin, and how it was set."""
-        return _frame(self._tables["peers"])
-
-    @cached_property
-    def setup(self) -> DataFrame:
-        """One line a call of listen, connect, accept or regMr."""
-        return _frame(self._tables["setup"])
-
-    @cached_property
-    def settings(self) -> DataFrame:
-        """Settings with their sources, versions, environment, facts: section, name, value."""
-        return _frame(self._tables["settings"])
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._tables]
 
     def __repr__(self) -> str:
         header = self.run.header

@@ -178,14 +178,7 @@ def against(run: Run) -> Table:
 
     def blocks() -> Iterator[Block]:
         for row in run.rows:
-            where = {
-                name: getattr(row, attribute)
-                for name, attribute in (
-                    ("row", "index"),
-                    ("cycle", "cycle"),
-                    ("size_bytes", "size_bytes"),
-                )
-            }
+            where = {"row": row.index, "cycle": row.cycle, "size_bytes": row.size_bytes}
             for ratio in summarise_row(run.header, row).against.values():
                 told = dataclasses.asdict(ratio)
                 yield Block(1, {**where, "peer": told.pop("baseline"), **told})

@@ -171,9 +171,9 @@ def _looked_at(gate: Gate, limits: Sequence[Limit], launch: Run, first: RunHeade
         ]
         figures[limit] = _worst(limit, values)
         if not rows:
-            unfit.append(f"{_place_of(limit)}: no row of this size")
+            unfit.append(f"{_place(limit, limit.size_bytes)}: no row of this size")
         elif math.isnan(figures[limit]) and limit.size_bytes not in spoilt:
-            unfit.append(f"{_place_of(limit)}: {_WHY_UNKNOWN[limit.bound]}")
+            unfit.append(f"{_place(limit, limit.size_bytes)}: {_WHY_UNKNOWN[limit.bound]}")
     return _Launch(tuple(unfit), figures)
 
 
@@ -259,12 +259,8 @@ def _asks(limit: Limit) -> str:
     return f"{text} [{limit.provenance}]" if limit.provenance else text
 
 
-def _place_of(limit: Limit) -> str:
-    return f"{limit.pattern}, {limit.memory}, {format_size(limit.size_bytes)}"
-
-
-def _place(header: RunHeader, size_bytes: int) -> str:
-    return f"{header.pattern}, {header.memory}, {format_size(size_bytes)}"
+def _place(of: Limit | RunHeader, size_bytes: int) -> str:
+    return f"{of.pattern}, {of.memory}, {format_size(size_bytes)}"
 
 
 def _finding(severity: Severity, held: Held) -> GateFinding:
@@ -272,4 +268,4 @@ def _finding(severity: Severity, held: Held) -> GateFinding:
     found = f"{held.found:.4g}" if math.isfinite(held.found) else "n/a"
     sign = ">=" if is_minimum else "<="
     text = f"{name} {found} {unit}, must be {sign} {held.limit.value:.4g}"
-    return Finding(severity, _place_of(held.limit), text, evidence=held)
+    return Finding(severity, _place(held.limit, held.limit.size_bytes), text, evidence=held)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from operator import attrgetter
 
 from tcpx_mpi.findings import Finding, Severity
 from tcpx_mpi.machine.topology import node_names
@@ -11,32 +12,24 @@ from tcpx_mpi.preflight.facts import NodeFacts
 from tcpx_mpi.preflight.findings import FAILED, OK, WARNING, CheckFinding
 
 _NOT_SET = "not set"
+_mpi, _congestion = attrgetter("mpi_library"), attrgetter("congestion")
 
 
 def agreement_findings(nodes: Sequence[NodeFacts]) -> list[CheckFinding]:
     """One finding for each thing that must be alike, naming the nodes that differ and how."""
     if len(nodes) < 2:
         return []
+    gpus = "make the nodes alike; as they are, a run has its buffers in host memory"
     same: list[tuple[str, Callable[[NodeFacts], str], Severity, str]] = [
         ("tcpx-mpi", _version, FAILED, "install the same version on every node"),
-        ("profile", _profile, FAILED, "give all the same --profile, or none"),
+        ("profile", attrgetter("profile"), FAILED, "give all the same --profile, or none"),
         ("plugin content", _plugin, FAILED, "copy the same file to every node"),
         ("MPI", _mpi, FAILED, "use the same MPI on every node (MPI4PY_LIBMPI)"),
-        ("Python", _python, WARNING, "use the same Python on every node"),
+        ("Python", attrgetter("python"), WARNING, "use the same Python on every node"),
         ("MTU", _mtus, WARNING, "ip link set NIC mtu N, the same on all nodes"),
-        (
-            "GPUs",
-            _gpus,
-            WARNING,
-            "make the nodes alike; as they are, a run has its buffers in host memory",
-        ),
+        ("GPUs", _gpus, WARNING, gpus),
         ("NIC count", _nics, FAILED, "name as many interfaces on each node"),
-        (
-            "TCP default",
-            _congestion,
-            WARNING,
-            "sysctl -w net.ipv4.tcp_congestion_control",
-        ),
+        ("TCP default", _congestion, WARNING, "sysctl -w net.ipv4.tcp_congestion_control"),
     ]
     named = node_names([facts.host for facts in nodes])
     found = [
@@ -97,10 +90,6 @@ def _version(facts: NodeFacts) -> str:
     return f"{facts.version} {facts.source}".strip()
 
 
-def _profile(facts: NodeFacts) -> str:
-    return facts.profile
-
-
 def _gpus(facts: NodeFacts) -> str:
     if not facts.gpus:
         return ""
@@ -110,18 +99,6 @@ def _gpus(facts: NodeFacts) -> str:
 
 def _plugin(facts: NodeFacts) -> str:
     return f"{facts.plugin.name} sha256 {facts.plugin.sha256[:12]}" if facts.plugin.sha256 else ""
-
-
-def _mpi(facts: NodeFacts) -> str:
-    return facts.mpi_library
-
-
-def _python(facts: NodeFacts) -> str:
-    return facts.python
-
-
-def _congestion(facts: NodeFacts) -> str:
-    return facts.congestion
 
 
 def _data_nics(facts: NodeFacts) -> list[tuple[str, int]]:

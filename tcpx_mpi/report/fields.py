@@ -115,107 +115,86 @@ def _interval_text(found: Ratio, _width: int, unknown: str) -> str:
     return unknown if math.isnan(found.ratio) else text
 
 
-_TIME = Unit("us", format_time_us, 9, lambda ns: ns / 1e3)
+# fmt: off
+US = Unit("us", format_time_us, 9, lambda ns: ns / 1e3)
 _RATE = Unit("GB/s", format_gb_per_s, long="1e9 B/s")
 _NUMBER = Unit("", fit_number)
-_SHARE = Unit("%", lambda share, *how: fit_number(100 * share, *how), data=lambda x: x * 100)
+PERCENT = Unit("%", lambda share, *how: fit_number(100 * share, *how), data=lambda x: x * 100)
 _GBITS = Unit("Gb/s", lambda rate, *how: fit_number(gbits_per_s(rate), *how), long="1e9 bit/s")
 _CPU_COST = Unit("s/GB", _significant, 12, long="s / 1e9 B")
-_RATIO = Unit("", _ratio_text, 6)
-_INTERVAL = Unit("", _interval_text, 16)
-BYTES = Unit("B", _plain, 12, kind=INT)
-_ELEMENTS = Unit("elements", _plain, 12, kind=INT)
-COUNTS = Unit("", _plain, 6, kind=INT)
-_MAYBE_COUNT = dataclasses.replace(COUNTS, kind=MAYBE_INT)
-_WORD = Unit("", _plain, kind=TEXT)
+_RATIO, _INTERVAL = Unit("", _ratio_text, 6), Unit("", _interval_text, 16)
+BYTES, _ELEMENTS = Unit("B", _plain, 12, kind=INT), Unit("elements", _plain, 12, kind=INT)
+COUNTS, _MAYBE_COUNTS = Unit("", _plain, 6, kind=INT), Unit("", _plain, 6, kind=MAYBE_INT)
+_WORD, _TRUTH = Unit("", _plain, kind=TEXT), Unit("", _plain, kind=BOOL)
 _RANK = Unit("", lambda rank, *_: f"@{rank}", 6, kind=MAYBE_INT)
 _STAMP = Unit("UTC", lambda time, _width, unknown: time or unknown, 24, kind=TEXT)
-_TRUTH = Unit("", _plain, kind=BOOL)
-_SECONDS = Unit("s", _plain)
 
 # --- Those of nccl-tests ------------------------------------------------------------------------
 
 SIZE = Field("size", BYTES, attrgetter("size_bytes"), meaning=(
     "bytes: of a message; for `mesh`, of a rank's whole send buffer; of nccl-tests' programs as "
-    "there ([patterns.md](patterns.md))"
-))  # fmt: skip
+    "there ([patterns.md](patterns.md))"))
 COUNT = Field("count", _ELEMENTS, attrgetter("count"), meaning=(
-    "elements; transfer patterns move bytes, so equal to `size`"
-))  # fmt: skip
+    "elements; transfer patterns move bytes, so equal to `size`"))
 TYPE = Field("type", _WORD, attrgetter("type_name"))
 REDOP = Field("redop", _WORD, attrgetter("redop"), 6)
 ROOT = Field("root", COUNTS, attrgetter("root"))
-TIME = Field("time", _TIME, attrgetter("time_ns"), 7, "time_us", unknown=ABSENT, meaning=(
-    "as above; with `-m M`, of one of the M messages"
-))  # fmt: skip
+TIME = Field("time", US, attrgetter("time_ns"), 7, "time_us", unknown=ABSENT, meaning=(
+    "as above; with `-m M`, of one of the M messages"))
 ALGBW = Field("algbw", _RATE, attrgetter("algbw"), 6, "algbw", unknown=ABSENT, meaning=(
-    "`size / time`"
-))  # fmt: skip
+    "`size / time`"))
 BUSBW = Field("busbw", _RATE, attrgetter("busbw"), 6, "busbw", unknown=ABSENT, meaning=(
     "`algbw` x factor: `mesh` (n-1)/n, other transfer patterns 1, programs as nccl-tests "
-    "([patterns.md](patterns.md))"
-))  # fmt: skip
-WRONG = Field("#wrong", _MAYBE_COUNT, attrgetter("wrong"), key="wrong", unknown=ABSENT, meaning=(
+    "([patterns.md](patterns.md))"))
+WRONG = Field("#wrong", _MAYBE_COUNTS, attrgetter("wrong"), 0, "wrong", unknown=ABSENT, meaning=(
     "wrong bytes, of nccl-tests' programs elements, summed over ranks; `N/A` where nothing was "
-    "checked"
-))  # fmt: skip
+    "checked"))
 
-# --- The slowest rank, and iterations -------------------------------------------------------------
+# --- The slowest rank, and iterations -----------------------------------------------------------
 
 _SLOWEST, _MAXIMUM = "slowest rank", "maximum of an iteration"
 #: What a terminal has over what is of the slowest rank, iteration by iteration.
 _NARROW_MAXIMUM = "maximum"
-
 _OF_SLOWEST = "mean time of the slowest rank that receives, and which"
-T_MAX = Field("t_max", _TIME, attrgetter("t_max_ns"), 0, "t_max_us", _SLOWEST, meaning=_OF_SLOWEST)
-T_MAX_RANK = Field(
-    "@rank", _RANK, lambda s: s.t_max_rank if s.t_max_rank >= 0 else None, 0, "t_max_rank",
-    _SLOWEST, meaning=_OF_SLOWEST,
-)  # fmt: skip
-
-
-def _spread(name: str, part: str, unit: Unit = _TIME, key: str = "", meaning: str = "") -> Field:
-    """Of the maximum over ranks, iteration by iteration."""
-    group = "" if name.startswith("i_") else _MAXIMUM
-    figure = attrgetter(f"per_iteration.{part}")
-    return Field(name, unit, figure, 0, key or f"{name}_us", group, meaning=meaning)
-
-
 _PERCENTILES = (
     "nearest rank percentiles of the maximum over those ranks, iteration by iteration; `n/a` below "
-    "59 (p95), 299 (p99), 2995 (p99.9) iterations"
-)
+    "59 (p95), 299 (p99), 2995 (p99.9) iterations")
 _BOUNDS = (
     "the interval that holds the true median in 95 % of cases ([how](#statistics-of-a-row)); `n/a` "
-    "where the iterations are worth fewer than 6"
-)
+    "where the iterations are worth fewer than 6")
 _SINGLE = "`-I`: minimum, maximum, mean, standard deviation of the same, and that over the mean"
-P50 = _spread("p50", "p50", meaning=_PERCENTILES)
-P50_LOW = _spread("p50_low", "p50_low", meaning=_BOUNDS)
-P50_HIGH = _spread("p50_high", "p50_high", meaning=_BOUNDS)
-P95 = _spread("p95", "p95", meaning=_PERCENTILES)
-P99 = _spread("p99", "p99", meaning=_PERCENTILES)
-P99_9 = _spread("p99_9", "p99_9")
-MINIMUM = _spread("i_min", "min", key="min_us", meaning=_SINGLE)
-MAXIMUM = _spread("i_max", "max", key="max_us", meaning=_SINGLE)
-MEAN = _spread("i_avg", "mean", key="avg_us", meaning=_SINGLE)
-STDEV = _spread("i_stdev", "stdev", key="stdev_us", meaning=_SINGLE)
-CV = _spread("i_cv%", "cv", _SHARE, "cv_pct", _SINGLE)
 
-# --- Network, CPUs, and what an option asks for ---------------------------------------------------
+
+def _spread(name: str, part: str, meaning: str = "", key: str = "", unit: Unit = US) -> Field:
+    """Of the maximum over ranks, iteration by iteration."""
+    group = "" if meaning == _SINGLE else _MAXIMUM
+    return Field(name, unit, attrgetter(f"per_iteration.{part}"), 0, key or f"{name}_us", group,
+                 meaning=meaning)
+
+
+T_MAX = Field("t_max", US, attrgetter("t_max_ns"), 0, "t_max_us", _SLOWEST, meaning=_OF_SLOWEST)
+T_MAX_RANK = Field("@rank", _RANK, lambda s: s.t_max_rank if s.t_max_rank >= 0 else None, 0,
+                   "t_max_rank", _SLOWEST, meaning=_OF_SLOWEST)
+P50, P95, P99 = (_spread(name, name, _PERCENTILES) for name in ("p50", "p95", "p99"))
+P50_LOW, P50_HIGH = (_spread(name, name, _BOUNDS) for name in ("p50_low", "p50_high"))
+P99_9 = _spread("p99_9", "p99_9")
+MINIMUM = _spread("i_min", "min", _SINGLE, "min_us")
+MAXIMUM = _spread("i_max", "max", _SINGLE, "max_us")
+MEAN = _spread("i_avg", "mean", _SINGLE, "avg_us")
+STDEV = _spread("i_stdev", "stdev", _SINGLE, "stdev_us")
+CV = _spread("i_cv%", "cv", _SINGLE, "cv_pct", PERCENT)
+
+# --- Network, CPUs, and what an option asks for -------------------------------------------------
 
 NET_BW = Field("net_bw", _RATE, attrgetter("net_bw"), 0, "net_bw", meaning=(
     "bytes that the sockets of a receiving rank took in, by `TCP_INFO`, over the time of its "
     "batches; `n/a` where they cannot be read, with `--unpack none`, and where a part of an "
-    "iteration is timed (`loaded_pingpong`)"
-))  # fmt: skip
+    "iteration is timed (`loaded_pingpong`)"))
 CPU = Field("cpu_s_per_GB", _CPU_COST, attrgetter("cpu_s_per_gb"), 0, "cpu_s_per_GB", meaning=(
-    "user + system time of all ranks' processes within the batches, over the payload received"
-))  # fmt: skip
+    "user + system time of all ranks' processes within the batches, over the payload received"))
 ALGO = Field("algo", _WORD, attrgetter("algo"), 9, meaning="the algorithm of nccl-tests' programs")
 MESSAGES = Field("Mmsg/s", _NUMBER, attrgetter("mmsg_per_s"), 0, "mmsg_per_s", meaning=(
-    "with `-m`: millions of messages that a rank receives a second"
-))  # fmt: skip
+    "with `-m`: millions of messages that a rank receives a second"))
 ALGBW_GBITS = Field("algbw", _GBITS, ALGBW.of, meaning="the same with `--report_gbits`")
 BUSBW_GBITS = Field("busbw", _GBITS, BUSBW.of, meaning="the same with `--report_gbits`")
 
@@ -225,29 +204,24 @@ def _cpu_ns_a_copy(summary: RowSummary) -> float:
     return summary.cpu_ns / copies if copies > 0 else math.nan
 
 
-CPU_TIME = Field("cputime", _TIME, _cpu_ns_a_copy, meaning=(
-    "`-C`: CPU time of a rank for one copy of the pattern, averaged over ranks"
-))  # fmt: skip
+CPU_TIME = Field("cputime", US, _cpu_ns_a_copy, meaning=(
+    "`-C`: CPU time of a rank for one copy of the pattern, averaged over ranks"))
 FINISHED = Field("timestamp", _STAMP, attrgetter("finished_time"), 0, "finished_time", meaning=(
-    "`-S`: when the row was complete"
-))  # fmt: skip
+    "`-S`: when the row was complete"))
 
-# --- For programs alone ---------------------------------------------------------------------------
+# --- For programs alone -------------------------------------------------------------------------
 
-
-def _for_programs(key: str, unit: Unit, attribute: str = "") -> Field:
-    return Field("", unit, attrgetter(attribute or key), key=key)
-
-
-CHECKED = _for_programs("checked", _TRUTH)
-PAYLOAD_SENT = _for_programs("payload_bytes_sent", COUNTS, "payload_sent")
-PAYLOAD_RECEIVED = _for_programs("payload_bytes_received", COUNTS, "payload_received")
-PAYLOAD_CHECKED = _for_programs("payload_bytes_checked", COUNTS, "payload_received_checked")
-NET_SENT = _for_programs("net_bytes_sent", _MAYBE_COUNT, "net_sent")
-NET_RECEIVED = _for_programs("net_bytes_received", _MAYBE_COUNT, "net_received")
-RETRANSMITS = _for_programs("tcp_retransmits", _MAYBE_COUNT)
-UNTIMED = _for_programs("prepare_and_check_s", _SECONDS)
-LATE_STARTS = _for_programs("late_starts", COUNTS)
+CHECKED = Field("", _TRUTH, attrgetter("checked"), key="checked")
+PAYLOAD_SENT = Field("", COUNTS, attrgetter("payload_sent"), key="payload_bytes_sent")
+PAYLOAD_RECEIVED = Field("", COUNTS, attrgetter("payload_received"), key="payload_bytes_received")
+PAYLOAD_CHECKED = Field(
+    "", COUNTS, attrgetter("payload_received_checked"), key="payload_bytes_checked")
+NET_SENT = Field("", _MAYBE_COUNTS, attrgetter("net_sent"), key="net_bytes_sent")
+NET_RECEIVED = Field("", _MAYBE_COUNTS, attrgetter("net_received"), key="net_bytes_received")
+RETRANSMITS = Field("", _MAYBE_COUNTS, attrgetter("tcp_retransmits"), key="tcp_retransmits")
+UNTIMED = Field("", _NUMBER, attrgetter("prepare_and_check_s"), key="prepare_and_check_s")
+LATE_STARTS = Field("", COUNTS, attrgetter("late_starts"), key="late_starts")
+# fmt: on
 
 # --- Under load, and beside baselines -------------------------------------------------------------
 

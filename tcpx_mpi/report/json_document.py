@@ -29,7 +29,7 @@ from tcpx_mpi.report.fields import (
     T_MAX_RANK,
     Field,
 )
-from tcpx_mpi.report.launches import RowOverLaunches, representative, rows_over_launches
+from tcpx_mpi.report.launches import SPREAD, RowOverLaunches, representative, rows_over_launches
 from tcpx_mpi.report.preamble import imported_settings, pci_address, step
 from tcpx_mpi.report.table import summarise_row
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
@@ -136,11 +136,7 @@ def _over_launches(row: RowOverLaunches | None) -> dict[str, Any]:
         "launches": {
             "count": int(row.times_ns.size),
             "times_us": (row.times_ns / 1e3).tolist(),
-            "median_us": row.median_ns.estimate / 1e3,
-            "low_us": row.median_ns.low / 1e3,
-            "high_us": row.median_ns.high / 1e3,
-            "within_pct": 100 * row.variation.within,
-            "between_pct": 100 * row.variation.between,
+            **{field.key: field.data(row) for field in SPREAD if field.key},
         }
     }
 

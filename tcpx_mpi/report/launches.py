@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 
 import numpy as np
 
 from tcpx_mpi.records import Row, Run, RunHeader
-from tcpx_mpi.report.fields import UNKNOWN
+from tcpx_mpi.report.fields import BYTES, COUNTS, PERCENT, US, Field
+from tcpx_mpi.report.table import joined
 from tcpx_mpi.stats import (
     Float64s,
     Interval,
@@ -20,7 +21,6 @@ from tcpx_mpi.stats import (
     typical_time_ns,
     variation,
 )
-from tcpx_mpi.units import format_time_us
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,18 @@ class RowOverLaunches:
     times_ns: Float64s
     median_ns: Interval
     variation: Variation
+
+
+#: The columns of such a row; those of JSON have a key.
+SPREAD = (
+    Field("size", BYTES, attrgetter("size_bytes"), 12, under=""),
+    Field("launches", COUNTS, attrgetter("times_ns.size"), 8),
+    Field("median", US, attrgetter("median_ns.estimate"), 12, "median_us"),
+    Field("low", US, attrgetter("median_ns.low"), 12, "low_us"),
+    Field("high", US, attrgetter("median_ns.high"), 12, "high_us"),
+    Field("within", PERCENT, attrgetter("variation.within"), 9, "within_pct"),
+    Field("between", PERCENT, attrgetter("variation.between"), 10, "between_pct"),
+)
 
 
 def rows_over_launches(run: Run) -> list[RowOverLaunches]:
@@ -68,18 +80,13 @@ def launches_lines(run: Run) -> list[str]:
     rows = rows_over_launches(run)
     if not rows:
         return []
-    lines = [
+    titles = joined([f"{field.name}{field.beneath}" for field in SPREAD], SPREAD)
+    return [
         "#",
         f"## {1 + len(run.launches)} launches, sizes in an order of its own in each; the table has "
         "the launch with the median time",
-        f"## {'size':>12}  {'launches':>8}  {'median(us)':>12}  {'low(us)':>12}  {'high(us)':>12}  "
-        f"{'within(%)':>9}  {'between(%)':>10}",
-    ]
-    return lines + [
-        f"## {row.size_bytes:>12}  {row.times_ns.size:>8}  {_time(row.median_ns.estimate)}  "
-        f"{_time(row.median_ns.low)}  {_time(row.median_ns.high)}  "
-        f"{_percent(row.variation.within):>9}  {_percent(row.variation.between):>10}"
-        for row in rows
+        f"## {titles}",
+        *(f"## {joined([field.text(row) for field in SPREAD], SPREAD)}" for row in rows),
     ]
 
 
@@ -110,11 +117,3 @@ def _typical(header: RunHeader, row: Row) -> float:
 
 def _stretches(header: RunHeader, row: Row) -> Float64s:
     return stretch_times_ns(row, header.plan.average, header.time_divisor, header.back_to_back)
-
-
-def _time(time_ns: float) -> str:
-    return format_time_us(time_ns, 12, UNKNOWN).rjust(12)
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.2f}" if math.isfinite(part) else UNKNOWN

@@ -14,7 +14,7 @@ from tcpx_mpi.report.fields import UNKNOWN
 from tcpx_mpi.report.html.axes import Plot, empty_axes, legend, plain_number
 from tcpx_mpi.report.html.svg import COLOURS
 from tcpx_mpi.report.html.tables import LINES_SHOWN, Column, Line, Table, left_out
-from tcpx_mpi.report.launches import rows_over_launches
+from tcpx_mpi.report.launches import SPREAD, rows_over_launches
 from tcpx_mpi.stats import Float64s
 from tcpx_mpi.units import format_size, format_time_us
 
@@ -75,25 +75,11 @@ def launches_table(sides: Sequence[Side]) -> Table:
 
 def spread_table(run: Run) -> Table:
     """Each row over the launches: its median with the interval, and how launches vary."""
-    titles = (
-        ("size", ""), ("launches", ""), ("median", "us"), ("low", "us"), ("high", "us"),
-        ("within", "%"), ("between", "%"),
-    )  # fmt: skip
+    size, *spread = SPREAD
     rows = rows_over_launches(run)
     shown = rows[:LINES_SHOWN]
     lines = tuple(
-        Line(
-            (
-                format_size(row.size_bytes),
-                str(row.times_ns.size),
-                *(
-                    _time(x)
-                    for x in (row.median_ns.estimate, row.median_ns.low, row.median_ns.high)
-                ),
-                _percent(row.variation.within),
-                _percent(row.variation.between),
-            )
-        )
+        Line((format_size(row.size_bytes), *(field.page_text(row) for field in spread)))
         for row in shown
     )
     note = (
@@ -102,7 +88,7 @@ def spread_table(run: Run) -> Table:
     )
     return Table(
         f"{len(run.all_launches):,} launches",
-        tuple(Column(title, unit) for title, unit in titles),
+        (Column(size.name), *(Column(field.name, field.unit.name) for field in spread)),
         lines,
         note + left_out(len(shown), len(rows), "rows"),
     )
@@ -181,7 +167,3 @@ def _median(values: Float64s) -> float:
 
 def _time(time_ns: float) -> str:
     return format_time_us(time_ns, 9, UNKNOWN)
-
-
-def _percent(part: float) -> str:
-    return f"{100 * part:.2f}" if math.isfinite(part) else UNKNOWN

@@ -36,6 +36,12 @@ class Column:
     is_text: bool = False
 
 
+def _columns(titles: str) -> tuple[Column, ...]:
+    """`title|unit` each, with a semicolon between them; of text where a blank leads."""
+    parts = [(title, *title.strip().partition("|")[::2]) for title in titles.split(";")]
+    return tuple(Column(name, unit, title.startswith(" ")) for title, name, unit in parts)
+
+
 @dataclass(frozen=True)
 class Line:
     """The cells of a line; `mark` is "", or the class that makes the line stand out."""
@@ -108,13 +114,7 @@ def ranks_table(header: RunHeader, summaries: Sequence[RowSummary]) -> Table | N
         )
     return Table(
         caption=f"Time of a rank over the median rank, in {len(comparable):,} rows",
-        columns=(
-            Column("rank", is_text=True),
-            Column("slowest", "in rows"),
-            Column("median", "x"),
-            Column("worst", "x"),
-            Column("at", "size"),
-        ),
+        columns=_columns(" rank;slowest|in rows;median|x;worst|x;at|size"),
         lines=tuple(lines),
         note=left_out(len(lines), len(order), "ranks that receive, the slowest first"),
     )
@@ -128,16 +128,9 @@ def ratios_table(summaries: Sequence[RowSummary]) -> Table | None:
     shown = found[:LINES_SHOWN]
     return Table(
         caption="Ratio to each peer, above 1: faster than it",
-        columns=(
-            Column("size"),
-            Column("peer", is_text=True),
-            Column("ratio", "x"),
-            Column("95 % interval", "x"),
-            Column("plugin is", is_text=True),
-            Column("plugin"),
-            Column("peer"),
-            Column("pairs", "of blocks"),
-            Column("wrong bytes", "of the peer"),
+        columns=_columns(
+            "size; peer;ratio|x;95 % interval|x; plugin is;plugin;peer;pairs|of blocks;"
+            "wrong bytes|of the peer"
         ),
         lines=tuple(_ratio_line(summary, ratio) for summary, ratio in shown),
         note=left_out(len(shown), len(found), "ratios"),
@@ -150,13 +143,7 @@ def baselines_table(header: RunHeader) -> Table | None:
         return None
     return Table(
         caption="Peers",
-        columns=(
-            Column("peer", is_text=True),
-            Column("what it is", is_text=True),
-            Column("streams", "a direction"),
-            Column("congestion control", is_text=True),
-            Column("send buffer"),
-        ),
+        columns=_columns(" peer; what it is;streams|a direction; congestion control;send buffer"),
         lines=tuple(
             Line(
                 (
@@ -206,14 +193,7 @@ def placement_table(header: RunHeader) -> Table:
     shown = header.ranks[:LINES_SHOWN]
     return Table(
         caption="Where every rank was",
-        columns=(
-            Column("rank"),
-            *(Column(title, is_text=True) for title in ("host", "device", "NIC")),
-            Column("NIC speed", "Mb/s"),
-            Column("NUMA node"),
-            Column("CPUs", is_text=True),
-            Column("progress CPU"),
-        ),
+        columns=_columns("rank; host; device; NIC;NIC speed|Mb/s;NUMA node; CPUs;progress CPU"),
         lines=tuple(
             Line(
                 (
@@ -238,7 +218,7 @@ def settings_table(header: RunHeader, *, defaults: bool) -> Table:
     chosen = [item for item in header.settings if (item[2] == "default") is defaults]
     return Table(
         caption="Settings left at their default" if defaults else "Settings and their sources",
-        columns=tuple(Column(title, is_text=True) for title in ("setting", "value", "source")),
+        columns=_columns(" setting; value; source"),
         lines=tuple(Line(item) for item in chosen),
     )
 
@@ -247,7 +227,7 @@ def pairs_table(caption: str, pairs: Mapping[str, str]) -> Table:
     """Names and values."""
     return Table(
         caption=caption,
-        columns=(Column("name", is_text=True), Column("value", is_text=True)),
+        columns=_columns(" name; value"),
         lines=tuple(Line(pair) for pair in pairs.items()),
     )
 
@@ -258,7 +238,7 @@ def findings_table(findings: Sequence[RunFinding]) -> Table:
     shown = said[:LINES_SHOWN]
     return Table(
         caption="What the run says of itself",
-        columns=(Column("finding", is_text=True), Column("", is_text=True)),
+        columns=_columns(" finding; "),
         lines=tuple(
             Line((title_of(each), words_of(each)), _MARKS.get(each.severity, "")) for each in shown
         ),

@@ -14,7 +14,7 @@ import pytest
 
 import tcpx_mpi
 from tcpx_mpi.errors import PluginMissing, UsageError
-from tcpx_mpi.records import PHASES, BaselineInfo, RunWriter, read_run
+from tcpx_mpi.records import PHASES, RunWriter, read_run
 from tcpx_mpi.report import summarise_row
 
 
@@ -125,23 +125,6 @@ def test_it_loads_no_mpi(path: str) -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
     )
     assert not {"mpi4py", "tcpx_mpi.world", "tcpx_mpi._native"} & set(done.stdout.split())
-
-
-def test_a_peer_is_a_side_in_samples_and_a_line_in_against(tmp_path: Path) -> None:
-    peer = BaselineInfo("raw", "raw", 2, True, "cubic", 4096, "plain sockets")
-    row = invented.row(0)
-    theirs = dataclasses.replace(row, samples={k: 3 * v for k, v in row.samples.items()})
-    writer = RunWriter(str(tmp_path / "o.h5"))
-    writer.write_header(invented.run_header(baselines=[peer]))
-    writer.write_setup(invented.setup_times())
-    writer.append_row(dataclasses.replace(row, against={"raw": theirs}))
-    writer.finish()
-    opened = tcpx_mpi.open_run(writer.path)
-    (line,) = opened.against.itertuples()
-    assert (line.row, line.peer, line.ratio) == (0, "raw", 3.0)
-    timed = opened.samples.query("not warmup and phase == 'iteration'")
-    assert (timed[timed.side == "raw"].ns.sum() / timed[timed.side == "plugin"].ns.sum()) == 3
-    assert opened.peers.streams.tolist() == [2]
 
 
 def test_a_row_in_place_is_one_line(tmp_path: Path) -> None:

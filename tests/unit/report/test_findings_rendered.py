@@ -166,7 +166,8 @@ def test_a_columns_name_stands_in_at_most_three_files() -> None:
 
 def test_a_findings_title_stands_in_one_file() -> None:
     titles = defaultdict(set)
-    for path, source in SOURCES.items():
+    judges = {path: text for path, text in SOURCES.items() if path.parent.name == "findings"}
+    for path, source in judges.items():
         for node in ast.walk(ast.parse(source)):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding":
                 title = node.args[1] if len(node.args) > 1 else None

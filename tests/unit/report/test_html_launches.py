@@ -19,7 +19,6 @@ from tcpx_mpi.report.html.launches import (
     launches_plot,
     launches_table,
     side_of,
-    spread_table,
 )
 from tcpx_mpi.report.html.page import page_of
 from tcpx_mpi.report.html.ratio_plot import ROWS_SHOWN, ratio_plot
@@ -92,18 +91,6 @@ def test_wrong_bytes_of_one_launch_make_the_run_bad() -> None:
     run.launches[3].rows[1].wrong[0] = 4
     page = Page(page_of(run))
     assert "Do not use 4 wrong bytes in 1 of 3 rows" in page.text
-
-
-def test_the_spread_is_that_of_the_printed_table() -> None:
-    table = spread_table(invented_launches(FACTORS))
-    cells = table.lines[0].cells
-    assert cells[:2] == ("1 KiB", "5")
-    assert float(cells[2]) == pytest.approx(3 * TYPICAL_US, abs=0.01)
-    assert cells[3:5] == ("n/a", "n/a")  # five launches have no interval
-    assert float(cells[6]) == pytest.approx(100 * 1.4826 / 3, rel=0.01)
-    cells = spread_table(invented_launches([*FACTORS, 6.0, 7.0])).lines[0].cells
-    median, low, high = map(float, cells[2:5])
-    assert low < median < high
 
 
 def many_rows(launches: int = 6, rows: int = 40) -> Run:
