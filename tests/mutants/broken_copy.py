@@ -72,7 +72,7 @@ class BrokenCopy:
     folder: Path
     cmake: str
     options: tuple[str, ...] = ()  # of cmake
-    jobs: int = 2  # that a build has at once
+    jobs: int = max(len(os.sched_getaffinity(0)), 2)  # that a build has at once
 
     @property
     def build(self) -> Path:

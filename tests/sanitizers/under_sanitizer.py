@@ -138,6 +138,15 @@ def test_contract_tests_of_softtcpx(copy: SanitizedCopy) -> None:
 
 
 @pytest.mark.timeout(CONTRACT_LIMIT_S)
+def test_conform_of_softtcpx(copy: SanitizedCopy, tmp_path: Path) -> None:
+    variables = {**copy.environment(f"{NO_LEAKS}:{NO_CYCLES}"), **EVERYTHING}
+    asked = ["conform", "softtcpx", "--memory", "emulated", "--quick", "--deadline", "600"]
+    result = run([sys.executable, "-m", "tcpx_mpi", *asked], tmp_path, variables, CONTRACT_LIMIT_S)
+    assert_clean(copy)
+    assert result.code == 0, result.text
+
+
+@pytest.mark.timeout(CONTRACT_LIMIT_S)
 def test_contract_tests_of_the_library_of_sessions(copy: SanitizedCopy) -> None:
     copy.install_sessions()
     files = sorted((REPOSITORY / "tests" / "p2p").glob("test_*.py"))
