@@ -209,7 +209,6 @@ OTHER_MEANINGS = {
     "config/options.py": {"matrix"},
     "records/schema.py": {"pairs"},  # the field of a row
     "exchange/tidy.py": {"pairs"},
-    "report/html/tables.py": {"pairs"},  # of blocks
     "stats/launches.py": {"pairs"},  # of launches
     "compare/text.py": {"pairs"},
     "stragglers/detect.py": {"pair"},  # what is slow
