@@ -89,7 +89,7 @@ class BrokenCopy:
             ("tests/native", ("*.cc", "*.h", "CMakeLists.txt")),
             ("tests/fakecuda", ("*.cc", "*.h", "CMakeLists.txt")),
             ("tests/refplugin", ("*.cc", "*.h")),
-            ("tcpx_mpi", ("*.py",)),
+            ("tcpx_mpi", ("*.py", "*.toml")),
         ):
             files = {p for pattern in patterns for p in (REPOSITORY / part).rglob(pattern)}
             wanted = {path.relative_to(REPOSITORY) for path in files}
