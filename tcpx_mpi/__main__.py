@@ -18,23 +18,27 @@ def main() -> int:
     # numpy's BLAS, which nothing here uses, begins with a thread for each core, in every rank, and
     # these spin at first.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    if sys.argv[1:2] and sys.argv[1] in _OF_RANKS:
-        _watch_set_up()
     try:  # also while modules are read, which takes a tenth of a second
+        if sys.argv[1:2] and sys.argv[1] in _OF_RANKS:
+            _watch_set_up()
         from tcpx_mpi.cli import main
 
         return main()
     except KeyboardInterrupt:
         return 130
-    except Exception:
-        _tell_of_defect()
+    except Exception as error:
+        _tell_of_defect(error)
         raise
 
 
-def _tell_of_defect() -> None:
-    """As a rank: a launcher of ours is to know that it is not mpirun that has failed."""
-    if (native := sys.modules.get("tcpx_mpi._native")) is not None:
-        native.watch_ending(1)
+def _tell_of_defect(error: Exception) -> None:
+    """As a rank: in a line, and a launcher of ours is to know that it is not mpirun that has
+    failed."""
+    try:
+        from tcpx_mpi.launch.defect import tell_of_defect
+    except ImportError:
+        return  # the traceback says enough
+    tell_of_defect(error, os.environ)
 
 
 def _watch_set_up() -> None:

@@ -34,8 +34,8 @@ std::map<uint64_t, int> connected_tcp() {
   while (const dirent* entry = readdir(directory)) {
     if (entry->d_name[0] == '.') continue;
     const int fd = atoi(entry->d_name);
-    struct stat status;
-    if (fstat(fd, &status) == 0 && S_ISSOCK(status.st_mode) && is_connected_tcp(fd)) {
+    struct stat status;  // of no file: its disk may hang
+    if (is_connected_tcp(fd) && fstat(fd, &status) == 0) {
       by_inode[status.st_ino] = fd;
     }
   }

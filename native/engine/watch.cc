@@ -31,6 +31,7 @@ constexpr int64_t kStoppedNs = 1'000'000'000;
 constexpr int64_t kWakingNs = 2'000'000'000;
 constexpr int kWriteMs = 1000;
 constexpr double kLaterGrace = 10;
+constexpr char kTold[] = "told";  // as in launch/setup_table.py
 
 enum class Phase { kSetUp, kCalls, kEnd };
 
@@ -133,12 +134,21 @@ void record(const State& s, const std::string& text) {
       pwrite(s.table, whole, sizeof(whole), off_t{s.slot} * kRecordBytes);
 }
 
+// Whether the launcher has said, or will, why set-up does not end.
+bool told_by_launcher(const State& s) {
+  char found[sizeof(kTold) - 1] = {};
+  const off_t at = off_t{s.slot} * kRecordBytes;
+  return s.table >= 0 && s.phase == Phase::kSetUp &&
+         pread(s.table, found, sizeof(found), at) == ssize_t{sizeof(found)} &&
+         memcmp(found, kTold, sizeof(found)) == 0;
+}
+
 void record_wait(const State& s) {
   if (s.phase == Phase::kSetUp) record(s, std::to_string(s.since_ns) + " " + s.what);
 }
 
 [[noreturn]] void leave(const State& s, const std::string& text, int exit_code) {
-  say("tcpx-mpi: error: " + s.name + text + "\n");
+  if (!told_by_launcher(s)) say("tcpx-mpi: error: " + s.name + text + "\n");
   record(s, "ended " + std::to_string(exit_code));
   _exit(exit_code);
 }
@@ -168,6 +178,7 @@ void heed_signal(State& s, int64_t now) {
     say_last("tcpx-mpi: error: " + s.name + "interrupted by signal " + std::to_string(number) +
              where + waiting(s) + "\n");
   }
+  record(s, "ended " + std::to_string(128 + number));
   _exit(128 + number);
 }
 
@@ -293,7 +304,7 @@ void set_name(const std::string& name, const std::string& table, int slot) {
   if (!s.begun) return;
   s.name = name + ": ";
   s.slot = slot;
-  if (!table.empty()) s.table = open(table.c_str(), O_WRONLY | O_CLOEXEC);
+  if (!table.empty()) s.table = open(table.c_str(), O_RDWR | O_CLOEXEC);
   record_wait(s);
 }
 

@@ -110,6 +110,7 @@ class Round {
   Heartbeat& heartbeat_;
 };
 
-constexpr int kRecordBytes = 256;  // a text, its rest zeros: "SINCE_NS WHAT", "over", "ended CODE"
+// A text, its rest zeros: "SINCE_NS WHAT", "over", "ended CODE"; "told" of the launcher itself.
+constexpr int kRecordBytes = 256;
 
 }  // namespace tcpx::watch

@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <execinfo.h>
+#include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -27,7 +28,9 @@ struct Watched {
 
 std::mutex g_mutex;
 std::vector<Watched> g_watched;
-bool g_keeps_out = false;
+Watched g_loaded;  // has a path while `g_loads` loads it
+pthread_t g_loads;
+bool g_armed = false, g_keeps_out = false;
 std::string g_name;  // "rank 3 on host1: "
 
 void* base_of(const void* address) {
@@ -37,6 +40,7 @@ void* base_of(const void* address) {
 
 // The plugin among the callers of this function, or nullptr. With g_mutex held.
 const Watched* calling_plugin() {
+  if (!g_loaded.path.empty() && pthread_equal(g_loads, pthread_self())) return &g_loaded;
   void* frames[kFrames];
   const int count = backtrace(frames, kFrames);
   for (int i = 0; i < count; ++i) {
@@ -120,18 +124,36 @@ void watch_crashes() {
   for (Crash& crash : g_crashes) sigaction(crash.number, &action, &crash.before);
 }
 
+// With g_mutex held.
+void arm() {
+  if (g_armed) return;
+  g_armed = true;
+  void* frame;
+  backtrace(&frame, 1);  // what it needs is loaded now: not in a process that ends
+  on_exit(at_exit, nullptr);
+  watch_crashes();
+}
+
 }  // namespace
 
 void watch(const void* symbol, const std::string& path) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   if (g_keeps_out) return;
-  if (g_watched.empty()) {
-    void* frame;
-    backtrace(&frame, 1);  // what it needs is loaded now: not in a process that ends
-    on_exit(at_exit, nullptr);
-    watch_crashes();
-  }
+  arm();
   g_watched.push_back({base_of(symbol), path});
+}
+
+Loading::Loading(const std::string& path) {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  if (g_keeps_out) return;
+  arm();
+  g_loads = pthread_self();
+  g_loaded.path = path;
+}
+
+Loading::~Loading() {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  g_loaded.path.clear();
 }
 
 void keep_out() {

@@ -12,6 +12,15 @@ namespace tcpx::exit_guard {
 // plugin.
 void watch(const void* symbol, const std::string& path);
 
+// While it lives this thread loads a library, whose constructors may be as deadly.
+class Loading {
+ public:
+  explicit Loading(const std::string& path);
+  ~Loading();
+  Loading(const Loading&) = delete;
+  Loading& operator=(const Loading&) = delete;
+};
+
 // From now on nothing is watched: this process is a program of somebody else's, whose handlers of
 // signals are its own.
 void keep_out();

@@ -68,7 +68,11 @@ PluginThrew::PluginThrew(const std::string& call, const std::string& thrown,
 Plugin::Plugin(const std::string& path, int abi) {
   // A plugin writes to sockets without MSG_NOSIGNAL: a dead peer must be a code, not our death.
   signal(SIGPIPE, SIG_IGN);
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const auto load = [&path] {
+    const exit_guard::Loading loading(path);
+    return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  };
+  void* library = load();
   if (library == nullptr) {
     const char* reason = dlerror();
     throw LibraryError("cannot load plugin " + path + ": " + (reason != nullptr ? reason : "?"));

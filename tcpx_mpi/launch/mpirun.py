@@ -208,12 +208,27 @@ def _say_mpirun_failed(code: int) -> int:
     return int(ExitCode.SETUP_FAILED)
 
 
-def _code_behind(ended: Mapping[int, int]) -> int:
+def _code_behind(ended: Mapping[int, int], ranks: int) -> int:
     """The code of ranks, by rank, where mpirun has 1: so it calls a signal, a rank that ends
     without MPI_Finalize, and failures of its own, too."""
     if ExitCode.DEFECT in ended.values():
         return int(ExitCode.DEFECT)
-    return next(iter(ended.values())) if ended else _say_mpirun_failed(int(ExitCode.DEFECT))
+    # Of a signal that has ended some of them, mpirun was the sender, and another one the cause.
+    causes = [code for code in ended.values() if code not in _OF_SIGNALS]
+    if causes:
+        return causes[0]
+    return next(iter(ended.values())) if len(ended) == ranks else _say_mpirun_failed(1)
+
+
+def _say_killed(code: int, ended: Mapping[int, int], ranks: int) -> None:
+    """Of a rank that a signal has ended, where no other was there to say so."""
+    left = [str(rank) for rank in range(ranks) if rank not in ended] or ["one"]
+    print(
+        f"tcpx-mpi: error: rank {' or '.join(left)} was ended by signal {code - 128}; mpirun says "
+        "which above",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def rank_program(argv: Sequence[str]) -> list[str]:
@@ -258,7 +273,9 @@ def run_program(
     if code != 0 and late:
         return _say_set_up_failed(late)
     if code == ExitCode.DEFECT and ended is not None:
-        return _code_behind(ended)
+        return _code_behind(ended, ranks)
+    if code in _OF_SIGNALS and ended is not None and not any(ended.values()):
+        _say_killed(code, ended, ranks)
     if code == 0 and relay is not None and relay.error is not None:
         raise OutputFailed(f"the standard output could not be written: {relay.error.strerror}")
     return _code_of(code, killed)

@@ -6,6 +6,7 @@ find it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tempfile
 import time
@@ -17,7 +18,7 @@ from tcpx_mpi.errors import SetupFailed
 TABLE_VARIABLE = "TCPX_MPI_SETUP_TABLE"
 #: As in `native/engine/watch.h`, which the launcher need not load.
 RECORD_BYTES = 256
-_OVER, _ENDED = "over", "ended "
+_OVER, _ENDED, _TOLD = "over", "ended ", b"told"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,14 @@ class SetupTable:
                 found[rank] = Wait(what, (time.monotonic_ns() - int(since)) / 1e9)
         return found
 
+    def told(self) -> None:
+        """The launcher says why set-up has not ended: ranks that wait leave it at that."""
+        with open(self.path, "r+b") as file:
+            for rank, each in self.waits().items():
+                if each is not None:
+                    file.seek(rank * RECORD_BYTES)
+                    file.write(_TOLD.ljust(RECORD_BYTES, b"\0"))
+
     def ended(self) -> dict[int, int]:
         """By rank, of those whose run is over: its exit code there."""
         codes = {rank: text.removeprefix(_ENDED) for rank, text in enumerate(self._records())}
@@ -72,3 +81,10 @@ class SetupTable:
         """Whether the set-up of every rank is over."""
         waits = self.waits()
         return len(waits) == self.ranks and not any(waits.values())
+
+
+def record_end(path: str, rank: int, code: int) -> None:
+    """As the watch does, where there is none yet."""
+    with contextlib.suppress(OSError), open(path, "r+b") as file:
+        file.seek(rank * RECORD_BYTES)
+        file.write(f"{_ENDED}{code}".encode().ljust(RECORD_BYTES, b"\0"))

@@ -49,6 +49,7 @@ def begin(environ: Mapping[str, str]) -> None:
         return
     _native.watch_begin(DEFAULT_S)
     name = f"rank {launched.rank} on {os.uname().nodename}"
+    _native.name_process(name)
     _native.watch_name(name, environ.get(TABLE_VARIABLE, ""), launched.rank)
 
 

@@ -79,6 +79,10 @@ def admit_rank(
     Nothing is asked here that ranks come to in any case before they measure: their number and
     their placement file.
     """
+    from tcpx_mpi import _native  # which a parent need not load
+
+    _native.watch_limit(settings.setup_timeout_s)  # what is looked at may be on a disk that hangs
+    _native.watch_waits_for("files that its options name")
     settings = with_ranks_of_launcher(settings, rank.size)
     has_parent = mpirun.PARENT_VARIABLE in environ
     parent_is_here = has_parent and mpirun.ranks_are_here(environ)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -15,6 +16,7 @@ from tcpx_mpi.records import Journal, Plan, SetupTimes
 from tcpx_mpi.run import agreement, metadata
 from tcpx_mpi.run.choose_algorithm import choose_algorithm, measure_costs
 from tcpx_mpi.run.connect import connect, load_alike
+from tcpx_mpi.run.failure import watch_disk
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.place_ranks import choose_gpus, place_rank
 from tcpx_mpi.run.plan import PlannedRow, RowPlanner, buffer_sizes
@@ -24,7 +26,6 @@ from tcpx_mpi.transport.engine import RankEngine
 from tcpx_mpi.transport.interface import Transport
 from tcpx_mpi.workload import Workload
 from tcpx_mpi.world import interrupted_by
-from tcpx_mpi.world.disk_watch import DiskWatch
 
 
 class Benchmark:
@@ -32,7 +33,7 @@ class Benchmark:
 
     def __init__(self, state: RunState) -> None:
         self.state, self.world, self.output = state, state.world, state.output
-        self.disk = DiskWatch(state.world.roll_call, lambda: state.world.name(state.world.rank))
+        self.disk = watch_disk(self.world, self.output)
 
     def run(self, parsed: Settings | TcpxError) -> int:
         """Collective: the story, top to bottom; returns the exit code."""
@@ -49,10 +50,10 @@ class Benchmark:
             workload = workload.placed(settings)
         planner = RowPlanner(workload, hosts)
         rows = planner.rows()
-        with world.agree("output"):
+        with world.agree("output"), self.disk.writing(settings.hdf5_path or os.getcwd()):
             planner.require_room()
             self.output.open(settings)
-        with world.agree("journal"):
+        with world.agree("journal"), self.disk.writing(settings.spool):
             run_id = world.allgather(self.output.run_id, "run id")[0]
             self.state.journal = journal = Journal(
                 settings.spool, run_id, world.rank, world.size, self.disk.writing
@@ -121,7 +122,7 @@ class Benchmark:
         # With the patience of a row: a rank that stops here is one stopped in mid-run like others.
         with self.world.agree("output", measurement.patience_s + measurement.writing_s(facts)):
             if row is not None:
-                with self.disk.writing(self.output.path):
+                with self.disk.writing(self.output.path, measurement.writing_s(facts)):
                     self.output.row(row)
         journal.acknowledge(facts.index)
 

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 from tcpx_mpi import _native
-from tcpx_mpi.errors import ExitCode, Interrupted, TcpxError
+from tcpx_mpi.errors import ExitCode, Interrupted, OutputFailed, TcpxError
 from tcpx_mpi.launch.mpirun import under_launcher
 from tcpx_mpi.run import last_words
 from tcpx_mpi.run.recorder import Output
 from tcpx_mpi.world import AgreedError, Alarm, Answer, World, interrupted_by
+from tcpx_mpi.world.disk_watch import DiskWatch
 
 #: A rank that fails looks so long for a sign that it slept through a roll call.
 WAKING_S = 0.05
@@ -59,16 +60,17 @@ def leave_interrupted(world: World, output: Output, error: Interrupted) -> NoRet
     _leave_if_missed(world, output, str(error), WAKING_S)
     if world.roll_call.alarmed():  # another rank is about to say what has happened
         leave_after_failure(world, output, Alarm(), ())
-    there, text = [*range(world.size)], str(error)
+    there, text, code = [*range(world.size)], str(error), int(error.exit_code)
     if error.exit_code == ExitCode.TERMINATED:
         there, died = _who_is_there(world)
         silent = sorted(set(range(world.size)) - {*there, *died})
         if died:
             _leave_if_missed(world, output, str(error), WAKING_S)  # by one that spoke and left
             text = f"{_names(world, died)} has died, and the launcher ends the others (signal 15)"
+            code = int(world.phase.lost)  # a signal is not what has ended this run
         elif silent:
             text = f"{_names(world, silent)} does not answer; {error}"
-    code, speaks = int(error.exit_code), world.rank == there[0]
+    speaks = world.rank == there[0]
     if speaks:
         last_words.say(f"tcpx-mpi: error: {text}")
     elif not world.roll_call.await_dismissal(0, ALL_SIGNALLED_S):
@@ -147,3 +149,14 @@ def _leave_if_missed(world: World, output: Output, text: str, patience_s: float 
         output.keep_fault(missed, {world.rank: text}, (world.rank,))
         world.roll_call.linger()
         world.roll_call.leave(missed)
+
+
+def watch_disk(world: World, output: Output) -> DiskWatch:
+    """What looks on while this rank writes, and ends the run where its disk hangs."""
+
+    def late(text: str) -> NoReturn:
+        leave_after_failure(world, output, OutputFailed(text), ())
+
+    return DiskWatch(
+        world.roll_call, lambda: world.name(world.rank), limit_s=lambda: world.limit_s, late=late
+    )

@@ -16,6 +16,7 @@ from tcpx_mpi.errors import TcpxError
 from tcpx_mpi.records import Journal
 from tcpx_mpi.run import agreement, failure
 from tcpx_mpi.run.hanging_call import telling_of_calls_that_hang
+from tcpx_mpi.run.hanging_disk import HANGING_DISK_S, within
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.recorder import Output
 from tcpx_mpi.world import Alarm, World
@@ -56,7 +57,7 @@ def run_rank(
             code = make(state).run(parsed)
         except (TcpxError, Alarm, _native.Interrupt) as error:
             if state.journal is not None:
-                state.journal.put_away()
+                within(HANGING_DISK_S, state.journal.put_away)
             code = failure.end(world, state.output, error, state.report())
         _native.watch_ending(code)  # MPI_Finalize is to come
     return code

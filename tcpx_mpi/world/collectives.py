@@ -23,7 +23,7 @@ from tcpx_mpi.errors import ExitCode, Interrupted, LostRank, TcpxError
 from tcpx_mpi.launch.watch import DEFAULT_S, OTHERS_LEAD_S, ROLL_CALL_LEAD_S, SET_UP, Phase
 from tcpx_mpi.records import mapped_arrays
 from tcpx_mpi.world.at_work import at_work
-from tcpx_mpi.world.liveness import Alarm, RollCall, interrupted_by
+from tcpx_mpi.world.liveness import ROLL_CALL_S, Alarm, RollCall, interrupted_by
 from tcpx_mpi.world.processes import Process, state_of
 
 if TYPE_CHECKING:
@@ -246,13 +246,15 @@ class World:
             if tell and error.second_hand < _WAITED:
                 self.roll_call.tell_of_failure()
         verdict = None if error is None else (int(error.exit_code), str(error), error.second_hand)
+        if error is not None and tell:
+            patience_s = ROLL_CALL_S  # the others know, and have nothing to wait for any more
         try:
             verdicts = self.allgather(verdict, what, patience_s, moving=tell or moving)
-        except Alarm:
+        except (Alarm, LostRank):
             if error is None:
                 raise
             error.args = (f"{self.name(self.rank)}: {error}",)
-            raise error from None  # it says more at the roll call than that it was called
+            raise error from None  # it says more at the roll call than who has called it, or why
         raise_agreed(verdicts, error, self.name)
 
     def others_failed(self) -> bool:

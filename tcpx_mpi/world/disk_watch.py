@@ -1,11 +1,13 @@
 """A rank that waits for its disk: it cannot answer a roll call, so a thread says what it does.
 
-Else the others would find it lost after their patience, and its network under suspicion.
+Else the others would find it lost after their patience, and its network under suspicion. Where all
+ranks wait for theirs nobody calls a roll, so one that waits for too long ends the run.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 import threading
 import time
@@ -16,6 +18,8 @@ from tcpx_mpi.world.liveness import Answer, RollCall
 
 #: How often the thread looks; a roll call takes longer.
 _LOOKS_S = 1.0
+#: Who used less CPU between two looks was waiting.
+_LEAST_CPU_S = 0.001
 #: A write that has taken so long is the answer to a roll call; and so long, worth a line.
 ANSWERS_S, TELLS_S = 2.0, 10.0
 
@@ -28,11 +32,17 @@ class DiskWatch:
         roll_call: RollCall,
         name: Callable[[], str],
         clock: Callable[[], float] = time.monotonic,
+        limit_s: Callable[[], float] = lambda: math.inf,
+        late: Callable[[str], object] = lambda text: None,
     ):
+        """`late` is called where a write has stood still for `limit_s`, by the thread."""
         self._roll_call, self._name, self._clock = roll_call, name, clock
+        self._limit_s, self._late = limit_s, late
         #: Held by the thread while it speaks for its rank, which does not go on to MPI then.
         self._lock = threading.Lock()
-        self._path, self._since = "", 0.0
+        self._path, self._since, self._may_take_s = "", 0.0, 0.0
+        #: The writing thread's CPU time, and since when it has not changed.
+        self._cpu_of, self._cpu_s, self._still_since = 0, 0.0, 0.0
         self._told = self._answered = False
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, name="disk watch", daemon=True)
@@ -47,10 +57,13 @@ class DiskWatch:
         self._thread.join()
 
     @contextlib.contextmanager
-    def writing(self, path: str) -> Iterator[None]:
-        """Around a write to this file."""
+    def writing(self, path: str, may_take_s: float = 0.0) -> Iterator[None]:
+        """Around a write to this file, which may stand still for so much longer than others."""
         with self._lock:
             self._path, self._since, self._told = path, self._clock(), False
+            self._may_take_s, self._still_since = may_take_s, self._since
+            self._cpu_of = time.pthread_getcpuclockid(threading.get_ident())
+            self._cpu_s = time.clock_gettime(self._cpu_of)
         try:
             yield
         finally:
@@ -69,11 +82,20 @@ class DiskWatch:
                 print(f"# {self._name()}: {text}", file=sys.stderr, flush=True)
             if self._answered or not self._roll_call.may_be_called_by_threads():
                 return
-            if self._roll_call.alarmed():
+            said = f"{self._name()}: {text}; see to that disk, or write elsewhere (--spool)"
+            if self._stood_still_s() > self._limit_s() + self._may_take_s:
+                self._late(said)
+            elif self._roll_call.alarmed():
                 self._answered = True
                 code = int(ExitCode.OUTPUT_FAILED)
-                said = f"{self._name()}: {text}; see to that disk, or write elsewhere (--spool)"
                 self._roll_call.say(Answer(self._roll_call.rank, code, said, present=False))
+
+    def _stood_still_s(self) -> float:
+        """For how long the thread that writes has neither written nor computed."""
+        before, self._cpu_s = self._cpu_s, time.clock_gettime(self._cpu_of)
+        if self._cpu_s - before > _LEAST_CPU_S:
+            self._still_since = self._clock()
+        return self._clock() - self._still_since
 
     def _run(self) -> None:
         while not self._over.wait(_LOOKS_S):

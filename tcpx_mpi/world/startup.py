@@ -13,6 +13,7 @@ from types import TracebackType
 from tcpx_mpi import _native
 from tcpx_mpi.errors import ExitCode, SetupFailed
 from tcpx_mpi.launch import mpirun
+from tcpx_mpi.launch.defect import say_defect
 from tcpx_mpi.launch.mpirun import under_launcher
 from tcpx_mpi.launch.setup_table import TABLE_VARIABLE
 from tcpx_mpi.launch.watch import waits_for_mpi
@@ -86,9 +87,7 @@ def _end_all_ranks_on_a_defect(name: str) -> None:
 
     def end(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
         show(kind, error, trace)
-        said = "; ".join(str(error).split("\n")) or "no text"
-        print(f"tcpx-mpi: error: {name}: a defect of tcpx-mpi: {kind.__name__}: {said}",
-              file=sys.stderr, flush=True)  # fmt: skip
+        say_defect(name, error)
         load().COMM_WORLD.Abort(int(ExitCode.DEFECT))
 
     sys.excepthook = end

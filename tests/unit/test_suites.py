@@ -49,6 +49,7 @@ def nothing_here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(needs.importlib.util, "find_spec", lambda _: None)
     monkeypatch.setattr(needs.urllib.request, "urlopen", _fails)
     monkeypatch.setattr(needs.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(needs.os, "access", lambda *_: False)
 
 
 def _fails(*_: object, **__: object) -> None:

@@ -113,3 +113,22 @@ def test_the_rank_goes_on_when_the_thread_has_spoken() -> None:
         threading.Timer(0.0, may_end.set).start()
     assert calls.said, "writing() returned while the thread called MPI"
     looking.join()
+
+
+@pytest.mark.parametrize("limit_s", [30.0, 100.0])
+def test_a_write_that_stands_still_for_longer_than_its_phase_allows_ends_the_run(
+    limit_s: float,
+) -> None:
+    calls, clock, late = Calls(), Clock(), list[str]()
+    watch = DiskWatch(
+        calls,  # type: ignore[arg-type]  # as in `watch_of`
+        lambda: "rank 3 on n1",
+        clock,
+        limit_s=lambda: limit_s,
+        late=late.append,
+    )
+    with watch.writing("/spool/x.journal", may_take_s=10.0):
+        clock.now += 50
+        watch.look()
+    assert bool(late) == (limit_s + 10 < 50)
+    assert all("a write to /spool/x.journal has taken 50 s so far" in text for text in late)

@@ -17,7 +17,7 @@ from tcpx_mpi import _native
 from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.launch.rooms import rooms_of_mpi
 from tcpx_mpi.launch.setup_deadline import ending_what_never_comes_up, why
-from tcpx_mpi.launch.setup_table import RECORD_BYTES, SetupTable
+from tcpx_mpi.launch.setup_table import RECORD_BYTES, SetupTable, record_end
 
 #: Holds Python's lock for ever, as a plugin or MPI may; no Python code runs in this process.
 HOLD = "import ctypes; ctypes.PyDLL(None).pause()\nwhile True: ctypes.PyDLL(None).pause()"
@@ -165,6 +165,33 @@ def test_the_launcher_reads_the_codes_that_ranks_ended_with(tmp_path: Path) -> N
         assert table.waits() == {1: None}
     finally:
         table.close()
+
+
+def test_a_rank_that_a_signal_has_ended_has_told_its_code(tmp_path: Path) -> None:
+    table = SetupTable(2)
+    named = f"_native.watch_name('it', {table.path!r}, 1)\n"
+    signalled = "import os, signal\nos.kill(os.getpid(), signal.SIGTERM)\n"
+    code, _ = ran(begun(100) + named + signalled + HOLD)
+    assert code == 143
+    assert table.ended() == {1: 143}
+    table.close()
+
+
+def test_a_rank_that_waits_says_nothing_where_the_launcher_has_told_why() -> None:
+    table = SetupTable(1)
+    told = "from tcpx_mpi.launch.setup_table import SetupTable\ntable = SetupTable(1)\n"
+    told += f"table.path = {table.path!r}\ntable.told()\n"
+    named = f"_native.watch_name('it', {table.path!r}, 0)\n_native.watch_waits_for('it')\n"
+    assert ran(begun(0.5) + named + told + HOLD) == (4, "")
+    assert table.ended() == {0: 4}
+    table.close()
+
+
+def test_a_defect_before_there_is_a_watch_has_its_code_in_the_table() -> None:
+    table = SetupTable(2)
+    record_end(table.path, 1, 1)
+    assert table.ended() == {1: 1}
+    table.close()
 
 
 def test_a_rank_without_a_process_is_named() -> None:

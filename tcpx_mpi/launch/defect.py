@@ -1,0 +1,31 @@
+"""A defect of ours in a rank: one line that names the rank, and its code for a launcher of ours."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+from tcpx_mpi.errors import ExitCode
+from tcpx_mpi.launch.mpirun import under_launcher
+from tcpx_mpi.launch.setup_table import TABLE_VARIABLE, record_end
+
+
+def say_defect(name: str, error: BaseException) -> None:
+    """The line, below the traceback."""
+    said = "; ".join(str(error).split("\n")) or "no text"
+    text = f"tcpx-mpi: error: {name}: a defect of tcpx-mpi: {type(error).__name__}: {said}"
+    print(text, file=sys.stderr, flush=True)
+
+
+def tell_of_defect(error: BaseException, environ: Mapping[str, str]) -> None:
+    """As a rank; before MPI is there nobody else says it."""
+    launched = under_launcher(environ)
+    if launched is None:
+        return
+    if path := environ.get(TABLE_VARIABLE):
+        record_end(path, launched.rank, int(ExitCode.DEFECT))
+    if (native := sys.modules.get("tcpx_mpi._native")) is not None:
+        native.watch_ending(int(ExitCode.DEFECT))
+    if sys.excepthook is sys.__excepthook__:
+        say_defect(f"rank {launched.rank} on {os.uname().nodename}", error)
