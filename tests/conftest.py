@@ -87,11 +87,11 @@ def sources_copy() -> BrokenCopy:
 #: and so on; the unit tests, by file, are last: they even out when the two end.
 LONGEST_FIRST = ("mpi", "native", "mutants", "contract", "cluster", "gpu", "fuzz", "browser")
 
-#: Of tests/mpi what waits most of its time, for deadlines: by file, for the worker that waits.
+#: What waits most of its time, for deadlines: by file, for the worker that waits.
 WAITING = (
     "test_setup_deadline.py", "test_lost_ranks_and_signals.py", "test_signals_to_some.py",
     "test_like_tcpx.py", "test_odd_plugins.py", "test_launcher_end.py", "test_traps.py",
-    "test_roll_call.py", "test_tcpx_killers.py", "test_defects.py",
+    "test_roll_call.py", "test_tcpx_killers.py", "test_each_fault_once.py",
 )  # fmt: skip
 
 

@@ -80,6 +80,11 @@ def kept_or(folder: Path, source: Need) -> Need:
     return Need(source.what, source.get, lambda path: folder.is_dir() or source.is_here(path))
 
 
+def writable(what: str, get: str, *paths: str) -> Need:
+    """One of these files, which this user may write to."""
+    return Need(what, get, lambda _: any(os.access(path, os.W_OK) for path in paths))
+
+
 def page(url: str, get: str) -> Need:
     """A server, known by one of its pages."""
 

@@ -60,6 +60,17 @@ _DRIVER = library("libcuda.so.1", "it comes with the driver of a GPU")
 _CUPY = module("cupy", "make test SUITE=gpu installs the one that fits the driver")
 #: Of tests/cluster.
 _CLUSTER = programs("ip tc ss unshare nsenter mount bash", f"{_APT} iproute2 util-linux")
+#: Of tests/faults: interfaces, rules of packets, sockets that are cut; a disk of FUSE, a freezer.
+_FAULTS = (
+    *programs("ip ss unshare mount", f"{_APT} iproute2 util-linux"),
+    program("nft", f"{_APT} nftables"),
+    needs.writable("/dev/fuse", "modprobe fuse", "/dev/fuse"),
+    needs.writable(
+        "a cgroup of version 2",
+        "run it as root, in a container with --privileged",
+        *(f"/sys/fs/cgroup/{name}cgroup.procs" for name in ("", "unified/")),
+    ),
+)
 
 SUITES = {
     "unit": Suite("the tests that start no MPI and build nothing", ("unit",)),
@@ -86,6 +97,17 @@ SUITES = {
         ("-m", "variant", "mpi", "cluster", "unit"),
         environ={"TCPX_MPI_REQUIRE": "mpi,netns,compiler"},
         needs=(MPIRUN, COMPILER, ROOT, NAMESPACES, *_CLUSTER),
+    ),
+    "faults": Suite(
+        "17 faults in 14 phases of a run, by both launchers: each end by code, words, time: an hour",
+        ("-n", "2", "faults/all_cells.py", "faults/other_commands.py"),
+        environ={"TCPX_MPI_REQUIRE": "mpi,netns,compiler"},
+        needs=(MPIRUN, COMPILER, ROOT, NAMESPACES, *_FAULTS),
+    ),
+    "soak": Suite(
+        "patterns with random faults, memory and descriptors flat (SOAK=20m, SEED=1)",
+        script=("faults/soak.py", os.environ.get("SOAK", "20m"), os.environ.get("SEED", "1")),
+        needs=(MPIRUN, COMPILER, ROOT, NAMESPACES, *_FAULTS),
     ),
     "mutants": Suite(
         "broken copies of the sources, all of which must be caught",

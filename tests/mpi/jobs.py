@@ -271,6 +271,10 @@ class Job:
             reader.join()
         return self.finish(limit_s) if self._started_again() else self._result()
 
+    def has_ended(self) -> bool:
+        """Whether the command itself has."""
+        return self._process.poll() is not None
+
     def kill(self) -> None:
         """Kills the command and all that it started, and waits until they are gone."""
         while left := self.processes():

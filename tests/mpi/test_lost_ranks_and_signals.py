@@ -6,7 +6,6 @@ while the second is under way, known by what the ranks say and not by the clock.
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import time
@@ -58,7 +57,7 @@ def rows_kept(place: Path) -> tuple[Run, Result]:
     ("stopped", "in_a_batch"),
     [
         (0, True),
-        (1, False),
+        pytest.param(1, False, marks=pytest.mark.variant),
         pytest.param(1, True, marks=pytest.mark.variant),
         pytest.param(0, False, marks=pytest.mark.variant),
     ],
@@ -186,7 +185,9 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"]
+    ("number", "code"),
+    [pytest.param(signal.SIGINT, 130, marks=pytest.mark.variant), (signal.SIGTERM, 143)],
+    ids=["SIGINT", "SIGTERM"],
 )
 def test_a_signal_ends_the_run_in_good_order_with_its_own_exit_code(
     number: signal.Signals, code: int, place: Path
@@ -203,7 +204,8 @@ def test_a_signal_ends_the_run_in_good_order_with_its_own_exit_code(
 
 
 @pytest.mark.parametrize(
-    "number", [pytest.param(signal.SIGINT, marks=pytest.mark.variant), signal.SIGTERM]
+    "number",
+    [pytest.param(each, marks=pytest.mark.variant) for each in (signal.SIGINT, signal.SIGTERM)],
 )
 def test_a_signal_to_a_users_own_mpirun_keeps_the_rows(number: signal.Signals, place: Path) -> None:
     # mpirun leaves its ranks a fraction of a second: what they say and its code are its own.
@@ -281,23 +283,3 @@ def test_bytes_that_nobody_sent_are_all_counted_and_the_first_is_named(place: Pa
             assert match, text
             assert int(match[1], 16) ^ int(match[2], 16) == 0xFF
             assert text in result.out
-
-
-def test_a_disk_that_takes_no_journal_is_named_and_no_rank_is_lost(place: Path) -> None:
-    fifo = place / "disk"
-    os.mkfifo(fifo)
-    environ = {
-        "PYTHONPATH": str(Path(__file__).parent / "slow_journal"),
-        "SLOW_JOURNAL": str(fifo),
-    }
-    options = ("--ranks", "2", "--plugin", "softtcpx", "--sizes", "1K", "-n", "4")
-    options += ("--stall-timeout", "2", "--spool", str(place), "--hdf5", "none")
-    result = run(tcpx_mpi("run", "pair", *options), place, environ)
-    assert result.code == 8, result.text
-    (error,) = result.errors
-    assert re.match(
-        rf"rank 0 on .*: disk: a write to {place}/tcpx-mpi-\w+-rank000000.journal has taken \d+ s "
-        r"so far; see to that disk, or write elsewhere \(--spool\)$",
-        error,
-    ), error
-    assert "roll call" not in result.text

@@ -57,7 +57,7 @@ def process_of(job: Job, rank: int) -> int:
 @pytest.mark.parametrize(
     ("how", "mode", "waits_for"),
     [
-        ("mpirun", "init spins", "init of the plugin"),
+        pytest.param("mpirun", "init spins", "init of the plugin", marks=pytest.mark.variant),
         pytest.param(
             "mpirun", "devices spin", "the devices of the plugin", marks=pytest.mark.variant
         ),
@@ -103,10 +103,10 @@ def stop_at(job: Job, rank: int, waits_for: str) -> None:
 @pytest.mark.parametrize(
     ("stopped", "waits_for"),
     [
-        (0, ""),
+        pytest.param(0, "", marks=pytest.mark.variant),
         pytest.param(1, "own start", marks=pytest.mark.variant),
         pytest.param(0, "MPI library", marks=pytest.mark.variant),
-        (1, "MPI_Init"),
+        pytest.param(1, "MPI_Init", marks=pytest.mark.variant),
     ],
 )
 def test_a_rank_that_was_stopped_on_its_way_is_named_and_all_are_ended(
@@ -128,9 +128,11 @@ def test_a_rank_that_never_spoke_is_named_by_the_launcher(place: Path) -> None:
         stop_at(job, 1, "")
         result = job.finish()
     assert result.code == 4, result.text
-    assert any("rank 1 never spoke (process" in line for line in result.errors), result.text
+    assert len(result.errors) == 1, result.text
+    assert "rank 1 never spoke (process" in result.errors[0], result.text
 
 
+@pytest.mark.variant
 def test_the_others_end_by_themselves_under_a_users_own_mpirun(place: Path) -> None:
     """Its mpirun then ends with 4, but now and then one that loses a rank within MPI_Init hangs
     itself (PMIX_ERR_UNREACH): that is its affair."""
@@ -152,7 +154,9 @@ def test_the_others_end_by_themselves_under_a_users_own_mpirun(place: Path) -> N
 @pytest.mark.parametrize(
     "hang",
     [
-        pytest.param(lambda job: until(job, 0, "init of the plugin"), id="plugin"),
+        pytest.param(
+            lambda job: until(job, 0, "init of the plugin"), id="plugin", marks=pytest.mark.variant
+        ),
         pytest.param(
             lambda job: stop_at(job, 1, ""), id="a stopped rank", marks=pytest.mark.variant
         ),

@@ -1,18 +1,22 @@
 // softtcpx with a fault planted in one call, for tests of how runs end: every other call is passed
 // on. It has finalize in its table of v11 alone. PLANT_REAL is the path of softtcpx, and
 //
-//   PLANT_CALL   which call, in NCCL's spelling: isend
+//   PLANT_CALL   which call, in NCCL's spelling: isend; "load" is the constructor of the library
 //   PLANT_AT     from the how many-th on, 1 by default
-//   PLANT_DO     hang, spin, throw, exit, abort, error, stop (SIGSTOP to itself), kill, term
+//   PLANT_DO     hang, spin, throw, exit, abort, error, stop (SIGSTOP to itself), kill, term,
+//                memory (no more of it than there is), wait (until there is PLANT_WAIT.go)
+//   PLANT_WAIT   PLANT_WAIT.at is made when the fault comes
 //   PLANT_RANK   of which rank alone, by the launcher's number; all by default
 //   PLANT_SAYS   what it warns of before
 //   PLANT_IN_TRIAL  also in the process of its own in which a plugin is loaded first
 //
 // Calls of all threads count together.
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -40,7 +44,26 @@ const std::string& what() {
   return found;
 }
 
+void tell_that_it_comes() {
+  const std::string path = variable("PLANT_WAIT");
+  if (!path.empty()) close(open((path + ".at").c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+}
+
+void wait_to_be_let_go() {
+  while (access((variable("PLANT_WAIT") + ".go").c_str(), F_OK) != 0) usleep(2000);
+}
+
+void take_no_more_memory() {
+  long pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  rlimit limit{};
+  getrlimit(RLIMIT_AS, &limit);
+  limit.rlim_cur = static_cast<rlim_t>(pages) * sysconf(_SC_PAGESIZE);
+  setrlimit(RLIMIT_AS, &limit);
+}
+
 int act(const char* call) {
+  tell_that_it_comes();
   const std::string says = variable("PLANT_SAYS");
   if (g_log != nullptr && !says.empty()) g_log(kNetLogWarn, ~0ul, call, 1, "%s", says.c_str());
   if (what() == "hang") {
@@ -55,6 +78,8 @@ int act(const char* call) {
   if (what() == "stop") raise(SIGSTOP);
   if (what() == "kill") raise(SIGKILL);
   if (what() == "term") kill(getpid(), SIGTERM);
+  if (what() == "wait") wait_to_be_let_go();
+  if (what() == "memory") take_no_more_memory();
   return what() == "error" ? kNetInternalError : kNetSuccess;
 }
 
@@ -144,6 +169,7 @@ __attribute__((constructor)) static void choose() {
   what();
   if (const std::string at = variable("PLANT_AT"); !at.empty()) g_at = atol(at.c_str());
   const std::string real = variable("PLANT_REAL");
+  if (call == "load") act("load");
   take(ncclNetPlugin_v7, real, "ncclNetPlugin_v7", call.c_str());
   // softtcpx has a file for each version.
   const std::string newer = real.substr(0, real.rfind(".so")) + "-v11.so";
