@@ -99,7 +99,7 @@ SUITES = {
         needs=(MPIRUN, COMPILER, ROOT, NAMESPACES, *_CLUSTER),
     ),
     "faults": Suite(
-        "17 faults in 14 phases of a run, by both launchers: each end by code, words, time: an hour",
+        "17 faults in 14 phases of a run, by both launchers: ends by code, words, time: an hour",
         ("-n", "2", "faults/all_cells.py", "faults/other_commands.py"),
         environ={"TCPX_MPI_REQUIRE": "mpi,netns,compiler"},
         needs=(MPIRUN, COMPILER, ROOT, NAMESPACES, *_FAULTS),

@@ -27,6 +27,9 @@ _NOTHING = np.empty(0, dtype=np.uint8)
 
 #: How long the ranks that are alive may take to answer a roll call.
 ROLL_CALL_S = 3.0
+#: Who polls each millisecond and comes back later than so has waited for a CPU, as the others may:
+#: on a machine with much else to do a roll call takes longer.
+_TICK_S = 0.01
 #: How long a rank waits to be dismissed after a roll call before it leaves on its own.
 DISMISSAL_S = 5.0
 #: How long ranks that a launcher ends may take to say that they are there: Open MPI 5 kills them
@@ -86,12 +89,13 @@ class RollCall:
         """
         self.say(answer)
         answers = {self.rank: answer}
-        deadline = time.monotonic() + ROLL_CALL_S
-        told_to_end = False
-        while len(answers.keys() | set(died())) < self.size and time.monotonic() < deadline:
+        now, left_s, told_to_end = time.monotonic(), ROLL_CALL_S, False
+        while len(answers.keys() | set(died())) < self.size and left_s > 0:
+            before, now = now, time.monotonic()
+            left_s -= now - before if told_to_end else min(now - before, _TICK_S)
             if not told_to_end and self._stop_signal():
                 told_to_end = True
-                deadline = min(deadline, time.monotonic() + PRESENCE_S)
+                left_s = min(left_s, PRESENCE_S)
             # Looked for first: who dismisses has answered before, and is then among the answers.
             over = self._comm.Iprobe(tag=_DISMISSAL_TAG)
             while (found := self._take_message(_ALARM_TAG)) is not None:
