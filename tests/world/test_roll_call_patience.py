@@ -1,4 +1,4 @@
-"""A roll call counts the time in which its rank could run, not that of a machine with much to do."""
+"""A roll call counts the time in which its rank could run, not that of a busy machine."""
 
 from __future__ import annotations
 
