@@ -100,7 +100,7 @@ SUITES = {
     ),
     "faults": Suite(
         "17 faults in 14 phases of a run, by both launchers: ends by code, words, time: an hour",
-        ("-n", "2", "faults/all_cells.py", "faults/other_commands.py"),
+        ("-n", "2", "faults/all_cells.py", "faults/other_commands.py", "faults/sessions.py"),
         environ={"TCPX_MPI_REQUIRE": "mpi,netns,compiler"},
         needs=(MPIRUN, COMPILER, ROOT, NAMESPACES, *_FAULTS),
     ),

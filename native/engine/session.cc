@@ -355,7 +355,17 @@ bool Session::progress(SetupRound& setup) {
     // A comm that failed may have taken others along: no further call.
     if (closed_ || failed()) return false;
     heartbeat_.enter(&flow, watch::InCall::kTest);
-    moved |= flow.advance(*this);
+    try {
+      moved |= flow.advance(*this);
+    } catch (...) {  // of the plugin's: nothing of ours throws there
+      fault_.kind = FaultKind::kPlugin;
+      fault_.call = flow.kind == FlowKind::kSend ? "isend or test, by an exception of C++,"
+                                                 : "irecv or test, by an exception of C++,";
+      fault_.code = kNetInternalError;
+      fault_.direction = flow.kind;
+      fault_.channel = flow.channel;
+      return false;
+    }
   }
   if (!unpacker_) return moved;
   const FlowFault fault = flush_moves(*unpacker_);
