@@ -222,6 +222,16 @@ def test_a_set_up_that_ends_just_after_its_limit_is_not_killed() -> None:
     assert not killed
 
 
+def test_ranks_that_leave_it_to_the_launcher_do_not_take_its_word_away() -> None:
+    table, deadline = SetupTable(1), time.monotonic() + LIMIT_S
+    with ending_what_never_comes_up(table, 0, [], dict, lambda: None) as late:
+        while not late:
+            assert time.monotonic() < deadline
+        record_end(table.path, 0, 143)  # it was stopped, and mpirun has woken and ended it
+    table.close()
+    assert "never spoke" in late[0]
+
+
 def test_a_first_signal_kills_what_does_not_end() -> None:
     table, killed = SetupTable(1), threading.Event()
     Path(table.path).write_bytes(b"over")
