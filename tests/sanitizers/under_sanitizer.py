@@ -40,6 +40,8 @@ NOT_ASKED = {
 }
 #: Their bodies end without closing what they made: what leaks is looked for in the runs.
 NO_LEAKS = "detect_leaks=0"
+#: libtsan ends a child of a process with threads that starts one of its own.
+FORKS = "die_after_fork=0"
 #: With the locks of Open MPI libtsan's search for cycles of locks crashes; ours are also taken by
 #: the native and the contract tests.
 NO_CYCLES = "detect_deadlocks=0"
@@ -119,7 +121,8 @@ def test_native_tests(copy: SanitizedCopy) -> None:
     ctest = find_tool("ctest")
     assert ctest is not None
     result = subprocess.run([ctest, "--output-on-failure", "--no-tests=error", "-j", str(AT_ONCE)],
-                            cwd=copy.build, capture_output=True, text=True)  # fmt: skip
+                            cwd=copy.build, env={**os.environ, "TSAN_OPTIONS": FORKS},
+                            capture_output=True, text=True)  # fmt: skip
     assert result.returncode == 0, result.stdout[-12000:]
 
 
