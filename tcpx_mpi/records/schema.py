@@ -16,6 +16,7 @@ not bytes.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -25,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi.records.commit_file import CommitFile
+from tcpx_mpi.records.described import DESCRIBED
 from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.header import BaselineInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Average, ObservedPlacement, RowFacts
@@ -63,6 +65,8 @@ NEW_ROW_ATTRIBUTES = frozenset({"ended_by", "pairs", "algo"})
 #: Datasets of a row that only some rows have, and none of an older file.
 ARRIVALS = ("arrivals", "arrival_blocks")
 
+_LABELS = "DIMENSION_LABELS"
+
 #: A column is its name and its type: int, float, bool or str.
 Columns = Sequence[tuple[str, type]]
 _TYPES = {"int": int, "float": float, "bool": bool, "str": str}
@@ -100,12 +104,60 @@ def clean_text(text: str) -> str:
     )
 
 
-def write_texts(group: Any, name: str, texts: Iterable[str]) -> None:
-    """A list of texts as a dataset; an attribute could not hold a long one."""
+@functools.cache
+def _types_of(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """The types of an attribute in a file and in memory; objects are texts."""
+    import h5py
+
+    kind = h5py.string_dtype() if dtype.hasobject else dtype
+    return h5py.h5t.py_create(kind, logical=True), h5py.h5t.py_create(kind)
+
+
+@functools.cache
+def _extent_of(shape: tuple[int, ...]) -> Any:
+    import h5py
+
+    return h5py.h5s.create_simple(shape) if shape else h5py.h5s.create(h5py.h5s.SCALAR)
+
+
+def write_attribute(item: Any, name: str, value: str | int | float | tuple[str, ...]) -> None:
+    """An attribute that is not there yet.
+
+    A row has some sixty of them: `attrs` of h5py, which makes each beside an older one and renames
+    it, takes three times as long.
+    """
+    import h5py
+
+    values = np.array(value, dtype=object if isinstance(value, (str, tuple)) else None)
+    stored, held = _types_of(values.dtype)
+    attribute = h5py.h5a.create(item.id, name.encode(), stored, _extent_of(values.shape))
+    attribute.write(values, mtype=held)
+
+
+def _describe(dataset: Any, key: str, units: Mapping[str, str]) -> None:
+    said = DESCRIBED[key]
+    write_attribute(dataset, "description", said.text)
+    write_attribute(dataset, "units", said.units_text(units))
+    if said.dimensions:
+        # Of one rank's samples in a row that was not finished there is one dimension. The name is
+        # that of HDF5's own calls for labels, which take as long as the dataset.
+        write_attribute(dataset, _LABELS, said.dimensions[-dataset.id.rank :])
+
+
+def write_array(group: Any, name: str, values: NDArray[Any], key: str) -> None:
+    """Values with what `DESCRIBED` says of them by that key."""
+    _describe(group.create_dataset(name, data=values), key, {})
+
+
+def write_texts(group: Any, name: str, texts: Iterable[str], key: str) -> None:
+    """A list of texts as a dataset; an attribute could not hold a long one. `key` as above."""
     import h5py
 
     cleaned = [clean_text(text) for text in texts]
-    group.create_dataset(name, data=np.array(cleaned, dtype=object), dtype=h5py.string_dtype())
+    dataset = group.create_dataset(
+        name, data=np.array(cleaned, dtype=object), dtype=h5py.string_dtype()
+    )
+    _describe(dataset, key, {})
 
 
 def read_texts(group: Any, name: str, stored: CommitFile) -> list[str]:
@@ -121,8 +173,18 @@ def read_array(
     return of_kind(name, stored.values(group[name]), kind, dimensions)
 
 
-def write_table(group: Any, name: str, columns: Columns, rows: Iterable[Sequence[Any]]) -> None:
-    """A table with named columns as one compound dataset."""
+def write_table(
+    group: Any,
+    name: str,
+    columns: Columns,
+    rows: Iterable[Sequence[Any]],
+    key: str,
+    units: Mapping[str, str] | None = None,
+) -> None:
+    """A table with named columns as one compound dataset; `key` as above.
+
+    `units` are those of columns that have others than usual.
+    """
     import h5py
 
     types = {
@@ -136,7 +198,7 @@ def write_table(group: Any, name: str, columns: Columns, rows: Iterable[Sequence
         for row in rows
     ]
     dtype = [(column, types[kind]) for column, kind in columns]
-    group.create_dataset(name, data=np.array(cleaned, dtype=dtype))
+    _describe(group.create_dataset(name, data=np.array(cleaned, dtype=dtype)), key, units or {})
 
 
 def read_table(group: Any, name: str, columns: Columns, stored: CommitFile) -> list[dict[str, Any]]:
@@ -165,7 +227,7 @@ def write_samples(group: Any, name: str, samples: Mapping[str, NDArray[np.int64]
     inner = group.create_group(name)
     inner.attrs["unit"] = "ns"
     for phase, values in samples.items():
-        inner.create_dataset(phase, data=values.astype("<i8", copy=False))
+        write_array(inner, phase, values.astype("<i8", copy=False), f"rows/{name}/{phase}")
 
 
 def read_samples(group: Any, name: str, file: CommitFile, dimensions: int = 2) -> StoredSamples:

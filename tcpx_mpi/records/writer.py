@@ -9,8 +9,12 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tcpx_mpi.errors import OutputFailed
 from tcpx_mpi.records.commit_file import CommitFile
+from tcpx_mpi.records.described import README
 from tcpx_mpi.records.header import RunHeader
 from tcpx_mpi.records.names import create_exclusively, require_writable
 from tcpx_mpi.records.row import Row
@@ -36,6 +40,8 @@ from tcpx_mpi.records.schema import (
     clean_text,
     read_samples,
     row_name,
+    write_array,
+    write_attribute,
     write_samples,
     write_table,
     write_texts,
@@ -81,6 +87,7 @@ class RunWriter:
             cache.initial_size = cache.min_size = cache.max_size = _CACHE_BYTES
             self._file.id.set_mdc_config(cache)
             with self._step("mark"):
+                write_attribute(self._file, "README", README)
                 self._file.attrs["schema"] = SCHEMA
                 self._file.attrs["schema_version"] = SCHEMA_VERSION
                 self._file.attrs["complete"] = False
@@ -98,17 +105,18 @@ class RunWriter:
             for name in PLAN_ATTRIBUTES:
                 _set_attribute(plan, name, getattr(header.plan, name))
             for name in PLAN_LISTS:
-                plan.create_dataset(name, data=list(getattr(header.plan, name)), dtype="<i8")
-            write_texts(root, "command", header.command)
-            write_texts(root, "notes", header.notes)
-            write_table(root, "settings", SETTING_COLUMNS, header.settings)
+                write_array(plan, name, _whole(getattr(header.plan, name)), f"plan/{name}")
+            write_texts(root, "command", header.command, "command")
+            write_texts(root, "notes", header.notes, "notes")
+            write_table(root, "settings", SETTING_COLUMNS, header.settings, "settings")
             for name in ("versions", "environment", "facts"):
-                write_table(root, name, PAIR_COLUMNS, getattr(header, name).items())
+                write_table(root, name, PAIR_COLUMNS, getattr(header, name).items(), name)
             write_table(
                 root,
                 "ranks",
                 RANK_INFO_COLUMNS,
                 [[getattr(info, name) for name, _ in RANK_INFO_COLUMNS] for info in header.ranks],
+                "ranks",
             )
             write_table(
                 root,
@@ -118,13 +126,14 @@ class RunWriter:
                     [getattr(each, name) for name, _ in BASELINE_COLUMNS]
                     for each in header.baselines
                 ],
+                "peers",
             )
             root.create_group("rows")
 
     def write_setup(self, setup: SetupTimes) -> None:
         """The times of listen, connect, accept and regMr on every rank."""
         with self._step("write the set-up times"):
-            self._file.create_dataset("setup", data=setup.table)
+            write_array(self._file, "setup", setup.table, "setup")
 
     def append_row(self, row: Row) -> Row:
         """One row with all its samples, which are on disk when this returns, and there only."""
@@ -162,8 +171,10 @@ class RunWriter:
             group.attrs["kind"] = clean_text(fault.kind)
             group.attrs["exit_code"] = fault.exit_code
             group.attrs["time"] = fault.time
-            write_table(group, "texts", FAULT_COLUMNS, sorted(fault.texts.items()))
-            group.create_dataset("missing_ranks", data=list(fault.missing_ranks), dtype="<i8")
+            texts = sorted(fault.texts.items())
+            write_table(group, "texts", FAULT_COLUMNS, texts, "fault/texts")
+            missing = _whole(fault.missing_ranks)
+            write_array(group, "missing_ranks", missing, "fault/missing_ranks")
 
     def finish(self) -> None:
         """The run is whole: mark it complete and close the file."""
@@ -208,24 +219,26 @@ def _write_row(group: Any, row: Row) -> None:
     write_samples(group, "samples", row.samples)
     write_samples(group, "warmup", row.warmup)
     for name in ("batches", "batch_start", "late"):
-        group.create_dataset(name, data=getattr(row, name))
+        write_array(group, name, getattr(row, name), f"rows/{name}")
     if row.arrivals.size:
         for name in ARRIVALS:
-            group.create_dataset(name, data=getattr(row, name))
+            write_array(group, name, getattr(row, name), f"rows/{name}")
         group["arrivals"].attrs["unit"] = "ns"
     if row.trace.size:
-        write_table(group, "trace", TRACE_COLUMNS, row.trace.tolist())
+        write_table(group, "trace", TRACE_COLUMNS, row.trace.tolist(), "rows/trace")
     columns = [getattr(row, name).tolist() for name, _ in PER_RANK_COLUMNS]
-    write_table(group, "ranks", PER_RANK_COLUMNS, zip(*columns, strict=True))
-    write_texts(group, "faults", row.faults)
+    counted = {"wrong": "elements"} if row.algo else {}
+    ranks = zip(*columns, strict=True)
+    write_table(group, "ranks", PER_RANK_COLUMNS, ranks, "rows/ranks", counted)
+    write_texts(group, "faults", row.faults, "rows/faults")
     proof = [[getattr(rank, name) for name, _ in PROOF_COLUMNS] for rank in row.proof]
-    write_table(group, "proof", PROOF_COLUMNS, proof)
+    write_table(group, "proof", PROOF_COLUMNS, proof, "rows/proof")
     if row.gpu:
         gpus = [[getattr(rank, name) for name, _ in GPU_COLUMNS] for rank in row.gpu]
-        write_table(group, "gpu", GPU_COLUMNS, gpus)
+        write_table(group, "gpu", GPU_COLUMNS, gpus, "rows/gpu")
     if row.averages:
         told = [[getattr(each, name) for name, _ in AVERAGE_COLUMNS] for each in row.averages]
-        write_table(group, "averages", AVERAGE_COLUMNS, told)
+        write_table(group, "averages", AVERAGE_COLUMNS, told, "rows/averages")
     for peer, beside in row.against.items():
         _write_row(group.create_group(f"against/{peer}"), beside)
 
@@ -246,7 +259,7 @@ def _on_disk(group: Any, row: Row, file: CommitFile) -> Row:
 def _write_partial(group: Any, part: PartialRow) -> None:
     group.attrs["index"] = part.index
     group.attrs["size_bytes"] = part.size_bytes
-    group.create_dataset("missing_ranks", data=list(part.missing_ranks), dtype="<i8")
+    write_array(group, "missing_ranks", _whole(part.missing_ranks), "partial/missing_ranks")
     for rank in part.samples:
         inner = group.create_group(f"rank_{rank:06d}")
         write_samples(inner, "samples", part.samples[rank])
@@ -256,7 +269,11 @@ def _write_partial(group: Any, part: PartialRow) -> None:
 
 
 def _set_attribute(group: Any, name: str, value: str | int | float) -> None:
-    group.attrs[name] = clean_text(value) if isinstance(value, str) else value
+    write_attribute(group, name, clean_text(value) if isinstance(value, str) else value)
+
+
+def _whole(values: Sequence[int]) -> NDArray[np.int64]:
+    return np.array(values, dtype="<i8")
 
 
 def _one_line(error: BaseException) -> str:

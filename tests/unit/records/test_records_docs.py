@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from tcpx_mpi.records import PartialRow, Run, RunWriter
+from tcpx_mpi.records.described import DESCRIBED
 from tcpx_mpi.report import to_json
 
 PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "file-format.md").read_text()
@@ -64,6 +65,39 @@ def test_the_page_names_everything_in_a_file(run_file: Path) -> None:
     with h5py.File(run_file, "r") as file:
         found -= set(file["plan"].attrs)
     assert found - NAMES == set()
+
+
+def lines_of_tables(title: str) -> dict[str, list[str]]:
+    """By what the first cell names: the other cells of each line of the tables below a title."""
+    (section,) = re.findall(rf"^### {title}\n(.*?)^##", PAGE, re.DOTALL | re.MULTILINE)
+    lines = [line.strip("| ").split(" | ") for line in section.splitlines() if line[:2] == "| "]
+    return {cells[0].strip("`"): cells[1:] for cells in lines}
+
+
+@pytest.mark.parametrize("key", DESCRIBED)
+def test_the_page_says_of_a_dataset_what_the_file_says(key: str) -> None:
+    said = DESCRIBED[key]
+    within, _, name = key.partition("/")
+    if within != "rows":
+        name = key.replace("partial/", "partial/.../")
+        (text,) = lines_of_tables("The root")[name]
+    elif name.startswith("warmup/"):
+        shape, unit, text = lines_of_tables("A row")["warmup/..."]
+        assert shape == f"[{', '.join(said.dimensions)}]"
+        assert unit == said.units
+        assert text.startswith("the same of the warm-ups")
+        return
+    else:
+        shape, unit, text = lines_of_tables("A row")[name]
+        assert shape == f"[{', '.join(said.dimensions) or 'n'}]"
+        assert unit == (said.units if isinstance(said.units, str) else "by column")
+    assert said.text in text
+
+
+def test_the_page_has_no_other_datasets_of_a_row() -> None:
+    said = {key.removeprefix("rows/") for key in DESCRIBED if key.startswith("rows/")}
+    named = lines_of_tables("A row").keys() - {"dataset"}
+    assert named - said == {"warmup/...", "against/NAME/"}
 
 
 def test_the_page_names_every_key_of_a_result() -> None:
