@@ -1,22 +1,26 @@
-"""The tree of errors and the exit codes of the command line.
+"""The tree of errors, each with the exit code of a command that it ends.
 
-    TcpxError                      exit
-    ├── UsageError                  2   the user asked for something that cannot be
-    ├── PluginMissing               3   the plugin or a library is missing or is none
-    ├── SetupFailed                 4   devices, connections or registrations failed
-    ├── WrongBytes                  5   data arrived that nobody sent
-    ├── Stalled                     6   no progress within the stall timeout
-    ├── LostRank                    7   a rank did not answer, or died
-    ├── OutputFailed                8   a result could not be written
-    ├── BelowGate                   9   a measured value is below its limit
-    ├── Worse                      10   a comparison found a slowdown
-    ├── Inconclusive               11   a comparison could not decide
-    ├── PartialResult              12   a file is whole in form but rows or ranks are missing
-    ├── PluginFailed               13   a plugin call failed while measuring
-    │   (a comparison found a speed-up: 14, which is no error)
-    └── Interrupted           130/143   a signal ended the run
+    TcpxError                    1   a defect of this program, as any other exception is
+    ├── UsageError               2   the user asked for something that cannot be
+    │   └── RefusedAfterInit     2   found when the plugin had read it (transport.load_plugin)
+    ├── PluginMissing            3   the plugin or a library is missing or is none
+    ├── SetupFailed              4   devices, connections or registrations failed
+    │   └── CallFailed           4   a call of the plugin, tried beside the run (plugin.trial)
+    ├── WrongBytes               5   data arrived that nobody sent
+    ├── Stalled                  6   no progress within the stall timeout
+    ├── LostRank                 7   a rank did not answer, or died
+    ├── OutputFailed             8   a result could not be written
+    ├── BelowGate                9   a measured value is below its limit
+    ├── PartialResult           12   a file is whole in form but rows or ranks are missing
+    ├── PluginFailed            13   a plugin call failed while measuring
+    ├── Interrupted            130   a signal ended the run; 143 where it was SIGTERM
+    ├── AgreedError              1   on all ranks; its code is that of one (world.collectives)
+    ├── NoPlugin                 1   a file that was tried; becomes an error above (plugin.trial)
+    ├── ScheduleError            1   a schedule of a pattern is wrong (schedule.table)
+    └── StoppedByOthers          0   the rank that called the roll knows why (transport.errors)
 
-Exit 0 is success and exit 1 is a defect of this program (a traceback is printed).
+No error, but a verdict: 0 success, 5 wrong bytes, 9 below a gate, 10 worse, 11 inconclusive,
+14 better. `docs/design/how-a-run-ends.md` says who works out the code of a run.
 """
 
 from __future__ import annotations
