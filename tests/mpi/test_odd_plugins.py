@@ -43,7 +43,7 @@ VARIANT_NAMES = [
 @pytest.mark.parametrize(
     ("mode", "code", "said"),
     [
-        ("load aborts", 4, "loading the plugin ended its process by SIGABRT"),
+        ("load aborts", 2, "loading the plugin ended its process by SIGABRT"),
         ("init aborts", 4, "init of the plugin crashed by SIGABRT"),
         ("init crashes", 4, "init of the plugin crashed by SIGSEGV"),
         pytest.param(
