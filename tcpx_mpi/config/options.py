@@ -331,6 +331,10 @@ class RunOptions(PlanOptions):
         "keep when each step of the last N chunks of a row was on each rank, in the HDF5 file; "
         "`tcpx-mpi report FILE --trace` shows it",
         metavar="N")
+    screen: str = option(REPORTING, "auto", one_of("auto", "always", "never"),
+        "print for a terminal; auto: where mpirun's output is one; always: for $COLUMNS or 80 "
+        "columns where none is found; never: as in a pipe, without progress",
+        metavar="auto|always|never")
     #: Of a terminal alone.
     verbose: bool = option(REPORTING, False, switch,
         "on a terminal: the whole header and footer, and the set-up",

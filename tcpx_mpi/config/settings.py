@@ -26,7 +26,7 @@ MAX_SIZES = 10_000
 
 #: Fields that may differ between ranks: they name places on one node, or how ranks were started.
 _LOCAL_FIELDS = frozenset(
-    {"spool", "ranks", "runs", "verbose", "wide", "debug", "config_path", "sources"}
+    {"spool", "ranks", "runs", "verbose", "wide", "screen", "debug", "config_path", "sources"}
 )
 
 #: How the text of a setting reads that is worked out later.

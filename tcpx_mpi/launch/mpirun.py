@@ -23,14 +23,11 @@ from tcpx_mpi.launch.relay import Relay, may_fill
 from tcpx_mpi.launch.rooms import rooms_of_mpi
 from tcpx_mpi.launch.setup_deadline import ending_what_never_comes_up
 from tcpx_mpi.launch.setup_table import TABLE_VARIABLE, SetupTable
+from tcpx_mpi.launch.terminal import TERMINAL_VARIABLE, own_terminal, told
 from tcpx_mpi.programs import find_program
 
 #: Set for ranks whose settings and outputs the parent has validated; its value is the parent's pid.
 PARENT_VARIABLE = "TCPX_MPI_PARENT"
-
-#: Says to ranks where the terminal of their parent is, and how wide: "both 120" where it shows the
-#: standard output too, "stderr 120" where that goes elsewhere. Not set: there is no terminal.
-TERMINAL_VARIABLE = "TCPX_MPI_TERMINAL"
 
 # A launcher sets a rank, and mostly a size. Order: the first pair that is there is the answer.
 _RANK_AND_SIZE = (
@@ -344,9 +341,10 @@ def _started(
     options: Sequence[str],
     stdout: int | None = None,
 ) -> _Process:
+    terminal = {TERMINAL_VARIABLE: told(own_terminal())}
     return subprocess.Popen(
         [find_mpirun(environ), *options, "-n", str(ranks), *program],
-        env={**mpirun_environment(environ, is_root=os.geteuid() == 0), **terminal(environ)},
+        env={**mpirun_environment(environ, is_root=os.geteuid() == 0), **terminal},
         # A terminal's Ctrl-C must reach mpirun through us alone: it kills ranks in 0.3 s.
         start_new_session=True,
         stdin=subprocess.DEVNULL,
@@ -367,16 +365,6 @@ def _code_of(code: int, killed: Sequence[str]) -> int:
 def _kill(process: _Process) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # it leads a session of its own
-
-
-def terminal(environ: Mapping[str, str]) -> dict[str, str]:
-    """The variable that tells ranks of this process's terminal; none for one without cursor."""
-    if not sys.stderr.isatty() or environ.get("TERM", "dumb") == "dumb":
-        return {}
-    where = "both" if sys.stdout.isatty() else "stderr"
-    columns = os.get_terminal_size(sys.stderr.fileno()).columns
-    # A terminal that does not know its size says 0.
-    return {TERMINAL_VARIABLE: f"{where} {columns or 80}"}
 
 
 @contextlib.contextmanager

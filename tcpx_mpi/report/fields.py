@@ -375,6 +375,11 @@ def _asked_for(header: RunHeader) -> list[Field]:
     return [field for asked, fields in groups if asked for field in fields]
 
 
+#: The last turn of those that a narrow terminal keeps before nccl-tests' own: the slowest rank, and
+#: the ratio to each kind of peer.
+POINT = 1
+
+
 def terminal_fields(header: RunHeader) -> list[Field]:
     """Those that a terminal has room for beside nccl-tests', if it is wide enough, in order."""
     if header.averages_only:

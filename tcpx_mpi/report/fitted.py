@@ -14,6 +14,7 @@ from tcpx_mpi.records import RunHeader
 from tcpx_mpi.report.fields import (
     COUNT,
     IDENTITY,
+    POINT,
     REDOP,
     ROOT,
     SIDE,
@@ -26,21 +27,23 @@ from tcpx_mpi.stats import RowSummary
 
 #: Our own patterns run nothing in place: four times N/A, under titles that take no more room.
 _NOTHING_IN_PLACE = (("time", 4), ("alg", 3), ("bus", 3), ("#", 3))
-#: Where even nccl-tests' fields are too many, these are left out first.
+#: Of nccl-tests' fields these are left out first.
 _DISPENSABLE = (COUNT, ROOT, REDOP, TYPE)
+#: The settings by which rows of a program differ in one of them.
+_IN_TURN = {ROOT.name: "root", REDOP.name: "op", TYPE.name: "datatype"}
 
 
 class Fitted:
     """The columns of a run that fit, and what is left out."""
 
     def __init__(self, header: RunHeader, columns: int) -> None:
-        standard = _standard(header)
-        if _width(standard) > columns and not _may_be_in_place(header):
-            standard = standard[: -len(SIDE_IN_PLACE)]
-        for dispensable in _DISPENSABLE:
-            if _width(standard) > columns:
-                standard = [each for each in standard if each.name != dispensable.name]
         wanted = terminal_fields(header)
+        point = [each for each in wanted if each.turn <= POINT]
+        # As much of the point as there can be room for; nothing gives way for what has none.
+        for kept in (point[:most] for most in range(len(point), -1, -1)):
+            standard, dropped = _beside(kept, header, columns)
+            if _width([*standard, *kept]) <= columns:
+                break
         chosen: set[int] = set()
         for place in sorted(range(len(wanted)), key=lambda place: wanted[place].turn):
             tried = [wanted[each] for each in sorted({*chosen, place})]
@@ -48,7 +51,7 @@ class Fitted:
                 chosen.add(place)
         self.fields = [*standard, *(wanted[place] for place in sorted(chosen))]
         #: Names of those that a pipe has beside these.
-        self.left_out = [each.name for i, each in enumerate(wanted) if i not in chosen]
+        self.left_out = dropped + [x.name for i, x in enumerate(wanted) if i not in chosen]
 
     def title_lines(self) -> list[str]:
         """Groups, titles and units: three comment lines."""
@@ -66,6 +69,22 @@ class Fitted:
     def row_line(self, summary: RowSummary) -> str:
         """One row; its first fields are nccl-tests', as far as they fit."""
         return _joined([field.text(summary) for field in self.fields], self.fields)
+
+
+def _beside(
+    kept: Sequence[Field], header: RunHeader, columns: int
+) -> tuple[list[Field], list[str]]:
+    """nccl-tests' fields for which these leave room, and the names of those that gave way."""
+    standard, dropped = _standard(header), []
+    if not _may_be_in_place(header) and _width([*standard, *kept]) > columns:
+        standard = standard[: -len(SIDE_IN_PLACE)]
+    for dispensable in _DISPENSABLE:
+        # What tells rows apart gives way only where not even nccl-tests' fields have room.
+        ours = [] if _differs(header, dispensable) else kept
+        if _width([*standard, *ours]) > columns:
+            standard = [each for each in standard if each.name != dispensable.name]
+            dropped.append(dispensable.name)
+    return standard, dropped
 
 
 def _standard(header: RunHeader) -> list[Field]:
@@ -88,6 +107,12 @@ def _standard(header: RunHeader) -> list[Field]:
             for field, (name, width) in zip(in_place, _NOTHING_IN_PLACE, strict=True)
         ]
     return [*narrow, *SIDE, *in_place]
+
+
+def _differs(header: RunHeader, field: Field) -> bool:
+    """Whether it tells rows of this run apart."""
+    name = _IN_TURN.get(field.name)
+    return any(name == setting and value == "all" for setting, value, _ in header.settings)
 
 
 def _may_be_in_place(header: RunHeader) -> bool:

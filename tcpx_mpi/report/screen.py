@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TextIO
 
-from tcpx_mpi.findings import Finding, Severity
+from tcpx_mpi.findings import Finding, Severity, worst_first
 from tcpx_mpi.findings.run import RunFinding
 from tcpx_mpi.printable import printable_lines, write_own
 from tcpx_mpi.records import RunHeader, SetupTimes
@@ -75,7 +75,7 @@ class Screen:
         files: Sequence[str],
         gate: Sequence[str],
     ) -> list[str]:
-        """Everything below the last row: the verdict first, then what a reader must know."""
+        """Everything below the last row: the verdict first, then warnings, then the rest."""
         proved = any(finding.severity is Severity.GOOD for finding in verdict)
         # What is well besides is a part of a good verdict.
         rest = [each for each in findings if not (proved and each.severity is Severity.GOOD)]
@@ -84,7 +84,7 @@ class Screen:
             text = f"{names}: use --wide, a pipe, or the file"
             rest.append(Finding(Severity.NOTE, "Not shown here", text))
         lines = [line for each in verdict for line in self._shown(each, header, each.severity)]
-        for each in rest:
+        for each in worst_first(rest):
             colour = Severity.NOTE if each.title else each.severity
             lines += self._shown(each, header, colour)
         # Names are to be copied, and a gate's lines are a table.

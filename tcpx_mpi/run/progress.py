@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import TextIO
 
-from tcpx_mpi.launch.mpirun import TERMINAL_VARIABLE
+from tcpx_mpi.launch.terminal import Terminal, can_erase
 from tcpx_mpi.printable import write_own
 from tcpx_mpi.records import Plan, RowFacts
 from tcpx_mpi.units import format_size
@@ -137,20 +137,17 @@ class Progress:
         write_own(self._stream, text)
 
 
-def on_terminal(environ: Mapping[str, str], text: TextIO, plan: Plan) -> Progress | None:
-    """The progress line of rank 0, or None where there is no terminal for one.
+def on_terminal(
+    terminal: Terminal | None, environ: Mapping[str, str], text: TextIO, plan: Plan
+) -> Progress | None:
+    """The progress line of rank 0, or None where no terminal can erase one.
 
-    `text` is where the table goes. A rank under mpirun cannot see the terminal (its standard
-    output may look like one while a file is written): the parent that started mpirun says so.
+    `text` is where the table goes.
     """
-    where, _, columns = environ.get(TERMINAL_VARIABLE, "").partition(" ")
-    if where in ("both", "stderr") and columns.isdecimal():
-        # By one way with the table where both are shown: mpirun forwards two in any order.
-        return Progress(text if where == "both" else sys.stderr, int(columns), plan)
-    if sys.stderr.isatty() and environ.get("TERM", "dumb") != "dumb":
-        columns = str(os.get_terminal_size(sys.stderr.fileno()).columns or 80)
-        return Progress(sys.stderr, int(columns), plan)
-    return None
+    if terminal is None or not can_erase(environ):
+        return None
+    # By one way with the table where both are shown: mpirun forwards two in any order.
+    return Progress(text if terminal.shows_table else sys.stderr, terminal.columns, plan)
 
 
 def _marks(stream: TextIO) -> tuple[str, str, str]:

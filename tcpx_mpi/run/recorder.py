@@ -16,6 +16,7 @@ from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.findings.stragglers import pairs_to_retest
 from tcpx_mpi.findings.verdict import outcome_of
 from tcpx_mpi.launch import mpirun
+from tcpx_mpi.launch.terminal import terminal_of_rank
 from tcpx_mpi.plugin.find import reads_tcpx_variables
 from tcpx_mpi.plugin.sockets import data_sockets
 from tcpx_mpi.records import (
@@ -37,7 +38,7 @@ from tcpx_mpi.records import (
 )
 from tcpx_mpi.run import metadata
 from tcpx_mpi.run.hanging_disk import HANGING_DISK_S, within
-from tcpx_mpi.run.terminal import screen_of_parent
+from tcpx_mpi.run.terminal import screen_of_run
 from tcpx_mpi.stats import RowSummary
 from tcpx_mpi.transport.load_plugin import LoadedPlugin
 from tcpx_mpi.workload import Workload
@@ -140,12 +141,12 @@ class Output:
             self._files.append(write_text(settings.save_config_path, saved.to_toml()))
         if self._events is not None:
             self._events.header(run)
-        if not (settings.wide or settings.events_to_stdout()):
-            self._screen = screen_of_parent(os.environ, settings.verbose)
+        terminal = terminal_of_rank(os.environ) if settings.screen != "never" else None
+        self._screen = screen_of_run(settings, terminal, os.environ)
         self._print(report.begin_lines(header, setup, path, self._screen))
         from tcpx_mpi.run.progress import on_terminal  # rank 0 alone has one
 
-        self._progress = on_terminal(os.environ, self._text, plan)
+        self._progress = on_terminal(terminal, os.environ, self._text, plan)
         return header
 
     def between_batches(self, facts: RowFacts, kind: str, first: int) -> None:

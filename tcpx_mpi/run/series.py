@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import BelowGate, ExitCode, OutputFailed
 from tcpx_mpi.launch import mpirun as launch
+from tcpx_mpi.launch.terminal import own_terminal
 
 if TYPE_CHECKING:
     from tcpx_mpi.gates import Gate
@@ -164,7 +165,7 @@ def _show(settings: Settings, path: str, gate: Gate | None) -> str:
     from tcpx_mpi.exchange import export, tidy
     from tcpx_mpi.gates import judge
     from tcpx_mpi.records import read_run, write_text
-    from tcpx_mpi.run.terminal import screen_here
+    from tcpx_mpi.run.terminal import screen_of_run
 
     run = read_run(path)
     judgement = judge(gate, run) if gate is not None else None
@@ -177,7 +178,7 @@ def _show(settings: Settings, path: str, gate: Gate | None) -> str:
         said = judgement.document() if judgement is not None else None
         files.append(report.write_run_json(settings.json_path, run, files, said))
     verdict = judgement.lines() if judgement is not None else []
-    screen = None if settings.wide else screen_here(os.environ, settings.verbose)
+    screen = screen_of_run(settings, own_terminal(), os.environ)
     report.show_lines(report.report_lines(run, files, verdict, screen), screen)
     if judgement is not None and not judgement.passed:
         return f"the run fails its gate: {judgement.in_short()}"

@@ -1,4 +1,4 @@
-"""Whether a person looks at a terminal, and how wide it is: for what is printed in its place."""
+"""What is printed for a person who looks at a terminal, and how wide it is."""
 
 from __future__ import annotations
 
@@ -6,25 +6,33 @@ import os
 import sys
 from collections.abc import Mapping
 
-from tcpx_mpi.launch.mpirun import TERMINAL_VARIABLE
+from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.launch.terminal import USUAL_COLUMNS, Terminal, can_erase
 from tcpx_mpi.report import Screen
 
-#: What a terminal has that does not know its size.
-_USUAL_COLUMNS = 80
 
-
-def screen_of_parent(environ: Mapping[str, str], verbose: bool) -> Screen | None:
-    """That of whoever started mpirun, where it shows the table; None if nobody has told a rank."""
-    where, _, columns = environ.get(TERMINAL_VARIABLE, "").partition(" ")
-    if where != "both" or not columns.isdecimal():
+def screen_of_run(
+    settings: Settings, terminal: Terminal | None, environ: Mapping[str, str]
+) -> Screen | None:
+    """What shows a run's table, by --screen and what is there; None: all columns, as in a file."""
+    if settings.wide or settings.screen == "never" or settings.events_to_stdout():
         return None
-    return Screen(int(columns), not environ.get("NO_COLOR"), verbose)
+    if terminal is not None and terminal.shows_table:
+        return Screen(terminal.columns, _has_colour(environ), settings.verbose)
+    if settings.screen == "always":  # nobody knows what the table goes through: no escapes
+        told = environ.get("COLUMNS", "")
+        columns = int(told) if told.isdecimal() else USUAL_COLUMNS
+        return Screen(columns, colour=False, verbose=settings.verbose)
+    return None
 
 
 def screen_here(environ: Mapping[str, str], verbose: bool = False) -> Screen | None:
     """That of this process's standard output; None where that is no terminal."""
     if not sys.stdout.isatty():
         return None
-    columns = os.get_terminal_size(sys.stdout.fileno()).columns or _USUAL_COLUMNS
-    dumb = environ.get("TERM", "dumb") == "dumb"
-    return Screen(columns, not dumb and not environ.get("NO_COLOR"), verbose)
+    columns = os.get_terminal_size(sys.stdout.fileno()).columns or USUAL_COLUMNS
+    return Screen(columns, _has_colour(environ), verbose)
+
+
+def _has_colour(environ: Mapping[str, str]) -> bool:
+    return can_erase(environ) and not environ.get("NO_COLOR")

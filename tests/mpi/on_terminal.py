@@ -1,6 +1,6 @@
 """Runs a command on a terminal of its own and keeps what came out of it, byte by byte.
 
-    python on_terminal.py SEEN both|stderr COMMAND...
+    python on_terminal.py SEEN both|stderr COLUMNS COMMAND...
 
 SEEN is the file for it. With "stderr" the standard output of the command is that of this program.
 """
@@ -16,12 +16,10 @@ import subprocess
 import sys
 import termios
 
-COLUMNS = 100
 
-
-def main(seen: str, what: str, *command: str) -> int:
+def main(seen: str, what: str, columns: str, *command: str) -> int:
     terminal, end = pty.openpty()
-    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, COLUMNS, 0, 0))
+    fcntl.ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, int(columns), 0, 0))
     child = subprocess.Popen(command, stdout=end if what == "both" else None, stderr=end)
     os.close(end)
     with open(seen, "wb") as file, contextlib.suppress(OSError):  # EIO: nobody has it open now

@@ -5,14 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 import signal
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jobs import LIMIT_S, Result, run, started, tcpx_mpi
-from on_terminal import COLUMNS
+from jobs import LIMIT_S, Result, mpirun, run, started, tcpx_mpi
 from screen import screen
 
 from tcpx_mpi.records import read_run
@@ -92,10 +92,18 @@ def test_a_run_that_fails_before_its_first_row_leaves_no_stream(place: Path) -> 
 # --- Progress ------------------------------------------------------------------------------------
 
 
+COLUMNS = 100
+
+
+def terminal(seen: str, what: str, columns: int = COLUMNS) -> list[str]:
+    """What a command begins with that has its standard error, or both, on a terminal."""
+    helper = str(Path(__file__).with_name("on_terminal.py"))
+    return [sys.executable, helper, seen, what, str(columns)]
+
+
 def on_terminal(place: Path, what: str, *more: str, **environ: str) -> tuple[Result, str]:
-    """A run with its standard error, or both, on a terminal; and all that was sent to that."""
-    helper = [sys.executable, str(Path(__file__).with_name("on_terminal.py")), "seen", what]
-    command = [*helper, *tcpx_mpi("run", "ring", *SHORT, *COMMON, *more)]
+    """A run there, and all that was sent to the terminal."""
+    command = [*terminal("seen", what), *tcpx_mpi("run", "ring", *SHORT, *COMMON, *more)]
     result = run(command, place, {"TERM": "xterm", **environ})
     assert result.code == 0, result.text
     return result, (place / "seen").read_bytes().decode()
@@ -108,8 +116,7 @@ def test_a_terminal_has_what_a_report_has_there_and_nothing_of_the_progress_stay
     assert result.out == ""
     assert "row 1/2  1 KiB" in sent
     assert "row 2/2  64 KiB" in sent
-    helper = [sys.executable, str(Path(__file__).with_name("on_terminal.py")), "report", "both"]
-    run([*helper, *tcpx_mpi("report", "o.h5")], place, {"TERM": "xterm"})
+    run([*terminal("report", "both"), *tcpx_mpi("report", "o.h5")], place, {"TERM": "xterm"})
     assert screen(sent) == screen((place / "report").read_bytes().decode())
     assert max(map(len, screen(sent))) <= COLUMNS
 
@@ -143,8 +150,8 @@ def test_a_terminal_that_cannot_erase_gets_no_progress(
 
 
 def test_an_error_is_not_said_in_the_middle_of_the_progress_line(place: Path) -> None:
-    helper = [sys.executable, str(Path(__file__).with_name("on_terminal.py")), "seen", "stderr"]
-    command = [*helper, *tcpx_mpi("run", "ring", *SHORT, *COMMON, "-N", "0", "-T", "3")]
+    command = [*terminal("seen", "stderr"),
+               *tcpx_mpi("run", "ring", *SHORT, *COMMON, "-N", "0", "-T", "3")]  # fmt: skip
     result = run(command, place, {"TERM": "xterm"})
     assert result.code == 6, result.text
     sent = (place / "seen").read_bytes().decode()
@@ -153,3 +160,60 @@ def test_an_error_is_not_said_in_the_middle_of_the_progress_line(place: Path) ->
     assert len(said) == 1
     assert said[0].startswith("tcpx-mpi: error: ")
     assert not [x for x in screen(sent) if re.search(r"(warm-up|iteration) \d+/\d+", x)]
+
+
+# --- Under a launcher of the user's --------------------------------------------------------------
+
+UNDER_MPIRUN = ("run", "ring", *SHORT, *COMMON[2:])
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_users_mpirun_on_a_terminal_shows_what_a_report_shows_there(
+    columns: int, place: Path
+) -> None:
+    command = [*terminal("seen", "both", columns), *mpirun(2, *UNDER_MPIRUN)]
+    result = run(command, place, {"TERM": "xterm"})
+    assert result.code == 0, result.text
+    sent = (place / "seen").read_bytes().decode()
+    assert "row 2/2  64 KiB" in sent
+    report = [*terminal("report", "both", columns), *tcpx_mpi("report", "o.h5")]
+    run(report, place, {"TERM": "xterm"})
+    shown = screen(sent)
+    assert shown == screen((place / "report").read_bytes().decode())
+    assert max(map(len, shown)) <= columns
+    assert any(line.split()[-2:] == ["(us)", "rank"] or "slowest" in line for line in shown)
+
+
+def test_a_users_mpirun_into_a_pipe_has_all_columns_and_no_progress_there(place: Path) -> None:
+    command = [*terminal("seen", "stderr"), *mpirun(2, *UNDER_MPIRUN)]
+    result = run(command, place, {"TERM": "xterm"})
+    assert result.code == 0, result.text
+    assert result.out == run(tcpx_mpi("report", "o.h5"), place).out
+    sent = (place / "seen").read_bytes().decode()
+    assert "row 2/2  64 KiB" in sent  # the terminal that is left is that of the standard error
+    assert [line for line in screen(sent) if line] == []
+
+
+@pytest.mark.parametrize("how", ["never", "a file of a shell's", "tags"])
+def test_what_no_person_sees_is_as_in_a_pipe(how: str, place: Path) -> None:
+    command = mpirun(2, *UNDER_MPIRUN, *(["--screen", "never"] if how == "never" else []))
+    if how == "tags":
+        command[1:1] = ["--output", "tag"]
+    if how == "a file of a shell's":
+        command[3:] = ["sh", "-c", shlex.join(command[3:]) + " >table.$OMPI_COMM_WORLD_RANK; :"]
+    result = run([*terminal("seen", "both"), *command], place, {"TERM": "xterm"})
+    assert result.code == 0, result.text
+    sent = (place / "seen").read_bytes().decode()
+    table = (place / "table.0").read_text() if how == "a file of a shell's" else sent
+    assert "row 1/2" not in sent + table
+    assert "\x1b" not in sent + table
+    assert "cpu_s_per_GB" in table
+
+
+def test_a_run_that_is_told_to_prints_for_a_screen_into_a_pipe(place: Path) -> None:
+    command = mpirun(2, *UNDER_MPIRUN, "--screen", "always")
+    for columns in (80, 120):
+        result = run(command, place, {"COLUMNS": str(columns)} if columns != 80 else {})
+        assert result.code == 0, result.text
+        assert "\x1b" not in result.out
+        assert columns - 20 < max(map(len, result.out.splitlines())) <= columns

@@ -166,3 +166,42 @@ def test_a_program_of_nccl_tests_keeps_its_in_place_side(columns: int) -> None:
     assert titles.count("busbw") == 2
     assert titles.count("#wrong") == 2
     assert len(titles) <= columns
+
+
+def test_eighty_columns_keep_the_slowest_rank_and_the_ratio() -> None:
+    lines = screen(said(80, NO_COLOR="1"))
+    titles = next(line for line in lines if "#wrong" in line)
+    assert titles.split()[-3:] == ["slowest", "beside", "raw"]
+    assert "in-place" not in "".join(lines)
+    assert all(row.endswith("]") for row in rows_of(lines))
+    assert "count, root, p50" in " ".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("types", "exponent", "kept"),
+    # The largest size leaves a column too few: nothing gives way for what has no room.
+    [("float", 28, "slowest"), ("float", 30, "type"), ("all", 28, "type")],
+)
+def test_a_program_on_eighty_columns_keeps_the_slowest_rank_if_its_rows_are_of_one_type(
+    types: str, exponent: int, kept: str
+) -> None:
+    settings = [("datatype", types, "command line -d")]
+    plan = Plan(sizes=(1 << exponent,))
+    header = invented.run_header(pattern="all_reduce", plan=plan, settings=settings)
+    run = Run("o.h5", header, invented.setup_times(), [invented.row(0)], complete=True)
+    titles = next(line for line in shown(run, 80) if "#wrong" in line)
+    assert {"slowest", "type"} & set(titles.split()) == {kept}
+
+
+def test_warnings_stand_first_below_the_verdict() -> None:
+    run = sound_with_a_note_before_a_warning()
+    titles = [line[2:].split(":")[0].strip() for line in shown(run, 120) if line.startswith("# ")]
+    below = titles[titles.index("Speed") + 1 :]
+    assert below[0] == "WARNING"
+    piped_titles = [line[2:].split(":")[0].strip() for line in report_lines(run)]
+    assert piped_titles.index("Slowest rank") < piped_titles.index("WARNING")
+
+
+def sound_with_a_note_before_a_warning() -> Run:
+    facts = {"connections_a_nic": "99", "busiest_nic": "eth0 of node"}
+    return invented_runs.sound(rows=3, facts=facts)

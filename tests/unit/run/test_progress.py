@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import io
-import os
-import pty
 import re
-import subprocess
 import sys
 from typing import Any
 
@@ -14,7 +11,7 @@ import invented
 import pytest
 from screen import screen
 
-from tcpx_mpi.launch.mpirun import TERMINAL_VARIABLE, terminal
+from tcpx_mpi.launch.terminal import Terminal
 from tcpx_mpi.records import Plan
 from tcpx_mpi.run.progress import Estimate, Progress, on_terminal
 
@@ -142,33 +139,17 @@ def test_the_bar_is_of_what_the_stream_can_write(monkeypatch: pytest.MonkeyPatch
 # --- Where there is a terminal -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("environ", [{}, {TERMINAL_VARIABLE: ""}, {TERMINAL_VARIABLE: "both x"},
-                                     {"TERM": "xterm"}])  # fmt: skip
-def test_without_a_terminal_there_is_none(environ: dict[str, str]) -> None:
-    assert on_terminal(environ, sys.stdout, PLAN) is None
-
-
-def test_the_parent_tells_ranks_of_its_terminal_and_nothing_of_a_pipe() -> None:
-    code = "import os; from tcpx_mpi.launch.mpirun import terminal; print(terminal(os.environ))"
-    near, far = pty.openpty()
-    try:
-        said = [
-            subprocess.run(
-                [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=stderr, text=True,
-                env={**os.environ, "TERM": term}, timeout=60, check=True,
-            ).stdout
-            for stderr, term in ((far, "xterm"), (far, "dumb"), (subprocess.PIPE, "xterm"))
-        ]  # fmt: skip
-    finally:
-        os.close(near)
-        os.close(far)
-    assert said == [f"{{'{TERMINAL_VARIABLE}': 'stderr 80'}}\n", "{}\n", "{}\n"]
-    assert terminal({"TERM": "xterm"}) == {}
+@pytest.mark.parametrize("terminal", [None, Terminal(90, shows_table=True)])
+@pytest.mark.parametrize("environ", [{}, {"TERM": "dumb"}])
+def test_without_a_terminal_that_erases_there_is_none(
+    terminal: Terminal | None, environ: dict[str, str]
+) -> None:
+    assert on_terminal(terminal, environ, sys.stdout, PLAN) is None
 
 
 def test_it_goes_the_way_of_the_table_where_both_are_shown() -> None:
     table, facts = io.StringIO(), invented.row_facts(0)
-    line = on_terminal({TERMINAL_VARIABLE: "both 90"}, table, PLAN)
+    line = on_terminal(Terminal(90, shows_table=True), {"TERM": "xterm"}, table, PLAN)
     assert line is not None
     line.between_batches(facts, "timed", 0)
     assert "row 1/2" in table.getvalue()
