@@ -22,6 +22,7 @@ from tcpx_mpi.findings.rows import (
     traps,
     wrong_bytes,
 )
+from tcpx_mpi.findings.spikes import spikes
 from tcpx_mpi.findings.steadiness import steadiness
 from tcpx_mpi.findings.stragglers import matrices, stragglers
 from tcpx_mpi.records import Run
@@ -64,6 +65,7 @@ def findings_of(
         *network(header, summaries),
         *late_starts(summaries),
         *endings(header, summaries),
+        *spikes(header, run.rows, summaries),
         *steadiness(summaries),
         *usage(header, summaries),
         *placement(header, summaries),

@@ -36,6 +36,7 @@ from tcpx_mpi.stats.series import (
     times_over_ranks_ns,
 )
 from tcpx_mpi.stats.slowest import slowest_rank
+from tcpx_mpi.stats.spikes import LongIteration, Spikes, find_spikes
 from tcpx_mpi.stats.steadiness import Change, find_change
 from tcpx_mpi.stats.stop_rule import half_width
 from tcpx_mpi.stats.summarise import mean_bus_bandwidth, summarise
@@ -48,8 +49,10 @@ __all__ = [
     "Float64s",
     "Int64s",
     "Interval",
+    "LongIteration",
     "RowSummary",
     "Shift",
+    "Spikes",
     "Variation",
     "at_place",
     "average_over_ranks",
@@ -59,6 +62,7 @@ __all__ = [
     "cpu_s_per_gb",
     "describe",
     "find_change",
+    "find_spikes",
     "half_width",
     "in_order",
     "independent_count",

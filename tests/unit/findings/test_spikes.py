@@ -1,0 +1,132 @@
+"""Rows whose mean a few iterations have made: which, when, where, and the row without them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import invented
+import numpy as np
+import pytest
+from judged import run_of, summaries_of
+
+from tcpx_mpi.findings import Finding
+from tcpx_mpi.findings.spikes import spikes
+from tcpx_mpi.records import Row, read_run
+from tcpx_mpi.report import report_lines
+from tcpx_mpi.report.lines import words_of
+
+RING = Path(__file__).resolve().parents[3] / "docs/evidence/ring.h5"
+US, MS = 1_000, 1_000_000
+
+
+def found(*rows: Row) -> list[Finding[str]]:
+    run = run_of(rows)
+    return spikes(run.header, run.rows, summaries_of(run))
+
+
+def said(*rows: Row) -> str:
+    return "\n".join(f"{each.title}: {words_of(each)}" for each in found(*rows))
+
+
+def row(times_ns: np.ndarray, index: int = 0) -> Row:
+    """A row of so many ranks and iterations, each beginning when the one before has ended."""
+    world, iterations = times_ns.shape
+    made = invented.row(index, world=world, iterations=iterations)
+    made.samples["iteration"] = times_ns.astype(np.int64)
+    ended = np.cumsum(made.samples["iteration"], axis=1)
+    made.samples["start"] = 10**12 + ended - made.samples["iteration"]
+    return made
+
+
+def steady(iterations: int = 100, world: int = 4) -> np.ndarray:
+    """10 us and a little, by the number of the iteration."""
+    return np.tile(10 * US + np.arange(iterations) % 7, (world, 1))
+
+
+def test_a_spike_of_one_rank_is_said_with_the_row_without_it() -> None:
+    times = steady()
+    times[2, 30] = 3 * MS
+    (spike,) = found(row(times))
+    mean_us = np.delete(times, 30, axis=1).mean() / US
+    assert words_of(spike) == (
+        "1 KiB: the mean is 3.99 x the median by 1 of 100 iterations: number 30 took 3 ms on "
+        f"rank 2, 0.3 ms into the row; without it time {mean_us:.4g} us, "
+        f"busbw {1.024 / mean_us:.3g} GB/s; repeat, or use a larger -n"
+    )
+
+
+def test_one_that_held_everybody_is_of_all_ranks() -> None:
+    times = steady()
+    times[:, 30] = 3 * MS
+    assert "took 3 ms on all ranks" in said(row(times))
+
+
+def test_several_are_named_in_their_order_and_of_many_the_rest_is_counted() -> None:
+    times = steady()
+    times[0, [9, 4, 70, 50]] = MS
+    text = said(row(times))
+    assert "by 4 of 100 iterations: number 4 took 1 ms on rank 0, " in text
+    assert text.index("number 4 ") < text.index("number 9 ") < text.index("number 50 ")
+    assert "number 70" not in text
+    assert ", 1 more; without them time " in text
+
+
+def broad() -> np.ndarray:
+    """A mean far above the median, by a tenth of the iterations."""
+    times = steady()
+    times[:, ::10] = MS
+    return times
+
+
+def tail() -> np.ndarray:
+    return np.exp(np.random.default_rng(1).normal(10, 1.2, (1, 1000)))
+
+
+def two_levels() -> np.ndarray:
+    """Without its spike the mean is as far above the median."""
+    times = steady()
+    times[:, :45] = 45 * US
+    times[0, 30] = MS
+    return times
+
+
+def small() -> np.ndarray:
+    times = steady()
+    times[0, 30] = 400 * US  # the mean is 1.39 x the median
+    return times
+
+
+def unknown() -> np.ndarray:
+    times = steady()
+    times[0, 30], times[1, 50] = MS * 9, -1
+    return times
+
+
+@pytest.mark.parametrize("make", [steady, broad, tail, two_levels, small, unknown])
+def test_what_is_usual_and_what_is_unknown_is_no_spike(make: Callable[[], np.ndarray]) -> None:
+    assert said(row(make())) == ""
+
+
+def test_spikes_of_many_rows_are_counted() -> None:
+    times = steady()
+    times[0, 30] = 9 * MS
+    text = said(*(row(times, index) for index in range(6)))
+    assert text.count(" took 9 ms on rank 0") == 4
+    assert "Spike: in 2 more rows a few iterations make the mean" in text
+
+
+def test_the_part_in_place_has_its_own() -> None:
+    times = steady()
+    times[0, 30] = 9 * MS
+    made = row(steady())
+    made.against["in_place"] = row(times)
+    assert said(made).startswith("Spike: 1 KiB in place: the mean is ")
+
+
+def test_the_recorded_ring_says_which_iteration_made_its_second_row() -> None:
+    lines = [line for line in report_lines(read_run(str(RING))) if line.startswith("# Spike ")]
+    assert len(lines) == 1
+    for words in ("16 KiB: ", "1 of 64 iterations: number 40 took 5.99 ms on all ranks, 71 ms",
+                  "without it time 14.57 us, busbw 1.12 GB/s"):  # fmt: skip
+        assert words in lines[0]
