@@ -158,7 +158,7 @@ def compress(source: Path, target: Path, place: str) -> None:
 def collect_ceiling() -> None:
     """raw TCP from one buffer in turns with iperf3 -l 1M on the loopback interface."""
     iperf3 = "iperf3 -c 127.0.0.1 -p {port} -C cubic -l 1M -w 4M -t 2 -J"
-    ceiling = [*_tcpx_mpi(), "ceiling", "--interface", "lo"]
+    ceiling = [*_tcpx_mpi(), "selftest", "--ceilings", "--interface", "lo"]
     ours: list[float] = []
     theirs: list[float] = []
     for number in range(2 * LAUNCHES - 1):
@@ -172,7 +172,8 @@ def collect_ceiling() -> None:
         text = subprocess.run(ceiling, check=True, capture_output=True, text=True).stdout
         found = re.findall(r"raw TCP, same buffer +1 MiB +\d +([\d.]+) GB/s", text)
         ours.append(max(map(float, found)))
-    keep("raw-in-cache", "tcpx-mpi ceiling --interface lo", "GB/s", ours, "best of 1, 2, 4 streams")
+    command = "tcpx-mpi selftest --ceilings --interface lo"
+    keep("raw-in-cache", command, "GB/s", ours, "best of 1, 2, 4 streams")
     keep("iperf3", iperf3.format(port="PORT"), "GB/s", theirs, "in turns with raw-in-cache")
 
 

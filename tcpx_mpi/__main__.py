@@ -7,7 +7,7 @@ from types import FrameType
 from typing import NoReturn
 
 #: Commands that ranks run.
-_OF_RANKS = ("run", "smoke", "ceiling", "selftest", "preflight")
+_OF_RANKS = ("run", "smoke", "selftest", "preflight")
 
 
 def main() -> int:

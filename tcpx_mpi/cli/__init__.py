@@ -16,13 +16,12 @@ from tcpx_mpi.cli.help import HELP_NAMES, write_examples, write_exit_codes
 from tcpx_mpi.cli.output import complete_output
 from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
 from tcpx_mpi.launch import mpirun
+from tcpx_mpi.patterns import SMOKE
 from tcpx_mpi.printable import printable, show_printable
 
 #: A file each in this package, imported when it is asked for; each has `command`.
 COMMANDS = {
-    "run": "measure a pattern",
-    "smoke": "send one small message each way between every two ranks, and check it",
-    "ceiling": "measure memory, clock and plain TCP of this machine, without a plugin",
+    "run": "measure a pattern; `run smoke`: check that every rank reaches every other",
     "selftest": "measure this tool's own cost and this machine's noise, and its ceilings",
     "preflight": "check this node, or all nodes of a hostfile, before a run",
     "doctor": "say whether a job is on the fast path, by its log or by this machine",
@@ -38,10 +37,15 @@ COMMANDS = {
     "gate": "judge a result file by limits, or make limits out of several",
     "export": "write a result file as CSV, Parquet or JSON, with every sample",
     "import": "bring a log of nccl-tests into a result file, beside ours",
-    "merge": "join the journals of a run that died into one file",
-    "join": "put files of single launches into one, for report and compare",
+    "join": "put launches, or the journals of a run that died, into one file",
     "config": "print what a compiler needs for the library of sessions, libtcpx_p2p",
     "completion": "print what makes a shell complete commands, options and patterns",
+}
+
+#: What commands were called, what does it now, and how.
+_NOW = {
+    "ceiling": ("selftest --ceilings", "give it the same options"),
+    "merge": ("join", "give it the same arguments"),
 }
 
 #: How a shell asks what could stand at the cursor.
@@ -111,6 +115,8 @@ def _show_version(ctx: click.Context) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs a command line (default: this process's) and returns its exit code."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == [SMOKE]:
+        arguments.insert(0, "run")
     _complete_streams()
     if COMPLETE_VARIABLE in os.environ:  # a shell asks, by what `completion` printed
         from click.shell_completion import shell_complete
@@ -171,7 +177,7 @@ def _invoke(arguments: list[str]) -> int:
         return done.exit_code
     except click.ClickException as error:
         refusal = UsageError(_one_line(error, arguments))
-        if arguments[:1] not in (["run"], ["smoke"], ["ceiling"], ["selftest"]):
+        if arguments[:1] not in (["run"], ["selftest"]):
             raise refusal from None
         from tcpx_mpi.cli.run import refuse
 
@@ -187,6 +193,9 @@ def _one_line(error: click.ClickException, arguments: list[str]) -> str:
         close = difflib.get_close_matches(error.option_name, error.possibilities or [], n=1)
         text = f"unknown option {error.option_name}"
         text += f" (did you mean {close[0]}?)" if close else ""
+    elif arguments and arguments[0] in _NOW:
+        command, how = _NOW[arguments[0]]
+        return f"`tcpx-mpi {arguments[0]}` is now `tcpx-mpi {command}`: {how}"
     elif arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
         text = f"unknown command {arguments[0]}: expected one of {', '.join(COMMANDS)}"
     elif not arguments:

@@ -1,4 +1,4 @@
-"""What could stand where the cursor is: patterns, plugins, files, the words of a option."""
+"""What could stand where the cursor is: patterns, plugins, files, the words of an option."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def complete_pattern(
     """The patterns that begin so, each with what it does."""
     return [
         CompletionItem(name, help=text)
-        for name, text in patterns.NAMES.items()
+        for name, text in patterns.offered().items()
         if name.startswith(begun)
     ]
 
 
 def completions(option: Option) -> Completer:
-    """A completer of the values of a option, by what its help shows of them."""
+    """A completer of the values of an option, by what its help shows of them."""
     words = option.metavar.split("|")
     fixed = [word for word in words if word.isalnum() and word == word.lower()]
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import click
 
 from tcpx_mpi import patterns
+from tcpx_mpi.cli import smoke
 from tcpx_mpi.cli.complete import complete_pattern, completions
 from tcpx_mpi.cli.help import HELP_NAMES, write_examples, write_exit_codes, write_options
 from tcpx_mpi.config.options import IGNORED, OPTIONS, VARIABLES_ONLY, Option
@@ -22,6 +23,7 @@ _EXAMPLES = (
     "tcpx-mpi run ring --ranks 4",
     "mpirun -n 2 tcpx-mpi run pair -b 1K -e 1G -f 2 -n 50 -w 5",
     "mpirun -n 16 --hostfile HOSTS tcpx-mpi run mesh --plugin tcpx --channels 4",
+    "mpirun -n 2 tcpx-mpi run smoke --plugin tcpx -v",
 )
 
 
@@ -44,7 +46,9 @@ class _RunCommand(click.Command):
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Patterns"):
-            formatter.write_dl(list(patterns.NAMES.items()))
+            formatter.write_dl(list(patterns.offered().items()))
+        with formatter.section(f"Of {patterns.SMOKE} alone"):
+            formatter.write_dl(smoke.HELP)
         write_options(formatter)
         write_exit_codes(formatter)
         write_examples(formatter, _EXAMPLES)
@@ -61,13 +65,17 @@ def with_bare_values(args: Sequence[str], bare: Collection[str] = _MAY_BE_BARE) 
 
 
 @click.pass_context
-def _callback(ctx: click.Context, /, **values: str | None) -> int:
+def _callback(ctx: click.Context, /, payload_bytes: str | None, **values: str | None) -> int:
     arguments: list[str] = ctx.obj
     ignored = [flag for flag in IGNORED if values.pop(f"ignored{flag[1:]}") is not None]
+    if values["pattern"] == patterns.SMOKE:
+        return smoke.smoke(values, payload_bytes, ignored, arguments)
     rank = mpirun.under_launcher(os.environ)
     if rank is None:
+        _refuse_payload_bytes(payload_bytes)
         return _as_parent(values, arguments)
     try:
+        _refuse_payload_bytes(payload_bytes)
         settings = admission.read_settings(values, os.environ)
         settings = series.part_of_series(settings, os.environ)
         settings = admission.admit_rank(settings, os.environ, rank, admission.RUN)
@@ -76,6 +84,13 @@ def _callback(ctx: click.Context, /, **values: str | None) -> int:
     if rank.rank == 0 and settings.launch <= 1:
         admission.warn(ignored, settings)
     return _as_rank(settings, arguments)
+
+
+def _refuse_payload_bytes(given: str | None) -> None:
+    if given is not None:
+        raise UsageError(
+            f"--payload-bytes ({given}) is of {patterns.SMOKE} alone: give --sizes to what measures"
+        )
 
 
 def refuse(error: UsageError, arguments: list[str]) -> int:
@@ -96,7 +111,7 @@ def _as_parent(values: Mapping[str, str | None], arguments: Sequence[str]) -> in
     """Finds every mistake that can be found here, then starts mpirun; the ranks say the rest."""
     settings = admission.read_settings(values, os.environ)
     if settings.ranks is None:
-        raise UsageError(admission.how_to_start(os.environ, "run", settings.pattern))
+        raise UsageError(admission.how_to_start(os.environ, settings.pattern))
     admission.admit_parent(settings, os.environ, settings.ranks, admission.RUN)
     if settings.runs == 1:
         return start_ranks(settings, settings.ranks, arguments)
@@ -136,7 +151,8 @@ def _parameters() -> list[click.Parameter]:
         )
         for option in _OPTIONS
     ]
-    # -D and the like: the name must not clash with that of a option in another case.
+    options.append(click.Option(["payload_bytes", "--payload-bytes"], metavar="SIZE"))
+    # -D and the like: the name must not clash with that of an option in another case.
     options += [
         click.Option([f"ignored{letter[1:]}", letter, long], hidden=True)
         for letter, long in IGNORED.items()

@@ -3,22 +3,54 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from tcpx_mpi.cli.ceiling import MachineCommand, StoryMaker, link_of, parameters, run_stories
+from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.config.options import OPTIONS
+from tcpx_mpi.config.settings import Settings
+from tcpx_mpi.errors import TcpxError
+from tcpx_mpi.launch import mpirun
+from tcpx_mpi.patterns import ROUND_TRIP, STREAM
+from tcpx_mpi.run import admission
+from tcpx_mpi.run.start import start_ranks
 
 if TYPE_CHECKING:
+    from tcpx_mpi.baselines import Link
     from tcpx_mpi.run.selftest import SelfTest
 
+#: Makes what makes a rank's story, when MPI and numpy may be imported.
+StoryMaker = Callable[[], Callable[..., "SelfTest"]]
 
-class _SelfTestCommand(MachineCommand):
-    examples = (
-        "tcpx-mpi selftest",
-        "mpirun -n 4 tcpx-mpi selftest --output selftest.json",
-    )
+_EXAMPLES = (
+    "tcpx-mpi selftest",
+    "mpirun -n 4 tcpx-mpi selftest --output selftest.json",
+    "mpirun -n 2 --hostfile HOSTS tcpx-mpi selftest --ceilings --interface eth1",
+)
+_OPTIONS = [
+    option
+    for option in OPTIONS
+    if option.name in ("stall_timeout", "connect_timeout", "setup_timeout", "ranks")
+]
+_DEFAULT_RANKS = 2
+_FIXED = {"hdf5": "none", "against": "raw", "check": "1", "plugin": "none"}
+#: Blocks of 10 to 50 ms each.
+_STREAM = {**_FIXED, "pattern": STREAM, "sizes": "1M", "iters": "1600", "warmup_iters": "100"}
+_MEASURED = (
+    _STREAM,
+    {**_STREAM, "check": "0"},
+    {**_STREAM, "sizes": "64M", "iters": "32", "warmup_iters": "4"},
+    {**_FIXED, "pattern": ROUND_TRIP, "sizes": "8", "iters": "16000", "warmup_iters": "1000"},
+)
+
+
+class _SelfTestCommand(click.Command):
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_exit_codes(formatter)
+        write_examples(formatter, _EXAMPLES)
 
 
 @click.pass_context
@@ -27,34 +59,96 @@ def _callback(
     /,
     interface: str | None,
     congestion: str | None,
+    ceilings: bool,
     output: str | None,
     **values: str | None,
 ) -> int:
-    return run_stories(ctx.obj, _story(interface, congestion, output), values)
+    """As a rank under a launcher, or as the parent that starts mpirun, 2 ranks unless asked."""
+    arguments: list[str] = ctx.obj
 
-
-def _story(interface: str | None, congestion: str | None, output: str | None) -> StoryMaker:
     def story() -> Callable[..., SelfTest]:
         from tcpx_mpi.run.selftest import SelfTest
 
-        return functools.partial(SelfTest, link=link_of(interface, congestion), path=output)
+        link = _link_of(interface, congestion)
+        return functools.partial(SelfTest, link=link, path=output, only_ceilings=ceilings)
 
-    return story
+    rank = mpirun.under_launcher(os.environ)
+    if rank is None:
+        asked = _settings(values, os.environ)[0]
+        ranks = asked.ranks or _DEFAULT_RANKS
+        admission.admit_parent(asked, os.environ, ranks, admission.SELFTEST)
+        return start_ranks(asked, ranks, arguments)
+    try:
+        first, *more = _settings(values, os.environ)
+        first = admission.admit_rank(first, os.environ, rank, admission.SELFTEST)
+    except TcpxError as error:
+        return _as_rank(error, [], arguments, story)
+    return _as_rank(first, more, arguments, story)
+
+
+def _settings(values: Mapping[str, str | None], environ: Mapping[str, str]) -> list[Settings]:
+    """What streams and round trips are measured by."""
+    return [admission.read_settings({**values, **fixed}, environ) for fixed in _MEASURED]
+
+
+def _as_rank(
+    settings: Settings | TcpxError,
+    more: Sequence[Settings],
+    arguments: Sequence[str],
+    story: StoryMaker,
+) -> int:
+    from tcpx_mpi.run.story import run_rank  # MPI and numpy
+
+    return run_rank(settings, ["tcpx-mpi", *arguments], functools.partial(story(), more=more))
+
+
+def _link_of(interface: str | None, congestion: str | None) -> Link:
+    """What plain TCP runs over: the usual congestion control where none is asked for, or the
+    kernel's own if this user may not have that."""
+    from tcpx_mpi.baselines import Link
+    from tcpx_mpi.machine.congestion import DEFAULT, USUAL, refusal_of
+    from tcpx_mpi.run.ceiling import default_interface
+
+    note = ""
+    if congestion is None:
+        refusal = refusal_of(USUAL)
+        congestion = DEFAULT if refusal else USUAL
+        note = f"{refusal.cause}; for it {refusal.remedy}" if refusal else ""
+    name = "" if congestion == DEFAULT else congestion
+    return Link(interface or default_interface(), name, streams=1, congestion_note=note)
 
 
 command = _SelfTestCommand(
     "selftest",
     params=[
-        *parameters(),
+        click.Option(
+            ["--interface"],
+            metavar="NAME",
+            help="Network interface to use [the first that is up, loopback last].",
+        ),
+        click.Option(
+            ["--congestion"],
+            metavar="NAME|default",
+            help="TCP congestion control; default: the kernel's own [cubic, if this user may].",
+        ),
+        click.Option(["--ceilings"], is_flag=True, help="Only the ceilings."),
         click.Option(
             ["--output"],
             type=click.Path(),
             metavar="FILE.json",
             help="Keep all figures, to lie beside results. A file that exists is kept.",
         ),
+        *(
+            click.Option(
+                [option.name, *option.flags], metavar=option.metavar, help=f"{option.help}."
+            )
+            for option in _OPTIONS
+        ),
     ],
     callback=_callback,
     options_metavar="[OPTIONS]",
     help="Measures this tool and how quiet this machine is: the clock, the engine's cost a chunk, "
-    "barrier skew, interruptions, noise, steal; then the ceilings of `tcpx-mpi ceiling`.",
+    "barrier skew, interruptions, noise, steal. Then its ceilings, without any plugin: memory "
+    "copies, the clock, plain TCP streams and round trips between 2 ranks (or as many as mpirun "
+    "starts), with a check of every byte.",
 )

@@ -1,16 +1,14 @@
-"""`tcpx-mpi smoke`: one small message each way between every two ranks, checked."""
+"""`tcpx-mpi run smoke`: one small message each way between every two ranks, checked.
+
+`tcpx-mpi smoke` is the same.
+"""
 
 from __future__ import annotations
 
-import functools
 import os
 from collections.abc import Mapping, Sequence
 
-import click
-
 from tcpx_mpi import patterns
-from tcpx_mpi.cli.help import write_examples, write_exit_codes
-from tcpx_mpi.cli.run import bare_flags, with_bare_values
 from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import TcpxError, UsageError
@@ -18,46 +16,56 @@ from tcpx_mpi.launch import mpirun
 from tcpx_mpi.run import admission
 from tcpx_mpi.run.start import start_ranks
 
-_EXAMPLES = (
-    "tcpx-mpi smoke --ranks 4",
-    "mpirun -n 2 tcpx-mpi smoke --plugin tcpx -v",
-)
-#: The options of a run that mean something here.
+#: The options of a run that smoke has a use for.
 _NAMES = (
     "plugin", "abi", "memory", "unpack", "channels", "chunk", "window_send", "window_recv",
     "profile", "nic", "gpu", "share_gpu", "cpus", "placement", "seed",
-    "stall_timeout", "connect_timeout", "setup_timeout", "ranks",
+    "stall_timeout", "connect_timeout", "setup_timeout", "ranks", "verbose",
 )  # fmt: skip
-_OPTIONS = [option for option in OPTIONS if option.name in _NAMES]
-_MAY_BE_BARE = bare_flags(_OPTIONS)
 _PAYLOAD_VARIABLE = "UCCL_TCPX_PAYLOAD_BYTES"
 #: The length of `Hello from TCPX client!`, which the first tests of TCPX sent.
 _PAYLOAD_BYTES = "23"
 
 
-class _SmokeCommand(click.Command):
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, with_bare_values(args, _MAY_BE_BARE))
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_exit_codes(formatter)
-        write_examples(formatter, _EXAMPLES)
+#: What --help says of what only smoke has.
+HELP = (
+    ("--payload-bytes SIZE", f"bytes of a message [{_PAYLOAD_BYTES}] (or {_PAYLOAD_VARIABLE})"),
+    ("-v, --verbose", "show the descriptors and the first bytes that the plugin delivered"),
+)
 
 
-@click.pass_context
-def _callback(
-    ctx: click.Context, /, payload_bytes: str | None, verbose: bool, **values: str | None
+def smoke(
+    values: Mapping[str, str | None],
+    payload_bytes: str | None,
+    ignored: Sequence[str],
+    arguments: Sequence[str],
 ) -> int:
-    arguments: list[str] = ctx.obj
+    """What `run` with these values does, as a rank or as the parent of ranks."""
     rank = mpirun.under_launcher(os.environ)
     if rank is None:
+        _refuse_useless(values, ignored)
         return _as_parent(values, payload_bytes, arguments)
     try:
+        _refuse_useless(values, ignored)
         settings = settings_of(values, payload_bytes, os.environ)
         settings = admission.admit_rank(settings, os.environ, rank, admission.SMOKE)
     except TcpxError as error:
-        return _as_rank(error, arguments, verbose)
-    return _as_rank(settings, arguments, verbose)
+        return _as_rank(error, arguments)
+    return _as_rank(settings, arguments)
+
+
+def _refuse_useless(values: Mapping[str, str | None], ignored: Sequence[str]) -> None:
+    """Raises UsageError for options of a benchmark, which one message has no use for."""
+    useless = [
+        "/".join(option.flags)
+        for option in OPTIONS
+        if option.name not in _NAMES and values.get(option.name) is not None
+    ]
+    if given := [*useless, *ignored]:
+        raise UsageError(
+            f"smoke, which sends one message each way, has no use for {', '.join(given)}: "
+            "leave it out"
+        )
 
 
 def settings_of(
@@ -94,12 +102,11 @@ def _one_message(size: str) -> dict[str, str]:
     }
 
 
-def _as_rank(settings: Settings | TcpxError, arguments: Sequence[str], verbose: bool) -> int:
+def _as_rank(settings: Settings | TcpxError, arguments: Sequence[str]) -> int:
     from tcpx_mpi.run.smoke import Smoke  # MPI and numpy
     from tcpx_mpi.run.story import run_rank
 
-    story = functools.partial(Smoke, verbose=verbose)
-    return run_rank(settings, ["tcpx-mpi", *arguments], story)
+    return run_rank(settings, ["tcpx-mpi", *arguments], Smoke)
 
 
 def _as_parent(
@@ -108,43 +115,6 @@ def _as_parent(
     """Finds every mistake that can be found here, then starts mpirun; the ranks say the rest."""
     settings = settings_of(values, payload_bytes, os.environ)
     if settings.ranks is None:
-        raise UsageError(admission.how_to_start(os.environ, "smoke"))
+        raise UsageError(admission.how_to_start(os.environ, patterns.SMOKE))
     admission.admit_parent(settings, os.environ, settings.ranks, admission.SMOKE)
     return start_ranks(settings, settings.ranks, arguments)
-
-
-def _parameters() -> list[click.Parameter]:
-    options: list[click.Parameter] = [
-        click.Option(
-            ["payload_bytes", "--payload-bytes"],
-            metavar="SIZE",
-            help=f"Bytes of a message [{_PAYLOAD_BYTES}] (or {_PAYLOAD_VARIABLE}).",
-        ),
-        click.Option(
-            ["verbose", "-v", "--verbose"],
-            is_flag=True,
-            help="Show the descriptors and the first bytes that the plugin delivered.",
-        ),
-    ]
-    # Text until `load_settings`, as for a run.
-    options += [
-        click.Option(
-            [option.name, *option.flags], metavar=option.metavar, help=_help_of(option.help)
-        )
-        for option in _OPTIONS
-    ]
-    return options
-
-
-def _help_of(text: str) -> str:
-    return f"{text[:1].upper()}{text[1:]}."
-
-
-command = _SmokeCommand(
-    "smoke",
-    params=_parameters(),
-    callback=_callback,
-    options_metavar="[OPTIONS]",
-    help="Sends one small message each way between every two ranks and checks every byte.\n\n"
-    "Start it under mpirun, or alone with --ranks N. Options mean what they mean for `run`.",
-)

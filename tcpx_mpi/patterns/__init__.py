@@ -61,7 +61,7 @@ _OF_NCCL_TESTS = {
 NAMES = {name: summary for name, (_, summary) in {**_OURS, **_OF_NCCL_TESTS}.items()}
 #: Those of them that are nccl-tests' programs.
 PROGRAMS = tuple(_OF_NCCL_TESTS)
-#: The pattern of `tcpx-mpi smoke`, which `run` does not offer.
+#: What is sent and checked once, and not measured.
 SMOKE = "smoke"
 _FAMILY = {name: family for name, (family, _) in {**_OURS, **_OF_NCCL_TESTS}.items()}
 _FAMILY[SMOKE] = "smoke"
@@ -88,6 +88,12 @@ def register(pattern: Pattern) -> None:
 def canonical(name: str) -> str:
     """The name of a pattern without the `_perf` that nccl-tests' programs have."""
     return name.removesuffix("_perf") if name.removesuffix("_perf") in PROGRAMS else name
+
+
+def offered() -> dict[str, str]:
+    """What `run` takes, each with what it does in one line."""
+    once = "one small message each way between every two ranks, checked (also `tcpx-mpi smoke`)"
+    return {**NAMES, SMOKE: once}
 
 
 def unknown(name: str) -> UsageError:

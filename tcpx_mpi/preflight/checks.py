@@ -168,7 +168,7 @@ def _plugin_devices(facts: NodeFacts) -> _Outcome | None:
     if plugin.advised:
         return FAILED, *_cause_and_remedy(plugin.problem)
     if plugin.problem:
-        log = f"UCCL_TCPX_DEBUG=1 tcpx-mpi smoke --ranks 2 --plugin {plugin.path}"
+        log = f"UCCL_TCPX_DEBUG=1 tcpx-mpi run smoke --ranks 2 --plugin {plugin.path}"
         remedy = f"see what it logs: {log}; check GPUs, drivers, NICs"
         return FAILED, f"init failed: {plugin.problem}", remedy
     return OK, f"{len(plugin.devices)}: {', '.join(plugin.devices)}", ""

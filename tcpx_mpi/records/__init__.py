@@ -15,7 +15,7 @@ from tcpx_mpi.records.header import (
     RunHeader,
     rank_name,
 )
-from tcpx_mpi.records.journal import Journal, journal_path, read_journal
+from tcpx_mpi.records.journal import Journal, is_journal, journal_path, read_journal
 from tcpx_mpi.records.launches import LaunchesWriter
 from tcpx_mpi.records.merge import merge
 from tcpx_mpi.records.names import (
@@ -81,6 +81,7 @@ __all__ = [
     "gpu_row",
     "in_place_of",
     "is_in_place",
+    "is_journal",
     "join_row",
     "journal_path",
     "merge",

@@ -38,6 +38,7 @@ from tcpx_mpi.records.trace import CHUNK_COLUMNS, no_chunks
 
 _REMEDY = "give the journal of a rank"
 MAGIC = b"TJR1"
+_SUFFIX = ".journal"
 VERSION = 3
 _PREFIX = struct.Struct("<4sIQI")
 
@@ -55,7 +56,7 @@ Record = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 
 def journal_path(spool: str, run_id: str, rank: int) -> str:
     """Where a rank keeps its journal; the name tells runs and ranks of one node apart."""
-    return os.path.join(spool, f"tcpx-mpi-{run_id}-rank{rank:06d}.journal")
+    return os.path.join(spool, f"tcpx-mpi-{run_id}-rank{rank:06d}{_SUFFIX}")
 
 
 class Journal:
@@ -236,6 +237,17 @@ class _Side:
         return {phase: series.array() for phase, series in self.series[kind].items()}
 
 
+def is_journal(path: str) -> bool:
+    """Whether a file is meant as a journal, by its name or how it begins. One that cannot be opened
+    is not: its reader says why."""
+    try:
+        descriptor = open_regular(path)
+    except UsageError:
+        return False
+    with os.fdopen(descriptor, "rb") as file:
+        return path.endswith(_SUFFIX) or file.read(len(MAGIC)) == MAGIC
+
+
 def read_journal(path: str) -> JournalContent:
     """Read a journal, also of a killed process; raises UsageError for another kind of file, and
     for one whose parts are not what a journal has, whatever its checksums say."""
@@ -256,7 +268,10 @@ def read_journal(path: str) -> JournalContent:
 def _read(path: str, records: Iterator[Record]) -> JournalContent:
     opening = next(records, None)
     if opening is None or opening[0].get("record") != "open":
-        raise UsageError(f"{path} is no journal of tcpx-mpi, or is cut off in its first record")
+        raise UsageError(
+            f"{path} is no journal of tcpx-mpi, or is cut off in its first record; give the run's "
+            "own file by --run"
+        )
     first = opening[0]
     if first["version"] != VERSION:
         version = str(first["version"])[:40]

@@ -45,7 +45,7 @@ def merge(out: str, journals: Sequence[str], run_file: str | None = None) -> str
         for part in partial:
             require_partial(part, header)
     except ValueError as error:
-        raise UsageError(f"merge: the journals do not agree: {error}") from None
+        raise UsageError(f"the journals do not agree: {error}") from None
     writer = RunWriter(out, "OUT")
     try:
         writer.write_header(header)
@@ -75,7 +75,7 @@ def _header(contents: Sequence[JournalContent], run: Run | None) -> RunHeader:
         if content.header is not None:
             return content.header
     raise UsageError(
-        "merge: the header of the run is not known: give the run's file, or rank 0's journal"
+        "the header of the run is not known: give the run's file by --run, or rank 0's journal"
     )
 
 
@@ -84,11 +84,11 @@ def _refuse_strangers(contents: Sequence[JournalContent], header: RunHeader) -> 
     for content in contents:
         name = os.path.basename(content.path)
         if content.run_id != header.run_id:
-            raise UsageError(f"merge: {name} is of run {content.run_id}, not {header.run_id}")
+            raise UsageError(f"{name} is of run {content.run_id}, not {header.run_id}")
         if not 0 <= content.rank < header.world:
-            raise UsageError(f"merge: {name} is of rank {content.rank} of {header.world}")
+            raise UsageError(f"{name} is of rank {content.rank} of {header.world}")
         if content.rank in seen:
-            raise UsageError(f"merge: {name} and {seen[content.rank]} are of the same rank")
+            raise UsageError(f"{name} and {seen[content.rank]} are of the same rank")
         seen[content.rank] = name
 
 
@@ -106,7 +106,7 @@ def _join(
             try:
                 whole.append(join_row(facts, parts, utc_now()))
             except (ValueError, OverflowError) as error:
-                raise UsageError(f"merge: the journals do not agree: {error}") from None
+                raise UsageError(f"the journals do not agree: {error}") from None
             continue
         partial.append(_partial(index, held, world))
     return whole, partial

@@ -40,7 +40,7 @@ class Needs:
 
 RUN = Needs(plugin=True, results=True)
 SMOKE = Needs(plugin=True, results=False)
-CEILING = Needs(plugin=False, results=False)
+SELFTEST = Needs(plugin=False, results=False)
 
 
 def read_settings(values: Mapping[str, str | None], environ: Mapping[str, str]) -> Settings:
@@ -114,15 +114,15 @@ def refuse_series(settings: Settings) -> None:
         raise UsageError("--json-stream is of one launch: leave it out with --runs, or use -J")
 
 
-def how_to_start(environ: Mapping[str, str], *command: str) -> str:
+def how_to_start(environ: Mapping[str, str], pattern: str) -> str:
     """What to type, to somebody who started one process that nobody meets."""
     if mpirun.srun_without_pmi(environ):
         return (
             "srun started this without PMI, so ranks cannot meet: use `srun --mpi=pmix`, or mpirun"
         )
     return (
-        f"{command[0]} needs at least 2 ranks: "
-        f"start it with `mpirun -n 4 tcpx-mpi {' '.join(command)}`, or add --ranks 4"
+        f"run needs at least 2 ranks: start it with `mpirun -n 4 tcpx-mpi run {pattern}`, "
+        "or add --ranks 4"
     )
 
 

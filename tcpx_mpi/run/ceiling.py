@@ -1,4 +1,4 @@
-"""The story of `tcpx-mpi ceiling`: what a machine does without any plugin, in the frame of a run.
+"""The ceilings of `tcpx-mpi selftest`: what a machine does without a plugin, framed as a run.
 
 Memory copies and the cost of the clock on rank 0; plain TCP between the ranks of each pair, over as
 many streams as help, with the slots, the agreed start and the check of every byte that a run has.
@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 from tcpx_mpi import _native
 from tcpx_mpi.baselines import Link, raw
 from tcpx_mpi.config.settings import Settings
-from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
-from tcpx_mpi.launch.watch import CONNECT, ROWS
+from tcpx_mpi.errors import ExitCode, UsageError
+from tcpx_mpi.launch.watch import ROWS
 from tcpx_mpi.machine.congestion import DEFAULT, kernels_own, refusal_of
 from tcpx_mpi.machine.placement import Node, Placement, Request
-from tcpx_mpi.machine.topology import Host, read_host, this_machine
+from tcpx_mpi.machine.topology import Host, this_machine
 from tcpx_mpi.records import BaselineInfo, Row
-from tcpx_mpi.run.agreement import agree_hosts, agree_workload
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.place_ranks import place_at
 from tcpx_mpi.run.plan import RowPlanner, buffer_sizes
@@ -41,19 +40,12 @@ class Ceiling:
 
     def __init__(
         self, state: RunState, link: Link, more: Sequence[Settings],
-        say: Callable[[Sequence[str]], None] | None = None,
+        say: Callable[[Sequence[str]], None],
     ) -> None:  # fmt: skip
         self.state, self.world = state, state.world
         self.link = link
         self.more = more  # to be measured after what `run` is given
-        self._tell = say or print_lines
-
-    def run(self, parsed: Settings | TcpxError) -> int:
-        """Collective: the story, top to bottom; returns the exit code."""
-        settings = agree_workload(self.world, parsed).settings
-        self.agree_link()
-        self.world.enter(CONNECT, settings.connect_timeout_s)
-        return self.measure(settings, agree_hosts(self.world, read_host()))
+        self._tell = say
 
     def agree_link(self) -> None:
         """Collective: every rank can use the interface and the congestion control. Raises
@@ -117,11 +109,6 @@ class Ceiling:
             self._tell(lines)
 
 
-def print_lines(lines: Sequence[str]) -> None:
-    """On the standard output, at once."""
-    print("\n".join(lines), flush=True)
-
-
 def header_lines(hosts: Sequence[Host], link: Link) -> list[str]:
     """What was measured, and where."""
     names = ", ".join(dict.fromkeys(host.name for host in hosts))
@@ -130,7 +117,7 @@ def header_lines(hosts: Sequence[Host], link: Link) -> list[str]:
     if not congestion:
         congestion = f"the kernel's own congestion control ({kernels_own() or 'unknown'})"
     return [
-        f"# tcpx-mpi ceiling: {len(hosts)} ranks on {names}, {hosts[0].cpu_model}, no plugin",
+        f"# Ceilings: {len(hosts)} ranks on {names}, {hosts[0].cpu_model}, no plugin",
         f"# TCP over {link.interface}, {congestion}, send buffer {buffer}; "
         "median of blocks (slowest - fastest); every byte checked but of `same buffer`",
         *([f"# WARNING: {link.congestion_note}"] if link.congestion_note else []),

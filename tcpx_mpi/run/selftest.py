@@ -1,6 +1,6 @@
 """The story of `tcpx-mpi selftest`: what the tool itself costs, and how quiet this machine is.
 
-Beside the ceilings of `tcpx-mpi ceiling`: the clock, the engine over a plugin that completes at
+Beside the ceilings: the clock, the engine over a plugin that completes at
 once, how far apart ranks leave a barrier, what others take from a rank that does nothing else,
 and how much equal pieces of work differ, all ranks at once. It answers which differences of results
 may be the machine's, and it is kept as JSON, to lie beside them.
@@ -20,10 +20,11 @@ from tcpx_mpi import _native
 from tcpx_mpi.baselines import Link
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import TcpxError
+from tcpx_mpi.launch.watch import CONNECT
 from tcpx_mpi.machine.topology import Host, read_host
 from tcpx_mpi.records import require_writable, utc_now, write_text
 from tcpx_mpi.run.agreement import agree_hosts, agree_workload
-from tcpx_mpi.run.ceiling import Ceiling, print_lines
+from tcpx_mpi.run.ceiling import Ceiling
 from tcpx_mpi.run.story import RunState
 from tcpx_mpi.transport.overhead import measure_overhead
 from tcpx_mpi.world import World
@@ -94,14 +95,15 @@ def barrier_skews_ns(world: World) -> NDArray[np.int64]:
 
 
 class SelfTest:
-    """The tool and the machines of one world, then their ceilings."""
+    """The tool and the machines of one world, if not only their ceilings; then these."""
 
     def __init__(
-        self, state: RunState, link: Link, more: Sequence[Settings], path: str | None
-    ) -> None:
+        self, state: RunState, link: Link, more: Sequence[Settings], path: str | None,
+        only_ceilings: bool,
+    ) -> None:  # fmt: skip
         self.world = state.world
         self._ceiling = Ceiling(state, link, more, self._say)
-        self._path = path
+        self._path, self._only_ceilings = path, only_ceilings
         self._document: dict[str, Any] = {"start_time": utc_now(), "command": state.argv}
 
     def run(self, parsed: Settings | TcpxError) -> int:
@@ -112,7 +114,9 @@ class SelfTest:
             if self._path is not None and self.world.rank == 0:
                 require_writable(self._path, "--output")
         self._ceiling.agree_link()
-        self._test_ourselves(hosts, hosts[self.world.rank])
+        if not self._only_ceilings:
+            self._test_ourselves(hosts, hosts[self.world.rank])
+        self.world.enter(CONNECT, settings.connect_timeout_s)
         code = self._ceiling.measure(settings, hosts)
         with self.world.agree("output"):
             if self._path is not None and self.world.rank == 0:
@@ -145,7 +149,7 @@ class SelfTest:
     def _say(self, lines: Sequence[str]) -> None:
         """On rank 0 only: printed, and kept."""
         self._document.setdefault("lines", []).extend(lines)
-        print_lines(lines)
+        print("\n".join(lines), flush=True)
 
 
 def own_lines(clock_ns: float, step_ns: int, chunk_ns: float) -> list[str]:

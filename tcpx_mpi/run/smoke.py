@@ -44,9 +44,8 @@ class Arrival:
 class Smoke:
     """One smoke test on one rank."""
 
-    def __init__(self, state: RunState, verbose: bool) -> None:
+    def __init__(self, state: RunState) -> None:
         self.state, self.world = state, state.world
-        self.verbose = verbose
 
     def run(self, parsed: Settings | TcpxError) -> int:
         """Collective: the story, top to bottom; returns the exit code."""
@@ -60,7 +59,7 @@ class Smoke:
         placement, settings = place_rank(world, settings, plugin, hosts, chosen)
         with world.agree("program"):
             workload = workload.placed(settings)
-        engine = connect(self.state, workload, plugin, placement, self.verbose)
+        engine = connect(self.state, workload, plugin, placement, settings.verbose)
         planner = RowPlanner(workload, hosts)
         rows = planner.rows()
         sizes = buffer_sizes(workload, world.rank, rows)
@@ -75,7 +74,7 @@ class Smoke:
             end_by_ns=0,
         )  # fmt: skip
         world.enter(ROWS, settings.stall_timeout_s)
-        self._say(header_lines(settings, world.size, plugin, self.verbose))
+        self._say(header_lines(settings, world.size, plugin))
         arrivals: list[Arrival] = []
         for row in planner.cycles(rows):
             arrivals += self._round(measurement, engine, row)
@@ -118,7 +117,7 @@ class Smoke:
             print(os.linesep.join(lines), flush=True)
 
 
-def header_lines(settings: Settings, ranks: int, plugin: LoadedPlugin, verbose: bool) -> list[str]:
+def header_lines(settings: Settings, ranks: int, plugin: LoadedPlugin) -> list[str]:
     """What is sent over what, and the title of the table."""
     lines = [
         f"# smoke: {format_size(settings.sizes[0])} each way between every two of {ranks} ranks, "
@@ -126,7 +125,7 @@ def header_lines(settings: Settings, ranks: int, plugin: LoadedPlugin, verbose: 
         f"# plugin: {plugin.file.name} (ABI v{plugin.file.abi}), {plugin.file.path}",
     ]
     lines += [f"# plugin warning: {text}" for text in plugin.to_tell.warned]
-    if verbose and settings.unpack_mode() == "in place":
+    if settings.verbose and settings.unpack_mode() == "in place":
         lines.append("# no descriptor queue: the plugin delivers into host memory")
     return [*lines, f"#{'from':>7}{'to':>8}    {'result':<16}{'time(us)':>10}"]
 

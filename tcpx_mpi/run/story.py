@@ -1,6 +1,6 @@
 """What runs a story on one rank, and what is known of it when it ends early.
 
-A story is a run, a smoke test or the ceilings of a machine. Stories have parts in common by what
+A story is a run, a smoke test or a selftest. Stories have parts in common by what
 they call (`tcpx_mpi.run.connect`, `agreement`, `measure`), none is made out of another.
 """
 

@@ -1,4 +1,4 @@
-"""`tcpx-mpi ceiling`: the machine without any plugin, by real ranks."""
+"""`tcpx-mpi selftest --ceilings`: the machine without any plugin, by real ranks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ LINE = re.compile(
 
 
 def test_every_ceiling_is_a_figure(place: Path) -> None:
-    result = jobs.run(jobs.tcpx_mpi("ceiling"), place, SHORT)
+    result = jobs.run(jobs.tcpx_mpi("selftest", "--ceilings"), place, SHORT)
     assert result.code == 0, result.text
     found = [LINE.match(line) for line in result.out.splitlines() if not line.startswith("#")]
     assert all(found), result.out
@@ -46,7 +46,7 @@ def test_every_ceiling_is_a_figure(place: Path) -> None:
 
 
 def test_an_interface_that_is_not_there_is_said_in_one_line(place: Path) -> None:
-    result = jobs.run(jobs.tcpx_mpi("ceiling", "--interface", "nosuch0"), place)
+    result = jobs.run(jobs.tcpx_mpi("selftest", "--ceilings", "--interface", "nosuch0"), place)
     assert result.code == 2
     (error,) = result.errors
     assert error.startswith("--interface (nosuch0): no such network interface; use one of ")
@@ -73,11 +73,10 @@ def restricted() -> str:
     return found[0]
 
 
-@pytest.mark.parametrize("command", ["ceiling", "selftest"])
 def test_a_congestion_control_that_is_not_allowed_is_said_before_anything_is_measured(
-    command: str, restricted: str, place: Path
+    restricted: str, place: Path
 ) -> None:
-    asked = unprivileged(jobs.tcpx_mpi(command, "--congestion", restricted))
+    asked = unprivileged(jobs.tcpx_mpi("selftest", "--congestion", restricted))
     result = jobs.run(asked, place, SHORT)
     assert result.code == 2, result.text
     (error,) = result.errors
@@ -86,11 +85,8 @@ def test_a_congestion_control_that_is_not_allowed_is_said_before_anything_is_mea
     assert result.out == ""
 
 
-@pytest.mark.parametrize("command", ["ceiling", "selftest"])
-def test_one_that_no_kernel_has_is_said_before_anything_is_measured(
-    command: str, place: Path
-) -> None:
-    result = jobs.run(jobs.tcpx_mpi(command, "--congestion", "nosuch"), place, SHORT)
+def test_one_that_no_kernel_has_is_said_before_anything_is_measured(place: Path) -> None:
+    result = jobs.run(jobs.tcpx_mpi("selftest", "--congestion", "nosuch"), place, SHORT)
     assert (result.code, result.out) == (2, ""), result.text
     (error,) = result.errors
     assert error.startswith("--congestion (nosuch): nosuch is not available: this kernel has ")
@@ -101,7 +97,7 @@ def test_where_nobody_asks_the_usual_one_is_not_insisted_on(place: Path) -> None
     ask = f"import socket; socket.socket().setsockopt(6, {socket.TCP_CONGESTION}, b'cubic')"
     probe = [sys.executable, "-c", ask]
     refused = subprocess.run(unprivileged(probe), capture_output=True, check=False).returncode != 0
-    result = jobs.run(unprivileged(jobs.tcpx_mpi("ceiling")), place, SHORT)
+    result = jobs.run(unprivileged(jobs.tcpx_mpi("selftest", "--ceilings")), place, SHORT)
     assert result.code == 0, result.text
     own = f"the kernel's own congestion control ({congestion.kernels_own()}), send buffer"
     assert (own in result.out) is refused

@@ -158,7 +158,7 @@ def test_a_killed_rank_ends_the_job_and_merge_joins_what_its_journals_have(
 
     left = [f"spool/{path.name}" for path in journals(place)]
     assert len(left) == 3
-    merged = run(tcpx_mpi("merge", "--run", "o.h5", "joined.h5", *left), place)
+    merged = run(tcpx_mpi("join", "--run", "o.h5", "joined.h5", *left), place)
     assert merged.code == 12, merged.text
     whole = read_run(str(place / "joined.h5"))
     assert [row.size_bytes for row in whole.rows] == [FIRST]

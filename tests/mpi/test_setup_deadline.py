@@ -177,7 +177,7 @@ def test_the_first_signal_ends_a_set_up_that_hangs(
     assert result.code == 128 + number, result.text
 
 
-@pytest.mark.parametrize("command", [pytest.param("smoke", marks=pytest.mark.variant), "ceiling"])
+@pytest.mark.parametrize("command", [pytest.param("smoke", marks=pytest.mark.variant), "selftest"])
 def test_other_commands_of_ranks_have_the_deadline_too(command: str, place: Path) -> None:
     with started(launched("--ranks", command, "--setup-timeout", LIMIT), place) as job:
         stop_at(job, 1, "")

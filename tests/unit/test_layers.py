@@ -202,9 +202,7 @@ def test_a_rank_loads_nothing_that_only_some_runs_need() -> None:
 
 #: Words that are names of patterns, and stand for something else in these files.
 OTHER_MEANINGS = {
-    "cli/__init__.py": {"smoke"},  # the command
-    "cli/smoke.py": {"smoke"},
-    "__main__.py": {"smoke"},
+    "__main__.py": {"smoke"},  # the command
     "cli/simulate.py": {"matrix"},  # the option
     "config/options.py": {"matrix"},
     "records/schema.py": {"pairs"},  # the field of a row

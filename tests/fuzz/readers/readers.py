@@ -166,7 +166,7 @@ def _merge(journals: list[bytes]) -> Make:
         for rank, journal in enumerate(journals):
             content = structures.journal_of(journal, random_) if rank == mutated else journal
             (place / f"{rank}.journal").write_bytes(content)
-        return ["merge", str(place / "out.h5"), str(place / "0.journal"), str(place / "1.journal")]
+        return ["join", str(place / "out.h5"), str(place / "0.journal"), str(place / "1.journal")]
 
     return make
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tcpx_mpi.cli import ceiling
+from tcpx_mpi.cli import selftest
 
-ceiling._MEASURED = tuple(
+selftest._MEASURED = tuple(
     {**each, "iters": str(max(int(each["iters"]) // 8, 8)), "warmup_iters": "1"}
-    for each in ceiling._MEASURED
+    for each in selftest._MEASURED
 )

@@ -94,7 +94,9 @@ def python(code: str) -> str:
         (["import", "/"], ["/: is a directory", "nccl-tests"]),
         (["run", "pair", "-d", "nosuch"], ["-d/--datatype", "nosuch", "float, double"]),
         (["run", "pair", "-o", "nosuch"], ["-o/--op", "nosuch", "sum, prod"]),
-        (["merge", "out.h5"], ["JOURNAL"]),
+        (["join", "out.h5"], ["FILE"]),
+        (["merge", "out.h5", "0.journal"], ["`tcpx-mpi merge` is now `tcpx-mpi join`: "]),
+        (["ceiling", "--ranks", "4"], ["is now `tcpx-mpi selftest --ceilings`: "]),
     ],
 )
 def test_bad_input_is_one_line_and_exit_code_2(

@@ -53,7 +53,8 @@ def completed(line: str) -> list[str]:
         ("tcpx-mpi run ring -I --chu", ["plain,--chunk"]),
         ("tcpx-mpi report o", ["file,o"]),
         ("tcpx-mpi export o.h5 --table s", ["plain,samples", "plain,setup", "plain,settings"]),
-        ("tcpx-mpi smoke --payload", ["plain,--payload-bytes"]),
+        ("tcpx-mpi run sm", ["plain,smoke"]),
+        ("tcpx-mpi run smoke --payload", ["plain,--payload-bytes"]),
         ("tcpx-mpi completion z", ["plain,zsh"]),
     ],
 )

@@ -75,7 +75,7 @@ WRONG: dict[str, tuple[NodeFacts, str, Severity, tuple[str, ...]]] = {
         ("no NCCL network plugin", "tcpx-mpi plugins")),
     "init fails": (
         plugin(problem="init returned 3", devices=()), "plugin devices", FAILED,
-        ("init failed: init returned 3", "UCCL_TCPX_DEBUG=1 tcpx-mpi smoke --ranks 2 --plugin /")),
+        ("init failed: init returned 3", "UCCL_TCPX_DEBUG=1 tcpx-mpi run smoke --ranks 2")),
     "a device that the plugin lacks": (
         plugin(problem="NCCL_SOCKET_IFNAME names eth2: bring it up", advised=True, devices=()),
         "plugin devices", FAILED, ("NCCL_SOCKET_IFNAME names eth2 -> bring it up",)),

@@ -264,7 +264,7 @@ def test_a_merge_without_the_run_file_takes_rank_0s_header(tmp_path: Path) -> No
 
 def test_a_merge_without_any_header_is_refused(tmp_path: Path) -> None:
     _, journals = interrupted(tmp_path)
-    with pytest.raises(UsageError, match="give the run's file, or rank 0's journal"):
+    with pytest.raises(UsageError, match="give the run's file by --run, or rank 0's journal"):
         merge(str(tmp_path / "merged.h5"), journals[1:])
     assert not (tmp_path / "merged.h5").exists()
 

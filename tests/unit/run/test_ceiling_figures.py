@@ -1,4 +1,4 @@
-"""The lines of `tcpx-mpi ceiling`: which figure stands where, over rows and times made up."""
+"""The lines of the ceilings: which figure stands where, over rows and times made up."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.errors import ExitCode, OutputFailed, UsageError
 from tcpx_mpi.exchange import tidy
 from tcpx_mpi.machine.topology import read_host
-from tcpx_mpi.records import LaunchesWriter, Plan, RunWriter, read_run
+from tcpx_mpi.records import Journal, LaunchesWriter, Plan, RunWriter, read_run
 from tcpx_mpi.report import report_lines, to_json
 from tcpx_mpi.report.launches import rows_over_launches
 from tcpx_mpi.run.admission import refuse_series
@@ -141,6 +141,31 @@ def test_files_of_single_launches_are_joined(
     assert cli.main(["join", str(tmp_path / "all.h5"), *files]) == 0
     assert capsys.readouterr().out == f"# wrote {tmp_path / 'all.h5'}\n"
     assert len(read_run(str(tmp_path / "all.h5")).launches) == 4
+
+
+def test_journals_of_a_dead_run_are_known_by_their_name_or_how_they_begin(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = Journal(str(tmp_path), "0" * 12, 0, 2)
+    journal.write_header(invented.run_header(2, run_id="0" * 12))
+    renamed, empty = str(tmp_path / "0"), str(tmp_path / "1.journal")
+    Path(renamed).write_bytes(Path(journal.path).read_bytes())
+    Path(empty).touch()
+    assert cli.main(["join", str(tmp_path / "all.h5"), renamed]) == 12
+    assert "all.h5 is partial: " in capsys.readouterr().err
+    first = launch_file(tmp_path / "0.h5", 0)
+    for files, error in (
+        ([empty], f"{empty} is no journal of tcpx-mpi, or is cut off"),
+        (
+            [renamed, first],
+            f"{first} is no journal of tcpx-mpi",
+        ),
+        ([first, "--run", first], f"{first} is no journal"),
+        ([str(tmp_path / "2.h5")], "2.h5: no such file; give"),
+    ):
+        assert cli.main(["join", str(tmp_path / "more.h5"), *files]) == 2
+        assert error in capsys.readouterr().err
+    assert not (tmp_path / "more.h5").exists()
 
 
 @pytest.mark.parametrize(

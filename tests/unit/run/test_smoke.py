@@ -43,7 +43,7 @@ def test_run_does_not_offer_it_but_it_can_be_loaded() -> None:
 @pytest.mark.parametrize(
     ("argv", "part"),
     [
-        ([], "smoke needs at least 2 ranks: start it with `mpirun -n 4 tcpx-mpi smoke`"),
+        ([], "run needs at least 2 ranks: start it with `mpirun -n 4 tcpx-mpi run smoke`"),
         (["--ranks", "1"], "smoke needs at least 2 ranks; found 1"),
         (["--ranks", "2", "--payload-bytes", "x"], "--payload-bytes: "),
         (["--ranks", "2", "--payload-bytes", "1,2"], "--payload-bytes (1,2) is not one size"),
@@ -51,7 +51,8 @@ def test_run_does_not_offer_it_but_it_can_be_loaded() -> None:
         (["--ranks", "2", "--window-send", "17"], "--window-send (17)"),
         (["--ranks", "2", "--memory", "emulated", "--unpack", "none"], "smoke checks every byte"),
         (["--ranks", "2", "--plugin", "/no/x.so"], "--plugin (/no/x.so): no such file"),
-        (["--ranks", "2", "-b", "1"], "unknown option -b"),
+        (["--ranks", "2", "-b", "1"], "smoke, which sends one message each way, has no use for -b"),
+        (["--ranks", "2", "-D", "1"], "has no use for -D: leave it out"),
         (["ring"], "unexpected extra argument"),
     ],
 )
