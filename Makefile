@@ -27,7 +27,7 @@ help:
 	@echo "make bench         four patterns on this machine over softtcpx beside raw TCP (RANKS=4)"
 	@echo "make test          lint and all tests, or one suite of them:"
 	@$(PYTHON) tests/suites.py
-	@echo "make lint          ruff, mypy --strict, clang-format, the stub of the native module"
+	@echo "make lint          ruff, mypy --strict, clang-format, the stub of the native module, banned words"
 	@echo "make format        rewrite sources, and pages made of --help, as lint and tests want them"
 	@echo "make wheel         wheels for the Pythons that are here (PYTHONS=...), and the sources, in dist"
 	@echo "make docs          docs/ as a site that needs no network to be read, in build/site"
@@ -76,6 +76,7 @@ docs: setup
 lint: setup-tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python tests/banned_words.py
 	$(BIN)/python native/bindings/make_stub.py --check
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run --Werror $(shell find native tests benchmarks examples -name '*.cc' -o -name '*.h' -o -name '*.cu' -o -name '*.c')

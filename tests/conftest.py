@@ -32,7 +32,7 @@ OPTIONS = ("NCCL_", "UCCL_", "TCPX_", "SOFTTCPX_", "OMPI_", "PMI", "PMIX_", "PRT
 
 
 @pytest.fixture(autouse=True)
-def _no_knobs_of_the_users_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+def _no_settings_of_the_users_shell(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith(OPTIONS) and name != REQUIRE:
             monkeypatch.delenv(name)

@@ -15,7 +15,7 @@ from tcpx_mpi.launch import mpirun as launch
 #: stands in our refusal.
 Told: TypeAlias = "dict[str, int | None] | str"
 
-_MULTIPLE = "gives slots to n1, of which line 1 told already"
+_MULTIPLE = "gives slots to n1, as line 1 does already"
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ CASES = [
     Case("n1 slots=2\nn1\n", {"n1": 3}, "has 'slots=2'"),
     Case("n1 slots=2\nn1 slots=3\n", _MULTIPLE, "has 'slots=2'"),
     Case("n1 slots=2 slots=3\n", _MULTIPLE, "has 'slots=2'"),
-    Case("n1.a.example slots=2\nn1 slots=2\n", "slots to n1.a.example, of which", "has 'slots=2'"),
+    Case("n1.a.example slots=2\nn1 slots=2\n", "slots to n1.a.example, as line", "has 'slots=2'"),
     Case("n1.a.example\nn1\n", {"n1.a.example": 2}, {"n1.a.example": 1, "n1": 1}),
     Case("n1:1\nn1:2\nn2:3\n", "takes for the name of a host", {"n1": 3, "n2": 3}),
     # Other words for slots, and their most.

@@ -2,7 +2,7 @@
 or for a program of nccl-tests MPI's own collective (`mpi_collectives`).
 
 Over TCP alone: `world.start` keeps Open MPI and MPICH from shared memory where this one is asked
-for; a library that goes another way all the same is told by its sockets, which carry nothing. The
+for; a library that goes another way all the same is known by its sockets, which carry nothing. The
 library's sockets are in this process, so they are given the plugin's congestion control here, once
 they are connected. Over which interface they go was decided at the launch (btl_tcp_if_include):
 what was decided is in the header, and a warning where it is not the plugin's.

@@ -71,8 +71,8 @@ class PythonLoop:
     def _flows_of_calls(
         self, schedule: Schedule, window: int, posted: int, completed: int, iterations: int
     ) -> list[dict[str, Any]]:
-        """A flow for each peer and way of a schedule in whose place calls are made, of which is
-        known only how many are over."""
+        """A flow for each peer and way of a schedule in whose place calls are made. Only the number
+        of calls that are over is known."""
         ways = [("send", peer) for peer, _ in schedule.peers_sent]
         ways += [("receive", peer) for peer, _ in schedule.peers_received]
         return [

@@ -17,7 +17,7 @@ from tcpx_mpi.units import counted
     default=0.01,
     show_default=True,
     metavar="RATE",
-    help="Of sound runs, so many may fail the calibrated gate.",
+    help="Share of sound runs that may fail the calibrated gate.",
 )
 @click.option("--output", type=click.Path(), metavar="GATE.toml", help="Where the gate goes.")
 @click.option("--json", "json_path", type=click.Path(), metavar="FILE", help="Also as JSON.")

@@ -49,7 +49,7 @@ def _sizes(text: str) -> tuple[int, ...]:
 )  # fmt: skip
 @click.option(
     "--descriptors", type=click.IntRange(1), default=1, show_default=True,
-    help="Cut a request into so many blocks, each with a gap behind it.",
+    help="Number of blocks of a request, each with a gap behind it.",
 )  # fmt: skip
 @click.option(
     "--iters", type=click.IntRange(1), default=50, show_default=True, help="Requests a row."

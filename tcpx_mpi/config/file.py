@@ -1,4 +1,4 @@
-"""The TOML file of `--config` and `--save-config`: one key a option, named like its long option.
+"""The TOML file of `--config` and `--save-config`: one key an option, named like its long option.
 
 Pure but for opening the file. A bad file is one line: its name, line or key, what was expected.
 """
@@ -17,7 +17,7 @@ from tcpx_mpi.toml_value import toml_value
 #: Keys that are no option: what `run` takes as its argument.
 PATTERN = "pattern"
 
-_KNOBS = {option.name: option for option in OPTIONS if option.in_file}
+_IN_FILE = {option.name: option for option in OPTIONS if option.in_file}
 _REMEDY = "see `tcpx-mpi run --help`, or start from a file that --save-config wrote"
 
 
@@ -32,11 +32,11 @@ def read_config(path: str) -> dict[str, object]:
         where = f"{path}: {key}"
         if key == PATTERN:
             values[key] = _text(where, value, (str,), "a text in quotes")
-        elif key in _KNOBS:
-            option = _KNOBS[key]
+        elif key in _IN_FILE:
+            option = _IN_FILE[key]
             values[key] = option.parse(where, _text(where, value, *_expected(option)))
         else:
-            close = difflib.get_close_matches(key.replace("-", "_"), [*_KNOBS, PATTERN], n=1)
+            close = difflib.get_close_matches(key.replace("-", "_"), [*_IN_FILE, PATTERN], n=1)
             suggestion = f" (did you mean {close[0]}?)" if close else ""
             raise UsageError(f"{where} is no setting{suggestion}: {_REMEDY}")
     return values
@@ -68,7 +68,7 @@ def config_text(pattern: str, values: Iterable[tuple[Option, object, str]]) -> s
 
 
 def _expected(option: Option) -> tuple[tuple[type, ...], str]:
-    """The types of TOML that a option takes, and how an error calls them."""
+    """The types of TOML that an option takes, and how an error calls them."""
     if isinstance(option.default, bool):
         return (bool,), "true or false"
     if isinstance(option.default, tuple):

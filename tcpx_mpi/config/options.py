@@ -58,7 +58,7 @@ NCCL_HELD = {
     "NCCL_SHM_DISABLE": "1",
     "NCCL_NVLS_ENABLE": "0",
 }
-#: With a baseline a row has at least so many blocks of each side.
+#: With a baseline a row has at least this number of blocks of each side.
 LEAST_BLOCKS = 8
 #: Timed iterations where a baseline runs and none were asked for: 20 in each block.
 ITERS_BESIDE = 20 * LEAST_BLOCKS
@@ -111,7 +111,7 @@ class Option:
     #: That of its field where none is given.
     name: str = ""
     field: str = ""
-    #: nccl-tests' letter; such a option keeps nccl-tests' long form, underscores included.
+    #: nccl-tests' letter; such an option keeps nccl-tests' long form, underscores included.
     letter: str = ""
     #: The long form where it is not made of the name.
     long: str = ""
@@ -205,7 +205,7 @@ class PlanOptions:
         letter="-m")
     #: 0: until stopped.
     run_cycles: int = option(PERFORMANCE, 1, whole(0),
-        "measure all sizes so many times; 0: until interrupted",
+        "number of times that all sizes are measured; 0: until interrupted",
         letter="-N")
     average: int = option(PERFORMANCE, 1, one_number_of(0, 1, 2, 3),
         "time over the ranks that receive: 0 rank 0, 1 average, 2 minimum, 3 maximum",
@@ -432,7 +432,7 @@ class RunOptions(PlanOptions):
     ranks: int | None = option(LAUNCH, None, whole(1, 4096, "what one machine starts"),
         "start mpirun here with N ranks; under mpirun it only has to agree, if typed")
     runs: int = option(LAUNCH, 1, whole(1, 1000, "what anybody waits for"),
-        "with --ranks: so many whole launches, each with the sizes in an order of its own by "
+        "number of whole launches, with --ranks; each has the sizes in an order of its own by "
         "--seed, all in one file",
         metavar="K")
 

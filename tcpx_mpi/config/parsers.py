@@ -184,7 +184,7 @@ def names_of(known: Sequence[str], or_none: bool = True) -> Callable[[str, str],
 
 
 def peers_of(known: Sequence[str], plugin: str) -> Callable[[str, str], tuple[str, ...]]:
-    """A parser of names with commas between them, of which one may begin with `plugin`."""
+    """A parser of names with commas between them; one may begin with `plugin`."""
     by_name = names_of([name for name in known if not name.startswith(plugin)])
 
     def parse(label: str, text: str) -> tuple[str, ...]:

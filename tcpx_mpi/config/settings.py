@@ -39,7 +39,7 @@ _WHERE_NOT_GIVEN = {
 }
 
 _BY_NAME = {option.name: option for option in OPTIONS}
-_SIZE_KNOBS = ("minbytes", "maxbytes", "stepbytes", "stepfactor", "sizes")
+_SIZE_OPTIONS = ("minbytes", "maxbytes", "stepbytes", "stepfactor", "sizes")
 #: They do not say where sizes begin or end, so they leave that to another layer.
 _STEPS = ("stepbytes", "stepfactor")
 #: How sources begin of what a machine's cores and GPUs made of a default.
@@ -234,7 +234,7 @@ def _file_layer(command_line: Layer, above: Layer) -> dict[str, Value]:
     }
     # Key by key, -b of the command line goes with a maximum of the file; a list is a whole.
     if "sizes" in above:
-        hidden = set(_SIZE_KNOBS)
+        hidden = set(_SIZE_OPTIONS)
     else:
         hidden = {"sizes"} if {"minbytes", "maxbytes"} & above.keys() else set()
     return {name: value for name, value in layer.items() if name not in hidden}
@@ -252,14 +252,14 @@ def _first(name: str, layers: Iterable[Layer]) -> Value:
 def _sizes(values: Mapping[str, Value]) -> Value:
     """The sizes and their source: a list, or a progression from -b to -e."""
     # A variable gives way to a list: it was not typed beside it.
-    given = [name for name in _SIZE_KNOBS if values[name].source.startswith(("command", "file"))]
+    given = [name for name in _SIZE_OPTIONS if values[name].source.startswith(("command", "file"))]
     if "sizes" in given:
         if len(given) > 1:
             others = ", ".join(_named(name, values[name]) for name in given if name != "sizes")
             ours = _named("sizes", values["sizes"])
             raise UsageError(f"{ours} and {others} exclude each other: give one or the other")
         return values["sizes"]
-    minimum, maximum, step, factor = (values[name] for name in _SIZE_KNOBS[:4])
+    minimum, maximum, step, factor = (values[name] for name in _SIZE_OPTIONS[:4])
     sources = dict.fromkeys(
         found.source for found in (minimum, maximum, step, factor) if found.source != "default"
     )

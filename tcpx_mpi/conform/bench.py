@@ -68,7 +68,7 @@ class Receive:
 
 
 class Bench:
-    """A plugin in this process, each call of which is told before it begins."""
+    """A plugin in this process, which announces each call before it begins."""
 
     def __init__(
         self, path: str, abi: int, memory: str, patience_s: float, tell: Callable[[str], None]

@@ -29,7 +29,7 @@ class Signature:
     sure: str
     what: str
     do: str
-    #: Whose line it is, of which day, and such a line.
+    #: Who prints the line, since when, and such a line.
     source: str
     line: str
     #: Also in lines that NCCL did not write.

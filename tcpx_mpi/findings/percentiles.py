@@ -10,7 +10,7 @@ from tcpx_mpi.records import RunHeader
 from tcpx_mpi.stats import RowSummary
 from tcpx_mpi.units import format_size
 
-#: From here on a median of the slowest rank is told from the time, a mean over ranks.
+#: From here on a median of the slowest rank differs from the time, a mean over ranks.
 _FAR_ABOVE = 1.5
 
 

@@ -41,7 +41,7 @@ def checks(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Findi
     """Which bytes were checked, and what that took."""
     unchecked = [summary for summary in summaries if is_unchecked(summary)]
     if header.unpack == "none":  # no -c could check them, and no bandwidth is claimed of them
-        text = "bytes are left scattered, so none is checked and no bandwidth is told"
+        text = "bytes are left scattered, so none is checked and there is no bandwidth"
         yield Finding(Severity.NOTE, "Ablation", f"{text} (--unpack none)")
     elif unchecked:
         sizes = ", ".join(dict.fromkeys(format_size(s.size_bytes) for s in unchecked))

@@ -63,7 +63,7 @@ def below_minimum(header: RunHeader, summaries: Summaries) -> str:
         return ""
     return (
         f"the average bus bandwidth is {bandwidth:.4g} GB/s: NCCL_TESTS_MIN_BW asks for "
-        f"{header.environment.get('NCCL_TESTS_MIN_BW')}, of which {_MIN_BW_TOLERANCE:g} must be "
+        f"{header.environment.get('NCCL_TESTS_MIN_BW')}; {_MIN_BW_TOLERANCE:g} of it must be "
         "reached"
     )
 

@@ -44,7 +44,7 @@ def figures_of(run: Run, row: Row) -> Figures:
 
 
 def flaws(row: Row) -> list[str]:
-    """Why no figure of this row, of which nothing is missing (`Run.missing`), may be believed;
+    """Why no figure of this row may be believed, though nothing of it is missing (`Run.missing`);
     empty: nothing known against it."""
     found = []
     for side in row.sides():

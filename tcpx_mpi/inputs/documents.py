@@ -99,7 +99,7 @@ def _too_deep() -> str:
 
 def _refuse_depth(text: str) -> None:
     """Raises ValueError for TOML whose lists, tables or keys are deeper than any of ours, before a
-    parser that recurses sees it. Outside of texts and comments, of which it knows enough."""
+    parser that recurses sees it. Counts outside of texts and comments, which it can find."""
     depth = parts = position = 0
     while position < len(text):
         letter = text[position]

@@ -1,4 +1,4 @@
-"""NIXL over any NCCL network plugin: where the backend TCPX lies, and how NIXL is told.
+"""NIXL over any NCCL network plugin: where the backend TCPX lies, and how NIXL learns it.
 
 import tcpx_mpi.nixl
 tcpx_mpi.nixl.enable()            # before the first agent of this process

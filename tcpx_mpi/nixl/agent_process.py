@@ -1,4 +1,4 @@
-"""One agent of a measurement, in a process of its own that does what it is told over a pipe."""
+"""One agent of a measurement, in a process of its own that takes its orders from a pipe."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Request:
 
 
 def serve(pipe: Connection, plan: AgentPlan) -> None:
-    """Answers until it is told to end: (True, answer), or (False, exit code, text)."""
+    """Answers until it is asked to end: (True, answer), or (False, exit code, text)."""
     parent = multiprocessing.parent_process()
     if parent is not None and not end_with_parent(parent.pid or -1):
         return  # it is stopped between its turns, when nobody else would end it

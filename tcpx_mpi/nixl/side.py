@@ -176,8 +176,8 @@ class Side:
         return [agent.ask("cpu_ns") for agent in self.agents]
 
     def parts(self, facts: RowFacts, check: bool, cpu_ns: list[tuple[int, int]]) -> list[RankRow]:
-        """Both agents' parts of the row. The clock is the initiator's: a write has arrived when it
-        is told so; so it counts as the one that receives."""
+        """Both agents' parts of the row. The clock is the initiator's, which hears when a
+        write has arrived; so it counts as the one that receives."""
         times, starts = (
             np.array([value for block in blocks for value in block], np.int64)
             for blocks in (self._times, self._starts)

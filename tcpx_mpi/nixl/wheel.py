@@ -155,7 +155,7 @@ def _joined(directory: Path, wheel: Wheel, beside: Sequence[str]) -> Path:
     joined.mkdir()
     if wheel.plugins is not None:
         for library in wheel.plugins.parent.iterdir():
-            if library.name == joined.name:  # theirs, of which only what is named is wanted
+            if library.name == joined.name:  # theirs: only what is named is wanted
                 continue
             (joined.parent / library.name).symlink_to(library)
     for file, target in links.items():

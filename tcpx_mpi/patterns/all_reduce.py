@@ -4,8 +4,8 @@ ring: one block a rank. In n - 1 steps each block goes round and gains an operan
 in n - 1 more the results go round. A chunk is forwarded as soon as it is reduced.
 
 doubling: in step k a rank exchanges all it has with the one at distance 2^k, so that log2(n) steps
-of the whole size do. Of n that is no power of two the first 2 (n - 2^k) ranks are pairs, of which
-one joins in and gives the other the result.
+of the whole size do. Of n that is no power of two the first 2 (n - 2^k) ranks are pairs: one
+of each joins in and gives the other the result.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ spread: all messages at once, in step d to the rank d behind, so that no rank is
 target. pairwise: step d begins when the messages of step d - 1 have gone and come.
 
 alltoall: blocks of one length. alltoallv: lengths by a matrix of bytes from rank i to rank j, or by
-distance: the further behind, the more, of which `spread` says how much (0: not at all).
+distance: the further behind, the more; `spread` says how much more (0: nothing).
 """
 
 from __future__ import annotations

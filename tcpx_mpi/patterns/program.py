@@ -45,7 +45,7 @@ class Form:
     #: From rank i to rank j, bytes or any unit; None: by distance, as `spread` has it.
     matrix: tuple[tuple[int, ...], ...] | None = None
     spread: float = 1.0
-    #: Of alltoallv by distance: the size that was asked for, of which its size column says less.
+    #: Of alltoallv by distance: the size that was asked for; its size column has less.
     asked_bytes: int | None = None
     seed: int = 1
     #: What a rank sends to all in an iteration, beside what is timed.

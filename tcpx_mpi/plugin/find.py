@@ -179,7 +179,7 @@ def is_tcpx(name: str) -> bool:
 
 
 def reads_tcpx_variables(name: str) -> bool:
-    """Whether a plugin that calls itself so is told by TCPX's variables what to do."""
+    """Whether a plugin that calls itself so obeys TCPX's variables."""
     return is_softtcpx(name) or is_tcpx(name)
 
 

@@ -14,7 +14,7 @@ _SUBSYSTEMS = (
 )  # fmt: skip
 _BITS = {name: 1 << number for number, name in enumerate(_SUBSYSTEMS)}
 _ALL = (1 << 64) - 1
-#: Those that NCCL shows unless it is told which.
+#: Those that NCCL shows unless a variable says which.
 _USUAL = _BITS["INIT"] | _BITS["ENV"] | _BITS["BOOTSTRAP"]
 
 

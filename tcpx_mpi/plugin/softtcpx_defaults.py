@@ -34,8 +34,8 @@ _PAGE = 4096
 #: What one stream sends while the copy engine does what it does for each copy: 6 us at 6.7 GB/s,
 #: by the times of messages in chunks of 32 to 472 KiB (docs/reference/performance.md).
 _COPY_BYTES = 40 << 10
-#: Cores that a rank has for itself before host memory is moved by more than one thread, of which
-#: one is for all else; and threads that it then has at most.
+#: Cores that a rank has for itself before host memory is moved by more than one thread: one
+#: of them is for all else. And threads that it then has at most.
 _FEWEST_CORES = 4
 _MOST_THREADS = 8
 #: Sockets that a caller of ours tries directly are counted over the callers of a device.
@@ -152,7 +152,7 @@ def with_channels(
 def with_even_chunks(
     settings: Settings, shared: bool = False, why: str = IN_GPU_MEMORY
 ) -> Settings:
-    """With chunks, none larger than before, of which each channel has as many, where chunks were
+    """With chunks, as many in each channel and none larger than before, where chunks were
     not asked for: a message ends with the channel that has most.
 
     On a GPU of several ranks they are for all messages: there each copy and launch waits for turns

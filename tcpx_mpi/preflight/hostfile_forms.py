@@ -188,7 +188,7 @@ class _OpenMpi(_Reader):
             count = self._count(value, option)
             if key in self._given:
                 raise self._refused(
-                    f"gives slots to {host.name}, of which line {host.line} told already, which "
+                    f"gives slots to {host.name}, as line {host.line} does already, which "
                     f"{self.launcher} refuses: name a node once, with slots=N, or on a line "
                     "without slots for each of its ranks"
                 )

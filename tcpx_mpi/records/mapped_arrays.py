@@ -74,7 +74,7 @@ def _count(shape: int | Sequence[int]) -> int:
     return shape if isinstance(shape, int) else math.prod(map(int, shape))
 
 
-# Not by mmap.mmap: it keeps a descriptor, of which a process has 1024, for each of many rows.
+# Not by mmap.mmap: it keeps a descriptor for each of many rows, and a process has 1024 of them.
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _LIBC.mmap.argtypes = (
     ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64,

@@ -91,7 +91,7 @@ class BatchRunner:
         count: int,
         kept: tuple[RankRow, PlacementObserver] | None,
     ) -> Batch:
-        """Collective. `kept`: what is told what the batch cost; None for warm-ups."""
+        """Collective. `kept`: who learns what the batch cost; None for warm-ups."""
         prepare_ns = self._prepare(work, plan)
         patience = self.patience_s
         before = self._transport.timed_loop.sockets()
@@ -193,8 +193,8 @@ class BatchRunner:
             raise interrupted_by(signal_number)
 
     def check(self, work: RowWork, kept: RankRow | None, count: int) -> dict[str, Any]:
-        """The verdict on what the last batch received, `count` iterations of it; `kept` is told
-        what that cost, None of a warm-up."""
+        """The verdict on what the last batch received, `count` iterations of it; `kept` gets
+        what that cost; it is None in a warm-up."""
         start = time.monotonic_ns()
         verdict: dict[str, Any] = {"wrong": 0, "guard_wrong": 0}
         if BufferId.RECV in self._transport.buffers:

@@ -1,6 +1,6 @@
 """How a row goes on from batch to batch: a planned number of them, or until it has enough. Pure.
 
-Every rank has one of these and makes the same decisions, because it is told the same looks.
+Every rank has one of these and makes the same decisions, because it gets the same looks.
 """
 
 from __future__ import annotations

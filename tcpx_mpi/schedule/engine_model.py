@@ -9,7 +9,7 @@ from tcpx_mpi.schedule.table import RECEIVE_OPS, Op
 
 @dataclass(frozen=True)
 class EngineModel:
-    """What the engine is told, and how strict the world around it is.
+    """What the engine knows, and how strict the world around it is.
 
     rendezvous: a send completes only when its receive was posted and the bytes have moved (what
     a plugin may do); otherwise as soon as it is posted. order: None, or a seed that

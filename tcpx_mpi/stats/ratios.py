@@ -97,7 +97,7 @@ def ratio_to(
 ) -> Ratio:  # fmt: skip
     """The plugin's row against one baseline's row of the same frame.
 
-    It is void where the baseline, of which `floor_gbps` is known, has less than that.
+    It is void if the baseline has less than `floor_gbps`, where that is known.
     """
     our_ns = block_times_ns(row, average, time_divisor)
     their_ns = block_times_ns(theirs, average, time_divisor)

@@ -47,7 +47,7 @@ class Change:
 def find_change(times_ns: Float64s) -> Change | None:
     """The change of a row that a reader should know of, or None; float64[iterations].
 
-    None too where the times are too few (below 200) or one is unknown. A change is told that a
+    None too where the times are too few (below 200) or one is unknown. A change counts that a
     steady series shows once in 1000 and that moves the median by 5 % or more.
     """
     series = in_outline(times_ns)

@@ -11,7 +11,7 @@ _PAGE = 4096
 #: No row needs more slots: poisoning them takes longer than any batch of such small messages.
 _MOST_SLOTS = 1 << 20
 #: Words of 8 bytes that an iteration takes on a rank when its batch has ended: 5 in the engine, 3
-#: that Python has of them, 5 of samples; and for each source that is told apart, one of each.
+#: that Python has of them, 5 of samples; and for each source that is counted apart, one of each.
 _STAMP_WORDS = 13
 _SOURCE_WORDS = 3
 

@@ -130,7 +130,7 @@ class Workload:
         )  # fmt: skip
 
     def patterns(self, facts: RowFacts) -> list[Pattern]:
-        """All that may run in a row, of whichever algorithm; of rounds their whole."""
+        """All that may run in a row, whatever the algorithm; of rounds their whole."""
         places = (False, True) if self.program.in_place else (False,)
         algos = self.algos if facts.algo == AUTO else (facts.algo,)
         return [

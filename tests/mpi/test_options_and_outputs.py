@@ -226,7 +226,7 @@ def test_a_minimum_bandwidth_is_a_gate_that_fails_closed(
     assert result.code == code, result.text
     verdict = next(x for x in result.out.splitlines() if x.startswith("# Avg bus bandwidth"))
     assert verdict.split()[-1] == ("FAILED" if code else "OK")
-    said = ["NCCL_TESTS_MIN_BW asks for 1000, of which 0.9 must be reached"] if code else []
+    said = ["NCCL_TESTS_MIN_BW asks for 1000; 0.9 of it must be reached"] if code else []
     assert [line.partition(": ")[2] for line in result.errors] == said
 
 

@@ -166,7 +166,7 @@ def test_a_hostfile_for_ranks_that_are_started_is_refused(tmp_path: Path) -> Non
         ("localhost slots=2\n127.0.0.1 slots=2\n", "are one node, 127.0.0.1"),
         ("localhost slots=2\r\n", "line 1 ends in CR LF"),
         ("localhost:2\n", "write `localhost slots=2`"),
-        ("localhost\nlocalhost slots=2\n", "of which line 1 told already"),
+        ("localhost\nlocalhost slots=2\n", "as line 1 does already"),
         ("", "names no host"),
     ],
 )

@@ -21,7 +21,7 @@ from tcpx_mpi.workload import Workload
 
 #: Of these the send buffer says how many elements there are, of the others the receive buffer.
 _COUNTED_BY_SEND = ("ncclAllReduce", "ncclAllGather", "ncclReduce")
-#: Of these RECV has a block of each rank in place, of which the call is given the rank's own.
+#: Of these RECV has a block of each rank in place; the call is given the rank's own.
 _OF_BLOCKS = ("ncclAllGather", "ncclReduceScatter")
 _FP8 = (ElementType.F8E4M3, ElementType.F8E5M2)
 #: Since when NCCL has what not all of its versions have, and on which GPUs it computes in fp8.

@@ -34,7 +34,7 @@ _FOLDER = Path(__file__).parent
 _REMEDY = f"a profile is like {_FOLDER / 'a3-highgpu-8g.toml'}"
 #: Before the date in the name of a dated profile.
 DATED = "@"
-#: Plugins that a profile may be for: how each is told its data NICs and its control NIC.
+#: Plugins that a profile may be for: how each learns its data NICs and its control NIC.
 TCPX, FASTRAK = "tcpx", "fastrak"
 _NIC_VARIABLES = {
     TCPX: ("NCCL_GPUDIRECTTCPX_SOCKET_IFNAME", "NCCL_GPUDIRECTTCPX_CTRL_DEV"),

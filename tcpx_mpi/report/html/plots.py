@@ -33,7 +33,7 @@ RANKS_SHOWN = 32
 MARKS_SHOWN = 256
 #: Rows whose ranks are shown, spread over the sizes.
 DISTRIBUTIONS_SHOWN = 4
-#: A ceiling this many times the highest bandwidth is told and not drawn: it would flatten all else.
+#: A ceiling this many times the highest bandwidth is named, not drawn: it would flatten all else.
 _CEILING_IN_SIGHT = 4
 _MARKERS_UP_TO = 40
 _SIZE_TICKS = 8

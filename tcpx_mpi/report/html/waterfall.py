@@ -92,7 +92,7 @@ def _description(found: Waterfall, end: Sequence[float] | np.ndarray) -> str:
         f"(p10 {low:.1f}, p90 {high:.1f}), {counted(len(found.chunk_bytes), 'chunk')}"
     )
     if len(found.chunk_bytes) > _CHUNKS_SHOWN:
-        words += f", of which the first {_CHUNKS_SHOWN} are drawn"
+        words += f"; the first {_CHUNKS_SHOWN} are drawn"
     if not found.one_clock:
         words += ". The hosts have no clock in common: each side counts from its own first post"
     if not any(step.by_plugin for step in found.steps):

@@ -224,9 +224,9 @@ def test_a_command_that_was_parsed_by_itself_keeps_both_names_of_help() -> None:
 def test_help_of_run_lists_every_option_and_variable(capsys: Captured) -> None:
     assert cli.main(["run", "--help"]) == 0
     output = capsys.readouterr().out
-    for knob in OPTIONS:
-        assert all(flag in output for flag in knob.flags if knob.group)
-        assert all(variable in output for variable in knob.variables)
+    for option in OPTIONS:
+        assert all(flag in output for flag in option.flags if option.group)
+        assert all(variable in output for variable in option.variables)
 
 
 def test_version(capsys: Captured) -> None:

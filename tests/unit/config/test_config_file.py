@@ -153,7 +153,7 @@ TEXTS = st.text("\"\\\n\r\t\0\x01\x7f\x85 #'=[{aé\u2028\U0001f600", min_size=1)
 
 
 def values_of(option: Option) -> st.SearchStrategy[str]:
-    """What may be typed for a option."""
+    """What may be typed for an option."""
     special = {
         "sizes": st.lists(st.integers(0, 1 << 40), min_size=1, max_size=50).map(
             lambda sizes: ",".join(map(str, sizes))

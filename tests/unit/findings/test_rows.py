@@ -37,7 +37,7 @@ def test_an_ablation_claims_no_bandwidth_and_says_that_it_is_one() -> None:
     (summary,) = summaries_of(run_of([row], header))
     assert math.isnan(summary.busbw)
     assert math.isnan(summary.net_bw)
-    text = "bytes are left scattered, so none is checked and no bandwidth is told (--unpack none)"
+    text = "bytes are left scattered, so none is checked and there is no bandwidth (--unpack none)"
     assert about("Ablation", judged([row], header)) == [text]
     assert warnings([row], header) == []
 

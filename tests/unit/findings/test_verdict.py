@@ -137,7 +137,7 @@ def test_why_a_run_failed_is_told_in_a_line() -> None:
     slow = limited("1000")
     words = list(in_words(slow.header, summaries_of(slow)))
     _, text = outcome_of(slow.header, summaries_of(slow))
-    assert text.endswith("NCCL_TESTS_MIN_BW asks for 1000, of which 0.9 must be reached")
+    assert text.endswith("NCCL_TESTS_MIN_BW asks for 1000; 0.9 of it must be reached")
     assert [each.text for each in words if each.title == "Too slow"] == [text]
 
 

@@ -307,7 +307,7 @@ class TCPX_P2P_API Session {
                              bool accepts = true);
   // For sessions of several processes that connect in a circle over a plugin whose accept blocks
   // until its peer has connected: each tells its remote when its connects to that have begun, and
-  // lets accepts begin when it is told the same. Throw kUnknownRemote.
+  // lets accepts begin when it hears the same. Throw kUnknownRemote.
   bool connects_begun(const std::string& remote) const;
   void begin_accepts(const std::string& remote);
   // Waits until the remote has connected; then messages can be received. Connections to it come up
