@@ -12,17 +12,13 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 _WORDS = {"knob": "option", "a option": "an option"}
-_OF_PYTHON = {"is told": "say who learns it", ", of which": "begin another sentence"}
-_OF_PAGES = {"so many": "`number of ...`, or the name of the option"}
+_OF_PYTHON = _WORDS | {"is told": "say who learns it", ", of which": "begin another sentence"}
+_OF_PAGES = _OF_PYTHON | {"so many": "`number of ...`, or the name of the option"}
 #: Where what is banned, each with what to write instead; `docs/reference/commands.md` is --help.
 BANNED = {
-    "docs/**/*.md": {**_WORDS, **_OF_PYTHON, **_OF_PAGES},
-    "*.md": {**_WORDS, **_OF_PYTHON, **_OF_PAGES},
-    "hostfiles/*": {**_WORDS, **_OF_PYTHON, **_OF_PAGES},
-    "jobs/*": {**_WORDS, **_OF_PYTHON, **_OF_PAGES},
-    "tcpx_mpi/**/*.py": {**_WORDS, **_OF_PYTHON},
-    "native/**/*.[ch]*": _WORDS,
-    "tests/**/*.py": _WORDS,
+    **dict.fromkeys(("docs/**/*.md", "*.md", "hostfiles/*", "jobs/*"), _OF_PAGES),
+    "tcpx_mpi/**/*.py": _OF_PYTHON,
+    **dict.fromkeys(("native/**/*.[ch]*", "tests/**/*.py"), _WORDS),
 }
 #: The first says what was; the others name the words.
 _PASSED_OVER = ("CHANGELOG.md", "tests/banned_words.py", "tests/unit/docs/test_banned_words.py")

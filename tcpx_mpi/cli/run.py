@@ -68,29 +68,35 @@ def with_bare_values(args: Sequence[str], bare: Collection[str] = _MAY_BE_BARE) 
 def _callback(ctx: click.Context, /, payload_bytes: str | None, **values: str | None) -> int:
     arguments: list[str] = ctx.obj
     ignored = [flag for flag in IGNORED if values.pop(f"ignored{flag[1:]}") is not None]
-    if values["pattern"] == patterns.SMOKE:
-        return smoke.smoke(values, payload_bytes, ignored, arguments)
     rank = mpirun.under_launcher(os.environ)
     if rank is None:
-        _refuse_payload_bytes(payload_bytes)
-        return _as_parent(values, arguments)
+        return _as_parent(_settings(values, payload_bytes, ignored), arguments)
     try:
-        _refuse_payload_bytes(payload_bytes)
-        settings = admission.read_settings(values, os.environ)
+        settings = _settings(values, payload_bytes, ignored)
         settings = series.part_of_series(settings, os.environ)
-        settings = admission.admit_rank(settings, os.environ, rank, admission.RUN)
+        settings = admission.admit_rank(settings, os.environ, rank, _needs(settings))
     except TcpxError as error:
-        return _as_rank(error, arguments)
+        return _as_rank(error, arguments, values["pattern"])
     if rank.rank == 0 and settings.launch <= 1:
         admission.warn(ignored, settings)
-    return _as_rank(settings, arguments)
+    return _as_rank(settings, arguments, settings.pattern)
 
 
-def _refuse_payload_bytes(given: str | None) -> None:
-    if given is not None:
+def _settings(
+    values: Mapping[str, str | None], payload_bytes: str | None, ignored: Sequence[str]
+) -> Settings:
+    if values["pattern"] == patterns.SMOKE:
+        smoke.refuse_useless(values, ignored)
+        return smoke.settings_of(values, payload_bytes, os.environ)
+    if payload_bytes is not None:
         raise UsageError(
-            f"--payload-bytes ({given}) is of {patterns.SMOKE} alone: give --sizes to what measures"
+            f"--payload-bytes ({payload_bytes}) is of {patterns.SMOKE} alone: use --sizes"
         )
+    return admission.read_settings(values, os.environ)
+
+
+def _needs(settings: Settings) -> admission.Needs:
+    return admission.SMOKE if settings.pattern == patterns.SMOKE else admission.RUN
 
 
 def refuse(error: UsageError, arguments: list[str]) -> int:
@@ -100,19 +106,26 @@ def refuse(error: UsageError, arguments: list[str]) -> int:
     return _as_rank(error, arguments)
 
 
-def _as_rank(settings: Settings | TcpxError, arguments: Sequence[str]) -> int:
-    from tcpx_mpi.run.benchmark import Benchmark  # MPI and numpy
-    from tcpx_mpi.run.story import run_rank
+def _as_rank(
+    settings: Settings | TcpxError, arguments: Sequence[str], pattern: str | None = None
+) -> int:
+    from tcpx_mpi.run.story import run_rank  # MPI and numpy
 
-    return run_rank(settings, ["tcpx-mpi", *arguments], Benchmark)
+    argv = ["tcpx-mpi", *arguments]
+    if pattern == patterns.SMOKE:
+        from tcpx_mpi.run.smoke import Smoke
+
+        return run_rank(settings, argv, Smoke)
+    from tcpx_mpi.run.benchmark import Benchmark
+
+    return run_rank(settings, argv, Benchmark)
 
 
-def _as_parent(values: Mapping[str, str | None], arguments: Sequence[str]) -> int:
+def _as_parent(settings: Settings, arguments: Sequence[str]) -> int:
     """Finds every mistake that can be found here, then starts mpirun; the ranks say the rest."""
-    settings = admission.read_settings(values, os.environ)
     if settings.ranks is None:
         raise UsageError(admission.how_to_start(os.environ, settings.pattern))
-    admission.admit_parent(settings, os.environ, settings.ranks, admission.RUN)
+    admission.admit_parent(settings, os.environ, settings.ranks, _needs(settings))
     if settings.runs == 1:
         return start_ranks(settings, settings.ranks, arguments)
     admission.refuse_series(settings)

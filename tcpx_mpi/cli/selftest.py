@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -20,21 +20,13 @@ from tcpx_mpi.run.start import start_ranks
 
 if TYPE_CHECKING:
     from tcpx_mpi.baselines import Link
-    from tcpx_mpi.run.selftest import SelfTest
-
-#: Makes what makes a rank's story, when MPI and numpy may be imported.
-StoryMaker = Callable[[], Callable[..., "SelfTest"]]
 
 _EXAMPLES = (
     "tcpx-mpi selftest",
     "mpirun -n 4 tcpx-mpi selftest --output selftest.json",
     "mpirun -n 2 --hostfile HOSTS tcpx-mpi selftest --ceilings --interface eth1",
 )
-_OPTIONS = [
-    option
-    for option in OPTIONS
-    if option.name in ("stall_timeout", "connect_timeout", "setup_timeout", "ranks")
-]
+_NAMES = ("stall_timeout", "connect_timeout", "setup_timeout", "ranks")
 _DEFAULT_RANKS = 2
 _FIXED = {"hdf5": "none", "against": "raw", "check": "1", "plugin": "none"}
 #: Blocks of 10 to 50 ms each.
@@ -65,41 +57,30 @@ def _callback(
 ) -> int:
     """As a rank under a launcher, or as the parent that starts mpirun, 2 ranks unless asked."""
     arguments: list[str] = ctx.obj
-
-    def story() -> Callable[..., SelfTest]:
-        from tcpx_mpi.run.selftest import SelfTest
-
-        link = _link_of(interface, congestion)
-        return functools.partial(SelfTest, link=link, path=output, only_ceilings=ceilings)
-
     rank = mpirun.under_launcher(os.environ)
     if rank is None:
         asked = _settings(values, os.environ)[0]
         ranks = asked.ranks or _DEFAULT_RANKS
         admission.admit_parent(asked, os.environ, ranks, admission.SELFTEST)
         return start_ranks(asked, ranks, arguments)
+    first: Settings | TcpxError
+    more: list[Settings] = []
     try:
-        first, *more = _settings(values, os.environ)
-        first = admission.admit_rank(first, os.environ, rank, admission.SELFTEST)
+        settings, *more = _settings(values, os.environ)
+        first = admission.admit_rank(settings, os.environ, rank, admission.SELFTEST)
     except TcpxError as error:
-        return _as_rank(error, [], arguments, story)
-    return _as_rank(first, more, arguments, story)
+        first = error
+    from tcpx_mpi.run.selftest import SelfTest  # MPI and numpy
+    from tcpx_mpi.run.story import run_rank
+
+    link = _link_of(interface, congestion)
+    story = functools.partial(SelfTest, link=link, more=more, path=output, only_ceilings=ceilings)
+    return run_rank(first, ["tcpx-mpi", *arguments], story)
 
 
 def _settings(values: Mapping[str, str | None], environ: Mapping[str, str]) -> list[Settings]:
     """What streams and round trips are measured by."""
     return [admission.read_settings({**values, **fixed}, environ) for fixed in _MEASURED]
-
-
-def _as_rank(
-    settings: Settings | TcpxError,
-    more: Sequence[Settings],
-    arguments: Sequence[str],
-    story: StoryMaker,
-) -> int:
-    from tcpx_mpi.run.story import run_rank  # MPI and numpy
-
-    return run_rank(settings, ["tcpx-mpi", *arguments], functools.partial(story(), more=more))
 
 
 def _link_of(interface: str | None, congestion: str | None) -> Link:
@@ -142,7 +123,8 @@ command = _SelfTestCommand(
             click.Option(
                 [option.name, *option.flags], metavar=option.metavar, help=f"{option.help}."
             )
-            for option in _OPTIONS
+            for option in OPTIONS
+            if option.name in _NAMES
         ),
     ],
     callback=_callback,

@@ -5,16 +5,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
 from tcpx_mpi import patterns
 from tcpx_mpi.config.options import OPTIONS
 from tcpx_mpi.config.settings import Settings, load_settings
-from tcpx_mpi.errors import TcpxError, UsageError
-from tcpx_mpi.launch import mpirun
-from tcpx_mpi.run import admission
-from tcpx_mpi.run.start import start_ranks
+from tcpx_mpi.errors import UsageError
 
 #: The options of a run that smoke has a use for.
 _NAMES = (
@@ -34,27 +30,7 @@ HELP = (
 )
 
 
-def smoke(
-    values: Mapping[str, str | None],
-    payload_bytes: str | None,
-    ignored: Sequence[str],
-    arguments: Sequence[str],
-) -> int:
-    """What `run` with these values does, as a rank or as the parent of ranks."""
-    rank = mpirun.under_launcher(os.environ)
-    if rank is None:
-        _refuse_useless(values, ignored)
-        return _as_parent(values, payload_bytes, arguments)
-    try:
-        _refuse_useless(values, ignored)
-        settings = settings_of(values, payload_bytes, os.environ)
-        settings = admission.admit_rank(settings, os.environ, rank, admission.SMOKE)
-    except TcpxError as error:
-        return _as_rank(error, arguments)
-    return _as_rank(settings, arguments)
-
-
-def _refuse_useless(values: Mapping[str, str | None], ignored: Sequence[str]) -> None:
+def refuse_useless(values: Mapping[str, str | None], ignored: Sequence[str]) -> None:
     """Raises UsageError for options of a benchmark, which one message has no use for."""
     useless = [
         "/".join(option.flags)
@@ -100,21 +76,3 @@ def _one_message(size: str) -> dict[str, str]:
         "check_memory": "1",  # as few slots as there can be
         "hdf5": "none",
     }
-
-
-def _as_rank(settings: Settings | TcpxError, arguments: Sequence[str]) -> int:
-    from tcpx_mpi.run.smoke import Smoke  # MPI and numpy
-    from tcpx_mpi.run.story import run_rank
-
-    return run_rank(settings, ["tcpx-mpi", *arguments], Smoke)
-
-
-def _as_parent(
-    values: Mapping[str, str | None], payload_bytes: str | None, arguments: Sequence[str]
-) -> int:
-    """Finds every mistake that can be found here, then starts mpirun; the ranks say the rest."""
-    settings = settings_of(values, payload_bytes, os.environ)
-    if settings.ranks is None:
-        raise UsageError(admission.how_to_start(os.environ, patterns.SMOKE))
-    admission.admit_parent(settings, os.environ, settings.ranks, admission.SMOKE)
-    return start_ranks(settings, settings.ranks, arguments)

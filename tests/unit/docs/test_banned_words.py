@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from banned_words import BANNED, places
 
-ALL = {word: why for banned in BANNED.values() for word, why in banned.items()}
+ALL = BANNED["docs/**/*.md"]
 
 
 @pytest.mark.parametrize(
