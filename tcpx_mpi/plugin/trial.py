@@ -115,19 +115,18 @@ def _end(code: int, path: str, step: str, said: str) -> str:
     """How the process ended, by its exit code and what was said there."""
     words = [line.strip() for line in said.splitlines() if line.strip()]
     last = words[-1] if words else ""
-    if told := END_BY_PLUGIN.fullmatch(last):
-        return told[1]
+    told = END_BY_PLUGIN.fullmatch(last)
     after = f"; it said: {last[:200]}" if last else ""
-    if code >= 0:
+    if told is None and code >= 0:
         return f"ended its process by exit({code}){after}"
-    end = f"ended its process by {signal.Signals(-code).name}"
-    if -code == signal.SIGBUS and step == LOAD:
+    end = f"ended its process by {signal.Signals(-code).name}" if told is None else told[1]
+    if signal.SIGBUS.name in end and step == LOAD:
         with contextlib.suppress(OSError):
             size = os.path.getsize(path)
             return (
                 f"{end}: the file ends at {size} bytes, before what it should hold; copy it again"
             )
-    return end + after
+    return end if told is not None else end + after
 
 
 # --- In the process of its own -------------------------------------------------------------------

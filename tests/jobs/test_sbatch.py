@@ -78,6 +78,7 @@ class Passed:
         assert self.arguments[0] == "run"
         arguments = self.arguments[1:]
         with run_command.make_context("run", arguments, obj=arguments) as context:
+            assert context.params.pop("payload_bytes") is None  # of smoke alone
             values = {k: v for k, v in context.params.items() if not k.startswith("ignored")}
             return admit_rank(read_settings(values, {}), {}, LauncherRank(0, world), RUN)
 

@@ -43,7 +43,7 @@ VARIANT_NAMES = [
 @pytest.mark.parametrize(
     ("mode", "code", "said"),
     [
-        ("load aborts", 2, "loading the plugin ended its process by SIGABRT"),
+        ("load aborts", 2, "loading the plugin crashed by SIGABRT"),
         ("init aborts", 4, "init of the plugin crashed by SIGABRT"),
         ("init crashes", 4, "init of the plugin crashed by SIGSEGV"),
         pytest.param(
@@ -171,7 +171,7 @@ def test_one_that_was_cut_off_among_others_hides_none_of_them(place: Path) -> No
         place, "", "plugins", LD_LIBRARY_PATH=f"{place}:{os.environ.get('LD_LIBRARY_PATH', '')}"
     )
     assert listed.code == 0, listed.text
-    assert "ended its process by SIGBUS: the file ends at 60000 bytes" in listed.out
+    assert "crashed by SIGBUS: the file ends at 60000 bytes" in listed.out
     assert "softtcpx_v7" in listed.out
 
 

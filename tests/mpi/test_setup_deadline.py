@@ -161,7 +161,7 @@ def test_the_others_end_by_themselves_under_a_users_own_mpirun(place: Path) -> N
             lambda job: stop_at(job, 1, ""), id="a stopped rank", marks=pytest.mark.variant
         ),
         pytest.param(
-            lambda job: (stop_at(job, 0, "own start"), stop_at(job, 1, "own start")),
+            lambda job: (stop_at(job, 0, "own start"), stop_at(job, 1, "")),
             id="all ranks stopped",
         ),
     ],

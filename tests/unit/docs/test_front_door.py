@@ -61,7 +61,7 @@ def test_readmes_report_is_that_of_the_kept_file() -> None:
     assert block is not None
     lines = report_lines(read_run(str(REPOSITORY / block[1])), screen=Screen(120))
     shown = block[2].splitlines()
-    assert len(shown) == 10
+    assert len(shown) == 12
     places = [lines.index(line) for line in shown]
     assert places == sorted(places)
 
