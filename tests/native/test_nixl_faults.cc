@@ -393,6 +393,9 @@ TEST(a_peer_that_stops_counts_as_lost_when_patience_ends) {
   Xfer out(a, kRead, here, {{0, 8 * kMiB}}, "b", b.address, known.metadata, {{0, 8 * kMiB}});
   CHECK_EQ(out.run(), kSuccess);
   kill(b.pid, SIGSTOP);
+  int stopped = 0;  // a signal is on its way when kill() returns; b may still serve a whole read
+  CHECK_EQ(waitpid(b.pid, &stopped, WUNTRACED), b.pid);
+  CHECK(WIFSTOPPED(stopped));
   CHECK_EQ(out.run(), kRemoteDisconnect);
 }
 
