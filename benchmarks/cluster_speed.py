@@ -36,7 +36,7 @@ def main() -> int:
             launcher = Launcher(nodes)
             found = {
                 f"cluster-{pattern}-{what}": measure(launcher, pattern)
-                for what, measure in (("raw", beside_raw), ("4-NICs", four_beside_one))
+                for what, measure in (("raw", with_raw), ("4-NICs", four_to_one))
                 for pattern in ("ring", "mesh")
             }
             found["cluster-first-row"] = to_the_first_row(launcher)
@@ -59,7 +59,7 @@ def output_of(command: list[str]) -> list[str]:
     ).stdout.splitlines()
 
 
-def beside_raw(launcher: Launcher, pattern: str) -> list[float]:
+def with_raw(launcher: Launcher, pattern: str) -> list[float]:
     """Ratios to raw TCP over the same veths with as many streams, one a launch."""
     command = launcher.command("run", pattern, "--plugin", "softtcpx", "-b", "1M", "-e", "1M",
                                "-n", ITERS, "--hdf5", "none", "--against", "raw")  # fmt: skip
@@ -79,7 +79,7 @@ def busbw(launcher: Launcher, pattern: str, interfaces: tuple[str, ...]) -> floa
     return float(row[7])
 
 
-def four_beside_one(launcher: Launcher, pattern: str) -> list[float]:
+def four_to_one(launcher: Launcher, pattern: str) -> list[float]:
     """Bandwidth with 4 NICs over that with 1, one a turn."""
     ratios = []
     for turn in range(ROUNDS):

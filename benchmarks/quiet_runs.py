@@ -24,9 +24,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tcpx_mpi.findings.stragglers import places_of, ways_by_size
+from tcpx_mpi.findings.stragglers import links_by_size, places_of
 from tcpx_mpi.records import read_run
-from tcpx_mpi.stragglers.detect import BOTH_WAYS, ONE_WAY, Measured, Places, Way
+from tcpx_mpi.stragglers.detect import ONE_DIRECTION, ROUND_TRIP, Link, Measured, Places
 from tcpx_mpi.stragglers.retest import judged
 
 REPOSITORY = Path(__file__).resolve().parents[1]
@@ -132,8 +132,8 @@ def one_run(kind: Kind) -> dict[str, Any]:
         run = read_run(path)
     places = places_of(run.header)
     assert places is not None
-    (first,) = ways_by_size(run.header, [row for row in run.rows if not row.pairs]).values()
-    again = ways_by_size(run.header, [row for row in run.rows if row.pairs])
+    (first,) = links_by_size(run.header, [row for row in run.rows if not row.pairs]).values()
+    again = links_by_size(run.header, [row for row in run.rows if row.pairs])
     found = {
         "nodes": [sorted(set(places.nodes)).index(node) for node in places.nodes],
         "nics": list(places.nics),
@@ -147,9 +147,9 @@ def one_run(kind: Kind) -> dict[str, Any]:
 def named(kind: Kind, found: Mapping[str, Any]) -> list[Name]:
     """Whom the kept times name: kind, ranks, roles."""
     places = Places([f"node {number}" for number in found["nodes"]], found["nics"])
-    roles = ONE_WAY if kind.arguments.startswith("pairs") else BOTH_WAYS
-    ways, fresh = (measured_of(found[name]) for name in ("first", "again"))
-    suspects = [each.suspect for each in judged(ways, fresh, places, roles) if each.named]
+    roles = ONE_DIRECTION if kind.arguments.startswith("pairs") else ROUND_TRIP
+    links, fresh = (measured_of(found[name]) for name in ("first", "again"))
+    suspects = [each.suspect for each in judged(links, fresh, places, roles) if each.named]
     return [[each.kind, list(each.ranks), list(each.roles)] for each in suspects]
 
 
@@ -191,15 +191,15 @@ def table(kept: Sequence[Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def listed(ways: Mapping[Way, Measured]) -> list[list[int]]:
+def listed(links: Mapping[Link, Measured]) -> list[list[int]]:
     """Sender, receiver, and ns: of the row, of its halves and, where it has them, its quarters."""
     return [
-        [*way, *map(round, (m.time_ns, m.first_half_ns, m.second_half_ns, *m.quarters_ns))]
-        for way, m in ways.items()
+        [*link, *map(round, (m.time_ns, m.first_half_ns, m.second_half_ns, *m.quarters_ns))]
+        for link, m in links.items()
     ]
 
 
-def measured_of(kept: Sequence[Sequence[int]]) -> dict[Way, Measured]:
+def measured_of(kept: Sequence[Sequence[int]]) -> dict[Link, Measured]:
     """The ways of what `listed` made of them."""
     return {
         (a, b): Measured(time, first, second, tuple(quarters))

@@ -13,7 +13,7 @@ from tcpx_mpi.launch import mpirun as launch
 
 #: Slots by node; None: the node's cores. A text: the launcher does not take the file, and this
 #: stands in our refusal.
-Told: TypeAlias = "dict[str, int | None] | str"
+Expected: TypeAlias = "dict[str, int | None] | str"
 
 _MULTIPLE = "gives slots to n1, as line 1 does already"
 
@@ -23,9 +23,9 @@ class Case:
     """A file and what is made of it; `intel` where Intel MPI differs from MPICH."""
 
     text: str
-    open_mpi: Told
-    mpich: Told = field(default="", repr=False)
-    intel: Told = field(default="", repr=False)
+    open_mpi: Expected
+    mpich: Expected = field(default="", repr=False)
+    intel: Expected = field(default="", repr=False)
 
     def __repr__(self) -> str:
         return repr(self.text).strip("'")
@@ -95,16 +95,16 @@ def mpirun_version(name: str) -> str:
     }[name]
 
 
-def told(case: Case, name: str) -> Told:
+def expected_of(case: Case, name: str) -> Expected:
     """What one of these makes of a case; "" where nothing is promised."""
     if name.startswith("openmpi"):
         return case.open_mpi
     return (case.intel or case.mpich) if name == "intel" else case.mpich
 
 
-def require_as_told(case: Case, mpirun: str, name: str, place: Path) -> None:
+def require_expected(case: Case, mpirun: str, name: str, place: Path) -> None:
     """Has a real launcher read the file; nothing is started, but by MPICH, and that here."""
-    expected = told(case, name)
+    expected = expected_of(case, name)
     (place / "hosts").write_text(case.text, newline="")
     ask = _of_mpich if name == "mpich" else _of_open_mpi
     code, said, found = ask(mpirun, name, place, expected)
@@ -119,7 +119,7 @@ def require_as_told(case: Case, mpirun: str, name: str, place: Path) -> None:
 
 
 def _of_open_mpi(
-    mpirun: str, name: str, place: Path, expected: Told
+    mpirun: str, name: str, place: Path, expected: Expected
 ) -> tuple[int, str, dict[str, int]]:
     """Its own table of what it has to give, by its own names: without a domain."""
     dry = ["--rtos", "donotlaunch", "--display", "allocation"]
@@ -140,7 +140,7 @@ def _of_open_mpi(
 
 
 def _of_mpich(
-    mpirun: str, name: str, place: Path, expected: Told
+    mpirun: str, name: str, place: Path, expected: Expected
 ) -> tuple[int, str, dict[str, int]]:
     """Starts as many ranks as there are slots, each of which says on which node it would be."""
     agent = place / "agent"

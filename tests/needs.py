@@ -64,7 +64,7 @@ def part_of_compiler(compiler: str, file: str, get: str) -> Need:
     """A file that a compiler comes with, or without."""
 
     def is_here(path: str) -> bool:
-        said = _said([compiler, f"-print-file-name={file}"], path)
+        said = _output_of([compiler, f"-print-file-name={file}"], path)
         return said is not None and os.path.isabs(said.strip()) and os.path.exists(said.strip())
 
     return Need(f"{file} of {compiler}", get, is_here)
@@ -72,10 +72,10 @@ def part_of_compiler(compiler: str, file: str, get: str) -> Need:
 
 def answers(what: str, get: str, *command: str) -> Need:
     """Something that a command shows to be here: its exit code is 0."""
-    return Need(what, get, lambda path: _said(list(command), path) is not None)
+    return Need(what, get, lambda path: _output_of(list(command), path) is not None)
 
 
-def kept_or(folder: Path, source: Need) -> Need:
+def fetched_or(folder: Path, source: Need) -> Need:
     """What was fetched before and is kept in a folder, or where it comes from."""
     return Need(source.what, source.get, lambda path: folder.is_dir() or source.is_here(path))
 
@@ -118,7 +118,7 @@ def _found(name: str, path: str) -> str | None:
     return shutil.which(name, path=os.pathsep.join([path, *_OF_PODMAN]))
 
 
-def _said(command: list[str], path: str) -> str | None:
+def _output_of(command: list[str], path: str) -> str | None:
     """What a command prints; None where it is not here, or fails."""
     found = _found(command[0], path)
     if found is None:

@@ -218,7 +218,7 @@ SUITES = {
         "the backend in NIXL 1.0, 1.3 and 1.5, wheels of 339 MB each, kept in build/nixl",
         ("nixl/wheels.py",),
         environ={"TCPX_MPI_REQUIRE": "nixl"},
-        needs=(needs.kept_or(TESTS.parent / "build" / "nixl", PACKAGE_INDEX),),
+        needs=(needs.fetched_or(TESTS.parent / "build" / "nixl", PACKAGE_INDEX),),
     ),
     "wheel": Suite(
         "make wheel, and each of what it made in an empty environment: 10 minutes, a package index",

@@ -30,8 +30,8 @@ sys.path.append(str(TESTS / "nccl"))
 from nccl_cases import case_of_bytes  # noqa: E402 (the path)
 from nccl_session import (  # noqa: E402 (the path)
     RECIPE,
+    NcclJob,
     NothingHere,
-    Session,
     SessionError,
     channels_of,
     over_softtcpx,
@@ -98,7 +98,7 @@ def main() -> int:
         place = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         sessions = {
             name: stack.enter_context(
-                Session(place / name, (0, min(1, gpus - 1)), environments[name], apart=asked.apart)
+                NcclJob(place / name, (0, min(1, gpus - 1)), environments[name], apart=asked.apart)
             )
             for name in names
         }
@@ -116,7 +116,7 @@ def main() -> int:
 
 
 def measured(
-    sessions: Mapping[str, Session], programs: Sequence[str], rounds: int,
+    sessions: Mapping[str, NcclJob], programs: Sequence[str], rounds: int,
     file: Path | None = None, busy: bool = False,
 ) -> int:  # fmt: skip
     """All sides by turns; prints the table."""
@@ -149,7 +149,7 @@ def measured(
 
 
 def _row(
-    sessions: Mapping[str, Session], program: str, size: int, times: int, rounds: int
+    sessions: Mapping[str, NcclJob], program: str, size: int, times: int, rounds: int
 ) -> dict[str, list[float]] | None:
     """Seconds of each side in each round; none where a byte was wrong."""
     found: dict[str, list[float]] = {name: [] for name in sessions}

@@ -84,8 +84,8 @@ bool address_of(const std::string& interface, sockaddr_storage* out, socklen_t* 
 RawLinks::RawLinks(const RawSettings& settings) : settings_(settings) {}
 
 RawLinks::~RawLinks() {
-  for (const Link& link : links_) {
-    if (link.fd >= 0) close(link.fd);
+  for (const Stream& tcp : streams_) {
+    if (tcp.fd >= 0) close(tcp.fd);
   }
   for (const Guest& guest : guests_) close(guest.fd);
   if (listener_ >= 0) close(listener_);
@@ -125,20 +125,23 @@ std::string RawLinks::listen() {
   return std::string(reinterpret_cast<const char*>(&address), sizeof(address));
 }
 
-void RawLinks::plan(int rank, const std::vector<Way>& sends, const std::vector<Way>& receives) {
-  const auto add = [this](const Way& way, bool outgoing) {
-    if (find(way.peer, way.lane, 0, outgoing) >= 0) return;
+void RawLinks::plan(int rank, const std::vector<Neighbour>& sends,
+                    const std::vector<Neighbour>& receives) {
+  const auto add = [this](const Neighbour& neighbour, bool outgoing) {
+    if (find(neighbour.peer, neighbour.lane, 0, outgoing) >= 0) return;
     for (int stream = 0; stream < settings_.streams; ++stream) {
-      links_.push_back({way.peer, way.lane, stream, outgoing});
+      streams_.push_back({neighbour.peer, neighbour.lane, stream, outgoing});
     }
   };
-  for (const Way& way : sends) add(way, !settings_.two_way || rank < way.peer);
-  for (const Way& way : receives) add(way, settings_.two_way && rank < way.peer);
+  for (const Neighbour& neighbour : sends)
+    add(neighbour, !settings_.two_way || rank < neighbour.peer);
+  for (const Neighbour& neighbour : receives)
+    add(neighbour, settings_.two_way && rank < neighbour.peer);
 }
 
 void RawLinks::establish(int rank, const std::vector<std::string>& addresses,
-                         const std::vector<Way>& sends, const std::vector<Way>& receives,
-                         double timeout_s) {
+                         const std::vector<Neighbour>& sends,
+                         const std::vector<Neighbour>& receives, double timeout_s) {
   plan(rank, sends, receives);
   const int64_t deadline = now_ns() + static_cast<int64_t>(timeout_s * 1e9);
   while (true) {
@@ -148,8 +151,8 @@ void RawLinks::establish(int rank, const std::vector<std::string>& addresses,
       moved = true;
     }
     const int refused = errno == EAGAIN ? 0 : errno;
-    for (Link& link : links_) {
-      if (link.outgoing && link.greeted < sizeof(Hello)) moved |= advance(link, rank, addresses);
+    for (Stream& tcp : streams_) {
+      if (tcp.outgoing && tcp.greeted < sizeof(Hello)) moved |= advance(tcp, rank, addresses);
     }
     for (size_t i = 0; i < guests_.size();) {
       if (admit(guests_[i])) {
@@ -159,14 +162,14 @@ void RawLinks::establish(int rank, const std::vector<std::string>& addresses,
         ++i;
       }
     }
-    const auto pending = std::count_if(links_.begin(), links_.end(), [](const Link& link) {
-      return link.outgoing ? link.greeted < sizeof(Hello) : link.fd < 0;
+    const auto pending = std::count_if(streams_.begin(), streams_.end(), [](const Stream& tcp) {
+      return tcp.outgoing ? tcp.greeted < sizeof(Hello) : tcp.fd < 0;
     });
     if (pending == 0) break;
     if (stop_signal() != 0) throw Interrupt(stop_signal());
     if (now_ns() > deadline) {
       throw std::runtime_error("raw peer: " + std::to_string(pending) + " of " +
-                               std::to_string(links_.size()) + " connections did not come up" +
+                               std::to_string(streams_.size()) + " connections did not come up" +
                                (refused != 0 ? std::string(": accept: ") + strerror(refused) : ""));
     }
     if (!moved) {
@@ -182,40 +185,40 @@ void RawLinks::establish(int rank, const std::vector<std::string>& addresses,
 }
 
 // One step of a connect and its hello; true if something happened.
-bool RawLinks::advance(Link& link, int rank, const std::vector<std::string>& addresses) {
+bool RawLinks::advance(Stream& tcp, int rank, const std::vector<std::string>& addresses) {
   Address address;
-  const std::string& text = addresses.at(static_cast<size_t>(link.peer));
+  const std::string& text = addresses.at(static_cast<size_t>(tcp.peer));
   if (text.size() != sizeof(address)) {
-    throw std::runtime_error("raw peer: rank " + std::to_string(link.peer) + " has no address");
+    throw std::runtime_error("raw peer: rank " + std::to_string(tcp.peer) + " has no address");
   }
   std::memcpy(&address, text.data(), sizeof(address));
-  const auto name = [&] { return "connect to rank " + std::to_string(link.peer); };
-  if (link.fd < 0) {
-    link.fd = socket(address.socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (link.fd < 0) fail("socket");
-    tune(link.fd);
+  const auto name = [&] { return "connect to rank " + std::to_string(tcp.peer); };
+  if (tcp.fd < 0) {
+    tcp.fd = socket(address.socket.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (tcp.fd < 0) fail("socket");
+    tune(tcp.fd);
     // From the address of our own interface, so that its NIC carries the traffic, as a plugin's.
     const auto* from = reinterpret_cast<const sockaddr*>(&own_);
-    set_int(link.fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
-    if (own_.ss_family == address.socket.ss_family && bind(link.fd, from, address.length) != 0) {
+    set_int(tcp.fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1);
+    if (own_.ss_family == address.socket.ss_family && bind(tcp.fd, from, address.length) != 0) {
       fail("bind to " + settings_.interface);
     }
     const auto* to = reinterpret_cast<const sockaddr*>(&address.socket);
-    if (connect(link.fd, to, address.length) != 0 && errno != EINPROGRESS) fail(name());
+    if (connect(tcp.fd, to, address.length) != 0 && errno != EINPROGRESS) fail(name());
     return true;
   }
-  const Hello hello{address.token, rank, link.lane, link.stream, 0};
-  const ssize_t n = send(link.fd, reinterpret_cast<const uint8_t*>(&hello) + link.greeted,
-                         sizeof(hello) - link.greeted, MSG_NOSIGNAL);
+  const Hello hello{address.token, rank, tcp.lane, tcp.stream, 0};
+  const ssize_t n = send(tcp.fd, reinterpret_cast<const uint8_t*>(&hello) + tcp.greeted,
+                         sizeof(hello) - tcp.greeted, MSG_NOSIGNAL);
   if (n > 0) {
-    link.greeted += static_cast<size_t>(n);
+    tcp.greeted += static_cast<size_t>(n);
     return true;
   }
   if (errno != EAGAIN && errno != ENOTCONN && errno != EINTR) fail(name());
   return false;
 }
 
-// True when a guest is done with: it has become a link, or was no guest of ours.
+// True when a guest is done with: it has become a stream, or was no guest of ours.
 bool RawLinks::admit(Guest& guest) {
   const ssize_t n =
       recv(guest.fd, guest.hello.data() + guest.received, sizeof(Hello) - guest.received, 0);
@@ -225,19 +228,18 @@ bool RawLinks::admit(Guest& guest) {
   std::memcpy(&hello, guest.hello.data(), sizeof(hello));
   const int at =
       n > 0 && hello.token == token_ ? find(hello.rank, hello.lane, hello.stream, false) : -1;
-  if (at < 0 || links_[static_cast<size_t>(at)].fd >= 0) {
+  if (at < 0 || streams_[static_cast<size_t>(at)].fd >= 0) {
     close(guest.fd);
   } else {
-    links_[static_cast<size_t>(at)].fd = guest.fd;
+    streams_[static_cast<size_t>(at)].fd = guest.fd;
   }
   return true;
 }
 
 int RawLinks::find(int peer, int lane, int stream, bool outgoing) const {
-  for (size_t i = 0; i < links_.size(); ++i) {
-    const Link& link = links_[i];
-    if (link.peer == peer && link.lane == lane && link.stream == stream &&
-        link.outgoing == outgoing) {
+  for (size_t i = 0; i < streams_.size(); ++i) {
+    const Stream& tcp = streams_[i];
+    if (tcp.peer == peer && tcp.lane == lane && tcp.stream == stream && tcp.outgoing == outgoing) {
       return static_cast<int>(i);
     }
   }
@@ -248,19 +250,19 @@ int RawLinks::send_socket(int peer, int lane, int stream) const {
   int at = find(peer, lane, stream, true);
   if (at < 0 && settings_.two_way) at = find(peer, lane, stream, false);
   if (at < 0) throw std::invalid_argument("raw peer: no stream to rank " + std::to_string(peer));
-  return links_[static_cast<size_t>(at)].fd;
+  return streams_[static_cast<size_t>(at)].fd;
 }
 
 int RawLinks::receive_socket(int peer, int lane, int stream) const {
   int at = find(peer, lane, stream, false);
   if (at < 0 && settings_.two_way) at = find(peer, lane, stream, true);
   if (at < 0) throw std::invalid_argument("raw peer: no stream from rank " + std::to_string(peer));
-  return links_[static_cast<size_t>(at)].fd;
+  return streams_[static_cast<size_t>(at)].fd;
 }
 
 std::vector<int> RawLinks::sockets() const {
   std::vector<int> all;
-  for (const Link& link : links_) all.push_back(link.fd);
+  for (const Stream& tcp : streams_) all.push_back(tcp.fd);
   return all;
 }
 

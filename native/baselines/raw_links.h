@@ -32,14 +32,15 @@ class RawLinks {
   // Where others connect to: to be handed to every rank as it is. Throws std::runtime_error.
   std::string listen();
 
-  struct Way {
+  struct Neighbour {
     int peer;
     int lane;
   };
   // Connects and accepts, all polled together; `addresses` holds every rank's listen(). Throws
   // std::runtime_error on a refusal or after `timeout_s`, and Interrupt on a signal.
-  void establish(int rank, const std::vector<std::string>& addresses, const std::vector<Way>& sends,
-                 const std::vector<Way>& receives, double timeout_s);
+  void establish(int rank, const std::vector<std::string>& addresses,
+                 const std::vector<Neighbour>& sends, const std::vector<Neighbour>& receives,
+                 double timeout_s);
 
   // The socket of a stream. Throws std::invalid_argument where there is none.
   int send_socket(int peer, int lane, int stream) const;
@@ -48,7 +49,7 @@ class RawLinks {
   const RawSettings& settings() const { return settings_; }
 
  private:
-  struct Link {
+  struct Stream {
     int peer;
     int lane;
     int stream;
@@ -62,8 +63,8 @@ class RawLinks {
     std::array<uint8_t, 32> hello{};
   };
 
-  void plan(int rank, const std::vector<Way>& sends, const std::vector<Way>& receives);
-  bool advance(Link& link, int rank, const std::vector<std::string>& addresses);
+  void plan(int rank, const std::vector<Neighbour>& sends, const std::vector<Neighbour>& receives);
+  bool advance(Stream& tcp, int rank, const std::vector<std::string>& addresses);
   bool admit(Guest& guest);
   int find(int peer, int lane, int stream, bool outgoing) const;
   void tune(int fd) const;
@@ -72,7 +73,7 @@ class RawLinks {
   int listener_ = -1;
   sockaddr_storage own_{};  // of the interface, without a port
   std::array<uint8_t, 16> token_{};
-  std::vector<Link> links_;
+  std::vector<Stream> streams_;
   std::vector<Guest> guests_;
 };
 

@@ -37,10 +37,10 @@ class RawBaseline : public Runner {
   TcpSockets sockets_;
 };
 
-std::vector<RawLinks::Way> ways_of(const std::vector<std::pair<int, int>>& pairs) {
-  std::vector<RawLinks::Way> ways;
-  for (const auto& [peer, lane] : pairs) ways.push_back({peer, lane});
-  return ways;
+std::vector<RawLinks::Neighbour> neighbours_of(const std::vector<std::pair<int, int>>& pairs) {
+  std::vector<RawLinks::Neighbour> neighbours;
+  for (const auto& [peer, lane] : pairs) neighbours.push_back({peer, lane});
+  return neighbours;
 }
 
 }  // namespace
@@ -71,7 +71,8 @@ void bind_baselines(nb::module_& m) {
             std::vector<std::string> texts;
             for (const nb::bytes& a : addresses) texts.emplace_back(a.c_str(), a.size());
             nb::gil_scoped_release release;
-            b.links_.establish(rank, texts, ways_of(sends), ways_of(receives), timeout_s);
+            b.links_.establish(rank, texts, neighbours_of(sends), neighbours_of(receives),
+                               timeout_s);
             b.sockets_ = TcpSockets(b.links_.sockets());
           },
           "rank"_a, "addresses"_a, "sends"_a, "receives"_a, "timeout_s"_a,

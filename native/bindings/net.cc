@@ -142,7 +142,7 @@ Answer<nb::bytes> raw_properties(Table& t, int device, int fill) {
   return {code, nb::bytes(reinterpret_cast<const char*>(raw.data()), raw.size())};
 }
 
-List<std::tuple<int, Address>> events_told() {
+List<std::tuple<int, Address>> newest_events() {
   List<std::tuple<int, Address>> all;
   for (const ProfilerEvent& event : last_profiler_events()) {
     all.append(nb::make_tuple(event.type, number(event.phandle)));
@@ -258,7 +258,8 @@ void bind_net(nb::module_& m) {
         "(field, offset, bytes) of every field of the properties of a version.");
   m.def("profiler_events", &profiler_events,
         "How many events plugins have told the profiler's function that init hands them.");
-  m.def("last_profiler_events", &events_told, "(type, phandle) of the newest of them, at most 64.");
+  m.def("last_profiler_events", &newest_events,
+        "(type, phandle) of the newest of them, at most 64.");
 }
 
 }  // namespace tcpx

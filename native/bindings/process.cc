@@ -65,13 +65,13 @@ void bind_process(nb::module_& m) {
   m.def("plugin_log_of_init", &plugin_log::init_lines);
   m.def("plugin_log_first_warnings", &plugin_log::first_warnings);
   m.def(
-      "plugin_said_within",
+      "plugin_warned_within",
       [](double seconds) {
         return plugin_log::quote_since(now_ns() - static_cast<int64_t>(seconds * 1e9));
       },
       "seconds"_a);
   m.def(
-      "plugin_said_in_call", [] { return plugin_log::quote_call(); },
+      "plugin_warned_in_call", [] { return plugin_log::quote_call(); },
       "What the plugin warned of in this thread's last call that was not of traffic, or \"\".");
   m.def("plugin_log_warnings", &plugin_log::warnings);
   m.def("print_plugin_log", &plugin_log::set_print, "level"_a, "subsystems"_a,

@@ -31,9 +31,9 @@ constexpr size_t kTraceColumns = sizeof(ChunkTrace) / sizeof(int64_t);
 static_assert(kTraceColumns == 16, "tcpx_mpi/records/trace.py names them");
 
 // The last of a batch, in room that is there from the start.
-class KeptTraces {
+class LastTraces {
  public:
-  explicit KeptTraces(size_t most) : kept_(most) {}
+  explicit LastTraces(size_t most) : kept_(most) {}
 
   void clear() { added_ = 0; }
   void add(const ChunkTrace& chunk) { kept_[added_++ % kept_.size()] = chunk; }

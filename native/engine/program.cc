@@ -72,7 +72,7 @@ Form form_of(int op, size_t row) {
   }
 }
 
-void require_whole_elements(const Range& range, uint64_t chunk_bytes, int type, size_t row) {
+void require_aligned_elements(const Range& range, uint64_t chunk_bytes, int type, size_t row) {
   const unsigned size = element_bytes(type);
   if (range.offset % size == 0 && range.bytes % size == 0 && chunk_bytes % size == 0) return;
   refuse(row, "computes with elements of " + std::to_string(size) + " bytes; found " +
@@ -137,7 +137,7 @@ Program compile(const int32_t* table, size_t steps, const BlockTable* blocks, ui
     }
     if (form.work != ChunkWork::kMove) {
       for (const Range& range : {from, to}) {
-        require_whole_elements(range, chunk_bytes, arithmetic.type, row);
+        require_aligned_elements(range, chunk_bytes, arithmetic.type, row);
       }
     }
     const uint64_t bytes = kind == FlowKind::kReceive ? to.bytes : from.bytes;

@@ -47,7 +47,7 @@ class TracedLoop final : public TimedLoop {
     return stamped_[&flow - flows_.data()].chunks[&chunk - flow.chunks];
   }
 
-  KeptTraces kept_;
+  LastTraces kept_;
   std::vector<Stamped> stamped_;          // by flow
   std::map<const Comm*, int64_t> posts_;  // their addresses stay
   int64_t copies_ = 0;                    // counts for flows without a comm

@@ -135,7 +135,7 @@ void record(const State& s, const std::string& text) {
 }
 
 // Whether the launcher has said, or will, why set-up does not end.
-bool told_by_launcher(const State& s) {
+bool launcher_reports(const State& s) {
   char found[sizeof(kTold) - 1] = {};
   const off_t at = off_t{s.slot} * kRecordBytes;
   return s.table >= 0 && s.phase == Phase::kSetUp &&
@@ -148,7 +148,7 @@ void record_wait(const State& s) {
 }
 
 [[noreturn]] void leave(const State& s, const std::string& text, int exit_code) {
-  if (!told_by_launcher(s)) say("tcpx-mpi: error: " + s.name + text + "\n");
+  if (!launcher_reports(s)) say("tcpx-mpi: error: " + s.name + text + "\n");
   record(s, "ended " + std::to_string(exit_code));
   _exit(exit_code);
 }

@@ -38,7 +38,7 @@ struct ElementRule {
 };
 
 // The largest whole number such that it and all below are exact, or that is large enough.
-TCPX_BOTH constexpr unsigned exact_bound(int type) {
+TCPX_HOST_DEVICE constexpr unsigned exact_bound(int type) {
   return type == kF8e5m2     ? 8
          : type == kF8e4m3   ? 16
          : type == kBfloat16 ? 256
@@ -49,9 +49,9 @@ TCPX_BOTH constexpr unsigned exact_bound(int type) {
                              : 1u << 30;
 }
 
-TCPX_BOTH constexpr unsigned least_of(unsigned a, unsigned b) { return a < b ? a : b; }
+TCPX_HOST_DEVICE constexpr unsigned least_of(unsigned a, unsigned b) { return a < b ? a : b; }
 
-TCPX_BOTH constexpr ElementRule element_rule(int type, int op, unsigned ranks) {
+TCPX_HOST_DEVICE constexpr ElementRule element_rule(int type, int op, unsigned ranks) {
   const unsigned active = least_of(ranks, kMostActive);
   const unsigned bound = exact_bound(type);
   if (op == kNoReduceOp) return {type, op, kAsPayload, ranks, 1, 0};
@@ -74,17 +74,17 @@ struct ElementKey {
   unsigned add, stir;
 };
 
-TCPX_BOTH ElementKey element_key(Bits64 key, Bits64 index) {
+TCPX_HOST_DEVICE ElementKey element_key(Bits64 key, Bits64 index) {
   const unsigned stir = static_cast<unsigned>(key >> 32);
   return {static_cast<unsigned>(key), index >> 32 == 0 ? stir : payload_stir(stir, index)};
 }
 
-TCPX_BOTH unsigned element_hash(ElementKey key, unsigned index) {
+TCPX_HOST_DEVICE unsigned element_hash(ElementKey key, unsigned index) {
   return payload_word(index, key.add, key.stir);
 }
 
 // What an active rank puts in, as 64 bits: of kPowers the exponent, and 2^32 for a minus.
-TCPX_BOTH Bits64 active_value(const ElementRule& rule, ElementKey key, unsigned index) {
+TCPX_HOST_DEVICE Bits64 active_value(const ElementRule& rule, ElementKey key, unsigned index) {
   const unsigned hash = element_hash(key, index);
   if (rule.kind == kWrapping) {
     // Some types have no use for the upper half, and it costs little.
@@ -97,7 +97,7 @@ TCPX_BOTH Bits64 active_value(const ElementRule& rule, ElementKey key, unsigned 
 }
 
 // Cut to the type's width, as a number of 64 bits whose order is the type's.
-TCPX_BOTH long long as_number(int type, Bits64 bits) {
+TCPX_HOST_DEVICE long long as_number(int type, Bits64 bits) {
   switch (type) {
     case kInt8:
       return static_cast<signed char>(bits);
@@ -115,7 +115,7 @@ TCPX_BOTH long long as_number(int type, Bits64 bits) {
 }
 
 // What a reduction of nobody would give; also what those put in who are not active.
-TCPX_BOTH Bits64 neutral_value(const ElementRule& rule) {
+TCPX_HOST_DEVICE Bits64 neutral_value(const ElementRule& rule) {
   const bool least = rule.op == kMax;  // the least number
   if (rule.kind == kPicking) return least ? 0 - static_cast<Bits64>(rule.most) : rule.most;
   if (rule.op != kMin && rule.op != kMax) return rule.op == kProd && rule.kind == kWrapping;
@@ -127,15 +127,15 @@ TCPX_BOTH Bits64 neutral_value(const ElementRule& rule) {
 }
 
 // Where the active ranks begin.
-TCPX_BOTH unsigned first_active(const ElementRule& rule, ElementKey nobody, unsigned index) {
+TCPX_HOST_DEVICE unsigned first_active(const ElementRule& rule, ElementKey nobody, unsigned index) {
   return static_cast<unsigned>(static_cast<Bits64>(element_hash(nobody, index)) * rule.ranks >> 32);
 }
 
-TCPX_BOTH bool is_active(const ElementRule& rule, unsigned rank, unsigned first) {
+TCPX_HOST_DEVICE bool is_active(const ElementRule& rule, unsigned rank, unsigned first) {
   return (rank >= first ? rank - first : rank + (rule.ranks - first)) < rule.active;
 }
 
-TCPX_BOTH Bits64 folded(const ElementRule& rule, Bits64 sum, Bits64 value, unsigned rank) {
+TCPX_HOST_DEVICE Bits64 folded(const ElementRule& rule, Bits64 sum, Bits64 value, unsigned rank) {
   switch (rule.op) {
     case kProd:
       return rule.kind == kWrapping ? sum * value : sum + value;
@@ -151,7 +151,7 @@ TCPX_BOTH Bits64 folded(const ElementRule& rule, Bits64 sum, Bits64 value, unsig
 }
 
 template <int type>
-TCPX_BOTH typename Element<type>::Stored encoded_as(const ElementRule& rule, Bits64 value) {
+TCPX_HOST_DEVICE typename Element<type>::Stored encoded_as(const ElementRule& rule, Bits64 value) {
   using E = Element<type>;
   if constexpr (is_integer(type)) {
     return static_cast<typename E::Stored>(value);
@@ -165,19 +165,19 @@ TCPX_BOTH typename Element<type>::Stored encoded_as(const ElementRule& rule, Bit
 
 // What comes out of a fold: `value` in the type, divided for an average.
 template <int type>
-TCPX_BOTH typename Element<type>::Stored finished_as(const ElementRule& rule, Bits64 value) {
+TCPX_HOST_DEVICE typename Element<type>::Stored finished_as(const ElementRule& rule, Bits64 value) {
   const auto stored = encoded_as<type>(rule, value);
   if (rule.op != kAvg) return stored;
   return scaled<type, true>(stored, factor_as<type>(rule.ranks));
 }
 
 template <int type>
-TCPX_BOTH Bits64 element_bits_as(const ElementRule& rule, Bits64 value, bool finish) {
+TCPX_HOST_DEVICE Bits64 element_bits_as(const ElementRule& rule, Bits64 value, bool finish) {
   return bits_of_stored(finish ? finished_as<type>(rule, value) : encoded_as<type>(rule, value));
 }
 
 // The bits of an element: what a rank puts in, or what comes out of a fold.
-TCPX_BOTH Bits64 element_bits(const ElementRule& rule, Bits64 value, bool finish) {
+TCPX_HOST_DEVICE Bits64 element_bits(const ElementRule& rule, Bits64 value, bool finish) {
   switch (rule.type) {
     case kInt8:
       return element_bits_as<kInt8>(rule, value, finish);
@@ -207,7 +207,7 @@ TCPX_BOTH Bits64 element_bits(const ElementRule& rule, Bits64 value, bool finish
 }
 
 // Element `index` of a payload, which is bytes.
-TCPX_BOTH Bits64 payload_element(int type, Bits64 key, Bits64 index) {
+TCPX_HOST_DEVICE Bits64 payload_element(int type, Bits64 key, Bits64 index) {
   const unsigned size = element_bytes(type);
   const Bits64 word = index * size / 4;
   const ElementKey at = element_key(key, word);

@@ -83,16 +83,16 @@ __device__ __forceinline__ u64 found_at(const Unit& unit, u32 i) {
 }
 
 // Calls edge(i) for the elements before the first and behind the last 16 aligned bytes, and
-// whole(i) for each of those.
-template <typename Edge, typename Whole>
-__device__ __forceinline__ void over(const Unit& unit, Edge edge, Whole whole) {
+// aligned(i) for each of those.
+template <typename Edge, typename Aligned>
+__device__ __forceinline__ void over(const Unit& unit, Edge edge, Aligned aligned) {
   const u32 to_aligned = static_cast<u32>(-unit.address & 15);
   const u32 head = to_aligned < unit.bytes ? to_aligned : unit.bytes;
   const u32 behind = head + (unit.bytes - head) / 16 * 16;
   const u32 mine = threadIdx.x * unit.size;
   if (mine < head) edge(mine);
   if (mine < unit.bytes - behind) edge(behind + mine);
-  for (u32 i = head + 16 * threadIdx.x; i < behind; i += 16 * blockDim.x) whole(i);
+  for (u32 i = head + 16 * threadIdx.x; i < behind; i += 16 * blockDim.x) aligned(i);
 }
 
 __device__ __forceinline__ bool every_block(const ElementArguments&) { return true; }

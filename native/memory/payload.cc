@@ -49,14 +49,14 @@ uint8_t byte_at(PayloadKey key, uint64_t offset) {
 // Calls bytes(begin, end) for ragged ends and words(begin, n_words, word_index, stir) for the rest,
 // in order, cut where the word index passes 32 bits.
 template <typename Bytes, typename Words>
-void in_pieces(size_t bytes, PayloadKey key, uint64_t offset, Bytes&& ragged, Words&& whole) {
+void in_pieces(size_t bytes, PayloadKey key, uint64_t offset, Bytes&& ragged, Words&& full) {
   size_t at = std::min<size_t>(bytes, (4 - offset % 4) % 4);
   if (at > 0) ragged(size_t{0}, at);
   while (bytes - at >= 4) {
     const uint64_t word = (offset + at) / 4;
     const uint64_t until_wrap = (uint64_t{1} << 32) - (word & 0xffffffffu);
     const size_t words = static_cast<size_t>(std::min<uint64_t>((bytes - at) / 4, until_wrap));
-    whole(at, words, static_cast<uint32_t>(word), payload_stir(key.stir, word));
+    full(at, words, static_cast<uint32_t>(word), payload_stir(key.stir, word));
     at += 4 * words;
   }
   if (at < bytes) ragged(at, bytes);

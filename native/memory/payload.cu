@@ -63,16 +63,16 @@ __device__ __forceinline__ Quad expected16(const Unit& unit, u32 i) {
           shift_right(words[2], words[3], shift), shift_right(words[3], words[4], shift)};
 }
 
-// Calls edge(i) for the bytes before the first and behind the last 16 aligned ones, and whole(i)
+// Calls edge(i) for the bytes before the first and behind the last 16 aligned ones, and aligned(i)
 // for each of those.
-template <typename Edge, typename Whole>
-__device__ __forceinline__ void over(const Unit& unit, Edge edge, Whole whole) {
+template <typename Edge, typename Aligned>
+__device__ __forceinline__ void over(const Unit& unit, Edge edge, Aligned aligned) {
   const u32 to_aligned = static_cast<u32>(-unit.address & 15);
   const u32 head = to_aligned < unit.bytes ? to_aligned : unit.bytes;
   const u32 behind = head + (unit.bytes - head) / 16 * 16;
   if (threadIdx.x < head) edge(threadIdx.x);
   if (threadIdx.x < unit.bytes - behind) edge(behind + threadIdx.x);
-  for (u32 i = head + 16 * threadIdx.x; i < behind; i += 16 * blockDim.x) whole(i);
+  for (u32 i = head + 16 * threadIdx.x; i < behind; i += 16 * blockDim.x) aligned(i);
 }
 
 __device__ __forceinline__ bool every_block(const PayloadArguments&) { return true; }

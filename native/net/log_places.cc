@@ -24,7 +24,7 @@ int add_place(const char* function, int line, int level, const char* text) {
     ++g_known;
     while (g_places[i].function.load(std::memory_order_relaxed) != nullptr) i = (i + 1) % kPlaces;
   }
-  Place& place = g_places[i];
+  LogSite& place = g_places[i];
   place.line = line;
   place.level = level;
   memcpy(place.text, text, kLineBytes);

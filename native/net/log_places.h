@@ -14,7 +14,7 @@ constexpr int kPlaces = 512;
 constexpr int kNoPlace = -1;
 constexpr int kElsewhere = kPlaces;  // stands for all for which there was no room
 
-struct Place {
+struct LogSite {
   std::atomic<const char*> function{nullptr};  // set last; plugins pass constants, which are equal
   int line = 0;
   int level = 0;                      // of its first line
@@ -35,8 +35,8 @@ inline int64_t coarse_ns() {
 }
 
 // Linear probing from a hash; the last one is kElsewhere's.
-inline Place g_places[kPlaces + 1];
-inline Place& place_at(int number) { return g_places[number]; }
+inline LogSite g_places[kPlaces + 1];
+inline LogSite& place_at(int number) { return g_places[number]; }
 inline size_t first_place_of(const char* function, int line) {
   const auto address = reinterpret_cast<uintptr_t>(function);
   return ((address >> 3) * 31 + static_cast<size_t>(line)) % kPlaces;
@@ -59,7 +59,7 @@ int add_place(const char* function, int line, int level, const char* text);
 template <typename F>
 void for_each_place(F&& f) {
   for (int i = 0; i <= kPlaces; ++i) {
-    Place& place = place_at(i);
+    LogSite& place = place_at(i);
     if (place.function.load(std::memory_order_acquire) != nullptr) f(place);
   }
 }

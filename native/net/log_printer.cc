@@ -34,7 +34,7 @@ std::string with_commas(uint64_t number) {
   return text;
 }
 
-void tell_how_many(Place& place, uint64_t count) {
+void tell_how_many(LogSite& place, uint64_t count) {
   place.told_of.store(count, std::memory_order_relaxed);
   const std::string text = "... " + with_commas(count - kPrinted) + " more";
   print(place.level, place.function.load(std::memory_order_relaxed), place.line, text.c_str());
@@ -61,7 +61,7 @@ bool is_asked_for(int level, unsigned long flags) {
   return of_any || (flags & g_subsystems.load(std::memory_order_relaxed)) != 0;
 }
 
-bool may_print(Place& place) {
+bool may_print(LogSite& place) {
   const uint64_t count = place.to_print.fetch_add(1, std::memory_order_relaxed) + 1;
   if (count > kPrinted && count % 10 == 0 && has_another_digit(count)) tell_how_many(place, count);
   return count <= kPrinted;
@@ -86,7 +86,7 @@ void print(int level, const char* function, int line, const char* text) {
 }
 
 void end_printing() {
-  for_each_place([](Place& place) {
+  for_each_place([](LogSite& place) {
     const uint64_t count = place.to_print.load(std::memory_order_relaxed);
     if (count > kPrinted && count > place.told_of.load(std::memory_order_relaxed)) {
       tell_how_many(place, count);

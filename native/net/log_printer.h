@@ -30,7 +30,7 @@ inline bool to_print(int level, unsigned long flags) {
 
 // Counts a line of a place that is to be printed. True for the first three; and where their number
 // has another digit it is printed instead.
-bool may_print(Place& place);
+bool may_print(LogSite& place);
 
 void print(int level, const char* function, int line, const char* text);
 

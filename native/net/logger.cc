@@ -81,7 +81,7 @@ void keep_line(const char* text, bool warns) {
 }
 
 void warned_at(int number) {
-  Place& place = place_at(number);
+  LogSite& place = place_at(number);
   place.warnings.fetch_add(1, std::memory_order_relaxed);
   place.warned_ns.store(coarse_ns(), std::memory_order_relaxed);
   g_last_warning.store(number, std::memory_order_relaxed);
@@ -104,7 +104,7 @@ void log(int level, unsigned long flags, const char* function, int line, const c
   const int kept_errno = errno;  // a plugin may log before it reads its own
   bool keep = keepable, print_it = printable;
   if (!is_new) {
-    Place& place = place_at(number);
+    LogSite& place = place_at(number);
     if (warns) warned_at(number);
     if (keepable) keep = place.seen.fetch_add(1, std::memory_order_relaxed) < kKept || all;
     // In init, too, which is short: there many lines may come from one place.
@@ -173,9 +173,9 @@ std::vector<std::string> first_warnings() {
 }
 
 std::string quote_since(int64_t since_ns) {
-  const Place* found = nullptr;
+  const LogSite* found = nullptr;
   uint64_t times = 0;
-  for_each_place([&](const Place& place) {
+  for_each_place([&](const LogSite& place) {
     const uint64_t count = place.warnings.load(std::memory_order_relaxed);
     if (count == 0) return;
     if (place.warned_ns.load(std::memory_order_relaxed) < since_ns - kCoarseNs) return;
@@ -210,8 +210,8 @@ std::string quote_call(int64_t since_ns) {
   if (since_ns < g_last_warned_ns) {
     return "; the plugin said: " + std::string(g_last_warned);
   }
-  const Place* last = nullptr;  // the text of a place that warns often is that of its first line
-  for_each_place([&](const Place& place) {
+  const LogSite* last = nullptr;  // the text of a place that warns often is that of its first line
+  for_each_place([&](const LogSite& place) {
     const int64_t warned = place.warned_ns.load(std::memory_order_relaxed);
     if (warned > since_ns && (last == nullptr || warned > last->warned_ns)) last = &place;
   });

@@ -72,7 +72,7 @@ Core::~Core() {
   wake();
   if (thread_.joinable()) thread_.join();
   const std::lock_guard<std::mutex> lock(mutex_);
-  each_link([](Link& link) { link.end(); });
+  each_link([](AgentLink& link) { link.end(); });
   initiators_.clear();
   targets_.clear();
 }
@@ -128,14 +128,14 @@ Status Core::use_gpu_of(const void* pointer) {
   }
   for (const auto& target : targets_) target->read();  // what was asked for already
   bool busy = !copies_.empty();
-  each_link([&](const Link& link) { busy |= link.waits(); });
+  each_link([&](const AgentLink& link) { busy |= link.waits(); });
   if (busy) {
     return refuse(kNotAllowed,
                   "the first VRAM while transfers are under way: register it before, "
                   "or create the backend with gpu=" +
                       std::to_string(gpu));
   }
-  each_link([](Link& link) { link.end(); });  // they come up again as they are needed
+  each_link([](AgentLink& link) { link.end(); });  // they come up again as they are needed
   drop_failed();
   all_.options.gpu = gpu;
   try {
@@ -190,7 +190,7 @@ Status Core::deregister_memory(const LocalMetadata& metadata) {
     lock.lock();
   }
   if (region.users > 0) {
-    each_link([&](Link& link) {
+    each_link([&](AgentLink& link) {
       if (link.uses(region)) {
         link.fail(kBackend,
                   "agent " + link.remote() + ": memory of a transfer under way was let go");
@@ -310,7 +310,7 @@ Status Core::notify(const std::string& agent, const std::string& text) {
 
 // --- Progress
 
-void Core::watch(Link& link) {
+void Core::watch(AgentLink& link) {
   if (link.is_watched() || link.fd() < 0 || link.stage() == LinkStage::kDialing) return;
   try {
     add_to(epoll_, link.fd(), &link);
@@ -349,7 +349,7 @@ bool Core::take_connections() {
 }
 
 // They may be many: a line for the first, the second, the fourth and so on.
-void Core::tell_of_stranger(const Link& link) {
+void Core::tell_of_stranger(const AgentLink& link) {
   ++sent_away_;
   if ((sent_away_ & (sent_away_ - 1)) != 0) return;
   report(all_.agent, "connections sent away that did not prove to know this agent's metadata: " +
@@ -383,15 +383,15 @@ bool Core::round() {
     } else if (what == &listener_) {
       moved |= take_connections();
     } else {
-      static_cast<Link*>(what)->read();
+      static_cast<AgentLink*>(what)->read();
     }
   }
   bool path = false;
-  each_link([&](const Link& link) { path |= link.uses_path(); });
+  each_link([&](const AgentLink& link) { path |= link.uses_path(); });
   if (path || !path_->idle()) moved |= path_->progress();
   const int64_t now = now_ns();
   bool over = false;
-  each_link([&](Link& link) {
+  each_link([&](AgentLink& link) {
     moved |= link.run(now);
     watch(link);
     over |= link.stage() == LinkStage::kFailed;
@@ -402,7 +402,7 @@ bool Core::round() {
 
 bool Core::active() const {
   bool any = !copies_.empty() || !path_->idle();
-  each_link([&](const Link& link) { any |= link.active(); });
+  each_link([&](const AgentLink& link) { any |= link.active(); });
   return any;
 }
 

@@ -66,7 +66,7 @@ class Core {
  private:
   struct Copy {  // within this agent's memory
     std::shared_ptr<Transfer> transfer;
-    std::vector<Place> from, to;
+    std::vector<RegionRange> from, to;
     size_t at = 0;
     uint64_t offset = 0;
   };
@@ -80,10 +80,10 @@ class Core {
   Status post_copy(const std::shared_ptr<Transfer>& transfer);
   bool round();  // with the lock
   bool copy_some();
-  void watch(Link& link);
+  void watch(AgentLink& link);
   bool active() const;
   void drop_failed();
-  void tell_of_stranger(const Link& link);
+  void tell_of_stranger(const AgentLink& link);
   template <typename Visit>
   void each_link(const Visit& visit) const;
   void progress_by_caller();

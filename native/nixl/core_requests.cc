@@ -14,8 +14,8 @@ constexpr uint64_t kCopyPerRound = 8 << 20;
 // In frames of at most as many segments as one takes, and bytes of one that count.
 constexpr size_t kSegmentsPerFrame = 16384;
 
-void copy_bytes(const Place& from, uint64_t from_offset, const Place& to, uint64_t to_offset,
-                uint64_t bytes, int gpu) {
+void copy_bytes(const RegionRange& from, uint64_t from_offset, const RegionRange& to,
+                uint64_t to_offset, uint64_t bytes, int gpu) {
   uint8_t* source = from.data() + from_offset;
   uint8_t* target = to.data() + to_offset;
   if (!from.region().on_gpu && !to.region().on_gpu) {
@@ -81,7 +81,7 @@ Status Core::prepare(Operation operation, const MetaList& local, const MetaList&
   const StageRule rule = all_.stage_rule(!prepared->on_gpu);
   size_t next = 0;
   do {
-    Part part;
+    FrameContent part;
     const size_t count = std::min(pairs.size() - next, kSegmentsPerFrame);
     for (size_t i = next; i < next + count; ++i) {
       auto* region = reinterpret_cast<Region*>(pairs[i].here_region);
@@ -114,7 +114,7 @@ Status Core::post(RequestHandle& request, const PostOptions* options) {
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   if (request.current && request.current->status.load() == kInProgress) return kRepostActive;
-  for (const Part& part : request.prepared->parts) {
+  for (const FrameContent& part : request.prepared->parts) {
     for (const Here& here : part.here) {
       if (here.region->gone) return refuse(kInvalidParam, "its memory is no longer registered");
     }
@@ -158,7 +158,7 @@ Status Core::post_copy(const std::shared_ptr<Transfer>& transfer) {
   Copy copy;
   copy.transfer = transfer;
   const bool is_write = prepared.operation == kWrite;
-  for (const Part& part : prepared.parts) {
+  for (const FrameContent& part : prepared.parts) {
     for (size_t i = 0; i < part.here.size(); ++i) {
       std::string why;
       std::shared_ptr<Region> region = all_.regions.find(part.there[i], &why);

@@ -15,15 +15,15 @@ constexpr int64_t kDialPatienceNs = 2'000'000'000;  // an address, where there a
 constexpr int64_t kRestNs = 100'000'000;            // before it is dialed again
 
 // What a target keeps of a part; that of a request of one carries its notification.
-size_t kept_by_target(const Transfer& transfer, const Part& part) {
+size_t state_at_target(const Transfer& transfer, const FrameContent& part) {
   const bool with_frame = transfer.prepared->parts.size() == 1;
-  return kept_of(part.there.size(), with_frame ? transfer.notification.size() : 0);
+  return target_state_bytes(part.there.size(), with_frame ? transfer.notification.size() : 0);
 }
 
 }  // namespace
 
 Initiator::Initiator(Surroundings& all, const std::string& remote, ConnectionInfo info)
-    : Link(all, "to", remote),
+    : AgentLink(all, "to", remote),
       info_(std::move(info)),
       addresses_(info_.addresses),
       begun_at_(now_ns()) {
@@ -86,12 +86,13 @@ bool Initiator::begins_anew() {
 }
 
 bool Initiator::active() const {
-  return Link::active() || (stage_ == LinkStage::kReady && (!queued_.empty() || !notes_.empty()));
+  return AgentLink::active() ||
+         (stage_ == LinkStage::kReady && (!queued_.empty() || !notes_.empty()));
 }
 
 bool Initiator::uses(const Region& region) const {
   auto has = [&](const Ask& ask) { return names(ask.places, region); };
-  return Link::uses(region) || std::any_of(queued_.begin(), queued_.end(), has) ||
+  return AgentLink::uses(region) || std::any_of(queued_.begin(), queued_.end(), has) ||
          std::any_of(open_.begin(), open_.end(),
                      [&](const auto& entry) { return has(entry.second); });
 }
@@ -101,7 +102,7 @@ bool Initiator::uses(const Region& region) const {
 void Initiator::submit(const std::shared_ptr<Transfer>& transfer) {
   const Prepared& prepared = *transfer->prepared;
   transfer->open_parts = prepared.parts.size();
-  for (const Part& part : prepared.parts) {
+  for (const FrameContent& part : prepared.parts) {
     Ask ask{transfer, &part, {}};
     ask.places.reserve(part.here.size());
     for (size_t i = 0; i < part.here.size(); ++i) {
@@ -140,7 +141,7 @@ void Initiator::begin() {
 
 bool Initiator::has_place_for(const Ask& ask) const {
   return open_.size() < kMostOpen && stream_.backlog() < kMostBacklog &&
-         kept_ + kept_by_target(*ask.transfer, *ask.part) <= kMostKept;
+         kept_ + state_at_target(*ask.transfer, *ask.part) <= kMostKept;
 }
 
 void Initiator::start(Ask ask) {
@@ -170,7 +171,7 @@ void Initiator::start(Ask ask) {
     ask.sent = true;
   }
   if (ask.part->bytes == 0) ask.sent = true;
-  kept_ += ask.kept = kept_by_target(transfer, *ask.part);
+  kept_ += ask.kept = state_at_target(transfer, *ask.part);
   open_.emplace(id, std::move(ask));
 }
 

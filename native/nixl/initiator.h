@@ -11,7 +11,7 @@
 
 namespace tcpx::nixl {
 
-class Initiator : public Link {
+class Initiator : public AgentLink {
  public:
   Initiator(Surroundings& all, const std::string& remote, ConnectionInfo info);
 
@@ -21,7 +21,7 @@ class Initiator : public Link {
   bool active() const override;
   bool uses(const Region& region) const override;
 
-  bool has_unsent() const override { return Link::has_unsent() || !notes_.empty(); }
+  bool has_unsent() const override { return AgentLink::has_unsent() || !notes_.empty(); }
   bool waits() const override { return !open_.empty() || stage_ != LinkStage::kReady; }
 
  protected:
@@ -34,8 +34,8 @@ class Initiator : public Link {
  private:
   struct Ask {
     std::shared_ptr<Transfer> transfer;
-    const Part* part;
-    std::vector<Place> places;  // keep the memory while it is in use
+    const FrameContent* part;
+    std::vector<RegionRange> places;  // keep the memory while it is in use
     bool is_inline = false;
     bool sent = false;     // of a write: its bytes have left our memory
     bool done = false;     // of a write: the target has them

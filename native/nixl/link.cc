@@ -24,7 +24,7 @@ void report(const std::string& agent, const std::string& what) {
           printable(what, kMostLine).c_str());
 }
 
-Link::Link(Surroundings& all, const char* role, const std::string& remote)
+AgentLink::AgentLink(Surroundings& all, const char* role, const std::string& remote)
     : all_(all),
       remote_(remote),
       stream_(all.patience()),
@@ -32,24 +32,24 @@ Link::Link(Surroundings& all, const char* role, const std::string& remote)
       last_run_ns_(now_ns()),
       last_progress_ns_(last_run_ns_) {}
 
-Link::~Link() {
+AgentLink::~AgentLink() {
   close_stream(0);
   leave_path();
 }
 
 // From here on nothing touches the memory.
-void Link::leave_path() {
+void AgentLink::leave_path() {
   if (std::exchange(on_path_, false)) all_.path->close(key_);
 }
 
 // The kernel forgets a socket that is closed only when no child of this process has it too.
-void Link::close_stream(int patience_ms) {
+void AgentLink::close_stream(int patience_ms) {
   if (is_watched_) epoll_ctl(all_.epoll, EPOLL_CTL_DEL, stream_.fd(), nullptr);
   is_watched_ = false;
   stream_.finish(patience_ms);
 }
 
-void Link::read() {
+void AgentLink::read() {
   if (stage_ == LinkStage::kDialing || stage_ == LinkStage::kFailed) return;
   holds_frames_ = !accepts_more();
   if (holds_frames_) return;
@@ -76,7 +76,7 @@ void Link::read() {
   flush();
 }
 
-bool Link::run(int64_t now) {
+bool AgentLink::run(int64_t now) {
   if (stage_ == LinkStage::kFailed) return false;
   const int64_t unwatched = now - std::exchange(last_run_ns_, now);
   if (static_cast<double>(unwatched) > std::min(kUnwatchedS, patience_s() / 4) * 1e9) {
@@ -117,25 +117,25 @@ bool Link::run(int64_t now) {
   return any;
 }
 
-double Link::patience_s() const {
+double AgentLink::patience_s() const {
   return stage_ == LinkStage::kReady ? all_.options.patience_s : all_.options.connect_patience_s;
 }
 
-bool Link::active() const {
+bool AgentLink::active() const {
   if (stage_ == LinkStage::kFailed) return true;  // to be removed
   return stage_ == LinkStage::kDialing || stream_.backlog() > 0 || holds_frames_ || uses_path();
 }
 
-bool Link::uses_path() const {
+bool AgentLink::uses_path() const {
   return stage_ == LinkStage::kJoining || (sends_ && sends_->busy()) ||
          (receives_ && receives_->busy());
 }
 
-bool Link::uses(const Region& region) const {
+bool AgentLink::uses(const Region& region) const {
   return (sends_ && sends_->uses(region)) || (receives_ && receives_->uses(region));
 }
 
-void Link::fail(Status status, const std::string& reason) {
+void AgentLink::fail(Status status, const std::string& reason) {
   if (stage_ == LinkStage::kFailed) return;
   lost_work_ = waits() || has_unsent() || status != kRemoteDisconnect;
   stage_ = LinkStage::kFailed;
@@ -146,7 +146,7 @@ void Link::fail(Status status, const std::string& reason) {
   failed(status);
 }
 
-void Link::end() {
+void AgentLink::end() {
   if (stage_ == LinkStage::kFailed) return;
   stage_ = LinkStage::kFailed;
   reason_ = "closed";
@@ -155,13 +155,13 @@ void Link::end() {
   failed(kRemoteDisconnect);
 }
 
-void Link::flush() {
+void AgentLink::flush() {
   std::string why;
   if (!stream_.flush(&why)) fail(kRemoteDisconnect, who() + " is gone: " + why);
 }
 
-void Link::greet(FrameType type, const Token& attempt, const Token& secret,
-                 const Token& challenge) {
+void AgentLink::greet(FrameType type, const Token& attempt, const Token& secret,
+                      const Token& challenge) {
   Greeting greeting;
   greeting.attempt = attempt;
   greeting.terms = all_.terms;
@@ -172,12 +172,12 @@ void Link::greet(FrameType type, const Token& attempt, const Token& secret,
   write_proven(out(), type, greeting, secret, challenge);
 }
 
-std::string Link::listen() {
+std::string AgentLink::listen() {
   on_path_ = true;
   return all_.path->listen(key_);
 }
 
-void Link::join(const Greeting& greeting) {
+void AgentLink::join(const Greeting& greeting) {
   listen();
   all_.path->join(key_, greeting.path_info);
   sends_ = std::make_unique<Pump>(*all_.path, key_, true, all_.options.stage_bytes);
@@ -185,7 +185,7 @@ void Link::join(const Greeting& greeting) {
   stage_ = LinkStage::kJoining;
 }
 
-bool Link::come_up() {
+bool AgentLink::come_up() {
   const PathStage path = all_.path->stage(key_);
   if (path == PathStage::kFailed) {
     fail(kBackend, who() + ": the data path does not come up: " + all_.path->error(key_));
@@ -205,17 +205,17 @@ bool Link::come_up() {
   return moved;
 }
 
-void Link::take_begun() {
+void AgentLink::take_begun() {
   if (stage_ != LinkStage::kJoining || begun_there_) throw WireError("a second \"begun\"");
   begun_there_ = true;
   may_accept();
 }
 
-void Link::may_accept() {
+void AgentLink::may_accept() {
   if (begun_here_ && begun_there_ && stage_ == LinkStage::kJoining) all_.path->accept(key_);
 }
 
-void Link::take_up() {
+void AgentLink::take_up() {
   if (stage_ != LinkStage::kJoining || !begun_there_ || up_there_) {
     throw WireError("an \"up\" that is not due");
   }

@@ -65,12 +65,12 @@ struct Surroundings {
 
 enum class LinkStage { kDialing, kGreeting, kJoining, kReady, kFailed };
 
-class Link {
+class AgentLink {
  public:
-  Link(Surroundings& all, const char* role, const std::string& remote);
-  virtual ~Link();
-  Link(const Link&) = delete;
-  Link& operator=(const Link&) = delete;
+  AgentLink(Surroundings& all, const char* role, const std::string& remote);
+  virtual ~AgentLink();
+  AgentLink(const AgentLink&) = delete;
+  AgentLink& operator=(const AgentLink&) = delete;
 
   LinkStage stage() const { return stage_; }
   const std::string& remote() const { return remote_; }  // the agent's name

@@ -11,19 +11,20 @@ constexpr size_t kMostPosted = 32;  // more than the windows of a few channels h
 
 }  // namespace
 
-bool names(const std::vector<Place>& places, const Region& region) {
+bool names(const std::vector<RegionRange>& places, const Region& region) {
   return std::any_of(places.begin(), places.end(),
-                     [&](const Place& place) { return &place.region() == &region; });
+                     [&](const RegionRange& place) { return &place.region() == &region; });
 }
 
-void gather(const std::vector<Place>& places, size_t first, size_t count, uint8_t* to) {
+void gather(const std::vector<RegionRange>& places, size_t first, size_t count, uint8_t* to) {
   for (size_t i = first; i < first + count; ++i) {
     memcpy(to, places[i].data(), places[i].bytes());
     to += places[i].bytes();
   }
 }
 
-void scatter(const uint8_t* from, const std::vector<Place>& places, size_t first, size_t count) {
+void scatter(const uint8_t* from, const std::vector<RegionRange>& places, size_t first,
+             size_t count) {
   for (size_t i = first; i < first + count; ++i) {
     memcpy(places[i].data(), from, places[i].bytes());
     from += places[i].bytes();
@@ -70,7 +71,7 @@ bool Pump::post_next() {
     if (sends_) gather(job.places, message.first, message.count, slot_data(slot));
     number = path_.post(remote_, sends_, bounce_memory_, slot * stage_bytes_, message.bytes);
   } else {
-    const Place& place = job.places[message.first];
+    const RegionRange& place = job.places[message.first];
     number = path_.post(remote_, sends_, place.region().path_id, place.offset() + message.offset,
                         message.bytes);
   }

@@ -19,15 +19,15 @@
 namespace tcpx::nixl {
 
 // A stretch of a region, which may not be deregistered while one is there.
-class Place {
+class RegionRange {
  public:
-  Place(std::shared_ptr<Region> region, uint64_t offset, uint64_t bytes)
+  RegionRange(std::shared_ptr<Region> region, uint64_t offset, uint64_t bytes)
       : region_(std::move(region)), offset_(offset), bytes_(bytes) {
     ++region_->users;
   }
-  Place(Place&& from) noexcept = default;
-  Place& operator=(Place&&) = delete;
-  ~Place() {
+  RegionRange(RegionRange&& from) noexcept = default;
+  RegionRange& operator=(RegionRange&&) = delete;
+  ~RegionRange() {
     if (region_) --region_->users;
   }
   const Region& region() const { return *region_; }
@@ -43,7 +43,7 @@ class Place {
 
 // What a transfer frame asks for, on this side.
 struct Job {
-  std::vector<Place> places;
+  std::vector<RegionRange> places;
   std::vector<Message> messages;
   std::function<void()> done;
   size_t posted = 0;
@@ -86,10 +86,11 @@ class Pump {
   bool failed_ = false;
 };
 
-bool names(const std::vector<Place>& places, const Region& region);
+bool names(const std::vector<RegionRange>& places, const Region& region);
 
 // One after another into a row of bytes, and back. Host memory only.
-void gather(const std::vector<Place>& places, size_t first, size_t count, uint8_t* to);
-void scatter(const uint8_t* from, const std::vector<Place>& places, size_t first, size_t count);
+void gather(const std::vector<RegionRange>& places, size_t first, size_t count, uint8_t* to);
+void scatter(const uint8_t* from, const std::vector<RegionRange>& places, size_t first,
+             size_t count);
 
 }  // namespace tcpx::nixl

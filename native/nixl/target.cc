@@ -43,7 +43,7 @@ rlim_t short_of_descriptors() {
 }  // namespace
 
 Target::Target(Surroundings& all, Socket connected)
-    : Link(all, "of", ""), address_(peer_address(connected.fd())) {
+    : AgentLink(all, "of", ""), address_(peer_address(connected.fd())) {
   if (!random_token(&challenge_)) throw std::runtime_error("no random numbers are to be had");
   stream_ = Stream(std::move(connected), all.patience());
   write_challenge(out(), challenge_);
@@ -51,11 +51,11 @@ Target::Target(Surroundings& all, Socket connected)
 }
 
 std::string Target::who() const {
-  return is_proven_ ? Link::who() : "a connection from " + address_;
+  return is_proven_ ? AgentLink::who() : "a connection from " + address_;
 }
 
 bool Target::uses(const Region& region) const {
-  return Link::uses(region) || std::any_of(open_.begin(), open_.end(), [&](const auto& entry) {
+  return AgentLink::uses(region) || std::any_of(open_.begin(), open_.end(), [&](const auto& entry) {
            return entry.second.job && names(entry.second.job->places, region);
          });
 }
@@ -163,7 +163,7 @@ void Target::note(std::string_view text) {
 }
 
 void Target::begin_open(const TransferFrame& transfer, std::shared_ptr<Job> job) {
-  const size_t kept = kept_of(transfer.segments.size(), transfer.notification.size());
+  const size_t kept = target_state_bytes(transfer.segments.size(), transfer.notification.size());
   kept_ += kept;
   open_.emplace(transfer.id, Open{std::move(job), kept});
 }
@@ -178,7 +178,8 @@ std::shared_ptr<Job> Target::checked(const TransferFrame& transfer) {
   if (open_.size() >= kMostOpen || open_.count(transfer.id) > 0) {
     throw WireError("transfer " + std::to_string(transfer.id) + " is one too many");
   }
-  if (kept_ + kept_of(transfer.segments.size(), transfer.notification.size()) > 2 * kMostKept) {
+  if (kept_ + target_state_bytes(transfer.segments.size(), transfer.notification.size()) >
+      2 * kMostKept) {
     throw WireError("transfers of more than " + std::to_string(2 * kMostKept >> 20) +
                     " MiB of places and notifications at the same time");
   }
@@ -214,7 +215,7 @@ void Target::serve_write(const TransferFrame& transfer) {
   if (!job) return;
   if (transfer.is_inline || job->places.empty()) {
     uint64_t total = 0;
-    for (const Place& place : job->places) total += place.bytes();
+    for (const RegionRange& place : job->places) total += place.bytes();
     if (transfer.payload.size() != total) {
       throw WireError(std::to_string(transfer.payload.size()) + " bytes for segments of " +
                       std::to_string(total));
@@ -240,7 +241,7 @@ void Target::serve_read(const TransferFrame& transfer) {
   if (!job) return;
   if (transfer.is_inline || job->places.empty()) {
     uint64_t total = 0;
-    for (const Place& place : job->places) total += place.bytes();
+    for (const RegionRange& place : job->places) total += place.bytes();
     char* to = write_data(out(), transfer.id, total);
     return gather(job->places, 0, job->places.size(), reinterpret_cast<uint8_t*>(to));
   }

@@ -9,7 +9,7 @@
 
 namespace tcpx::nixl {
 
-class Target : public Link {
+class Target : public AgentLink {
  public:
   Target(Surroundings& all, Socket connected);
   bool uses(const Region& region) const override;

@@ -20,7 +20,7 @@ struct Here {
 };
 
 // What one frame asks for: as many segments as fit into one.
-struct Part {
+struct FrameContent {
   std::vector<Here> here;
   std::vector<Segment> there;
   std::vector<Message> messages;
@@ -31,7 +31,7 @@ struct Prepared {
   Operation operation;
   std::string remote;
   bool on_gpu = false;  // some memory of it, on either side
-  std::vector<Part> parts;
+  std::vector<FrameContent> parts;
   uint64_t bytes = 0;
 };
 

@@ -130,10 +130,10 @@ struct TransferFrame {  // kWrite and kRead
 // What a target keeps of a transfer that is open. An initiator has no more than kMostKept open; its
 // target, which may see the end of a read later, bears twice that from it and no more.
 constexpr size_t kMostKept = 16 << 20;
-constexpr size_t kept_of(size_t segments, size_t notification_bytes) {
+constexpr size_t target_state_bytes(size_t segments, size_t notification_bytes) {
   return 256 + 128 * segments + notification_bytes;
 }
-static_assert(kept_of(kMaxSegments, kMaxNotification) <= kMostKept);
+static_assert(target_state_bytes(kMaxSegments, kMaxNotification) <= kMostKept);
 
 struct DoneFrame {
   uint64_t id = 0;

@@ -7,7 +7,7 @@
 // more than 448. Of NaN and of the sign of a zero that min or max picks nothing is said.
 #pragma once
 
-#include "cuda/both.h"
+#include "cuda/host_device.h"
 #ifndef __CUDACC__
 #include <cstring>
 #endif
@@ -42,7 +42,7 @@ struct Arithmetic {
   double factor = 1;  // of a step that scales: kAvg divides by it, all others multiply
 };
 
-TCPX_BOTH constexpr unsigned element_bytes(int type) {
+TCPX_HOST_DEVICE constexpr unsigned element_bytes(int type) {
   return type == kInt8 || type == kUint8 || type == kF8e4m3 || type == kF8e5m2 ? 1
          : type == kHalf || type == kBfloat16                                  ? 2
          : type == kInt64 || type == kUint64 || type == kDouble                ? 8
@@ -52,7 +52,7 @@ TCPX_BOTH constexpr unsigned element_bytes(int type) {
 // --- Floating point narrower than float
 // -----------------------------------------------------------
 
-TCPX_BOTH unsigned bits_of(float x) {
+TCPX_HOST_DEVICE unsigned bits_of(float x) {
 #ifdef __CUDACC__
   return __float_as_uint(x);
 #else
@@ -62,7 +62,7 @@ TCPX_BOTH unsigned bits_of(float x) {
 #endif
 }
 
-TCPX_BOTH float float_of(unsigned bits) {
+TCPX_HOST_DEVICE float float_of(unsigned bits) {
 #ifdef __CUDACC__
   return __uint_as_float(bits);
 #else
@@ -75,8 +75,8 @@ TCPX_BOTH float float_of(unsigned bits) {
 // Any element as 64 bits, whose upper ones are 0, and back.
 typedef unsigned long long Bits64;
 
-TCPX_BOTH Bits64 bits_of_stored(float stored) { return bits_of(stored); }
-TCPX_BOTH Bits64 bits_of_stored(double stored) {
+TCPX_HOST_DEVICE Bits64 bits_of_stored(float stored) { return bits_of(stored); }
+TCPX_HOST_DEVICE Bits64 bits_of_stored(double stored) {
 #ifdef __CUDACC__
   return static_cast<Bits64>(__double_as_longlong(stored));
 #else
@@ -86,21 +86,21 @@ TCPX_BOTH Bits64 bits_of_stored(double stored) {
 #endif
 }
 template <typename Stored>
-TCPX_BOTH Bits64 bits_of_stored(Stored stored) {
+TCPX_HOST_DEVICE Bits64 bits_of_stored(Stored stored) {
   return static_cast<Bits64>(stored) & (~0ull >> (64 - 8 * sizeof(Stored)));
 }
 
 template <typename Stored>
 struct FromBits {
-  static TCPX_BOTH Stored of(Bits64 bits) { return static_cast<Stored>(bits); }
+  static TCPX_HOST_DEVICE Stored of(Bits64 bits) { return static_cast<Stored>(bits); }
 };
 template <>
 struct FromBits<float> {
-  static TCPX_BOTH float of(Bits64 bits) { return float_of(static_cast<unsigned>(bits)); }
+  static TCPX_HOST_DEVICE float of(Bits64 bits) { return float_of(static_cast<unsigned>(bits)); }
 };
 template <>
 struct FromBits<double> {
-  static TCPX_BOTH double of(Bits64 bits) {
+  static TCPX_HOST_DEVICE double of(Bits64 bits) {
 #ifdef __CUDACC__
     return __longlong_as_double(static_cast<long long>(bits));
 #else
@@ -111,7 +111,7 @@ struct FromBits<double> {
   }
 };
 template <typename Stored>
-TCPX_BOTH Stored stored_of_bits(Bits64 bits) {
+TCPX_HOST_DEVICE Stored stored_of_bits(Bits64 bits) {
   return FromBits<Stored>::of(bits);
 }
 
@@ -130,7 +130,7 @@ struct Narrow {
   static constexpr unsigned kNan = kInfinity ? kTop | 1u << (kMantissa - 1) : kMagnitude;
   static constexpr unsigned kLeastNormal = static_cast<unsigned>(128 - kBias) << 23;
 
-  static TCPX_BOTH float widen(Stored stored) {
+  static TCPX_HOST_DEVICE float widen(Stored stored) {
     const unsigned magnitude = stored & kMagnitude;
     const unsigned sign = static_cast<unsigned>(stored) >> (kExponent + kMantissa) << 31;
     const unsigned moved = magnitude << kShift;
@@ -142,7 +142,7 @@ struct Narrow {
     return float_of(sign | (magnitude > kLargest ? odd : finite));
   }
 
-  static TCPX_BOTH Stored narrow(float x) {
+  static TCPX_HOST_DEVICE Stored narrow(float x) {
     const unsigned bits = bits_of(x);
     const unsigned magnitude = bits & 0x7fffffffu;
     const unsigned even = magnitude >> kShift & 1;
@@ -162,10 +162,10 @@ struct Bfloat16 {
   using Stored = unsigned short;
   using Computed = float;
   using Factor = float;
-  static TCPX_BOTH float widen(Stored stored) {
+  static TCPX_HOST_DEVICE float widen(Stored stored) {
     return float_of(static_cast<unsigned>(stored) << 16);
   }
-  static TCPX_BOTH Stored narrow(float x) {
+  static TCPX_HOST_DEVICE Stored narrow(float x) {
     const unsigned bits = bits_of(x);
     const unsigned rounded = (bits + 0x7fffu + (bits >> 16 & 1)) >> 16;
     const unsigned nan = bits >> 16 | 0x40u;
@@ -180,8 +180,8 @@ struct Plain {
   using Stored = Value;
   using Computed = Value;
   using Factor = FactorOf;
-  static TCPX_BOTH Value widen(Value value) { return value; }
-  static TCPX_BOTH Value narrow(Value value) { return value; }
+  static TCPX_HOST_DEVICE Value widen(Value value) { return value; }
+  static TCPX_HOST_DEVICE Value narrow(Value value) { return value; }
 };
 
 // --- Types by number
@@ -226,8 +226,8 @@ struct Element<kF8e4m3> : Narrow<unsigned char, 4, 3, false> {};
 template <>
 struct Element<kF8e5m2> : Narrow<unsigned char, 5, 2, true> {};
 
-TCPX_BOTH constexpr bool is_integer(int type) { return type <= kUint64; }
-TCPX_BOTH constexpr bool is_signed(int type) {
+TCPX_HOST_DEVICE constexpr bool is_integer(int type) { return type <= kUint64; }
+TCPX_HOST_DEVICE constexpr bool is_signed(int type) {
   return type != kUint8 && type != kUint32 && type != kUint64;
 }
 
@@ -235,8 +235,8 @@ TCPX_BOTH constexpr bool is_signed(int type) {
 // -----------------------------------------------------------------------------
 
 template <int type, int op>
-TCPX_BOTH typename Element<type>::Stored reduced(typename Element<type>::Stored a,
-                                                 typename Element<type>::Stored b) {
+TCPX_HOST_DEVICE typename Element<type>::Stored reduced(typename Element<type>::Stored a,
+                                                        typename Element<type>::Stored b) {
   using E = Element<type>;
   if constexpr (op == kMin) return E::widen(b) < E::widen(a) ? b : a;
   if constexpr (op == kMax) return E::widen(a) < E::widen(b) ? b : a;
@@ -252,13 +252,13 @@ TCPX_BOTH typename Element<type>::Stored reduced(typename Element<type>::Stored 
 
 // A factor in the type in which it is used.
 template <int type>
-TCPX_BOTH typename Element<type>::Factor factor_as(double factor) {
+TCPX_HOST_DEVICE typename Element<type>::Factor factor_as(double factor) {
   return static_cast<typename Element<type>::Factor>(factor);
 }
 
 template <int type, bool divides>
-TCPX_BOTH typename Element<type>::Stored scaled(typename Element<type>::Stored a,
-                                                typename Element<type>::Factor factor) {
+TCPX_HOST_DEVICE typename Element<type>::Stored scaled(typename Element<type>::Stored a,
+                                                       typename Element<type>::Factor factor) {
   using E = Element<type>;
   if constexpr (is_integer(type) && divides) {
     return static_cast<typename E::Stored>(static_cast<typename E::Factor>(a) / factor);

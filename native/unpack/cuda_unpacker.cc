@@ -30,16 +30,16 @@ CudaUnpacker::CudaUnpacker(int gpu, UnpackMode mode)
       mode_(mode),
       kernels_(gpu_.kernels()),
       reducer_(gpu_),
-      tickets_seen_(std::make_unique<PinnedMemory>(gpu_, kLanes * kLine)) {
+      tickets_seen_(std::make_unique<PinnedMemory>(gpu_, kLaunchSlots * kLine)) {
   const GpuCurrent current(&gpu_);
-  for (size_t i = 0; i < kLanes; ++i) {
-    lanes_.push_back(std::make_unique<Lane>(gpu_));
-    const GpuMemory& counter = lanes_.back()->blocks_done;  // zero before its stream's first kernel
+  for (size_t i = 0; i < kLaunchSlots; ++i) {
+    slots_.push_back(std::make_unique<LaunchSlot>(gpu_));
+    const GpuMemory& counter = slots_.back()->blocks_done;  // zero before its stream's first kernel
     check_cuda(
-        cuda().set8_async(counter.address(), 0, counter.bytes(), lanes_.back()->stream.handle()),
+        cuda().set8_async(counter.address(), 0, counter.bytes(), slots_.back()->stream.handle()),
         "cuMemsetD8Async");
     if (mode_ == UnpackMode::kHost) {
-      lanes_.back()->staging = std::make_unique<PinnedMemory>(gpu_, kStagingBytes);
+      slots_.back()->staging = std::make_unique<PinnedMemory>(gpu_, kStagingBytes);
     }
   }
 }
@@ -56,13 +56,13 @@ CudaUnpacker::~CudaUnpacker() {
   static std::mutex mutex;
   static auto* const left = new std::vector<Left>;
   const std::lock_guard<std::mutex> lock(mutex);
-  left->push_back({std::move(tickets_seen_), std::move(lanes_), std::move(lead_)});
+  left->push_back({std::move(tickets_seen_), std::move(slots_), std::move(lead_)});
 }
 
 // A stream that has failed does no more either.
 bool CudaUnpacker::idle() const {
-  return std::none_of(lanes_.begin(), lanes_.end(), [](const auto& lane) {
-    return cuda().stream_query(lane->stream.handle()) == kCudaNotReady;
+  return std::none_of(slots_.begin(), slots_.end(), [](const auto& slot) {
+    return cuda().stream_query(slot->stream.handle()) == kCudaNotReady;
   });
 }
 
@@ -131,7 +131,7 @@ UnpackResult CudaUnpacker::submit_reduce(const UnpackSource& source, const uint8
     if (mode_ == UnpackMode::kCopies) copy_fragments(source, landed);
     if (mode_ == UnpackMode::kHost) copy_through_host(source, landed, posted, true);
     if (failure_.code == 0) {
-      ok(reducer_.reduce(lane().stream.handle(), address(landed), address(local),
+      ok(reducer_.reduce(slot().stream.handle(), address(landed), address(local),
                          address(destination), posted),
          "cuLaunchKernel");
     }
@@ -141,19 +141,19 @@ UnpackResult CudaUnpacker::submit_reduce(const UnpackSource& source, const uint8
   return result;
 }
 
-// In two passes: the stream keeps the order, so a lane has one such place, made at its first use.
+// In two passes: the stream keeps the order, so a slot has one such place, made at its first use.
 uint8_t* CudaUnpacker::landing(uint64_t bytes) {
-  if (lane().landing == nullptr || lane().landing->bytes() < bytes) {
-    lane().landing = std::make_unique<GpuMemory>(gpu_, std::max<uint64_t>(bytes, kStagingBytes));
+  if (slot().landing == nullptr || slot().landing->bytes() < bytes) {
+    slot().landing = std::make_unique<GpuMemory>(gpu_, std::max<uint64_t>(bytes, kStagingBytes));
   }
-  return reinterpret_cast<uint8_t*>(lane().landing->address());
+  return reinterpret_cast<uint8_t*>(slot().landing->address());
 }
 
 void CudaUnpacker::scale(uint8_t* to, const uint8_t* from, uint64_t bytes) {
   begin_request();
   fragments_[unlaunched_] = 0;
   if (failure_.code == 0) {
-    ok(reducer_.scale(lane().stream.handle(), address(from), address(to), bytes), "cuLaunchKernel");
+    ok(reducer_.scale(slot().stream.handle(), address(from), address(to), bytes), "cuLaunchKernel");
   }
   ++unlaunched_;
   unlaunched_bytes_ += bytes;
@@ -161,7 +161,7 @@ void CudaUnpacker::scale(uint8_t* to, const uint8_t* from, uint64_t bytes) {
 
 void CudaUnpacker::begin_copy(uint64_t to, uint64_t from, size_t bytes) {
   if (failure_.code != 0 || bytes == 0) return;
-  ok(cuda().copy_async(to, from, bytes, lane().stream.handle()), "cuMemcpyAsync");
+  ok(cuda().copy_async(to, from, bytes, slot().stream.handle()), "cuMemcpyAsync");
 }
 
 void CudaUnpacker::copy_fragments(const UnpackSource& source, uint8_t* destination) {
@@ -175,10 +175,10 @@ void CudaUnpacker::copy_fragments(const UnpackSource& source, uint8_t* destinati
 // The staging buffer is used again at once: the stream keeps the order.
 void CudaUnpacker::copy_through_host(const UnpackSource& source, uint8_t* destination,
                                      uint64_t posted, bool covered) {
-  if (posted > lane().staging->bytes()) {
-    lane().staging = std::make_unique<PinnedMemory>(gpu_, posted);
+  if (posted > slot().staging->bytes()) {
+    slot().staging = std::make_unique<PinnedMemory>(gpu_, posted);
   }
-  const uint64_t staging = lane().staging->address();
+  const uint64_t staging = slot().staging->address();
   // What no fragment covers must stay as it is at the destination.
   if (!covered) begin_copy(staging, address(destination), posted);
   for (uint64_t i = 0; i < source.count; ++i) {
@@ -198,24 +198,24 @@ void CudaUnpacker::begin_request() {
 // gets there, and no time of the CPU is counted as its own.
 void CudaUnpacker::begin_timer() {
   if (timed_ == timers_.size() || launches_in_row_ > 0) return;
-  void* stream = lane().stream.handle();
+  void* stream = slot().stream.handle();
   ok(cuda().set8_async(lead_->address(), 0, lead_->bytes(), stream), "cuMemsetD8Async");
   ok(cuda().event_record(timers_[timed_].begin, stream), "cuEventRecord");
 }
 
 void CudaUnpacker::end_launch() {
-  launches_[launched_++ % launches_.size()] = {next_lane_, tickets_};
+  launches_[launched_++ % launches_.size()] = {next_slot_, tickets_};
   if (timed_ < timers_.size()) {  // one after the other, so that the times add up
     Timer& timer = timers_[timed_];
     timer.measured.requests += unlaunched_;
     timer.measured.bytes += unlaunched_bytes_;
     if (++launches_in_row_ == launches_a_row_) {
-      ok(cuda().event_record(timer.end, lane().stream.handle()), "cuEventRecord");
+      ok(cuda().event_record(timer.end, slot().stream.handle()), "cuEventRecord");
       launches_in_row_ = 0;
       ++timed_;
     }
   } else {
-    next_lane_ = (next_lane_ + 1) % kLanes;
+    next_slot_ = (next_slot_ + 1) % kLaunchSlots;
   }
   forget();
 }
@@ -239,8 +239,8 @@ void CudaUnpacker::flush() {
   if (reducer_.items() > 0) {
     // What else there is has the ticket, in a launch behind this one.
     const bool alone = unlaunched_ == reductions_unlaunched_;
-    const uint64_t ticket_at = tickets_seen_->address() + next_lane_ * kLine;
-    ok(reducer_.launch(lane().stream.handle(), lane().blocks_done.address(), alone ? ticket_at : 0,
+    const uint64_t ticket_at = tickets_seen_->address() + next_slot_ * kLine;
+    ok(reducer_.launch(slot().stream.handle(), slot().blocks_done.address(), alone ? ticket_at : 0,
                        tickets_),
        "cuLaunchKernel");
     if (alone) return end_launch();
@@ -260,12 +260,12 @@ void CudaUnpacker::flush() {
     most_blocks = std::max(most_blocks, blocks);
   }
   a.blocks = std::max(a.blocks, 1u);  // the ticket is one's part
-  a.blocks_done = lane().blocks_done.address();
-  a.ticket_at = tickets_seen_->address() + next_lane_ * kLine;
+  a.blocks_done = slot().blocks_done.address();
+  a.ticket_at = tickets_seen_->address() + next_slot_ * kLine;
   a.ticket = tickets_;
   void* arguments[] = {&a};
   ok(cuda().launch(pages_unlaunched_ ? kernels_.unpack_pages : kernels_.unpack, most_blocks,
-                   std::max(items, 1u), 1, 32 * warps, 1, 1, 0, lane().stream.handle(), arguments,
+                   std::max(items, 1u), 1, 32 * warps, 1, 1, 0, slot().stream.handle(), arguments,
                    nullptr),
      "cuLaunchKernel");
   end_launch();
@@ -275,12 +275,12 @@ uint64_t CudaUnpacker::finished() {
   while (ended_ != launched_) {
     const Launch& oldest = launches_[ended_ % launches_.size()];
     const auto* seen =
-        reinterpret_cast<const uint64_t*>(tickets_seen_->data() + oldest.lane * kLine);
+        reinterpret_cast<const uint64_t*>(tickets_seen_->data() + oldest.slot * kLine);
     // The kernel's release: what it wrote and read is behind us when its ticket is seen.
     if (__atomic_load_n(seen, __ATOMIC_ACQUIRE) < oldest.ticket) {
       // A kernel that failed writes no ticket: now and then the driver is asked.
       if (++polls_ % kPollsPerLook == 0) {
-        const int code = cuda().stream_query(lanes_[oldest.lane]->stream.handle());
+        const int code = cuda().stream_query(slots_[oldest.slot]->stream.handle());
         if (code != kCudaNotReady) ok(code, "cuStreamQuery");
       }
       break;

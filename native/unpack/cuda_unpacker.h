@@ -43,17 +43,18 @@ class CudaUnpacker final : public Unpacker {
   std::vector<Measured> measured();
 
  private:
-  static constexpr size_t kLanes = 16;  // launches that may overlap: no gap between two of them
+  static constexpr size_t kLaunchSlots =
+      16;  // launches that may overlap: no gap between two of them
 
-  struct Lane {
-    explicit Lane(Gpu& gpu) : stream(gpu), blocks_done(gpu, sizeof(uint32_t)) {}
+  struct LaunchSlot {
+    explicit LaunchSlot(Gpu& gpu) : stream(gpu), blocks_done(gpu, sizeof(uint32_t)) {}
     GpuStream stream;
     GpuMemory blocks_done;
     std::unique_ptr<PinnedMemory> staging;  // of mode host
     std::unique_ptr<GpuMemory> landing;     // of all modes but kernel, where receives are reduced
   };
   struct Launch {
-    size_t lane;
+    size_t slot;
     uint64_t ticket;  // of its last request
   };
   struct Timer {
@@ -65,11 +66,11 @@ class CudaUnpacker final : public Unpacker {
   // What a GPU has in hand that does not end.
   struct Left {
     std::unique_ptr<PinnedMemory> tickets_seen;
-    std::vector<std::unique_ptr<Lane>> lanes;
+    std::vector<std::unique_ptr<LaunchSlot>> slots;
     std::unique_ptr<GpuMemory> lead;
   };
 
-  Lane& lane() { return *lanes_[next_lane_]; }
+  LaunchSlot& slot() { return *slots_[next_slot_]; }
   void begin_copy(uint64_t to, uint64_t from, size_t bytes);
   void copy_fragments(const UnpackSource& source, uint8_t* destination);
   void copy_through_host(const UnpackSource& source, uint8_t* destination, uint64_t posted,
@@ -87,9 +88,9 @@ class CudaUnpacker final : public Unpacker {
   const UnpackMode mode_;
   const GpuKernels& kernels_;
   CudaReducer reducer_;
-  std::unique_ptr<PinnedMemory> tickets_seen_;  // a u64 a lane, on lines of their own
-  std::vector<std::unique_ptr<Lane>> lanes_;
-  size_t next_lane_ = 0;
+  std::unique_ptr<PinnedMemory> tickets_seen_;  // a u64 a slot, on lines of their own
+  std::vector<std::unique_ptr<LaunchSlot>> slots_;
+  size_t next_slot_ = 0;
   UnpackArguments arguments_{};  // of the launch to come
   unsigned fragments_[kUnpackItems] = {};
   uint64_t unlaunched_ = 0;  // requests

@@ -26,7 +26,7 @@ _PREPARED_FIRST = "mpi"
 
 
 @dataclass(frozen=True)
-class Link:
+class Connection:
     """How the plugin reaches its peers, which a baseline must do alike."""
 
     #: The network interface of this rank's device.
@@ -45,11 +45,11 @@ class Link:
     congestion_note: str = ""
 
 
-def link_of(engine: RankEngine) -> Link:
+def connection_of(engine: RankEngine) -> Connection:
     """How the plugin's engine is connected."""
     # Several in use (a plugin's control sockets may differ) are none that a baseline could have.
     names = str(engine.native.sockets()["congestion_control"])
-    return Link(
+    return Connection(
         interface=engine.interface,
         congestion_control=names if "," not in names else "",
         streams=engine.settings.channels * data_sockets(engine.plugin.file.name, os.environ),
@@ -73,9 +73,9 @@ def prepare(
 
     Raises SetupFailed on all ranks, or UsageError for one that cannot run here.
     """
-    names, link = workload.settings.against, link_of(engine)
+    names, connection = workload.settings.against, connection_of(engine)
     brought_up: dict[str, list[Transport]] = {}
     for name in sorted(names, key=lambda name: name != _PREPARED_FIRST):
         module = importlib.import_module(f"tcpx_mpi.baselines.{name.partition(':')[0]}")
-        brought_up[name] = module.prepare(world, workload, context, link)
+        brought_up[name] = module.prepare(world, workload, context, connection)
     return [each for name in names for each in brought_up[name]]

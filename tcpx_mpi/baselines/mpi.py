@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from tcpx_mpi import _native
-from tcpx_mpi.baselines import Link
+from tcpx_mpi.baselines import Connection
 from tcpx_mpi.baselines.mpi_collectives import CollectiveLoop, lacks, lacks_text
 from tcpx_mpi.baselines.python_loop import PythonLoop, cpu_times
 from tcpx_mpi.errors import SetupFailed
@@ -325,7 +325,9 @@ class MpiBaseline:
         """MPI is closed with the world."""
 
 
-def prepare(world: World, workload: Workload, context: RankContext, link: Link) -> list[Transport]:
+def prepare(
+    world: World, workload: Workload, context: RankContext, connection: Connection
+) -> list[Transport]:
     """Collective: meet every neighbour, so that the library connects; set its sockets alike."""
     schedule = context.schedule
     neighbours = {peer for peer, _ in (*schedule.peers_sent, *schedule.peers_received)}
@@ -339,8 +341,8 @@ def prepare(world: World, workload: Workload, context: RankContext, link: Link) 
                 f"mpi peer: {library_version()} has no MPI_THREAD_MULTIPLE, which its collectives "
                 "need here; leave mpi out of --against"
             )
-        sockets = _native.TcpSockets(set(link.plugin_sockets))
-        name = to_ask_for(link.congestion_control)
+        sockets = _native.TcpSockets(set(connection.plugin_sockets))
+        name = to_ask_for(connection.congestion_control)
         if name and not sockets.set_congestion_control(name):
             raise SetupFailed(f"mpi peer: the kernel refuses congestion control {name}")
     totals = sockets.totals()

@@ -9,8 +9,8 @@ import dataclasses
 import os
 import re
 
-from tcpx_mpi.baselines import Link
-from tcpx_mpi.config.options import ABI_VERSIONS, PLUGIN_PEER
+from tcpx_mpi.baselines import Connection
+from tcpx_mpi.config.options import ABI_VERSIONS, PLUGIN_BASELINE
 from tcpx_mpi.config.settings import BY_CORES, Settings, fingerprint_difference
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.plugin.find import choose_plugin, inspect, is_softtcpx
@@ -29,13 +29,15 @@ FIRST_WITH_CONTEXTS = 11
 _VERSION = re.compile(r"@v?(\d+)$")
 
 
-def prepare(world: World, workload: Workload, context: RankContext, link: Link) -> list[Transport]:
+def prepare(
+    world: World, workload: Workload, context: RankContext, connection: Connection
+) -> list[Transport]:
     """Collective: load the other plugin, connect, and register the buffers of this one."""
     settings = workload.settings
     with world.agree("plugin beside"):
         theirs = settings_of(settings)
-        plugin = load_beside(theirs, link)
-        device = device_of(plugin, link.interface)
+        plugin = load_baseline(theirs, connection)
+        device = device_of(plugin, connection.interface)
         theirs = within_requests_of(plugin.file.abi, theirs)
         if theirs.sources["progress_threads"] == BY_CORES and not is_softtcpx(plugin.file.name):
             theirs = dataclasses.replace(theirs, progress_threads=1)
@@ -58,12 +60,12 @@ def prepare(world: World, workload: Workload, context: RankContext, link: Link) 
 
 def asked_for(settings: Settings) -> str:
     """`plugin:B` as it was given."""
-    return next(name for name in settings.against if name.startswith(PLUGIN_PEER))
+    return next(name for name in settings.against if name.startswith(PLUGIN_BASELINE))
 
 
 def settings_of(settings: Settings) -> Settings:
     """The settings of the run, of the other plugin."""
-    spec = asked_for(settings).removeprefix(PLUGIN_PEER)
+    spec = asked_for(settings).removeprefix(PLUGIN_BASELINE)
     version = _VERSION.search(spec)
     abi = int(version[1]) if version else 0
     if abi and abi not in ABI_VERSIONS:
@@ -80,13 +82,14 @@ def settings_of(settings: Settings) -> Settings:
     )
 
 
-def load_beside(theirs: Settings, link: Link) -> LoadedPlugin:
+def load_baseline(theirs: Settings, connection: Connection) -> LoadedPlugin:
     """Raises UsageError for the file of the run's own plugin where it cannot be there twice."""
     file = inspect(choose_plugin(theirs, os.environ))
-    if file.path == link.plugin_path and file.abi < FIRST_WITH_CONTEXTS:
+    if file.path == connection.plugin_path and file.abi < FIRST_WITH_CONTEXTS:
         raise UsageError(
-            f"--against {PLUGIN_PEER}{theirs.plugin}: {file.path} is the plugin of the run itself, "
-            f"which is initialised once a process by v{file.abi}: name another file, or a copy"
+            f"--against {PLUGIN_BASELINE}{theirs.plugin}: {file.path} is the plugin of the "
+            f"run itself, which is initialised once a process by v{file.abi}: name another file, "
+            "or a copy"
         )
     return load_plugin(theirs, os.environ)
 
@@ -99,8 +102,8 @@ def device_of(plugin: LoadedPlugin, interface: str) -> int:
     if len(names) == 1:
         return 0
     raise UsageError(
-        f"--against {PLUGIN_PEER}{plugin.file.path}: it has no device {interface}, which the run's "
-        f"plugin uses, but {', '.join(names)}: choose one that both have by --nic"
+        f"--against {PLUGIN_BASELINE}{plugin.file.path}: it has no device {interface}, which the "
+        f"run's plugin uses, but {', '.join(names)}: choose one that both have by --nic"
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tcpx_mpi import _native
-from tcpx_mpi.baselines import Link
+from tcpx_mpi.baselines import Connection
 from tcpx_mpi.errors import SetupFailed
 from tcpx_mpi.machine.congestion import to_ask_for
 from tcpx_mpi.patterns.program import CHAIN
@@ -38,13 +38,18 @@ class RawBaseline:
     in_place = False
 
     def __init__(
-        self, info: BaselineInfo, link: Link, context: RankContext, one_slot: bool, threads: int
+        self,
+        info: BaselineInfo,
+        connection: Connection,
+        context: RankContext,
+        one_slot: bool,
+        threads: int,
     ) -> None:
         self.info = info
         self.buffers = context.buffers
         self.timed_loop = _native.RawBaseline(
-            link.interface,
-            to_ask_for(link.congestion_control),
+            connection.interface,
+            to_ask_for(connection.congestion_control),
             info.send_buffer_bytes,
             info.streams,
             info.two_way,
@@ -80,29 +85,31 @@ def cut(longest: int, streams: int, facts: RowFacts) -> int:
     return max(-(-share // _ALIGN) * _ALIGN, _ALIGN)
 
 
-def prepare(world: World, workload: Workload, context: RankContext, link: Link) -> list[Transport]:
+def prepare(
+    world: World, workload: Workload, context: RankContext, connection: Connection
+) -> list[Transport]:
     """Collective: connect all variants."""
     alike = _answers_on_the_same_link(context)
     two_way = any(world.allgather(alike, "two-way links"))
     timeout_s = workload.settings.connect_timeout_s
-    return connect(variants(link, two_way), world, timeout_s, context, link)
+    return connect(variants(connection, two_way), world, timeout_s, context, connection)
 
 
-def variants(link: Link, two_way: bool) -> list[BaselineInfo]:
+def variants(connection: Connection, two_way: bool) -> list[BaselineInfo]:
     """Equal streams first, then the candidates for raw's best that differ from it."""
-    equal = _info(KIND, link, link.streams, False)
-    others = streams_of(link, two_way)
-    return [equal, *(each for each in others if two_way or each.streams != link.streams)]
+    equal = _info(KIND, connection, connection.streams, False)
+    others = streams_of(connection, two_way)
+    return [equal, *(each for each in others if two_way or each.streams != connection.streams)]
 
 
-def streams_of(link: Link, two_way: bool) -> list[BaselineInfo]:
+def streams_of(connection: Connection, two_way: bool) -> list[BaselineInfo]:
     """Raw TCP by the numbers of streams among which its best is looked for."""
-    return [_info(f"{KIND}_{streams}", link, streams, two_way) for streams in BEST_OF]
+    return [_info(f"{KIND}_{streams}", connection, streams, two_way) for streams in BEST_OF]
 
 
 def connect(
-    infos: Sequence[BaselineInfo], world: World, timeout_s: float, context: RankContext, link: Link,
-    one_slot: bool = False,
+    infos: Sequence[BaselineInfo], world: World, timeout_s: float, context: RankContext,
+    connection: Connection, one_slot: bool = False,
 ) -> list[Transport]:  # fmt: skip
     """Collective: one transport for each variant, connected.
 
@@ -113,7 +120,9 @@ def connect(
         try:
             # A stream has one thread.
             transports = [
-                RawBaseline(info, link, context, one_slot, min(link.threads, info.streams))
+                RawBaseline(
+                    info, connection, context, one_slot, min(connection.threads, info.streams)
+                )
                 for info in infos
             ]
             mine = [each.timed_loop.listen() for each in transports]
@@ -137,17 +146,17 @@ def connect(
     return list(transports)
 
 
-def _info(name: str, link: Link, streams: int, two_way: bool) -> BaselineInfo:
+def _info(name: str, connection: Connection, streams: int, two_way: bool) -> BaselineInfo:
     ways = "two-way" if two_way else "one-way"
     return BaselineInfo(
         name=name,
         kind=KIND,
         streams=streams,
         two_way=two_way,
-        congestion_control=link.congestion_control,
+        congestion_control=connection.congestion_control,
         send_buffer_bytes=SEND_BUFFER_BYTES,
         description=f"plain TCP, {streams} {ways} stream{'s' if streams > 1 else ''}",
-        interfaces=link.interface,
+        interfaces=connection.interface,
     )
 
 

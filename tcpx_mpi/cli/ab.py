@@ -101,7 +101,7 @@ def command(
     require_outputs(json_path, page)
     first, second = (_command(common, side) for side in parts[1:])
     if not anyway:
-        _require_alike(first.settings, second.settings)
+        _require_comparable(first.settings, second.settings)
     name = out or f"tcpx-mpi-ab-{datetime.datetime.now():%Y%m%d-%H%M%S}"
     with contextlib.ExitStack() as stack:
         a, b = (
@@ -121,7 +121,7 @@ def command(
     return show_comparison(compare_runs(*found, limits), json_path, page)
 
 
-def _require_alike(first: Settings, second: Settings) -> None:
+def _require_comparable(first: Settings, second: Settings) -> None:
     """Refuses, before any launch, what could not be compared after all of them."""
     for what, ours, theirs in (
         ("pattern", first.pattern, second.pattern),

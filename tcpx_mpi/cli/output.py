@@ -25,17 +25,17 @@ class Output(io.TextIOWrapper):
     Raises OutputFailed where its file is full."""
 
     def write(self, text: str) -> int:
-        with _told():
+        with _reporting_failures():
             return super().write(text)
         return len(text)
 
     def flush(self) -> None:
-        with _told():
+        with _reporting_failures():
             super().flush()
 
 
 @contextlib.contextmanager
-def _told() -> Iterator[None]:
+def _reporting_failures() -> Iterator[None]:
     try:
         yield
     except OSError as error:

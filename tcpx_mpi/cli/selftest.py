@@ -19,7 +19,7 @@ from tcpx_mpi.run import admission
 from tcpx_mpi.run.start import start_ranks
 
 if TYPE_CHECKING:
-    from tcpx_mpi.baselines import Link
+    from tcpx_mpi.baselines import Connection
 
 _EXAMPLES = (
     "tcpx-mpi selftest",
@@ -73,8 +73,10 @@ def _callback(
     from tcpx_mpi.run.selftest import SelfTest  # MPI and numpy
     from tcpx_mpi.run.story import run_rank
 
-    link = _link_of(interface, congestion)
-    story = functools.partial(SelfTest, link=link, more=more, path=output, only_ceilings=ceilings)
+    connection = _connection_of(interface, congestion)
+    story = functools.partial(
+        SelfTest, connection=connection, more=more, path=output, only_ceilings=ceilings
+    )
     return run_rank(first, ["tcpx-mpi", *arguments], story)
 
 
@@ -83,10 +85,10 @@ def _settings(values: Mapping[str, str | None], environ: Mapping[str, str]) -> l
     return [admission.read_settings({**values, **fixed}, environ) for fixed in _MEASURED]
 
 
-def _link_of(interface: str | None, congestion: str | None) -> Link:
+def _connection_of(interface: str | None, congestion: str | None) -> Connection:
     """What plain TCP runs over: the usual congestion control where none is asked for, or the
     kernel's own if this user may not have that."""
-    from tcpx_mpi.baselines import Link
+    from tcpx_mpi.baselines import Connection
     from tcpx_mpi.machine.congestion import DEFAULT, USUAL, refusal_of
     from tcpx_mpi.run.ceiling import default_interface
 
@@ -96,7 +98,7 @@ def _link_of(interface: str | None, congestion: str | None) -> Link:
         congestion = DEFAULT if refusal else USUAL
         note = f"{refusal.cause}; for it {refusal.remedy}" if refusal else ""
     name = "" if congestion == DEFAULT else congestion
-    return Link(interface or default_interface(), name, streams=1, congestion_note=note)
+    return Connection(interface or default_interface(), name, streams=1, congestion_note=note)
 
 
 command = _SelfTestCommand(

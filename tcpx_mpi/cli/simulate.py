@@ -12,7 +12,7 @@ import click
 from tcpx_mpi.cli.complete import complete_pattern, completions
 from tcpx_mpi.cli.help import write_examples
 from tcpx_mpi.config.options import OPTIONS
-from tcpx_mpi.config.parsers import whole
+from tcpx_mpi.config.parsers import integer
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.run import admission
 
@@ -58,14 +58,14 @@ def _callback(
     settings = admission.read_settings(values, os.environ)
     if ranks is None:
         raise UsageError("simulate needs --ranks N: it starts none, and predicts what N would take")
-    world = whole(1, MOST_RANKS, "what can be simulated")("--ranks", ranks)
+    world = integer(1, MOST_RANKS, "what can be simulated")("--ranks", ranks)
     given = {
         "latency_ns": _number("--latency", latency, 0.0, _MOST_US, 1e3),
         "ns_a_byte": _inverse(_number("--bandwidth", bandwidth, 1e-6, 1e6)),
         "overhead_ns": _number("--overhead", overhead, 0.0, _MOST_US, 1e3),
         "ns_a_reduced_byte": _inverse(_number("--reduction", reduction, 1e-6, 1e6)),
     }
-    per_nic = whole(1, world, "--ranks")("--ranks-per-nic", ranks_per_nic or "1")
+    per_nic = integer(1, world, "--ranks")("--ranks-per-nic", ranks_per_nic or "1")
     from tcpx_mpi.records import require_writable
     from tcpx_mpi.report import without_nan, write_json
     from tcpx_mpi.simulate import Simulation, document, head_lines, row_line

@@ -68,22 +68,24 @@ def refusals(first: Run, second: Run) -> list[str]:
         found += [
             f"launches of {os.path.basename(run.path)} differ in their {text}"
             for launch in run.launches
-            for text in _not_alike(run, launch)
+            for text in _differing_settings(run, launch)
         ]
-    return list(dict.fromkeys([*found, *(f"other {text}" for text in _not_alike(first, second))]))
+    return list(
+        dict.fromkeys([*found, *(f"other {text}" for text in _differing_settings(first, second))])
+    )
 
 
 def refusals_of_spread(first: Run, spread: Run) -> list[str]:
     """Why the launches of `spread` say nothing of how far those of `first` are apart."""
     found = [f"{os.path.basename(spread.path)} lacks {text}" for text in spread.missing]
-    found += [f"--spread with another {text}" for text in _not_alike(first, spread)]
+    found += [f"--spread with another {text}" for text in _differing_settings(first, spread)]
     return [*found, *_bad_bytes(spread)]
 
 
 def of_one_command(first: Run, second: Run) -> list[str]:
     """Why two runs cannot be launches of one command; [] if they can."""
     a, b = first.header, second.header
-    found = list(_not_alike(first, second))
+    found = list(_differing_settings(first, second))
     for name, ours, theirs in (
         ("sizes", a.plan.sizes, b.plan.sizes),
         ("plugin", _plugin(first), _plugin(second)),
@@ -98,7 +100,7 @@ def _plugin(run: Run) -> str:
     return f"{run.header.plugin_name} {run.header.plugin_sha256[:12]}"
 
 
-def _not_alike(first: Run, second: Run) -> Iterator[str]:
+def _differing_settings(first: Run, second: Run) -> Iterator[str]:
     a, b = first.header, second.header
     for name, ours, theirs in (
         ("pattern", a.pattern, b.pattern),

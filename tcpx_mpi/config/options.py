@@ -14,8 +14,10 @@ from typing import Any
 from tcpx_mpi.config.parsers import (
     Parser,
     any_text,
+    baselines_of,
     cpu_list,
     factor,
+    integer,
     names_in_turn,
     names_of,
     numbers_in_turn,
@@ -23,7 +25,6 @@ from tcpx_mpi.config.parsers import (
     one_of,
     output_path,
     part,
-    peers_of,
     root_or_all,
     seconds,
     share,
@@ -32,21 +33,20 @@ from tcpx_mpi.config.parsers import (
     split_of,
     switch,
     variables_of,
-    whole,
 )
 from tcpx_mpi.launch.watch import DEFAULT_S as SETUP_TIMEOUT_S
 from tcpx_mpi.patterns import ALGORITHMS
 from tcpx_mpi.units import format_size_option
 
 #: What can run beside the plugin; a file each in `tcpx_mpi.baselines`.
-PEERS = {
+BASELINES = {
     "raw": "plain TCP sockets, with as many streams as the plugin and at their best of 1, 2, 4",
     "mpi": "the MPI library over TCP, by mpi4py",
     "nccl": "NCCL over its TCP sockets on the same GPUs, with --memory cuda",
     "plugin:B": "another plugin by path or name, B@9 by its table of v9",
 }
 #: What a peer begins with that is another plugin.
-PLUGIN_PEER = "plugin:"
+PLUGIN_BASELINE = "plugin:"
 #: How NCCL may be set beside the plugin; `tcpx_mpi.baselines.nccl.presets` has the variables.
 NCCL_PRESETS = ("tuned", "default")
 #: What holds NCCL to its own TCP sockets, also between ranks of one node, as the plugin is held.
@@ -61,7 +61,7 @@ NCCL_HELD = {
 #: With a baseline a row has at least this number of blocks of each side.
 LEAST_BLOCKS = 8
 #: Timed iterations where a baseline runs and none were asked for: 20 in each block.
-ITERS_BESIDE = 20 * LEAST_BLOCKS
+ITERS_WITH_BASELINES = 20 * LEAST_BLOCKS
 #: Versions of a plugin's table that can be asked for; each has an adapter in native/net.
 ABI_VERSIONS = (6, 7, 8, 9, 10, 11, 12)
 #: The largest chunk: a request never carries more, whatever the plugin would take.
@@ -89,14 +89,14 @@ REPORTING = "Reporting"
 SAVING = "Saving results (a file that exists is kept: FILE.0, FILE.1 are written)"
 TRANSPORT = "Transport"
 PLACEMENT = "Placement (lists go by rank of a node, in turn)"
-BESIDE = "Peers beside the plugin, in the same frame"
+BASELINE = "Peers beside the plugin, in the same frame"
 CHECKS = "Checks and deadlines"
 LAUNCH = "Launch and settings"
 VARIABLES_ONLY = ""
 #: In the order of `--help`.
 GROUPS = (
-    SIZES, OPERATION, PERFORMANCE, STOPPING, TEST, REPORTING, SAVING, TRANSPORT, PLACEMENT, BESIDE,
-    CHECKS, LAUNCH,
+    SIZES, OPERATION, PERFORMANCE, STOPPING, TEST, REPORTING, SAVING, TRANSPORT, PLACEMENT,
+    BASELINE, CHECKS, LAUNCH,
 )  # fmt: skip
 
 
@@ -190,28 +190,28 @@ class PlanOptions:
             name="maxbytes", letter="-e", metavar="SIZE", variables=("UCCL_TCPX_PERF_SIZE",)),
         Option(SIZES, 1 << 20, size(1), "add this to get the next size",
             name="stepbytes", letter="-i", metavar="SIZE"),
-        Option(SIZES, 1, whole(1), "if above 1, multiply by this instead",
+        Option(SIZES, 1, integer(1), "if above 1, multiply by this instead",
             name="stepfactor", letter="-f"),
         Option(SIZES, (), size_list, "exactly these sizes, in place of -b -e -i -f",
             name="sizes", metavar="SIZE,..."),
     )
 
-    iters: int = option(PERFORMANCE, 20, whole(1), "timed iterations a size",
+    iters: int = option(PERFORMANCE, 20, integer(1), "timed iterations a size",
         letter="-n", variables=("UCCL_TCPX_PERF_ITERS",))
-    warmup_iters: int = option(PERFORMANCE, 1, whole(0),
+    warmup_iters: int = option(PERFORMANCE, 1, integer(0),
         "iterations before them, kept apart in the file",
         letter="-w")
-    agg_iters: int = option(PERFORMANCE, 1, whole(1), "messages posted together in each iteration",
-        letter="-m")
+    agg_iters: int = option(PERFORMANCE, 1, integer(1),
+        "messages posted together in each iteration", letter="-m")
     #: 0: until stopped.
-    run_cycles: int = option(PERFORMANCE, 1, whole(0),
+    run_cycles: int = option(PERFORMANCE, 1, integer(0),
         "number of times that all sizes are measured; 0: until interrupted",
         letter="-N")
     average: int = option(PERFORMANCE, 1, one_number_of(0, 1, 2, 3),
         "time over the ranks that receive: 0 rank 0, 1 average, 2 minimum, 3 maximum",
         letter="-a", metavar="0-3")
 
-    check: int = option(TEST, 1, whole(0),
+    check: int = option(TEST, 1, integer(0),
         "check every timed byte; 0: none, and no bandwidth is claimed as checked",
         letter="-c", metavar="0|1")
     blocking: int = option(TEST, 0, one_number_of(0, 1, 3),
@@ -225,21 +225,21 @@ class PlanOptions:
     per_iter_timing: bool = option(REPORTING, False, switch,
         "add columns of the single iterations",
         letter="-I", metavar="0|1", may_be_bare=True)
-    per_iter_skip: int = option(REPORTING, 0, whole(0),
+    per_iter_skip: int = option(REPORTING, 0, integer(0),
         "leave the first K iterations out of percentiles and of those columns",
         letter="-K", metavar="K")
     report_gbits: bool = option(REPORTING, False, switch, "add columns in Gb/s",
         long="--report_gbits", metavar="", may_be_bare=True)
 
-    channels: int = option(TRANSPORT, 2, whole(1), "connections to each peer",
+    channels: int = option(TRANSPORT, 2, integer(1), "connections to each peer",
         variables=("UCCL_TCPX_NUM_CHANNELS",))
     chunk_bytes: int = option(TRANSPORT, 512 << 10, size(1, MAX_CHUNK_BYTES, "the largest chunk"),
         "largest request, at most 2M",
         name="chunk", metavar="SIZE",
         variables=("UCCL_TCPX_CHUNK_BYTES", "NCCL_P2P_NET_CHUNKSIZE"))
-    window_send: int = option(TRANSPORT, 12, whole(1, MAX_WINDOW, "the plugin's request limit"),
+    window_send: int = option(TRANSPORT, 12, integer(1, MAX_WINDOW, "the plugin's request limit"),
         "sends in flight on each channel, at most 16")
-    window_recv: int = option(TRANSPORT, 16, whole(1, MAX_WINDOW, "the plugin's request limit"),
+    window_recv: int = option(TRANSPORT, 16, integer(1, MAX_WINDOW, "the plugin's request limit"),
         "receives in flight on each channel, at most 16")
 
     def plan_options(self) -> dict[str, Any]:
@@ -327,7 +327,7 @@ class RunOptions(PlanOptions):
         name="json_stream", metavar="FILE|-")
 
     #: Chunks whose steps are kept, a rank and row; 0: none.
-    trace: int = option(REPORTING, 0, whole(0, MOST_TRACED, "128 bytes each, a rank and row"),
+    trace: int = option(REPORTING, 0, integer(0, MOST_TRACED, "128 bytes each, a rank and row"),
         "keep when each step of the last N chunks of a row was on each rank, in the HDF5 file; "
         "`tcpx-mpi report FILE --trace` shows it",
         metavar="N")
@@ -377,7 +377,7 @@ class RunOptions(PlanOptions):
         metavar="LIST")
     #: That post, test and unpack, a rank; 0 until its cores are known.
     progress_threads: int = option(PLACEMENT, 0,
-        whole(0, MAX_PROGRESS_THREADS, "what one rank is driven by"),
+        integer(0, MAX_PROGRESS_THREADS, "what one rank is driven by"),
         "threads of a rank that post, test and unpack, each for channels of its own, and of raw "
         "TCP beside it; 0: by the cores left to a rank, 1 where they are few, or "
         "others move the bytes",
@@ -387,17 +387,17 @@ class RunOptions(PlanOptions):
         name="placement", metavar="FILE")
 
     #: Peers that run beside the plugin, by name.
-    against: tuple[str, ...] = option(BESIDE, (), peers_of(tuple(PEERS), PLUGIN_PEER),
+    against: tuple[str, ...] = option(BASELINE, (), baselines_of(tuple(BASELINES), PLUGIN_BASELINE),
         "run these beside the plugin, block by block, and print the ratios (or none): "
-        + "; ".join(f"{name}: {what}" for name, what in PEERS.items()),
+        + "; ".join(f"{name}: {what}" for name, what in BASELINES.items()),
         metavar="raw,mpi")
     #: How NCCL is set beside the plugin: presets, and NAME=VALUE over each of them.
-    nccl_presets: tuple[str, ...] = option(BESIDE, NCCL_PRESETS,
+    nccl_presets: tuple[str, ...] = option(BASELINE, NCCL_PRESETS,
         names_of(NCCL_PRESETS, or_none=False),
         "settings of NCCL as a peer, one run each; the first is `beside nccl`, the best of each "
         "size `nccl at its best`",
         name="nccl_preset", metavar="tuned,default")
-    nccl_env: tuple[str, ...] = option(BESIDE, (), variables_of("NCCL_", tuple(NCCL_HELD)),
+    nccl_env: tuple[str, ...] = option(BASELINE, (), variables_of("NCCL_", tuple(NCCL_HELD)),
         "variables of NCCL as a peer, over its preset",
         metavar="NCCL_NAME=VALUE,...")
 
@@ -406,7 +406,7 @@ class RunOptions(PlanOptions):
         "every sample goes here (tcpx-mpi-PATTERN-TIME.h5); none: no file",
         name="hdf5", metavar="FILE|none")
 
-    seed: int = option(CHECKS, 1, whole(0, (1 << 64) - 1, "64 bits"), "seed of the payload",
+    seed: int = option(CHECKS, 1, integer(0, (1 << 64) - 1, "64 bits"), "seed of the payload",
         place=-1)
     stall_timeout_s: float = option(CHECKS, 30.0, seconds(),
         "end the run when nothing has moved for this time",
@@ -429,15 +429,15 @@ class RunOptions(PlanOptions):
         "memory for buffer slots and their time stamps, so that whole batches are checked",
         name="check_memory", metavar="SIZE", place=-1)
 
-    ranks: int | None = option(LAUNCH, None, whole(1, 4096, "what one machine starts"),
+    ranks: int | None = option(LAUNCH, None, integer(1, 4096, "what one machine starts"),
         "start mpirun here with N ranks; under mpirun it only has to agree, if typed")
-    runs: int = option(LAUNCH, 1, whole(1, 1000, "what anybody waits for"),
+    runs: int = option(LAUNCH, 1, integer(1, 1000, "what anybody waits for"),
         "number of whole launches, with --ranks; each has the sizes in an order of its own by "
         "--seed, all in one file",
         metavar="K")
 
     #: From 1; 0 where there is but one.
-    launch: int = option(VARIABLES_ONLY, 0, whole(0),
+    launch: int = option(VARIABLES_ONLY, 0, integer(0),
         "which of several launches this is, from 1; 0: the only one",
         variables=("TCPX_MPI_LAUNCH",), in_file=False)
 

@@ -57,7 +57,7 @@ def one_number_of(*allowed: int) -> Callable[[str, str], int]:
     return parse
 
 
-def whole(minimum: int, maximum: int | None = None, limit: str = "") -> Callable[[str, str], int]:
+def integer(minimum: int, maximum: int | None = None, limit: str = "") -> Callable[[str, str], int]:
     """A parser of whole numbers; `limit` says what the maximum is."""
 
     def parse(label: str, text: str) -> int:
@@ -110,7 +110,7 @@ def root_or_all(label: str, text: str) -> str:
     if word == "all":
         return word
     try:
-        return str(whole(0)(label, word))
+        return str(integer(0)(label, word))
     except UsageError:
         raise UsageError(f"{label} ({text}) is no rank; use a number from 0, or all") from None
 
@@ -183,7 +183,7 @@ def names_of(known: Sequence[str], or_none: bool = True) -> Callable[[str, str],
     return parse
 
 
-def peers_of(known: Sequence[str], plugin: str) -> Callable[[str, str], tuple[str, ...]]:
+def baselines_of(known: Sequence[str], plugin: str) -> Callable[[str, str], tuple[str, ...]]:
     """A parser of names with commas between them; one may begin with `plugin`."""
     by_name = names_of([name for name in known if not name.startswith(plugin)])
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tcpx_mpi.config.file import PATTERN, config_text, read_config
 from tcpx_mpi.config.options import (
-    ITERS_BESIDE,
+    ITERS_WITH_BASELINES,
     LEAST_BLOCKS,
     OPTIONS,
     Option,
@@ -167,7 +167,7 @@ def load_settings(cli: Mapping[str, object], environ: Mapping[str, str]) -> Sett
     if values["spool"].value is None:
         values["spool"] = Value(_temporary_directory(), "default")
     if values["against"].value and values["iters"].source == "default":
-        values["iters"] = Value(ITERS_BESIDE, "default with --against")
+        values["iters"] = Value(ITERS_WITH_BASELINES, "default with --against")
     if values["against"].value and _number(values["iters"]) < LEAST_BLOCKS:
         raise UsageError(
             f"-n/--iters ({_number(values['iters'])}) is too small with --against, which compares "

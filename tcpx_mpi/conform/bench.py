@@ -125,7 +125,7 @@ class Bench:
         result = self.call(name, *arguments)
         code, *rest = result if isinstance(result, tuple) else (result,)
         if code != 0:
-            said = _native.plugin_said_in_call() if name in _SET_UP else ""
+            said = _native.plugin_warned_in_call() if name in _SET_UP else ""
             raise Broken(f"{name} returned {code}{said}")
         return rest[0] if len(rest) == 1 else rest
 
@@ -203,12 +203,12 @@ class Bench:
         listener, handle = self.listen(device)
         pair = Pair(listener=listener, block=self.new_block(device))
 
-        def both() -> bool:
+        def connected() -> bool:
             pair.send = pair.send or self.connecting(handle, device)
             pair.receive = pair.receive or self.accepting(pair)
             return bool(pair.send and pair.receive)
 
-        self.until(both, "connect and accept did not both come to a comm")
+        self.until(connected, "connect and accept did not both come to a comm")
         return pair
 
     def close(self, pair: Pair) -> None:

@@ -109,12 +109,12 @@ def _raise_first(failed: list[Exception]) -> None:
 
 
 def _rest(bench: Bench, pair: Pair, handle: np.ndarray) -> None:
-    def both() -> bool:
+    def connected() -> bool:
         pair.send = pair.send or bench.connecting(handle)
         pair.receive = pair.receive or bench.accepting(pair)
         return bool(pair.send and pair.receive)
 
-    bench.until(both, "connect and accept did not both come to a comm")
+    bench.until(connected, "connect and accept did not both come to a comm")
     bench.close(pair)
 
 
@@ -123,7 +123,7 @@ def _device_handles(bench: Bench) -> str:
     listener, handle = bench.listen()
     pair, found = Pair(listener=listener, block=bench.new_block()), {}
 
-    def both() -> bool:
+    def connected() -> bool:
         if not pair.send:
             pair.send, found["connect"] = bench.good("connect", 0, handle)
         if not pair.receive:
@@ -131,7 +131,7 @@ def _device_handles(bench: Bench) -> str:
             pair.receive, found["accept"] = bench.good("accept", pair.listener, at)
         return bool(pair.send and pair.receive)
 
-    bench.until(both, "connect and accept did not both come to a comm")
+    bench.until(connected, "connect and accept did not both come to a comm")
     if not bench.properties.net_device_type:
         for call, given in found.items():
             if given:
@@ -180,8 +180,8 @@ def _register_twice(bench: Bench) -> str:
         area.fill(seed)
         lives = []
         for comm, memory in ((pair.send, area), (pair.receive, target)):
-            both = bench.register(comm, memory), bench.register(comm, memory)
-            goes, stays = both if first_goes else reversed(both)
+            connected = bench.register(comm, memory), bench.register(comm, memory)
+            goes, stays = connected if first_goes else reversed(connected)
             bench.good("dereg_mr", comm, goes)
             lives.append(stays)
         receive = bench.receive(pair, target, PAGE, lives[1])

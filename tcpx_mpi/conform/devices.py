@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tcpx_mpi.conform.bench import Bench
-from tcpx_mpi.conform.both import Both
 from tcpx_mpi.conform.clause import Clause
+from tcpx_mpi.conform.loopback import Loopback
 from tcpx_mpi.conform.memory import PAGE
 from tcpx_mpi.conform.outcome import Broken, NotOffered, NotTried
 
@@ -22,11 +22,11 @@ def _fused(bench: Bench) -> str:
     if (count := bench.good("devices")) < 2:
         raise NotTried(f"it has {count} device")
     device = _made_of(bench, [0, 1])
-    both = Both(bench, PAGE, bench.connect(device))
-    receive = both.receive(PAGE)
-    bench.finish(both.send(PAGE), receive)
-    both.expect(PAGE)
-    both.close()
+    loopback = Loopback(bench, PAGE, bench.connect(device))
+    receive = loopback.receive(PAGE)
+    bench.finish(loopback.send(PAGE), receive)
+    loopback.expect(PAGE)
+    loopback.close()
     for part in (0, 1):
         own = bench.read_properties(part).v_device
         if own[:2] != (1, part):

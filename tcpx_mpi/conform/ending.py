@@ -6,8 +6,8 @@ import os
 from itertools import permutations
 
 from tcpx_mpi.conform.bench import Bench
-from tcpx_mpi.conform.both import receiving
 from tcpx_mpi.conform.clause import Clause
+from tcpx_mpi.conform.loopback import receiving
 from tcpx_mpi.conform.memory import PAGE
 from tcpx_mpi.conform.outcome import Broken
 
@@ -35,9 +35,9 @@ def _close_unused(bench: Bench) -> str:
 def _close_pending(bench: Bench) -> str:
     bench.start()
     for first, second in (("close_recv", "close_send"), ("close_send", "close_recv")):
-        both, _ = receiving(bench, 2)
-        both.send(PAGE)
-        pair = both.pair
+        loopback, _ = receiving(bench, 2)
+        loopback.send(PAGE)
+        pair = loopback.pair
         comms = {"close_send": pair.send, "close_recv": pair.receive}
         for call in (first, second):
             bench.stage = "with requests in flight"

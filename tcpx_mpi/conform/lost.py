@@ -61,7 +61,7 @@ def _lose_receiver(bench: Bench, source: Area, size: int, peer: int, pipe: int) 
     os.read(pipe, 1)  # it has the message
     pending: list[Send] = []
 
-    def told() -> bool:
+    def send_failed() -> bool:
         if not pending:
             code, request = bench.call("isend", pair.send, source.address, size, 0, mhandle)
             pending.extend([Send(pair.send, request)] if request else [])
@@ -71,9 +71,9 @@ def _lose_receiver(bench: Bench, source: Area, size: int, peer: int, pipe: int) 
             pending.clear()
         return bool(code != 0)
 
-    bench.turns(told)
+    bench.turns(send_failed)
     _kill(bench, peer)
-    bench.until(told, "neither isend nor test told of the peer's death")
+    bench.until(send_failed, "neither isend nor test told of the peer's death")
     bench.call("close_send", pair.send)
     bench.stage = ""
 

@@ -81,7 +81,7 @@ def unwritten(abi: int, writings: Mapping[int, bytes]) -> list[str]:
     for name, offset, size in _native.properties_layout(abi):
         read = size
         if name == "v_device":  # only as many devices as it says are read
-            read = 4 + 4 * min(_parts_said(raw, offset, size) for raw in writings.values())
+            read = 4 + 4 * min(_part_count(raw, offset, size) for raw in writings.values())
         for at in range(offset, offset + read):
             if all(raw[at] == fill for fill, raw in writings.items()):
                 names.append(NCCL_NAMES[name])
@@ -89,7 +89,7 @@ def unwritten(abi: int, writings: Mapping[int, bytes]) -> list[str]:
     return names
 
 
-def _parts_said(raw: bytes, offset: int, size: int) -> int:
+def _part_count(raw: bytes, offset: int, size: int) -> int:
     count: int = struct.unpack_from("=i", raw, offset)[0]
     return min(max(count, 0), size // 4 - 1)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tcpx_mpi.conform import connecting, devices, ending, lost, moving, special, starting
+from tcpx_mpi.conform import connecting, devices, ending, lost, messages, optional, starting
 from tcpx_mpi.conform.clause import Clause
 
 
@@ -21,8 +21,8 @@ CLAUSES = _in_order(
     starting.CLAUSES
     + devices.CLAUSES
     + connecting.CLAUSES
-    + moving.CLAUSES
-    + special.CLAUSES
+    + messages.CLAUSES
+    + optional.CLAUSES
     + lost.CLAUSES
     + ending.CLAUSES
 )

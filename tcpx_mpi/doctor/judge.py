@@ -15,7 +15,7 @@ from functools import cache
 from tcpx_mpi.doctor.lines import Line, Rank
 from tcpx_mpi.doctor.ranks import Job, RankFacts, is_sockets, read_job
 from tcpx_mpi.doctor.signatures import Match, matches
-from tcpx_mpi.doctor.versions import Versions, alike, closest, read_versions
+from tcpx_mpi.doctor.versions import Versions, closest, matches_recipe, read_versions
 from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.findings import Finding, Severity, worst_first
 from tcpx_mpi.machine.profiles import FASTRAK, TCPX, Profile
@@ -88,11 +88,11 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
     if off:
         # Sockets say enough without a reason.
         reasons = [finding for finding in ends if finding.severity is BAD]
-        reasons = reasons or ([] if any(map(job.on_sockets, job.told)) else off)
+        reasons = reasons or ([] if any(map(job.on_sockets, job.with_network)) else off)
         reason = f"; {reasons[0].text}" if reasons else ""
         return Verdict(ExitCode.BELOW_GATE, f"off the fast path: {_where(job)}{reason}", findings)
     near = job.needs_no_network
-    if not near and not any(facts.networks for facts in job.told):
+    if not near and not any(facts.networks for facts in job.with_network):
         why = "no rank says which network it uses" if job.ranks else "no line of NCCL"
         remedy = "run the job with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET"
         advice = [_found(DOUBTFUL, why, remedy)]
@@ -102,8 +102,8 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
         return Verdict(ExitCode.INCONCLUSIVE, f"cannot tell: {_where(job)}; {doubts[0]}", findings)
     later = f"; later {ends[0].text}" if ends else ""
     where = _where(job)
-    if near and not all(f.networks and not (f.on_sockets or f.unknown) for f in job.told):
-        ways = ", ".join(sorted({name for facts in job.told for name in facts.near}))
+    if near and not all(f.networks and not (f.on_sockets or f.unknown) for f in job.with_network):
+        ways = ", ".join(sorted({name for facts in job.with_network for name in facts.near}))
         where = f"no network is needed between the {job.total} ranks{ways and f' ({ways})'}"
     return Verdict(ExitCode.OK, f"on the fast path: {where}{later}", findings)
 
@@ -111,7 +111,7 @@ def judge(lines: Sequence[Line], recipes: Sequence[Profile]) -> Verdict:
 def _where(job: Job) -> str:
     """ "GPUDirectTCPX_v7 on 3 of 4 ranks, Socket on 1"."""
     counts: Counter[str] = Counter()
-    for facts in job.told:
+    for facts in job.with_network:
         counts[" and ".join(facts.networks) or "no network"] += job.count(facts)
     if not counts:
         return "no rank came to name its network"
@@ -127,7 +127,9 @@ def _who(ranks: Sequence[RankFacts]) -> str:
 
 
 def _networks(job: Job, has_cause: bool) -> Iterable[LogFinding]:
-    found = [(facts, line) for facts in job.told if (line := job.on_sockets(facts)) is not None]
+    found = [
+        (facts, line) for facts in job.with_network if (line := job.on_sockets(facts)) is not None
+    ]
     if not found:
         return
     on_sockets = [facts for facts, _ in found]
@@ -140,7 +142,7 @@ def _networks(job: Job, has_cause: bool) -> Iterable[LogFinding]:
         what, remedy = "softtcpx, which is plain sockets", "name another plugin: NCCL_NET_PLUGIN"
     elif "FastSocket" in names:
         what, remedy = "FastSocket, which is sockets, in host memory", "take the machine's plugin"
-    is_all = len(on_sockets) == len(job.told) > 1
+    is_all = len(on_sockets) == len(job.with_network) > 1
     yield _found(
         BAD,
         f"{'all ranks' if is_all else _who(on_sockets)}: {what}",
@@ -153,7 +155,7 @@ def _networks(job: Job, has_cause: bool) -> Iterable[LogFinding]:
 
 def _gpu_memory(job: Job) -> Iterable[LogFinding]:
     remedy = "set NCCL_NET_GDR_LEVEL=PIX or farther; a container needs the NICs' real PCI addresses"
-    staged = [f for f in job.told if f.staged and not f.on_sockets]
+    staged = [f for f in job.with_network if f.staged and not f.on_sockets]
     if staged:
         whole = [facts for facts in staged if not facts.direct]
         ranks, share = (whole, "all") if whole else (staged, "some")
@@ -166,7 +168,7 @@ def _gpu_memory(job: Job) -> Iterable[LogFinding]:
         )
     without = [
         facts.memory_off
-        for facts in job.told
+        for facts in job.with_network
         if facts.memory_off and not (facts.memory_on or facts.linked or facts.on_sockets)
     ]
     if without and not job.needs_no_network:
@@ -189,9 +191,9 @@ def _ends(job: Job, known: Sequence[Match]) -> Iterable[LogFinding]:
         """Whether it was connected then, or nothing of it is there that would say so."""
         facts = job.ranks if rank is None else job.owners[rank]
         if effect == "failed":
-            says = [f for f in facts if f.told or f.informs]
+            says = [f for f in facts if f.names_network or f.informs]
             return not says or any(f.connected for f in says)
-        says = [f for f in facts if f.numbers or (f.told and rank)]
+        says = [f for f in facts if f.numbers or (f.names_network and rank)]
         return not says or any(f.connected or f.linked or f.near for f in says)
 
     for match in known:
@@ -216,7 +218,7 @@ def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[LogFinding
     """What signatures say. A cause counts for ranks that are not on the fast path."""
 
     def is_slow(line: Line) -> bool:
-        owners = job.owners[line.rank] if line.rank is not None else job.told
+        owners = job.owners[line.rank] if line.rank is not None else job.with_network
         return any(job.on_sockets(f) or (f.staged and not f.direct) for f in owners)
 
     for match in known:
@@ -238,7 +240,7 @@ def _known(job: Job, known: Sequence[Match], family: str) -> Iterable[LogFinding
 
 def _family(job: Job, lines: Sequence[Line], versions: Versions) -> str:
     """Whose plugin the ranks name, or else whose image or variables a log has; "" for neither."""
-    networks = [name for facts in job.told for name in facts.networks]
+    networks = [name for facts in job.with_network for name in facts.networks]
     for family, (name, *_) in _FAMILIES.items():
         if any(network.startswith(name) for network in networks):
             return family
@@ -261,7 +263,7 @@ def _wrong_family(job: Job, lines: Sequence[Line], family: str) -> Iterable[LogF
     if not wrong:
         return
     right = any(name.startswith(mine[1]) for name in job.environment)
-    is_off = not right and any(map(job.on_sockets, job.told))
+    is_off = not right and any(map(job.on_sockets, job.with_network))
     more = f" and {len(wrong) - 1} more of its family" if len(wrong) > 1 else ""
     yield _found(
         BAD if is_off else DOUBTFUL,
@@ -274,7 +276,7 @@ def _wrong_family(job: Job, lines: Sequence[Line], family: str) -> Iterable[LogF
 
 def _unknown(job: Job) -> Iterable[LogFinding]:
     remedy = "give the whole log, with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET"
-    for facts in job.told if not job.needs_no_network else ():
+    for facts in job.with_network if not job.needs_no_network else ():
         line = facts.on_sockets or facts.unknown
         if line is not None and job.on_sockets(facts) is None:
             why = "leaves its node, if there is another" if facts.on_sockets else "is in GPU memory"
@@ -285,7 +287,7 @@ def _unknown(job: Job) -> Iterable[LogFinding]:
 
 
 def _missing_ranks(job: Job) -> Iterable[LogFinding]:
-    if job.told and job.missing:
+    if job.with_network and job.missing:
         yield _found(
             DOUBTFUL,
             f"{job.missing} of {job.total} ranks do not say which network they use",
@@ -316,7 +318,7 @@ def _versions(job: Job, found: Versions, recipes: Sequence[Profile]) -> Iterable
         return
     recipe = closest(versions, recipes)
     belong = ", ".join(f"{name} {version}" for name, version in recipe.versions.items())
-    if alike(versions, recipe):
+    if matches_recipe(versions, recipe):
         rest = [f"{n} {v}" for n, v in recipe.versions.items() if n not in versions]
         with_them = f", which has {' and '.join(rest)} with it" if rest else ""
         what = f"versions: {said}: as in {recipe.source}{with_them}"

@@ -83,7 +83,7 @@ class RankFacts:
         return {**self.chosen, **self.direct, **self.staged}
 
     @property
-    def told(self) -> bool:
+    def names_network(self) -> bool:
         return bool(self.networks or self.near)
 
     @property
@@ -158,9 +158,9 @@ class Job:
     versions: Mapping[str, Sequence[str]]
 
     @cached_property
-    def told(self) -> list[RankFacts]:
+    def with_network(self) -> list[RankFacts]:
         """The ranks that name their network or their connections."""
-        return [facts for facts in self.ranks if facts.told]
+        return [facts for facts in self.ranks if facts.names_network]
 
     def count(self, facts: RankFacts) -> int:
         """How many ranks these are: one, but where a log has lost what tells two apart."""
@@ -169,13 +169,15 @@ class Job:
 
     @cached_property
     def total(self) -> int:
-        silent = [facts for facts in self.ranks if not facts.told and facts.rank.device]
-        return max(self.size, sum(map(self.count, self.told)) + len(silent) * (not self.size))
+        silent = [facts for facts in self.ranks if not facts.names_network and facts.rank.device]
+        return max(
+            self.size, sum(map(self.count, self.with_network)) + len(silent) * (not self.size)
+        )
 
     @cached_property
     def missing(self) -> int:
         """Ranks that say nothing of their network."""
-        return max(self.total - sum(map(self.count, self.told)), 0)
+        return max(self.total - sum(map(self.count, self.with_network)), 0)
 
     @cached_property
     def environment(self) -> dict[str, str]:
@@ -188,20 +190,20 @@ class Job:
     @cached_property
     def spans(self) -> bool:
         """Whether something says that there are several nodes."""
-        return len({facts.rank.host for facts in self.told}) > 1 or any(
-            facts.linked or max(facts.nodes.values(), default=0) > 1 for facts in self.told
+        return len({facts.rank.host for facts in self.with_network}) > 1 or any(
+            facts.linked or max(facts.nodes.values(), default=0) > 1 for facts in self.with_network
         )
 
     @cached_property
     def needs_no_network(self) -> bool:
         """Whether all ranks are there and no byte goes between nodes: one node, or NVLink alone."""
-        told = self.told
-        if not told or self.missing or any(facts.linked for facts in told):
+        heard = self.with_network
+        if not heard or self.missing or any(facts.linked for facts in heard):
             return False
-        if self.size == self.total == 1 or any(facts.nodes.get(self.size) == 1 for facts in told):
+        if self.size == self.total == 1 or any(facts.nodes.get(self.size) == 1 for facts in heard):
             return True
-        near = all(facts.near for facts in told)
-        return near and (not self.spans or all("P2P/MNNVL" in facts.near for facts in told))
+        near = all(facts.near for facts in heard)
+        return near and (not self.spans or all("P2P/MNNVL" in facts.near for facts in heard))
 
     def on_sockets(self, facts: RankFacts) -> Line | None:
         """Where a rank says so; its choice says little while nothing leaves its node."""
@@ -213,11 +215,11 @@ class Job:
     def _on_one_host(self) -> bool:
         """Whether all ranks are there and name one host, as far as its name is one: two containers
         may have a host's name and a pid in common."""
-        names = {replace(facts.rank, source="") for facts in self.told}
+        names = {replace(facts.rank, source="") for facts in self.with_network}
         return (
             self.size > 0
             and not (self.missing or self.spans)
-            and len(names) == len(self.told)
+            and len(names) == len(self.with_network)
             and not any(_NO_HOST.fullmatch(rank.host) for rank in names)
         )
 
@@ -271,16 +273,16 @@ def _parts(alone: Mapping[Rank, RankFacts]) -> dict[Rank, list[Rank]]:
     parts: dict[Rank, list[Rank]] = {}
     processes: dict[tuple[str, str, str], list[Rank]] = defaultdict(list)
     names: dict[Rank, list[Rank]] = defaultdict(list)
-    for rank, facts in sorted(alone.items(), key=lambda item: not item[1].told):
+    for rank, facts in sorted(alone.items(), key=lambda item: not item[1].names_network):
         alike = names[replace(rank, source="")]
-        near = processes[rank.process] if not (facts.told or facts.numbers) else []
+        near = processes[rank.process] if not (facts.names_network or facts.numbers) else []
         same = [one for one in alike if _is_one(alone[one], facts)]
         homes = near or (same if len(same) == 1 else [])
         for home in homes:
             parts[home].append(rank)
         if not homes:
             parts[rank] = [rank]
-            if facts.told:
+            if facts.names_network:
                 processes[rank.process].append(rank)
                 alike.append(rank)
     return parts
@@ -291,4 +293,4 @@ def _is_one(one: RankFacts, other: RankFacts) -> bool:
     sizes = one.numbers.keys() & other.numbers.keys()
     if sizes:
         return all(one.numbers[size] == other.numbers[size] for size in sizes)
-    return not other.told
+    return not other.names_network

@@ -40,7 +40,7 @@ def read_versions(lines: Sequence[Line]) -> Versions:
     return found
 
 
-def alike(versions: Mapping[str, str], recipe: Profile) -> bool:
+def matches_recipe(versions: Mapping[str, str], recipe: Profile) -> bool:
     """Whether no version is another than the recipe's; what it does not name does not count."""
     return all(recipe.versions.get(name, value) == value for name, value in versions.items())
 

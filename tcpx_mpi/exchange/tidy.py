@@ -299,7 +299,7 @@ def settings(run: Run) -> Table:
     columns = dict.fromkeys(("section", "name", "value", "source"), TEXT)
     lines = [
         {"section": section, "name": name, "value": value, "source": source}
-        for section, name, value, source in _said(run)
+        for section, name, value, source in _header_values(run)
     ]
     return _small("settings", columns, lines)
 
@@ -310,7 +310,7 @@ def _kinds(record: type[RankInfo | BaselineInfo | ObservedPlacement | GpuRow]) -
     return {field.name: kinds[hints[field.name]] for field in dataclasses.fields(record)}
 
 
-def _said(run: Run) -> Iterator[tuple[str, str, str, str]]:
+def _header_values(run: Run) -> Iterator[tuple[str, str, str, str]]:
     header = run.header
     yield from (("setting", *each) for each in header.settings)
     for section in ("versions", "facts", "environment"):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tcpx_mpi.findings.baselines import baseline_findings, detours, while_loaded
 from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.findings.gpus import gpus
-from tcpx_mpi.findings.peers import beside_peers, detours, while_loaded
 from tcpx_mpi.findings.percentiles import percentiles
 from tcpx_mpi.findings.placement import placement, stolen, usage
 from tcpx_mpi.findings.rows import (
@@ -27,7 +27,7 @@ from tcpx_mpi.findings.steadiness import steadiness
 from tcpx_mpi.findings.stragglers import matrices, stragglers
 from tcpx_mpi.records import Run
 from tcpx_mpi.stats import RowSummary
-from tcpx_mpi.stragglers.detect import Measured, Way
+from tcpx_mpi.stragglers.detect import Link, Measured
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Matrix:
     """Who sent to whom how fast at one size; evidence that speaks for itself."""
 
     size_bytes: int
-    ways: Mapping[Way, Measured]
+    links: Mapping[Link, Measured]
 
 
 RunFinding = Finding[str | Matrix]
@@ -55,8 +55,8 @@ def findings_of(
         *checks(header, summaries),
         *slowest(header, summaries),
         *(
-            Finding(Severity.NOTE, "", "", evidence=Matrix(size, ways))
-            for size, ways in matrices(header, run.rows).items()
+            Finding(Severity.NOTE, "", "", evidence=Matrix(size, links))
+            for size, links in matrices(header, run.rows).items()
         ),
         *stragglers(header, run.rows),
         *connections(header),
@@ -72,7 +72,7 @@ def findings_of(
         *stolen(header, summaries),
         *gpus(header, summaries),
         *while_loaded(summaries),
-        *beside_peers(header, summaries),
+        *baseline_findings(header, summaries),
         *detours(header),
         *ended_early(run),
         *(Finding(Severity.DOUBTFUL, "Missing", text) for text in missing),

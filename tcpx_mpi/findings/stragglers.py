@@ -17,13 +17,13 @@ from tcpx_mpi.records import Row, RunHeader, rank_name
 from tcpx_mpi.schedule.pattern import pairs_of_text, text_of_pairs
 from tcpx_mpi.stats import batch_means, rank_times_ns
 from tcpx_mpi.stragglers.detect import (
-    BOTH_WAYS,
-    ONE_WAY,
+    ONE_DIRECTION,
+    ROUND_TRIP,
+    Link,
     Measured,
     Places,
     Sensitivity,
     Straggler,
-    Way,
     find_stragglers,
     sensitivities,
 )
@@ -37,26 +37,27 @@ _MOST_LINES = 8
 #: The title of what is slow.
 SLOW = "Slow"
 
-BySize = dict[int, dict[Way, Measured]]
+BySize = dict[int, dict[Link, Measured]]
 
 
-def ways_by_size(header: RunHeader, rows: Iterable[Row]) -> BySize:
+def links_by_size(header: RunHeader, rows: Iterable[Row]) -> BySize:
     """Of patterns whose ways can be told apart; repeats of a way are taken together."""
-    found: dict[int, dict[Way, list[Measured]]] = defaultdict(lambda: defaultdict(list))
+    found: dict[int, dict[Link, list[Measured]]] = defaultdict(lambda: defaultdict(list))
     for row in rows if not header.averages_only else []:
         if row.size_bytes:
-            of_row = _both_ways(row) if row.arrivals.size else _one_way(header, row)
-            for way, measured in of_row.items():
-                found[row.size_bytes][way].append(measured)
+            of_row = _half_round_trips(row) if row.arrivals.size else _one_direction(header, row)
+            for link, measured in of_row.items():
+                found[row.size_bytes][link].append(measured)
     return {
-        size: {way: _together(parts) for way, parts in ways.items()} for size, ways in found.items()
+        size: {link: _together(parts) for link, parts in links.items()}
+        for size, links in found.items()
     }
 
 
-def _one_way(header: RunHeader, row: Row) -> dict[Way, Measured]:
+def _one_direction(header: RunHeader, row: Row) -> dict[Link, Measured]:
     """Of patterns in which each rank that receives has one sender, and waits for nobody else."""
-    found: dict[Way, Measured] = {}
-    if not is_one_way(header):
+    found: dict[Link, Measured] = {}
+    if not is_one_direction(header):
         return found
     samples = row.samples["iteration"]
     for receiver in np.flatnonzero(row.receives).tolist():
@@ -75,7 +76,7 @@ def _sender(header: RunHeader, row: Row, receiver: int) -> int:
     return pattern.sender(row.cycle % rounds_of(header), receiver, header.world)
 
 
-def is_one_way(header: RunHeader) -> bool:
+def is_one_direction(header: RunHeader) -> bool:
     """Whether each rank that receives has one sender, and waits for nobody else."""
     pattern = patterns.find(header.pattern)
     return pattern is not None and pattern.sender is not None
@@ -120,7 +121,7 @@ def _at_once(times: Sequence[float] | NDArray[np.float64]) -> Measured:
     return replace(found, quarters_ns=tuple(float(np.median(each)) for each in quarters))
 
 
-def _both_ways(row: Row) -> dict[Way, Measured]:
+def _half_round_trips(row: Row) -> dict[Link, Measured]:
     """Where a rank has several peers at a time: half of the time there and back.
 
     A peer's bytes come as late as it began its iteration, and that is as late as what it waited
@@ -157,12 +158,12 @@ def pairs_to_retest(header: RunHeader, rows: Sequence[Row]) -> dict[int, list[st
     ):
         return {}
     found = {}
-    for size, ways in ways_by_size(header, rows).items():
-        again = retests(find_stragglers(ways, places), ways, places)
+    for size, links in links_by_size(header, rows).items():
+        again = retests(find_stragglers(links, places), links, places)
         found[size] = [
-            text_of_pairs(way)
+            text_of_pairs(link)
             for pairs in again
-            for way in (pairs, [(receiver, sender) for sender, receiver in pairs])
+            for link in (pairs, [(receiver, sender) for sender, receiver in pairs])
         ]
     return found
 
@@ -171,7 +172,7 @@ def matrices(header: RunHeader, rows: Iterable[Row]) -> BySize:
     """By size who sent to whom how fast, of a run in rounds that is not too wide to be shown."""
     if not has_rounds(header) or header.world > _WIDEST:
         return {}
-    return ways_by_size(header, (row for row in rows if not row.pairs))
+    return links_by_size(header, (row for row in rows if not row.pairs))
 
 
 def stragglers(header: RunHeader, rows: Sequence[Row]) -> list[Finding[str]]:
@@ -179,21 +180,21 @@ def stragglers(header: RunHeader, rows: Sequence[Row]) -> list[Finding[str]]:
     named: list[str] = []
     unconfirmed: list[str] = []
     places = places_of(header)
-    by_size = ways_by_size(header, [row for row in rows if not row.pairs])
-    fresh_by_size = ways_by_size(header, [row for row in rows if row.pairs])
+    by_size = links_by_size(header, [row for row in rows if not row.pairs])
+    fresh_by_size = links_by_size(header, [row for row in rows if row.pairs])
     if places is None or not by_size:
         return []
-    roles = ONE_WAY if is_one_way(header) else BOTH_WAYS
-    for size, ways in by_size.items():
+    roles = ONE_DIRECTION if is_one_direction(header) else ROUND_TRIP
+    for size, links in by_size.items():
         fresh = fresh_by_size.get(size, {})
-        for each in judged(ways, fresh, places, roles):
+        for each in judged(links, fresh, places, roles):
             sentence = _sentence(header, size, each.suspect)
             if each.again is not None:
                 sentence += f"; again {each.again:.3g} x{_met(each.suspect, fresh, places)}"
             elif fresh:
                 sentence += "; not measured again"
             (named if each.named else unconfirmed).append(sentence)
-    if not named and (has_rounds(header) or not is_one_way(header)):
+    if not named and (has_rounds(header) or not is_one_direction(header)):
         named = _nobody(by_size, places, roles)
     return [*_titled(SLOW, named), *_titled("Not confirmed", unconfirmed)]
 
@@ -205,8 +206,8 @@ def _nobody(by_size: BySize, places: Places, roles: Sequence[str]) -> list[str]:
     found = sorted(
         (
             (size, each)
-            for size, ways in by_size.items()
-            for each in sensitivities(ways, places, roles)
+            for size, links in by_size.items()
+            for each in sensitivities(links, places, roles)
         ),
         key=lambda item: item[1].most,
         reverse=True,
@@ -247,7 +248,7 @@ def _sentence(header: RunHeader, size: int, suspect: Straggler) -> str:
     names = [rank_name(header, rank) for rank in suspect.ranks]
     figure = (
         f"{suspect.factor:.3g} x the {suspect.good_ns / 1e3:.4g} us of the good ones at "
-        f"{format_size(size)}, in {suspect.ways} of {suspect.of_ways} ways "
+        f"{format_size(size)}, in {suspect.links} of {suspect.of_links} ways "
         f"(noise {math.expm1(suspect.noise):.1%})"
     )
     roles = " and ".join(suspect.roles)
@@ -258,19 +259,19 @@ def _sentence(header: RunHeader, size: int, suspect: Straggler) -> str:
         nic = f"NIC {info.nic} of {info.host} ({_ranks(suspect.ranks)})"
         return f"{nic}, {roles}: {figure}, not within the node"
     if suspect.kind == "link":
-        one_way = is_one_way(header)
-        way = f"from {names[0]} to" if one_way else f"between {names[0]} and"
-        return f"the way {way} {names[1]}: {figure}, both are fast with others"
+        one_direction = is_one_direction(header)
+        link = f"from {names[0]} to" if one_direction else f"between {names[0]} and"
+        return f"the way {link} {names[1]}: {figure}, both are fast with others"
     return f"{names[0]} or {names[1]}, or their way: {figure}; `run pairs --all` tells which"
 
 
-def _met(suspect: Straggler, fresh: Mapping[Way, Measured], places: Places) -> str:
+def _met(suspect: Straggler, fresh: Mapping[Link, Measured], places: Places) -> str:
     """Whom it met again."""
     met = {
         other
-        for way in fresh
-        if places.apart(way) == suspect.apart and not set(suspect.ranks).isdisjoint(way)
-        for other in way
+        for link in fresh
+        if places.apart(link) == suspect.apart and not set(suspect.ranks).isdisjoint(link)
+        for other in link
         if other not in suspect.ranks
     }
     return f" with {_ranks(sorted(met))}" if suspect.roles else ""

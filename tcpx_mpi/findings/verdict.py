@@ -8,9 +8,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 from tcpx_mpi.errors import ExitCode
+from tcpx_mpi.findings.baselines import wrong_of_baselines
 from tcpx_mpi.findings.figures import figure
 from tcpx_mpi.findings.finding import Finding, Severity, worst_first
-from tcpx_mpi.findings.peers import wrong_of_peers
 from tcpx_mpi.findings.rows import ended_early, is_unchecked, wrong_bytes
 from tcpx_mpi.records import IMPORTED_BOUNDS, Run, RunHeader
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
@@ -70,13 +70,13 @@ def below_minimum(header: RunHeader, summaries: Summaries) -> str:
 
 def errors_of(summaries: Summaries) -> list[str]:
     """What was wrong in the bytes of this run and of its peers, a sentence each."""
-    found = [*wrong_bytes(summaries), *wrong_of_peers(summaries).values()]
+    found = [*wrong_bytes(summaries), *wrong_of_baselines(summaries).values()]
     return [finding.text for finding in found]
 
 
 def outcome_of(header: RunHeader, summaries: Summaries) -> tuple[ExitCode, str]:
     """The exit code of a run that was measured to its end, and why it is not 0."""
-    if any(summary.wrong_found for summary in summaries) or wrong_of_peers(summaries):
+    if any(summary.wrong_found for summary in summaries) or wrong_of_baselines(summaries):
         return ExitCode.WRONG_BYTES, [*errors_of(summaries), "wrong bytes were received"][0]
     text = below_minimum(header, summaries)
     return (ExitCode.BELOW_GATE, text) if text else (ExitCode.OK, "")
@@ -115,10 +115,10 @@ def in_words(header: RunHeader, summaries: Summaries) -> Iterator[Finding[str]]:
     for baseline in header.baselines:
         names.setdefault(baseline.kind, []).append(baseline.name)
     for kind, variants in names.items():
-        yield from _beside(f"Beside {kind}", [s.against.get(kind) for s in summaries])
+        yield from _ratio_findings(f"Beside {kind}", [s.against.get(kind) for s in summaries])
         if len(variants) > 1:
             best = [strongest(s.against, variants) for s in summaries]
-            yield from _beside(f"{kind} at its best", best)
+            yield from _ratio_findings(f"{kind} at its best", best)
 
 
 def _bytes(header: RunHeader, summaries: Summaries) -> Iterator[Finding[str]]:
@@ -148,7 +148,7 @@ def _speed(summaries: Summaries) -> Iterator[Finding[str]]:
     yield Finding(Severity.NOTE, "Speed", text)
 
 
-def _beside(title: str, found: Sequence[Ratio | None]) -> Iterator[Finding[str]]:
+def _ratio_findings(title: str, found: Sequence[Ratio | None]) -> Iterator[Finding[str]]:
     """In how many rows the plugin was faster or slower, by the interval."""
     ratios = [each for each in found if each is not None and not each.void]
     ratios = [each for each in ratios if math.isfinite(each.ratio)]
@@ -194,7 +194,7 @@ def _spoilt(run: Run, summaries: Summaries, rows: str) -> Iterator[str]:
             f"{_counted(sum(wrong), 'wrong byte')} in {len(wrong)} of {rows}: no figure here "
             "counts until that is explained."
         )
-    for finding in wrong_of_peers(summaries).values():
+    for finding in wrong_of_baselines(summaries).values():
         yield f"The {finding.text}: no ratio to it counts until that is explained."
     if below_minimum(run.header, summaries):
         bandwidth, limit = mean_bus_bandwidth(summaries), minimum_bandwidth(run.header)

@@ -38,7 +38,7 @@ def parse_json(text: str) -> Any:
     if text.count("[") + text.count("{") > _MOST_VALUES:
         raise ValueError(f"more than {_MOST_VALUES} lists and objects")
     try:
-        document = json.loads(text, parse_int=_whole)
+        document = json.loads(text, parse_int=_bounded_integer)
     except RecursionError:
         raise ValueError(_too_deep()) from None
     _check(document, 10**_DIGITS)
@@ -87,7 +87,7 @@ def _check(document: object, largest: int) -> None:
     raise ValueError(_too_deep())
 
 
-def _whole(digits: str) -> int:
+def _bounded_integer(digits: str) -> int:
     if len(digits) > _DIGITS:
         raise ValueError(f"a number of {len(digits)} digits")
     return int(digits)

@@ -23,7 +23,7 @@ from tcpx_mpi.launch.relay import Relay, may_fill
 from tcpx_mpi.launch.rooms import rooms_of_mpi
 from tcpx_mpi.launch.setup_deadline import ending_what_never_comes_up
 from tcpx_mpi.launch.setup_table import TABLE_VARIABLE, SetupTable
-from tcpx_mpi.launch.terminal import TERMINAL_VARIABLE, own_terminal, told
+from tcpx_mpi.launch.terminal import TERMINAL_VARIABLE, own_terminal, variable_of
 from tcpx_mpi.programs import find_program
 
 #: Set for ranks whose settings and outputs the parent has validated; its value is the parent's pid.
@@ -341,7 +341,7 @@ def _started(
     options: Sequence[str],
     stdout: int | None = None,
 ) -> _Process:
-    terminal = {TERMINAL_VARIABLE: told(own_terminal())}
+    terminal = {TERMINAL_VARIABLE: variable_of(own_terminal())}
     return subprocess.Popen(
         [find_mpirun(environ), *options, "-n", str(ranks), *program],
         env={**mpirun_environment(environ, is_root=os.geteuid() == 0), **terminal},

@@ -63,7 +63,7 @@ def ending_what_never_comes_up(
             reason = why(table, limit_s, there)
             if len(table.waits()) < table.ranks or any(map(_stopped, there.values())):
                 late.append(reason)  # which no rank can say
-                table.told()
+                table.mark_reported()
             # Ranks may have come up since, or said why they did not.
             if not wait(come_up, _GRACE_S):
                 late[:] = [reason]

@@ -57,7 +57,7 @@ class SetupTable:
                 found[rank] = Wait(what, (time.monotonic_ns() - int(since)) / 1e9)
         return found
 
-    def told(self) -> None:
+    def mark_reported(self) -> None:
         """The launcher says why set-up has not ended: ranks that wait leave it at that."""
         with open(self.path, "r+b") as file:
             for rank, each in self.waits().items():

@@ -51,7 +51,7 @@ def own_terminal() -> Terminal | None:
     return _terminal_of(os.getpid())
 
 
-def told(terminal: Terminal | None) -> str:
+def variable_of(terminal: Terminal | None) -> str:
     """The value of `TERMINAL_VARIABLE`."""
     if terminal is None:
         return "none"

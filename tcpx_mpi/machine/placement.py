@@ -101,10 +101,10 @@ def place_node(
     Raises UsageError for a request that this node cannot fulfil.
     """
     gpus = rank_gpus(node, visible or [node.topology.gpus] * len(masks), request)
-    return place_beside(node, masks, request, gpus)
+    return place_on_node(node, masks, request, gpus)
 
 
-def place_beside(
+def place_on_node(
     node: Node,
     masks: Sequence[Sequence[int]],
     request: Request,

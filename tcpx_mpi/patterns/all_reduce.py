@@ -18,7 +18,7 @@ from tcpx_mpi.patterns.program import (
     element_blocks,
     finished,
     scaled_copy,
-    whole,
+    undivided,
 )
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.symmetry import Symmetry
@@ -191,7 +191,7 @@ PROGRAMS = (
     Program(
         name="all_reduce",
         pattern=pattern,
-        division=whole,
+        division=undivided,
         algos=("ring", "doubling"),
         reduces=True,
         cost=_cost,

@@ -33,12 +33,12 @@ def refuse(name: str, world: int) -> str | None:
     return fewer_than_two(name, world)
 
 
-def _one_way(rank: int, world: int) -> tuple[int | None, int | None]:
+def _first_half_sends(rank: int, world: int) -> tuple[int | None, int | None]:
     other = partner(rank, world)
     return (None, other) if begins(rank, world) else (other, None)
 
 
-def _both_ways(rank: int, world: int) -> tuple[int, int]:
+def _exchange(rank: int, world: int) -> tuple[int, int]:
     return partner(rank, world), partner(rank, world)
 
 
@@ -58,14 +58,14 @@ def _there_and_back(rank: int, world: int) -> Schedule:
 
 PAIR = one_to_one(
     "pair",
-    _one_way,
+    _first_half_sends,
     refuse=lambda world: refuse("pair", world),
     sender=lambda number, receiver, world: partner(receiver, world),
     fits_nics=True,
 )
 BIDIRECTIONAL = one_to_one(
     "bidirectional",
-    _both_ways,
+    _exchange,
     refuse=lambda world: refuse("bidirectional", world),
     notes=("algbw and busbw are of one way, as much goes the other way",),
 )

@@ -127,7 +127,7 @@ def of_bytes(name: str, pattern: Callable[[Form], Pattern], *options: str) -> Pr
     )
 
 
-def whole(size_bytes: int, element_bytes: int, world: int, form: Form) -> Division:
+def undivided(size_bytes: int, element_bytes: int, world: int, form: Form) -> Division:
     """One block of all elements."""
     count = size_bytes // element_bytes
     return Division(count * element_bytes, count)

@@ -19,7 +19,7 @@ from tcpx_mpi.patterns.program import (
     finished,
     one_block,
     scaled_copy,
-    whole,
+    undivided,
 )
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.table import (
@@ -156,7 +156,7 @@ def _cost(algo: str, world: int, size_bytes: int) -> tuple[float, float]:
 BROADCAST = Program(
     name="broadcast",
     pattern=_broadcast,
-    division=whole,
+    division=undivided,
     algos=("ring", "tree"),
     rooted=True,
     cost=_cost,
@@ -166,7 +166,7 @@ BROADCAST = Program(
 REDUCE = Program(
     name="reduce",
     pattern=_reduce,
-    division=whole,
+    division=undivided,
     algos=("ring", "tree"),
     reduces=True,
     rooted=True,

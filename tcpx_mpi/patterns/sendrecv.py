@@ -8,7 +8,7 @@ waited for the send at once would wait for itself, round the ring.
 
 from __future__ import annotations
 
-from tcpx_mpi.patterns.program import BY_SENDS, Form, Program, one_block, whole
+from tcpx_mpi.patterns.program import BY_SENDS, Form, Program, one_block, undivided
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.symmetry import Symmetry
 from tcpx_mpi.schedule.table import (
@@ -59,6 +59,6 @@ def _pattern(form: Form) -> Pattern:
 
 PROGRAMS = (
     Program(
-        "sendrecv", _pattern, whole, ("direct",), redop="", mpi="Sendrecv", nccl=BY_SENDS,
+        "sendrecv", _pattern, undivided, ("direct",), redop="", mpi="Sendrecv", nccl=BY_SENDS,
     ),
 )  # fmt: skip

@@ -30,7 +30,7 @@ def moves_all_by_tcp(plugin: str) -> bool:
     return is_softtcpx(plugin) or is_tcpx(plugin)
 
 
-def whole_number(
+def integer_variable(
     environ: Mapping[str, str], name: str, least: int, most: int, fallback: int
 ) -> int:
     """A variable as softtcpx reads it (`read_number` of its api/settings.cc): what is no whole
@@ -42,7 +42,7 @@ def whole_number(
 
 def most_sockets_of_softtcpx(environ: Mapping[str, str]) -> int:
     """The limit of softtcpx, of a comm's data sockets and of the threads that may share them."""
-    return whole_number(environ, "SOFTTCPX_MAX_SOCKETS", 1, _MOST_OF_SOFTTCPX, MAX_DATA_SOCKETS)
+    return integer_variable(environ, "SOFTTCPX_MAX_SOCKETS", 1, _MOST_OF_SOFTTCPX, MAX_DATA_SOCKETS)
 
 
 def c_number(text: str) -> int:

@@ -16,9 +16,9 @@ from tcpx_mpi.machine.topology import Host
 from tcpx_mpi.plugin.find import is_softtcpx
 from tcpx_mpi.plugin.sockets import (
     THREADS_VARIABLE,
+    integer_variable,
     most_sockets_of_softtcpx,
     threads_of_softtcpx,
-    whole_number,
 )
 
 WORKERS_VARIABLE = "SOFTTCPX_WORKERS"
@@ -108,7 +108,7 @@ def workers_asked_for(environ: Mapping[str, str]) -> int:
     By its own rule (`load_settings` of its api/settings.cc): workers beyond their limits count
     as none, and threads are bounded by SOFTTCPX_MAX_SOCKETS.
     """
-    if workers := whole_number(environ, WORKERS_VARIABLE, 0, _MOST_WORKERS, 0):
+    if workers := integer_variable(environ, WORKERS_VARIABLE, 0, _MOST_WORKERS, 0):
         return workers
     return min(threads_of_softtcpx(environ), most_sockets_of_softtcpx(environ))
 

@@ -4,6 +4,6 @@ hostfile   what a hostfile says, and whether its names can be reached
 facts      what a node is: reads the system, decides nothing
 probe      the plugin, in a process of its own that it may end
 checks     facts -> findings of one node; pure
-alike      facts of all nodes -> findings; pure
+agreement  facts of all nodes -> findings; pure
 findings   a finding, their text and exit code
 """

@@ -27,7 +27,7 @@ _LIMITS = Limits(bytes=1 << 20, lines=1 << 16)
 
 
 @contextlib.contextmanager
-def kept_hostfile(path: str) -> Iterator[str]:
+def rereadable_hostfile(path: str) -> Iterator[str]:
     """A path at which a hostfile can be read more than once: its own, or of a copy for a pipe.
 
     Raises UsageError.

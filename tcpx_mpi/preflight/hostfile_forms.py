@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.preflight.alike import mpi_family
+from tcpx_mpi.preflight.agreement import mpi_family
 
 _OPEN_MPI = re.compile(r"\((?:Open MPI|OpenRTE|PRRTE)\)\s+v?([\w.]+)")
 _HYDRA = re.compile(r"Version:?\s+([\w.]+)")

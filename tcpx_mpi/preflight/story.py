@@ -15,17 +15,17 @@ from tcpx_mpi.launch.own_python import module_command
 from tcpx_mpi.launch.watch import CONNECT
 from tcpx_mpi.machine.profiles import keep_mpi_on_control_nic
 from tcpx_mpi.machine.topology import node_names, this_machine
-from tcpx_mpi.preflight.alike import agreement_findings, mpi_family, mpirun_finding
+from tcpx_mpi.preflight.agreement import agreement_findings, mpi_family, mpirun_finding
 from tcpx_mpi.preflight.checks import node_findings
 from tcpx_mpi.preflight.facts import AskedPlugin, NodeFacts, own_addresses, read_facts, read_mpirun
 from tcpx_mpi.preflight.findings import FAILED, OK, CheckFinding, checked, decoded
 from tcpx_mpi.preflight.hostfile import (
     hostfile_findings,
-    kept_hostfile,
     needs_ssh,
     reach_findings,
     read_hostfile,
     require_known,
+    rereadable_hostfile,
 )
 from tcpx_mpi.preflight.hostfile_forms import launcher_of
 from tcpx_mpi.units import counted
@@ -74,7 +74,7 @@ def check_nodes(
     Raises UsageError for a hostfile that cannot be, before anything is started, and SetupFailed
     where no node answers.
     """
-    with kept_hostfile(hostfile) as kept:
+    with rereadable_hostfile(hostfile) as kept:
         return _check_nodes(hostfile, kept, plugin, profile, environ)
 
 

@@ -279,15 +279,15 @@ def _read(path: str, records: Iterator[Record]) -> JournalContent:
     if not isinstance(first["run_id"], str):
         raise ValueError("the run's name is no text")
     content = JournalContent(
-        path, first["run_id"], _whole(first, "rank"), _whole(first, "world", MOST_RANKS)
+        path, first["run_id"], _integer(first, "rank"), _integer(first, "world", MOST_RANKS)
     )
     rows: dict[int, dict[str, _Side]] = {}
     for header, arrays in records:
         if header["record"] in ("batch", "result"):
-            sides = rows.setdefault(_whole(header, "row"), {})
+            sides = rows.setdefault(_integer(header, "row"), {})
             if not isinstance(header["peer"], str):
                 raise ValueError("the name of a side is no text")
-            side = sides.setdefault(header["peer"], _Side.empty(_whole(header, "size_bytes")))
+            side = sides.setdefault(header["peer"], _Side.empty(_integer(header, "size_bytes")))
         match header["record"]:
             case "header":
                 content.header = header_from_plain(header["header"])
@@ -297,7 +297,7 @@ def _read(path: str, records: Iterator[Record]) -> JournalContent:
             case "result":
                 side.result = (header, arrays)
             case "acknowledged":
-                rows.pop(_whole(header, "row"), None)
+                rows.pop(_integer(header, "row"), None)
             case "torn":
                 content.torn = True
     for index in sorted(rows):
@@ -305,7 +305,7 @@ def _read(path: str, records: Iterator[Record]) -> JournalContent:
     return content
 
 
-def _whole(header: Mapping[str, Any], name: str, most: int = 1 << 62) -> int:
+def _integer(header: Mapping[str, Any], name: str, most: int = 1 << 62) -> int:
     value = header[name]
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= most:
         raise ValueError(f"{name} ({str(value)[:40]}) is no number from 0 to {most}")

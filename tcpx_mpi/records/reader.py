@@ -40,11 +40,11 @@ from tcpx_mpi.records.schema import (
     Columns,
     read_array,
     read_attribute,
+    read_integer_attribute,
     read_samples,
     read_table,
     read_text_attribute,
     read_texts,
-    read_whole_attribute,
 )
 from tcpx_mpi.records.setup_times import SETUP_DTYPE, SetupTimes
 from tcpx_mpi.records.sound import (
@@ -115,7 +115,7 @@ def _read(file: Any, path: str, stored: CommitFile) -> Run:
     run = _read_launch(file, path, stored)
     run.launches = [_read_launch(group, path, stored) for _, group in _groups(file, GROUP)]
     if PLANNED in file.attrs:
-        run.launches_planned = read_whole_attribute(file, PLANNED)
+        run.launches_planned = read_integer_attribute(file, PLANNED)
     return run
 
 
@@ -274,7 +274,7 @@ def _read_trace(group: Any, stored: CommitFile) -> Int64s:
 def _read_fault(group: Any, stored: CommitFile) -> Fault:
     return Fault(
         kind=read_text_attribute(group, "kind"),
-        exit_code=read_whole_attribute(group, "exit_code"),
+        exit_code=read_integer_attribute(group, "exit_code"),
         texts={
             item["rank"]: item["text"] for item in read_table(group, "texts", FAULT_COLUMNS, stored)
         },
@@ -286,8 +286,8 @@ def _read_fault(group: Any, stored: CommitFile) -> Fault:
 def _read_partial(group: Any, stored: CommitFile, of: Any = None) -> PartialRow:
     ranks = {int(name.removeprefix("rank_")): name for name in group if _RANK.fullmatch(name)}
     return PartialRow(
-        index=read_whole_attribute(group, "index"),
-        size_bytes=read_whole_attribute(group, "size_bytes"),
+        index=read_integer_attribute(group, "index"),
+        size_bytes=read_integer_attribute(group, "size_bytes"),
         missing_ranks=tuple(read_array(group, "missing_ranks", stored).tolist()),
         samples={
             rank: read_samples(group[name], "samples", stored, 1) for rank, name in ranks.items()

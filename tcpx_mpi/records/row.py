@@ -285,7 +285,7 @@ def join_row(
     the parts. `spool` is as in `mapped_arrays`. Raises ValueError if a rank is missing or counted
     other iterations or batches: padding it would invent samples.
     """
-    _require_alike(facts, parts)
+    _require_same_shape(facts, parts)
     if series is None:
         by_rank = [series_of(part) for part in parts]
         series = {
@@ -294,7 +294,7 @@ def join_row(
     return _joined(facts, parts, finished_time, series, spool)
 
 
-def _require_alike(facts: RowFacts, parts: Sequence[RankRow]) -> None:
+def _require_same_shape(facts: RowFacts, parts: Sequence[RankRow]) -> None:
     if [part.rank for part in parts] != list(range(len(parts))) or not parts:
         raise ValueError(f"row {facts.index}: parts of ranks {[part.rank for part in parts]}")
     for part in parts:
@@ -303,7 +303,7 @@ def _require_alike(facts: RowFacts, parts: Sequence[RankRow]) -> None:
         if part.against.keys() != parts[0].against.keys():
             raise ValueError(f"row {facts.index}: rank {part.rank} has other peers beside it")
     for name in parts[0].against:
-        _require_alike(facts, [part.against[name] for part in parts])
+        _require_same_shape(facts, [part.against[name] for part in parts])
 
 
 def _joined(

@@ -32,7 +32,7 @@ from tcpx_mpi.records.header import BaselineInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Average, ObservedPlacement, RowFacts
 from tcpx_mpi.records.secrets import redacted_text
 from tcpx_mpi.records.sound import of_kind
-from tcpx_mpi.records.stored import Place, StoredSamples
+from tcpx_mpi.records.stored import StoredArray, StoredSamples
 from tcpx_mpi.records.trace import COLUMNS
 
 SCHEMA = "tcpx-mpi run"
@@ -236,7 +236,7 @@ def read_samples(group: Any, name: str, file: CommitFile, dimensions: int = 2) -
     return StoredSamples(file, places)
 
 
-def _place(dataset: Any, file: CommitFile, dimensions: int) -> Place | NDArray[np.int64]:
+def _place(dataset: Any, file: CommitFile, dimensions: int) -> StoredArray | NDArray[np.int64]:
     dtype, shape = dataset.dtype, dataset.shape
     if dtype.kind != "i" or shape is None or len(shape) != dimensions:
         raise ValueError(f"{dataset.name} has no samples: {dtype} {shape}")
@@ -245,7 +245,7 @@ def _place(dataset: Any, file: CommitFile, dimensions: int) -> Place | NDArray[n
         return file.values(dataset)
     if math.prod(shape) * dtype.itemsize > dataset.id.get_storage_size():
         raise ValueError(f"{dataset.name} says that it has more than there is")
-    return Place(offset, shape, dtype)
+    return StoredArray(offset, shape, dtype)
 
 
 def read_attribute(group: Any, name: str) -> Any:
@@ -258,7 +258,7 @@ def read_text_attribute(group: Any, name: str) -> str:
     return _text(name, group.attrs[name])
 
 
-def read_whole_attribute(group: Any, name: str) -> int:
+def read_integer_attribute(group: Any, name: str) -> int:
     value = read_attribute(group, name)
     if not isinstance(value, int) or isinstance(value, bool):
         raise ValueError(f"{name} is no whole number")

@@ -18,7 +18,7 @@ from tcpx_mpi.records.commit_file import CommitFile
 from tcpx_mpi.records.row import Int64s, Row
 
 
-class Place(NamedTuple):
+class StoredArray(NamedTuple):
     """Where an array of at least one value lies in a file, and what it is."""
 
     offset: int
@@ -35,14 +35,14 @@ class StoredSamples(Mapping[str, Int64s]):
 
     __slots__ = ("_file", "_places")
 
-    def __init__(self, file: CommitFile, places: Mapping[str, Place | Int64s]) -> None:
+    def __init__(self, file: CommitFile, places: Mapping[str, StoredArray | Int64s]) -> None:
         self._file = file
         self._places = places
 
     def __getitem__(self, phase: str) -> Int64s:
         """Raises UsageError where they are there no more."""
         place = self._places[phase]
-        if not isinstance(place, Place):
+        if not isinstance(place, StoredArray):
             return place
         try:
             return self._file.array(*place)
@@ -96,12 +96,12 @@ class Scratch:
             self._file, {phase: self._place(values) for phase, values in samples.items()}
         )
 
-    def _place(self, values: Int64s) -> Place | Int64s:
+    def _place(self, values: Int64s) -> StoredArray | Int64s:
         if (
             values.size == 0 or values.nbytes >= mapped_arrays.LARGE_BYTES
         ):  # then it is on disk as it is
             return values
-        place = Place(self._file.tell(), values.shape, values.dtype)
+        place = StoredArray(self._file.tell(), values.shape, values.dtype)
         try:
             self._file.write(np.ascontiguousarray(values))
         except OSError as error:

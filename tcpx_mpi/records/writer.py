@@ -105,7 +105,7 @@ class RunWriter:
             for name in PLAN_ATTRIBUTES:
                 _set_attribute(plan, name, getattr(header.plan, name))
             for name in PLAN_LISTS:
-                write_array(plan, name, _whole(getattr(header.plan, name)), f"plan/{name}")
+                write_array(plan, name, _int64s(getattr(header.plan, name)), f"plan/{name}")
             write_texts(root, "command", header.command, "command")
             write_texts(root, "notes", header.notes, "notes")
             write_table(root, "settings", SETTING_COLUMNS, header.settings, "settings")
@@ -173,7 +173,7 @@ class RunWriter:
             group.attrs["time"] = fault.time
             texts = sorted(fault.texts.items())
             write_table(group, "texts", FAULT_COLUMNS, texts, "fault/texts")
-            missing = _whole(fault.missing_ranks)
+            missing = _int64s(fault.missing_ranks)
             write_array(group, "missing_ranks", missing, "fault/missing_ranks")
 
     def finish(self) -> None:
@@ -259,7 +259,7 @@ def _on_disk(group: Any, row: Row, file: CommitFile) -> Row:
 def _write_partial(group: Any, part: PartialRow) -> None:
     group.attrs["index"] = part.index
     group.attrs["size_bytes"] = part.size_bytes
-    write_array(group, "missing_ranks", _whole(part.missing_ranks), "partial/missing_ranks")
+    write_array(group, "missing_ranks", _int64s(part.missing_ranks), "partial/missing_ranks")
     for rank in part.samples:
         inner = group.create_group(f"rank_{rank:06d}")
         write_samples(inner, "samples", part.samples[rank])
@@ -272,7 +272,7 @@ def _set_attribute(group: Any, name: str, value: str | int | float) -> None:
     write_attribute(group, name, clean_text(value) if isinstance(value, str) else value)
 
 
-def _whole(values: Sequence[int]) -> NDArray[np.int64]:
+def _int64s(values: Sequence[int]) -> NDArray[np.int64]:
     return np.array(values, dtype="<i8")
 
 

@@ -226,7 +226,7 @@ LATE_STARTS = Field("", COUNTS, attrgetter("late_starts"), key="late_starts")
 # --- Under load, and beside baselines -------------------------------------------------------------
 
 _WHILE_LOADED = "while loaded"
-_BESIDE_A_MESH = (
+_WHILE_LOADED = (
     "`while loaded`, of `loaded_pingpong`: beside a mesh, as the row has them alone; `ratio low "
     "high`: the median over pairs of neighbouring blocks of time loaded over time alone, and its "
     "95 % interval; `mesh_bw`: of the mesh meanwhile ([patterns.md](patterns.md))"
@@ -237,7 +237,7 @@ def _under_load(field: Field) -> Field:
     def of(summary: RowSummary) -> Any:
         return None if summary.loaded is None else field.of(summary.loaded)
 
-    found = dataclasses.replace(field, of=of, group=_WHILE_LOADED, meaning=_BESIDE_A_MESH)
+    found = dataclasses.replace(field, of=of, group=_WHILE_LOADED, meaning=_WHILE_LOADED)
     return found if field is WRONG else dataclasses.replace(found, unknown=UNKNOWN, width=0)
 
 
@@ -261,12 +261,12 @@ def _ratio_fields(
 
 MESH_BW = Field(
     "mesh_bw", _RATE, lambda s: math.nan if s.load is None else s.load.mesh_gbps, 0, "mesh_bw",
-    _WHILE_LOADED, meaning=_BESIDE_A_MESH,
+    _WHILE_LOADED, meaning=_WHILE_LOADED,
 )  # fmt: skip
 UNDER_LOAD = (
     *map(_under_load, (TIME, P50, P95, P99)),
     *_ratio_fields(
-        _WHILE_LOADED, lambda s: None if s.load is None else s.load.ratio, _BESIDE_A_MESH
+        _WHILE_LOADED, lambda s: None if s.load is None else s.load.ratio, _WHILE_LOADED
     ),
     MESH_BW,
     _under_load(WRONG),
@@ -280,7 +280,9 @@ def _names_by_kind(header: RunHeader) -> dict[str, list[str]]:
     return names
 
 
-def _beside(kind: str, names: Sequence[str], baselines: Sequence[BaselineInfo]) -> list[Field]:
+def _baseline_fields(
+    kind: str, names: Sequence[str], baselines: Sequence[BaselineInfo]
+) -> list[Field]:
     """The baseline as asked for and, where it has variants, the best of them."""
     streams = {baseline.name: baseline.streams for baseline in baselines}
     label = f"beside {kind}"
@@ -310,7 +312,7 @@ def _beside(kind: str, names: Sequence[str], baselines: Sequence[BaselineInfo]) 
     return fields
 
 
-def _in_place_beside(kind: str, names: Sequence[str], header: RunHeader) -> list[Field]:
+def _in_place_baselines(kind: str, names: Sequence[str], header: RunHeader) -> list[Field]:
     """The ratios of what ran in place on both sides, of a collective that NCCL has itself."""
     of_nccl_tests = header.pattern in PROGRAMS
     if kind != "nccl" or not (of_nccl_tests and find_program(header.pattern).nccl_call):
@@ -348,7 +350,9 @@ def pipe_fields(header: RunHeader) -> list[Field]:
         return []
     beside: list[Field] = []
     for kind, names in _names_by_kind(header).items():
-        beside += _beside(kind, names, header.baselines) + _in_place_beside(kind, names, header)
+        beside += _baseline_fields(kind, names, header.baselines) + _in_place_baselines(
+            kind, names, header
+        )
     return [
         *([ALGO] if header.pattern in PROGRAMS else []),
         *(T_MAX, T_MAX_RANK, P50, P50_LOW, P50_HIGH, P95, P99, NET_BW, CPU),
@@ -397,7 +401,7 @@ def terminal_fields(header: RunHeader) -> list[Field]:
         *(_ratio_in_one(f"{kind} best", names, 3) for kind, names in best.items()),
         *([ALGO] if header.pattern in PROGRAMS else []),
         *(UNDER_LOAD if _is_loaded(header) else ()),
-        *(f for kind, names in by_kind.items() for f in _in_place_beside(kind, names, header)),
+        *(f for kind, names in by_kind.items() for f in _in_place_baselines(kind, names, header)),
         *_asked_for(header),
         *spread,
         NET_BW,

@@ -41,7 +41,7 @@ class Fitted:
         point = [each for each in wanted if each.turn <= POINT]
         # As much of the point as there can be room for; nothing gives way for what has none.
         for kept in (point[:most] for most in range(len(point), -1, -1)):
-            standard, dropped = _beside(kept, header, columns)
+            standard, dropped = _baseline_columns(kept, header, columns)
             if _width([*standard, *kept]) <= columns:
                 break
         chosen: set[int] = set()
@@ -71,7 +71,7 @@ class Fitted:
         return _joined([field.text(summary) for field in self.fields], self.fields)
 
 
-def _beside(
+def _baseline_columns(
     kept: Sequence[Field], header: RunHeader, columns: int
 ) -> tuple[list[Field], list[str]]:
     """nccl-tests' fields for which these leave room, and the names of those that gave way."""

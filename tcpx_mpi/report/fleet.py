@@ -17,7 +17,7 @@ import numpy as np
 
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.findings.stragglers import SLOW as SLOW_TITLE
-from tcpx_mpi.findings.stragglers import ways_by_size
+from tcpx_mpi.findings.stragglers import links_by_size
 from tcpx_mpi.records import Run, RunHeader
 from tcpx_mpi.report.table import summarise_row
 from tcpx_mpi.units import counted, format_size
@@ -37,7 +37,7 @@ class Nic:
 
 
 @dataclass(frozen=True)
-class FleetWay:
+class FleetLink:
     """One way between two ranks in one run, GB/s."""
 
     sender: str
@@ -61,7 +61,7 @@ class Fleet:
     #: GB/s by (sending host, receiving host), the median over ways; empty if ways are not told.
     between: Mapping[tuple[str, str], float]
     #: Every way, the slowest first; empty if ways are not told.
-    ways: Sequence[FleetWay]
+    links: Sequence[FleetLink]
     #: (path, what is missing, or how many bytes are wrong)
     troubles: Sequence[tuple[str, str]]
 
@@ -103,16 +103,16 @@ def fleet_of(runs: Sequence[Run]) -> Fleet:
     size = _common_size([launch for _, launch in launches])
     figures: dict[tuple[str, str], list[float]] = defaultdict(list)
     between: dict[tuple[str, str], list[float]] = defaultdict(list)
-    ways: list[FleetWay] = []
+    links: list[FleetLink] = []
     for path, run in launches:
         places = {info.rank: (info.host, info.nic) for info in run.header.ranks}
-        told = _ways(run, size)
+        told = _links(run, size)
         for (sender, receiver), gb_per_s in told.items():
             for rank in (sender, receiver):
                 figures[places[rank]].append(gb_per_s)
             between[places[sender][0], places[receiver][0]].append(gb_per_s)
-            ways.append(
-                FleetWay(_name(run.header, sender), _name(run.header, receiver), gb_per_s, path)
+            links.append(
+                FleetLink(_name(run.header, sender), _name(run.header, receiver), gb_per_s, path)
             )
         for rank, gb_per_s in _received(run, size).items() if not told else ():
             figures[places[rank]].append(gb_per_s)
@@ -132,7 +132,7 @@ def fleet_of(runs: Sequence[Run]) -> Fleet:
         nic_names=sorted({name for _, name in nics}),
         nics=nics,
         between={pair: float(np.median(rates)) for pair, rates in between.items()},
-        ways=sorted(ways, key=lambda way: way.gb_per_s),
+        links=sorted(links, key=lambda link: link.gb_per_s),
         troubles=[(path, text) for path, run in launches for text in _troubles(run)],
     )
 
@@ -153,10 +153,10 @@ def fleet_lines(fleet: Fleet) -> list[str]:
         )
     if not slow:
         lines.append(f"# {SLOW_TITLE:<20} : no NIC is below {SLOW:g} of the median")
-    for way in fleet.ways[:3]:
+    for link in fleet.links[:3]:
         lines.append(
-            f"# Slowest ways         : {way.sender} to {way.receiver}: {way.gb_per_s:.3f} GB/s, "
-            f"{fleet.share(way.gb_per_s):.2f} ({way.path})"
+            f"# Slowest ways         : {link.sender} to {link.receiver}: {link.gb_per_s:.3f} GB/s, "
+            f"{fleet.share(link.gb_per_s):.2f} ({link.path})"
         )
     lines += [f"# Trouble              : {path}: {text}" for path, text in fleet.troubles]
     return lines
@@ -173,10 +173,10 @@ def _common_size(runs: Sequence[Run]) -> int:
     return max(sizes)
 
 
-def _ways(run: Run, size: int) -> dict[tuple[int, int], float]:
+def _links(run: Run, size: int) -> dict[tuple[int, int], float]:
     """GB/s by (sender, receiver), if the pattern tells its ways apart."""
-    found = ways_by_size(run.header, [row for row in run.rows if not row.pairs])
-    return {way: size / measured.time_ns for way, measured in found.get(size, {}).items()}
+    found = links_by_size(run.header, [row for row in run.rows if not row.pairs])
+    return {link: size / measured.time_ns for link, measured in found.get(size, {}).items()}
 
 
 def _received(run: Run, size: int) -> dict[int, float]:

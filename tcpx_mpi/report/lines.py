@@ -43,13 +43,13 @@ def written(files: Sequence[str]) -> list[Finding[str]]:
 
 
 def _matrix_lines(matrix: Matrix, world: int) -> list[str]:
-    size, ways = matrix.size_bytes, matrix.ways
+    size, links = matrix.size_bytes, matrix.links
     lines = [f"# {format_size(size)}, GB/s: a row sends, a column receives"]
     lines.append("#       " + "".join(f"{rank:>8}" for rank in range(world)))
     for sender in range(world):
         cells = []
         for receiver in range(world):
-            found = ways.get((sender, receiver))
+            found = links.get((sender, receiver))
             cells.append(f"{size / found.time_ns:8.3f}" if found else f"{'-':>8}")
         lines.append(f"#  {sender:>5}" + "".join(cells))
     return lines

@@ -15,7 +15,7 @@ from tcpx_mpi.units import counted, format_size
 #: Chunks of a message that have a column: the first ones, and the last.
 _CHUNKS_SHOWN = 8
 #: Ways of a size that are shown: all are alike in a ring.
-_WAYS_SHOWN = 4
+_LINKS_SHOWN = 4
 
 
 def plugin_trace_of(run: Run, prefix: str | None) -> tuple[PluginTrace | None, list[str]]:
@@ -44,9 +44,9 @@ def trace_lines(run: Run, prefix: str | None = None) -> list[str]:
     for found in waterfalls(run, plugin):
         by_size.setdefault(found.size_bytes, []).append(found)
     for found_of_size in by_size.values():
-        for found in found_of_size[:_WAYS_SHOWN]:
+        for found in found_of_size[:_LINKS_SHOWN]:
             lines += _lines_of(found)
-        if left := found_of_size[_WAYS_SHOWN:]:
+        if left := found_of_size[_LINKS_SHOWN:]:
             lines.append(f"# and {counted(len(left), 'way')} more of this size")
     if not by_size:
         lines.append("# Trace: no message is whole in it, on both sides; ask for more chunks")

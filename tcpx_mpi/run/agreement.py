@@ -62,7 +62,7 @@ def agree_hosts(world: World, host: Host) -> list[Host]:
     Hosts of one name on several nodes have been given one each.
     """
     both = world.allgather((host, own_process(host.node)), "hosts")
-    hosts = _told_apart([each for each, _ in both])
+    hosts = _with_distinct_names([each for each, _ in both])
     world.processes = [process for _, process in both]
     world.places = [each.name for each in hosts]
     with world.agree("hosts"):
@@ -87,7 +87,7 @@ def tell_nic(world: World, name: str) -> None:
     world.places = [f"{place} (NIC {name})" for place, name in both]
 
 
-def told(world: World, find: Callable[[], _T]) -> _T:
+def value_of_rank_0(world: World, find: Callable[[], _T]) -> _T:
     """Collective: what rank 0 finds, which takes it a look at all rows, on every rank."""
     with world.at_work():
         value = find()
@@ -113,7 +113,7 @@ def require_equal(world: World, fingerprint: str, what: str) -> None:
                 )
 
 
-def _told_apart(hosts: Sequence[Host]) -> list[Host]:
+def _with_distinct_names(hosts: Sequence[Host]) -> list[Host]:
     host_of = {host.node: host.name for host in hosts}
     name_of = dict(zip(host_of, node_names(list(host_of.values())), strict=True))
     return [dataclasses.replace(host, name=name_of[host.node]) for host in hosts]

@@ -15,7 +15,7 @@ from tcpx_mpi.machine.topology import Host, read_host
 from tcpx_mpi.records import Journal, Plan, SetupTimes
 from tcpx_mpi.run import agreement, metadata
 from tcpx_mpi.run.choose_algorithm import choose_algorithm, measure_costs
-from tcpx_mpi.run.connect import connect, load_alike
+from tcpx_mpi.run.connect import connect, load_same_plugin
 from tcpx_mpi.run.failure import watch_disk
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.place_ranks import choose_gpus, place_rank
@@ -44,7 +44,7 @@ class Benchmark:
         hosts = agreement.agree_hosts(world, read_host())
         host, nodes = hosts[world.rank], [each.node for each in hosts]
         chosen = choose_gpus(world, settings, hosts)
-        plugin = load_alike(world, settings, chosen.workers, chosen.threads)
+        plugin = load_same_plugin(world, settings, chosen.workers, chosen.threads)
         placement, settings = place_rank(world, settings, plugin, hosts, chosen)
         with world.agree("program"):
             workload = workload.placed(settings)
@@ -83,7 +83,9 @@ class Benchmark:
             costs.facts() if costs is not None else {},
         )  # fmt: skip
         world.enter(ROWS, settings.stall_timeout_s)
-        for row in planner.run(rows, lambda: agreement.told(world, self.output.pairs_to_retest)):
+        for row in planner.run(
+            rows, lambda: agreement.value_of_rank_0(world, self.output.pairs_to_retest)
+        ):
             facts = choose_algorithm(row.facts, workload, costs)
             self.measure(measurement, dataclasses.replace(row, facts=facts), journal)
         journal.close()

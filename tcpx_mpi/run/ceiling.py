@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi import _native
-from tcpx_mpi.baselines import Link, raw
+from tcpx_mpi.baselines import Connection, raw
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import ExitCode, UsageError
 from tcpx_mpi.launch.watch import ROWS
@@ -39,11 +39,11 @@ class Ceiling:
     """The ceilings of the machines of one world."""
 
     def __init__(
-        self, state: RunState, link: Link, more: Sequence[Settings],
+        self, state: RunState, connection: Connection, more: Sequence[Settings],
         say: Callable[[Sequence[str]], None],
     ) -> None:  # fmt: skip
         self.state, self.world = state, state.world
-        self.link = link
+        self.connection = connection
         self.more = more  # to be measured after what `run` is given
         self._tell = say
 
@@ -51,18 +51,18 @@ class Ceiling:
         """Collective: every rank can use the interface and the congestion control. Raises
         UsageError, before anything is measured."""
         with self.world.agree("interface"):
-            require_interface(self.link.interface)
-            require_congestion(self.link.congestion_control)
+            require_interface(self.connection.interface)
+            require_congestion(self.connection.congestion_control)
 
     def measure(self, settings: Settings, hosts: Sequence[Host]) -> int:
         """Collective: the ceilings, once all ranks know each other; returns the exit code."""
         world = self.world
         host = hosts[world.rank]
-        self._say(header_lines(hosts, self.link))
+        self._say(header_lines(hosts, self.connection))
         if world.rank == 0:
             self._say([*copy_lines(host.llc_bytes), clock_line()])
         world.barrier("memory copies")  # others would disturb them
-        node = Node(host.name, this_machine(), [(self.link.interface, "")])
+        node = Node(host.name, this_machine(), [(self.connection.interface, "")])
         placement = place_at(world.rank, hosts, node, Request())
         wrong = 0
         for asked in (settings, *self.more):
@@ -81,11 +81,11 @@ class Ceiling:
             sizes = buffer_sizes(workload, world.rank, rows)
             buffers = slot_buffers(sizes, host, placement, host.memory_available_bytes)
         nodes = [each.node for each in hosts]
-        schedule = workload.whole.schedule(world.rank, world.size)
-        context = RankContext(schedule, buffers, placement, self.link.interface, nodes)
-        infos = raw.streams_of(self.link, two_way=True)
+        schedule = workload.connecting_pattern.schedule(world.rank, world.size)
+        context = RankContext(schedule, buffers, placement, self.connection.interface, nodes)
+        infos = raw.streams_of(self.connection, two_way=True)
         transports = raw.connect(
-            infos, world, settings.connect_timeout_s, context, self.link, not settings.check
+            infos, world, settings.connect_timeout_s, context, self.connection, not settings.check
         )
         self.state.measurement = measurement = Measurement(
             world, workload, context, transports, journal=None,
@@ -99,7 +99,7 @@ class Ceiling:
             whole = measurement.join(facts, part)
             if whole is not None:
                 found = by_streams(whole, infos)
-                self._say(raw_lines(workload.whole, found))
+                self._say(raw_lines(workload.connecting_pattern, found))
                 wrong += sum(int(each.wrong[each.wrong > 0].sum()) for each in found.values())
         world.barrier("close")
         return wrong
@@ -109,18 +109,18 @@ class Ceiling:
             self._tell(lines)
 
 
-def header_lines(hosts: Sequence[Host], link: Link) -> list[str]:
+def header_lines(hosts: Sequence[Host], connection: Connection) -> list[str]:
     """What was measured, and where."""
     names = ", ".join(dict.fromkeys(host.name for host in hosts))
     buffer = format_size(raw.SEND_BUFFER_BYTES)
-    congestion = link.congestion_control
+    congestion = connection.congestion_control
     if not congestion:
         congestion = f"the kernel's own congestion control ({kernels_own() or 'unknown'})"
     return [
         f"# Ceilings: {len(hosts)} ranks on {names}, {hosts[0].cpu_model}, no plugin",
-        f"# TCP over {link.interface}, {congestion}, send buffer {buffer}; "
+        f"# TCP over {connection.interface}, {congestion}, send buffer {buffer}; "
         "median of blocks (slowest - fastest); every byte checked but of `same buffer`",
-        *([f"# WARNING: {link.congestion_note}"] if link.congestion_note else []),
+        *([f"# WARNING: {connection.congestion_note}"] if connection.congestion_note else []),
         f"# {'what':<22} {'size':>8} {'streams':>8} {'':>9}",
     ]
 

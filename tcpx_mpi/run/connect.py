@@ -16,7 +16,7 @@ from tcpx_mpi.workload import Workload
 from tcpx_mpi.world import World
 
 
-def load_alike(world: World, settings: Settings, workers: int, threads: int) -> LoadedPlugin:
+def load_same_plugin(world: World, settings: Settings, workers: int, threads: int) -> LoadedPlugin:
     """Collective: the plugin, initialised, the same file on all ranks."""
     launched = under_launcher(os.environ)
     with world.agree("plugin in a process of its own", settings.setup_timeout_s):
@@ -43,7 +43,7 @@ def connect(
     world = state.world
     agreement.tell_nic(world, plugin.nic(placement.device)["name"])
     with world.agree("listen"):
-        schedule = workload.whole.schedule(world.rank, world.size)
+        schedule = workload.connecting_pattern.schedule(world.rank, world.size)
         engine = RankEngine(workload.settings, plugin, placement, schedule, witness)
         handles = engine.listen(world.size)
     handles = world.exchange(handles, "handles")

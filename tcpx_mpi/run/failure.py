@@ -131,7 +131,7 @@ def leave_after_failure(
     _leave_if_missed(world, output, text, WAKING_S if world.died() else 0.0)
     present = [rank for rank, answer in answers.items() if answer.present]
     # Whom the launcher ends meanwhile may have no time to answer, and is there all the same.
-    there = {*present, *(world.living() if world.told_to_end() else ())}
+    there = {*present, *(world.living() if world.asked_to_stop() else ())}
     speaks = world.rank == min(there)
     if speaks:
         code = output.failure(answers, world.places, lost, world.died(), there)

@@ -47,7 +47,7 @@ def telling_of_calls_that_hang(
 
 
 def _error(world: World, text: str, age_s: float, late: bool) -> TcpxError:
-    text += _native.plugin_said_within(age_s)
+    text += _native.plugin_warned_within(age_s)
     kind = Stalled if world.phase.hang == ExitCode.STALL else SetupFailed
     error = kind(f"{world.name(world.rank)}: {text}")
     error.second_hand = -1 if late else 0

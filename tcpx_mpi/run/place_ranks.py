@@ -24,7 +24,7 @@ from tcpx_mpi.machine.placement import (
     Placement,
     Request,
     channels_within,
-    place_beside,
+    place_on_node,
     rank_gpus,
 )
 from tcpx_mpi.machine.placement_file import read_placement
@@ -125,7 +125,7 @@ def place_at(
     local = local_ranks(rank, hosts)
     if gpus is None:
         gpus = rank_gpus(node, [hosts[other].gpus for other in local], request)
-    places = place_beside(node, [hosts[other].cpus for other in local], request, gpus)
+    places = place_on_node(node, [hosts[other].cpus for other in local], request, gpus)
     return places[local.index(rank)]
 
 

@@ -142,7 +142,7 @@ class RowPlanner:
             self._local_ranks,
         )
         chunk = chunk_of(s, self._message_bytes(facts), s.agg_iters * self._messages())
-        chunk = whole_elements(chunk) if self._workload.program.typed else chunk
+        chunk = element_aligned(chunk) if self._workload.program.typed else chunk
         facts = dataclasses.replace(facts, slots=slots, chunk_bytes=chunk)
         # Medians over blocks: of a baseline beside us, and where ranks are compared.
         several = bool(s.against) or self._retests or self._loaded
@@ -235,7 +235,7 @@ class RowPlanner:
             yield rank, pattern.schedule(rank, self._world)
 
 
-def whole_elements(chunk: int) -> int:
+def element_aligned(chunk: int) -> int:
     """A chunk that cuts no element of a program, of whatever type."""
     return max(chunk // MOST_BYTES * MOST_BYTES, MOST_BYTES)
 

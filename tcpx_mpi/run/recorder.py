@@ -94,7 +94,7 @@ class Output:
         facts: dict[str, str], plan: Plan, llc_bytes: int, baselines: Sequence[BaselineInfo] = (),
     ) -> RunHeader:  # fmt: skip
         """Write and print what is known before the first row."""
-        settings, pattern = workload.settings, workload.whole
+        settings, pattern = workload.settings, workload.connecting_pattern
         sockets = data_sockets(plugin.file.name, os.environ)
         header = RunHeader(
             run_id=self.run_id,

@@ -213,7 +213,7 @@ class BatchRunner:
         if self._transport.timed_loop.fault() is None:
             return (f"{self.where}: between two batches, with nothing posted",)
         # The rank whose time ran out first need not be the one whose plugin knows why.
-        said = _native.plugin_said_within(self._settings.stall_timeout_s)
+        said = _native.plugin_warned_within(self._settings.stall_timeout_s)
         return (*self._picture_lines(), *([f"    {said.removeprefix('; ')}"] if said else ()))
 
     def _picture_lines(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi import _native
-from tcpx_mpi.baselines import Link
+from tcpx_mpi.baselines import Connection
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import TcpxError
 from tcpx_mpi.launch.watch import CONNECT
@@ -98,11 +98,11 @@ class SelfTest:
     """The tool and the machines of one world, if not only their ceilings; then these."""
 
     def __init__(
-        self, state: RunState, link: Link, more: Sequence[Settings], path: str | None,
+        self, state: RunState, connection: Connection, more: Sequence[Settings], path: str | None,
         only_ceilings: bool,
     ) -> None:  # fmt: skip
         self.world = state.world
-        self._ceiling = Ceiling(state, link, more, self._say)
+        self._ceiling = Ceiling(state, connection, more, self._say)
         self._path, self._only_ceilings = path, only_ceilings
         self._document: dict[str, Any] = {"start_time": utc_now(), "command": state.argv}
 

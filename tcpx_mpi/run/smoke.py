@@ -18,7 +18,7 @@ from tcpx_mpi.errors import ExitCode, TcpxError
 from tcpx_mpi.launch.watch import ROWS
 from tcpx_mpi.machine.topology import read_host
 from tcpx_mpi.run.agreement import agree_hosts, agree_workload, free_bytes
-from tcpx_mpi.run.connect import connect, load_alike
+from tcpx_mpi.run.connect import connect, load_same_plugin
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.place_ranks import choose_gpus, place_rank
 from tcpx_mpi.run.plan import PlannedRow, RowPlanner, buffer_sizes
@@ -55,7 +55,7 @@ class Smoke:
         hosts = agree_hosts(world, read_host())
         host = hosts[world.rank]
         chosen = choose_gpus(world, settings, hosts)
-        plugin = load_alike(world, settings, chosen.workers, chosen.threads)
+        plugin = load_same_plugin(world, settings, chosen.workers, chosen.threads)
         placement, settings = place_rank(world, settings, plugin, hosts, chosen)
         with world.agree("program"):
             workload = workload.placed(settings)

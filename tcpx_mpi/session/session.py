@@ -313,11 +313,11 @@ class Transfer:
     ) -> None:
         self._require_usable()
         try:
-            number, start = _mem_id(mem_id), _whole("offset", offset)
+            number, start = _mem_id(mem_id), _byte_count("offset", offset)
             if size is None:
                 length = max(self._native.memory_bytes(number) - start, 0)
             else:
-                length = _whole("bytes", size)
+                length = _byte_count("bytes", size)
             if start < 0 or length < 0:
                 raise UsageError(f"offset ({start}) and bytes ({length}) must not be negative")
             if start + length > _MOST_BYTES:
@@ -436,7 +436,7 @@ def _bytes_of(array: object) -> NDArray[np.uint8]:
     return view.reshape(-1).view(np.uint8)
 
 
-def _whole(name: str, value: SupportsIndex) -> int:
+def _byte_count(name: str, value: SupportsIndex) -> int:
     try:
         return operator.index(value)
     except TypeError:

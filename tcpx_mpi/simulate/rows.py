@@ -11,7 +11,7 @@ from tcpx_mpi.errors import UsageError
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.run.choose_algorithm import Costs as MessageCosts
 from tcpx_mpi.run.choose_algorithm import choose_algorithm
-from tcpx_mpi.run.plan import whole_elements
+from tcpx_mpi.run.plan import element_aligned
 from tcpx_mpi.schedule.engine_model import EngineModel
 from tcpx_mpi.schedule.simulator import Costs, Prediction, predict
 from tcpx_mpi.workload import workload_of
@@ -58,7 +58,7 @@ class Simulation:
             self.costs.latency_ns + self.costs.overhead_ns, self.costs.ns_a_byte
         )
         typed = workload.program.typed
-        chunk_bytes = whole_elements(s.chunk_bytes) if typed else s.chunk_bytes
+        chunk_bytes = element_aligned(s.chunk_bytes) if typed else s.chunk_bytes
         for variant in workload.variants if self.skipped is None else ():
             for size in s.sizes:
                 facts = RowFacts(

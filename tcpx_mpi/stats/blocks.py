@@ -64,7 +64,7 @@ def independent_means(values: Float64s) -> Float64s:
     means, on ranks), as far as 12 blocks are left. Iterations of a rest are left out.
     """
     means = values
-    while means.size >= 2 * _LEAST_BLOCKS and _alike(means):
+    while means.size >= 2 * _LEAST_BLOCKS and _are_correlated(means):
         half = means.size // 2
         means = means[: 2 * half].reshape(half, 2).mean(axis=1)
     return means
@@ -78,7 +78,7 @@ def independent_count(values: Float64s | Int64s) -> int:
     return int(values.size * independent_means(looked_at).size / looked_at.size)
 
 
-def _alike(values: Float64s) -> bool:
+def _are_correlated(values: Float64s) -> bool:
     """Whether neighbours are correlated, by rank, more than independent ones in 20 cases."""
     ranks = mid_ranks(values)
     ranks -= ranks.mean()

@@ -33,17 +33,17 @@ from numpy.typing import NDArray
 from tcpx_mpi.stragglers.outlier import LEAST_SHARE, TIMES_NOISE, Outlier, outlier_of
 
 #: Fewer ways than this of a class have no quartile to speak of.
-_LEAST_WAYS = 3
+_LEAST_LINKS = 3
 #: Of a factor's logarithm, this share shows again where it is not the moment that was slow: what is
 #: far from what it was is as good as chance, on a machine that is busy with something else.
 _AS_SLOW_AGAIN = 0.5
 
-Way = tuple[int, int]  # sender, receiver; of both ways together the lower rank comes first
+Link = tuple[int, int]  # sender, receiver; of both ways together the lower rank comes first
 
 #: What a rank does in a way, where each way has a time of its own,
-ONE_WAY = ("sending", "receiving")
+ONE_DIRECTION = ("sending", "receiving")
 #: and where only both ways together have one.
-BOTH_WAYS = ("both ways",)
+ROUND_TRIP = ("both ways",)
 
 
 @dataclass(frozen=True)
@@ -72,8 +72,8 @@ class Straggler:
     #: Of `factor` - 1 in log time.
     noise: float
     #: How many ways say so, of how many there are.
-    ways: int
-    of_ways: int
+    links: int
+    of_links: int
     #: The time of a good way, and whether those compared were between two nodes.
     good_ns: float
     apart: bool
@@ -100,8 +100,8 @@ class Places:
     nodes: Sequence[str]
     nics: Sequence[str]
 
-    def apart(self, way: Way) -> bool:
-        return self.nodes[way[0]] != self.nodes[way[1]]
+    def apart(self, link: Link) -> bool:
+        return self.nodes[link[0]] != self.nodes[link[1]]
 
     def sharing(self, rank: int) -> tuple[int, ...]:
         """The ranks of the same NIC, this one too."""
@@ -110,7 +110,7 @@ class Places:
 
 
 def find_stragglers(
-    measured: Mapping[Way, Measured], places: Places, roles: Sequence[str] = ONE_WAY
+    measured: Mapping[Link, Measured], places: Places, roles: Sequence[str] = ONE_DIRECTION
 ) -> list[Straggler]:
     """The slow ones, slowest first; empty where nothing stands out of the noise."""
     near, far = (class_of(measured, places, apart, roles) for apart in (False, True))
@@ -127,79 +127,84 @@ def find_stragglers(
     accused = {rank for suspect in found for rank in suspect.ranks if at_once}
     # Within a node a way is slow where its two ranks share a core with somebody else, and a mesh,
     # where nobody has it alone, does not tell that from a link.
-    links = _links(far, near) if at_once else _links(near, far) + _links(far, near)
+    slow_links = (
+        _slow_links(far, near) if at_once else _slow_links(near, far) + _slow_links(far, near)
+    )
     # Where all wait for all, the ways of a slow rank differ: what waits for it in one is there
     # early in another.
-    found += [link for link in links if accused.isdisjoint(link.ranks)]
+    found += [suspect for suspect in slow_links if accused.isdisjoint(suspect.ranks)]
     return sorted(found, key=lambda s: -s.factor)
 
 
 def sensitivities(
-    measured: Mapping[Way, Measured], places: Places, roles: Sequence[str] = ONE_WAY
+    measured: Mapping[Link, Measured], places: Places, roles: Sequence[str] = ONE_DIRECTION
 ) -> list[Sensitivity]:
     """Of each class in which a rank can be named, by noise as it is; empty where there is none."""
     both = (class_of(measured, places, apart, roles) for apart in (False, True))
-    return [found for ways in both if (found := ways.sensitivity(len(places.nodes)))]
+    return [found for links in both if (found := links.sensitivity(len(places.nodes)))]
 
 
 def factor_again(
-    suspect: Straggler, fresh: Mapping[Way, Measured], places: Places
+    suspect: Straggler, fresh: Mapping[Link, Measured], places: Places
 ) -> tuple[float, bool] | None:
     """A suspect by fresh samples: its factor, and whether that confirms it: it stands out of their
     noise, and is half as much as at first, as a logarithm.
 
     None where they have too few of its ways.
     """
-    ways = class_of(fresh, places, suspect.apart)
-    if not ways.usable:
+    links = class_of(fresh, places, suspect.apart)
+    if not links.usable:
         return None
     if suspect.roles:
-        rest = min(_best_in_a_role(rank, suspect.roles, ways) for rank in suspect.ranks)
-        threshold = ways.threshold
+        rest = min(_best_in_a_role(rank, suspect.roles, links) for rank in suspect.ranks)
+        threshold = links.threshold
     else:
-        way = (suspect.ranks[0], suspect.ranks[1])
-        if way not in ways.logs:
+        link = (suspect.ranks[0], suspect.ranks[1])
+        if link not in links.logs:
             return None
-        rest = _beyond_its_ranks(way, ways, class_of(fresh, places, not suspect.apart))
-        threshold = ways.link_threshold
+        rest = _beyond_its_ranks(link, links, class_of(fresh, places, not suspect.apart))
+        threshold = links.link_threshold
     if rest == -math.inf:
         return None
     return math.exp(rest), rest > threshold and rest >= _AS_SLOW_AGAIN * math.log(suspect.factor)
 
 
 def class_of(
-    measured: Mapping[Way, Measured], places: Places, apart: bool, roles: Sequence[str] = ONE_WAY
-) -> Ways:
+    measured: Mapping[Link, Measured],
+    places: Places,
+    apart: bool,
+    roles: Sequence[str] = ONE_DIRECTION,
+) -> LinkTimes:
     """The ways between two nodes, or those within one."""
     # Of both classes, for a few ways tell little.
     within = _noise_within(measured.values())
-    of_class = {way: each for way, each in measured.items() if places.apart(way) == apart}
-    return Ways(of_class, within, apart, roles)
+    of_class = {link: each for link, each in measured.items() if places.apart(link) == apart}
+    return LinkTimes(of_class, within, apart, roles)
 
 
-class Ways:
+class LinkTimes:
     """Ways that may be compared with each other."""
 
     def __init__(
-        self, measured: Mapping[Way, Measured], within: float, apart: bool, roles: Sequence[str]
+        self, measured: Mapping[Link, Measured], within: float, apart: bool, roles: Sequence[str]
     ) -> None:
         self.apart, self.roles = apart, roles
-        self._quarters = {way: m.quarters_ns for way, m in measured.items() if m.quarters_ns}
+        self._quarters = {link: m.quarters_ns for link, m in measured.items() if m.quarters_ns}
         #: Whether ranks are judged by their standing.
         self.at_once = bool(self._quarters)
         # What was slow for a while only is somebody's bad moment.
-        halves = {way: min(m.first_half_ns, m.second_half_ns) for way, m in measured.items()}
-        self.logs = {way: math.log(time_ns) for way, time_ns in halves.items() if time_ns > 0}
-        self._by_role: dict[tuple[int, str], list[Way]] = defaultdict(list)
-        for way in self.logs:
-            for rank, role in zip(way, ONE_WAY, strict=True):
-                self._by_role[rank, role].append(way)
-                self._by_role[rank, BOTH_WAYS[0]].append(way)
+        halves = {link: min(m.first_half_ns, m.second_half_ns) for link, m in measured.items()}
+        self.logs = {link: math.log(time_ns) for link, time_ns in halves.items() if time_ns > 0}
+        self._by_role: dict[tuple[int, str], list[Link]] = defaultdict(list)
+        for link in self.logs:
+            for rank, role in zip(link, ONE_DIRECTION, strict=True):
+                self._by_role[rank, role].append(link)
+                self._by_role[rank, ROUND_TRIP[0]].append(link)
         self._ordered: dict[tuple[int, str], list[float]] = {}
         values = np.sort(np.array(list(self.logs.values())))
         #: Whether one may be called slower than another, and whether one may be named.
         self.comparable = values.size > 1
-        self.usable = values.size >= _LEAST_WAYS
+        self.usable = values.size >= _LEAST_LINKS
         self.good = float(np.quantile(values, 0.25)) if self.comparable else math.nan
         self.noise = max(within, _noise_between(values)) if self.comparable else math.nan
         self.threshold = max(TIMES_NOISE * self.noise, math.log1p(LEAST_SHARE))
@@ -209,24 +214,24 @@ class Ways:
         """For what is left of a way when its ranks' slowness is taken off, which has noise, too."""
         return math.sqrt(2) * self.threshold
 
-    def excess(self, way: Way) -> float:
-        return self.logs[way] - self.good
+    def excess(self, link: Link) -> float:
+        return self.logs[link] - self.good
 
-    def is_slow(self, way: Way) -> bool:
-        return self.comparable and self.excess(way) > self.threshold
+    def is_slow(self, link: Link) -> bool:
+        return self.comparable and self.excess(link) > self.threshold
 
-    def of(self, rank: int, role: str) -> list[Way]:
+    def of(self, rank: int, role: str) -> list[Link]:
         return self._by_role.get((rank, role), [])
 
-    def typical_beside(self, rank: int, role: str, way: Way) -> float | None:
+    def typical_beside(self, rank: int, role: str, link: Link) -> float | None:
         """The median excess of a rank's ways in a role but for this one; None: it has no other."""
         key = rank, role
         if key not in self._ordered:
             self._ordered[key] = sorted(map(self.excess, self.of(rank, role)))
         ordered = self._ordered[key]
-        ends = way if role in BOTH_WAYS else (way[ONE_WAY.index(role)],)
+        ends = link if role in ROUND_TRIP else (link[ONE_DIRECTION.index(role)],)
         left_out = (
-            bisect_left(ordered, self.excess(way)) if way in self.logs and rank in ends else -1
+            bisect_left(ordered, self.excess(link)) if link in self.logs and rank in ends else -1
         )
         count = len(ordered) - (left_out >= 0)
         if count == 0:
@@ -237,7 +242,7 @@ class Ways:
     def outlier(self, rank: int) -> Outlier | None:
         """Of a rank beside those of its class, where all ways were measured at once."""
         own, others = (
-            np.array([times for way, times in self._quarters.items() if (rank in way) == mine])
+            np.array([times for link, times in self._quarters.items() if (rank in link) == mine])
             for mine in (True, False)
         )
         return outlier_of(own, others)
@@ -261,9 +266,9 @@ class Ways:
         by_noise = self.threshold <= TIMES_NOISE * self.noise
         return Sensitivity(factor, factor, math.exp(self.good), self.apart, by_noise)
 
-    def roles_in(self, way: Way) -> list[tuple[int, str]]:
+    def roles_in(self, link: Link) -> list[tuple[int, str]]:
         """What its two ranks do in it."""
-        return [(rank, self.roles[n % len(self.roles)]) for n, rank in enumerate(way)]
+        return [(rank, self.roles[n % len(self.roles)]) for n, rank in enumerate(link)]
 
 
 def _noise_within(measured: Iterable[Measured]) -> float:
@@ -284,70 +289,71 @@ def _noise_between(sorted_logs: NDArray[np.float64]) -> float:
     return (lower_median - float(sorted_logs[0])) / expected
 
 
-def _slow_rank(rank: int, ways: Ways) -> Straggler | None:
-    if ways.at_once:
-        return _slow_beside_others(rank, ways)
-    roles = _roles_of(rank, ways)
+def _slow_rank(rank: int, links: LinkTimes) -> Straggler | None:
+    if links.at_once:
+        return _slow_beside_others(rank, links)
+    roles = _roles_of(rank, links)
     if not roles:
         return None
-    mine = [way for role in roles for way in ways.of(rank, role)]
-    slow = sum(map(ways.is_slow, mine))
+    mine = [link for role in roles for link in links.of(rank, role)]
+    slow = sum(map(links.is_slow, mine))
     factor = math.exp(max(roles.values()))
     return Straggler(
-        "rank", (rank,), tuple(roles), factor, ways.noise, slow, len(mine), math.exp(ways.good),
-        ways.apart,
+        "rank", (rank,), tuple(roles), factor, links.noise, slow, len(mine), math.exp(links.good),
+        links.apart,
     )  # fmt: skip
 
 
-def _slow_beside_others(rank: int, ways: Ways) -> Straggler | None:
-    stand = ways.outlier(rank)
+def _slow_beside_others(rank: int, links: LinkTimes) -> Straggler | None:
+    stand = links.outlier(rank)
     if stand is None or stand.certain_ns <= stand.least_ns:
         return None
     return Straggler(
-        "rank", (rank,), BOTH_WAYS, 1 + stand.typical_ns / stand.good_ns,
-        math.log1p(stand.noise_ns / stand.good_ns), stand.own, stand.own, stand.good_ns, ways.apart,
+        "rank", (rank,), ROUND_TRIP, 1 + stand.typical_ns / stand.good_ns,
+        math.log1p(stand.noise_ns / stand.good_ns), stand.own, stand.own, stand.good_ns,
+        links.apart,
     )  # fmt: skip
 
 
-def _roles_of(rank: int, ways: Ways) -> dict[str, float]:
+def _roles_of(rank: int, links: LinkTimes) -> dict[str, float]:
     """The roles in which even the best pair of a rank is slow, with that slowness."""
-    if not ways.usable:
+    if not links.usable:
         return {}
     found = {}
-    for role in ways.roles:
-        mine = ways.of(rank, role)
+    for role in links.roles:
+        mine = links.of(rank, role)
         # One pair alone cannot tell its two ranks apart.
-        if len(mine) > 1 and (best := min(map(ways.excess, mine))) > ways.threshold:
+        if len(mine) > 1 and (best := min(map(links.excess, mine))) > links.threshold:
             found[role] = best
     return found
 
 
-def _fast_at_home(slow: Straggler, near: Ways) -> bool:
+def _fast_at_home(slow: Straggler, near: LinkTimes) -> bool:
     """Whether within its node a rank is not half as slow as to others; not where nothing is there
     to compare it with.
     """
     (rank,) = slow.ranks
-    at_home = [near.excess(way) for role in slow.roles for way in near.of(rank, role)]
+    at_home = [near.excess(link) for role in slow.roles for link in near.of(rank, role)]
     return near.comparable and bool(at_home) and max(at_home) < math.log(slow.factor) / 2
 
 
-def _best_in_a_role(rank: int, roles: Iterable[str], ways: Ways) -> float:
+def _best_in_a_role(rank: int, roles: Iterable[str], links: LinkTimes) -> float:
     """How slow even the best pair of a rank is, in the role where it is slowest; -inf: unknown."""
-    by_role = [min(map(ways.excess, mine)) for role in roles if (mine := ways.of(rank, role))]
+    by_role = [min(map(links.excess, mine)) for role in roles if (mine := links.of(rank, role))]
     return max(by_role, default=-math.inf)
 
 
-def _beyond_its_ranks(way: Way, ways: Ways, others: Ways) -> float:
+def _beyond_its_ranks(link: Link, links: LinkTimes, others: LinkTimes) -> float:
     """What of the slowness of a way its ranks have not in their other ways, of either class.
 
     A rank counts as slow as half of its other ways are, also where that is not enough to name it.
     """
     own = [0.0]
-    for end in ways.roles_in(way):
-        for each in (ways, others):
-            typical = each.typical_beside(*end, way) if each.comparable else None
+    for end in links.roles_in(link):
+        for each in (links, others):
+            typical = each.typical_beside(*end, link) if each.comparable else None
             own += [] if typical is None else [typical]
-    return ways.excess(way) - max(own)
+    return links.excess(link) - max(own)
 
 
 def _by_nic(of_ranks: Mapping[int, Straggler], places: Places) -> list[Straggler]:
@@ -365,25 +371,25 @@ def _by_nic(of_ranks: Mapping[int, Straggler], places: Places) -> list[Straggler
                 ranks=sharing,
                 roles=tuple(roles),
                 factor=min(each.factor for each in all_of_it),
-                ways=sum(each.ways for each in all_of_it),
-                of_ways=sum(each.of_ways for each in all_of_it),
+                links=sum(each.links for each in all_of_it),
+                of_links=sum(each.of_links for each in all_of_it),
             )
     return list(found.values())
 
 
-def _links(ways: Ways, others: Ways) -> list[Straggler]:
-    if not ways.usable:
+def _slow_links(links: LinkTimes, others: LinkTimes) -> list[Straggler]:
+    if not links.usable:
         return []
     found = []
-    for way in ways.logs:
-        rest = _beyond_its_ranks(way, ways, others)
-        if rest > ways.link_threshold:
+    for link in links.logs:
+        rest = _beyond_its_ranks(link, links, others)
+        if rest > links.link_threshold:
             # Only where both have other pairs in these roles is it the way between them.
-            known = min(len(ways.of(*end)) for end in ways.roles_in(way)) > 1
+            known = min(len(links.of(*end)) for end in links.roles_in(link)) > 1
             found.append(
                 Straggler(
-                    "link" if known else "pair", way, (), math.exp(rest), ways.noise, 1, 1,
-                    math.exp(ways.good), ways.apart,
+                    "link" if known else "pair", link, (), math.exp(rest), links.noise, 1, 1,
+                    math.exp(links.good), links.apart,
                 )
             )  # fmt: skip
     return found

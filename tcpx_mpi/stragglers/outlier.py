@@ -24,7 +24,7 @@ LEAST_SHARE = 0.05
 #: Of a row.
 QUARTERS = 4
 #: Fewer ways of a rank, or of the others, tell nothing.
-LEAST_WAYS = 2
+LEAST_LINKS = 2
 #: Few ways may be alike by chance, and are no measure of how much ways differ. Beside one other a
 #: rank would have to be slower by this share, beside n by an nth of it.
 SHARE_OF_ONE = 1.5
@@ -70,17 +70,17 @@ def outlier_of(own: Times, others: Times) -> Outlier | None:
 
     None where either are too few.
     """
-    if min(len(own), len(others)) < LEAST_WAYS:
+    if min(len(own), len(others)) < LEAST_LINKS:
         return None
-    by_way = np.sort(np.median(others, axis=1))
-    good = float(_middle(by_way))
-    own_by_way = np.median(own, axis=1)
+    by_link = np.sort(np.median(others, axis=1))
+    good = float(_middle(by_link))
+    own_by_link = np.median(own, axis=1)
     by_quarter = _middle(np.sort(own, axis=0)) - _middle(np.sort(others, axis=0))
     return Outlier(
         good_ns=good,
-        typical_ns=float(_middle(np.sort(own_by_way))) - good,
-        certain_ns=min(float(own_by_way.min()) - good, float(by_quarter.min())),
-        noise_ns=max(_noise_between(by_way), _noise_within(others)),
+        typical_ns=float(_middle(np.sort(own_by_link))) - good,
+        certain_ns=min(float(own_by_link.min()) - good, float(by_quarter.min())),
+        noise_ns=max(_noise_between(by_link), _noise_within(others)),
         own=len(own),
         others=len(others),
     )

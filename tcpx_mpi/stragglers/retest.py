@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from tcpx_mpi.stragglers.detect import (
-    ONE_WAY,
+    ONE_DIRECTION,
+    Link,
     Measured,
     Places,
     Straggler,
-    Way,
     factor_again,
     find_stragglers,
 )
@@ -28,7 +28,7 @@ _PARTNERS = 2
 #: So many times do all ranks meet again, at most: not more often than before, where they are few.
 _MOST_MEETINGS = 8
 
-Pairs = list[Way]
+Pairs = list[Link]
 
 
 @dataclass(frozen=True)
@@ -43,10 +43,10 @@ class Judgement:
 
 
 def judged(
-    measured: Mapping[Way, Measured],
-    fresh: Mapping[Way, Measured],
+    measured: Mapping[Link, Measured],
+    fresh: Mapping[Link, Measured],
     places: Places,
-    roles: Sequence[str] = ONE_WAY,
+    roles: Sequence[str] = ONE_DIRECTION,
 ) -> list[Judgement]:
     """All suspects, slowest first; `fresh` is of meetings after that, empty where there were none.
 
@@ -65,7 +65,7 @@ def most_retests(world: int) -> int:
 
 
 def retests(
-    stragglers: Sequence[Straggler], measured: Mapping[Way, Measured], places: Places
+    stragglers: Sequence[Straggler], measured: Mapping[Link, Measured], places: Places
 ) -> list[Pairs]:
     """Pairs of all ranks, a list for each meeting; those of the slowest suspects come first."""
     world = len(places.nodes)
@@ -92,16 +92,16 @@ def retests(
 
 
 def _wanted(
-    stragglers: Sequence[Straggler], measured: Mapping[Way, Measured], places: Places
-) -> list[Way]:
+    stragglers: Sequence[Straggler], measured: Mapping[Link, Measured], places: Places
+) -> list[Link]:
     """Who should meet whom, the most wanted first; no pair twice, whichever comes first in it."""
     accused = {rank for straggler in stragglers for rank in straggler.ranks}
     badness = _badness(accused, measured, places)
-    wanted: dict[frozenset[int], Way] = {}
+    wanted: dict[frozenset[int], Link] = {}
     for straggler in stragglers:
         if not straggler.roles:
-            way = (straggler.ranks[0], straggler.ranks[1])
-            wanted.setdefault(frozenset(way), way)
+            link = (straggler.ranks[0], straggler.ranks[1])
+            wanted.setdefault(frozenset(link), link)
         for rank in straggler.ranks:
             others = [
                 other
@@ -115,21 +115,21 @@ def _wanted(
 
 
 def _badness(
-    accused: set[int], measured: Mapping[Way, Measured], places: Places
+    accused: set[int], measured: Mapping[Link, Measured], places: Places
 ) -> dict[int, float]:
     """By rank its median log time over that of all such ways, with ranks that nobody accuses."""
-    logs = {way: math.log(each.time_ns) for way, each in measured.items() if each.time_ns > 0}
+    logs = {link: math.log(each.time_ns) for link, each in measured.items() if each.time_ns > 0}
     of_class = {
-        apart: [log for way, log in logs.items() if places.apart(way) == apart]
+        apart: [log for link, log in logs.items() if places.apart(link) == apart]
         for apart in (False, True)
     }
     typical = {apart: float(np.median(found)) for apart, found in of_class.items() if found}
 
     def of(rank: int) -> float:
         rest = [
-            log - typical[places.apart(way)]
-            for way, log in logs.items()
-            if rank in way and not (accused - {rank}).intersection(way)
+            log - typical[places.apart(link)]
+            for link, log in logs.items()
+            if rank in link and not (accused - {rank}).intersection(link)
         ]
         return float(np.median(rest)) if rest else math.inf
 

@@ -150,7 +150,7 @@ class Workload:
     @functools.cached_property
     def single(self) -> Pattern:
         """One copy of the first row's pattern; where no row is run, that of all."""
-        return next(iter(self.of_each_algorithm()), self.whole)
+        return next(iter(self.of_each_algorithm()), self.connecting_pattern)
 
     def of_each_algorithm(self) -> list[Pattern]:
         """One copy of the first row's pattern by each algorithm that the rows may have."""
@@ -158,7 +158,7 @@ class Workload:
         return [self._bare(algo, self.variants[0].root) for algo in algos]
 
     @functools.cached_property
-    def whole(self) -> Pattern:
+    def connecting_pattern(self) -> Pattern:
         """A pattern with the peers of all rows, to connect by; of the rest of it only what is the
         same in all of them is used."""
         roots = {variant.root for variant in self.variants}

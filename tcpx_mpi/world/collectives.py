@@ -107,7 +107,7 @@ class World:
         states = self.beside().items()
         return {rank for rank, state in states if not state or state in "Tt"} - {self.rank}
 
-    def told_to_end(self) -> bool:
+    def asked_to_stop(self) -> bool:
         """Whether a signal has asked this process to stop."""
         return self._stop_signal() != 0
 
@@ -265,7 +265,7 @@ class World:
         self.roll_call.answer_inquiries()
         if self.roll_call.alarmed():
             raise Alarm
-        return self.roll_call.failure_told()
+        return self.roll_call.failure_reported()
 
     def begun_connects(
         self, receivers: Collection[int], senders: Collection[int]
@@ -281,7 +281,7 @@ class World:
         def begun() -> bool:
             if untold:
                 self.roll_call.tell_of_connects(untold.pop())
-            missing.difference_update(self.roll_call.connects_told())
+            missing.difference_update(self.roll_call.connects_begun())
             return not missing
 
         return begun

@@ -75,7 +75,7 @@ class RollCall:
         #: Sends of empty messages under way.
         self._signs: list[MPI.Request] = []
         self._alarm_sends: list[MPI.Request] = []
-        self._failure_told = False
+        self._failure_reported = False
 
     def call(
         self, answer: Answer, died: Callable[[], Collection[int]] = tuple
@@ -89,12 +89,12 @@ class RollCall:
         """
         self.say(answer)
         answers = {self.rank: answer}
-        now, left_s, told_to_end = time.monotonic(), ROLL_CALL_S, False
+        now, left_s, asked_to_stop = time.monotonic(), ROLL_CALL_S, False
         while len(answers.keys() | set(died())) < self.size and left_s > 0:
             before, now = now, time.monotonic()
-            left_s -= now - before if told_to_end else min(now - before, _TICK_S)
-            if not told_to_end and self._stop_signal():
-                told_to_end = True
+            left_s -= now - before if asked_to_stop else min(now - before, _TICK_S)
+            if not asked_to_stop and self._stop_signal():
+                asked_to_stop = True
                 left_s = min(left_s, PRESENCE_S)
             # Looked for first: who dismisses has answered before, and is then among the answers.
             over = self._comm.Iprobe(tag=_DISMISSAL_TAG)
@@ -190,22 +190,22 @@ class RollCall:
 
     def tell_of_failure(self) -> None:
         """Let all others know that a step of this rank has failed, so that they end theirs."""
-        if self.failure_told():
+        if self.failure_reported():
             return  # by another rank, to all
         others = (peer for peer in range(self.size) if peer != self.rank)
         self._signs += [self._comm.Isend(_NOTHING, dest=peer, tag=_FAILURE_TAG) for peer in others]
 
-    def failure_told(self) -> bool:
+    def failure_reported(self) -> bool:
         """Whether another rank has told of a failed step."""
         while self._take_from(_FAILURE_TAG) is not None:
-            self._failure_told = True
-        return self._failure_told
+            self._failure_reported = True
+        return self._failure_reported
 
     def tell_of_connects(self, peers: Collection[int]) -> None:
         """Let these ranks know that this one has begun to connect to them."""
         self._signs += [self._comm.Isend(_NOTHING, dest=peer, tag=_BEGUN_TAG) for peer in peers]
 
-    def connects_told(self) -> Iterator[int]:
+    def connects_begun(self) -> Iterator[int]:
         """Who has told of its connects since this was asked last."""
         while (peer := self._take_from(_BEGUN_TAG)) is not None:
             yield peer

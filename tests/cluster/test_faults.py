@@ -8,7 +8,7 @@ from pathlib import Path
 
 import network_faults as faults
 import pytest
-from exit_codes import codes_told, telling_code
+from exit_codes import codes_of, telling_code
 from jobs import Job, Result, run, started, tcpx_mpi
 from launcher import Launcher
 from nodes import TREE, Cluster
@@ -35,7 +35,7 @@ def in_mid_row(job: Job, nodes: Cluster) -> None:
     faults.until(lambda: node.network_bytes()["eth1"] > before + 32 * MIB, "bytes on eth1")
 
 
-def one_row_is_kept(nodes: Cluster, tmp_path: Path) -> Run:
+def one_row_in_file(nodes: Cluster, tmp_path: Path) -> Run:
     """The file of a run that ended in its second row; `report` says so."""
     path = str(nodes.nodes[0].file("o.h5"))
     found = read_run(path)
@@ -55,7 +55,7 @@ def telling_codes(command: list[str]) -> list[str]:
 
 def codes(nodes: Cluster) -> dict[int, int]:
     """Rank -> exit code, of those that have ended."""
-    return codes_told({rank: nodes.nodes[rank // 2].file(f"/tmp/code.{rank}") for rank in range(4)})
+    return codes_of({rank: nodes.nodes[rank // 2].file(f"/tmp/code.{rank}") for rank in range(4)})
 
 
 def assert_nothing_runs(nodes: Cluster) -> None:
@@ -85,7 +85,7 @@ def test_a_link_that_goes_down_ends_in_a_report_that_names_nics_and_peers_on_bot
     assert re.search(rf"^#     {ways}, .*, posted ([2-9]|1\d)\.\d s ago; ", result.err, re.M), (
         result.text
     )
-    fault = one_row_is_kept(nodes, tmp_path).fault
+    fault = one_row_in_file(nodes, tmp_path).fault
     assert fault is not None
     assert (fault.kind, fault.exit_code, fault.missing_ranks) == ("stall", 6, ())
     assert_nothing_runs(nodes)
@@ -152,7 +152,7 @@ def test_connections_that_are_reset_are_an_error_of_their_own(
                      r"returned 2 \(system error\): rank \d is gone, or its connection is; "
                      r"(send to|receive from) rank \d on tcpx-node-\d \(NIC eth\d\), ",
                      result.errors[0])  # fmt: skip
-    fault = one_row_is_kept(nodes, tmp_path).fault
+    fault = one_row_in_file(nodes, tmp_path).fault
     assert fault is not None
     assert (fault.kind, fault.exit_code) == ("lost_rank", 7)
     assert_nothing_runs(nodes)
@@ -171,7 +171,7 @@ def test_ranks_end_by_themselves_when_the_control_network_is_gone_for_good(
     assert codes(nodes) == dict.fromkeys(range(4), 7)
     far = r"2 on tcpx-node-1 \(NIC eth1\), 3 on tcpx-node-1 \(NIC eth2\)"
     assert re.search(rf"error: rank {far} did not answer the roll call; ", text), text
-    fault = one_row_is_kept(nodes, tmp_path).fault
+    fault = one_row_in_file(nodes, tmp_path).fault
     assert fault is not None
     assert (fault.kind, fault.exit_code, fault.missing_ranks) == ("lost_rank", 7, (2, 3))
     assert_nothing_runs(nodes)
@@ -187,7 +187,7 @@ def test_the_death_of_the_far_node_ends_the_near_one_and_keeps_the_rows(
     # What is said is mpirun's; its code is 0 or 255, and what a script sees is never 0.
     assert re.search(r"Remote (daemon|host): .*tcpx-node-1", result.out + result.err), result.text
     assert result.code in (12, 255), result.text
-    one_row_is_kept(nodes, tmp_path)
+    one_row_in_file(nodes, tmp_path)
     assert_nothing_runs(nodes)
 
 

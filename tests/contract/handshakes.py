@@ -253,7 +253,7 @@ class Relay:
                 self.to_caller[number] += said
                 near.sendall(said)
 
-    def all_proofs_said(self, sockets: int) -> bool:
+    def all_proofs_sent(self, sockets: int) -> bool:
         """Hello and proof of every socket are recorded, whether or not they went on."""
         return [len(said) for said in self.to_listener] == [2 * GREETING_BYTES] * (1 + sockets)
 

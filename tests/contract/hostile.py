@@ -40,7 +40,7 @@ def reset(peer: socket.socket) -> None:
     peer.close()
 
 
-def close_both(net: Net, send: int, recv: int) -> None:
+def close_ends(net: Net, send: int, recv: int) -> None:
     assert net.table.close_send(send) == SUCCESS
     assert net.table.close_recv(recv) == SUCCESS
 
@@ -200,7 +200,7 @@ class Siege:
             said = b""
             for each, rest in self._slow:
                 with contextlib.suppress(OSError):  # refused meanwhile
-                    each.send(said_byte(self._kinds[0].says, rest))
+                    each.send(byte_before(self._kinds[0].says, rest))
         with contextlib.suppress(ConnectionError):
             peer.sendall(said)
 
@@ -213,7 +213,7 @@ class Siege:
             peer.close()
 
 
-def said_byte(whole: bytes, rest: bytes) -> bytes:
+def byte_before(whole: bytes, rest: bytes) -> bytes:
     """The byte in front of `rest` in `whole`."""
     at = len(whole) - len(rest) - 1
     return whole[at : at + 1]

@@ -29,7 +29,7 @@ def unread(end: socket.socket) -> int:
     return count[0]
 
 
-def both_ends_of_data() -> tuple[socket.socket, socket.socket]:
+def data_ends() -> tuple[socket.socket, socket.socket]:
     """Duplicates of the sending and the receiving end of the one connection's data socket."""
     accepted = data_sockets(port_side=True)
     # Who connects makes descriptors in order, the control socket first; who accepts need not.
@@ -45,7 +45,7 @@ def waiting_pair(net: Net, receives: int = 2) -> tuple[End, End, socket.socket, 
         assert receiver.post(slot * SIZE, SIZE) == SUCCESS
     for _ in range(5):
         assert not receiver.test_head()
-    return sender, receiver, *both_ends_of_data()
+    return sender, receiver, *data_ends()
 
 
 def send(sender: End, *slots: int) -> None:
@@ -78,7 +78,7 @@ def test_an_answer_may_be_sent_before_the_question_is_acknowledged() -> None:
 def test_messages_that_nobody_waited_for_are_taken_at_once() -> None:
     net = Net().started()
     sender, receiver = ends_of(net, Memory(b"12345678" * 4), Memory(32))
-    _, incoming = both_ends_of_data()
+    _, incoming = data_ends()
     send(sender, 0, 1, 2)
     for slot in range(3):
         assert receiver.post(slot * SIZE, SIZE) == SUCCESS
@@ -226,7 +226,7 @@ def test_what_came_before_its_receive_is_delivered_though_epoll_tells_of_nothing
     """It was taken out of the socket while sockets were tried, and others wait too since then."""
     net = Net().started()
     sender, receiver = ends_of(net, Memory(b"12345678" * 4), Memory(32))
-    _, incoming = both_ends_of_data()
+    _, incoming = data_ends()
     send(sender, 0)
     assert receiver.post(0, SIZE) == SUCCESS
     until(receiver.test_head, "a message that nobody waited for")

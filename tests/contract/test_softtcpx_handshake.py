@@ -324,6 +324,6 @@ def test_the_secret_of_a_handle_is_random_and_neither_logged_nor_sent() -> None:
     text = "\n".join(net.log_lines)
     assert secret.hex() not in text.lower()
     assert secret.decode("latin-1") not in text
-    assert relay.all_proofs_said(sockets=2)
+    assert relay.all_proofs_sent(sockets=2)
     for said in relay.to_listener + relay.to_caller:
         assert secret not in said

@@ -120,7 +120,7 @@ def test_a_broken_socket_ends_the_pending_requests_with_code_2(
     sender.post(0, 64 << 20)
     codes: dict[bool, int] = {}
 
-    def both_failed() -> bool:
+    def ends_failed() -> bool:
         for end in (sender, receiver):
             code, done = net.test(end.pending[0])
             assert not done
@@ -135,5 +135,5 @@ def test_a_broken_socket_ends_the_pending_requests_with_code_2(
         return False
 
     survivors = [sender, receiver]
-    until(both_failed, "the first error")
+    until(ends_failed, "the first error")
     assert net.code_of(survivors[0].pending[0]) == SYSTEM

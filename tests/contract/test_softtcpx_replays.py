@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 from ends import exchange
 from handshakes import Host, Relay, meets_another_attempt, two_data_sockets, with_token
-from hostile import Household, close_both
+from hostile import Household, close_ends
 from net_v7 import SUCCESS, Connecting, Net, handshake, until
 from wire import ANSWER, GREETING_BYTES, address_of, greeting, secret_of, token_of
 
@@ -55,13 +55,13 @@ def say_all_but_the_last_proof(net: Net, listen_comm: int, connecting: Connectin
     """An attempt up to the last word of its last socket, which the relay keeps."""
     relay.most = {2: GREETING_BYTES}
 
-    def all_said() -> bool:
+    def proofs_sent() -> bool:
         assert connecting.step() == (SUCCESS, None)
         relay.step()
         assert net.accept(listen_comm) == (SUCCESS, None)
-        return relay.all_proofs_said(sockets=2)
+        return relay.all_proofs_sent(sockets=2)
 
-    until(all_said, "all proofs")
+    until(proofs_sent, "all proofs")
     for _ in range(ROUNDS):
         assert net.accept(listen_comm) == (SUCCESS, None)
 
@@ -82,7 +82,7 @@ def test_a_recorded_attempt_is_refused_while_the_original_lives() -> None:
 
     until(refused, "refusals")
     relay.most = {}
-    close_both(net, *handshake(net, listen_comm, connecting, relay.step))
+    close_ends(net, *handshake(net, listen_comm, connecting, relay.step))
     relay.close()
     replay.close()
     household.assert_same()
@@ -122,7 +122,7 @@ def test_a_recorded_attempt_is_refused_when_the_listener_has_its_connection() ->
     until(replay.refused, "refusals")
     with pytest.raises(ConnectionRefusedError):
         Replay(handle, relay.to_listener)
-    close_both(net, *ends)
+    close_ends(net, *ends)
     relay.close()
     replay.close()
     household.assert_same()
@@ -134,7 +134,7 @@ def test_the_recorded_words_of_a_listener_convince_nobody(names: str) -> None:
     net = Net().started()
     listen_comm, handle = net.listen()
     relay = Relay(handle)
-    close_both(net, *handshake(net, listen_comm, Connecting(net, relay.handle), relay.step))
+    close_ends(net, *handshake(net, listen_comm, Connecting(net, relay.handle), relay.step))
     relay.close()
     control, *data = relay.to_caller
     recorded = [control[:GREETING_BYTES], *data]

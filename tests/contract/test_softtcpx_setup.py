@@ -186,7 +186,7 @@ def test_a_copy_of_a_handle_in_use_and_a_used_up_handle_are_refused() -> None:
     accepted: list[int] = []
     made: list[int] = []
 
-    def both() -> bool:
+    def connected() -> bool:
         for act, ends in ((connecting.step, made), (lambda: net.accept(listen_comm), accepted)):
             if not ends:
                 code, comm = act()
@@ -194,7 +194,7 @@ def test_a_copy_of_a_handle_in_use_and_a_used_up_handle_are_refused() -> None:
                 ends.extend([comm] if comm is not None else [])
         return bool(made and accepted)
 
-    until(both, "a connection")
+    until(connected, "a connection")
     assert connecting.step()[0] == INVALID_USAGE
     assert net.accept(listen_comm)[0] == INVALID_USAGE
 

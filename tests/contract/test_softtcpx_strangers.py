@@ -16,7 +16,7 @@ import pytest
 from ends import exchange
 from fresh_process import in_fresh_process
 from handshakes import Relay
-from hostile import FLOOD, Household, Siege, Traffic, close_both
+from hostile import FLOOD, Household, Siege, Traffic, close_ends
 from net_v7 import SUCCESS, Connecting, Net, handshake
 from own_process import data_sockets, open_descriptors
 from wire import address_of
@@ -37,11 +37,11 @@ def recorded_callers(net: Net) -> list[bytes]:
     """What a sound connecting side said on its sockets, in order, to a listener now closed."""
     listen_comm, handle = net.listen()
     relay = Relay(handle)
-    close_both(net, *handshake(net, listen_comm, Connecting(net, relay.handle), relay.step))
+    close_ends(net, *handshake(net, listen_comm, Connecting(net, relay.handle), relay.step))
     relay.close()
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(address_of(handle))
-    assert relay.all_proofs_said(sockets=2)
+    assert relay.all_proofs_sent(sockets=2)
     return relay.to_listener
 
 
@@ -82,7 +82,7 @@ def test_a_stranger_at_the_port_disturbs_nobody_and_leaves_nothing(kind: str, mo
     assert household.new_descriptors() - mine <= MOST_DESCRIPTORS, "strangers are bounded"
     ends = handshake(net, listen_comm, connecting, siege.reply)
     exchange(net, *ends)
-    close_both(net, *ends)
+    close_ends(net, *ends)
     siege.lift()
     assert net.table.close_listen(other_listener) == SUCCESS
     household.assert_same()

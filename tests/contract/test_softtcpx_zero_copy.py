@@ -79,7 +79,7 @@ class Lending:
     def _read(self, number: int, count: int) -> bytes:
         heard = bytearray()
 
-        def whole() -> bool:
+        def is_complete() -> bool:
             self.done()
             try:
                 heard.extend(self.peer.data[number].recv(count - len(heard)))
@@ -87,7 +87,7 @@ class Lending:
                 return False
             return len(heard) == count
 
-        until(whole, f"{count} bytes")
+        until(is_complete, f"{count} bytes")
         return bytes(heard)
 
     def code(self) -> int:
@@ -218,14 +218,14 @@ def test_where_no_good_pipe_is_to_be_had_pieces_are_copied(lack: str) -> None:
     net.finish(request)
     heard = bytearray()
 
-    def whole() -> bool:
+    def is_complete() -> bool:
         try:
             heard.extend(peer.data[0].recv(HEADER + PIECE))
         except BlockingIOError:
             return False
         return len(heard) == HEADER + PIECE
 
-    until(whole, "the piece")
+    until(is_complete, "the piece")
     assert bytes(heard) == header(0, PIECE, 0, PIECE) + content
 
 

@@ -106,11 +106,11 @@ class NcclCommunicator:
     def _add(
         self, sends: bool, address: int, count: int, kind: int, peer: int, stream: int
     ) -> None:
-        from tcpx_mpi.baselines.nccl.backend import Transfer
+        from tcpx_mpi.baselines.nccl.backend import PointToPoint
 
         assert (kind, stream) == (NCCL_UINT8, _STREAM)
         assert _device().grouped is not None, "outside of a group a send and a receive may wait"
-        _device().grouped.append(Transfer(sends, peer, address, count))
+        _device().grouped.append(PointToPoint(sends, peer, address, count))
 
     def _collect(
         self, call: str, source: int, target: int, count: int, kind: int, op: int | None,

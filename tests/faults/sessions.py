@@ -14,7 +14,7 @@ from cell import TESTS, build_planted
 from tcpx_mpi.plugin.find import bundled_dir
 
 sys.path.append(str(TESTS / "session"))
-from two_sides import both  # the folder is no helpers' folder
+from two_sides import run_sides  # the folder is no helpers' folder
 
 CALL_TIMEOUT_S = 3
 #: One side sends, the other receives, message by message.
@@ -62,7 +62,7 @@ def test_a_fault_in_a_session_is_named_on_both_sides(
     }.items():
         monkeypatch.setenv(name, value)
     closes = "\ns.close()" if call == "closeSend" else ""
-    left, right = both(planted, SENDS + closes, RECEIVES + closes)
+    left, right = run_sides(planted, SENDS + closes, RECEIVES + closes)
     text = f"left {left}\nright {right}"
     assert left.code == code, text
     assert re.search(says, left.out + left.err), text

@@ -19,7 +19,7 @@ LIMIT_S = 120.0
 SIZES = ("--sizes", "0,4097,300001", "-n", "16", "-w", "2", "--check-memory", "1M")
 
 
-def beside_nccl(
+def with_nccl(
     gpus: Gpus, place: Path, pattern: str, *options: str, ranks: int = 2, **variables: str
 ) -> Result:
     # One companion a rank, but for tests of several.
@@ -30,7 +30,7 @@ def beside_nccl(
     return run(command, place, {**gpus.variables, **variables}, LIMIT_S)
 
 
-def whole(result: Result, place: Path) -> Run:
+def complete(result: Result, place: Path) -> Run:
     assert result.code == 0, result.text
     found = read_run(str(place / "o.h5"))
     assert found.complete
@@ -49,7 +49,7 @@ def whole(result: Result, place: Path) -> Run:
 def test_nccl_takes_turns_and_every_byte_of_it_is_right(
     pattern: str, options: tuple[str, ...], names: tuple[str, ...], gpus: Gpus, place: Path
 ) -> None:
-    found = whole(beside_nccl(gpus, place, pattern, *SIZES, *options), place)
+    found = complete(with_nccl(gpus, place, pattern, *SIZES, *options), place)
     assert tuple(baseline.name for baseline in found.header.baselines) == names
     for baseline in found.header.baselines:
         assert baseline.description.startswith("NCCL 2."), baseline.description
@@ -85,7 +85,7 @@ def test_nccls_own_collective_takes_turns_and_every_element_of_it_is_right(
 ) -> None:
     sizes = ("--sizes", "0,4096,300032" if gpus.real else "0,4096", "-n", "16", "-w", "2",
              "--check-memory", "2M")  # fmt: skip
-    found = whole(beside_nccl(gpus, place, program, *sizes, *options), place)
+    found = complete(with_nccl(gpus, place, program, *sizes, *options), place)
     called = "nccl" + "".join(part.capitalize() for part in program.split("_"))
     assert f", {called}, " in found.header.baselines[0].description
     for row in found.rows:
@@ -99,18 +99,20 @@ def test_nccls_own_collective_takes_turns_and_every_element_of_it_is_right(
 def test_nccl_of_a_long_row_sleeps_while_the_plugin_works(gpus: Gpus, place: Path) -> None:
     size = "16M" if gpus.real else "64K"
     options = ("--sizes", size, "-n", "64", "-w", "8", "--check-memory", "256M")
-    found = whole(beside_nccl(gpus, place, "pair", *options), place)
+    found = complete(with_nccl(gpus, place, "pair", *options), place)
     (row,) = found.rows
     elapsed_ns = row.samples["iteration"].sum(axis=1)
     used_ns = [seen.waiting_cpu_ns for seen in row.proof]
     assert all(used >= 0 for used in used_ns)
     if gpus.real:  # on the stand-in ranks are busy with what a GPU would do
-        assert max(used / whole for used, whole in zip(used_ns, elapsed_ns, strict=True)) < 0.01
+        assert (
+            max(used / complete for used, complete in zip(used_ns, elapsed_ns, strict=True)) < 0.01
+        )
 
 
 def test_ranks_that_share_gpus_share_them_in_nccl_too(gpus: Gpus, place: Path) -> None:
     ranks = 2 * gpus.count
-    found = whole(beside_nccl(gpus, place, "mesh", *SIZES, ranks=ranks), place)
+    found = complete(with_nccl(gpus, place, "mesh", *SIZES, ranks=ranks), place)
     (baseline,) = found.header.baselines
     assert "ranks of a GPU as if on hosts of their own" in baseline.description
     assert baseline.floor_gbps == 0
@@ -124,7 +126,7 @@ def test_ranks_that_share_gpus_share_them_in_nccl_too(gpus: Gpus, place: Path) -
 
 def test_one_host_for_ranks_that_share_a_gpu_is_refused(gpus: Gpus, place: Path) -> None:
     options = (*SIZES, "--nccl-env", "NCCL_HOSTID=everybody")
-    result = beside_nccl(gpus, place, "ring", *options, ranks=gpus.count + 1)
+    result = with_nccl(gpus, place, "ring", *options, ranks=gpus.count + 1)
     assert result.code == USAGE, result.text
     assert len(result.errors) == 1, result.text
     assert "--nccl-env NCCL_HOSTID is the same for all ranks" in result.errors[0]
@@ -135,6 +137,6 @@ def test_wrong_bytes_in_the_memory_of_a_gpu_are_found(gpus: Gpus, place: Path) -
     if gpus.real:
         pytest.skip("needs stand-in: NCCL itself has no fault to switch on")
     options = ("--sizes", "4097", "-n", "16")
-    result = beside_nccl(gpus, place, "pair", *options, BY_SOCKETS_FAULT="wrong:1:9")
+    result = with_nccl(gpus, place, "pair", *options, BY_SOCKETS_FAULT="wrong:1:9")
     assert result.code == WRONG_BYTES, result.text
     assert "peer nccl delivered 1 wrong byte" in result.out

@@ -15,7 +15,7 @@ def telling_code(path: str, command: Sequence[str]) -> list[str]:
     return ["setsid", "--wait", "bash", "-c", tell, "tell", *command]
 
 
-def codes_told(files: Mapping[int, Path]) -> dict[int, int]:
+def codes_of(files: Mapping[int, Path]) -> dict[int, int]:
     """Rank -> exit code, of those that have ended, out of the file of each."""
     texts = {rank: file.read_text() for rank, file in files.items() if file.exists()}
     return {rank: int(text) for rank, text in texts.items() if text.endswith("\n")}

@@ -27,7 +27,7 @@ BLOCKS = [2] * 7 + [1]
 SIZES = (0, 17, 100_003)
 
 #: As many streams as the plugin has (2), and the candidates for raw's best.
-ONE_WAY = ("raw", "raw_1", "raw_4")
+ONE_DIRECTION = ("raw", "raw_1", "raw_4")
 TWO_WAY = ("raw", "raw_1", "raw_2", "raw_4")
 STREAMS = {"raw": 2, "raw_1": 1, "raw_2": 2, "raw_4": 4, "mpi": 0}
 
@@ -61,7 +61,7 @@ def test_another_plugin_takes_turns_over_the_same_buffers(place: Path) -> None:
         assert_every_sample_is_there(row.against["plugin"], 2)
         assert_checked_and_right(row.against["plugin"])
         assert_bytes_went_over_the_wire(row)
-        assert_as_without_peers(row)
+        assert_as_without_baselines(row)
 
 
 def sizes(*wanted: int) -> tuple[str, str]:
@@ -96,7 +96,7 @@ def assert_bytes_went_over_the_wire(row: Row) -> None:
             assert (baseline.net_received == baseline.payload_bytes_received).all(), name
 
 
-def assert_as_without_peers(row: Row) -> None:
+def assert_as_without_baselines(row: Row) -> None:
     """The plugin's own sockets carried its own payload once, whatever ran beside it."""
     headers = 256 * max(row.chunks, 1) * ITERS
     assert (row.net_sent >= row.payload_bytes_sent).all()
@@ -106,10 +106,10 @@ def assert_as_without_peers(row: Row) -> None:
 @pytest.mark.parametrize(
     ("pattern", "ranks", "against", "names", "options"),
     [
-        pytest.param("pair", 2, "raw", ONE_WAY, (), marks=pytest.mark.variant),
-        ("pair", 4, "raw,mpi", (*ONE_WAY, "mpi"), ("-m", "4")),
+        pytest.param("pair", 2, "raw", ONE_DIRECTION, (), marks=pytest.mark.variant),
+        ("pair", 4, "raw,mpi", (*ONE_DIRECTION, "mpi"), ("-m", "4")),
         ("pingpong", 2, "mpi,raw", ("mpi", *TWO_WAY), ("-z", "1")),
-        pytest.param("ring", 4, "raw,mpi", (*ONE_WAY, "mpi"), (), marks=pytest.mark.variant),
+        pytest.param("ring", 4, "raw,mpi", (*ONE_DIRECTION, "mpi"), (), marks=pytest.mark.variant),
         pytest.param("mesh", 4, "raw,mpi", (*TWO_WAY, "mpi"), (), marks=pytest.mark.variant),
         ("ring", 2, "raw,mpi", (*TWO_WAY, "mpi"), ("--memory", "emulated", "-m", "4")),
     ],
@@ -137,7 +137,7 @@ def test_every_side_of_a_row_moves_the_same_bytes_in_turn(
             assert_checked_and_right(side)
         assert_turns_were_taken(row)
         assert_bytes_went_over_the_wire(row)
-        assert_as_without_peers(row)
+        assert_as_without_baselines(row)
     # A ratio with its interval for each baseline that was asked for, and for the best of raw.
     ratios = [word for word in result.rows[-1].ours if re.fullmatch(r"\d+\.\d{3}", word)]
     assert len(ratios) >= 3 * (1 + len(against.split(","))), result.text
@@ -171,7 +171,7 @@ def test_sides_that_wait_use_no_cpu_in_the_blocks_of_a_peer(place: Path) -> None
     assert result.code == 0, result.text
     found = read_run(str(place / "o.h5"))
     ratios = summarise_row(found.header, found.rows[0]).against
-    assert set(ratios) == {*ONE_WAY, "mpi"}
+    assert set(ratios) == {*ONE_DIRECTION, "mpi"}
     assert {
         name: share for name, each in ratios.items() if not (share := each.idle_share) < 0.01
     } == {}

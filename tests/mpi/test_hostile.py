@@ -28,15 +28,15 @@ PLUGIN_FAILED = 13
 
 
 @pytest.fixture
-def told(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def handles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where the ranks leave their handles: not among what is searched."""
-    return tmp_path_factory.mktemp("told")
+    return tmp_path_factory.mktemp("handles")
 
 
 @contextlib.contextmanager
-def running(place: Path, told: Path, *options: str, **variables: str) -> Iterator[Job]:
+def running(place: Path, handles: Path, *options: str, **variables: str) -> Iterator[Job]:
     """Two ranks in debug mode that tell their handles and leave all files that they can leave."""
-    command = [mpirun.find_mpirun(os.environ), "-n", "2", sys.executable, str(RANK), str(told)]
+    command = [mpirun.find_mpirun(os.environ), "-n", "2", sys.executable, str(RANK), str(handles)]
     command += ["run", "pair", "--plugin", "softtcpx", "--hdf5", "o.h5", "-J", "o.json",
                 "--spool", "spool", *options]  # fmt: skip
     debug = {"UCCL_TCPX_DEBUG": "1", "NCCL_DEBUG": "TRACE", "NCCL_NSOCKS_PERTHREAD": "2"}
@@ -109,9 +109,9 @@ class Attacker:
         self._thread.join()
 
 
-def test_a_run_whose_ports_are_hammered_moves_every_byte(place: Path, told: Path) -> None:
+def test_a_run_whose_ports_are_hammered_moves_every_byte(place: Path, handles: Path) -> None:
     options = ("-b", "1M", "-e", "1M", "-n", "200", "-w", "1")
-    with running(place, told, *options, SOFTTCPX_TRAP_ACCEPT_MS=str(HANDSHAKE_MS)) as job:
+    with running(place, handles, *options, SOFTTCPX_TRAP_ACCEPT_MS=str(HANDSHAKE_MS)) as job:
         attacker = Attacker(job)
         try:
             result = job.finish(LIMIT_S)
@@ -124,17 +124,17 @@ def test_a_run_whose_ports_are_hammered_moves_every_byte(place: Path, told: Path
     assert "# plugin: " in result.err
     assert "refused 127.0.0.1:" in result.err
     assert (place / "o.json").exists()
-    assert_no_secret(place, told, result)
+    assert_no_secret(place, handles, result)
 
 
 # --- No secret is told --------------------------------------------------------------------------
 
 
-def secrets(told: Path) -> list[bytes]:
+def secrets(handles: Path) -> list[bytes]:
     """That of every handle of a run."""
     return [
         text[at : at + HANDLE_BYTES][24:40]
-        for text in (path.read_bytes() for path in told.iterdir())
+        for text in (path.read_bytes() for path in handles.iterdir())
         for at in range(0, len(text), HANDLE_BYTES)
     ]
 
@@ -158,7 +158,7 @@ def everything_in(path: Path) -> bytes:
     return b"".join(parts)
 
 
-def told_in(text: bytes, secret: bytes) -> bool:
+def is_secret_in(text: bytes, secret: bytes) -> bool:
     """Is the secret there, as it is or in a way that bytes are printed in?"""
     pairs = [f"{byte:02x}" for byte in secret]
     written = [*(joint.join(pairs) for joint in ("", " ", ":", "-", "\\x", ", 0x")),
@@ -167,27 +167,27 @@ def told_in(text: bytes, secret: bytes) -> bool:
     return secret in text or any(way.lower().encode() in lower for way in written)
 
 
-def assert_no_secret(place: Path, told: Path, result: Result) -> None:
+def assert_no_secret(place: Path, handles: Path, result: Result) -> None:
     places = {str(path.relative_to(place)): path for path in place.rglob("*") if path.is_file()}
     texts = {name: everything_in(path) for name, path in places.items()}
     texts["what was printed"] = (result.out + result.err).encode()
     assert "o.h5" in texts
-    found = secrets(told)
+    found = secrets(handles)
     assert len(found) >= 2
     assert len(set(found)) == len(found)
     for name, text in texts.items():
         assert len(text) > 100, f"{name} is empty"
-        assert not any(told_in(text, secret) for secret in found), f"{name} has a secret"
+        assert not any(is_secret_in(text, secret) for secret in found), f"{name} has a secret"
 
 
-def test_no_secret_is_in_what_a_run_that_failed_leaves(place: Path, told: Path) -> None:
+def test_no_secret_is_in_what_a_run_that_failed_leaves(place: Path, handles: Path) -> None:
     options = ("-b", "4K", "-e", "16K", "-f", "2", "-n", "10", "-w", "1")
     trap = {"SOFTTCPX_TRAP_ERROR_AT": "20", "SOFTTCPX_TRAP_ERROR_CODE": "3"}
-    with running(place, told, *options, **trap) as job:
+    with running(place, handles, *options, **trap) as job:
         result = job.finish(LIMIT_S)
     assert result.code == PLUGIN_FAILED, result.text
     assert len(list((place / "spool").glob("*.journal"))) == 2, result.text
-    assert_no_secret(place, told, result)
+    assert_no_secret(place, handles, result)
 
 
 @pytest.mark.parametrize("way", ["as it is", "hex", "HEX", "0x", "base64", "list"])
@@ -205,5 +205,5 @@ def test_a_secret_would_be_found(way: str, tmp_path: Path) -> None:
     with h5py.File(path, "w") as file:
         kept = file.create_dataset("d", data=list(b"no" * 500 + written), compression="gzip")
         kept.attrs["secret"] = written
-    assert told_in(everything_in(path), secret)
-    assert not told_in(everything_in(path), secret[::-1])
+    assert is_secret_in(everything_in(path), secret)
+    assert not is_secret_in(everything_in(path), secret[::-1])

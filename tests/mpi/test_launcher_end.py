@@ -42,7 +42,7 @@ sys.stdin.readline()
 """
 
 
-def said_after_the_launchers_end(rank: str, place: Path) -> tuple[int, str]:
+def written_after_the_launchers_end(rank: str, place: Path) -> tuple[int, str]:
     """The launcher's process, and all that the rank wrote after its start until its own end."""
     launcher = subprocess.Popen(
         [sys.executable, "-c", LAUNCHER, rank], cwd=place, env={**os.environ, **RANK}, text=True,
@@ -62,12 +62,12 @@ def said_after_the_launchers_end(rank: str, place: Path) -> tuple[int, str]:
 
 def test_a_rank_that_waits_for_ever_is_ended_with_a_line(place: Path) -> None:
     program = START.format(grace_s=0.1) + FOR_EVER
-    launcher, said = said_after_the_launchers_end(program, place)
+    launcher, said = written_after_the_launchers_end(program, place)
     assert said.startswith("tcpx-mpi: error: rank 0 on ")
     assert f"its launcher (process {launcher}) has ended, and it did not end" in said
 
 
 def test_a_rank_that_can_ends_in_good_order_by_sigterm(place: Path) -> None:
     program = START.format(grace_s=3600) + IN_GOOD_ORDER
-    _, said = said_after_the_launchers_end(program, place)
+    _, said = written_after_the_launchers_end(program, place)
     assert said == "in good order 15\n"

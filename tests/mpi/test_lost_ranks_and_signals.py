@@ -40,7 +40,7 @@ def wait_until_in_mid_batch(job: Job, ranks: int) -> None:
         job.wait_for(rf"^rank {rank} on .*, row 1 .*: \d of \d flows unfinished")
 
 
-def rows_kept(place: Path) -> tuple[Run, Result]:
+def rows_on_disk(place: Path) -> tuple[Run, Result]:
     """The file of a run that ended in its second row, and what `tcpx-mpi report` says of it."""
     found = read_run(str(place / "o.h5"))
     assert [row.size_bytes for row in found.rows] == [FIRST]
@@ -88,7 +88,7 @@ def test_a_stopped_rank_ends_every_rank_within_the_deadline_and_is_named(
         if in_a_batch:
             # Each waits for the one before it in the ring: for the stopped one, or in its turn.
             assert oldest_request_from((rank - 1) % 3, result), result.text
-    found, report = rows_kept(place)
+    found, report = rows_on_disk(place)
     if found.fault is None:
         # The writer itself was stopped, and mpirun left it no time to write on.
         assert stopped == 0
@@ -154,7 +154,7 @@ def test_a_killed_rank_ends_the_job_and_merge_joins_what_its_journals_have(
     assert re.match(rf"rank {killed} on \S+ \(NIC lo\) has died[;,] ", result.errors[0]), (
         result.text
     )
-    rows_kept(place)
+    rows_on_disk(place)
 
     left = [f"spool/{path.name}" for path in journals(place)]
     assert len(left) == 3
@@ -198,7 +198,7 @@ def test_a_signal_ends_the_run_in_good_order_with_its_own_exit_code(
         result = job.finish()
     assert result.code == code, result.text
     assert "# kept: 1 row in o.h5" in result.err
-    found, _ = rows_kept(place)
+    found, _ = rows_on_disk(place)
     assert found.fault is not None
     assert found.fault.exit_code == code
 
@@ -214,7 +214,7 @@ def test_a_signal_to_a_users_own_mpirun_keeps_the_rows(number: signal.Signals, p
         job.send(number)
         result = job.finish()
     assert result.code != 0
-    rows_kept(place)
+    rows_on_disk(place)
 
 
 def test_sigusr1_shows_progress_of_every_rank_and_the_run_goes_on(place: Path) -> None:
@@ -236,7 +236,7 @@ def test_t_ends_the_run_after_that_time_and_keeps_the_rows(place: Path) -> None:
     assert result.code == 6, result.text
     assert len(result.errors) == 1, result.text
     assert "the run took longer than -T 4 s" in result.errors[0]
-    found, _ = rows_kept(place)
+    found, _ = rows_on_disk(place)
     assert found.fault is not None
     assert (found.fault.kind, found.fault.exit_code) == ("stall", 6)
     assert found.fault.missing_ranks == ()

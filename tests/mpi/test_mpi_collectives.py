@@ -13,7 +13,7 @@ from tcpx_mpi.report import summarise_row
 pytestmark = pytest.mark.multirank
 
 
-def beside_mpi(place: Path, name: str, *options: str) -> tuple[str, Run]:
+def with_mpi(place: Path, name: str, *options: str) -> tuple[str, Run]:
     """What a run of 2 ranks with rows of 4000 bytes prints, and its file."""
     measured = run(
         tcpx_mpi(
@@ -33,7 +33,7 @@ def beside_mpi(place: Path, name: str, *options: str) -> tuple[str, Run]:
 def test_a_program_is_one_call_of_mpi_with_right_elements(
     name: str, call: str, place: Path
 ) -> None:
-    out, found = beside_mpi(place, name, "-d", "float", "-o", "sum", "-m", "2")
+    out, found = with_mpi(place, name, "-d", "float", "-o", "sum", "-m", "2")
     assert f", {call}, " in out
     (row,) = found.rows
     beside = row.against["mpi"]
@@ -48,7 +48,7 @@ def test_a_program_is_one_call_of_mpi_with_right_elements(
 
 
 def test_what_mpi_cannot_reduce_has_no_figures_of_it_and_says_why(place: Path) -> None:
-    out, found = beside_mpi(place, "all_reduce", "-d", "half", "-o", "all")
+    out, found = with_mpi(place, "all_reduce", "-d", "half", "-o", "all")
     assert "n/a for half (MPI has no such type) and avg, mulsum (MPI has no such operation)" in out
     for row in found.rows:
         assert row.wrong.tolist() == [0, 0]

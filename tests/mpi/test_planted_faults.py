@@ -158,7 +158,7 @@ def test_the_first_signal_ends_a_run_whose_plugin_hangs(
 ) -> None:
     long = ("--stall-timeout", "1000", "--connect-timeout", "1000")
     with started([*command(planted, call), *long], place, plant(call, what)) as job:
-        wait_until_said(job)
+        wait_until_planted(job)
         began = time.monotonic()
         job.send(number)
         result = job.finish()
@@ -166,7 +166,7 @@ def test_the_first_signal_ends_a_run_whose_plugin_hangs(
     assert time.monotonic() - began < 30, result.text  # 3 s, and what a busy machine adds
 
 
-def wait_until_said(job: Job) -> None:
+def wait_until_planted(job: Job) -> None:
     """Returns when the plant has said its word, which `NCCL_DEBUG` prints."""
     job.wait_for(WORD)
 

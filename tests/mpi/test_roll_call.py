@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jobs
 import pytest
-from exit_codes import codes_told, telling_code
+from exit_codes import codes_of, telling_code
 
 from tcpx_mpi.launch import mpirun as launch
 
@@ -48,7 +48,7 @@ def test_a_rank_that_hears_the_end_of_a_roll_call_first_breaks_no_others(place: 
     ranks = telling_code("code", [sys.executable, "-c", PROGRAM])
     result = jobs.run([mpirun, "-n", "3", *ranks], place, by_tcp)
     assert result.errors == ["nothing moves"], result.text
-    assert codes_told({rank: place / f"code.{rank}" for rank in range(3)}) == {
+    assert codes_of({rank: place / f"code.{rank}" for rank in range(3)}) == {
         0: 6,
         1: 6,
         2: 6,

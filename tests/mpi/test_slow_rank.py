@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from jobs import Result, mpirun, mpmd, run, tcpx_mpi
 
-from tcpx_mpi.findings.stragglers import ways_by_size
+from tcpx_mpi.findings.stragglers import links_by_size
 from tcpx_mpi.records import read_run
 from tcpx_mpi.schedule.pattern import pairs_of_text
-from tcpx_mpi.stragglers.detect import Measured, Way
+from tcpx_mpi.stragglers.detect import Link, Measured
 
 pytestmark = pytest.mark.multirank
 
@@ -34,11 +34,11 @@ def who_is_slow(text: str) -> list[str]:
     return [line for line in text.splitlines() if re.match("# Slow +:", line)]
 
 
-def ways(path: Path) -> dict[Way, Measured]:
+def links(path: Path) -> dict[Link, Measured]:
     """Of the tournament, or of the mesh."""
     found = read_run(str(path))
     rows = [row for row in found.rows if not row.pairs]
-    (only,) = ways_by_size(found.header, rows).values()
+    (only,) = links_by_size(found.header, rows).values()
     return only
 
 
@@ -65,7 +65,7 @@ def test_a_slowed_rank_is_named_by_a_tournament_and_again_by_those_it_meets(plac
         PAIRS,
         place,
     )
-    times = {way: found.time_ns for way, found in ways(place / "o.h5").items()}
+    times = {link: found.time_ns for link, found in links(place / "o.h5").items()}
     assert len(times) == 12
     assert min(times[other, 2] for other in (0, 1, 3)) >= WAITS * SLOW_US * 1e3
     rows = read_run(str(place / "o.h5")).rows
@@ -90,10 +90,10 @@ def test_a_slowed_rank_is_named_by_a_mesh(place: Path) -> None:
         MESH,
         place,
     )
-    times = {way: found.time_ns for way, found in ways(place / "o.h5").items()}
+    times = {link: found.time_ns for link, found in links(place / "o.h5").items()}
     assert set(times) == set(itertools.combinations(range(4), 2))
     # Of both ways one is slow.
-    assert min(time for way, time in times.items() if 2 in way) >= WAITS * SLOW_US * 1e3 / 2
+    assert min(time for link, time in times.items() if 2 in link) >= WAITS * SLOW_US * 1e3 / 2
 
 
 def test_every_way_is_in_the_matrix_and_every_byte_right(place: Path) -> None:
@@ -104,5 +104,5 @@ def test_every_way_is_in_the_matrix_and_every_byte_right(place: Path) -> None:
     matrix = [line.split()[2:] for line in lines[start + 2 : start + 6]]
     for sender, cells in enumerate(matrix):
         assert [cell == "-" for cell in cells] == [sender == receiver for receiver in range(4)]
-    assert all(found.time_ns > 0 for found in ways(place / "o.h5").values())
+    assert all(found.time_ns > 0 for found in links(place / "o.h5").values())
     assert "# Checked              : 100 % of the timed bytes" in result.out

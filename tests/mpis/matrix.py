@@ -93,7 +93,7 @@ def test_a_hostfile_is_read_as_its_launcher_reads_it(
     """The launcher is the judge of what the unit tests promise."""
     if hostfile_cases.told(case, mpi.name) == "":
         return  # nothing is promised
-    hostfile_cases.require_as_told(case, mpi.mpirun, mpi.name, tmp_path)
+    hostfile_cases.require_expected(case, mpi.mpirun, mpi.name, tmp_path)
 
 
 @pytest.mark.parametrize("held", [True, False])

@@ -20,7 +20,7 @@ ADDED_US = 20_000.0
 MOODS = 5.0
 
 
-def beside_raw(copy: BrokenCopy, file: Path) -> dict[str, Any]:
+def with_raw(copy: BrokenCopy, file: Path) -> dict[str, Any]:
     """The plugin against raw at equal sockets, one message a chunk."""
     command = ["run", "pair", "--ranks", "2", "--plugin", "softtcpx", "--sizes", str(SIZE)]
     command += ["--channels", "1", "--chunk", str(SIZE), "-n", "40", "--against", "raw"]
@@ -36,11 +36,11 @@ def beside_raw(copy: BrokenCopy, file: Path) -> dict[str, Any]:
 def test_a_slowed_engine_moves_the_ratio_as_predicted(mpi_copy: BrokenCopy, tmp_path: Path) -> None:
     (patch,) = detected_by("ratio")
     mpi_copy.install()  # a mutant before may be built in still
-    sound = beside_raw(mpi_copy, tmp_path / "sound.json")
+    sound = with_raw(mpi_copy, tmp_path / "sound.json")
     mpi_copy.apply(patch)
     try:
         mpi_copy.install()
-        slowed = beside_raw(mpi_copy, tmp_path / "slowed.json")
+        slowed = with_raw(mpi_copy, tmp_path / "slowed.json")
     finally:
         mpi_copy.revert(patch)
     # Raw's time is that of the same run, when the machine was as busy. The plugin's is as much

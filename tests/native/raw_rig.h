@@ -25,7 +25,7 @@ inline tcpx::RawSettings on_lo(int streams = 1, bool two_way = false) {
 
 // Runs both at once, so that each may wait for the other.
 template <typename First, typename Second>
-void both(First first, Second second) {
+void run_two(First first, Second second) {
   std::exception_ptr error;
   std::thread other([&] {
     try {
@@ -108,16 +108,16 @@ struct RawPair {
                    bool back = true)
       : ranks{{0, settings, spins}, {1, settings, spins}} {
     const std::vector<std::string> addresses = {ranks[0].links->listen(), ranks[1].links->listen()};
-    using Ways = std::vector<tcpx::RawLinks::Way>;
-    const Ways to_1 = {{1, 0}}, to_0 = {{0, 0}}, none;
-    both([&] { ranks[0].links->establish(0, addresses, to_1, back ? to_1 : none, 5.0); },
-         [&] { ranks[1].links->establish(1, addresses, back ? to_0 : none, to_0, 5.0); });
+    using Neighbours = std::vector<tcpx::RawLinks::Neighbour>;
+    const Neighbours to_1 = {{1, 0}}, to_0 = {{0, 0}}, none;
+    run_two([&] { ranks[0].links->establish(0, addresses, to_1, back ? to_1 : none, 5.0); },
+            [&] { ranks[1].links->establish(1, addresses, back ? to_0 : none, to_0, 5.0); });
   }
 
   // Both ranks run a batch; whether both went well.
   bool run(const tcpx::BatchPlan& plan) {
     bool well[2] = {};
-    both([&] { well[0] = ranks[0].loop.run(plan); }, [&] { well[1] = ranks[1].loop.run(plan); });
+    run_two([&] { well[0] = ranks[0].loop.run(plan); }, [&] { well[1] = ranks[1].loop.run(plan); });
     return well[0] && well[1];
   }
 

@@ -242,7 +242,7 @@ TEST(a_gpu_writes_and_judges_as_the_cpu_does) {
     const size_t used = size * (1 + random() % 900);
     const size_t guard = random() % 5 * size;
     const size_t stride = used + guard + size * (random() % 3);
-    BothSides both(used, guard, stride, 2);
+    BothSides sides(used, guard, stride, 2);
     std::vector<PayloadSpan> spans;
     for (uint64_t at = size * (random() % 2); at < used;) {
       const uint64_t bytes = std::min<uint64_t>(used - at, size * (random() % 400));
@@ -252,27 +252,27 @@ TEST(a_gpu_writes_and_judges_as_the_cpu_does) {
     }
     const auto n = spans.size();
     const auto each = [&](auto&& use) {
-      use(*both.gpu);
-      use(*both.host);
+      use(*sides.gpu);
+      use(*sides.host);
     };
     each([&](SlotMemory& m) { m.fill(0, 2, 3, kSeed, spans.data(), n, group); });
-    if (!both.equal()) check::fail(__FILE__, __LINE__, name_of(group) + ": filled");
+    if (!sides.equal()) check::fail(__FILE__, __LINE__, name_of(group) + ": filled");
     each([&](SlotMemory& m) { m.poison(0, 2, 3, kSeed, spans.data(), n, group); });
-    if (!both.equal()) check::fail(__FILE__, __LINE__, name_of(group) + ": poisoned");
+    if (!sides.equal()) check::fail(__FILE__, __LINE__, name_of(group) + ": poisoned");
     // Poison of poison is right: all but what is changed then.
     for (size_t k = 0; k < 2; ++k) {
       for (const PayloadSpan& span : spans) {
         for (uint64_t i = 0; i < span.bytes; ++i)
-          both.host->data()[k * stride + span.offset + i] ^= 0xff;
+          sides.host->data()[k * stride + span.offset + i] ^= 0xff;
       }
     }
-    copy_now(both.begin, reinterpret_cast<CudaAddress>(both.host->data()), both.bytes);
+    copy_now(sides.begin, reinterpret_cast<CudaAddress>(sides.host->data()), sides.bytes);
     for (int wrong = 0; wrong < 3; ++wrong) {
-      const auto on_gpu = both.gpu->verify(0, 2, 3, kSeed, spans.data(), n, group);
-      const auto on_host = both.host->verify(0, 2, 3, kSeed, spans.data(), n, group);
+      const auto on_gpu = sides.gpu->verify(0, 2, 3, kSeed, spans.data(), n, group);
+      const auto on_host = sides.host->verify(0, 2, 3, kSeed, spans.data(), n, group);
       CHECK_EQ(text(on_gpu), text(on_host));
       if (wrong == 0) CHECK_EQ(on_host.wrong + on_host.guard_wrong, 0u);
-      both.flip(random() % (2 * stride));
+      sides.flip(random() % (2 * stride));
     }
   });
 }

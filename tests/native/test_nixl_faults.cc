@@ -415,14 +415,14 @@ TEST(a_plugin_call_that_never_returns_ends_the_process_where_that_was_asked_for)
     _exit(0);
   }
   close(pipes[1]);
-  std::string said(4096, '\0');
-  said.resize(std::max<ssize_t>(read(pipes[0], said.data(), said.size()), 0));
+  std::string printed(4096, '\0');
+  printed.resize(std::max<ssize_t>(read(pipes[0], printed.data(), printed.size()), 0));
   int ended = -1;
   waitpid(child, &ended, 0);
   CHECK(WIFEXITED(ended));
   CHECK_EQ(WEXITSTATUS(ended), 6);
-  CHECK(check::contains(said, "plugin call test of a session has not returned for "));
-  CHECK(check::contains(said, ": longer than TCPX_P2P_CALL_TIMEOUT_S (1 s)"));
+  CHECK(check::contains(printed, "plugin call test of a session has not returned for "));
+  CHECK(check::contains(printed, ": longer than TCPX_P2P_CALL_TIMEOUT_S (1 s)"));
 }
 
 TEST(whoever_speaks_another_protocol_is_sent_away_and_others_are_served) {

@@ -236,15 +236,15 @@ size_t Child::answer(char what, Agent& b, Bytes& memory) {
 }
 
 // What is said on stderr meanwhile.
-class Said {
+class Stderr {
  public:
-  Said() : before_(dup(STDERR_FILENO)) {
+  Stderr() : before_(dup(STDERR_FILENO)) {
     FILE* file = tmpfile();
     file_ = dup(fileno(file));
     fclose(file);
     dup2(file_, STDERR_FILENO);
   }
-  ~Said() {
+  ~Stderr() {
     dup2(before_, STDERR_FILENO);
     close(before_), close(file_);
   }
@@ -293,7 +293,7 @@ TEST(whoever_gave_way_to_strangers_dials_again) {
 }
 
 TEST(strangers_are_counted_and_told_in_few_lines_without_their_bytes) {
-  const Said said;
+  const Stderr said;
   Agent b("b");
   for (int i = 0; i < 50; ++i) {
     const Socket stranger = dial(b.info());
@@ -313,7 +313,7 @@ TEST(strangers_are_counted_and_told_in_few_lines_without_their_bytes) {
 }
 
 TEST(a_name_is_printed_without_what_a_terminal_takes_for_commands) {
-  const Said said;
+  const Stderr said;
   Child b;
   RawPeer peer(b.info,
                "\x1b]0;owned\x07 and \xc2\x9b"

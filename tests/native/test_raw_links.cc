@@ -152,8 +152,8 @@ TEST(a_stream_goes_out_from_the_address_of_the_own_interface) {
   here.interface = another_interface(&address);
   RawLinks near(here), far(on_lo());
   const std::vector<std::string> addresses = {near.listen(), far.listen()};
-  both([&] { near.establish(0, addresses, {{1, 0}}, {}, 5.0); },
-       [&] { far.establish(1, addresses, {}, {{0, 0}}, 5.0); });
+  run_two([&] { near.establish(0, addresses, {{1, 0}}, {}, 5.0); },
+          [&] { far.establish(1, addresses, {}, {{0, 0}}, 5.0); });
   CHECK_EQ(endpoint_of(near.send_socket(1, 0, 0), true) >> 16, uint64_t{address});
 }
 
@@ -173,8 +173,8 @@ TEST(strangers_at_the_listener_are_ignored_and_the_links_come_up) {
   strangers.push_back(visit(address, &wrong_rank, 17));  // half a hello, and never more
   strangers.push_back(visit(address, nullptr, 0));       // a port scanner that stays
   close(visit(address, &wrong_rank, 20));                // and one that leaves
-  both([&] { near.establish(0, addresses, {{1, 0}}, {}, 5.0); },
-       [&] { far.establish(1, addresses, {}, {{0, 0}}, 5.0); });
+  run_two([&] { near.establish(0, addresses, {{1, 0}}, {}, 5.0); },
+          [&] { far.establish(1, addresses, {}, {{0, 0}}, 5.0); });
   CHECK_EQ(far.sockets().size(), 2u);
   for (const int stream : {0, 1}) {
     CHECK_EQ(endpoint_of(far.receive_socket(0, 0, stream), false),

@@ -214,8 +214,8 @@ TEST(another_thread_can_end_a_batch_and_a_deadline_too) {
     RawPair pair(on_lo(1), spins);
     for (RawRank& rank : pair.ranks) rank.load(Steps().receive(0).send(0), {1000}, 400);
     bool well = true;
-    both([&] { well = pair.ranks[0].loop.run(batch_of(2, 60'000)); },
-         [&] { pair.ranks[0].loop.request_stop(); });
+    run_two([&] { well = pair.ranks[0].loop.run(batch_of(2, 60'000)); },
+            [&] { pair.ranks[0].loop.request_stop(); });
     CHECK(!well);
     CHECK_EQ(pair.ranks[0].loop.fault().kind, FaultKind::kStopped);
     BatchPlan late = batch_of(2, 60'000);

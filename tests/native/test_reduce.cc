@@ -112,7 +112,7 @@ TEST(the_result_may_replace_either_operand_at_any_address) {
 TEST(a_result_that_no_cache_holds_has_the_same_bits) {
   const size_t bytes = (size_t{16} << 20) + 264;
   std::mt19937 random(7);
-  std::vector<uint8_t> a(bytes), b(bytes), whole(bytes + 64 + 64);
+  std::vector<uint8_t> a(bytes), b(bytes), padded(bytes + 64 + 64);
   for (size_t i = 0; i < bytes; i += 4) {
     const auto value = static_cast<uint32_t>(random());
     memcpy(&a[i], &value, 4);
@@ -121,8 +121,8 @@ TEST(a_result_that_no_cache_holds_has_the_same_bits) {
   const Arithmetic sum{kUint64, kSum, 1};
   const std::vector<uint8_t> expected = expected_of(sum, a, b);
   for (const size_t at : {size_t{8}, size_t{3}}) {
-    std::fill(whole.begin(), whole.end(), 0xa5);
-    uint8_t* line = whole.data() + (64 - reinterpret_cast<uintptr_t>(whole.data()) % 64) % 64;
+    std::fill(padded.begin(), padded.end(), 0xa5);
+    uint8_t* line = padded.data() + (64 - reinterpret_cast<uintptr_t>(padded.data()) % 64) % 64;
     uint8_t* out = line + at;
     for (const VectorWidth width : {VectorWidth::kLeast, widest_vectors()}) {
       reduce_with(width, sum, a.data(), b.data(), out, bytes);

@@ -88,10 +88,10 @@ TEST(connections_of_a_mesh_fit_and_one_too_many_is_an_error_by_name) {
     CHECK_EQ(fill_range(pools, usual, gpu, 126), "");
     for (const auto& pool : pools)
       CHECK_EQ(pool->device()->bounce_buf, pools[0]->device()->bounce_buf);
-    const std::string told = fill_range(pools, usual, gpu, 1000);
-    CHECK(told.find("for " + std::to_string(pools.size()) + " receiving connections") !=
+    const std::string refusal = fill_range(pools, usual, gpu, 1000);
+    CHECK(refusal.find("for " + std::to_string(pools.size()) + " receiving connections") !=
           std::string::npos);
-    CHECK(told.find("no 9 MiB left") != std::string::npos);
+    CHECK(refusal.find("no 9 MiB left") != std::string::npos);
     // The rest go on, and what closes makes room.
     page_of(*pools.back());
     pools.erase(pools.begin() + 7);
@@ -122,15 +122,15 @@ TEST(the_trap_of_device_memory_keeps_one_buffer) {
   Settings settings = settings_of();
   settings.traps.device_memory = 1;
   const auto first = opened(settings, gpu), second = opened(settings, gpu);
-  std::vector<NetUnpackDevice> told(2);
+  std::vector<NetUnpackDevice> devices(2);
   const auto read = fake_call<int(void*, unsigned long long, size_t)>("cuMemcpyDtoH_v2");
   int k = 0;
   for (const BouncePool* pool : {first.get(), second.get()})
-    CHECK_EQ(read(&told[k++], reinterpret_cast<unsigned long long>(pool->device()),
+    CHECK_EQ(read(&devices[k++], reinterpret_cast<unsigned long long>(pool->device()),
                   sizeof(NetUnpackDevice)),
              0);
-  CHECK_EQ(told[0].bounce_buf, told[1].bounce_buf);
-  CHECK(told[0].bounce_buf != first->page_bytes(0));
+  CHECK_EQ(devices[0].bounce_buf, devices[1].bounce_buf);
+  CHECK(devices[0].bounce_buf != first->page_bytes(0));
 }
 
 TEST(the_trap_of_shared_pages_has_one_pool_of_which_nothing_is_set_aside) {

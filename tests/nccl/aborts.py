@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from nccl_cases import case_of_bytes
-from nccl_session import NET_ONLY, Session, SessionError, over_softtcpx
+from nccl_session import NET_ONLY, NcclJob, SessionError, over_softtcpx
 
 from tcpx_mpi import _native
 from tcpx_mpi.plugin.find import bundled_dir
@@ -24,7 +24,7 @@ SOCKETS = {**NET_ONLY, "NCCL_NET_PLUGIN": "none", "NCCL_NET": "Socket", "NCCL_SO
 
 def tried(place: Path, gpus: int, variables: dict[str, str]) -> str:
     """How it went."""
-    with Session(place, (0, min(1, gpus - 1)), variables, patience_s=8.0) as session:
+    with NcclJob(place, (0, min(1, gpus - 1)), variables, patience_s=8.0) as session:
         try:
             session.facts()
             session.meet()

@@ -133,26 +133,26 @@ def source_of(case: Case, rank: int, world: int) -> Bytes:
 def target_of(case: Case, rank: int, world: int) -> Bytes:
     """What a rank must get."""
 
-    def whole(of: int) -> Bytes:
+    def source(of: int) -> Bytes:
         return source_of(case, of, world)
 
     size = dtype_of(case.kind).itemsize
     mine = slice(rank * case.count * size, (rank + 1) * case.count * size)
     if case.program == "sendrecv":
-        return whole((rank - 1) % world)
+        return source((rank - 1) % world)
     if case.program == "broadcast":
-        return whole(case.root)
+        return source(case.root)
     if case.program == "scatter":
-        return whole(case.root)[mine]
+        return source(case.root)[mine]
     if case.program in ("gather", "reduce") and rank != case.root:
         return np.empty(0, np.uint8)
     if case.program in ("all_gather", "hypercube", "gather"):
-        return np.concatenate([whole(of) for of in range(world)])
+        return np.concatenate([source(of) for of in range(world)])
     if case.program == "alltoall":
-        return np.concatenate([whole(of)[mine] for of in range(world)])
+        return np.concatenate([source(of)[mine] for of in range(world)])
     if case.program == "alltoallv":
         return np.concatenate([_part(case, of, rank, world) for of in range(world)])
-    reduced = _reduced(case, [whole(of) for of in range(world)])
+    reduced = _reduced(case, [source(of) for of in range(world)])
     return reduced[mine] if case.program == "reduce_scatter" else reduced
 
 

@@ -59,7 +59,7 @@ def ways_of(log: str) -> list[str]:
     return [*faults, *(f"a channel went via {way}" for way in others)]
 
 
-class Session:
+class NcclJob:
     """Ranks with one environment; `gpus` has one number a rank; `apart`: each is on a host of its
     own to NCCL."""
 
@@ -147,7 +147,7 @@ class Session:
         for process in self._ranks:
             process.close()
 
-    def __enter__(self) -> Session:
+    def __enter__(self) -> NcclJob:
         return self
 
     def __exit__(

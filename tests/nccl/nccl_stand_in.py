@@ -70,7 +70,7 @@ class StandInCommunicator:
         layout = layout_of(case, self._rank, self._world)
         mine = source.bytes[source_at : source_at + layout.source].copy()
         try:
-            sources = self._told({self._rank: mine})
+            sources = self._known_to_all({self._rank: mine})
         except (EOFError, OSError) as error:
             raise LibraryError(f"a rank is gone: {error!r}") from None
         came = self._came(case, [sources[rank] for rank in range(self._world)])
@@ -79,7 +79,7 @@ class StandInCommunicator:
         if rank == str(self._rank) and layout.target:
             target.bytes[target_at + int(byte)] ^= 1
 
-    def _told(self, known: dict[int, Any]) -> dict[int, Any]:
+    def _known_to_all(self, known: dict[int, Any]) -> dict[int, Any]:
         """What every rank knows, by rank."""
         if self._rank:
             self._others[0].send(known)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from nccl_cases import OPERATIONS, PROGRAMS, REDUCING, TYPES, Case, case_of_bytes
-from nccl_session import Session, ways_of
+from nccl_session import NcclJob, ways_of
 from softtcpx_judged import require_right, session
 
 LARGE = 64 << 20
@@ -43,7 +43,7 @@ def all_cases(world: int) -> list[Case]:
 @pytest.fixture(scope="module", params=FRAGMENTS)
 def judged(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Session]:
+) -> Iterator[NcclJob]:
     """Two ranks that have met, for all programs with one way of fragments."""
     more = {"SOFTTCPX_FRAGMENTS": str(request.param), "SOFTTCPX_POISON": "1"}
     with session(tmp_path_factory.mktemp("judged"), variables=more) as opened:
@@ -52,7 +52,7 @@ def judged(
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_every_byte_is_right(judged: Session, program: str) -> None:
+def test_every_byte_is_right(judged: NcclJob, program: str) -> None:
     cases = [case for case in all_cases(judged.world) if case.program == program]
     verdicts = [each for case in cases for each in judged.run(case)]
     assert sum(each["checked"] for each in verdicts) > LARGE

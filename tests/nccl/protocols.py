@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from nccl_cases import case_of_bytes
-from nccl_session import Session, SessionError, over_softtcpx
+from nccl_session import NcclJob, SessionError, over_softtcpx
 
 from tcpx_mpi import _native
 from tcpx_mpi.plugin.find import bundled_dir
@@ -47,7 +47,7 @@ def tried(
     }
     chosen = {name: value for name, value in variables.items() if value}
     turn = 0
-    with Session(place, (0, min(1, gpus - 1)), chosen, patience_s=asked.seconds) as session:
+    with NcclJob(place, (0, min(1, gpus - 1)), chosen, patience_s=asked.seconds) as session:
         try:
             session.facts()
             session.meet()

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 from nccl_cases import PROGRAMS, REDUCING, case_of_bytes, programs_of
-from nccl_session import Session, channels_of, ways_of
+from nccl_session import NcclJob, channels_of, ways_of
 from softtcpx_judged import require_right, session
 
 #: Of nccl-tests' smallest to its largest in `-b 8 -e 32M -f 8`, and that end itself.
@@ -26,7 +26,7 @@ PARTS = [
 @pytest.fixture(scope="module", params=PARTS)
 def judged(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Session, int]]:
+) -> Iterator[tuple[NcclJob, int]]:
     """Ranks that have met, and their channels a peer, for all programs."""
     ranks, channels = request.param
     names = ("MIN_P2P_NCHANNELS", "MAX_P2P_NCHANNELS", "NCHANNELS_PER_NET_PEER", "MIN_NCHANNELS",
@@ -39,7 +39,7 @@ def judged(
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_every_byte_is_right(judged: tuple[Session, int], program: str) -> None:
+def test_every_byte_is_right(judged: tuple[NcclJob, int], program: str) -> None:
     opened, _ = judged
     if program not in programs_of(opened.world):
         pytest.skip(f"{program} needs a power of 2, as in nccl-tests, and these are {opened.world}")
@@ -53,7 +53,7 @@ def test_every_byte_is_right(judged: tuple[Session, int], program: str) -> None:
     require_right(verdicts)
 
 
-def test_it_went_over_softtcpx_on_so_many_channels(judged: tuple[Session, int]) -> None:
+def test_it_went_over_softtcpx_on_so_many_channels(judged: tuple[NcclJob, int]) -> None:
     opened, channels = judged
     opened.run(case_of_bytes("alltoall", SIZES[-1], opened.world))
     assert ways_of(opened.log()) == []

@@ -9,7 +9,7 @@ from typing import Any
 
 import gpus as found_gpus
 import pytest
-from nccl_session import NothingHere, Session, over_softtcpx
+from nccl_session import NcclJob, NothingHere, over_softtcpx
 
 from tcpx_mpi.plugin.find import bundled_dir
 
@@ -22,11 +22,11 @@ PLUGIN = os.path.abspath(_named or os.path.join(bundled_dir(), "libnccl-net-soft
 def session(
     place: Path, ranks: int = 2, gpus: Sequence[int] | None = None, patience_s: float = 30.0,
     apart: bool = False, variables: Mapping[str, str] | None = None,
-) -> Session:  # fmt: skip
+) -> NcclJob:  # fmt: skip
     """So many ranks, which share GPUs where there are too few; a skip says what is missing."""
     here = found_gpus.find()
     chosen = gpus if gpus is not None else [rank % here.count for rank in range(ranks)]
-    opened = Session(
+    opened = NcclJob(
         place, chosen, {**here.variables, **over_softtcpx(PLUGIN), **(variables or {})},
         patience_s=patience_s, apart=apart,
     )  # fmt: skip

@@ -26,7 +26,7 @@ from nccl_cases import (
     verdict,
 )  # fmt: skip
 from nccl_rounds import Part, rounds_of
-from nccl_session import RECIPE, NothingHere, Session, SessionError, over_softtcpx, ways_of
+from nccl_session import RECIPE, NcclJob, NothingHere, SessionError, over_softtcpx, ways_of
 
 from tcpx_mpi.plugin.find import bundled_dir
 
@@ -37,7 +37,7 @@ judge:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] [send] via NET/softtcpx_v7/0
 """
 
 
-def whole(case: Case, rank: int, world: int) -> np.ndarray:
+def guarded_target(case: Case, rank: int, world: int) -> np.ndarray:
     """A target that is right, with its guards."""
     guard = np.full(GUARD, POISON, np.uint8)
     return np.concatenate([guard, target_of(case, rank, world), guard])
@@ -78,9 +78,9 @@ def test_what_ranks_send_and_receive_is_what_each_must_get(world: int) -> None:
             assert bytes(target) == bytes(target_of(case, rank, world)), program
 
 
-def cut(whole: np.ndarray, part: Part) -> np.ndarray:
+def cut(guarded_target: np.ndarray, part: Part) -> np.ndarray:
     """Of a buffer of elements of 2 bytes."""
-    return whole[2 * part.at : 2 * (part.at + part.count)]
+    return guarded_target[2 * part.at : 2 * (part.at + part.count)]
 
 
 def test_a_cube_of_three_ranks_there_is_not() -> None:
@@ -107,7 +107,7 @@ def test_no_type_rounds_what_is_reduced(kind: str) -> None:
 )
 def test_each_wrong_byte_is_seen(at: int | None, wrong: int, first: int, beyond: int) -> None:
     case = Case("broadcast", 4097, root=1)
-    found = whole(case, 0, 2)
+    found = guarded_target(case, 0, 2)
     if at is not None:
         found[at] ^= 1
     said = verdict(case, 0, 2, found)
@@ -116,7 +116,7 @@ def test_each_wrong_byte_is_seen(at: int | None, wrong: int, first: int, beyond:
 
 def test_pages_that_change_places_are_seen() -> None:
     case = Case("all_gather", 1 << 20)
-    found = whole(case, 1, 2)
+    found = guarded_target(case, 1, 2)
     body = found[GUARD:-GUARD].reshape(-1, 4096)
     body[[3, 259]] = body[[259, 3]]
     assert verdict(case, 1, 2, found)["wrong"] > 8000
@@ -132,8 +132,8 @@ def test_the_log_says_which_way() -> None:
     assert ways_of(GOOD.replace("/GDRDMA\n", "\n")) == ["a channel went via NET/softtcpx_v7/0"]
 
 
-def stand_ins(place: Path, **variables: str) -> Session:
-    return Session(place, (0, 1), variables, library="stand-in", patience_s=20.0)
+def stand_ins(place: Path, **variables: str) -> NcclJob:
+    return NcclJob(place, (0, 1), variables, library="stand-in", patience_s=20.0)
 
 
 def test_ranks_do_as_told_and_a_wrong_byte_is_found(tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_every_peer_of_a_channel_is_read_from_one_bounce_buffer(tmp_path: Path) 
         **over_softtcpx(os.path.join(bundled_dir(), "libnccl-net-softtcpx.so")),
         "NCCL_MAX_P2P_NCHANNELS": "1", "NCCL_SOCKET_NTHREADS": "0", "SOFTTCPX_POISON": "1",
     }  # fmt: skip
-    with Session(tmp_path, range(ranks), variables, "unpacking", patience_s=20.0) as opened:
+    with NcclJob(tmp_path, range(ranks), variables, "unpacking", patience_s=20.0) as opened:
         opened.meet()
         for program in programs_of(ranks):
             kind = "float32" if program in REDUCING else "uint8"
@@ -189,7 +189,7 @@ def test_every_peer_of_a_channel_is_read_from_one_bounce_buffer(tmp_path: Path) 
 
 def test_where_there_is_no_nccl_it_says_so(tmp_path: Path) -> None:
     with (
-        Session(tmp_path, (0, 1), {**RECIPE, "CUDA_VISIBLE_DEVICES": ""}) as opened,
+        NcclJob(tmp_path, (0, 1), {**RECIPE, "CUDA_VISIBLE_DEVICES": ""}) as opened,
         pytest.raises(NothingHere, match=r"no CuPy|no GPU|finds no NCCL"),
     ):
         opened.facts()

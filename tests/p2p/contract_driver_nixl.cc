@@ -13,7 +13,7 @@ using namespace stand_in;
 
 namespace {
 
-struct Place {           // of a receive
+struct Receive {
   std::string to, from;  // agents
   const Bytes* memory;
   uint64_t offset, bytes;
@@ -29,7 +29,7 @@ struct Sent {
 
 struct Transfer {
   std::string session, remote;
-  std::vector<const Place*> receives;
+  std::vector<const Receive*> receives;
   std::vector<Sent> sends;
 };
 
@@ -37,7 +37,7 @@ std::map<std::string, std::unique_ptr<Agent>> agents;
 std::map<std::string, std::unique_ptr<Bytes>> memories;
 std::map<std::string, std::map<std::string, std::string>> names;  // a session's names for agents
 std::map<std::string, Transfer> transfers;
-std::list<Place> places;
+std::list<Receive> places;
 
 class Refused {
  public:
@@ -65,7 +65,7 @@ std::string last_line() {
 void turn() {
   for (auto& [name, agent] : agents) {
     for (const auto& [from, text] : agent->fetch()) {
-      for (Place& place : places) {
+      for (Receive& place : places) {
         if (place.to == name && place.from == from && place.notification == text) {
           place.has_come = true;
         }
@@ -76,7 +76,7 @@ void turn() {
 
 bool is_complete(Transfer& transfer) {
   bool all = true;
-  for (const Place* place : transfer.receives) all &= place->has_come;
+  for (const Receive* place : transfer.receives) all &= place->has_come;
   for (Sent& sent : transfer.sends) {
     const Status status = sent.request->check();
     require(status);
@@ -100,7 +100,7 @@ void receive(Transfer& transfer, const Bytes& memory, uint64_t offset, uint64_t 
 }
 
 void send(Transfer& transfer, const Bytes& memory, uint64_t offset, uint64_t bytes) {
-  for (Place& place : places) {
+  for (Receive& place : places) {
     if (place.is_sent_to || place.to != transfer.remote || place.from != transfer.session) continue;
     Agent& agent = *agents.at(transfer.session);
     Sent sent;

@@ -189,7 +189,7 @@ def test_a_hostfile_is_read_as_open_mpi_5_reads_it(
     said = subprocess.run([command, "--version"], capture_output=True, text=True, check=True)
     if "(Open MPI) 5" not in said.stdout:
         pytest.skip("needs mpi: Open MPI 5; make test SUITE=mpis has Open MPI 4 and MPICH")
-    hostfile_cases.require_as_told(case, command, "openmpi5", tmp_path)
+    hostfile_cases.require_expected(case, command, "openmpi5", tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from two_sides import Side, both
+from two_sides import Side, run_sides
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +18,7 @@ def well(*sides: Side) -> None:
 
 
 def test_every_size_goes_there_and_back_whole() -> None:
-    left, right = both(
+    left, right = run_sides(
         "softtcpx",
         """
         for size in (0, 1, 1024, 1025, 100_003):
@@ -44,7 +44,7 @@ def test_every_size_goes_there_and_back_whole() -> None:
 
 
 def test_a_peer_that_dies_is_lost() -> None:
-    left, right = both(
+    left, right = run_sides(
         "softtcpx",
         """
         with s.create_transfer() as t:

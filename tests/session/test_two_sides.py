@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from two_sides import Side, both
+from two_sides import Side, run_sides
 
 
 @pytest.fixture(params=["softtcpx", "refplugin"])
@@ -21,7 +21,7 @@ def well(*sides: Side) -> None:
 
 def test_every_size_goes_there_and_back_whole(plugin: str) -> None:
     sizes = "(0, 1, 23, 1024, 1025, 100_003, 2_000_000)"
-    left, right = both(
+    left, right = run_sides(
         plugin,
         f"""
         for size in {sizes}:
@@ -59,13 +59,13 @@ def test_both_directions_at_once_in_one_transfer_on_both_sides(plugin: str) -> N
     meet()
     s.close()
     """
-    well(*both(plugin, body.format(mine=1, theirs=2), body.format(mine=2, theirs=1)))
+    well(*run_sides(plugin, body.format(mine=1, theirs=2), body.format(mine=2, theirs=1)))
 
 
 def test_a_message_shorter_than_its_receive_is_named_where_the_plugin_tells_sizes(
     refplugin: Path,
 ) -> None:
-    left, right = both(
+    left, right = run_sides(
         str(refplugin),
         "send(np.zeros(24, np.uint8)); meet()",
         """
@@ -90,7 +90,7 @@ def test_a_message_shorter_than_its_receive_is_named_where_the_plugin_tells_size
 def test_a_message_longer_than_its_receive_is_an_error_and_writes_nothing_behind_it(
     refplugin: Path,
 ) -> None:
-    left, right = both(
+    left, right = run_sides(
         str(refplugin),
         "send(np.ones(26, np.uint8)); meet()",
         """
@@ -110,7 +110,7 @@ def test_a_message_longer_than_its_receive_is_an_error_and_writes_nothing_behind
 
 
 def test_a_peer_that_dies_in_mid_transfer_is_a_lost_one_and_stays_so(refplugin: Path) -> None:
-    left, right = both(
+    left, right = run_sides(
         str(refplugin),
         """
         send(np.zeros(2000, np.uint8))
@@ -140,7 +140,7 @@ def test_a_peer_that_dies_in_mid_transfer_is_a_lost_one_and_stays_so(refplugin: 
 
 
 def test_a_peer_that_is_silent_is_a_stall_and_no_error_of_the_session(plugin: str) -> None:
-    left, right = both(
+    left, right = run_sides(
         plugin,
         """
         meet()

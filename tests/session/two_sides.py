@@ -60,7 +60,7 @@ class Side:
     err: str
 
 
-def both(plugin: str, left: str, right: str) -> tuple[Side, Side]:
+def run_sides(plugin: str, left: str, right: str) -> tuple[Side, Side]:
     """Runs two bodies to their ends; neither is left over."""
     sockets = socket.socketpair()
     processes = [

@@ -225,10 +225,10 @@ def slurm(folder: Path, environ: Mapping[str, str]) -> Iterator[Slurm]:
             (folder / f"tmp-{node}").mkdir()
             cluster.start("slurmd", "-D", "-N", node, "-f", str(configuration))
 
-        def both_idle() -> bool:
+        def nodes_idle() -> bool:
             return cluster.command("sinfo", "-h", "-o", "%T %D", cwd=folder).stdout == "idle 2\n"
 
-        cluster.wait_for(both_idle, "both nodes to be idle", UP_S)
+        cluster.wait_for(nodes_idle, "both nodes to be idle", UP_S)
         cluster.settled()
         yield cluster
     finally:

@@ -59,7 +59,7 @@ def results(job: Job, place: Path) -> Path:
     return folder
 
 
-def whole_run(path: Path, sizes: list[int]) -> Run:
+def complete_run(path: Path, sizes: list[int]) -> Run:
     """A run of two nodes with two ranks each, every byte checked."""
     run = read_run(str(path))
     assert run.missing == []
@@ -78,7 +78,7 @@ def test_a_command_of_the_pages_leaves_a_whole_run(
         runs = {path.stem for path in results(job, place).iterdir()}
         assert runs == {"ring-1", "ring-2", "mesh-1", "mesh-2"}
         for name in runs:
-            run = whole_run(results(job, place) / f"{name}.h5", SMALL_SIZES)
+            run = complete_run(results(job, place) / f"{name}.h5", SMALL_SIZES)
             assert f"{run.header.pattern}-{run.header.plan.channels}" == name
         return
     job = ran(cluster, place, command)
@@ -89,7 +89,7 @@ def test_a_command_of_the_pages_leaves_a_whole_run(
     assert files == [f"{pattern}.h5", f"{pattern}.json"]
     asked = "MINBYTES=4K,MAXBYTES=64K" in command
     sizes = [4096 << doubled for doubled in range(5)] if asked else SMALL_SIZES
-    run = whole_run(results(job, place) / f"{pattern}.h5", sizes)
+    run = complete_run(results(job, place) / f"{pattern}.h5", sizes)
     assert run.header.pattern == pattern
     assert run.header.environment["SLURM_JOB_ID"] == str(job.number)
     assert run.header.environment["SLURM_JOB_NUM_NODES"] == "2"
@@ -208,7 +208,7 @@ def test_srun_with_pmix_starts_a_run(cluster: Slurm, place: Path) -> None:
     done = srun(cluster, place, command_with_srun())
     assert done.returncode == 0, done.stdout + done.stderr
     (path,) = place.glob("*.h5")
-    whole_run(path, SMALL_SIZES)
+    complete_run(path, SMALL_SIZES)
 
 
 def test_srun_without_pmi_is_refused_by_every_task(cluster: Slurm, place: Path) -> None:

@@ -8,7 +8,7 @@ from tcpx_mpi.records import mapped_arrays
 
 
 @pytest.fixture(params=["whole", "in pieces"])
-def whole_and_in_pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def in_one_and_in_pieces(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test runs as it is, and again with every working copy of a row on disk and in pieces."""
     if request.param == "in pieces":
         monkeypatch.setattr(mapped_arrays, "LARGE_BYTES", 1)

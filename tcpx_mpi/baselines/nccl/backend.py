@@ -23,7 +23,7 @@ class BackendError(Exception):
         self.call, self.code, self.text = call, code, text
 
 
-class Transfer(NamedTuple):
+class PointToPoint(NamedTuple):
     """A send or a receive of `length` bytes at an address; many are made within a batch."""
 
     sends: bool
@@ -76,7 +76,7 @@ class Backend(Protocol):
     def allocate(self, size: int) -> Memory:
         """A buffer for as long as the backend lives."""
 
-    def group(self, transfers: Sequence[Transfer]) -> None:
+    def group(self, transfers: Sequence[PointToPoint]) -> None:
         """Queue these as one: none of them waits for another."""
 
     def collectives(self, calls: Sequence[Collective]) -> None:

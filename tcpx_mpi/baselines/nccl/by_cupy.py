@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tcpx_mpi import _native
-from tcpx_mpi.baselines.nccl.backend import Backend, BackendError, Collective, Memory, Transfer
+from tcpx_mpi.baselines.nccl.backend import Backend, BackendError, Collective, Memory, PointToPoint
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.machine.gpu.compiler import configure_compiler
 from tcpx_mpi.machine.gpu.driver import ordinal_of
@@ -113,7 +113,7 @@ class CupyBackend:
         address = -(-int(allocation.ptr) // PAGE_BYTES) * PAGE_BYTES
         return Memory(_native.CudaSlots(address, whole, self._gpu), address)
 
-    def group(self, transfers: Sequence[Transfer]) -> None:
+    def group(self, transfers: Sequence[PointToPoint]) -> None:
         nccl, comm, stream = self._nccl, self._comm, self._stream.ptr
         try:
             nccl.groupStart()

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tcpx_mpi import _native
-from tcpx_mpi.baselines.nccl.backend import Backend, BackendError, Collective, Memory, Transfer
+from tcpx_mpi.baselines.nccl.backend import Backend, BackendError, Collective, Memory, PointToPoint
 from tcpx_mpi.baselines.nccl.channel import DONE, FAILED, PROGRESS, Channel, Closed
 from tcpx_mpi.baselines.nccl.collectives import Call
 from tcpx_mpi.baselines.nccl.groups import Piece
@@ -65,7 +65,9 @@ class Companion:
         self._backend.connect(unique_id, rank, world)
         address = next(iter(self._memory.values())).address
         if neighbours:
-            self._backend.group([Transfer(sends, peer, address, 1) for sends, peer in neighbours])
+            self._backend.group(
+                [PointToPoint(sends, peer, address, 1) for sends, peer in neighbours]
+            )
         else:
             kind, op = ElementType.UINT8, ReduceOp.MAX
             meet = Collective("ncclAllReduce", address, address, 1, kind, op, 1.0, 0)
@@ -154,7 +156,7 @@ class Companion:
         for group in self._groups:
             self._backend.group(
                 [
-                    Transfer(
+                    PointToPoint(
                         each.sends,
                         each.peer,
                         self._address(slot, each.buffer, each.offset),

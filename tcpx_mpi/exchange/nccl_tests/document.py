@@ -12,8 +12,8 @@ from tcpx_mpi.exchange.nccl_tests.model import (
     Log,
     LogRow,
     read_average,
+    stored_integer,
     test_name,
-    whole_number,
 )
 from tcpx_mpi.exchange.nccl_tests.settings import take_settings
 from tcpx_mpi.inputs import parse_json
@@ -104,7 +104,9 @@ def _log(path: str, document: Mapping[str, Any]) -> Log:
         log.facts["average bus bandwidth as printed, GB/s"] = str(average)
     if bounds := document.get("out_of_bounds"):
         good = str(bounds["okay"]).lower() == "true"
-        log.facts[IMPORTED_BOUNDS] = f"{whole_number(bounds['count'])} {'OK' if good else 'FAILED'}"
+        log.facts[IMPORTED_BOUNDS] = (
+            f"{stored_integer(bounds['count'])} {'OK' if good else 'FAILED'}"
+        )
     log.devices = [_device(each) for each in config.get("devices", [])]
     for each in document.get("results") or []:
         _take_row(path, log, each)
@@ -122,11 +124,11 @@ def _test(document: Mapping[str, Any]) -> str:
 
 def _device(each: Mapping[str, Any]) -> Device:
     return Device(
-        rank=whole_number(each["rank"]),
-        group=whole_number(each["group"]),
-        pid=whole_number(each["pid"]),
+        rank=stored_integer(each["rank"]),
+        group=stored_integer(each["group"]),
+        pid=stored_integer(each["pid"]),
         host=str(each["hostname"]),
-        device=whole_number(each["device"]),
+        device=stored_integer(each["device"]),
         pci=str(each["device_hex"]),
         name=str(each["device_info"]),
     )
@@ -143,7 +145,7 @@ def _take_row(path: str, log: Log, result: Mapping[str, Any]) -> None:
             damaged += odd
     try:
         # Some versions write the root as a text, with blanks.
-        size, count, root = (whole_number(result[name]) for name in ("size", "count", "root"))
+        size, count, root = (stored_integer(result[name]) for name in ("size", "count", "root"))
     except ValueError as error:
         log.damaged.append(f"a row that is not whole in the log: {error}")
         log.rows_in_pieces += 1

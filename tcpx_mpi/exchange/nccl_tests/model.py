@@ -106,7 +106,7 @@ def test_name(program: str) -> str:
     return os.path.basename(program).removesuffix("_mpi").removesuffix("_perf")
 
 
-def whole_number(value: object) -> int:
+def stored_integer(value: object) -> int:
     """A number that a file can hold. Raises ValueError for a larger one."""
     number = int(str(value))
     if not -MOST - 1 <= number <= MOST:

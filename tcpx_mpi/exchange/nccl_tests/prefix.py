@@ -49,7 +49,7 @@ class Prefix:
         return _TIMES.sub("", found[0]), line[found.end() :]
 
 
-def kept_apart(prefix: Prefix, lines: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
+def split_by_owner(prefix: Prefix, lines: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
     """(number, text) of the lines of each owner, without their prefix; "" in place of an owner has
     the lines without one, unless none is expected."""
     streams: dict[str, list[tuple[int, str]]] = {}

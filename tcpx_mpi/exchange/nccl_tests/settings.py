@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tcpx_mpi.exchange.nccl_tests.model import Log, whole_number
+from tcpx_mpi.exchange.nccl_tests.model import Log, stored_integer
 
 
 def take_settings(log: Log, told: Mapping[str, str]) -> None:
@@ -12,7 +12,7 @@ def take_settings(log: Log, told: Mapping[str, str]) -> None:
 
     def number(name: str) -> int:
         try:
-            return whole_number(told[name]) if name in told else -1
+            return stored_integer(told[name]) if name in told else -1
         except ValueError as error:
             log.damaged.append(f"{name} in the header: {error}")
             return -1

@@ -13,10 +13,10 @@ from tcpx_mpi.exchange.nccl_tests.model import (
     Log,
     LogRow,
     read_average,
+    stored_integer,
     test_name,
-    whole_number,
 )
-from tcpx_mpi.exchange.nccl_tests.prefix import Prefix, kept_apart
+from tcpx_mpi.exchange.nccl_tests.prefix import Prefix, split_by_owner
 from tcpx_mpi.exchange.nccl_tests.settings import take_settings
 from tcpx_mpi.exchange.nccl_tests.titles import Titles
 from tcpx_mpi.records import IMPORTED_BOUNDS, Average
@@ -88,7 +88,7 @@ def parse_lines(path: str, lines: Iterable[str]) -> Log:
     if begin is None:
         raise _no_log(path, kept.lines)
     prefix = Prefix(begin.string[: begin.start()])
-    streams = kept_apart(prefix, kept.lines)
+    streams = split_by_owner(prefix, kept.lines)
     _refuse_several(path, {
         owner: sum(_SETTINGS_BEGIN.search(line) is not None for _, line in stream)
         for owner, stream in streams.items()
@@ -202,7 +202,7 @@ class _Reader:
             if titles.cpu_time:
                 raise UsageError(f"{self.path} {_CPU_TIME}")
         elif found := _REDUCED.match(line):
-            log.max_bytes = max(min(log.max_bytes, whole_number(found[1])), log.min_bytes)
+            log.max_bytes = max(min(log.max_bytes, stored_integer(found[1])), log.min_bytes)
             log.facts["maximum bytes, reduced to the memory there is"] = found[1]
         elif found := _BOUNDS.match(line):
             log.facts[IMPORTED_BOUNDS] = f"{found[1]} {found[2]}"
@@ -230,7 +230,7 @@ class _Reader:
     def _device(self, found: re.Match[str]) -> None:
         numbers = (found[1], found[2] or 0, found[3], found[5])
         try:
-            rank, group, pid, device = map(whole_number, numbers)
+            rank, group, pid, device = map(stored_integer, numbers)
         except ValueError as error:
             self.log.damaged.append(f"a rank line: {error}: {_short(found.string)}")
             return
@@ -268,7 +268,7 @@ class _Reader:
                 average, odd = read_average(side, *values)
                 averages.append(average)
                 reasons += odd
-            size, count, root = map(whole_number, (words.size, words.count, words.root))
+            size, count, root = map(stored_integer, (words.size, words.count, words.root))
         except ValueError as error:
             reasons[:] = [str(error)] if "2^63" in str(error) else []
             return None

@@ -15,7 +15,7 @@ from tcpx_mpi.units import counted
 
 _WHY_CUDA = "every rank has a GPU, and the plugin takes its memory"
 #: Peers that read and write the slots with the CPU.
-_HOST_PEERS = ("raw", "mpi")
+_HOST_BASELINES = ("raw", "mpi")
 
 
 def decided(settings: Settings, obstacles: Sequence[str]) -> Settings:
@@ -27,7 +27,7 @@ def decided(settings: Settings, obstacles: Sequence[str]) -> Settings:
 
 def obstacle_of_baselines(against: Sequence[str]) -> str:
     """Why runs beside these baselines cannot use a GPU's memory; "" where they can."""
-    name = next((each for each in against if each in _HOST_PEERS), "")
+    name = next((each for each in against if each in _HOST_BASELINES), "")
     return name and f"--against {name} moves host memory"
 
 

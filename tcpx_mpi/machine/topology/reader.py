@@ -208,7 +208,7 @@ def _cpu_quota(tree: Tree, paths: dict[str, str]) -> float:
         if not quota:
             quota = tree.text(f"{directory}/cpu.cfs_quota_us")
             period = tree.text(f"{directory}/cpu.cfs_period_us")
-        if _is_whole(quota) and _is_whole(period) and int(period) > 0:  # else "max" or -1
+        if _is_index(quota) and _is_index(period) and int(period) > 0:  # else "max" or -1
             quotas.append(int(quota) / int(period))
     return min(quotas, default=0.0)
 
@@ -219,17 +219,17 @@ def _memory_limit(tree: Tree, paths: dict[str, str]) -> int:
         for name in ("memory.max", "memory.limit_in_bytes"):
             text = tree.text(f"{directory}/{name}")
             # Version 1 writes "no limit" as the largest whole number of pages.
-            if _is_whole(text) and int(text) < 1 << 62:
+            if _is_index(text) and int(text) < 1 << 62:
                 limits.append(int(text))
     return min(limits, default=0)
 
 
 def _kilobytes(text: str) -> int:
     amount, _, unit = text.partition(" ")
-    return int(amount) * 1024 if _is_whole(amount) and unit == "kB" else 0
+    return int(amount) * 1024 if _is_index(amount) and unit == "kB" else 0
 
 
-def _is_whole(text: str) -> bool:
+def _is_index(text: str) -> bool:
     """Whether a text is a number from 0 on that has 63 bits or little more."""
     return text.isdecimal() and len(text) <= 19
 

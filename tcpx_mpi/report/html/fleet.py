@@ -16,7 +16,7 @@ from tcpx_mpi.report.html.tables import Column, Line, Table
 from tcpx_mpi.units import counted, format_size
 
 #: Ways in the table of the worst.
-WAYS_SHOWN = 50
+LINKS_SHOWN = 50
 #: Nodes up to which the cells of a heat map have their figures in them.
 _FIGURES_UP_TO = 16
 #: A cell is as red as can be at this share of the median and below, and green at the median.
@@ -68,9 +68,9 @@ def fleet_page(fleet: Fleet) -> str:
                 ("NICs", str(len(fleet.nics))),
                 ("files", str(len(fleet.paths))),
             ],
-            "maps": [_nic_map(fleet), *([_way_map(fleet)] if fleet.between else [])],
+            "maps": [_nic_map(fleet), *([_link_map(fleet)] if fleet.between else [])],
             "plot": _distribution(fleet),
-            "ways": _ways_table(fleet) if fleet.ways else None,
+            "ways": _link_table(fleet) if fleet.links else None,
             "nodes": _nodes_table(fleet),
             "files": Table(
                 "Files", (Column("path", is_text=True),), tuple(Line((p,)) for p in fleet.paths)
@@ -105,7 +105,7 @@ def _nic_map(fleet: Fleet) -> HeatMap:
     )
 
 
-def _way_map(fleet: Fleet) -> HeatMap:
+def _link_map(fleet: Fleet) -> HeatMap:
     figures = len(fleet.hosts) <= _FIGURES_UP_TO
     rows = [
         (
@@ -147,17 +147,17 @@ def _distribution(fleet: Fleet) -> Plot:
     return Plot(heading, svg, f"{words}. Line: the median; dashed: {SLOW:g} of it.")
 
 
-def _ways_table(fleet: Fleet) -> Table:
-    shown = fleet.ways[:WAYS_SHOWN]
+def _link_table(fleet: Fleet) -> Table:
+    shown = fleet.links[:LINKS_SHOWN]
     lines = tuple(
         Line(
-            (way.sender, way.receiver, f"{way.gb_per_s:.3f}", f"{fleet.share(way.gb_per_s):.2f}",
-             way.path),
-            "bad" if fleet.share(way.gb_per_s) < SLOW else "",
+            (link.sender, link.receiver, f"{link.gb_per_s:.3f}",
+             f"{fleet.share(link.gb_per_s):.2f}", link.path),
+            "bad" if fleet.share(link.gb_per_s) < SLOW else "",
         )
-        for way in shown
+        for link in shown
     )  # fmt: skip
-    note = f"{len(shown)} of {len(fleet.ways):,} ways." if len(shown) < len(fleet.ways) else ""
+    note = f"{len(shown)} of {len(fleet.links):,} ways." if len(shown) < len(fleet.links) else ""
     columns = (
         Column("from", is_text=True), Column("to", is_text=True), Column("bandwidth", "GB/s"),
         Column("share", "of the median"), Column("file", is_text=True),

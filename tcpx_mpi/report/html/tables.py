@@ -18,7 +18,7 @@ from tcpx_mpi.report.html.plots import longest_by_rank
 from tcpx_mpi.report.lines import title_of, words_of
 from tcpx_mpi.stats import RowSummary, slowest_rank
 from tcpx_mpi.stats.ratios import Ratio
-from tcpx_mpi.stragglers.detect import Way
+from tcpx_mpi.stragglers.detect import Link
 from tcpx_mpi.units import format_size, format_time_us
 
 #: Rows of the measured table on a page; a browser stays quick, and the page small.
@@ -248,10 +248,10 @@ def findings_table(findings: Sequence[RunFinding]) -> Table:
 
 def matrix_table(matrix: Matrix, world: int) -> Table:
     """Who sent to whom how fast, where pairs met one by one."""
-    size, ways = matrix.size_bytes, matrix.ways
+    size, links = matrix.size_bytes, matrix.links
 
-    def cell(way: Way) -> str:
-        return f"{size / ways[way].time_ns:.3f}" if way in ways else "-"
+    def cell(link: Link) -> str:
+        return f"{size / links[link].time_ns:.3f}" if link in links else "-"
 
     return Table(
         caption=f"{format_size(size)}, GB/s: a row sends, a column receives",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tcpx_mpi.baselines import Link
+from tcpx_mpi.baselines import Connection
 from tcpx_mpi.baselines import plugin as beside
 from tcpx_mpi.config.settings import Settings, load_settings
 from tcpx_mpi.errors import UsageError
@@ -48,10 +48,10 @@ def test_a_version_that_there_is_no_adapter_for_is_refused() -> None:
 
 def test_the_plugin_of_the_run_itself_is_refused_beside_it() -> None:
     path = os.path.join(bundled_dir(), "libnccl-net-null.so")
-    link = Link("lo", "", 1, plugin_path=os.path.realpath(path))
+    connection = Connection("lo", "", 1, plugin_path=os.path.realpath(path))
     theirs = beside.settings_of(settings(f"plugin:{path}"))
     with pytest.raises(UsageError, match="once a process by v7: name another file, or a copy"):
-        beside.load_beside(theirs, link)
+        beside.load_baseline(theirs, connection)
 
 
 def plugin(*names: str) -> Any:

@@ -105,12 +105,12 @@ def on(network: str, how: str = "", nodes: int = 0) -> Tells:
 def also(tells: Tells, *before: str, after: Sequence[str] = ()) -> Tells:
     """With these texts first, and these last."""
 
-    def told(rank: Rank) -> Iterable[str]:
+    def lines_of(rank: Rank) -> Iterable[str]:
         yield from (rank.says(text) for text in before)
         yield from tells(rank)
         yield from (rank.says(text) for text in after)
 
-    return told
+    return lines_of
 
 
 def but(number: int, tells: Tells, otherwise: Tells) -> Tells:
@@ -121,13 +121,13 @@ def but(number: int, tells: Tells, otherwise: Tells) -> Tells:
 def dies(tells: Tells, where: str, text: str, *traces: str, number: int = 1) -> Tells:
     """One rank warns at its end, with the traces that NCCL prints behind it."""
 
-    def told(rank: Rank) -> Iterable[str]:
+    def lines_of(rank: Rank) -> Iterable[str]:
         yield from tells(rank)
         if rank.number == number:
             yield rank.warns(where, text)
             yield from (rank.says(trace) for trace in traces)
 
-    return told
+    return lines_of
 
 
 def each(text: str, wrap: Callable[[int, str], str]) -> str:

@@ -93,12 +93,12 @@ def test_the_wrong_family_is_said_before_the_sockets_that_follow_from_it() -> No
 TCPX = "GPUDirectTCPX_v7"
 
 
-def said(text: str, rank: int = 0) -> str:
+def nccl_line(text: str, rank: int = 0) -> str:
     return f"h{rank // 2}:{100 + rank}:{200 + rank} [{rank % 2}] NCCL {text}"
 
 
 def networks(*names: str) -> list[str]:
-    return [said(f"INFO Using network {name}", rank) for rank, name in enumerate(names)]
+    return [nccl_line(f"INFO Using network {name}", rank) for rank, name in enumerate(names)]
 
 
 def verdict_of(text: str | Sequence[str]) -> judge.Verdict:
@@ -123,7 +123,7 @@ def test_an_empty_log_and_one_of_another_program_cannot_be_told() -> None:
 
 
 def test_lines_of_nccl_without_a_network_cannot_be_told() -> None:
-    verdict = verdict_of([said("INFO NCCL_DEBUG set by environment to INFO")])
+    verdict = verdict_of([nccl_line("INFO NCCL_DEBUG set by environment to INFO")])
     assert verdict.code == 11
     assert verdict.headline == "cannot tell: no rank says which network it uses"
 
@@ -151,7 +151,7 @@ def test_a_newer_nccl_has_times_files_and_other_words() -> None:
 
 def test_connections_that_are_staged_are_off_and_some_of_them_a_warning() -> None:
     def via(network: str, rank: int) -> str:
-        return said(f"INFO Channel 00/0 : 0[0] -> 2[0] [send] via NET/{network}", rank)
+        return nccl_line(f"INFO Channel 00/0 : 0[0] -> 2[0] [send] via NET/{network}", rank)
 
     on = networks(TCPX, TCPX)
     staged = verdict_of([*on, via(f"{TCPX}/0", 0), via(f"{TCPX}/0/GDRDMA", 1)])
@@ -176,10 +176,10 @@ def test_lines_of_the_manager_and_of_scripts_count_without_nccl() -> None:
 
 def test_what_is_optional_does_no_harm_on_the_fast_path() -> None:
     asked = [
-        said("INFO NET/IB : No device found."),
-        said("INFO TUNER/Plugin: Could not find: libnccl-tuner.so"),
-        said("INFO NET/Plugin: Plugin load (libnccl-tuner.so) returned 2"),
-        said("INFO NET/Plugin: Failed to find ncclNetPlugin_v8 symbol."),
+        nccl_line("INFO NET/IB : No device found."),
+        nccl_line("INFO TUNER/Plugin: Could not find: libnccl-tuner.so"),
+        nccl_line("INFO NET/Plugin: Plugin load (libnccl-tuner.so) returned 2"),
+        nccl_line("INFO NET/Plugin: Failed to find ncclNetPlugin_v8 symbol."),
     ]
     verdict = verdict_of([*asked, *networks(TCPX, TCPX)])
     assert verdict.code == 0
@@ -188,7 +188,7 @@ def test_what_is_optional_does_no_harm_on_the_fast_path() -> None:
 
 def test_a_first_name_of_the_plugin_that_fails_is_no_cause_on_a_rank_that_found_another() -> None:
     failed = "INFO NET/Plugin : Plugin load (libnccl-net.so) returned 2"
-    both = [said(failed, 0), said(failed, 1)]
+    both = [nccl_line(failed, 0), nccl_line(failed, 1)]
     assert verdict_of([*both, *networks(TCPX, TCPX)]).code == 0
     one = verdict_of([*both, *networks(TCPX, "Socket")])
     assert one.code == 9
@@ -206,7 +206,7 @@ def test_versions_of_two_recipes_are_a_warning_with_what_belongs_together() -> N
         images = [
             f"Pulling image nccl-plugin-gpudirecttcpx-dev:v{plugin}",
             f"Pulling image tcpgpudmarxd-dev:v{manager}",
-            said(f"INFO NCCL version {nccl}+cuda12.2"),
+            nccl_line(f"INFO NCCL version {nccl}+cuda12.2"),
         ]
         return verdict_of([*images, *networks(TCPX)])
 
@@ -222,7 +222,7 @@ def test_versions_of_two_recipes_are_a_warning_with_what_belongs_together() -> N
 
 
 def test_ranks_that_say_nothing_are_counted_by_what_the_job_says_of_its_size() -> None:
-    comm = said("INFO ncclCommInitRank comm 0x1 rank 0 nranks 16 cudaDev 0 - Init START")
+    comm = nccl_line("INFO ncclCommInitRank comm 0x1 rank 0 nranks 16 cudaDev 0 - Init START")
     verdict = verdict_of([comm, *networks(TCPX, TCPX)])
     assert verdict.code == 11
     assert verdict.headline.startswith("cannot tell: GPUDirectTCPX_v7 on 2 of 16 ranks; 14 of 16")
@@ -231,9 +231,9 @@ def test_ranks_that_say_nothing_are_counted_by_what_the_job_says_of_its_size() -
 
 def test_settings_that_the_recipe_has_otherwise_are_named_with_both_values() -> None:
     text = [
-        said("INFO NCCL version 2.19.4+cuda12.2"),
-        said("INFO NCCL_NSOCKS_PERTHREAD set by environment to 2."),
-        said("INFO NCCL_PROTO set by environment to Simple"),
+        nccl_line("INFO NCCL version 2.19.4+cuda12.2"),
+        nccl_line("INFO NCCL_NSOCKS_PERTHREAD set by environment to 2."),
+        nccl_line("INFO NCCL_PROTO set by environment to Simple"),
         *networks(TCPX),
     ]
     verdict = verdict_of(text)
@@ -246,8 +246,8 @@ def test_settings_that_the_recipe_has_otherwise_are_named_with_both_values() -> 
 
 def test_fastraks_environment_on_tcpx_is_the_other_wrong_family() -> None:
     text = [
-        said("INFO NET/GPUDirectTCPX : plugin starts"),
-        said("INFO NCCL_FASTRAK_CTRL_DEV set by environment to eth0"),
+        nccl_line("INFO NET/GPUDirectTCPX : plugin starts"),
+        nccl_line("INFO NCCL_FASTRAK_CTRL_DEV set by environment to eth0"),
         *networks("Socket"),
     ]
     verdict = verdict_of(text)
@@ -311,11 +311,11 @@ def test_every_signature_is_whole() -> None:
 
 @pytest.mark.parametrize("known", signatures.signatures(), ids=lambda known: known.name)
 def test_a_signature_has_the_line_that_its_source_prints(known: signatures.Signature) -> None:
-    text = known.line if known.anywhere else said(f"WARN {known.line}")
+    text = known.line if known.anywhere else nccl_line(f"WARN {known.line}")
     (match,) = signatures.matches([*lines.read_lines([("job.log", [text])])])
     assert match.signature is known
 
 
 def test_what_a_rank_printed_cannot_steer_the_terminal() -> None:
-    printed = printed_lines(verdict_of(said("INFO Using network Socket\x9b2J\u202e")))
+    printed = printed_lines(verdict_of(nccl_line("INFO Using network Socket\x9b2J\u202e")))
     assert all(line.isprintable() for line in printed)

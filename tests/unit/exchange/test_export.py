@@ -124,7 +124,7 @@ def refuse(constant: str) -> None:
 
 
 WAYS = [through_csv, through_parquet, through_json]
-Way = Callable[[Run, str], list[Line]]
+Link = Callable[[Run, str], list[Line]]
 
 
 # --- Nothing is lost -----------------------------------------------------------------------------
@@ -142,13 +142,13 @@ def sample_arrays(draw: st.DrawFn) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("way", WAYS)
 @given(both=sample_arrays())
-def test_every_sample_is_read_back_bit_by_bit(way: Way, both: tuple[Any, Any]) -> None:
+def test_every_sample_is_read_back_bit_by_bit(way: Link, both: tuple[Any, Any]) -> None:
     run = with_samples(*both)
     assert samples_in(way(run, "samples")) == samples_of(run)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_samples_of_several_rows_and_ranks_are_read_back(way: Way) -> None:
+def test_samples_of_several_rows_and_ranks_are_read_back(way: Link) -> None:
     run = a_run()
     found = samples_in(way(run, "samples"))
     assert found == samples_of(run)
@@ -164,7 +164,7 @@ def test_full_row_groups_of_parquet_and_the_rest_have_every_sample(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_ranks_setup_counters_batches_and_settings_are_read_back(way: Way) -> None:
+def test_ranks_setup_counters_batches_and_settings_are_read_back(way: Link) -> None:
     run = a_run()
     run.rows[1].net_sent[2] = -1
     run.rows[1].batches = np.array([15, 5], dtype=np.int64)
@@ -202,7 +202,7 @@ def test_ranks_setup_counters_batches_and_settings_are_read_back(way: Way) -> No
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("table", "record"), [("proof", ObservedPlacement), ("gpus", GpuRow)])
 def test_what_was_seen_of_ranks_is_read_back(
-    way: Way, table: str, record: type[ObservedPlacement] | type[GpuRow]
+    way: Link, table: str, record: type[ObservedPlacement] | type[GpuRow]
 ) -> None:
     run = beside(a_run())
     names = [field.name for field in dataclasses.fields(record)]
@@ -226,7 +226,7 @@ def test_what_was_seen_of_ranks_is_read_back(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_arrivals_are_read_back_and_pairs_with_their_row(way: Way) -> None:
+def test_arrivals_are_read_back_and_pairs_with_their_row(way: Link) -> None:
     run = a_run()
     run.rows[1].arrivals = np.arange(32, dtype=np.float64).reshape(4, 4, 2) / 3 - 1
     run.rows[1].arrivals[range(4), range(4)] = np.nan
@@ -243,7 +243,7 @@ def test_arrivals_are_read_back_and_pairs_with_their_row(way: Way) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_figures_of_a_row_are_those_of_the_table(way: Way) -> None:
+def test_the_figures_of_a_row_are_those_of_the_table(way: Link) -> None:
     run = a_run()
     run.rows[0].net_received[0] = -1
     for line, row in zip(way(run, "rows"), run.rows, strict=True):
@@ -325,7 +325,7 @@ def beside(run: Run) -> Run:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_samples_of_a_peer_are_a_side_of_their_own(way: Way) -> None:
+def test_the_samples_of_a_peer_are_a_side_of_their_own(way: Link) -> None:
     run = beside(a_run())
     lines = way(run, "samples")
     assert samples_in([x for x in lines if x["side"] == "plugin"]) == samples_of(run)
@@ -340,7 +340,7 @@ def test_the_samples_of_a_peer_are_a_side_of_their_own(way: Way) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_ratio_to_a_peer_is_a_line_with_its_interval(way: Way) -> None:
+def test_the_ratio_to_a_peer_is_a_line_with_its_interval(way: Link) -> None:
     run = beside(a_run())
     (line,) = way(run, "against")
     found = summarise_row(run.header, run.rows[1]).against["raw"]
@@ -376,7 +376,7 @@ def died() -> Run:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_samples_of_a_row_that_a_crash_cut_short_are_marked_and_kept(way: Way) -> None:
+def test_the_samples_of_a_row_that_a_crash_cut_short_are_marked_and_kept(way: Link) -> None:
     run = died()
     everything = way(run, "samples")
     beside = [line for line in everything if line["side"] == "raw"]
@@ -408,7 +408,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def whole(place: Path) -> None:
+def write_complete(place: Path) -> None:
     (place / "o.h5").unlink()
     writer = RunWriter("o.h5")
     writer.write_header(invented.run_header())
@@ -440,7 +440,7 @@ def test_a_partial_file_is_exported_and_what_it_lacks_is_said(
 def test_each_table_has_a_file_beside_that_of_the_run(
     table: str, place: Path, capsys: Captured
 ) -> None:
-    whole(place)
+    write_complete(place)
     assert cli.main(["export", "o.h5", "--csv", "--table", table]) == 0
     name = "o.csv" if table == "samples" else f"o.{table}.csv"
     assert capsys.readouterr().out == f"# wrote {name}\n"
@@ -458,7 +458,7 @@ def umask() -> int:
 def test_the_standard_output_has_the_table_and_nothing_else(
     place: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
-    whole(place)
+    write_complete(place)
     assert cli.main(["export", "o.h5", "--csv", "--table", "rows", "--output", "-"]) == 0
     said = capfdbinary.readouterr()
     assert said.out.decode() == export.csv_text(tables_of(read_run("o.h5"))["rows"])

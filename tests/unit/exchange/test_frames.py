@@ -34,7 +34,7 @@ def path(tmp_path: Path) -> str:
     return writer.path
 
 
-@pytest.mark.usefixtures("whole_and_in_pieces")
+@pytest.mark.usefixtures("in_one_and_in_pieces")
 def test_samples_are_those_of_the_file(path: str) -> None:
     frame = tcpx_mpi.open_run(path).samples
     for row in read_run(path).rows:
@@ -48,7 +48,7 @@ def test_samples_are_those_of_the_file(path: str) -> None:
     assert len(frame) == 4 * len(PHASES) * (300 + 2 + 20 + 2)
 
 
-@pytest.mark.usefixtures("whole_and_in_pieces")
+@pytest.mark.usefixtures("in_one_and_in_pieces")
 def test_samples_can_be_grouped_by_what_was_varied(path: str) -> None:
     frame = tcpx_mpi.open_run(path).samples
     timed = frame[~frame.warmup & (frame.phase == "iteration")]

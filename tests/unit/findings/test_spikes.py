@@ -25,7 +25,7 @@ def found(*rows: Row) -> list[Finding[str]]:
     return spikes(run.header, run.rows, summaries_of(run))
 
 
-def said(*rows: Row) -> str:
+def words(*rows: Row) -> str:
     return "\n".join(f"{each.title}: {words_of(each)}" for each in found(*rows))
 
 
@@ -59,13 +59,13 @@ def test_a_spike_of_one_rank_is_said_with_the_row_without_it() -> None:
 def test_one_that_held_everybody_is_of_all_ranks() -> None:
     times = steady()
     times[:, 30] = 3 * MS
-    assert "took 3 ms on all ranks" in said(row(times))
+    assert "took 3 ms on all ranks" in words(row(times))
 
 
 def test_several_are_named_in_their_order_and_of_many_the_rest_is_counted() -> None:
     times = steady()
     times[0, [9, 4, 70, 50]] = MS
-    text = said(row(times))
+    text = words(row(times))
     assert "by 4 of 100 iterations: number 4 took 1 ms on rank 0, " in text
     assert text.index("number 4 ") < text.index("number 9 ") < text.index("number 50 ")
     assert "number 70" not in text
@@ -105,13 +105,13 @@ def unknown() -> np.ndarray:
 
 @pytest.mark.parametrize("make", [steady, broad, tail, two_levels, small, unknown])
 def test_what_is_usual_and_what_is_unknown_is_no_spike(make: Callable[[], np.ndarray]) -> None:
-    assert said(row(make())) == ""
+    assert words(row(make())) == ""
 
 
 def test_spikes_of_many_rows_are_counted() -> None:
     times = steady()
     times[0, 30] = 9 * MS
-    text = said(*(row(times, index) for index in range(6)))
+    text = words(*(row(times, index) for index in range(6)))
     assert text.count(" took 9 ms on rank 0") == 4
     assert "Spike: in 2 more rows a few iterations make the mean" in text
 
@@ -121,7 +121,7 @@ def test_the_part_in_place_has_its_own() -> None:
     times[0, 30] = 9 * MS
     made = row(steady())
     made.against["in_place"] = row(times)
-    assert said(made).startswith("Spike: 1 KiB in place: the mean is ")
+    assert words(made).startswith("Spike: 1 KiB in place: the mean is ")
 
 
 def test_the_recorded_ring_says_which_iteration_made_its_second_row() -> None:

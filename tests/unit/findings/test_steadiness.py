@@ -12,7 +12,7 @@ from tcpx_mpi.records import Row
 from tcpx_mpi.report.lines import words_of
 
 
-def said(*rows: Row) -> str:
+def words(*rows: Row) -> str:
     found = steadiness(summaries_of(run_of(rows)))
     return "\n".join(f"{each.title}: {words_of(each)}" for each in found)
 
@@ -30,7 +30,7 @@ def steady(count: int = 1000) -> np.ndarray:
 def test_a_warm_up_that_was_too_short_is_said_with_the_option() -> None:
     times = steady()
     times[:130] *= 2
-    assert said(row(times)) == (
+    assert words(row(times)) == (
         "Warm-up: 1 KiB: the first 130 of 1000 iterations were 100 % slower than the rest: "
         "use -w 200 or more"
     )
@@ -38,18 +38,18 @@ def test_a_warm_up_that_was_too_short_is_said_with_the_option() -> None:
 
 def test_a_drift_and_a_step_are_said_with_the_way_they_went() -> None:
     slower = steady() * np.linspace(1, 1.4, 1000)
-    assert "% slower than the first: use a longer warm-up (-w)" in said(row(slower))
+    assert "% slower than the first: use a longer warm-up (-w)" in words(row(slower))
     faster = steady()
     faster[700:] /= 1.5
-    assert "on 33 % faster: something else began or ended" in said(row(faster))
+    assert "on 33 % faster: something else began or ended" in words(row(faster))
 
 
 def test_steady_rows_and_short_ones_have_no_line() -> None:
-    assert said(row(steady()), row(steady(199) * np.linspace(1, 9, 199))) == ""
+    assert words(row(steady()), row(steady(199) * np.linspace(1, 9, 199))) == ""
 
 
 @pytest.mark.parametrize("rows", [4, 5, 7])
 def test_many_unsteady_rows_are_counted(rows: int) -> None:
-    text = said(*(row(steady() * np.linspace(1, 2, 1000), index) for index in range(rows)))
+    text = words(*(row(steady() * np.linspace(1, 2, 1000), index) for index in range(rows)))
     assert text.count("Drift: ") == 4
     assert (f"Not steady: {rows - 4} more rows were not steady" in text) == (rows > 4)

@@ -10,14 +10,14 @@ import invented
 import numpy as np
 import pytest
 
-from tcpx_mpi.findings.stragglers import matrices, pairs_to_retest, stragglers, ways_by_size
+from tcpx_mpi.findings.stragglers import links_by_size, matrices, pairs_to_retest, stragglers
 from tcpx_mpi.patterns.pairs import sender_of
 from tcpx_mpi.records import Row, Run
 from tcpx_mpi.report.html.page import page_of
 from tcpx_mpi.schedule.pattern import pairs_of_text
-from tcpx_mpi.stragglers.detect import Measured, Way
+from tcpx_mpi.stragglers.detect import Link, Measured
 
-pytestmark = pytest.mark.usefixtures("whole_and_in_pieces")
+pytestmark = pytest.mark.usefixtures("in_one_and_in_pieces")
 
 WORLD, ROUNDS, BLOCKS = 4, 6, 8
 HEADER = invented.run_header(
@@ -29,7 +29,7 @@ HEADER = invented.run_header(
 SLOW_SENDER = {(2, other): 3.0 for other in (0, 1, 3)}
 
 
-def row(index: int, senders: Mapping[int, int], slow: Mapping[Way, float], pairs: str = "") -> Row:
+def row(index: int, senders: Mapping[int, int], slow: Mapping[Link, float], pairs: str = "") -> Row:
     """Receiver -> sender; every iteration of a good way takes 100 us, give or take 2 %."""
     random = np.random.default_rng(index)
     iteration = np.full((WORLD, BLOCKS), 5000)
@@ -45,7 +45,7 @@ def row(index: int, senders: Mapping[int, int], slow: Mapping[Way, float], pairs
     return found
 
 
-def tournament(slow: Mapping[Way, float]) -> list[Row]:
+def tournament(slow: Mapping[Link, float]) -> list[Row]:
     rows = []
     for number in range(ROUNDS):
         of_all = {rank: sender_of(number, rank, WORLD) for rank in range(WORLD)}
@@ -53,7 +53,7 @@ def tournament(slow: Mapping[Way, float]) -> list[Row]:
     return rows
 
 
-def met_again(rows: list[Row], slow: Mapping[Way, float]) -> list[Row]:
+def met_again(rows: list[Row], slow: Mapping[Link, float]) -> list[Row]:
     (texts,) = pairs_to_retest(HEADER, rows).values()
     return [
         row(ROUNDS + number, {b: a for a, b in pairs_of_text(text)}, slow, text)
@@ -61,7 +61,7 @@ def met_again(rows: list[Row], slow: Mapping[Way, float]) -> list[Row]:
     ]
 
 
-def said(rows: list[Row]) -> list[str]:
+def words(rows: list[Row]) -> list[str]:
     return [f"{each.title}: {each.text}" for each in stragglers(HEADER, rows)]
 
 
@@ -72,8 +72,8 @@ def test_a_way_has_the_time_of_one_copy_and_for_halves_its_first_and_last_cycle(
     for each, time_ns in zip(rows, (1000, 3000, 2000), strict=True):
         each.agg = 4
         each.samples["iteration"][:] = time_ns
-    (ways,) = ways_by_size(HEADER, rows).values()
-    assert ways == {(s, r): Measured(500.0, 250.0, 500.0) for r, s in senders.items()}
+    (links,) = links_by_size(HEADER, rows).values()
+    assert links == {(s, r): Measured(500.0, 250.0, 500.0) for r, s in senders.items()}
 
 
 def test_suspects_meet_two_others_both_ways() -> None:
@@ -81,8 +81,8 @@ def test_suspects_meet_two_others_both_ways() -> None:
     assert len(texts) == 4
     met = " ".join(texts).split()
     assert len(set(met)) == len(met) == 8
-    assert sum(way.startswith("2>") for way in met) == 2
-    assert sum(way.endswith(">2") for way in met) == 2
+    assert sum(link.startswith("2>") for link in met) == 2
+    assert sum(link.endswith(">2") for link in met) == 2
 
 
 def test_nobody_meets_again_where_nobody_is_suspected_or_each_met_one_other_only() -> None:
@@ -93,7 +93,7 @@ def test_nobody_meets_again_where_nobody_is_suspected_or_each_met_one_other_only
 
 def test_who_is_slow_again_is_named_with_both_figures() -> None:
     rows = tournament(SLOW_SENDER)
-    (line,) = said(rows + met_again(rows, SLOW_SENDER))
+    (line,) = words(rows + met_again(rows, SLOW_SENDER))
     assert re.fullmatch(
         r"Slow: rank 2 on host0 \(device 0, NIC lo\), sending: [23](\.\d+)? x the \d+(\.\d+)? "
         r"us of the good ones at 1 KiB, in 3 of 3 ways \(noise \d\.\d%\); again [23](\.\d+)? x "
@@ -104,13 +104,13 @@ def test_who_is_slow_again_is_named_with_both_figures() -> None:
 
 def test_who_was_slow_once_is_not_named_but_told() -> None:
     rows = tournament(SLOW_SENDER)
-    slow, told = said(rows + met_again(rows, {}))
+    slow, told = words(rows + met_again(rows, {}))
     assert re.search(r"^Slow: nobody; a rank goes unseen below 1\.[0-3]\d* x the \d+", slow)
     assert re.search(r"^Not confirmed: rank 2 .*; again (1|0\.9\d*|1\.0\d*) x with ranks ", told)
 
 
 def test_a_run_that_ended_before_they_met_again_names_its_suspects() -> None:
-    (line,) = said(tournament(SLOW_SENDER))
+    (line,) = words(tournament(SLOW_SENDER))
     assert re.search(r"^Slow: rank 2 .* \(noise \d\.\d%\)$", line)
 
 

@@ -80,7 +80,7 @@ def test_a_percentile_of_bursts_is_none() -> None:
     assert math.isnan(figures_of(run, row).p99_ns)
 
 
-@pytest.mark.usefixtures("whole_and_in_pieces")
+@pytest.mark.usefixtures("in_one_and_in_pieces")
 def test_the_figure_of_a_limit_is_the_median_batch_of_the_slowest_rank() -> None:
     run = run_of(rows=1)
     row = run.rows[0]
@@ -97,7 +97,7 @@ def test_the_figure_of_a_limit_is_the_median_batch_of_the_slowest_rank() -> None
 
 
 @pytest.mark.parametrize("spoil", BREAKS)
-@pytest.mark.usefixtures("whole_and_in_pieces")
+@pytest.mark.usefixtures("in_one_and_in_pieces")
 def test_whatever_is_missing_or_unlike_fails(spoil: Callable[[Run], None]) -> None:
     run = run_of()
     gate = gate_for(run, share=1e-6)

@@ -291,7 +291,7 @@ while True:
 """
 
 
-def wait_for_both(job: Job, words: str) -> None:
+def wait_for_ranks(job: Job, words: str) -> None:
     for rank in range(2):
         job.wait_for(f"^{words} {rank}$")
 
@@ -302,7 +302,7 @@ def test_a_signal_reaches_every_rank_and_leaves_it_time_to_end(
     number: signal.Signals, tmp_path: Path
 ) -> None:
     with started(tmp_path, 2, "-c", ORDERLY) as job:
-        wait_for_both(job, "ready is")
+        wait_for_ranks(job, "ready is")
         job.send(number)
         result = job.finish()
     assert result.code == 128 + number, result.text
@@ -313,9 +313,9 @@ def test_a_signal_reaches_every_rank_and_leaves_it_time_to_end(
 @pytest.mark.multirank
 def test_a_request_for_a_report_reaches_every_rank_and_ends_nothing(tmp_path: Path) -> None:
     with started(tmp_path, 2, "-c", ORDERLY) as job:
-        wait_for_both(job, "ready is")
+        wait_for_ranks(job, "ready is")
         job.send(signal.SIGUSR1)
-        wait_for_both(job, "reported by")
+        wait_for_ranks(job, "reported by")
         job.send(signal.SIGTERM)
         assert job.finish().code == 128 + signal.SIGTERM
 
@@ -323,6 +323,6 @@ def test_a_request_for_a_report_reaches_every_rank_and_ends_nothing(tmp_path: Pa
 @pytest.mark.multirank
 def test_ranks_do_not_outlive_a_parent_that_is_killed(tmp_path: Path) -> None:
     with started(tmp_path, 2, "-c", ORDERLY) as job:
-        wait_for_both(job, "ready is")
+        wait_for_ranks(job, "ready is")
         job.send(signal.SIGKILL)
         assert job.finish().code == -signal.SIGKILL  # and nothing of it is left

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tcpx_mpi.launch.terminal import TERMINAL_VARIABLE, Terminal, terminal_of_rank, told
+from tcpx_mpi.launch.terminal import TERMINAL_VARIABLE, Terminal, terminal_of_rank, variable_of
 
 #: What a rank sees, into a file.
 RANK = """
@@ -94,7 +94,7 @@ def test_a_terminal_that_does_not_know_its_size_has_80_columns(tmp_path: Path) -
 
 @pytest.mark.parametrize("place", [None, Terminal(120, True), Terminal(80, False)])
 def test_a_rank_knows_what_its_parent_has_told(place: Terminal | None) -> None:
-    assert terminal_of_rank({TERMINAL_VARIABLE: told(place)}) == place
+    assert terminal_of_rank({TERMINAL_VARIABLE: variable_of(place)}) == place
 
 
 @pytest.mark.parametrize("value", ["", "both", "both x", "file 80"])

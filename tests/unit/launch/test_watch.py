@@ -180,7 +180,7 @@ def test_a_rank_that_a_signal_has_ended_has_told_its_code(tmp_path: Path) -> Non
 def test_a_rank_that_waits_says_nothing_where_the_launcher_has_told_why() -> None:
     table = SetupTable(1)
     told = "from tcpx_mpi.launch.setup_table import SetupTable\ntable = SetupTable(1)\n"
-    told += f"table.path = {table.path!r}\ntable.told()\n"
+    told += f"table.path = {table.path!r}\ntable.mark_reported()\n"
     named = f"_native.watch_name('it', {table.path!r}, 0)\n_native.watch_waits_for('it')\n"
     assert ran(begun(0.5) + named + told + HOLD) == (4, "")
     assert table.ended() == {0: 4}

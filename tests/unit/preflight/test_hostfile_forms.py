@@ -6,7 +6,7 @@ tests/preflight has a real Open MPI 5 read the same files; `make test SUITE=mpis
 from __future__ import annotations
 
 import pytest
-from hostfile_cases import CASES, Case, mpirun_version, told
+from hostfile_cases import CASES, Case, expected_of, mpirun_version
 
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.preflight.hostfile_forms import HostLine, launcher_of, parse_hosts
@@ -35,11 +35,11 @@ def test_the_launcher_is_known_by_what_it_says_of_itself(
 @pytest.mark.parametrize(
     ("case", "name"),
     # Where nothing is promised, a launcher looks an odd name up and finds no host.
-    [(case, name) for case in CASES for name in NAMES if told(case, name) != ""],
+    [(case, name) for case in CASES for name in NAMES if expected_of(case, name) != ""],
     ids=repr,
 )
 def test_a_file_means_what_it_means_to_its_launcher(case: Case, name: str) -> None:
-    launcher, expected = launcher_of(mpirun_version(name)), told(case, name)
+    launcher, expected = launcher_of(mpirun_version(name)), expected_of(case, name)
     if isinstance(expected, dict):
         hosts = parse_hosts(case.text, "hosts", launcher)
         assert {host.name: host.slots for host in hosts.lines} == expected

@@ -16,16 +16,16 @@ from tcpx_mpi.errors import ExitCode, UsageError
 from tcpx_mpi.findings import Finding, Severity
 from tcpx_mpi.launch import mpirun as launch
 from tcpx_mpi.preflight import story
-from tcpx_mpi.preflight.alike import agreement_findings, mpi_family, mpirun_finding
+from tcpx_mpi.preflight.agreement import agreement_findings, mpi_family, mpirun_finding
 from tcpx_mpi.preflight.facts import AskedPlugin
 from tcpx_mpi.preflight.findings import FAILED, OK, WARNING, Checked, checked, encoded
 from tcpx_mpi.preflight.hostfile import (
     hostfile_findings,
-    kept_hostfile,
     needs_ssh,
     reach_findings,
     read_hostfile,
     require_known,
+    rereadable_hostfile,
 )
 from tcpx_mpi.preflight.hostfile_forms import HostLine, Hosts, Launcher
 from tcpx_mpi.preflight.story import nodes_finding
@@ -142,13 +142,13 @@ def test_a_hostfile_in_a_pipe_is_read_once_and_kept_for_mpirun(tmp_path: Path) -
     reader, writer = os.pipe()  # as of <(...)
     os.write(writer, b"n0 slots=2\n")
     os.close(writer)
-    with kept_hostfile(f"/dev/fd/{reader}") as kept:
+    with rereadable_hostfile(f"/dev/fd/{reader}") as kept:
         assert Path(kept).is_file()
         for _ in range(2):
             assert read_hostfile(kept, OPEN_MPI).lines == (HostLine(1, "n0", 2),)
     os.close(reader)
     assert not Path(kept).exists()
-    with kept_hostfile("hosts") as kept:
+    with rereadable_hostfile("hosts") as kept:
         assert kept == "hosts"
     (tmp_path / "windows").write_bytes(b"n0 slots=2\r\n")
     with pytest.raises(UsageError, match=r"--hostfile \(hosts\), line 1 ends in CR LF"):

@@ -33,7 +33,7 @@ def header() -> RunHeader:
 
 
 def rows() -> list[object]:
-    return [invented.row_beside(index, WORLD, **TIMES) for index in range(3)]
+    return [invented.row_with_baselines(index, WORLD, **TIMES) for index in range(3)]
 
 
 def write_run(path: Path) -> Path:
@@ -41,7 +41,7 @@ def write_run(path: Path) -> Path:
     writer.write_header(header())
     writer.write_setup(invented.setup_times(WORLD))
     for index in range(3):
-        writer.append_row(invented.row_beside(index, WORLD, **TIMES))
+        writer.append_row(invented.row_with_baselines(index, WORLD, **TIMES))
     writer.finish()
     return Path(writer.path)
 
@@ -110,14 +110,17 @@ def test_a_file_without_the_interfaces_of_its_peers_has_them_unknown(tmp_path: P
 
 def test_a_rank_with_other_peers_beside_it_joins_no_row() -> None:
     facts = invented.row_facts(0)
-    parts = [invented.rank_row_beside(0, facts, raw=2.0), invented.rank_row_beside(1, facts)]
+    parts = [
+        invented.rank_row_with_baselines(0, facts, raw=2.0),
+        invented.rank_row_with_baselines(1, facts),
+    ]
     with pytest.raises(ValueError, match="rank 1 has other peers beside it"):
         join_row(facts, parts, "")
 
 
 def test_a_peer_with_samples_missing_joins_no_row() -> None:
     facts = invented.row_facts(0)
-    parts = [invented.rank_row_beside(rank, facts, raw=2.0) for rank in range(2)]
+    parts = [invented.rank_row_with_baselines(rank, facts, raw=2.0) for rank in range(2)]
     samples = parts[1].against["raw"].samples
     samples["iteration"] = samples["iteration"][:-1]
     with pytest.raises(ValueError, match="rank 1 has 19 samples, others 20"):
@@ -134,7 +137,7 @@ def record(spool: Path, rank: int, *, ends: int, begins: int) -> str:
         own.write_header(header())
     for index in range(begins):
         facts = invented.row_facts(index)
-        part = invented.rank_row_beside(rank, facts, **TIMES)
+        part = invented.rank_row_with_baselines(rank, facts, **TIMES)
         sides = {"": part, **part.against}
         for first, last in ((0, 8), (8, 20)):
             # As measured: one after the other, and back again.
@@ -157,7 +160,7 @@ def append(own: Journal, facts: RowFacts, name: str, part: RankRow, first: int, 
 
 def test_a_row_with_peers_comes_back_from_its_journal(tmp_path: Path) -> None:
     content = read_journal(record(tmp_path, 1, ends=1, begins=1))
-    expected = invented.rank_row_beside(1, invented.row_facts(0), **TIMES)
+    expected = invented.rank_row_with_baselines(1, invented.row_facts(0), **TIMES)
     assert content.rows[0].part is not None
     assert same(content.rows[0].part, expected)
     assert list(content.rows[0].part.against) == list(TIMES)
@@ -167,13 +170,13 @@ def test_a_merge_joins_what_peers_did_in_whole_rows(tmp_path: Path) -> None:
     journals = [record(tmp_path, rank, ends=2, begins=3) for rank in range(WORLD)]
     run = read_run(merge(str(tmp_path / "merged.h5"), journals))
     assert run.header.baselines == header().baselines
-    expected = [invented.row_beside(index, WORLD, **TIMES) for index in range(2)]
+    expected = [invented.row_with_baselines(index, WORLD, **TIMES) for index in range(2)]
     assert same([untimed(row) for row in run.rows], [untimed(row) for row in expected])
     # Of the row that did not end there is what every side did until then.
     (part,) = run.partial
     assert set(part.against) == set(TIMES)
     for rank in range(WORLD):
-        own = invented.rank_row_beside(rank, invented.row_facts(2), **TIMES)
+        own = invented.rank_row_with_baselines(rank, invented.row_facts(2), **TIMES)
         for found, whole in ((part, own), *((part.against[n], own.against[n]) for n in TIMES)):
             assert found.missing_ranks == (0, 1)
             for phase in PHASES:
@@ -185,7 +188,7 @@ def test_a_merge_says_whom_a_crash_in_a_peers_block_found_there(tmp_path: Path) 
     own = record(tmp_path, 0, ends=0, begins=1)
     later = Journal(str(tmp_path), header().run_id, 1, WORLD)
     facts = invented.row_facts(0)
-    beside = invented.rank_row_beside(1, facts, **TIMES).against["raw_4"]
+    beside = invented.rank_row_with_baselines(1, facts, **TIMES).against["raw_4"]
     append(later, facts, "raw_4", beside, 0, 8)
     later.close()
     (part,) = read_run(merge(str(tmp_path / "merged.h5"), [own, later.path])).partial

@@ -64,7 +64,7 @@ def is_mapped(values: np.ndarray) -> bool:
 def test_large_samples_stay_in_the_file_and_are_read_from_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row = invented.row_beside(0, raw=2.0)
+    row = invented.row_with_baselines(0, raw=2.0)
     monkeypatch.setattr(large, "LARGE_BYTES", row.samples["send"].nbytes)
     writer = RunWriter(str(tmp_path / "o.h5"))
     writer.write_header(invented.run_header())

@@ -27,7 +27,7 @@ from tcpx_mpi.records.header import header_to_plain
 from tcpx_mpi.records.sound import header_from_plain
 
 
-def whole_run(world: int = 4) -> Run:
+def complete_run(world: int = 4) -> Run:
     return Run(
         path="o.h5",
         header=invented.run_header(world),
@@ -159,11 +159,11 @@ def test_of_endless_cycles_those_begun_are_planned() -> None:
 
 
 def test_nothing_is_missing_of_a_whole_run() -> None:
-    assert whole_run().missing == []
+    assert complete_run().missing == []
 
 
 def test_missing_rows_are_named_by_size() -> None:
-    run = whole_run()
+    run = complete_run()
     del run.rows[1]
     assert run.missing == ["1 of 3 rows: 2 KiB"]
 
@@ -188,13 +188,13 @@ def test_many_missing_rows_are_one_line() -> None:
 
 
 def test_a_run_whose_writer_was_killed_misses_its_end() -> None:
-    run = whole_run()
+    run = complete_run()
     run.complete = False
     assert run.missing == ["the end of the run: its writer was killed, or is still running"]
 
 
 def test_a_fault_is_told_in_the_ranks_words_with_the_silent_ranks() -> None:
-    run = whole_run()
+    run = complete_run()
     run.complete = False
     run.fault = Fault("stall", 6, {0: "waits for rank 2", -1: "at row 3"}, (2, 3))
     assert run.missing == [
@@ -206,13 +206,13 @@ def test_a_fault_is_told_in_the_ranks_words_with_the_silent_ranks() -> None:
 
 
 def test_a_rank_without_a_place_is_missing() -> None:
-    run = whole_run()
+    run = complete_run()
     run.header = dataclasses.replace(run.header, ranks=run.header.ranks[:3])
     assert run.missing == ["1 of 4 ranks in the rank map: rank 3"]
 
 
 def test_samples_of_too_few_ranks_are_missing() -> None:
-    run = whole_run()
+    run = complete_run()
     run.rows[1].samples["send"] = run.rows[1].samples["send"][:3]
     assert run.missing == [
         "samples of row 1 (2 KiB), phase send: 3 x 20 of 4 ranks x 20 iterations"
@@ -222,6 +222,6 @@ def test_samples_of_too_few_ranks_are_missing() -> None:
 
 
 def test_a_partial_row_names_the_ranks_without_a_whole_part() -> None:
-    run = whole_run()
+    run = complete_run()
     run.partial = [PartialRow(7, 1024, (1,), {}, {})]
     assert run.missing == ["part of row 7 (1 KiB): nothing whole of rank 1"]

@@ -69,7 +69,7 @@ def test_commas_and_blanks_of_a_value_hide_no_part_of_it() -> None:
     ]  # fmt: skip
 
 
-def told() -> RunHeader:
+def header_with_secrets() -> RunHeader:
     header = invented.run_header()
     return dataclasses.replace(
         header,
@@ -83,7 +83,7 @@ def told() -> RunHeader:
 
 def test_no_secret_is_in_the_file_of_a_run(tmp_path: Path) -> None:
     writer = RunWriter(str(tmp_path / "o.h5"))
-    writer.write_header(told())
+    writer.write_header(header_with_secrets())
     writer.fail("setup_failed", 4, {0: f"cannot reach tcp://u:{SECRET}@h by NCCL_AUTH={SECRET}"})
     assert SECRET.encode() not in (tmp_path / "o.h5").read_bytes()
     run = read_run(str(tmp_path / "o.h5"))
@@ -92,7 +92,7 @@ def test_no_secret_is_in_the_file_of_a_run(tmp_path: Path) -> None:
 
 
 def test_no_secret_is_in_a_journal_or_on_a_screen() -> None:
-    assert SECRET not in str(header_to_plain(told()))
+    assert SECRET not in str(header_to_plain(header_with_secrets()))
 
 
 @pytest.mark.parametrize("unit", ["a://", "TOKEN", "a=", "x.", "://a:", "ghp_", "Bearer "])

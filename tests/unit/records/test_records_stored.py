@@ -35,7 +35,7 @@ def written(path: Path, rows: int = 2) -> list[Row]:
     """A file of rows with a peer beside each; the rows as their writer gave them back."""
     writer = RunWriter(str(path))
     writer.write_header(invented.run_header())
-    kept = [writer.append_row(invented.row_beside(index, raw=2.0)) for index in range(rows)]
+    kept = [writer.append_row(invented.row_with_baselines(index, raw=2.0)) for index in range(rows)]
     writer.append_partial(partial_row())
     writer.close()
     return kept
@@ -52,7 +52,7 @@ def partial_row() -> PartialRow:
 
 def in_a_scratch_file(path: Path) -> list[Row]:
     scratch = Scratch()
-    return [scratch.append_row(invented.row_beside(index, raw=2.0)) for index in range(2)]
+    return [scratch.append_row(invented.row_with_baselines(index, raw=2.0)) for index in range(2)]
 
 
 def read_back(path: Path) -> list[Row]:
@@ -71,7 +71,7 @@ KEPT: dict[str, Callable[[Path], list[Row]]] = {
 def test_rows_are_the_same_when_their_file_is_finished_and_gone(how: str, tmp_path: Path) -> None:
     rows = KEPT[how](tmp_path / "o.h5")
     (tmp_path / "o.h5").unlink(missing_ok=True)
-    assert same(rows, [invented.row_beside(index, raw=2.0) for index in range(2)])
+    assert same(rows, [invented.row_with_baselines(index, raw=2.0) for index in range(2)])
 
 
 @pytest.mark.parametrize("how", KEPT)

@@ -28,15 +28,15 @@ def test_the_slow_nic_is_named_and_its_peers_are_not(fleet: Fleet) -> None:
     assert (slow.host, slow.name) == ("node03", "eth3")
     assert 1 / fleet.share(slow.gb_per_s) == pytest.approx(1.6, rel=0.03)
     assert slow.figures == 15
-    assert len(fleet.ways) == 120 * 4
+    assert len(fleet.links) == 120 * 4
 
 
 def test_the_worst_ways_come_first_and_all_end_at_the_slow_nic(fleet: Fleet) -> None:
-    worst = fleet.ways[:15]
-    assert all("node03 eth3" in way.sender + way.receiver for way in worst)
-    rates = [way.gb_per_s for way in fleet.ways]
+    worst = fleet.links[:15]
+    assert all("node03 eth3" in link.sender + link.receiver for link in worst)
+    rates = [link.gb_per_s for link in fleet.links]
     assert rates == sorted(rates)
-    assert fleet.share(fleet.ways[15].gb_per_s) > 0.9
+    assert fleet.share(fleet.links[15].gb_per_s) > 0.9
 
 
 def test_the_lines_say_what_is_slow_and_nothing_where_nothing_is(fleet: Fleet) -> None:
@@ -67,7 +67,7 @@ def test_ranks_stand_for_themselves_where_a_pattern_does_not_tell_its_ways() -> 
     ]
     fleet = fleet_of(runs)
     assert fleet.size_bytes == 2048
-    assert not fleet.ways
+    assert not fleet.links
     assert not fleet.between
     # rank 3 of `sound` takes 1.3 times as long.
     (slow,) = fleet.slow_nics()

@@ -34,7 +34,7 @@ def header(*names: str, **changes: Any) -> RunHeader:
 
 
 def row(index: int = 0, **times: float) -> Row:
-    return invented.row_beside(index, **times)
+    return invented.row_with_baselines(index, **times)
 
 
 def beside(table: Row, name: str, **changes: Any) -> Row:
@@ -86,7 +86,7 @@ def test_a_peer_with_variants_has_the_best_of_them_and_its_streams_too() -> None
 
 def test_a_ratio_that_is_not_known_is_no_number() -> None:
     head = header(*VARIANTS)
-    nobody = invented.row_beside(0, raw=1.5, raw_1=2.0, raw_4=1.2)
+    nobody = invented.row_with_baselines(0, raw=1.5, raw_1=2.0, raw_4=1.2)
     nobody.receives[:] = False
     assert set(columns(head, nobody)["ratio"]) == {"n/a"}
     assert columns(head, nobody)["streams"] == ["n/a"]

@@ -210,7 +210,7 @@ def test_wrong_rows_that_fill_the_table_leave_no_room_for_others() -> None:
     assert {line.mark for line in table.lines} == {"bad"}
 
 
-@pytest.mark.usefixtures("whole_and_in_pieces")
+@pytest.mark.usefixtures("in_one_and_in_pieces")
 def test_a_rank_has_its_median_over_rows_and_its_worst_row() -> None:
     run = invented_runs.sound(rows=3)
     for row, time_ns in zip(run.rows, (1000, 4000, 2000), strict=True):

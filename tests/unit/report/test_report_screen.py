@@ -33,7 +33,7 @@ RUNS = {
 }
 
 
-def said(columns: int, *arguments: str, **environ: str) -> str:
+def report_on(columns: int, *arguments: str, **environ: str) -> str:
     """All that `report` of the recorded ring sends to a terminal that is so wide."""
     near, far = pty.openpty()
     fcntl.ioctl(far, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -69,7 +69,7 @@ def rows_of(lines: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("columns", WIDTHS)
 def test_at_most_twelve_lines_stand_above_the_table_and_no_line_is_wider(columns: int) -> None:
-    lines = screen(said(columns, NO_COLOR="1"))
+    lines = screen(report_on(columns, NO_COLOR="1"))
     first = next(i for i, line in enumerate(lines) if not line.startswith("#"))
     assert first <= 12
     above = "\n".join(lines[:first])
@@ -83,7 +83,7 @@ def test_at_most_twelve_lines_stand_above_the_table_and_no_line_is_wider(columns
 def test_what_fits_grows_with_the_terminal() -> None:
     titles = []
     for columns in WIDTHS:
-        lines = screen(said(columns, NO_COLOR="1"))
+        lines = screen(report_on(columns, NO_COLOR="1"))
         titles.append(next(line for line in lines if "#wrong" in line))
         # All that the pipe has is named or shown.
         words = " ".join(lines)
@@ -97,25 +97,25 @@ def test_what_fits_grows_with_the_terminal() -> None:
 
 
 def test_the_first_fields_of_a_row_are_those_of_the_pipe() -> None:
-    ours, theirs = rows_of(screen(said(120))), rows_of(piped().splitlines())
+    ours, theirs = rows_of(screen(report_on(120))), rows_of(piped().splitlines())
     assert [line.split()[:13] for line in ours] == [line.split()[:13] for line in theirs]
 
 
 def test_wide_is_the_pipe_byte_for_byte_and_verbose_has_its_header() -> None:
     pipe = piped()
     assert piped("-v") == pipe
-    assert said(80, "--wide").replace("\r\n", "\n") == pipe
-    verbose, whole = screen(said(100, "-v")), [line.rstrip() for line in pipe.splitlines()]
+    assert report_on(80, "--wide").replace("\r\n", "\n") == pipe
+    verbose, whole = screen(report_on(100, "-v")), [line.rstrip() for line in pipe.splitlines()]
     until = whole.index("##     accept         4        591.44        600.82      @1")
     assert set(whole[:until]) <= set(verbose)
     assert max(map(len, rows_of(verbose))) <= 100
 
 
 def test_colour_is_for_terminals_that_want_it() -> None:
-    green = said(120)
+    green = report_on(120)
     assert "\x1b[32m# Bytes" in green
-    assert "\x1b" not in said(120, NO_COLOR="1")
-    assert "\x1b" not in said(120, TERM="dumb")
+    assert "\x1b" not in report_on(120, NO_COLOR="1")
+    assert "\x1b" not in report_on(120, TERM="dumb")
     assert "\x1b" not in piped()
 
 
@@ -169,7 +169,7 @@ def test_a_program_of_nccl_tests_keeps_its_in_place_side(columns: int) -> None:
 
 
 def test_eighty_columns_keep_the_slowest_rank_and_the_ratio() -> None:
-    lines = screen(said(80, NO_COLOR="1"))
+    lines = screen(report_on(80, NO_COLOR="1"))
     titles = next(line for line in lines if "#wrong" in line)
     assert titles.split()[-3:] == ["slowest", "beside", "raw"]
     assert "in-place" not in "".join(lines)

@@ -184,7 +184,7 @@ def measured_over_wire(
     workload = workload_of(settings, WORLD)
     memory = _native.SlotBuffer(SLOTS * slot_shape(SIZE).stride_bytes)
     context = RankContext(
-        workload.whole.schedule(RANK, WORLD),
+        workload.connecting_pattern.schedule(RANK, WORLD),
         {BufferId.RECV: memory},
         Placement(RANK, WORLD, 0, -1, False),
         "lo",

@@ -9,7 +9,7 @@ import invented
 import numpy as np
 import pytest
 
-from tcpx_mpi.findings.peers import while_loaded
+from tcpx_mpi.findings.baselines import while_loaded
 from tcpx_mpi.findings.verdict import as_nccl_tests
 from tcpx_mpi.records import LOADED, Row, Run
 from tcpx_mpi.report import row_line, summarise_row, title_lines, to_json

@@ -145,7 +145,7 @@ def test_a_block_without_a_known_time_makes_the_ratio_unknown(broken: str, time:
     assert all(math.isnan(value) for value in (found.ratio, found.ci_low, found.ci_high))
 
 
-@pytest.mark.usefixtures("whole_and_in_pieces")
+@pytest.mark.usefixtures("in_one_and_in_pieces")
 def test_one_iteration_without_a_time_makes_its_block_unknown() -> None:
     ours = blocks([1000] * 8)
     ours.samples["iteration"][0, 4] = -1  # "none", not a very fast one
@@ -166,7 +166,7 @@ def test_nothing_measured_is_nothing_known() -> None:
 # --- What a block's time is ---------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("whole_and_in_pieces")
+@pytest.mark.usefixtures("in_one_and_in_pieces")
 def test_blocks_of_different_lengths_each_have_the_mean_of_their_own_iterations() -> None:
     row = invented.row(0, world=1, iterations=6)
     row.samples["iteration"][:] = [10, 20, 30, 40, 50, 90]
@@ -181,7 +181,7 @@ def test_blocks_that_are_not_all_there_have_no_time() -> None:
 
 
 @pytest.mark.parametrize(("average", "expected"), [(0, 1000), (1, 3000), (2, 1000), (3, 5000)])
-@pytest.mark.usefixtures("whole_and_in_pieces")
+@pytest.mark.usefixtures("in_one_and_in_pieces")
 def test_over_the_ranks_a_block_is_averaged_as_a_row_is(average: int, expected: float) -> None:
     row = blocks([[1000] * 8, [3000] * 8, [5000] * 8])
     assert block_times_ns(row, average, 1).tolist() == [expected] * 8
@@ -189,7 +189,7 @@ def test_over_the_ranks_a_block_is_averaged_as_a_row_is(average: int, expected: 
     assert found.ratio == pytest.approx(6000 / expected)
 
 
-@pytest.mark.usefixtures("whole_and_in_pieces")
+@pytest.mark.usefixtures("in_one_and_in_pieces")
 def test_only_ranks_that_receive_are_timed() -> None:
     receives = np.array([False, True])
     ours = blocks([[10] * 8, [1000] * 8], receives=receives)
@@ -238,7 +238,7 @@ def test_wrong_bytes_of_the_peer_are_the_peers() -> None:
     assert compare(ours, unchecked).wrong is None
 
 
-@pytest.mark.usefixtures("whole_and_in_pieces")
+@pytest.mark.usefixtures("in_one_and_in_pieces")
 def test_the_idle_share_is_that_of_the_busiest_rank_over_the_time_of_the_blocks() -> None:
     theirs = blocks([[2000] * 8] * 2, cpu_others_ns=np.array([480, 960]))
     assert compare(blocks([[1000] * 8] * 2), theirs).idle_share == pytest.approx(

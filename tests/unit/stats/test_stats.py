@@ -30,7 +30,7 @@ from tcpx_mpi.stats.blocks import independent_count
 from tcpx_mpi.stats.series import rank_times_ns
 from tcpx_mpi.stats.stop_rule import half_width
 
-pytestmark = pytest.mark.usefixtures("whole_and_in_pieces")
+pytestmark = pytest.mark.usefixtures("in_one_and_in_pieces")
 
 
 def summary_of(row: Row, average: int = 1, factor: float = 1.0, divisor: int = 1) -> RowSummary:

@@ -111,7 +111,7 @@ def test_the_normal_bounds_of_many_values_are_those_of_the_binomial(
 
 @pytest.mark.parametrize("count", [6, 7, 59, 1000, 1001, 4444])
 @pytest.mark.parametrize("independent", [None, 6, 40])
-@pytest.mark.usefixtures("whole_and_in_pieces")
+@pytest.mark.usefixtures("in_one_and_in_pieces")
 def test_the_bounds_are_quantiles_of_hazen(count: int, independent: int | None) -> None:
     values = np.exp(np.random.default_rng(count).normal(0, 1, count))
     worth = count if independent is None else min(independent, count)

@@ -10,11 +10,11 @@ import pytest
 
 from tcpx_mpi.patterns.pairs import encounters, sender_of
 from tcpx_mpi.stragglers.detect import (
-    BOTH_WAYS,
-    ONE_WAY,
+    ONE_DIRECTION,
+    ROUND_TRIP,
+    Link,
     Measured,
     Places,
-    Way,
     _noise_within,
     class_of,
     find_stragglers,
@@ -24,15 +24,15 @@ NOISE = 0.02
 
 
 def measured(
-    places: Places, slow: dict[Way, float] | None = None, seed: int = 1, noise: float = NOISE
-) -> dict[Way, Measured]:
+    places: Places, slow: dict[Link, float] | None = None, seed: int = 1, noise: float = NOISE
+) -> dict[Link, Measured]:
     """100 us within a node and 300 us between nodes, log-normal, times what is slow."""
     random = np.random.default_rng(seed)
     found = {}
-    for way in itertools.permutations(range(len(places.nodes)), 2):
-        base = (300e3 if places.apart(way) else 100e3) * (slow or {}).get(way, 1.0)
+    for link in itertools.permutations(range(len(places.nodes)), 2):
+        base = (300e3 if places.apart(link) else 100e3) * (slow or {}).get(link, 1.0)
         first, second = base * np.exp(noise * random.standard_normal(2))
-        found[way] = Measured((first + second) / 2, first, second)
+        found[link] = Measured((first + second) / 2, first, second)
     return found
 
 
@@ -41,7 +41,7 @@ TWO_NODES = Places(["a", "a", "b", "b"], ["eth1", "eth2", "eth1", "eth2"])
 LARGER = Places(["a"] * 4 + ["b"] * 4, [f"eth{1 + r % 4}" for r in range(8)])
 
 
-def ways_of(rank: int, world: int, role: str) -> list[Way]:
+def ways_of(rank: int, world: int, role: str) -> list[Link]:
     others = [other for other in range(world) if other != rank]
     return [(rank, other) if role == "sending" else (other, rank) for other in others]
 
@@ -68,8 +68,8 @@ def test_a_slow_rank_is_named_with_its_role_and_nobody_else(
 def test_a_rank_slow_towards_other_nodes_only_has_a_slow_nic() -> None:
     """As a limited NIC does: what its node has to itself does not cross it."""
     for places in (TWO_NODES, LARGER):
-        ways = ways_of(1, len(places.nodes), "sending")
-        slow = {way: 8.0 for way in ways if places.apart(way)}
+        links = ways_of(1, len(places.nodes), "sending")
+        slow = {link: 8.0 for link in links if places.apart(link)}
         for seed in range(50):
             (found,) = find_stragglers(measured(places, slow, seed), places)
             assert (found.kind, found.ranks, found.roles) == ("NIC", (1,), ("sending",))
@@ -91,8 +91,8 @@ def test_a_way_slower_than_its_slow_rank_is_named_beside_it() -> None:
 def test_pairs_that_met_once_are_named_together() -> None:
     """`pair` alone: 0 -> 4, 1 -> 5, 2 -> 6, 3 -> 7."""
     times = [100e3, 101e3, 250e3, 102e3]
-    ways = {(r, r + 4): Measured(t, t, 1.01 * t) for r, t in enumerate(times)}
-    (found,) = find_stragglers(ways, ONE_NODE)
+    links = {(r, r + 4): Measured(t, t, 1.01 * t) for r, t in enumerate(times)}
+    (found,) = find_stragglers(links, ONE_NODE)
     assert (found.kind, found.ranks) == ("pair", (2, 6))
 
 
@@ -112,23 +112,23 @@ def test_the_noise_within_ways_is_a_standard_deviation() -> None:
 @pytest.mark.parametrize("world", [5, 6])
 def test_the_typical_way_of_a_rank_is_the_median_of_its_others(world: int) -> None:
     places = Places(["a"] * world, ["eth1"] * world)
-    ways = class_of(measured(places, noise=0.3), places, False)
-    for rank, role in itertools.product(range(world), ONE_WAY):
-        for way in ways.logs:
-            others = [ways.excess(each) for each in ways.of(rank, role) if each != way]
-            typical = ways.typical_beside(rank, role, way)
+    links = class_of(measured(places, noise=0.3), places, False)
+    for rank, role in itertools.product(range(world), ONE_DIRECTION):
+        for link in links.logs:
+            others = [links.excess(each) for each in links.of(rank, role) if each != link]
+            typical = links.typical_beside(rank, role, link)
             assert typical == pytest.approx(float(np.median(others)))
 
 
 def test_halves_that_differ_are_noise_though_the_faster_ones_do_not() -> None:
     slow = dict.fromkeys(ways_of(3, 8, "sending"), 1.3)
-    steady = {way: 100e3 * slow.get(way, 1.0) for way in itertools.permutations(range(8), 2)}
+    steady = {link: 100e3 * slow.get(link, 1.0) for link in itertools.permutations(range(8), 2)}
     for longer, names in ((1.01, [(3,)]), (1.5, [])):
-        ways = {
-            way: Measured(t, *((longer * t, t) if sum(way) % 2 else (t, longer * t)))
-            for way, t in steady.items()
+        links = {
+            link: Measured(t, *((longer * t, t) if sum(link) % 2 else (t, longer * t)))
+            for link, t in steady.items()
         }
-        assert [each.ranks for each in find_stragglers(ways, ONE_NODE)] == names
+        assert [each.ranks for each in find_stragglers(links, ONE_NODE)] == names
 
 
 def test_good_ways_that_differ_are_noise_though_each_is_steady() -> None:
@@ -136,8 +136,8 @@ def test_good_ways_that_differ_are_noise_though_each_is_steady() -> None:
     for noise, names in ((0.02, {(3,)}), (0.15, set())):
         found = []
         for seed in range(20):
-            ways = measured(ONE_NODE, slow, seed, noise)
-            steady = {w: Measured(*3 * [m.first_half_ns]) for w, m in ways.items()}
+            links = measured(ONE_NODE, slow, seed, noise)
+            steady = {w: Measured(*3 * [m.first_half_ns]) for w, m in links.items()}
             found += [each.ranks for each in find_stragglers(steady, ONE_NODE)]
         assert set(found) == names
 
@@ -165,7 +165,7 @@ def test_a_nic_is_named_once_with_all_of_its_ranks() -> None:
     for seed in range(50):
         (found,) = find_stragglers(measured(shared, slow, seed), shared)
         assert (found.kind, found.ranks, found.roles) == ("NIC", (1, 3), ("sending",))
-        assert (found.ways, found.of_ways) == (8, 8)
+        assert (found.links, found.of_links) == (8, 8)
         assert found.factor == pytest.approx(5.0, rel=0.2)
 
 
@@ -180,39 +180,39 @@ def test_a_rank_whose_nic_is_good_to_another_one_is_a_slow_rank() -> None:
 def test_without_anything_to_compare_its_node_with_a_rank_is_no_nic() -> None:
     """Of three nodes one has two ranks: the way between them is the only one of its kind."""
     places = Places(["a", "a", "b", "c"], ["eth1", "eth2", "eth1", "eth1"])
-    slow = {way: 8.0 for way in ways_of(1, 4, "sending") if places.apart(way)}
-    ways = {way: each for way, each in measured(places, slow).items() if way != (0, 1)}
-    (found,) = find_stragglers(ways, places)
+    slow = {link: 8.0 for link in ways_of(1, 4, "sending") if places.apart(link)}
+    links = {link: each for link, each in measured(places, slow).items() if link != (0, 1)}
+    (found,) = find_stragglers(links, places)
     assert (found.kind, found.ranks) == ("rank", (1,))
 
 
 @pytest.mark.parametrize(("at_home", "kind"), [(1.0, "NIC"), (1.6, "NIC"), (6.0, "rank")])
 def test_a_rank_not_half_as_slow_within_its_node_has_a_slow_nic(at_home: float, kind: str) -> None:
     """As where one of two ways within nodes had a bad moment, and there are but these two."""
-    ways = {way: each for way, each in measured(TWO_NODES).items() if way[0] < way[1]}
-    for way, factor in {(0, 3): 8.0, (1, 3): 8.0, (2, 3): at_home}.items():
-        times = (ways[way].time_ns, ways[way].first_half_ns, ways[way].second_half_ns)
-        ways[way] = Measured(*(factor * each for each in times))
-    (found,) = find_stragglers(ways, TWO_NODES, BOTH_WAYS)
-    assert (found.kind, found.ranks, found.roles) == (kind, (3,), BOTH_WAYS)
+    links = {link: each for link, each in measured(TWO_NODES).items() if link[0] < link[1]}
+    for link, factor in {(0, 3): 8.0, (1, 3): 8.0, (2, 3): at_home}.items():
+        times = (links[link].time_ns, links[link].first_half_ns, links[link].second_half_ns)
+        links[link] = Measured(*(factor * each for each in times))
+    (found,) = find_stragglers(links, TWO_NODES, ROUND_TRIP)
+    assert (found.kind, found.ranks, found.roles) == (kind, (3,), ROUND_TRIP)
 
 
 def test_what_was_slow_in_one_half_only_is_nobodys_fault() -> None:
-    ways = measured(ONE_NODE)
-    for way in ways_of(3, 8, "sending"):
-        first = 2 * ways[way].first_half_ns
-        ways[way] = Measured(
-            (first + ways[way].second_half_ns) / 2, first, ways[way].second_half_ns
+    links = measured(ONE_NODE)
+    for link in ways_of(3, 8, "sending"):
+        first = 2 * links[link].first_half_ns
+        links[link] = Measured(
+            (first + links[link].second_half_ns) / 2, first, links[link].second_half_ns
         )
-    assert not find_stragglers(ways, ONE_NODE)
+    assert not find_stragglers(links, ONE_NODE)
 
 
 def test_a_suspect_has_the_figures_that_speak_against_it() -> None:
     slow = dict.fromkeys(ways_of(1, 8, "receiving"), 3.0)
-    slow = {way: factor for way, factor in slow.items() if LARGER.apart(way)}
+    slow = {link: factor for link, factor in slow.items() if LARGER.apart(link)}
     (found,) = find_stragglers(measured(LARGER, slow, noise=0.005), LARGER)
     assert found.good_ns == pytest.approx(300e3, rel=0.02)
-    assert (found.ways, found.of_ways, found.apart) == (4, 4, True)
+    assert (found.links, found.of_links, found.apart) == (4, 4, True)
     assert 0.001 < found.noise < 0.02
 
 
@@ -228,8 +228,8 @@ def test_too_few_ways_name_nobody() -> None:
 
 
 def test_a_way_without_a_time_is_left_out() -> None:
-    ways = measured(ONE_NODE) | {(0, 1): Measured(math.nan, math.nan, math.nan)}
-    assert not find_stragglers(ways, ONE_NODE)
+    links = measured(ONE_NODE) | {(0, 1): Measured(math.nan, math.nan, math.nan)}
+    assert not find_stragglers(links, ONE_NODE)
 
 
 # --- The tournament -------------------------------------------------------------------------------
@@ -247,11 +247,11 @@ def test_every_two_ranks_meet_once_and_everybody_plays_in_every_encounter(world:
 
 @pytest.mark.parametrize("world", [2, 4, 8])
 def test_both_ways_are_run_and_the_first_encounter_is_that_of_pair(world: int) -> None:
-    ways = {
+    links = {
         (sender_of(number, rank, world), rank)
         for number in range(2 * (world - 1))
         for rank in range(world)
         if sender_of(number, rank, world) >= 0
     }
-    assert ways == set(itertools.permutations(range(world), 2))
+    assert links == set(itertools.permutations(range(world), 2))
     assert all(sender_of(0, rank + world // 2, world) == rank for rank in range(world // 2))

@@ -12,9 +12,9 @@ import invented
 import numpy as np
 import pytest
 
-from tcpx_mpi.findings.stragglers import stragglers, ways_by_size
+from tcpx_mpi.findings.stragglers import links_by_size, stragglers
 from tcpx_mpi.records import Row, RunHeader
-from tcpx_mpi.stragglers.detect import Way
+from tcpx_mpi.stragglers.detect import Link
 from tcpx_mpi.stragglers.outlier import QUARTERS
 
 BLOCKS = 20
@@ -39,18 +39,18 @@ FOUR = invented.run_header(
 )
 
 
-def mesh_row(header: RunHeader, slow: dict[Way, float] | None = None, seed: int = 1) -> Row:
+def mesh_row(header: RunHeader, slow: dict[Link, float] | None = None, seed: int = 1) -> Row:
     """100 us within a node and 300 us between nodes, log-normal, times what is slow."""
     random = np.random.default_rng(seed)
     world = header.world
     nodes = np.array([info.node for info in header.ranks])
-    way_ns = np.where(nodes[:, None] == nodes, 100e3, 300e3)  # [receiver, sender]
+    link_ns = np.where(nodes[:, None] == nodes, 100e3, 300e3)  # [receiver, sender]
     for (sender, receiver), factor in (slow or {}).items():
-        way_ns[receiver, sender] *= factor
-    way_ns = way_ns[:, :, None] * np.exp(0.02 * random.standard_normal((world, world, BLOCKS)))
+        link_ns[receiver, sender] *= factor
+    link_ns = link_ns[:, :, None] * np.exp(0.02 * random.standard_normal((world, world, BLOCKS)))
     # Clocks are hours apart, and ranks begin an iteration as late as they please.
     offset_ns = 1e12 * random.standard_normal((world, 1)) + 1e5 * random.random((world, BLOCKS))
-    arrivals = way_ns + offset_ns[None, :, :] - offset_ns[:, None, :]
+    arrivals = link_ns + offset_ns[None, :, :] - offset_ns[:, None, :]
     arrivals[np.arange(world), np.arange(world)] = np.nan
     blocks = np.full(BLOCKS, 3, np.int64)
     return invented.row(0, world, arrivals=arrivals, arrival_blocks=blocks)
@@ -58,8 +58,8 @@ def mesh_row(header: RunHeader, slow: dict[Way, float] | None = None, seed: int 
 
 def slow_lines(header: RunHeader, row: Row) -> list[str]:
     """Who is named."""
-    said = [found.text for found in stragglers(header, [row])]
-    return [text for text in said if not text.startswith("nobody")]
+    findings_of = [found.text for found in stragglers(header, [row])]
+    return [text for text in findings_of if not text.startswith("nobody")]
 
 
 @pytest.mark.parametrize("header", [HEADER, ONE_NODE], ids=["two", "one"])
@@ -71,14 +71,14 @@ def test_nobody_is_named_where_nothing_is_slow(header: RunHeader) -> None:
 def test_a_lost_turn_of_the_cpu_is_no_slowness() -> None:
     """In each quarter one iteration of a rank takes fifty times as long: no mean survives."""
     row = mesh_row(ONE_NODE)
-    calm = [ways_by_size(ONE_NODE, [row])]
+    calm = [links_by_size(ONE_NODE, [row])]
     lost = np.arange(BLOCKS) % (BLOCKS // QUARTERS) == 2
     row.arrivals[3, :, lost] += 5e6
     row.arrivals[:, 3, lost] += 5e6
-    (before,), (after,) = (found[0].values() for found in (calm, [ways_by_size(ONE_NODE, [row])]))
+    (before,), (after,) = (found[0].values() for found in (calm, [links_by_size(ONE_NODE, [row])]))
     assert slow_lines(ONE_NODE, row) == []
-    for way, measured in after.items():
-        assert measured.time_ns == pytest.approx(before[way].time_ns, rel=0.02)
+    for link, measured in after.items():
+        assert measured.time_ns == pytest.approx(before[link].time_ns, rel=0.02)
 
 
 def test_a_rank_whose_core_another_process_took_for_a_while_is_not_named() -> None:
@@ -114,20 +114,20 @@ def test_where_nobody_is_named_the_report_says_how_slow_a_rank_must_be(
     world = header.world
     spread = np.exp(noise * random.standard_normal((world, world, 1)))
 
-    def said(factor: float) -> str:
-        way_ns = 100e3 * (spread + spread.transpose(1, 0, 2)) / 2 * np.ones(BLOCKS)
-        way_ns[2] = way_ns[:, 2] = factor * way_ns[2].max()
-        way_ns[range(world), range(world)] = np.nan
-        row = invented.row(0, world, arrivals=way_ns, arrival_blocks=np.full(BLOCKS, 3, np.int64))
+    def findings_of(factor: float) -> str:
+        link_ns = 100e3 * (spread + spread.transpose(1, 0, 2)) / 2 * np.ones(BLOCKS)
+        link_ns[2] = link_ns[:, 2] = factor * link_ns[2].max()
+        link_ns[range(world), range(world)] = np.nan
+        row = invented.row(0, world, arrivals=link_ns, arrival_blocks=np.full(BLOCKS, 3, np.int64))
         (found,) = stragglers(header, [row])
         return found.text
 
     limit = re.fullmatch(
         r"nobody; a rank goes unseen below (\S+)(?: to (\S+))? x the \d+(\.\d+)? us of the good "
         r"ones within a node at 1 KiB \((.*)\)",
-        said(1.0),
+        findings_of(1.0),
     )
-    assert limit, said(1.0)
+    assert limit, findings_of(1.0)
     least, most = float(limit[1]), float(limit[2] or limit[1])
     if noise:
         assert limit[4] == "5 x the noise: more iterations (-n) see smaller differences"
@@ -135,9 +135,9 @@ def test_where_nobody_is_named_the_report_says_how_slow_a_rank_must_be(
     else:
         assert limit[4] == "the least that is named"
         assert least == most == (1.07 if header is ONE_NODE else 1.5)
-    assert said(1.02 * most).startswith("rank 2 on ")
+    assert findings_of(1.02 * most).startswith("rank 2 on ")
     # By just so much over the worst of its own ways; the others are up to 1.5 times as good.
-    assert said(0.98 * least / (1.5 if noise else 1)).startswith("nobody; ")
+    assert findings_of(0.98 * least / (1.5 if noise else 1)).startswith("nobody; ")
 
 
 def test_of_several_sizes_the_most_and_the_least_that_is_not_seen_are_told() -> None:
@@ -165,10 +165,10 @@ def test_a_slow_rank_is_named_and_that_its_role_cannot_be_told(
         place = f"rank 5 on {header.ranks[5].host} (device 1, NIC {header.ranks[5].nic})"
         # One way three times as slow is twice as slow there and back.
         good = r"(29\d|30\d|9\d|10[012])(\.\d+)?"
-        ways = 4 if header is HEADER else 7
+        links = 4 if header is HEADER else 7
         assert re.fullmatch(
             rf"{re.escape(place)}, both ways: (2|1\.9\d?|2\.\d+) x the {good} us of the good ones "
-            rf"at 1 KiB, in {ways} of {ways} ways \(noise \d\.\d%\)",
+            rf"at 1 KiB, in {links} of {links} ways \(noise \d\.\d%\)",
             line,
         ), line
 
@@ -195,12 +195,12 @@ def test_a_slow_way_within_a_node_is_a_core_that_two_ranks_share_with_somebody()
 
 
 def test_the_time_of_a_way_is_half_of_there_and_back() -> None:
-    (ways,) = ways_by_size(HEADER, [mesh_row(HEADER, {(0, 1): 5.0})]).values()
-    assert len(ways) == 28
-    assert all(a < b for a, b in ways)
-    assert ways[0, 1].time_ns == pytest.approx(300e3, rel=0.05)
-    assert ways[2, 3].time_ns == pytest.approx(100e3, rel=0.05)
-    assert ways[0, 4].time_ns == pytest.approx(300e3, rel=0.05)
+    (links,) = links_by_size(HEADER, [mesh_row(HEADER, {(0, 1): 5.0})]).values()
+    assert len(links) == 28
+    assert all(a < b for a, b in links)
+    assert links[0, 1].time_ns == pytest.approx(300e3, rel=0.05)
+    assert links[2, 3].time_ns == pytest.approx(100e3, rel=0.05)
+    assert links[0, 4].time_ns == pytest.approx(300e3, rel=0.05)
 
 
 def test_a_slow_half_of_a_row_is_noise() -> None:
@@ -214,11 +214,11 @@ def test_a_slow_half_of_a_row_is_noise() -> None:
 def test_peers_of_which_one_knows_nothing_are_left_out() -> None:
     row = mesh_row(HEADER)
     row.arrivals[2] = np.nan
-    (ways,) = ways_by_size(HEADER, [row]).values()
-    assert len(ways) == 21
-    assert not any(2 in way for way in ways)
+    (links,) = links_by_size(HEADER, [row]).values()
+    assert len(links) == 21
+    assert not any(2 in link for link in links)
 
 
 def test_a_row_of_an_older_file_has_none() -> None:
-    assert ways_by_size(HEADER, [invented.row(0, 8)]) == {}
+    assert links_by_size(HEADER, [invented.row(0, 8)]) == {}
     assert stragglers(HEADER, [invented.row(0, 8)]) == []

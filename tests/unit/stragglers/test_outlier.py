@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from tcpx_mpi.stragglers.detect import BOTH_WAYS, Measured, Places, Way, find_stragglers
+from tcpx_mpi.stragglers.detect import ROUND_TRIP, Link, Measured, Places, find_stragglers
 from tcpx_mpi.stragglers.outlier import QUARTERS, Outlier, outlier_of
 
 QUIET = np.array([100e3, 104e3, 108e3])  # of three ways
@@ -119,13 +119,13 @@ def test_few_ways_tell_nothing() -> None:
 # --- All ranks of a mesh -------------------------------------------------------------------------
 
 
-def mesh(places: Places, times_us: dict[Way, float] | list[float]) -> dict[Way, Measured]:
-    ways = list(itertools.combinations(range(len(places.nodes)), 2))
+def mesh(places: Places, times_us: dict[Link, float] | list[float]) -> dict[Link, Measured]:
+    links = list(itertools.combinations(range(len(places.nodes)), 2))
     if isinstance(times_us, list):
-        times_us = dict(zip(ways, times_us, strict=True))
+        times_us = dict(zip(links, times_us, strict=True))
     return {
-        way: Measured(1e3 * t, 1e3 * t, 1e3 * t, QUARTERS * (1e3 * t,))
-        for way, t in times_us.items()
+        link: Measured(1e3 * t, 1e3 * t, 1e3 * t, QUARTERS * (1e3 * t,))
+        for link, t in times_us.items()
     }
 
 
@@ -165,17 +165,17 @@ def test_a_slowed_rank_is_named_and_none_of_its_ways_whichever_it_is(
     times: list[float], rank: int
 ) -> None:
     seats = [rank if r == 2 else 2 if r == rank else r for r in range(4)]
-    ways = itertools.combinations(range(4), 2)
+    links = itertools.combinations(range(4), 2)
     measured = mesh(
         FOUR,
         {
             (min(seats[a], seats[b]), max(seats[a], seats[b])): time
-            for (a, b), time in zip(ways, times, strict=True)
+            for (a, b), time in zip(links, times, strict=True)
         },
     )
-    (found,) = find_stragglers(measured, FOUR, BOTH_WAYS)
-    assert (found.kind, found.ranks, found.roles) == ("rank", (rank,), BOTH_WAYS)
-    assert (found.ways, found.of_ways) == (3, 3)
+    (found,) = find_stragglers(measured, FOUR, ROUND_TRIP)
+    assert (found.kind, found.ranks, found.roles) == ("rank", (rank,), ROUND_TRIP)
+    assert (found.links, found.of_links) == (3, 3)
     good = sorted(time for time in times if time < 70)[1]
     assert found.good_ns == 1e3 * good
     assert found.factor == pytest.approx(sorted(time for time in times if time > 70)[1] / good)
@@ -183,7 +183,7 @@ def test_a_slowed_rank_is_named_and_none_of_its_ways_whichever_it_is(
 
 @pytest.mark.parametrize("times", QUIETS)
 def test_ways_that_differ_as_they_do_on_a_core_for_two_accuse_nobody(times: list[float]) -> None:
-    assert find_stragglers(mesh(FOUR, times), FOUR, BOTH_WAYS) == []
+    assert find_stragglers(mesh(FOUR, times), FOUR, ROUND_TRIP) == []
 
 
 @pytest.mark.parametrize(
@@ -201,10 +201,10 @@ def test_ways_that_always_differ_in_no_order_of_ranks_hardly_ever_name_one(
     random = np.random.default_rng(1)
     alarms = 0
     for _ in range(200):
-        ways = {
-            way: 100 * math.exp(spread * random.standard_normal())
-            for way in itertools.combinations(range(len(places.nodes)), 2)
+        links = {
+            link: 100 * math.exp(spread * random.standard_normal())
+            for link in itertools.combinations(range(len(places.nodes)), 2)
         }
-        suspects = find_stragglers(mesh(places, ways), places, BOTH_WAYS)
+        suspects = find_stragglers(mesh(places, links), places, ROUND_TRIP)
         alarms += any(each.kind in ("rank", "NIC") for each in suspects)
     assert alarms <= (most if spread > 0.1 else 0)

@@ -13,7 +13,7 @@ from tcpx_mpi.machine.topology import read_host
 from tcpx_mpi.patterns.pairs import meeting
 from tcpx_mpi.run.plan import RowPlanner
 from tcpx_mpi.schedule.pattern import pairs_of_text, text_of_pairs
-from tcpx_mpi.stragglers.detect import Measured, Places, Straggler, Way, find_stragglers
+from tcpx_mpi.stragglers.detect import Link, Measured, Places, Straggler, find_stragglers
 from tcpx_mpi.stragglers.retest import _badness, _wanted, judged, most_retests, retests
 from tcpx_mpi.workload import workload_of
 
@@ -21,30 +21,32 @@ ONE_NODE = Places(["a"] * 8, ["lo"] * 8)
 TWO_NODES = Places(["a"] * 4 + ["b"] * 4, [f"eth{1 + r % 4}" for r in range(8)])
 
 
-Ways = dict[Way, Measured]
+LinkTimes = dict[Link, Measured]
 
 
-def measured(places: Places, slow: dict[Way, float] | None = None, seed: int = 1) -> Ways:
+def measured(places: Places, slow: dict[Link, float] | None = None, seed: int = 1) -> LinkTimes:
     random = np.random.default_rng(seed)
     found = {}
-    for way in itertools.permutations(range(len(places.nodes)), 2):
-        base = (300e3 if places.apart(way) else 100e3) * (slow or {}).get(way, 1.0)
+    for link in itertools.permutations(range(len(places.nodes)), 2):
+        base = (300e3 if places.apart(link) else 100e3) * (slow or {}).get(link, 1.0)
         first, second = base * np.exp(0.02 * random.standard_normal(2))
-        found[way] = Measured((first + second) / 2, first, second)
+        found[link] = Measured((first + second) / 2, first, second)
     return found
 
 
-def again(places: Places, first: Ways, now: Ways) -> Ways:
+def again(places: Places, first: LinkTimes, now: LinkTimes) -> LinkTimes:
     """What the retests after `first` see, where the truth has become `now`."""
     pairs = retests(find_stragglers(first, places), first, places)
     return {w: now[w] for each in pairs for pair in each for w in (pair, pair[::-1])}
 
 
-def slow_sender(rank: int, world: int = 8, factor: float = 2.0) -> dict[Way, float]:
+def slow_sender(rank: int, world: int = 8, factor: float = 2.0) -> dict[Link, float]:
     return {(rank, other): factor for other in range(world) if other != rank}
 
 
-def names(places: Places, first: Ways, fresh: Ways) -> list[tuple[str, tuple[int, ...], bool]]:
+def names(
+    places: Places, first: LinkTimes, fresh: LinkTimes
+) -> list[tuple[str, tuple[int, ...], bool]]:
     return [(e.suspect.kind, e.suspect.ranks, e.named) for e in judged(first, fresh, places)]
 
 
@@ -61,8 +63,8 @@ def test_a_suspect_meets_the_best_ones_first_and_no_other_suspect() -> None:
     # 0 is the best, then 6; 1 and 2 are a little slow, not enough to be named.
     shares = {0: 0.9, 6: 0.95, 1: 1.04, 2: 1.04}
     slow = {
-        way: math.prod(shares.get(rank, 1.0) for rank in way)
-        for way in itertools.permutations(range(8), 2)
+        link: math.prod(shares.get(rank, 1.0) for rank in link)
+        for link in itertools.permutations(range(8), 2)
     }
     for rank in (3, 5):
         slow |= slow_sender(rank)
@@ -82,16 +84,16 @@ def accused(*ranks: int) -> list[Straggler]:
 
 
 def test_a_suspect_meets_no_other_one_however_quick_that_is_elsewhere() -> None:
-    quick = {way: 0.5 for way in itertools.permutations(range(8), 2) if 5 in way}
+    quick = {link: 0.5 for link in itertools.permutations(range(8), 2) if 5 in link}
     wanted = _wanted(accused(3, 5), measured(ONE_NODE, quick), ONE_NODE)
-    assert not [way for way in wanted if set(way) == {3, 5}]
+    assert not [link for link in wanted if set(link) == {3, 5}]
 
 
 def test_nobody_is_the_worse_for_having_met_suspects() -> None:
     """0 was slow with four suspects only, 1 a little with everybody else."""
     suspects = {3, 5, 6, 7}
-    slow = {way: 3.0 for way in itertools.permutations(range(8), 2) if 0 in way}
-    slow |= {way: 1.0 for way in slow if not suspects.intersection(way)}
+    slow = {link: 3.0 for link in itertools.permutations(range(8), 2) if 0 in link}
+    slow |= {link: 1.0 for link in slow if not suspects.intersection(link)}
     slow |= {(1, other): 1.2 for other in (2, 4)} | {(other, 1): 1.2 for other in (2, 4)}
     badness = _badness(suspects, measured(ONE_NODE, slow), ONE_NODE)
     assert badness[0] < badness[1]
@@ -119,8 +121,8 @@ def test_without_suspects_nobody_meets() -> None:
 def test_many_suspects_meet_no_more_often_than_the_bound() -> None:
     first = measured(ONE_NODE)
     suspects = [
-        Straggler("link", way, (), 2.0, 0.01, 1, 1, 1e5, False)
-        for way in itertools.permutations(range(8), 2)
+        Straggler("link", link, (), 2.0, 0.01, 1, 1, 1e5, False)
+        for link in itertools.permutations(range(8), 2)
     ]
     assert len(retests(suspects, first, ONE_NODE)) == most_retests(8) == 7
 
@@ -131,9 +133,9 @@ def test_many_suspects_meet_no_more_often_than_the_bound() -> None:
 @pytest.mark.parametrize("places", [ONE_NODE, TWO_NODES], ids=["one", "two"])
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_slow_shows_again_and_is_named(places: Places, seed: int) -> None:
-    cases: list[tuple[tuple[str, tuple[int, ...]], dict[Way, float]]] = [
+    cases: list[tuple[tuple[str, tuple[int, ...]], dict[Link, float]]] = [
         (("rank", (3,)), slow_sender(3)),
-        (("rank", (3,)), {way[::-1]: f for way, f in slow_sender(3).items()}),
+        (("rank", (3,)), {link[::-1]: f for link, f in slow_sender(3).items()}),
         (("link", (1, 6)), {(1, 6): 3.0}),
     ]
     if places is TWO_NODES:
@@ -170,15 +172,15 @@ def test_a_machine_that_has_become_slower_accuses_nobody_and_acquits_nobody() ->
         first = measured(ONE_NODE, slow_sender(3))
         now = measured(ONE_NODE, slow, seed=2)
         fresh = {
-            way: Measured(3 * m.time_ns, 3 * m.first_half_ns, 3 * m.second_half_ns)
-            for way, m in again(ONE_NODE, first, now).items()
+            link: Measured(3 * m.time_ns, 3 * m.first_half_ns, 3 * m.second_half_ns)
+            for link, m in again(ONE_NODE, first, now).items()
         }
         assert names(ONE_NODE, first, fresh) == [("rank", (3,), named)]
 
 
 def test_a_suspect_that_nobody_met_again_is_not_named_unless_nobody_met_at_all() -> None:
     first = measured(ONE_NODE, slow_sender(3))
-    others = {way: each for way, each in measured(ONE_NODE).items() if 3 not in way}
+    others = {link: each for link, each in measured(ONE_NODE).items() if 3 not in link}
     assert names(ONE_NODE, first, others) == [("rank", (3,), False)]
     assert names(ONE_NODE, first, {}) == [("rank", (3,), True)]
 

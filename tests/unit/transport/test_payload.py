@@ -45,7 +45,7 @@ def slots(used: int, count: int) -> Any:
     return buffer
 
 
-def whole(used: int, sender: int) -> NDArray[np.int64]:
+def span_of(used: int, sender: int) -> NDArray[np.int64]:
     return np.array([[0, used, sender, 0]], np.int64)
 
 
@@ -66,7 +66,7 @@ def test_the_native_bytes_are_those_of_the_written_function(
 
 def test_filled_slots_carry_one_iteration_each() -> None:
     buffer = slots(300, 4)
-    buffer.fill(1, 3, 40, 9, whole(300, 2))
+    buffer.fill(1, 3, 40, 9, span_of(300, 2))
     view = buffer.view().reshape(4, _STRIDE)
     assert not view[0].any()
     for slot in (1, 2, 3):
@@ -75,10 +75,10 @@ def test_filled_slots_carry_one_iteration_each() -> None:
 
 def test_poison_is_the_complement_so_that_no_byte_of_it_is_right() -> None:
     buffer = slots(300, 2)
-    buffer.poison(0, 2, 40, 9, whole(300, 2))
+    buffer.poison(0, 2, 40, 9, span_of(300, 2))
     right = np.frombuffer(expected(300, 9, 2, 41, 0), np.uint8)
     assert np.array_equal(buffer.view().reshape(2, _STRIDE)[1, :300], ~right)
-    assert buffer.verify(0, 2, 40, 9, whole(300, 2))["wrong"] == 600
+    assert buffer.verify(0, 2, 40, 9, span_of(300, 2))["wrong"] == 600
 
 
 def test_the_first_wrong_byte_is_named() -> None:
@@ -104,10 +104,10 @@ def test_the_first_wrong_byte_is_named() -> None:
 
 def test_a_write_behind_a_message_has_no_sender() -> None:
     buffer = slots(300, 1)
-    buffer.poison(0, 1, 0, 9, whole(300, 2))
-    buffer.fill(0, 1, 0, 9, whole(300, 2))
+    buffer.poison(0, 1, 0, 9, span_of(300, 2))
+    buffer.fill(0, 1, 0, 9, span_of(300, 2))
     buffer.view()[310] = 0
-    verdict = buffer.verify(0, 1, 0, 9, whole(300, 2))
+    verdict = buffer.verify(0, 1, 0, 9, span_of(300, 2))
     assert (verdict["wrong"], verdict["guard_wrong"]) == (0, 1)
     assert (verdict["offset"], verdict["sender"]) == (310, -1)
 
@@ -116,9 +116,9 @@ def test_a_write_behind_a_message_has_no_sender() -> None:
 def test_other_data_is_found_wrong(other: dict[str, int]) -> None:
     buffer = slots(300, 1)
     what = {"seed": 9, "sender": 2, "iteration": 40, "offset": 0, **other}
-    buffer.poison(0, 1, 40, 9, whole(300, 2))
+    buffer.poison(0, 1, 40, 9, span_of(300, 2))
     buffer.view()[:300] = np.frombuffer(_native.payload(300, **what), np.uint8)
-    assert buffer.verify(0, 1, 40, 9, whole(300, 2))["wrong"] > 280
+    assert buffer.verify(0, 1, 40, 9, span_of(300, 2))["wrong"] > 280
 
 
 @pytest.mark.parametrize(
@@ -134,4 +134,4 @@ def test_slots_that_are_not_there_are_refused() -> None:
     buffer = slots(300, 4)
     for call in (buffer.fill, buffer.poison, buffer.verify):
         with pytest.raises(ValueError, match="no such slots"):
-            call(2, 3, 0, 9, whole(300, 2))
+            call(2, 3, 0, 9, span_of(300, 2))

@@ -13,7 +13,7 @@ from allocations import peak_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tcpx_mpi.config.options import ITERS_BESIDE, LEAST_BLOCKS
+from tcpx_mpi.config.options import ITERS_WITH_BASELINES, LEAST_BLOCKS
 from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.machine.topology import read_host
 from tcpx_mpi.patterns import load
@@ -28,7 +28,7 @@ SLOTS = st.integers(1, 1 << 20)
 
 def test_the_least_number_of_blocks_is_that_of_the_conventions() -> None:
     assert LEAST_BLOCKS == 8
-    plan = plan_row(ITERS_BESIDE, ITERS_BESIDE, 1, LEAST_BLOCKS)
+    plan = plan_row(ITERS_WITH_BASELINES, ITERS_WITH_BASELINES, 1, LEAST_BLOCKS)
     assert plan.batches == (20,) * 8
 
 

@@ -53,7 +53,7 @@ def test_a_pattern_of_bytes_has_one_variant_and_what_its_row_runs_is_itself() ->
     (runs,) = ring.runs(facts(ring, 10))
     assert (runs.name, ring.chooses, ring.cycles) == ("ring", False, 1)
     assert runs.schedule(0, 4).table.tolist() == load("ring").schedule(0, 4).table.tolist()
-    assert ring.whole.schedule(0, 4).peers_sent == [(1, 0)]
+    assert ring.connecting_pattern.schedule(0, 4).peers_sent == [(1, 0)]
 
 
 def test_the_settings_choose_the_root_of_a_fan_and_the_seed_of_a_permutation() -> None:
@@ -84,7 +84,7 @@ def test_a_load_is_that_of_the_settings_and_the_row_runs_alone_first() -> None:
     alone, both = loaded.runs(facts(loaded, 8))
     assert both.layout(0, 2, 8)[BufferId.SEND].lengths.tolist() == [8, 500, 500]
     assert alone.layout(0, 2, 8)[BufferId.SEND].lengths.tolist() == [8]
-    assert loaded.whole.schedule(0, 2).peers_sent == [(1, 0), (1, 1), (1, 2)]
+    assert loaded.connecting_pattern.schedule(0, 2).peers_sent == [(1, 0), (1, 1), (1, 2)]
 
 
 def test_a_row_of_rounds_runs_the_round_of_its_cycle_or_the_pairs_that_it_is_given() -> None:
@@ -103,7 +103,7 @@ def test_a_row_of_rounds_runs_the_round_of_its_cycle_or_the_pairs_that_it_is_giv
 def test_a_program_runs_out_of_place_and_in_place_with_the_peers_of_all_its_rows() -> None:
     reduce = workload("reduce", 4, root="all", algo="tree", agg_iters="2")
     assert [each.held is None for each in reduce.runs(facts(reduce, 64))] == [True, False]
-    peers = {peer for peer, _ in reduce.whole.schedule(1, 4).peers_sent}
+    peers = {peer for peer, _ in reduce.connecting_pattern.schedule(1, 4).peers_sent}
     assert peers == {
         peer
         for root in range(4)

@@ -45,8 +45,8 @@ std::string line_of(const std::string& path) {
 // In CPUs; 0 where there is no limit. "max" and -1 are none.
 double limit_of(const std::string& group) {
   double quota = 0, period = 0;
-  std::istringstream both(line_of(group + "/cpu.max"));
-  if (!(both >> quota >> period)) {
+  std::istringstream fields(line_of(group + "/cpu.max"));
+  if (!(fields >> quota >> period)) {
     quota = std::atof(line_of(group + "/cpu.cfs_quota_us").c_str());
     period = std::atof(line_of(group + "/cpu.cfs_period_us").c_str());
   }

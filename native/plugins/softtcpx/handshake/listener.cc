@@ -74,7 +74,7 @@ int Listener::accept(std::unique_ptr<RecvComm>* comm) {
   if (const int code = take_strangers(now)) return code;
   hear_strangers(now);
   for (Group& group : groups_) {
-    if (!group.whole()) continue;
+    if (!group.full()) continue;
     if (const int64_t late_ms = device_.settings.traps.accept_ms) {  // a trap
       if (group.whole_since == Clock::time_point{}) group.whole_since = now;
       if (now - group.whole_since < std::chrono::milliseconds(late_ms)) continue;
@@ -203,7 +203,7 @@ int Listener::fail_without_manager() {
   return kNetInternalError;
 }
 
-bool Listener::Group::whole() const {
+bool Listener::Group::full() const {
   return std::all_of(sockets.begin(), sockets.end(), [](const Fd& fd) { return fd.valid(); });
 }
 

@@ -1,4 +1,4 @@
-// The listening side of a handshake: one port, strangers sorted until one connection is whole.
+// The listening side of a handshake: one port, strangers sorted until one connection is full.
 #pragma once
 
 #include <chrono>
@@ -20,7 +20,7 @@ class Listener : public Object {
   // Opens the port and fills the handle; gives NCCL's codes.
   int open(ListenHandle* handle);
 
-  // Never waits. Success with no comm: nothing whole has come yet. After the one comm that a
+  // Never waits. Success with no comm: nothing full has come yet. After the one comm that a
   // listener makes it has no sockets left, and asking again is an error.
   int accept(std::unique_ptr<RecvComm>* comm);
 
@@ -46,7 +46,7 @@ class Listener : public Object {
     sockaddr_in peer{};
     Clock::time_point whole_since{};
 
-    bool whole() const;
+    bool full() const;
   };
 
   int workers() const;

@@ -21,7 +21,7 @@ constexpr uint64_t kSmallFragments = 4;
 constexpr uint32_t kMostHostPages = 8192;
 
 template <class T>
-constexpr size_t whole_pages() {
+constexpr size_t page_aligned() {
   return (sizeof(T) + kBouncePageBytes - 1) / kBouncePageBytes * kBouncePageBytes;
 }
 static_assert(kBouncePages < 65536, "pages are named by 16 bits");
@@ -59,9 +59,9 @@ void BouncePool::open(const Gpu& gpu) {
   shared_ = range_->shared();
   if (shared_ != nullptr) pages_ = static_cast<uint32_t>(settings_.traps.shared_pages);
   const size_t own_pages = shared_ != nullptr ? 0 : pages_;
-  lease_.take(*range_, gpu, whole_pages<Published>() + own_pages * kBouncePageBytes);
+  lease_.take(*range_, gpu, page_aligned<Published>() + own_pages * kBouncePageBytes);
   first_ = shared_ != nullptr ? shared_->lease().offset()
-                              : lease_.offset() + static_cast<uint32_t>(whole_pages<Published>());
+                              : lease_.offset() + static_cast<uint32_t>(page_aligned<Published>());
   published_ = reinterpret_cast<Published*>(bounce_ + lease_.offset());
   published_->device = {lease_.as_seen_by_gpu(&published_->queue), range_->named(), ~uint64_t{0}};
   if (range_->mirrored()) on_gpu_ = std::make_unique<GpuBlock>(gpu, published_->device);

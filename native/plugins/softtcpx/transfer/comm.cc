@@ -143,7 +143,7 @@ int Comm::test(const Request& request, int* done, int* sizes) {
              : answer == TrapState::Answer::kLost ? kNetSystemError
                                                   : kNetSuccess;
     if (completed && sizes != nullptr && kind() == ObjectKind::kRecvComm) {
-      const int64_t told = trap_->size_told(request.total);  // a worker's until then
+      const int64_t told = trap_->tested_size(request.total);  // a worker's until then
       if (told >= 0) *sizes = static_cast<int>(told);
     }
     if (completed) before_done(head);

@@ -38,10 +38,11 @@ bool leaves_room_for_a_segment(int fd, uint32_t held) {
 
 RecvComm::RecvComm(Device& device, Sockets sockets)
     : Comm(ObjectKind::kRecvComm, device, std::move(sockets)),
-      lanes_(new Lane[sockets_.data.size()]),
+      readers_(new SocketReader[sockets_.data.size()]),
       bounce_(device.settings) {
   for (size_t i = 0; i < sockets_.data.size(); ++i)
-    lanes_[i].roomy = leaves_room_for_a_segment(sockets_.data[i].get(), Lane::kStageBytes);
+    readers_[i].roomy =
+        leaves_room_for_a_segment(sockets_.data[i].get(), SocketReader::kStageBytes);
 }
 
 void RecvComm::open_bounce() {
@@ -91,7 +92,7 @@ int RecvComm::consumed(const Request& request) {
 int RecvComm::finish() {
   leave_owner();
   // A socket that is closed with bytes in it resets the connection.
-  for (size_t i = 0; i < sockets_.data.size(); ++i) let_go(lanes_[i], sockets_.data[i].get());
+  for (size_t i = 0; i < sockets_.data.size(); ++i) let_go(readers_[i], sockets_.data[i].get());
   const uint64_t seen = ring_.seen, consumed = ring_.consumed.load(std::memory_order_relaxed);
   const uint32_t leaked =
       bounce_.leaked(consumed, seen, ring_.posted.load(std::memory_order_relaxed));
@@ -116,7 +117,7 @@ void RecvComm::prepare(Request& request, uint64_t) {
 void RecvComm::while_idle() {
   const int off = 0;
   for (size_t i = 0; i < sockets_.data.size(); ++i) {
-    if (lanes_[i].roomy)
+    if (readers_[i].roomy)
       ::setsockopt(sockets_.data[i].get(), IPPROTO_TCP, TCP_QUICKACK, &off, sizeof off);
   }
 }
@@ -131,10 +132,10 @@ bool RecvComm::next_notice() {
     return true;
   }
   for (size_t i = 0; i < sockets_.data.size(); ++i) {
-    Lane& lane = lanes_[i];
-    if (lane.returned == lane.read) continue;
-    lane.returned = lane.read;
-    const Return said = make_return(static_cast<uint32_t>(i), lane.read);
+    SocketReader& reader = readers_[i];
+    if (reader.returned == reader.read) continue;
+    reader.returned = reader.read;
+    const Return said = make_return(static_cast<uint32_t>(i), reader.read);
     std::memcpy(notice_, &said, sizeof notice_);
     return true;
   }
@@ -176,20 +177,20 @@ bool RecvComm::goes_on_unannounced() const {
   if (starved_.load(std::memory_order_relaxed) &&
       ring_.consumed.load(std::memory_order_seq_cst) != starved_at_)
     return true;
-  return std::any_of(&lanes_[0], &lanes_[0] + sockets_.data.size(),
-                     [](const Lane& lane) { return lane.holds() || lane.starved(); });
+  return std::any_of(&readers_[0], &readers_[0] + sockets_.data.size(),
+                     [](const SocketReader& reader) { return reader.holds() || reader.starved(); });
 }
 
 void RecvComm::announce(Request& request, const ChunkHeader& header) {
   request.left = request.total = header.total;
   request.announced = true;
   bounce_.begin(header.sequence, header.total);
-  if (header.total == 0) whole(request, header.sequence);
+  if (header.total == 0) complete(request, header.sequence);
 }
 
-RecvComm::Staged RecvComm::begin_piece(Lane& lane) {
+RecvComm::Staged RecvComm::begin_piece(SocketReader& reader) {
   ChunkHeader header;
-  std::memcpy(&header, &lane.stage[lane.begin], sizeof header);
+  std::memcpy(&header, &reader.stage[reader.begin], sizeof header);
   ChunkVerdict verdict = ChunkVerdict::kMalformed;
   if (plausible_chunk(header) &&
       header.sequence >= ring_.completed.load(std::memory_order_relaxed)) {
@@ -203,22 +204,22 @@ RecvComm::Staged RecvComm::begin_piece(Lane& lane) {
       verdict = ChunkVerdict::kGood;
     if (verdict == ChunkVerdict::kGood) {
       trace(TraceStep::kHeader, *this, header.sequence, header.offset, header.length,
-            &lane - &lanes_[0]);
+            &reader - &readers_[0]);
       if (!request.announced) announce(request, header);
       request.scheduled += header.length;
-      lane.begin += sizeof header;
+      reader.begin += sizeof header;
       if (header.length > 0) {
-        lane.request = &request;
-        lane.sequence = header.sequence;
-        lane.left = header.length;
-        lane.lent = (header.flags & kLent) != 0;
-        talks_ |= lane.lent;
-        lane.cursor = request.data + header.offset;
-        lane.scatter = nullptr;
+        reader.request = &request;
+        reader.sequence = header.sequence;
+        reader.left = header.length;
+        reader.lent = (header.flags & kLent) != 0;
+        talks_ |= reader.lent;
+        reader.cursor = request.data + header.offset;
+        reader.scatter = nullptr;
         if (request.scattered()) {
-          lane.scatter = &scatters_[&lane - &lanes_[0]];
-          lane.scatter->begin(header.sequence, header.offset, header.length);
-          if (!cut(lane)) return Staged::kRefused;
+          reader.scatter = &scatters_[&reader - &readers_[0]];
+          reader.scatter->begin(header.sequence, header.offset, header.length);
+          if (!cut(reader)) return Staged::kRefused;
         }
       }
       return Staged::kUsedUp;
@@ -228,37 +229,37 @@ RecvComm::Staged RecvComm::begin_piece(Lane& lane) {
   return Staged::kRefused;
 }
 
-RecvComm::Staged RecvComm::use_stage(Lane& lane) {
+RecvComm::Staged RecvComm::use_stage(SocketReader& reader) {
   for (;;) {
-    if (lane.request != nullptr) {
-      const uint64_t take = std::min<uint64_t>(lane.room(), lane.staged());
+    if (reader.request != nullptr) {
+      const uint64_t take = std::min<uint64_t>(reader.room(), reader.staged());
       if (take == 0) return Staged::kUsedUp;
-      copy_from_stage(lane, take);
-      arrived(lane, take);
-      if (lane.request != nullptr && !cut(lane)) return Staged::kRefused;
+      copy_from_stage(reader, take);
+      arrived(reader, take);
+      if (reader.request != nullptr && !cut(reader)) return Staged::kRefused;
     } else {
-      if (lane.staged() < sizeof(ChunkHeader)) return Staged::kUsedUp;
-      const Staged outcome = begin_piece(lane);
+      if (reader.staged() < sizeof(ChunkHeader)) return Staged::kUsedUp;
+      const Staged outcome = begin_piece(reader);
       if (outcome != Staged::kUsedUp) return outcome;
     }
   }
 }
 
-bool RecvComm::cut(Lane& lane) {
-  if (lane.scatter == nullptr || lane.scatter->cut(bounce_)) return true;
+bool RecvComm::cut(SocketReader& reader) {
+  if (reader.scatter == nullptr || reader.scatter->cut(bounce_)) return true;
   fail(kNetInternalError, "a message of more than 2047 fragments into GPU memory", 0);
   return false;
 }
 
-void RecvComm::copy_from_stage(Lane& lane, uint64_t bytes) {
-  const uint8_t* from = &lane.stage[lane.begin];
-  lane.begin += static_cast<uint32_t>(bytes);
-  if (lane.scatter == nullptr) {
-    std::memcpy(lane.cursor, from, bytes);
+void RecvComm::copy_from_stage(SocketReader& reader, uint64_t bytes) {
+  const uint8_t* from = &reader.stage[reader.begin];
+  reader.begin += static_cast<uint32_t>(bytes);
+  if (reader.scatter == nullptr) {
+    std::memcpy(reader.cursor, from, bytes);
     return;
   }
   iovec parts[Scatter::kCut + 1];
-  lane.scatter->parts(bounce_, parts);
+  reader.scatter->parts(bounce_, parts);
   for (const iovec* part = parts; bytes > 0; ++part) {
     const uint64_t take = std::min<uint64_t>(bytes, part->iov_len);
     std::memcpy(part->iov_base, from, take);
@@ -267,26 +268,26 @@ void RecvComm::copy_from_stage(Lane& lane, uint64_t bytes) {
   }
 }
 
-void RecvComm::arrived(Lane& lane, uint64_t bytes) {
-  lane.left -= bytes;
-  lane.request->left -= bytes;
-  trace(TraceStep::kReceived, *this, lane.sequence, 0, bytes, &lane - &lanes_[0]);
-  if (lane.scatter != nullptr) {
-    lane.scatter->arrived(bounce_, bytes);
+void RecvComm::arrived(SocketReader& reader, uint64_t bytes) {
+  reader.left -= bytes;
+  reader.request->left -= bytes;
+  trace(TraceStep::kReceived, *this, reader.sequence, 0, bytes, &reader - &readers_[0]);
+  if (reader.scatter != nullptr) {
+    reader.scatter->arrived(bounce_, bytes);
   } else {
-    lane.cursor += bytes;
+    reader.cursor += bytes;
   }
-  if (lane.left > 0) return;
-  Request& request = *std::exchange(lane.request, nullptr);
-  lane.scatter = nullptr;
-  if (lane.lent) {
-    ++lane.read;
+  if (reader.left > 0) return;
+  Request& request = *std::exchange(reader.request, nullptr);
+  reader.scatter = nullptr;
+  if (reader.lent) {
+    ++reader.read;
     exchange_notices();
   }
-  if (request.left == 0) whole(request, lane.sequence);
+  if (request.left == 0) complete(request, reader.sequence);
 }
 
-void RecvComm::whole(Request& request, uint64_t sequence) {
+void RecvComm::complete(Request& request, uint64_t sequence) {
   if (__builtin_expect(trap_ != nullptr, false)) spring_traps(request, sequence);
   if (request.scattered()) {
     if (!bounce_.copy_to_gpu(sequence))
@@ -300,10 +301,10 @@ void RecvComm::before_done(uint64_t sequence) {
   if (trap_->counts_late() && ring_.slot(sequence).scattered()) bounce_.publish(sequence);
 }
 
-// Of a trap: whether the lane has pages, now that others may have given some back.
-bool RecvComm::fed(Lane& lane) {
+// Of a trap: whether the reader has pages, now that others may have given some back.
+bool RecvComm::fed(SocketReader& reader) {
   bounce_.take_back(ring_.consumed.load(std::memory_order_acquire));
-  return cut(lane) && !lane.starved();
+  return cut(reader) && !reader.starved();
 }
 
 void RecvComm::spring_traps(Request& request, uint64_t sequence) {
@@ -318,21 +319,21 @@ void RecvComm::spring_traps(Request& request, uint64_t sequence) {
 }
 
 // Into what is left of the piece, and behind it into the stage.
-ssize_t RecvComm::read(Lane& lane, int fd, uint64_t* wanted) {
-  const iovec stage = {&lane.stage[lane.end], lane.stage.size() - lane.end};
-  if (lane.scatter != nullptr) {
+ssize_t RecvComm::read(SocketReader& reader, int fd, uint64_t* wanted) {
+  const iovec stage = {&reader.stage[reader.end], reader.stage.size() - reader.end};
+  if (reader.scatter != nullptr) {
     iovec parts[Scatter::kCut + 1];
-    int count = lane.scatter->parts(bounce_, parts);
-    *wanted = lane.scatter->room();
-    if (lane.scatter->all_cut()) {
+    int count = reader.scatter->parts(bounce_, parts);
+    *wanted = reader.scatter->room();
+    if (reader.scatter->all_cut()) {
       parts[count++] = stage;
       *wanted += stage.iov_len;
     }
     return ::readv(fd, parts, count);
   }
-  *wanted = lane.left + stage.iov_len;
-  if (lane.left == 0) return ::recv(fd, stage.iov_base, stage.iov_len, MSG_DONTWAIT);
-  const iovec parts[2] = {{lane.cursor, lane.left}, stage};
+  *wanted = reader.left + stage.iov_len;
+  if (reader.left == 0) return ::recv(fd, stage.iov_base, stage.iov_len, MSG_DONTWAIT);
+  const iovec parts[2] = {{reader.cursor, reader.left}, stage};
   return ::readv(fd, parts, 2);
 }
 
@@ -342,87 +343,88 @@ ssize_t RecvComm::read(Lane& lane, int fd, uint64_t* wanted) {
 // there was time for an answer. Held bytes narrow the window of the sender: only whole messages are
 // held, and only where there is room for more, and the socket is tried again without an
 // announcement, which may never come.
-ssize_t RecvComm::peek(Lane& lane, int fd) {
-  const ssize_t got =
-      ::recv(fd, &lane.stage[lane.end], lane.stage.size() - lane.end, MSG_DONTWAIT | MSG_PEEK);
-  if (got > 0) lane.peeked = static_cast<uint32_t>(got);
+ssize_t RecvComm::peek(SocketReader& reader, int fd) {
+  const ssize_t got = ::recv(fd, &reader.stage[reader.end], reader.stage.size() - reader.end,
+                             MSG_DONTWAIT | MSG_PEEK);
+  if (got > 0) reader.peeked = static_cast<uint32_t>(got);
   return got;
 }
 
-bool RecvComm::let_go(Lane& lane, int fd) {
-  while (lane.peeked > 0) {
+bool RecvComm::let_go(SocketReader& reader, int fd) {
+  while (reader.peeked > 0) {
     // MSG_TRUNC spares the copy on TCP; other sockets write what is there already.
-    const ssize_t gone =
-        ::recv(fd, &lane.stage[lane.end - lane.peeked], lane.peeked, MSG_DONTWAIT | MSG_TRUNC);
+    const ssize_t gone = ::recv(fd, &reader.stage[reader.end - reader.peeked], reader.peeked,
+                                MSG_DONTWAIT | MSG_TRUNC);
     if (gone < 0 && errno == EINTR) continue;
     if (gone <= 0) {
-      lane.peeked = 0;  // and there is nothing to be let go of any more
+      reader.peeked = 0;  // and there is nothing to be let go of any more
       return false;
     }
-    lane.peeked -= static_cast<uint32_t>(gone);
+    reader.peeked -= static_cast<uint32_t>(gone);
   }
   return true;
 }
 
 Comm::Step RecvComm::step(int socket) {
-  Lane& lane = lanes_[socket];
-  const uint32_t staged = lane.staged();
+  SocketReader& reader = readers_[socket];
+  const uint32_t staged = reader.staged();
   if (__builtin_expect(trap_ != nullptr, false) && trap_->warns_of_receives() &&
       !ring_.slot(ring_.completed.load(std::memory_order_relaxed)).scattered())
     SOFTTCPX_WARN("receive into host memory : attempt on data socket %d", socket);
-  if (__builtin_expect(lane.starved(), false) && !fed(lane)) return Step::kNothingToDo;
+  if (__builtin_expect(reader.starved(), false) && !fed(reader)) return Step::kNothingToDo;
   if (staged > 0) {
-    const Staged before = use_stage(lane);
+    const Staged before = use_stage(reader);
     if (before != Staged::kUsedUp) return Step::kNothingToDo;
   }
-  if (__builtin_expect(lane.starved(), false)) return Step::kNothingToDo;
+  if (__builtin_expect(reader.starved(), false)) return Step::kNothingToDo;
   // What was in the stage has moved: pages may have gone to it that others were refused before.
-  const bool moved = lane.staged() < staged;
+  const bool moved = reader.staged() < staged;
   const int fd = sockets_.data[socket].get();
-  if (direct_ && lane.visits_left > 0) {
-    --lane.visits_left;
+  if (direct_ && reader.visits_left > 0) {
+    --reader.visits_left;
     return Step::kNothingToDo;
   }
-  lane.visits_left = 0;
-  lane.waited &= direct_ && lane.roomy;  // else nothing is to be held
-  if (!let_go(lane, fd)) return lost(socket, errno, moved);
+  reader.visits_left = 0;
+  reader.waited &= direct_ && reader.roomy;  // else nothing is to be held
+  if (!let_go(reader, fd)) return lost(socket, errno, moved);
 
   // Only the beginning of a header can be left in the stage.
-  if (lane.staged() > 0) std::memmove(&lane.stage[0], &lane.stage[lane.begin], lane.staged());
-  lane.end = lane.staged();
-  lane.begin = 0;
+  if (reader.staged() > 0)
+    std::memmove(&reader.stage[0], &reader.stage[reader.begin], reader.staged());
+  reader.end = reader.staged();
+  reader.begin = 0;
 
-  uint64_t wanted = lane.stage.size() - lane.end;
-  const bool peeks = lane.waited && lane.request == nullptr;
-  const ssize_t got = peeks ? peek(lane, fd) : read(lane, fd, &wanted);
-  lane.waited = got < 0 && errno == EAGAIN;
-  if (lane.waited) return moved ? Step::kMovedAll : Step::kBlocked;
+  uint64_t wanted = reader.stage.size() - reader.end;
+  const bool peeks = reader.waited && reader.request == nullptr;
+  const ssize_t got = peeks ? peek(reader, fd) : read(reader, fd, &wanted);
+  reader.waited = got < 0 && errno == EAGAIN;
+  if (reader.waited) return moved ? Step::kMovedAll : Step::kBlocked;
   if (got < 0 && errno == EINTR) return Step::kNothingToDo;
   if (got <= 0) return lost(socket, got < 0 ? errno : 0, moved);
 
-  const uint64_t direct = std::min<uint64_t>(static_cast<uint64_t>(got), lane.room());
-  if (direct > 0) arrived(lane, direct);
-  if (lane.request != nullptr && !cut(lane)) return Step::kBlocked;
-  lane.end += static_cast<uint32_t>(static_cast<uint64_t>(got) - direct);
-  const Staged after = use_stage(lane);
+  const uint64_t direct = std::min<uint64_t>(static_cast<uint64_t>(got), reader.room());
+  if (direct > 0) arrived(reader, direct);
+  if (reader.request != nullptr && !cut(reader)) return Step::kBlocked;
+  reader.end += static_cast<uint32_t>(static_cast<uint64_t>(got) - direct);
+  const Staged after = use_stage(reader);
   if (after == Staged::kRefused) return Step::kBlocked;
-  if (__builtin_expect(lane.starved(), false)) return Step::kMovedForNow;
+  if (__builtin_expect(reader.starved(), false)) return Step::kMovedForNow;
   if (after == Staged::kNotYet) return Step::kMoved;  // stays ready: the stage is not empty
   const bool all = static_cast<uint64_t>(got) < wanted;
   if (!peeks) return all ? Step::kMovedAll : Step::kMoved;
-  if (!all || lane.request != nullptr || !lane.holds()) return Step::kMoved;
-  lane.visits_left = kVisitsForAnAnswer;
+  if (!all || reader.request != nullptr || !reader.holds()) return Step::kMoved;
+  reader.visits_left = kVisitsForAnAnswer;
   return Step::kMovedForNow;
 }
 
 Comm::Step RecvComm::lost(int socket, int error_number, bool moved) {
-  const Lane& lane = lanes_[socket];
+  const SocketReader& reader = readers_[socket];
   if (loses_peers()) {
     lose_socket_quietly(socket, error_number);
     return moved ? Step::kMovedAll : Step::kBlocked;
   }
   lose_socket(socket);
-  if (lane.request != nullptr || lane.staged() > 0)
+  if (reader.request != nullptr || reader.staged() > 0)
     fail(kNetSystemError, "a data socket ended within a message", error_number);
   return moved ? Step::kMovedAll : Step::kBlocked;
 }

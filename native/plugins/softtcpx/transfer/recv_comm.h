@@ -31,7 +31,7 @@ class RecvComm final : public Comm {
  private:
   // Behind the rest of the current piece, each read takes what follows it into a small stage: the
   // next header, and whole small messages with it. A large piece is copied once, by the kernel.
-  struct Lane {
+  struct SocketReader {
     static constexpr uint32_t kStageBytes = 8192 + 2 * sizeof(ChunkHeader);
 
     uint32_t staged() const { return end - begin; }
@@ -76,24 +76,24 @@ class RecvComm final : public Comm {
   }
   bool goes_on_unannounced() const override;
 
-  Staged use_stage(Lane& lane);
-  Staged begin_piece(Lane& lane);
+  Staged use_stage(SocketReader& reader);
+  Staged begin_piece(SocketReader& reader);
   bool admitted(uint64_t sequence, uint64_t posted);
   bool next_notice();
   void announce(Request& request, const ChunkHeader& header);
-  bool cut(Lane& lane);
-  void copy_from_stage(Lane& lane, uint64_t bytes);
-  ssize_t read(Lane& lane, int fd, uint64_t* wanted);
-  ssize_t peek(Lane& lane, int fd);
-  bool let_go(Lane& lane, int fd);
-  void arrived(Lane& lane, uint64_t bytes);
-  void whole(Request& request, uint64_t sequence);
+  bool cut(SocketReader& reader);
+  void copy_from_stage(SocketReader& reader, uint64_t bytes);
+  ssize_t read(SocketReader& reader, int fd, uint64_t* wanted);
+  ssize_t peek(SocketReader& reader, int fd);
+  bool let_go(SocketReader& reader, int fd);
+  void arrived(SocketReader& reader, uint64_t bytes);
+  void complete(Request& request, uint64_t sequence);
   void spring_traps(Request& request, uint64_t sequence);
   void before_done(uint64_t sequence) override;
-  bool fed(Lane& lane);
+  bool fed(SocketReader& reader);
   Step lost(int socket, int error_number, bool moved);
 
-  std::unique_ptr<Lane[]> lanes_;
+  std::unique_ptr<SocketReader[]> readers_;
   // Since a loss: when a byte last came, pages were last missing, or a receive was last posted.
   std::chrono::steady_clock::time_point quiet_since_{};
   uint64_t judged_ = 0;  // receives posted then

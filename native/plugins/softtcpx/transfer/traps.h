@@ -53,7 +53,7 @@ class TrapState {
   bool leaks(uint64_t sequence) const { return is(traps_.leak_at, sequence); }
   bool overflows() const { return traps_.oversize != 0; }
   // The size that test writes: -1 for none, as TCPX.
-  int64_t size_told(uint64_t received) const {
+  int64_t tested_size(uint64_t received) const {
     return traps_.sizes == 0 ? -1 : static_cast<int64_t>(received) + (traps_.sizes == 2 ? 1 : 0);
   }
 

@@ -68,25 +68,24 @@ bool Worker::take_changes() {
 
 Worker* WorkerPool::borrow(int threads) {
   const std::lock_guard<std::mutex> lock(mutex_);
-  Place& place =
-      *std::min_element(places_.begin(), places_.begin() + threads,
-                        [](const Place& a, const Place& b) { return a.users < b.users; });
-  if (place.worker == nullptr) {
+  Slot& slot = *std::min_element(slots_.begin(), slots_.begin() + threads,
+                                 [](const Slot& a, const Slot& b) { return a.users < b.users; });
+  if (slot.worker == nullptr) {
     auto worker = std::make_unique<Worker>(spin_us_);
     if (!worker->start()) return nullptr;
-    place.worker = std::move(worker);
+    slot.worker = std::move(worker);
   }
-  ++place.users;
-  return place.worker.get();
+  ++slot.users;
+  return slot.worker.get();
 }
 
 void WorkerPool::put_back(Worker* worker) {
   std::unique_ptr<Worker> last;
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    for (Place& place : places_) {
-      if (place.worker.get() != worker) continue;
-      if (--place.users == 0) last = std::move(place.worker);
+    for (Slot& slot : slots_) {
+      if (slot.worker.get() != worker) continue;
+      if (--slot.users == 0) last = std::move(slot.worker);
     }
   }  // joined without the lock
 }

@@ -63,14 +63,14 @@ class WorkerPool {
   void put_back(Worker* worker);
 
  private:
-  struct Place {
+  struct Slot {
     std::unique_ptr<Worker> worker;
     int users = 0;
   };
 
   const int64_t spin_us_;
   std::mutex mutex_;
-  std::array<Place, kMaxThreads> places_;
+  std::array<Slot, kMaxThreads> slots_;
 };
 
 }  // namespace softtcpx

@@ -17,7 +17,7 @@ POISON = 0xEE
 STEPS = 8
 
 
-class Both:
+class Loopback:
     """A connection with registered memory on both ends."""
 
     def __init__(self, bench: Bench, size: int, pair: Pair | None = None, seed: int = 1) -> None:
@@ -70,23 +70,27 @@ class Flow:
     def __init__(self, bench: Bench, window: int, sizes: Iterable[int], seed: int = 1) -> None:
         self.bench, self._window = bench, window
         places, whole = one_after_another(sizes)
-        self.both = Both(bench, whole, seed=seed)
+        self.loopback = Loopback(bench, whole, seed=seed)
         self._whole = whole
         self._waiting = {"receive": deque(places), "send": deque(places)}
         self._posted: dict[str, deque[Send | Receive]] = {"receive": deque(), "send": deque()}
 
     def step(self) -> bool:
         """Posts what may be posted and asks for what is posted; whether all of it is done."""
-        both, bench = self.both, self.bench
+        loopback, bench = self.loopback, self.bench
         for end, waiting in self._waiting.items():
             posted = self._posted[end]
             while waiting and len(posted) < self._window:
                 offset, size = waiting[0]
                 found: Send | Receive | None
                 if end == "send":
-                    found = bench.try_send(both.pair, both.source, size, both.here, offset)
+                    found = bench.try_send(
+                        loopback.pair, loopback.source, size, loopback.here, offset
+                    )
                 else:
-                    found = bench.try_receive(both.pair, both.target, size, both.there, offset)
+                    found = bench.try_receive(
+                        loopback.pair, loopback.target, size, loopback.there, offset
+                    )
                 if found is None:  # busy
                     break
                 posted.append(found)
@@ -98,30 +102,30 @@ class Flow:
     def finish(self) -> None:
         """Moves all that is left; every byte is looked at, and the connection closed."""
         self.bench.until(self.step, "not every request was done")
-        self.both.expect_alone(self._whole)
-        self.both.close()
+        self.loopback.expect_alone(self._whole)
+        self.loopback.close()
 
 
-def receiving(bench: Bench, most: int) -> tuple[Both, list[Receive]]:
+def receiving(bench: Bench, most: int) -> tuple[Loopback, list[Receive]]:
     """A connection with so many receives of a page, or with as many as it takes.
 
     How many it must take, and how it says that it is full, is a clause of its own.
     """
-    both = Both(bench, most * PAGE)
-    taken = [both.receive(PAGE)]
+    loopback = Loopback(bench, most * PAGE)
+    taken = [loopback.receive(PAGE)]
     while len(taken) < most:
         at = len(taken) * PAGE
-        found = bench.one_more(both.pair, both.target, PAGE, both.there, at)
+        found = bench.one_more(loopback.pair, loopback.target, PAGE, loopback.there, at)
         if found is None:  # this one may be in error
             return receiving(bench, len(taken))
         taken.append(found)
-    return both, taken
+    return loopback, taken
 
 
 def window_of(bench: Bench) -> int:
     """How many requests a comm takes, where it is asked for so many as NCCL has in flight."""
-    both, receives = receiving(bench, STEPS)
-    sends = [both.send(PAGE, at * PAGE) for at in range(len(receives))]
+    loopback, receives = receiving(bench, STEPS)
+    sends = [loopback.send(PAGE, at * PAGE) for at in range(len(receives))]
     bench.finish(*receives, *sends)
-    both.close()
+    loopback.close()
     return len(receives)

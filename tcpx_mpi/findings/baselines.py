@@ -35,7 +35,7 @@ def while_loaded(summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
         yield Finding(Severity.DOUBTFUL, "", text, "use a larger --load")
 
 
-def wrong_of_peers(summaries: Sequence[RowSummary]) -> dict[str, Finding[str]]:
+def wrong_of_baselines(summaries: Sequence[RowSummary]) -> dict[str, Finding[str]]:
     """By baseline what it delivered wrong: a run of such is not sound."""
     wrong: dict[str, int] = {}
     for ratio in (ratio for summary in summaries for ratio in summary.against.values()):
@@ -49,7 +49,7 @@ def wrong_of_peers(summaries: Sequence[RowSummary]) -> dict[str, Finding[str]]:
     }
 
 
-def beside_peers(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
+def baseline_findings(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
     """How ratios were taken, and what puts them in doubt."""
     found = [ratio for summary in summaries for ratio in summary.against.values()]
     if not found:
@@ -59,7 +59,7 @@ def beside_peers(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator
         f"{min(each.blocks for each in found)} or more pairs of blocks, 95 % interval"
     )
     yield Finding(Severity.GOOD, "Beside peers", text)
-    wrong = wrong_of_peers(summaries)
+    wrong = wrong_of_baselines(summaries)
     unchecked = []
     for baseline in dict.fromkeys(ratio.baseline for ratio in found):
         rows = [(s.size_bytes, s.against[baseline]) for s in summaries if baseline in s.against]
@@ -79,7 +79,9 @@ def beside_peers(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator
                 text = f"no ratio at {format_size(size)}: {ratio.void}: something weakened it"
                 yield _doubt(text)
         least = _least_share(header, baseline)
-        if any(ratio.net_share < least for _, ratio in rows) and _is_seen_whole(header, baseline):
+        if any(ratio.net_share < least for _, ratio in rows) and _is_fully_visible(
+            header, baseline
+        ):
             yield _doubt(f"peer {baseline} sent fewer bytes than its payload: a short cut")
     if unchecked:
         yield _doubt(f"not checked in every row, of the peers: {', '.join(unchecked)}")
@@ -107,7 +109,7 @@ def _least_share(header: RunHeader, baseline: str) -> float:
     return 1 / max(math.ceil(math.log2(max(header.world, 2))), 1)
 
 
-def _is_seen_whole(header: RunHeader, baseline: str) -> bool:
+def _is_fully_visible(header: RunHeader, baseline: str) -> bool:
     """Whether all that a peer moves crosses sockets that can be seen: not every plugin's does."""
     infos = [each for each in header.baselines if each.name == baseline and each.kind == "plugin"]
     return all(moves_all_by_tcp(each.description.split(",")[0]) for each in infos)

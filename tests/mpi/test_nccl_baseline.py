@@ -27,7 +27,7 @@ RANK_0 = r"rank 0 on \S+ \(NIC \S+\)"
 RANK_1 = r"rank 1 on \S+ \(NIC \S+\)"
 
 
-def beside_nccl(
+def with_nccl(
     place: Path, *arguments: str, ranks: int, fault: str = "", backend: str = "nccl_by_sockets",
     against: str = "nccl",
 ) -> Result:  # fmt: skip
@@ -42,7 +42,7 @@ def beside_nccl(
     return run(command, place, {**environ, BACKEND_VARIABLE: backend} if backend else environ)
 
 
-def whole(result: Result, place: Path) -> Run:
+def complete(result: Result, place: Path) -> Run:
     """The file of a run that succeeded, and left nothing behind."""
     assert result.code == 0, result.text
     assert not result.errors, result.text
@@ -52,7 +52,7 @@ def whole(result: Result, place: Path) -> Run:
     return found
 
 
-def assert_measured_alike(row: Row, baseline: Row) -> None:
+def assert_same_shape(row: Row, baseline: Row) -> None:
     for phase in PHASES:
         assert baseline.samples[phase].shape == row.samples[phase].shape
         assert ((baseline.samples[phase] >= 0) == (row.samples[phase] >= 0)).all(), phase
@@ -82,8 +82,8 @@ def assert_measured_alike(row: Row, baseline: Row) -> None:
 def test_nccl_takes_turns_with_the_plugin_over_slots_of_its_own(
     pattern: str, ranks: int, options: tuple[str, ...], names: tuple[str, ...], place: Path
 ) -> None:
-    result = beside_nccl(place, pattern, "--sizes", SIZES, *options, ranks=ranks)
-    found = whole(result, place)
+    result = with_nccl(place, pattern, "--sizes", SIZES, *options, ranks=ranks)
+    found = complete(result, place)
     assert tuple(baseline.name for baseline in found.header.baselines) == names
     for baseline in found.header.baselines:
         assert (baseline.kind, baseline.own_process, baseline.congestion_control) == (
@@ -95,7 +95,7 @@ def test_nccl_takes_turns_with_the_plugin_over_slots_of_its_own(
     for row in found.rows:
         row.against = {name: row.against[name] for name in names}
         for peer_row in row.against.values():
-            assert_measured_alike(row, peer_row)
+            assert_same_shape(row, peer_row)
         assert_turns_were_taken(row)
     assert "beside nccl" in result.out
     assert ("nccl at its best" in result.out) == (len(names) > 1)
@@ -103,7 +103,7 @@ def test_nccl_takes_turns_with_the_plugin_over_slots_of_its_own(
 
 def test_the_header_says_what_nccl_was_given(place: Path) -> None:
     options = ("--sizes", "17", "--nccl-env", "NCCL_ALGO=Ring,Tree,NCCL_BUFFSIZE=77")
-    found = whole(beside_nccl(place, "ring", *options, ranks=2), place)
+    found = complete(with_nccl(place, "ring", *options, ranks=2), place)
     (baseline,) = found.header.baselines
     assert baseline.description.startswith("sockets of Socket, preset tuned (")
     settings = re.search(r"\((.*)\), \d+ TCP sockets on rank 0$", baseline.description)
@@ -116,7 +116,7 @@ def test_the_header_says_what_nccl_was_given(place: Path) -> None:
 
 
 def test_wrong_bytes_of_nccl_are_found_and_are_its_own(place: Path) -> None:
-    result = beside_nccl(place, "pair", "--sizes", "4096", ranks=2, fault=f"wrong:1:{LATER}")
+    result = with_nccl(place, "pair", "--sizes", "4096", ranks=2, fault=f"wrong:1:{LATER}")
     assert result.code == 5, result.text
     assert "WARNING              : peer nccl delivered 1 wrong byte" in result.out
     (row,) = read_run(str(place / "o.h5")).rows
@@ -128,7 +128,7 @@ def test_wrong_bytes_of_nccl_are_found_and_are_its_own(place: Path) -> None:
 @pytest.mark.parametrize("fault", ["", f"wrong:1:{LATER}"])
 def test_elements_of_a_program_are_checked_in_the_companion(fault: str, place: Path) -> None:
     options = ("-d", "bfloat16", "--sizes", "4096", "-r", "1")
-    result = beside_nccl(place, "gather", *options, ranks=2, fault=fault)
+    result = with_nccl(place, "gather", *options, ranks=2, fault=fault)
     assert result.code == (5 if fault else 0), result.text
     (row,) = read_run(str(place / "o.h5")).rows
     assert row.wrong.tolist() == [0, 0]
@@ -152,7 +152,7 @@ def test_elements_of_a_program_are_checked_in_the_companion(fault: str, place: P
 def test_a_program_is_beside_nccls_own_collective(
     program: str, options: tuple[str, ...], fault: str, place: Path
 ) -> None:
-    result = beside_nccl(place, program, "--sizes", "4096", *options, ranks=3, fault=fault)
+    result = with_nccl(place, program, "--sizes", "4096", *options, ranks=3, fault=fault)
     assert result.code == (5 if fault else 0), result.text
     found = read_run(str(place / "o.h5"))
     called = {
@@ -182,8 +182,8 @@ def test_a_program_is_beside_nccls_own_collective(
 def test_a_companion_that_does_not_sleep_is_a_warning(place: Path) -> None:
     # Long enough on any machine: of less than 10 ms nothing is told.
     options = ("--sizes", "4M", "-n", "120", "--check-memory", "64M")
-    result = beside_nccl(place, "pair", *options, ranks=2, fault="restless:0:0")
-    found = whole(result, place)
+    result = with_nccl(place, "pair", *options, ranks=2, fault="restless:0:0")
+    found = complete(result, place)
     seen = found.rows[0].proof
     assert seen[0].waiting_cpu_ns > 10 * seen[1].waiting_cpu_ns
     assert re.search(
@@ -208,7 +208,7 @@ def test_a_companion_that_fails_ends_all_ranks_and_keeps_the_rows_before(
     fault: str, code: int, words: str, place: Path
 ) -> None:
     options = ("--sizes", SIZES, "--stall-timeout", "3")
-    result = beside_nccl(place, "ring", *options, ranks=2, fault=f"{fault}:{LATER}")
+    result = with_nccl(place, "ring", *options, ranks=2, fault=f"{fault}:{LATER}")
     assert result.code == code, result.text
     assert len(result.errors) == 1, result.text
     assert re.match(words, result.errors[0]), result.text
@@ -237,7 +237,7 @@ def test_nccl_that_cannot_run_here_ends_all_ranks_before_anything_is_measured(
     fault: str, backend: str, words: str, place: Path
 ) -> None:
     options = ("--sizes", "17", "--connect-timeout", "2")
-    result = beside_nccl(place, "ring", *options, ranks=2, fault=fault, backend=backend)
+    result = with_nccl(place, "ring", *options, ranks=2, fault=fault, backend=backend)
     assert result.code == 4, result.text
     assert len(result.errors) == 1, result.text
     assert re.match(words, result.errors[0]), result.text
@@ -261,7 +261,7 @@ def test_nccl_without_the_memory_of_gpus_is_the_users_mistake(
     options: tuple[str, ...], against: str, words: str, place: Path
 ) -> None:
     options = ("--sizes", "17", *options)
-    result = beside_nccl(place, "ring", *options, ranks=2, backend="", against=against)
+    result = with_nccl(place, "ring", *options, ranks=2, backend="", against=against)
     assert result.code == 2, result.text
     assert len(result.errors) == 1, result.text
     assert re.match(words, result.errors[0]), result.text

@@ -7,8 +7,8 @@ import random
 import threading
 
 from tcpx_mpi.conform.bench import Bench, Receive, Send
-from tcpx_mpi.conform.both import POISON, STEPS, Both, Flow, receiving, window_of
 from tcpx_mpi.conform.clause import Clause
+from tcpx_mpi.conform.loopback import POISON, STEPS, Flow, Loopback, receiving, window_of
 from tcpx_mpi.conform.memory import PAGE
 from tcpx_mpi.conform.outcome import Broken, NotOffered
 
@@ -28,102 +28,102 @@ _TURNS, _OF_A_TURN, _TURN_SIZES = 4, 30, (0, 10, 100_000)
 
 
 def _message(bench: Bench) -> str:
-    both = Both(bench.start(), PAGE)
-    receive = both.receive(PAGE)
-    bench.finish(both.send(PAGE), receive)
-    both.expect(PAGE)
-    both.close()
+    loopback = Loopback(bench.start(), PAGE)
+    receive = loopback.receive(PAGE)
+    bench.finish(loopback.send(PAGE), receive)
+    loopback.expect(PAGE)
+    loopback.close()
     return f"{PAGE} bytes arrived"
 
 
 def _sizes(bench: Bench) -> str:
     bench.start()
     sizes = sorted({bench.largest(size) for size in _SIZES})
-    both = Both(bench, sizes[-1] + PAGE)
+    loopback = Loopback(bench, sizes[-1] + PAGE)
     for size in sizes:
         bench.stage = f"for a message of {size} bytes"
-        both.target.poison(POISON)
-        receive = both.receive(size)
-        bench.finish(both.send(size), receive)
-        both.expect_alone(size)
-    both.close()
+        loopback.target.poison(POISON)
+        receive = loopback.receive(size)
+        bench.finish(loopback.send(size), receive)
+        loopback.expect_alone(size)
+    loopback.close()
     return f"{len(sizes)} sizes from 0 to {sizes[-1]} bytes"
 
 
 def _send_first(bench: Bench) -> str:
-    both = Both(bench.start(), PAGE)
+    loopback = Loopback(bench.start(), PAGE)
     taken: list[Send] = []
     sent: list[Send] = []
 
     def step() -> None:
         if not taken:
-            found = bench.try_send(both.pair, both.source, PAGE, both.here)
+            found = bench.try_send(loopback.pair, loopback.source, PAGE, loopback.here)
             taken.extend([found] if found else [])
         elif not sent and bench.done(taken[0]) is not None:
             sent.append(taken[0])
 
     bench.turns(step)
     came_first = bool(taken)
-    receive = both.receive(PAGE)
+    receive = loopback.receive(PAGE)
     if not came_first:
-        taken.append(both.send(PAGE))
+        taken.append(loopback.send(PAGE))
     bench.finish(receive, *([] if sent else taken))
-    both.expect(PAGE)
-    both.close()
+    loopback.expect(PAGE)
+    loopback.close()
     if came_first:
         return "a message that came before its receive arrived"
     return "isend is busy until there is a receive, and takes the message then"
 
 
 def _shorter(bench: Bench) -> str:
-    both = Both(bench.start(), 4 * PAGE)
-    receive = both.receive(4 * PAGE)
-    bench.finish(both.send(1000), receive)
-    both.expect_alone(1000)
-    both.close()
+    loopback = Loopback(bench.start(), 4 * PAGE)
+    receive = loopback.receive(4 * PAGE)
+    bench.finish(loopback.send(1000), receive)
+    loopback.expect_alone(1000)
+    loopback.close()
     return "1000 bytes arrived in a receive of more"
 
 
 def _reported(bench: Bench) -> str:
-    both = Both(bench.start(), 4 * PAGE)
+    loopback = Loopback(bench.start(), 4 * PAGE)
     for size in (1000, 4 * PAGE, 0):
-        receive = both.receive(4 * PAGE)
-        (said, *_), _ = bench.finish(receive, both.send(size))
+        receive = loopback.receive(4 * PAGE)
+        (said, *_), _ = bench.finish(receive, loopback.send(size))
         if said == -1 and (bench.unpacks or not bench.takes_gpus):
             raise NotOffered("test writes no size, and nothing of it is to be flushed")
         if said == -1:
             raise Broken("test does not write the size of a receive: NCCL then flushes none")
         if said != size:
             raise Broken(f"test reports {said} bytes of a receive of {size}")
-    both.close()
+    loopback.close()
     return "test reports the bytes that came"
 
 
 def _done_once(bench: Bench) -> str:
-    both, (first, *more) = receiving(bench.start(), 2)
+    loopback, (first, *more) = receiving(bench.start(), 2)
 
     def early(receive: Receive, what: str) -> None:
         if bench.done(receive) is not None:
             raise Broken(f"a receive was done before {what}")
 
     bench.turns(lambda: early(first, "anything was sent"))
-    bench.finish(both.send(PAGE), first)
-    both.expect(PAGE)
+    bench.finish(loopback.send(PAGE), first)
+    loopback.expect(PAGE)
     if more:
         bench.turns(lambda: early(more[0], "its message was sent, by the one before it"))
-        bench.finish(both.send(PAGE, PAGE), more[0])
-        both.expect(PAGE, PAGE)
-    both.close()
+        bench.finish(loopback.send(PAGE, PAGE), more[0])
+        loopback.expect(PAGE, PAGE)
+    loopback.close()
     return "one message ends one receive"
 
 
 def _order(bench: Bench) -> str:
-    both, receives = receiving(bench.start(), STEPS)
-    sends = [both.send(PAGE, at * PAGE) for at in range(len(receives))]
+    loopback, receives = receiving(bench.start(), STEPS)
+    sends = [loopback.send(PAGE, at * PAGE) for at in range(len(receives))]
     bench.finish(*receives, *sends)
     for at in range(len(receives)):
-        both.expect(PAGE, at * PAGE)
-    both.close()
+        loopback.expect(PAGE, at * PAGE)
+    loopback.close()
     return f"{len(receives)} messages in flight arrived in their order"
 
 
@@ -135,28 +135,28 @@ def _in_flight(bench: Bench) -> str:
 
 def _full(bench: Bench) -> str:
     most = _MOST_OF_V6 if bench.abi == 6 else _MOST_REQUESTS
-    both = Both(bench.start(), most * PAGE)
+    loopback = Loopback(bench.start(), most * PAGE)
     sends: list[Send] = []
     receives: list[Receive] = []
     for at in range(most):
-        where = ([both.target.address + at * PAGE], [PAGE], [0], [both.there])
-        code, request = bench.call("irecv", both.pair.receive, *where)
+        where = ([loopback.target.address + at * PAGE], [PAGE], [0], [loopback.there])
+        code, request = bench.call("irecv", loopback.pair.receive, *where)
         if code != 0:
             raise Broken(f"irecv number {at + 1} returned {code}: full is 0 and a NULL request")
         if request == 0:
             break
-        both.pair.receives += 1
-        receives.append(Receive(both.pair, request, both.target, at * PAGE, PAGE, at))
+        loopback.pair.receives += 1
+        receives.append(Receive(loopback.pair, request, loopback.target, at * PAGE, PAGE, at))
 
     def offer(at: int) -> None:
         if len(sends) > at:
             return
-        code, request = bench.call("isend", both.pair.send, both.source.address + at * PAGE, PAGE,
-                                   0, both.here)  # fmt: skip
+        code, request = bench.call("isend", loopback.pair.send, loopback.source.address + at * PAGE,
+                                   PAGE, 0, loopback.here)  # fmt: skip
         if code != 0:
             raise Broken(f"isend number {at + 1} returned {code}: full is 0 and a NULL request")
         if request:
-            sends.append(Send(both.pair.send, request))
+            sends.append(Send(loopback.pair.send, request))
         elif not sends and bench.done(receives[0]) is not None:  # which lets a plugin get on
             raise Broken("a receive was done before anything was sent")
 
@@ -172,21 +172,21 @@ def _full(bench: Bench) -> str:
     later = range(len(sends), room)
     bench.finish(*receives[: len(sends)], *sends)
     for at in later:
-        bench.finish(both.send(PAGE, at * PAGE), receives[at])
+        bench.finish(loopback.send(PAGE, at * PAGE), receives[at])
     for at in range(room):
-        both.expect(PAGE, at * PAGE)
-    both.close()
+        loopback.expect(PAGE, at * PAGE)
+    loopback.close()
     return f"{room} requests at least" if room == most else f"{room} requests, then busy"
 
 
 def _released(bench: Bench) -> str:
-    both = Both(bench.start(), PAGE)
+    loopback = Loopback(bench.start(), PAGE)
     for turn in range(_LONG_RUN):
         bench.stage = f"of message {turn + 1} of a comm"
-        receive = both.receive(PAGE)
-        bench.finish(both.send(PAGE), receive)
-    both.expect(PAGE)
-    both.close()
+        receive = loopback.receive(PAGE)
+        bench.finish(loopback.send(PAGE), receive)
+    loopback.expect(PAGE)
+    loopback.close()
     return f"{_LONG_RUN} messages one after another"
 
 
@@ -217,22 +217,22 @@ def _several_comms(bench: Bench) -> str:
 def _two_threads(bench: Bench) -> str:
     bench.start()
     window = window_of(bench)
-    ends = [Both(bench, PAGE, seed=seed) for seed in range(2)]
+    ends = [Loopback(bench, PAGE, seed=seed) for seed in range(2)]
     together = threading.Barrier(len(ends))
     failed: list[Exception] = []
 
-    def drive(both: Both, seed: int) -> None:
+    def drive(loopback: Loopback, seed: int) -> None:
         choose = random.Random(seed)
         try:
             if bench.gpu is not None:
                 bench.gpu.make_current()
             together.wait(bench.patience_s)
             for _ in range(_LONG_RUN):
-                receive = both.receive(PAGE)
-                bench.finish(both.send(PAGE), receive)
-                both.expect(PAGE)
-                both.target.poison(POISON)
-            both.close()
+                receive = loopback.receive(PAGE)
+                bench.finish(loopback.send(PAGE), receive)
+                loopback.expect(PAGE)
+                loopback.target.poison(POISON)
+            loopback.close()
             for _ in range(_TURNS):
                 sizes = (choose.choice(_TURN_SIZES) for _ in range(_OF_A_TURN))
                 Flow(bench, window, sizes).finish()
@@ -241,8 +241,8 @@ def _two_threads(bench: Bench) -> str:
 
     bench.stage = "by two threads"
     threads = [
-        threading.Thread(target=drive, args=(both, seed), daemon=True)
-        for seed, both in enumerate(ends)
+        threading.Thread(target=drive, args=(loopback, seed), daemon=True)
+        for seed, loopback in enumerate(ends)
     ]
     for thread in threads:
         thread.start()

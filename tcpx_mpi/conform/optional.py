@@ -11,8 +11,8 @@ import numpy as np
 
 from tcpx_mpi import _native
 from tcpx_mpi.conform.bench import Bench, Receive, Send
-from tcpx_mpi.conform.both import POISON, Both
 from tcpx_mpi.conform.clause import Clause
+from tcpx_mpi.conform.loopback import POISON, Loopback
 from tcpx_mpi.conform.memory import PAGE, Area
 from tcpx_mpi.conform.outcome import Broken, NotOffered, NotTried
 
@@ -29,13 +29,13 @@ def _grouped(bench: Bench) -> str:
     bench.start()
     if (most := min(bench.properties.max_recvs, _MOST_GROUPED)) < 2:
         raise NotOffered(f"maxRecvs is {bench.properties.max_recvs}")
-    both = Both(bench, most * PAGE)
-    receive = _group(bench, both, most)
-    sends = [both.send(100 + at, at * PAGE, tag=50 + at) for at in range(most)]
+    loopback = Loopback(bench, most * PAGE)
+    receive = _group(bench, loopback, most)
+    sends = [loopback.send(100 + at, at * PAGE, tag=50 + at) for at in range(most)]
     bench.finish(receive, *sends)
     for at in range(most):
-        both.expect(100 + at, at * PAGE)
-    both.close()
+        loopback.expect(100 + at, at * PAGE)
+    loopback.close()
     return f"{most} receives in one request"
 
 
@@ -44,68 +44,70 @@ def _tags(bench: Bench) -> str:
     if (most := min(bench.properties.max_recvs, _MOST_GROUPED)) < 2:
         said = bench.properties.max_recvs
         raise NotOffered(f"maxRecvs is {said}, so the order tells whose a message is")
-    both = Both(bench, most * PAGE)
-    receive = _group(bench, both, most)
-    sends = [both.send(100 + at, at * PAGE, tag=50 + at) for at in reversed(range(most))]
+    loopback = Loopback(bench, most * PAGE)
+    receive = _group(bench, loopback, most)
+    sends = [loopback.send(100 + at, at * PAGE, tag=50 + at) for at in reversed(range(most))]
     bench.finish(receive, *sends)
     for at in range(most):
-        both.expect(100 + at, at * PAGE)
-    both.close()
+        loopback.expect(100 + at, at * PAGE)
+    loopback.close()
     return "messages go where their tag is"
 
 
-def _group(bench: Bench, both: Both, most: int) -> Receive:
-    where = [both.target.address + at * PAGE for at in range(most)]
+def _group(bench: Bench, loopback: Loopback, most: int) -> Receive:
+    where = [loopback.target.address + at * PAGE for at in range(most)]
     tags = [50 + at for at in range(most)]
     request = bench.good(
-        "irecv", both.pair.receive, where, [PAGE] * most, tags, [both.there] * most
+        "irecv", loopback.pair.receive, where, [PAGE] * most, tags, [loopback.there] * most
     )
     if request == 0:
         raise Broken("a group of receives on an idle comm was busy")
-    both.pair.receives += 1
-    return Receive(both.pair, request, both.target, 0, PAGE, both.pair.receives - 1, most)
+    loopback.pair.receives += 1
+    return Receive(
+        loopback.pair, request, loopback.target, 0, PAGE, loopback.pair.receives - 1, most
+    )
 
 
 def _optional(bench: Bench) -> str:
-    both = Both(bench.start(), 2 * PAGE)
-    request = bench.good("irecv", both.pair.receive, [both.target.address], [PAGE], [0],
-                         [both.there], True)  # fmt: skip
-    both.pair.receives += 1
-    sent = both.send(PAGE)
+    loopback = Loopback(bench.start(), 2 * PAGE)
+    request = bench.good("irecv", loopback.pair.receive, [loopback.target.address], [PAGE], [0],
+                         [loopback.there], True)  # fmt: skip
+    loopback.pair.receives += 1
+    sent = loopback.send(PAGE)
     if request not in (0, 1):
-        bench.finish(sent, Receive(both.pair, request, both.target, 0, PAGE, 0))
+        bench.finish(sent, Receive(loopback.pair, request, loopback.target, 0, PAGE, 0))
     else:
         bench.finish(sent)
-    last = both.receive(PAGE, PAGE)
-    bench.finish(both.send(PAGE, PAGE), last)
-    both.expect(PAGE)
-    both.expect(PAGE, PAGE)
-    both.close()
+    last = loopback.receive(PAGE, PAGE)
+    bench.finish(loopback.send(PAGE, PAGE), last)
+    loopback.expect(PAGE)
+    loopback.expect(PAGE, PAGE)
+    loopback.close()
     return "completed without a request" if request in (0, 1) else "with a request all the same"
 
 
 def _phandle(bench: Bench) -> str:
-    both = Both(bench.start(), PAGE)
+    loopback = Loopback(bench.start(), PAGE)
     mine = Area(PAGE)
     for phandle in (0, mine.address):
         bench.table.set_phandle(phandle)
-        both.target.poison(POISON)
-        receive = both.receive(PAGE)
-        bench.finish(both.send(PAGE), receive)
-        both.expect(PAGE)
-    both.close()
+        loopback.target.poison(POISON)
+        receive = loopback.receive(PAGE)
+        bench.finish(loopback.send(PAGE), receive)
+        loopback.expect(PAGE)
+    loopback.close()
     return "NULL and another are taken"
 
 
 def _profiler(bench: Bench) -> str:
-    both = Both(bench.start(), PAGE)
+    loopback = Loopback(bench.start(), PAGE)
     mine = Area(PAGE)
     for phandle in (0, mine.address):
         bench.table.set_phandle(phandle)
-        receive = both.receive(PAGE)
-        bench.finish(both.send(PAGE), receive)
-    both.expect(PAGE)
-    both.close()
+        receive = loopback.receive(PAGE)
+        bench.finish(loopback.send(PAGE), receive)
+    loopback.expect(PAGE)
+    loopback.close()
     events = _native.last_profiler_events()
     for kind, phandle in events:
         if phandle != mine.address:
@@ -121,15 +123,15 @@ def _flush(bench: Bench) -> str:
         raise NotOffered("its ptrSupport has no GPU memory, and NCCL flushes nothing else")
     if bench.gathers:
         raise NotTried("receives of a plugin that unpacks are not flushed")
-    both = Both(bench, PAGE)
-    receive = both.receive(PAGE)
-    bench.finish(both.send(PAGE), receive)
-    where = ([both.target.address], [PAGE], [both.there])
-    request = bench.good("iflush", both.pair.receive, *where)
+    loopback = Loopback(bench, PAGE)
+    receive = loopback.receive(PAGE)
+    bench.finish(loopback.send(PAGE), receive)
+    where = ([loopback.target.address], [PAGE], [loopback.there])
+    request = bench.good("iflush", loopback.pair.receive, *where)
     if request:
-        bench.finish(Send(both.pair.receive, request))
-    both.expect(PAGE)
-    both.close()
+        bench.finish(Send(loopback.pair.receive, request))
+    loopback.expect(PAGE)
+    loopback.close()
     return "iflush ended" if request else "nothing to wait for"
 
 

@@ -19,7 +19,7 @@ def header(*names: str, **changes: Any) -> RunHeader:
 
 
 def row(index: int = 0, **times: float) -> Row:
-    return invented.row_beside(index, **times)
+    return invented.row_with_baselines(index, **times)
 
 
 def beside(table: Row, name: str, **changes: Any) -> Row:
