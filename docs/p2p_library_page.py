@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-INCLUDE = Path(__file__).resolve().parents[1] / "native" / "p2p" / "include"
+INCLUDE = Path(__file__).resolve().parents[1] / "native" / "library" / "include"
 CPP = INCLUDE / "tcpx_p2p" / "session.h"
 C = INCLUDE / "tcpx_p2p.h"
 

@@ -79,7 +79,7 @@ class TcpxError(Exception):
     #: How far this rank is from the cause: -1 it is where others wait for it, 0 it knows it, 1
     #: another rank may know more, 2 it only waited for others.
     second_hand = 0
-    #: Of a session: what went wrong, a number of native/p2p/include/tcpx_p2p.h; 0: not of one.
+    #: Of a session: what went wrong, a number of native/library/include/tcpx_p2p.h; 0: not of one.
     status = 0
 
 

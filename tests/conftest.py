@@ -85,7 +85,7 @@ def sources_copy() -> BrokenCopy:
 
 #: Of two workers of a run of all tests one takes the first of these folders, the other the second,
 #: and so on; the unit tests, by file, are last: they even out when the two end.
-LONGEST_FIRST = ("mpi", "native", "mutants", "contract", "cluster", "gpu", "fuzz", "browser")
+LONGEST_FIRST = ("mpi", "native", "mutants", "softtcpx", "cluster", "gpu", "fuzz", "browser")
 
 #: What waits most of its time, for deadlines: by file, for the worker that waits.
 WAITING = (

@@ -123,7 +123,7 @@ SUITES = {
     ),
     "gpu": Suite(
         "everything in the memory of this machine's GPUs (no network: WHEELHOUSE=DIR)",
-        ("-p", "no:benchmark", "-n", "4", "gpu", "contract/test_softtcpx_gpu*.py"),
+        ("-p", "no:benchmark", "-n", "4", "gpu", "softtcpx/test_softtcpx_gpu*.py"),
         # softtcpx's contract on the machine's own driver.
         environ={"TCPX_MPI_REQUIRE": "gpu,mpi,compiler", "TCPX_MPI_LIBCUDA": "libcuda.so.1"},
         needs=(_DRIVER, _CUPY, MPIRUN, COMPILER),
@@ -216,7 +216,7 @@ SUITES = {
     ),
     "nixl": Suite(
         "the backend in NIXL 1.0, 1.3 and 1.5, wheels of 339 MB each, kept in build/nixl",
-        ("nixl/wheels.py",),
+        ("library/nixl/wheels.py",),
         environ={"TCPX_MPI_REQUIRE": "nixl"},
         needs=(needs.fetched_or(TESTS.parent / "build" / "nixl", PACKAGE_INDEX),),
     ),

@@ -7,10 +7,10 @@
 #include <tuple>
 
 #include "bindings/bind.h"
+#include "library/plugins.h"
+#include "library/state.h"
 #include "memory/cuda_slots.h"
 #include "net/library.h"
-#include "p2p/plugins.h"
-#include "p2p/state.h"
 
 namespace tcpx {
 namespace {

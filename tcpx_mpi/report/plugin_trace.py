@@ -31,7 +31,7 @@ RECORD = np.dtype(
         ("thread", "<u4"),
     ]
 )
-#: By number, as `TraceStep` of native/plugins/softtcpx/environment/trace.h.
+#: By number, as `TraceStep` of native/softtcpx/environment/trace.h.
 STEPS = {
     1: "posted",
     2: "wakes",

@@ -1,6 +1,6 @@
 """What one side of a session tells the other so that it can connect, for whoever looks into it.
 
-The form, and every check of it, is the native library's: native/p2p/conn_info.h.
+The form, and every check of it, is the native library's: native/library/conn_info.h.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What the native library says of a session, as an error of this package.
 
-The numbers are those of native/p2p/include/tcpx_p2p.h; an error has its one as `status`.
+The numbers are those of native/library/include/tcpx_p2p.h; an error has its one as `status`.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ the bytes of all sessions of its process. Nobody works in the background. Needs 
 Every error is a TcpxError. One of the plugin, or of a size, stays: the session can then only be
 closed. A wait that was in vain (Stalled) may be repeated. A call of the plugin that never returns
 holds the thread that makes it beyond all timeouts; with TCPX_P2P_CALL_TIMEOUT_S, seconds, in the
-environment it ends the process, exit code 6 (`native/p2p/include/tcpx_p2p/session.h`).
+environment it ends the process, exit code 6 (`native/library/include/tcpx_p2p/session.h`).
 """
 
 from __future__ import annotations

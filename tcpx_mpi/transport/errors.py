@@ -1,7 +1,7 @@
 """What went wrong in a batch, put into words: the error that ends the run and the stall report.
 
 A fault and a picture of a flow are dicts of the native engine (native/engine/flow_report.h). What
-went wrong in a session is said by native/p2p/words.cc.
+went wrong in a session is said by native/library/words.cc.
 """
 
 from __future__ import annotations

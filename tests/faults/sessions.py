@@ -13,7 +13,7 @@ from cell import TESTS, build_planted
 
 from tcpx_mpi.plugin.find import bundled_dir
 
-sys.path.append(str(TESTS / "session"))
+sys.path.append(str(TESTS / "library" / "session"))
 from two_sides import run_sides  # the folder is no helpers' folder
 
 CALL_TIMEOUT_S = 3

@@ -4,8 +4,8 @@
 // Input: a byte that selects the judge, a byte for the number of sockets, for a challenge, a proof
 // or an answer one for the socket, and the bytes to judge.
 #include "fuzz/input.h"
-#include "plugins/softtcpx/environment/settings.h"
-#include "plugins/softtcpx/protocol/wire.h"
+#include "softtcpx/environment/settings.h"
+#include "softtcpx/protocol/wire.h"
 
 namespace {
 

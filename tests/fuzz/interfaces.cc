@@ -2,7 +2,7 @@
 //
 // Input: lines of text. The first is the list, each other one the name of an interface; one that
 // begins with '*' is a loopback.
-#include "plugins/softtcpx/environment/interfaces.h"
+#include "softtcpx/environment/interfaces.h"
 
 #include <sstream>
 #include <string>

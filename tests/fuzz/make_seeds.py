@@ -1,6 +1,6 @@
 """The seeds of every target: what honest peers send, and each of it damaged in one place.
 
-The formats come from tests/contract/wire.py, a second writing of softtcpx's wire.h.
+The formats come from tests/softtcpx/wire.py, a second writing of softtcpx's wire.h.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import struct
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "contract"))  # for wire
+sys.path.append(str(Path(__file__).parents[1] / "softtcpx"))  # for wire
 from wire import (
     ANSWER,
     CHALLENGE,
@@ -203,7 +203,7 @@ def receiver() -> dict[str, bytes]:
 
 
 def nixl_stream() -> dict[str, bytes]:
-    """A second writing of native/nixl/wire.h."""
+    """A second writing of native/library/nixl/wire.h."""
 
     def text(said: bytes) -> bytes:
         return struct.pack("<I", len(said)) + said

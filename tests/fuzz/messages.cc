@@ -4,7 +4,7 @@
 // headers for it, for credits what is granted and sent, and any number of credits; for returns how
 // many sockets there are, what is returned and sent, and any number of returns.
 #include "fuzz/input.h"
-#include "plugins/softtcpx/protocol/wire.h"
+#include "softtcpx/protocol/wire.h"
 
 namespace {
 

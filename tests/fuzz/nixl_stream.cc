@@ -6,7 +6,7 @@
 #include <string>
 
 #include "fuzz/input.h"
-#include "nixl/wire.h"
+#include "library/nixl/wire.h"
 
 namespace {
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "fuzz/input.h"
-#include "plugins/softtcpx/transfer/device.h"
-#include "plugins/softtcpx/transfer/recv_comm.h"
+#include "softtcpx/transfer/device.h"
+#include "softtcpx/transfer/recv_comm.h"
 
 namespace {
 

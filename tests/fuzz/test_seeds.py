@@ -24,7 +24,7 @@ LIMIT_S = 300
 PROOF = ("blake2s", "token")
 #: The judges, each with what it needs beside it.
 JUDGES = {
-    NATIVE / "plugins" / "softtcpx" / "protocol" / "wire.cc": PROOF,
+    NATIVE / "softtcpx" / "protocol" / "wire.cc": PROOF,
     NATIVE / "proof" / "token.cc": ("blake2s", "wire"),
 }
 

@@ -12,7 +12,7 @@
 
 #include "check.h"
 #include "engine/clock.h"
-#include "nixl/abi.h"
+#include "library/nixl/abi.h"
 
 namespace stand_in {
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "check.h"
-#include "plugins/softtcpx/transfer/device.h"
-#include "plugins/softtcpx/transfer/recv_comm.h"
+#include "softtcpx/transfer/device.h"
+#include "softtcpx/transfer/recv_comm.h"
 
 namespace softtcpx {
 

@@ -2,8 +2,8 @@
 #include <dlfcn.h>
 
 #include "check.h"
-#include "nixl/abi.h"
-#include "nixl/guard.h"
+#include "library/nixl/abi.h"
+#include "library/nixl/guard.h"
 
 using namespace tcpx::nixl;
 

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
-#include "nixl/wire.h"
+#include "library/nixl/wire.h"
 #include "nixl_agent.h"
 
 using namespace stand_in;

@@ -9,7 +9,7 @@
 #include <fstream>
 #include <thread>
 
-#include "nixl/wire.h"
+#include "library/nixl/wire.h"
 #include "nixl_agent.h"
 
 using namespace stand_in;

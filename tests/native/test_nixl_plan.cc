@@ -2,7 +2,7 @@
 #include <numeric>
 
 #include "check.h"
-#include "nixl/plan.h"
+#include "library/nixl/plan.h"
 
 using namespace tcpx::nixl;
 

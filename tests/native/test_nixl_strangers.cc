@@ -15,8 +15,8 @@
 #include <optional>
 #include <thread>
 
-#include "nixl/stream.h"
-#include "nixl/wire.h"
+#include "library/nixl/stream.h"
+#include "library/nixl/wire.h"
 #include "nixl_agent.h"
 #include "tcpx_p2p/session.h"
 

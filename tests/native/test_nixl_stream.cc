@@ -5,7 +5,7 @@
 #include <sys/socket.h>
 
 #include "check.h"
-#include "nixl/stream.h"
+#include "library/nixl/stream.h"
 
 using namespace tcpx::nixl;
 using namespace std::chrono_literals;

@@ -1,6 +1,6 @@
 // Frames of the control stream, and what is refused of them.
 #include "check.h"
-#include "nixl/wire.h"
+#include "library/nixl/wire.h"
 
 using namespace tcpx::nixl;
 

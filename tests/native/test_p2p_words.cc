@@ -1,6 +1,6 @@
 // What the library of sessions says of a fault and of a stall, in one line.
 #include "check.h"
-#include "p2p/words.h"
+#include "library/words.h"
 
 using namespace tcpx_p2p;
 using tcpx::FaultKind;

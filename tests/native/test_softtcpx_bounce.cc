@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fake_gpu.h"
-#include "plugins/softtcpx/transfer/bounce.h"
+#include "softtcpx/transfer/bounce.h"
 
 using namespace softtcpx;
 

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <mutex>
 
-#include "plugins/softtcpx/transfer/send_comm.h"
+#include "softtcpx/transfer/send_comm.h"
 #include "softtcpx_receiver.h"
 
 using namespace softtcpx;

@@ -8,7 +8,7 @@
 #include <fstream>
 
 #include "check.h"
-#include "plugins/softtcpx/environment/share.h"
+#include "softtcpx/environment/share.h"
 
 using namespace softtcpx;
 

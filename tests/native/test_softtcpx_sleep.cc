@@ -6,7 +6,7 @@
 #include <cerrno>
 
 #include "fake_gpu.h"
-#include "plugins/softtcpx/environment/log.h"
+#include "softtcpx/environment/log.h"
 #include "softtcpx_receiver.h"
 
 using namespace softtcpx;

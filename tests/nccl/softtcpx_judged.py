@@ -14,7 +14,7 @@ from nccl_session import NcclJob, NothingHere, over_softtcpx
 from tcpx_mpi.plugin.find import bundled_dir
 
 #: Read at import: a test sees none of the variables of the shell that started it. As in
-#: tests/contract it names the library under test; otherwise that is the one in the package.
+#: tests/softtcpx it names the library under test; otherwise that is the one in the package.
 _named = os.environ.get("TCPX_MPI_SOFTTCPX_LIB")
 PLUGIN = os.path.abspath(_named or os.path.join(bundled_dir(), "libnccl-net-softtcpx.so"))
 

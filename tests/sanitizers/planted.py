@@ -20,8 +20,8 @@ PLANTED = (
              "A connection is handed to a worker without the lock of its list.",
              r"thread: data race.*Worker::(adopt|take_changes)",
              "Worker::adopt", r"const std::lock_guard<std::mutex> lock\(mutex_\);", ""),
-    Mutation("write_behind_the_lanes", "A receiver notes something about a socket that it has not.",
+    Mutation("write_behind_the_readers", "A receiver writes behind the readers of its sockets.",
              r"address: heap-buffer-overflow.*RecvComm::step",
-             "RecvComm::step", r"(?=Lane& lane = lanes_\[socket\];)",
-             "lanes_[sockets_.data.size()].left = 0; "),
+             "RecvComm::step", r"(?=SocketReader& reader = readers_\[socket\];)",
+             "readers_[sockets_.data.size()].left = 0; "),
 )  # fmt: skip

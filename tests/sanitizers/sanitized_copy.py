@@ -65,7 +65,7 @@ class SanitizedCopy(BrokenCopy):
 
     def install_sessions(self) -> None:
         """The library of sessions, what finds it, and NIXL's backend, into the package."""
-        self.make("tcpx_p2p", "tcpx_p2p_static", "plugin_TCPX")
+        self.make("library")
         plugins = self.package / "tcpx_mpi" / "nixl_plugins"
         plugins.mkdir(exist_ok=True)
         (backend,) = self.build.rglob("libplugin_TCPX.so")

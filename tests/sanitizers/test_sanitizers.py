@@ -25,7 +25,7 @@ Direct leak of 80 byte(s) in 2 object(s) allocated from:
 
 Direct leak of 40 byte(s) in 1 object(s) allocated from:
     #0 0x1 in operator new(unsigned long) ../libsanitizer/asan/asan_new_delete.cpp:95
-    #1 0x2 in reg_mr /repository/build/address/native/plugins/softtcpx/api/calls.cc:184
+    #1 0x2 in reg_mr /repository/build/address/native/softtcpx/api/calls.cc:184
     #2 0x3 in _PyEval_EvalFrame Include/internal/pycore_ceval.h:73
 
 SUMMARY: AddressSanitizer: 120 byte(s) leaked in 3 allocation(s).

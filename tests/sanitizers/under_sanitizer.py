@@ -134,7 +134,7 @@ def test_contract_tests_of_softtcpx(copy: SanitizedCopy) -> None:
     }
     others = " or ".join(NOT_ASKED[SANITIZER])
     asked = ["-k", f"not ({others})"] if others else []
-    result = contract_tests(copy, [REPOSITORY / "tests" / "contract"], *asked,
+    result = contract_tests(copy, [REPOSITORY / "tests" / "softtcpx"], *asked,
                             **copy.environment(NO_LEAKS), **named)  # fmt: skip
     assert_clean(copy)
     assert result.returncode == 0, result.stdout[-12000:]
@@ -152,7 +152,7 @@ def test_conform_of_softtcpx(copy: SanitizedCopy, tmp_path: Path) -> None:
 @pytest.mark.timeout(CONTRACT_LIMIT_S)
 def test_contract_tests_of_the_library_of_sessions(copy: SanitizedCopy) -> None:
     copy.install_sessions()
-    files = sorted((REPOSITORY / "tests" / "p2p").glob("test_*.py"))
+    files = sorted((REPOSITORY / "tests" / "library" / "p2p").glob("test_*.py"))
     asked = [file for file in files if "installed" not in file.name]
     result = contract_tests(copy, asked, **copy.environment(NO_CYCLES))
     # No plugin allows that a listener is closed while an accept is pending.

@@ -1,0 +1,72 @@
+"""A call of the plugin that never returns ends a process with sessions, where it was asked to."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from refplugin_build import build
+
+from tcpx_mpi.plugin.find import bundled_dir
+
+HERE = Path(__file__).parent
+VARIABLE = "TCPX_P2P_CALL_TIMEOUT_S"
+LIMIT_S = 100
+#: Longer than any call takes on a busy machine.
+PATIENCE_S = 2
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("planted"), HERE.parents[1] / "refplugin" / "planted.cc")
+
+
+def ended(planted: Path, call: str, what: str, patience: str) -> subprocess.CompletedProcess[str]:
+    environ = {
+        **os.environ, "PLANT_REAL": os.path.join(bundled_dir(), "libnccl-net-softtcpx.so"),
+        "PLANT_CALL": call, "PLANT_DO": what, VARIABLE: patience,
+    }  # fmt: skip
+    return subprocess.run(
+        [sys.executable, str(HERE / "hanging_call.py"), str(planted)],
+        env=environ, capture_output=True, text=True, timeout=LIMIT_S,
+    )  # fmt: skip
+
+
+def _variant(*values: object) -> object:
+    return pytest.param(*values, marks=pytest.mark.variant)
+
+
+@pytest.mark.parametrize(
+    ("call", "what"),
+    [
+        ("connect", "hang"),
+        ("test", "spin"),
+        *(_variant(call, "hang") for call in ("init", "listen", "accept", "closeListen", "regMr",
+          "isend", "irecv", "test", "irecvConsumed", "deregMr", "closeSend", "closeRecv")),
+    ],
+)  # fmt: skip
+def test_a_call_that_never_returns_ends_the_process_with_its_name(
+    call: str, what: str, planted: Path
+) -> None:
+    found = ended(planted, call, what, str(PATIENCE_S))
+    name = "isend or irecv" if call in ("isend", "irecv") else call
+    assert found.returncode == 6, found.stderr
+    assert found.stderr.startswith(f"tcpx-mpi: error: plugin call {name} "), found.stderr
+    assert found.stderr.endswith(f"longer than {VARIABLE} ({PATIENCE_S} s)\n"), found.stderr
+
+
+def test_sessions_whose_calls_return_are_not_ended(planted: Path) -> None:
+    found = ended(planted, "none", "hang", "0.5")
+    assert (found.returncode, found.stdout, found.stderr) == (0, "right\n", "")
+
+
+@pytest.mark.parametrize("patience", ["soon", "0", "-1", "nan", "1 s"])
+def test_a_patience_that_is_none_is_one_line(patience: str, planted: Path) -> None:
+    found = ended(planted, "none", "hang", patience)
+    assert found.stderr.splitlines()[-1] == (
+        f"tcpx_mpi.errors.UsageError: {VARIABLE} ({patience}) is not a number of seconds above 0; "
+        "unset it to wait for ever"
+    )
