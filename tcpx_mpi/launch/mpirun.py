@@ -63,6 +63,8 @@ _NEVER_OF_A_RANK = (
 )  # fmt: skip
 _OF_RANKS = frozenset(map(int, ExitCode)) - set(_NEVER_OF_A_RANK)
 _OF_SIGNALS = range(129, 193)
+#: Of a program that has a defect of its own: Open MPI 5 where it loses a rank within MPI_Init.
+_CRASHES = (signal.SIGILL, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
 
 #: An mpirun whose ranks have all ended is given so long to end, too.
 _LINGERS_S = 10.0
@@ -208,13 +210,22 @@ def _say_mpirun_failed(code: int) -> int:
 def _code_behind(ended: Mapping[int, int], ranks: int) -> int:
     """The code of ranks, by rank, where mpirun has 1: so it calls a signal, a rank that ends
     without MPI_Finalize, and failures of its own, too."""
-    if ExitCode.DEFECT in ended.values():
-        return int(ExitCode.DEFECT)
-    # Of a signal that has ended some of them, mpirun was the sender, and another one the cause.
-    causes = [code for code in ended.values() if code not in _OF_SIGNALS]
-    if causes:
+    if causes := _causes(ended):
         return causes[0]
     return next(iter(ended.values())) if len(ended) == ranks else _say_mpirun_failed(1)
+
+
+def _causes(ended: Mapping[int, int]) -> list[int]:
+    """The codes of ranks that say why all have ended, a defect first. Of a signal that has ended
+    some of them, mpirun was the sender, and another one the cause."""
+    causes = [code for code in ended.values() if code not in _OF_SIGNALS]
+    return sorted(causes, key=lambda code: code != ExitCode.DEFECT)
+
+
+def _say_crashed(number: int) -> None:
+    """Of an mpirun that crashed as it ended the others, which is no error of the run's."""
+    said = f"# mpirun itself crashed (signal {number}) as it ended the ranks"
+    print(said, file=sys.stderr, flush=True)
 
 
 def _say_killed(code: int, ended: Mapping[int, int], ranks: int) -> None:
@@ -271,6 +282,9 @@ def run_program(
         return _say_set_up_failed(late)
     if code == ExitCode.DEFECT and ended is not None:
         return _code_behind(ended, ranks)
+    if -code in _CRASHES and ended is not None and (spoke := _causes(ended)):
+        _say_crashed(-code)
+        return spoke[0]
     if code in _OF_SIGNALS and ended is not None and not any(ended.values()):
         _say_killed(code, ended, ranks)
     if code == 0 and relay is not None and relay.error is not None:

@@ -14,11 +14,11 @@ from tcpx_mpi.printable import printable
 _MPIRUN = ("prterun", "mpirun")
 
 
-def say(line: str) -> None:
-    """Print a line; where mpirun has sent the signal that ends this process, where its own errors
-    go."""
+def say(line: str, ending: bool = False) -> None:
+    """Print a line; where mpirun ends this process, where its own errors go: it has sent the signal
+    for that, or, `ending`, a rank has died, and it may hear so before it reads the line."""
     parent = os.getppid()
-    if _native.stop_sender() == parent:
+    if ending or _native.stop_sender() == parent:
         try:
             if Path(f"/proc/{parent}/comm").read_text().strip() not in _MPIRUN:
                 raise OSError

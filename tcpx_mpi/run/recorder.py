@@ -36,7 +36,7 @@ from tcpx_mpi.records import (
     utc_now,
     write_text,
 )
-from tcpx_mpi.run import metadata
+from tcpx_mpi.run import last_words, metadata
 from tcpx_mpi.run.hanging_disk import HANGING_DISK_S, within
 from tcpx_mpi.run.terminal import screen_of_run
 from tcpx_mpi.stats import RowSummary
@@ -220,7 +220,7 @@ class Output:
         missing = [rank for rank in range(len(places)) if rank not in {*answers, *there}]
         for rank in sorted(answers):
             for line in answers[rank].report:
-                print(f"# {line}", file=sys.stderr)
+                last_words.say(f"# {line}", bool(died))
         cause = min(answers.values(), key=_follows_from_others)
         text, code = cause.text, cause.exit_code or int(lost)
         if missing:
@@ -229,7 +229,7 @@ class Output:
             silent = [f"rank {names} did not answer the roll call"] if names else []
             text = "; ".join([*dead, *silent, *([text] if text else [])])
             code = int(lost)
-        print(f"tcpx-mpi: error: {text}", file=sys.stderr, flush=True)
+        last_words.say(f"tcpx-mpi: error: {text}", bool(died))
         self.keep_fault(code, {rank: answer.text for rank, answer in answers.items()}, missing)
         return code
 
@@ -265,7 +265,7 @@ class Output:
         kept = len(self._run.rows)
         if kept and not self._launch:  # who joins launches says where they are
             what = "1 row" if kept == 1 else f"{kept} rows"
-            print(f"# kept: {what} in {self._writer.path}", file=sys.stderr, flush=True)
+            last_words.say(f"# kept: {what} in {self._writer.path}", bool(missing))
 
     @property
     def _text(self) -> TextIO:

@@ -161,7 +161,8 @@ def _gone(cell: Cell) -> str:
 
 
 def _kill(cell: Cell) -> _Rule:
-    return {137}, _gone(cell), LATER_S
+    # 7, which who is left gives, where mpirun hears of both at once.
+    return {7, 137} if cell.phase in (*ROWS, *CLOSING) else {137}, _gone(cell), LATER_S
 
 
 def _stop(cell: Cell) -> _Rule:
@@ -206,7 +207,7 @@ def _exit(cell: Cell) -> _Rule:
 def _abort(cell: Cell) -> _Rule:
     if cell.phase in PLUGIN_CALL:
         return _by_plugin(cell), r"plugin .* crashed by SIGABRT", LATER_S
-    return {134}, _gone(cell), LATER_S
+    return {7, 134} if cell.phase in ROWS else {134}, _gone(cell), LATER_S
 
 
 def _exception(cell: Cell) -> _Rule:

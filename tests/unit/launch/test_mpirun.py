@@ -15,6 +15,7 @@ from jobs import Job, Result
 from tcpx_mpi.errors import OutputFailed, PluginMissing
 from tcpx_mpi.launch import mpirun as launch
 from tcpx_mpi.launch.mpirun import LauncherRank, srun_without_pmi, under_launcher, without_ranks
+from tcpx_mpi.launch.setup_table import RECORD_BYTES
 
 # --- Being a rank ------------------------------------------------------------------------------
 
@@ -158,6 +159,27 @@ def test_an_mpirun_that_is_killed_is_named(
     mpirun("kill -9 $$")
     assert launch.start_mpirun(2, ["run"], os.environ) == 137
     assert capfd.readouterr().err == "tcpx-mpi: error: mpirun was killed by signal 9\n"
+
+
+@pytest.mark.parametrize("rank_0", [143, 6])
+def test_an_mpirun_that_crashes_as_it_ends_ranks_takes_no_code_from_them(
+    rank_0: int, mpirun: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    records = {0: rank_0, 1: 1}
+    into = f"dd of=$TCPX_MPI_SETUP_TABLE bs={RECORD_BYTES} conv=notrunc status=none"
+    tell = [f"printf 'ended {code}' | {into} seek={rank}" for rank, code in records.items()]
+    mpirun("\n".join([*tell, "ulimit -c 0", "kill -SEGV $$"]))
+    assert launch.start_mpirun(2, ["run"], os.environ, 30.0) == 1
+    said = "# mpirun itself crashed (signal 11) as it ended the ranks\n"
+    assert capfd.readouterr().err == said
+
+
+def test_an_mpirun_that_crashes_before_a_rank_has_spoken_is_named(
+    mpirun: Callable[[str], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    mpirun("ulimit -c 0\nkill -ABRT $$")
+    assert launch.start_mpirun(2, ["run"], os.environ, 30.0) == 134
+    assert capfd.readouterr().err == "tcpx-mpi: error: mpirun was killed by signal 6\n"
 
 
 def test_an_mpirun_that_does_not_end_after_its_ranks_is_killed(
