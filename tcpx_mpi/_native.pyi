@@ -429,7 +429,7 @@ class Direction(enum.Enum):
 
     RECEIVE = 1
 
-def guard_calls() -> None: ...
+def guard_calls(option: str = "", limit_s: float = 0) -> None: ...
 
 class Session:
     def __init__(

@@ -137,8 +137,9 @@ void bind_session(nb::module_& m) {
       .value("SEND", Direction::kSend)
       .value("RECEIVE", Direction::kReceive);
 
-  m.def("guard_calls", &p2p::guard_calls,
-        "Watches calls of plugins where TCPX_P2P_CALL_TIMEOUT_S is set; raises SessionError.");
+  m.def("guard_calls", &p2p::guard_calls, "option"_a = "", "limit_s"_a = 0,
+        "Watches calls of plugins by TCPX_P2P_CALL_TIMEOUT_S, else by a limit of an option (0: as "
+        "it was); raises SessionError.");
   nb::class_<HoldingSession>(m, "Session")
       .def(
           "__init__",

@@ -41,8 +41,8 @@ struct Stop {
 
 struct State {
   std::mutex mutex;
-  std::condition_variable changed;  // what is waited for, or the age of a call
-  bool begun = false;
+  std::condition_variable changed;     // what is waited for, or the age of a call
+  bool begun = false, guards = false;  // the latter: beside sessions alone
   Pace pace;
   Phase phase = Phase::kSetUp;
   std::string option = "--setup-timeout";
@@ -283,10 +283,11 @@ void guard(const std::string& option, double limit_s, int exit_code) {
   State& s = state();
   {
     const std::lock_guard<std::mutex> lock(s.mutex);
-    if (s.begun) return;
-    s.begun = true;
+    if (s.begun && !s.guards) return;
     enter(s, Phase::kCalls, limit_s, exit_code);
     s.option = option;
+    if (s.begun) return;
+    s.begun = s.guards = true;
   }
   g_looked_ns.store(now_ns(), std::memory_order_relaxed);
   // Not while the thread has it: a forked child goes on to use it.

@@ -34,7 +34,8 @@ void begin(double limit_s, const Pace& pace);
 
 // Of a library, in a process whose signals and set-up are not ours: no call of a plugin and no
 // round of a session may take longer than `limit_s`, which is of `option`, or the process ends with
-// a line and `exit_code`. Nothing where this process is watched already; no forked child of it is.
+// a line and `exit_code`. Once more it is another limit. Nothing in a rank of ours, which has its
+// own; no forked child is watched.
 void guard(const std::string& option, double limit_s, int exit_code);
 
 // Who this is, and, "" for none, the file in whose record `slot` a launcher looks what is waited

@@ -116,9 +116,12 @@ bool tells_sizes(tcpx::Plugin& plugin) {
   return is_softtcpx(plugin) && variable(kSizesVariable) == "1";
 }
 
-void guard_calls() {
+void guard_calls(const std::string& option, double limit_s) {
   const std::string set = variable(kCallVariable);
-  if (set.empty()) return;
+  if (set.empty()) {
+    if (limit_s > 0) tcpx::watch::guard(option, limit_s, kStalledCode);
+    return;
+  }
   char* end = nullptr;
   const double seconds = strtod(set.c_str(), &end);
   if (*end != '\0' || !(seconds > 0 && seconds <= kLongestWaitS)) {

@@ -16,17 +16,18 @@ move only while both sides call something that waits or asks; whoever does so fo
 the bytes of all sessions of its process. Nobody works in the background. Needs no MPI.
 
 Every error is a TcpxError. One of the plugin, or of a size, stays: the session can then only be
-closed. A wait that was in vain (Stalled) may be repeated. A call of the plugin that never returns
-holds the thread that makes it beyond all timeouts; with TCPX_P2P_CALL_TIMEOUT_S, seconds, in the
-environment it ends the process, exit code 6 (`native/library/include/tcpx_p2p/session.h`).
+closed. A wait that was in vain (Stalled) may be repeated. A call of the plugin that does not return
+holds the thread that makes it beyond all timeouts, and no thread can be taken out of a call: after
+`call_timeout_s` it ends the process, with a line that names the call and exit code 6.
 """
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, SupportsIndex
 
@@ -59,6 +60,8 @@ from tcpx_mpi.transport.setup_errors import setup_errors
 
 __all__ = ["Session", "Transfer"]
 
+#: As `--stall-timeout` of a run.
+CALL_TIMEOUT_S = 30.0
 #: Thirty years, which nanoseconds in 64 bits can still tell.
 _LONGEST_WAIT_S = 1e9
 #: What the native library takes for a number of bytes.
@@ -72,6 +75,11 @@ class Session:
     UCCL_TCPX_PLUGIN_PATH) or is the default of `tcpx-mpi run`. Both sides need equal channels,
     chunk bytes and plugin. `abi` is the version of its table (None: the newest that it offers).
     Timeouts are seconds without any progress.
+
+    `call_timeout_s` is how long a call of the plugin may take before it ends this process (None:
+    this session sets no limit); its init may take `--setup-timeout`, 300 s. A process has one such
+    limit, of the session that was made last; TCPX_P2P_CALL_TIMEOUT_S in the environment wins. A
+    forked child has none.
 
     With `gpu`, CUDA's number of one, arrays in its memory may be registered too. It is current on
     the calling thread within each call, and only there.
@@ -89,6 +97,7 @@ class Session:
         window_recv: int | None = None,
         connect_timeout_s: float | None = None,
         stall_timeout_s: float | None = None,
+        call_timeout_s: float | None = CALL_TIMEOUT_S,
         gpu: int | None = None,
     ) -> None:
         self._gpu = gpu
@@ -104,13 +113,12 @@ class Session:
                 "stall_timeout": _duration(stall_timeout_s),
             }
         )
-        with session_errors():
-            _native.guard_calls()
-        self._plugin = _plugin_of(settings)
-        self._settings = settings = within_requests_of(self._plugin.file.abi, settings)
-        with setup_errors():
-            #: The plugin's context of this session: in versions that have none, that of all.
-            self._context = self._plugin.another_context()
+        with _calls_guarded(call_timeout_s, settings.setup_timeout_s):
+            self._plugin = _plugin_of(settings)
+            self._settings = settings = within_requests_of(self._plugin.file.abi, settings)
+            with setup_errors():
+                #: The plugin's context of this session: in versions that have none, that of all.
+                self._context = self._plugin.another_context()
         devices = self._plugin.devices
         if not 0 <= device < devices:
             raise UsageError(
@@ -333,6 +341,21 @@ class Transfer:
         self._session._require_open()
         if self._released:
             raise error_of(RELEASED, f"transfer {self._number} was released: create another")
+
+
+@contextlib.contextmanager
+def _calls_guarded(limit_s: float | None, setup_limit_s: float) -> Iterator[None]:
+    """While a plugin is set up its calls may take as long as that; from then on `limit_s`."""
+    if limit_s is not None and not 0 < limit_s <= _LONGEST_WAIT_S:
+        raise UsageError(
+            f"call_timeout_s ({limit_s}) is not a number of seconds above 0; use None for no limit"
+        )
+    with session_errors():
+        _native.guard_calls("--setup-timeout", max(setup_limit_s, limit_s) if limit_s else 0)
+    try:
+        yield
+    finally:
+        _native.guard_calls("call_timeout_s", limit_s or 0)
 
 
 # --- Plugins of this process ----------------------------------------------------------------------

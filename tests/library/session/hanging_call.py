@@ -1,12 +1,16 @@
-"""Two sessions of this process and a message between them: hanging_call.py PLUGIN."""
+"""Two sessions of this process and a message between them: hanging_call.py PLUGIN [OPTIONS].
 
+OPTIONS are those of Session, in Python."""
+
+import ast
 import sys
 
 import numpy as np
 
 from tcpx_mpi import Session
 
-one, other = (Session(plugin=sys.argv[1], channels=1) for _ in range(2))
+options = ast.literal_eval(sys.argv[2]) if len(sys.argv) > 2 else {}
+one, other = (Session(plugin=sys.argv[1], channels=1, **options) for _ in range(2))
 of_one, of_other = one.listen(), other.listen()
 one.load_remote_conn_info(of_other)
 other.load_remote_conn_info(of_one)
