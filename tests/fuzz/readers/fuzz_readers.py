@@ -31,8 +31,6 @@ import readers
 from tcpx_mpi.errors import TcpxError
 from tcpx_mpi.printable import printable
 
-#: Of this process's own CPU time: others may have the CPUs.
-LIMIT_S = 2.0
 LIMIT_MIB = 500
 _ROOM_BYTES = 8 << 30
 #: A child has so many mutants, and dies with one that HDF5 itself does not survive.
@@ -57,7 +55,7 @@ def fault_of(reader: readers.Reader, name: str, number: int) -> str:
         os.chdir(place)
         out, error = io.StringIO(), io.StringIO()
         _forget_peak()
-        signal.setitimer(signal.ITIMER_PROF, LIMIT_S)
+        signal.setitimer(signal.ITIMER_PROF, reader.limit_s)
         try:
             with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
                 code = _ended(asked)
@@ -65,7 +63,7 @@ def fault_of(reader: readers.Reader, name: str, number: int) -> str:
             signal.setitimer(signal.ITIMER_PROF, 0)
         made = set(os.listdir(place)) - given
     except TooLong:
-        return f"takes more than {LIMIT_S:g} s:\n{traceback.format_exc()}"
+        return f"takes more than {reader.limit_s:g} s:\n{traceback.format_exc()}"
     except Exception:
         return traceback.format_exc()
     finally:
@@ -147,7 +145,7 @@ def _run_child(reader: readers.Reader, name: str, numbers: range, write: int) ->
         resource.setrlimit(resource.RLIMIT_AS, (_ROOM_BYTES, _ROOM_BYTES))
         for number in numbers:
             # A loop within a library never comes back to the handler.
-            spent = int(time.process_time()) + 20
+            spent = int(time.process_time() + reader.limit_s) + 20
             resource.setrlimit(resource.RLIMIT_CPU, (spent, resource.RLIM_INFINITY))
             os.write(
                 write, f"{number} {fault_of(reader, name, number)}\0".encode("utf-8", "replace")

@@ -48,6 +48,13 @@ class Reader:
     codes: tuple[int, ...] = (0, 2)
     #: So many in `make test`: what a second has room for.
     quick: int = 300
+    #: Of this process's own CPU time: others may have the CPUs.
+    limit_s: float = 2.0
+
+
+#: A mutant has a line 1,000 times, now and then: as many rows, of which each takes 9 ms to write on
+#: a machine with much else to do.
+_OF_1000_ROWS_S = 15.0
 
 
 def readers(seeds: Path) -> Mapping[str, Reader]:
@@ -57,7 +64,7 @@ def readers(seeds: Path) -> Mapping[str, Reader]:
     return {
         "hdf5": Reader(_hdf5(runs), (0, 2, 9, 10, 11, 12, 14), 100),
         "journal": Reader(_merge(journals), (0, 2, 12), 100),
-        "log of nccl-tests": Reader(_import(_logs()), (0, 2, 12), 60),
+        "log of nccl-tests": Reader(_import(_logs()), (0, 2, 12), 60, _OF_1000_ROWS_S),
         "json of nccl-tests": Reader(_import_json(), (0, 2, 12), 60),
         "log of nccl": Reader(_doctor(), (0, 2, 9, 11), 60),
         "recorded machine": Reader(_topo()),
