@@ -43,7 +43,7 @@ def command(
     from tcpx_mpi.records import read_run
 
     require_outputs(json_path, page)
-    runs = read_run(first), read_run(second)
+    runs = read_run(first, warmup=False), read_run(second, warmup=False)
     machine = read_run(spread) if spread is not None else None
     require_comparable(*runs, anyway=anyway, spread=machine)
     return show_comparison(compare_runs(*runs, limits, machine), json_path, page)

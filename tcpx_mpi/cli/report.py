@@ -54,7 +54,7 @@ def command(
     if len(files) > 1:
         return _report_fleet(files, page)
     (file,) = files
-    run = read_run(file)
+    run = read_run(file, warmup=False)
     if page is not None:
         write_html(run, page, prefix)
     screen = None if wide else screen_here(os.environ, verbose)
@@ -73,7 +73,7 @@ def _report_fleet(files: tuple[str, ...], page: str | None) -> int:
     from tcpx_mpi.report.fleet import fleet_lines, fleet_of
     from tcpx_mpi.report.html import write_fleet
 
-    runs = [read_run(file) for file in files]
+    runs = [read_run(file, warmup=False) for file in files]
     fleet = fleet_of(runs)
     if page is not None:
         write_fleet(fleet, page)

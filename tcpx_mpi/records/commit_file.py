@@ -30,6 +30,7 @@ from numpy.typing import DTypeLike, NDArray
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.inputs import open_regular
 from tcpx_mpi.records import mapped_arrays
+from tcpx_mpi.records.hdf5 import POINTER_BYTES, TEXT_BYTES, Kind, dataset_of, kind_of
 
 PAGE_BYTES = 4096
 
@@ -46,8 +47,6 @@ _MOST_IN_MEMORY = 384 << 20
 #: What deflate makes of zeros; texts, each of which is looked for by itself.
 _MOST_PACKED = 1032
 _MOST_TEXTS = 1 << 17
-#: Of a text in a file: its length, the address of a heap, its index there; and in memory.
-_TEXT_BYTES, _POINTER_BYTES = 16, 8
 #: Of a heap of texts: how it begins, the bytes of its head and of each object's, which has an index
 #: (0: what is left, with its head) and a length.
 _HEAP, _HEAD_BYTES, _IN_HEAP = b"GCOL", 16, struct.Struct("<H6xQ")
@@ -112,63 +111,91 @@ class CommitFile(io.RawIOBase):
         values.flags.writeable = False
         return values
 
-    def values(self, dataset: Any) -> NDArray[Any]:
-        """All values of a dataset of HDF5 in this file.
+    def values(self, group: Any, name: str) -> NDArray[Any]:
+        """All values of a dataset of a group of HDF5 in this file.
 
-        Raises ValueError where it says that it has more than lies in the file, lies in another
-        one, or would, unpacked, be more than there is room for.
+        Raises KeyError where there is none, ValueError where it says that it has more than lies in
+        the file, lies in another one, or would, unpacked, be more than there is room for.
         """
-        if not hasattr(dataset, "id") or not hasattr(dataset, "chunks") or dataset.size is None:
-            raise ValueError("a part is none with values")
-        size_bytes = dataset.size * dataset.dtype.itemsize
-        chunk_bytes = math.prod(dataset.chunks or ()) * dataset.dtype.itemsize
-        stored_bytes = dataset.id.get_storage_size() * (_MOST_PACKED if dataset.chunks else 1)
-        if size_bytes > stored_bytes or (dataset.dtype.hasobject and dataset.size > _MOST_TEXTS):
-            raise ValueError(f"{dataset.name} says that it has {size_bytes} bytes and has not")
-        if dataset.external or dataset.is_virtual:
-            raise ValueError(f"{dataset.name} lies in another file")
-        self._take_room(dataset, max(size_bytes, chunk_bytes))
-        if dataset.dtype.hasobject and dataset.size:
-            self._require_texts(dataset)
-        if not dataset.dtype.hasobject or not dataset.shape:
-            found: NDArray[Any] = dataset[()]
-            return found
+        dataset = dataset_of(group, name)
+        kind, shape, stored_bytes = kind_of(dataset), dataset.shape, dataset.get_storage_size()
+        size_bytes = math.prod(shape) * kind.dtype.itemsize
+        if size_bytes == 0:
+            return np.empty(shape, kind.dtype)
+        offset = dataset.get_offset()  # none of what is in chunks, or in another file
+        if offset is None or not (kind.lies_so or kind.texts):
+            return self._unpacked(dataset, name, kind)
+        if size_bytes > stored_bytes:
+            raise ValueError(f"{name} says that it has {size_bytes} bytes and has not")
+        self._take_room(name, size_bytes)
+        if kind.lies_so:
+            return self.array(offset, shape, kind.dtype)
+        return self._texts(dataset, name, kind, offset)
+
+    def _unpacked(self, dataset: Any, name: str, kind: Kind) -> NDArray[Any]:
+        """Values that do not lie in the file as they are."""
+        import h5py
+
+        if kind.dtype.hasobject:
+            raise ValueError(f"{name} has texts as no release wrote them")
+        found = h5py.Dataset(dataset)
+        if found.external or found.is_virtual:
+            raise ValueError(f"{name} lies in another file")
+        size_bytes, value_bytes = found.size * kind.dtype.itemsize, kind.dtype.itemsize
+        chunk_bytes = math.prod(found.chunks or ()) * value_bytes
+        stored_bytes = dataset.get_storage_size() * (_MOST_PACKED if found.chunks else 1)
+        if size_bytes > stored_bytes:
+            raise ValueError(f"{name} says that it has {size_bytes} bytes and has not")
+        self._take_room(name, max(size_bytes, chunk_bytes))
+        values: NDArray[Any] = found[()]
+        return values
+
+    def _texts(self, dataset: Any, name: str, kind: Kind, offset: int) -> NDArray[Any]:
+        import h5py
+
+        count = math.prod(dataset.shape)
+        if count > _MOST_TEXTS:
+            raise ValueError(f"{name} says that it has {count} texts")
+        self._require_texts(dataset, name, kind, offset)
         # Several of its texts may be one in the file: how long all are is known when they are here.
         at_once = max(self._room // max(self._size, 1), 1)
-        parts = [dataset[:0]]
+        if not dataset.shape or at_once >= dataset.shape[0]:
+            found = np.empty(dataset.shape, kind.dtype)
+            dataset.read(h5py.h5s.ALL, h5py.h5s.ALL, found, kind.memory)
+            self._take_room(name, _text_bytes(found))
+            return found
+        whole = h5py.Dataset(dataset)
+        parts = [whole[:0]]
         for start in range(0, dataset.shape[0], at_once):
-            parts.append(dataset[start : start + at_once])
-            self._take_room(dataset, _text_bytes(parts[-1]))
+            parts.append(whole[start : start + at_once])
+            self._take_room(name, _text_bytes(parts[-1]))
         return np.concatenate(parts)
 
-    def _require_texts(self, dataset: Any) -> None:
+    def _require_texts(self, dataset: Any, name: str, kind: Kind, offset: int) -> None:
         """Raises ValueError where a text says that it is longer than the file.
 
         HDF5 believes such a length: it clears so much memory before it looks for the text.
         """
-        places = _places_of_texts(dataset.id.get_type())
-        value_bytes = dataset.dtype.itemsize + len(places) * (_TEXT_BYTES - _POINTER_BYTES)
-        offset = dataset.id.get_offset()
-        whole = dataset.id.get_storage_size() == dataset.size * value_bytes
-        if offset is None or not places or not whole:
-            raise ValueError(f"{dataset.name} has texts as no release wrote them")
+        value_bytes = kind.dtype.itemsize + len(kind.texts) * (TEXT_BYTES - POINTER_BYTES)
+        if dataset.get_storage_size() != math.prod(dataset.shape) * value_bytes:
+            raise ValueError(f"{name} has texts as no release wrote them")
         lengths = np.dtype(
             {
-                "names": [str(place) for place in places],
-                "formats": ["<u4"] * len(places),
-                "offsets": places,
+                "names": [str(place) for place in kind.texts],
+                "formats": ["<u4"] * len(kind.texts),
+                "offsets": kind.texts,
                 "itemsize": value_bytes,
             }
         )
         table = self.array(offset, dataset.shape, lengths)
-        longest = max(int(table[str(place)].max()) for place in places)
+        longest = max(int(table[str(place)].max()) for place in kind.texts)
         if longest > self._size:
-            raise ValueError(f"{dataset.name} has a text of {longest} bytes, more than the file")
+            raise ValueError(f"{name} has a text of {longest} bytes, more than the file")
 
-    def _take_room(self, dataset: Any, size_bytes: int) -> None:
+    def _take_room(self, name: str, size_bytes: int) -> None:
         self._room -= size_bytes
         if self._room < 0:
-            raise ValueError(f"with {dataset.name} it would take more than {_MOST_IN_MEMORY} bytes")
+            raise ValueError(f"with {name} it would take more than {_MOST_IN_MEMORY} bytes")
 
     def write(self, data: Any) -> int:
         view = memoryview(data).cast("B")
@@ -218,6 +245,8 @@ class CommitFile(io.RawIOBase):
     def _read(self, view: memoryview, start: int) -> None:
         """What lies there when the changes are made, zeros beyond the end."""
         _read_at(self._fd, view, start)
+        if not self._pages:
+            return
         for page in _pages_of(start, start + len(view)):
             kept = self._pages.get(page)
             if kept is None:
@@ -256,27 +285,6 @@ def _require_heap(view: memoryview) -> None:
         if not _HEAD_BYTES <= step <= size - at:
             raise OSError("a heap of its texts is damaged")
         at += step
-
-
-def _places_of_texts(value: Any) -> list[int]:
-    """Offsets in the file of the texts of a value, or of a table's row; none for other types."""
-    if not value.dtype.names:
-        return [0] if _is_text(value) else []
-    columns = [value.get_member_type(index) for index in range(value.get_nmembers())]
-    if any(column.dtype.hasobject and not _is_text(column) for column in columns):
-        return []
-    offsets = [
-        value.get_member_offset(index) for index, column in enumerate(columns) if _is_text(column)
-    ]
-    # HDF5 tells offsets in memory, where a text is a pointer.
-    return [
-        offset + before * (_TEXT_BYTES - _POINTER_BYTES)
-        for before, offset in enumerate(sorted(offsets))
-    ]
-
-
-def _is_text(stored: Any) -> bool:
-    return hasattr(stored, "is_variable_str") and bool(stored.is_variable_str())
 
 
 def _text_bytes(values: NDArray[Any]) -> int:
@@ -324,7 +332,7 @@ def _read_redo(descriptor: int, size: int) -> dict[int, bytearray] | None:
 
 
 def _read_at(descriptor: int, view: memoryview, offset: int) -> None:
-    done = 0
+    done = os.preadv(descriptor, [view], offset)
     while done < len(view):
         count = os.preadv(descriptor, [view[done:]], offset + done)
         if count == 0:

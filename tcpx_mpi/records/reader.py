@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
 from dataclasses import MISSING, fields
 from typing import Any, TypeVar
 
@@ -13,6 +12,7 @@ import numpy as np
 from tcpx_mpi.errors import PartialResult, UsageError
 from tcpx_mpi.records.commit_file import CommitFile, open_for_reading
 from tcpx_mpi.records.gpu import GpuRow
+from tcpx_mpi.records.hdf5 import dataset_of, groups, has, has_attribute, kind_of
 from tcpx_mpi.records.header import BaselineInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.records.launches import GROUP, PLANNED
 from tcpx_mpi.records.row import Average, ObservedPlacement, Row
@@ -68,8 +68,9 @@ _DAMAGE = (
 )  # fmt: skip
 
 
-def read_run(path: str) -> Run:
-    """The run in a file; what an unfinished one lacks is in `Run.missing`.
+def read_run(path: str, warmup: bool = True) -> Run:
+    """The run in a file; what an unfinished one lacks is in `Run.missing`. Who needs no samples of
+    warm-ups reads it without them in two thirds of the time.
 
     Raises UsageError for a file that is missing, truncated, foreign, damaged or of a newer
     schema, and PartialResult for one whose writer was killed before it wrote a header.
@@ -90,7 +91,7 @@ def read_run(path: str) -> Run:
     with file:
         try:
             _refuse_foreign(file, path)
-            return _read(file, path, stored)
+            return _read(file, path, stored, warmup)
         except _DAMAGE as error:
             raise UsageError(f"{path} is damaged: {_one_line(error)}") from error
 
@@ -111,47 +112,26 @@ def _refuse_foreign(file: Any, path: str) -> None:
         raise PartialResult(f"{path} has no header: the run was killed before its first row")
 
 
-def _read(file: Any, path: str, stored: CommitFile) -> Run:
-    run = _read_launch(file, path, stored)
-    run.launches = [_read_launch(group, path, stored) for _, group in _groups(file, GROUP)]
+def _read(file: Any, path: str, stored: CommitFile, warmup: bool) -> Run:
+    run = _read_launch(file, path, stored, warmup)
+    run.launches = [_read_launch(group, path, stored, warmup) for _, group in groups(file, GROUP)]
     if PLANNED in file.attrs:
         run.launches_planned = read_integer_attribute(file, PLANNED)
     return run
 
 
-def _groups(parent: Any, name: str) -> Iterator[tuple[str, Any]]:
-    """The groups in a group, in the order of their names; none where that is not there.
-
-    Raises ValueError for what is no group of this file: a link to another, one that another place
-    has too, which makes few bytes many rows, or one within itself.
-    """
-    import h5py
-
-    if name not in parent:
-        return
-    inside = parent[name]
-    for inner in sorted(inside):
-        link = inside.get(inner, getlink=True)
-        group = inside[inner]
-        if not isinstance(link, h5py.HardLink) or not isinstance(group, h5py.Group):
-            raise ValueError(f"{name}/{inner} is no group of it")
-        if h5py.h5o.get_info(group.id).rc != 1:
-            raise ValueError(f"{name}/{inner} is there twice")
-        yield inner, group
-
-
-def _read_launch(file: Any, path: str, stored: CommitFile) -> Run:
+def _read_launch(file: Any, path: str, stored: CommitFile, warmup: bool) -> Run:
     header = _read_header(file, stored)
     require_header(header)
     rows = sorted(
-        (_read_row(group, stored) for _, group in _groups(file, "rows")),
+        (_read_row(group, stored, warmup) for _, group in groups(file, "rows")),
         key=lambda row: row.index,
     )
     for row in rows:
-        require_row(row, header)
+        require_row(row, header, warmup)
     if any(one.index == other.index for one, other in itertools.pairwise(rows)):
         raise ValueError("a row is there twice")
-    partial = [_read_partial(group, stored) for _, group in _groups(file, "partial")]
+    partial = [_read_partial(group, stored) for _, group in groups(file, "partial")]
     for part in partial:
         require_partial(part, header)
     return Run(
@@ -169,7 +149,7 @@ def _read_launch(file: Any, path: str, stored: CommitFile) -> Run:
 def _read_setup(file: Any, stored: CommitFile) -> SetupTimes:
     setup = SetupTimes.joined([])
     if "setup" in file:
-        table = stored.values(file["setup"])
+        table = stored.values(file, "setup")
         if table.dtype != SETUP_DTYPE or table.ndim != 1:
             raise ValueError("setup is no table of set-up times")
         setup = SetupTimes(table)
@@ -182,7 +162,7 @@ def _read_header(file: Any, stored: CommitFile) -> RunHeader:
     values = {
         name: read_attribute(file, name)
         for name in HEADER_ATTRIBUTES
-        if name in file.attrs or name not in NEW_HEADER_ATTRIBUTES
+        if name not in NEW_HEADER_ATTRIBUTES or has_attribute(file, name)
     }
     for name in ("versions", "environment", "facts"):
         values[name] = {
@@ -191,7 +171,7 @@ def _read_header(file: Any, stored: CommitFile) -> RunHeader:
     planned = {
         name: read_attribute(plan, name)
         for name in PLAN_ATTRIBUTES
-        if name in plan.attrs or name not in NEW_PLAN_ATTRIBUTES
+        if name not in NEW_PLAN_ATTRIBUTES or has_attribute(plan, name)
     }
     for name in ("sizes", "slots"):
         planned[name] = tuple(read_array(plan, name, stored).tolist())
@@ -214,16 +194,16 @@ def _read_records(
 ) -> list[_Record]:
     """A table of these, none where some files lack it. Columns with a default are younger than the
     oldest files."""
-    if name in _YOUNGER and name not in group:
+    if name in _YOUNGER and not has(group, name):
         return []
     needed = {item.name for item in fields(kind) if item.default is MISSING}
-    there = group[name].dtype.names or ()
+    there = kind_of(dataset_of(group, name)).dtype.names or ()
     columns = [each for each in columns if each[0] in needed or each[0] in there]
     return [dataclass_of(kind, item) for item in read_table(group, name, columns, stored)]
 
 
-def _read_row(group: Any, stored: CommitFile, of: Any = None) -> Row:
-    table = stored.values(group["ranks"])
+def _read_row(group: Any, stored: CommitFile, warmup: bool, of: Any = None) -> Row:
+    table = stored.values(group, "ranks")
     columns: dict[str, Any] = {
         name: of_kind(name, table[name], "b" if kind is bool else "iu", 1).astype(
             np.bool_ if kind is bool else np.int64
@@ -233,7 +213,7 @@ def _read_row(group: Any, stored: CommitFile, of: Any = None) -> Row:
     }
     columns.setdefault("cpu_others_ns", np.full(table.size, -1, np.int64))  # version 1
     arrivals: dict[str, Any] = {}
-    if ARRIVALS[0] in group:
+    if has(group, ARRIVALS[0]):
         arrivals = {
             name: read_array(group, name, stored, kind, dimensions)
             for name, kind, dimensions in zip(ARRIVALS, ("f", "iu"), (3, 1), strict=True)
@@ -242,12 +222,12 @@ def _read_row(group: Any, stored: CommitFile, of: Any = None) -> Row:
         **{
             name: read_attribute(group, name)
             for name in ROW_ATTRIBUTES
-            if name in group.attrs or name not in NEW_ROW_ATTRIBUTES
+            if name not in NEW_ROW_ATTRIBUTES or has_attribute(group, name)
         },
         **columns,
         **arrivals,
         samples=read_samples(group, "samples", stored),
-        warmup=read_samples(group, "warmup", stored),
+        warmup=read_samples(group, "warmup", stored) if warmup else {},
         batches=read_array(group, "batches", stored),
         batch_start=read_array(group, "batch_start", stored, dimensions=2),
         late=read_array(group, "late", stored, "biu", 2).astype(np.bool_),
@@ -256,7 +236,10 @@ def _read_row(group: Any, stored: CommitFile, of: Any = None) -> Row:
         proof=_read_records(group, "proof", ObservedPlacement, PROOF_COLUMNS, stored),
         gpu=_read_records(group, "gpu", GpuRow, GPU_COLUMNS, stored),
         # Sides have none of their own.
-        against={peer: _read_row(inner, stored, group) for peer, inner in _groups(group, "against")}
+        against={
+            peer: _read_row(inner, stored, warmup, group)
+            for peer, inner in groups(group, "against")
+        }
         if of is None
         else {},
         averages=_read_records(group, "averages", Average, AVERAGE_COLUMNS, stored),
@@ -264,9 +247,9 @@ def _read_row(group: Any, stored: CommitFile, of: Any = None) -> Row:
 
 
 def _read_trace(group: Any, stored: CommitFile) -> Int64s:
-    if "trace" not in group:
+    if not has(group, "trace"):
         return no_trace()
-    table = stored.values(group["trace"])
+    table = stored.values(group, "trace")
     columns = [of_kind(name, table[name], "iu", 1).astype(np.int64) for name, _ in TRACE_COLUMNS]
     return np.stack(columns, axis=1)
 
@@ -296,7 +279,7 @@ def _read_partial(group: Any, stored: CommitFile, of: Any = None) -> PartialRow:
             rank: read_samples(group[name], "warmup", stored, 1) for rank, name in ranks.items()
         },
         against={
-            peer: _read_partial(inner, stored, group) for peer, inner in _groups(group, "against")
+            peer: _read_partial(inner, stored, group) for peer, inner in groups(group, "against")
         }
         if of is None
         else {},

@@ -25,11 +25,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tcpx_mpi.records import hdf5
 from tcpx_mpi.records.commit_file import CommitFile
 from tcpx_mpi.records.described import DESCRIBED
 from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.header import BaselineInfo, Plan, RankInfo, RunHeader
-from tcpx_mpi.records.row import RANK_COLUMNS, RANK_FLAGS, Average, ObservedPlacement, RowFacts
+from tcpx_mpi.records.row import (
+    PHASES,
+    RANK_COLUMNS,
+    RANK_FLAGS,
+    Average,
+    ObservedPlacement,
+    RowFacts,
+)
 from tcpx_mpi.records.secrets import redacted_text
 from tcpx_mpi.records.sound import of_kind
 from tcpx_mpi.records.stored import StoredArray, StoredSamples
@@ -162,7 +170,7 @@ def write_texts(group: Any, name: str, texts: Iterable[str], key: str) -> None:
 
 def read_texts(group: Any, name: str, stored: CommitFile) -> list[str]:
     """A list that `write_texts` wrote."""
-    values = stored.values(group[name])
+    values = stored.values(group, name)
     return [_text(name, text) for text in values.ravel().tolist()]
 
 
@@ -170,7 +178,7 @@ def read_array(
     group: Any, name: str, stored: CommitFile, kind: str = "iu", dimensions: int = 1
 ) -> NDArray[Any]:
     """The values of a dataset that has so many dimensions; `kind` as in `sound.of_kind`."""
-    return of_kind(name, stored.values(group[name]), kind, dimensions)
+    return of_kind(name, stored.values(group, name), kind, dimensions)
 
 
 def write_table(
@@ -204,7 +212,7 @@ def write_table(
 def read_table(group: Any, name: str, columns: Columns, stored: CommitFile) -> list[dict[str, Any]]:
     """The rows of a table by name of column. Raises KeyError if a column is not there, and
     ValueError for one of another type."""
-    table = stored.values(group[name])
+    table = stored.values(group, name)
     if table.ndim != 1 or table.dtype.names is None:
         raise ValueError(f"{name} is no table")
     lists = [_column(name, table, column, kind) for column, kind in columns]
@@ -232,30 +240,34 @@ def write_samples(group: Any, name: str, samples: Mapping[str, NDArray[np.int64]
 
 def read_samples(group: Any, name: str, file: CommitFile, dimensions: int = 2) -> StoredSamples:
     """The samples by phase, which are read from the file when they are needed."""
-    places = {phase: _place(dataset, file, dimensions) for phase, dataset in group[name].items()}
-    return StoredSamples(file, places)
+    inside = hdf5.group_of(group, name)
+    phases = PHASES if inside.id.get_num_objs() == len(PHASES) else hdf5.names(inside)
+    return StoredSamples(file, {p: _place(inside, p, file, dimensions) for p in phases})
 
 
-def _place(dataset: Any, file: CommitFile, dimensions: int) -> StoredArray | NDArray[np.int64]:
-    dtype, shape = dataset.dtype, dataset.shape
-    if dtype.kind != "i" or shape is None or len(shape) != dimensions:
-        raise ValueError(f"{dataset.name} has no samples: {dtype} {shape}")
-    offset = dataset.id.get_offset()  # none where HDF5 keeps it in chunks, or has nothing to keep
+def _place(
+    group: Any, phase: str, file: CommitFile, dimensions: int
+) -> StoredArray | NDArray[np.int64]:
+    dataset = hdf5.dataset_of(group, phase)
+    dtype, shape = hdf5.kind_of(dataset).dtype, dataset.shape
+    if dtype.kind != "i" or len(shape) != dimensions:
+        raise ValueError(f"{phase} has no samples: {dtype} {shape}")
+    offset = dataset.get_offset()  # none where HDF5 keeps it in chunks, or has nothing to keep
     if offset is None:
-        return file.values(dataset)
-    if math.prod(shape) * dtype.itemsize > dataset.id.get_storage_size():
-        raise ValueError(f"{dataset.name} says that it has more than there is")
+        return file.values(group, phase)
+    if math.prod(shape) * dtype.itemsize > dataset.get_storage_size():
+        raise ValueError(f"{phase} says that it has more than there is")
     return StoredArray(offset, shape, dtype)
 
 
 def read_attribute(group: Any, name: str) -> Any:
     """An attribute's value as Python's own type instead of numpy's."""
-    value = group.attrs[name]
+    value = hdf5.attribute(group, name)
     return value.item() if isinstance(value, np.generic) else value
 
 
 def read_text_attribute(group: Any, name: str) -> str:
-    return _text(name, group.attrs[name])
+    return _text(name, hdf5.attribute(group, name))
 
 
 def read_integer_attribute(group: Any, name: str) -> int:

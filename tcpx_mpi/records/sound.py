@@ -24,12 +24,13 @@ MOST_RANKS = 1 << 16
 #: Above all counts, bytes and nanoseconds; sums of some of them are within 64 bits.
 _MOST = 1 << 62
 _Kind = TypeVar("_Kind")
+_TYPES_OF: dict[Any, dict[str, str]] = {}
 _WORDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "a text"}
 
 
 def dataclass_of(kind: type[_Kind], values: Mapping[str, Any]) -> _Kind:
     """An object of a dataclass whose fields are numbers, texts and tuples of whole numbers."""
-    fields = {item.name: str(item.type) for item in dataclasses.fields(kind)}  # type: ignore[arg-type]  # a dataclass
+    fields = types_of(kind)
     for name, value in values.items():
         if name not in fields:
             raise ValueError(f"{name} is no part of {kind.__name__}")
@@ -38,6 +39,13 @@ def dataclass_of(kind: type[_Kind], values: Mapping[str, Any]) -> _Kind:
         return kind(**values)
     except TypeError as error:  # one without a default is not there
         raise ValueError(str(error)) from None
+
+
+def types_of(kind: Any) -> dict[str, str]:
+    """The types of a dataclass's fields as its source has them, by name."""
+    if kind not in _TYPES_OF:
+        _TYPES_OF[kind] = {item.name: str(item.type) for item in dataclasses.fields(kind)}
+    return _TYPES_OF[kind]
 
 
 def _require_type(name: str, value: object, kind: str) -> None:
@@ -112,14 +120,15 @@ def _require_texts(name: str, texts: Sequence[object]) -> None:
         _require(isinstance(text, str), name, text, "a text")
 
 
-def require_row(row: Row, header: RunHeader) -> None:
-    """Raises ValueError where parts of a row do not agree with each other, or with the header."""
+def require_row(row: Row, header: RunHeader, warmup: bool = True) -> None:
+    """Raises ValueError where parts of a row do not agree with each other, or with the header.
+    Without `warmup` nothing of that was read."""
     imported = header.averages_only
     world = header.world
     least = -1 if imported else 0
-    for item in dataclasses.fields(row):
-        if str(item.type) in _WORDS:
-            _require_type(item.name, getattr(row, item.name), str(item.type))
+    for name, kind in types_of(type(row)).items():
+        if kind in _WORDS:
+            _require_type(name, getattr(row, name), kind)
     _require(row.chunks >= -1, "chunks", row.chunks, "-1 (not counted) or more")
     for name in ("index", "cycle", "size_bytes", "iterations", "warmup_iterations"):
         value = getattr(row, name)
@@ -136,11 +145,11 @@ def require_row(row: Row, header: RunHeader) -> None:
     _require(good, "batches", "", f"the {row.iterations} iterations in parts")
     for name in ("batch_start", "late"):
         _require_shape(name, getattr(row, name), (world, batches.size))
-    for kind in (row.samples, row.warmup):
+    for samples in (row.samples, row.warmup) if warmup else (row.samples,):
         # Of others a run tells that they are missing; without this one there is no row.
-        _require(PHASES[0] in kind, "samples", "", f"of the phase {PHASES[0]}")
-        for phase in kind:
-            shape = shape_of(kind, phase)
+        _require(PHASES[0] in samples, "samples", "", f"of the phase {PHASES[0]}")
+        for phase in samples:
+            shape = shape_of(samples, phase)
             _require(len(shape) == 2, phase, "", "samples by rank and iteration")
             _require(imported or shape[0] == world, phase, shape[0], f"samples of {world} ranks")
     if row.arrivals.size:
@@ -155,7 +164,7 @@ def require_row(row: Row, header: RunHeader) -> None:
     for side in row.against.values():
         if side.against:
             raise ValueError("a side of a row has sides of its own")
-        require_row(side, header)
+        require_row(side, header, warmup)
 
 
 #: What an imported run may leave untold.
@@ -178,15 +187,15 @@ def require_partial(part: PartialRow, header: RunHeader) -> None:
 
 
 def _require_shape(name: str, values: NDArray[Any], shape: tuple[int, ...]) -> None:
-    _require(values.shape == shape, name, str(values.shape), f"of the shape {shape}")
+    if values.shape != shape:
+        _require(False, name, str(values.shape), f"of the shape {shape}")
 
 
 def of_kind(name: str, values: NDArray[Any], kind: str, dimensions: int) -> NDArray[Any]:
     """The same values, which are whole numbers ("iu"), numbers ("f") or flags ("b")."""
-    good = values.dtype.kind in kind and values.ndim == dimensions
-    _require(
-        good, name, str(values.dtype), f"values of {dimensions} dimensions, of the type {kind}"
-    )
+    if values.dtype.kind not in kind or values.ndim != dimensions:
+        expected = f"values of {dimensions} dimensions, of the type {kind}"
+        _require(False, name, str(values.dtype), expected)
     if kind == "iu" and values.dtype == np.uint64:
         good = not values.size or bool(values.max() <= _MOST)
         _require(good, name, "", "below 2^62")

@@ -19,7 +19,7 @@ from tcpx_mpi.compare import Limits, compare_runs
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.exchange.tidy import tables_of
 from tcpx_mpi.gates import calibrate, judge
-from tcpx_mpi.records import Plan, Row, RunHeader, RunWriter, Scratch, merge, read_run
+from tcpx_mpi.records import Plan, Row, RunHeader, RunWriter, Scratch, hdf5, merge, read_run
 from tcpx_mpi.records.commit_file import CommitFile
 from tcpx_mpi.report import report_lines, summarise_row, write_run_json
 from tcpx_mpi.report.html.plots import distribution_plots
@@ -142,3 +142,25 @@ def test_a_run_of_many_rows_keeps_their_scalars(kept: str, tmp_path: Path) -> No
         tracemalloc.stop()
     assert held < MANY * ROW_BYTES
     assert {summary.iteration_max_ns().size for summary in summaries} == {ITERATIONS}
+
+
+def test_the_types_of_a_row_are_made_once_for_all_rows(files: dict[int, str]) -> None:
+    hdf5._kind_of.cache_clear()
+    read_run(files[FEW])
+    of_few = hdf5._kind_of.cache_info().misses
+    read_run(files[MANY])
+    assert hdf5._kind_of.cache_info().misses == of_few > 0
+
+
+def test_who_needs_no_warm_ups_opens_none_of_them(
+    files: dict[int, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = []
+    real = hdf5.group_of
+    monkeypatch.setattr(
+        hdf5, "group_of", lambda group, name: opened.append(name) or real(group, name)
+    )
+    run = read_run(files[FEW], warmup=False)
+    assert opened == ["samples"] * FEW
+    assert [row.warmup for row in run.rows] == [{}] * FEW
+    assert report_lines(run) == report_lines(read_run(files[FEW]))

@@ -141,7 +141,7 @@ def test_a_text_that_says_it_is_longer_than_the_file_is_not_believed(
     data = bytearray(path.read_bytes())
     data[at : at + 4] = (0xF0000000).to_bytes(4, "little")
     path.write_bytes(data)
-    with pytest.raises(UsageError, match=f"/{name} has a text of 4026531840 bytes"):
+    with pytest.raises(UsageError, match=f" {name} has a text of 4026531840 bytes"):
         read_run(path)
 
 
