@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 
 import click
 
-from tcpx_mpi.errors import PartialResult
+from tcpx_mpi.errors import PartialResult, UsageError
 
 
 @click.command("report")
@@ -25,6 +26,9 @@ from tcpx_mpi.errors import PartialResult
     metavar="PREFIX",
     help="Where softtcpx wrote its part, as SOFTTCPX_TRACE had it (as in the run's environment).",
 )
+@click.option(
+    "--strict", is_flag=True, help="Exit code 10 where somebody is slow, 11 where a doubt is left."
+)
 @click.option("-v", "--verbose", is_flag=True, help="On a terminal: the whole header and footer.")
 @click.option("--wide", is_flag=True, help="On a terminal: all columns, as in a pipe or a file.")
 def command(
@@ -32,6 +36,7 @@ def command(
     page: str | None,
     trace: bool,
     prefix: str | None,
+    strict: bool,
     verbose: bool,
     wide: bool,
 ) -> int:
@@ -44,7 +49,7 @@ def command(
     kept (exit code 2). It takes the extra `analysis`: pip install 'tcpx-mpi[analysis]'.
     """
     from tcpx_mpi.records import read_run
-    from tcpx_mpi.report import report_lines, show_lines
+    from tcpx_mpi.report import report_lines, show_lines, strict_outcome
     from tcpx_mpi.report.html import require_page_possible, write_html
     from tcpx_mpi.report.trace_text import trace_lines
     from tcpx_mpi.run.terminal import screen_here
@@ -52,6 +57,8 @@ def command(
     if page is not None:
         require_page_possible(page)
     if len(files) > 1:
+        if strict:
+            raise UsageError(f"--strict is of one run, found {len(files)}: give it each file alone")
         return _report_fleet(files, page)
     (file,) = files
     run = read_run(file, warmup=False)
@@ -65,6 +72,11 @@ def command(
         print(f"# wrote {page}")
     if run.missing:
         raise PartialResult(f"{file} is partial: {'; '.join(run.missing)}")
+    if strict:
+        code, why = strict_outcome(run)
+        if code:
+            print(f"tcpx-mpi: error: {why}", file=sys.stderr)
+        return int(code)
     return 0
 
 

@@ -420,6 +420,10 @@ class RunOptions(PlanOptions):
     gate_path: str | None = option(CHECKS, None, any_text,
         "TOML file of limits that the run must meet, else exit code 9 (`tcpx-mpi gate`)",
         name="gate", metavar="FILE")
+    strict: bool = option(CHECKS, False, switch,
+        "end with exit code 10 where a rank, NIC or way is slow, and with 11 where a warning, a "
+        "spike or `cannot tell` puts a figure in doubt",
+        metavar="", may_be_bare=True)
 
     spool: str = option(LAUNCH, None, any_text,
         "each rank's journal until its row is in the file (the temporary directory)",

@@ -104,21 +104,17 @@ def _measured(times: NDArray[np.float64], by_batch: NDArray[np.float64]) -> Meas
     if by_batch.size < 2:  # `pair` with few iterations
         half = max(times.size // 2, 1)
         halves = float(times[:half].mean()), float(times[-half:].mean())
-        return Measured(float(by_batch[0]), *halves)
+        quarters = np.array_split(times, min(QUARTERS, times.size))
+        return Measured(float(by_batch[0]), *halves, tuple(float(q.mean()) for q in quarters))
     return _of_blocks(by_batch)
 
 
 def _of_blocks(times: NDArray[np.float64]) -> Measured:
     half = max(times.size // 2, 1)
     first, second = float(np.median(times[:half])), float(np.median(times[-half:]))
-    return Measured(float(np.median(times)), first, second)
-
-
-def _at_once(times: Sequence[float] | NDArray[np.float64]) -> Measured:
-    """Of ways that were measured at once, with the quarters in which they were."""
-    found = _of_blocks(np.asarray(times))
-    quarters = np.array_split(times, min(QUARTERS, len(times)))
-    return replace(found, quarters_ns=tuple(float(np.median(each)) for each in quarters))
+    quarters = np.array_split(times, min(QUARTERS, times.size))
+    by_quarter = tuple(float(np.median(each)) for each in quarters)
+    return Measured(float(np.median(times)), first, second, by_quarter)
 
 
 def _half_round_trips(row: Row) -> dict[Link, Measured]:
@@ -131,7 +127,7 @@ def _half_round_trips(row: Row) -> dict[Link, Measured]:
     """
     both = (row.arrivals + row.arrivals.transpose(1, 0, 2)) / 2
     return {
-        (a, b): _at_once(both[a, b])
+        (a, b): _of_blocks(both[a, b])
         for a in range(len(both))
         for b in range(a + 1, len(both))
         if bool((both[a, b] > 0).all())
@@ -139,13 +135,12 @@ def _half_round_trips(row: Row) -> dict[Link, Measured]:
 
 
 def _together(parts: Sequence[Measured]) -> Measured:
-    """Several times the same way, in cycles: medians, and the first cycle against the last."""
+    """Several times the same way, in cycles: medians, and the first cycles against the last."""
     if len(parts) == 1:
         return parts[0]
-    if parts[0].quarters_ns:
-        return _at_once([ns for part in parts for ns in part.quarters_ns])
+    found = _of_blocks(np.array([ns for part in parts for ns in part.quarters_ns]))
     times = [part.time_ns for part in parts]
-    return Measured(float(np.median(times)), times[0], times[-1])
+    return replace(found, time_ns=float(np.median(times)))
 
 
 def pairs_to_retest(header: RunHeader, rows: Sequence[Row]) -> dict[int, list[str]]:
@@ -176,8 +171,9 @@ def matrices(header: RunHeader, rows: Iterable[Row]) -> BySize:
 
 
 def stragglers(header: RunHeader, rows: Sequence[Row]) -> list[Finding[str]]:
-    """What is slow, or that nothing is."""
+    """What is slow, that nothing is, or that the noise hides it."""
     named: list[str] = []
+    doubted: list[str] = []
     unconfirmed: list[str] = []
     places = places_of(header)
     by_size = links_by_size(header, [row for row in rows if not row.pairs])
@@ -193,15 +189,21 @@ def stragglers(header: RunHeader, rows: Sequence[Row]) -> list[Finding[str]]:
                 sentence += f"; again {each.again:.3g} x{_met(each.suspect, fresh, places)}"
             elif fresh:
                 sentence += "; not measured again"
-            (named if each.named else unconfirmed).append(sentence)
-    if not named and (has_rounds(header) or not is_one_direction(header)):
-        named = _nobody(by_size, places, roles)
-    return [*_titled(SLOW, named), *_titled("Not confirmed", unconfirmed)]
+            if each.doubted:
+                sentence = f"cannot tell of {sentence}"
+            (named if each.named else doubted if each.doubted else unconfirmed).append(sentence)
+    found = [*_titled(SLOW, named, Severity.BAD), *_titled(SLOW, doubted, Severity.DOUBTFUL)]
+    if not found and (has_rounds(header) or not is_one_direction(header)):
+        found = _nobody(header, by_size, places, roles)
+    return [*found, *_titled("Not confirmed", unconfirmed)]
 
 
-def _nobody(by_size: BySize, places: Places, roles: Sequence[str]) -> list[str]:
+def _nobody(
+    header: RunHeader, by_size: BySize, places: Places, roles: Sequence[str]
+) -> list[Finding[str]]:
     """That nobody is named, and how slow a rank can be unseen, at the size where that is most and
-    where it is least; nothing where no rank could be named.
+    where it is least; nothing where no rank could be named. Of sizes whose noise hides what matters
+    that it cannot be told.
     """
     found = sorted(
         (
@@ -212,13 +214,30 @@ def _nobody(by_size: BySize, places: Places, roles: Sequence[str]) -> list[str]:
         key=lambda item: item[1].most,
         reverse=True,
     )
-    if not found:
-        return []
-    why = "the least that is named"
-    if found[0][1].by_noise:
-        why = f"{TIMES_NOISE:g} x the noise: more iterations (-n) see smaller differences"
-    limits = " and ".join(dict.fromkeys(_limit(*item) for item in (found[0], found[-1])))
-    return [f"nobody; a rank goes unseen below {limits} ({why})"]
+    hidden = [item for item in found if item[1].hides]
+    clear = [item for item in found if not item[1].hides]
+    said = _titled(SLOW, [_cannot_tell(header, *item) for item in hidden], Severity.DOUBTFUL)
+    if clear:
+        why = "the least that is named"
+        if clear[0][1].by_noise:
+            why = f"{TIMES_NOISE:g} x the noise: more iterations (-n) see smaller differences"
+        limits = " and ".join(dict.fromkeys(_limit(*item) for item in (clear[0], clear[-1])))
+        who = "elsewhere" if hidden else "nobody;"
+        said += _titled(SLOW, [f"{who} a rank goes unseen below {limits} ({why})"])
+    return said
+
+
+def _cannot_tell(header: RunHeader, size: int, found: Sensitivity) -> str:
+    return (
+        f"cannot tell (noise {_noise(found.noise)}); farthest: {rank_name(header, found.rank)}, "
+        f"{found.role}: {found.farthest:.3g} x; a rank goes unseen below {_limit(size, found)}: "
+        "use more iterations (-n), or a quieter machine"
+    )
+
+
+def _noise(noise: float) -> str:
+    """In log time."""
+    return f"{math.expm1(noise):.1%}" if noise < math.log(2) else f"{math.exp(noise):.3g} x"
 
 
 def _limit(size: int, sensitivity: Sensitivity) -> str:
@@ -228,11 +247,13 @@ def _limit(size: int, sensitivity: Sensitivity) -> str:
     return f"{' to '.join(factors)} x {good}"
 
 
-def _titled(title: str, sentences: Sequence[str]) -> list[Finding[str]]:
+def _titled(
+    title: str, sentences: Sequence[str], severity: Severity = Severity.NOTE
+) -> list[Finding[str]]:
     shown = list(sentences[:_MOST_LINES])
     if len(sentences) > len(shown):
         shown.append(f"and {len(sentences) - len(shown)} more: the slowest is above")
-    return [Finding(Severity.NOTE, title, text) for text in shown]
+    return [Finding(severity, title, text) for text in shown]
 
 
 def places_of(header: RunHeader) -> Places | None:
@@ -249,7 +270,7 @@ def _sentence(header: RunHeader, size: int, suspect: Straggler) -> str:
     figure = (
         f"{suspect.factor:.3g} x the {suspect.good_ns / 1e3:.4g} us of the good ones at "
         f"{format_size(size)}, in {suspect.links} of {suspect.of_links} ways "
-        f"(noise {math.expm1(suspect.noise):.1%})"
+        f"(noise {_noise(suspect.noise)})"
     )
     roles = " and ".join(suspect.roles)
     if suspect.kind == "rank":

@@ -5,7 +5,8 @@ page, and as an exit code.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.findings.baselines import wrong_of_baselines
@@ -80,6 +81,17 @@ def outcome_of(header: RunHeader, summaries: Summaries) -> tuple[ExitCode, str]:
         return ExitCode.WRONG_BYTES, [*errors_of(summaries), "wrong bytes were received"][0]
     text = below_minimum(header, summaries)
     return (ExitCode.BELOW_GATE, text) if text else (ExitCode.OK, "")
+
+
+def strict_outcome(findings: Iterable[Finding[Any]]) -> tuple[ExitCode, str]:
+    """The exit code of a run that is whole and right, where every finding counts, and the worst."""
+    for worst in worst_first(findings):
+        text = f"{worst.title}: {worst.text}" if worst.title else worst.text
+        if worst.severity is Severity.BAD:
+            return ExitCode.WORSE, text
+        if worst.severity is Severity.DOUBTFUL:
+            return ExitCode.INCONCLUSIVE, text
+    return ExitCode.OK, ""
 
 
 # --- For those who read nccl-tests ----------------------------------------------------------------

@@ -58,9 +58,7 @@ _PR_SET_PDEATHSIG = 1
 _STDOUT = 1
 
 #: What a rank never ends with: verdicts of comparisons, and of files. mpirun has codes of its own.
-_NEVER_OF_A_RANK = (
-    ExitCode.WORSE, ExitCode.INCONCLUSIVE, ExitCode.PARTIAL_RESULT, ExitCode.BETTER,
-)  # fmt: skip
+_NEVER_OF_A_RANK = (ExitCode.PARTIAL_RESULT, ExitCode.BETTER)
 _OF_RANKS = frozenset(map(int, ExitCode)) - set(_NEVER_OF_A_RANK)
 _OF_SIGNALS = range(129, 193)
 #: Of a program that has a defect of its own: Open MPI 5 where it loses a rank within MPI_Init.

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.findings import verdict
 from tcpx_mpi.findings.run import findings_of
 from tcpx_mpi.records import Run, RunHeader, SetupTimes
@@ -37,6 +38,7 @@ __all__ = [
     "row_line",
     "setup_lines",
     "show_lines",
+    "strict_outcome",
     "summarise_row",
     "title_lines",
     "to_json",
@@ -109,3 +111,10 @@ def below_minimum(run: Run) -> str:
     "" where it does, or has none."""
     run = representative(run)
     return verdict.below_minimum(run.header, [summarise_row(run.header, row) for row in run.rows])
+
+
+def strict_outcome(run: Run) -> tuple[ExitCode, str]:
+    """The exit code of `--strict`, and the worst finding: somebody is slow, or a doubt."""
+    missing, run = run.missing, representative(run)
+    summaries = [summarise_row(run.header, row) for row in run.rows]
+    return verdict.strict_outcome(findings_of(run, summaries, missing))

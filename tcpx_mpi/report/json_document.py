@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from tcpx_mpi.findings.run import findings_of
 from tcpx_mpi.findings.verdict import errors_of, out_of_bounds, passes_minimum_bandwidth
 from tcpx_mpi.records import Row, Run, RunHeader, in_place_of, write_text
 from tcpx_mpi.records.mapped_arrays import pieces
@@ -71,7 +72,7 @@ def parts_of(
 ) -> tuple[dict[str, Any], Iterator[dict[str, Any]]]:
     """The document of a run without its rows, and the rows, which are made one by one."""
     over_launches = {row.index: row for row in rows_over_launches(run)}
-    whole, run = run, representative(run)
+    whole, missing, run = run, run.missing, representative(run)
     header = run.header
     summaries = [summarise_row(header, row) for row in run.rows]
     wrong, well = out_of_bounds(header, summaries)
@@ -91,7 +92,7 @@ def parts_of(
         },
         "errors": _errors(run, summaries),
         "end_time": run.end_time or None,
-        "tcpx_mpi": _ours(whole, files, gate),
+        "tcpx_mpi": _ours(whole, files, gate) | {"findings": _findings(run, summaries, missing)},
     }
     rows = (
         row_document(header, row, summary) | _over_launches(over_launches.get(row.index))
@@ -346,6 +347,24 @@ def _errors(run: Run, summaries: Sequence[RowSummary]) -> list[str]:
     if run.fault is not None:
         errors += [text for _, text in sorted(run.fault.texts.items())]
     return errors
+
+
+def _findings(
+    run: Run, summaries: Sequence[RowSummary], missing: Sequence[str]
+) -> list[dict[str, str]]:
+    """What stands below the table, a matrix left out: `severity` is "bad", "doubtful", "good" or
+    "", `where` a rank or ""."""
+    return [
+        {
+            "severity": each.severity.value,
+            "title": each.title,
+            "text": each.text,
+            "remedy": each.remedy,
+            "where": each.evidence if isinstance(each.evidence, str) else "",
+        }
+        for each in findings_of(run, summaries, missing)
+        if each.text
+    ]
 
 
 def _ours(run: Run, files: Sequence[str], gate: Mapping[str, Any] | None) -> dict[str, Any]:

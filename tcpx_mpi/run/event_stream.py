@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Of the document of a run: what is known before the first row.
 _HEADER_KEYS = ("version", "start_time", "args", "env", "nccl_version", "config", "tcpx_mpi")
 #: Of its part `tcpx_mpi`: what is not known yet, or has an event of its own.
-_NOT_YET = ("complete", "missing", "fault", "files", "setup")
+_NOT_YET = ("findings", "complete", "missing", "fault", "files", "setup")
 
 _ENCODER = json.JSONEncoder(allow_nan=False)
 _PARTS_A_WRITE = 1 << 12
@@ -71,6 +71,7 @@ class EventStream:
             document, _ = parts_of(run)
             for name in ("out_of_bounds", "average_bus_bandwidth", "errors"):
                 values[name] = document[name]
+            values["findings"] = document["tcpx_mpi"]["findings"]
             values["rows"] = len(run.rows)
         self._write("end", values)
         self._close()

@@ -192,6 +192,8 @@ class Output:
         verdict, why = outcome_of(run.header, self._summaries)
         if judgement and not judgement.passed and verdict != ExitCode.WRONG_BYTES:
             verdict, why = ExitCode.BELOW_GATE, f"the run fails its gate: {judgement.in_short()}"
+        if verdict == ExitCode.OK and self._settings is not None and self._settings.strict:
+            verdict, why = report.strict_outcome(run)
         if self._events is not None:
             self._events.end(verdict, run)
         # Of several launches in one file the bandwidth is judged when all are there.

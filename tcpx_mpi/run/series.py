@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tcpx_mpi.config.settings import Settings
-from tcpx_mpi.errors import BelowGate, ExitCode, OutputFailed
+from tcpx_mpi.errors import ExitCode, OutputFailed
 from tcpx_mpi.launch import mpirun as launch
 from tcpx_mpi.launch.terminal import own_terminal
 
@@ -50,6 +50,7 @@ def part_of_series(settings: Settings, environ: Mapping[str, str]) -> Settings:
         json_path=None,
         csv_path=None,
         gate_path=None,
+        strict=False,
         save_config_path=None,
         json_stream_path=None,
     )
@@ -135,7 +136,7 @@ def _never_began(code: int | None, printed: str) -> bool:
 def run_series(command: Command, path: str) -> int:
     """K launches and their report; the exit code of the first one that failed, or 0.
 
-    Raises BelowGate where all are whole and do not meet --gate or NCCL_TESTS_MIN_BW.
+    Where all are whole, 9 if they do not meet --gate or NCCL_TESTS_MIN_BW, else that of --strict.
     """
     gate = None
     if command.settings.gate_path is not None:
@@ -152,15 +153,16 @@ def run_series(command: Command, path: str) -> int:
     if not series.launches:
         sys.stdout.write(series.printed)
         return code
-    short = _show(command.settings, series.path, gate)
-    if code == ExitCode.OK and short:
-        raise BelowGate(short)
+    of_all, why = _show(command.settings, series.path, gate)
+    if code == ExitCode.OK and of_all != ExitCode.OK:
+        print(f"tcpx-mpi: error: {why}", file=sys.stderr, flush=True)
+        return int(of_all)
     return code
 
 
-def _show(settings: Settings, path: str, gate: Gate | None) -> str:
-    """The report of the file, and the other results that were asked for; why it does not meet what
-    it must, "" where it does."""
+def _show(settings: Settings, path: str, gate: Gate | None) -> tuple[ExitCode, str]:
+    """The report of the file, and the other results that were asked for; the exit code of all
+    launches together, and why it is not 0."""
     from tcpx_mpi import report
     from tcpx_mpi.exchange import export, tidy
     from tcpx_mpi.gates import judge
@@ -181,8 +183,10 @@ def _show(settings: Settings, path: str, gate: Gate | None) -> str:
     screen = screen_of_run(settings, own_terminal(), os.environ)
     report.show_lines(report.report_lines(run, files, verdict, screen), screen)
     if judgement is not None and not judgement.passed:
-        return f"the run fails its gate: {judgement.in_short()}"
-    return report.below_minimum(run)
+        return ExitCode.BELOW_GATE, f"the run fails its gate: {judgement.in_short()}"
+    if short := report.below_minimum(run):
+        return ExitCode.BELOW_GATE, short
+    return report.strict_outcome(run) if settings.strict else (ExitCode.OK, "")
 
 
 def run_in_turns(first: Series, second: Series, runs: int) -> int:

@@ -12,6 +12,9 @@ row's iterations (1.4826 x the median absolute difference / sqrt(2)), and betwee
 (from their median to the fastest, over the expected maximum of as many normal values). Below 5 x
 the noise floor, or 5 %, nothing is named.
 
+Whatever the noise, a rank is named whose ways stand apart: every quarter of each is above every
+quarter of every way without that rank; of few ways, by more than those are from one another.
+
 Where all pairs were measured at once, by their both ways, a rank is judged by its standing
 (`outlier.py`): by times, beside the other ranks in the same quarters of the row, and by the noise
 of these alone.
@@ -20,6 +23,7 @@ of these alone.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from bisect import bisect_left
 from collections import defaultdict
@@ -30,10 +34,23 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from tcpx_mpi.stragglers.outlier import LEAST_SHARE, TIMES_NOISE, Outlier, outlier_of
+from tcpx_mpi.stragglers.outlier import (
+    LEAST_SHARE,
+    TIMES_NOISE,
+    Outlier,
+    gap,
+    orders,
+    outlier_of,
+)
 
 #: Fewer ways than this of a class have no quartile to speak of.
 _LEAST_LINKS = 3
+#: Ways that are the slowest by chance are so in one of as many orders of all ways.
+_RARE = 50
+#: Of one that has been named before.
+_RARE_AGAIN = 6
+#: A rank that takes so many times as long must not go unseen.
+HALF_SPEED = 2.0
 #: Of a factor's logarithm, this share shows again where it is not the moment that was slow: what is
 #: far from what it was is as good as chance, on a machine that is busy with something else.
 _AS_SLOW_AGAIN = 0.5
@@ -53,7 +70,7 @@ class Measured:
     time_ns: float
     first_half_ns: float
     second_half_ns: float
-    #: The same in the quarters of the row, where all ways were measured at once.
+    #: The same in the quarters of the row.
     quarters_ns: tuple[float, ...] = ()
 
 
@@ -89,8 +106,16 @@ class Sensitivity:
     most: float
     good_ns: float
     apart: bool
-    #: Whether it is noise that asks for `most`, not a least share.
+    #: Whether it is noise that asks for `most`, not a least share, and that noise in log time.
     by_noise: bool
+    noise: float
+    #: The rank whose best way is the slowest, in which role, and how slow over the good.
+    rank: int
+    role: str
+    farthest: float
+    #: Whether noise keeps from sight what matters: a rank of half the speed, or this one, if it is
+    #: half as far off as it would have to be (as a logarithm).
+    hides: bool
 
 
 @dataclass(frozen=True)
@@ -156,17 +181,25 @@ def factor_again(
     if not links.usable:
         return None
     if suspect.roles:
-        rest = min(_best_in_a_role(rank, suspect.roles, links) for rank in suspect.ranks)
-        threshold = links.threshold
+        slowest = [max(suspect.roles, key=lambda r: links.best(k, r)) for k in suspect.ranks]
+        ends = list(zip(suspect.ranks, slowest, strict=True))
+        rest = min(links.best(*end) for end in ends)
+        stands_out = all(links.is_slow(*end, _RARE_AGAIN) for end in ends)
     else:
         link = (suspect.ranks[0], suspect.ranks[1])
         if link not in links.logs:
             return None
         rest = _beyond_its_ranks(link, links, class_of(fresh, places, not suspect.apart))
-        threshold = links.link_threshold
+        stands_out = rest > links.link_threshold
     if rest == -math.inf:
         return None
-    return math.exp(rest), rest > threshold and rest >= _AS_SLOW_AGAIN * math.log(suspect.factor)
+    again = math.exp(rest)
+    return again, stands_out and as_slow_again(suspect, again)
+
+
+def as_slow_again(suspect: Straggler, again: float) -> bool:
+    """Whether a suspect's factor by fresh samples is not far below what it was."""
+    return again >= math.pow(suspect.factor, _AS_SLOW_AGAIN)
 
 
 def class_of(
@@ -191,7 +224,7 @@ class LinkTimes:
         self.apart, self.roles = apart, roles
         self._quarters = {link: m.quarters_ns for link, m in measured.items() if m.quarters_ns}
         #: Whether ranks are judged by their standing.
-        self.at_once = bool(self._quarters)
+        self.at_once = bool(self._quarters) and tuple(roles) == ROUND_TRIP
         # What was slow for a while only is somebody's bad moment.
         halves = {link: min(m.first_half_ns, m.second_half_ns) for link, m in measured.items()}
         self.logs = {link: math.log(time_ns) for link, time_ns in halves.items() if time_ns > 0}
@@ -217,8 +250,27 @@ class LinkTimes:
     def excess(self, link: Link) -> float:
         return self.logs[link] - self.good
 
-    def is_slow(self, link: Link) -> bool:
-        return self.comparable and self.excess(link) > self.threshold
+    def best(self, rank: int, role: str) -> float:
+        """How slow even the best way of a rank is in a role; -inf: it has none."""
+        return min(map(self.excess, self.of(rank, role)), default=-math.inf)
+
+    def is_slow(self, rank: int, role: str, orders_needed: int = _RARE) -> bool:
+        """Whether its best way stands out of the noise, or all of its ways apart, which by chance
+        they do in one of so many orders."""
+        best = self.best(rank, role)
+        if best > self.threshold:
+            return True
+        return best > math.log1p(LEAST_SHARE) and self._stands_apart(rank, role, orders_needed)
+
+    def _stands_apart(self, rank: int, role: str, orders_needed: int) -> bool:
+        own, others = (
+            np.array([self._quarters.get(link, ()) for link in links])
+            for links in (self.of(rank, role), [link for link in self.logs if rank not in link])
+        )
+        if not (own.size and others.size):
+            return False
+        rare = orders(own, others) >= orders_needed
+        return gap(own, others) > (1 if rare else float(others.max() / others.min()))
 
     def of(self, rank: int, role: str) -> list[Link]:
         return self._by_role.get((rank, role), [])
@@ -250,25 +302,39 @@ class LinkTimes:
     def sensitivity(self, world: int) -> Sensitivity | None:
         """None where no rank has several ways here, or nothing to compare them with."""
         if self.at_once:
-            stands = sorted(
-                filter(None, map(self.outlier, range(world))), key=lambda each: each.least_factor
-            )
+            stands = {rank: each for rank in range(world) if (each := self.outlier(rank))}
             if not stands:
                 return None
-            least, most = stands[0], stands[-1]
+            in_order = sorted(stands.values(), key=lambda each: each.least_factor)
+            least, most = in_order[0], in_order[-1]
+            rank = max(stands, key=lambda r: stands[r].certain_factor)
+            far = stands[rank]
             return Sensitivity(
-                least.least_factor, most.least_factor, least.good_ns, self.apart, most.by_noise
-            )
-        several = any(len(self.of(rank, role)) > 1 for rank in range(world) for role in self.roles)
-        if not (self.usable and several):
+                least.least_factor, most.least_factor, least.good_ns, self.apart, most.by_noise,
+                math.log1p(most.noise_ns / most.good_ns), rank, ROUND_TRIP[0], far.certain_factor,
+                _hides(most.by_noise, most.least_factor)
+                or _hides(far.by_noise, far.least_factor, far.certain_factor),
+            )  # fmt: skip
+        all_ends = itertools.product(range(world), self.roles)
+        ends = [end for end in all_ends if len(self.of(*end)) > 1]
+        if not (self.usable and ends):
             return None
         factor = math.exp(self.threshold)
         by_noise = self.threshold <= TIMES_NOISE * self.noise
-        return Sensitivity(factor, factor, math.exp(self.good), self.apart, by_noise)
+        end = max(ends, key=lambda end: self.best(*end))
+        farthest = math.exp(self.best(*end))
+        return Sensitivity(
+            factor, factor, math.exp(self.good), self.apart, by_noise, self.noise, *end, farthest,
+            _hides(by_noise, factor, farthest),
+        )  # fmt: skip
 
     def roles_in(self, link: Link) -> list[tuple[int, str]]:
         """What its two ranks do in it."""
         return [(rank, self.roles[n % len(self.roles)]) for n, rank in enumerate(link)]
+
+
+def _hides(by_noise: bool, least: float, farthest: float = 0.0) -> bool:
+    return by_noise and (least > HALF_SPEED or farthest**2 > least)
 
 
 def _noise_within(measured: Iterable[Measured]) -> float:
@@ -296,7 +362,8 @@ def _slow_rank(rank: int, links: LinkTimes) -> Straggler | None:
     if not roles:
         return None
     mine = [link for role in roles for link in links.of(rank, role)]
-    slow = sum(map(links.is_slow, mine))
+    least = min(links.threshold, *roles.values())
+    slow = sum(links.excess(link) >= least for link in mine)
     factor = math.exp(max(roles.values()))
     return Straggler(
         "rank", (rank,), tuple(roles), factor, links.noise, slow, len(mine), math.exp(links.good),
@@ -306,7 +373,7 @@ def _slow_rank(rank: int, links: LinkTimes) -> Straggler | None:
 
 def _slow_beside_others(rank: int, links: LinkTimes) -> Straggler | None:
     stand = links.outlier(rank)
-    if stand is None or stand.certain_ns <= stand.least_ns:
+    if stand is None or not stand.is_slow:
         return None
     return Straggler(
         "rank", (rank,), ROUND_TRIP, 1 + stand.typical_ns / stand.good_ns,
@@ -321,10 +388,9 @@ def _roles_of(rank: int, links: LinkTimes) -> dict[str, float]:
         return {}
     found = {}
     for role in links.roles:
-        mine = links.of(rank, role)
         # One pair alone cannot tell its two ranks apart.
-        if len(mine) > 1 and (best := min(map(links.excess, mine))) > links.threshold:
-            found[role] = best
+        if len(links.of(rank, role)) > 1 and links.is_slow(rank, role):
+            found[role] = links.best(rank, role)
     return found
 
 
@@ -335,12 +401,6 @@ def _fast_at_home(slow: Straggler, near: LinkTimes) -> bool:
     (rank,) = slow.ranks
     at_home = [near.excess(link) for role in slow.roles for link in near.of(rank, role)]
     return near.comparable and bool(at_home) and max(at_home) < math.log(slow.factor) / 2
-
-
-def _best_in_a_role(rank: int, roles: Iterable[str], links: LinkTimes) -> float:
-    """How slow even the best pair of a rank is, in the role where it is slowest; -inf: unknown."""
-    by_role = [min(map(links.excess, mine)) for role in roles if (mine := links.of(rank, role))]
-    return max(by_role, default=-math.inf)
 
 
 def _beyond_its_ranks(link: Link, links: LinkTimes, others: LinkTimes) -> float:

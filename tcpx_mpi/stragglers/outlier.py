@@ -25,6 +25,9 @@ LEAST_SHARE = 0.05
 QUARTERS = 4
 #: Fewer ways of a rank, or of the others, tell nothing.
 LEAST_LINKS = 2
+#: Ways that are the slowest by chance are so in one of as many orders of all ways, and nothing here
+#: is measured again.
+_RARE = 1000
 #: Few ways may be alike by chance, and are no measure of how much ways differ. Beside one other a
 #: rank would have to be slower by this share, beside n by an nth of it.
 SHARE_OF_ONE = 1.5
@@ -47,17 +50,31 @@ class Outlier:
     #: How many ways the rank has, and how many there are without it.
     own: int
     others: int
+    #: Whether each quarter of its ways is above all of the others', and hardly by chance.
+    apart: bool = False
+
+    @property
+    def is_slow(self) -> bool:
+        return self.certain_ns > (self._share_ns if self.apart else self.least_ns)
 
     @property
     def least_ns(self) -> float:
-        """What `certain_ns` must exceed."""
-        share = max(LEAST_SHARE, SHARE_OF_ONE / self.others)
-        return max(TIMES_NOISE * self.noise_ns, share * self.good_ns)
+        """What `certain_ns` must exceed by the noise."""
+        return max(TIMES_NOISE * self.noise_ns, self._share_ns)
+
+    @property
+    def _share_ns(self) -> float:
+        return max(LEAST_SHARE, SHARE_OF_ONE / self.others) * self.good_ns
 
     @property
     def least_factor(self) -> float:
         """The same over the good."""
         return 1 + self.least_ns / self.good_ns
+
+    @property
+    def certain_factor(self) -> float:
+        """`certain_ns` beside the good, as a factor."""
+        return 1 + self.certain_ns / self.good_ns
 
     @property
     def by_noise(self) -> bool:
@@ -83,7 +100,18 @@ def outlier_of(own: Times, others: Times) -> Outlier | None:
         noise_ns=max(_noise_between(by_link), _noise_within(others)),
         own=len(own),
         others=len(others),
+        apart=orders(own, others) >= _RARE and gap(own, others) > 1,
     )
+
+
+def gap(own: Times, others: Times) -> float:
+    """The least time of a rank over the most of the others: above 1 they stand apart."""
+    return float(own.min() / others.max())
+
+
+def orders(own: Times, others: Times) -> int:
+    """In how many orders of all ways those of a rank are the slowest in one."""
+    return math.comb(len(own) + len(others), len(own))
 
 
 def _middle(in_order: Times) -> Times | np.float64:

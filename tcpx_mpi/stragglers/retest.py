@@ -19,6 +19,7 @@ from tcpx_mpi.stragglers.detect import (
     Measured,
     Places,
     Straggler,
+    as_slow_again,
     factor_again,
     find_stragglers,
 )
@@ -40,6 +41,8 @@ class Judgement:
     again: float | None
     #: Whether it may be called slow: it shows again, or nothing was measured again at all.
     named: bool
+    #: Whether it may be slow all the same: noise hides it, or it was not measured again.
+    doubted: bool
 
 
 def judged(
@@ -55,7 +58,8 @@ def judged(
     found = []
     for suspect in find_stragglers(measured, places, roles):
         factor, stands_out = factor_again(suspect, fresh, places) or (None, not fresh)
-        found.append(Judgement(suspect, factor, stands_out))
+        doubted = not stands_out and (factor is None or as_slow_again(suspect, factor))
+        found.append(Judgement(suspect, factor, stands_out, doubted))
     return found
 
 

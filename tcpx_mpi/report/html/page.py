@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from importlib import resources
 from typing import Any
 
-from tcpx_mpi.findings.run import Matrix, findings_of
+from tcpx_mpi.findings import Finding, Severity, worst_first
+from tcpx_mpi.findings.run import Matrix, RunFinding, findings_of
+from tcpx_mpi.findings.stragglers import SLOW
 from tcpx_mpi.findings.verdict import as_nccl_tests, on_page
 from tcpx_mpi.records import Run, rank_name
 from tcpx_mpi.report.html import plots, tables
@@ -55,7 +58,7 @@ def _content(whole: Run, plugin_trace: str | None) -> dict[str, Any]:
         "header": header,
         "run": run,
         "command": shlex.join(header.command),
-        "verdict": on_page(whole, summaries),
+        "verdict": worst_first([*on_page(whole, summaries), *_slow(findings)]),
         "slowest": slowest,
         "slowest_name": rank_name(header, slowest.rank) if slowest is not None else "",
         "slowest_at": format_size(slowest.size_bytes) if slowest is not None else "",
@@ -90,6 +93,15 @@ def _content(whole: Run, plugin_trace: str | None) -> dict[str, Any]:
         "untraced": untraced,
         "setup_plot": plots.setup_plot(run.setup),
     }
+
+
+def _slow(findings: Sequence[RunFinding]) -> list[Finding[str]]:
+    """Who is slow, or that it cannot be told: the figures are right, and not those of all."""
+    return [
+        Finding(Severity.DOUBTFUL, each.title, f"{each.title}: {each.text}.")
+        for each in findings
+        if each.title == SLOW and each.severity is not Severity.NOTE
+    ]
 
 
 def _launches(run: Run) -> dict[str, Any]:

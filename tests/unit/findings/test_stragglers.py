@@ -10,9 +10,12 @@ import invented
 import numpy as np
 import pytest
 
+from tcpx_mpi.errors import ExitCode
+from tcpx_mpi.findings import Finding, Severity, verdict
 from tcpx_mpi.findings.stragglers import links_by_size, matrices, pairs_to_retest, stragglers
 from tcpx_mpi.patterns.pairs import sender_of
 from tcpx_mpi.records import Row, Run
+from tcpx_mpi.report import report_lines, strict_outcome, to_json
 from tcpx_mpi.report.html.page import page_of
 from tcpx_mpi.schedule.pattern import pairs_of_text
 from tcpx_mpi.stragglers.detect import Link, Measured
@@ -73,7 +76,8 @@ def test_a_way_has_the_time_of_one_copy_and_for_halves_its_first_and_last_cycle(
         each.agg = 4
         each.samples["iteration"][:] = time_ns
     (links,) = links_by_size(HEADER, rows).values()
-    assert links == {(s, r): Measured(500.0, 250.0, 500.0) for r, s in senders.items()}
+    quarters = (250.0, 750.0, 750.0, 500.0)
+    assert links == {(s, r): Measured(500.0, 250.0, 500.0, quarters) for r, s in senders.items()}
 
 
 def test_suspects_meet_two_others_both_ways() -> None:
@@ -132,3 +136,82 @@ def test_the_page_of_a_tournament_has_its_matrix_and_who_is_slow() -> None:
     assert [cells[6 * rank + 1] for rank in range(WORLD)] == ["-"] * WORLD
     speeds = [[float(c) for c in cells[5 * r + 1 : 5 * r + 5] if c != "-"] for r in range(WORLD)]
     assert max(speeds[2]) < min(speeds[0] + speeds[1] + speeds[3]) / 2
+
+
+# --- On a machine that is busy with something else ------------------------------------------------
+
+
+def busy(spread: float, seed: int = 1) -> dict[Link, float]:
+    """Ways that differ by so much (a standard deviation of their logarithm), in no order."""
+    random = np.random.default_rng(seed)
+    links = [(a, b) for a in range(WORLD) for b in range(WORLD) if a != b]
+    return {link: float(np.exp(spread * random.standard_normal())) for link in links}
+
+
+def slowed(links: Mapping[Link, float], rank: int, side: str, factor: float) -> dict[Link, float]:
+    ends = {"sending": (0,), "receiving": (1,), "both": (0, 1)}[side]
+    return {
+        link: each * (factor if any(link[end] == rank for end in ends) else 1)
+        for link, each in links.items()
+    }
+
+
+def judged(links: Mapping[Link, float]) -> list[Finding[str]]:
+    rows = tournament(links)
+    return stragglers(HEADER, rows + met_again(rows, links))
+
+
+@pytest.mark.parametrize("side", ["sending", "receiving", "both"])
+@pytest.mark.parametrize("rank", range(WORLD))
+@pytest.mark.parametrize("seed", range(3))
+def test_whose_links_are_all_slower_than_all_others_is_named_whatever_the_noise(
+    rank: int, side: str, seed: int
+) -> None:
+    """The others differ by a factor of 10 and more, and the noise asks for hundreds."""
+    (found,) = judged(slowed(busy(0.8, seed), rank, side, 37.0))
+    assert found.severity is Severity.BAD
+    roles = "sending and receiving" if side == "both" else side
+    # Of these ways, which differ as much again as before, some others may stand apart by chance.
+    assert re.match(rf"rank {rank} on host0 \(device \d, NIC lo\), .*{roles}.*: ", found.text)
+    assert "in 3 of 3 ways" in found.text or "in 6 of 6 ways" in found.text
+
+
+@pytest.mark.parametrize("factor", [1.0, 2.0, 5.0])
+@pytest.mark.parametrize("seed", range(5))
+def test_where_noise_hides_half_the_speed_nobody_is_no_answer(factor: float, seed: int) -> None:
+    found = judged(slowed(busy(1.5, seed), 2, "receiving", factor))
+    assert not any("nobody" in each.text for each in found)
+    first = found[0]
+    assert first.title == "Slow"
+    if first.severity is Severity.BAD:  # apart all the same
+        assert first.text.startswith("rank 2 ")
+    else:
+        assert first.severity is Severity.DOUBTFUL
+        hidden = r"cannot tell (\(noise \S+( x)?\); farthest: rank \d on|of rank \d)"
+        assert re.match(hidden, first.text)
+
+
+def test_a_suspect_that_noise_hides_when_it_meets_again_is_no_nobody() -> None:
+    rows = tournament(SLOW_SENDER)
+    (found,) = stragglers(HEADER, rows + met_again(rows, slowed(busy(1.5), 2, "sending", 20.0)))
+    assert found.severity is not Severity.NOTE
+    assert "rank 2 on host0" in found.text
+
+
+def test_cannot_tell_is_in_text_page_json_and_exit_code() -> None:
+    links = busy(1.5, 3)
+    rows = tournament(links)
+    run = Run("pairs.h5", HEADER, invented.setup_times(), rows + met_again(rows, links), True)
+    (text,) = (each.text for each in stragglers(HEADER, run.rows) if each.title == "Slow")
+    assert f"# Slow                 : {text}" in report_lines(run)
+    assert html.escape(f"Slow: {text}") in page_of(run).partition("</h2>")[0]
+    said = [each for each in to_json(run)["tcpx_mpi"]["findings"] if each["title"] == "Slow"]
+    assert [(each["severity"], each["text"]) for each in said] == [("doubtful", text)]
+    assert strict_outcome(run)[0] == ExitCode.INCONCLUSIVE
+
+
+@pytest.mark.parametrize(("slow", "code"), [(SLOW_SENDER, ExitCode.WORSE), ({}, ExitCode.OK)])
+def test_strict_ends_by_who_is_slow(slow: dict[Link, float], code: ExitCode) -> None:
+    rows = tournament(slow)
+    found = stragglers(HEADER, rows + (met_again(rows, slow)))
+    assert verdict.strict_outcome(found)[0] == code

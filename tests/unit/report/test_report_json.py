@@ -160,7 +160,7 @@ def test_the_document_of_a_run_is_written_as_it_is(tmp_path: Path, count: int) -
 
 
 def test_a_row_that_cannot_be_read_leaves_no_half_of_a_document(tmp_path: Path) -> None:
-    run = run_of([invented.row(0), invented.row(1, gpu=[None])])
+    run = run_of([invented.row(0), invented.row(1, slots=None)])
     with pytest.raises(TypeError):
         write_run_json(str(tmp_path / "o.json"), run)
     assert list(tmp_path.iterdir()) == []

@@ -136,8 +136,8 @@ def test_where_nobody_is_named_the_report_says_how_slow_a_rank_must_be(
         assert limit[4] == "the least that is named"
         assert least == most == (1.07 if header is ONE_NODE else 1.5)
     assert findings_of(1.02 * most).startswith("rank 2 on ")
-    # By just so much over the worst of its own ways; the others are up to 1.5 times as good.
-    assert findings_of(0.98 * least / (1.5 if noise else 1)).startswith("nobody; ")
+    # With noise, whose ways are all slower than those of all others is named below that.
+    assert noise or findings_of(0.98 * least).startswith("nobody; ")
 
 
 def test_of_several_sizes_the_most_and_the_least_that_is_not_seen_are_told() -> None:
