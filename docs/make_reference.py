@@ -16,6 +16,7 @@ import click
 import p2p_library_page
 
 from tcpx_mpi import cli
+from tcpx_mpi.cli.help import ALL
 from tcpx_mpi.errors import EXIT_CODE_MEANING
 from tcpx_mpi.report.fields import EXPLAINED
 
@@ -40,12 +41,13 @@ def commands_page() -> str:
 
 
 def help_of(name: str) -> str:
-    """What `tcpx-mpi NAME --help` prints, but for the exit codes, which have a page."""
+    """What `tcpx-mpi NAME --help` prints, or --help-all, but for the exit codes."""
     widths = {"terminal_width": _WIDTH, "max_content_width": _WIDTH}
     context = cli._group.make_context("tcpx-mpi", [name], **widths)
     command = cli._group.get_command(context, name)
     assert command is not None
     own = click.Context(command, parent=context, info_name=name, terminal_width=_WIDTH)
+    own.meta[ALL] = True
     text = command.get_help(own)
     head, _, rest = text.partition("\nExit codes:\n")
     after = rest.partition("\n\n")[2]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 import keyword
 import os
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -18,6 +18,7 @@ from tcpx_mpi.errors import ExitCode, TcpxError, UsageError
 from tcpx_mpi.launch import mpirun
 from tcpx_mpi.patterns import SMOKE
 from tcpx_mpi.printable import printable, show_printable
+from tcpx_mpi.slips import did_you_mean
 
 #: A file each in this package, imported when it is asked for; each has `command`.
 COMMANDS = {
@@ -189,15 +190,19 @@ def _one_line(error: click.ClickException, arguments: list[str]) -> str:
     """click's message in the form of ours, with the help that says more."""
     text = " ".join(error.format_message().split()).rstrip(".")
     text = text[:1].lower() + text[1:]
-    if isinstance(error, click.NoSuchOption):
-        close = difflib.get_close_matches(error.option_name, error.possibilities or [], n=1)
-        text = f"unknown option {error.option_name}"
-        text += f" (did you mean {close[0]}?)" if close else ""
+    behind = next((n for n, word in enumerate(arguments) if word in (*COMMANDS, SMOKE)), 0)
+    if behind and arguments[0].startswith("-"):
+        meant = shlex.join(["tcpx-mpi", *arguments[behind:], *arguments[:behind]])
+        text = f"options stand behind the command: `{meant}`"
+    elif isinstance(error, click.NoSuchOption):
+        meant = did_you_mean(error.option_name, error.possibilities or [])
+        text = f"unknown option {error.option_name}{meant}"
     elif arguments and arguments[0] in _NOW:
         command, how = _NOW[arguments[0]]
         return f"`tcpx-mpi {arguments[0]}` is now `tcpx-mpi {command}`: {how}"
     elif arguments and not arguments[0].startswith("-") and arguments[0] not in COMMANDS:
-        text = f"unknown command {arguments[0]}: expected one of {', '.join(COMMANDS)}"
+        meant = did_you_mean(arguments[0], [*COMMANDS, SMOKE])
+        text = f"unknown command {arguments[0]}{meant}: expected one of {', '.join(COMMANDS)}"
     elif not arguments:
         text = f"no command given: expected one of {', '.join(COMMANDS)}"
     command = arguments[0] if arguments and arguments[0] in COMMANDS else ""

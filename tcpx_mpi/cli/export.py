@@ -49,6 +49,8 @@ def command(
     forms = {"csv": as_csv, "parquet": as_parquet, "json": as_json}
     chosen = [name for name, wanted in forms.items() if wanted]
     if len(chosen) != 1:
+        if not os.path.exists(file):
+            raise UsageError(f"{file}: no such file; give a result file of tcpx-mpi")
         raise UsageError("export needs exactly one of --csv, --parquet and --json")
     if as_json and table is not None:
         raise UsageError("--table is for --csv and --parquet: --json has all tables")

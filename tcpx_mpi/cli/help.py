@@ -11,7 +11,24 @@ from tcpx_mpi.errors import EXIT_CODE_MEANING
 
 #: A command keeps the names of its help option from its first context on, so each context that may
 #: be the first has these.
-HELP_NAMES = {"help_option_names": ["-h", "--help"]}
+HELP_NAMES = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+
+
+#: Whether a context's help has all options.
+ALL = f"{__name__}.all"
+#: What people use; `--help-all` has the others.
+_USED = (
+    "ranks", "sizes", "iters", "warmup_iters", "plugin", "memory", "channels", "against", "runs",
+    "hdf5",
+)  # fmt: skip
+
+
+def write_used_options(formatter: click.HelpFormatter) -> None:
+    """The ten options of a run that people use, and where the others are."""
+    of_name = {option.name: option for option in OPTIONS}
+    with formatter.section("Options that people use"):
+        formatter.write_dl([_entry(of_name[name]) for name in _USED])
+        formatter.write_dl([("--help-all", f"all {len(OPTIONS)} options, and their variables")])
 
 
 def write_options(formatter: click.HelpFormatter) -> None:

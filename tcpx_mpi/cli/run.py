@@ -11,7 +11,15 @@ import click
 from tcpx_mpi import patterns
 from tcpx_mpi.cli import smoke
 from tcpx_mpi.cli.complete import complete_pattern, completions
-from tcpx_mpi.cli.help import HELP_NAMES, write_examples, write_exit_codes, write_options
+from tcpx_mpi.cli.help import (
+    ALL,
+    HELP_NAMES,
+    write_examples,
+    write_exit_codes,
+    write_options,
+    write_used_options,
+)
+from tcpx_mpi.config.file import PATTERN, read_config
 from tcpx_mpi.config.options import IGNORED, OPTIONS, VARIABLES_ONLY, Option
 from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import TcpxError, UsageError
@@ -21,6 +29,7 @@ from tcpx_mpi.run.start import environment_of_ranks, start_ranks
 
 _EXAMPLES = (
     "tcpx-mpi run ring --ranks 4",
+    "tcpx-mpi run ring --ranks 4 --against raw,mpi --hdf5 ring.h5",
     "mpirun -n 2 tcpx-mpi run pair -b 1K -e 1G -f 2 -n 50 -w 5",
     "mpirun -n 16 --hostfile HOSTS tcpx-mpi run mesh --plugin tcpx --channels 4",
     "mpirun -n 2 tcpx-mpi run smoke --plugin tcpx -v",
@@ -42,16 +51,52 @@ class _RunCommand(click.Command):
     """Options by the table of options, help by its groups."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        return super().parse_args(ctx, with_bare_values(args, _MAY_BE_BARE))
+        refuse_mpiruns(args)
+        rest = super().parse_args(ctx, with_bare_values(args, _MAY_BE_BARE))
+        if ctx.args and not ctx.resilient_parsing:
+            raise click.UsageError(_of_a_word_too_many(ctx.args[0], ctx.params))
+        return rest
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        in_full = ctx.meta.get(ALL)
+        if not in_full:
+            write_used_options(formatter)
+            write_examples(formatter, _EXAMPLES)
         with formatter.section("Patterns"):
-            formatter.write_dl(list(patterns.offered().items()))
-        with formatter.section(f"Of {patterns.SMOKE} alone"):
-            formatter.write_dl(smoke.HELP)
-        write_options(formatter)
+            if in_full:
+                formatter.write_dl(list(patterns.offered().items()))
+            else:
+                names = ", ".join(patterns.offered())
+                formatter.write_text(f"{names} (--help-all: what each does)")
+        if in_full:
+            with formatter.section(f"Of {patterns.SMOKE} alone"):
+                formatter.write_dl(smoke.HELP)
+            write_options(formatter)
+            write_examples(formatter, _EXAMPLES)
         write_exit_codes(formatter)
-        write_examples(formatter, _EXAMPLES)
+
+
+def refuse_mpiruns(args: Sequence[str]) -> None:
+    """Raises click.UsageError where an option is mpirun's; ours would take some for another."""
+    for position, word in enumerate(args):
+        name = word.partition("=")[0]
+        if name in mpirun.OPTIONS_OF_MPIRUN:
+            value = next(iter(args[position + 1 : position + 2]), "N")
+            here = f"give --ranks {value} here, or " if name in mpirun.NUMBER_OF_RANKS else ""
+            of_mpirun = f"{word} {value}" if here else f"{word} ..."
+            raise click.UsageError(
+                f"{name} is an option of mpirun: {here}start it by "
+                f"`mpirun {of_mpirun} tcpx-mpi run PATTERN`"
+            )
+
+
+def _of_a_word_too_many(word: str, params: Mapping[str, object]) -> str:
+    pattern = params.get("pattern")
+    if word in patterns.offered() or word.removesuffix("_perf") in patterns.PROGRAMS:
+        return f"{word} is a second pattern beside {pattern}: give each a run of its own"
+    if not word[:1].isdigit():
+        return f"{word} is no option: a run takes one pattern and options, each with its name"
+    return f"{word} is no option: sizes are given by --sizes {word}, or -b and -e, ranks by --ranks"
 
 
 def with_bare_values(args: Sequence[str], bare: Collection[str] = _MAY_BE_BARE) -> list[str]:
@@ -85,7 +130,7 @@ def _callback(ctx: click.Context, /, payload_bytes: str | None, **values: str | 
 def _settings(
     values: Mapping[str, str | None], payload_bytes: str | None, ignored: Sequence[str]
 ) -> Settings:
-    if values["pattern"] == patterns.SMOKE:
+    if _pattern_asked(values) == patterns.SMOKE:
         smoke.refuse_useless(values, ignored)
         return smoke.settings_of(values, payload_bytes, os.environ)
     if payload_bytes is not None:
@@ -93,6 +138,13 @@ def _settings(
             f"--payload-bytes ({payload_bytes}) is of {patterns.SMOKE} alone: use --sizes"
         )
     return admission.read_settings(values, os.environ)
+
+
+def _pattern_asked(values: Mapping[str, str | None]) -> object:
+    """That of the command line, else of the file of --config."""
+    if values["pattern"] is None and values["config"] is not None:
+        return read_config(values["config"]).get(PATTERN)
+    return values["pattern"]
 
 
 def _needs(settings: Settings) -> admission.Needs:
@@ -150,6 +202,13 @@ def settings_of(arguments: Sequence[str], environ: Mapping[str, str]) -> Setting
     return settings
 
 
+def _help_all(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        ctx.meta[ALL] = True
+        click.echo(ctx.get_help(), color=ctx.color)
+        ctx.exit()
+
+
 def _parameters() -> list[click.Parameter]:
     # All values stay text until `load_settings`, which knows their limits and their sources.
     options: list[click.Parameter] = [
@@ -165,6 +224,11 @@ def _parameters() -> list[click.Parameter]:
         for option in _OPTIONS
     ]
     options.append(click.Option(["payload_bytes", "--payload-bytes"], metavar="SIZE"))
+    options.append(
+        click.Option(
+            ["--help-all"], is_flag=True, is_eager=True, expose_value=False, callback=_help_all
+        )
+    )
     # -D and the like: the name must not clash with that of an option in another case.
     options += [
         click.Option([f"ignored{letter[1:]}", letter, long], hidden=True)
@@ -177,7 +241,7 @@ command = _RunCommand(
     "run",
     params=_parameters(),
     callback=_callback,
-    context_settings=HELP_NAMES,
+    context_settings={**HELP_NAMES, "allow_extra_args": True},
     options_metavar="[OPTIONS]",
     help="Measures PATTERN between all ranks and checks every byte.\n\n"
     "Start it under mpirun, or alone with --ranks N. A command-line option wins over an "

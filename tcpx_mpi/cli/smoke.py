@@ -16,7 +16,7 @@ from tcpx_mpi.errors import UsageError
 _NAMES = (
     "plugin", "abi", "memory", "unpack", "channels", "chunk", "window_send", "window_recv",
     "profile", "nic", "gpu", "share_gpu", "cpus", "placement", "seed",
-    "stall_timeout", "connect_timeout", "setup_timeout", "ranks", "verbose",
+    "stall_timeout", "connect_timeout", "setup_timeout", "ranks", "verbose", "config",
 )  # fmt: skip
 _PAYLOAD_VARIABLE = "UCCL_TCPX_PAYLOAD_BYTES"
 #: The length of `Hello from TCPX client!`, which the first tests of TCPX sent.

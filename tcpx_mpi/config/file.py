@@ -5,20 +5,21 @@ Pure but for opening the file. A bad file is one line: its name, line or key, wh
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
 from tcpx_mpi.config.options import OPTIONS, Option
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.inputs import read_toml
+from tcpx_mpi.secrets import redacted_value
+from tcpx_mpi.slips import did_you_mean
 from tcpx_mpi.toml_value import toml_value
 
 #: Keys that are no option: what `run` takes as its argument.
 PATTERN = "pattern"
 
 _IN_FILE = {option.name: option for option in OPTIONS if option.in_file}
-_REMEDY = "see `tcpx-mpi run --help`, or start from a file that --save-config wrote"
+_REMEDY = "see `tcpx-mpi run --help-all`, or start from a file that --save-config wrote"
 
 
 def read_config(path: str) -> dict[str, object]:
@@ -36,16 +37,16 @@ def read_config(path: str) -> dict[str, object]:
             option = _IN_FILE[key]
             values[key] = option.parse(where, _text(where, value, *_expected(option)))
         else:
-            close = difflib.get_close_matches(key.replace("-", "_"), [*_IN_FILE, PATTERN], n=1)
-            suggestion = f" (did you mean {close[0]}?)" if close else ""
-            raise UsageError(f"{where} is no setting{suggestion}: {_REMEDY}")
+            meant = did_you_mean(key.replace("-", "_"), [*_IN_FILE, PATTERN])
+            raise UsageError(f"{where} is no setting{meant}: {_REMEDY}")
     return values
 
 
 def config_text(pattern: str, values: Iterable[tuple[Option, object, str]]) -> str:
     """The text of a file that `read_config` reads back to these values: (option, value, source).
 
-    A value of None is the option's default, which TOML cannot write; its line is a comment.
+    A value of None is the option's default, which TOML cannot write; its line is a comment, as is
+    that of a secret.
     Raises UsageError for a text that is no UTF-8.
     """
     lines = ["# Settings of a run of tcpx-mpi: tcpx-mpi run --config FILE", ""]
@@ -54,6 +55,8 @@ def config_text(pattern: str, values: Iterable[tuple[Option, object, str]]) -> s
         note = "".join(letter if letter.isprintable() else "?" for letter in source)
         if value is None:
             lines.append(f"# {option.name}: not set")
+        elif _is_secret(option.name, value):
+            lines.append(f"# {option.name}: has a secret, which no file keeps: give it anew")
         else:
             lines.append(f"{option.name} = {toml_value(value)}  # {note}")
     text = "\n".join(lines) + "\n"
@@ -65,6 +68,11 @@ def config_text(pattern: str, values: Iterable[tuple[Option, object, str]]) -> s
             "rename the file or directory that it names"
         ) from None
     return text
+
+
+def _is_secret(name: str, value: object) -> bool:
+    texts = value if isinstance(value, tuple) else (value,)
+    return any(isinstance(t, str) and redacted_value(name, t) != t for t in texts)
 
 
 def _expected(option: Option) -> tuple[tuple[type, ...], str]:

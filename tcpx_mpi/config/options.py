@@ -76,6 +76,15 @@ MOST_TRACED = 4096
 #: nccl-tests' types and operations, in its order.
 TYPES = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double",
          "bfloat16", "f8e4m3", "f8e5m2")  # fmt: skip
+#: As PyTorch, numpy and CUDA call them.
+_TYPES_ELSEWHERE = {
+    "fp16": "half", "float16": "half", "f16": "half", "fp32": "float", "float32": "float",
+    "f32": "float", "fp64": "double", "float64": "double", "f64": "double", "bf16": "bfloat16",
+    "char": "int8", "byte": "uint8", "i8": "int8", "u8": "uint8", "int": "int32", "i32": "int32",
+    "u32": "uint32", "long": "int64", "i64": "int64", "u64": "uint64", "fp8": "f8e4m3",
+    "e4m3": "f8e4m3", "fp8_e4m3": "f8e4m3", "float8_e4m3fn": "f8e4m3", "e5m2": "f8e5m2",
+    "fp8_e5m2": "f8e5m2", "float8_e5m2": "f8e5m2",
+}  # fmt: skip
 OPERATIONS = ("sum", "prod", "max", "min", "avg", "mulsum")
 #: How NCCL_TESTS_SPLIT makes groups of ranks: what is done with a rank's number and another one.
 SPLITS = ("AND", "OR", "MOD", "DIV")
@@ -282,7 +291,7 @@ class RunOptions(PlanOptions):
     op: str = option(OPERATION, "sum", one_of(*OPERATIONS, "all"),
         f"reduction: {', '.join(OPERATIONS)}; all: each in turn",
         letter="-o", metavar="OP|all", place=-1)
-    datatype: str = option(OPERATION, "float", one_of(*TYPES, "all"),
+    datatype: str = option(OPERATION, "float", one_of(*TYPES, "all", elsewhere=_TYPES_ELSEWHERE),
         f"type of the elements: {', '.join(TYPES)}; all: each in turn",
         letter="-d", metavar="TYPE|all", place=-1)
     root: str = option(OPERATION, "0", root_or_all, "root rank; all: each in turn",

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tcpx_mpi.cpu_lists import cpu_list_text, parse_cpu_list
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.slips import did_you_mean
 from tcpx_mpi.units import format_size_option, parse_duration, parse_size
 
 #: No machine has buffers for more; it keeps every offset well inside 64 bits.
@@ -32,13 +33,14 @@ def output_path(label: str, text: str) -> str | None:
     return text or None
 
 
-def one_of(*allowed: str) -> Callable[[str, str], str]:
-    """A parser of a few words, in either case."""
+def one_of(*allowed: str, elsewhere: Mapping[str, str] | None = None) -> Callable[[str, str], str]:
+    """A parser of a few words, in either case; `elsewhere` has what others call some of them."""
 
     def parse(label: str, text: str) -> str:
         word = text.strip().lower()
         if word not in allowed:
-            raise UsageError(f"{label} ({text}) is unknown: use one of {', '.join(allowed)}")
+            meant = did_you_mean(word, allowed, elsewhere)
+            raise UsageError(f"{label} ({text}) is unknown{meant}: use one of {', '.join(allowed)}")
         return word
 
     return parse
@@ -176,7 +178,9 @@ def names_of(known: Sequence[str], or_none: bool = True) -> Callable[[str, str],
             raise UsageError(f"{label} ({text}) has no name; use one or more of {', '.join(known)}")
         for name in names:
             if name not in known or names.count(name) > 1:
-                what = "is unknown" if name not in known else "is there twice"
+                what = (
+                    "is there twice" if name in known else f"is unknown{did_you_mean(name, known)}"
+                )
                 raise UsageError(f"{label}: {name} {what}; use one or more of {', '.join(known)}")
         return names
 

@@ -57,6 +57,17 @@ _PR_SET_PDEATHSIG = 1
 #: The descriptor of the standard output, also of one that Python does not know.
 _STDOUT = 1
 
+#: How launchers call the number of ranks,
+NUMBER_OF_RANKS = frozenset({"-np", "--np", "-nprocs", "--nprocs", "--ntasks"})
+#: and options that somebody may give us who means them for a launcher. (-n is that of iterations.)
+OPTIONS_OF_MPIRUN = NUMBER_OF_RANKS | {
+    "--hostfile", "-hostfile", "--machinefile", "-machinefile", "--host", "-host", "--hosts",
+    "-hosts", "-H", "-ppn", "--ppn", "-npernode", "--npernode", "--map-by", "--bind-to",
+    "--rank-by", "--oversubscribe", "-oversubscribe", "--mca", "-mca", "--prtemca", "--pmixmca",
+    "-genv", "--allow-run-as-root", "--tag-output", "--report-bindings", "--nodes",
+    "--ntasks-per-node", "--nodelist", "--mpi",
+}  # fmt: skip
+
 #: What a rank never ends with: verdicts of comparisons, and of files. mpirun has codes of its own.
 _NEVER_OF_A_RANK = (ExitCode.PARTIAL_RESULT, ExitCode.BETTER)
 _OF_RANKS = frozenset(map(int, ExitCode)) - set(_NEVER_OF_A_RANK)

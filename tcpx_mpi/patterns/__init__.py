@@ -7,12 +7,12 @@ pattern itself is imported when it is asked for. One file a family.
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import importlib
 from typing import TYPE_CHECKING
 
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.schedule.pattern import Pattern, Rounds
+from tcpx_mpi.slips import did_you_mean
 
 if TYPE_CHECKING:
     from tcpx_mpi.patterns.program import Program
@@ -98,9 +98,10 @@ def offered() -> dict[str, str]:
 
 def unknown(name: str) -> UsageError:
     """What to say to a name that no pattern has."""
-    close = difflib.get_close_matches(name.lower(), NAMES, n=1)
-    suggestion = f" (did you mean {close[0]}?)" if close else ""
-    return UsageError(f"unknown pattern {name}{suggestion}: use one of {', '.join(NAMES)}")
+    known = offered()
+    return UsageError(
+        f"unknown pattern {name}{did_you_mean(name, known)}: use one of {', '.join(known)}"
+    )
 
 
 def find_program(name: str) -> Program:

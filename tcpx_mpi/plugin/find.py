@@ -17,6 +17,7 @@ from tcpx_mpi.config.settings import Settings
 from tcpx_mpi.errors import PluginMissing, UsageError
 from tcpx_mpi.inputs import Input, Limits
 from tcpx_mpi.plugin.nccl_choice import nccl_choice
+from tcpx_mpi.slips import did_you_mean
 from tcpx_mpi.units import format_size_option
 
 #: Where TCPX is installed, in the order of preference.
@@ -81,7 +82,7 @@ class PluginFile:
 def choose_plugin(
     settings: Settings, environ: Mapping[str, str], exists: Exists = os.path.exists
 ) -> PluginChoice:
-    """The plugin that these settings mean. Raises UsageError or PluginMissing, as `find_plugin`."""
+    """The plugin that these settings mean. Raises PluginMissing, as `find_plugin`."""
     # A variable does not name a plugin the way an option does: without TCPX it is "missing" (3).
     named = settings.sources["plugin"].startswith(("command line", "file "))
     spec = settings.plugin if named else "auto"
@@ -99,8 +100,8 @@ def find_plugin(
 
     With `abi`, to be used by that version of its table; softtcpx has a file for each.
 
-    Raises UsageError for a path that is not there, PluginMissing where TCPX is asked for, by name
-    or by the environment, and is not there: softtcpx never stands in for it silently.
+    Raises PluginMissing for a path that is not there, and where TCPX is asked for, by name or by
+    the environment, and is not there: softtcpx never stands in for it silently.
     """
     if spec == "auto":
         choice = _automatic(environ, bundled_dir, exists, abi)
@@ -120,7 +121,8 @@ def inspect(choice: PluginChoice, apart: bool = True, ours_too: bool = False) ->
     `apart`: in a process of its own, which a broken file may end, unless this package has built it;
     `ours_too`: then too, so that this process has none loaded.
     Raises UsageError where the command line named a file that is no plugin of a supported ABI,
-    PluginMissing where it was found in another way, or where a library that it needs is missing.
+    PluginMissing where it was found in another way, or where it or a library that it needs is
+    missing.
     """
     native = _native()
     from tcpx_mpi.plugin import trial
@@ -134,7 +136,15 @@ def inspect(choice: PluginChoice, apart: bool = True, ours_too: bool = False) ->
     except (native.LibraryError, trial.NoPlugin) as error:
         hint = _hint(str(error))
         lacks = _MISSING_LIBRARY.search(str(error))
-        if choice.asked and not (lacks and lacks[1] != choice.path):
+        if choice.asked and lacks and lacks[1] == choice.path and "/" not in choice.path:
+            name = choice.path.removeprefix("libnccl-net-").removesuffix(".so")
+            meant = did_you_mean(name, _names_here())
+            raise PluginMissing(
+                f"--plugin: no plugin {name} here{meant}: {choice.path} "
+                "is not where libraries are looked for; `tcpx-mpi plugins` lists what is here, and "
+                "LD_LIBRARY_PATH has further directories"
+            ) from None
+        if choice.asked and not lacks:
             raise UsageError(f"--plugin: {error}{hint}") from None
         raise PluginMissing(f"{error} (found by: {choice.how}){hint}") from None
     path = str(facts["path"])
@@ -283,6 +293,12 @@ def _automatic(
     return _bundled("softtcpx", how, bundled_dir, exists, asked=False, abi=abi)
 
 
+def _names_here() -> list[str]:
+    """What `--plugin` takes here, by name."""
+    files = (os.path.basename(each.path) for each in candidates(os.environ, bundled_dir()))
+    return ["tcpx", *(f.removeprefix("libnccl-net-").removesuffix(".so") for f in files)]
+
+
 def _tcpx(asked_by: str, exists: Exists, unused: str = "") -> PluginChoice:
     for place in TCPX_PLACES:
         if exists(place):
@@ -313,9 +329,12 @@ def _by_path_or_name(spec: str, environ: Mapping[str, str], exists: Exists) -> P
     is_file_name = spec.endswith(".so")
     if "/" in spec or (is_file_name and exists(spec)):
         if not exists(spec):
-            raise UsageError(
-                f"--plugin ({spec}): no such file; give the path of a libnccl-net*.so, or a name "
-                "that `tcpx-mpi plugins` lists"
+            beside = os.path.dirname(spec) or "."
+            there = os.listdir(beside) if os.path.isdir(beside) else []
+            meant = did_you_mean(os.path.basename(spec), (f for f in there if f.endswith(".so")))
+            raise PluginMissing(
+                f"--plugin ({spec}): no such file{meant}; give the path of a libnccl-net*.so, or a "
+                "name that `tcpx-mpi plugins` lists"
             )
         return PluginChoice(os.path.abspath(spec), f"--plugin {spec}", asked=True)
     soname = spec if is_file_name else f"libnccl-net-{spec}.so"

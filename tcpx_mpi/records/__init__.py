@@ -21,6 +21,7 @@ from tcpx_mpi.records.merge import merge
 from tcpx_mpi.records.names import (
     create_exclusively,
     default_run_name,
+    free_name,
     require_creatable,
     require_writable,
     write_text,
@@ -78,6 +79,7 @@ __all__ = [
     "create_exclusively",
     "default_run_name",
     "filter_environment",
+    "free_name",
     "gpu_row",
     "in_place_of",
     "is_in_place",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tcpx_mpi.records.secrets import redacted_value
+from tcpx_mpi.secrets import redacted_value
 
 #: An allow-list: what steers the plugin, CUDA, MPI or the job. Everything else is private.
 ALLOWED_PREFIXES = (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tcpx_mpi.config.options import PlanOptions
-from tcpx_mpi.records.secrets import redacted_text, redacted_value, redacted_words
+from tcpx_mpi.secrets import redacted_text, redacted_value, redacted_words
 
 #: The mode of a run that another program measured, and of which it told averages only.
 AVERAGES = "averages"

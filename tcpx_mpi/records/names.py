@@ -24,6 +24,11 @@ def candidate_names(path: str) -> Iterator[str]:
         number += 1
 
 
+def free_name(path: str) -> str:
+    """The first of these that nothing has."""
+    return next(name for name in candidate_names(path) if not os.path.lexists(name))
+
+
 def default_run_name(pattern: str, start: datetime.datetime) -> str:
     """The file of a run for which nobody gave a name, in the working directory."""
     return f"tcpx-mpi-{pattern}-{start:%Y%m%d-%H%M%S}.h5"
@@ -37,6 +42,9 @@ def require_writable(path: str, what: str) -> None:
     directory = os.path.dirname(path) or "."
     if not path or os.path.isdir(path):
         raise UsageError(f"{what}: {path!r} is a directory; give the name of a file in it")
+    if os.path.exists(path) and not os.path.isfile(path):
+        nothing = ", or none" if what == "--hdf5" else ""
+        raise UsageError(f"{what}: {path} is a device or a pipe; give the name of a file{nothing}")
     if not os.path.isdir(directory):
         raise UsageError(f"{what}: the directory {directory} does not exist; make it first")
     if not os.access(directory, os.W_OK | os.X_OK):

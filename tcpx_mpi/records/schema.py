@@ -38,10 +38,10 @@ from tcpx_mpi.records.row import (
     ObservedPlacement,
     RowFacts,
 )
-from tcpx_mpi.records.secrets import redacted_text
 from tcpx_mpi.records.sound import of_kind
 from tcpx_mpi.records.stored import StoredArray, StoredSamples
 from tcpx_mpi.records.trace import COLUMNS
+from tcpx_mpi.secrets import redacted_text
 
 SCHEMA = "tcpx-mpi run"
 SCHEMA_VERSION = 6

@@ -33,6 +33,7 @@ from tcpx_mpi.records import (
     SetupTimes,
     default_run_name,
     filter_environment,
+    free_name,
     utc_now,
     write_text,
 )
@@ -143,11 +144,27 @@ class Output:
             self._events.header(run)
         terminal = terminal_of_rank(os.environ) if settings.screen != "never" else None
         self._screen = screen_of_run(settings, terminal, os.environ)
-        self._print(report.begin_lines(header, setup, path, self._screen))
+        self._print([*self._taken(), *report.begin_lines(header, setup, path, self._screen)])
         from tcpx_mpi.run.progress import on_terminal  # rank 0 alone has one
 
         self._progress = on_terminal(terminal, os.environ, self._text, plan)
         return header
+
+    def _taken(self) -> list[str]:
+        """Of results whose name is taken those that they will get, if nobody takes these."""
+        assert self._settings is not None
+        named = {
+            "-J": self._settings.json_path,
+            "--csv": self._settings.csv_path,
+            "--hdf5": self._settings.hdf5_path,
+        }
+        if self._writer is not None and self._writer.path == self._settings.hdf5_path:
+            del named["--hdf5"]
+        return [
+            f"# Note: {option} {path} is there and is kept: the result goes to {free_name(path)}"
+            for option, path in named.items()
+            if path is not None and os.path.exists(path)
+        ]
 
     def between_batches(self, facts: RowFacts, kind: str, first: int) -> None:
         """Before the batch of "warmup" or "timed" iterations that begins with `first`."""

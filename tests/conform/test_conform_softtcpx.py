@@ -64,7 +64,7 @@ def test_junit_has_a_case_for_each_clause(tmp_path: Path) -> None:
     ("arguments", "code", "text"),
     [
         (("softtcpx", "--only", "nothing"), 2, "--only: nothing is no clause: expected one of"),
-        (("./nowhere.so",), 2, "./nowhere.so): no such file"),
+        (("./nowhere.so",), 3, "./nowhere.so): no such file"),
         ((), 2, "conform needs the PLUGIN"),
         (("softtcpx", "--abi", "6", "--memory", "emulated"), 2, "which v6 has not"),
         (("tcpx",), 3, "TCPX is asked for by --plugin tcpx but is not in"),

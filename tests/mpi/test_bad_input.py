@@ -81,7 +81,7 @@ COMMAND_LINES: dict[str, tuple[tuple[str, ...], int, tuple[str, ...]]] = {
     "odd pair": (("pair",), 3, ("pair", "even number of ranks", "3", "2 or 4")),
     "one rank": (("ring",), 1, ("ring", "at least 2 ranks", "1", "mpirun -n 2")),
     "missing plugin": (
-        ("ring", "--plugin", "/nosuch/libnccl-net-x.so"), 2,
+        ("ring", "--plugin", "/nosuch/libnccl-net-x.so"), 3,
         ("--plugin", "/nosuch/libnccl-net-x.so", "no such file", "tcpx-mpi plugins")),
     "missing directory": (("ring", "--hdf5", "nosuch/o.h5"), 2, ("--hdf5", "nosuch")),
     "a directory as the file": (("ring", "--hdf5", "spool"), 2, ("--hdf5", "spool", "directory")),

@@ -28,6 +28,8 @@ LAYERS = (
         "parent_death",
         "printable",
         "programs",
+        "secrets",
+        "slips",
         "stragglers",
         "_native",
     ),

@@ -134,6 +134,10 @@ class _Kept:
 def _no_log(path: str, lines: list[str]) -> UsageError:
     # What is most like a line of the table or of its header.
     first = next((line for line in lines if _likely(line)), None)
+    if first is None and any(" NCCL " in line for line in lines):
+        return UsageError(
+            f"{path} has lines of NCCL and none of nccl-tests: `tcpx-mpi doctor {path}` reads it"
+        )
     first = first or next((line for line in lines if line.strip()), "")
     return UsageError(
         f"{path} is no log of nccl-tests, or ends in its header: expected its line of settings "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -65,7 +66,7 @@ def python(code: str) -> str:
         (["run", "ring", "--chnk", "4K"], ["unknown option --chnk", "did you mean --chunk?"]),
         (["run", "ring", "-q"], ["unknown option -q", "tcpx-mpi run --help"]),
         (["run", "ring", "-b"], ["-b", "requires an argument"]),
-        (["run", "ring", "mesh"], ["unexpected extra argument", "mesh"]),
+        (["run", "ring", "mesh"], ["mesh is a second pattern beside ring", "--help"]),
         (["run", "ring", "-b", "64MB"], ["-b/--minbytes", "64M or 64MiB"]),
         (["run", "ring", "-b", "2M", "-e", "1M"], ["(2M) is larger than -e/--maxbytes (1M)"]),
         (["run", "ring", "--chunk", "0"], ["--chunk (0)"]),
@@ -86,8 +87,6 @@ def python(code: str) -> str:
         (["run", "ring", "--ranks", "2", "--hdf5", "/no/such/x.h5"], ["--hdf5", "/no/such"]),
         (["run", "ring", "--ranks", "2", "-J", "/no/such/x.json"], ["-J", "/no/such"]),
         (["run", "ring", "--ranks", "2", "--spool", "/no/such"], ["--spool", "/no/such"]),
-        (["run", "ring", "--ranks", "2", "--plugin", "/no/x.so"], ["--plugin (/no/x.so)"]),
-        (["run", "ring", "--ranks", "2", "--plugin", "nosuch"], ["libnccl-net-nosuch.so"]),
         (["report"], ["FILE"]),
         (["report", "/no/such.h5"], ["/no/such.h5", "no such file"]),
         (["report", "/"], ["/: is a directory", "HDF5 file of a run"]),
@@ -178,10 +177,80 @@ def test_switches_may_stand_without_their_value() -> None:
     assert with_bare_values([]) == []
 
 
+# --- Slips ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "said"),
+    [
+        ("rum ring", 2, "unknown command rum (did you mean run?)"),
+        ("reprot o.h5", 2, "(did you mean report?)"),
+        ("smok --ranks 2", 2, "(did you mean smoke?)"),
+        ("--ranks 2 run ring", 2, "behind the command: `tcpx-mpi run ring --ranks 2`"),
+        ("--plugin null smoke", 2, "behind the command: `tcpx-mpi smoke --plugin null`"),
+        ("run smok --ranks 2", 2, "unknown pattern smok (did you mean smoke?)"),
+        ("run Rign --ranks 2", 2, "unknown pattern Rign (did you mean ring?)"),
+        ("run ring -np 2", 2, "-np is an option of mpirun: give --ranks 2 here"),
+        ("run ring --np 4", 2, "--np is an option of mpirun: give --ranks 4 here"),
+        ("run ring --hostfile h", 2, "--hostfile is an option of mpirun"),
+        ("run ring -H a,b", 2, "-H is an option of mpirun"),
+        ("run ring --map-by=node", 2, "--map-by is an option of mpirun"),
+        ("run ring 1M --ranks 2", 2, "1M is no option: sizes are given by --sizes 1M"),
+        ("run ring --ranks 2 4", 2, "4 is no option: sizes are given by --sizes 4"),
+        ("run ring mesh --ranks 2", 2, "mesh is a second pattern beside ring"),
+        ("run ring fast --ranks 2", 2, "fast is no option"),
+        ("run ring --ranks 2 --sise 4K", 2, "(did you mean --sizes?)"),
+        ("run ring --ranks 2 -d fp16", 2, "(fp16) is unknown (did you mean half?)"),
+        ("run ring --ranks 2 -d BF16", 2, "(BF16) is unknown (did you mean bfloat16?)"),
+        ("run ring --ranks 2 -d uint_8", 2, "(did you mean uint8?)"),
+        ("run ring --ranks 2 --against rwa", 2, "rwa is unknown (did you mean raw?)"),
+        ("run ring --ranks 2 --memory gpuu", 2, "use one of auto, host, emulated, cuda"),
+        (
+            "run ring --ranks 2 --hdf5 /dev/full",
+            2,
+            "is a device or a pipe; give the name of a file, or none",
+        ),
+        ("run ring --ranks 2 -J /dev/null", 2, "-J/--output_file: /dev/null is a device or a pipe"),
+        (
+            "run ring --ranks 2 --plugin softcpx",
+            3,
+            "no plugin softcpx here (did you mean softtcpx?)",
+        ),
+        ("run ring --ranks 2 --plugin nosuch", 3, "libnccl-net-nosuch.so is not where"),
+        ("run ring --ranks 2 --plugin nul", 3, "(did you mean null?)"),
+        ("run ring --ranks 2 --plugin /nope/net.so", 3, "--plugin (/nope/net.so): no such file"),
+        ("conform softcpx", 3, "(did you mean softtcpx?)"),
+        ("export nope.h5", 2, "nope.h5: no such file"),
+        ("doctor nope.log", 2, "nope.log: no such file"),
+    ],
+)
+def test_a_slip_has_its_line(capsys: Captured, line: str, code: int, said: str) -> None:
+    assert cli.main(line.split()) == code
+    shown = capsys.readouterr()
+    assert len(shown.err.splitlines()) == 1, shown.err
+    assert said in shown.err
+
+
+def test_a_log_of_nccl_is_of_doctor(capsys: Captured, tmp_path: Path) -> None:
+    log = tmp_path / "job.log"
+    log.write_text(
+        "a:1:2 [0] NCCL INFO NET/Plugin: none\na:1:2 [0] NCCL INFO Using network Socket\n"
+    )
+    assert cli.main(["import", str(log)]) == 2
+    assert f"`tcpx-mpi doctor {log}` reads it" in capsys.readouterr().err
+
+
+def test_smoke_may_be_of_a_file(capsys: Captured, tmp_path: Path) -> None:
+    file = tmp_path / "smoke.toml"
+    file.write_text('pattern = "smoke"\n')
+    assert cli.main(["run", "--config", str(file), "--ranks", "1"]) == 2
+    assert "smoke needs at least 2 ranks" in capsys.readouterr().err
+
+
 # --- Help --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["-h"], ["run", "--help"], ["run", "-h"]])
+@pytest.mark.parametrize("argv", [["--help"], ["-h"], ["run", "-h"], ["run", "--help-all"]])
 def test_help_lists_every_exit_code(capsys: Captured, argv: list[str]) -> None:
     assert cli.main(argv) == 0
     output = capsys.readouterr().out
@@ -222,11 +291,21 @@ def test_a_command_that_was_parsed_by_itself_keeps_both_names_of_help() -> None:
 
 
 def test_help_of_run_lists_every_option_and_variable(capsys: Captured) -> None:
-    assert cli.main(["run", "--help"]) == 0
+    assert cli.main(["run", "--help-all"]) == 0
     output = capsys.readouterr().out
     for option in OPTIONS:
         assert all(flag in output for flag in option.flags if option.group)
         assert all(variable in output for variable in option.variables)
+
+
+def test_help_of_run_is_short_and_names_where_the_rest_is(capsys: Captured) -> None:
+    assert cli.main(["run", "--help"]) == 0
+    output = capsys.readouterr().out
+    section = output.partition("Options that people use:\n")[2].partition("\n\n")[0]
+    assert len(re.findall(r"^  -", section, re.MULTILINE)) == 11  # ten, and --help-all
+    assert "--help-all" in section
+    assert "mpirun -n 2 tcpx-mpi run" in output
+    assert len(output.splitlines()) < 80
 
 
 def test_version(capsys: Captured) -> None:

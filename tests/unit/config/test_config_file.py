@@ -257,3 +257,25 @@ def test_what_a_machine_made_of_auto_is_not_saved_for_others(file: Path) -> None
 def test_a_path_that_toml_cannot_hold_is_one_line(file: Path) -> None:
     with pytest.raises(UsageError, match="no UTF-8"):
         settings(file, "", spool="/x/\udcff").to_toml()
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"against": "nccl", "nccl_env": "NCCL_AUTH_TOKEN=s3cret"},
+        {"against": "nccl", "nccl_env": "NCCL_PROTO=Simple,NCCL_KEY=s3cret"},
+        {"plugin": "https://me:s3cret@host/libnccl-net.so"},
+        {"hdf5": "ghp_s3cretAAAAAAAAAAAAAAAAAAAAAA.h5"},
+    ],
+    ids=["variable", "second", "url", "shape"],
+)
+def test_a_secret_is_not_saved(file: Path, given: dict[str, str]) -> None:
+    found = load_settings({"pattern": "ring", **given}, {})
+    assert "s3cret" not in found.to_toml()
+    file.write_text(found.to_toml())
+    load_settings({"config": str(file)}, {})
+
+
+def test_what_is_no_secret_beside_it_is_saved() -> None:
+    found = load_settings({"pattern": "ring", "against": "nccl", "nccl_env": "NCCL_PROTO=LL"}, {})
+    assert "NCCL_PROTO=LL" in found.to_toml()

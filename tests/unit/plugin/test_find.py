@@ -53,7 +53,7 @@ def test_a_plugin_of_a_file_of_settings_is_taken_and_not_silently_another(tmp_pa
         assert plugins.choose_plugin(settings, {}).path.endswith(f"libnccl-net-{said}.so")
     config.write_text('pattern = "ring"\nplugin = "/nowhere/libnccl-net.so"\n')
     settings = load_settings({"config": str(config)}, {})
-    with pytest.raises(UsageError, match=r"/nowhere/libnccl-net\.so"):
+    with pytest.raises(PluginMissing, match=r"/nowhere/libnccl-net\.so"):
         plugins.choose_plugin(settings, {})
 
 
@@ -139,8 +139,8 @@ def test_another_name_is_searched_in_the_library_path_then_left_to_dlopen() -> N
     assert find("libnccl-net-ofi.so", there, LD_LIBRARY_PATH="/b").path == "/b/libnccl-net-ofi.so"
 
 
-def test_a_path_that_is_not_there_is_a_users_mistake() -> None:
-    with pytest.raises(UsageError, match=r"--plugin \(/x/y.so\): no such file"):
+def test_a_path_that_is_not_there_is_a_missing_plugin() -> None:
+    with pytest.raises(PluginMissing, match=r"--plugin \(/x/y.so\): no such file"):
         find("/x/y.so")
 
 
@@ -158,7 +158,7 @@ def test_the_settings_choose_as_the_command_line_or_the_environment_said(
     with pytest.raises(PluginMissing):
         plugins.choose_plugin(by_variable, environ, only())
     by_option = load_settings({"pattern": "ring", "plugin": "/x/gone.so"}, environ)
-    with pytest.raises(UsageError):
+    with pytest.raises(PluginMissing):
         plugins.choose_plugin(by_option, environ, only())
     past_the_variable = load_settings({"pattern": "ring", "plugin": "softtcpx"}, environ)
     assert plugins.choose_plugin(past_the_variable, environ, only()).path == SOFTTCPX

@@ -10,7 +10,7 @@ import pytest
 
 from tcpx_mpi.records import RunHeader, RunWriter, filter_environment, read_run
 from tcpx_mpi.records.header import header_to_plain
-from tcpx_mpi.records.secrets import redacted_text, redacted_value, redacted_words
+from tcpx_mpi.secrets import redacted_text, redacted_value, redacted_words
 
 SECRET = "hunter2"
 

@@ -1,0 +1,18 @@
+"""What somebody meant who typed a name that is not there."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping
+
+
+def did_you_mean(
+    name: str, known: Iterable[str], elsewhere: Mapping[str, str] | None = None
+) -> str:
+    """` (did you mean NAME?)`, or "" where nothing known is close; `elsewhere` has what others
+    call some of them."""
+    if found := (elsewhere or {}).get(name.lower()):
+        return f" (did you mean {found}?)"
+    by_lower = {each.lower(): each for each in known}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1)
+    return f" (did you mean {by_lower[close[0]]}?)" if close else ""
