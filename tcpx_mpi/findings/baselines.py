@@ -10,6 +10,7 @@ from tcpx_mpi.patterns import PROGRAMS
 from tcpx_mpi.plugin.sockets import moves_all_by_tcp
 from tcpx_mpi.records import RunHeader
 from tcpx_mpi.stats import RowSummary
+from tcpx_mpi.stats.ratios import other_network
 from tcpx_mpi.units import counted, format_size
 
 #: More CPU time than this beside a baseline, as a share of its time, and its figure is in doubt.
@@ -59,6 +60,7 @@ def baseline_findings(header: RunHeader, summaries: Sequence[RowSummary]) -> Ite
         f"{min(each.blocks for each in found)} or more pairs of blocks, 95 % interval"
     )
     yield Finding(Severity.GOOD, "Beside peers", text)
+    elsewhere = {other_network(header, each) for each in header.baselines}
     wrong = wrong_of_baselines(summaries)
     unchecked = []
     for baseline in dict.fromkeys(ratio.baseline for ratio in found):
@@ -75,7 +77,7 @@ def baseline_findings(header: RunHeader, summaries: Sequence[RowSummary]) -> Ite
                 f"{100 * busiest:.2g} % of a CPU: the peer was slowed"
             )
         for size, ratio in rows:
-            if ratio.void:
+            if ratio.void and ratio.void not in elsewhere:  # that is said once, by `detours`
                 text = f"no ratio at {format_size(size)}: {ratio.void}: something weakened it"
                 yield _doubt(text)
         least = _least_share(header, baseline)
@@ -127,16 +129,12 @@ def _waiting_share(summaries: Sequence[RowSummary]) -> float:
 
 
 def detours(header: RunHeader) -> Iterator[Finding[str]]:
-    """Baselines that went between nodes by another interface than the plugin."""
-    ours = {info.nic for info in header.ranks}
-    if len({info.node for info in header.ranks}) < 2:
-        return  # the kernel's loopback, whatever address is asked for
+    """Baselines that went between nodes by another interface than the plugin, so that there is no
+    ratio."""
+    nics = ",".join(sorted({info.nic for info in header.ranks}))
     for baseline in header.baselines:
-        theirs = set(filter(None, baseline.interfaces.split(",")))
-        if baseline.kind == "mpi" and theirs - ours:
-            text = (
-                f"peer {baseline.name} went over {baseline.interfaces}, the plugin over "
-                f"{','.join(sorted(ours))}"
-            )
-            remedy = "set btl_tcp_if_include of Open MPI, for mpirun"
-            yield Finding(Severity.DOUBTFUL, "", text, remedy)
+        if text := other_network(header, baseline):
+            remedy = f"set NCCL_SOCKET_IFNAME={nics}"
+            if baseline.kind == "mpi":
+                remedy = f"`mpirun --mca btl_tcp_if_include {nics}` of Open MPI"
+            yield Finding(Severity.DOUBTFUL, "", f"peer {text}: no ratio", remedy)

@@ -7,12 +7,12 @@ import math
 from collections.abc import Sequence
 from itertools import groupby
 
-from tcpx_mpi.records import IN_PLACE, LOADED, Row, RunHeader, is_in_place
+from tcpx_mpi.records import IN_PLACE, LOADED, Row, RunHeader, in_place_of, is_in_place
 from tcpx_mpi.report.fields import STANDARD, Field, pipe_fields
 from tcpx_mpi.stats import RowSummary, summarise
 from tcpx_mpi.stats.bursts import without_gaps
 from tcpx_mpi.stats.load import load_figures
-from tcpx_mpi.stats.ratios import Ratio, ratios
+from tcpx_mpi.stats.ratios import Ratio, other_network, ratios
 
 
 def summarise_row(header: RunHeader, row: Row) -> RowSummary:
@@ -31,6 +31,9 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
         # What is timed is a part of an iteration, and what crosses the network all of it.
         summary = dataclasses.replace(summary, load=load, net_bw=math.nan)
     peers = {name: side for name, side in row.against.items() if name not in (IN_PLACE, LOADED)}
+    voids: dict[str, str] = {}
+    for each in header.baselines:
+        voids |= dict.fromkeys((each.name, in_place_of(each.name)), other_network(header, each))
     against: dict[str, Ratio] = {}
     for ours, in_place in ((row, False), (row.against.get(IN_PLACE), True)):
         if ours is None:
@@ -40,6 +43,7 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
             ours, beside, plan.average, header.size_factor,
             header.time_divisor,
             {baseline.name: baseline.floor_gbps for baseline in header.baselines},
+            voids,
         )  # fmt: skip
     return dataclasses.replace(summary, against=against)
 

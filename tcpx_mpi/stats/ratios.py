@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcpx_mpi.records import Row
+from tcpx_mpi.records import BaselineInfo, Row, RunHeader
 from tcpx_mpi.stats.blocks import batch_means
 from tcpx_mpi.stats.rates import cpu_s_per_gb, rate
 from tcpx_mpi.stats.series import (
@@ -61,6 +61,21 @@ class Ratio:
     void: str = ""
 
 
+def other_network(header: RunHeader, baseline: BaselineInfo) -> str:
+    """That a baseline went between nodes by other interfaces than the plugin; "" where it did not,
+    or where that is not known. Within a node it is the kernel's loopback, whatever the address.
+    """
+    ours = {info.nic for info in header.ranks}
+    theirs = set(filter(None, baseline.interfaces.split(",")))
+    if len({info.node for info in header.ranks}) < 2 or not theirs - ours:
+        return ""
+    return f"{baseline.name} went over {baseline.interfaces}, the plugin over {_listed(ours)}"
+
+
+def _listed(names: set[str]) -> str:
+    return ",".join(sorted(names))
+
+
 def block_times_ns(row: Row, average: int, time_divisor: int) -> Float64s:
     """The time of one copy of the pattern in each block: float64[blocks].
 
@@ -93,11 +108,12 @@ def bootstrap_interval(values: Float64s, confidence: float = CONFIDENCE) -> tupl
 
 def ratio_to(
     row: Row, baseline: str, theirs: Row, average: int, busbw_factor: float, time_divisor: int,
-    floor_gbps: float = 0.0,
+    floor_gbps: float = 0.0, void: str = "",
 ) -> Ratio:  # fmt: skip
     """The plugin's row against one baseline's row of the same frame.
 
-    It is void if the baseline has less than `floor_gbps`, where that is known.
+    It is void if something says so, or if the baseline has less than `floor_gbps`, where that is
+    known.
     """
     our_ns = block_times_ns(row, average, time_divisor)
     their_ns = block_times_ns(theirs, average, time_divisor)
@@ -112,9 +128,9 @@ def ratio_to(
         return middle / 1e3 if by_time else busbw_factor * rate(row.size_bytes, middle)
 
     found = figure(their_ns)
-    void = ""
     if not by_time and row.size_bytes >= FLOOR_FROM_BYTES and found < floor_gbps:
         void = f"{baseline} reached {found:.3g} GB/s where it is known to exceed {floor_gbps:g}"
+    if void:
         pairs[:] = math.nan
     low, high = bootstrap_interval(pairs)
     checked = bool(theirs.receives.any() and theirs.checked[theirs.receives].all())
@@ -149,12 +165,21 @@ def ratios(
     busbw_factor: float,
     time_divisor: int,
     floors_gbps: Mapping[str, float] | None = None,
+    voids: Mapping[str, str] | None = None,
 ) -> dict[str, Ratio]:
-    """The ratio to each baseline of a row, by its name; `floors_gbps` has what is known of some."""
-    floors = floors_gbps or {}
+    """The ratio to each baseline of a row, by its name; `floors_gbps` and `voids` have what is
+    known of some: the least, and why there is no ratio."""
+    floors, void = floors_gbps or {}, voids or {}
     return {
         baseline: ratio_to(
-            row, baseline, theirs, average, busbw_factor, time_divisor, floors.get(baseline, 0.0)
+            row,
+            baseline,
+            theirs,
+            average,
+            busbw_factor,
+            time_divisor,
+            floors.get(baseline, 0.0),
+            void.get(baseline, ""),
         )
         for baseline, theirs in against.items()
     }

@@ -11,7 +11,9 @@ import judged
 import numpy as np
 import pytest
 
-from tcpx_mpi.records import Row, RunHeader
+from tcpx_mpi.records import Row, Run, RunHeader
+from tcpx_mpi.report import report_lines, summarise_row, to_json
+from tcpx_mpi.report.html.page import page_of
 
 
 def header(*names: str, **changes: Any) -> RunHeader:
@@ -75,10 +77,12 @@ def test_an_unknown_idle_share_hides_no_known_one() -> None:
         ("mpi", "eth7", ("a", "a"), False),  # all by loopback
         ("mpi", "", ("a", "b"), False),  # unknown
         ("mpi", "eth1", ("a", "b"), False),
-        ("raw", "eth7", ("a", "b"), False),
+        ("mpi", "eth0,eth1", ("a", "b"), True),
+        ("raw", "eth7", ("a", "b"), True),
+        ("plugin", "eth7", ("a", "b"), True),
     ],
 )
-def test_mpi_that_went_another_way_between_nodes_is_a_warning(
+def test_a_ratio_of_two_networks_is_void_and_a_warning(
     kind: str, interfaces: str, hosts: tuple[str, str], warned: bool
 ) -> None:
     ranks = [
@@ -88,9 +92,21 @@ def test_mpi_that_went_another_way_between_nodes_is_a_warning(
     head = header(kind)
     head.ranks = ranks
     head.baselines = [invented.baseline(kind, interfaces=interfaces)]
-    found = warnings(row(**{kind: 1.5}), head=head)
-    expected = f"peer mpi went over {interfaces}, the plugin over eth1: "
+    table = row(**{kind: 1.5})
+    found = [line for line in warnings(table, head=head) if " went over " in line]
+    expected = f"peer {kind} went over {interfaces}, the plugin over eth1: no ratio; "
     assert [line.startswith(expected) for line in found] == [True] * warned
+    run = Run("o.h5", head, invented.setup_times(), [table], True)
+    ratio = summarise_row(head, table).against[kind]
+    assert math.isnan(ratio.ratio) == warned
+    assert bool(ratio.void) == warned
+    assert (" void" in "\n".join(report_lines(run))) == warned
+    (of_row,) = to_json(run)["results"]
+    assert (of_row["against"][kind]["ratio"] is None) == warned
+    assert bool(of_row["against"][kind]["void"]) == warned
+    assert ("void: " in page_of(run)) == warned
+    if warned and kind == "mpi":
+        assert "btl_tcp_if_include eth1" in found[0]
 
 
 def test_a_peer_that_took_a_short_cut_is_named() -> None:

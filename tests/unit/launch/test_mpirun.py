@@ -133,7 +133,7 @@ def mpirun(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[[str], N
     return is_now
 
 
-@pytest.mark.parametrize("code", [10, 11, 12, 14, 66, 213])
+@pytest.mark.parametrize("code", [12, 14, 66, 213])
 def test_a_code_that_no_rank_gives_is_a_failed_set_up_and_never_a_verdict(
     code: int, mpirun: Callable[[str], None], capfd: pytest.CaptureFixture[str]
 ) -> None:
