@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tcpx_mpi.compare.metadata import refusals
 from tcpx_mpi.errors import PluginMissing
 from tcpx_mpi.exchange.tidy import Block, Table, tables_of
 from tcpx_mpi.records import Run, read_run
@@ -56,6 +57,10 @@ class RunFrames:
     def missing(self) -> list[str]:
         """What a whole run would have and this one lacks, in words; empty if nothing."""
         return self.run.missing
+
+    def refusals(self, other: RunFrames) -> list[str]:
+        """Why `tcpx-mpi compare` refuses to set the two beside each other; empty if it does not."""
+        return refusals(self.run, other.run)
 
     @cached_property
     def header(self) -> dict[str, Any]:

@@ -166,8 +166,9 @@ def test_a_notebook_works_on_a_real_file_and_says_what_is_missing(
         assert found.text.count("NOTHING: ") == 3
     else:
         assert found.pictures == PICTURES[name]
-    if name == "compare":
-        assert found.text.count("ONLY IN first") == {"whole": 0, "partial": 2, "empty": 4}[state]
+    assert "FILES: " in found.text
+    if name == "compare":  # as the command refuses it
+        assert ("NO COMPARISON: " in found.text) == (state != "whole")
 
 
 @pytest.mark.multirank
@@ -203,7 +204,7 @@ def test_peers_are_ceilings_each_at_its_best(kernel: Kernel, tmp_path: Path) -> 
     lines = kernel.run("bandwidth", probe, RUN=file, PICTURE="").probe
     ours = lines.pop("softtcpx")
     raw, mpi = (lines.pop(next(label for label in lines if label.startswith(kind)))
-                for kind in ("raw (ceiling: the best", "mpi (ceiling)"))  # fmt: skip
+                for kind in ("raw (ceiling: the best", "mpi (beside it)"))  # fmt: skip
     assert raw == pytest.approx([2 * bandwidth for bandwidth in ours], rel=1e-3)  # raw_4's
     assert mpi == pytest.approx([bandwidth / 2 for bandwidth in ours], rel=1e-3)
     assert lines.keys() == {"NIC line rate", "wrong or unchecked"}
@@ -218,7 +219,6 @@ def test_every_program_of_a_folder_has_a_picture_with_its_own_medians(
               tmp_path / f"{name}.h5")  # fmt: skip
     probe = "{a.get_title(): [list(l.get_ydata()) for l in a.get_lines()] for a in grid.flat}"
     found = kernel.run("programs", probe, RUNS=tmp_path)
-    assert "OTHER RANKS" not in found.text
     assert found.probe.keys() == set(runs)
     for name, run in runs.items():
         (line,) = found.probe[name]
@@ -287,7 +287,7 @@ def test_a_launch_that_was_disturbed_moves_neither_the_line_nor_its_interval(
         times[:] = (times * (10.0 if number == 4 else 1 + number / 1000)).astype("int64")
         writer.append(str(write(launch, tmp_path / f"{number}.h5")))
     writer.close()
-    probe = "over_size.loc['plugin'].to_numpy().tolist()"
+    probe = "over_size.loc[4].loc['plugin'].to_numpy().tolist()"
     _, (busbw, low, high) = kernel.run("bandwidth", probe, RUN=Path(writer.path)).probe
     _, (alone, _, _) = kernel.run("bandwidth", probe, RUN=tmp_path / "0.h5").probe
     assert [low, busbw, high] == pytest.approx(
@@ -313,6 +313,72 @@ def test_two_runs_are_told_apart_and_what_differs_between_them_is_named(
     ]  # fmt: skip
     assert all(low < ratio < high for _, ratio, low, high, _ in ratios)
     assert different == [["setting", "channels", "2", "4"]]
+
+
+# --- Of 2 and of 4 ranks together -----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def of_both(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The same pattern by 2 and by 4 ranks, alone in a folder."""
+    folder = tmp_path_factory.mktemp("both")
+    command = tcpx_mpi("run", "mesh", "--ranks", "2", "--plugin", "softtcpx", "-b", "1K", "-e",
+                       "64K", "-f", "4", "-n", "40", "--hdf5", "two.h5")  # fmt: skip
+    result = run_job(command, folder)
+    assert result.code == 0, result.text
+    four = folder / "four.h5"
+    four.write_bytes(files["whole"].read_bytes())
+    return folder / "two.h5", four
+
+
+def medians(path: Path) -> list[float]:
+    found = read_run(str(path))
+    return [summarise_row(found.header, row).busbw for row in found.rows]
+
+
+@pytest.mark.multirank
+def test_each_number_of_ranks_has_a_line_with_its_own_figures(
+    kernel: Kernel, of_both: tuple[Path, Path]
+) -> None:
+    files = ":".join(map(str, of_both))
+    lines = "{l.get_label(): list(l.get_ydata()) for l in %s.get_lines()}"
+    for name, axes, given in (
+        ("bandwidth", "axes", {"RUN": files, "PICTURE": ""}),
+        ("programs", "grid[0][0]", {"RUNS": of_both[0].parent}),
+    ):
+        found = kernel.run(name, lines % axes, **given)
+        assert "LEFT OUT" not in found.text
+        assert all(path.name in found.text.splitlines()[0] for path in of_both)
+        for path, ranks in zip(of_both, (2, 4), strict=True):
+            (line,) = (each for label, each in found.probe.items() if f"{ranks} ranks" in label)
+            assert line == pytest.approx(medians(path)), (name, ranks)
+
+
+@pytest.mark.multirank
+def test_runs_of_other_ranks_are_no_comparison_and_ranks_are_those_of_one(
+    kernel: Kernel, of_both: tuple[Path, Path]
+) -> None:
+    two, four = of_both
+    found = kernel.run("compare", "[len(ratios), len(left.get_lines())]", FIRST=two, SECOND=four)
+    assert "NO COMPARISON: other number of ranks: 2, 4" in found.text
+    assert found.probe == [0, 0]
+    found = kernel.run("ranks", "run.header['world']", RUN=f"{two}:{four}")
+    assert f"LEFT OUT: {four}" in found.text
+    assert (found.probe, found.pictures) == (2, PICTURES["ranks"])
+
+
+def test_another_plugins_memory_is_no_line_of_the_same_picture(
+    kernel: Kernel, tmp_path: Path
+) -> None:
+    first = write(invented_runs.sound(rows=2), tmp_path / "a.h5")
+    other = write(invented_runs.sound(rows=2, memory="cuda", run_id="b"), tmp_path / "b.h5")
+    probe = "[l.get_label() for l in axes.get_lines()].count('softtcpx')"
+    found = kernel.run("bandwidth", probe, RUN=f"{first}:{other}", PICTURE="")
+    assert f"LEFT OUT: {other}: other memory" in found.text
+    assert found.probe == 1
+    probe = "[l.get_label() for l in grid[0][0].get_lines()]"
+    labels = kernel.run("programs", probe, RUNS=f"{first}:{other}").probe
+    assert sorted(labels) == ["cuda", "host"]
 
 
 # --- The picture of the quickstart ---------------------------------------------------------------
