@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypedDict
 import numpy
 import numpy.typing
 from numpy.typing import NDArray
+from typing_extensions import NotRequired
 
 class Stamps(TypedDict):
     start: int
@@ -17,6 +18,7 @@ class Stamps(TypedDict):
     end: NDArray[numpy.int64]
     send_done: NDArray[numpy.int64]
     receive_done: NDArray[numpy.int64]
+    flush_begun: NotRequired[NDArray[numpy.int64]]
     sources: list[int]
     source_lanes: list[int]
     source_done: NDArray[numpy.int64]
@@ -353,6 +355,7 @@ class Engine(Runner):
         setup_gpu: int = -1,
         trace: int = 0,
         threads: int = 1,
+        flush: bool = False,
     ) -> None: ...
     def listen(self, peer: int, lane: int, channel: int) -> bytes: ...
     def add_send(self, peer: int, lane: int, channel: int, handle: bytes) -> None: ...

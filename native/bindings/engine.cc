@@ -39,7 +39,7 @@ std::unique_ptr<Unpacker> make_unpacker(int unpack, int gpu, CudaUnpacker** on_g
 class Engine : public Runner {
  public:
   Engine(Plugin& plugin, int device, int window_send, int window_receive, int spins_before_yield,
-         int unpack, bool witness, int gpu, int setup_gpu, size_t trace, int threads)
+         int unpack, bool witness, int gpu, int setup_gpu, size_t trace, int threads, bool flush)
       : plugin_(plugin),
         connections_(plugin.net(), device, gpu == kNoGpu ? setup_gpu : gpu),
         unpacker_(make_unpacker(unpack, gpu, &cuda_unpacker_)),
@@ -51,7 +51,7 @@ class Engine : public Runner {
     if (threads < 1 || (threads > 1 && gpu != kNoGpu)) {
       throw nb::value_error("one progress thread, or several without a GPU");
     }
-    const TimedLoopLimits limits{window_send, window_receive, spins_before_yield};
+    const TimedLoopLimits limits{window_send, window_receive, spins_before_yield, flush};
     std::vector<BatchLoop*> loops;
     for (int i = 0; i < threads; ++i) {
       Unpacker* unpacker = witness_ ? witness_.get() : unpacker_.get();
@@ -129,10 +129,11 @@ void bind_engine(nb::module_& m) {
   m.attr("UNPACK_NONE") = static_cast<int>(UnpackMode::kNone);
 
   nb::class_<Engine, Runner>(m, "Engine")
-      .def(nb::init<Plugin&, int, int, int, int, int, bool, int, int, size_t, int>(), "plugin"_a,
-           "device"_a, "window_send"_a, "window_receive"_a, "spins_before_yield"_a,
+      .def(nb::init<Plugin&, int, int, int, int, int, bool, int, int, size_t, int, bool>(),
+           "plugin"_a, "device"_a, "window_send"_a, "window_receive"_a, "spins_before_yield"_a,
            "unpack"_a = kUnpackInPlace, "witness"_a = false, "gpu"_a = kNoGpu,
-           "setup_gpu"_a = kNoGpu, "trace"_a = 0, "threads"_a = 1, nb::keep_alive<1, 2>())
+           "setup_gpu"_a = kNoGpu, "trace"_a = 0, "threads"_a = 1, "flush"_a = false,
+           nb::keep_alive<1, 2>())
       .def(
           "listen",
           [](Engine& e, int peer, int lane, int channel) {

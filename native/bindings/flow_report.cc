@@ -71,6 +71,7 @@ Fields dict_of(const FlowPicture& picture) {
   row["window"] = picture.window;
   row["posted"] = picture.posted;
   row["arrived"] = picture.arrived;
+  row["flushing"] = picture.flushing;
   row["completed"] = picture.completed;
   row["bytes"] = picture.bytes;
   row["oldest_chunk"] = picture.oldest_chunk;

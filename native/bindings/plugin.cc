@@ -26,6 +26,8 @@ Fields properties_of(Plugin& plugin, int device) {
   d["latency_us"] = p.latency_us;
   d["max_comms"] = p.max_comms;
   d["max_recvs"] = p.max_recvs;
+  d["reg_is_global"] = p.reg_is_global;
+  d["force_flush"] = p.force_flush;
   d["device_type"] = p.device_type;
   d["device_version"] = p.device_version;
   d["max_multi_request"] = p.max_multi_request;

@@ -114,6 +114,7 @@ void bind_runner(nb::module_& m) {
             d["end"] = copied(s.end.data(), iterations);
             d["send_done"] = copied(s.send_done.data(), iterations);
             d["receive_done"] = copied(s.receive_done.data(), iterations);
+            if (!s.flush_begun.empty()) d["flush_begun"] = copied(s.flush_begun.data(), iterations);
             const std::vector<int>& sources = e.team_->sources();
             d["sources"] = sources;
             d["source_lanes"] = e.team_->source_lanes();

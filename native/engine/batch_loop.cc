@@ -40,6 +40,7 @@ void BatchLoop::reserve(uint64_t iterations) {
   stamps_.end.resize(iterations);
   stamps_.send_done.resize(iterations);
   stamps_.receive_done.resize(iterations);
+  if (flushes_) stamps_.flush_begun.resize(iterations);
   reserve_sources();
 }
 
@@ -96,6 +97,7 @@ void BatchLoop::arm(uint64_t iterations) {
   std::fill_n(stamps_.end.begin(), iterations, int64_t{-1});
   std::fill_n(stamps_.send_done.begin(), iterations, int64_t{-1});
   std::fill_n(stamps_.receive_done.begin(), iterations, int64_t{-1});
+  std::fill(stamps_.flush_begun.begin(), stamps_.flush_begun.end(), int64_t{-1});
   std::fill_n(stamps_.source_done.begin(), iterations * program_.sources.size(), int64_t{-1});
   armed_ = iterations;
 }

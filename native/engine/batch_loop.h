@@ -57,6 +57,7 @@ struct BatchStamps {
   std::vector<int64_t> end;
   std::vector<int64_t> send_done;
   std::vector<int64_t> receive_done;
+  std::vector<int64_t> flush_begun;  // of the last receive; empty where none is flushed
   // By iteration and source of the program: when the last of its bytes were there.
   std::vector<int64_t> source_done;
 };
@@ -66,7 +67,8 @@ using CpuBits = std::array<uint64_t, 64>;
 
 class BatchLoop {
  public:
-  explicit BatchLoop(int spins_before_yield) : spins_before_yield_(spins_before_yield) {}
+  explicit BatchLoop(int spins_before_yield, bool flushes = false)
+      : flushes_(flushes), spins_before_yield_(spins_before_yield) {}
   virtual ~BatchLoop() = default;
   BatchLoop(const BatchLoop&) = delete;
   BatchLoop& operator=(const BatchLoop&) = delete;
@@ -151,6 +153,7 @@ class BatchLoop {
     if (last && flow.source >= 0) note_source(flow.source, iteration);
     finish_part(flow.kind, iteration);
   }
+  void note_flush(uint64_t iteration) { stamps_.flush_begun[iteration] = now_ns(); }
   void fail(FaultKind kind, int code);
   void fail(const Fault& fault);
 
@@ -202,6 +205,7 @@ class BatchLoop {
   void reserve_sources();
 
   std::function<void()> before_start_;
+  const bool flushes_;            // some receives, perhaps
   const int spins_before_yield_;  // idle sweeps before the core is offered; 0: ranks share cores
   Program program_;
   SlotBase buffers_[kBuffers];

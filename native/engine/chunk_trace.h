@@ -23,12 +23,13 @@ struct ChunkTrace {
   int64_t post = -1;      // the call that posts begins
   int64_t posted = -1;    // and has returned
   int64_t done = -1;      // the plugin says that it is
+  int64_t flushed = -1;   // its flush is over, which began at `done`
   int64_t launched = -1;  // a GPU has been told to unpack it
   int64_t unpacked = -1;  // that is seen to be over
   int64_t finished = -1;  // in place and consumed
 };
 constexpr size_t kTraceColumns = sizeof(ChunkTrace) / sizeof(int64_t);
-static_assert(kTraceColumns == 16, "tcpx_mpi/records/trace.py names them");
+static_assert(kTraceColumns == 17, "tcpx_mpi/records/trace.py names them");
 
 // The last of a batch, in room that is there from the start.
 class LastTraces {

@@ -22,6 +22,21 @@ void check_call(int code, const char* call, const std::string& what, int64_t beg
   throw PluginError(call, code, what + plugin_log::quote_call(began_ns));
 }
 
+Staging::Staging(size_t bytes, int gpu) {
+  if (gpu < 0) {
+    host_ = std::make_unique<HostBuffer>(bytes);
+    data_ = host_->data();
+    bytes_ = host_->capacity();
+    return;
+  }
+  // What the driver gives begins on borders of 512 bytes.
+  constexpr uint64_t kPage = 4096;
+  const auto pages = [](uint64_t at) { return (at + kPage - 1) / kPage * kPage; };
+  bytes_ = pages(bytes);
+  on_gpu_ = std::make_unique<GpuMemory>(use_gpu(gpu), bytes_ + kPage);
+  data_ = reinterpret_cast<uint8_t*>(pages(on_gpu_->address()));
+}
+
 std::string describe(const Comm& comm) {
   const std::string channel = ", channel " + std::to_string(comm.channel);
   const std::string way = comm.direction == Direction::kSend ? "to " : "from ";

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "cuda/gpu.h"
 #include "engine/program.h"
 #include "memory/buffer.h"
 #include "net/net.h"
@@ -24,6 +25,20 @@ enum class Direction { kSend, kReceive };
 
 constexpr int kUnranked = -1;  // the one peer of a session, which has no rank
 
+// Memory of the engine's own, in whole pages.
+class Staging {
+ public:
+  Staging(size_t bytes, int gpu);  // of the host: -1
+  uint8_t* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  std::unique_ptr<HostBuffer> host_;
+  std::unique_ptr<GpuMemory> on_gpu_;
+  uint8_t* data_;
+  size_t bytes_;
+};
+
 struct Comm {
   Direction direction;
   int peer;
@@ -38,7 +53,7 @@ struct Comm {
   NetDeviceHandle* device_handle = nullptr;
   std::vector<void*> mhandles[kBuffers];  // by region
   // Where receives land that are reduced on their way to where they belong; see Connections::stage.
-  std::unique_ptr<HostBuffer> staging;
+  std::unique_ptr<Staging> staging;
   std::vector<void*> staging_mhandles;
   uint64_t receives_done = 0;  // since the comm came up: the k-th has slot k % 16 of its queue
   bool reports_sizes = false;  // the plugin wrote the size of a receive: from then on 0 is a size

@@ -180,6 +180,7 @@ void Connections::establish(double timeout_s, const WaitHook& hook, const BegunH
 
 void Connections::register_buffer(int buffer, uint8_t* data, size_t bytes, int type) {
   select_gpu();
+  pointers_.at(buffer) = type;
   for (const auto& comm : comms_) {
     const int64_t start = now_ns();
     const auto added = register_regions(net_, *comm, data, bytes, type);
@@ -188,7 +189,7 @@ void Connections::register_buffer(int buffer, uint8_t* data, size_t bytes, int t
   }
 }
 
-void Connections::stage(Comm& comm, size_t bytes) {
+void Connections::stage(Comm& comm, size_t bytes, int buffer) {
   if (comm.staging != nullptr && comm.staging->bytes() >= bytes) return;
   select_gpu();
   const plugin_call::About about(&comm, words_of);
@@ -196,9 +197,10 @@ void Connections::stage(Comm& comm, size_t bytes) {
     check_call(net_.dereg_mr(comm.comm, mhandle), "deregMr", describe(comm));
   }
   comm.staging_mhandles.clear();
-  comm.staging = std::make_unique<HostBuffer>(bytes);
+  const int type = pointers_.at(buffer);
+  comm.staging = std::make_unique<Staging>(bytes, type == kNetPtrCuda ? gpu_ : -1);
   comm.staging_mhandles =
-      register_regions(net_, comm, comm.staging->data(), comm.staging->capacity(), kNetPtrHost);
+      register_regions(net_, comm, comm.staging->data(), comm.staging->bytes(), type);
 }
 
 void Connections::close(Leftovers* leftovers) {

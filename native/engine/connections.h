@@ -78,9 +78,12 @@ class Connections {
   // Registers a buffer with every comm of the directions that use it.
   void register_buffer(int buffer, uint8_t* data, size_t bytes, int type);
 
-  // Makes room of the engine's own for receives on a comm, registered with it, and at least as
-  // large as asked. Not while requests are posted there.
-  void stage(Comm& comm, size_t bytes);
+  // How a buffer is registered: NCCL_PTR_HOST or NCCL_PTR_CUDA.
+  int pointer_of(int buffer) const { return pointers_[buffer]; }
+
+  // Makes room of the engine's own for receives on a comm, registered with it as `buffer` is, and
+  // at least as large as asked. Not while requests are posted there.
+  void stage(Comm& comm, size_t bytes, int buffer);
 
   // In NCCL's order; every peer must have finished receiving before. Reports the first refusal. A
   // connect or accept that is under way is left to `leftovers`; without one its listener stays
@@ -101,6 +104,7 @@ class Connections {
   int device_;
   int gpu_;
   bool unpacks_;
+  std::array<int, kBuffers> pointers_{};
   bool refused_ = false;          // a connect or accept returned an error
   int connect_rounds_ = 0;        // since the last connect was added
   uint64_t warnings_before_ = 0;  // its first comm

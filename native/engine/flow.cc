@@ -11,6 +11,7 @@ void FlowCounts::draw(FlowPicture* picture) const {
   picture->window = window;
   picture->posted = posted;
   picture->arrived = kind == FlowKind::kReceive ? tested : finished;
+  picture->flushing = static_cast<uint64_t>(flushing);
   picture->completed = finished;
   picture->bytes = bytes;
 }

@@ -7,22 +7,28 @@
 //            --copy or scaling by the GPU----------------> kMoving
 //   kPosted  --test: done, a send------------------------> kFinished
 //            --test: done, a receive in its place--------> kArrived
-//            --test: done, a receive in staging----------> kArrived    reduced into its place
+//            --test: done, a receive in staging----------> kArrived    reduced into its place by
+//                                                                      the CPU, or kMoving by a GPU
+//            --test: done, a receive that is not visible-> kFlushing   iflush is called; where that
+//                                                                      gives no request, as below
 //            --test: done, a receive in fragments--------> kMoving     its ticket is the
 //            unpacker's,
 //                                                                      which may reduce, too
-//   kMoving  --in place, in order, a receive-------------> kArrived
+//   kFlushing--test of the flush: done-------------------> as kPosted, a receive in place or
+//   staging kMoving  --in place, in order, a receive-------------> kArrived
 //            --in place, in order, a copy----------------> kFinished
 //   kArrived --in order, irecvConsumed where offered-----> kFinished   its slot is free
-//   kQueued, kPosted, kArrived --error, wrong size-------> kFailed     and the flow is not advanced
+//   any but kMoving --error, wrong size------------------> kFailed     and the flow is not advanced
 //
 // A receive that is reduced with an operand of this rank lands in staging where the plugin delivers
-// in place; out of fragments it goes to its place in one pass.
+// in place; out of fragments it goes to its place in one pass. Flushes are under way together, and
+// the oldest is tested.
 //
 // A failure of the GPU belongs to no chunk: see flush_moves(). Nothing here allocates, logs, locks
 // or formats.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -36,7 +42,15 @@
 
 namespace tcpx {
 
-enum class ChunkState : uint8_t { kQueued, kPosted, kMoving, kArrived, kFinished, kFailed };
+enum class ChunkState : uint8_t {
+  kQueued,
+  kPosted,
+  kFlushing,
+  kMoving,
+  kArrived,
+  kFinished,
+  kFailed
+};
 
 constexpr int kTag = 99;  // some plugins match by tag: equal on both sides
 
@@ -45,11 +59,16 @@ template <typename Part>
 struct alignas(64) Chunk {
   ChunkState state = ChunkState::kFinished;
   bool scattered = false;  // a receive that comes as fragments
+  bool flushes = false;    // a receive in place that is visible when it is flushed
   ChunkWork work = ChunkWork::kMove;
   uint32_t bytes = 0;
   void* request = nullptr;
   uint8_t* data = nullptr;  // where the plugin, or a copy, writes
-  uint64_t ticket = 0;      // of the unpacker or copier, while kMoving
+  void* mhandle = nullptr;  // of a receive
+  union {
+    uint64_t ticket = 0;  // of the unpacker or copier, while kMoving
+    void* flush;          // the plugin's request, while kFlushing
+  };
   int64_t posted_at = 0;
   Part part{};
 };
@@ -76,10 +95,15 @@ struct FlowCounts {
   Unpacker* mover = nullptr;  // of fragments, or of copies; NULL: the CPU copies at once
   uint64_t posted = 0;
   uint64_t tested = 0;    // seen done, though perhaps not in place
+  uint64_t flushed = 0;   // of those, visible; behind `finished` where nothing was flushed
   uint64_t finished = 0;  // in place and consumed
   uint64_t bytes = 0;     // finished
+  int flushing = 0;       // chunks
 
-  void restart() { posted = tested = finished = bytes = 0; }
+  void restart() {
+    posted = tested = flushed = finished = bytes = 0;
+    flushing = 0;
+  }
   // Without the oldest chunk, which has a Part.
   void draw(FlowPicture* picture) const;
 };
@@ -91,11 +115,13 @@ struct FlowCounts {
 //   void finished(flow, chunk)
 //   void fail(flow, chunk, fault): afterwards failed() is true
 //   void calls(flow, call): that is to come
+//   void flushes(chunk): the plugin has said that it is done, and is asked to flush it
 // and, where some chunk has other work than to move, which kComputes says:
 //   const Arithmetic& arithmetic() const
 //   Operands operands(chunk) const: of a receive that is reduced
 // and, where kTraces says that steps are stamped:
-//   void done(flow, chunk): the plugin has said so;  void in_place(flow, chunk): it is unpacked
+//   void done(flow, chunk): the plugin has said so;  void visible(flow, chunk): it is flushed
+//   void in_place(flow, chunk): it is unpacked, or reduced by a GPU
 template <typename Source, typename Part>
 struct Flow : FlowCounts {
   Source source;
@@ -109,6 +135,7 @@ struct Flow : FlowCounts {
   bool advance(Feed& feed) {
     bool moved = false;
     while (tested != posted && test_oldest(feed)) moved = true;
+    if (flushing != 0 && !feed.failed()) moved |= test_flushes(feed);
     if (finished != tested && !feed.failed()) moved |= finish_in_order(feed);
     if (!feed.failed() && posted - finished < static_cast<uint64_t>(window)) {
       moved |= post_next(feed);
@@ -122,6 +149,7 @@ struct Flow : FlowCounts {
     bool moved = false;
     while (finished != tested) {
       Chunk<Part>& chunk = oldest();
+      if (chunk.state == ChunkState::kFlushing) break;
       if (chunk.state == ChunkState::kMoving) {
         if (chunk.ticket > mover->finished()) break;
         if (kind == FlowKind::kReceive) chunk.state = ChunkState::kArrived;
@@ -163,6 +191,7 @@ struct Flow : FlowCounts {
     }
     if (request == nullptr) return false;  // busy: the same chunk again at the next visit
     chunk.request = request;
+    chunk.mhandle = posting.mhandle;
     chunk.state = ChunkState::kPosted;
     chunk.posted_at = feed.now();
     ++posted;
@@ -218,13 +247,59 @@ struct Flow : FlowCounts {
         return fail(feed, chunk, FaultKind::kSize, "test", sizes[0]);
       }
       if (chunk.scattered && !begin_unpack(feed, chunk)) return false;
+      if (chunk.flushes && !begin_flush(feed, chunk)) return false;
       ++comm->receives_done;
-      if (!chunk.scattered) arrive(feed, chunk);
+      if (chunk.state == ChunkState::kPosted) arrive(feed, chunk);
     } else {
       chunk.state = ChunkState::kFinished;
     }
     const bool is_first = finished == tested++;
-    return !is_first || chunk.state == ChunkState::kMoving || finish(feed, chunk);
+    const bool goes_on = chunk.state == ChunkState::kMoving || chunk.state == ChunkState::kFlushing;
+    return !is_first || goes_on || finish(feed, chunk);
+  }
+
+  // What the plugin put in place is to be seen by whoever reads it.
+  template <typename Feed>
+  bool begin_flush(Feed& feed, Chunk<Part>& chunk) {
+    void* data = chunk.data;
+    int size = static_cast<int>(chunk.bytes);
+    feed.flushes(chunk);
+    chunk.flush = nullptr;  // some plugins leave it as it is: that is "done at once"
+    feed.calls(*this, watch::InCall::kFlush);
+    const int code = feed.net().iflush(comm->comm, 1, &data, &size, &chunk.mhandle, &chunk.flush);
+    feed.calls(*this, watch::InCall::kTest);
+    if (code != kNetSuccess) return fail(feed, chunk, FaultKind::kPlugin, "iflush", code);
+    if (chunk.flush == nullptr) {
+      if constexpr (Feed::kTraces) feed.visible(*this, chunk);
+      return true;
+    }
+    chunk.state = ChunkState::kFlushing;
+    ++flushing;
+    return true;
+  }
+
+  template <typename Feed>
+  bool test_flushes(Feed& feed) {
+    bool moved = false;
+    flushed = std::max(flushed, finished);
+    for (; flushing != 0 && flushed != tested; ++flushed) {
+      Chunk<Part>& chunk = chunks[flushed % kNetMaxRequests];
+      if (chunk.state != ChunkState::kFlushing) continue;
+      int done = 0;
+      int sizes[1] = {0};
+      feed.calls(*this, watch::InCall::kTestFlush);
+      const int code = feed.net().test(chunk.flush, &done, sizes);
+      feed.calls(*this, watch::InCall::kTest);
+      if (code != kNetSuccess)
+        return fail(feed, chunk, FaultKind::kPlugin, watch::call_name(watch::InCall::kTestFlush),
+                    code);
+      if (!done) break;
+      --flushing;
+      moved = true;
+      if constexpr (Feed::kTraces) feed.visible(*this, chunk);
+      arrive(feed, chunk);
+    }
+    return moved;
   }
 
   template <typename Feed>
@@ -232,6 +307,12 @@ struct Flow : FlowCounts {
     if constexpr (Feed::kComputes) {
       if (chunk.work == ChunkWork::kReduce) {
         const Operands with = feed.operands(chunk);
+        if (mover != nullptr) {
+          mover->reduce(chunk.data, with.local, with.result, chunk.bytes);
+          chunk.ticket = mover->last_ticket();
+          chunk.state = ChunkState::kMoving;
+          return;
+        }
         tcpx::reduce(feed.arithmetic(), chunk.data, with.local, with.result, chunk.bytes);
       }
     }

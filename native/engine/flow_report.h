@@ -42,7 +42,8 @@ struct FlowPicture {
   int channel = 0;
   int window = 0;
   uint64_t posted = 0;
-  uint64_t arrived = 0;  // the plugin is done with them, and they need not be in place
+  uint64_t arrived = 0;   // the plugin is done with them, and they need not be in place
+  uint64_t flushing = 0;  // of those, not visible yet
   uint64_t completed = 0;
   uint64_t bytes = 0;  // completed
   // The oldest chunk that is posted; with none posted, the one to be posted next.

@@ -86,6 +86,7 @@ BatchStamps LoopTeam::stamps(uint64_t iterations) const {
   all.end.resize(iterations);
   all.send_done.resize(iterations);
   all.receive_done.resize(iterations);
+  all.flush_begun.resize(all.flush_begun.empty() ? 0 : iterations);
   all.source_done.resize(iterations * sources().size());
   for (size_t i = 1; i < loops_.size(); ++i) {
     const BatchStamps& other = loops_[i]->stamps();
@@ -94,6 +95,7 @@ BatchStamps LoopTeam::stamps(uint64_t iterations) const {
     take_latest(all.end, other.end);
     take_latest(all.send_done, other.send_done);
     take_latest(all.receive_done, other.receive_done);
+    take_latest(all.flush_begun, other.flush_begun);
     take_latest(all.source_done, other.source_done);
   }
   return all;

@@ -233,6 +233,7 @@ class Session {
   void finished(const MessageFlow& flow, const Chunk<Part>& chunk);
   void fail(const MessageFlow& flow, const Chunk<Part>& chunk, const FlowFault& fault);
   void calls(const MessageFlow& flow, watch::InCall call) { heartbeat_.enter(&flow, call); }
+  void flushes(const Chunk<Part>&) {}
 
   bool progress(SetupRound& setup);  // one round over connects and flows
   bool progress_all();               // and over accepts, and over those of the other sessions

@@ -20,7 +20,7 @@ bool computes(const Program& program) {
 
 TimedLoop::TimedLoop(Net& net, Connections& connections, const TimedLoopLimits& limits,
                      Unpacker* unpacker, Unpacker* copier)
-    : BatchLoop(limits.spins_before_yield),
+    : BatchLoop(limits.spins_before_yield, limits.flushes),
       net_(net),
       connections_(connections),
       limits_(limits),
@@ -70,6 +70,11 @@ void TimedLoop::use_comm(ScheduledFlow& flow, const ChunkQueue& queue) {
     }
   }
   if (!sends && unpacker_ == nullptr) use_staging(flow, queue);
+  for (int buffer = 0; buffer < kBuffers; ++buffer) {
+    const bool hidden = !sends && unpacker_ == nullptr && limits_.flushes &&
+                        connections_.pointer_of(buffer) == kNetPtrCuda;
+    flow.source.flushed_buffers |= uint32_t{hidden} << buffer;
+  }
   for (const ChunkOp& op : queue.ops) {
     if (comm->mhandles[op.buffer].empty()) {
       throw std::invalid_argument("buffer " + std::to_string(op.buffer) + " is not registered");
@@ -79,19 +84,16 @@ void TimedLoop::use_comm(ScheduledFlow& flow, const ChunkQueue& queue) {
 
 void TimedLoop::use_staging(ScheduledFlow& flow, const ChunkQueue& queue) {
   size_t most = 0;
-  bool reduces = false;
+  int buffer = -1;
   for (const ChunkOp& op : queue.ops) {
     if (op.work != ChunkWork::kReduce) continue;
-    reduces = true;
+    buffer = op.buffer;
     most = std::max<size_t>(most, op.bytes);
   }
-  if (!reduces) return;
-  if (copier_ != nullptr) {
-    throw std::invalid_argument("receives of a GPU in place cannot be reduced " +
-                                describe(*flow.comm));
-  }
+  if (buffer < 0) return;
+  flow.mover = copier_;
   flow.source.staging_stride = (most + kLine - 1) / kLine * kLine;
-  connections_.stage(*flow.comm, flow.window * flow.source.staging_stride);
+  connections_.stage(*flow.comm, flow.window * flow.source.staging_stride, buffer);
   flow.source.staging = flow.comm->staging->data();
   flow.source.staging_mhandle = flow.comm->staging_mhandles.front();
 }
@@ -133,11 +135,10 @@ Fault TimedLoop::in_call() const {
   const auto* flow = static_cast<const ScheduledFlow*>(heartbeat().flow());
   if (flow == nullptr) return fault;
   const bool posts = call == watch::InCall::kPost;
-  const bool tests = call == watch::InCall::kTest;
-  fault.call = posts   ? (flow->kind == FlowKind::kSend ? "isend" : "irecv")
-               : tests ? "test"
-                       : "irecvConsumed";
-  const uint64_t number = tests ? flow->tested : flow->finished;
+  fault.call = posts ? (flow->kind == FlowKind::kSend ? "isend" : "irecv") : watch::call_name(call);
+  const uint64_t number = call == watch::InCall::kConsumed    ? flow->finished
+                          : call == watch::InCall::kTestFlush ? flow->flushed
+                                                              : flow->tested;
   const Part part = posts ? Part{&flow->source.ops[flow->source.op], flow->source.iteration}
                           : flow->chunks[number % kNetMaxRequests].part;
   fault.flow = static_cast<int>(flow - flows_.data());

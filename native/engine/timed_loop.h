@@ -19,6 +19,7 @@ struct TimedLoopLimits {
   int window_send = 12;
   int window_receive = 16;
   int spins_before_yield = 0;  // idle sweeps before the core is offered to others
+  bool flushes = false;  // receives into buffers of CUDA pointers, where the plugin puts them there
 };
 
 class TimedLoop : public BatchLoop {
@@ -42,6 +43,7 @@ class TimedLoop : public BatchLoop {
     uint8_t* staging = nullptr;
     size_t staging_stride = 0;
     void* staging_mhandle = nullptr;
+    uint32_t flushed_buffers = 0;  // a bit each: what lands there is visible when it is flushed
   };
   struct Part {
     const ChunkOp* op;
@@ -63,6 +65,7 @@ class TimedLoop : public BatchLoop {
   void finished(const ScheduledFlow& flow, const Chunk<Part>& chunk);
   void fail(const ScheduledFlow& flow, const Chunk<Part>& chunk, const FlowFault& fault);
   void calls(const ScheduledFlow& flow, watch::InCall call) { heartbeat().enter(&flow, call); }
+  void flushes(const Chunk<Part>& chunk) { note_flush(chunk.part.iteration); }
 
   using BatchLoop::fail;
   void begin_flows() override;
@@ -102,6 +105,7 @@ inline bool TimedLoop::next(const ScheduledFlow& flow, Chunk<Part>& chunk, Posti
   chunk.data = address(op.buffer, at.iteration, op.offset);
   chunk.bytes = op.bytes;
   chunk.scattered = flow.queue != nullptr;
+  chunk.flushes = (at.flushed_buffers >> op.buffer & 1) != 0 && op.bytes > 0;
   chunk.work = op.work;
   chunk.part = {&op, at.iteration};
   // Only a flow of receives that are reduced has staging.

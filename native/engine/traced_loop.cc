@@ -56,7 +56,7 @@ inline bool TracedLoop::next(const ScheduledFlow& flow, Chunk<Part>& chunk, Post
 inline void TracedLoop::took(ScheduledFlow& flow, const Chunk<Part>& chunk) {
   ChunkTrace& trace = stamped(flow, chunk);
   trace.posted = now_ns();
-  trace.done = trace.launched = trace.unpacked = -1;
+  trace.done = trace.flushed = trace.launched = trace.unpacked = -1;
   trace.iteration = static_cast<int64_t>(chunk.part.iteration);
   trace.step = chunk.part.op->step;
   trace.chunk = chunk.part.op->chunk;

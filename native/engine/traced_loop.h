@@ -35,6 +35,9 @@ class TracedLoop final : public TimedLoop {
   void done(const ScheduledFlow& flow, const Chunk<Part>& chunk) {
     stamped(flow, chunk).done = now_ns();
   }
+  void visible(const ScheduledFlow& flow, const Chunk<Part>& chunk) {
+    stamped(flow, chunk).flushed = now_ns();
+  }
   void in_place(const ScheduledFlow& flow, const Chunk<Part>& chunk) {
     stamped(flow, chunk).unpacked = now_ns();
   }

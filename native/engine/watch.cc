@@ -182,11 +182,6 @@ void heed_signal(State& s, int64_t now) {
   _exit(128 + number);
 }
 
-const char* call_name(InCall call) {
-  if (call == InCall::kConsumed) return "irecvConsumed";
-  return call == InCall::kPost ? "isend or irecv" : "test";
-}
-
 void find_long_call(State& s) {
   s.call = plugin_call::oldest();
   if (s.call && running_since(s.call->since_ns) <= ns(kLongCallS)) s.call.reset();
@@ -263,6 +258,21 @@ void enter(State& s, Phase phase, double limit_s, int exit_code) {
 }
 
 }  // namespace
+
+const char* call_name(InCall call) {
+  switch (call) {
+    case InCall::kPost:
+      return "isend or irecv";
+    case InCall::kConsumed:
+      return "irecvConsumed";
+    case InCall::kFlush:
+      return "iflush";
+    case InCall::kTestFlush:
+      return "test of iflush";
+    default:
+      return "test";
+  }
+}
 
 void begin(double limit_s, const Pace& pace) {
   State& s = state();

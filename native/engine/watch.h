@@ -71,7 +71,8 @@ int64_t running_since(int64_t since_ns);
 int64_t stopped_ns();
 
 // What a timed loop may be in, of a flow; `kTest` also between two calls.
-enum class InCall : uintptr_t { kTest = 0, kPost = 1, kConsumed = 2 };
+enum class InCall : uintptr_t { kTest = 0, kPost = 1, kConsumed = 2, kFlush = 3, kTestFlush = 4 };
+const char* call_name(InCall call);
 
 // Of a timed loop, or a session: when it last looked around; 0: no batch or round is under way. And
 // where it is, for a picture of one that does not come back.
@@ -85,7 +86,7 @@ struct Heartbeat {
   InCall call() const { return static_cast<InCall>(at_.load() & kCalls); }
 
  private:
-  static constexpr uintptr_t kCalls = 3;
+  static constexpr uintptr_t kCalls = 7;
   std::atomic<uintptr_t> at_{0};  // a flow, whose address has room for the call
 };
 // While it lives the watch looks at it. `where` is of what it is: "in a batch".

@@ -53,6 +53,11 @@ class CpuUnpacker : public Unpacker {
     return result;
   }
 
+  void reduce(const uint8_t* from, const uint8_t* local, uint8_t* to, uint64_t bytes) override {
+    ++tickets_;
+    tcpx::reduce(arithmetic_, from, local, to, bytes);
+  }
+
   void scale(uint8_t* to, const uint8_t* from, uint64_t bytes) override {
     ++tickets_;
     tcpx::scale(arithmetic_, from, to, bytes);

@@ -149,6 +149,17 @@ uint8_t* CudaUnpacker::landing(uint64_t bytes) {
   return reinterpret_cast<uint8_t*>(slot().landing->address());
 }
 
+void CudaUnpacker::reduce(const uint8_t* from, const uint8_t* local, uint8_t* to, uint64_t bytes) {
+  begin_request();
+  fragments_[unlaunched_] = 0;
+  if (failure_.code == 0) {
+    ok(reducer_.reduce(slot().stream.handle(), address(from), address(local), address(to), bytes),
+       "cuLaunchKernel");
+  }
+  ++unlaunched_;
+  unlaunched_bytes_ += bytes;
+}
+
 void CudaUnpacker::scale(uint8_t* to, const uint8_t* from, uint64_t bytes) {
   begin_request();
   fragments_[unlaunched_] = 0;

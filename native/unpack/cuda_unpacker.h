@@ -25,6 +25,7 @@ class CudaUnpacker final : public Unpacker {
   void prepare(const Arithmetic& arithmetic) override;
   UnpackResult submit_reduce(const UnpackSource& source, const uint8_t* local, uint8_t* destination,
                              uint64_t posted) override;
+  void reduce(const uint8_t* from, const uint8_t* local, uint8_t* to, uint64_t bytes) override;
   void scale(uint8_t* to, const uint8_t* from, uint64_t bytes) override;
   void flush() override;
   uint64_t finished() override;

@@ -31,13 +31,15 @@ class Unpacker {
   // A copy within the memory of this rank, with a ticket like a receive.
   virtual void copy(uint8_t* to, const uint8_t* from, uint64_t bytes) = 0;
 
-  // What the next two compute with, until it is said anew. Not while something is under way; what
+  // What the next three compute with, until it is said anew. Not while something is under way; what
   // they need is made here. Throws CudaUnavailable, CudaError.
   virtual void prepare(const Arithmetic& arithmetic) = 0;
   // As `submit`, and each element is the reduction of the one that was received and the one in
   // `local`, which may be `destination`.
   virtual UnpackResult submit_reduce(const UnpackSource& source, const uint8_t* local,
                                      uint8_t* destination, uint64_t posted) = 0;
+  // Of elements that were received in one piece; `to` may be `local`.
+  virtual void reduce(const uint8_t* from, const uint8_t* local, uint8_t* to, uint64_t bytes) = 0;
   // As `copy`, scaled by the factor; `to` may be `from`.
   virtual void scale(uint8_t* to, const uint8_t* from, uint64_t bytes) = 0;
 

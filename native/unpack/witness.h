@@ -49,6 +49,10 @@ class UnpackWitness final : public Unpacker {
     tickets_ = inner_->last_ticket();
     return result;
   }
+  void reduce(const uint8_t* from, const uint8_t* local, uint8_t* to, uint64_t bytes) override {
+    inner_->reduce(from, local, to, bytes);
+    tickets_ = inner_->last_ticket();
+  }
   void scale(uint8_t* to, const uint8_t* from, uint64_t bytes) override {
     inner_->scale(to, from, bytes);
     tickets_ = inner_->last_ticket();

@@ -70,7 +70,7 @@ MAX_CHUNK_BYTES = 2 << 20
 MAX_WINDOW = 16
 #: Threads that `--progress-threads` takes at most: as many as softtcpx has workers.
 MAX_PROGRESS_THREADS = 16
-#: Chunks that `--trace` keeps at most: 128 bytes each, of each rank and row.
+#: Chunks that `--trace` keeps at most: 136 bytes each, of each rank and row.
 MOST_TRACED = 4096
 
 #: nccl-tests' types and operations, in its order.
@@ -336,7 +336,7 @@ class RunOptions(PlanOptions):
         name="json_stream", metavar="FILE|-")
 
     #: Chunks whose steps are kept, a rank and row; 0: none.
-    trace: int = option(REPORTING, 0, integer(0, MOST_TRACED, "128 bytes each, a rank and row"),
+    trace: int = option(REPORTING, 0, integer(0, MOST_TRACED, "136 bytes each, a rank and row"),
         "keep when each step of the last N chunks of a row was on each rank, in the HDF5 file; "
         "`tcpx-mpi report FILE --trace` shows it",
         metavar="N")
@@ -368,6 +368,10 @@ class RunOptions(PlanOptions):
         "how fragments become a message in a GPU's memory, or emulated; none: not at all, an "
         "ablation",
         metavar="kernel|d2d|host|none", variables=("UCCL_TCPX_UNPACK_IMPL",), place=-1)
+    flush: str = option(TRANSPORT, "auto", one_of("auto", "always", "never"),
+        "whether receives that a plugin puts into a GPU's memory itself are flushed; auto: as "
+        "NCCL would; never: not at all, an ablation",
+        metavar="auto|always|never", place=-1)
 
     profile: str = option(PLACEMENT, "auto", any_text,
         "what this kind of machine needs set; auto: the one that fits the machine, if any",

@@ -110,6 +110,11 @@ class Settings(RunOptions):
         """How received fragments are put together; "in place" where the plugin delivers so."""
         return self.unpack if self.memory in ("emulated", "cuda") else "in place"
 
+    def flushes(self) -> bool:
+        """Whether receives are flushed, once the plugin and its memory are known."""
+        in_place = self.memory != "host" and self.unpack_mode() == "in place"
+        return in_place and self.flush == "always"
+
     def mode(self) -> str:
         """How iterations follow each other: the word in header, JSON and HDF5."""
         return "synchronised" if self.blocking else "back-to-back"

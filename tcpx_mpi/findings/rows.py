@@ -50,6 +50,9 @@ def checks(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Findi
             "it proves nothing"
         )
         yield Finding(Severity.DOUBTFUL, "", text, "use -c 1")
+    if header.left_unflushed:
+        text = f"receives are not flushed (--flush never), as NCCL would: {header.left_unflushed}"
+        yield Finding(Severity.NOTE, "Ablation", text)
     received = sum(summary.payload_received for summary in summaries)
     checked = sum(summary.payload_received_checked for summary in summaries)
     # Of a loaded ping-pong only a part of the measured time is known.

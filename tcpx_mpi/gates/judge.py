@@ -206,6 +206,8 @@ def _metadata(gate: Gate, header: RunHeader, first: RunHeader) -> Iterator[str]:
         yield "the run was imported: it has averages by other rules, and no samples"
     if header.unpack == "none":
         yield "nothing was unpacked (--unpack none): an ablation has no bandwidth"
+    if header.left_unflushed:
+        yield "receives were not flushed (--flush never): an ablation has no bandwidth"
 
 
 def _find(limit: Limit, values: Sequence[float]) -> GateFinding:

@@ -29,6 +29,7 @@ from tcpx_mpi.records.names import (
 from tcpx_mpi.records.packed import Packed
 from tcpx_mpi.records.reader import read_run
 from tcpx_mpi.records.row import (
+    FLUSH,
     IN_PLACE,
     LOADED,
     PHASES,
@@ -50,6 +51,7 @@ from tcpx_mpi.records.writer import RunWriter, utc_now
 
 __all__ = [
     "AVERAGES",
+    "FLUSH",
     "IMPORTED_BOUNDS",
     "IN_PLACE",
     "LOADED",

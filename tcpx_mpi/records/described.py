@@ -59,9 +59,13 @@ _SAMPLES = {
     "receive": (
         "from the start of the iteration to the rank's last receive done; -1 if it has none"
     ),
+    "flush": (
+        "from the plugin's last done of a receive to the rank's last receive done, where receives "
+        "are flushed; -1 if it flushed none"
+    ),
     "start": "CLOCK_MONOTONIC of that rank at the start of the iteration",
 }
-_IN_NS = ("post", "posted", "done", "launched", "unpacked", "finished")
+_IN_NS = ("post", "posted", "done", "flushed", "launched", "unpacked", "finished")
 _GPU_UNITS = {"sm_mhz": "MHz", "memory_mhz": "MHz", "temperature_c": "degC", "power_mw": "mW"}
 
 #: By the name in the root, in `plan`, `fault` or `partial`; in a row below `rows/`.

@@ -107,6 +107,10 @@ class BaselineInfo:
     floor_gbps: float = 0.0
 
 
+#: In a header's fact of what was chosen, before the reason.
+WOULD_FLUSH = "; NCCL would flush: "
+
+
 @dataclass
 class RunHeader:
     """Everything known before the first row: the run's metadata."""
@@ -163,6 +167,12 @@ class RunHeader:
         """Whether an iteration may be under way before the one before has arrived: not where all
         ranks start each together, nor in round trips."""
         return self.mode != SYNCHRONISED and self.time_divisor == 1
+
+    @property
+    def left_unflushed(self) -> str:
+        """Why NCCL would have flushed receives that this run did not, on purpose; "" for none."""
+        _, _, reason = self.facts.get("flush_chosen", "").partition(WOULD_FLUSH)
+        return reason.removesuffix(")")
 
     @property
     def averages_only(self) -> bool:

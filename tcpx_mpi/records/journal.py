@@ -32,7 +32,15 @@ from tcpx_mpi.inputs import open_regular
 from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.header import RunHeader, header_to_plain
 from tcpx_mpi.records.mapped_arrays import Growing
-from tcpx_mpi.records.row import PHASES, Int64s, ObservedPlacement, RankRow, RowFacts, facts_of
+from tcpx_mpi.records.row import (
+    FLUSH,
+    PHASES,
+    Int64s,
+    ObservedPlacement,
+    RankRow,
+    RowFacts,
+    facts_of,
+)
 from tcpx_mpi.records.sound import MOST_RANKS, dataclass_of, header_from_plain
 from tcpx_mpi.records.trace import CHUNK_COLUMNS, no_chunks
 
@@ -292,8 +300,9 @@ def _read(path: str, records: Iterator[Record]) -> JournalContent:
             case "header":
                 content.header = header_from_plain(header["header"])
             case "batch":
-                for phase, series in side.series[header["kind"]].items():
-                    series.append(_array(arrays, phase, "<i8"))
+                kept = side.series[header["kind"]]
+                for phase in (*PHASES, *({FLUSH} & arrays.keys())):
+                    kept.setdefault(phase, Growing()).append(_array(arrays, phase, "<i8"))
             case "result":
                 side.result = (header, arrays)
             case "acknowledged":

@@ -250,7 +250,14 @@ def _read_trace(group: Any, stored: CommitFile) -> Int64s:
     if not has(group, "trace"):
         return no_trace()
     table = stored.values(group, "trace")
-    columns = [of_kind(name, table[name], "iu", 1).astype(np.int64) for name, _ in TRACE_COLUMNS]
+    unknown = np.full(table.shape, -1)
+
+    def column(name: str) -> Int64s:
+        # Older files tell nothing of a flush.
+        values = table[name] if name != "flushed" or name in (table.dtype.names or ()) else unknown
+        return of_kind(name, values, "iu", 1).astype(np.int64)
+
+    columns = [column(name) for name, _ in TRACE_COLUMNS]
     return np.stack(columns, axis=1)
 
 

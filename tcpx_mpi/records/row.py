@@ -25,6 +25,9 @@ Bools = NDArray[np.bool_]
 #: The phases of a row's samples. Durations count from the start of the iteration; "start" is
 #: that instant on the rank's CLOCK_MONOTONIC.
 PHASES = ("iteration", "send", "receive", "start")
+#: One more, of a run that flushes receives: of the time of "receive" that behind the plugin's last
+#: "done".
+FLUSH = "flush"
 
 
 #: The key of a row's part in place among those beside it.
@@ -265,10 +268,10 @@ class SeriesKey(NamedTuple):
 def series_of(part: RankRow) -> dict[SeriesKey, Int64s]:
     """All samples of a rank's part and of the baselines beside it."""
     return {
-        SeriesKey(name, kind, phase): values[phase]
+        SeriesKey(name, kind, phase): of_phase
         for name, side in {"": part, **part.against}.items()
         for kind, values in (("samples", side.samples), ("warmup", side.warmup))
-        for phase in PHASES
+        for phase, of_phase in values.items()
     }
 
 
@@ -317,7 +320,7 @@ def _joined(
     """The row of the plugin, with those of its baselines, or of one of them."""
 
     def taken(kind: str, columns: int) -> dict[str, Int64s]:
-        found = {phase: series[SeriesKey(baseline, kind, phase)] for phase in PHASES}
+        found = {key.phase: of for key, of in series.items() if key[:2] == (baseline, kind)}
         for phase, values in found.items():
             _require_shape(facts, values, (len(parts), columns), phase)
         return found

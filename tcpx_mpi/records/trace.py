@@ -24,6 +24,7 @@ CHUNK_COLUMNS = (
     "post",
     "posted",
     "done",
+    "flushed",
     "launched",
     "unpacked",
     "finished",

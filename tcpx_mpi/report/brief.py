@@ -65,6 +65,8 @@ def _plugin(header: RunHeader) -> str:
 def _memory(header: RunHeader) -> str:
     """Where buffers are, and why: the fact is `host (auto: there is no GPU)`."""
     chosen = header.facts.get("memory_chosen", header.memory)
+    if flush := header.facts.get("flush_chosen"):
+        return f"{chosen}, flush {flush}"
     return chosen if header.unpack == "in place" else f"{chosen}, unpack {header.unpack}"
 
 

@@ -101,6 +101,7 @@ def _engine_lines(header: RunHeader) -> list[str]:
         *(f"# Plugin warning: {text}" for text in _lines_of(header.facts, "plugin_warned")),
         *_socket_lines(header.facts),
         *gpus,
+        *(f"# Flush: {chosen}" for chosen in _lines_of(header.facts, "flush_chosen")),
         *_algorithm_lines(header),
         f"# Timing: {header.mode}" + (f": {_MODES[header.mode]}" if header.mode in _MODES else ""),
         f"# Engine: chunk {chunk}, {counted(plan.channels, 'channel')}, "

@@ -46,6 +46,7 @@ _RECEIVES: tuple[tuple[str, _Source], ...] = (
     ("last bytes read *", ("received", 1)),
     ("handed over *", ("whole", 0)),
     ("done", "done"),
+    ("flushed", "flushed"),
     ("unpack launched", "launched"),
     ("unpacked", "unpacked"),
     ("consumed", "finished"),

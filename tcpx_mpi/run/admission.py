@@ -166,6 +166,7 @@ def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
     for field, has_effect, why in (
         ("all_pairs", program.first().rounds is not None, "it is of the pattern pairs"),
         ("unpack", settings.memory != "host", "host memory is not unpacked"),
+        ("flush", settings.memory != "host", "host memory is not flushed"),
         ("nccl_presets", "nccl" in settings.against, "it is of --against nccl"),
         ("nccl_env", "nccl" in settings.against, "it is of --against nccl"),
     ):

@@ -47,6 +47,7 @@ from tcpx_mpi.transport.errors import (
     wrong_bytes_text,
     wrong_element_text,
 )
+from tcpx_mpi.transport.in_place import cause_of
 from tcpx_mpi.transport.interface import GpuWatch, RankContext, Transport
 from tcpx_mpi.transport.observed_placement import PlacementObserver
 from tcpx_mpi.transport.samples import Batch
@@ -233,8 +234,10 @@ class Measurement:
         """What is known of a transport's row when its last batch is over."""
         row, work = account.row, account.work
         row.batches = np.array(batches, dtype=np.int64)
-        row.samples = {phase: account.timed[phase].array() for phase in PHASES}
-        row.warmup = {phase: account.warmup[phase].array() for phase in PHASES}
+        row.samples, row.warmup = (
+            {phase: series.array() for phase, series in kind.items()}
+            for kind in (account.timed, account.warmup)
+        )
         row.arrivals, row.arrival_blocks = account.arrivals.arrival_ns, account.arrivals.counts
         row.proof = account.observer.seen(self._remote_bytes(facts, work))
         schedule = work.schedule
@@ -347,17 +350,19 @@ class Measurement:
         if work.elements is not None:
             how = "in place" if work.in_place else ""
             row.fault = wrong_element_text(self._world.rank, first, work.type_name, how)
+            row.fault += cause_of(self._settings, first)
             return
         begins = work.wanted[:, 0]
         block = int(begins[begins <= first["offset"]].max(initial=0))
         row.fault = wrong_bytes_text(self._world.rank, first, chunk_bytes, block)
+        row.fault += cause_of(self._settings, first)
 
     def _keep(
         self, account: _Account, kind: str, facts: RowFacts, first: int, batch: Batch
     ) -> None:
         samples = account.warmup if kind == "warmup" else account.timed
         for phase, values in batch.samples.items():
-            samples[phase].append(values)
+            samples.setdefault(phase, Growing(spool=account.spool)).append(values)
         if kind == "timed":
             account.measured_ns += batch.elapsed_ns
             account.arrivals.add(batch.sources, batch.arrivals)

@@ -165,7 +165,8 @@ class RowPlanner:
     def _sample_bytes(self) -> int:
         """Bytes that the file has of an iteration: all phases of all ranks and sides."""
         sides = _MOST_SIDES if self._settings.against else 1 + self._loaded
-        return len(PHASES) * 8 * self._world * sides
+        phases = len(PHASES) + self._settings.flushes()
+        return phases * 8 * self._world * sides
 
     def _rows_to_come(self) -> int:
         """Rows of the run, which share the space for samples; of endless cycles those of one."""

@@ -109,6 +109,7 @@ class Output:
             facts={
                 **facts,
                 "memory_chosen": f"{settings.memory} ({settings.sources['memory']})",
+                **_flush_chosen(settings),
                 **_data_sockets(plugin.file.name, sockets),
                 **metadata.connections(ranks, setup, sockets),
             },
@@ -345,6 +346,13 @@ def _stopped_lines(stopped_ns: int) -> list[str]:
         f"# This process was stopped or frozen for {stopped_ns / 1e9:.1f} s, which counts as no "
         "lack of progress"
     ]
+
+
+def _flush_chosen(settings: Settings) -> dict[str, str]:
+    """Of a plugin that puts data into a GPU's memory: whether it flushes, and why."""
+    if settings.memory == "host" or settings.unpack_mode() != "in place":
+        return {}
+    return {"flush_chosen": f"{settings.flush} ({settings.sources['flush']})"}
 
 
 def _data_sockets(plugin: str, sockets: int) -> dict[str, str]:

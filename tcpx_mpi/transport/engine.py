@@ -105,6 +105,7 @@ class RankEngine:
                 settings.trace,
                 # A witness looks over the shoulder of one.
                 1 if witness else max(settings.progress_threads, 1),
+                settings.flushes(),
             )
 
     def listen(self, world_size: int) -> list[bytes]:

@@ -171,6 +171,8 @@ def _waiting_for(flow: Flow) -> str:
     """Who has to do something before the oldest request of a flow is complete."""
     if flow["kind"] == "copy":
         return "waiting for this rank's own copies"
+    if flushing := int(flow.get("flushing", 0)):
+        return f"{flushing} receives have arrived and wait for the plugin's flush"
     if arrived := int(flow["arrived"]) - int(flow["completed"]):
         return f"{arrived} receives have arrived and wait for this rank's GPU"
     return f"waiting for rank {flow['peer']}"

@@ -38,11 +38,6 @@ def require_memory(kind: str, plugin: LoadedPlugin, device: int, asked_by: str =
     by_pci = kind == "cuda" and is_tcpx(plugin.file.name)
     if by_pci and (obstacle := obstacle_of_nic(plugin.file.name, properties)):
         raise UsageError(f"{asked_by}: {obstacle}; or use host memory")
-    if kind != "host" and properties["device_type"] != _native.DEVICE_UNPACK:
-        raise UsageError(
-            f"{asked_by}: plugin {plugin.file.name} has no receive path for GPUs "
-            f"(netDeviceType {properties['device_type']}, expected {_native.DEVICE_UNPACK})"
-        )
     return pointer
 
 

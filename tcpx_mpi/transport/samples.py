@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tcpx_mpi import _native
-from tcpx_mpi.records import RankRow
+from tcpx_mpi.records import FLUSH, RankRow
 from tcpx_mpi.records.trace import CHUNK_COLUMNS, later
 
 Int64s = NDArray[np.int64]
@@ -61,6 +61,10 @@ def batch_of(stamps: _native.Stamps, timed_lanes: tuple[int, int] | None = None)
         "receive": since_start(stamps["receive_done"]),
         "start": start,
     }
+    if "flush_begun" in stamps:
+        begun = stamps["flush_begun"]
+        after = np.maximum(stamps["receive_done"] - begun, 0)
+        samples[FLUSH] = np.where(begun < 0, -1, after).astype(np.int64)
     trace = stamps.get("trace", np.zeros(0, np.int64)).reshape(-1, len(CHUNK_COLUMNS))
     elapsed_ns = int(end[-1]) - int(stamps["start"]) if end.size else 0
     return Batch(

@@ -8,13 +8,14 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "check.h"
 #include "net/net.h"
 
-enum class Call { kIsend, kIrecv, kTest, kConsumed, kConnect, kAccept };
+enum class Call { kIsend, kIrecv, kTest, kConsumed, kConnect, kAccept, kFlush, kTestFlush };
 
 struct FakeComm;
 
@@ -38,6 +39,13 @@ struct FakeComm {
   uint64_t outstanding() const { return posted - (sends ? done : consumed); }
 };
 
+// A flush that is under way, of a receive that is done.
+struct FakeFlush {
+  FakeRequest* receive;
+  int tests = 0;
+  bool done = false;
+};
+
 struct FakeEvent {
   Call call;
   FakeComm* comm;
@@ -55,6 +63,11 @@ class FakeNet : public tcpx::Net {
   std::function<int(Call, const FakeComm*)> code = [](Call, const FakeComm*) { return 0; };
   std::function<void(const FakeEvent&)> watch = [](const FakeEvent&) {};
   bool consumed_offered = true;
+  // Tests of a flush until it is done; 0: iflush gives no request; none: there is nothing to flush.
+  std::optional<int> flush_tests;
+  std::function<bool(const FakeFlush&)> flushes = [this](const FakeFlush& flush) {
+    return flush.tests >= *flush_tests;
+  };
 
   // --- Record -----------------------------------------------------------------------------------
   std::vector<FakeEvent> events;
@@ -118,13 +131,30 @@ class FakeNet : public tcpx::Net {
     if (n != 1) breach("several receives in one call", nullptr);
     return post(Call::kIrecv, comm, data[0], bytes[0], mhandles[0], request);
   }
-  int iflush(void*, int, void**, int*, void**, void**) override {
-    breach("iflush of host memory", nullptr);
+  int iflush(void* pointer, int n, void** data, int* sizes, void** mhandles,
+             void** request) override {
+    ++calls;
+    auto* comm = static_cast<FakeComm*>(pointer);
+    if (const int refused = code(Call::kFlush, comm)) return refused;
+    FakeRequest& receive = comm->requests[(comm->done - 1) % kNetMaxRequests];
+    if (!flush_tests) breach("iflush of host memory", &receive);
+    if (*request != nullptr) breach("iflush with a request that is not NULL", &receive);
+    if (n != 1 || data[0] != receive.data || mhandles[0] != receive.mhandle ||
+        sizes[0] != static_cast<int>(receive.bytes) || sizes[0] == 0 || !receive.done) {
+      breach("iflush of what was not received", &receive);
+    }
+    note({Call::kFlush, comm, receive.serial, receive.data, true});
+    if (flush_tests == 0) return 0;
+    flushes_.push_back({&receive});
+    *request = &flushes_.back();
     return 0;
   }
 
   int test(void* pointer, int* done, int* sizes) override {
     ++calls;
+    for (FakeFlush& flush : flushes_) {
+      if (&flush == pointer) return test_flush(flush, done);
+    }
     auto* request = static_cast<FakeRequest*>(pointer);
     FakeComm& comm = *request->comm;
     if (request->done) breach("test after done", request);
@@ -181,6 +211,16 @@ class FakeNet : public tcpx::Net {
     return 0;
   }
 
+  int test_flush(FakeFlush& flush, int* done) {
+    FakeRequest& receive = *flush.receive;
+    if (flush.done) breach("test of a flush after done", &receive);
+    if (const int refused = code(Call::kTestFlush, receive.comm)) return refused;
+    ++flush.tests;
+    *done = flush.done = flushes(flush);
+    note({Call::kTestFlush, receive.comm, receive.serial, receive.data, flush.done});
+    return 0;
+  }
+
   void note(const FakeEvent& event) {
     events.push_back(event);
     watch(event);
@@ -216,6 +256,7 @@ class FakeNet : public tcpx::Net {
   }
 
   std::vector<std::unique_ptr<FakeComm>> comms_;
+  std::deque<FakeFlush> flushes_;
 };
 
 inline void check_breaches(const FakeNet& net, const char* file, int line) {

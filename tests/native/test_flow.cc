@@ -20,6 +20,10 @@ struct HeldMover : Unpacker {
     return {fits ? posted : posted - 1, true, false};
   }
   void copy(uint8_t*, const uint8_t*, uint64_t) override { ++tickets_; }
+  void reduce(const uint8_t*, const uint8_t*, uint8_t*, uint64_t) override {
+    ++tickets_;
+    ++computed;
+  }
   void prepare(const Arithmetic&) override {}
   UnpackResult submit_reduce(const UnpackSource& source, const uint8_t*, uint8_t* destination,
                              uint64_t posted) override {
@@ -65,11 +69,13 @@ struct Scene {
   bool failed() const { return fault.kind != FaultKind::kNone; }
   int64_t now() const { return 1; }
   void calls(const OneFlow&, watch::InCall) {}
+  void flushes(const Chunk<Nothing>&) { ++flush_calls; }
   bool next(OneFlow&, Chunk<Nothing>& chunk, Posting& posting) {
     if (offered == 0) return false;
     chunk.data = memory_;
     chunk.bytes = 8;
     chunk.scattered = scattered;
+    chunk.flushes = net_.flush_tests.has_value();
     chunk.work = work;
     posting = {mhandle_, memory_ + 8};
     return true;
@@ -87,6 +93,7 @@ struct Scene {
   ChunkWork work = ChunkWork::kMove;
   int offered = 1;
   int ended = 0;
+  int flush_calls = 0;
   uint8_t memory_[16] = {};  // a chunk, and what it is copied from or reduced with
 
  private:
@@ -122,6 +129,9 @@ void bad_fragments(Scene& s) {
   s.mover.fits = false;
 }
 void in_place(Scene& s) { s.mover.in_place = 1; }
+void hidden_for(Scene& s, int tests) { s.net().flush_tests = tests; }
+void hidden(Scene& s) { hidden_for(s, 1 << 20); }
+void hidden_no_longer(Scene& s) { hidden_for(s, 0); }
 void with_copier(Scene& s) { s.flow.mover = &s.mover; }
 Event refuses(Call refused) {
   return [refused](Scene& s) {
@@ -165,6 +175,34 @@ TEST(every_transition_of_a_chunk) {
         {done, S::kMoving},
         {nothing_happens, S::kMoving},
         {in_place, S::kFinished}}},
+      {"receive that is flushed at once",
+       FlowKind::kReceive,
+       false,
+       {{[](Scene& s) { pending(s), hidden_for(s, 0); }, S::kPosted}, {done, S::kFinished}}},
+      {"receive that is flushed",
+       FlowKind::kReceive,
+       false,
+       {{hidden, S::kPosted},
+        {nothing_happens, S::kFlushing},
+        {nothing_happens, S::kFlushing},
+        {hidden_no_longer, S::kFinished}}},
+      {"iflush fails",
+       FlowKind::kReceive,
+       false,
+       {{hidden, S::kPosted}, {refuses(Call::kFlush), S::kFailed}},
+       "iflush"},
+      {"test of iflush fails",
+       FlowKind::kReceive,
+       false,
+       {{hidden, S::kPosted},
+        {nothing_happens, S::kFlushing},
+        {refuses(Call::kTestFlush), S::kFailed}},
+       "test of iflush"},
+      {"wrong size is not flushed",
+       FlowKind::kReceive,
+       false,
+       {{hidden, S::kPosted}, {bad_size, S::kFailed}},
+       "test"},
       {"copy by the CPU", FlowKind::kCopy, false, {{nothing_happens, S::kFinished}}},
       {"copy by the GPU",
        FlowKind::kCopy,
@@ -238,6 +276,53 @@ TEST(a_receive_is_reduced_once_when_it_is_there) {
   CHECK_EQ(scene.state(), ChunkState::kFinished);
   CHECK_EQ(scene.memory_[8], 42);
   CHECK_EQ(scene.memory_[0], 2);
+  CHECK_CONTRACT(scene.net());
+}
+
+TEST(a_receive_is_reduced_when_it_is_flushed_by_the_cpu_or_the_gpu) {
+  for (const bool by_gpu : {false, true}) {
+    Scene scene(FlowKind::kReceive, false);
+    scene.work = ChunkWork::kReduce;
+    if (by_gpu) with_copier(scene);
+    hidden(scene);
+    scene.memory_[0] = 2;
+    scene.memory_[8] = 40;
+    for (int visit = 0; visit < 3; ++visit) scene.flow.advance(scene);
+    CHECK_EQ(scene.state(), ChunkState::kFlushing);
+    CHECK_EQ(scene.memory_[8], 40);
+    CHECK_EQ(scene.mover.computed, 0);
+    hidden_no_longer(scene);
+    scene.flow.advance(scene);
+    CHECK_EQ(scene.state(), by_gpu ? ChunkState::kMoving : ChunkState::kFinished);
+    CHECK_EQ(scene.memory_[8], by_gpu ? 40 : 42);
+    CHECK_EQ(scene.mover.computed, by_gpu ? 1 : 0);
+    scene.mover.in_place = 1;
+    scene.flow.advance(scene);
+    CHECK_EQ(scene.state(), ChunkState::kFinished);
+    CHECK_CONTRACT(scene.net());
+  }
+}
+
+TEST(flushes_are_under_way_together_and_end_in_order) {
+  Scene scene(FlowKind::kReceive, false);
+  scene.flow.window = scene.offered = 3;
+  hidden(scene);
+  for (int visit = 0; visit < 6; ++visit) scene.flow.advance(scene);
+  CHECK_EQ(scene.flow.tested, 3u);
+  CHECK_EQ(scene.flow.flushing, 3);
+  CHECK_EQ(scene.flush_calls, 3);
+  FlowPicture picture;
+  scene.flow.draw(&picture);
+  CHECK_EQ(picture.flushing, 3u);
+  // The younger ones would say so, too: nobody asks before the oldest is there.
+  scene.net().flushes = [](const FakeFlush& flush) { return flush.receive->serial > 0; };
+  scene.flow.advance(scene);
+  CHECK_EQ(scene.ended, 0);
+  hidden_no_longer(scene);
+  scene.net().flushes = [](const FakeFlush&) { return true; };
+  CHECK(scene.flow.advance(scene));
+  CHECK_EQ(scene.ended, 3);
+  CHECK_EQ(scene.flow.flushing, 0);
   CHECK_CONTRACT(scene.net());
 }
 

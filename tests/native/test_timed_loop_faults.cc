@@ -70,6 +70,7 @@ TEST(the_first_fault_of_a_sweep_is_the_one_that_counts) {
   struct Breaking : Unpacker {
     UnpackResult submit(const UnpackSource&, uint8_t*, uint64_t) override { return {}; }
     void copy(uint8_t*, const uint8_t*, uint64_t) override {}
+    void reduce(const uint8_t*, const uint8_t*, uint8_t*, uint64_t) override {}
     void prepare(const Arithmetic&) override {}
     UnpackResult submit_reduce(const UnpackSource&, const uint8_t*, uint8_t*, uint64_t) override {
       return {};

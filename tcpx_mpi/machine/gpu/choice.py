@@ -58,11 +58,6 @@ def obstacle_to_cuda(
             f"plugin {plugin} offers no CUDA memory (ptrSupport {properties['ptr_support']}): "
             "use one that does"
         )
-    if properties["device_type"] != _native.DEVICE_UNPACK:
-        return (
-            f"plugin {plugin} has no receive path for GPUs (netDeviceType "
-            f"{properties['device_type']}, expected {_native.DEVICE_UNPACK}): use one that has"
-        )
     if needs_pci and (obstacle := obstacle_of_nic(plugin, properties)):
         return obstacle
     try:

@@ -23,6 +23,7 @@ _STRETCHES = (
     ("copy", "send", "copy begun *", "last copy landed *", "series-2"),
     ("in sockets", "send", "given to a socket *", "last bytes sent *", "series-3"),
     ("in sockets", "receive", "header read *", "last bytes read *", "series-3"),
+    ("flush", "receive", "done", "flushed", "series-5"),
     ("unpack", "receive", "done", "unpacked", "series-4"),
 )
 #: Instants that are marked.

@@ -178,6 +178,7 @@ def values_of(option: Option) -> st.SearchStrategy[str]:
         "abi": st.sampled_from(["0", "6", "12"]),
         "memory": st.sampled_from(["host", "auto", "emulated"]),
         "unpack": st.sampled_from(["kernel", "d2d", "host", "none"]),
+        "flush": st.sampled_from(["auto", "always", "never"]),
         "screen": st.sampled_from(["auto", "always", "never"]),
     }
     if option.name in special:

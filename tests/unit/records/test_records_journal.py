@@ -13,6 +13,7 @@ from same_run import same
 
 from tcpx_mpi.errors import OutputFailed, UsageError
 from tcpx_mpi.records import (
+    FLUSH,
     PHASES,
     Journal,
     RunWriter,
@@ -21,8 +22,10 @@ from tcpx_mpi.records import (
     merge,
     read_journal,
     read_run,
+    series_of,
 )
 from tcpx_mpi.records.header import header_to_plain
+from tcpx_mpi.records.row import SeriesKey
 from tcpx_mpi.records.sound import header_from_plain
 
 RUN_ID = invented.run_header().run_id
@@ -64,6 +67,20 @@ def test_a_row_comes_back_from_its_batches(
     assert row.part is not None
     assert row.part.late.tolist() == [False, True]
     assert row.part.payload_bytes_sent == expected.payload_bytes_sent
+
+
+def test_flushes_come_back_where_there_were_some(tmp_path: Path) -> None:
+    own = journal(tmp_path, 0)
+    facts = invented.row_facts(0)
+    part = invented.rank_row(0, facts)
+    flushes = np.arange(part.samples["receive"].size, dtype=np.int64)
+    part.samples[FLUSH] = flushes
+    own.append_batch(0, facts.size_bytes, "timed", 0, part.samples)
+    own.append_result(facts, part)
+    row = read_journal(own.path).rows[0]
+    assert row.samples[FLUSH].tolist() == flushes.tolist()
+    assert FLUSH not in row.warmup
+    assert series_of(part)[SeriesKey("", "samples", FLUSH)] is flushes
 
 
 def test_arrivals_and_pairs_come_back(tmp_path: Path) -> None:
