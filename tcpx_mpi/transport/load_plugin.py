@@ -53,6 +53,9 @@ TRAP_PREFIX = "SOFTTCPX_TRAP_"
 MANAGER_TRAP = "SOFTTCPX_TRAP_NO_MANAGER"
 #: Sets many of them.
 LIKE_VARIABLE = "SOFTTCPX_LIKE"
+#: Of it: puts data in place itself, whatever memory that is; hidden until a flush, by a trap.
+IN_PLACE_KIND = "direct"
+HIDDEN_TRAP = "SOFTTCPX_TRAP_HIDDEN"
 
 
 class RefusedAfterInit(UsageError):
@@ -236,9 +239,12 @@ def traps_of(environ: Mapping[str, str]) -> list[str]:
         for name, value in sorted(environ.items())
         if (name.startswith(TRAP_PREFIX) or name == LIKE_VARIABLE) and value.strip()
     }
+    # A plugin of another kind, which keeps to its rules.
+    if found.get(LIKE_VARIABLE) == IN_PLACE_KIND:
+        found = {name: found[name] for name in found.keys() - {LIKE_VARIABLE, HIDDEN_TRAP}}
     if found.keys() <= {f"{TRAP_PREFIX}RANK", f"{TRAP_PREFIX}SIDE"}:
         return []
-    return [f"{name}={value}" for name, value in found.items()]
+    return [f"{name}={value}" for name, value in sorted(found.items())]
 
 
 def _set(environ: MutableMapping[str, str], variables: Sequence[tuple[str, str, str]]) -> None:

@@ -22,7 +22,7 @@ void judge_pieces_of(Input& input) {
     const uint32_t flags = header.length > 0 ? header.flags & kLent : 0;
     const bool plausible =
         same_bytes(header, make_chunk_header(header.sequence, header.total, header.offset,
-                                             header.length, flags)) &&
+                                             header.length, flags, header.tag)) &&
         end <= header.total && (header.length > 0 || header.total == 0);
     REQUIRE(plausible_chunk(header) == plausible);
 

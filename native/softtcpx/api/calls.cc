@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <exception>
 #include <memory>
@@ -95,8 +96,10 @@ void pad_init_lines(const Plugin& self) {
   }
 }
 
-int set_up(Plugin& self) {
+int set_up(Plugin& self, int abi) {
   self.settings = load_settings();
+  // Properties of older versions cannot ask for a flush.
+  if (self.settings.traps.hidden < 0) self.settings.traps.hidden = abi >= 9 ? 1 : 0;
   open_trace(self.settings);
   if (self.settings.workers_by_cores) self.presence.emplace();
   const std::string& spec = self.settings.data_interfaces.empty() ? self.settings.socket_interfaces
@@ -154,19 +157,22 @@ int opened(int code, const void* object) {
 }  // namespace
 
 const Traps& traps() { return plugin().settings.traps; }
+bool is_direct() { return plugin().settings.direct; }
+int max_receives() { return static_cast<int>(plugin().settings.max_recvs); }
+bool takes_dma_buf() { return plugin().settings.dma_buf != 0 && exports_dma_buf(); }
 
-int init(NetLogger logger) {
+int init(int abi, NetLogger logger) {
   return guarded("init", [&] {
     Plugin& self = plugin();
     const std::lock_guard<std::mutex> lock(self.mutex);
     if (self.tried) return static_cast<int>(kNetInternalError);
     self.tried = true;
     set_logger(logger);
-    return set_up(self);
+    return set_up(self, abi);
   });
 }
 
-int init_context(void** context, NetLogger logger) {
+int init_context(int abi, void** context, NetLogger logger) {
   if (context == nullptr) return kNetInvalidArgument;
   return guarded("init", [&] {
     Plugin& self = plugin();
@@ -174,7 +180,7 @@ int init_context(void** context, NetLogger logger) {
     auto made = std::make_unique<Context>();
     if (self.contexts == 0 && !self.ready) {
       set_logger(logger);
-      const int code = set_up(self);
+      const int code = set_up(self, abi);
       if (code != kNetSuccess) {
         let_go_of_devices(self);
         return code;
@@ -256,7 +262,7 @@ int accept(void* listen_comm, void** recv_comm, NetDeviceHandle** recv_device) {
     const CurrentContext current(at_listen);  // where none is, that of listen holds
     std::unique_ptr<RecvComm> comm;
     const int code = listener->accept(&comm);
-    if (comm != nullptr && recv_device != nullptr && *recv_device != nullptr) {
+    if (comm != nullptr && !is_direct() && recv_device != nullptr && *recv_device != nullptr) {
       **recv_device = NetDeviceHandle{kNetDeviceUnpack, kNetUnpackVersion, comm->offer_device(),
                                       sizeof(NetUnpackDevice), 1};
     }
@@ -271,8 +277,9 @@ int reg_mr(void* comm_pointer, void* data, int64_t size, int type, void** mhandl
       (type != kNetPtrHost && type != kNetPtrCuda))
     return kNetInvalidArgument;
   const bool odd_size = static_cast<uint64_t>(size) % kBouncePageBytes != 0;
-  if (type == kNetPtrCuda && (reinterpret_cast<uintptr_t>(data) % kBouncePageBytes != 0 ||
-                              (odd_size && traps().takes_all == 0) || size == 0)) {
+  if (type == kNetPtrCuda && !is_direct() &&
+      (reinterpret_cast<uintptr_t>(data) % kBouncePageBytes != 0 ||
+       (odd_size && traps().takes_all == 0) || size == 0)) {
     SOFTTCPX_WARN("regMr: %lld bytes at %p; GPU memory is registered in whole pages of %u bytes",
                   static_cast<long long>(size), data, kBouncePageBytes);
     return kNetInvalidArgument;
@@ -290,6 +297,26 @@ int reg_mr(void* comm_pointer, void* data, int64_t size, int type, void** mhandl
   });
 }
 
+// There is no NIC to reach the memory by its descriptor: that is looked at, and the address is
+// used.
+int reg_mr_dma_buf(void* comm, void* data, int64_t size, int type, uint64_t offset, int fd,
+                   void** mhandle) {
+  if (type != kNetPtrCuda) return kNetInvalidArgument;
+  const off_t length = ::lseek(fd, 0, SEEK_END);
+  if (length < 0) {
+    SOFTTCPX_WARN("regMrDmaBuf: descriptor %d is no dma-buf: %s", fd, std::strerror(errno));
+    return kNetInvalidArgument;
+  }
+  const auto bytes = static_cast<uint64_t>(length);
+  if (offset > bytes || static_cast<uint64_t>(size) > bytes - offset) {
+    SOFTTCPX_WARN("regMrDmaBuf: %lld bytes at %llu are beyond the end of a dma-buf of %llu",
+                  static_cast<long long>(size), static_cast<unsigned long long>(offset),
+                  static_cast<unsigned long long>(bytes));
+    return kNetInvalidArgument;
+  }
+  return reg_mr(comm, data, size, type, mhandle);
+}
+
 int dereg_mr(void*, void* mhandle) {
   if (mhandle == nullptr) return kNetSuccess;
   auto* region = as<Region>(mhandle, ObjectKind::kRegion);
@@ -303,6 +330,28 @@ int serve_gpu_memory(SendComm& comm, const Gpu& gpu) {
     comm.serve_gpu_memory(gpu);
     return static_cast<int>(kNetSuccess);
   });
+}
+
+int serve_in_place(RecvComm& comm, const Region& region) {
+  return guarded("irecv", [&] {
+    const bool served = comm.in_place()->serve(region.memory, region.gpu);
+    return static_cast<int>(served ? kNetSuccess : kNetInvalidArgument);
+  });
+}
+
+int iflush_in_place(void* recv_comm, int n, void** data, int* sizes, void** mhandles,
+                    void** request) {
+  auto* comm = as<RecvComm>(recv_comm, ObjectKind::kRecvComm);
+  if (comm == nullptr || n < 1 || n > kMostReceives || data == nullptr || sizes == nullptr ||
+      mhandles == nullptr || request == nullptr)
+    return kNetInvalidArgument;
+  for (int i = 0; i < n; ++i) {
+    const auto* region = as<Region>(mhandles[i], ObjectKind::kRegion);
+    if (sizes[i] < 0 || region == nullptr ||
+        !region->contains(data[i], static_cast<uint64_t>(sizes[i])))
+      return kNetInvalidArgument;
+  }
+  return comm->flush(n, data, sizes, request);
 }
 
 // Host memory needs no flush: the answer is "nothing to wait for".

@@ -26,7 +26,11 @@ struct GetProperties {
     properties->speed_mbps = nic->speed_mbps;
     properties->max_comms = 65536;
     properties->max_recvs = 1;
-    if constexpr (abi >= 7) {
+    if (is_direct()) {
+      properties->ptr_support |= kNetPtrCuda | (takes_dma_buf() ? kNetPtrDmaBuf : 0);
+      properties->max_recvs = max_receives();
+      if constexpr (abi >= 9) properties->force_flush = traps().hidden > 0;
+    } else if constexpr (abi >= 7) {
       properties->ptr_support |= kNetPtrCuda;
       properties->net_device_type = kNetDeviceUnpack;
       properties->net_device_version = kNetUnpackVersion;
@@ -43,12 +47,17 @@ struct GetProperties {
   }
 };
 
+// The first one turns the table into that of the kind that was asked for.
+template <int abi, auto* self>
 struct Init {
-  int operator()(NetLogger logger) const { return init(logger); }
-  int operator()(NetLogger logger, NetProfiler) const { return init(logger); }
+  int operator()(NetLogger logger) const { return turned(init(abi, logger)); }
+  int operator()(NetLogger logger, NetProfiler) const { return turned(init(abi, logger)); }
   int operator()(void** context, uint64_t, NetCommConfig*, NetLogger logger, NetProfiler) const {
-    return init_context(context, logger);
+    return turned(init_context(abi, context, logger));
   }
+
+ private:
+  static int turned(int code);
 };
 
 struct Listen {
@@ -92,7 +101,7 @@ template <int abi>
 struct RegMr {
   template <class Size>
   int operator()(void* comm, void* data, Size size, int type, void** mhandle) const {
-    if (abi < 7 && type != kNetPtrHost) return kNetInvalidArgument;
+    if (abi < 7 && type != kNetPtrHost && !is_direct()) return kNetInvalidArgument;
     return reg_mr(comm, data, static_cast<int64_t>(size), type, mhandle);
   }
 };
@@ -120,6 +129,39 @@ struct Irecv {
   int operator()(void* comm, int n, void** data, Size* sizes, int*, void** mhandles, void**,
                  void** request) const {
     return irecv(comm, n, data, sizes, mhandles, request);
+  }
+};
+
+// Of the kind that puts data in place, which matches by tags.
+struct IsendInPlace {
+  template <class Size>
+  int operator()(void* comm, void* data, Size size, int tag, void* mhandle, void** request) const {
+    return isend(comm, data, static_cast<int64_t>(size), mhandle, request, tag);
+  }
+  template <class Size>
+  int operator()(void* comm, void* data, Size size, int tag, void* mhandle, void*,
+                 void** request) const {
+    return isend(comm, data, static_cast<int64_t>(size), mhandle, request, tag);
+  }
+};
+
+struct IrecvInPlace {
+  template <class Size>
+  int operator()(void* comm, int n, void** data, Size* sizes, int* tags, void** mhandles,
+                 void** request) const {
+    return irecv_in_place(comm, n, data, sizes, tags, mhandles, request);
+  }
+  template <class Size>
+  int operator()(void* comm, int n, void** data, Size* sizes, int* tags, void** mhandles, void**,
+                 void** request) const {
+    return irecv_in_place(comm, n, data, sizes, tags, mhandles, request);
+  }
+};
+
+struct RegMrDmaBuf {
+  int operator()(void* comm, void* data, size_t size, int type, uint64_t offset, int fd,
+                 void** mhandle) const {
+    return reg_mr_dma_buf(comm, data, static_cast<int64_t>(size), type, offset, fd, mhandle);
   }
 };
 
@@ -161,11 +203,11 @@ constexpr void fill(int (*&entry)(Arguments...)) {
 }
 
 // Not offered, as by TCPX: regMrDmaBuf; and makeVDevice.
-template <class Table, int abi>
+template <class Table, int abi, Table* self>
 constexpr Table table(const char* name) {
   Table made{};
   made.name = name;
-  fill<Init>(made.init);
+  fill<Init<abi, self>>(made.init);
   fill<Alike<devices>>(made.devices);
   fill<GetProperties<abi>>(made.get_properties);
   fill<Listen>(made.listen);
@@ -189,6 +231,29 @@ constexpr Table table(const char* name) {
     fill<SetNetAttr>(made.set_net_attr);
   }
   return made;
+}
+
+// What differs of the kind that puts data in place.
+template <class Table>
+void put_in_place(Table& table) {
+  fill<RegMrDmaBuf>(table.reg_mr_dma_buf);
+  fill<IsendInPlace>(table.isend);
+  fill<IrecvInPlace>(table.irecv);
+  fill<Alike<iflush_in_place>>(table.iflush);
+  fill<Alike<test_in_place>>(table.test);
+}
+template <class Table>
+void unpack_nothing(Table& table) {
+  table.get_device_mr = nullptr;
+  table.irecv_consumed = nullptr;
+}
+
+template <int abi, auto* self>
+int Init<abi, self>::turned(int code) {
+  if (code != kNetSuccess || !is_direct() || self->reg_mr_dma_buf != nullptr) return code;
+  put_in_place(*self);
+  if constexpr (abi >= 7) unpack_nothing(*self);
+  return code;
 }
 
 }  // namespace softtcpx

@@ -15,6 +15,7 @@ enum class ObjectKind : uint32_t {
   kRecvComm = 0x6d6d6372,
   kRegion = 0x6e676572,
   kContext = 0x78746e63,
+  kTicket = 0x746b6374,
 };
 
 struct Object {

@@ -41,6 +41,7 @@ constexpr int64_t kMostCopyBytes = 64 << 20;
 constexpr int64_t kMostCopies = 64;
 constexpr int64_t kManyMessages = int64_t{1} << 60;
 constexpr char kTcpx[] = "tcpx-3.1.9";
+constexpr char kDirect[] = "direct";
 
 constexpr NumberSetting kNumbers[] = {
     {"SOFTTCPX_MAX_SOCKETS", &Settings::max_sockets, 8, 1, kMaxSockets,
@@ -78,6 +79,12 @@ constexpr NumberSetting kNumbers[] = {
      "1: a worker sends large pieces out of GPU memory from where their copies lie"},
     {"SOFTTCPX_BOUNCE_PAGES", &Settings::bounce_pages, 0, 0, kBouncePages,
      "of a receiving connection; 0: enough for 16 receives of a chunk, and for 8 MiB"},
+    {"SOFTTCPX_FLUSH_POLLS", &Settings::flush_polls, 2, 0, kManyMessages,
+     "with SOFTTCPX_LIKE=direct: tests of a flush that find it under way; 0: it is done at once"},
+    {"SOFTTCPX_MAX_RECVS", &Settings::max_recvs, 8, 1, kMostReceives,
+     "with SOFTTCPX_LIKE=direct: receives in one call"},
+    {"SOFTTCPX_DMA_BUF", &Settings::dma_buf, 1, 0, 1,
+     "with SOFTTCPX_LIKE=direct: 1: dma-bufs are taken where the driver makes some"},
     {"SOFTTCPX_TRACE_RECORDS", &Settings::trace_records, 65536, 1024, 1 << 24,
      "of 40 bytes, that a file of SOFTTCPX_TRACE keeps: the last ones"},
 };
@@ -162,6 +169,9 @@ constexpr TrapSetting kTraps[] = {
     {"SOFTTCPX_TRAP_NO_MANAGER", &Traps::no_manager, 0, 4,
      "as without the manager of receive rules (1: accept and connect fail with 3), of GPU memory "
      "(2: accept ends the process), or with one that never answers (3; 4: accept waits for that)"},
+    {"SOFTTCPX_TRAP_HIDDEN", &Traps::hidden, -1, 1,
+     "with SOFTTCPX_LIKE=direct, 1: the last page of what is received into a GPU's memory is there "
+     "after iflush; -1: from v9 on, whose properties can ask for that"},
     {"SOFTTCPX_TRAP_RANK", &Traps::rank, -1, 1 << 30,
      "the only rank with traps (as mpirun numbers it); -1: all"},
 };
@@ -187,7 +197,8 @@ constexpr TextSetting kTexts[] = {
     {"SOFTTCPX_TRACE", &Settings::trace_path, "",
      "steps of messages are kept in this file, to whose name the process's number is added"},
     {"SOFTTCPX_LIKE", &Settings::like, "",
-     "tcpx-3.1.9: the traps that make softtcpx as unkind as that, unless they are set"},
+     "tcpx-3.1.9: the traps that make softtcpx as unkind as that, unless they are set; direct: of "
+     "the kind that puts data in place, and flushes"},
 };
 
 void describe(Settings& settings, const char* name, const std::string& value, const char* source,
@@ -242,7 +253,7 @@ void load_count(Settings& settings, const NumberSetting& spec, int64_t most) {
 // Only what is set is described, and loudly: a trap must not be met by accident.
 void load_trap(Settings& settings, const TrapSetting& spec) {
   int64_t& value = settings.traps.*spec.field;
-  const bool like = !settings.like.empty() && spec.of_tcpx != TrapSetting::kAsFallback;
+  const bool like = settings.like == kTcpx && spec.of_tcpx != TrapSetting::kAsFallback;
   const int64_t fallback = like ? spec.of_tcpx : spec.fallback;
   if (read_number(spec.name, std::min<int64_t>(spec.fallback, 0), spec.most, fallback, &value)) {
     describe(settings, spec.name, std::to_string(value), "environment", spec.reason);
@@ -319,8 +330,9 @@ Settings load_settings() {
   load_count(settings, kCounts[0], settings.max_sockets);
   load_count(settings, kCounts[1], kMaxThreads);
   for (const TextSetting& spec : kTexts) load_text(settings, spec);
-  if (choose("SOFTTCPX_LIKE", settings.like, {"", kTcpx}) == 0) settings.like.clear();
-  if (!settings.like.empty()) SOFTTCPX_WARN("a trap is set: SOFTTCPX_LIKE=%s", kTcpx);
+  if (choose("SOFTTCPX_LIKE", settings.like, {"", kTcpx, kDirect}) == 0) settings.like.clear();
+  settings.direct = settings.like == kDirect;
+  if (settings.like == kTcpx) SOFTTCPX_WARN("a trap is set: SOFTTCPX_LIKE=%s", kTcpx);
   for (const TrapSetting& spec : kTraps) load_trap(settings, spec);
   settings.fragments = static_cast<Fragments>(
       choose("SOFTTCPX_FRAGMENTS", settings.fragments_name, {"page", "mss", "random"}));

@@ -10,6 +10,7 @@
 namespace softtcpx {
 
 constexpr int kMaxSockets = 16;                              // data sockets of one connection
+constexpr int kMostReceives = 8;                             // in one call
 constexpr int kMaxThreads = 16;                              // workers of one device
 constexpr uint32_t kMaxFragments = kNetUnpackFragments - 1;  // of one receive
 constexpr uint32_t kBouncePages = kNetUnpackSlots * kMaxFragments;  // of one connection
@@ -58,6 +59,7 @@ struct Traps {
   int64_t init_lines = 0;
   int64_t long_prefixes = 0;
   int64_t no_manager = 0;
+  int64_t hidden = -1;  // -1: as its version's properties can say
   int64_t rank = -1;
   TrapSide side = TrapSide::kBoth;
 };
@@ -84,9 +86,13 @@ struct Settings {
   int64_t zero_copy = 0;     // pieces out of GPU memory are sent from where they lie
   int64_t copies = 0;        // under way or landed, a sending connection
   int64_t bounce_pages = 0;  // of a receiving connection; 0: as the chunk size needs
+  int64_t flush_polls = 0;
+  int64_t max_recvs = 1;
+  int64_t dma_buf = 0;
   std::string fragments_name;
   std::string trap_side_name;
   std::string like;        // whose ways the traps below have where they are not set
+  bool direct = false;     // of the kind that puts data in place, whatever memory that is
   std::string congestion;  // empty: the kernel's own default
   std::string data_interfaces;
   std::string socket_interfaces;

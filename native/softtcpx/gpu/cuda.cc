@@ -50,6 +50,7 @@ std::unique_ptr<CudaDriver> find_driver() {
   find(library, "cuMemAlloc_v2", driver->mem_alloc, &all);
   find(library, "cuMemFree_v2", driver->mem_free, &all);
   find(library, "cuMemcpyHtoD_v2", driver->memcpy_htod, &all);
+  find(library, "cuMemcpyHtoDAsync_v2", driver->memcpy_htod_async, &all);
   find(library, "cuMemcpyDtoHAsync_v2", driver->memcpy_dtoh_async, &all);
   find(library, "cuStreamCreate", driver->stream_create, &all);
   find(library, "cuStreamDestroy_v2", driver->stream_destroy, &all);
@@ -58,6 +59,7 @@ std::unique_ptr<CudaDriver> find_driver() {
   find(library, "cuGetErrorName", driver->get_error_name, &all);
   bool optional = true;
   find(library, "cuMemcpyBatchAsync_v2", driver->memcpy_batch_async, &optional);
+  find(library, "cuMemGetHandleForAddressRange", driver->mem_get_handle, &optional);
   return all ? std::move(driver) : nullptr;
 }
 
@@ -79,6 +81,8 @@ const char* cuda_error_name(const CudaDriver& driver, int code) {
 
 CudaError::CudaError(const CudaDriver& driver, const char* call, int code)
     : std::runtime_error(std::string(call) + ": " + cuda_error_name(driver, code)) {}
+
+bool exports_dma_buf() { return driver() != nullptr && driver()->mem_get_handle != nullptr; }
 
 Gpu current_gpu() {
   Gpu gpu;

@@ -36,11 +36,15 @@ struct CudaDriver {
   int (*mem_alloc)(CudaAddress* address, size_t bytes);
   int (*mem_free)(CudaAddress address);
   int (*memcpy_htod)(CudaAddress to, const void* from, size_t bytes);
+  int (*memcpy_htod_async)(CudaAddress to, const void* from, size_t bytes, CudaStream stream);
   int (*memcpy_dtoh_async)(void* to, CudaAddress from, size_t bytes, CudaStream stream);
   // Null before CUDA 13. In no order among themselves.
   int (*memcpy_batch_async)(CudaAddress* to, CudaAddress* from, size_t* bytes, size_t count,
                             CudaCopyAttributes* attributes, size_t* first_of_each,
                             size_t attribute_count, CudaStream stream);
+  // Null before CUDA 11.7.
+  int (*mem_get_handle)(void* handle, CudaAddress address, size_t bytes, int type,
+                        unsigned long long flags);
   int (*stream_create)(CudaStream* stream, unsigned flags);
   int (*stream_destroy)(CudaStream stream);
   int (*stream_query)(CudaStream stream);
@@ -69,6 +73,8 @@ struct Gpu {
   CudaContext context = nullptr;
   int ordinal = -1;
 };
+// Whether the driver of this process makes dma-bufs of GPU memory.
+bool exports_dma_buf();
 // False where there is no driver, or no context is current on this thread. Throws CudaError when
 // the current one has failed.
 Gpu current_gpu();

@@ -155,8 +155,8 @@ GreetingVerdict judge_proof(const GreetingBytes& bytes, const Greeting& honest) 
 }
 
 ChunkHeader make_chunk_header(uint64_t sequence, uint64_t total, uint64_t offset, uint32_t length,
-                              uint32_t flags) {
-  return ChunkHeader{kChunkMagic, length, sequence, total, offset, flags, {}};
+                              uint32_t flags, int32_t tag) {
+  return ChunkHeader{kChunkMagic, length, sequence, total, offset, flags, tag, {}};
 }
 
 Credit make_credit(uint64_t posted) { return Credit{kCreditMagic, 0, posted}; }

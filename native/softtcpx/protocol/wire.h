@@ -102,7 +102,8 @@ struct ChunkHeader {
   uint64_t total;     // bytes of the whole message
   uint64_t offset;    // of this piece in the message
   uint32_t flags;     // kLent or 0
-  uint8_t spare[28];
+  int32_t tag;        // of a sender that puts data in place: which of several receives; else 0
+  uint8_t spare[24];
 };
 // The sender's network still looks at the bytes until they are read, and the sender waits to be
 // told.
@@ -110,7 +111,7 @@ constexpr uint32_t kLent = 1;
 static_assert(sizeof(ChunkHeader) == 64, "a chunk header has 64 bytes");
 
 ChunkHeader make_chunk_header(uint64_t sequence, uint64_t total, uint64_t offset, uint32_t length,
-                              uint32_t flags = 0);
+                              uint32_t flags = 0, int32_t tag = 0);
 
 // What a receiver says on the control connection.
 constexpr size_t kNoticeBytes = 16;

@@ -31,7 +31,8 @@ Comm::Comm(ObjectKind kind, Device& device, Sockets sockets)
       data_bits_((1u << sockets_.data.size()) - 1),
       data_events_(kind == ObjectKind::kSendComm ? EPOLLOUT : EPOLLIN | EPOLLRDHUP),
       recv_sync_(device.settings.recv_sync != 0),
-      report_sizes_(device.settings.report_sizes != 0 && kind == ObjectKind::kRecvComm),
+      report_sizes_((device.settings.report_sizes != 0 || device.settings.direct) &&
+                    kind == ObjectKind::kRecvComm),
       trap_(TrapState::armed(device.settings.traps, kind == ObjectKind::kSendComm)
                 ? std::make_unique<TrapState>(device.settings.traps)
                 : nullptr),
@@ -126,8 +127,7 @@ int Comm::test(const Request& request, int* done, int* sizes) {
   *done = 0;
   const uint64_t head = ring_.seen;
   const uint64_t posted = ring_.posted.load(std::memory_order_relaxed);
-  if (head == posted || &ring_.slot(head) != &request)
-    return is_younger(request) ? kNetSuccess : kNetInternalError;
+  if (head == posted || &ring_.slot(head) != &request) return test_younger(request);
   if (__builtin_expect(trap_ != nullptr, false) && trap_->too_soon()) return kNetSuccess;
   const bool pending = ring_.completed.load(std::memory_order_relaxed) <= head;
   const bool landed = pending && help(request);
@@ -156,14 +156,17 @@ int Comm::test(const Request& request, int* done, int* sizes) {
   return kNetSuccess;
 }
 
-// Of a trap: a request that is posted and not the oldest.
-bool Comm::is_younger(const Request& request) const {
-  if (trap_ == nullptr || !trap_->takes_younger()) return false;
+// A request that is posted and not the oldest: of a trap, and of the kind that puts data in place,
+// of which callers share a connection.
+int Comm::test_younger(const Request& request) {
+  const bool shared = device_.settings.direct;
+  if (!shared && (trap_ == nullptr || !trap_->takes_younger())) return kNetInternalError;
+  if (shared && worker_ == nullptr) drive();
   const uint64_t posted = ring_.posted.load(std::memory_order_relaxed);
-  for (uint64_t k = ring_.seen + 1; k < posted; ++k) {
-    if (&ring_.slots[k % RequestRing::kSlots] == &request) return true;
+  for (uint64_t k = ring_.seen; k < posted; ++k) {
+    if (&ring_.slots[k % RequestRing::kSlots] == &request) return failure();
   }
-  return false;
+  return kNetInternalError;
 }
 
 void Comm::lose_socket_quietly(int socket, int error_number) {

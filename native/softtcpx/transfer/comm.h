@@ -134,7 +134,7 @@ class Comm : public Object {
 
   bool progress(uint32_t sockets);
   void take_events();
-  bool is_younger(const Request& request) const;
+  int test_younger(const Request& request);
   bool my_turn_to_sweep();
   void read_control();
   void complete_in_order();

@@ -39,6 +39,9 @@ bool leaves_room_for_a_segment(int fd, uint32_t held) {
 RecvComm::RecvComm(Device& device, Sockets sockets)
     : Comm(ObjectKind::kRecvComm, device, std::move(sockets)),
       readers_(new SocketReader[sockets_.data.size()]),
+      in_place_(device.settings.direct
+                    ? std::make_unique<InPlace>(*this, device.settings, sockets_.data.size())
+                    : nullptr),
       bounce_(device.settings) {
   for (size_t i = 0; i < sockets_.data.size(); ++i)
     readers_[i].roomy =
@@ -46,13 +49,16 @@ RecvComm::RecvComm(Device& device, Sockets sockets)
 }
 
 void RecvComm::open_bounce() {
+  if (in_place_ != nullptr) return;
   bounce_.open(gpu_);
   if (gpu_)
     SOFTTCPX_INFO("a receiving connection to GPU %d: %u bounce pages, %zu bytes page-locked",
                   gpu_.ordinal, bounce_.pages(), bounce_.bytes());
 }
 
-bool RecvComm::serve_gpu_memory(const Gpu&) { return bounce_.pinned(); }
+bool RecvComm::serve_gpu_memory(const Gpu& gpu) {
+  return in_place_ != nullptr ? in_place_->serve(Memory::kGpu, gpu) : bounce_.pinned();
+}
 
 NetUnpackDevice* RecvComm::offer_device() {
   offered_ = true;
@@ -105,7 +111,86 @@ int RecvComm::finish() {
   return kNetInternalError;
 }
 
+int RecvComm::receive_together(const Place* places, int n, void** request) {
+  *request = nullptr;
+  const uint64_t first = ring_.posted.load(std::memory_order_relaxed);
+  if (first + static_cast<uint64_t>(n) - oldest_unfreed() > RequestRing::kSlots)
+    return kNetInternalError;
+  Ticket* const ticket = in_place_->take_ticket();
+  if (ticket == nullptr) return kNetSuccess;  // "busy"
+  ticket->flushes = false;
+  ticket->n = n;
+  ticket->first = first_ = first;
+  together_ = static_cast<uint32_t>(n);
+  for (int i = 0; i < n;) {
+    tag_ = places[i].tag;
+    void* posted = nullptr;
+    const int code = post(places[i].data, places[i].bytes, places[i].region, &posted);
+    if (code != kNetSuccess || (posted == nullptr && i == 0)) {
+      if (i > 0) fail(code, "one of several receives was refused", 0);
+      ticket->taken = false;
+      return code;
+    }
+    i += posted != nullptr;
+  }
+  *request = static_cast<Object*>(ticket);
+  return kNetSuccess;
+}
+
+int RecvComm::test_ticket(Ticket& ticket, int* done, int* sizes) {
+  *done = 0;
+  if (!ticket.taken) return kNetInternalError;
+  if (ticket.flushes) {
+    if (failed()) return failure();
+    if (++ticket.tests <= device_.settings.flush_polls) return kNetSuccess;
+  }
+  for (; !ticket.flushes && ticket.done < ticket.n; ++ticket.done) {
+    int one = 0;
+    const Request& request = ring_.slot(ticket.first + ticket.done);
+    const int code = test(request, &one, sizes != nullptr ? &sizes[ticket.done] : nullptr);
+    if (code != kNetSuccess || one == 0) return code;
+  }
+  for (int i = 0; i < ticket.n; ++i) {
+    if (ticket.flushes) {
+      if (!in_place_->show(ticket.flushed[i])) return kNetUnhandledCudaError;
+      continue;
+    }
+    const Request& request = ring_.slot(ticket.first + i);
+    // A caller that asks again is told again.
+    if (sizes != nullptr) sizes[i] = static_cast<int>(request.total);
+    in_place_->done(request);
+    consumed(request);
+  }
+  ticket.taken = false;
+  *done = 1;
+  return kNetSuccess;
+}
+
+int RecvComm::flush(int n, void** data, const int* sizes, void** request) {
+  Ticket* const ticket = in_place_->take_ticket();
+  if (ticket == nullptr) return kNetInternalError;
+  ticket->flushes = true;
+  ticket->n = 0;
+  for (int i = 0; i < n; ++i) {
+    if (sizes[i] > 0) ticket->flushed[ticket->n++] = static_cast<uint8_t*>(data[i]);
+  }
+  *request = static_cast<Object*>(ticket);
+  if (device_.settings.flush_polls > 0) return kNetSuccess;
+  int done = 0;
+  const int code = test_ticket(*ticket, &done, nullptr);
+  ticket->taken = false;
+  *request = nullptr;
+  return code;
+}
+
 void RecvComm::prepare(Request& request, uint64_t) {
+  request.placed = in_place_ != nullptr && request.memory != Memory::kHost;
+  if (in_place_ != nullptr) {
+    request.number = static_cast<uint32_t>(ring_.posted.load(std::memory_order_relaxed));
+    request.tag = tag_;
+    request.together = together_;
+    request.first = first_;
+  }
   request.total = 0;
   request.left = 1;  // until a header says how much it is
 }
@@ -184,19 +269,49 @@ bool RecvComm::goes_on_unannounced() const {
 void RecvComm::announce(Request& request, const ChunkHeader& header) {
   request.left = request.total = header.total;
   request.announced = true;
-  bounce_.begin(header.sequence, header.total);
+  if (request.scattered()) bounce_.begin(header.sequence, header.total);
   if (header.total == 0) complete(request, header.sequence);
+}
+
+// Of a message whose receive may still take some of it.
+bool RecvComm::is_current(const ChunkHeader& header) const {
+  const auto& oldest = in_place_ != nullptr ? ring_.consumed : ring_.completed;
+  return header.sequence >= oldest.load(std::memory_order_acquire);
+}
+
+// The receive of a message: that of its number, and of several that were posted together the one
+// with its tag. Null: none has it.
+Request* RecvComm::match(const ChunkHeader& header) {
+  Request& named = ring_.slot(header.sequence);
+  if (in_place_ == nullptr) return &named;
+  Request* free = nullptr;
+  for (uint64_t k = named.first; k < named.first + named.together; ++k) {
+    Request& each = ring_.slot(k);
+    if (each.announced && each.message == header.sequence) return &each;
+    const bool fits = !each.announced && (named.together == 1 || each.tag == header.tag);
+    if (fits && free == nullptr) free = &each;
+  }
+  if (free != nullptr) free->message = header.sequence;
+  return free;
 }
 
 RecvComm::Staged RecvComm::begin_piece(SocketReader& reader) {
   ChunkHeader header;
   std::memcpy(&header, &reader.stage[reader.begin], sizeof header);
   ChunkVerdict verdict = ChunkVerdict::kMalformed;
-  if (plausible_chunk(header) &&
-      header.sequence >= ring_.completed.load(std::memory_order_relaxed)) {
+  if (plausible_chunk(header) && is_current(header)) {
     const uint64_t posted = ring_.posted.load(std::memory_order_acquire);
     if (header.sequence >= posted || !admitted(header.sequence, posted)) return Staged::kNotYet;
-    Request& request = ring_.slot(header.sequence);
+    if (in_place_ != nullptr) {
+      const Request& named = ring_.slot(header.sequence);
+      if (named.first + named.together > posted) return Staged::kNotYet;
+    }
+    Request* const matched = match(header);
+    if (matched == nullptr) {
+      fail(kNetInternalError, "a message whose tag none of several receives has", 0);
+      return Staged::kRefused;
+    }
+    Request& request = *matched;
     verdict = judge_chunk(header,
                           {request.capacity, request.announced, request.total, request.scheduled});
     if (__builtin_expect(trap_ != nullptr, false) && verdict == ChunkVerdict::kTooLarge &&
@@ -215,6 +330,7 @@ RecvComm::Staged RecvComm::begin_piece(SocketReader& reader) {
         reader.lent = (header.flags & kLent) != 0;
         talks_ |= reader.lent;
         reader.cursor = request.data + header.offset;
+        reader.placed = request.placed;
         reader.scatter = nullptr;
         if (request.scattered()) {
           reader.scatter = &scatters_[&reader - &readers_[0]];
@@ -254,6 +370,10 @@ bool RecvComm::cut(SocketReader& reader) {
 void RecvComm::copy_from_stage(SocketReader& reader, uint64_t bytes) {
   const uint8_t* from = &reader.stage[reader.begin];
   reader.begin += static_cast<uint32_t>(bytes);
+  if (reader.placed) {
+    put(reader, &reader.stage[reader.begin - bytes], bytes);
+    return;
+  }
   if (reader.scatter == nullptr) {
     std::memcpy(reader.cursor, from, bytes);
     return;
@@ -268,6 +388,18 @@ void RecvComm::copy_from_stage(SocketReader& reader, uint64_t bytes) {
   }
 }
 
+bool RecvComm::put(SocketReader& reader, uint8_t* from, uint64_t bytes) {
+  const Request& request = *reader.request;
+  if (__builtin_expect(trap_ != nullptr, false) && reader.cursor == request.data &&
+      trap_->damage(reader.sequence).corrupt)
+    *from ^= 0x01;
+  if (in_place_->put(static_cast<size_t>(&reader - &readers_[0]), request, reader.cursor, from,
+                     bytes))
+    return true;
+  fail(kNetUnhandledCudaError, "the driver copies nothing into GPU memory", 0);
+  return false;
+}
+
 void RecvComm::arrived(SocketReader& reader, uint64_t bytes) {
   reader.left -= bytes;
   reader.request->left -= bytes;
@@ -280,6 +412,7 @@ void RecvComm::arrived(SocketReader& reader, uint64_t bytes) {
   if (reader.left > 0) return;
   Request& request = *std::exchange(reader.request, nullptr);
   reader.scatter = nullptr;
+  reader.placed = false;
   if (reader.lent) {
     ++reader.read;
     exchange_notices();
@@ -308,6 +441,7 @@ bool RecvComm::fed(SocketReader& reader) {
 }
 
 void RecvComm::spring_traps(Request& request, uint64_t sequence) {
+  if (request.placed) return;  // see put
   const TrapState::Damage damage = trap_->damage(sequence);
   NetUnpackFragment* fragments = bounce_.descriptors(sequence);
   if (damage.corrupt && request.total > 0)
@@ -330,6 +464,13 @@ ssize_t RecvComm::read(SocketReader& reader, int fd, uint64_t* wanted) {
       *wanted += stage.iov_len;
     }
     return ::readv(fd, parts, count);
+  }
+  if (reader.placed) {
+    const iovec parts[2] = {
+        {in_place_->buffer(&reader - &readers_[0], reader.request->memory), reader.room()}, stage};
+    const bool to_its_end = reader.room() == reader.left;
+    *wanted = reader.room() + (to_its_end ? stage.iov_len : 0);
+    return ::readv(fd, parts, to_its_end ? 2 : 1);
   }
   *wanted = reader.left + stage.iov_len;
   if (reader.left == 0) return ::recv(fd, stage.iov_base, stage.iov_len, MSG_DONTWAIT);
@@ -403,7 +544,13 @@ Comm::Step RecvComm::step(int socket) {
   if (got <= 0) return lost(socket, got < 0 ? errno : 0, moved);
 
   const uint64_t direct = std::min<uint64_t>(static_cast<uint64_t>(got), reader.room());
-  if (direct > 0) arrived(reader, direct);
+  if (direct > 0) {
+    if (reader.placed &&
+        !put(reader, in_place_->buffer(static_cast<size_t>(socket), reader.request->memory),
+             direct))
+      return Step::kBlocked;
+    arrived(reader, direct);
+  }
   if (reader.request != nullptr && !cut(reader)) return Step::kBlocked;
   reader.end += static_cast<uint32_t>(static_cast<uint64_t>(got) - direct);
   const Staged after = use_stage(reader);

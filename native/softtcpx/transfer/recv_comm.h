@@ -8,6 +8,7 @@
 #include "softtcpx/protocol/wire.h"
 #include "softtcpx/transfer/bounce.h"
 #include "softtcpx/transfer/comm.h"
+#include "softtcpx/transfer/in_place.h"
 
 namespace softtcpx {
 
@@ -23,6 +24,19 @@ class RecvComm final : public Comm {
 
   bool serve_gpu_memory(const Gpu& gpu) override;
   int receive(void* data, int64_t bytes, const Region* region, void** request);
+  // Of the kind that puts data in place: null for any other.
+  InPlace* in_place() const { return in_place_.get(); }
+  // Several at once, whose memory is served; a message goes to the one whose tag it has.
+  struct Place {
+    void* data;
+    int64_t bytes;
+    const Region* region;
+    int tag;
+  };
+  int receive_together(const Place* places, int n, void** request);
+  int test_ticket(Ticket& ticket, int* done, int* sizes);
+  // What was received there, n times. Shown when the request that it makes is done, or at once.
+  int flush(int n, void** data, const int* sizes, void** request);
   // Frees the slot of the oldest finished receive; any other request is refused.
   int consumed(const Request& request);
   // Ends the connection; an error when bounce pages are missing afterwards.
@@ -36,7 +50,10 @@ class RecvComm final : public Comm {
 
     uint32_t staged() const { return end - begin; }
 
-    uint64_t room() const { return scatter != nullptr ? scatter->room() : left; }
+    uint64_t room() const {
+      if (placed) return left < Placer::kBytes ? left : Placer::kBytes;
+      return scatter != nullptr ? scatter->room() : left;
+    }
 
     // Of what was looked at all is delivered, and nothing is taken out.
     bool holds() const { return peeked > 0 && staged() == 0; }
@@ -47,6 +64,7 @@ class RecvComm final : public Comm {
     uint64_t sequence = 0;        // of that message
     uint8_t* cursor = nullptr;    // where its next byte belongs, unless it goes to bounce pages
     Scatter* scatter = nullptr;   // where to, if it does
+    bool placed = false;          // it is put at `cursor` by way of a buffer
     uint64_t left = 0;            // bytes of the piece that are still to come
     bool lent = false;            // the sender waits to be told that they are read
     uint64_t read = 0;            // lent pieces, to their last byte
@@ -79,6 +97,9 @@ class RecvComm final : public Comm {
   Staged use_stage(SocketReader& reader);
   Staged begin_piece(SocketReader& reader);
   bool admitted(uint64_t sequence, uint64_t posted);
+  bool is_current(const ChunkHeader& header) const;
+  Request* match(const ChunkHeader& header);
+  bool put(SocketReader& reader, uint8_t* from, uint64_t bytes);
   bool next_notice();
   void announce(Request& request, const ChunkHeader& header);
   bool cut(SocketReader& reader);
@@ -98,6 +119,11 @@ class RecvComm final : public Comm {
   std::chrono::steady_clock::time_point quiet_since_{};
   uint64_t judged_ = 0;  // receives posted then
 
+  std::unique_ptr<InPlace> in_place_;
+  // Of the receive that is posted, and of those that are posted with it.
+  int32_t tag_ = 0;
+  uint32_t together_ = 1;
+  uint64_t first_ = 0;
   BouncePool bounce_;
   std::unique_ptr<Scatter[]> scatters_;  // one a socket, for receives into GPU memory
   bool offered_ = false;

@@ -24,11 +24,18 @@ struct alignas(64) Request {
   // Sending from a GPU, the caller's: bytes of which the copy to the host has begun, and the number
   // of the last of those copies.
   uint64_t copied = 0;
-  uint32_t number = 0;
+  uint32_t number = 0;  // receiving in place: of the receive
   bool announced = false;
   Memory memory = Memory::kHost;  // of `data`; kHost too where there are no bytes
+  // Of the kind that puts data in place. A message takes that of several receives whose tag it has.
+  bool placed = false;  // receiving: into such memory
+  int32_t tag = 0;
+  uint32_t together = 1;  // receives that were posted in one call,
+  uint64_t first = 0;     // and the number of their first
+  uint64_t message = 0;   // that has taken this one, once that is announced
 
-  bool scattered() const { return memory != Memory::kHost; }  // receiving: into bounce pages
+  // Receiving: into bounce pages.
+  bool scattered() const { return memory != Memory::kHost && !placed; }
 
   bool complete() const { return left == 0; }
 };

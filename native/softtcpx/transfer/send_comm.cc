@@ -35,7 +35,8 @@ SendComm::SendComm(Device& device, Sockets sockets)
       loads_(new Load[sockets_.data.size()]),
       granted_(recv_sync_ ? 0 : ~uint64_t{0}) {}
 
-int SendComm::send(void* data, int64_t bytes, const Region* region, void** request) {
+int SendComm::send(void* data, int64_t bytes, const Region* region, void** request, int tag) {
+  tag_ = tag;
   if (region != nullptr && region->memory == Memory::kGpu &&
       region->gpu.ordinal != copies()->gpu().ordinal)
     return kNetInvalidArgument;
@@ -66,6 +67,7 @@ void SendComm::open_lenders() {
 // header to be sent.
 void SendComm::prepare(Request& request, uint64_t bytes) {
   request.total = bytes;
+  request.tag = tag_;
   request.left = std::max<uint64_t>(1, bytes);
 }
 
@@ -190,8 +192,9 @@ void SendComm::fill(Load& load) {
     }
     trace(TraceStep::kSending, *this, next_, request.scheduled, length, &load - &loads_[0]);
     const bool lent = copied != nullptr && length >= kLeastLent && load.lender.is_open();
-    const ChunkHeader header = make_chunk_header(next_, request.total, request.scheduled,
-                                                 static_cast<uint32_t>(length), lent ? kLent : 0);
+    const ChunkHeader header =
+        make_chunk_header(next_, request.total, request.scheduled, static_cast<uint32_t>(length),
+                          lent ? kLent : 0, request.tag);
     if (lent) {
       load.lend(header, request, *copied);
       ++lent_;

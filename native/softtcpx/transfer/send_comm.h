@@ -19,7 +19,7 @@ class SendComm final : public Comm {
   ~SendComm() override { leave_owner(); }
 
   // GPU memory only once it is served.
-  int send(void* data, int64_t bytes, const Region* region, void** request);
+  int send(void* data, int64_t bytes, const Region* region, void** request, int tag = 0);
   bool copies_gpu_memory() const { return copies() != nullptr; }
   bool serve_gpu_memory(const Gpu& gpu) override;
   // Ends the connection, behind the last byte of all that test said done of; an error where the
@@ -79,6 +79,7 @@ class SendComm final : public Comm {
   std::unique_ptr<CopyRing> copy_ring_;
   std::atomic<CopyRing*> copies_{nullptr};
   // The caller's own.
+  int32_t tag_ = 0;         // of the message that is posted
   uint64_t copy_next_ = 0;  // the oldest request that may have bytes to be copied
   uint32_t looks_ = 0;      // at copies that had not landed
 
