@@ -25,6 +25,7 @@ List<CudaDevice> devices() {
     row["total_bytes"] = gpu.total_bytes;
     row["capability"] = nb::make_tuple(gpu.major, gpu.minor);
     row["multiprocessors"] = gpu.multiprocessors;
+    row["dma_buf"] = gpu.dma_buf;
     rows.append(row);
   }
   return rows;

@@ -168,12 +168,13 @@ void bind_engine(nb::module_& m) {
           "how"_a)
       .def(
           "register_buffer",
-          [](Engine& e, int buffer, SlotMemory& memory, int pointer) {
+          [](Engine& e, int buffer, SlotMemory& memory, int pointer, bool dma_buf) {
             if (buffer < 0 || buffer >= kBuffers) throw nb::value_error("no such buffer");
             nb::gil_scoped_release release;
-            e.connections_.register_buffer(buffer, memory.data(), memory.capacity(), pointer);
+            e.connections_.register_buffer(buffer, memory.data(), memory.capacity(),
+                                           {pointer, dma_buf});
           },
-          "buffer"_a, "memory"_a, "pointer"_a = static_cast<int>(kNetPtrHost),
+          "buffer"_a, "memory"_a, "pointer"_a = static_cast<int>(kNetPtrHost), "dma_buf"_a = false,
           nb::keep_alive<1, 3>())
       .def("setup_times",
            [](Engine& e) {

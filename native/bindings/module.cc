@@ -38,6 +38,7 @@ NB_MODULE(_native, m) {
   m.attr("HANDLE_BYTES") = static_cast<int>(kNetHandleBytes);
   m.attr("PTR_HOST") = static_cast<int>(kNetPtrHost);
   m.attr("PTR_CUDA") = static_cast<int>(kNetPtrCuda);
+  m.attr("PTR_DMABUF") = static_cast<int>(kNetPtrDmaBuf);
   m.attr("KNOWN_ABI") = nb::cast(known_abi_versions());
   m.attr("DEVICE_UNPACK") = static_cast<int>(kNetDeviceUnpack);
 

@@ -54,6 +54,7 @@ void bind_plugin(nb::module_& m) {
       .def_prop_ro("abi_versions", &Plugin::abi_versions)
       .def_prop_ro("abi", [](Plugin& p) { return p.net().abi(); })
       .def_prop_ro("name", [](Plugin& p) { return p.net().name(); })
+      .def_prop_ro("offers_dma_buf", [](Plugin& p) { return p.net().offers_dma_buf(); })
       .def_prop_ro("has_contexts", [](Plugin& p) { return p.net().has_contexts(); })
       .def("init", &Plugin::init, nb::call_guard<nb::gil_scoped_release>())
       .def("finalize", &Plugin::finalize, nb::call_guard<nb::gil_scoped_release>())

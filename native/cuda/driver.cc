@@ -60,6 +60,8 @@ CudaCalls load() {
   find(library, &c.event_record, {"cuEventRecord"});
   find(library, &c.event_wait, {"cuEventSynchronize"});
   find(library, &c.event_elapsed, {"cuEventElapsedTime_v2", "cuEventElapsedTime"});
+  c.range_handle =
+      reinterpret_cast<decltype(c.range_handle)>(dlsym(library, "cuMemGetHandleForAddressRange"));
   find(library, &c.module_load, {"cuModuleLoadData"});
   find(library, &c.module_function, {"cuModuleGetFunction"});
   find(library, &c.launch, {"cuLaunchKernel"});

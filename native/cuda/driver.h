@@ -71,6 +71,7 @@ struct CudaCalls {
   int (*event_record)(void*, void*);
   int (*event_wait)(void*);
   int (*event_elapsed)(float*, void*, void*);
+  int (*range_handle)(void*, CudaAddress, size_t, int, unsigned long long);  // NULL: older
   int (*module_load)(void**, const void*);
   int (*module_function)(void**, void*, const char*);
   int (*launch)(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void*,
@@ -91,7 +92,9 @@ constexpr int kCudaNotReady = 600;  // of a stream with work left
 constexpr int kCudaMultiprocessors = 16;  // numbers of device attributes
 constexpr int kCudaMajor = 75;
 constexpr int kCudaMinor = 76;
-constexpr int kCudaMemoryType = 2;  // and of pointer attributes
+constexpr int kCudaDmaBuf = 124;
+constexpr int kCudaDmaBufHandle = 1;  // a type of handles
+constexpr int kCudaMemoryType = 2;    // and of pointer attributes
 constexpr int kCudaOrdinal = 9;
 constexpr unsigned kCudaMemoryOnDevice = 2;  // a memory type
 constexpr unsigned kCudaNonBlocking = 1;     // a flag of streams

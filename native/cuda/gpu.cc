@@ -1,5 +1,7 @@
 #include "cuda/gpu.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
@@ -56,6 +58,9 @@ GpuFacts facts_of(int ordinal) {
   facts.major = attribute(kCudaMajor, device);
   facts.minor = attribute(kCudaMinor, device);
   facts.multiprocessors = attribute(kCudaMultiprocessors, device);
+  int exports = 0;  // unknown to older drivers
+  facts.dma_buf = cu.range_handle != nullptr &&
+                  cu.device_attribute(&exports, kCudaDmaBuf, device) == 0 && exports != 0;
   return facts;
 }
 
@@ -126,6 +131,19 @@ Gpu& use_gpu(int ordinal) {
   if (gpu == nullptr) gpu = std::make_unique<Gpu>(ordinal);
   return *gpu;
 }
+
+DmaBuf::DmaBuf(const void* data, size_t bytes) {
+  if (cuda().range_handle == nullptr) throw CudaUnavailable("this driver makes no dma-bufs");
+  const auto page = static_cast<CudaAddress>(sysconf(_SC_PAGESIZE));
+  const auto address = reinterpret_cast<CudaAddress>(data);
+  const CudaAddress begin = address / page * page;
+  const CudaAddress end = (address + bytes + page - 1) / page * page;
+  offset_ = address - begin;
+  check_cuda(cuda().range_handle(&fd_, begin, end - begin, kCudaDmaBufHandle, 0),
+             "cuMemGetHandleForAddressRange");
+}
+
+DmaBuf::~DmaBuf() { ::close(fd_); }
 
 int gpu_of(const void* pointer) {
   // Of what it never heard of this form says zeros; the one for a single attribute fails.

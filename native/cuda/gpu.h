@@ -20,6 +20,7 @@ struct GpuFacts {
   size_t total_bytes;
   int major, minor;  // compute capability
   int multiprocessors;
+  bool dma_buf;  // its memory can be handed over as one
 };
 
 // Of all visible GPUs. Throws CudaUnavailable where there is none.
@@ -96,6 +97,23 @@ class GpuCurrent {
 
 // The GPU that has this memory; -1: the host, page-locked or not.
 int gpu_of(const void* pointer);
+
+// GPU memory as a descriptor, which is closed with it: of the whole pages that it lies in.
+class DmaBuf {
+ public:
+  // Throws CudaError, and CudaUnavailable where the driver makes none.
+  DmaBuf(const void* data, size_t bytes);
+  ~DmaBuf();
+  DmaBuf(const DmaBuf&) = delete;
+  DmaBuf& operator=(const DmaBuf&) = delete;
+
+  int fd() const { return fd_; }
+  uint64_t offset() const { return offset_; }  // of `data` in it
+
+ private:
+  int fd_ = -1;
+  uint64_t offset_;
+};
 
 // A copy between any two of the host and GPUs that is over when this returns, for every stream. The
 // driver's own returns when bytes that were not page-locked, or that stay on a GPU, are still on

@@ -78,7 +78,7 @@ int open_comm(Net& net, int device, Comm& comm) {
 }
 
 std::vector<void*> register_regions(Net& net, const Comm& comm, uint8_t* data, size_t bytes,
-                                    int type) {
+                                    Registration how) {
   const plugin_call::About about(&comm, words_of);
   const size_t region = size_t{1} << kRegionShift;
   std::vector<void*> mhandles;
@@ -87,11 +87,15 @@ std::vector<void*> register_regions(Net& net, const Comm& comm, uint8_t* data, s
     const size_t covered = std::min(bytes - at, region + kMaxChunkBytes);
     const int code = [&] {
       const std::lock_guard<std::mutex> alone(g_setup);
-      return net.reg_mr(comm.comm, data + at, covered, type, &mhandle);
+      if (!how.dma_buf) return net.reg_mr(comm.comm, data + at, covered, how.type, &mhandle);
+      const DmaBuf exported(data + at, covered);
+      return net.reg_mr_dma_buf(comm.comm, data + at, covered, how.type, exported.offset(),
+                                exported.fd(), &mhandle);
     }();
     if (code != kNetSuccess) {
       for (void* done : mhandles) net.dereg_mr(comm.comm, done);
-      check_call(code, "regMr", describe(comm) + ", " + std::to_string(covered) + " bytes");
+      check_call(code, how.dma_buf ? "regMrDmaBuf" : "regMr",
+                 describe(comm) + ", " + std::to_string(covered) + " bytes");
     }
     mhandles.push_back(mhandle);
   }

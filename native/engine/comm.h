@@ -52,6 +52,7 @@ struct Comm {
   alignas(16) std::array<uint8_t, 64> device_block{};  // where accept writes a device handle
   NetDeviceHandle* device_handle = nullptr;
   std::vector<void*> mhandles[kBuffers];  // by region
+  bool borrows_mhandles = false;          // another comm of the plugin's device has them
   // Where receives land that are reduced on their way to where they belong; see Connections::stage.
   std::unique_ptr<Staging> staging;
   std::vector<void*> staging_mhandles;
@@ -92,9 +93,17 @@ void open_listener(Net& net, int device, Comm& comm);
 // One call of the plugin's connect or accept, by the direction; its code.
 int open_comm(Net& net, int device, Comm& comm);
 
+// How memory is registered: by its address, or as a dma-buf.
+struct Registration {
+  Registration(int pointer = kNetPtrHost, bool as_dma_buf = false)
+      : type(pointer), dma_buf(as_dma_buf) {}
+  int type;
+  bool dma_buf;  // of a GPU's memory
+};
+
 // The mhandles of a stretch of memory on a comm, by region. Throws PluginError; then nothing stays
 // registered.
 std::vector<void*> register_regions(Net& net, const Comm& comm, uint8_t* data, size_t bytes,
-                                    int type);
+                                    Registration how);
 
 }  // namespace tcpx

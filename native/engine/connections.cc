@@ -28,6 +28,7 @@ Connections::Connections(Net& net, int device, int gpu) : net_(net), device_(dev
   NetProperties properties;
   check_call(net_.properties(device, &properties), "getProperties",
              "device " + std::to_string(device));
+  shares_registrations_ = properties.reg_is_global != 0;
   unpacks_ =
       properties.device_type == kNetDeviceUnpack && properties.device_version == kNetUnpackVersion;
 }
@@ -178,12 +179,14 @@ void Connections::establish(double timeout_s, const WaitHook& hook, const BegunH
   close_listeners();
 }
 
-void Connections::register_buffer(int buffer, uint8_t* data, size_t bytes, int type) {
+void Connections::register_buffer(int buffer, uint8_t* data, size_t bytes, Registration how) {
   select_gpu();
-  pointers_.at(buffer) = type;
+  registered_.at(buffer) = how;
+  std::vector<void*> added;
   for (const auto& comm : comms_) {
     const int64_t start = now_ns();
-    const auto added = register_regions(net_, *comm, data, bytes, type);
+    comm->borrows_mhandles = shares_registrations_ && comm != comms_.front();
+    if (!comm->borrows_mhandles) added = register_regions(net_, *comm, data, bytes, how);
     comm->mhandles[buffer].insert(comm->mhandles[buffer].end(), added.begin(), added.end());
     comm->register_ns += now_ns() - start;
   }
@@ -197,10 +200,10 @@ void Connections::stage(Comm& comm, size_t bytes, int buffer) {
     check_call(net_.dereg_mr(comm.comm, mhandle), "deregMr", describe(comm));
   }
   comm.staging_mhandles.clear();
-  const int type = pointers_.at(buffer);
-  comm.staging = std::make_unique<Staging>(bytes, type == kNetPtrCuda ? gpu_ : -1);
+  const Registration how = registered_.at(buffer);
+  comm.staging = std::make_unique<Staging>(bytes, how.type == kNetPtrCuda ? gpu_ : -1);
   comm.staging_mhandles =
-      register_regions(net_, comm, comm.staging->data(), comm.staging->bytes(), type);
+      register_regions(net_, comm, comm.staging->data(), comm.staging->bytes(), how);
 }
 
 void Connections::close(Leftovers* leftovers) {
@@ -226,6 +229,7 @@ void Connections::close(Leftovers* leftovers) {
     }
     if (comm->comm == nullptr) continue;
     for (auto& handles : comm->mhandles) {
+      if (comm->borrows_mhandles) handles.clear();
       for (void* mhandle : handles) note(net_.dereg_mr(comm->comm, mhandle), "deregMr", *comm);
       handles.clear();
     }

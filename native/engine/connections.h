@@ -75,11 +75,12 @@ class Connections {
   // Of the accepts that are done.
   void close_listeners();
 
-  // Registers a buffer with every comm of the directions that use it.
-  void register_buffer(int buffer, uint8_t* data, size_t bytes, int type);
+  // Registers a buffer with every comm; once for all of them where the plugin says that a
+  // registration is (regIsGlobal).
+  void register_buffer(int buffer, uint8_t* data, size_t bytes, Registration how);
 
   // How a buffer is registered: NCCL_PTR_HOST or NCCL_PTR_CUDA.
-  int pointer_of(int buffer) const { return pointers_[buffer]; }
+  int pointer_of(int buffer) const { return registered_[buffer].type; }
 
   // Makes room of the engine's own for receives on a comm, registered with it as `buffer` is, and
   // at least as large as asked. Not while requests are posted there.
@@ -104,7 +105,8 @@ class Connections {
   int device_;
   int gpu_;
   bool unpacks_;
-  std::array<int, kBuffers> pointers_{};
+  bool shares_registrations_;
+  std::array<Registration, kBuffers> registered_{};
   bool refused_ = false;          // a connect or accept returned an error
   int connect_rounds_ = 0;        // since the last connect was added
   uint64_t warnings_before_ = 0;  // its first comm

@@ -15,7 +15,7 @@ class Registrations {
     for (const auto& [comm, mhandle] : undo_) net_.dereg_mr(comm, mhandle);
   }
   void add(const Comm& comm, uint8_t* data, size_t bytes, int type) {
-    regions_.push_back(register_regions(net_, comm, data, bytes, type));
+    regions_.push_back(register_regions(net_, comm, data, bytes, {type}));
     for (void* mhandle : regions_.back()) undo_.emplace_back(comm.comm, mhandle);
   }
   std::vector<std::vector<void*>> take() {

@@ -18,6 +18,7 @@ from tcpx_mpi.plugin.request_limits import within_requests_of
 from tcpx_mpi.plugin.sockets import data_sockets, moves_all_by_tcp
 from tcpx_mpi.records import BaselineInfo
 from tcpx_mpi.transport.engine import RankEngine
+from tcpx_mpi.transport.in_place import agree_in_place, undecided
 from tcpx_mpi.transport.interface import RankContext, Transport
 from tcpx_mpi.transport.load_plugin import LoadedPlugin, load_plugin
 from tcpx_mpi.workload import Workload
@@ -46,6 +47,7 @@ def prepare(
         if differs := fingerprint_difference(prints[0], prints[world.rank]):
             raise UsageError(f"--against {asked_for(settings)}: ranks differ in {differs}")
     placement = dataclasses.replace(context.placement, device=device)
+    theirs = agree_in_place(world, undecided(theirs), plugin, placement, os.environ)
     with world.agree("listen"):
         engine = RankEngine(theirs, plugin, placement, context.schedule)
         handles = engine.listen(world.size)

@@ -6,12 +6,17 @@ import dataclasses
 import json
 import os
 from dataclasses import dataclass
+from typing import Any
 
 import click
 
 from tcpx_mpi.config.options import parse_abi
 from tcpx_mpi.errors import TcpxError
-from tcpx_mpi.plugin import find
+from tcpx_mpi.plugin import find, trial
+from tcpx_mpi.plugin.device_memory import memory_text
+
+#: Of an init and its devices; a run has its own limit.
+_PATIENCE_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -48,13 +53,31 @@ def command(plugin: str | None, abi: str | None, as_json: bool) -> int:
         find.inspect(choice)
     except TcpxError as error:
         refusal = error
+    devices, problem = _devices(choice if refusal is None else None, version)
     if as_json:
-        _print_json(lines, choice, refusal)
+        _print_json(lines, choice, refusal, devices)
     else:
         _print_table(lines, choice if refusal is None else None)
+        for device in devices:
+            print(f"# device {device['name']}: {memory_text(device)}")
+        if problem:
+            print(f"# its devices are not known: {problem}")
     if refusal is not None:
         raise refusal
     return 0
+
+
+def _devices(choice: find.PluginChoice | None, abi: int) -> tuple[list[dict[str, Any]], str]:
+    """What the chosen plugin says of its devices, in a process of its own; or why that is not
+    known. TCPX is not asked: its manager would see a handshake that no run belongs to."""
+    if choice is None:
+        return [], ""
+    if find.is_tcpx(find.inspect(choice).name):
+        return [], "init of TCPX takes its manager's time; `tcpx-mpi preflight` asks"
+    try:
+        return trial.devices_of(choice.path, abi, os.environ, _PATIENCE_S), ""
+    except TcpxError as error:
+        return [], str(error)
 
 
 def _line(candidate: find.PluginChoice) -> Line:
@@ -87,9 +110,13 @@ def _print_table(lines: list[Line], choice: find.PluginChoice | None) -> None:
 
 
 def _print_json(
-    lines: list[Line], choice: find.PluginChoice | None, refusal: TcpxError | None
+    lines: list[Line],
+    choice: find.PluginChoice | None,
+    refusal: TcpxError | None,
+    devices: list[dict[str, Any]],
 ) -> None:
     chosen = dataclasses.asdict(choice) if choice is not None and refusal is None else None
     problem = str(refusal) if refusal is not None else None
     listed = [dataclasses.asdict(line) for line in lines]
-    print(json.dumps({"plugins": listed, "chosen": chosen, "error": problem}, indent=2))
+    document = {"plugins": listed, "chosen": chosen, "devices": devices, "error": problem}
+    print(json.dumps(document, indent=2))

@@ -372,6 +372,16 @@ class RunOptions(PlanOptions):
         "whether receives that a plugin puts into a GPU's memory itself are flushed; auto: as "
         "NCCL would; never: not at all, an ablation",
         metavar="auto|always|never", place=-1)
+    registration: str = option(TRANSPORT, "auto", one_of("auto", "regmr", "dmabuf"),
+        "how a GPU's memory is made known to the plugin; auto: as NCCL would, a dma-buf where "
+        "plugin and GPU have it",
+        metavar="auto|regmr|dmabuf", place=-1)
+    send_memory: str = option(TRANSPORT, "auto", one_of("auto", "host", "emulated", "cuda"),
+        "where the buffers are that are sent from first; auto: as --memory",
+        metavar="auto|host|emulated|cuda", place=-1)
+    recv_memory: str = option(TRANSPORT, "auto", one_of("auto", "host", "emulated", "cuda"),
+        "where all others are; auto: as --memory",
+        metavar="auto|host|emulated|cuda", place=-1)
 
     profile: str = option(PLACEMENT, "auto", any_text,
         "what this kind of machine needs set; auto: the one that fits the machine, if any",

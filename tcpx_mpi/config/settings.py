@@ -39,6 +39,7 @@ _WHERE_NOT_GIVEN = {
 }
 
 _BY_NAME = {option.name: option for option in OPTIONS}
+_SIDES = ("send_memory", "recv_memory")
 _SIZE_OPTIONS = ("minbytes", "maxbytes", "stepbytes", "stepfactor", "sizes")
 #: They do not say where sizes begin or end, so they leave that to another layer.
 _STEPS = ("stepbytes", "stepfactor")
@@ -106,14 +107,31 @@ class Settings(RunOptions):
         """Whether the standard output is for events alone, and the table goes aside."""
         return self.json_stream_path == "-"
 
+    def memory_of(self, sends: bool) -> str:
+        """The kind of the buffers that are sent from first, or of all others."""
+        side = self.send_memory if sends else self.recv_memory
+        return self.memory if side == "auto" else side
+
+    def memory_text(self) -> str:
+        """The kind of memory, or both of them."""
+        sent, received = self.memory_of(sends=True), self.memory_of(sends=False)
+        return sent if sent == received else f"{sent} to {received}"
+
     def unpack_mode(self) -> str:
         """How received fragments are put together; "in place" where the plugin delivers so."""
-        return self.unpack if self.memory in ("emulated", "cuda") else "in place"
+        unpacks = self.memory_of(sends=False) in ("emulated", "cuda")
+        return self.unpack if unpacks else "in place"
+
+    def puts_in_place(self) -> bool:
+        """Whether the plugin puts what it receives into a GPU's memory, or emulated, itself; once
+        both are known."""
+        return self.memory_of(sends=False) not in ("auto", "host") and (
+            self.unpack_mode() == "in place"
+        )
 
     def flushes(self) -> bool:
         """Whether receives are flushed, once the plugin and its memory are known."""
-        in_place = self.memory != "host" and self.unpack_mode() == "in place"
-        return in_place and self.flush == "always"
+        return self.puts_in_place() and self.flush == "always"
 
     def mode(self) -> str:
         """How iterations follow each other: the word in header, JSON and HDF5."""
@@ -181,6 +199,7 @@ def load_settings(cli: Mapping[str, object], environ: Mapping[str, str]) -> Sett
     if values["ci"].value and values["duration"].value:
         raise UsageError("--ci and --duration both say when a row ends: give one of them")
     fields = {option.field: values[option.name] for option in OPTIONS if option.field != "sizes"}
+    fields["memory"] = _memory(*(values[name] for name in ("memory", *_SIDES)))
     fields["pattern"] = values[PATTERN]
     fields["sizes"] = sizes
     return Settings(
@@ -270,6 +289,29 @@ def _sizes(values: Mapping[str, Value]) -> Value:
     )
     sizes = _progression(minimum, maximum, _number(step), _number(factor))
     return Value(sizes, ", ".join(sources) or "default")
+
+
+def _memory(memory: Value, *sides: Value) -> Value:
+    """`--memory`, as one side says it where it does not say it itself. Raises UsageError for kinds
+    that no run can have beside each other."""
+    given = [side for side in sides if side.value != "auto"]
+    on_gpu = {str(side.value): side for side in given if side.value != "host"}
+    if memory.value == "auto":
+        if len(on_gpu) > 1:
+            raise UsageError(
+                "--send-memory and --recv-memory name two kinds of memory that stand for a GPU's: "
+                "one of them may be host, or both alike"
+            )
+        if on_gpu:
+            return next(iter(on_gpu.values()))
+        return given[0] if len(given) == len(sides) else memory
+    for side in given:
+        if side.value not in ("host", memory.value):
+            raise UsageError(
+                f"{side.source.removeprefix('command line ')} {side.value} and --memory "
+                f"{memory.value} exclude each other: a side has that kind, or host"
+            )
+    return memory
 
 
 def _named(name: str, found: Value) -> str:

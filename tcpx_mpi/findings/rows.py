@@ -80,7 +80,7 @@ def connections(header: RunHeader) -> Iterator[Finding[str]]:
     """A NIC that had more connections than it is good for."""
     most = int(header.facts.get("connections_a_nic", "0"))
     # Our own plugin gets a channel for each worker there, by default: it has no such limit.
-    ours_on_gpus = header.memory == "cuda" and header.plugin_name.startswith("softtcpx")
+    ours_on_gpus = "cuda" in header.memory and header.plugin_name.startswith("softtcpx")
     if most > CONNECTIONS_A_NIC and not ours_on_gpus:
         text = (
             f"{most} data connections on {header.facts['busiest_nic']}, more than the "

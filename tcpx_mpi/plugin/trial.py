@@ -24,6 +24,7 @@ from tcpx_mpi.errors import SetupFailed, TcpxError
 from tcpx_mpi.launch.mpirun import PARENT_VARIABLE
 from tcpx_mpi.launch.own_python import module_command, without_here
 from tcpx_mpi.parent_death import end_with_parent
+from tcpx_mpi.plugin.device_memory import memory_of
 
 LOAD, INIT, DEVICES = "loading the plugin", "init of the plugin", "the devices of the plugin"
 #: More network devices than any node has: what says more has not understood the question.
@@ -48,6 +49,14 @@ def facts_of(path: str, abi: int, environ: Mapping[str, str], patience_s: float)
     Raises NoPlugin where that fails, or ends the process.
     """
     return _tried(path, abi, "load", environ, patience_s)
+
+
+def devices_of(
+    path: str, abi: int, environ: Mapping[str, str], patience_s: float
+) -> list[dict[str, Any]]:
+    """Name and `memory_of` each device; all else is as of `require_init`."""
+    devices: list[dict[str, Any]] = _tried(path, abi, "init", environ, patience_s)["devices"]
+    return devices
 
 
 def require_init(path: str, abi: int, environ: Mapping[str, str], patience_s: float) -> None:
@@ -156,10 +165,9 @@ def main(path: str, version: str, how: str, parent: str) -> None:
             plugin.init()
             say(_STEP, DEVICES)
             count = plugin.devices()
-            for device in range(
-                count if count <= MOST_DEVICES else 0
-            ):  # refused where it is loaded
-                plugin.properties(device)
+            # More are refused where it is loaded.
+            devices = [plugin.properties(i) for i in range(count if count <= MOST_DEVICES else 0)]
+            facts["devices"] = [{"name": each["name"], **memory_of(each)} for each in devices]
         except _native.IncompleteTable as error:
             return say(_FOUND, {"incomplete": str(error)})
         except _native.PluginError as error:

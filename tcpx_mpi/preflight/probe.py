@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from tcpx_mpi import _native
 from tcpx_mpi.config.settings import load_settings
@@ -18,6 +19,7 @@ from tcpx_mpi.machine.cpu_bindings import bindings_in
 from tcpx_mpi.machine.gpu.choice import obstacle_to_cuda
 from tcpx_mpi.machine.placement import Node, Request
 from tcpx_mpi.machine.topology import read_host, this_machine
+from tcpx_mpi.plugin.device_memory import memory_of, memory_text
 from tcpx_mpi.plugin.find import choose_plugin, inspect, is_tcpx
 from tcpx_mpi.plugin.unsafe_settings import fatal_value
 from tcpx_mpi.run.place_ranks import net_devices, place_at
@@ -40,7 +42,7 @@ def main(arguments: Sequence[str]) -> int:
         found |= {"path": file.path, "sha256": file.sha256, "name": file.name}
         found["abi_versions"] = list(file.abi_versions)
         plugin = load_plugin(settings, os.environ, tried=True)
-        found["devices"] = [_device_text(nic["name"], nic["speed_mbps"]) for nic in plugin.nics]
+        found["devices"] = [_device_text(nic) for nic in plugin.nics]
     except TcpxError as error:
         found |= {"problem": str(error), "advised": isinstance(error, UsageError)}
         # By now with what a profile sets.
@@ -51,9 +53,10 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _device_text(name: str, stated_mbps: int) -> str:
-    speed = this_machine().line_rate_mbps(name, stated_mbps)
-    return f"{name} {speed} Mb/s" if speed > 0 else f"{name} speed unknown"
+def _device_text(nic: Mapping[str, Any]) -> str:
+    speed = this_machine().line_rate_mbps(nic["name"], nic["speed_mbps"])
+    rate = f"{speed} Mb/s" if speed > 0 else "speed unknown"
+    return f"{nic['name']} {rate} ({memory_text(memory_of(nic))})"
 
 
 def cuda(plugin: LoadedPlugin) -> dict[str, str]:

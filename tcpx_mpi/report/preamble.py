@@ -89,18 +89,19 @@ def _engine_lines(header: RunHeader) -> list[str]:
     fitted = any(name == "chunk_bytes" and are_chunks_fitted(by) for name, _, by in header.settings)
     chunk = ("up to " if fitted else "") + format_size(plan.chunk_bytes)
     gpus = []
-    if header.memory == "cuda":
+    if "cuda" in header.memory:
         gpus = [f"# GPUs: {gpus_text(header.facts)}", *_shared_gpus(header.ranks)]
     return [
         f"# Plugin: {header.plugin_path} sha256 {header.plugin_sha256[:12]} "
         f"ABI v{header.plugin_abi} name {header.plugin_name} memory {header.memory}"
         + ("" if header.unpack == "in place" else f", unpack {header.unpack}")
         # Words of a GPU, where there is none.
-        + (" by the CPU in host memory" if header.memory == "emulated" else ""),
+        + (" by the CPU in host memory" if "emulated" in header.memory else ""),
         *_plugin_found(header.facts),
         *(f"# Plugin warning: {text}" for text in _lines_of(header.facts, "plugin_warned")),
         *_socket_lines(header.facts),
         *gpus,
+        *(f"# Registration: {how}" for how in _lines_of(header.facts, "registration_chosen")),
         *(f"# Flush: {chosen}" for chosen in _lines_of(header.facts, "flush_chosen")),
         *_algorithm_lines(header),
         f"# Timing: {header.mode}" + (f": {_MODES[header.mode]}" if header.mode in _MODES else ""),

@@ -51,6 +51,7 @@ def read_settings(values: Mapping[str, str | None], environ: Mapping[str, str]) 
     settings = load_settings(values, environ)
     settings = dataclasses.replace(settings, pattern=patterns.canonical(settings.pattern))
     _refuse_pattern(settings.pattern)
+    _refuse_sides(settings)
     return settings
 
 
@@ -163,10 +164,12 @@ def warnings(ignored: Sequence[str], settings: Settings) -> list[str]:
     if given:
         what = "has no use for it" if program.typed else "moves bytes, without arithmetic"
         parts.append(f"{' '.join(given)} ({settings.pattern} {what})")
+    received = settings.memory_of(sends=False)
     for field, has_effect, why in (
         ("all_pairs", program.first().rounds is not None, "it is of the pattern pairs"),
-        ("unpack", settings.memory != "host", "host memory is not unpacked"),
-        ("flush", settings.memory != "host", "host memory is not flushed"),
+        ("unpack", received != "host", "host memory is not unpacked"),
+        ("flush", received != "host", "host memory is not flushed"),
+        ("registration", settings.memory != "host", "host memory has an address alone"),
         ("nccl_presets", "nccl" in settings.against, "it is of --against nccl"),
         ("nccl_env", "nccl" in settings.against, "it is of --against nccl"),
     ):
@@ -222,6 +225,16 @@ def _refuse_pattern(name: str) -> None:
         raise UsageError(f"no pattern given: use one of {known}, like `tcpx-mpi run ring`")
     if name not in patterns.NAMES:
         raise patterns.unknown(name)
+
+
+def _refuse_sides(settings: Settings) -> None:
+    """Elements that are computed with, in two kinds of memory."""
+    sides = settings.memory_of(sends=True), settings.memory_of(sends=False)
+    if sides[0] != sides[1] and patterns.find_program(settings.pattern).has_operation:
+        raise UsageError(
+            f"--send-memory and --recv-memory differ, and {settings.pattern} computes with "
+            "elements of both: leave them out, or use a pattern that moves bytes"
+        )
 
 
 def _refuse_limit(environ: Mapping[str, str]) -> None:

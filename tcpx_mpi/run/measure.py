@@ -334,6 +334,8 @@ class Measurement:
     ) -> GpuRow:
         """Collective: a batch that is not timed, in which the GPU notes its own times."""
         watch.after_row()
+        if not watch.unpacks:
+            return watch.row()
         self._batches.use(own.transport, own.work, facts, plan)
         iterations = min(plan.batch, _WATCHED_ITERATIONS)
         self._batches.run(own.work, plan, iterations, None)

@@ -19,7 +19,6 @@ from tcpx_mpi.machine.gpu.choice import (
     obstacle_of_host,
     obstacle_to_cuda,
 )
-from tcpx_mpi.machine.gpu.driver import ordinal_of
 from tcpx_mpi.machine.placement import (
     Node,
     Placement,
@@ -40,9 +39,8 @@ from tcpx_mpi.plugin.softtcpx_defaults import (
     with_progress_threads,
     workers_for,
 )
-from tcpx_mpi.transport.in_place import is_in_place, need_of_flush, with_flush
+from tcpx_mpi.transport.in_place import agree_in_place
 from tcpx_mpi.transport.load_plugin import LoadedPlugin
-from tcpx_mpi.transport.memory import visible_gpus
 from tcpx_mpi.world import World
 
 
@@ -109,7 +107,7 @@ def place_rank(
     mine = (hosts[world.rank].node, placement.nic), placement.gpu_sharers > 1
     nics, shares = zip(*world.allgather(mine, "places"), strict=True)
     settings = with_memory(world, settings, plugin, placement, hosts[world.rank].name)
-    settings = agree_flush(world, settings, plugin, placement)
+    settings = agree_in_place(world, settings, plugin, placement, os.environ)
     settings = within_requests_of(plugin.file.abi, settings)  # raises alike on all ranks
     peers = load(settings.pattern).peers_sent(world.size)
     settings = with_progress_threads(settings, plugin.file.name, os.environ, hosts)
@@ -162,26 +160,6 @@ def with_memory(
     if settings.memory == "cuda":
         return settings
     return decided(settings, world.allgather(unfit or obstacle, "memory kind"))
-
-
-def agree_flush(
-    world: World, settings: Settings, plugin: LoadedPlugin, placement: Placement
-) -> Settings:
-    """Collective: whether receives are flushed where the plugin puts data in place: on all ranks,
-    if one of them needs it. Raises UsageError alike on all ranks."""
-    if settings.memory == "host":
-        return settings
-    with world.agree("flush"):
-        properties = plugin.nic(placement.device)
-        capability = None
-        if settings.memory == "cuda":
-            devices = visible_gpus()
-            ordinal = ordinal_of(placement.gpu_pci, devices)
-            capability = next(each["capability"] for each in devices if each["ordinal"] == ordinal)
-        need = need_of_flush(plugin.file.name, properties, os.environ, capability)
-    told = world.allgather((is_in_place(properties), need), "flush")
-    in_place, needs = zip(*told, strict=True)
-    return with_flush(settings, plugin.file.name, all(in_place), needs)
 
 
 def fitted(settings: Settings, ranks_a_nic: int, sockets: int) -> Settings:

@@ -108,7 +108,8 @@ class Output:
             environment=filter_environment(os.environ),
             facts={
                 **facts,
-                "memory_chosen": f"{settings.memory} ({settings.sources['memory']})",
+                "memory_chosen": f"{settings.memory_text()} ({settings.sources['memory']})",
+                **_registration_chosen(settings),
                 **_flush_chosen(settings),
                 **_data_sockets(plugin.file.name, sockets),
                 **metadata.connections(ranks, setup, sockets),
@@ -122,7 +123,7 @@ class Output:
             plugin_sha256=plugin.file.sha256,
             plugin_abi=plugin.file.abi,
             plugin_name=plugin.file.name,
-            memory=settings.memory,
+            memory=settings.memory_text(),
             unpack=settings.unpack_mode(),
             llc_bytes=llc_bytes,
             mode=settings.mode(),
@@ -350,9 +351,17 @@ def _stopped_lines(stopped_ns: int) -> list[str]:
 
 def _flush_chosen(settings: Settings) -> dict[str, str]:
     """Of a plugin that puts data into a GPU's memory: whether it flushes, and why."""
-    if settings.memory == "host" or settings.unpack_mode() != "in place":
+    if not settings.puts_in_place():
         return {}
     return {"flush_chosen": f"{settings.flush} ({settings.sources['flush']})"}
+
+
+def _registration_chosen(settings: Settings) -> dict[str, str]:
+    """Of a GPU's memory: as what it is registered, and why."""
+    if settings.memory != "cuda":
+        return {}
+    chosen = f"{settings.registration} ({settings.sources['registration']})"
+    return {"registration_chosen": chosen}
 
 
 def _data_sockets(plugin: str, sockets: int) -> dict[str, str]:

@@ -85,7 +85,11 @@ class RankEngine:
         self.plugin = plugin
         self.schedule = schedule
         self.placement = placement
-        self._pointer = require_memory(settings.memory, plugin, placement.device)
+        #: How buffers are registered, by whether they are sent from first.
+        self._pointers = {
+            sends: require_memory(settings.memory_of(sends), plugin, placement.device)
+            for sends in (True, False)
+        }
         self.buffers: dict[BufferId, Any] = {}
         #: Whose memory is used, and whose clocks are watched; None without one.
         self.gpu: RankGpu | None = None
@@ -168,22 +172,34 @@ class RankEngine:
         the GPU, has not that much memory, Stalled where `-T` is over when they are there.
         """
         with setup_errors():
-            self.buffers.update(
-                slot_buffers(sizes, host, self.placement, free)
-                if self.gpu is None
-                else self.gpu.slot_buffers(sizes, free, companions(self.settings))
-            )
-            for buffer, memory in self.buffers.items():
-                self.native.register_buffer(int(buffer), memory, self._pointer)
+            on_gpu = {buffer: size for buffer, size in sizes.items() if self._is_on_gpu(buffer)}
+            of_host = {buffer: size for buffer, size in sizes.items() if buffer not in on_gpu}
+            if self.gpu is not None:
+                self.buffers.update(self.gpu.slot_buffers(on_gpu, free, companions(self.settings)))
+                free = host.memory_available_bytes
+            self.buffers.update(slot_buffers(of_host, host, self.placement, free))
+            self._register(self.buffers)
         # GiBs take seconds, and the first batch is the next to look at the clock.
         require_time(self.settings.timeout_s, "its buffers were there")
 
     def share(self, buffers: dict[BufferId, Any]) -> None:
         """Register buffers that another engine of this rank has allocated."""
         with setup_errors():
-            for buffer, memory in buffers.items():
-                self.native.register_buffer(int(buffer), memory, self._pointer)
+            self._register(buffers)
         self.buffers.update(buffers)
+
+    def _is_on_gpu(self, buffer: BufferId) -> bool:
+        return self.settings.memory_of(buffer == BufferId.SEND) == "cuda"
+
+    def _register(self, buffers: dict[BufferId, Any]) -> None:
+        as_dma_buf = self.settings.registration == "dmabuf"
+        for buffer, memory in buffers.items():
+            self.native.register_buffer(
+                int(buffer),
+                memory,
+                self._pointers[buffer == BufferId.SEND],
+                as_dma_buf and self._is_on_gpu(buffer),
+            )
 
     @property
     def needs_manager(self) -> bool:
@@ -205,7 +221,8 @@ class RankEngine:
         # What the plugin started since it was loaded, but for the driving thread and MPI's.
         threads = self.plugin.threads | self._started_by_connect
         threads = threads - {*self.native.thread_ids()}
-        watch = RowWatch(self.native, self.gpu.health) if self.gpu is not None else None
+        unpacks = self.settings.unpack_mode() != "in place"
+        watch = RowWatch(self.native, self.gpu.health, unpacks) if self.gpu is not None else None
         return RankContext(
             self.schedule, self.buffers, self.placement, self.interface, nodes, threads, watch,
             most_memory_bytes=most_memory_bytes,

@@ -14,8 +14,10 @@ _MOST_LAUNCHES = 1024
 class RowWatch:
     """`tcpx_mpi.transport.interface.GpuWatch` over the native engine that unpacks on the GPU."""
 
-    def __init__(self, engine: Any, health: GpuHealth) -> None:
+    def __init__(self, engine: Any, health: GpuHealth, unpacks: bool = True) -> None:
         self._engine, self._health = engine, health
+        #: Whether the GPU unpacks at all, and has times of its own to tell.
+        self.unpacks = unpacks
         self._before = self._after = GpuState()
 
     def before_row(self) -> None:
@@ -25,10 +27,13 @@ class RowWatch:
     def after_row(self) -> None:
         """They are over; the GPU times its unpacks from here on."""
         self._after = self._health.state()
-        self._engine.measure_unpack(_MOST_LAUNCHES)
+        if self.unpacks:
+            self._engine.measure_unpack(_MOST_LAUNCHES)
 
     def row(self) -> GpuRow:
         """What was seen since `before_row`."""
+        if not self.unpacks:
+            return gpu_row(self._before, self._after)
         launches = self._engine.unpack_times()
         self._engine.measure_unpack(0)
         if not launches:  # this rank receives nothing, or it is left scattered

@@ -70,6 +70,10 @@ class TimedLoop(Protocol):
 class GpuWatch(Protocol):
     """How the GPU of a rank fares in a row."""
 
+    @property
+    def unpacks(self) -> bool:
+        """Whether it has times of its own to tell, of a batch that is not timed."""
+
     def before_row(self) -> None:
         """The timed batches are about to begin."""
 

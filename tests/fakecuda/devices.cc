@@ -64,6 +64,12 @@ void print_pci(char* id, size_t room, CUdevice device) {
   snprintf(id, room, "0000:%02X:00.0", bus_of(device));
 }
 
+// FAKECUDA_CAPABILITY, as "80".
+int capability() {
+  const char* chosen = getenv("FAKECUDA_CAPABILITY");
+  return chosen != nullptr ? atoi(chosen) : 90;
+}
+
 constexpr int kMultiprocessors = 4;  // few, so that small work has several rounds a block
 
 }  // namespace
@@ -71,6 +77,11 @@ constexpr int kMultiprocessors = 4;  // few, so that small work has several roun
 Driver& driver() {
   static Driver* const all = new Driver;  // streams may outlive static destructors
   return *all;
+}
+
+bool exports_dma_bufs() {
+  const char* chosen = getenv("FAKECUDA_DMA_BUF");
+  return chosen == nullptr || atoi(chosen) != 0;
 }
 
 int visible_devices() { return static_cast<int>(physical().size()); }
@@ -197,10 +208,13 @@ FAKECUDA_API CUresult cuDeviceGetAttribute(int* value, int attribute, CUdevice d
       *value = 2048;
       return kSuccess;
     case 75:  // compute capability
-      *value = 9;
+      *value = capability() / 10;
       return kSuccess;
     case 76:
-      *value = 0;
+      *value = capability() % 10;
+      return kSuccess;
+    case 124:  // exports dma-bufs
+      *value = exports_dma_bufs();
       return kSuccess;
     default:
       return kInvalidValue;

@@ -16,7 +16,9 @@
 //
 // FAKECUDA_DEVICES (2) says how many devices there are; FAKECUDA_FAIL=cuMemAlloc:3 or
 // cuMemAlloc:3:700 makes the third such call return 999, or 700. CUDA_VISIBLE_DEVICES is honoured
-// as a list of numbers. The numbers and layouts are those of the public driver API.
+// as a list of numbers. FAKECUDA_CAPABILITY=80 makes them older than Hopper, FAKECUDA_DMA_BUF=0
+// unable to hand their memory over as dma-bufs, which here are files without content. The numbers
+// and layouts are those of the public driver API.
 #pragma once
 
 #include <atomic>
@@ -57,6 +59,7 @@ enum : CUresult {
   kLaunchFailed = 719,
   kCaptureUnsupported = 900,
   kCaptureInvalidated = 901,
+  kNotSupported = 801,
   kUnknown = 999,
 };
 
@@ -150,6 +153,7 @@ struct Driver {
 Driver& driver();
 
 int visible_devices();
+bool exports_dma_bufs();
 Context* current();
 
 // Counts the call; fails it where FAKECUDA_FAIL says so, or without cuInit.

@@ -336,3 +336,23 @@ FAKECUDA_API CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr* device, void* ho
   *device = reinterpret_cast<CUdeviceptr>(host);
   return kSuccess;
 }
+
+// Of whole pages within one allocation, whose last page may be used in part only.
+FAKECUDA_API CUresult cuMemGetHandleForAddressRange(void* handle, CUdeviceptr pointer, size_t bytes,
+                                                    int type, unsigned long long) {
+  ENTER_CONTEXT();
+  if (type != 1 || !exports_dma_bufs()) return kNotSupported;
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  Arena* arena = arena_of(pointer);
+  CUdeviceptr base = 0;
+  size_t room = 0;
+  if (arena == nullptr || pointer % page != 0 || bytes % page != 0 || bytes == 0 ||
+      !(arena->range(pointer, &base, &room) || arena->range(pointer + page - 1, &base, &room)) ||
+      pointer + bytes > (base + room + page - 1) / page * page) {
+    return kInvalidValue;
+  }
+  const int file = memfd_create("fake dma-buf", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) != 0) return kUnknown;
+  *static_cast<int*>(handle) = file;
+  return kSuccess;
+}

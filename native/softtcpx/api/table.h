@@ -29,6 +29,7 @@ struct GetProperties {
     if (is_direct()) {
       properties->ptr_support |= kNetPtrCuda | (takes_dma_buf() ? kNetPtrDmaBuf : 0);
       properties->max_recvs = max_receives();
+      if constexpr (abi >= 8) properties->reg_is_global = 1;
       if constexpr (abi >= 9) properties->force_flush = traps().hidden > 0;
     } else if constexpr (abi >= 7) {
       properties->ptr_support |= kNetPtrCuda;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -451,7 +452,25 @@ def test_plugins_lists_what_is_here_and_what_a_run_would_choose(capsys: Captured
     assert "libnccl-net-null.so" in chosen[0]
     assert "v7" in chosen[0]
     assert any("/usr/local/tcpx/lib64/libnccl-net-tcpx.so" in line for line in lines)
-    assert "run would choose" in lines[-1]
+    assert any("run would choose" in line for line in lines)
+    assert lines[-1].startswith("# device ")
+    assert lines[-1].endswith(": host; device type HOST, forceFlush 0, regIsGlobal 0")
+
+
+def test_plugins_tells_which_memory_each_device_takes(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for like, abi, said in (
+        ("", "9", "host, CUDA; device type UNPACK, forceFlush 0, regIsGlobal 0"),
+        ("direct", "9", "host, CUDA; device type HOST, forceFlush 1, regIsGlobal 1"),
+        ("direct", "6", "host, CUDA; device type HOST, forceFlush 0, regIsGlobal 0"),
+    ):
+        monkeypatch.setenv("SOFTTCPX_LIKE", like)
+        assert cli.main(["plugins", "--plugin", "softtcpx", "--abi", abi]) == 0
+        assert capsys.readouterr().out.rstrip().endswith(f": {said}")
+    assert cli.main(["plugins", "--plugin", "softtcpx", "--json"]) == 0
+    (device, *_) = json.loads(capsys.readouterr().out)["devices"]
+    assert (device["cuda"], device["dma_buf"], device["device_type"]) == (True, False, "HOST")
 
 
 def test_plugins_lists_a_file_that_is_named_by_its_path(capsys: Captured, tmp_path: Path) -> None:

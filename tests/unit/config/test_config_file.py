@@ -179,6 +179,9 @@ def values_of(option: Option) -> st.SearchStrategy[str]:
         "memory": st.sampled_from(["host", "auto", "emulated"]),
         "unpack": st.sampled_from(["kernel", "d2d", "host", "none"]),
         "flush": st.sampled_from(["auto", "always", "never"]),
+        "registration": st.sampled_from(["auto", "regmr", "dmabuf"]),
+        "send_memory": st.sampled_from(["auto", "host"]),
+        "recv_memory": st.sampled_from(["auto", "host"]),
         "screen": st.sampled_from(["auto", "always", "never"]),
     }
     if option.name in special:

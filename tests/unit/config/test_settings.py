@@ -57,7 +57,7 @@ def test_settings_are_described_in_the_order_that_results_have_them_in() -> None
         "per_iter_timing": "json_stream_path",
         "trace": "report_gbits",
         "plugin": "wide",
-        "channels": "flush",
+        "channels": "recv_memory",
         "profile": "window_recv",
     }  # fmt: skip
 

@@ -51,8 +51,9 @@ def test_a_gpu_is_known_by_its_address_not_by_its_number() -> None:
 
 
 @pytest.mark.usefixtures("with_gpus")
-def test_nothing_stands_in_the_way_of_a_gpu_that_is_there() -> None:
-    assert obstacle() == ""
+@pytest.mark.parametrize("device_type", [0, 1, 5])
+def test_nothing_stands_in_the_way_of_a_gpu_that_is_there(device_type: int) -> None:
+    assert obstacle({**TAKES_ALL, "device_type": device_type}) == ""
 
 
 @pytest.mark.usefixtures("with_gpus")
@@ -71,7 +72,6 @@ def test_tcpx_gets_no_gpu_memory_on_a_nic_without_a_pci_device() -> None:
     ("properties", "changes", "parts"),
     [
         ({**TAKES_ALL, "ptr_support": 1}, {}, ("plugin p offers no CUDA memory", "ptrSupport 1")),
-        ({**TAKES_ALL, "device_type": 0}, {}, ("no receive path for GPUs", "netDeviceType 0")),
         (TAKES_ALL, {"gpu": -1, "gpu_pci": "", "local_ranks": 4},
          ("local rank 1 of hostA has no GPU (4 ranks, 2 GPUs)", "--share-gpu")),
         (TAKES_ALL, {"gpu": -1, "gpu_pci": ""}, ("local rank 1 of hostA has no GPU", "--gpu")),
