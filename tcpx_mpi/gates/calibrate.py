@@ -1,14 +1,15 @@
 """Limits out of several launches, with the rate of false alarms that they were made for.
 
 The unit is the launch: iterations of one launch are no independent evidence of the next. A limit
-is the one-sided prediction limit for the logarithm of one further launch's time,
+is the one-sided prediction limit for the logarithm of one further launch's cost,
 
     exp(mean + t(n - 1, 1 - a / m) * s * sqrt(1 + 1 / n))
 
-with n launches, their mean and standard deviation s of log time, m limits and a false alarms a
-gate (Bonferroni over the limits). It assumes log-normal launches; two checks that assume nothing
-are stated beside it: how many of the n launches would have failed a gate made of the others, and
-the bound m / (n + 1) for a limit at the slowest launch seen (exchangeability alone).
+with n launches, their mean and standard deviation s of log cost, m limits and a false alarms a
+gate (Bonferroni over the limits). A cost is a figure that is bounded from above, or 1 over one that
+is bounded from below. It assumes log-normal launches; two checks that assume nothing are stated
+beside it: how many of the n launches would have failed a gate made of the others, and the bound
+m / (n + 1) for a limit at the worst launch seen (exchangeability alone).
 """
 
 from __future__ import annotations
@@ -19,18 +20,20 @@ from dataclasses import dataclass, replace
 from statistics import median
 
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.gates.figures import figures_of, flaws
-from tcpx_mpi.gates.gate import Gate, Limit
+from tcpx_mpi.gates.figures import FIGURES, figures_of, flaws
+from tcpx_mpi.gates.gate import BOUNDS, Gate, Limit
 from tcpx_mpi.gates.student import student_quantile
-from tcpx_mpi.records import Run
+from tcpx_mpi.records import Row, Run
 from tcpx_mpi.units import counted, format_size
 
 #: Fewer launches say next to nothing about the next one: t(3, 0.999) is above 10.
 LEAST_LAUNCHES = 5
-#: A limit so many times above the median launch is worth a word.
+#: A limit so many times worse than the median launch is worth a word.
 _LOOSE = 2.0
+#: Of ranks of one node it would say how the kernel has laid them on its CPUs.
+_BETWEEN_NODES = "node_spread_max"
 
-Key = tuple[str, str, int]  # pattern, memory kind, size
+Key = tuple[str, str, int, str]  # pattern, memory kind, size, key of BOUNDS
 
 
 @dataclass(frozen=True)
@@ -43,14 +46,18 @@ class Calibration:
 
 @dataclass(frozen=True)
 class _Group:
-    """The launches of one pattern, memory kind and size."""
+    """The launches of one limit."""
 
     key: Key
     #: The run_id of each launch.
     launches: tuple[str, ...]
-    #: Of each launch, in ns: the slowest row, over its cycles, for a gate judges each row.
-    times_ns: tuple[float, ...]
-    factor: float
+    #: Of each launch the worst row, over its cycles, for a gate judges each row.
+    costs: tuple[float, ...]
+
+    @property
+    def place(self) -> str:
+        pattern, memory, size, bound = self.key
+        return f"{pattern}, {memory}, {format_size(size)}, {BOUNDS[bound].name}"
 
 
 def calibrate(runs: Sequence[Run], false_alarms: float) -> Calibration:
@@ -66,7 +73,7 @@ def calibrate(runs: Sequence[Run], false_alarms: float) -> Calibration:
     per_limit = false_alarms / len(groups)
     if 1 - per_limit == 1:
         raise UsageError(f"--false-alarms ({false_alarms:g}) is too small to be told from 0")
-    fewest = min(len(group.times_ns) for group in groups)
+    fewest = min(len(group.costs) for group in groups)
     failed = _held_out(groups, per_limit)
     whole = len({launch for group in groups for launch in group.launches})
     starts = [run.header.start_time for run in runs]
@@ -78,9 +85,9 @@ def calibrate(runs: Sequence[Run], false_alarms: float) -> Calibration:
     limits = tuple(_limit(group, per_limit) for group in groups)
     comments = (
         f"Limits of tcpx-mpi for {gate.plugin}, {gate.ranks} ranks.",
-        f"False alarms: made for {false_alarms:g} a run, if times of launches are log-normal.",
+        f"False alarms: made for {false_alarms:g} a run, if launches are log-normal.",
         f"Without that assumption: {failed} of {whole} launches fail a gate made of the others;",
-        f"a limit at the slowest launch is broken in {len(groups)} / {fewest + 1} of runs at most.",
+        f"a limit at the worst launch is broken in {len(groups)} / {fewest + 1} of runs at most.",
         *_loose(groups, per_limit),
     )
     return Calibration(replace(gate, limits=limits, provenance=provenance), comments)
@@ -126,8 +133,7 @@ def _metadata(runs: Sequence[Run]) -> Gate:
 
 
 def _groups(runs: Sequence[Run]) -> list[_Group]:
-    times: dict[Key, dict[str, float]] = {}
-    factors: dict[Key, float] = {}
+    costs: dict[Key, dict[str, float]] = {}
     for run in runs:
         for row in run.rows:
             if found := flaws(row):
@@ -135,56 +141,80 @@ def _groups(runs: Sequence[Run]) -> list[_Group]:
                     f"{run.path}: {format_size(row.size_bytes)}: {found[0]}; "
                     "calibrate from launches that would pass"
                 )
-            key = (run.header.pattern, run.header.memory, row.size_bytes)
-            launches = times.setdefault(key, {})
-            time_ns = figures_of(run, row).time_ns
-            launches[run.header.run_id] = max(time_ns, launches.get(run.header.run_id, 0.0))
-            factors[key] = run.header.size_factor
-    groups = [
-        _Group(key, tuple(found), tuple(found.values()), factors[key])
-        for key, found in times.items()
-    ]
-    for group in groups:
-        if len(group.times_ns) < LEAST_LAUNCHES:
-            pattern, memory, size = group.key
-            raise UsageError(
-                f"{pattern}, {memory}, {format_size(size)} has {len(group.times_ns)} launches: "
-                f"--calibrate needs {LEAST_LAUNCHES} or more different ones"
-            )
-    return sorted(groups, key=lambda group: group.key)
+            for bound, cost in _costs(run, row):
+                key = (run.header.pattern, run.header.memory, row.size_bytes, bound)
+                launches = costs.setdefault(key, {})
+                before = launches.get(run.header.run_id, 0.0)
+                # NaN, which is unknown, stays.
+                worse = math.isnan(before) or before > cost
+                launches[run.header.run_id] = before if worse else cost
+    groups = [_Group(key, tuple(found), tuple(found.values())) for key, found in costs.items()]
+    order = list(BOUNDS)
+    return sorted(
+        filter(_is_known, groups), key=lambda group: (group.key[:3], order.index(group.key[3]))
+    )
 
 
-def _slowest_expected_ns(times_ns: Sequence[float], false_alarms: float) -> float:
-    """The time that one more launch exceeds with this chance; never below the slowest seen."""
+def _costs(run: Run, row: Row) -> Iterator[tuple[str, float]]:
+    """What may be bounded of this row, by the key of its bound; of time one key is enough."""
+    figures = figures_of(run, row)
+    relative = [key for key, bound in BOUNDS.items() if bound.relative]
+    if len({info.node for info in run.header.ranks}) < 2:
+        relative.remove(_BETWEEN_NODES)
+    for bound in ("busbw_min" if row.size_bytes else "time_us_max", *relative):
+        figure = FIGURES[bound](figures)
+        yield bound, (1 / figure if BOUNDS[bound].is_minimum and figure else figure)
+
+
+def _is_known(group: _Group) -> bool:
+    """Whether the launches have this figure. Raises UsageError where some have and some have not,
+    or where they are too few."""
+    unknown = sum(map(math.isnan, group.costs))
+    if unknown == len(group.costs):
+        return False
+    if unknown:
+        raise UsageError(
+            f"{group.place} is unknown in {unknown} of {len(group.costs)} launches; calibrate from "
+            "launches that are alike"
+        )
+    if len(group.costs) < LEAST_LAUNCHES:
+        raise UsageError(
+            f"{group.place} has {len(group.costs)} launches: "
+            f"--calibrate needs {LEAST_LAUNCHES} or more different ones"
+        )
+    return True
+
+
+def _worst_expected(costs: Sequence[float], false_alarms: float) -> float:
+    """The cost that one more launch exceeds with this chance; never below the worst seen."""
     import numpy as np
 
-    logs = np.log(np.asarray(times_ns))
+    logs = np.log(np.asarray(costs))
     n = logs.size
     quantile = student_quantile(n - 1, 1 - false_alarms)
     reach = quantile * float(logs.std(ddof=1)) * math.sqrt(1 + 1 / n)
-    return max(math.exp(float(logs.mean()) + reach), max(times_ns))
+    return max(math.exp(float(logs.mean()) + reach), max(costs))
 
 
 def _limit(group: _Group, false_alarms: float) -> Limit:
-    pattern, memory, size = group.key
-    time_ns = _slowest_expected_ns(group.times_ns, false_alarms)
+    pattern, memory, size, key = group.key
+    bound, cost = BOUNDS[key], _worst_expected(group.costs, false_alarms)
+    figures = [1 / each if bound.is_minimum else each for each in group.costs]
     provenance = (
-        f"{len(group.times_ns)} launches, median {median(group.times_ns) / 1e3:.4g} us, "
-        f"{min(group.times_ns) / 1e3:.4g} to {max(group.times_ns) / 1e3:.4g}"
+        f"{len(figures)} launches, median {median(figures):.4g} {bound.unit}, "
+        f"{min(figures):.4g} to {max(figures):.4g}"
     )
-    if size == 0:
-        return Limit(pattern, memory, size, "time_us_max", _up(time_ns / 1e3), provenance)
-    busbw = size / time_ns * group.factor
-    return Limit(pattern, memory, size, "busbw_min", _down(busbw), provenance)
+    value = _down(1 / cost) if bound.is_minimum else _up(cost)
+    return Limit(pattern, memory, size, key, value, provenance)
 
 
 def _held_out(groups: Sequence[_Group], false_alarms: float) -> int:
     """Launches that would have failed a gate made of the other ones."""
     failed: set[str] = set()
     for group in groups:
-        for place, time_ns in enumerate(group.times_ns):
-            others = group.times_ns[:place] + group.times_ns[place + 1 :]
-            if time_ns > _slowest_expected_ns(others, false_alarms):
+        for place, cost in enumerate(group.costs):
+            others = group.costs[:place] + group.costs[place + 1 :]
+            if cost > _worst_expected(others, false_alarms):
                 failed.add(group.launches[place])
     return len(failed)
 
@@ -192,12 +222,11 @@ def _held_out(groups: Sequence[_Group], false_alarms: float) -> int:
 def _loose(groups: Sequence[_Group], false_alarms: float) -> Iterator[str]:
     """A line for each limit that would hardly fail anything."""
     for group in groups:
-        pattern, memory, size = group.key
-        allowed = _slowest_expected_ns(group.times_ns, false_alarms) / median(group.times_ns)
+        allowed = _worst_expected(group.costs, false_alarms) / median(group.costs)
         if allowed > _LOOSE:
             yield (
-                f"Loose: {pattern}, {memory}, {format_size(size)} may take {allowed:.2g} x the "
-                "median launch's time: use more launches, longer ones, or a quieter machine."
+                f"Loose: {group.place} may be {allowed:.2g} x worse than in the median launch: use "
+                "more launches, longer ones, or a quieter machine."
             )
 
 

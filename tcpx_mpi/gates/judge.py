@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tcpx_mpi.findings import Finding, Severity
-from tcpx_mpi.gates.figures import Figures, figures_of, flaws
+from tcpx_mpi.gates.figures import FIGURES, figures_of, flaws
 from tcpx_mpi.gates.gate import BOUNDS, Gate, Limit
 from tcpx_mpi.records import Run, RunHeader
 from tcpx_mpi.units import format_size
@@ -97,6 +97,7 @@ class Judgement:
                     "pattern": held.limit.pattern,
                     "memory": held.limit.memory,
                     "size": held.limit.size_bytes,
+                    "and_above": held.limit.and_above,
                     "bound": held.limit.bound,
                     "limit": held.limit.value,
                     "found": held.found,
@@ -132,7 +133,7 @@ def judge(gate: Gate, run: Run) -> Judgement:
         refusals.append(f"the file lacks {absent} of {run.launches_planned} launches")
     if not limits:
         text = f"the gate has no limit for {header.pattern} in {header.memory} memory"
-        others = [_asks(limit) for limit in gate.limits if limit.pattern == header.pattern]
+        others = [_asks(limit) for limit in gate.limits if limit.is_of(header.pattern, None)]
         refusals.append("; ".join([text, *others]))
     unfit: list[GateFinding] = [Finding(Severity.BAD, "", text) for text in refusals]
     found = [_find(limit, [launch.figures[limit] for launch in launches]) for limit in limits]
@@ -163,25 +164,22 @@ def _looked_at(gate: Gate, limits: Sequence[Limit], launch: Run, first: RunHeade
             unfit.append(f"{_place(launch.header, row.size_bytes)}: {flaw}")
             spoilt.add(row.size_bytes)
     figures = {}
+    of_row = [figures_of(launch, row) for row in launch.rows]
     for limit in limits:
-        rows = [row for row in launch.rows if row.size_bytes == limit.size_bytes]
-        values = [
-            math.nan if row.size_bytes in spoilt else _value(figures_of(launch, row), limit.bound)
-            for row in rows
-        ]
-        figures[limit] = _worst(limit, values)
-        if not rows:
-            unfit.append(f"{_place(limit, limit.size_bytes)}: no row of this size")
-        elif math.isnan(figures[limit]) and limit.size_bytes not in spoilt:
-            unfit.append(f"{_place(limit, limit.size_bytes)}: {_WHY_UNKNOWN[limit.bound]}")
+        values = {
+            number: math.nan if row.size_bytes in spoilt else FIGURES[limit.bound](of_row[number])
+            for number, row in enumerate(launch.rows)
+            if limit.is_of_size(row.size_bytes)
+        }
+        figures[limit] = _worst(limit, list(values.values()))
+        unknown = {
+            launch.rows[number].size_bytes for number in values if math.isnan(values[number])
+        }
+        if not values:
+            unfit.append(f"{limit.place}: no row of this size")
+        for size in sorted(unknown - spoilt):
+            unfit.append(f"{_place(launch.header, size)}: {BOUNDS[limit.bound].unknown}")
     return _Launch(tuple(unfit), figures)
-
-
-_WHY_UNKNOWN = {
-    "busbw_min": "no bandwidth",
-    "time_us_max": "no time",
-    "p99_us_max": "no p99: too few iterations, or they came in bursts",
-}
 
 
 def _metadata(gate: Gate, header: RunHeader, first: RunHeader) -> Iterator[str]:
@@ -232,15 +230,7 @@ def _meets(limit: Limit, value: float) -> bool:
 
 
 def _is_minimum(limit: Limit) -> bool:
-    return BOUNDS[limit.bound][2]
-
-
-def _value(figures: Figures, bound: str) -> float:
-    return {
-        "busbw_min": figures.busbw,
-        "time_us_max": figures.time_ns / 1e3,
-        "p99_us_max": figures.p99_ns / 1e3,
-    }[bound]
+    return BOUNDS[limit.bound].is_minimum
 
 
 def _by_launches(text: str, numbers: Sequence[int], of: int) -> str:
@@ -253,21 +243,21 @@ def _by_launches(text: str, numbers: Sequence[int], of: int) -> str:
 
 def _asks(limit: Limit) -> str:
     """ "cuda, 64 MiB: busbw >= 42.4 GB/s [where it is from]"."""
-    name, unit, is_minimum = BOUNDS[limit.bound]
-    sign = ">=" if is_minimum else "<="
-    text = (
-        f"{limit.memory}, {format_size(limit.size_bytes)}: {name} {sign} {limit.value:.4g} {unit}"
-    )
+    place = limit.place_of_pattern
+    text = f"{place}: {BOUNDS[limit.bound].name} {_must_be(limit)} {BOUNDS[limit.bound].unit}"
     return f"{text} [{limit.provenance}]" if limit.provenance else text
 
 
-def _place(of: Limit | RunHeader, size_bytes: int) -> str:
-    return f"{of.pattern}, {of.memory}, {format_size(size_bytes)}"
+def _must_be(limit: Limit) -> str:
+    return f"{'>=' if _is_minimum(limit) else '<='} {limit.value:.4g}"
+
+
+def _place(header: RunHeader, size_bytes: int) -> str:
+    return f"{header.pattern}, {header.memory}, {format_size(size_bytes)}"
 
 
 def _finding(severity: Severity, held: Held) -> GateFinding:
-    name, unit, is_minimum = BOUNDS[held.limit.bound]
+    bound = BOUNDS[held.limit.bound]
     found = f"{held.found:.4g}" if math.isfinite(held.found) else "n/a"
-    sign = ">=" if is_minimum else "<="
-    text = f"{name} {found} {unit}, must be {sign} {held.limit.value:.4g}"
-    return Finding(severity, _place(held.limit, held.limit.size_bytes), text, evidence=held)
+    text = f"{bound.name} {found} {bound.unit}, must be {_must_be(held.limit)}"
+    return Finding(severity, held.limit.place, text, evidence=held)

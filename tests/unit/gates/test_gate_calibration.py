@@ -20,7 +20,7 @@ from gates_by_hand import (
 
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.gates import calibrate, judge
-from tcpx_mpi.gates.calibrate import _down, _slowest_expected_ns, _up
+from tcpx_mpi.gates.calibrate import _down, _up, _worst_expected
 from tcpx_mpi.gates.figures import figures_of
 from tcpx_mpi.records import Plan, Run
 
@@ -42,7 +42,10 @@ def launches(count: int, seed: int = 1, spread: float = 0.03) -> list[Run]:
 def test_a_calibrated_gate_passes_its_launches_and_fails_a_slow_one() -> None:
     runs = launches(8)
     made = calibrate(runs, 0.01)
-    assert len(made.gate.limits) == 2
+    bounds = [(limit.size_bytes, limit.bound) for limit in made.gate.limits]
+    assert bounds == [
+        (size, bound) for size in (1024, 2048) for bound in ("busbw_min", "node_spread_max")
+    ]
     assert all(judge(made.gate, run).passed for run in runs)
     slow = launches(1, seed=2)[0]
     slow.rows[1].samples["iteration"][:] *= 2
@@ -63,7 +66,7 @@ def test_false_alarms_are_as_rare_as_was_asked() -> None:
     trials, alarms = 20_000, 0
     times = np.exp(0.05 * random.standard_normal((trials, 7)))
     for one in times:
-        alarms += one[6] > _slowest_expected_ns(tuple(one[:6]), 0.05)
+        alarms += one[6] > _worst_expected(tuple(one[:6]), 0.05)
     # 0.05 but for the rule that no launch seen is beyond it; 4 standard errors are 0.006.
     assert 0.03 < alarms / trials < 0.056
 
@@ -73,7 +76,9 @@ def test_a_limit_that_allows_much_more_than_was_seen_is_called_loose() -> None:
     runs = launches(5)
     runs[2].rows[1].samples["iteration"] *= 3
     (loose,) = (text for text in calibrate(runs, 0.01).comments if "Loose" in text)
-    assert re.match(r"Loose: ring, host, 2 KiB may take \d\d x the median launch's time:", loose)
+    assert re.match(
+        r"Loose: ring, host, 2 KiB, busbw may be \d\d x worse than in the median launch:", loose
+    )
 
 
 def test_equal_launches_make_a_limit_where_they_are() -> None:
@@ -130,10 +135,10 @@ def test_a_launch_that_would_not_pass_or_is_unlike_is_no_part_of_a_calibration(
 def test_a_limit_shares_the_false_alarms_with_the_others_and_is_never_below_what_was_seen() -> None:
     runs = launches(8)
     times = tuple(figures_of(run, run.rows[0]).time_ns for run in runs)
-    expected = runs[0].rows[0].size_bytes / _slowest_expected_ns(times, 0.01 / 2)
+    expected = runs[0].rows[0].size_bytes / _worst_expected(times, 0.01 / 4)
     assert calibrate(runs, 0.01).gate.limits[0].value == pytest.approx(expected, rel=1e-3)
     # Twenty say that one as slow as the slowest of them is seldom; it was seen all the same.
-    assert _slowest_expected_ns((100.0,) * 19 + (200.0,), 0.05) == 200
+    assert _worst_expected((100.0,) * 19 + (200.0,), 0.05) == 200
 
 
 def test_a_launch_counts_by_its_slowest_cycle() -> None:

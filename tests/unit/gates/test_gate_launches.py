@@ -15,7 +15,7 @@ from gates_by_hand import (
 )
 
 from tcpx_mpi.gates import Limit, judge
-from tcpx_mpi.gates.calibrate import _slowest_expected_ns
+from tcpx_mpi.gates.calibrate import _worst_expected
 from tcpx_mpi.gates.figures import figures_of
 from tcpx_mpi.records import Run
 
@@ -108,7 +108,7 @@ def test_the_median_of_launches_raises_no_more_false_alarms_than_one() -> None:
     random = np.random.default_rng(8)
     trials = 5000
     times = np.exp(0.05 * random.standard_normal((trials, 11)))
-    limits = np.array([_slowest_expected_ns(tuple(one[:6]), 0.05) for one in times])
+    limits = np.array([_worst_expected(tuple(one[:6]), 0.05) for one in times])
     one, three, five = (
         float(np.mean(np.median(times[:, 6 : 6 + count], axis=1) > limits)) for count in (1, 3, 5)
     )

@@ -20,7 +20,7 @@ from allocations import peak_of
 from tcpx_mpi.exchange.tidy import samples
 from tcpx_mpi.findings.steadiness import steadiness
 from tcpx_mpi.findings.stragglers import stragglers
-from tcpx_mpi.gates.figures import figures_of, flaws
+from tcpx_mpi.gates.figures import FIGURES, figures_of, flaws
 from tcpx_mpi.records import PHASES, Row, Run, mapped_arrays
 from tcpx_mpi.report import json_text
 from tcpx_mpi.report.html.plots import distribution_plots
@@ -89,7 +89,10 @@ USES: dict[str, Callable[[Row], object]] = {
     "typical time of rank 0": lambda row: typical_time_ns(row, 0, 1, back_to_back=False),
     "typical time of all ranks": lambda row: typical_time_ns(row, 1, 1, back_to_back=False),
     "typical time of batches": lambda row: typical_time_ns(row, 1, 1, back_to_back=True),
-    "gates": lambda row: (figures_of(run_of(row), row), flaws(row)),
+    "gates": lambda row: (
+        [each(figures_of(run_of(row), row)) for each in FIGURES.values()],
+        flaws(row),
+    ),
     "ratio": lambda row: ratios.ratio_to(row, "raw", row, 1, 1.0, 1),
     "suspects": lambda row: stragglers(HEADER, [row]),
     "plot": lambda row: distribution_plots(HEADER, [row], [summarise(row, 1, 1.0, 1)]),
