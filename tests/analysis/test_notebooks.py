@@ -319,7 +319,9 @@ def test_two_runs_are_told_apart_and_what_differs_between_them_is_named(
 
 
 @pytest.fixture(scope="module")
-def of_both(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def of_two_worlds(
+    files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, Path]:
     """The same pattern by 2 and by 4 ranks, alone in a folder."""
     folder = tmp_path_factory.mktemp("both")
     command = tcpx_mpi("run", "mesh", "--ranks", "2", "--plugin", "softtcpx", "-b", "1K", "-e",
@@ -338,27 +340,27 @@ def medians(path: Path) -> list[float]:
 
 @pytest.mark.multirank
 def test_each_number_of_ranks_has_a_line_with_its_own_figures(
-    kernel: Kernel, of_both: tuple[Path, Path]
+    kernel: Kernel, of_two_worlds: tuple[Path, Path]
 ) -> None:
-    files = ":".join(map(str, of_both))
+    files = ":".join(map(str, of_two_worlds))
     lines = "{l.get_label(): list(l.get_ydata()) for l in %s.get_lines()}"
     for name, axes, given in (
         ("bandwidth", "axes", {"RUN": files, "PICTURE": ""}),
-        ("programs", "grid[0][0]", {"RUNS": of_both[0].parent}),
+        ("programs", "grid[0][0]", {"RUNS": of_two_worlds[0].parent}),
     ):
         found = kernel.run(name, lines % axes, **given)
         assert "LEFT OUT" not in found.text
-        assert all(path.name in found.text.splitlines()[0] for path in of_both)
-        for path, ranks in zip(of_both, (2, 4), strict=True):
+        assert all(path.name in found.text.splitlines()[0] for path in of_two_worlds)
+        for path, ranks in zip(of_two_worlds, (2, 4), strict=True):
             (line,) = (each for label, each in found.probe.items() if f"{ranks} ranks" in label)
             assert line == pytest.approx(medians(path)), (name, ranks)
 
 
 @pytest.mark.multirank
 def test_runs_of_other_ranks_are_no_comparison_and_ranks_are_those_of_one(
-    kernel: Kernel, of_both: tuple[Path, Path]
+    kernel: Kernel, of_two_worlds: tuple[Path, Path]
 ) -> None:
-    two, four = of_both
+    two, four = of_two_worlds
     found = kernel.run("compare", "[len(ratios), len(left.get_lines())]", FIRST=two, SECOND=four)
     assert "NO COMPARISON: other number of ranks: 2, 4" in found.text
     assert found.probe == [0, 0]
