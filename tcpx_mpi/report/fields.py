@@ -226,7 +226,7 @@ LATE_STARTS = Field("", COUNTS, attrgetter("late_starts"), key="late_starts")
 # --- Under load, and beside baselines -------------------------------------------------------------
 
 _WHILE_LOADED = "while loaded"
-_WHILE_LOADED = (
+_MEANING_LOADED = (
     "`while loaded`, of `loaded_pingpong`: beside a mesh, as the row has them alone; `ratio low "
     "high`: the median over pairs of neighbouring blocks of time loaded over time alone, and its "
     "95 % interval; `mesh_bw`: of the mesh meanwhile ([patterns.md](patterns.md))"
@@ -237,7 +237,7 @@ def _under_load(field: Field) -> Field:
     def of(summary: RowSummary) -> Any:
         return None if summary.loaded is None else field.of(summary.loaded)
 
-    found = dataclasses.replace(field, of=of, group=_WHILE_LOADED, meaning=_WHILE_LOADED)
+    found = dataclasses.replace(field, of=of, group=_WHILE_LOADED, meaning=_MEANING_LOADED)
     return found if field is WRONG else dataclasses.replace(found, unknown=UNKNOWN, width=0)
 
 
@@ -261,12 +261,12 @@ def _ratio_fields(
 
 MESH_BW = Field(
     "mesh_bw", _RATE, lambda s: math.nan if s.load is None else s.load.mesh_gbps, 0, "mesh_bw",
-    _WHILE_LOADED, meaning=_WHILE_LOADED,
+    _WHILE_LOADED, meaning=_MEANING_LOADED,
 )  # fmt: skip
 UNDER_LOAD = (
     *map(_under_load, (TIME, P50, P95, P99)),
     *_ratio_fields(
-        _WHILE_LOADED, lambda s: None if s.load is None else s.load.ratio, _WHILE_LOADED
+        _WHILE_LOADED, lambda s: None if s.load is None else s.load.ratio, _MEANING_LOADED
     ),
     MESH_BW,
     _under_load(WRONG),
