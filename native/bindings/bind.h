@@ -34,6 +34,7 @@ void bind_net(nb::module_& m);
 void bind_memory(nb::module_& m);
 void bind_cuda(nb::module_& m);
 void bind_reduce(nb::module_& m);
+void bind_batch(nb::module_& m);
 void bind_runner(nb::module_& m);
 void bind_engine(nb::module_& m);
 void bind_sockets(nb::module_& m);

@@ -48,6 +48,7 @@ NB_MODULE(_native, m) {
   bind_memory(m);
   bind_cuda(m);
   bind_reduce(m);
+  bind_batch(m);
   bind_runner(m);
   bind_engine(m);
   bind_sockets(m);

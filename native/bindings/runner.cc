@@ -4,36 +4,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include "bindings/bind.h"
-#include "bindings/flow_report.h"
+#include "bindings/batch.h"
 #include "bindings/memory.h"
 #include "engine/connections.h"
 #include "reduce/reduce.h"
 
 namespace tcpx {
-namespace {
-
-// A dict whose keys the stub names.
-class Stamps : public nb::dict {
-  NB_OBJECT_DEFAULT(Stamps, nb::dict, "Stamps", PyDict_Check)
-};
-
-List<Fields> report_of(const std::vector<FlowReport>& picture) {
-  List<Fields> rows;
-  for (const FlowReport& r : picture) {
-    Fields row = dict_of(r);
-    row["peer"] = r.peer;
-    row["lane"] = r.lane;
-    row["finished"] = r.finished;
-    row["oldest_iteration"] = r.oldest_iteration;
-    row["oldest_step"] = r.oldest_step;
-    rows.append(row);
-  }
-  return rows;
-}
-
-}  // namespace
-
 void bind_runner(nb::module_& m) {
   nb::class_<Runner>(m, "Runner")
       .def(
@@ -108,21 +84,21 @@ void bind_runner(nb::module_& m) {
           [](Runner& e, uint64_t iterations) {
             if (iterations > e.team_->reserved()) throw nb::value_error("no such iterations");
             const BatchStamps s = e.team_->stamps(iterations);
-            Stamps d;
-            d["start"] = s.start;
-            d["late"] = s.late;
-            d["end"] = copied(s.end.data(), iterations);
-            d["send_done"] = copied(s.send_done.data(), iterations);
-            d["receive_done"] = copied(s.receive_done.data(), iterations);
-            if (!s.flush_begun.empty()) d["flush_begun"] = copied(s.flush_begun.data(), iterations);
             const std::vector<int>& sources = e.team_->sources();
-            d["sources"] = sources;
-            d["source_lanes"] = e.team_->source_lanes();
-            d["source_done"] = copied(s.source_done.data(), iterations * sources.size());
             const std::vector<ChunkTrace> trace = e.team_->trace();
-            d["trace"] = copied(trace.empty() ? nullptr : &trace.front().iteration,
-                                trace.size() * kTraceColumns);
-            return d;
+            return Stamps{
+                s.start,
+                s.late,
+                copied(s.end.data(), iterations),
+                copied(s.send_done.data(), iterations),
+                copied(s.receive_done.data(), iterations),
+                sources,
+                e.team_->source_lanes(),
+                copied(s.source_done.data(), iterations * sources.size()),
+                copied(trace.empty() ? nullptr : &trace.front().iteration,
+                       trace.size() * kTraceColumns),
+                copied(s.flush_begun.data(), s.flush_begun.empty() ? 0 : iterations),
+            };
           },
           "iterations"_a)
       .def(
@@ -153,17 +129,13 @@ void bind_runner(nb::module_& m) {
              return std::make_tuple(t.user_ns, t.system_ns, t.others_ns);
            })
       .def("fault",
-           [](Runner& e) -> std::optional<Fields> {
-             const Fault f = e.team_->fault();
-             if (f.kind == FaultKind::kNone) return std::nullopt;
-             Fields d = dict_of(f);
-             d["flow"] = f.flow;
-             d["iteration"] = f.iteration;
-             d["step"] = f.step;
-             return d;
+           [](Runner& e) -> std::optional<BatchFault> {
+             const Fault fault = e.team_->fault();
+             if (fault.kind == FaultKind::kNone) return std::nullopt;
+             return put_into_words(fault);
            })
       .def("take_picture_ready", [](Runner& e) { return e.team_->take_picture_ready(); })
-      .def("picture", [](Runner& e) { return report_of(e.team_->picture()); });
+      .def("picture", [](Runner& e) { return e.team_->picture(); });
 }
 
 }  // namespace tcpx

@@ -168,25 +168,23 @@ class MpiLoop(PythonLoop):
     def cpus_seen(self) -> list[int]:
         return [self._kernel.thread(os.getpid()).cpu]
 
-    def picture(self) -> list[dict[str, Any]]:
+    def picture(self) -> list[_native.FlowReport]:
         return [
-            {
-                "kind": "send" if flow.op == Op.SEND else "receive",
-                "peer": flow.peer,
-                "lane": flow.tag,
-                "channel": 0,
-                "window": _AHEAD,
-                "posted": flow.posted,
-                "arrived": flow.completed,
-                "completed": flow.completed,
-                "bytes": flow.bytes_completed(),
-                "finished": flow.completed == self._iterations * len(flow.pieces),
-                "oldest_iteration": flow.completed // max(len(flow.pieces), 1),
-                "oldest_step": flow.pieces[flow.completed % len(flow.pieces)][0],
-                "oldest_chunk": 0,
-                "oldest_bytes": flow.pieces[flow.completed % len(flow.pieces)][2][0].size,
-                "oldest_age_ns": self.idle_ns() if flow.posted > flow.completed else -1,
-            }
+            _native.FlowReport(
+                kind="send" if flow.op == Op.SEND else "receive",
+                peer=flow.peer,
+                lane=flow.tag,
+                window=_AHEAD,
+                posted=flow.posted,
+                arrived=flow.completed,
+                completed=flow.completed,
+                bytes=flow.bytes_completed(),
+                finished=flow.completed == self._iterations * len(flow.pieces),
+                oldest_iteration=flow.completed // max(len(flow.pieces), 1),
+                oldest_step=flow.pieces[flow.completed % len(flow.pieces)][0],
+                oldest_bytes=flow.pieces[flow.completed % len(flow.pieces)][2][0].size,
+                oldest_age_ns=self.idle_ns() if flow.posted > flow.completed else -1,
+            )
             for flow in self._flows
         ]
 

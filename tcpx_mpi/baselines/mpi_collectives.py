@@ -118,7 +118,7 @@ class CollectiveLoop(PythonLoop):
     def cpus_seen(self) -> list[int]:
         return self._cpus
 
-    def picture(self) -> list[dict[str, Any]]:
+    def picture(self) -> list[_native.FlowReport]:
         assert self._schedule is not None
         completed, iterations = self._completed, self._iterations
         posted = completed + (completed < iterations)

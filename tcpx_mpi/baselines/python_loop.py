@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import resource
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from tcpx_mpi import _native
@@ -19,7 +18,7 @@ class PythonLoop:
     """
 
     def __init__(self) -> None:
-        self._fault: dict[str, Any] | None = None
+        self._fault: _native.Fault | None = None
 
     def _begin(self, progress_ns: int, stall_ns: int, end_by_ns: int) -> None:
         self._progress_ns, self._stall_ns, self._end_by_ns = progress_ns, stall_ns, end_by_ns
@@ -43,13 +42,13 @@ class PythonLoop:
     def give_up(self) -> None:
         """Nothing: it is never stuck."""
 
-    def stamps(self, iterations: int) -> Any:
-        return self._stamps
+    def stamps(self, iterations: int) -> _native.Stamps:
+        return _native.Stamps(**self._stamps)
 
     def cpu_time(self) -> tuple[int, int, int]:
         return self._cpu
 
-    def fault(self) -> Mapping[str, Any] | None:
+    def fault(self) -> _native.Fault | None:
         return self._fault
 
     def take_picture_ready(self) -> bool:
@@ -70,24 +69,23 @@ class PythonLoop:
 
     def _flows_of_calls(
         self, schedule: Schedule, window: int, posted: int, completed: int, iterations: int
-    ) -> list[dict[str, Any]]:
-        """A flow for each peer and way of a schedule in whose place calls are made. Only the number
-        of calls that are over is known."""
-        ways = [("send", peer) for peer, _ in schedule.peers_sent]
-        ways += [("receive", peer) for peer, _ in schedule.peers_received]
+    ) -> list[_native.FlowReport]:
+        """A flow for each peer and direction of a schedule in whose place calls are made. Only the
+        number of calls that are over is known."""
+        flows = [("send", peer) for peer, _ in schedule.peers_sent]
+        flows += [("receive", peer) for peer, _ in schedule.peers_received]
         return [
-            {
-                "kind": kind, "peer": peer, "lane": 0, "channel": 0, "window": window,
-                "posted": posted, "arrived": completed, "completed": completed, "bytes": 0,
-                "finished": completed == iterations, "oldest_iteration": completed,
-                "oldest_step": 0, "oldest_chunk": 0, "oldest_bytes": 0,
-                "oldest_age_ns": self.idle_ns() if posted > completed else -1,
-            }
-            for kind, peer in ways
+            _native.FlowReport(
+                kind=kind, peer=peer, window=window, posted=posted, arrived=completed,
+                completed=completed, bytes=0, finished=completed == iterations,
+                oldest_iteration=completed,
+                oldest_age_ns=self.idle_ns() if posted > completed else -1,
+            )
+            for kind, peer in flows
         ]  # fmt: skip
 
     def _fail(self, kind: str, code: int, text: str = "") -> None:
-        self._fault = {"kind": kind, "code": code, "text": text}
+        self._fault = _native.Fault(kind, code, text)
 
 
 def cpu_times() -> tuple[int, int, int]:

@@ -146,7 +146,7 @@ class BatchRunner:
         stall_ns = int(self._settings.stall_timeout_s * 1e9)
         if 0 < self._end_by_ns < _native.now_ns():  # a short batch does not look at the clock
             limits = {"timeout_s": self._settings.timeout_s, "stall_timeout_s": 0.0}
-            raise error_of({"kind": "timeout"}, (), self.place(), self._world.places, limits)
+            raise error_of(_native.Fault("timeout"), (), self.place(), self._world.places, limits)
         loop.start(first_slot, count, start_ns, stall_ns, self._end_by_ns)
         while not loop.wait(0.25):
             self._show_progress()
@@ -182,7 +182,7 @@ class BatchRunner:
 
     def _raise_fault(self) -> None:
         fault = self._transport.timed_loop.fault()
-        if fault is not None and not (fault["kind"] == "hang" and _native.stop_signal()):
+        if fault is not None and not (fault.kind == "hang" and _native.stop_signal()):
             limits = {
                 "stall_timeout_s": self._settings.stall_timeout_s,
                 "timeout_s": self._settings.timeout_s,

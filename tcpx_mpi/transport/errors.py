@@ -1,7 +1,7 @@
 """What went wrong in a batch, put into words: the error that ends the run and the stall report.
 
-A fault and a picture of a flow are dicts of the native engine (native/engine/flow_report.h). What
-went wrong in a session is said by native/library/words.cc.
+A fault and the flows at that time are records of the native engine
+(native/engine/flow_report.h). What went wrong in a session is said by native/library/words.cc.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from tcpx_mpi._native import Fault, FlowReport
 from tcpx_mpi.errors import ExitCode, LostRank, PluginFailed, Stalled, TcpxError, WrongBytes
 from tcpx_mpi.schedule.elements import ElementType
 from tcpx_mpi.units import format_size
 from tcpx_mpi.world import interrupted_by
-
-Flow = Mapping[str, Any]
 
 #: Codes by which a plugin says that the other side is gone: system error and remote error.
 _PEER_GONE = (2, 6)
@@ -32,8 +31,8 @@ class StoppedByOthers(TcpxError):
 
 
 def error_of(
-    fault: Mapping[str, Any],
-    picture: Sequence[Flow],
+    fault: Fault,
+    picture: Sequence[FlowReport],
     where: str,
     places: Sequence[str],
     limits: Mapping[str, float],
@@ -42,38 +41,35 @@ def error_of(
 
     `where` names rank, place and row; `places` has host and NIC by rank; `limits` are in seconds.
     """
-    kind = fault["kind"]
+    kind = fault.kind
     if kind == "interrupted":
-        return interrupted_by(int(fault["code"]))
+        return interrupted_by(fault.code)
     if kind == "stall":
         patience = limits["stall_timeout_s"]
-        said = fault.get("said", "")
+        said = fault.text
         return Stalled(f"{where}: no progress for {patience:g} s; {_oldest(picture, places)}{said}")
     if kind == "timeout":
         return Stalled(f"{where}: the run took longer than -T {limits['timeout_s']:g} s")
     if kind == "stopped":
         return StoppedByOthers(f"{where}: stopped; {_oldest(picture, places)}")
     if kind == "peer":  # of `--against`, in a process of its own
-        return baseline_failure(where, int(fault["code"]), str(fault["text"]))
+        return baseline_failure(where, fault.code, fault.text)
     if kind == "gpu":
         text = (
-            f"CUDA driver call {fault['call']} returned {fault['code']} ({fault['code_name']}) "
+            f"CUDA driver call {fault.call} returned {fault.code} ({fault.code_name}) "
             "while receives were unpacked"
         )
         return PluginFailed(f"{where}: {text}; {_oldest(picture, places)}")
-    flow = picture[fault["flow"]]
-    at = (
-        f"{_name(flow, places)}, iteration {fault['iteration']} of the batch, "
-        f"chunk {fault['chunk']}"
-    )
+    flow = picture[fault.flow]
+    at = f"{_name(flow, places)}, iteration {fault.iteration} of the batch, chunk {fault.chunk}"
     if kind == "hang":
-        age_s = int(fault["age_ns"]) / 1e9
-        text = f"plugin call {fault['call']} has not returned for {age_s:.1f} s: {at}"
-        error = Stalled(f"{where}: {text}{fault['said']}")
+        age_s = fault.age_ns / 1e9
+        text = f"plugin call {fault.call} has not returned for {age_s:.1f} s: {at}"
+        error = Stalled(f"{where}: {text}{fault.text}")
         error.second_hand = -1 if age_s > limits["stall_timeout_s"] else 0
         return error
     if kind == "size":
-        reported, sent = int(fault["code"]), int(fault["bytes"])
+        reported, sent = fault.code, fault.bytes
         if reported != sent:
             said = f"the plugin reports {reported} bytes, {format_size(sent)} were sent"
         else:
@@ -82,18 +78,17 @@ def error_of(
             )
         return WrongBytes(f"{where}: {at}: {said}")
     if kind == "socket":  # of a peer: whatever the error, the connection is no more
-        code = int(fault["code"])
+        code = fault.code
         reason = os.strerror(code) if code else "the other side has closed"
         return LostRank(
-            f"{where}: {fault['call']}: {reason}: rank {flow['peer']} is gone, or its connection "
-            f"is; {at}"
+            f"{where}: {fault.call}: {reason}: rank {flow.peer} is gone, or its connection is; {at}"
         )
-    code = int(fault["code"])
-    text = f"{where}: plugin call {fault['call']} returned {code} ({fault['code_name']})"
+    code = fault.code
+    text = f"{where}: plugin call {fault.call} returned {code} ({fault.code_name})"
     if code in _PEER_GONE:
-        text += f": rank {flow['peer']} is gone, or its connection is"
-        return LostRank(f"{text}; {at}{fault['said']}")
-    return PluginFailed(f"{text}; {at}{fault['said']}")
+        text += f": rank {flow.peer} is gone, or its connection is"
+        return LostRank(f"{text}; {at}{fault.text}")
+    return PluginFailed(f"{text}; {at}{fault.text}")
 
 
 def baseline_failure(where: str, code: int, text: str) -> TcpxError:
@@ -102,11 +97,13 @@ def baseline_failure(where: str, code: int, text: str) -> TcpxError:
     return kind(f"{where}: {text}")
 
 
-def report_lines(picture: Sequence[Flow], where: str, places: Sequence[str]) -> tuple[str, ...]:
+def report_lines(
+    picture: Sequence[FlowReport], where: str, places: Sequence[str]
+) -> tuple[str, ...]:
     """Every unfinished flow of a rank, the oldest request first: the stall report."""
     open_flows = sorted(
-        (flow for flow in picture if not flow["finished"]),
-        key=lambda flow: -int(flow["oldest_age_ns"]),
+        (flow for flow in picture if not flow.finished),
+        key=lambda flow: -flow.oldest_age_ns,
     )
     if not open_flows:
         return (f"{where}: this rank had nothing left to do",)
@@ -156,46 +153,46 @@ def _element_of(raw: bytes, type_name: str) -> str:
     return f"{value} (0x{int.from_bytes(raw, 'little'):0{2 * len(raw)}x})"
 
 
-def _oldest(picture: Sequence[Flow], places: Sequence[str]) -> str:
-    waiting = [flow for flow in picture if not flow["finished"]]
-    posted = [flow for flow in waiting if flow["oldest_age_ns"] >= 0]
+def _oldest(picture: Sequence[FlowReport], places: Sequence[str]) -> str:
+    waiting = [flow for flow in picture if not flow.finished]
+    posted = [flow for flow in waiting if flow.oldest_age_ns >= 0]
     if posted:
-        oldest = max(posted, key=lambda flow: int(flow["oldest_age_ns"]))
+        oldest = max(posted, key=lambda flow: flow.oldest_age_ns)
         return f"{_waiting_for(oldest)}: {_describe(oldest, places)}"
     if waiting:
         return f"nothing posted: {_describe(waiting[0], places)}"
     return "nothing left to do here"
 
 
-def _waiting_for(flow: Flow) -> str:
+def _waiting_for(flow: FlowReport) -> str:
     """Who has to do something before the oldest request of a flow is complete."""
-    if flow["kind"] == "copy":
+    if flow.kind == "copy":
         return "waiting for this rank's own copies"
-    if flushing := int(flow.get("flushing", 0)):
-        return f"{flushing} receives have arrived and wait for the plugin's flush"
-    if arrived := int(flow["arrived"]) - int(flow["completed"]):
+    if flow.flushing:
+        return f"{flow.flushing} receives have arrived and wait for the plugin's flush"
+    if arrived := flow.arrived - flow.completed:
         return f"{arrived} receives have arrived and wait for this rank's GPU"
-    return f"waiting for rank {flow['peer']}"
+    return f"waiting for rank {flow.peer}"
 
 
-def _name(flow: Flow, places: Sequence[str]) -> str:
-    if flow["kind"] == "copy":
-        return f"local copy, channel {flow['channel']}"
-    way = "send to" if flow["kind"] == "send" else "receive from"
-    peer = f"rank {flow['peer']} on {places[flow['peer']]}"
-    return f"{way} {peer}, lane {flow['lane']}, channel {flow['channel']}"
+def _name(flow: FlowReport, places: Sequence[str]) -> str:
+    if flow.kind == "copy":
+        return f"local copy, channel {flow.channel}"
+    way = "send to" if flow.kind == "send" else "receive from"
+    peer = f"rank {flow.peer} on {places[flow.peer]}"
+    return f"{way} {peer}, lane {flow.lane}, channel {flow.channel}"
 
 
-def _describe(flow: Flow, places: Sequence[str]) -> str:
-    used = int(flow["posted"]) - int(flow["completed"])
-    text = f"{_name(flow, places)}: window {used}/{flow['window']}"
+def _describe(flow: FlowReport, places: Sequence[str]) -> str:
+    used = flow.posted - flow.completed
+    text = f"{_name(flow, places)}: window {used}/{flow.window}"
     place = (
-        f"iteration {flow['oldest_iteration']} of the batch, step {flow['oldest_step']}, "
-        f"chunk {flow['oldest_chunk']}, {format_size(int(flow['oldest_bytes']))}"
+        f"iteration {flow.oldest_iteration} of the batch, step {flow.oldest_step}, "
+        f"chunk {flow.oldest_chunk}, {format_size(flow.oldest_bytes)}"
     )
-    if flow["oldest_age_ns"] >= 0:
-        age_s = int(flow["oldest_age_ns"]) / 1e9
+    if flow.oldest_age_ns >= 0:
+        age_s = flow.oldest_age_ns / 1e9
         text += f", oldest request {place}, posted {age_s:.1f} s ago"
     else:
         text += f", next {place}"
-    return f"{text}; {format_size(int(flow['bytes']))} moved in this batch"
+    return f"{text}; {format_size(flow.bytes)} moved in this batch"

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from tcpx_mpi import _native
 from tcpx_mpi.machine.placement import Placement
 from tcpx_mpi.records import BaselineInfo, GpuRow, RowFacts
 from tcpx_mpi.schedule.table import BufferId, Layout, Schedule
@@ -41,8 +42,8 @@ class TimedLoop(Protocol):
     def give_up(self) -> None:
         """A batch that is stuck is over: its fault says in which call."""
 
-    def stamps(self, iterations: int) -> Any:
-        """`_native.Stamps` of the last batch."""
+    def stamps(self, iterations: int) -> _native.Stamps:
+        """Of the last batch."""
 
     def cpu_time(self) -> tuple[int, int, int]:
         """User and system ns of this process in the last batch, and how much of both was not the
@@ -54,10 +55,10 @@ class TimedLoop(Protocol):
     def cpus_seen(self) -> list[int]:
         """CPUs on which the driving thread was seen in the last batch."""
 
-    def fault(self) -> Mapping[str, Any] | None:
+    def fault(self) -> _native.Fault | None:
         """What ended the batch early, or None."""
 
-    def picture(self) -> list[dict[str, Any]]:
+    def picture(self) -> list[_native.FlowReport]:
         """Where every flow stood at the fault, or when a report was asked for."""
 
     def take_picture_ready(self) -> bool:

@@ -73,6 +73,6 @@ def _chunk_ns(plugin: _native.Plugin) -> float:
         if engine.fault() is not None:  # a signal; the run has its own way to say so
             return float("nan")
         stamps = engine.stamps(1)
-        times.append(int(stamps["end"][0]) - stamps["start"])
+        times.append(int(stamps.end[0]) - stamps.start)
     engine.close()
     return min(times) / (_STEPS * _CHUNKS_A_STEP)

@@ -39,36 +39,35 @@ def batch_of(stamps: _native.Stamps, timed_lanes: tuple[int, int] | None = None)
     With `timed_lanes` its time is from when all bytes of the first lane were there until all of
     the second were; the other phases are from its start all the same.
     """
-    end = stamps["end"]
-    start = np.concatenate([[stamps["start"]], end[:-1]]).astype(np.int64)
+    end = stamps.end
+    start = np.concatenate([[stamps.start], end[:-1]]).astype(np.int64)
 
     def since_start(done: Int64s) -> Int64s:
         # A receive posted early may be complete before its own iteration starts: 0, not negative.
         return np.where(done < 0, -1, np.maximum(done - start, 0)).astype(np.int64)
 
     # Peers that Python or NCCL drive do not tell their sources apart.
-    sources = stamps.get("sources", [])
-    done = stamps["source_done"].reshape(-1, len(sources)) if sources else start[:, None][:, :0]
+    sources = stamps.sources
+    done = stamps.source_done.reshape(-1, len(sources)) if sources else start[:, None][:, :0]
     iteration = end - start
     if timed_lanes is not None:
-        lanes = np.array(stamps["source_lanes"])
+        lanes = np.array(stamps.source_lanes)
         first, last = (done[:, lanes == lane].max(axis=1) for lane in timed_lanes)
         iteration = last - first
         sources, done = [], done[:, :0]
     samples = {
         "iteration": iteration,
-        "send": since_start(stamps["send_done"]),
-        "receive": since_start(stamps["receive_done"]),
+        "send": since_start(stamps.send_done),
+        "receive": since_start(stamps.receive_done),
         "start": start,
     }
-    if "flush_begun" in stamps:
-        begun = stamps["flush_begun"]
-        after = np.maximum(stamps["receive_done"] - begun, 0)
-        samples[FLUSH] = np.where(begun < 0, -1, after).astype(np.int64)
-    trace = stamps.get("trace", np.zeros(0, np.int64)).reshape(-1, len(CHUNK_COLUMNS))
-    elapsed_ns = int(end[-1]) - int(stamps["start"]) if end.size else 0
+    if stamps.flush_begun.size:
+        after = np.maximum(stamps.receive_done - stamps.flush_begun, 0)
+        samples[FLUSH] = np.where(stamps.flush_begun < 0, -1, after).astype(np.int64)
+    trace = stamps.trace.reshape(-1, len(CHUNK_COLUMNS))
+    elapsed_ns = int(end[-1]) - stamps.start if end.size else 0
     return Batch(
-        samples, int(stamps["start"]), bool(stamps["late"]), elapsed_ns, sources,
+        samples, stamps.start, stamps.late, elapsed_ns, sources,
         done - start[:, None], trace,
     )  # fmt: skip
 

@@ -131,36 +131,32 @@ class NcclLoop(PythonLoop):
     def cpus_seen(self) -> list[int]:
         return self._cpus
 
-    def picture(self) -> list[dict[str, Any]]:
-        """A flow for each peer and way, of the plugin's schedule where a collective is called; NCCL
-        tells only how many iterations are complete."""
+    def picture(self) -> list[_native.FlowReport]:
+        """A flow for each peer and direction, of the plugin's schedule where a collective is
+        called; NCCL tells only how many iterations are complete."""
         if self._calls:
             launched, completed = self._launched, self._completed
             iterations = self._iterations
             return self._flows_of_calls(self._schedule, iterations, launched, completed, iterations)
-        ways: dict[tuple[bool, int], list[Piece]] = {}
+        flows: dict[tuple[bool, int], list[Piece]] = {}
         for group in self._groups:
             for piece in group:
-                ways.setdefault((piece.sends, piece.peer), []).append(piece)
+                flows.setdefault((piece.sends, piece.peer), []).append(piece)
         return [
-            {
-                "kind": "send" if sends else "receive",
-                "peer": peer,
-                "lane": 0,
-                "channel": 0,
-                "window": self._iterations * len(pieces),
-                "posted": self._launched * len(pieces),
-                "arrived": self._completed * len(pieces),
-                "completed": self._completed * len(pieces),
-                "bytes": self._completed * sum(piece.length for piece in pieces),
-                "finished": self._completed == self._iterations,
-                "oldest_iteration": self._completed,
-                "oldest_step": 0,
-                "oldest_chunk": 0,
-                "oldest_bytes": pieces[0].length,
-                "oldest_age_ns": self.idle_ns() if self._launched > self._completed else -1,
-            }
-            for (sends, peer), pieces in ways.items()
+            _native.FlowReport(
+                kind="send" if sends else "receive",
+                peer=peer,
+                window=self._iterations * len(pieces),
+                posted=self._launched * len(pieces),
+                arrived=self._completed * len(pieces),
+                completed=self._completed * len(pieces),
+                bytes=self._completed * sum(piece.length for piece in pieces),
+                finished=self._completed == self._iterations,
+                oldest_iteration=self._completed,
+                oldest_bytes=pieces[0].length,
+                oldest_age_ns=self.idle_ns() if self._launched > self._completed else -1,
+            )
+            for (sends, peer), pieces in flows.items()
         ]
 
     def sockets(self) -> dict[str, Any]:

@@ -116,11 +116,10 @@ class InventedLoop:
     def idle_ns(self) -> int:
         return 0
 
-    def stamps(self, iterations: int) -> dict[str, Any]:
+    def stamps(self, iterations: int) -> _native.Stamps:
         ends = self.begin + 1000 * (1 + np.arange(iterations, dtype=np.int64))
         none = np.full(iterations, -1, np.int64)
-        return {"start": self.begin, "late": self.late, "end": ends, "send_done": none,
-                "receive_done": ends}  # fmt: skip
+        return _native.Stamps(self.begin, self.late, ends, none, ends)
 
     def cpu_time(self) -> tuple[int, int, int]:
         return 30, 20, 1
@@ -134,7 +133,7 @@ class InventedLoop:
     def fault(self) -> None:
         return None
 
-    def picture(self) -> list[dict[str, Any]]:
+    def picture(self) -> list[_native.FlowReport]:
         return []
 
     def take_picture_ready(self) -> bool:

@@ -70,8 +70,8 @@ loaded(e, table(SEND, RECEIVE))
 run(e)
 s = e.stamps(5)
 assert e.fault() is None
-assert (np.diff(s["end"]) >= 0).all() and s["end"][0] >= s["start"] > 0 and not s["late"]
-assert (np.maximum(s["send_done"], s["receive_done"]) == s["end"]).all()
+assert (np.diff(s.end) >= 0).all() and s.end[0] >= s.start > 0 and not s.late
+assert (np.maximum(s.send_done, s.receive_done) == s.end).all()
 e.close()
 print("well")
 """)
@@ -85,10 +85,10 @@ def test_stamps_are_copies_that_the_next_batch_leaves_alone() -> None:
 e = engine()
 loaded(e, table(SEND, RECEIVE))
 run(e)
-first = e.stamps(5)["end"]
+first = e.stamps(5).end
 kept = first.copy()
 run(e)
-assert (first == kept).all() and (e.stamps(5)["end"] > kept).all()
+assert (first == kept).all() and (e.stamps(5).end > kept).all()
 print("well")
 """)
         == "well"
@@ -133,9 +133,9 @@ e = engine()
 loaded(e, table(SEND, RECEIVE), message=16000, chunk=1, iterations=8)
 e.request_stop()
 run(e, 8)
-print(e.fault()["kind"], len(e.picture()))
+print(e.fault().kind, len(e.picture()))
 run(e, 8)
-print(e.fault()["kind"])
+print(e.fault().kind)
 """).split() == ["stopped", "4", "stopped"]
 
 

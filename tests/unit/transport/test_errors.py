@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tcpx_mpi._native import Fault, FlowReport
 from tcpx_mpi.errors import ExitCode, LostRank, PluginFailed, Stalled, WrongBytes
 from tcpx_mpi.transport.errors import error_of
 
@@ -15,17 +16,19 @@ PLACES = [f"host{rank}" for rank in range(8)]
 LIMITS = {"stall_timeout_s": 30.0, "timeout_s": 5.0}
 
 
-def flow(**changes: Any) -> dict[str, Any]:
+def flow(**changes: Any) -> FlowReport:
     """A receive that waits for rank 3."""
-    return {"kind": "receive", "peer": 3, "lane": 0, "channel": 1, "window": 1, "posted": 5,
-            "arrived": 4, "completed": 4, "bytes": 65536, "finished": False, "oldest_iteration": 4,
-            "oldest_step": 0, "oldest_chunk": 2, "oldest_bytes": 16384,
-            "oldest_age_ns": 31_000_000_000, **changes}  # fmt: skip
+    fields: dict[str, Any] = {
+        "kind": "receive", "peer": 3, "channel": 1, "window": 1, "posted": 5, "arrived": 4,
+        "completed": 4, "bytes": 65536, "finished": False, "oldest_iteration": 4,
+        "oldest_chunk": 2, "oldest_bytes": 16384, "oldest_age_ns": 31_000_000_000,
+    }  # fmt: skip
+    return FlowReport(**fields | changes)
 
 
-def fault(kind: str, **changes: Any) -> dict[str, Any]:
-    return {"kind": kind, "call": "", "code": 0, "code_name": "", "flow": 0, "iteration": 4,
-            "chunk": 2, "step": 0, "bytes": 16384, "said": "", **changes}  # fmt: skip
+def fault(kind: str, **changes: Any) -> Fault:
+    fields: dict[str, Any] = {"flow": 0, "iteration": 4, "chunk": 2, "bytes": 16384}
+    return Fault(kind, **fields | changes)
 
 
 @pytest.mark.parametrize(
@@ -57,26 +60,31 @@ def test_a_socket_of_a_peer_that_fails_is_a_lost_rank_and_no_plugin_call(
 def test_a_peer_in_a_process_of_its_own_says_itself_what_failed(
     code: int, kind: type[Exception]
 ) -> None:
-    found = {"kind": "peer", "code": code, "text": "the companion process 7 was ended by SIGKILL"}
+    found = Fault("peer", code, "the companion process 7 was ended by SIGKILL")
     error = error_of(found, [], WHERE, PLACES, LIMITS)
     assert type(error) is kind
     assert str(error) == f"{WHERE}: the companion process 7 was ended by SIGKILL"
 
 
 def test_a_plugin_call_that_fails_is_one() -> None:
-    found = fault("plugin", call="irecv", code=3, code_name="internal error")
+    found, gone = (
+        fault("plugin", call="irecv", code=code, code_name="internal error") for code in (3, 6)
+    )
     error = error_of(found, [flow()], WHERE, PLACES, LIMITS)
     assert isinstance(error, PluginFailed)
     assert "plugin call irecv returned 3 (internal error)" in str(error)
-    assert isinstance(error_of(found | {"code": 6}, [flow()], WHERE, PLACES, LIMITS), LostRank)
+    assert isinstance(error_of(gone, [flow()], WHERE, PLACES, LIMITS), LostRank)
 
 
 def test_what_the_plugin_warned_of_last_is_said_with_its_error() -> None:
-    found = fault("plugin", call="isend", code=3, code_name="internal error",
-                  said="; the plugin said: no buffers")  # fmt: skip
+    found, lost = (
+        fault("plugin", call="isend", code=code, code_name="internal error",
+              text="; the plugin said: no buffers")
+        for code in (3, 6)
+    )  # fmt: skip
     error = error_of(found, [flow()], WHERE, PLACES, LIMITS)
     assert str(error).endswith("; the plugin said: no buffers")
-    gone = error_of(found | {"code": 6}, [flow()], WHERE, PLACES, LIMITS)
+    gone = error_of(lost, [flow()], WHERE, PLACES, LIMITS)
     assert str(gone).endswith("chunk 2; the plugin said: no buffers")
 
 
@@ -109,8 +117,10 @@ def test_a_stall_names_the_rank_that_is_waited_for() -> None:
 
 
 def test_a_call_of_the_cuda_driver_that_fails_names_no_plugin_call() -> None:
-    found = fault("gpu", call="cuLaunchKernel", code=719, code_name="CUDA_ERROR_LAUNCH_FAILED")
-    error = error_of(found | {"flow": -1}, [flow()], WHERE, PLACES, LIMITS)
+    found = fault(
+        "gpu", call="cuLaunchKernel", code=719, code_name="CUDA_ERROR_LAUNCH_FAILED", flow=-1
+    )
+    error = error_of(found, [flow()], WHERE, PLACES, LIMITS)
     assert isinstance(error, PluginFailed)
     assert "CUDA driver call cuLaunchKernel returned 719 (CUDA_ERROR_LAUNCH_FAILED)" in str(error)
     assert "plugin call" not in str(error)

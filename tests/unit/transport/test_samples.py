@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import invented
 import numpy as np
 
+from tcpx_mpi import _native
 from tcpx_mpi.transport.samples import Batch, add_network, batch_of, joined_batch
 
 
 def a_batch() -> Batch:
-    stamps: Any = {
-        "start": 10,
-        "late": False,
-        "end": np.array([20, 30]),
-        "send_done": np.array([-1, 25]),
-        "receive_done": np.array([5, 30]),
-    }
-    return batch_of(stamps)
+    end, send, receive = (np.array(x) for x in ([20, 30], [-1, 25], [5, 30]))
+    return batch_of(_native.Stamps(10, False, end, send, receive))
 
 
 def test_a_receive_that_was_there_before_took_no_time_and_what_is_unknown_stays_so() -> None:
@@ -30,17 +26,18 @@ def test_a_receive_that_was_there_before_took_no_time_and_what_is_unknown_stays_
 
 
 def test_of_timed_lanes_an_iteration_is_from_the_bytes_of_one_to_those_of_the_other() -> None:
-    stamps: Any = {
-        "start": 10,
-        "late": False,
-        "end": np.array([40, 70]),
-        "send_done": np.array([30, 60]),
-        "receive_done": np.array([35, 70]),
+    stamps: Any = SimpleNamespace(
+        start=10,
+        late=False,
+        end=np.array([40, 70]),
+        send_done=np.array([30, 60]),
+        receive_done=np.array([35, 70]),
         # Lane 2 has two peers, and is complete with the later one.
-        "sources": [1, 1, 0, 1],
-        "source_lanes": [0, 1, 2, 2],
-        "source_done": np.array([[22, 15, 35, 30], [55, 45, 68, 70]]).ravel(),
-    }
+        sources=[1, 1, 0, 1],
+        source_lanes=[0, 1, 2, 2],
+        source_done=np.array([[22, 15, 35, 30], [55, 45, 68, 70]]).ravel(),
+        trace=np.zeros(0, np.int64),
+    )
     found = batch_of(stamps, timed_lanes=(1, 0))
     assert found.samples["iteration"].tolist() == [7, 10]
     assert found.samples["receive"].tolist() == [25, 30]

@@ -5,6 +5,7 @@ peers there are enough.
 from __future__ import annotations
 
 import dataclasses
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -98,12 +99,12 @@ def test_one_sender_is_not_told_apart_and_takes_no_stamps_of_its_own() -> None:
 @pytest.mark.parametrize("sources", [0, 3, 63])
 def test_the_samples_of_a_batch_take_what_is_counted_for_them(sources: int) -> None:
     iterations = 1 << 14
-    stamps: Any = {
-        name: np.arange(iterations) for name in ("end", "send_done", "receive_done")
-    } | {
-        "start": 0, "late": False, "sources": list(range(sources)),
-        "source_done": np.zeros(iterations * sources, np.int64),
-    }  # fmt: skip
+    end, send_done, receive_done = (np.arange(iterations) for _ in range(3))
+    stamps: Any = SimpleNamespace(
+        start=0, late=False, end=end, send_done=send_done, receive_done=receive_done,
+        sources=list(range(sources)), source_done=np.zeros(iterations * sources, np.int64),
+        trace=np.zeros(0, np.int64),
+    )  # fmt: skip
     in_engine, copied = 5 + sources, 3 + sources
     counted = stamp_bytes(sources) - 8 * (in_engine + copied)
     taken = peak_of(lambda: batch_of(stamps)) / iterations
