@@ -28,7 +28,7 @@ import numpy as np
 import psutil
 
 from tcpx_mpi.launch import mpirun as launch
-from tcpx_mpi.records import read_run
+from tcpx_mpi.records import SideKey, read_run
 from tcpx_mpi.report import summarise_row
 from tcpx_mpi.stats.ratios import strongest
 
@@ -76,12 +76,13 @@ def collect_run(name: str) -> None:
             if row.wrong_found:
                 sys.exit(f"collect: {name}: {row.wrong_found} wrong bytes")
             raw = [each.name for each in run.header.baselines if each.kind == "raw"]
-            best = strongest(row.against, raw)
+            best = strongest(row.ratios, raw)
             assert best is not None
-            figures = {"": row.against["raw"].ours, ":raw": row.against["raw"].theirs,
-                       ":to-raw": row.against["raw"].ratio, ":to-best-raw": best.ratio}  # fmt: skip
-            if "mpi" in row.against:
-                figures[":to-mpi4py"] = row.against["mpi"].ratio
+            own = row.ratios[SideKey("raw")]
+            figures = {"": own.ours, ":raw": own.theirs, ":to-raw": own.ratio,
+                       ":to-best-raw": best.ratio}  # fmt: skip
+            if SideKey("mpi") in row.ratios:
+                figures[":to-mpi4py"] = row.ratios[SideKey("mpi")].ratio
             for what, value in figures.items():
                 found.setdefault(what, []).append(value)
     unit = "us" if name.startswith("pingpong") else "GB/s"

@@ -123,7 +123,7 @@ def _bad_bytes(run: Run) -> Iterator[str]:
             # The side that is compared: the other one some patterns of nccl-tests have not.
             side = "in_place" if only_in_place(row) else "out_of_place"
             unchecked = told.get(side, -1) < 0 if told else _unchecked(row)
-            wrong_here = any(bool((each.wrong > 0).any()) for each in row.sides())
+            wrong_here = any(bool((each.wrong > 0).any()) for each in row.of_plugin())
             if wrong_here or any(wrong > 0 for wrong in told.values()):
                 yield f"{name} has wrong bytes at {size}"
             elif row.size_bytes and unchecked:
@@ -131,7 +131,7 @@ def _bad_bytes(run: Run) -> Iterator[str]:
 
 
 def _unchecked(row: Row) -> bool:
-    return not all(bool(each.checked[each.receives].all()) for each in row.sides())
+    return not all(bool(each.checked[each.receives].all()) for each in row.of_plugin())
 
 
 def _values(settings: list[tuple[str, str, str]]) -> dict[str, str]:

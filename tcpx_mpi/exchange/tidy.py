@@ -15,12 +15,14 @@ from typing import Any, get_type_hints
 import numpy as np
 
 from tcpx_mpi.records import (
+    ITSELF,
     BaselineInfo,
     GpuRow,
     ObservedPlacement,
     PartialRow,
     Row,
     Run,
+    SideKey,
     mapped_arrays,
 )
 from tcpx_mpi.records.header import RankInfo
@@ -132,7 +134,7 @@ def rows(run: Run) -> Table:
             for side, part in _sides(row):
                 summary = summarise_row(run.header, part)
                 # Averages have no row beside them; what has samples in place is a side of its own.
-                in_place = None if IN_PLACE in row.against else summary.in_place
+                in_place = None if SideKey(place=IN_PLACE) in row.sides else summary.in_place
                 for name, figures in ((side, summary), (IN_PLACE, in_place)):
                     if figures is not None:
                         yield Block(1, _figures(run, part, name, figures))
@@ -158,12 +160,12 @@ def samples(run: Run) -> Table:
                     yield from _sample_blocks(where, True, _of_rank(warmup, rank))
                     yield from _sample_blocks(where, False, _of_rank(timed, rank), part.batches)
         for rest in run.partial:
-            for side, beside in ((OURS, rest), *rest.against.items()):
-                common = {**_partial_variables(run, beside, side), "partial": True}
-                for rank in sorted(beside.samples):
+            for key, other in {ITSELF: rest, **rest.sides}.items():
+                common = {**_partial_variables(run, other, key.name or OURS), "partial": True}
+                for rank in sorted(other.samples):
                     where = {**common, **_place(run, rank)}
-                    yield from _sample_blocks(where, True, beside.warmup.get(rank, {}))
-                    yield from _sample_blocks(where, False, beside.samples[rank])
+                    yield from _sample_blocks(where, True, other.warmup.get(rank, {}))
+                    yield from _sample_blocks(where, False, other.samples[rank])
 
     return Table("samples", columns, blocks)
 
@@ -179,7 +181,7 @@ def against(run: Run) -> Table:
     def blocks() -> Iterator[Block]:
         for row in run.rows:
             where = {"row": row.index, "cycle": row.cycle, "size_bytes": row.size_bytes}
-            for ratio in summarise_row(run.header, row).against.values():
+            for ratio in summarise_row(run.header, row).ratios.values():
                 told = dataclasses.asdict(ratio)
                 yield Block(1, {**where, "peer": told.pop("baseline"), **told})
 
@@ -348,9 +350,9 @@ def _small(name: str, columns: Mapping[str, str], lines: Sequence[Mapping[str, A
 
 
 def _sides(row: Row) -> Iterator[tuple[str, Row]]:
-    """The row, then those of the baselines beside it, each with its name."""
+    """The row, then its other sides, each with its name."""
     yield OURS, row
-    yield from row.against.items()
+    yield from ((side.name, other) for side, other in row.sides.items())
 
 
 def _variables(run: Run, row: Row, side: str) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def while_loaded(summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
 def wrong_of_baselines(summaries: Sequence[RowSummary]) -> dict[str, Finding[str]]:
     """By baseline what it delivered wrong: a run of such is not sound."""
     wrong: dict[str, int] = {}
-    for ratio in (ratio for summary in summaries for ratio in summary.against.values()):
+    for ratio in (ratio for summary in summaries for ratio in summary.ratios.values()):
         if ratio.wrong:
             wrong[ratio.baseline] = wrong.get(ratio.baseline, 0) + ratio.wrong
     return {
@@ -52,7 +52,7 @@ def wrong_of_baselines(summaries: Sequence[RowSummary]) -> dict[str, Finding[str
 
 def baseline_findings(header: RunHeader, summaries: Sequence[RowSummary]) -> Iterator[Finding[str]]:
     """How ratios were taken, and what puts them in doubt."""
-    found = [ratio for summary in summaries for ratio in summary.against.values()]
+    found = [ratio for summary in summaries for ratio in summary.ratios.values()]
     if not found:
         return
     text = (
@@ -63,8 +63,9 @@ def baseline_findings(header: RunHeader, summaries: Sequence[RowSummary]) -> Ite
     elsewhere = {other_network(header, each) for each in header.baselines}
     wrong = wrong_of_baselines(summaries)
     unchecked = []
-    for baseline in dict.fromkeys(ratio.baseline for ratio in found):
-        rows = [(s.size_bytes, s.against[baseline]) for s in summaries if baseline in s.against]
+    for side in dict.fromkeys(side for summary in summaries for side in summary.ratios):
+        baseline = side.name
+        rows = [(s.size_bytes, s.ratios[side]) for s in summaries if side in s.ratios]
         known = [ratio.idle_share for _, ratio in rows if math.isfinite(ratio.idle_share)]
         busiest = max(known, default=0.0)
         if baseline in wrong:

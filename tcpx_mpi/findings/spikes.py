@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tcpx_mpi.findings.figures import figure
 from tcpx_mpi.findings.finding import Finding, Severity
-from tcpx_mpi.records import IN_PLACE, Row, RunHeader
+from tcpx_mpi.records import IN_PLACE, Row, RunHeader, SideKey
 from tcpx_mpi.stats import LongIteration, RowSummary, Spikes, find_spikes
 from tcpx_mpi.units import counted, format_size
 
@@ -26,7 +26,7 @@ def spikes(
     for row, summary in zip(rows, summaries, strict=True):
         for side, of_side, label in (
             (row, summary, ""),
-            (row.against.get(IN_PLACE), summary.in_place, " in place"),
+            (row.sides.get(SideKey(place=IN_PLACE)), summary.in_place, " in place"),
         ):
             if side is None or of_side is None:
                 continue

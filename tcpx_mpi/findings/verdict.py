@@ -13,7 +13,7 @@ from tcpx_mpi.findings.baselines import wrong_of_baselines
 from tcpx_mpi.findings.figures import figure
 from tcpx_mpi.findings.finding import Finding, Severity, worst_first
 from tcpx_mpi.findings.rows import ended_early, is_unchecked, wrong_bytes
-from tcpx_mpi.records import IMPORTED_BOUNDS, Run, RunHeader
+from tcpx_mpi.records import IMPORTED_BOUNDS, Run, RunHeader, SideKey
 from tcpx_mpi.stats import RowSummary, mean_bus_bandwidth
 from tcpx_mpi.stats.ratios import Ratio, strongest
 from tcpx_mpi.units import ABSENT, counted, format_size
@@ -127,9 +127,11 @@ def in_words(header: RunHeader, summaries: Summaries) -> Iterator[Finding[str]]:
     for baseline in header.baselines:
         names.setdefault(baseline.kind, []).append(baseline.name)
     for kind, variants in names.items():
-        yield from _ratio_findings(f"Beside {kind}", [s.against.get(kind) for s in summaries])
+        yield from _ratio_findings(
+            f"Beside {kind}", [s.ratios.get(SideKey(kind)) for s in summaries]
+        )
         if len(variants) > 1:
-            best = [strongest(s.against, variants) for s in summaries]
+            best = [strongest(s.ratios, variants) for s in summaries]
             yield from _ratio_findings(f"{kind} at its best", best)
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from tcpx_mpi.findings.placement import line_rate_percent
-from tcpx_mpi.records import Row, Run
+from tcpx_mpi.records import Row, Run, SideKey
 from tcpx_mpi.stats import rate, samples_received, summarise
 from tcpx_mpi.stats.bursts import without_gaps
 from tcpx_mpi.stats.ratios import block_times_ns, ratios, strongest
@@ -53,12 +53,13 @@ class Figures:
         received wrong bytes."""
         header, row = self._header, self._row
         beside = [each for each in header.baselines if each.kind == kind]
+        sides = [SideKey(each.name) for each in beside]
         found = ratios(
-            row, {each.name: row.against[each.name] for each in beside if each.name in row.against},
-            _SLOWEST, header.size_factor, header.time_divisor,
+            row, {side: row.sides[side] for side in sides if side in row.sides}, _SLOWEST,
+            header.size_factor, header.time_divisor,
             {each.name: each.floor_gbps for each in beside},
         )  # fmt: skip
-        best = strongest(found, list(found))
+        best = strongest(found, [each.name for each in beside])
         return math.nan if best is None or best.void or best.wrong else best.ratio
 
     @property
@@ -103,7 +104,7 @@ def flaws(row: Row) -> list[str]:
     """Why no figure of this row may be believed, though nothing of it is missing (`Run.missing`);
     empty: nothing known against it."""
     found = []
-    for side in row.sides():
+    for side in row.of_plugin():
         if side.iterations < 1:
             found.append("no timed iteration")
         if not side.receives.any():

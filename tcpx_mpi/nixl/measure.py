@@ -35,6 +35,7 @@ from tcpx_mpi.records import (
     RunHeader,
     RunWriter,
     SetupTimes,
+    SideKey,
     filter_environment,
     join_row,
     utc_now,
@@ -147,7 +148,7 @@ def measure(
 def require_right(run: Run) -> None:
     """Raises WrongBytes where a byte was wrong, on either side."""
     for row in run.rows:
-        for each in (row, *row.against.values()):
+        for each in (row, *row.sides.values()):
             if (each.wrong > 0).any():
                 faults = "; ".join(text for text in each.faults if text)
                 raise WrongBytes(f"{format_size(row.size_bytes)}: {faults}")
@@ -212,7 +213,7 @@ def _row(settings: NixlSettings, sides: _Sides, index: int, size_bytes: int) -> 
         sides.each(functools.partial(block, count))
     sides.each(end)
     row = rows.pop(sides.own.backend)
-    row.against = {backend.lower(): other for backend, other in rows.items()}
+    row.sides = {SideKey(backend.lower()): other for backend, other in rows.items()}
     return row
 
 

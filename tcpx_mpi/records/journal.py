@@ -34,11 +34,13 @@ from tcpx_mpi.records.header import RunHeader, header_to_plain
 from tcpx_mpi.records.mapped_arrays import Growing
 from tcpx_mpi.records.row import (
     FLUSH,
+    ITSELF,
     PHASES,
     Int64s,
     ObservedPlacement,
     RankRow,
     RowFacts,
+    SideKey,
     facts_of,
 )
 from tcpx_mpi.records.sound import MOST_RANKS, dataclass_of, header_from_plain
@@ -51,7 +53,7 @@ VERSION = 3
 _PREFIX = struct.Struct("<4sIQI")
 
 #: The parts of a RankRow that travel in batches, or as arrays beside the JSON.
-_SAMPLED = ("samples", "warmup", "against", "proof", "gpu")
+_SAMPLED = ("samples", "warmup", "sides", "proof", "gpu")
 _ARRAYS = ("batches", "batch_start", "late", "arrivals", "arrival_blocks", "trace")
 
 #: Of a record: none has more, and all of it is in memory while it is read.
@@ -106,15 +108,15 @@ class Journal:
         kind: str,
         first_iteration: int,
         arrays: Mapping[str, Int64s],
-        peer: str = "",
+        side: SideKey = ITSELF,
     ) -> None:
-        """The samples of one batch, by phase; `kind` is "timed" or "warmup", `peer` whose."""
+        """The samples of one batch, by phase; `kind` is "timed" or "warmup", `side` whose."""
         self._unacknowledged.add(row_index)
         header = {
             "record": "batch",
             "row": row_index,
             "size_bytes": size_bytes,
-            "peer": peer,
+            "peer": side.name,
             "kind": kind,
             "first_iteration": first_iteration,
         }
@@ -123,11 +125,11 @@ class Journal:
     def append_result(self, facts: RowFacts, part: RankRow) -> None:
         """The end of a row: what this rank counted. Its samples came with the batches."""
         self._unacknowledged.add(facts.index)
-        for peer, beside in part.against.items():
-            self._append_counted(facts, beside, peer)
-        self._append_counted(facts, part, "")
+        for side, of_side in part.sides.items():
+            self._append_counted(facts, of_side, side)
+        self._append_counted(facts, part, ITSELF)
 
-    def _append_counted(self, facts: RowFacts, part: RankRow, peer: str) -> None:
+    def _append_counted(self, facts: RowFacts, part: RankRow, side: SideKey) -> None:
         counted = {
             item.name: getattr(part, item.name)
             for item in dataclasses.fields(part)
@@ -137,7 +139,7 @@ class Journal:
             "record": "result",
             "row": facts.index,
             "size_bytes": facts.size_bytes,
-            "peer": peer,
+            "peer": side.name,
             "facts": facts_of(facts),
             "counted": counted,
             "proof": dataclasses.asdict(part.proof),
@@ -211,8 +213,8 @@ class JournalRow:
     warmup: dict[str, Int64s]
     facts: RowFacts | None = None
     part: RankRow | None = None
-    #: The same of each baseline of `--against` that has begun the row, by name.
-    against: dict[str, JournalRow] = field(default_factory=dict)
+    #: The same of each other side that has begun the row.
+    sides: dict[SideKey, JournalRow] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -229,7 +231,7 @@ class JournalContent:
 
 
 @dataclass
-class _Side:
+class _SideRead:
     """A row as it is read, of one side: the samples of its batches, and its result."""
 
     size_bytes: int
@@ -237,7 +239,7 @@ class _Side:
     result: Record | None = None
 
     @classmethod
-    def empty(cls, size_bytes: int) -> _Side:
+    def empty(cls, size_bytes: int) -> _SideRead:
         kinds = ("timed", "warmup")
         return cls(size_bytes, {kind: {phase: Growing() for phase in PHASES} for kind in kinds})
 
@@ -289,13 +291,13 @@ def _read(path: str, records: Iterator[Record]) -> JournalContent:
     content = JournalContent(
         path, first["run_id"], _integer(first, "rank"), _integer(first, "world", MOST_RANKS)
     )
-    rows: dict[int, dict[str, _Side]] = {}
+    rows: dict[int, dict[str, _SideRead]] = {}
     for header, arrays in records:
         if header["record"] in ("batch", "result"):
             sides = rows.setdefault(_integer(header, "row"), {})
             if not isinstance(header["peer"], str):
                 raise ValueError("the name of a side is no text")
-            side = sides.setdefault(header["peer"], _Side.empty(_integer(header, "size_bytes")))
+            side = sides.setdefault(header["peer"], _SideRead.empty(_integer(header, "size_bytes")))
         match header["record"]:
             case "header":
                 content.header = header_from_plain(header["header"])
@@ -369,16 +371,16 @@ def _record(prefix: bytes, file: BinaryIO) -> Record | None:
     return header, arrays
 
 
-def _row_of(sides: Mapping[str, _Side]) -> JournalRow:
-    """A row of a journal, with what its baselines did."""
-    against = {peer: _joined(side, {}) for peer, side in sides.items() if peer}
+def _row_of(sides: Mapping[str, _SideRead]) -> JournalRow:
+    """A row of a journal, with its other sides."""
+    others = {SideKey.of_name(name): _joined(side, {}) for name, side in sides.items() if name}
     size_bytes = next(iter(sides.values())).size_bytes
-    return _joined(sides.get("", _Side.empty(size_bytes)), against)
+    return _joined(sides.get("", _SideRead.empty(size_bytes)), others)
 
 
-def _joined(side: _Side, against: dict[str, JournalRow]) -> JournalRow:
+def _joined(side: _SideRead, others: dict[SideKey, JournalRow]) -> JournalRow:
     samples, warmup = side.joined("timed"), side.joined("warmup")
-    row = JournalRow(side.size_bytes, samples, warmup, against=against)
+    row = JournalRow(side.size_bytes, samples, warmup, sides=others)
     if side.result is None:
         return row
     header, arrays = side.result
@@ -405,7 +407,7 @@ def _joined(side: _Side, against: dict[str, JournalRow]) -> JournalRow:
             **parts,
             "samples": samples,
             "warmup": warmup,
-            "against": {n: each.part for n, each in against.items() if each.part is not None},
+            "sides": {s: each.part for s, each in others.items() if each.part is not None},
         },
     )
     return row

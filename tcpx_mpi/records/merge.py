@@ -123,24 +123,24 @@ def _beside(
 
 
 def _united(before: PartialRow, now: PartialRow) -> PartialRow:
-    peers = dict.fromkeys((*before.against, *now.against))
+    sides = dict.fromkeys((*before.sides, *now.sides))
     return dataclasses.replace(
         now,
         missing_ranks=tuple(rank for rank in now.missing_ranks if rank in before.missing_ranks),
         samples={**before.samples, **now.samples},
         warmup={**before.warmup, **now.warmup},
-        against={
-            peer: _united(before.against[peer], now.against[peer])
-            if peer in before.against and peer in now.against
-            else (now.against if peer in now.against else before.against)[peer]
-            for peer in peers
+        sides={
+            side: _united(before.sides[side], now.sides[side])
+            if side in before.sides and side in now.sides
+            else (now.sides if side in now.sides else before.sides)[side]
+            for side in sides
         },
     )
 
 
 def _partial(index: int, held: Mapping[int, JournalRow], world: int) -> PartialRow:
-    """What the ranks in `held` have of a row, and of each baseline beside it."""
-    peers = dict.fromkeys(peer for row in held.values() for peer in row.against)
+    """What the ranks in `held` have of a row, and of each of its other sides."""
+    sides = dict.fromkeys(side for row in held.values() for side in row.sides)
     return PartialRow(
         index=index,
         size_bytes=next(iter(held.values())).size_bytes,
@@ -149,12 +149,12 @@ def _partial(index: int, held: Mapping[int, JournalRow], world: int) -> PartialR
         ),
         samples={rank: row.samples for rank, row in held.items()},
         warmup={rank: row.warmup for rank, row in held.items()},
-        against={
-            peer: _partial(
+        sides={
+            side: _partial(
                 index,
-                {rank: row.against[peer] for rank, row in held.items() if peer in row.against},
+                {rank: row.sides[side] for rank, row in held.items() if side in row.sides},
                 world,
             )
-            for peer in peers
+            for side in sides
         },
     )

@@ -15,7 +15,7 @@ from tcpx_mpi.records.gpu import GpuRow
 from tcpx_mpi.records.hdf5 import dataset_of, groups, has, has_attribute, kind_of
 from tcpx_mpi.records.header import BaselineInfo, Plan, RankInfo, RunHeader
 from tcpx_mpi.records.launches import GROUP, PLANNED
-from tcpx_mpi.records.row import Average, ObservedPlacement, Row
+from tcpx_mpi.records.row import Average, ObservedPlacement, Row, SideKey
 from tcpx_mpi.records.run import Fault, PartialRow, Run
 from tcpx_mpi.records.schema import (
     ARRIVALS,
@@ -236,9 +236,9 @@ def _read_row(group: Any, stored: CommitFile, warmup: bool, of: Any = None) -> R
         proof=_read_records(group, "proof", ObservedPlacement, PROOF_COLUMNS, stored),
         gpu=_read_records(group, "gpu", GpuRow, GPU_COLUMNS, stored),
         # Sides have none of their own.
-        against={
-            peer: _read_row(inner, stored, warmup, group)
-            for peer, inner in groups(group, "against")
+        sides={
+            SideKey.of_name(name): _read_row(inner, stored, warmup, group)
+            for name, inner in groups(group, "against")
         }
         if of is None
         else {},
@@ -285,8 +285,9 @@ def _read_partial(group: Any, stored: CommitFile, of: Any = None) -> PartialRow:
         warmup={
             rank: read_samples(group[name], "warmup", stored, 1) for rank, name in ranks.items()
         },
-        against={
-            peer: _read_partial(inner, stored, group) for peer, inner in groups(group, "against")
+        sides={
+            SideKey.of_name(name): _read_partial(inner, stored, group)
+            for name, inner in groups(group, "against")
         }
         if of is None
         else {},

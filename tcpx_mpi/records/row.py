@@ -30,23 +30,34 @@ PHASES = ("iteration", "send", "receive", "start")
 FLUSH = "flush"
 
 
-#: The key of a row's part in place among those beside it.
-IN_PLACE = "in_place"
-_IN_PLACE_OF = f"_{IN_PLACE}"
+#: Places beside that of the row itself: in place, and under the load of a pattern that has one.
+IN_PLACE, LOADED = "in_place", "loaded"
 
 
-def in_place_of(baseline: str) -> str:
-    """The name of what a baseline did in place."""
-    return baseline + _IN_PLACE_OF
+class SideKey(NamedTuple):
+    """What ran in a row: of which transport, and where."""
+
+    #: A baseline of `--against`; "" for the plugin.
+    transport: str = ""
+    #: IN_PLACE, LOADED or "".
+    place: str = ""
+
+    @classmethod
+    def of_name(cls, name: str) -> SideKey:
+        """The side that files and tables call so."""
+        if name in (IN_PLACE, LOADED):
+            return cls("", name)
+        transport = name.removesuffix(f"_{IN_PLACE}")
+        return cls(transport, IN_PLACE) if transport not in ("", name) else cls(name)
+
+    @property
+    def name(self) -> str:
+        """As files and tables call it; "" for the row itself."""
+        return "_".join(filter(None, self))
 
 
-def is_in_place(name: str) -> bool:
-    """Whether a side of a row is what a baseline did in place."""
-    return name.endswith(_IN_PLACE_OF)
-
-
-#: Beside the baselines' names: what a pattern with a load did under it, whose row has it alone.
-LOADED = "loaded"
+#: The side that is the row itself: the plugin's.
+ITSELF = SideKey()
 
 
 @dataclass(kw_only=True, eq=False)
@@ -151,9 +162,8 @@ class RankRow:
     proof: ObservedPlacement = ObservedPlacement()
     #: Of a run in a GPU's memory.
     gpu: GpuRow | None = None
-    #: What the baselines of `--against` did in blocks between these batches, by name; as IN_PLACE
-    #: what the plugin did in place, as LOADED what it did under load.
-    against: dict[str, RankRow] = field(default_factory=dict)
+    #: What ran in blocks between these batches: baselines, and the plugin in place or under load.
+    sides: dict[SideKey, RankRow] = field(default_factory=dict)
 
 
 #: The columns of a row with one value a rank; the same names in `RankRow` and in `Row`.
@@ -230,18 +240,19 @@ class Row(RowFacts):
     proof: list[ObservedPlacement] = field(default_factory=list)
     #: By rank, of a run in GPUs' memory.
     gpu: list[GpuRow] = field(default_factory=list)
-    #: The rows of the baselines of `--against`, of the same form; block b here and block b there
-    #: were neighbours in time.
-    against: dict[str, Row] = field(default_factory=dict)
+    #: The other sides of the row, of the same form; block b here and block b there were neighbours
+    #: in time.
+    sides: dict[SideKey, Row] = field(default_factory=dict)
     #: Directory for working copies of its long series; None: the system's for temporary files.
     spool: str | None = None
     #: Of an imported row only: out of place and, if it was run, in place. Such a row has no
     #: samples: its arrays have no iterations, and what ranks count is -1 or false.
     averages: list[Average] = field(default_factory=list)
 
-    def sides(self) -> list[Row]:
+    def of_plugin(self) -> list[Row]:
         """What the plugin itself did in this row: it, and in place or under load if it was run."""
-        return [self, *(self.against[side] for side in (IN_PLACE, LOADED) if side in self.against)]
+        own = [SideKey(place=IN_PLACE), SideKey(place=LOADED)]
+        return [self, *(self.sides[side] for side in own if side in self.sides)]
 
 
 def facts_of(row: RowFacts) -> dict[str, Any]:
@@ -251,26 +262,25 @@ def facts_of(row: RowFacts) -> dict[str, Any]:
 
 def counted(part: RankRow) -> RankRow:
     """A rank's part without its samples, which go another way: `series_of`."""
-    against = {name: counted(beside) for name, beside in part.against.items()}
-    return dataclasses.replace(part, samples={}, warmup={}, against=against)
+    sides = {side: counted(other) for side, other in part.sides.items()}
+    return dataclasses.replace(part, samples={}, warmup={}, sides=sides)
 
 
 class SeriesKey(NamedTuple):
     """Which of the series of a rank's part."""
 
-    #: A baseline of `--against`; "" for the plugin.
-    baseline: str
+    side: SideKey
     #: "samples" or "warmup".
     kind: str
     phase: str
 
 
 def series_of(part: RankRow) -> dict[SeriesKey, Int64s]:
-    """All samples of a rank's part and of the baselines beside it."""
+    """All samples of a rank's part, those of its other sides too."""
     return {
-        SeriesKey(name, kind, phase): of_phase
-        for name, side in {"": part, **part.against}.items()
-        for kind, values in (("samples", side.samples), ("warmup", side.warmup))
+        SeriesKey(side, kind, phase): of_phase
+        for side, of_side in {ITSELF: part, **part.sides}.items()
+        for kind, values in (("samples", of_side.samples), ("warmup", of_side.warmup))
         for phase, of_phase in values.items()
     }
 
@@ -303,10 +313,10 @@ def _require_same_shape(facts: RowFacts, parts: Sequence[RankRow]) -> None:
     for part in parts:
         if not np.array_equal(part.batches, parts[0].batches):
             raise ValueError(f"row {facts.index}: rank {part.rank} counted other batches")
-        if part.against.keys() != parts[0].against.keys():
+        if part.sides.keys() != parts[0].sides.keys():
             raise ValueError(f"row {facts.index}: rank {part.rank} has other peers beside it")
-    for name in parts[0].against:
-        _require_same_shape(facts, [part.against[name] for part in parts])
+    for side in parts[0].sides:
+        _require_same_shape(facts, [part.sides[side] for part in parts])
 
 
 def _joined(
@@ -315,12 +325,12 @@ def _joined(
     finished_time: str,
     series: Mapping[SeriesKey, Int64s],
     spool: str | None,
-    baseline: str = "",
+    side: SideKey = ITSELF,
 ) -> Row:
-    """The row of the plugin, with those of its baselines, or of one of them."""
+    """The row itself, with its other sides, or one of those."""
 
     def taken(kind: str, columns: int) -> dict[str, Int64s]:
-        found = {key.phase: of for key, of in series.items() if key[:2] == (baseline, kind)}
+        found = {key.phase: of for key, of in series.items() if key[:2] == (side, kind)}
         for phase, values in found.items():
             _require_shape(facts, values, (len(parts), columns), phase)
         return found
@@ -352,11 +362,11 @@ def _joined(
         proof=[part.proof for part in parts],
         gpu=[part.gpu for part in parts if part.gpu is not None],
         spool=spool,
-        against={
-            name: _joined(
-                facts, [part.against[name] for part in parts], finished_time, series, spool, name
+        sides={
+            other: _joined(
+                facts, [part.sides[other] for part in parts], finished_time, series, spool, other
             )
-            for name in parts[0].against
+            for other in parts[0].sides
         },
         **columns,
     )

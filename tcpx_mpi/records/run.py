@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tcpx_mpi.records.header import Plan, RunHeader
-from tcpx_mpi.records.row import PHASES, Int64s, Row, RowFacts
+from tcpx_mpi.records.row import PHASES, Int64s, Row, RowFacts, SideKey
 from tcpx_mpi.records.setup_times import SetupTimes
 from tcpx_mpi.records.stored import shape_of
 from tcpx_mpi.units import format_size
@@ -38,8 +38,8 @@ class PartialRow:
     missing_ranks: tuple[int, ...]
     samples: dict[int, Mapping[str, Int64s]]
     warmup: dict[int, Mapping[str, Int64s]]
-    #: What the baselines of `--against` did in the same row, by name.
-    against: dict[str, PartialRow] = field(default_factory=dict)
+    #: The other sides of the row.
+    sides: dict[SideKey, PartialRow] = field(default_factory=dict)
 
 
 @dataclass
@@ -131,7 +131,7 @@ def _missing_samples(run: Run) -> list[str]:
     lines = []
     # An imported run never had any; that is no loss of this file.
     rows = run.rows if not run.header.averages_only else []
-    for row in [side for each in rows for side in each.sides()]:
+    for row in [side for each in rows for side in each.of_plugin()]:
         expected = (run.header.world, row.iterations)
         for phase in PHASES:
             found = shape_of(row.samples, phase) if phase in row.samples else (0, 0)

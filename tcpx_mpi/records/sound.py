@@ -161,8 +161,8 @@ def require_row(row: Row, header: RunHeader, warmup: bool = True) -> None:
         traced = row.trace[:, 0]
         good = bool(traced.min() >= 0 and traced.max() < world)
         _require(good, "trace", "", "of ranks of the run")
-    for side in row.against.values():
-        if side.against:
+    for side in row.sides.values():
+        if side.sides:
             raise ValueError("a side of a row has sides of its own")
         require_row(side, header, warmup)
 
@@ -182,7 +182,7 @@ def require_partial(part: PartialRow, header: RunHeader) -> None:
     for kinds in (*part.samples.values(), *part.warmup.values()):
         for phase in kinds:
             _require(len(shape_of(kinds, phase)) == 1, phase, "", "samples by iteration")
-    for side in part.against.values():
+    for side in part.sides.values():
         require_partial(side, header)
 
 

@@ -88,7 +88,7 @@ class Scratch:
             row,
             samples=self._stored(row.samples),
             warmup=self._stored(row.warmup),
-            against={peer: self.append_row(beside) for peer, beside in row.against.items()},
+            sides={side: self.append_row(other) for side, other in row.sides.items()},
         )
 
     def _stored(self, samples: Mapping[str, Int64s]) -> StoredSamples:

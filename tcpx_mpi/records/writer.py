@@ -239,8 +239,8 @@ def _write_row(group: Any, row: Row) -> None:
     if row.averages:
         told = [[getattr(each, name) for name, _ in AVERAGE_COLUMNS] for each in row.averages]
         write_table(group, "averages", AVERAGE_COLUMNS, told, "rows/averages")
-    for peer, beside in row.against.items():
-        _write_row(group.create_group(f"against/{peer}"), beside)
+    for side, other in row.sides.items():
+        _write_row(group.create_group(f"against/{side.name}"), other)
 
 
 def _on_disk(group: Any, row: Row, file: CommitFile) -> Row:
@@ -249,9 +249,9 @@ def _on_disk(group: Any, row: Row, file: CommitFile) -> Row:
         row,
         samples=read_samples(group, "samples", file),
         warmup=read_samples(group, "warmup", file),
-        against={
-            peer: _on_disk(group[f"against/{peer}"], beside, file)
-            for peer, beside in row.against.items()
+        sides={
+            side: _on_disk(group[f"against/{side.name}"], other, file)
+            for side, other in row.sides.items()
         },
     )
 
@@ -264,8 +264,8 @@ def _write_partial(group: Any, part: PartialRow) -> None:
         inner = group.create_group(f"rank_{rank:06d}")
         write_samples(inner, "samples", part.samples[rank])
         write_samples(inner, "warmup", part.warmup[rank])
-    for peer, beside in part.against.items():
-        _write_partial(group.create_group(f"against/{peer}"), beside)
+    for side, other in part.sides.items():
+        _write_partial(group.create_group(f"against/{side.name}"), other)
 
 
 def _set_attribute(group: Any, name: str, value: str | int | float) -> None:

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from tcpx_mpi.patterns import PROGRAMS, find, find_program
-from tcpx_mpi.records import BaselineInfo, RunHeader, in_place_of
+from tcpx_mpi.records import IN_PLACE, BaselineInfo, RunHeader, SideKey
 from tcpx_mpi.stats import RowSummary
 from tcpx_mpi.stats.ratios import Ratio, strongest
 from tcpx_mpi.units import ABSENT, fit_number, format_gb_per_s, format_time_us, gbits_per_s
@@ -286,20 +286,20 @@ def _baseline_fields(
     """The baseline as asked for and, where it has variants, the best of them."""
     streams = {baseline.name: baseline.streams for baseline in baselines}
     label = f"beside {kind}"
-    fields = _ratio_fields(label, lambda s: s.against.get(kind))
+    fields = _ratio_fields(label, lambda s: s.ratios.get(SideKey(kind)))
     if any(baseline.own_process for baseline in baselines if baseline.name == kind):
         # All of what it used is its own; a baseline in our process shares it with ours.
         def cpu_of(summary: RowSummary) -> float:
-            found = summary.against.get(kind)
+            found = summary.ratios.get(SideKey(kind))
             return math.nan if found is None else found.cpu_s_per_gb
 
         fields.append(dataclasses.replace(CPU, of=cpu_of, group=label))
     if len(names) > 1:
         label = f"{kind} at its best"
-        fields += _ratio_fields(label, lambda s: strongest(s.against, names))
+        fields += _ratio_fields(label, lambda s: strongest(s.ratios, names))
 
         def best_variant(summary: RowSummary) -> Any:
-            best = strongest(summary.against, names)
+            best = strongest(summary.ratios, names)
             if best is None:
                 return None
             return streams[best.baseline] if by_streams else best.baseline
@@ -317,11 +317,10 @@ def _in_place_baselines(kind: str, names: Sequence[str], header: RunHeader) -> l
     of_nccl_tests = header.pattern in PROGRAMS
     if kind != "nccl" or not (of_nccl_tests and find_program(header.pattern).nccl_call):
         return []
-    in_place = [in_place_of(name) for name in names]
-    fields = _ratio_fields(f"{kind} in place", lambda s: s.against.get(in_place_of(kind)))
+    fields = _ratio_fields(f"{kind} in place", lambda s: s.ratios.get(SideKey(kind, IN_PLACE)))
     if len(names) > 1:
         label = f"{kind} in place at its best"
-        fields += _ratio_fields(label, lambda s: strongest(s.against, in_place))
+        fields += _ratio_fields(label, lambda s: strongest(s.ratios, names, IN_PLACE))
     return fields
 
 
@@ -426,8 +425,8 @@ def _ratio_in_one(title: str, names: Sequence[str], turn: int) -> Field:
 
     def of(summary: RowSummary) -> Ratio | None:
         if len(names) == 1:
-            return summary.against.get(names[0])
-        return strongest(summary.against, names)
+            return summary.ratios.get(SideKey(names[0]))
+        return strongest(summary.ratios, names)
 
     return Field(title, _INTERVAL, of, group=title, under="ratio [95 %]", turn=turn)
 

@@ -196,7 +196,7 @@ def _name(header: RunHeader, rank: int) -> str:
 
 
 def _troubles(run: Run) -> list[str]:
-    sides = [side for row in run.rows for side in row.sides()]
+    sides = [side for row in run.rows for side in row.of_plugin()]
     wrong = sum(int(side.wrong[side.wrong > 0].sum()) for side in sides)
     found = [counted(wrong, "wrong byte")] if wrong else []
     return [*found, *run.missing]

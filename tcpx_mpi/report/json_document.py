@@ -14,7 +14,7 @@ from typing import Any
 
 from tcpx_mpi.findings.run import findings_of
 from tcpx_mpi.findings.verdict import errors_of, out_of_bounds, passes_minimum_bandwidth
-from tcpx_mpi.records import Row, Run, RunHeader, in_place_of, write_text
+from tcpx_mpi.records import IN_PLACE, Row, Run, RunHeader, SideKey, write_text
 from tcpx_mpi.records.mapped_arrays import pieces
 from tcpx_mpi.report.fields import (
     CHECKED,
@@ -302,14 +302,15 @@ def _known(count: int) -> int | None:
 
 def _against(header: RunHeader, summary: RowSummary) -> dict[str, Any]:
     """By baseline; "NAME_best" is the best of a baseline's variants where it has some."""
-    found = {name: _ratio(ratio) for name, ratio in summary.against.items()}
+    found = {side.name: _ratio(ratio) for side, ratio in summary.ratios.items()}
     for kind in dict.fromkeys(baseline.kind for baseline in header.baselines):
         names = [baseline.name for baseline in header.baselines if baseline.kind == kind]
-        in_place = [in_place_of(name) for name in names]
-        for key, variants in ((f"{kind}_best", names), (f"{kind}_in_place_best", in_place)):
-            best = strongest(summary.against, variants)
+        for place in ("", IN_PLACE):
+            best = strongest(summary.ratios, names, place)
             if len(names) > 1 and best is not None:
-                found[key] = {**_ratio(best), "variant": best.baseline}
+                found[f"{SideKey(kind, place).name}_best"] = {
+                    **_ratio(best), "variant": best.baseline,
+                }  # fmt: skip
     return found
 
 

@@ -100,10 +100,10 @@ def _by_index(run: Run) -> dict[int, list[tuple[RunHeader, Row]]]:
 
 def _chosen(rows: Sequence[tuple[RunHeader, Row]]) -> Row:
     for _, row in rows:
-        if any(bool((side.wrong > 0).any()) for side in row.sides()):
+        if any(bool((side.wrong > 0).any()) for side in row.of_plugin()):
             return row
     for _, row in rows:
-        sides = row.sides() if row.size_bytes > 0 else []
+        sides = row.of_plugin() if row.size_bytes > 0 else []
         if not all(bool(side.checked[side.receives].all()) for side in sides):
             return row
     times = np.array([_typical(header, row) for header, row in rows])

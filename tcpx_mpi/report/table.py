@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from itertools import groupby
 
-from tcpx_mpi.records import IN_PLACE, LOADED, Row, RunHeader, in_place_of, is_in_place
+from tcpx_mpi.records import IN_PLACE, Row, RunHeader, SideKey
 from tcpx_mpi.report.fields import STANDARD, Field, pipe_fields
 from tcpx_mpi.stats import RowSummary, summarise
 from tcpx_mpi.stats.bursts import without_gaps
@@ -30,22 +30,19 @@ def summarise_row(header: RunHeader, row: Row) -> RowSummary:
     if (load := load_figures(row, plan.average)) is not None:
         # What is timed is a part of an iteration, and what crosses the network all of it.
         summary = dataclasses.replace(summary, load=load, net_bw=math.nan)
-    peers = {name: side for name, side in row.against.items() if name not in (IN_PLACE, LOADED)}
-    voids: dict[str, str] = {}
-    for each in header.baselines:
-        voids |= dict.fromkeys((each.name, in_place_of(each.name)), other_network(header, each))
-    against: dict[str, Ratio] = {}
-    for ours, in_place in ((row, False), (row.against.get(IN_PLACE), True)):
+    voids = {each.name: other_network(header, each) for each in header.baselines}
+    found: dict[SideKey, Ratio] = {}
+    for ours, place in ((row, ""), (row.sides.get(SideKey(place=IN_PLACE)), IN_PLACE)):
         if ours is None:
             continue
-        beside = {name: side for name, side in peers.items() if is_in_place(name) == in_place}
-        against |= ratios(
+        beside = {s: each for s, each in row.sides.items() if s.transport and s.place == place}
+        found |= ratios(
             ours, beside, plan.average, header.size_factor,
             header.time_divisor,
             {baseline.name: baseline.floor_gbps for baseline in header.baselines},
             voids,
         )  # fmt: skip
-    return dataclasses.replace(summary, against=against)
+    return dataclasses.replace(summary, ratios=found)
 
 
 def title_lines(header: RunHeader) -> list[str]:

@@ -19,7 +19,7 @@ from tcpx_mpi.launch.watch import ROWS
 from tcpx_mpi.machine.congestion import DEFAULT, kernels_own, refusal_of
 from tcpx_mpi.machine.placement import Node, Placement, Request
 from tcpx_mpi.machine.topology import Host, this_machine
-from tcpx_mpi.records import BaselineInfo, Row
+from tcpx_mpi.records import BaselineInfo, Row, SideKey
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.place_ranks import place_at
 from tcpx_mpi.run.plan import RowPlanner, buffer_sizes
@@ -146,8 +146,9 @@ def clock_line() -> str:
 
 def by_streams(whole: Row, infos: Sequence[BaselineInfo]) -> Mapping[int, Row]:
     """A row and those of the baselines beside it by number of streams; the row is the first's."""
-    own, *beside = infos
-    return {own.streams: whole, **{info.streams: whole.against[info.name] for info in beside}}
+    own, *others = infos
+    sides = {info.streams: whole.sides[SideKey(info.name)] for info in others}
+    return {own.streams: whole, **sides}
 
 
 def raw_lines(pattern: Pattern, rows: Mapping[int, Row]) -> list[str]:

@@ -23,8 +23,8 @@ from tcpx_mpi.records import (
     RankRow,
     Row,
     RowFacts,
+    SideKey,
     counted,
-    in_place_of,
     join_row,
     mapped_arrays,
     series_of,
@@ -94,14 +94,11 @@ class _Account:
         )
 
     @property
-    def name(self) -> str:
-        """The key of its samples in a row."""
+    def side(self) -> SideKey:
+        """Of the row."""
         if (loaded := self.work.pattern.loaded) is not None and loaded.alone is not None:
-            return LOADED
-        name = name_of(self.transport)
-        if not self.work.in_place:
-            return name
-        return in_place_of(name) if self.transport.info is not None else IN_PLACE
+            return SideKey(place=LOADED)
+        return SideKey(name_of(self.transport), IN_PLACE if self.work.in_place else "")
 
     def iterations_ns(self) -> Float64s:
         """The timed iterations so far; empty where this rank receives nothing."""
@@ -186,10 +183,10 @@ class Measurement:
             self._complete(account, facts, batches)
             if self._settings.checks() and size:
                 self._judge(account, facts.chunk_bytes)
-        own, *beside = accounts
+        own, *others = accounts
         if self._context.gpu is not None:
             own.row.gpu = self._watch_unpack(self._context.gpu, own, facts, plan)
-        own.row.against = {account.name: account.row for account in beside}
+        own.row.sides = {account.side: account.row for account in others}
         return own.row, facts
 
     def join(self, facts: RowFacts, part: RankRow) -> Row | None:
@@ -374,7 +371,6 @@ class Measurement:
             account.row.batch_start = np.append(account.row.batch_start, batch.start_ns)
             account.row.late = np.append(account.row.late, batch.late)
         if self._journal is not None:
-            name = account.name
             self._journal.append_batch(
-                facts.index, facts.size_bytes, kind, first, batch.samples, name
+                facts.index, facts.size_bytes, kind, first, batch.samples, account.side
             )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcpx_mpi.records import LOADED, Row
+from tcpx_mpi.records import LOADED, Row, SideKey
 from tcpx_mpi.stats.ratios import Ratio, ratio_to
 
 #: Messages of the size that a rank receives in an iteration, beside those of the mesh.
@@ -36,9 +36,8 @@ class LoadFigures:
 
 def load_figures(row: Row, average: int) -> LoadFigures | None:
     """Of a row whose pattern has a load; None of others."""
-    if LOADED not in row.against:
+    if (loaded := row.sides.get(SideKey(place=LOADED))) is None:
         return None
-    loaded = row.against[LOADED]
     # Its time is a latency: a factor of bandwidth does not matter.
     ratio = ratio_to(row, LOADED, loaded, average, busbw_factor=1.0, time_divisor=2)
     if not loaded.iterations:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcpx_mpi.records import BaselineInfo, Row, RunHeader
+from tcpx_mpi.records import BaselineInfo, Row, RunHeader, SideKey
 from tcpx_mpi.stats.blocks import batch_means
 from tcpx_mpi.stats.rates import cpu_s_per_gb, rate
 from tcpx_mpi.stats.series import (
@@ -160,38 +160,41 @@ def ratio_to(
 
 def ratios(
     row: Row,
-    against: Mapping[str, Row],
+    sides: Mapping[SideKey, Row],
     average: int,
     busbw_factor: float,
     time_divisor: int,
     floors_gbps: Mapping[str, float] | None = None,
     voids: Mapping[str, str] | None = None,
-) -> dict[str, Ratio]:
-    """The ratio to each baseline of a row, by its name; `floors_gbps` and `voids` have what is
-    known of some: the least, and why there is no ratio."""
+) -> dict[SideKey, Ratio]:
+    """The ratio to each of these sides of a row; `floors_gbps` and `voids` have what is known of
+    some baselines: the least, and why there is no ratio."""
     floors, void = floors_gbps or {}, voids or {}
     return {
-        baseline: ratio_to(
+        side: ratio_to(
             row,
-            baseline,
+            side.name,
             theirs,
             average,
             busbw_factor,
             time_divisor,
-            floors.get(baseline, 0.0),
-            void.get(baseline, ""),
+            floors.get(side.name, 0.0),
+            void.get(side.transport, ""),
         )
-        for baseline, theirs in against.items()
+        for side, theirs in sides.items()
     }
 
 
-def strongest(found: Mapping[str, Ratio], names: Sequence[str]) -> Ratio | None:
-    """The baseline among `names` that was fastest beside this row; None if none was measured.
+def strongest(
+    found: Mapping[SideKey, Ratio], names: Sequence[str], place: str = ""
+) -> Ratio | None:
+    """The baseline among `names` that was fastest there beside this row; None if none was measured.
 
     A void one stays: who would have been the best is not known.
     """
-    void = next((found[name] for name in names if name in found and found[name].void), None)
+    there = [found[side] for name in names if (side := SideKey(name, place)) in found]
+    void = next((each for each in there if each.void), None)
     if void is not None:
         return void
-    known = [found[name] for name in names if name in found and not math.isnan(found[name].ratio)]
+    known = [each for each in there if not math.isnan(each.ratio)]
     return min(known, key=lambda each: each.ratio, default=None)

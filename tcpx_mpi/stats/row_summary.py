@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tcpx_mpi.records import GpuRow, ObservedPlacement
+from tcpx_mpi.records import GpuRow, ObservedPlacement, SideKey
 from tcpx_mpi.stats.distribution import Distribution
 from tcpx_mpi.stats.interval import Interval
 from tcpx_mpi.stats.load import LoadFigures
@@ -88,8 +88,8 @@ class RowSummary:
     proof: Sequence[ObservedPlacement] = ()
     #: Each rank's GPU; empty where none was used.
     gpu: Sequence[GpuRow] = ()
-    #: The ratio to every baseline that ran beside the plugin, by its name.
-    against: Mapping[str, Ratio] = field(default_factory=dict)
+    #: The ratio to every side of a baseline.
+    ratios: Mapping[SideKey, Ratio] = field(default_factory=dict)
     #: The algorithm of a program of nccl-tests; "" for other patterns.
     algo: str = ""
     #: The row in place, where the pattern or an imported program has that.

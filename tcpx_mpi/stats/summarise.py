@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tcpx_mpi.records import IN_PLACE, LOADED, Average, Row
+from tcpx_mpi.records import IN_PLACE, LOADED, Average, Row, SideKey
 from tcpx_mpi.stats.blocks import independent_count, iteration_times_ns
 from tcpx_mpi.stats.distribution import describe
 from tcpx_mpi.stats.interval import UNKNOWN, median_interval
@@ -85,12 +85,10 @@ def summarise(
     algbw = 0.0 if row.size_bytes == 0 else rate(row.size_bytes * algbw_factor, time_ns)
 
     in_place, loaded = (
-        summarise(
-            row.against[side], average, busbw_factor, time_divisor, per_iter_skip, algbw_factor
-        )
-        if side in row.against
+        summarise(row.sides[side], average, busbw_factor, time_divisor, per_iter_skip, algbw_factor)
+        if side in row.sides
         else None
-        for side in (IN_PLACE, LOADED)
+        for side in (SideKey(place=IN_PLACE), SideKey(place=LOADED))
     )
     others = [side for side in (in_place, loaded) if side is not None]
     checked = bool(row.size_bytes > 0 and receives.any() and row.checked[receives].all())

@@ -8,7 +8,7 @@ import pytest
 from gpus import Gpus
 from jobs import Result, run, tcpx_mpi
 
-from tcpx_mpi.records import Run, read_run
+from tcpx_mpi.records import Run, SideKey, read_run
 
 pytestmark = pytest.mark.multirank
 
@@ -60,7 +60,7 @@ def test_nccl_takes_turns_and_every_byte_of_it_is_right(
         assert baseline.floor_gbps == (29 if known else 0)
     for row in found.rows:
         for name in names:
-            theirs = row.against[name]
+            theirs = row.sides[SideKey.of_name(name)]
             assert theirs.checked.all() == (row.size_bytes > 0)
             assert theirs.wrong.tolist() == row.wrong.tolist()
             assert (theirs.samples["iteration"] >= 0).all()
@@ -90,7 +90,7 @@ def test_nccls_own_collective_takes_turns_and_every_element_of_it_is_right(
     assert f", {called}, " in found.header.baselines[0].description
     for row in found.rows:
         for side in ("nccl", "nccl_in_place"):
-            theirs = row.against[side]
+            theirs = row.sides[SideKey.of_name(side)]
             assert theirs.checked.all() == (row.size_bytes > 0)
             assert theirs.wrong.tolist() == row.wrong.tolist()
             assert (theirs.samples["iteration"] >= 0).all()
@@ -117,7 +117,7 @@ def test_ranks_that_share_gpus_share_them_in_nccl_too(gpus: Gpus, place: Path) -
     assert "ranks of a GPU as if on hosts of their own" in baseline.description
     assert baseline.floor_gbps == 0
     for row in found.rows:
-        theirs = row.against["nccl"]
+        theirs = row.sides[SideKey("nccl")]
         assert theirs.checked.all() == (row.size_bytes > 0)
         assert theirs.wrong.tolist() == [0 if row.size_bytes else -1] * ranks
         # No way around TCP between two ranks of a GPU.

@@ -14,7 +14,7 @@ from launcher import Launcher, cluster_or_skip
 from nodes import WORK, Cluster
 from turns import assert_turns_were_taken
 
-from tcpx_mpi.records import PHASES, Row, Run, merge, read_journal, read_run
+from tcpx_mpi.records import PHASES, Row, Run, SideKey, merge, read_journal, read_run
 from tcpx_mpi.report import summarise_row
 
 pytestmark = pytest.mark.multirank
@@ -58,8 +58,8 @@ def test_another_plugin_takes_turns_over_the_same_buffers(place: Path) -> None:
     for row in found.rows:
         assert_every_sample_is_there(row, 2)
         assert_checked_and_right(row)
-        assert_every_sample_is_there(row.against["plugin"], 2)
-        assert_checked_and_right(row.against["plugin"])
+        assert_every_sample_is_there(row.sides[SideKey("plugin")], 2)
+        assert_checked_and_right(row.sides[SideKey("plugin")])
         assert_bytes_went_over_the_wire(row)
         assert_as_without_baselines(row)
 
@@ -87,7 +87,7 @@ def assert_checked_and_right(row: Row) -> None:
 
 
 def assert_bytes_went_over_the_wire(row: Row) -> None:
-    for name, baseline in row.against.items():
+    for name, baseline in ((key.name, side) for key, side in row.sides.items()):
         assert (baseline.payload_bytes_sent == row.payload_bytes_sent).all()
         assert (baseline.payload_bytes_received == row.payload_bytes_received).all()
         assert (baseline.net_sent >= baseline.payload_bytes_sent).all(), name
@@ -129,9 +129,9 @@ def test_every_side_of_a_row_moves_the_same_bytes_in_turn(
         )
     assert [row.wrong for row in result.rows] == [0 if size else None for size in SIZES]
     for row in found.rows:
-        assert set(row.against) == set(names)
-        ordered = {name: row.against[name] for name in names}
-        row.against = ordered  # HDF5 sorts names; turns go by the order of the header
+        assert {side.name for side in row.sides} == set(names)
+        ordered = {side: row.sides[side] for side in map(SideKey.of_name, names)}
+        row.sides = ordered  # HDF5 sorts names; turns go by the order of the header
         for side in (row, *ordered.values()):
             assert_every_sample_is_there(side, ranks)
             assert_checked_and_right(side)
@@ -153,12 +153,12 @@ def test_peers_have_the_congestion_control_of_the_plugin(place: Path) -> None:
 def test_unchecked_peers_claim_nothing(place: Path) -> None:
     result, found = measured(place, "ring", *sizes(4096), "-c", "0", ranks=2, against="raw,mpi")
     assert [row.wrong for row in result.rows] == [None]
-    for side in (found.rows[0], *found.rows[0].against.values()):
+    for side in (found.rows[0], *found.rows[0].sides.values()):
         assert_every_sample_is_there(side, 2)
         assert not side.checked.any()
         assert side.wrong.tolist() == [-1, -1]
     (names,) = re.findall("# WARNING +: not checked in every row, of the peers: (.+)", result.out)
-    assert sorted(names.split(", ")) == sorted(found.rows[0].against)
+    assert sorted(names.split(", ")) == sorted(side.name for side in found.rows[0].sides)
 
 
 def test_sides_that_wait_use_no_cpu_in_the_blocks_of_a_peer(place: Path) -> None:
@@ -170,7 +170,8 @@ def test_sides_that_wait_use_no_cpu_in_the_blocks_of_a_peer(place: Path) -> None
     result = run(tcpx_mpi(*arguments), place)
     assert result.code == 0, result.text
     found = read_run(str(place / "o.h5"))
-    ratios = summarise_row(found.header, found.rows[0]).against
+    by_side = summarise_row(found.header, found.rows[0]).ratios
+    ratios = {side.name: ratio for side, ratio in by_side.items()}
     assert set(ratios) == {*ONE_DIRECTION, "mpi"}
     assert {
         name: share for name, each in ratios.items() if not (share := each.idle_share) < 0.01
@@ -215,7 +216,7 @@ def wait_for_a_block_of(place: Path, baseline: str) -> None:
     deadline = time.monotonic() + LIMIT_S
     while True:
         row = read_journal(str(journal)).rows.get(1)
-        if row is not None and any(name.startswith(baseline) for name in row.against):
+        if row is not None and any(side.name.startswith(baseline) for side in row.sides):
             return
         assert time.monotonic() < deadline, f"no block of {baseline}"
         time.sleep(0.02)  # a block takes longer
@@ -262,14 +263,14 @@ def test_a_rank_that_stops_in_a_block_of_a_peer_is_named_with_the_peer(
     found = read_run(str(place / "o.h5"))
     assert not found.complete
     assert [row.size_bytes for row in found.rows] == [0]
-    assert baseline in found.rows[0].against
+    assert SideKey(baseline) in found.rows[0].sides
     assert found.fault is not None
     assert (found.fault.kind, found.fault.missing_ranks) == ("lost_rank", (1,))
     # What every side had done in that row is in the journals, and in the file that they make.
     journals = [str(path) for path in (place / "spool").iterdir()]
     (part,) = read_run(merge(str(place / "merged.h5"), journals, str(place / "o.h5"))).partial
-    assert any(name.startswith(baseline) for name in part.against)
-    for side in (part, *part.against.values()):
+    assert any(side.name.startswith(baseline) for side in part.sides)
+    for side in (part, *part.sides.values()):
         assert side.samples[0]["iteration"].size > 0
 
 
@@ -297,8 +298,8 @@ def test_raw_goes_over_the_data_network_of_two_nodes(nodes: Cluster, place: Path
     assert {info.nic for info in found.header.ranks} == {"eth1"}
     payload = 0
     for row in found.rows:
-        assert set(row.against) == set(TWO_WAY)
-        for side in (row, *row.against.values()):
+        assert {side.name for side in row.sides} == set(TWO_WAY)
+        for side in (row, *row.sides.values()):
             assert_every_sample_is_there(side, 2)
             assert_checked_and_right(side)
             payload += int(side.payload_bytes_sent[0] + side.payload_bytes_received[0])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jobs import run, tcpx_mpi
 
-from tcpx_mpi.records import read_run
+from tcpx_mpi.records import SideKey, read_run
 
 pytestmark = pytest.mark.multirank
 
@@ -26,7 +26,7 @@ def test_arrivals_agree_with_the_phases_and_the_clock_of_the_host(place: Path) -
     )  # fmt: skip
     assert result.code == 0, result.text
     (row,) = read_run(str(place / "o.h5")).rows
-    for each in (row, row.against["raw"]):
+    for each in (row, row.sides[SideKey("raw")]):
         assert each.arrival_blocks.tolist() == ITERS * [1]
         assert each.arrivals.shape == (WORLD, WORLD, ITERS)
         assert np.isnan(each.arrivals[~OTHERS]).all()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from jobs import run, tcpx_mpi
 
-from tcpx_mpi.records import Run, read_run
+from tcpx_mpi.records import Run, SideKey, read_run
 from tcpx_mpi.report import summarise_row
 
 pytestmark = pytest.mark.multirank
@@ -36,13 +36,13 @@ def test_a_program_is_one_call_of_mpi_with_right_elements(
     out, found = with_mpi(place, name, "-d", "float", "-o", "sum", "-m", "2")
     assert f", {call}, " in out
     (row,) = found.rows
-    beside = row.against["mpi"]
+    beside = row.sides[SideKey("mpi")]
     for side in (row, beside):
         assert side.checked.all()
         assert side.wrong.tolist() == [0, 0]
     # Over TCP: no rank can do with less than one of the two copies of `-m`.
     assert (beside.net_sent >= row.size_bytes * beside.iterations).all()
-    ratio = summarise_row(found.header, row).against["mpi"]
+    ratio = summarise_row(found.header, row).ratios[SideKey("mpi")]
     assert ratio.ratio > 0
     assert f"{ratio.ratio:.3f}" in out
 
@@ -52,7 +52,7 @@ def test_what_mpi_cannot_reduce_has_no_figures_of_it_and_says_why(place: Path) -
     assert "n/a for half (MPI has no such type) and avg, mulsum (MPI has no such operation)" in out
     for row in found.rows:
         assert row.wrong.tolist() == [0, 0]
-        assert "mpi" not in row.against
+        assert SideKey("mpi") not in row.sides
     lines = [line for line in out.splitlines() if line and line[0] != "#"]
     assert len(lines) == 6
     assert all(line.split()[-3:] == ["n/a"] * 3 for line in lines)

@@ -14,7 +14,7 @@ from nccl_by_sockets import FAULT_VARIABLE
 from turns import assert_turns_were_taken
 
 from tcpx_mpi.baselines.nccl import BACKEND_VARIABLE
-from tcpx_mpi.records import PHASES, Row, Run, read_run
+from tcpx_mpi.records import PHASES, Row, Run, SideKey, read_run
 
 pytestmark = pytest.mark.multirank
 
@@ -93,8 +93,8 @@ def test_nccl_takes_turns_with_the_plugin_over_slots_of_its_own(
         )
         assert baseline.floor_gbps == 0, "known of H200s only"
     for row in found.rows:
-        row.against = {name: row.against[name] for name in names}
-        for peer_row in row.against.values():
+        row.sides = {side: row.sides[side] for side in map(SideKey.of_name, names)}
+        for peer_row in row.sides.values():
             assert_same_shape(row, peer_row)
         assert_turns_were_taken(row)
     assert "beside nccl" in result.out
@@ -121,7 +121,7 @@ def test_wrong_bytes_of_nccl_are_found_and_are_its_own(place: Path) -> None:
     assert "WARNING              : peer nccl delivered 1 wrong byte" in result.out
     (row,) = read_run(str(place / "o.h5")).rows
     assert row.wrong.tolist() == [0, 0]
-    assert row.against["nccl"].wrong.tolist() == [0, 1]
+    assert row.sides[SideKey("nccl")].wrong.tolist() == [0, 1]
     assert [row.wrong for row in result.rows] == [0]
 
 
@@ -132,7 +132,7 @@ def test_elements_of_a_program_are_checked_in_the_companion(fault: str, place: P
     assert result.code == (5 if fault else 0), result.text
     (row,) = read_run(str(place / "o.h5")).rows
     assert row.wrong.tolist() == [0, 0]
-    beside = row.against["nccl"]
+    beside = row.sides[SideKey("nccl")]
     assert beside.checked.all()
     assert beside.wrong.tolist() == [0, 1 if fault else 0]
     if fault:
@@ -165,14 +165,14 @@ def test_a_program_is_beside_nccls_own_collective(
     assert f", {called[program]}, " in found.header.baselines[0].description
     for row in found.rows:
         if row.redop == "avg":  # of three floats NCCL rounds elsewhere
-            assert "nccl" not in row.against
+            assert SideKey("nccl") not in row.sides
             continue
-        beside = [row.against[side] for side in ("nccl", "nccl_in_place")]
+        beside = [row.sides[SideKey.of_name(side)] for side in ("nccl", "nccl_in_place")]
         assert all(side.checked.all() for side in beside)
         assert sum(side.wrong.sum() for side in beside) == (1 if fault else 0)
-        assert row.wrong.sum() == row.against["in_place"].wrong.sum() == 0
+        assert row.wrong.sum() == row.sides[SideKey(place="in_place")].wrong.sum() == 0
         sides = ("nccl", "in_place", "nccl_in_place")
-        row.against = {side: row.against[side] for side in sides}
+        row.sides = {side: row.sides[side] for side in map(SideKey.of_name, sides)}
         assert_turns_were_taken(row)
     if program == "all_reduce":
         assert len(found.rows) == 6

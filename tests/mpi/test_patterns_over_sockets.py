@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jobs import Result, TableRow, available_memory_bytes, run, tcpx_mpi
 
-from tcpx_mpi.records import PHASES, Row, Run, read_run
+from tcpx_mpi.records import PHASES, Row, Run, SideKey, read_run
 
 pytestmark = pytest.mark.multirank
 
@@ -114,7 +114,7 @@ def test_a_ping_pong_takes_turns_with_itself_beside_a_mesh(place: Path) -> None:
     result, found = measured(place, "loaded_pingpong", *options, ranks=2)
     assert "while loaded" in result.out
     for row, size in zip(found.rows, (0, 17, 300001), strict=True):
-        loaded = row.against["loaded"]
+        loaded = row.sides[SideKey(place="loaded")]
         assert row.payload_bytes_received.tolist() == [16 * 2 * size] * 2
         of_mesh = loaded.payload_bytes_received - row.payload_bytes_received
         assert of_mesh.tolist() == [16 * 50002, 16 * 50001], "half of it stays, ragged"

@@ -9,7 +9,7 @@ from pathlib import Path
 import jobs
 import pytest
 
-from tcpx_mpi.records import read_run
+from tcpx_mpi.records import SideKey, read_run
 
 pytestmark = pytest.mark.multirank
 
@@ -25,7 +25,7 @@ def test_every_row_says_where_it_was_seen(place: Path) -> None:
     (row,) = read_run(str(place / "o.h5")).rows
     assert len(row.proof) == 2
     allowed = os.sched_getaffinity(0)
-    for seen in [*row.proof, *row.against["raw"].proof]:
+    for seen in [*row.proof, *row.sides[SideKey("raw")].proof]:
         assert seen.driver_cpus
         assert {int(cpu) for cpu in seen.driver_cpus.replace("-", ",").split(",")} <= allowed
         assert seen.remote_bytes == 0
@@ -33,7 +33,7 @@ def test_every_row_says_where_it_was_seen(place: Path) -> None:
         assert 0 <= seen.node_stolen_ns <= seen.node_wanted_ns
     assert [seen.plugin_threads for seen in row.proof] == [1, 1]
     assert all(seen.plugin_cpus for seen in row.proof)
-    assert [seen.plugin_threads for seen in row.against["raw"].proof] == [0, 0]
+    assert [seen.plugin_threads for seen in row.sides[SideKey("raw")].proof] == [0, 0]
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs cpus: two of them to move to")

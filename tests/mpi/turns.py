@@ -9,7 +9,7 @@ from tcpx_mpi.records import Row
 
 def assert_turns_were_taken(row: Row) -> None:
     """A B .. then .. B A, and no block before the one before it had ended on every rank."""
-    sides = [row, *row.against.values()]
+    sides = [row, *row.sides.values()]
     # Instants in the order in which blocks must have been; ranks of one machine share a clock.
     before = 0
     last = np.cumsum(row.batches) - 1

@@ -19,6 +19,7 @@ from tcpx_mpi.records import (
     RowFacts,
     RunHeader,
     SetupTimes,
+    SideKey,
     join_row,
 )
 
@@ -111,7 +112,7 @@ def rank_row_with_baselines(rank: int, facts: RowFacts, **times: float) -> RankR
         return row
 
     own = part(1)
-    own.against = {name: part(factor) for name, factor in times.items()}
+    own.sides = {SideKey.of_name(name): part(factor) for name, factor in times.items()}
     return own
 
 

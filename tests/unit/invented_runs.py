@@ -8,7 +8,7 @@ from typing import Any
 import invented
 import numpy as np
 
-from tcpx_mpi.records import BaselineInfo, Fault, Plan, Run, SetupTimes
+from tcpx_mpi.records import BaselineInfo, Fault, Plan, Run, SetupTimes, SideKey
 
 #: Names that would break a page that trusted them.
 HOSTILE = "<b>node</b>&amp;\"'$x_1$</script><script>alert(1)</script>"
@@ -81,9 +81,9 @@ def beside_baselines() -> Run:
         row.late = np.zeros((4, 10), dtype=np.bool_)
         for name, factor in factors.items():
             times = {phase: (ns * factor).astype(np.int64) for phase, ns in row.samples.items()}
-            row.against[name] = dataclasses.replace(row, samples=times, against={})
-    wrong = run.rows[-1].against["mpi"]
-    run.rows[-1].against["mpi"] = dataclasses.replace(wrong, wrong=np.array([0, 7, 0, 0]))
+            row.sides[SideKey.of_name(name)] = dataclasses.replace(row, samples=times, sides={})
+    wrong = run.rows[-1].sides[SideKey("mpi")]
+    run.rows[-1].sides[SideKey("mpi")] = dataclasses.replace(wrong, wrong=np.array([0, 7, 0, 0]))
     baselines = [
         BaselineInfo(name, name[:3], 2, True, "cubic", 4 << 20, "plain TCP sockets")
         for name in factors

@@ -289,7 +289,7 @@ def _baselines_over_sizes(header: RunHeader, summaries: Sequence[RowSummary]) ->
 
 def _baseline_bandwidth(names: Sequence[str], summary: RowSummary) -> float:
     """That of the best of these baselines beside a row."""
-    best = strongest(summary.against, names)
+    best = strongest(summary.ratios, names)
     return best.theirs if best is not None and best.metric == "bus_bw" else math.nan
 
 

@@ -122,7 +122,7 @@ def ranks_table(header: RunHeader, summaries: Sequence[RowSummary]) -> Table | N
 
 def ratios_table(summaries: Sequence[RowSummary]) -> Table | None:
     """Every row against every baseline that took turns with it; None where none did."""
-    found = [(summary, ratio) for summary in summaries for ratio in summary.against.values()]
+    found = [(summary, ratio) for summary in summaries for ratio in summary.ratios.values()]
     if not found:
         return None
     shown = found[:LINES_SHOWN]

@@ -137,7 +137,7 @@ def test_a_ucx_of_the_wheel_that_cannot_leaves_our_rows(transport: str, tmp_path
     assert "n/a: the initiator over UCX: nixlBackendError: NIXL_ERR_BACKEND" in out
     assert "# Out of bounds values : 0 OK" in out
     run = read_run(str(file))
-    assert [(row.size_bytes, row.against) for row in run.rows] == [(4096, {}), (65536, {})]
+    assert [(row.size_bytes, row.sides) for row in run.rows] == [(4096, {}), (65536, {})]
 
 
 def test_one_agent_may_have_ucx_beside_it() -> None:

@@ -34,6 +34,7 @@ from tcpx_mpi.records import (
     PartialRow,
     Run,
     RunWriter,
+    SideKey,
     read_run,
 )
 from tcpx_mpi.records.row import RANK_COLUMNS
@@ -124,7 +125,7 @@ def refuse(constant: str) -> None:
 
 
 WAYS = [through_csv, through_parquet, through_json]
-Link = Callable[[Run, str], list[Line]]
+Exporter = Callable[[Run, str], list[Line]]
 
 
 # --- Nothing is lost -----------------------------------------------------------------------------
@@ -142,13 +143,13 @@ def sample_arrays(draw: st.DrawFn) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("way", WAYS)
 @given(both=sample_arrays())
-def test_every_sample_is_read_back_bit_by_bit(way: Link, both: tuple[Any, Any]) -> None:
+def test_every_sample_is_read_back_bit_by_bit(way: Exporter, both: tuple[Any, Any]) -> None:
     run = with_samples(*both)
     assert samples_in(way(run, "samples")) == samples_of(run)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_samples_of_several_rows_and_ranks_are_read_back(way: Link) -> None:
+def test_samples_of_several_rows_and_ranks_are_read_back(way: Exporter) -> None:
     run = a_run()
     found = samples_in(way(run, "samples"))
     assert found == samples_of(run)
@@ -164,7 +165,7 @@ def test_full_row_groups_of_parquet_and_the_rest_have_every_sample(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_ranks_setup_counters_batches_and_settings_are_read_back(way: Link) -> None:
+def test_ranks_setup_counters_batches_and_settings_are_read_back(way: Exporter) -> None:
     run = a_run()
     run.rows[1].net_sent[2] = -1
     run.rows[1].batches = np.array([15, 5], dtype=np.int64)
@@ -202,7 +203,7 @@ def test_ranks_setup_counters_batches_and_settings_are_read_back(way: Link) -> N
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(("table", "record"), [("proof", ObservedPlacement), ("gpus", GpuRow)])
 def test_what_was_seen_of_ranks_is_read_back(
-    way: Link, table: str, record: type[ObservedPlacement] | type[GpuRow]
+    way: Exporter, table: str, record: type[ObservedPlacement] | type[GpuRow]
 ) -> None:
     run = beside(a_run())
     names = [field.name for field in dataclasses.fields(record)]
@@ -212,7 +213,7 @@ def test_what_was_seen_of_ranks_is_read_back(
                   for n, name in enumerate(names)})
         for rank in range(4)
     ]  # fmt: skip
-    for row in (run.rows[1], run.rows[1].against["raw"]):
+    for row in (run.rows[1], run.rows[1].sides[SideKey("raw")]):
         setattr(row, {"proof": "proof", "gpus": "gpu"}[table], seen)
     lines = [line for line in way(run, table) if int(line["row"]) == 1]
     assert [(x["side"], int(x["rank"])) for x in lines] == [
@@ -226,7 +227,7 @@ def test_what_was_seen_of_ranks_is_read_back(
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_arrivals_are_read_back_and_pairs_with_their_row(way: Link) -> None:
+def test_arrivals_are_read_back_and_pairs_with_their_row(way: Exporter) -> None:
     run = a_run()
     run.rows[1].arrivals = np.arange(32, dtype=np.float64).reshape(4, 4, 2) / 3 - 1
     run.rows[1].arrivals[range(4), range(4)] = np.nan
@@ -243,7 +244,7 @@ def test_arrivals_are_read_back_and_pairs_with_their_row(way: Link) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_figures_of_a_row_are_those_of_the_table(way: Link) -> None:
+def test_the_figures_of_a_row_are_those_of_the_table(way: Exporter) -> None:
     run = a_run()
     run.rows[0].net_received[0] = -1
     for line, row in zip(way(run, "rows"), run.rows, strict=True):
@@ -320,17 +321,17 @@ def beside(run: Run) -> Run:
     row = dataclasses.replace(run.rows[1], batches=blocks, **starts)
     slow = {phase: 2 * values for phase, values in row.samples.items()}
     theirs = dataclasses.replace(row, samples=slow, faults=["rank 0: byte 3"])
-    run.rows[1] = dataclasses.replace(row, against={"raw": theirs})
+    run.rows[1] = dataclasses.replace(row, sides={SideKey("raw"): theirs})
     return dataclasses.replace(run, header=dataclasses.replace(run.header, baselines=[peer]))
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_samples_of_a_peer_are_a_side_of_their_own(way: Link) -> None:
+def test_the_samples_of_a_peer_are_a_side_of_their_own(way: Exporter) -> None:
     run = beside(a_run())
     lines = way(run, "samples")
     assert samples_in([x for x in lines if x["side"] == "plugin"]) == samples_of(run)
     theirs = samples_in([x for x in lines if x["side"] == "raw"])
-    wanted = samples_of(dataclasses.replace(run, rows=[run.rows[1].against["raw"]]))
+    wanted = samples_of(dataclasses.replace(run, rows=[run.rows[1].sides[SideKey("raw")]]))
     assert theirs == wanted
     assert {(x["row"], x["side"]) for x in way(run, "batches") if x["side"] != "plugin"} == {
         (x["row"], "raw") for x in lines if x["side"] == "raw"
@@ -340,10 +341,10 @@ def test_the_samples_of_a_peer_are_a_side_of_their_own(way: Link) -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_ratio_to_a_peer_is_a_line_with_its_interval(way: Link) -> None:
+def test_the_ratio_to_a_peer_is_a_line_with_its_interval(way: Exporter) -> None:
     run = beside(a_run())
     (line,) = way(run, "against")
-    found = summarise_row(run.header, run.rows[1]).against["raw"]
+    found = summarise_row(run.header, run.rows[1]).ratios[SideKey("raw")]
     assert (int(line["row"]), line["peer"], line["metric"]) == (1, "raw", "bus_bw")
     assert (float(line["ratio"]), int(line["blocks"])) == (2.0, 10)
     for name in ("ratio", "ci_low", "ci_high", "ours", "theirs"):
@@ -364,8 +365,10 @@ def died() -> Run:
         1, 2048, (0, 3),
         samples={1: {"iteration": np.array([7, 8])}, 2: {"iteration": np.array([9])}},
         warmup={1: {"iteration": np.array([5])}},
-        against={
-            "raw": PartialRow(1, 2048, (0, 1, 3), {2: {"iteration": np.array([4])}}, {2: {}})
+        sides={
+            SideKey("raw"): PartialRow(
+                1, 2048, (0, 1, 3), {2: {"iteration": np.array([4])}}, {2: {}}
+            )
         },
     )  # fmt: skip
     fault = Fault("lost_rank", 7, {0: "peer gone", -1: "nobody said this"}, (3,), "now")
@@ -376,7 +379,7 @@ def died() -> Run:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_samples_of_a_row_that_a_crash_cut_short_are_marked_and_kept(way: Link) -> None:
+def test_the_samples_of_a_row_that_a_crash_cut_short_are_marked_and_kept(way: Exporter) -> None:
     run = died()
     everything = way(run, "samples")
     beside = [line for line in everything if line["side"] == "raw"]

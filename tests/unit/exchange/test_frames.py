@@ -14,7 +14,7 @@ import pytest
 
 import tcpx_mpi
 from tcpx_mpi.errors import PluginMissing, UsageError
-from tcpx_mpi.records import PHASES, RunWriter, read_run
+from tcpx_mpi.records import PHASES, RunWriter, SideKey, read_run
 from tcpx_mpi.report import summarise_row
 
 
@@ -133,7 +133,7 @@ def test_a_row_in_place_is_one_line(tmp_path: Path) -> None:
     writer = RunWriter(str(tmp_path / "o.h5"))
     writer.write_header(invented.run_header())
     writer.write_setup(invented.setup_times())
-    writer.append_row(dataclasses.replace(row, against={"in_place": slower}))
+    writer.append_row(dataclasses.replace(row, sides={SideKey(place="in_place"): slower}))
     writer.finish()
     rows = tcpx_mpi.open_run(writer.path).rows
     assert rows.side.tolist() == ["plugin", "in_place"]

@@ -11,7 +11,7 @@ import judged
 import numpy as np
 import pytest
 
-from tcpx_mpi.records import Row, Run, RunHeader
+from tcpx_mpi.records import Row, Run, RunHeader, SideKey
 from tcpx_mpi.report import report_lines, summarise_row, to_json
 from tcpx_mpi.report.html.page import page_of
 
@@ -26,16 +26,19 @@ def row(index: int = 0, **times: float) -> Row:
 
 def beside(table: Row, name: str, **changes: Any) -> Row:
     """The same with another baseline's row."""
-    baselines = {**table.against, name: dataclasses.replace(table.against[name], **changes)}
-    return dataclasses.replace(table, against=baselines)
+    side = SideKey.of_name(name)
+    changed = dataclasses.replace(table.sides[side], **changes)
+    return dataclasses.replace(table, sides={**table.sides, side: changed})
 
 
 def warnings(*rows: Row, head: RunHeader | None = None) -> list[str]:
-    return judged.warnings(rows, head if head is not None else header(*rows[0].against))
+    return judged.warnings(
+        rows, head if head is not None else header(*(side.name for side in rows[0].sides))
+    )
 
 
 def busy(table: Row, name: str, share: float) -> Row:
-    elapsed = float(table.against[name].samples["iteration"].max(axis=0).sum())
+    elapsed = float(table.sides[SideKey.of_name(name)].samples["iteration"].max(axis=0).sum())
     others = np.array([0, 0, math.ceil(share * elapsed), 0])
     return beside(table, name, cpu_others_ns=others)
 
@@ -97,7 +100,7 @@ def test_a_ratio_of_two_networks_is_void_and_a_warning(
     expected = f"peer {kind} went over {interfaces}, the plugin over eth1: no ratio; "
     assert [line.startswith(expected) for line in found] == [True] * warned
     run = Run("o.h5", head, invented.setup_times(), [table], True)
-    ratio = summarise_row(head, table).against[kind]
+    ratio = summarise_row(head, table).ratios[SideKey(kind)]
     assert math.isnan(ratio.ratio) == warned
     assert bool(ratio.void) == warned
     assert (" void" in "\n".join(report_lines(run))) == warned
@@ -111,7 +114,7 @@ def test_a_ratio_of_two_networks_is_void_and_a_warning(
 
 def test_a_peer_that_took_a_short_cut_is_named() -> None:
     found = busy(row(raw=1.5), "raw", 0.0)
-    payload = found.against["raw"].payload_bytes_sent
+    payload = found.sides[SideKey("raw")].payload_bytes_sent
     assert warnings(found, beside(found, "raw", net_sent=payload - 1), found) == [
         "peer raw sent fewer bytes than its payload: a short cut"
     ]
@@ -120,7 +123,7 @@ def test_a_peer_that_took_a_short_cut_is_named() -> None:
 @pytest.mark.parametrize(("kind", "accused"), [("raw", True), ("mpi", False), ("nccl", False)])
 def test_a_collective_of_its_own_may_send_less_than_our_schedule(kind: str, accused: bool) -> None:
     found = busy(row(**{kind: 1.5}), kind, 0.0)
-    payload = found.against[kind].payload_bytes_sent
+    payload = found.sides[SideKey.of_name(kind)].payload_bytes_sent
     head = header(kind, pattern="all_reduce")
     less = beside(found, kind, net_sent=payload * 2 // 3)
     assert ["short cut" in line for line in warnings(less, head=head)] == [True] * accused
@@ -133,7 +136,7 @@ def test_another_plugin_is_accused_of_a_short_cut_where_all_of_it_can_be_seen(
     name: str, accused: bool
 ) -> None:
     found = busy(row(plugin=1.5), "plugin", 0.0)
-    payload = found.against["plugin"].payload_bytes_sent
+    payload = found.sides[SideKey("plugin")].payload_bytes_sent
     head = header("plugin")
     head.baselines = [dataclasses.replace(head.baselines[0], description=f"{name}, ABI v9, b.so")]
     few = beside(found, "plugin", net_sent=payload - 1)
@@ -158,7 +161,7 @@ def test_a_peer_that_was_not_checked_is_named_unless_there_was_nothing_to_check(
 def waiting(cpu_ns: int, own_ns: int) -> list[str]:
     """The warnings of 20 iterations in which companions had so much CPU time."""
     table = row(nccl=2.0)
-    for side, factor in ((table, 1), (table.against["nccl"], 2)):
+    for side, factor in ((table, 1), (table.sides[SideKey("nccl")], 2)):
         side.samples["iteration"][:] = own_ns * factor
     table.proof = [dataclasses.replace(each, waiting_cpu_ns=cpu_ns) for each in table.proof]
     return [text for text in warnings(table) if "waiting peers" in text]

@@ -116,7 +116,7 @@ def test_what_was_read_of_a_gpu_comes_back_from_file_journal_and_json(tmp_path: 
     journal = Journal(str(tmp_path), "id", 0, 1)
     part = invented.rank_row(0, facts, gpu=gpu)
     for kind, samples in (("warmup", part.warmup), ("timed", part.samples)):
-        journal.append_batch(0, facts.size_bytes, kind, 0, samples, "")
+        journal.append_batch(0, facts.size_bytes, kind, 0, samples)
     journal.append_result(facts, part)
     (path,) = tmp_path.glob("*.journal")
     read_back = read_journal(str(path)).rows[0].part

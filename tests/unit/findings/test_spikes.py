@@ -12,7 +12,7 @@ from judged import run_of, summaries_of
 
 from tcpx_mpi.findings import Finding
 from tcpx_mpi.findings.spikes import spikes
-from tcpx_mpi.records import Row, read_run
+from tcpx_mpi.records import Row, SideKey, read_run
 from tcpx_mpi.report import report_lines
 from tcpx_mpi.report.lines import words_of
 
@@ -120,7 +120,7 @@ def test_the_part_in_place_has_its_own() -> None:
     times = steady()
     times[0, 30] = 9 * MS
     made = row(steady())
-    made.against["in_place"] = row(times)
+    made.sides[SideKey(place="in_place")] = row(times)
     assert words(made).startswith("Spike: 1 KiB in place: the mean is ")
 
 

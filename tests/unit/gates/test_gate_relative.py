@@ -16,7 +16,7 @@ from tcpx_mpi.errors import UsageError
 from tcpx_mpi.gates import Gate, Judgement, Limit, calibrate, gate_text, judge, read_gate
 from tcpx_mpi.gates import require_judgeable as require
 from tcpx_mpi.gates.figures import figures_of
-from tcpx_mpi.records import ObservedPlacement, Run
+from tcpx_mpi.records import ObservedPlacement, Run, SideKey
 from tcpx_mpi.stats.spread import node_spread
 
 
@@ -52,7 +52,9 @@ def test_a_ratio_to_what_did_not_run_or_was_wrong_or_void_fails() -> None:
 def wrong_baseline(run: Run) -> None:
     for row in run.rows:
         for name in ("raw", "raw_4"):
-            row.against[name] = dataclasses.replace(row.against[name], wrong=np.ones(4, np.int64))
+            row.sides[SideKey(name)] = dataclasses.replace(
+                row.sides[SideKey(name)], wrong=np.ones(4, np.int64)
+            )
 
 
 def void_baseline(run: Run) -> None:
@@ -193,7 +195,7 @@ def test_the_shipped_gate_of_any_machine_bounds_nothing_but_a_run_against_itself
     run = invented_runs.beside_baselines()
     for row in run.rows:
         row.size_bytes <<= 10
-        del row.against["raw_4"]
+        del row.sides[SideKey("raw_4")]
     run.header.plan = dataclasses.replace(
         run.header.plan, sizes=tuple(row.size_bytes for row in run.rows)
     )
@@ -213,7 +215,7 @@ def launches_beside(count: int = 6) -> list[Run]:
         run = invented_runs.beside_baselines()
         run.header.run_id = str(number)
         for row in run.rows:
-            for side in (row, *row.against.values()):
+            for side in (row, *row.sides.values()):
                 times = side.samples["iteration"]
                 times[:] = (times * np.exp(0.02 * random.standard_normal())).astype(np.int64)
                 side.wrong[:] = 0
@@ -230,7 +232,7 @@ def test_a_calibration_has_all_figures_that_the_launches_have_each_with_its_prov
     assert "6 launches, median 0.4967 x, " in of_first[1].provenance
     assert all(judge(made.gate, run).passed for run in runs)
     slow = launches_beside(1)[0]
-    for side in (slow.rows[0].against["raw"], slow.rows[0].against["raw_4"]):
+    for side in (slow.rows[0].sides[SideKey("raw")], slow.rows[0].sides[SideKey("raw_4")]):
         side.samples["iteration"] //= 2
     (failure,) = judge(made.gate, slow).failures()
     assert failure.startswith("ring, host, 1 KiB: ratio to raw 0.2")
@@ -241,7 +243,7 @@ def test_a_figure_that_some_launches_lack_is_no_part_of_a_calibration() -> None:
     # In the first of two cycles.
     cycle = [dataclasses.replace(row, index=row.index + 5, cycle=1) for row in runs[4].rows]
     for row in runs[4].rows:
-        row.against = {}
+        row.sides = {}
     runs[4].rows = [*runs[4].rows, *cycle]
     runs[4].header.plan = dataclasses.replace(runs[4].header.plan, run_cycles=2)
     with pytest.raises(UsageError, match="ratio to raw is unknown in 1 of 6 launches"):

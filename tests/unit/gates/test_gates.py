@@ -25,7 +25,7 @@ from tcpx_mpi.errors import UsageError
 from tcpx_mpi.findings import Severity
 from tcpx_mpi.gates import Limit, gate_text, judge, read_gate, require_judgeable
 from tcpx_mpi.gates.figures import figures_of
-from tcpx_mpi.records import IN_PLACE, LOADED, Run
+from tcpx_mpi.records import IN_PLACE, LOADED, Run, SideKey
 from tcpx_mpi.report import without_nan
 
 HEAD = '[gate]\nplugin = "p"\nranks = 4\nprovenance = "by hand"\n'
@@ -46,7 +46,7 @@ def test_a_run_above_all_limits_passes_and_one_below_one_of_them_does_not() -> N
 
 def beside(run: Run, side: str, **changes: object) -> Run:
     row = run.rows[1]
-    row.against[side] = dataclasses.replace(row, against={}, **changes)  # type: ignore[arg-type]  # by name
+    row.sides[SideKey.of_name(side)] = dataclasses.replace(row, sides={}, **changes)  # type: ignore[arg-type]  # by name
     return run
 
 

@@ -121,7 +121,7 @@ def test_a_ucx_that_cannot_leaves_our_rows_and_says_why(
     assert words in out
     run = read_run(str(file))
     assert len(run.rows) == 2
-    assert [len(row.against) for row in run.rows].count(1) == rows
+    assert [len(row.sides) for row in run.rows].count(1) == rows
     lines = [line for line in out.splitlines() if line.split()[:1] in (["4096"], ["8192"])]
     assert len(lines) == 2
     assert [line.split()[-1] == "n/a" for line in lines] == [rows == 0] * 2

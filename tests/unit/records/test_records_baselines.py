@@ -12,12 +12,14 @@ import pytest
 from same_run import same
 
 from tcpx_mpi.records import (
+    ITSELF,
     PHASES,
     Journal,
     RankRow,
     RowFacts,
     RunHeader,
     RunWriter,
+    SideKey,
     join_row,
     merge,
     read_journal,
@@ -52,9 +54,9 @@ def test_peers_and_every_sample_of_theirs_come_back_as_they_were_written(tmp_pat
     assert run.missing == []
     assert same(run.rows, rows())
     for row in run.rows:
-        assert set(row.against) == set(TIMES)
+        assert {side.name for side in row.sides} == set(TIMES)
         for name, factor in TIMES.items():
-            ratio = row.against[name].samples["iteration"] / row.samples["iteration"]
+            ratio = row.sides[SideKey.of_name(name)].samples["iteration"] / row.samples["iteration"]
             assert ratio == pytest.approx(factor, rel=0.01)
 
 
@@ -121,7 +123,7 @@ def test_a_rank_with_other_peers_beside_it_joins_no_row() -> None:
 def test_a_peer_with_samples_missing_joins_no_row() -> None:
     facts = invented.row_facts(0)
     parts = [invented.rank_row_with_baselines(rank, facts, raw=2.0) for rank in range(2)]
-    samples = parts[1].against["raw"].samples
+    samples = parts[1].sides[SideKey("raw")].samples
     samples["iteration"] = samples["iteration"][:-1]
     with pytest.raises(ValueError, match="rank 1 has 19 samples, others 20"):
         join_row(facts, parts, "")
@@ -138,24 +140,26 @@ def record(spool: Path, rank: int, *, ends: int, begins: int) -> str:
     for index in range(begins):
         facts = invented.row_facts(index)
         part = invented.rank_row_with_baselines(rank, facts, **TIMES)
-        sides = {"": part, **part.against}
+        sides = {ITSELF: part, **part.sides}
         for first, last in ((0, 8), (8, 20)):
             # As measured: one after the other, and back again.
-            for name in sides if first == 0 else reversed(sides):
+            for side in sides if first == 0 else reversed(sides):
                 if index >= ends and first == 8:
                     break
-                append(own, facts, name, sides[name], first, last)
+                append(own, facts, side, sides[side], first, last)
         if index < ends:
             own.append_result(facts, part)
     own.close()
     return own.path
 
 
-def append(own: Journal, facts: RowFacts, name: str, part: RankRow, first: int, last: int) -> None:
+def append(
+    own: Journal, facts: RowFacts, side: SideKey, part: RankRow, first: int, last: int
+) -> None:
     if first == 0:
-        own.append_batch(facts.index, facts.size_bytes, "warmup", 0, part.warmup, name)
+        own.append_batch(facts.index, facts.size_bytes, "warmup", 0, part.warmup, side)
     arrays = {phase: part.samples[phase][first:last] for phase in PHASES}
-    own.append_batch(facts.index, facts.size_bytes, "timed", first, arrays, name)
+    own.append_batch(facts.index, facts.size_bytes, "timed", first, arrays, side)
 
 
 def test_a_row_with_peers_comes_back_from_its_journal(tmp_path: Path) -> None:
@@ -163,7 +167,7 @@ def test_a_row_with_peers_comes_back_from_its_journal(tmp_path: Path) -> None:
     expected = invented.rank_row_with_baselines(1, invented.row_facts(0), **TIMES)
     assert content.rows[0].part is not None
     assert same(content.rows[0].part, expected)
-    assert list(content.rows[0].part.against) == list(TIMES)
+    assert [side.name for side in content.rows[0].part.sides] == list(TIMES)
 
 
 def test_a_merge_joins_what_peers_did_in_whole_rows(tmp_path: Path) -> None:
@@ -174,10 +178,13 @@ def test_a_merge_joins_what_peers_did_in_whole_rows(tmp_path: Path) -> None:
     assert same([untimed(row) for row in run.rows], [untimed(row) for row in expected])
     # Of the row that did not end there is what every side did until then.
     (part,) = run.partial
-    assert set(part.against) == set(TIMES)
+    assert {side.name for side in part.sides} == set(TIMES)
     for rank in range(WORLD):
         own = invented.rank_row_with_baselines(rank, invented.row_facts(2), **TIMES)
-        for found, whole in ((part, own), *((part.against[n], own.against[n]) for n in TIMES)):
+        for found, whole in (
+            (part, own),
+            *((part.sides[side], own.sides[side]) for side in map(SideKey.of_name, TIMES)),
+        ):
             assert found.missing_ranks == (0, 1)
             for phase in PHASES:
                 assert np.array_equal(found.samples[rank][phase], whole.samples[phase][:8])
@@ -188,18 +195,18 @@ def test_a_merge_says_whom_a_crash_in_a_peers_block_found_there(tmp_path: Path) 
     own = record(tmp_path, 0, ends=0, begins=1)
     later = Journal(str(tmp_path), header().run_id, 1, WORLD)
     facts = invented.row_facts(0)
-    beside = invented.rank_row_with_baselines(1, facts, **TIMES).against["raw_4"]
-    append(later, facts, "raw_4", beside, 0, 8)
+    beside = invented.rank_row_with_baselines(1, facts, **TIMES).sides[SideKey("raw_4")]
+    append(later, facts, SideKey("raw_4"), beside, 0, 8)
     later.close()
     (part,) = read_run(merge(str(tmp_path / "merged.h5"), [own, later.path])).partial
     assert part.samples[1]["iteration"].size == 0
-    assert sorted(part.against["raw"].samples) == [0]
-    assert part.against["raw_4"].samples[1]["iteration"].tolist() == (
+    assert sorted(part.sides[SideKey("raw")].samples) == [0]
+    assert part.sides[SideKey("raw_4")].samples[1]["iteration"].tolist() == (
         beside.samples["iteration"][:8].tolist()
     )
 
 
 def untimed(row: object) -> object:
     """A row without the time of its end, which is that of the merge."""
-    against = {name: untimed(baseline) for name, baseline in row.against.items()}  # type: ignore[attr-defined]  # a Row
-    return dataclasses.replace(row, finished_time="", against=against)  # type: ignore[type-var]  # a Row
+    sides = {side: untimed(baseline) for side, baseline in row.sides.items()}  # type: ignore[attr-defined]  # a Row
+    return dataclasses.replace(row, finished_time="", sides=sides)  # type: ignore[type-var]  # a Row

@@ -16,7 +16,7 @@ import needs
 import numpy as np
 import pytest
 
-from tcpx_mpi.records import FLUSH, Average, GpuRow, PartialRow, RunWriter
+from tcpx_mpi.records import FLUSH, Average, GpuRow, PartialRow, RunWriter, SideKey
 from tcpx_mpi.records.described import DESCRIBED, NUMBER, README, TEXT
 from tcpx_mpi.records.trace import COLUMNS
 
@@ -39,7 +39,7 @@ def path(tmp_path: Path) -> str:
     writer = RunWriter(str(tmp_path / "o.h5"))
     writer.write_header(invented.run_header())
     writer.write_setup(invented.setup_times())
-    row = invented.row(0, against={"raw": invented.row(0)}, **more)
+    row = invented.row(0, sides={SideKey("raw"): invented.row(0)}, **more)
     for samples in (row.samples, row.warmup):  # as of a run that flushes its receives
         samples[FLUSH] = samples["receive"]  # type: ignore[index]  # not from a file
     writer.append_row(row)

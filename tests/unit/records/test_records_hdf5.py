@@ -18,6 +18,7 @@ from tcpx_mpi.records import (
     PartialRow,
     Plan,
     RunWriter,
+    SideKey,
     read_run,
 )
 from tcpx_mpi.records import mapped_arrays as large
@@ -72,7 +73,7 @@ def test_large_samples_stay_in_the_file_and_are_read_from_there(
     writer.finish()
     for found in (kept, read_run(writer.path).rows[0]):
         assert same(found, row)
-        for side in (found, found.against["raw"]):
+        for side in (found, found.sides[SideKey("raw")]):
             assert all(is_mapped(values) for values in side.samples.values())
             assert not any(is_mapped(values) for values in side.warmup.values())
 

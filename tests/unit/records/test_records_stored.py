@@ -23,6 +23,7 @@ from tcpx_mpi.records import (
     Row,
     RunWriter,
     Scratch,
+    SideKey,
     StoredSamples,
     mapped_arrays,
     read_run,
@@ -79,7 +80,7 @@ def test_samples_are_kept_by_nobody_but_who_asked_and_are_not_to_be_changed(
     how: str, tmp_path: Path
 ) -> None:
     row, _ = KEPT[how](tmp_path / "o.h5")
-    for side in (row, row.against["raw"]):
+    for side in (row, row.sides[SideKey("raw")]):
         for samples in (side.samples, side.warmup):
             assert isinstance(samples, StoredSamples)
             values = samples["send"]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from judged import run_of, warnings
 
-from tcpx_mpi.records import Row, RunHeader
+from tcpx_mpi.records import Row, RunHeader, SideKey
 from tcpx_mpi.report import (
     header_lines,
     row_line,
@@ -39,8 +39,9 @@ def row(index: int = 0, **times: float) -> Row:
 
 def beside(table: Row, name: str, **changes: Any) -> Row:
     """The same with another baseline's row."""
-    baselines = {**table.against, name: dataclasses.replace(table.against[name], **changes)}
-    return dataclasses.replace(table, against=baselines)
+    side = SideKey.of_name(name)
+    changed = dataclasses.replace(table.sides[side], **changes)
+    return dataclasses.replace(table, sides={**table.sides, side: changed})
 
 
 def test_the_bandwidths_beside_a_baseline_have_the_factors_of_the_row() -> None:
@@ -48,7 +49,7 @@ def test_the_bandwidths_beside_a_baseline_have_the_factors_of_the_row() -> None:
         summarise_row(header("raw", algbw_factor=factor), row(raw=2.0)) for factor in (1.0, 0.5)
     )
     assert halved.busbw == pytest.approx(plain.busbw / 2)
-    found, before = halved.against["raw"], plain.against["raw"]
+    found, before = halved.ratios[SideKey("raw")], plain.ratios[SideKey("raw")]
     assert found.ratio == before.ratio
     assert (found.ours, found.theirs) == pytest.approx((before.ours / 2, before.theirs / 2))
 
@@ -110,8 +111,8 @@ def test_the_header_says_how_every_peer_is_set() -> None:
 def test_what_ran_in_place_is_beside_what_ran_in_place() -> None:
     whole = dataclasses.replace(row(nccl=3.0), algo="ring")
     # The plugin in place as fast as ever, NCCL half as fast as out of place.
-    whole.against["in_place"] = row()
-    whole.against["nccl_in_place"] = row(nccl=6.0).against["nccl"]
+    whole.sides[SideKey(place="in_place")] = row()
+    whole.sides[SideKey("nccl", "in_place")] = row(nccl=6.0).sides[SideKey("nccl")]
     head = header("nccl", pattern="all_reduce")
     assert columns(head, whole)["ratio"] == ["3.000", "6.000"]
     assert "nccl in place" in title_lines(head)[1]
@@ -123,7 +124,7 @@ def test_what_ran_in_place_is_beside_what_ran_in_place() -> None:
 
 
 def busy(table: Row, name: str, share: float) -> Row:
-    elapsed = float(table.against[name].samples["iteration"].max(axis=0).sum())
+    elapsed = float(table.sides[SideKey.of_name(name)].samples["iteration"].max(axis=0).sum())
     others = np.array([0, 0, math.ceil(share * elapsed), 0])
     return beside(table, name, cpu_others_ns=others)
 
@@ -196,7 +197,10 @@ def apart(*names: str, floor_gbps: float = 0.0) -> RunHeader:
 def large_row(own_ns: int, **times: float) -> Row:
     """A row of the size from which a floor holds; `own_ns` is an iteration anywhere."""
     found = row(**times)
-    for side, factor in ((found, 1.0), *((found.against[name], times[name]) for name in times)):
+    for side, factor in (
+        (found, 1.0),
+        *((found.sides[SideKey.of_name(name)], times[name]) for name in times),
+    ):
         side.size_bytes = FLOOR_FROM_BYTES
         side.samples["iteration"][:] = round(own_ns * factor)
     return found

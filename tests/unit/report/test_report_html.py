@@ -18,7 +18,7 @@ from judged import summaries_of
 
 from tcpx_mpi import cli
 from tcpx_mpi.errors import ExitCode
-from tcpx_mpi.records import RunWriter
+from tcpx_mpi.records import RunWriter, SideKey
 from tcpx_mpi.report import summarise_row
 from tcpx_mpi.report.html import plots, tables, write_html
 from tcpx_mpi.report.html.ceilings import line_rate
@@ -307,7 +307,7 @@ def test_peers_are_drawn_and_compared_row_by_row() -> None:
 def test_an_interval_with_1_in_it_decides_nothing() -> None:
     run = invented_runs.beside_baselines()
     for row in run.rows:
-        raw = row.against["raw"]
+        raw = row.sides[SideKey("raw")]
         raw.samples["iteration"][:] = row.samples["iteration"]
         raw.samples["iteration"][:, ::2] += 100
         raw.samples["iteration"][:, 1::2] -= 100

@@ -11,7 +11,7 @@ import pytest
 
 from tcpx_mpi import _native
 from tcpx_mpi.patterns import load
-from tcpx_mpi.records import Row
+from tcpx_mpi.records import Row, SideKey
 from tcpx_mpi.run.ceiling import by_streams, copy_lines, raw_lines
 
 MIB = 1 << 20
@@ -45,7 +45,7 @@ def test_what_nobody_checked_is_told_apart() -> None:
 def test_rows_beside_each_other_go_by_their_streams() -> None:
     whole = row()
     two, four = row(), row()
-    whole.against = {"raw_4": four, "raw_2": two}  # in no order
+    whole.sides = {SideKey("raw_4"): four, SideKey("raw_2"): two}  # in no order
     infos = [
         dataclasses.replace(invented.baseline(name), streams=streams)
         for name, streams in (("raw", 1), ("raw_2", 2), ("raw_4", 4))

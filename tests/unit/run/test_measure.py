@@ -15,7 +15,7 @@ import pytest
 from tcpx_mpi import _native
 from tcpx_mpi.config.settings import load_settings
 from tcpx_mpi.machine.placement import Placement
-from tcpx_mpi.records import PHASES, BaselineInfo, RankRow
+from tcpx_mpi.records import PHASES, BaselineInfo, RankRow, SideKey
 from tcpx_mpi.run import run_batch
 from tcpx_mpi.run.measure import Measurement
 from tcpx_mpi.run.run_batch import PLUGIN
@@ -233,8 +233,8 @@ def test_a_row_pays_for_the_checks_of_what_was_timed_and_not_of_warm_ups(
 
 def test_every_side_has_all_its_samples_in_its_own_row() -> None:
     row, _ = measured(["raw", "mpi"])
-    assert list(row.against) == ["raw", "mpi"]
-    for side in (row, *row.against.values()):
+    assert list(row.sides) == [SideKey("raw"), SideKey("mpi")]
+    for side in (row, *row.sides.values()):
         for phase in PHASES:
             assert side.samples[phase].shape == (ITERS,)
             assert side.warmup[phase].shape == (WARMUPS,)
@@ -243,13 +243,13 @@ def test_every_side_has_all_its_samples_in_its_own_row() -> None:
         assert (side.cpu_user_ns, side.cpu_system_ns, side.cpu_others_ns) == (240, 160, 8)
         assert (side.checked, side.wrong, side.fault) == (True, 0, "")
         assert side.payload_bytes_received == SIZE * ITERS
-    assert all(not side.against for side in row.against.values())
+    assert all(not side.sides for side in row.sides.values())
 
 
 @pytest.mark.parametrize("short", ["", "raw", "mpi"])
 def test_a_byte_that_did_not_come_is_wrong_for_the_side_that_did_not_bring_it(short: str) -> None:
     row, _ = measured(["raw", "mpi"], short)
-    sides = {PLUGIN: row, **row.against}
+    sides = {PLUGIN: row, **{side.name: each for side, each in row.sides.items()}}
     wrong = {name: side.wrong for name, side in sides.items()}
     assert wrong == {name: ITERS + WARMUPS if name == short else 0 for name in sides}
     assert [name for name, side in sides.items() if side.fault] == [short]
@@ -258,13 +258,13 @@ def test_a_byte_that_did_not_come_is_wrong_for_the_side_that_did_not_bring_it(sh
 
 def test_a_byte_behind_a_message_is_as_wrong_as_one_within() -> None:
     row, _ = measured_over_wire(["raw"], {"raw": -1})
-    assert (row.wrong, row.against["raw"].wrong) == (0, ITERS + WARMUPS)
+    assert (row.wrong, row.sides[SideKey("raw")].wrong) == (0, ITERS + WARMUPS)
 
 
 def test_a_side_is_beside_the_processes_of_the_others_and_not_its_own() -> None:
     row, _ = measured(["nccl"])
     assert row.proof.waiting_cpu_ns >= 0
-    assert row.against["nccl"].proof.waiting_cpu_ns == -1
+    assert row.sides[SideKey("nccl")].proof.waiting_cpu_ns == -1
 
 
 def test_who_is_late_is_given_twice_the_time_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,13 +277,13 @@ def test_who_is_late_is_given_twice_the_time_up_to_a_limit(monkeypatch: pytest.M
 
 def test_unchecked_sides_claim_nothing() -> None:
     row, _ = measured(["raw"], "raw", check="0")
-    for side in (row, row.against["raw"]):
+    for side in (row, row.sides[SideKey("raw")]):
         assert (side.checked, side.wrong, side.fault) == (False, -1, "")
 
 
 def test_alone_the_plugin_has_every_turn() -> None:
     row, batches = measured([])
-    assert row.against == {}
+    assert row.sides == {}
     assert [count for _, _, count, _ in batches] == [WARMUPS, *BLOCKS]
 
 
@@ -295,5 +295,5 @@ def test_where_every_iteration_starts_together_a_side_keeps_its_turn_for_a_whole
                      ("", 1)]  # fmt: skip
     assert {count for _, _, count, _ in batches} == {1}
     assert all(poisoned for *_, poisoned in batches)
-    assert row.against["raw"].batches.tolist() == BLOCKS
-    assert row.against["raw"].samples["iteration"].shape == (ITERS,)
+    assert row.sides[SideKey("raw")].batches.tolist() == BLOCKS
+    assert row.sides[SideKey("raw")].samples["iteration"].shape == (ITERS,)

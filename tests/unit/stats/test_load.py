@@ -11,7 +11,7 @@ import pytest
 
 from tcpx_mpi.findings.baselines import while_loaded
 from tcpx_mpi.findings.verdict import as_nccl_tests
-from tcpx_mpi.records import LOADED, Row, Run
+from tcpx_mpi.records import LOADED, Row, Run, SideKey
 from tcpx_mpi.report import row_line, summarise_row, title_lines, to_json
 from tcpx_mpi.report.fitted import Fitted
 from tcpx_mpi.report.lines import words_of
@@ -36,7 +36,7 @@ def side(time_ns: int, receive_ns: int, mesh_bytes: int) -> Row:
 
 def a_row(receive_ns: int = 100_000, **loaded: object) -> Row:
     under = dataclasses.replace(side(30_000, receive_ns, 200_000), **loaded)  # type: ignore[arg-type]
-    return dataclasses.replace(side(10_000, 20_000, 0), against={LOADED: under})
+    return dataclasses.replace(side(10_000, 20_000, 0), sides={SideKey(place=LOADED): under})
 
 
 def test_the_ratio_is_that_of_times_and_the_mesh_is_over_its_own_time() -> None:

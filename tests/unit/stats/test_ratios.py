@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from numpy.typing import ArrayLike
 
-from tcpx_mpi.records import Row
+from tcpx_mpi.records import Row, SideKey
 from tcpx_mpi.stats.ratios import (
     Ratio,
     block_times_ns,
@@ -296,14 +296,15 @@ def test_else_there_is_one(found: Ratio) -> None:
 
 
 def test_a_peer_without_a_floor_is_never_void() -> None:
-    baselines = {"nccl": blocks([10**9] * 8, size_bytes=LARGE)}
+    baselines = {SideKey("nccl"): blocks([10**9] * 8, size_bytes=LARGE)}
     ours = blocks([1000] * 8, size_bytes=LARGE)
-    assert ratios(ours, baselines, 1, 1.0, 1)["nccl"].void == ""
-    assert ratios(ours, baselines, 1, 1.0, 1, {"nccl": 29.0})["nccl"].void
+    assert ratios(ours, baselines, 1, 1.0, 1)[SideKey("nccl")].void == ""
+    assert ratios(ours, baselines, 1, 1.0, 1, {"nccl": 29.0})[SideKey("nccl")].void
 
 
 def test_nobody_is_the_strongest_where_one_is_void() -> None:
-    baselines = {name: blocks([10**7] * 8, size_bytes=LARGE) for name in ("nccl", "nccl_default")}
+    names = ("nccl", "nccl_default")
+    baselines = {SideKey(name): blocks([10**7] * 8, size_bytes=LARGE) for name in names}
     ours = blocks([1000] * 8, size_bytes=LARGE)
     found = ratios(ours, baselines, 1, 1.0, 1, {"nccl": 29.0, "nccl_default": 0.0})
     best = strongest(found, ["nccl", "nccl_default"])
@@ -315,9 +316,9 @@ def test_nobody_is_the_strongest_where_one_is_void() -> None:
 
 
 def test_every_peer_of_a_row_has_its_ratio_by_name() -> None:
-    baselines = {"raw": blocks([1500] * 8), "mpi": blocks([3000] * 8)}
+    baselines = {SideKey("raw"): blocks([1500] * 8), SideKey("mpi"): blocks([3000] * 8)}
     found = ratios(blocks([1000] * 8), baselines, 1, 1.0, 1)
-    assert {name: (ratio.baseline, ratio.ratio) for name, ratio in found.items()} == {
+    assert {side.name: (ratio.baseline, ratio.ratio) for side, ratio in found.items()} == {
         "raw": ("raw", 1.5),
         "mpi": ("mpi", 3.0),
     }
@@ -325,15 +326,16 @@ def test_every_peer_of_a_row_has_its_ratio_by_name() -> None:
 
 
 def test_the_strongest_peer_is_the_one_with_the_smallest_ratio() -> None:
-    baselines = {name: blocks([time] * 8) for name, time in
+    baselines = {SideKey(name): blocks([time] * 8) for name, time in
              {"raw": 1500, "raw_1": 1200, "raw_4": 1300, "mpi": 900}.items()}  # fmt: skip
     found = ratios(blocks([1000] * 8), baselines, 1, 1.0, 1)
     best = strongest(found, ["raw", "raw_1", "raw_2", "raw_4"])
     assert best is not None
     assert best.baseline == "raw_1"
-    unknown = {**found, "raw_1": dataclasses.replace(found["raw_1"], ratio=math.nan)}
+    raw_1 = SideKey("raw_1")
+    unknown = {**found, raw_1: dataclasses.replace(found[raw_1], ratio=math.nan)}
     best = strongest(unknown, ["raw", "raw_1", "raw_4"])
     assert best is not None
     assert best.baseline == "raw_4"
     assert strongest(found, []) is None
-    assert strongest({"raw_1": unknown["raw_1"]}, ["raw_1"]) is None
+    assert strongest({raw_1: unknown[raw_1]}, ["raw_1"]) is None
