@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -142,6 +143,7 @@ ORDINARY = {"", "size", "count", "type", "redop", "root", "time", "low", "high",
             "slowest", "wrong", "checked", "timestamp", "streams", "variant"}  # fmt: skip
 
 
+@functools.cache
 def texts_of(source: str) -> set[str]:
     nodes = ast.walk(ast.parse(source))
     return {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str)}
