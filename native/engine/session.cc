@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cuda/gpu.h"
+#include "engine/in_place.h"
 
 namespace tcpx {
 namespace {
@@ -41,6 +42,12 @@ Session::Session(Net& net, int device, const TransferLimits& limits, int gpu, Un
     throw std::invalid_argument("bad chunk or channels");
   }
   for (auto& flows : flow_of_) flows.resize(limits.channels, nullptr);
+  if (gpu_ != nullptr) {
+    NetProperties properties;
+    check_call(net.properties(device, &properties), "getProperties", "");
+    flushes_ = needs_flush(properties, gpu_->facts);
+    dma_buf_ = takes_dma_buf(net, properties, gpu_->facts);
+  }
   if (unpacker_) unpacker_->reserve(size_t{kNetMaxRequests} * limits.channels);
   if (limits.alone) return;
   const std::lock_guard<std::mutex> all(g_sessions_mutex);
@@ -389,6 +396,8 @@ bool Session::next(const MessageFlow& flow, Chunk<Part>& chunk, Posting& posting
   chunk.data = memory.data + at;
   chunk.bytes = static_cast<uint32_t>(chunk_bytes(message, share.next));
   chunk.scattered = memory.type == kNetPtrCuda && flow.queue != nullptr;
+  chunk.flushes =
+      flushes_ && flow.kind == FlowKind::kReceive && memory.type == kNetPtrCuda && chunk.bytes > 0;
   chunk.part = {share.message, share.next};
   return true;
 }

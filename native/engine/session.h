@@ -233,7 +233,7 @@ class Session {
   void finished(const MessageFlow& flow, const Chunk<Part>& chunk);
   void fail(const MessageFlow& flow, const Chunk<Part>& chunk, const FlowFault& fault);
   void calls(const MessageFlow& flow, watch::InCall call) { heartbeat_.enter(&flow, call); }
-  void flushes(const Chunk<Part>&) {}
+  void flushes(const Chunk<Part>&) {}  // nobody counts how long it takes
 
   bool progress(SetupRound& setup);  // one round over connects and flows
   bool progress_all();               // and over accepts, and over those of the other sessions
@@ -258,6 +258,8 @@ class Session {
   const Gpu* const gpu_;                // NULL: none
   std::unique_ptr<Unpacker> unpacker_;  // into its memory
   Leftovers* const leftovers_;
+  bool flushes_ = false;      // receives into GPU memory that the plugin puts there
+  bool dma_buf_ = false;      // how that is registered
   mutable std::mutex mutex_;  // guards all below
   Connections connections_;
   std::exception_ptr refusal_;     // of a connect, an accept, or a registration with a new comm

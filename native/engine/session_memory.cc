@@ -10,12 +10,13 @@ namespace {
 // Several registrations of which all succeed, or none stays.
 class Registrations {
  public:
-  explicit Registrations(Net& net) : net_(net) {}
+  Registrations(Net& net, bool dma_buf) : net_(net), dma_buf_(dma_buf) {}
   ~Registrations() {
     for (const auto& [comm, mhandle] : undo_) net_.dereg_mr(comm, mhandle);
   }
   void add(const Comm& comm, uint8_t* data, size_t bytes, int type) {
-    regions_.push_back(register_regions(net_, comm, data, bytes, {type}));
+    regions_.push_back(
+        register_regions(net_, comm, data, bytes, {type, dma_buf_ && type == kNetPtrCuda}));
     for (void* mhandle : regions_.back()) undo_.emplace_back(comm.comm, mhandle);
   }
   std::vector<std::vector<void*>> take() {
@@ -25,6 +26,7 @@ class Registrations {
 
  private:
   Net& net_;
+  const bool dma_buf_;
   std::vector<std::vector<void*>> regions_;  // an entry a call of add
   std::vector<std::pair<void*, void*>> undo_;
 };
@@ -36,7 +38,7 @@ void Session::adopt_comms() {
   for (const auto& comm : connections_.comms()) {
     MessageFlow*& flow = flow_of_[comm->direction == Direction::kSend ? 0 : 1].at(comm->channel);
     if (comm->comm == nullptr || flow != nullptr) continue;
-    Registrations added(net_);
+    Registrations added(net_, dma_buf_);
     for (auto& [id, memory] : memories_) {
       if (!memory.on_use) added.add(*comm, memory.data, memory.bytes, memory.type);
     }
@@ -91,7 +93,7 @@ void Session::register_with(const std::vector<MessageFlow*>& flows, Memory& memo
   }
   if (strangers.empty()) return;
   const GpuCurrent current(gpu_);
-  Registrations added(net_);
+  Registrations added(net_, dma_buf_);
   for (const size_t index : strangers) {
     added.add(*flows_[index].comm, memory.data, memory.bytes, memory.type);
   }

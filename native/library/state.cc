@@ -89,8 +89,7 @@ SessionState::SessionState(PluginUse plugin, int device, int channels, const Opt
   if (const int code = net.properties(device, &properties); code != kNetSuccess) {
     throw FatalError(Status::kSetupFailed, tcpx::PluginError("getProperties", code, "").what());
   }
-  takes_cuda_ = options.gpu >= 0 && (properties.ptr_support & kNetPtrCuda) != 0 &&
-                properties.device_type == kNetDeviceUnpack;
+  takes_cuda_ = options.gpu >= 0 && (properties.ptr_support & kNetPtrCuda) != 0;
   require(options.gpu < 0 || takes_cuda_, "gpu (" + std::to_string(options.gpu) + "): plugin " +
                                               net.name() + " does not take memory of GPUs");
   if (threaded()) thread_ = std::thread([this] { run(); });

@@ -121,19 +121,33 @@ def meet():
 """
 
 
+#: By a plugin that puts data into a GPU's memory itself.
+IN_PLACE = "in place"
+
+
 def environment(gpus: Gpus, **variables: str) -> dict[str, str]:
     return {**os.environ, "NCCL_SOCKET_IFNAME": "lo", **gpus.variables, **variables}
 
 
 @pytest.mark.parametrize(
-    "mode", [pytest.param("kernel", marks=pytest.mark.stand_in), "d2d", "host"]
+    "mode",
+    [
+        pytest.param("kernel", marks=pytest.mark.stand_in),
+        pytest.param(IN_PLACE, marks=pytest.mark.stand_in),
+        "d2d",
+        "host",
+    ],
 )
 def test_arrays_of_gpus_go_there_and_back_beside_host_arrays(mode: str, gpus: Gpus) -> None:
     import socket
 
     ends = socket.socketpair()
-    environ = environment(gpus, UCCL_TCPX_UNPACK_IMPL=mode, SOFTTCPX_FRAGMENTS="random",
-                          SOFTTCPX_POISON="1")  # fmt: skip
+    if mode == IN_PLACE:  # what is received there is hidden until the session has flushed it
+        environ = environment(gpus, SOFTTCPX_LIKE="direct", SOFTTCPX_TRAP_HIDDEN="1",
+                              NCCL_NET_FORCE_FLUSH="1")  # fmt: skip
+    else:
+        environ = environment(gpus, UCCL_TCPX_UNPACK_IMPL=mode, SOFTTCPX_FRAGMENTS="random",
+                              SOFTTCPX_POISON="1")  # fmt: skip
     sides = [
         subprocess.Popen(
             [sys.executable, "-c", PRELUDE + TWO + body, str(end.fileno()), str(gpus.count - 1)],

@@ -137,4 +137,43 @@ TEST(a_gpu_that_does_not_end_leaves_the_comms_open) {
   CHECK_EQ(pair.net.closed.size(), 0u);
 }
 
+TEST(what_a_plugin_puts_into_gpu_memory_is_flushed_before_a_transfer_is_complete) {
+  // That of a plugin for which NCCL flushes, and of one for which it does not.
+  for (const bool forced : {true, false}) {
+    struct ForcingNet : FakeNet {
+      int properties(int, NetProperties* out) override {
+        *out = {};
+        out->force_flush = force;
+        return 0;
+      }
+      bool force = false;
+    } net;
+    net.force = forced;
+    if (forced) net.flush_tests = 1 << 20;
+    test_gpu(0);
+    Session session(net, 0, {1, kChunkOnGpu, 12, 16}, 0);
+    session.add_send(0, session.listen(0).data());
+    session.establish(5.0, std::nullopt);
+    const GpuMemory memory(use_gpu(0), kBytes);
+    std::vector<uint8_t> host(kBytes);
+    const int on_gpu =
+        session.register_memory(reinterpret_cast<uint8_t*>(memory.address()), kBytes, kNetPtrCuda);
+    const int on_host = session.register_memory(host.data(), kBytes, kNetPtrHost);
+    const uint64_t first = session.create(), second = session.create();
+    session.post(first, Direction::kReceive, on_host, 0, kBytes);
+    for (int round = 0; round < 8; ++round) session.poll(first);
+    CHECK_EQ(session.poll(first), TransferState::kComplete);  // the host's needs none
+    CHECK_EQ(net.count(Call::kFlush), 0u);
+    session.post(second, Direction::kReceive, on_gpu, 0, kBytes);
+    session.post(second, Direction::kReceive, on_gpu, 0, 0);
+    for (int round = 0; round < 16; ++round) session.poll(second);
+    CHECK_EQ(session.look(second), forced ? TransferState::kActive : TransferState::kComplete);
+    CHECK_EQ(net.count(Call::kFlush), forced ? kChunks : 0u);
+    if (forced) net.flush_tests = 0;
+    for (int round = 0; round < 16; ++round) session.poll(second);
+    CHECK_EQ(session.look(second), TransferState::kComplete);
+    CHECK_CONTRACT(net);
+  }
+}
+
 CHECK_MAIN()
