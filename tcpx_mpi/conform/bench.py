@@ -61,6 +61,8 @@ class Receive:
     size: int
     number: int
     n: int = 1
+    #: (address, size, region) of each part, which is flushed where NCCL flushes.
+    parts: tuple[tuple[int, int, int], ...] = ()
 
     @property
     def comm(self) -> int:
@@ -100,8 +102,6 @@ class Bench:
             self.read_properties(device)
         if self.memory != "host" and not self.takes_gpus:
             raise NotTried("its ptrSupport has host memory alone")
-        if self.memory == "cuda" and not self.unpacks and self.properties.force_flush:
-            raise NotTried("its forceFlush wants a flush of each receive, which is not done here")
         return self
 
     def read_properties(self, device: int) -> Properties:
@@ -156,6 +156,11 @@ class Bench:
     def takes_gpus(self) -> bool:
         """Whether it takes memory of GPUs, by its ptrSupport."""
         return bool(self.properties.ptr_support & 2)
+
+    @property
+    def flushes(self) -> bool:
+        """Whether NCCL would flush what is received into this memory."""
+        return self.memory != "host" and not self.unpacks and bool(self.properties.force_flush)
 
     @property
     def gathers(self) -> bool:
@@ -247,7 +252,8 @@ class Bench:
         if request == 0:
             return None
         pair.receives += 1
-        return Receive(pair, request, area, offset, size, pair.receives - 1)
+        parts = ((area.address + offset, size, mhandle),)
+        return Receive(pair, request, area, offset, size, pair.receives - 1, parts=parts)
 
     def one_more(
         self, pair: Pair, area: Area, size: int, mhandle: int, offset: int = 0
@@ -267,7 +273,8 @@ class Bench:
         if not taken:
             return None
         pair.receives += 1
-        return Receive(pair, taken[0], area, offset, size, pair.receives - 1)
+        parts = ((area.address + offset, size, mhandle),)
+        return Receive(pair, taken[0], area, offset, size, pair.receives - 1, parts=parts)
 
     def send(self, *arguments: Any, **more: Any) -> Send:
         """A send, tried until it is taken."""
@@ -319,8 +326,19 @@ class Bench:
         """What follows on a receive that is done: to its place, and its slot given back."""
         if self.gathers:
             self._gather(receive)
+        if self.flushes:
+            self._flush(receive)
         if "irecvConsumed" in self.table.extras():
             self.good("irecv_consumed", receive.pair.receive, receive.n, receive.request)
+
+    def _flush(self, receive: Receive) -> None:
+        """What was put in place is made visible, as NCCL does it: parts of 0 bytes are left out."""
+        parts = [part for part in receive.parts if part[1] > 0]
+        if not parts:
+            return
+        addresses, sizes, regions = map(list, zip(*parts, strict=True))
+        if request := self.good("iflush", receive.pair.receive, addresses, sizes, regions):
+            self.until(lambda: bool(self.good("test", request, receive.n)[0]), "iflush did not end")
 
     def _gather(self, receive: Receive) -> None:
         """Fragments of the bounce buffer to where the message was to be."""

@@ -146,7 +146,10 @@ def _full(bench: Bench) -> str:
         if request == 0:
             break
         loopback.pair.receives += 1
-        receives.append(Receive(loopback.pair, request, loopback.target, at * PAGE, PAGE, at))
+        parts = ((loopback.target.address + at * PAGE, PAGE, loopback.there),)
+        receives.append(
+            Receive(loopback.pair, request, loopback.target, at * PAGE, PAGE, at, parts=parts)
+        )
 
     def offer(at: int) -> None:
         if len(sends) > at:

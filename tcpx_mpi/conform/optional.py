@@ -63,9 +63,9 @@ def _group(bench: Bench, loopback: Loopback, most: int) -> Receive:
     if request == 0:
         raise Broken("a group of receives on an idle comm was busy")
     loopback.pair.receives += 1
-    return Receive(
-        loopback.pair, request, loopback.target, 0, PAGE, loopback.pair.receives - 1, most
-    )
+    parts = tuple((at, PAGE, loopback.there) for at in where)
+    number = loopback.pair.receives - 1
+    return Receive(loopback.pair, request, loopback.target, 0, PAGE, number, most, parts)
 
 
 def _optional(bench: Bench) -> str:
@@ -75,7 +75,9 @@ def _optional(bench: Bench) -> str:
     loopback.pair.receives += 1
     sent = loopback.send(PAGE)
     if request not in (0, 1):
-        bench.finish(sent, Receive(loopback.pair, request, loopback.target, 0, PAGE, 0))
+        parts = ((loopback.target.address, PAGE, loopback.there),)
+        posted = Receive(loopback.pair, request, loopback.target, 0, PAGE, 0, parts=parts)
+        bench.finish(sent, posted)
     else:
         bench.finish(sent)
     last = loopback.receive(PAGE, PAGE)

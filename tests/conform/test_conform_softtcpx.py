@@ -49,6 +49,26 @@ def test_whoever_moves_the_bytes_says_the_same(environ: dict[str, str], tmp_path
     assert version["clauses"] == verdicts.expected("host", SOFTTCPX_ABI, quick=False)
 
 
+@pytest.mark.parametrize(("memory", "abi"), [("emulated", "12"), ("host", "6")])
+def test_softtcpx_passes_as_a_plugin_that_puts_data_in_place(
+    memory: str, abi: str, tmp_path: Path
+) -> None:
+    which = ("--abi", abi, "--memory", memory, "--quick")
+    found = conform(tmp_path, "softtcpx", *which, NCCL_SOCKET_IFNAME="=lo", SOFTTCPX_LIKE="direct")
+    assert (found.code, found.err) == (0, ""), found.out
+    verdicts = found.verdicts()
+    assert "fail" not in verdicts.values(), found.out
+    for clause in ("message", "flush", "grouped", "tags"):
+        assert verdicts[clause] == "pass" or (clause == "flush" and memory == "host"), found.out
+
+
+def test_what_is_hidden_and_asks_for_no_flush_is_wrong_bytes(tmp_path: Path) -> None:
+    found = conform(tmp_path, "softtcpx", "--abi", "7", "--memory", "emulated", "--only", "message",
+                    SOFTTCPX_LIKE="direct", SOFTTCPX_TRAP_HIDDEN="1")  # fmt: skip
+    assert found.verdicts()["message"] == "fail", found.out
+    assert "bytes of a message are wrong" in found.reasons()["message"]
+
+
 def test_junit_has_a_case_for_each_clause(tmp_path: Path) -> None:
     junit = tmp_path / "conform.xml"
     found = conform(tmp_path, "softtcpx", "--only", "dma-buf", "--junit", str(junit))
