@@ -28,7 +28,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 #: Outputs that a side of a comparison has not.
 _OF_ONE_COMMAND = {
     "hdf5_path": "--hdf5", "json_path": "-J/--output_file", "csv_path": "--csv",
-    "save_config_path": "--save-config",
+    "save_config_path": "--save-config", "prom_path": "--prom",
 }  # fmt: skip
 _EXAMPLES = (
     "tcpx-mpi ab ring --ranks 4 -b 1M -e 1M -- --channels 1 -- --channels 2",

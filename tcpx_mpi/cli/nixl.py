@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tcpx_mpi.cli.help import write_examples, write_exit_codes
-from tcpx_mpi.errors import LostRank, UsageError
+from tcpx_mpi.errors import ExitCode, LostRank, UsageError
 from tcpx_mpi.units import parse_size
 
 _EXAMPLES = (
@@ -72,15 +72,19 @@ def _sizes(text: str) -> tuple[int, ...]:
 @click.option(
     "--hdf5", default="none", show_default=True, metavar="FILE", help="Also keep all samples."
 )
+@click.option("--prom", "prom_path", metavar="FILE.prom", help="As for `run`.")
 @click.pass_context
-def command(ctx: click.Context, /, size: str, iters: int, warmup: int, **values: Any) -> int:
+def command(
+    ctx: click.Context, /, size: str, iters: int, warmup: int, prom_path: str | None, **values: Any
+) -> int:
     """Times requests between two agents of NIXL on this machine, over the backend TCPX.
 
     The table, the statistics and the file are those of `run`; every received byte is checked. A
     time is the initiator's, from its post to the end that NIXL tells, with NIXL's Python in it. It
     takes NIXL: pip install 'tcpx-mpi[nixl]'.
     """
-    from tcpx_mpi.nixl.measure import NixlSettings, measure, require_right
+    from tcpx_mpi.exchange.prometheus import metrics_of, require_prom, write_prom
+    from tcpx_mpi.nixl.measure import NixlSettings, measure, wrong_bytes
     from tcpx_mpi.records import Row, Run, require_writable
     from tcpx_mpi.report import begin_lines, end_lines, line_of, summarise_row
     from tcpx_mpi.run.terminal import screen_here
@@ -98,6 +102,8 @@ def command(ctx: click.Context, /, size: str, iters: int, warmup: int, **values:
         settings = dataclasses.replace(settings, plugin=os.path.abspath(settings.plugin))
     if settings.hdf5 != "none":
         require_writable(settings.hdf5, "--hdf5")
+    if prom_path is not None:
+        require_prom(prom_path)
     screen = screen_here(os.environ, False)
 
     def begin(run: Run) -> None:
@@ -112,8 +118,11 @@ def command(ctx: click.Context, /, size: str, iters: int, warmup: int, **values:
     run, how = measure(settings, ["tcpx-mpi", *ctx.obj], begin, row_done, lost)
     summaries = [summarise_row(run.header, row) for row in run.rows]
     files = [run.path] if run.path else []
+    error = wrong_bytes(run) or (LostRank(f"{how}, after all was moved") if how else None)
+    if prom_path is not None:
+        code = error.exit_code if error is not None else ExitCode.OK
+        files.append(write_prom(prom_path, metrics_of(run, code, summaries=summaries)))
     print("\n".join(end_lines(run, summaries, screen, files=files)))
-    require_right(run)
-    if how:
-        raise LostRank(f"{how}, after all was moved")
+    if error is not None:
+        raise error
     return 0

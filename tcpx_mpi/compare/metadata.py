@@ -12,9 +12,9 @@ from tcpx_mpi.units import format_size
 
 #: Settings and facts that every launch has its own of, or that name where results go.
 _OF_NO_ACCOUNT = frozenset(
-    {"hdf5_path", "json_path", "csv_path", "json_stream_path", "save_config_path", "config_path",
-     "spool", "runs", "launch", "memory_available_bytes", "plugin_said", "TCPX_MPI_LAUNCH",
-     "TCPX_MPI_LAUNCH_FILE", "TCPX_MPI_PARENT", "TCPX_MPI_TERMINAL",
+    {"hdf5_path", "json_path", "csv_path", "json_stream_path", "prom_path", "save_config_path",
+     "config_path", "spool", "runs", "launch", "memory_available_bytes", "plugin_said",
+     "TCPX_MPI_LAUNCH", "TCPX_MPI_LAUNCH_FILE", "TCPX_MPI_PARENT", "TCPX_MPI_TERMINAL",
      # Measured anew by each launch, and eight times as slow where others are at work: noise. What
      # it is a sign of, another clock, is a fact of its own.
      "own_clock_ns", "own_clock_step_ns", "own_chunk_ns"}

@@ -334,6 +334,9 @@ class RunOptions(PlanOptions):
         "one JSON event a line as the run goes on; -: the standard output, and the table to "
         "the standard error",
         name="json_stream", metavar="FILE|-")
+    prom_path: str | None = option(SAVING, None, output_path,
+        "figures and verdict for Prometheus, in the text format of node_exporter; replaces FILE",
+        name="prom", metavar="FILE.prom")
 
     #: Chunks whose steps are kept, a rank and row; 0: none.
     trace: int = option(REPORTING, 0, integer(0, MOST_TRACED, "136 bytes each, a rank and row"),

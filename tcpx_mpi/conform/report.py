@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import textwrap
 from collections.abc import Collection, Sequence
 from typing import Any
-from xml.etree import ElementTree
 
 from tcpx_mpi.conform.clause import Clause
 from tcpx_mpi.conform.outcome import Verdict
 from tcpx_mpi.conform.suite import Result, Version
 from tcpx_mpi.errors import OutputFailed
-
-#: What no document of XML may have.
-_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+from tcpx_mpi.exchange import junit
 
 _FORMAT = 1
 _WIDTH = 96
@@ -99,26 +95,21 @@ def write_json(path: str, versions: Sequence[Version], memory: str) -> None:
 
 def write_junit(path: str, versions: Sequence[Version]) -> None:
     """A suite a version, a case a clause. Raises OutputFailed."""
-    top = ElementTree.Element("testsuites")
-    for version in versions:
-        skipped = version.count(Verdict.NOT_OFFERED) + version.count(Verdict.NOT_TRIED)
-        suite = ElementTree.SubElement(
-            top, "testsuite", name=f"{version.name}.v{version.abi}",
-            tests=str(len(version.results)), failures=str(len(version.failed)),
-            skipped=str(skipped + version.count(Verdict.KNOWN)),
-        )  # fmt: skip
-        for result in version.results:
-            case = ElementTree.SubElement(
-                suite, "testcase", classname=f"conform.v{version.abi}", name=result.clause.name
-            )
-            verdict = result.outcome.verdict
-            reason = _NOT_IN_XML.sub("?", result.outcome.reason)  # it may quote a plugin
-            if verdict is Verdict.FAIL:
-                ElementTree.SubElement(case, "failure", message=reason).text = result.clause.what
-            elif verdict is not Verdict.PASS:
-                ElementTree.SubElement(case, "skipped", message=f"{verdict.value}: {reason}")
-    ElementTree.indent(top)
-    _write(path, ElementTree.tostring(top, encoding="unicode", xml_declaration=True) + "\n")
+    suites = {
+        f"{version.name}.v{version.abi}": [_case(version, result) for result in version.results]
+        for version in versions
+    }
+    junit.write_junit(path, suites)
+
+
+def _case(version: Version, result: Result) -> junit.Case:
+    verdict, reason = result.outcome.verdict, result.outcome.reason
+    place = f"conform.v{version.abi}"
+    if verdict is Verdict.FAIL:
+        what = result.clause.what
+        return junit.Case(place, result.clause.name, failure=reason, detail=what)
+    skipped = "" if verdict is Verdict.PASS else f"{verdict.value}: {reason}"
+    return junit.Case(place, result.clause.name, skipped=skipped)
 
 
 def _write(path: str, text: str) -> None:

@@ -145,13 +145,14 @@ def measure(
         return run, sides.own.end()
 
 
-def require_right(run: Run) -> None:
-    """Raises WrongBytes where a byte was wrong, on either side."""
+def wrong_bytes(run: Run) -> WrongBytes | None:
+    """The first row in which a byte was wrong, on either side."""
     for row in run.rows:
         for each in (row, *row.sides.values()):
             if (each.wrong > 0).any():
                 faults = "; ".join(text for text in each.faults if text)
-                raise WrongBytes(f"{format_size(row.size_bytes)}: {faults}")
+                return WrongBytes(f"{format_size(row.size_bytes)}: {faults}")
+    return None
 
 
 def _backends(settings: NixlSettings) -> dict[str, dict[str, str]]:

@@ -34,6 +34,7 @@ __all__ = [
     "parts_of",
     "rank_line",
     "report_lines",
+    "representative",
     "row_document",
     "row_line",
     "setup_lines",

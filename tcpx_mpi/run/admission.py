@@ -268,5 +268,9 @@ def _refuse_outputs(settings: Settings) -> None:
     ):
         if path is not None:
             require_creatable(path, option)
+    if settings.prom_path is not None:
+        from tcpx_mpi.exchange.prometheus import require_prom
+
+        require_prom(settings.prom_path)
     if settings.hdf5_path != "none":
         require_creatable(settings.hdf5_path or "result.h5", "--hdf5")

@@ -204,15 +204,15 @@ class Output:
         if self._writer is not None:
             self._writer.finish()
         run, judgement = self._run, self._judge()
-        files = self._write_documents(judgement)
-        gate = judgement.lines() if judgement else []
-        lines = report.end_lines(run, self._summaries, self._screen, files=files, gate=gate)
-        self._print([*lines, *_stopped_lines(_native.stopped_ns())])
         verdict, why = outcome_of(run.header, self._summaries)
         if judgement and not judgement.passed and verdict != ExitCode.WRONG_BYTES:
             verdict, why = ExitCode.BELOW_GATE, f"the run fails its gate: {judgement.in_short()}"
         if verdict == ExitCode.OK and self._settings is not None and self._settings.strict:
             verdict, why = report.strict_outcome(run)
+        files = self._write_documents(judgement, verdict)
+        gate = judgement.lines() if judgement else []
+        lines = report.end_lines(run, self._summaries, self._screen, files=files, gate=gate)
+        self._print([*lines, *_stopped_lines(_native.stopped_ns())])
         if self._events is not None:
             self._events.end(verdict, run)
         # Of several launches in one file the bandwidth is judged when all are there.
@@ -269,6 +269,11 @@ class Output:
     def keep_fault(self, code: int, texts: Mapping[int, str], missing: Sequence[int]) -> None:
         """The run ends early: keep why, beside what was measured."""
         self._end_events(code, texts, missing)
+        if self._settings is not None and self._settings.prom_path is not None:
+            try:
+                within(HANGING_DISK_S, lambda: self._write_prom(code))
+            except TcpxError as second:
+                print(f"tcpx-mpi: error: {second}", file=sys.stderr)
         if self._writer is None:
             return
         writer = self._writer
@@ -320,7 +325,7 @@ class Output:
 
         return gates.judge(gates.read_gate(self._settings.gate_path), self._run)
 
-    def _write_documents(self, judgement: Judgement | None) -> list[str]:
+    def _write_documents(self, judgement: Judgement | None, code: ExitCode) -> list[str]:
         """The names of all files of this run."""
         assert self._run is not None
         assert self._settings is not None
@@ -336,7 +341,18 @@ class Output:
         if self._settings.json_path is not None:
             gate = judgement.document() if judgement else None
             files.append(report.write_run_json(self._settings.json_path, self._run, files, gate))
+        if self._settings.prom_path is not None:
+            self._write_prom(code, judgement.passed if judgement else None)
+            files.append(self._settings.prom_path)
         return files
+
+    def _write_prom(self, code: int, passed: bool | None = None) -> None:
+        from tcpx_mpi.exchange.prometheus import metrics_of, write_prom
+
+        assert self._settings is not None
+        path = self._settings.prom_path
+        assert path is not None
+        write_prom(path, metrics_of(self._run, code, passed, self._summaries))
 
 
 def _stopped_lines(stopped_ns: int) -> list[str]:

@@ -21,7 +21,8 @@ from tcpx_mpi.launch import mpirun as launch
 from tcpx_mpi.launch.terminal import own_terminal
 
 if TYPE_CHECKING:
-    from tcpx_mpi.gates import Gate
+    from tcpx_mpi.gates import Gate, Judgement
+    from tcpx_mpi.records import Run
 
 #: Tells a rank where its launch's file goes; TCPX_MPI_LAUNCH tells which launch it is.
 FILE_VARIABLE = "TCPX_MPI_LAUNCH_FILE"
@@ -53,6 +54,7 @@ def part_of_series(settings: Settings, environ: Mapping[str, str]) -> Settings:
         strict=False,
         save_config_path=None,
         json_stream_path=None,
+        prom_path=None,
     )
 
 
@@ -152,15 +154,19 @@ def run_series(command: Command, path: str) -> int:
         series.close()
     if not series.launches:
         sys.stdout.write(series.printed)
+        if command.settings.prom_path is not None:
+            from tcpx_mpi.exchange.prometheus import metrics_of, write_prom
+
+            write_prom(command.settings.prom_path, metrics_of(None, code))
         return code
-    of_all, why = _show(command.settings, series.path, gate)
+    of_all, why = _show(command.settings, series.path, gate, code)
     if code == ExitCode.OK and of_all != ExitCode.OK:
         print(f"tcpx-mpi: error: {why}", file=sys.stderr, flush=True)
         return int(of_all)
     return code
 
 
-def _show(settings: Settings, path: str, gate: Gate | None) -> tuple[ExitCode, str]:
+def _show(settings: Settings, path: str, gate: Gate | None, code: int) -> tuple[ExitCode, str]:
     """The report of the file, and the other results that were asked for; the exit code of all
     launches together, and why it is not 0."""
     from tcpx_mpi import report
@@ -179,9 +185,22 @@ def _show(settings: Settings, path: str, gate: Gate | None) -> tuple[ExitCode, s
     if settings.json_path is not None:
         said = judgement.document() if judgement is not None else None
         files.append(report.write_run_json(settings.json_path, run, files, said))
+    outcome = _outcome(settings, run, judgement)
+    if settings.prom_path is not None:
+        from tcpx_mpi.exchange.prometheus import metrics_of, write_prom
+
+        passed = judgement.passed if judgement is not None else None
+        metrics = metrics_of(report.representative(run), code or outcome[0], passed)
+        files.append(write_prom(settings.prom_path, metrics))
     verdict = judgement.lines() if judgement is not None else []
     screen = screen_of_run(settings, own_terminal(), os.environ)
     report.show_lines(report.report_lines(run, files, verdict, screen), screen)
+    return outcome
+
+
+def _outcome(settings: Settings, run: Run, judgement: Judgement | None) -> tuple[ExitCode, str]:
+    from tcpx_mpi import report
+
     if judgement is not None and not judgement.passed:
         return ExitCode.BELOW_GATE, f"the run fails its gate: {judgement.in_short()}"
     if short := report.below_minimum(run):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from jobs import run, tcpx_mpi
+from prometheus_client.parser import text_string_to_metric_families
 
 from tcpx_mpi.records import read_run
 
@@ -114,3 +116,42 @@ def test_a_run_that_would_fail_for_certain_is_refused_before_it_starts(
     assert result.code == 2
     assert part in result.err
     assert not (place / "o.h5").exists()
+
+
+def figures(path: Path, name: str) -> list[float]:
+    """The values of a metric, by Prometheus' own parser."""
+    families = text_string_to_metric_families(path.read_text())
+    return [s.value for family in families for s in family.samples if s.name == f"tcpx_mpi_{name}"]
+
+
+def test_figures_for_prometheus_and_junit_say_what_the_exit_code_says(place: Path) -> None:
+    ring = (*RING, "--sizes", "4K", "--prom", "a.prom")
+    (place / "high.toml").write_text(gate_of("busbw_min = 1e6"))
+    assert run(tcpx_mpi(*ring, "--hdf5", "a.h5"), place).code == 0
+    assert figures(place / "a.prom", "exit_code") == [0]
+    assert figures(place / "a.prom", "gate_passed") == []
+    assert len(figures(place / "a.prom", "bus_bandwidth_gbs")) == 1
+    assert run(tcpx_mpi(*ring, "--hdf5", "none", "--gate", "high.toml"), place).code == 9
+    assert figures(place / "a.prom", "exit_code") == [9]
+    # A run that ends early replaces what an earlier one said.
+    for trap, codes in (("ERROR_AT", (7, 13)), ("CORRUPT_AT", (5,))):
+        bad = run(tcpx_mpi(*ring, "--hdf5", "none"), place, {f"SOFTTCPX_TRAP_{trap}": "3"})
+        assert bad.code in codes, bad.text
+        assert figures(place / "a.prom", "exit_code") == [bad.code]
+    assert figures(place / "a.prom", "wrong_bytes")[0] > 0
+    judged = ("gate", "a.h5", "high.toml", "--prom", "g.prom", "--junit", "g.xml")
+    assert run(tcpx_mpi(*judged), place).code == 9
+    assert figures(place / "g.prom", "gate_passed") == [0]
+    (suite,) = ElementTree.parse(place / "g.xml").getroot()
+    assert [case[0].tag if len(case) else "" for case in suite] == ["", "failure"]
+
+
+@pytest.mark.parametrize("path", ["none/a.prom", "a.txt"])
+def test_a_prom_file_that_cannot_be_is_refused_before_any_rank_starts(
+    path: str, place: Path
+) -> None:
+    refused = run(tcpx_mpi(*RING, "--sizes", "4K", "--prom", path, "--hdf5", "a.h5"), place)
+    assert (refused.code, refused.out) == (2, "")
+    assert refused.err.startswith("tcpx-mpi: error: --prom")
+    assert refused.err.count("\n") == 1
+    assert not list(place.glob("*.*"))

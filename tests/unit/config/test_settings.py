@@ -54,7 +54,7 @@ def test_settings_are_described_in_the_order_that_results_have_them_in() -> None
         "blocking": "split_mask",
         "timeout_s": "blocking",
         "json_path": "report_cputime",
-        "per_iter_timing": "json_stream_path",
+        "per_iter_timing": "prom_path",
         "trace": "report_gbits",
         "plugin": "wide",
         "channels": "recv_memory",
