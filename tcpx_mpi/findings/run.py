@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from tcpx_mpi.findings.baselines import baseline_findings, detours, while_loaded
 from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.findings.gpus import gpus
+from tcpx_mpi.findings.losses import losses
 from tcpx_mpi.findings.percentiles import percentiles
 from tcpx_mpi.findings.placement import placement, stolen, usage
 from tcpx_mpi.findings.rows import (
@@ -59,6 +60,7 @@ def findings_of(
             for size, links in matrices(header, run.rows).items()
         ),
         *stragglers(header, run.rows),
+        *losses(header, run.rows),
         *connections(header),
         *percentiles(header, summaries),
         *resolution(header, summaries),

@@ -68,6 +68,14 @@ def _one_direction(header: RunHeader, row: Row) -> dict[Link, Measured]:
     return found
 
 
+def senders_of(header: RunHeader, row: Row) -> dict[int, int]:
+    """Receiver -> the one that sends to it, of a pattern in which there is but one."""
+    if not is_one_direction(header):
+        return {}
+    receivers = np.flatnonzero(row.receives).tolist()
+    return {receiver: _sender(header, row, receiver) for receiver in receivers}
+
+
 def _sender(header: RunHeader, row: Row, receiver: int) -> int:
     if row.pairs:
         return next(a for a, b in pairs_of_text(row.pairs) if b == receiver)
