@@ -104,6 +104,12 @@ SUITES = {
         environ={"TCPX_MPI_REQUIRE": "mpi,netns,compiler"},
         needs=(MPIRUN, COMPILER, ROOT, NAMESPACES, *_FAULTS),
     ),
+    "qualify": Suite(
+        "qualify over two nodes: each fault is named, and where there is none nobody (TIMES=n)",
+        ("cluster/qualify_faults.py",),
+        environ={"TCPX_MPI_REQUIRE": "mpi,netns"},
+        needs=(MPIRUN, ROOT, NAMESPACES, *_FAULTS[:5]),
+    ),
     "soak": Suite(
         "patterns with random faults, memory and descriptors flat (SOAK=20m, SEED=1)",
         script=("faults/soak.py", os.environ.get("SOAK", "20m"), os.environ.get("SEED", "1")),

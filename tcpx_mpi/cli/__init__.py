@@ -25,6 +25,7 @@ COMMANDS = {
     "run": "measure a pattern; `run smoke`: check that every rank reaches every other",
     "selftest": "measure this tool's own cost and this machine's noise, and its ceilings",
     "preflight": "check this node, or all nodes of a hostfile, before a run",
+    "qualify": "say which nodes are fit, before a job: all pairs, loss, a loaded ring",
     "doctor": "say whether a job is on the fast path, by its log or by this machine",
     "topo": "show what this machine has, and where ranks would go",
     "env": "print the environment of a profile, for mpirun or a shell",

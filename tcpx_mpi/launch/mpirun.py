@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TypeAlias
+from typing import IO, TypeAlias
 
 from tcpx_mpi.errors import ExitCode, OutputFailed, PluginMissing
 from tcpx_mpi.launch.own_python import module_command, without_here
@@ -308,8 +308,10 @@ def run_captured(
     options: Sequence[str],
     limit_s: float | None,
     setup_limit_s: float | None = None,
+    stderr: IO[bytes] | None = None,
 ) -> tuple[int | None, str]:
-    """As `run_program`, with mpirun's `options`: (exit code, what the ranks printed).
+    """As `run_program`, with mpirun's `options`: (exit code, what the ranks printed). Their
+    standard error goes to `stderr`, where it is given.
 
     The code is None where it did not end within `limit_s` (None: no limit) and was killed. It is
     128 + n for a signal n also where ranks had ended well by then: who asks for more must stop.
@@ -317,7 +319,7 @@ def run_captured(
     with (
         _set_up_table(ranks, environ, setup_limit_s) as (table, told),
         _forwarding_signals(
-            partial(_started, ranks, program, told, options, stdout=subprocess.PIPE)
+            partial(_started, ranks, program, told, options, subprocess.PIPE, stderr)
         ) as (process, stops),
         _ending_what_lingers(process, ranks) as killed,
         _ending_what_is_not_set_up(table, setup_limit_s, process, stops) as late,
@@ -334,15 +336,16 @@ def run_captured(
     return code, os.fsdecode(printed)
 
 
-def one_rank_a_node(family: str, hostfile: str, exported: Sequence[str]) -> list[str]:
-    """mpirun's options for one rank on each node of a hostfile, with these variables of ours.
+def ranks_a_node(count: int, family: str, hostfile: str, exported: Sequence[str]) -> list[str]:
+    """mpirun's options for so many ranks on each node of a hostfile, with these variables of ours.
 
-    The file itself, not its names: it may say as whom to log in, and where.
+    The file itself, not its names: it may say as whom to log in, and where. Its slots do not count,
+    because our own settings let ranks be more than them.
     """
     if family == "MPICH":
-        return ["-f", hostfile, "-ppn", "1"]  # it takes the whole environment along
+        return ["-f", hostfile, "-ppn", str(count)]  # it takes the whole environment along
     exports = [word for name in exported for word in ("-x", name)]
-    return ["--hostfile", hostfile, "--map-by", "ppr:1:node", *exports]
+    return ["--hostfile", hostfile, "--map-by", f"ppr:{count}:node", *exports]
 
 
 def without_ssh(environ: Mapping[str, str]) -> bool:
@@ -363,6 +366,7 @@ def _started(
     environ: Mapping[str, str],
     options: Sequence[str],
     stdout: int | None = None,
+    stderr: IO[bytes] | None = None,
 ) -> _Process:
     terminal = {TERMINAL_VARIABLE: variable_of(own_terminal())}
     return subprocess.Popen(
@@ -372,6 +376,7 @@ def _started(
         start_new_session=True,
         stdin=subprocess.DEVNULL,
         stdout=stdout,
+        stderr=stderr,
         preexec_fn=_die_with_parent(),
     )
 

@@ -67,6 +67,8 @@ _FAMILY = {name: family for name, (family, _) in {**_OURS, **_OF_NCCL_TESTS}.ite
 _FAMILY[SMOKE] = "smoke"
 #: What measures the bandwidth of a link, and what measures its latency.
 STREAM, ROUND_TRIP = "pair", "pingpong"
+#: In what every two ranks meet alone, and what uses all NICs at once.
+TOURNAMENT, ALL_AT_ONCE = "pairs", "ring"
 #: The algorithm that is chosen by what is measured.
 AUTO = "auto"
 #: What `--algo` may be; a program has its own of them.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from operator import attrgetter
 
@@ -64,12 +65,15 @@ def mpi_family(text: str) -> str:
 
 
 def _finding(name: str, values: Mapping[str, str], severity: Severity, remedy: str) -> CheckFinding:
-    first_node, first = next(iter(values.items()))
-    others = {node: value for node, value in values.items() if value != first}
+    (usual, count), *_ = Counter(values.values()).most_common(1)
+    others = {node: value for node, value in values.items() if value != usual}
     if not others:
-        return Finding(OK, name, first or "none")
+        return Finding(OK, name, usual or "none")
+    most = f"{count} of {len(values)} nodes have {usual or 'none'}, "
+    if 2 * count <= len(values):  # nobody is odd
+        most, others = "", dict(values)
     each = ", ".join(f"{node} has {value or 'none'}" for node, value in others.items())
-    return Finding(severity, name, f"{first_node} has {first or 'none'}, {each}", remedy)
+    return Finding(severity, name, f"{most}{each}", remedy)
 
 
 def _environment(nodes: Mapping[str, NodeFacts]) -> Iterator[CheckFinding]:

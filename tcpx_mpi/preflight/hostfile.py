@@ -49,6 +49,12 @@ def read_hostfile(path: str, launcher: Launcher, shown: str = "") -> Hosts:
     return parse_hosts(text, shown or path, launcher)
 
 
+def lines_of(path: str, hosts: Sequence[HostLine]) -> list[str]:
+    """The lines of these hosts as the file has them, with whom to log in as, and where."""
+    text = read_text(path, _LIMITS, *_named(path)).splitlines()
+    return [text[host.line - 1] for host in hosts]
+
+
 def _named(path: str) -> tuple[str, str]:
     remedy = "give a file with a line `NAME slots=N` (MPICH: `NAME:N`) for each node"
     return f"--hostfile ({path})", remedy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tcpx_mpi import _native
 from tcpx_mpi import world as mpi
@@ -95,27 +95,15 @@ def _check_nodes(
             node = checked(finding).node
             whose = f"{node}: " if node else ""
             print(f"# {whose}{finding.text} -> {finding.remedy}", file=sys.stderr, flush=True)
-    exported = [name for name in environ if name.startswith(_EXPORTED) and environ[name].strip()]
-    if "LD_LIBRARY_PATH" in environ:
-        exported.append("LD_LIBRARY_PATH")
-    options = launch.one_rank_a_node(mpi_family(version), kept, sorted(exported))
-    arguments = ["preflight", "--answer", "--profile", profile]
-    arguments += plugin.arguments()
-    program = module_command("tcpx_mpi", arguments)
-    own = dict(environ)
-    keep_mpi_on_control_nic(profile, this_machine(), own)
-    code, text = launch.run_captured(len(hosts), program, own, options, _LIMIT_S)
-    if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
-        raise mpi.interrupted_by(code - 128)
-    answers = [line for line in text.splitlines() if ANSWER in line]
-    if not answers:
+    options = launch.ranks_a_node(1, mpi_family(version), kept, exported(environ))
+    code, about_nodes = ask_nodes(len(hosts), options, plugin, profile, environ, _LIMIT_S)
+    if not about_nodes:
         asked = " ".join([mpirun, *options]).replace(kept, hostfile)
         waited = f"within {_LIMIT_S:g} s" if code is None else f"(exit code {code})"
         raise SetupFailed(
             f"mpirun started no rank that answered {waited}: see its own lines above; try "
             f"`{asked} -n {len(hosts)} hostname`, and {sys.executable} must be there on every node"
         )
-    about_nodes = decoded(answers[0].partition(ANSWER)[2])
     libraries = [each.text for each in about_nodes if each.title == "MPI library"]
     return [
         *found,
@@ -123,6 +111,33 @@ def _check_nodes(
         mpirun_finding(mpirun, version, libraries[0]),
         *about_nodes,
     ]
+
+
+def exported(environ: Mapping[str, str]) -> list[str]:
+    """Our variables in this environment, which mpirun is to take along to the nodes."""
+    names = [name for name in environ if name.startswith(_EXPORTED) and environ[name].strip()]
+    return sorted([*names, *({"LD_LIBRARY_PATH"} & environ.keys())])
+
+
+def ask_nodes(
+    ranks: int,
+    options: Sequence[str],
+    plugin: AskedPlugin,
+    profile: str,
+    environ: Mapping[str, str],
+    limit_s: float,
+) -> tuple[int | None, list[CheckFinding]]:
+    """The findings of all nodes that mpirun reaches with so many ranks and these options, and its
+    exit code (None: it did not end in time); no findings where nobody answered."""
+    arguments = ["preflight", "--answer", "--profile", profile, *plugin.arguments()]
+    own = dict(environ)
+    keep_mpi_on_control_nic(profile, this_machine(), own)
+    program = module_command("tcpx_mpi", arguments)
+    code, text = launch.run_captured(ranks, program, own, options, limit_s)
+    if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+        raise mpi.interrupted_by(code - 128)
+    answers = [line for line in text.splitlines() if ANSWER in line]
+    return code, decoded(answers[0].partition(ANSWER)[2]) if answers else []
 
 
 def nodes_finding(asked: int, answered: int) -> CheckFinding:

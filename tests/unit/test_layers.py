@@ -41,7 +41,7 @@ LAYERS = (
     ("baselines", "session", "exchange"),
     ("run", "__init__"),  # what `import tcpx_mpi` offers
     ("preflight", "conform", "nixl", "simulate"),
-    ("doctor",),
+    ("doctor", "qualify"),
     ("cli",),
     ("__main__",),
 )

@@ -200,7 +200,7 @@ def test_the_shipped_gate_of_any_machine_bounds_nothing_but_a_run_against_itself
         run.header.plan, sizes=tuple(row.size_bytes for row in run.rows)
     )
     assert judge(gate, run).passed, judge(gate, run).failures()
-    run.rows[4].samples["iteration"][2:] *= 2
+    run.rows[4].samples["iteration"][2:] *= 4
     failures = judge(gate, run).failures()
     assert len(failures) == 2, failures
 

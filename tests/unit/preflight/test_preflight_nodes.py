@@ -257,7 +257,7 @@ def test_an_ipv6_address_of_this_very_node_is_asked_for_ssh() -> None:
     assert "write localhost" in finding.remedy
 
 
-def test_one_rank_a_node_is_asked_for_in_the_words_of_each_mpi() -> None:
-    assert launch.one_rank_a_node("MPICH", "h", ["A"]) == ["-f", "h", "-ppn", "1"]
-    options = launch.one_rank_a_node("Open MPI", "h", ["A", "B"])
+def test_ranks_a_node_are_asked_for_in_the_words_of_each_mpi() -> None:
+    assert launch.ranks_a_node(2, "MPICH", "h", ["A"]) == ["-f", "h", "-ppn", "2"]
+    options = launch.ranks_a_node(1, "Open MPI", "h", ["A", "B"])
     assert options == ["--hostfile", "h", "--map-by", "ppr:1:node", "-x", "A", "-x", "B"]

@@ -1,0 +1,97 @@
+"""`tcpx-mpi qualify`: is this set of nodes fit, now?"""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from tcpx_mpi.cli.help import write_examples, write_exit_codes
+from tcpx_mpi.config.options import parse_abi
+from tcpx_mpi.config.parsers import seconds
+from tcpx_mpi.errors import BelowGate, ExitCode, UsageError
+from tcpx_mpi.launch import mpirun
+from tcpx_mpi.machine.profiles import AUTO
+
+_EXAMPLES = (
+    "tcpx-mpi qualify --hostfile hostfiles/tcpx.txt --within 90s",
+    "tcpx-mpi qualify --ranks 16 --prom /var/lib/node_exporter/qualify.prom",
+)
+
+
+class _QualifyCommand(click.Command):
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        write_exit_codes(formatter)
+        write_examples(formatter, _EXAMPLES)
+
+
+@click.command("qualify", cls=_QualifyCommand)
+@click.option("--hostfile", metavar="FILE", help="The nodes, each with its slots.")
+@click.option(
+    "--ranks", type=click.IntRange(2, 4096), metavar="N",
+    help="Number of ranks, on this machine alone.",
+)  # fmt: skip
+@click.option(
+    "--within", default="90s", show_default=True, metavar="TIME",
+    help="End by then; what did not fit is not judged.",
+)  # fmt: skip
+@click.option(
+    "--gate", default="any-machine", show_default=True, metavar="FILE|NAME",
+    help="Limits that the ring must meet, as for `run`.",
+)  # fmt: skip
+@click.option("--soak", default="0s", show_default=True, metavar="TIME", help="Longer ring, last.")
+@click.option("--plugin", metavar="PLUGIN", help="As for `run`.")
+@click.option("--abi", metavar="N", help="As for `run` [newest].")
+@click.option("--memory", metavar="KIND", help="As for `run` [auto].")
+@click.option("--profile", default=AUTO, metavar="PROFILE", help="As for `run` [auto].")
+@click.option("--json", "json_path", type=click.Path(), metavar="FILE", help="Verdicts as JSON.")
+@click.option("--junit", "junit_path", type=click.Path(), metavar="FILE", help="As JUnit's XML.")
+@click.option(
+    "--prom", "prom_path", type=click.Path(), metavar="FILE.prom", help="Verdicts for Prometheus."
+)
+def command(
+    hostfile: str | None, ranks: int | None, within: str, gate: str, soak: str,
+    plugin: str | None, abi: str | None, memory: str | None, profile: str,
+    json_path: str | None, junit_path: str | None, prom_path: str | None,
+) -> int:  # fmt: skip
+    """Says of each node whether it is fit for a job now: fit, unfit by which evidence, not judged.
+
+    Preflight on all nodes, a message between every two ranks, `pairs --all` (who is slow, who loses
+    packets) and a ring beside plain TCP that must meet a gate. It starts the ranks itself, several
+    times. Exit code: 0 all fit, 9 one is not, 12 the time was over before all was looked at, 11 the
+    machines are too noisy to tell.
+    """
+    from tcpx_mpi.exchange.junit import write_junit
+    from tcpx_mpi.exchange.prometheus import require_prom, write_prom
+    from tcpx_mpi.qualify import results
+    from tcpx_mpi.qualify.story import Asked, Qualifier
+    from tcpx_mpi.records import require_writable
+    from tcpx_mpi.report import write_json
+
+    if mpirun.under_launcher(os.environ) is not None:
+        raise UsageError(
+            "qualify starts its ranks itself, for a node that cannot start must not end it: run it "
+            "once, without a launcher, with --hostfile FILE or --ranks N"
+        )
+    if (hostfile is None) == (ranks is None):
+        raise UsageError("qualify needs nodes: give --hostfile FILE or --ranks N, one of them")
+    for option, path in (("--json", json_path), ("--junit", junit_path), ("--prom", prom_path)):
+        if path is not None:
+            require_writable(path, option)
+    if prom_path is not None:
+        require_prom(prom_path)
+    asked = Asked(
+        hostfile, ranks, seconds()("--within", within), gate, seconds(True)("--soak", soak),
+        profile, parse_abi(abi), plugin, memory,
+    )  # fmt: skip
+    found = Qualifier(asked, os.environ).run()
+    print("\n".join(found.lines()))
+    if json_path is not None:
+        print(f"# wrote {write_json(json_path, found.document())}")
+    if junit_path is not None:
+        print(f"# wrote {write_junit(junit_path, {'qualify': results.cases(found)})}")
+    if prom_path is not None:
+        print(f"# wrote {write_prom(prom_path, results.metrics(found, os.environ))}")
+    if found.exit_code is ExitCode.BELOW_GATE:
+        raise BelowGate(results.in_short(found))
+    return int(found.exit_code)
