@@ -27,7 +27,12 @@ class SlowestRank:
 
 def slowest_rank(summaries: Sequence[RowSummary]) -> SlowestRank | None:
     """The slowest rank over a run; None where no row has two receiving ranks to compare."""
-    comparable = [s for s in summaries if int((~np.isnan(s.time_ns_by_rank)).sum()) > 1]
+    comparable = [
+        s
+        for s in summaries
+        # Of no time at all there is no ratio.
+        if int((~np.isnan(s.time_ns_by_rank)).sum()) > 1 and np.nanmedian(s.time_ns_by_rank) > 0
+    ]
     if not comparable:
         return None
     times_slowest = Counter(summary.t_max_rank for summary in comparable)
