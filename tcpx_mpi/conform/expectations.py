@@ -1,9 +1,10 @@
-"""What is known of a plugin: clauses that it does not keep, each with a reason."""
+"""What is known of a plugin: clauses that it does not keep, each with a reason and what is seen."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,24 @@ _SHIPPED = Path(__file__).parent / "known"
 _FORM = "its form is in docs/reference/conformance.md"
 
 
-def shipped_for(name: str) -> dict[str, str]:
+@dataclass(frozen=True)
+class Excuse:
+    """Why a clause is not kept, and words of what is seen then; none: whatever is seen."""
+
+    reason: str
+    seen: tuple[str, ...]
+
+    def holds(self, seen: str) -> bool:
+        """Whether it is this that was seen, and not another fault of the same clause."""
+        return not self.seen or any(words in seen for words in self.seen)
+
+
+Excuses = Mapping[str, Excuse]
+
+
+def shipped_for(name: str) -> dict[str, Excuse]:
     """What this package knows of a plugin that calls itself so."""
-    known: dict[str, str] = {}
+    known: dict[str, Excuse] = {}
     for file in sorted(_SHIPPED.glob("*.toml")):
         content = read_toml("known", str(file), _FORM)
         if any(part in name for part in content["plugins"]):
@@ -25,21 +41,40 @@ def shipped_for(name: str) -> dict[str, str]:
     return known
 
 
-def of_file(path: str) -> dict[str, str]:
-    """What a user knows of a plugin. Raises UsageError."""
-    return _known(os.fspath(path), read_toml("--expect", path, _FORM))
+def of_file(path: str) -> dict[str, Excuse]:
+    """What a user knows of a plugin, each with what is seen. Raises UsageError."""
+    known = _known(os.fspath(path), read_toml("--expect", path, _FORM))
+    for clause, excuse in known.items():
+        if not excuse.seen:
+            raise UsageError(
+                f"--expect: {path}: {clause} excuses whatever is seen: write {clause} = {{reason = "
+                '"...", seen = "words of its line of FAIL"}'
+            )
+    return known
 
 
-def _known(path: str, content: Mapping[str, Any]) -> dict[str, str]:
+def _known(path: str, content: Mapping[str, Any]) -> dict[str, Excuse]:
     known = content.get("known")
     if not isinstance(known, dict) or set(content) - {"known", "plugins"}:
-        raise UsageError(f'--expect: {path}: expected one table [known] of CLAUSE = "reason"')
-    for clause, reason in known.items():
+        raise UsageError(
+            f'--expect: {path}: expected one table [known] of CLAUSE = {{reason = "...", seen = '
+            '"..."}'
+        )
+    for clause in known:
         if clause not in BY_NAME:
             raise UsageError(
                 f"--expect: {path}: {clause} is no clause; `tcpx-mpi conform --explain all` lists "
                 "them"
             )
-        if not isinstance(reason, str) or not reason.strip():
-            raise UsageError(f"--expect: {path}: {clause} has no reason: write one in quotes")
-    return dict(known)
+    return {clause: _excuse(path, clause, said) for clause, said in known.items()}
+
+
+def _excuse(path: str, clause: str, said: object) -> Excuse:
+    parts = said if isinstance(said, dict) else {"reason": said}
+    reason, seen = parts.get("reason"), parts.get("seen", [])
+    words = seen if isinstance(seen, list) else [seen]
+    if not isinstance(reason, str) or not reason.strip():
+        raise UsageError(f"--expect: {path}: {clause} has no reason: write one in quotes")
+    if set(parts) - {"reason", "seen"} or not all(isinstance(w, str) and w.strip() for w in words):
+        raise UsageError(f"--expect: {path}: {clause} has a reason and seen, texts in quotes")
+    return Excuse(reason, tuple(words))

@@ -22,7 +22,7 @@ def try_versions(
     wanted: Sequence[int],
     memory: str,
     only: str | None,
-    known: Mapping[str, str],
+    known: expectations.Excuses,
     quick: bool,
     deadline_s: float,
     environ: MutableMapping[str, str],

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tcpx_mpi.conform.child import Target, try_clause
 from tcpx_mpi.conform.clause import Clause
+from tcpx_mpi.conform.expectations import Excuses
 from tcpx_mpi.conform.outcome import Outcome, Verdict
 from tcpx_mpi.conform.table import START
 
@@ -55,7 +56,7 @@ class Version:
 def try_all(
     target: Target,
     clauses: Iterable[Clause],
-    known: Mapping[str, str],
+    known: Excuses,
     quick: bool,
     show: Callable[[Result], None],
 ) -> tuple[Result, ...]:
@@ -64,8 +65,9 @@ def try_all(
     results = []
     for clause in clauses:
         outcome = _judge(clause, target, found, quick)
-        if outcome.verdict is Verdict.FAIL and clause.name in known:
-            outcome = Outcome(Verdict.KNOWN, f"{known[clause.name]} ({outcome.reason})")
+        excuse = known.get(clause.name)
+        if outcome.verdict is Verdict.FAIL and excuse is not None and excuse.holds(outcome.reason):
+            outcome = Outcome(Verdict.KNOWN, f"{excuse.reason} ({outcome.reason})")
         found[clause.name] = outcome.verdict
         results.append(Result(clause, outcome))
         show(results[-1])

@@ -276,7 +276,9 @@ def test_what_hurts_nccl_is_what_it_takes_for_an_error(
 
 def test_what_is_known_of_a_plugin_is_no_failure(plugin: Path, tmp_path: Path) -> None:
     known = tmp_path / "mine.toml"
-    known.write_text('[known]\nreported-size = "we report what was posted"\n')
+    known.write_text(
+        '[known]\nreported-size = {reason = "we report what was posted", seen = "test reports"}\n'
+    )
     which = ("--only", "reported-size", "--expect", str(known))
     found = conform(tmp_path, str(plugin), *which, FAULT="wrong-size")
     assert (found.code, found.verdicts()["reported-size"]) == (0, "known"), found.err
@@ -285,9 +287,17 @@ def test_what_is_known_of_a_plugin_is_no_failure(plugin: Path, tmp_path: Path) -
     assert "# --expect" not in found.out
 
 
+def test_another_fault_of_a_clause_is_not_excused(plugin: Path, tmp_path: Path) -> None:
+    known = tmp_path / "mine.toml"
+    known.write_text('[known]\nreported-size = {reason = "rounded up", seen = "of 4096 bytes"}\n')
+    which = ("--only", "reported-size", "--expect", str(known))
+    found = conform(tmp_path, str(plugin), *which, FAULT="wrong-size")
+    assert (found.code, found.verdicts()["reported-size"]) == (9, "fail"), found.err
+
+
 def test_what_is_known_and_passes_all_the_same_is_told(plugin: Path, tmp_path: Path) -> None:
     known = tmp_path / "mine.toml"
-    known.write_text('[known]\nshorter = "once"\ntags = "not tried here"\n')
+    known.write_text('[known]\nshorter = {reason = "once", seen = "x"}\n')
     found = conform(tmp_path, str(plugin), "--only", "shorter", "--expect", str(known))
     assert found.code == 0, found.err
     told = "# --expect excuses what passes here, and need not: shorter"
@@ -297,6 +307,9 @@ def test_what_is_known_and_passes_all_the_same_is_told(plugin: Path, tmp_path: P
 @pytest.mark.parametrize(("text", "said"), [
     ('[known]\nfulll = "x"\n', "fulll is no clause"),
     ("[known]\nfull = 3\n", "full has no reason"),
+    ('[known]\nfull = "the 17th is an error"\n', "full excuses whatever is seen: write full"),
+    ('[known]\nfull = {reason = "x", seen = 3}\n', "full has a reason and seen"),
+    ('[known]\nfull = {reason = "x", seen = "y", since = "v7"}\n', "full has a reason and seen"),
     ("known = 3\n", "expected one table [known]"),
 ])  # fmt: skip
 def test_expectations_that_say_nothing_are_refused(text: str, said: str, tmp_path: Path) -> None:
