@@ -75,7 +75,7 @@ class Screen:
         files: Sequence[str],
         gate: Sequence[str],
     ) -> list[str]:
-        """Everything below the last row: the verdict first, then warnings, then the rest."""
+        """Everything below the last row: what is in doubt, then the verdict, then the rest."""
         proved = any(finding.severity is Severity.GOOD for finding in verdict)
         # What is well besides is a part of a good verdict.
         rest = [each for each in findings if not (proved and each.severity is Severity.GOOD)]
@@ -83,10 +83,14 @@ class Screen:
             names = ", ".join(dict.fromkeys(left_out))
             text = f"{names}: use --wide, a pipe, or the file"
             rest.append(Finding(Severity.NOTE, "Not shown here", text))
-        lines = [line for each in verdict for line in self._shown(each, header, each.severity)]
-        for each in worst_first(rest):
-            colour = Severity.NOTE if each.title else each.severity
-            lines += self._shown(each, header, colour)
+        doubts = (Severity.BAD, Severity.DOUBTFUL)
+        said: list[RunFinding] = [*verdict, *rest]
+        in_order = worst_first(each for each in said if each.severity in doubts)
+        in_order += [each for each in said if each.severity not in doubts]
+        lines = []
+        for each in in_order:
+            coloured = each in verdict or each.severity in doubts
+            lines += self._shown(each, header, each.severity if coloured else Severity.NOTE)
         # Names are to be copied, and a gate's lines are a table.
         return ["#", *lines, *lines_of(written(files), header.world), *gate]
 

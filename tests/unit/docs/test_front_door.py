@@ -56,14 +56,27 @@ def test_readme_links_to_every_page_or_to_one_that_does() -> None:
         assert linked, f"README does not link to {name}"
 
 
-def test_readmes_report_is_that_of_the_kept_file() -> None:
-    block = re.search(r"\$ tcpx-mpi report (\S+)\n(.*?)```", README, re.DOTALL)
-    assert block is not None
-    lines = report_lines(read_run(str(REPOSITORY / block[1])), screen=Screen(120))
-    shown = block[2].splitlines()
-    assert len(shown) == 12
+def test_readmes_first_block_is_what_a_run_printed_with_every_row() -> None:
+    """The run of the kept file: its command, its whole table, and lines of its footer."""
+    command, *shown = README.partition("```\n$ ")[2].partition("```")[0].splitlines()
+    run = read_run(str(REPOSITORY / "docs" / "evidence" / "ring.h5"))
+    header = run.header
+    assert command.split() == ["mpirun", "-n", str(header.world), *header.command[:-2]]
+    lines = report_lines(run, screen=Screen(120))
     places = [lines.index(line) for line in shown]
     assert places == sorted(places)
+    rows = [line for line in lines if not line.startswith("#")]
+    assert len(rows) == len(run.rows)
+    assert [line for line in shown if not line.startswith("#")] == rows
+    # What stands first below the table is not left out.
+    below = lines[lines.index(rows[-1]) + 2 :]
+    assert below[0] in shown
+
+
+def test_readme_names_the_two_commands_that_do_everything_where_a_newcomer_looks() -> None:
+    install = README.partition("## Install")[2].partition("\n## ")[0]
+    assert "\nmake bench " in install
+    assert "\nmake test " in install
 
 
 def test_the_commands_and_exit_codes_are_as_the_program_says_them() -> None:
