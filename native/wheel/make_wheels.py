@@ -4,8 +4,9 @@ python native/wheel/make_wheels.py FOLDER [PYTHON...]
 
 PYTHONs are programs or their paths; without any, those in PATH and of pyenv are looked for. One
 that does not start, or for which a wheel cannot be built, has a line and gives way to the next of
-its kind; it does not end the others. From 3.12 on one wheel of the stable ABI serves every version. The compiler is zig's (ziglang in the
-extra `wheel`), because it builds for a glibc that is older than this machine's.
+its kind; it does not end the others. From 3.12 on one wheel of the stable ABI serves every version.
+The compiler is zig's (ziglang in the extra `wheel`), because it builds for a glibc that is older
+than this machine's.
 """
 
 from __future__ import annotations
