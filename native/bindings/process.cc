@@ -49,6 +49,7 @@ void bind_process(nb::module_& m) {
       "seconds"_a, nb::call_guard<nb::gil_scoped_release>(),
       "Waits for a call of the plugin that takes long: which, its age, whether it is late.");
   m.def("stopped_ns", &watch::stopped_ns, "How long this process was stopped or frozen.");
+  m.def("running_ns", &watch::running_ns, "A clock that stands while this process is.");
   m.attr("WATCH_END_S") = watch::kEndS;
   m.attr("WATCH_LEAD_S") = watch::kLeadS;
   m.attr("WATCH_RECORD_BYTES") = watch::kRecordBytes;

@@ -10,6 +10,7 @@
 #include "engine/clock.h"
 #include "engine/leftovers.h"
 #include "engine/signals.h"
+#include "engine/watch.h"
 #include "net/logger.h"
 #include "net/plugin_call.h"
 #include "net/plugin_error.h"
@@ -165,7 +166,7 @@ void Connections::establish(double timeout_s, const WaitHook& hook, const BegunH
     const int64_t now = now_ns();
     if (moved) {
       last_progress = now;
-    } else if (now - last_progress > patience_ns) {
+    } else if (watch::running_since(last_progress) > patience_ns) {
       throw ConnectTimeout(describe_late(timeout_s));
     } else if (hook && now - last_hook > kWaitHookNs) {
       hook();

@@ -388,6 +388,12 @@ int64_t running_since(int64_t since_ns) {
   return age;
 }
 
+int64_t running_ns() {
+  const int64_t looked = g_looked_ns.load(std::memory_order_relaxed), now = now_ns();
+  const int64_t unseen = looked != 0 && now - looked > kStoppedNs ? now - looked : 0;
+  return now - stopped_ns() - unseen;
+}
+
 int64_t stopped_ns() { return g_stopped_ns.load(std::memory_order_relaxed); }
 
 Round::Round(Heartbeat& heartbeat) : heartbeat_(heartbeat) {

@@ -69,6 +69,7 @@ std::optional<LongCall> await(double seconds);
 // stopped or frozen; and how long that was, since the watch began.
 int64_t running_since(int64_t since_ns);
 int64_t stopped_ns();
+int64_t running_ns();  // a clock that stands meanwhile
 
 // What a timed loop may be in, of a flow; `kTest` also between two calls.
 enum class InCall : uintptr_t { kTest = 0, kPost = 1, kConsumed = 2, kFlush = 3, kTestFlush = 4 };

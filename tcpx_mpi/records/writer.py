@@ -74,6 +74,8 @@ class RunWriter:
         import h5py
 
         require_writable(path, option)
+        #: Whether the run is whole in it.
+        self.finished = False
         descriptor, self.path = create_exclusively(path)
         self._commits = CommitFile(descriptor)
         #: The same file as those read it who have rows of it, also when it is finished.
@@ -182,6 +184,7 @@ class RunWriter:
             self._file.attrs["end_time"] = utc_now()
             self._file.attrs["complete"] = True
         self.close()
+        self.finished = True
 
     def close(self) -> None:
         """Close the file as it is; nothing happens the second time."""

@@ -158,5 +158,9 @@ def watch_disk(world: World, output: Output) -> DiskWatch:
         leave_after_failure(world, output, OutputFailed(text), ())
 
     return DiskWatch(
-        world.roll_call, lambda: world.name(world.rank), limit_s=lambda: world.limit_s, late=late
+        world.roll_call,
+        lambda: world.name(world.rank),
+        lambda: _native.running_ns() / 1e9,
+        lambda: world.limit_s,
+        late,
     )

@@ -283,7 +283,8 @@ class Output:
         try:
             kind = ExitCode(code).name.lower()
             patience_s = HANGING_DISK_S if code == ExitCode.OUTPUT_FAILED else None
-            within(patience_s, lambda: writer.fail(kind, code, texts, missing))
+            if not writer.finished:  # else the file is whole, whatever came then
+                within(patience_s, lambda: writer.fail(kind, code, texts, missing))
         except TcpxError as second:
             # Where the disk is what failed in the first place, that has been said.
             if code != ExitCode.OUTPUT_FAILED:

@@ -274,7 +274,7 @@ def _disk_hangs(cell: Cell) -> _Rule:
 
 def _memory(cell: Cell) -> _Rule:
     # Whoever meets it: Python, HDF5, the plugin, or MPI, which has codes of its own.
-    return {0, 1, 2, 4, 8, 13, 14}, "", _deadline_s(cell.phase) + LATER_S
+    return {0, 1, 2, 4, 7, 8, 13, 14}, "", _deadline_s(cell.phase) + LATER_S
 
 
 def _freezer(cell: Cell) -> _Rule:

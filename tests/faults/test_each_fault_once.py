@@ -27,7 +27,9 @@ ONCE = (
     Cell("full", "writing", "mpirun"),
     Cell("term", "close", "--ranks"),
     Cell("EIO", "report", "--ranks"),
-    Cell("freezer", "finalize", "--ranks"),
+    Cell("freezer", "connect", "--ranks"),
+    Cell("freezer", "writing", "mpirun"),
+    Cell("exit", "finalize", "--ranks"),
 )
 
 

@@ -222,6 +222,29 @@ def test_a_set_up_that_ends_just_after_its_limit_is_not_killed() -> None:
     assert not killed
 
 
+def test_a_clock_stands_while_a_process_is_stopped() -> None:
+    shows = (
+        "import sys, time\n"
+        "def show():\n    print(time.monotonic_ns(), _native.running_ns(), flush=True)\n"
+        "show()\nsys.stdin.readline()\nshow()\n"
+    )
+    command = [sys.executable, "-c", begun(LIMIT_S) + shows]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        before = [int(each) for each in process.stdout.readline().split()]
+        process.send_signal(signal.SIGSTOP)
+        time.sleep(3)  # what is tested is that time goes by
+        process.send_signal(signal.SIGCONT)
+        process.stdin.write("\n")
+        process.stdin.flush()
+        after = [int(each) for each in process.stdout.readline().split()]
+    everything, running = (b - a for a, b in zip(before, after, strict=True))
+    assert everything - running > 2e9
+
+
 def test_ranks_that_leave_it_to_the_launcher_do_not_take_its_word_away() -> None:
     table, deadline = SetupTable(1), time.monotonic() + LIMIT_S
     with ending_what_never_comes_up(table, 0, [], dict, lambda: None) as late:
