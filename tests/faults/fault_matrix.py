@@ -51,11 +51,12 @@ HOWS = ("--ranks", "mpirun")
 
 @dataclass(frozen=True)
 class Command:
-    """What is run; the how many-th isend of rank 1 is in the middle of a row behind `kept` ones,
-    of `rows`."""
+    """What is run; the first isend of rank 1 is in a row behind `first_kept` ones, of `rows`, and
+    the how many-th in the middle of one behind `kept`."""
 
     arguments: tuple[str, ...]
     mid_row: int = 40
+    first_kept: int = 0
     kept: int = 1
     rows: int = 2
 
@@ -63,7 +64,7 @@ class Command:
 COMMANDS = {
     "ring": Command(("ring",)),
     "all_reduce": Command(("all_reduce", "--algo", "ring"), mid_row=120),
-    "pairs": Command(("pairs", "--all"), kept=3, rows=4),
+    "pairs": Command(("pairs", "--all"), first_kept=2, kept=3, rows=4),
 }
 
 
@@ -121,7 +122,8 @@ def _rows(cell: Cell) -> set[int | None]:
         return {None, 0}
     if phase == "writing":  # who wakes, or gets no answer, may still write the second one
         return {1, 2}
-    kept = {"first row": 0, "mid-row": command.kept, "between": 1}
+    first = 0 if cell.fault == "hang all" else command.first_kept  # rank 0 sends before
+    kept = {"first row": first, "mid-row": command.kept, "between": 1}
     return {kept.get(phase, command.rows)}
 
 

@@ -158,5 +158,9 @@ def test_a_clause_detects(copy: BrokenCopy, patch: Patch) -> None:
                             "--deadline", "10")  # fmt: skip
     finally:
         copy.revert(patch)
-    assert found.returncode == 9, f"not detected: {patch.why}\n{found.stdout}"
-    assert re.search(rf"^FAIL +{clause} ", found.stdout, re.M), found.stdout
+    # What TCPX is excused for softtcpx is, too, though it keeps it: `softtcpx_verdicts.txt`.
+    code, verdict = (0, "known") if clause == "second-init" else (9, "FAIL")
+    assert found.returncode == code, f"not detected: {patch.why}\n{found.stdout}"
+    assert re.search(rf"^{verdict} +{clause} ", found.stdout, re.M), (
+        f"not detected: {patch.why}\n{found.stdout}"
+    )
