@@ -51,20 +51,19 @@ HOWS = ("--ranks", "mpirun")
 
 @dataclass(frozen=True)
 class Command:
-    """What is run; the first isend of rank 1 is in a row behind `first_kept` ones, of `rows`, and
-    the how many-th in the middle of one behind `kept`."""
+    """What is run; the first isend of rank 1, and the how many-th in the middle of a row, are
+    behind so many rows `kept`, of `rows`."""
 
     arguments: tuple[str, ...]
     mid_row: int = 40
-    first_kept: int = 0
-    kept: int = 1
+    kept: tuple[int, int] = (0, 1)
     rows: int = 2
 
 
 COMMANDS = {
     "ring": Command(("ring",)),
     "all_reduce": Command(("all_reduce", "--algo", "ring"), mid_row=120),
-    "pairs": Command(("pairs", "--all"), first_kept=2, kept=3, rows=4),
+    "pairs": Command(("pairs", "--all"), kept=(2, 3), rows=4),
 }
 
 
@@ -122,8 +121,8 @@ def _rows(cell: Cell) -> set[int | None]:
         return {None, 0}
     if phase == "writing":  # who wakes, or gets no answer, may still write the second one
         return {1, 2}
-    first = 0 if cell.fault == "hang all" else command.first_kept  # rank 0 sends before
-    kept = {"first row": first, "mid-row": command.kept, "between": 1}
+    first, middle = (0, 1) if cell.fault == "hang all" else command.kept  # rank 0 sends before
+    kept = {"first row": first, "mid-row": middle, "between": 1}
     return {kept.get(phase, command.rows)}
 
 
