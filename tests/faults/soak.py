@@ -10,6 +10,7 @@ import dataclasses
 import os
 import random
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -34,7 +35,8 @@ from tcpx_mpi.units import parse_duration  # noqa: E402
 MOST_GROWTH_BYTES, MOST_A_ROW_BYTES = 6 << 20, 6 << 10
 MOST_MORE_DESCRIPTORS = 4
 MOST_JOURNAL_BYTES = 4 << 20
-ROWS_OF_A_REPORT, MOST_REPORT_S = 10_000, 120.0
+#: Of a report the CPU time counts: others may have the CPUs.
+ROWS_OF_A_REPORT, MOST_REPORT_S = 10_000, 60.0
 _LOOKS_S = 2.0
 
 
@@ -157,15 +159,21 @@ def long_report(place: Path) -> list[str]:
         parts = [rank_row(rank, facts) for rank in range(2)]
         writer.append_row(join_row(facts, parts, utc_now()))
     writer.finish()
-    began = time.monotonic()
+    began = _cpu_s_of_children()
     report = [sys.executable, "-m", "tcpx_mpi", "report", str(path)]
     done = subprocess.run(report, capture_output=True, text=True, cwd=place, check=False)
-    took = time.monotonic() - began
-    print(f"report of {ROWS_OF_A_REPORT} rows: {took:.1f} s")
+    took = _cpu_s_of_children() - began
+    print(f"report of {ROWS_OF_A_REPORT} rows: {took:.1f} s of CPU")
     lines = sum(" uint8 " in line for line in done.stdout.splitlines())
     if lines != ROWS_OF_A_REPORT or took > MOST_REPORT_S:
-        return [f"report: {lines} rows in {took:.1f} s, exit code {done.returncode}\n{done.stderr}"]
+        text = f"report: {lines} rows in {took:.1f} s of CPU, exit code {done.returncode}"
+        return [f"{text}\n{done.stderr}"]
     return []
+
+
+def _cpu_s_of_children() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 if __name__ == "__main__":
