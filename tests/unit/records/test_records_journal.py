@@ -25,7 +25,7 @@ from tcpx_mpi.records import (
     series_of,
 )
 from tcpx_mpi.records.header import header_to_plain
-from tcpx_mpi.records.row import SeriesKey
+from tcpx_mpi.records.row import ITSELF, SeriesKey
 from tcpx_mpi.records.sound import header_from_plain
 
 RUN_ID = invented.run_header().run_id
@@ -80,7 +80,7 @@ def test_flushes_come_back_where_there_were_some(tmp_path: Path) -> None:
     row = read_journal(own.path).rows[0]
     assert row.samples[FLUSH].tolist() == flushes.tolist()
     assert FLUSH not in row.warmup
-    assert series_of(part)[SeriesKey("", "samples", FLUSH)] is flushes
+    assert series_of(part)[SeriesKey(ITSELF, "samples", FLUSH)] is flushes
 
 
 def test_arrivals_and_pairs_come_back(tmp_path: Path) -> None:

@@ -37,6 +37,7 @@ def test_of_timed_lanes_an_iteration_is_from_the_bytes_of_one_to_those_of_the_ot
         source_lanes=[0, 1, 2, 2],
         source_done=np.array([[22, 15, 35, 30], [55, 45, 68, 70]]).ravel(),
         trace=np.zeros(0, np.int64),
+        flush_begun=np.zeros(0, np.int64),
     )
     found = batch_of(stamps, timed_lanes=(1, 0))
     assert found.samples["iteration"].tolist() == [7, 10]
