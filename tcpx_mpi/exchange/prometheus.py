@@ -87,8 +87,8 @@ def _of_rows(header: RunHeader, summaries: Sequence[RowSummary]) -> list[Metric]
         busbw.add(labels, slowest.busbw if size_bytes else math.nan)
         took.add(labels, slowest.time_ns / 1e3)
         tail.add(labels, slowest.per_iteration.p99 / 1e3)
-        for name, found in slowest.against.items():
-            ratio.add({**labels, "baseline": name}, found.ratio)
+        for side, found in slowest.ratios.items():
+            ratio.add({**labels, "baseline": side.name}, found.ratio)
         checked.add(labels, sum(max(row.payload_received_checked, 0) for row in rows))
         wrong.add(labels, sum(row.wrong_found for row in rows))
     return [busbw, took, tail, ratio, checked, wrong]

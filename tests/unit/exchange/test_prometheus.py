@@ -23,7 +23,7 @@ from tcpx_mpi.exchange.prometheus import (
     require_prom,
     write_prom,
 )
-from tcpx_mpi.records import Run
+from tcpx_mpi.records import Run, SideKey
 from tcpx_mpi.report import summarise_row
 
 Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]
@@ -56,7 +56,7 @@ def test_the_client_reads_the_figures_of_the_table() -> None:
     assert of_size(found, "bus_bandwidth_gbs", "2K") == summary.busbw
     assert of_size(found, "exec_time_microseconds", "2K") == summary.time_ns / 1e3
     assert of_size(found, "p99_microseconds", "2K") == summary.per_iteration.p99 / 1e3
-    assert of_size(found, "ratio", "2K", baseline="raw_4") == summary.against["raw_4"].ratio
+    assert of_size(found, "ratio", "2K", baseline="raw_4") == summary.ratios[SideKey("raw_4")].ratio
     assert of_size(found, "checked_bytes", "2K") == summary.payload_received_checked
     assert of_size(found, "wrong_bytes", "2K") == 0
     own = {
