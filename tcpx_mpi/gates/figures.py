@@ -12,7 +12,7 @@ from tcpx_mpi.findings.placement import line_rate_percent
 from tcpx_mpi.records import Row, Run, SideKey
 from tcpx_mpi.stats import rate, samples_received, summarise
 from tcpx_mpi.stats.bursts import without_gaps
-from tcpx_mpi.stats.ratios import block_times_ns, ratios, strongest
+from tcpx_mpi.stats.ratios import block_times_ns, other_network, ratios, strongest
 from tcpx_mpi.stats.series import elapsed_ns
 from tcpx_mpi.stats.spread import node_spread
 from tcpx_mpi.units import counted
@@ -58,6 +58,7 @@ class Figures:
             row, {side: row.sides[side] for side in sides if side in row.sides}, _SLOWEST,
             header.size_factor, header.time_divisor,
             {each.name: each.floor_gbps for each in beside},
+            {each.name: other_network(header, each) for each in beside},
         )  # fmt: skip
         best = strongest(found, [each.name for each in beside])
         return math.nan if best is None or best.void or best.wrong else best.ratio

@@ -79,3 +79,20 @@ def test_a_shim_that_starts_nothing_gives_way_to_the_next_in_path(
     found = make_wheels.in_path("python3.11")[:2]
     assert found == [f"{tmp_path}/shims/python3.11", f"{tmp_path}/usr/python3.11"]
     assert make_wheels.by_kind(found) == {(3, 11): [found[1]]}
+
+
+def test_headers_of_the_machines_name_are_there_and_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(make_wheels, "BUILD", tmp_path / "build")
+    (tmp_path / "usr" / "x86_64-linux-gnu" / "python3.11").mkdir(parents=True)
+    (tmp_path / "usr" / "x86_64-linux-gnu" / "sys").mkdir()
+    folder = make_wheels.headers(tmp_path / "usr")
+    found = [str(each.relative_to(folder)) for each in folder.rglob("*")]
+    assert sorted(found) == ["x86_64-linux-gnu", "x86_64-linux-gnu/python3.11"]
+
+
+def test_one_installation_by_two_names_is_asked_once(tmp_path: Path) -> None:
+    python = fake(tmp_path, "python3.11", "cpython 3 11")
+    (tmp_path / "python3").symlink_to(python)
+    assert make_wheels.by_kind([python, str(tmp_path / "python3")]) == {(3, 11): [python]}

@@ -42,7 +42,7 @@ def test_a_ratio_to_what_did_not_run_or_was_wrong_or_void_fails() -> None:
     sound = invented_runs.sound(rows=2)
     (first, *_) = judged(sound, of_any("ratio_raw_min", 1e-9)).failures()
     assert first.startswith("ring, host, 1 KiB: no ratio to raw: it did not run beside this row")
-    for spoil in (wrong_baseline, void_baseline):
+    for spoil in (wrong_baseline, void_baseline, baseline_of_another_network):
         run = invented_runs.beside_baselines()
         spoil(run)
         (first, *_) = judged(run, of_any("ratio_raw_min", 1e-9)).failures()
@@ -55,6 +55,12 @@ def wrong_baseline(run: Run) -> None:
             row.sides[SideKey(name)] = dataclasses.replace(
                 row.sides[SideKey(name)], wrong=np.ones(4, np.int64)
             )
+
+
+def baseline_of_another_network(run: Run) -> None:
+    run.header.baselines = [
+        dataclasses.replace(each, interfaces="eth7") for each in run.header.baselines
+    ]
 
 
 def void_baseline(run: Run) -> None:
