@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from tcpx_mpi import world as mpi
@@ -34,6 +36,8 @@ from tcpx_mpi.preflight.story import ask_nodes, exported
 from tcpx_mpi.qualify.judge import Ended
 
 _ERROR = "tcpx-mpi: error: "
+#: The last line of a smoke test.
+_SMOKE_IS_GOOD = re.compile(r"^# \d+ messages?: all right$", re.M)
 _AT_ONCE = 16
 
 
@@ -89,15 +93,13 @@ def of_hostfile(path: str, environ: Mapping[str, str]) -> Hosts:
     return Hosts(slots.pop(), tuple(lines), mpi_family(version))
 
 
-@dataclass
+@dataclass(frozen=True)
 class Launches:
     """Starts commands on hosts, and collects what they say."""
 
     environ: Mapping[str, str]
     plugin: AskedPlugin
     profile: str
-    #: Output of ranks that is no event and no error, for who looks for a cause.
-    noise: list[str] = field(default_factory=list)
 
     def preflight(self, hosts: Hosts, limit_s: float) -> list[CheckFinding]:
         """The findings of all nodes; none where they did not start together."""
@@ -149,13 +151,19 @@ class Launches:
             errors = os.fsdecode(stderr.read()).splitlines()
         if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
             raise mpi.interrupted_by(code - 128)
-        self.noise += [line for line in errors if not line.startswith(_ERROR)]
-        return Ended(
-            code,
-            [event for line in printed.splitlines() if (event := _event(line))],
-            [line.removeprefix(_ERROR) for line in errors if line.startswith(_ERROR)],
-            time.monotonic() - began,
-        )
+        own = [line.removeprefix(_ERROR) for line in errors if line.startswith(_ERROR)]
+        if code and not own:  # the launcher's words are all that there is
+            print("\n".join(errors), file=sys.stderr, flush=True)
+        events = [event for line in printed.splitlines() if (event := _event(line))]
+        if code == ExitCode.OK and not has_result(printed, events):
+            # mpirun may end so when a node dies.
+            code, own = ExitCode.LOST_RANK, ["mpirun ended with 0, and no rank with a result"]
+        return Ended(code, events, own, time.monotonic() - began)
+
+
+def has_result(printed: str, events: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether rank 0 came to the end of its run, or of its smoke test."""
+    return any(each["event"] == "end" for each in events) or bool(_SMOKE_IS_GOOD.search(printed))
 
 
 def _event(line: str) -> dict[str, Any]:

@@ -19,7 +19,9 @@ from tcpx_mpi.qualify.judge import (
     of_preflight,
     of_run,
 )
+from tcpx_mpi.qualify.launch import has_result
 from tcpx_mpi.qualify.results import cases, in_short, metrics
+from tcpx_mpi.run.smoke import Arrival, footer_lines
 
 NODES = ("n1", "n10", "n2.example", "n3")
 
@@ -165,3 +167,12 @@ def test_others_forms_say_the_same() -> None:
     unjudged = qualification(missing="no time was left")
     assert [case.skipped for case in cases(unjudged)] == ["", *["not judged"] * 3]
     assert metrics(unjudged, {})[0].samples == []
+
+
+def test_a_code_of_0_is_no_result_where_no_rank_came_to_its_end() -> None:
+    """mpirun may end with 0 when a node dies."""
+    footer = footer_lines([Arrival(0, 1, 0, "", 10, ())])
+    assert has_result("\n".join(["a table", *footer]), [])
+    assert not has_result("\n".join(footer_lines([Arrival(0, 1, 3, "", 10, ())])), [])
+    assert has_result("", [{"event": "header"}, {"event": "end"}])
+    assert not has_result("a table", [{"event": "header"}])
