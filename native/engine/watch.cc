@@ -233,8 +233,8 @@ void watch() {
   ::pthread_setname_np(::pthread_self(), "tcpx-watch");
   State& s = state();
   std::unique_lock<std::mutex> lock(s.mutex);
-  int64_t looked = now_ns();
-  g_looked_ns.store(looked, std::memory_order_relaxed);
+  // Since it was begun: the process may be stopped before this thread runs for the first time.
+  int64_t looked = g_looked_ns.load(std::memory_order_relaxed);
   while (true) {
     lock.unlock();
     std::this_thread::sleep_for(kLook);
@@ -286,6 +286,7 @@ void begin(double limit_s, const Pace& pace) {
     s.line_ns = s.began_ns + ns(pace.first_line_s);
   }
   install_signal_handlers();
+  g_looked_ns.store(now_ns(), std::memory_order_relaxed);
   std::thread(watch).detach();
 }
 

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from tcpx_mpi import _native
-from tcpx_mpi.baselines.nccl.backend import Backend, BackendError, Collective, Memory, Transfer
+from tcpx_mpi.baselines.nccl.backend import Backend, BackendError, Collective, Memory, PointToPoint
 from tcpx_mpi.schedule.elements import ReduceOp
 
 FAULT_VARIABLE = "BY_SOCKETS_FAULT"
@@ -114,7 +114,7 @@ class SocketBackend:
         self._slots.append(slots)
         return Memory(slots, slots.view().ctypes.data)
 
-    def group(self, transfers: Sequence[Transfer]) -> None:
+    def group(self, transfers: Sequence[PointToPoint]) -> None:
         self._queue.put(("group", list(transfers)))
 
     def collectives(self, calls: Sequence[Collective]) -> None:
@@ -148,11 +148,11 @@ class SocketBackend:
         """What no two ranks may have alike."""
         return str(os.getpid())
 
-    def opened(self, each: Transfer) -> memoryview:
+    def opened(self, each: PointToPoint) -> memoryview:
         """The bytes of a transfer, as the host can read and write them while it is under way."""
         return memoryview((ctypes.c_char * each.length).from_address(each.address)).cast("B")
 
-    def closed(self, each: Transfer, memory: memoryview) -> None:
+    def closed(self, each: PointToPoint, memory: memoryview) -> None:
         """The transfer is complete."""
 
     # --- Inside ----------------------------------------------------------------------------------
@@ -193,7 +193,7 @@ class SocketBackend:
                 self._failure = BackendError("ncclGroup", 6, f"remote error: {error}")
                 return
 
-    def _move(self, transfers: list[Transfer]) -> None:
+    def _move(self, transfers: list[PointToPoint]) -> None:
         wrong = self._goes_wrong()
         memories = [self.opened(each) for each in transfers]
         self._exchange(list(zip(transfers, memories, strict=True)), wrong)
@@ -206,14 +206,16 @@ class SocketBackend:
         ranks, dtype, redop = len(self._out), call.element.dtype, call.redop
         parts = ranks if call.call == "ncclReduceScatter" else 1
         size = call.elements * call.element.bytes
-        with_source = Transfer(True, self._rank, call.source, size * parts)
+        with_source = PointToPoint(True, self._rank, call.source, size * parts)
         mine = bytes(self.opened(with_source))
         if redop == ReduceOp.MULSUM:
             mine = (np.frombuffer(mine, dtype) * np.array(call.factor, dtype)).tobytes()
         theirs = [bytearray(len(mine)) for _ in range(ranks)]
-        steps = [(Transfer(True, peer, 0, len(mine)), memoryview(mine)) for peer in range(ranks)]
+        steps = [
+            (PointToPoint(True, peer, 0, len(mine)), memoryview(mine)) for peer in range(ranks)
+        ]
         steps += [
-            (Transfer(False, peer, 0, len(mine)), memoryview(memory))
+            (PointToPoint(False, peer, 0, len(mine)), memoryview(memory))
             for peer, memory in enumerate(theirs)
         ]
         self._exchange(steps, wrong=False)
@@ -230,7 +232,7 @@ class SocketBackend:
             result = result[self._rank * call.elements :][: call.elements]
         if call.call == "ncclReduce" and self._rank != call.root:
             return
-        target = Transfer(False, self._rank, call.target, result.nbytes)
+        target = PointToPoint(False, self._rank, call.target, result.nbytes)
         memory = self.opened(target)
         memory[:] = result.tobytes()
         if wrong:
@@ -252,7 +254,7 @@ class SocketBackend:
                 return True
         return False
 
-    def _exchange(self, left: list[tuple[Transfer, memoryview]], wrong: bool) -> None:
+    def _exchange(self, left: list[tuple[PointToPoint, memoryview]], wrong: bool) -> None:
         left = [(each, memory) for each, memory in left if len(memory)]
         while left:
             # Of several for one peer the first: they come in the order in which they go.
@@ -271,7 +273,7 @@ class SocketBackend:
             if left:
                 self._wait(left)
 
-    def _step(self, each: Transfer, memory: memoryview) -> int:
+    def _step(self, each: PointToPoint, memory: memoryview) -> int:
         end = (self._out if each.sends else self._in)[each.peer]
         try:
             if each.sends:
@@ -283,7 +285,7 @@ class SocketBackend:
             raise ConnectionError("the other side has closed")
         return received
 
-    def _wait(self, left: list[tuple[Transfer, memoryview]]) -> None:
+    def _wait(self, left: list[tuple[PointToPoint, memoryview]]) -> None:
         poll = select.poll()
         for each, _ in left:
             end = (self._out if each.sends else self._in)[each.peer]

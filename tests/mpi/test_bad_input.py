@@ -40,6 +40,10 @@ def given(elsewhere: Path) -> Path:
     return elsewhere / "given"
 
 
+def code_of(mistake: str) -> int:
+    return 3 if mistake == "missing plugin" else 2
+
+
 def refused(
     command: Sequence[str],
     cwd: Path,
@@ -104,7 +108,7 @@ BY_RANKS_TOO = ("unknown pattern", "unknown option", "ambiguous size", "odd pair
 @pytest.mark.parametrize("mistake", COMMAND_LINES)
 def test_a_mistake_is_found_before_mpirun_is_started(mistake: str, elsewhere: Path) -> None:
     arguments, ranks, says = COMMAND_LINES[mistake]
-    result = refused(start(PARENT, ranks, *arguments), elsewhere, *says)
+    result = refused(start(PARENT, ranks, *arguments), elsewhere, *says, code=code_of(mistake))
     assert result.err.count("\n") == 1, "mpirun has a banner of its own"
 
 
@@ -117,7 +121,7 @@ def test_a_mistake_is_found_before_mpirun_is_started(mistake: str, elsewhere: Pa
 )
 def test_a_mistake_that_all_ranks_make_is_said_by_one(mistake: str, elsewhere: Path) -> None:
     arguments, ranks, says = COMMAND_LINES[mistake]
-    refused(start(RANKS, ranks, *arguments), elsewhere, *says)
+    refused(start(RANKS, ranks, *arguments), elsewhere, *says, code=code_of(mistake))
 
 
 def test_a_mistake_found_after_the_outputs_were_opened_leaves_neither_file_nor_journal(

@@ -77,10 +77,10 @@ def test_a_pattern_of_one_s_own_runs_and_is_reported_in_full(place: Path) -> Non
     # Its two ways are told apart, as those of the pattern pair are.
     ways = run(
         [sys.executable, "-c",
-         "import own, tcpx_mpi; from tcpx_mpi.findings.stragglers import ways_by_size\n"
+         "import own, tcpx_mpi; from tcpx_mpi.findings.stragglers import links_by_size\n"
          "from tcpx_mpi.records import read_run\n"
          "r = read_run('own.h5'); print({k: sorted(v) for k, v in "
-         "ways_by_size(r.header, r.rows).items()})"],
+         "links_by_size(r.header, r.rows).items()})"],
         place,
         {"PYTHONPATH": str(place)},
     )  # fmt: skip

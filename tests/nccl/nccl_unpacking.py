@@ -23,7 +23,7 @@ from nccl_library import LibraryError
 from nccl_rounds import Round, rounds_of
 from nccl_stand_in import HostMemory, StandInCommunicator, StandInLibrary
 
-sys.path.append(str(Path(__file__).resolve().parents[1] / "contract"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "softtcpx"))
 
 #: Requests of a connection that are under way, and bytes of one.
 _WINDOW, _CHUNK = 8, 128 << 10
@@ -53,7 +53,7 @@ class _Communicator(StandInCommunicator):
         self._channels = channels
         peers = [peer for peer in range(world) if peer != rank]
         listening = {peer: net.listen() for peer in peers}
-        told = self._told({rank: {peer: handle for peer, (_, handle) in listening.items()}})
+        told = self._known_to_all({rank: {peer: handle for peer, (_, handle) in listening.items()}})
         self._with = {
             peer: _Connection(net, listening[peer][0], told[peer][rank]) for peer in peers
         }
@@ -87,7 +87,7 @@ class _Communicator(StandInCommunicator):
         return (peer - self._rank) % self._world % self._channels
 
     def destroy(self) -> None:
-        self._told({self._rank: None})  # a message that is not taken yet would be lost
+        self._known_to_all({self._rank: None})  # a message that is not taken yet would be lost
         for each in self._with.values():
             each.close()
         super().destroy()

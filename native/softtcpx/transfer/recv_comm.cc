@@ -269,7 +269,7 @@ bool RecvComm::goes_on_unannounced() const {
 void RecvComm::announce(Request& request, const ChunkHeader& header) {
   request.left = request.total = header.total;
   request.announced = true;
-  if (request.scattered()) bounce_.begin(header.sequence, header.total);
+  if (in_place_ == nullptr) bounce_.begin(header.sequence, header.total);
   if (header.total == 0) complete(request, header.sequence);
 }
 

@@ -59,7 +59,10 @@ def test_every_name_loads_the_pattern_of_that_name(name: str) -> None:
 def test_an_unknown_pattern_is_one_line_that_names_the_known_ones() -> None:
     with pytest.raises(UsageError) as caught:
         patterns.load("torus")
-    assert str(caught.value) == f"unknown pattern torus: use one of {', '.join(patterns.NAMES)}"
+    assert (
+        str(caught.value)
+        == f"unknown pattern torus: use one of {', '.join([*patterns.NAMES, patterns.SMOKE])}"
+    )
     assert patterns.find("torus") is None
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import invented
 import numpy as np
 
-from tcpx_mpi import _native
 from tcpx_mpi.records import Journal, RunWriter, join_row, read_journal, read_run
 from tcpx_mpi.records.trace import CHUNK_COLUMNS, COLUMNS, later
 from tcpx_mpi.transport.samples import batch_of, joined_batch
@@ -42,10 +43,10 @@ def test_a_trace_comes_back_from_a_journal(tmp_path: Path) -> None:
 def test_iterations_of_parts_of_a_batch_follow_each_other() -> None:
     times = np.array([5, 9], np.int64)
     none = np.zeros(0, np.int64)
-    stamps: _native.Stamps = {
-        "start": 1, "late": False, "end": times, "send_done": times, "receive_done": times,
-        "sources": [], "source_done": none, "trace": CHUNKS.ravel(),
-    }  # fmt: skip
+    stamps: Any = SimpleNamespace(
+        start=1, late=False, end=times, send_done=times, receive_done=times,
+        sources=[], source_lanes=[], source_done=none, trace=CHUNKS.ravel(), flush_begun=none,
+    )  # fmt: skip
     trace = joined_batch([batch_of(stamps), batch_of(stamps)]).trace
     assert np.array_equal(trace, np.concatenate([CHUNKS, later(CHUNKS, 2)]))
     assert (trace[3:, 0] == CHUNKS[:, 0] + 2).all()

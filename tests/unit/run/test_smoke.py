@@ -50,10 +50,9 @@ def test_run_does_not_offer_it_but_it_can_be_loaded() -> None:
         (["--ranks", "2", "--payload-bytes", ","], "--payload-bytes (,) lists no size"),
         (["--ranks", "2", "--window-send", "17"], "--window-send (17)"),
         (["--ranks", "2", "--memory", "emulated", "--unpack", "none"], "smoke checks every byte"),
-        (["--ranks", "2", "--plugin", "/no/x.so"], "--plugin (/no/x.so): no such file"),
         (["--ranks", "2", "-b", "1"], "smoke, which sends one message each way, has no use for -b"),
         (["--ranks", "2", "-D", "1"], "has no use for -D: leave it out"),
-        (["ring"], "unexpected extra argument"),
+        (["ring"], "ring is a second pattern beside smoke: give each a run of its own"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_line(

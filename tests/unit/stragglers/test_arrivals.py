@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -82,16 +85,19 @@ def test_a_rank_that_tells_no_sources_apart_has_no_arrivals() -> None:
 
 
 def test_an_arrival_counts_from_the_start_of_its_iteration_and_may_come_before_it() -> None:
-    stamps = {
-        "start": 1000,
-        "late": False,
-        "end": np.array([1500, 2500], np.int64),
-        "send_done": np.full(2, -1, np.int64),
-        "receive_done": np.array([1500, 2500], np.int64),
-        "sources": [3, 7],
-        "source_done": np.array([1200, 1500, 1400, 2500], np.int64),
-    }
-    batch = batch_of(stamps)  # type: ignore[arg-type]  # a TypedDict
+    stamps: Any = SimpleNamespace(
+        start=1000,
+        late=False,
+        end=np.array([1500, 2500], np.int64),
+        send_done=np.full(2, -1, np.int64),
+        receive_done=np.array([1500, 2500], np.int64),
+        sources=[3, 7],
+        source_lanes=[],
+        source_done=np.array([1200, 1500, 1400, 2500], np.int64),
+        trace=np.zeros(0, np.int64),
+        flush_begun=np.zeros(0, np.int64),
+    )
+    batch = batch_of(stamps)
     assert batch.sources == [3, 7]
     assert batch.arrivals.tolist() == [[200, 500], [-100, 1000]]
     joined = joined_batch([batch, batch])
