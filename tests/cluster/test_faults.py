@@ -105,6 +105,7 @@ def sent_again(found: Run) -> int:
     return sum(int(row.tcp_retransmits.sum()) for row in found.rows)
 
 
+@pytest.mark.variant
 def test_a_link_that_flaps_within_the_deadline_costs_no_byte(
     nodes: Cluster, launcher: Launcher, tmp_path: Path
 ) -> None:

@@ -24,6 +24,7 @@ LINE = re.compile(
 )
 
 
+@pytest.mark.variant
 def test_every_ceiling_is_a_figure(place: Path) -> None:
     result = jobs.run(jobs.tcpx_mpi("selftest", "--ceilings"), place, SHORT)
     assert result.code == 0, result.text

@@ -57,6 +57,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_is_measured(pl
     assert result.out == ""
 
 
+@pytest.mark.variant
 def test_a_row_that_measures_the_tool_is_marked(place: Path) -> None:
     """Over a plugin that completes at once all time is the tool's own."""
     arguments = ("run", "pair", "--ranks", "2", "--sizes", "64M", "--chunk", "4K", "-c", "0",

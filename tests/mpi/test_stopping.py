@@ -49,6 +49,7 @@ def test_a_duration_is_filled_and_every_sample_kept(place: Path) -> None:
     assert measured.max() - row.samples["iteration"][:, -int(row.batches[-1]) :].sum() < 200_000_000
 
 
+@pytest.mark.variant
 def test_samples_beyond_their_space_end_a_row_or_are_refused(place: Path) -> None:
     result, row = ran(place, "--duration", "1h", "--sample-space", "1M")
     assert (row.ended_by, row.iterations) == ("sample-space", (1 << 20) // (2 * 4 * 8))
