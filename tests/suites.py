@@ -58,6 +58,8 @@ def _sanitized(sanitizer: str, runtime: str) -> Suite:
 _APT = "apt-get install --no-install-recommends"
 _DRIVER = library("libcuda.so.1", "it comes with the driver of a GPU")
 _CUPY = module("cupy", "make test SUITE=gpu installs the one that fits the driver")
+#: Of tests/nccl.
+_OVER_NCCL = ("over_softtcpx", "several_peers", "in_place")
 #: Of tests/cluster.
 _CLUSTER = programs("ip tc ss unshare nsenter mount bash", f"{_APT} iproute2 util-linux")
 #: Of tests/faults: interfaces, rules of packets, sockets that are cut; a disk of FUSE, a freezer.
@@ -148,7 +150,7 @@ SUITES = {
     ),
     "nccl": Suite(
         "NCCL over softtcpx on this machine's GPUs, 2 to 4 ranks, every byte checked: 2 minutes",
-        ("-p", "no:benchmark", "nccl/over_softtcpx.py", "nccl/several_peers.py"),
+        ("-p", "no:benchmark", *(f"nccl/{name}.py" for name in _OVER_NCCL)),
         environ={"TCPX_MPI_REQUIRE": "gpu,nccl"},
         needs=(_DRIVER, _CUPY),
     ),

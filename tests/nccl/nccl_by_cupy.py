@@ -35,7 +35,8 @@ class CupyLibrary:
     def facts(self) -> dict[str, Any]:
         device = self.cupy.cuda.runtime.getDevice()
         name = self.cupy.cuda.runtime.getDeviceProperties(device)["name"].decode()
-        return {"nccl": int(self.nccl.get_version()), "gpu": name}
+        capability = int(self.cupy.cuda.Device(device).compute_capability)
+        return {"nccl": int(self.nccl.get_version()), "gpu": name, "capability": capability}
 
     def unique_id(self) -> list[int]:
         return list(self.nccl.get_unique_id())

@@ -49,9 +49,11 @@ def channels_of(log: str) -> str:
     return found.group() if found else "channels are not told"
 
 
-def ways_of(log: str) -> list[str]:
-    """What is wrong with the ways that NCCL says it took; nothing: all over softtcpx, unpacked."""
-    faults = [] if _UNPACKS in log else [f"the log has no {_UNPACKS}"]
+def ways_of(log: str, unpacked: bool = True) -> list[str]:
+    """What is wrong with the ways that NCCL says it took; nothing: all over softtcpx, and NCCL
+    unpacks what it receives, or does not."""
+    has, not_so = ("has no", unpacked) if _UNPACKS not in log else ("has", not unpacked)
+    faults = [f"the log {has} {_UNPACKS}"] if not_so else []
     ways = _WAY.findall(log)
     if not ways:
         faults.append("the log names no way between two ranks")

@@ -124,6 +124,7 @@ def test_pages_that_change_places_are_seen() -> None:
 
 def test_the_log_says_which_way() -> None:
     assert ways_of(GOOD) == []
+    assert ways_of(GOOD, unpacked=False) == ["the log has NCCL_NET_DEVICE_UNPACK"]
     assert ways_of("") == [
         "the log has no NCCL_NET_DEVICE_UNPACK", "the log names no way between two ranks",
     ]  # fmt: skip
