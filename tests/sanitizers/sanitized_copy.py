@@ -68,8 +68,7 @@ class SanitizedCopy(BrokenCopy):
         self.make("library")
         plugins = self.package / "tcpx_mpi" / "nixl_plugins"
         plugins.mkdir(exist_ok=True)
-        (backend,) = self.build.rglob("libplugin_TCPX.so")
-        shutil.copy2(backend, plugins / backend.name)
+        shutil.copy2(self.build / "library" / "nixl" / "libplugin_TCPX.so", plugins)
         install = [self.cmake, "--install", str(self.build), "--component", "p2p"]
         subprocess.run([*install, "--prefix", str(self.package)], check=True, capture_output=True)
 
