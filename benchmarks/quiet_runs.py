@@ -26,7 +26,7 @@ from typing import Any
 
 from tcpx_mpi.findings.stragglers import links_by_size, places_of
 from tcpx_mpi.records import read_run
-from tcpx_mpi.stragglers.detect import ONE_DIRECTION, ROUND_TRIP, Link, Measured, Places
+from tcpx_mpi.stragglers.links import ONE_DIRECTION, ROUND_TRIP, Link, Measured, Places
 from tcpx_mpi.stragglers.retest import judged
 
 REPOSITORY = Path(__file__).resolve().parents[1]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.findings.stragglers import has_rounds, senders_of
 from tcpx_mpi.records import RankInfo, Row, RunHeader
-from tcpx_mpi.stragglers.detect import ONE_DIRECTION, Link
+from tcpx_mpi.stragglers.links import ONE_DIRECTION, Link
 from tcpx_mpi.units import counted
 
 #: The title of what loses packets.

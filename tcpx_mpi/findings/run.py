@@ -28,7 +28,7 @@ from tcpx_mpi.findings.steadiness import steadiness
 from tcpx_mpi.findings.stragglers import matrices, stragglers
 from tcpx_mpi.records import Run
 from tcpx_mpi.stats import RowSummary
-from tcpx_mpi.stragglers.detect import Link, Measured
+from tcpx_mpi.stragglers.links import Link, Measured
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from tcpx_mpi.findings.finding import Finding, Severity
 from tcpx_mpi.records import Row, RunHeader, rank_name
 from tcpx_mpi.schedule.pattern import pairs_of_text, text_of_pairs
 from tcpx_mpi.stats import batch_means, rank_times_ns
-from tcpx_mpi.stragglers.detect import (
+from tcpx_mpi.stragglers.detect import find_stragglers, sensitivities
+from tcpx_mpi.stragglers.links import (
     ONE_DIRECTION,
     ROUND_TRIP,
     Link,
@@ -24,8 +25,6 @@ from tcpx_mpi.stragglers.detect import (
     Places,
     Sensitivity,
     Straggler,
-    find_stragglers,
-    sensitivities,
 )
 from tcpx_mpi.stragglers.outlier import QUARTERS, TIMES_NOISE
 from tcpx_mpi.stragglers.retest import judged, retests
@@ -275,6 +274,7 @@ def places_of(header: RunHeader) -> Places | None:
 def _sentence(header: RunHeader, size: int, suspect: Straggler) -> str:
     """Who, in which role, by how much, and the figures that say so."""
     names = [rank_name(header, rank) for rank in suspect.ranks]
+    one_direction = is_one_direction(header)
     figure = (
         f"{suspect.factor:.3g} x the {suspect.good_ns / 1e3:.4g} us of the good ones at "
         f"{format_size(size)}, in {suspect.links} of {suspect.of_links} ways "
@@ -287,11 +287,27 @@ def _sentence(header: RunHeader, size: int, suspect: Straggler) -> str:
         info = next(info for info in header.ranks if info.rank == suspect.ranks[0])
         nic = f"NIC {info.nic} of {info.host} ({_ranks(suspect.ranks)})"
         return f"{nic}, {roles}: {figure}, not within the node"
+    if suspect.kind == "rail":
+        both = "from one to another" if one_direction else "between each other"
+        return f"{_rail(header, suspect.ranks)}, {roles or both}: {figure}"
     if suspect.kind == "link":
-        one_direction = is_one_direction(header)
         link = f"from {names[0]} to" if one_direction else f"between {names[0]} and"
         return f"the way {link} {names[1]}: {figure}, both are fast with others"
     return f"{names[0]} or {names[1]}, or their way: {figure}; `run pairs --all` tells which"
+
+
+def _rail(header: RunHeader, ranks: Sequence[int]) -> str:
+    """Its NICs by their name, on how many nodes, and their ranks. No node is named: none of them
+    is what is slow.
+    """
+    nics = {info.nic for info in header.ranks if info.rank in ranks}
+    slow = {info.node for info in header.ranks if info.rank in ranks}
+    having = {info.node for info in header.ranks if info.nic in nics}
+    nodes = f"{len(slow)} nodes" if slow == having else f"{len(slow)} of {len(having)} nodes"
+    many = len(nics) > 1
+    name = f"rail{'s' if many else ''} {', '.join(sorted(nics))}"
+    names = "these names" if many else "this name"
+    return f"{name} (NICs of {names} on {nodes}: {_ranks(ranks)})"
 
 
 def _met(suspect: Straggler, fresh: Mapping[Link, Measured], places: Places) -> str:

@@ -1,8 +1,9 @@
 """Suspects of a tournament meet others again, the best ones first: who with whom. Pure.
 
 A name from one meeting with each may be chance, or the doing of whoever was met. So every suspect
-meets two of those who are good beyond doubt once more, and the ends of a slow link each other; the
-other ranks meet too, for a busy machine must stay as busy. Only what shows again is named.
+meets two of those who are good beyond doubt once more, and the ends of a slow link each other, as
+do the ranks of a slow rail; the other ranks meet too, for a busy machine must stay as busy. Only
+what shows again is named.
 """
 
 from __future__ import annotations
@@ -13,16 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tcpx_mpi.stragglers.detect import (
-    ONE_DIRECTION,
-    Link,
-    Measured,
-    Places,
-    Straggler,
-    as_slow_again,
-    factor_again,
-    find_stragglers,
-)
+from tcpx_mpi.stragglers.detect import as_slow_again, factor_again, find_stragglers
+from tcpx_mpi.stragglers.links import ONE_DIRECTION, Link, Measured, Places, Straggler
 
 #: So many good ranks does a suspect meet.
 _PARTNERS = 2
@@ -56,11 +49,33 @@ def judged(
     `roles` are those of `find_stragglers`.
     """
     found = []
-    for suspect in find_stragglers(measured, places, roles):
-        factor, stands_out = factor_again(suspect, fresh, places) or (None, not fresh)
+    suspects = find_stragglers(measured, places, roles)
+    for suspect in suspects:
+        told = _without_other_rails(suspect, suspects, fresh, places)
+        factor, stands_out = factor_again(suspect, told, places) or (None, not fresh)
         doubted = not stands_out and (factor is None or as_slow_again(suspect, factor))
         found.append(Judgement(suspect, factor, stands_out, doubted))
     return found
+
+
+def _without_other_rails(
+    suspect: Straggler,
+    suspects: Sequence[Straggler],
+    fresh: Mapping[Link, Measured],
+    places: Places,
+) -> dict[Link, Measured]:
+    """The ways in which no rail has a part that is slow for itself."""
+    slow = {
+        rank
+        for each in suspects
+        if each.kind == "rail" and set(each.ranks).isdisjoint(suspect.ranks)
+        for rank in each.ranks
+    }
+    return {
+        link: each
+        for link, each in fresh.items()
+        if not places.apart(link) or slow.isdisjoint(link)
+    }
 
 
 def most_retests(world: int) -> int:
@@ -103,7 +118,10 @@ def _wanted(
     badness = _badness(accused, measured, places)
     wanted: dict[frozenset[int], Link] = {}
     for straggler in stragglers:
-        if not straggler.roles:
+        if straggler.kind == "rail":
+            for pair in _within(straggler.ranks, places):
+                wanted.setdefault(frozenset(pair), pair)
+        elif not straggler.roles:
             link = (straggler.ranks[0], straggler.ranks[1])
             wanted.setdefault(frozenset(link), link)
         for rank in straggler.ranks:
@@ -116,6 +134,15 @@ def _wanted(
             for other in others[:_PARTNERS]:
                 wanted.setdefault(frozenset((rank, other)), (rank, other))
     return list(wanted.values())
+
+
+def _within(ranks: Sequence[int], places: Places) -> list[Link]:
+    """Each rank of a rail with the next ones: what only they do is slow, and the others, who meet
+    each other then, have no part in it.
+    """
+    turned = [(ranks, [*ranks[by:], *ranks[:by]]) for by in range(1, 1 + _PARTNERS)]
+    pairs = [pair for both in turned for pair in zip(*both, strict=True)]
+    return [pair for pair in pairs if places.apart(pair)]
 
 
 def _badness(

@@ -1,4 +1,4 @@
-"""A NIC that is slow in one direction is named by `report`, and nothing else is.
+"""A NIC that is slow in one direction is named by `report`, and nothing else is; a rail as a rail.
 
 So slow a NIC, and ranks that all take so long between two chunks, that what a busy machine of two
 cores does to veth pairs is little beside it; `benchmarks/quiet_runs.py` has 1 Gb/s.
@@ -6,6 +6,7 @@ cores does to veth pairs is little beside it; `benchmarks/quiet_runs.py` has 1 G
 
 from __future__ import annotations
 
+import contextlib
 import re
 from pathlib import Path
 
@@ -60,6 +61,28 @@ def test_a_slow_nic_is_named_with_its_node_and_nothing_else(
         assert re.search(r"; again \d+(\.\d+)? x with ranks 0, 1$", slow[0]), slow
     else:
         assert again == []
+
+
+@pytest.mark.variant
+def test_a_slow_rail_is_named_and_no_nic_of_it(
+    nodes: Cluster, launcher: Launcher, tmp_path: Path
+) -> None:
+    """What leaves for an address of eth2 leaves by eth2: by the routes of two subnets."""
+    command = launcher.run_command(
+        "pairs", "--all", "--sizes", SIZES["pairs"], *OPTIONS,
+        SOFTTCPX_TRAP_SLOW_US=CHUNK_US, SOFTTCPX_TRAP_SIDE="recv",
+    )  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        for at in (0, 1):
+            stack.enter_context(faults.slow_arrivals(nodes.nodes, at, "eth2", RATE))
+        result = run(command, tmp_path)
+    assert result.code == 0, result.text
+    (slow,) = slow_lines(result.out)
+    assert re.match(
+        r"# Slow +: rail eth2 \(NICs of this name on 2 nodes: ranks 1, 3\), receiving: \d+(\.\d+)?"
+        r" x the .* us of the good ones at 64 KiB, in 4 of 4 ways .*; again \d+(\.\d+)? x",
+        slow,
+    ), result.text
 
 
 def slow_lines(text: str) -> list[str]:

@@ -15,7 +15,7 @@ from tcpx_mpi.errors import ExitCode
 from tcpx_mpi.findings.stragglers import links_by_size
 from tcpx_mpi.records import read_run
 from tcpx_mpi.schedule.pattern import pairs_of_text
-from tcpx_mpi.stragglers.detect import Link, Measured
+from tcpx_mpi.stragglers.links import Link, Measured
 
 pytestmark = pytest.mark.multirank
 

@@ -18,7 +18,7 @@ from tcpx_mpi.report.html.plots import longest_by_rank
 from tcpx_mpi.report.lines import title_of, words_of
 from tcpx_mpi.stats import RowSummary, slowest_rank
 from tcpx_mpi.stats.ratios import Ratio
-from tcpx_mpi.stragglers.detect import Link
+from tcpx_mpi.stragglers.links import Link
 from tcpx_mpi.units import format_size, format_time_us
 
 #: Rows of the measured table on a page; a browser stays quick, and the page small.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import re
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ from tcpx_mpi.records import Row, Run
 from tcpx_mpi.report import report_lines, strict_outcome, to_json
 from tcpx_mpi.report.html.page import page_of
 from tcpx_mpi.schedule.pattern import pairs_of_text
-from tcpx_mpi.stragglers.detect import Link, Measured
+from tcpx_mpi.stragglers.links import Link, Measured
 
 pytestmark = pytest.mark.usefixtures("in_one_and_in_pieces")
 
@@ -136,6 +137,34 @@ def test_the_page_of_a_tournament_has_its_matrix_and_who_is_slow() -> None:
     assert [cells[6 * rank + 1] for rank in range(WORLD)] == ["-"] * WORLD
     speeds = [[float(c) for c in cells[5 * r + 1 : 5 * r + 5] if c != "-"] for r in range(WORLD)]
     assert max(speeds[2]) < min(speeds[0] + speeds[1] + speeds[3]) / 2
+
+
+def test_a_slow_rail_has_its_nics_and_ranks_and_no_node_to_blame() -> None:
+    """Ranks 1 and 3 are on eth2 of two nodes; what arrives there is slow."""
+    ranks = [
+        invented.rank_info(r, host=f"host{r // 2}", node=f"boot-{r // 2}", nic=f"eth{1 + r % 2}")
+        for r in range(WORLD)
+    ]
+    slow = {(a, b): 4.0 for a in range(WORLD) for b in (1, 3) if a // 2 != b // 2}
+    rows = tournament(slow)
+    header = dataclasses.replace(HEADER, ranks=ranks)
+    (texts,) = pairs_to_retest(header, rows).values()
+    # What has no part in the rail meets beside it.
+    assert texts[0] == "1>3 0>2"
+    again = [
+        row(ROUNDS + number, {b: a for a, b in pairs_of_text(text)}, slow, text)
+        for number, text in enumerate(texts)
+    ]
+    (found,) = stragglers(header, rows + again)
+    assert found.severity is Severity.BAD
+    assert re.fullmatch(
+        r"rail eth2 \(NICs of this name on 2 nodes: ranks 1, 3\), receiving: [34](\.\d+)? x the "
+        r"\d+(\.\d+)? us of the good ones at 1 KiB, in 4 of 4 ways \(noise \d\.\d%\); "
+        r"again [34](\.\d+)? x with ranks 0, 2",
+        found.text,
+    ), found.text
+    assert "host" not in found.text
+    assert verdict.strict_outcome([found])[0] == ExitCode.WORSE
 
 
 # --- On a machine that is busy with something else ------------------------------------------------

@@ -76,6 +76,11 @@ def test_who_is_slow_or_loses_packets_is_unfit_and_who_is_unseen_is_not() -> Non
     assert list(of_run("pairs", ended(nobody), NODES)) == []
 
 
+def test_a_slow_rail_is_of_all_nodes_and_of_none_by_itself() -> None:
+    rail = "rail eth2 (NICs of this name on 2 nodes: ranks 1, 3), receiving: 4 x the 10 us"
+    assert blamed(list(of_run("pairs", ended(("bad", "Slow", rail)), NODES))) == [""]
+
+
 def test_what_cannot_be_told_is_a_doubt_of_all() -> None:
     text = "cannot tell (noise 90 %); farthest: rank 0 on n1"
     (found,) = of_run("pairs", ended(("doubtful", "Slow", text)), NODES)

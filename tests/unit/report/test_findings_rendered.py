@@ -27,7 +27,7 @@ from tcpx_mpi.report import (
 from tcpx_mpi.report.fields import FIGURES, STANDARD, pipe_fields, terminal_fields
 from tcpx_mpi.report.html import tables
 from tcpx_mpi.report.lines import lines_of
-from tcpx_mpi.stragglers.detect import Measured
+from tcpx_mpi.stragglers.links import Measured
 
 FOUND: list[RunFinding] = [
     Finding(Severity.BAD, "Wrong bytes", "rank 1: 3 of them"),

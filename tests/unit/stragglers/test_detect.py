@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tcpx_mpi.patterns.pairs import encounters, sender_of
-from tcpx_mpi.stragglers.detect import (
+from tcpx_mpi.stragglers.detect import find_stragglers
+from tcpx_mpi.stragglers.links import (
     ONE_DIRECTION,
     ROUND_TRIP,
     Link,
@@ -17,7 +18,6 @@ from tcpx_mpi.stragglers.detect import (
     Places,
     _noise_within,
     class_of,
-    find_stragglers,
 )
 
 NOISE = 0.02

@@ -14,7 +14,7 @@ import pytest
 
 from tcpx_mpi.findings.stragglers import links_by_size, stragglers
 from tcpx_mpi.records import Row, RunHeader
-from tcpx_mpi.stragglers.detect import Link
+from tcpx_mpi.stragglers.links import Link
 from tcpx_mpi.stragglers.outlier import QUARTERS
 
 BLOCKS = 20

@@ -8,7 +8,8 @@ import math
 import numpy as np
 import pytest
 
-from tcpx_mpi.stragglers.detect import ROUND_TRIP, Link, Measured, Places, find_stragglers
+from tcpx_mpi.stragglers.detect import find_stragglers
+from tcpx_mpi.stragglers.links import ROUND_TRIP, Link, Measured, Places
 from tcpx_mpi.stragglers.outlier import QUARTERS, Outlier, outlier_of
 
 QUIET = np.array([100e3, 104e3, 108e3])  # of three ways

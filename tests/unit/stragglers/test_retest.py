@@ -13,7 +13,8 @@ from tcpx_mpi.machine.topology import read_host
 from tcpx_mpi.patterns.pairs import meeting
 from tcpx_mpi.run.plan import RowPlanner
 from tcpx_mpi.schedule.pattern import pairs_of_text, text_of_pairs
-from tcpx_mpi.stragglers.detect import Link, Measured, Places, Straggler, find_stragglers
+from tcpx_mpi.stragglers.detect import find_stragglers
+from tcpx_mpi.stragglers.links import Link, Measured, Places, Straggler
 from tcpx_mpi.stragglers.retest import _badness, _wanted, judged, most_retests, retests
 from tcpx_mpi.workload import workload_of
 
