@@ -10,6 +10,8 @@ from tcpx_mpi.errors import PartialResult
 from tcpx_mpi.units import counted
 
 _PACKED = (".gz", ".bz2", ".xz")
+#: What is left out of the name; all else tells one run from the next: x.dat.2, job.1234.
+_ENDINGS = (".log", ".txt", ".out", ".json", ".dat", ".stdout", ".output", ".md", ".csv")
 
 
 @click.command("import")
@@ -43,10 +45,17 @@ def command(log: str, output: str | None) -> int:
 
 
 def _path_beside(log: str) -> str:
-    """o.h5 for o.log, o.json and o.log.gz; what has no file's name is named for nccl-tests."""
+    """o.h5 for o.log, o.json and o.log.gz, o.log.2.h5 for o.log.2; what has no file's name is named
+    for nccl-tests.
+    """
     from tcpx_mpi.inputs import is_stream
 
     if is_stream(log):
         return "nccl-tests.h5"
-    stem, ending = os.path.splitext(log)
-    return f"{os.path.splitext(stem)[0] if ending in _PACKED else stem}.h5"
+    stem = _without(_PACKED, log)
+    return f"{_without(_ENDINGS, stem)}.h5"
+
+
+def _without(endings: tuple[str, ...], path: str) -> str:
+    stem, ending = os.path.splitext(path)
+    return stem if ending.lower() in endings else path

@@ -18,9 +18,7 @@ def missing_rows(log: Log) -> list[str]:
     """What rows of a log with a footer are not there, a text for each pass; [] where all are, or
     where the log does not say what was asked for."""
     asked = log.asked_count()
-    # Of other steps, as of a list, the sizes are not told.
-    told = log.step_factor > 1 or log.step_bytes > 0
-    if not log.concluded or not asked or not told:
+    if not _tells_what_was_asked(log):
         return []
     passes = _passes(log)
     # Rows of which pieces are there have been told of.
@@ -34,6 +32,17 @@ def missing_rows(log: Log) -> list[str]:
         if missing > known:
             found.append(_text(log, key if len(passes) > 1 else None, sizes, missing, known))
     return found
+
+
+def are_all_there(log: Log) -> bool:
+    """Whether it is known that no row is missing."""
+    return _tells_what_was_asked(log) and not missing_rows(log)
+
+
+def _tells_what_was_asked(log: Log) -> bool:
+    # Of other steps, as of a list, the sizes are not told.
+    told = log.step_factor > 1 or log.step_bytes > 0
+    return log.concluded and told and log.asked_count() > 0
 
 
 def _passes(log: Log) -> list[tuple[tuple[str, str, int], list[int]]]:

@@ -1,7 +1,10 @@
-"""What stands before each line of a log: the rank of srun -l, a host, a time, a quote's mark."""
+"""What stands before each line of a log, the rank of srun -l, a host, a time, a number, a quote's
+mark; and what mpirun wrote into the middle of one.
+"""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 
@@ -15,6 +18,24 @@ _TIMES = re.compile(
     r"|\b(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b|\b[A-Z][a-z]{2} +\d{1,2}\b|\b20\d\d\b"
     r"|\bstd(?:out|err|diag)\b|\s+|T"
 )
+_NUMBER = re.compile(r"\d+")
+#: As Open MPI tags what a rank wrote, and writes again where the rank did in the middle of a line.
+#: Version 5 has a blank behind it.
+_TAG = re.compile(
+    r"(?:[A-Z][a-z]{2} [A-Z][a-z]{2} [ \d]\d [\d:]{8} \d{4})?"
+    r"(\[\d+,\d+\]<stdout>:|\[[\w.-]+@\d+,\d+\]<stdout>: ?)"
+)
+#: A line that has begun: a comment, or size and count.
+_BEGUN = re.compile(r"\s*(?:#|\d+ +\d+(?: |$))")
+
+
+def without_inner_tags(line: str) -> str:
+    """A line of one rank without the tags that stand in it; what stands before it stays."""
+    tags = list(_TAG.finditer(line)) if "<stdout>:" in line else []
+    if not tags or len({tag[1].strip() for tag in tags}) > 1:
+        return line
+    start = 0 if _BEGUN.match(line[: tags[0].start()]) else tags[0].end()
+    return line[:start] + _TAG.sub("", line[start:])
 
 
 class Prefix:
@@ -52,8 +73,17 @@ class Prefix:
 def split_by_owner(prefix: Prefix, lines: Sequence[str]) -> dict[str, list[tuple[int, str]]]:
     """(number, text) of the lines of each owner, without their prefix; "" in place of an owner has
     the lines without one, unless none is expected."""
+    found = [(number, prefix.split(line), line) for number, line in enumerate(lines, 1)]
+    numbered = _are_numbered([parts[0] for _, parts, _ in found if parts])
     streams: dict[str, list[tuple[int, str]]] = {}
-    for number, line in enumerate(lines, 1):
-        owner, rest = prefix.split(line) or ("", line)
+    for number, parts, line in found:
+        owner, rest = parts or ("", line)
+        owner = _NUMBER.sub("", owner, count=1) if parts and numbered else owner
         streams.setdefault(owner, []).append((number, rest))
     return streams
+
+
+def _are_numbered(owners: Sequence[str]) -> bool:
+    """Whether the first number of each is that of its line: it goes on rising, as no rank does."""
+    numbers = [int(found[0]) if (found := _NUMBER.search(each)) else -1 for each in owners]
+    return len(numbers) > 2 and all(a < b for a, b in itertools.pairwise(numbers))

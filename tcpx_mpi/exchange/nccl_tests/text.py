@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 
 from tcpx_mpi.errors import UsageError
+from tcpx_mpi.exchange.nccl_tests.gaps import are_all_there
 from tcpx_mpi.exchange.nccl_tests.model import (
     Device,
     Log,
@@ -16,7 +17,7 @@ from tcpx_mpi.exchange.nccl_tests.model import (
     stored_integer,
     test_name,
 )
-from tcpx_mpi.exchange.nccl_tests.prefix import Prefix, split_by_owner
+from tcpx_mpi.exchange.nccl_tests.prefix import Prefix, split_by_owner, without_inner_tags
 from tcpx_mpi.exchange.nccl_tests.settings import take_settings
 from tcpx_mpi.exchange.nccl_tests.titles import Titles
 from tcpx_mpi.records import IMPORTED_BOUNDS, Average
@@ -24,6 +25,7 @@ from tcpx_mpi.records import IMPORTED_BOUNDS, Average
 #: A comment, whose # may be lost.
 _HASH = r"(?:# *)?"
 _VERSION = re.compile(_HASH + r"nccl-tests version (\S+)(?: .*nccl-library=(\d+))?")
+_RCCL_TESTS = re.compile(r"rccl-tests: Version (\S+)")
 _TEST = re.compile(_HASH + r"Collective test starting: (\S+)")
 #: Where a line of settings begins, whatever stands before it and whatever became of the rest.
 _SETTINGS_BEGIN = re.compile(r"(?:# *)?nThreads?:? *\d+ +nGpus:? *\d+")
@@ -94,9 +96,11 @@ def parse_lines(path: str, lines: Iterable[str]) -> Log:
         for owner, stream in streams.items()
     })  # fmt: skip
     reader = _Reader(path, last=len(kept.lines))
-    owner, _ = prefix.split(begin.string) or ("", "")
-    outside = streams.get("", []) if owner else []
-    for number, line in sorted([*streams[owner], *outside]):
+    ours = next(
+        stream for stream in streams.values() if any(_SETTINGS_BEGIN.search(x) for _, x in stream)
+    )
+    outside = streams.get("", [])
+    for number, line in sorted(ours if ours is outside else [*ours, *outside]):
         reader.read(number, line.strip())
     reader.log.environment.update(kept.environment)
     return reader.end(begin.string)
@@ -117,6 +121,7 @@ class _Kept:
     def take(self, line: str) -> None:
         if "# tcpx-mpi version" in line:
             raise UsageError(f"{self.path} is a table of tcpx-mpi: give its HDF5 file to report")
+        line = without_inner_tags(line)
         if found := _ENVIRONMENT.search(line):
             self.environment[found[1]] = found[2]
         if self.begin is None:
@@ -196,6 +201,8 @@ class _Reader:
             log.versions["nccl-tests"] = found[1]
             if found[2]:
                 log.versions["NCCL"] = found[2]
+        elif found := _RCCL_TESTS.match(line):
+            log.versions["rccl-tests"] = found[1]
         elif found := _TEST.match(line):
             log.test = test_name(found[1])
         elif found := _DEVICE.match(line):
@@ -291,7 +298,9 @@ class _Reader:
             count, shown = len(self.unknown), "; ".join(self.unknown[:_SHOWN])
             more = f" and {count - _SHOWN} more" if count > _SHOWN else ""
             what = "1 line is" if count == 1 else f"{count} lines are"
-            log.damaged.append(f"{what} not understood: {shown}{more}")
+            # Where every row is there it was none of them.
+            where = log.damaged if log.damaged or not are_all_there(log) else log.notes
+            where.append(f"{what} not understood: {shown}{more}")
         if self.titles is not None:
             log.notes += self.titles.notes()
         return log

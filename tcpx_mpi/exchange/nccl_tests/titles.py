@@ -13,6 +13,8 @@ _FIGURES = ("time", "algbw", "busbw")
 _PER_ITERATION = "i_min"
 #: As nccl-tests prints a time: never an integer that is short, which would be a root.
 _TIME = re.compile(r"\d+\.\d+(?:e[+-]\d+)?|\d{5,}|\d+e\+\d+|N/A|-?nan|inf", re.IGNORECASE)
+#: In place of a side that was not run, as where `alltoallv` replays a trace.
+_BLANK_SIDE = re.compile(r"(?<=\S) {32,}(?=\S)")
 _TIMESTAMP = re.compile(r"(\d{4}-\d\d-\d\d) +(\d\d:\d\d:\d\d)")
 
 
@@ -59,6 +61,9 @@ class Titles:
 
     def words(self, line: str) -> RowWords | None:
         """A row by its columns; None for a line that is none, or has less than all of them."""
+        if len(self.sides) == 2:
+            one_side = self.figures.index("time", 1)
+            line = _BLANK_SIDE.sub(" N/A" * one_side + " ", line)
         words = _TIMESTAMP.sub(r"\1T\2", line).split()
         # Operations without one leave the column of redop or root blank.
         leading = min(len(self.leading), len(words) - len(self.figures))

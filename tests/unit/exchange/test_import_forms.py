@@ -8,6 +8,7 @@ import gzip
 import io
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -153,6 +154,23 @@ def test_a_packed_log_gets_a_name_without_both_endings(tmp_path: Path, capsys: C
     assert f"# wrote {tmp_path}/o.h5:" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("x.dat.2", "x.dat.2.h5"), ("x.dat", "x.h5"), ("o.log.1", "o.log.1.h5"),
+        ("job-7.1234", "job-7.1234.h5"), ("o.log.2.gz", "o.log.2.h5"), ("run.v2", "run.v2.h5"),
+        ("2026-11.26", "2026-11.26.h5"), ("o.JSON", "o.h5"), ("o.out", "o.h5"), ("o", "o.h5"),
+    ],
+)  # fmt: skip
+def test_what_tells_one_log_from_the_next_is_in_the_name(
+    name: str, written: str, tmp_path: Path, capsys: Captured
+) -> None:
+    content = logs.TABLE.encode()
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    assert cli.main(["import", str(tmp_path / name)]) == ExitCode.OK
+    assert f"# wrote {tmp_path}/{written}:" in capsys.readouterr().out
+
+
 def test_the_refusal_says_what_the_log_looks_like(tmp_path: Path) -> None:
     text = logs.TABLE.replace("# nThread", "# threads")
     assert "found '# threads 1 nGpus 1" in refusal(tmp_path, text)
@@ -226,6 +244,41 @@ def test_columns_are_found_by_their_titles(tmp_path: Path) -> None:
     assert [[a.wrong for a in row.averages] for row in run.rows] == [[0, 7], [0, -1]]
 
 
+def test_columns_behind_both_sides_are_named(tmp_path: Path) -> None:
+    """As rccl-tests has them with -M."""
+    text = logs.TABLE.replace("#wrong \n", "#wrong      algo     proto   nchannels\n")
+    text = re.sub(r"(?m)(^    \d.*)$", r"\1    RING     LL128          32", text)
+    run = imported(tmp_path, text)
+    assert figures(run) == figures(imported(tmp_path, logs.TABLE, "plain.log"))
+    assert "columns of the log that are not imported: algo, proto, nchannels" in run.header.notes
+
+
+def test_a_side_that_was_not_run_may_be_blank(tmp_path: Path) -> None:
+    """As where `alltoallv_perf` replays a trace; a row that was cut off is none of these."""
+    sides = [("20.25", "0.05", "0.04", "0"), ("19.50", "0.06", "0.03", "2")]
+    whole = logs.row(1024, sides)
+    start, middle = (whole.index(time) - len("  ") for time in ("  20.25", "  19.50"))
+    text = logs.header("alltoallv_perf", most=1024) + "{}" + logs.footer("alltoallv_perf")
+    run = imported(tmp_path, text.format(whole[:start] + " " * 32 + whole[middle:]))
+    out, inside = run.rows[0].averages
+    assert (repr(out.time_ns), repr(out.busbw), out.wrong) == ("nan", "nan", -1)
+    assert (inside.time_ns, inside.algbw, inside.wrong) == (19500.0, 0.06, 2)
+    cut = imported(tmp_path, text.format(whole[:middle] + "\n"), "cut.log")
+    assert (cut.rows, len(cut.missing) > 0) == ([], True)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"name":"AllReduce", "nodes":1, "ranks":8, "size":8, "time":9.5, "busBw":0.1}\n' * 2,
+        '[\n{"name":"AllReduce", "size":8, "inPlace":0, "time":9.5}\n]\n',
+        "collective, ranks, rankspernode, gpusperrank, size, type, redop, inplace, time\n",
+    ],
+)
+def test_what_rccl_tests_writes_by_z_is_named(text: str, tmp_path: Path) -> None:
+    assert "o.log is what rccl-tests wrote by -Z" in refusal(tmp_path, text)
+
+
 def test_a_table_in_place_only_is_in_place() -> None:
     run = found("k4-rccl-in-place-only.log")
     out, inside = run.rows[0].averages
@@ -252,13 +305,92 @@ def test_no_row_and_no_run_is_passed_over(name: str, tmp_path: Path, capsys: Cap
 
 
 def test_lines_that_are_not_understood_are_counted_and_named(tmp_path: Path) -> None:
-    table = logs.TABLE.replace("    67108864 ", "one\ntwo\nthree\nfour\n    67108864 ")
+    """Of a log that lacks a row: one of them could be what is left of it."""
+    last = logs.TABLE.index("    67108864 ")
+    table = logs.TABLE[:last] + "one\ntwo\nthree\nfour\n" + logs.TABLE[last:].partition("\n")[2]
     run = imported(tmp_path, "before\n" + table + "after\n")
     (text,) = [words for words in run.missing if "not understood" in words]
     assert "4 lines are not understood: line 14: 'one'; line 15: 'two'; line 16: 'three'" in text
-    assert text.endswith("and 1 more")
+    assert "; line 16: 'three' and 1 more" in text
     assert "before" not in text
-    assert len(run.rows) == 2
+    assert len(run.rows) == 1
+
+
+FOREIGN = {
+    "rccl-tests": ["rccl-tests: Version develop:448c4c7"],
+    "glog": ["I1126 12:00:01.123456 12345 launcher.cc:88] still there"],
+    "a progress bar": ["allreduce:  33%|###3      | 1/3 [00:01<00:02,  1.10s/it]"],
+    "UCX": ["[1700000000.123456] [gpu-a:7000 :0]  ucp_context.c:1849 UCX  WARN  an older version"],
+    "libibverbs": ["libibverbs: Warning: couldn't load driver 'libx-rdmav34.so': no such file"],
+    "Open MPI": ["-" * 76, "WARNING: There was an error.", "", "  Local host:   gpu-a", "-" * 76],
+    "Python": ["/usr/lib/site.py:12: UserWarning: it is deprecated", "  warnings.warn('it')"],
+    "srun": ["srun: job 12345 queued and waiting for resources"],
+    "date": ["Tue Nov 26 12:00:00 UTC 2026", "=== step 3 ==="],
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+@pytest.mark.parametrize("behind", ["# Using devices", "(us)", "    33554432", "    67108864"])
+def test_lines_of_others_are_told_and_take_nothing_from_a_whole_log(
+    what: str, behind: str, tmp_path: Path
+) -> None:
+    lines = logs.TABLE.splitlines()
+    place = next(n for n, line in enumerate(lines, 1) if behind in line)
+    text = "\n".join([*lines[:place], *FOREIGN[what], *lines[place:]]) + "\n"
+    run = imported(tmp_path, text)
+    assert figures(run) == figures(imported(tmp_path, logs.TABLE, "plain.log"))
+    assert run.missing == []
+    if what == "rccl-tests":
+        assert run.header.versions["rccl-tests"] == "develop:448c4c7"
+    else:
+        assert any("not understood: line" in note for note in run.header.notes)
+
+
+TAGS = ("[1,0]<stdout>:", "[prterun-n1-77@1,0]<stdout>: ", "Fri Mar 14 09:26:11 2025[1,0]<stdout>:")
+
+
+@pytest.mark.parametrize("tag", TAGS)
+@pytest.mark.parametrize("before", ["", "tag"])
+def test_a_tag_in_the_middle_of_a_line_is_taken_off(tag: str, before: str, tmp_path: Path) -> None:
+    """mpirun writes it again where a rank's words came in two parts, within a number too."""
+    first = tag if before else ""
+    plain = figures(imported(tmp_path, logs.TABLE, "plain.log"))
+    rows = [line for line in logs.TABLE.splitlines() if line.startswith("    ")]
+    for at in range(20, len(rows[0]), 7):
+        text = "".join(
+            f"{first}{line[:at]}{tag}{line[at:]}\n" if line in rows else f"{first}{line}\n"
+            for line in logs.TABLE.splitlines()
+        )
+        run = imported(tmp_path, text)
+        assert (figures(run), run.missing) == (plain, []), at
+
+
+def test_what_another_rank_wrote_into_a_row_is_no_part_of_it(tmp_path: Path) -> None:
+    text = logs.TABLE.replace("54.85       0\n", "54.8[1,3]<stdout>:5       0\n")
+    run = imported(tmp_path, "".join(f"[1,0]<stdout>:{x}\n" for x in text.splitlines()))
+    assert any("a row that is not whole" in each for each in run.missing)
+
+
+NUMBERED = {
+    "nl -ba": "{n:6d}\t{line}",
+    "grep -n": "{n}:{line}",
+    "less -N": "{n:7d} {line}",
+    "cat -n of srun -l": "{n:6d}\t0: {line}",
+    "cat -n of tags": "{n:6d}\t[1,0]<stdout>:{line}",
+    "from the middle": "{n:6d}\t{line}",
+}
+
+
+@pytest.mark.parametrize("what", NUMBERED)
+def test_numbers_of_lines_are_no_ranks(what: str, tmp_path: Path) -> None:
+    begin = 1001 if what == "from the middle" else 1
+    lines = [
+        NUMBERED[what].format(n=n, line=line)
+        for n, line in enumerate(logs.TABLE.splitlines(), begin)
+    ]
+    run = imported(tmp_path, "\n".join(lines) + "\n")
+    assert figures(run) == figures(imported(tmp_path, logs.TABLE, "plain.log"))
+    assert run.missing == []
 
 
 def test_sizes_that_begin_again_are_another_run(tmp_path: Path) -> None:
