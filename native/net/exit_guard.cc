@@ -52,18 +52,27 @@ const Watched* calling_plugin() {
   return nullptr;
 }
 
+// Where it was: in a batch, in a call of set-up or of closing, or in a thread of its own.
+struct Where {
+  const bool in_batch = plugin_log::quiet();
+  const char* call = in_batch ? nullptr : plugin_call::current();
+  const char* before = in_batch ? ", in a batch" : call != nullptr ? " in " : "";
+  const char* name = call != nullptr ? call : "";
+  int exit_code() const { return in_batch ? kExitInBatch : kExitElsewhere; }
+};
+
 // On the stack of whoever called exit().
 void at_exit(int status, void*) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   const Watched* plugin = calling_plugin();
   if (plugin == nullptr) return;
-  const bool in_batch = plugin_log::quiet();
+  const Where where;
   plugin_log::end_printing();
   dprintf(STDERR_FILENO,
-          "tcpx-mpi: error: %sthe plugin %s has ended this process by exit(%d)%s%s\n",
-          g_name.c_str(), plugin->path.c_str(), status, in_batch ? ", in a batch" : "",
+          "tcpx-mpi: error: %sthe plugin %s has ended this process by exit(%d)%s%s%s\n",
+          g_name.c_str(), plugin->path.c_str(), status, where.before, where.name,
           plugin_log::quote_end().c_str());
-  _exit(in_batch ? kExitInBatch : kExitElsewhere);
+  _exit(where.exit_code());
 }
 
 struct Crash {
@@ -85,10 +94,10 @@ void on_crash(int number) {
     const std::unique_lock<std::mutex> lock(g_mutex, std::try_to_lock);
     const Watched* plugin = lock.owns_lock() ? calling_plugin() : nullptr;
     if (plugin != nullptr) {
-      const bool in_batch = plugin_log::quiet();
-      dprintf(STDERR_FILENO, "tcpx-mpi: error: %sthe plugin %s has crashed by %s%s\n",
-              g_name.c_str(), plugin->path.c_str(), crash.name, in_batch ? ", in a batch" : "");
-      _exit(in_batch ? kExitInBatch : kExitElsewhere);
+      const Where where;
+      dprintf(STDERR_FILENO, "tcpx-mpi: error: %sthe plugin %s has crashed by %s%s%s\n",
+              g_name.c_str(), plugin->path.c_str(), crash.name, where.before, where.name);
+      _exit(where.exit_code());
     }
     sigaction(number, &crash.before, nullptr);
     raise(number);
@@ -103,13 +112,13 @@ std::terminate_handler g_terminate_before = nullptr;
     const std::lock_guard<std::mutex> lock(g_mutex);
     const Watched* plugin = calling_plugin();
     if (plugin != nullptr && std::current_exception()) {
-      const bool in_batch = plugin_log::quiet();
+      const Where where;
       plugin_log::end_printing();
       dprintf(STDERR_FILENO,
-              "tcpx-mpi: error: %sthe plugin %s has crashed by an exception of C++ (%s)%s%s\n",
-              g_name.c_str(), plugin->path.c_str(), plugin_call::thrown().c_str(),
-              in_batch ? ", in a batch" : "", plugin_log::quote_end().c_str());
-      _exit(in_batch ? kExitInBatch : kExitElsewhere);
+              "tcpx-mpi: error: %sthe plugin %s has crashed by an exception of C++ (%s)%s%s%s\n",
+              g_name.c_str(), plugin->path.c_str(), plugin_call::thrown().c_str(), where.before,
+              where.name, plugin_log::quote_end().c_str());
+      _exit(where.exit_code());
     }
   }
   if (g_terminate_before != nullptr) g_terminate_before();

@@ -44,6 +44,10 @@ struct Record {
   About::Words words = nullptr;
 };
 
+// Beside the record, for a handler of signals: what a thread has from its start, and no allocation
+// makes.
+[[gnu::tls_model("initial-exec")]] thread_local const char* t_call = nullptr;
+
 Record& own() {
   thread_local Record record;
   return record;
@@ -81,13 +85,17 @@ Mark::Mark(const char* name) {
   const std::lock_guard<std::mutex> lock(record.mutex);
   record.name = name;
   record.since_ns = now;
+  t_call = name;
 }
 
 Mark::~Mark() {
   Record& record = own();
   const std::lock_guard<std::mutex> lock(record.mutex);
   record.name = nullptr;
+  t_call = nullptr;
 }
+
+const char* current() { return t_call; }
 
 std::optional<UnderWay> oldest() {
   std::optional<UnderWay> found;

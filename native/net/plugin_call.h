@@ -28,6 +28,9 @@ struct UnderWay {
 // Of all threads the one that began first; none. From any thread.
 std::optional<UnderWay> oldest();
 
+// The call that this thread is in, or nullptr. Safe in a handler of signals.
+const char* current();
+
 class Mark {
  public:
   explicit Mark(const char* name);

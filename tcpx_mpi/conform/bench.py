@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -73,10 +74,11 @@ class Bench:
     """A plugin in this process, which announces each call before it begins."""
 
     def __init__(
-        self, path: str, abi: int, memory: str, patience_s: float, tell: Callable[[str], None]
+        self, path: str, abi: int, memory: str, patience_s: float, tell: Callable[[int, str], None]
     ) -> None:
         self.path, self.abi, self.memory, self.patience_s = path, abi, memory, patience_s
-        self._tell, self._told = tell, ""
+        self._tell = tell
+        self._told: dict[int, str] = {}  # by thread
         self.stage = ""  # of the clause, said behind the name of each call
         self.pointer_type = 1 if memory == "host" else 2
         self.table: Any = None
@@ -110,10 +112,12 @@ class Bench:
         return self.devices[device]
 
     def tell(self, step: str) -> None:
-        """Says what is about to happen, for whoever sees this process hang or crash."""
-        if step != self._told:
-            self._tell(step)
-            self._told = step
+        """Says what this thread is about to do ("": nothing more), for whoever sees this process
+        hang or crash."""
+        thread = threading.get_ident()
+        if step != self._told.get(thread):
+            self._tell(thread, step)
+            self._told[thread] = step
 
     def call(self, name: str, *arguments: Any) -> Any:
         """A call of the table; what it returns, its code first."""

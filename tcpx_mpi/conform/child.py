@@ -68,15 +68,33 @@ def _end_all(process: int) -> None:
         return
 
 
+class _Steps:
+    """What each thread of a clause is at."""
+
+    def __init__(self) -> None:
+        self._last = "starting"
+        self._by_thread: dict[int, str] = {}
+
+    def take(self, thread: int, step: str) -> None:
+        self._by_thread[thread] = step
+        self._last = step or self._last
+
+    def __str__(self) -> str:
+        threads = len(self._by_thread)
+        under_way = " and ".join(dict.fromkeys(filter(None, self._by_thread.values())))
+        by = f" by {threads - 1} threads" if threads > 1 else ""  # the main one waits for them
+        return (under_way or self._last) + by
+
+
 def _follow(process: int, pipe: int, deadline_s: float, said: IO[bytes]) -> Outcome:
     deadline = time.monotonic() + deadline_s
     end = os.pidfd_open(process)
-    step, rest, waiting = "starting", b"", {pipe, end}
+    steps, rest, waiting = _Steps(), b"", {pipe, end}
     try:
         while waiting:
             ready, _, _ = select.select(list(waiting), [], [], max(deadline - time.monotonic(), 0))
             if not ready:
-                return Outcome(Verdict.FAIL, f"hangs: {step} did not end within {deadline_s:g} s")
+                return Outcome(Verdict.FAIL, f"hangs: {steps} did not end within {deadline_s:g} s")
             if pipe not in ready:  # it has ended, and all that it had to say is read
                 break
             piece = os.read(pipe, 1 << 16)
@@ -89,11 +107,11 @@ def _follow(process: int, pipe: int, deadline_s: float, said: IO[bytes]) -> Outc
                 if kind == _OUTCOME:
                     verdict, *rest = value
                     return Outcome(Verdict(verdict), *rest)
-                step = value
+                steps.take(*value)
     finally:
         os.close(end)
     _, status = os.waitpid(process, 0)
-    return Outcome(Verdict.FAIL, f"{step}: {_ended(os.waitstatus_to_exitcode(status), said)}")
+    return Outcome(Verdict.FAIL, f"{steps}: {_ended(os.waitstatus_to_exitcode(status), said)}")
 
 
 def _ended(code: int, said: IO[bytes]) -> str:
@@ -115,8 +133,8 @@ def _in_child(clause: Clause, target: Target, pipe: int, said: IO[bytes]) -> NoR
     def say(kind: str, value: object) -> None:
         os.write(pipe, json.dumps([kind, value]).encode() + b"\n")
 
-    def tell(step: str) -> None:
-        say(_STEP, step)
+    def tell(thread: int, step: str) -> None:
+        say(_STEP, (thread, step))
 
     try:
         if not end_with_parent(os.getppid()):
@@ -134,7 +152,7 @@ def _in_child(clause: Clause, target: Target, pipe: int, said: IO[bytes]) -> NoR
     os._exit(0)
 
 
-def _outcome(clause: Clause, target: Target, tell: Callable[[str], None]) -> Outcome:
+def _outcome(clause: Clause, target: Target, tell: Callable[[int, str], None]) -> Outcome:
     patience_s = target.deadline_s * _PATIENCE
     bench = Bench(target.path, target.abi, target.memory, patience_s, tell)
     try:

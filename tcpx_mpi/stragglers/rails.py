@@ -34,6 +34,8 @@ from tcpx_mpi.stragglers.outlier import LEAST_SHARE, outlier_of
 
 #: What a rail may be slow in, the most that explains everything first.
 _ROLES = (ONE_DIRECTION, ONE_DIRECTION[:1], ONE_DIRECTION[1:])
+#: Fewer orders of the ways than this say little.
+_MANY_ORDERS = 1000
 #: A rail explains the slowness of a rank up to this power of its own.
 _EXPLAINS = 2.0
 
@@ -138,10 +140,21 @@ class _Suspicion:
         self._near, self._far = near, far
         self._own = [link for link in far.logs if self._ends(link)]
         self.others = far.without(self._own)
+        near_others = near.without(link for link in near.logs if self._ends(link))
+        # No way within a node need take longer than a good one between two.
+        self._good_near = near_others.good if near_others.comparable else self.others.good
 
     @property
     def is_comparable(self) -> bool:
         return bool(self._own) and self.others.comparable
+
+    @property
+    def _least_over_few(self) -> float:
+        """By how much a way must be over the good ones where there are so few that these may be the
+        quickest by chance: as far from all of them as they are from one another."""
+        orders = math.comb(len(self._own) + len(self.others.logs), len(self._own))
+        logs = self.others.logs.values()
+        return 2 * max(logs) - min(logs) - self.others.good if orders < _MANY_ORDERS else 0.0
 
     @property
     def typical(self) -> float:
@@ -178,9 +191,10 @@ class _Suspicion:
         """0 for one that is not slow in one of the roles, or within its node as well."""
         found = [self._slow_in(rank, role, orders_needed) for role in self._roles]
         slow = max(found) if min(found) > 0 else 0.0
-        roles = self._roles if self._near.comparable else ()
-        at_home = [self._near.excess(link) for role in roles for link in self._near.of(rank, role)]
-        return 0.0 if at_home and float(np.median(at_home)) >= slow / 2 else slow
+        at_home = [
+            self._near.logs[way] for role in self._roles for way in self._near.of(rank, role)
+        ]
+        return 0.0 if at_home and float(np.median(at_home)) - self._good_near >= slow / 2 else slow
 
     def _slow_in(self, rank: int, role: str, orders_needed: int) -> float:
         own, others = self._far.of(rank, role), list(self.others.logs)
@@ -189,7 +203,7 @@ class _Suspicion:
             stand = outlier_of(own_quarters, other_quarters)
             return math.log1p(stand.typical_ns / stand.good_ns) if stand and stand.is_slow else 0.0
         best = min((self._far.logs[link] for link in own), default=-math.inf) - self.others.good
-        slow = self.others.usable and best > self.others.threshold
+        slow = self.others.usable and best > max(self.others.threshold, self._least_over_few)
         if not slow and best > math.log1p(LEAST_SHARE):
             rare = math.comb(len(self._own) + len(others), len(others)) >= orders_needed
             slow = stand_apart(own_quarters, other_quarters, rare)

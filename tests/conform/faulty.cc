@@ -35,6 +35,7 @@ constexpr size_t kQueue = 16;
 constexpr int kGroup = 4;
 constexpr int kPatience = 20;
 constexpr int kWraps = 4096;  // messages of a comm
+constexpr int kRarely = 500;  // messages of a process
 constexpr uint32_t kData = 1, kBye = 2;
 
 // Those who say it twice have a fault in one call alone.
@@ -125,6 +126,8 @@ void finish(Comm* comm, Request* request) {
   }
 }
 
+std::atomic<int> g_arrived{0};
+
 void progress_send(Comm* comm) {
   while (!comm->queue.empty() && comm->code == 0) {
     Request* request = comm->queue.front();
@@ -186,6 +189,7 @@ void progress_receive(Comm* comm) {
     if (fault("garbles") && part->bytes > 0) part->data[part->bytes / 2] ^= 1;
     if (fault("odd-places") && reinterpret_cast<uintptr_t>(part->data) % 64 != 0) *part->data ^= 1;
     if (fault("wraps") && comm->posted > kWraps && part->bytes > 0) *part->data ^= 1;
+    if (fault("rarely-wrong") && part->bytes > 0 && ++g_arrived % kRarely == 0) *part->data ^= 1;
     if (fault("overwrites")) memset(part->data + part->bytes, 0, part->room - part->bytes);
     bool whole = true;
     for (int i = 0; i < request->n; ++i) whole &= request->parts[i].filled;
@@ -399,6 +403,7 @@ int close_comm(void* pointer) {
       if (other->sends && other->id == comm->id) hang();
     }
   }
+  if (fault("close-crashes") && !comm->sends) raise(SIGSEGV);
   if (fault("close-pending-crashes") && comm->held > 0 && comm->code == 0) raise(SIGSEGV);
   if (comm->sends) {
     const Header bye{0, kBye, 0};
@@ -443,8 +448,10 @@ int dereg_mr(void* comm, void* mhandle) {
 // A call that nobody else may be in; with a fault it stays for some turns.
 class Alone {
  public:
-  Alone() : mine_(!fault("not-reentrant") || !inside_.test_and_set()) {
-    for (int i = 0; i < kStay && fault("not-reentrant"); ++i) sched_yield();
+  Alone() : mine_(!counts() || !inside_.test_and_set()) {
+    if (!mine_ && fault("two-crash")) raise(SIGSEGV);
+    if (!mine_ && fault("two-hang")) hang();
+    for (int i = 0; i < kStay && counts(); ++i) sched_yield();
   }
   ~Alone() {
     if (mine_) inside_.clear();
@@ -452,6 +459,8 @@ class Alone {
   bool mine() const { return mine_; }
 
  private:
+  static bool counts() { return fault("not-reentrant") || fault("two-crash") || fault("two-hang"); }
+
   static constexpr int kStay = 5;
   static std::atomic_flag inside_;
   const bool mine_;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -69,7 +70,10 @@ FAULTS = [
     ("leaks-requests", "released", "was busy (a NULL request), and took nothing"),
     ("wraps", "many-messages", "bytes of a message are wrong"),
     ("one-comm", "several-comms", "not every request was done"),
+    ("rarely-wrong", "comm-after-comm", "bytes of a message are wrong"),
     ("not-reentrant", "two-threads", " returned 3"),
+    ("two-crash", "two-threads", " by 2 threads: the plugin has crashed by SIGSEGV"),
+    ("two-hang", "two-threads", " by 2 threads did not end within"),
     ("group-refused", "grouped", "irecv returned 4"),
     ("tags-ignored", "tags", "bytes of a message are wrong"),
     ("optional-crashes", "optional-completion", "irecv: the plugin has crashed by SIGABRT"),
@@ -225,6 +229,13 @@ def test_a_fault_turns_its_clause_red_and_what_needs_it_is_not_tried(
         verdict, reason = found[name]
         assert verdict == "not tried", name
         assert reason in {f"needs {need}" for need in BY_NAME[name].needs}
+
+
+def test_of_two_threads_the_call_that_hangs_is_named_and_not_the_last_one(
+    around_each: Verdicts,
+) -> None:
+    reason = around_each["two-hang"]["two-threads"][1]
+    assert re.match(r"hangs: (isend|irecv|test) by 2 threads did not", reason), reason
 
 
 @pytest.mark.variant  # what has nothing to do with the fault passes without it, too

@@ -131,6 +131,27 @@ def test_a_rank_that_was_stopped_in_a_call_is_named_within_the_deadline_of_its_p
         assert re.search(rf"within {limit}(\.\d+)? s|no progress for {limit} s", result.errors[0])
 
 
+@pytest.mark.parametrize(
+    ("call", "what", "how"),
+    [
+        ("closeRecv", "abort", "has crashed by SIGABRT in closeRecv"),
+        pytest.param("regMr", "abort", "crashed by SIGABRT in regMr", marks=pytest.mark.variant),
+        pytest.param(
+            "closeSend", "exit", "ended this process by exit(0) in closeSend",
+            marks=pytest.mark.variant,
+        ),
+    ],
+)  # fmt: skip
+def test_a_plugin_that_ends_a_rank_outside_of_batches_is_named_with_the_call(
+    call: str, what: str, how: str, planted: str, place: Path
+) -> None:
+    result = ended(planted, place, call, what, rank=1)
+    assert result.code == 4, result.text
+    said = [error for error in result.errors if f"the plugin {planted} " in error]
+    assert said, result.text
+    assert any(how in error for error in said), result.text
+
+
 @pytest.mark.parametrize("call", calls(()))
 def test_an_exception_of_the_plugins_is_named_and_no_defect_of_ours(
     call: str, planted: str, place: Path
