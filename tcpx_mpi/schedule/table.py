@@ -17,7 +17,7 @@ Columns of the table, -1 where one does not apply:
 Steps of one rank that share no predecessor run at the same time, in any order; only steps on the
 same (peer, lane, channel, direction) start in the order of the table. So a schedule is right only
 if, for each ordered pair of ranks and each lane, sends and receives agree in order and length:
-`schedule_interpreter` proves that.
+`tcpx_mpi.schedule.interpreter.prove` proves that.
 """
 
 from __future__ import annotations

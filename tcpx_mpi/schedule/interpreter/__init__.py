@@ -18,10 +18,6 @@ not depend on the order of events, and one order without a deadlock proves all; 
 test that claim. Races within a rank are looked for in the table, not in one lucky order.
 """
 
-from tcpx_mpi.schedule.engine_model import EngineModel
-from tcpx_mpi.schedule.interpreter.proof import interpret, prove
-from tcpx_mpi.schedule.interpreter.races import check_races
-from tcpx_mpi.schedule.interpreter.run import Outcome
-from tcpx_mpi.schedule.interpreter.state import Start
+from tcpx_mpi.schedule.interpreter.proof import prove
 
-__all__ = ["EngineModel", "Outcome", "Start", "check_races", "interpret", "prove"]
+__all__ = ["prove"]

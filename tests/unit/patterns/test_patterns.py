@@ -18,7 +18,8 @@ from tcpx_mpi.patterns.loaded import MESH, PING, READY
 from tcpx_mpi.patterns.pair import begins, partner
 from tcpx_mpi.patterns.permutation import sources, targets
 from tcpx_mpi.patterns.program import Form
-from tcpx_mpi.schedule.interpreter import EngineModel, prove
+from tcpx_mpi.schedule.engine_model import EngineModel
+from tcpx_mpi.schedule.interpreter import prove
 from tcpx_mpi.schedule.pattern import Pattern, expected_bytes
 from tcpx_mpi.schedule.table import BufferId, Column, Expected, Op, ScheduleError
 

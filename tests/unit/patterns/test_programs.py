@@ -10,7 +10,9 @@ import pytest
 
 from tcpx_mpi import patterns
 from tcpx_mpi.patterns.program import Form, Program
-from tcpx_mpi.schedule.interpreter import EngineModel, Outcome, prove
+from tcpx_mpi.schedule.engine_model import EngineModel
+from tcpx_mpi.schedule.interpreter import prove
+from tcpx_mpi.schedule.interpreter.run import Outcome
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.simulator import Costs, predict
 from tcpx_mpi.schedule.table import (

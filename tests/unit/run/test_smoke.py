@@ -11,7 +11,8 @@ from tcpx_mpi.cli.smoke import settings_of
 from tcpx_mpi.errors import ExitCode, UsageError
 from tcpx_mpi.patterns import NAMES, SMOKE, load
 from tcpx_mpi.run.smoke import Arrival, arrival_lines, footer_lines
-from tcpx_mpi.schedule.interpreter import EngineModel, prove
+from tcpx_mpi.schedule.engine_model import EngineModel
+from tcpx_mpi.schedule.interpreter import prove
 from tcpx_mpi.schedule.pattern import Pattern
 
 

@@ -6,7 +6,9 @@ import pytest
 from schedules import bytes_of, two_ranks, without_step
 
 from tcpx_mpi import patterns
-from tcpx_mpi.schedule.interpreter import EngineModel, interpret, prove
+from tcpx_mpi.schedule.engine_model import EngineModel
+from tcpx_mpi.schedule.interpreter import prove
+from tcpx_mpi.schedule.interpreter.proof import interpret
 from tcpx_mpi.schedule.table import Op, ScheduleBuilder, ScheduleError, Wait, make_layout
 
 

@@ -10,7 +10,11 @@ import pytest
 from schedules import bytes_of, two_ranks
 
 from tcpx_mpi import patterns
-from tcpx_mpi.schedule.interpreter import EngineModel, Start, check_races, interpret, prove
+from tcpx_mpi.schedule.engine_model import EngineModel
+from tcpx_mpi.schedule.interpreter import prove
+from tcpx_mpi.schedule.interpreter.proof import interpret
+from tcpx_mpi.schedule.interpreter.races import check_races
+from tcpx_mpi.schedule.interpreter.state import Start
 from tcpx_mpi.schedule.interpreter.values import reduced, scaled
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.table import (

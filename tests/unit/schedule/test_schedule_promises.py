@@ -14,7 +14,9 @@ from schedules import all_gather, relay
 from tcpx_mpi import patterns
 from tcpx_mpi.patterns import repeated
 from tcpx_mpi.patterns.program import Form
-from tcpx_mpi.schedule.interpreter import EngineModel, interpret, prove
+from tcpx_mpi.schedule.engine_model import EngineModel
+from tcpx_mpi.schedule.interpreter import prove
+from tcpx_mpi.schedule.interpreter.proof import interpret
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.table import Column, Wait
 

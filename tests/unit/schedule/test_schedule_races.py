@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from schedules import bytes_of
 
-from tcpx_mpi.schedule.interpreter import check_races
+from tcpx_mpi.schedule.interpreter.races import check_races
 from tcpx_mpi.schedule.table import (
     BufferId,
     Schedule,

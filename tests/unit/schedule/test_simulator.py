@@ -10,7 +10,8 @@ from schedules import without_step
 from tcpx_mpi import patterns
 from tcpx_mpi.errors import UsageError
 from tcpx_mpi.patterns.program import Form
-from tcpx_mpi.schedule.interpreter import EngineModel, prove
+from tcpx_mpi.schedule.engine_model import EngineModel
+from tcpx_mpi.schedule.interpreter import prove
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.simulator import Costs, Prediction, predict
 from tcpx_mpi.schedule.simulator.predict import MOST_CHUNKS

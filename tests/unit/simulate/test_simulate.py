@@ -13,7 +13,7 @@ import pytest
 from tcpx_mpi import patterns
 from tcpx_mpi.cli import main
 from tcpx_mpi.errors import UsageError
-from tcpx_mpi.schedule.interpreter import EngineModel
+from tcpx_mpi.schedule.engine_model import EngineModel
 from tcpx_mpi.schedule.simulator import Costs, predict
 from tcpx_mpi.simulate.fit import MeasuredRow, fit_rows, measured_rows
 

@@ -18,7 +18,8 @@ from tcpx_mpi.patterns.program import Form
 from tcpx_mpi.records import RowFacts
 from tcpx_mpi.run.admission import warnings
 from tcpx_mpi.run.choose_algorithm import Costs, as_many_bytes, choose_algorithm, costs_of
-from tcpx_mpi.schedule.interpreter import EngineModel, prove
+from tcpx_mpi.schedule.engine_model import EngineModel
+from tcpx_mpi.schedule.interpreter import prove
 from tcpx_mpi.schedule.pattern import Pattern
 from tcpx_mpi.schedule.table import BufferId
 from tcpx_mpi.workload import Variant, Workload, memory, workload_of
