@@ -62,17 +62,18 @@ def command(
     from tcpx_mpi.exchange import export
     from tcpx_mpi.exchange.tidy import tables_of
     from tcpx_mpi.records import read_run
+    from tcpx_mpi.records.new_file import Writer, write_new_file
 
     run = read_run(file)
     if form == "json":
-        write: export.Writer = functools.partial(export.write_json, run)
+        write: Writer = functools.partial(export.write_json, run)
     else:
         writer = export.write_csv if form == "csv" else export.write_parquet
         write = functools.partial(writer, tables_of(run)[table or TABLES[0]])
     if path == _STDOUT:
         export.write_stdout(write)
     else:
-        export.write_new_file(path, write)
+        write_new_file(path, write, "--output")
         print(f"# wrote {path}")
     if run.missing:
         raise PartialResult(f"{file} is partial: {'; '.join(run.missing)}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import textwrap
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 from tcpx_mpi.conform.clause import Clause
 from tcpx_mpi.conform.outcome import Verdict
 from tcpx_mpi.conform.suite import Result, Version
-from tcpx_mpi.errors import OutputFailed
 from tcpx_mpi.exchange import junit
 
 _FORMAT = 1
@@ -90,7 +88,7 @@ def document(versions: Sequence[Version], memory: str) -> dict[str, Any]:
 
 def write_json(path: str, versions: Sequence[Version], memory: str) -> None:
     """Raises OutputFailed."""
-    _write(path, json.dumps(document(versions, memory), indent=1) + "\n")
+    junit.overwrite(path, json.dumps(document(versions, memory), indent=1) + "\n")
 
 
 def write_junit(path: str, versions: Sequence[Version]) -> None:
@@ -110,11 +108,3 @@ def _case(version: Version, result: Result) -> junit.Case:
         return junit.Case(place, result.clause.name, failure=reason, detail=what)
     skipped = "" if verdict is Verdict.PASS else f"{verdict.value}: {reason}"
     return junit.Case(place, result.clause.name, skipped=skipped)
-
-
-def _write(path: str, text: str) -> None:
-    try:
-        with open(os.fspath(path), "w") as file:
-            file.write(text)
-    except OSError as error:
-        raise OutputFailed(f"{path} could not be written: {error.strerror}") from None

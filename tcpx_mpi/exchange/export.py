@@ -1,20 +1,16 @@
-"""Tables as CSV, Parquet and JSON, into a file that did not exist before, whole or not at all."""
+"""Tables of a run as CSV, Parquet and JSON."""
 
 from __future__ import annotations
 
-import contextlib
 import csv
-import errno
 import io
 import json
 import math
-import os
-import secrets
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, BinaryIO
 
-from tcpx_mpi.errors import OutputFailed, PluginMissing, UsageError
+from tcpx_mpi.errors import PluginMissing
 from tcpx_mpi.exchange.tidy import (
     VARIABLES,
     Block,
@@ -22,7 +18,8 @@ from tcpx_mpi.exchange.tidy import (
     tables_of,
 )
 from tcpx_mpi.printable import printable_lines
-from tcpx_mpi.records import Run, require_writable
+from tcpx_mpi.records import Run
+from tcpx_mpi.records.new_file import Writer
 from tcpx_mpi.report import json_text
 from tcpx_mpi.report.fields import BOOL, FLOAT, INT, MAYBE_INT, TEXT
 
@@ -30,10 +27,6 @@ from tcpx_mpi.report.fields import BOOL, FLOAT, INT, MAYBE_INT, TEXT
 _GROUP_LINES = 1 << 18
 #: Tables of as many lines as there are samples, batches or blocks: never in memory as a whole.
 _LONG = ("samples", "batches", "arrivals")
-#: What a file system without hard links answers.
-_NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-
-Writer = Callable[[BinaryIO], None]
 
 
 def csv_text(table: Table) -> str:
@@ -106,56 +99,11 @@ def write_parquet(table: Table, file: BinaryIO) -> None:
         writer.write_table(arrow.concat_tables([schema.empty_table(), *waiting]))
 
 
-def write_new_file(path: str, write: Writer) -> None:
-    """Fill a file that did not exist; it has its name when it is whole, and never before.
-
-    Raises UsageError where it exists or cannot be made, and OutputFailed where it cannot be
-    filled; nothing is left behind then.
-    """
-    require_writable(path, "--output")
-    if os.path.lexists(path):
-        raise _exists(path)
-    unfinished = f"{path}.{secrets.token_hex(4)}.unfinished"
-    try:
-        descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise UsageError(f"cannot create {path}: {error.strerror}") from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            write(file)
-        _name(unfinished, path)
-    except OSError as error:
-        raise OutputFailed(f"{path}: cannot write: {error.strerror or error}") from error
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(unfinished)
-
-
 def write_stdout(write: Writer) -> None:
     """The same to the standard output, as bytes."""
     sys.stdout.flush()
     write(sys.stdout.buffer)
     sys.stdout.buffer.flush()
-
-
-def _name(unfinished: str, path: str) -> None:
-    """Gives a whole file its name unless there is one by now: a rename would replace it."""
-    try:
-        os.link(unfinished, path)
-    except FileExistsError:
-        raise _exists(path) from None
-    except OSError as error:
-        if error.errno not in _NO_LINKS:
-            raise
-        try:
-            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL))
-        except FileExistsError:
-            raise _exists(path) from None
-        os.replace(unfinished, path)
-
-
-def _exists(path: str) -> UsageError:
-    return UsageError(f"{path} exists and is kept: give another --output, or remove it first")
 
 
 def _narrow(table: Table, one_launch: bool) -> Table:

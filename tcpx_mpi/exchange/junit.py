@@ -45,12 +45,17 @@ def write_junit(path: str, suites: Mapping[str, Sequence[Case]]) -> str:
                 ElementTree.SubElement(element, "skipped", message=_text(case.skipped))
     ElementTree.indent(top)
     text = ElementTree.tostring(top, encoding="unicode", xml_declaration=True) + "\n"
+    overwrite(path, text)
+    return path
+
+
+def overwrite(path: str, text: str) -> None:
+    """A file of verdicts, in place of that of the last time. Raises OutputFailed."""
     try:
         with open(path, "w", encoding="utf-8") as file:
             file.write(text)
     except OSError as error:
         raise OutputFailed(f"{path} could not be written: {error.strerror}") from None
-    return path
 
 
 def _text(text: str) -> str:

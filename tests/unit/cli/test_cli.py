@@ -414,12 +414,12 @@ def test_a_command_that_is_terminated_removes_what_it_has_half_written(tmp_path:
     code = (
         "import sys\n"
         "from tcpx_mpi import __main__, cli\n"
-        "from tcpx_mpi.exchange import export\n"
+        "from tcpx_mpi.records.new_file import write_new_file\n"
         "def write(file):\n"
         "    file.write(b'half')\n"
         "    print('writing', flush=True)\n"
         "    sys.stdin.read()\n"
-        "cli.main = lambda: export.write_new_file('whole', write)\n"
+        "cli.main = lambda: write_new_file('whole', write, '--csv')\n"
         "sys.exit(__main__.main())"
     )
     with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, text=True,

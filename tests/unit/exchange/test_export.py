@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import csv
 import dataclasses
-import errno
 import io
 import json
-import os
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import invented
@@ -20,9 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from tcpx_mpi import cli
 from tcpx_mpi.cli.export import TABLES
-from tcpx_mpi.errors import ExitCode, OutputFailed, UsageError
 from tcpx_mpi.exchange import export
 from tcpx_mpi.exchange.tidy import tables_of
 from tcpx_mpi.records import (
@@ -33,9 +27,7 @@ from tcpx_mpi.records import (
     ObservedPlacement,
     PartialRow,
     Run,
-    RunWriter,
     SideKey,
-    read_run,
 )
 from tcpx_mpi.records.row import RANK_COLUMNS
 from tcpx_mpi.report import summarise_row, to_json
@@ -397,158 +389,3 @@ def test_the_samples_of_a_row_that_a_crash_cut_short_are_marked_and_kept(way: Ex
     assert said["fault", "rank 0"] == "peer gone"
     assert said["fault", "missing_ranks"] == "3"
     assert said["missing", "0"] == "the end of the run: lost_rank (exit code 7)"
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A working directory with the file o.h5 of a run that died after its first row."""
-    monkeypatch.chdir(tmp_path)
-    writer = RunWriter("o.h5")
-    writer.write_header(invented.run_header())
-    writer.write_setup(invented.setup_times())
-    writer.append_row(invented.row(0))
-    writer.fail("stall", 6, {0: "stuck"})
-    return tmp_path
-
-
-def write_complete(place: Path) -> None:
-    (place / "o.h5").unlink()
-    writer = RunWriter("o.h5")
-    writer.write_header(invented.run_header())
-    writer.write_setup(invented.setup_times())
-    for index in range(3):
-        writer.append_row(invented.row(index))
-    writer.finish()
-
-
-Captured = pytest.CaptureFixture[str]
-
-
-@pytest.mark.parametrize("form", ["csv", "parquet", "json"])
-def test_a_partial_file_is_exported_and_what_it_lacks_is_said(
-    form: str, place: Path, capsys: Captured
-) -> None:
-    assert cli.main(["export", "o.h5", f"--{form}"]) == ExitCode.PARTIAL_RESULT
-    said = capsys.readouterr()
-    assert said.out == f"# wrote o.{form}\n"
-    assert "o.h5 is partial: the end of the run: stall (exit code 6)" in said.err
-    assert "2 of 3 rows: 2 KiB, 4 KiB" in said.err
-    assert {path.name for path in place.iterdir()} == {f"o.{form}", "o.h5"}
-
-
-# --- The command ---------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_each_table_has_a_file_beside_that_of_the_run(
-    table: str, place: Path, capsys: Captured
-) -> None:
-    write_complete(place)
-    assert cli.main(["export", "o.h5", "--csv", "--table", table]) == 0
-    name = "o.csv" if table == "samples" else f"o.{table}.csv"
-    assert capsys.readouterr().out == f"# wrote {name}\n"
-    expected = export.csv_text(tables_of(read_run("o.h5"))[table])
-    assert (place / name).read_text() == expected
-    assert os.stat(name).st_mode & 0o777 == 0o666 & ~umask()
-
-
-def umask() -> int:
-    current = os.umask(0)
-    os.umask(current)
-    return current
-
-
-def test_the_standard_output_has_the_table_and_nothing_else(
-    place: Path, capfdbinary: pytest.CaptureFixture[bytes]
-) -> None:
-    write_complete(place)
-    assert cli.main(["export", "o.h5", "--csv", "--table", "rows", "--output", "-"]) == 0
-    said = capfdbinary.readouterr()
-    assert said.out.decode() == export.csv_text(tables_of(read_run("o.h5"))["rows"])
-    assert said.err == b""
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["o.h5"], ["exactly one of --csv, --parquet and --json"]),
-        (["o.h5", "--csv", "--json"], ["exactly one of --csv, --parquet and --json"]),
-        (["o.h5", "--json", "--table", "rows"], ["--table", "--json has all tables"]),
-        (["o.h5", "--csv", "--table", "row"], ["--table", "row", "samples", "settings"]),
-        (["o.h5", "--csv", "--output", "given"], ["given exists and is kept", "--output"]),
-        (["o.h5", "--csv", "--output", "no/o.csv"], ["--output", "no does not exist"]),
-        (["o.h5", "--csv", "--output", "."], ["--output", "directory"]),
-        (["o.h5", "--csv", "--output", "/proc/o.csv"], ["cannot create /proc/o.csv"]),
-        (["no.h5", "--csv"], ["no.h5", "no such file"]),
-        (["given", "--csv"], ["given is no HDF5 file"]),
-    ],
-)
-def test_what_cannot_be_exported_is_one_line_and_leaves_nothing(
-    arguments: list[str], says: list[str], place: Path, capsys: Captured
-) -> None:
-    (place / "given").write_text("mine")
-    assert cli.main(["export", *arguments]) == ExitCode.USAGE
-    said = capsys.readouterr()
-    assert (said.out, said.err.count("\n")) == ("", 1)
-    assert all(part in said.err for part in says), said.err
-    assert (place / "given").read_text() == "mine"
-    assert sorted(path.name for path in place.iterdir()) == ["given", "o.h5"]
-
-
-def test_without_pyarrow_parquet_says_how_to_get_it(
-    place: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    assert cli.main(["export", "o.h5", "--parquet"]) == ExitCode.PLUGIN_MISSING
-    assert "pip install 'tcpx-mpi[analysis]'" in capsys.readouterr().err
-    assert [path.name for path in place.iterdir()] == ["o.h5"]
-
-
-def test_a_link_to_nowhere_is_kept(place: Path) -> None:
-    os.symlink("nowhere", "o.csv")
-    with pytest.raises(UsageError, match="exists and is kept"):
-        export.write_new_file("o.csv", lambda file: pytest.fail("nothing is to be computed"))
-    assert os.readlink("o.csv") == "nowhere"
-
-
-def test_a_file_that_appears_meanwhile_is_kept(place: Path) -> None:
-    def write(file: Any) -> None:
-        (place / "o.csv").write_text("mine")
-        file.write(b"ours")
-
-    with pytest.raises(UsageError, match="exists and is kept"):
-        export.write_new_file("o.csv", write)
-    assert (place / "o.csv").read_text() == "mine"
-    assert sorted(path.name for path in place.iterdir()) == ["o.csv", "o.h5"]
-
-
-@pytest.mark.parametrize("meanwhile", [False, True])
-def test_without_hard_links_a_file_is_still_not_replaced(
-    meanwhile: bool, place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_links(*names: str) -> None:
-        raise OSError(errno.EPERM, "no links here")
-
-    def write(file: Any) -> None:
-        if meanwhile:
-            (place / "o.csv").write_text("mine")
-        file.write(b"ours")
-
-    monkeypatch.setattr(os, "link", no_links)
-    if meanwhile:
-        with pytest.raises(UsageError, match="exists and is kept"):
-            export.write_new_file("o.csv", write)
-    else:
-        export.write_new_file("o.csv", write)
-    assert (place / "o.csv").read_text() == ("mine" if meanwhile else "ours")
-    assert sorted(path.name for path in place.iterdir()) == ["o.csv", "o.h5"]
-
-
-def test_a_full_disk_leaves_no_half_of_a_file(place: Path) -> None:
-    def write(file: Any) -> None:
-        file.write(b"half")
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with pytest.raises(OutputFailed, match=r"o\.csv: cannot write: No space left on device"):
-        export.write_new_file("o.csv", write)
-    assert [path.name for path in place.iterdir()] == ["o.h5"]
