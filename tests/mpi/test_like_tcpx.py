@@ -81,11 +81,6 @@ def test_a_plugin_that_stops_is_a_stall_within_the_deadline(memory: str, place: 
     assert_refused(result, STALLED, r"no progress for 2 s; waiting for rank \d")
 
 
-def test_wrong_bytes_are_found(place: Path) -> None:
-    result = faulty(place, "--memory", "emulated", CORRUPT_AT="8")
-    assert result.code == WRONG_BYTES, result.text
-
-
 def test_a_stall_quotes_what_the_plugin_warned_of_since_the_last_progress(place: Path) -> None:
     result = faulty(place, "--memory", "host", LOST_AT="5", SIDE="recv")
     assert_refused(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import pytest
 from ends import ends_of, transfer
 from fresh_process import in_fresh_process
-from net_v7 import INTERNAL, INVALID_ARGUMENT, SLOTS, SUCCESS, Memory, Net, connected, until
+from net_v7 import INTERNAL, INVALID_ARGUMENT, SLOTS, SUCCESS, Memory, Net, until
 
 
 @in_fresh_process()
@@ -131,13 +129,3 @@ def test_data_outside_its_registration_and_senseless_arguments_are_refused() -> 
     for n in (0, 2):
         code, _ = net.irecv(receiver.comm, target.address, 1, receiver.mhandle, n=n)
         assert code == INVALID_ARGUMENT
-
-
-@pytest.mark.only_softtcpx
-@in_fresh_process()
-def test_flush_has_nothing_to_wait_for_in_host_memory() -> None:
-    net = Net().started()
-    _, recv = connected(net)
-    request = ctypes.c_void_p(0xDEAD0)
-    assert net.table.iflush(recv, 1, None, None, None, ctypes.byref(request)) == SUCCESS
-    assert request.value is None

@@ -50,14 +50,6 @@ def test_the_library_exports_one_data_symbol_and_nothing_else() -> None:
     assert symbols[0][0] in {"D", "R"}
 
 
-@in_fresh_process()
-def test_the_second_init_returns_3_and_harms_nothing() -> None:
-    net = Net()
-    assert net.init() == SUCCESS
-    assert net.init() == INTERNAL
-    exchange(net, *connected(net))
-
-
 @pytest.mark.only_softtcpx
 @in_fresh_process()
 def test_init_after_a_failed_init_returns_3() -> None:

@@ -35,12 +35,6 @@ def test_everything_else_is_private(name: str) -> None:
     assert filter_environment({name: "value"}) == {}
 
 
-@pytest.mark.parametrize("word", ["TOKEN", "KEY", "PASS", "SECRET", "password", "Token"])
-def test_a_value_whose_name_sounds_secret_is_redacted(word: str) -> None:
-    kept = filter_environment({f"NCCL_X_{word}_Y": "hunter2"})
-    assert kept == {f"NCCL_X_{word}_Y": "(redacted)"}
-
-
 def test_the_order_is_that_of_the_names() -> None:
     assert list(filter_environment({"UCX_B": "", "NCCL_A": "", "FI_C": ""})) == [
         "FI_C",

@@ -45,27 +45,6 @@ def test_a_missing_file_is_a_library_error_that_names_it() -> None:
         _native.probe("/no/such/plugin.so")
 
 
-def test_a_text_file_is_a_library_error(tmp_path: Path) -> None:
-    file = tmp_path / "libnccl-net.so"
-    file.write_text("#!/bin/sh\n")
-    with pytest.raises(_native.LibraryError, match="libnccl-net"):
-        _native.Plugin(str(file))
-
-
-def test_a_library_without_a_table_is_a_library_error() -> None:
-    with pytest.raises(_native.LibraryError, match="exports no ncclNetPlugin_vN"):
-        _native.probe("libc.so.6")
-
-
-def test_the_second_init_of_a_process_is_a_plugin_error() -> None:
-    body = (
-        "_native.Plugin(PATH).init()\n"
-        "try: _native.Plugin(PATH).init()\n"
-        "except _native.PluginError as error: print(error)"
-    )
-    assert "once a process" in in_fresh_process(body)
-
-
 def test_devices_and_properties_of_a_plugin() -> None:
     body = (
         "p = _native.Plugin(PATH); p.init()\n"

@@ -74,10 +74,6 @@ def loaded(tmp_path: Path, count: int = 1, code: int = 0, says: int = 0, lacks: 
     return done.stdout.strip()
 
 
-def test_a_table_that_init_fills_is_good(tmp_path: Path) -> None:
-    assert loaded(tmp_path) == "9 1"
-
-
 def test_an_init_that_fails_is_quoted(tmp_path: Path) -> None:
     said = loaded(tmp_path, code=3, says=1)
     assert said.startswith("4 ")
