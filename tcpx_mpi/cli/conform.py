@@ -55,7 +55,7 @@ def command(
     """
     from tcpx_mpi.conform import expectations, report
     from tcpx_mpi.conform.clause import NEWEST, OLDEST
-    from tcpx_mpi.conform.run import try_versions
+    from tcpx_mpi.conform.run import Request, try_versions
     from tcpx_mpi.conform.table import BY_NAME, CLAUSES
 
     for option, name in (("--only", only), ("--explain", explain)):
@@ -69,7 +69,8 @@ def command(
         raise UsageError("conform needs the PLUGIN: a path, or a name that `plugins` lists")
     wanted = range(NEWEST, OLDEST - 1, -1) if abi == _ALL else (parse_abi(abi),)
     known = expectations.of_file(expect) if expect is not None else {}
-    versions = try_versions(plugin, wanted, memory, only, known, quick, deadline, os.environ)
+    request = Request(plugin, wanted, memory, only, known, quick, deadline)
+    versions = try_versions(request, os.environ)
     if json_path is not None:
         report.write_json(json_path, versions, memory)
     if junit_path is not None:

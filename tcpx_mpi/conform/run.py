@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field
 
 from tcpx_mpi.conform import expectations, report
 from tcpx_mpi.conform.child import Target
@@ -17,21 +18,28 @@ _CHUNK_BYTES = "524288"
 _FIRST_WITH_A_DEVICE_SIDE = 7
 
 
-def try_versions(
-    plugin: str,
-    wanted: Sequence[int],
-    memory: str,
-    only: str | None,
-    known: expectations.Excuses,
-    quick: bool,
-    deadline_s: float,
-    environ: MutableMapping[str, str],
-) -> list[Version]:
-    """Each version that is asked for and offered; 0: the newest. Prints as it goes.
+@dataclass(frozen=True)
+class Request:
+    """What is asked of which plugin, and how."""
+
+    plugin: str
+    #: Versions of its table, the newest first; 0: the newest that it has.
+    versions: Sequence[int]
+    memory: str = "host"
+    #: The clause, and what it needs; None: all.
+    only: str | None = None
+    #: What a user's file excuses.
+    known: expectations.Excuses = field(default_factory=dict)
+    quick: bool = False
+    deadline_s: float = 60.0
+
+
+def try_versions(request: Request, environ: MutableMapping[str, str]) -> list[Version]:
+    """Each version that is asked for and offered. Prints as it goes.
 
     Raises UsageError and PluginMissing as `find.find_plugin` and `find.inspect`.
     """
-    files = _files(plugin, wanted, environ)
+    files, memory = _files(request.plugin, request.versions, environ), request.memory
     # As a run has it: only softtcpx takes memory of the host for a GPU's.
     others = [file.name for file in files if not find.is_softtcpx(file.name)]
     if memory == "emulated" and others:
@@ -47,14 +55,14 @@ def try_versions(
     for file in files:
         print(report.heading(file.name, file.abi, file.path, memory), flush=True)
         results = try_all(
-            Target(file.path, file.abi, memory, deadline_s),
-            CLAUSES if only is None else with_needs(only),
-            {**expectations.shipped_for(file.name), **known},
-            quick,
+            Target(file.path, file.abi, memory, request.deadline_s),
+            CLAUSES if request.only is None else with_needs(request.only),
+            {**expectations.shipped_for(file.name), **request.known},
+            request.quick,
             lambda result: print(report.line(result), flush=True),
         )
         versions.append(Version(file.abi, file.name, file.path, results))
-        print(report.summary(versions[-1], known), flush=True)
+        print(report.summary(versions[-1], request.known), flush=True)
     return versions
 
 
